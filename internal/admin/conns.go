@@ -99,8 +99,8 @@ func (c *connLimit) add(conn net.Conn) net.Conn {
 	return surplus
 }
 
-// greediest returns the index of the first one of the address with the most that wait; there is one.
-// Caller holds mu.
+// greediest returns the index of the first one of the address with the most that wait, of which
+// there is one. Caller holds mu.
 func (c *connLimit) greediest() int {
 	each, most := map[netip.Prefix]int{}, 0
 	for _, conn := range c.waiting {

@@ -28,9 +28,9 @@ const failuresEvery = time.Minute
 
 var errFlood = errors.New("the client sends too much for one request")
 
-// tlsPort is a listener whose connections have completed their TLS handshakes. These have the bounds
-// of the listeners for clients: they compute at a place of network.Places, have a deadline, and
-// count as connections that wait.
+// tlsPort is a listener whose connections have completed their TLS handshakes. Handshakes have the
+// bounds of those of clients: they compute at a place of network.Places, have a deadline, and count
+// as connections that wait.
 type tlsPort struct {
 	net.Listener
 	config *tls.Config

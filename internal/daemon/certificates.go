@@ -22,8 +22,8 @@ import (
 	"github.com/chronik-io/chronik/internal/security/files"
 )
 
-// reloadEvery is how often the files of certificates are checked. A change is taken after twice this
-// time at most, see certs.Store.Reload. Notifications of the kernel would miss switched symbolic
+// reloadEvery is how often the files of certificates are checked. A change is taken after at most
+// twice this time, see certs.Store.Reload. Notifications of the kernel would miss switched symbolic
 // links, with which Kubernetes and certbot replace files.
 const reloadEvery = 5 * time.Second
 
@@ -42,8 +42,8 @@ type certificates struct {
 	all       []*certs.Store
 	// server ends the connections of clients whose authority was removed; nil before the start.
 	server atomic.Pointer[network.Server]
-	// cluster ends those of brokers that it would not admit now; nil before the start, and without a
-	// cluster.
+	// cluster ends those of brokers that would not be admitted now; nil before the start, and without
+	// a cluster.
 	cluster atomic.Pointer[cluster.Cluster]
 }
 

@@ -59,8 +59,8 @@ func (c *Conn) endWithCertificates() (stop func()) {
 // errUntrusted ends a connection of a broker whose certificate would not be accepted now.
 var errUntrusted = errors.New("the other broker's certificate is not accepted here any more")
 
-// opened makes c one of the connections that EndUntrusted asks for, until the result is called. What
-// is accepted may have changed during its handshake.
+// opened makes c one of the connections that EndUntrusted asks for, until the result is called.
+// What is accepted may have changed during its handshake.
 func (l *Links) opened(c *Conn) (ended func()) {
 	l.mu.Lock()
 	l.open[c] = struct{}{}

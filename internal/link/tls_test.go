@@ -131,8 +131,8 @@ func TestALinkOverTLS(t *testing.T) {
 	})
 }
 
-// A link ends when the certificate that it began with is not accepted any more, and so does one that
-// begins afterwards with such a certificate. Others stay.
+// A link ends when the certificate that it began with is not accepted any more, and so does one
+// that begins afterwards with such a certificate. Others stay.
 func TestALinkEndsWithTheTrustInItsCertificate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()

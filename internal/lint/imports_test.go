@@ -362,7 +362,7 @@ func ctlRules() map[string]importRule {
 		"internal/ctl/config":  ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/text"),
 		"internal/ctl/group":   command(),
 		"internal/ctl/txn":     command("internal/health"),
-		"internal/ctl/user":    command(),
+		"internal/ctl/user":    command("internal/ctl/contexts"),
 		"internal/ctl/cert":    command("internal/security/certs", "internal/security/files"),
 		"internal/ctl/acl":     command("internal/admin/api", "internal/security/acl"),
 		"internal/ctl/quota":   command("internal/security/quota"),

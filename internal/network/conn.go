@@ -28,7 +28,7 @@ type conn struct {
 	slot     slot
 	sealed   bool            // its listener uses TLS
 	socket   *tlsSocket      // below nc; nil without TLS and before the handshake
-	stranger bool            // it counts as one that has not logged in; guarded by Server.mu
+	visitor  bool            // it counts as one that has not logged in; guarded by Server.mu
 	awaited  atomic.Int64    // before the login: unix ns since when the broker waits for the client, 0 while it does not
 	over     RefuseReason    // the limit above which it was accepted: its first request must be a broker's
 	ctx      context.Context // ends with the connection

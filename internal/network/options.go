@@ -76,7 +76,7 @@ type Options struct {
 	// IPv6 as one address. Defaults 1000 and 64.
 	MaxUnauthenticated      int
 	MaxUnauthenticatedPerIP int
-	// Places are where handshakes and logins compute; another port may share them. Default: places
+	// Places are where handshakes and logins compute. Other ports may share them. Default: places
 	// of its own.
 	Places *Places
 	// LoginTimeout is how long TLS handshake and login may take together (login.timeout.ms), and
@@ -117,8 +117,8 @@ type Limits struct {
 	// PerIPOf are limits of single addresses instead of PerIP; here 0 means that there may be none
 	// (max.connections.per.ip.overrides). It must not be modified.
 	PerIPOf map[netip.Addr]int32
-	// Listeners are limits of single listeners by name (listener.name.NAME.max.connections). It must
-	// not be modified.
+	// Listeners are limits of single listeners by name (listener.name.NAME.max.connections). It
+	// must not be modified.
 	Listeners map[string]int
 }
 

@@ -44,8 +44,8 @@ func NewPlaces() *Places {
 	return &Places{free: (runtime.GOMAXPROCS(0) + 1) / 2, groups: make(map[netip.Prefix]*placeGroup)}
 }
 
-// Take blocks until there is a place for an address (origin.Of). An error means that there is none: ctx ended, or too many
-// wait already.
+// Take blocks until there is a place for an address (origin.Of). An error means that there is none:
+// ctx ended, or too many wait already.
 func (p *Places) Take(ctx context.Context, from netip.Prefix) error {
 	p.mu.Lock()
 	if p.free > 0 {

@@ -42,7 +42,7 @@ type Server struct {
 	slots     int                        // connections, including closed ones whose requests are unanswered
 	perIP     map[netip.Addr]int         // slots of each address
 	perName   map[string]int             // slots of each listener, by name
-	strangers strangers                  // connections that have not logged in
+	visitors  visitors                   // connections that have not logged in
 	links     int                        // slots of connections of brokers, at most maxLinks; not among the others
 	wg        sync.WaitGroup             // accept loops, readers, writers
 
@@ -79,7 +79,7 @@ func New(opts Options) (*Server, error) {
 		held:      make(map[net.Conn]*time.Timer),
 		perIP:     make(map[netip.Addr]int),
 		perName:   make(map[string]int),
-		strangers: strangers{of: make(map[netip.Prefix][]*conn)},
+		visitors:  visitors{of: make(map[netip.Prefix][]*conn)},
 	}, nil
 }
 
@@ -143,7 +143,7 @@ type Stats struct {
 // Stats returns the present state.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
-	n, hijacked, unknown := len(s.conns), len(s.hijacked), s.strangers.n
+	n, hijacked, unknown := len(s.conns), len(s.hijacked), s.visitors.n
 	s.mu.Unlock()
 	return Stats{
 		Connections: n, Hijacked: hijacked, Reads: s.reads.Stats(), Unwritten: s.outgoing.held.Load(), UnwrittenLimit: s.outgoing.size,
@@ -166,13 +166,13 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 // enter is add; the caller displaces the connection that it returns, if any.
 func (s *Server) enter(l *Listener, nc net.Conn) (reason RefuseReason, yielding *conn, ok bool) {
 	ip := remoteIP(nc)
-	stranger := l.TLS != nil || l.SASL
+	visitor := l.TLS != nil || l.SASL
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
 		return RefusedDraining, nil, false
 	}
-	over, yielding := s.over(l, ip, stranger)
+	over, yielding := s.over(l, ip, visitor)
 	if yielding != nil {
 		s.forget(yielding)
 		over = ""
@@ -183,9 +183,9 @@ func (s *Server) enter(l *Listener, nc net.Conn) (reason RefuseReason, yielding 
 	c := newConn(s, l, nc)
 	c.slot, c.over = slot{ip: c.ip, listener: l.Name, link: over != ""}, over
 	c.login = s.beginLogin(l, c.opened, over != "")
-	if stranger && over == "" {
-		c.stranger = true
-		s.strangers.add(c)
+	if visitor && over == "" {
+		c.visitor = true
+		s.visitors.add(c)
 	}
 	s.take(c.slot, 1)
 	s.assignPoller(c)
@@ -202,19 +202,19 @@ func (s *Server) enter(l *Listener, nc net.Conn) (reason RefuseReason, yielding 
 
 // over returns the limit that a new connection exceeds, and a connection that has not logged in and
 // may make room for it. That counts for all later limits as well. Caller holds mu.
-func (s *Server) over(l *Listener, ip netip.Addr, stranger bool) (reason RefuseReason, yielding *conn) {
+func (s *Server) over(l *Listener, ip netip.Addr, visitor bool) (reason RefuseReason, yielding *conn) {
 	o, from, now := &s.opts, origin.Of(ip), time.Now()
 	switch most := o.Limits.Listeners[l.Name]; {
 	case o.Limits.reached(ip, s.perIP[ip]):
 		return RefusedPerIP, nil
-	case stranger && len(s.strangers.of[from]) >= o.MaxUnauthenticatedPerIP:
-		return RefusedUnauthenticated, s.strangers.yieldingOwn(from, l, now)
+	case visitor && len(s.visitors.of[from]) >= o.MaxUnauthenticatedPerIP:
+		return RefusedUnauthenticated, s.visitors.yieldingOwn(from, l, now)
 	case most > 0 && s.perName[l.Name] >= most:
-		return RefusedListener, s.strangers.yielding(from, l, now)
+		return RefusedListener, s.visitors.yielding(from, l, now)
 	case o.Limits.Connections > 0 && s.slots >= o.Limits.Connections:
-		return RefusedTotal, s.strangers.yielding(from, nil, now)
-	case stranger && s.strangers.n >= o.MaxUnauthenticated:
-		return RefusedUnauthenticated, s.strangers.yielding(from, nil, now)
+		return RefusedTotal, s.visitors.yielding(from, nil, now)
+	case visitor && s.visitors.n >= o.MaxUnauthenticated:
+		return RefusedUnauthenticated, s.visitors.yielding(from, nil, now)
 	}
 	return "", nil
 }
@@ -255,11 +255,11 @@ func (s *Server) known(c *conn) {
 
 // forget is known for a caller that holds mu.
 func (s *Server) forget(c *conn) {
-	if !c.stranger {
+	if !c.visitor {
 		return
 	}
-	c.stranger = false
-	s.strangers.remove(c)
+	c.visitor = false
+	s.visitors.remove(c)
 }
 
 // slot is what a connection occupies of the limits. It is free again when the connection has ended

@@ -143,14 +143,14 @@ func TestReload(t *testing.T) {
 		t.Errorf("problem: %s", p)
 	}
 	put(t, c.Key, next.Key)
-	settled(s)
+	taken(s)
 	if serial() == before || lines.Len() != 2 || s.Status().Problem != "" {
 		t.Errorf("both: %v", lines.All())
 	}
 	if err := os.Remove(c.Key); err != nil {
 		t.Fatal(err)
 	}
-	settled(s)
+	taken(s)
 	if s.Status().Problem == "" || serial() == before {
 		t.Error("a missing key is not noticed")
 	}
@@ -158,7 +158,7 @@ func TestReload(t *testing.T) {
 	if err := os.Chmod(c.Key, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	settled(s)
+	taken(s)
 	if problem := s.Status().Problem; !strings.Contains(problem, "chmod 600") {
 		t.Errorf("problem of a key that others can read: %s", problem)
 	}
@@ -170,8 +170,8 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// settled calls Reload until a change of the files is taken.
-func settled(s *Store) (changed bool) { return !s.Reload(false) && s.Reload(false) }
+// taken calls Reload until a change of the files is taken.
+func taken(s *Store) (changed bool) { return !s.Reload(false) && s.Reload(false) }
 
 func TestClientCertificates(t *testing.T) {
 	dir, a, other := t.TempDir(), authority(t), authority(t)
@@ -207,7 +207,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 	// A client authority that is taken away is not trusted any more.
 	put(t, c.ClientCA, other.CertificatePEM)
-	if !settled(s) || s.Trusts(state.PeerCertificates) {
+	if !taken(s) || s.Trusts(state.PeerCertificates) {
 		t.Error("the certificate of a connection is still trusted")
 	}
 	if _, err := handshake(s, a.CertificatePEM, "localhost", client(a)); err == nil {
@@ -323,7 +323,7 @@ func TestAFileThatIsCut(t *testing.T) {
 		t.Error("a damaged certificate is left out")
 	}
 	put(t, c.ClientCA, all[:ends[1]]) // an authority is removed
-	if !settled(s) || s.Status().Problem != "" || complete() {
+	if !taken(s) || s.Status().Problem != "" || complete() {
 		t.Errorf("a smaller file is not taken: %s", s.Status().Problem)
 	}
 }
@@ -361,7 +361,7 @@ func TestASwitchedLink(t *testing.T) {
 	}
 	before := s.Certificate()
 	generation("..2")
-	if !settled(s) || s.Certificate().Equal(before) || s.Status().Problem != "" {
+	if !taken(s) || s.Certificate().Equal(before) || s.Status().Problem != "" {
 		t.Errorf("the former certificate stays: %s", s.Status().Problem)
 	}
 }

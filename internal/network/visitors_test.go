@@ -11,9 +11,9 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// stranger returns a connection that has not logged in, of an address. The broker has waited for its
-// client for some time; 0: it does not wait.
-func (s *strangers) stranger(l *Listener, ip string, silent time.Duration, now time.Time) *conn {
+// visitor returns a connection that has not logged in, of an address. The broker has waited for
+// its client for some time; 0: it does not wait.
+func (s *visitors) visitor(l *Listener, ip string, silent time.Duration, now time.Time) *conn {
 	c := &conn{listener: l, ip: netip.MustParseAddr(ip)}
 	if silent > 0 {
 		c.awaited.Store(now.Add(-silent).UnixNano())
@@ -22,14 +22,14 @@ func (s *strangers) stranger(l *Listener, ip string, silent time.Duration, now t
 	return c
 }
 
-func TestWhichStrangerMakesRoom(t *testing.T) {
+func TestWhichVisitorMakesRoom(t *testing.T) {
 	now, here, there := time.Unix(1e9, 0), &Listener{Name: "here"}, &Listener{Name: "there"}
-	s := &strangers{of: map[netip.Prefix][]*conn{}}
-	a1 := s.stranger(here, "10.0.0.1", time.Second/2, now)
-	s.stranger(here, "10.0.0.1", 0, now)
-	a3 := s.stranger(here, "10.0.0.1", time.Second, now)
-	b1 := s.stranger(there, "2001:db8::1", 2*time.Second, now)
-	s.stranger(there, "2001:db8::2", 0, now)
+	s := &visitors{of: map[netip.Prefix][]*conn{}}
+	a1 := s.visitor(here, "10.0.0.1", time.Second/2, now)
+	s.visitor(here, "10.0.0.1", 0, now)
+	a3 := s.visitor(here, "10.0.0.1", time.Second, now)
+	b1 := s.visitor(there, "2001:db8::1", 2*time.Second, now)
+	s.visitor(there, "2001:db8::2", 0, now)
 	check := func(what string, got, want *conn) {
 		t.Helper()
 		if got != want {
@@ -74,7 +74,7 @@ func (a addressed) RemoteAddr() net.Addr { return a.from }
 // A few addresses that fill a limit with connections that never log in keep out no other one. Many
 // addresses keep others out for a second, so that clients that connect at the same moment do not
 // displace each other. A client that has logged in is not displaced.
-func TestStrangersKeepOutNobody(t *testing.T) {
+func TestVisitorsKeepOutNobody(t *testing.T) {
 	for name, limit := range map[string]func(*Options){
 		"unauthenticated": func(o *Options) { o.MaxUnauthenticated = 32 },
 		"total":           func(o *Options) { o.Limits.Connections = 32 },
@@ -118,8 +118,8 @@ func TestStrangersKeepOutNobody(t *testing.T) {
 					_ = c.Close()
 				}
 				f.end(t)
-				if s := f.Stats(); s.Unauthenticated != 0 || len(f.strangers.of) != 0 || f.slots != 0 || f.perName["sasl"] != 0 {
-					t.Errorf("left: %d strangers, %d slots", s.Unauthenticated, f.slots)
+				if s := f.Stats(); s.Unauthenticated != 0 || len(f.visitors.of) != 0 || f.slots != 0 || f.perName["sasl"] != 0 {
+					t.Errorf("left: %d visitors, %d slots", s.Unauthenticated, f.slots)
 				}
 			})
 		})

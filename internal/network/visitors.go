@@ -12,25 +12,25 @@ import (
 // room for a new one. Honest clients answer within a round trip.
 const roomAfter = time.Second
 
-// strangers are the connections that have not logged in, by origin.Of their address.
+// visitors are the connections that have not logged in, by origin.Of their address.
 //
 // At a limit, one of them makes room for a new connection, so that a few addresses cannot keep out
 // all others. It is one of the address that has the most, if that has more than the new one's would
 // have. Otherwise it is the one for which the broker has waited the longest, if that is roomAfter.
 // Thus clients that connect at the same moment do not displace each other, and none is displaced
 // because it waits for the broker.
-type strangers struct {
+type visitors struct {
 	n  int
 	of map[netip.Prefix][]*conn
 }
 
-func (s *strangers) add(c *conn) {
+func (s *visitors) add(c *conn) {
 	s.n++
 	from := origin.Of(c.ip)
 	s.of[from] = append(s.of[from], c)
 }
 
-func (s *strangers) remove(c *conn) {
+func (s *visitors) remove(c *conn) {
 	from := origin.Of(c.ip)
 	all := s.of[from]
 	i := slices.Index(all, c)
@@ -47,7 +47,7 @@ func (s *strangers) remove(c *conn) {
 
 // yielding returns the connection that makes room for one of an address; nil if there is none. If
 // at is set, it is one of that listener.
-func (s *strangers) yielding(to netip.Prefix, at *Listener, now time.Time) *conn {
+func (s *visitors) yielding(to netip.Prefix, at *Listener, now time.Time) *conn {
 	var greedy, silent waiter
 	most, own := 0, 0
 	for from, all := range s.of {
@@ -69,7 +69,7 @@ func (s *strangers) yielding(to netip.Prefix, at *Listener, now time.Time) *conn
 }
 
 // yieldingOwn is yielding for an address that has as many as it may: one of its own.
-func (s *strangers) yieldingOwn(to netip.Prefix, at *Listener, now time.Time) *conn {
+func (s *visitors) yieldingOwn(to netip.Prefix, at *Listener, now time.Time) *conn {
 	_, first := longest(s.of[to], at, now)
 	return first.patient(now)
 }
