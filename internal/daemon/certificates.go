@@ -42,8 +42,8 @@ type certificates struct {
 	all       []*certs.Store
 	// server ends the connections of clients whose authority was removed; nil before the start.
 	server atomic.Pointer[network.Server]
-	// cluster ends those of brokers that would not be admitted now; nil before the start, and without
-	// a cluster.
+	// cluster ends those of brokers that would not be admitted now; nil before the start, and
+	// without a cluster.
 	cluster atomic.Pointer[cluster.Cluster]
 }
 
