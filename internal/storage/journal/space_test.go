@@ -229,3 +229,25 @@ func TestCallsInOrder(t *testing.T) {
 		goldenFile(t, "calls.txt", b.String())
 	})
 }
+
+// An entry that needs more zeros than the current file has ahead of the writer gets them, whether it
+// is written in pieces or not.
+func TestAnEntryAboveTheZerosAheadGetsSpace(t *testing.T) {
+	for _, size := range []int{zeroAhead - zeroAhead/20, zeroAhead + 2*zeroStep, 2 * zeroAhead} {
+		synctest.Test(t, func(t *testing.T) {
+			o := newRecorder()
+			j := open(t, memory(t), func(o *Options) { o.FileSize, o.MaxBytes = 4*zeroAhead, 64*zeroAhead })
+			s := newStream(1)
+			ok(t, j.Submit(nil, entry(s, 0, 100, eager, o), entry(s, 1, size, eager, o), entry(s, 2, 100, eager, o)))
+			synctest.Wait()
+			if o.count() != 3 {
+				t.Errorf("an entry of %d bytes never gets space", size)
+				j.Drop(s)
+			}
+			ok(t, j.Close())
+			if len(j.space.live) != 1 {
+				t.Errorf("%d bytes: the journal has begun another file", size)
+			}
+		})
+	}
+}
