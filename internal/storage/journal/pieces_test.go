@@ -261,6 +261,7 @@ func TestSmallEntriesPassThoseLeftToTheNextWrite(t *testing.T) {
 			for _, e := range order {
 				ok(t, j.Submit(nil, e))
 			}
+			ok(t, j.Submit(nil, entry(order[5].Stream, 1, 20<<10, eager, o))) // this stream is served twice
 		}})
 		ok(t, j.Submit(nil, entry(small, 1, 100, eager, o)))
 		synctest.Wait()
