@@ -230,8 +230,8 @@ func TestCallsInOrder(t *testing.T) {
 	})
 }
 
-// An entry that needs more zeros than the current file has ahead of the writer gets them, whether it
-// is written in pieces or not.
+// An entry that needs more zeros than the current file has ahead of the writer gets them, whether
+// it is written in pieces or not.
 func TestAnEntryAboveTheZerosAheadGetsSpace(t *testing.T) {
 	for _, size := range []int{zeroAhead - zeroAhead/20, zeroAhead + 2*zeroStep, 2 * zeroAhead} {
 		synctest.Test(t, func(t *testing.T) {
