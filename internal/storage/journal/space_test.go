@@ -251,3 +251,43 @@ func TestAnEntryAboveTheZerosAheadGetsSpace(t *testing.T) {
 		})
 	}
 }
+
+// While the current file is being closed, a larger file takes the place of the next one, of which
+// only the beginning is zeroed. What is written now is not covered with zeros later.
+func TestAFileIsReplacedWhileTheCurrentOneEnds(t *testing.T) {
+	fsys := errfs.New(memory(t))
+	j := open(t, fsys, func(o *Options) { o.FileSize, o.MaxBytes = 4<<20, 64<<20 })
+	s, large, o := newStream(1), newStream(2), newRecorder()
+	for i := range 8 {
+		ok(t, j.Submit(nil, entry(s, int64(i), 460<<10, eager, o)))
+	}
+	o.wait(8)
+	cur, next := j.at.File, j.at.File+1
+	eventually(t, "the next file is prepared", func() bool {
+		j.space.mu.Lock()
+		defer j.space.mu.Unlock()
+		return j.space.next != nil && j.space.next.zeroed.Load() == 4<<20
+	})
+	hold := make(chan struct{})
+	created := fsys.Add(errfs.Rule{Ops: errfs.Create, Count: 1, Before: func(errfs.Call) { <-hold }})
+	ok(t, j.Submit(nil, entry(large, 0, 10<<20, eager, o)))
+	eventually(t, "a larger file is created", func() bool { return created.Hits() == 1 })
+	before := j.steps.Load()
+	zeroed := fsys.Add(errfs.Rule{Ops: errfs.Write, Path: testDir + "/" + fileName(next+1), Count: 1,
+		When:   func(c errfs.Call) bool { return c.Off >= zeroStep },
+		Before: func(errfs.Call) { eventually(t, "the entry is written", func() bool { return j.steps.Load() > before }) }})
+	fsys.Add(errfs.Rule{Ops: errfs.Close, Path: testDir + "/" + fileName(cur), Count: 1, Before: func(errfs.Call) {
+		close(hold)
+		eventually(t, "the rest of the larger file is zeroed", func() bool { return zeroed.Hits() == 1 })
+	}})
+	last := entry(s, 8, 500<<10, nil, o) // for a control entry there is space
+	ok(t, j.Submit(nil, last))
+	o.wait(10)
+	ok(t, o.err(last))
+	ok(t, j.Close())
+	all, _, err := frames(fsys, j.at)
+	ok(t, err)
+	for _, e := range o.entries {
+		ok(t, holds(all, e))
+	}
+}
