@@ -77,8 +77,8 @@ func (s *space) replace(old *file, want int64) error {
 	s.names.Lock()
 	defer s.names.Unlock()
 	f, err := s.newFile(want)
-	// The writer may have space in old already: it must find as much in the new file, or zeros would
-	// cover what it writes beyond.
+	// The writer may have space in old already: it must find as much in the new file, or zeros
+	// would cover what it writes beyond.
 	for err == nil && old != nil && f.zeroed.Load() < f.capacity {
 		if err = f.zero(4*zeroStep, s.crowded()); err != nil {
 			s.discard(f)
