@@ -1,7 +1,6 @@
 package network
 
 import (
-	"crypto/tls"
 	"net"
 	"slices"
 	"sync"
@@ -21,8 +20,7 @@ func TestSlowReaderOfTLS(t *testing.T) {
 		const limit = 20 * time.Second
 		f := start(t, func(r *Request) { r.RespondRaw([][]byte{make([]byte, 1<<20)}, nil) },
 			func(o *Options) { o.Observer, o.WriteTimeout = seen, limit })
-		pipe := newPipeListener()
-		f.serveTLS(t, pipe, tls.NoClientCert, nil)
+		pipe := f.securePipe(t)
 		here, there := net.Pipe()
 		pipe.conns <- &lateTimeout{there}
 		c := overTLS(here, nil)
@@ -57,8 +55,7 @@ func TestShutdownWithTLSClientsThatDoNotRead(t *testing.T) {
 	testCA()
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, echo, nil)
-		pipe := newPipeListener()
-		f.serveTLS(t, pipe, tls.NoClientCert, nil)
+		pipe := f.securePipe(t)
 		c := overTLS(pipe.dial().Conn, nil)
 		c.send(t, frame(protocol.KeyProduce, 3, 1, nil))
 		c.want(t, 1)

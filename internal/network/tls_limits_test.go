@@ -42,8 +42,7 @@ func TestRecordsThatAreCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		served := 0
 		f := start(t, func(r *Request) { served++; echo(r) }, nil)
-		pipe := newPipeListener()
-		f.serveTLS(t, pipe, tls.NoClientCert, nil)
+		pipe := f.securePipe(t)
 		here, there := net.Pipe()
 		pipe.conns <- trickle{there}
 		c := overTLS(here, nil)
@@ -82,8 +81,7 @@ func TestUselessRecordsEndAHandshake(t *testing.T) {
 	hello = helloPrefix(t, 5+int(hello[3])<<8+int(hello[4]))
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, echo, nil)
-		pipe := newPipeListener()
-		f.serveTLS(t, pipe, tls.NoClientCert, nil)
+		pipe := f.securePipe(t)
 		c := pipe.dial()
 		began := time.Now()
 		go func() { _, _ = c.Write(append(hello, bytes.Repeat([]byte{0x14, 3, 3, 0, 1, 1}, 100)...)) }()

@@ -281,10 +281,7 @@ func TestFragmentsOfAClientHello(t *testing.T) {
 func TestSlowClientHello(t *testing.T) {
 	testCA()
 	synctest.Test(t, func(t *testing.T) {
-		seen := &recorder{}
-		f := start(t, echo, func(o *Options) { o.Observer = seen })
-		pipe := newPipeListener()
-		f.serveTLS(t, pipe, tls.NoClientCert, nil)
+		f, pipe, seen := startSecure(t)
 		raw := pipe.dial()
 		c := overTLS(&fragmented{Conn: raw.Conn, n: 10, pause: time.Second}, nil)
 		var client sync.WaitGroup

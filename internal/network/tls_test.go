@@ -276,10 +276,7 @@ func TestHandshakeTakesNoPlaceWhileItWaits(t *testing.T) {
 	}
 	testCA()
 	synctest.Test(t, func(t *testing.T) {
-		seen := &recorder{}
-		f := start(t, echo, func(o *Options) { o.Observer = seen })
-		pipe := newPipeListener()
-		f.serveTLS(t, pipe, tls.NoClientCert, nil)
+		f, pipe, seen := startSecure(t)
 		began := time.Now()
 		for _, p := range prefixes {
 			c := pipe.dial()

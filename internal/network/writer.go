@@ -364,8 +364,8 @@ func (c *conn) lingerAndClose() {
 	}
 	defer nc.Close()
 	if t, ok := c.nc.(*tls.Conn); ok {
-		// Tells the client that no more will come; it fails before the handshake's end. It would wait
-		// for 5 s for a client that does not read.
+		// Tells the client that no more will come; it fails before the handshake's end. It would
+		// wait 5 s for a client that does not read.
 		late := time.AfterFunc(c.srv.opts.Linger, func() { _ = nc.SetWriteDeadline(time.Unix(1, 0)) })
 		_ = t.CloseWrite()
 		late.Stop()

@@ -142,7 +142,8 @@ type Log struct {
 	lines chan line
 	stop  chan struct{}
 	ended chan struct{}
-	// The last write or flush failed, and lines are written that were not flushed; owned by the writer.
+	// The last write or flush failed, and lines are written that were not flushed; owned by the
+	// writer.
 	unwritten, unflushed, dirty bool
 
 	mu      sync.Mutex
