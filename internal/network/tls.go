@@ -95,7 +95,7 @@ func (c *conn) shakeHands() error {
 	s.leave()
 	s.shaking, s.barren.bytes, s.barren.records = false, 0, 0
 	switch {
-	case c.stopped.Load():
+	case c.stopped.Load(), errors.Is(err, errStopped):
 		return errStopped
 	case err != nil && (isTimeout(err) || errors.Is(err, errLateLogin)):
 		return c.lateOrStopped()

@@ -196,7 +196,7 @@ func TestRecordsWithoutDataNeedAPlace(t *testing.T) {
 	c.wantChoice(t, 1, 0)
 	all := newPlaces().free
 	for range all {
-		if err := f.places.take(t.Context(), origin.Of(remoteIP(w.raw))); err != nil {
+		if err := f.places.take(t.Context(), nil, origin.Of(remoteIP(w.raw))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -313,6 +313,14 @@ func TestHandshakeTakesNoPlaceWhileItWaits(t *testing.T) {
 	})
 }
 
+// wholeHello returns the ClientHello of a client's handshake.
+func wholeHello(t *testing.T) []byte {
+	t.Helper()
+	testCA()
+	head := helloPrefix(t, 5)
+	return helloPrefix(t, 5+int(head[3])<<8+int(head[4]))
+}
+
 // helloPrefix returns the first n bytes of a client's handshake.
 func helloPrefix(t *testing.T, n int) []byte {
 	t.Helper()
