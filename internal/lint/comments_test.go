@@ -89,10 +89,11 @@ func packageComments(files map[string]goFile) map[string][]string {
 		if file.ignored() {
 			of = name
 		}
-		in[of] = in[of] // also without a comment
+		with := in[of]
 		if strings.TrimSpace(file.syntax.Doc.Text()) != "" {
-			in[of] = append(in[of], name)
+			with = append(with, name)
 		}
+		in[of] = with // also without any
 	}
 	for of, with := range tests {
 		if _, ok := found[of]; !ok {

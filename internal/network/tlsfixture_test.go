@@ -112,7 +112,8 @@ func startSecure(t testing.TB) (f *fixture, pipe *pipeListener, seen *recorder) 
 	t.Helper()
 	seen = &recorder{}
 	f = start(t, echo, func(o *Options) { o.Observer = seen })
-	return f, f.securePipe(t), seen
+	pipe = f.securePipe(t)
+	return f, pipe, seen
 }
 
 // today is the time for certificates in tests with a clock of their own.
