@@ -114,6 +114,8 @@ type Status struct {
 	Problem string
 	// Warnings are about the certificates in use.
 	Warnings []string
+	// Stranger: none of the authorities of clients has signed the certificate.
+	Stranger bool
 }
 
 // Status returns the present state.
@@ -126,6 +128,7 @@ func (s *Store) Status() Status {
 		Expires: map[string]time.Time{KindServer: l.expiry()}}
 	if len(l.clientCA) > 0 {
 		st.Expires[KindClientCA] = first(l.clientCA)
+		st.Stranger = !s.Trusts(l.chain)
 	}
 	return st
 }
