@@ -12,7 +12,8 @@ import (
 
 // A user without rights learns from each command what it attempted, and how to go on.
 func TestRefusalsSayWhatToDo(t *testing.T) {
-	b, err := chronik.Start(context.Background(), chronik.Options{Settings: map[string]string{"authorization": "acl", "super-users": "User:admin"}})
+	b, err := chronik.Start(context.Background(), chronik.Options{
+		Settings: map[string]string{"authorization": "acl", "super-users": "User:admin"}})
 	if err != nil {
 		t.Fatal(err)
 	}

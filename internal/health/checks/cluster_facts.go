@@ -11,8 +11,8 @@ type Cluster struct {
 	Seeds  int // entries of cluster.seeds
 	Quorum Quorum
 	// State is this broker's state in the controller's last answer, empty before the first one.
-	// NoLease is the time since it had a lease: the controller's confirmation of a recent heartbeat.
-	// 0 means that it has one.
+	// NoLease is the time since it had a lease, which is the controller's confirmation of a recent
+	// heartbeat; 0 if it has one.
 	State   string
 	NoLease time.Duration
 	// Skew is by how much the clock of the metadata leader is ahead of this broker's.
