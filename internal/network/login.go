@@ -138,7 +138,8 @@ func (c *conn) chooseMechanism(r *Request, req *kmsg.SASLHandshakeRequest) {
 		resp.ErrorCode, why = kerr.IllegalSaslState.Code, errors.New("a second SaslHandshake in one login")
 	case !known:
 		resp.ErrorCode, why = kerr.UnsupportedSaslMechanism.Code, fmt.Errorf("the client wants the mechanism %.32q, and the listener "+
-			"has %s: set sasl.mechanism at the client, or sasl of the listener", req.Mechanism, strings.Join(resp.SupportedMechanisms, ", "))
+			"has %s: set sasl.mechanism at the client, or sasl of the listener", req.Mechanism,
+			strings.Join(resp.SupportedMechanisms, ", "))
 	}
 	if r.Code = resp.ErrorCode; r.Code != 0 {
 		mechanism := ""
