@@ -184,7 +184,7 @@ func (s *socket) Read(b []byte) (int, error) {
 		return 0, errFlood
 	}
 	if s.shaking && err == nil {
-		if err := s.places.Take(s.ctx, s.from); err != nil {
+		if err := s.places.Take(s.ctx, nil, s.from); err != nil {
 			return 0, err
 		}
 		s.placed = true

@@ -155,7 +155,7 @@ func everyPlace(p *network.Places, f func() error) error {
 		}
 	}()
 	for ; taken < (runtime.GOMAXPROCS(0)+1)/2; taken++ {
-		if err := p.Take(ctx, netip.Prefix{}); err != nil {
+		if err := p.Take(ctx, nil, netip.Prefix{}); err != nil {
 			return err
 		}
 	}

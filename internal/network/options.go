@@ -103,6 +103,9 @@ type Options struct {
 	// see Producers. Default 1 s.
 	ProducerWindow time.Duration
 
+	// roomAfter is how long a connection that has not logged in may let the broker wait before it
+	// makes room for a new one; 1 s. Honest clients answer within a round trip.
+	roomAfter   time.Duration
 	loginBudget int64         // bytes of requests before login, in all connections; 16 MiB
 	serveTime   time.Duration // of a poller; tests on slow machines set more
 }
@@ -165,6 +168,7 @@ func (o *Options) complete() error {
 	orDefault(&o.MaxUnauthenticated, 1000)
 	orDefault(&o.MaxUnauthenticatedPerIP, 64)
 	orDefault(&o.loginBudget, 16<<20)
+	orDefault(&o.roomAfter, time.Second)
 	orDefault(&o.serveTime, serveTime)
 	return nil
 }

@@ -45,8 +45,8 @@ func NewPlaces() *Places {
 }
 
 // Take blocks until there is a place for an address (origin.Of). An error means that there is none:
-// ctx ended, or too many wait already.
-func (p *Places) Take(ctx context.Context, from netip.Prefix) error {
+// ctx ended or draining was closed, or too many wait already.
+func (p *Places) Take(ctx context.Context, draining <-chan struct{}, from netip.Prefix) (err error) {
 	p.mu.Lock()
 	if p.free > 0 {
 		p.free--
@@ -65,6 +65,9 @@ func (p *Places) Take(ctx context.Context, from netip.Prefix) error {
 		}
 		return nil
 	case <-ctx.Done():
+		err = ctx.Err()
+	case <-draining:
+		err = errStopped
 	}
 	p.mu.Lock()
 	select {
@@ -77,7 +80,7 @@ func (p *Places) Take(ctx context.Context, from netip.Prefix) error {
 		p.remove(p.groups[from], w)
 		p.mu.Unlock()
 	}
-	return ctx.Err()
+	return err
 }
 
 // enqueue returns nil if the queue is full and no other address has more waiting. Caller holds mu.

@@ -79,7 +79,7 @@ func New(opts Options) (*Server, error) {
 		held:      make(map[net.Conn]*time.Timer),
 		perIP:     make(map[netip.Addr]int),
 		perName:   make(map[string]int),
-		visitors:  visitors{of: make(map[netip.Prefix][]*conn)},
+		visitors:  visitors{roomAfter: opts.roomAfter, of: make(map[netip.Prefix][]*conn)},
 	}, nil
 }
 

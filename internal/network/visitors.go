@@ -8,20 +8,17 @@ import (
 	"github.com/chronik-io/chronik/internal/security/origin"
 )
 
-// roomAfter is how long a connection that has not logged in may let the broker wait before it makes
-// room for a new one. Honest clients answer within a round trip.
-const roomAfter = time.Second
-
 // visitors are the connections that have not logged in, by origin.Of their address.
 //
 // At a limit, one of them makes room for a new connection, so that a few addresses cannot keep out
 // all others. It is one of the address that has the most, if that has more than the new one's would
-// have. Otherwise it is the one for which the broker has waited the longest, if that is roomAfter.
+// have. Otherwise it is the one for which the broker has waited the longest, if that is Options.roomAfter.
 // Thus clients that connect at the same moment do not displace each other, and none is displaced
 // because it waits for the broker.
 type visitors struct {
-	n  int
-	of map[netip.Prefix][]*conn
+	roomAfter time.Duration // Options.roomAfter
+	n         int
+	of        map[netip.Prefix][]*conn
 }
 
 func (s *visitors) add(c *conn) {
@@ -65,13 +62,13 @@ func (s *visitors) yielding(to netip.Prefix, at *Listener, now time.Time) *conn 
 	if most > own+1 {
 		return greedy.c
 	}
-	return silent.patient(now)
+	return silent.patient(now, s.roomAfter)
 }
 
 // yieldingOwn is yielding for an address that has as many as it may: one of its own.
 func (s *visitors) yieldingOwn(to netip.Prefix, at *Listener, now time.Time) *conn {
 	_, first := longest(s.of[to], at, now)
-	return first.patient(now)
+	return first.patient(now, s.roomAfter)
 }
 
 // waiter is a connection, and since when the broker waits for its client, in unix ns.
@@ -80,8 +77,8 @@ type waiter struct {
 	since int64
 }
 
-// patient returns the connection if the broker has waited for roomAfter.
-func (w waiter) patient(now time.Time) *conn {
+// patient returns the connection if the broker has waited for so long.
+func (w waiter) patient(now time.Time, roomAfter time.Duration) *conn {
 	if w.c == nil || now.UnixNano()-w.since < int64(roomAfter) {
 		return nil
 	}

@@ -24,7 +24,7 @@ func (s *visitors) visitor(l *Listener, ip string, silent time.Duration, now tim
 
 func TestWhichVisitorMakesRoom(t *testing.T) {
 	now, here, there := time.Unix(1e9, 0), &Listener{Name: "here"}, &Listener{Name: "there"}
-	s := &visitors{of: map[netip.Prefix][]*conn{}}
+	s := &visitors{roomAfter: time.Second, of: map[netip.Prefix][]*conn{}}
 	a1 := s.visitor(here, "10.0.0.1", time.Second/2, now)
 	s.visitor(here, "10.0.0.1", 0, now)
 	a3 := s.visitor(here, "10.0.0.1", time.Second, now)
@@ -109,7 +109,7 @@ func TestVisitorsKeepOutNobody(t *testing.T) {
 				if n := len(seen.list()); n != before+1 {
 					t.Errorf("%d were displaced or refused for a client among many that connect at once", n-before)
 				}
-				time.Sleep(roomAfter)
+				time.Sleep(f.opts.roomAfter)
 				serve("10.0.3.1")
 				for _, c := range all {
 					if n := f.Stats().Connections; n > 32+served {
@@ -133,7 +133,7 @@ func TestAnAddressDisplacesItsOwn(t *testing.T) {
 		first, second := ln.dialAs("2001:db8::1"), ln.dialAs("2001:db8::2")
 		early := ln.dialAs("2001:db8::3")
 		early.wantClosed(t)
-		time.Sleep(roomAfter)
+		time.Sleep(f.opts.roomAfter)
 		first.send(t, frame(protocol.KeyApiVersions, 0, 9, nil)) // it is heard from
 		first.want(t, 9)
 		third := ln.dialAs("2001:db8::3")

@@ -124,7 +124,7 @@ func (x *change) run(ctx context.Context, a *app.App, adm *kadm.Client, name, do
 			what += " (it is set for " + mechanisms[0].String() + ")"
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", what, app.BrokerError(err))
+			return app.Refused(what, app.BrokerError(err), "")
 		}
 		if r := answers[name]; r.Err != nil {
 			out.Refused(name, what, r.Err, r.ErrMessage)
@@ -240,11 +240,12 @@ func removeUser(ctx context.Context, adm *kadm.Client, u kadm.DescribedUserSCRAM
 	inTurn(mechanisms, own)
 	for _, m := range mechanisms {
 		answers, err := adm.AlterUserSCRAMs(ctx, []kadm.DeleteSCRAM{{User: u.User, Mechanism: m}}, nil)
+		what := "remove " + m.String() + " of " + u.User
 		if err != nil {
-			return app.BrokerError(err)
+			return app.Refused(what, app.BrokerError(err), "")
 		}
 		if r := answers[u.User]; r.Err != nil {
-			return app.Refused("remove "+m.String()+" of "+u.User, r.Err, r.ErrMessage)
+			return app.Refused(what, r.Err, r.ErrMessage)
 		}
 	}
 	return nil

@@ -14,18 +14,18 @@ import (
 )
 
 // Store holds the certificates of one listener and takes changed files. Its methods may be called
-// concurrently; Config takes no lock.
+// concurrently; only Open and Reload wait for the files.
 type Store struct {
 	listener string
 	c        Config
 	log      *zap.Logger
 	now      func() time.Time
 	current  atomic.Pointer[loaded]
+	problem  atomic.Pointer[string] // why changed files were not taken; nil if they were
 
-	mu      sync.Mutex    // of a reload
-	seen    []files.Stamp // of the files at the last call of Reload
-	tried   []files.Stamp // of the files that were last read
-	problem string        // why they were not taken; empty if they were
+	mu    sync.Mutex    // of a reload, which may wait for a disk
+	seen  []files.Stamp // of the files at the last call of Reload
+	tried []files.Stamp // of the files that were last read
 }
 
 // Open loads the files of a listener. An error names the file, the cause and the remedy.
@@ -66,20 +66,22 @@ func (s *Store) Reload(always bool) (changed bool) {
 	found := stamps(&s.c) // of before the attempt: a later change is seen by the next one
 	settled, unchanged := slices.Equal(found, s.seen), slices.Equal(found, s.tried)
 	s.seen = found
-	if !always && (!settled || unchanged && s.problem == "") {
+	if !always && (!settled || unchanged && s.problem.Load() == nil) {
 		return false
 	}
 	l, err := load(&s.c, s.now())
 	if err != nil {
-		again := unchanged && s.problem == err.Error()
-		s.problem, s.tried = err.Error(), found
-		if !again {
+		problem := err.Error()
+		before := s.problem.Swap(&problem)
+		s.tried = found
+		if !unchanged || before == nil || *before != problem {
 			s.log.Error("changed certificate files were not taken, the former ones stay in use",
 				zap.String("listener", s.listener), zap.Error(err))
 		}
 		return false
 	}
-	s.problem, s.tried = "", l.stamps
+	s.problem.Store(nil)
+	s.tried = l.stamps
 	before := s.current.Swap(l)
 	changed = !same(before.clientCA, l.clientCA) || !same(before.chain, l.chain)
 	if changed {
@@ -118,18 +120,21 @@ type Status struct {
 	Problem string
 	// Warnings are about the certificates in use.
 	Warnings []string
+	// Stranger: none of the authorities of clients has signed the certificate.
+	Stranger bool
 }
 
 // Status returns the present state.
 func (s *Store) Status() Status {
 	l := s.current.Load()
-	s.mu.Lock()
-	problem := s.problem
-	s.mu.Unlock()
-	st := Status{Listener: s.listener, File: s.c.Certificate, Subject: DN(l.chain[0]), Problem: problem, Warnings: l.warnings,
+	st := Status{Listener: s.listener, File: s.c.Certificate, Subject: DN(l.chain[0]), Warnings: l.warnings,
 		Expires: map[string]time.Time{KindServer: l.expiry()}}
+	if problem := s.problem.Load(); problem != nil {
+		st.Problem = *problem
+	}
 	if len(l.clientCA) > 0 {
 		st.Expires[KindClientCA] = first(l.clientCA)
+		st.Stranger = !s.Trusts(l.chain)
 	}
 	return st
 }
