@@ -153,7 +153,7 @@ func (c *certificates) facts(f *checks.Facts) {
 			f.Certificates = append(f.Certificates, checks.Certificate{Listener: st.Listener, Kind: kind, File: st.File, Expires: at})
 		}
 		f.CertificateFiles = append(f.CertificateFiles, checks.CertificateFile{Listener: st.Listener, File: st.File, Problem: st.Problem,
-			Warnings: st.Warnings})
+			Warnings: st.Warnings, Stranger: st.Stranger})
 	}
 }
 

@@ -181,6 +181,10 @@ func (b *Broker) prepareLogins(ctx context.Context, r *components) error {
 		if first, err = readUsers(name); err != nil {
 			return &ExitError{ExitUsage, fmt.Errorf("bootstrap.users %s: %w", name, err)}
 		}
+		if len(first) == 0 && onlyUsersLogIn(b.cfg) {
+			return &ExitError{ExitUsage, fmt.Errorf("there are no users, so no client can log in; make the first one: "+
+				"chronikd user add NAME --data-dir %s, or name a file of users with bootstrap.users", absolute(b.cfg.DataDir))}
+		}
 	case name != "":
 		b.log.Warn("there are users already: bootstrap.users was not applied, and will not be; add its users with chronikctl user add",
 			zap.String("file", name), zap.Int("users", len(users)))
@@ -193,6 +197,12 @@ func (b *Broker) prepareLogins(ctx context.Context, r *components) error {
 		b.log.Info("added the first users; bootstrap.users is not read again", zap.String("file", name), zap.Int("users", len(first)))
 	}
 	return r.store.WaitFor(ctx, revision)
+}
+
+// onlyUsersLogIn reports whether stored users are all that can connect: then the first one must be
+// there before the first start.
+func onlyUsersLogIn(cfg *config.Config) bool {
+	return onlyStored(cfg) && !slices.ContainsFunc(cfg.Listeners, func(l config.Listener) bool { return len(l.SASL) == 0 })
 }
 
 func bootstrapped(kv metadata.KV) bool {

@@ -15,7 +15,9 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl"
 	saslplain "github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -45,6 +47,20 @@ func tryLogin(t *testing.T, b *Broker, m sasl.Mechanism) error {
 
 func TestTheFirstUserOfAnEmptyDirectoryLogsIn(t *testing.T) {
 	mem := vfs.Memory()
+	cfg, err := Load(config.Input{Set: []string{withLogins},
+		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Start(t.Context(), Options{Config: cfg, FS: mem, Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test",
+		JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
+	if err == nil {
+		_ = b.Close()
+	}
+	if exit := (*ExitError)(nil); !errors.As(err, &exit) || exit.Code != ExitUsage || !strings.Contains(err.Error(),
+		"there are no users, so no client can log in; make the first one: chronikd user add NAME --data-dir /data") {
+		t.Errorf("started without a user: %v", err)
+	}
 	add := func(password string, args ...string) (string, int) {
 		var out bytes.Buffer
 		code := Main(t.Context(), Process{Args: append([]string{"user", "add", "admin", "--data-dir", "/data"}, args...), FS: mem,
@@ -57,7 +73,7 @@ func TestTheFirstUserOfAnEmptyDirectoryLogsIn(t *testing.T) {
 	if out, code := add("first password"); code != ExitOK || !strings.Contains(out, "user admin has a password now") {
 		t.Fatalf("%d %s", code, out)
 	}
-	b, _ := startHere(t, mem, withLogins)
+	b, _ = startHere(t, mem, withLogins)
 	if out, code := add("while it runs"); code == ExitOK {
 		t.Errorf("a user was added to the directory of a broker that runs: %s", out)
 	}

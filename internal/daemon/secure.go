@@ -129,16 +129,27 @@ func emptyDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return os.MkdirAll(dir, 0o700)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("%w; name a directory that can be made", err)
+		}
+		return nil
 	case err != nil:
 		return fmt.Errorf("%w; name a directory that can be made", err)
 	case len(entries) > 0:
-		return fmt.Errorf("%s is not empty (%s); name a new directory, or renew its certificates with --renew", dir, entries[0].Name())
+		remedy := "name a new directory"
+		if _, err := os.Stat(filepath.Join(dir, "ca.pem")); err == nil {
+			remedy += ", or renew its certificates with --renew"
+		}
+		return fmt.Errorf("%s is not empty (%s); %s", dir, entries[0].Name(), remedy)
 	}
-	return os.Chmod(dir, 0o700)
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("%w; name a new directory, or one that belongs to you", err)
+	}
+	return nil
 }
 
-// writeNew writes a file that does not exist, readable by its owner only unless it is public.
+// writeNew writes a file that does not exist, readable by its owner only unless it is public. The
+// umask does not change that: the broker may be another user than the one who makes the files.
 func writeNew(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -152,7 +163,7 @@ func writeNew(path string, text []byte) error {
 		return err
 	}
 	_, err = f.Write(text)
-	return errors.Join(err, f.Sync(), f.Close())
+	return errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
 }
 
 // saveContext adds the context to chronikctl's file and returns the file's path. A context of the

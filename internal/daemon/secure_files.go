@@ -45,7 +45,8 @@ func plan(dir string, f *secureFlags) ([]nodePlan, error) {
 		host, port, err := net.SplitHostPort(at)
 		n, bad := strconv.Atoi(port)
 		if err != nil || bad != nil || n < 1 || n > 65535 || !certifiable(host) {
-			return nil, fmt.Errorf("--advertise %q is not HOST:PORT; write for example broker.example.com:9093", at)
+			return nil, fmt.Errorf("--advertise %q is not HOST:PORT with a name of letters, digits, '-' and '.', or an address; "+
+				"write for example broker.example.com:9093", at)
 		}
 		if ports[port] != "" {
 			return nil, fmt.Errorf("--advertise %s and %s have the same port; each is a listener of its own and needs its own port", ports[port], at)

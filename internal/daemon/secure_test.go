@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -119,6 +120,23 @@ func TestSecureInit(t *testing.T) {
 	}
 }
 
+// The files that are not secret are readable under every umask, as the broker may be another user.
+func TestSecureInitUnderAUmask(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	before := syscall.Umask(0o077)
+	code, _, errs := execute(t, nil, "secure", "init", dir, "--no-context")
+	syscall.Umask(before)
+	if code != ExitOK {
+		t.Fatal(errs)
+	}
+	for name, want := range map[string]fs.FileMode{"ca.pem": 0o644, "server.pem": 0o644, "chronikd.yaml": 0o644, "server-key.pem": 0o600,
+		"ca-key.pem": 0o600, "users": 0o600, "admin.password": 0o600, "admin.properties": 0o600, "cluster.secret": 0o600} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v %v, want %v", name, info.Mode().Perm(), err, want)
+		}
+	}
+}
+
 // A directory with files is never changed, but by --renew, which keeps the names and the authority.
 func TestSecureInitAgain(t *testing.T) {
 	dir, env := t.TempDir(), []string{contexts.EnvFile + "=" + filepath.Join(t.TempDir(), "c.yaml")}
@@ -204,11 +222,18 @@ func TestSecureInitOfACluster(t *testing.T) {
 }
 
 func TestMistakesOfSecureInit(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
 		{nil, "needs one directory"},
+		{[]string{filepath.Join(file, "x")}, "name a directory that can be made"},
+		{[]string{filepath.Dir(file)}, "is not empty (file); name a new directory\n"},
+		{[]string{"x", "--advertise", "a_b:9093"}, "with a name of letters, digits"},
 		{[]string{"x", "--advertise", "host"}, "is not HOST:PORT"},
 		{[]string{"x", "--advertise", "*.example.com:1"}, "is not HOST:PORT"},
 		{[]string{"x", "--advertise", "0.0.0.0:9093"}, "is not HOST:PORT"},

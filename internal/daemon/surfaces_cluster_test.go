@@ -14,7 +14,7 @@ func clusterFaults() (list []fault) {
 	add := func(name, check string, change func(*checks.Cluster)) {
 		list = append(list, fault{name: "cluster-" + name, checks: []string{check}, plant: func(_ *testing.T, s *sick) {
 			s.health.Add(func(f *checks.Facts) {
-				f.Cluster = &checks.Cluster{Seeds: 3, State: "active", Lease: true, Own: "test", Version: "test",
+				f.Cluster = &checks.Cluster{Seeds: 3, State: "active", Own: "test", Version: "test",
 					Quorum:  checks.Quorum{Leader: 2, Voters: 3},
 					Brokers: []checks.Broker{{ID: 1, State: "active"}, {ID: 2, State: "active"}, {ID: 3, State: "active"}}}
 				change(f.Cluster)
@@ -22,10 +22,10 @@ func clusterFaults() (list []fault) {
 		}})
 	}
 	some := checks.Partitions{Count: 2, Names: []string{"orders-0", "orders-1"}}
-	add("no-lease", health.CheckMembership, func(c *checks.Cluster) { c.Lease = false })
+	add("no-lease", health.CheckMembership, func(c *checks.Cluster) { c.NoLease = time.Minute })
 	add("fenced", health.CheckMembership, func(c *checks.Cluster) { c.State = "fenced" })
 	add("no-metadata-leader", "quorum", func(c *checks.Cluster) {
-		c.Lease, c.Quorum.Leader, c.Quorum.NoLeader = false, -1, time.Minute
+		c.NoLease, c.Quorum.Leader, c.Quorum.NoLeader = time.Minute, -1, time.Minute
 		c.Quorum.Unreachable = []string{"broker 2 (b:9092)", "broker 3 (c:9092)"}
 	})
 	add("lost-vote", "quorum", func(c *checks.Cluster) { c.Quorum.Orphans, c.Quorum.Orphaned = 1, time.Minute })

@@ -164,7 +164,7 @@ func (a *Agent) begin(epoch int64) {
 	defer a.mu.Unlock()
 	a.epoch = epoch
 	a.session.Begin()
-	a.lease.Store(0)
+	a.endLease()
 	a.o.Log.Info("registered with the controller", zap.Int32("node", a.o.Request.Broker), zap.Int64("epoch", epoch))
 }
 
@@ -326,7 +326,8 @@ func (a *Agent) Epoch() int64 {
 // lock.
 func (a *Agent) Lease() bool { return a.LeaseLeft() > 0 }
 
-// LeaseLeft returns for how long the broker may assume that; 0 or less means that it may not.
+// LeaseLeft returns for how long the broker may assume that; 0 or less means that it may not, for
+// that time.
 func (a *Agent) LeaseLeft() time.Duration {
 	return time.Duration(a.lease.Load()) - time.Since(a.began)
 }
@@ -337,9 +338,12 @@ func (a *Agent) Doubt() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.doubted = a.session.Newest()
-	a.lease.Store(0)
+	a.endLease()
 	signal(a.beat)
 }
+
+// endLease ends the lease now, or leaves it ended. The caller has the lock.
+func (a *Agent) endLease() { a.lease.Store(min(a.lease.Load(), int64(time.Since(a.began)))) }
 
 // Resign asks the controller to end leaderships of this broker in the given leader epochs. It
 // returns the metadata revision that shows the result.

@@ -193,6 +193,9 @@ func TestTheLeaseEndsWithTheConnection(t *testing.T) {
 		if a.Lease() {
 			t.Error("a lease after the end of the connection")
 		}
+		if left := a.LeaseLeft(); left != -200*time.Millisecond {
+			t.Errorf("the lease ended %v ago, not 200ms", -left)
+		}
 		f.set(func(f *fakeController) { f.deaf = false })
 		time.Sleep(100 * time.Millisecond)
 		if !a.Lease() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -126,22 +127,26 @@ func (c *conn) chooseMechanism(r *Request, req *kmsg.SASLHandshakeRequest) {
 	for _, m := range resp.SupportedMechanisms {
 		known = known || m == req.Mechanism
 	}
+	var why error
 	switch {
 	case req.Version == 0:
 		// Messages without a header would follow. The broker lists this version all the same:
 		// librdkafka (2.0.2, for example) does not log in with version 1 without it.
-		resp.ErrorCode = kerr.UnsupportedVersion.Code
+		resp.ErrorCode, why = kerr.UnsupportedVersion.Code, errors.New("the client uses version 0 of SaslHandshake; "+
+			"use a client of Kafka 1.0 or later")
 	case c.login.talk != nil:
-		resp.ErrorCode = kerr.IllegalSaslState.Code
+		resp.ErrorCode, why = kerr.IllegalSaslState.Code, errors.New("a second SaslHandshake in one login")
 	case !known:
-		resp.ErrorCode = kerr.UnsupportedSaslMechanism.Code
+		resp.ErrorCode, why = kerr.UnsupportedSaslMechanism.Code, fmt.Errorf("the client wants the mechanism %.32q, and the listener "+
+			"has %s: set sasl.mechanism at the client, or sasl of the listener", req.Mechanism,
+			strings.Join(resp.SupportedMechanisms, ", "))
 	}
 	if r.Code = resp.ErrorCode; r.Code != 0 {
 		mechanism := ""
 		if known {
 			mechanism = req.Mechanism
 		}
-		c.failedLogin(mechanism, fmt.Errorf("SaslHandshake version %d with mechanism %.32q: error %d", req.Version, req.Mechanism, r.Code))
+		c.failedLogin(mechanism, why)
 		c.stopReading(ClosedLogin)
 		r.Respond(resp)
 		return

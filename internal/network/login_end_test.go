@@ -2,12 +2,16 @@ package network
 
 import (
 	"crypto/tls"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 // A broker that does not know its users yet refuses no login, either.
@@ -190,4 +194,29 @@ func TestCertificatesOfListenersWithSASL(t *testing.T) {
 	}
 	c.Close()
 	f.end(t)
+}
+
+// The broker's log says in words why a choice of the mechanism was refused, and what to change.
+func TestTheLogSaysWhyAMechanismIsRefused(t *testing.T) {
+	for want, messages := range map[string][][]byte{
+		`the client wants the mechanism "GSSAPI", and the listener has WORD, OTHER: set sasl.mechanism at the client`: {choose(1, "GSSAPI")},
+		"the client uses version 0 of SaslHandshake": {
+			request(1, &kmsg.SASLHandshakeRequest{Mechanism: "WORD"})},
+		"a second SaslHandshake in one login": {choose(1, "WORD"), choose(2, "WORD")},
+	} {
+		core, logs := observer.New(zap.InfoLevel)
+		f, ln := behindLogin(t, &users{}, func(*Request) { t.Error("a request is served") }, func(o *Options) { o.Log = zap.New(core) })
+		c := ln.dial()
+		for i, m := range messages {
+			c.send(t, m)
+			c.want(t, int32(i+1))
+		}
+		c.wantClosed(t)
+		c.Close()
+		f.end(t)
+		lines := logs.FilterMessage("a login failed").All()
+		if len(lines) != 1 || !strings.Contains(fmt.Sprint(lines[0].ContextMap()["error"]), want) {
+			t.Errorf("%q is not in %v", want, lines)
+		}
+	}
 }

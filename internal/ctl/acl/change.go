@@ -3,6 +3,7 @@ package acl
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ import (
 type change struct {
 	hosts        []string
 	deny, prefix bool
+	add          bool // rules that can never apply are errors
 	dryRun       bool
 }
 
@@ -56,6 +58,9 @@ func (x *change) rules(args []string) ([]acl.Binding, error) {
 				if supported := acl.Supported(t); op != acl.All && !supported.Has(op) {
 					return nil, app.Usage("%s: a %s has no operation %s", where, written(t), written(op))
 				}
+				if err := effective(&b); x.add && err != nil {
+					return nil, err
+				}
 				rules = append(rules, b)
 			}
 		}
@@ -91,7 +96,7 @@ func withAll(ctx context.Context, a *app.App, do func(cl *kgo.Client, all []acl.
 }
 
 func add(a *app.App) *cobra.Command {
-	var x change
+	x := change{add: true}
 	c := &cobra.Command{
 		Use: "add USER OPERATION[,OPERATION...] RESOURCE...", Short: "Add access rules",
 		Args: app.Args(3, -1, "USER, OPERATION and RESOURCE"),
@@ -143,6 +148,19 @@ func add(a *app.App) *cobra.Command {
 	})
 	x.flags(c)
 	return c
+}
+
+// effective refuses rules that no request can ever match. Kafka stores them, and a rule that denies
+// would then only look like protection. They can be removed.
+func effective(b *acl.Binding) error {
+	if _, err := netip.ParseAddr(b.Host); err != nil && b.Host != acl.Wildcard {
+		return app.Usage("--host %s is no address, so the rule would never apply: networks and names do not work; "+
+			"write an address without a port, or * for every host", b.Host)
+	}
+	if b.Pattern == acl.Prefixed && b.Name == acl.Wildcard {
+		return app.Usage("with --prefix, * means names that begin with an asterisk; leave out --prefix for every %s", written(b.Type))
+	}
+	return nil
 }
 
 func remove(a *app.App) *cobra.Command {

@@ -52,8 +52,11 @@ func (a *App) Certificates(ctx context.Context, at string) (*Shown, error) {
 		_ = c.Close()
 	}
 	if s == nil {
-		return nil, WithCode(ExitUnreachable, fmt.Errorf("no certificate from %s: %w; it may not use TLS there: "+
-			"give its TLS port with --brokers", at, err))
+		remedy := "it may not use TLS there: give its TLS port with --brokers"
+		if dns := (*net.DNSError)(nil); errors.As(err, &dns) {
+			remedy = "is the name right?"
+		}
+		return nil, WithCode(ExitUnreachable, fmt.Errorf("no certificate from %s: %w; %s", at, err, remedy))
 	}
 	if err := verify(s.Chain, config); err != nil && !accept {
 		s.Refusal = strings.TrimPrefix(err.Error(), "x509: ") + "; " + certificateRemedy(err)

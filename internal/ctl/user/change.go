@@ -115,14 +115,14 @@ func (x *change) run(ctx context.Context, a *app.App, adm *kadm.Client, name, do
 	for i, m := range mechanisms {
 		set := kadm.UpsertSCRAM{User: name, Mechanism: m, Iterations: x.iterations, Password: password}
 		answers, err := adm.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{set})
+		what := "set the password of " + name + " for " + m.String()
+		if i > 0 {
+			what += " (it is set for " + mechanisms[0].String() + ")"
+		}
 		if err != nil {
-			return app.BrokerError(err)
+			return app.Refused(what, app.BrokerError(err), "")
 		}
 		if r := answers[name]; r.Err != nil {
-			what := "set the password of " + name + " for " + m.String()
-			if i > 0 {
-				what += " (it is set for " + mechanisms[0].String() + ")"
-			}
 			out.Refused(name, what, r.Err, r.ErrMessage)
 			return a.Report(&out)
 		}
@@ -217,11 +217,12 @@ func remove(a *app.App) *cobra.Command {
 func removeUser(ctx context.Context, adm *kadm.Client, u kadm.DescribedUserSCRAM) error {
 	for _, c := range u.CredInfos {
 		answers, err := adm.AlterUserSCRAMs(ctx, []kadm.DeleteSCRAM{{User: u.User, Mechanism: c.Mechanism}}, nil)
+		what := "remove " + c.Mechanism.String() + " of " + u.User
 		if err != nil {
-			return app.BrokerError(err)
+			return app.Refused(what, app.BrokerError(err), "")
 		}
 		if r := answers[u.User]; r.Err != nil {
-			return app.Refused("remove "+c.Mechanism.String()+" of "+u.User, r.Err, r.ErrMessage)
+			return app.Refused(what, r.Err, r.ErrMessage)
 		}
 	}
 	return nil

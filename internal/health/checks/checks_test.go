@@ -508,6 +508,11 @@ func TestCertificates(t *testing.T) {
 		{"files", Facts{CertificateFiles: []CertificateFile{{Listener: "in", File: "s.pem", Problem: "k.pem: does not fit",
 			Warnings: []string{"RSA"}}}},
 			[]string{"warn certificate of in: its changed files are not used", "note certificate of in: s.pem: RSA"}},
+		{"authority of clients only", Facts{Settings: Settings{Listeners: []Listener{{Name: "in"}, {Name: "peers", Brokers: true}}},
+			CertificateFiles: []CertificateFile{{Listener: "in", File: "s.pem", Stranger: true}, {Listener: "peers", File: "p.pem"}}}, nil},
+		{"authority of brokers", Facts{Settings: Settings{Listeners: []Listener{{Name: "peers", Brokers: true}}},
+			CertificateFiles: []CertificateFile{{Listener: "peers", File: "p.pem", Stranger: true}}},
+			[]string{"warn certificate of peers: p.pem: no authority in tls.client-ca accepts it"}},
 	})
 }
 

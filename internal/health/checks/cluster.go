@@ -12,6 +12,7 @@ import (
 // Thresholds of the checks of a cluster.
 const (
 	noLeaderAfter = 3 * time.Second  // an election takes 1 to 2 s
+	noLeaseAfter  = time.Second      // a connection that ends is made again within milliseconds
 	hangingAfter  = 5 * time.Second  // longer than a sync on a busy disk
 	orphanAfter   = 15 * time.Second // a wiped broker's vote moves after about 10 s
 	mostSkew      = 2 * time.Second
@@ -55,7 +56,7 @@ func checkMembership(c *Cluster, n *notes) {
 		Works: "what it answers with acks=all is on all replicas in sync; it refuses acks=1 and group requests",
 	}
 	switch {
-	case c.Lease && c.State != "fenced":
+	case c.NoLease < noLeaseAfter && c.State != "fenced":
 		return
 	case c.Quorum.NoLeader >= noLeaderAfter:
 		x.Problem = "the controller does not confirm its heartbeats, because the cluster has no metadata leader"

@@ -11,9 +11,10 @@ type Cluster struct {
 	Seeds  int // entries of cluster.seeds
 	Quorum Quorum
 	// State is this broker's state in the controller's last answer, empty before the first one.
-	// Lease reports whether the controller has confirmed a recent heartbeat.
-	State string
-	Lease bool
+	// NoLease is the time since it had a lease, which is the controller's confirmation of a recent
+	// heartbeat; 0 if it has one.
+	State   string
+	NoLease time.Duration
 	// Skew is by how much the clock of the metadata leader is ahead of this broker's.
 	Skew time.Duration
 	// Version is that of the metadata leader's software, empty if it is not known. Own is that of

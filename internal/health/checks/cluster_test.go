@@ -10,7 +10,7 @@ import (
 
 // member returns the facts of a member of a healthy cluster of three brokers, with changes.
 func member(change ...func(*Cluster)) Facts {
-	c := &Cluster{Seeds: 3, Quorum: Quorum{Leader: 2, Voters: 3}, State: "active", Lease: true, Version: "1.0", Own: "1.0",
+	c := &Cluster{Seeds: 3, Quorum: Quorum{Leader: 2, Voters: 3}, State: "active", Version: "1.0", Own: "1.0",
 		Brokers: []Broker{{ID: 1, State: "active"}, {ID: 2, State: "active"}, {ID: 3, State: "active"}}}
 	for _, f := range change {
 		f(c)
@@ -24,9 +24,10 @@ func TestMembership(t *testing.T) {
 	examine(t, health.CheckMembership, []patient{
 		{"no cluster", Facts{Serving: true}, nil},
 		{"healthy", member(), nil},
-		{"no answers", member(func(c *Cluster) { c.Lease = false }),
+		{"a connection ended just now", member(func(c *Cluster) { c.NoLease = 300 * time.Millisecond }), nil},
+		{"no answers", member(func(c *Cluster) { c.NoLease = time.Second }),
 			[]string{"bad this broker: the controller does not confirm its heartbeats, so other brokers take over"}},
-		{"no leader", member(func(c *Cluster) { c.Lease, c.Quorum.NoLeader = false, time.Minute }),
+		{"no leader", member(func(c *Cluster) { c.NoLease, c.Quorum.NoLeader = time.Minute, time.Minute }),
 			[]string{"because the cluster has no metadata leader"}},
 		{"fenced", member(func(c *Cluster) { c.State = "fenced" }), []string{"bad this broker: the controller has fenced it"}},
 	})
@@ -49,7 +50,7 @@ func TestABrokerWithoutALeaseIsNotReady(t *testing.T) {
 		want bool
 	}{
 		{"healthy", member(), true},
-		{"no lease", member(func(c *Cluster) { c.Lease = false }), false},
+		{"no lease", member(func(c *Cluster) { c.NoLease = time.Second }), false},
 		{"fenced", member(func(c *Cluster) { c.State = "fenced" }), false},
 		{"no metadata leader, lease not over", member(func(c *Cluster) { c.Quorum.NoLeader = time.Minute }), true},
 		{"another broker fenced", member(func(c *Cluster) {
@@ -63,7 +64,7 @@ func TestABrokerWithoutALeaseIsNotReady(t *testing.T) {
 			t.Errorf("%s: ready %v", x.name, !x.want)
 		}
 	}
-	starting := member(func(c *Cluster) { c.Lease = false })
+	starting := member(func(c *Cluster) { c.NoLease = time.Second })
 	starting.Serving = false
 	if found, _ := findingsOf(t, health.CheckMembership, starting); len(found) > 0 {
 		t.Errorf("a broker that starts has %q", found)

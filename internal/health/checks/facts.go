@@ -184,6 +184,8 @@ type CertificateFile struct {
 	Listener, File string
 	Problem        string   // why changed files are not used; empty if there are none
 	Warnings       []string // about the certificates in use
+	// Stranger: the authorities of the listener's clients do not accept the certificate itself.
+	Stranger bool
 }
 
 // TokenKeys is the state of the keys that check tokens; the zero value without OAUTHBEARER.

@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
@@ -12,7 +13,7 @@ func configChecks() []Check {
 		{Name: "exposed", Loud: true, run: checkExposed,
 			Doc: "Listeners and the admin port that other machines reach and whose clients do not log in, have all rights, or are not encrypted."},
 		{Name: "certificate", Loud: true, run: checkCertificates,
-			Doc: "Certificates that expire, do not cover the advertised name, or were changed and cannot be used."},
+			Doc: "Certificates that expire, do not cover the advertised name, cannot be used after a change, or that other brokers refuse."},
 		{Name: "access", run: checkAccess,
 			Doc: "Users without rights, rights and super users without a user, rules that have no effect, first users that were not added."},
 		{Name: "tokens", Loud: true, run: checkTokenKeys,
@@ -46,7 +47,7 @@ func checkExposed(f *Facts, n *notes) {
 		n.add(
 			health.Note,
 			"admin port on "+a.Listen,
-			"the admin port is bound beyond loopback and has no authentication: every client that reaches it can read metrics and health, and with admin.remote also take profiles and change the log level",
+			"the admin port is bound beyond loopback and has no authentication: every client that reaches it can read metrics, topics, clients and rights, and with admin.remote also records and the log, and change the log level",
 			"bind it to 127.0.0.1 (admin.listen), set admin.token-file and admin.security, or keep the network around it private",
 		)
 	}
@@ -85,6 +86,10 @@ func checkCertificates(f *Facts, n *notes) {
 		if c.Problem != "" {
 			n.add(health.Warn, subject, "its changed files are not used, and the former ones stay in use: "+c.Problem,
 				"correct the files; the broker checks them every 10 seconds, and at once on SIGHUP")
+		}
+		if c.Stranger && slices.ContainsFunc(f.Settings.Listeners, func(l Listener) bool { return l.Brokers && l.Name == c.Listener }) {
+			n.add(health.Warn, subject, c.File+": no authority in tls.client-ca accepts it, so brokers with the same authorities make no "+
+				"connections with this one", "add its authority to tls.client-ca, or replace it (docs/security.md, Revoke and rotate)")
 		}
 		for _, w := range c.Warnings {
 			n.add(health.Note, subject, c.File+": "+w, "make another certificate, for example with `chronikd secure init --renew`")

@@ -181,8 +181,8 @@ func TestClientCertificates(t *testing.T) {
 	if _, err := handshake(s, a.CertificatePEM, "localhost", client(other)); err == nil {
 		t.Error("a certificate of another authority was accepted")
 	}
-	if _, ok := s.Status().Expires[KindClientCA]; !ok {
-		t.Error("no expiry of the client CA")
+	if _, ok := s.Status().Expires[KindClientCA]; !ok || s.Status().Stranger {
+		t.Errorf("status %+v", s.Status())
 	}
 	if !s.Trusts(state.PeerCertificates) || s.Reload(true) {
 		t.Error("without a change of the authorities a certificate is not trusted any more")
@@ -191,6 +191,9 @@ func TestClientCertificates(t *testing.T) {
 	put(t, c.ClientCA, other.CertificatePEM)
 	if !s.Reload(false) || s.Trusts(state.PeerCertificates) {
 		t.Error("the certificate of a connection is still trusted")
+	}
+	if !s.Status().Stranger {
+		t.Error("the authority of the listener's own certificate is gone too, and its status does not show it")
 	}
 	if _, err := handshake(s, a.CertificatePEM, "localhost", client(a)); err == nil {
 		t.Error("the former authority is still trusted")

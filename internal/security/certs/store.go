@@ -116,6 +116,8 @@ type Status struct {
 	Problem string
 	// Warnings are about the certificates in use.
 	Warnings []string
+	// Stranger: none of the authorities of clients has signed the certificate.
+	Stranger bool
 }
 
 // Status returns the present state.
@@ -128,6 +130,7 @@ func (s *Store) Status() Status {
 	}
 	if len(l.clientCA) > 0 {
 		st.Expires[KindClientCA] = first(l.clientCA)
+		st.Stranger = !s.Trusts(l.chain)
 	}
 	return st
 }
