@@ -12,6 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -86,9 +87,25 @@ func TestLimitsOfConnectionsAreAlteredWhileTheBrokerRuns(t *testing.T) {
 	if !answered(t, b) {
 		t.Error("a connection is refused after the limit was removed")
 	}
-	alter(kadm.SetConfig, "max.connections.per.ip", "1", self)
-	if answered(t, b) {
-		t.Error("a connection beyond max.connections.per.ip is served")
+	for _, limit := range []string{"max.connections.per.ip", "max.connections"} { // the client has one or more
+		former := map[string]string{"max.connections.per.ip": "50", "max.connections": "500"}[limit]
+		alter(kadm.SetConfig, limit, "1", self)
+		if answered(t, b) {
+			t.Errorf("a connection beyond %s is served", limit)
+		}
+		alter(kadm.SetConfig, limit, former, self)
+		if !answered(t, b) {
+			t.Errorf("a connection within %s=%s is refused", limit, former)
+		}
+	}
+	rates := b.limits.rates
+	for of, r := range map[string]*quota.Rate{"the broker": rates.all, "the listener": rates.each[b.cfg.Listeners[0].Name]} {
+		for range 1000 {
+			r.Take()
+		}
+		if r.Take() <= 0 {
+			t.Errorf("the new rate of %s is not used", of)
+		}
 	}
 }
 

@@ -1,10 +1,6 @@
 package daemon
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -22,14 +16,7 @@ import (
 // Tokens are checked with the keys of oauth.jwks, and for everything that the configuration asks
 // for. The metrics and findings say in what state the keys are.
 func TestTokensAreCheckedAsConfigured(t *testing.T) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys, sign := issuer(t)
 	file := filepath.Join(t.TempDir(), "keys.json")
 	start := func() (b *Broker, ask func(string) (int, map[string]any)) {
 		return startHere(t, vfs.Memory(), "sasl=OAUTHBEARER", "oauth.jwks="+file, "oauth.issuer=https://issuer",
@@ -41,17 +28,13 @@ func TestTokensAreCheckedAsConfigured(t *testing.T) {
 	if got := found(t, ask); !strings.Contains(got, "bad tokens token keys: "+file+" cannot be read") {
 		t.Errorf("without keys: %s", got)
 	}
-	if err := os.WriteFile(file, set, 0o600); err != nil {
+	if err := os.WriteFile(file, keys, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b, ask := start()
 	awaitScrape(t, b, "chronik_token_keys_age_seconds ")
 	if got := found(t, ask); strings.Contains(got, "token keys") {
 		t.Errorf("with keys: %s", got)
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", "k"))
-	if err != nil {
-		t.Fatal(err)
 	}
 	for change, value := range map[string]any{"": nil, "aud": "other", "iss": "https://other", "name": nil,
 		"exp": time.Now().Add(-5 * time.Second).Unix()} {
@@ -60,11 +43,7 @@ func TestTokensAreCheckedAsConfigured(t *testing.T) {
 		if claims[change] = value; value == nil {
 			delete(claims, change)
 		}
-		token, err := jwt.Signed(signer).Claims(claims).Serialize()
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = tryLogin(t, b, oauth.Auth{Token: token}.AsMechanism())
+		err := tryLogin(t, b, oauth.Auth{Token: sign(claims)}.AsMechanism())
 		refused := err != nil && strings.Contains(err.Error(), "oauth response") // RFC 7628, 3.2.2: the answer says that it failed
 		if change == "" && err != nil || change != "" && !refused {
 			t.Errorf("with another %s: %v", change, err)

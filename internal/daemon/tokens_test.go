@@ -23,27 +23,12 @@ import (
 // how long it lasts, and clients log in with a new token before that (KIP-368). They take a failure
 // for a wrong token and give up.
 func TestAClientWithATokenLogsInAgain(t *testing.T) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys, sign := issuer(t)
 	file := filepath.Join(t.TempDir(), "keys.json")
 	if err := os.WriteFile(file, keys, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", "k"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := jwt.Signed(signer).Claims(map[string]any{"sub": "bob", "aud": "chronik",
-		"exp": time.Now().Add(time.Hour).Unix()}).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := sign(map[string]any{"sub": "bob", "aud": "chronik", "exp": time.Now().Add(time.Hour).Unix()})
 	b, _ := startHere(t, vfs.Memory(), "sasl=OAUTHBEARER", "oauth.jwks="+file, "oauth.audience=chronik",
 		"connection.failed.authentication.delay.ms=0")
 	bearer := oauth.Auth{Token: token}.AsMechanism()
@@ -77,5 +62,30 @@ func TestAClientWithATokenLogsInAgain(t *testing.T) {
 		if r := resp.(*kmsg.SASLAuthenticateResponse); r.ErrorCode != 0 || r.SessionLifetimeMillis <= 0 {
 			t.Errorf("logged in again with error %d, for %d ms", r.ErrorCode, r.SessionLifetimeMillis)
 		}
+	}
+}
+
+// issuer returns a new key as a file of oauth.jwks has it, and what makes tokens with that key.
+func issuer(t *testing.T) (keys []byte, sign func(claims map[string]any) string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err = json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", "k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys, func(claims map[string]any) string {
+		t.Helper()
+		token, err := jwt.Signed(signer).Claims(claims).Serialize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
 	}
 }

@@ -114,19 +114,25 @@ func put(t testing.TB, l *storage.Log, n int) {
 		for k := range 2 {
 			b.Append(time.Now().UnixMilli(), fmt.Appendf(nil, "key-%d", (i+k)%3), bytes.Repeat([]byte{byte('a' + i%26)}, 150), nil)
 		}
-		data, err := b.Build()
-		if err != nil {
-			t.Fatal(err)
-		}
-		epoch := max(3, l.EpochAt(l.Ends().LogEnd))
-		l.SetLeaderEpoch(epoch, true)
-		a := &storage.Append{Batches: data, LeaderEpoch: epoch, Sink: make(sink, 1)}
-		l.Append(a, nil)
-		if <-a.Sink.(sink); a.Err != nil {
-			t.Fatal(a.Err)
-		}
+		putBatch(t, l, b)
 	}
 	eventually(t, l.String()+" counts", func() bool { return l.AckEnd() >= l.Ends().LogEnd })
+}
+
+// putBatch appends a batch and waits until it has its offsets.
+func putBatch(t testing.TB, l *storage.Log, b *record.Builder) {
+	t.Helper()
+	data, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	epoch := max(3, l.EpochAt(l.Ends().LogEnd))
+	l.SetLeaderEpoch(epoch, true)
+	a := &storage.Append{Batches: data, LeaderEpoch: epoch, Sink: make(sink, 1)}
+	l.Append(a, nil)
+	if <-a.Sink.(sink); a.Err != nil {
+		t.Fatal(a.Err)
+	}
 }
 
 func eventually(t testing.TB, what string, ok func() bool) {

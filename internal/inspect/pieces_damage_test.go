@@ -19,17 +19,7 @@ func putLarge(t testing.TB, l *storage.Log) {
 	t.Helper()
 	b := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: 7, Sequence: int32(l.Ends().LogEnd)}})
 	b.Append(1, nil, bytes.Repeat([]byte("0123456789"), 1200), nil)
-	data, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	epoch := max(3, l.EpochAt(l.Ends().LogEnd))
-	l.SetLeaderEpoch(epoch, true)
-	a := &storage.Append{Batches: data, LeaderEpoch: epoch, Sink: make(sink, 1)}
-	l.Append(a, nil)
-	if <-a.Sink.(sink); a.Err != nil {
-		t.Fatal(a.Err)
-	}
+	putBatch(t, l, b)
 	eventually(t, l.String()+" counts", func() bool { return l.AckEnd() >= l.Ends().LogEnd })
 }
 

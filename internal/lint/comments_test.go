@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"go/parser"
 	"go/token"
+	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -46,9 +48,9 @@ func (f goFile) blocks() (broken []string) {
 
 // TestCommentsKeepTheirBlocks checks that headings and lists in comments are printed as such.
 func TestCommentsKeepTheirBlocks(t *testing.T) {
-	for path, file := range goFiles(t, func(string) bool { return true }) {
+	for name, file := range goFiles(t, func(string) bool { return true }) {
 		for _, b := range file.blocks() {
-			t.Errorf("%s:%s", path, b)
+			t.Errorf("%s:%s", name, b)
 		}
 	}
 }
@@ -71,5 +73,92 @@ func TestABrokenBlockIsFound(t *testing.T) {
 		if got := (goFile{set, syntax}).blocks(); len(got) != want {
 			t.Errorf("%q: %q, want %d", text, got, want)
 		}
+	}
+}
+
+// packageComments returns the files of each package that have its comment. Files are keyed by path,
+// as goFiles returns them. A file that go list ignores, because a script builds it elsewhere, is a
+// package of its own. Tests are not asked unless a package has nothing else.
+func packageComments(files map[string]goFile) map[string][]string {
+	found, tests := make(map[string][]string), make(map[string][]string)
+	for name, file := range files {
+		of, in := path.Dir(name), found
+		if strings.HasSuffix(name, "_test.go") {
+			in = tests
+		}
+		if file.ignored() {
+			of = name
+		}
+		with := in[of]
+		if strings.TrimSpace(file.syntax.Doc.Text()) != "" {
+			with = append(with, name)
+		}
+		in[of] = with // also without any
+	}
+	for of, with := range tests {
+		if _, ok := found[of]; !ok {
+			found[of] = with
+		}
+	}
+	return found
+}
+
+func (f goFile) ignored() bool {
+	for _, group := range f.syntax.Comments {
+		for _, c := range group.List {
+			if c.Text == "//go:build ignore" && c.Pos() < f.syntax.Package {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TestEveryPackageSaysWhatItIs checks that each package has one comment. Of two, readers find one,
+// and what changes is written into the other.
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	for of, with := range packageComments(goFiles(t, func(string) bool { return true })) {
+		switch slices.Sort(with); {
+		case len(with) == 0:
+			t.Errorf("%s has no package comment: say what it owns, what it promises, who calls it, what it must not know", of)
+		case len(with) > 1:
+			t.Errorf("%s has package comments in %s: keep one", of, strings.Join(with, " and "))
+		}
+	}
+}
+
+func TestAMissingPackageCommentIsFound(t *testing.T) {
+	files := make(map[string]goFile)
+	for name, text := range map[string]string{
+		"one/a.go":            "// Package one is one.\npackage one\n",
+		"one/b.go":            "package one\n",
+		"one/a_test.go":       "// A comment of a test.\npackage one\n",
+		"two/a.go":            "// Package two is two.\npackage two\n",
+		"two/b.go":            "// Package two has more.\npackage two\n",
+		"apart/a.go":          "// Package apart is separated.\n\npackage apart\n",
+		"only/a_test.go":      "// Package only tests.\npackage only\n",
+		"tag/a.go":            "//go:build linux\npackage tag\n",
+		"program/main.go":     "// Command program runs.\npackage main\n",
+		"program/other.go":    "//go:build ignore\n\n// Built elsewhere.\npackage main\n",
+		"program/unsaid.go":   "// Built elsewhere.\n\n//go:build ignore\n\npackage main\n",
+		"program/unsaid_b.go": "//go:build ignore\npackage main\n",
+	} {
+		set := token.NewFileSet()
+		syntax, err := parser.ParseFile(set, name, text, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = goFile{set, syntax}
+	}
+	want := map[string]int{"one": 1, "two": 2, "apart": 0, "only": 1, "tag": 0, "program": 1, "program/other.go": 1,
+		"program/unsaid.go": 0, "program/unsaid_b.go": 0}
+	got := packageComments(files)
+	for of, n := range want {
+		if len(got[of]) != n {
+			t.Errorf("%s: %q, want %d", of, got[of], n)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("packages %v", got)
 	}
 }

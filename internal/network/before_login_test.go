@@ -509,6 +509,46 @@ func TestBoundsBeforeTheLogin(t *testing.T) {
 	})
 }
 
+// Logins and handshakes that wait for a place do not hold up the end of the server, and are not
+// told as failures.
+func TestShutdownWhileLoginsWaitForAPlace(t *testing.T) {
+	hello := wholeHello(t)
+	synctest.Test(t, func(t *testing.T) {
+		u, seen := &users{}, &recorder{}
+		f, ln := behindLogin(t, u, echo, func(o *Options) { o.Observer = seen })
+		pipe := f.securePipe(t)
+		f.places.mu.Lock()
+		f.places.free = 0
+		f.places.mu.Unlock()
+		login, shake := ln.dial(), pipe.dial()
+		login.send(t, choose(1, "WORD"))
+		login.wantChoice(t, 1, 0)
+		login.send(t, message(2, "hello"))
+		shake.sendAsync(hello)
+		synctest.Wait()
+		if n := f.Stats().LoginsWaiting; n != 2 {
+			t.Fatalf("%d wait for a place", n)
+		}
+		began := time.Now()
+		if err := f.Shutdown(t.Context()); err != nil || time.Since(began) > time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		login.wantClosed(t)
+		shake.wantClosed(t)
+		f.places.mu.Lock()
+		wantAllFree(t, f.places, 0)
+		f.places.mu.Unlock()
+		login.Close()
+		shake.Close()
+		f.end(t)
+		for _, what := range seen.told {
+			if strings.Contains(what, "login") || strings.Contains(what, "handshake") {
+				t.Errorf("told %q", what)
+			}
+		}
+	})
+}
+
 // A login computes at a handshake place: the others wait, and no place is lost.
 func TestLoginsWaitForAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

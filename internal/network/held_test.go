@@ -141,9 +141,13 @@ func TestBrokersAreNotServedLate(t *testing.T) {
 		f := start(t, echo, func(o *Options) { o.Accepting = func(string) time.Duration { return time.Hour } })
 		defer f.end(t)
 		f.name.Brokers = true
+		began := time.Now()
 		c := f.pipe.dial()
 		defer c.Close()
 		c.send(t, frame(keyMetadata, 1, 1, nil))
 		c.want(t, 1)
+		if late := time.Since(began); late > 0 {
+			t.Errorf("served after %v", late)
+		}
 	})
 }

@@ -172,9 +172,13 @@ func TestLinksAreAcceptedAboveTheLimits(t *testing.T) {
 						synctest.Wait() // a closed connection gives its slot back a moment later
 					}
 				}
+				began := time.Now()
 				c := f.pipe.dial() // all slots are taken
 				c.wantClosed(t)
 				c.Close()
+				if waited := time.Since(began); waited > 0 {
+					t.Errorf("a connection without a slot was closed after %v", waited)
+				}
 				silent.wantClosed(t)
 				synctest.Wait()
 				c = f.pipe.dial()

@@ -205,13 +205,17 @@ func (c *conn) continueLogin(r *Request, req *kmsg.SASLAuthenticateRequest) {
 	r.Respond(resp)
 }
 
-// takePlace waits for a handshake place, until the deadline of the login.
+// takePlace waits for a handshake place, until the deadline of the login, or the end of the
+// connection or the Server, which is errStopped.
 func (c *conn) takePlace() error {
 	ctx, cancel := context.WithDeadline(c.ctx, c.login.deadline)
 	defer cancel()
-	err := c.srv.places.take(ctx, origin.Of(c.ip))
-	if errors.Is(err, context.DeadlineExceeded) {
+	err := c.srv.places.take(ctx, c.srv.draining, origin.Of(c.ip))
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
 		return errLateLogin
+	case errors.Is(err, context.Canceled):
+		return errStopped
 	}
 	return err
 }
@@ -220,9 +224,13 @@ func (c *conn) takePlace() error {
 // password, after which clients give up: its connection ends without an answer, and it connects
 // again.
 func (c *conn) notTried(r *Request, err error) {
-	c.failedLogin(c.login.mechanism, err)
 	c.login.talk = nil
-	c.stopReading(ClosedLogin)
+	if errors.Is(err, errStopped) {
+		c.stopReading(ClosedShutdown)
+	} else {
+		c.failedLogin(c.login.mechanism, err)
+		c.stopReading(ClosedLogin)
+	}
 	r.Reset(err)
 }
 

@@ -43,9 +43,9 @@ func newPlaces() *places {
 	return &places{free: (runtime.GOMAXPROCS(0) + 1) / 2, groups: make(map[netip.Prefix]*placeGroup)}
 }
 
-// take blocks until there is a place. An error means that there is none: ctx ended, or too many
-// wait already.
-func (p *places) take(ctx context.Context, from netip.Prefix) error {
+// take blocks until there is a place. An error means that there is none: ctx or the Server ended,
+// or too many wait already.
+func (p *places) take(ctx context.Context, draining <-chan struct{}, from netip.Prefix) (err error) {
 	p.mu.Lock()
 	if p.free > 0 {
 		p.free--
@@ -64,6 +64,9 @@ func (p *places) take(ctx context.Context, from netip.Prefix) error {
 		}
 		return nil
 	case <-ctx.Done():
+		err = ctx.Err()
+	case <-draining:
+		err = errStopped
 	}
 	p.mu.Lock()
 	select {
@@ -76,7 +79,7 @@ func (p *places) take(ctx context.Context, from netip.Prefix) error {
 		p.remove(p.groups[from], w)
 		p.mu.Unlock()
 	}
-	return ctx.Err()
+	return err
 }
 
 // enqueue returns nil if the queue is full and no other address has more waiting. Caller holds mu.

@@ -19,7 +19,7 @@ func TestPlacesAreSharedByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlaces()
 		p.free = 1
-		if err := p.take(t.Context(), from("10.0.0.9")); err != nil {
+		if err := p.take(t.Context(), nil, from("10.0.0.9")); err != nil {
 			t.Fatal(err)
 		}
 		var order []string
@@ -28,7 +28,7 @@ func TestPlacesAreSharedByAddress(t *testing.T) {
 			{"2001:db8::1", "c1"}, {"2001:db8::2", "c2"}, {"10.0.0.2", "b2"},
 		} {
 			go func() {
-				if err := p.take(t.Context(), from(who.ip)); err != nil {
+				if err := p.take(t.Context(), nil, from(who.ip)); err != nil {
 					t.Error(err)
 				}
 				order = append(order, who.name)
@@ -57,7 +57,7 @@ func TestAFullQueueOfPlacesRefusesTheGreediest(t *testing.T) {
 		refused := 0
 		take := func(ip string) {
 			go func() {
-				if err := p.take(ctx, from(ip)); errors.Is(err, errBusy) {
+				if err := p.take(ctx, nil, from(ip)); errors.Is(err, errBusy) {
 					refused++
 				}
 			}()

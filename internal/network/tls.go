@@ -95,7 +95,7 @@ func (c *conn) shakeHands() error {
 	s.leave()
 	s.shaking, s.barren.bytes, s.barren.records = false, 0, 0
 	switch {
-	case c.stopped.Load():
+	case c.stopped.Load(), errors.Is(err, errStopped):
 		return errStopped
 	case err != nil && (isTimeout(err) || errors.Is(err, errLateLogin)):
 		return c.lateOrStopped()
@@ -166,12 +166,13 @@ func (s *tlsSocket) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(p) <= len(s.held) {
-		var err error
 		if s.n+len(p) > len(s.held) {
-			err = s.flushHeld()
+			if err := s.flushHeld(); err != nil {
+				return 0, err // p is not held: hold would write it again, with a deadline of its own
+			}
 		}
 		s.n += copy(s.held[s.n:], p)
-		return len(p), err
+		return len(p), nil
 	}
 	return s.writeNow(p)
 }

@@ -42,8 +42,7 @@ func TestRecordsThatAreCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		served := 0
 		f := start(t, func(r *Request) { served++; echo(r) }, nil)
-		pipe := newPipeListener()
-		f.serveTLS(t, pipe, tls.NoClientCert, nil)
+		pipe := f.securePipe(t)
 		here, there := net.Pipe()
 		pipe.conns <- trickle{there}
 		c := overTLS(here, nil)
@@ -77,13 +76,10 @@ func TestRecordsThatAreCut(t *testing.T) {
 
 // Records that bring no byte of a handshake end it before they cost much.
 func TestUselessRecordsEndAHandshake(t *testing.T) {
-	testCA()
-	hello := helloPrefix(t, 5)
-	hello = helloPrefix(t, 5+int(hello[3])<<8+int(hello[4]))
+	hello := wholeHello(t)
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, echo, nil)
-		pipe := newPipeListener()
-		f.serveTLS(t, pipe, tls.NoClientCert, nil)
+		pipe := f.securePipe(t)
 		c := pipe.dial()
 		began := time.Now()
 		go func() { _, _ = c.Write(append(hello, bytes.Repeat([]byte{0x14, 3, 3, 0, 1, 1}, 100)...)) }()
@@ -127,9 +123,7 @@ func TestLargeClientCertificates(t *testing.T) {
 // A connection in a handshake does not hold up the end of the server, wherever the handshake is.
 func TestShutdownDuringHandshakes(t *testing.T) {
 	testCA()
-	prefixes := [][]byte{nil, helloPrefix(t, 3), helloPrefix(t, 100)}
-	whole := helloPrefix(t, 5)
-	prefixes = append(prefixes, helloPrefix(t, 5+int(whole[3])<<8+int(whole[4])))
+	prefixes := [][]byte{nil, helloPrefix(t, 3), helloPrefix(t, 100), wholeHello(t)}
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, echo, nil)
 		pipe := newPipeListener()

@@ -196,7 +196,7 @@ func TestRecordsWithoutDataNeedAPlace(t *testing.T) {
 	c.wantChoice(t, 1, 0)
 	all := newPlaces().free
 	for range all {
-		if err := f.places.take(t.Context(), origin.Of(remoteIP(w.raw))); err != nil {
+		if err := f.places.take(t.Context(), nil, origin.Of(remoteIP(w.raw))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -257,13 +257,13 @@ func (c *fragmented) Write(p []byte) (int, error) {
 
 // A ClientHello may be cut into records, but not into very many.
 func TestFragmentsOfAClientHello(t *testing.T) {
-	for result, n := range map[string]int{"ok": 100, "size": 1} {
+	for result, n := range map[string]int{"ok": 10, "size": 1} {
 		seen := &recorder{}
 		f := start(t, echo, func(o *Options) { o.Observer = seen })
 		raw := dial(t, f.secured(t, tls.NoClientCert, nil))
 		c := overTLS(&fragmented{Conn: raw.Conn, n: n}, nil)
+		c.sendAsync(frame(keyMetadata, 3, 1, nil))
 		if result == "ok" {
-			c.send(t, frame(keyMetadata, 3, 1, nil))
 			c.want(t, 1)
 		} else {
 			c.wantClosed(t)
@@ -281,10 +281,7 @@ func TestFragmentsOfAClientHello(t *testing.T) {
 func TestSlowClientHello(t *testing.T) {
 	testCA()
 	synctest.Test(t, func(t *testing.T) {
-		seen := &recorder{}
-		f := start(t, echo, func(o *Options) { o.Observer = seen })
-		pipe := newPipeListener()
-		f.serveTLS(t, pipe, tls.NoClientCert, nil)
+		f, pipe, seen := startSecure(t)
 		raw := pipe.dial()
 		c := overTLS(&fragmented{Conn: raw.Conn, n: 10, pause: time.Second}, nil)
 		var client sync.WaitGroup

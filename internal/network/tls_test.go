@@ -276,10 +276,7 @@ func TestHandshakeTakesNoPlaceWhileItWaits(t *testing.T) {
 	}
 	testCA()
 	synctest.Test(t, func(t *testing.T) {
-		seen := &recorder{}
-		f := start(t, echo, func(o *Options) { o.Observer = seen })
-		pipe := newPipeListener()
-		f.serveTLS(t, pipe, tls.NoClientCert, nil)
+		f, pipe, seen := startSecure(t)
 		began := time.Now()
 		for _, p := range prefixes {
 			c := pipe.dial()
@@ -316,6 +313,14 @@ func TestHandshakeTakesNoPlaceWhileItWaits(t *testing.T) {
 	})
 }
 
+// wholeHello returns the ClientHello of a client's handshake.
+func wholeHello(t *testing.T) []byte {
+	t.Helper()
+	testCA()
+	head := helloPrefix(t, 5)
+	return helloPrefix(t, 5+int(head[3])<<8+int(head[4]))
+}
+
 // helloPrefix returns the first n bytes of a client's handshake.
 func helloPrefix(t *testing.T, n int) []byte {
 	t.Helper()
@@ -332,42 +337,49 @@ func helloPrefix(t *testing.T, n int) []byte {
 // The connections that have not logged in are bounded, in all and for each address; those that have
 // don't count.
 func TestUnauthenticatedConnectionsAreBounded(t *testing.T) {
-	seen := &recorder{}
-	f := start(t, echo, func(o *Options) { o.Observer, o.MaxUnauthenticated, o.MaxUnauthenticatedPerIP = seen, 100, 3 })
-	addr := f.secured(t, tls.NoClientCert, nil)
-	for range 5 {
-		c := dialTLS(t, addr, nil)
-		t.Cleanup(func() { c.Close() })
-		c.send(t, frame(keyMetadata, 3, 1, nil))
-		c.want(t, 1)
-	}
-	var silent []*client
-	for range 3 {
-		silent = append(silent, dial(t, addr))
-	}
-	for f.Stats().Unauthenticated < 3 {
-		runtime.Gosched()
-	}
-	c := dial(t, addr)
-	c.wantClosed(t)
-	c.Close()
-	silent[0].Close()
-	for f.Stats().Unauthenticated > 2 {
-		runtime.Gosched()
-	}
-	c = dialTLS(t, addr, nil)
-	c.send(t, frame(keyMetadata, 3, 1, nil))
-	c.want(t, 1)
-	c.Close()
-	for _, c := range silent {
-		c.Close()
-	}
-	f.end(t)
-	if n := countOf(seen.told, "secure refused: unauthenticated"); n != 1 {
-		t.Errorf("%d were refused", n)
-	}
-	if s := f.Stats(); s.Unauthenticated != 0 || len(f.strangers) != 0 {
-		t.Errorf("%d unauthenticated connections are left", s.Unauthenticated)
+	for name, bound := range map[string]func(*Options){
+		"in all":     func(o *Options) { o.MaxUnauthenticated = 3 },
+		"an address": func(o *Options) { o.MaxUnauthenticatedPerIP = 3 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := &recorder{}
+			f := start(t, echo, func(o *Options) { o.Observer = seen; bound(o) })
+			addr := f.secured(t, tls.NoClientCert, nil)
+			for range 5 {
+				c := dialTLS(t, addr, nil)
+				t.Cleanup(func() { c.Close() })
+				c.send(t, frame(keyMetadata, 3, 1, nil))
+				c.want(t, 1)
+			}
+			var silent []*client
+			for range 3 {
+				silent = append(silent, dial(t, addr))
+			}
+			for f.Stats().Unauthenticated < 3 {
+				runtime.Gosched()
+			}
+			c := dial(t, addr)
+			c.wantClosed(t)
+			c.Close()
+			silent[0].Close()
+			for f.Stats().Unauthenticated > 2 {
+				runtime.Gosched()
+			}
+			c = dialTLS(t, addr, nil)
+			c.send(t, frame(keyMetadata, 3, 1, nil))
+			c.want(t, 1)
+			c.Close()
+			for _, c := range silent {
+				c.Close()
+			}
+			f.end(t)
+			if n := countOf(seen.told, "secure refused: unauthenticated"); n != 1 {
+				t.Errorf("%d were refused", n)
+			}
+			if s := f.Stats(); s.Unauthenticated != 0 || len(f.strangers) != 0 {
+				t.Errorf("%d unauthenticated connections are left", s.Unauthenticated)
+			}
+		})
 	}
 }
 

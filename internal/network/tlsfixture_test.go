@@ -98,6 +98,24 @@ func (f *fixture) serveTLS(t testing.TB, ln net.Listener, client tls.ClientAuthT
 	}
 }
 
+// securePipe makes the server listen in memory with TLS. Tests with a clock of their own call
+// testCA before that clock begins.
+func (f *fixture) securePipe(t testing.TB) *pipeListener {
+	t.Helper()
+	pipe := newPipeListener()
+	f.serveTLS(t, pipe, tls.NoClientCert, nil)
+	return pipe
+}
+
+// startSecure starts a server that listens in memory with TLS, and whose Observer remembers.
+func startSecure(t testing.TB) (f *fixture, pipe *pipeListener, seen *recorder) {
+	t.Helper()
+	seen = &recorder{}
+	f = start(t, echo, func(o *Options) { o.Observer = seen })
+	pipe = f.securePipe(t)
+	return f, pipe, seen
+}
+
 // today is the time for certificates in tests with a clock of their own.
 var today = time.Now()
 

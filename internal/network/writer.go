@@ -364,7 +364,11 @@ func (c *conn) lingerAndClose() {
 	}
 	defer nc.Close()
 	if t, ok := c.nc.(*tls.Conn); ok {
-		_ = t.CloseWrite() // tells the client that no more will come; it fails before the handshake's end
+		// Tells the client that no more will come; it fails before the handshake's end. It would
+		// wait 5 s for a client that does not read.
+		late := time.AfterFunc(c.srv.opts.Linger, func() { _ = nc.SetWriteDeadline(time.Unix(1, 0)) })
+		_ = t.CloseWrite()
+		late.Stop()
 	}
 	half, ok := nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil || nc.SetReadDeadline(time.Now().Add(c.srv.opts.Linger)) != nil {

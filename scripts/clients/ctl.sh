@@ -71,6 +71,7 @@ tar -xzOf "$WORK/ctl.tar.gz" --wildcards '*/manifest.json' | jq -e '.' >/dev/nul
 
 # Offline: the directory of a broker that has stopped.
 chronikd="${ctl%ctl}d"
+: >"$WORK/ctl.chronikd" # the loop may look before the broker has it
 "$chronikd" --data-dir "$WORK/ctl.data" --listen 127.0.0.1:0 --admin-listen off 2>"$WORK/ctl.chronikd" &
 pid=$!
 address=
@@ -89,6 +90,7 @@ try '.' log repair --dir "$WORK/ctl.data" --dry-run
 # Users and rights, on a broker with a login.
 port="$(python3 "$here/../free-ports.py" 1)"
 "$chronikd" secure init "$WORK/secured" --advertise "localhost:$port" >/dev/null
+: >"$WORK/ctl.secured"
 "$chronikd" --config "$WORK/secured/chronikd.yaml" --admin-listen off 2>"$WORK/ctl.secured" &
 pid=$!
 for _ in $(seq 600); do

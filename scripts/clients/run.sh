@@ -69,6 +69,7 @@ else
   unset RESTARTS # only brokers of a cluster are restarted
 fi
 if [ -z "${BROKERS:-}${BOOTSTRAP:-}" ]; then
+  : >"$WORK/chronikd.log"
   "$root/bin/chronikd" --data-dir "$WORK/data" --listen 127.0.0.1:0 --admin-listen off 2>"$WORK/chronikd.log" &
   pid=$!
   for _ in $(seq 600); do

@@ -142,8 +142,9 @@ type Log struct {
 	lines chan line
 	stop  chan struct{}
 	ended chan struct{}
-	// The last write or flush failed; owned by the writer.
-	unwritten, unflushed bool
+	// The last write or flush failed, and lines are written that were not flushed; owned by the
+	// writer.
+	unwritten, unflushed, dirty bool
 
 	mu      sync.Mutex
 	causes  map[cause]*count

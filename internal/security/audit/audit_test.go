@@ -215,6 +215,45 @@ func TestAFullDisk(t *testing.T) {
 	}
 }
 
+// The log says what it lacks as soon as it can, also if no further event comes, and at the latest
+// when it is closed.
+func TestLostLinesAreNamedWithoutAnotherEvent(t *testing.T) {
+	for name, until := range map[string]func(){
+		"later": func() { time.Sleep(flushEvery); synctest.Wait() },
+		"close": func() {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := new(memory)
+			var reports []error
+			synctest.Test(t, func(t *testing.T) {
+				l := Open(Options{Mode: Refusals, Sink: m, Failed: func(err error) { reports = append(reports, err) }})
+				m.fail(errors.New("no space left on device"))
+				l.Record(refused("User:x", "10.0.0.1", "a"))
+				l.Record(refused("User:x", "10.0.0.1", "b"))
+				time.Sleep(3 * flushEvery)
+				synctest.Wait()
+				m.fail(nil)
+				until()
+				if all := m.events(t); name == "later" && len(all) != 1 {
+					t.Errorf("lines %v while no event comes", all)
+				}
+				if err := l.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+				if s := l.Stats(); s.Err != nil || s.Dropped != 2 || s.Written != 1 {
+					t.Errorf("stats %+v", s)
+				}
+			})
+			if all := m.events(t); len(all) != 1 || all[0]["ev"] != "lost" || all[0]["n"] != 2.0 {
+				t.Errorf("lines %v", all)
+			}
+			if len(reports) != 2 || reports[0] == nil || reports[1] != nil {
+				t.Errorf("reports %v", reports)
+			}
+		})
+	}
+}
+
 // unsynced is a sink whose lines do not become durable for some time.
 type unsynced struct {
 	memory
@@ -257,6 +296,34 @@ func TestADiskThatDoesNotSync(t *testing.T) {
 	if len(reports) != 2 || reports[0] == nil || reports[1] != nil {
 		t.Errorf("reports %v", reports)
 	}
+}
+
+// flushes is a sink that counts the lines that were not flushed.
+type flushes struct {
+	memory
+	open atomic.Int64
+}
+
+func (f *flushes) Write(line []byte) error { f.open.Add(1); return f.memory.Write(line) }
+func (f *flushes) Flush() error            { f.open.Store(0); return nil }
+
+// Every line becomes durable within a second, also one that says how often an event came.
+func TestLinesOfCountsAreFlushed(t *testing.T) {
+	f := &flushes{}
+	synctest.Test(t, func(t *testing.T) {
+		l := Open(Options{Mode: Refusals, Sink: f})
+		for range 2 {
+			l.Record(refused("User:x", "10.0.0.1", "a"))
+		}
+		time.Sleep(period + 2*flushEvery)
+		synctest.Wait()
+		if n := f.open.Load(); n != 0 || len(f.lines) != 2 {
+			t.Errorf("%d of %d lines are not flushed", n, len(f.lines))
+		}
+		if err := l.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Text of clients stays in its field: it ends no line, has no control characters and is short.

@@ -10,15 +10,16 @@ func (l *Log) run() {
 	defer close(l.ended)
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
-	dirty := false
 	for {
 		select {
 		case x := <-l.lines:
 			l.put(x)
-			dirty = true
 		case now := <-tick.C:
 			l.due(now, false)
-			dirty = dirty && !l.flush()
+			l.nameLost()
+			if l.dirty {
+				l.flush()
+			}
 		case <-l.stop:
 			l.finish()
 			return
@@ -31,19 +32,20 @@ func (l *Log) finish() {
 	l.drain()
 	l.due(time.Now(), true)
 	l.drain()
+	l.nameLost()
 	l.flush()
 }
 
-// flush flushes the sink and reports whether that worked.
-func (l *Log) flush() bool {
+// flush flushes the sink.
+func (l *Log) flush() {
 	err := l.opt.Sink.Flush()
 	l.unflushed = err != nil
 	if err != nil {
 		l.failed(err, 0)
-		return false
+		return
 	}
+	l.dirty = false
 	l.works()
-	return true
 }
 
 func (l *Log) drain() {
@@ -95,35 +97,55 @@ func (l *Log) forget(c cause) {
 	}
 }
 
-// put writes a line, after one for the lines that were dropped before it.
+// put writes a line, after one for the lines that were dropped before it. If it fails, the line is
+// lost.
 func (l *Log) put(x line) {
+	err := l.putLost()
+	if err == nil {
+		err = l.writeLine(x)
+	}
+	if err != nil {
+		l.failed(err, 1)
+	}
+}
+
+// nameLost writes the line for the lines that were dropped, although no other follows.
+func (l *Log) nameLost() {
+	if err := l.putLost(); err != nil {
+		l.failed(err, 0)
+	}
+}
+
+// putLost writes a line for the lines that were dropped, if there are any.
+func (l *Log) putLost() error {
 	l.mu.Lock()
 	dropped := l.dropped
 	l.mu.Unlock()
-	if dropped > 0 {
-		if !l.writeLine(line{Event{Kind: lost, Why: "lines that could not be written"}, time.Now(), dropped}) {
-			return
-		}
+	if dropped == 0 {
+		return nil
+	}
+	err := l.writeLine(line{Event{Kind: lost, Why: "lines that could not be written"}, time.Now(), dropped})
+	if err == nil {
 		l.mu.Lock()
 		l.dropped -= dropped
 		l.mu.Unlock()
 	}
-	l.writeLine(x)
+	return err
 }
 
-// writeLine writes a line and reports whether that worked. Otherwise one more line is lost.
-func (l *Log) writeLine(x line) bool {
+// writeLine passes a line to the sink.
+func (l *Log) writeLine(x line) error {
 	err := l.opt.Sink.Write(l.encode(x))
 	l.unwritten = err != nil
 	if err != nil {
-		l.failed(err, 1)
-		return false
+		return err
 	}
+	l.dirty = true
 	l.mu.Lock()
 	l.stats.Written++
 	l.mu.Unlock()
 	l.works()
-	return true
+	return nil
 }
 
 // works notes that the sink works again, when it both writes and flushes.

@@ -14,17 +14,17 @@ import (
 )
 
 // Store holds the certificates of one listener and takes changed files. Its methods may be called
-// concurrently; Config takes no lock.
+// concurrently; only Open and Reload wait for the files.
 type Store struct {
 	listener string
 	c        Config
 	log      *zap.Logger
 	now      func() time.Time
 	current  atomic.Pointer[loaded]
+	problem  atomic.Pointer[string] // why changed files were not taken; nil if they were
 
-	mu      sync.Mutex    // of a reload
-	tried   []files.Stamp // of the files that were last read
-	problem string        // why they were not taken; empty if they were
+	mu    sync.Mutex    // of a reload, which may wait for a disk
+	tried []files.Stamp // of the files that were last read
 }
 
 // Open loads the files of a listener. An error names the file, the cause and the remedy.
@@ -67,15 +67,17 @@ func (s *Store) Reload(always bool) (authorities bool) {
 	}
 	l, err := load(&s.c, s.now())
 	if err != nil {
-		again := unchanged && s.problem == err.Error()
-		s.problem, s.tried = err.Error(), found
-		if !again {
+		problem := err.Error()
+		before := s.problem.Swap(&problem)
+		s.tried = found
+		if !unchanged || before == nil || *before != problem {
 			s.log.Error("changed certificate files were not taken, the former ones stay in use",
 				zap.String("listener", s.listener), zap.Error(err))
 		}
 		return false
 	}
-	s.problem, s.tried = "", l.stamps
+	s.problem.Store(nil)
+	s.tried = l.stamps
 	before := s.current.Swap(l)
 	authorities = !same(before.clientCA, l.clientCA)
 	if authorities || !same(before.chain, l.chain) {
@@ -121,11 +123,11 @@ type Status struct {
 // Status returns the present state.
 func (s *Store) Status() Status {
 	l := s.current.Load()
-	s.mu.Lock()
-	problem := s.problem
-	s.mu.Unlock()
-	st := Status{Listener: s.listener, File: s.c.Certificate, Subject: DN(l.chain[0]), Problem: problem, Warnings: l.warnings,
+	st := Status{Listener: s.listener, File: s.c.Certificate, Subject: DN(l.chain[0]), Warnings: l.warnings,
 		Expires: map[string]time.Time{KindServer: l.expiry()}}
+	if problem := s.problem.Load(); problem != nil {
+		st.Problem = *problem
+	}
 	if len(l.clientCA) > 0 {
 		st.Expires[KindClientCA] = first(l.clientCA)
 		st.Stranger = !s.Trusts(l.chain)

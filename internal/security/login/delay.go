@@ -10,9 +10,10 @@ import (
 
 // The bounds of delays.
 const (
-	maxAddresses = 65_536
-	maxFailures  = 16 // counted of one address, so that they are forgotten after as many minutes
-	forgetEvery  = time.Minute
+	maxAddresses  = 65_536
+	freeAddresses = maxAddresses / 16 // made free at a time: to look for them takes a millisecond
+	maxFailures   = 16                // counted of one address, so that they are forgotten after as many minutes
+	forgetEvery   = time.Minute
 )
 
 // delays counts the failures of addresses. Each address forgets one failure a minute. The delay
@@ -59,7 +60,7 @@ func (d *delays) failed(host string, now time.Time) time.Duration {
 }
 
 // makeRoom forgets what need not be counted any longer if too many addresses are counted, and any
-// other one if there is none. The caller holds mu.
+// others if that is not enough. The caller holds mu.
 func (d *delays) makeRoom(now time.Time) {
 	if len(d.by) < maxAddresses {
 		return
@@ -70,7 +71,7 @@ func (d *delays) makeRoom(now time.Time) {
 		}
 	}
 	for key := range d.by {
-		if len(d.by) < maxAddresses {
+		if len(d.by) <= maxAddresses-freeAddresses {
 			return
 		}
 		delete(d.by, key)

@@ -171,7 +171,10 @@ func (k *Keeper) Most(n int) []Use {
 	}
 	k.mu.Unlock()
 	slices.SortFunc(all, func(a, b Use) int {
-		return cmp.Or(cmp.Compare(b.Waited, a.Waited), cmp.Compare(a.Owner.String(), b.Owner.String()), cmp.Compare(a.Limit, b.Limit))
+		if c := cmp.Or(cmp.Compare(b.Waited, a.Waited), cmp.Compare(a.Limit, b.Limit)); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.Owner.String(), b.Owner.String()) // which takes longer
 	})
 	return all[:min(n, len(all))]
 }

@@ -336,6 +336,20 @@ func TestMostNamesWhoWaited(t *testing.T) {
 	}
 }
 
+// Most is asked for each scrape: of many owners it writes the names of those only that it returns.
+func TestMostOfManyOwners(t *testing.T) {
+	c := &clock{}
+	k := keeperOf(c, limited(Entity{User: Any}, Produced, 1000))
+	for i := range 2000 {
+		client := k.Tenant(nil, fmt.Sprint("u", i), "c")
+		client.Charge(Produced, int64(1000+i))
+		client.Wait(Produced)
+	}
+	if n := testing.AllocsPerRun(2, func() { k.Most(10) }); n > 200 {
+		t.Errorf("%v allocations for 10 of 2,000 owners", n)
+	}
+}
+
 // Whatever is charged, and however the time passes, a bucket lets pass no more than its rate and
 // its depth, and it is in debt for exactly what is more.
 func TestABucketKeepsItsRate(t *testing.T) {

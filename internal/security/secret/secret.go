@@ -13,22 +13,34 @@ const hidden = "[hidden]"
 
 // Secret is a secret value. However it is printed or encoded, only hidden appears. Bytes gives the
 // value to code that computes with it. The zero value is empty.
-type Secret struct{ value []byte }
+type Secret struct {
+	// Package fmt calls no method of a field that is not exported. It follows one pointer then, and
+	// prints the second as an address.
+	value **[]byte
+}
 
 // New returns a secret with the given value, which the caller must not modify afterwards.
-func New(value []byte) Secret { return Secret{value} }
+func New(value []byte) Secret {
+	at := &value
+	return Secret{&at}
+}
 
 // Of returns a secret with the bytes of a text.
-func Of(text string) Secret { return Secret{[]byte(text)} }
+func Of(text string) Secret { return New([]byte(text)) }
 
 // Bytes returns the value, which must not be modified.
-func (s Secret) Bytes() []byte { return s.value }
+func (s Secret) Bytes() []byte {
+	if s.value == nil {
+		return nil
+	}
+	return **s.value
+}
 
 // Len returns the length of the value in bytes.
-func (s Secret) Len() int { return len(s.value) }
+func (s Secret) Len() int { return len(s.Bytes()) }
 
 // Equal compares two secrets in a time that depends on their lengths only.
-func (s Secret) Equal(o Secret) bool { return subtle.ConstantTimeCompare(s.value, o.value) == 1 }
+func (s Secret) Equal(o Secret) bool { return subtle.ConstantTimeCompare(s.Bytes(), o.Bytes()) == 1 }
 
 // String implements fmt.Stringer.
 func (Secret) String() string { return hidden }

@@ -66,3 +66,24 @@ func TestNoWayOfPrintingShowsASecret(t *testing.T) {
 		t.Error("the value of the secret is not what was given")
 	}
 }
+
+// Package fmt calls no method of a field that is not exported, so what is in it must not tell
+// anything either.
+func TestPrintingAHiddenFieldShowsNoSecret(t *testing.T) {
+	s := Of("hunter2-and-more")
+	bytesOf := fmt.Sprintf("%d", s.Bytes())
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		for _, out := range []string{
+			fmt.Sprintf(verb, struct{ key Secret }{s}), fmt.Sprintf(verb, &struct{ keys []Secret }{[]Secret{s}}),
+			fmt.Sprintf(verb, map[string]struct{ key Secret }{"a": {s}}),
+		} {
+			if strings.Contains(out, "hunter2") || strings.Contains(out, bytesOf[1:12]) || strings.Contains(out, "68756e746572") ||
+				strings.Contains(out, "0x68, 0x75") {
+				t.Errorf("%s shows the secret: %s", verb, out)
+			}
+		}
+	}
+	if (Secret{}).Len() != 0 || (Secret{}).Bytes() != nil || !(Secret{}).Equal(Of("")) {
+		t.Error("the zero value is not empty")
+	}
+}

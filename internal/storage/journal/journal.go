@@ -178,6 +178,7 @@ func Open(opt Options) (*Journal, error) {
 		next:     1,
 	}
 	j.sizes = newSizes(j.maxWrite)
+	j.group.start = time.Now().Add(-crowdedFor)
 	if j.opt.UnsyncedBytes <= 0 {
 		j.opt.UnsyncedBytes = unsyncedBytes
 	}

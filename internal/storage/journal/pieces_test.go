@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
@@ -244,4 +245,63 @@ func TestCloseDuringAPiece(t *testing.T) {
 		ok(t, err)
 		ok(t, holds(all, large))
 	})
+}
+
+// While there are tiny entries, a write has few that are larger. Small ones that are queued behind
+// the rest do not wait for later writes, and the rest keep their order.
+func TestSmallEntriesPassThoseLeftToTheNextWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, fsys := newRecorder(), errfs.New(memory(t))
+		j, small := inPieces(t, fsys, o)
+		var order []*Entry // each of another stream
+		for i, size := range []int{20 << 10, 20 << 10, 40 << 10, 20 << 10, 20 << 10, 100, 20 << 10} {
+			order = append(order, entry(newStream(2+i), 0, size, eager, o))
+		}
+		fsys.Add(errfs.Rule{Ops: errfs.Write, Count: 1, Before: func(errfs.Call) {
+			for _, e := range order {
+				ok(t, j.Submit(nil, e))
+			}
+			ok(t, j.Submit(nil, entry(order[5].Stream, 1, 20<<10, eager, o))) // this stream is served twice
+		}})
+		ok(t, j.Submit(nil, entry(small, 1, 100, eager, o)))
+		synctest.Wait()
+		ok(t, j.Close())
+		o.verify(t)
+		if e := order[5]; e.LSN != order[0].LSN+1 {
+			t.Errorf("the small entry has LSN %d, the first one %d", e.LSN, order[0].LSN)
+		}
+		order = append(order[:5], order[6])
+		for i, e := range order[1:] {
+			if before := order[i]; e.LSN < before.LSN {
+				t.Errorf("entry %d of %d bytes has LSN %d, the one before it %d", i+1, len(e.Payload), e.LSN, before.LSN)
+			}
+		}
+	})
+}
+
+// The system's clock is set while there are tiny entries: whether they have arrived recently does
+// not depend on it.
+func TestTheClockIsSetWhileEntriesCrowd(t *testing.T) {
+	o := newRecorder()
+	j := open(t, memory(t), nil)
+	tiny := entry(newStream(1), 0, 100, eager, o)
+	ok(t, j.Submit(nil, tiny))
+	o.wait(1)
+	for _, by := range []time.Duration{0, -time.Hour, time.Hour} {
+		if !j.Crowded(wallClock(tiny.arrived, by)) {
+			t.Errorf("a clock set by %v hides a tiny entry", by)
+		}
+		if j.Crowded(wallClock(tiny.arrived.Add(2*crowdedFor), by)) {
+			t.Errorf("with a clock set by %v, a tiny entry counts for longer than a second", by)
+		}
+	}
+	ok(t, j.Close())
+}
+
+// wallClock returns now as it would be with the system's clock set by whole seconds: the monotonic
+// reading is the same. The first word of a Time has the clock's seconds above 30 bits.
+func wallClock(now time.Time, by time.Duration) time.Time {
+	wall := (*uint64)(unsafe.Pointer(&now))
+	*wall += uint64(by/time.Second) << 30
+	return now
 }

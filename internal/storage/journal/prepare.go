@@ -44,7 +44,7 @@ func (s *space) prepare() {
 // prepareOnce does the most urgent step and reports whether there was one.
 func (s *space) prepareOnce() (bool, error) {
 	s.mu.Lock()
-	cur, next, want := s.cur, s.next, s.want
+	cur, next, want, reach := s.cur, s.next, s.want, s.reach
 	s.mu.Unlock()
 	if cur == nil {
 		return false, nil
@@ -57,7 +57,7 @@ func (s *space) prepareOnce() (bool, error) {
 		return false, nil
 	case next != nil && next.dead():
 		return true, s.replace(next, want)
-	case cur.zeroed.Load() < min(cur.capacity, off+zeroAhead):
+	case cur.zeroed.Load() < min(cur.capacity, max(off+zeroAhead, reach)):
 		return s.extend(cur, zeroStep)
 	case next != nil && next.capacity >= want:
 		if next.zeroed.Load() < next.capacity {
@@ -77,6 +77,13 @@ func (s *space) replace(old *file, want int64) error {
 	s.names.Lock()
 	defer s.names.Unlock()
 	f, err := s.newFile(want)
+	// The writer may have space in old already: it must find as much in the new file, or zeros
+	// would cover what it writes beyond.
+	for err == nil && old != nil && f.zeroed.Load() < f.capacity {
+		if err = f.zero(4*zeroStep, s.crowded()); err != nil {
+			s.discard(f)
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -160,7 +160,9 @@ func (r *reader) adoptSalt() error {
 func (r *reader) frame(pos int64) (f Frame, size int64, ok bool, err error) {
 	b, err := r.win.Fill(pos, frameHeader)
 	n, ok := frameLen(b)
-	if err != nil || !ok || pos+n > r.Size {
+	// Records may contain the magic number with any length after it. Their producer does not know
+	// the salt: without it, that length is not read.
+	if err != nil || !ok || pos+n > r.Size || binary.LittleEndian.Uint64(b[16:]) != r.salt {
 		return f, 0, false, err
 	}
 	if b, err = r.win.Fill(pos, n); err != nil {

@@ -46,6 +46,7 @@ type space struct {
 	free    []spare // no longer needed
 	maxSeq  uint64
 	want    int64 // bytes that the next file must hold; more than FileSize for a large entry
+	reach   int64 // position to which the current file must be zeroed for what waits
 	lastErr error // why the preparer could not make space
 	ended   bool
 
@@ -89,6 +90,7 @@ func (s *space) fits(n, limit int64) bool {
 		if s.cur.off.Load()+n <= s.cur.zeroed.Load() {
 			return true
 		}
+		s.reach = max(s.reach, s.cur.off.Load()+n) // may be more than zeroAhead away
 		s.wakePreparerLocked()
 		return false
 	}
@@ -159,7 +161,7 @@ func (s *space) place(n int64, first LSN) (*file, error) {
 func (s *space) setCurrentLocked(f *file) {
 	f.off.Store(dataStart)
 	s.live = append(s.live, f)
-	s.cur, s.next, s.want = f, nil, 0
+	s.cur, s.next, s.want, s.reach = f, nil, 0, 0
 }
 
 // begin makes f, whose header is durable, the current file after Fresh. The caller must hold names.

@@ -229,3 +229,65 @@ func TestCallsInOrder(t *testing.T) {
 		goldenFile(t, "calls.txt", b.String())
 	})
 }
+
+// An entry that needs more zeros than the current file has ahead of the writer gets them, whether
+// it is written in pieces or not.
+func TestAnEntryAboveTheZerosAheadGetsSpace(t *testing.T) {
+	for _, size := range []int{zeroAhead - zeroAhead/20, zeroAhead + 2*zeroStep, 2 * zeroAhead} {
+		synctest.Test(t, func(t *testing.T) {
+			o := newRecorder()
+			j := open(t, memory(t), func(o *Options) { o.FileSize, o.MaxBytes = 4*zeroAhead, 64*zeroAhead })
+			s := newStream(1)
+			ok(t, j.Submit(nil, entry(s, 0, 100, eager, o), entry(s, 1, size, eager, o), entry(s, 2, 100, eager, o)))
+			synctest.Wait()
+			if o.count() != 3 {
+				t.Errorf("an entry of %d bytes never gets space", size)
+				j.Drop(s)
+			}
+			ok(t, j.Close())
+			if len(j.space.live) != 1 {
+				t.Errorf("%d bytes: the journal has begun another file", size)
+			}
+		})
+	}
+}
+
+// While the current file is being closed, a larger file takes the place of the next one, of which
+// only the beginning is zeroed. What is written now is not covered with zeros later.
+func TestAFileIsReplacedWhileTheCurrentOneEnds(t *testing.T) {
+	fsys := errfs.New(memory(t))
+	j := open(t, fsys, func(o *Options) { o.FileSize, o.MaxBytes = 4<<20, 64<<20 })
+	s, large, o := newStream(1), newStream(2), newRecorder()
+	for i := range 8 {
+		ok(t, j.Submit(nil, entry(s, int64(i), 460<<10, eager, o)))
+	}
+	o.wait(8)
+	cur, next := j.at.File, j.at.File+1
+	eventually(t, "the next file is prepared", func() bool {
+		j.space.mu.Lock()
+		defer j.space.mu.Unlock()
+		return j.space.next != nil && j.space.next.zeroed.Load() == 4<<20
+	})
+	hold := make(chan struct{})
+	created := fsys.Add(errfs.Rule{Ops: errfs.Create, Count: 1, Before: func(errfs.Call) { <-hold }})
+	ok(t, j.Submit(nil, entry(large, 0, 10<<20, eager, o)))
+	eventually(t, "a larger file is created", func() bool { return created.Hits() == 1 })
+	before := j.steps.Load()
+	zeroed := fsys.Add(errfs.Rule{Ops: errfs.Write, Path: testDir + "/" + fileName(next+1), Count: 1,
+		When:   func(c errfs.Call) bool { return c.Off >= zeroStep },
+		Before: func(errfs.Call) { eventually(t, "the entry is written", func() bool { return j.steps.Load() > before }) }})
+	fsys.Add(errfs.Rule{Ops: errfs.Close, Path: testDir + "/" + fileName(cur), Count: 1, Before: func(errfs.Call) {
+		close(hold)
+		eventually(t, "the rest of the larger file is zeroed", func() bool { return zeroed.Hits() == 1 })
+	}})
+	last := entry(s, 8, 500<<10, nil, o) // for a control entry there is space
+	ok(t, j.Submit(nil, last))
+	o.wait(10)
+	ok(t, o.err(last))
+	ok(t, j.Close())
+	all, _, err := frames(fsys, j.at)
+	ok(t, err)
+	for _, e := range o.entries {
+		ok(t, holds(all, e))
+	}
+}

@@ -24,8 +24,9 @@ type group struct {
 	unsynced unsynced
 	syncTime time.Duration // exponential mean of datasync times
 	// lastSmall is about when the latest small entry arrived of a stream without a bulk load, in
-	// nanoseconds.
+	// nanoseconds after start: the system's clock may be set back by hours.
 	lastSmall atomic.Int64
+	start     time.Time
 }
 
 // unsynced summarizes the entries written since the last datasync.
@@ -343,20 +344,25 @@ func (j *Journal) fillLocked(t *taken, l limits, now time.Time) {
 	case crowded:
 		b.bulk = 2 * j.sizes.piece
 	}
+	var held *Stream // the first one whose entry is left to the next write, with small ones behind it
+	defer func() { j.serveNextLocked(held) }()
 	for blocked := 0; j.ready.len() > blocked && !b.spent(); {
 		s := j.ready.peek()
 		if s.queue.len() > 0 && p == nil && !b.reserved {
 			e := s.queue.peek()
-			if len(t.entries) > 0 && (e.size() > b.write || e.size() >= j.sizes.small && e.size() > b.bulk) {
-				break // the next write begins with this entry
-			}
-			if crowded && j.sizes.inPieces(e) {
-				if len(t.entries) == 0 {
-					g.notice(e, j.sizes)
-					j.beginPartLocked(s)
-					t.began = true
+			pieces := crowded && j.sizes.inPieces(e)
+			switch {
+			case len(t.entries) == 0 && pieces:
+				g.notice(e, j.sizes)
+				j.beginPartLocked(s)
+				t.began = true
+				return
+			case len(t.entries) > 0 && e.size() > b.write:
+				return // the next write begins with this entry
+			case len(t.entries) > 0 && e.size() >= j.sizes.small && (pieces || e.size() > b.bulk):
+				if b.bulk = 0; held == nil {
+					held = s
 				}
-				break
 			}
 		}
 		j.ready.pop()
@@ -374,6 +380,14 @@ func (j *Journal) fillLocked(t *taken, l limits, now time.Time) {
 			blocked++
 		}
 		j.ready.push(s)
+	}
+}
+
+// serveNextLocked makes the next write begin with a stream, if it is not nil. The order of the
+// others stays.
+func (j *Journal) serveNextLocked(s *Stream) {
+	for s != nil && j.ready.peek() != s {
+		j.ready.push(j.ready.pop())
 	}
 }
 
@@ -407,7 +421,7 @@ func (g *group) notice(e *Entry, s sizes) {
 	case e.size() >= s.small:
 		e.Stream.bulk = e.arrived
 	case e.size() < s.tiny && e.arrived.Sub(e.Stream.bulk) >= crowdedFor && !e.control() && !e.onWrite():
-		if at := e.arrived.UnixNano(); at-g.lastSmall.Load() > int64(crowdedFor/16) { // rarely: others read it
+		if at := int64(e.arrived.Sub(g.start)); at-g.lastSmall.Load() > int64(crowdedFor/16) { // rarely: others read it
 			g.lastSmall.Store(at)
 		}
 	}
@@ -416,7 +430,7 @@ func (g *group) notice(e *Entry, s sizes) {
 // Crowded reports whether small entries have arrived recently: who writes much to the same disk
 // should then write a little at a time.
 func (j *Journal) Crowded(now time.Time) bool {
-	return now.UnixNano()-j.group.lastSmall.Load() < int64(crowdedFor)
+	return int64(now.Sub(j.group.start))-j.group.lastSmall.Load() < int64(crowdedFor)
 }
 
 // writeTaken writes the frames of the entries at the next block, with one write if they fit in the

@@ -1,0 +1,53 @@
+package certs
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Files on a disk that does not answer hold up neither a scrape, which asks for the state, nor a
+// handshake. A pipe stands for them: reading it waits for the test.
+func TestSlowFilesHoldUpNoOther(t *testing.T) {
+	dir, a := t.TempDir(), authority(t)
+	c := leafOf(t, dir, a)
+	s, err := Open("clients", c, time.Now, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(c.Certificate); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(c.Certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reloaded, asked := make(chan struct{}), make(chan struct{})
+	go func() {
+		s.Reload(false)
+		close(reloaded)
+	}()
+	w, err := os.OpenFile(c.Certificate, os.O_WRONLY, 0) // waits for the reader
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if _, err := handshake(s, a.CertificatePEM, "localhost"); err != nil || s.Status().Problem != "" {
+			t.Errorf("%v, %q", err, s.Status().Problem)
+		}
+		close(asked)
+	}()
+	select {
+	case <-asked:
+	case <-time.After(time.Minute):
+		t.Error("the state waits for the files")
+	}
+	_ = w.Close()
+	<-reloaded
+	<-asked
+	if s.Status().Problem == "" {
+		t.Error("an empty file is no problem")
+	}
+}
