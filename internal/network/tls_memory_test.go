@@ -65,7 +65,7 @@ func TestTLSGathersRecords(t *testing.T) {
 	if n, most := answer(1), int64(2*size/tlsGather); n > most {
 		t.Errorf("%d writes for %d bytes, at most %d are expected", n, size, most)
 	}
-	for !f.reads.TryAcquire(1) { // the writer may still have the buffer of the first answer
+	for !f.reads.TryAcquire(1) { // the writer gives its memory back when the client has the answer
 		runtime.Gosched()
 	}
 	defer f.reads.Release(1)

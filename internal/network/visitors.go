@@ -12,9 +12,9 @@ import (
 //
 // At a limit, one of them makes room for a new connection, so that a few addresses cannot keep out
 // all others. It is one of the address that has the most, if that has more than the new one's would
-// have. Otherwise it is the one for which the broker has waited the longest, if that is Options.roomAfter.
-// Thus clients that connect at the same moment do not displace each other, and none is displaced
-// because it waits for the broker.
+// have. Otherwise it is the one for which the broker has waited the longest, if that is
+// Options.roomAfter. Thus clients that connect at the same moment do not displace each other, and
+// only greedy addresses lose one that waits for the broker.
 type visitors struct {
 	roomAfter time.Duration // Options.roomAfter
 	n         int
