@@ -210,7 +210,11 @@ func (j *Journal) Drop(s *Stream) {
 		j.waiting.count(e, -1)
 	}
 	j.waiting.taken(j.ready.all())
+	wake := j.noSpace // others may need less
 	j.mu.Unlock()
+	if wake {
+		j.wakeWriter()
+	}
 	for _, e := range dropped {
 		e.Owner.Durable(e, ErrDropped)
 	}

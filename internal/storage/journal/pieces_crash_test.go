@@ -97,10 +97,11 @@ func TestALargeEntryIsNotHeldUpByPatientOnes(t *testing.T) {
 	})
 }
 
-const piecesRuns = 16
+const piecesRuns = 32
 
-// Streams with entries of 0 to 100 KB and all profiles, dropped at any time; the power, a write or
-// a datasync fails at any call.
+// Streams with entries of 0 to 100 KB, many of which are about as large as the sizes that tell them
+// apart, and all profiles or none, dropped at any time; the power, a write or a datasync fails at
+// any call.
 func TestPiecesWhateverFails(t *testing.T) {
 	for seed := range uint64(piecesRuns) {
 		if err := piecesRun(t, seed, Broken{}); err != nil {
@@ -113,12 +114,12 @@ func TestPiecesWhateverFails(t *testing.T) {
 func piecesRun(t *testing.T, seed uint64, broken Broken) (err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &pieceWork{disk: crashing(t, seed), rng: rand.New(rand.NewPCG(seed, 20)), o: newRecorder(), first: map[*Entry]int{}}
+		w := &pieceWork{disk: crashing(t, seed), rng: rand.New(rand.NewPCG(seed, 23)), o: newRecorder(), first: map[*Entry]int{}}
 		w.fs = errfs.New(w.disk)
 		w.j = open(t, w.fs, func(o *Options) { o.FileSize, o.MaxBytes, o.Broken = 256<<10, 4<<20, broken })
 		w.redo = w.j.at
 		for n := range 6 {
-			p := []*durability.Profile{eager, eager, low, high, loose, ticks}[w.rng.IntN(6)]
+			p := []*durability.Profile{eager, eager, low, high, loose, ticks, nil}[w.rng.IntN(7)]
 			w.streams = append(w.streams, &pieceStream{s: newStream(n), profile: p})
 		}
 		if seed%3 != 0 {
@@ -167,6 +168,9 @@ func (w *pieceWork) submit(n int) {
 			size = 2000 + w.rng.IntN(6000)
 		case 1, 2:
 			size = 8000 + w.rng.IntN(92_000)
+		case 3:
+			z := w.j.sizes
+			size = int([]int64{z.tiny, z.small, z.piece, z.large, z.most}[w.rng.IntN(5)]) - frameHeader - 8 + w.rng.IntN(5) - 2
 		}
 		e := entry(s.s, s.next, size, s.profile, w.o)
 		if w.j.Submit(nil, e) != nil {
@@ -241,7 +245,7 @@ func (w *pieceWork) run(t *testing.T, seed uint64) error {
 	}
 	time.Sleep(time.Second)
 	synctest.Wait()
-	last := w.disk.KillImage(1)
+	notified, last := w.j.Notified(), w.disk.KillImage(1) // entries may still wait for others
 	if err := w.j.Close(); err != nil && !w.disk.Crashed() {
 		return err
 	}
@@ -249,7 +253,7 @@ func (w *pieceWork) run(t *testing.T, seed uint64) error {
 		return err
 	}
 	durable := w.j.Durable()
-	if err := w.verify(last, w.j.Notified()); err != nil {
+	if err := w.verify(last, notified); err != nil {
 		return fmt.Errorf("killed: %w", err)
 	}
 	modes := allModes()

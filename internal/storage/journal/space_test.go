@@ -50,6 +50,33 @@ func TestLimitAndRelease(t *testing.T) {
 	})
 }
 
+// An entry that waits for space is dropped. Those behind it that have space do not wait for a
+// Release, which may never come.
+func TestDropEndsAWaitForSpace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := open(t, memory(t), func(o *Options) { o.MaxBytes = 256 << 10 })
+		s, o := newStream(1), newRecorder()
+		const n = 60
+		for i := range n {
+			ok(t, j.Submit(nil, entry(s, int64(i), 9000, eager, o)))
+		}
+		small := entry(newStream(2), 0, 100, eager, o)
+		synctest.Wait()
+		passed := o.count()
+		ok(t, j.Submit(nil, small))
+		synctest.Wait()
+		if passed == n || o.count() != passed {
+			t.Fatalf("%d of %d passed, and then %d", passed, n, o.count()-passed)
+		}
+		j.Drop(s)
+		synctest.Wait()
+		if o.count() != n+1 || o.err(small) != nil {
+			t.Errorf("%d of %d entries are reported", o.count(), n+1)
+		}
+		ok(t, j.Close())
+	})
+}
+
 // Closing a file may wait for the disk, which may also be busy with zeros for the file. Every
 // append asks Stalled, which must not wait meanwhile.
 func TestAFileIsClosedWithoutALock(t *testing.T) {
