@@ -23,19 +23,28 @@ bench="$root/bin/chronik-bench" chronikd="${CHRONIKD:-$root/bin/chronikd}"
 rounds="${ROUNDS:-5}" time="${TIME:-5s}" warmup="${WARMUP:-2s}"
 KAFKA_TOOLS="${KAFKA_TOOLS:-$root/../shared/kafka}"
 work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-bench.XXXXXX")"
-kafka="${KAFKA:-}" kafka_pid="${KAFKA_PID:-}" own_kafka='' pid='' addr='' other_pid='' other_data=''
+kafka="${KAFKA:-}" kafka_pid="${KAFKA_PID:-}" own_kafka='' pid='' addr='' other='' others=()
 
 # Both look for what may go often enough for loads that a disk could not keep.
 housekeeping=(log.retention.check.interval.ms=10000)
 
-stop_other() {
-  [ -z "$other_pid" ] || { kill -TERM "$other_pid" && wait "$other_pid"; } 2>/dev/null
-  [ -z "$other_data" ] || rm -rf "$other_data"
-  other_pid='' other_data=''
+start_other() { # DIR: another broker at $other
+  local mine="$addr" my_pid="$pid"
+  addr='' work_data="$1" start_chronik
+  others+=("$pid" "$1") other="$addr" addr="$mine" pid="$my_pid"
+}
+stop_others() {
+  set -- "${others[@]}"
+  while [ $# -gt 0 ]; do
+    { kill -TERM "$1" && wait "$1"; } 2>/dev/null
+    rm -rf "$2"
+    shift 2
+  done
+  others=()
 }
 finish() {
   stop_chronik
-  stop_other
+  stop_others
   tls_stop
   drop_ballast
   [ -z "$own_kafka" ] || "$KAFKA_TOOLS/kafka-down.sh" --dir "$work/kafka" --wipe >/dev/null 2>&1
@@ -459,31 +468,38 @@ neighbour() { # NAME [CONNECTIONS]: one record of 256 B in flight on each
   figures --topic small -c "${2:-8}" -d "$time" --warmup 1s | awk -v n="$1" '{printf "%-52s %8s requests/s, p50 %s ms, p99 %s ms\n", n, $1, $2, $3}'
 }
 # The client with large requests gets a processor only when nothing else needs it, as if it were on
-# another machine. The other broker shows what this machine's processors add: it has its own
-# connections and files, in memory.
+# another machine. Two other brokers show what the machine adds: one has its data on the same disk,
+# the other one in memory. Kafka is measured in the same way, with its own large client.
 row_neighbours() {
   title "neighbours: closed-loop connections next to one connection with large requests"
-  local round load c to polite=() mine="$addr" my_pid="$pid" big
+  local round load c to polite=() mine="$addr" my_pid="$pid" on_disk in_memory big where
   ! command -v chrt >/dev/null || polite=(chrt -i 0)
-  other_data="$(mktemp -d /dev/shm/chronik-bench.XXXXXX)" addr=''
-  work_data="$other_data" start_chronik
-  other="$addr" other_pid="$pid" addr="$mine" pid="$my_pid"
+  start_other "$work/other" && on_disk="$other"
+  start_other "$(mktemp -d /dev/shm/chronik-bench.XXXXXX)" && in_memory="$other"
   for round in $(seq "$rounds"); do
     for c in 1 8; do
-      neighbour "$c alone" "$c"
+      addr="$mine" neighbour "$c alone" "$c"
+      [ -z "$kafka" ] || addr="$kafka" neighbour "$c alone, Kafka" "$c"
       for load in "-s 1040000" "-s 1040000 --pipeline 4" "--mode consume --fetch-max-bytes 52428800"; do
-        for to in "$addr" "$other"; do
-          big=(--bootstrap-servers "$to" --topic big --create-topic --admin off -c 1 -d 600s --warmup 0s
+        for to in "$mine" "$on_disk, same disk" "$in_memory, in memory" ${kafka:+"$kafka"}; do
+          addr="$mine"
+          case "$to" in
+            "$mine") where='' ;;
+            "$kafka") where=', Kafka' addr="$kafka" ;;
+            *) where=", of another broker, ${to#*, }" ;;
+          esac
+          big=(--bootstrap-servers "${to%%,*}" --topic big --create-topic --admin off -c 1 -d 600s --warmup 0s
             --topic-config retention.bytes=2000000000 --topic-config segment.bytes=100000000)
           # shellcheck disable=SC2086 # several words
           "${polite[@]}" "$bench" "${big[@]}" $load >/dev/null 2>&1 &
-          neighbour "$c next to $load$([ "$to" = "$addr" ] || echo ', of another broker')" "$c"
+          neighbour "$c next to $load$where" "$c"
           kill -TERM $! && wait $!
         done
       done
     done
   done
-  stop_other
+  addr="$mine" pid="$my_pid"
+  stop_others
 }
 row_quotas() {
   local rate=20000000 round kind
@@ -509,7 +525,7 @@ done; done
 printf 'machine: %s CPUs, %s, Linux %s, %s\n' "$(nproc)" "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(uname -r)" "$(date -u +%F)"
 start_chronik
 for row in "${@:-$all}"; do for r in $row; do
-  case $r in profiles | syncs | tls | logins | idletls | neighbours | quotas) ;; # without Kafka, or with one of its own
+  case $r in profiles | syncs | tls | logins | idletls | quotas) ;; # without Kafka, or with one of its own
     *) start_kafka ;; esac
 done; done
 for row in "${@:-$all}"; do for r in $row; do "row_$r"; done; done

@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
-// A user without rights learns from each command what it attempted, and what to do.
+// A user without rights learns from each command what it attempted, and how to continue.
 func TestRefusalsSayWhatToDo(t *testing.T) {
 	b, err := chronik.Start(context.Background(), chronik.Options{
 		Settings: map[string]string{"authorization": "acl", "super-users": "User:admin"}})

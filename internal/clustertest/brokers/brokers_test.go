@@ -120,7 +120,9 @@ func TestCoordinatorsThatArePaused(t *testing.T) {
 		for id := int32(1); id <= 3; id++ {
 			time.Sleep(2 * time.Second)
 			w.note("pause %d", id)
-			w.pause(id, 2*controller.DefaultSessionTimeout)
+			resume := w.pause(id, time.Hour)
+			c.coordinatedWithout(id)
+			resume()
 			c.progress(10 * time.Second)
 			time.Sleep(2 * controller.DefaultSessionTimeout)
 			c.inSync()

@@ -72,6 +72,40 @@ func (c *clients) transact(i int) {
 	}
 }
 
+// coordinatedWithout waits until one of the other brokers coordinates each transactional id.
+func (c *clients) coordinatedWithout(paused int32) {
+	began, missing := time.Now(), ""
+	if until(patience, func() bool {
+		missing = ""
+		for i := range payers {
+			coordinated := false
+			for id := int32(1); id <= c.w.size(); id++ {
+				coordinated = coordinated || id != paused && c.coordinates(id, payer(i))
+			}
+			if !coordinated {
+				missing += " " + payer(i)
+			}
+		}
+		return missing == ""
+	}) != nil {
+		c.w.problem("no other broker than %d coordinates%s after %v", paused, missing, time.Since(began))
+	}
+}
+
+// coordinates reports whether a broker answers for a transactional id.
+func (c *clients) coordinates(broker int32, id string) bool {
+	return c.try(func(ctx context.Context) bool {
+		q := kmsg.NewPtrDescribeTransactionsRequest()
+		q.TransactionalIDs = []string{id}
+		resp, err := c.admin.Broker(int(broker)).Request(ctx, q)
+		if err != nil {
+			return false
+		}
+		code := resp.(*kmsg.DescribeTransactionsResponse).TransactionStates[0].ErrorCode
+		return code == 0 || code == kerr.TransactionalIDNotFound.Code
+	})
+}
+
 // versions are those of a client with one of the two protocols.
 func versions(version int16) *kversion.Versions {
 	v := kversion.Stable()

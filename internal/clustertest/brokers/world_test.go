@@ -333,15 +333,16 @@ func (w *world) stop(id int32) {
 }
 
 // pause stops a broker for a time as SIGSTOP does: its disk and its network stand still, and
-// nothing is lost. Unlike there, its clocks continue.
-func (w *world) pause(id int32, d time.Duration) {
+// nothing is lost. Unlike there, its clocks continue. The result ends the pause early.
+func (w *world) pause(id int32, d time.Duration) (resume func()) {
 	n := w.nodes[id]
 	n.mu.Lock()
 	p := n.process
 	n.mu.Unlock()
 	if p == nil {
-		return
+		return func() {}
 	}
+	early, resume := context.WithTimeout(context.Background(), d)
 	resumed := make(chan struct{})
 	fault := p.fs.Add(errfs.Rule{Before: func(errfs.Call) {
 		select {
@@ -352,13 +353,15 @@ func (w *world) pause(id int32, d time.Duration) {
 	w.net.Freeze(ip(id), true)
 	w.ending.Go(func() {
 		select {
-		case <-time.After(d):
+		case <-early.Done():
 		case <-p.gone:
 		}
+		resume()
 		fault.Off()
 		close(resumed)
 		w.net.Freeze(ip(id), false)
 	})
+	return resume
 }
 
 // name returns the name of the process of a broker, "" if none runs.

@@ -274,8 +274,10 @@ func TestAFileIsReplacedWhileTheCurrentOneEnds(t *testing.T) {
 	eventually(t, "a larger file is created", func() bool { return created.Hits() == 1 })
 	before := j.steps.Load()
 	zeroed := fsys.Add(errfs.Rule{Ops: errfs.Write, Path: testDir + "/" + fileName(next+1), Count: 1,
-		When:   func(c errfs.Call) bool { return c.Off >= zeroStep },
-		Before: func(errfs.Call) { eventually(t, "the entry is written", func() bool { return j.steps.Load() > before }) }})
+		When: func(c errfs.Call) bool { return c.Off >= zeroStep },
+		Before: func(errfs.Call) {
+			eventually(t, "the entry is written", func() bool { return j.steps.Load() > before })
+		}})
 	fsys.Add(errfs.Rule{Ops: errfs.Close, Path: testDir + "/" + fileName(cur), Count: 1, Before: func(errfs.Call) {
 		close(hold)
 		eventually(t, "the rest of the larger file is zeroed", func() bool { return zeroed.Hits() == 1 })
