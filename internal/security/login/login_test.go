@@ -226,6 +226,28 @@ func TestMalformedMessagesFail(t *testing.T) {
 	}
 }
 
+// The reason leads to the client's mistake: another mechanism, or an old librdkafka, which repeats
+// its nonce in the last message.
+func TestReasonsOfScramNameTheMistake(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.set("bob", "right")
+	for want, messages := range map[string][]string{
+		"check sasl.mechanism at the client": {"\x00bob\x00right"},
+		"librdkafka before 2.6.1":            {"n,,n=bob,r=x", "c=biws,r=xx,p=AAAA"},
+	} {
+		c, err := w.Begin(ScramSHA256, "")
+		for _, m := range messages {
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, err = c.Step([]byte(m))
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", messages, err, want)
+		}
+	}
+}
+
 // Clients that are configured for another mechanism send their password or token to this one. No
 // byte of it gets into the reason, which is logged.
 func TestReasonsShowNothingOfAMessage(t *testing.T) {

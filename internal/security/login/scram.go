@@ -16,6 +16,7 @@ type scramServer struct {
 	by           metadata.Credential
 	exists       bool
 	read         byte // of Logins.credential
+	begun        bool // the client's first message was one of SCRAM
 }
 
 // errTooLong ends a conversation before its user is looked up.
@@ -62,6 +63,7 @@ func (s *scramServer) Step(in []byte) (out []byte, who *Identity, err error) {
 	case id != "" && id != user:
 		return nil, nil, s.fail(user, "the client wants to act as another user")
 	case !s.conversation.Done():
+		s.begun = true
 		return []byte(text), nil, nil
 	case !s.exists || !s.conversation.Valid():
 		return nil, nil, s.fail(user, "there is no such user")
@@ -82,6 +84,9 @@ func (s *scramServer) reason(err error) string {
 		return "the password is wrong"
 	case err.Error() == wrongProof:
 		return "there is no such user, or it has no password for this mechanism"
+	case s.begun:
+		return "SCRAM's last message does not fit the first one; librdkafka before 2.6.1 sends such ones: " +
+			"use a later version, or another mechanism"
 	}
-	return "the message is not one of SCRAM, or does not fit the one before it; check sasl.mechanism at the client"
+	return "the message is not one of SCRAM; check sasl.mechanism at the client"
 }
