@@ -25,7 +25,7 @@ import (
 // reloadEvery is how often the files of certificates are checked. A change is taken after at most
 // twice this time, see certs.Store.Reload. Notifications of the kernel would miss switched symbolic
 // links, with which Kubernetes and certbot replace files.
-const reloadEvery = 5 * time.Second
+const reloadEvery = 400 * time.Millisecond
 
 // minToken is the minimum length of the admin port's token in bytes.
 const minToken = 32

@@ -41,7 +41,7 @@ func (c *commandLine) secureCommand() *cobra.Command {
 			"  chronikd --config DIR/chronikd.yaml\n" +
 			"  chronikctl --context " + securedContext + " topic list\n\n" +
 			"Keep ca-key.pem elsewhere: only --renew needs it. --renew replaces server.pem and server-key.pem; a running broker takes\n" +
-			"them within 10 seconds.",
+			"them within a second.",
 		Example: "  chronikd secure init /etc/chronik\n" +
 			"  chronikd secure init /etc/chronik --advertise broker.example.com:9093\n" +
 			"  chronikd secure init ./cluster --nodes a.example.com,b.example.com,c.example.com\n" +
@@ -76,7 +76,7 @@ func (c *commandLine) secureInit(dir string, f *secureFlags) error {
 		if err != nil {
 			return usage(fmt.Errorf("renew %s: %w", dir, err))
 		}
-		_, err = fmt.Fprintf(c.Out, "renewed %s; a running broker takes it within 10 seconds\n", strings.Join(done, ", "))
+		_, err = fmt.Fprintf(c.Out, "renewed %s; a running broker takes it within a second\n", strings.Join(done, ", "))
 		return err
 	}
 	plans, err := plan(dir, f)

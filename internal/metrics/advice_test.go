@@ -137,7 +137,7 @@ func partitionAdvice() map[string]string {
 		nameAuditCounted:      "Grows fast: clients repeat what they may not do; the audit log says who, with the number `n`.",
 		nameKeysAge:           "Above 600: the issuer's keys (oauth.jwks) cannot be read; the finding tokens says why.",
 		nameKeysFailed:        "1: the finding tokens says why. Former keys stay in use, until the issuer changes them.",
-		nameExpiry:            "Below 2592000 (30 days): replace the file; the broker reads it within 10 seconds.",
+		nameExpiry:            "Below 2592000 (30 days): replace the file; the broker reads it within a second.",
 		nameFindings:          "`bad` or `warn` is not 0: `chronikctl doctor` reports what is wrong, where, and what to do ([operations.md](operations.md) lists the checks). A `note` needs no action.",
 	}
 }
