@@ -138,7 +138,7 @@ func (f *reader) connections() Connections {
 }
 
 // checkPerIP refuses, as Kafka does, to let no address connect. The overrides must be in the same
-// set: without those of another one, nobody could change it back.
+// set: without those of another one, no client could change it back.
 func (r *Registry) checkPerIP(set map[string]string) error {
 	if r.broker[maxConnectionsPerIP].Canonical(set[maxConnectionsPerIP]) == "0" && strings.Trim(set[connectionOverrides], " ,") == "" {
 		return &Error{maxConnectionsPerIP, maxConnectionsPerIP + " can be set to zero only if " + connectionOverrides + " property is set."}

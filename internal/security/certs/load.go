@@ -111,7 +111,7 @@ const begin = "-----BEGIN CERTIFICATE-----"
 // Parse returns the certificates of a PEM file, at least one. Other blocks are ignored, because a
 // file may hold the key too. A file of which a part is missing is an error: encoding/pem skips what
 // has no end, and the broker would do without an authority that its operator sees in the file. A
-// file that was cut exactly between two certificates cannot be told from a shorter one.
+// file that was cut exactly between two certificates looks like a shorter one.
 func Parse(text []byte) ([]*x509.Certificate, error) {
 	want := bytes.Count(text, []byte(begin))
 	if last := text[bytes.LastIndexByte(text, '\n')+1:]; len(last) > 0 && len(last) < len(begin) && strings.HasPrefix(begin, string(last)) {

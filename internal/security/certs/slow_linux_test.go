@@ -26,10 +26,18 @@ func TestSlowFilesHoldUpNoOther(t *testing.T) {
 	}
 	reloaded, asked := make(chan struct{}), make(chan struct{})
 	go func() {
-		s.Reload(false)
+		s.Reload(true)
 		close(reloaded)
 	}()
-	w, err := os.OpenFile(c.Certificate, os.O_WRONLY, 0) // waits for the reader
+	w := -1
+	for err = syscall.ENXIO; err == syscall.ENXIO; { // no reader yet
+		select {
+		case <-reloaded:
+			t.Fatal("the file was not read")
+		default:
+			w, err = syscall.Open(c.Certificate, syscall.O_WRONLY|syscall.O_NONBLOCK, 0)
+		}
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +52,7 @@ func TestSlowFilesHoldUpNoOther(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("the state waits for the files")
 	}
-	_ = w.Close()
+	_ = syscall.Close(w)
 	<-reloaded
 	<-asked
 	if s.Status().Problem == "" {
