@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"testing"
@@ -30,7 +31,7 @@ func TestSlowFilesHoldUpNoOther(t *testing.T) {
 		close(reloaded)
 	}()
 	w := -1
-	for err = syscall.ENXIO; err == syscall.ENXIO; { // no reader yet
+	for err = syscall.ENXIO; errors.Is(err, syscall.ENXIO); { // no reader yet
 		select {
 		case <-reloaded:
 			t.Fatal("the file was not read")
