@@ -232,7 +232,7 @@ func (c *securedNodes) rotate() {
 	c.replace(func(node string) map[string][]byte {
 		return map[string][]byte{"server-key.pem": read(c.next, node, "server-key.pem"), "server.pem": read(c.next, node, "server.pem")}
 	})
-	const ended = "the authority of the other broker's certificate was removed"
+	const ended = "certificate is not accepted here any more: its authority was removed"
 	for i, p := range c.run {
 		if strings.Contains(p.logged(), ended) {
 			c.t.Errorf("broker %d has ended a link before an authority was removed", i+1)
