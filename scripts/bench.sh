@@ -30,7 +30,8 @@ housekeeping=(log.retention.check.interval.ms=10000)
 
 start_other() { # DIR: another broker at $other
   local mine="$addr" my_pid="$pid"
-  addr='' work_data="$1" start_chronik
+  addr='' # a variable before the call would keep the new one inside
+  work_data="$1" start_chronik
   others+=("$pid" "$1") other="$addr" addr="$mine" pid="$my_pid"
 }
 stop_others() {
