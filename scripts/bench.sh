@@ -492,9 +492,10 @@ row_neighbours() {
           big=(--bootstrap-servers "${to%%,*}" --topic big --create-topic --admin off -c 1 -d 600s --warmup 0s
             --topic-config retention.bytes=2000000000 --topic-config segment.bytes=100000000)
           # shellcheck disable=SC2086 # several words
-          "${polite[@]}" "$bench" "${big[@]}" $load >/dev/null 2>&1 &
+          "${polite[@]}" "$bench" "${big[@]}" $load >"$work/big" 2>&1 &
           neighbour "$c next to $load$where" "$c"
           kill -TERM $! && wait $!
+          awk '/throughput  /{getline; print "    the large client: " $5 " MB/s"}' "$work/big"
         done
       done
     done
