@@ -73,11 +73,12 @@ func requestAdvice() map[string]string {
 		nameRequests: "A growing error other than NONE: NOT_LEADER and UNKNOWN_TOPIC during a restart are transient; KAFKA_STORAGE_ERROR means a failed disk, REQUEST_TIMED_OUT a slow one.",
 		nameRequestSeconds: "Produce: see `chronik_commit_wait_seconds`. Fetch waits up to the consumer's `fetch.max.wait.ms` if there is nothing new; this is not a fault. Any other API above 100 ms: " +
 			"the processors or the metadata disk are busy.",
-		nameSendSeconds:     "Long: clients read slowly, or an earlier response on the connection is not ready.",
-		nameThrottled:       "Fetch grows: the budget `parked` is full; see [Byte budgets](#byte-budgets).",
-		nameConnections:     "Grows without bound: clients open connections and do not close them; see `max.connections.per.ip`.",
-		nameAccepted:        "Many, compared with the open connections: clients reconnect in a loop; check `chronik_connections_closed_total` by reason.",
-		nameRefused:         "By reason: `total`, `listener` and `per_ip` are the settings `max.connections…`; `files` is the limit of open files (LimitNOFILE).",
+		nameSendSeconds: "Long: clients read slowly, or an earlier response on the connection is not ready.",
+		nameThrottled:   "Fetch grows: the budget `parked` is full; see [Byte budgets](#byte-budgets).",
+		nameConnections: "Grows without bound: clients open connections and do not close them; see `max.connections.per.ip`.",
+		nameAccepted:    "Many, compared with the open connections: clients reconnect in a loop; check `chronik_connections_closed_total` by reason.",
+		nameRefused: "By reason: `total`, `listener` and `per_ip` are the settings `max.connections…`; " +
+			"`files` is the limit of open files (LimitNOFILE).",
 		nameClosed:          "`slow_reader`: a client does not read its responses. `lagging`: a large request arrived too slowly while others waited for its memory. `bad_frame`: the peer is not a Kafka client. `idle` is normal. `handshake` and `login`: see `chronik_tls_handshakes_total` and `chronik_logins_total`. `expired`: a client does not log in again before its session ends.",
 		nameHandshakes:      "By result: `plain_text`: a client without TLS. `certificate`: a client without one that an authority in `tls.client-ca` signed. `principal`: no rule in `tls.principal-rules` fits. `client_refused`: the client does not trust this broker's. `late`, `broken`: the network, or a client that is overloaded. The log has the address and the remedy.",
 		nameLogins:          "`failed` grows: wrong passwords, or attempts to guess them; the log has the addresses. `again` are the logins of KIP-368.",

@@ -19,7 +19,8 @@ func securityDefs() []Def {
 			Bounds: list(string(CertificatesNone), string(CertificatesRequest), string(CertificatesRequire)), Check: clientCertificates,
 			Doc: "Whether clients of a TLS listener show a certificate of tls.client-ca. Its name becomes their principal unless they log in with SASL. In the file, it is the `client-certificates` of each entry of `listeners:`."},
 		{Name: KeyTLSCertificate, Default: "", Type: "string", Bounds: "PEM file",
-			Doc: "The server's certificate, followed by those of the authorities between it and the root. A changed file is read within a second, or at once on SIGHUP; connections stay."},
+			Doc: "The server's certificate, followed by those of the authorities between it and the root. " +
+				"A changed file is read within a second, or at once on SIGHUP; connections stay."},
 		{Name: KeyTLSKey, Default: "", Type: "string", Bounds: "PEM file",
 			Doc: "The key of tls.certificate, not encrypted. Only the broker's user may be able to read it."},
 		{Name: KeyTLSClientCA, Default: "", Type: "string", Bounds: "PEM file",

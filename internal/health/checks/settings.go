@@ -47,7 +47,8 @@ func checkExposed(f *Facts, n *notes) {
 		n.add(
 			health.Note,
 			"admin port on "+a.Listen,
-			"the admin port is bound beyond loopback and has no authentication: every client that reaches it can read metrics, topics, clients and rights, and with admin.remote also records and the log, and change the log level",
+			"the admin port is bound beyond loopback and has no authentication: every client that reaches it can read "+
+				"metrics, topics, clients and rights, and with admin.remote also records and the log, and change the log level",
 			"bind it to 127.0.0.1 (admin.listen), set admin.token-file and admin.security, or keep the network around it private",
 		)
 	}

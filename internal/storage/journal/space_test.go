@@ -10,20 +10,28 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
+// tooMuch entries of 9,000 bytes are more than fit in a journal of 256 KiB.
+const tooMuch = 60
+
+// submitTooMuch submits them.
+func submitTooMuch(t *testing.T, j *opened, s *Stream, o *recorder) {
+	t.Helper()
+	for i := range tooMuch {
+		ok(t, j.Submit(nil, entry(s, int64(i), 9000, eager, o)))
+	}
+}
+
 // At the size limit entries wait, the journal requests a sweep, carried entries can still be
 // written, and Release lets the other entries through.
 func TestLimitAndRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := open(t, memory(t), func(o *Options) { o.MaxBytes = 256 << 10 })
 		s, o := newStream(1), newRecorder()
-		const n = 60
-		for i := range n {
-			ok(t, j.Submit(nil, entry(s, int64(i), 9000, eager, o)))
-		}
+		submitTooMuch(t, j, s, o)
 		synctest.Wait()
 		passed := o.count()
-		if passed == n || j.Used() > 256<<10 || len(j.swept) == 0 {
-			t.Fatalf("%d of %d passed, %d bytes in use, %d sweeps", passed, n, j.Used(), len(j.swept))
+		if passed == tooMuch || j.Used() > 256<<10 || len(j.swept) == 0 {
+			t.Fatalf("%d of %d passed, %d bytes in use, %d sweeps", passed, tooMuch, j.Used(), len(j.swept))
 		}
 		c, co := newStream(2), newRecorder()
 		e := entry(c, 0, 9000, nil, co)
@@ -37,12 +45,12 @@ func TestLimitAndRelease(t *testing.T) {
 		if target == 0 {
 			t.Fatal("nothing to sweep")
 		}
-		for o.count() < n {
+		for o.count() < tooMuch {
 			before := o.count()
 			j.Release(j.Oldest(j.Notified() + 1))
 			synctest.Wait()
 			if o.count() == before {
-				t.Fatalf("stuck at %d of %d, %d bytes in use", before, n, j.Used())
+				t.Fatalf("stuck at %d of %d, %d bytes in use", before, tooMuch, j.Used())
 			}
 		}
 		o.verify(t)
@@ -56,22 +64,19 @@ func TestDropEndsAWaitForSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := open(t, memory(t), func(o *Options) { o.MaxBytes = 256 << 10 })
 		s, o := newStream(1), newRecorder()
-		const n = 60
-		for i := range n {
-			ok(t, j.Submit(nil, entry(s, int64(i), 9000, eager, o)))
-		}
+		submitTooMuch(t, j, s, o)
 		small := entry(newStream(2), 0, 100, eager, o)
 		synctest.Wait()
 		passed := o.count()
 		ok(t, j.Submit(nil, small))
 		synctest.Wait()
-		if passed == n || o.count() != passed {
-			t.Fatalf("%d of %d passed, and then %d", passed, n, o.count()-passed)
+		if passed == tooMuch || o.count() != passed {
+			t.Fatalf("%d of %d passed, and then %d", passed, tooMuch, o.count()-passed)
 		}
 		j.Drop(s)
 		synctest.Wait()
-		if o.count() != n+1 || o.err(small) != nil {
-			t.Errorf("%d of %d entries are reported", o.count(), n+1)
+		if o.count() != tooMuch+1 || o.err(small) != nil {
+			t.Errorf("%d of %d entries are reported", o.count(), tooMuch+1)
 		}
 		ok(t, j.Close())
 	})
