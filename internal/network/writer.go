@@ -215,6 +215,13 @@ func (c *conn) write(job answers) error {
 	switch {
 	case job.bytes == 0:
 		return nil
+	case job.hasFiles():
+		for r := first; r != nil; r = r.next {
+			if err := c.writeFiles(r); err != nil {
+				return err
+			}
+		}
+		return nil
 	case first.next == nil && len(first.parts) == 0:
 		return c.writeOne(first.head)
 	case job.bytes <= max(copyLimit, job.n*copyEach):

@@ -15,6 +15,8 @@ import (
 // Slice is the result of a read: whole batches, the first of which may begin below the requested
 // offset. Release must be called once, when the bytes are no longer needed.
 type Slice struct {
+	// Loan has the first batches, if not nil. Only Lend returns one.
+	Loan  *segment.Loan
 	Parts [][]byte
 	Size  int
 	held  []*bufpool.Buffer
@@ -25,7 +27,10 @@ func (s *Slice) Release() {
 	for _, b := range s.held {
 		b.Release()
 	}
-	s.held, s.Parts = nil, nil
+	if s.Loan != nil {
+		s.Loan.Release()
+	}
+	s.held, s.Parts, s.Loan = nil, nil, nil
 }
 
 // Read returns the batch that holds offset and the following batches that begin below limit, up to
@@ -33,6 +38,15 @@ func (s *Slice) Release() {
 // the limit or the log end the slice is empty. Errors match ErrOffsetOutOfRange, ErrCorrupt,
 // ErrFailed, ErrClosed.
 func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error) {
+	return l.read(offset, limit, max, atLeastOne, false)
+}
+
+// Lend is Read for a reader that can use a loan (segment.Loan).
+func (l *Log) Lend(offset, limit int64, max int, atLeastOne bool) (Slice, error) {
+	return l.read(offset, limit, max, atLeastOne, true)
+}
+
+func (l *Log) read(offset, limit int64, max int, atLeastOne, lends bool) (Slice, error) {
 	at, cuts := offset, 0 // [offset, at) is known to be a hole, unless the log was truncated since
 	for {
 		l.mu.RLock()
@@ -57,7 +71,22 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 			at = flushed
 			continue
 		}
-		buf, b, err := seg.ReadInto(&l.dir.memory.pool, at, min(limit, flushed), max, atLeastOne)
+		var loan *segment.Loan
+		var buf *bufpool.Buffer
+		var b []byte
+		if lends {
+			buf, b, loan, err = seg.ReadOrLend(&l.dir.memory.pool, at, min(limit, flushed), max, atLeastOne)
+		} else {
+			buf, b, err = seg.ReadInto(&l.dir.memory.pool, at, min(limit, flushed), max, atLeastOne)
+		}
+		if err == nil && loan != nil {
+			l.lastSegmentRead.Store(time.Now().UnixNano())
+			s := Slice{Loan: loan, Size: loan.Size()}
+			if max > segment.PartBytes {
+				l.readOn(&s, seg, min(limit, flushed), next, max, cuts)
+			}
+			return s, nil
+		}
 		if err == nil && next < min(limit, flushed) && extendsBeyond(b, at, next, atLeastOne) {
 			if buf != nil {
 				buf.Release()
@@ -87,9 +116,8 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 // some, up to max bytes in total. It returns early at any error: the next read meets it first.
 func (l *Log) readOn(s *Slice, seg *segment.Segment, limit, end int64, max, cuts int) {
 	for {
-		last := lastOf(s.Parts[len(s.Parts)-1])
-		at, room := last.LastOffset()+1, max-s.Size
-		if at >= limit || room < len(last) { // the next batch is probably as large
+		at, room := s.end(), max-s.Size
+		if at >= limit || len(s.Parts) > 0 && room < len(lastOf(s.Parts[len(s.Parts)-1])) { // the next batch is probably as large
 			return
 		}
 		buf, b, err := seg.ReadInto(&l.dir.memory.pool, at, limit, room, false)
