@@ -8,10 +8,17 @@ type sender interface {
 	Cached(off, n int64) bool
 }
 
-// SendTo sends up to n bytes of f from off on to a socket, without a copy to this process, and
-// returns how many the socket took. Fewer than n without an error means that the file ended or that
-// the socket has no room for more. Errors match errors.ErrUnsupported if nothing was sent because
-// the file cannot be sent so; EAGAIN if the socket has no room at all.
+// CanSend reports whether SendTo may be called for f.
+func CanSend(f File) bool {
+	_, ok := f.(sender)
+	return ok
+}
+
+// SendTo sends up to n bytes of f, from off on, to a socket, without a copy in this process. It
+// returns how many bytes the socket took: none without an error at the end of the file. It blocks
+// while the disk is read, and returns EAGAIN, not wrapped, if a socket that does not block has no
+// room. If the error matches errors.ErrUnsupported, nothing was sent, and the bytes must be read
+// instead.
 func SendTo(socket int, f File, off int64, n int) (int, error) {
 	if s, ok := f.(sender); ok {
 		return s.SendTo(socket, off, n)
@@ -19,16 +26,9 @@ func SendTo(socket int, f File, off int64, n int) (int, error) {
 	return 0, errors.ErrUnsupported
 }
 
-// Cached reports whether the system has all of the bytes [off, off+n) of f in memory, so that
-// SendTo need not wait for the disk. It is false if that is not known, and for a File that SendTo
-// does not support.
+// Cached reports whether the system has all bytes [off, off+n) of f, n > 0, in memory at present.
+// It is false if the system cannot say so.
 func Cached(f File, off, n int64) bool {
 	s, ok := f.(sender)
 	return ok && s.Cached(off, n)
-}
-
-// CanSend reports whether SendTo and Cached know files such as f.
-func CanSend(f File) bool {
-	_, ok := f.(sender)
-	return ok
 }

@@ -32,15 +32,15 @@ var ErrEnd = errors.New("no batch at or after the offset in this segment")
 // If a reader continues where its last read ended, ReadInto reads the file once, because it
 // remembers that position. Otherwise it uses the index.
 func (s *Segment) ReadInto(pool *bufpool.Pool, offset, limit int64, max int, atLeastOne bool) (*bufpool.Buffer, []byte, error) {
-	r := reading{s: s, pool: pool, offset: offset, limit: limit, max: int64(max), one: atLeastOne}
-	buf, b, _, err := r.read()
+	buf, b, _, err := s.ReadOrLend(pool, offset, limit, max, atLeastOne, false)
 	return buf, b, err
 }
 
-// ReadOrLend is ReadInto for a reader that can use a loan instead of memory. The loan is nil if too
-// few bytes from the offset on are known to be valid and in the page cache.
-func (s *Segment) ReadOrLend(pool *bufpool.Pool, offset, limit int64, max int, atLeastOne bool) (*bufpool.Buffer, []byte, *Loan, error) {
-	r := reading{s: s, pool: pool, offset: offset, limit: limit, max: int64(max), one: atLeastOne, lends: true}
+// ReadOrLend is ReadInto. If lend is set, it returns a loan instead of batches in memory, if enough
+// bytes from the offset on are known to be valid and in the page cache.
+func (s *Segment) ReadOrLend(pool *bufpool.Pool, offset, limit int64, max int, atLeastOne, lend bool) (*bufpool.Buffer, []byte, *Loan,
+	error) {
+	r := reading{s: s, pool: pool, offset: offset, limit: limit, max: int64(max), one: atLeastOne, lends: lend}
 	return r.read()
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
@@ -165,7 +166,7 @@ func (l *Loan) SendTo(socket int, off, n int) (int, error) {
 	if err == nil && sent == 0 && n > 0 {
 		err = errCut
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, syscall.EAGAIN) {
 		err = fmt.Errorf("send from segment: %w", err)
 	}
 	return sent, err
