@@ -13,14 +13,14 @@ import (
 
 // stats are the directory's metrics with their label values resolved.
 type stats struct {
-	groupRecords, groupBytes, syncSeconds           prometheus.Observer
-	wait                                            *prometheus.HistogramVec
-	sweeps, rolls, journalErrors, segmentErrors     prometheus.Counter
+	groupRecords, groupBytes, syncSeconds                      prometheus.Observer
+	wait                                                       *prometheus.HistogramVec
+	sweeps, rolls, journalErrors, segmentErrors                prometheus.Counter
 	cacheReads, diskReads, lentReads, truncated, frames, bytes prometheus.Counter
-	recovery, offline, retiredBytes                 prometheus.Gauge
-	removed, removedBytes                           *prometheus.CounterVec // by dir and reason
-	refused                                         prometheus.Counter
-	cleaner                                         cleanerStats
+	recovery, offline, retiredBytes                            prometheus.Gauge
+	removed, removedBytes                                      *prometheus.CounterVec // by dir and reason
+	refused                                                    prometheus.Counter
+	cleaner                                                    cleanerStats
 }
 
 func newStats(m *metrics.Storage, dir string) stats {
