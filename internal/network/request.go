@@ -100,8 +100,8 @@ func (r *Request) Respond(resp protocol.Response) {
 // release may be nil; it must not block.
 func (r *Request) RespondRaw(parts [][]byte, release func()) { r.RespondFiles(parts, nil, release) }
 
-// RespondFiles is RespondRaw with bytes of files between the parts, in the order of FileBytes.Before.
-// Only a request for which SendsFiles returns true may be answered so.
+// RespondFiles is RespondRaw with bytes of files between the parts, in the order of
+// FileBytes.Before. Only a request for which SendsFiles returns true may be answered so.
 func (r *Request) RespondFiles(parts [][]byte, files []FileBytes, release func()) {
 	if !r.claim() {
 		if release != nil {

@@ -63,7 +63,8 @@ func (c *conn) writeEach(job answers) error {
 
 // writeWithFiles writes an answer with files.
 func (c *conn) writeWithFiles(r *Request) error {
-	iov, at := append(c.out.iov[:0], r.head), 0
+	iov, at := c.out.iov[:0], 0
+	iov = append(iov, r.head)
 	for i := 0; i <= len(r.files); i++ {
 		end := len(r.parts)
 		if i < len(r.files) {

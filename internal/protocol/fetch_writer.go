@@ -93,7 +93,8 @@ func (w *FetchWriter) Reset() {
 	if cap(w.lent) > maxKeptPieces {
 		w.lent = nil
 	}
-	*w = FetchWriter{topicEncoder: topicEncoder{encoder: encoder{dst: w.dst[:0]}}, records: w.records[:0], parts: w.parts[:0], lent: w.lent[:0]}
+	*w = FetchWriter{topicEncoder: topicEncoder{encoder: encoder{dst: w.dst[:0]}}, records: w.records[:0], parts: w.parts[:0],
+		lent: w.lent[:0]}
 }
 
 // Topic starts a topic. Versions up to 12 use its name, later ones its id.
@@ -147,8 +148,8 @@ func (w *FetchWriter) End(endpoints []NodeEndpoint) [][]byte {
 	return w.parts
 }
 
-// Lent returns, for each partition with Lent bytes in order, how many of the parts come before those
-// bytes. It is valid as long as the parts are.
+// Lent returns, for each partition with Lent bytes in order, how many of the parts come before
+// those bytes. It is valid as long as the parts are.
 func (w *FetchWriter) Lent() []int { return w.lent }
 
 // Size returns the number of bytes written so far, including record bytes once End has been called.

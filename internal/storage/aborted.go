@@ -41,9 +41,9 @@ var ErrLent = errors.New("too many aborted transactions for a loan")
 
 // AbortedIn returns the aborted transactions that a reader of committed records at an offset must
 // know of for the batches in s, in the order of their markers. If there are more than most, s is
-// cut after its first batch or later, or the error is ErrLent. The read's limit, a last stable offset, must have been
-// determined before s was read. AbortedIn may read the disk. Errors match ErrOffsetOutOfRange,
-// ErrFailed, ErrClosed.
+// cut after its first batch or later; the error is ErrLent if it has a loan. The read's limit, a
+// last stable offset, must have been determined before s was read. AbortedIn may read the disk.
+// Errors match ErrOffsetOutOfRange, ErrFailed, ErrClosed.
 func (l *Log) AbortedIn(offset int64, s *Slice, most int) ([]txnindex.Entry, error) {
 	for s.Size > 0 && l.unstable.aborted.Load() >= offset {
 		list, bad, err := l.aborted(offset, s.end(), l.segmentAborted)

@@ -220,8 +220,8 @@ func (r *reading) fill(p []byte, pos, end int64) error {
 // offset after the last one.
 //
 // No checksum covers base offsets. A batch after a gap is left to the next read if no batch follows
-// it in buf: the next batch may show that there is no gap. content is Segment.content before buf was
-// read.
+// it in buf: the next batch may show that there is no gap. content is Segment.content before buf
+// was read.
 func (s *Segment) whole(buf []byte, pos, limit int64, content uint64) (batches []byte, next int64, err error) {
 	at, before, gap := 0, 0, false // before is where the last batch begins
 	seen := verifying{v: &s.files.verified, content: content}

@@ -116,7 +116,8 @@ type verifying struct {
 	next     int64
 }
 
-// batch adds the next batch, which begins at a position and has n bytes. next is the offset after it.
+// batch adds the next batch, which begins at a position and has n bytes. next is the offset after
+// it.
 func (m *verifying) batch(pos, n, next int64) {
 	if m.to != pos || m.from/verifiedBlock != pos/verifiedBlock {
 		m.end()
