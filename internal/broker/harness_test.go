@@ -76,6 +76,7 @@ type node struct {
 type nodeOptions struct {
 	self     int32
 	fs       vfs.FS
+	dir      string // of metadata and logs
 	static   map[string]string
 	listener network.Listener
 	profiles []durability.Profile // in addition to the built-in ones
@@ -93,7 +94,7 @@ type nodeOptions struct {
 // stopping would wait for.
 func newNode(t testing.TB, change ...func(*nodeOptions)) *node {
 	t.Helper()
-	o := nodeOptions{self: 1, fs: vfs.Memory(), static: map[string]string{}, listener: network.Listener{Name: "test"},
+	o := nodeOptions{self: 1, fs: vfs.Memory(), dir: "/data", static: map[string]string{}, listener: network.Listener{Name: "test"},
 		store: func(s metadata.Store) metadata.Store { return s }, storage: func(*storage.Options) {}, network: func(*network.Options) {},
 		broker: func(*Options) {}}
 	for _, c := range change {
@@ -106,8 +107,8 @@ func newNode(t testing.TB, change ...func(*nodeOptions)) *node {
 	must(t, n.configs.CheckStatic(o.static))
 	conf, err := n.configs.ResolveBroker(o.static)
 	must(t, err)
-	must(t, vfs.MakeDir(n.fs, "/data/metadata"))
-	n.store, err = filestore.Open(filestore.Options{FS: n.fs, Dir: "/data/metadata", Log: zap.NewNop()})
+	must(t, vfs.MakeDir(n.fs, path.Join(o.dir, "metadata")))
+	n.store, err = filestore.Open(filestore.Options{FS: n.fs, Dir: path.Join(o.dir, "metadata"), Log: zap.NewNop()})
 	must(t, err)
 	t.Cleanup(func() { must(t, n.store.Close()) })
 	n.control = controller.New(controller.Options{Store: o.store(n.store), Configs: n.configs,
@@ -122,7 +123,7 @@ func newNode(t testing.TB, change ...func(*nodeOptions)) *node {
 func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	t.Helper()
 	settings := replica.NewTopicSettings(replica.SettingsOptions{Self: o.self, Configs: n.configs, Static: n.static, Logger: zap.NewNop()})
-	dir := path.Join("/data", "logs")
+	dir := path.Join(o.dir, "logs")
 	must(t, vfs.MakeDir(n.fs, dir))
 	opt := storage.Options{FS: n.fs, JournalFileSize: 1 << 20, Absent: n.absent,
 		Config: func(string, storage.ID) storage.Config { return settings.Of(metadata.Empty(), nil).Log }}

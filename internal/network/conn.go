@@ -184,7 +184,7 @@ func (c *conn) answer(r *Request, now time.Time) {
 	c.encoded += len(r.head)
 	c.count()
 	if c.oldest == r && !c.busy && !c.writing && !c.flushing {
-		if c.poll != nil && !c.sealed && r.outSize <= copyLimit {
+		if c.poll != nil && !c.sealed && r.small() {
 			c.flushing = true
 			c.poll.flusher.add(c)
 		} else {

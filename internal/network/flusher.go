@@ -110,7 +110,7 @@ func (f *flusher) flush(c *conn, p *writeBuffers) {
 	if c.busy || !c.mayWrite() {
 		return
 	}
-	if c.oldest.outSize > copyLimit {
+	if !c.oldest.small() {
 		c.wcond.Signal()
 		return
 	}

@@ -281,6 +281,9 @@ func (r *Request) prefix(dst []byte, bodyLen int) []byte {
 	return protocol.AppendResponsePrefix(dst, r.CorrelationID, r.headerTags(), bodyLen)
 }
 
+// small reports whether the answer may be copied and written with other small ones.
+func (r *Request) small() bool { return r.outSize <= copyLimit && len(r.files) == 0 }
+
 // complete releases what the request held and queues the answer.
 func (r *Request) complete() {
 	now := time.Now()

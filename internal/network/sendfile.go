@@ -96,14 +96,18 @@ func (c *conn) sendFile(f File) error {
 	if err != nil {
 		return err
 	}
+	armed := 0 // up to this position, the write deadline applies; see Options.WriteTimeout
 	for off, size := 0, f.Size(); off < size; {
-		if err := c.armWrite(); err != nil {
-			return err
+		if off == armed {
+			if err := c.armWrite(); err != nil {
+				return err
+			}
+			armed = min(off+writeChunk, size)
 		}
 		n := 0
 		var fault error
 		err = raw.Write(func(fd uintptr) bool {
-			n, fault = f.SendTo(int(fd), off, min(fileStep, size-off))
+			n, fault = f.SendTo(int(fd), off, min(fileStep, armed-off))
 			return !errors.Is(fault, syscall.EAGAIN)
 		})
 		switch {
@@ -111,14 +115,27 @@ func (c *conn) sendFile(f File) error {
 			return err
 		case errors.Is(fault, errors.ErrUnsupported):
 			return c.copyFile(f, off)
-		case errors.Is(fault, syscall.EPIPE), errors.Is(fault, syscall.ECONNRESET):
+		case ofSocket(fault):
 			return fault
 		case fault != nil:
 			return fileError{fault}
+		case n <= 0:
+			return fileError{io.ErrUnexpectedEOF}
 		}
 		off += n
 	}
 	return nil
+}
+
+// ofSocket reports whether an error of SendTo concerns the connection, not the file. The last three
+// are those of a peer that no longer answers, if the network said why.
+func ofSocket(err error) bool {
+	for _, of := range []error{syscall.EPIPE, syscall.ECONNRESET, syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH} {
+		if errors.Is(err, of) {
+			return true
+		}
+	}
+	return false
 }
 
 // copyFile sends the bytes of a file from position off on through memory.

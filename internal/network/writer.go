@@ -169,11 +169,12 @@ func (c *conn) flushed(worked bool) {
 }
 
 // take removes ready requests from the head of the queue, of at most limit bytes or a single larger
-// one, and takes the writing role. Caller holds mu.
+// one, and takes the writing role. Only the first may have files. Caller holds mu.
 func (c *conn) take(limit int) answers {
 	job := answers{first: c.oldest}
 	var last *Request
-	for r := job.first; r != nil && r.ready && job.n < takeRequests && (job.n == 0 || job.bytes+r.outSize <= limit); r = r.next {
+	fits := func(r *Request) bool { return job.n == 0 || job.bytes+r.outSize <= limit && len(r.files) == 0 }
+	for r := job.first; r != nil && r.ready && job.n < takeRequests && fits(r); r = r.next {
 		job.n++
 		job.bytes += r.outSize
 		job.encoded += len(r.head)

@@ -14,6 +14,7 @@ func TestFetchWriterWritesWhatKmsgWrites(t *testing.T) {
 		version := rapid.Int16Range(4, 18).Draw(t, "version")
 		want := kmsg.NewPtrFetchResponse()
 		want.Version, want.ThrottleMillis = version, rapid.Int32().Draw(t, "throttle")
+		var lent [][]byte
 		want.ErrorCode, want.SessionID = rapid.Int16().Draw(t, "code"), rapid.Int32().Draw(t, "session")
 		topics := rapid.IntRange(0, 3).Draw(t, "topics")
 		w.Begin(version, want.ThrottleMillis, want.ErrorCode, want.SessionID, topics)
@@ -23,8 +24,13 @@ func TestFetchWriterWritesWhatKmsgWrites(t *testing.T) {
 			w.Topic(topic.Topic, topic.TopicID, n)
 			for range n {
 				p := drawFetchResult(t, version)
+				k := kmsgFetchResult(p)
+				if loan := rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "lent"); len(loan) > 0 {
+					lent = append(lent, loan)
+					p.Lent, k.RecordBatches = len(loan), append(loan, k.RecordBatches...)
+				}
 				w.Partition(&p)
-				topic.Partitions = append(topic.Partitions, kmsgFetchResult(p))
+				topic.Partitions = append(topic.Partitions, k)
 			}
 			want.Topics = append(want.Topics, topic)
 		}
@@ -35,7 +41,21 @@ func TestFetchWriterWritesWhatKmsgWrites(t *testing.T) {
 		for _, e := range endpoints {
 			want.Brokers = append(want.Brokers, kmsg.FetchResponseBroker{NodeID: e.ID, Host: e.Host, Port: e.Port, Rack: nullable(e.Rack)})
 		}
-		got := bytes.Join(w.End(endpoints), nil)
+		parts := w.End(endpoints)
+		if len(w.Lent()) != len(lent) {
+			t.Fatalf("%d places for %d loans", len(w.Lent()), len(lent))
+		}
+		var got []byte
+		for at, i := 0, 0; i <= len(lent); i++ {
+			before := len(parts)
+			if i < len(lent) {
+				before = w.Lent()[i]
+			}
+			got, at = append(got, bytes.Join(parts[at:before], nil)...), before
+			if i < len(lent) {
+				got = append(got, lent[i]...)
+			}
+		}
 		if !bytes.Equal(got, want.AppendTo(nil)) {
 			t.Fatalf("version %d:\n got %x\nwant %x", version, got, want.AppendTo(nil))
 		}
