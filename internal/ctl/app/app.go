@@ -112,6 +112,9 @@ func (a *App) Prepare(root *cobra.Command) {
 		for _, name := range a.unknownVariables {
 			a.Note("warning: the variable %s is not read: no setting has this name", name)
 		}
+		for _, exposed := range a.Settings.Exposed() {
+			a.Note("warning: %v", exposed)
+		}
 		return err
 	}
 }

@@ -31,6 +31,7 @@ type Value struct {
 type Settings struct {
 	values  map[string]Value
 	Context string // the context's name; empty for none
+	file    string // the contexts file if it holds a password
 }
 
 // Resolve determines every setting. An error names the source of the wrong value.
@@ -60,6 +61,11 @@ func Resolve(in Input) (Settings, error) {
 		}
 	}
 	s := Settings{values: map[string]Value{}, Context: name}
+	for _, c := range file.Contexts {
+		if c[SASLPassword] != "" {
+			s.file = file.Path
+		}
+	}
 	for _, x := range All() {
 		v := find(x, in, context, name)
 		if err := x.Check(v.Text); err != nil {
