@@ -179,7 +179,8 @@ func TestExposedFiles(t *testing.T) {
 	if got = strings.ReplaceAll(got, dir, "DIR"); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
-	if s := settings(t, map[string]string{AdminTokenFile: os.DevNull, SASLPasswordFile: filepath.Join(dir, "missing")}); s.Exposed() != nil {
+	s = settings(t, map[string]string{AdminTokenFile: os.DevNull, SASLPasswordFile: filepath.Join(dir, "missing")})
+	if s.Exposed() != nil {
 		t.Error(s.Exposed())
 	}
 }
