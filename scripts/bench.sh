@@ -481,7 +481,8 @@ row_neighbours() {
     for c in 1 8; do
       addr="$mine" neighbour "$c alone" "$c"
       [ -z "$kafka" ] || addr="$kafka" neighbour "$c alone, Kafka" "$c"
-      for load in "-s 1040000" "-s 1040000 --pipeline 4" "--mode consume --fetch-max-bytes 52428800"; do
+      # The second client that consumes finds in memory what the first one has read.
+      for load in "-s 1040000" "-s 1040000 --pipeline 4" "--mode consume --fetch-max-bytes 52428800" "--fetch-max-bytes 52428800 --mode consume"; do
         for to in "$mine" "$on_disk, same disk" "$in_memory, in memory" ${kafka:+"$kafka"}; do
           addr="$mine"
           case "$to" in

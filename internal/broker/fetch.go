@@ -56,8 +56,9 @@ const maxFetchWait = 5 * time.Minute
 // fetch_damage.go), sessions (fetch_session.go), the answer (fetch_answer.go).
 type fetchOp struct {
 	fetchRead
-	r *network.Request
-	w protocol.FetchWriter
+	r     *network.Request
+	w     protocol.FetchWriter
+	files []network.FileBytes // of the answer
 
 	version int16
 	sess    sessionUse
@@ -88,7 +89,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	b, r := c.b, c.r
 	op := b.fetchOp(r)
 	op.quota, op.version, op.byID, op.committed = c.quota, req.Version, req.Version >= 13, req.IsolationLevel == 1
-	op.anyReplica, op.may = req.Version >= 11, b.rights(r)
+	op.anyReplica, op.lend, op.may = req.Version >= 11, r.SendsFiles(), b.rights(r)
 	if !op.admit(&c, req) {
 		// As Kafka answers a client that is over its quota.
 		op.delay = max(op.delay, maxFetchDelay)
@@ -134,6 +135,10 @@ func (op *fetchOp) recycle() {
 	op.reset()
 	op.unpark()
 	op.w.Reset()
+	clear(op.files)
+	if op.files = op.files[:0]; cap(op.files) > maxKeptFetch {
+		op.files = nil
+	}
 	op.r, op.sess, op.delay, op.quota = nil, sessionUse{}, 0, nil
 	op.b.fetches.Put(op)
 }

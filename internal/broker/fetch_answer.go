@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -47,10 +48,21 @@ func (op *fetchOp) respond() {
 		return
 	}
 	body := op.encode(id)
+	op.lentFiles()
 	if op.shrink() || op.wide > 0 {
 		op.unpark()
 	}
-	op.r.RespondRaw(body, op.give)
+	op.r.RespondFiles(body, op.files, op.give)
+}
+
+// lentFiles lists the loans of the encoded answer.
+func (op *fetchOp) lentFiles() {
+	before := op.w.Lent()
+	for i := range op.parts {
+		if p := &op.parts[i]; p.res.Loan != nil && !p.skip && p.err == nil {
+			op.files = append(op.files, network.FileBytes{Before: before[len(op.files)], File: p.res.Loan})
+		}
+	}
 }
 
 // bytes returns the size of the records in the answer.
@@ -155,6 +167,9 @@ func (op *fetchOp) result(p *fetchPartition, leaders *nodeSet) protocol.FetchPar
 		return res
 	}
 	res.HighWatermark, res.LastStable, res.LogStart = p.res.HighWatermark, p.res.LastStable, p.res.LogStart
+	if p.res.Loan != nil {
+		res.Lent = p.res.Loan.Size()
+	}
 	if res.Records = p.res.Parts; p.elsewhere {
 		res.PreferredReplica = p.preferred
 	}

@@ -52,7 +52,7 @@ func (p *fetchPartition) topicRef() topicRef { return p.partitionRequest.topic }
 
 func (rd *fetchRead) request(p *fetchPartition) replica.ReadRequest {
 	return replica.ReadRequest{Offset: p.offset, Committed: rd.committed, CurrentEpoch: p.currentEpoch, FetchedEpoch: p.fetchedEpoch,
-		AnyReplica: rd.anyReplica && !p.led}
+		AnyReplica: rd.anyReplica && !p.led, Lend: rd.lend}
 }
 
 // fetchRead is the reading part of a fetch: it resolves the partitions, checks how many bytes they
@@ -64,6 +64,7 @@ type fetchRead struct {
 	byID       bool   // topics are named by id
 	committed  bool
 	anyReplica bool // the client accepts a replica that does not lead
+	lend       bool // records that are in a file may be sent from there
 	minBytes   int64
 	maxBytes   int64
 	parts      []fetchPartition

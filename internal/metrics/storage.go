@@ -9,6 +9,7 @@ import (
 const (
 	ReadFromCache = "cache" // answered from the tail cache
 	ReadFromDisk  = "disk"  // answered by pread from a segment
+	ReadLent      = "lent"  // sent by sendfile from the page cache
 )
 
 // Storage holds the metrics of logs and journals. The label dir is the path of a log directory as
@@ -30,7 +31,7 @@ type Storage struct {
 	RecoveryFrames, RecoveryBytes *prometheus.CounterVec
 	// RecoverySeconds is the duration of the last recovery. By dir.
 	RecoverySeconds *prometheus.GaugeVec
-	// Reads counts log reads by source: ReadFromCache, ReadFromDisk.
+	// Reads counts log reads by source: ReadFromCache, ReadFromDisk, ReadLent.
 	Reads *prometheus.CounterVec
 	// Offline is the number of partitions that answer KAFKA_STORAGE_ERROR or were taken offline
 	// because of corruption. By dir.
@@ -62,7 +63,7 @@ func NewStorage(reg prometheus.Registerer) *Storage {
 		RecoveryFrames:  counter(f, nameRecoveryFrames, "Journal frames read by recovery.", "dir"),
 		RecoveryBytes:   counter(f, nameRecoveryBytes, "Journal bytes read by recovery.", "dir"),
 		RecoverySeconds: gauge(f, nameRecoverySecs, "Duration of the last recovery.", "dir"),
-		Reads:           counter(f, nameCacheReads, "Log reads by source: cache or disk.", "source"),
+		Reads:           counter(f, nameCacheReads, "Log reads by source: cache, disk or lent (sent from the page cache).", "source"),
 		Offline:         gauge(f, nameOffline, "Partitions that are offline after a storage error or corruption.", "dir"),
 		LowSpaceRefused: counter(f, nameLowSpaceRefused, "Appends rejected because the disk has too little free space.", "dir"),
 		Retention:       newRetention(f),

@@ -68,9 +68,10 @@ type Request struct {
 	// The answer. ready and next are guarded by conn.mu.
 	ready   bool
 	aborted bool
-	head    []byte   // frame length, header, and a body that was encoded here
-	parts   [][]byte // follow head
-	release func()   // called when parts were written or dropped
+	head    []byte      // frame length, header, and a body that was encoded here
+	parts   [][]byte    // follow head
+	files   []FileBytes // between parts
+	release func()      // called when parts were written or dropped
 	outSize int
 	next    *Request
 	readied time.Time // when the answer was ready
@@ -97,7 +98,11 @@ func (r *Request) Respond(resp protocol.Response) {
 // RespondRaw answers with a body that consists of parts, which are written without a copy. They
 // must not change until release is called, exactly once, when they were written or will never be.
 // release may be nil; it must not block.
-func (r *Request) RespondRaw(parts [][]byte, release func()) {
+func (r *Request) RespondRaw(parts [][]byte, release func()) { r.RespondFiles(parts, nil, release) }
+
+// RespondFiles is RespondRaw with bytes of files between the parts, in the order of
+// FileBytes.Before. Only a request for which SendsFiles returns true may be answered so.
+func (r *Request) RespondFiles(parts [][]byte, files []FileBytes, release func()) {
 	if !r.claim() {
 		if release != nil {
 			release()
@@ -108,8 +113,11 @@ func (r *Request) RespondRaw(parts [][]byte, release func()) {
 	for _, p := range parts {
 		n += len(p)
 	}
+	for _, f := range files {
+		n += f.File.Size()
+	}
 	r.head = r.prefix(r.head[:0], n)
-	r.parts, r.release, r.outSize = parts, release, len(r.head)+n
+	r.parts, r.files, r.release, r.outSize = parts, files, release, len(r.head)+n
 	r.complete()
 }
 

@@ -23,6 +23,7 @@ const (
 // output is the state of a write. It is owned by the writing role.
 type output struct {
 	deadline time.Time // write deadline of the socket
+	narrow   bool      // the socket has the buffer for a near client
 	iov      [][]byte
 	one      [1][]byte
 	bufs     net.Buffers
@@ -146,6 +147,8 @@ func (c *conn) written(job answers, aborted bool, err error) {
 	case err != nil && isTimeout(err):
 		c.srv.limited.log(c, zap.InfoLevel, "client does not read its answers", err)
 		c.kill(ClosedSlowReader)
+	case err != nil && c.reportFile(err):
+		c.kill(ClosedError)
 	case err != nil:
 		c.kill(ClosedByClient)
 	case aborted:
@@ -212,9 +215,14 @@ func (job answers) recycle(s *Server) (aborted bool) {
 // write writes answers. Caller has the writing role.
 func (c *conn) write(job answers) error {
 	first := job.first
+	if job.bytes > nearBuffer && !c.out.narrow {
+		c.out.narrow = narrow(below(c.nc))
+	}
 	switch {
 	case job.bytes == 0:
 		return nil
+	case job.hasFiles():
+		return c.writeEach(job)
 	case first.next == nil && len(first.parts) == 0:
 		return c.writeOne(first.head)
 	case job.bytes <= max(copyLimit, job.n*copyEach):
@@ -229,6 +237,11 @@ func (c *conn) write(job answers) error {
 		}
 		iov = append(iov, r.parts...)
 	}
+	return c.writePieces(iov)
+}
+
+// writePieces is writeAll for a slice that may be used for the next write.
+func (c *conn) writePieces(iov [][]byte) error {
 	err := c.writeAll(iov)
 	clear(iov)
 	if c.out.iov = iov[:0]; cap(iov) > takeRequests {

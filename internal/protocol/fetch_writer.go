@@ -15,10 +15,12 @@ type FetchWriter struct {
 	topicEncoder
 	records []recordsAt
 	parts   [][]byte
+	lent    []int
 	size    int
 }
 
-// recordsAt is the position in the encoding where record bytes are inserted.
+// recordsAt is the position in the encoding where record bytes are inserted; nil for those that the
+// caller sends itself.
 type recordsAt struct {
 	at    int
 	bytes []byte
@@ -36,8 +38,10 @@ type FetchPartitionResult struct {
 	Aborted []AbortedTransaction
 	// PreferredReplica is -1 if the client should stay. From version 11 on.
 	PreferredReplica int32
-	// Records are whole batches, in pieces; without any the field is empty, not null.
+	// Records are whole batches, in pieces; without any the field is empty, not null. They follow
+	// Lent bytes that the caller sends itself; see Lent of the writer.
 	Records [][]byte
+	Lent    int
 	// Diverging is where the fetcher's log diverges from this one; nil if it does not. Leader is
 	// the present leader, for an error that means that this broker is not; otherwise nil. Both from
 	// version 12 on.
@@ -86,7 +90,11 @@ func (w *FetchWriter) Reset() {
 	if cap(w.parts) > maxKeptPieces {
 		w.parts = nil
 	}
-	*w = FetchWriter{topicEncoder: topicEncoder{encoder: encoder{dst: w.dst[:0]}}, records: w.records[:0], parts: w.parts[:0]}
+	if cap(w.lent) > maxKeptPieces {
+		w.lent = nil
+	}
+	*w = FetchWriter{topicEncoder: topicEncoder{encoder: encoder{dst: w.dst[:0]}}, records: w.records[:0], parts: w.parts[:0],
+		lent: w.lent[:0]}
 }
 
 // Topic starts a topic. Versions up to 12 use its name, later ones its id.
@@ -107,7 +115,7 @@ func (w *FetchWriter) Partition(p *FetchPartitionResult) {
 	if w.version >= 11 {
 		w.int32(p.PreferredReplica)
 	}
-	w.batches(p.Records)
+	w.batches(p.Records, p.Lent)
 	if w.flexible {
 		w.tags(p)
 	}
@@ -128,6 +136,10 @@ func (w *FetchWriter) End(endpoints []NodeEndpoint) [][]byte {
 			w.parts = append(w.parts, w.dst[at:r.at])
 			at = r.at
 		}
+		if r.bytes == nil {
+			w.lent = append(w.lent, len(w.parts))
+			continue
+		}
 		w.parts = append(w.parts, r.bytes)
 	}
 	if at < len(w.dst) {
@@ -135,6 +147,10 @@ func (w *FetchWriter) End(endpoints []NodeEndpoint) [][]byte {
 	}
 	return w.parts
 }
+
+// Lent returns, for each partition with Lent bytes in order, how many of the parts come before
+// those bytes. It is valid as long as the parts are.
+func (w *FetchWriter) Lent() []int { return w.lent }
 
 // Size returns the number of bytes written so far, including record bytes once End has been called.
 func (w *FetchWriter) Size() int { return w.size }
@@ -152,8 +168,8 @@ func (w *FetchWriter) aborted(txns []AbortedTransaction) {
 	}
 }
 
-func (w *FetchWriter) batches(pieces [][]byte) {
-	n := 0
+func (w *FetchWriter) batches(pieces [][]byte, lent int) {
+	n := lent
 	for _, p := range pieces {
 		n += len(p)
 	}
@@ -162,6 +178,9 @@ func (w *FetchWriter) batches(pieces [][]byte) {
 		w.uvarint(uint32(n) + 1)
 	} else {
 		w.int32(int32(n))
+	}
+	if lent > 0 {
+		w.records = append(w.records, recordsAt{at: len(w.dst)})
 	}
 	for _, p := range pieces {
 		if len(p) > 0 {

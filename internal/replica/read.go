@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/chronik-io/chronik/internal/storage"
@@ -19,6 +20,8 @@ type ReadRequest struct {
 	CurrentEpoch int32
 	// AnyReplica states that the reader accepts a replica that does not lead (KIP-392).
 	AnyReplica bool
+	// Lend states that the reader can use a loan (storage.Slice).
+	Lend bool
 	// FetchedEpoch is the epoch of the last batch that the reader has, -1: none. If the reader's
 	// log diverges from this one, the result says where (KIP-595).
 	FetchedEpoch int32
@@ -51,7 +54,11 @@ func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 	if err != nil || res.DivergingEpoch >= 0 {
 		return res, err
 	}
-	if res.Slice, err = p.log.Read(r.Offset, limit, r.MaxBytes, r.AtLeastOne); err != nil {
+	read := p.log.Read
+	if r.Lend {
+		read = p.log.Lend
+	}
+	if res.Slice, err = read(r.Offset, limit, r.MaxBytes, r.AtLeastOne); err != nil {
 		p.ReadFailed(err)
 		return res, err
 	}
@@ -60,6 +67,10 @@ func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 		if res.Aborted, err = p.log.AbortedIn(r.Offset, &res.Slice, MaxAborted); err != nil {
 			res.Release()
 			res.Slice = storage.Slice{}
+		}
+		if r.Lend && errors.Is(err, storage.ErrLent) {
+			r.Lend = false
+			return p.Read(r)
 		}
 	}
 	return res, err

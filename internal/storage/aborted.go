@@ -36,17 +36,22 @@ func (l *Log) abortedSince(from, end int64) []txnindex.Entry {
 	return l.producers.Aborted(from, end)
 }
 
+// ErrLent means that a slice with a loan cannot be cut, and must be read without.
+var ErrLent = errors.New("too many aborted transactions for a loan")
+
 // AbortedIn returns the aborted transactions that a reader of committed records at an offset must
 // know of for the batches in s, in the order of their markers. If there are more than most, s is
-// cut after its first batch or later. The read's limit, a last stable offset, must have been
-// determined before s was read. AbortedIn may read the disk. Errors match ErrOffsetOutOfRange,
-// ErrFailed, ErrClosed.
+// cut after its first batch or later; the error is ErrLent if it has a loan. The read's limit, a
+// last stable offset, must have been determined before s was read. AbortedIn may read the disk.
+// Errors match ErrOffsetOutOfRange, ErrFailed, ErrClosed.
 func (l *Log) AbortedIn(offset int64, s *Slice, most int) ([]txnindex.Entry, error) {
 	for s.Size > 0 && l.unstable.aborted.Load() >= offset {
 		list, bad, err := l.aborted(offset, s.end(), l.segmentAborted)
 		switch {
 		case bad != nil && errors.Is(err, segment.ErrAborted):
 			err = l.rebuildAborted(bad)
+		case err == nil && s.Loan != nil && len(list) > most:
+			return nil, ErrLent
 		case err == nil:
 			return s.shorten(list, most), nil
 		}
@@ -201,6 +206,9 @@ func (l *Log) buildAborted(segments []*segment.Segment) error {
 
 // end returns the offset after the last batch.
 func (s *Slice) end() int64 {
+	if len(s.Parts) == 0 {
+		return s.Loan.Next()
+	}
 	_, end := boundsOf(s.Parts)
 	return end
 }

@@ -15,6 +15,7 @@ import (
 // Slice is the result of a read: whole batches, the first of which may begin below the requested
 // offset. Release must be called once, when the bytes are no longer needed.
 type Slice struct {
+	Loan  *segment.Loan // of the batches before those in Parts; nil without any, and never set by Read
 	Parts [][]byte
 	Size  int
 	held  []*bufpool.Buffer
@@ -25,7 +26,10 @@ func (s *Slice) Release() {
 	for _, b := range s.held {
 		b.Release()
 	}
-	s.held, s.Parts = nil, nil
+	if s.Loan != nil {
+		s.Loan.Release()
+	}
+	s.held, s.Parts, s.Loan = nil, nil, nil
 }
 
 // Read returns the batch that holds offset and the following batches that begin below limit, up to
@@ -33,6 +37,16 @@ func (s *Slice) Release() {
 // the limit or the log end the slice is empty. Errors match ErrOffsetOutOfRange, ErrCorrupt,
 // ErrFailed, ErrClosed.
 func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error) {
+	return l.read(offset, limit, max, atLeastOne, false)
+}
+
+// Lend is Read for a reader to which the system can send bytes of a file. If the first bytes are in
+// a file, were verified a short time ago and are still in memory, the slice has a loan of them.
+func (l *Log) Lend(offset, limit int64, max int, atLeastOne bool) (Slice, error) {
+	return l.read(offset, limit, max, atLeastOne, true)
+}
+
+func (l *Log) read(offset, limit int64, max int, atLeastOne, lend bool) (Slice, error) {
 	at, cuts := offset, 0 // [offset, at) is known to be a hole, unless the log was truncated since
 	for {
 		l.mu.RLock()
@@ -57,7 +71,12 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 			at = flushed
 			continue
 		}
-		buf, b, err := seg.ReadInto(&l.dir.memory.pool, at, min(limit, flushed), max, atLeastOne)
+		buf, b, loan, err := seg.ReadOrLend(&l.dir.memory.pool, at, min(limit, flushed), max, atLeastOne, lend)
+		if loan != nil {
+			s := l.lent(loan)
+			l.readOn(&s, seg, min(limit, flushed), next, max, cuts)
+			return s, nil
+		}
 		if err == nil && next < min(limit, flushed) && extendsBeyond(b, at, next, atLeastOne) {
 			if buf != nil {
 				buf.Release()
@@ -75,7 +94,7 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 			if errors.Is(err, segment.ErrReplaced) {
 				continue
 			}
-			if s.Size > 0 && max > segment.PartBytes {
+			if s.Size > 0 {
 				l.readOn(&s, seg, min(limit, flushed), next, max, cuts)
 			}
 			return s, err
@@ -84,12 +103,12 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 }
 
 // readOn appends the following batches of a segment, which ends at offset end, to a slice that has
-// some, up to max bytes in total. It returns early at any error: the next read meets it first.
+// some, if max is more than one read returns. It returns early at any error: the next read meets it
+// first.
 func (l *Log) readOn(s *Slice, seg *segment.Segment, limit, end int64, max, cuts int) {
-	for {
-		last := lastOf(s.Parts[len(s.Parts)-1])
-		at, room := last.LastOffset()+1, max-s.Size
-		if at >= limit || room < len(last) { // the next batch is probably as large
+	for max > segment.PartBytes {
+		at, room := s.end(), max-s.Size
+		if at >= limit || room < s.last() { // the next batch is probably as large
 			return
 		}
 		buf, b, err := seg.ReadInto(&l.dir.memory.pool, at, limit, room, false)
@@ -102,6 +121,21 @@ func (l *Log) readOn(s *Slice, seg *segment.Segment, limit, end int64, max, cuts
 		}
 		s.Parts, s.held, s.Size = append(s.Parts, b), append(s.held, buf), s.Size+len(b)
 	}
+}
+
+// last returns the size of the last batch, 0 if it is not known.
+func (s *Slice) last() int {
+	if len(s.Parts) == 0 {
+		return 0
+	}
+	return len(lastOf(s.Parts[len(s.Parts)-1]))
+}
+
+// lent returns a slice with a loan.
+func (l *Log) lent(loan *segment.Loan) Slice {
+	l.dir.stats.lentReads.Inc()
+	l.lastSegmentRead.Store(time.Now().UnixNano())
+	return Slice{Loan: loan, Size: loan.Size()}
 }
 
 // lastOf returns the last of one or more batches.

@@ -13,14 +13,14 @@ import (
 
 // stats are the directory's metrics with their label values resolved.
 type stats struct {
-	groupRecords, groupBytes, syncSeconds           prometheus.Observer
-	wait                                            *prometheus.HistogramVec
-	sweeps, rolls, journalErrors, segmentErrors     prometheus.Counter
-	cacheReads, diskReads, truncated, frames, bytes prometheus.Counter
-	recovery, offline, retiredBytes                 prometheus.Gauge
-	removed, removedBytes                           *prometheus.CounterVec // by dir and reason
-	refused                                         prometheus.Counter
-	cleaner                                         cleanerStats
+	groupRecords, groupBytes, syncSeconds                      prometheus.Observer
+	wait                                                       *prometheus.HistogramVec
+	sweeps, rolls, journalErrors, segmentErrors                prometheus.Counter
+	cacheReads, diskReads, lentReads, truncated, frames, bytes prometheus.Counter
+	recovery, offline, retiredBytes                            prometheus.Gauge
+	removed, removedBytes                                      *prometheus.CounterVec // by dir and reason
+	refused                                                    prometheus.Counter
+	cleaner                                                    cleanerStats
 }
 
 func newStats(m *metrics.Storage, dir string) stats {
@@ -30,6 +30,7 @@ func newStats(m *metrics.Storage, dir string) stats {
 		sweeps: m.Sweeps.WithLabelValues(dir), rolls: m.Rolls.WithLabelValues(dir),
 		journalErrors: m.JournalErrors.WithLabelValues(dir), segmentErrors: m.SegmentErrors.WithLabelValues(dir),
 		cacheReads: m.Reads.WithLabelValues(metrics.ReadFromCache), diskReads: m.Reads.WithLabelValues(metrics.ReadFromDisk),
+		lentReads: m.Reads.WithLabelValues(metrics.ReadLent),
 		truncated: m.TruncatedBytes.WithLabelValues(dir), frames: m.RecoveryFrames.WithLabelValues(dir),
 		bytes:    m.RecoveryBytes.WithLabelValues(dir),
 		recovery: m.RecoverySeconds.WithLabelValues(dir), offline: m.Offline.WithLabelValues(dir),

@@ -32,50 +32,69 @@ var ErrEnd = errors.New("no batch at or after the offset in this segment")
 // If a reader continues where its last read ended, ReadInto reads the file once, because it
 // remembers that position. Otherwise it uses the index.
 func (s *Segment) ReadInto(pool *bufpool.Pool, offset, limit int64, max int, atLeastOne bool) (*bufpool.Buffer, []byte, error) {
-	if err := s.inFlaw(offset); err != nil {
-		return nil, nil, err
+	buf, b, _, err := s.ReadOrLend(pool, offset, limit, max, atLeastOne, false)
+	return buf, b, err
+}
+
+// ReadOrLend is ReadInto. If lend is set, it returns a loan instead of batches in memory, if enough
+// bytes from the offset on are known to be valid and in the page cache.
+func (s *Segment) ReadOrLend(pool *bufpool.Pool, offset, limit int64, max int, atLeastOne, lend bool) (*bufpool.Buffer, []byte, *Loan,
+	error) {
+	r := reading{s: s, pool: pool, offset: offset, limit: limit, max: int64(max), one: atLeastOne, lends: lend}
+	return r.read()
+}
+
+func (r *reading) read() (*bufpool.Buffer, []byte, *Loan, error) {
+	s := r.s
+	if err := s.inFlaw(r.offset); err != nil {
+		return nil, nil, nil, err
 	}
-	h, err := s.open()
-	if err != nil {
-		return nil, nil, fmt.Errorf("read segment: %w", err)
+	var err error
+	if r.h, err = s.open(); err != nil {
+		return nil, nil, nil, fmt.Errorf("read segment: %w", err)
 	}
-	defer s.files.release(h)
-	r := reading{s: s, h: h, pool: pool, offset: offset, limit: limit, max: int64(max), one: atLeastOne}
-	pos, cuts, known := s.positions.get(offset)
+	defer s.files.release(r.h)
+	pos, cuts, known := s.positions.get(r.offset)
 	if known {
+		if loan := r.lend(pos, cuts); loan != nil {
+			return nil, nil, loan, nil
+		}
 		if buf, b, next, err := r.at(pos, record.HeaderSize, true); err == nil && len(b) > 0 {
 			s.positions.put(cuts, next, pos+int64(len(b)))
-			return buf, b, nil
+			return buf, b, nil, nil
 		}
 		// Whatever went wrong, the index gives the right position.
 	}
 	for {
-		buf, b, err := r.indexed(cuts)
+		buf, b, loan, err := r.indexed(cuts)
 		was := cuts
 		if cuts = s.positions.count(); err == nil || cuts == was && !errors.Is(err, errMoved) {
-			return buf, b, err
+			return buf, b, loan, err
 		}
 		// The file was truncated meanwhile, so the error may concern removed bytes.
 	}
 }
 
 // indexed reads from the position that the index gives for the offset.
-func (r *reading) indexed(cuts int64) (*bufpool.Buffer, []byte, error) {
+func (r *reading) indexed(cuts int64) (*bufpool.Buffer, []byte, *Loan, error) {
 	pos, size, err := r.s.find(r.h, r.offset)
 	switch {
 	case err != nil:
-		return nil, nil, err
+		return nil, nil, nil, err
 	case size == 0:
-		return nil, nil, ErrEnd
+		return nil, nil, nil, ErrEnd
 	case size > r.max && !r.one:
 		r.s.positions.put(cuts, r.offset, pos)
-		return nil, nil, nil
+		return nil, nil, nil, nil
+	}
+	if loan := r.lend(pos, cuts); loan != nil {
+		return nil, nil, loan, nil
 	}
 	buf, b, next, err := r.at(pos, size, false)
 	if err == nil && len(b) > 0 {
 		r.s.positions.put(cuts, next, pos+int64(len(b)))
 	}
-	return buf, b, err
+	return buf, b, nil, err
 }
 
 // PartBytes bounds what one ReadInto returns, so that its buffer is one that the pool keeps: 8 MiB.
@@ -110,6 +129,7 @@ type reading struct {
 	offset, limit int64
 	max           int64
 	one           bool
+	lends         bool // the reader can use a loan
 }
 
 // errMoved: the batch is not at the position, because a remembered position was wrong or the file
@@ -135,7 +155,8 @@ func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches
 		}
 	}()
 	p := buf.Bytes()
-	if err := r.read(p, pos, end); err != nil {
+	content := r.s.content.Load()
+	if err := r.fill(p, pos, end); err != nil {
 		if r.s.Size() < pos+n {
 			return buf, nil, 0, errMoved
 		}
@@ -154,15 +175,15 @@ func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches
 			return r.at(pos, int64(size), guess)
 		}
 	}
-	batches, next, err = r.s.whole(p, pos, r.limit)
+	batches, next, err = r.s.whole(p, pos, r.limit, content)
 	return buf, batches, next, err
 }
 
-// read fills p. If a large read is slower than memory, its reader reads a log from the disk and is
-// likely to continue. read then starts reading the same number of bytes ahead, while the client
+// fill fills p. If a large read is slower than memory, its reader reads a log from the disk and is
+// likely to continue. fill then starts reading the same number of bytes ahead, while the client
 // processes this response, and does so again when the reader arrives there. While others need the
 // disk, nothing is read ahead.
-func (r *reading) read(p []byte, pos, end int64) error {
+func (r *reading) fill(p []byte, pos, end int64) error {
 	begin, yields := time.Now(), false
 	for rest, at := p, pos; len(rest) > 0; {
 		n := freePiece
@@ -199,9 +220,12 @@ func (r *reading) read(p []byte, pos, end int64) error {
 // offset after the last one.
 //
 // No checksum covers base offsets. A batch after a gap is left to the next read if no batch follows
-// it in buf: the next batch may show that there is no gap.
-func (s *Segment) whole(buf []byte, pos, limit int64) (batches []byte, next int64, err error) {
+// it in buf: the next batch may show that there is no gap. content is Segment.content before buf
+// was read.
+func (s *Segment) whole(buf []byte, pos, limit int64, content uint64) (batches []byte, next int64, err error) {
 	at, before, gap := 0, 0, false // before is where the last batch begins
+	seen := verifying{v: &s.files.verified, content: content}
+	defer seen.end()
 	known, last := s.flaws.Load(), s.base
 	next = s.base
 	for at < len(buf) {
@@ -219,10 +243,14 @@ func (s *Segment) whole(buf []byte, pos, limit int64) (batches []byte, next int6
 			err = errOffsets
 		}
 		if err != nil {
+			seen.v.drop(content, pos+int64(at))
 			if at > 0 {
 				break // return the valid batches; the next read meets the damage first
 			}
 			return nil, 0, s.corrupt(pos, err, known)
+		}
+		if at > 0 {
+			seen.batch(pos+int64(before), int64(at-before), next)
 		}
 		gap, before, last = at > 0 && b.BaseOffset() > next, at, next
 		at += len(b)
@@ -230,6 +258,8 @@ func (s *Segment) whole(buf []byte, pos, limit int64) (batches []byte, next int6
 	}
 	if gap {
 		at, next = before, last
+	} else if at > 0 {
+		seen.batch(pos+int64(before), int64(at-before), next)
 	}
 	return buf[:at:at], next, nil
 }

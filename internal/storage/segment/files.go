@@ -13,10 +13,11 @@ import (
 // syncs a file with unsynced bytes before closing it: the kernel reports a write-back error only to
 // processes that have the file open.
 type Files struct {
-	fs      vfs.FS
-	max     int
-	indexes indexCache
-	busy    func() bool // see YieldTo; nil: nothing else uses the disk
+	fs       vfs.FS
+	max      int
+	indexes  indexCache
+	verified verified
+	busy     func() bool // see YieldTo; nil: nothing else uses the disk
 
 	mu   sync.Mutex
 	idle *sync.Cond // signaled when a file is no longer busy
@@ -113,6 +114,13 @@ func (s *Files) acquire(path string, create bool) (*handle, error) {
 		return nil, err
 	}
 	return h, nil
+}
+
+// retain adds a caller of release to a handle that is in use.
+func (s *Files) retain(h *handle) {
+	s.mu.Lock()
+	h.refs++
+	s.mu.Unlock()
 }
 
 func (s *Files) release(h *handle) {

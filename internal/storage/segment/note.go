@@ -29,20 +29,23 @@ func (s *Segment) note(chunks [][]byte, at int64, interval int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changes++
+	seen := verifying{v: &s.files.verified, content: s.content.Load()}
 	for _, c := range chunks {
-		s.noteChunk(c, at, interval)
+		s.noteChunk(c, at, interval, &seen)
 		at += int64(len(c))
 	}
+	seen.end()
 	s.size.Store(at)
 }
 
-func (s *Segment) noteChunk(c []byte, at int64, interval int) {
+func (s *Segment) noteChunk(c []byte, at int64, interval int, seen *verifying) {
 	for len(c) > 0 {
 		b, rest, err := record.Next(c)
 		if err != nil {
 			return // chunks hold whole batches; a reader reports anything that does not parse
 		}
 		s.noteBatch(b, at, interval)
+		seen.batch(at, int64(len(b)), b.LastOffset()+1)
 		at += int64(len(b))
 		c = rest
 	}

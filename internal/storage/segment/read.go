@@ -192,11 +192,11 @@ func (s *Segment) findTimestamp(h *handle, ts, from int64) (record.Batch, error)
 	if err != nil || size == 0 {
 		return nil, err
 	}
-	buf := make([]byte, size)
+	buf, content := make([]byte, size), s.content.Load()
 	if _, err := h.f.ReadAt(buf, at); err != nil {
 		return nil, fmt.Errorf("read segment: %w", err)
 	}
-	b, _, err := s.whole(buf, at, math.MaxInt64)
+	b, _, err := s.whole(buf, at, math.MaxInt64, content)
 	return record.Batch(b), err
 }
 

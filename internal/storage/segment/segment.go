@@ -82,7 +82,8 @@ type Segment struct {
 
 	flaws     atomic.Pointer[[]Flaw] // damage found by reads; replaced with mu held
 	positions readPositions
-	ahead     atomic.Int64 // end of the bytes that the system was asked to read ahead (reading.read)
+	content   atomic.Uint64 // identifies the bytes in Files.verified: another one after a truncation
+	ahead     atomic.Int64  // end of the bytes that the system was asked to read ahead (reading.read)
 }
 
 // Create creates the files of a new segment in dir. The caller must sync dir before it acknowledges
@@ -151,7 +152,9 @@ func Open(files *Files, dir string, base, size int64) *Segment {
 }
 
 func newSegment(files *Files, dir string, base int64) *Segment {
-	return &Segment{base: base, dir: dir, files: files, maxTs: -1, maxAt: -1, begun: time.Now(), jitter: rand.Float64()}
+	s := &Segment{base: base, dir: dir, files: files, maxTs: -1, maxAt: -1, begun: time.Now(), jitter: rand.Float64()}
+	s.content.Store(contents.Add(1))
+	return s
 }
 
 // Base returns the base offset of the segment.
@@ -380,6 +383,7 @@ func (s *Segment) Truncate(size, next int64) error {
 	s.size.Store(size)
 	s.backed = min(s.backed, size)
 	defer s.positions.forget()
+	defer func() { s.content.Store(contents.Add(1)) }() // before other bytes are appended
 	if err := h.f.Truncate(size); err != nil {
 		return s.latch(fmt.Errorf("truncate segment: %w", err))
 	}
