@@ -169,7 +169,7 @@ func writeNew(path string, text []byte) error {
 // saveContext adds the context to chronikctl's file and returns the file's path. A context of the
 // same name that leads elsewhere is kept under another name.
 func (c *commandLine) saveContext(dir string, plans []nodePlan) (string, error) {
-	file, err := contexts.Load(contexts.Path(c.getenv))
+	file, err := contexts.Open(c.getenv)
 	if err != nil {
 		return "", err
 	}

@@ -305,7 +305,7 @@ func TestCertificatesReloadAtOnce(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	now, done := make(chan struct{}), make(chan struct{})
-	go func() { defer close(done); c.run(ctx, now) }()
+	go func() { defer close(done); c.run(ctx, now, func() bool { return false }) }()
 	now <- struct{}{}
 	now <- struct{}{} // it is taken when the first has been done
 	cancel()
