@@ -42,9 +42,9 @@ type document struct {
 	Contexts map[string]map[string]any `yaml:"contexts,omitempty"`
 }
 
-// errNoPlace is why no file holds contexts. One of the working directory, which may be another
+// ErrNoPlace is why no file holds contexts. One of the working directory, which may be another
 // user's, must not name the brokers that receive a password.
-var errNoPlace = errors.New("there is no contexts file: HOME is not set to an absolute path; set it, or name the file with " + EnvFile)
+var ErrNoPlace = errors.New("there is no contexts file: HOME is not set to an absolute path; set it, or name the file with " + EnvFile)
 
 // Open reads the file of contexts from where it is by default, or where a variable says.
 func Open(getenv func(string) string) (*File, error) {
@@ -55,7 +55,7 @@ func Open(getenv func(string) string) (*File, error) {
 			dir = filepath.Join(home, ".config")
 		}
 		if !filepath.IsAbs(dir) {
-			return nil, errNoPlace
+			return nil, ErrNoPlace
 		}
 		path = filepath.Join(dir, fileName)
 	}

@@ -49,7 +49,7 @@ func Resolve(in Input) (Settings, error) {
 		if file, err = Open(in.Getenv); err == nil {
 			err = file.CheckCurrent()
 		}
-		if errors.Is(err, errNoPlace) && name == "" {
+		if errors.Is(err, ErrNoPlace) && name == "" {
 			file, noFile, err = &File{}, err, nil
 		}
 		if err != nil {
