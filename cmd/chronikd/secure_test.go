@@ -7,13 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
 
 // What secure init makes starts: chronikctl works with its context at once, and not without the
 // password. A client that trusts ca.pem can check the broker. SIGHUP makes it serve a renewed
-// certificate without a restart.
+// certificate without a restart, and read its configuration again.
 func TestASecuredBrokerServesAndRenews(t *testing.T) {
 	at, err := freePort()
 	if err != nil {
@@ -74,15 +75,24 @@ func TestASecuredBrokerServesAndRenews(t *testing.T) {
 	defer first.Close()
 	before := serial(first)
 	secure("--renew")
+	file := filepath.Join(dir, "chronikd.yaml")
+	settings, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(file, append(settings, "num.partitions: 7\n"...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	for after := before; after == before; { // the signal is handled when it is
+	const restart = `effective after a restart","settings":["num.partitions"]`
+	for after := before; after == before || !strings.Contains(p.logged(), restart); { // the signal is handled when it is
 		c := dial()
 		after = serial(c)
 		_ = c.Close()
 		if t.Context().Err() != nil {
-			t.Fatal("the renewed certificate is not served")
+			t.Fatalf("the renewed certificate is not served, or the changed configuration not read:\n%s", p.logged())
 		}
 	}
 	if err := p.end(syscall.SIGTERM); err != nil {

@@ -25,7 +25,7 @@ func contextCommand(a *app.App) *cobra.Command {
 
 // edit loads the file, applies change, saves the file, and prints what change returned.
 func edit(a *app.App, change func(*contexts.File) (string, error)) error {
-	f, err := contexts.Load(contexts.Path(a.Getenv))
+	f, err := contexts.Open(a.Getenv)
 	done := ""
 	if err == nil {
 		done, err = change(f)
@@ -43,7 +43,7 @@ func edit(a *app.App, change func(*contexts.File) (string, error)) error {
 // contextNames suggests contexts.
 func contextNames(a *app.App) app.Completion {
 	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		f, err := contexts.Load(contexts.Path(a.Getenv))
+		f, err := contexts.Open(a.Getenv)
 		if err != nil || len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -71,7 +71,7 @@ func contextList(a *app.App) *cobra.Command {
 		Use: "list", Short: "List the contexts", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl context list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f, err := contexts.Load(contexts.Path(a.Getenv))
+			f, err := contexts.Open(a.Getenv)
 			if err == nil {
 				err = a.Resolve(cmd)
 			}

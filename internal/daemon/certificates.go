@@ -40,6 +40,9 @@ type certificates struct {
 	rules     map[string]*certs.Rules // of client certificates, by listener
 	admin     *certs.Store            // nil without TLS
 	all       []*certs.Store
+	// brokers are cluster.principals; empty: the one of this broker's own certificate. SIGHUP
+	// replaces it.
+	brokers atomic.Pointer[[]string]
 	// server ends the connections of clients whose authority was removed; nil before the start.
 	server atomic.Pointer[network.Server]
 	// cluster ends those of brokers that would not be admitted now; nil before the start, and
@@ -51,6 +54,7 @@ type certificates struct {
 // remedy.
 func openCertificates(cfg *config.Config, log *zap.Logger) (*certificates, error) {
 	c := &certificates{listeners: make(map[string]*certs.Store), rules: make(map[string]*certs.Rules)}
+	c.brokers.Store(&cfg.Security.ClusterPrincipals)
 	open := func(name string, t *config.TLS, auth tls.ClientAuthType, names []string) (*certs.Store, error) {
 		s, err := certs.Open(name, certs.Config{
 			Certificate: t.Certificate, Key: t.Key, ClientCA: t.ClientCA, ClientAuth: auth,
@@ -105,7 +109,8 @@ func advertisedNames(l *config.Listener) []string {
 }
 
 // run takes changed files until ctx ends: every reloadEvery, and at once for each value of now.
-func (c *certificates) run(ctx context.Context, now <-chan struct{}) {
+// For these it also calls reread, which reports whether other brokers are admitted than before.
+func (c *certificates) run(ctx context.Context, now <-chan struct{}, reread func() bool) {
 	tick := time.NewTicker(reloadEvery)
 	defer tick.Stop()
 	for {
@@ -120,6 +125,9 @@ func (c *certificates) run(ctx context.Context, now <-chan struct{}) {
 		changed := false
 		for _, s := range c.all {
 			changed = s.Reload(asked) || changed
+		}
+		if asked {
+			changed = reread() || changed
 		}
 		if server := c.server.Load(); changed && server != nil {
 			server.EndUntrusted()

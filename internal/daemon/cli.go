@@ -188,7 +188,8 @@ func (c *commandLine) serve(ctx context.Context) error {
 	if cfg.HasTLS() { // otherwise a terminal that closes ends the broker, as it always did
 		c.signals.reload.Store(&reload)
 	}
-	return run(ctx, Options{Config: cfg, FS: c.fileSystem(), Log: log, Level: level, Version: c.Version, Reload: reload})
+	return run(ctx, Options{Config: cfg, FS: c.fileSystem(), Log: log, Level: level, Version: c.Version, Reload: reload,
+		Reread: func() (*config.Config, error) { return Load(c.input()) }})
 }
 
 // configError holds one or more lines about the configuration.

@@ -50,7 +50,11 @@ func Manual(version string) ([]cli.ManPage, error) {
 				}},
 				{Title: "SIGNALS", Items: []cli.ManItem{
 					{
-						Term: "SIGTERM, SIGINT, SIGHUP",
+						Term: "SIGHUP",
+						Text: "With TLS: read changed certificates at once, and cluster.principals in the configuration. The log names other settings that have changed and need a restart. Without TLS it is like SIGTERM.",
+					},
+					{
+						Term: "SIGTERM, SIGINT",
 						Text: "Drain: answer accepted requests, mark the data directory clean, end. A broker that is still starting or recovering ends, and the next start recovers. Further signals within two seconds mean the same. A later signal ends the process at once: in-flight requests are not answered, and the next start recovers; no record that was acknowledged as synced is lost.",
 					},
 				}},

@@ -77,7 +77,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		return err
 	}
 	listener := interListener(b.cfg, &r.conf)
-	peers, err := newPeers(b.cfg, listener, b.certs, b.net.DialContext)
+	peers, err := newPeers(listener, b.certs, b.net.DialContext)
 	if err != nil {
 		return err
 	}

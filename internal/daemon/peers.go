@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync/atomic"
 
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/config"
@@ -25,14 +26,14 @@ type peers struct {
 	connect    func(ctx context.Context, network, address string) (net.Conn, error)
 	store      *certs.Store // of the listener for brokers; nil for plain text
 	rules      *certs.Rules
-	principals []string // empty: the one of this broker's own certificate
+	principals *atomic.Pointer[[]string] // see certificates.brokers
 }
 
 // newPeers returns how this broker connects with others through a listener. An error says why no
 // other broker would accept its certificate, and the remedy.
-func newPeers(cfg *config.Config, listener string, c *certificates,
+func newPeers(listener string, c *certificates,
 	connect func(ctx context.Context, network, address string) (net.Conn, error)) (*peers, error) {
-	p := &peers{connect: connect, store: c.listeners[listener], rules: c.rules[listener], principals: cfg.Security.ClusterPrincipals}
+	p := &peers{connect: connect, store: c.listeners[listener], rules: c.rules[listener], principals: &c.brokers}
 	if p.store == nil {
 		return p, nil
 	}
@@ -108,7 +109,7 @@ func (p *peers) isBroker(shown *x509.Certificate) error {
 	if err != nil {
 		return err
 	}
-	allowed := p.principals
+	allowed := *p.principals.Load()
 	if len(allowed) == 0 {
 		own, err := p.rules.Principal(p.store.Certificate())
 		if err != nil {

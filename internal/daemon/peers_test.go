@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/link"
@@ -37,6 +39,8 @@ type besieged struct {
 	dir     string
 	at      string // of the listener for brokers
 	own     *config.Config
+	read    func() (*config.Config, error) // Options.Reread
+	logged  *observer.ObservedLogs
 	secrets []secret.Secret
 	ca      *certs.Authority
 	reload  chan struct{} // Options.Reload
@@ -61,16 +65,20 @@ func besiege(t *testing.T) *besieged {
 	if err := os.WriteFile(secret, append([]byte(strings.Repeat("n", 32)+"\n"), content(t, secret)...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.own, err = Load(config.Input{File: filepath.Join(node, "chronikd.yaml"), ReadFile: os.ReadFile, Set: []string{"audit.log=off"},
-		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyAdminListen: "off"}})
-	if err != nil {
+	s.read = func() (*config.Config, error) {
+		return Load(config.Input{File: filepath.Join(node, "chronikd.yaml"), ReadFile: os.ReadFile, Set: []string{"audit.log=off"},
+			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyAdminListen: "off"}})
+	}
+	if s.own, err = s.read(); err != nil {
 		t.Fatal(err)
 	}
 	if s.secrets, err = readSecrets(secret); err != nil || len(s.secrets) != 2 {
 		t.Fatal(len(s.secrets), err)
 	}
-	s.Broker, err = Start(t.Context(), Options{Config: s.own, FS: vfs.Memory(), Log: zap.NewNop(), Version: "test",
-		Reload: s.reload, JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
+	var core zapcore.Core
+	core, s.logged = observer.New(zap.InfoLevel)
+	s.Broker, err = Start(t.Context(), Options{Config: s.own, FS: vfs.Memory(), Log: zap.New(core), Version: "test",
+		Reload: s.reload, Reread: s.read, JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +162,7 @@ func (s *besieged) expired(t *testing.T) *tls.Certificate {
 // second returns what a second broker of the cluster begins its links with.
 func (s *besieged) second(t *testing.T) (link.Options, *link.Identity) {
 	t.Helper()
-	p, err := newPeers(s.own, "peers", s.certs, new(net.Dialer).DialContext)
+	p, err := newPeers("peers", s.certs, new(net.Dialer).DialContext)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +268,7 @@ func TestALinkEndsWithItsPrincipal(t *testing.T) {
 	if e := <-events; e.Kind != link.Connected {
 		t.Fatal(e.Kind, e.Err)
 	}
-	p, err := newPeers(s.own, "peers", s.certs, nil)
+	p, err := newPeers("peers", s.certs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,9 +293,78 @@ func TestALinkEndsWithItsPrincipal(t *testing.T) {
 	if err := p.trusts([]*x509.Certificate{shown}); err == nil || !strings.Contains(err.Error(), config.KeyClusterPrincipal) {
 		t.Errorf("with another subject: %v", err)
 	}
-	p.principals = []string{"User:CN=" + brokerSubject}
-	if err := p.trusts([]*x509.Certificate{shown}); err != nil {
-		t.Errorf("a subject that is listed: %v", err)
+}
+
+// configure adds lines to the broker's configuration, sends SIGHUP, and returns what the log says.
+func (s *besieged) configure(lines string) *observer.ObservedLogs {
+	s.t.Helper()
+	file := filepath.Join(s.dir, "node-1", "chronikd.yaml")
+	if err := os.WriteFile(file, []byte(content(s.t, file)+lines), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	s.logged.TakeAll()
+	s.reload <- struct{}{}
+	s.reload <- struct{}{} // it is taken when the first has been done
+	return s.logged.Filter(func(e observer.LoggedEntry) bool { return e.LoggerName == "configuration" })
+}
+
+// SIGHUP takes cluster.principals from the configuration: links of brokers that it leaves out end,
+// those that it names begin. It says which other settings need a restart, and takes nothing from a
+// configuration with a mistake.
+func TestClusterPrincipalsAreReadAgain(t *testing.T) {
+	s := besiege(t)
+	o, _ := s.second(t)
+	o.Dial = s.dialer(leaf(t, s.ca, brokerSubject, time.Now()))
+	events := make(chan link.Event, 100)
+	o.Notify = func(e link.Event) { events <- e }
+	l, err := link.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	defer l.Peer(link.Target{Address: s.at, Node: -1}).Close()
+	if e := <-events; e.Kind != link.Connected {
+		t.Fatal(e.Kind, e.Err)
+	}
+	says := func(lines, want string) {
+		t.Helper()
+		for _, e := range s.configure(lines).All() {
+			if line := fmt.Sprint(e.Message, e.ContextMap()); strings.Contains(line, want) {
+				return
+			}
+		}
+		t.Fatalf("the log does not say %q: %v", want, s.logged.All())
+	}
+	if lines := s.configure(""); lines.Len() > 0 {
+		t.Errorf("the log says about a configuration that has not changed: %v", lines.All())
+	}
+	says("num.partitions: 7\n", "settings:[num.partitions]")
+	says("profiles: {slow: {ack: synced, max_wait: 50ms}}\n", "settings:[num.partitions profiles]")
+	says("cluster.principals: [\"CN=next\"]\n", "is not User:NAME")
+	if len(events) > 0 {
+		t.Fatalf("a link has ended: %v", (<-events).Err)
+	}
+
+	file := filepath.Join(s.dir, "node-1", "chronikd.yaml")
+	text, _, _ := strings.Cut(content(t, file), "num.partitions")
+	list := func(names ...string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		says("cluster.principals: ["+strings.Join(names, ", ")+"]\n", fmt.Sprintf("now:%v", names))
+	}
+	list("User:CN=next")
+	if e := <-events; e.Kind != link.Broken {
+		t.Errorf("event %d after the change: %v", e.Kind, e.Err)
+	}
+	refused(t, <-events, link.NotAdmitted, "User:CN="+brokerSubject+" is not one of a broker")
+	list("User:CN=next", "User:CN="+brokerSubject)
+	for e := range events {
+		if e.Kind == link.Connected {
+			break
+		}
+		refused(t, e, link.NotAdmitted, "is not one of a broker") // it was on its way
 	}
 }
 

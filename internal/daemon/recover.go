@@ -59,7 +59,7 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	if err != nil {
 		return err
 	}
-	peers, err := newPeers(cfg, listener, certificates, new(net.Dialer).DialContext)
+	peers, err := newPeers(listener, certificates, new(net.Dialer).DialContext)
 	if err != nil {
 		return err
 	}

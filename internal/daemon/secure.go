@@ -97,7 +97,10 @@ func (c *commandLine) secureInit(dir string, f *secureFlags) error {
 	}
 	context := ""
 	if !f.noContext {
-		if context, err = c.saveContext(dir, plans); err != nil {
+		switch context, err = c.saveContext(dir, plans); {
+		case errors.Is(err, contexts.ErrNoPlace): // as in a unit of systemd, where it is not needed
+			fmt.Fprintf(c.Err, "note: chronikctl got no context: %v\n", err)
+		case err != nil:
 			return fmt.Errorf("everything in %s is written, but not the context of chronikctl: %w; --no-context leaves it out", dir, err)
 		}
 	}
@@ -169,7 +172,7 @@ func writeNew(path string, text []byte) error {
 // saveContext adds the context to chronikctl's file and returns the file's path. A context of the
 // same name that leads elsewhere is kept under another name.
 func (c *commandLine) saveContext(dir string, plans []nodePlan) (string, error) {
-	file, err := contexts.Load(contexts.Path(c.getenv))
+	file, err := contexts.Open(c.getenv)
 	if err != nil {
 		return "", err
 	}

@@ -51,8 +51,10 @@ type Options struct {
 	// A broker in memory needs small values.
 	JournalFileSize, JournalBytes int64
 
-	// Reload, if set, delivers requests to check the files of certificates at once.
+	// Reload, if set, delivers requests to check the files of certificates at once. Reread, if set,
+	// then reads the sources of Config again. Without TLS, requests are not received.
 	Reload <-chan struct{}
+	Reread func() (*config.Config, error)
 
 	// begun, if set, receives the broker before its components are opened, which can take as long
 	// as a recovery.
@@ -140,7 +142,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if err := b.startHealth(o.Version, readyGauge(metrics.NewProcess(reg, o.Version)), o.Log.Named("health")); err != nil {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
 	}
-	b.watchCertificates(o.Reload)
+	b.watchCertificates(o.Reload, o.Reread)
 	if addresses.admin != nil {
 		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config, token, opened), TLS: opened.adminTLS(),
 			Places: b.places, Registry: reg, Level: o.Level, Health: b.health,
@@ -166,14 +168,15 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	return b, nil
 }
 
-// watchCertificates takes changed files until the broker has stopped.
-func (b *Broker) watchCertificates(now <-chan struct{}) {
+// watchCertificates takes changed files until the broker has stopped, and the configuration that
+// read returns for each value of now.
+func (b *Broker) watchCertificates(now <-chan struct{}, read func() (*config.Config, error)) {
 	if len(b.certs.all) == 0 {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { b.certs.run(ctx, now) })
+	running.Go(func() { b.certs.run(ctx, now, func() bool { return read != nil && b.reread(read) }) })
 	b.stack.push("certificates", func(context.Context) error {
 		cancel()
 		running.Wait()

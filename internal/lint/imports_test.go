@@ -351,7 +351,8 @@ func ctlRules() map[string]importRule {
 	}
 	return map[string]importRule{
 		"internal/ctl":          ctl("internal/ctl/...", "internal/cli", "internal/text"),
-		"internal/ctl/contexts": ctl("internal/security/certs", "internal/security/secret", "internal/text"),
+		"internal/ctl/contexts": ctl("internal/security/certs", "internal/security/files", "internal/security/secret",
+			"internal/text"),
 		"internal/ctl/output":   ctl(),
 		"internal/ctl/parse":    ctl(),
 		"internal/ctl/app": ctl("internal/admin/api", "internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse",
@@ -362,7 +363,7 @@ func ctlRules() map[string]importRule {
 		"internal/ctl/config":  ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/text"),
 		"internal/ctl/group":   command(),
 		"internal/ctl/txn":     command("internal/health"),
-		"internal/ctl/user":    command("internal/ctl/contexts"),
+		"internal/ctl/user":    command("internal/ctl/contexts", "internal/security/files"),
 		"internal/ctl/cert":    command("internal/security/certs", "internal/security/files"),
 		"internal/ctl/acl":     command("internal/admin/api", "internal/security/acl"),
 		"internal/ctl/quota":   command("internal/security/quota"),

@@ -76,7 +76,8 @@ func requestAdvice() map[string]string {
 		nameSendSeconds: "Long: clients read slowly, or an earlier response on the connection is not ready.",
 		nameThrottled:   "Fetch grows: the budget `parked` is full; see [Byte budgets](#byte-budgets).",
 		nameConnections: "Grows without bound: clients open connections and do not close them; see `max.connections.per.ip`.",
-		nameAccepted:    "Many, compared with the open connections: clients reconnect in a loop; check `chronik_connections_closed_total` by reason.",
+		nameAccepted: "Many, compared with the open connections: clients reconnect in a loop; " +
+			"check `chronik_connections_closed_total` by reason.",
 		nameRefused: "By reason: `total`, `listener` and `per_ip` are the settings `max.connections…`; " +
 			"`files` is the limit of open files (LimitNOFILE).",
 		nameClosed:          "`slow_reader`: a client does not read its responses. `lagging`: a large request arrived too slowly while others waited for its memory. `bad_frame`: the peer is not a Kafka client. `idle` is normal. `handshake` and `login`: see `chronik_tls_handshakes_total` and `chronik_logins_total`. `expired`: a client does not log in again before its session ends.",

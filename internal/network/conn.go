@@ -132,6 +132,7 @@ func (c *conn) push(r *Request) bool {
 	}
 	c.newest = r
 	c.queued++
+	c.srv.arrived.Add(1)
 	c.unready++
 	c.traffic.Requests++
 	c.traffic.BytesIn += int64(r.size) + 4

@@ -5,14 +5,48 @@ import "time"
 // A client on the same machine, or as near, shares its processors with the broker and with other
 // clients. It copies what its socket holds in one system call, which may be many megabytes. A
 // kernel without preemption (PREEMPT_NONE, common on servers) runs nothing else on that processor
-// meanwhile. So the broker keeps little in flight to such a client: with nearBuffer instead of the
-// kernel's choice, the 99th percentile of small requests next to fetches of 50 MiB is a third, and
-// the fetches are no slower (docs/performance-notes.md). To a client that is further away, a small
-// buffer would limit the rate, so the kernel chooses.
+// meanwhile. While other connections have requests, the broker therefore keeps little in flight to
+// such a client: with a send buffer of nearBuffer, the 99th percentile of small requests next to
+// fetches of 50 MiB is a quarter (docs/performance-notes.md). Otherwise, and for a client that is
+// further away, a small buffer would only limit the rate.
 const (
-	// nearBuffer is the send buffer for a near client, in bytes. The kernel doubles it.
+	// nearBuffer and wideBuffer are send buffers for a near client, in bytes. The kernel doubles
+	// them, and bounds them by net.core.wmem_max. At first it chooses the size itself, which it
+	// doesn't do again once it was set.
 	nearBuffer = 100 << 10
+	wideBuffer = 1 << 20
 	// nearTime is the largest round trip to a near client. In that time, a network with 10 Gbit/s
 	// carries nearBuffer.
 	nearTime = 80 * time.Microsecond
+	// crowdedEvery is how often the requests of others are counted, and crowdedFrom how many of
+	// them in that time make a crowd. Heartbeats make none.
+	crowdedEvery = 100 * time.Millisecond
+	crowdedFrom  = 2
 )
+
+// crowd is what a connection knows of the others. It is owned by the writing role.
+type crowd struct {
+	at     time.Time // when it was counted last
+	all    int64     // Server.arrived at that time
+	own    int64     // the connection's part of it
+	narrow bool      // the send buffer is nearBuffer
+}
+
+// shareProcessors sets the send buffer before a large answer. Caller has the writing role.
+func (c *conn) shareProcessors() {
+	now, k := time.Now(), &c.out.crowd
+	passed := now.Sub(k.at)
+	if passed < crowdedEvery {
+		return
+	}
+	all, own := c.srv.arrived.Load(), c.out.taken
+	others, first := all-k.all-(own-k.own), k.at.IsZero()
+	k.at, k.all, k.own = now, all, own
+	crowded := !first && others >= crowdedFrom*int64(passed/crowdedEvery)
+	switch {
+	case crowded && !k.narrow:
+		k.narrow = setNearBuffer(below(c.nc), nearBuffer)
+	case !crowded && k.narrow:
+		k.narrow = !setNearBuffer(below(c.nc), wideBuffer)
+	}
+}

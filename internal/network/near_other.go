@@ -4,5 +4,5 @@ package network
 
 import "net"
 
-// narrow leaves the buffers to the system.
-func narrow(net.Conn) bool { return false }
+// setNearBuffer leaves the buffers to the system.
+func setNearBuffer(net.Conn, int) bool { return false }

@@ -28,6 +28,7 @@ type Server struct {
 	producers *Producers
 	requests  sync.Pool // of *Request
 	lastID    atomic.Uint64
+	arrived   atomic.Int64 // requests of all connections
 	limited   logLimiter
 	orphans   orphans
 	draining  chan struct{} // closed by Shutdown

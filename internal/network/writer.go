@@ -23,7 +23,8 @@ const (
 // output is the state of a write. It is owned by the writing role.
 type output struct {
 	deadline time.Time // write deadline of the socket
-	narrow   bool      // the socket has the buffer for a near client
+	crowd    crowd
+	taken    int64 // answers that were taken for writing; guarded by conn.mu while nothing is written
 	iov      [][]byte
 	one      [1][]byte
 	bufs     net.Buffers
@@ -189,6 +190,7 @@ func (c *conn) take(limit int) answers {
 	}
 	last.next = nil
 	c.writing, c.writingBytes = true, job.bytes
+	c.out.taken += int64(job.n)
 	return job
 }
 
@@ -216,8 +218,8 @@ func (job answers) recycle(s *Server) (aborted bool) {
 // write writes answers. Caller has the writing role.
 func (c *conn) write(job answers) error {
 	first := job.first
-	if job.bytes > nearBuffer && !c.out.narrow {
-		c.out.narrow = narrow(below(c.nc))
+	if job.bytes > nearBuffer {
+		c.shareProcessors()
 	}
 	switch {
 	case job.bytes == 0:

@@ -24,7 +24,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/output"
 )
 
-// Streams are the standard streams and the environment of a run.
+// Streams are the standard streams and the environment of a run. Without Err, notes are dropped.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -54,6 +54,9 @@ type App struct {
 func New(version string, s Streams) *App {
 	if s.Getenv == nil {
 		s.Getenv = func(string) string { return "" }
+	}
+	if s.Err == nil {
+		s.Err = io.Discard
 	}
 	return &App{Streams: s, Version: version, dial: (&net.Dialer{Timeout: dialTime}).DialContext, flags: map[string]*string{}}
 }
@@ -111,6 +114,12 @@ func (a *App) Prepare(root *cobra.Command) {
 		}
 		for _, name := range a.unknownVariables {
 			a.Note("warning: the variable %s is not read: no setting has this name", name)
+		}
+		if a.Settings.NoFile != nil {
+			a.Note("note: %v, or the brokers with --%s", a.Settings.NoFile, contexts.Brokers)
+		}
+		for _, exposed := range a.Settings.Exposed() {
+			a.Note("warning: %v", exposed)
 		}
 		return err
 	}

@@ -1,6 +1,8 @@
 package contexts
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -156,6 +158,30 @@ func TestSecretsAreNotShown(t *testing.T) {
 		if strings.Contains(s.Shown(x.Name), "secret") {
 			t.Errorf("%s shows it", x.Name)
 		}
+	}
+}
+
+// Files of secrets that others can read are named with the remedy: each that these settings use.
+func TestExposedFiles(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(path, []byte("x"), 0o600), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	s := settings(t, map[string]string{TLSCert: file("cert", 0o666), TLSKey: file("key", 0o666),
+		AdminTokenFile: file("token", 0o662), SASL: "PLAIN", SASLUser: "me", SASLPasswordFile: file("password", 0o600)})
+	got := fmt.Sprint(errors.Join(s.Exposed()...))
+	want := "--admin-token-file: DIR/token: other users can read it (mode 0662); run chmod 600 DIR/token\n" +
+		"--tls-key: DIR/key: other users can read it (mode 0666); run chmod 600 DIR/key"
+	if got = strings.ReplaceAll(got, dir, "DIR"); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	s = settings(t, map[string]string{AdminTokenFile: os.DevNull, SASLPasswordFile: filepath.Join(dir, "missing")})
+	if s.Exposed() != nil {
+		t.Error(s.Exposed())
 	}
 }
 

@@ -42,16 +42,24 @@ type document struct {
 	Contexts map[string]map[string]any `yaml:"contexts,omitempty"`
 }
 
-// Path returns the path of the file: the value of EnvFile, else a path below the user's
-// configuration directory.
-func Path(getenv func(string) string) string {
-	if p := getenv(EnvFile); p != "" {
-		return p
+// ErrNoPlace is why no file holds contexts. One of the working directory, which may be another
+// user's, must not name the brokers that receive a password.
+var ErrNoPlace = errors.New("there is no contexts file: HOME is not set to an absolute path; set it, or name the file with " + EnvFile)
+
+// Open reads the file of contexts from where it is by default, or where a variable says.
+func Open(getenv func(string) string) (*File, error) {
+	path := getenv(EnvFile)
+	if path == "" {
+		dir := getenv("XDG_CONFIG_HOME")
+		if home := getenv("HOME"); !filepath.IsAbs(dir) && filepath.IsAbs(home) {
+			dir = filepath.Join(home, ".config")
+		}
+		if !filepath.IsAbs(dir) {
+			return nil, ErrNoPlace
+		}
+		path = filepath.Join(dir, fileName)
 	}
-	if dir := getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, fileName)
-	}
-	return filepath.Join(getenv("HOME"), ".config", fileName)
+	return Load(path)
 }
 
 // Load reads the file; a missing file is empty. It checks all contexts, including unused ones.

@@ -1,6 +1,7 @@
 package contexts
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -31,6 +32,9 @@ type Value struct {
 type Settings struct {
 	values  map[string]Value
 	Context string // the context's name; empty for none
+	// NoFile is why there is no contexts file, if nothing else names the brokers either.
+	NoFile error
+	file   string // the contexts file if it holds a password
 }
 
 // Resolve determines every setting. An error names the source of the wrong value.
@@ -39,11 +43,14 @@ func Resolve(in Input) (Settings, error) {
 	if name == "" {
 		name, said = in.Getenv(EnvContext), EnvContext
 	}
-	file := &File{}
+	file, noFile := &File{}, error(nil)
 	if !in.NoFile {
 		var err error
-		if file, err = Load(Path(in.Getenv)); err == nil {
+		if file, err = Open(in.Getenv); err == nil {
 			err = file.CheckCurrent()
+		}
+		if errors.Is(err, ErrNoPlace) && name == "" {
+			file, noFile, err = &File{}, err, nil
 		}
 		if err != nil {
 			return Settings{}, err
@@ -60,6 +67,11 @@ func Resolve(in Input) (Settings, error) {
 		}
 	}
 	s := Settings{values: map[string]Value{}, Context: name}
+	for _, c := range file.Contexts {
+		if c[SASLPassword] != "" {
+			s.file = file.Path
+		}
+	}
 	for _, x := range All() {
 		v := find(x, in, context, name)
 		if err := x.Check(v.Text); err != nil {
@@ -67,8 +79,14 @@ func Resolve(in Input) (Settings, error) {
 		}
 		s.values[x.Name] = v
 	}
+	if s.Source(Brokers) == sourceDefault {
+		s.NoFile = noFile
+	}
 	return s, s.checkConflicts()
 }
+
+// sourceDefault is the source of a value that nothing else sets.
+const sourceDefault = "default"
 
 // find returns a setting from the first source that has it: flag, variable, context, default.
 func find(s Setting, in Input, context map[string]string, name string) Value {
@@ -87,7 +105,7 @@ func find(s Setting, in Input, context map[string]string, name string) Value {
 	if v, ok := context[s.Name]; ok {
 		return Value{v, "context " + name}
 	}
-	return Value{s.Default, "default"}
+	return Value{s.Default, sourceDefault}
 }
 
 // checkConflicts returns an error for settings that contradict each other.

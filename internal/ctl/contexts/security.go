@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/security/certs"
+	"github.com/chronik-io/chronik/internal/security/files"
 	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
@@ -50,6 +51,22 @@ func (s Settings) Password() (secret.Secret, error) {
 		return secret.Of(s.Get(SASLPassword)), nil
 	}
 	return s.firstLine(SASLPasswordFile, "password")
+}
+
+// Exposed returns an error with a remedy for each file that holds a secret of these settings and
+// that others than its owner may be able to read. chronikd refuses such files; here they are only
+// worth a warning, because people may share a machine with those whom they trust.
+func (s Settings) Exposed() (all []error) {
+	secrets := []struct{ what, path string }{{"contexts file ", s.file}}
+	for _, name := range []string{SASLPasswordFile, AdminTokenFile, TLSKey} {
+		secrets = append(secrets, struct{ what, path string }{s.Source(name) + ": ", s.Get(name)})
+	}
+	for _, x := range secrets {
+		if err := files.Exposed(x.path); err != nil {
+			all = append(all, fmt.Errorf("%s%s: %w", x.what, x.path, err))
+		}
+	}
+	return all
 }
 
 // firstLine returns the first line of the file that a setting names.

@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
+	"github.com/chronik-io/chronik/internal/security/files"
 )
 
 const (
@@ -158,6 +159,9 @@ func (x *change) password(a *app.App, name string) (string, error) {
 		text, err := os.ReadFile(x.file)
 		if err != nil {
 			return "", fmt.Errorf("--password-file: %w; give a file whose first line is the password", err)
+		}
+		if err := files.Exposed(x.file); err != nil {
+			a.Note("warning: --password-file %s: %v", x.file, err)
 		}
 		line, _, _ = strings.Cut(string(text), "\n")
 	case ok && cli.IsTerminal(terminal):

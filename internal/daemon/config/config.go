@@ -13,6 +13,7 @@ package config
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -101,6 +102,23 @@ type Listener struct {
 	over                  map[string]string // the listener's own keys of `tls:`
 }
 
+// Changed returns the names of the settings whose values differ in next, sorted. Lists of the file
+// come last.
+func (c *Config) Changed(next *Config) (names []string) {
+	for i, s := range next.Settings { // both have all settings, in the same order
+		if s.Value != c.Settings[i].Value {
+			names = append(names, s.Name)
+		}
+	}
+	if !reflect.DeepEqual(c.Listeners, next.Listeners) {
+		names = append(names, keyListeners)
+	}
+	if !reflect.DeepEqual(c.Durability, next.Durability) {
+		names = append(names, keyProfiles)
+	}
+	return names
+}
+
 // Setting is one effective value.
 type Setting struct {
 	Name, Value string
@@ -110,6 +128,9 @@ type Setting struct {
 
 // SourceDefault is the source of a value that no source sets.
 const SourceDefault = "default"
+
+// LiveBySIGHUP is the Def.Live of settings that the broker reads again on SIGHUP.
+const LiveBySIGHUP = "SIGHUP"
 
 // LiveByClients is the Def.Live of settings that any client can change, with chronikctl or with
 // Kafka's tools.

@@ -84,6 +84,24 @@ func Locate(name string) string {
 // systemd, Docker and Kubernetes put secrets.
 func ReadSecret(name string) ([]byte, Stamp, error) { return read(Locate(name), checkMode) }
 
+// Exposed returns an error with a remedy if ReadSecret would refuse a file because others may be
+// able to read it. It is nil for pipes and terminals, and for what cannot be opened.
+func Exposed(path string) error {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() { // opening a pipe would wait for its writer
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil
+	}
+	return checkMode(f, info)
+}
+
 // checkMode returns an error with a remedy if others than the file's owner may read it.
 func checkMode(f *os.File, info fs.FileInfo) error {
 	mode := info.Mode().Perm()

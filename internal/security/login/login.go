@@ -107,6 +107,7 @@ type Logins struct {
 	opt      Options
 	image    atomic.Pointer[metadata.Image]
 	shapes   atomic.Pointer[shapes]
+	census   *census // of what shapes has
 	delays   delays
 	memo     memo
 	sessions sessions
@@ -121,7 +122,7 @@ func New(o Options) *Logins {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	l := &Logins{opt: o, seed: maphash.MakeSeed()}
+	l := &Logins{opt: o, seed: maphash.MakeSeed(), census: newCensus()}
 	l.delays.first, l.delays.most, l.delays.by = o.Delay, max(o.Delay, o.MaxDelay), map[string]failures{}
 	_, _ = rand.Read(l.memo.key[:]) // never fails
 	l.sessions.by = map[string]map[*session]bool{}
@@ -132,9 +133,9 @@ func New(o Options) *Logins {
 
 // Follow is a metadata.Subscriber. It ends the sessions of users that were removed or changed.
 func (l *Logins) Follow(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
-	l.image.Store(next)
+	prev := l.image.Swap(next)
 	if len(d.Users) > 0 {
-		l.shapes.Store(newShapes(next))
+		l.shapes.Store(l.census.change(prev, next, d.Users))
 		l.sessions.endStale(next, d.Users)
 	}
 	return nil

@@ -1,0 +1,77 @@
+package network
+
+import (
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sendBuffer returns the send buffer of a socket, in bytes.
+func sendBuffer(t *testing.T, nc net.Conn) (n int) {
+	t.Helper()
+	raw, err := nc.(syscall.Conn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fault := raw.Control(func(fd uintptr) { n, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF) })
+	if fault != nil || err != nil {
+		t.Fatal(fault, err)
+	}
+	return n
+}
+
+// A near client has a small send buffer while other connections have requests, and a larger one
+// when they have none any longer. A socket that has never been changed is left to the kernel.
+func TestANearClientSharesTheProcessors(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	nc, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	s := &Server{}
+	c := &conn{srv: s, nc: nc}
+	at := sendBuffer(t, nc)
+	// step: since the last answer, others had some requests, and this connection had 1,000.
+	step := func(what string, others int64, passed time.Duration, want func(n int) bool) {
+		t.Helper()
+		s.arrived.Add(1000 + others)
+		c.out.taken += 1000
+		c.out.crowd.at = c.out.crowd.at.Add(-passed)
+		c.shareProcessors()
+		if n := sendBuffer(t, nc); !want(n) {
+			t.Fatalf("%s: the send buffer has %d bytes, at first %d", what, n, at)
+		}
+	}
+	unchanged := func(n int) bool { return n == at }
+	small := func(n int) bool { return n == 2*nearBuffer }
+	c.shareProcessors() // the first answer: nothing is known of the others
+	step("alone", 0, crowdedEvery, unchanged)
+	step("heartbeats of others", 3, 10*crowdedEvery, unchanged)
+	step("others, too early to count", 100, 0, unchanged)
+	// A busy machine may have measured a long round trip until now.
+	for end := time.Now().Add(10 * time.Second); sendBuffer(t, nc) == at && time.Now().Before(end); {
+		if _, err := nc.Write([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		step("others", 100, crowdedEvery, func(int) bool { return true })
+	}
+	step("others", 100, crowdedEvery, small)
+	step("alone again", 0, crowdedEvery, func(n int) bool { return n > 2*nearBuffer })
+	step("others again", 2, crowdedEvery, small)
+}
