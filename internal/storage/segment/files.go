@@ -22,6 +22,7 @@ type Files struct {
 	mu   sync.Mutex
 	idle *sync.Cond // signaled when a file is no longer busy
 	open map[string]*handle
+	lent int // files with loans
 	// Unused handles, most recently used in front: those with unsynced bytes, and the others.
 	// Finding a victim must not require a scan of all open files.
 	clean, dirty list.List
@@ -34,6 +35,7 @@ type handle struct {
 
 	// Guarded by Files.mu.
 	refs  int
+	loans int        // of the refs
 	busy  bool       // is being opened or closed, without the lock; others wait
 	dirty bool       // written since the last datasync
 	err   error      // of the datasync before closing; the file is never synced again
@@ -116,11 +118,30 @@ func (s *Files) acquire(path string, create bool) (*handle, error) {
 	return h, nil
 }
 
-// retain adds a caller of release to a handle that is in use.
-func (s *Files) retain(h *handle) {
+// lend adds a caller of takeBack to a handle that is in use, and reports whether it did. Clients
+// that read slowly can keep loans of half of the bound's files; the others are read instead.
+func (s *Files) lend(h *handle) bool {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.loans == 0 {
+		if s.lent >= max(s.max/2, 1) {
+			return false
+		}
+		s.lent++
+	}
+	h.loans++
 	h.refs++
+	return true
+}
+
+// takeBack ends a loan.
+func (s *Files) takeBack(h *handle) {
+	s.mu.Lock()
+	if h.loans--; h.loans == 0 {
+		s.lent--
+	}
 	s.mu.Unlock()
+	s.release(h)
 }
 
 func (s *Files) release(h *handle) {

@@ -153,7 +153,7 @@ func (l *Loan) Size() int { return l.size }
 func (l *Loan) Next() int64 { return l.next }
 
 // Release ends the loan.
-func (l *Loan) Release() { l.s.files.release(l.h) }
+func (l *Loan) Release() { l.s.files.takeBack(l.h) }
 
 // errCut: the batches of a loan were truncated.
 var errCut = errors.New("the segment was truncated")
@@ -198,7 +198,9 @@ func (r *reading) lend(pos, cuts int64) *Loan {
 			return nil
 		}
 	}
-	s.files.retain(r.h)
+	if !s.files.lend(r.h) {
+		return nil
+	}
 	l := &Loan{s: s, h: r.h, content: content, pos: pos, size: int(to - pos), next: next}
 	if s.content.Load() != content { // it was truncated, and may have other bytes there by now
 		l.Release()
