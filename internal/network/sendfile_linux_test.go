@@ -2,9 +2,11 @@ package network
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -163,6 +165,28 @@ func TestFilesOfAConnectionInMemory(t *testing.T) {
 	}
 }
 
+// The system would send a file in plain text. So an answer on a connection with TLS has none, and
+// would be copied and encrypted if it had.
+func TestNoFilesOverTLS(t *testing.T) {
+	parts, files, want := layout{parts: []int{5, 6}, files: [][2]int{{1, fileStep + 5}}}.build(1)
+	var sends atomic.Bool
+	f := start(t, func(r *Request) {
+		sends.Store(r.SendsFiles())
+		r.RespondFiles(parts, files, nil)
+	}, nil)
+	defer f.end(t)
+	for _, c := range []*client{dialTLS(t, f.secured(t, tls.NoClientCert, nil), nil), dial(t, f.tcp(t))} {
+		c.send(t, frame(protocol.KeyProduce, 3, 1, nil))
+		if got := c.want(t, 1); !bytes.Equal(got, want) {
+			t.Errorf("%d bytes instead of %d, or others", len(got), len(want))
+		}
+		if _, plain := c.Conn.(*net.TCPConn); sends.Load() != plain {
+			t.Errorf("files may be sent: %t; without TLS: %t", sends.Load(), plain)
+		}
+		c.Close()
+	}
+}
+
 // The system does not send from some position on: the rest is copied from there.
 func TestFileThatTheSystemStopsSending(t *testing.T) {
 	for _, at := range []int{0, 1, 1000, fileStep, writeChunk + 7} {
@@ -249,7 +273,8 @@ func TestFileThatCannotBeSent(t *testing.T) {
 			for _, e := range logged.All() {
 				text = append(text, fmt.Sprint(e.Message, " ", e.ContextMap()))
 			}
-			if all := strings.Join(text, "\n"); !strings.Contains(all, c.logs) || strings.Contains(all, "can't be read") != (c.closed == ClosedError) {
+			all, blamed := strings.Join(text, "\n"), c.closed == ClosedError
+			if !strings.Contains(all, c.logs) || strings.Contains(all, "can't be read") != blamed {
 				t.Errorf("logged %q", all)
 			}
 		})
