@@ -156,4 +156,3 @@ func TestADeletedTopicIsSentToItsEnd(t *testing.T) {
 		t.Errorf("%d loans; %d bytes, or others", lent(), len(got))
 	}
 }
-
