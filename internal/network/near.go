@@ -45,8 +45,8 @@ func (c *conn) shareProcessors() {
 	crowded := !first && others >= crowdedFrom*int64(passed/crowdedEvery)
 	switch {
 	case crowded && !k.narrow:
-		k.narrow = setNearBuffer(below(c.nc), nearBuffer)
+		k.narrow = setSendBuffer(below(c.nc), nearBuffer, true)
 	case !crowded && k.narrow:
-		k.narrow = !setNearBuffer(below(c.nc), wideBuffer)
+		k.narrow = !setSendBuffer(below(c.nc), wideBuffer, false)
 	}
 }

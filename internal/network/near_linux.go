@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setNearBuffer sets the send buffer of a socket if the client is near, and reports whether it did.
-func setNearBuffer(nc net.Conn, size int) (near bool) {
+// setSendBuffer sets the send buffer of a socket, and reports whether it did. With near, it does so
+// only if the client is near.
+func setSendBuffer(nc net.Conn, size int, near bool) (done bool) {
 	socket, ok := nc.(syscall.Conn)
 	if !ok {
 		return false
@@ -19,9 +20,14 @@ func setNearBuffer(nc net.Conn, size int) (near bool) {
 		return false
 	}
 	_ = raw.Control(func(fd uintptr) {
-		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		near = err == nil && time.Duration(info.Min_rtt)*time.Microsecond <= nearTime &&
-			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, size) == nil
+		if near {
+			info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+			trip := time.Duration(info.Min_rtt) * time.Microsecond // 0: not measured
+			if err != nil || trip == 0 || trip > nearTime {
+				return
+			}
+		}
+		done = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, size) == nil
 	}) // the next write reports a closed socket
-	return near
+	return done
 }

@@ -4,5 +4,5 @@ package network
 
 import "net"
 
-// setNearBuffer leaves the buffers to the system.
-func setNearBuffer(net.Conn, int) bool { return false }
+// setSendBuffer leaves the buffers to the system.
+func setSendBuffer(net.Conn, int, bool) bool { return false }
