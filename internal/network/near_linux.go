@@ -22,8 +22,11 @@ func setSendBuffer(nc net.Conn, size int, near bool) (done bool) {
 	_ = raw.Control(func(fd uintptr) {
 		if near {
 			info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+			if err != nil {
+				return
+			}
 			trip := time.Duration(info.Min_rtt) * time.Microsecond // 0: not measured
-			if err != nil || trip == 0 || trip > nearTime {
+			if trip == 0 || trip > nearTime {
 				return
 			}
 		}
