@@ -54,6 +54,7 @@ func (r *reading) read() (*bufpool.Buffer, []byte, *Loan, error) {
 		return nil, nil, nil, fmt.Errorf("read segment: %w", err)
 	}
 	defer s.files.release(r.h)
+	r.content = s.content.Load() // before the position is found, so that a truncation since then shows
 	pos, cuts, known := s.positions.get(r.offset)
 	if known {
 		if loan := r.lend(pos, cuts); loan != nil {
@@ -68,6 +69,7 @@ func (r *reading) read() (*bufpool.Buffer, []byte, *Loan, error) {
 	for {
 		buf, b, loan, err := r.indexed(cuts)
 		was := cuts
+		r.content = s.content.Load()
 		if cuts = s.positions.count(); err == nil || cuts == was && !errors.Is(err, errMoved) {
 			return buf, b, loan, err
 		}
@@ -129,7 +131,8 @@ type reading struct {
 	offset, limit int64
 	max           int64
 	one           bool
-	lends         bool // the reader can use a loan
+	lends         bool   // the reader can use a loan
+	content       uint64 // Segment.content before the position was found
 }
 
 // errMoved: the batch is not at the position, because a remembered position was wrong or the file
@@ -155,7 +158,6 @@ func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches
 		}
 	}()
 	p := buf.Bytes()
-	content := r.s.content.Load()
 	if err := r.fill(p, pos, end); err != nil {
 		if r.s.Size() < pos+n {
 			return buf, nil, 0, errMoved
@@ -175,7 +177,7 @@ func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches
 			return r.at(pos, int64(size), guess)
 		}
 	}
-	batches, next, err = r.s.whole(p, pos, r.limit, content)
+	batches, next, err = r.s.whole(p, pos, r.limit, r.content)
 	return buf, batches, next, err
 }
 

@@ -48,7 +48,8 @@ type handle struct {
 
 // NewFiles returns a set that keeps about max files open; the files in use may exceed it.
 func NewFiles(fs vfs.FS, max int) *Files {
-	s := &Files{fs: fs, max: max, open: map[string]*handle{}, indexes: indexCache{bound: 16 << 20}}
+	s := &Files{fs: fs, max: max, open: map[string]*handle{}, indexes: indexCache{bound: 16 << 20},
+		verified: verified{clock: stopwatch()}}
 	s.idle = sync.NewCond(&s.mu)
 	return s
 }

@@ -82,7 +82,7 @@ type Segment struct {
 
 	flaws     atomic.Pointer[[]Flaw] // damage found by reads; replaced with mu held
 	positions readPositions
-	content   atomic.Uint64 // identifies the bytes in Files.verified: another one after a truncation
+	content   atomic.Uint64 // identifies the bytes in Files.verified; see renew
 	ahead     atomic.Int64  // end of the bytes that the system was asked to read ahead (reading.read)
 }
 
@@ -153,7 +153,7 @@ func Open(files *Files, dir string, base, size int64) *Segment {
 
 func newSegment(files *Files, dir string, base int64) *Segment {
 	s := &Segment{base: base, dir: dir, files: files, maxTs: -1, maxAt: -1, begun: time.Now(), jitter: rand.Float64()}
-	s.content.Store(contents.Add(1))
+	s.renew()
 	return s
 }
 
@@ -333,6 +333,7 @@ func (s *Segment) datasync(h *handle) error {
 	}
 	if err != nil {
 		s.err.Store(&err)
+		s.renew() // the system may have dropped what was written
 		return err
 	}
 	s.files.setDirty(h, false)
@@ -383,7 +384,7 @@ func (s *Segment) Truncate(size, next int64) error {
 	s.size.Store(size)
 	s.backed = min(s.backed, size)
 	defer s.positions.forget()
-	defer func() { s.content.Store(contents.Add(1)) }() // before other bytes are appended
+	defer s.renew() // before other bytes are appended
 	if err := h.f.Truncate(size); err != nil {
 		return s.latch(fmt.Errorf("truncate segment: %w", err))
 	}

@@ -22,6 +22,7 @@ import (
 // The memory is bounded: a stretch replaces another one that has the same slot. One that is lost
 // is verified again.
 type verified struct {
+	clock func() time.Duration // monotonic
 	mu    sync.Mutex
 	slots []stretch // nil until the first add
 }
@@ -46,10 +47,17 @@ const (
 	verifiedFor = time.Minute
 )
 
-var (
-	contents  atomic.Uint64 // the last Segment.content
-	beginning = time.Now()  // of the clock of stretch.at
-)
+// contents is the last Segment.content.
+var contents atomic.Uint64
+
+// renew forgets which bytes of the segment are verified, and ends its loans.
+func (s *Segment) renew() { s.content.Store(contents.Add(1)) }
+
+// stopwatch returns a clock that begins now.
+func stopwatch() func() time.Duration {
+	begin := time.Now()
+	return func() time.Duration { return time.Since(begin) }
+}
 
 func (v *verified) slot(content uint64, pos int64) *stretch {
 	return &v.slots[(content*0x9e3779b1+uint64(pos)/verifiedBlock)%verifiedSlots]
@@ -58,14 +66,15 @@ func (v *verified) slot(content uint64, pos int64) *stretch {
 // add records that the batches in [from, to) are verified. They begin in one block. next is the
 // offset after the last one.
 func (v *verified) add(content uint64, from, to, next int64) {
-	now := time.Since(beginning)
+	now := v.clock()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.slots == nil {
 		v.slots = make([]stretch, verifiedSlots)
 	}
 	e, fresh := v.slot(content, from), stretch{content, from, to, next, now}
-	if e.covers(content, from, now) && from <= e.to && e.from <= to { // they touch
+	more := e.from < from || e.to > to
+	if more && e.covers(content, from, now) && from <= e.to && e.from <= to { // they touch
 		fresh.from, fresh.at = min(from, e.from), e.at
 		if e.to > to {
 			fresh.to, fresh.next = e.to, e.next
@@ -94,7 +103,7 @@ func (v *verified) drop(content uint64, pos int64) {
 // until follows the verified stretches from pos on, where a batch begins, up to max bytes and up to
 // the offset limit. It returns the position and the offset where they end.
 func (v *verified) until(content uint64, pos, max, limit int64) (to, next int64) {
-	now := time.Since(beginning)
+	now := v.clock()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	to, next = pos, -1
@@ -188,21 +197,20 @@ func (r *reading) lend(pos, cuts int64) *Loan {
 	if !r.lends || !vfs.CanSend(r.h.f) {
 		return nil
 	}
-	content := s.content.Load()
-	to, next := v.until(content, pos, min(r.max, s.Size()-pos), r.limit)
+	to, next := v.until(r.content, pos, min(r.max, s.beforeFlaw(pos)-pos), r.limit)
 	if to-pos < lendLeast || !r.holds(pos) {
 		return nil
 	}
 	if most := r.cached(pos, to-pos); most < to-pos {
-		if to, next = v.until(content, pos, most, r.limit); to-pos < lendLeast {
+		if to, next = v.until(r.content, pos, most, r.limit); to-pos < lendLeast {
 			return nil
 		}
 	}
 	if !s.files.lend(r.h) {
 		return nil
 	}
-	l := &Loan{s: s, h: r.h, content: content, pos: pos, size: int(to - pos), next: next}
-	if s.content.Load() != content { // it was truncated, and may have other bytes there by now
+	l := &Loan{s: s, h: r.h, content: r.content, pos: pos, size: int(to - pos), next: next}
+	if s.content.Load() != r.content { // it was truncated since pos was found, and may have other bytes there by now
 		l.Release()
 		return nil
 	}
@@ -212,6 +220,17 @@ func (r *reading) lend(pos, cuts int64) *Loan {
 
 // lendLeast is the least that is lent, in bytes: below it a copy costs no more.
 const lendLeast = 64 << 10
+
+// beforeFlaw returns the position of the first known flaw at or after pos, or else the size.
+func (s *Segment) beforeFlaw(pos int64) int64 {
+	end := s.Size()
+	for _, f := range s.Flaws() {
+		if f.Pos+f.Size > pos {
+			end = min(end, f.Pos)
+		}
+	}
+	return end
+}
 
 // holds reports whether the batch at pos holds the offset.
 func (r *reading) holds(pos int64) bool {

@@ -1,0 +1,223 @@
+package segment
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// onDisk returns an empty segment in a file of the system, whose bytes the system can lend.
+func onDisk(t *testing.T) *Segment {
+	t.Helper()
+	files := NewFiles(vfs.OS(), 4)
+	s, err := Create(files, t.TempDir(), 0, 0)
+	ok(t, err)
+	t.Cleanup(func() {
+		if files.lent != 0 {
+			t.Errorf("%d files are lent at the end", files.lent)
+		}
+		ok(t, files.Close())
+	})
+	f, err := os.Open(s.Path())
+	ok(t, err)
+	defer f.Close()
+	var in unix.Cachestat_t
+	if err := unix.Cachestat(uint(f.Fd()), &unix.CachestatRange{}, &in, 0); err != nil {
+		t.Skipf("this kernel does not say what is in the page cache: %v", err)
+	}
+	return s
+}
+
+// large returns batches of up to size bytes from an offset on.
+func large(t *testing.T, base int64, n, size int, seed uint64) (all []record.Batch) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 3))
+	for range n {
+		records := 1 + rng.IntN(3)
+		b := batch(t, base, records, 1000, strings.Repeat(string(rune('a'+rng.IntN(26))), rng.IntN(size)))
+		all, base = append(all, b), base+int64(records)
+	}
+	return all
+}
+
+// lend is ReadOrLend with the bytes of either.
+func lend(t *testing.T, s *Segment, offset, limit int64, most int, one bool) (b []byte, loan *Loan, err error) {
+	t.Helper()
+	var pool bufpool.Pool
+	_, b, loan, err = s.ReadOrLend(&pool, offset, limit, most, one, true)
+	if loan != nil {
+		b = make([]byte, loan.Size())
+		_, err = loan.ReadAt(b, 0)
+	}
+	return b, loan, err
+}
+
+// uncache writes a segment to the disk and drops it from the page cache.
+func uncache(t *testing.T, s *Segment) {
+	t.Helper()
+	ok(t, s.SyncBatches())
+	f, err := os.Open(s.Path())
+	ok(t, err)
+	defer f.Close()
+	ok(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+}
+
+// A loan has the bytes that a read returns, as many as are known to be valid, and says where they
+// end. What was appended is known, and so is what was read.
+func TestALoanHasWhatAReadReturns(t *testing.T) {
+	s, loans := onDisk(t), 0
+	all := large(t, 0, 300, 20_000, 1)
+	ends := map[int64]int64{} // offset → where its batch ends
+	for _, b := range all {
+		for o := b.BaseOffset(); o <= b.LastOffset(); o++ {
+			ends[o] = b.LastOffset() + 1
+		}
+	}
+	write(t, s, all)
+	end, rng := all[len(all)-1].LastOffset()+1, rand.New(rand.NewPCG(1, 4))
+	for i := range 400 {
+		if i == 200 { // from here on, only reads verify
+			s.renew()
+		}
+		offset, limit, most := rng.Int64N(end), rng.Int64N(end)+1, rng.IntN(int(s.Size()))
+		if rng.IntN(2) == 0 {
+			limit = math.MaxInt64
+		}
+		got, loan, err := lend(t, s, offset, limit, most, rng.IntN(2) == 0)
+		ok(t, err)
+		if loan == nil {
+			continue
+		}
+		loans++
+		want, err := s.Read(offset, limit, len(got), false)
+		ok(t, err)
+		last := record.Batch(nil)
+		for p := got; len(p) > 0; {
+			b, rest, err := record.Next(p)
+			ok(t, err)
+			last, p = b, rest
+		}
+		if !bytes.Equal(got, want) || loan.Next() != last.LastOffset()+1 || last.LastOffset() >= limit || len(got) > most {
+			t.Fatalf("round %d, offset %d, limit %d, max %d: %d bytes up to %d, %d were read", i, offset, limit, most, len(got), loan.Next(), len(want))
+		}
+		loan.Release()
+	}
+	if loans < 100 {
+		t.Errorf("%d loans", loans)
+	}
+}
+
+// A loan needs bytes that were verified within a minute, and that are in memory. Damage on the disk
+// is then found, and what was known around it is forgotten.
+func TestALoanIsFreshAndInMemory(t *testing.T) {
+	s := onDisk(t)
+	now := time.Duration(0)
+	s.files.verified.clock = func() time.Duration { return now }
+	all := large(t, 0, 40, 60_000, 2)
+	write(t, s, all)
+	whole := func() (lent bool, err error) {
+		t.Helper()
+		_, loan, err := lend(t, s, 0, math.MaxInt64, math.MaxInt32, true)
+		if loan != nil {
+			loan.Release()
+		}
+		return loan != nil, err
+	}
+	for _, step := range []struct {
+		name string
+		do   func()
+		lent bool
+	}{
+		{"written", func() {}, true},
+		{"a minute later", func() { now += verifiedFor }, false},
+		{"read again", func() {}, true},
+		{"dropped from memory", func() { uncache(t, s) }, false},
+		{"read from the disk", func() {}, true},
+	} {
+		step.do()
+		if lent, err := whole(); err != nil || lent != step.lent {
+			t.Fatalf("%s: lent %t, %v", step.name, lent, err)
+		}
+	}
+	f, err := os.OpenFile(s.Path(), os.O_RDWR, 0)
+	ok(t, err)
+	defer f.Close()
+	_, err = f.WriteAt([]byte("damage"), 100)
+	ok(t, err)
+	ok(t, f.Sync())
+	uncache(t, s)
+	for range 2 { // the first read brings it into memory
+		if lent, err := whole(); lent || !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("damage on the disk: lent %t, %v", lent, err)
+		}
+	}
+}
+
+// A truncation ends the loans of a segment. The bytes that are then appended in the same place are
+// other ones.
+func TestATruncationEndsLoans(t *testing.T) {
+	s := onDisk(t)
+	all := large(t, 0, 40, 30_000, 3)
+	write(t, s, all)
+	_, loan, err := lend(t, s, 0, math.MaxInt64, math.MaxInt32, true)
+	ok(t, err)
+	if loan == nil {
+		t.Fatal("nothing is lent")
+	}
+	defer loan.Release()
+	keep := 20
+	ok(t, s.Truncate(size(all[:keep]), all[keep].BaseOffset()))
+	if _, err := loan.ReadAt(make([]byte, 1), 0); !errors.Is(err, errCut) {
+		t.Errorf("read of a loan: %v", err)
+	}
+	if n, err := loan.SendTo(-1, 0, 1); n != 0 || !errors.Is(err, errCut) {
+		t.Errorf("%d bytes of a loan were sent: %v", n, err)
+	}
+	next := large(t, all[keep].BaseOffset(), 40, 30_000, 4)
+	write(t, s, next)
+	var want []byte
+	for _, b := range append(all[:keep:keep], next...) {
+		want = append(want, b...)
+	}
+	for i := range 2 {
+		got, again, err := lend(t, s, 0, math.MaxInt64, math.MaxInt32, true)
+		if err != nil || again == nil != (i == 0) || !bytes.Equal(got, want) {
+			t.Errorf("read %d: %d bytes, lent %t, %v", i, len(got), again != nil, err)
+		}
+		if again != nil {
+			again.Release()
+		}
+	}
+}
+
+// A loan keeps its file, whatever happens to the name.
+func TestALoanKeepsItsFile(t *testing.T) {
+	s := onDisk(t)
+	all := large(t, 0, 20, 60_000, 5)
+	write(t, s, all)
+	want, loan, err := lend(t, s, 0, math.MaxInt64, math.MaxInt32, true)
+	ok(t, err)
+	ok(t, s.Remove())
+	ok(t, os.WriteFile(filepath.Join(s.dir, Name(0)+LogSuffix), make([]byte, s.Size()), 0o600))
+	got := make([]byte, loan.Size())
+	if _, err := loan.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("another file is lent: %v", err)
+	}
+	h := loan.h
+	loan.Release()
+	if _, err := h.f.ReadAt(got, 0); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the file is open after the loan: %v", err)
+	}
+}
