@@ -78,6 +78,25 @@ func TestAnyFailedCallFailsTheSegment(t *testing.T) {
 	}
 }
 
+// A failed datasync may have dropped what was written, so nothing of it is known to be valid.
+func TestAFailedSyncForgetsWhatWasVerified(t *testing.T) {
+	_, fsys := faulty(t, 1)
+	s, err := Create(NewFiles(fsys, 2), testDir, 0, 0)
+	ok(t, err)
+	write(t, s, history(t, 0, 3, 1))
+	known := func() bool {
+		to, _ := s.files.verified.until(s.content.Load(), 0, math.MaxInt64, math.MaxInt64)
+		return to > 0
+	}
+	if !known() {
+		t.Error("what was written is not known")
+	}
+	fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+	if s.SyncBatches() == nil || known() {
+		t.Error("what was dropped is known to be valid")
+	}
+}
+
 // An evicted file is synced first. If that fails the error is reported, whatever later calls
 // return.
 func TestEvictionKeepsTheError(t *testing.T) {

@@ -131,7 +131,9 @@ func TestALoanIsFreshAndInMemory(t *testing.T) {
 		t.Helper()
 		_, loan, err := lend(t, s, 0, math.MaxInt64, math.MaxInt32, true)
 		if loan != nil {
-			loan.Release()
+			if loan.Release(); int64(loan.Size()) != s.Size() {
+				t.Errorf("%d of %d bytes are lent", loan.Size(), s.Size())
+			}
 		}
 		return loan != nil, err
 	}
@@ -162,6 +164,37 @@ func TestALoanIsFreshAndInMemory(t *testing.T) {
 		if lent, err := whole(); lent || !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("damage on the disk: lent %t, %v", lent, err)
 		}
+	}
+}
+
+// A loan begins with the batch that holds the offset, even if the remembered position is wrong, and
+// ends before bytes that are known to be damaged. There is none if the segment is truncated while
+// the loan is being made.
+func TestALoanIsWhereItShouldBe(t *testing.T) {
+	s := onDisk(t)
+	all := large(t, 0, 60, 30_000, 6)
+	write(t, s, all)
+	s.positions.put(0, all[3].BaseOffset(), size(all[:10]))
+	for _, from := range []int{3, 40} {
+		got, loan, err := lend(t, s, all[from].BaseOffset(), math.MaxInt64, math.MaxInt32, true)
+		if err != nil || loan == nil || record.Batch(got).BaseOffset() != all[from].BaseOffset() {
+			t.Fatalf("from batch %d: %v, %v", from, loan, err)
+		}
+		loan.Release()
+		s.flaws.Store(&[]Flaw{{Pos: size(all[:30]), Size: int64(len(all[30])), From: all[30].BaseOffset(), To: all[31].BaseOffset()}})
+	}
+	_, loan, err := lend(t, s, 0, math.MaxInt64, math.MaxInt32, true)
+	ok(t, err)
+	if int64(loan.Size()) > size(all[:30]) {
+		t.Errorf("%d bytes are lent, damage begins at %d", loan.Size(), size(all[:30]))
+	}
+	loan.Release()
+	s.files.verified.clock = func() time.Duration {
+		s.renew()
+		return 0
+	}
+	if _, loan, err = lend(t, s, 0, math.MaxInt64, math.MaxInt32, true); loan != nil || err != nil {
+		t.Errorf("lent during a truncation: %v, %v", loan, err)
 	}
 }
 

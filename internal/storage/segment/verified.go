@@ -74,7 +74,7 @@ func (v *verified) add(content uint64, from, to, next int64) {
 	}
 	e, fresh := v.slot(content, from), stretch{content, from, to, next, now}
 	more := e.from < from || e.to > to
-	if more && e.covers(content, from, now) && from <= e.to && e.from <= to { // they touch
+	if more && e.known(content, now) && from <= e.to && e.from <= to { // they touch
 		fresh.from, fresh.at = min(from, e.from), e.at
 		if e.to > to {
 			fresh.to, fresh.next = e.to, e.next
@@ -83,9 +83,9 @@ func (v *verified) add(content uint64, from, to, next int64) {
 	*e = fresh
 }
 
-// covers reports whether e is a stretch of the block of pos.
-func (e *stretch) covers(content uint64, pos int64, now time.Duration) bool {
-	return e.content == content && e.from/verifiedBlock == pos/verifiedBlock && now-e.at < verifiedFor
+// known reports whether e is a stretch of these bytes, and not too old.
+func (e *stretch) known(content uint64, now time.Duration) bool {
+	return e.content == content && now-e.at < verifiedFor
 }
 
 // drop forgets the stretch of the block of pos.
@@ -109,7 +109,7 @@ func (v *verified) until(content uint64, pos, max, limit int64) (to, next int64)
 	to, next = pos, -1
 	for v.slots != nil {
 		e := v.slot(content, to)
-		if !e.covers(content, to, now) || e.from > to || e.to <= to || e.to-pos > max || e.next > limit {
+		if !e.known(content, now) || e.from > to || e.to <= to || e.to-pos > max || e.next > limit {
 			break
 		}
 		to, next = e.to, e.next
