@@ -481,7 +481,7 @@ row_neighbours() {
     for c in 1 8; do
       addr="$mine" neighbour "$c alone" "$c"
       [ -z "$kafka" ] || addr="$kafka" neighbour "$c alone, Kafka" "$c"
-      # The second client that consumes finds in memory what the first one has read.
+      # The second client that consumes finds everything in memory.
       for load in "-s 1040000" "-s 1040000 --pipeline 4" "--mode consume --fetch-max-bytes 52428800" "--fetch-max-bytes 52428800 --mode consume"; do
         for to in "$mine" "$on_disk, same disk" "$in_memory, in memory" ${kafka:+"$kafka"}; do
           addr="$mine"
@@ -492,6 +492,8 @@ row_neighbours() {
           esac
           big=(--bootstrap-servers "${to%%,*}" --topic big --create-topic --admin off -c 1 -d 600s --warmup 0s
             --topic-config retention.bytes=2000000000 --topic-config segment.bytes=100000000)
+          # shellcheck disable=SC2086 # several words
+          [[ $load != *consume ]] || "$bench" "${big[@]}" -d 7s $load >"$work/big" 2>&1
           # shellcheck disable=SC2086 # several words
           "${polite[@]}" "$bench" "${big[@]}" $load >"$work/big" 2>&1 &
           neighbour "$c next to $load$where" "$c"

@@ -7,13 +7,14 @@ import "time"
 // kernel without preemption (PREEMPT_NONE, common on servers) runs nothing else on that processor
 // meanwhile. While other connections have requests, the broker therefore keeps little in flight to
 // such a client: with a send buffer of nearBuffer, the 99th percentile of small requests next to
-// fetches of 50 MiB is a quarter (docs/performance-notes.md). Otherwise, and for a client that is
+// fetches of 50 MiB is a sixth (docs/performance-notes.md). Otherwise, and for a client that is
 // further away, a small buffer would only limit the rate.
 const (
 	// nearBuffer and wideBuffer are send buffers for a near client, in bytes. The kernel doubles
 	// them, and bounds them by net.core.wmem_max. At first it chooses the size itself, which it
-	// doesn't do again once it was set.
-	nearBuffer = 100 << 10
+	// doesn't do again once it was set. With 48 KiB the rate falls to 0.3 GB/s: a packet on the
+	// loopback interface has 64 KiB.
+	nearBuffer = 64 << 10
 	wideBuffer = 1 << 20
 	// nearTime is the largest round trip to a near client. In that time, a network with 10 Gbit/s
 	// carries nearBuffer.

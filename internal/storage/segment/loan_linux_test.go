@@ -110,7 +110,8 @@ func TestALoanHasWhatAReadReturns(t *testing.T) {
 			last, p = b, rest
 		}
 		if !bytes.Equal(got, want) || loan.Next() != last.LastOffset()+1 || last.LastOffset() >= limit || len(got) > most {
-			t.Fatalf("round %d, offset %d, limit %d, max %d: %d bytes up to %d, %d were read", i, offset, limit, most, len(got), loan.Next(), len(want))
+			t.Fatalf("round %d, offset %d, limit %d, max %d: %d bytes up to %d, %d were read", i, offset, limit, most, len(got),
+				loan.Next(), len(want))
 		}
 		loan.Release()
 	}
