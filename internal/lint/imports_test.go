@@ -350,11 +350,11 @@ func ctlRules() map[string]importRule {
 		return importRule{may: may, common: shared, never: []string{koanfPkg}, because: ctlReason}
 	}
 	return map[string]importRule{
-		"internal/ctl":          ctl("internal/ctl/...", "internal/cli", "internal/text"),
+		"internal/ctl": ctl("internal/ctl/...", "internal/cli", "internal/text"),
 		"internal/ctl/contexts": ctl("internal/security/certs", "internal/security/files", "internal/security/secret",
 			"internal/text"),
-		"internal/ctl/output":   ctl(),
-		"internal/ctl/parse":    ctl(),
+		"internal/ctl/output": ctl(),
+		"internal/ctl/parse":  ctl(),
 		"internal/ctl/app": ctl("internal/admin/api", "internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse",
 			"internal/cli", "internal/health", "internal/security/certs", "internal/security/secret",
 			"internal/text", "pkg/durability"),
