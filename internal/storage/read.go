@@ -72,6 +72,11 @@ func (l *Log) read(offset, limit int64, max int, atLeastOne, lend bool) (Slice, 
 			continue
 		}
 		buf, b, loan, err := seg.ReadOrLend(&l.dir.memory.pool, at, min(limit, flushed), max, atLeastOne, lend)
+		if loan != nil && loan.Next() > next { // a base offset is too high, or the segment was truncated
+			loan.Release()
+			lend = false
+			continue
+		}
 		if loan != nil {
 			s := l.lent(loan)
 			l.readOn(&s, seg, min(limit, flushed), next, max, cuts)

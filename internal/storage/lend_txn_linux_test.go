@@ -1,0 +1,37 @@
+package storage
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/producers"
+)
+
+// A loan has the aborted transactions of its batches. It cannot be cut if these are too many.
+func TestAbortedTransactionsOfALoan(t *testing.T) {
+	_, l := lendDir(t, lendConfig(1<<20))
+	for id := range int64(12) {
+		ok(t, transact(l, inTxn(t, id, 0, 0, 50_000)))
+		ok(t, endTxn(l, id, 0, record.Abort, producers.Origin{}))
+	}
+	toFiles(t, l)
+	s, was := hold(t, l, 0)
+	r, err := l.Read(0, s.end(), len(was), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Release()
+	want, err := l.AbortedIn(0, &r, math.MaxInt)
+	if err != nil || len(want) < 5 || r.Size != s.Size {
+		t.Fatalf("%d aborted transactions in %d bytes, the loan has %d: %v", len(want), r.Size, s.Size, err)
+	}
+	if got, err := l.AbortedIn(0, &s, len(want)); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v: %v", got, want, err)
+	}
+	if _, err := l.AbortedIn(0, &s, len(want)-1); !errors.Is(err, ErrLent) {
+		t.Errorf("too many: %v", err)
+	}
+}
