@@ -216,7 +216,7 @@ func TestLendReturnsWhatReadReturns(t *testing.T) {
 	if l.Segments() < 2 {
 		t.Fatalf("%d segments", l.Segments())
 	}
-	randomLends(t, l, rng, 200)
+	randomLends(t, l, rng, 60)
 
 	mid := l.segments[1].Base() / 2
 	all, err := contentsOf(l)
@@ -239,7 +239,7 @@ func TestLendReturnsWhatReadReturns(t *testing.T) {
 	if b, err := wholeOf(&cut); err == nil {
 		t.Errorf("a loan has %d bytes, others were appended", len(b))
 	}
-	randomLends(t, l, rng, 200)
+	randomLends(t, l, rng, 60)
 
 	s, was := hold(t, l, 1)
 	if err := l.SetLogStart(mid - 3); err != nil {
@@ -248,7 +248,7 @@ func TestLendReturnsWhatReadReturns(t *testing.T) {
 	if _, err := l.Lend(mid-4, math.MaxInt64, 1<<20, true); !errors.Is(err, ErrOffsetOutOfRange) {
 		t.Errorf("below the log start: %v", err)
 	}
-	randomLends(t, l, rng, 100)
+	randomLends(t, l, rng, 30)
 	keeps(t, &s, was)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
@@ -268,14 +268,14 @@ func TestACompactionDuringALoan(t *testing.T) {
 		ok(t, send(l, keyed(t, fmt.Sprint(i%7, i%2*i), strings.Repeat(string(rune('a'+i%20)), 20_000), nil)))
 	}
 	toFiles(t, l)
-	randomLends(t, l, rng, 50)
+	randomLends(t, l, rng, 20)
 	s, was := hold(t, l, 2)
 	before := l.Size()
 	if compactAll(t, d) == 0 || l.Size() >= before {
 		t.Fatal("nothing was compacted")
 	}
 	keeps(t, &s, was)
-	randomLends(t, l, rng, 100)
+	randomLends(t, l, rng, 30)
 	keeps(t, &s, was)
 }
 

@@ -255,3 +255,69 @@ func TestALoanKeepsItsFile(t *testing.T) {
 		t.Errorf("the file is open after the loan: %v", err)
 	}
 }
+
+// Readers borrow while the segment is truncated and gets other batches in the same place. What they
+// can read of a loan are whole batches of one state of the segment: a truncation ends it.
+func TestLoansDuringTruncations(t *testing.T) {
+	s := onDisk(t)
+	keep := large(t, 0, 10, 40_000, 7)
+	write(t, s, keep)
+	base, at := keep[9].LastOffset()+1, size(keep)
+	stop, lent := make(chan struct{}), make(chan int, 2)
+	for range 2 {
+		go func() {
+			n := 0
+			defer func() { lent <- n }()
+			for !t.Failed() {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				b, loan, err := lend(t, s, 0, math.MaxInt64, math.MaxInt32, true)
+				if loan != nil {
+					n++
+					loan.Release()
+				}
+				if err == nil { // otherwise the segment was truncated
+					checkState(t, b, base)
+				}
+			}
+		}()
+	}
+	for i := range 150 {
+		var chunks [][]byte
+		for o, size := base, 1000+i*37%30_000; o < base+8; o++ { // other sizes and bytes each time
+			chunks = append(chunks, batch(t, o, 1, 1000, strings.Repeat(string(rune('a'+i%26)), size)))
+		}
+		ok(t, s.Append(chunks, interval))
+		time.Sleep(time.Duration(i%5) * 100 * time.Microsecond) // readers borrow
+		ok(t, s.Truncate(at, base))
+	}
+	close(stop)
+	if n := <-lent + <-lent; n == 0 {
+		t.Error("nothing was lent")
+	}
+}
+
+// checkState checks that bytes are whole batches, and that those from an offset on have one value.
+func checkState(t *testing.T, all []byte, base int64) {
+	value := ""
+	for p := all; len(p) > 0; {
+		b, rest, err := record.Next(p)
+		if err == nil {
+			err = b.CheckCRC()
+		}
+		if err != nil {
+			t.Errorf("the batch at %d of %d: %v", len(all)-len(p), len(all), err)
+			return
+		}
+		if one := string(b[len(b)-3 : len(b)-2]); b.BaseOffset() >= base {
+			if value != "" && one != value {
+				t.Errorf("batches of two states: %q and %q", value, one)
+			}
+			value = one
+		}
+		p = rest
+	}
+}

@@ -384,6 +384,7 @@ func (s *Segment) Truncate(size, next int64) error {
 	s.size.Store(size)
 	s.backed = min(s.backed, size)
 	defer s.positions.forget()
+	s.content.Store(0)
 	defer s.renew() // before other bytes are appended
 	if err := h.f.Truncate(size); err != nil {
 		return s.latch(fmt.Errorf("truncate segment: %w", err))

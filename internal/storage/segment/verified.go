@@ -50,7 +50,8 @@ const (
 // contents is the last Segment.content.
 var contents atomic.Uint64
 
-// renew forgets which bytes of the segment are verified, and ends its loans.
+// renew forgets which bytes of the segment are verified, and ends its loans. The content is 0 while
+// the bytes change: nothing is remembered then, and nothing lent.
 func (s *Segment) renew() { s.content.Store(contents.Add(1)) }
 
 // stopwatch returns a clock that begins now.
@@ -137,7 +138,7 @@ func (m *verifying) batch(pos, n, next int64) {
 
 // end records the last stretch.
 func (m *verifying) end() {
-	if m.from < m.to {
+	if m.from < m.to && m.content > 0 {
 		m.v.add(m.content, m.from, m.to, m.next)
 	}
 	m.from, m.to = 0, 0
@@ -169,11 +170,11 @@ var errCut = errors.New("the segment was truncated")
 
 // SendTo sends up to n bytes, from position off of the loan on, to a socket; see vfs.SendTo.
 func (l *Loan) SendTo(socket int, off, n int) (int, error) {
-	if l.s.content.Load() != l.content {
+	if l.cut() {
 		return 0, fmt.Errorf("send from segment: %w", errCut)
 	}
 	sent, err := vfs.SendTo(socket, l.h.f, l.pos+int64(off), min(n, l.size-off))
-	if err == nil && sent == 0 && n > 0 {
+	if err == nil && (l.cut() || sent == 0 && n > 0) {
 		err = errCut
 	}
 	if err != nil && !errors.Is(err, syscall.EAGAIN) {
@@ -184,17 +185,21 @@ func (l *Loan) SendTo(socket int, off, n int) (int, error) {
 
 // ReadAt reads from the loan, for a client to which SendTo cannot send.
 func (l *Loan) ReadAt(p []byte, off int64) (int, error) {
-	if l.s.content.Load() != l.content {
+	n, err := l.h.f.ReadAt(p, l.pos+off)
+	if l.cut() {
 		return 0, fmt.Errorf("send from segment: %w", errCut)
 	}
-	return l.h.f.ReadAt(p, l.pos+off)
+	return n, err
 }
+
+// cut reports whether the loan has ended, because the segment may have other bytes there by now.
+func (l *Loan) cut() bool { return l.s.content.Load() != l.content }
 
 // lend returns a loan that begins with the batch at pos, which must hold the offset; nil if too
 // little from there on was verified and is in memory.
 func (r *reading) lend(pos, cuts int64) *Loan {
 	s, v := r.s, &r.s.files.verified
-	if !r.lends || !vfs.CanSend(r.h.f) {
+	if !r.lends || r.content == 0 || !vfs.CanSend(r.h.f) {
 		return nil
 	}
 	to, next := v.until(r.content, pos, min(r.max, s.beforeFlaw(pos)-pos), r.limit)
