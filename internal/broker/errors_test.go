@@ -85,7 +85,6 @@ func TestEveryErrorOfTheLogHasACode(t *testing.T) {
 		"replica.ErrNotReplica": "a follower's subscription",
 		"replica.ErrDiverged":   "a follower's truncation",
 		"storage.ErrLocked":     "Open",
-		"storage.ErrLent":       "replica.Read, which then reads without a loan",
 		"storage.ErrForeign":    "Open",
 	}
 	for _, dir := range []string{"replica", "storage", "storage/producers"} {

@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/chronik-io/chronik/internal/storage"
@@ -67,10 +66,6 @@ func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 		if res.Aborted, err = p.log.AbortedIn(r.Offset, &res.Slice, MaxAborted); err != nil {
 			res.Release()
 			res.Slice = storage.Slice{}
-		}
-		if r.Lend && errors.Is(err, storage.ErrLent) {
-			r.Lend = false
-			return p.Read(r)
 		}
 	}
 	return res, err

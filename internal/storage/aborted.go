@@ -36,14 +36,13 @@ func (l *Log) abortedSince(from, end int64) []txnindex.Entry {
 	return l.producers.Aborted(from, end)
 }
 
-// ErrLent means that a slice with a loan cannot be cut, and must be read without.
-var ErrLent = errors.New("too many aborted transactions for a loan")
-
 // AbortedIn returns the aborted transactions that a reader of committed records at an offset must
 // know of for the batches in s, in the order of their markers. If there are more than most, s is
-// cut after its first batch or later; the error is ErrLent if it has a loan. The read's limit, a
-// last stable offset, must have been determined before s was read. AbortedIn may read the disk.
-// Errors match ErrOffsetOutOfRange, ErrFailed, ErrClosed.
+// cut after its first batch or later. Since a loan cannot be cut, it is then read. The read's
+// limit, a last stable offset, must have been determined before s was read. AbortedIn may read the
+// disk.
+//
+// Errors match ErrOffsetOutOfRange, ErrCorrupt, ErrFailed, ErrClosed.
 func (l *Log) AbortedIn(offset int64, s *Slice, most int) ([]txnindex.Entry, error) {
 	for s.Size > 0 && l.unstable.aborted.Load() >= offset {
 		list, bad, err := l.aborted(offset, s.end(), l.segmentAborted)
@@ -51,7 +50,11 @@ func (l *Log) AbortedIn(offset int64, s *Slice, most int) ([]txnindex.Entry, err
 		case bad != nil && errors.Is(err, segment.ErrAborted):
 			err = l.rebuildAborted(bad)
 		case err == nil && s.Loan != nil && len(list) > most:
-			return nil, ErrLent
+			var read Slice
+			if read, err = l.Read(offset, s.end(), s.Size, true); err == nil {
+				s.Release()
+				*s = read
+			}
 		case err == nil:
 			return s.shorten(list, most), nil
 		}

@@ -127,7 +127,8 @@ func lendLikeRead(t testing.TB, l *Log, all []record.Batch, offset, limit int64,
 	}
 	list, err := split(got)
 	if err != nil || (len(list) == 0) != (r.Size == 0) || s.Size > max && (!one || len(list) > 1) {
-		t.Fatalf("Lend(%d, %d, %d, %t): %d bytes, %d batches, Read has %d bytes: %v", offset, limit, max, one, s.Size, len(list), r.Size, err)
+		t.Fatalf("Lend(%d, %d, %d, %t): %d bytes, %d batches, Read has %d bytes: %v", offset, limit, max, one, s.Size, len(list), r.Size,
+			err)
 	}
 	for len(all) > 0 && all[0].LastOffset() < offset {
 		all = all[1:]
