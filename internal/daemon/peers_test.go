@@ -252,22 +252,29 @@ func TestWhoBeginsALink(t *testing.T) {
 	}
 }
 
-// A link ends when its principal is not one of a broker any more, as it could not begin again: here
-// the broker's own certificate gets another subject, which stands for all of cluster.principals.
-func TestALinkEndsWithItsPrincipal(t *testing.T) {
-	s := besiege(t)
-	o, _ := s.second(t)
-	events := make(chan link.Event, 10)
+// connect begins a link to the broker, and returns its further events and what ends it.
+func (s *besieged) connect(t *testing.T, o link.Options) (events chan link.Event, done func()) {
+	t.Helper()
+	events = make(chan link.Event, 100)
 	o.Notify = func(e link.Event) { events <- e }
 	l, err := link.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	defer l.Peer(link.Target{Address: s.at, Node: -1}).Close()
+	peer := l.Peer(link.Target{Address: s.at, Node: -1})
 	if e := <-events; e.Kind != link.Connected {
 		t.Fatal(e.Kind, e.Err)
 	}
+	return events, func() { peer.Close(); l.Close() }
+}
+
+// A link ends when its principal is not one of a broker any more, as it could not begin again: here
+// the broker's own certificate gets another subject, which stands for all of cluster.principals.
+func TestALinkEndsWithItsPrincipal(t *testing.T) {
+	s := besiege(t)
+	o, _ := s.second(t)
+	events, done := s.connect(t, o)
+	defer done()
 	p, err := newPeers("peers", s.certs, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -315,17 +322,8 @@ func TestClusterPrincipalsAreReadAgain(t *testing.T) {
 	s := besiege(t)
 	o, _ := s.second(t)
 	o.Dial = s.dialer(leaf(t, s.ca, brokerSubject, time.Now()))
-	events := make(chan link.Event, 100)
-	o.Notify = func(e link.Event) { events <- e }
-	l, err := link.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	defer l.Peer(link.Target{Address: s.at, Node: -1}).Close()
-	if e := <-events; e.Kind != link.Connected {
-		t.Fatal(e.Kind, e.Err)
-	}
+	events, done := s.connect(t, o)
+	defer done()
 	says := func(lines, want string) {
 		t.Helper()
 		for _, e := range s.configure(lines).All() {

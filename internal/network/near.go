@@ -16,8 +16,7 @@ const (
 	// loopback interface has 64 KiB.
 	nearBuffer = 64 << 10
 	wideBuffer = 1 << 20
-	// nearTime is the largest round trip to a near client. In that time, a network with 10 Gbit/s
-	// carries nearBuffer.
+	// nearTime is the largest round trip to a near client: nearBuffer then allows 0.8 GB/s.
 	nearTime = 80 * time.Microsecond
 	// crowdedEvery is how often the requests of others are counted, and crowdedFrom how many of
 	// them in that time make a crowd. Heartbeats make none.
