@@ -2,12 +2,14 @@ package segment
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -196,6 +198,61 @@ func TestALoanIsWhereItShouldBe(t *testing.T) {
 	}
 	if _, loan, err = lend(t, s, 0, math.MaxInt64, math.MaxInt32, true); loan != nil || err != nil {
 		t.Errorf("lent during a truncation: %v, %v", loan, err)
+	}
+}
+
+// A base offset that is too high leads no reader of loans past the batches that follow it, also if
+// another reader has asked for an offset that the wrong one seems to hold.
+func TestAWrongOffsetIsNotLent(t *testing.T) {
+	s := onDisk(t)
+	const hurt, wrong = 3, 7
+	var all []record.Batch
+	for i := range int64(20) {
+		all = append(all, batch(t, 2*i, 2, 1000, strings.Repeat("v", 70_000)))
+	}
+	write(t, s, all)
+	f, err := os.OpenFile(s.Path(), os.O_RDWR, 0)
+	ok(t, err)
+	defer f.Close()
+	_, err = f.WriteAt(binary.BigEndian.AppendUint64(nil, wrong), size(all[:hurt]))
+	ok(t, err)
+	s.renew()
+	for _, offset := range []int64{wrong + 1, 0, 0} {
+		b, loan, _ := lend(t, s, offset, math.MaxInt64, 1<<20, true) // the first one may meet the damage
+		for next := int64(0); loan != nil && len(b) > 0; {
+			h, rest, err := record.Next(b)
+			ok(t, err)
+			if h.BaseOffset() != next {
+				t.Fatalf("lent: offset %d follows %d", h.BaseOffset(), next)
+			}
+			next, b = h.LastOffset()+1, rest
+		}
+		if loan != nil {
+			loan.Release()
+		}
+	}
+}
+
+// noWriteback is a file whose write-back fails.
+type noWriteback struct{ vfs.File }
+
+func (noWriteback) Writeback(int64, int64) error { return syscall.EIO }
+func (noWriteback) StartWriteback(int64, int64)  {}
+
+// After a failed write-back, too, the system may have dropped what was written.
+func TestAFailedWriteBackForgetsWhatWasVerified(t *testing.T) {
+	s := onDisk(t)
+	s.files.busy = func() bool { return true }
+	write(t, s, large(t, 0, 3, 1000, 1))
+	h, err := s.open()
+	ok(t, err)
+	defer s.files.release(h)
+	was, before := h.f, s.content.Load()
+	defer func() { h.f = was }()
+	h.f = noWriteback{was}
+	err = s.Append([][]byte{batch(t, 100, 1, 1, strings.Repeat("v", 4*pace))}, interval)
+	if !errors.Is(err, syscall.EIO) || s.content.Load() == before {
+		t.Errorf("what was written counts as verified: %v", err)
 	}
 }
 

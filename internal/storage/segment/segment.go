@@ -225,6 +225,7 @@ func (s *Segment) append(chunks [][]byte, indexInterval int, uncached bool) erro
 		err = s.writeBack(h, end, paced)
 	}
 	if err != nil {
+		s.renew() // a failed write-back may have dropped earlier bytes, too
 		return s.latch(fmt.Errorf("append to segment: %w", err))
 	}
 	s.note(chunks, at, indexInterval)
@@ -383,9 +384,9 @@ func (s *Segment) Truncate(size, next int64) error {
 	}
 	s.size.Store(size)
 	s.backed = min(s.backed, size)
-	defer s.positions.forget()
 	s.content.Store(0)
-	defer s.renew() // before other bytes are appended
+	defer s.renew()            // before other bytes are appended
+	defer s.positions.forget() // first: who knows the new content must not use an old position
 	if err := h.f.Truncate(size); err != nil {
 		return s.latch(fmt.Errorf("truncate segment: %w", err))
 	}
