@@ -64,6 +64,7 @@ func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 	if r.Committed {
 		// After the limit and the records, so that the list can only be too long.
 		if res.Aborted, err = p.log.AbortedIn(r.Offset, &res.Slice, MaxAborted); err != nil {
+			p.ReadFailed(err) // a loan that must be cut is read
 			res.Release()
 			res.Slice = storage.Slice{}
 		}

@@ -36,7 +36,7 @@ type stretch struct {
 }
 
 const (
-	// verifiedBlock is also about the least that is lent.
+	// verifiedBlock is small, because a loan ends with a block before the reader's limits.
 	verifiedBlock = 128 << 10
 	// verifiedSlots times verifiedBlock is the most that is remembered: 4 GiB, in 1.3 MiB of
 	// memory.
