@@ -23,12 +23,12 @@ const (
 	unixPkg  = "golang.org/x/sys/unix"
 	netPkg   = "net"
 	cobraPkg = "github.com/spf13/cobra"
-	koanfPkg = "github.com/knadh/koanf/..."
+	yamlPkg  = "go.yaml.in/yaml/..."
 )
 
 var (
-	noDisk     = []string{osPkg, unixPkg, cobraPkg, koanfPkg}
-	noProtocol = []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg, netPkg}
+	noDisk     = []string{osPkg, unixPkg, cobraPkg, yamlPkg}
+	noProtocol = []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg, netPkg}
 )
 
 const (
@@ -53,7 +53,7 @@ func importRules() map[string]importRule {
 	leaf := func(may ...string) importRule { return importRule{may: may, never: noProtocol, because: leafReason} }
 	all := map[string]importRule{
 		"pkg/durability": leaf(),
-		"internal/vfs": {may: []string{"internal/vfs/ram"}, never: []string{cobraPkg, koanfPkg, kmsgPkg},
+		"internal/vfs": {may: []string{"internal/vfs/ram"}, never: []string{cobraPkg, yamlPkg, kmsgPkg},
 			because: "vfs is the only way to the disk and knows no other package"},
 		"internal/vfs/ram":     leaf(),
 		"internal/vfs/crashfs": leaf("internal/vfs", "internal/vfs/ram"),
@@ -63,7 +63,7 @@ func importRules() map[string]importRule {
 			because: "record is bytes in, bytes out: no files, no requests, so that it can be fuzzed and reused anywhere"},
 		"internal/bufpool":     leaf(),
 		"internal/groupcommit": leaf(),
-		"internal/metrics":     {never: append([]string{kmsgPkg, cobraPkg, koanfPkg}, osPkg), because: leafReason},
+		"internal/metrics":     {never: append([]string{kmsgPkg, cobraPkg, yamlPkg}, osPkg), because: leafReason},
 		"internal/configdef":   leaf("pkg/durability"),
 
 		"internal/inspect": {may: []string{"internal/text", "internal/statelog", "internal/storage/...", "internal/storage",
@@ -88,7 +88,7 @@ func importRules() map[string]importRule {
 		"internal/protocol": {never: noDisk, because: wireReason},
 		"internal/network": {
 			may:   []string{"internal/protocol", "internal/bufpool", "internal/groupcommit", "internal/security/origin"},
-			never: []string{cobraPkg, koanfPkg}, because: wireReason},
+			never: []string{cobraPkg, yamlPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
 			"internal/coordinator", "internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/txn",
 			"internal/metadata", "internal/purgatory", "internal/storage", "internal/storage/producers", "internal/record",
@@ -110,7 +110,7 @@ func importRules() map[string]importRule {
 		"scripts/clients/secure/keys": {because: "makes certificates and tokens as others do, without the broker's code"},
 		"scripts/clients/secure/kgo":  {because: "a client test speaks the protocol from outside"},
 		"scripts/clients/groups":      {because: "a client test speaks the protocol from outside"},
-		"internal/cli": {may: []string{"internal/text"}, never: []string{koanfPkg, kmsgPkg},
+		"internal/cli": {may: []string{"internal/text"}, never: []string{yamlPkg, kmsgPkg},
 			because: "it holds the parts that three command lines share and knows no command"},
 		"internal/text": {never: append([]string{kmsgPkg}, noDisk...),
 			because: "a leaf: it formats texts without interpreting them"},
@@ -144,17 +144,17 @@ func securityRules() map[string]importRule {
 			because: "quotas are data and balances are pure, with the time given; the broker joins them with sessions"},
 		"internal/security/secret": {never: noProtocol, because: leafReason},
 		"internal/security/audit": {may: []string{"internal/security/origin"},
-			never:   []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg, netPkg},
+			never:   []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg, netPkg},
 			because: "a leaf: it counts and writes events, and does not know where they come from"},
 		"internal/security/audit/changes": {may: []string{"internal/metadata", "internal/security/acl", "internal/security/audit"},
 			never:   noProtocol,
 			because: "it stands between the controller and a metadata store, and knows no requests"},
-		"internal/security/files": {never: []string{cobraPkg, koanfPkg, kmsgPkg, netPkg},
+		"internal/security/files": {never: []string{cobraPkg, yamlPkg, kmsgPkg, netPkg},
 			because: "a leaf: it reads secrets and certificates and does not know what they contain"},
-		"internal/security/certs": {may: []string{"internal/security/files"}, never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
+		"internal/security/certs": {may: []string{"internal/security/files"}, never: []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "it checks and makes certificates; connections are above it"},
 		"internal/security/login": {may: []string{"internal/metadata", "internal/security/origin", "internal/security/secret"},
-			never:   []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg, netPkg},
+			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg, netPkg},
 			because: "a login is a state machine: bytes in, bytes out; connections are above it, and it knows no rights"},
 	}
 }
@@ -166,15 +166,15 @@ func testRules() map[string]importRule {
 		"internal/clustertest/sim":     {because: "no code of its own: its tests simulate a cluster around the pure cores"},
 		"internal/clustertest/check":   {never: noProtocol, because: leafReason},
 		"internal/clustertest/removed": {because: "no code of its own: its tests remove rules from other packages"},
-		"internal/clustertest/txncases": {never: []string{osPkg, unixPkg, cobraPkg, koanfPkg},
+		"internal/clustertest/txncases": {never: []string{osPkg, unixPkg, cobraPkg, yamlPkg},
 			because: "the cases ask a broker over the protocol and must not know its insides: they run against Kafka, too"},
 		"internal/clustertest/brokers": {because: "no code of its own: its tests run whole brokers and clients under virtual time"},
-		"internal/clustertest/simtcp": {never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg},
+		"internal/clustertest/simtcp": {never: []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "a leaf: connections in memory, which know nothing of the bytes"},
 		"internal/race": {never: noProtocol, because: "a leaf: it knows how this process was built"},
-		"internal/golden": {never: []string{cobraPkg, unixPkg, koanfPkg, kmsgPkg, netPkg},
+		"internal/golden": {never: []string{cobraPkg, unixPkg, yamlPkg, kmsgPkg, netPkg},
 			because: "a leaf: it compares the output of tests with files"},
-		"internal/hostile": {may: []string{"internal/record"}, never: []string{unixPkg, cobraPkg, koanfPkg},
+		"internal/hostile": {may: []string{"internal/record"}, never: []string{unixPkg, cobraPkg, yamlPkg},
 			because: "an attack speaks the protocol from outside and must not know its target; record builds its batches"},
 	}
 }
@@ -238,7 +238,7 @@ func clusterRules() map[string]importRule {
 		"internal/daemon/cluster": {may: []string{"internal/configdef", "internal/controller", "internal/controller/election",
 			"internal/link", "internal/membership", "internal/metadata", "internal/metadata/filestore", "internal/metadata/raftstore",
 			"internal/network", "internal/security/secret", "internal/vfs"},
-			never:   []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
+			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "it connects the parts of a cluster's member, and decides nothing"},
 		"internal/membership": {may: []string{"internal/metadata", "internal/controller"}, never: noProtocol,
 			because: "it decides from answers of other brokers; the daemon connects it to links and to the metadata"},
@@ -278,7 +278,7 @@ func coordinatorRules() map[string]importRule {
 // benchRules returns the rules of the load generator.
 func benchRules() map[string]importRule {
 	bench := func(may ...string) importRule {
-		return importRule{may: may, never: []string{koanfPkg}, because: benchReason}
+		return importRule{may: may, never: []string{yamlPkg}, because: benchReason}
 	}
 	return map[string]importRule{
 		"internal/bench/wire":  bench("internal/record"),
@@ -306,7 +306,7 @@ func linkRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/link/frame": {never: noProtocol, because: "a leaf: bytes in, values out, so that it can be fuzzed"},
 		"internal/link": {may: []string{"internal/link/frame", "internal/protocol", "internal/bufpool", "internal/security/secret"},
-			never:   []string{cobraPkg, koanfPkg, kmsgPkg},
+			never:   []string{cobraPkg, yamlPkg, kmsgPkg},
 			because: "a connection carries frames between brokers, and knows neither records nor metadata"},
 	}
 }
@@ -320,21 +320,21 @@ func healthRules() map[string]importRule {
 			"internal/metrics", "internal/text", "internal/txn/exchange", "internal/txn/gate",
 			"internal/network", "internal/protocol", "internal/replica", "internal/storage", "internal/storage/diskguard",
 			"internal/txn/exchange", "internal/txn/gate", "internal/vfs", "pkg/durability"},
-			never:   []string{osPkg, unixPkg, cobraPkg, koanfPkg, netPkg},
+			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, netPkg},
 			because: "it reads the components that the daemon opened, and opens none"},
 		"internal/health/checks": {may: []string{"internal/health", "internal/text"}, never: noProtocol, because: checkReason},
 		"internal/health/host": {may: []string{"internal/health/checks", "internal/vfs"},
-			never:   []string{cobraPkg, koanfPkg, kmsgPkg, netPkg},
+			never:   []string{cobraPkg, yamlPkg, kmsgPkg, netPkg},
 			because: "it reads the machine and knows nothing of the broker"},
 		"internal/admin/page": {may: []string{"internal/health", "internal/metrics", "internal/text"},
-			never:   []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
+			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "the page shows what its Source returns, so that a test shows it any broker"},
 		"internal/admin/api": {never: noProtocol, because: "a leaf: the broker and chronikctl share its types"},
 		"internal/admin": {may: []string{"internal/admin/api", "internal/admin/page", "internal/coordinator/service",
 			"internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
 			"internal/record", "internal/replica", "internal/security/certs", "internal/security/origin", "internal/storage",
 			"internal/configdef", "internal/text", "pkg/durability"},
-			never:   []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg},
+			never:   []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "the admin port shows the components that the daemon passes to it"},
 	}
 }
@@ -343,11 +343,11 @@ func healthRules() map[string]importRule {
 // all of them share.
 func ctlRules() map[string]importRule {
 	ctl := func(may ...string) importRule {
-		return importRule{may: may, never: []string{koanfPkg}, because: ctlReason}
+		return importRule{may: may, because: ctlReason}
 	}
 	command := func(may ...string) importRule {
 		shared := []string{"internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/cli", "internal/text"}
-		return importRule{may: may, common: shared, never: []string{koanfPkg}, because: ctlReason}
+		return importRule{may: may, common: shared, because: ctlReason}
 	}
 	return map[string]importRule{
 		"internal/ctl": ctl("internal/ctl/...", "internal/cli", "internal/text"),
@@ -375,7 +375,7 @@ func ctlRules() map[string]importRule {
 		"internal/ctl/logs": {may: []string{"internal/ctl/app", "internal/ctl/output", "internal/cli", "internal/text",
 			"internal/inspect", "internal/health",
 			"internal/storage", "internal/vfs", "internal/daemon/config", "internal/configdef",
-			"pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
+			"pkg/durability"}, never: []string{yamlPkg, kmsgPkg},
 			because: "chronikctl log works on files without a broker, and finds them through chronikd's settings; internal/inspect knows the formats"},
 	}
 }

@@ -11,9 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/knadh/koanf/parsers/yaml"
-	"github.com/knadh/koanf/providers/rawbytes"
-	"github.com/knadh/koanf/v2"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -169,12 +167,12 @@ func (l *loader) parse(in Input) map[string]any {
 		l.add(in.File, "", "has more than one document, of which only the first would be read; remove the lines that begin with ---")
 		return nil
 	}
-	k := koanf.New(separator)
-	if err := k.Load(rawbytes.Provider(text), yaml.Parser()); err != nil {
+	var settings map[string]any
+	if err := yaml.Unmarshal(text, &settings); err != nil {
 		l.add(in.File, "", notSettings(err))
 		return nil
 	}
-	return k.Raw()
+	return settings
 }
 
 // notSettings rewords the parser's error about a file that it cannot read.

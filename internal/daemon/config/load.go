@@ -6,15 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/knadh/koanf/providers/confmap"
-	"github.com/knadh/koanf/v2"
-
 	"github.com/chronik-io/chronik/pkg/durability"
 )
-
-// separator separates the levels of a key inside koanf. Kafka's names contain dots and form one
-// level; no name contains this.
-const separator = "\x00"
 
 // Input holds the sources of a configuration.
 type Input struct {
@@ -42,8 +35,8 @@ type loader struct {
 	defs    map[string]Def
 	names   []string // of defs, sorted
 	explain func(key string) string
-	values  *koanf.Koanf
-	kafka   map[string]given // by Kafka's name, what depends on several sources
+	values  map[string]string // of all settings
+	kafka   map[string]given  // by Kafka's name, what depends on several sources
 	sources map[string]string
 	cfg     Config
 }
@@ -51,7 +44,7 @@ type loader struct {
 // Load reads all sources and checks the result. The error has a line for every problem, each an
 // *Error. The caller should log the warnings of the Config.
 func Load(in Input) (*Config, error) {
-	l := &loader{values: koanf.New(separator), sources: make(map[string]string), kafka: make(map[string]given),
+	l := &loader{values: make(map[string]string), sources: make(map[string]string), kafka: make(map[string]given),
 		explain: in.Explain, cfg: Config{File: in.File}}
 	if err := l.define(in.Broker); err != nil {
 		return nil, err
@@ -72,17 +65,16 @@ func Load(in Input) (*Config, error) {
 
 // define collects the names of all settings and their defaults.
 func (l *loader) define(broker []Def) error {
-	defaults := make(map[string]any)
 	l.defs = make(map[string]Def)
 	for _, d := range slices.Concat(Own(), broker) {
 		if _, twice := l.defs[d.Name]; twice {
 			return fmt.Errorf("setting %s is defined twice", d.Name)
 		}
 		l.defs[d.Name] = d
-		defaults[d.Name] = d.Default
+		l.values[d.Name] = d.Default
 	}
 	l.names = slices.Sorted(maps.Keys(l.defs))
-	return l.values.Load(confmap.Provider(defaults, ""), nil)
+	return nil
 }
 
 // put sets a value from one source, which overrides those of earlier sources. If the setting's name
@@ -99,14 +91,10 @@ func (l *loader) put(source, name, value string) {
 			return
 		}
 	}
-	if err := l.values.Load(confmap.Provider(map[string]any{name: value}, ""), nil); err != nil {
-		l.add(source, name, err.Error())
-		return
-	}
-	l.sources[name] = source
+	l.values[name], l.sources[name] = value, source
 }
 
-func (l *loader) value(name string) string { return l.values.String(name) }
+func (l *loader) value(name string) string { return l.values[name] }
 
 func (l *loader) source(name string) string {
 	if s, ok := l.sources[name]; ok {
