@@ -118,23 +118,28 @@ func TestTheLastMemberReturnsWhole(t *testing.T) {
 	w.want("its disk is back", "1@2 isr [1] elr []")
 }
 
-// A failed directory moves leaderships away and survives the controller; a damaged log is not even
-// eligible.
+// A failed directory moves leaderships away; a damaged log is not even eligible. The next
+// controller knows both, and each ends with the first heartbeat that does not report it.
 func TestFailedDirectoriesAndDamagedLogs(t *testing.T) {
 	w := three(t)
 	w.procs[1].failed = [][16]byte{{1}}
 	w.pass(time.Second)
 	w.want("the leader's directory failed", "2@1 isr [2 3] elr []")
-	w.procs[1].failed = nil
-	w.newLoop()
-	w.lead()
-	w.pass(time.Second)
-	if s, _ := w.applier.Image().State(1); !s.Failed([16]byte{1}) || s.Liveness != metadata.Active {
-		t.Errorf("the next controller forgot: %+v", s)
-	}
 	w.procs[2].damaged = []metadata.TopicPartition{tpA}
 	w.pass(time.Second)
 	w.want("the next leader's log is damaged", "3@2 isr [3] elr []")
+	w.newLoop()
+	w.lead()
+	able := func(id int32) bool { return view{w.applier.Image(), tpA}.Online(id) }
+	if able(1) || able(2) {
+		t.Error("the next controller forgot")
+	}
+	w.procs[1].failed, w.procs[2].damaged = nil, nil
+	w.pass(time.Second)
+	if !able(1) || !able(2) {
+		t.Error("what no heartbeat reports any longer did not end")
+	}
+	w.want("no record changes for that", "3@2 isr [3] elr []")
 }
 
 // A broker that drains gives its leaderships away, then leaves the ISR, and may stop.

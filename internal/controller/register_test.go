@@ -77,32 +77,24 @@ func TestARegistrationRemembersFormerMembers(t *testing.T) {
 	}
 }
 
-// A broker with very many damaged logs has failed directories instead, whether it reports them at
-// once or one after the other.
+// A process that registers with very many damaged logs has failed directories instead, until its
+// first heartbeat says what it can.
 func TestDamagedLogsAreBounded(t *testing.T) {
 	var many []metadata.TopicPartition
 	for i := range int32(MaxReportedDamaged) {
 		many = append(many, metadata.TopicPartition{Topic: [16]byte{9}, Partition: i})
 	}
-	check := func(w *world, what string) {
-		t.Helper()
-		state, _ := w.applier.Image().State(3)
-		if len(state.Damaged) > MaxReportedDamaged || !slices.Equal(state.FailedDirs, [][16]byte{{3}}) {
-			t.Errorf("%s: %d damaged logs, failed directories %x", what, len(state.Damaged), state.FailedDirs)
-		}
-	}
 	w := three(t)
 	w.start(3, func(q *RegisterRequest) { q.Damaged = append(slices.Clone(many), tpA) })
-	check(w, "registered")
+	state, _ := w.applier.Image().State(3)
+	if len(state.Damaged) > MaxReportedDamaged || !slices.Equal(state.FailedDirs, [][16]byte{{3}}) {
+		t.Errorf("%d damaged logs, failed directories %x", len(state.Damaged), state.FailedDirs)
+	}
 	w.want("registered", "1@0 isr [1 2] elr []")
-
-	w = three(t)
-	w.procs[3].damaged = many
-	w.pass(time.Second)
-	w.procs[3].damaged = []metadata.TopicPartition{tpA}
-	w.pass(time.Second)
-	check(w, "reported")
-	w.want("reported", "1@0 isr [1 2] elr []")
+	w.procs[3].damaged = append(many, tpA)
+	if _, err := w.beat(w.procs[3]); !isRefusal(err, InvalidRequest) {
+		t.Errorf("a heartbeat with too many: %v", err)
+	}
 }
 
 func isRefusal(err error, kind Kind) bool {

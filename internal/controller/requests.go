@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -106,7 +107,7 @@ func (l *Loop) Heartbeat(_ context.Context, h Heartbeat) (HeartbeatAnswer, error
 // once.
 func news(before, h *Heartbeat) bool {
 	return before.Sequence == 0 || before.Ready != h.Ready || before.Drain != h.Drain || before.Applied < h.Epoch ||
-		len(before.FailedDirs) != len(h.FailedDirs) || len(before.Damaged) != len(h.Damaged)
+		!slices.Equal(before.FailedDirs, h.FailedDirs) || !slices.Equal(before.Damaged, h.Damaged)
 }
 
 // Refused reports that the connection to a broker broke and that its machine refuses new ones.

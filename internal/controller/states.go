@@ -62,16 +62,17 @@ func (l *Loop) steady(broker int32, now time.Duration) bool {
 	return running && now-since >= l.opt.Timeout
 }
 
-// nextState returns the state of a broker with a session, from its newest heartbeat. late reports
-// that it has drained for too long.
+// nextState returns the state of a broker with a session, from its newest heartbeat. What earlier
+// ones said does not count: a directory that works again can have its replicas in sync again. That
+// is safe, because a replica left ISR and ELR with its directory or its damage, or stayed eligible
+// with a log that has all it acknowledged, and joins the ISR by its end, as every follower does.
+// late reports that it has drained for too long.
 func nextState(img *metadata.Image, b *metadata.Broker, state metadata.BrokerState, last Heartbeat, late bool) metadata.BrokerState {
 	if last.Sequence == 0 || last.Epoch != b.Epoch {
 		return state // nothing was heard from this registration yet
 	}
 	to := state
-	to.FailedDirs = union(state.FailedDirs, last.FailedDirs)
-	to.Damaged = union(state.Damaged, last.Damaged)
-	to = limitDamaged(img, b.ID, to)
+	to.FailedDirs, to.Damaged = last.FailedDirs, last.Damaged
 	switch {
 	case state.Liveness == metadata.Fenced:
 		to.Liveness = metadata.Starting // fenced while it ran, and has a session again since it asked for it
@@ -86,8 +87,7 @@ func nextState(img *metadata.Image, b *metadata.Broker, state metadata.BrokerSta
 }
 
 // limitDamaged bounds the damaged logs in the state of a broker: if they are too many, the
-// directories that they are in count as failed. Their value would otherwise grow with every log
-// that a process has ever reported.
+// directories that they are in count as failed. So the value of a state has a bound.
 func limitDamaged(img *metadata.Image, broker int32, state metadata.BrokerState) metadata.BrokerState {
 	if len(state.Damaged) <= MaxReportedDamaged {
 		return state

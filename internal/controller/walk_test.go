@@ -50,9 +50,13 @@ func (h *history) act() {
 	case 3:
 		p.drain = true
 	case 4:
-		p.failed = [][16]byte{p.Dirs[0].ID}
+		if p.failed = [][16]byte{p.Dirs[0].ID}; rapid.Bool().Draw(h.rt, "works again") {
+			p.failed = nil
+		}
 	case 5:
-		p.damaged = []metadata.TopicPartition{tpA}
+		if p.damaged = []metadata.TopicPartition{tpA}; rapid.Bool().Draw(h.rt, "copied again") {
+			p.damaged = nil
+		}
 	case 6:
 		h.restart(id, rapid.SampledFrom([]string{"whole", "lossy", "damaged", "older", "wiped"}).Draw(h.rt, "return"))
 	case 7:

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -336,11 +338,15 @@ type damagedLog struct {
 	dir [16]byte
 }
 
-// damaged returns the logs that can't be read as they were written.
+// damaged returns the logs that can't be read as they were written, always in the same order: the
+// controller writes a broker's state when a heartbeat differs from it.
 func (r *components) damaged() (list []damagedLog) {
 	for _, l := range r.storage.Damaged() {
 		list = append(list, damagedLog{partitionOf(l.ID()), l.Dir().ID()})
 	}
+	slices.SortFunc(list, func(a, b damagedLog) int {
+		return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))
+	})
 	return list
 }
 

@@ -107,8 +107,9 @@ type BrokerState struct {
 	// Incarnation is the broker process to which the state applies. While a process registers, it
 	// differs from the registered one, of which nothing is accepted any longer.
 	Incarnation [16]byte
-	// FailedDirs are the log directories that the process has reported as failed, and Damaged its
-	// damaged logs. They are not electable and join no ISR until the next registration.
+	// FailedDirs are the log directories that the process's newest heartbeat reported as failed,
+	// and Damaged its damaged logs. They are not electable and join no ISR until a heartbeat does
+	// not report them any longer.
 	FailedDirs [][16]byte
 	Damaged    []TopicPartition
 }
