@@ -354,9 +354,9 @@ func TestANewEpochReadsEverythingAgain(t *testing.T) {
 	w := n.dial(t)
 	commit(t, w, 9, "g", id, "t", 0)
 	topic := n.image().Topic(service.OffsetsTopic)
-	all := map[metadata.TopicPartition]bool{}
+	all := map[metadata.TopicPartition]metadata.Raise{}
 	for i := range topic.Partitions.All() {
-		all[metadata.TopicPartition{Topic: topic.ID, Partition: i}] = false
+		all[metadata.TopicPartition{Topic: topic.ID, Partition: i}] = metadata.Raise{}
 	}
 	revision, err := n.control.RaiseEpochs(t.Context(), all)
 	must(t, err)

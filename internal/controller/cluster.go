@@ -39,7 +39,7 @@ func (c *Controller) Register(ctx context.Context, spec BrokerSpec) (Registratio
 		txn := metadata.Txn{If: []metadata.Compare{unchanged(kv)}}
 		cluster := metadata.NewCluster(metadata.FormatID(metadata.NewID()), metadata.NewID())
 		if kv.ModRevision == 0 {
-			txn.Put = append(txn.Put, metadata.KV{Key: kv.Key, Value: cluster.Encode()})
+			txn.Put = append(txn.Put, metadata.First(cluster)...)
 		} else if cluster, err = metadata.DecodeCluster(kv); err != nil {
 			return err
 		}
@@ -99,11 +99,13 @@ func (c *Controller) ProducerIDBlock(ctx context.Context) (first, count int64, e
 		if err != nil {
 			return err
 		}
-		var ids metadata.ProducerIDs
-		if kv.ModRevision != 0 {
-			if ids, err = metadata.DecodeProducerIDs(kv); err != nil {
-				return err
-			}
+		if kv.ModRevision == 0 { // the first metadata have it: some were given, and nobody knows which
+			return fmt.Errorf("the metadata have no %s, so that no producer id is known to be unused; restore them from a copy "+
+				"(docs/cluster.md)", kv.Key)
+		}
+		ids, err := metadata.DecodeProducerIDs(kv)
+		if err != nil {
+			return err
 		}
 		if ids.Next > math.MaxInt64-ProducerIDBlockSize {
 			return refuse(InvalidRequest, "all producer ids have been used")

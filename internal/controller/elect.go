@@ -154,7 +154,7 @@ func (l *Loop) losing(ctx context.Context, img *metadata.Image, list []metadata.
 			return *p, refuse(EligibleLeadersNotAvailable, "Broker %d has not reported its log; try again, or stop it first.", b)
 		}
 		t := img.TopicByID(tp.Topic)
-		d := election.Decider{View: view{img, tp}, MinISR: l.opt.MinISR(img, t, p), ISRLost: true}
+		d := election.Decider{View: view{img, tp}, MinISR: l.opt.MinISR(img, t, p), ISRLost: true, Generation: img.Generation()}
 		next, changed := d.Unclean(*p, reports[tp])
 		if !changed || next.Leader == election.None {
 			return *p, refuse(EligibleLeadersNotAvailable, "Eligible topic partition leaders are not available.")

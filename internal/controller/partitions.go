@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -88,38 +87,34 @@ func (c *Controller) assignMore(ctx context.Context, spec PartitionsSpec, id [16
 	return spec.Assignments, nil
 }
 
-// RaiseEpochs raises the leader epochs of partitions in one transaction (I9). A broker without a
-// cluster calls it after an unclean stop, before the first append. The value of a partition is
-// whether acknowledged records may be lost: then the epoch begins as after an unclean election.
-// RaiseEpochs omits partitions that no longer exist. The Image at the returned revision shows the
-// new epochs.
-func (c *Controller) RaiseEpochs(ctx context.Context, partitions map[metadata.TopicPartition]bool) (revision int64, err error) {
+// RaiseEpochs raises the leader epochs of partitions in one transaction (I9). Their leaders stay. A
+// broker without a cluster calls it after an unclean stop, before the first append; every broker
+// does for the partitions that it leads and whose log, or whose transactions, know a later epoch
+// than the metadata: that of another generation. RaiseEpochs omits partitions that no longer exist
+// or have another epoch by now. The Image at the returned revision shows the new epochs.
+func (c *Controller) RaiseEpochs(ctx context.Context, partitions map[metadata.TopicPartition]metadata.Raise) (revision int64, err error) {
+	cluster, err := c.get(ctx, metadata.ClusterKey)
+	if err != nil {
+		return 0, err
+	}
+	record, err := metadata.DecodeCluster(cluster)
+	if err != nil {
+		return 0, err
+	}
 	list := slices.Collect(maps.Keys(partitions))
 	return c.changePartitions(ctx, "raise leader epochs", list, func(tp metadata.TopicPartition, p *metadata.Partition) error {
-		if p.LeaderEpoch == math.MaxInt32 {
+		x, ok := partitions[tp], false
+		if p.LeaderEpoch != x.From {
+			return nil
+		}
+		if p.LeaderEpoch, ok = metadata.NextEpoch(x.From, x.Seen, record.Generation); !ok {
 			return refuse(InvalidRequest, "the leader epoch cannot be raised any more")
 		}
-		if p.LeaderEpoch++; partitions[tp] {
+		if x.Lossy {
 			p.Unclean = p.LeaderEpoch
 		}
 		return nil
 	})
-}
-
-// RaiseEpochAbove raises the leader epoch of a partition to the one after above, if it is still
-// from. Its leader stays. A coordinator asks for it if the epoch in which it leads is below one
-// that a partition knows from a former coordinator.
-func (c *Controller) RaiseEpochAbove(ctx context.Context, tp metadata.TopicPartition, from, above int32) (revision int64, err error) {
-	if above == math.MaxInt32 {
-		return 0, refuse(InvalidRequest, "the leader epoch cannot be raised above %d", above)
-	}
-	return c.changePartitions(ctx, "raise a leader epoch", []metadata.TopicPartition{tp},
-		func(_ metadata.TopicPartition, p *metadata.Partition) error {
-			if p.LeaderEpoch == from {
-				p.LeaderEpoch = max(from, above+1)
-			}
-			return nil
-		})
 }
 
 // AssignDirs records the log directories of a broker's replicas in one transaction; a zero id

@@ -68,8 +68,8 @@ func TestEpochsAreRaisedTogether(t *testing.T) {
 	x, y := mustCreate(t, c, "x", 3), mustCreate(t, c, "y", 1)
 	before := image(t, s)
 	tp := metadata.TopicPartition{Topic: x.ID, Partition: 2}
-	rev, err := c.RaiseEpochs(ctx, map[metadata.TopicPartition]bool{{Topic: x.ID}: true, tp: false, {Topic: y.ID}: false,
-		{Topic: [16]byte{9}}: false, {Topic: x.ID, Partition: 7}: true})
+	rev, err := c.RaiseEpochs(ctx, map[metadata.TopicPartition]metadata.Raise{{Topic: x.ID}: {Lossy: true}, tp: {}, {Topic: y.ID}: {},
+		{Topic: [16]byte{9}}: {}, {Topic: x.ID, Partition: 7}: {Lossy: true}})
 	m := image(t, s)
 	if err != nil || rev != before.Version()+1 || m.Version() != rev {
 		t.Fatalf("revision %d after %d, %v", rev, before.Version(), err)
@@ -87,25 +87,27 @@ func TestEpochsAreRaisedTogether(t *testing.T) {
 	}
 }
 
-// A coordinator whose epoch a partition refuses gets one above that which the partition knows,
-// unless another one leads by now.
+// A broker whose log, or a partition of whose transactions, knows a later epoch gets one that nobody
+// was given, also where replicas with records of it are not there, unless the epoch has changed.
 func TestAnEpochIsRaisedAboveAnother(t *testing.T) {
 	ctx := context.Background()
 	c, s := cluster(t, 1)
 	tp := metadata.TopicPartition{Topic: mustCreate(t, c, "x", 1).ID}
-	raise := func(from, above, want int32) {
+	gap := metadata.Gap(image(t, s).Generation())
+	raise := func(from, seen, want int32) {
 		t.Helper()
-		if _, err := c.RaiseEpochAbove(ctx, tp, from, above); err != nil {
+		if _, err := c.RaiseEpochs(ctx, map[metadata.TopicPartition]metadata.Raise{tp: {From: from, Seen: seen}}); err != nil {
 			t.Fatal(err)
 		}
 		if p := image(t, s).Partition(tp); p.LeaderEpoch != want || p.Leader != 1 {
-			t.Errorf("above %d: %+v", above, p)
+			t.Errorf("above %d: %+v, want epoch %d", seen, p, want)
 		}
 	}
-	raise(0, 5, 6)
-	raise(0, 9, 6)
-	raise(6, 3, 6)
-	if _, err := c.RaiseEpochAbove(ctx, tp, 6, math.MaxInt32); err == nil {
+	raise(0, 5, 5+gap)
+	raise(0, 9, 5+gap)
+	raise(5+gap, 3, 6+gap)
+	again := map[metadata.TopicPartition]metadata.Raise{tp: {From: 6 + gap, Seen: math.MaxInt32 - 7}}
+	if _, err := c.RaiseEpochs(ctx, again); err == nil {
 		t.Error("the epoch after the last one was given out")
 	}
 }

@@ -178,7 +178,8 @@ func TestAConflictIsWaitedFor(t *testing.T) {
 	if _, _, err := c.ProducerIDBlock(ctx); err != nil {
 		t.Fatal(err)
 	}
-	l := &lagging{Store: s, shown: map[string]metadata.KV{}}
+	none := metadata.KV{Key: metadata.ProducerIDsKey, ModRevision: 1, Value: metadata.ProducerIDs{}.Encode()}
+	l := &lagging{Store: s, shown: map[string]metadata.KV{none.Key: none}}
 	first, _, err := over(l).ProducerIDBlock(ctx)
 	if err != nil || first != ProducerIDBlockSize || l.waits != 1 {
 		t.Errorf("block from %d after %d waits, %v", first, l.waits, err)

@@ -1,19 +1,14 @@
 package controller
 
 import (
-	"encoding/binary"
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/metadata"
 )
-
-// recoveryGap is added to all numbers that must never be given twice, because the changes that are
-// lost may have given some: leader epochs, partition epochs, producer ids and revisions. Between
-// one and two gaps are added, depending on the generation: if two halves of a cluster are recovered
-// by mistake, the replicas of one find out that they do not have the records of the other.
-const recoveryGap = 1 << 20
 
 // Recovered returns the metadata of a cluster of which the last changes may be lost, as the first
 // state of another generation.
@@ -23,8 +18,9 @@ const recoveryGap = 1 << 20
 // for an unclean election, which compares the logs of the replicas that are there. The replica with
 // the largest last epoch and end has every acknowledged record, if all replicas take part.
 func Recovered(keys []metadata.KV, revision int64, generation [16]byte) (after []metadata.KV, at int64, err error) {
-	gap := int32(recoveryGap + binary.BigEndian.Uint32(generation[12:])%recoveryGap)
+	gap := metadata.Gap(generation)
 	at = revision + int64(gap)
+	ids := metadata.KV{Key: metadata.ProducerIDsKey, Value: metadata.ProducerIDs{}.Encode()}
 	for _, kv := range keys {
 		k, err := metadata.ParseKey(kv.Key)
 		if err != nil {
@@ -41,15 +37,8 @@ func Recovered(keys []metadata.KV, revision int64, generation [16]byte) (after [
 			c.Generation = generation
 			kv.Value, kv.ModRevision = c.Encode(), at
 		case metadata.KindProducerIDs:
-			ids, err := metadata.DecodeProducerIDs(kv)
-			if err != nil {
-				return nil, 0, err
-			}
-			if ids.Next > math.MaxInt64-int64(gap)*ProducerIDBlockSize {
-				return nil, 0, fmt.Errorf("%s: no producer ids are left", kv.Key)
-			}
-			ids.Next += int64(gap) * ProducerIDBlockSize
-			kv.Value, kv.ModRevision = ids.Encode(), at
+			ids = kv
+			continue
 		case metadata.KindPartition:
 			p, err := metadata.DecodePartition(kv)
 			if err != nil {
@@ -66,5 +55,25 @@ func Recovered(keys []metadata.KV, revision int64, generation [16]byte) (after [
 		}
 		after = append(after, kv)
 	}
+	next, err := metadata.DecodeProducerIDs(ids)
+	if err != nil {
+		return nil, 0, err
+	}
+	if next.Next > math.MaxInt64-producerGap(generation) {
+		return nil, 0, fmt.Errorf("%s: no producer ids are left", ids.Key)
+	}
+	next.Next += producerGap(generation)
+	ids.Value, ids.ModRevision = next.Encode(), at
+	after = append(after, ids)
+	slices.SortFunc(after, func(a, b metadata.KV) int { return cmp.Compare(a.Key, b.Key) })
 	return after, at, nil
+}
+
+// producerSpread is by how many bits gaps of producer ids are larger than those of epochs.
+const producerSpread = 16
+
+// producerGap is metadata.Gap for producer ids, of which there are more: whole blocks, and so many
+// that two generations that begin with the same copy practically never give the same ones.
+func producerGap(generation [16]byte) int64 {
+	return int64(metadata.Gap(generation)) << producerSpread * ProducerIDBlockSize
 }

@@ -27,7 +27,7 @@ func TestRecoveredMetadataTrustNoISR(t *testing.T) {
 		{Key: metadata.PartitionKey(other, 0), Value: sole.Encode(), ModRevision: 11},
 	}
 	after, revision, err := Recovered(keys, 12, [16]byte{8})
-	if err != nil || revision != 12+recoveryGap || len(after) != len(keys)-1 {
+	if err != nil || revision != 12+int64(metadata.Gap([16]byte{8})) || len(after) != len(keys)-1 {
 		t.Fatalf("%d keys, revision %d, %v", len(after), revision, err)
 	}
 	for _, kv := range after {
@@ -52,7 +52,7 @@ func TestRecoveredMetadataTrustNoISR(t *testing.T) {
 			}
 		case metadata.KindPartition:
 			p, err := metadata.DecodePartition(kv)
-			if err != nil || p.Leader != -1 || p.LeaderEpoch < recoveryGap || p.PartitionEpoch < recoveryGap || p.Check() != "" {
+			if err != nil || p.Leader != -1 || p.LeaderEpoch < metadata.Gap([16]byte{8}) || p.PartitionEpoch < metadata.Gap([16]byte{8}) || p.Check() != "" {
 				t.Errorf("%s: %+v, %s, %v", kv.Key, p, p.Check(), err)
 			}
 			switch {
@@ -62,6 +62,17 @@ func TestRecoveredMetadataTrustNoISR(t *testing.T) {
 			}
 		default:
 			t.Errorf("key %s", kv.Key)
+		}
+	}
+
+	for _, young := range [][]metadata.KV{keys[:1], keys[:3]} { // of a time before the first producer
+		after, _, err := Recovered(young, 12, [16]byte{8})
+		i := slices.IndexFunc(after, func(kv metadata.KV) bool { return kv.Key == metadata.ProducerIDsKey })
+		if err != nil || i < 0 {
+			t.Fatalf("the next producer id is 0 again: %+v, %v", after, err)
+		}
+		if ids, err := metadata.DecodeProducerIDs(after[i]); err != nil || ids.Next < 1000*ProducerIDBlockSize {
+			t.Errorf("producer ids %+v, %v", ids, err)
 		}
 	}
 

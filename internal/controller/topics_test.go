@@ -395,7 +395,7 @@ func TestTheLastBrokerRemovesTheTombstone(t *testing.T) {
 			t.Errorf("%s is left", kv.Key)
 		}
 	}
-	if err != nil || len(kvs) != 7 {
+	if err != nil || len(kvs) != 8 {
 		t.Errorf("%d keys are left, %v", len(kvs), err)
 	}
 }

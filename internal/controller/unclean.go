@@ -97,7 +97,7 @@ func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
 				continue // the log that is not known may be the longest
 			}
 		}
-		d := election.Decider{View: view{img, tp}, MinISR: l.opt.MinISR(img, t, p), ISRLost: true}
+		d := election.Decider{View: view{img, tp}, MinISR: l.opt.MinISR(img, t, p), ISRLost: true, Generation: img.Generation()}
 		next, changed := d.Unclean(*p, reports[tp])
 		if !changed {
 			continue

@@ -395,11 +395,8 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	b.health.AddSlow(observe.Rebalances(r.groups, cmp.Or(b.slowChecks, time.Minute)))
 	b.health.AddSlow(observe.Undone(r.transactions))
 	b.health.AddSlow(accessSource(b.cfg, r.applier.Image))
-	if n := r.replicas.Leaderless(); n > 0 {
-		return fmt.Errorf(
-			"the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served",
-			n,
-		)
+	if n := len(r.replicas.Leaderless()); n > 0 && r.member == nil { // in a cluster another broker may lead
+		return fmt.Errorf("the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served", n)
 	}
 	r.fenced = true
 	if r.file != nil {

@@ -103,7 +103,7 @@ func Enter(ctx context.Context, o EnterOptions) error {
 			}
 			o.Progress(d.Why)
 		case Form:
-			if err := o.Bootstrap(d.Generation, d.voters(), []metadata.KV{d.clusterKey()}); err != nil {
+			if err := o.Bootstrap(d.Generation, d.voters(), d.firstKeys()); err != nil {
 				return err
 			}
 			o.Progress("waiting for the metadata leader of cluster " + d.Cluster)
@@ -203,10 +203,13 @@ func (d *Decision) voters() []uint64 {
 	return ids
 }
 
-// clusterKey returns the only key of the first metadata. Every member must write the same.
-func (d *Decision) clusterKey() metadata.KV {
-	c := metadata.NewCluster(d.Cluster, d.Generation)
-	return metadata.KV{Key: metadata.ClusterKey, Value: c.Encode(), ModRevision: 1}
+// firstKeys returns the first metadata. Every member must write the same.
+func (d *Decision) firstKeys() []metadata.KV {
+	keys := metadata.First(metadata.NewCluster(d.Cluster, d.Generation))
+	for i := range keys {
+		keys[i].ModRevision = 1
+	}
+	return keys
 }
 
 // sleep waits unless ctx ends, whose error it returns.

@@ -231,7 +231,7 @@ func (b *blocked) AssignDirs(ctx context.Context, _ int32, _ map[metadata.TopicP
 	return b.wait(ctx)
 }
 
-func (b *blocked) RaiseEpochs(ctx context.Context, _ map[metadata.TopicPartition]bool) (int64, error) {
+func (b *blocked) RaiseEpochs(ctx context.Context, _ map[metadata.TopicPartition]metadata.Raise) (int64, error) {
 	return b.wait(ctx)
 }
 

@@ -179,8 +179,8 @@ func (m *Manager) place(list []*missing, r *round) {
 
 // createIn creates logs in a directory, createAtOnce at a time. If that fails, it divides them in
 // halves, so that a log that cannot be created does not affect the others.
-func (m *Manager) createIn(d *storage.Dir, list []*missing) (dirs map[metadata.TopicPartition][16]byte) {
-	dirs = map[metadata.TopicPartition][16]byte{}
+func (m *Manager) createIn(d *storage.Dir, list []*missing) (done changes) {
+	done = newChanges()
 	inRow := 0
 	var try func([]*missing)
 	try = func(some []*missing) {
@@ -195,7 +195,7 @@ func (m *Manager) createIn(d *storage.Dir, list []*missing) (dirs map[metadata.T
 			m.mu.Lock()
 			m.made[d] = time.Now()
 			m.mu.Unlock()
-			m.adoptCreated(logs, version, dirs)
+			m.adoptCreated(logs, version, done)
 		case len(some) == 1 || inRow >= maxFailuresInRow || m.unusable(d) != nil:
 			inRow++
 			m.noteFailed(some, err)
@@ -208,7 +208,7 @@ func (m *Manager) createIn(d *storage.Dir, list []*missing) (dirs map[metadata.T
 	for some := range slices.Chunk(list, createAtOnce) {
 		try(some)
 	}
-	return dirs
+	return done
 }
 
 // specs returns the entries that are still wanted, and their specs under the latest image, with its
@@ -231,9 +231,9 @@ func (m *Manager) specs(list []*missing) ([]*missing, []storage.Spec, int64) {
 }
 
 // adoptCreated turns created logs into partitions with the role and the configuration of the latest
-// image, and adds their directories to dirs. version is that of the image under which they were
+// image, and adds what the metadata do not have to done. version is that of the image under which they were
 // created. A log whose topic was deleted meanwhile is skipped; its deletion is queued.
-func (m *Manager) adoptCreated(logs []*storage.Log, version int64, dirs map[metadata.TopicPartition][16]byte) {
+func (m *Manager) adoptCreated(logs []*storage.Log, version int64, done changes) {
 	var adopted []wanted
 	m.roles.Lock()
 	for _, l := range logs {
@@ -254,7 +254,7 @@ func (m *Manager) adoptCreated(logs []*storage.Log, version int64, dirs map[meta
 			l.Configure(m.opt.Config(m.image, t))
 		}
 		w := wanted{t, tp.Partition}
-		m.applyRole(w, dirs)
+		m.applyRole(w, done)
 		adopted = append(adopted, w)
 	}
 	m.roles.Unlock()
@@ -324,7 +324,7 @@ func (m *Manager) startRetry() {
 // been given up because of a hanging disk.
 func (m *Manager) retry(now time.Time) {
 	late, done := m.retryDue(now), newChanges()
-	m.adoptCreated(late, -1, done.dirs)
+	m.adoptCreated(late, -1, done)
 	m.recorder.add(done, nil)
 }
 

@@ -73,7 +73,7 @@ func (m *Manager) runTasks(l *dirQueue) {
 		}
 		done := newChanges()
 		if len(e.creates) > 0 {
-			done.dirs = m.createIn(l.dir, e.creates)
+			done = m.createIn(l.dir, e.creates)
 		}
 		if len(e.deletes) > 0 {
 			done = m.deleteIn(l.dir, e)

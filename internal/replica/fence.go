@@ -1,6 +1,10 @@
 package replica
 
 import (
+	"maps"
+	"slices"
+	"time"
+
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
 )
@@ -30,8 +34,8 @@ func (m *Manager) fenceUnclean(topics []*metadata.Topic, r *round) {
 			}
 			if lossy := lost[l.ID()]; lossy || !l.Dir().Clean() {
 				tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
-				changes.raise[tp] = lossy
-				m.fence[tp] = part.LeaderEpoch + 1
+				x := metadata.Raise{From: part.LeaderEpoch, Seen: latest(l), Lossy: lossy}
+				m.fence[tp], changes.raise[tp] = Waiting{tp, x, time.Now()}, x
 			}
 		}
 	}
@@ -40,11 +44,24 @@ func (m *Manager) fenceUnclean(topics []*metadata.Topic, r *round) {
 	m.recorder.add(changes, rounds)
 }
 
-// Leaderless returns the number of partitions that wait for a raised leader epoch. Call it when
-// everything that Apply changed has been applied; then a number above 0 means that the metadata did
+// latest returns the latest epoch of which a log has records, or in which it leads, -1 for none.
+func latest(l *storage.Log) int32 {
+	epoch, _ := l.LastEpoch()
+	return epoch
+}
+
+// Waiting is a partition that this broker is to lead and that waits for a higher leader epoch.
+type Waiting struct {
+	metadata.TopicPartition
+	metadata.Raise
+	Since time.Time
+}
+
+// Leaderless returns the partitions that wait for a higher leader epoch, in any order. Call it when
+// everything that Apply changed has been applied; then such a partition means that the metadata did
 // not accept the change.
-func (m *Manager) Leaderless() int {
+func (m *Manager) Leaderless() []Waiting {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return len(m.fence)
+	return slices.Collect(maps.Values(m.fence))
 }

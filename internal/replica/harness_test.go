@@ -187,7 +187,7 @@ type cluster struct {
 	revision int64
 	image    *metadata.Image
 	assigned []map[metadata.TopicPartition][16]byte
-	raised   []map[metadata.TopicPartition]bool
+	raised   []map[metadata.TopicPartition]metadata.Raise
 	fail     error // returned by every call
 	altered  []metadata.ISRChange
 }
@@ -336,17 +336,21 @@ func (c *cluster) placed(id [16]byte, partition int32) [16]byte {
 	return dir
 }
 
-func (c *cluster) RaiseEpochs(_ context.Context, list map[metadata.TopicPartition]bool) (int64, error) {
+func (c *cluster) RaiseEpochs(_ context.Context, list map[metadata.TopicPartition]metadata.Raise) (int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.raised = append(c.raised, list)
 	errs := []error{c.fail}
-	for tp, lossy := range list {
+	for tp, x := range list {
 		errs = append(errs, c.edit(tp, func(p *metadata.Partition) {
 			if c.fail != nil {
 				return
 			}
-			if p.LeaderEpoch++; lossy {
+			if p.LeaderEpoch != x.From {
+				return
+			}
+			p.LeaderEpoch, _ = metadata.NextEpoch(x.From, x.Seen, [16]byte{})
+			if x.Lossy {
 				p.Unclean = p.LeaderEpoch
 			}
 		}))

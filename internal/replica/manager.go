@@ -20,9 +20,8 @@ import (
 type Cluster interface {
 	// AssignDirs records in which log directories this broker's replicas are, in one transaction.
 	AssignDirs(ctx context.Context, broker int32, dirs map[metadata.TopicPartition][16]byte) (revision int64, err error)
-	// RaiseEpochs raises the leader epochs of partitions, in one transaction. The value of a
-	// partition is whether acknowledged records may be lost.
-	RaiseEpochs(ctx context.Context, partitions map[metadata.TopicPartition]bool) (revision int64, err error)
+	// RaiseEpochs raises the leader epochs of partitions, in one transaction.
+	RaiseEpochs(ctx context.Context, partitions map[metadata.TopicPartition]metadata.Raise) (revision int64, err error)
 	// ForgetDeleted records that a broker has no logs of deleted topics left, in one transaction.
 	ForgetDeleted(ctx context.Context, broker int32, topics ...[16]byte) (revision int64, err error)
 	// AlterISR requests changes of ISRs, each in a transaction of its own, and returns an error for
@@ -93,9 +92,8 @@ type Manager struct {
 	partitions map[metadata.TopicPartition]*Partition
 	missing    map[metadata.TopicPartition]*missing // assigned to this broker, without a log
 	made       map[*storage.Dir]time.Time           // when each directory has last created logs
-	// fence has the partitions that must not be led in an epoch below this one, because their
-	// directory was not closed cleanly (I9).
-	fence     map[metadata.TopicPartition]int32
+	// fence has the partitions that this broker must not lead before their epoch is raised (I9).
+	fence     map[metadata.TopicPartition]Waiting
 	watchers  []func(*metadata.Topic, int32)
 	dirQueues map[*storage.Dir]*dirQueue
 	removals  map[[16]byte]*removal
@@ -117,7 +115,7 @@ type Manager struct {
 func NewManager(opt Options) *Manager {
 	m := &Manager{
 		opt: opt, image: metadata.Empty(), partitions: map[metadata.TopicPartition]*Partition{},
-		missing: map[metadata.TopicPartition]*missing{}, made: map[*storage.Dir]time.Time{}, fence: map[metadata.TopicPartition]int32{},
+		missing: map[metadata.TopicPartition]*missing{}, made: map[*storage.Dir]time.Time{}, fence: map[metadata.TopicPartition]Waiting{},
 		dirQueues: map[*storage.Dir]*dirQueue{}, removals: map[[16]byte]*removal{},
 		leaving: map[metadata.TopicPartition]*storage.Dir{},
 	}
@@ -326,7 +324,7 @@ func (m *Manager) reconcile(want []wanted, first bool, r *round) (makes []*missi
 			if m.adopt(w.tp(), l) && !first { // it was created under an image that may be older
 				l.Configure(m.opt.Config(m.image, w.topic))
 			}
-			m.applyRole(w, changes.dirs)
+			m.applyRole(w, changes)
 		default:
 			if x := m.noteUncreated(w); x != nil {
 				makes = append(makes, x)

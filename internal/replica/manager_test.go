@@ -117,8 +117,45 @@ func TestEpochsThatCannotBeRaisedAreNotLed(t *testing.T) {
 	if err := begin(t, l.partition(t, idA, 0), AcksAll, 1).wait(t); !errors.Is(err, ErrNotLeader) {
 		t.Error(err)
 	}
-	if n := l.Leaderless(); n != 1 || len(c.raised) != 1 {
+	if n := len(l.Leaderless()); n != 1 || len(c.raised) != 1 {
 		t.Errorf("%d partitions wait for an epoch, after %d attempts", n, len(c.raised))
+	}
+}
+
+// Metadata that were restored from a copy give epochs below those of the log. The broker asks for a
+// higher one, and leads in no other, again and again.
+func TestALogWithALaterEpochIsLedInAHigherOne(t *testing.T) {
+	fs, c := vfs.Memory(), newCluster()
+	l := start(t, fs, c)
+	c.topic("a", idA, 1)
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
+	tp := metadata.TopicPartition{Topic: idA}
+	must(t, c.edit(tp, func(p *metadata.Partition) { p.LeaderEpoch = 9 }))
+	must(t, c.apply(t, l.Manager))
+	grow(t, l.partition(t, idA, 0))
+	must(t, l.storage.Close())
+
+	must(t, c.edit(tp, func(p *metadata.Partition) { p.LeaderEpoch = 3 }))
+	c.fail = errors.New("store is gone")
+	l = start(t, fs, c)
+	must(t, c.apply(t, l.Manager))
+	if err := begin(t, l.partition(t, idA, 0), AcksAll, 1).wait(t); !errors.Is(err, ErrNotLeader) {
+		t.Fatalf("an append below the epoch of the log: %v", err)
+	}
+	if w := l.Leaderless(); len(w) != 1 || w[0].TopicPartition != tp || w[0].Raise != (metadata.Raise{From: 3, Seen: 9}) {
+		t.Fatalf("it waits for %+v", w)
+	}
+	c.mu.Lock()
+	c.fail = nil
+	c.mu.Unlock()
+	must(t, c.edit(tp, func(p *metadata.Partition) { p.LeaderEpoch = 4 })) // another election, in vain
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
+	p := l.partition(t, idA, 0)
+	grow(t, p)
+	if want := 9 + metadata.Gap([16]byte{}); p.LeaderEpoch() != want || len(l.Leaderless()) > 0 {
+		t.Errorf("epoch %d, want %d; %+v", p.LeaderEpoch(), want, l.Leaderless())
 	}
 }
 

@@ -25,13 +25,11 @@ type changes struct {
 	// dirs are the log directories of replicas. A zero one means that there is no log any longer.
 	dirs   map[metadata.TopicPartition][16]byte
 	forget map[[16]byte]bool // deleted topics without logs on this broker
-	// raise are the partitions that need a higher leader epoch, and whether they may have lost
-	// acknowledged records.
-	raise map[metadata.TopicPartition]bool
+	raise  map[metadata.TopicPartition]metadata.Raise
 }
 
 func newChanges() changes {
-	return changes{map[metadata.TopicPartition][16]byte{}, map[[16]byte]bool{}, map[metadata.TopicPartition]bool{}}
+	return changes{map[metadata.TopicPartition][16]byte{}, map[[16]byte]bool{}, map[metadata.TopicPartition]metadata.Raise{}}
 }
 
 func (c changes) empty() bool { return len(c.dirs) == 0 && len(c.forget) == 0 && len(c.raise) == 0 }
@@ -101,7 +99,7 @@ func (r *recorder) run() {
 // record writes changes to the metadata, and returns those that failed.
 func (r *recorder) record(c changes) (failed changes, err error) {
 	failed = newChanges()
-	raised := r.try(len(c.raise), "raise the leader epochs of %d partitions after an unclean stop", func(ctx context.Context) error {
+	raised := r.try(len(c.raise), "raise the leader epochs of %d partitions", func(ctx context.Context) error {
 		_, err := r.m.opt.Cluster.RaiseEpochs(ctx, c.raise)
 		return err
 	})
@@ -164,9 +162,9 @@ func (r *recorder) outcome(failed changes, err error) bool {
 			r.dirs[tp] = dir
 		}
 	}
-	for tp := range failed.raise {
-		if _, fenced := m.fence[tp]; fenced {
-			r.raise[tp] = failed.raise[tp]
+	for tp, x := range failed.raise {
+		if m.fence[tp].Raise == x {
+			r.raise[tp] = x
 		}
 	}
 	maps.Copy(r.forget, failed.forget)

@@ -2,15 +2,19 @@ package replica
 
 import (
 	"slices"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica/progress"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// applyRole gives a partition its role, and adds its directory to dirs if the metadata does not
-// have it.
-func (m *Manager) applyRole(w wanted, dirs map[metadata.TopicPartition][16]byte) {
+// applyRole gives a partition its role, and adds to changes what the metadata do not have: its
+// directory, and a leader epoch above those of its log, which this broker must not lead in a lower
+// one. A log has a later epoch than the metadata give if these were restored from a copy.
+func (m *Manager) applyRole(w wanted, changes changes) {
 	tp := w.tp()
 	m.mu.RLock()
 	p := m.partitions[tp]
@@ -20,14 +24,24 @@ func (m *Manager) applyRole(w wanted, dirs map[metadata.TopicPartition][16]byte)
 	}
 	part := w.topic.Partitions.At(w.partition)
 	if recorded, _ := m.image.Placement(m.opt.Self, tp); recorded != p.log.Dir().ID() {
-		dirs[tp] = p.log.Dir().ID()
+		changes.dirs[tp] = p.log.Dir().ID()
 	}
+	seen := latest(p.log)
 	m.mu.Lock()
-	fenced := part.LeaderEpoch < m.fence[tp]
-	if !fenced {
+	x, fenced := m.fence[tp]
+	later := part.Leader == m.opt.Self && seen > part.LeaderEpoch && (!fenced || x.From < part.LeaderEpoch)
+	if later {
+		x, fenced = Waiting{tp, metadata.Raise{From: part.LeaderEpoch, Seen: seen}, time.Now()}, true
+		m.fence[tp], changes.raise[tp] = x, x.Raise
+	}
+	if fenced = fenced && part.Leader == m.opt.Self && part.LeaderEpoch <= x.From; !fenced {
 		delete(m.fence, tp)
 	}
 	m.mu.Unlock()
+	if later {
+		m.opt.Logger.Warn("the log has a later leader epoch than the metadata, which were restored from a copy; asking for a higher one",
+			zap.Stringer("partition", p), zap.Int32("epoch", part.LeaderEpoch), zap.Int32("known", seen))
+	}
 	if fenced {
 		return // a raised epoch is on its way
 	}

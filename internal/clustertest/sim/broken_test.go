@@ -46,6 +46,8 @@ var without = []struct {
 	{"DropInSync", removed{election: election.DropInSync}, false},
 	{"KeepEpoch", removed{election: election.KeepEpoch}, false},
 
+	{"ReportedEpoch", removed{election: election.ReportedEpoch}, false},
+
 	{"registerFirst", removed{sim: registerFirst}, false},
 	{"noMark", removed{sim: noMark}, false},
 	{"resumeAfterRevert", removed{sim: resumeAfterRevert}, false},
@@ -58,6 +60,7 @@ var without = []struct {
 	{"lossyIsLast", removed{sim: lossyIsLast}, false},
 	{"keepSubscription", removed{sim: keepSubscription}, true},
 	{"keepEmptyEpochs", removed{sim: keepEmptyEpochs}, false},
+	{"leadBelowLog", removed{sim: leadBelowLog}, false},
 	{"oldHeartbeats", removed{sim: oldHeartbeats}, false},
 }
 
@@ -79,7 +82,12 @@ func TestWalksDetectEveryRemovedRule(t *testing.T) {
 			t.Parallel()
 			for seed := 1; seed <= limit; seed++ {
 				cfg := config{replicas: 3, steps: 500, removed: c.removed}
-				if c.removed.election >= election.CompleteEarly {
+				switch {
+				case c.removed.has(leadBelowLog): // of several replicas, an election compares the logs first
+					cfg.replicas, cfg.restores = 1, true
+				case c.removed.election == election.ReportedEpoch:
+					cfg.restores = true
+				case c.removed.election >= election.CompleteEarly:
 					cfg.nodes, cfg.steps = 5, 700
 				}
 				if w := walk(uint64(seed), cfg); w.fault != "" {

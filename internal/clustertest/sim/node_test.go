@@ -152,6 +152,7 @@ func (w *world) see(x *node, version int64) {
 	case x.leaving: // a new log follows when the old one is deleted
 	case p.Leader == x.id && x.leader != nil && x.leader.Epoch() == p.LeaderEpoch:
 		x.leader.SetView(view(s), w.now)
+	case p.Leader == x.id && x.lastEpoch() > p.LeaderEpoch && !w.cfg.removed.has(leadBelowLog): // until the epoch is raised
 	case p.Leader == x.id && p.LeaderEpoch > x.held:
 		w.lead(x, s)
 	case p.Leader == x.id: // held until the next epoch

@@ -113,7 +113,7 @@ func (o *oracle) acknowledged(w *world, x *node, a wait) {
 
 // read lets a client read all that a node shows, and checks that nothing shown changes (C2).
 func (o *oracle) read(w *world, x *node) {
-	if !x.runs() || x.offline || x.step != registered {
+	if !x.runs() || x.offline || x.step != registered || w.cfg.restores && w.gone() { // an operator decides what remains
 		return
 	}
 	high, epoch := x.high()
@@ -157,6 +157,18 @@ func (o *oracle) forgive(leader *node, counted int64, epoch int32) {
 			}
 		}
 	}
+}
+
+// restored notes that the metadata were restored. What remains acknowledged is what the next unclean
+// election keeps, whose epoch may be below those before.
+func (o *oracle) restored() {
+	o.unclean = 0
+	for _, facts := range [][]fact{o.acked, o.shown} {
+		for at := range facts {
+			facts[at].epoch = 0
+		}
+	}
+	clear(o.eligible)
 }
 
 // check checks after each step what must always hold.

@@ -22,6 +22,7 @@ const (
 	lossyIsLast                         // the last replica is restored although it lost records
 	keepSubscription                    // a change of the log's mode needs no new subscription
 	keepEmptyEpochs                     // a new follower keeps the epochs in which it led without a record
+	leadBelowLog                        // a broker leads in an epoch below that of its log
 	oldHeartbeats                       // a registration is recorded although a heartbeat made the former process active
 )
 

@@ -49,6 +49,8 @@ var configs = map[string]config{
 	"moving replicas":      {replicas: 3, nodes: 5, steps: 700},
 	"one or more of four":  {replicas: 1, nodes: 4, steps: 700},
 	"moving, many losses":  {replicas: 3, nodes: 4, steps: 500, unclean: true},
+	"restored metadata":    {replicas: 3, steps: 500, restores: true},
+	"one, restored":        {replicas: 1, steps: 500, restores: true},
 	"five, many elections": {replicas: 5, steps: 500, unclean: true},
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/binary"
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/controller/election"
@@ -137,7 +138,7 @@ func (s *state) Online(broker int32) bool {
 // decide lets the controller change the partition's record.
 func (w *world) decide(what string, f func(election.Decider, metadata.Partition) (metadata.Partition, bool)) {
 	s := w.store()
-	d := election.Decider{Broken: w.cfg.removed.inElection(), View: s, MinISR: s.minISR, ISRLost: w.chance(2)}
+	d := election.Decider{Broken: w.cfg.removed.inElection(), View: s, MinISR: s.minISR, ISRLost: w.chance(2), Generation: w.gen}
 	next, changed := f(d, s.part)
 	if !changed {
 		return
@@ -314,7 +315,63 @@ func (w *world) electUnclean() {
 		w.stats["unclean"]++
 		x := w.nodes[p.Leader]
 		w.oracle.forgive(x, w.counted(x), p.Unclean)
+		w.emptyLater(p.LeaderEpoch)
 	}
+}
+
+// restoreMetadata puts the metadata back as they were at the start, as chronikd recover does: with
+// another generation, while no broker runs. The copy may be old: it knows none of the elections.
+func (w *world) restoreMetadata() {
+	for _, x := range w.nodes {
+		w.crash(x, kill)
+		x.spare = disk{}
+	}
+	w.gen = w.newDir()
+	binary.BigEndian.PutUint32(w.gen[12:], w.r.Uint32())
+	w.writes, w.answers, w.stray = nil, nil, nil
+	clear(w.ctl)
+	w.commit(func(s *state) {
+		p := &s.part
+		p.Leader, p.LeaderEpoch, p.Unclean = election.None, w.history[0].part.LeaderEpoch+metadata.Gap(w.gen), 0
+		if len(p.Replicas) > 1 {
+			p.ISR, p.ELR, p.Last = nil, nil, metadata.LastReplica{}
+		}
+		p.PartitionEpoch += metadata.Gap(w.gen)
+		p.Revision = s.version
+		for i := range s.brokers {
+			s.brokers[i].liveness, s.brokers[i].livenessRev = metadata.Fenced, s.version
+		}
+	})
+	w.oracle.restored()
+	w.stats["restores"]++
+	w.logf("%s: restored", w.store())
+}
+
+// emptyLater lets an operator empty the replicas that have records of a later epoch than the one in
+// which an election without them began. They refuse to follow.
+func (w *world) emptyLater(epoch int32) {
+	for _, x := range w.nodes {
+		if x.lastEpoch() <= epoch {
+			continue
+		}
+		w.stats["emptied after a restore"]++
+		w.crash(x, kill)
+		x.dir, x.log, x.written, x.durable, x.savedHigh, x.savedEpoch, x.lossy = w.newDir(), nil, 0, 0, 0, 0, false
+	}
+}
+
+// raise lets a leader whose log has a later epoch ask for a higher one.
+func (w *world) raise(x *node) {
+	p := &w.store().part
+	if !x.runs() || x.step != registered || p.Leader != x.id || x.lastEpoch() <= p.LeaderEpoch {
+		return
+	}
+	w.decide("raised epoch of "+name(x.id), func(_ election.Decider, p metadata.Partition) (metadata.Partition, bool) {
+		epoch, ok := metadata.NextEpoch(p.LeaderEpoch, x.lastEpoch(), w.gen)
+		p.LeaderEpoch = epoch
+		p.PartitionEpoch++
+		return p, ok
+	})
 }
 
 // resign lets a leader whose log took records back ask for another epoch.

@@ -126,6 +126,7 @@ func (w *world) rare(k int, x, y *node) {
 		w.breakSomething(x, y)
 	case 42:
 		w.resign(x)
+		w.raise(x)
 		if w.chance(3) {
 			w.decide("preferred leader", election.Decider.Prefer)
 		} else if p := w.store().part; w.chance(3) && p.Leader == x.id {
@@ -147,8 +148,11 @@ func (w *world) rare(k int, x, y *node) {
 				w.commit(func(s *state) { s.minISR = min })
 			}
 		}
-		if w.cfg.unclean && w.chance(10) {
+		if w.cfg.unclean && w.chance(10) || w.cfg.restores && w.gone() && w.chance(2) {
 			w.electUnclean()
+		}
+		if w.cfg.restores && w.chance(6) {
+			w.restoreMetadata()
 		}
 		if w.chance(4) {
 			w.now += time.Duration(w.r.IntN(4000)) * time.Millisecond
@@ -279,6 +283,7 @@ func (w *world) healStep(x, y *node) {
 	}
 	w.place(x)
 	w.resign(x)
+	w.raise(x)
 	w.restore(x)
 	w.elect()
 	w.endReassignment(0)

@@ -13,6 +13,7 @@ type config struct {
 	replicas int
 	steps    int
 	unclean  bool // the topic allows unclean elections
+	restores bool // the metadata are restored from one copy, again and again, and an operator elects
 	// nodes is the number of brokers, if it is more than the replicas. Then replicas move.
 	nodes   int
 	removed removed
@@ -57,6 +58,7 @@ type world struct {
 	slow    bool   // the store is slow
 	healing bool   // the faults have ended
 	oneMin  bool   // min.insync.replicas does not change
+	gen     dir    // generation of the metadata
 	oracle  oracle
 	stats   map[string]int
 	lines   []string

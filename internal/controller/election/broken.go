@@ -16,4 +16,5 @@ const (
 	CompleteEarly                    // a reassignment is complete before all of its replicas are in sync
 	DropInSync                       // a reassignment drops members of ISR and ELR, however few remain
 	KeepEpoch                        // a leader continues in its epoch after replicas were removed
+	ReportedEpoch                    // an unclean election takes the epoch after the latest one that was reported
 )

@@ -35,6 +35,8 @@ type Decider struct {
 	// break. Until then a member of the ELR is not elected: a member that merely restarts, or
 	// drains, has records that were acknowledged with acks=1, and the ELR may lack them.
 	ISRLost bool
+	// Generation is that of the metadata; see metadata.NextEpoch.
+	Generation [16]byte
 }
 
 // Elect replaces the leader if it cannot lead, first with a member of the ISR, then with one of the
@@ -195,13 +197,18 @@ func (d Decider) Unclean(p metadata.Partition, reports []Report) (metadata.Parti
 	if best == nil {
 		return finish(p, next)
 	}
+	seen := int32(-1)
 	for _, r := range reports { // restored metadata may be older than the logs
-		next.LeaderEpoch = max(next.LeaderEpoch, r.LastEpoch)
+		seen = max(seen, r.LastEpoch)
 	}
-	if next.LeaderEpoch == math.MaxInt32 {
+	if d.Broken.has(ReportedEpoch) {
+		next.LeaderEpoch, seen = max(next.LeaderEpoch, seen), -1
+	}
+	epoch, ok := metadata.NextEpoch(next.LeaderEpoch, seen, d.Generation)
+	if !ok {
 		return p, false
 	}
-	next.ISR, next.ELR = []int32{best.Broker}, nil
+	next.ISR, next.ELR, next.LeaderEpoch = []int32{best.Broker}, nil, epoch-1
 	d.lead(&next, best.Broker)
 	next.Unclean = next.LeaderEpoch
 	return finish(p, next)

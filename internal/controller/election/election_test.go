@@ -133,8 +133,11 @@ func TestUncleanElectsTheLongestLog(t *testing.T) {
 	d := Decider{View: brokers{active: ids(2, 3)}}
 	reports := []Report{{Broker: 1, LastEpoch: 9, End: 900}, {Broker: 2, LastEpoch: 4, End: 70}, {Broker: 3, LastEpoch: 4, End: 80}}
 	p, ok := d.Unclean(record(1, ids(1), nil), reports)
-	if !ok || p.Leader != 3 || p.LeaderEpoch != 10 || p.Unclean != 10 || !slices.Equal(p.ISR, ids(3)) || p.ELR != nil {
-		t.Errorf("%v %+v; the epoch must be above all that were reported", ok, p)
+	if !ok || p.Leader != 3 || p.LeaderEpoch != 9+metadata.Gap(d.Generation) || p.Unclean != p.LeaderEpoch || !slices.Equal(p.ISR, ids(3)) || p.ELR != nil {
+		t.Errorf("%v %+v; the epoch must be above all that any replica can have", ok, p)
+	}
+	if p, _ := d.Unclean(record(1, ids(1), nil), []Report{{Broker: 2, LastEpoch: 5, End: 1}}); p.LeaderEpoch != 7 {
+		t.Errorf("epoch %d, two elections after 5, which the metadata gave", p.LeaderEpoch)
 	}
 	if p, _ := d.Unclean(record(1, ids(1, 2), nil), reports); p.Leader != 2 || p.Unclean != 0 {
 		t.Errorf("unclean although a member of the ISR can lead: %+v", p)

@@ -215,7 +215,7 @@ func (t *Transactions) Raised() uint64 { return t.raised.Load() }
 // raise has a leader epoch raised, and pauses before the next attempt.
 func (t *Transactions) raise(tp metadata.TopicPartition, epoch, known int32) {
 	ctx, cancel := context.WithTimeout(t.ctx, raiseTime)
-	_, err := t.opt.Controller.RaiseEpochAbove(ctx, tp, epoch, known)
+	_, err := t.opt.Controller.RaiseEpochs(ctx, map[metadata.TopicPartition]metadata.Raise{tp: {From: epoch, Seen: known}})
 	cancel()
 	fields := []zap.Field{zap.Int32("partition", tp.Partition), zap.Int32("epoch", epoch), zap.Int32("known", known), zap.Error(err)}
 	switch {

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -92,7 +93,14 @@ func (r *Partitions) Facts(f *checks.Facts) {
 	for _, x := range r.notCreated() {
 		retried[metadata.TopicPartition{Topic: x.TopicID, Partition: x.Partition}] = true
 	}
-	for t := range r.Image().Topics() {
+	img := r.Image()
+	for _, w := range r.Replicas.Leaderless() {
+		if t := img.TopicByID(w.Topic); t != nil && f.Now.Sub(w.Since) >= creationTime {
+			f.Partitions = append(f.Partitions, checks.Partition{Topic: t.Name, Index: w.Partition, Asks: true, Offline: fmt.Sprintf(
+				"this broker must not lead it in epoch %d, because replicas may have records of epochs up to %d", w.From, max(w.From, w.Seen))})
+		}
+	}
+	for t := range img.Topics() {
 		for i, p := range t.Partitions.All() {
 			if !slices.Contains(p.Replicas, r.Self) {
 				continue

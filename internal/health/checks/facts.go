@@ -243,6 +243,7 @@ type Partition struct {
 	Damages []Damage // ranges that reads found damaged
 	Dir     string   // the log directory; empty if the partition has no log
 	Retried bool     // it has no log yet, and the broker retries the creation
+	Asks    bool     // the broker asks the controller for a higher leader epoch
 }
 
 // Damage is a range of offsets that cannot be read.

@@ -152,6 +152,9 @@ func checkPartitions(f *Facts, n *notes) {
 			Works:    "the other partitions of the topic can be written and read",
 			Remedy:   f.repair(p.Dir),
 		}
+		if p.Asks {
+			x.Remedy = "see the findings about the metadata: the broker asks for that epoch until the metadata have it, and then leads the partition"
+		}
 		if p.Retried {
 			x.Remedy = "remove the cause; the broker then creates the log automatically within half a minute"
 		}

@@ -308,7 +308,7 @@ func (n *node) AssignDirs(_ context.Context, broker int32, dirs map[metadata.Top
 	return n.w.revision + 1, nil
 }
 
-func (n *node) RaiseEpochs(context.Context, map[metadata.TopicPartition]bool) (int64, error) {
+func (n *node) RaiseEpochs(context.Context, map[metadata.TopicPartition]metadata.Raise) (int64, error) {
 	return n.w.revision, nil
 }
 

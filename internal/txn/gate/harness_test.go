@@ -51,7 +51,7 @@ func (c *cluster) AssignDirs(_ context.Context, _ int32, dirs map[metadata.Topic
 	return c.rev + 1, nil
 }
 
-func (c *cluster) RaiseEpochs(context.Context, map[metadata.TopicPartition]bool) (int64, error) {
+func (c *cluster) RaiseEpochs(context.Context, map[metadata.TopicPartition]metadata.Raise) (int64, error) {
 	return c.rev + 1, nil
 }
 
