@@ -91,6 +91,7 @@ var rules = map[string]modelConfig{
 	"a start completes a swap":                                    {broken: broken{rules: skipSwapEntry}},
 	"a swap ends after its names are synced":                      {broken: broken{rules: skipSwapSync}},
 	"a checkpoint names quarantined frames":                       {broken: broken{rules: skipQuarantineEntry}},
+	"names on the disk are made of ids":                           {broken: broken{rules: topicNames}},
 	"a batch that does not fit is not skipped":                    {read: readSkipping},
 	"a lookup sees records that are flushed during it":            {findTime: findTimeForgetful},
 	"the records of a failed segment are replayed":                {broken: broken{rules: skipReplay}, rare: true},
