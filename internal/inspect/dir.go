@@ -333,7 +333,7 @@ func (d *dir) leftovers() error {
 		switch {
 		case strings.HasSuffix(in.Name, ".tmp") && !in.Dir:
 			d.find(Leftover, nil, name, -1, "an incomplete state file")
-		case strings.HasSuffix(in.Name, framesSuffix) && !in.Dir && !named[in.Name]:
+		case strings.HasSuffix(in.Name, storage.FramesSuffix) && !in.Dir && !named[in.Name]:
 			if err := d.noteQuarantine(name, nil); err != nil {
 				return err
 			}
@@ -354,8 +354,6 @@ func (d *dir) leftovers() error {
 func (d *dir) deleted(name string) bool {
 	return slices.ContainsFunc(d.logs, func(l *log) bool { return l.st.Deleted && l.st.String() == name })
 }
-
-const framesSuffix = ".frames"
 
 // partitions describes the logs as recovery or a repair would leave them.
 func (d *dir) partitions() []Partition {

@@ -142,7 +142,7 @@ func (l *log) list() error {
 			d.find(SwapUnfinished, l, name, -1, "it replaces segment %d and others", base)
 		case segment.IsDeleted(in.Name), segment.IsUnfinished(in.Name), strings.HasSuffix(in.Name, ".tmp"):
 			d.find(Leftover, l, name, -1, "a start removes it")
-		case strings.HasSuffix(in.Name, framesSuffix):
+		case strings.HasSuffix(in.Name, storage.FramesSuffix):
 			if err := d.noteQuarantine(name, l); err != nil {
 				return err
 			}

@@ -266,7 +266,7 @@ func (m *apply) frames() error {
 	}
 	add := func(l *log, f *journal.Frame) error {
 		i := slices.Index(d.logs, l)
-		name, err := kept.Add(f, l.st.String())
+		name, err := kept.Add(f)
 		m.state.Logs[i].QuarantineFile = name
 		return err
 	}

@@ -91,6 +91,8 @@ var rules = map[string]modelConfig{
 	"a start completes a swap":                                    {broken: broken{rules: skipSwapEntry}},
 	"a swap ends after its names are synced":                      {broken: broken{rules: skipSwapSync}},
 	"a checkpoint names quarantined frames":                       {broken: broken{rules: skipQuarantineEntry}},
+	"names on the disk are made of ids":                           {broken: broken{rules: topicNames}},
+	"a recovery passes on only frames that a log needs":           {broken: broken{journal: journal.Broken{Rules: journal.BelowRedo}}},
 	"a batch that does not fit is not skipped":                    {read: readSkipping},
 	"a lookup sees records that are flushed during it":            {findTime: findTimeForgetful},
 	"the records of a failed segment are replayed":                {broken: broken{rules: skipReplay}, rare: true},
@@ -252,6 +254,9 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 		if seed == 40 {
 			t.Fatal("the journal may forget the epochs of gaps")
 		}
+	}
+	if framesOfADeletedLog(t, broken{journal: journal.Broken{Rules: journal.BelowRedo}}) == "" {
+		t.Error("a recovery may pass on frames below the redo pointer")
 	}
 	image, _ := damagedJournal(t)
 	d, err := openDir(image, "sync", func(o *Options) { o.broken.journal.Rules = journal.IgnoreDamage })

@@ -125,7 +125,7 @@ func TestACreationThatFailsLeavesTheTombstone(t *testing.T) {
 	mustOpen(t, image, "sync")
 	infos, _ := image.List("/d")
 	for _, in := range infos {
-		if strings.HasSuffix(in.Name, framesSuffix) {
+		if strings.HasSuffix(in.Name, FramesSuffix) {
 			t.Errorf("%s: records of a deleted log came back", in.Name)
 		}
 	}

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"encoding/base64"
 	"fmt"
 	"path"
 	"slices"
@@ -101,10 +100,6 @@ func writePartitionMeta(fsys vfs.FS, dir string, id ID) error {
 		return err
 	}
 	return fsys.SyncDir(dir)
-}
-
-func partitionMetaOf(id ID) []byte {
-	return fmt.Appendf(nil, "version: 0\ntopic_id: %s\n", base64.RawURLEncoding.EncodeToString(id.Topic[:]))
 }
 
 // add registers logs in the directory and returns the tombstones that they replace.

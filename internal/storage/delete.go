@@ -1,7 +1,7 @@
 package storage
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -10,7 +10,6 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
-	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Delete deletes logs of the directory, with one checkpoint for all of them. When it returns
@@ -89,37 +88,43 @@ func (d *Dir) putTombstones(logs []*Log, entries []checkpoint.Log) (gone []*Log,
 	return gone, deleted
 }
 
-// removeDeleted removes the directories of deleted logs.
-func (d *Dir) removeDeleted(gone []checkpoint.Log) error {
-	for i := range gone {
-		from, to := path.Join(d.path, gone[i].String()), path.Join(d.path, deletedName(&gone[i]))
-		if Belongs(d.opt.FS, from, gone[i].ID) {
+// removeDeleted removes the directories of deleted logs. If some cannot be removed, it continues
+// with the others and returns the errors.
+func (d *Dir) removeDeleted(deleted []checkpoint.Log) error {
+	var errs []error
+	gone := make([]*checkpoint.Log, 0, len(deleted))
+	for i := range deleted {
+		l := &deleted[i]
+		from, to := path.Join(d.path, l.String()), d.deletedPath(l)
+		if Belongs(d.opt.FS, from, l.ID) {
 			_ = d.opt.FS.RemoveAll(to) // of an earlier log with the same id
 			if err := d.opt.FS.Rename(from, to); err != nil {
-				return fmt.Errorf("delete %s: %w", from, err)
+				errs = append(errs, fmt.Errorf("delete %s: %w", from, err))
+				continue
 			}
 		}
+		gone = append(gone, l)
 		d.steps.Add(1)
 	}
 	if err := d.opt.FS.SyncDir(d.path); err != nil {
-		return fmt.Errorf("delete %d logs: %w", len(gone), err)
+		return fmt.Errorf("delete %d logs: %w", len(deleted), errors.Join(append(errs, err)...))
 	}
 	d.mu.Lock()
-	for i := range gone {
-		if t, ok := d.deleted[gone[i].ID]; ok {
+	for _, l := range gone {
+		if t, ok := d.deleted[l.ID]; ok {
 			t.gone = true
-			d.deleted[gone[i].ID] = t
+			d.deleted[l.ID] = t
 		}
 	}
 	d.mu.Unlock()
 	d.run(func() {
-		for i := range gone {
-			if err := d.opt.FS.RemoveAll(path.Join(d.path, deletedName(&gone[i]))); err != nil {
+		for _, l := range gone {
+			if err := d.opt.FS.RemoveAll(d.deletedPath(l)); err != nil {
 				d.logOnce(nil, "files of a deleted partition could not be removed", err) // the next start tries again
 			}
 		}
 	})
-	return nil
+	return errors.Join(errs...)
 }
 
 // leftOf returns the entries of those logs of which a failed deletion may have left files.
@@ -154,13 +159,6 @@ func (d *Dir) isDeleted(dir string) bool {
 		}
 	}
 	return false
-}
-
-// Belongs reports whether a partition directory belongs to the log with id, and not to a later log
-// with the same name.
-func Belongs(fsys vfs.FS, dir string, id ID) bool {
-	b, err := vfs.ReadFile(fsys, path.Join(dir, PartitionFile))
-	return err == nil && bytes.Equal(b, partitionMetaOf(id))
 }
 
 // logsAndDeleted returns the logs and the tombstones of the same moment, so that a checkpoint never

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
@@ -88,5 +89,44 @@ func TestDeleteLeavesTheJournalItsMemory(t *testing.T) {
 	}
 	if n := d.memory.pool.Outstanding(); n != 0 {
 		t.Errorf("%d buffers are still in use", n)
+	}
+}
+
+// unknownFrames returns the name of a quarantine file of an unknown log, "" if there is none.
+func unknownFrames(fsys vfs.FS) string {
+	infos, err := fsys.List("/d")
+	if err != nil {
+		return err.Error()
+	}
+	for _, in := range infos {
+		if strings.HasPrefix(in.Name, unknownPrefix) {
+			return in.Name
+		}
+	}
+	return ""
+}
+
+// framesOfADeletedLog deletes a log whose frames are in the journal file of the redo pointer, below
+// it. It returns the name of the file in which a start after a kill stores these frames.
+func framesOfADeletedLog(t *testing.T, b broken) string {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync", func(o *Options) { o.broken = b })
+	logs := makeLogs(t, d, 2, "sync")
+	put(t, logs[0], 3, 1000)
+	put(t, logs[1], 3, 1000)
+	must(t, d.Delete(logs[0]))
+	put(t, logs[1], 3, 1000)
+	must(t, logs[1].flushAndSync())
+	must(t, d.checkpoint(nil)) // it no longer lists the deleted log
+	put(t, logs[1], 1, 1000)
+	image := disk.KillImage(1)
+	holds(t, byPartition(t, mustOpen(t, image, "sync", func(o *Options) { o.broken = b }), 1), 7)
+	return unknownFrames(image)
+}
+
+// A start does not bring back the records of a deleted log that no checkpoint lists any longer.
+func TestAStartDoesNotKeepFramesOfADeletedLog(t *testing.T) {
+	if name := framesOfADeletedLog(t, broken{}); name != "" {
+		t.Errorf("%s has them", name)
 	}
 }

@@ -56,6 +56,7 @@
 //	compact             one pass over the keys of a log, and the swap of the segments it wrote
 //	repair              a failed segment, quarantined frames, a failed journal
 //	recover identity    startup: which directory this is, what journal and segments contain
+//	names               the names of files and directories next to the partition directories
 //	guard stats         free space, metrics
 //	inspect             access for tools while no broker runs
 //	broken              rules that a test build can disable

@@ -2,12 +2,10 @@ package storage
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
-	"strings"
 
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
@@ -24,10 +22,7 @@ const (
 	PartitionFile       = "partition.metadata"
 )
 
-const (
-	identityVersion = 1
-	deleteSuffix    = "-delete"
-)
+const identityVersion = 1
 
 // Identity names a log directory and its journal. Both places store the same identity, so that
 // neither is used with the counterpart from another pair.
@@ -171,15 +166,6 @@ func StoppedCleanly(fsys vfs.FS, place Place, s *checkpoint.State) (bool, error)
 	clean, err := journal.IsUntouched(fsys, place.JournalPath(), s.Journal, s.Redo)
 	return clean && err == nil, err
 }
-
-// deletedName returns the name that a log's directory gets before its files are removed.
-func deletedName(l *checkpoint.Log) string {
-	return l.String() + "." + hex.EncodeToString(l.ID.Topic[:]) + deleteSuffix
-}
-
-// IsDeletedName reports whether name is that of a deleted partition's directory, which recovery
-// removes.
-func IsDeletedName(name string) bool { return strings.HasSuffix(name, deleteSuffix) }
 
 // Used reports whether a directory has been used as a log directory.
 func Used(fsys vfs.FS, place Place) bool {

@@ -169,7 +169,7 @@ func (b *RepairDir) NewQuarantine(s *checkpoint.State) (*Quarantine, error) {
 		taken[in.Name] = true
 	}
 	seq := s.Seq
-	for slices.ContainsFunc(s.Logs, func(l checkpoint.Log) bool { return taken[quarantineName(l.String(), seq)] }) {
+	for slices.ContainsFunc(s.Logs, func(l checkpoint.Log) bool { return taken[framesName(stem(l.ID), seq)] }) {
 		seq++
 	}
 	return &Quarantine{d: b.d, seq: seq, files: map[string]*quarantineFile{}}, nil

@@ -194,6 +194,9 @@ func (w *world) start(image *crashfs.FS) {
 	for _, l := range found {
 		failf("%s was deleted and is back", l)
 	}
+	if name := unknownFrames(image); name != "" {
+		failf("records of a deleted log are back in %s", name)
+	}
 	for _, m := range w.logs {
 		w.resetSequences(m)
 		w.say("%s is back: %s", m.topic, w.describe(m))

@@ -75,10 +75,12 @@ func (w *world) describe(m *mlog) string {
 		m.cur.written, m.seqs)
 }
 
+var modelTopics = []string{"a", "b", longTopic}
+
 func (w *world) create() {
 	w.ids++
-	m := &mlog{id: ID{Topic: [16]byte{w.ids}, Partition: 3}, topic: string(rune('a' + w.rng.IntN(3))), maybe: true,
-		seqs: map[int64]int32{}, pids: 3, says: w.say, loss: &w.loss}
+	m := &mlog{id: ID{Topic: [16]byte{w.ids}, Partition: 3}, topic: modelTopics[w.rng.IntN(len(modelTopics))],
+		maybe: true, seqs: map[int64]int32{}, pids: 3, says: w.say, loss: &w.loss}
 	for _, o := range w.logs {
 		if o.topic == m.topic {
 			return

@@ -275,12 +275,12 @@ func (r *recovery) quarantine(q *Quarantine, fr *journal.Frame) (err error) {
 	f := r.found[fr.Stream]
 	switch {
 	case f == nil:
-		_, err = q.Add(fr, fmt.Sprintf(unknownFrames+"%x-%d", fr.Stream.Topic, fr.Stream.Partition))
+		_, err = q.addIn(r.d.path, fr, unknownPrefix+stem(fr.Stream))
 	case f.err == nil || f.lc.Offline != "" || fr.LSN <= f.lc.LSN:
 	case isSystemError(f.err): // not in the partition's directory, which may be at fault
-		f.quarantineFile, err = q.Add(fr, f.l.String())
+		f.quarantineFile, err = q.Add(fr)
 	default:
-		_, err = q.addIn(f.l.path, fr, "recovery")
+		_, err = q.addIn(f.l.path, fr, damagedFrames)
 	}
 	return err
 }

@@ -5,37 +5,27 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"strings"
 
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-const framesSuffix, unknownFrames = ".frames", "unknown-"
-
 // removeAbandonedFrames schedules the removal of quarantine files that no checkpoint names: either
 // the checkpoint that would have named the file was never written, or the log has replayed it and a
 // crash prevented the removal. Files of offline and unknown logs stay, because an operator may need
 // them.
 func (r *recovery) removeAbandonedFrames(infos []vfs.Info) {
-	taken, needed := map[string]bool{}, map[string]bool{}
+	files := map[ID]string{} // of the logs that need no other one; removed after the log has replayed it
 	for i := range r.ckpt.Logs {
 		lc := &r.ckpt.Logs[i]
-		name := lc.String()
-		if f := r.found[lc.ID]; f != nil && f.err != nil {
-			needed[name] = true
+		if f := r.found[lc.ID]; f == nil || f.err == nil {
+			files[lc.ID] = lc.QuarantineFile
 		}
-		needed[lc.QuarantineFile] = true // removed after the log has replayed it
-		taken[name] = true
 	}
 	for _, in := range infos {
-		name, ok := strings.CutSuffix(in.Name, framesSuffix)
-		at := strings.LastIndexByte(name, '-')
-		if !ok || at < 0 || needed[in.Name] {
-			continue
-		}
-		if of := name[:at]; taken[of] && !needed[of] && !strings.HasPrefix(of, unknownFrames) {
+		id, ok := framesOf(in.Name)
+		if named, known := files[id]; ok && known && in.Name != named {
 			r.later(nil, func() error { return r.d.opt.FS.Remove(path.Join(r.d.path, in.Name)) })
 		}
 	}
@@ -54,7 +44,7 @@ func (d *Dir) quarantineDir(dirName string) error {
 	}
 	for _, in := range infos {
 		if in.Name != PartitionFile && in.Size > 0 {
-			to := fmt.Sprintf("%s.%x-stray", from, newID())
+			to := path.Join(d.path, strayName(d.opt.FS, from))
 			d.log.Warn("partition directory that the checkpoint does not list was quarantined", zap.String("from", from),
 				zap.String("to", to))
 			return d.opt.FS.Rename(from, to)
@@ -94,10 +84,4 @@ func (r *recovery) quarantineStrays() error {
 		})
 	}
 	return nil
-}
-
-// IsStrayName reports whether name is that of a quarantined partition directory, which recovery
-// does not change.
-func IsStrayName(name string) bool {
-	return path.Ext(name) != "" && strings.HasSuffix(name, "-stray")
 }

@@ -35,16 +35,16 @@ func newQuarantine(d *Dir) *Quarantine {
 	return &Quarantine{d: d, seq: d.last.Seq, files: map[string]*quarantineFile{}}
 }
 
-// Add appends a frame of a log to the log's file in the log directory. It returns the file's name,
-// for checkpoint.Log.QuarantineFile.
-func (a *Quarantine) Add(f *journal.Frame, log string) (string, error) {
-	return a.addIn(a.d.path, f, log)
+// Add appends a frame to the file of its log in the log directory. It returns the file's name, for
+// checkpoint.Log.QuarantineFile.
+func (a *Quarantine) Add(f *journal.Frame) (string, error) {
+	return a.addIn(a.d.path, f, stem(f.Stream))
 }
 
 // addIn appends a frame to DIR/NAME-<checkpoint sequence>.frames and returns the file's name in
 // DIR.
 func (a *Quarantine) addIn(dir string, f *journal.Frame, name string) (base string, err error) {
-	base = quarantineName(name, a.seq)
+	base = framesName(name, a.seq)
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("quarantine journal frames: %w", err)
@@ -76,10 +76,6 @@ func (a *Quarantine) discard() {
 	for name := range a.files {
 		_ = a.d.opt.FS.Remove(name) // after an error the next start removes it
 	}
-}
-
-func quarantineName(name string, seq uint64) string {
-	return fmt.Sprintf("%s-%d", name, seq) + framesSuffix
 }
 
 // Close makes the files durable and closes them.
@@ -194,7 +190,7 @@ func (c *quarantineCopy) copy(w *Quarantine, fr *journal.Frame) error {
 		return nil
 	}
 	var err error
-	c.name, err = w.Add(fr, c.l.String())
+	c.name, err = w.Add(fr)
 	return err
 }
 

@@ -95,7 +95,7 @@ func (m *memFS) Remove(name string) error {
 func (m *memFS) RemoveAll(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, err := m.root.Find(name); err != nil {
+	if _, err := m.root.Find(name); ram.IsMissing(err) {
 		return nil // there is nothing to remove
 	}
 	slot, err := m.root.Slot(name)

@@ -12,4 +12,5 @@ const (
 	NoSkip                        // no frame leads to one whose pieces were written ahead
 	Overtake                      // later entries of a stream are written before its large one
 	KeepPart                      // Drop leaves an entry of which pieces are written
+	BelowRedo                     // a recovery passes on frames that no log needs any longer
 )

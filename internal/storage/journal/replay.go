@@ -19,7 +19,8 @@ type Extent struct {
 }
 
 // Scan reads the journal from a position on, without changing it, and calls fn for every frame of
-// the chain in LSN order. A Frame's payload is valid during the call.
+// the chain at or above its LSN, in LSN order. No log needs the frames before it in the same file:
+// their logs may have been deleted and forgotten. A Frame's payload is valid during the call.
 //
 // The chain ends at the first invalid frame; let s be its LSN. That is the ordinary end of a
 // journal whose last write was torn, unless a valid frame anywhere after it proves that s was
@@ -54,7 +55,7 @@ func (r *reader) scan(c *chain, ext *Extent, fn func(Frame) error) error {
 	takes, err := c.includes(r)
 	if takes {
 		ext.Files = append(ext.Files, r.Name)
-		err = r.follow(&c.next, fn)
+		err = c.follow(r, fn)
 	}
 	if err != nil {
 		return err
@@ -80,7 +81,7 @@ func (j *Journal) Read(from Position, through LSN, fn func(Frame) error) error {
 	err := r.each(from.File, func() (bool, error) {
 		takes, err := c.includes(r)
 		if takes {
-			err = r.follow(&c.next, func(f Frame) error {
+			err = c.follow(r, func(f Frame) error {
 				if f.LSN > through {
 					return nil
 				}
@@ -132,19 +133,20 @@ func (c *chain) missing(r *reader) error {
 	return &Damage{Kind: MissingFile, File: name, LSN: c.from.LSN, text: fmt.Sprintf("required file %s is missing in %s", name, r.dir)}
 }
 
-// follow reads frames from the file's beginning while they are valid and their LSNs dense.
-func (r *reader) follow(expect *LSN, fn func(Frame) error) error {
+// follow reads frames from the beginning of r's file while they are valid and their LSNs dense. It
+// passes on those from the chain's position on.
+func (c *chain) follow(r *reader, fn func(Frame) error) error {
 	for {
 		f, size, ok, err := r.frame(r.pos)
-		if err != nil || !ok || f.LSN != *expect {
+		if err != nil || !ok || f.LSN != c.next {
 			return err
 		}
-		if fn != nil && f.Type != Skip {
+		if needed := f.LSN >= c.from.LSN || r.broken.has(BelowRedo); needed && fn != nil && f.Type != Skip {
 			if err := fn(f); err != nil {
 				return err
 			}
 		}
-		*expect++
+		c.next++
 		r.pos = after(r.pos, size, &f)
 	}
 }

@@ -312,3 +312,15 @@ func TestRecordsThatLookLikeFrames(t *testing.T) {
 		t.Errorf("an inspection reads %d bytes, %v", read, err)
 	}
 }
+
+// A scan reads the file of its position from the beginning and passes on the frames from the
+// position's LSN on.
+func TestAScanBeginsAtItsLSN(t *testing.T) {
+	content, from, _ := groups(t, 4, 300)
+	from.LSN += 2
+	fsys := fileSystem(t, from.File, content)
+	all, ext, err := frames(fsys, from)
+	if err != nil || len(all) != 2 || all[0].LSN != from.LSN || ext.Next != from.LSN+2 {
+		t.Errorf("%d frames, %+v, %v", len(all), ext, err)
+	}
+}

@@ -188,8 +188,11 @@ func (f *FS) RemoveAll(name string) error {
 		return ram.PathError("remove", name, err)
 	}
 	n, err := f.root.Find(name)
-	if err != nil {
+	switch {
+	case ram.IsMissing(err):
 		return nil // there is nothing to remove
+	case err != nil:
+		return ram.PathError("remove", name, err)
 	}
 	return ram.PathError("remove", name, f.removeAll(name, n))
 }

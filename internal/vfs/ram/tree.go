@@ -1,6 +1,7 @@
 package ram
 
 import (
+	"errors"
 	"io/fs"
 	"path"
 	"slices"
@@ -54,14 +55,21 @@ func (n *Node[F]) Names() []string {
 	return names
 }
 
+// maxName is the longest name of a directory entry in bytes, as on Linux's file systems.
+const maxName = 255
+
 // split returns the elements of a path; the root has none. All paths start at the root, even
 // relative ones.
-func split(name string) []string {
+func split(name string) ([]string, error) {
 	clean := path.Clean("/" + name)
 	if clean == "/" {
-		return nil
+		return nil, nil
 	}
-	return strings.Split(clean[1:], "/")
+	parts := strings.Split(clean[1:], "/")
+	if slices.ContainsFunc(parts, func(part string) bool { return len(part) > maxName }) {
+		return nil, syscall.ENAMETOOLONG
+	}
+	return parts, nil
 }
 
 // Find returns the node at path name; n must be the root.
@@ -69,7 +77,11 @@ func (n *Node[F]) Find(name string) (*Node[F], error) {
 	if name == "" {
 		return nil, syscall.ENOENT
 	}
-	for _, part := range split(name) {
+	parts, err := split(name)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range parts {
 		if !n.IsDir() {
 			return nil, syscall.ENOTDIR
 		}
@@ -80,6 +92,11 @@ func (n *Node[F]) Find(name string) (*Node[F], error) {
 		n = next
 	}
 	return n, nil
+}
+
+// IsMissing reports whether an error of Find means that nothing has the name.
+func IsMissing(err error) bool {
+	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // FindDir is Find for a directory.
@@ -93,11 +110,13 @@ func (n *Node[F]) FindDir(name string) (*Node[F], error) {
 
 // Slot returns the slot of name, whose directory must exist.
 func (n *Node[F]) Slot(name string) (Slot[F], error) {
-	parts := split(name)
-	if name == "" {
+	parts, err := split(name)
+	switch {
+	case name == "":
 		return Slot[F]{}, syscall.ENOENT
-	}
-	if len(parts) == 0 {
+	case err != nil:
+		return Slot[F]{}, err
+	case len(parts) == 0:
 		return Slot[F]{}, syscall.EBUSY // the root has no slot
 	}
 	last := len(parts) - 1
@@ -161,7 +180,11 @@ func (n *Node[F]) Missing(name string) ([]string, error) {
 	var missing []string
 	at := n
 	done := ""
-	for _, part := range split(name) {
+	parts, err := split(name)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range parts {
 		done += "/" + part
 		if at != nil {
 			if at = at.Entries[part]; at != nil && !at.IsDir() {

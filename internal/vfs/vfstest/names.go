@@ -59,6 +59,27 @@ func removeAll(t *testing.T, f vfs.FS, dir string) {
 	}
 }
 
+func longNames(t *testing.T, f vfs.FS, dir string) {
+	longest, longer := dir+"/"+strings.Repeat("n", 255), dir+"/"+strings.Repeat("n", 256)
+	Put(t, f, longest, "x")
+	ok(t, f.Rename(longest, dir+"/a"))
+	ok(t, f.Rename(dir+"/a", longest))
+	_, err := f.Create(longer)
+	wantErr(t, "Create", err, syscall.ENAMETOOLONG)
+	_, err = f.Open(longer)
+	wantErr(t, "Open", err, syscall.ENAMETOOLONG)
+	_, err = f.Stat(longer)
+	wantErr(t, "Stat", err, syscall.ENAMETOOLONG)
+	wantErr(t, "Rename", f.Rename(longest, longer), syscall.ENAMETOOLONG)
+	wantErr(t, "MkdirAll", f.MkdirAll(longer), syscall.ENAMETOOLONG)
+	wantErr(t, "MkdirAll below", f.MkdirAll(longer+"/a"), syscall.ENAMETOOLONG)
+	wantErr(t, "Remove", f.Remove(longer), syscall.ENAMETOOLONG)
+	wantErr(t, "RemoveAll", f.RemoveAll(longer), syscall.ENAMETOOLONG)
+	if exists(t, f, dir+"/a") || Get(t, f, longest) != "x" {
+		t.Error("a refused call had an effect")
+	}
+}
+
 func renameReplaces(t *testing.T, f vfs.FS, dir string) {
 	Put(t, f, dir+"/new", "new")
 	Put(t, f, dir+"/old", "old")
