@@ -2,7 +2,7 @@ package storage
 
 // rule is a durability rule that a test can remove to prove that the model detects its absence.
 // Only a build with the tag breakrules can remove rules.
-type rule uint32
+type rule uint64
 
 const (
 	notDurable          rule = 1 << iota // bytes go to segments before the journal's datasync covers them
@@ -36,4 +36,5 @@ const (
 	uncountedIndex                       // a start trusts any index of aborted transactions
 	segmentsFirst                        // a list of aborted transactions is read from the segments before the memory
 	abortedTwice                         // what both the segments and the memory have is twice in the list
+	unboundedDebt                        // a log with many segments to write accepts more appends
 )
