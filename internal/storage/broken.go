@@ -37,4 +37,5 @@ const (
 	segmentsFirst                        // a list of aborted transactions is read from the segments before the memory
 	topicNames                           // a deleted directory is named after its topic
 	abortedTwice                         // what both the segments and the memory have is twice in the list
+	unboundedDebt                        // a log with many segments to write accepts more appends
 )

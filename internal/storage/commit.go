@@ -370,6 +370,7 @@ func (l *Log) publish(c *chunk) {
 	l.mu.Lock()
 	c.ready = l.dir.opt.broken.has(notDurable)
 	l.tail.add(c)
+	l.countDebtLocked()
 	l.mu.Unlock()
 }
 
@@ -436,6 +437,9 @@ func (l *Log) journaled(c *chunk, durable bool) (flush bool) {
 	l.mu.Unlock()
 	if joined {
 		l.dir.memory.joined(c)
+		if l.debt.owed.Load() > 0 {
+			l.countDebt()
+		}
 	}
 	return flush
 }
@@ -480,7 +484,7 @@ func (d *Dir) durableThrough(lsn journal.LSN) {
 // both or neither.
 func (l *Log) durableAdvanced(flush bool) {
 	l.observer().Advanced()
-	if flush || l.dir.memory.nearLimit() {
+	if flush || l.dir.memory.nearLimit() || l.dir.overdue(l) {
 		l.dir.schedule(l)
 	}
 }

@@ -11,12 +11,16 @@ const (
 	everything
 )
 
-// admittedLocked returns what may be committed with the memory that is left. If not all may,
+// admittedLocked returns what may be committed: nothing before a log with many segments to write is
+// flushed, and otherwise as much as the memory that is left allows. If that is not all,
 // markers may overtake the records of clients that wait for it: until a marker is there, readers
 // wait, and so does the next transaction of its producer. It overtakes no record of its own
 // transaction that was acknowledged; any other is refused behind it. The caller holds queueMu, and
 // the queue is not empty.
 func (l *Log) admittedLocked() admitted {
+	if l.awaitsFlush() {
+		return nothing
+	}
 	kind := kindOf(l)
 	switch {
 	case l.dir.memory.admit(l, kind):

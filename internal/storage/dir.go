@@ -49,6 +49,7 @@ type Dir struct {
 	journal *journal.Journal
 	files   *segment.Files
 	memory  memory
+	debts   debts
 	guard   spaceGuard
 	stats   stats
 

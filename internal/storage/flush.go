@@ -78,12 +78,19 @@ func (l *Log) flushLocked() error {
 	return nil
 }
 
-// writeFlushable writes the chunks that are durable in the journal to segments. The caller holds
-// flushMu.
+// writeFlushable writes the chunks that are durable in the journal to segments: those that the log
+// has now, because others wait for the end of a flush, and appends may go on for ever. The caller
+// holds flushMu.
 func (l *Log) writeFlushable() error {
+	l.mu.RLock()
+	end := l.tail.end()
+	l.mu.RUnlock()
 	for {
 		l.mu.Lock()
-		run := l.tail.flushable(flushRun)
+		var run []*chunk
+		if l.flushed < end {
+			run = l.tail.flushable(flushRun)
+		}
 		if !l.life.state.Allows(loglife.Flush | loglife.Repair) {
 			run = nil
 		}
@@ -179,7 +186,8 @@ func (l *Log) addSegment(base int64, cfg *Config) (*segment.Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.saveProducers(s); err != nil {
+	snapshot, err := l.saveProducers(s)
+	if err != nil {
 		return nil, err
 	}
 	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {
@@ -187,6 +195,7 @@ func (l *Log) addSegment(base int64, cfg *Config) (*segment.Segment, error) {
 	}
 	l.mu.Lock()
 	l.segments = append(l.segments, s)
+	l.debt.rolled(snapshot)
 	l.mu.Unlock()
 	return s, nil
 }
@@ -205,6 +214,7 @@ func (l *Log) chunksFlushed(run []*chunk) {
 	l.producersMu.Unlock()
 	l.mu.Lock()
 	l.tail.setFlushed(len(run))
+	l.debt.chunks += len(run)
 	l.flushed = last.next
 	if l.lowestUnsynced == 0 {
 		l.lowestUnsynced = run[0].first

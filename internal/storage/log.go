@@ -118,6 +118,7 @@ type Log struct {
 	acks       acks
 	cuts       int // how often the log end moved back
 
+	debt     debt
 	attempts attempts // of compaction
 
 	flawed          atomic.Bool  // a segment has or had flaws; see Damages

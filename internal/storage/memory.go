@@ -133,6 +133,7 @@ func (m *memory) pressureRelieved() bool { return m.deferred.Load() <= m.bound/2
 func (m *memory) flushed(l *Log, bytes int64) {
 	m.deferred.Add(-bytes)
 	m.cached.Add(bytes)
+	l.countDebt()
 	m.list(l)
 	for over := m.over(); over > 0; over = m.over() {
 		m.mu.Lock()
@@ -203,6 +204,9 @@ func (m *memory) drop(gone []*chunk) {
 			m.deferred.Add(-c.cap)
 		}
 		c.buf.Release()
+	}
+	if n := len(gone); n > 0 && !gone[n-1].cached {
+		gone[n-1].log.countDebt()
 	}
 	m.resume()
 }

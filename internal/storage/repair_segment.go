@@ -155,7 +155,7 @@ func (l *Log) replaceSegment() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := l.saveProducers(s); err != nil {
+	if _, err := l.saveProducers(s); err != nil {
 		return false, err
 	}
 	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {

@@ -210,6 +210,14 @@ func (t *tail) start() (int64, bool) {
 	return t.chunks[0].base, true
 }
 
+// end returns the end offset of the tail, 0 if it is empty.
+func (t *tail) end() int64 {
+	if n := len(t.chunks); n > 0 {
+		return t.chunks[n-1].next
+	}
+	return 0
+}
+
 // find returns the index of the chunk that holds offset, or of the first one after it.
 func (t *tail) find(offset int64) int {
 	return sort.Search(len(t.chunks), func(i int) bool { return t.chunks[i].next > offset })

@@ -40,24 +40,24 @@ func (l *Log) noProducers() producers.State {
 // producers needs none. Those to which a replay of quarantined frames rolls have none, because the
 // state is known only for the recovery point, where the replay begins, and for the end of the log.
 // An error matters only if the state has transactions; otherwise it makes the next truncation
-// slower. It needs flushMu.
-func (l *Log) saveProducers(s *segment.Segment) error {
+// slower. It returns the size of the file. It needs flushMu.
+func (l *Log) saveProducers(s *segment.Segment) (size int, err error) {
 	l.mu.RLock()
 	first, replaying := len(l.segments) == 0, l.life.replaying
 	l.mu.RUnlock()
 	l.producersMu.Lock()
 	if replaying || first && !l.producers.Knows(s.Base()) {
 		l.producersMu.Unlock()
-		return nil
+		return 0, nil
 	}
 	b := snapshotOf(&l.producers, s)
 	transactions := l.producers.Transactional()
 	l.producersMu.Unlock()
 	if transactions && !l.dir.opt.broken.has(unsyncedSnapshots) {
-		return statefile.Write(l.dir.opt.FS, s.ProducersPath(), producersKind, producersVersion, b)
+		return len(b), statefile.Write(l.dir.opt.FS, s.ProducersPath(), producersKind, producersVersion, b)
 	}
 	_ = statefile.WriteCache(l.dir.opt.FS, s.ProducersPath(), producersKind, producersVersion, b)
-	return nil
+	return len(b), nil
 }
 
 // snapshotOf encodes a producer state for the file of a segment.
