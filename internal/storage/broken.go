@@ -37,4 +37,6 @@ const (
 	segmentsFirst                        // a list of aborted transactions is read from the segments before the memory
 	abortedTwice                         // what both the segments and the memory have is twice in the list
 	unboundedDebt                        // a log with many segments to write accepts more appends
+	skipMoved                            // a sweep moves the redo pointer past logs that it has not committed
+	skipTombstones                       // a sweep moves the redo pointer past deletions that are not committed
 )

@@ -184,7 +184,7 @@ func TestEverythingIsWrittenFirstAndAfterAFailure(t *testing.T) {
 	wantState(t, fsys, &State{header(5), []Log{one}})
 }
 
-func TestEverythingIsDueWhenTheChangesHaveGrown(t *testing.T) {
+func TestChangesThatHaveGrown(t *testing.T) {
 	opts := options(vfs.Memory())
 	opts.CompactBytes = 4000
 	s, _, err := Open(opts)
@@ -192,11 +192,11 @@ func TestEverythingIsDueWhenTheChangesHaveGrown(t *testing.T) {
 	one := full(1)
 	must(t, s.WriteAll(&State{header(1), []Log{one}}))
 	n := uint64(0)
-	for ; n < 100 && !s.NeedsAll(); n++ {
+	for ; n < 100 && !s.Grown(); n++ {
 		must(t, s.Append(&Change{Header: header(n), Logs: []Update{{Log: &one, SameProducers: true}}}))
 	}
 	if n < 10 || n > 20 { // a frame header of 24 bytes and about 200 bytes of content each
-		t.Errorf("everything is due after %d changes", n)
+		t.Errorf("they have grown after %d changes", n)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc64"
 
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -34,6 +35,15 @@ const (
 	kindLog    = 1
 	kindHeader = 2
 )
+
+// Sum appends a log without its producers to buf[:0], which it returns for the next call, and
+// returns a checksum of that.
+func (l *Log) Sum(buf []byte) (uint64, []byte) {
+	buf = l.append(buf[:0], false)
+	return crc64.Checksum(buf, sumTable), buf
+}
+
+var sumTable = crc64.MakeTable(crc64.ECMA)
 
 func (c *Change) append(b []byte) []byte {
 	b = c.Header.append(b)
