@@ -185,6 +185,7 @@ func (l *Log) checkpointed(withProducers bool) (checkpoint.Log, journal.LSN) {
 	}
 	lc := checkpoint.Log{ID: l.id, Topic: l.topic, Start: l.logStart.Load(), Point: l.rp}
 	lc.Clean = l.firstDirty
+	lc.Flaws = l.flawsLocked()
 	l.storeHighLocked(&lc, high)
 	l.markLocked(&lc)
 	if x := l.life.swap; x != nil && !x.placed && !l.dir.opt.broken.has(skipSwapEntry) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
@@ -119,4 +120,33 @@ func TestCommitsDoNotWaitForAWholeCheckpoint(t *testing.T) {
 	close(hold)
 	eventually(t, "the whole checkpoint is there", func() bool { return snapshots() != before && !strings.Contains(snapshots(), ".tmp") })
 	check("after it")
+}
+
+// sweepAfterADeletion deletes one of two logs. A sweep runs before the deletion is committed, and
+// the power fails. It returns how many logs there are then.
+func sweepAfterADeletion(t *testing.T, b broken) int {
+	t.Helper()
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync", func(o *Options) { o.broken = b })
+	logs := makeLogs(t, d, 2, "sync")
+	for _, l := range logs {
+		put(t, l, 3, 10)
+	}
+	lc, _ := logs[1].checkpointed(false)
+	d.putTombstones(logs[1:], []checkpoint.Log{lc})
+	if err := logs[0].flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.checkpoint(nil); err != nil {
+		t.Fatal(err)
+	}
+	return len(mustOpen(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), "sync").Logs())
+}
+
+// The redo pointer passes the frames of a deleted log only together with its tombstone. Otherwise a
+// start would have the log, without these frames.
+func TestASweepCommitsDeletions(t *testing.T) {
+	if n := sweepAfterADeletion(t, broken{}); n != 1 {
+		t.Errorf("%d logs", n)
+	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // Format is the format of the files.
-var Format = statelog.Format{Name: "checkpoint", Magic: "chronikc", Version: 3}
+var Format = statelog.Format{Name: "checkpoint", Magic: "chronikc", Version: 4}
 
 // Options describe where a checkpoint is stored.
 type Options struct {
