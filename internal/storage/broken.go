@@ -38,4 +38,7 @@ const (
 	topicNames                           // a deleted directory is named after its topic
 	abortedTwice                         // what both the segments and the memory have is twice in the list
 	unboundedDebt                        // a log with many segments to write accepts more appends
+	skipMoved                            // a sweep moves the redo pointer past logs that it has not committed
+	forgetDamage                         // a checkpoint does not have the damage that reads found
+	skipTombstones                       // a sweep moves the redo pointer past deletions that are not committed
 )

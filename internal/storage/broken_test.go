@@ -87,6 +87,7 @@ var rules = map[string]modelConfig{
 	"a truncation is committed":                                   {broken: broken{rules: skipCutCommit}},
 	"a log start is committed":                                    {broken: broken{rules: skipStartCommit}},
 	"producers outlive their records":                             {broken: broken{rules: forgetProducers}, rare: true},
+	"a sweep commits the logs that moved":                         {broken: broken{rules: skipMoved}},
 	"a swap of segments is committed":                             {broken: broken{rules: skipSwapCommit}},
 	"a start completes a swap":                                    {broken: broken{rules: skipSwapEntry}},
 	"a swap ends after its names are synced":                      {broken: broken{rules: skipSwapSync}},
@@ -238,6 +239,15 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 	}
 	if markerInAFullMemory(t, broken{rules: markersWait}) {
 		t.Error("a marker need not overtake the records of clients")
+	}
+	if chunks, _ := tinySegments(t, 1, "sync", "time", broken{rules: unboundedDebt}); chunks <= debtMax+1 {
+		t.Error("a log with many segments to write waited")
+	}
+	if sweepAfterADeletion(t, broken{rules: skipTombstones}) == 1 {
+		t.Error("the redo pointer may pass a deletion that is not committed")
+	}
+	if damageAfterARestart(t, broken{rules: forgetDamage}) > 0 {
+		t.Error("a checkpoint without the damage has it")
 	}
 	for name, wrong := range map[string]string{
 		"a frame follows the log end":                  losesFrame(t, broken{rules: skipPrevEnd}),

@@ -1,20 +1,19 @@
 package storage
 
 import (
-	"errors"
 	"math"
 	"path"
 
-	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
-	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
 // Everything except batches is committed with a checkpoint: the creation, deletion and truncation
 // of logs, changes of the log start, segment swaps of a compaction, and the state of a damaged log.
-// A change of a few logs is appended to the checkpoint (commit); to advance the redo pointer, all
-// logs are written (checkpoint).
+// A change of a few logs is appended to the checkpoint (commit). To advance the redo pointer, those
+// logs are appended whose entries differ from the durable ones (commitMoved). A whole checkpoint is
+// written at a start and after an error, and beside the changes when these have grown
+// (renewCheckpoint).
 //
 // There are two copies in separate directories. They are written together, and an action that
 // depends on a checkpoint waits until both are durable. Recovery reads only the first copy; if that
@@ -29,6 +28,7 @@ const (
 func (d *Dir) openCheckpoint() (*checkpoint.State, error) {
 	store, state, err := checkpoint.Open(checkpoint.Options{
 		FS: d.opt.FS, Dir: path.Join(d.path, CheckpointDir), Mirror: path.Join(d.path, CheckpointMirror), Log: d.log,
+		CompactBytes: d.opt.compactBytes,
 	})
 	if err == nil {
 		d.store = store
@@ -51,30 +51,38 @@ func (d *Dir) closeCheckpoint() error {
 // After an error the old or the new version may be on the disk: the caller must do nothing that is
 // wrong under either.
 func (d *Dir) checkpoint(fresh *journal.Position) error {
+	if fresh == nil {
+		return d.commitMoved()
+	}
 	d.ckptMu.Lock()
 	defer d.ckptMu.Unlock()
 	return d.checkpointAll(fresh, false)
 }
 
-// checkpointAll is checkpoint for a caller that holds ckptMu. clean marks a clean stop, unless a
-// journal file before the fresh one is still needed.
+// checkpointAll writes a whole checkpoint. clean marks a clean stop, unless a journal file before
+// the fresh one is still needed. The caller holds ckptMu.
 func (d *Dir) checkpointAll(fresh *journal.Position, clean bool) error {
 	unsure := d.unsure.Swap(false) // before the logs are collected, which no longer include failed creations
 	// The notified LSN must be read before the logs: a frame whose owner is notified later has a
 	// larger LSN.
-	h, redo := d.nextHeader(), d.journal.Notified()+1
+	h, next := d.nextHeader(), d.journal.Notified()+1
+	redo := next
 	logs, deleted := d.logsAndDeleted()
 	entries := make([]committed, len(logs))
+	var tombs []checkpoint.Log
+	var buf []byte
 	err := d.store.WriteEach(func(yield func(*checkpoint.Log) bool) {
 		for i, l := range logs {
-			lc, oldest := l.checkpointed()
-			redo, entries[i] = min(redo, oldest), committed{lc.Offset, lc.AcksWritten}
+			lc, oldest := l.checkpointed(true)
+			entries[i], buf = committedOf(&lc, min(oldest, next), buf)
+			redo = min(redo, oldest)
 			if !yield(&lc) {
 				return
 			}
 		}
-		for _, lc := range d.tombstones(deleted, redo) {
-			if !yield(&lc) {
+		tombs = d.tombstones(deleted, redo)
+		for i := range tombs {
+			if !yield(&tombs[i]) {
 				return
 			}
 		}
@@ -99,6 +107,7 @@ func (d *Dir) checkpointAll(fresh *journal.Position, clean bool) error {
 	for i, l := range logs {
 		l.setCommitted(entries[i])
 	}
+	d.buried(tombs)
 	d.journal.Release(h.Redo)
 	return nil
 }
@@ -129,46 +138,18 @@ func (d *Dir) commit(logs ...*Log) error {
 
 // commitLocked is commit for a caller that holds ckptMu.
 func (d *Dir) commitLocked(logs ...*Log) error {
-	if d.unsure.Load() || d.store.NeedsAll() {
+	if d.needsWhole() {
 		return d.checkpointAll(nil, false)
 	}
-	c := checkpoint.Change{Header: d.nextHeader()}
-	if !d.is(loglife.Journal) { // a new journal file may have begun, which no frame links to the old redo pointer
-		return d.checkpointAll(nil, false)
-	}
-	var named []*Log
+	c, next := d.newChange(), d.journal.Notified()+1
 	for _, l := range logs {
-		if lc := d.entryOf(l); lc != nil {
-			c.Logs = append(c.Logs, checkpoint.Update{Log: lc, SameProducers: l.committed == lc.Offset && !l.isCut()})
-			named = append(named, l)
+		if e, deleted := d.entryOf(l, next); e != nil && deleted {
+			c.bury(e.lc)
+		} else if e != nil {
+			c.add(e)
 		}
 	}
-	err := d.store.Append(&c)
-	if errors.Is(err, statelog.ErrTooLarge) {
-		return d.checkpointAll(nil, false)
-	}
-	if err != nil {
-		return err
-	}
-	d.setLast(c.Header)
-	for i, l := range named {
-		l.setCommitted(committed{c.Logs[i].Offset, c.Logs[i].AcksWritten})
-	}
-	return nil
-}
-
-// committed is the part of a log's durable checkpoint entry that later commits depend on.
-type committed struct {
-	offset      int64
-	acksWritten bool
-}
-
-// setCommitted records that an entry of the log is durable. The caller holds Dir.ckptMu.
-func (l *Log) setCommitted(c committed) {
-	l.committed = c.offset
-	if c.acksWritten {
-		l.setMarked()
-	}
+	return d.append(c)
 }
 
 // isCut reports whether a truncation or reset is unfinished. A checkpoint holds the producers below
@@ -188,27 +169,9 @@ func (d *Dir) commitRule(r rule, logs ...*Log) error {
 	return d.commit(logs...)
 }
 
-// entryOf returns the checkpoint entry of a log, nil if there is none. There is none either if
-// another log has been created with its id since.
-func (d *Dir) entryOf(l *Log) *checkpoint.Log {
-	d.mu.Lock()
-	now := d.logs[l.id]
-	t, deleted := d.deleted[l.id]
-	d.mu.Unlock()
-	switch {
-	case now == l:
-		lc, _ := l.checkpointed()
-		return &lc
-	case now == nil && deleted:
-		return &t.Log
-	default:
-		return nil
-	}
-}
-
-// checkpointed returns the checkpoint entry of the log, and the LSN of the oldest frame that the
-// log still needs.
-func (l *Log) checkpointed() (checkpoint.Log, journal.LSN) {
+// checkpointed returns the checkpoint entry of the log, with its producers or without, and the LSN
+// of the oldest frame that the log still needs.
+func (l *Log) checkpointed(withProducers bool) (checkpoint.Log, journal.LSN) {
 	high := recoveredHigh{}
 	high.offset, high.epoch = l.observer().High() // which must be called without locks
 	l.producersMu.Lock()
@@ -222,6 +185,7 @@ func (l *Log) checkpointed() (checkpoint.Log, journal.LSN) {
 	}
 	lc := checkpoint.Log{ID: l.id, Topic: l.topic, Start: l.logStart.Load(), Point: l.rp}
 	lc.Clean = l.firstDirty
+	lc.Flaws = l.flawsLocked()
 	l.storeHighLocked(&lc, high)
 	l.markLocked(&lc)
 	if x := l.life.swap; x != nil && !x.placed && !l.dir.opt.broken.has(skipSwapEntry) {
@@ -232,7 +196,9 @@ func (l *Log) checkpointed() (checkpoint.Log, journal.LSN) {
 	if l.dir.opt.broken.has(aheadTransactions) {
 		until = l.flushed
 	}
-	lc.Producers = l.producers.Append(nil, until)
+	if withProducers {
+		lc.Producers = l.producers.Append(nil, until)
+	}
 	if quarantine := l.life.quarantine; quarantine != nil {
 		lc.QuarantineFile, lc.LSN = quarantine.name, max(lc.LSN, quarantine.lsn)
 	}

@@ -26,7 +26,7 @@ func (d *Dir) Delete(logs ...*Log) error {
 		d.journal.Drop(l.stream)
 		l.releaseCommit()
 		l.flushMu.Lock() // waits for a flush to end
-		if entries[i], _ = l.checkpointed(); entries[i].QuarantineFile != "" {
+		if entries[i], _ = l.checkpointed(false); entries[i].QuarantineFile != "" {
 			frames = append(frames, entries[i].QuarantineFile)
 		}
 		l.mu.RLock() // a repair may be ending

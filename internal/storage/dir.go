@@ -73,6 +73,7 @@ type Dir struct {
 	ckptMu sync.Mutex
 	store  *checkpoint.Store // guarded by ckptMu, like last
 	last   checkpoint.Header // of the last checkpoint; see setLast
+	sumBuf []byte            // of committedOf; guarded by ckptMu
 	minLSN journal.LSN       // all LSNs that recovery found are below it
 
 	unsynced  unsyncedLogs  // used by the journal's callbacks only
@@ -86,6 +87,7 @@ type Dir struct {
 	cleaning                  atomic.Pointer[Cleaning]
 	cleaningChanged           chan struct{} // cleaning has changed
 	sweeps, repairs, pressure chan struct{}
+	renewals                  chan struct{} // the changes in the checkpoint have grown
 	carryWait                 time.Duration // carryWait, which a test changes before the first sweep
 	failures                  chan error
 	quit                      chan struct{}
@@ -96,6 +98,7 @@ type Dir struct {
 type tombstone struct {
 	checkpoint.Log      // frames up to its LSN may belong to the log
 	gone           bool // the log's directory no longer has the log's name
+	stored         bool // the checkpoint has it
 }
 
 // Path returns the directory's path.
@@ -147,7 +150,7 @@ func newDir(place Place, opt *Options) *Dir {
 		opt: opt, path: path.Clean(place.Path), jpath: place.JournalPath(),
 		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, loggedFailures: map[string]int{},
 		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
-		cleaningChanged: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
+		renewals: make(chan struct{}, 1), cleaningChanged: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
 		carryWait: carryWait,
 	}
 	d.life.Store(&dirLife{})

@@ -81,6 +81,8 @@ type Options struct {
 	reopened func(*Dir)
 	answered func(state, event fmt.Stringer, a loglife.Answer) // for tests: called for each event of a directory or log
 	broken   broken
+	// compactBytes is that of checkpoint.Options, for tests.
+	compactBytes int64
 }
 
 func (o *Options) setDefaults() {

@@ -32,6 +32,7 @@ func (d *Dir) start() {
 	}
 	d.done.Go(d.maintain)
 	d.done.Go(d.relieveMemory)
+	d.done.Go(d.renewCheckpoints)
 	d.done.Go(d.runRetention)
 	d.done.Go(d.compactLogs)
 	if d.opt.MinFree != nil {

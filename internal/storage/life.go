@@ -124,7 +124,7 @@ func (l *Log) Offline() error { return l.refused(loglife.Read) }
 // Checkpoints repeat found as the log's entry; if it is nil, the current entry.
 func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	if found == nil {
-		now, _ := l.checkpointed()
+		now, _ := l.checkpointed(true)
 		found = &now
 	}
 	err = fmt.Errorf("%w: %s is offline: %w", ErrFailed, l, err)

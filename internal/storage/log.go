@@ -126,12 +126,12 @@ type Log struct {
 	wait            atomic.Pointer[waitSeries]
 	scheduled       atomic.Bool // the log is in the directory's flush queue
 	unsynced        bool        // the log is in Dir.unsynced
-	committed       int64       // recovery point in the checkpoint; guarded by Dir.ckptMu
+	committed       committed   // what the checkpoint has; guarded by Dir.ckptMu
 	listed          bool        // the log is in memory.cachedLogs; guarded by memory.mu
 }
 
 func newLog(d *Dir, id ID, topic string, cfg Config) *Log {
-	l := &Log{id: id, topic: topic, dir: d, stream: journal.NewStream(id), committed: -1}
+	l := &Log{id: id, topic: topic, dir: d, stream: journal.NewStream(id), committed: committed{offset: -1}}
 	l.path = path.Join(d.path, l.String())
 	l.cfg.Store(&cfg)
 	l.Observe(noopObserver{})

@@ -214,7 +214,7 @@ func (w *world) options() Options {
 	segments := w.limits()
 	return Options{
 		FS: fsys, Logger: w.logger(), JournalFileSize: 64 << 10, JournalBytes: 256 << 10, DeferredBytes: 64 << 10, OpenFiles: 8,
-		broken: w.cfg.broken,
+		broken: w.cfg.broken, compactBytes: int64(1 + w.rng.IntN(8<<10)),
 		Config: func(topic string, id ID) Config {
 			for _, m := range w.logs {
 				if m.id == id {

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
@@ -29,9 +30,9 @@ func (d *Damage) Error() string {
 // Unwrap returns ErrCorrupt.
 func (d *Damage) Unwrap() error { return ErrCorrupt }
 
-// Damages returns the unreadable ranges that reads have found since the start, in order. A range
-// disappears when retention, a truncation or a deletion removes its bytes. Damages does not read
-// the disk.
+// Damages returns the unreadable ranges that reads have found, in order. Checkpoints keep them. A
+// range disappears when a repair, retention, a truncation or a deletion removes its bytes. Damages
+// does not read the disk.
 func (l *Log) Damages() (all []Damage) {
 	if !l.flawed.Load() {
 		return nil
@@ -105,12 +106,50 @@ func (l *Log) examine(s *segment.Segment, met error) bool {
 	case err != nil:
 		l.dir.logOnce(l, "finding the extent of damaged bytes failed", errors.Join(met, err))
 	case news:
-		l.flawed.Store(true)
-		l.dir.flawed.Store(true)
+		l.noteFlawed()
+		l.dir.run(func() {
+			if err := l.dir.commit(l); err != nil {
+				l.dir.logOnce(l, "damage is not in the checkpoint yet; a restart now would have to find it again", err)
+			}
+		})
 		l.dir.log.Error("stored bytes are damaged; the records there can't be served", zap.Stringer("log", l),
 			zap.Error(l.damageAt(s, at.Pos)))
 	}
 	return news
+}
+
+// noteFlawed makes Damages look at the log's segments.
+func (l *Log) noteFlawed() {
+	l.flawed.Store(true)
+	l.dir.flawed.Store(true)
+}
+
+// flawsLocked returns the known flaws for a checkpoint. The caller holds mu.
+func (l *Log) flawsLocked() (all []checkpoint.Flaw) {
+	if !l.flawed.Load() || l.dir.opt.broken.has(forgetDamage) {
+		return nil
+	}
+	for _, s := range l.segments {
+		for _, f := range s.Flaws() {
+			all = append(all, checkpoint.Flaw{Base: s.Base(), Pos: f.Pos, Size: f.Size, From: f.From, To: f.To})
+		}
+	}
+	return all
+}
+
+// recallFlaws makes the flaws that a checkpoint has of a segment known again, if they are still
+// there: a repair may have removed them. next is the segment's end offset.
+func (l *Log) recallFlaws(s *segment.Segment, lc *checkpoint.Log, size, next int64) {
+	var found []segment.Flaw
+	for _, f := range lc.Flaws {
+		if f.Base == s.Base() {
+			found = append(found, segment.Flaw{Pos: f.Pos, Size: f.Size, From: f.From, To: f.To})
+		}
+	}
+	s.Recall(found, size, next)
+	if len(s.Flaws()) > 0 {
+		l.noteFlawed()
+	}
 }
 
 // damageAt returns the damage at a position of a segment. If no offset is lost there, the error has

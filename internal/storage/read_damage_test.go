@@ -10,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
@@ -146,5 +147,72 @@ func TestTheLastBatchOfASegmentIsMisnumbered(t *testing.T) {
 			}
 			s.Release()
 		}
+	}
+}
+
+// damageAfterARestart reads over a damaged batch, ends the process in one of several ways, and
+// returns how many damaged ranges are known before anybody reads again.
+func damageAfterARestart(t *testing.T, b broken) int {
+	t.Helper()
+	image := served(t, "sync")
+	size := int64(len(readFile(t, image, firstSegment))) / 20
+	change(t, image, firstSegment, 5*size+8, binary.BigEndian.AppendUint32(nil, 1<<30))
+	d := mustOpen(t, image, "sync", func(o *Options) { o.broken = b })
+	l := byPartition(t, d, 0)
+	damagedOffsets(t, l)
+	eventually(t, "the damage is committed", func() bool {
+		state, err := checkpoint.Read(image, "/d/"+CheckpointDir)
+		return b.has(forgetDamage) || err == nil && slices.ContainsFunc(state.Logs, func(l checkpoint.Log) bool { return len(l.Flaws) > 0 })
+	})
+	lost := byPartition(t, mustOpen(t, image.PowerLossImage(crashfs.KeepAll, 1), "sync"), 0).Damages()
+	_ = d.Close()
+	clean := mustOpen(t, image, "sync", func(o *Options) { o.broken = b })
+	l = byPartition(t, clean, 0)
+	if known := l.Damages(); len(known) != len(lost) || len(known) > 0 && (known[0].From != 5 || known[0].Next != 6) {
+		t.Errorf("after a clean stop %+v is known, after a power loss %+v", known, lost)
+	}
+	if len(clean.Damaged()) != len(lost) {
+		t.Errorf("%d damaged logs", len(clean.Damaged()))
+	}
+	return len(lost)
+}
+
+// Damage that was found is known after a restart.
+func TestDamageIsKnownAfterARestart(t *testing.T) {
+	if n := damageAfterARestart(t, broken{}); n != 1 {
+		t.Errorf("%d ranges are known", n)
+	}
+}
+
+// Damage is forgotten when its bytes are gone: cut off, removed by retention, or mended while the
+// broker was stopped.
+func TestDamageThatIsGoneIsForgotten(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, l *Log, image *crashfs.FS, whole []byte){
+		"emptied":     func(t *testing.T, l *Log, _ *crashfs.FS, _ []byte) { mustDo(t, l.Reset(20)) },
+		"below start": func(t *testing.T, l *Log, _ *crashfs.FS, _ []byte) { mustDo(t, l.SetLogStart(6)) },
+		"file mended": func(t *testing.T, l *Log, image *crashfs.FS, whole []byte) {
+			mustDo(t, l.dir.Close())
+			change(t, image, firstSegment, 0, whole)
+		},
+	} {
+		image := served(t, "sync")
+		whole := readFile(t, image, firstSegment)
+		size := int64(len(whole)) / 20
+		change(t, image, firstSegment, 5*size+8, binary.BigEndian.AppendUint32(nil, 1<<30))
+		d := mustOpen(t, image, "sync")
+		l := byPartition(t, d, 0)
+		damagedOffsets(t, l)
+		end(t, l, image, whole)
+		_ = d.Close()
+		if known := byPartition(t, mustOpen(t, image, "sync"), 0).Damages(); len(known) > 0 {
+			t.Errorf("%s: %+v is known after a restart", name, known)
+		}
+	}
+}
+
+func mustDo(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -169,7 +169,7 @@ func (l *Log) lockForQuarantine() *quarantineCopy {
 	if cause := l.Err(); cause != nil {
 		l.revertQueued(cause)
 	}
-	entry, oldest := l.checkpointed()
+	entry, oldest := l.checkpointed(true)
 	if l.is(loglife.Quarantine) && !l.inFlight() && oldest != math.MaxUint64 {
 		return &quarantineCopy{found: found{l: l, Follower: *Follow(&entry)}, oldest: oldest}
 	}

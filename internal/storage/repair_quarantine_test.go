@@ -125,7 +125,7 @@ func TestARepairThatFailedHalfWayBeginsAgain(t *testing.T) {
 	if err := d.commit(l); err != nil {
 		t.Fatal(err)
 	}
-	if entry, _ := l.checkpointed(); entry.Offset != 4 {
+	if entry, _ := l.checkpointed(true); entry.Offset != 4 {
 		t.Errorf("the recovery point is %d during the repair", entry.Offset)
 	}
 	for _, image := range []*crashfs.FS{disk.KillImage(1), disk.PowerLossImage(crashfs.DropUnsynced, 1)} {
@@ -133,7 +133,7 @@ func TestARepairThatFailedHalfWayBeginsAgain(t *testing.T) {
 	}
 	late.Off()
 	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
-	if entry, _ := l.checkpointed(); entry.Offset != int64(len(sent)) || entry.QuarantineFile != "" {
+	if entry, _ := l.checkpointed(true); entry.Offset != int64(len(sent)) || entry.QuarantineFile != "" {
 		t.Errorf("the recovery point is %d after the repair, the quarantine file is %q", entry.Offset, entry.QuarantineFile)
 	}
 	complete(l)

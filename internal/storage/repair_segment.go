@@ -172,7 +172,7 @@ func (l *Log) replaceSegment() (done bool, err error) {
 		l.setReplaying(false)
 		if err != nil {
 			if errors.Is(err, journal.ErrDamaged) { // a retry would find the same
-				entry, _ := l.checkpointed()
+				entry, _ := l.checkpointed(true)
 				l.giveUp(&entry, err)
 			}
 			return false, err

@@ -206,7 +206,7 @@ func openInCheckpoint(t *testing.T, b broken) bool {
 		t.Fatal(err)
 	}
 	var known producers.State
-	entry, _ := l.checkpointed()
+	entry, _ := l.checkpointed(true)
 	if _, err := known.Decode(entry.Producers); err != nil || entry.Offset != 1 || l.flushed != 2 {
 		t.Fatalf("recovery point %d, %d in segments, %v", entry.Offset, l.flushed, err)
 	}

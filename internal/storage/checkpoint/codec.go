@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc64"
 
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -35,6 +36,15 @@ const (
 	kindHeader = 2
 )
 
+// Sum appends a log without its producers to buf[:0], which it returns for the next call, and
+// returns a checksum of that.
+func (l *Log) Sum(buf []byte) (uint64, []byte) {
+	buf = l.append(buf[:0], false)
+	return crc64.Checksum(buf, sumTable), buf
+}
+
+var sumTable = crc64.MakeTable(crc64.ECMA)
+
 func (c *Change) append(b []byte) []byte {
 	b = c.Header.append(b)
 	b = binary.AppendUvarint(b, uint64(len(c.Logs)))
@@ -60,12 +70,13 @@ const (
 	flagAcksWritten
 	flagLossy
 	flagAborted // segments have aborted transactions
+	flagFlawed  // segments have known flaws
 
 	flagsKnown = 1<<iota - 1
 )
 
 func (l *Log) flags(producers bool) (flags byte) {
-	for i, set := range []bool{l.Deleted, l.Swapping, producers, l.AcksWritten, l.Lossy, l.aborted() > 0} {
+	for i, set := range []bool{l.Deleted, l.Swapping, producers, l.AcksWritten, l.Lossy, l.aborted() > 0, len(l.Flaws) > 0} {
 		if set {
 			flags |= 1 << i
 		}
@@ -91,7 +102,21 @@ func (l *Log) append(b []byte, producers bool) []byte {
 	if producers {
 		b = appendString(b, l.Producers)
 	}
-	return l.appendAborted(b)
+	return l.appendFlaws(l.appendAborted(b))
+}
+
+// appendFlaws encodes the known flaws, if there are any.
+func (l *Log) appendFlaws(b []byte) []byte {
+	if len(l.Flaws) == 0 {
+		return b
+	}
+	b = binary.AppendUvarint(b, uint64(len(l.Flaws)))
+	for _, f := range l.Flaws {
+		for _, v := range []int64{f.Base, f.Pos, f.Size, f.From, f.To} {
+			b = le.AppendUint64(b, uint64(v))
+		}
+	}
+	return b
 }
 
 // aborted returns the number of segments with aborted transactions.
@@ -245,6 +270,14 @@ func (c *cursor) log(known func(journal.StreamID) *Log) *Log {
 	}
 	if flags&flagAborted != 0 {
 		c.aborted(l.Segments)
+	}
+	if flags&flagFlawed != 0 {
+		for n := c.count(5 * 8); n > 0; n-- {
+			l.Flaws = append(l.Flaws, Flaw{c.i64(), c.i64(), c.i64(), c.i64(), c.i64()})
+		}
+		if len(l.Flaws) == 0 {
+			c.fail(errMalformed)
+		}
 	}
 	return &l
 }

@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	"iter"
+	"slices"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -49,6 +51,8 @@ func change(i int, from, to *State) *Change {
 // returns how many commits succeeded.
 func run(fsys vfs.FS, all []*State) int {
 	var s *Store
+	var w *Whole
+	var begun []Log
 	for i, state := range all {
 		var err error
 		if i == 0 || i == 9 {
@@ -56,15 +60,38 @@ func run(fsys vfs.FS, all []*State) int {
 				return i
 			}
 			opts := options(fsys)
-			opts.CompactBytes = 900
+			opts.CompactBytes, w = 900, nil
 			if s, _, err = Open(opts); err != nil {
 				return i
 			}
 		}
 		if s.NeedsAll() {
-			err = s.WriteAll(state)
+			err, w = s.WriteAll(state), nil
 		} else {
-			err = s.Append(change(i, all[i-1], state))
+			c := change(i, all[i-1], state)
+			for j := range c.Logs {
+				c.Logs[j].SameProducers = c.Logs[j].SameProducers && s.Knows(c.Logs[j].ID)
+			}
+			err = s.Append(c)
+		}
+		switch { // a whole state is written beside three changes
+		case err != nil:
+		case w == nil && s.Grown():
+			w, err = s.Begin(state.Header)
+			begun = slices.Clone(state.Logs)
+		case w != nil && i%4 == 3:
+			for j := range begun { // it may have a later state of some logs, whose changes come after it
+				for k := range state.Logs {
+					if state.Logs[k].ID == begun[j].ID && s.Knows(begun[j].ID) {
+						begun[j] = state.Logs[k]
+					}
+				}
+			}
+			if err = s.Finish(w, w.Write(each(begun))); err != nil {
+				_ = s.Close()
+				return i + 1 // the changes are there
+			}
+			w = nil
 		}
 		if err != nil {
 			_ = s.Close()
@@ -73,6 +100,16 @@ func run(fsys vfs.FS, all []*State) int {
 	}
 	_ = s.Close() // the last commit is durable already
 	return len(all)
+}
+
+func each(logs []Log) iter.Seq[*Log] {
+	return func(yield func(*Log) bool) {
+		for i := range logs {
+			if !yield(&logs[i]) {
+				return
+			}
+		}
+	}
 }
 
 // check accepts the state after the commits that succeeded, and the state after the one in

@@ -25,10 +25,13 @@
 //	            | producers, as producers.State.Append writes them, as a string, if flag 4 is set
 //	            | if flag 32 is set: count { position in the recovery point's list uvarint,
 //	              entries of the segment's index of aborted transactions u32, their CRC-32C u32 }
+//	            | if flag 64 is set: count { base of the segment i64, position of unreadable bytes
+//	              i64, their number i64, first offset that they held i64, the offset after them i64 }
 //	recovery    offset i64 | LSN u64 | count { segment base i64, size i64 }
 //	point
 //	flags       1 deleted, 2 a swap is in progress, 4 with producers, 8 acknowledges written
-//	            records, 16 may have lost acknowledged records, 32 has aborted transactions
+//	            records, 16 may have lost acknowledged records, 32 has aborted transactions,
+//	            64 has known damage
 //
 // If a record lacks producers, they are those of the log's previous record. The first record of
 // a log has them.

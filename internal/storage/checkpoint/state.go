@@ -62,6 +62,14 @@ type Log struct {
 	Epochs epochs.Cache
 	// Producers is the state of idempotent producers, encoded by producers.State.
 	Producers []byte
+	// Flaws are the known stretches of segments that no reader can pass.
+	Flaws []Flaw
+}
+
+// Flaw is the position of unreadable bytes in a segment, and the offsets that they held; see
+// segment.Flaw.
+type Flaw struct {
+	Base, Pos, Size, From, To int64
 }
 
 // Point is a recovery point: all records below Offset are in Segments. Frames of the journal up to

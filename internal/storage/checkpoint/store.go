@@ -15,7 +15,7 @@ import (
 )
 
 // Format is the format of the files.
-var Format = statelog.Format{Name: "checkpoint", Magic: "chronikc", Version: 3}
+var Format = statelog.Format{Name: "checkpoint", Magic: "chronikc", Version: 4}
 
 // Options describe where a checkpoint is stored.
 type Options struct {
@@ -25,8 +25,8 @@ type Options struct {
 	// Mirror is the directory of their copies; empty means no copies.
 	Mirror string
 	Log    *zap.Logger
-	// CompactBytes is the size of the changes above which NeedsAll reports true, unless the last
-	// WriteAll was larger. 0 means 4 MiB.
+	// CompactBytes is the size of the changes above which Grown reports true, unless the last whole
+	// state was larger. 0 means 4 MiB.
 	CompactBytes int64
 }
 
@@ -34,7 +34,7 @@ type Options struct {
 type Store struct {
 	log   *statelog.Log
 	all   bool                      // the next commit must be a WriteAll
-	known map[journal.StreamID]bool // logs whose producers were written
+	known map[journal.StreamID]bool // logs whose producers were written since the last whole state began
 	buf   []byte
 }
 
@@ -77,10 +77,16 @@ func Restore(fsys vfs.FS, mirror, dir string) (*State, error) {
 	return to.state(dir, c)
 }
 
-// NeedsAll reports whether the next commit must or should be a WriteAll. It must after Open and
-// after an error. It should after the changes have grown so much that recovery would read less with
-// it.
-func (s *Store) NeedsAll() bool { return s.all || s.log.ShouldRotate() }
+// NeedsAll reports whether the next commit must be a WriteAll: after Open, and after an error.
+func (s *Store) NeedsAll() bool { return s.all }
+
+// Grown reports whether the changes have grown so much that recovery would read less after a whole
+// state; see Begin.
+func (s *Store) Grown() bool { return !s.all && s.log.ShouldRotate() }
+
+// Knows reports whether a change of a log may leave out its producers: they were written since the
+// last whole state began.
+func (s *Store) Knows(id journal.StreamID) bool { return s.known[id] }
 
 // WriteAll commits a whole state.
 func (s *Store) WriteAll(state *State) error {
@@ -99,20 +105,9 @@ func (s *Store) WriteAll(state *State) error {
 func (s *Store) WriteEach(logs iter.Seq[*Log], header func() Header) error {
 	s.all = true
 	clear(s.known)
-	err := s.log.Rotate(func(emit statelog.Emit) error {
-		for l := range logs {
-			if s.known[l.ID] {
-				return fmt.Errorf("log %v occurs twice", l)
-			}
-			s.known[l.ID] = true
-			s.buf = l.append(append(s.buf[:0], kindLog), true)
-			if err := emit(s.buf); err != nil {
-				return fmt.Errorf("log %v: %w", l, err)
-			}
-		}
-		h := header()
-		s.buf = h.append(append(s.buf[:0], kindHeader))
-		return emit(s.buf)
+	err := s.log.Rotate(func(emit statelog.Emit) (err error) {
+		s.buf, err = writeLogs(s.buf, logs, s.known, header, emit)
+		return err
 	})
 	s.release()
 	if err != nil {
@@ -120,6 +115,23 @@ func (s *Store) WriteEach(logs iter.Seq[*Log], header func() Header) error {
 	}
 	s.all = false
 	return nil
+}
+
+// writeLogs emits a whole state. It adds the logs to known, and returns the buffer that it used.
+func writeLogs(buf []byte, logs iter.Seq[*Log], known map[journal.StreamID]bool, header func() Header, emit statelog.Emit) ([]byte, error) {
+	for l := range logs {
+		if known[l.ID] {
+			return buf, fmt.Errorf("log %v occurs twice", l)
+		}
+		known[l.ID] = true
+		buf = l.append(append(buf[:0], kindLog), true)
+		if err := emit(buf); err != nil {
+			return buf, fmt.Errorf("log %v: %w", l, err)
+		}
+	}
+	h := header()
+	buf = h.append(append(buf[:0], kindHeader))
+	return buf, emit(buf)
 }
 
 var (
@@ -146,6 +158,49 @@ func (s *Store) Append(c *Change) error {
 	if err != nil {
 		s.all = true
 		return fmt.Errorf("append to checkpoint: %w", err)
+	}
+	return nil
+}
+
+// Whole is a whole state that is written while changes are appended.
+type Whole struct {
+	generation *statelog.Generation
+	header     Header
+}
+
+// Begin begins a whole state, with the header of the last commit, that Write may write while
+// changes are appended. No append waits for it. Changes from now on count after it, whatever it
+// says of their logs.
+func (s *Store) Begin(last Header) (*Whole, error) {
+	if s.all {
+		return nil, fmt.Errorf("begin checkpoint: %w", errDue)
+	}
+	g, err := s.log.Begin()
+	if err != nil {
+		return nil, fmt.Errorf("begin checkpoint: %w", err)
+	}
+	clear(s.known) // the producers that Write stores may be newer than those of the next change
+	return &Whole{g, last}, nil
+}
+
+// Write writes the logs: each as it was committed before Begin, or later. It may run while changes
+// are appended. Finish needs its result.
+func (w *Whole) Write(logs iter.Seq[*Log]) error {
+	err := w.generation.Write(func(emit statelog.Emit) error {
+		_, err := writeLogs(nil, logs, map[journal.StreamID]bool{}, func() Header { return w.header }, emit)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("write checkpoint: %w", err)
+	}
+	return nil
+}
+
+// Finish replaces the former whole state and the changes until Begin. An error is no failure of the
+// store: changes are appended as before.
+func (s *Store) Finish(w *Whole, written error) error {
+	if err := s.log.Finish(w.generation, written); err != nil {
+		return fmt.Errorf("finish checkpoint: %w", err)
 	}
 	return nil
 }

@@ -98,6 +98,22 @@ func (s *Segment) Examine(met *DamageError, size, limit int64) (bool, error) {
 	return s.addFlawsLocked(c.Flaws), nil
 }
 
+// Recall examines again what an earlier process found damaged in the first size bytes of the file; limit is
+// above all their offsets. What is still damaged counts as found, and so does what cannot be read.
+func (s *Segment) Recall(found []Flaw, size, limit int64) {
+	for _, f := range found {
+		known := s.flaws.Load()
+		if f.Pos+f.Size > size || flawAt(known, f.Pos) != nil {
+			continue
+		}
+		if _, err := s.Examine(&DamageError{Path: s.Path(), Pos: f.Pos, cause: errKnown, known: known}, size, limit); err != nil {
+			s.mu.Lock()
+			s.addFlawsLocked([]Flaw{f})
+			s.mu.Unlock()
+		}
+	}
+}
+
 // addFlawsLocked adds flaws to the known ones, replacing those that they overlap, and reports
 // whether any is new.
 func (s *Segment) addFlawsLocked(found []Flaw) (news bool) {
