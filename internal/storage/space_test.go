@@ -68,3 +68,15 @@ func TestASmallDiskHasSpaceAgain(t *testing.T) {
 		t.Errorf("the journal has %d MiB in %d files", took/mib, len(infos))
 	}
 }
+
+// A batch of about the size of the whole journal does not stop the logs of the directory.
+func TestABatchMayBeAsLargeAsTheJournal(t *testing.T) {
+	for _, size := range []int{150 << 10, 200 << 10, 240 << 10, 400 << 10} {
+		d := mustOpen(t, vfs.Memory(), "sync")
+		logs := makeLogs(t, d, 2, "sync")
+		put(t, logs[0], 1, size)
+		put(t, logs[1], 40, 3000)
+		put(t, logs[0], 2, size)
+		put(t, logs[1], 40, 3000)
+	}
+}

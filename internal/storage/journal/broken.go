@@ -12,5 +12,6 @@ const (
 	NoSkip                        // no frame leads to one whose pieces were written ahead
 	Overtake                      // later entries of a stream are written before its large one
 	KeepPart                      // Drop leaves an entry of which pieces are written
+	CountCurrent                  // the current file, which no Release frees, keeps the next one from beginning
 	BelowRedo                     // a recovery passes on frames that no log needs any longer
 )

@@ -15,6 +15,9 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 	if err := scanDamaged(t, Broken{Rules: IgnoreDamage}); errors.Is(err, ErrDamaged) {
 		t.Error(err)
 	}
+	if entriesOfTheLimit(t, Broken{Rules: CountCurrent}) == "" {
+		t.Error("the limit may count the current file")
+	}
 	for _, r := range []Rule{NoSkip, Overtake, KeepPart} {
 		var err error
 		for seed := range uint64(piecesRuns) {

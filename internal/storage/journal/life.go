@@ -145,7 +145,11 @@ func (j *Journal) Used() int64 {
 }
 
 // Full reports whether entries wait for a Release.
-func (j *Journal) Full() bool { return j.Used()+j.opt.FileSize > j.opt.MaxBytes }
+func (j *Journal) Full() bool {
+	j.space.mu.Lock()
+	defer j.space.mu.Unlock()
+	return j.space.fullLocked(j.opt.MaxBytes)
+}
 
 // Growth returns how many more bytes the journal may take of its file system.
 func (j *Journal) Growth() int64 {

@@ -94,7 +94,7 @@ func (s *space) fits(n, limit int64) bool {
 		s.wakePreparerLocked()
 		return false
 	}
-	if used+s.opt.FileSize > limit {
+	if s.fullLocked(limit) {
 		s.opt.Sweep()
 		return false
 	}
@@ -110,7 +110,14 @@ func (s *space) fits(n, limit int64) bool {
 func (s *space) stuck() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lastErr != nil || s.usedLocked()+s.opt.FileSize > s.opt.MaxBytes
+	return s.lastErr != nil || s.fullLocked(s.opt.MaxBytes)
+}
+
+// fullLocked reports whether the next file must wait for a Release, with limit bytes of files in use
+// at most. A Release never frees the current file, which a large entry may have made as large as the
+// limit. If it is the only one, the next file does not wait.
+func (s *space) fullLocked(limit int64) bool {
+	return (len(s.live) > 1 || s.opt.Broken.has(CountCurrent)) && s.usedLocked()+s.opt.FileSize > limit
 }
 
 func (s *space) usedLocked() (n int64) {

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -150,6 +151,36 @@ func TestOversizeEntry(t *testing.T) {
 			t.Errorf("with %d unused files between: %d frames, %v", gaps, len(again), err)
 		}
 	})
+}
+
+// entriesOfTheLimit writes small entries, and large ones of about the journal's size limit and above
+// it. Each sweep releases what it can. It returns which entry waits, "" if none does.
+func entriesOfTheLimit(t *testing.T, b Broken) (waits string) {
+	synctest.Test(t, func(t *testing.T) {
+		j := open(t, memory(t), func(o *Options) { o.MaxBytes, o.Broken = 256<<10, b })
+		s, o := newStream(1), newRecorder()
+		for i, size := range []int{100, 150 << 10, 100, 200 << 10, 9000, 240 << 10, 300 << 10, 300 << 10, 100, 9000} {
+			ok(t, j.Submit(nil, entry(s, int64(i), size, eager, o)))
+			for range 4 {
+				if synctest.Wait(); o.count() <= i && j.SweepTarget() > 0 {
+					j.Release(j.Oldest(j.Notified() + 1))
+				}
+			}
+			if synctest.Wait(); o.count() <= i {
+				waits = fmt.Sprintf("entry %d of %d bytes waits: %d bytes in use, full: %v", i, size, j.Used(), j.Full())
+				break
+			}
+		}
+		ok(t, j.Close())
+	})
+	return waits
+}
+
+// An entry of about the journal's limit, or above it, does not stop the entries after it.
+func TestAnEntryMayBeAsLargeAsTheLimit(t *testing.T) {
+	if waits := entriesOfTheLimit(t, Broken{}); waits != "" {
+		t.Error(waits)
+	}
 }
 
 // Files are recycled: with steady releases their number stays small.
