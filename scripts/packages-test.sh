@@ -153,7 +153,7 @@ else
 
   # The sandbox hides nothing that the broker judges its machine by.
   unit chronikctl doctor >"$work/doctor" || true # what it finds here is no matter
-  for saw in 'files: ' 'memory: ' 'clock: the clock is ' 'file_system: ' 'mount: ' 'space: '; do
+  for saw in 'files: ' 'memory: ' 'clock: the clock is ' 'boot: the machine' 'file_system: ' 'mount: ' 'space: '; do
     grep -q "^broker 1, $saw" "$work/doctor" || { cat "$work/doctor"; fail "the broker in its sandbox sees nothing of its ${saw%%:*}"; }
   done
 

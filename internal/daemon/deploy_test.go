@@ -50,6 +50,18 @@ func TestServiceManagersWaitForAStop(t *testing.T) {
 	}
 }
 
+// The sandbox of the unit does not hide the files of /proc that belong to no process: the boot id is
+// one. scripts/packages-test.sh looks at the broker in it.
+func TestTheSandboxShowsTheBootID(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/systemd/chronikd.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set := regexp.MustCompile(`(?m)^(ProcSubset|InaccessiblePaths|TemporaryFileSystem)=.*`).Find(text); set != nil {
+		t.Errorf("%s: a crash of the process may count as a loss of power", set)
+	}
+}
+
 // The brokers of the compose file with a cluster accept its variables and their files, and find
 // each other.
 func TestTheComposeFileOfAClusterIsAccepted(t *testing.T) {

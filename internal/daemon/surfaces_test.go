@@ -286,6 +286,9 @@ func faults() []fault {
 			at := time.Now()
 			s.health.Add(func(f *checks.Facts) { f.Clock = checks.Clock{Known: true, Stepped: time.Hour, SteppedAt: at} })
 		}},
+		{name: "boot-hidden", checks: []string{"boot"}, plant: func(_ *testing.T, s *sick) {
+			s.health.Add(func(f *checks.Facts) { f.Boot = checks.Boot{Hidden: true} })
+		}},
 		{name: "files-used-up", checks: []string{"files"}, plant: func(_ *testing.T, s *sick) {
 			s.health.Add(func(f *checks.Facts) { f.Files = checks.Files{Limit: 1024, Open: 1020} })
 		}},

@@ -71,6 +71,8 @@ func (m *Machine) Quick(f *checks.Facts) {
 	}
 	f.Memory.GoLimit = debug.SetMemoryLimit(-1)
 	f.Clock = m.machine.Clock()
+	known := vfs.BootID() != [16]byte{}
+	f.Boot = checks.Boot{Known: known, Hidden: !known}
 	if !m.last.IsZero() {
 		if by := checks.Stepped(m.last, f.Now, f.Now.Sub(m.last)); by != 0 {
 			m.stepped, m.steppedAt = by, f.Now

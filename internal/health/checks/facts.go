@@ -23,6 +23,7 @@ type Facts struct {
 	// Memory and Clock are the machine's.
 	Memory Memory
 	Clock  Clock
+	Boot   Boot
 	// Settings is what was configured.
 	Settings Settings
 	// Certificates are those in use, and CertificateFiles what was found about their files.
@@ -158,6 +159,10 @@ type Clock struct {
 	Stepped      time.Duration // by how much it was last set while the broker ran
 	SteppedAt    time.Time     // zero if it was not set
 }
+
+// Boot says whether the identifier of the running system is known; both are false before that was
+// examined.
+type Boot struct{ Known, Hidden bool }
 
 // Listener is a bound address.
 type Listener struct {

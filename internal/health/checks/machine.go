@@ -17,6 +17,8 @@ func hostChecks() []Check {
 			Doc: "Whether the broker's memory use, its budgets and the Go runtime's limit fit into the container's memory limit, and whether memory is swapped. A broker that is killed or swapped out answers no requests."},
 		{Name: "clock", run: checkClock,
 			Doc: "Whether the clock is synchronized, and whether it has jumped recently: retention by time, timestamps of LogAppendTime and searches by time depend on it."},
+		{Name: "boot", run: checkBoot,
+			Doc: "Whether the broker can tell a crash of its process from one of the machine, by the kernel's boot id. If not, records that were not synced count as lost after each crash."},
 	}
 }
 
@@ -190,6 +192,18 @@ func checkMemory(f *Facts, n *notes) {
 			fmt.Sprintf("%s of the broker are swapped out: requests wait until they are read from the disk", text.Bytes(m.Swapped)),
 			"add memory to the machine, or disable swapping for the broker: MemorySwapMax=0 in the unit, --memory-swap equal to --memory for a container",
 		)
+	}
+}
+
+func checkBoot(f *Facts, n *notes) {
+	switch {
+	case f.Boot.Known:
+		n.see("the machine's boot id is known")
+	case f.Boot.Hidden:
+		n.add(health.Warn, "boot id of the machine",
+			"it is hidden from the broker: if the process is killed, the next start must assume that the machine lost power, "+
+				"and that records of topics with chronik.durability.profile=interval or os are lost",
+			"let the broker read /proc/sys/kernel/random/boot_id: ProcSubset=all in the unit, /proc mounted in a container")
 	}
 }
 

@@ -75,22 +75,73 @@ func (o *outgoing) due(list []*sub, now time.Time) (b *sub, wait time.Duration) 
 	return nil, wait
 }
 
+// coldWindow is how many subscriptions nextCold examines under one hold of mu. Thousands may wait,
+// when a broker returns; unless copies are limited, the first one may read.
+const coldWindow = 64
+
 // nextCold returns a subscription that needs the disk, nil if there is none, the part of the window
-// that reads may use is full, or all of them must wait; wait is the least time, 0 for no limit.
+// that reads may use is full, or all of them must wait; wait is the least time, 0 for no limit. One
+// goroutine calls it.
 func (o *outgoing) nextCold(now time.Time) (b *sub, next int64, wait time.Duration) {
-	o.mu.Lock()
-	o.toRead = slices.DeleteFunc(o.toRead, func(b *sub) bool { return b.ended })
-	var list []*sub
-	if o.coldUsed < o.s.opt.Window/4 {
-		list = slices.Clone(o.toRead)
+	if b, wait = o.takeCold(now); b != nil {
+		o.mu.Lock()
+		next = b.from()
+		o.mu.Unlock()
 	}
-	o.mu.Unlock()
-	if b, wait = o.due(list, now); b == nil {
-		return nil, 0, wait
+	return b, next, wait
+}
+
+// takeCold is nextCold without the offset from which to read.
+func (o *outgoing) takeCold(now time.Time) (b *sub, wait time.Duration) {
+	var window [coldWindow]*sub
+	for at := 0; ; at += coldWindow {
+		list, more := o.coldFrom(at, window[:0])
+		b, left := o.due(list, now)
+		if b != nil {
+			o.take(at, b)
+			return b, 0
+		}
+		if wait == 0 || left > 0 && left < wait {
+			wait = left
+		}
+		if !more {
+			return nil, wait
+		}
 	}
+}
+
+// coldFrom appends to list the next coldWindow of the subscriptions that need the disk, from an index on,
+// without those that have ended, and reports whether there are more. None may read if the part of
+// the window for that is full.
+func (o *outgoing) coldFrom(at int, list []*sub) (_ []*sub, more bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.toRead = slices.DeleteFunc(o.toRead, func(x *sub) bool { return x == b })
-	next = b.from()
-	return b, next, 0
+	if at == 0 { // others that have ended are removed when they are the first
+		n := 0
+		for n < len(o.toRead) && o.toRead[n].ended {
+			o.toRead[n] = nil
+			n++
+		}
+		o.toRead = o.toRead[n:]
+	}
+	if o.coldUsed >= o.s.opt.Window/4 {
+		return nil, false
+	}
+	end := min(at+coldWindow, len(o.toRead))
+	for _, b := range o.toRead[min(at, end):end] {
+		if !b.ended {
+			list = append(list, b)
+		}
+	}
+	return list, end < len(o.toRead)
+}
+
+// take removes a subscription, which is at an index or shortly after it.
+func (o *outgoing) take(at int, b *sub) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	i := at + slices.Index(o.toRead[at:], b)
+	copy(o.toRead[1:i+1], o.toRead[:i]) // shorter than what follows
+	o.toRead[0] = nil
+	o.toRead = o.toRead[1:]
 }
