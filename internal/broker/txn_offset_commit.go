@@ -124,9 +124,7 @@ func (op *txnCommitOp) ask(need group.NeedsPermit) {
 		return
 	}
 	q := gate.Question{ID: req.TransactionalID, ProducerID: req.ProducerID, Epoch: req.ProducerEpoch, Add: req.Version >= 5,
-		Partitions: []txn.AddedPartition{
-			{Partition: txn.Partition{Topic: service.OffsetsTopic, Index: shard}, LeaderEpoch: need.LeaderEpoch},
-		}, Deadline: op.deadline}
+		Partitions: []txn.AddedPartition{{Partition: txn.Partition{Topic: service.OffsetsTopic, Index: shard}}}, Deadline: op.deadline}
 	b.opt.Coordinators.Ask(q, func(a gate.Answer) {
 		err := a.Err
 		if err == nil && len(a.Partitions) > 0 {

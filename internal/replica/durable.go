@@ -40,19 +40,22 @@ func (p *Partition) requestSync(end int64) {
 }
 
 // Flush makes everything in the log at this moment durable on every in-sync replica, before the
-// commit of a transaction of a producer. A transaction may span several leaderships, and addEpoch
-// is the leader epoch when the partition was added to it, 0 if that is not known any longer. lost
-// reports that acknowledged records may have been lost since: the transaction must not be
-// committed, whatever is in the log. Flush does not block. done is called once, from any goroutine
-// and possibly before Flush returns. Its error matches those of Append; then nothing is known.
-func (p *Partition) Flush(addEpoch int32, producer int64, epoch int16, done func(lost bool, err error)) {
-	a := &Append{LeaderEpoch: -1, Acks: AcksAll, Durable: true, p: p}
+// commit of a transaction of a producer. Success means that this broker has led in leaderEpoch all
+// the time: what an earlier or later leader lacks is not durable, and the caller, who knows the
+// epoch from its metadata, sees there what may be lost. Flush does not block. done is called once,
+// from any goroutine and possibly before Flush returns. Its error matches those of Append; then
+// nothing is known.
+func (p *Partition) Flush(leaderEpoch int32, producer int64, epoch int16, done func(error)) {
+	a := &Append{LeaderEpoch: leaderEpoch, Acks: AcksAll, Durable: true, p: p}
 	a.Done = func(a *Append) {
-		if a.Err != nil {
-			done(false, fmt.Errorf("flush before a commit of producer %d, epoch %d: %w", producer, epoch, a.Err))
-			return
+		err := a.Err
+		if err == nil { // the role may have changed before the append had its place
+			err = p.role.Load().check(leaderEpoch)
 		}
-		done(p.LostSince(addEpoch), nil)
+		if err != nil {
+			err = fmt.Errorf("flush before a commit of producer %d, epoch %d: %w", producer, epoch, err)
+		}
+		done(err)
 	}
 	role := p.role.Load()
 	if err := p.accepts(role, a.LeaderEpoch, a.Acks); err != nil {

@@ -28,23 +28,22 @@ func TestAFailedJournalTakesNoAcknowledgedRecordBack(t *testing.T) {
 			inJournal := func(c errfs.Call) bool { return path.Base(path.Dir(c.Path)) == "journal" }
 			fault := errs.Add(errfs.Rule{Ops: ops, When: inJournal, Count: 1, Err: syscall.EIO, Drop: errfs.DropEvicted})
 			last := begin(t, p, AcksAll, 1)
-			failed := make(chan flushed, 1)
-			p.Flush(4, 7, 0, func(lost bool, err error) { failed <- flushed{lost, err} })
+			failed := flush(p, 4)
 			acknowledged := int64(6)
 			if err := last.wait(t); err == nil {
 				acknowledged = 7
 			} else if !errors.Is(err, storage.ErrFailed) {
 				t.Errorf("the record that was not written: %v", err)
 			}
-			if got := <-failed; got.lost || got.err != nil && !errors.Is(got.err, storage.ErrFailed) {
-				t.Errorf("the flush beside the failure: %+v", got)
+			if err := <-failed; err != nil && !errors.Is(err, storage.ErrFailed) {
+				t.Errorf("the flush beside the failure: %v", err)
 			}
 			if fault.Hits() != 1 {
 				t.Fatal("the journal did not fail")
 			}
 			waitFor(t, "the directory accepts records again", func() bool { return p.log.Err() == nil })
-			if got := <-flush(p, 4); got != (flushed{}) {
-				t.Errorf("the flush after the failure: %+v", got)
+			if err := <-flush(p, 4); err != nil {
+				t.Errorf("the flush after the failure: %v", err)
 			}
 			if e := p.log.Ends(); e.LogEnd != acknowledged || e.Durable != acknowledged || p.LeaderEpoch() != 4 {
 				t.Errorf("%+v in epoch %d, acknowledged up to %d", e, p.LeaderEpoch(), acknowledged)

@@ -53,15 +53,10 @@ func beginMarker(p *Partition) *outcome {
 	return d
 }
 
-// flushed is the outcome of a flush.
-type flushed struct {
-	lost bool
-	err  error
-}
-
-func flush(p *Partition, addEpoch int32) chan flushed {
-	c := make(chan flushed, 2)
-	p.Flush(addEpoch, 7, 0, func(lost bool, err error) { c <- flushed{lost, err} })
+// flush returns the outcome of a flush in a leader epoch.
+func flush(p *Partition, leaderEpoch int32) chan error {
+	c := make(chan error, 2)
+	p.Flush(leaderEpoch, 7, 0, func(err error) { c <- err })
 	return c
 }
 
@@ -129,7 +124,7 @@ func TestAFlushWaitsForAllReplicasInSync(t *testing.T) {
 			t.Error("it waits for one replica only")
 		}
 		p.Acknowledged(h3, 3, 2)
-		if len(done) != 1 || <-done != (flushed{}) {
+		if len(done) != 1 || <-done != nil {
 			t.Error("it does not end, or fails")
 		}
 		if again := flush(p, 4); len(again) != 0 {
@@ -142,36 +137,46 @@ func TestAFlushWaitsForAllReplicasInSync(t *testing.T) {
 func TestAFlushFailsLikeAnAppend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := weak(t)
-		if got := <-flush(p, 0); !errors.Is(got.err, ErrNotLeader) {
-			t.Error(got)
+		if err := <-flush(p, p.LeaderEpoch()); !errors.Is(err, ErrNotLeader) {
+			t.Error(err)
 		}
 		p.SetRole(weakRole(p, 4, 1, 2))
 		must(t, begin(t, p, AcksLeader, 2).wait(t))
 		done := flush(p, 4)
 		p.release()
-		if got := <-done; !errors.Is(got.err, ErrNotLeader) {
-			t.Error(got)
+		if err := <-done; !errors.Is(err, ErrNotLeader) {
+			t.Error(err)
 		}
 		done = flush(p, 4)
 		p.SetRole(roleFor(p, 2, 5, pair, pair))
-		if got := <-done; !errors.Is(got.err, ErrNotLeader) {
-			t.Error(got)
+		if err := <-done; !errors.Is(err, ErrNotLeader) {
+			t.Error(err)
 		}
 	})
 }
 
-// What was acknowledged in an earlier epoch may be missing after an unclean election (D2).
-func TestAFlushReportsLoss(t *testing.T) {
+// A flush counts in the epoch that the caller knows, in no earlier and no later one: what a later
+// leader makes durable may lack records (D2).
+func TestAFlushFailsInAnotherEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := weak(t)
-		r := weakRole(p, 6, 1)
-		r.Unclean = 5
-		p.SetRole(r)
+		p.SetRole(weakRole(p, 6, 1))
 		must(t, begin(t, p, AcksLeader, 1).wait(t))
-		for epoch, lost := range map[int32]bool{0: true, 4: true, 5: false, 6: false} {
-			if got := <-flush(p, epoch); got != (flushed{lost: lost}) {
-				t.Errorf("added in epoch %d: %+v", epoch, got)
+		for epoch, want := range map[int32]error{5: ErrFencedEpoch, 6: nil, 7: ErrUnknownEpoch} {
+			if err := <-flush(p, epoch); !errors.Is(err, want) {
+				t.Errorf("epoch %d: %v", epoch, err)
 			}
+		}
+		p.SetRole(weakRole(p, 6, 1, 2))
+		h := subscribed(t, p, 2, 0)
+		begin(t, p, AcksLeader, 1)
+		synctest.Wait()
+		done := flush(p, 6)
+		p.SetRole(weakRole(p, 7, 1))
+		p.Acknowledged(h, 2, 2)
+		synctest.Wait()
+		if err := <-done; err == nil {
+			t.Error("the leader of the next epoch has ended it")
 		}
 	})
 }
@@ -222,11 +227,11 @@ func TestLossWithoutACluster(t *testing.T) {
 			if p.LeaderEpoch() != epoch+1 {
 				t.Errorf("after %s: epoch %d after %d", step.what, p.LeaderEpoch(), epoch)
 			}
-			if got := <-flush(p, epoch); got != (flushed{lost: lost}) {
-				t.Errorf("after %s: %s: %+v", step.what, p, got)
+			if got := p.LostSince(epoch); got != lost {
+				t.Errorf("after %s: %s: lost %t", step.what, p, got)
 			}
-			if got := <-flush(p, epoch+1); got != (flushed{}) {
-				t.Errorf("after %s: %s: a transaction that began since: %+v", step.what, p, got)
+			if p.LostSince(epoch + 1) {
+				t.Errorf("after %s: %s: a transaction that began since has lost records", step.what, p)
 			}
 		}
 		for _, d := range l.storage.Dirs() {

@@ -28,13 +28,9 @@ type Permit struct {
 }
 
 // NeedsPermit tells the caller of a TxnCommit to ask the transaction's coordinator for the shard's
-// partition, which the broker leads in LeaderEpoch, and then to submit the event again with a
-// Permit of this Guard. If a marker arrives meanwhile, the response is a NeedsPermit again, or an
+// partition, and then to submit the event again with a Permit of this Guard. If a marker arrives meanwhile, the response is a NeedsPermit again, or an
 // error after which clients retry.
-type NeedsPermit struct {
-	Guard       Guard
-	LeaderEpoch int32
-}
+type NeedsPermit struct{ Guard Guard }
 
 // commitPending answers a TxnCommit. Everything is checked again in the event that brings the
 // permit: meanwhile the group may have begun another generation.
@@ -70,7 +66,7 @@ func (s *Shard) commitPending(to coordinator.Ticket, e TxnCommit) {
 			s.out.Reply(to, TxnRefused(req, kerr.CoordinatorLoadInProgress.Code))
 			return
 		case begins && !s.permits(e):
-			s.out.Reply(to, NeedsPermit{s.transactions.guard(), s.epoch})
+			s.out.Reply(to, NeedsPermit{s.transactions.guard()})
 			return
 		}
 	}

@@ -174,6 +174,16 @@ func (v topicView) Weak(topic string) bool {
 	return t != nil && v.settings.Of(v.img, t).Log.Profile.Ack == durability.Written
 }
 
+// Epochs implements txn.Topics.
+func (v topicView) Epochs(p txn.Partition) (leader, lossy int32) {
+	t := v.img.Topic(p.Topic)
+	if t == nil || p.Index < 0 || p.Index >= t.Partitions.Len() {
+		return 0, 0
+	}
+	part := t.Partitions.At(p.Index)
+	return part.LeaderEpoch, part.Unclean
+}
+
 const (
 	// raiseTime bounds one request for a higher leader epoch, and raisePause is the pause after it.
 	raiseTime  = 30 * time.Second

@@ -30,17 +30,13 @@ type Add struct {
 	Deadline time.Time
 }
 
-// AddedPartition is a partition with the leader epoch in which its leader asked, 0 if it is not
-// known.
-//
-// TopicID is the id of the topic whose records shall join the transaction; zero: not known. While
+// AddedPartition is a partition of a topic. TopicID is the id of the topic whose records shall join the transaction; zero: not known. While
 // the metadata of this broker have another topic of the name, or none, the answer is
 // UNKNOWN_TOPIC_OR_PARTITION, even for a partition that is in the transaction already: it would be
 // taken for a deleted one when these metadata follow, and never get its marker.
 type AddedPartition struct {
 	Partition
-	LeaderEpoch int32
-	TopicID     [16]byte
+	TopicID [16]byte
 }
 
 // Added is the response to Add. A partition must refuse the answer of a coordinator epoch below
@@ -122,25 +118,59 @@ func (s *Shard) add(to coordinator.Ticket, e Add) {
 		reply(nil)
 		return
 	}
-	v.version = e.Version
-	v.partitions = slices.Concat(v.partitions, more)
-	slices.SortFunc(v.partitions, comparePartitions)
-	v.partitions = slices.Compact(v.partitions)
-	s.emit(e.ID, v)
 	if begins {
 		s.begin(t)
 		s.setTimeout(e.ID, t.timeLimit())
 	}
+	v.version = e.Version
+	v.partitions, t.live.added = s.join(v.partitions, t.live, more)
+	s.emit(e.ID, v)
 	s.note(t, e.Partitions)
 	reply(nil)
 }
 
-// note notes what is known of partitions when they are added. A topic that was created again since
-// has lost nothing before.
+// join returns the partitions of a transaction with more of them, in order, and what is known of
+// each.
+func (s *Shard) join(list []Partition, l *live, more []Partition) ([]Partition, []added) {
+	slices.SortFunc(more, comparePartitions)
+	more = slices.Compact(more)
+	all, facts := make([]Partition, 0, len(list)+len(more)), make([]added, 0, len(list)+len(more))
+	for i := 0; i < len(list) || len(more) > 0; {
+		if len(more) == 0 || i < len(list) && comparePartitions(list[i], more[0]) < 0 {
+			all, facts = append(all, list[i]), append(facts, l.of(i))
+			i++
+			continue
+		}
+		since, _ := s.topics.Epochs(more[0])
+		facts = append(facts, added{s.topics.ID(more[0].Topic), since, s.topics.Weak(more[0].Topic)})
+		all, more = append(all, more[0]), more[1:]
+	}
+	return all, facts
+}
+
+// of returns what is known of the partition at an index of the transaction's list.
+func (l *live) of(i int) added {
+	if l == nil || i >= len(l.added) {
+		return added{}
+	}
+	return l.added[i]
+}
+
+// note notes the topics whose records are about to join an open transaction. If one is not the
+// topic of the add, or that is not known, any loss of its records counts: a question later than the
+// add must not hide one.
 func (s *Shard) note(t *transaction, list []AddedPartition) {
 	for _, p := range list {
-		if was, known := t.live.added[p.Partition]; !known || p.TopicID != [16]byte{} && p.TopicID != was.topic {
-			t.live.added[p.Partition] = added{p.LeaderEpoch, p.TopicID, s.topics != nil && s.topics.Weak(p.Topic)}
+		i, _ := slices.BinarySearchFunc(t.partitions, p.Partition, comparePartitions)
+		if was := t.live.of(i); p.TopicID == [16]byte{} || p.TopicID == was.topic {
+			continue
+		}
+		if t.live.added == nil {
+			t.live.added = make([]added, len(t.partitions))
+		}
+		t.live.added[i] = added{topic: p.TopicID, weak: t.live.added[i].weak}
+		if s.cfg.Broken.has(RaiseSince) {
+			t.live.added[i].since, _ = s.topics.Epochs(p.Partition)
 		}
 	}
 }

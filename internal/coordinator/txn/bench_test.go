@@ -15,7 +15,9 @@ type everything struct{}
 
 func (everything) Exists(Partition) bool { return true }
 func (everything) Weak(string) bool      { return false }
-func (everything) ID(string) [16]byte    { return [16]byte{1} }
+
+func (everything) Epochs(Partition) (leader, lossy int32) { return 1, 0 }
+func (everything) ID(string) [16]byte                     { return [16]byte{1} }
 
 // benchDesk drives a Shard as the runtime does, and answers its requests at once.
 type benchDesk struct {

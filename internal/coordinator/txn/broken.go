@@ -20,8 +20,9 @@ const (
 	TimeOutSameEpoch                  // a timeout aborts and leaves the producer its epoch
 	WrapEpoch                         // epochs continue after the largest one
 	SkipFlush                         // a commit does not wait for records that are not durable yet
-	IgnoreLoss                        // a commit does not ask whether a partition lost records
+	IgnoreLoss                        // a commit does not check whether a partition lost records
 	ForgetMarkers                     // a coordinator does not repeat the markers of its predecessor
 	AddUnknown                        // a partition that the metadata does not have yet can be added
-	KeepOpen                          // a commit that is refused leaves the transaction open
+	TrustLoad                         // a partition that was added before a load counts as added at the commit
+	RaiseSince                        // a later question takes the place of the add
 )

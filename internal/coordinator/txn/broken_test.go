@@ -12,38 +12,41 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	for name, r := range map[string]struct {
 		rule    Rule
 		without func(*walk)
-		first   uint64 // the first walk: for rare cases one that detects the absence
+		kind    func(*walk) // what walks detect it
+		first   uint64      // the first walk: for rare cases one that detects the absence
 	}{
-		"CompleteEarly":    {rule: CompleteEarly},
-		"CountAnyAnswer":   {rule: CountAnyAnswer, first: 997},
-		"UnknownIsDone":    {rule: UnknownIsDone},
-		"AnswerFromCache":  {rule: AnswerFromCache, first: 3892},
-		"AddFromCache":     {rule: AddFromCache},
-		"KeepFlush":        {rule: KeepFlush, first: 5298},
-		"RepeatMarkers":    {rule: RepeatMarkers},
-		"KeepEpoch":        {rule: KeepEpoch},
-		"FenceWithoutEnd":  {rule: FenceWithoutEnd},
-		"AnyEndEpoch":      {rule: AnyEndEpoch},
-		"NeverTimeOut":     {rule: NeverTimeOut},
-		"TimeOutSameEpoch": {rule: TimeOutSameEpoch},
-		"WrapEpoch":        {rule: WrapEpoch},
-		"SkipFlush":        {rule: SkipFlush},
-		"IgnoreLoss":       {rule: IgnoreLoss},
-		"ForgetMarkers":    {rule: ForgetMarkers},
-		"AddUnknown":       {rule: AddUnknown},
-		"KeepOpen":         {rule: KeepOpen, first: 1768},
+		"CompleteEarly":                      {rule: CompleteEarly},
+		"CountAnyAnswer":                     {rule: CountAnyAnswer, first: 997},
+		"UnknownIsDone":                      {rule: UnknownIsDone},
+		"AnswerFromCache":                    {rule: AnswerFromCache, first: 16900},
+		"AddFromCache":                       {rule: AddFromCache},
+		"KeepFlush":                          {rule: KeepFlush, first: 5298},
+		"RepeatMarkers":                      {rule: RepeatMarkers},
+		"KeepEpoch":                          {rule: KeepEpoch},
+		"FenceWithoutEnd":                    {rule: FenceWithoutEnd},
+		"AnyEndEpoch":                        {rule: AnyEndEpoch},
+		"NeverTimeOut":                       {rule: NeverTimeOut},
+		"TimeOutSameEpoch":                   {rule: TimeOutSameEpoch},
+		"WrapEpoch":                          {rule: WrapEpoch},
+		"SkipFlush":                          {rule: SkipFlush},
+		"IgnoreLoss":                         {rule: IgnoreLoss},
+		"ForgetMarkers":                      {rule: ForgetMarkers},
+		"AddUnknown":                         {rule: AddUnknown},
+		"TrustLoad":                          {rule: TrustLoad},
+		"RaiseSince":                         {rule: RaiseSince, first: 1100, kind: stormy},
+		"a flush counts in any leader epoch": {without: func(w *walk) { w.anyFlush = true }, first: 1100, kind: stormy},
 		"requests leave before their records are committed": {without: func(w *walk) { w.unheld = true }},
 		"the log takes appends of a former leader":          {without: func(w *walk) { w.oldAppends = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for seed := r.first; seed < r.first+20_000; seed++ {
-				bad := walkWithout(seed, r.rule, r.without)
+				bad := walkWithout(seed, r.rule, r.without, r.kind)
 				if len(bad) == 0 {
 					continue
 				}
 				t.Logf("walk %d: %q", seed, bad)
-				if bad := walkWithout(seed, 0, nil); len(bad) > 0 {
+				if bad := walkWithout(seed, 0, r.kind); len(bad) > 0 {
 					t.Errorf("walk %d goes wrong with all rules: %q", seed, bad)
 				}
 				return
@@ -53,13 +56,17 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	}
 }
 
+func stormy(w *walk) { w.storm = true }
+
 // walkWithout runs a walk without a rule and returns what goes wrong.
-func walkWithout(seed uint64, rule Rule, without func(*walk)) []string {
+func walkWithout(seed uint64, rule Rule, change ...func(*walk)) []string {
 	w := newWalk(seeded{rand.New(rand.NewPCG(seed, 1))}, seed%2 == 1)
 	w.broken.Rules = rule
 	w.elect() // a shard without the rule
-	if without != nil {
-		without(w)
+	for _, f := range change {
+		if f != nil {
+			f(w)
+		}
 	}
 	return w.run(2500, seed%2 == 1)
 }

@@ -23,7 +23,7 @@ type fataler interface {
 
 // fakeTopics are the partitions 0 to n-1 of topics by name; n is the value modulo 100, the rest of
 // which names one of several topics of the same name. Topics whose name begins with w are
-// weak.
+// weak. The leader epochs of partitions are those of all partitions of their topic.
 type fakeTopics map[string]int32
 
 func (f fakeTopics) Exists(p Partition) bool { return p.Index < f[p.Topic]%100 }
@@ -34,6 +34,16 @@ func (f fakeTopics) ID(topic string) [16]byte {
 	return [16]byte{topic[0], byte(1 + f[topic]/100)}
 }
 func (f fakeTopics) Weak(topic string) bool { return topic[0] == 'w' }
+func (f fakeTopics) Epochs(p Partition) (leader, lossy int32) {
+	return f["leader of "+p.Topic], f["loss of "+p.Topic]
+}
+
+// elect begins a leader epoch of a topic's partitions.
+func (f fakeTopics) elect(topic string, loses bool) {
+	if f["leader of "+topic]++; loses {
+		f["loss of "+topic] = f["leader of "+topic]
+	}
+}
 
 // desk is a shard with a runtime whose appends are committed at once. Requests to partitions wait
 // for the test.
@@ -258,7 +268,7 @@ func (d *desk) addOf(version int16, partitions ...Partition) Add {
 	pid, epoch := d.shard.ids["x"].identity()
 	a := Add{ID: "x", ProducerID: pid, Epoch: epoch, Version: version}
 	for _, p := range partitions {
-		a.Partitions = append(a.Partitions, AddedPartition{Partition: p, LeaderEpoch: 4, TopicID: d.topics.ID(p.Topic)})
+		a.Partitions = append(a.Partitions, AddedPartition{Partition: p, TopicID: d.topics.ID(p.Topic)})
 	}
 	return a
 }

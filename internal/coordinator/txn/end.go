@@ -90,7 +90,7 @@ func (s *Shard) repeatedEnd(to coordinator.Ticket, e End, t *transaction, pid in
 }
 
 // endOngoing ends an open transaction. A commit first waits until the records in topics that
-// acknowledge too early are durable.
+// acknowledge too early are durable, unless it is going to be refused.
 func (s *Shard) endOngoing(to coordinator.Ticket, e End, t *transaction, pid int64) {
 	if t.live.end != nil {
 		s.out.Reply(to, s.refusal(e, kerr.ConcurrentTransactions))
@@ -100,7 +100,7 @@ func (s *Shard) endOngoing(to coordinator.Ticket, e End, t *transaction, pid int
 		s.fetchProducerID(to, e)
 		return
 	}
-	if e.Commit && s.flush(to, e, t, pid) {
+	if e.Commit && !s.lossy(t) && s.flush(to, e, t, pid) {
 		return
 	}
 	s.decide(to, e, t, pid)
@@ -111,25 +111,9 @@ func (s *Shard) needsProducerID(e End, t *transaction) bool {
 	return e.Version >= 2 && t.epoch >= maxEpoch && !s.cfg.Broken.has(WrapEpoch|KeepEpoch)
 }
 
-// refuseCommit aborts a transaction whose records may be lost, instead of the commit that waits.
-// It must not stay open: the producer counts it as aborted as soon as it has the answer, and a late
-// copy of the request could then commit it.
-func (s *Shard) refuseCommit(t *transaction) {
-	w := t.live.end
-	v := t.value
-	v.version = w.end.Version
-	s.observeEnd(t, false, ByLoss)
-	if !s.cfg.Broken.has(KeepOpen) {
-		s.prepare(w.end.ID, t, v, false, w.end.Version >= 2 && !s.cfg.Broken.has(KeepEpoch), w.next)
-	} else {
-		s.tokens++
-		t.live.end, t.live.missing, t.live.token = nil, nil, s.tokens
-		delete(s.asking, w.end.ID)
-	}
-	s.out.Reply(w.to, s.refusal(w.end, kerr.TransactionAbortable))
-}
-
-// decide ends a transaction and answers its producer.
+// decide ends a transaction and answers its producer. A commit of a transaction that may have lost
+// records becomes an abort: it must not stay open, because the producer counts it as aborted as
+// soon as it has the answer, and a late copy of the request could come when the topic is deleted.
 func (s *Shard) decide(to coordinator.Ticket, e End, t *transaction, pid int64) {
 	if !s.needsProducerID(e, t) {
 		pid = none
@@ -137,15 +121,21 @@ func (s *Shard) decide(to coordinator.Ticket, e End, t *transaction, pid int64) 
 		s.fetchProducerID(to, e)
 		return
 	}
-	v := t.value
+	v, reason, refused := t.value, ByClient, e.Commit && s.lossy(t)
 	v.version = e.Version
 	if v.state != Ongoing {
 		v.start = s.now.UnixMilli()
 	}
-	raises := e.Version >= 2 && !s.cfg.Broken.has(KeepEpoch)
-	s.observeEnd(t, e.Commit, ByClient)
-	s.prepare(e.ID, t, v, e.Commit, raises, pid)
-	s.answer(to, t)
+	if refused {
+		reason = ByLoss
+	}
+	s.observeEnd(t, e.Commit && !refused, reason)
+	s.prepare(e.ID, t, v, e.Commit && !refused, e.Version >= 2 && !s.cfg.Broken.has(KeepEpoch), pid)
+	if refused {
+		s.out.Reply(to, s.refusal(e, kerr.TransactionAbortable))
+	} else {
+		s.answer(to, t)
+	}
 }
 
 // prepare records a decision: nothing can change it afterwards. If raises is set, the producer

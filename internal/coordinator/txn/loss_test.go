@@ -152,3 +152,84 @@ func TestAPartitionThatKnowsALaterEpoch(t *testing.T) {
 		}
 	}
 }
+
+// What a partition may have lost since it was added is not committed, whatever the profile, the
+// protocol, and when the coordinator was loaded: a later question does not count as the add. A loss
+// from before the add and one of a topic of the same name mean nothing.
+func TestACommitNeedsAllRecordsSinceTheAdd(t *testing.T) {
+	type step func(d *desk)
+	again := func(version int16) step { // the next record of the producer
+		return func(d *desk) {
+			for _, p := range d.state().partitions {
+				e := d.addOf(version, p)
+				if version == 1 {
+					ask[Verified](d, Verify{e.ID, e.ProducerID, e.Epoch, e.Partitions})
+				} else {
+					ask[Added](d, e)
+				}
+			}
+		}
+	}
+	elect := func(loses bool) step {
+		return func(d *desk) {
+			for _, topic := range []string{"a", "weak"} {
+				d.topics.elect(topic, loses)
+			}
+			d.change("a", "weak")
+		}
+	}
+	load := func(d *desk) { d.reload() }
+	for version := int16(1); version <= 2; version++ {
+		more := again(version)
+		for name, c := range map[string]struct {
+			before step
+			steps  []step
+			lost   bool
+		}{
+			"nothing":                   {},
+			"a clean election":          {steps: []step{elect(false), more}},
+			"a loss":                    {steps: []step{elect(true)}, lost: true},
+			"a loss, and a record":      {steps: []step{elect(true), more}, lost: true},
+			"a loss, a load, a record":  {steps: []step{elect(true), load, more}, lost: true},
+			"a load, a loss, a record":  {steps: []step{load, elect(true), more}, lost: true},
+			"a load, a record, a loss":  {steps: []step{load, more, elect(true)}, lost: true},
+			"a loss, a clean election":  {steps: []step{elect(true), elect(false), more}, lost: true},
+			"a loss before":             {before: elect(true), steps: []step{more}},
+			"a loss before, and a load": {before: elect(true), steps: []step{load}, lost: true}, // when it was is not known
+		} {
+			for _, p := range []Partition{a(0), {"weak", 0}} {
+				d := newDesk(t)
+				d.topics["leader of a"], d.topics["leader of weak"] = 4, 6
+				d.change()
+				if c.before != nil {
+					c.before(d)
+				}
+				d.bring(Empty, version)
+				d.add(version, p)
+				for _, f := range c.steps {
+					f(d)
+				}
+				pid, epoch := d.state().identity()
+				to := d.send(End{ID: "x", ProducerID: pid, Epoch: epoch, Commit: true, Version: version})
+				for d.got[to] == nil {
+					d.answer(nil)
+				}
+				want, state := (*kerr.Error)(nil), PrepareCommit
+				if c.lost {
+					want, state = kerr.TransactionAbortable, PrepareAbort
+				}
+				if got := d.got[to].(Identity).Err; got != want || d.state().state != state {
+					t.Errorf("version %d, %s, %s: %v in %v", version, p.Topic, name, got, d.state().state)
+				}
+			}
+		}
+	}
+	d := newDesk(t)
+	d.bring(Ongoing, 2)
+	d.topics["a"] += 100
+	d.topics.elect("a", true)
+	d.change("a")
+	if got := d.end(2, 100, 3, true).Err; got != nil {
+		t.Errorf("after the topic was created again: %v", got)
+	}
+}

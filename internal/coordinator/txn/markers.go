@@ -34,21 +34,20 @@ type Marked struct {
 // Flush asks the leader of a partition to make all records that it has of a producer's transaction
 // durable on every in-sync replica. The result is a Flushed, exactly one.
 type Flush struct {
-	ID          string
-	Token       uint64
-	ProducerID  int64
-	Epoch       int16
-	LeaderEpoch int32 // in which the partition was added, 0 if it is not known
+	ID         string
+	Token      uint64
+	ProducerID int64
+	Epoch      int16
+	// LeaderEpoch is that of the metadata of the Shard. The leader must refuse the request in any
+	// other one: it would make durable what is left after a loss that the Shard can't see yet.
+	LeaderEpoch int32
 	Partition   Partition
 }
 
-// Flushed is the result of a Flush. Lost reports that the partition may have lost acknowledged
-// records since LeaderEpoch: the transaction can't be committed. The Shard repeats a Flush that
-// failed otherwise.
+// Flushed is the result of a Flush. Err is nil for success; the Shard repeats every other one.
 type Flushed struct {
 	Flush
-	Err  *kerr.Error
-	Lost bool
+	Err *kerr.Error
 }
 
 // Pauses between the repetitions of a request to a partition.
@@ -60,10 +59,10 @@ const (
 // sendMarkers sends the markers of a decided transaction.
 func (s *Shard) sendMarkers(id string, t *transaction) {
 	missing := make(map[Partition]*attempt, len(t.partitions))
-	for _, p := range t.partitions {
+	for i, p := range t.partitions {
 		if s.topics == nil {
 			missing[p] = &attempt{}
-		} else if s.remains(p, t.topicOf(p)) {
+		} else if s.remains(p, t.live.of(i).topic) {
 			missing[p] = &attempt{topic: s.topics.ID(p.Topic)}
 		}
 	}
@@ -189,7 +188,7 @@ func (s *Shard) checkDone(id string, t *transaction) {
 	switch {
 	case len(t.live.missing) > 0:
 	case t.state == Ongoing:
-		s.out.Defer(flushed{id: id, token: t.live.token})
+		s.out.Defer(flushed{id, t.live.token})
 	default:
 		s.out.Defer(complete{id, t.live.token})
 	}
@@ -227,13 +226,10 @@ func (s *Shard) flush(to coordinator.Ticket, e End, t *transaction, pid int64) b
 		return false
 	}
 	missing := map[Partition]*attempt{}
-	for _, p := range t.partitions {
-		weak := t.live.added[p].weak
-		if s.topics != nil {
-			weak = (weak || s.topics.Weak(p.Topic)) && s.remains(p, t.topicOf(p))
-		}
-		if weak {
-			missing[p] = &attempt{topic: t.topicOf(p)}
+	for i, p := range t.partitions {
+		was := t.live.of(i)
+		if (was.weak || s.topics.Weak(p.Topic)) && s.remains(p, was.topic) {
+			missing[p] = &attempt{topic: was.topic}
 		}
 	}
 	if len(missing) == 0 {
@@ -252,14 +248,14 @@ func (s *Shard) flush(to coordinator.Ticket, e End, t *transaction, pid int64) b
 
 func (s *Shard) sendFlush(id string, t *transaction, p Partition, a *attempt) {
 	a.out, a.at = true, time.Time{}
-	f := Flush{ID: id, Token: t.live.token, ProducerID: t.pid, Epoch: t.epoch, LeaderEpoch: t.live.added[p].leaderEpoch, Partition: p}
-	s.out.Send(f)
+	leader, _ := s.topics.Epochs(p)
+	s.out.Send(Flush{ID: id, Token: t.live.token, ProducerID: t.pid, Epoch: t.epoch, LeaderEpoch: leader, Partition: p})
 }
 
 // flushAnswered handles the result of a flush.
 func (s *Shard) flushAnswered(e Flushed) {
 	t := s.ids[e.ID]
-	if s.cfg.Broken.has(KeepFlush) && t != nil && t.state == Ongoing && e.Err == nil && !e.Lost && t.live.token != e.Token {
+	if s.cfg.Broken.has(KeepFlush) && t != nil && t.state == Ongoing && e.Err == nil && t.live.token != e.Token {
 		s.prepare(e.ID, t, t.value, true, t.version >= 2, none)
 		return
 	}
@@ -269,8 +265,6 @@ func (s *Shard) flushAnswered(e Flushed) {
 	a := t.live.missing[e.Partition]
 	switch {
 	case a == nil:
-	case e.Lost && !s.cfg.Broken.has(IgnoreLoss):
-		s.out.Defer(flushed{id: e.ID, token: t.live.token, lost: true})
 	case e.Err != nil:
 		s.failed(e.ID, t, a, e.Err)
 	default:
@@ -279,19 +273,30 @@ func (s *Shard) flushAnswered(e Flushed) {
 	}
 }
 
-// flushed commits a transaction whose records are all durable, and aborts one that may have lost
-// some.
+// flushed decides about a transaction whose records are all durable, as far as they are there.
 func (s *Shard) flushed(e flushed) {
 	t := s.ids[e.id]
 	if t == nil || t.live == nil || t.live.token != e.token || t.live.end == nil {
 		return
 	}
-	if e.lost {
-		s.refuseCommit(t)
-		return
-	}
 	w := t.live.end
 	s.decide(w.to, w.end, t, w.next)
+}
+
+// lossy reports whether a partition of an open transaction may have lost records since it was
+// added, which may have been acknowledged. The metadata say so before a leader serves the rest.
+func (s *Shard) lossy(t *transaction) bool {
+	for i, p := range t.partitions {
+		was := t.live.of(i)
+		leader, lossy := s.topics.Epochs(p)
+		if was == (added{}) && s.cfg.Broken.has(TrustLoad) {
+			was.since = leader
+		}
+		if lossy > was.since && s.remains(p, was.topic) {
+			return !s.cfg.Broken.has(IgnoreLoss)
+		}
+	}
+	return false
 }
 
 // remains reports whether the metadata have a partition, and still of the topic with an id; zero:
@@ -302,15 +307,6 @@ func (s *Shard) flushed(e flushed) {
 // one before has seen. So another id is that of a later topic, which needs no marker.
 func (s *Shard) remains(p Partition, topic [16]byte) bool {
 	return s.topics.Exists(p) && (topic == [16]byte{} || s.topics.ID(p.Topic) == topic)
-}
-
-// topicOf returns the id of the topic of a partition that was added, zero if it is not known: a
-// client added it and wrote nothing, or another coordinator did.
-func (t *transaction) topicOf(p Partition) [16]byte {
-	if t.live == nil {
-		return [16]byte{}
-	}
-	return t.live.added[p].topic
 }
 
 // topicsChanged applies new metadata: partitions of a deleted topic leave their transactions, and

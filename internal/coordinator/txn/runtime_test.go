@@ -116,7 +116,7 @@ func runProducer(rt *coordinator.Runtime, id string, transactions int) (need []s
 		for begun := false; !begun; {
 			e := Add{ID: id, ProducerID: me.ProducerID, Epoch: me.Epoch, Version: 2, Deadline: time.Now().Add(time.Second)}
 			for i := range int32(3) {
-				e.Partitions = append(e.Partitions, AddedPartition{Partition: a(i), LeaderEpoch: 1})
+				e.Partitions = append(e.Partitions, AddedPartition{Partition: a(i)})
 			}
 			added, ok := ask(e).(Added)
 			begun = ok && added.Err == nil

@@ -61,6 +61,9 @@ type Topics interface {
 	ID(topic string) [16]byte
 	// Weak reports whether a topic acknowledges records before they are durable.
 	Weak(topic string) bool
+	// Epochs returns the leader epoch of a partition, and the newest one in which records may be
+	// missing that were acknowledged before it; 0 if there was none, or no such partition exists.
+	Epochs(p Partition) (leader, lossy int32)
 }
 
 // Shard holds the transactional ids of one partition of __transaction_state. It is a
@@ -103,8 +106,9 @@ type live struct {
 	// token names this transaction in this state in requests, so that a late result counts for
 	// nothing else.
 	token uint64
-	// added has what the Shard knew about a partition when it was added.
-	added map[Partition]added
+	// added has what the Shard knew about the partitions when they were added, in their order. It
+	// is nil after a load, and short of nothing otherwise.
+	added []added
 	// end is the EndTxn that waits for flushes, nil for none.
 	end *waitingEnd
 	// missing are the partitions whose flush, or whose marker, is not durable.
@@ -114,10 +118,14 @@ type live struct {
 	overtaken bool
 }
 
+// added is what the Shard knew about a partition when it was added to the transaction. The zero
+// value, which a partition has after a load, means that nothing is known.
 type added struct {
-	leaderEpoch int32
-	topic       [16]byte // zero: not known
-	weak        bool
+	topic [16]byte
+	// since is the leader epoch that the metadata showed. What was lost in a later one may be
+	// records of the transaction, so nothing may raise it.
+	since int32
+	weak  bool
 }
 
 type waitingEnd struct {
@@ -167,7 +175,7 @@ type TopicsChanged struct {
 }
 
 // complete is deferred: all markers of a transaction are durable. flushed is deferred: all flushes
-// that an EndTxn waited for are durable, or one partition may have lost records.
+// that an EndTxn waited for are durable.
 type (
 	complete struct {
 		id    string
@@ -176,7 +184,6 @@ type (
 	flushed struct {
 		id    string
 		token uint64
-		lost  bool // records may be lost
 	}
 )
 
@@ -341,7 +348,7 @@ func (s *Shard) setTimeout(id string, after time.Duration) {
 // begin gives a transaction new volatile state.
 func (s *Shard) begin(t *transaction) {
 	s.tokens++
-	t.live = &live{token: s.tokens, added: map[Partition]added{}}
+	t.live = &live{token: s.tokens}
 }
 
 const (

@@ -53,6 +53,10 @@ func (w *walk) run(steps int, old bool) []string {
 func (w *walk) step(old bool) {
 	w.now = w.now.Add(time.Millisecond)
 	switch x := w.roll(1000); {
+	case w.storm && x < 10:
+		w.crash(true)
+	case w.storm && x < 30:
+		w.parts[w.roll(len(w.parts))].crash(true)
 	case x < 540:
 		w.deliver()
 	case x < 620:
@@ -69,7 +73,13 @@ func (w *walk) step(old bool) {
 	case x < 958 || old && x < 970:
 		w.elect()
 	case x < 961:
-		w.crash(w.roll(2) == 0)
+		if p := w.parts[w.roll(len(w.parts))]; w.roll(3) > 0 {
+			w.crash(w.roll(2) == 0)
+		} else if w.roll(2) == 0 {
+			p.crash(w.roll(2) == 0)
+		} else {
+			p.electUncleanly()
+		}
 	case x < 964 && len(w.prods) < 6:
 		o := w.prods[w.roll(2)]
 		w.newClient(o.id, o.version)
@@ -154,7 +164,7 @@ func TestLongWalks(t *testing.T) {
 		}
 	}
 	t.Log(total)
-	if total["commits"] < 100 || total["crashes"] < 100 {
+	if total["commits"] < 100 || total["crashes"] < 100 || total["unclean elections"] < 100 {
 		t.Errorf("too little happens: %v", total)
 	}
 }

@@ -23,6 +23,8 @@ type walk struct {
 	// C1 and C5 are rules of the runtime and of the log: a request or answer waits until its
 	// records are committed, and the log refuses the appends of a former leader.
 	unheld, oldAppends bool
+	storm              bool // the power fails often
+	anyFlush           bool // the rule of partitions: a flush counts in the leader epoch of the request only
 
 	now   time.Time
 	net   []message
@@ -31,7 +33,7 @@ type walk struct {
 	saved int // records of tlog that are durable
 	seats []*seat
 	parts []*part
-	topic fakeTopics // what exists; seats learn of it later
+	topic fakeTopics // the metadata; seats learn of changes later
 	prods []*client
 	txns  []*txn
 	pids  int64
@@ -84,7 +86,6 @@ type part struct {
 	guards  map[int64]int
 	gate    map[int64][]*batch // batches that wait for the coordinator, by producer id
 	epoch   int32
-	loss    int32     // the first epoch after a start that may have lost records
 	loading time.Time // unknown to its broker until then
 }
 
@@ -299,12 +300,10 @@ func (s *seat) carry(request any) {
 		w.send(message{safe: true, flush: true, deliver: func() {
 			p := w.part(r.Partition)
 			switch {
-			case w.now.Before(p.loading):
+			case w.now.Before(p.loading), p.epoch != r.LeaderEpoch && !w.anyFlush:
 				back(Flushed{Flush: r, Err: kerr.NotLeaderForPartition})
-			case p.loss > r.LeaderEpoch:
-				back(Flushed{Flush: r, Lost: true})
 			default:
-				p.await(len(p.log), func() { back(Flushed{Flush: r}) })
+				p.await(len(p.log), func(err *kerr.Error) { back(Flushed{Flush: r, Err: err}) })
 			}
 		}})
 	}
@@ -339,10 +338,20 @@ func (w *walk) part(p Partition) *part {
 }
 
 func (w *walk) newPart(topic string) *part {
-	p := &part{w: w, name: Partition{topic, 0}, weak: w.topic.Weak(topic), epoch: 1}
-	p.recover()
+	p := &part{w: w, name: Partition{topic, 0}, weak: w.topic.Weak(topic)}
 	w.parts, w.topic[topic] = append(w.parts, p), 1
+	p.lead(0, false)
 	return p
+}
+
+// lead begins a leader epoch in which the log has n entries left. loses: the metadata know that
+// others may have been acknowledged.
+func (p *part) lead(n int, loses bool) {
+	p.w.topic.elect(p.name.Topic, loses)
+	p.epoch, _ = p.w.topic.Epochs(p.name)
+	p.log, p.durable = p.log[:n], n
+	p.giveUp()
+	p.recover()
 }
 
 // recover builds the state from the log.
@@ -369,15 +378,17 @@ func (p *part) apply(e entry) {
 	p.states[e.pid] = s
 }
 
-// await runs do when the first n entries are durable. A crash drops it.
-func (p *part) await(n int, do func()) {
+// await runs do when the first n entries are durable, or another leader epoch has begun. A crash of
+// all brokers drops it.
+func (p *part) await(n int, do func(*kerr.Error)) {
 	if n <= p.durable {
-		do()
+		do(nil)
 		return
 	}
 	gen := p.epoch
 	p.w.send(message{safe: true, deliver: func() {
 		if gen != p.epoch {
+			do(kerr.NotLeaderForPartition)
 			return
 		}
 		if p.w.roll(2) == 0 || p.w.calm {
@@ -423,17 +434,19 @@ func (p *part) produce(b *batch) {
 		}
 	}
 	p.w.post(func() {
-		at := p.w.anySeat()
+		at, asked := p.w.anySeat(), []AddedPartition{{Partition: p.name}}
+		if p.name.Topic != "new" { // that one asks as the topic of groups' offsets, which is never created again
+			asked[0].TopicID = p.w.topic.ID(p.name.Topic)
+		}
 		if b.version == 1 {
-			at.ask(Verify{b.id, b.pid, b.epoch, []AddedPartition{{Partition: p.name}}}, func(r any) {
+			at.ask(Verify{b.id, b.pid, b.epoch, asked}, func(r any) {
 				v := r.(Verified)
 				p.w.post(func() { answered(v.Errs[0], v.CoordinatorEpoch) })
 			})
 			return
 		}
-		e := Add{ID: b.id, ProducerID: b.pid, Epoch: b.epoch, Version: 2,
-			Partitions: []AddedPartition{{Partition: p.name, LeaderEpoch: epoch}},
-			Deadline:   p.w.now.Add(time.Duration(p.w.roll(50)) * time.Millisecond)}
+		e := Add{ID: b.id, ProducerID: b.pid, Epoch: b.epoch, Version: 2, Partitions: asked,
+			Deadline: p.w.now.Add(time.Duration(p.w.roll(50)) * time.Millisecond)}
 		at.ask(e, func(r any) {
 			a := r.(Added)
 			p.w.post(func() { answered(a.Err, a.CoordinatorEpoch) })
@@ -481,7 +494,13 @@ func (p *part) ack(b *batch) {
 	if p.weak {
 		n = 0
 	}
-	p.await(n, func() { b.answer(appended) })
+	p.await(n, func(err *kerr.Error) {
+		if err != nil {
+			b.answer(again)
+			return
+		}
+		b.answer(appended)
+	})
 }
 
 // marker writes the marker of a transaction.
@@ -505,7 +524,7 @@ func (p *part) marker(m WriteMarker, done func(*kerr.Error)) {
 		p.apply(e)
 		delete(p.guards, m.ProducerID)
 	}
-	p.await(len(p.log), func() { done(nil) })
+	p.await(len(p.log), done)
 }
 
 // ---- faults
@@ -520,19 +539,42 @@ func (w *walk) crash(power bool) {
 		w.tlog = w.tlog[:w.saved+w.roll(len(w.tlog)-w.saved+1)]
 	}
 	for _, p := range w.parts {
-		if power {
-			p.log = p.log[:p.durable+w.roll(len(p.log)-p.durable+1)]
-		}
-		p.epoch++
-		if power && p.weak {
-			p.loss = p.epoch
-		}
-		p.durable, p.loading = len(p.log), w.now.Add(time.Duration(w.roll(100))*time.Millisecond)
-		p.recover()
+		p.crash(power)
 	}
 	w.net, w.late = nil, nil
 	for _, c := range w.prods {
 		c.disconnected()
 	}
 	w.elect()
+}
+
+// crash stops the broker of a partition.
+func (p *part) crash(power bool) {
+	n := len(p.log)
+	if power {
+		n = p.durable + p.w.roll(n-p.durable+1)
+	}
+	p.lead(n, power && p.weak)
+	p.loading = p.w.now.Add(time.Duration(p.w.roll(100)) * time.Millisecond)
+}
+
+// electUncleanly elects a leader that lacks the last records, all of transactions that are open. It
+// may lack others, too, and then breaks promises that nothing can keep. The coordinator knows at
+// once: what it decides before, it decides before the loss.
+func (p *part) electUncleanly() {
+	p.w.stats["unclean elections"]++
+	n := len(p.log)
+	for n > 0 && p.log[n-1].val > 0 && p.w.isOpen(p.log[n-1].txn, p) {
+		n--
+	}
+	p.lead(n+p.w.roll(len(p.log)-n+1), true)
+	p.w.leader().learn()
+}
+
+// isOpen reports whether a transaction is open and can't be decided any more without the leader of
+// the coordinators.
+func (w *walk) isOpen(t *txn, p *part) bool {
+	s := w.leader()
+	x := s.shard.ids[t.client.id]
+	return t.client.txn == t && x.state == Ongoing && x.pid == t.pid && x.epoch == t.epoch && x.has(p.name) && !s.dead
 }

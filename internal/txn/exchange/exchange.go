@@ -44,7 +44,8 @@ type Options struct {
 // Partition is what an Exchange needs of a replica.Partition.
 type Partition interface {
 	Append(a *replica.Append, batch *groupcommit.Batch)
-	Flush(addEpoch int32, pid int64, epoch int16, done func(lost bool, err error))
+	Flush(leaderEpoch int32, pid int64, epoch int16, done func(error))
+	LeaderEpoch() int32
 }
 
 // Marker is the end of a transaction.
@@ -141,7 +142,7 @@ func (x *Exchange) Send(partition, epoch int32, request any, batch *groupcommit.
 	case txn.Flush:
 		o := order{flush: true, partition: q.Partition, leaderEpoch: q.LeaderEpoch}
 		o.ProducerID, o.Epoch = q.ProducerID, q.Epoch
-		x.dispatch(&job{o, func(v verdict) { done(txn.Flushed{Flush: q, Err: v.err, Lost: v.lost}) }}, batch)
+		x.dispatch(&job{o, func(v verdict) { done(txn.Flushed{Flush: q, Err: v.err}) }}, batch)
 	default:
 		panic(fmt.Sprintf("exchange: a coordinator sends an unknown %T", request))
 	}
@@ -204,8 +205,10 @@ func (x *Exchange) answered(at target) *job {
 // dispatch sends an order to the leader of its partition, which is that of the metadata now. If
 // that is this broker, the caller must run the batch afterwards.
 func (x *Exchange) dispatch(j *job, batch *groupcommit.Batch) {
-	topic, leader, err := x.leader(j.partition)
-	j.topic = topic
+	topic, leader, epoch, err := x.leader(j.partition)
+	if j.topic = topic; !j.flush {
+		j.leaderEpoch = epoch
+	}
 	switch {
 	case err != nil:
 		j.done(verdict{err: err})
@@ -220,17 +223,18 @@ func (x *Exchange) dispatch(j *job, batch *groupcommit.Batch) {
 	}
 }
 
-// leader returns the topic and the leader of a partition. An unknown partition is an error as every
+// leader returns the topic and the leader of a partition, and its epoch. An unknown partition is an error as every
 // other one: the coordinator knows from its own metadata which are deleted.
-func (x *Exchange) leader(p txn.Partition) (topic [16]byte, leader int32, err *kerr.Error) {
+func (x *Exchange) leader(p txn.Partition) (topic [16]byte, leader, epoch int32, err *kerr.Error) {
 	t := x.opt.Image().Topic(p.Topic)
 	if t == nil || p.Index < 0 || p.Index >= t.Partitions.Len() {
-		return topic, -1, kerr.UnknownTopicOrPartition
+		return topic, -1, -1, kerr.UnknownTopicOrPartition
 	}
-	if leader := t.Partitions.At(p.Index).Leader; leader >= 0 {
-		return t.ID, leader, nil
+	part := t.Partitions.At(p.Index)
+	if part.Leader < 0 {
+		err = kerr.LeaderNotAvailable
 	}
-	return t.ID, -1, kerr.LeaderNotAvailable
+	return t.ID, part.Leader, part.LeaderEpoch, err
 }
 
 // WriteMarkers appends markers that a tool has sent to partitions that this broker leads. It waits
@@ -245,7 +249,7 @@ func (x *Exchange) WriteMarkers(ctx context.Context, markers []Marker, partition
 			errs[i] = kerr.InvalidTopicException // a marker has no place between the records of a coordinator
 			continue
 		}
-		o := order{Marker: markers[i], partition: partitions[i]}
+		o := order{Marker: markers[i], partition: partitions[i], leaderEpoch: -1}
 		o.Foreign = true
 		if t := img.Topic(topic); t != nil {
 			o.topic = t.ID

@@ -47,7 +47,6 @@ func TestOrdersReachTheLeaders(t *testing.T) {
 		w := two(t)
 		defer w.close()
 		var r results
-		w.brokers[2].part("there").lost = true
 		w.send(&r, marker("here", 1), marker("there", 2), marker(offsets, 3), marker("none", 4), marker("gone", 5))
 		for i, topic := range []string{"here", "there"} {
 			n := int32(i)
@@ -61,21 +60,37 @@ func TestOrdersReachTheLeaders(t *testing.T) {
 			case txn.Marked:
 				got = append(got, fmt.Sprint(x.ProducerID, " ", x.Err))
 			case txn.Flushed:
-				got = append(got, fmt.Sprint(x.ProducerID, " ", x.Err, " ", x.Lost))
+				got = append(got, fmt.Sprint(x.ProducerID, " ", x.Err))
 			}
 		}
 		slices.Sort(got)
 		equal(t, got, "1 <nil>", "2 <nil>", "3 <nil>", "4 "+kerr.LeaderNotAvailable.Error(), "5 "+kerr.UnknownTopicOrPartition.Error(),
-			"6 <nil> false", "7 <nil> true")
-		equal(t, w.brokers[1].part("here").log(), "1 3 true ce5", "flush 6 2 since 8")
-		equal(t, w.brokers[2].part("there").log(), "2 3 true ce5", "flush 7 2 since 9")
+			"6 <nil>", "7 <nil>")
+		equal(t, w.brokers[1].part("here").log(), "1 3 true ce5", "flush 6 2 in 8")
+		equal(t, w.brokers[2].part("there").log(), "2 3 true ce5", "flush 7 2 in 9")
 		want := Marker{ProducerID: 3, Epoch: 3, CoordinatorEpoch: 5, Commit: true, Bumps: true}
 		if m := w.brokers[2].offsets; len(m) != 1 || m[0] != want {
 			t.Errorf("%+v", m)
 		}
 		a := w.brokers[2].part("there").appends[0]
-		if a.Kind != storage.Marker || !a.Durable || a.Acks != replica.AcksAll || !a.Origin.Bumps || a.Origin.Foreign {
+		if a.LeaderEpoch != leaderEpoch || a.Kind != storage.Marker || !a.Durable || a.Acks != replica.AcksAll || !a.Origin.Bumps || a.Origin.Foreign {
 			t.Errorf("%+v", a)
+		}
+	})
+}
+
+// A late copy of an order finds another leader epoch, if the partition was led elsewhere meanwhile.
+func TestAnOrderIsForOneLeaderEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := two(t)
+		defer w.close()
+		w.brokers[2].part(offsets).epoch++
+		var r results
+		w.send(&r, marker(offsets, 3))
+		synctest.Wait()
+		equal(t, r.marked(), offsets+"-3: "+kerr.NotLeaderForPartition.Error())
+		if m := w.brokers[2].offsets; len(m) > 0 {
+			t.Errorf("%+v", m)
 		}
 	})
 }

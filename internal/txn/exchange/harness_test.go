@@ -24,6 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	states  = "__transaction_state"
 	offsets = "__consumer_offsets"
+	// leaderEpoch is that of all partitions.
+	leaderEpoch = 6
 )
 
 // world is a cluster of brokers whose partitions, coordinators and links are fakes. Every broker
@@ -62,7 +64,7 @@ type fakePartition struct {
 	got     []string
 	appends []*replica.Append
 	decide  func(pid int64) (err error, done bool)
-	lost    bool
+	epoch   int32 // of the leader
 	batches map[*groupcommit.Batch]bool
 }
 
@@ -124,7 +126,7 @@ func (w *world) setLeaders(leaders map[string]int32, ids ...int32) {
 		put(metadata.NameKey(name), metadata.Name{Topic: name, ID: id}.Encode())
 		put(metadata.TopicKey(id), metadata.TopicRecord{Name: name, Partitions: 4}.Encode())
 		for i := range int32(4) {
-			p := metadata.Partition{Leader: leaders[name], Replicas: ids, ISR: ids}
+			p := metadata.Partition{Leader: leaders[name], LeaderEpoch: leaderEpoch, Replicas: ids, ISR: ids}
 			if p.Leader < 0 {
 				p.ELR, p.ISR = nil, ids
 			}
@@ -166,7 +168,7 @@ func (n *node) part(topic string) *fakePartition {
 	defer n.mu.Unlock()
 	p := n.parts[topic]
 	if p == nil {
-		p = &fakePartition{batches: map[*groupcommit.Batch]bool{}}
+		p = &fakePartition{epoch: leaderEpoch, batches: map[*groupcommit.Batch]bool{}}
 		n.parts[topic] = p
 	}
 	return p
@@ -201,16 +203,22 @@ func (p *fakePartition) Append(a *replica.Append, batch *groupcommit.Batch) {
 	}
 }
 
-func (p *fakePartition) Flush(addEpoch int32, pid int64, epoch int16, done func(bool, error)) {
+func (p *fakePartition) Flush(leaderEpoch int32, pid int64, epoch int16, done func(error)) {
 	p.mu.Lock()
-	p.got = append(p.got, fmt.Sprintf("flush %d %d since %d", pid, epoch, addEpoch))
-	lost, decide := p.lost, p.decide
+	p.got = append(p.got, fmt.Sprintf("flush %d %d in %d", pid, epoch, leaderEpoch))
+	decide := p.decide
 	p.mu.Unlock()
 	if decide == nil {
-		done(lost, nil)
+		done(nil)
 	} else if err, now := decide(pid); now {
-		done(lost, err)
+		done(err)
 	}
+}
+
+func (p *fakePartition) LeaderEpoch() int32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.epoch
 }
 
 func (p *fakePartition) log() []string {

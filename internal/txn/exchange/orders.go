@@ -21,8 +21,9 @@ import (
 type order struct {
 	Marker // of a flush: only ProducerID and Epoch
 	flush  bool
-	// leaderEpoch is that in which the partition was added to the transaction, 0 if it is not
-	// known; for a flush only.
+	// leaderEpoch is that of the partition as the sender knows it, -1 from a tool. A leader of
+	// another one refuses the order: a copy that is late on a link must not end a later transaction
+	// of a producer whose epoch stays the same, and a flush must not miss that records were lost.
 	leaderEpoch int32
 	partition   txn.Partition
 	// topic is the id of the partition's topic. A broker that knows another one of the name refuses
@@ -31,12 +32,10 @@ type order struct {
 }
 
 // verdict is the result of an order. err is nil for success. known is the coordinator epoch that
-// the partition knows, with TRANSACTION_COORDINATOR_FENCED. lost is set if a flush found that the
-// partition may have lost records.
+// the partition knows, with TRANSACTION_COORDINATOR_FENCED.
 type verdict struct {
 	err   *kerr.Error
 	known int32
-	lost  bool
 }
 
 // job is an order on its way. done is called once and must not block.
@@ -74,21 +73,21 @@ func (x *Exchange) begin(list []order, batch *groupcommit.Batch, done func(i int
 // beginOne is begin for one order, which it keeps until done. It returns the append of a marker,
 // nil if there is none.
 func (x *Exchange) beginOne(o *order, batch *groupcommit.Batch, done func(v verdict)) *replica.Append {
+	p, err := x.opt.Partition(o.topic, o.partition.Index)
 	if o.partition.Topic == x.opt.Offsets && !o.flush {
-		x.opt.WriteOffsets(o.partition.Index, o.Marker, func(err error) { done(x.verdictOf(o, err)) })
+		if !o.Foreign && (err != nil || p.LeaderEpoch() != o.leaderEpoch) {
+			done(verdict{err: kerr.NotLeaderForPartition})
+		} else {
+			x.opt.WriteOffsets(o.partition.Index, o.Marker, func(err error) { done(x.verdictOf(o, err)) })
+		}
 		return nil
 	}
-	p, err := x.opt.Partition(o.topic, o.partition.Index)
 	if err != nil {
 		done(x.verdictOf(o, err))
 		return nil
 	}
 	if o.flush {
-		p.Flush(o.leaderEpoch, o.ProducerID, o.Epoch, func(lost bool, err error) {
-			v := x.verdictOf(o, err)
-			v.lost = lost
-			done(v)
-		})
+		p.Flush(o.leaderEpoch, o.ProducerID, o.Epoch, func(err error) { done(x.verdictOf(o, err)) })
 		return nil
 	}
 	a := o.append(time.Now().UnixMilli())
@@ -97,8 +96,7 @@ func (x *Exchange) beginOne(o *order, batch *groupcommit.Batch, done func(v verd
 	return a
 }
 
-// append returns the append of a marker. It has no leader epoch: the present leader of the
-// partition decides, and the marker counts when every in-sync replica has it.
+// append returns the append of a marker, which counts when every in-sync replica has it.
 func (o *order) append(now int64) *replica.Append {
 	kind := record.Abort
 	if o.Commit {
@@ -106,7 +104,7 @@ func (o *order) append(now int64) *replica.Append {
 	}
 	b := record.EndTxnMarker(o.ProducerID, o.Epoch, kind, o.CoordinatorEpoch, now)
 	return &replica.Append{
-		LeaderEpoch: -1, Acks: replica.AcksAll, Kind: storage.Marker, Durable: true,
+		LeaderEpoch: o.leaderEpoch, Acks: replica.AcksAll, Kind: storage.Marker, Durable: true,
 		Origin:  producers.Origin{Bumps: o.Bumps, Foreign: o.Foreign},
 		Batches: record.Accepted{Bytes: b, Batches: 1, Records: 1, MaxTimestamp: now, AppendTime: -1},
 	}

@@ -28,7 +28,7 @@ func askers(t *testing.T, remote bool) (w *world, from, coord *node) {
 func inquiry(id string, add bool, partitions ...int32) gate.Question {
 	q := gate.Question{ID: id, ProducerID: 7, Epoch: 2, Add: add, Deadline: time.Now().Add(time.Minute)}
 	for _, p := range partitions {
-		q.Partitions = append(q.Partitions, txn.AddedPartition{Partition: txn.Partition{Topic: "data", Index: p}, LeaderEpoch: 4})
+		q.Partitions = append(q.Partitions, txn.AddedPartition{Partition: txn.Partition{Topic: "data", Index: p}})
 	}
 	return q
 }
@@ -76,12 +76,12 @@ func TestQuestionsReachTheCoordinator(t *testing.T) {
 		equal(t, r.answers(), kerr.ProducerFenced.Error()+" [] ce9")
 		add, verify := coord.events[0].(txn.Add), coord.events[1].(txn.Verify)
 		if add.ID != "id" || add.ProducerID != 7 || add.Epoch != 2 || add.Version != 2 || len(add.Partitions) != 2 ||
-			add.Partitions[1] != (txn.AddedPartition{Partition: txn.Partition{Topic: "data", Index: 3}, LeaderEpoch: 4}) {
+			add.Partitions[1] != (txn.AddedPartition{Partition: txn.Partition{Topic: "data", Index: 3}}) {
 			t.Errorf("%+v", add)
 		}
 		if verify.ID != "id" || verify.ProducerID != 7 || verify.Epoch != 2 || !slices.Equal(verify.Partitions,
-			[]txn.AddedPartition{{Partition: txn.Partition{Topic: "data", Index: 1}, LeaderEpoch: 4},
-				{Partition: txn.Partition{Topic: "data", Index: 2}, LeaderEpoch: 4}}) {
+			[]txn.AddedPartition{{Partition: txn.Partition{Topic: "data", Index: 1}},
+				{Partition: txn.Partition{Topic: "data", Index: 2}}}) {
 			t.Errorf("%+v", verify)
 		}
 	})

@@ -17,12 +17,12 @@ import (
 // their length and their bytes.
 //
 //	orders     version u8 | kind u8 | life | number | dead | topics | orders
-//	  order    flags u8 | producer id | producer epoch | coordinator epoch, or leader epoch |
+//	  order    flags u8 | producer id | producer epoch | coordinator epoch | leader epoch |
 //	           index of the topic | partition
-//	  answer   version u8 | for each order: flags u8, error code, coordinator epoch
+//	  answer   version u8 | for each order: error code, coordinator epoch
 //	questions  version u8 | kind u8 | topics | questions
 //	  question flags u8 | id | producer id | producer epoch | ms until the deadline | partitions:
-//	           index of the topic, partition, leader epoch
+//	           index of the topic, partition
 //	  answer   version u8 | for each question: error code, coordinator epoch, error codes
 //
 // Lists begin with their length. topics are those that the rest of the call uses, each with its
@@ -39,8 +39,6 @@ const (
 	flagFlush  = 1 << 0
 	flagCommit = 1 << 1
 	flagBumps  = 1 << 2
-
-	flagLost = 1 << 0
 
 	flagAdd = 1 << 0
 )
@@ -118,11 +116,8 @@ func (c *orderCall) encode() []byte {
 		b = append(b, flag(o.flush, flagFlush)|flag(o.Commit, flagCommit)|flag(o.Bumps, flagBumps))
 		b = binary.AppendVarint(b, o.ProducerID)
 		b = binary.AppendVarint(b, int64(o.Epoch))
-		epoch := o.CoordinatorEpoch
-		if o.flush {
-			epoch = o.leaderEpoch
-		}
-		b = binary.AppendVarint(b, int64(epoch))
+		b = binary.AppendVarint(b, int64(o.CoordinatorEpoch))
+		b = binary.AppendVarint(b, int64(o.leaderEpoch))
 		b = binary.AppendUvarint(b, topics.index[topic{o.partition.Topic, o.topic}])
 		b = binary.AppendVarint(b, int64(o.partition.Index))
 	}
@@ -150,7 +145,6 @@ func (c *askCall) encode() []byte {
 		for _, p := range q.Partitions {
 			b = binary.AppendUvarint(b, topics.index[topic{p.Topic, p.TopicID}])
 			b = binary.AppendVarint(b, int64(p.Index))
-			b = binary.AppendVarint(b, int64(p.LeaderEpoch))
 		}
 	}
 	return b
@@ -180,12 +174,7 @@ func decodeOrders(body []byte) (c orderCall, err error) {
 		o := order{flush: flags&flagFlush != 0}
 		o.Commit, o.Bumps = flags&flagCommit != 0, flags&flagBumps != 0
 		o.ProducerID, o.Epoch = r.int64(), r.int16()
-		epoch := r.int32()
-		if o.flush {
-			o.leaderEpoch = epoch
-		} else {
-			o.CoordinatorEpoch = epoch
-		}
+		o.CoordinatorEpoch, o.leaderEpoch = r.int32(), r.int32()
 		at := r.topic(topics)
 		o.topic, o.partition = at.id, txn.Partition{Topic: at.name, Index: r.int32()}
 		c.orders = append(c.orders, o)
@@ -208,7 +197,7 @@ func decodeAsks(body []byte) (c askCall, err error) {
 		for range partitions {
 			at := r.topic(topics)
 			p := txn.Partition{Topic: at.name, Index: r.int32()}
-			q.Partitions = append(q.Partitions, txn.AddedPartition{Partition: p, LeaderEpoch: r.int32(), TopicID: at.id})
+			q.Partitions = append(q.Partitions, txn.AddedPartition{Partition: p, TopicID: at.id})
 		}
 		c.questions = append(c.questions, q)
 	}
@@ -217,7 +206,7 @@ func decodeAsks(body []byte) (c askCall, err error) {
 
 const (
 	// The least bytes of a topic, an order, a question and a partition of one.
-	minTopic, minOrder, minQuestion, minPartition = 17, 6, 6, 3
+	minTopic, minOrder, minQuestion, minPartition = 17, 7, 6, 2
 	// maxDeadline is more than any deadline of a request: its field for ms has 31 bits.
 	maxDeadline = 60 * 24 * time.Hour
 )
@@ -234,7 +223,6 @@ func (r *reader) kerr() *kerr.Error { return kerr.TypedErrorForCode(r.int16()) }
 func encodeVerdicts(list []verdict) []byte {
 	b := []byte{wireVersion}
 	for _, v := range list {
-		b = append(b, flag(v.lost, flagLost))
 		b = binary.AppendVarint(b, codeOf(v.err))
 		b = binary.AppendVarint(b, int64(v.known))
 	}
@@ -248,7 +236,6 @@ func decodeVerdicts(body []byte, n int) ([]verdict, error) {
 	}
 	list := make([]verdict, n)
 	for i := range list {
-		list[i].lost = r.byte()&flagLost != 0
 		list[i].err = r.kerr()
 		list[i].known = r.int32()
 	}

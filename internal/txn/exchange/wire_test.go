@@ -18,8 +18,9 @@ import (
 func someOrders() orderCall {
 	return orderCall{life: 17, number: 300, dead: 299, orders: []order{
 		{Marker: Marker{ProducerID: 1, Epoch: math.MaxInt16, CoordinatorEpoch: 7, Commit: true, Bumps: true},
-			partition: txn.Partition{Topic: "a", Index: 3}, topic: [16]byte{1, 15: 2}},
-		{Marker: Marker{ProducerID: math.MaxInt64, Epoch: 0, CoordinatorEpoch: math.MaxInt32}, partition: txn.Partition{Topic: "b"}},
+			leaderEpoch: 4, partition: txn.Partition{Topic: "a", Index: 3}, topic: [16]byte{1, 15: 2}},
+		{Marker: Marker{ProducerID: math.MaxInt64, Epoch: 0, CoordinatorEpoch: math.MaxInt32}, leaderEpoch: -1,
+			partition: txn.Partition{Topic: "b"}},
 		{Marker: Marker{ProducerID: 2, Epoch: 5}, flush: true, leaderEpoch: 9, partition: txn.Partition{Topic: "a", Index: math.MaxInt32}},
 	}}
 }
@@ -28,8 +29,8 @@ func someAsks() askCall {
 	now := time.Now()
 	return askCall{now: now, questions: []gate.Question{
 		{ID: "x", ProducerID: 1, Epoch: 2, Add: true, Deadline: now.Add(time.Second), Partitions: []txn.AddedPartition{
-			{Partition: txn.Partition{Topic: "a", Index: 3}, LeaderEpoch: 4, TopicID: [16]byte{7}},
-			{Partition: txn.Partition{Topic: "b"}, LeaderEpoch: -1}}},
+			{Partition: txn.Partition{Topic: "a", Index: 3}, TopicID: [16]byte{7}},
+			{Partition: txn.Partition{Topic: "b"}}}},
 		{ID: "", ProducerID: -1, Epoch: -1, Deadline: now, Partitions: []txn.AddedPartition{{}}},
 	}}
 }
@@ -43,8 +44,8 @@ func TestCallsAreDecodedAsTheyWereEncoded(t *testing.T) {
 		if got, err := decodeAsks(asks.encode()); err != nil || !reflect.DeepEqual(got, asks) {
 			t.Errorf("%+v, %v", got, err)
 		}
-		verdicts := []verdict{{}, {err: kerr.TransactionCoordinatorFenced, known: 12}, {err: kerr.UnknownServerError}, {lost: true}}
-		if got, err := decodeVerdicts(encodeVerdicts(verdicts), 4); err != nil || !reflect.DeepEqual(got, verdicts) {
+		verdicts := []verdict{{}, {err: kerr.TransactionCoordinatorFenced, known: 12}, {err: kerr.UnknownServerError}}
+		if got, err := decodeVerdicts(encodeVerdicts(verdicts), 3); err != nil || !reflect.DeepEqual(got, verdicts) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		answers := []gate.Answer{{CoordinatorEpoch: 4}, {Err: kerr.ProducerFenced}}

@@ -27,8 +27,7 @@ func TestOnlyTheFirstBatchOfATransactionIsAsked(t *testing.T) {
 					t.Errorf("batch %d has entry %v", seq, s.entry)
 				}
 			}
-			at := txn.AddedPartition{Partition: txn.Partition{Topic: "t", Index: 1}, LeaderEpoch: w.partitions[1].LeaderEpoch(),
-				TopicID: topicID}
+			at := txn.AddedPartition{Partition: txn.Partition{Topic: "t", Index: 1}, TopicID: topicID}
 			want := Question{ID: "tx", ProducerID: 7, Add: from.Bumps, Deadline: w.asked.times[0].Add(patience),
 				Partitions: []txn.AddedPartition{at}}
 			if got := w.asked.questions; len(got) != 1 || !slices.Equal(got[0].Partitions, want.Partitions) {

@@ -67,8 +67,7 @@ func (q *queue) guarded(r *round, to *Question, ended *refused) bool {
 			to.Deadline = e.deadline
 		}
 	}
-	to.Partitions = append(to.Partitions, txn.AddedPartition{Partition: q.name, LeaderEpoch: max(p.LeaderEpoch(), 0),
-		TopicID: p.Log().ID().Topic})
+	to.Partitions = append(to.Partitions, txn.AddedPartition{Partition: q.name, TopicID: p.Log().ID().Topic})
 	return true
 }
 
