@@ -551,7 +551,7 @@ func FuzzInbox(f *testing.F) {
 		append(frame.Piece{ID: 2, Total: frame.MaxMessage}.AppendTo(nil), 1), frame.FlagMore)
 	f.Fuzz(func(t *testing.T, a []byte, flagsA uint8, b []byte, flagsB uint8) {
 		budget := bufpool.NewBudget(1 << 30)
-		in := inbox{budget: budget}
+		in := inbox{budget: budget, urgent: func(uint16) bool { return false }}
 		for i, p := range [][]byte{a, b, a} {
 			m, err := in.add(frame.Header{Kind: frame.RQ, Flags: []uint8{flagsA, flagsB, flagsA}[i]}, p)
 			if err != nil {

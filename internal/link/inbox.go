@@ -14,6 +14,7 @@ type inbound struct {
 	kind    frame.Kind
 	failed  bool
 	body    []byte
+	urgent  bool  // see Options.Urgent
 	dropped bool  // there was no memory for it; it has no body
 	charged int64 // bytes of the budget that it holds
 }
@@ -24,11 +25,13 @@ type inbound struct {
 type inbox struct {
 	conn   *Conn
 	budget *bufpool.Budget
+	urgent func(method uint16) bool
 	parts  map[frame.Kind]*inbound
 }
 
-// next waits for a whole message. Its memory is charged to the budget until release. The error
-// means that the connection has ended.
+// next waits for a whole message. Its memory is charged to the budget until release, unless it is
+// one piece that the reader uses before it reads the next one. The error means that the connection
+// has ended.
 func (in *inbox) next() (inbound, error) {
 	for {
 		h, err := in.conn.Next()
@@ -60,10 +63,13 @@ func (in *inbox) add(h frame.Header, payload []byte) (*inbound, error) {
 	switch {
 	case single || m == nil && p.Offset == 0:
 		m = &inbound{Piece: p, kind: h.Kind, failed: h.Flags&frame.FlagFailed != 0}
-		if in.budget.TryAcquire(int64(p.Total)) {
-			m.charged = int64(p.Total)
-		} else {
-			m.dropped = true
+		m.urgent = h.Kind == frame.RQ && single && in.urgent(p.Method)
+		if held := !single || h.Kind == frame.RQ && !m.urgent; held {
+			if in.budget.TryAcquire(int64(p.Total)) {
+				m.charged = int64(p.Total)
+			} else {
+				m.dropped = true
+			}
 		}
 	case m == nil || m.ID != p.ID || m.Total != p.Total || p.Offset != m.Offset:
 		in.release(m)

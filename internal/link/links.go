@@ -39,6 +39,11 @@ type Options struct {
 	Check func(Hello) error
 	// Handler serves the requests and messages of other brokers. With nil the lane is refused.
 	Handler Handler
+	// Urgent reports whether requests of a method have their own way: they are sent before anything
+	// else that waits, take no memory and no handler that other requests could have taken, and so
+	// do their responses. Their handler must not block, because the connection's reader runs it. It
+	// must be the same on all brokers. Default: none.
+	Urgent func(method uint16) bool
 	// Data serves an accepted connection of the lane of data until it ends, on a goroutine of
 	// its own. The connection is closed when it returns. With nil the lane is refused.
 	Data func(*Conn)
@@ -157,6 +162,9 @@ func New(opts Options) (*Links, error) {
 	}
 	if opts.Pool == nil {
 		opts.Pool = new(bufpool.Pool)
+	}
+	if opts.Urgent == nil {
+		opts.Urgent = func(uint16) bool { return false }
 	}
 	if opts.Notify == nil {
 		opts.Notify = func(Event) {}

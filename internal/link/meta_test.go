@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,10 +57,16 @@ func TestRequestsAreAnswered(t *testing.T) {
 type handler struct {
 	message func(Hello, uint16, []byte)
 	request func(context.Context, []byte) ([]byte, error)
+	urgent  func([]byte) ([]byte, error) // requests of urgentMethod
 }
 
+const urgentMethod = 99
+
 func (h handler) Message(from Hello, method uint16, body []byte) { h.message(from, method, body) }
-func (h handler) Request(ctx context.Context, _ Hello, _ uint16, body []byte) ([]byte, error) {
+func (h handler) Request(ctx context.Context, _ Hello, method uint16, body []byte) ([]byte, error) {
+	if method == urgentMethod {
+		return h.urgent(body)
+	}
 	return h.request(ctx, body)
 }
 
@@ -246,6 +253,63 @@ func TestTooManyRequestsAreRefused(t *testing.T) {
 	})
 }
 
+// Urgent requests are answered while all handlers are busy, all memory is in use at both ends, and
+// the queues of requests and responses are full.
+func TestUrgentRequestsHaveTheirOwnWay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNetwork()
+		urgent := func(o *Options) {
+			o.InboundBytes = 1 << 20
+			o.Urgent = func(method uint16) bool { return method == urgentMethod }
+		}
+		over := make(chan struct{})
+		a := n.add(t, 1, urgent)
+		b := n.add(t, 2, func(o *Options) {
+			urgent(o)
+			o.Handler = handler{
+				request: func(ctx context.Context, _ []byte) ([]byte, error) { <-over; return nil, nil },
+				urgent:  func(body []byte) ([]byte, error) { return body, nil },
+			}
+		})
+		p := a.Peer(target(2))
+		synctest.Wait()
+		beat := func(what string) {
+			t.Helper()
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			for _, size := range []int{1, frame.MaxPiece} {
+				if got, err := p.Call(ctx, urgentMethod, make([]byte, size)); err != nil || len(got) != size || time.Since(began) > time.Second {
+					t.Errorf("%s: %d bytes, %v after %v", what, len(got), err, time.Since(began))
+				}
+			}
+		}
+		beat("nothing else")
+		var calls sync.WaitGroup
+		for range maxHandling - 1 {
+			calls.Go(func() { _, _ = ask(p, nil) })
+		}
+		calls.Go(func() { _, _ = ask(p, make([]byte, 1<<20)) })
+		synctest.Wait()
+		if b.Stats().Inbound.Used != 1<<20 || !a.inbound.TryAcquire(1<<20) {
+			t.Fatalf("the memory is not in use: %+v", b.Stats())
+		}
+		beat("all handlers and all memory in use")
+		s := p.session()
+		s.out.mu.Lock()
+		for range maxQueued { // the sender's lock keeps them waiting
+			s.out.queues[kindRequest].list = append(s.out.queues[kindRequest].list, &outgoing{kind: kindRequest, call: &call{}, deadline: time.Now()})
+		}
+		s.out.mu.Unlock()
+		beat("a full queue of requests")
+		a.inbound.Release(1 << 20)
+		close(over)
+		calls.Wait()
+		a.end(t)
+		b.end(t)
+	})
+}
+
 // A request of which a part was sent is sent to its end, although its caller has given up: the
 // pieces of the next one would otherwise continue it.
 func TestCallThatGivesUpLeavesTheConnectionWhole(t *testing.T) {
@@ -331,7 +395,7 @@ func TestPiecesOfMessages(t *testing.T) {
 		"another one's": {begin, {p: frame.Piece{ID: 5, Total: 6, Offset: 2}, flags: middle, body: "cd", bad: true}},
 		"another total": {begin, {p: frame.Piece{ID: 1, Total: 7, Offset: 2}, flags: middle, body: "cd", bad: true}},
 	} {
-		in := inbox{budget: bufpool.NewBudget(1000)}
+		in := inbox{budget: bufpool.NewBudget(1000), urgent: func(uint16) bool { return false }}
 		for i, s := range steps {
 			m, err := in.add(frame.Header{Kind: frame.RQ, Flags: s.flags}, append(s.p.AppendTo(nil), s.body...))
 			if s.bad != (err != nil) || err != nil && !errors.Is(err, frame.ErrMalformed) {

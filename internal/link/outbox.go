@@ -9,8 +9,8 @@ import (
 )
 
 // The kinds of what an outbox sends. Each has two queues: small messages, which go first, and large
-// ones, of which a piece of each kind is sent in turn. So a heartbeat waits for one piece of a
-// transaction or a snapshot, and not for the whole.
+// ones, of which a piece of each kind is sent in turn. What is urgent has a queue before all these:
+// a heartbeat waits for what is being written, at most one piece of a transaction or a snapshot.
 const (
 	kindMessage = iota
 	kindRequest
@@ -33,21 +33,32 @@ type outgoing struct {
 	id       uint64
 	method   uint16
 	failed   bool
+	urgent   bool // it has one piece
 	body     []byte
 	sent     int // bytes of body
 	call     *call
 	deadline time.Time
 }
 
-// queueCount is the number of queues: those of small messages, then those of large ones.
-const queueCount = 2 * kindCount
+// queueCount is the number of queues: those of small messages, those of large ones, and the urgent
+// one.
+const (
+	urgentQueue = 2 * kindCount
+	queueCount  = urgentQueue + 1
+)
 
 type queue struct {
 	list  []*outgoing
 	bytes int64
 }
 
+// hasten makes m urgent if it fits into one piece.
+func (m *outgoing) hasten(urgent bool) { m.urgent = urgent && len(m.body) <= frame.MaxPiece }
+
 func (m *outgoing) queue() int {
+	if m.urgent {
+		return urgentQueue
+	}
 	if len(m.body) > maxSmall {
 		return kindCount + m.kind
 	}
@@ -112,16 +123,14 @@ func (o *outbox) queued() (n int64) {
 	return n
 }
 
-// Fill implements Source. It adds small messages and one piece of a large one, so that small ones
+// Fill implements Source. It adds urgent messages, small ones and one piece of a large one, so that small ones
 // that come meanwhile are next. The connection's goroutine, which alone calls it, calls it again.
 func (o *outbox) Fill(v *Vector) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.queues[urgentQueue].empty(v)
 	for kind := range kindCount {
-		for q := &o.queues[kind]; len(q.list) > 0 && !v.Full(); {
-			q.first().piece(v)
-			q.pop()
-		}
+		o.queues[kind].empty(v)
 	}
 	for range kindCount {
 		q := &o.queues[kindCount+o.turn]
@@ -132,6 +141,14 @@ func (o *outbox) Fill(v *Vector) {
 			}
 			return
 		}
+	}
+}
+
+// empty adds messages of one piece to v as long as there is room.
+func (q *queue) empty(v *Vector) {
+	for len(q.list) > 0 && !v.Full() {
+		q.first().piece(v)
+		q.pop()
 	}
 }
 

@@ -129,6 +129,7 @@ func (p *Peer) Call(ctx context.Context, method uint16, body []byte) ([]byte, er
 	k := &call{result: make(chan result, 1)}
 	id := p.lastID.Add(1)
 	m := &outgoing{kind: kindRequest, id: id, method: method, body: body, call: k, deadline: deadline}
+	m.hasten(p.links.opts.Urgent(method))
 	p.mu.Lock()
 	s := p.now
 	if s == nil {
@@ -173,7 +174,7 @@ func (p *Peer) run(c *Conn) {
 	p.mu.Lock()
 	p.now = s
 	p.mu.Unlock()
-	in := inbox{conn: c, budget: p.links.inbound}
+	in := inbox{conn: c, budget: p.links.inbound, urgent: p.links.opts.Urgent}
 	for {
 		m, err := in.next()
 		if err != nil {

@@ -14,7 +14,7 @@ type Handler interface {
 	// Message is called by the connection's reader for each message, in order. It must not block.
 	// body belongs to the handler.
 	Message(from Hello, method uint16, body []byte)
-	// Request handles a request, on a goroutine of its own. ctx ends when the sender stops waiting,
+	// Request handles a request, on a goroutine of its own unless it is urgent. ctx ends when the sender stops waiting,
 	// or with the connection. An error reaches the sender as a *RemoteError. The handler must not
 	// keep body.
 	Request(ctx context.Context, from Hello, method uint16, body []byte) ([]byte, error)
@@ -31,7 +31,7 @@ func (l *Links) serveMeta(c *Conn) {
 	ctx, cancel := context.WithCancel(l.ctx)
 	var handlers sync.WaitGroup
 	free := make(chan struct{}, maxHandling)
-	in := inbox{conn: c, budget: l.inbound}
+	in := inbox{conn: c, budget: l.inbound, urgent: l.opts.Urgent}
 	for {
 		m, err := in.next()
 		if err != nil {
@@ -44,6 +44,11 @@ func (l *Links) serveMeta(c *Conn) {
 			in.release(&m)
 			continue
 		}
+		if m.urgent {
+			body, err := l.opts.Handler.Request(ctx, c.peer, m.Method, m.body)
+			respond(c, &out, &m, body, err)
+			continue
+		}
 		select {
 		case free <- struct{}{}:
 		default:
@@ -51,7 +56,7 @@ func (l *Links) serveMeta(c *Conn) {
 		}
 		if m.dropped {
 			in.release(&m)
-			respond(c, &out, m.ID, nil, errBusy())
+			respond(c, &out, &m, nil, errBusy())
 			continue
 		}
 		handlers.Go(func() {
@@ -59,7 +64,7 @@ func (l *Links) serveMeta(c *Conn) {
 			ctx, cancel := context.WithTimeout(ctx, m.wait())
 			body, err := l.opts.Handler.Request(ctx, c.peer, m.Method, m.body)
 			cancel()
-			respond(c, &out, m.ID, body, err)
+			respond(c, &out, &m, body, err)
 			in.release(&m)
 		})
 	}
@@ -69,9 +74,9 @@ func (l *Links) serveMeta(c *Conn) {
 	handlers.Wait()
 }
 
-// respond queues a response.
-func respond(c *Conn, out *outbox, id uint64, body []byte, err error) {
-	m := &outgoing{kind: kindResponse, id: id, body: body}
+// respond queues the response to a request.
+func respond(c *Conn, out *outbox, to *inbound, body []byte, err error) {
+	m := &outgoing{kind: kindResponse, id: to.ID, body: body}
 	if len(body) > frame.MaxMessage && err == nil {
 		err = &RemoteError{CodeSize, fmt.Sprintf("the response has %d bytes, at most %d are allowed", len(body), frame.MaxMessage)}
 	}
@@ -82,11 +87,12 @@ func respond(c *Conn, out *outbox, id uint64, body []byte, err error) {
 		}
 		m.method, m.failed, m.body = remote.Code, true, []byte(remote.Text)
 	}
+	m.hasten(to.urgent)
 	if !out.add(m) {
 		// Responses that the peer does not read fill the queue. A short one may fit; if it does
 		// not, the sender's own time ends its wait.
 		busy := errBusy()
-		m = &outgoing{kind: kindResponse, id: id, method: busy.Code, failed: true, body: []byte(busy.Text)}
+		m = &outgoing{kind: kindResponse, id: to.ID, method: busy.Code, failed: true, body: []byte(busy.Text)}
 		if !out.add(m) {
 			return
 		}
