@@ -58,7 +58,7 @@ func (l *Loop) submit(ctx context.Context, what string, changes []change) error 
 	if len(changes) == 0 {
 		return nil
 	}
-	revision, err := submit(ctx, l.opt.Store, changes)
+	revision, err := submit(ctx, l.store, changes)
 	if err == nil {
 		l.opt.Log.Info(what, zap.Int("partitions", len(changes)))
 		err = l.opt.Images.WaitShown(ctx, revision)

@@ -5,7 +5,11 @@ package controller
 type rule uint32
 
 const (
-	leaseToTheEnd rule = 1 << iota // a lease lasts a whole session after the controller was confirmed
-	ignoreUntil                    // the former controller's leases count as over when the next one begins
-	equalClocks                    // a lease is as long as the session
+	leaseToTheEnd    rule = 1 << iota // a lease lasts a whole session after the controller was confirmed
+	ignoreUntil                       // the former controller's leases count as over when the next one begins
+	equalClocks                       // a lease is as long as the session
+	trustAnswers                      // an answer proves although its revision is not applied
+	activateUnproven                  // a broker becomes active with its first heartbeat
+	answerEnded                       // a session that ends proves something until its end is written
+	refuseUnheard                     // a refused dial ends the session of a process that was not heard in this term
 )

@@ -30,11 +30,13 @@ func (v view) Active(broker int32) bool {
 
 // Running implements election.View.
 func (v view) Running(broker int32) bool {
-	switch state, _ := v.img.Liveness(broker); state {
-	case metadata.Active, metadata.Draining, metadata.Drained:
-		return true
-	}
-	return false
+	state, _ := v.img.Liveness(broker)
+	return running(state)
+}
+
+// running reports whether a broker in a state may have a role and a lease.
+func running(state metadata.Liveness) bool {
+	return state == metadata.Active || state == metadata.Draining || state == metadata.Drained
 }
 
 // Online implements election.View.
@@ -65,6 +67,23 @@ func (v view) damaged(broker int32) bool {
 	return slices.Contains(state.Damaged, v.tp)
 }
 
+// leaving returns the replicas of a partition that have to leave its ISR.
+func (v view) leaving(p *metadata.Partition) (all election.Leaving) {
+	for _, b := range p.Replicas {
+		state, _ := v.img.Liveness(b)
+		dir, placed := v.img.Placement(b, v.tp)
+		switch {
+		case placed && v.damaged(b): // before that, none of its records was counted
+			all.Damaged = append(all.Damaged, election.Replica{Broker: b, Dir: dir})
+		case state == metadata.Fenced, placed && !v.online(b, dir):
+			all.Fenced = append(all.Fenced, b)
+		case state == metadata.Drained:
+			all.Drained = append(all.Drained, b)
+		}
+	}
+	return all
+}
+
 // decide returns the record that follows from the state of the brokers, whatever has led to it, and
 // whether it differs. waits reports that the partition has no leader and members of its ELR could
 // lead if the members of its ISR cannot for a session timeout (d.ISRLost).
@@ -75,19 +94,9 @@ func decide(d election.Decider, v view, p metadata.Partition) (next metadata.Par
 			next, changed = to, true
 		}
 	}
-	for _, b := range p.Replicas {
-		state, _ := v.img.Liveness(b)
-		dir, placed := v.img.Placement(b, v.tp)
-		switch {
-		case placed && v.damaged(b): // before that, none of its records was counted
-			apply(d.Remove(next, b, dir))
-		case state == metadata.Fenced, placed && !v.online(b, dir):
-			apply(d.Fence(next, b))
-		case state == metadata.Draining:
-			apply(d.Drain(next, b))
-		case state == metadata.Drained:
-			apply(d.Drained(next, b))
-		}
+	apply(d.Leave(next, v.leaving(&p)))
+	if state, _ := v.img.Liveness(next.Leader); state == metadata.Draining {
+		apply(d.Drain(next, next.Leader))
 	}
 	apply(d.Elect(next))
 	if last := next.Last; !last.IsZero() && v.Active(last.Broker) {
@@ -133,8 +142,14 @@ func newChange(img *metadata.Image, tp metadata.TopicPartition, from *metadata.P
 	return c
 }
 
+// writer writes transactions: a metadata.Store for what a client asked for, and inTerm for what the
+// controller decides.
+type writer interface {
+	Txn(ctx context.Context, t metadata.Txn) (revision int64, err error)
+}
+
 // write writes the record. One that contradicts itself would end the applier of every broker.
-func (c *change) write(ctx context.Context, store metadata.Store) (revision int64, err error) {
+func (c *change) write(ctx context.Context, store writer) (revision int64, err error) {
 	if why := c.next.Check(); why != "" {
 		return 0, fmt.Errorf("decision about partition %d of topic %s contradicts itself: %s", c.tp.Partition,
 			metadata.FormatID(c.tp.Topic), why)
@@ -149,7 +164,7 @@ const submitters = 64
 // submit writes each change in its own transaction, so that a conflict concerns one partition. It
 // returns the newest revision that wrote or refused one; an image that shows it has everything on
 // which the next decision depends. It returns the first error that is not a conflict.
-func submit(ctx context.Context, store metadata.Store, changes []change) (revision int64, err error) {
+func submit(ctx context.Context, store writer, changes []change) (revision int64, err error) {
 	var mu sync.Mutex
 	var errs []error
 	var all sync.WaitGroup

@@ -27,7 +27,7 @@ type round func(img *metadata.Image, list []metadata.TopicPartition) decision
 // changeEach changes the records of partitions, each in a transaction of its own. A change that is
 // refused because the partition or one of its brokers has changed is decided again. It returns an
 // error or nil for each partition, and a revision that shows the result. what is for errors.
-func changeEach(ctx context.Context, store metadata.Store, images Images, what string, list []metadata.TopicPartition, begin round) (
+func changeEach(ctx context.Context, store writer, images Images, what string, list []metadata.TopicPartition, begin round) (
 	revision int64, errs []error) {
 	errs = make([]error, len(list))
 	pending := make([]int, len(list))
@@ -106,7 +106,7 @@ func (c *Controller) ElectPreferred(ctx context.Context, images Images, list []m
 func (l *Loop) ElectUnclean(ctx context.Context, list []metadata.TopicPartition) (revision int64, errs []error) {
 	errs = make([]error, len(list))
 	l.mu.Lock()
-	leads := l.sessions != nil
+	leads, store := l.sessions != nil, l.store
 	l.mu.Unlock()
 	var err error
 	switch {
@@ -118,7 +118,7 @@ func (l *Loop) ElectUnclean(ctx context.Context, list []metadata.TopicPartition)
 		err = refuse(EligibleLeadersNotAvailable, "Eligible topic partition leaders are not available.")
 	default:
 		lost := map[metadata.TopicPartition]func(){} // logs the election of the latest attempt
-		revision, errs = changeEach(ctx, l.opt.Store, l.opt.Images, "elect a leader", list,
+		revision, errs = changeEach(ctx, store, l.opt.Images, "elect a leader", list,
 			func(img *metadata.Image, list []metadata.TopicPartition) decision {
 				return l.losing(ctx, img, list, lost)
 			})

@@ -143,13 +143,12 @@ func TestAnOperatorElectsUncleanly(t *testing.T) {
 		t.Errorf("it has not reported its log: %v", got)
 	}
 	w.reports = map[int32]election.Report{3: {End: 5}}
-	store := w.loop.opt.Store
-	w.loop.opt.Store = failing{store}
+	w.use(failing{w.store})
 	if _, errs := w.loop.ElectUnclean(t.Context(), []metadata.TopicPartition{tpA}); !errors.Is(errs[0], metadata.ErrUnavailable) ||
 		logs.Len() != 0 {
 		t.Errorf("an election that was not written: %v, logged %+v", errs, logs.All())
 	}
-	w.loop.opt.Store = store
+	w.use(w.store)
 	if got := unclean(tpA); got[0] != 0 {
 		t.Errorf("%v", got)
 	}

@@ -28,7 +28,7 @@ type Heartbeat struct {
 	// Sequence numbers the heartbeats of a process from 1 on. Answered is the sequence of the last
 	// answer that the broker has received, 0 for none: it proves that both directions work.
 	Sequence, Answered uint64
-	// Applied is the version of the broker's Image.
+	// Applied is the version of the broker's Image, 0 before it follows the metadata.
 	Applied int64
 	// Ready reports that all logs were recovered or found to be offline.
 	Ready bool
@@ -46,21 +46,33 @@ type HeartbeatAnswer struct {
 	Sequence, Proven uint64
 	Lease            time.Duration // 0 or less: no lease
 	Liveness         metadata.Liveness
+	// Revision is that of the metadata that the controller showed when it composed the answer.
+	Revision int64
 }
 
 // sessions decides which brokers are alive. It is pure: times are readings of a monotonic clock,
 // passed in by the caller, which serializes the calls.
 //
-//	broker             controller
-//	  heartbeat 7 ───────▶  answer 7, composed at time a
-//	  ◀───────────────────
-//	  heartbeat 8, ──────▶  answer 7 has arrived: both directions worked at time a.
-//	  answered 7            The session now ends at a + timeout.
-//	  ◀───────────────────  answer 8: proven 7
+//	broker                        controller
+//	  heartbeat 7 ──────────────────▶  answer 7, composed at time a, revision r
+//	  ◀──────────────────────────────
+//	  applies r
+//	  heartbeat 8, answered 7, ─────▶  answer 7 has arrived: both directions worked at time a,
+//	  applied r                        and the broker knows what was decided before a.
+//	  ◀──────────────────────────────  answer 8: proven 7
 //
-// A broker that is not heard, and one that hears nothing, lose their session within the timeout.
-// The lease that answer 8 grants counts from the time at which the broker sent heartbeat 7, which
-// is before a, so it never outlives the session.
+// A session is proven at the time of the newest answer up to which both hold: it, or a later one,
+// has arrived, and the broker has applied its revision. It ends when timeout has passed since then.
+// So a broker that is not heard, one that hears nothing, and one whose metadata stand still, lose
+// their session within the timeout. The lease that answer 8 grants counts from the time at which
+// the broker sent heartbeat 7, which is before a, so it never outlives the session.
+//
+// A broker that applies revisions later than they are written keeps its session as long as it is
+// less than the timeout behind: an answer proves as soon as its own revision is applied, however
+// many others have followed.
+//
+// Only a broker that runs has a lease. One that is starting or fenced keeps its session as long as
+// answers arrive, and becomes active with its next proof.
 //
 // A lease also ends when a quorum has not confirmed the controller for most of the timeout, because
 // another one may lead since then. That one knows when this one was confirmed at the latest. When
@@ -82,17 +94,26 @@ type sessions struct {
 // session is the session of one broker process.
 type session struct {
 	incarnation [16]byte
-	proven      time.Duration // when the newest answer that has arrived was composed
-	heard       time.Duration // when the last heartbeat arrived
-	answered    uint64        // the sequence of that answer
-	sent        [16]composed  // the newest answers, by sequence
-	refused     bool          // the broker's process does not listen any longer
-	last        Heartbeat     // the newest one
+	runs        bool                  // the metadata show the broker as running
+	reached     time.Duration         // when the newest answer that has arrived was composed
+	proven      time.Duration         // when the newest answer was composed that has arrived and whose revision is applied
+	answered    uint64                // the sequence of that answer
+	heard       time.Duration         // when the last heartbeat arrived
+	sent        [MaxUnproven]composed // the newest answers, by sequence
+	refused     bool                  // the broker's process does not listen any longer, since refusedAt
+	refusedAt   time.Duration
+	ended       bool      // its end is being written: nothing is proven any longer
+	last        Heartbeat // the newest one
 }
+
+// MaxUnproven is how many answers may wait for their revision to be applied. The pauses between
+// heartbeats are such that these are the answers of a session.
+const MaxUnproven = 64
 
 type composed struct {
 	sequence uint64
 	at       time.Duration
+	revision int64
 }
 
 // drift is which part of a session its lease is shorter: two clocks count the same time.
@@ -109,7 +130,7 @@ func (s *sessions) beginFormer(broker int32, incarnation [16]byte, until, now, i
 	if s.broken.has(ignoreUntil) {
 		until = now - s.timeout
 	}
-	s.begin(broker, incarnation, now)
+	s.begin(broker, incarnation, true, now)
 	s.brokers[broker].proven = max(min(until, now)-s.spare(), now-s.timeout+interval)
 }
 
@@ -118,13 +139,24 @@ func newSessions(timeout time.Duration, now time.Duration) *sessions {
 }
 
 // begin starts the session of a broker process, as if it had been heard at the given time. Answers
-// to a former process count no longer.
-func (s *sessions) begin(broker int32, incarnation [16]byte, at time.Duration) {
-	s.brokers[broker] = &session{incarnation: incarnation, proven: at, heard: at}
+// to a former process, or before the begin, count no longer.
+func (s *sessions) begin(broker int32, incarnation [16]byte, runs bool, at time.Duration) {
+	s.brokers[broker] = &session{incarnation: incarnation, runs: runs, reached: at, proven: at, heard: at}
 }
 
-// end forgets the session of a broker.
-func (s *sessions) end(broker int32) { delete(s.brokers, broker) }
+// fenced notes that the metadata show a broker as fenced whose session has ended. If its process is
+// still reached, it needs a new proof, and no registration.
+func (s *sessions) fenced(broker int32, now time.Duration) {
+	x := s.brokers[broker]
+	if x == nil {
+		return
+	}
+	if x.refused || now-x.reached >= s.timeout {
+		delete(s.brokers, broker)
+		return
+	}
+	s.brokers[broker] = &session{incarnation: x.incarnation, reached: x.reached, proven: x.proven, heard: x.heard, last: x.last}
+}
 
 // live reports whether a broker has a session, of which process, and its newest heartbeat.
 func (s *sessions) live(broker int32) (incarnation [16]byte, last Heartbeat, ok bool) {
@@ -135,12 +167,31 @@ func (s *sessions) live(broker int32) (incarnation [16]byte, last Heartbeat, ok 
 	return x.incarnation, x.last, true
 }
 
+// proof reports whether the process of a broker has proven that it knows what was decided before
+// its session began, and is known to be reached since.
+func (s *sessions) proof(broker int32, now time.Duration) bool {
+	x := s.brokers[broker]
+	if s.broken.has(activateUnproven) {
+		return x != nil && x.last.Sequence > 0
+	}
+	return x != nil && !x.ended && x.answered > 0 && now-x.proven < s.timeout
+}
+
+// shown is what a controller knows when it composes an answer.
+type shown struct {
+	now time.Duration
+	// confirmed is the last time at which a quorum of the metadata confirmed this controller:
+	// another one may exist since, which knows nothing of the leases granted here. Before the first
+	// confirmation, ever is false, and no lease is granted.
+	confirmed time.Duration
+	ever      bool
+	revision  int64 // of the metadata
+	runs      bool  // they show the broker as running
+}
+
 // beat records a heartbeat of the process that has the session, and returns the answer without
-// Liveness. confirmed is the last time at which a quorum of the metadata confirmed this controller:
-// another one may exist since, which knows nothing of the leases granted here. Before the first
-// confirmation, ever is false, and no lease is granted. ok is false if the process has no session;
-// it must register.
-func (s *sessions) beat(h Heartbeat, now, confirmed time.Duration, ever bool) (a HeartbeatAnswer, ok bool) {
+// Liveness. ok is false if the process has no session; it must register.
+func (s *sessions) beat(h Heartbeat, is shown) (a HeartbeatAnswer, ok bool) {
 	x := s.brokers[h.Broker]
 	if x == nil || x.incarnation != h.Incarnation {
 		return a, false
@@ -148,18 +199,19 @@ func (s *sessions) beat(h Heartbeat, now, confirmed time.Duration, ever bool) (a
 	if h.Sequence > x.last.Sequence {
 		x.last = h // an older one was overtaken
 	}
-	x.heard, x.refused = now, false
-	if c := x.sent[h.Answered%uint64(len(x.sent))]; c.sequence == h.Answered && h.Answered > x.answered {
-		x.answered, x.proven = h.Answered, c.at
+	x.heard, x.refused, x.runs = is.now, false, is.runs
+	a = HeartbeatAnswer{Sequence: h.Sequence, Revision: is.revision}
+	if x.ended && !s.broken.has(answerEnded) {
+		return a, true
 	}
-	if c := &x.sent[h.Sequence%uint64(len(x.sent))]; c.sequence < h.Sequence {
-		*c = composed{h.Sequence, now} // the first answer may be the one that arrives
+	s.prove(x, h.Answered)
+	if c := &x.sent[h.Sequence%MaxUnproven]; c.sequence < h.Sequence {
+		*c = composed{h.Sequence, is.now, is.revision} // the first answer may be the one that arrives
 	}
-	a = HeartbeatAnswer{Sequence: h.Sequence, Proven: x.answered}
-	if ever && x.answered > 0 {
-		known := confirmed - s.spare()
+	if a.Proven = x.answered; is.ever && is.runs && x.answered > 0 {
+		known := is.confirmed - s.spare()
 		if s.broken.has(leaseToTheEnd) {
-			known = confirmed
+			known = is.confirmed
 		}
 		if a.Lease = min(x.proven, known) + s.timeout - x.proven; !s.broken.has(equalClocks) {
 			a.Lease -= s.timeout / drift
@@ -168,18 +220,41 @@ func (s *sessions) beat(h Heartbeat, now, confirmed time.Duration, ever bool) (a
 	return a, true
 }
 
-// refusedDial records that a connection to a broker broke and that its machine refused a new one:
-// no process listens there. The session ends unless a heartbeat arrives within interval.
-func (s *sessions) refusedDial(broker int32) {
-	if x := s.brokers[broker]; x != nil {
-		x.refused = true
+// prove moves a session to the newest answer that proves something, after the answer of a sequence
+// has arrived.
+func (s *sessions) prove(x *session, answered uint64) {
+	if c := &x.sent[answered%MaxUnproven]; c.sequence == answered && answered > 0 {
+		x.reached = max(x.reached, c.at)
+	}
+	for i := range x.sent {
+		c := &x.sent[i]
+		known := c.revision <= x.last.Applied || s.broken.has(trustAnswers)
+		if c.sequence > 0 && c.at <= x.reached && known && (x.answered == 0 || c.at > x.proven) {
+			x.answered, x.proven = c.sequence, c.at
+		}
 	}
 }
 
-// expired returns the brokers whose sessions have ended, in order; they stay until end. If this
-// controller did not run for a while, no session ends for a while: heartbeats may wait that it has
-// not read yet. A controller that is late each time, because its own writes are slow, judges
-// nevertheless.
+// refusedDial records that a connection to a broker broke and that its machine refused a new one:
+// no process listens there. The session ends when no heartbeat has arrived for an interval. If the
+// process runs and is only cut off, the end of the connection has ended its lease, because it knows
+// who leads; half an interval is left for that. A process that was not heard in this term may not
+// know, and keeps its time.
+func (s *sessions) refusedDial(broker int32, now time.Duration) {
+	if x := s.brokers[broker]; x != nil && !x.refused && (x.last.Sequence > 0 || s.broken.has(refuseUnheard)) {
+		x.refused, x.refusedAt = true, now
+	}
+}
+
+// gone reports whether a broker's process has ended.
+func (x *session) gone(now, interval time.Duration) bool {
+	return x.refused && now-x.heard > interval && now-x.refusedAt > interval/2
+}
+
+// expired returns the brokers whose sessions have ended, in order, until fenced is called. Meanwhile
+// they prove nothing, so that no lease begins while the fence is being written. If this controller
+// did not run for a while, no session ends for a while: heartbeats may wait that it has not read
+// yet. A controller that is late each time, because its own writes are slow, judges nevertheless.
 func (s *sessions) expired(now, interval time.Duration) []int32 {
 	gap := now - s.judged
 	s.judged = now
@@ -192,7 +267,11 @@ func (s *sessions) expired(now, interval time.Duration) []int32 {
 	}
 	var ended []int32
 	for id, x := range s.brokers {
-		if now-x.proven >= s.timeout || x.refused && now-x.heard > interval {
+		proven := x.proven
+		if !x.runs { // it holds no lease that its knowledge could make wrong
+			proven = max(proven, x.reached)
+		}
+		if x.ended = x.ended || now-proven >= s.timeout || x.gone(now, interval); x.ended {
 			ended = append(ended, id)
 		}
 	}

@@ -22,11 +22,13 @@ type link struct {
 	sequence, answered uint64
 	sentAt             map[uint64]time.Duration
 	lease              time.Duration // when it ends
+	applied, revision  int64         // of the broker and of the controller
+	fenced             bool
 }
 
 func newLink(now time.Duration) *link {
 	l := &link{s: newSessions(testTimeout, now), sentAt: map[uint64]time.Duration{}}
-	l.s.begin(1, processA, now)
+	l.s.begin(1, processA, true, now)
 	return l
 }
 
@@ -37,7 +39,8 @@ func (l *link) beat(now time.Duration, out, back bool) {
 	if !out {
 		return
 	}
-	a, ok := l.s.beat(Heartbeat{Broker: 1, Incarnation: processA, Sequence: l.sequence, Answered: l.answered}, now, now, true)
+	a, ok := l.s.beat(Heartbeat{Broker: 1, Incarnation: processA, Sequence: l.sequence, Answered: l.answered, Applied: l.applied},
+		shown{now, now, true, l.revision, !l.fenced})
 	if ok && back {
 		l.answered = a.Sequence
 		if a.Lease > 0 {
@@ -99,9 +102,10 @@ func TestALeaseNeverOutlivesTheSession(t *testing.T) {
 // may decide since then.
 func TestALeaseNeedsAConfirmedController(t *testing.T) {
 	s := newSessions(testTimeout, 0)
-	s.begin(1, processA, 0)
+	s.begin(1, processA, true, 0)
 	beat := func(sequence, answered uint64, now, confirmed time.Duration) HeartbeatAnswer {
-		a, ok := s.beat(Heartbeat{Broker: 1, Incarnation: processA, Sequence: sequence, Answered: answered}, now, confirmed, confirmed >= 0)
+		a, ok := s.beat(Heartbeat{Broker: 1, Incarnation: processA, Sequence: sequence, Answered: answered},
+			shown{now, confirmed, confirmed >= 0, 0, true})
 		if !ok {
 			t.Fatal("no session")
 		}
@@ -127,9 +131,10 @@ func TestALeaseNeedsAConfirmedController(t *testing.T) {
 // A heartbeat of a former process has no effect.
 func TestOnlyTheProcessWithTheSessionIsHeard(t *testing.T) {
 	s := newSessions(testTimeout, 0)
-	s.begin(1, processA, 0)
-	s.begin(1, processB, time.Second)
-	if _, ok := s.beat(Heartbeat{Broker: 1, Incarnation: processA, Sequence: 99}, time.Second, time.Second, true); ok {
+	s.begin(1, processA, true, 0)
+	s.begin(1, processB, true, time.Second)
+	if _, ok := s.beat(Heartbeat{Broker: 1, Incarnation: processA, Sequence: 99},
+		shown{time.Second, time.Second, true, 0, true}); ok {
 		t.Error("the former process was answered")
 	}
 	if incarnation, last, ok := s.live(1); incarnation != processB || last.Sequence != 0 || !ok {
@@ -141,13 +146,13 @@ func TestOnlyTheProcessWithTheSessionIsHeard(t *testing.T) {
 func TestARefusedDialEndsTheSession(t *testing.T) {
 	l := newLink(0)
 	l.run(0, 10*time.Second, true, true)
-	l.s.refusedDial(1)
+	l.s.refusedDial(1, 10*time.Second)
 	l.beat(10*time.Second, true, true)
 	if at, ended := l.run(10*time.Second+50*time.Millisecond, 11*time.Second, false, false); ended {
 		t.Errorf("a heartbeat had arrived since: ended at %v", at)
 	}
 	l.beat(11*time.Second, true, true)
-	l.s.refusedDial(1)
+	l.s.refusedDial(1, 11*time.Second)
 	at, ended := l.run(11*time.Second+50*time.Millisecond, time.Minute, false, false)
 	if after := at - 11*time.Second; !ended || after > testInterval+100*time.Millisecond || after < testInterval {
 		t.Errorf("ended after %v (%t)", after, ended)
@@ -165,8 +170,82 @@ func TestAPausedControllerBeginsAgain(t *testing.T) {
 	if after := at - 20*time.Second; !ended || after != testTimeout {
 		t.Errorf("ended after %v (%t)", after, ended)
 	}
-	l.s.end(1)
+	l.s.fenced(1, at)
 	if got := l.s.expired(at, testInterval); !slices.Equal(got, nil) {
 		t.Errorf("ended again: %v", got)
+	}
+}
+
+// A broker whose metadata stand still is heard and hears everything, and has neither a lease nor
+// its session a timeout later.
+func TestASessionNeedsAppliedMetadata(t *testing.T) {
+	l := newLink(0)
+	l.run(0, 10*time.Second, true, true)
+	l.revision = 1
+	at, ended := l.run(10*time.Second, time.Minute, true, true)
+	if after := at - 10*time.Second; !ended || after > testTimeout+testInterval {
+		t.Fatalf("the session ended after %v (%t)", after, ended)
+	}
+	if l.lease > at {
+		t.Errorf("the lease ends at %v, after the session, at %v", l.lease, at)
+	}
+	l.s.fenced(1, at)
+	l.fenced = true
+	if _, ended := l.run(at, at+time.Minute, true, true); ended || l.s.proof(1, at+time.Minute) {
+		t.Errorf("the session of a fenced broker that is reached ended: %t", ended)
+	}
+	l.applied = 1
+	l.run(2*time.Minute, 2*time.Minute+time.Second, true, true)
+	if !l.s.proof(1, 2*time.Minute+time.Second) {
+		t.Error("no proof although the revision is applied")
+	}
+}
+
+// A broker that applies every revision a while after it was made, under changes without a pause,
+// keeps its session and its lease.
+func TestABrokerThatIsALittleBehindKeepsItsSession(t *testing.T) {
+	for _, lag := range []time.Duration{0, time.Second, 2 * time.Second} {
+		l := newLink(0)
+		for now := time.Duration(0); now < time.Minute; now += 10 * time.Millisecond {
+			l.revision, l.applied = int64(now/time.Millisecond), int64(max(0, now-lag)/time.Millisecond)
+			if now%testInterval == 0 {
+				l.beat(now, true, true)
+			}
+			if len(l.s.expired(now, testInterval)) > 0 {
+				t.Fatalf("%v behind: the session ended at %v", lag, now)
+			}
+			if now > 5*time.Second && l.lease <= now {
+				t.Fatalf("%v behind: no lease at %v", lag, now)
+			}
+		}
+	}
+}
+
+// While the end of a session is being written, its process gets no lease any more.
+func TestASessionThatEndsProvesNothing(t *testing.T) {
+	l := newLink(0)
+	l.run(0, 10*time.Second, true, true)
+	at, ended := l.run(10*time.Second, time.Minute, false, false)
+	if !ended {
+		t.Fatal("the session did not end")
+	}
+	for range 3 {
+		l.beat(at, true, true)
+	}
+	if l.lease > at || l.s.proof(1, at) {
+		t.Errorf("a lease until %v at %v", l.lease, at)
+	}
+	if got := l.s.expired(at+time.Millisecond, testInterval); !slices.Equal(got, []int32{1}) {
+		t.Errorf("its end was forgotten: %v", got)
+	}
+}
+
+// A connection that ends while the controller is new says nothing of a process that may not know
+// this controller.
+func TestARefusedDialNeedsAHeartbeatOfTheTerm(t *testing.T) {
+	l := newLink(0)
+	l.s.refusedDial(1, 0)
+	if at, ended := l.run(0, time.Minute, false, false); !ended || at < testTimeout {
+		t.Errorf("ended at %v (%t)", at, ended)
 	}
 }

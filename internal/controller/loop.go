@@ -42,9 +42,29 @@ type Images interface {
 	WaitShown(ctx context.Context, version int64) error
 }
 
+// Store is the part of the metadata store that a Loop needs.
+type Store interface {
+	// Get reads the state of this node.
+	Get(ctx context.Context, key string) (kv metadata.KV, revision int64, err error)
+	// LeaderTxn changes something only if this node leads in the given term, and has applied an
+	// entry of it. Otherwise the error matches ErrNotController.
+	LeaderTxn(ctx context.Context, term uint64, t metadata.Txn) (revision int64, err error)
+}
+
+// inTerm is a Store whose transactions belong to one term.
+type inTerm struct {
+	Store
+	term uint64
+}
+
+// Txn makes a change as the controller of the term.
+func (s inTerm) Txn(ctx context.Context, t metadata.Txn) (revision int64, err error) {
+	return s.LeaderTxn(ctx, s.term, t)
+}
+
 // LoopOptions configure a Loop.
 type LoopOptions struct {
-	Store      metadata.Store
+	Store      Store
 	Images     Images
 	Leadership Leadership
 	// MinISR returns the effective min.insync.replicas of a partition.
@@ -79,8 +99,8 @@ type LoopOptions struct {
 // refused because a record had changed is simply taken again. Nothing is decided from the former
 // term's memory except that every session starts again.
 //
-// Its methods are called from connections' goroutines. The transactions of a deposed controller are
-// refused, because they compare what they were decided on.
+// Its methods are called from connections' goroutines. Every transaction names the term in which it
+// was decided, so that a deposed controller changes nothing, whatever it compares.
 type Loop struct {
 	opt LoopOptions
 
@@ -90,6 +110,7 @@ type Loop struct {
 	all      bool           // every partition is dirty
 	wake     chan struct{}  // one buffered signal for Run
 	sessions *sessions      // nil while this node does not lead
+	store    inTerm         // of the present term, or the last one
 	admitted map[int32]bool // brokers whose registration runs
 
 	// Used by Run's goroutine only.
@@ -231,6 +252,7 @@ func (l *Loop) begin(term Term) {
 	defer l.mu.Unlock()
 	img, now := l.imageLocked(), l.opt.Now()
 	l.sessions, l.all = newSessions(l.opt.Timeout, now), true
+	l.store = inTerm{l.opt.Store, term.Number}
 	clear(l.dirty)
 	l.swept, l.asked = now, now-reportInterval
 	l.balanceAt, l.raiseAt = now+settleTime, now
@@ -245,7 +267,7 @@ func (l *Loop) begin(term Term) {
 		if term.Former != 0 && term.Former == b.Member {
 			l.sessions.beginFormer(b.ID, state.Incarnation, term.FormerUntil, now, l.opt.Interval)
 		} else {
-			l.sessions.begin(b.ID, state.Incarnation, now)
+			l.sessions.begin(b.ID, state.Incarnation, running(state.Liveness), now)
 		}
 	}
 }
@@ -295,7 +317,7 @@ func (l *Loop) decideDirty(ctx context.Context, now time.Duration) error {
 			changes = append(changes, c)
 		}
 	}
-	revision, err := submit(ctx, l.opt.Store, changes)
+	revision, err := submit(ctx, l.store, changes)
 	if err != nil {
 		l.mu.Lock()
 		for _, c := range changes { // those that were written are examined in vain

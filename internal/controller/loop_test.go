@@ -204,12 +204,12 @@ func TestADecisionOnAnOldStateIsRefused(t *testing.T) {
 	w := three(t)
 	w.procs[1].up = false
 	w.procs[2].silent = true
-	w.loop.sessions.begin(2, w.procs[2].Incarnation, w.now+time.Hour)
-	w.loop.opt.Store = &on{w.store, func(txn metadata.Txn) {
+	w.loop.sessions.begin(2, w.procs[2].Incarnation, true, w.now+time.Hour)
+	w.use(&on{w.store, func(txn metadata.Txn) {
 		if txn.Put[0].Key == metadata.PartitionKey(topicA, 0) && w.state(2) == metadata.Active {
 			w.put(metadata.LivenessKey(2), metadata.BrokerState{Liveness: metadata.Starting, Incarnation: metadata.NewID()}.Encode())
 		}
-	}}
+	}})
 	w.pass(4 * time.Second)
 	w.want("2 has begun to register", "3@1 isr [2 3] elr []")
 }
@@ -267,7 +267,7 @@ func TestRunDecidesWhileItLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := three(t)
 		q := &quorum{moved: make(chan struct{}), begin: time.Now()}
-		w.loop = NewLoop(LoopOptions{Store: w.store, Images: w.applier, Leadership: q, Log: zap.NewNop(), Now: q.now,
+		w.loop = NewLoop(LoopOptions{Store: w.leading(w.store), Images: w.applier, Leadership: q, Log: zap.NewNop(), Now: q.now,
 			MinISR: func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return 1 }})
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
@@ -281,13 +281,14 @@ func TestRunDecidesWhileItLeads(t *testing.T) {
 		q.set(Term{Number: 2, Revision: version + 1, Former: 1, FormerUntil: q.now()})
 		time.Sleep(time.Minute)
 		w.want("the node lacks a revision", "1@0 isr [1 2 3] elr []")
+		w.term = 3
 		q.set(Term{Number: 3, Revision: version, Former: 1, FormerUntil: q.now() - time.Second})
 		time.Sleep(1200 * time.Millisecond)
 		w.want("the former controller may have granted a lease that is not over", "1@0 isr [1 2 3] elr []")
 		time.Sleep(300 * time.Millisecond)
 		w.want("the former controller's broker is fenced first", "2@1 isr [2 3] elr []")
 		time.Sleep(2 * time.Second)
-		w.want("no broker beats", "-1@2 isr [] elr [3]")
+		w.want("no broker beats", "-1@2 isr [] elr [2 3]")
 		q.set(Term{})
 		synctest.Wait()
 		if _, err := w.loop.Register(ctx, &RegisterRequest{}); !errors.Is(err, ErrNotController) {
@@ -439,4 +440,71 @@ func TestUncleanElectionsNeedPermission(t *testing.T) {
 	w.unclean = true
 	w.pass(2 * time.Second)
 	w.want("permitted", "1@4 isr [1] elr []")
+}
+
+// A broker that does not apply the metadata any longer is fenced, and stays fenced without a
+// registration until it does. A member that starts becomes active with the same proof.
+func TestABrokerWhoseMetadataStandStillIsFenced(t *testing.T) {
+	w := three(t)
+	p := w.procs[1]
+	p.stuck = true
+	w.put(metadata.ClusterKey, metadata.Cluster{ID: clusterID, Generation: [16]byte{1}, FeatureLevel: 1}.Encode())
+	w.pass(DefaultSessionTimeout + DefaultHeartbeatInterval)
+	w.want("the leader's metadata stand still", "2@1 isr [2 3] elr []")
+	version := w.applier.Image().Version()
+	w.pass(time.Minute)
+	if got := w.applier.Image().Version(); w.state(1) != metadata.Fenced || got != version {
+		t.Errorf("broker 1 is %v, %d revisions later", w.state(1), got-version)
+	}
+	if a, err := w.beat(p); err != nil || a.Lease > 0 || a.Revision != version {
+		t.Errorf("%+v, %v", a, err)
+	}
+	p.stuck = false
+	w.pass(time.Second)
+	if w.state(1) != metadata.Active {
+		t.Errorf("broker 1 is %v, and has applied everything", w.state(1))
+	}
+	if a, err := w.beat(p); err != nil || a.Lease <= 0 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	p = w.start(3)
+	p.stuck = true
+	w.pass(time.Minute)
+	if w.state(3) != metadata.Starting {
+		t.Errorf("broker 3 is %v, and has applied nothing", w.state(3))
+	}
+	p.stuck = false
+	w.pass(time.Second)
+	if w.state(3) != metadata.Active {
+		t.Errorf("broker 3 is %v", w.state(3))
+	}
+}
+
+// A controller that another one has replaced without its knowledge changes nothing, whatever it
+// decides.
+func TestADeposedControllerChangesNothing(t *testing.T) {
+	w := three(t)
+	w.procs[2].up = false
+	w.pass(2 * time.Second)
+	w.term++
+	before := w.applier.Image().Version()
+	var err error
+	for range 8 {
+		w.now += DefaultHeartbeatInterval
+		if err = w.loop.step(t.Context(), w.now); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, ErrNotController) {
+		t.Errorf("a decision: %v", err)
+	}
+	if _, err := w.loop.Resign(t.Context(), 1, w.procs[1].epoch, []Resigned{{tpA, 0}}); !errors.Is(err, ErrNotController) {
+		t.Errorf("a resignation: %v", err)
+	}
+	if _, err := w.loop.Register(t.Context(), &w.process(4).RegisterRequest); !errors.Is(err, ErrNotController) {
+		t.Errorf("a registration: %v", err)
+	}
+	if got, _, err := w.store.Get(t.Context(), metadata.LivenessKey(2)); err != nil || got.ModRevision > before {
+		t.Errorf("broker 2 changed at %d, after %d: %v", got.ModRevision, before, err)
+	}
 }

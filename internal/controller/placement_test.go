@@ -120,7 +120,7 @@ func TestAPlacementOfAFormerProcessIsRefused(t *testing.T) {
 				_, _ = w.store.Txn(context.Background(), *late.txn)
 			}
 		}
-		w.loop.opt.Store = r
+		w.use(r)
 		p := w.start(3, func(q *RegisterRequest) { q.Dirs[0].ID = [16]byte{99} })
 		_, _ = w.store.Txn(context.Background(), *late.txn)
 		if _, err := over(w.store).As(former.Incarnation).AssignDirs(context.Background(), 3,

@@ -59,7 +59,7 @@ const (
 // Each step has the same result if it is repeated: if the controller fails in between, the broker
 // registers at the next one from the beginning.
 type registrar struct {
-	store  metadata.Store
+	store  inTerm
 	images Images
 	minISR func(*metadata.Image, *metadata.Topic, *metadata.Partition) int
 }

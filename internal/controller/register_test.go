@@ -158,7 +158,7 @@ func TestARegistrationIsRepeatedByTheNextController(t *testing.T) {
 		for step := 0; ; step++ {
 			w := three(t)
 			c := &cutting{Store: w.store, left: step, made: made}
-			w.loop.opt.Store = c
+			w.use(c)
 			p := w.process(3, func(q *RegisterRequest) { q.Dirs[0].ID = [16]byte{99} })
 			_, err := w.loop.Register(context.Background(), &p.RegisterRequest)
 			if err == nil {
@@ -217,7 +217,7 @@ func TestAGrowthDecidedBeforeARegistrationIsRefused(t *testing.T) {
 				_, _ = w.store.Txn(context.Background(), growth)
 			}
 		}
-		w.loop.opt.Store = r
+		w.use(r)
 		if step == 0 {
 			_, _ = w.store.Txn(context.Background(), growth)
 		}
@@ -247,7 +247,7 @@ func TestARegistrationBeginsAgainAfterAnotherState(t *testing.T) {
 	w.pass(4 * time.Second)
 	w.want("out of the ISR", "1@0 isr [1 2] elr []")
 	times := 0
-	w.loop.opt.Store = &on{w.store, func(txn metadata.Txn) {
+	w.use(&on{w.store, func(txn metadata.Txn) {
 		if txn.Put[0].Key != metadata.BrokerKey(3) || times > 0 {
 			return
 		}
@@ -256,7 +256,7 @@ func TestARegistrationBeginsAgainAfterAnotherState(t *testing.T) {
 		grown := *w.applier.Image().Partition(tpA)
 		grown.ISR = []int32{1, 2, 3}
 		w.put(metadata.PartitionKey(topicA, 0), grown.Encode())
-	}}
+	}})
 	w.start(3, func(q *RegisterRequest) { q.Dirs[0].ID = [16]byte{99} })
 	if times != 1 || w.state(3) != metadata.Starting {
 		t.Errorf("acted %d times, broker 3 is %v", times, w.state(3))

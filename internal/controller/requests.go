@@ -19,9 +19,9 @@ var ErrNotController = errors.New("this broker is not the controller")
 // any other error the registration may be incomplete, and the process should ask again, possibly
 // another controller.
 func (l *Loop) Register(ctx context.Context, q *RegisterRequest) (epoch int64, err error) {
-	r := registrar{store: l.opt.Store, images: l.opt.Images, minISR: l.opt.MinISR}
+	r := registrar{images: l.opt.Images, minISR: l.opt.MinISR}
 	for range maxAttempts {
-		if err := l.admit(q); err != nil {
+		if r.store, err = l.admit(q); err != nil {
 			return 0, err
 		}
 		epoch, err = r.register(ctx, q)
@@ -45,16 +45,16 @@ func (l *Loop) Register(ctx context.Context, q *RegisterRequest) (epoch int64, e
 }
 
 // admit checks a registration and begins the session of the process. From then on, no heartbeat of
-// a former process is accepted, so that none makes it active again. The caller must remove the
-// broker from admitted.
-func (l *Loop) admit(q *RegisterRequest) error {
+// a former process is accepted, so that none makes it active again. It returns the store of the
+// term in which that holds. The caller must remove the broker from admitted.
+func (l *Loop) admit(q *RegisterRequest) (inTerm, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.sessions == nil {
-		return ErrNotController
+		return inTerm{}, ErrNotController
 	}
 	if l.admitted[q.Broker] {
-		return refuse(DuplicateBroker, "another registration of broker %d is in progress", q.Broker)
+		return inTerm{}, refuse(DuplicateBroker, "another registration of broker %d is in progress", q.Broker)
 	}
 	img := l.imageLocked()
 	live := uint64(0)
@@ -63,17 +63,18 @@ func (l *Loop) admit(q *RegisterRequest) error {
 		live = b.Member
 	}
 	if err := admit(img, q, live); err != nil {
-		return err
+		return inTerm{}, err
 	}
 	if incarnation, _, ok := l.sessions.live(q.Broker); !ok || incarnation != q.Incarnation {
-		l.sessions.begin(q.Broker, q.Incarnation, l.opt.Now())
+		l.sessions.begin(q.Broker, q.Incarnation, false, l.opt.Now())
 	}
 	l.admitted[q.Broker] = true
-	return nil
+	return l.store, nil
 }
 
-// Heartbeat records a heartbeat. A refusal of kind StaleBrokerEpoch means that the process is not
-// registered any longer, or was fenced: it must register again.
+// Heartbeat records a heartbeat; it does not block. A refusal of kind StaleBrokerEpoch means that
+// the process is not registered any longer, or was fenced when it was not reached: it must register
+// again.
 func (l *Loop) Heartbeat(_ context.Context, h Heartbeat) (HeartbeatAnswer, error) {
 	confirmed, ever := l.opt.Leadership.Confirmed()
 	l.mu.Lock()
@@ -92,12 +93,13 @@ func (l *Loop) Heartbeat(_ context.Context, h Heartbeat) (HeartbeatAnswer, error
 		return HeartbeatAnswer{}, stale
 	}
 	_, before, _ := l.sessions.live(h.Broker)
-	a, ok := l.sessions.beat(h, l.opt.Now(), confirmed, ever)
+	runs := running(state.Liveness)
+	a, ok := l.sessions.beat(h, shown{l.opt.Now(), confirmed, ever, img.Version(), runs})
 	if !ok {
 		return a, stale
 	}
 	a.Liveness = state.Liveness
-	if news(&before, &h) {
+	if news(&before, &h) || !runs && a.Proven > 0 {
 		l.signalLocked()
 	}
 	return a, nil
@@ -106,7 +108,7 @@ func (l *Loop) Heartbeat(_ context.Context, h Heartbeat) (HeartbeatAnswer, error
 // news reports whether a heartbeat may change the broker's state, so that it is decided about at
 // once.
 func news(before, h *Heartbeat) bool {
-	return before.Sequence == 0 || before.Ready != h.Ready || before.Drain != h.Drain || before.Applied < h.Epoch ||
+	return before.Sequence == 0 || before.Ready != h.Ready || before.Drain != h.Drain ||
 		!slices.Equal(before.FailedDirs, h.FailedDirs) || !slices.Equal(before.Damaged, h.Damaged)
 }
 
@@ -116,7 +118,7 @@ func (l *Loop) Refused(broker int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.sessions != nil {
-		l.sessions.refusedDial(broker)
+		l.sessions.refusedDial(broker, l.opt.Now())
 	}
 }
 
@@ -125,7 +127,7 @@ func (l *Loop) Refused(broker int32) {
 func (l *Loop) Unregister(ctx context.Context, broker int32) (revision int64, err error) {
 	for range maxAttempts {
 		l.mu.Lock()
-		leads, img, alive := l.sessions != nil, l.imageLocked(), false
+		leads, store, img, alive := l.sessions != nil, l.store, l.imageLocked(), false
 		if leads {
 			_, _, alive = l.sessions.live(broker)
 		}
@@ -137,7 +139,7 @@ func (l *Loop) Unregister(ctx context.Context, broker int32) (revision int64, er
 		if err != nil {
 			return 0, err
 		}
-		revision, err = l.opt.Store.Txn(ctx, txn)
+		revision, err = store.Txn(ctx, txn)
 		var conflict *metadata.ConflictError
 		if !errors.As(err, &conflict) {
 			return revision, err
@@ -209,7 +211,7 @@ func (l *Loop) Resign(ctx context.Context, broker int32, brokerEpoch int64, list
 	}
 	for range maxAttempts {
 		l.mu.Lock()
-		leads, img := l.sessions != nil, l.imageLocked()
+		leads, store, img := l.sessions != nil, l.store, l.imageLocked()
 		l.mu.Unlock()
 		if !leads {
 			return 0, ErrNotController
@@ -221,7 +223,7 @@ func (l *Loop) Resign(ctx context.Context, broker int32, brokerEpoch int64, list
 		if len(changes) == 0 {
 			return max(revision, img.Version()), nil
 		}
-		if revision, err = submit(ctx, l.opt.Store, changes); err != nil {
+		if revision, err = submit(ctx, store, changes); err != nil {
 			return 0, fmt.Errorf("resign: %w", err)
 		}
 		if err := l.opt.Images.WaitShown(ctx, revision); err != nil {

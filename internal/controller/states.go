@@ -22,7 +22,7 @@ func (l *Loop) judge(now time.Duration) (*metadata.Image, map[int32]metadata.Bro
 			state.Liveness = metadata.Fenced
 			next[id] = state
 		} else {
-			l.sessions.end(id)
+			l.sessions.fenced(id, now)
 		}
 	}
 	for _, b := range img.Brokers() {
@@ -38,7 +38,7 @@ func (l *Loop) judge(now time.Duration) (*metadata.Image, map[int32]metadata.Bro
 			l.draining[b.ID] = now
 		}
 		late := now-l.draining[b.ID] >= l.opt.DrainTime
-		to := nextState(img, &b, state, last, late)
+		to := nextState(img, &b, state, last, l.sessions.proof(b.ID, now), late)
 		if !to.Equal(&state) {
 			next[b.ID] = to
 		}
@@ -48,7 +48,7 @@ func (l *Loop) judge(now time.Duration) (*metadata.Image, map[int32]metadata.Bro
 
 // noteRunning keeps since when a broker runs.
 func (l *Loop) noteRunning(broker int32, is metadata.Liveness, now time.Duration) {
-	if is == metadata.Fenced || is == metadata.Starting {
+	if !running(is) {
 		delete(l.running, broker)
 	} else if _, known := l.running[broker]; !known {
 		l.running[broker] = now
@@ -66,18 +66,17 @@ func (l *Loop) steady(broker int32, now time.Duration) bool {
 // ones said does not count: a directory that works again can have its replicas in sync again. That
 // is safe, because a replica left ISR and ELR with its directory or its damage, or stayed eligible
 // with a log that has all it acknowledged, and joins the ISR by its end, as every follower does.
-// late reports that it has drained for too long.
-func nextState(img *metadata.Image, b *metadata.Broker, state metadata.BrokerState, last Heartbeat, late bool) metadata.BrokerState {
+// proof reports that it knows the metadata since its session began, and late that it has drained for
+// too long.
+func nextState(img *metadata.Image, b *metadata.Broker, state metadata.BrokerState, last Heartbeat, proof, late bool) metadata.BrokerState {
 	if last.Sequence == 0 || last.Epoch != b.Epoch {
 		return state // nothing was heard from this registration yet
 	}
 	to := state
 	to.FailedDirs, to.Damaged = last.FailedDirs, last.Damaged
 	switch {
-	case state.Liveness == metadata.Fenced:
-		to.Liveness = metadata.Starting // fenced while it ran, and has a session again since it asked for it
-	case state.Liveness == metadata.Starting && last.Ready && last.Applied >= b.Epoch:
-		to.Liveness = metadata.Active
+	case (state.Liveness == metadata.Starting || state.Liveness == metadata.Fenced) && last.Ready && proof:
+		to.Liveness = metadata.Active // one that was fenced while it ran does not start again
 	case state.Liveness == metadata.Active && last.Drain:
 		to.Liveness = metadata.Draining
 	case state.Liveness == metadata.Draining && (late || !leadsReplaceable(img, b.ID)):
@@ -129,14 +128,13 @@ func union[T comparable](a, b []T) []T {
 	return out
 }
 
-// writeStates writes states of brokers, each if it is as in the image. A session ends when its
-// broker is fenced.
+// writeStates writes states of brokers, each if it is as in the image.
 func (l *Loop) writeStates(ctx context.Context, img *metadata.Image, states map[int32]metadata.BrokerState) (revision int64, err error) {
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(states)) {
 		state := states[id]
 		was, at := img.State(id)
-		written, err := l.opt.Store.Txn(ctx, metadata.Txn{
+		written, err := l.store.Txn(ctx, metadata.Txn{
 			If:  []metadata.Compare{{Key: metadata.LivenessKey(id), ModRevision: at}},
 			Put: []metadata.KV{{Key: metadata.LivenessKey(id), Value: state.Encode()}},
 		})
@@ -152,13 +150,6 @@ func (l *Loop) writeStates(ctx context.Context, img *metadata.Image, states map[
 		revision = max(revision, written)
 		l.opt.Log.Info("broker state changed", zap.Int32("broker", id), zap.Stringer("from", was.Liveness),
 			zap.Stringer("to", state.Liveness))
-		if state.Liveness == metadata.Fenced {
-			l.mu.Lock()
-			if incarnation, _, ok := l.sessions.live(id); ok && incarnation == state.Incarnation {
-				l.sessions.end(id)
-			}
-			l.mu.Unlock()
-		}
 	}
 	return revision, errors.Join(errs...)
 }

@@ -106,7 +106,7 @@ func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
 		c.written = l.logUnclean(t, tp, &next, reports[tp], "the configuration")
 		changes = append(changes, c)
 	}
-	revision, err := submit(ctx, l.opt.Store, changes)
+	revision, err := submit(ctx, l.store, changes)
 	return errors.Join(err, l.opt.Images.WaitShown(ctx, revision))
 }
 

@@ -40,7 +40,7 @@ func (h *history) pick() int32 { return rapid.Int32Range(1, 3).Draw(h.rt, "broke
 func (h *history) act() {
 	id := h.pick()
 	p := h.procs[id]
-	switch rapid.IntRange(0, 11).Draw(h.rt, "what") {
+	switch rapid.IntRange(0, 12).Draw(h.rt, "what") {
 	case 0:
 		p.up = false
 	case 1:
@@ -66,6 +66,8 @@ func (h *history) act() {
 		_, _ = h.loop.Resign(context.Background(), id, p.epoch, []Resigned{{tpA, h.record1().LeaderEpoch}})
 	case 9:
 		h.grow(id)
+	case 11:
+		p.stuck = !p.stuck
 	case 10:
 		h.minISR = rapid.IntRange(1, 3).Draw(h.rt, "minISR")
 	default:

@@ -29,6 +29,27 @@ type world struct {
 	confirms bool // the quorum confirms the controller
 	unclean  bool // the topic permits unclean elections
 	reports  map[int32]election.Report
+	term     uint64 // in which the node leads
+}
+
+// leading is a store of the node that leads in the term of a world.
+type leading struct {
+	metadata.Store
+	w *world
+}
+
+func (s leading) LeaderTxn(ctx context.Context, term uint64, t metadata.Txn) (int64, error) {
+	if term != s.w.term {
+		return 0, ErrNotController
+	}
+	return s.Txn(ctx, t)
+}
+
+func (w *world) leading(s metadata.Store) Store { return leading{s, w} }
+
+// use makes the controller use another store from now on.
+func (w *world) use(s metadata.Store) {
+	w.loop.opt.Store, w.loop.store.Store = w.leading(s), w.leading(s)
 }
 
 // process is a broker process. It beats while it is up.
@@ -40,6 +61,16 @@ type process struct {
 	failed       [][16]byte
 	damaged      []metadata.TopicPartition
 	deaf, silent bool // it receives or sends nothing
+	stuck        bool // it applies no metadata
+	applied      int64
+}
+
+// applies returns the revision that a process has applied when the metadata are at another one.
+func (p *process) applies(revision int64) int64 {
+	if !p.stuck {
+		p.applied = revision
+	}
+	return p.applied
 }
 
 var topicA = [16]byte{0xa0, 15: 1}
@@ -52,7 +83,7 @@ func newWorld(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	w := &world{TB: t, store: s, minISR: 2, procs: map[int32]*process{}, confirms: true, now: time.Hour}
+	w := &world{TB: t, store: s, minISR: 2, procs: map[int32]*process{}, confirms: true, now: time.Hour, term: 1}
 	w.put(metadata.ClusterKey, metadata.Cluster{ID: clusterID, Generation: [16]byte{1}, FeatureLevel: 1}.Encode())
 	w.applier = metadata.NewApplier(zap.NewNop())
 	w.newLoop()
@@ -74,7 +105,7 @@ func newWorld(t testing.TB) *world {
 func (w *world) newLoop() {
 	w.loopMu.Lock()
 	defer w.loopMu.Unlock()
-	w.loop = NewLoop(LoopOptions{Store: w.store, Images: w.applier, Leadership: w, Log: zap.NewNop(),
+	w.loop = NewLoop(LoopOptions{Store: w.leading(w.store), Images: w.applier, Leadership: w, Log: zap.NewNop(),
 		MinISR:  func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return w.minISR },
 		Unclean: func(*metadata.Image, *metadata.Topic) bool { return w.unclean },
 		Reports: w.report,
@@ -90,7 +121,7 @@ func (w *world) report(_ context.Context, of *metadata.Broker, logs []metadata.T
 	return map[metadata.TopicPartition]election.Report{logs[0]: r}, nil
 }
 
-func (w *world) Leads() (Term, <-chan struct{}) { return Term{Number: 1}, nil }
+func (w *world) Leads() (Term, <-chan struct{}) { return Term{Number: w.term}, nil }
 
 func (w *world) Confirmed() (time.Duration, bool) { return w.now, w.confirms }
 
@@ -160,7 +191,9 @@ func (w *world) step() {
 	w.Helper()
 	for _, p := range w.procs {
 		if p.up && p.epoch > 0 && !p.silent {
-			w.beat(p)
+			if a, err := w.beat(p); err == nil && a.Proven == 0 {
+				w.beat(p) // as a broker does whose first answer in a session has arrived
+			}
 		}
 	}
 	w.must(w.loop.step(context.Background(), w.now))
@@ -169,7 +202,7 @@ func (w *world) step() {
 func (w *world) beat(p *process) (HeartbeatAnswer, error) {
 	p.seq++
 	a, err := w.loop.Heartbeat(context.Background(), Heartbeat{Broker: p.Broker, Epoch: p.epoch, Incarnation: p.Incarnation,
-		Sequence: p.seq, Answered: p.heard, Applied: w.applier.Image().Version(), Ready: true, Drain: p.drain,
+		Sequence: p.seq, Answered: p.heard, Applied: p.applies(w.applier.Image().Version()), Ready: true, Drain: p.drain,
 		FailedDirs: p.failed, Damaged: p.damaged})
 	if err == nil && !p.deaf {
 		p.heard = a.Sequence
@@ -188,7 +221,7 @@ func (w *world) pass(d time.Duration) {
 
 // lead starts the controller's term.
 func (w *world) lead() {
-	w.loop.begin(Term{Number: 1})
+	w.loop.begin(Term{Number: w.term})
 }
 
 func (w *world) state(id int32) metadata.Liveness {

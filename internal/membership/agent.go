@@ -81,11 +81,13 @@ type Agent struct {
 	state    metadata.Liveness
 	moved    chan struct{} // closed and replaced when state or the lease's existence changes
 	drain    bool
+	asked    uint64 // the member to which the newest heartbeat was sent
 	doubted  uint64 // heartbeats up to this sequence grant no lease
 	inFlight int
 	heard    time.Time // when the last answer arrived
 	refused  string    // the refusal that was logged last
 	leader   Leader
+	lacks    lack
 	beat     chan struct{} // capacity 1: send a heartbeat now
 	stale    chan struct{} // capacity 1: register again
 }
@@ -206,14 +208,15 @@ func (a *Agent) Run(ctx context.Context) {
 }
 
 // pause returns the time until the next heartbeat. It is short while the broker waits for the
-// controller.
+// controller, but the controller remembers the answers of a session.
 func (a *Agent) pause() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	pause := a.o.Interval
 	if a.state != metadata.Active || a.drain || a.doubted > 0 {
-		return min(a.o.Interval, impatient)
+		pause = min(pause, impatient)
 	}
-	return a.o.Interval
+	return max(pause, a.o.Timeout/controller.MaxUnproven)
 }
 
 // send starts one heartbeat.
@@ -226,6 +229,7 @@ func (a *Agent) send(ctx context.Context, sends *sync.WaitGroup) {
 		return
 	}
 	a.inFlight++
+	a.asked = leader
 	q := &a.o.Request
 	h := controller.Heartbeat{
 		Broker: q.Broker, Epoch: a.epoch, Incarnation: q.Incarnation, Applied: report.Applied, Ready: true, Drain: a.drain,
@@ -267,7 +271,8 @@ func (a *Agent) answered(h *controller.Heartbeat, answer controller.HeartbeatAns
 			close(a.moved)
 			a.moved = make(chan struct{})
 		}
-		if answer.Proven == 0 { // a new session; the next heartbeat proves that answers arrive
+		a.lacks.note(h.Applied, answer.Revision, a.heard)
+		if answer.Proven == 0 && answer.Revision <= h.Applied { // a new session, which the next heartbeat proves
 			signal(a.beat)
 		}
 	case failure(err).refusedAs(controller.StaleBrokerEpoch):
@@ -298,6 +303,26 @@ func (a *Agent) compare(of leaderInfo, sent time.Time) {
 type Leader struct {
 	Version string        // empty before the first answer
 	Ahead   time.Duration // by how much its clock is ahead of this broker's
+	// Behind is how long ago the leader had a revision that this broker has not applied yet, 0 if
+	// there is none.
+	Behind time.Duration
+}
+
+// lack is the oldest revision that an answer has named and this broker had not applied when it sent
+// its newest heartbeat.
+type lack struct {
+	revision int64 // 0 for none
+	since    time.Time
+}
+
+// note takes what a heartbeat said of this broker, and its answer of the controller.
+func (l *lack) note(applied, revision int64, now time.Time) {
+	if l.revision > applied {
+		return
+	}
+	if *l = (lack{}); revision > applied {
+		*l = lack{revision, now}
+	}
 }
 
 // State returns this broker's state in the last answer, and what that says of the metadata leader.
@@ -305,7 +330,11 @@ type Leader struct {
 func (a *Agent) State() (state metadata.Liveness, of Leader, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.state, a.leader, !a.heard.IsZero()
+	of = a.leader
+	if a.lacks.revision > 0 {
+		of.Behind = time.Since(a.lacks.since)
+	}
+	return a.state, of, !a.heard.IsZero()
 }
 
 func signal(c chan struct{}) {
@@ -332,11 +361,16 @@ func (a *Agent) LeaseLeft() time.Duration {
 	return time.Duration(a.lease.Load()) - time.Since(a.began)
 }
 
-// Doubt ends the lease until a heartbeat that is sent from now on has been answered. It is called
-// when this process has closed a connection with the controller, which may fence it early for that.
-func (a *Agent) Doubt() {
+// Ended notes the end of a connection with a member, whoever has ended it. If that is the
+// controller, it may take the end for that of this process, and fence it early. So the lease ends
+// until a heartbeat that is sent from now on has been answered. The controller is the member that
+// this broker asked last: another one has not heard it, and does not fence it early.
+func (a *Agent) Ended(member uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if member != a.asked {
+		return
+	}
 	a.doubted = a.session.Newest()
 	a.endLease()
 	signal(a.beat)

@@ -188,7 +188,7 @@ func TestTheLeaseEndsWithTheConnection(t *testing.T) {
 		a, _ := running(t, f, 1)
 		time.Sleep(time.Minute)
 		f.set(func(f *fakeController) { f.deaf = true })
-		a.Doubt()
+		a.Ended(12)
 		time.Sleep(200 * time.Millisecond)
 		if a.Lease() {
 			t.Error("a lease after the end of the connection")
@@ -206,7 +206,7 @@ func TestTheLeaseEndsWithTheConnection(t *testing.T) {
 		h.Sequence, _ = a.session.Send(time.Now())
 		a.inFlight++
 		a.mu.Unlock()
-		a.Doubt()
+		a.Ended(12)
 		a.answered(&h, controller.HeartbeatAnswer{Sequence: h.Sequence, Proven: h.Sequence, Lease: 3 * time.Second}, nil)
 		if a.Lease() {
 			t.Error("the answer to an earlier heartbeat granted a lease")

@@ -109,6 +109,7 @@ type heartbeatAnswer struct {
 	Proven   uint64 `json:"proven"`
 	Lease    int64  `json:"leaseMicros"`
 	State    uint8  `json:"state"` // metadata.Liveness
+	Revision int64  `json:"revision"`
 	leaderInfo
 }
 
@@ -183,7 +184,7 @@ func unpackHeartbeat(p []byte) (h controller.Heartbeat, wish Wish, err error) {
 }
 
 func packAnswer(a controller.HeartbeatAnswer, of leaderInfo) []byte {
-	return encode(heartbeatAnswer{a.Sequence, a.Proven, a.Lease.Microseconds(), uint8(a.Liveness), of})
+	return encode(heartbeatAnswer{a.Sequence, a.Proven, a.Lease.Microseconds(), uint8(a.Liveness), a.Revision, of})
 }
 
 func unpackAnswer(p []byte) (a controller.HeartbeatAnswer, of leaderInfo, err error) {
@@ -193,7 +194,7 @@ func unpackAnswer(p []byte) (a controller.HeartbeatAnswer, of leaderInfo, err er
 	}
 	const most = int64(time.Hour / time.Microsecond)
 	a = controller.HeartbeatAnswer{
-		Sequence: w.Sequence, Proven: w.Proven, Lease: time.Duration(min(max(w.Lease, 0), most)) * time.Microsecond,
+		Sequence: w.Sequence, Proven: w.Proven, Revision: w.Revision, Lease: time.Duration(min(max(w.Lease, 0), most)) * time.Microsecond,
 	}
 	if a.Liveness = metadata.Liveness(w.State); a.Liveness > metadata.Drained {
 		return a, of, fmt.Errorf("answer of the controller with the unknown state %d", w.State)

@@ -1,12 +1,17 @@
 package membership
 
-import "time"
+import (
+	"time"
+
+	"github.com/chronik-io/chronik/internal/controller"
+)
 
 // Session is a broker's own view of its session with the controller: pure state without I/O or a
 // clock. Times are monotonic. It is not safe for concurrent use.
 //
-// An answer says that the controller has seen an earlier answer of its own arrive, and grants a
-// lease from the moment at which that heartbeat was *sent*. So the lease never outlives the
+// An answer says that the controller has seen an earlier answer of its own arrive, and that this
+// broker has applied what the controller knew then. It grants a lease from the moment at which that
+// heartbeat was *sent*. So the lease never outlives the
 // controller's session for this broker; see controller.HeartbeatAnswer.
 type Session struct {
 	next   uint64               // sequence of the next heartbeat
@@ -16,7 +21,7 @@ type Session struct {
 }
 
 // maxUnanswered bounds the heartbeats that may still be answered or named by an answer.
-const maxUnanswered = 64
+const maxUnanswered = controller.MaxUnproven
 
 // NewSession returns a session without a lease.
 func NewSession() *Session { return &Session{next: 1, sent: map[uint64]time.Time{}} }

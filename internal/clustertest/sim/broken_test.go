@@ -41,6 +41,7 @@ var without = []struct {
 	{"ResumeEpoch", removed{election: election.ResumeEpoch}, false},
 	{"ForgetISR", removed{election: election.ForgetISR}, false},
 	{"FenceWithoutELR", removed{election: election.FenceWithoutELR}, false},
+	{"LeaveOneByOne", removed{election: election.LeaveOneByOne}, false},
 
 	{"CompleteEarly", removed{election: election.CompleteEarly}, false},
 	{"DropInSync", removed{election: election.DropInSync}, false},
@@ -87,7 +88,7 @@ func TestWalksDetectEveryRemovedRule(t *testing.T) {
 					cfg.replicas, cfg.restores = 1, true
 				case c.removed.election == election.ReportedEpoch:
 					cfg.restores = true
-				case c.removed.election >= election.CompleteEarly:
+				case c.removed.election >= election.CompleteEarly && c.removed.election < election.LeaveOneByOne:
 					cfg.nodes, cfg.steps = 5, 700
 				}
 				if w := walk(uint64(seed), cfg); w.fault != "" {

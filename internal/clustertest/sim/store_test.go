@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/controller/election"
@@ -176,14 +177,8 @@ func (w *world) fence(broker int32) {
 
 // work lets the controller continue with what it has to do about a broker.
 func (w *world) work(broker int32) {
-	d := &w.ctl[broker]
-	if d.leave {
-		d.leave = false
-		if w.store().brokers[broker].liveness == metadata.Fenced {
-			w.decide("fenced "+name(broker), func(d election.Decider, p metadata.Partition) (metadata.Partition, bool) {
-				return d.Fence(p, broker)
-			})
-		}
+	if w.ctl[broker].leave {
+		w.leave()
 	}
 	switch w.store().brokers[broker].liveness {
 	case metadata.Draining:
@@ -194,10 +189,27 @@ func (w *world) work(broker int32) {
 			w.setLiveness(broker, metadata.Drained)
 		}
 	case metadata.Drained:
-		w.decide("drained "+name(broker), func(d election.Decider, p metadata.Partition) (metadata.Partition, bool) {
-			return d.Drained(p, broker)
-		})
+		w.leave()
 	}
+}
+
+// leave lets the replicas of all brokers that were fenced or drained meanwhile leave the ISR.
+func (w *world) leave() {
+	var all election.Leaving
+	for i := range w.ctl {
+		b, duty := int32(i), w.ctl[i].leave
+		w.ctl[i].leave = false
+		switch w.store().brokers[b].liveness {
+		case metadata.Fenced:
+			if duty {
+				all.Fenced = append(all.Fenced, b)
+			}
+		case metadata.Drained:
+			all.Drained = append(all.Drained, b)
+		}
+	}
+	w.decide(fmt.Sprintf("fenced %s, drained %s", names(all.Fenced), names(all.Drained)),
+		func(d election.Decider, p metadata.Partition) (metadata.Partition, bool) { return d.Leave(p, all) })
 }
 
 // register does the next step of a broker's registration, or repeats the last one.

@@ -17,4 +17,5 @@ const (
 	DropInSync                       // a reassignment drops members of ISR and ELR, however few remain
 	KeepEpoch                        // a leader continues in its epoch after replicas were removed
 	ReportedEpoch                    // an unclean election takes the epoch after the latest one that was reported
+	LeaveOneByOne                    // of those that leave the ISR in one decision, only the last ones are eligible
 )

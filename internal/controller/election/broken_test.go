@@ -14,6 +14,11 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 	if p, _ := d.Return(record(2, ids(1, 2), nil), 1, dir1, Whole); slices.Contains(p.ISR, 1) {
 		t.Error("ReturnLeaves: a whole replica stays")
 	}
+	d.Broken = Broken{LeaveOneByOne}
+	d.MinISR = 2
+	if p, _ := d.Leave(record(1, ids(1, 2, 3), nil), Leaving{Fenced: ids(1, 2, 3)}); slices.Contains(p.ELR, 1) {
+		t.Error("LeaveOneByOne: the first of three that leave is eligible")
+	}
 	d.Broken = Broken{AnyLast}
 	if p, _ := d.Return(record(2, ids(2), nil), 1, dir1, Missing); p.Last.Broker != 1 {
 		t.Errorf("AnyLast: last is %+v", p.Last)

@@ -47,13 +47,49 @@ func (d Decider) Elect(p metadata.Partition) (metadata.Partition, bool) {
 	return finish(p, next)
 }
 
-// Fence removes a broker whose session ended, or whose log directory failed, from the ISR. It stays
-// eligible if the ISR is below min.insync.replicas without it. The view must not show the replica
-// as electable.
-func (d Decider) Fence(p metadata.Partition, broker int32) (metadata.Partition, bool) {
-	next := p
-	d.leave(&next, broker)
-	d.elect(&next, broker)
+// Leaving are the replicas that leave the ISR in one decision. The view must not show them as
+// electable.
+type Leaving struct {
+	// Fenced are those whose broker's session ended, or whose log directory failed.
+	Fenced []int32
+	// Drained have no leadership to give away. One stays if it is the only member or the leader.
+	Drained []int32
+	// Damaged are those whose log is damaged, while their broker runs. They leave the ELR, too.
+	Damaged []Replica
+}
+
+// Replica is a broker's replica in the log directory that the metadata record for it.
+type Replica struct {
+	Broker int32
+	Dir    [16]byte
+}
+
+// Leave removes the replicas that leave the ISR at a time. If it is below min.insync.replicas
+// without them, those that are whole stay eligible, all of them: nothing can have been committed
+// between the leaving of one and that of the next.
+func (d Decider) Leave(p metadata.Partition, all Leaving) (metadata.Partition, bool) {
+	next, rest := p, p.ISR
+	whole := all.Fenced
+	for _, b := range all.Fenced {
+		rest = without(rest, b)
+	}
+	for _, x := range all.Damaged {
+		rest = without(rest, x.Broker)
+	}
+	for _, b := range all.Drained {
+		if p.Leader != b && len(rest) > 1 {
+			rest, whole = without(rest, b), append(slices.Clip(whole), b)
+		}
+	}
+	for _, b := range whole {
+		d.leave(&next, b, len(rest))
+	}
+	for _, x := range all.Damaged {
+		d.remove(&next, x.Broker, x.Dir, Lossy)
+	}
+	if len(all.Fenced)+len(all.Damaged) > 0 {
+		d.elect(&next, None)
+	}
 	return finish(p, next)
 }
 
@@ -84,7 +120,7 @@ const (
 func (d Decider) Return(p metadata.Partition, broker int32, dir [16]byte, is Condition) (metadata.Partition, bool) {
 	next := p
 	if is == Whole && d.Broken.has(ReturnLeaves) {
-		d.leave(&next, broker)
+		d.leave(&next, broker, len(without(p.ISR, broker)))
 	}
 	if is == Missing && !d.Broken.has(KeepMissing) || is == Lossy && !d.Broken.has(KeepLossy) {
 		d.remove(&next, broker, dir, is)
@@ -94,17 +130,6 @@ func (d Decider) Return(p metadata.Partition, broker int32, dir [16]byte, is Con
 	}
 	if is == LossySole {
 		next.Unclean = next.LeaderEpoch // the replica led in no later epoch than the one before
-	}
-	return finish(p, next)
-}
-
-// Remove removes a replica from the ISR and the ELR while its broker runs, because its log is
-// damaged.
-func (d Decider) Remove(p metadata.Partition, broker int32, dir [16]byte) (metadata.Partition, bool) {
-	next := p
-	d.remove(&next, broker, dir, Lossy)
-	if next.Leader == broker {
-		d.resign(&next, broker)
 	}
 	return finish(p, next)
 }
@@ -132,15 +157,6 @@ func (d Decider) Drain(p metadata.Partition, broker int32) (metadata.Partition, 
 	next := p
 	if to := d.candidate(&next, broker); to != None {
 		d.lead(&next, to)
-	}
-	return finish(p, next)
-}
-
-// Drained removes a broker that has no leadership to give away from an ISR that has another member.
-func (d Decider) Drained(p metadata.Partition, broker int32) (metadata.Partition, bool) {
-	next := p
-	if p.Leader != broker && len(p.ISR) > 1 {
-		d.leave(&next, broker)
 	}
 	return finish(p, next)
 }
@@ -286,13 +302,17 @@ func (d Decider) lead(p *metadata.Partition, to int32) {
 	}
 }
 
-// leave removes a broker from the ISR; it is eligible if the ISR is too small without it.
-func (d Decider) leave(p *metadata.Partition, broker int32) {
+// leave removes a broker from the ISR; it is eligible if the ISR is too small without all that
+// leave it in this decision.
+func (d Decider) leave(p *metadata.Partition, broker int32, rest int) {
 	if !slices.Contains(p.ISR, broker) {
 		return
 	}
 	p.ISR = without(p.ISR, broker)
-	if len(p.ISR) < d.needed(p) && !d.Broken.has(FenceWithoutELR) {
+	if d.Broken.has(LeaveOneByOne) {
+		rest = len(p.ISR)
+	}
+	if rest < d.needed(p) && !d.Broken.has(FenceWithoutELR) {
 		p.ELR = union(p, p.ELR, []int32{broker})
 	}
 }

@@ -32,7 +32,9 @@ func TestDecisions(t *testing.T) {
 	offline2 := brokers{active: ids(1, 2, 3), offline: ids(2)}
 	type decision func(d Decider, p metadata.Partition) (metadata.Partition, bool)
 	elect := Decider.Elect
-	fence1 := func(d Decider, p metadata.Partition) (metadata.Partition, bool) { return d.Fence(p, 1) }
+	fence1 := func(d Decider, p metadata.Partition) (metadata.Partition, bool) {
+		return d.Leave(p, Leaving{Fenced: ids(1)})
+	}
 	back := func(is Condition) decision {
 		return func(d Decider, p metadata.Partition) (metadata.Partition, bool) { return d.Return(p, 1, dir1, is) }
 	}
@@ -40,7 +42,19 @@ func TestDecisions(t *testing.T) {
 		return func(d Decider, p metadata.Partition) (metadata.Partition, bool) { return d.Resign(p, 1, epoch) }
 	}
 	drain := func(d Decider, p metadata.Partition) (metadata.Partition, bool) { return d.Drain(p, 1) }
-	drained := func(d Decider, p metadata.Partition) (metadata.Partition, bool) { return d.Drained(p, 1) }
+	drained := func(d Decider, p metadata.Partition) (metadata.Partition, bool) {
+		return d.Leave(p, Leaving{Drained: ids(1)})
+	}
+	leave := func(l Leaving) decision {
+		return func(d Decider, p metadata.Partition) (metadata.Partition, bool) { return d.Leave(p, l) }
+	}
+	only3, drained3 := brokers{active: ids(3)}, brokers{draining: ids(3)}
+	damaged := func(list ...int32) (all []Replica) {
+		for _, b := range list {
+			all = append(all, Replica{b, [16]byte{15: byte(b)}})
+		}
+		return all
+	}
 	for _, c := range []struct {
 		name     string
 		decide   decision
@@ -66,6 +80,21 @@ func TestDecisions(t *testing.T) {
 		{"a fenced broker of a small ISR is eligible", fence1, without1, false, record(1, ids(1, 2), nil), 2, 6, ids(2), ids(1)},
 		{"the last one of the ISR is eligible", fence1, brokers{}, false, record(1, ids(1), ids(2)), None, 6, nil, ids(1, 2)},
 		{"the ELR leads when the last one is fenced", fence1, without1, false, record(1, ids(1), ids(2)), 2, 6, ids(2), ids(1)},
+
+		{"all are fenced at once", leave(Leaving{Fenced: ids(1, 2, 3)}), brokers{}, false, record(1, ids(1, 2, 3), nil), None, 6, nil,
+			ids(1, 2, 3)},
+		{"two are fenced at once", leave(Leaving{Fenced: ids(1, 2)}), only3, false, record(1, ids(1, 2, 3), nil), 3, 6, ids(3), ids(1, 2)},
+		{"one is fenced, another one drained", leave(Leaving{Fenced: ids(1), Drained: ids(2)}), only3, false,
+			record(1, ids(1, 2, 3), nil), 3, 6, ids(3), ids(1, 2)},
+		{"one is fenced, another one damaged", leave(Leaving{Fenced: ids(1), Damaged: damaged(2)}), only3, false,
+			record(1, ids(1, 2, 3), nil), 3, 6, ids(3), ids(1)},
+		{"one is damaged, and enough are left", leave(Leaving{Damaged: damaged(1)}), without1, false, record(1, ids(1, 2, 3), nil), 2, 6,
+			ids(2, 3), nil},
+		{"all that is left is drained", leave(Leaving{Fenced: ids(1, 2), Drained: ids(3)}), drained3, false,
+			record(1, ids(1, 2, 3), nil), None, 6, ids(3), ids(1, 2)},
+		{"all are drained", leave(Leaving{Drained: ids(2, 3)}), brokers{draining: ids(1, 2, 3)}, false, record(1, ids(1, 2, 3), nil), 1, 5,
+			ids(1), ids(2, 3)},
+		{"an eligible one is damaged", leave(Leaving{Damaged: damaged(1)}), without1, false, record(2, ids(2), ids(1)), 2, 5, ids(2), nil},
 
 		{"a whole follower stays", back(Whole), without1, false, record(2, ids(1, 2), nil), 2, 5, ids(1, 2), nil},
 		{"a whole leader loses its epoch", back(Whole), without1, false, record(1, ids(1, 2), nil), 2, 6, ids(1, 2), nil},
@@ -150,7 +179,7 @@ func TestUncleanElectsTheLongestLog(t *testing.T) {
 func TestReassignmentDoesNotRaiseTheMinimum(t *testing.T) {
 	p := record(1, ids(1, 2), nil)
 	p.Adding = ids(2, 3)
-	if got, _ := (Decider{View: brokers{active: ids(2, 3)}, MinISR: 3}).Fence(p, 1); len(got.ELR) > 0 {
+	if got, _ := (Decider{View: brokers{active: ids(2, 3)}, MinISR: 3}).Leave(p, Leaving{Fenced: ids(1)}); len(got.ELR) > 0 {
 		t.Errorf("elr %v of one replica that stays", got.ELR)
 	}
 }
@@ -163,11 +192,22 @@ func TestDecisionsKeepRecordsValid(t *testing.T) {
 		subset := rapid.SliceOfNDistinct(rapid.Int32Range(1, 3), 0, 3, rapid.ID[int32])
 		for range rapid.IntRange(1, 30).Draw(t, "events") {
 			view := brokers{active: subset.Draw(t, "active"), draining: subset.Draw(t, "draining"), offline: subset.Draw(t, "offline")}
+			var leaving Leaving
+			for _, b := range p.Replicas {
+				switch rapid.IntRange(0, 3).Draw(t, "leaves") {
+				case 0:
+					leaving.Fenced, view.active = append(leaving.Fenced, b), without(view.active, b)
+				case 1:
+					leaving.Damaged, view.offline = append(leaving.Damaged, Replica{b, [16]byte{byte(b)}}), append(view.offline, b)
+				case 2:
+					leaving.Drained, view.active = append(leaving.Drained, b), without(view.active, b)
+				}
+			}
 			d := Decider{View: view, MinISR: rapid.IntRange(0, 4).Draw(t, "min"), ISRLost: rapid.Bool().Draw(t, "lost")}
 			b := rapid.Int32Range(1, 3).Draw(t, "broker")
 			before := p
 			isr, elr := slices.Clone(p.ISR), slices.Clone(p.ELR)
-			next, changed := decideOne(d, p, b, rapid.IntRange(0, 9).Draw(t, "event"))
+			next, changed := decideOne(d, p, b, leaving, rapid.IntRange(0, 8).Draw(t, "event"))
 			if why := next.Check(); why != "" {
 				t.Fatalf("%+v: %s", next, why)
 			}
@@ -185,11 +225,11 @@ func TestDecisionsKeepRecordsValid(t *testing.T) {
 	})
 }
 
-func decideOne(d Decider, p metadata.Partition, b int32, event int) (metadata.Partition, bool) {
+func decideOne(d Decider, p metadata.Partition, b int32, leaving Leaving, event int) (metadata.Partition, bool) {
 	dir := [16]byte{byte(b)}
 	switch event {
 	case 0:
-		return d.Fence(p, b)
+		return d.Leave(p, leaving)
 	case 1:
 		return d.Return(p, b, dir, Whole)
 	case 2:
@@ -199,12 +239,10 @@ func decideOne(d Decider, p metadata.Partition, b int32, event int) (metadata.Pa
 	case 4:
 		return d.Drain(p, b)
 	case 5:
-		return d.Drained(p, b)
-	case 6:
 		return d.Resign(p, b, p.LeaderEpoch)
-	case 7:
+	case 6:
 		return d.Restore(p, b, dir)
-	case 8:
+	case 7:
 		return d.Unclean(p, []Report{{Broker: b, LastEpoch: p.LeaderEpoch, End: 1}})
 	default:
 		return d.Prefer(p)

@@ -104,7 +104,8 @@ func (b *book) discard(p *link.Peer) {
 //
 // A refused dial alone proves nothing: a firewall may refuse it in the name of a broker that runs
 // and holds a lease. But a firewall does not close a connection as the kernel of that machine does,
-// so both are needed.
+// so both are needed. What closes connections in between, such as a relay, closes both ends: then
+// the broker runs, and has no lease until the controller has heard it again.
 func (b *book) notify(e link.Event) (gone int32) {
 	if e.Lane != link.Meta {
 		return -1

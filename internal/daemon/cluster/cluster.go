@@ -5,12 +5,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -121,7 +119,7 @@ func Open(o Options) (*Cluster, error) {
 	})
 	c.links, err = link.New(link.Options{
 		Identity: c.identity, Secrets: o.Secrets, Notify: c.notify, Log: o.Log.Named("link"), Dial: o.Dial, Admit: o.Admit,
-		Trusts: o.Trusts,
+		Trusts: o.Trusts, Urgent: urgent,
 		Handler: &router{
 			heard: c.book.heard, operator: c.Operator(), store: c.store, server: c.serve, log: o.Log.Named("link"),
 			reports: func(body []byte) ([]byte, error) { return c.reporter.Load().answer(body) }, transactions: c.handleTransactions,
@@ -317,27 +315,12 @@ func (c *Cluster) notify(e link.Event) {
 		c.o.Refused(e.From, e.Principal, e.Err)
 	}
 	gone := c.book.notify(e)
-	if a := c.agent.Load(); a != nil && c.ends(e) {
-		a.Doubt()
+	if a := c.agent.Load(); a != nil && e.Kind == link.Broken && e.Lane == link.Meta {
+		a.Ended(e.Peer.Member)
 	}
 	if l := c.control.Load(); l != nil && gone >= 0 && gone != c.o.Node {
 		l.Refused(gone)
 	}
-}
-
-// ends reports whether an event is the end of a connection with the metadata leader that this node
-// has ended, such as after a silence: the leader may take it for the end of the process.
-func (c *Cluster) ends(e link.Event) bool {
-	if e.Kind != link.Broken || e.Lane != link.Meta {
-		return false
-	}
-	for _, remote := range []error{io.EOF, syscall.ECONNRESET, syscall.EPIPE} {
-		if errors.Is(e.Err, remote) {
-			return false
-		}
-	}
-	role, _ := c.store.Leadership()
-	return role.Leader == e.Peer.Member
 }
 
 // ServeStreams sets what serves the connections of followers' replica streams; each is closed when

@@ -2,12 +2,14 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 )
 
 // Control makes this node the controller whenever it leads the metadata, until Close. minISR
@@ -20,7 +22,7 @@ func (c *Cluster) Control(minISR func(*metadata.Image, *metadata.Topic, *metadat
 	unclean func(*metadata.Image, *metadata.Topic) bool) error {
 	applier := metadata.NewApplier(c.o.Log.Named("controller"))
 	loop := controller.NewLoop(controller.LoopOptions{
-		Store: c.store, Images: applier, Leadership: leadership{c}, MinISR: minISR, Unclean: unclean, Now: c.now,
+		Store: ownTerm{c.store}, Images: applier, Leadership: leadership{c}, MinISR: minISR, Unclean: unclean, Now: c.now,
 		Reports: c.askReports,
 		Timeout: c.o.Conf.Session, Interval: c.o.Conf.Heartbeat, DrainTime: c.o.Conf.DrainTime,
 		Balance: c.o.Conf.Balance, InternalReplicas: c.o.InternalReplicas, Log: c.o.Log.Named("controller"),
@@ -47,6 +49,17 @@ func (c *Cluster) Control(minISR func(*metadata.Image, *metadata.Topic, *metadat
 
 // now reads a monotonic clock.
 func (c *Cluster) now() time.Duration { return time.Since(c.began) }
+
+// ownTerm implements controller.Store.
+type ownTerm struct{ *raftstore.Store }
+
+// LeaderTxn implements controller.Store.
+func (s ownTerm) LeaderTxn(ctx context.Context, term uint64, t metadata.Txn) (revision int64, err error) {
+	if revision, err = s.Store.LeaderTxn(ctx, term, t); errors.Is(err, raftstore.ErrNotLeader) {
+		err = fmt.Errorf("%w: %w", controller.ErrNotController, err)
+	}
+	return revision, err
+}
 
 // leadership implements controller.Leadership.
 type leadership struct{ c *Cluster }

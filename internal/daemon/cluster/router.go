@@ -19,6 +19,10 @@ const (
 	methodMetadata uint16 = 17 // a request for raftstore.Store.Handle
 )
 
+// urgent are the methods whose requests do not wait behind others: without its heartbeats a broker
+// is fenced, however well it works.
+func urgent(method uint16) bool { return method == membership.MethodHeartbeat }
+
 // router hands what other brokers send on the metadata lane to the component that it is for.
 type router struct {
 	operator     *Operator
