@@ -47,6 +47,7 @@ func (b *Broker) memberFacts(r *components, img *metadata.Image, x *checks.Clust
 		x.State = state.String()
 	}
 	x.NoLease, x.Skew, x.Version = max(0, -a.LeaseLeft()), leader.Ahead, leader.Version
+	x.Stale = leader.Behind
 	for _, stopped := range r.member.streams.Stopped() { // sorted by leader
 		last := len(x.Stopped) - 1
 		if last < 0 || x.Stopped[last].Leader != stopped.Leader || x.Stopped[last].Ahead != stopped.Ahead {

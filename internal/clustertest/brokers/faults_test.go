@@ -55,6 +55,10 @@ func faults() []fault {
 		{"cut off clients", 1, func(c *clients, id int32) { c.w.net.Cut(ip(id), clientIP, true) }},
 		{"log directory fails", 1, func(c *clients, id int32) { c.w.breakDisk(id, "/data/logs/") }},
 		{"metadata fail", 1, func(c *clients, id int32) { c.w.breakDisk(id, "/data/cluster/") }},
+		{"metadata hang", 3, func(c *clients, id int32) { c.w.hang(id, "/data/cluster/", c.w.seconds(20)) }},
+		{"metadata fail for a while", 2, func(c *clients, id int32) { c.w.failDisk(id, "/data/cluster/", c.w.seconds(10)) }},
+		{"relays end", 3, func(c *clients, id int32) { c.w.relays(id, false) }},
+		{"relay to it ends", 2, func(c *clients, id int32) { c.w.net.Relay(ip(other(id, c.w.random)), ip(id), false) }},
 		{"reassign", 4, (*clients).reassign},
 		{"heal", 8, func(c *clients, _ int32) { c.w.heal() }},
 	}
@@ -144,6 +148,69 @@ func (w *world) breakDisk(id int32, dir string) {
 		n.process.fs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Err: syscall.EIO,
 			When: func(call errfs.Call) bool { return strings.HasPrefix(call.Path, dir) }})
 		n.broken = true
+	}
+}
+
+// seconds returns a random time of up to a number of seconds.
+func (w *world) seconds(most int) time.Duration {
+	return time.Duration(w.random.Int64N(int64(most) * int64(time.Second)))
+}
+
+// hang makes writes and syncs below a directory wait, for a time or until heal.
+func (w *world) hang(id int32, dir string, d time.Duration) {
+	healed := make(chan struct{})
+	w.disturb(id, d, func(p *process) errfs.Rule {
+		return errfs.Rule{Before: func(errfs.Call) {
+			select {
+			case <-healed:
+			case <-p.gone:
+			}
+		}}
+	}, dir, func() { close(healed) })
+}
+
+// failDisk makes writes and syncs below a directory fail, for a time or until heal.
+func (w *world) failDisk(id int32, dir string, d time.Duration) {
+	w.disturb(id, d, func(*process) errfs.Rule { return errfs.Rule{Err: syscall.ENOSPC} }, dir, func() {})
+}
+
+// disturb disturbs writes and syncs below a directory of a broker that runs, for a time or until
+// heal.
+func (w *world) disturb(id int32, d time.Duration, rule func(*process) errfs.Rule, dir string, end func()) {
+	n := w.nodes[id]
+	n.mu.Lock()
+	p := n.process
+	n.mu.Unlock()
+	if p == nil {
+		return
+	}
+	r := rule(p)
+	r.Ops = errfs.Write | errfs.Datasync
+	r.When = func(call errfs.Call) bool { return strings.HasPrefix(call.Path, dir) }
+	fault := p.fs.Add(r)
+	over, early := context.WithTimeout(context.Background(), d)
+	w.mu.Lock()
+	w.healing = append(w.healing, early)
+	w.mu.Unlock()
+	w.ending.Go(func() {
+		select {
+		case <-over.Done():
+		case <-p.gone:
+		}
+		early()
+		fault.Off()
+		end()
+		w.note("%s of broker %d works again", dir, id)
+	})
+}
+
+// relays ends or starts the relays through which a broker and the others dial each other.
+func (w *world) relays(id int32, run bool) {
+	for o := range w.size() {
+		if o+1 != id {
+			w.net.Relay(ip(id), ip(o+1), run)
+			w.net.Relay(ip(o+1), ip(id), run)
+		}
 	}
 }
 

@@ -33,12 +33,16 @@ type kind struct {
 	unclean bool   // topics allow unclean elections
 	strict  bool   // clients repeat only what they repeat by default
 	single  bool   // there is one broker, without a cluster
+	learner bool   // there is a fourth broker, which is no seed and has no vote
 }
 
 // size returns the number of brokers.
 func (k kind) size() int32 {
-	if k.single {
+	switch {
+	case k.single:
 		return 1
+	case k.learner:
+		return 4
 	}
 	return 3
 }
@@ -89,6 +93,7 @@ type world struct {
 	text     bytes.Buffer // what was logged
 	problems []string     // what contradicts the promises
 	closed   bool         // no process starts any longer
+	healing  []func()     // what ends faults of disks
 }
 
 // node is a machine.
@@ -427,6 +432,13 @@ func (w *world) crashAtCall(id int32, n int, mode crashfs.Mode) {
 // heal restores all that can be restored.
 func (w *world) heal() {
 	w.net.Heal()
+	w.mu.Lock()
+	ends := w.healing
+	w.healing = nil
+	w.mu.Unlock()
+	for _, end := range ends {
+		end()
+	}
 	for id := range w.size() {
 		n := w.nodes[id+1]
 		n.mu.Lock()

@@ -16,6 +16,7 @@ import (
 type pipe struct {
 	net      *Net
 	from, to *Host
+	way      [2]string // the host that dialed, and the one that it dialed
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when something has changed
@@ -26,6 +27,7 @@ type pipe struct {
 	ended   bool      // the writer has closed it
 	left    bool      // the reader has closed it
 	reset   bool      // the other end is gone, and this one knows
+	cut     bool      // something in between has closed it
 	abrupt  bool      // Close resets it
 	silent  bool      // the other end is gone, and this one does not know
 	read    time.Time // deadline of reads; zero means none
@@ -151,6 +153,8 @@ func (p *pipe) send(b []byte) (sent int, err error) {
 		p.mu.Lock()
 		now := time.Now()
 		switch {
+		case p.cut:
+			err = syscall.EPIPE
 		case p.ended:
 			err = net.ErrClosed
 		case p.reset:

@@ -34,6 +34,7 @@ type Net struct {
 	hosts map[string]*Host
 	cut   map[[2]string]bool
 	still map[string]bool      // hosts from and to which nothing comes
+	down  map[[2]string]bool   // the relay through which one host dials another does not run
 	count map[[2]string]uint64 // connections that were dialed, by hosts
 	open  map[*pipe]struct{}
 }
@@ -41,7 +42,7 @@ type Net struct {
 // New returns a network in which a byte takes between a tenth of delay and delay.
 func New(seed uint64, delay time.Duration) *Net {
 	n := &Net{
-		seed: seed, delay: delay, hosts: map[string]*Host{}, cut: map[[2]string]bool{}, still: map[string]bool{},
+		seed: seed, delay: delay, hosts: map[string]*Host{}, cut: map[[2]string]bool{}, still: map[string]bool{}, down: map[[2]string]bool{},
 		count: map[[2]string]uint64{}, open: map[*pipe]struct{}{},
 	}
 	n.cond = sync.NewCond(&n.mu)
@@ -79,11 +80,26 @@ func (n *Net) Freeze(ip string, still bool) {
 	n.changed()
 }
 
-// Heal restores all directions.
+// Relay ends the relay through which one host dials another, or starts it again. When it ends, so do
+// the connections, in the same way at both ends, and dials are refused.
+func (n *Net) Relay(from, to string, runs bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.down[[2]string{from, to}] = !runs
+	for p := range n.open {
+		if !runs && p.way == [2]string{from, to} {
+			p.update(func() { p.finish(); p.cut = true })
+			delete(n.open, p)
+		}
+	}
+}
+
+// Heal restores all directions and relays.
 func (n *Net) Heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	clear(n.cut)
+	clear(n.down)
 	n.changed()
 }
 
@@ -220,6 +236,8 @@ func (h *Host) dial(ctx context.Context, address string) (*conn, error) {
 			return nil, ctx.Err()
 		case h.dead:
 			return nil, syscall.ENETDOWN
+		case n.down[way]:
+			return nil, os.NewSyscallError("connect", syscall.ECONNREFUSED)
 		case to == nil || to.off || !n.reaches(h.ip, ip) || !n.reaches(ip, h.ip):
 			n.cond.Wait()
 			continue
@@ -231,6 +249,7 @@ func (h *Host) dial(ctx context.Context, address string) (*conn, error) {
 		there := net.TCPAddrFromAddrPort(at)
 		out := newPipe(n, h, to, random)
 		back := newPipe(n, to, h, rand.New(rand.NewPCG(n.seed, hash([2]string{ip, h.ip}, n.count[way]))))
+		out.way, back.way = way, way
 		own := &conn{in: back, out: out, local: here, remote: there}
 		select {
 		case to.listeners[address].arrived <- &conn{in: out, out: back, local: there, remote: here}:

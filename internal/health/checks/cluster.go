@@ -13,6 +13,7 @@ import (
 const (
 	noLeaderAfter = 3 * time.Second  // an election takes 1 to 2 s
 	noLeaseAfter  = time.Second      // a connection that ends is made again within milliseconds
+	standsStill   = time.Second      // a change is applied within milliseconds
 	hangingAfter  = 5 * time.Second  // longer than a sync on a busy disk
 	orphanAfter   = 15 * time.Second // a wiped broker's vote moves after about 10 s
 	mostSkew      = 2 * time.Second
@@ -61,6 +62,12 @@ func checkMembership(c *Cluster, n *notes) {
 	case c.Quorum.NoLeader >= noLeaderAfter:
 		x.Problem = "the controller does not confirm its heartbeats, because the cluster has no metadata leader"
 		x.Remedy = "follow the finding about the metadata quorum (" + clusterPage + ")"
+	case c.Stale >= standsStill:
+		x.Problem = fmt.Sprintf("its metadata stand still: it has not applied changes that the controller made %v ago, so it has no lease, "+
+			"and other brokers take over its partitions", c.Stale.Round(time.Second))
+		x.Works = "the other brokers serve clients; this one returns automatically when it has applied the changes"
+		x.Remedy = "check the disk of its data directory; if that works, check that the other brokers can dial this one: the changes arrive on " +
+			"connections that they dial (" + clusterPage + ")"
 	case c.State == "fenced":
 		x.Problem = "the controller has fenced it: other brokers lead its partitions, and it has left the in-sync replicas"
 		x.Works = ""
@@ -89,7 +96,7 @@ func checkQuorum(c *Cluster, n *notes) {
 	if q.Hanging >= hangingAfter {
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "metadata of this broker",
 			Problem: "its metadata store does not respond: a write or an fdatasync in the metadata directory hangs",
-			Works:   "the other brokers continue if a majority of the voters responds",
+			Works:   hangingWorks(c),
 			Remedy: "run " + kernelLog + " to see what the kernel reports about the disk of the data directory; if it does not recover, " +
 				"replace it and restart the broker with an empty data directory (" + clusterPage + ")"})
 		return
@@ -130,6 +137,15 @@ func checkQuorum(c *Cluster, n *notes) {
 		n.add(health.Note, "metadata quorum", "this cluster has one voter: if it loses its data directory, the metadata are lost",
 			"name 3 or 5 brokers in cluster.seeds if the cluster has that many ("+clusterPage+")")
 	}
+}
+
+// hangingWorks returns what works while the metadata store of this broker does not respond. Its
+// lease proves that it knows all changes until shortly before.
+func hangingWorks(c *Cluster) string {
+	if c.State == "active" && c.NoLease == 0 {
+		return "it serves its partitions until the metadata change; then other brokers take over if a majority of the voters responds"
+	}
+	return "other brokers take over its partitions if a majority of the voters responds"
 }
 
 // failures returns how many of a number of voters may fail.
@@ -174,8 +190,8 @@ func checkBrokers(c *Cluster, n *notes) {
 		x := health.Finding{Severity: health.Warn, Subject: fmt.Sprintf("broker %d", b.ID)}
 		switch b.State {
 		case "fenced":
-			x.Problem = "it is fenced: it sends no heartbeats"
-			x.Remedy = fmt.Sprintf("start it, or check the network between it and %s, in both directions; if it will not return, "+
+			x.Problem = "it is fenced: it sends no heartbeats, or its metadata stand still"
+			x.Remedy = fmt.Sprintf("start it, look at its own findings, or check the network between it and %s, in both directions; if it will not return, "+
 				"move its replicas to other brokers and run `kafka-cluster.sh unregister --id %d` (%s)", leaderText(c), b.ID, clusterPage)
 		case "starting":
 			x.Severity, x.Problem = health.Note, "it is starting"

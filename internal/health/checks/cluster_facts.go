@@ -15,6 +15,9 @@ type Cluster struct {
 	// heartbeat; 0 if it has one.
 	State   string
 	NoLease time.Duration
+	// Stale is how long ago the controller had metadata that this broker has not applied yet, 0 if
+	// there are none.
+	Stale time.Duration
 	// Skew is by how much the clock of the metadata leader is ahead of this broker's.
 	Skew time.Duration
 	// Version is that of the metadata leader's software, empty if it is not known. Own is that of

@@ -30,6 +30,11 @@ func TestMembership(t *testing.T) {
 		{"no leader", member(func(c *Cluster) { c.NoLease, c.Quorum.NoLeader = time.Minute, time.Minute }),
 			[]string{"because the cluster has no metadata leader"}},
 		{"fenced", member(func(c *Cluster) { c.State = "fenced" }), []string{"bad this broker: the controller has fenced it"}},
+		{"behind, with a lease", member(func(c *Cluster) { c.Stale = 2 * time.Second }), nil},
+		{"metadata stand still", member(func(c *Cluster) { c.State, c.Stale = "fenced", 10*time.Minute }),
+			[]string{"bad this broker: its metadata stand still: it has not applied changes that the controller made 10m0s ago"}},
+		{"metadata stand still, not fenced yet", member(func(c *Cluster) { c.NoLease, c.Stale = time.Second, 4*time.Second }),
+			[]string{"bad this broker: its metadata stand still"}},
 	})
 }
 
@@ -118,11 +123,11 @@ func TestOneFindingForEachBroker(t *testing.T) {
 	behind := some(30, "a-0", "a-1")
 	examine(t, "brokers", []patient{
 		{"healthy", member(), nil},
-		{"fenced", third(Broker{State: "fenced"}), []string{"warn broker 3: it is fenced: it sends no heartbeats"}},
+		{"fenced", third(Broker{State: "fenced"}), []string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still"}},
 		{"with replicas", third(Broker{State: "fenced", Behind: behind}),
-			[]string{"warn broker 3: it is fenced: it sends no heartbeats; it is not in sync in 30 partitions (a-0, a-1 and 28 more)"}},
+			[]string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still; it is not in sync in 30 partitions (a-0, a-1 and 28 more)"}},
 		{"under min.insync.replicas", third(Broker{State: "fenced", Behind: behind, Refusing: some(1, "a-1")}),
-			[]string{"bad broker 3: it is fenced: it sends no heartbeats; it is not in sync in 30 partitions (a-0, a-1 and 28 more); " +
+			[]string{"bad broker 3: it is fenced: it sends no heartbeats, or its metadata stand still; it is not in sync in 30 partitions (a-0, a-1 and 28 more); " +
 				"acks=all is refused in 1 partition (a-1)"}},
 		{"catching up", third(Broker{State: "active", Behind: behind}),
 			[]string{"warn broker 3: it is active and copies what its replicas lack"}},
