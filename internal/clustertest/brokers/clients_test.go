@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/clustertest/check"
+	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/record"
 )
 
@@ -57,8 +58,9 @@ type clients struct {
 	acks     int
 	reads    int
 	consumed int
-	unclean  int  // elections
-	torn     bool // one of them may have lost a committed transaction
+	unclean  int             // elections
+	forgot   bool            // one of them was of a topic of coordinators, which may not know transactions any more
+	unpaid   map[string]bool // partitions of payments and refunds that may have lost records
 	topics   map[string]existence
 }
 
@@ -104,7 +106,8 @@ func (w *world) client(more ...kgo.Opt) *kgo.Client {
 
 // newClients creates the topics and starts the clients.
 func newClients(w *world) *clients {
-	c := &clients{w: w, admin: w.client(), topics: map[string]existence{}, payments: check.NewTransactions()}
+	c := &clients{w: w, admin: w.client(), topics: map[string]existence{}, payments: check.NewTransactions(),
+		unpaid: map[string]bool{}}
 	w.Cleanup(c.admin.Close)
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.parts = append(c.create(topic, 2, 3), c.create("moved", 1, 2)...)
@@ -157,8 +160,14 @@ func (c *clients) create(name string, partitions int32, replicas int16) (parts [
 func (c *clients) lose(topic string, index, epoch int32, since time.Time) {
 	c.mu.Lock()
 	c.unclean++
-	c.torn = c.torn || topic == payments || topic == refunds || topic == "__transaction_state" || topic == "__consumer_offsets"
+	c.forgot = c.forgot || topic == "__transaction_state" || topic == "__consumer_offsets"
+	if topic == payments || topic == refunds {
+		c.unpaid[fmt.Sprintf("%s-%d", topic, index)] = true
+	}
 	c.mu.Unlock()
+	if topic == payments {
+		c.payments.Lose(fmt.Sprintf("%s-%d", topic, index), controller.DefaultSessionTimeout)
+	}
 	if topic == "__consumer_offsets" {
 		c.offset.Lose()
 		for _, p := range c.parts {

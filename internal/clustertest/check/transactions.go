@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Transactions is what transactional producers did, and what readers of committed records saw. Its
@@ -15,6 +16,9 @@ type Transactions struct {
 	byValue  map[string]place
 	read     map[string]map[int64]string // what was read first at each offset of each partition
 	problems []string
+	// lost are the partitions that lost records, and known is when all coordinators know that.
+	lost  map[string]bool
+	known time.Time
 }
 
 // Transaction is one transaction of a producer. A test calls its methods in the order of what the
@@ -29,6 +33,9 @@ type Transaction struct {
 	lost    map[string]bool // values whose produce request had no answer, or was refused
 	offset  bool            // it commits its number as the offset of its group
 	outcome result
+	// excused: a partition lost records when it had ended, or could have without a coordinator that
+	// knew of the loss.
+	excused bool
 }
 
 // place is where a value was written.
@@ -48,7 +55,7 @@ const (
 
 // NewTransactions returns an empty history.
 func NewTransactions() *Transactions {
-	return &Transactions{byValue: map[string]place{}, read: map[string]map[int64]string{}}
+	return &Transactions{byValue: map[string]place{}, read: map[string]map[int64]string{}, lost: map[string]bool{}}
 }
 
 // Begin begins a transaction of a transactional id. The numbers of an id grow.
@@ -79,7 +86,22 @@ func (t *Transaction) Wrote(partition, value string) {
 func (t *Transaction) CommitsOffset() { t.set(func() { t.offset = true }) }
 
 // Committing notes that the producer is about to ask for a commit.
-func (t *Transaction) Committing() { t.set(func() { t.outcome = asked }) }
+func (t *Transaction) Committing() {
+	t.set(func() { t.outcome, t.excused = asked, !time.Now().After(t.of.known) })
+}
+
+// Lose notes that a partition has just lost committed records, which all coordinators know after
+// lag. A transaction that asks for its commit later must not be committed without its records.
+// Others may have been, and the records of one whose marker was lost may join a later one.
+func (x *Transactions) Lose(partition string, lag time.Duration) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.lost[partition] = true
+	x.known = time.Now().Add(lag)
+	for _, t := range x.all {
+		t.excused = true
+	}
+}
 
 // Committed notes that the commit was acknowledged.
 func (t *Transaction) Committed() { t.set(func() { t.outcome = committed }) }
@@ -111,7 +133,7 @@ func (x *Transactions) Read(partition string, offset int64, value string) {
 		at = map[int64]string{}
 		x.read[partition] = at
 	}
-	if was, ok := at[offset]; ok && was != value {
+	if was, ok := at[offset]; ok && was != value && !x.lost[partition] {
 		x.problem("%s at offset %d: read %q and then %q", partition, offset, was, value)
 	}
 	at[offset] = value
@@ -119,6 +141,7 @@ func (x *Transactions) Read(partition string, offset int64, value string) {
 	switch {
 	case !known:
 		x.problem("%s at offset %d: %q was never written", partition, offset, value)
+	case p.t.excused:
 	case p.t.outcome == aborted:
 		x.problem("%s at offset %d: %q is of an aborted transaction", partition, offset, value)
 	case p.t.outcome == open:
@@ -162,7 +185,7 @@ func (x *Transactions) Problems(final map[string][]Record, offsets map[string]in
 	last := map[string]int64{} // the newest visible transaction of an id that commits an offset
 	for _, t := range x.all {
 		seen := shown[t]
-		if t.whole(seen) == visible && t.offset {
+		if t.whole(seen) == visible && t.offset && !t.excused {
 			last[t.id] = max(last[t.id], t.number)
 		}
 		t.judge(seen, add)
@@ -196,7 +219,7 @@ func (x *Transactions) judgePartition(partition string, records []Record, shown 
 		shown[p.t][partition] = append(shown[p.t][partition], r.Value)
 	}
 	for offset, value := range x.read[partition] {
-		if at[offset] != value {
+		if at[offset] != value && !x.lost[partition] {
 			add("%s at offset %d: a reader saw %q, in the end it is %q", partition, offset, value, at[offset])
 		}
 	}
@@ -236,6 +259,8 @@ func (t *Transaction) whole(seen map[string][]string) sight {
 func (t *Transaction) judge(seen map[string][]string, add func(string, ...any)) {
 	any := len(seen) > 0
 	switch how := t.whole(seen); {
+	case t.excused:
+		return
 	case t.outcome == committed && how != visible && len(t.values) > 0:
 		add("transaction %d of %s was committed, and its records are not all there: %v of %v", t.number, t.id, seen, t.values)
 	case t.outcome == asked && how == torn:
@@ -267,6 +292,9 @@ func (x *Transactions) judgeOffset(id string, offset, last int64, add func(strin
 	}
 	for _, t := range x.all {
 		if t.id == id && t.number == offset && offset > 0 {
+			if t.excused {
+				return
+			}
 			if !t.offset || t.outcome == open || t.outcome == aborted || offset > last && len(t.values) > 0 {
 				add("group of %s: offset %d is of a transaction that is not visible", id, offset)
 			}
