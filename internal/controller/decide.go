@@ -57,14 +57,23 @@ func (v view) online(broker int32, dir [16]byte) bool {
 }
 
 // damaged reports whether a broker has reported its log of the partition as damaged, and another
-// replica may have what it lacks. The only replica of a partition continues to serve the rest, as a
+// replica has what it lacks. The last member of ISR and ELR continues to serve the rest, as a
 // broker without a cluster does.
 func (v view) damaged(broker int32) bool {
-	if p := v.img.Partition(v.tp); p != nil && len(p.Replicas) == 1 {
+	if p := v.img.Partition(v.tp); p != nil && !v.hasOther(p, broker) {
 		return false
 	}
 	state, _ := v.img.State(broker)
 	return slices.Contains(state.Damaged, v.tp)
+}
+
+// hasOther reports whether another broker's replica has all committed records and can lead: it is
+// in the ISR, or in the ELR and active, and not among those that are about to leave both.
+func (v view) hasOther(p *metadata.Partition, broker int32, gone ...election.Replica) bool {
+	stays := func(b int32) bool {
+		return b != broker && !slices.ContainsFunc(gone, func(x election.Replica) bool { return x.Broker == b })
+	}
+	return slices.ContainsFunc(p.ISR, stays) || slices.ContainsFunc(p.ELR, func(b int32) bool { return stays(b) && v.Active(b) })
 }
 
 // leaving returns the replicas of a partition that have to leave its ISR.
@@ -73,7 +82,7 @@ func (v view) leaving(p *metadata.Partition) (all election.Leaving) {
 		state, _ := v.img.Liveness(b)
 		dir, placed := v.img.Placement(b, v.tp)
 		switch {
-		case placed && v.damaged(b): // before that, none of its records was counted
+		case placed && v.damaged(b) && v.hasOther(p, b, all.Damaged...): // before it was placed, none of its records was counted
 			all.Damaged = append(all.Damaged, election.Replica{Broker: b, Dir: dir})
 		case state == metadata.Fenced, placed && !v.online(b, dir):
 			all.Fenced = append(all.Fenced, b)

@@ -185,7 +185,7 @@ func (r *registrar) returning(img *metadata.Image, q *RegisterRequest) (changes 
 			tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
 			dir, _ := img.Placement(q.Broker, tp)
 			d := election.Decider{View: view{img, tp}, MinISR: r.minISR(img, t, p)}
-			next, changed := d.Return(*p, q.Broker, dir, condition(&former, q, tp, dir, len(p.Replicas)))
+			next, changed := d.Return(*p, q.Broker, dir, condition(&former, q, view{img, tp}, dir, p))
 			if changed {
 				changes = append(changes, newChange(img, tp, p, next))
 			}
@@ -196,8 +196,9 @@ func (r *registrar) returning(img *metadata.Image, q *RegisterRequest) (changes 
 
 // condition compares a replica with what was known of it. dir is its recorded log directory, zero
 // if there is none: then none of its records was counted. The only replica of a partition
-// stays if its directory is there: no other replica has what it lacks.
-func condition(former *metadata.Broker, q *RegisterRequest, tp metadata.TopicPartition, dir [16]byte, replicas int) election.Condition {
+// stays if its directory is there: no other replica has what it lacks. So does the last member of
+// ISR and ELR if its log is damaged: it ends where it did.
+func condition(former *metadata.Broker, q *RegisterRequest, v view, dir [16]byte, p *metadata.Partition) election.Condition {
 	if dir == [16]byte{} {
 		return election.Whole
 	}
@@ -205,15 +206,16 @@ func condition(former *metadata.Broker, q *RegisterRequest, tp metadata.TopicPar
 	if i < 0 {
 		return election.Missing
 	}
+	damaged := slices.Contains(q.Damaged, v.tp) && (len(p.Replicas) == 1 || v.hasOther(p, q.Broker))
 	if former.Incarnation == q.Incarnation { // its first registration has compared what the start found
-		if slices.Contains(q.Damaged, tp) && replicas > 1 {
+		if damaged && len(p.Replicas) > 1 {
 			return election.Lossy
 		}
 		return election.Whole
 	}
 	known, _ := former.Dir(dir)
-	if q.Dirs[i].Found < known.CheckpointSequence || slices.Contains(q.Lossy, tp) || slices.Contains(q.Damaged, tp) {
-		if replicas == 1 {
+	if q.Dirs[i].Found < known.CheckpointSequence || slices.Contains(q.Lossy, v.tp) || damaged {
+		if len(p.Replicas) == 1 {
 			return election.LossySole
 		}
 		return election.Lossy

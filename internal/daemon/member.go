@@ -297,7 +297,7 @@ func (r *components) report() membership.Report {
 // logEnd returns how far a log goes, unless its records can't be read or added to.
 func (r *components) logEnd(tp metadata.TopicPartition) (epoch int32, end int64, ok bool) {
 	l := r.storage.Get(storage.ID{Topic: tp.Topic, Partition: tp.Partition})
-	if l == nil || l.Dir().Err() != nil || l.Damaged() != nil {
+	if l == nil || l.Dir().Err() != nil || l.Flaw() != nil {
 		return 0, 0, false
 	}
 	epoch, end = l.LastEpoch()
@@ -332,17 +332,23 @@ func reportDamage(out *membership.Report, damaged []damagedLog) {
 	}
 }
 
-// damagedLog is a log that can't be read as it was written.
+// damagedLog is a log that lacks what it should have.
 type damagedLog struct {
 	metadata.TopicPartition
 	dir [16]byte
 }
 
-// damaged returns the logs that can't be read as they were written, always in the same order: the
-// controller writes a broker's state when a heartbeat differs from it.
+// damaged returns the logs that lack what they should have, or are not there, always in the same
+// order: the controller writes a broker's state when a heartbeat differs from it.
 func (r *components) damaged() (list []damagedLog) {
-	for _, l := range r.storage.Damaged() {
+	for _, l := range r.storage.Flawed() {
 		list = append(list, damagedLog{partitionOf(l.ID()), l.Dir().ID()})
+	}
+	if r.member.following.Load() { // the replicas have roles
+		for _, tp := range r.replicas.Missing() {
+			dir, _ := r.applier.Image().Placement(r.conf.NodeID, tp)
+			list = append(list, damagedLog{tp, dir})
+		}
 	}
 	slices.SortFunc(list, func(a, b damagedLog) int {
 		return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))

@@ -47,9 +47,9 @@ func (m *Manager) DeleteRecords(ctx context.Context, list []Deletion) {
 		if partitions[i], d.Err = m.Partition(d.Topic, d.Partition); d.Err != nil {
 			continue
 		}
-		to, err := partitions[i].deletable(d.Offset)
+		move, err := partitions[i].deletable(d.Offset)
 		if d.Err = err; err == nil {
-			moves, at = append(moves, storage.StartMove{Log: partitions[i].log, To: to}), append(at, i)
+			moves, at = append(moves, move), append(at, i)
 		}
 	}
 	m.opt.Storage.MoveStarts(moves)
@@ -61,35 +61,39 @@ func (m *Manager) DeleteRecords(ctx context.Context, list []Deletion) {
 
 // DeleteRecords deletes the records of one partition below an offset; see Manager.DeleteRecords.
 func (p *Partition) DeleteRecords(ctx context.Context, offset int64) (low int64, err error) {
-	to, err := p.deletable(offset)
+	move, err := p.deletable(offset)
 	if err != nil {
 		return -1, err
 	}
-	moves := []storage.StartMove{{Log: p.log, To: to}}
+	moves := []storage.StartMove{move}
 	p.log.Dir().MoveStarts(moves)
 	return p.deleted(ctx, &moves[0])
 }
 
-// deletable returns the offset below which a Deletion deletes records, or an error if it may not.
-func (p *Partition) deletable(offset int64) (int64, error) {
+// deletable returns the move of the log start for a Deletion, or an error if there may be none.
+func (p *Partition) deletable(offset int64) (storage.StartMove, error) {
 	r, high := p.role.Load(), p.Ends().HighWatermark
+	move := storage.StartMove{Log: p.log, To: offset, Only: storage.Only{Is: true, Epoch: r.epoch, Leads: true}}
 	if err := p.readable(r, -1); err != nil {
-		return 0, err
+		return move, err
 	}
 	if c := p.log.Config().Cleanup; c.Compact && !c.Delete {
-		return 0, fmt.Errorf("delete records of %s: %w", p, ErrPolicy)
+		return move, fmt.Errorf("delete records of %s: %w", p, ErrPolicy)
 	}
 	switch {
 	case offset == HighWatermark:
-		return high, nil
+		move.To = high
 	case offset < 0 || offset > high:
-		return 0, fmt.Errorf("%w: delete records of %s below %d: the high watermark is %d", storage.ErrOffsetOutOfRange, p, offset, high)
+		return move, fmt.Errorf("%w: delete records of %s below %d: the high watermark is %d", storage.ErrOffsetOutOfRange, p, offset, high)
 	}
-	return offset, nil
+	return move, nil
 }
 
 // deleted returns the outcome of a move, when all replicas that may be elected have it.
 func (p *Partition) deleted(ctx context.Context, m *storage.StartMove) (low int64, err error) {
+	if errors.Is(m.Err, storage.ErrFencedEpoch) {
+		return -1, fmt.Errorf("delete records of %s: %w", p, p.role.Load().notLeader())
+	}
 	if m.Err != nil {
 		return -1, m.Err
 	}

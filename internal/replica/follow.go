@@ -116,6 +116,19 @@ func (p *Partition) LeaderHigh(epoch int32, high int64) error {
 	return nil
 }
 
+// MayReset reports whether the log may be emptied, to begin again at an offset: nothing depends on
+// its records, as far as this broker knows. The leader may know a newer record; then the follower
+// asks again.
+func (p *Partition) MayReset(epoch int32, to int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.followsLocked(epoch) != nil || !p.role.Load().expendable(p.env.self) {
+		return false
+	}
+	p.follow.Reset(to)
+	return true
+}
+
 // MayTruncate reports whether the log may be truncated to an offset. Above the high watermark it
 // always may. Below it, it may only if an unclean election has discarded records since the high
 // watermark was reported; then lost is true, and the caller reports the loss. If the error matches

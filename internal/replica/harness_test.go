@@ -106,11 +106,13 @@ func follow(p *Partition, leader, epoch int32, replicas, isr []int32) {
 // serials numbers the subscriptions of all followers.
 var serials atomic.Uint64
 
-// acknowledge subscribes a follower whose log ends at end, and which follows every move of the log
-// start. It has no effect in another epoch.
+// acknowledge subscribes a follower whose log ends at end. A member of the ISR follows every move
+// of the log start, another one begins where the leader does. It has no effect in another epoch.
 func acknowledge(p *Partition, follower, epoch int32, end int64) progress.Handle {
 	s := progress.Subscription{Broker: follower, BrokerEpoch: 1, Dir: p.log.Dir().ID(), Written: end, Durable: end}
-	s.LogStart, s.Serial = math.MaxInt64, serials.Add(1)
+	if s.LogStart, s.Serial = math.MaxInt64, serials.Add(1); p.Expendable(follower) {
+		s.LogStart = p.log.DurableStart()
+	}
 	h, _ := p.Subscribe(epoch, s)
 	return h
 }
@@ -250,7 +252,7 @@ func (c *cluster) record(broker int32, tp metadata.TopicPartition, dir [16]byte)
 func (c *cluster) acknowledge(p *Partition, follower, epoch int32, dir [16]byte, end int64) error {
 	b, _ := c.image.Broker(follower)
 	_, err := p.Subscribe(epoch, progress.Subscription{Broker: follower, BrokerEpoch: b.Epoch, Dir: dir, Written: end, Durable: end,
-		LogStart: math.MaxInt64, Serial: serials.Add(1)})
+		LogStart: p.log.DurableStart(), Serial: serials.Add(1)})
 	return err
 }
 

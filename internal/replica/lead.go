@@ -63,12 +63,14 @@ func (p *Partition) Subscribe(epoch int32, s progress.Subscription) (progress.Ha
 	return h, nil
 }
 
-// MayReset reports whether a follower whose log ends below this broker's log start may begin again
-// there: not while the record has it in the ISR or the ELR. Such a replica claims to
-// have every committed record. It must leave first.
-func (p *Partition) MayReset(follower int32) bool {
-	for _, m := range p.role.Load().members {
-		if m.Broker == follower {
+// Expendable reports whether a broker has a replica that the record has neither in the ISR nor in
+// the ELR. Nothing depends on its records, so its log may be emptied. A member claims to have
+// every committed record; it must leave first.
+func (p *Partition) Expendable(broker int32) bool { return p.role.Load().expendable(broker) }
+
+func (r *role) expendable(broker int32) bool {
+	for i := range r.members {
+		if m := &r.members[i]; m.Broker == broker {
 			return !m.InSync && !m.Eligible
 		}
 	}

@@ -99,10 +99,11 @@ type Manager struct {
 	removals  map[[16]byte]*removal
 	// leaving has the replicas that the metadata assigned to other brokers, until their logs in
 	// these directories are deleted.
-	leaving map[metadata.TopicPartition]*storage.Dir
-	rounds  []*round    // by ascending image version
-	again   *time.Timer // fires when the next creation is due
-	closed  bool
+	leaving  map[metadata.TopicPartition]*storage.Dir
+	renewing map[metadata.TopicPartition]*renewal // replicas whose log was damaged; see renew
+	rounds   []*round                             // by ascending image version
+	again    *time.Timer                          // fires when the next creation is due
+	closed   bool
 
 	env      environment // of the partitions
 	recorder recorder
@@ -117,7 +118,7 @@ func NewManager(opt Options) *Manager {
 		opt: opt, image: metadata.Empty(), partitions: map[metadata.TopicPartition]*Partition{},
 		missing: map[metadata.TopicPartition]*missing{}, made: map[*storage.Dir]time.Time{}, fence: map[metadata.TopicPartition]Waiting{},
 		dirQueues: map[*storage.Dir]*dirQueue{}, removals: map[[16]byte]*removal{},
-		leaving: map[metadata.TopicPartition]*storage.Dir{},
+		leaving: map[metadata.TopicPartition]*storage.Dir{}, renewing: map[metadata.TopicPartition]*renewal{},
 	}
 	m.env = environment{self: opt.Self, park: opt.Park, now: opt.Now, lease: opt.Lease, limits: opt.limits(), roleChanged: opt.RoleChanged}
 	if opt.Now == nil {

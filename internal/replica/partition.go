@@ -382,9 +382,10 @@ func (p *Partition) Truncated(end int64) {
 // the followers. A follower's start moves as its leader's does, so the records below it were
 // committed.
 func (p *Partition) StartMoved() {
+	var effect progress.Effect
 	p.mu.Lock()
 	if r := p.role.Load(); p.lead != nil {
-		p.lead.OwnLogStart(p.log.DurableStart())
+		effect = p.lead.OwnLogStart(p.log.DurableStart())
 	} else if r.epoch >= 0 {
 		p.follow.LogStart(p.log.Ends().LogStart, r.epoch)
 		p.setHigh(p.follow.High, p.follow.Epoch)
@@ -392,6 +393,7 @@ func (p *Partition) StartMoved() {
 	p.mu.Unlock()
 	p.env.park.Check(p.key())
 	p.moved()
+	p.notify(effect)
 }
 
 func (p *Partition) key() purgatory.Key {

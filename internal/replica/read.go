@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/chronik-io/chronik/internal/storage"
@@ -58,18 +59,28 @@ func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 		read = p.log.Lend
 	}
 	if res.Slice, err = read(r.Offset, limit, r.MaxBytes, r.AtLeastOne); err != nil {
-		p.ReadFailed(err)
-		return res, err
+		return res, p.readError(err)
 	}
 	if r.Committed {
 		// After the limit and the records, so that the list can only be too long.
 		if res.Aborted, err = p.log.AbortedIn(r.Offset, &res.Slice, MaxAborted); err != nil {
-			p.ReadFailed(err) // a loan that must be cut is read
+			err = p.readError(err) // a loan that must be cut is read
 			res.Release()
 			res.Slice = storage.Slice{}
 		}
 	}
 	return res, err
+}
+
+// readError returns the error of a failed read for a client. If bytes are damaged here and another
+// replica has the records, the client must ask that one: the leader, or the next one, since this
+// broker resigns. Only the last replica reports the damage.
+func (p *Partition) readError(err error) error {
+	p.ReadFailed(err)
+	if r := p.role.Load(); !errors.Is(err, storage.ErrCorrupt) || r.leader && (r.isr < 2 || p.env.resign == nil) {
+		return err
+	}
+	return fmt.Errorf("%w: bytes of %s are damaged on this broker, and another replica has them: %v", ErrNotLeader, p, err) //nolint:errorlint // not ErrCorrupt
 }
 
 // ReadMemory is Read without disk access. It never blocks; ok is false if the disk would be needed.
@@ -213,7 +224,11 @@ func (p *Partition) ListOffset(ts int64, currentEpoch int32, committed bool) (st
 			return none, fmt.Errorf("list offsets of %s: %w", p, ErrOffsetNotAvailable)
 		}
 		if ts == MaxTimestamp {
-			return p.log.MaxTime(limit)
+			found, err := p.log.MaxTime(limit)
+			if err != nil {
+				err = p.readError(err)
+			}
+			return found, err
 		}
 		return storage.Timestamp{Offset: limit, Time: -1, Epoch: r.epoch}, nil
 	case Earliest, EarliestLocal:
@@ -226,10 +241,13 @@ func (p *Partition) ListOffset(ts int64, currentEpoch int32, committed bool) (st
 		return none, nil
 	}
 	found, err := p.log.FindTime(ts, limit)
-	if err == nil && found.Offset < 0 && limit < r.epochStart && !r.sole {
+	if err != nil {
+		return found, p.readError(err)
+	}
+	if found.Offset < 0 && limit < r.epochStart && !r.sole {
 		return none, fmt.Errorf("list offsets of %s: %w", p, ErrOffsetNotAvailable) // it may be above limit
 	}
-	return found, err
+	return found, nil
 }
 
 // EpochEnd returns the largest known epoch not above epoch, and the offset after its last record;

@@ -101,7 +101,11 @@ func (m *Manager) eachRemaining(d *metadata.Delta, gone map[[16]byte]*removal, d
 // have no logs left, and the replicas that have no directory any longer. It retries a failed
 // deletion until it succeeds; the tombstones of the topics stay until then.
 func (m *Manager) deleteIn(d *storage.Dir, e *task) changes {
-	if err := m.opt.Storage.Delete(e.deletes...); err != nil {
+	remove := m.opt.Storage.Delete
+	if e.keep {
+		remove = m.opt.Storage.SetAside
+	}
+	if err := remove(e.deletes...); err != nil {
 		e.tries++
 		log := m.opt.Logger.Debug
 		if e.tries == 1 {
@@ -109,7 +113,7 @@ func (m *Manager) deleteIn(d *storage.Dir, e *task) changes {
 		}
 		log("deleting logs failed; retrying", zap.String("dir", d.Path()), zap.Int("logs", len(e.deletes)),
 			zap.Int("topics", len(e.topics)), zap.Int("tries", e.tries), zap.Error(err))
-		again := &task{deletes: e.deletes, topics: e.topics, leaves: e.leaves, tries: e.tries} // everything else of e has been tried
+		again := &task{deletes: e.deletes, topics: e.topics, leaves: e.leaves, keep: e.keep, tries: e.tries} // everything else of e has been tried
 		time.AfterFunc(backoff(e.tries), func() { m.queue(d, again) })
 		return newChanges()
 	}
@@ -139,10 +143,11 @@ func (m *Manager) forgettable(topics [][16]byte) [][16]byte {
 	return topics
 }
 
-// leave is a replica that the metadata has assigned to other brokers.
+// leave is a replica that the metadata has assigned to other brokers, or that is made anew.
 type leave struct {
-	tp  metadata.TopicPartition
-	dir *storage.Dir // of its log
+	tp   metadata.TopicPartition
+	dir  *storage.Dir // of its log
+	keep bool         // the log is set aside
 }
 
 // release ends a partition that the metadata no longer assigns to this broker. If it has a log, or
@@ -185,20 +190,26 @@ func (m *Manager) isLeaving(tp metadata.TopicPartition) bool {
 
 // queueLeaving queues the deletion of the logs of replicas. The round may be nil.
 func (m *Manager) queueLeaving(list []leave, r *round) {
-	byDir := map[*storage.Dir]*task{}
+	type way struct {
+		dir  *storage.Dir
+		keep bool
+	}
+	tasks := map[way]*task{}
 	for _, x := range list {
-		e := byDir[x.dir]
+		e := tasks[way{x.dir, x.keep}]
 		if e == nil {
-			e = &task{rounds: m.share(r)}
-			byDir[x.dir] = e
+			e = &task{rounds: m.share(r), keep: x.keep}
+			tasks[way{x.dir, x.keep}] = e
 		}
 		e.deletes = append(e.deletes, storage.ID{Topic: x.tp.Topic, Partition: x.tp.Partition})
 		e.leaves = append(e.leaves, x.tp)
 	}
-	for d, e := range byDir {
-		m.opt.Logger.Info("removing the logs of replicas that other brokers have now", zap.String("dir", d.Path()),
-			zap.Int("logs", len(e.deletes)))
-		m.queue(d, e)
+	for w, e := range tasks {
+		if !w.keep {
+			m.opt.Logger.Info("removing the logs of replicas that other brokers have now", zap.String("dir", w.dir.Path()),
+				zap.Int("logs", len(e.deletes)))
+		}
+		m.queue(w.dir, e)
 	}
 }
 

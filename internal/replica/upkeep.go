@@ -114,6 +114,7 @@ func (u *upkeep) turn(now time.Duration) time.Duration {
 		u.swept = now
 		u.sweep()
 		u.examineDirs(now)
+		u.m.renew()
 	}
 	if now-u.saved >= saveInterval {
 		u.saved = now

@@ -73,7 +73,7 @@ func (s *abortScript) wait(a *Append) error {
 	if <-a.Sink.(sink); a.Err != nil {
 		return a.Err
 	}
-	if err := s.l.awaitDurable(a.Next); err != nil || s.l.durable.Load() < a.Next {
+	if err := s.l.awaitDurable(a.Next, Only{}); err != nil || s.l.durable.Load() < a.Next {
 		return errors.Join(err, s.l.Err(), errDown)
 	}
 	s.promised = a.Next

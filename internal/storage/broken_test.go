@@ -253,6 +253,7 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 		"a frame follows the log end":                  losesFrame(t, broken{rules: skipPrevEnd}),
 		"appends of another epoch are fenced":          outlivesRole(t, false, broken{rules: skipFence}),
 		"appends of a leader's earlier role":           outlivesRole(t, true, broken{rules: skipFence}),
+		"a start is of the present leader":             outlivesLeader(t, broken{rules: moveAnyStart}),
 		"an epoch ends when its records are lost":      takesBack(t, broken{rules: skipHold}),
 		"a follower deletes only what its leader does": deletesAsFollower(t, broken{rules: skipLeader}),
 	} {

@@ -16,6 +16,17 @@ import (
 // without error the deletion is durable: no start brings the logs back. Their files are removed in
 // the background.
 func (d *Dir) Delete(logs ...*Log) error {
+	if err := d.remove(logs, false); err != nil {
+		return err
+	}
+	for _, l := range logs {
+		d.removeAside(l.id)
+	}
+	return nil
+}
+
+// remove is Delete. If keep is set, the files of the logs are set aside.
+func (d *Dir) remove(logs []*Log, keep bool) error {
 	entries := make([]checkpoint.Log, len(logs))
 	var frames []string
 	for i, l := range logs {
@@ -39,6 +50,11 @@ func (d *Dir) Delete(logs ...*Log) error {
 			l.flushMu.Unlock()
 		}
 	}()
+	if keep {
+		if err := d.keep(logs, entries); err != nil {
+			return err
+		}
+	}
 	gone, deleted := d.putTombstones(logs, entries)
 	if len(gone) == 0 {
 		return d.ascertain() // an earlier attempt may have failed
@@ -48,6 +64,9 @@ func (d *Dir) Delete(logs ...*Log) error {
 	if err != nil {
 		d.unsure.Store(true)
 		return fmt.Errorf("delete %d logs, %s first: %w", len(logs), logs[0], err)
+	}
+	if keep {
+		frames = nil // they are set aside, too
 	}
 	d.removeFrames(frames)
 	return d.removeDeleted(deleted)

@@ -18,6 +18,29 @@ type fence struct {
 	held  bool // records of this epoch were discarded
 }
 
+// Only is the role in which a change of a log was decided. Another leader may need another change,
+// so the log refuses it with ErrFencedEpoch when the role has changed. The zero value permits any.
+type Only struct {
+	Is    bool
+	Epoch int32
+	Leads bool
+}
+
+// onlyLocked returns an error unless the log has a role. The caller holds producersMu.
+func (l *Log) onlyLocked(o Only) error {
+	if f := l.fence; o.Is && (f.epoch != o.Epoch || f.leads != o.Leads) {
+		return fmt.Errorf("%w: the log has epoch %d, and leads: %t", ErrFencedEpoch, f.epoch, f.leads)
+	}
+	return nil
+}
+
+// mayChange is onlyLocked for a caller that does not hold producersMu.
+func (l *Log) mayChange(o Only) error {
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
+	return l.onlyLocked(o)
+}
+
 // SetLeaderEpoch sets the leader epoch and the role of the log: it leads, or follows another
 // broker. The caller must call it for every change of a partition's leader. From then on the log
 // accepts only appends of this epoch, of kind Assigned if it follows, of the others if it leads.

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -303,7 +304,7 @@ func (l *Log) segmentFailed(err error) error {
 // flushAll writes all batches to synced segments. The caller has the right to commit, so nothing is
 // added.
 func (l *Log) flushAll() error {
-	if err := l.awaitDurable(math.MaxInt64); err != nil {
+	if err := l.awaitDurable(math.MaxInt64, Only{}); err != nil {
 		return err
 	}
 	return l.flushAndSync()
@@ -311,10 +312,10 @@ func (l *Log) flushAll() error {
 
 // awaitDurable requests an fdatasync of the journal and waits until the records below end are
 // durable or the log has nothing in flight. An error means that they will not be durable for the
-// time being.
-func (l *Log) awaitDurable(end int64) error {
+// time being, or that the role has changed: other records may get these offsets.
+func (l *Log) awaitDurable(end int64, only Only) error {
 	for wait := 50 * time.Microsecond; l.durable.Load() < end && l.inFlight(); wait = min(2*wait, 5*time.Millisecond) {
-		if err := l.Err(); err != nil {
+		if err := cmp.Or(l.Err(), l.mayChange(only)); err != nil {
 			return err
 		}
 		l.dir.journal.Sync()

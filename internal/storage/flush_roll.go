@@ -71,7 +71,7 @@ func (l *Log) rollDue(now time.Time) bool {
 
 // roll seals the active segment and adds an empty one.
 func (l *Log) roll() error {
-	if err := l.awaitDurable(l.logEnd.Load()); err != nil {
+	if err := l.awaitDurable(l.logEnd.Load(), Only{}); err != nil {
 		return err
 	}
 	l.flushMu.Lock()

@@ -137,6 +137,9 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	l.life.found = found
 	end := max(l.written.Load(), l.durable.Load())
 	l.mu.Unlock()
+	if e == loglife.FoundDamaged {
+		l.dir.flawed.Store(true)
+	}
 	l.dir.stats.offline.Inc()
 	l.dir.log.Error("partition is offline", zap.Stringer("log", l), zap.Error(err))
 	// The goroutine that commits may still be assigning offsets, and those batches are lost too. It

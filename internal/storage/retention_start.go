@@ -13,9 +13,10 @@ import (
 type StartMove struct {
 	Log *Log
 	// To is the new start, at most the log end. A log that begins there or later stays unchanged.
-	To int64
+	To   int64
+	Only Only
 	// Err is the result, nil if the new start is durable. It matches ErrOffsetOutOfRange,
-	// ErrClosed, or ErrFailed.
+	// ErrFencedEpoch, ErrClosed, or ErrFailed.
 	Err error
 
 	gone        []cleaner.Removal // the parts that retention removes
@@ -93,7 +94,7 @@ func (l *Log) raiseStart(m *StartMove) error {
 	if m.To <= l.startSynced.Load() && len(m.gone) == 0 {
 		return nil
 	}
-	if err := l.awaitDurable(m.To); err != nil {
+	if err := l.awaitDurable(m.To, m.Only); err != nil {
 		return fmt.Errorf("move the start of %s to %d: %w", l, m.To, err)
 	}
 	l.flushMu.Lock()
@@ -102,6 +103,10 @@ func (l *Log) raiseStart(m *StartMove) error {
 		return err
 	}
 	l.producersMu.Lock()
+	if err := l.onlyLocked(m.Only); err != nil && !l.dir.opt.broken.has(moveAnyStart) {
+		l.producersMu.Unlock()
+		return fmt.Errorf("move the start of %s to %d: %w", l, m.To, err)
+	}
 	l.mu.Lock()
 	l.logStart.Store(max(l.logStart.Load(), m.To))
 	l.epochs.CutStart(m.To)

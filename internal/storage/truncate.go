@@ -24,10 +24,7 @@ type Truncation struct {
 	// Reset asks to empty the log and to continue it at End, wherever that is. A follower whose end
 	// is below its leader's log start begins again in this way.
 	Reset bool
-	// Fenced asks to refuse the truncation with ErrFencedEpoch unless the log still follows in
-	// LeaderEpoch: another leader may need another one, and a log that leads is never truncated.
-	Fenced      bool
-	LeaderEpoch int32
+	Only  Only
 	// Err is the result; nil means that the cut is durable. It matches ErrOffsetOutOfRange,
 	// ErrFencedEpoch, ErrClosed or ErrFailed.
 	Err error
@@ -199,9 +196,9 @@ func (l *Log) trimAborted(c *cutting) error {
 // accepts no appends, because the disk may have the old or the new end. It needs flushMu.
 func (l *Log) publishCut(c *cutting, x *Truncation) error {
 	l.producersMu.Lock()
-	if f := l.fence; x.Fenced && (f.epoch != x.LeaderEpoch || f.leads) {
+	if err := l.onlyLocked(x.Only); err != nil {
 		l.producersMu.Unlock()
-		return fmt.Errorf("%w: the log has epoch %d, and leads: %t", ErrFencedEpoch, f.epoch, f.leads)
+		return err
 	}
 	l.mu.Lock()
 	gone := l.tail.cutEnd(-1) // flushAll flushed everything

@@ -202,7 +202,7 @@ func TestTruncationIsFenced(t *testing.T) {
 		t.Fatal(a.Err)
 	}
 	cut := func(epoch int32) error {
-		cuts := []Truncation{{Log: l, End: 1, Fenced: true, LeaderEpoch: epoch}}
+		cuts := []Truncation{{Log: l, End: 1, Only: Only{Is: true, Epoch: epoch}}}
 		d.Truncate(cuts)
 		return cuts[0].Err
 	}

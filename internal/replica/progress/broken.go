@@ -21,6 +21,7 @@ const (
 	ShrinkWithoutELR                     // a member that leaves a small ISR is not eligible
 	JoinBelowHigh                        // a follower joins below the high watermark
 	JoinBelowEpochStart                  // a follower joins below the start of the epoch
+	JoinAboveStart                       // a follower joins whose log begins above the leader's
 	JoinWithoutCompares                  // a proposal depends on the partition's record only
 	KeepDamaged                          // a member whose log ends below the high watermark stays
 	HighBeyondEnd                        // a follower's high watermark exceeds its own end

@@ -71,6 +71,12 @@ func (f *Follower) Truncate(to int64, unclean int32) (lost, ok bool) {
 	return true, true
 }
 
+// Reset lowers High for a log that is emptied and begins again at an offset. The caller must know
+// that the record has the replica neither in the ISR nor in the ELR: nothing depends on its records.
+func (f *Follower) Reset(to int64) {
+	f.High, f.leaderHigh = min(f.High, to), min(f.leaderHigh, to)
+}
+
 // Divergence returns the offset to which a follower truncates its log after the leader answered
 // that its epoch ends at leaderEnd, where ownEnd is the end of the same epoch in the follower's
 // log. The follower then asks again, because the two logs may still differ in an earlier epoch
@@ -86,8 +92,8 @@ const (
 	Accepted Verdict = iota
 	// Diverged: the follower truncates its log and asks again, see Divergence.
 	Diverged
-	// Reset: the follower's log ends below the leader's start; it begins again at the leader's
-	// start.
+	// Reset: the follower's log ends below the leader's start, or begins above it and nothing says
+	// that a leader removed what it lacks; it begins again, empty, at the leader's start.
 	Reset
 	// FollowerBehind: the follower does not know the leader's epoch yet and tries again later.
 	FollowerBehind
@@ -98,17 +104,23 @@ const (
 	NewerLog
 )
 
-// Position is the end of a follower's log.
+// Position is where a follower's log begins and ends.
 type Position struct {
 	// Epoch is the leader epoch that the follower believes to be the present one.
 	Epoch int32
 	// LastEpoch is the epoch of the last record, -1 if the log has no record. End is the log end.
-	LastEpoch int32
-	End       int64
+	LastEpoch  int32
+	Start, End int64
+	// Member states that the record has the replica in its ISR or ELR. A member joined with the
+	// start that its leader had then, and has moved it only as leaders did since; so it may begin
+	// above a leader that lacks the last of these moves.
+	Member bool
 }
 
 // Offsets are the leader's offsets and epoch.
 type Offsets struct {
+	// Broken is empty in an ordinary build.
+	Broken        Broken
 	Epoch         int32
 	Start, LogEnd int64
 }
@@ -125,7 +137,7 @@ func Answer(l Offsets, f Position, epochEnd func(epoch int32) (int32, int64)) (v
 		return LeaderBehind, l.Epoch, 0
 	case f.LastEpoch > l.Epoch:
 		return NewerLog, l.Epoch, 0
-	case f.End < l.Start:
+	case f.End < l.Start, f.Start > l.Start && !f.Member && !l.Broken.has(JoinAboveStart):
 		return Reset, l.Epoch, l.Start
 	case f.LastEpoch < 0 && f.End > l.LogEnd:
 		return Diverged, -1, l.LogEnd

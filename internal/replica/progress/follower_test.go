@@ -54,6 +54,11 @@ func TestTruncateBelowHighNeedsAnUncleanElection(t *testing.T) {
 	}
 }
 
+// at is the position of a member of the ISR whose log begins at 5.
+func at(epoch, last int32, end int64) Position {
+	return Position{Epoch: epoch, LastEpoch: last, Start: min(5, end), End: end, Member: true}
+}
+
 func TestAnswer(t *testing.T) {
 	l := Offsets{Epoch: 7, Start: 5, LogEnd: 40}
 	// The leader has epoch 3 at 5 to 20, epoch 4 at 20 to 30, and epoch 7 at 30 to 40.
@@ -75,25 +80,28 @@ func TestAnswer(t *testing.T) {
 		epoch int32
 		end   int64
 	}{
-		{"caught up", Position{7, 7, 40}, Accepted, 7, 40},
-		{"behind", Position{7, 3, 12}, Accepted, 7, 12},
-		{"empty", Position{7, -1, 5}, Accepted, 7, 5},
-		{"empty, below the start", Position{7, -1, 0}, Reset, 7, 5},
-		{"empty, above the end", Position{7, -1, 50}, Diverged, -1, 40},
-		{"longer in its last epoch", Position{7, 4, 33}, Diverged, 4, 30},
-		{"an epoch that the leader lacks", Position{7, 6, 33}, Diverged, 4, 30},
-		{"an epoch that the leader has deleted", Position{7, 2, 9}, Diverged, 2, 5},
-		{"below the start", Position{7, 3, 4}, Reset, 7, 5},
-		{"an older image", Position{6, 3, 12}, FollowerBehind, 7, 0},
-		{"a newer image", Position{8, 8, 12}, LeaderBehind, 7, 0},
-		{"a newer log", Position{7, 8, 50}, NewerLog, 7, 0},
+		{"caught up", at(7, 7, 40), Accepted, 7, 40},
+		{"behind", at(7, 3, 12), Accepted, 7, 12},
+		{"empty", at(7, -1, 5), Accepted, 7, 5},
+		{"empty, below the start", at(7, -1, 0), Reset, 7, 5},
+		{"empty, above the end", at(7, -1, 50), Diverged, -1, 40},
+		{"longer in its last epoch", at(7, 4, 33), Diverged, 4, 30},
+		{"an epoch that the leader lacks", at(7, 6, 33), Diverged, 4, 30},
+		{"an epoch that the leader has deleted", at(7, 2, 9), Diverged, 2, 5},
+		{"below the start", at(7, 3, 4), Reset, 7, 5},
+		{"an older image", at(6, 3, 12), FollowerBehind, 7, 0},
+		{"a newer image", at(8, 8, 12), LeaderBehind, 7, 0},
+		{"a newer log", at(7, 8, 50), NewerLog, 7, 0},
+		{"begins above", Position{Epoch: 7, LastEpoch: 7, Start: 6, End: 40}, Reset, 7, 5},
+		{"empty, begins above", Position{Epoch: 7, LastEpoch: -1, Start: 40, End: 40}, Reset, 7, 5},
+		{"a member that begins above", Position{Epoch: 7, LastEpoch: 7, Start: 6, End: 40, Member: true}, Accepted, 7, 40},
 	} {
 		if v, epoch, end := Answer(l, c.f, epochEnd); v != c.v || epoch != c.epoch || end != c.end {
 			t.Errorf("%s: %d, %d, %d, want %d, %d, %d", c.name, v, epoch, end, c.v, c.epoch, c.end)
 		}
 	}
 	none := func(int32) (int32, int64) { return -1, -1 }
-	if v, _, end := Answer(l, Position{7, 3, 12}, none); v != Reset || end != 5 {
+	if v, _, end := Answer(l, at(7, 3, 12), none); v != Reset || end != 5 {
 		t.Errorf("a leader that knows no epoch: %d at %d, want a reset at 5", v, end)
 	}
 	if Divergence(10, 8) != 8 || Divergence(7, 8) != 7 {

@@ -391,7 +391,10 @@ func (l *Leader) LogStart(h Handle, start int64) Effect {
 }
 
 // OwnLogStart sets the durable start of the leader's log.
-func (l *Leader) OwnLogStart(start int64) { l.start = max(l.start, start) }
+func (l *Leader) OwnLogStart(start int64) Effect {
+	l.start = max(l.start, start)
+	return l.due() // a follower may have moved its start first
+}
 
 // MinLogStart returns the lowest durable log start of the leader, the maximal ISR and the ELR:
 // records below it do not come back with another leader.

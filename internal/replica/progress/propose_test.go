@@ -118,6 +118,7 @@ func TestJoinersHaveAllThatWasCommitted(t *testing.T) {
 	for name, change := range map[string]func(*View, *Subscription){
 		"ends below the epoch's start":   func(_ *View, s *Subscription) { s.Durable = 99 },
 		"keeps deleted records":          func(_ *View, s *Subscription) { s.LogStart = 9 },
+		"begins above the leader":        func(_ *View, s *Subscription) { s.LogStart = 11 },
 		"is not active":                  func(v *View, _ *Subscription) { v.Replicas[2].Active = false },
 		"has no recorded directory":      func(v *View, _ *Subscription) { v.Replicas[2].Placement = Dir{} },
 		"is a former process":            func(_ *View, s *Subscription) { s.BrokerEpoch-- },
@@ -313,6 +314,19 @@ func TestReassignmentDoesNotRaiseTheMinimum(t *testing.T) {
 	if l := led(100, v); l.MinISR() != 1 {
 		t.Errorf("min.insync.replicas %d of one replica that stays", l.MinISR())
 	}
+}
+
+// A follower moves its start as soon as the leader's is durable, and may say so before the leader
+// itself counts it.
+func TestAFollowerMayMoveItsStartFirst(t *testing.T) {
+	l := led(100, view(1, 2, []int32{1, 2}, nil))
+	h3 := subscribe(t, l, 3, 100)
+	l.LogStart(h3, 50)
+	nothingProposed(t, l, 0)
+	if l.OwnLogStart(50)&ProposalDue == 0 {
+		t.Error("nobody proposes that it joins")
+	}
+	proposed(t, l, 0, []int32{1, 2, 3}, nil, CaughtUp)
 }
 
 func TestMinLogStartWaitsForISRAndELR(t *testing.T) {

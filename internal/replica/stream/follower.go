@@ -360,8 +360,13 @@ func (f *follower) at(slot uint32) *following {
 	return f.slots[slot]
 }
 
+// still is the condition of changes that the leader asked for: another leader may need others, and
+// a log that leads changes by itself.
+func (f *following) still() storage.Only {
+	return storage.Only{Is: !f.part.s.opt.broken.has(cutLeaders), Epoch: f.epoch}
+}
+
 // cutAt truncates the log of a stream, or empties it, on the directory's goroutine.
 func (f *following) cutAt(end int64, reset bool) {
-	f.part.dir.add(job{f: f, cut: &storage.Truncation{Log: f.part.log, End: end, Reset: reset,
-		Fenced: !f.part.s.opt.broken.has(cutLeaders), LeaderEpoch: f.epoch}})
+	f.part.dir.add(job{f: f, cut: &storage.Truncation{Log: f.part.log, End: end, Reset: reset, Only: f.still()}})
 }

@@ -276,7 +276,7 @@ func (f *following) moveStart(start int64) {
 	}
 	t.mu.Unlock()
 	if ask {
-		t.dir.add(job{f: f, move: &storage.StartMove{Log: t.log, To: start}})
+		t.dir.add(job{f: f, move: &storage.StartMove{Log: t.log, To: start, Only: f.still()}})
 	}
 }
 
@@ -332,6 +332,10 @@ func (f *follower) answered(v frame.Verdict) {
 // truncate cuts the log, unless that would remove committed records. Then the replica stops.
 func (f *following) truncate(slot uint32, end int64, reset bool) {
 	t := f.part
+	if reset && !t.p.MayReset(f.epoch, end) {
+		f.lost(slot, 0)
+		return
+	}
 	lost, err := t.p.MayTruncate(f.epoch, end)
 	if t.s.opt.broken.has(resetAnything) && errors.Is(err, replica.ErrDiverged) {
 		err = nil

@@ -268,8 +268,9 @@ func (o *outgoing) decide(x *frame.Subscription) frame.Verdict {
 		return frame.Verdict{Decision: frame.Busy}
 	}
 	e := t.log.Ends()
+	expendable := p.Expendable(o.conn.Broker())
 	ours := progress.Offsets{Epoch: epoch, Start: t.startFor(x.LogEnd, e.LogStart), LogEnd: e.LogEnd}
-	theirs := progress.Position{Epoch: x.LeaderEpoch, LastEpoch: x.LastEpoch, End: x.LogEnd}
+	theirs := progress.Position{Epoch: x.LeaderEpoch, LastEpoch: x.LastEpoch, Start: x.LogStart, End: x.LogEnd, Member: !expendable}
 	answer, at, end := progress.Answer(ours, theirs, t.log.EpochEnd)
 	if o.s.opt.broken.has(keepDiverged) && answer == progress.Diverged {
 		answer = progress.Accepted
@@ -281,7 +282,7 @@ func (o *outgoing) decide(x *frame.Subscription) frame.Verdict {
 		return frame.Verdict{Decision: frame.Diverged, Epoch: at, Offset: max(end, 0)}
 	case progress.Reset:
 		base, known := o.baseOf(t, e.LogStart)
-		if !known || !p.MayReset(o.conn.Broker()) {
+		if !known || !expendable {
 			return frame.Verdict{Decision: frame.Busy}
 		}
 		return frame.Verdict{Decision: frame.Reset, Offset: base}

@@ -98,13 +98,13 @@ func cost(s *storage.Span) int64 { return int64(s.Size) + frame.HeaderSize + fra
 // sendSpan adds a DA frame. The caller holds mu.
 func (o *outgoing) sendSpan(v Vector, b *sub, span *heldSpan, cold bool) {
 	e := b.part.p.Ends()
-	d := frame.Data{Slot: b.slot, LeaderEpoch: b.epoch, PrevEnd: span.Start, NextEnd: span.End, High: e.HighWatermark,
-		LogStart: e.LogStart}
+	start := b.part.log.DurableStart() // a start that this broker could lose must not move those of others
+	d := frame.Data{Slot: b.slot, LeaderEpoch: b.epoch, PrevEnd: span.Start, NextEnd: span.End, High: e.HighWatermark, LogStart: start}
 	if span.Gap() {
 		d.GapEpoch = max(span.Epoch, 0)
 	}
 	size := cost(&span.Span)
-	b.next, b.high, b.start = span.End, e.HighWatermark, e.LogStart
+	b.next, b.high, b.start = span.End, e.HighWatermark, start
 	b.sent = append(b.sent, flight{span.End, size, cold})
 	o.window += size
 	o.s.count.sentFrames.Add(1)
@@ -219,7 +219,7 @@ func (o *outgoing) report() {
 // noteHigh queues the high watermark for a follower that gets no data. The caller holds mu.
 func (o *outgoing) noteHigh(b *sub) {
 	e := b.part.p.Ends()
-	if b.noted || e.HighWatermark == b.high && e.LogStart == b.start {
+	if b.noted || e.HighWatermark == b.high && b.part.log.DurableStart() == b.start {
 		return
 	}
 	b.noted = true
@@ -243,9 +243,9 @@ func (o *outgoing) sendHighs(v Vector) {
 	o.highAt = now
 	for _, b := range o.waiting {
 		b.noted = false
-		e := b.part.p.Ends()
-		if !b.ended && (e.HighWatermark != b.high || e.LogStart != b.start) {
-			b.high, b.start = e.HighWatermark, e.LogStart
+		e, start := b.part.p.Ends(), b.part.log.DurableStart()
+		if !b.ended && (e.HighWatermark != b.high || start != b.start) {
+			b.high, b.start = e.HighWatermark, start
 			o.highs = append(o.highs, frame.High{Slot: b.slot, LeaderEpoch: b.epoch, High: b.high, LogStart: b.start})
 		}
 	}

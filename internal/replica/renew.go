@@ -1,0 +1,236 @@
+package replica
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+// A replica of a partition with several replicas is whole, or it is empty and copies the leader's
+// log. One whose stored bytes are damaged, short or missing is neither. It is made anew:
+//
+//	the heartbeat reports the log as damaged
+//	  ─▶ the controller takes the replica out of ISR and ELR, unless it is the last member
+//	  ─▶ the log is set aside (storage.Manager.SetAside), and a new one is created, as for a replica
+//	     that was removed and assigned again
+//	  ─▶ the new log copies the leader's, and joins the ISR as every follower does
+//	  ─▶ what was set aside is removed
+//
+// A log is set aside only when an image shows both that this replica is in neither set and that
+// its damage is known to the controller. From the latter on, no request to join is accepted any
+// longer that the leader decided before. The last member of ISR and ELR stays as it is and serves
+// what it has: no other replica has what it lacks.
+//
+// Each step may be the last one before a crash. The next start finds the damage again, a log that
+// is not there although another member is in sync, or what was set aside.
+
+// stillAfter is the time without a new record after which a copy counts as standing still.
+const stillAfter = 5 * time.Second
+
+// Renewal is a replica whose log was damaged and is copied again.
+type Renewal struct {
+	Topic     string
+	Partition int32
+	Leader    int32 // that it copies from; -1: none
+	Why       string
+	Since     time.Time
+	// Have and Want are how many offsets the log has, and how many the leader had committed when it
+	// last said so; Want is -1 before that. Bytes is the size of the log, and Aside that of the
+	// former one, which was set aside; 0 if nothing was left of it.
+	Have, Want, Bytes, Aside int64
+	// Still reports that no record has come for a while although some are missing.
+	Still bool
+}
+
+// renewal is what the Manager knows of a Renewal. Guarded by Manager.mu.
+type renewal struct {
+	why   string
+	since time.Time
+	end   int64     // of the log when moved was set
+	moved time.Time // when the log has last grown
+}
+
+// renew sets logs aside that are damaged, so that they are made anew, and removes what was set
+// aside before and is not needed any longer.
+func (m *Manager) renew() {
+	flawed, asides := m.opt.Storage.Flawed(), m.opt.Storage.Asides()
+	m.mu.RLock()
+	idle := len(flawed)+len(asides)+len(m.renewing) == 0
+	m.mu.RUnlock()
+	if idle {
+		return
+	}
+	m.roles.Lock()
+	defer m.roles.Unlock()
+	if !m.applied || m.replaced {
+		return
+	}
+	var gone []leave
+	for _, l := range flawed {
+		w, known := m.wantedOf(l.ID())
+		if known && m.replaceable(w, l) {
+			gone = append(gone, m.setAside(w, l)...)
+		}
+	}
+	m.queueLeaving(gone, nil)
+	for _, a := range asides {
+		if m.superfluous(&a) {
+			m.opt.Storage.RemoveAside(a)
+		} else if w, known := m.wantedOf(a.ID); known {
+			m.noteRenewal(w, &renewal{why: "its log was damaged", since: a.Since}) // by a former process
+		}
+	}
+	m.watchRenewals(time.Now())
+}
+
+func (m *Manager) wantedOf(id storage.ID) (w wanted, known bool) {
+	w = wanted{m.image.TopicByID(id.Topic), id.Partition}
+	return w, w.topic != nil && w.topic.Partitions.At(w.partition) != nil
+}
+
+// elsewhere reports whether this replica is expendable because another one is in sync.
+func (m *Manager) elsewhere(w wanted) bool {
+	p := w.topic.Partitions.At(w.partition)
+	return p.Leader >= 0 && len(p.ISR) > 0 && !m.needed(w)
+}
+
+// replaceable reports whether a damaged log may be replaced by a new one. The caller holds roles.
+func (m *Manager) replaceable(w wanted, l *storage.Log) bool {
+	state, _ := m.image.State(m.opt.Self)
+	reported := slices.Contains(state.Damaged, w.tp()) || state.Failed(l.Dir().ID())
+	return reported && m.elsewhere(w) && w.topic.Partitions.At(w.partition).HasReplica(m.opt.Self)
+}
+
+// setAside ends the partition of a damaged log, and has a new log made when the old one is out of
+// the way. The caller holds roles.
+func (m *Manager) setAside(w wanted, l *storage.Log) []leave {
+	why := l.Flaw()
+	m.mu.RLock()
+	p := m.partitions[w.tp()]
+	m.mu.RUnlock()
+	x, leaves := m.release(w, l)
+	if !leaves || why == nil {
+		return nil
+	}
+	if p != nil { // until the new log follows, the replica is none
+		r := m.roleOf(w, l.Dir().ID())
+		r.View.Replicas = nil
+		p.SetRole(r)
+	}
+	m.opt.Logger.Warn("the log of a replica is damaged and is made anew: it copies that of the leader", zap.Stringer("partition", w),
+		zap.Int32("leader", w.topic.Partitions.At(w.partition).Leader), zap.Error(why))
+	m.noteUncreated(w)
+	m.noteRenewal(w, &renewal{why: why.Error(), since: time.Now()})
+	x.keep = true
+	return []leave{x}
+}
+
+// noteRenewal notes a renewal unless it is known.
+func (m *Manager) noteRenewal(w wanted, x *renewal) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.renewing[w.tp()] == nil {
+		x.moved = time.Now()
+		m.renewing[w.tp()] = x
+	}
+}
+
+// superfluous reports whether nobody needs a log any longer that was set aside: this broker has a
+// whole copy of it; or other replicas are in sync, and it takes the space that the copy needs, or
+// this broker has none; or its topic was deleted. The caller holds roles.
+func (m *Manager) superfluous(a *storage.Aside) bool {
+	w, known := m.wantedOf(a.ID)
+	switch {
+	case !known:
+		return m.image.Deleting(a.Topic) != nil
+	case !w.topic.Partitions.At(w.partition).HasReplica(m.opt.Self):
+		return m.elsewhere(w)
+	case m.elsewhere(w):
+		return a.Crowded()
+	}
+	l := m.opt.Storage.Get(a.ID)
+	return slices.Contains(w.topic.Partitions.At(w.partition).ISR, m.opt.Self) && l != nil && l.Flaw() == nil
+}
+
+// watchRenewals forgets the renewals that are complete, and notes which of the others go on. The
+// caller holds roles.
+func (m *Manager) watchRenewals(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for tp, x := range m.renewing {
+		w, known := m.wantedOf(storage.ID{Topic: tp.Topic, Partition: tp.Partition})
+		if !known || !m.elsewhere(w) || !w.topic.Partitions.At(w.partition).HasReplica(m.opt.Self) {
+			delete(m.renewing, tp)
+			continue
+		}
+		if p := m.partitions[tp]; p != nil && p.log.Ends().LogEnd != x.end {
+			x.end, x.moved = p.log.Ends().LogEnd, now
+		}
+	}
+}
+
+// Missing returns the replicas of this broker whose logs were created once and are not in any
+// directory. If a directory could not be opened, they may be there, and none is returned.
+func (m *Manager) Missing() (list []metadata.TopicPartition) {
+	if len(m.FailedDirs()) > 0 {
+		return nil
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for tp, x := range m.missing {
+		if x.permanent {
+			list = append(list, tp)
+		}
+	}
+	return list
+}
+
+// Renewals returns the replicas that are copied again, sorted by topic and partition.
+func (m *Manager) Renewals() (all []Renewal) {
+	aside := map[metadata.TopicPartition]storage.Aside{}
+	for _, a := range m.opt.Storage.Asides() {
+		aside[metadata.TopicPartition{Topic: a.Topic, Partition: a.Partition}] = a
+	}
+	m.roles.Lock()
+	defer m.roles.Unlock()
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for tp, x := range m.renewing {
+		w, known := m.wantedOf(storage.ID{Topic: tp.Topic, Partition: tp.Partition})
+		if !known {
+			continue
+		}
+		r := Renewal{Topic: w.topic.Name, Partition: tp.Partition, Leader: w.topic.Partitions.At(w.partition).Leader, Why: x.why,
+			Since: x.since, Want: -1, Aside: aside[tp].Bytes}
+		if p := m.partitions[tp]; p != nil {
+			e := p.log.Ends()
+			r.Have, r.Bytes = e.LogEnd-e.LogStart, p.log.Size()
+			if committed := p.committed(); committed >= 0 {
+				r.Want = max(committed-e.LogStart, r.Have)
+			}
+		}
+		r.Still = r.Have != r.Want && time.Since(x.moved) >= stillAfter
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b Renewal) int {
+		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return all
+}
+
+// committed returns the high watermark of the leader that this broker follows, -1 if it is not
+// known.
+func (p *Partition) committed() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lead != nil {
+		return -1
+	}
+	return p.follow.Committed()
+}

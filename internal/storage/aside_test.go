@@ -1,0 +1,223 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/race"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+)
+
+// theLog is the log that is set aside: partition 0 of filled, which is in /a or /b.
+var theLog = ID{Topic: [16]byte{'t'}}
+
+var small = func() []byte {
+	b := record.NewBuilder(record.BatchOptions{})
+	b.Append(1, nil, []byte("v"), nil)
+	p, err := b.Build()
+	if err != nil {
+		panic(err)
+	}
+	return p
+}()
+
+// renew sets a log aside, and makes it anew with one batch. It reports in made whether the new log
+// is durable with its record. The disk dies during a call.
+func renew(f *crashfs.FS, call int, made *bool) error {
+	m, err := openManager(f)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	f.CrashDuring(f.Ops() + call)
+	l := m.Get(theLog)
+	if err := m.SetAside(theLog); err != nil {
+		return err
+	}
+	logs, err := m.CreateIn(l.Dir(), specsOf('t', 1))
+	if err != nil {
+		return err
+	}
+	if a := send(lead(logs...)[0], small); a.Err != nil {
+		return a.Err
+	}
+	if err := logs[0].flushAll(); err != nil {
+		return err
+	}
+	*made = true
+	m.RemoveAside(m.Asides()...)
+	return nil
+}
+
+// afterRenewal checks what a start finds after a crash in renew, with three possible states: the
+// log as it was; the log or none, and what was set aside; or the new log with its record.
+func afterRenewal(image *crashfs.FS, made bool) error {
+	m, err := openManager(image)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	for _, d := range m.Dirs() {
+		if err := d.Err(); err != nil {
+			return err
+		}
+	}
+	l, asides := m.Get(theLog), m.Asides()
+	kept := 0
+	for _, a := range asides {
+		infos, err := image.List(path.Join(a.dir.path, asideName(a.ID)))
+		if err != nil || a.ID != theLog {
+			return fmt.Errorf("set aside: %v, %w", a.ID, err)
+		}
+		kept += len(infos)
+	}
+	switch {
+	case l == nil && kept == 0:
+		return errors.New("neither a log nor one that was set aside")
+	case l == nil, l.Flaw() != nil && kept > 0: // the log is made, or set aside again
+		if made {
+			return fmt.Errorf("the new log is gone: %v", l)
+		}
+		if err := m.SetAside(theLog); err != nil {
+			return err
+		}
+		if _, err := m.CreateIn(m.Dirs()[0], specsOf('t', 1)); err != nil {
+			return err
+		}
+		if len(m.Asides()) != 1 {
+			return fmt.Errorf("%d logs are set aside", len(m.Asides()))
+		}
+		return nil
+	case l.Flaw() != nil:
+		return l.Flaw()
+	case l.Ends().LogEnd == 3 && kept == 0 && !made: // nothing has happened yet
+		return nil
+	case made && l.Ends().LogEnd != 1, !made && kept == 0:
+		return fmt.Errorf("the log is %+v, %d files are set aside", l.Ends(), kept)
+	}
+	return nil
+}
+
+// TestPowerLossWhileALogIsSetAside kills the process, or cuts the power, at every call while a
+// log is set aside and made anew. What the log had stays on the disk until there is a new one.
+func TestPowerLossWhileALogIsSetAside(t *testing.T) {
+	start := filled(t)
+	for call := 1; ; call += race.Some(1, 5) {
+		f := start.KillImage(1)
+		made := false
+		if err := renew(f, call, &made); err != nil && !f.Crashed() {
+			t.Fatalf("call %d: %v", call, err)
+		}
+		for i, image := range images(f, uint64(call)) {
+			if err := afterRenewal(image, made); err != nil {
+				t.Fatalf("call %d, image %d: %v", call, i, err)
+			}
+		}
+		if !f.Crashed() {
+			return
+		}
+	}
+}
+
+// What is set aside stays over restarts, until it is removed; a deletion of the log removes it, too.
+func TestALogIsSetAsideUntilItIsRemoved(t *testing.T) {
+	for name, end := range map[string]func(*Manager) error{
+		"removed": func(m *Manager) error { m.RemoveAside(m.Asides()...); return nil },
+		"deleted": func(m *Manager) error { return m.Delete(theLog) },
+	} {
+		disk := filled(t)
+		m := mustManage(t, disk)
+		at := m.Get(theLog).Dir()
+		if err := m.SetAside(theLog, theLog); err != nil || m.Get(theLog) != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := m.SetAside(theLog); err != nil {
+			t.Errorf("%s: once more: %v", name, err)
+		}
+		aside := path.Join(at.Path(), asideName(theLog))
+		for range 2 {
+			if err := m.Close(); err != nil {
+				t.Fatal(err)
+			}
+			m = mustManage(t, disk)
+			if all := m.Asides(); len(all) != 1 || all[0].ID != theLog || all[0].Bytes == 0 || m.Get(theLog) != nil {
+				t.Fatalf("%s: after a start: %+v", name, all)
+			}
+			if !Belongs(disk, aside, theLog) {
+				t.Errorf("%s: %s is gone", name, aside)
+			}
+		}
+		if _, err := m.CreateIn(m.Dirs()[0], specsOf('t', 1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := end(m); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := disk.Stat(aside); err == nil || len(mustManage(t, disk).Asides()) != 0 {
+			t.Errorf("%s: what was set aside is still there", name)
+		}
+	}
+}
+
+// A log without its files, or with damaged ones, has a flaw, and so has one of which a read has
+// found a damaged range.
+func TestALogThatLacksRecordsHasAFlaw(t *testing.T) {
+	whole := served(t, "sync")
+	for name, harm := range map[string]func(fsys *crashfs.FS){
+		"nothing":   func(*crashfs.FS) {},
+		"directory": func(fsys *crashfs.FS) { _ = fsys.RemoveAll(path.Dir(firstSegment)) },
+		"segment":   func(fsys *crashfs.FS) { _ = fsys.Remove(firstSegment) },
+		"short": func(fsys *crashfs.FS) {
+			f, _ := fsys.Open(firstSegment)
+			_ = f.Truncate(100)
+			_ = f.Close()
+		},
+		"bytes": func(fsys *crashfs.FS) { change(t, fsys, firstSegment, 200, []byte("wrong")) },
+	} {
+		image := whole.KillImage(1)
+		harm(image)
+		d := mustOpen(t, image, "sync")
+		l := byPartition(t, d, 0)
+		if name == "bytes" {
+			if s, err := l.Read(0, 20, 1, true); err == nil {
+				s.Release()
+				t.Fatal("a read of damaged bytes succeeds")
+			}
+		}
+		if flawed := d.Flawed(); (l.Flaw() != nil) != (name != "nothing") || (len(flawed) == 1) != (name != "nothing") {
+			t.Errorf("%s: %v, %v", name, l.Flaw(), flawed)
+		}
+	}
+}
+
+// A follower's start waits for a disk, and another leader is elected. The start does not remove
+// what other records have these offsets.
+func TestAStartOfAFormerLeaderDoesNotMove(t *testing.T) {
+	if wrong := outlivesLeader(t, broken{}); wrong != "" {
+		t.Error(wrong)
+	}
+}
+
+func outlivesLeader(t *testing.T, b broken) (wrong string) {
+	l := withRules(t, b)
+	if a := appendFrame(l, Append{Batches: at(t, 0, 1, 1, 1, 1)}); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	l.SetLeaderEpoch(followEpoch+1, false)
+	moves := []StartMove{{Log: l, To: 2, Only: Only{Is: true, Epoch: followEpoch}}}
+	l.Dir().MoveStarts(moves)
+	if !errors.Is(moves[0].Err, ErrFencedEpoch) || l.Ends().LogStart != 0 {
+		return fmt.Sprintf("the start of a former epoch: %v, %+v", moves[0].Err, l.Ends())
+	}
+	moves = []StartMove{{Log: l, To: 2, Only: Only{Is: true, Epoch: followEpoch + 1}}}
+	if l.Dir().MoveStarts(moves); moves[0].Err != nil || l.Ends().LogStart != 2 {
+		return fmt.Sprintf("the start of the present epoch: %v, %+v", moves[0].Err, l.Ends())
+	}
+	return ""
+}
