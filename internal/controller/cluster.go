@@ -99,7 +99,7 @@ func (c *Controller) ProducerIDBlock(ctx context.Context) (first, count int64, e
 		if err != nil {
 			return err
 		}
-		if kv.ModRevision == 0 { // the first metadata have it: some were given, and nobody knows which
+		if kv.ModRevision == 0 { // the first metadata have it: some were given, and which ones is unknown
 			return fmt.Errorf("the metadata have no %s, so that no producer id is known to be unused; restore them from a copy "+
 				"(docs/cluster.md)", kv.Key)
 		}

@@ -87,8 +87,9 @@ func TestEpochsAreRaisedTogether(t *testing.T) {
 	}
 }
 
-// A broker whose log, or a partition of whose transactions, knows a later epoch gets one that nobody
-// was given, also where replicas with records of it are not there, unless the epoch has changed.
+// A broker whose log, or a partition of whose transactions, knows a later epoch gets one that
+// no broker was given, also where replicas with records of it are not there, unless the epoch has
+// changed.
 func TestAnEpochIsRaisedAboveAnother(t *testing.T) {
 	ctx := context.Background()
 	c, s := cluster(t, 1)

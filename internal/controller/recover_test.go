@@ -11,6 +11,7 @@ import (
 // I9: nothing that the lost changes may have given is given again, and no replica counts as in sync
 // only because older metadata say so.
 func TestRecoveredMetadataTrustNoISR(t *testing.T) {
+	gap := metadata.Gap([16]byte{8})
 	topic, other := [16]byte{1}, [16]byte{2}
 	several := metadata.Partition{Leader: 2, LeaderEpoch: 7, Replicas: []int32{1, 2, 3}, ISR: []int32{2, 3}, ELR: []int32{1}, Unclean: 3,
 		PartitionEpoch: 9}
@@ -27,7 +28,7 @@ func TestRecoveredMetadataTrustNoISR(t *testing.T) {
 		{Key: metadata.PartitionKey(other, 0), Value: sole.Encode(), ModRevision: 11},
 	}
 	after, revision, err := Recovered(keys, 12, [16]byte{8})
-	if err != nil || revision != 12+int64(metadata.Gap([16]byte{8})) || len(after) != len(keys)-1 {
+	if err != nil || revision != 12+int64(gap) || len(after) != len(keys)-1 {
 		t.Fatalf("%d keys, revision %d, %v", len(after), revision, err)
 	}
 	for _, kv := range after {
@@ -52,7 +53,7 @@ func TestRecoveredMetadataTrustNoISR(t *testing.T) {
 			}
 		case metadata.KindPartition:
 			p, err := metadata.DecodePartition(kv)
-			if err != nil || p.Leader != -1 || p.LeaderEpoch < metadata.Gap([16]byte{8}) || p.PartitionEpoch < metadata.Gap([16]byte{8}) || p.Check() != "" {
+			if err != nil || p.Leader != -1 || p.LeaderEpoch < gap || p.PartitionEpoch < gap || p.Check() != "" {
 				t.Errorf("%s: %+v, %s, %v", kv.Key, p, p.Check(), err)
 			}
 			switch {

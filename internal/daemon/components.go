@@ -270,8 +270,8 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 		if err := b.ownDirs(r.storage.Dirs()); err != nil {
 			return err
 		}
-		b.keepCopy(ctx, r)
 	}
+	b.keepCopy(ctx, r)
 	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, observe.Logs{Manager: r.storage}); err != nil {
 		return err
 	}

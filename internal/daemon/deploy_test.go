@@ -50,8 +50,8 @@ func TestServiceManagersWaitForAStop(t *testing.T) {
 	}
 }
 
-// The sandbox of the unit does not hide the files of /proc that belong to no process: the boot id is
-// one. scripts/packages-test.sh looks at the broker in it.
+// The sandbox of the unit does not hide the files of /proc that belong to no process: the boot id
+// is one. scripts/packages-test.sh inspects the broker in it.
 func TestTheSandboxShowsTheBootID(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/systemd/chronikd.service")
 	if err != nil {

@@ -103,6 +103,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		if err := b.requireOwner(owners); err != nil {
 			return err
 		}
+		b.nameCopy(r.answering(), logs)
 	}
 	r.member = &member{Cluster: c, incarnation: metadata.NewID()}
 	r.store = c.Store()
@@ -120,7 +121,6 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	if err := c.Enter(ctx); err != nil {
 		return refusedMember(err)
 	}
-	b.dropCopies(r.answering(), c.ID())
 	if logs != "" && logs != c.ID() {
 		return &ExitError{ExitData, fmt.Errorf("the log directories of this broker belong to the cluster %s, and %s to the cluster %s; "+
 			"use log directories of the same cluster, or empty ones", logs, dir, c.ID())}

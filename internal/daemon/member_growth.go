@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"path"
 
-	"go.uber.org/zap"
-
 	"github.com/chronik-io/chronik/internal/daemon/cluster"
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
-	"github.com/chronik-io/chronik/internal/storage"
 )
 
 // A broker without cluster.name has its metadata in data.dir/metadata, a broker of a cluster in
@@ -62,19 +59,4 @@ func (b *Broker) origin(ctx context.Context, r *components, logs string) (*clust
 		return nil, refusedMember(err)
 	}
 	return nil, dataError(b.cfg.DataDir, err)
-}
-
-// dropCopies removes the copies of the metadata that this broker kept before it had a cluster.
-// There, the other brokers have them, and a copy in a log directory only becomes outdated.
-func (b *Broker) dropCopies(all []storage.Place, id string) {
-	for _, p := range all {
-		dir := filestore.CopyIn(p.Path)
-		of, err := filestore.ClusterOf(b.fs, dir)
-		if err == nil && of == id {
-			err = b.fs.RemoveAll(dir)
-		}
-		if err != nil {
-			b.log.Warn("the metadata copy of the time before the cluster is still there", zap.String("dir", dir), zap.Error(err))
-		}
-	}
 }

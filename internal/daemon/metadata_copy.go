@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health"
@@ -64,9 +68,132 @@ func (b *Broker) keepCopy(ctx context.Context, r *components) {
 		former[i] = filestore.CopyIn(d.Path())
 	}
 	b.restrict(former...)
+	if r.member != nil {
+		b.keepMemberCopy(ctx, r, filestore.CopyIn(at), former)
+		return
+	}
 	r.file.KeepCopy(ctx, filestore.CopyIn(at), former...)
 	b.health.Add(func(f *checks.Facts) {
 		f.Metadata = checks.Metadata{Dir: path.Join(b.cfg.DataDir, metadataDir), Failed: observe.Reason(r.file.Failed()),
 			Copy: filestore.CopyIn(at), Behind: observe.Reason(r.file.CopyBehind())}
 	})
+}
+
+const (
+	// enoughVoters is how many voters a cluster needs to lose one of their directories without
+	// loss.
+	enoughVoters = 3
+	// votersInterval is how often a member reads the number of voters.
+	votersInterval = time.Second
+)
+
+// memberCopy is the copy that a voter keeps while its cluster has less than enoughVoters: the loss
+// of its disk may then be the loss of the metadata. With more, the other brokers have them, and a
+// copy would only become outdated.
+type memberCopy struct {
+	b      *Broker
+	r      *components
+	at     string
+	former []string
+
+	mu   sync.Mutex
+	copy *filestore.Copy // nil: none is kept
+	none bool            // former copies were removed; used by turn only
+}
+
+// keepMemberCopy keeps the copy of a member for as long as it is needed.
+func (b *Broker) keepMemberCopy(ctx context.Context, r *components, at string, former []string) {
+	k := &memberCopy{b: b, r: r, at: at, former: former}
+	k.turn(ctx)
+	b.health.Add(func(f *checks.Facts) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.copy != nil {
+			f.Metadata.Copy, f.Metadata.Behind = k.at, observe.Reason(k.copy.Behind())
+		}
+	})
+	follow, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var work sync.WaitGroup
+	work.Go(func() { k.follow(follow) })
+	b.stack.push("metadata copy", func(context.Context) error {
+		cancel()
+		work.Wait()
+		k.end()
+		return nil
+	})
+}
+
+func (k *memberCopy) follow(ctx context.Context) {
+	t := time.NewTicker(votersInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			k.turn(ctx)
+		}
+	}
+}
+
+// turn starts the copy, or ends and removes it, as the number of voters requires.
+func (k *memberCopy) turn(ctx context.Context) {
+	store := k.r.member.Store()
+	voters := store.Voters()
+	k.mu.Lock()
+	kept := k.copy != nil
+	k.mu.Unlock()
+	switch few := len(voters) < enoughVoters && slices.Contains(voters, store.Member()); {
+	case len(voters) == 0: // not known yet
+	case few && !kept:
+		k.none = false
+		c := filestore.StartCopy(ctx, filestore.CopyOptions{FS: k.b.fs, Dir: k.at, View: store.View(), Ended: store.Ended(),
+			Former: k.former, Log: k.b.log.Named("metadata")})
+		store.SetCopy(c)
+		k.mu.Lock()
+		k.copy = c
+		k.mu.Unlock()
+	case !few && !k.none:
+		k.none = true
+		k.end()
+		k.b.dropCopies(k.former, k.r.member.ID())
+	}
+}
+
+// end ends the copy.
+func (k *memberCopy) end() {
+	k.mu.Lock()
+	c := k.copy
+	k.copy = nil
+	k.mu.Unlock()
+	if c != nil {
+		k.r.member.Store().SetCopy(nil)
+		c.Stop()
+	}
+}
+
+// nameCopy logs which copy a member without metadata may be restored from, if its cluster had too
+// few voters.
+func (b *Broker) nameCopy(all []storage.Place, cluster string) {
+	for _, p := range all {
+		dir := filestore.CopyIn(p.Path)
+		if of, err := filestore.ClusterOf(b.fs, dir); err == nil && of != "" && of == cluster {
+			b.log.Warn("this broker has no metadata of its cluster, and its log directory has a copy; if no other broker has the metadata, "+
+				"stop this one and restore the copy: chronikd recover --from "+dir+" with the same configuration (docs/cluster.md)",
+				zap.String("cluster", cluster), zap.String("copy", dir))
+		}
+	}
+}
+
+// dropCopies removes copies of the metadata that this broker kept while its cluster was smaller.
+func (b *Broker) dropCopies(dirs []string, id string) {
+	for _, dir := range dirs {
+		of, err := filestore.ClusterOf(b.fs, dir)
+		if err == nil && of == id {
+			err = b.fs.RemoveAll(dir)
+		}
+		if err != nil {
+			b.log.Warn("a former copy of the metadata is still there", zap.String("dir", dir), zap.Error(err))
+		}
+	}
 }

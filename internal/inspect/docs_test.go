@@ -30,8 +30,8 @@ func TestDocsListEveryKind(t *testing.T) {
 	planted := map[inspect.Kind]bool{
 		// Other tests plant these.
 		inspect.MetadataMissing: true, inspect.MetadataDamaged: true, inspect.MetadataOlder: true, inspect.MetadataTorn: true,
-		inspect.MemberDamaged: true,
-		inspect.LogMissing:    true, inspect.Unreadable: true,
+		inspect.MemberDamaged: true, inspect.MemberMissing: true,
+		inspect.LogMissing: true, inspect.Unreadable: true,
 	}
 	for _, p := range plants() {
 		planted[p.kind] = true

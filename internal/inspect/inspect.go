@@ -39,9 +39,11 @@ type Options struct {
 // the same order.
 func Find(fsys vfs.FS, dirs, journals []string) (Options, error) {
 	o := Options{FS: fsys}
+	var empty []string
 	for _, dir := range dirs {
 		dir = path.Clean(dir)
-		if _, err := fsys.List(dir); err != nil {
+		names, err := fsys.List(dir)
+		if err != nil {
 			return o, fmt.Errorf("data directory: %w", err)
 		}
 		logs := path.Join(dir, logsDir)
@@ -56,9 +58,19 @@ func Find(fsys vfs.FS, dirs, journals []string) (Options, error) {
 				o.Places, found = append(o.Places, storage.Place{Path: at}), true
 			}
 		}
+		if !found && !slices.ContainsFunc(names, func(in vfs.Info) bool { return in.Dir }) {
+			empty = append(empty, dir)
+			continue
+		}
 		if !found {
 			return o, fmt.Errorf("%s %w: it holds neither %s nor %s", dir, ErrNotData, storage.IdentityFile, metadataDir)
 		}
+	}
+	if len(empty) == 1 && len(o.Data) == 0 && len(o.Places) > 0 { // the disk of the data directory was replaced
+		o.Data, empty = empty, nil
+	}
+	if len(empty) > 0 {
+		return o, fmt.Errorf("%s %w: it holds neither %s nor %s", empty[0], ErrNotData, storage.IdentityFile, metadataDir)
 	}
 	if len(journals) > 0 && len(journals) != len(o.Places) {
 		return o, fmt.Errorf("%s given for %s; name one journal for each log directory, in the same order",

@@ -78,6 +78,7 @@ const (
 	MetadataOlder   Kind = "metadata-older"
 	MetadataTorn    Kind = "metadata-torn"
 	MemberDamaged   Kind = "member-damaged"
+	MemberMissing   Kind = "member-missing"
 
 	Leftover   Kind = "leftover"
 	Unreadable Kind = "unreadable"
@@ -232,6 +233,10 @@ func otherKinds() []About {
 		{MemberDamaged, Refuses, "a file of the metadata of a broker in a cluster, in `cluster/`, is damaged", refuses, "",
 			"nothing, if a majority of the voters is intact: move `cluster/` away, keep the log directories, and start the broker; " +
 				"it joins as another member and copies the metadata"},
+		{MemberMissing, Refuses, "the log directories belong to a cluster, and the metadata of this broker are missing",
+			"joins the cluster again, if another broker has the metadata, and copies them", "",
+			"nothing, if another broker has the metadata: start the broker. If none has, the copy in a log directory: `chronikd recover " +
+				"--from` with the configuration of this broker"},
 		{Leftover, Heals, "a file that a crash or a deletion left behind", "removes or replaces it", "", nothing},
 		{Unreadable, Offline, "the system returns an error for a read",
 			"does the same as for a damaged file of that kind; for a segment, takes the partition offline", toBackup,

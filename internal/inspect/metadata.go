@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -27,6 +29,13 @@ func (r *Report) metadata(opt Options) error {
 		c, err := filestore.Check(opt.FS, at)
 		var damage *filestore.Damage
 		switch {
+		case err == nil && !c.Used && r.ofCluster():
+			group := path.Join(data, clusterDir)
+			f := r.find(MemberMissing, group, group, -1, "no metadata of the cluster are there")
+			if from := r.copyOf(opt.FS); from != "" {
+				f.Restore = "if no other broker has the metadata: chronikd recover --from " + from +
+					", with the configuration of this broker"
+			}
 		case access(err):
 			return fmt.Errorf("metadata: %w", err)
 		case errors.Is(err, filestore.ErrNewerFormat):
@@ -63,6 +72,23 @@ func (r *Report) metadata(opt Options) error {
 		}
 	}
 	return nil
+}
+
+// ofCluster reports whether a cluster has registered the log directories. Metadata that are made
+// from the logs would be those of a broker without a cluster, which does not own them.
+func (r *Report) ofCluster() bool {
+	return slices.ContainsFunc(r.dirs, func(d *dir) bool { return d.state != nil && d.state.Owner != checkpoint.Owner{} })
+}
+
+// copyOf returns the copy of the metadata in a log directory, "" if there is none.
+func (r *Report) copyOf(fsys vfs.FS) string {
+	for _, d := range r.dirs {
+		at := filestore.CopyIn(d.place.Path)
+		if c, err := filestore.Check(fsys, at); err == nil && c.Used {
+			return at
+		}
+	}
+	return ""
 }
 
 // member checks the metadata directory of a broker of a cluster. Its topics are in the metadata of

@@ -15,7 +15,7 @@ import (
 const minGap = 1 << 20
 
 // Gap returns what a generation of the metadata adds to a number that an earlier generation may
-// have given: between one and two times minGap. Generations that begin with the same copy go on
+// have given: between one and two times minGap. Generations that begin with the same copy continue
 // with different numbers. So if two halves of a cluster are recovered by mistake, the replicas of
 // one find out that they do not have the records of the other.
 func Gap(generation [16]byte) int32 {

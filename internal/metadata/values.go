@@ -108,8 +108,8 @@ func DecodeCluster(kv KV) (Cluster, error) {
 	return c, nil
 }
 
-// First returns the first keys of a cluster, without revisions. The next producer id is one of them,
-// so that metadata without it have lost it, and do not mean that none was given.
+// First returns the first keys of a cluster, without revisions. The next producer id is one of
+// them, so that metadata without it have lost it, and do not mean that none was given.
 func First(c Cluster) []KV {
 	return []KV{{Key: ClusterKey, Value: c.Encode()}, {Key: ProducerIDsKey, Value: ProducerIDs{}.Encode()}}
 }

@@ -162,7 +162,8 @@ func TestUncleanElectsTheLongestLog(t *testing.T) {
 	d := Decider{View: brokers{active: ids(2, 3)}}
 	reports := []Report{{Broker: 1, LastEpoch: 9, End: 900}, {Broker: 2, LastEpoch: 4, End: 70}, {Broker: 3, LastEpoch: 4, End: 80}}
 	p, ok := d.Unclean(record(1, ids(1), nil), reports)
-	if !ok || p.Leader != 3 || p.LeaderEpoch != 9+metadata.Gap(d.Generation) || p.Unclean != p.LeaderEpoch || !slices.Equal(p.ISR, ids(3)) || p.ELR != nil {
+	epoch := 9 + metadata.Gap(d.Generation)
+	if !ok || p.Leader != 3 || p.LeaderEpoch != epoch || p.Unclean != epoch || !slices.Equal(p.ISR, ids(3)) || p.ELR != nil {
 		t.Errorf("%v %+v; the epoch must be above all that any replica can have", ok, p)
 	}
 	if p, _ := d.Unclean(record(1, ids(1), nil), []Report{{Broker: 2, LastEpoch: 5, End: 1}}); p.LeaderEpoch != 7 {

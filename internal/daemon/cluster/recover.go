@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path"
 	"slices"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -53,6 +55,10 @@ type Recovery struct {
 	Lost []int32
 
 	o RecoverOptions
+	// keys and revision are the content of a copy.
+	keys     []metadata.KV
+	revision int64
+	replaces bool // Dir is that of a member without metadata
 	// ask are the addresses to ask: the seeds, and those of voters that are not among them.
 	ask []string
 }
@@ -62,7 +68,8 @@ type Recovery struct {
 // the metadata were recovered before. It changes nothing. The error matches membership.ErrRefused
 // if the text has the cause and a remedy.
 func Inspect(ctx context.Context, o RecoverOptions) (*Recovery, error) {
-	c, err := raftstore.Read(o.FS, cmp.Or(o.From, o.Dir))
+	r := &Recovery{o: o, ask: slices.Clone(o.Conf.Seeds)}
+	c, err := r.read()
 	if err != nil {
 		return nil, err
 	}
@@ -72,12 +79,17 @@ func Inspect(ctx context.Context, o RecoverOptions) (*Recovery, error) {
 			return nil, err
 		}
 		if there {
+			if r.replaces, err = unused(o.FS, o.Dir); err != nil {
+				return nil, err
+			}
+		}
+		if there && !r.replaces {
 			return nil, membership.Refused(o.Dir + " has metadata, which may be newer than the copy; recover these, or move the directory away")
 		}
 		id := metadata.NewID()
 		c.Member = binary.BigEndian.Uint64(id[:]) | 1 // this broker becomes another member
 	}
-	r := &Recovery{Term: c.Term, Last: c.Last, o: o, ask: slices.Clone(o.Conf.Seeds)}
+	r.Term, r.Last = c.Term, c.Last
 	nodes := map[uint64]int32{}
 	for _, kv := range c.Keys {
 		k, err := metadata.ParseKey(kv.Key)
@@ -128,6 +140,40 @@ func Inspect(ctx context.Context, o RecoverOptions) (*Recovery, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// read returns the content of the directory or of the copy. A copy may also be the one that a
+// broker keeps in a log directory while its cluster has few voters (filestore.Copy). That does not
+// name the voters: then all brokers count.
+func (r *Recovery) read() (raftstore.Content, error) {
+	if r.o.From == "" {
+		return raftstore.Read(r.o.FS, r.o.Dir)
+	}
+	kept, err := filestore.Check(r.o.FS, r.o.From)
+	if err != nil || !kept.Used {
+		c, err := raftstore.Read(r.o.FS, r.o.From)
+		if err == nil {
+			r.keys, r.revision, err = raftstore.ReadAll(r.o.FS, r.o.From)
+		}
+		return c, err
+	}
+	r.keys, r.revision = kept.Keys, kept.Revision
+	c := raftstore.Content{Used: true, Keys: kept.Keys, Revision: kept.Revision, Last: uint64(kept.Revision)}
+	img, err := metadata.Load(kept.Keys, kept.Revision)
+	if err != nil {
+		return c, err
+	}
+	c.Generation = img.Generation()
+	for _, b := range img.Brokers() {
+		c.Voters = append(c.Voters, b.Member)
+	}
+	return c, nil
+}
+
+// unused reports whether a directory is that of a member that has waited for its cluster in vain.
+func unused(fsys vfs.FS, dir string) (bool, error) {
+	c, err := raftstore.Read(fsys, dir)
+	return c.Fresh && len(c.Keys) == 0, err
 }
 
 // askOthers asks the other brokers whether one of them is another voter.
@@ -183,7 +229,14 @@ func (r *Recovery) Recover() error {
 		return controller.Recovered(keys, revision, generation)
 	}
 	if r.o.From != "" {
-		return raftstore.Restore(r.o.FS, r.o.From, r.o.Dir, generation, change)
+		keys, revision, err := change(r.keys, r.revision)
+		if err == nil && r.replaces {
+			err = errors.Join(r.o.FS.RemoveAll(r.o.Dir), r.o.FS.SyncDir(path.Dir(r.o.Dir)))
+		}
+		if err != nil {
+			return err
+		}
+		return raftstore.Begin(r.o.FS, r.o.Dir, generation, keys, revision)
 	}
 	return raftstore.Recover(r.o.FS, r.o.Dir, generation, change)
 }

@@ -171,7 +171,9 @@ func checkLeaderless(c *Cluster, n *notes) {
 		case ForDirectory:
 			x.Subject += ", on " + on
 			x.Problem += "their acknowledged records are in log directories or logs of " + on + " that are offline, damaged or missing"
-			x.Remedy = "repair or put back the log directories of " + on + ", and restart it" + unclean
+			x.Remedy = "repair or put back the log directories of " + on + ", and restart it" + unclean +
+				"; if no broker has a log of them, for example because the topic was deleted after the backup that was restored, " +
+				"`chronikctl topic delete TOPIC`"
 		case Lossy:
 			x.Problem += "their last replica in sync lost records in a power failure, as their durability profile permits"
 			x.Remedy = "start the other brokers that have replicas of them: the controller elects the replica with the most records (" + clusterPage + ")"

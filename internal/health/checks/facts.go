@@ -160,7 +160,7 @@ type Clock struct {
 	SteppedAt    time.Time     // zero if it was not set
 }
 
-// Boot says whether the identifier of the running system is known; both are false before that was
+// Boot reports whether the identifier of the running system is known; both are false before that was
 // examined.
 type Boot struct{ Known, Hidden bool }
 
@@ -261,7 +261,7 @@ type Damage struct {
 type Metadata struct {
 	Dir    string
 	Failed string // why topics and configs cannot be changed; empty if they can
-	Copy   string // the location of their copy; empty in a cluster, where other brokers have them
+	Copy   string // the location of their copy; empty in a cluster with three voters, where other brokers have them
 	Behind string // why the copy lacks changes; empty if it is complete
 	// LostVote reports that the broker's vote is still with its former metadata directory, which is
 	// lost. Until the vote has moved here, another lost directory may cost the majority.

@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,17 +18,18 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// KeepCopy keeps a copy of the metadata in a second directory, preferably on another disk. A
+// A Copy is a copy of a store's metadata in a second directory, preferably on another disk. A
 // goroutine follows the store like any watcher and writes the transactions to a state log of its
-// own, with the same revisions.
+// own, with the same revisions. The store may be one of this package, or a member of a cluster.
 //
 //	Txn ── committer: durable in Dir ──▶ visible ──▶ copier: durable in the copy ──▶ Txn returns
 //
 // Txn waits for the copy, so that an acknowledged transaction is in both as long as the copy keeps
 // up. This costs one more fdatasync, which concurrent transactions share. A copy that fails or
-// takes longer than Options.CopyPatience is behind: transactions continue without it, CopyBehind
+// takes longer than CopyOptions.Patience is behind: transactions continue without it, Behind
 // reports it, and the copier starts it again until it has caught up. The copy is never ahead of the
-// durable data in Dir. If it is, Dir was restored to an older state, and CheckAgainst refuses that.
+// durable data of the store. If it is, those were restored to an older state, and CheckAgainst
+// refuses that.
 const (
 	copyPatience = time.Second // the default of Options.CopyPatience
 	copyRetry    = 2 * time.Second
@@ -43,13 +45,28 @@ var ErrForeignCopy = errors.New("copy belongs to another cluster")
 // ErrOlder marks a store that ends before its copy does.
 var ErrOlder = errors.New("metadata is older than its copy")
 
-// copier writes the copy, in one goroutine.
-type copier struct {
-	store  *Store
-	dir    string
-	former []string      // where earlier starts may have kept it
-	log    *statelog.Log // nil: not open
+// CopyOptions configure a Copy.
+type CopyOptions struct {
+	FS   vfs.FS
+	Dir  string
+	View *kv.View // of the store
+	// Ended is closed when the store has ended and its View no longer changes.
+	Ended <-chan struct{}
+	// Former lists directories in which earlier starts may have kept the copy. When the copy is
+	// complete in Dir, they are removed: they would become outdated without notice.
+	Former []string
+	// CompactBytes and Patience are those of Options, which has the defaults.
+	CompactBytes int64
+	Patience     time.Duration
+	Log          *zap.Logger
+}
 
+// Copy is a copy in progress.
+type Copy struct {
+	opts  CopyOptions
+	log   *statelog.Log // nil: not open
+	stop  chan struct{} // closed by Stop
+	once  sync.Once
 	ended chan struct{}
 
 	mu     sync.Mutex
@@ -60,35 +77,61 @@ type copier struct {
 
 var errCopyStarting = errors.New("copy not started yet")
 
-// KeepCopy starts to keep a copy of the store in a directory, until Close. It waits until the copy
-// is complete, for at most Options.CopyPatience. It replaces an existing copy of the same cluster,
-// and leaves one of another cluster alone. A failing copy is not an error of the store: CopyBehind
-// reports it. KeepCopy must be called at most once.
-//
-// former lists directories in which earlier starts may have kept the copy. When the copy is
-// complete in dir, KeepCopy removes the former ones: they would become outdated without notice.
-func (s *Store) KeepCopy(ctx context.Context, dir string, former ...string) {
-	c := &copier{store: s, dir: dir, former: former, ended: make(chan struct{}), behind: errCopyStarting, moved: make(chan struct{})}
-	s.mu.Lock()
-	s.copy = c
-	s.mu.Unlock()
+// StartCopy starts a copy, until Stop or the end of the store. It waits until the copy is complete,
+// for at most the patience. It replaces an existing copy of the same cluster, and leaves one of
+// another cluster alone. A failing copy is not an error: Behind reports it.
+func StartCopy(ctx context.Context, o CopyOptions) *Copy {
+	o.Patience = cmp.Or(o.Patience, copyPatience)
+	c := &Copy{opts: o, stop: make(chan struct{}), ended: make(chan struct{}), behind: errCopyStarting, moved: make(chan struct{})}
 	go c.run()
 	c.wait(ctx, 0, true)
+	return c
 }
 
-// CopyBehind returns why the copy lacks acknowledged transactions, or may soon lack some. It
-// returns nil if the copy is complete, or none is kept.
-func (s *Store) CopyBehind() error {
-	c := s.copier()
-	if c == nil {
-		return nil
-	}
+// Wait waits until the copy has a revision, unless it is behind.
+func (c *Copy) Wait(ctx context.Context, revision int64) { c.wait(ctx, revision, false) }
+
+// Behind returns why the copy lacks acknowledged transactions, or may soon lack some, nil if it is
+// complete.
+func (c *Copy) Behind() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.behind
 }
 
-func (s *Store) copier() *copier {
+// Stop ends the copy, whose files remain. It waits for it, but no longer than copyClose if a disk
+// hangs.
+func (c *Copy) Stop() {
+	c.once.Do(func() { close(c.stop) })
+	c.close()
+}
+
+// close waits for the end of the copy.
+func (c *Copy) close() {
+	select {
+	case <-c.ended:
+	case <-time.After(copyClose):
+	}
+}
+
+// KeepCopy starts the copy of the store, until Close. It must be called at most once.
+func (s *Store) KeepCopy(ctx context.Context, dir string, former ...string) {
+	c := StartCopy(ctx, CopyOptions{FS: s.opts.FS, Dir: dir, View: s.view, Ended: s.ended, Former: former,
+		CompactBytes: s.opts.CompactBytes, Patience: s.opts.CopyPatience, Log: s.opts.Log})
+	s.mu.Lock()
+	s.copy = c
+	s.mu.Unlock()
+}
+
+// CopyBehind returns Copy.Behind of the copy, nil if none is kept.
+func (s *Store) CopyBehind() error {
+	if c := s.copier(); c != nil {
+		return c.Behind()
+	}
+	return nil
+}
+
+func (s *Store) copier() *Copy {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.copy
@@ -96,8 +139,8 @@ func (s *Store) copier() *copier {
 
 // wait waits until the copy has a revision or is behind. If begins is true, it also waits for a
 // copy that is only starting.
-func (c *copier) wait(ctx context.Context, revision int64, begins bool) {
-	patience := time.NewTimer(c.store.opts.CopyPatience)
+func (c *Copy) wait(ctx context.Context, revision int64, begins bool) {
+	patience := time.NewTimer(c.opts.Patience)
 	defer patience.Stop()
 	for {
 		c.mu.Lock()
@@ -120,41 +163,41 @@ func (c *copier) wait(ctx context.Context, revision int64, begins bool) {
 }
 
 // reportSlow notes that the copy has delayed a transaction for too long.
-func (c *copier) reportSlow(revision int64) {
+func (c *Copy) reportSlow(revision int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.behind == nil && c.has < revision {
-		c.reportLocked(fmt.Errorf("the disk of %s has not written a transaction for %v", c.dir, c.store.opts.CopyPatience))
+		c.reportLocked(fmt.Errorf("the disk of %s has not written a transaction for %v", c.opts.Dir, c.opts.Patience))
 	}
 }
 
 // report notes why transactions don't wait for the copy, nil if they do again.
-func (c *copier) report(behind error) {
+func (c *Copy) report(behind error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reportLocked(behind)
 }
 
-func (c *copier) reportLocked(behind error) {
+func (c *Copy) reportLocked(behind error) {
 	switch was := c.behind; {
 	case behind != nil && (was == nil || errors.Is(was, errCopyStarting)):
-		c.store.opts.Log.Warn("metadata copy is behind", zap.String("dir", c.dir), zap.Error(behind))
+		c.opts.Log.Warn("metadata copy is behind", zap.String("dir", c.opts.Dir), zap.Error(behind))
 	case behind == nil && was != nil && !errors.Is(was, errCopyStarting):
-		c.store.opts.Log.Info("metadata copy is complete again", zap.String("dir", c.dir))
+		c.opts.Log.Info("metadata copy is complete again", zap.String("dir", c.opts.Dir))
 	}
 	c.behind = behind
 	c.wakeLocked()
 }
 
-func (c *copier) wakeLocked() {
+func (c *Copy) wakeLocked() {
 	close(c.moved)
 	c.moved = make(chan struct{})
 }
 
 // advance notes that the copy is durable up to a revision. A copy that was behind is complete when
 // it has everything that the store shows.
-func (c *copier) advance(revision int64) {
-	all := revision >= c.store.view.Revision()
+func (c *Copy) advance(revision int64) {
+	all := revision >= c.opts.View.Revision()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.has = revision
@@ -166,13 +209,13 @@ func (c *copier) advance(revision int64) {
 }
 
 // run starts the copy and follows the store, repeatedly, until the store closes.
-func (c *copier) run() {
+func (c *Copy) run() {
 	defer close(c.ended)
 	for {
 		err := c.follow()
 		if c.log != nil {
 			if cerr := c.log.Close(); cerr != nil { // after a failure it only closes the file
-				c.store.opts.Log.Warn("closing the metadata copy failed", zap.String("dir", c.dir), zap.Error(cerr))
+				c.opts.Log.Warn("closing the metadata copy failed", zap.String("dir", c.opts.Dir), zap.Error(cerr))
 			}
 			c.log = nil
 		}
@@ -185,7 +228,9 @@ func (c *copier) run() {
 		c.report(err)
 		select {
 		case <-time.After(copyRetry):
-		case <-c.store.stop:
+		case <-c.opts.Ended:
+			return
+		case <-c.stop:
 			return
 		}
 	}
@@ -193,12 +238,12 @@ func (c *copier) run() {
 
 // follow writes a snapshot of the store and then every transaction, with another snapshot when the
 // log has grown, until an error or the end of the store.
-func (c *copier) follow() error {
+func (c *Copy) follow() error {
 	if err := c.open(); err != nil {
 		return err
 	}
 	for {
-		keys, revision := c.store.view.All("")
+		keys, revision := c.opts.View.All("")
 		c.log.Restart(uint64(revision))
 		if err := c.log.Rotate(emitKeys(keys)); err != nil {
 			return err
@@ -213,23 +258,23 @@ func (c *copier) follow() error {
 
 // dropFormer removes copies that earlier starts kept elsewhere, but only copies of this cluster's
 // metadata.
-func (c *copier) dropFormer() {
-	for _, dir := range c.former {
-		found, err := Check(c.store.opts.FS, dir)
-		if dir == c.dir || err != nil || !found.Used || found.cluster() == nil || !found.sameCluster(c.store.cluster()) {
+func (c *Copy) dropFormer() {
+	for _, dir := range c.opts.Former {
+		found, err := Check(c.opts.FS, dir)
+		if dir == c.opts.Dir || err != nil || !found.Used || found.cluster() == nil || !found.sameCluster(c.cluster()) {
 			continue
 		}
-		if err := c.store.opts.FS.RemoveAll(dir); err != nil {
-			c.store.opts.Log.Warn("former metadata copy can't be removed, a repair could use it instead of the current one",
+		if err := c.opts.FS.RemoveAll(dir); err != nil {
+			c.opts.Log.Warn("former metadata copy can't be removed, a repair could use it instead of the current one",
 				zap.String("dir", dir), zap.Error(err))
 		}
 	}
-	c.former = nil
+	c.opts.Former = nil
 }
 
 // append writes the transactions from a revision on, and returns nil when a snapshot is due.
-func (c *copier) append(from int64) error {
-	w := c.store.view.Follow(from)
+func (c *Copy) append(from int64) error {
+	w := c.opts.View.Follow(from)
 	defer w.Close()
 	for !c.log.ShouldRotate() {
 		records, revision, err := c.group(w)
@@ -247,7 +292,7 @@ func (c *copier) append(from int64) error {
 // group waits for the next transaction and returns it together with those that follow already, up
 // to the size of a group, and the last revision. It returns ErrClosed only when the store has
 // ended: a transaction in progress when Close is called is acknowledged, too.
-func (c *copier) group(w *kv.Watcher) (records [][]byte, revision int64, err error) {
+func (c *Copy) group(w *kv.Watcher) (records [][]byte, revision int64, err error) {
 	for bytes, last := int64(0), false; bytes < maxGroup; {
 		b, later, err := w.Poll()
 		switch {
@@ -263,57 +308,68 @@ func (c *copier) group(w *kv.Watcher) (records [][]byte, revision int64, err err
 		}
 		select {
 		case <-later:
-		case <-c.store.ended:
+		case <-c.opts.Ended:
 			last = true
+		case <-c.stop:
+			return nil, 0, metadata.ErrClosed
 		}
 	}
 	return records, revision, nil
 }
 
 // open opens the copy's log. It replaces a damaged copy, but not one of another cluster.
-func (c *copier) open() error {
-	fsys := c.store.opts.FS
-	found, err := Check(fsys, c.dir)
+func (c *Copy) open() error {
+	fsys := c.opts.FS
+	found, err := Check(fsys, c.opts.Dir)
 	switch {
 	case errors.Is(err, ErrDamaged):
-		err = fsys.RemoveAll(c.dir)
-	case err == nil && found.Used && !found.sameCluster(c.store.cluster()):
-		err = fmt.Errorf("%w: %s; move it away", ErrForeignCopy, c.dir)
+		err = fsys.RemoveAll(c.opts.Dir)
+	case err == nil && found.Used && !found.sameCluster(c.cluster()):
+		err = fmt.Errorf("%w: %s; move it away", ErrForeignCopy, c.opts.Dir)
 	}
 	if err != nil {
 		return err
 	}
 	c.log, _, err = statelog.Open(statelog.Options{
-		FS: fsys, Dir: c.dir, Format: format, CompactBytes: c.store.opts.CompactBytes, Log: c.store.opts.Log,
+		FS: fsys, Dir: c.opts.Dir, Format: format, CompactBytes: c.opts.CompactBytes, Log: c.opts.Log,
 	}, reader{kv.NewState()})
 	return err
 }
 
-// stopCopy waits for the copy after the store has closed, but no longer than copyClose if a disk
-// hangs.
+// stopCopy waits for the copy after the store has closed.
 func (s *Store) stopCopy() {
-	c := s.copier()
-	if c == nil {
-		return
-	}
-	select {
-	case <-c.ended:
-	case <-time.After(copyClose):
+	if c := s.copier(); c != nil {
+		c.close()
 	}
 }
 
 // cluster returns the value that names the cluster.
-func (s *Store) cluster() []byte {
-	key, _ := s.view.Key(metadata.ClusterKey)
+func (s *Store) cluster() []byte { return clusterIn(s.view) }
+
+func (c *Copy) cluster() []byte { return clusterIn(c.opts.View) }
+
+func clusterIn(v *kv.View) []byte {
+	key, _ := v.Key(metadata.ClusterKey)
 	return key.Value
 }
 
 // SameCluster reports whether both belong to one cluster. Content without a cluster belongs to any.
 func (c *Content) SameCluster(other *Content) bool { return c.sameCluster(other.cluster()) }
 
+// sameCluster compares the ids: a cluster keeps its id when a broker alone begins it with its
+// metadata, and when these are restored.
 func (c *Content) sameCluster(cluster []byte) bool {
 	own := c.cluster()
-	return own == nil || cluster == nil || bytes.Equal(own, cluster)
+	return own == nil || cluster == nil || bytes.Equal(own, cluster) || clusterID(own) != "" && clusterID(own) == clusterID(cluster)
+}
+
+// clusterID returns the id in a value that names a cluster, "" if it has none.
+func clusterID(value []byte) string {
+	record, err := metadata.DecodeCluster(metadata.KV{Key: metadata.ClusterKey, Value: value, ModRevision: 1})
+	if err != nil {
+		return ""
+	}
+	return record.ID
 }
 
 // ClusterOf returns the id of the cluster whose metadata a directory has, "" if there is none. It

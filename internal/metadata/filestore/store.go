@@ -59,8 +59,8 @@ type Store struct {
 	view *kv.View // only the committer changes it
 
 	mu     sync.RWMutex
-	failed error   // why nothing is written
-	copy   *copier // nil: none is kept
+	failed error // why nothing is written
+	copy   *Copy // nil: none is kept
 }
 
 // Get implements metadata.Store.
@@ -88,7 +88,7 @@ func (s *Store) Watch(ctx context.Context, from int64) (metadata.Watcher, error)
 func (s *Store) Txn(ctx context.Context, t metadata.Txn) (int64, error) {
 	revision, err := s.txn(ctx, t)
 	if c := s.copier(); c != nil && err == nil {
-		c.wait(ctx, revision, false)
+		c.Wait(ctx, revision)
 	}
 	return revision, err
 }

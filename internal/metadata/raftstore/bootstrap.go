@@ -266,20 +266,31 @@ func (l *loader) recover(disk *statelog.Log, used bool, generation [16]byte,
 	return disk.Rotate(emitState(m, keys, hard, nil))
 }
 
-// Restore makes a new member in the directory dir, which must be empty or missing: the only voter
-// of a new generation, with the content of a copy of a member's directory. It changes nothing of
-// that copy, which may have been made while the member ran. change is that of Recover. The new
-// directory is complete or absent after a crash.
-func Restore(fsys vfs.FS, from, dir string, generation [16]byte,
-	change func(keys []metadata.KV, revision int64) ([]metadata.KV, int64, error)) error {
+// ReadAll returns all that a directory has, also entries of which it is not known whether they were
+// committed. The directory may be a copy that was made while the member ran.
+func ReadAll(fsys vfs.FS, dir string) (keys []metadata.KV, revision int64, err error) {
 	l := newLoader()
-	copied, err := statelog.Read(fsys, from, format, l)
+	found, err := statelog.Read(fsys, dir, format, l)
 	if err == nil {
 		err = l.check()
 	}
-	if err != nil {
-		return err
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case !found.Used || l.log.last() == 0:
+		return nil, 0, errors.New("the directory has no metadata")
 	}
+	view, err := l.apply(l.log.last())
+	if err != nil {
+		return nil, 0, err
+	}
+	keys, revision = view.All("")
+	return keys, revision, nil
+}
+
+// Begin makes a new member in the directory dir, which must be empty or missing: the only voter of
+// a generation that begins with the given keys. The directory is complete or absent after a crash.
+func Begin(fsys vfs.FS, dir string, generation [16]byte, keys []metadata.KV, revision int64) error {
 	disk, found, err := statelog.Open(statelog.Options{FS: fsys, Dir: dir, Format: format, Log: zap.NewNop()}, newLoader())
 	if err != nil {
 		return err
@@ -287,8 +298,10 @@ func Restore(fsys vfs.FS, from, dir string, generation [16]byte,
 	if found.Used {
 		return errors.Join(fmt.Errorf("%s has metadata", dir), disk.Close())
 	}
-	l.meta.member = randomID()
-	return errors.Join(l.recover(disk, copied.Used, generation, change), disk.Close())
+	m := meta{member: randomID(), generation: generation, index: 1, term: 1, revision: revision}
+	m.conf = &pb.ConfState{Voters: []uint64{m.member}}
+	hard := &pb.HardState{Term: new(uint64(1)), Vote: new(uint64(0)), Commit: new(uint64(1))}
+	return errors.Join(disk.Rotate(emitState(m, keys, hard, nil)), disk.Close())
 }
 
 // Exists reports whether dir contains a member, damaged or not.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -97,6 +98,8 @@ type Store struct {
 	transferMu sync.Mutex
 	transfer   receiver
 
+	copy atomic.Pointer[Copy]
+
 	mu         sync.Mutex
 	inbox      []received
 	waiting    int // bytes of the inbox
@@ -108,6 +111,29 @@ type Store struct {
 	confirmed  time.Time
 	voters     []uint64
 }
+
+// Copy is a copy of the metadata on another disk, for a group whose members are too few to survive
+// the loss of one.
+type Copy interface {
+	// Wait waits until the copy has a revision, as long as it keeps up.
+	Wait(ctx context.Context, revision int64)
+}
+
+// SetCopy has the transactions that this member answers as the leader wait for a copy, nil for
+// none.
+func (s *Store) SetCopy(c Copy) {
+	if c == nil {
+		s.copy.Store(nil)
+		return
+	}
+	s.copy.Store(&c)
+}
+
+// View returns what this member shows, which only the store changes.
+func (s *Store) View() *kv.View { return s.view }
+
+// Ended returns a channel that is closed when the store has ended.
+func (s *Store) Ended() <-chan struct{} { return s.ended }
 
 // received is a message that waits for the loop.
 type received struct {

@@ -136,6 +136,9 @@ func (s *Store) propose(ctx context.Context, txn []byte, term uint64) (int64, er
 	}
 	select {
 	case o := <-r.done:
+		if c := s.copy.Load(); c != nil && o.err == nil {
+			(*c).Wait(ctx, o.revision)
+		}
 		return o.revision, o.err
 	case <-ctx.Done():
 		return 0, fmt.Errorf("metadata transaction: %w: %w", metadata.ErrUnknown, ctx.Err())

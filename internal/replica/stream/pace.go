@@ -110,9 +110,9 @@ func (o *outgoing) takeCold(now time.Time) (b *sub, wait time.Duration) {
 	}
 }
 
-// coldFrom appends to list the next coldWindow of the subscriptions that need the disk, from an index on,
-// without those that have ended, and reports whether there are more. None may read if the part of
-// the window for that is full.
+// coldFrom appends to list the next coldWindow of the subscriptions that need the disk, from an
+// index on, without those that have ended, and reports whether there are more. None may read if the
+// part of the window for that is full.
 func (o *outgoing) coldFrom(at int, list []*sub) (_ []*sub, more bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
