@@ -25,4 +25,5 @@ const (
 	AddUnknown                        // a partition that the metadata does not have yet can be added
 	TrustLoad                         // a partition that was added before a load counts as added at the commit
 	RaiseSince                        // a later question takes the place of the add
+	FenceEarly                        // a producer that ends a transaction of which nothing has come is fenced
 )

@@ -33,6 +33,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		"ForgetMarkers":                      {rule: ForgetMarkers},
 		"AddUnknown":                         {rule: AddUnknown},
 		"TrustLoad":                          {rule: TrustLoad},
+		"FenceEarly":                         {rule: FenceEarly},
 		"RaiseSince":                         {rule: RaiseSince, first: 1100, kind: stormy},
 		"a flush counts in any leader epoch": {without: func(w *walk) { w.anyFlush = true }, first: 1100, kind: stormy},
 		"requests leave before their records are committed": {without: func(w *walk) { w.unheld = true }},

@@ -49,8 +49,12 @@ func (s *Shard) end(to coordinator.Ticket, e End, pid int64) {
 		refuse(err)
 	case t.state == Ongoing:
 		s.endOngoing(to, e, t, pid)
-	case t.state.prepared() && e.Version >= 2: // its producer has not begun to use the epoch that it got
+	case t.state.prepared() && e.Version >= 2 && s.cfg.Broken.has(FenceEarly):
 		refuse(kerr.ProducerFenced)
+	case t.state.prepared() && e.Version >= 2:
+		// Its producer has the epoch from the answer to the end of the transaction before, and ends
+		// the next one, of which nothing has come here: it discarded the records, or all were refused.
+		s.parkRequest(to, e, e.ID, t)
 	case t.state.prepared() && same:
 		refuse(kerr.ConcurrentTransactions)
 	case t.state.complete() && same && e.Version < 2:

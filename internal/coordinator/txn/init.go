@@ -84,12 +84,12 @@ func (s *Shard) initProducerID(to coordinator.Ticket, e InitProducerID, pid int6
 	c := t.claim(e.ProducerID, e.Epoch)
 	switch {
 	case t.state.prepared() && t.knows(e.ProducerID): // whether the epoch is right is known at the end
-		s.parkInit(to, e, t)
+		s.parkRequest(to, e, e.ID, t)
 	case c == stale:
 		refuse(kerr.ProducerFenced)
 	case t.state == Ongoing && !s.cfg.Broken.has(FenceWithoutEnd):
 		s.fence(e.ID, t, ByFence)
-		s.parkInit(to, e, t)
+		s.parkRequest(to, e, e.ID, t)
 	case c == former && t.epoch <= maxEpoch && !t.doubtful:
 		s.answer(to, t)
 	default:
@@ -140,13 +140,13 @@ func following(e int16) int16 {
 	return e + 1
 }
 
-// parkInit lets an InitProducerID wait for the end of the transaction.
-func (s *Shard) parkInit(to coordinator.Ticket, e InitProducerID, t *transaction) {
+// parkRequest lets an InitProducerID or End wait for the end of the transaction.
+func (s *Shard) parkRequest(to coordinator.Ticket, event any, id string, t *transaction) {
 	if s.cfg.MaxPark <= 0 {
-		s.out.Reply(to, s.refusal(e, kerr.ConcurrentTransactions))
+		s.out.Reply(to, s.refusal(event, kerr.ConcurrentTransactions))
 		return
 	}
-	s.park(t, e.ID, parked{to, e, s.now.Add(s.cfg.MaxPark)})
+	s.park(t, id, parked{to, event, s.now.Add(s.cfg.MaxPark)})
 }
 
 // answer answers a request with the id and epoch of the next transaction.

@@ -62,6 +62,35 @@ func TestAnAddOfManyPartitionsInAnyOrder(t *testing.T) {
 	}
 }
 
+// A producer of version 2 has its next epoch when a transaction is decided. It may end the next
+// transaction, of which nothing has come, before the markers of the last one are written.
+func TestAnEndOfATransactionOfWhichNothingHasCome(t *testing.T) {
+	for _, decided := range []State{PrepareCommit, PrepareAbort} {
+		for _, commit := range []bool{false, true} {
+			d := newDesk(t, func(c *Config) { c.MaxPark = time.Second })
+			d.bring(decided, 2)
+			pid, epoch := d.state().identity()
+			e := End{ID: "x", ProducerID: pid, Epoch: epoch, Commit: commit, Version: 2}
+			to := d.send(e)
+			d.advance(time.Second)
+			if got := d.got[to]; got != (Identity{kerr.ConcurrentTransactions, none, none}) {
+				t.Fatalf("%v: %+v", decided, got)
+			}
+			to = d.send(e)
+			again := d.send(e)
+			d.answer(nil)
+			want, repeated := Identity{nil, pid, epoch + 1}, Identity{kerr.ConcurrentTransactions, none, none}
+			if commit {
+				want = Identity{kerr.InvalidTxnState, none, none}
+				repeated = want
+			}
+			if got := d.got[to]; got != want || d.got[again] != repeated {
+				t.Errorf("%v, commit %t: %+v, a copy: %+v", decided, commit, got, d.got[again])
+			}
+		}
+	}
+}
+
 // wideTopics are topics with any number of partitions.
 type wideTopics struct{ fakeTopics }
 

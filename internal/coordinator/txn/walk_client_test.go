@@ -78,7 +78,11 @@ func (c *client) request(e any, answered func(any)) {
 	c.busy = true
 	attempt, w := c.attempt, c.w
 	w.send(message{safe: c.version == 1, deliver: func() {
-		w.anySeat().ask(e, func(r any) {
+		at := w.anySeat()
+		at.ask(e, func(r any) {
+			if got, ok := r.(Identity); ok && got.Err == kerr.ProducerFenced && at == w.leader() && at.current(e) {
+				w.wrong = append(w.wrong, c.id+" is fenced and has the present epoch")
+			}
 			w.send(message{safe: c.version == 1, deliver: func() {
 				if attempt == c.attempt {
 					c.busy = false
@@ -87,6 +91,23 @@ func (c *client) request(e any, answered func(any)) {
 			}})
 		})
 	}})
+}
+
+// current reports whether a request has the present id and epoch of its producer.
+func (s *seat) current(e any) bool {
+	id, producer, epoch := "", int64(none), int16(none)
+	switch e := e.(type) {
+	case End:
+		id, producer, epoch = e.ID, e.ProducerID, e.Epoch
+	case InitProducerID:
+		id, producer, epoch = e.ID, e.ProducerID, e.Epoch
+	}
+	t := s.shard.ids[id]
+	if t == nil {
+		return false
+	}
+	nowID, nowEpoch := t.identity()
+	return producer == nowID && epoch == nowEpoch
 }
 
 // act takes the client's next step.
@@ -141,7 +162,8 @@ func (c *client) write() {
 		c.turn("end")
 		return
 	}
-	if len(c.unacked) > 0 && c.version == 1 && w.roll(12) == 0 { // it gives up
+	if len(c.unacked) > 0 && c.version == 1 && w.roll(12) == 0 || // it gives up
+		len(c.unacked) == 0 && c.version == 2 && w.roll(40) == 0 { // it aborts, perhaps before it has written anything
 		c.commits = false
 		c.turn("end")
 		return
