@@ -36,13 +36,15 @@ type Broker struct {
 	Cluster      Cluster
 }
 
-// Cleaning has the settings of retention and compaction for all logs of a broker.
+// Cleaning has the settings of retention, compaction and the reading of sealed segments, for all
+// logs of a broker.
 type Cleaning struct {
 	Interval       time.Duration // between two retention checks of all logs
 	Compact        bool          // whether logs are compacted at all
 	Backoff        time.Duration // between two searches for a log to compact
 	KeyBytes       int64         // memory for the keys of a compaction
 	BytesPerSecond int64         // read and written by compaction; 0: no limit
+	Scrub          time.Duration // within which each sealed segment is read; negative: none is
 }
 
 // Groups has the settings of groups; Kafka's names are group.*.
@@ -171,6 +173,11 @@ func (f *reader) cleaning() Cleaning {
 		Compact:  f.value("log.cleaner.enable").b,
 		Backoff:  max(milliseconds(f.value("log.cleaner.backoff.ms").n), 100*time.Millisecond),
 		KeyBytes: f.value("log.cleaner.dedupe.buffer.size").n,
+	}
+	if scrub := f.value("chronik.log.scrub.interval.ms").n; scrub >= 0 {
+		c.Scrub = max(milliseconds(scrub), time.Millisecond)
+	} else {
+		c.Scrub = -1
 	}
 	if rate := f.value("log.cleaner.io.max.bytes.per.second").f; rate < math.MaxInt64 {
 		c.BytesPerSecond = int64(rate)

@@ -106,6 +106,9 @@ func cleaningDefs() []*Def {
 			importance(Low), dynamic(), atLeast(0)),
 		brokerDef("log.cleaner.io.buffer.load.factor", Double, "0.9", "Accepted for compatibility, without effect: "+
 			"the memory for keys grows with their number.", importance(Low), dynamic(), fraction()),
+		brokerDef("chronik.log.scrub.interval.ms", Long, "604800000",
+			"The number of milliseconds within which the broker reads each sealed segment, to find bytes that its disk has lost before a client needs them. "+
+				"It reads little at a time while clients use the disk. -1 means that it reads none.", dynamic(), atLeast(-1)),
 		brokerDef(DiskMinFree, Long, "-1",
 			"The minimum free space of a log directory's file system in bytes; with less, the broker refuses clients' records. 0 means that it never refuses them, "+
 				"-1 means 5 % of the file system, but at least 256 MiB and at most 10 GiB.",

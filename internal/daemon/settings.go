@@ -21,7 +21,7 @@ func (b *Broker) applySettings(r *components, img *metadata.Image) error {
 	}
 	c := &live.Cleaning
 	_, cut := divide(b.memory, b.cfg.Produce, len(r.places), c.KeyBytes)
-	cleaning := storage.Cleaning{Backoff: c.Backoff, KeyBytes: cut.Keys, BytesPerSecond: c.BytesPerSecond}
+	cleaning := storage.Cleaning{Backoff: c.Backoff, KeyBytes: cut.Keys, BytesPerSecond: c.BytesPerSecond, Scrub: c.Scrub}
 	r.cleaning.Store(&cleaning)
 	if r.storage != nil {
 		r.storage.SetCleaning(cleaning)

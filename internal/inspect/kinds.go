@@ -196,7 +196,7 @@ func logKinds() []About {
 }
 
 func segmentKinds() []About {
-	const reads = "does not notice; a read there fails with CORRUPT_MESSAGE"
+	const reads = "notices it at a read or when it reads all segments, and reports it; a read there fails with CORRUPT_MESSAGE"
 	return []About{
 		{SegmentMissing, Offline, "a segment that the checkpoint lists is missing", offline, "continues without it", "its offsets"},
 		{SegmentShort, Offline, "a segment is shorter than the checkpoint says", offline, "continues with its whole batches",

@@ -39,6 +39,8 @@ func dirAdvice() map[string]string {
 		nameLowSpaceRefused: "Grows: producers are held back because of `chronik_log_dir_low_space`. They retry until their delivery timeout.",
 		nameJournalErrors:   "Any increase: the disk of the journal returns errors. Check the kernel's log and replace the disk. Acknowledged records are as safe as their profile guarantees.",
 		nameSegmentErrors:   "Any increase: the disk of the segments returns errors, or stored bytes are damaged; the log names the file and the partition.",
+		nameScrubBytes:      "",
+		nameScrubOldest:     "Above twice `chronik.log.scrub.interval.ms`: the disk is too busy to read all segments, or a segment cannot be read, which the log reports. Damage is then found late.",
 		nameOffline:         "Not 0: these partitions accept and return no records. The log and `/v1/logs` report the reason. A restart retries partitions that a system error took offline.",
 		nameSweeps:          "",
 		nameRolls:           "Many, compared with the bytes written: segments are small (`segment.bytes`, `segment.ms`), which costs open files and start time.",

@@ -25,10 +25,10 @@ func everything(t *testing.T) *prometheus.Registry {
 	}
 	for _, c := range []*prometheus.CounterVec{s.JournalErrors, s.SegmentErrors, s.Sweeps, s.Rolls, s.TruncatedBytes,
 		s.RecoveryFrames, s.RecoveryBytes, s.Reads, n.Accepted, n.BytesIn, n.BytesOut, n.BudgetWaits, r.Throttle, s.LowSpaceRefused,
-		s.Cleaner.Passes, s.Cleaner.Failures, s.Cleaner.Read, s.Cleaner.Written, s.Cleaner.Records} {
+		s.Cleaner.Passes, s.Cleaner.Failures, s.Cleaner.Read, s.Cleaner.Written, s.Cleaner.Records, s.ScrubBytes} {
 		c.WithLabelValues("x").Inc()
 	}
-	for _, g := range []*prometheus.GaugeVec{s.RecoverySeconds, s.Offline, n.Connections, s.Retention.Waiting,
+	for _, g := range []*prometheus.GaugeVec{s.RecoverySeconds, s.Offline, n.Connections, s.Retention.Waiting, s.ScrubOldest,
 		s.Cleaner.LastRun, s.Cleaner.LastSeconds, s.Cleaner.MaxDirty, s.Cleaner.Stopped, s.Cleaner.MapBytes} {
 		g.WithLabelValues("x").Set(1)
 	}

@@ -23,6 +23,8 @@ const (
 	nameJournalFree     = "chronik_journal_dir_free_bytes"
 	nameLowSpaceRefused = "chronik_low_space_refused_total"
 	nameJournalErrors   = "chronik_journal_errors_total"
+	nameScrubBytes      = "chronik_scrub_read_bytes_total"
+	nameScrubOldest     = "chronik_scrub_oldest_seconds"
 	nameSegmentErrors   = "chronik_segment_errors_total"
 	nameOffline         = "chronik_partitions_offline"
 	nameSweeps          = "chronik_checkpoint_sweeps_total"

@@ -12,7 +12,7 @@ type Partitions struct {
 	UnderReplicated, UnderMinISR int
 	// Unavailable is the number of partitions whose log is offline or missing.
 	Unavailable int
-	// Damaged is the number of partitions in which reads found damaged records.
+	// Damaged is the number of partitions with records that were found damaged.
 	Damaged int
 	// Failed is the number of partitions whose log could not be created, which is retried. They
 	// count as Unavailable, too.
@@ -28,7 +28,7 @@ func RegisterPartitions(reg prometheus.Registerer, source func() Partitions) err
 	underMin := s.gauge(nameUnderMinISR,
 		"Partitions that this broker leads and that have fewer replicas in sync than min.insync.replicas; acks=all is rejected.")
 	unusable := s.gauge(nameUnavailable, "Partitions of this broker whose log is offline or missing.")
-	damaged := s.gauge(nameDamaged, "Partitions of this broker in which reads found damaged records; their other records are served.")
+	damaged := s.gauge(nameDamaged, "Partitions of this broker with records that were found damaged; their other records are served.")
 	failed := s.gauge(nameFailed, "Partitions of this broker whose log could not be created; the broker retries until it exists.")
 	s.read = func(send sendFunc) {
 		now := source()

@@ -36,6 +36,10 @@ type Storage struct {
 	// Offline is the number of partitions that answer KAFKA_STORAGE_ERROR or were taken offline
 	// because of corruption. By dir.
 	Offline *prometheus.GaugeVec
+	// ScrubBytes counts the bytes of sealed segments that were read to find damage. ScrubOldest is
+	// the time since when each sealed segment was read or written, in seconds. By dir.
+	ScrubBytes  *prometheus.CounterVec
+	ScrubOldest *prometheus.GaugeVec
 	// LowSpaceRefused counts appends that the disk guard rejected. By dir.
 	LowSpaceRefused *prometheus.CounterVec
 	// Retention and Cleaner are the metrics of the retention loop and of compaction.
@@ -65,6 +69,9 @@ func NewStorage(reg prometheus.Registerer) *Storage {
 		RecoverySeconds: gauge(f, nameRecoverySecs, "Duration of the last recovery.", "dir"),
 		Reads:           counter(f, nameCacheReads, "Log reads by source: cache, disk or lent (sent from the page cache).", "source"),
 		Offline:         gauge(f, nameOffline, "Partitions that are offline after a storage error or corruption.", "dir"),
+		ScrubBytes:      counter(f, nameScrubBytes, "Bytes of sealed segments that the broker read to find damage.", "dir"),
+		ScrubOldest: gauge(f, nameScrubOldest, "Time since which the broker has read all sealed segments, in seconds; those that were sealed later count as read.",
+			"dir"),
 		LowSpaceRefused: counter(f, nameLowSpaceRefused, "Appends rejected because the disk has too little free space.", "dir"),
 		Retention:       newRetention(f),
 		Cleaner:         newCleaner(f),

@@ -107,7 +107,7 @@ func (d *Dir) checkpointAll(fresh *journal.Position, clean bool) error {
 	for i, l := range logs {
 		l.setCommitted(entries[i])
 	}
-	d.buried(tombs)
+	d.tombstonesStored(tombs)
 	d.journal.Release(h.Redo)
 	return nil
 }
@@ -144,7 +144,7 @@ func (d *Dir) commitLocked(logs ...*Log) error {
 	c, next := d.newChange(), d.journal.Notified()+1
 	for _, l := range logs {
 		if e, deleted := d.entryOf(l, next); e != nil && deleted {
-			c.bury(e.lc)
+			c.addTombstone(e.lc)
 		} else if e != nil {
 			c.add(e)
 		}

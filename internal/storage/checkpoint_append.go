@@ -92,14 +92,14 @@ func (c *delta) add(e *entry) {
 	}
 }
 
-// bury adds a tombstone.
-func (c *delta) bury(lc *checkpoint.Log) {
+// addTombstone adds a tombstone.
+func (c *delta) addTombstone(lc *checkpoint.Log) {
 	c.tombs = append(c.tombs, *lc)
 	c.Logs = append(c.Logs, checkpoint.Update{Log: lc})
 }
 
-// buried records that tombstones are durable.
-func (d *Dir) buried(tombs []checkpoint.Log) {
+// tombstonesStored records that tombstones are durable.
+func (d *Dir) tombstonesStored(tombs []checkpoint.Log) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range tombs {
@@ -129,7 +129,7 @@ func (d *Dir) append(c *delta) error {
 	for _, e := range c.entries {
 		e.l.setCommitted(e.committed)
 	}
-	d.buried(c.tombs)
+	d.tombstonesStored(c.tombs)
 	if d.store.Grown() {
 		signal(d.renewals)
 	}
@@ -192,7 +192,7 @@ func (d *Dir) redoAfter(c *delta, next journal.LSN) journal.LSN {
 	logs, deleted := d.logsAndDeleted()
 	for _, t := range deleted {
 		if !t.stored && !d.opt.broken.has(skipTombstones) {
-			c.bury(&t.Log)
+			c.addTombstone(&t.Log)
 		}
 	}
 	changed := make(map[*Log]journal.LSN, len(c.entries))
@@ -210,8 +210,8 @@ func (d *Dir) redoAfter(c *delta, next journal.LSN) journal.LSN {
 	return redo
 }
 
-// forgetTombstones forgets deleted logs that need no tombstone after a commit with a redo pointer. The
-// next whole checkpoint leaves them out.
+// forgetTombstones forgets deleted logs that need no tombstone after a commit with a redo pointer.
+// The next whole checkpoint leaves them out.
 func (d *Dir) forgetTombstones(redo journal.LSN) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -236,8 +236,8 @@ func (d *Dir) renewCheckpoints() {
 	}
 }
 
-// renewCheckpoint writes a whole checkpoint if the changes have grown. Commits do not wait for it: they
-// count after it, whatever it has of their logs.
+// renewCheckpoint writes a whole checkpoint if the changes have grown. Commits do not wait for it:
+// they count after it, whatever it has of their logs.
 func (d *Dir) renewCheckpoint() error {
 	d.ckptMu.Lock()
 	if d.needsWhole() || !d.store.Grown() {

@@ -86,7 +86,8 @@ func TestCommitsDoNotWaitForAWholeCheckpoint(t *testing.T) {
 		if created == 200 {
 			t.Fatal("no whole checkpoint is written")
 		}
-		if _, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{created}}, Topic: "n" + strings.Repeat("n", int(created)), Config: testConfig("sync")}}); err != nil {
+		spec := Spec{ID: ID{Topic: [16]byte{created}}, Topic: strings.Repeat("n", int(created)), Config: testConfig("sync")}
+		if _, err := d.Create([]Spec{spec}); err != nil {
 			t.Fatal(err)
 		}
 		made++

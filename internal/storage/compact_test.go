@@ -494,7 +494,7 @@ func TestSettingsOfCompactionChangeAtOnce(t *testing.T) {
 	m.dirs = []*Dir{d}
 	m.failed = []*DirError{{}} // its share is reserved for a start that can open it
 	m.SetCleaning(Cleaning{Backoff: time.Millisecond, KeyBytes: 4 << 20})
-	if got, want := *d.cleaning.Load(), (Cleaning{time.Millisecond, 2 << 20, 0}); got != want {
+	if got, want := *d.cleaning.Load(), (Cleaning{time.Millisecond, 2 << 20, 0, 7 * 24 * time.Hour}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	eventually(t, "the log is compacted", func() bool { return testutil.ToFloat64(d.stats.cleaner.passes) > 0 })

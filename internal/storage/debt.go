@@ -7,9 +7,9 @@ import (
 
 // The logs of a directory share a journal, and no file of it can be released before each log has
 // flushed what the file holds of it. Bytes are flushed about as fast as they are written, and
-// memory bounds those that are not. A new segment costs several syncs, however few bytes it gets. A log
-// that needs one for each chunk (segment.ms=1) is written faster than it is flushed, and without a
-// bound it would owe so many segments that the journal is full before they exist.
+// memory bounds those that are not. A new segment costs several syncs, however few bytes it gets. A
+// log that needs one for each chunk (segment.ms=1) is written faster than it is flushed, and
+// without a bound it would owe so many segments that the journal is full before they exist.
 //
 // So a directory counts the segments that its logs owe. While they are many, a log that owes some
 // waits with its own appends until it is flushed, and no other log waits for it. What waits in its
@@ -81,8 +81,8 @@ func (d *Dir) overdue(l *Log) bool {
 	return l.debt.owed.Load() > 0 && d.debts.owed.Load() >= debtMax && !d.opt.broken.has(unboundedDebt)
 }
 
-// awaitsFlush reports whether the log's queue must wait until the log is flushed, which it requests;
-// countDebt commits the queue then. A log waits for no flush but its own.
+// awaitsFlush reports whether the log's queue must wait until the log is flushed, which it
+// requests; countDebt commits the queue then. A log waits for no flush but its own.
 func (l *Log) awaitsFlush() bool {
 	d := l.dir
 	if !d.overdue(l) {

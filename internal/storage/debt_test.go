@@ -89,7 +89,8 @@ func (x *debtors) send(i int) *Append {
 	return a
 }
 
-// accepted returns how many appends to tiny logs have offsets, each in a chunk of its own while nothing waits.
+// accepted returns how many appends to tiny logs have offsets. Each has a chunk of its own while
+// nothing waits.
 func (x *debtors) accepted() (n int64) {
 	for _, l := range x.logs[:len(x.logs)-1] {
 		n += l.logEnd.Load() - 3

@@ -82,6 +82,7 @@ type Dir struct {
 
 	tasks
 	retention                 retentionLoop
+	scrubbing                 scrubbing
 	flawed                    atomic.Bool // one of its logs has or had flaws
 	compactingMu              sync.Mutex  // held during a compaction pass
 	pace                      pace
@@ -164,6 +165,7 @@ func newDir(place Place, opt *Options) *Dir {
 	d.memory.requestFlush = func() { signal(d.pressure) }
 	d.tasks.init()
 	d.retention.init()
+	d.scrubbing.changed = make(chan struct{}, 1)
 	d.guard.init()
 	d.setCleaning(opt.Cleaning)
 	return d

@@ -35,6 +35,7 @@ func (d *Dir) start() {
 	d.done.Go(d.renewCheckpoints)
 	d.done.Go(d.runRetention)
 	d.done.Go(d.compactLogs)
+	d.done.Go(d.scrub)
 	if d.opt.MinFree != nil {
 		d.measureSpace() // before the first record
 		d.done.Go(d.guardSpace)

@@ -123,7 +123,8 @@ func (d *Dir) compactLogs() {
 	}
 }
 
-// Cleaning configures compaction. Zero values select the defaults.
+// Cleaning configures compaction and the reading of sealed segments. Zero values select the
+// defaults.
 type Cleaning struct {
 	// Backoff is the pause after no log was due for compaction (log.cleaner.backoff.ms).
 	// Default 15 seconds.
@@ -134,11 +135,15 @@ type Cleaning struct {
 	// BytesPerSecond bounds what passes read and write (log.cleaner.io.max.bytes.per.second).
 	// 0: no limit.
 	BytesPerSecond int64
+	// Scrub is the interval within which each sealed segment is read
+	// (chronik.log.scrub.interval.ms); negative: none is. Default 7 days.
+	Scrub time.Duration
 }
 
 // share returns the configuration for each of several directories. Each runs at most one
 // pass at a time.
 func (c Cleaning) share(dirs int) Cleaning {
+	c.Scrub = cmp.Or(c.Scrub, 7*24*time.Hour)
 	c.Backoff = cmp.Or(max(c.Backoff, 0), 15*time.Second)
 	c.KeyBytes = max(cmp.Or(max(c.KeyBytes, 0), 128<<20)/int64(dirs), 1)
 	if c.BytesPerSecond > 0 {
@@ -155,6 +160,7 @@ func (m *Manager) SetCleaning(c Cleaning) {
 		if own != *d.cleaning.Load() {
 			d.setCleaning(own)
 			signal(d.cleaningChanged)
+			signal(d.scrubbing.changed)
 		}
 	}
 }

@@ -21,6 +21,13 @@ type stats struct {
 	removed, removedBytes                                      *prometheus.CounterVec // by dir and reason
 	refused                                                    prometheus.Counter
 	cleaner                                                    cleanerStats
+	scrub                                                      scrubStats
+}
+
+// scrubStats are the metrics of reading sealed segments.
+type scrubStats struct {
+	bytes  prometheus.Counter
+	oldest prometheus.Gauge
 }
 
 func newStats(m *metrics.Storage, dir string) stats {
@@ -37,6 +44,7 @@ func newStats(m *metrics.Storage, dir string) stats {
 		retiredBytes: m.Retention.Waiting.WithLabelValues(dir), removed: m.Retention.Segments, removedBytes: m.Retention.Bytes,
 		refused: m.LowSpaceRefused.WithLabelValues(dir),
 		cleaner: newCleanerStats(&m.Cleaner, dir),
+		scrub:   scrubStats{m.ScrubBytes.WithLabelValues(dir), m.ScrubOldest.WithLabelValues(dir)},
 	}
 }
 

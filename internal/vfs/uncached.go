@@ -14,3 +14,18 @@ func WriteVecUncached(f File, bufs [][]byte, off int64) (n int, err error) {
 	}
 	return f.WriteVecAt(bufs, off)
 }
+
+// uncachedReader is a File that can be read without keeping the bytes in memory.
+type uncachedReader interface {
+	ReadUncached(p []byte, off int64) (n int, err error)
+}
+
+// ReadUncached is f.ReadAt for bytes that are unlikely to be read again soon. If supported, bytes
+// that are not in the page cache are not kept there, and bytes that are there stay; otherwise it is
+// the same.
+func ReadUncached(f File, p []byte, off int64) (n int, err error) {
+	if r, ok := f.(uncachedReader); ok {
+		return r.ReadUncached(p, off)
+	}
+	return f.ReadAt(p, off)
+}

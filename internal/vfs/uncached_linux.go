@@ -57,3 +57,31 @@ func atLeast(release string, major, minor int) bool {
 	y, errY := strconv.Atoi(parts[1])
 	return errX == nil && errY == nil && (x > major || x == major && y >= minor)
 }
+
+// ReadUncached uses RWF_DONTCACHE. Where the kernel does not support that well, it drops the pages
+// after the read if cachestat(2) says that none was in the cache before.
+func (f *osFile) ReadUncached(p []byte, off int64) (int, error) {
+	if len(p) == 0 || off < 0 {
+		return f.ReadAt(p, off)
+	}
+	if dropsBehind() && !f.cached.Load() {
+		n := 0
+		err := f.control("preadv2", func(fd int) (err error) {
+			n, err = unix.Preadv2(fd, [][]byte{p}, off, unix.RWF_DONTCACHE)
+			return err
+		})
+		if err == nil && n == len(p) {
+			return n, nil
+		}
+		return f.ReadAt(p, off) // the end of the file, an interrupted call, or a file system without the flag
+	}
+	var in unix.Cachestat_t
+	drop := f.control("cachestat", func(fd int) error {
+		return unix.Cachestat(uint(fd), &unix.CachestatRange{Off: uint64(off), Len: uint64(len(p))}, &in, 0)
+	}) == nil && in.Cache == 0
+	n, err := f.ReadAt(p, off)
+	if drop {
+		_ = f.control("fadvise", func(fd int) error { return unix.Fadvise(fd, off, int64(len(p)), unix.FADV_DONTNEED) }) // a hint
+	}
+	return n, err
+}

@@ -30,7 +30,7 @@ func servingChecks() []Check {
 		{Name: "partition", run: checkPartitions,
 			Doc: "Partitions that cannot be written or read: their log is offline or could not be created."},
 		{Name: "damage", run: checkDamage,
-			Doc: "Partitions in which a read found damaged records: the offsets that cannot be read, and the next one that can."},
+			Doc: "Partitions in which a read, or the reading of all segments, found damaged records: the offsets that cannot be read, and the next one that can."},
 		{Name: "metadata", run: checkMetadata,
 			Doc: "Whether topics and configs can be changed, and whether the copy of the metadata is complete."},
 		{Name: "group", run: checkGroups,

@@ -98,8 +98,9 @@ func (s *Segment) Examine(met *DamageError, size, limit int64) (bool, error) {
 	return s.addFlawsLocked(c.Flaws), nil
 }
 
-// Recall examines again what an earlier process found damaged in the first size bytes of the file; limit is
-// above all their offsets. What is still damaged counts as found, and so does what cannot be read.
+// Recall examines again what an earlier process found damaged in the first size bytes of the file;
+// limit is above all their offsets. What is still damaged counts as found, and so does what cannot
+// be read.
 func (s *Segment) Recall(found []Flaw, size, limit int64) {
 	for _, f := range found {
 		known := s.flaws.Load()
