@@ -36,6 +36,8 @@ const (
 	skipKeptSnapshot                     // the first segment that stays may have no producer snapshot
 	uncountedIndex                       // a start trusts any index of aborted transactions
 	segmentsFirst                        // a list of aborted transactions is read from the segments before the memory
+	edgesOnly                            // a change of a log's state does not wake what frees memory
+	pinMemory                            // a log that cannot be repaired holds the memory, and others wait for it
 	topicNames                           // a deleted directory is named after its topic
 	abortedTwice                         // what both the segments and the memory have is twice in the list
 	unboundedDebt                        // a log with many segments to write accepts more appends

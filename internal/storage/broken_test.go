@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -236,6 +237,16 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 	}
 	if retainedOpen(t, broken{rules: retainOpen}) == 3 {
 		t.Error("retention may remove open transactions")
+	}
+	for n := 0; afterASwap(t, broken{rules: edgesOnly}, time.Second); n++ { // a flush may wait for the end of the swap
+		if n == 10 {
+			t.Fatal("a change of a log's state need not wake what frees memory")
+		}
+	}
+	if _, _, a, repair := memoryOfAFailedLog(t, broken{rules: pinMemory}); answered(a, time.Second) {
+		t.Errorf("an append is answered with %v although a failed log holds the memory", a.Err)
+	} else {
+		repair()
 	}
 	if markerInAFullMemory(t, broken{rules: markersWait}) {
 		t.Error("a marker need not overtake the records of clients")

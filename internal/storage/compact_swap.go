@@ -101,13 +101,11 @@ func (l *Log) finishSwap() error {
 		l.mu.Unlock()
 		if was == loglife.SwapStuck {
 			l.dir.repaired(l)
-			l.dir.schedule(l)
 		}
 		return nil
 	}
 	err = fmt.Errorf("replace segments of %s: %w", l, err)
 	l.applyEvent(loglife.SwapFailed, fmt.Errorf("%w: %w", ErrFailed, err))
-	l.dir.repair(l)
 	return err
 }
 

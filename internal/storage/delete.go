@@ -101,7 +101,6 @@ func (d *Dir) putTombstones(logs []*Log, entries []checkpoint.Log) (gone []*Log,
 			gone, deleted = append(gone, l), append(deleted, e)
 		}
 		delete(d.logs, l.id)
-		delete(d.broken, l)
 	}
 	d.relistLocked()
 	return gone, deleted

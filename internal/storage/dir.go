@@ -54,12 +54,13 @@ type Dir struct {
 	stats   stats
 
 	turnover turnover
+	scarce   scarcity
 	life     atomic.Pointer[dirLife]
 
 	mu             sync.Mutex
 	logs           map[ID]*Log
-	list           []*Log // values of logs; replaced, never changed
-	broken         map[*Log]struct{}
+	list           []*Log            // values of logs; replaced, never changed
+	broken         map[*Log]*mending // logs that the maintenance goroutine must repair
 	deleted        map[ID]tombstone
 	asides         map[ID]Aside
 	unmarked       []*Log         // logs for which writeMarks is queued
@@ -150,7 +151,8 @@ func (d *Dir) failure(place Place, err error) *DirError {
 func newDir(place Place, opt *Options) *Dir {
 	d := &Dir{
 		opt: opt, path: path.Clean(place.Path), jpath: place.JournalPath(),
-		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, asides: map[ID]Aside{}, loggedFailures: map[string]int{},
+		logs: map[ID]*Log{}, broken: map[*Log]*mending{}, deleted: map[ID]tombstone{}, asides: map[ID]Aside{},
+		loggedFailures: map[string]int{},
 		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
 		renewals: make(chan struct{}, 1), cleaningChanged: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
 		carryWait: carryWait,

@@ -54,6 +54,7 @@
 //	truncate            truncates a log, with the state of its producers
 //	retention           removes data at the start of a log, on request or by policy
 //	compact             one pass over the keys of a log, and the swap of the segments it wrote
+//	scarce              what wakes flushes, sweeps and repairs, and when a directory is blocked
 //	repair              a failed segment, quarantined frames, a failed journal
 //	recover identity    startup: which directory this is, what journal and segments contain
 //	names               the names of files and directories next to the partition directories
@@ -75,6 +76,7 @@
 //
 //	Manager.mu        the broker's logs, and where they are placed
 //	Dir.compactingMu  one compaction pass at a time
+//	Dir.scarce.mu     one change between running and blocked at a time
 //	right to commit   of a log: acquireCommit, releaseCommit; no mutex
 //	Log.flushMu       flush, roll, sync, swap, truncation, repair
 //	Dir.ckptMu        one checkpoint or commit of a checkpoint at a time
@@ -100,7 +102,7 @@
 // tries to get the right to commit, keeps it, and skips deleted logs, so the two never wait for
 // each other. Manager.Delete passes a log to one Dir.Delete only, so two calls share no log.
 //
-// Of these, only compactingMu, the right to commit, flushMu and ckptMu are held across disk I/O.
+// Of these, only compactingMu, scarce.mu, the right to commit, flushMu and ckptMu are held across disk I/O.
 // Produce and fetch requests wait for none of them. They do acquire producersMu and mu, as does
 // every checkpoint for every log, so those are never held across I/O.
 //

@@ -296,8 +296,6 @@ func (l *Log) segmentFailed(err error) error {
 	if l.applyEvent(loglife.SegmentFailed, err) == loglife.Opening {
 		return err // recovery handles the error
 	}
-	l.dir.run(func() { l.Commit(nil) }) // refuses the appends that wait for memory
-	l.dir.repair(l)
 	return err
 }
 

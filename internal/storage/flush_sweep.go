@@ -3,12 +3,9 @@ package storage
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
@@ -69,9 +66,11 @@ const sweepPause, sweepPauseMax = 5 * time.Millisecond, time.Second
 // maintain is the maintenance goroutine. It runs sweeps and repairs, and reopens a failed journal.
 func (d *Dir) maintain() {
 	var retry, resume <-chan time.Time
-	wait, pause := 100*time.Millisecond, sweepPause
-	sweeps := d.sweeps
+	pause, sweeps := sweepPause, d.sweeps
 	for {
+		if d.sweepDue() {
+			signal(d.sweeps)
+		}
 		select {
 		case <-d.quit:
 			return
@@ -80,11 +79,10 @@ func (d *Dir) maintain() {
 		case <-sweeps:
 			first := d.journal.Oldest(0).File
 			err := d.sweep()
-			d.noteBlocked(err)
 			if err != nil {
 				d.logOnce(nil, "checkpoint sweep failed", err)
-				retry = time.After(wait)
 			}
+			d.swept(err)
 			if err == nil && d.journal.Oldest(0).File != first {
 				pause = sweepPause
 				continue
@@ -94,43 +92,10 @@ func (d *Dir) maintain() {
 		case <-resume:
 			sweeps, resume = d.sweeps, nil
 		case <-d.repairs:
-			retry = time.After(0)
+			retry = d.repairDue()
 		case <-retry:
-			retry = nil
-			signal(d.sweeps)
-			if d.repairAll() {
-				wait = min(2*wait, 30*time.Second)
-				retry = time.After(wait)
-			} else {
-				wait = 100 * time.Millisecond
-			}
+			retry = d.repairDue()
 		}
-	}
-}
-
-// noteBlocked refuses records while the journal is full and sweeps fail. It also refuses those that
-// already wait for journal space, which would otherwise wait until their timeout.
-func (d *Dir) noteBlocked(err error) {
-	if err == nil {
-		if d.applyEvent(loglife.JournalFreed, nil) == loglife.Blocked {
-			d.log.Info("log directory accepts records again")
-		}
-		return
-	}
-	if !d.journal.Full() {
-		return
-	}
-	err = fmt.Errorf("%w: log directory %s: the journal is full and no file of it can be released: %w", ErrFailed, d.path, err)
-	if d.applyEvent(loglife.JournalFull, err) != loglife.Running {
-		return
-	}
-	d.log.Error("log directory accepts no records", zap.Error(err))
-	for _, l := range d.Logs() {
-		l.acquireCommit()
-		l.flushMu.Lock()
-		l.revertQueued(err)
-		l.flushMu.Unlock()
-		l.releaseCommit() // refuses the appends that wait for memory
 	}
 }
 
@@ -170,7 +135,12 @@ func (d *Dir) sweep() error {
 		}
 		pace.after(time.Since(begin))
 	}
-	err := d.quarantineLogs(failed)
+	due, err := d.dueForRepair(failed)
+	before := d.mendings(due)
+	if e := d.quarantineLogs(due); e != nil {
+		d.postpone(before, e)
+		err = errors.Join(err, e)
+	}
 	// On a timeout, in a journal without space, the carried logs still need their old frames; the
 	// next sweep syncs their segments.
 	d.awaitCarry(&carried, 0)
@@ -320,6 +290,7 @@ func (d *Dir) relieveMemory() {
 			return
 		case <-d.pressure:
 			d.flushLargest()
+			d.weigh()
 		}
 	}
 }

@@ -33,6 +33,7 @@ type spaceGuard struct {
 	wake           chan struct{} // requests an early measurement
 	lastReclaim    time.Time     // time of the last request for retention; used by the goroutine only
 	failing        bool          // the last measurement failed; used by the goroutine only
+	lacks          atomic.Int64  // bytes that a repair needs and the disk did not have; 0: none
 }
 
 // refuses returns the error with which appends to internal or other topics are refused, nil if they
@@ -138,6 +139,10 @@ func (d *Dir) measureSpace() {
 	g.allow(&s)
 	old := g.last.Swap(&s)
 	d.reportSpace(old.Level, &s)
+	if n := g.lacks.Load(); old.Level != diskguard.OK && s.Level == diskguard.OK || n > 0 && s.Free >= n {
+		g.lacks.Store(0)
+		d.spaceAgain()
+	}
 }
 
 // reportSpace logs a change, and requests retention while space is low.

@@ -49,6 +49,7 @@ func (l *Log) applyEventLocked(e loglife.Event, cause error) (was loglife.State)
 		cause = l.life.cause
 	}
 	l.life.state, l.life.cause = next, cause
+	l.dir.changed(l, was, e, next)
 	return was
 }
 

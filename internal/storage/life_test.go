@@ -428,7 +428,7 @@ func TestADirectoryLivesThroughItsTable(t *testing.T) {
 
 	s := v.stage(t)
 	f := s.full()
-	eventually(t, "a second sweep frees nothing", func() bool { return v.saw(loglife.Blocked, loglife.JournalFull) })
+	eventually(t, "a second sweep frees nothing", func() bool { return v.saw(loglife.Blocked, loglife.Exhausted) })
 	f.Off()
 	eventually(t, "the directory takes records", func() bool { return s.d.Err() == nil })
 	s.errs.Add(inJournal(s.d, errfs.Rule{Ops: errfs.Datasync, Err: syscall.EIO, Count: 1, Drop: errfs.DropCached}))
@@ -440,7 +440,7 @@ func TestADirectoryLivesThroughItsTable(t *testing.T) {
 		t.Error(err)
 	}
 	// Goroutines that are still running may report these events.
-	for _, e := range []loglife.DirEvent{loglife.JournalFull, loglife.JournalFreed, loglife.JournalFailed} {
+	for _, e := range []loglife.DirEvent{loglife.Exhausted, loglife.Freed, loglife.JournalFailed} {
 		s.d.applyEvent(e, ErrFailed)
 	}
 

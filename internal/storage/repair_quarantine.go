@@ -124,6 +124,9 @@ func (d *Dir) quarantineLogs(logs []*Log) error {
 	if len(copies) == 0 {
 		return nil
 	}
+	if err := d.hasRoom(sizeOf(copies)); err != nil {
+		return err
+	}
 	w := newQuarantine(d)
 	var err error
 	unread := d.journal.Read(d.journal.Oldest(from), d.journal.Notified(), func(fr journal.Frame) error {
@@ -151,6 +154,15 @@ func (d *Dir) quarantineLogs(logs []*Log) error {
 		c.finish(d.journal.Assigned())
 	}
 	return nil
+}
+
+// sizeOf returns about how many bytes the frames beyond the recovery points of logs have. Then a full
+// disk does not cost reading them.
+func sizeOf(copies map[ID]*quarantineCopy) (n int64) {
+	for _, c := range copies {
+		n += max(c.l.Size()-c.lc.Point.Bytes(), 0)
+	}
+	return n
 }
 
 // lockForQuarantine takes the locks under which a log's frames are copied, and returns the copy

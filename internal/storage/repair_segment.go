@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
@@ -14,34 +15,29 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
-// repair asks the maintenance goroutine to repair a log whose segment failed.
-func (d *Dir) repair(l *Log) {
-	d.mu.Lock()
-	d.broken[l] = struct{}{}
-	d.mu.Unlock()
-	signal(d.repairs)
-}
-
-// repairAll tries to repair each broken log once, and reports whether any is left.
-func (d *Dir) repairAll() bool {
+// repairDue tries to repair the broken logs of which an attempt is due. It returns when the next one
+// is, nil if no log is broken.
+func (d *Dir) repairDue() <-chan time.Time {
 	d.mu.Lock()
 	logs := slices.Collect(maps.Keys(d.broken))
-	clear(d.broken) // a log that fails again during the repair is added again
 	d.mu.Unlock()
-	err := d.replaceFailedSegments(logs...)
-	left := false
-	for _, l := range logs {
-		if !l.is(loglife.Repair) {
-			l.Commit(nil)
-			continue
+	if logs, _ = d.dueForRepair(logs); len(logs) > 0 {
+		before := d.mendings(logs)
+		err := d.replaceFailedSegments(logs...)
+		for _, l := range logs {
+			if !l.is(loglife.Repair) {
+				l.Commit(nil)
+				continue
+			}
+			d.logOnce(l, "segment could not be replaced, the partition accepts no records", err)
 		}
-		left = true
-		d.logOnce(l, "segment could not be replaced, the partition accepts no records", err)
-		d.mu.Lock()
-		d.broken[l] = struct{}{}
-		d.mu.Unlock()
+		d.postpone(before, err)
+		d.weigh()
 	}
-	return left
+	if wait, some := d.nextRepair(); some {
+		return time.After(wait)
+	}
+	return nil
 }
 
 // replaceFailedSegments repairs logs whose segments failed: a new segment follows the failed one at
@@ -126,7 +122,7 @@ func (l *Log) replaceSegment() (done bool, err error) {
 		return false, nil // it was repaired in the meantime, while the directory reopened, or is out of use
 	}
 	if l.needsReplay() {
-		return false, fmt.Errorf("%w: the frames of %s are not quarantined yet", ErrFailed, l)
+		return false, fmt.Errorf("quarantine the frames of %s: %w", l, errInFlight)
 	}
 	l.mu.RLock()
 	at, quarantined := l.rp.Offset, l.life.quarantine
@@ -137,12 +133,7 @@ func (l *Log) replaceSegment() (done bool, err error) {
 			return false, l.segmentFailed(err)
 		}
 		l.synced()
-		// Batches that could not be written before must be written now. Otherwise the log only
-		// seems repaired: it fails again with each sweep, and pins the journal.
-		if err := l.writeFlushable(); err != nil {
-			return false, l.segmentFailed(err)
-		}
-		return true, nil
+		return l.writeHeld()
 	}
 
 	for len(old) > 0 && old[len(old)-1].Base() >= at { // it holds no synced bytes
@@ -178,6 +169,9 @@ func (l *Log) replaceSegment() (done bool, err error) {
 			return false, err
 		}
 	}
+	if done, err := l.writeHeld(); !done {
+		return false, err
+	}
 	if err := l.active().Sync(); err != nil {
 		return false, l.segmentFailed(err)
 	}
@@ -189,6 +183,15 @@ func (l *Log) replaceSegment() (done bool, err error) {
 			l.rp.LSN = max(l.rp.LSN, quarantined.lsn)
 		}
 		l.mu.Unlock()
+	}
+	return true, nil
+}
+
+// writeHeld writes the batches that could not be written before. Otherwise the log would only seem
+// repaired: it would fail again with the next flush. It needs flushMu.
+func (l *Log) writeHeld() (done bool, err error) {
+	if err := l.writeFlushable(); err != nil {
+		return false, l.segmentFailed(err)
 	}
 	return true, nil
 }

@@ -29,7 +29,7 @@ func TestAStopThatMeetsAFailedDatasync(t *testing.T) {
 		}
 		eventually(t, "the records count", func() bool { return logs[0].AckEnd() == 6 })
 		full := errors.New("the journal is full")
-		d.applyEvent(loglife.JournalFull, full) // so that Close does not wait for records in flight
+		d.applyEvent(loglife.Exhausted, full) // so that Close does not wait for records in flight
 		closed := make(chan error, 1)
 		go func() { closed <- d.Close() }()
 		eventually(t, "the datasync began", func() bool { return held.Hits() > 0 })

@@ -185,12 +185,18 @@ func (t *tail) setFlushed(n int) {
 	}
 }
 
-// cacheAll turns all chunks into a cache, and returns the bytes accounted for those that were
-// unflushed.
-func (t *tail) cacheAll() (bytes int64) {
+// deferredBytes returns the bytes accounted for the chunks that are unflushed.
+func (t *tail) deferredBytes() (bytes int64) {
 	for _, c := range t.chunks[t.flushed:] {
 		bytes += c.cap
 	}
+	return bytes
+}
+
+// cacheAll turns all chunks into a cache, and returns the bytes accounted for those that were
+// unflushed.
+func (t *tail) cacheAll() (bytes int64) {
+	bytes = t.deferredBytes()
 	t.setFlushed(len(t.chunks) - t.flushed)
 	return bytes
 }

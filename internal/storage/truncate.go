@@ -276,7 +276,6 @@ func (l *Log) finish(err error) error {
 	err = fmt.Errorf("truncate %s to %d: %w", l, c.end, err)
 	if l.Offline() == nil {
 		l.applyEvent(loglife.CutFailed, fmt.Errorf("%w: %w", ErrFailed, err))
-		l.dir.repair(l)
 	}
 	return err
 }

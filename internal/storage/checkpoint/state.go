@@ -80,6 +80,14 @@ type Point struct {
 	Segments []Extent
 }
 
+// Bytes returns the size of the records below the recovery point.
+func (p *Point) Bytes() (n int64) {
+	for _, e := range p.Segments {
+		n += e.Size
+	}
+	return n
+}
+
 // Extent is a listed segment, the number of its bytes that count, and what its index of aborted
 // transactions must be.
 type Extent struct {

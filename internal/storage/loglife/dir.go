@@ -9,8 +9,8 @@ const (
 	DirOpening DirState = iota
 	// Running: the directory accepts records.
 	Running
-	// Blocked: the journal is full, and the last sweep could not free any of it. Records are
-	// refused; sweeps continue.
+	// Blocked: the journal or the memory for records is full, and the last attempt to free it failed.
+	// Records are refused; the attempts continue.
 	Blocked
 	// JournalDead: the journal failed. The logs roll back to their acknowledged ends, and the
 	// directory reopens.
@@ -37,8 +37,8 @@ type DirEvent uint8
 // The events of a log directory.
 const (
 	Recovered     DirEvent = iota // a start has brought everything into synced segments
-	JournalFull                   // a sweep failed, and the journal is full
-	JournalFreed                  // a sweep succeeded
+	Exhausted                     // the journal or the memory is full, and the attempt to free it failed
+	Freed                         // there is space again, or the next attempt succeeded
 	JournalFailed                 // a write or datasync of the journal failed
 	Reopened                      // a new journal file accepts records
 	Stop                          // Close was called
@@ -58,23 +58,23 @@ func (e DirEvent) String() string { return dirs.events[e] }
 
 var dirs = table[DirState, DirEvent, DirUse]{
 	uses:   []string{"records", "journal", "stops"},
-	events: []string{"recovered", "journal full", "journal freed", "journal failed", "reopened", "stop"},
+	events: []string{"recovered", "exhausted", "freed", "journal failed", "reopened", "stop"},
 	rows: []row[DirState, DirEvent, DirUse]{
 		DirOpening: {"opening", Journal, map[DirEvent]DirState{Recovered: Running}},
 		Running: {"running", Records | Journal, map[DirEvent]DirState{
-			JournalFull: Blocked, JournalFreed: ignore, JournalFailed: JournalDead, Stop: Stopping,
+			Exhausted: Blocked, Freed: ignore, JournalFailed: JournalDead, Stop: Stopping,
 		}},
 		Blocked: {"blocked", Journal, map[DirEvent]DirState{
-			JournalFull: Blocked, JournalFreed: Running, JournalFailed: JournalDead, Stop: Stopping,
+			Exhausted: Blocked, Freed: Running, JournalFailed: JournalDead, Stop: Stopping,
 		}},
 		JournalDead: {"journal dead", 0, map[DirEvent]DirState{
-			JournalFull: ignore, JournalFreed: ignore, JournalFailed: JournalDead, Reopened: Running, Stop: StoppingDead,
+			Exhausted: ignore, Freed: ignore, JournalFailed: JournalDead, Reopened: Running, Stop: StoppingDead,
 		}},
 		Stopping: {"stopping", Journal | Stops, map[DirEvent]DirState{
-			JournalFull: Stopping, JournalFreed: Stopping, JournalFailed: StoppingDead, Stop: ignore,
+			Exhausted: Stopping, Freed: Stopping, JournalFailed: StoppingDead, Stop: ignore,
 		}},
 		StoppingDead: {"stopping, journal dead", Stops, map[DirEvent]DirState{
-			JournalFull: ignore, JournalFreed: ignore, JournalFailed: ignore, Reopened: ignore, Stop: ignore,
+			Exhausted: ignore, Freed: ignore, JournalFailed: ignore, Reopened: ignore, Stop: ignore,
 		}},
 	},
 }

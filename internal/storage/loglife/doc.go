@@ -29,12 +29,12 @@
 //
 // # A log directory
 //
-//	opening ── recovered ──▶ running ── journal full ──▶ blocked ── journal freed ──▶ running
-//	                                                     blocked ── journal full ──▶ blocked
+//	opening ── recovered ──▶ running ── exhausted ──▶ blocked ── freed ──▶ running
+//	                                                     blocked ── exhausted ──▶ blocked
 //	{running, blocked} ── journal failed ──▶ journal dead ── reopened ──▶ running
 //	                                         journal dead ── journal failed ──▶ journal dead
 //	{running, blocked} ── stop ──▶ stopping ── journal failed ──▶ stopping, journal dead
-//	                               stopping ── journal full ──▶ stopping ── journal freed ──▶ stopping
+//	                               stopping ── exhausted ──▶ stopping ── freed ──▶ stopping
 //	journal dead ── stop ──▶ stopping, journal dead
 //
 // docs/journal.md shows the same tables, with the uses that each state allows.

@@ -204,7 +204,7 @@ func leads(s State, events ...Event) bool {
 
 func TestNames(t *testing.T) {
 	for want, got := range map[string]fmt.Stringer{
-		"swap stuck": SwapStuck, "found damaged": FoundDamaged, "stopping, journal dead": StoppingDead, "journal freed": JournalFreed,
+		"swap stuck": SwapStuck, "found damaged": FoundDamaged, "stopping, journal dead": StoppingDead, "freed": Freed,
 	} {
 		if got.String() != want {
 			t.Errorf("%v, want %s", got, want)
