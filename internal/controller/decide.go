@@ -39,23 +39,30 @@ func (v view) Running(broker int32) bool {
 
 // Online implements election.View.
 func (v view) Online(broker int32) bool {
-	dir, placed := v.img.Placement(broker, v.tp)
-	return !placed || v.online(broker, dir) && !v.damaged(broker)
+	works, _ := v.able(broker)
+	return works
 }
 
-// online reports whether a broker has registered a log directory and not reported it as failed.
-func (v view) online(broker int32, dir [16]byte) bool {
+// Writes implements election.View.
+func (v view) Writes(broker int32) bool {
+	_, writes := v.able(broker)
+	return writes
+}
+
+// able reports whether a broker's replica of the partition can lead or be in sync, and whether it
+// takes records of clients, too.
+func (v view) able(broker int32) (works, writes bool) {
 	b, ok := v.img.Broker(broker)
-	if !ok {
-		return false
+	if !ok || v.damaged(broker) {
+		return false, false
 	}
-	d, ok := b.Dir(dir)
+	dir, _ := v.img.Placement(broker, v.tp)
 	state, _ := v.img.State(broker)
-	return ok && !d.Offline && !state.Failed(dir)
+	return b.Able(&state, dir)
 }
 
-// damaged reports whether a broker has reported its log of the partition as damaged, and another
-// replica may have what it lacks. The only replica of a partition continues to serve the rest, as a
+// damaged reports whether a broker has reported that its log of the partition is damaged or cannot
+// be made, and another replica may have what it lacks. The only replica of a partition continues to serve the rest, as a
 // broker without a cluster does.
 func (v view) damaged(broker int32) bool {
 	if p := v.img.Partition(v.tp); p != nil && len(p.Replicas) == 1 {
@@ -81,7 +88,7 @@ func decide(d election.Decider, v view, p metadata.Partition) (next metadata.Par
 		switch {
 		case placed && v.damaged(b): // before that, none of its records was counted
 			apply(d.Remove(next, b, dir))
-		case state == metadata.Fenced, placed && !v.online(b, dir):
+		case state == metadata.Fenced, !v.Online(b):
 			apply(d.Fence(next, b))
 		case state == metadata.Draining:
 			apply(d.Drain(next, b))

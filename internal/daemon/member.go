@@ -282,15 +282,15 @@ func partitionOf(id storage.ID) metadata.TopicPartition {
 // report returns what a heartbeat says of this broker.
 func (r *components) report() membership.Report {
 	var out membership.Report
-	if r.member.following.Load() {
+	damaged := r.damaged()
+	if r.member.following.Load() { // the partitions are open
 		out.Applied = r.applier.Image().Version()
-	}
-	for _, d := range r.storage.Dirs() {
-		if d.Err() != nil {
-			out.FailedDirs = append(out.FailedDirs, d.ID())
+		out.Unable = r.replicas.Unable()
+		for tp, dir := range r.replicas.Unmade() {
+			damaged = append(damaged, damagedLog{tp, dir})
 		}
 	}
-	reportDamage(&out, r.damaged())
+	reportDamage(&out, damaged)
 	return out
 }
 
@@ -304,10 +304,14 @@ func (r *components) logEnd(tp metadata.TopicPartition) (epoch int32, end int64,
 	return epoch, end, true
 }
 
-// reportDamage adds the damaged logs to a report. If they are too many for one, the directories
+// reportDamage adds the damaged logs to a report, always in the same order: the controller writes a
+// broker's state when a heartbeat differs from it. If they are too many for one, the directories
 // that have the most count as failed: the controller would refuse the heartbeat, and fence a broker
 // whose other logs are intact.
 func reportDamage(out *membership.Report, damaged []damagedLog) {
+	slices.SortFunc(damaged, func(a, b damagedLog) int {
+		return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))
+	})
 	byDir := map[[16]byte]int{}
 	for _, l := range damaged {
 		byDir[l.dir]++
@@ -321,9 +325,8 @@ func reportDamage(out *membership.Report, damaged []damagedLog) {
 		}
 		left -= byDir[most]
 		delete(byDir, most)
-		if !slices.Contains(out.FailedDirs, most) {
-			out.FailedDirs = append(out.FailedDirs, most)
-		}
+		out.Unable = slices.DeleteFunc(out.Unable, func(d metadata.UnableDir) bool { return d.ID == most })
+		out.Unable = append(out.Unable, metadata.UnableDir{ID: most, Why: metadata.DirFailed})
 	}
 	for _, l := range damaged {
 		if byDir[l.dir] > 0 {
@@ -332,21 +335,17 @@ func reportDamage(out *membership.Report, damaged []damagedLog) {
 	}
 }
 
-// damagedLog is a log that can't be read as it was written.
+// damagedLog is a log that can't be read as it was written, or that can't be made.
 type damagedLog struct {
 	metadata.TopicPartition
 	dir [16]byte
 }
 
-// damaged returns the logs that can't be read as they were written, always in the same order: the
-// controller writes a broker's state when a heartbeat differs from it.
+// damaged returns the logs that can't be read as they were written.
 func (r *components) damaged() (list []damagedLog) {
 	for _, l := range r.storage.Damaged() {
 		list = append(list, damagedLog{partitionOf(l.ID()), l.Dir().ID()})
 	}
-	slices.SortFunc(list, func(a, b damagedLog) int {
-		return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))
-	})
 	return list
 }
 

@@ -117,6 +117,23 @@ func (m *Manager) Failed() []Failure {
 	return all
 }
 
+// Unmade returns the partitions whose logs could not be made in a directory that was chosen, with
+// its id. They are tried again.
+func (m *Manager) Unmade() map[metadata.TopicPartition][16]byte {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	var all map[metadata.TopicPartition][16]byte
+	for tp, x := range m.missing {
+		if x.err != nil && !x.permanent && x.dir != nil {
+			if all == nil {
+				all = map[metadata.TopicPartition][16]byte{}
+			}
+			all[tp] = x.dir.ID()
+		}
+	}
+	return all
+}
+
 // noteUncreated records that a partition has no log, and returns its entry. It returns nil if the
 // creation is already queued or scheduled.
 func (m *Manager) noteUncreated(w wanted) *missing {

@@ -186,9 +186,9 @@ func hasLog(img *metadata.Image, broker int32, tp metadata.TopicPartition) bool 
 	if p := img.Partition(tp); !p.Last.IsZero() && p.Last.Broker == broker && p.Last.Dir != dir {
 		return false
 	}
-	d, ok := b.Dir(dir)
 	state, _ := img.State(broker)
-	return ok && !d.Offline && !state.Failed(dir) && !slices.Contains(state.Damaged, tp)
+	works, _ := b.Able(&state, dir)
+	return works && !slices.Contains(state.Damaged, tp)
 }
 
 // uncleanElections adds the recent ones, and forgets the others.

@@ -124,7 +124,7 @@ func TestWhatAPartitionWithoutALeaderWaitsFor(t *testing.T) {
 		{"ELR can lead", metadata.Partition{ISR: []int32{2}, ELR: []int32{3}}, map[int32]metadata.BrokerState{2: down},
 			checks.Elected, []int32{2, 3}},
 		{"its directory failed", metadata.Partition{ISR: []int32{2}},
-			map[int32]metadata.BrokerState{2: {Liveness: metadata.Active, FailedDirs: [][16]byte{dirs[2]}}},
+			map[int32]metadata.BrokerState{2: {Liveness: metadata.Active, Unable: []metadata.UnableDir{{ID: dirs[2], Why: metadata.DirFailed}}}},
 			checks.ForDirectory, []int32{2}},
 		{"its log is damaged", metadata.Partition{ISR: []int32{2}}, map[int32]metadata.BrokerState{2: {Liveness: metadata.Active,
 			Damaged: []metadata.TopicPartition{{Topic: topicA}}}}, checks.ForDirectory, []int32{2}},
