@@ -61,8 +61,8 @@ func (v view) able(broker int32) (works, writes bool) {
 	return b.Able(&state, dir)
 }
 
-// damaged reports whether a broker has reported that its log of the partition is damaged or cannot
-// be made, and another replica may have what it lacks. The only replica of a partition continues to serve the rest, as a
+// damaged reports whether a broker has reported its log of the partition as damaged, and another
+// replica may have what it lacks. The only replica of a partition continues to serve the rest, as a
 // broker without a cluster does.
 func (v view) damaged(broker int32) bool {
 	if p := v.img.Partition(v.tp); p != nil && len(p.Replicas) == 1 {

@@ -187,7 +187,7 @@ func TestAReplicaWithoutALogNeedsADirectoryThatWorks(t *testing.T) {
 	w.procs[2].damaged = []metadata.TopicPartition{tp}
 	w.pass(time.Second)
 	if p := w.applier.Image().Partition(tp); p.Leader != 3 || !slices.Equal(p.ISR, []int32{3}) || !slices.Equal(p.ELR, []int32{2}) {
-		t.Errorf("the log cannot be made: %+v", p)
+		t.Errorf("its log is damaged: %+v", p)
 	}
 }
 

@@ -19,8 +19,8 @@ func (w *world) loads() {
 	}
 }
 
-// A log that is damaged, or cannot be made, and whose directory is not recorded yet, is no last
-// replica: such a record would be refused, again and again.
+// A damaged log whose directory is not recorded yet is no last replica: such a record would be
+// refused, again and again.
 func TestADamagedLogThatIsNotPlaced(t *testing.T) {
 	w := newWorld(t)
 	w.lead()
@@ -40,7 +40,7 @@ func TestADamagedLogThatIsNotPlaced(t *testing.T) {
 	w.want("a damaged log without a directory", "-1@1 isr [] elr [1]")
 	p.damaged = nil
 	w.step()
-	w.want("its log was made", "1@2 isr [1] elr []")
+	w.want("it was copied again", "1@2 isr [1] elr []")
 }
 
 // The only replica of a partition continues to lead it, whatever it lost: no other broker has what

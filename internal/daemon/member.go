@@ -282,15 +282,11 @@ func partitionOf(id storage.ID) metadata.TopicPartition {
 // report returns what a heartbeat says of this broker.
 func (r *components) report() membership.Report {
 	var out membership.Report
-	damaged := r.damaged()
 	if r.member.following.Load() { // the partitions are open
 		out.Applied = r.applier.Image().Version()
 		out.Unable = r.replicas.Unable()
-		for tp, dir := range r.replicas.Unmade() {
-			damaged = append(damaged, damagedLog{tp, dir})
-		}
 	}
-	reportDamage(&out, damaged)
+	reportDamage(&out, r.damaged())
 	return out
 }
 
@@ -335,7 +331,7 @@ func reportDamage(out *membership.Report, damaged []damagedLog) {
 	}
 }
 
-// damagedLog is a log that can't be read as it was written, or that can't be made.
+// damagedLog is a log that can't be read as it was written.
 type damagedLog struct {
 	metadata.TopicPartition
 	dir [16]byte

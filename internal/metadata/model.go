@@ -108,7 +108,7 @@ type BrokerState struct {
 	// differs from the registered one, of which nothing is accepted any longer.
 	Incarnation [16]byte
 	// Unable are the log directories that cannot take records, and Damaged the logs that cannot be
-	// read as they were written, or cannot be made; both as the process's newest heartbeat says.
+	// read as they were written; both as the process's newest heartbeat says.
 	Unable  []UnableDir
 	Damaged []TopicPartition
 }
@@ -132,8 +132,8 @@ type DirFault uint8
 const (
 	// DirFailed: its disk returns errors. Its replicas cannot lead, and are not in sync.
 	DirFailed DirFault = 1 + iota
-	// DirHung: a write or an operation on its disk does not end. Its replicas lead only if no other
-	// one in sync can.
+	// DirHung: a write or an operation on its disk does not end, or a log cannot be made in it. Its
+	// replicas lead only if no other one in sync can.
 	DirHung
 	// DirLow: its disk has too little free space for records of clients. Its replicas follow, and
 	// lead only if no other one in sync can.

@@ -48,6 +48,7 @@ func (s *abilities) look(m *Manager, now time.Duration) {
 	defer s.mu.Unlock()
 	paused := now-s.looked > hungAfter/2
 	s.looked = now
+	unmade := m.unmade()
 	for _, d := range m.Dirs() {
 		a := s.dirs[d]
 		if a == nil {
@@ -62,7 +63,7 @@ func (s *abilities) look(m *Manager, now time.Duration) {
 		}
 		err := d.Err()
 		before := a.why
-		switch a.note(faultOf(err, m.opt.Storage.Hung(d), d.LastSpace()), d.Pulse(), now); {
+		switch a.note(faultOf(err, unmade[d] || m.opt.Storage.Hung(d) != nil, d.LastSpace()), d.Pulse(), now); {
 		case a.why == before:
 		case a.why == 0:
 			m.opt.Logger.Info("log directory takes records again: this broker can lead its partitions", zap.String("dir", d.Path()))
@@ -74,11 +75,11 @@ func (s *abilities) look(m *Manager, now time.Duration) {
 }
 
 // faultOf returns the fault that a directory itself knows of.
-func faultOf(err, hung error, space storage.Space) metadata.DirFault {
+func faultOf(err error, hung bool, space storage.Space) metadata.DirFault {
 	switch {
 	case err != nil:
 		return metadata.DirFailed
-	case hung != nil:
+	case hung:
 		return metadata.DirHung
 	case space.Message != "":
 		return metadata.DirLow

@@ -117,21 +117,17 @@ func (m *Manager) Failed() []Failure {
 	return all
 }
 
-// Unmade returns the partitions whose logs could not be made in a directory that was chosen, with
-// its id. They are tried again.
-func (m *Manager) Unmade() map[metadata.TopicPartition][16]byte {
+// unmade returns the directories in which a log could not be made. It is tried again.
+func (m *Manager) unmade() map[*storage.Dir]bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	var all map[metadata.TopicPartition][16]byte
-	for tp, x := range m.missing {
+	dirs := map[*storage.Dir]bool{}
+	for _, x := range m.missing {
 		if x.err != nil && !x.permanent && x.dir != nil {
-			if all == nil {
-				all = map[metadata.TopicPartition][16]byte{}
-			}
-			all[tp] = x.dir.ID()
+			dirs[x.dir] = true
 		}
 	}
-	return all
+	return dirs
 }
 
 // noteUncreated records that a partition has no log, and returns its entry. It returns nil if the

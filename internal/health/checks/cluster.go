@@ -228,10 +228,10 @@ func (b *Broker) unable() (problem, remedy string) {
 		}
 	}
 	add(b.FailedDirs, "returns errors", "return errors", "replace or repair the disk that fails")
-	add(b.HungDirs, "hangs", "hang", "check the disk that hangs, and how it is attached")
+	add(b.HungDirs, "hangs or makes no new logs", "hang or make no new logs", "check the disk that hangs, and how it is attached")
 	add(b.LowDirs, "is low on space", "are low on space", "free space, or enlarge the disk")
 	if b.Damaged.Count > 0 {
-		what = append(what, "its logs of "+partitionsText(&b.Damaged)+" are damaged or cannot be made")
+		what = append(what, "its logs of "+partitionsText(&b.Damaged)+" are damaged")
 		do = append(do, "follow what it reports about these logs")
 	}
 	if len(what) == 0 {

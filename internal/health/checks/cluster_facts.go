@@ -61,7 +61,7 @@ type Broker struct {
 	// Full are the partitions that it leads although its log directory takes no records: no other
 	// replica in sync can.
 	Full Partitions
-	// Damaged are the partitions whose log on this broker is damaged, or cannot be made.
+	// Damaged are the partitions whose log on this broker is damaged.
 	Damaged Partitions
 }
 

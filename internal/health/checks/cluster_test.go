@@ -129,11 +129,11 @@ func TestOneFindingForEachBroker(t *testing.T) {
 		{"low on space", third(Broker{State: "active", LowDirs: 1}),
 			[]string{"warn broker 3: it cannot write everywhere: 1 log directory is low on space"}},
 		{"failed, and behind", third(Broker{State: "active", FailedDirs: 2, HungDirs: 1, Behind: behind}),
-			[]string{"warn broker 3: it cannot write everywhere: 2 log directories return errors, 1 log directory hangs; it is not in sync in 30 partitions"}},
+			[]string{"warn broker 3: it cannot write everywhere: 2 log directories return errors, 1 log directory hangs or makes no new logs; it is not in sync in 30 partitions"}},
 		{"all replicas are low", third(Broker{State: "active", LowDirs: 1, Full: some(1, "a-0")}),
 			[]string{"bad broker 3: it cannot write everywhere: 1 log directory is low on space; records of clients are refused in 1 partition (a-0)"}},
 		{"damaged", third(Broker{State: "active", Damaged: some(1, "a-0")}),
-			[]string{"warn broker 3: it cannot write everywhere: its logs of 1 partition (a-0) are damaged or cannot be made"}},
+			[]string{"warn broker 3: it cannot write everywhere: its logs of 1 partition (a-0) are damaged"}},
 		{"starting", third(Broker{State: "starting"}), []string{"note broker 3: it is starting"}},
 		{"stopping", third(Broker{State: "draining"}), []string{"note broker 3: it is stopping"}},
 	})
