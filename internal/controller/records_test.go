@@ -37,7 +37,10 @@ func TestADamagedLogThatIsNotPlaced(t *testing.T) {
 	w.step()
 	w.step()
 	w.loads()
-	w.want("a damaged log without a directory", "1@0 isr [1] elr []")
+	w.want("a damaged log without a directory", "-1@1 isr [] elr [1]")
+	p.damaged = nil
+	w.step()
+	w.want("it was copied again", "1@2 isr [1] elr []")
 }
 
 // The only replica of a partition continues to lead it, whatever it lost: no other broker has what

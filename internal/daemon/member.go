@@ -282,13 +282,9 @@ func partitionOf(id storage.ID) metadata.TopicPartition {
 // report returns what a heartbeat says of this broker.
 func (r *components) report() membership.Report {
 	var out membership.Report
-	if r.member.following.Load() {
+	if r.member.following.Load() { // the partitions are open
 		out.Applied = r.applier.Image().Version()
-	}
-	for _, d := range r.storage.Dirs() {
-		if d.Err() != nil {
-			out.FailedDirs = append(out.FailedDirs, d.ID())
-		}
+		out.Unable = r.replicas.Unable()
 	}
 	reportDamage(&out, r.damaged())
 	return out
@@ -304,10 +300,14 @@ func (r *components) logEnd(tp metadata.TopicPartition) (epoch int32, end int64,
 	return epoch, end, true
 }
 
-// reportDamage adds the damaged logs to a report. If they are too many for one, the directories
+// reportDamage adds the damaged logs to a report, always in the same order: the controller writes a
+// broker's state when a heartbeat differs from it. If they are too many for one, the directories
 // that have the most count as failed: the controller would refuse the heartbeat, and fence a broker
 // whose other logs are intact.
 func reportDamage(out *membership.Report, damaged []damagedLog) {
+	slices.SortFunc(damaged, func(a, b damagedLog) int {
+		return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))
+	})
 	byDir := map[[16]byte]int{}
 	for _, l := range damaged {
 		byDir[l.dir]++
@@ -321,9 +321,8 @@ func reportDamage(out *membership.Report, damaged []damagedLog) {
 		}
 		left -= byDir[most]
 		delete(byDir, most)
-		if !slices.Contains(out.FailedDirs, most) {
-			out.FailedDirs = append(out.FailedDirs, most)
-		}
+		out.Unable = slices.DeleteFunc(out.Unable, func(d metadata.UnableDir) bool { return d.ID == most })
+		out.Unable = append(out.Unable, metadata.UnableDir{ID: most, Why: metadata.DirFailed})
 	}
 	for _, l := range damaged {
 		if byDir[l.dir] > 0 {
@@ -338,8 +337,7 @@ type damagedLog struct {
 	dir [16]byte
 }
 
-// damaged returns the logs that lack what they should have, or are not there, always in the same
-// order: the controller writes a broker's state when a heartbeat differs from it.
+// damaged returns the logs that lack what they should have, or are not there.
 func (r *components) damaged() (list []damagedLog) {
 	for _, l := range r.storage.Flawed() {
 		list = append(list, damagedLog{partitionOf(l.ID()), l.Dir().ID()})
@@ -350,9 +348,6 @@ func (r *components) damaged() (list []damagedLog) {
 			list = append(list, damagedLog{tp, dir})
 		}
 	}
-	slices.SortFunc(list, func(a, b damagedLog) int {
-		return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))
-	})
 	return list
 }
 
