@@ -298,7 +298,8 @@ func TestUrgentRequestsHaveTheirOwnWay(t *testing.T) {
 		s := p.session()
 		s.out.mu.Lock()
 		for range maxQueued { // the sender's lock keeps them waiting
-			s.out.queues[kindRequest].list = append(s.out.queues[kindRequest].list, &outgoing{kind: kindRequest, call: &call{}, deadline: time.Now()})
+			q := &s.out.queues[kindRequest]
+			q.list = append(q.list, &outgoing{kind: kindRequest, call: &call{}, deadline: time.Now()})
 		}
 		s.out.mu.Unlock()
 		beat("a full queue of requests")

@@ -14,9 +14,9 @@ type Handler interface {
 	// Message is called by the connection's reader for each message, in order. It must not block.
 	// body belongs to the handler.
 	Message(from Hello, method uint16, body []byte)
-	// Request handles a request, on a goroutine of its own unless it is urgent. ctx ends when the sender stops waiting,
-	// or with the connection. An error reaches the sender as a *RemoteError. The handler must not
-	// keep body.
+	// Request handles a request, on a goroutine of its own unless it is urgent. ctx ends when the
+	// sender stops waiting, or with the connection. An error reaches the sender as a *RemoteError.
+	// The handler must not keep body.
 	Request(ctx context.Context, from Hello, method uint16, body []byte) ([]byte, error)
 }
 

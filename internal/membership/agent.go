@@ -361,7 +361,7 @@ func (a *Agent) LeaseLeft() time.Duration {
 	return time.Duration(a.lease.Load()) - time.Since(a.began)
 }
 
-// Ended notes the end of a connection with a member, whoever has ended it. If that is the
+// Ended notes the end of a connection with a member, at whichever end it began. If that is the
 // controller, it may take the end for that of this process, and fence it early. So the lease ends
 // until a heartbeat that is sent from now on has been answered. The controller is the member that
 // this broker asked last: another one has not heard it, and does not fence it early.

@@ -48,16 +48,6 @@ func TestDecisions(t *testing.T) {
 	drained := func(d Decider, p metadata.Partition) (metadata.Partition, bool) {
 		return d.Leave(p, Leaving{Drained: ids(1)})
 	}
-	leave := func(l Leaving) decision {
-		return func(d Decider, p metadata.Partition) (metadata.Partition, bool) { return d.Leave(p, l) }
-	}
-	only3, drained3 := brokers{active: ids(3)}, brokers{draining: ids(3)}
-	damaged := func(list ...int32) (all []Replica) {
-		for _, b := range list {
-			all = append(all, Replica{b, [16]byte{15: byte(b)}})
-		}
-		return all
-	}
 	for _, c := range []struct {
 		name     string
 		decide   decision
@@ -83,21 +73,6 @@ func TestDecisions(t *testing.T) {
 		{"a fenced broker of a small ISR is eligible", fence1, without1, false, record(1, ids(1, 2), nil), 2, 6, ids(2), ids(1)},
 		{"the last one of the ISR is eligible", fence1, brokers{}, false, record(1, ids(1), ids(2)), None, 6, nil, ids(1, 2)},
 		{"the ELR leads when the last one is fenced", fence1, without1, false, record(1, ids(1), ids(2)), 2, 6, ids(2), ids(1)},
-
-		{"all are fenced at once", leave(Leaving{Fenced: ids(1, 2, 3)}), brokers{}, false, record(1, ids(1, 2, 3), nil), None, 6, nil,
-			ids(1, 2, 3)},
-		{"two are fenced at once", leave(Leaving{Fenced: ids(1, 2)}), only3, false, record(1, ids(1, 2, 3), nil), 3, 6, ids(3), ids(1, 2)},
-		{"one is fenced, another one drained", leave(Leaving{Fenced: ids(1), Drained: ids(2)}), only3, false,
-			record(1, ids(1, 2, 3), nil), 3, 6, ids(3), ids(1, 2)},
-		{"one is fenced, another one damaged", leave(Leaving{Fenced: ids(1), Damaged: damaged(2)}), only3, false,
-			record(1, ids(1, 2, 3), nil), 3, 6, ids(3), ids(1)},
-		{"one is damaged, and enough are left", leave(Leaving{Damaged: damaged(1)}), without1, false, record(1, ids(1, 2, 3), nil), 2, 6,
-			ids(2, 3), nil},
-		{"all that is left is drained", leave(Leaving{Fenced: ids(1, 2), Drained: ids(3)}), drained3, false,
-			record(1, ids(1, 2, 3), nil), None, 6, ids(3), ids(1, 2)},
-		{"all are drained", leave(Leaving{Drained: ids(2, 3)}), brokers{draining: ids(1, 2, 3)}, false, record(1, ids(1, 2, 3), nil), 1, 5,
-			ids(1), ids(2, 3)},
-		{"an eligible one is damaged", leave(Leaving{Damaged: damaged(1)}), without1, false, record(2, ids(2), ids(1)), 2, 5, ids(2), nil},
 
 		{"a whole follower stays", back(Whole), without1, false, record(2, ids(1, 2), nil), 2, 5, ids(1, 2), nil},
 		{"a whole leader loses its epoch", back(Whole), without1, false, record(1, ids(1, 2), nil), 2, 6, ids(1, 2), nil},
@@ -140,6 +115,43 @@ func TestDecisions(t *testing.T) {
 		}
 		if same := got.PartitionEpoch == c.p.PartitionEpoch; same == changed {
 			t.Errorf("%s: changed %v, partition epoch %d", c.name, changed, got.PartitionEpoch)
+		}
+	}
+}
+
+// What leaves in one decision is computed before anything is decided: all that is whole is eligible
+// if too few remain.
+func TestReplicasThatLeaveTogether(t *testing.T) {
+	damaged := func(b int32) []Replica { return []Replica{{b, [16]byte{15: byte(b)}}} }
+	without1, only3 := brokers{active: ids(2, 3)}, brokers{active: ids(3)}
+	for _, c := range []struct {
+		name     string
+		leaving  Leaving
+		view     brokers
+		p        metadata.Partition
+		leader   int32
+		epoch    int32
+		isr, elr []int32
+	}{
+		{"all are fenced at once", Leaving{Fenced: ids(1, 2, 3)}, brokers{}, record(1, ids(1, 2, 3), nil), None, 6, nil,
+			ids(1, 2, 3)},
+		{"two are fenced at once", Leaving{Fenced: ids(1, 2)}, only3, record(1, ids(1, 2, 3), nil), 3, 6, ids(3), ids(1, 2)},
+		{"one is fenced, another one drained", Leaving{Fenced: ids(1), Drained: ids(2)}, only3,
+			record(1, ids(1, 2, 3), nil), 3, 6, ids(3), ids(1, 2)},
+		{"one is fenced, another one damaged", Leaving{Fenced: ids(1), Damaged: damaged(2)}, only3,
+			record(1, ids(1, 2, 3), nil), 3, 6, ids(3), ids(1)},
+		{"one is damaged, and enough are left", Leaving{Damaged: damaged(1)}, without1, record(1, ids(1, 2, 3), nil), 2, 6,
+			ids(2, 3), nil},
+		{"all that is left is drained", Leaving{Fenced: ids(1, 2), Drained: ids(3)}, brokers{draining: ids(3)},
+			record(1, ids(1, 2, 3), nil), None, 6, ids(3), ids(1, 2)},
+		{"all are drained", Leaving{Drained: ids(2, 3)}, brokers{draining: ids(1, 2, 3)}, record(1, ids(1, 2, 3), nil), 1, 5,
+			ids(1), ids(2, 3)},
+		{"an eligible one is damaged", Leaving{Damaged: damaged(1)}, without1, record(2, ids(2), ids(1)), 2, 5, ids(2), nil},
+	} {
+		got, _ := Decider{View: c.view, MinISR: 2}.Leave(c.p, c.leaving)
+		if got.Leader != c.leader || got.LeaderEpoch != c.epoch || !slices.Equal(got.ISR, c.isr) || !slices.Equal(got.ELR, c.elr) {
+			t.Errorf("%s: leader %d epoch %d isr %v elr %v, want %d %d %v %v", c.name, got.Leader, got.LeaderEpoch, got.ISR, got.ELR,
+				c.leader, c.epoch, c.isr, c.elr)
 		}
 	}
 }

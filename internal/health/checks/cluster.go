@@ -194,7 +194,7 @@ func checkBrokers(c *Cluster, n *notes) {
 		switch b.State {
 		case "fenced":
 			x.Problem = "it is fenced: it sends no heartbeats, or its metadata stand still"
-			x.Remedy = fmt.Sprintf("start it, look at its own findings, or check the network between it and %s, in both directions; if it will not return, "+
+			x.Remedy = fmt.Sprintf("start it, read its own findings, or check the network between it and %s, in both directions; if it will not return, "+
 				"move its replicas to other brokers and run `kafka-cluster.sh unregister --id %d` (%s)", leaderText(c), b.ID, clusterPage)
 		case "starting":
 			x.Severity, x.Problem = health.Note, "it is starting"
