@@ -27,6 +27,9 @@ type Options struct {
 	// metadata is checked too.
 	Places []storage.Place
 	Data   []string
+	// LastCopy permits a repair of partitions of which other brokers have replicas. It leaves out
+	// what those may have.
+	LastCopy bool
 	// Node is the node.id of the broker, for partitions of which only the logs are left.
 	Node int32
 	// Progress is called with the number of bytes read since the last call; it may be nil. Size

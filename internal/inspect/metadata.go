@@ -112,7 +112,7 @@ func (r *Report) member(fsys vfs.FS, at string) error {
 	case !c.Used:
 		return nil // the broker joins when it starts
 	}
-	_, err = metadata.Load(c.Keys, c.Revision)
+	r.cluster, err = metadata.Load(c.Keys, c.Revision)
 	switch {
 	case errors.Is(err, metadata.ErrNewerVersion):
 		r.find(FormatNewer, at, at, -1, err.Error())

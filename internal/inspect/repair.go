@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
@@ -42,7 +44,59 @@ func Begin(ctx context.Context, opt Options, holder string) (*Repair, error) {
 	if err := r.makePlan(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
+	if err := r.refusal(); err != nil && !opt.LastCopy {
+		return nil, errors.Join(err, r.Close())
+	}
 	return r, nil
+}
+
+// ErrReplicated means that a repair concerns partitions of which other brokers have replicas.
+var ErrReplicated = errors.New("other brokers have replicas")
+
+// refusal returns why the plan must not be carried out, nil if it may. A repaired log continues
+// without what was damaged, although other replicas may have it.
+func (r *Repair) refusal() error {
+	concerned := map[string]bool{}
+	for i := range r.plan.Acts {
+		a := &r.plan.Acts[i]
+		if a.Topic != "" && r.report.replicated(a.Dir, a.Topic, a.Partition) {
+			concerned[fmt.Sprintf("%s-%d", a.Topic, a.Partition)] = true
+		}
+		for _, l := range a.Loses {
+			if r.report.replicated(a.Dir, l.Topic, l.Partition) {
+				concerned[fmt.Sprintf("%s-%d", l.Topic, l.Partition)] = true
+			}
+		}
+	}
+	if len(concerned) == 0 {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(concerned))
+	of := strings.Join(names[:min(len(names), 3)], ", ")
+	if n := len(names) - 3; n > 0 {
+		of += fmt.Sprintf(" and %d more", n)
+	}
+	remedy := "start the broker: it sets a damaged log aside and copies it again"
+	if r.report.Refused() {
+		remedy = "if the broker refuses a log directory, give it an empty directory instead, and start it: it copies all replicas again"
+	}
+	return fmt.Errorf("%w of %s, and a repair leaves out what those may have; %s; "+
+		"if no other broker has these records any longer, --last-copy repairs what is here", ErrReplicated, of, remedy)
+}
+
+// replicated reports whether other brokers have replicas of a partition, as far as the metadata of
+// the broker's cluster show. If these cannot be read, a directory that belongs to a cluster counts
+// as shared.
+func (r *Report) replicated(at, topic string, partition int32) bool {
+	if r.cluster != nil {
+		if t := r.cluster.Topic(topic); t != nil {
+			p := t.Partitions.At(partition)
+			return p != nil && len(p.Replicas) > 1
+		}
+		return false // it was deleted, or the metadata are older
+	}
+	i := slices.IndexFunc(r.dirs, func(d *dir) bool { return d.place.Path == at })
+	return i >= 0 && r.dirs[i].state != nil && r.dirs[i].state.Owner.Cluster != [16]byte{}
 }
 
 // makePlan checks the directories as Verify does and makes the plan.

@@ -109,6 +109,7 @@ type Report struct {
 
 	dirs     []*dir
 	rebuilds []*rebuild
+	cluster  *metadata.Image // of the broker's cluster; nil if it has none, or its metadata cannot be read
 }
 
 // Clean reports whether recovery restores everything that was acknowledged, and all of it can be

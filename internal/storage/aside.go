@@ -1,13 +1,10 @@
 package storage
 
 import (
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"path"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -25,22 +22,16 @@ import (
 // A crash before the checkpoint leaves a log that is listed and has no files. That is damage, for
 // which the log is set aside again, with nothing left to rename.
 
-// asideSuffix ends the name of the directory of a log that was set aside.
-const asideSuffix = "-aside"
-
-func asideName(id ID) string {
-	return hex.EncodeToString(id.Topic[:]) + "-" + strconv.Itoa(int(id.Partition)) + asideSuffix
-}
+func asideName(id ID) string { return stem(id) + asideSuffix }
 
 // AsideOf returns the log that was set aside under a name.
 func AsideOf(name string) (id ID, ok bool) {
-	topic, partition, _ := strings.Cut(strings.TrimSuffix(name, asideSuffix), "-")
-	n, err := strconv.ParseInt(partition, 10, 32)
-	b, herr := hex.DecodeString(topic)
-	if err != nil || herr != nil || len(b) != len(id.Topic) {
-		return id, false
+	var topic []byte
+	_, err := fmt.Sscanf(name, "%32x-%d", &topic, &id.Partition)
+	if err != nil || len(topic) != len(id.Topic) {
+		return ID{}, false
 	}
-	id = ID{Topic: [16]byte(b), Partition: int32(n)}
+	copy(id.Topic[:], topic)
 	return id, asideName(id) == name
 }
 

@@ -139,7 +139,7 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	end := max(l.written.Load(), l.durable.Load())
 	l.mu.Unlock()
 	if e == loglife.FoundDamaged {
-		l.dir.flawed.Store(true)
+		l.dir.flawed.Store(true) // see Flawed
 	}
 	l.dir.stats.offline.Inc()
 	l.dir.log.Error("partition is offline", zap.Stringer("log", l), zap.Error(err))

@@ -17,6 +17,7 @@ import (
 const (
 	deleteSuffix = "-delete"
 	straySuffix  = "-stray"
+	asideSuffix  = "-aside" // of a log that was set aside
 
 	// FramesSuffix ends the name of a quarantine file.
 	FramesSuffix  = ".frames"

@@ -20,7 +20,7 @@ import (
 func repairCommand(a *app.App) *cobra.Command {
 	var w dirFlags
 	var backup string
-	var dryRun bool
+	var dryRun, last bool
 	c := &cobra.Command{
 		Use: "repair", Short: "Repair what a broker does not, after copying every file that it changes",
 		Args: app.Args(0, 0, "no argument; --dir says where"),
@@ -28,7 +28,9 @@ func repairCommand(a *app.App) *cobra.Command {
 			"asks, and copies every file that it will change or remove to --backup, with a manifest that says how to undo\n" +
 			"the repair. It then performs the actions and verifies again. It does not repair damage that the broker repairs\n" +
 			"at startup. It may be interrupted at any time: the next start of the broker, or another repair, continues from\n" +
-			"there. It exits with 4 if it cannot repair everything.",
+			"there. It exits with 4 if it cannot repair everything.\n\n" +
+			"Of partitions with replicas on other brokers it repairs none: start the broker, which sets a damaged log aside\n" +
+			"and copies it again. --last-copy says that no other broker has the records any longer.",
 		Example: "  chronikctl log repair --dir /var/lib/chronik --dry-run\n  chronikctl log repair --dir /var/lib/chronik --backup /mnt/other/chronik-before-repair",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if backup == "" && !dryRun {
@@ -53,12 +55,14 @@ func repairCommand(a *app.App) *cobra.Command {
 			if o, backup, err = absolute(o, backup); err != nil {
 				return err
 			}
+			o.LastCopy = last
 			return runRepair(cmd, a, o, backup)
 		},
 	}
 	w.flags(c)
 	c.Flags().StringVar(&backup, "backup", "", "new directory for the copies; required unless --dry-run is given")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only list what would be done, and what would be lost")
+	c.Flags().BoolVar(&last, "last-copy", false, "repair also partitions with replicas on other brokers: what these have is left out")
 	app.CompleteFlag(c, "backup", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	})

@@ -82,6 +82,7 @@ func (r *Partitions) Facts(f *checks.Facts) {
 			p.Damages = append(p.Damages, checks.Damage{From: d.From, Next: d.Next, Where: d.File})
 		}
 		if len(p.Damages) > 0 {
+			r.others(&p, l.ID().Topic, true)
 			f.Partitions = append(f.Partitions, p)
 		}
 	}
@@ -92,6 +93,10 @@ func (r *Partitions) Facts(f *checks.Facts) {
 	retried := map[metadata.TopicPartition]bool{}
 	for _, x := range r.notCreated() {
 		retried[metadata.TopicPartition{Topic: x.TopicID, Partition: x.Partition}] = true
+	}
+	for _, x := range r.Replicas.Renewals() {
+		f.Partitions = append(f.Partitions, checks.Partition{Topic: x.Topic, Index: x.Partition, Replicated: true, Elsewhere: true,
+			Copy: &checks.Copy{Leader: x.Leader, Why: reason(errors.New(x.Why)), Have: x.Have, Want: x.Want, Bytes: x.Bytes, Still: x.Still}})
 	}
 	img := r.Image()
 	for _, w := range r.Replicas.Leaderless() {
@@ -106,11 +111,26 @@ func (r *Partitions) Facts(f *checks.Facts) {
 				continue
 			}
 			if err := r.offline(t, i); err != nil && !creating(err, f.Now) {
-				f.Partitions = append(f.Partitions, checks.Partition{Topic: t.Name, Index: i, Offline: reason(err), Dir: r.dir(t, i, err),
-					Retried: retried[metadata.TopicPartition{Topic: t.ID, Partition: i}] || errors.As(err, new(*replica.CreatingError))})
+				x := checks.Partition{Topic: t.Name, Index: i, Offline: reason(err), Dir: r.dir(t, i, err),
+					Retried: retried[metadata.TopicPartition{Topic: t.ID, Partition: i}] || errors.As(err, new(*replica.CreatingError))}
+				l := r.Storage.Get(storage.ID{Topic: t.ID, Partition: i})
+				r.others(&x, t.ID, l != nil && l.Flaw() != nil)
+				f.Partitions = append(f.Partitions, x)
 			}
 		}
 	}
+}
+
+// others adds what is known of the other replicas of a partition. flawed reports that the log of
+// this broker's is damaged.
+func (r *Partitions) others(x *checks.Partition, topic [16]byte, flawed bool) {
+	p := r.Image().Partition(metadata.TopicPartition{Topic: topic, Partition: x.Index})
+	if p == nil {
+		return
+	}
+	x.Replicated = len(p.Replicas) > 1
+	x.Elsewhere = slices.ContainsFunc(p.ISR, func(b int32) bool { return b != r.Self })
+	x.Renews = x.Elsewhere && flawed
 }
 
 // creationTime is how long the creation of a log may take before its partition counts as offline.

@@ -210,9 +210,9 @@ func checkBrokers(c *Cluster, n *notes) {
 			if b.Behind.Count == 0 {
 				continue
 			}
-			x.Problem = "it is active and copies what its replicas lack"
-			x.Remedy = "wait, and do not stop another broker now; if the number does not fall, the log of this broker and those of the " +
-				"leaders name the reason (" + clusterPage + ")"
+			x.Problem = "it is active, and not all of its replicas are in sync"
+			x.Remedy = "do not stop another broker now; if the number does not fall, `chronikctl cluster health` with the admin port of that " +
+				"broker, its log and those of the leaders name the reason (" + clusterPage + ")"
 		}
 		if b.Behind.Count > 0 {
 			x.Problem += fmt.Sprintf("; it is not in sync in %s", partitionsText(&b.Behind))

@@ -130,7 +130,7 @@ func TestOneFindingForEachBroker(t *testing.T) {
 			[]string{"bad broker 3: it is fenced: it sends no heartbeats, or its metadata stand still; it is not in sync in 30 partitions (a-0, a-1 and 28 more); " +
 				"acks=all is refused in 1 partition (a-1)"}},
 		{"catching up", third(Broker{State: "active", Behind: behind}),
-			[]string{"warn broker 3: it is active and copies what its replicas lack"}},
+			[]string{"warn broker 3: it is active, and not all of its replicas are in sync"}},
 		{"low on space", third(Broker{State: "active", LowDirs: 1}),
 			[]string{"warn broker 3: it cannot write everywhere: 1 log directory is low on space"}},
 		{"failed, and behind", third(Broker{State: "active", FailedDirs: 2, HungDirs: 1, Behind: behind}),

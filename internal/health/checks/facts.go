@@ -249,6 +249,20 @@ type Partition struct {
 	Dir     string   // the log directory; empty if the partition has no log
 	Retried bool     // it has no log yet, and the broker retries the creation
 	Asks    bool     // the broker asks the controller for a higher leader epoch
+	// Replicated: other brokers have replicas. Elsewhere: one of those is in sync and serves all
+	// records. Renews: the broker sets the damaged log aside, and copies the partition again.
+	Replicated, Elsewhere, Renews bool
+	Copy                          *Copy // its log was damaged and is copied again; nil if it is not
+}
+
+// Copy is how far a partition is copied again.
+type Copy struct {
+	Leader int32 // -1: none
+	Why    string
+	// Have and Want are numbers of offsets, Want is -1 if it is not known. Bytes is what is here.
+	Have, Want, Bytes int64
+	// Still: nothing has come for a while, although something is missing.
+	Still bool
 }
 
 // Damage is a range of offsets that cannot be read.

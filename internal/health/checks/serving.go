@@ -81,7 +81,12 @@ func checkLogDirs(f *Facts, n *notes) {
 
 // repair returns the remedy of a log directory with damaged files. Its commands are complete and in
 // backticks, so that they can be copied; scripts/drill.sh runs them.
-func (f *Facts) repair(dir string) string {
+func (f *Facts) repair(p *Partition) string {
+	dir, before, more := p.Dir, "", []string(nil)
+	if p.Replicated {
+		before = "bring back the other brokers with replicas of it, which copy nothing from here; if they have lost it, "
+		more = []string{"--last-copy"}
+	}
 	at := []string{"--dir", f.absolute(dir)}
 	if dir == "" {
 		at = f.whole()
@@ -91,15 +96,8 @@ func (f *Facts) repair(dir string) string {
 			at = append(at, "--journal", f.absolute(d.Journal))
 		}
 	}
-	return "stop the broker, run " + logCommand(
-		"verify",
-		at,
-	) + ", which lists the damage, and " + logCommand(
-		"repair",
-		at,
-		"--backup",
-		f.backup(dir),
-	) +
+	return before + "stop the broker, run " + logCommand("verify", at) + ", which lists the damage, and " +
+		logCommand("repair", at, append([]string{"--backup", f.backup(dir)}, more...)...) +
 		", which asks before it changes anything, then start the broker (docs/operations.md, A damaged disk)"
 }
 
@@ -128,10 +126,18 @@ func listed(names []string, count int) string {
 
 func checkPartitions(f *Facts, n *notes) {
 	var all []Partition
+	copies := 0
 	for _, p := range f.Partitions {
-		if p.Offline != "" && !f.dirFailed(p.Dir) {
+		if p.Copy != nil {
+			if copies++; copies <= mostPartitions {
+				n.addFinding(p.copied())
+			}
+		} else if p.Offline != "" && !f.dirFailed(p.Dir) {
 			all = append(all, p)
 		}
+	}
+	if copies > mostPartitions {
+		n.add(health.Note, "partitions", fmt.Sprintf("%d more are copied again", copies-mostPartitions), "wait")
 	}
 	for i, p := range all {
 		if i == mostPartitions {
@@ -150,7 +156,14 @@ func checkPartitions(f *Facts, n *notes) {
 			Subject:  "partition " + p.String(),
 			Problem:  "it can be neither written nor read: " + p.Offline,
 			Works:    "the other partitions of the topic can be written and read",
-			Remedy:   f.repair(p.Dir),
+			Remedy:   f.repair(&p),
+		}
+		if p.Elsewhere {
+			x.Severity, x.Problem, x.Works = health.Warn, "the replica on this broker is offline: "+p.Offline, servedElsewhere
+			x.Remedy = "remove the cause, and restart the broker"
+		}
+		if p.Renews {
+			x.Remedy = renews
 		}
 		if p.Asks {
 			x.Remedy = "see the findings about the metadata: the broker asks for that epoch until the metadata have it, and then leads the partition"
@@ -160,6 +173,33 @@ func checkPartitions(f *Facts, n *notes) {
 		}
 		n.addFinding(x)
 	}
+}
+
+const (
+	servedElsewhere = "the other replicas serve all records"
+	renews          = "wait: the broker sets the log aside and copies the partition again within seconds (docs/replication.md, A damaged replica)"
+)
+
+// copied returns the finding about a partition that is copied again.
+func (p *Partition) copied() health.Finding {
+	x := health.Finding{Severity: health.Note, Subject: "partition " + p.String(), Works: servedElsewhere,
+		Remedy: "wait, and do not stop another broker with a replica of it now (docs/replication.md, A damaged replica)"}
+	c := p.Copy
+	switch {
+	case c.Leader < 0:
+		x.Severity, x.Problem = health.Warn, "it must be copied again, and has no leader now"
+	case c.Still:
+		x.Severity, x.Problem = health.Warn, fmt.Sprintf("it must be copied again from broker %d, and nothing arrives", c.Leader)
+		x.Remedy = fmt.Sprintf("the logs of this broker and of broker %d name the reason (docs/replication.md, A damaged replica)", c.Leader)
+	default:
+		x.Problem = fmt.Sprintf("it is copied again from broker %d", c.Leader)
+	}
+	here := text.Bytes(c.Bytes)
+	if c.Want > 0 {
+		here = fmt.Sprintf("%d %%, %s,", c.Have*100/c.Want, here)
+	}
+	x.Problem += "; " + here + " are here: " + c.Why
+	return x
 }
 
 // Thresholds of the checks of journals and groups without progress.
@@ -304,9 +344,14 @@ func checkDamage(f *Facts, n *notes) {
 				"--skip-damaged",
 			}, " reads all other records"
 		}
+		if p.Elsewhere {
+			n.addFinding(health.Finding{Severity: health.Warn, Subject: "partition " + p.String(),
+				Problem: "the replica on this broker is damaged: " + problem, Works: servedElsewhere, Remedy: renews})
+			continue
+		}
 		read = append([]string{"chronikctl", "consume", p.Topic, "-p", strconv.Itoa(int(p.Index))}, read...)
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partition " + p.String(), Problem: problem, Works: works,
-			Remedy: health.Command(read...) + what + "; to repair, " + f.repair(p.Dir)})
+			Remedy: health.Command(read...) + what + "; to repair, " + f.repair(&p)})
 	}
 	if more := count - mostPartitions; more > 0 {
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partitions", Problem: fmt.Sprintf("%d more have damaged records", more),

@@ -35,6 +35,16 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 		t.Error("DurableWritten: written records are not durable")
 	}
 
+	l = Lead(broken(JoinAboveStart), view(1, 2, []int32{1, 2}, nil), 0)
+	above := Subscription{Broker: 3, BrokerEpoch: 13, Dir: dirOf(3), Serial: 1, Written: 100, Durable: 100, LogStart: 50}
+	if _, effect, _ := l.Subscribe(above, 0); effect&ProposalDue == 0 {
+		t.Error("JoinAboveStart: a follower that begins above the leader does not join")
+	}
+	from := Position{Epoch: 5, LastEpoch: -1, Start: 50, End: 50}
+	if v, _, _ := Answer(Offsets{Broken: Broken{JoinAboveStart}, Epoch: 5, LogEnd: 100}, from, nil); v != Accepted {
+		t.Error("JoinAboveStart: a follower that begins above the leader is reset")
+	}
+
 	f := Follower{Broken: Broken{CutBelowHigh}, High: 10, Epoch: 4}
 	if _, ok := f.Truncate(9, 0); !ok {
 		t.Error("CutBelowHigh: a truncation below the high watermark is refused")
