@@ -128,8 +128,8 @@ timing: build ## whether the time of answers tells which users exist: Welch's t 
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_TIMING=$(TIMING) go test -count=1 -timeout 60m -v -run '^TestUsersCannotBeTimed$$' ./cmd/chronikd/
 
 .PHONY: drill
-drill: build ## causes faults in a broker under load, measures the time until the report, follows the printed remedy (FAULTS="damage full-disk")
-	scripts/drill.sh $(FAULTS)
+drill: build ## causes faults in a broker under load, measures the time until the report, follows the printed remedy (FAULTS="damage full-disk" NODES=3)
+	NODES=$(or $(NODES),1) scripts/drill.sh $(FAULTS)
 
 .PHONY: bench
 bench: build ## the table of docs/performance.md, compared with Kafka if it is there (ROWS="closed single")

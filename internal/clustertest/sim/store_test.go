@@ -330,7 +330,7 @@ func (w *world) electUnclean() {
 		w.stats["unclean"]++
 		x := w.nodes[p.Leader]
 		w.oracle.forgive(x, w.counted(x), p.Unclean)
-		w.emptyLater(p.LeaderEpoch)
+		w.emptyLater(p)
 	}
 }
 
@@ -362,11 +362,12 @@ func (w *world) restoreMetadata() {
 	w.logf("%s: restored", w.store())
 }
 
-// emptyLater lets an operator empty the replicas that have records of a later epoch than the one in
-// which an election without them began. They refuse to follow.
-func (w *world) emptyLater(epoch int32) {
+// emptyLater lets an operator empty the replicas that have records, or a high watermark, of a later
+// epoch than the one in which an election without them began. They refuse to follow.
+func (w *world) emptyLater(p *metadata.Partition) {
 	for _, x := range w.nodes {
-		if x.lastEpoch() <= epoch {
+		_, valid := x.high()
+		if max(x.lastEpoch(), x.savedEpoch, valid) <= p.LeaderEpoch || x.id == p.Leader {
 			continue
 		}
 		w.stats["emptied after a restore"]++

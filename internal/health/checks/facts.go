@@ -160,8 +160,8 @@ type Clock struct {
 	SteppedAt    time.Time     // zero if it was not set
 }
 
-// Boot reports whether the identifier of the running system is known; both are false before that was
-// examined.
+// Boot reports whether the identifier of the running system is known; both are false before that
+// was examined.
 type Boot struct{ Known, Hidden bool }
 
 // Listener is a bound address.
