@@ -2,6 +2,7 @@ package brokers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -55,7 +56,8 @@ func begin(t *testing.T, w *world, version int16, replicas int16) *lossy {
 	if until(patience, w.allRun) != nil {
 		t.Fatal("not all brokers serve")
 	}
-	l := &lossy{clients: &clients{w: w, admin: w.client(), topics: map[string]existence{}, payments: check.NewTransactions(), unpaid: map[string]bool{}}}
+	l := &lossy{clients: &clients{w: w, admin: w.client(), topics: map[string]existence{}, payments: check.NewTransactions(),
+		unpaid: map[string]bool{}}}
 	t.Cleanup(l.admin.Close)
 	l.ctx, l.clients.stop = context.WithCancel(context.Background())
 	w.mu.Lock()
@@ -103,7 +105,8 @@ func (l *lossy) end(t *testing.T) {
 			v = l.tr.ask(q, func(r kmsg.Response) int16 { return r.(*kmsg.EndTxnResponse).ErrorCode })
 			return v.err == nil || isAnswer(v.err)
 		})
-		if refused := v.err == kerr.TransactionAbortable || v.err == kerr.InvalidTxnState; refused != commit || !commit && v.err != nil { //nolint:errorlint // of ErrorForCode
+		refused := errors.Is(v.err, kerr.TransactionAbortable) || errors.Is(v.err, kerr.InvalidTxnState)
+		if refused != commit || !commit && v.err != nil {
 			t.Errorf("commit %t: %v", commit, v.err)
 		}
 	}

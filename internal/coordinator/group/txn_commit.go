@@ -28,8 +28,8 @@ type Permit struct {
 }
 
 // NeedsPermit tells the caller of a TxnCommit to ask the transaction's coordinator for the shard's
-// partition, and then to submit the event again with a Permit of this Guard. If a marker arrives meanwhile, the response is a NeedsPermit again, or an
-// error after which clients retry.
+// partition, and then to submit the event again with a Permit of this Guard. If a marker arrives
+// meanwhile, the response is a NeedsPermit again, or an error after which clients retry.
 type NeedsPermit struct{ Guard Guard }
 
 // commitPending answers a TxnCommit. Everything is checked again in the event that brings the

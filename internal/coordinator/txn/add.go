@@ -30,7 +30,9 @@ type Add struct {
 	Deadline time.Time
 }
 
-// AddedPartition is a partition of a topic. TopicID is the id of the topic whose records shall join the transaction; zero: not known. While
+// AddedPartition is a partition of a topic.
+//
+// TopicID is the id of the topic whose records shall join the transaction; zero: not known. While
 // the metadata of this broker have another topic of the name, or none, the answer is
 // UNKNOWN_TOPIC_OR_PARTITION, even for a partition that is in the transaction already: it would be
 // taken for a deleted one when these metadata follow, and never get its marker.

@@ -7,7 +7,7 @@
 //	           InitProducerID                    add
 //	(unknown) ───────────────▶ Empty ────────────────────────▶ Ongoing ◀─┐ add
 //	                             ▲                             │  │  └───┘
-//	              InitProducerID │     EndTxn(commit), flushed │  │ EndTxn(abort), timeout,
+//	              InitProducerID │     EndTxn(commit), flushed │  │ EndTxn(abort), timeout, loss,
 //	                             │                             ▼  ▼ InitProducerID: fence
 //	                             │                 PrepareCommit  PrepareAbort
 //	                             │                             │  │ every marker is durable
@@ -36,6 +36,9 @@
 //   - All volatile state belongs to one transaction: every transition drops it.
 //   - A marker is not sent to a partition while an earlier one is not answered.
 //   - A transaction that is aborted by anyone but its producer raises the epoch.
+//   - A commit is an abort if a partition may have lost records in a leader epoch above the one
+//     that the metadata showed when it was added; 0 after a load. Nothing raises that one.
+//   - A producer with its present epoch is not fenced.
 //   - The largest epoch that a producer gets is maxEpoch; the next one is only in markers.
 //
 // The package does not know requests, connections, or how markers reach their partitions. The

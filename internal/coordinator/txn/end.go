@@ -52,8 +52,8 @@ func (s *Shard) end(to coordinator.Ticket, e End, pid int64) {
 	case t.state.prepared() && e.Version >= 2 && s.cfg.Broken.has(FenceEarly):
 		refuse(kerr.ProducerFenced)
 	case t.state.prepared() && e.Version >= 2:
-		// Its producer has the epoch from the answer to the end of the transaction before, and ends
-		// the next one, of which nothing has come here: it discarded the records, or all were refused.
+		// Its producer has the epoch from the answer to the end of the transaction before. Of the
+		// next one, nothing has come: it discarded the records, or all were refused.
 		s.parkRequest(to, e, e.ID, t)
 	case t.state.prepared() && same:
 		refuse(kerr.ConcurrentTransactions)

@@ -23,8 +23,8 @@ type Config struct {
 	Expiration, ExpirationCheck time.Duration
 	// MaxIDs bounds the transactional ids of the Shard (transactional.id.max.per.partition).
 	MaxIDs int
-	// MaxPark bounds how long an InitProducerID, or an End of the next transaction, waits for the end
-	// of a transaction before it gets CONCURRENT_TRANSACTIONS; 0: not at all.
+	// MaxPark bounds how long an InitProducerID, or an End of the next transaction, waits for the
+	// end of a transaction before it gets CONCURRENT_TRANSACTIONS; 0: not at all.
 	MaxPark time.Duration
 	// ProducerID returns an unused producer id. It runs in a coordinator.Call and may block until
 	// its context ends.

@@ -123,7 +123,7 @@ func TestEveryRequestInEveryState(t *testing.T) {
 
 		{endCommit, 1}: {no(invalid), ok(PrepareCommit, 0, 1), no(busy), no(invalid), ok(none, 0, 1), no(invalid)},
 		{endAbort, 1}:  {no(invalid), ok(PrepareAbort, 0, 1), no(invalid), no(busy), no(invalid), ok(none, 0, 1)},
-		// Kafka fences a producer that ends its next transaction before the markers of the last one are written.
+		// Kafka fences a producer that ends its next transaction before the last one is complete.
 		{endCommit, 2}: {no(invalid), ok(PrepareCommit, 1, 1), no(busy), no(busy), no(invalid), no(invalid)},
 		{endAbort, 2}: {ok(CompleteAbort, 1, 2), ok(PrepareAbort, 1, 1), no(busy), no(busy), ok(CompleteAbort, 1, 2),
 			ok(CompleteAbort, 1, 2)},

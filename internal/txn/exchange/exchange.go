@@ -223,8 +223,8 @@ func (x *Exchange) dispatch(j *job, batch *groupcommit.Batch) {
 	}
 }
 
-// leader returns the topic and the leader of a partition, and its epoch. An unknown partition is an error as every
-// other one: the coordinator knows from its own metadata which are deleted.
+// leader returns the topic and the leader of a partition, and its epoch. An unknown partition is an
+// error as every other one: the coordinator knows from its own metadata which are deleted.
 func (x *Exchange) leader(p txn.Partition) (topic [16]byte, leader, epoch int32, err *kerr.Error) {
 	t := x.opt.Image().Topic(p.Topic)
 	if t == nil || p.Index < 0 || p.Index >= t.Partitions.Len() {

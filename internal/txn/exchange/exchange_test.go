@@ -73,7 +73,8 @@ func TestOrdersReachTheLeaders(t *testing.T) {
 			t.Errorf("%+v", m)
 		}
 		a := w.brokers[2].part("there").appends[0]
-		if a.LeaderEpoch != leaderEpoch || a.Kind != storage.Marker || !a.Durable || a.Acks != replica.AcksAll || !a.Origin.Bumps || a.Origin.Foreign {
+		if a.LeaderEpoch != leaderEpoch || a.Kind != storage.Marker || !a.Durable || a.Acks != replica.AcksAll ||
+			!a.Origin.Bumps || a.Origin.Foreign {
 			t.Errorf("%+v", a)
 		}
 	})
