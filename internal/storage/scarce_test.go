@@ -99,8 +99,9 @@ func TestASwapGivesItsMemoryBack(t *testing.T) {
 	}
 }
 
-// memoryOfAFailedLog makes the segment of a log fail whose records fill the memory, while they cannot
-// be quarantined, and appends to another log. It returns that append and what makes the disk work again.
+// memoryOfAFailedLog makes the segment of a log fail whose records fill the memory, while they
+// cannot be quarantined, and appends to another log. It returns that append and what makes the disk
+// work again.
 func memoryOfAFailedLog(t *testing.T, b broken) (d *Dir, bad *Log, a *Append, repair func()) {
 	errs := errfs.New(crashfs.New(1))
 	d = mustOpen(t, errs, "sync", fewMemory(b))
