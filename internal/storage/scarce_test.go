@@ -50,7 +50,7 @@ func answered(a *Append, within time.Duration) bool {
 }
 
 // A write to a segment fails while the log's records fill the memory. When the log is repaired, the
-// appends of other logs get that memory, although nobody else appends.
+// appends of other logs get that memory, although nothing else is appended.
 func TestARepairedLogGivesItsMemoryBack(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync", fewMemory(broken{}))
