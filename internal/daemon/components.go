@@ -400,7 +400,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	}
 	r.fenced = true
 	if r.file != nil {
-		b.forgetLosses(r.storage.Dirs())
+		forgetLosses(r.storage.Dirs())
 	}
 	unwatch := watch(r.applier.Done(), func() { b.fail(fmt.Errorf("metadata: %w", r.applier.Err())) })
 	b.stack.push("applier watch", func(context.Context) error { unwatch(); return nil })

@@ -252,10 +252,7 @@ func (b *Broker) register(ctx context.Context, r *components) error {
 		return err
 	}
 	for _, d := range r.storage.Dirs() {
-		if err := d.Registered(owner); err != nil {
-			b.log.Warn("log directory does not remember its registration; the next start reports the same losses again",
-				zap.String("dir", d.Path()), zap.Error(err))
-		}
+		d.Confirm(owner)
 	}
 	return nil
 }

@@ -81,14 +81,10 @@ func (b *Broker) ownDirs(dirs []*storage.Dir) error {
 
 // forgetLosses makes log directories forget losses that the metadata of a broker without a cluster
 // has recorded. Until then each start reports them again.
-func (b *Broker) forgetLosses(dirs []*storage.Dir) {
+func forgetLosses(dirs []*storage.Dir) {
 	for _, d := range dirs {
-		if !d.Lossy() {
-			continue
-		}
-		if err := d.Registered(checkpoint.Owner{}); err != nil {
-			b.log.Warn("log directory does not remember that its losses are recorded; the next start reports them again",
-				zap.String("dir", d.Path()), zap.Error(err))
+		if d.Lossy() {
+			d.Confirm(checkpoint.Owner{})
 		}
 	}
 }

@@ -55,8 +55,8 @@ func IsStrayName(name string) bool { return strings.HasSuffix(name, straySuffix)
 // framesName returns the name of a quarantine file.
 func framesName(of string, seq uint64) string { return fmt.Sprintf("%s-%d", of, seq) + FramesSuffix }
 
-// framesOf returns the log to which a quarantine file in the log directory belongs. It returns false
-// for the file of a log that was unknown, and for any other name.
+// framesOf returns the log to which a quarantine file in the log directory belongs. It returns
+// false for the file of a log that was unknown, and for any other name.
 func framesOf(name string) (id ID, ok bool) {
 	var topic []byte
 	var seq uint64

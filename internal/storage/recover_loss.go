@@ -117,6 +117,17 @@ func (d *Dir) Registered(owner checkpoint.Owner) error {
 	return nil
 }
 
+// Confirm is Registered in the background. The start of the broker must not wait for a disk that
+// has stopped answering since its recovery. After an error, the next start reports the same losses
+// again, which is harmless.
+func (d *Dir) Confirm(owner checkpoint.Owner) {
+	d.run(func() {
+		if err := d.Registered(owner); err != nil {
+			d.log.Warn("log directory does not remember its registration; the next start reports the same losses again", zap.Error(err))
+		}
+	})
+}
+
 // setLast records the header of a checkpoint that is durable. The caller holds ckptMu or is the
 // only user of the directory.
 func (d *Dir) setLast(h checkpoint.Header) {

@@ -349,3 +349,21 @@ func TestALossIsLoggedOnce(t *testing.T) {
 	start(3, true, 1)
 	start(4, false, 2)
 }
+
+// The confirmation of a registration does not wait for the disk, and ends before a stop does.
+func TestAConfirmationDoesNotWaitForTheDisk(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync")
+	hold := make(chan struct{})
+	held := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/d/checkpoint*/*", Count: 1, Before: func(errfs.Call) { <-hold }})
+	d.Confirm(checkpoint.Owner{Generation: [16]byte{7}})
+	eventually(t, "the disk is asked", func() bool { return held.Hits() > 0 })
+	close(hold)
+	must(t, d.Close())
+	s, err := ReadState(disk, "/d")
+	must(t, err)
+	if s.Owner.Generation != [16]byte{7} {
+		t.Errorf("the checkpoint has %+v", s.Owner)
+	}
+}

@@ -156,8 +156,8 @@ func (d *Dir) quarantineLogs(logs []*Log) error {
 	return nil
 }
 
-// sizeOf returns about how many bytes the frames beyond the recovery points of logs have. Then a full
-// disk does not cost reading them.
+// sizeOf returns about how many bytes the frames beyond the recovery points of logs have. Then a
+// full disk does not cost reading them.
 func sizeOf(copies map[ID]*quarantineCopy) (n int64) {
 	for _, c := range copies {
 		n += max(c.l.Size()-c.lc.Point.Bytes(), 0)

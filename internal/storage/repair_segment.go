@@ -15,8 +15,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
-// repairDue tries to repair the broken logs of which an attempt is due. It returns when the next one
-// is, nil if no log is broken.
+// repairDue tries to repair the broken logs of which an attempt is due. It returns when the next
+// one is, nil if no log is broken.
 func (d *Dir) repairDue() <-chan time.Time {
 	d.mu.Lock()
 	logs := slices.Collect(maps.Keys(d.broken))

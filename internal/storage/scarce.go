@@ -13,10 +13,10 @@ import (
 )
 
 // Memory, the journal and the disk are scarce. Flushes, sweeps and repairs free them, and whether
-// one of these is needed and possible depends on the states of the logs. Therefore nothing waits for
-// a single event: attend wakes the goroutines that flush, sweep and repair, and they compare what is
-// in use with its limits. weigh decides whether anything can be freed at all; if not, the directory
-// is blocked, so that no append waits without bound.
+// one of these is needed and possible depends on the states of the logs. Therefore nothing waits
+// for a single event: attend wakes the goroutines that flush, sweep and repair, and they compare
+// what is in use with its limits. weigh decides whether anything can be freed at all; if not, the
+// directory is blocked, so that no append waits without bound.
 
 // scarcity is what weigh knows. Its lock is held while a directory becomes blocked or running.
 type scarcity struct {
@@ -70,7 +70,8 @@ func (d *Dir) changed(l *Log, was loglife.State, e loglife.Event, now loglife.St
 	d.attend()
 }
 
-// dueForRepair splits failed logs into those of which an attempt is due, and the errors of the others.
+// dueForRepair splits failed logs into those of which an attempt is due, and the errors of the
+// others.
 func (d *Dir) dueForRepair(logs []*Log) (due []*Log, waits error) {
 	now := time.Now()
 	d.mu.Lock()

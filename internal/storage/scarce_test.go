@@ -50,7 +50,7 @@ func answered(a *Append, within time.Duration) bool {
 }
 
 // A write to a segment fails while the log's records fill the memory. When the log is repaired, the
-// appends of other logs get that memory, although nobody else appends.
+// appends of other logs get that memory, although nothing else is appended.
 func TestARepairedLogGivesItsMemoryBack(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync", fewMemory(broken{}))
@@ -99,8 +99,9 @@ func TestASwapGivesItsMemoryBack(t *testing.T) {
 	}
 }
 
-// memoryOfAFailedLog makes the segment of a log fail whose records fill the memory, while they cannot
-// be quarantined, and appends to another log. It returns that append and what makes the disk work again.
+// memoryOfAFailedLog makes the segment of a log fail whose records fill the memory, while they
+// cannot be quarantined, and appends to another log. It returns that append and what makes the disk
+// work again.
 func memoryOfAFailedLog(t *testing.T, b broken) (d *Dir, bad *Log, a *Append, repair func()) {
 	errs := errfs.New(crashfs.New(1))
 	d = mustOpen(t, errs, "sync", fewMemory(b))

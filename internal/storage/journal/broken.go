@@ -2,7 +2,7 @@ package journal
 
 // Rule is a rule that tests disable, to verify that a test fails without it. Only a build with the
 // tag breakrules can disable rules.
-type Rule uint8
+type Rule uint16
 
 // The rules, named after what happens without them.
 const (
@@ -12,6 +12,7 @@ const (
 	NoSkip                        // no frame leads to one whose pieces were written ahead
 	Overtake                      // later entries of a stream are written before its large one
 	KeepPart                      // Drop leaves an entry of which pieces are written
+	WrittenFirst                  // an entry is reported as written before an earlier one of its stream is durable
 	CountCurrent                  // the current file, which no Release frees, keeps the next one from beginning
 	BelowRedo                     // a recovery passes on frames that no log needs any longer
 )

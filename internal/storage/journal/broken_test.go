@@ -15,6 +15,9 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 	if err := scanDamaged(t, Broken{Rules: IgnoreDamage}); errors.Is(err, ErrDamaged) {
 		t.Error(err)
 	}
+	if n := earlyWritten(t, Broken{Rules: WrittenFirst}); n != 3 {
+		t.Errorf("%d entries are reported before the datasync", n)
+	}
 	if entriesOfTheLimit(t, Broken{Rules: CountCurrent}) == "" {
 		t.Error("the limit may count the current file")
 	}

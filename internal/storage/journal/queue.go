@@ -12,6 +12,7 @@ type Stream struct {
 	queue  fifo[*Entry]
 	listed bool      // is in Journal.ready
 	bulk   time.Time // arrival of the latest entry that was not small
+	syncs  uint64    // the last split group with an entry that waits for its datasync; see split
 }
 
 // NewStream returns the queue for a log. It stays usable after a failure of the journal.

@@ -113,9 +113,9 @@ func (s *space) stuck() bool {
 	return s.lastErr != nil || s.fullLocked(s.opt.MaxBytes)
 }
 
-// fullLocked reports whether the next file must wait for a Release, with limit bytes of files in use
-// at most. A Release never frees the current file, which a large entry may have made as large as the
-// limit. If it is the only one, the next file does not wait.
+// fullLocked reports whether the next file must wait for a Release, with limit bytes of files in
+// use at most. A Release never frees the current file, which a large entry may have made as large
+// as the limit. If it is the only one, the next file does not wait.
 func (s *space) fullLocked(limit int64) bool {
 	return (len(s.live) > 1 || s.opt.Broken.has(CountCurrent)) && s.usedLocked()+s.opt.FileSize > limit
 }

@@ -153,8 +153,8 @@ func TestOversizeEntry(t *testing.T) {
 	})
 }
 
-// entriesOfTheLimit writes small entries, and large ones of about the journal's size limit and above
-// it. Each sweep releases what it can. It returns which entry waits, "" if none does.
+// entriesOfTheLimit writes small entries, and large ones of about the journal's size limit and
+// above it. Each sweep releases what it can. It returns which entry waits, "" if none does.
 func entriesOfTheLimit(t *testing.T, b Broken) (waits string) {
 	synctest.Test(t, func(t *testing.T) {
 		j := open(t, memory(t), func(o *Options) { o.MaxBytes, o.Broken = 256<<10, b })

@@ -27,6 +27,7 @@ type group struct {
 	// nanoseconds after start: the system's clock may be set back by hours.
 	lastSmall atomic.Int64
 	start     time.Time
+	splits    uint64 // how many groups were split
 }
 
 // unsynced summarizes the entries written since the last datasync.
@@ -228,8 +229,10 @@ func (j *Journal) acknowledge(tell func(batch)) error {
 	return nil
 }
 
-// split separates the entries acknowledged when written. Both parts keep the order of the group;
-// one of them may be the group's own slice.
+// split separates the entries acknowledged when written from those that wait for the datasync. An
+// entry whose stream has an earlier one of the latter waits, too: the stream's profile has changed,
+// and its written end must not pass records that are acknowledged when durable. Both parts keep the
+// order of the group; one of them may be the group's own slice.
 func (j *Journal) split(entries []*Entry) (written, rest []*Entry) {
 	n := 0
 	for _, e := range entries {
@@ -244,11 +247,15 @@ func (j *Journal) split(entries []*Entry) (written, rest []*Entry) {
 		return entries, j.slice()
 	}
 	written, rest = j.slice(), j.slice()
+	j.group.splits++
 	for _, e := range entries {
-		if e.onWrite() {
+		if e.onWrite() && (e.Stream.syncs != j.group.splits || j.opt.Broken.has(WrittenFirst)) {
 			written = append(written, e)
-		} else {
-			rest = append(rest, e)
+			continue
+		}
+		rest = append(rest, e)
+		if e.Profile != nil {
+			e.Stream.syncs = j.group.splits
 		}
 	}
 	j.recycle(entries)

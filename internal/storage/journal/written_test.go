@@ -154,3 +154,37 @@ func TestAFailedDatasyncAfterAWrittenEntry(t *testing.T) {
 	ok(t, j.Close())
 	o.verify(t)
 }
+
+// earlyWritten writes a group with entries of both kinds of profiles: the profile of the first
+// stream changes within the group. It returns how many entries are reported before the datasync.
+func earlyWritten(t *testing.T, b Broken) (early int) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := errfs.New(memory(t))
+		j := open(t, disk, func(o *Options) { o.Broken = b })
+		hold := make(chan struct{})
+		disk.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Before: func(errfs.Call) { <-hold }})
+		o, others, changed, other := newRecorder(), newRecorder(), newStream(1), newStream(2)
+		var batch groupcommit.Batch // both calls are one group
+		ok(t, j.Submit(&batch, entry(changed, 0, 100, loose, o), entry(changed, 1, 100, eager, o), entry(changed, 2, 100, loose, o)))
+		ok(t, j.Submit(&batch, entry(other, 0, 100, loose, others)))
+		batch.Run()
+		synctest.Wait()
+		early = o.count() + others.count()
+		close(hold)
+		o.wait(3)
+		others.wait(1)
+		if b == (Broken{}) {
+			o.verify(t)
+		}
+		ok(t, j.Close())
+	})
+	return early
+}
+
+// An entry that is acknowledged when written is not reported before an earlier entry of its stream
+// that is acknowledged when durable.
+func TestAWrittenEntryDoesNotOvertakeASyncedOne(t *testing.T) {
+	if n := earlyWritten(t, Broken{}); n != 2 {
+		t.Errorf("%d entries are reported before the datasync, want 2", n)
+	}
+}

@@ -146,7 +146,9 @@ func (m *verifying) end() {
 
 // Loan is a range of a segment's file with whole batches that were verified, for a client to which
 // the system can send them without a copy. The file stays open until Release, which must be called
-// once. A loan uses no memory.
+// once. A loan uses no memory. It has no maximum age, although bytes may leave the page cache and
+// be read from the disk again while a slow client receives it: a slow client whose loan ends would
+// fetch the same bytes again, as slowly, and never receive them all. Its checksums find damage.
 type Loan struct {
 	s       *Segment
 	h       *handle
