@@ -27,7 +27,7 @@ func knowProducers(t *testing.T, l *Log, n int64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		record.Batch(data).SetBaseOffset(-10)
+		data.SetBaseOffset(-10)
 		l.producers.Add(data, time.Now())
 	}
 }
@@ -45,7 +45,7 @@ func TestASweepWritesWhatMoved(t *testing.T) {
 		}
 	}
 	var n atomic.Int64
-	errs.Add(errfs.Rule{Ops: errfs.Write, Path: path.Join(d.path, CheckpointDir, "*"), Before: func(c errfs.Call) { n.Add(int64(c.Len)) }})
+	errs.Add(errfs.Rule{Ops: errfs.Write, Path: path.Join(d.path, CheckpointDir, "*"), Before: func(c errfs.Call) { n.Add(c.Len) }})
 	checkpoint := func() int64 {
 		n.Store(0)
 		if err := d.checkpoint(nil); err != nil {

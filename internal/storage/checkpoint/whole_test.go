@@ -9,8 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// A whole state that is written beside changes may have logs as they were later than it began, or
-// not: each change since then counts after it, with its own producers.
+// A whole state that is written while changes are appended may have logs as they were later than it
+// began, or not: each change since then counts after it, with its own producers.
 func TestChangesCountAfterAWholeStateThatBeganBefore(t *testing.T) {
 	fsys := errfs.New(vfs.Memory())
 	one, two := full(1), full(2)
