@@ -214,7 +214,7 @@ func (c *classic) describeToLeader() []kmsg.JoinGroupResponseMember {
 // subscription has changed.
 func (s *Shard) replaceStatic(g *group, m *classicMember, id string, j joining) {
 	c, leader := g.classic(), g.classic().leader
-	keeps := c.state == stable && (s.settled(c, m, j.req.Protocols) || s.cfg.Broken.has(ReturnQuietly))
+	keeps := c.state == stable && (s.assignmentFits(c, m, j.req.Protocols) || s.cfg.Broken.has(ReturnQuietly))
 	s.fenceDuplicate(c, m)
 	c.rename(m, id)
 	s.cancelTimer(timerSession, g.id, m.id)
@@ -236,10 +236,10 @@ func (s *Shard) replaceStatic(g *group, m *classicMember, id string, j joining) 
 	}
 }
 
-// settled reports whether the assignment of a member of a stable group also fits its successor. It
+// assignmentFits reports whether the assignment of a member of a stable group also fits its successor. It
 // does not if the member has a cooperative assignor and reported more than it was assigned: it had to
 // join again when it had revoked the rest, and the others wait for that.
-func (s *Shard) settled(c *classic, m *classicMember, next []kmsg.JoinGroupRequestProtocol) bool {
+func (s *Shard) assignmentFits(c *classic, m *classicMember, next []kmsg.JoinGroupRequestProtocol) bool {
 	if c.protocolType != consumerProtocol {
 		return true
 	}
