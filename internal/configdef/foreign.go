@@ -114,7 +114,6 @@ func foreignTopicDefs() []*Def {
 		return topicDef(name, t, "", "", append(opts, noDefault, unsupported)...)
 	}
 	return []*Def{
-		foreign("internal.segment.bytes", Int),
 		foreign("local.retention.bytes", Long, atLeast(-2)),
 		foreign("local.retention.ms", Long, atLeast(-2)),
 		foreign("remote.log.copy.disable", Boolean),

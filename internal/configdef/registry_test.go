@@ -234,7 +234,8 @@ func TestDefaultsMatchKafka(t *testing.T) {
 		"message.timestamp.before.max.ms": "LONG 9223372036854775807", "message.timestamp.type": "STRING CreateTime",
 		"min.insync.replicas": "INT 1", "preallocate": "BOOLEAN false", "segment.bytes": "INT 1073741824",
 		"segment.index.bytes": "INT 10485760", "segment.ms": "LONG 604800000", "segment.jitter.ms": "LONG 0",
-		"delete.retention.ms": "LONG 86400000", "file.delete.delay.ms": "LONG 60000", "max.compaction.lag.ms": "LONG 9223372036854775807",
+		"internal.segment.bytes": "INT ", // which Kafka describes only if it is set
+		"delete.retention.ms":    "LONG 86400000", "file.delete.delay.ms": "LONG 60000", "max.compaction.lag.ms": "LONG 9223372036854775807",
 		"min.cleanable.dirty.ratio": "DOUBLE 0.5", "min.compaction.lag.ms": "LONG 0", "retention.bytes": "LONG -1",
 		"flush.messages": "LONG 9223372036854775807", "flush.ms": "LONG 9223372036854775807",
 		"retention.ms": "LONG 604800000", "unclean.leader.election.enable": "BOOLEAN false",

@@ -90,6 +90,9 @@ func (r *Registry) ResolveTopic(l Layers) (Topic, error) {
 		LeaderThrottled:    f.throttled("leader.replication.throttled.replicas"),
 		FollowerThrottled:  f.throttled("follower.replication.throttled.replicas"),
 	}
+	if n := f.value("internal.segment.bytes").n; n > 0 {
+		t.SegmentBytes = int32(max(n, 1<<20))
+	}
 	f.cleanup(&t)
 	switch t.Compression {
 	case "gzip", "lz4", "zstd":

@@ -48,7 +48,7 @@ func (s *shard) end(next phase) {
 		s.machine.End()
 		s.machine = nil
 	}
-	s.timers = newTimers()
+	s.timers, s.late = newTimers(), false
 	if s.alarm != nil {
 		s.alarm.Stop()
 		s.alarm, s.alarmAt = nil, time.Time{}

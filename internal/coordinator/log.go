@@ -11,11 +11,11 @@ import (
 // Log is the partition behind a shard, as its leader sees it.
 type Log interface {
 	// Append appends records in a leader epoch: as one batch, or one for each marker and each run
-	// of records with the same producer, all of them or none. The log checks no producers. Append
-	// calls done exactly once, from any goroutine and possibly before it returns: with nil when the
-	// high watermark covers the batches under the topic's durability profile, otherwise with an
-	// error. After an error they may or may not be in the log. The log commits when batch runs.
-	// Append does not block.
+	// of records with the same producer, which it splits between events if it is large; all of them
+	// or none. The log checks no producers. Append calls done exactly once, from any goroutine and
+	// possibly before it returns: with nil when the high watermark covers the batches under the
+	// topic's durability profile, otherwise with an error. After an error they may or may not be in
+	// the log. The log commits when batch runs. Append does not block.
 	Append(epoch int32, records []Record, now time.Time, batch *groupcommit.Batch, done func(error))
 	// Ready returns why the log would refuse an append in a leader epoch now, or nil: the broker
 	// does not lead (ErrNotCoordinator), too few replicas are in sync, space is low, the disk

@@ -14,6 +14,9 @@ type Record struct {
 	Doubtful bool
 	// Marker is set if the record ends the transaction of Producer. It has no Key and no Value.
 	Marker *Marker
+	// Begins: the record begins an event, or a part of one that need not be atomic with the part
+	// before, so a batch may begin with it. Emit sets it.
+	Begins bool
 }
 
 // Marker is the end of a transaction.
@@ -94,10 +97,21 @@ type Effects struct {
 	Sends []any
 	// Deferred are events for the machine itself, in this order.
 	Deferred []any
+
+	split bool // the next record need not be atomic with those before
 }
 
 // Emit appends a record that the machine has applied.
-func (e *Effects) Emit(r Record) { e.Records = append(e.Records, r) }
+func (e *Effects) Emit(r Record) {
+	r.Begins = e.split || len(e.Records) == 0
+	e.split = false
+	e.Records = append(e.Records, r)
+}
+
+// Split declares that the records that follow need not be atomic with those before. An event whose
+// records are not bounded by a few MiB must call it: a batch that no replication frame can carry
+// would stop the shard for good.
+func (e *Effects) Split() { e.split = true }
 
 // Reply answers a ticket. It ignores ticket 0 and a second response to a ticket.
 func (e *Effects) Reply(to Ticket, response any) {
@@ -137,7 +151,7 @@ func (e *Effects) reset() {
 	clear(e.Sends)
 	clear(e.Deferred)
 	e.Records, e.Replies, e.Timers, e.Calls = e.Records[:0], e.Replies[:0], e.Timers[:0], e.Calls[:0]
-	e.Sends, e.Deferred = e.Sends[:0], e.Deferred[:0]
+	e.Sends, e.Deferred, e.split = e.Sends[:0], e.Deferred[:0], false
 }
 
 // Machine is the state of one shard. It does no I/O, starts no goroutine and reads no clock. Its

@@ -26,8 +26,9 @@ type Options struct {
 	Send func(partition, epoch int32, request any, batch *groupcommit.Batch, done func(result any))
 	// MaxWaiting bounds the unanswered requests per shard; further ones get ErrBusy.
 	MaxWaiting int
-	// MaxBatchBytes is the size from which a batch accepts no further requests. The records of one
-	// event are in one batch, however large.
+	// MaxBatchBytes is the size from which a batch accepts no further requests; timers may
+	// fill it up to twice that. The records of one event are in one batch, however
+	// large, unless the machine splits them.
 	MaxBatchBytes int
 	// MaxInFlight bounds the unfinished appends per shard. Records that arrive meanwhile collect in
 	// the next batch.

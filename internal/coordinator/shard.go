@@ -49,6 +49,7 @@ type shard struct {
 	timers      *timers
 	alarm       *time.Timer
 	alarmAt     time.Time // zero: not set
+	late        bool      // timers are due, and wait because the shard is crowded
 	saved       savedTimers
 	gate        writeGate
 	calls       caller
@@ -204,14 +205,19 @@ func (s *shard) notify(event any) {
 }
 
 // fire fires due timers, unless their time must be extended, see standstill.go, or their records
-// would be refused.
+// would be refused. If the shard is too full for all of them, the others fire when an append has
+// ended. They are late because of the shard itself, so their time is not extended.
 func (s *shard) fire() {
 	s.alarmAt = time.Time{}
-	now := time.Now()
-	if s.phase != active || s.pipeline.stalled(now) || s.holdsTimers(now) || s.extendForStandstill(now) {
+	now, late := time.Now(), s.late
+	s.late = false
+	if s.phase != active || s.pipeline.stalled(now) || s.holdsTimers(now) || !late && s.extendForStandstill(now) {
 		return
 	}
 	for s.phase == active {
+		if s.late = s.crowded(); s.late {
+			return
+		}
 		key, ok := s.timers.next(now)
 		if !ok {
 			return
@@ -262,7 +268,7 @@ func (s *shard) setAlarm() {
 	at = later(at, s.gate.nextCheck)
 	switch {
 	case !ok || s.alarmAt.Equal(at):
-	case s.alarmAt.IsZero() && s.pipeline.stalled(time.Now()): // until the append ends
+	case s.alarmAt.IsZero() && (s.crowded() || s.pipeline.stalled(time.Now())): // until the append ends
 	case s.alarm == nil:
 		s.alarm = time.AfterFunc(time.Until(at), func() { s.post(s.fire) })
 		s.alarmAt = at

@@ -3,7 +3,9 @@ package coordinator
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -64,4 +66,36 @@ func TestTimersMatchAList(t *testing.T) {
 			t.Fatalf("%d timers and no alarm", len(list))
 		}
 	}
+}
+
+// Timers that are due together, as all are after a load, do not become one append: those that do not
+// fit wait for an append to end.
+func TestTimersThatAreDueTogetherFitAppends(t *testing.T) {
+	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
+		const timers, size = 300, 64 << 10
+		pad := strings.Repeat("x", size)
+		for i := range timers {
+			submit(rt, fmt.Sprint("after 5s ", i, pad)).want(t, "set", nil)
+		}
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		log.set(func(l *fakeLog) {
+			records := 0
+			for i, b := range l.batches {
+				bytes := 0
+				for _, r := range b {
+					bytes += r.Size()
+					if !r.Begins {
+						t.Errorf("a record of append %d does not begin an event", i)
+					}
+				}
+				if records += len(b); bytes > 2*defaultMaxBatchBytes+2*size {
+					t.Errorf("append %d has %d KiB", i, bytes>>10)
+				}
+			}
+			if records != timers {
+				t.Errorf("%d of %d timers have fired", records, timers)
+			}
+		})
+	})
 }

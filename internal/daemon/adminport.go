@@ -38,7 +38,7 @@ func (b *Broker) view() *admin.View {
 		Configs: func(img *metadata.Image, t *metadata.Topic) []configdef.Value {
 			return b.configs.DescribeTopic(r.settings.Layers(img, t))
 		},
-		Budgets:  observe.Budgets(server, r.handlers, r.groups.MemberMemory()),
+		Budgets:  observe.Budgets(server, r.handlers, r.groups.MemberMemory(), r.transactions.Memory()),
 		Profiles: b.cfg.Durability.All(), Default: b.cfg.WALProfile, Rights: rightsOf(&b.cfg.Security)}
 }
 

@@ -72,8 +72,10 @@ type budgets struct {
 	Parked     int64 // held by requests that wait: fetches for records, joins for other members: `parked`
 	Deferred   int64 // per log directory: records that are not in segments yet, and the tail
 	Keys       int64 // the keys of a compaction
-	Members    int64 // the metadata and assignments of group members: `members`
-	Sessions   int64 // the partitions of fetch sessions
+	// Members is for the metadata and assignments of group members, `members`, and a quarter of it for
+	// the partitions of open transactions, `transactions`.
+	Members  int64
+	Sessions int64 // the partitions of fetch sessions
 	// Decoded is for the arrays of one decoded request. Only a few large requests are decoded at a
 	// time, so the sum leaves it out.
 	Decoded int64
@@ -141,6 +143,8 @@ func divide(memory int64, preset durability.ProducePreset, dirs int, keys int64)
 	}
 	return wanted, cut
 }
+
+func (b budgets) transactions() int64 { return b.Members / 4 }
 
 // spendable returns how many bytes the budgets may have together.
 func spendable(memory int64) float64 { return budgetShare * float64(max(memory-fixedBytes, 0)) }

@@ -46,7 +46,7 @@ func (b *Broker) openTransactions(r *components, lease func() bool) error {
 		Version:    (*metadata.Image).TransactionVersion, Send: r.exchange.Send,
 		Lease: lease, Brokers: len(r.conf.Cluster.Seeds), Logger: b.log.Named("transactions"),
 		Decided: observe.Decided(ends), Marked: observe.Marked(ends), Refused: observe.Refused(ends),
-		Crowded: observe.Crowded(ends),
+		Crowded: observe.Crowded(ends), OpenBytes: b.budgets.transactions(),
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Kafka Streams: a stateful word count, at least once in a classic group and exactly once in
-# a streams group (KIP-1071), whose broker is killed. It has a broker of its own.
+# a streams group (KIP-1071), whose broker is killed, and every kind of join in both. It has a
+# broker of its own.
 # With NODES=3 the brokers of run.sh are restarted, one after the other.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 kt="$KAFKA_TOOLS/kt"
@@ -60,3 +61,7 @@ count() {
 }
 count classic at_least_once
 count streams exactly_once_v2
+for protocol in classic streams; do
+  "$kt" class "$here/streams/Joins.java" "$listen" "$protocol" >"$dir/joins" 2>&1 || { cat "$dir/joins"; exit 1; }
+  sed "s/^/$protocol joins: /" "$dir/joins"
+done

@@ -97,7 +97,7 @@ func (s *Shard) apply(k format.Key, v value) {
 		if g.classic() == nil {
 			g.kind = newClassic()
 		}
-		g.classic().apply(v)
+		g.classic().apply(v, s.cfg.Broken)
 	default:
 		// After compaction a group's records may be in any order, so each may be the first.
 		if k.Type.Streams() {

@@ -17,4 +17,9 @@ const (
 	AskAgain                           // offsets before version 5 outlive a marker while they wait for a permit
 	DeletePending                      // groups and offsets go although offsets are pending
 	ForgetTransaction                  // the transactions of an idle producer are forgotten while they are open
+	FirstSubscription                  // a load keeps the subscription in a member's first record
+	OwnAssigned                        // an upgrade ignores what members report that they own
+	FinishDowngrade                    // a downgrade is recorded as a finished rebalance
+	KeepTarget                         // an upgrade computes no target
+	ReturnQuietly                      // a static member returns without the rebalance that it had to start
 )

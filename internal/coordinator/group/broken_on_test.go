@@ -7,7 +7,36 @@ import (
 	"testing"
 )
 
-// Without any one of the rules, some walk goes wrong.
+// Without any one of the rules of groups, some history goes wrong.
+func TestEveryRuleOfGroupsIsNeeded(t *testing.T) {
+	random := func(rule Rule, acts []string, seed uint64) string {
+		return newChaos(seeded{rand.New(rand.NewPCG(seed, 1))}, Broken{rule}).run(60, acts)
+	}
+	moves := []string{"old", "old", "new", "beat", "beat", "beat", "beat", "beat", "subscribe", "leave", "time", "reload"}
+	for name, bad := range map[string]func() bool{
+		"FirstSubscription": func() bool {
+			return random(FirstSubscription, oldActs, 0) != "" || random(FirstSubscription, oldActs, 1) != "" ||
+				random(FirstSubscription, oldActs, 2) != ""
+		},
+		"FinishDowngrade": func() bool {
+			for seed := range uint64(1000) {
+				if random(FinishDowngrade, moves, seed) != "" {
+					return random(0, moves, seed) == ""
+				}
+			}
+			return false
+		},
+		"OwnAssigned":   func() bool { return upgraded(t, Broken{OwnAssigned}) != 0 },
+		"KeepTarget":    func() bool { return replacing(t, Broken{KeepTarget}) != 4 },
+		"ReturnQuietly": func() bool { return returning(t, Broken{ReturnQuietly}) != 4 },
+	} {
+		if !bad() {
+			t.Errorf("nothing detects the absence of %s", name)
+		}
+	}
+}
+
+// Without any one of the rules of transactions, some walk goes wrong.
 func TestEveryRuleIsNeeded(t *testing.T) {
 	for name, rule := range map[string]Rule{
 		"OverwriteNewer": OverwriteNewer, "ReadUnstable": ReadUnstable, "AnyEpoch": AnyEpoch, "NeverAsk": NeverAsk,

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"time"
@@ -29,7 +30,8 @@ func (c classicState) String() string {
 
 // classic is a classic group. Its record holds the state at the time the group last became stable
 // or empty, with the present ids of static members. State between those points, and fields marked
-// volatile, are lost in a reload.
+// volatile, are lost in a reload. The record of a group that was a consumer group has no leader:
+// its members must rejoin, and a load begins with that.
 type classic struct {
 	recorded     bool // the log has a record of it
 	state        classicState
@@ -84,8 +86,10 @@ type parked struct {
 	version int16
 }
 
-// apply applies the group's record. Members that remain keep their volatile state.
-func (c *classic) apply(v format.ClassicGroup) {
+// apply applies the group's record. Members that remain keep their volatile state, and the protocols
+// that the record does not have. What the record has counts: live it is what the member said last,
+// and in a load the member may be known from an earlier record.
+func (c *classic) apply(v format.ClassicGroup, broken Broken) {
 	c.recorded, c.stale = true, true
 	c.protocolType, c.generation, c.since = v.ProtocolType, v.Generation, v.Since
 	c.protocol, c.leader = deref(v.Protocol), deref(v.Leader)
@@ -95,7 +99,11 @@ func (c *classic) apply(v format.ClassicGroup) {
 		r := &v.Members[i]
 		m := old[r.ID]
 		if m == nil {
-			m = &classicMember{id: r.ID, protocols: []format.Protocol{{Name: c.protocol, Metadata: r.Subscription}}}
+			m = &classicMember{id: r.ID}
+		}
+		if known := m.supports(c.protocol); !known || !bytes.Equal(m.metadata(c.protocol), r.Subscription) &&
+			!broken.has(FirstSubscription) {
+			m.protocols = []format.Protocol{{Name: c.protocol, Metadata: r.Subscription}}
 		}
 		m.instance, m.clientID, m.clientHost = deref(r.Instance), r.ClientID, r.ClientHost
 		m.session, m.rebalance, m.assignment = r.SessionTimeout, r.RebalanceTimeout, r.Assignment
@@ -106,9 +114,13 @@ func (c *classic) apply(v format.ClassicGroup) {
 		}
 	}
 	c.joined = uint64(len(v.Members))
-	c.state = stable
-	if len(c.members) == 0 {
+	switch {
+	case len(c.members) == 0:
 		c.state = empty
+	case c.leader == "":
+		c.state = preparing
+	default:
+		c.state = stable
 	}
 }
 

@@ -1,12 +1,14 @@
 package group
 
 import (
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/protocol"
 )
 
 // joining is a JoinGroup request that is being handled.
@@ -208,9 +210,11 @@ func (c *classic) describeToLeader() []kmsg.JoinGroupResponseMember {
 }
 
 // replaceStatic gives a static member that returns a new member id. If the group is stable and its
-// protocol does not change, no rebalance is needed.
+// protocol does not change, no rebalance is needed, unless its predecessor had to start one, or its
+// subscription has changed.
 func (s *Shard) replaceStatic(g *group, m *classicMember, id string, j joining) {
 	c, leader := g.classic(), g.classic().leader
+	keeps := c.state == stable && (s.assignmentFits(c, m, j.req.Protocols) || s.cfg.Broken.has(ReturnQuietly))
 	s.fenceDuplicate(c, m)
 	c.rename(m, id)
 	s.cancelTimer(timerSession, g.id, m.id)
@@ -219,7 +223,7 @@ func (s *Shard) replaceStatic(g *group, m *classicMember, id string, j joining) 
 	m.clientID, m.clientHost = j.ClientID, j.ClientHost
 	s.expectHeartbeat(g, m)
 	switch {
-	case c.state == stable && c.elect() == c.protocol:
+	case keeps && c.elect() == c.protocol:
 		s.emitClassic(g)
 		s.answerReplaced(g, g.classic().members[id], j, leader)
 	case c.state == preparing:
@@ -230,6 +234,28 @@ func (s *Shard) replaceStatic(g *group, m *classicMember, id string, j joining) 
 		s.park(c, m, j.parked())
 		s.prepare(g)
 	}
+}
+
+// assignmentFits reports whether the assignment of a member of a stable group also fits its successor. It
+// does not if the member has a cooperative assignor and reported more than it was assigned: it had to
+// join again when it had revoked the rest, and the others wait for that.
+func (s *Shard) assignmentFits(c *classic, m *classicMember, next []kmsg.JoinGroupRequestProtocol) bool {
+	if c.protocolType != consumerProtocol {
+		return true
+	}
+	was, err := protocol.DecodeSubscription(m.metadata(c.protocol))
+	a, failed := s.decodeAssignment(m.assignment)
+	is, changed := protocol.DecodeSubscription((&classicMember{protocols: protocolsOf(next)}).metadata(c.protocol))
+	if err != nil || failed != nil || changed != nil {
+		return true // not the embedded protocol of consumers
+	}
+	return slices.Equal(sortedSet(was.Topics), sortedSet(is.Topics)) &&
+		!slices.ContainsFunc(s.reported(was), func(t kmsg.ConsumerGroupHeartbeatRequestTopic) bool {
+			return slices.ContainsFunc(t.Partitions, func(p int32) bool {
+				_, stays := slices.BinarySearch(a[t.TopicID], p)
+				return !stays
+			})
+		})
 }
 
 // answerReplaced answers a static member that keeps its assignment. From version 9 on, the response

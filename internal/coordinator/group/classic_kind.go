@@ -61,6 +61,9 @@ func (c *classic) loaded(s *Shard, g *group) {
 	for _, m := range c.members {
 		s.expectHeartbeat(g, m)
 	}
+	if c.state == preparing {
+		s.prepare(g)
+	}
 }
 
 func (c *classic) fire(s *Shard, g *group, key coordinator.TimerKey) {

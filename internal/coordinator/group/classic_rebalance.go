@@ -34,9 +34,6 @@ func (s *Shard) completeIfAllJoined(g *group) {
 func (s *Shard) prepare(g *group) {
 	c := g.classic()
 	if c.state == completing {
-		for _, m := range c.members {
-			m.assignment = nil
-		}
 		s.answerSyncs(g, kerr.RebalanceInProgress)
 	}
 	clear(c.pendingSync)

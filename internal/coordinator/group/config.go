@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 )
 
@@ -43,7 +44,7 @@ type Config struct {
 	// JoinGroup, the topic names of a heartbeat.
 	MaxRecord, MaxRequest int
 	// MemberMemory bounds the memory for members.
-	MemberMemory *MemoryBudget
+	MemberMemory *coordinator.MemoryBudget
 	// Visible returns which topics a viewer may see, by their names, under the rules of that
 	// moment; they are at least as new as the topics of the last TopicsChanged. Several goroutines
 	// call both functions, also that of a shard: they must not block. Nil: all topics.
@@ -75,7 +76,7 @@ func DefaultConfig() Config {
 			Interval: time.Second},
 		StreamsMaxSize: 1<<31 - 1,
 		MaxMetadata:    4096, Retention: 7 * 24 * time.Hour, RetentionCheck: 10 * time.Minute, ProducerExpiry: producers.DefaultExpiry,
-		MaxRecord: 16 << 20, MaxRequest: 1 << 20, MemberMemory: NewMemoryBudget(64 << 20), NewID: RandomID,
+		MaxRecord: 16 << 20, MaxRequest: 1 << 20, MemberMemory: coordinator.NewMemoryBudget(64 << 20), NewID: RandomID,
 	}
 }
 

@@ -22,6 +22,8 @@ type client struct {
 	instance *string
 	// request changes the heartbeat with which it joins.
 	request func(*kmsg.ConsumerGroupHeartbeatRequest)
+	topics  []string // that it reads, for the checks of the chaos
+	lost    bool     // the last response was lost: the next heartbeat has all fields
 }
 
 func heartbeatOf(id string, epoch int32) *kmsg.ConsumerGroupHeartbeatRequest {
@@ -66,6 +68,10 @@ func (c *client) beat() int16 {
 		t := kmsg.NewConsumerGroupHeartbeatRequestTopic()
 		t.TopicID, t.Partitions = id, c.has[id]
 		req.Topics = append(req.Topics, t)
+	}
+	if c.lost {
+		c.request(req)
+		req.RebalanceTimeoutMillis, c.lost = 30_000, false
 	}
 	return c.take(c.w.consumerBeat(req))
 }

@@ -1,41 +1,16 @@
 package group
 
 import (
-	"sync/atomic"
-
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// MemoryBudget bounds the memory that group members occupy in the broker: their metadata, their
-// assignments, and pending ids. That memory outlives the requests that carried it, and their
-// connections. All shards of a broker share a MemoryBudget; its methods may be called concurrently.
-//
-// Offsets are not counted: a group has at most one for each partition, and they are on disk.
-type MemoryBudget struct {
-	size int64
-	used atomic.Int64
-}
-
-// NewMemoryBudget returns a budget of size bytes.
-func NewMemoryBudget(size int64) *MemoryBudget { return &MemoryBudget{size: size} }
-
-// Size returns the limit in bytes.
-func (r *MemoryBudget) Size() int64 { return r.size }
-
-// Used returns the number of bytes in use. Loads are never refused, so it may exceed Size.
-func (r *MemoryBudget) Used() int64 { return r.used.Load() }
-
-// shardShare limits one shard to a fraction of the budget, so that its groups can't exclude those
-// of other shards.
-const shardShare = 4
+// Members occupy memory with their metadata, their assignments, and pending ids. Offsets are not
+// counted: a group has at most one for each partition, and they are on disk.
 
 // hasMemory reports whether the shard may use n more bytes. Zero or fewer are always allowed.
-func (s *Shard) hasMemory(n int) bool {
-	r := s.cfg.MemberMemory
-	return n <= 0 || r.Used()+int64(n) <= r.size && s.memory+int64(n) <= r.size/shardShare
-}
+func (s *Shard) hasMemory(n int) bool { return s.cfg.MemberMemory.Allows(s.memory, n) }
 
 // weigh updates the accounting of a group's memory.
 func (s *Shard) weigh(g *group) {
@@ -46,7 +21,7 @@ func (s *Shard) weigh(g *group) {
 
 func (s *Shard) countMemory(n int64) {
 	s.memory += n
-	s.cfg.MemberMemory.used.Add(n)
+	s.cfg.MemberMemory.Count(n)
 }
 
 // Overheads that are counted in addition to the data: a member with its maps and timers, an entry

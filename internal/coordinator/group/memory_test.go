@@ -9,6 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
 )
 
 // joinFrom returns the JoinGroup of a connection.
@@ -23,7 +25,7 @@ func joinFrom(connection uint64, group, client string, version int16, metadata i
 // The total size of members' metadata is bounded, in however many groups. When memory is free
 // again, a refused member gets in.
 func TestMemberMemoryIsBounded(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.MemberMemory = NewMemoryBudget(4 << 20) })
+	w := newWorld(t, func(c *Config) { c.MemberMemory = coordinator.NewMemoryBudget(4 << 20) })
 	accepted := 0
 	for i := range 40 {
 		ticket := w.send(joinFrom(0, fmt.Sprint("g", i), "c", 3, 500<<10))
@@ -47,7 +49,7 @@ func TestMemberMemoryIsBounded(t *testing.T) {
 
 // A member that could never fit gets an error that does not make it retry.
 func TestMemberThatCanNeverFitIsRefusedForGood(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.MemberMemory = NewMemoryBudget(1 << 20) })
+	w := newWorld(t, func(c *Config) { c.MemberMemory = coordinator.NewMemoryBudget(1 << 20) })
 	w.topic("t", 1)
 	resp := ask[*kmsg.JoinGroupResponse](w, joinFrom(0, "g", "c", 3, 200<<10))
 	is(t, resp.ErrorCode, kerr.InvalidRequest)
@@ -65,7 +67,7 @@ func TestMemberStaysWhenMemoryIsUsedUp(t *testing.T) {
 			[]string{"t"}
 	}}
 	is(t, a.join(), nil)
-	w.cfg.MemberMemory.size = 1
+	w.cfg.MemberMemory.Count(w.cfg.MemberMemory.Size()) // used up
 	w.join(leader)
 	_, j := w.join(other)
 	if resp := answer[*kmsg.JoinGroupResponse](w, j); resp.ErrorCode != 0 {
@@ -88,9 +90,11 @@ func TestAssignmentBeyondTheBudgetIsRefused(t *testing.T) {
 	w.join(leader)
 	_, j := w.join(other)
 	gen := answer[*kmsg.JoinGroupResponse](w, j).Generation
-	w.cfg.MemberMemory.size = w.cfg.MemberMemory.Used() + 100
+	others := w.cfg.MemberMemory.Size() - w.cfg.MemberMemory.Used() - 100
+	w.cfg.MemberMemory.Count(others)
 	s := w.sync(leader, gen, leader, string(bytes.Repeat([]byte("x"), 1000)))
 	is(t, answer[*kmsg.SyncGroupResponse](w, s).ErrorCode, kerr.CoordinatorNotAvailable)
+	w.cfg.MemberMemory.Count(-others)
 	w.replays()
 }
 
@@ -140,7 +144,7 @@ func TestPendingIDSurvivesTheRetentionCheck(t *testing.T) {
 
 // The total size of pending ids is bounded, over however many connections.
 func TestPendingIDsAreBounded(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.MemberMemory = NewMemoryBudget(4 << 20) })
+	w := newWorld(t, func(c *Config) { c.MemberMemory = coordinator.NewMemoryBudget(4 << 20) })
 	refused := 0
 	for i := range 1000 {
 		resp := ask[*kmsg.JoinGroupResponse](w, joinFrom(uint64(i), "g", string(make([]byte, 15<<10)), 5, 10))

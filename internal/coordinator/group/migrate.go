@@ -34,8 +34,8 @@ func (s *Shard) upgradable(g *group) *failure {
 	return nil
 }
 
-// upgrade makes a classic group a consumer group. The generation becomes the epoch, and the current
-// assignments become the target. Members that wait in the current rebalance must rejoin.
+// upgrade makes a classic group a consumer group. The generation becomes the epoch, and what the
+// members own becomes the target. Members that wait in the current rebalance must rejoin.
 func (s *Shard) upgrade(g *group) {
 	c := g.classic()
 	for _, m := range c.members {
@@ -51,37 +51,66 @@ func (s *Shard) upgrade(g *group) {
 	s.forgetPending(g)
 	members, generation, chosen := c.list(), c.generation, c.protocol
 	s.emit(format.Key{Type: format.TypeClassicGroup, Group: g.id}, nil)
-	taken := map[assign.TopicID]map[int32]bool{}
+	owned := s.ownedBy(members, chosen)
 	for _, m := range members {
-		s.upgradeMember(g, m, generation, chosen, taken)
+		s.upgradeMember(g, m, generation, chosen, owned[m.id])
 	}
 	s.emit(format.Key{Type: format.TypeTargetEpoch, Group: g.id}, format.TargetEpoch{Epoch: generation, Time: s.nowMillis()})
-	hash := hashTopics(s.topics, g.consumer().subscribed())
-	s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, format.Group{Epoch: generation, Hash: hash})
+	// The target is for no known topics: a rebalance may have been under way. The epoch grows with the
+	// next request, even if the new member only replaces a static one.
+	s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, format.Group{Epoch: generation})
+	g.consumer().dirty = !s.cfg.Broken.has(KeepTarget)
 }
 
-// upgradeMember converts one member. taken has the partitions of the members before it, because a
-// leader may have assigned a partition twice.
-func (s *Shard) upgradeMember(g *group, m *classicMember, generation int32, chosen string, taken map[assign.TopicID]map[int32]bool) {
-	sub, _ := protocol.DecodeSubscription(m.metadata(chosen)) // upgradable has checked it
-	a, _ := s.decodeAssignment(m.assignment)
-	for id, list := range a {
+// ownedBy returns the partitions that each member of a classic group may be reading: those of its
+// last assignment, and those that it reported when it last joined. A member with a cooperative
+// assignor keeps what it reported until it has received an assignment without it. A partition has
+// one owner, although a leader may have assigned it twice; an assignment counts for more than a
+// report.
+func (s *Shard) ownedBy(members []*classicMember, chosen string) map[string]assign.Assignment {
+	owned, taken := make(map[string]assign.Assignment, len(members)), map[assign.TopicID]map[int32]bool{}
+	claim := func(m *classicMember, id assign.TopicID, list []int32) {
+		topic, _ := s.topics.ByID(id)
 		if taken[id] == nil {
 			taken[id] = map[int32]bool{}
 		}
-		a[id] = slices.DeleteFunc(list, func(p int32) bool { return taken[id][p] })
-		if len(a[id]) == 0 {
-			delete(a, id)
-		}
-		for _, p := range a[id] {
-			taken[id][p] = true
+		for _, p := range list {
+			if p >= 0 && p < topic.Partitions && !taken[id][p] {
+				taken[id][p] = true
+				owned[m.id][id] = append(owned[m.id][id], p)
+			}
 		}
 	}
+	for _, m := range members {
+		owned[m.id] = assign.Assignment{}
+		a, _ := s.decodeAssignment(m.assignment) // upgradable has checked it, and the subscription
+		for id, list := range a {
+			claim(m, id, list)
+		}
+	}
+	for _, m := range members {
+		sub, _ := protocol.DecodeSubscription(m.metadata(chosen))
+		for _, t := range s.reported(sub) {
+			if s.cfg.Broken.has(OwnAssigned) {
+				break
+			}
+			claim(m, t.TopicID, t.Partitions)
+		}
+		for _, list := range owned[m.id] {
+			slices.Sort(list)
+		}
+	}
+	return owned
+}
+
+// upgradeMember converts one member.
+func (s *Shard) upgradeMember(g *group, m *classicMember, generation int32, chosen string, owned assign.Assignment) {
+	sub, _ := protocol.DecodeSubscription(m.metadata(chosen))
 	key := format.Key{Type: format.TypeMember, Group: g.id, Item: m.id}
 	s.emit(key, format.Member{Instance: ptr(m.instance), Rack: sub.Rack, ClientID: m.clientID, ClientHost: m.clientHost,
 		Topics:           sortedSet(sub.Topics),
 		RebalanceTimeout: m.rebalance, Classic: &format.Classic{SessionTimeout: m.session, Protocols: m.protocolsFrom(chosen)}})
-	target := targetRecord(a)
+	target := targetRecord(owned)
 	key.Type = format.TypeTarget
 	s.emit(key, target)
 	key.Type = format.TypeCurrent
@@ -118,8 +147,9 @@ func (s *Shard) downgradable(g *group, without string) bool {
 	return left > 0 && left <= s.cfg.MaxSize
 }
 
-// downgrade makes a consumer group a classic one, without the named member. If there is one, the
-// remaining members must rejoin.
+// downgrade makes a consumer group a classic one, without the named member. Its record has no
+// leader, because nobody has assigned the partitions yet: the members must rejoin, as after a load
+// of it.
 func (s *Shard) downgrade(g *group, without string) {
 	c := g.consumer()
 	v := format.ClassicGroup{ProtocolType: consumerProtocol, Generation: c.epoch, Since: s.nowMillis()}
@@ -134,7 +164,10 @@ func (s *Shard) downgrade(g *group, without string) {
 			RebalanceTimeout: m.meta.RebalanceTimeout, SessionTimeout: m.meta.Classic.SessionTimeout,
 			Assignment: s.encodeAssignment(m.assigned.assignment(), s.visible(Viewer{}), m.meta.Classic.Protocols[0].Metadata)})
 	}
-	v.Leader, v.Protocol = ptr(v.Members[0].ID), ptr(electAmong(protocols))
+	v.Protocol = ptr(electAmong(protocols))
+	if s.cfg.Broken.has(FinishDowngrade) {
+		v.Leader = ptr(v.Members[0].ID)
+	}
 	for i := range v.Members {
 		m := &v.Members[i]
 		m.Subscription = (&classicMember{protocols: protocols[m.ID]}).metadata(deref(v.Protocol))
@@ -143,12 +176,9 @@ func (s *Shard) downgrade(g *group, without string) {
 	s.emit(format.Key{Type: format.TypeClassicGroup, Group: g.id}, v)
 	for _, m := range g.classic().members {
 		m.protocols, m.groupType = protocols[m.id], consumerProtocol
-		g.classic().stale = true
-		s.expectHeartbeat(g, m)
 	}
-	if without != "" {
-		s.prepare(g)
-	}
+	g.classic().stale = true
+	g.kind.loaded(s, g)
 }
 
 // electAmong chooses a protocol for members that are not in a group yet.

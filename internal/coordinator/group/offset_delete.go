@@ -48,7 +48,10 @@ func (s *Shard) deleteOffsets(to coordinator.Ticket, req *kmsg.OffsetDeleteReque
 	s.out.Reply(to, resp)
 }
 
+// deleteOffset deletes an offset. Offsets that are deleted together need not be atomic, and may be
+// many.
 func (s *Shard) deleteOffset(g *group, topic string, partition int32) {
+	s.out.Split()
 	s.emit(format.Key{Type: format.TypeOffset, Group: g.id, Item: topic, Partition: partition}, nil)
 }
 
@@ -70,6 +73,7 @@ type Delete struct {
 func (s *Shard) deleteGroups(e Delete) []kmsg.DeleteGroupsResponseGroup {
 	list := make([]kmsg.DeleteGroupsResponseGroup, 0, len(e.Groups))
 	for _, id := range e.Groups {
+		s.out.Split()
 		f := s.deleteGroup(id)
 		r := kmsg.NewDeleteGroupsResponseGroup()
 		r.Group, r.ErrorCode, r.ErrorMessage = id, f.errorCode(), f.message()
@@ -105,7 +109,9 @@ func (s *Shard) expireOffsets() {
 		n, all := s.expireGroup(g, left)
 		left -= n
 		if all && !s.hasPending(g) && g.kind.idle() {
+			s.out.Split()
 			g.kind.removeRecords(s, g)
+			left--
 		}
 		s.finishEvent(id)
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"pgregory.net/rapid"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 )
@@ -228,8 +227,8 @@ func (c *chaos) sleep() {
 	if len(all) == 0 {
 		return
 	}
-	sleeper := rapid.SampledFrom(all).Draw(c.t, "sleeper")
-	end := c.now.Add(rapid.SampledFrom([]time.Duration{time.Second, 20 * time.Second, time.Minute, 10 * time.Minute}).Draw(c.t, "sleeps"))
+	sleeper := pick(c, all...)
+	end := c.now.Add(pick(c, time.Second, 20*time.Second, time.Minute, 10*time.Minute))
 	for c.now.Before(end) {
 		c.advance(min(4*time.Second, end.Sub(c.now)))
 		c.others(sleeper)
@@ -260,13 +259,18 @@ func (c *chaos) others(but worker) {
 	}
 }
 
-// changeTopic changes a topic. Clients of the classic protocol know topics by name: partitions of a
-// deleted topic are not partitions of a new topic with the same name.
+// changeTopic changes a topic; one with fewer partitions is a new one. Clients of the classic
+// protocol know topics by name: partitions of a deleted topic are not partitions of a new topic with
+// the same name.
 func (c *chaos) changeTopic(name string, partitions int32) {
+	if partitions > 0 && partitions < c.topics.list[name] {
+		c.changeTopic(name, 0)
+	}
 	c.topic(name, partitions)
 	if partitions > 0 {
 		return
 	}
+	c.checkOffsets()
 	for _, o := range c.old {
 		o.has = maps.Clone(o.has)
 		delete(o.has, idOf(name))

@@ -40,7 +40,7 @@ type Shard struct {
 func New(cfg Config) *Shard {
 	// A request that could never fit gets a permanent error rather than one that makes the member
 	// retry.
-	cfg.MaxRequest = min(cfg.MaxRequest, int(cfg.MemberMemory.size/shardShare/2))
+	cfg.MaxRequest = min(cfg.MaxRequest, int(cfg.MemberMemory.ShardSize()/2))
 	return &Shard{cfg: cfg, topics: noTopics{}, times: func(string) Times { return Times{} }, groups: map[string]*group{},
 		pending: map[uint64][]pendingID{}, transactions: newTransactions()}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 )
 
@@ -586,7 +587,7 @@ func TestStreamsEndpoints(t *testing.T) {
 }
 
 func TestStreamsMembersAreBoundedByMemory(t *testing.T) {
-	w := newWorld(t, quick(), func(c *Config) { c.MemberMemory = NewMemoryBudget(16 << 10) })
+	w := newWorld(t, quick(), func(c *Config) { c.MemberMemory = coordinator.NewMemoryBudget(16 << 10) })
 	w.topic("in", 2)
 	n := 0
 	for ; n < 100; n++ {

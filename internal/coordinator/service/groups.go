@@ -25,7 +25,7 @@ type GroupsOptions struct {
 	Configs    *configdef.Registry
 	// Static has the broker configs that the configuration file sets, by name.
 	Static map[string]string
-	// MemberBytes bounds the memory that members occupy, see group.MemoryBudget. 0 is 64 MiB.
+	// MemberBytes bounds the memory that members occupy, see coordinator.MemoryBudget. 0 is 64 MiB.
 	MemberBytes int64
 	// Visible is that of group.Config. If a change of metadata changes what is visible, it must
 	// know that before Apply gets the change.
@@ -41,7 +41,7 @@ type GroupsOptions struct {
 type Groups struct {
 	*Service
 	opt    GroupsOptions
-	memory *group.MemoryBudget
+	memory *coordinator.MemoryBudget
 
 	mu      sync.Mutex
 	watched map[uint64]struct{} // connections whose end will be sent to the shards
@@ -55,7 +55,7 @@ func NewGroups(opt GroupsOptions) (*Groups, error) {
 	}
 	cfg := configOf(&conf)
 	if opt.MemberBytes > 0 {
-		cfg.MemberMemory = group.NewMemoryBudget(opt.MemberBytes)
+		cfg.MemberMemory = coordinator.NewMemoryBudget(opt.MemberBytes)
 	}
 	cfg.Visible = opt.Visible
 	c := &Groups{opt: opt, memory: cfg.MemberMemory, watched: map[uint64]struct{}{}}
@@ -151,7 +151,7 @@ func (c *Groups) WriteMarker(partition int32, m group.Marker, done func(error)) 
 }
 
 // MemberMemory returns the memory budget of group members.
-func (c *Groups) MemberMemory() *group.MemoryBudget { return c.memory }
+func (c *Groups) MemberMemory() *coordinator.MemoryBudget { return c.memory }
 
 // WatchConnection notifies the shards when a connection ends, because member ids that its client
 // was given expire with it. onClose registers a function with the connection. It may be called for

@@ -51,8 +51,9 @@ func ends(records []coordinator.Record) bool {
 }
 
 // build returns the n batches of records: one for each marker and each run of records with the same
-// producer. A transactional batch has no sequence number, as in Kafka: the coordinator appends each
-// once.
+// producer. A run of more than maxRun bytes is split between events, so that a frame of the
+// replication can carry each batch. A transactional batch has no sequence number, as in Kafka: the
+// coordinator appends each once.
 func build(records []coordinator.Record, now time.Time) (batches []byte, n int, err error) {
 	for {
 		run := firstRun(records)
@@ -71,12 +72,18 @@ func build(records []coordinator.Record, now time.Time) (batches []byte, n int, 
 	}
 }
 
-// firstRun returns the records up to the first one with another producer, or a single marker.
+// maxRun is the size in bytes from which a batch contains no further event.
+const maxRun = 1 << 20
+
+// firstRun returns the records up to the first one with another producer, or a single marker, or
+// the records of some events.
 func firstRun(records []coordinator.Record) []coordinator.Record {
-	for i := range records {
-		if i > 0 && (records[i-1].Marker != nil || records[i].Marker != nil) || records[i].Producer != records[0].Producer {
+	size := 0
+	for i, r := range records {
+		if i > 0 && (records[i-1].Marker != nil || r.Marker != nil) || r.Producer != records[0].Producer || r.Begins && size >= maxRun {
 			return records[:i]
 		}
+		size += r.Size()
 	}
 	return records
 }

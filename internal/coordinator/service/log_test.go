@@ -389,3 +389,25 @@ func TestEmptiedMarkersAreLoaded(t *testing.T) {
 		t.Errorf("%s, next %d, %v", d, next, err)
 	}
 }
+
+// A batch of many events is split between them, and the records of one event stay together.
+func TestLargeRunsAreSplitBetweenEvents(t *testing.T) {
+	var records []coordinator.Record
+	for range 5 {
+		records = append(records, coordinator.Record{Key: []byte("k"), Value: make([]byte, maxRun/2), Begins: true},
+			coordinator.Record{Key: []byte("l"), Value: make([]byte, maxRun/4)})
+	}
+	bytes, n, err := build(records, time.UnixMilli(1000))
+	if err != nil || n != 3 {
+		t.Fatalf("%d batches, %v", n, err)
+	}
+	for rest := bytes; len(rest) > 0; {
+		var b record.Batch
+		if b, rest, err = record.Next(rest); err != nil {
+			t.Fatal(err)
+		}
+		if b.Records()%2 != 0 || len(b) > 2*maxRun {
+			t.Errorf("a batch of %d records and %d bytes", b.Records(), len(b))
+		}
+	}
+}

@@ -38,6 +38,8 @@ type TransactionsOptions struct {
 	Version func(*metadata.Image) int16
 	// Send is that of coordinator.Options: it carries out txn.WriteMarker and txn.Flush.
 	Send func(partition, epoch int32, request any, batch *groupcommit.Batch, done func(result any))
+	// OpenBytes bounds the memory for the partitions of open transactions. 0 is 16 MiB.
+	OpenBytes int64
 	// Lease and Brokers are those of Options.
 	Lease   func() bool
 	Brokers int
@@ -53,7 +55,8 @@ type TransactionsOptions struct {
 // concurrently, and only Close blocks.
 type Transactions struct {
 	*Service
-	opt TransactionsOptions
+	opt    TransactionsOptions
+	memory *coordinator.MemoryBudget
 
 	maxTimeout time.Duration
 	tagged     atomic.Bool // what the shards know, or are about to be notified of
@@ -71,7 +74,10 @@ func NewTransactions(opt TransactionsOptions) (*Transactions, error) {
 	}
 	cfg := shardConfig(&conf.Transactions)
 	cfg.ProducerID, cfg.Decided, cfg.Marked, cfg.Refused = opt.ProducerID, opt.Decided, opt.Marked, opt.Refused
-	t := &Transactions{opt: opt, maxTimeout: cfg.MaxTimeout, raising: map[int32]bool{}}
+	if opt.OpenBytes > 0 {
+		cfg.OpenMemory = coordinator.NewMemoryBudget(opt.OpenBytes)
+	}
+	t := &Transactions{opt: opt, memory: cfg.OpenMemory, maxTimeout: cfg.MaxTimeout, raising: map[int32]bool{}}
 	cfg.Crowded = t.crowded
 	cfg.Overtaken = func(id string, p txn.Partition) {
 		opt.Logger.Warn("a partition knows a later epoch of a transactional id's producer than "+TransactionsTopic+
@@ -91,6 +97,9 @@ func NewTransactions(opt TransactionsOptions) (*Transactions, error) {
 	})
 	return t, nil
 }
+
+// Memory returns the memory budget of open transactions.
+func (t *Transactions) Memory() *coordinator.MemoryBudget { return t.memory }
 
 func shardConfig(c *configdef.Transactions) txn.Config {
 	cfg := txn.DefaultConfig()

@@ -120,6 +120,12 @@ func (s *Shard) add(to coordinator.Ticket, e Add) {
 		reply(nil)
 		return
 	}
+	slices.SortFunc(more, comparePartitions)
+	more = slices.Compact(more)
+	if !s.cfg.OpenMemory.Allows(s.memory, int(weight(more))) {
+		reply(kerr.CoordinatorLoadInProgress) // all clients back off on this error; transactions end meanwhile
+		return
+	}
 	if begins {
 		s.begin(t)
 		s.setTimeout(e.ID, t.timeLimit())
@@ -131,11 +137,9 @@ func (s *Shard) add(to coordinator.Ticket, e Add) {
 	reply(nil)
 }
 
-// join returns the partitions of a transaction with more of them, in order, and what is known of
-// each.
+// join returns the partitions of a transaction with more of them, both in order, and what is known
+// of each.
 func (s *Shard) join(list []Partition, l *live, more []Partition) ([]Partition, []added) {
-	slices.SortFunc(more, comparePartitions)
-	more = slices.Compact(more)
 	all, facts := make([]Partition, 0, len(list)+len(more)), make([]added, 0, len(list)+len(more))
 	for i := 0; i < len(list) || len(more) > 0; {
 		if len(more) == 0 || i < len(list) && comparePartitions(list[i], more[0]) < 0 {

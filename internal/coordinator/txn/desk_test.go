@@ -99,7 +99,9 @@ func (d *desk) reload() {
 // load returns a shard that has applied the records.
 func (d *desk) load(log []coordinator.Record) *Shard {
 	d.t.Helper()
-	s := New(d.cfg)
+	cfg := d.cfg
+	cfg.OpenMemory = coordinator.NewMemoryBudget(cfg.OpenMemory.Size()) // nobody ends the other shards
+	s := New(cfg)
 	for i, r := range log {
 		r.Doubtful = i < d.lost
 		if err := s.Apply(r); err != nil {

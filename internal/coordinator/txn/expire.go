@@ -40,8 +40,9 @@ func (s *Shard) idle(since time.Duration) (list []string) {
 
 func (s *Shard) remove(ids []string) {
 	for _, id := range ids {
+		s.out.Split()
 		s.out.Emit(coordinator.Record{Key: encodeKey(id)})
-		delete(s.ids, id)
+		s.forget(id)
 	}
 }
 

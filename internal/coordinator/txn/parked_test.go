@@ -40,7 +40,7 @@ func TestFewRequestsWaitForATransactionAndNotForLong(t *testing.T) {
 // other transaction of the shard can end.
 func TestAnAddOfManyPartitionsInAnyOrder(t *testing.T) {
 	const n = 100_000
-	d := newDesk(t)
+	d := newDesk(t, func(c *Config) { c.OpenMemory = coordinator.NewMemoryBudget(1 << 30) })
 	d.trusts = true
 	d.bring(Empty, 2)
 	d.handle(0, TopicsChanged{Topics: wideTopics{d.topics}, Tagged: true}, false)

@@ -197,7 +197,7 @@ func (s *Shard) Apply(r coordinator.Record) error {
 		return err
 	}
 	if r.Value == nil {
-		delete(s.ids, id)
+		s.forget(id)
 		return nil
 	}
 	v, err := decodeValue(r.Value)
@@ -216,8 +216,40 @@ func (s *Shard) apply(id string, v value) *transaction {
 		t = &transaction{lastEpoch: none}
 		s.ids[id] = t
 	}
+	s.count(weight(v.partitions) - weight(t.partitions))
 	t.value = v
 	return t
+}
+
+// forget removes an id, if it is known.
+func (s *Shard) forget(id string) {
+	if t := s.ids[id]; t != nil {
+		s.count(-weight(t.partitions))
+		delete(s.ids, id)
+	}
+}
+
+// What a transaction counts for a partition, with the request for its marker, and for a topic in
+// addition to its name. It is more than they take in a record, so a record fits in a frame.
+const (
+	partitionWeight = 192
+	topicWeight     = 64
+)
+
+// weight returns the memory for the partitions of a transaction, in order.
+func weight(list []Partition) int64 {
+	n := partitionWeight * len(list)
+	for i, p := range list {
+		if i == 0 || list[i-1].Topic != p.Topic {
+			n += topicWeight + len(p.Topic)
+		}
+	}
+	return int64(n)
+}
+
+func (s *Shard) count(n int64) {
+	s.memory += n
+	s.cfg.OpenMemory.Count(n)
 }
 
 // emit applies a value and appends its record to the effects.

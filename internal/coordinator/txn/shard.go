@@ -43,6 +43,8 @@ type Config struct {
 	// Overtaken is called when a partition knows a later epoch of an id's producer, which means
 	// that __transaction_state lacks records. It must not block. May be nil.
 	Overtaken func(id string, p Partition)
+	// OpenMemory bounds the memory for the partitions of transactions that have not ended.
+	OpenMemory *coordinator.MemoryBudget
 	// Broken is for tests.
 	Broken Broken
 }
@@ -50,7 +52,7 @@ type Config struct {
 // DefaultConfig returns Kafka's defaults, without a source of producer ids.
 func DefaultConfig() Config {
 	return Config{MaxTimeout: 15 * time.Minute, Expiration: 7 * 24 * time.Hour, ExpirationCheck: time.Hour,
-		MaxIDs: 20_000, MaxPark: time.Second}
+		MaxIDs: 20_000, MaxPark: time.Second, OpenMemory: coordinator.NewMemoryBudget(16 << 20)}
 }
 
 // Topics are the partitions of a version of the metadata. Its methods must not block.
@@ -72,6 +74,7 @@ type Shard struct {
 	cfg    Config
 	epoch  int32 // the leader epoch in which it runs, and its coordinator epoch
 	ids    map[string]*transaction
+	memory int64  // bytes in use of cfg.OpenMemory
 	tagged bool   // records have tagged fields
 	topics Topics // nil until the first TopicsChanged
 	// asking has the ids whose transaction waits for requests to partitions. Volatile.
@@ -210,7 +213,7 @@ func (s *Shard) Writes(event any) bool {
 }
 
 // End implements coordinator.Machine.
-func (s *Shard) End() {}
+func (s *Shard) End() { s.count(-s.memory) }
 
 // Handle implements coordinator.Machine.
 func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coordinator.Effects) {
@@ -391,6 +394,7 @@ func (s *Shard) unpark(id string, t *transaction) {
 	t.parked = nil
 	s.cancelTimer(timerParked, id)
 	for _, p := range waiting {
+		s.out.Split() // each may write all partitions of the transaction
 		s.request(p.to, p.event, none)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/broker"
-	"github.com/chronik-io/chronik/internal/coordinator/group"
+	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
@@ -167,8 +167,8 @@ func Logins(s *network.Server) func() metrics.Logins {
 	}
 }
 
-// Budgets reads the byte budgets of requests, answers and members for a scrape.
-func Budgets(s *network.Server, b *broker.Broker, members *group.MemoryBudget) func() []metrics.Budget {
+// Budgets reads the byte budgets of requests, answers, members and transactions for a scrape.
+func Budgets(s *network.Server, b *broker.Broker, members, transactions *coordinator.MemoryBudget) func() []metrics.Budget {
 	return func() []metrics.Budget {
 		x, answers, parked := s.Stats(), b.Answers(), b.Parked()
 		return []metrics.Budget{
@@ -182,6 +182,7 @@ func Budgets(s *network.Server, b *broker.Broker, members *group.MemoryBudget) f
 			{Name: "answers", Used: answers.Used, Limit: answers.Size},
 			{Name: "parked", Used: parked.Used, Limit: parked.Size},
 			{Name: "members", Used: members.Used(), Limit: members.Size()},
+			{Name: "transactions", Used: transactions.Used(), Limit: transactions.Size()},
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +11,7 @@ import (
 )
 
 // A repartition topic without a fixed number of partitions gets as many as the largest source topic
-// of the subtopologies that write it. If it is copartitioned with a source topic of the
+// of the subtopologies that write it, and of those that write what they read. If it is copartitioned with a source topic of the
 // application, it gets as many as that has, and among repartition topics the largest number. A
 // number that copartitioning has set holds for the subtopologies that read the topic, too.
 
@@ -40,74 +41,59 @@ func count(t *format.Topology, source func(name string) int32) (counts, error) {
 	}
 }
 
-// propagate computes the numbers of the topics that are not fixed from those of the subtopologies
-// that write them.
+// propagate computes the numbers of the topics that are not fixed: the largest number that reaches
+// the topic in the direction of the data. The topic with the most partitions goes first, so each
+// subtopology is visited once, and loops, such as those of foreign-key joins, need no order.
 func propagate(t *format.Topology, fixed counts, source func(name string) int32) (counts, error) {
-	w := walk{known: maps.Clone(fixed), writers: map[string][]*format.Subtopology{}, largest: map[*format.Subtopology]int32{}}
+	known, readers, written := maps.Clone(fixed), map[string][]*format.Subtopology{}, map[string]bool{}
 	for i := range t.Subtopologies {
 		s := &t.Subtopologies[i]
 		for _, name := range s.SourceTopics {
-			w.known[name] = source(name)
+			known[name] = source(name)
+		}
+		for _, name := range Sources(s) {
+			readers[name] = append(readers[name], s)
 		}
 		for _, name := range s.RepartitionSinks {
-			w.writers[name] = append(w.writers[name], s)
+			written[name] = true
 		}
 	}
+	visited := map[*format.Subtopology]bool{}
+	for _, first := range slices.SortedFunc(maps.Keys(known), func(a, b string) int { return cmp.Compare(known[b], known[a]) }) {
+		for reached := []string{first}; len(reached) > 0; {
+			name := reached[len(reached)-1]
+			reached = reached[:len(reached)-1]
+			for _, s := range readers[name] {
+				if visited[s] {
+					continue
+				}
+				visited[s] = true
+				for _, sink := range s.RepartitionSinks {
+					if _, set := known[sink]; !set {
+						known[sink] = known[first]
+						reached = append(reached, sink)
+					}
+				}
+			}
+		}
+	}
+	return known, complete(t, known, written)
+}
+
+// complete returns an error if a subtopology reads a topic without a number of partitions.
+func complete(t *format.Topology, known counts, written map[string]bool) error {
 	for i := range t.Subtopologies {
-		if _, err := w.subtopology(&t.Subtopologies[i]); err != nil {
-			return nil, err
+		for _, x := range t.Subtopologies[i].RepartitionSources {
+			if _, ok := known[x.Name]; !ok && written[x.Name] {
+				return invalid("Failed to compute number of partitions for all repartition topics. " +
+					"There may be loops in the topology that cannot be resolved.")
+			} else if !ok {
+				return invalid("Failed to compute number of partitions for all repartition topics, " +
+					"because a repartition source topic is never used as a sink topic.")
+			}
 		}
 	}
-	return w.known, nil
-}
-
-// walk visits subtopologies and topics against the direction of the data, each once.
-type walk struct {
-	known   counts
-	writers map[string][]*format.Subtopology
-	largest map[*format.Subtopology]int32 // 0 while it is being computed
-}
-
-// subtopology returns the largest number of partitions of the topics that a subtopology reads.
-func (w *walk) subtopology(s *format.Subtopology) (int32, error) {
-	if n, visited := w.largest[s]; visited {
-		if n == 0 {
-			return 0, invalid("Failed to compute number of partitions for all repartition topics. " +
-				"There may be loops in the topology that cannot be resolved.")
-		}
-		return n, nil
-	}
-	w.largest[s] = 0
-	var most int32
-	for _, name := range Sources(s) {
-		n, err := w.topic(name)
-		if err != nil {
-			return 0, err
-		}
-		most = max(most, n)
-	}
-	w.largest[s] = most
-	return most, nil
-}
-
-func (w *walk) topic(name string) (int32, error) {
-	if n, ok := w.known[name]; ok {
-		return n, nil
-	}
-	if w.writers[name] == nil {
-		return 0, invalid("Failed to compute number of partitions for all repartition topics, " +
-			"because a repartition source topic is never used as a sink topic.")
-	}
-	var most int32
-	for _, s := range w.writers[name] {
-		n, err := w.subtopology(s)
-		if err != nil {
-			return 0, err
-		}
-		most = max(most, n)
-	}
-	w.known[name] = most
-	return most, nil
+	return nil
 }
 
 // copartition fixes the numbers of copartitioned repartition topics, and reports whether one has

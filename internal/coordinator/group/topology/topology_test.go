@@ -118,6 +118,13 @@ func TestConfigure(t *testing.T) {
 			"(2) Following topics do not have the same number of partitions: [{q=4, r=3}]"},
 		{"two subtopologies want another size of one changelog", of("a *c", "b *c"), "a=2 b=5",
 			"(2) Existing topic c has different number of partitions: expected 5, found 2"},
+		{"a foreign-key join: two repartition topics depend on each other", of("l <resp >reg l~<resp", "r <reg >resp r~<reg"), "l=3 r=5",
+			"0:3 1:5 +reg=5 +resp=3 (3) Internal topics are missing: reg, resp"},
+		{"its left side is repartitioned", of("in >l", "<l <resp >reg <l~<resp", "r <reg >resp r~<reg"), "in=3 r=5",
+			"0:3 1:5 2:5 +l=5 +reg=5 +resp=5 (3) Internal topics are missing: l, reg, resp"},
+		{"a loop without copartitioning", of("a <q >p", "b <p >q", "<p >c", "<c"), "a=2 b=5",
+			"0:5 1:5 2:5 3:5 +c=5 +p=5 +q=5 (3) Internal topics are missing: c, p, q"},
+		{"a fixed number ends a loop", of("<q >p", "<p=3 >q"), "", "0:3 1:3 +p=3 +q=3 (3) Internal topics are missing: p, q"},
 		{"too many tasks", of("a", "b"), "a=60000 b=60000",
 			"(2) The topology has 120000 tasks, but at most 100000 are supported. Use topics with fewer partitions."},
 	} {
@@ -163,6 +170,8 @@ func TestInvalidTopologies(t *testing.T) {
 		{group, "A copartition group of subtopology 0 names a source topic that it does not have."},
 		{of(strings.Repeat("in ", 2000)), "The topology names topics 2001 times, but at most 2000 times are supported."},
 		{of("in", ">r <r"), "Failed to compute number of partitions for all repartition topics. " +
+			"There may be loops in the topology that cannot be resolved."},
+		{of("in", "<q >p", "<p >q"), "Failed to compute number of partitions for all repartition topics. " +
 			"There may be loops in the topology that cannot be resolved."},
 		{of("in", "<r"), "Failed to compute number of partitions for all repartition topics, " +
 			"because a repartition source topic is never used as a sink topic."},

@@ -1,0 +1,56 @@
+package txn
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+)
+
+// The partitions of transactions that have not ended count against a budget, which a load may
+// exceed. An add beyond it is refused and changes nothing.
+func TestOpenTransactionsCountAgainstABudget(t *testing.T) {
+	const ids = 8
+	each := weight([]Partition{{"a", 0}, {"a", 1}})
+	d := newDesk(t, func(c *Config) { c.OpenMemory = coordinator.NewMemoryBudget(4 * ids * each) })
+	used := func(want int64) {
+		t.Helper()
+		if got := d.shard.cfg.OpenMemory.Used(); got != want || d.shard.memory != want {
+			t.Errorf("%d bytes are in use, the shard counts %d, want %d", got, d.shard.memory, want)
+		}
+	}
+	two := []AddedPartition{{Partition: Partition{"a", 0}}, {Partition: Partition{"a", 1}}}
+	open := func(n int) (Identity, *kerr.Error) {
+		id := fmt.Sprint("id", n)
+		who := ask[Identity](d, InitProducerID{ID: id, Timeout: 60_000, ProducerID: none, Epoch: none})
+		return who, ask[Added](d, Add{ID: id, ProducerID: who.ProducerID, Epoch: who.Epoch, Version: 1, Partitions: two}).Err
+	}
+	for n := range ids {
+		if _, err := open(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	used(ids * each)
+	if _, err := open(ids); err != kerr.CoordinatorLoadInProgress {
+		t.Errorf("an add beyond the budget: %v", err)
+	}
+	used(ids * each)
+	d.cfg.OpenMemory = coordinator.NewMemoryBudget(each)
+	d.reload() // with a smaller budget
+	used(ids * each)
+	for n := range ids {
+		if s := d.shard.ids[fmt.Sprint("id", n)]; s.state != Ongoing || len(s.partitions) != 2 {
+			t.Errorf("after the load: %+v", s.value)
+		}
+	}
+	if err := d.shard.Apply(coordinator.Record{Key: encodeKey("id0")}); err != nil {
+		t.Fatal(err)
+	}
+	used((ids - 1) * each)
+	d.shard.End()
+	if got := d.shard.cfg.OpenMemory.Used(); got != 0 {
+		t.Errorf("%d bytes are in use after the end", got)
+	}
+}
