@@ -113,7 +113,7 @@ func (b *Broker) autoCreate(img *metadata.Image, r *network.Request, req *kmsg.M
 			maps.Copy(failed, denials)
 		}
 	}()
-	if err := b.opt.Replicas.CanCreate(); err != nil {
+	if err := b.canCreate(img); err != nil {
 		failed = map[string]error{}
 		for _, name := range missing {
 			failed[name] = err // clients treat this code as temporary and retry

@@ -270,7 +270,7 @@ func TestReplicasOfOtherBrokersAreOffline(t *testing.T) {
 	n.registerMember(t, 3, metadata.BrokerState{Liveness: metadata.Starting}, good)
 	n.registerMember(t, 4, metadata.BrokerState{Liveness: metadata.Draining}, good)
 	n.registerMember(t, 5, metadata.BrokerState{Liveness: metadata.Active}, bad)
-	n.registerMember(t, 6, metadata.BrokerState{Liveness: metadata.Active, FailedDirs: [][16]byte{{3}}}, failed)
+	n.registerMember(t, 6, metadata.BrokerState{Liveness: metadata.Active, Unable: []metadata.UnableDir{{ID: [16]byte{3}, Why: metadata.DirFailed}}}, failed)
 	n.registerMember(t, 7, metadata.BrokerState{Liveness: metadata.Active, Damaged: []metadata.TopicPartition{tp}}, good)
 	n.registerMember(t, 8, metadata.BrokerState{Liveness: metadata.Active}, good)
 	for broker, dir := range map[int32][16]byte{2: {1}, 3: {1}, 4: {1}, 5: {2}, 6: {3}, 7: {1}, 8: {1}} {

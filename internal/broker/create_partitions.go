@@ -83,7 +83,7 @@ func (c *change) createPartitions(ctx context.Context, t *kmsg.CreatePartitionsR
 			"The number of partitions of internal topic %s can't be changed: its records are assigned to partitions by it.",
 			t.Topic)
 	}
-	if err := c.b.checkSpace(); err != nil {
+	if err := c.b.checkSpace(c.b.image()); err != nil {
 		return err
 	}
 	if known := c.b.image().Topic(t.Topic); known != nil && !validateOnly && t.Count > known.Partitions.Len() {

@@ -102,7 +102,7 @@ func (b *Broker) creatable(t *kmsg.CreateTopicsRequestTopic) error {
 		return protocolErrorf(kerr.InvalidRequest, "Creation of internal topic %s is prohibited: the broker creates it, "+
 			"with the configs that it needs, when a client first looks for a coordinator.", t.Topic)
 	}
-	return b.checkSpace()
+	return b.checkSpace(b.image())
 }
 
 // wantedPartitions returns how many partitions a new topic will have.

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -75,6 +76,11 @@ func TestADiskThatFillsStopsProducersOnly(t *testing.T) {
 	if m := ask[*kmsg.MetadataResponse](t, w, 12, metadataRequest(true, "auto")).Topics[0]; m.ErrorCode != kerr.KafkaStorageError.Code {
 		t.Errorf("a topic that is made on demand: %d", m.ErrorCode)
 	}
+	n.registerMember(t, 2, metadata.BrokerState{Liveness: metadata.Active})
+	if err := n.canCreate(n.image()); err != nil {
+		t.Errorf("another broker has room: %v", err)
+	}
+	n.registerMember(t, 2, metadata.BrokerState{Liveness: metadata.Fenced})
 	n.mustHave(t, "t", 1)
 	if got := show(t, ask[*kmsg.FetchResponse](t, w, 12, fetchRequest(0, named("t", [16]byte{})))); got != "t-0[0 2: [0 1]]" {
 		t.Errorf("fetched %s", got)

@@ -116,7 +116,7 @@ func (b *Broker) createInternal(r *network.Request, beat *group.StreamsHeartbeat
 		beat.MissingBecause("Unauthorized to CREATE on topics " + strings.Join(denied, ", ") + ".")
 		return // as in Kafka, all or none
 	}
-	if err := b.opt.Replicas.CanCreate(); err != nil {
+	if err := b.canCreate(b.image()); err != nil {
 		beat.MissingBecause(fmt.Sprintf("Creation failed: %s.", err))
 		return
 	}

@@ -67,7 +67,7 @@ func (l *Loop) submit(ctx context.Context, what string, changes []change) error 
 }
 
 // preferred returns at most a number of changes that make preferred replicas the leaders. more
-// reports that there are others, and later that a preferred replica is active but not in sync yet.
+// reports that there are others, and later that a preferred replica could lead but is not in sync yet.
 func preferred(img *metadata.Image, most int) (changes []change, more, later bool) {
 	for t := range img.Topics() {
 		for i, p := range t.Partitions.All() {
@@ -80,7 +80,7 @@ func preferred(img *metadata.Image, most int) (changes []change, more, later boo
 			next, changed := election.Decider{View: v}.Prefer(*p)
 			switch {
 			case !changed:
-				later = later || v.Active(first) && v.Online(first)
+				later = later || v.Active(first) && v.Writes(first)
 			case len(changes) == most:
 				return changes, true, later
 			default:
@@ -119,13 +119,13 @@ func (l *Loop) raise(ctx context.Context, now time.Duration) error {
 }
 
 // raised returns the replicas with which a partition has a number of them, nil if it has, is being
-// reassigned, or there are too few active brokers. Those of consecutive partitions begin with
+// reassigned, or there are too few brokers that take partitions. Those of consecutive partitions begin with
 // different brokers, so that the leaders are spread, too.
 func raised(img *metadata.Image, p *metadata.Partition, index int32, factor int) []int32 {
 	if len(p.Replicas) >= factor || p.Reassigning() {
 		return nil
 	}
-	var others []int32 // active, the ones in racks without a replica first
+	var others []int32 // that take partitions, the ones in racks without a replica first
 	racks := map[string]bool{}
 	for _, r := range p.Replicas {
 		if b, ok := img.Broker(r); ok {
@@ -136,8 +136,7 @@ func raised(img *metadata.Image, p *metadata.Partition, index int32, factor int)
 	for _, fresh := range [...]bool{true, false} {
 		for k := range list {
 			b := &list[(k+int(index))%len(list)]
-			state, _ := img.Liveness(b.ID)
-			if state == metadata.Active && !p.HasReplica(b.ID) && !slices.Contains(others, b.ID) && racks[b.Rack] != fresh {
+			if TakesPartitions(img, b.ID) && !p.HasReplica(b.ID) && !slices.Contains(others, b.ID) && racks[b.Rack] != fresh {
 				others = append(others, b.ID)
 				racks[b.Rack] = true
 			}

@@ -41,19 +41,34 @@ func running(state metadata.Liveness) bool {
 
 // Online implements election.View.
 func (v view) Online(broker int32) bool {
-	dir, placed := v.img.Placement(broker, v.tp)
-	return !placed || v.online(broker, dir) && !v.damaged(broker)
+	works, _ := v.able(broker)
+	return works
 }
 
-// online reports whether a broker has registered a log directory and not reported it as failed.
-func (v view) online(broker int32, dir [16]byte) bool {
+// Writes implements election.View.
+func (v view) Writes(broker int32) bool {
+	_, writes := v.able(broker)
+	return writes
+}
+
+// able reports whether a broker's replica of the partition can lead or be in sync, and whether it
+// takes records of clients, too.
+func (v view) able(broker int32) (works, writes bool) {
+	if v.damaged(broker) {
+		return false, false
+	}
+	return v.dir(broker)
+}
+
+// dir is able without regard to damage of the log.
+func (v view) dir(broker int32) (works, writes bool) {
 	b, ok := v.img.Broker(broker)
 	if !ok {
-		return false
+		return false, false
 	}
-	d, ok := b.Dir(dir)
+	dir, _ := v.img.Placement(broker, v.tp)
 	state, _ := v.img.State(broker)
-	return ok && !d.Offline && !state.Failed(dir)
+	return b.Able(&state, dir)
 }
 
 // damaged reports whether a broker has reported its log of the partition as damaged, and another
@@ -81,10 +96,11 @@ func (v view) leaving(p *metadata.Partition) (all election.Leaving) {
 	for _, b := range p.Replicas {
 		state, _ := v.img.Liveness(b)
 		dir, placed := v.img.Placement(b, v.tp)
+		works, _ := v.dir(b)
 		switch {
 		case placed && v.damaged(b) && v.hasOther(p, b, all.Damaged...): // before it was placed, none of its records was counted
 			all.Damaged = append(all.Damaged, election.Replica{Broker: b, Dir: dir})
-		case state == metadata.Fenced, placed && !v.online(b, dir):
+		case state == metadata.Fenced, !works:
 			all.Fenced = append(all.Fenced, b)
 		case state == metadata.Drained:
 			all.Drained = append(all.Drained, b)

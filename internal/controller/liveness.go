@@ -13,9 +13,6 @@ const (
 	DefaultSessionTimeout    = 3 * time.Second
 )
 
-// maxReportedDirs bounds the failed directories that a heartbeat may report.
-const maxReportedDirs = 64
-
 // MaxReportedDamaged bounds the damaged logs that a heartbeat may report. A broker with more
 // reports their directories as failed.
 const MaxReportedDamaged = 1000
@@ -33,9 +30,10 @@ type Heartbeat struct {
 	// Ready reports that all logs were recovered or found to be offline.
 	Ready bool
 	// Drain reports that the broker is about to stop.
-	Drain      bool
-	FailedDirs [][16]byte
-	Damaged    []metadata.TopicPartition
+	Drain bool
+	// Unable and Damaged are those of metadata.BrokerState.
+	Unable  []metadata.UnableDir
+	Damaged []metadata.TopicPartition
 }
 
 // HeartbeatAnswer is the controller's answer.

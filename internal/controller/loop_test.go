@@ -142,6 +142,50 @@ func TestFailedDirectoriesAndDamagedLogs(t *testing.T) {
 	w.want("no record changes for that", "3@2 isr [3] elr []")
 }
 
+// A leader whose directory hangs or is low on space gives the leadership to a member of the ISR that
+// can write, and gets it back at a balance when it can. It stays in sync, and leads on if no other
+// one can write.
+func TestWhoCanWriteLeads(t *testing.T) {
+	for _, why := range []metadata.DirFault{metadata.DirHung, metadata.DirLow} {
+		w := three(t)
+		w.loop.opt.Balance = true
+		w.procs[1].unable = why
+		w.pass(time.Second)
+		w.want(why.String(), "2@1 isr [1 2 3] elr []")
+		w.pass(2 * balanceInterval)
+		w.want("it is not preferred", "2@1 isr [1 2 3] elr []")
+		w.procs[2].unable = metadata.DirLow
+		w.pass(time.Second)
+		w.want("the next one", "3@2 isr [1 2 3] elr []")
+		w.procs[3].unable = metadata.DirLow
+		w.pass(2 * balanceInterval)
+		w.want("nobody can write", "3@2 isr [1 2 3] elr []")
+		w.procs[3].up = false
+		w.pass(4 * time.Second)
+		w.want("one of those that cannot write leads", "1@3 isr [1 2] elr []")
+		w.procs[2].unable = 0
+		w.pass(time.Second)
+		w.want("one can write again", "2@4 isr [1 2] elr []")
+		w.procs[1].unable = 0
+		w.pass(2 * balanceInterval)
+		w.want("the preferred one can", "1@5 isr [1 2] elr []")
+	}
+}
+
+// A replica without a log leads only if its broker has a directory that works.
+func TestAReplicaWithoutALogNeedsADirectoryThatWorks(t *testing.T) {
+	w := three(t)
+	made, err := w.controller().CreateTopic(context.Background(), manual(Assignment{0, []int32{1, 2, 3}}))
+	w.must(err)
+	tp := metadata.TopicPartition{Topic: made.ID}
+	w.must(w.applier.WaitShown(context.Background(), made.Revision))
+	w.procs[1].failed = [][16]byte{{1}}
+	w.pass(time.Second)
+	if p := w.applier.Image().Partition(tp); p.Leader != 2 || !slices.Equal(p.ISR, []int32{2, 3}) {
+		t.Errorf("its directory failed: %+v", p)
+	}
+}
+
 // A broker that drains gives its leaderships away, then leaves the ISR, and may stop.
 func TestDraining(t *testing.T) {
 	w := three(t)

@@ -16,11 +16,36 @@ type Assignment struct {
 
 // candidate is a registered broker, which may get replicas.
 type candidate struct {
-	id     int32
-	rack   string
-	active bool
-	state  metadata.Compare // that its state is as it was read
-	used   bool             // the transaction has that condition
+	id    int32
+	rack  string
+	fit   fitness
+	state metadata.Compare // that its state is as it was read
+	used  bool             // the transaction has that condition
+}
+
+// fitness is how well a broker can take new replicas. Those on brokers of the best fitness are in
+// sync and lead; a broker of another one gets replicas only if there are too few others.
+type fitness int
+
+const (
+	// able: it is active, and a log directory of it takes records.
+	able fitness = iota
+	// slow: it is active, and its log directories hang or are low on space.
+	slow
+	// unfit: it is not active, or no log directory of it works.
+	unfit
+)
+
+// fitnessOf returns how well a registered broker in a state can take new replicas.
+func fitnessOf(b *metadata.Broker, state *metadata.BrokerState) fitness {
+	works, writes := b.Able(state, [16]byte{})
+	switch {
+	case state.Liveness != metadata.Active || !works:
+		return unfit
+	case !writes:
+		return slow
+	}
+	return able
 }
 
 // candidates returns the registered brokers, ascending.
@@ -42,7 +67,7 @@ func (c *Controller) candidates(ctx context.Context) ([]candidate, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, candidate{id: b.ID, rack: b.Rack, active: state.Liveness == metadata.Active, state: unchanged(kv)})
+		list = append(list, candidate{id: b.ID, rack: b.Rack, fit: fitnessOf(&b, &state), state: unchanged(kv)})
 	}
 	slices.SortFunc(list, func(a, b candidate) int { return int(a.id) - int(b.id) })
 	return list, nil
@@ -56,31 +81,32 @@ func idsOf(list []candidate) []int32 {
 	return ids
 }
 
-// spread assigns replicas to partitions: the leaders are assigned round-robin to the active
-// brokers. Each follower is in a rack that the partition does not have yet, if there is one,
+// spread assigns replicas to partitions: the leaders are assigned round-robin to the brokers of the
+// best fitness. Each follower is in a rack that the partition does not have yet, if there is one,
 // otherwise on any other broker; of several, the one with the fewest replicas of this assignment,
-// and then the next one after the leader. Brokers that are not active get replicas only if there
-// are too few others. The error is an *Error.
+// and then the next one after the leader. Brokers that are less fit get replicas only if there are
+// too few others. The error is an *Error.
 func spread(brokers []candidate, partitions int32, rf int) ([][]int32, error) {
 	if rf > len(brokers) {
 		return nil, refuse(InvalidReplicationFactor, "Unable to replicate the partition %d time(s): The target replication factor of %d "+
 			"cannot be reached because only %d broker(s) are registered.", rf, rf, len(brokers))
 	}
-	order, active := slices.Clone(brokers), 0
-	slices.SortStableFunc(order, func(a, b candidate) int { return rank(a) - rank(b) })
-	for active < len(order) && order[active].active {
-		active++
+	order, fit := slices.Clone(brokers), 0
+	slices.SortStableFunc(order, func(a, b candidate) int { return int(a.fit - b.fit) })
+	for fit < len(order) && order[fit].fit == order[0].fit {
+		fit++
 	}
-	if active == 0 {
-		return nil, refuse(InvalidReplicationFactor, "Unable to replicate the partition %d time(s): All brokers are currently fenced.", rf)
+	if fit == 0 || order[0].fit == unfit {
+		return nil, refuse(InvalidReplicationFactor, "Unable to replicate the partition %d time(s): All brokers are currently fenced, "+
+			"or have no log directory that works.", rf)
 	}
-	start, load := rand.IntN(active), make([]int, len(order))
+	start, load := rand.IntN(fit), make([]int, len(order))
 	out := make([][]int32, partitions)
 	for i := range out {
-		leader := (start + i) % active
+		leader := (start + i) % fit
 		chosen := []int{leader}
 		for len(chosen) < rf {
-			chosen = append(chosen, nextReplica(order, active, chosen, load))
+			chosen = append(chosen, nextReplica(order, chosen, load))
 		}
 		for _, at := range chosen {
 			load[at]++
@@ -90,16 +116,8 @@ func spread(brokers []candidate, partitions int32, rf int) ([][]int32, error) {
 	return out, nil
 }
 
-func rank(c candidate) int {
-	if c.active {
-		return 0
-	}
-	return 1
-}
-
-// nextReplica returns the index of the next replica of a partition whose leader is chosen[0]. The
-// first entries of order are active.
-func nextReplica(order []candidate, active int, chosen, load []int) int {
+// nextReplica returns the index of the next replica of a partition whose leader is chosen[0].
+func nextReplica(order []candidate, chosen, load []int) int {
 	best, bestScore := -1, 0
 	for k := 1; k < len(order); k++ {
 		at := (chosen[0] + k) % len(order)
@@ -110,9 +128,7 @@ func nextReplica(order []candidate, active int, chosen, load []int) int {
 		if slices.ContainsFunc(chosen, func(c int) bool { return order[c].rack == order[at].rack }) {
 			score += MaxPartitions + 1
 		}
-		if at >= active {
-			score += 2 * (MaxPartitions + 1)
-		}
+		score += 2 * int(order[at].fit) * (MaxPartitions + 1)
 		if best < 0 || score < bestScore {
 			best, bestScore = at, score
 		}
@@ -143,19 +159,24 @@ func checkReplicas(replicas, brokers []int32, rf int) error {
 	return nil
 }
 
-// addPartitions adds new partitions to a transaction, numbered from first on. Their active replicas
-// are in sync, and the first of them leads; each must have one. The transaction requires that the
+// addPartitions adds new partitions to a transaction, numbered from first on. Of their replicas,
+// those on brokers of the best fitness are in sync, and the first of them leads; the others join
+// when they have a log. Each must have one that is not unfit. The transaction requires that the
 // state of their brokers has not changed: a broker that is fenced meanwhile would remain leader.
 func addPartitions(txn *metadata.Txn, id [16]byte, first int32, replicas [][]int32, brokers []candidate) {
 	for i, list := range replicas {
-		p := metadata.Partition{Replicas: list}
+		p, best := metadata.Partition{Replicas: list}, unfit
 		for _, b := range list {
 			at, _ := slices.BinarySearchFunc(brokers, b, func(c candidate, id int32) int { return int(c.id) - int(id) })
-			if brokers[at].active {
+			c := &brokers[at]
+			if c.fit < best {
+				best, p.ISR = c.fit, nil
+			}
+			if c.fit == best && best != unfit {
 				p.ISR = append(p.ISR, b)
 			}
-			if !brokers[at].used {
-				brokers[at].used, txn.If = true, append(txn.If, brokers[at].state)
+			if !c.used {
+				c.used, txn.If = true, append(txn.If, c.state)
 			}
 		}
 		p.Leader = p.ISR[0]
@@ -163,13 +184,21 @@ func addPartitions(txn *metadata.Txn, id [16]byte, first int32, replicas [][]int
 	}
 }
 
-// checkActive refuses a manual assignment of a partition to brokers none of which is active.
-func checkActive(replicas []int32, brokers []candidate) error {
+// checkFit refuses a manual assignment of a partition to brokers all of which are unfit.
+func checkFit(replicas []int32, brokers []candidate) error {
 	for _, b := range brokers {
-		if b.active && slices.Contains(replicas, b.id) {
+		if b.fit != unfit && slices.Contains(replicas, b.id) {
 			return nil
 		}
 	}
 	return refuse(InvalidReplicaAssignment,
-		"All brokers specified in the manual partition assignment are fenced or in controlled shutdown.")
+		"All brokers specified in the manual partition assignment are fenced or in controlled shutdown, or have no log directory that works.")
+}
+
+// TakesPartitions reports whether a broker can take new partitions of clients, as far as the
+// metadata show.
+func TakesPartitions(img *metadata.Image, broker int32) bool {
+	b, ok := img.Broker(broker)
+	state, _ := img.State(broker)
+	return ok && fitnessOf(&b, &state) == able
 }

@@ -3,33 +3,38 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// Replicas of a partition are in as many racks as possible, on active brokers if there are enough,
-// and brokers of equal racks get about as many.
+// Replicas of a partition are in as many racks as possible, on the fittest brokers if there are
+// enough, and brokers of equal racks get about as many.
 func TestReplicasAreSpreadOverRacks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		brokers := make([]candidate, rapid.IntRange(1, 7).Draw(t, "brokers"))
 		active, racks := 0, map[string]int{}
 		for i := range brokers {
 			brokers[i] = candidate{id: int32(i + 1), rack: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "rack"),
-				active: rapid.IntRange(0, 3).Draw(t, "active") > 0}
-			if brokers[i].active {
+				fit: rapid.SampledFrom([]fitness{able, able, slow, unfit}).Draw(t, "fit")}
+		}
+		best := slices.MinFunc(brokers, func(a, b candidate) int { return int(a.fit - b.fit) }).fit
+		for _, c := range brokers {
+			if c.fit == best && best != unfit {
 				active++
-				racks[brokers[i].rack]++
+				racks[c.rack]++
 			}
 		}
 		rf, partitions := rapid.IntRange(1, 4).Draw(t, "rf"), rapid.Int32Range(1, 40).Draw(t, "partitions")
 		out, err := spread(brokers, partitions, rf)
 		if rf > len(brokers) || active == 0 {
 			if !isRefusal(err, InvalidReplicationFactor) {
-				t.Fatalf("%d replicas on %d brokers, %d of them active: %v", rf, len(brokers), active, err)
+				t.Fatalf("%d replicas on %d brokers, %d of them fit: %v", rf, len(brokers), active, err)
 			}
 			return
 		}
@@ -40,16 +45,16 @@ func TestReplicasAreSpreadOverRacks(t *testing.T) {
 		for _, list := range out {
 			idle, has := 0, map[string]bool{}
 			for _, b := range list {
-				if c := brokers[b-1]; c.active {
+				if c := brokers[b-1]; c.fit == best {
 					has[c.rack] = true
 				} else {
 					idle++
 				}
 			}
 			if len(slices.Compact(slices.Sorted(slices.Values(list)))) != rf || idle > max(rf-active, 0) {
-				t.Fatalf("replicas %v, %d of them not active", list, idle)
+				t.Fatalf("replicas %v, %d of them less fit", list, idle)
 			}
-			if !brokers[list[0]-1].active || len(has) < min(rf, len(racks)) {
+			if brokers[list[0]-1].fit != best || len(has) < min(rf, len(racks)) {
 				t.Fatalf("replicas %v are in %d racks of %d", list, len(has), len(racks))
 			}
 			leads[list[0]]++
@@ -83,7 +88,49 @@ func TestANewPartitionIsInSyncOnActiveBrokersOnly(t *testing.T) {
 	spec.Name = "y"
 	_, err = c.CreateTopic(context.Background(), spec)
 	wantError(t, err, InvalidReplicaAssignment,
-		"All brokers specified in the manual partition assignment are fenced or in controlled shutdown.")
+		"All brokers specified in the manual partition assignment are fenced or in controlled shutdown, or have no log directory that works.")
+}
+
+// New partitions are on brokers with a log directory that works and has room, as long as there are
+// enough. A broker without a directory that works leads none and is in sync in none.
+func TestNewPartitionsAreWhereTheyCanBeWritten(t *testing.T) {
+	w := three(t)
+	create := func(name string, rf int16) metadata.Partition {
+		t.Helper()
+		made, err := w.controller().CreateTopic(context.Background(), TopicSpec{Name: name, Partitions: 1, ReplicationFactor: rf})
+		w.must(err)
+		w.must(w.applier.WaitShown(context.Background(), made.Revision))
+		return *w.applier.Image().Partition(metadata.TopicPartition{Topic: made.ID})
+	}
+	w.procs[1].failed, w.procs[2].unable = [][16]byte{{1}}, metadata.DirLow
+	w.pass(time.Second)
+	for i := range 10 {
+		if p := create(fmt.Sprint("one", i), 1); p.Leader != 3 {
+			t.Fatalf("led by %d", p.Leader)
+		}
+	}
+	if p := create("two", 2); p.Leader != 3 || !slices.Equal(p.Replicas, []int32{3, 2}) || !slices.Equal(p.ISR, []int32{3}) {
+		t.Errorf("of two: %+v", p)
+	}
+	if p := create("three", 3); p.Leader != 3 || !slices.Equal(p.ISR, []int32{3}) {
+		t.Errorf("of three: %+v", p)
+	}
+	internal := metadata.Partition{Replicas: []int32{3}}
+	if got := raised(w.applier.Image(), &internal, 0, 2); got != nil {
+		t.Errorf("an internal topic gets the replicas %v", got)
+	}
+	w.procs[3].unable = metadata.DirHung
+	w.pass(time.Second)
+	if p := create("none", 1); p.Leader == 1 {
+		t.Errorf("no broker has room: %+v", p)
+	}
+	w.procs[2].failed, w.procs[3].failed = [][16]byte{{2}}, [][16]byte{{3}}
+	w.procs[2].unable, w.procs[3].unable = 0, 0
+	w.pass(time.Second)
+	_, err := w.controller().CreateTopic(context.Background(), TopicSpec{Name: "no", Partitions: 1, ReplicationFactor: 1})
+	if !isRefusal(err, InvalidReplicationFactor) {
+		t.Errorf("no directory works: %v", err)
+	}
 }
 
 // A broker that is fenced between the choice of replicas and the transaction is not chosen: the

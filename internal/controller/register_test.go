@@ -87,8 +87,8 @@ func TestDamagedLogsAreBounded(t *testing.T) {
 	w := three(t)
 	w.start(3, func(q *RegisterRequest) { q.Damaged = append(slices.Clone(many), tpA) })
 	state, _ := w.applier.Image().State(3)
-	if len(state.Damaged) > MaxReportedDamaged || !slices.Equal(state.FailedDirs, [][16]byte{{3}}) {
-		t.Errorf("%d damaged logs, failed directories %x", len(state.Damaged), state.FailedDirs)
+	if len(state.Damaged) > MaxReportedDamaged || state.Fault([16]byte{3}) != metadata.DirFailed {
+		t.Errorf("%d damaged logs, directories %v", len(state.Damaged), state.Unable)
 	}
 	w.want("registered", "1@0 isr [1 2] elr []")
 	w.procs[3].damaged = append(many, tpA)

@@ -82,7 +82,7 @@ func (l *Loop) Heartbeat(_ context.Context, h Heartbeat) (HeartbeatAnswer, error
 	if l.sessions == nil {
 		return HeartbeatAnswer{}, ErrNotController
 	}
-	if len(h.FailedDirs) > maxReportedDirs || len(h.Damaged) > MaxReportedDamaged {
+	if len(h.Unable) > maxDirs || len(h.Damaged) > MaxReportedDamaged {
 		return HeartbeatAnswer{}, refuse(InvalidRequest, "heartbeat of broker %d reports too many directories or logs", h.Broker)
 	}
 	img := l.imageLocked()
@@ -109,7 +109,7 @@ func (l *Loop) Heartbeat(_ context.Context, h Heartbeat) (HeartbeatAnswer, error
 // once.
 func news(before, h *Heartbeat) bool {
 	return before.Sequence == 0 || before.Ready != h.Ready || before.Drain != h.Drain ||
-		!slices.Equal(before.FailedDirs, h.FailedDirs) || !slices.Equal(before.Damaged, h.Damaged)
+		!slices.Equal(before.Unable, h.Unable) || !slices.Equal(before.Damaged, h.Damaged)
 }
 
 // Refused reports that the connection to a broker broke and that its machine refuses new ones.

@@ -73,7 +73,7 @@ func nextState(img *metadata.Image, b *metadata.Broker, state metadata.BrokerSta
 		return state // nothing was heard from this registration yet
 	}
 	to := state
-	to.FailedDirs, to.Damaged = last.FailedDirs, last.Damaged
+	to.Unable, to.Damaged = last.Unable, last.Damaged
 	switch {
 	case (state.Liveness == metadata.Starting || state.Liveness == metadata.Fenced) && last.Ready && proof:
 		to.Liveness = metadata.Active // one that was fenced while it ran does not start again
@@ -91,13 +91,13 @@ func limitDamaged(img *metadata.Image, broker int32, state metadata.BrokerState)
 	if len(state.Damaged) <= MaxReportedDamaged {
 		return state
 	}
-	dirs := make([][16]byte, 0, 1)
-	for _, tp := range state.Damaged {
-		if dir, ok := img.Placement(broker, tp); ok && dir != [16]byte{} {
-			dirs = union(dirs, [][16]byte{dir})
+	damaged := state.Damaged
+	state.Damaged = nil
+	for _, tp := range damaged {
+		if dir, ok := img.Placement(broker, tp); ok && state.Fault(dir) == 0 {
+			state.Unable = append(slices.Clip(state.Unable), metadata.UnableDir{ID: dir, Why: metadata.DirFailed})
 		}
 	}
-	state.FailedDirs, state.Damaged = union(state.FailedDirs, dirs), nil
 	return state
 }
 
@@ -115,17 +115,6 @@ func leadsReplaceable(img *metadata.Image, broker int32) bool {
 		}
 	}
 	return false
-}
-
-// union returns a with the entries of b that it lacks. It does not modify a.
-func union[T comparable](a, b []T) []T {
-	out := slices.Clip(a)
-	for _, x := range b {
-		if !slices.Contains(out, x) {
-			out = append(out, x)
-		}
-	}
-	return out
 }
 
 // writeStates writes states of brokers, each if it is as in the image.

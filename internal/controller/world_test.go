@@ -59,6 +59,7 @@ type process struct {
 	seq, heard   uint64
 	up, drain    bool
 	failed       [][16]byte
+	unable       metadata.DirFault // of its first directory
 	damaged      []metadata.TopicPartition
 	deaf, silent bool // it receives or sends nothing
 	stuck        bool // it applies no metadata
@@ -201,9 +202,16 @@ func (w *world) step() {
 
 func (w *world) beat(p *process) (HeartbeatAnswer, error) {
 	p.seq++
+	var unable []metadata.UnableDir
+	for _, dir := range p.failed {
+		unable = append(unable, metadata.UnableDir{ID: dir, Why: metadata.DirFailed})
+	}
+	if p.unable != 0 {
+		unable = append(unable, metadata.UnableDir{ID: p.Dirs[0].ID, Why: p.unable})
+	}
 	a, err := w.loop.Heartbeat(context.Background(), Heartbeat{Broker: p.Broker, Epoch: p.epoch, Incarnation: p.Incarnation,
 		Sequence: p.seq, Answered: p.heard, Applied: p.applies(w.applier.Image().Version()), Ready: true, Drain: p.drain,
-		FailedDirs: p.failed, Damaged: p.damaged})
+		Unable: unable, Damaged: p.damaged})
 	if err == nil && !p.deaf {
 		p.heard = a.Sequence
 	}

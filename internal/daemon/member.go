@@ -282,13 +282,9 @@ func partitionOf(id storage.ID) metadata.TopicPartition {
 // report returns what a heartbeat says of this broker.
 func (r *components) report() membership.Report {
 	var out membership.Report
-	if r.member.following.Load() {
+	if r.member.following.Load() { // the partitions are open
 		out.Applied = r.applier.Image().Version()
-	}
-	for _, d := range r.storage.Dirs() {
-		if d.Err() != nil {
-			out.FailedDirs = append(out.FailedDirs, d.ID())
-		}
+		out.Unable = r.replicas.Unable()
 	}
 	reportDamage(&out, r.damaged())
 	return out
@@ -321,9 +317,8 @@ func reportDamage(out *membership.Report, damaged []damagedLog) {
 		}
 		left -= byDir[most]
 		delete(byDir, most)
-		if !slices.Contains(out.FailedDirs, most) {
-			out.FailedDirs = append(out.FailedDirs, most)
-		}
+		out.Unable = slices.DeleteFunc(out.Unable, func(d metadata.UnableDir) bool { return d.ID == most })
+		out.Unable = append(out.Unable, metadata.UnableDir{ID: most, Why: metadata.DirFailed})
 	}
 	for _, l := range damaged {
 		if byDir[l.dir] > 0 {

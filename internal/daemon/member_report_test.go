@@ -12,7 +12,8 @@ import (
 // The controller refuses a heartbeat that reports too many logs. A broker with more damaged logs
 // must not be fenced for that.
 func TestAReportOfManyDamagedLogs(t *testing.T) {
-	few, many, failed := [16]byte{1}, [16]byte{2}, [16]byte{3}
+	few, many := [16]byte{1}, [16]byte{2}
+	failed, low := metadata.UnableDir{ID: [16]byte{3}, Why: metadata.DirFailed}, metadata.UnableDir{ID: many, Why: metadata.DirLow}
 	var damaged []damagedLog
 	add := func(dir [16]byte, n int) {
 		for range n {
@@ -21,15 +22,15 @@ func TestAReportOfManyDamagedLogs(t *testing.T) {
 	}
 	add(few, 10)
 	add(many, controller.MaxReportedDamaged-10)
-	out := membership.Report{FailedDirs: [][16]byte{failed}}
+	out := membership.Report{Unable: []metadata.UnableDir{low, failed}}
 	reportDamage(&out, damaged)
-	if len(out.Damaged) != controller.MaxReportedDamaged || len(out.FailedDirs) != 1 {
-		t.Errorf("as many as allowed: %d logs and %d directories", len(out.Damaged), len(out.FailedDirs))
+	if len(out.Damaged) != controller.MaxReportedDamaged || len(out.Unable) != 2 {
+		t.Errorf("as many as allowed: %d logs and %d directories", len(out.Damaged), len(out.Unable))
 	}
 	add(many, 1)
-	out = membership.Report{FailedDirs: [][16]byte{failed}}
+	out = membership.Report{Unable: []metadata.UnableDir{low, failed}}
 	reportDamage(&out, damaged)
-	if len(out.Damaged) != 10 || !slices.Equal(out.FailedDirs, [][16]byte{failed, many}) {
-		t.Errorf("one more: %d logs and %v", len(out.Damaged), out.FailedDirs)
+	if len(out.Damaged) != 10 || !slices.Equal(out.Unable, []metadata.UnableDir{failed, {ID: many, Why: metadata.DirFailed}}) {
+		t.Errorf("one more: %d logs and %v", len(out.Damaged), out.Unable)
 	}
 }

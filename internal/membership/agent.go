@@ -30,9 +30,9 @@ const exact = 500 * time.Millisecond
 
 // Report is what a broker tells the controller of itself with each heartbeat.
 type Report struct {
-	Applied    int64 // the version of its Image
-	FailedDirs [][16]byte
-	Damaged    []metadata.TopicPartition
+	Applied int64 // the version of its Image
+	Unable  []metadata.UnableDir
+	Damaged []metadata.TopicPartition
 }
 
 // AgentOptions configure an Agent.
@@ -233,7 +233,7 @@ func (a *Agent) send(ctx context.Context, sends *sync.WaitGroup) {
 	q := &a.o.Request
 	h := controller.Heartbeat{
 		Broker: q.Broker, Epoch: a.epoch, Incarnation: q.Incarnation, Applied: report.Applied, Ready: true, Drain: a.drain,
-		FailedDirs: report.FailedDirs, Damaged: report.Damaged,
+		Unable: report.Unable, Damaged: report.Damaged,
 	}
 	h.Sequence, h.Answered = a.session.Send(time.Now())
 	sends.Go(func() {

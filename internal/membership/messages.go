@@ -78,12 +78,18 @@ type heartbeat struct {
 	Applied     int64              `json:"applied"`
 	Ready       bool               `json:"ready,omitempty"`
 	Drain       bool               `json:"drain,omitempty"`
-	FailedDirs  []ID               `json:"failedDirs,omitempty"`
+	Unable      []unable           `json:"unable,omitempty"`
 	Damaged     map[string][]int32 `json:"damaged,omitempty"`
 	// Voter: the node is named in its own cluster.seeds, so it should have a vote.
 	Voter bool `json:"voter,omitempty"`
 	// Seeds is SeedsHash of its cluster.seeds.
 	Seeds string `json:"seeds,omitempty"`
+}
+
+// unable is metadata.UnableDir on the wire.
+type unable struct {
+	Dir ID    `json:"dir"`
+	Why uint8 `json:"why"` // metadata.DirFault
 }
 
 // Wish is what a heartbeat says about votes.
@@ -161,8 +167,8 @@ func packHeartbeat(h *controller.Heartbeat, wish Wish) []byte {
 		Applied: h.Applied, Ready: h.Ready, Drain: h.Drain, Damaged: packLogs(h.Damaged),
 		Voter: wish.Vote, Seeds: wish.Seeds,
 	}
-	for _, id := range h.FailedDirs {
-		w.FailedDirs = append(w.FailedDirs, ID(id))
+	for _, d := range h.Unable {
+		w.Unable = append(w.Unable, unable{ID(d.ID), uint8(d.Why)})
 	}
 	return encode(w)
 }
@@ -176,8 +182,12 @@ func unpackHeartbeat(p []byte) (h controller.Heartbeat, wish Wish, err error) {
 		Broker: w.Broker, Epoch: w.Epoch, Incarnation: w.Incarnation, Sequence: w.Sequence, Answered: w.Answered,
 		Applied: w.Applied, Ready: w.Ready, Drain: w.Drain,
 	}
-	for _, id := range w.FailedDirs {
-		h.FailedDirs = append(h.FailedDirs, id)
+	for _, d := range w.Unable {
+		x := metadata.UnableDir{ID: d.Dir, Why: metadata.DirFault(d.Why)}
+		if !x.Why.Valid() {
+			return h, wish, fmt.Errorf("heartbeat of broker %d with the unknown fault %d of a directory", w.Broker, d.Why)
+		}
+		h.Unable = append(h.Unable, x)
 	}
 	h.Damaged, err = unpackLogs(w.Damaged)
 	return h, Wish{w.Voter, w.Seeds}, err

@@ -23,7 +23,7 @@ func TestRequestsSurviveTheWire(t *testing.T) {
 	}
 	h := controller.Heartbeat{
 		Broker: 3, Epoch: 7, Incarnation: [16]byte{9}, Sequence: 1<<64 - 1, Answered: 2, Applied: 8, Ready: true, Drain: true,
-		FailedDirs: [][16]byte{{4}}, Damaged: []metadata.TopicPartition{tp},
+		Unable: []metadata.UnableDir{{ID: [16]byte{4}, Why: metadata.DirHung}}, Damaged: []metadata.TopicPartition{tp},
 	}
 	wish := Wish{true, "ab"}
 	if got, w, err := unpackHeartbeat(packHeartbeat(&h, wish)); err != nil || w != wish || !reflect.DeepEqual(got, h) {
@@ -44,7 +44,7 @@ func TestRequestsSurviveTheWire(t *testing.T) {
 // A peer's bytes never panic, and what is accepted means the same after another round.
 func FuzzRequests(f *testing.F) {
 	f.Add(packRegister(&controller.RegisterRequest{Dirs: []controller.RegisterDir{{}}, Lossy: make([]metadata.TopicPartition, 2)}))
-	f.Add(packHeartbeat(&controller.Heartbeat{FailedDirs: make([][16]byte, 2)}, Wish{Vote: true}))
+	f.Add(packHeartbeat(&controller.Heartbeat{Unable: []metadata.UnableDir{{Why: metadata.DirLow}, {Why: metadata.DirFailed}}}, Wish{Vote: true}))
 	f.Add(packAnswer(controller.HeartbeatAnswer{Lease: time.Second}, leaderInfo{Wall: 1}))
 	f.Add(encode(State{Name: "c", Seeds: "x", Generation: ID{1}}))
 	f.Add(packResign(1, 2, map[metadata.TopicPartition]int32{{}: 3}))
@@ -58,7 +58,7 @@ func FuzzRequests(f *testing.F) {
 		}
 		if h, wish, err := unpackHeartbeat(p); err == nil {
 			again, v, err := unpackHeartbeat(packHeartbeat(&h, wish))
-			if err != nil || v != wish || again.Sequence != h.Sequence || !reflect.DeepEqual(again.FailedDirs, h.FailedDirs) {
+			if err != nil || v != wish || again.Sequence != h.Sequence || !reflect.DeepEqual(again.Unable, h.Unable) {
 				t.Errorf("%+v became %+v, %v", h, again, err)
 			}
 		}

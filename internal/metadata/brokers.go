@@ -105,10 +105,15 @@ func DecodeBroker(kv KV) (Broker, error) {
 
 type stateJSON struct {
 	header
-	State       string    `json:"state"`
-	Incarnation string    `json:"incarnation"`
-	FailedDirs  []string  `json:"failedDirs,omitempty"`
-	Damaged     []logJSON `json:"damaged,omitempty"`
+	State       string       `json:"state"`
+	Incarnation string       `json:"incarnation"`
+	Unable      []unableJSON `json:"unable,omitempty"`
+	Damaged     []logJSON    `json:"damaged,omitempty"`
+}
+
+type unableJSON struct {
+	Dir string `json:"dir"`
+	Why string `json:"why"`
 }
 
 type logJSON struct {
@@ -119,8 +124,8 @@ type logJSON struct {
 // Encode returns the value of LivenessKey.
 func (s BrokerState) Encode() []byte {
 	w := stateJSON{header: current, State: s.Liveness.String(), Incarnation: FormatID(s.Incarnation)}
-	for _, id := range s.FailedDirs {
-		w.FailedDirs = append(w.FailedDirs, FormatID(id))
+	for _, d := range s.Unable {
+		w.Unable = append(w.Unable, unableJSON{FormatID(d.ID), d.Why.String()})
 	}
 	for _, tp := range s.Damaged {
 		w.Damaged = append(w.Damaged, logJSON{Topic: FormatID(tp.Topic), Partition: tp.Partition})
@@ -145,12 +150,16 @@ func DecodeState(kv KV) (BrokerState, error) {
 	if s.Incarnation, err = ParseID(w.Incarnation); err != nil {
 		return BrokerState{}, invalid(kv, err.Error())
 	}
-	for _, text := range w.FailedDirs {
-		id, err := ParseID(text)
+	for _, d := range w.Unable {
+		id, err := ParseID(d.Dir)
 		if err != nil {
 			return BrokerState{}, invalid(kv, err.Error())
 		}
-		s.FailedDirs = append(s.FailedDirs, id)
+		why := DirFault(max(slices.Index(faultNames[:], d.Why), 0))
+		if !why.Valid() {
+			return BrokerState{}, invalid(kv, "unknown fault of a directory")
+		}
+		s.Unable = append(s.Unable, UnableDir{id, why})
 	}
 	for _, l := range w.Damaged {
 		id, err := ParseID(l.Topic)

@@ -107,21 +107,77 @@ type BrokerState struct {
 	// Incarnation is the broker process to which the state applies. While a process registers, it
 	// differs from the registered one, of which nothing is accepted any longer.
 	Incarnation [16]byte
-	// FailedDirs are the log directories that the process's newest heartbeat reported as failed,
-	// and Damaged its damaged logs. They are not electable and join no ISR until a heartbeat does
-	// not report them any longer.
-	FailedDirs [][16]byte
-	Damaged    []TopicPartition
+	// Unable are the log directories that cannot take records, and Damaged the logs that cannot be
+	// read as they were written; both as the process's newest heartbeat says.
+	Unable  []UnableDir
+	Damaged []TopicPartition
 }
 
 // Equal reports whether two states are the same.
 func (s *BrokerState) Equal(o *BrokerState) bool {
-	return s.Liveness == o.Liveness && s.Incarnation == o.Incarnation && slices.Equal(s.FailedDirs, o.FailedDirs) &&
+	return s.Liveness == o.Liveness && s.Incarnation == o.Incarnation && slices.Equal(s.Unable, o.Unable) &&
 		slices.Equal(s.Damaged, o.Damaged)
 }
 
-// Failed reports whether a log directory has failed.
-func (s *BrokerState) Failed(dir [16]byte) bool { return slices.Contains(s.FailedDirs, dir) }
+// UnableDir is a log directory that cannot take records.
+type UnableDir struct {
+	ID  [16]byte
+	Why DirFault
+}
+
+// DirFault is why a log directory cannot take records. Its zero value is that it can.
+type DirFault uint8
+
+// The faults of a directory.
+const (
+	// DirFailed: its disk returns errors. Its replicas cannot lead, and are not in sync.
+	DirFailed DirFault = 1 + iota
+	// DirHung: a write or an operation on its disk does not end, or a log cannot be made in it. Its
+	// replicas lead only if no other one in sync can.
+	DirHung
+	// DirLow: its disk has too little free space for records of clients. Its replicas follow, and
+	// lead only if no other one in sync can.
+	DirLow
+)
+
+var faultNames = [...]string{DirFailed: "failed", DirHung: "hung", DirLow: "low"}
+
+// Valid reports whether f is one of the constants.
+func (f DirFault) Valid() bool { return f > 0 && int(f) < len(faultNames) }
+
+// String returns the name of the fault, as it is stored, "" for none.
+func (f DirFault) String() string {
+	if !f.Valid() {
+		return ""
+	}
+	return faultNames[f]
+}
+
+// Fault returns why a log directory cannot take records, 0 if it can.
+func (s *BrokerState) Fault(dir [16]byte) DirFault {
+	i := slices.IndexFunc(s.Unable, func(d UnableDir) bool { return d.ID == dir })
+	if i < 0 {
+		return 0
+	}
+	return s.Unable[i].Why
+}
+
+// Able reports what a broker's log directory can do in a state: works that a replica in it can lead
+// or be in sync, and writes that it takes records of clients, too. A zero dir stands for a log that
+// has no directory yet: then they are those of the broker's best directory. A broker without
+// a cluster registers no directories: what they can do is known to itself only.
+func (b *Broker) Able(s *BrokerState, dir [16]byte) (works, writes bool) {
+	if len(b.Dirs) == 0 {
+		return true, true
+	}
+	for i := range b.Dirs {
+		if d := &b.Dirs[i]; !d.Offline && (d.ID == dir || dir == [16]byte{}) {
+			why := s.Fault(d.ID)
+			works, writes = works || why != DirFailed, writes || why == 0
+		}
+	}
+	return works, writes
+}
 
 // Liveness is whether a broker takes part in the cluster. Its zero value is Fenced.
 type Liveness uint8

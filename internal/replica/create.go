@@ -117,6 +117,19 @@ func (m *Manager) Failed() []Failure {
 	return all
 }
 
+// unmade returns the directories in which a log could not be made. It is tried again.
+func (m *Manager) unmade() map[*storage.Dir]bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	dirs := map[*storage.Dir]bool{}
+	for _, x := range m.missing {
+		if x.err != nil && !x.permanent && x.dir != nil {
+			dirs[x.dir] = true
+		}
+	}
+	return dirs
+}
+
 // noteUncreated records that a partition has no log, and returns its entry. It returns nil if the
 // creation is already queued or scheduled.
 func (m *Manager) noteUncreated(w wanted) *missing {

@@ -237,7 +237,11 @@ func (c *cluster) delete(name string, id [16]byte, partitions int32) {
 
 // register registers a broker and makes it active.
 func (c *cluster) register(id int32, incarnation [16]byte) {
-	c.put(metadata.BrokerKey(id), metadata.Broker{Incarnation: incarnation}.Encode())
+	b := metadata.Broker{Incarnation: incarnation}
+	if id == 2 {
+		b.Dirs = []metadata.BrokerDir{{ID: [16]byte{22}}}
+	}
+	c.put(metadata.BrokerKey(id), b.Encode())
 	c.put(metadata.LivenessKey(id), metadata.BrokerState{Liveness: metadata.Active}.Encode())
 }
 

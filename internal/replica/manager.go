@@ -105,11 +105,12 @@ type Manager struct {
 	again    *time.Timer                          // fires when the next creation is due
 	closed   bool
 
-	env      environment // of the partitions
-	recorder recorder
-	ctx      context.Context // ends with Close
-	stop     context.CancelFunc
-	work     sync.WaitGroup
+	env       environment // of the partitions
+	abilities abilities
+	recorder  recorder
+	ctx       context.Context // ends with Close
+	stop      context.CancelFunc
+	work      sync.WaitGroup
 }
 
 // NewManager returns a manager without partitions; Apply adds them. The caller must call Close.

@@ -103,7 +103,7 @@ func (m *Manager) elsewhere(w wanted) bool {
 // replaceable reports whether a damaged log may be replaced by a new one. The caller holds roles.
 func (m *Manager) replaceable(w wanted, l *storage.Log) bool {
 	state, _ := m.image.State(m.opt.Self)
-	reported := slices.Contains(state.Damaged, w.tp()) || state.Failed(l.Dir().ID())
+	reported := slices.Contains(state.Damaged, w.tp()) || state.Fault(l.Dir().ID()) == metadata.DirFailed
 	return reported && m.elsewhere(w) && w.topic.Partitions.At(w.partition).HasReplica(m.opt.Self)
 }
 

@@ -18,7 +18,7 @@ import (
 
 // Intervals of the upkeep.
 const (
-	// sweepInterval is that of Partition.Sweep and of the directories' examination.
+	// sweepInterval is that of Partition.Sweep and of the examination of directories.
 	sweepInterval = 500 * time.Millisecond
 	// saveInterval is that of storage.Dir.SaveHigh.
 	saveInterval = 5 * time.Second
@@ -50,13 +50,10 @@ type upkeep struct {
 	repeated time.Duration         // when Propose was called for all of pending last
 	swept    time.Duration
 	saved    time.Duration
-	looked   time.Duration // when the directories were examined last
-	examined map[*storage.Dir]*dirHealth
 }
 
 func newUpkeep(m *Manager) *upkeep {
-	u := &upkeep{m: m, wake: make(chan struct{}, 1), saving: map[*storage.Dir]bool{}, pending: map[*Partition]uint64{},
-		examined: map[*storage.Dir]*dirHealth{}}
+	u := &upkeep{m: m, wake: make(chan struct{}, 1), saving: map[*storage.Dir]bool{}, pending: map[*Partition]uint64{}}
 	u.isr = isrRequests{u: u, todo: map[*Partition]isrRequest{}}
 	u.resign = resignRequests{u: u, todo: map[*Partition]resignation{}}
 	return u
@@ -113,7 +110,7 @@ func (u *upkeep) turn(now time.Duration) time.Duration {
 	if now-u.swept >= sweepInterval {
 		u.swept = now
 		u.sweep()
-		u.examineDirs(now)
+		u.m.abilities.look(u.m, now)
 		u.m.renew()
 	}
 	if now-u.saved >= saveInterval {

@@ -16,8 +16,8 @@ import (
 // Resigner asks the controller, on whichever broker it runs, for other leaders.
 type Resigner interface {
 	// Resign reports that a broker must not lead partitions any longer in the given leader epochs:
-	// it discarded records that it had sent to followers, or cannot read or write its log. In a
-	// higher epoch it may. An error means that the outcome is unknown; the caller tries again. It
+	// it discarded records that it had sent to followers, or cannot read its log. In a higher epoch
+	// it may. An error means that the outcome is unknown; the caller tries again. It
 	// blocks until there is an answer or the context ends.
 	Resign(ctx context.Context, broker int32, brokerEpoch int64, partitions map[metadata.TopicPartition]int32) error
 }
@@ -30,12 +30,9 @@ const (
 	// resignTime bounds one request, and resignPause is the pause between two for a partition.
 	resignTime  = 2 * time.Second
 	resignPause = 200 * time.Millisecond
-	// hungAfter is how long a directory may make no progress before its leaders resign.
-	hungAfter = 2 * time.Second
-	// A leader that resigned because its disk fails may be elected again, if no other replica can
-	// lead. Then it resigns again after a pause between these bounds, which doubles.
-	minResignPause = 2 * time.Second
-	maxResignPause = time.Minute
+	// damagedPause is the least time between two resignations of a partition because of damage: it
+	// may be elected again, if no other replica can lead.
+	damagedPause = time.Minute
 )
 
 // resignation is a leader epoch that must end.
@@ -122,67 +119,6 @@ func (s *resignRequests) request(list map[metadata.TopicPartition]int32) {
 	}
 }
 
-// dirHealth is what the upkeep knows of a log directory.
-type dirHealth struct {
-	progress uint64
-	since    time.Duration // when progress was first seen, or nothing waited
-	resigned bool
-	at       time.Duration // when its leaders resigned last
-	pause    time.Duration // until they do so again
-}
-
-// ill notes the state of a directory and reports whether its leaders must resign now.
-func (h *dirHealth) ill(failed bool, pulse storage.Pulse, now time.Duration) bool {
-	if pulse.Progress != h.progress || !pulse.Waiting {
-		h.progress, h.since = pulse.Progress, now
-	}
-	switch {
-	case !failed && now-h.since < hungAfter:
-		h.resigned = h.resigned && now-h.at < maxResignPause
-		return false
-	case !h.resigned:
-		h.resigned, h.at, h.pause = true, now, minResignPause
-		return true
-	case now-h.at < h.pause:
-		return false
-	}
-	h.at, h.pause = now, min(2*h.pause, maxResignPause)
-	return true
-}
-
-// examineDirs has the leaders in directories that failed or hang resign, if other replicas are in
-// sync.
-func (u *upkeep) examineDirs(now time.Duration) {
-	paused := now-u.looked > hungAfter/2 // this process had no time to write either
-	u.looked = now
-	for _, d := range u.m.Dirs() {
-		h := u.examined[d]
-		if h == nil {
-			h = &dirHealth{}
-			u.examined[d] = h
-			paused = true
-		}
-		if paused {
-			h.since = now
-		}
-		err := d.Err()
-		if !h.ill(err != nil, d.Pulse(), now) {
-			continue
-		}
-		n := 0
-		for _, p := range u.m.Partitions() {
-			if r := p.role.Load(); p.log.Dir() == d && r.leader && r.isr > 1 {
-				u.resign.add(p, r.epoch)
-				n++
-			}
-		}
-		if n > 0 {
-			u.m.opt.Logger.Error("log directory does not write: its leaders resign", zap.String("dir", d.Path()), zap.Int("partitions", n),
-				zap.Error(err))
-		}
-	}
-}
-
 // ReadFailed is called with the error of a read of the partition's log. If records are damaged
 // here and other replicas are in sync, this broker resigns: an intact replica leads. It takes
 // no lock of the partition.
@@ -193,7 +129,7 @@ func (p *Partition) ReadFailed(err error) {
 	}
 	now := int64(p.env.now())
 	last := p.resigned.Load()
-	if last != 0 && now-last < int64(maxResignPause) || !p.resigned.CompareAndSwap(last, max(now, 1)) {
+	if last != 0 && now-last < int64(damagedPause) || !p.resigned.CompareAndSwap(last, max(now, 1)) {
 		return
 	}
 	p.env.resign(p, r.epoch)

@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -218,7 +219,7 @@ func TestChangesOfTheISRWaitForALease(t *testing.T) {
 // (71).
 func TestAFailedReplicaDoesNotJoin(t *testing.T) {
 	for name, state := range map[string]metadata.BrokerState{
-		"directory": {Liveness: metadata.Active, FailedDirs: [][16]byte{{22}}},
+		"directory": {Liveness: metadata.Active, Unable: []metadata.UnableDir{{ID: [16]byte{22}, Why: metadata.DirFailed}}},
 		"log":       {Liveness: metadata.Active, Damaged: []metadata.TopicPartition{{Topic: idA}}},
 		"draining":  {Liveness: metadata.Draining},
 	} {
@@ -291,29 +292,34 @@ func TestALeaderWithADamagedLogResigns(t *testing.T) {
 	})
 }
 
-// dirHealth on its own: a directory that hangs for two seconds, one that fails, a pause that
-// doubles.
-func TestALeaderLeavesAFailingDirectory(t *testing.T) {
-	waiting := func(progress uint64) storage.Pulse { return storage.Pulse{Progress: progress, Waiting: true} }
-	h := &dirHealth{}
-	var at []time.Duration
-	for now := time.Duration(0); now < 20*time.Second; now += sweepInterval {
-		if h.ill(false, waiting(5), now) {
-			at = append(at, now)
+// A directory that hangs counts as unable after two seconds, one that fails or is low on space at
+// once. Each counts as able again after three seconds without a fault.
+func TestADirectoryIsUnableUntilItWasSteady(t *testing.T) {
+	idle, waiting := storage.Pulse{Progress: 9}, storage.Pulse{Progress: 5, Waiting: true}
+	a, at := &ability{}, map[time.Duration]metadata.DirFault{}
+	for now := time.Duration(0); now < 40*time.Second; now += sweepInterval {
+		why, pulse, before := metadata.DirFault(0), idle, a.why
+		switch {
+		case now >= 10*time.Second && now < 20*time.Second:
+			pulse = waiting
+		case now >= 30*time.Second && now < 31*time.Second, now == 33*time.Second: // now and then
+			why = metadata.DirFailed
+		}
+		if a.note(why, pulse, now); a.why != before {
+			at[now] = a.why
 		}
 	}
-	if want := []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}; !slices.Equal(at, want) {
-		t.Errorf("a directory that hangs: %v, want %v", at, want)
+	want := map[time.Duration]metadata.DirFault{
+		12 * time.Second: metadata.DirHung, 22500 * time.Millisecond: 0, 30 * time.Second: metadata.DirFailed, 36 * time.Second: 0,
 	}
-	h = &dirHealth{}
+	if !maps.Equal(at, want) {
+		t.Errorf("it changed at %v, want %v", at, want)
+	}
+	a = &ability{}
 	for i := range uint64(100) {
-		now := time.Duration(i) * sweepInterval
-		if h.ill(false, waiting(i), now) || h.ill(false, storage.Pulse{Progress: i}, now*100) {
-			t.Fatal("a directory that works")
+		if a.note(0, storage.Pulse{Progress: i, Waiting: true}, time.Duration(i)*sweepInterval); a.why != 0 {
+			t.Fatal("a directory that makes progress")
 		}
-	}
-	if h = (&dirHealth{}); !h.ill(true, storage.Pulse{}, 0) || h.ill(true, storage.Pulse{}, time.Second) {
-		t.Error("a directory that failed")
 	}
 }
 

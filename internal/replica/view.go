@@ -64,13 +64,13 @@ func (m *Manager) roleOf(w wanted, dir [16]byte) *Role {
 	for i, id := range part.Replicas {
 		r := progress.Replica{Broker: id, Adding: slices.Contains(part.Adding, id), InSync: slices.Contains(part.ISR, id),
 			Eligible: slices.Contains(part.ELR, id)}
-		if b, ok := m.image.Broker(id); ok {
-			r.BrokerEpoch = b.Epoch
-		}
+		b, _ := m.image.Broker(id)
+		r.BrokerEpoch = b.Epoch
 		var state metadata.BrokerState
 		state, r.Liveness = m.image.State(id)
 		r.Placement, _ = m.image.Placement(id, w.tp())
-		r.Active = state.Liveness == metadata.Active && !state.Failed(r.Placement) && !slices.Contains(state.Damaged, w.tp())
+		works, _ := b.Able(&state, r.Placement)
+		r.Active = state.Liveness == metadata.Active && works && !slices.Contains(state.Damaged, w.tp())
 		if id == m.opt.Self {
 			a.BrokerEpoch = r.BrokerEpoch
 			if m.opt.Incarnation == [16]byte{} { // no other broker depends on the record of the directory

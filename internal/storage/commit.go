@@ -29,7 +29,8 @@ const (
 	Client Kind = iota
 	// Assigned is a part of the stream of a leader: batches that have offsets and epochs, or a gap.
 	// Offsets that are missing between its batches were removed by a compaction, and stay missing.
-	// Only a log that follows accepts such appends.
+	// Only a log that follows accepts such appends. They are accepted as long as the disk has room
+	// at all, whatever its reserve is.
 	Assigned
 	// Marker is one control batch that ends a transaction (record.EndTxnMarker). It is accepted
 	// even if the disk has too little space for the records of clients: until it is there, readers
@@ -171,7 +172,7 @@ func (l *Log) commit(batch *groupcommit.Batch) {
 		next := everything
 		if len(l.queue) == 0 {
 			next = nothing
-		} else if l.Refusal() == nil {
+		} else if l.queue[0].passes(l.Refusal()) {
 			next = l.admittedLocked()
 		}
 		if next == nothing {
@@ -198,21 +199,28 @@ func (l *Log) commit(batch *groupcommit.Batch) {
 }
 
 // refuse ends appends with an error. None of their offsets was assigned. It returns those that are
-// accepted nevertheless: those with markers, if only space is low.
+// accepted nevertheless.
 func (l *Log) refuse(group []*Append, err error) (rest []*Append) {
-	low := errors.Is(err, ErrLowSpace)
 	for _, a := range group {
-		if low && a.ends() {
+		if a.passes(err) {
 			rest = append(rest, a)
 			continue
 		}
 		a.Err = err
 		a.Sink.OffsetsAssigned(a)
 	}
-	if low {
+	if errors.Is(err, ErrLowSpace) {
 		l.dir.stats.refused.Add(float64(len(group) - len(rest)))
 	}
 	return rest
+}
+
+// passes reports whether the append is accepted although the log refuses others with an error. If
+// only space is low, the end of a transaction is: readers wait for it. So is what a leader sends:
+// the leader has decided that its records are accepted, and a replica that refused them would leave
+// the ISR while its disk still has room.
+func (a *Append) passes(refusal error) bool {
+	return refusal == nil || errors.Is(refusal, ErrLowSpace) && (a.Kind == Assigned || a.ends())
 }
 
 // ends reports whether the append ends a transaction. Readers of committed records wait for it.

@@ -259,6 +259,26 @@ func TestASilentDiskChangesNothing(t *testing.T) {
 	}
 }
 
+// What a leader sends is stored as long as the disk has room at all: a replica that refused it would
+// leave the ISR. It waits for memory as ever.
+func TestAFollowerIgnoresTheReserve(t *testing.T) {
+	fsys := newGauge(10 * mib) // critical
+	d := mustOpen(t, fsys, "sync", guarded)
+	client, _ := ours(t, d)
+	for i := range int64(3) {
+		if a := follow(client, at(t, i, 1, 1000)); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	eventually(t, "it counts", func() bool { return client.AckEnd() == 3 })
+	client.SetLeaderEpoch(followEpoch+1, true)
+	a := &Append{Kind: Client, LeaderEpoch: followEpoch + 1, Batches: testBatch(t, 10, nil), Sink: make(sink, 1)}
+	client.Append(a, nil)
+	if <-a.Sink.(sink); !errors.Is(a.Err, ErrLowSpace) {
+		t.Errorf("as a leader: %v", a.Err)
+	}
+}
+
 // A late measurement, as on a busy machine, costs space that the disk may not have. No more is
 // accepted than the last measurement allowed. Internal topics are not affected.
 func TestALateMeasurementBoundsAppends(t *testing.T) {

@@ -23,7 +23,7 @@ type fault struct {
 }
 
 func faults() []fault {
-	return []fault{
+	return append(diskFaults(), []fault{
 		{"kill", 4, func(c *clients, id int32) { c.w.kill(id) }},
 		{"kill and start", 3, func(c *clients, id int32) { c.w.kill(id); c.w.start(id) }},
 		{"power loss", 4, func(c *clients, id int32) { c.w.powerLoss(id, c.w.mode()) }},
@@ -61,7 +61,7 @@ func faults() []fault {
 		{"relay to it ends", 2, func(c *clients, id int32) { c.w.net.Relay(ip(other(id, c.w.random)), ip(id), false) }},
 		{"reassign", 4, (*clients).reassign},
 		{"heal", 8, func(c *clients, _ int32) { c.w.heal() }},
-	}
+	}...)
 }
 
 // isolate cuts a broker off from the others, but not from clients.

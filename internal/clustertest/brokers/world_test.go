@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,6 +113,7 @@ type node struct {
 // process is a broker from its start to its end.
 type process struct {
 	fs     *errfs.FS
+	low    atomic.Bool        // see machine
 	cancel context.CancelFunc // of its start
 	over   chan struct{}      // closed when its start has ended
 	broker *daemon.Broker     // after over; nil if the start failed
@@ -123,6 +125,16 @@ type process struct {
 type machine struct {
 	*errfs.FS
 	boot [16]byte
+	low  *atomic.Bool // it has little free space
+}
+
+// Free implements vfs.FS.
+func (m machine) Free(dir string) (available, total uint64, err error) {
+	available, total, err = m.FS.Free(dir)
+	if m.low.Load() {
+		available = min(available, 1<<20)
+	}
+	return available, total, err
 }
 
 // BootID identifies the run of the machine's kernel.
@@ -236,7 +248,7 @@ func (w *world) start(id int32) {
 	p := &process{fs: errfs.New(n.disk), over: make(chan struct{}), gone: make(chan struct{}), name: fmt.Sprintf("%d/%d", id, n.starts)}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.process, n.host, p.cancel = p, w.net.Host(ip(id)), cancel
-	o := daemon.Options{Config: cfg, FS: machine{p.fs, [16]byte{1, byte(id), n.boots}}, Net: n.host,
+	o := daemon.Options{Config: cfg, FS: machine{p.fs, [16]byte{1, byte(id), n.boots}, &p.low}, Net: n.host,
 		Log: w.log.Named(fmt.Sprint(id)), Version: "test",
 		JournalFileSize: 1 << 20, JournalBytes: 8 << 20}
 	w.ending.Go(func() { w.supervise(ctx, n, p, o) })

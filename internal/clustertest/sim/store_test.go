@@ -136,6 +136,9 @@ func (s *state) Online(broker int32) bool {
 	return b.placement == dir{} || b.placement == b.dir
 }
 
+// Writes implements election.View.
+func (s *state) Writes(broker int32) bool { return s.Online(broker) && !s.brokers[broker].low }
+
 // decide lets the controller change the partition's record.
 func (w *world) decide(what string, f func(election.Decider, metadata.Partition) (metadata.Partition, bool)) {
 	s := w.store()

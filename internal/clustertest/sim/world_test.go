@@ -38,7 +38,8 @@ type broker struct {
 	dir         dir   // its log directory
 	liveness    metadata.Liveness
 	livenessRev int64
-	placement   dir // of its replica of the partition
+	placement   dir  // of its replica of the partition
+	low         bool // its log directory is low on space
 }
 
 // world is the state of a walk.

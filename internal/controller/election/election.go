@@ -17,10 +17,13 @@ type View interface {
 	// Running reports whether a broker's session is live: it is active, draining or drained.
 	Running(broker int32) bool
 	// Online reports whether the log directory that the metadata records for the broker's replica
-	// is one that the broker registered and has not reported as failed, and its log is not damaged.
-	// A replica without a recorded directory is online: none of its records was ever counted, so
-	// that none was acknowledged.
+	// is one that the broker registered and does not report as failed, and its log is not damaged.
+	// A replica without a recorded directory has lost nothing, since none of its records was ever
+	// counted. It is online if the broker has a directory that works, in which its log can be made.
 	Online(broker int32) bool
+	// Writes reports whether that directory takes records of clients, too: it neither hangs nor is
+	// low on space.
+	Writes(broker int32) bool
 }
 
 // Decider decides about one partition. Its methods return the next record and whether it differs
@@ -40,7 +43,9 @@ type Decider struct {
 }
 
 // Elect replaces the leader if it cannot lead, first with a member of the ISR, then with one of the
-// ELR (KIP-966), in the order of the replicas. If there is none, the partition has no leader.
+// ELR (KIP-966), of each first with one that can write, in the order of the replicas. If there is
+// none, the partition has no leader. A leader that cannot write leads on unless a member of the ISR
+// can.
 func (d Decider) Elect(p metadata.Partition) (metadata.Partition, bool) {
 	next := p
 	d.elect(&next, None)
@@ -173,10 +178,10 @@ func (d Decider) Resign(p metadata.Partition, broker, epoch int32) (metadata.Par
 	return finish(p, next)
 }
 
-// Prefer makes the first replica the leader if it can lead and another one leads.
+// Prefer makes the first replica the leader if it can lead and write, and another one leads.
 func (d Decider) Prefer(p metadata.Partition) (metadata.Partition, bool) {
 	first := p.Replicas[0]
-	if p.Leader == None || p.Leader == first || !slices.Contains(p.ISR, first) || !d.able(first) {
+	if p.Leader == None || p.Leader == first || !slices.Contains(p.ISR, first) || !d.able(first) || !d.View.Writes(first) {
 		return p, false
 	}
 	next := p
@@ -233,8 +238,9 @@ func (d Decider) Unclean(p metadata.Partition, reports []Report) (metadata.Parti
 // elect replaces a leader that cannot lead. It does not choose the broker except.
 func (d Decider) elect(p *metadata.Partition, except int32) {
 	if l := p.Leader; l != None && l != except && slices.Contains(p.ISR, l) && d.View.Online(l) && d.View.Running(l) {
-		if d.View.Active(l) || d.fromISR(p, l) == None {
-			return // a draining leader stays if no other can lead
+		to := d.fromISR(p, l)
+		if to == None || d.View.Active(l) && (d.View.Writes(l) || !d.View.Writes(to)) {
+			return // a draining leader stays if no other can lead, and one that cannot write if no other can
 		}
 	}
 	if to := d.candidate(p, except); to != p.Leader {
@@ -242,10 +248,12 @@ func (d Decider) elect(p *metadata.Partition, except int32) {
 	}
 }
 
-// resign ends a leadership: another replica leads, or the same one in the next epoch if it can.
+// resign ends a leadership: another replica leads, or the same one in the next epoch if it can and
+// no other one can, or can write as it can.
 func (d Decider) resign(p *metadata.Partition, broker int32) {
 	to := d.fromISR(p, broker)
-	if to == None && slices.Contains(p.ISR, broker) && d.able(broker) {
+	stays := slices.Contains(p.ISR, broker) && d.able(broker)
+	if stays && (to == None || d.View.Writes(broker) && !d.View.Writes(to)) {
 		to = broker
 	}
 	if to == None {
@@ -267,14 +275,22 @@ func (d Decider) candidate(p *metadata.Partition, except int32) int32 {
 
 func (d Decider) fromISR(p *metadata.Partition, except int32) int32 { return d.first(p, p.ISR, except) }
 
-// first returns the first replica, in their order, that is in set and can lead.
+// first returns the first replica, in their order, that is in set and can lead and write; if none
+// can write, the first one that can lead.
 func (d Decider) first(p *metadata.Partition, set []int32, except int32) int32 {
+	found := None
 	for _, b := range p.Replicas {
-		if b != except && slices.Contains(set, b) && d.able(b) {
+		if b == except || !slices.Contains(set, b) || !d.able(b) {
+			continue
+		}
+		if d.View.Writes(b) {
 			return b
 		}
+		if found == None {
+			found = b
+		}
 	}
-	return None
+	return found
 }
 
 func (d Decider) able(broker int32) bool { return d.View.Active(broker) && d.View.Online(broker) }

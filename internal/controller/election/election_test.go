@@ -9,12 +9,14 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// brokers is a View: the active brokers, those that drain, and those whose replica is offline.
-type brokers struct{ active, draining, offline []int32 }
+// brokers is a View: the active brokers, those that drain, those whose replica is offline, and those
+// whose log directory takes no records.
+type brokers struct{ active, draining, offline, full []int32 }
 
 func (b brokers) Active(id int32) bool  { return slices.Contains(b.active, id) }
 func (b brokers) Running(id int32) bool { return b.Active(id) || slices.Contains(b.draining, id) }
 func (b brokers) Online(id int32) bool  { return !slices.Contains(b.offline, id) }
+func (b brokers) Writes(id int32) bool  { return b.Online(id) && !slices.Contains(b.full, id) }
 
 var dir1 = [16]byte{15: 1}
 
@@ -30,6 +32,7 @@ func TestDecisions(t *testing.T) {
 	without1 := brokers{active: ids(2, 3)}
 	draining1 := brokers{active: ids(2, 3), draining: ids(1)}
 	offline2 := brokers{active: ids(1, 2, 3), offline: ids(2)}
+	full1, full12 := brokers{active: ids(1, 2, 3), full: ids(1)}, brokers{active: ids(1, 2, 3), full: ids(1, 2)}
 	type decision func(d Decider, p metadata.Partition) (metadata.Partition, bool)
 	elect := Decider.Elect
 	fence1 := func(d Decider, p metadata.Partition) (metadata.Partition, bool) {
@@ -114,6 +117,20 @@ func TestDecisions(t *testing.T) {
 		{"a drained broker that is alone stays", drained, without1, false, record(1, ids(1), nil), 1, 5, ids(1), nil},
 
 		{"the preferred replica leads", Decider.Prefer, all, false, record(2, ids(1, 2), nil), 1, 6, ids(1, 2), nil},
+		{"a leader that cannot write", elect, full1, false, record(1, ids(1, 2, 3), nil), 2, 6, ids(1, 2, 3), nil},
+		{"nobody in sync can write", elect, full1, false, record(1, ids(1), ids(2)), 1, 5, ids(1), ids(2)},
+		{"no leader, and only one can write", elect, full12, false, record(None, ids(1, 2, 3), nil), 3, 6, ids(1, 2, 3), nil},
+		{"no leader, and none can write", elect, full12, false, record(None, ids(1, 2), nil), 1, 6, ids(1, 2), nil},
+		{"none can write", elect, full12, false, record(2, ids(1, 2), nil), 2, 5, ids(1, 2), nil},
+		{"in sync and full before eligible", elect, full1, true, record(None, ids(1), ids(2)), 1, 6, ids(1), ids(2)},
+		{"one that can write takes over from one that drains", drain, brokers{active: ids(2, 3), full: ids(2)}, false, record(1, ids(1, 2, 3), nil),
+			3, 6, ids(1, 2, 3), nil},
+		{"one that drains goes even if no other can write", drain, brokers{active: ids(2), full: ids(2)}, false, record(1, ids(1, 2), nil),
+			2, 6, ids(1, 2), nil},
+		{"a leader resigns, and no other can write", resign(5), brokers{active: ids(1, 2), full: ids(2)}, false, record(1, ids(1, 2), nil),
+			1, 6, ids(1, 2), nil},
+		{"a leader resigns, and it cannot write either", resign(5), full12, false, record(1, ids(1, 2), nil), 2, 6, ids(1, 2), nil},
+		{"the preferred replica cannot write", Decider.Prefer, full1, false, record(2, ids(1, 2), nil), 2, 5, ids(1, 2), nil},
 		{"the preferred replica is not in sync", Decider.Prefer, all, false, record(2, ids(2), nil), 2, 5, ids(2), nil},
 	} {
 		got, changed := c.decide(Decider{View: c.view, MinISR: 2, ISRLost: c.lost}, c.p)
@@ -192,7 +209,8 @@ func TestDecisionsKeepRecordsValid(t *testing.T) {
 		p := record(1, ids(1, 2, 3), nil)
 		subset := rapid.SliceOfNDistinct(rapid.Int32Range(1, 3), 0, 3, rapid.ID[int32])
 		for range rapid.IntRange(1, 30).Draw(t, "events") {
-			view := brokers{active: subset.Draw(t, "active"), draining: subset.Draw(t, "draining"), offline: subset.Draw(t, "offline")}
+			view := brokers{active: subset.Draw(t, "active"), draining: subset.Draw(t, "draining"), offline: subset.Draw(t, "offline"),
+				full: subset.Draw(t, "full")}
 			var leaving Leaving
 			for _, b := range p.Replicas {
 				switch rapid.IntRange(0, 3).Draw(t, "leaves") {

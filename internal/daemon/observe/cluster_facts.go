@@ -90,13 +90,32 @@ func (c *ClusterFacts) Source(f *checks.Facts) {
 func (c *ClusterFacts) brokers(img *metadata.Image, x *checks.Cluster) {
 	at := map[int32]int{}
 	for i, b := range img.Brokers() {
-		state, _ := img.Liveness(b.ID)
+		state, _ := img.State(b.ID)
 		at[b.ID] = i
-		x.Brokers = append(x.Brokers, checks.Broker{ID: b.ID, State: state.String()})
+		seen := checks.Broker{ID: b.ID, State: state.Liveness.String()}
+		for _, d := range state.Unable {
+			switch d.Why {
+			case metadata.DirFailed:
+				seen.FailedDirs++
+			case metadata.DirHung:
+				seen.HungDirs++
+			case metadata.DirLow:
+				seen.LowDirs++
+			}
+		}
+		for _, tp := range state.Damaged {
+			if t := img.TopicByID(tp.Topic); t != nil {
+				seen.Damaged.Add(t.Name, tp.Partition)
+			}
+		}
+		x.Brokers = append(x.Brokers, seen)
 	}
 	groups := map[string]*checks.Leaderless{}
 	for t := range img.Topics() {
 		for i, p := range t.Partitions.All() {
+			if b, led := at[p.Leader]; led && !t.Internal && !writes(img, p.Leader, metadata.TopicPartition{Topic: t.ID, Partition: i}) {
+				x.Brokers[b].Full.Add(t.Name, i)
+			}
 			switch {
 			case p.Leader < 0:
 				l := leaderless(img, metadata.TopicPartition{Topic: t.ID, Partition: i}, p)
@@ -186,9 +205,18 @@ func hasLog(img *metadata.Image, broker int32, tp metadata.TopicPartition) bool 
 	if p := img.Partition(tp); !p.Last.IsZero() && p.Last.Broker == broker && p.Last.Dir != dir {
 		return false
 	}
-	d, ok := b.Dir(dir)
 	state, _ := img.State(broker)
-	return ok && !d.Offline && !state.Failed(dir) && !slices.Contains(state.Damaged, tp)
+	works, _ := b.Able(&state, dir)
+	return works && !slices.Contains(state.Damaged, tp)
+}
+
+// writes reports whether the log directory of a broker's replica takes records of clients.
+func writes(img *metadata.Image, broker int32, tp metadata.TopicPartition) bool {
+	b, _ := img.Broker(broker)
+	state, _ := img.State(broker)
+	dir, _ := img.Placement(broker, tp)
+	_, writes := b.Able(&state, dir)
+	return writes
 }
 
 // uncleanElections adds the recent ones, and forgets the others.

@@ -107,6 +107,22 @@ func TestReplicasNotInSyncCountForTheirBroker(t *testing.T) {
 	}
 }
 
+// A broker that cannot write is seen, with what it leads nevertheless.
+func TestBrokersThatCannotWrite(t *testing.T) {
+	w := newWorld(t)
+	w.state(1, metadata.BrokerState{Liveness: metadata.Active, Unable: []metadata.UnableDir{{ID: dirs[1], Why: metadata.DirLow}}})
+	w.state(2, metadata.BrokerState{Liveness: metadata.Active, Unable: []metadata.UnableDir{{ID: dirs[2], Why: metadata.DirHung}}})
+	w.state(3, metadata.BrokerState{Liveness: metadata.Active, Unable: []metadata.UnableDir{{ID: dirs[3], Why: metadata.DirFailed}},
+		Damaged: []metadata.TopicPartition{{Topic: topicA}}})
+	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1, 2, 3}})
+	one := checks.Partitions{Count: 1, Names: []string{"a-0"}}
+	want := []checks.Broker{{ID: 1, State: "active", LowDirs: 1, Full: one}, {ID: 2, State: "active", HungDirs: 1},
+		{ID: 3, State: "active", FailedDirs: 1, Damaged: one}}
+	if diff := cmp.Diff(want, w.at(time.Now()).Brokers); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // What a partition without a leader waits for depends on who has its records, and where.
 func TestWhatAPartitionWithoutALeaderWaitsFor(t *testing.T) {
 	w := newWorld(t)
@@ -124,7 +140,7 @@ func TestWhatAPartitionWithoutALeaderWaitsFor(t *testing.T) {
 		{"ELR can lead", metadata.Partition{ISR: []int32{2}, ELR: []int32{3}}, map[int32]metadata.BrokerState{2: down},
 			checks.Elected, []int32{2, 3}},
 		{"its directory failed", metadata.Partition{ISR: []int32{2}},
-			map[int32]metadata.BrokerState{2: {Liveness: metadata.Active, FailedDirs: [][16]byte{dirs[2]}}},
+			map[int32]metadata.BrokerState{2: {Liveness: metadata.Active, Unable: []metadata.UnableDir{{ID: dirs[2], Why: metadata.DirFailed}}}},
 			checks.ForDirectory, []int32{2}},
 		{"its log is damaged", metadata.Partition{ISR: []int32{2}}, map[int32]metadata.BrokerState{2: {Liveness: metadata.Active,
 			Damaged: []metadata.TopicPartition{{Topic: topicA}}}}, checks.ForDirectory, []int32{2}},

@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
@@ -202,6 +203,10 @@ func checkBrokers(c *Cluster, n *notes) {
 			x.Severity, x.Problem = health.Note, "it is stopping, and its leaderships have moved or move"
 			x.Remedy = "wait until it has returned before you stop another broker"
 		default:
+			if x.Problem, x.Remedy = b.unable(); x.Problem != "" {
+				x.Works = "other replicas in sync lead its partitions; its own return when it can write, without a restart"
+				break
+			}
 			if b.Behind.Count == 0 {
 				continue
 			}
@@ -223,8 +228,35 @@ func checkBrokers(c *Cluster, n *notes) {
 				partitionsText(&b.Refusing))
 			x.Works = "these partitions can be read"
 		}
+		if b.Full.Count > 0 {
+			x.Severity = health.Bad
+			x.Problem += fmt.Sprintf("; records of clients are refused in %s, because no other replica in sync can write", partitionsText(&b.Full))
+			x.Works = "these partitions can be read; a leader that can write takes over when there is one"
+		}
 		n.addFinding(x)
 	}
+}
+
+// unable returns why an active broker cannot write everywhere, and what to do; empty if it can.
+func (b *Broker) unable() (problem, remedy string) {
+	var what, do []string
+	add := func(n int, one, many, remedy string) {
+		if n > 0 {
+			what, do = append(what, text.Plural(n, "log directory "+one, "log directories "+many)), append(do, remedy)
+		}
+	}
+	add(b.FailedDirs, "returns errors", "return errors", "replace or repair the disk that fails")
+	add(b.HungDirs, "hangs or makes no new logs", "hang or make no new logs", "check the disk that hangs, and how it is attached")
+	add(b.LowDirs, "is low on space", "are low on space", "free space, or enlarge the disk")
+	if b.Damaged.Count > 0 {
+		what = append(what, "its logs of "+partitionsText(&b.Damaged)+" are damaged")
+		do = append(do, "follow what it reports about these logs")
+	}
+	if len(what) == 0 {
+		return "", ""
+	}
+	return "it cannot write everywhere: " + strings.Join(what, ", "), strings.Join(do, "; ") +
+		fmt.Sprintf(": `chronikctl cluster health` at the admin port of broker %d names the directories (%s)", b.ID, clusterPage)
 }
 
 func checkStopped(c *Cluster, n *notes) {

@@ -59,6 +59,13 @@ type Broker struct {
 	Behind, Refusing Partitions
 	// Limit are those of Behind that have as many replicas in sync as min.insync.replicas.
 	Limit int
+	// FailedDirs, HungDirs and LowDirs are its log directories that take no records, by the reason.
+	FailedDirs, HungDirs, LowDirs int
+	// Full are the partitions that it leads although its log directory takes no records: no other
+	// replica in sync can.
+	Full Partitions
+	// Damaged are the partitions whose log on this broker is damaged.
+	Damaged Partitions
 }
 
 // Partitions is a number of partitions, and the names of the first few.

@@ -68,9 +68,6 @@ const (
 	PG Kind = 'P'<<8 | 'G' // ping, without a payload
 )
 
-// FlagLowSpace in an AK frame reports that a disk of the follower is nearly full.
-const FlagLowSpace uint8 = 1 << 0
-
 // The flags of RQ, RS and MS.
 const (
 	// FlagMore: further pieces of this message follow.

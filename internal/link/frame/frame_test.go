@@ -19,8 +19,8 @@ func kinds() []Kind {
 func TestTheBytesOfAFrame(t *testing.T) {
 	ack := Ack{Slot: 7, LeaderEpoch: 3, Written: 0x0102030405060708, Durable: 5}.AppendTo(nil)
 	head := make([]byte, HeaderSize)
-	PutHeader(head, AK, 1, FlagLowSpace, ack)
-	want := []byte{0x41, 0x4b, 1, 1, 0, 0, 0, 24}
+	PutHeader(head, AK, 1, 0, ack)
+	want := []byte{0x41, 0x4b, 1, 0, 0, 0, 0, 24}
 	sum := crc32.Checksum(append(bytes.Clone(want), ack...), crc32.MakeTable(crc32.Castagnoli))
 	if want = binary.BigEndian.AppendUint32(want, sum); !bytes.Equal(head, want) {
 		t.Errorf("header % x, want % x", head, want)

@@ -1,0 +1,118 @@
+package replica
+
+import (
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+const (
+	// hungAfter is how long a directory may make no progress before it counts as hung.
+	hungAfter = 2 * time.Second
+	// steadyAfter is how long a directory must have had no fault before it counts as able again: as
+	// long as a session. Otherwise each error of a disk that fails now and then would move
+	// leaderships to it and away.
+	steadyAfter = 3 * time.Second
+)
+
+// abilities knows which log directories of this broker can take records. Heartbeats say it, and the
+// controller chooses leaders and places replicas by it. Nothing else decides that a broker leaves
+// what it leads because of a disk.
+//
+//	       an error, no progress for 2 s, or low space
+//	able ─────────────────────────────────────────────▶ unable
+//	     ◀─────────────────────────────────────────────
+//	               none of them for 3 s
+type abilities struct {
+	mu     sync.Mutex
+	looked time.Duration // when the directories were examined last
+	dirs   map[*storage.Dir]*ability
+}
+
+// ability is what is known of one directory.
+type ability struct {
+	progress uint64
+	since    time.Duration // when progress was first seen, or nothing waited
+	why      metadata.DirFault
+	at       time.Duration // when it had that fault last
+}
+
+// look examines the directories. One that is examined too rarely does not count as hung: this
+// process had no time to write either.
+func (s *abilities) look(m *Manager, now time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	paused := now-s.looked > hungAfter/2
+	s.looked = now
+	unmade := m.unmade()
+	for _, d := range m.Dirs() {
+		a := s.dirs[d]
+		if a == nil {
+			if s.dirs == nil {
+				s.dirs = map[*storage.Dir]*ability{}
+			}
+			a = &ability{since: now}
+			s.dirs[d] = a
+		}
+		if paused {
+			a.since = now
+		}
+		err := d.Err()
+		before := a.why
+		switch a.note(faultOf(err, unmade[d] || m.opt.Storage.Hung(d) != nil, d.LastSpace()), d.Pulse(), now); {
+		case a.why == before:
+		case a.why == 0:
+			m.opt.Logger.Info("log directory takes records again: this broker can lead its partitions", zap.String("dir", d.Path()))
+		default:
+			m.opt.Logger.Error("log directory takes no records: other replicas in sync lead its partitions", zap.String("dir", d.Path()),
+				zap.Stringer("because", a.why), zap.Error(err))
+		}
+	}
+}
+
+// faultOf returns the fault that a directory itself knows of.
+func faultOf(err error, hung bool, space storage.Space) metadata.DirFault {
+	switch {
+	case err != nil:
+		return metadata.DirFailed
+	case hung:
+		return metadata.DirHung
+	case space.Message != "":
+		return metadata.DirLow
+	}
+	return 0
+}
+
+// note records the state of a directory.
+func (a *ability) note(why metadata.DirFault, pulse storage.Pulse, now time.Duration) {
+	if pulse.Progress != a.progress || !pulse.Waiting {
+		a.progress, a.since = pulse.Progress, now
+	}
+	if why == 0 && now-a.since >= hungAfter {
+		why = metadata.DirHung
+	}
+	switch {
+	case why != 0:
+		a.why, a.at = why, now
+	case now-a.at >= steadyAfter:
+		a.why = 0
+	}
+}
+
+// Unable returns the log directories that cannot take records, and why. It does not block.
+func (m *Manager) Unable() (list []metadata.UnableDir) {
+	s := &m.abilities
+	s.look(m, m.env.now())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range m.Dirs() {
+		if a := s.dirs[d]; a.why != 0 {
+			list = append(list, metadata.UnableDir{ID: d.ID(), Why: a.why})
+		}
+	}
+	return list
+}
