@@ -57,11 +57,11 @@ func (v view) able(broker int32) (works, writes bool) {
 	if v.damaged(broker) {
 		return false, false
 	}
-	return v.dirAble(broker)
+	return v.dir(broker)
 }
 
-// dirAble is able for what the log directory can do, whatever is known of the log.
-func (v view) dirAble(broker int32) (works, writes bool) {
+// dir is able without regard to damage of the log.
+func (v view) dir(broker int32) (works, writes bool) {
 	b, ok := v.img.Broker(broker)
 	if !ok {
 		return false, false
@@ -96,11 +96,11 @@ func (v view) leaving(p *metadata.Partition) (all election.Leaving) {
 	for _, b := range p.Replicas {
 		state, _ := v.img.Liveness(b)
 		dir, placed := v.img.Placement(b, v.tp)
-		works, _ := v.dirAble(b)
+		works, _ := v.dir(b)
 		switch {
 		case placed && v.damaged(b) && v.hasOther(p, b, all.Damaged...):
 			all.Damaged = append(all.Damaged, election.Replica{Broker: b, Dir: dir})
-		case state == metadata.Fenced, !works, !placed && v.damaged(b): // none of its records was counted before it was placed
+		case state == metadata.Fenced, !works:
 			all.Fenced = append(all.Fenced, b)
 		case state == metadata.Drained:
 			all.Drained = append(all.Drained, b)

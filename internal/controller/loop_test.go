@@ -184,11 +184,6 @@ func TestAReplicaWithoutALogNeedsADirectoryThatWorks(t *testing.T) {
 	if p := w.applier.Image().Partition(tp); p.Leader != 2 || !slices.Equal(p.ISR, []int32{2, 3}) {
 		t.Errorf("its directory failed: %+v", p)
 	}
-	w.procs[2].damaged = []metadata.TopicPartition{tp}
-	w.pass(time.Second)
-	if p := w.applier.Image().Partition(tp); p.Leader != 3 || !slices.Equal(p.ISR, []int32{3}) || !slices.Equal(p.ELR, []int32{2}) {
-		t.Errorf("its log is damaged: %+v", p)
-	}
 }
 
 // A broker that drains gives its leaderships away, then leaves the ISR, and may stop.

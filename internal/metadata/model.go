@@ -164,7 +164,7 @@ func (s *BrokerState) Fault(dir [16]byte) DirFault {
 
 // Able reports what a broker's log directory can do in a state: works that a replica in it can lead
 // or be in sync, and writes that it takes records of clients, too. A zero dir stands for a log that
-// has no directory yet: then they say whether one of the broker's directories can. A broker without
+// has no directory yet: then they are those of the broker's best directory. A broker without
 // a cluster registers no directories: what they can do is known to itself only.
 func (b *Broker) Able(s *BrokerState, dir [16]byte) (works, writes bool) {
 	if len(b.Dirs) == 0 {

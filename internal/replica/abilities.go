@@ -41,7 +41,7 @@ type ability struct {
 	at       time.Duration // when it had that fault last
 }
 
-// look examines the directories. One that is looked at too rarely does not count as hung: this
+// look examines the directories. One that is examined too rarely does not count as hung: this
 // process had no time to write either.
 func (s *abilities) look(m *Manager, now time.Duration) {
 	s.mu.Lock()
