@@ -341,8 +341,9 @@ func (d *dir) leftovers() error {
 			!exists(d.fs, path.Join(name, storage.PartitionFile)):
 		case storage.IsDeletedName(in.Name) || d.deleted(in.Name):
 			d.find(Leftover, nil, name, -1, "the directory of a deleted partition")
-		case d.aside(in.Name):
-			d.find(PartitionStray, nil, name, -1, "the broker set it aside and copies the partition from another replica").Start = "keeps it until the copy is whole"
+		case d.isReplaced(in.Name):
+			f := d.find(PartitionStray, nil, name, -1, "the broker copies the partition from another replica")
+			f.Start = "keeps it until the copy is whole"
 		case storage.IsStrayName(in.Name):
 			d.find(PartitionStray, nil, name, -1, "an earlier start quarantined it").Start = "ignores it"
 		default:
@@ -352,9 +353,9 @@ func (d *dir) leftovers() error {
 	return nil
 }
 
-// aside reports whether a directory is that of a log that was set aside.
-func (*dir) aside(name string) bool {
-	_, is := storage.AsideOf(name)
+// isReplaced reports whether a directory is that of a log that was replaced.
+func (*dir) isReplaced(name string) bool {
+	_, is := storage.ReplacedID(name)
 	return is
 }
 

@@ -76,7 +76,7 @@ func (r *Repair) refusal() error {
 	if n := len(names) - 3; n > 0 {
 		of += fmt.Sprintf(" and %d more", n)
 	}
-	remedy := "start the broker: it sets a damaged log aside and copies it again"
+	remedy := "start the broker: it replaces a damaged log by a copy"
 	if r.report.Refused() {
 		remedy = "if the broker refuses a log directory, give it an empty directory instead, and start it: it copies all replicas again"
 	}

@@ -41,7 +41,7 @@ type task struct {
 	deletes []storage.ID
 	topics  []*removal                // deleted topics of the logs in deletes
 	leaves  []metadata.TopicPartition // replicas among deletes that other brokers have now, or that are made anew
-	keep    bool                      // the logs in deletes are set aside
+	keep    bool                      // the logs in deletes are replaced
 	rounds  []*round
 	tries   int // failed attempts to delete
 }

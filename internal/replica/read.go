@@ -80,7 +80,8 @@ func (p *Partition) readError(err error) error {
 	if r := p.role.Load(); !errors.Is(err, storage.ErrCorrupt) || r.leader && (r.isr < 2 || p.env.resign == nil) {
 		return err
 	}
-	return fmt.Errorf("%w: bytes of %s are damaged on this broker, and another replica has them: %v", ErrNotLeader, p, err) //nolint:errorlint // not ErrCorrupt
+	//nolint:errorlint // it must not match ErrCorrupt
+	return fmt.Errorf("%w: bytes of %s are damaged on this broker, and another replica has them: %v", ErrNotLeader, p, err)
 }
 
 // ReadMemory is Read without disk access. It never blocks; ok is false if the disk would be needed.

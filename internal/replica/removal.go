@@ -103,7 +103,7 @@ func (m *Manager) eachRemaining(d *metadata.Delta, gone map[[16]byte]*removal, d
 func (m *Manager) deleteIn(d *storage.Dir, e *task) changes {
 	remove := m.opt.Storage.Delete
 	if e.keep {
-		remove = m.opt.Storage.SetAside
+		remove = m.opt.Storage.Replace
 	}
 	if err := remove(e.deletes...); err != nil {
 		e.tries++
@@ -113,7 +113,8 @@ func (m *Manager) deleteIn(d *storage.Dir, e *task) changes {
 		}
 		log("deleting logs failed; retrying", zap.String("dir", d.Path()), zap.Int("logs", len(e.deletes)),
 			zap.Int("topics", len(e.topics)), zap.Int("tries", e.tries), zap.Error(err))
-		again := &task{deletes: e.deletes, topics: e.topics, leaves: e.leaves, keep: e.keep, tries: e.tries} // everything else of e has been tried
+		// Everything else of e has been tried.
+		again := &task{deletes: e.deletes, topics: e.topics, leaves: e.leaves, keep: e.keep, tries: e.tries}
 		time.AfterFunc(backoff(e.tries), func() { m.queue(d, again) })
 		return newChanges()
 	}
@@ -147,7 +148,7 @@ func (m *Manager) forgettable(topics [][16]byte) [][16]byte {
 type leave struct {
 	tp   metadata.TopicPartition
 	dir  *storage.Dir // of its log
-	keep bool         // the log is set aside
+	keep bool         // the log is replaced
 }
 
 // release ends a partition that the metadata no longer assigns to this broker. If it has a log, or

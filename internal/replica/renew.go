@@ -17,18 +17,18 @@ import (
 //
 //	the heartbeat reports the log as damaged
 //	  ─▶ the controller takes the replica out of ISR and ELR, unless it is the last member
-//	  ─▶ the log is set aside (storage.Manager.SetAside), and a new one is created, as for a replica
+//	  ─▶ the log is replaced (storage.Manager.Replace), and a new one is created, as for a replica
 //	     that was removed and assigned again
 //	  ─▶ the new log copies the leader's, and joins the ISR as every follower does
-//	  ─▶ what was set aside is removed
+//	  ─▶ what was replaced is removed
 //
-// A log is set aside only when an image shows both that this replica is in neither set and that
+// A log is replaced only when an image shows both that this replica is in neither set and that
 // its damage is known to the controller. From the latter on, no request to join is accepted any
 // longer that the leader decided before. The last member of ISR and ELR stays as it is and serves
 // what it has: no other replica has what it lacks.
 //
 // Each step may be the last one before a crash. The next start finds the damage again, a log that
-// is not there although another member is in sync, or what was set aside.
+// is not there although another member is in sync, or what was replaced.
 
 // stillAfter is the time without a new record after which a copy counts as standing still.
 const stillAfter = 5 * time.Second
@@ -41,9 +41,9 @@ type Renewal struct {
 	Why       string
 	Since     time.Time
 	// Have and Want are how many offsets the log has, and how many the leader had committed when it
-	// last said so; Want is -1 before that. Bytes is the size of the log, and Aside that of the
-	// former one, which was set aside; 0 if nothing was left of it.
-	Have, Want, Bytes, Aside int64
+	// last said so; Want is -1 before that. Bytes is the size of the log, and Former that of the
+	// former one; 0 if nothing was left of it.
+	Have, Want, Bytes, Former int64
 	// Still reports that no record has come for a while although some are missing.
 	Still bool
 }
@@ -56,12 +56,12 @@ type renewal struct {
 	moved time.Time // when the log has last grown
 }
 
-// renew sets logs aside that are damaged, so that they are made anew, and removes what was set
+// renew replaces logs that are damaged, so that they are made anew, and removes what was set
 // aside before and is not needed any longer.
 func (m *Manager) renew() {
-	flawed, asides := m.opt.Storage.Flawed(), m.opt.Storage.Asides()
+	flawed, former := m.opt.Storage.Flawed(), m.opt.Storage.Replaced()
 	m.mu.RLock()
-	idle := len(flawed)+len(asides)+len(m.renewing) == 0
+	idle := len(flawed)+len(former)+len(m.renewing) == 0
 	m.mu.RUnlock()
 	if idle {
 		return
@@ -75,13 +75,13 @@ func (m *Manager) renew() {
 	for _, l := range flawed {
 		w, known := m.wantedOf(l.ID())
 		if known && m.replaceable(w, l) {
-			gone = append(gone, m.setAside(w, l)...)
+			gone = append(gone, m.replaceLog(w, l)...)
 		}
 	}
 	m.queueLeaving(gone, nil)
-	for _, a := range asides {
+	for _, a := range former {
 		if m.superfluous(&a) {
-			m.opt.Storage.RemoveAside(a)
+			m.opt.Storage.RemoveReplaced(a)
 		} else if w, known := m.wantedOf(a.ID); known {
 			m.noteRenewal(w, &renewal{why: "its log was damaged", since: a.Since}) // by a former process
 		}
@@ -107,9 +107,9 @@ func (m *Manager) replaceable(w wanted, l *storage.Log) bool {
 	return reported && m.elsewhere(w) && w.topic.Partitions.At(w.partition).HasReplica(m.opt.Self)
 }
 
-// setAside ends the partition of a damaged log, and has a new log made when the old one is out of
+// replaceLog ends the partition of a damaged log, and has a new log made when the old one is out of
 // the way. The caller holds roles.
-func (m *Manager) setAside(w wanted, l *storage.Log) []leave {
+func (m *Manager) replaceLog(w wanted, l *storage.Log) []leave {
 	why := l.Flaw()
 	m.mu.RLock()
 	p := m.partitions[w.tp()]
@@ -123,7 +123,7 @@ func (m *Manager) setAside(w wanted, l *storage.Log) []leave {
 		r.View.Replicas = nil
 		p.SetRole(r)
 	}
-	m.opt.Logger.Warn("the log of a replica is damaged and is made anew: it copies that of the leader", zap.Stringer("partition", w),
+	m.opt.Logger.Warn("the log of a replica is damaged and is made again: it copies that of the leader", zap.Stringer("partition", w),
 		zap.Int32("leader", w.topic.Partitions.At(w.partition).Leader), zap.Error(why))
 	m.noteUncreated(w)
 	m.noteRenewal(w, &renewal{why: why.Error(), since: time.Now()})
@@ -141,10 +141,10 @@ func (m *Manager) noteRenewal(w wanted, x *renewal) {
 	}
 }
 
-// superfluous reports whether nobody needs a log any longer that was set aside: this broker has a
+// superfluous reports whether nobody needs a log any longer that was replaced: this broker has a
 // whole copy of it; or other replicas are in sync, and it takes the space that the copy needs, or
 // this broker has none; or its topic was deleted. The caller holds roles.
-func (m *Manager) superfluous(a *storage.Aside) bool {
+func (m *Manager) superfluous(a *storage.ReplacedLog) bool {
 	w, known := m.wantedOf(a.ID)
 	switch {
 	case !known:
@@ -193,9 +193,9 @@ func (m *Manager) Missing() (list []metadata.TopicPartition) {
 
 // Renewals returns the replicas that are copied again, sorted by topic and partition.
 func (m *Manager) Renewals() (all []Renewal) {
-	aside := map[metadata.TopicPartition]storage.Aside{}
-	for _, a := range m.opt.Storage.Asides() {
-		aside[metadata.TopicPartition{Topic: a.Topic, Partition: a.Partition}] = a
+	former := map[metadata.TopicPartition]storage.ReplacedLog{}
+	for _, a := range m.opt.Storage.Replaced() {
+		former[metadata.TopicPartition{Topic: a.Topic, Partition: a.Partition}] = a
 	}
 	m.roles.Lock()
 	defer m.roles.Unlock()
@@ -207,7 +207,7 @@ func (m *Manager) Renewals() (all []Renewal) {
 			continue
 		}
 		r := Renewal{Topic: w.topic.Name, Partition: tp.Partition, Leader: w.topic.Partitions.At(w.partition).Leader, Why: x.why,
-			Since: x.since, Want: -1, Aside: aside[tp].Bytes}
+			Since: x.since, Want: -1, Former: former[tp].Bytes}
 		if p := m.partitions[tp]; p != nil {
 			e := p.log.Ends()
 			r.Have, r.Bytes = e.LogEnd-e.LogStart, p.log.Size()

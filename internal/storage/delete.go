@@ -20,12 +20,12 @@ func (d *Dir) Delete(logs ...*Log) error {
 		return err
 	}
 	for _, l := range logs {
-		d.removeAside(l.id)
+		d.removeReplaced(l.id)
 	}
 	return nil
 }
 
-// remove is Delete. If keep is set, the files of the logs are set aside.
+// remove is Delete. If keep is set, the files of the logs are replaced.
 func (d *Dir) remove(logs []*Log, keep bool) error {
 	entries := make([]checkpoint.Log, len(logs))
 	var frames []string
@@ -51,7 +51,7 @@ func (d *Dir) remove(logs []*Log, keep bool) error {
 		}
 	}()
 	if keep {
-		if err := d.keep(logs, entries); err != nil {
+		if err := d.retain(logs, entries); err != nil {
 			return err
 		}
 	}
@@ -66,7 +66,7 @@ func (d *Dir) remove(logs []*Log, keep bool) error {
 		return fmt.Errorf("delete %d logs, %s first: %w", len(logs), logs[0], err)
 	}
 	if keep {
-		frames = nil // they are set aside, too
+		frames = nil // they are replaced, too
 	}
 	d.removeFrames(frames)
 	return d.removeDeleted(deleted)

@@ -62,7 +62,7 @@ type Dir struct {
 	list           []*Log            // values of logs; replaced, never changed
 	broken         map[*Log]*mending // logs that the maintenance goroutine must repair
 	deleted        map[ID]tombstone
-	asides         map[ID]Aside
+	replaced       map[ID]ReplacedLog
 	unmarked       []*Log         // logs for which writeMarks is queued
 	loggedFailures map[string]int // repeated failures that were logged
 
@@ -151,7 +151,7 @@ func (d *Dir) failure(place Place, err error) *DirError {
 func newDir(place Place, opt *Options) *Dir {
 	d := &Dir{
 		opt: opt, path: path.Clean(place.Path), jpath: place.JournalPath(),
-		logs: map[ID]*Log{}, broken: map[*Log]*mending{}, deleted: map[ID]tombstone{}, asides: map[ID]Aside{},
+		logs: map[ID]*Log{}, broken: map[*Log]*mending{}, deleted: map[ID]tombstone{}, replaced: map[ID]ReplacedLog{},
 		loggedFailures: map[string]int{},
 		sweeps:         make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
 		renewals: make(chan struct{}, 1), cleaningChanged: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),

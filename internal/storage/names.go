@@ -15,9 +15,9 @@ import (
 // <topic>-<n>, is therefore the only name with a topic's name in it. All others are made of the
 // topic's id. A partition directory ends in a number, so none has one of these suffixes.
 const (
-	deleteSuffix = "-delete"
-	straySuffix  = "-stray"
-	asideSuffix  = "-aside" // of a log that was set aside
+	deleteSuffix   = "-delete"
+	straySuffix    = "-stray"
+	replacedSuffix = "-replaced" // of a log that was replaced
 
 	// FramesSuffix ends the name of a quarantine file.
 	FramesSuffix  = ".frames"

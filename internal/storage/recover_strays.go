@@ -69,7 +69,7 @@ func (r *recovery) quarantineStrays() error {
 		if !in.Dir || known[in.Name] || path.Join(d.path, in.Name) == d.jpath {
 			continue
 		}
-		if _, err := d.opt.FS.Stat(path.Join(d.path, in.Name, PartitionFile)); d.findAside(in.Name) || err != nil {
+		if _, err := d.opt.FS.Stat(path.Join(d.path, in.Name, PartitionFile)); d.findReplaced(in.Name) || err != nil {
 			continue
 		}
 		r.later(nil, func() error {

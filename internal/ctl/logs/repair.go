@@ -29,8 +29,8 @@ func repairCommand(a *app.App) *cobra.Command {
 			"the repair. It then performs the actions and verifies again. It does not repair damage that the broker repairs\n" +
 			"at startup. It may be interrupted at any time: the next start of the broker, or another repair, continues from\n" +
 			"there. It exits with 4 if it cannot repair everything.\n\n" +
-			"Of partitions with replicas on other brokers it repairs none: start the broker, which sets a damaged log aside\n" +
-			"and copies it again. --last-copy says that no other broker has the records any longer.",
+			"Of partitions with replicas on other brokers it repairs none: start the broker, which replaces a damaged\n" +
+			"log by a copy. --last-copy says that no other broker has the records any longer.",
 		Example: "  chronikctl log repair --dir /var/lib/chronik --dry-run\n  chronikctl log repair --dir /var/lib/chronik --backup /mnt/other/chronik-before-repair",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if backup == "" && !dryRun {

@@ -96,7 +96,8 @@ func (r *Partitions) Facts(f *checks.Facts) {
 	}
 	for _, x := range r.Replicas.Renewals() {
 		f.Partitions = append(f.Partitions, checks.Partition{Topic: x.Topic, Index: x.Partition, Replicated: true, Elsewhere: true,
-			Copy: &checks.Copy{Leader: x.Leader, Why: reason(errors.New(x.Why)), Have: x.Have, Want: x.Want, Bytes: x.Bytes, Still: x.Still}})
+			Copy: &checks.Copy{Leader: x.Leader, Why: reason(errors.New(x.Why)), Have: x.Have, Want: x.Want, Bytes: x.Bytes,
+				Still: x.Still}})
 	}
 	img := r.Image()
 	for _, w := range r.Replicas.Leaderless() {

@@ -177,7 +177,7 @@ func checkPartitions(f *Facts, n *notes) {
 
 const (
 	servedElsewhere = "the other replicas serve all records"
-	renews          = "wait: the broker sets the log aside and copies the partition again within seconds (docs/replication.md, A damaged replica)"
+	renews          = "wait: the broker replaces the log and copies the partition again within seconds (docs/replication.md, A damaged replica)"
 )
 
 // copied returns the finding about a partition that is copied again.

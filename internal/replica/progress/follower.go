@@ -72,7 +72,8 @@ func (f *Follower) Truncate(to int64, unclean int32) (lost, ok bool) {
 }
 
 // Reset lowers High for a log that is emptied and begins again at an offset. The caller must know
-// that the record has the replica neither in the ISR nor in the ELR: nothing depends on its records.
+// that the record has the replica neither in the ISR nor in the ELR: nothing depends on its
+// records.
 func (f *Follower) Reset(to int64) {
 	f.High, f.leaderHigh = min(f.High, to), min(f.leaderHigh, to)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// theLog is the log that is set aside: partition 0 of filled, which is in /a or /b.
+// theLog is the log that is replaced: partition 0 of filled, which is in /a or /b.
 var theLog = ID{Topic: [16]byte{'t'}}
 
 var small = func() []byte {
@@ -24,7 +24,7 @@ var small = func() []byte {
 	return p
 }()
 
-// renew sets a log aside, and makes it anew with one batch. It reports in made whether the new log
+// renew replaces a log, and makes it anew with one batch. It reports in made whether the new log
 // is durable with its record. The disk dies during a call.
 func renew(f *crashfs.FS, call int, made *bool) error {
 	m, err := openManager(f)
@@ -34,7 +34,7 @@ func renew(f *crashfs.FS, call int, made *bool) error {
 	defer m.Close()
 	f.CrashDuring(f.Ops() + call)
 	l := m.Get(theLog)
-	if err := m.SetAside(theLog); err != nil {
+	if err := m.Replace(theLog); err != nil {
 		return err
 	}
 	logs, err := m.CreateIn(l.Dir(), specsOf('t', 1))
@@ -44,16 +44,16 @@ func renew(f *crashfs.FS, call int, made *bool) error {
 	if a := send(lead(logs...)[0], small); a.Err != nil {
 		return a.Err
 	}
-	if err := logs[0].flushAll(); err != nil {
-		return err
+	if err := logs[0].flushAll(); err != nil || logs[0].Ends().Durable < 1 {
+		return fmt.Errorf("the record is not durable: %w", err)
 	}
 	*made = true
-	m.RemoveAside(m.Asides()...)
+	m.RemoveReplaced(m.Replaced()...)
 	return nil
 }
 
 // afterRenewal checks what a start finds after a crash in renew, with three possible states: the
-// log as it was; the log or none, and what was set aside; or the new log with its record.
+// log as it was; the log or none, and what was replaced; or the new log with its record.
 func afterRenewal(image *crashfs.FS, made bool) error {
 	m, err := openManager(image)
 	if err != nil {
@@ -65,30 +65,30 @@ func afterRenewal(image *crashfs.FS, made bool) error {
 			return err
 		}
 	}
-	l, asides := m.Get(theLog), m.Asides()
+	l, former := m.Get(theLog), m.Replaced()
 	kept := 0
-	for _, a := range asides {
-		infos, err := image.List(path.Join(a.dir.path, asideName(a.ID)))
+	for _, a := range former {
+		infos, err := image.List(path.Join(a.dir.path, replacedName(a.ID)))
 		if err != nil || a.ID != theLog {
-			return fmt.Errorf("set aside: %v, %w", a.ID, err)
+			return fmt.Errorf("replaced: %v, %w", a.ID, err)
 		}
 		kept += len(infos)
 	}
 	switch {
 	case l == nil && kept == 0:
-		return errors.New("neither a log nor one that was set aside")
-	case l == nil, l.Flaw() != nil && kept > 0: // the log is made, or set aside again
+		return errors.New("neither a log nor one that was replaced")
+	case l == nil, l.Flaw() != nil && kept > 0: // the log is made, or replaced again
 		if made {
 			return fmt.Errorf("the new log is gone: %v", l)
 		}
-		if err := m.SetAside(theLog); err != nil {
+		if err := m.Replace(theLog); err != nil {
 			return err
 		}
 		if _, err := m.CreateIn(m.Dirs()[0], specsOf('t', 1)); err != nil {
 			return err
 		}
-		if len(m.Asides()) != 1 {
-			return fmt.Errorf("%d logs are set aside", len(m.Asides()))
+		if len(m.Replaced()) != 1 {
+			return fmt.Errorf("%d logs are replaced", len(m.Replaced()))
 		}
 		return nil
 	case l.Flaw() != nil:
@@ -96,14 +96,14 @@ func afterRenewal(image *crashfs.FS, made bool) error {
 	case l.Ends().LogEnd == 3 && kept == 0 && !made: // nothing has happened yet
 		return nil
 	case made && l.Ends().LogEnd != 1, !made && kept == 0:
-		return fmt.Errorf("the log is %+v, %d files are set aside", l.Ends(), kept)
+		return fmt.Errorf("the log is %+v, %d files are replaced", l.Ends(), kept)
 	}
 	return nil
 }
 
-// TestPowerLossWhileALogIsSetAside kills the process, or cuts the power, at every call while a
-// log is set aside and made anew. What the log had stays on the disk until there is a new one.
-func TestPowerLossWhileALogIsSetAside(t *testing.T) {
+// TestPowerLossWhileALogIsReplaced kills the process, or cuts the power, at every call while a
+// log is replaced and made anew. What the log had stays on the disk until there is a new one.
+func TestPowerLossWhileALogIsReplaced(t *testing.T) {
 	start := filled(t)
 	for call := 1; ; call += race.Some(1, 5) {
 		f := start.KillImage(1)
@@ -122,32 +122,32 @@ func TestPowerLossWhileALogIsSetAside(t *testing.T) {
 	}
 }
 
-// What is set aside stays over restarts, until it is removed; a deletion of the log removes it, too.
-func TestALogIsSetAsideUntilItIsRemoved(t *testing.T) {
+// The files of a replaced log stay over restarts, until they are removed, or the log is deleted.
+func TestFilesOfAReplacedLogStayUntilTheyAreRemoved(t *testing.T) {
 	for name, end := range map[string]func(*Manager) error{
-		"removed": func(m *Manager) error { m.RemoveAside(m.Asides()...); return nil },
+		"removed": func(m *Manager) error { m.RemoveReplaced(m.Replaced()...); return nil },
 		"deleted": func(m *Manager) error { return m.Delete(theLog) },
 	} {
 		disk := filled(t)
 		m := mustManage(t, disk)
 		at := m.Get(theLog).Dir()
-		if err := m.SetAside(theLog, theLog); err != nil || m.Get(theLog) != nil {
+		if err := m.Replace(theLog, theLog); err != nil || m.Get(theLog) != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if err := m.SetAside(theLog); err != nil {
+		if err := m.Replace(theLog); err != nil {
 			t.Errorf("%s: once more: %v", name, err)
 		}
-		aside := path.Join(at.Path(), asideName(theLog))
+		files := path.Join(at.Path(), replacedName(theLog))
 		for range 2 {
 			if err := m.Close(); err != nil {
 				t.Fatal(err)
 			}
 			m = mustManage(t, disk)
-			if all := m.Asides(); len(all) != 1 || all[0].ID != theLog || all[0].Bytes == 0 || m.Get(theLog) != nil {
+			if all := m.Replaced(); len(all) != 1 || all[0].ID != theLog || all[0].Bytes == 0 || m.Get(theLog) != nil {
 				t.Fatalf("%s: after a start: %+v", name, all)
 			}
-			if !Belongs(disk, aside, theLog) {
-				t.Errorf("%s: %s is gone", name, aside)
+			if !Belongs(disk, files, theLog) {
+				t.Errorf("%s: %s is gone", name, files)
 			}
 		}
 		if _, err := m.CreateIn(m.Dirs()[0], specsOf('t', 1)); err != nil {
@@ -159,8 +159,8 @@ func TestALogIsSetAsideUntilItIsRemoved(t *testing.T) {
 		if err := m.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := disk.Stat(aside); err == nil || len(mustManage(t, disk).Asides()) != 0 {
-			t.Errorf("%s: what was set aside is still there", name)
+		if _, err := disk.Stat(files); err == nil || len(mustManage(t, disk).Replaced()) != 0 {
+			t.Errorf("%s: what was replaced is still there", name)
 		}
 	}
 }
