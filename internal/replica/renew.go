@@ -13,7 +13,7 @@ import (
 )
 
 // A replica of a partition with several replicas is whole, or it is empty and copies the leader's
-// log. One whose stored bytes are damaged, short or missing is neither. It is made anew:
+// log. One whose stored bytes are damaged, short or missing is neither. It is made again:
 //
 //	the heartbeat reports the log as damaged
 //	  ─▶ the controller takes the replica out of ISR and ELR, unless it is the last member
@@ -56,7 +56,7 @@ type renewal struct {
 	moved time.Time // when the log has last grown
 }
 
-// renew replaces logs that are damaged, so that they are made anew, and removes what was set
+// renew replaces logs that are damaged, so that they are made again, and removes what was set
 // aside before and is not needed any longer.
 func (m *Manager) renew() {
 	flawed, former := m.opt.Storage.Flawed(), m.opt.Storage.Replaced()
