@@ -19,8 +19,8 @@ func (w *world) loads() {
 	}
 }
 
-// A damaged log whose directory is not recorded yet is no last replica: such a record would be
-// refused, again and again.
+// The last member of ISR and ELR stays and serves the rest, although its log is damaged and its
+// directory is not recorded yet.
 func TestADamagedLogThatIsNotPlaced(t *testing.T) {
 	w := newWorld(t)
 	w.lead()
@@ -37,10 +37,10 @@ func TestADamagedLogThatIsNotPlaced(t *testing.T) {
 	w.step()
 	w.step()
 	w.loads()
-	w.want("a damaged log without a directory", "-1@1 isr [] elr [1]")
+	w.want("a damaged log without a directory", "1@0 isr [1] elr []")
 	p.damaged = nil
 	w.step()
-	w.want("it was copied again", "1@2 isr [1] elr []")
+	w.want("it was repaired", "1@0 isr [1] elr []")
 }
 
 // The only replica of a partition continues to lead it, whatever it lost: no other broker has what
