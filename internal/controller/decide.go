@@ -120,9 +120,6 @@ func decide(d election.Decider, v view, p metadata.Partition) (next metadata.Par
 		}
 	}
 	apply(d.Leave(next, v.leaving(&p)))
-	if state, _ := v.img.Liveness(next.Leader); state == metadata.Draining {
-		apply(d.Drain(next, next.Leader))
-	}
 	apply(d.Elect(next))
 	if last := next.Last; !last.IsZero() && v.Active(last.Broker) {
 		if dir, ok := v.img.Placement(last.Broker, v.tp); ok {

@@ -185,9 +185,7 @@ func (w *world) work(broker int32) {
 	}
 	switch w.store().brokers[broker].liveness {
 	case metadata.Draining:
-		w.decide("drain "+name(broker), func(d election.Decider, p metadata.Partition) (metadata.Partition, bool) {
-			return d.Drain(p, broker)
-		})
+		w.elect()
 		if w.store().part.Leader != broker {
 			w.setLiveness(broker, metadata.Drained)
 		}

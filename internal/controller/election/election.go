@@ -44,8 +44,8 @@ type Decider struct {
 
 // Elect replaces the leader if it cannot lead, first with a member of the ISR, then with one of the
 // ELR (KIP-966), of each first with one that can write, in the order of the replicas. If there is
-// none, the partition has no leader. A leader that cannot write leads on unless a member of the ISR
-// can.
+// none, the partition has no leader. A leader that is draining leads on unless another member of the
+// ISR can, and one that cannot write unless a member of the ISR can write.
 func (d Decider) Elect(p metadata.Partition) (metadata.Partition, bool) {
 	next := p
 	d.elect(&next, None)
@@ -92,9 +92,7 @@ func (d Decider) Leave(p metadata.Partition, all Leaving) (metadata.Partition, b
 	for _, x := range all.Damaged {
 		d.remove(&next, x.Broker, x.Dir, Lossy)
 	}
-	if len(all.Fenced)+len(all.Damaged) > 0 {
-		d.elect(&next, None)
-	}
+	d.elect(&next, None)
 	return finish(p, next)
 }
 
@@ -135,6 +133,8 @@ func (d Decider) Return(p metadata.Partition, broker int32, dir [16]byte, is Con
 	}
 	if is == LossySole {
 		next.Unclean = next.LeaderEpoch // the replica led in no later epoch than the one before
+	} else if next.Leader != None && next.Leader != broker {
+		d.elect(&next, None)
 	}
 	return finish(p, next)
 }
@@ -150,19 +150,6 @@ func (d Decider) Restore(p metadata.Partition, broker int32, dir [16]byte) (meta
 	next := p
 	next.ISR = []int32{broker}
 	d.elect(&next, None)
-	return finish(p, next)
-}
-
-// Drain moves a leadership away from a broker that is about to stop, if another can lead. The view
-// must show the broker as not active.
-func (d Decider) Drain(p metadata.Partition, broker int32) (metadata.Partition, bool) {
-	if p.Leader != broker {
-		return p, false
-	}
-	next := p
-	if to := d.candidate(&next, broker); to != None {
-		d.lead(&next, to)
-	}
 	return finish(p, next)
 }
 

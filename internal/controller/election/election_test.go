@@ -44,7 +44,6 @@ func TestDecisions(t *testing.T) {
 	resign := func(epoch int32) decision {
 		return func(d Decider, p metadata.Partition) (metadata.Partition, bool) { return d.Resign(p, 1, epoch) }
 	}
-	drain := func(d Decider, p metadata.Partition) (metadata.Partition, bool) { return d.Drain(p, 1) }
 	drained := func(d Decider, p metadata.Partition) (metadata.Partition, bool) {
 		return d.Leave(p, Leaving{Drained: ids(1)})
 	}
@@ -85,11 +84,11 @@ func TestDecisions(t *testing.T) {
 		{"another one leads after a resignation", resign(5), all, false, record(1, ids(1, 2), nil), 2, 6, ids(1, 2), nil},
 		{"the same one leads the next epoch", resign(5), all, false, record(1, ids(1), ids(2)), 1, 6, ids(1), ids(2)},
 
-		{"draining moves the leadership", drain, draining1, false, record(1, ids(1, 2), nil), 2, 6, ids(1, 2), nil},
-		{"draining does not stop a partition", drain, draining1, false, record(1, ids(1), nil), 1, 5, ids(1), nil},
+		{"draining moves the leadership", elect, draining1, false, record(1, ids(1, 2), nil), 2, 6, ids(1, 2), nil},
+		{"draining does not stop a partition", elect, draining1, false, record(1, ids(1), nil), 1, 5, ids(1), nil},
 		{"a drained broker leaves", drained, without1, false, record(2, ids(1, 2, 3), nil), 2, 5, ids(2, 3), nil},
 		{"a drained broker of a small ISR is eligible", drained, without1, false, record(2, ids(1, 2), nil), 2, 5, ids(2), ids(1)},
-		{"a drained broker that is alone stays", drained, without1, false, record(1, ids(1), nil), 1, 5, ids(1), nil},
+		{"a drained broker that is alone stays", drained, draining1, false, record(1, ids(1), nil), 1, 5, ids(1), nil},
 
 		{"the preferred replica leads", Decider.Prefer, all, false, record(2, ids(1, 2), nil), 1, 6, ids(1, 2), nil},
 		{"a leader that cannot write", elect, full1, false, record(1, ids(1, 2, 3), nil), 2, 6, ids(1, 2, 3), nil},
@@ -98,9 +97,9 @@ func TestDecisions(t *testing.T) {
 		{"no leader, and none can write", elect, full12, false, record(None, ids(1, 2), nil), 1, 6, ids(1, 2), nil},
 		{"none can write", elect, full12, false, record(2, ids(1, 2), nil), 2, 5, ids(1, 2), nil},
 		{"in sync and full before eligible", elect, full1, true, record(None, ids(1), ids(2)), 1, 6, ids(1), ids(2)},
-		{"one that can write takes over from one that drains", drain, brokers{active: ids(2, 3), full: ids(2)}, false, record(1, ids(1, 2, 3), nil),
+		{"one that can write takes over from one that drains", elect, brokers{active: ids(2, 3), full: ids(2)}, false, record(1, ids(1, 2, 3), nil),
 			3, 6, ids(1, 2, 3), nil},
-		{"one that drains goes even if no other can write", drain, brokers{active: ids(2), full: ids(2)}, false, record(1, ids(1, 2), nil),
+		{"one that drains goes even if no other can write", elect, brokers{active: ids(2), full: ids(2)}, false, record(1, ids(1, 2), nil),
 			2, 6, ids(1, 2), nil},
 		{"a leader resigns, and no other can write", resign(5), brokers{active: ids(1, 2), full: ids(2)}, false, record(1, ids(1, 2), nil),
 			1, 6, ids(1, 2), nil},
@@ -268,7 +267,7 @@ func decideOne(d Decider, p metadata.Partition, b int32, leaving Leaving, event 
 	case 3:
 		return d.Return(p, b, dir, Lossy)
 	case 4:
-		return d.Drain(p, b)
+		return d.Elect(p)
 	case 5:
 		return d.Resign(p, b, p.LeaderEpoch)
 	case 6:
