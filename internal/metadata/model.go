@@ -281,6 +281,13 @@ const AckISR AckRule = 0
 // HasReplica reports whether a broker has a replica of the partition.
 func (p *Partition) HasReplica(broker int32) bool { return slices.Contains(p.Replicas, broker) }
 
+// PassedOver reports whether an unclean election decided without regard to a broker's replica, and
+// nothing depends on that since: another broker leads, and the replica is neither in the ISR nor in
+// the ELR.
+func (p *Partition) PassedOver(broker int32) bool {
+	return p.Unclean > 0 && p.Leader >= 0 && p.HasReplica(broker) && !slices.Contains(p.ISR, broker) && !slices.Contains(p.ELR, broker)
+}
+
 // Reassigning reports whether a reassignment is in progress.
 func (p *Partition) Reassigning() bool { return len(p.Adding)+len(p.Removing) > 0 }
 

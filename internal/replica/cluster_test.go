@@ -318,3 +318,41 @@ func TestAwaitAppliedCoversCombinedRevisions(t *testing.T) {
 		t.Error("the log is not there")
 	}
 }
+
+// A replica that an unclean election did not know has records of a later epoch than its leader's,
+// which restored metadata gave. It asks for an epoch above its own, in which it follows. A member
+// asks for nothing.
+func TestAReplicaThatWasPassedOverAsksForAHigherEpoch(t *testing.T) {
+	c := newCluster()
+	l := startWith(t, vfs.Memory(), c, Options{Incarnation: idA}, "/d")
+	c.register(self, idA)
+	tp := c.shared(idA, self, 9)
+	c.partition(idA, 0, metadata.Partition{Leader: self, LeaderEpoch: 9, Replicas: []int32{self, 2}, ISR: []int32{self}})
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager)) // shows the placement
+	p := l.partition(t, idA, 0)
+	must(t, begin(t, p, AcksLeader, 3).wait(t))
+	set := func(unclean int32, isr ...int32) {
+		t.Helper()
+		must(t, c.change(tp, func(p *metadata.Partition) {
+			p.Leader, p.LeaderEpoch, p.Unclean, p.ISR = 2, 4, unclean, isr
+		}))
+		must(t, c.show(t, l.Manager))
+		must(t, l.AwaitApplied(t.Context(), c.image.Version()))
+	}
+	set(4, self, 2)
+	set(0, 2)
+	if len(c.raised) != 0 {
+		t.Fatalf("raised %v for a member, or without an unclean election", c.raised)
+	}
+	set(4, 2)
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
+	want := 9 + metadata.Gap([16]byte{})
+	if now := c.image.Partition(tp); now.LeaderEpoch != want || now.Unclean != want || now.Leader != 2 {
+		t.Fatalf("%+v, want epoch %d", now, want)
+	}
+	if lost, err := p.MayTruncate(want, 0); err != nil {
+		t.Errorf("it does not follow: %v, %v", lost, err)
+	}
+}

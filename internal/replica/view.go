@@ -12,8 +12,10 @@ import (
 )
 
 // applyRole gives a partition its role, and adds to changes what the metadata do not have: its
-// directory, and a leader epoch above those of its log, which this broker must not lead in a lower
-// one. A log has a later epoch than the metadata give if these were restored from a copy.
+// directory, and a leader epoch above those of its log and high watermark. This broker must not lead
+// in a lower one, and cannot follow in one: a replica that an unclean election passed over has what
+// the others took back, and discards it only in a later epoch. A log has a later epoch than the
+// metadata give if these were restored from a copy.
 func (m *Manager) applyRole(w wanted, changes changes) {
 	tp := w.tp()
 	m.mu.RLock()
@@ -26,7 +28,11 @@ func (m *Manager) applyRole(w wanted, changes changes) {
 	if recorded, _ := m.image.Placement(m.opt.Self, tp); recorded != p.log.Dir().ID() {
 		changes.dirs[tp] = p.log.Dir().ID()
 	}
-	seen := latest(p.log)
+	_, high := p.High()
+	seen := max(latest(p.log), high)
+	if seen > part.LeaderEpoch && m.opt.Incarnation != [16]byte{} && part.PassedOver(m.opt.Self) {
+		changes.raise[tp] = metadata.Raise{From: part.LeaderEpoch, Seen: seen, Lossy: true}
+	}
 	m.mu.Lock()
 	x, fenced := m.fence[tp]
 	later := part.Leader == m.opt.Self && seen > part.LeaderEpoch && (!fenced || x.From < part.LeaderEpoch)

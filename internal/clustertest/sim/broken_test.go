@@ -62,6 +62,7 @@ var without = []struct {
 	{"keepSubscription", removed{sim: keepSubscription}, true},
 	{"keepEmptyEpochs", removed{sim: keepEmptyEpochs}, false},
 	{"leadBelowLog", removed{sim: leadBelowLog}, false},
+	{"stayAhead", removed{sim: stayAhead}, false},
 	{"oldHeartbeats", removed{sim: oldHeartbeats}, false},
 }
 
@@ -86,7 +87,7 @@ func TestWalksDetectEveryRemovedRule(t *testing.T) {
 				switch {
 				case c.removed.has(leadBelowLog): // of several replicas, an election compares the logs first
 					cfg.replicas, cfg.restores = 1, true
-				case c.removed.election == election.ReportedEpoch:
+				case c.removed.election == election.ReportedEpoch, c.removed.has(stayAhead):
 					cfg.restores = true
 				case c.removed.election >= election.CompleteEarly && c.removed.election < election.LeaveOneByOne:
 					cfg.nodes, cfg.steps = 5, 700

@@ -105,6 +105,12 @@ func (x *node) lastEpoch() int32 {
 	return x.log[len(x.log)-1].epoch
 }
 
+// seen returns the latest epoch of the log and of the high watermark.
+func (x *node) seen() int32 {
+	_, epoch := x.high()
+	return max(x.lastEpoch(), epoch)
+}
+
 // high returns the high watermark and the epoch in which it is valid.
 func (x *node) high() (int64, int32) {
 	if x.leader != nil {
@@ -152,7 +158,7 @@ func (w *world) see(x *node, version int64) {
 	case x.leaving: // a new log follows when the old one is deleted
 	case p.Leader == x.id && x.leader != nil && x.leader.Epoch() == p.LeaderEpoch:
 		x.leader.SetView(view(s), w.now)
-	case p.Leader == x.id && x.lastEpoch() > p.LeaderEpoch && !w.cfg.removed.has(leadBelowLog): // until the epoch is raised
+	case p.Leader == x.id && x.seen() > p.LeaderEpoch && !w.cfg.removed.has(leadBelowLog): // until the epoch is raised
 	case p.Leader == x.id && p.LeaderEpoch > x.held:
 		w.lead(x, s)
 	case p.Leader == x.id: // held until the next epoch

@@ -116,6 +116,9 @@ func (o *oracle) read(w *world, x *node) {
 	if !x.runs() || x.offline || x.step != registered || w.cfg.restores && w.gone() { // an operator decides what remains
 		return
 	}
+	if x.leader == nil && x.seen() > x.epoch {
+		return // it does not follow, and has what an unclean election took back
+	}
 	high, epoch := x.high()
 	for at := range min(high, x.end()) {
 		f, now := &o.shown[at], x.log[at].value

@@ -23,6 +23,7 @@ const (
 	keepSubscription                    // a change of the log's mode needs no new subscription
 	keepEmptyEpochs                     // a new follower keeps the epochs in which it led without a record
 	leadBelowLog                        // a broker leads in an epoch below that of its log
+	stayAhead                           // a follower with a later epoch than its leader asks for no higher one
 	oldHeartbeats                       // a registration is recorded although a heartbeat made the former process active
 )
 

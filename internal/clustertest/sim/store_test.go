@@ -328,7 +328,6 @@ func (w *world) electUnclean() {
 		w.stats["unclean"]++
 		x := w.nodes[p.Leader]
 		w.oracle.forgive(x, w.counted(x), p.Unclean)
-		w.emptyLater(p)
 	}
 }
 
@@ -360,32 +359,31 @@ func (w *world) restoreMetadata() {
 	w.logf("%s: restored", w.store())
 }
 
-// emptyLater lets an operator empty the replicas that have records, or a high watermark, of a later
-// epoch than the one in which an election without them began. They refuse to follow.
-func (w *world) emptyLater(p *metadata.Partition) {
-	for _, x := range w.nodes {
-		_, valid := x.high()
-		if max(x.lastEpoch(), x.savedEpoch, valid) <= p.LeaderEpoch || x.id == p.Leader {
-			continue
-		}
-		w.stats["emptied after a restore"]++
-		w.crash(x, kill)
-		x.dir, x.log, x.written, x.durable, x.savedHigh, x.savedEpoch, x.lossy = w.newDir(), nil, 0, 0, 0, 0, false
-	}
-}
-
-// raise lets a leader whose log has a later epoch ask for a higher one.
+// raise lets a leader whose log, or high watermark, has a later epoch ask for a higher one, and a
+// follower that an unclean election did not know.
 func (w *world) raise(x *node) {
 	p := &w.store().part
-	if !x.runs() || x.step != registered || p.Leader != x.id || x.lastEpoch() <= p.LeaderEpoch {
+	seen := x.seen()
+	if !x.runs() || x.step != registered || !p.HasReplica(x.id) || x.leaving || seen <= p.LeaderEpoch {
+		return
+	}
+	passed := p.PassedOver(x.id) && !w.cfg.removed.has(stayAhead)
+	if p.Leader != x.id && !passed {
 		return
 	}
 	w.decide("raised epoch of "+name(x.id), func(_ election.Decider, p metadata.Partition) (metadata.Partition, bool) {
-		epoch, ok := metadata.NextEpoch(p.LeaderEpoch, x.lastEpoch(), w.gen)
+		epoch, ok := metadata.NextEpoch(p.LeaderEpoch, seen, w.gen)
 		p.LeaderEpoch = epoch
+		if passed {
+			p.Unclean = epoch
+			w.stats["raised for a follower"]++
+		}
 		p.PartitionEpoch++
 		return p, ok
 	})
+	if passed {
+		w.oracle.unclean = w.store().part.Unclean
+	}
 }
 
 // resign lets a leader whose log took records back ask for another epoch.

@@ -142,6 +142,9 @@ func (w *world) subscribe(x *node) {
 	if s.brokers[x.id].epoch != x.brokerEpoch || to < 0 || to == x.id {
 		return
 	}
+	if x.lastEpoch() > x.epoch {
+		return // until the epoch is raised
+	}
 	if len(x.queue) > 0 {
 		return // what it handed over to the log is not decided yet
 	}

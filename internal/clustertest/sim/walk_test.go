@@ -118,7 +118,7 @@ func (w *world) rare(k int, x, y *node) {
 		w.work(x.id)
 		live := w.store().brokers[x.id].liveness
 		if live == metadata.Active && w.chance(2) && (!x.runs() || w.chance(6)) {
-			if w.fence(x.id); x != y && !w.cfg.restores && w.store().brokers[y.id].liveness == metadata.Active && w.chance(3) {
+			if w.fence(x.id); x != y && w.store().brokers[y.id].liveness == metadata.Active && w.chance(3) {
 				w.fence(y.id) // the controller decides about both at once
 			}
 		} else if live == metadata.Active && w.chance(12) {
