@@ -3,6 +3,7 @@ package stream
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/storage"
 	"go.uber.org/zap"
@@ -116,13 +117,15 @@ func (f *following) truncated(err error) {
 	}
 }
 
-// startMoved confirms a log start to the leader.
+// startMoved confirms a log start to the leader. One that could not move is tried again after a
+// pause: the leader names it only once, and a follower with another start never joins the ISR.
 func (f *following) startMoved(err error) {
 	f.part.mu.Lock()
 	if err == nil {
 		f.confirm = true
-	} else {
-		f.started = 0 // the leader names the start again
+	} else if f.started = 0; f.state == live {
+		f.from.wakeAt(f, time.Now().Add(min(retryFirst<<min(f.tries, 10), retryLast)))
+		f.tries++
 	}
 	f.part.mu.Unlock()
 	f.wake()

@@ -77,6 +77,7 @@ type following struct {
 	next    int64  // the offset at which the next frame begins
 	through bool   // of the subscription; see frame.Subscription.WriteThrough
 	tries   int
+	named   int64 // the log start that the leader named last
 	started int64 // the log start that was last asked of the directory
 	confirm bool  // a log start has become durable
 	end     frame.End
@@ -228,7 +229,9 @@ func (f *follower) resume() {
 		if x.state == paused {
 			x.state = wanted
 		}
+		named := x.named
 		x.part.mu.Unlock()
+		x.moveStart(named)
 		x.wake()
 	}
 }
@@ -337,7 +340,7 @@ func (f *follower) subscribe(x *following) {
 	f.mu.Unlock()
 	id := t.log.ID()
 	x.state, x.next, x.through = asked, end, t.log.AcksWritten()
-	x.started = 0
+	x.named, x.started = 0, 0
 	r := request{frame.Subscription{
 		Slot: x.slot, Topic: id.Topic, Partition: id.Partition, LeaderEpoch: x.epoch, Directory: t.log.Dir().ID(),
 		LastEpoch: last, LogEnd: end, LogStart: min(t.log.DurableStart(), end), Written: min(e.Written, end),

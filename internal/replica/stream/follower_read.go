@@ -271,7 +271,7 @@ func (f *following) moveStart(start int64) {
 	t := f.part
 	t.mu.Lock()
 	ask := f.state == live && start > f.started && start <= f.next
-	if ask {
+	if f.named = max(f.named, start); ask {
 		f.started = start
 	}
 	t.mu.Unlock()

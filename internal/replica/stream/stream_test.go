@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -387,6 +388,36 @@ func failingFollower(t testing.TB, broken rule) error {
 
 func TestAFollowerWhoseJournalFailedReceivesAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) { must(t, failingFollower(t, 0)) })
+}
+
+// A follower whose disk fails once as its log start moves takes the start later, although the leader
+// has nothing to send any more.
+func TestAStartThatCouldNotMoveMovesLater(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer w.close()
+		var errs *errfs.FS
+		w.wrap = func(id int32, fs vfs.FS) vfs.FS {
+			if id != 2 {
+				return fs
+			}
+			errs = errfs.New(fs)
+			return errs
+		}
+		w.assign(1, 1, 1, 2)
+		l := w.start(1)
+		n := w.start(2)
+		must(t, l.produce(0, replica.AcksAll, 5, 100).wait(t))
+		w.converge(1, 2)
+		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Rename | errfs.Datasync, When: func(c errfs.Call) bool {
+			return strings.Contains(c.Path, "checkpoint")
+		}, Err: errors.New("the disk fails"), Count: 1})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if low, err := l.partition(0).DeleteRecords(ctx, 3); low != 3 || err != nil {
+			t.Errorf("start %d, %v; of the follower %d", low, err, n.partition(0).Log().DurableStart())
+		}
+	})
 }
 
 func failOnce(errs *errfs.FS) {
