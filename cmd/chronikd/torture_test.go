@@ -71,7 +71,7 @@ func TestClusterUnderFaults(t *testing.T) {
 	}
 	c.eventually("create the topics", func(ctx context.Context) string {
 		for _, topic := range []string{tortureTopic, tortureAlone} {
-			_, err := c.admins[0].CreateTopic(ctx, torturePartitions, 3, nil, topic)
+			_, err := c.admins[0].CreateTopic(ctx, torturePartitions, 3, map[string]*string{"segment.ms": kadm.StringPtr("10000")}, topic)
 			if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 				return err.Error()
 			}
