@@ -258,7 +258,7 @@ func (c *torture) lags(order []int) {
 	c.isr(fmt.Sprintf("without broker %d", i+1), func(isr []int32) bool { return !slices.Contains(isr, int32(i+1)) })
 	c.order(i, "heal")
 	c.inSync()
-	c.disk(false, i)
+	c.tolerates(func() { c.disk(false, i) }) // it has reported that its disk hangs
 }
 
 // losesQuorum lets two of three metadata logs hang. Records are acknowledged by all replicas in
