@@ -62,7 +62,7 @@ func (c *torture) power(which []int) {
 // continue without a restart when the disks work again.
 func (c *torture) spoils(command string, which ...int) {
 	c.disk(true, which...)
-	c.inSync()
+	c.everyoneLeads()
 	c.measure()
 	for _, i := range which {
 		c.order(i, command)
@@ -82,7 +82,7 @@ func (c *torture) spoils(command string, which ...int) {
 // partition: another broker leads it. The broker continues without a restart.
 func (c *torture) continues(command string, i int) {
 	c.disk(true, i)
-	c.inSync()
+	c.everyoneLeads()
 	c.measure()
 	c.order(i, command)
 	pause(c.t.Context(), tortureStop)
@@ -104,7 +104,7 @@ func (c *torture) tolerates(during func()) {
 // another one may have been elected without its knowledge.
 func (c *torture) staleMetadata(command string, i int) {
 	c.disk(true, i)
-	c.inSync()
+	c.everyoneLeads()
 	c.measure()
 	c.order(i, command)
 	c.changesMetadata((i + 1) % len(c.seeds))
