@@ -57,6 +57,12 @@ func (d *faultyDisk) obey(command string) error {
 		d.Add(errfs.Rule{Ops: errfs.Datasync, Err: syscall.EIO, When: func(c errfs.Call) bool { return !metadata(c) }})
 	case "writes-fail":
 		d.Add(errfs.Rule{Ops: errfs.Write, Err: syscall.EIO, When: func(c errfs.Call) bool { return !metadata(c) }})
+	case "one-sync-fails":
+		d.Add(errfs.Rule{Ops: errfs.Datasync, Err: syscall.EIO, Count: 1, When: func(c errfs.Call) bool { return !metadata(c) }})
+	case "logs-hang":
+		d.Add(errfs.Rule{Ops: errfs.Datasync | errfs.Write, Before: hang, When: func(c errfs.Call) bool { return !metadata(c) }})
+	case "metadata-fails":
+		d.Add(errfs.Rule{Ops: errfs.Datasync | errfs.Write, Err: syscall.EIO, When: metadata})
 	case "full":
 		return d.SetQuota(d.data, 0, nil)
 	case "slow":

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -22,7 +21,7 @@ import (
 // and all disks and networks are whole, when hurt returns. The number in the name is the one of the
 // promise that it checks: 22 leaders, 23 followers that diverged, 24 followers that lost or delay
 // everything, 25 metadata without a quorum, 26 the last replicas, 27 restarts, 28 streams, 29 the
-// removal, 30 the clock, and 1 to 4 the disk.
+// removal, 30 the clock, and 1 to 8 the disk.
 type fault struct {
 	name  string
 	wires bool // it requires hosts of their own
@@ -117,9 +116,26 @@ var faults = []fault{
 	{name: "1 a broker loses power", heals: true, hurt: func(c *torture, order []int) { c.power(order[:1]) }},
 	{name: "1 two brokers lose power", heals: true, hurt: func(c *torture, order []int) { c.power(order[:2]) }},
 	{name: "1 all brokers lose power", heals: true, hurt: func(c *torture, order []int) { c.power(order) }},
-	{name: "3 the syncs of a broker fail", heals: true, hurt: func(c *torture, order []int) { c.spoils(order[0], "syncs-fail") }},
-	{name: "3 the writes of a broker fail", heals: true, hurt: func(c *torture, order []int) { c.spoils(order[0], "writes-fail") }},
-	{name: "4 the disk of a broker is full", heals: true, hurt: func(c *torture, order []int) { c.spoils(order[0], "full") }},
+	{name: "3 one sync of a broker fails", heals: true, hurt: func(c *torture, order []int) { c.spoils("one-sync-fails", order[0]) }},
+	{name: "3 the syncs of a broker fail", heals: true, hurt: func(c *torture, order []int) { c.spoils("syncs-fail", order[0]) }},
+	{name: "3 the writes of a broker fail", heals: true, hurt: func(c *torture, order []int) { c.spoils("writes-fail", order[0]) }},
+	{name: "3 the disks of all brokers fail", heals: true, hurt: func(c *torture, order []int) { c.spoils("syncs-fail", order...) }},
+	{name: "4 the disk of a broker is full", heals: true, hurt: func(c *torture, order []int) { c.continues("full", order[0]) }},
+	{name: "4 the log directory of a broker hangs", heals: true, hurt: func(c *torture, order []int) { c.continues("logs-hang", order[0]) }},
+	{name: "7 bytes of a broker's segments change", heals: true, hurt: func(c *torture, order []int) { c.rots(order[0], true) }},
+	{name: "7 bytes of a stopped broker's segments change", heals: true, hurt: func(c *torture, order []int) { c.rots(order[0], false) }},
+	{name: "8 segments of a broker are cut short", heals: true, hurt: func(c *torture, order []int) { c.cutsShort(order[:1]) }},
+	{name: "8 segments of two brokers are cut short", heals: true, hurt: func(c *torture, order []int) { c.cutsShort(order[:2]) }},
+	{name: "8 a partition's directory is removed", heals: true, hurt: func(c *torture, order []int) { c.removesLog(order[0]) }},
+	{name: "25 the metadata disk of a broker hangs", heals: true, hurt: func(c *torture, order []int) {
+		c.staleMetadata("metadata-hangs", without(order, c.controller())[0])
+	}},
+	{name: "25 the metadata disk of the metadata leader hangs", heals: true, hurt: func(c *torture, _ []int) {
+		c.staleMetadata("metadata-hangs", c.controller())
+	}},
+	{name: "25 the metadata disk of a broker fails", heals: true, hurt: func(c *torture, order []int) {
+		c.staleMetadata("metadata-fails", order[0])
+	}},
 }
 
 // wire is the direction from one host to another, by their indices.
@@ -350,106 +366,6 @@ func (c *torture) lastInSync(order []int) {
 		pause(c.t.Context(), time.Second)
 	}
 	c.await(order...)
-}
-
-// disk makes brokers run on a disk that fails on command, or on the system's again.
-func (c *torture) disk(faulty bool, which ...int) {
-	for _, i := range which {
-		if c.faulty[i] == faulty && c.run[i] != nil {
-			continue
-		}
-		if c.run[i] != nil {
-			c.inSync()
-			c.end(syscall.SIGTERM, i)
-		}
-		c.faulty[i] = faulty
-		c.launch(i)
-	}
-	c.await(which...)
-}
-
-// order orders a faulty disk to do something.
-func (c *torture) order(i int, command string) {
-	c.t.Helper()
-	if err := c.run[i].console.do(command); err != nil {
-		c.t.Fatalf("broker %d: %s: %v", i+1, command, err)
-	}
-}
-
-// power ends brokers at one time. Of what they had not synced, a random part is lost.
-func (c *torture) power(which []int) {
-	c.disk(true, which...)
-	c.inSync()
-	c.measure()
-	pause(c.t.Context(), time.Duration(c.random.Int64N(int64(time.Second))))
-	for _, i := range which {
-		_ = c.run[i].console.do("power") // it does not answer
-	}
-	for _, i := range which {
-		p := c.run[i]
-		err := <-p.done
-		if p.done <- err; !strings.Contains(p.logged(), "the power is lost: <nil>") {
-			c.t.Fatalf("broker %d: the disk could not take back what was not synced: %v\n%s", i+1, err, p.logged())
-		}
-		c.run[i] = nil
-	}
-	c.disk(false, which...)
-}
-
-// spoils makes the disk of a broker fail for longer than a session lasts. A log whose segment could
-// not be synced is back only after a restart: what the kernel has kept of it is unknown.
-func (c *torture) spoils(i int, command string) {
-	c.disk(true, i)
-	c.inSync()
-	c.measure()
-	c.order(i, command)
-	pause(c.t.Context(), tortureStop)
-	if command != "full" && len(c.run[i].errors()) == 0 { // there may be room in files that exist
-		c.fail("broker %d does not report that its disk fails", i+1)
-	}
-	c.order(i, "heal")
-	expected := c.expected
-	c.expected = []string{""}
-	c.end(syscall.SIGKILL, i)
-	c.expected = expected
-	c.disk(false, i)
-}
-
-// lags makes the syncs of a broker slow. It leaves the in-sync replicas, and comes back.
-func (c *torture) lags(order []int) {
-	i := order[0]
-	c.disk(true, i)
-	c.inSync()
-	c.measure()
-	c.order(i, "slow 4s")
-	c.isr(fmt.Sprintf("without broker %d", i+1), func(isr []int32) bool { return !slices.Contains(isr, int32(i+1)) })
-	c.order(i, "heal")
-	c.inSync()
-	c.disk(false, i)
-}
-
-// losesQuorum lets two of three metadata logs hang. Records are acknowledged by all replicas in
-// sync all the time, but not by the leader alone, because another one may lead.
-func (c *torture) losesQuorum(order []int) {
-	c.disk(true, order[:2]...)
-	c.inSync()
-	c.measure()
-	for _, i := range order[:2] {
-		c.order(i, "metadata-hangs")
-	}
-	// A log hangs at the next change: this one, which no client requires.
-	within, cancel := context.WithTimeout(c.t.Context(), tortureAnswer)
-	_, _ = c.admins[order[2]].CreateTopic(within, 1, 3, nil, fmt.Sprint("hangs-", time.Now().UnixNano()))
-	cancel()
-	c.refusesAcksOfOne(order...)
-	c.writes("the metadata lost their quorum")
-	for _, i := range order[:2] {
-		c.order(i, "heal")
-	}
-	c.inSync()
-	for _, i := range order[:2] {
-		c.disk(false, i)
-	}
 }
 
 // refusesAcksOfOne waits until brokers refuse to write with acks=1 to all partitions.

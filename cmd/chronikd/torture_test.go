@@ -62,6 +62,7 @@ func TestClusterUnderFaults(t *testing.T) {
 	c.expected = []string{`"logger":"health"`} // the health reports what is caused here
 	c.faulty, c.took, c.ahead = map[int]bool{}, map[string][][3]time.Duration{}, map[int]time.Duration{}
 	c.skewed = os.Getenv("CHRONIKD_SKEWED")
+	c.set = append(c.set, "chronik.log.scrub.interval.ms=10000") // damage is found without a reader
 	c.apart(seed)
 	schedule := c.schedule(int(rounds))
 	c.launch(0, 1, 2)
@@ -71,7 +72,7 @@ func TestClusterUnderFaults(t *testing.T) {
 	}
 	c.eventually("create the topics", func(ctx context.Context) string {
 		for _, topic := range []string{tortureTopic, tortureAlone} {
-			_, err := c.admins[0].CreateTopic(ctx, torturePartitions, 3, nil, topic)
+			_, err := c.admins[0].CreateTopic(ctx, torturePartitions, 3, map[string]*string{"segment.ms": kadm.StringPtr("10000")}, topic)
 			if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 				return err.Error()
 			}
