@@ -102,3 +102,29 @@ func TestALogWithoutAFlawStays(t *testing.T) {
 		t.Errorf("replaces %v, has it: %v, leaves: %v", gone, l.has(idA, 0), l.isLeaving(tp))
 	}
 }
+
+// With a deleted topic goes what was replaced, also if there is no log again yet and the tombstone
+// goes at once.
+func TestADeletedTopicTakesReplacedLogsAlong(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		fs, c := vfs.Memory(), newCluster()
+		_, l := beforeRenewal(t, fs, c)
+		must(t, l.storage.Replace(l.partition(t, idA, 0).Log().ID()))
+		if len(l.storage.Replaced()) != 1 {
+			t.Fatal("nothing is replaced")
+		}
+		if c.delete("a", idA, 1); restart {
+			must(t, l.storage.Close())
+			l = start(t, fs, c)
+		}
+		must(t, c.apply(t, l.Manager))
+		must(t, c.apply(t, l.Manager))
+		if c.image.Deleting(idA) != nil {
+			t.Fatal("the tombstone stays")
+		}
+		l.renew()
+		if left := l.storage.Replaced(); len(left) != 0 {
+			t.Errorf("restart %v: %v stays", restart, left)
+		}
+	}
+}
