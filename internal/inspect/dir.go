@@ -355,7 +355,7 @@ func (d *dir) leftovers() error {
 
 // isReplaced reports whether a directory is that of a log that was replaced.
 func (*dir) isReplaced(name string) bool {
-	_, is := storage.ReplacedID(name)
+	_, _, is := storage.ReplacedID(name)
 	return is
 }
 

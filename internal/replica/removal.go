@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -136,8 +137,16 @@ func (m *Manager) deleteIn(d *storage.Dir, e *task) changes {
 }
 
 // forgettable returns the topics whose tombstones may be removed: none if a log directory that
-// could not be opened may have one of their logs.
+// could not be opened may have one of their logs. It removes what was replaced of them, which
+// nothing would name any longer.
 func (m *Manager) forgettable(topics [][16]byte) [][16]byte {
+	if len(topics) > 0 {
+		for _, a := range m.opt.Storage.Replaced() {
+			if slices.Contains(topics, a.Topic) {
+				m.opt.Storage.RemoveReplaced(a)
+			}
+		}
+	}
 	if len(m.opt.Storage.Failed()) > 0 {
 		return nil
 	}

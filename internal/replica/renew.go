@@ -25,7 +25,11 @@ import (
 // A log is replaced only when an image shows both that this replica is in neither set and that
 // its damage is known to the controller. From the latter on, no request to join is accepted any
 // longer that the leader decided before. The last member of ISR and ELR stays as it is and serves
-// what it has: no other replica has what it lacks.
+// what it has: no other replica has what it lacks. Nor is a log replaced while the leader's is
+// damaged, too, or the leader is fenced: what it would be copied from may lack what it has.
+//
+// If all that are in sync are lost before the copy is whole, and an unclean election makes up for
+// that, no other replica has what was replaced. Then an operator decides about it.
 //
 // Each step may be the last one before a crash. The next start finds the damage again, a log that
 // is not there although another member is in sync, or what was replaced.
@@ -100,22 +104,35 @@ func (m *Manager) elsewhere(w wanted) bool {
 	return p.Leader >= 0 && len(p.ISR) > 0 && !m.needed(w)
 }
 
+// elsewhereWhole reports whether this replica is expendable because the leader runs, and nothing is
+// known of damage there.
+func (m *Manager) elsewhereWhole(w wanted) bool {
+	if !m.elsewhere(w) {
+		return false
+	}
+	state, _ := m.image.State(w.topic.Partitions.At(w.partition).Leader)
+	return state.Liveness != metadata.Fenced && !slices.Contains(state.Damaged, w.tp())
+}
+
 // replaceable reports whether a damaged log may be replaced by a new one. The caller holds roles.
 func (m *Manager) replaceable(w wanted, l *storage.Log) bool {
 	state, _ := m.image.State(m.opt.Self)
 	reported := slices.Contains(state.Damaged, w.tp()) || state.Fault(l.Dir().ID()) == metadata.DirFailed
-	return reported && m.elsewhere(w) && w.topic.Partitions.At(w.partition).HasReplica(m.opt.Self)
+	return reported && m.elsewhereWhole(w) && w.topic.Partitions.At(w.partition).HasReplica(m.opt.Self)
 }
 
 // replaceLog ends the partition of a damaged log, and has a new log made when the old one is out of
 // the way. The caller holds roles.
 func (m *Manager) replaceLog(w wanted, l *storage.Log) []leave {
 	why := l.Flaw()
+	if why == nil { // the damaged bytes were removed meanwhile
+		return nil
+	}
 	m.mu.RLock()
 	p := m.partitions[w.tp()]
 	m.mu.RUnlock()
 	x, leaves := m.release(w, l)
-	if !leaves || why == nil {
+	if !leaves {
 		return nil
 	}
 	if p != nil { // until the new log follows, the replica is none
@@ -146,16 +163,20 @@ func (m *Manager) noteRenewal(w wanted, x *renewal) {
 // this broker has none; or its topic was deleted. The caller holds roles.
 func (m *Manager) superfluous(a *storage.ReplacedLog) bool {
 	w, known := m.wantedOf(a.ID)
-	switch {
-	case !known:
+	if !known {
 		return m.image.Deleting(a.Topic) != nil
-	case !w.topic.Partitions.At(w.partition).HasReplica(m.opt.Self):
-		return m.elsewhere(w)
+	}
+	p := w.topic.Partitions.At(w.partition)
+	switch {
+	case p.Unclean > a.Epoch:
+		return false
+	case !p.HasReplica(m.opt.Self):
+		return m.elsewhereWhole(w)
 	case m.elsewhere(w):
-		return a.Crowded()
+		return a.Crowded() && m.elsewhereWhole(w)
 	}
 	l := m.opt.Storage.Get(a.ID)
-	return slices.Contains(w.topic.Partitions.At(w.partition).ISR, m.opt.Self) && l != nil && l.Flaw() == nil
+	return slices.Contains(p.ISR, m.opt.Self) && l != nil && l.Flaw() == nil
 }
 
 // watchRenewals forgets the renewals that are complete, and notes which of the others go on. The

@@ -13,6 +13,7 @@ func TestALogThatIsLostIsMadeAnew(t *testing.T) {
 	c, fs := newCluster(), vfs.Memory()
 	l := start(t, fs, c)
 	tp := c.shared(idA, 2, 0)
+	c.register(2, [16]byte{2})
 	must(t, c.apply(t, l.Manager))
 	must(t, c.apply(t, l.Manager))
 	must(t, l.storage.Close())

@@ -22,17 +22,20 @@ import (
 // A crash before the checkpoint leaves a log that is listed and has no files. That is damage, for
 // which the log is replaced again, with nothing left to rename.
 
-func replacedName(id ID) string { return stem(id) + replacedSuffix }
+// replacedName returns the name of the files of a log that was replaced in a leader epoch.
+func replacedName(id ID, epoch int32) string {
+	return fmt.Sprintf("%s-%d"+replacedSuffix, stem(id), epoch)
+}
 
-// ReplacedID returns the log that was replaced under a name.
-func ReplacedID(name string) (id ID, ok bool) {
+// ReplacedID returns the log that was replaced under a name, and the leader epoch.
+func ReplacedID(name string) (id ID, epoch int32, ok bool) {
 	var topic []byte
-	_, err := fmt.Sscanf(name, "%32x-%d", &topic, &id.Partition)
+	_, err := fmt.Sscanf(name, "%32x-%d-%d", &topic, &id.Partition, &epoch)
 	if err != nil || len(topic) != len(id.Topic) {
-		return ID{}, false
+		return ID{}, 0, false
 	}
 	copy(id.Topic[:], topic)
-	return id, replacedName(id) == name
+	return id, epoch, replacedName(id, epoch) == name
 }
 
 // Flaw returns why the log lacks records that it should have, nil as far as is known if it has all:
@@ -69,6 +72,7 @@ func (m *Manager) Flawed() (logs []*Log) {
 // ReplacedLog is a log that was replaced.
 type ReplacedLog struct {
 	ID
+	Epoch int32 // the leader epoch in which it was replaced
 	Since time.Time
 	Bytes int64
 	dir   *Dir
@@ -122,14 +126,20 @@ func (m *Manager) RemoveReplaced(all ...ReplacedLog) {
 }
 
 // retain renames the directories of logs, so that no new log finds their files. The files of
-// quarantined frames that their entries name go along. If the files of an earlier log are still
-// there, the later one was an incomplete copy, and is deleted as any other.
+// quarantined frames that their entries name go along. If an earlier log is still needed, the later
+// one was an incomplete copy, and is deleted as any other.
 func (d *Dir) retain(logs []*Log, entries []checkpoint.Log) error {
 	fsys := d.opt.FS
 	for i, l := range logs {
-		to := path.Join(d.path, replacedName(l.id))
-		if _, err := fsys.Stat(to); err == nil || !Belongs(fsys, l.path, l.id) {
+		d.mu.Lock()
+		_, had := d.replaced[l.id]
+		d.mu.Unlock()
+		if had || !Belongs(fsys, l.path, l.id) {
 			continue
+		}
+		to := path.Join(d.path, replacedName(l.id, max(l.LeaderEpoch(), 0)))
+		if err := fsys.RemoveAll(to); err != nil { // what is left of one that is being removed
+			return fmt.Errorf("replace %s: %w", l, err)
 		}
 		if err := fsys.Rename(l.path, to); err != nil {
 			return fmt.Errorf("replace %s: %w", l, err)
@@ -150,11 +160,11 @@ func (d *Dir) retain(logs []*Log, entries []checkpoint.Log) error {
 
 // findReplaced notes the directory of a log that was replaced. It reports whether it is one.
 func (d *Dir) findReplaced(name string) bool {
-	id, ok := ReplacedID(name)
+	id, epoch, ok := ReplacedID(name)
 	if !ok {
 		return false
 	}
-	a := ReplacedLog{ID: id, Since: d.now(), dir: d}
+	a := ReplacedLog{ID: id, Epoch: epoch, Since: d.now(), dir: d}
 	infos, err := d.opt.FS.List(path.Join(d.path, name))
 	if err != nil {
 		d.logOnce(nil, "a replaced log could not be listed", err)
@@ -172,14 +182,14 @@ func (d *Dir) findReplaced(name string) bool {
 // the rest.
 func (d *Dir) removeReplaced(id ID) {
 	d.mu.Lock()
-	_, is := d.replaced[id]
+	a, is := d.replaced[id]
 	delete(d.replaced, id)
 	d.mu.Unlock()
 	if !is {
 		return
 	}
 	d.run(func() {
-		name := path.Join(d.path, replacedName(id))
+		name := path.Join(d.path, replacedName(id, a.Epoch))
 		if err := d.opt.FS.RemoveAll(name); err != nil {
 			d.logOnce(nil, "files of a replaced log could not be removed", err)
 			return

@@ -68,7 +68,7 @@ func afterRenewal(image *crashfs.FS, made bool) error {
 	l, former := m.Get(theLog), m.Replaced()
 	kept := 0
 	for _, a := range former {
-		infos, err := image.List(path.Join(a.dir.path, replacedName(a.ID)))
+		infos, err := image.List(path.Join(a.dir.path, replacedName(a.ID, a.Epoch)))
 		if err != nil || a.ID != theLog {
 			return fmt.Errorf("replaced: %v, %w", a.ID, err)
 		}
@@ -137,7 +137,7 @@ func TestFilesOfAReplacedLogStayUntilTheyAreRemoved(t *testing.T) {
 		if err := m.Replace(theLog); err != nil {
 			t.Errorf("%s: once more: %v", name, err)
 		}
-		files := path.Join(at.Path(), replacedName(theLog))
+		files := path.Join(at.Path(), replacedName(theLog, 0))
 		for range 2 {
 			if err := m.Close(); err != nil {
 				t.Fatal(err)

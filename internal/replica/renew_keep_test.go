@@ -1,0 +1,130 @@
+package replica
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// renewed returns a broker whose log of a shared partition was damaged, replaced and made again:
+// it copies from broker 2. What was replaced has files.
+func renewed(t *testing.T, fs vfs.FS, c *cluster) (life, metadata.TopicPartition) {
+	t.Helper()
+	tp, damaged := beforeRenewal(t, fs, c)
+	must(t, c.show(t, damaged.Manager))
+	damaged.renew()
+	waitFor(t, "a new log", func() bool { return damaged.has(idA, 0) && len(damaged.storage.Replaced()) == 1 })
+	return damaged, tp
+}
+
+// beforeRenewal returns a broker whose log is damaged, and metadata that say so, which it has not
+// seen yet.
+func beforeRenewal(t *testing.T, fs vfs.FS, c *cluster) (metadata.TopicPartition, life) {
+	t.Helper()
+	l := start(t, fs, c)
+	tp := c.shared(idA, self, 4)
+	c.register(2, [16]byte{2})
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
+	must(t, begin(t, l.partition(t, idA, 0), AcksLeader, 1).wait(t))
+	must(t, c.change(tp, func(p *metadata.Partition) { p.Leader, p.LeaderEpoch = 2, 5 }))
+	must(t, c.apply(t, l.Manager))
+	must(t, l.storage.Close())
+	infos, err := fs.List("/d/a-0")
+	must(t, err)
+	for _, in := range infos {
+		if strings.HasSuffix(in.Name, ".log") {
+			must(t, fs.Remove("/d/a-0/"+in.Name))
+		}
+	}
+	l = start(t, fs, c)
+	must(t, c.apply(t, l.Manager))
+	if p := l.partition(t, idA, 0); p.Log().Flaw() == nil {
+		t.Fatal("the log is not damaged")
+	}
+	c.put(metadata.LivenessKey(self), metadata.BrokerState{Liveness: metadata.Active, Damaged: []metadata.TopicPartition{tp}}.Encode())
+	must(t, c.change(tp, func(p *metadata.Partition) { p.ISR = []int32{2} }))
+	return tp, l
+}
+
+// What was replaced may have records that no other replica has after an unclean election.
+func TestAReplacedLogOutlivesAnUncleanElection(t *testing.T) {
+	fs, c := vfs.Memory(), newCluster()
+	l, tp := renewed(t, fs, c)
+	c.put(metadata.LivenessKey(self), metadata.BrokerState{Liveness: metadata.Active}.Encode())
+	must(t, c.change(tp, func(p *metadata.Partition) { // of the incomplete copy
+		p.Leader, p.LeaderEpoch, p.Unclean, p.ISR = self, 7, 7, []int32{self}
+	}))
+	stays := func(what string) {
+		t.Helper()
+		must(t, c.apply(t, l.Manager))
+		if l.renew(); len(l.storage.Replaced()) != 1 {
+			t.Errorf("%s: what was replaced is removed", what)
+		}
+	}
+	stays("elected")
+	must(t, c.change(tp, func(p *metadata.Partition) { p.LeaderEpoch, p.ISR = 8, []int32{self, 2} }))
+	stays("with another one in sync")
+	must(t, l.storage.Close())
+	l = start(t, fs, c)
+	stays("after a restart")
+}
+
+// A log is not replaced if the replica that it would be copied from is damaged, too, or gone.
+func TestALogStaysIfTheLeaderHasNoWholeOne(t *testing.T) {
+	for name, state := range map[string]metadata.BrokerState{
+		"damaged": {Liveness: metadata.Active, Damaged: []metadata.TopicPartition{{Topic: idA}}},
+		"fenced":  {Liveness: metadata.Fenced},
+	} {
+		c := newCluster()
+		_, l := beforeRenewal(t, vfs.Memory(), c)
+		c.put(metadata.LivenessKey(2), state.Encode())
+		must(t, c.show(t, l.Manager))
+		if l.renew(); !l.has(idA, 0) || l.isLeaving(metadata.TopicPartition{Topic: idA}) {
+			t.Errorf("%s: the log is replaced", name)
+		}
+	}
+}
+
+// A log that has no flaw any longer stays in use.
+func TestALogWithoutAFlawStays(t *testing.T) {
+	c := newCluster()
+	l := start(t, vfs.Memory(), c)
+	tp := c.shared(idA, 2, 0)
+	must(t, c.apply(t, l.Manager))
+	l.roles.Lock()
+	w, _ := l.wantedOf(l.partition(t, idA, 0).Log().ID())
+	gone := l.replaceLog(w, l.partition(t, idA, 0).Log())
+	l.roles.Unlock()
+	if len(gone) != 0 || !l.has(idA, 0) || l.isLeaving(tp) {
+		t.Errorf("replaces %v, has it: %v, leaves: %v", gone, l.has(idA, 0), l.isLeaving(tp))
+	}
+}
+
+// With a deleted topic goes what was replaced, also if there is no log again yet and the tombstone
+// goes at once.
+func TestADeletedTopicTakesReplacedLogsAlong(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		fs, c := vfs.Memory(), newCluster()
+		_, l := beforeRenewal(t, fs, c)
+		must(t, l.storage.Replace(l.partition(t, idA, 0).Log().ID()))
+		if len(l.storage.Replaced()) != 1 {
+			t.Fatal("nothing is replaced")
+		}
+		if c.delete("a", idA, 1); restart {
+			must(t, l.storage.Close())
+			l = start(t, fs, c)
+		}
+		must(t, c.apply(t, l.Manager))
+		must(t, c.apply(t, l.Manager))
+		if c.image.Deleting(idA) != nil {
+			t.Fatal("the tombstone stays")
+		}
+		l.renew()
+		if left := l.storage.Replaced(); len(left) != 0 {
+			t.Errorf("restart %v: %v stays", restart, left)
+		}
+	}
+}
