@@ -5,13 +5,15 @@
 # asks, and --yes answers), "stop the broker" and "start the broker" are done. Of three brokers, what
 # heals within the time of `alone` needs no remedy, and none is followed then. In the end every broker
 # must be healthy with complete ISRs, accept records, and have every record that was acknowledged:
-# the drill counts those that are lost for readers, and those that a replica's own files lack. It
-# prints a table, and fails if a row does not hold.
+# the drill counts those that are lost for readers, and those that a replica's own files lack. What
+# heals must not have been reported as something else meanwhile, nor have been called healthy for
+# long while a replica was missing. The drill prints a table, and fails if a row does not hold.
 #
 # Faults: damage cut-segment lost-partition lost-log-dir full-disk erring-disk stuck-disk
 # stuck-metadata lost-journal lost-metadata killed replaced wrong-port wrong-advertise
-# killed-without-journal. Those of disks take root and a loop device, erring-disk the device mapper;
-# they are reported as not run without them. Needs jq, and bin/ of `make build`.
+# killed-without-journal. Those of disks take root and a loop device; they are reported as not run
+# without them. killed uses the proc file system of the packaged unit if it may mount one. Needs jq,
+# and bin/ of `make build`.
 # shellcheck disable=SC2016 # backticks are those of the remedies, capitals the operator's choice
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -28,12 +30,13 @@ alone=30        # s within which three brokers may heal a fault without a person
 within=5000   # ms in which a fault must be reported
 records=40000 # acknowledged before the fault, each with its number
 work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-drill.XXXXXX")"
-pids=() ports=() admins=() flags=() load=() mounted='' frozen='' mapped='' failed=''
+pids=() ports=() admins=() flags=() wrap=() profile=() also=() load=() watcher='' mounted='' frozen='' loop='' failed=''
 unset CHRONIKCTL_CONTEXT
 
 finish() {
   local rc=$?
   thaw
+  unwatch
   stop_load
   for i in $(every); do kill_broker "$i"; done
   release
@@ -65,7 +68,7 @@ line_of() {
 launch() { # launch I: without waiting
   line_of "$1"
   mkdir -p "$dir/$1/data"
-  chronikd "${args[@]}" 2>>"$dir/$1/broker.log" &
+  "${wrap[@]}" chronikd "${args[@]}" 2>>"$dir/$1/broker.log" &
   pids[$1]=$!
 }
 ready() { chronikd health --admin-listen "127.0.0.1:${admins[$1]}"; }
@@ -113,7 +116,7 @@ begin() {
   export CHRONIKCTL_BROKERS CHRONIKCTL_ADMIN
   for i in $(every); do launch "$i"; done
   for i in $(every); do until_true 60 ready "$i" || die "$1: broker $i does not start"; done
-  chronikctl topic create kept --partitions 2 -r "$nodes" --config segment.bytes=1048576 >/dev/null
+  chronikctl topic create kept --partitions 2 -r "$nodes" --config segment.bytes=1048576 "${profile[@]}" >/dev/null
   chronikctl topic create load --partitions 3 -r "$nodes" --config segment.bytes=1048576 >/dev/null
   numbered 1 "$records" | chronikctl produce kept --max-batch-bytes 20000 2>/dev/null
   for i in $(every); do
@@ -130,16 +133,22 @@ loaded() { grep -q 'produce [1-9]' "$dir/load.log"; }
 healthy() {
   local i
   for i in $(every); do chronikctl --admin "127.0.0.1:${admins[i]}" --timeout 5s cluster health || return 1; done
+  in_sync
+}
+in_sync() {
   chronikctl --timeout 5s topic describe kept -o json | jq -e 'all(.. | objects | select(has("isr")); (.isr | length) == (.replicas | length))'
 }
 end() {
   local i
+  unwatch
   stop_load
   for i in $(every); do stop_broker "$i"; done
 }
 # missing_on I: how many of the acknowledged records the files of a stopped broker lack.
 missing_on() {
-  chronikctl log dump --dir "$dir/$1/data" --topic kept --for-produce 2>/dev/null | grep -oE '[0-9]{9} a record' | cut -c1-9 | sort -u >"$dir/has" || true
+  local logs="$dir/$1/data"
+  [ ! -d "$dir/$1/logs" ] || logs="$dir/$1/logs" # log.dirs
+  chronikctl log dump --dir "$logs" --topic kept --for-produce 2>/dev/null | grep -oE '[0-9]{9} a record' | cut -c1-9 | sort -u >"$dir/has" || true
   numbered 1 $((records + 100)) | cut -c1-9 | comm -23 - "$dir/has" | wc -l
 }
 
@@ -151,8 +160,8 @@ own_disk() {
 }
 release() {
   [ -z "$mounted" ] || umount "$mounted" 2>/dev/null || umount -l "$mounted" || true
-  [ -z "$mapped" ] || dmsetup remove --force "$mapped" || true
-  mounted='' mapped=''
+  [ -z "$loop" ] || losetup -d "$loop" || true
+  mounted='' loop=''
 }
 thaw() {
   [ -z "$frozen" ] || fsfreeze -u "$frozen" || true
@@ -168,6 +177,40 @@ found() {
   jq -e --arg check "$1" --arg subject "$2" \
     '[.findings[] | select(($check == "" or .check == $check) and .severity != "note" and (.subject | contains($subject)))][0] // empty' \
     "$dir/health.json" >"$dir/finding.json" 2>/dev/null
+}
+# watch: what each broker's health says from now on, in seen, a finding a line: CHECK SUBJECT PROBLEM.
+# "healthy" while a replica is missing counts as false after 5 s, since brokers check every 2 s.
+watch() {
+  : >"$dir/seen"
+  while :; do
+    local i calm=yes since="${since:-}"
+    for i in $(every); do
+      chronikctl --admin "127.0.0.1:${admins[i]}" --timeout 5s cluster health -o json >"$dir/watched" 2>/dev/null && continue
+      calm=''
+      jq -r '.findings[] | select(.severity != "note") | [.check, .subject, .problem] | @tsv' "$dir/watched" 2>/dev/null >>"$dir/seen" || true
+    done
+    if [ -n "$calm" ] && ! in_sync; then
+      since="${since:-$(now)}"
+      [ $(($(now) - since)) -lt 5000 ] || printf 'healthy\tisr\tall brokers say healthy while a replica is missing\n' >>"$dir/seen"
+    else
+      since=''
+    fi
+    sleep 0.5
+  done >/dev/null 2>&1 &
+  watcher=$!
+}
+unwatch() {
+  [ -z "$watcher" ] || { kill "$watcher" 2>/dev/null && wait "$watcher" 2>/dev/null; } || true
+  watcher=''
+}
+# untrue: what watch saw of checks that have nothing to do with a broker that is gone for a while:
+# that it is fenced or starts, that the quorum has one voter less, that partitions wait for a leader.
+# Checks that are true of the fault itself are arguments.
+untrue() {
+  unwatch
+  awk -F'\t' -v all="broker brokers quorum membership leaderless serving $*" \
+    'BEGIN { split(all, a, " "); for (k in a) ok[a[k]] = 1 } !ok[$1]' "$dir/seen" | sort | uniq -c | sort -rn >"$dir/untrue"
+  [ -s "$dir/untrue" ]
 }
 # follow: does what the remedy says, in its order. What it leaves to the operator's choice is
 # in names: TOPIC=... for a word in capitals.
@@ -193,7 +236,7 @@ follow() {
         bash -c "$command" >>"$dir/followed" 2>&1 || { [ $? = 4 ] && [[ "$command" == *' log verify '* ]]; } || return 1
         ;;
     esac
-  done < <(grep -oE '`(chronikctl|mkdir) [^`]+`|stop producers|(re)?start the broker|stop the broker' <<<"$remedy")
+  done < <(grep -oE '`(chronikctl|mkdir|mv) [^`]+`|stop producers|(re)?start the broker|stop the broker' <<<"$remedy")
 }
 # restored: the broker is healthy, takes records and gives them back.
 restored() {
@@ -207,12 +250,18 @@ row() { # row FAULT REPORTED RESTORED LOST WHAT
   rows+=("| $1 | $2 | $3 | $4 | $5 |")
   echo "${rows[-1]}"
 }
-# judge FAULT MOST WHAT: the fault is over; MOST records may be lost. It stops the brokers.
+# judge FAULT MOST WHAT [CHECK...]: the fault is over; MOST records may be lost. It stops the brokers.
+# If something watched, it may have seen findings of these checks only.
 judge() {
   local ok=yes i less=''
   lost='?'
   if ! restored; then
     row "$1" "$took" no - "$problem"
+    failed="$failed $1"
+    return
+  fi
+  if [ -n "$watcher" ] && untrue "${@:4}"; then
+    row "$1" "$took" yes "$lost" "false: $(head -n 1 "$dir/untrue" | tr -s ' \t' ' ')"
     failed="$failed $1"
     return
   fi
@@ -226,6 +275,7 @@ judge() {
 # drill FAULT CHECK SUBJECT [MOST]: the part after planting; MOST records may be lost. The fault must
 # be reported, unless three brokers have healed it by then. What they heal needs no remedy.
 drill() {
+  [ "$nodes" = 1 ] || watch
   if ! until_true "$([ "$nodes" = 1 ] && echo 60 || echo "$alone")" found "$2" "$3"; then
     took='not reported'
     problem="not reported: $(jq -c '[.findings[] | .check]' "$dir/health.json" 2>/dev/null)"
@@ -237,11 +287,11 @@ drill() {
     took="$took ms, exit code $rc"
   fi
   if [ "$nodes" = 3 ] && until_true "$alone" healthy; then
-    judge "$1" 0 'heals without a remedy'
+    judge "$1" 0 'heals without a remedy' "${also[@]}" "$([ "$took" = 'not reported' ] || jq -r .check "$dir/finding.json")"
   elif [ "$took" = 'not reported' ]; then
     row "$1" never - - "$problem"
     failed="$failed $1"
-  elif ! follow; then
+  elif unwatch; ! follow; then
     row "$1" "$took" no - "\`$(tail -n 1 "$dir/steps" | tr -d '`')\` failed: $(tail -n 1 "$dir/followed" 2>/dev/null)"
     failed="$failed $1"
   else
@@ -250,12 +300,17 @@ drill() {
 }
 
 # ---- the faults -------------------------------------------------------------------------
+# damage: as a disk does it, so that no copy in memory hides it from the next read. Of three brokers,
+# the one that has it may not be the one that clients read from: it finds it when it reads its segments
+# by itself, as slowly as that is meant to be.
 damage() {
+  local segment within="$within"
   begin damage
-  local segment
   segment="$(find "$dir/$target"/data/logs/kept-1 -name '*.log' | sort | sed -n 2p)" # not the first, not the active one
   planted=$(now)
-  printf '\377\377' | dd of="$segment" bs=1 seek=300000 conv=notrunc status=none
+  printf '\377\377' | dd of="$segment" bs=1 seek=300000 conv=notrunc,fdatasync status=none
+  dd of="$segment" oflag=nocache conv=notrunc,fdatasync count=0 status=none # out of the page cache
+  [ "$nodes" = 1 ] || { within=60000 && chronikctl config set broker "$target" chronik.log.scrub.interval.ms=1000 >/dev/null; }
   names=()
   drill damage damage kept-1 300 # one batch has 20 kB
   end
@@ -296,8 +351,8 @@ full-disk() {
   own_disk full-disk 700 || { row full-disk 'NOT RUN' - - "$(head -n 1 "$work/said")"; return; }
   begin full-disk --set chronik.disk.min.free.bytes=100000000
   # A backlog that a shorter retention removes, then a file of another process.
-  chronikctl topic create backlog --config segment.bytes=10485760 >/dev/null
-  chronik-bench --bootstrap-servers "$CHRONIKCTL_BROKERS" --topic backlog -c 8 -s 20000 -d 4s --warmup 0s >/dev/null 2>&1 || true
+  chronikctl topic create backlog -r "$nodes" --config segment.bytes=10485760 >/dev/null
+  until_true 60 backlogged || die 'full-disk: there is no backlog'
   planted=$(now)
   local free
   free="$(df --output=avail -B1 "$dir/$target/data" | tail -n 1)"
@@ -306,6 +361,10 @@ full-disk() {
   drill full-disk space data/logs
   end
   release
+}
+backlogged() {
+  chronik-bench --bootstrap-servers "$CHRONIKCTL_BROKERS" --topic backlog -c 8 -s 20000 -d 2s --warmup 0s
+  [ "$(du -sm "$dir/$target/data/logs/backlog-0" | cut -f1)" -ge 150 ]
 }
 lost-journal() {
   begin lost-journal
@@ -331,11 +390,13 @@ frozen_disk() {
   fsfreeze -f "$mounted"
   frozen="$mounted"
   took='not reported'
+  # A member that writes nothing there cannot notice: it must when the metadata change.
+  [ "$nodes" = 1 ] || timeout 10 chronikctl --admin "127.0.0.1:${admins[1]}" topic create "after-$1" >/dev/null 2>&1 || true
   if until_true 30 found "$2" "$3"; then
     took=$(($(now) - planted))
     [ "$took" -le "$within" ] || failed="$failed $1"
     took="$took ms, exit code $rc"
-  elif [ "$nodes" = 1 ]; then
+  else
     failed="$failed $1"
   fi
   while [ $(($(now) - planted)) -lt 10000 ]; do sleep 0.1; done
@@ -357,41 +418,69 @@ stuck-metadata() {
   end
   release
 }
-# The disk of the target fails each request for 5 s.
+# The disk of the target fails each request for records for 5 s: the loop device ends behind the
+# file system's own metadata and its journal, which stay readable.
 erring-disk() {
-  local img="$work/erring-disk.img" size loop
+  local img="$work/erring-disk.img" last
   mkdir -p "$work/erring-disk/$target/data"
-  truncate -s 700M "$img" && loop="$(losetup -f --show "$img" 2>"$work/said")" || { row erring-disk 'NOT RUN' - - "$(head -n 1 "$work/said")"; return; }
-  size="$(blockdev --getsz "$loop")"
-  mapped="chronik-drill-$$"
-  if ! { dmsetup create "$mapped" --table "0 $size linear $loop 0" && mkfs.ext4 -q "/dev/mapper/$mapped" &&
-    mount -o errors=continue "/dev/mapper/$mapped" "$work/erring-disk/$target/data"; } 2>"$work/said"; then
-    row erring-disk 'NOT RUN' - - "$(head -n 1 "$work/said")"
-    mapped=''
-    losetup -d "$loop"
+  truncate -s 700M "$img"
+  if ! { mkfs.ext4 -q -b 4096 -E packed_meta_blocks=1 "$img" && last="$(debugfs -R 'stat <8>' "$img" | grep -A1 EXTENTS: | grep -oE '[0-9]+$')" &&
+    loop="$(losetup -f --show "$img")" && mount -o errors=continue "$loop" "$work/erring-disk/$target/data" &&
+    mounted="$work/erring-disk/$target/data" && limit_loop 0; } 2>"$work/said"; then
+    row erring-disk 'NOT RUN' - - "$(tail -n 1 "$work/said")"
+    release
     return
   fi
-  mounted="$work/erring-disk/$target/data"
   begin erring-disk
   planted=$(now)
-  switch "0 $size error"
-  sleep 5
-  switch "0 $size linear $loop 0"
+  limit_loop "$(((last + 1) * 4096))"
+  { sleep 5 && limit_loop 0; } &
+  load+=($!)
+  names=() also=(metadata) # cluster/ is there, too
   drill erring-disk log_dir ''
+  also=()
   end
   release
-  losetup -d "$loop" || true
 }
-switch() { dmsetup suspend --noflush "$mapped" && dmsetup load "$mapped" --table "$1" && dmsetup resume "$mapped"; }
-# killed: nothing is lost, and nothing need be done.
+# limit_loop BYTES: the size of the loop device; 0 for that of its file. Requests behind it fail.
+limit_loop() {
+  python3 - "$loop" "$1" <<'EOF'
+import fcntl, struct, sys
+LOOP_SET_STATUS64, LOOP_GET_STATUS64 = 0x4C04, 0x4C05
+with open(sys.argv[1], "rb") as device:
+    info = bytearray(232)
+    fcntl.ioctl(device, LOOP_GET_STATUS64, info)
+    struct.pack_into("=Q", info, 32, int(sys.argv[2]))  # lo_sizelimit
+    fcntl.ioctl(device, LOOP_SET_STATUS64, bytes(info))
+EOF
+}
+# killed: the process ends, its machine does not. Also what was not synced is there, nothing need be
+# done, and nothing else is reported. Of three brokers, the target first, then all at once.
 killed() {
+  profile=(--config chronik.durability.profile=interval)
+  packaged
   begin killed
+  local i
   planted=$(now)
+  watch
   kill_broker "$target"
   start_broker "$target" || die 'killed: the broker does not start'
+  until_true 60 healthy || true # judge says why
+  for i in $(every); do kill_broker "$i"; done
+  for i in $(every); do launch "$i"; done
+  for i in $(every); do until_true 60 ready "$i" || die "killed: broker $i does not start again"; done
   took='started again'
-  judge killed 0 'starts again'
+  judge killed 0 "starts again${wrap:+, with the proc file system of the unit}"
   end
+  profile=() wrap=()
+}
+# packaged: brokers see the proc file system that the packaged unit shows them.
+packaged() {
+  local unit=deploy/systemd/chronikd.service options
+  options="hidepid=$(sed -n 's/^ProtectProc=//p' "$unit")"
+  ! grep -q '^ProcSubset=pid' "$unit" || options="$options,subset=pid"
+  wrap=(unshare --mount --propagation private sh -c "mount -t proc -o $options proc /proc && exec \"\$@\"" sh)
+  "${wrap[@]}" true 2>/dev/null || wrap=()
 }
 # replaced: the broker is gone with its disk, and an empty one comes in its place.
 replaced() {

@@ -217,6 +217,18 @@ func (r *components) newController(configs *configdef.Registry) {
 	})
 }
 
+// replicated reports whether a partition has replicas on several brokers, as `log repair` asks.
+func replicated(img *metadata.Image) bool {
+	for t := range img.Topics() {
+		for _, p := range t.Partitions.All() {
+			if len(p.Replicas) > 1 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // openLogs recovers the log directories.
 func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	kvs, revision, err := r.store.Range(ctx, "/")
@@ -233,7 +245,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	b.health.Enter("recovering logs")
 	r.measured = metrics.NewStorage(b.reg)
 	r.storage, err = storage.Open(r.places, storage.Options{
-		FS: b.fs, Holder: holder(), Logger: b.log.Named("storage"), Metrics: r.measured,
+		FS: b.fs, Holder: holder(), Replicated: replicated(img), Logger: b.log.Named("storage"), Metrics: r.measured,
 		DeferredBytes: b.budgets.Deferred, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration, RetentionInterval: r.conf.Cleaning.Interval,
 		Progress: b.health.Progress, Interrupted: ctx.Err, MinFree: r.minFree.Load,

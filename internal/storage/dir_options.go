@@ -18,7 +18,9 @@ type Options struct {
 	FS vfs.FS
 	// Holder is the content of the lock file, which names the user of the directory: "pid 123".
 	Holder string
-	Logger *zap.Logger // nil: no logging
+	// Replicated: other brokers may have what a directory lacks. A refusal then advises no repair.
+	Replicated bool
+	Logger     *zap.Logger // nil: no logging
 	// Metrics may be nil.
 	Metrics *metrics.Storage
 	// DeferredBytes bounds the memory of a directory for record bytes that are not in segments yet,

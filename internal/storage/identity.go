@@ -74,9 +74,19 @@ func (p Place) JournalPath() string {
 	return path.Clean(p.Journal)
 }
 
-// repairCommand returns the command line that repairs the log directory, in backticks.
-func (p Place) repairCommand() string {
-	return fmt.Sprintf("`chronikctl log repair --dir %s --journal %s --backup %[1]s.before-repair`", p.Path, p.JournalPath())
+// remedy returns what to do about files of the directory that are lost: the repair and its result.
+// Where other brokers have replicas, a repair would leave out what those have: the broker copies
+// them into an empty directory.
+func (d *Dir) remedy(result string) string {
+	if !d.opt.Replicated {
+		return fmt.Sprintf("`chronikctl log repair --dir %s --journal %s --backup %[1]s.before-repair` %s", d.path, d.jpath, result)
+	}
+	moves := fmt.Sprintf("`mv %s %[1]s.away`", d.path)
+	if path.Dir(d.jpath) != d.path {
+		moves += fmt.Sprintf(", `mkdir -p %[1]s` and `mv %[1]s %[1]s.away`", d.jpath)
+	}
+	return moves + " lets the broker copy its replicas from other brokers at the next start; " +
+		"a repair with --last-copy is for records that no other broker has"
 }
 
 // identify reads the identity of the directory and its journal, or creates it.
@@ -97,8 +107,8 @@ func (d *Dir) identify() error {
 		}
 		return foreign("the journal of log directory %s is not in %s: records that only the journal holds would be lost; "+
 			"restore the journal, or set journal.dirs to its location; if it is lost, "+
-			"`chronikctl log verify --dir %[1]s --journal %[2]s` lists the records that only the journal held, and %[3]s continues without them",
-			d.path, d.jpath, d.place().repairCommand())
+			"`chronikctl log verify --dir %[1]s --journal %[2]s` lists the records that only the journal held, and %[3]s",
+			d.path, d.jpath, d.remedy("continues without them"))
 	case err == nil && errors.Is(jerr, statefile.ErrCorrupt):
 		return fmt.Errorf("%w: %w", journal.ErrDamaged, jerr)
 	case err == nil:
@@ -108,8 +118,8 @@ func (d *Dir) identify() error {
 	}
 	if jerr == nil {
 		return foreign("journal %s belongs to log directory %x, but %s is new or has lost its %s; "+
-			"if that file is lost, %s restores it; otherwise set journal.dirs to another directory",
-			d.jpath, theirs.Dir, d.path, IdentityFile, d.place().repairCommand())
+			"if that file is lost, %s; otherwise set journal.dirs to another directory",
+			d.jpath, theirs.Dir, d.path, IdentityFile, d.remedy("restores it"))
 	}
 	if !errors.Is(jerr, fs.ErrNotExist) {
 		return jerr
@@ -150,8 +160,8 @@ func (d *Dir) refuseForeignFiles() error {
 		_, err := d.opt.FS.Stat(path.Join(d.path, in.Name, PartitionFile))
 		if in.Name == "meta.properties" || in.Dir && err == nil {
 			return foreign("%s holds %s but no checkpoint: it was written by another program, or its checkpoint is lost; "+
-				"if the checkpoint is lost, %s restores it; otherwise use an empty directory",
-				d.path, in.Name, d.place().repairCommand())
+				"if the checkpoint is lost, %s; otherwise use an empty directory",
+				d.path, in.Name, d.remedy("restores it"))
 		}
 	}
 	return nil

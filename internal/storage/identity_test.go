@@ -91,6 +91,23 @@ func TestEmptyJournalIsRefused(t *testing.T) {
 	refused(t, disk, ErrForeign, "/d/journal", "journal.dirs")
 }
 
+// Where other brokers have replicas, log repair refuses: the error must advise something else.
+func TestRefusalAdvisesNoRepairOfReplicas(t *testing.T) {
+	disk := used(t)
+	if err := disk.RemoveAll("/d/journal"); err != nil {
+		t.Fatal(err)
+	}
+	for _, replicated := range []bool{false, true} {
+		_, err := openUnled(disk, "sync", func(o *Options) { o.Replicated = replicated })
+		if !errors.Is(err, ErrForeign) {
+			t.Fatalf("%v, want ErrForeign", err)
+		}
+		if text := err.Error(); strings.Contains(text, "log repair") == replicated || strings.Contains(text, "`mv /d /d.away`") != replicated {
+			t.Errorf("replicated %v: %s", replicated, text)
+		}
+	}
+}
+
 func TestForeignJournalIsRefused(t *testing.T) {
 	disk, other := used(t), used(t)
 	if err := disk.RemoveAll("/d/journal"); err != nil {

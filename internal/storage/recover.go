@@ -115,8 +115,9 @@ func (r *recovery) readCheckpoint() error {
 	d.setLast(c.Header)
 	if c.Dir != d.ident.Dir || c.Journal != d.ident.Journal {
 		return foreign("%s was written for log directory %x and journal %x, not for %x and %x; "+
-			"restore files that belong together; if a repair was interrupted, %s completes it with the frames of the old journal that can be read",
-			path.Join(d.path, CheckpointDir), c.Dir, c.Journal, d.ident.Dir, d.ident.Journal, d.place().repairCommand())
+			"restore files that belong together; if a repair was interrupted, %s",
+			path.Join(d.path, CheckpointDir), c.Dir, c.Journal, d.ident.Dir, d.ident.Journal,
+			d.remedy("completes it with the frames of the old journal that can be read"))
 	}
 	if r.above = c.Above(); d.opt.broken.has(skipCheckpointLSN) {
 		r.above = max(c.Durable+1, c.Redo.LSN)
@@ -138,8 +139,8 @@ func (r *recovery) firstStart() error {
 		return err
 	}
 	if empty, err := d.journal.Empty(); err != nil || !empty {
-		return errors.Join(err, foreign("journal %s holds records, but %s has no checkpoint; if the checkpoint is lost, %s restores it; "+
-			"otherwise use an empty directory and journal", d.jpath, d.path, d.place().repairCommand()))
+		return errors.Join(err, foreign("journal %s holds records, but %s has no checkpoint; if the checkpoint is lost, %s; "+
+			"otherwise use an empty directory and journal", d.jpath, d.path, d.remedy("restores it")))
 	}
 	return nil
 }
