@@ -152,6 +152,9 @@ func (s *shard) run() {
 		for _, f := range inbox {
 			f()
 		}
+		if s.late { // before the next requests, of which a single one may fill the shard again
+			s.fire()
+		}
 		s.serve(requests)
 		s.handleDeferred()
 		s.flush()
@@ -205,7 +208,7 @@ func (s *shard) notify(event any) {
 }
 
 // fire fires due timers, unless their time must be extended, see standstill.go, or their records
-// would be refused. If the shard is too full for all of them, the others fire when an append has
+// would be refused. If the shard is too full for all of them, run calls it again when an append has
 // ended. They are late because of the shard itself, so their time is not extended.
 func (s *shard) fire() {
 	s.alarmAt = time.Time{}

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -97,5 +98,39 @@ func TestTimersThatAreDueTogetherFitAppends(t *testing.T) {
 				t.Errorf("%d of %d timers have fired", records, timers)
 			}
 		})
+	})
+}
+
+// Requests with more records than a batch and the timers' room hold each fill the shard at once.
+// Timers that are due fire nevertheless, also those that were set meanwhile: before the next
+// request, when an append has ended.
+func TestLargeRequestsDoNotKeepTimersWaiting(t *testing.T) {
+	const batch, requests = 1 << 10, 50
+	run(t, Options{MaxBatchBytes: batch}, func(t *testing.T, rt *Runtime, log *fakeLog) {
+		submit(rt, "after 500ms early").want(t, "set", nil)
+		log.set(func(l *fakeLog) { l.held = true })
+		for i := range requests {
+			if i == 10 {
+				submit(rt, "after 500ms late")
+			}
+			submit(rt, strings.Repeat("x", 3*batch))
+		}
+		synctest.Wait()
+		fired := map[string]int{} // after how many appends
+		for ended := 0; len(log.waiting) > 0; ended++ {
+			time.Sleep(100 * time.Millisecond)
+			log.end(nil)
+			synctest.Wait()
+			log.set(func(l *fakeLog) {
+				for _, r := range slices.Concat(l.batches...) {
+					if key := string(r.Key); fired[key] == 0 {
+						fired[key] = ended + 1
+					}
+				}
+			})
+		}
+		if early, late := fired["early"], fired["late"]; early < 5 || early > 8 || late < early+5 || late > early+20 {
+			t.Errorf("the timers fired after %d and %d of %d appends", early, late, requests)
+		}
 	})
 }
