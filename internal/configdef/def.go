@@ -95,6 +95,9 @@ type Def struct {
 	// Supported is false for a config that Kafka has and chronik does not use. Its values are
 	// checked only to report Kafka's errors first.
 	Supported bool
+	// Internal is true for a config that is for tests. As in Kafka, it is described only where it
+	// is set, so that no client, page or command suggests it.
+	Internal bool
 	// Bounds describes the valid values: "at least 1"; empty if any value of the type is valid.
 	Bounds string
 
@@ -152,6 +155,8 @@ func fromScaled(broker string, scale int64) option {
 func importance(i Importance) option { return func(d *Def) { d.Importance = i } }
 
 func noDefault(d *Def) { d.Default, d.HasDefault = "", false }
+
+func internal(d *Def) { d.Internal = true }
 
 func unsupported(d *Def) { d.Supported = false }
 

@@ -234,8 +234,7 @@ func TestDefaultsMatchKafka(t *testing.T) {
 		"message.timestamp.before.max.ms": "LONG 9223372036854775807", "message.timestamp.type": "STRING CreateTime",
 		"min.insync.replicas": "INT 1", "preallocate": "BOOLEAN false", "segment.bytes": "INT 1073741824",
 		"segment.index.bytes": "INT 10485760", "segment.ms": "LONG 604800000", "segment.jitter.ms": "LONG 0",
-		"internal.segment.bytes": "INT ", // which Kafka describes only if it is set
-		"delete.retention.ms":    "LONG 86400000", "file.delete.delay.ms": "LONG 60000", "max.compaction.lag.ms": "LONG 9223372036854775807",
+		"delete.retention.ms": "LONG 86400000", "file.delete.delay.ms": "LONG 60000", "max.compaction.lag.ms": "LONG 9223372036854775807",
 		"min.cleanable.dirty.ratio": "DOUBLE 0.5", "min.compaction.lag.ms": "LONG 0", "retention.bytes": "LONG -1",
 		"flush.messages": "LONG 9223372036854775807", "flush.ms": "LONG 9223372036854775807",
 		"retention.ms": "LONG 604800000", "unclean.leader.election.enable": "BOOLEAN false",
@@ -249,6 +248,20 @@ func TestDefaultsMatchKafka(t *testing.T) {
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// As in Kafka, a config that is for tests is described only where it is set.
+func TestInternalConfigsAreDescribedWhereTheyAreSet(t *testing.T) {
+	const name = "internal.segment.bytes"
+	got := find(t, registry().DescribeTopic(Layers{Topic: map[string]string{name: "3000000"}}), name)
+	if got.Value != "3000000" || got.Null || got.Source != SourceTopic {
+		t.Errorf("%+v", got)
+	}
+	for _, v := range registry().DescribeTopic(Layers{}) {
+		if v.Def.Internal {
+			t.Errorf("%s is described", v.Def.Name)
+		}
 	}
 }
 

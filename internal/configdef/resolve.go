@@ -40,13 +40,17 @@ type Value struct {
 	Settings []Setting
 }
 
-// DescribeTopic resolves all topic configs that chronik uses, sorted by name. The durability
-// profile is the effective one, which may be stronger than the broker's; see synced.
+// DescribeTopic resolves all topic configs that chronik uses, sorted by name, without internal ones
+// that are not set. The durability profile is the effective one, which may be stronger than the
+// broker's; see synced.
 func (r *Registry) DescribeTopic(l Layers) []Value {
 	values := make([]Value, 0, len(r.topics))
 	t, err := r.ResolveTopic(l)
 	for _, d := range r.topics {
 		v := r.resolve(d, l)
+		if d.Internal && len(v.Settings) == 0 {
+			continue
+		}
 		if d.Name == DurabilityProfile && err == nil {
 			v.Value = t.Durability.Name
 		}

@@ -153,7 +153,8 @@ func TestEveryTopicConfigIsRead(t *testing.T) {
 		"cleanup.policy": "compact", "retention.ms": "5", "retention.bytes": "5", "file.delete.delay.ms": "5", "segment.jitter.ms": "5",
 		"min.cleanable.dirty.ratio": "0.1", "min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5", "delete.retention.ms": "5",
 		"unclean.leader.election.enable": "true", "flush.messages": "5", "flush.ms": "5",
-		"segment.bytes": "2000000", "internal.segment.bytes": "3000000", "segment.ms": "5", "segment.index.bytes": "50", "index.interval.bytes": "50", "preallocate": "true",
+		"segment.bytes": "2000000", "internal.segment.bytes": "3000000", "segment.ms": "5", "segment.index.bytes": "50",
+		"index.interval.bytes": "50", "preallocate": "true",
 		"leader.replication.throttled.replicas": "0:1", "follower.replication.throttled.replicas": "0:1",
 	}
 	codec := map[string]string{"compression.gzip.level": "gzip", "compression.lz4.level": "lz4", "compression.zstd.level": "zstd"}

@@ -78,7 +78,7 @@ func segmentDefs() []*Def {
 			from("log.segment.bytes"), atLeast(1<<20)),
 		topicDef("internal.segment.bytes", Int, "",
 			"Replaces segment.bytes if it is set, but is at least 1048576; Kafka and its Streams use it in tests.",
-			noDefault),
+			noDefault, internal),
 		topicDef("segment.ms", Long, "604800000",
 			"The age in milliseconds, from a segment's first record, at which the active segment is rolled.",
 			from("log.roll.ms"), fromScaled("log.roll.hours", hour), atLeast(1)),
