@@ -258,8 +258,8 @@ func TestTheControllerIsTheMetadataLeader(t *testing.T) {
 }
 
 // Metadata and DescribeTopicPartitions name replicas that accept no records: their broker does not
-// run, or has lost the log directory. Such a leader is no leader for clients. ELR and the last
-// member are shown.
+// run, or has lost the log directory, or reports that the log is damaged while another replica has
+// what it lacks. Such a leader is no leader for clients. ELR and the last member are shown.
 func TestReplicasOfOtherBrokersAreOffline(t *testing.T) {
 	n := newNode(t, inCluster(&fakeCluster{}))
 	id := n.topic(t, "t", 1)
@@ -270,7 +270,8 @@ func TestReplicasOfOtherBrokersAreOffline(t *testing.T) {
 	n.registerMember(t, 3, metadata.BrokerState{Liveness: metadata.Starting}, good)
 	n.registerMember(t, 4, metadata.BrokerState{Liveness: metadata.Draining}, good)
 	n.registerMember(t, 5, metadata.BrokerState{Liveness: metadata.Active}, bad)
-	n.registerMember(t, 6, metadata.BrokerState{Liveness: metadata.Active, Unable: []metadata.UnableDir{{ID: [16]byte{3}, Why: metadata.DirFailed}}}, failed)
+	unable := []metadata.UnableDir{{ID: [16]byte{3}, Why: metadata.DirFailed}}
+	n.registerMember(t, 6, metadata.BrokerState{Liveness: metadata.Active, Unable: unable}, failed)
 	n.registerMember(t, 7, metadata.BrokerState{Liveness: metadata.Active, Damaged: []metadata.TopicPartition{tp}}, good)
 	n.registerMember(t, 8, metadata.BrokerState{Liveness: metadata.Active}, good)
 	for broker, dir := range map[int32][16]byte{2: {1}, 3: {1}, 4: {1}, 5: {2}, 6: {3}, 7: {1}, 8: {1}} {
@@ -283,13 +284,15 @@ func TestReplicasOfOtherBrokersAreOffline(t *testing.T) {
 		elr     []int32
 		last    int32
 		want    int32
+		offline []int32
 		lastELR []int32
 	}{
-		{8, []int32{1, 8}, []int32{2, 3}, 0, 8, []int32{}},
-		{4, []int32{4}, nil, 0, 4, []int32{}},
-		{2, []int32{2}, nil, 0, -1, []int32{}},
-		{6, []int32{6}, nil, 0, -1, []int32{}},
-		{-1, nil, nil, 5, -1, []int32{5}},
+		{8, []int32{1, 8}, []int32{2, 3}, 0, 8, []int32{2, 3, 5, 6, 7, 9}, []int32{}},
+		{4, []int32{4}, nil, 0, 4, []int32{2, 3, 5, 6, 7, 9}, []int32{}},
+		{2, []int32{2}, nil, 0, -1, []int32{2, 3, 5, 6, 7, 9}, []int32{}},
+		{6, []int32{6}, nil, 0, -1, []int32{2, 3, 5, 6, 7, 9}, []int32{}},
+		{7, []int32{7}, nil, 0, 7, []int32{2, 3, 5, 6, 9}, []int32{}}, // it serves its other records
+		{-1, nil, nil, 5, -1, []int32{2, 3, 5, 6, 9}, []int32{5}},
 	} {
 		n.record(t, tp, func(p *metadata.Partition) {
 			p.Leader, p.Replicas, p.ISR, p.ELR = c.leader, []int32{1, 2, 3, 4, 5, 6, 7, 8, 9}, c.isr, c.elr
@@ -303,7 +306,7 @@ func TestReplicasOfOtherBrokersAreOffline(t *testing.T) {
 		req := kmsg.NewPtrDescribeTopicPartitionsRequest()
 		req.ResponsePartitionLimit = 10
 		d := ask[*kmsg.DescribeTopicPartitionsResponse](t, w, 0, req).Topics[0].Partitions[0]
-		want := fmt.Sprint(c.want, []int32{2, 3, 5, 6, 7, 9}, c.isr)
+		want := fmt.Sprint(c.want, c.offline, c.isr)
 		if got := fmt.Sprint(m.Leader, m.OfflineReplicas, m.ISR); got != want {
 			t.Errorf("Metadata, leader %d: %s, want %s", c.leader, got, want)
 		}

@@ -34,7 +34,7 @@ func TestSettingsOfCompactionAreAlteredWhileTheBrokerRuns(t *testing.T) {
 		t.Fatal(err, answers)
 	}
 	if got := *b.components.cleaning.Load(); got != (storage.Cleaning{Backoff: 7 * time.Second, KeyBytes: 2 << 20,
-		BytesPerSecond: 1_000_000}) {
+		BytesPerSecond: 1_000_000, Scrub: 7 * 24 * time.Hour}) {
 		t.Errorf("%+v", got)
 	}
 	described, err := admin.DescribeBrokerConfigs(t.Context(), b.components.conf.NodeID)
