@@ -22,8 +22,8 @@ func (b *Broker) canCreate(img *metadata.Image) error {
 	return err
 }
 
-// checkSpace is canCreate for CreateTopics and CreatePartitions, whose callers need to know: clients
-// do not retry POLICY_VIOLATION and show its message at once.
+// checkSpace is canCreate for CreateTopics and CreatePartitions, whose callers need to know:
+// clients do not retry POLICY_VIOLATION and show its message at once.
 func (b *Broker) checkSpace(img *metadata.Image) error {
 	if err := b.canCreate(img); err != nil {
 		return protocolErrorf(kerr.PolicyViolation, "no partition can be created now: %s", err)

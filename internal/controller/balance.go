@@ -67,7 +67,8 @@ func (l *Loop) submit(ctx context.Context, what string, changes []change) error 
 }
 
 // preferred returns at most a number of changes that make preferred replicas the leaders. more
-// reports that there are others, and later that a preferred replica could lead but is not in sync yet.
+// reports that there are others, and later that a preferred replica could lead but is not in sync
+// yet.
 func preferred(img *metadata.Image, most int) (changes []change, more, later bool) {
 	for t := range img.Topics() {
 		for i, p := range t.Partitions.All() {
@@ -119,8 +120,8 @@ func (l *Loop) raise(ctx context.Context, now time.Duration) error {
 }
 
 // raised returns the replicas with which a partition has a number of them, nil if it has, is being
-// reassigned, or there are too few brokers that take partitions. Those of consecutive partitions begin with
-// different brokers, so that the leaders are spread, too.
+// reassigned, or there are too few brokers that take partitions. Those of consecutive partitions
+// begin with different brokers, so that the leaders are spread, too.
 func raised(img *metadata.Image, p *metadata.Partition, index int32, factor int) []int32 {
 	if len(p.Replicas) >= factor || p.Reassigning() {
 		return nil

@@ -249,10 +249,11 @@ func (x *session) gone(now, interval time.Duration) bool {
 	return x.refused && now-x.heard > interval && now-x.refusedAt > interval/2
 }
 
-// expired returns the brokers whose sessions have ended, in order, until fenced is called. Meanwhile
-// they prove nothing, so that no lease begins while the fence is being written. If this controller
-// did not run for a while, no session ends for a while: heartbeats may wait that it has not read
-// yet. A controller that is late each time, because its own writes are slow, judges nevertheless.
+// expired returns the brokers whose sessions have ended, in order, until fenced is called.
+// Meanwhile they prove nothing, so that no lease begins while the fence is being written. If this
+// controller did not run for a while, no session ends for a while: heartbeats may wait that it has
+// not read yet. A controller that is late each time, because its own writes are slow, judges
+// nevertheless.
 func (s *sessions) expired(now, interval time.Duration) []int32 {
 	gap := now - s.judged
 	s.judged = now

@@ -142,9 +142,9 @@ func TestFailedDirectoriesAndDamagedLogs(t *testing.T) {
 	w.want("no record changes for that", "3@2 isr [3] elr []")
 }
 
-// A leader whose directory hangs or is low on space gives the leadership to a member of the ISR that
-// can write, and gets it back at a balance when it can. It stays in sync, and leads on if no other
-// one can write.
+// A leader whose directory hangs or is low on space gives the leadership to a member of the ISR
+// that can write, and gets it back at a balance when it can. It stays in sync, and leads on if no
+// other one can write.
 func TestWhoCanWriteLeads(t *testing.T) {
 	for _, why := range []metadata.DirFault{metadata.DirHung, metadata.DirLow} {
 		w := three(t)

@@ -66,8 +66,8 @@ func (l *Loop) steady(broker int32, now time.Duration) bool {
 // ones said does not count: a directory that works again can have its replicas in sync again. That
 // is safe, because a replica left ISR and ELR with its directory or its damage, or stayed eligible
 // with a log that has all it acknowledged, and joins the ISR by its end, as every follower does.
-// proof reports that it knows the metadata since its session began, and late that it has drained for
-// too long.
+// proof reports that it knows the metadata since its session began, and late that it has drained
+// for too long.
 func nextState(img *metadata.Image, b *metadata.Broker, state metadata.BrokerState, last Heartbeat, proof, late bool) metadata.BrokerState {
 	if last.Sequence == 0 || last.Epoch != b.Epoch {
 		return state // nothing was heard from this registration yet

@@ -64,7 +64,8 @@ type arrival struct {
 }
 
 func newSuccession(seed uint64, b broken) *succession {
-	w := &succession{rand: rand.New(rand.NewPCG(seed, 3)), seed: seed, kind: seed % 3, sent: map[uint64]time.Duration{}, hears: true, heard: true, runs: true}
+	w := &succession{rand: rand.New(rand.NewPCG(seed, 3)), seed: seed, kind: seed % 3,
+		sent: map[uint64]time.Duration{}, hears: true, heard: true, runs: true}
 	w.broker = w.clock()
 	w.elect(b)
 	return w
@@ -221,7 +222,8 @@ func (w *succession) check() error {
 		return nil
 	}
 	if !w.runs {
-		return fmt.Errorf("at %v the broker is fenced by controller %d, with a lease for another %v", w.now, len(w.controllers), w.lease-here)
+		return fmt.Errorf("at %v the broker is fenced by controller %d, with a lease for another %v",
+			w.now, len(w.controllers), w.lease-here)
 	}
 	if next := int(w.applied); next < len(w.made) && w.now-w.made[next] > testTimeout {
 		return fmt.Errorf("at %v the broker has a lease for another %v and does not know revision %d, made %v ago", w.now, w.lease-here,

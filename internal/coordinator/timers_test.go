@@ -69,8 +69,8 @@ func TestTimersMatchAList(t *testing.T) {
 	}
 }
 
-// Timers that are due together, as all are after a load, do not become one append: those that do not
-// fit wait for an append to end.
+// Timers that are due together, as all are after a load, do not become one append: those that do
+// not fit wait for an append to end.
 func TestTimersThatAreDueTogetherFitAppends(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		const timers, size = 300, 64 << 10

@@ -338,7 +338,8 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	r.groups, err = service.NewGroups(service.GroupsOptions{
 		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs,
 		Static: r.static, Logger: b.log.Named("groups"),
-		MemberBytes: b.budgets.Members - b.budgets.transactions(), Lease: lease, Brokers: len(r.conf.Cluster.Seeds), Visible: broker.Visible(r.rules),
+		MemberBytes: b.budgets.Members - b.budgets.transactions(), Lease: lease, Brokers: len(r.conf.Cluster.Seeds),
+		Visible: broker.Visible(r.rules),
 	})
 	if err != nil {
 		return err
@@ -487,7 +488,8 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 	if err := metrics.RegisterQuotas(b.reg, quotaMetrics(r.quotas)); err != nil {
 		return err
 	}
-	if err := metrics.RegisterBudgets(b.reg, observe.Budgets(server, r.handlers, r.groups.MemberMemory(), r.transactions.Memory())); err != nil {
+	budgets := observe.Budgets(server, r.handlers, r.groups.MemberMemory(), r.transactions.Memory())
+	if err := metrics.RegisterBudgets(b.reg, budgets); err != nil {
 		return err
 	}
 	if err := metrics.RegisterLogins(b.reg, observe.Logins(server)); err != nil {

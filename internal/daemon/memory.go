@@ -72,8 +72,8 @@ type budgets struct {
 	Parked     int64 // held by requests that wait: fetches for records, joins for other members: `parked`
 	Deferred   int64 // per log directory: records that are not in segments yet, and the tail
 	Keys       int64 // the keys of a compaction
-	// Members is for the metadata and assignments of group members, `members`, and a quarter of it for
-	// the partitions of open transactions, `transactions`.
+	// Members is for the metadata and assignments of group members, `members`, and a quarter of it
+	// for the partitions of open transactions, `transactions`.
 	Members  int64
 	Sessions int64 // the partitions of fetch sessions
 	// Decoded is for the arrays of one decoded request. Only a few large requests are decoded at a

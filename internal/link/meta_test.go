@@ -279,7 +279,8 @@ func TestUrgentRequestsHaveTheirOwnWay(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
 			for _, size := range []int{1, frame.MaxPiece} {
-				if got, err := p.Call(ctx, urgentMethod, make([]byte, size)); err != nil || len(got) != size || time.Since(began) > time.Second {
+				got, err := p.Call(ctx, urgentMethod, make([]byte, size))
+				if err != nil || len(got) != size || time.Since(began) > time.Second {
 					t.Errorf("%s: %d bytes, %v after %v", what, len(got), err, time.Since(began))
 				}
 			}

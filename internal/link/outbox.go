@@ -124,8 +124,8 @@ func (o *outbox) queued() (n int64) {
 }
 
 // Fill implements Source. It adds urgent messages, small ones and one piece of a large one, so that
-// small ones that come meanwhile are next. The connection's goroutine, which alone calls it, calls it
-// again.
+// small ones that come meanwhile are next. The connection's goroutine, which alone calls it, calls
+// it again.
 func (o *outbox) Fill(v *Vector) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -315,7 +315,7 @@ func linkRules() map[string]importRule {
 func healthRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/health": {never: noProtocol, because: "a leaf: the broker and chronikctl share its vocabulary"},
-		"internal/daemon/observe": {may: []string{"internal/broker", "internal/coordinator/group",
+		"internal/daemon/observe": {may: []string{"internal/broker", "internal/coordinator",
 			"internal/coordinator/service", "internal/coordinator/txn", "internal/health", "internal/health/...", "internal/metadata",
 			"internal/metrics", "internal/text", "internal/txn/exchange", "internal/txn/gate",
 			"internal/network", "internal/protocol", "internal/replica", "internal/storage", "internal/storage/diskguard",

@@ -44,7 +44,8 @@ func TestRequestsSurviveTheWire(t *testing.T) {
 // A peer's bytes never panic, and what is accepted means the same after another round.
 func FuzzRequests(f *testing.F) {
 	f.Add(packRegister(&controller.RegisterRequest{Dirs: []controller.RegisterDir{{}}, Lossy: make([]metadata.TopicPartition, 2)}))
-	f.Add(packHeartbeat(&controller.Heartbeat{Unable: []metadata.UnableDir{{Why: metadata.DirLow}, {Why: metadata.DirFailed}}}, Wish{Vote: true}))
+	unable := []metadata.UnableDir{{Why: metadata.DirLow}, {Why: metadata.DirFailed}}
+	f.Add(packHeartbeat(&controller.Heartbeat{Unable: unable}, Wish{Vote: true}))
 	f.Add(packAnswer(controller.HeartbeatAnswer{Lease: time.Second}, leaderInfo{Wall: 1}))
 	f.Add(encode(State{Name: "c", Seeds: "x", Generation: ID{1}}))
 	f.Add(packResign(1, 2, map[metadata.TopicPartition]int32{{}: 3}))

@@ -85,7 +85,8 @@ func TestValuesRoundTrip(t *testing.T) {
 	broker := someBroker()
 	check(BrokerKey(7), broker.Encode(), broker, func(kv KV) (any, error) { return DecodeBroker(kv) })
 	for _, l := range []Liveness{Fenced, Starting, Active, Draining, Drained} {
-		state := BrokerState{Liveness: l, Incarnation: idA, Unable: []UnableDir{{idB, DirLow}, {idC, DirFailed}}, Damaged: []TopicPartition{{idC, 3}}}
+		state := BrokerState{Liveness: l, Incarnation: idA, Unable: []UnableDir{{idB, DirLow}, {idC, DirFailed}},
+			Damaged: []TopicPartition{{idC, 3}}}
 		check(LivenessKey(7), state.Encode(), state, func(kv KV) (any, error) { return DecodeState(kv) })
 	}
 	check(GoneKey(3), Gone{Broker: 7}.Encode(), Gone{Broker: 7}, func(kv KV) (any, error) { return DecodeGone(kv) })

@@ -41,9 +41,9 @@ type ability struct {
 	at       time.Duration // when it had that fault last
 }
 
-// look examines the directories. One that is examined too rarely does not count as hung: this
+// examine checks the directories. One that is examined too rarely does not count as hung: this
 // process had no time to write either.
-func (s *abilities) look(m *Manager, now time.Duration) {
+func (s *abilities) examine(m *Manager, now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	paused := now-s.looked > hungAfter/2
@@ -106,7 +106,7 @@ func (a *ability) note(why metadata.DirFault, pulse storage.Pulse, now time.Dura
 // Unable returns the log directories that cannot take records, and why. It does not block.
 func (m *Manager) Unable() (list []metadata.UnableDir) {
 	s := &m.abilities
-	s.look(m, m.env.now())
+	s.examine(m, m.env.now())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range m.Dirs() {

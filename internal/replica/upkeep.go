@@ -110,7 +110,7 @@ func (u *upkeep) turn(now time.Duration) time.Duration {
 	if now-u.swept >= sweepInterval {
 		u.swept = now
 		u.sweep()
-		u.m.abilities.look(u.m, now)
+		u.m.abilities.examine(u.m, now)
 		u.m.renew()
 	}
 	if now-u.saved >= saveInterval {

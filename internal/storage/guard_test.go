@@ -259,8 +259,8 @@ func TestASilentDiskChangesNothing(t *testing.T) {
 	}
 }
 
-// What a leader sends is stored as long as the disk has room at all: a replica that refused it would
-// leave the ISR. It waits for memory as ever.
+// What a leader sends is stored as long as the disk has room at all: a replica that refused it
+// would leave the ISR. It waits for memory as ever.
 func TestAFollowerIgnoresTheReserve(t *testing.T) {
 	fsys := newGauge(10 * mib) // critical
 	d := mustOpen(t, fsys, "sync", guarded)

@@ -167,8 +167,8 @@ func TestABrokerThatCannotWriteLeadsNothing(t *testing.T) {
 	}
 }
 
-// createElsewhere creates a topic of which a broker can lead nothing, though it is the first replica
-// of a partition.
+// createElsewhere creates a topic of which a broker can lead nothing, though it is the first
+// replica of a partition.
 func (c *clients) createElsewhere(id int32) {
 	made := c.create(fmt.Sprintf("elsewhere-%d", id), 3, 3)
 	c.w.note("%d partitions are made", len(made))

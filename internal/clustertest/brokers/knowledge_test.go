@@ -19,8 +19,8 @@ func (c *clients) fenced(id int32) {
 	}
 }
 
-// The disk of the metadata hangs, of one broker after the other, and so of the metadata leader, too.
-// Its log directories, its network and its heartbeats work. The others take over, and what it
+// The disk of the metadata hangs, of one broker after the other, and so of the metadata leader,
+// too. Its log directories, its network and its heartbeats work. The others take over, and what it
 // answers needs no knowledge that it lacks.
 func TestAMetadataDiskThatHangs(t *testing.T) {
 	history(t, 21, func(w *world, c *clients) {

@@ -42,8 +42,8 @@ type Net struct {
 // New returns a network in which a byte takes between a tenth of delay and delay.
 func New(seed uint64, delay time.Duration) *Net {
 	n := &Net{
-		seed: seed, delay: delay, hosts: map[string]*Host{}, cut: map[[2]string]bool{}, still: map[string]bool{}, down: map[[2]string]bool{},
-		count: map[[2]string]uint64{}, open: map[*pipe]struct{}{},
+		seed: seed, delay: delay, hosts: map[string]*Host{}, cut: map[[2]string]bool{}, still: map[string]bool{},
+		down: map[[2]string]bool{}, count: map[[2]string]uint64{}, open: map[*pipe]struct{}{},
 	}
 	n.cond = sync.NewCond(&n.mu)
 	return n
@@ -80,8 +80,8 @@ func (n *Net) Freeze(ip string, still bool) {
 	n.changed()
 }
 
-// Relay ends the relay through which one host dials another, or starts it again. When it ends, so do
-// the connections, in the same way at both ends, and dials are refused.
+// Relay ends the relay through which one host dials another, or starts it again. When it ends, so
+// do the connections, in the same way at both ends, and dials are refused.
 func (n *Net) Relay(from, to string, runs bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// brokers is a View: the active brokers, those that drain, those whose replica is offline, and those
-// whose log directory takes no records.
+// brokers is a View: the active brokers, those that drain, those whose replica is offline, and
+// those whose log directory takes no records.
 type brokers struct{ active, draining, offline, full []int32 }
 
 func (b brokers) Active(id int32) bool  { return slices.Contains(b.active, id) }
@@ -97,8 +97,8 @@ func TestDecisions(t *testing.T) {
 		{"no leader, and none can write", elect, full12, false, record(None, ids(1, 2), nil), 1, 6, ids(1, 2), nil},
 		{"none can write", elect, full12, false, record(2, ids(1, 2), nil), 2, 5, ids(1, 2), nil},
 		{"in sync and full before eligible", elect, full1, true, record(None, ids(1), ids(2)), 1, 6, ids(1), ids(2)},
-		{"one that can write takes over from one that drains", elect, brokers{active: ids(2, 3), full: ids(2)}, false, record(1, ids(1, 2, 3), nil),
-			3, 6, ids(1, 2, 3), nil},
+		{"one that can write takes over from one that drains", elect, brokers{active: ids(2, 3), full: ids(2)}, false,
+			record(1, ids(1, 2, 3), nil), 3, 6, ids(1, 2, 3), nil},
 		{"one that drains goes even if no other can write", elect, brokers{active: ids(2), full: ids(2)}, false, record(1, ids(1, 2), nil),
 			2, 6, ids(1, 2), nil},
 		{"a leader resigns, and no other can write", resign(5), brokers{active: ids(1, 2), full: ids(2)}, false, record(1, ids(1, 2), nil),

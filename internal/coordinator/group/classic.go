@@ -86,9 +86,9 @@ type parked struct {
 	version int16
 }
 
-// apply applies the group's record. Members that remain keep their volatile state, and the protocols
-// that the record does not have. What the record has counts: live it is what the member said last,
-// and in a load the member may be known from an earlier record.
+// apply applies the group's record. Members that remain keep their volatile state, and the
+// protocols that the record does not have. What the record has counts: live it is what the member
+// said last, and in a load the member may be known from an earlier record.
 func (c *classic) apply(v format.ClassicGroup, broken Broken) {
 	c.recorded, c.stale = true, true
 	c.protocolType, c.generation, c.since = v.ProtocolType, v.Generation, v.Since

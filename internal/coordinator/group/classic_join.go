@@ -236,9 +236,9 @@ func (s *Shard) replaceStatic(g *group, m *classicMember, id string, j joining) 
 	}
 }
 
-// assignmentFits reports whether the assignment of a member of a stable group also fits its successor. It
-// does not if the member has a cooperative assignor and reported more than it was assigned: it had to
-// join again when it had revoked the rest, and the others wait for that.
+// assignmentFits reports whether the assignment of a member of a stable group also fits its
+// successor. It does not if the member has a cooperative assignor and reported more than it was
+// assigned: it had to join again when it had revoked the rest, and the others wait for that.
 func (s *Shard) assignmentFits(c *classic, m *classicMember, next []kmsg.JoinGroupRequestProtocol) bool {
 	if c.protocolType != consumerProtocol {
 		return true

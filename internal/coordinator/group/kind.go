@@ -21,8 +21,8 @@ type kind interface {
 	empty() bool
 	idle() bool
 	forgettable() bool
-	// weight returns the number of bytes that the members occupy, see coordinator.MemoryBudget. weightOf
-	// returns that of one member, 0 if there is none.
+	// weight returns the number of bytes that the members occupy, see coordinator.MemoryBudget.
+	// weightOf returns that of one member, 0 if there is none.
 	weight() int
 	weightOf(id string) int
 

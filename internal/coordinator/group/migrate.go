@@ -56,8 +56,8 @@ func (s *Shard) upgrade(g *group) {
 		s.upgradeMember(g, m, generation, chosen, owned[m.id])
 	}
 	s.emit(format.Key{Type: format.TypeTargetEpoch, Group: g.id}, format.TargetEpoch{Epoch: generation, Time: s.nowMillis()})
-	// The target is for no known topics: a rebalance may have been under way. The epoch grows with the
-	// next request, even if the new member only replaces a static one.
+	// The target is for no known topics: a rebalance may have been under way. The epoch grows with
+	// the next request, even if the new member only replaces a static one.
 	s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, format.Group{Epoch: generation})
 	g.consumer().dirty = !s.cfg.Broken.has(KeepTarget)
 }

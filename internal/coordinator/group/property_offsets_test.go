@@ -260,8 +260,8 @@ func (c *chaos) others(but worker) {
 }
 
 // changeTopic changes a topic; one with fewer partitions is a new one. Clients of the classic
-// protocol know topics by name: partitions of a deleted topic are not partitions of a new topic with
-// the same name.
+// protocol know topics by name: partitions of a deleted topic are not partitions of a new topic
+// with the same name.
 func (c *chaos) changeTopic(name string, partitions int32) {
 	if partitions > 0 && partitions < c.topics.list[name] {
 		c.changeTopic(name, 0)

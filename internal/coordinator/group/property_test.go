@@ -176,7 +176,10 @@ func (c *oldClient) lead(members []kmsg.JoinGroupResponseMember) (out []kmsg.Syn
 	}
 	for id, a := range assign.Range(in) {
 		for topic := range a {
-			a[topic] = slices.DeleteFunc(a[topic], func(p int32) bool { return owners[spot{topic, p}] != "" && owners[spot{topic, p}] != id })
+			a[topic] = slices.DeleteFunc(a[topic], func(p int32) bool {
+				owner := owners[spot{topic, p}]
+				return owner != "" && owner != id
+			})
 		}
 		out = append(out, kmsg.SyncGroupRequestGroupAssignment{MemberID: id,
 			MemberAssignment: c.w.shard.encodeAssignment(a, c.w.shard.visible(Viewer{}), subscription())})

@@ -413,8 +413,8 @@ func restored() cmp.Options {
 	return cmp.Options{
 		cmp.Exporter(func(reflect.Type) bool { return true }), cmpopts.EquateEmpty(),
 		cmpopts.SortSlices(func(a, b string) bool { return a < b }), // a task's standby members
-		// Clients that wait or have joined since the record get an error and join again. A member that
-		// has not synced stays, as long as it sends heartbeats.
+		// Clients that wait or have joined since the record get an error and join again. A member
+		// that has not synced stays, as long as it sends heartbeats.
 		cmpopts.IgnoreFields(classic{}, "pending", "pendingSync", "awaiting", "initial", "newMember", "delay", "remains"),
 		// Of the protocols, the record has the chosen one.
 		cmpopts.IgnoreFields(classicMember{}, "protocols", "groupType", "fresh", "join", "sync"),
@@ -422,8 +422,8 @@ func restored() cmp.Options {
 		// next Heartbeat starts the time to rejoin.
 		cmpopts.IgnoreFields(consumer{}, "dirty", "unresolved", "targetCost"),
 		cmpopts.IgnoreFields(member{}, "joinBy"),
-		// The next heartbeat computes the target, and members ask again for endpoints. As in Kafka, a
-		// request to shut the application down is forgotten.
+		// The next heartbeat computes the target, and members ask again for endpoints. As in Kafka,
+		// a request to shut the application down is forgotten.
 		cmpopts.IgnoreFields(streams{}, "waiting", "shutdown", "endpoints"),
 		// Caches, and memory, which weighs checks.
 		cmpopts.IgnoreFields(classic{}, "bytes", "stale"), cmpopts.IgnoreFields(consumer{}, "topic", "bytes"),

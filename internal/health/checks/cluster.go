@@ -230,7 +230,8 @@ func checkBrokers(c *Cluster, n *notes) {
 		}
 		if b.Full.Count > 0 {
 			x.Severity = health.Bad
-			x.Problem += fmt.Sprintf("; records of clients are refused in %s, because no other replica in sync can write", partitionsText(&b.Full))
+			x.Problem += fmt.Sprintf("; records of clients are refused in %s, because no other replica in sync can write",
+				partitionsText(&b.Full))
 			x.Works = "these partitions can be read; a leader that can write takes over when there is one"
 		}
 		n.addFinding(x)

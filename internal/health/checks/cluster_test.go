@@ -123,7 +123,8 @@ func TestOneFindingForEachBroker(t *testing.T) {
 	behind := some(30, "a-0", "a-1")
 	examine(t, "brokers", []patient{
 		{"healthy", member(), nil},
-		{"fenced", third(Broker{State: "fenced"}), []string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still"}},
+		{"fenced", third(Broker{State: "fenced"}),
+			[]string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still"}},
 		{"with replicas", third(Broker{State: "fenced", Behind: behind}),
 			[]string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still; it is not in sync in 30 partitions (a-0, a-1 and 28 more)"}},
 		{"under min.insync.replicas", third(Broker{State: "fenced", Behind: behind, Refusing: some(1, "a-1")}),
