@@ -101,9 +101,12 @@ type Manager struct {
 	// these directories are deleted.
 	leaving  map[metadata.TopicPartition]*storage.Dir
 	renewing map[metadata.TopicPartition]*renewal // replicas whose log was damaged; see renew
-	rounds   []*round                             // by ascending image version
-	again    *time.Timer                          // fires when the next creation is due
-	closed   bool
+	// damagedIn are the leader epochs in which logs could be replaced but for what leaders know of
+	// them; see superseded. Guarded by roles.
+	damagedIn map[metadata.TopicPartition]int32
+	rounds    []*round    // by ascending image version
+	again     *time.Timer // fires when the next creation is due
+	closed    bool
 
 	env       environment // of the partitions
 	abilities abilities
@@ -120,6 +123,7 @@ func NewManager(opt Options) *Manager {
 		missing: map[metadata.TopicPartition]*missing{}, made: map[*storage.Dir]time.Time{}, fence: map[metadata.TopicPartition]Waiting{},
 		dirQueues: map[*storage.Dir]*dirQueue{}, removals: map[[16]byte]*removal{},
 		leaving: map[metadata.TopicPartition]*storage.Dir{}, renewing: map[metadata.TopicPartition]*renewal{},
+		damagedIn: map[metadata.TopicPartition]int32{},
 	}
 	m.env = environment{self: opt.Self, park: opt.Park, now: opt.Now, lease: opt.Lease, limits: opt.limits(), roleChanged: opt.RoleChanged}
 	if opt.Now == nil {

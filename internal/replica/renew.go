@@ -24,9 +24,12 @@ import (
 //
 // A log is replaced only when an image shows both that this replica is in neither set and that
 // its damage is known to the controller. From the latter on, no request to join is accepted any
-// longer that the leader decided before. The last member of ISR and ELR stays as it is and serves
-// what it has: no other replica has what it lacks. Nor is a log replaced while the leader's is
-// damaged, too, or the leader is fenced: what it would be copied from may lack what it has.
+// longer that the leader decided before. A damaged log does not follow, and it is replaced in a
+// later leader epoch than the one in which all this was first so. Otherwise the leader might count
+// what the former log acknowledged as what the new one has: both have one registration and one
+// directory. The last member of ISR and ELR stays as it is and serves what it has: no other replica
+// has what it lacks. Nor is a log replaced while the leader's is damaged, too, or the leader is
+// fenced: what it would be copied from may lack what it has.
 //
 // If all that are in sync are lost before the copy is whole, and an unclean election makes up for
 // that, no other replica has what was replaced. Then an operator decides about it.
@@ -76,9 +79,12 @@ func (m *Manager) renew() {
 		return
 	}
 	var gone []leave
+	if len(flawed) == 0 {
+		clear(m.damagedIn)
+	}
 	for _, l := range flawed {
 		w, known := m.wantedOf(l.ID())
-		if known && m.replaceable(w, l) {
+		if known && m.replaceable(w, l) && m.superseded(w) {
 			gone = append(gone, m.replaceLog(w, l)...)
 		}
 	}
@@ -119,6 +125,22 @@ func (m *Manager) replaceable(w wanted, l *storage.Log) bool {
 	state, _ := m.image.State(m.opt.Self)
 	reported := slices.Contains(state.Damaged, w.tp()) || state.Fault(l.Dir().ID()) == metadata.DirFailed
 	return reported && m.elsewhereWhole(w) && w.topic.Partitions.At(w.partition).HasReplica(m.opt.Self)
+}
+
+// superseded reports whether the epochs in which a damaged log has followed are over. It asks for
+// another epoch if they are not. The caller holds roles.
+func (m *Manager) superseded(w wanted) bool {
+	epoch := w.topic.Partitions.At(w.partition).LeaderEpoch
+	last, known := m.damagedIn[w.tp()]
+	if known && epoch > last {
+		delete(m.damagedIn, w.tp())
+		return true
+	}
+	m.damagedIn[w.tp()] = epoch
+	changes := newChanges()
+	changes.raise[w.tp()] = metadata.Raise{From: epoch, Seen: -1}
+	m.recorder.add(changes, nil)
+	return false
 }
 
 // replaceLog ends the partition of a damaged log, and has a new log made when the old one is out of

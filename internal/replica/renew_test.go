@@ -38,6 +38,11 @@ func TestALogThatIsLostIsMadeAnew(t *testing.T) {
 	offline("it is eligible")
 	must(t, c.change(tp, func(p *metadata.Partition) { p.ELR = nil }))
 	must(t, c.show(t, l.Manager))
+	offline("its leader may count what the former log acknowledged")
+	waitFor(t, "another epoch", func() bool {
+		must(t, c.show(t, l.Manager))
+		return c.image.Partition(tp).LeaderEpoch > 0
+	})
 	old := l.partition(t, idA, 0)
 	l.renew()
 	waitFor(t, "a new log", func() bool { return l.has(idA, 0) })

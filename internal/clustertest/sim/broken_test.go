@@ -63,6 +63,9 @@ var without = []struct {
 	{"keepEmptyEpochs", removed{sim: keepEmptyEpochs}, false},
 	{"leadBelowLog", removed{sim: leadBelowLog}, false},
 	{"stayAhead", removed{sim: stayAhead}, false},
+	{"replaceNeeded", removed{sim: replaceNeeded}, false},
+	{"replaceInEpoch", removed{sim: replaceInEpoch}, false},
+	{"damagedFollows", removed{sim: damagedFollows}, false},
 	{"oldHeartbeats", removed{sim: oldHeartbeats}, false},
 }
 

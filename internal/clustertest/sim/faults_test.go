@@ -29,12 +29,14 @@ type disk struct {
 	savedHigh  int64
 	savedEpoch int32
 	lossy      bool
+	flaw       bool
+	hole       int64
 }
 
 // whole reports whether a node has everything that it acknowledged.
 func (w *world) whole(x *node) bool {
 	b := &w.store().brokers[x.id]
-	return !x.lossy && (b.placement == dir{} || b.placement == x.dir)
+	return !x.lossy && !x.flaw && (b.placement == dir{} || b.placement == x.dir)
 }
 
 // expendable reports whether the records of a node may be destroyed: another member of ISR or ELR
@@ -64,7 +66,7 @@ func (w *world) crash(x *node, how crashKind) {
 		x.lossy = x.lossy || x.through
 	case wipe:
 		keep = 0
-		x.dir, x.lossy, x.savedHigh, x.savedEpoch = w.newDir(), false, 0, 0
+		x.dir, x.lossy, x.flaw, x.savedHigh, x.savedEpoch = w.newDir(), false, false, 0, 0
 	case unmount:
 		keep = w.mountOther(x)
 	case rollback:
@@ -90,11 +92,13 @@ func (w *world) crash(x *node, how crashKind) {
 // returns the number of records on it.
 func (w *world) mountOther(x *node) int64 {
 	old := x.spare
-	x.spare = disk{dir: x.dir, log: slices.Clone(x.log[:x.written]), savedHigh: x.savedHigh, savedEpoch: x.savedEpoch, lossy: x.lossy}
+	x.spare = disk{dir: x.dir, log: slices.Clone(x.log[:x.written]), savedHigh: x.savedHigh, savedEpoch: x.savedEpoch, lossy: x.lossy,
+		flaw: x.flaw, hole: x.hole}
 	if old.dir == (dir{}) {
 		old.dir = w.newDir()
 	}
 	x.dir, x.log, x.savedHigh, x.savedEpoch, x.lossy = old.dir, old.log, old.savedHigh, old.savedEpoch, old.lossy
+	x.flaw, x.hole = old.flaw, old.hole
 	return x.end()
 }
 
@@ -108,6 +112,7 @@ func (w *world) start(x *node) {
 	}
 	x.up, x.step, x.brokerEpoch = true, unregistered, 0
 	x.life++
+	x.void = 0
 	x.fence, x.held, x.epoch, x.image = 0, 0, 0, 0
 	x.cache = epochs.Cache{}
 	for at, e := range x.log {

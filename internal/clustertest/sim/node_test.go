@@ -26,6 +26,8 @@ type node struct {
 	written, durable int64 // ends; a process that is killed loses what is not written
 	savedHigh        int64 // of the checkpoint
 	savedEpoch       int32
+	flaw             bool // the log is damaged: it lacks the record at hole
+	hole             int64
 	spare            disk // one that was unmounted
 	through          bool // the log acknowledges written records, and its checkpoint says so
 	lossy            bool // the log may lack what it acknowledged, which the next start notices
@@ -47,8 +49,9 @@ type node struct {
 	waits       []wait
 	slots       []slot // as a leader, by follower
 	sub         subscription
-	offline     bool // a truncation was refused
-	leaving     bool // the log is to be deleted, because the record does not name the replica
+	void        int32 // the leader epoch in which the process was ready to replace its damaged log
+	offline     bool  // a truncation was refused
+	leaving     bool  // the log is to be deleted, because the record does not name the replica
 }
 
 // The steps of a registration.
@@ -176,7 +179,7 @@ func view(s *state) *progress.View {
 		v.Replicas = append(v.Replicas, progress.Replica{
 			Broker: id, Adding: slices.Contains(s.part.Adding, id),
 			InSync: slices.Contains(s.part.ISR, id), Eligible: slices.Contains(s.part.ELR, id),
-			BrokerEpoch: b.epoch, Liveness: b.livenessRev, Active: b.liveness == metadata.Active, Placement: b.placement,
+			BrokerEpoch: b.epoch, Liveness: b.livenessRev, Active: b.liveness == metadata.Active && !b.damaged, Placement: b.placement,
 		})
 	}
 	return v

@@ -12,6 +12,7 @@ type oracle struct {
 	shown    []fact
 	ackedAny map[int]bool // values
 	wrote    map[place]int
+	lost     map[int64]bool // offsets that an operator gave up
 	leaders  map[int32]lead
 	unclean  int32 // newest epoch that began uncleanly
 	highs    map[int32]int64
@@ -42,11 +43,16 @@ const maxOffsets = 64
 
 func newOracle() oracle {
 	return oracle{acked: make([]fact, maxOffsets), shown: make([]fact, maxOffsets), ackedAny: map[int]bool{}, wrote: map[place]int{},
-		leaders: map[int32]lead{}, highs: map[int32]int64{}, eligible: map[int32]bool{}}
+		lost: map[int64]bool{}, leaders: map[int32]lead{}, highs: map[int32]int64{}, eligible: map[int32]bool{}}
 }
 
 // knows reports whether a value was acknowledged.
 func (o *oracle) knows(value int) bool { return o.ackedAny[value] }
+
+// giveUp notes that an operator gave up the record at an offset, of which some replica may have a copy.
+func (o *oracle) giveUp(at int64) {
+	o.acked[at], o.shown[at], o.lost[at] = fact{}, fact{}, true
+}
 
 // led checks that an epoch has one leader (C3).
 func (o *oracle) led(w *world, x *node, epoch int32) {
@@ -60,7 +66,7 @@ func (o *oracle) led(w *world, x *node, epoch int32) {
 // appended checks that an epoch has one record at an offset (C4).
 func (o *oracle) appended(w *world, x *node, at int64, e entry) {
 	p := place{e.epoch, at}
-	if old, ok := o.wrote[p]; ok && old != e.value {
+	if old, ok := o.wrote[p]; ok && old != e.value && !o.lost[at] {
 		w.failf("C4: %s has value %d at %d in epoch %d, which had value %d", name(x.id), e.value, at, e.epoch, old)
 	}
 	o.wrote[p] = e.value
@@ -98,7 +104,7 @@ func (o *oracle) recorded(w *world, old *metadata.Partition, gone func(broker in
 // acknowledged notes an acknowledgement with acks=all. One of a leader that an unclean election has
 // replaced may be lost.
 func (o *oracle) acknowledged(w *world, x *node, a wait) {
-	if x.epoch < o.unclean {
+	if x.epoch < o.unclean || o.lost[a.offset] {
 		return
 	}
 	f := &o.acked[a.offset]
@@ -116,8 +122,8 @@ func (o *oracle) read(w *world, x *node) {
 	if !x.runs() || x.offline || x.step != registered || w.cfg.restores && w.gone() { // an operator decides what remains
 		return
 	}
-	if x.leader == nil && x.seen() > x.epoch {
-		return // it does not follow, and has what an unclean election took back
+	if x.leader == nil && x.seen() > x.epoch || x.flaw {
+		return // it has what an unclean election took back, or lacks what others serve
 	}
 	high, epoch := x.high()
 	for at := range min(high, x.end()) {
@@ -126,7 +132,7 @@ func (o *oracle) read(w *world, x *node) {
 			w.failf("C2: %s shows value %d at offset %d in epoch %d, and value %d was shown in epoch %d", name(x.id), now, at, epoch,
 				f.value, f.epoch)
 		}
-		if epoch >= f.epoch {
+		if epoch >= f.epoch && !o.lost[at] {
 			*f = fact{now, epoch}
 		}
 	}
@@ -215,13 +221,16 @@ func (o *oracle) final(w *world) {
 	}
 	seen := map[int]bool{}
 	for at, e := range l.log {
+		if e.value == 0 {
+			continue
+		}
 		if seen[e.value] {
 			w.failf("TWICE: value %d, again at offset %d", e.value, at)
 		}
 		seen[e.value] = true
 		for _, b := range w.store().part.Replicas {
 			x := w.nodes[b]
-			if x.log[at] != e {
+			if x.log[at] != e && !o.lost[int64(at)] {
 				w.failf("C4: %s differs from its leader at offset %d", name(x.id), at)
 			}
 		}

@@ -86,7 +86,7 @@ func (w *world) forget(x *node) {
 	if b.placement != (dir{}) && !w.image(x).part.HasReplica(x.id) {
 		w.writes = append(w.writes, write{from: x.id, removal: true, removed: w.image(x).part.Revision, compare: seen})
 	}
-	x.log, x.written, x.durable, x.savedHigh, x.savedEpoch, x.held = nil, 0, 0, 0, 0, 0
+	x.log, x.written, x.durable, x.savedHigh, x.savedEpoch, x.held, x.flaw = nil, 0, 0, 0, 0, 0, false
 	x.cache, x.leaving, x.offline, x.epoch = epochs.Cache{}, false, false, 0
 	x.follower = progress.Follower{Broken: w.cfg.removed.inProgress()}
 	x.follower.Follow()

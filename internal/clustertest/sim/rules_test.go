@@ -24,6 +24,9 @@ const (
 	keepEmptyEpochs                     // a new follower keeps the epochs in which it led without a record
 	leadBelowLog                        // a broker leads in an epoch below that of its log
 	stayAhead                           // a follower with a later epoch than its leader asks for no higher one
+	replaceNeeded                       // a damaged log is replaced although its replica is in ISR or ELR
+	replaceInEpoch                      // a damaged log is replaced in a leader epoch in which it has followed
+	damagedFollows                      // a damaged log follows
 	oldHeartbeats                       // a registration is recorded although a heartbeat made the former process active
 )
 

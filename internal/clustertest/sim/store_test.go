@@ -133,7 +133,7 @@ func (s *state) Running(broker int32) bool { return s.brokers[broker].liveness !
 // Online implements election.View.
 func (s *state) Online(broker int32) bool {
 	b := &s.brokers[broker]
-	return b.placement == dir{} || b.placement == b.dir
+	return (b.placement == dir{} || b.placement == b.dir) && !s.damagedElsewhere(broker)
 }
 
 // Writes implements election.View.
@@ -191,15 +191,22 @@ func (w *world) work(broker int32) {
 		}
 	case metadata.Drained:
 		w.leave()
+	default:
+		if w.store().brokers[broker].damaged {
+			w.leave()
+		}
 	}
 }
 
 // leave lets the replicas of all brokers that were fenced or drained meanwhile leave the ISR.
 func (w *world) leave() {
-	var all election.Leaving
+	all := election.Leaving{Damaged: w.store().leaveDamaged()}
 	for i := range w.ctl {
 		b, duty := int32(i), w.ctl[i].leave
 		w.ctl[i].leave = false
+		if slices.ContainsFunc(all.Damaged, func(x election.Replica) bool { return x.Broker == b }) {
+			continue
+		}
 		switch w.store().brokers[b].liveness {
 		case metadata.Fenced:
 			if duty {
@@ -209,7 +216,7 @@ func (w *world) leave() {
 			all.Drained = append(all.Drained, b)
 		}
 	}
-	w.decide(fmt.Sprintf("fenced %s, drained %s", names(all.Fenced), names(all.Drained)),
+	w.decide(fmt.Sprintf("fenced %s, drained %s, damaged %v", names(all.Fenced), names(all.Drained), len(all.Damaged)),
 		func(d election.Decider, p metadata.Partition) (metadata.Partition, bool) { return d.Leave(p, all) })
 }
 
@@ -253,7 +260,7 @@ func (w *world) adjust(x *node) {
 	switch {
 	case placed != dir{} && placed != x.dir:
 		is = election.Missing
-	case x.lossy:
+	case x.lossy, x.flaw && s.hasOther(x.id, nil):
 		is = election.Lossy
 	}
 	if !s.part.HasReplica(x.id) {
@@ -268,7 +275,7 @@ func (w *world) adjust(x *node) {
 func (w *world) enter(x *node) {
 	w.commit(func(s *state) {
 		b := &s.brokers[x.id]
-		b.epoch, b.dir = s.version, x.dir
+		b.epoch, b.dir, b.damaged = s.version, x.dir, x.flaw
 		x.brokerEpoch = s.version
 		if !w.cfg.removed.has(noMark) {
 			b.liveness, b.livenessRev = metadata.Fenced, s.version
@@ -316,7 +323,7 @@ func (w *world) electUnclean() {
 	}
 	var reports []election.Report
 	for _, x := range w.nodes {
-		if x.runs() && x.step == registered && !x.leaving {
+		if x.runs() && x.step == registered && !x.leaving && !x.flaw {
 			reports = append(reports, election.Report{Broker: x.id, LastEpoch: x.lastEpoch(), End: x.end()})
 		}
 	}

@@ -142,7 +142,7 @@ func (w *world) subscribe(x *node) {
 	if s.brokers[x.id].epoch != x.brokerEpoch || to < 0 || to == x.id {
 		return
 	}
-	if x.lastEpoch() > x.epoch {
+	if x.lastEpoch() > x.epoch || x.flaw && !w.cfg.removed.has(damagedFollows) {
 		return // until the epoch is raised
 	}
 	if len(x.queue) > 0 {
@@ -233,6 +233,9 @@ func (w *world) push(x *node, to int32) {
 		return
 	}
 	n := min(x.end()-s.cursor, 1+int64(w.r.IntN(3)))
+	if x.flaw && x.hole >= s.cursor {
+		n = min(n, x.hole-s.cursor)
+	}
 	from := s.cursor
 	s.cursor += n
 	w.send(x.id, to, frame{kind: frameData, tag: s.tag, prev: from, entries: x.log[from : from+n], high: x.leader.High()})

@@ -74,7 +74,9 @@ func (w *world) step() {
 			w.stretch(x, y)
 		}
 	case k < 34:
-		switch w.r.IntN(8) {
+		switch w.r.IntN(9) {
+		case 8:
+			w.renewLog()
 		case 0:
 			w.joining()
 			w.ambush()
@@ -109,6 +111,8 @@ func (w *world) rare(k int, x, y *node) {
 		}
 		w.register(x)
 	case 39:
+		w.report(x)
+		w.replace(x)
 		w.activate(x)
 		w.place(x)
 		if w.chance(4) {
@@ -178,6 +182,9 @@ func (w *world) breakSomething(x, y *node) {
 		l := &w.links[x.id][y.id]
 		l.cut = !l.cut && w.chance(3)
 	case 3:
+		if w.chance(4) {
+			w.damage(x)
+		}
 		w.revert(x)
 	case 4:
 		if len(w.writes) > 0 && w.chance(2) {
@@ -250,6 +257,9 @@ func (w *world) heal() {
 			w.now += 40 * time.Millisecond // the penalties of slow members end
 		}
 		w.healStep(w.nodes[w.r.IntN(len(w.nodes))], w.nodes[w.r.IntN(len(w.nodes))])
+		if k%800 == 0 {
+			w.repairLast()
+		}
 		if k == 800 && w.gone() {
 			w.stats["operator"]++
 			w.electUnclean()
@@ -283,6 +293,8 @@ func (w *world) healStep(x, y *node) {
 	default:
 		w.activate(x)
 	}
+	w.report(x)
+	w.replace(x)
 	w.place(x)
 	w.resign(x)
 	w.raise(x)
@@ -349,7 +361,7 @@ func (w *world) recovered() bool {
 	}
 	for _, b := range p.Replicas {
 		x := w.nodes[b]
-		if !x.up || x.offline || x.end() != l.end() || x.image != s.version || len(x.queue) > 0 {
+		if !x.up || x.offline || x.flaw || x.end() != l.end() || x.image != s.version || len(x.queue) > 0 {
 			return false
 		}
 	}

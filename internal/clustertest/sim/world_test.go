@@ -39,6 +39,7 @@ type broker struct {
 	liveness    metadata.Liveness
 	livenessRev int64
 	placement   dir  // of its replica of the partition
+	damaged     bool // its log is damaged
 	low         bool // its log directory is low on space
 }
 

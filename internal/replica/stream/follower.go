@@ -317,7 +317,7 @@ func (f *following) checkLocked() {
 // subscribe adds a request. The caller holds part.mu.
 func (f *follower) subscribe(x *following) {
 	t := x.part
-	if err := t.log.Offline(); err != nil {
+	if t.log.Offline() != nil || t.log.Flaw() != nil { // a damaged log is replaced, or its directory comes back
 		x.again()
 		return
 	}
