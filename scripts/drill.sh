@@ -204,23 +204,25 @@ unwatch() {
   watcher=''
 }
 # untrue: what watch saw of checks that have nothing to do with a broker that is gone for a while:
-# that it is fenced or starts, that the quorum has one voter less, that partitions wait for a leader.
+# that it is fenced or starts, that the quorum has one voter less, that partitions wait for a leader,
+# that it cannot be dialed.
 # Checks that are true of the fault itself are arguments.
 untrue() {
   unwatch
   awk -F'\t' -v all="broker brokers quorum membership leaderless serving $*" \
-    'BEGIN { split(all, a, " "); for (k in a) ok[a[k]] = 1 } !ok[$1]' "$dir/seen" | sort | uniq -c | sort -rn >"$dir/untrue"
+    'BEGIN { split(all, a, " "); for (k in a) ok[a[k]] = 1 } !ok[$1] && !/unable to dial/' "$dir/seen" | sort | uniq -c | sort -rn >"$dir/untrue"
   [ -s "$dir/untrue" ]
 }
 # follow: does what the remedy says, in its order. What it leaves to the operator's choice is
 # in names: TOPIC=... for a word in capitals.
 follow() {
-  local step command word
+  local step command word topic=''
   : >"$dir/steps"
   while IFS= read -r step; do
     echo "$step" >>"$dir/steps"
     case "$step" in
       'stop producers') stop_load ;;
+      'create the topic again') chronikctl topic create "$topic" --partitions 2 -r "$nodes" >>"$dir/followed" 2>&1 || return 1 ;;
       'stop the broker') stop_broker "$target" ;;
       'start the broker' | 'restart the broker')
         stop_broker "$target"
@@ -229,14 +231,24 @@ follow() {
       *)
         command="${step#\`}"
         command="${command%\`}"
+        topic="$(grep -oP 'topic delete \K\S+' <<<"$command")" || true
         for word in "${names[@]}"; do command="${command//"${word%%=*}"/"${word#*=}"}"; done
-        [[ "$command" != *' log repair '* ]] || command="$command --yes" # the answer to its question
+        [[ "$command" != *' log repair '* && -z "$topic" ]] || command="$command --yes" # the answer to its question
         echo "\$ $command" >>"$dir/followed"
         # log verify ends with 4 where it found something, which here it must.
         bash -c "$command" >>"$dir/followed" 2>&1 || { [ $? = 4 ] && [[ "$command" == *' log verify '* ]]; } || return 1
         ;;
     esac
-  done < <(grep -oE '`(chronikctl|mkdir|mv) [^`]+`|stop producers|(re)?start the broker|stop the broker' <<<"$remedy")
+  done < <(grep -oE '`(chronikctl|mkdir|mv) [^`]+`|stop producers|(re)?start the broker|stop the broker|create the topic again' <<<"$remedy")
+}
+# follow_all CHECK: the remedy of a finding, and of those of the check that it leaves.
+follow_all() {
+  local left=5
+  follow || return 1
+  while [ -s "$dir/steps" ] && [ "$left" -gt 0 ] && ! until_true 15 healthy && found "$1" ''; do
+    remedy="$(jq -r .remedy "$dir/finding.json")" left=$((left - 1))
+    follow || return 1
+  done
 }
 # restored: the broker is healthy, takes records and gives them back.
 restored() {
@@ -291,7 +303,7 @@ drill() {
   elif [ "$took" = 'not reported' ]; then
     row "$1" never - - "$problem"
     failed="$failed $1"
-  elif unwatch; ! follow; then
+  elif unwatch; ! follow_all "$2"; then
     row "$1" "$took" no - "\`$(tail -n 1 "$dir/steps" | tr -d '`')\` failed: $(tail -n 1 "$dir/followed" 2>/dev/null)"
     failed="$failed $1"
   else
@@ -344,7 +356,7 @@ lost-log-dir() {
   rm -r "$dir/$target/data/logs"
   start_broker "$target" || true
   names=()
-  drill lost-log-dir '' '' "$([ "$nodes" = 1 ] && echo "$records" || echo 0)"
+  drill lost-log-dir "$([ "$nodes" = 1 ] && echo partition)" '' "$([ "$nodes" = 1 ] && echo "$records" || echo 0)"
   end
 }
 full-disk() {
@@ -390,8 +402,9 @@ frozen_disk() {
   fsfreeze -f "$mounted"
   frozen="$mounted"
   took='not reported'
-  # A member that writes nothing there cannot notice: it must when the metadata change.
-  [ "$nodes" = 1 ] || timeout 10 chronikctl --admin "127.0.0.1:${admins[1]}" topic create "after-$1" >/dev/null 2>&1 || true
+  # A broker that writes nothing there cannot notice: it must when the metadata change.
+  { timeout 20 chronikctl topic create "after-$1" >/dev/null 2>&1 || true; } &
+  load+=($!)
   if until_true 30 found "$2" "$3"; then
     took=$(($(now) - planted))
     [ "$took" -le "$within" ] || failed="$failed $1"

@@ -274,11 +274,10 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 	}
 }
 
-// The remedy of a partition without a directory names the data directory.
-func TestRemedyOfAPartitionWithoutADirectory(t *testing.T) {
+// Of a partition without a log nothing is left that a repair could put together.
+func TestRemedyOfAPartitionWithoutALog(t *testing.T) {
 	f := Facts{Settings: Settings{DataDir: "/var/lib/chronik"}}
-	if got := f.repair(&Partition{}); !strings.Contains(got, "log verify --dir /var/lib/chronik`") ||
-		!strings.Contains(got, "--backup /var/lib/chronik/before-repair`") {
+	if got := f.repair(&Partition{Topic: "t"}); strings.Contains(got, "log repair") || !strings.Contains(got, "`chronikctl topic delete t`") {
 		t.Error(got)
 	}
 }
@@ -403,9 +402,13 @@ func TestMetadataAndItsCopy(t *testing.T) {
 	whole := Metadata{Dir: "/d/metadata", Copy: "/d/logs/metadata.copy"}
 	failed, behind, lost := whole, whole, Metadata{Dir: "/d/cluster", LostVote: true}
 	failed.Failed, behind.Behind = "no space left", "input/output error"
+	hanging, busy := whole, whole
+	hanging.Hanging, busy.Hanging = stuckAfter, stuckAfter-1
 	examine(t, "metadata", []patient{
 		{"whole", Facts{Metadata: whole}, nil},
 		{"not known", Facts{}, nil},
+		{"busy", Facts{Metadata: busy}, nil},
+		{"hanging", Facts{Metadata: hanging}, []string{"warn metadata in /d/metadata: topics and configs cannot be changed: a write or an fdatasync in it hangs"}},
 		{"its vote is elsewhere", Facts{Metadata: lost}, []string{"warn metadata in /d/cluster: this broker does not vote yet"}},
 		{"failed", Facts{Metadata: failed}, []string{"warn metadata in /d/metadata: topics and configs cannot be changed: no space left"}},
 		{

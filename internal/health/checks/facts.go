@@ -275,8 +275,10 @@ type Damage struct {
 type Metadata struct {
 	Dir    string
 	Failed string // why topics and configs cannot be changed; empty if they can
-	Copy   string // the location of their copy; empty in a cluster with three voters, where other brokers have them
-	Behind string // why the copy lacks changes; empty if it is complete
+	// Hanging is for how long a change waits for the disk; that of a cluster's store is in Quorum.
+	Hanging time.Duration
+	Copy    string // the location of their copy; empty in a cluster with three voters, where other brokers have them
+	Behind  string // why the copy lacks changes; empty if it is complete
 	// LostVote reports that the broker's vote is still with its former metadata directory, which is
 	// lost. Until the vote has moved here, another lost directory may cost the majority.
 	LostVote bool

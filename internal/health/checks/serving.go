@@ -87,10 +87,12 @@ func (f *Facts) repair(p *Partition) string {
 		before = "bring back the other brokers with replicas of it, which copy nothing from here; if they have lost it, "
 		more = []string{"--last-copy"}
 	}
-	at := []string{"--dir", f.absolute(dir)}
-	if dir == "" {
-		at = f.whole()
+	if dir == "" { // there is nothing that a repair could put together
+		return before + "put the log directory that had it back, and restart the broker; if it is lost, run " +
+			health.Command("chronikctl", "topic", "delete", p.Topic) + ", which asks before it deletes all partitions of the topic, and " +
+			"create the topic again (docs/operations.md, A damaged disk)"
 	}
+	at := []string{"--dir", f.absolute(dir)}
 	for _, d := range f.Dirs {
 		if d.Path == dir && d.Journal != "" && d.Journal != path.Join(dir, "journal") {
 			at = append(at, "--journal", f.absolute(d.Journal))
@@ -392,6 +394,13 @@ func checkMetadata(f *Facts, n *notes) {
 					"(docs/operations.md, A damaged disk)",
 			},
 		)
+	}
+	if m.Hanging >= stuckAfter {
+		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata in " + m.Dir,
+			Problem: "topics and configs cannot be changed: a write or an fdatasync in it hangs",
+			Works:   "records can be written and read",
+			Remedy: "run " + kernelLog + " to see what the kernel reports about the disk; the broker resumes when the disk responds, and " +
+				"if it never does, replace the disk and restart the broker (docs/operations.md, A damaged disk)"})
 	}
 	if m.LostVote {
 		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata in " + m.Dir, NotReady: true,

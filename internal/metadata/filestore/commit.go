@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -68,6 +69,9 @@ func (g *group) admit(r *request) {
 // commit makes a group durable, then visible, then answers its requests. Conflicts are answered
 // then, too, because the decision may depend on changes in this group.
 func (s *Store) commit(g *group) {
+	now := time.Now()
+	s.began.Store(&now)
+	defer s.began.Store(nil)
 	err := s.failed
 	if err != nil && len(g.Admitted()) > 0 {
 		err = s.restart()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -57,6 +58,8 @@ type Store struct {
 	log *statelog.Log
 
 	view *kv.View // only the committer changes it
+
+	began atomic.Pointer[time.Time] // of the commit in progress; nil: none
 
 	mu     sync.RWMutex
 	failed error // why nothing is written
@@ -128,6 +131,14 @@ func (s *Store) txn(ctx context.Context, t metadata.Txn) (int64, error) {
 	default:
 		return 0, metadata.ErrClosed
 	}
+}
+
+// Hanging returns for how long the commit in progress waits for the disk, 0 if there is none.
+func (s *Store) Hanging() time.Duration {
+	if t := s.began.Load(); t != nil {
+		return time.Since(*t)
+	}
+	return 0
 }
 
 // Failed returns why the store accepts no transactions, nil if it does.

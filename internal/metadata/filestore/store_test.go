@@ -153,6 +153,31 @@ func TestTransactionsThatArriveTogetherShareASync(t *testing.T) {
 	})
 }
 
+// A commit that waits for the disk is known to health, since its callers may have given up.
+func TestHangingCommitIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := crashfs.New(1)
+		s := open(t, fsys)
+		fsys.SetSyncLatency(time.Hour)
+		done := make(chan error, 1)
+		go func() {
+			_, err := s.Txn(context.Background(), put("/a", "1"))
+			done <- err
+		}()
+		time.Sleep(time.Minute) // of the bubble
+		if got := s.Hanging(); got != time.Minute {
+			t.Errorf("%v, want a minute", got)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := s.Hanging(); got != 0 {
+			t.Errorf("%v after the commit", got)
+		}
+	})
+}
+
 func TestCanceledContextReleasesTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := crashfs.New(1)
