@@ -31,7 +31,7 @@ func (d *Dir) applyRetentionOf(logs []*Log) bool {
 }
 
 // applyRetentionTo applies retention to some logs and returns those that are busy. One checkpoint
-// commits all removals; without removals none is written.
+// commits all removals, and the starts whose own one failed; without these none is written.
 func (d *Dir) applyRetentionTo(logs []*Log) (busy []*Log) {
 	var moves []StartMove
 	for _, l := range logs {
@@ -47,6 +47,8 @@ func (d *Dir) applyRetentionTo(logs []*Log) (busy []*Log) {
 		now := time.Now()
 		if v, start := l.judge(now, parts); len(v.Gone) > 0 {
 			moves = append(moves, StartMove{Log: l, To: v.Start(start), gone: v.Gone})
+		} else if parts != nil && start > l.DurableStart() { // its checkpoint failed
+			moves = append(moves, StartMove{Log: l, To: start})
 		} else if l.rollDue(now) {
 			if err := l.roll(); err != nil {
 				d.logOnce(l, "rolling a segment because of its age failed", err)

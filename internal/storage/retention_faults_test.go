@@ -161,6 +161,23 @@ func TestRetentionTriesAgain(t *testing.T) {
 	holds(t, l, 5)
 }
 
+// A start that a client moved, or a leader, is made durable by the next run if its checkpoint failed.
+// Until then the start of this log and that of its copies differ, and these cannot be in sync.
+func TestRetentionCompletesAMovedStart(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	l := kept(t, d, keeping("sync", hour, -1))
+	putAt(t, l, 4, 700, ago(0))
+	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/checkpoint/*", Err: syscall.ENOSPC})
+	if err := l.SetLogStart(2); err == nil || l.Ends().LogStart != 2 || l.DurableStart() != 0 {
+		t.Fatalf("without a checkpoint: %v, start %d, durable %d", err, l.Ends().LogStart, l.DurableStart())
+	}
+	errs.Clear()
+	if d.applyRetention(); l.DurableStart() != 2 {
+		t.Errorf("with one: durable start %d", l.DurableStart())
+	}
+}
+
 // Readers at all offsets of a log, writers, flushes and rolls run while its start moves repeatedly.
 // A reader gets the requested records, or an error that they are gone.
 func TestReadersDuringRetention(t *testing.T) {
