@@ -378,8 +378,11 @@ func (l *Log) publish(c *chunk) {
 	l.mu.Lock()
 	c.ready = l.dir.opt.broken.has(notDurable)
 	l.tail.add(c)
-	l.countDebtLocked()
+	all, fewer := l.countDebtLocked()
 	l.mu.Unlock()
+	if fewer {
+		l.dir.debts.resume(all)
+	}
 }
 
 // handOver submits the chunk to the journal. The journal holds its own reference to the bytes until

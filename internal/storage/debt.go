@@ -69,10 +69,15 @@ func (l *Log) countDebt() {
 }
 
 // countDebtLocked counts what the log owes. It returns what all logs owe, and whether that is less
-// than before. The caller holds mu.
+// than before; then the caller must call resume without mu. Whoever counts first after a flush sees
+// the difference, also an append. The caller holds mu.
 func (l *Log) countDebtLocked() (all int64, fewer bool) {
 	now := l.debt.of(len(l.tail.chunks) - l.tail.flushed)
-	change := now - l.debt.owed.Swap(now)
+	change := now - l.debt.owed.Load()
+	if change == 0 { // as ever in ordinary logs, whose appends then share no cache line
+		return l.dir.debts.owed.Load(), false
+	}
+	l.debt.owed.Store(now)
 	return l.dir.debts.owed.Add(change), change < 0
 }
 

@@ -179,3 +179,44 @@ func TestAnOrdinaryLogOwesNothing(t *testing.T) {
 		}
 	}
 }
+
+// After a flush, an append of the log counts its debt first. A log whose queue waited for that
+// continues, although its own chunk is not durable and its flush has nothing to write.
+func TestAnAppendThatCountsAFlushResumesOthers(t *testing.T) {
+	errs := errfs.New(vfs.Memory())
+	d := mustOpen(t, errs, "sync")
+	logs := makeLogs(t, d, 2, "sync")
+	debtor, other := logs[0], logs[1]
+	put(t, other, 1, 100)
+	must(t, other.flushAndSync())
+	debtor.mu.Lock()
+	d.debts.owed.Add(debtMax - debtor.debt.owed.Swap(debtMax)) // as before the end of a flush
+	debtor.mu.Unlock()
+	other.mu.Lock()
+	other.debt.before = 1
+	other.mu.Unlock()
+	gate := make(chan struct{})
+	held := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "*.journal", Before: func(errfs.Call) { <-gate }})
+	defer close(gate)
+	first := &Append{Batches: small, LeaderEpoch: epochOf(other), Sink: make(sink, 1)}
+	go other.Append(first, nil)
+	eventually(t, "its chunk is being written", func() bool { return held.Hits() > 0 && other.debt.owed.Load() > 0 })
+	second := &Append{Batches: small, LeaderEpoch: epochOf(other), Sink: make(sink, 1)}
+	go other.Append(second, nil)
+	eventually(t, "the log waits", func() bool {
+		d.debts.mu.Lock()
+		defer d.debts.mu.Unlock()
+		_, waits := d.debts.waiting[other]
+		return waits
+	})
+	go func() { // an append that was admitted before
+		debtor.acquireCommit()
+		debtor.commitGroup([]*Append{{Batches: small, LeaderEpoch: epochOf(debtor), Sink: make(sink, 1)}}, len(small), nil)
+		debtor.releaseCommit()
+	}()
+	eventually(t, "the debt is counted", func() bool { return debtor.debt.owed.Load() == 0 })
+	debtor.countDebt() // at the end of the flush
+	if !answered(second, patience) || second.Err != nil {
+		t.Errorf("the append waits, or failed: %v", second.Err)
+	}
+}

@@ -1,7 +1,9 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -137,17 +139,15 @@ func (d *Dir) retain(logs []*Log, entries []checkpoint.Log) error {
 		if had || !Belongs(fsys, l.path, l.id) {
 			continue
 		}
+		if err := d.retainFrames(l, entries[i].QuarantineFile); err != nil {
+			return fmt.Errorf("replace %s: %w", l, err)
+		}
 		to := path.Join(d.path, replacedName(l.id, max(l.LeaderEpoch(), 0)))
 		if err := fsys.RemoveAll(to); err != nil { // what is left of one that is being removed
 			return fmt.Errorf("replace %s: %w", l, err)
 		}
 		if err := fsys.Rename(l.path, to); err != nil {
 			return fmt.Errorf("replace %s: %w", l, err)
-		}
-		if name := entries[i].QuarantineFile; name != "" {
-			if err := fsys.Rename(path.Join(d.path, name), path.Join(to, name)); err != nil {
-				return fmt.Errorf("replace %s: %w", l, err)
-			}
 		}
 		d.log.Warn("a damaged log is replaced; its files stay until there is a whole copy", zap.Stringer("log", l), zap.String("as", to))
 		d.findReplaced(path.Base(to))
@@ -156,6 +156,23 @@ func (d *Dir) retain(logs []*Log, entries []checkpoint.Log) error {
 		return fmt.Errorf("replace %d logs: %w", len(logs), err)
 	}
 	return nil
+}
+
+// retainFrames moves a file of quarantined frames to the log's directory. That comes before the
+// directory is renamed: afterwards a start would take the file for an abandoned one. A crash in
+// between leaves a log whose frames are missing, which is replaced again.
+func (d *Dir) retainFrames(l *Log, name string) error {
+	if name == "" {
+		return nil
+	}
+	err := d.opt.FS.Rename(path.Join(d.path, name), path.Join(l.path, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // an earlier attempt has moved it, or it is what is missing
+	}
+	if err != nil {
+		return err
+	}
+	return d.opt.FS.SyncDir(l.path)
 }
 
 // findReplaced notes the directory of a log that was replaced. It reports whether it is one.

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"syscall"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/race"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // theLog is the log that is replaced: partition 0 of filled, which is in /a or /b.
@@ -162,6 +164,29 @@ func TestFilesOfAReplacedLogStayUntilTheyAreRemoved(t *testing.T) {
 		if _, err := disk.Stat(files); err == nil || len(mustManage(t, disk).Replaced()) != 0 {
 			t.Errorf("%s: what was replaced is still there", name)
 		}
+	}
+}
+
+// A log is replaced whose records are in a file of quarantined frames, and the disk refuses to move
+// that file at first. The file is kept with the others.
+func TestQuarantinedFramesAreKeptWithAReplacedLog(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 5, 1000)
+	must(t, l.flush())
+	errs.Add(errfs.Rule{Ops: errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO})
+	_ = l.flushAndSync()
+	eventually(t, "the log is quarantined", l.isQuarantined)
+	entry, _ := l.checkpointed(true)
+	errs.Add(errfs.Rule{Ops: errfs.Rename, Path: "*.frames", Err: syscall.EIO, Count: 1})
+	if err := d.remove([]*Log{l}, true); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("replaced: %v", err)
+	}
+	must(t, d.remove([]*Log{l}, true))
+	if _, err := disk.Stat(path.Join(d.path, replacedName(l.id, max(l.LeaderEpoch(), 0)), entry.QuarantineFile)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -3,7 +3,9 @@ package storage
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"path"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -166,4 +168,35 @@ func TestReadingSegmentsYields(t *testing.T) {
 			t.Errorf("a stop: %v", err)
 		}
 	})
+}
+
+// A compaction replaces a segment between its choice and its reading. The bytes of the segment that
+// has its name then are no damage, and the goroutine continues.
+func TestScrubOfAReplacedSegmentEnds(t *testing.T) {
+	d, l := compactLog(t, crashfs.New(1), "sync")
+	for i := range 60 {
+		key := fmt.Sprint("key ", i%10)
+		if i == 0 { // then the first segment remains
+			key = "kept"
+		}
+		if a := send(l, keyed(t, key, strings.Repeat("v", 50+i), nil)); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	flushedAndSynced(t, l)
+	s, _ := l.sealedAt(0)
+	compactAll(t, d)
+	if now, _ := l.sealedAt(0); now == s || now.Path() != s.Path() {
+		t.Fatalf("%s was not replaced", s.Path())
+	}
+	read := make(chan bool, 1)
+	go func() { read <- d.scrubSegment(l, s) }()
+	select {
+	case ok := <-read:
+		if !ok || l.Damaged() != nil || len(s.Flaws()) > 0 {
+			t.Errorf("read: %t, damage: %v, %v", ok, l.Damaged(), s.Flaws())
+		}
+	case <-time.After(patience):
+		t.Fatal("the reading does not end")
+	}
 }

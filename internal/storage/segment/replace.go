@@ -142,23 +142,29 @@ func FinishSwap(files *Files, dir string, base int64, found bool) error {
 	return s.rename(live)
 }
 
-// open opens the file of batches under its current name.
+// open opens the file of batches for reading, or returns the open one.
 func (s *Segment) open() (*handle, error) {
+	return current(s, func(name string) (*handle, error) { return s.files.acquire(name, false) }, s.files.release)
+}
+
+// current opens the file of batches under its current name. After Replace another segment may have
+// that name, so it returns ErrReplaced then.
+func current[F any](s *Segment, open func(name string) (F, error), release func(F)) (none F, err error) {
 	for {
 		at := s.stage.Load()
-		h, err := s.files.acquire(s.stem()+stages[at], false)
+		f, err := open(s.stem() + stages[at])
 		moving := s.renaming.Load()
 		replaced := s.replaced.Load()
 		switch {
 		case !replaced && s.stage.Load() == at && (err == nil || !moving || !errors.Is(err, fs.ErrNotExist)):
-			return h, err
+			return f, err
 		case err == nil:
-			s.files.release(h)
+			release(f)
 		case !replaced && moving: // the file is being renamed
 			time.Sleep(50 * time.Microsecond)
 		}
 		if replaced {
-			return nil, fmt.Errorf("%w: %s", ErrReplaced, path.Base(s.stem()))
+			return none, fmt.Errorf("%w: %s", ErrReplaced, path.Base(s.stem()))
 		}
 	}
 }

@@ -12,9 +12,10 @@ type Place struct{ Pos, Next int64 }
 
 // Scrub reads all batches from a place on, and returns the place after the last valid one. Damage
 // matches ErrCorrupt; when Examine has found its end, Scrub skips it. wrap returns the file through
-// which Scrub reads: it has a descriptor of its own, so that readers keep their read-ahead.
+// which Scrub reads: it has a descriptor of its own, so that readers keep their read-ahead. After
+// Replace, Scrub returns ErrReplaced.
 func (s *Segment) Scrub(from Place, wrap func(vfs.File) vfs.File) (Place, error) {
-	f, err := s.files.fs.Open(s.Path())
+	f, err := current(s, s.files.fs.Open, func(f vfs.File) { _ = f.Close() })
 	if err != nil {
 		return from, fmt.Errorf("read segment: %w", err)
 	}
