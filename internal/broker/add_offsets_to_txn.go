@@ -28,7 +28,7 @@ func addOffsetsToTxnAPI() api {
 func addOffsetsToTxn(c call, req *kmsg.AddOffsetsToTxnRequest) {
 	answer := func(err *kerr.Error) {
 		resp := respondTo(c.r, kmsg.NewPtrAddOffsetsToTxnResponse())
-		setCode(c.r, &resp.ErrorCode, fencedBefore(2, req.Version, err))
+		setCode(c.r, &resp.ErrorCode, abortableBefore(4, req.Version, fencedBefore(2, req.Version, err)))
 		c.respond(resp)
 	}
 	// The first group has no partition yet. Kafka answers success, and kafkajs does not repeat the

@@ -102,7 +102,7 @@ func addForClient(c call, req *kmsg.AddPartitionsToTxnRequest) {
 	}
 	askTransaction(c.b, e.ID, e, func(a txn.Added, err *kerr.Error) {
 		if err == nil {
-			err = fencedBefore(2, req.Version, a.Err)
+			err = abortableBefore(5, req.Version, fencedBefore(2, req.Version, a.Err))
 		}
 		answer(func(txn.Partition) *kerr.Error { return err })
 	})

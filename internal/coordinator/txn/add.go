@@ -13,7 +13,8 @@ import (
 // or none. The response is an Added. Partitions of groups' offsets are those of __consumer_offsets.
 //
 // UNKNOWN_TOPIC_OR_PARTITION means that the metadata of this broker has no such partition, perhaps
-// not yet. A partition that was in the metadata when it was added, and is not later, was deleted;
+// not yet. TRANSACTION_ABORTABLE means that the transaction would never have the memory, so its
+// producer must end it. A partition that was in the metadata when it was added, and is not later, was deleted;
 // this would not follow otherwise, and the partition would never get its marker.
 //
 // A client of version 1 does not see the coordinator epoch of the answer, and appends to an open
@@ -122,7 +123,11 @@ func (s *Shard) add(to coordinator.Ticket, e Add) {
 	}
 	slices.SortFunc(more, comparePartitions)
 	more = slices.Compact(more)
-	if !s.cfg.OpenMemory.Allows(s.memory, int(weight(more))) {
+	switch budget := s.cfg.OpenMemory; {
+	case weight(v.partitions)+weight(more) > budget.ShardSize(): // whichever transactions end
+		reply(kerr.TransactionAbortable)
+		return
+	case !budget.Allows(s.memory, int(weight(more))):
 		reply(kerr.CoordinatorLoadInProgress) // all clients back off on this error; transactions end meanwhile
 		return
 	}

@@ -54,3 +54,34 @@ func TestOpenTransactionsCountAgainstABudget(t *testing.T) {
 		t.Errorf("%d bytes are in use after the end", got)
 	}
 }
+
+// A transaction that needs more than the whole budget of its shard would be refused for ever with an
+// error after which clients retry. Its producer can abort it, and go on with a smaller one.
+func TestATransactionThatNeverFitsIsAborted(t *testing.T) {
+	for version := int16(1); version <= 2; version++ {
+		for _, before := range []int{0, 1} {
+			d := newDesk(t, func(c *Config) {
+				c.OpenMemory = coordinator.NewMemoryBudget(4 * weight([]Partition{{"a", 0}, {"a", 1}}))
+			})
+			d.bring(Empty, version)
+			list := []Partition{a(0), a(1), a(2)}
+			for i := range before {
+				d.add(version, list[i])
+			}
+			if got := ask[Added](d, d.addOf(version, list...)); got.Err != kerr.TransactionAbortable {
+				t.Fatalf("version %d after %d partitions: %v", version, before, got.Err)
+			}
+			if version == 1 && before == 0 {
+				continue // nothing is open, so clients of version 1 have nothing to abort
+			}
+			pid, epoch := d.state().identity()
+			if got := d.end(version, pid, epoch, false); got.Err != nil {
+				t.Errorf("version %d: %v", version, got.Err)
+			}
+			d.answer(nil)
+			if got := ask[Added](d, d.addOf(version, list[:2]...)); got.Err != nil {
+				t.Errorf("version %d, the next transaction: %v", version, got.Err)
+			}
+		}
+	}
+}
