@@ -205,13 +205,13 @@ func (j *Journal) writeWaiting() error {
 func (j *Journal) acknowledge(tell func(batch)) error {
 	g := &j.group
 	written, rest := j.split(g.entries)
+	g.entries = rest // the entries that fail if the sync below fails: split may have recycled the slice
 	last := j.Assigned()
 	if len(written) > 0 {
 		b := batch{entries: written, written: true}
 		if len(rest) == 0 {
 			b.notified = last
 		}
-		g.entries = rest // the entries that fail if the sync below fails
 		tell(b)
 	}
 	j.mu.Lock()

@@ -188,3 +188,23 @@ func TestAWrittenEntryDoesNotOvertakeASyncedOne(t *testing.T) {
 		t.Errorf("%d entries are reported before the datasync, want 2", n)
 	}
 }
+
+// A written entry that waits for the datasync with earlier ones of its stream fails with them.
+func TestAWrittenEntryFailsWithTheSyncedOneBeforeIt(t *testing.T) {
+	disk := errfs.New(memory(t))
+	j := open(t, disk, nil)
+	disk.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO})
+	o, s := newRecorder(), newStream(1)
+	synced, written := entry(s, 0, 100, eager, o), entry(s, 1, 100, loose, o)
+	var batch groupcommit.Batch // one group
+	ok(t, j.Submit(&batch, synced, written))
+	batch.Run()
+	if err := <-j.failed; err == nil {
+		t.Error("the journal failed without an error")
+	}
+	o.wait(2)
+	if o.err(synced) == nil || o.err(written) == nil {
+		t.Errorf("reported with %v and %v", o.err(synced), o.err(written))
+	}
+	ok(t, j.Close())
+}
