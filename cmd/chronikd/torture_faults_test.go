@@ -121,7 +121,9 @@ var faults = []fault{
 	{name: "3 the writes of a broker fail", heals: true, hurt: func(c *torture, order []int) { c.spoils("writes-fail", order[0]) }},
 	{name: "3 the disks of all brokers fail", heals: true, hurt: func(c *torture, order []int) { c.spoils("syncs-fail", order...) }},
 	{name: "4 the disk of a broker is full", heals: true, hurt: func(c *torture, order []int) { c.continues("full", order[0]) }},
-	{name: "4 the log directory of a broker hangs", heals: true, hurt: func(c *torture, order []int) { c.continues("logs-hang", order[0]) }},
+	{name: "4 the log directory of a broker hangs", heals: true, hurt: func(c *torture, order []int) {
+		c.continues("logs-hang", order[0])
+	}},
 	{name: "7 bytes of a broker's segments change", heals: true, hurt: func(c *torture, order []int) { c.rots(order[0], true) }},
 	{name: "7 bytes of a stopped broker's segments change", heals: true, hurt: func(c *torture, order []int) { c.rots(order[0], false) }},
 	{name: "8 segments of a broker are cut short", heals: true, hurt: func(c *torture, order []int) { c.cutsShort(order[:1]) }},

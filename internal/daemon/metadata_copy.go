@@ -74,8 +74,9 @@ func (b *Broker) keepCopy(ctx context.Context, r *components) {
 	}
 	r.file.KeepCopy(ctx, filestore.CopyIn(at), former...)
 	b.health.Add(func(f *checks.Facts) {
-		f.Metadata = checks.Metadata{Dir: path.Join(b.cfg.DataDir, metadataDir), Failed: observe.Reason(r.file.Failed()), Hanging: r.file.Hanging(),
-			Copy: filestore.CopyIn(at), Behind: observe.Reason(r.file.CopyBehind())}
+		f.Metadata = checks.Metadata{Dir: path.Join(b.cfg.DataDir, metadataDir), Failed: observe.Reason(r.file.Failed()),
+			Hanging: r.file.Hanging(),
+			Copy:    filestore.CopyIn(at), Behind: observe.Reason(r.file.CopyBehind())}
 	})
 }
 

@@ -12,10 +12,10 @@ import (
 )
 
 // applyRole gives a partition its role, and adds to changes what the metadata do not have: its
-// directory, and a leader epoch above those of its log and high watermark. This broker must not lead
-// in a lower one, and cannot follow in one: a replica that an unclean election passed over has what
-// the others took back, and discards it only in a later epoch. A log has a later epoch than the
-// metadata give if these were restored from a copy.
+// directory, and a leader epoch above those of its log and high watermark. This broker must not
+// lead in a lower one, and cannot follow in one: a replica that an unclean election passed over has
+// what the others took back, and discards it only in a later epoch. A log has a later epoch than
+// the metadata give if these were restored from a copy.
 func (m *Manager) applyRole(w wanted, changes changes) {
 	tp := w.tp()
 	m.mu.RLock()

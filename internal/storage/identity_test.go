@@ -102,7 +102,8 @@ func TestRefusalAdvisesNoRepairOfReplicas(t *testing.T) {
 		if !errors.Is(err, ErrForeign) {
 			t.Fatalf("%v, want ErrForeign", err)
 		}
-		if text := err.Error(); strings.Contains(text, "log repair") == replicated || strings.Contains(text, "`mv /d /d.away`") != replicated {
+		if text := err.Error(); strings.Contains(text, "log repair") == replicated ||
+			strings.Contains(text, "`mv /d /d.away`") != replicated {
 			t.Errorf("replicated %v: %s", replicated, text)
 		}
 	}

@@ -161,8 +161,9 @@ func TestRetentionTriesAgain(t *testing.T) {
 	holds(t, l, 5)
 }
 
-// A start that a client moved, or a leader, is made durable by the next run if its checkpoint failed.
-// Until then the start of this log and that of its copies differ, and these cannot be in sync.
+// A start that a client moved, or a leader, is made durable by the next run if its checkpoint
+// failed. Until then the start of this log and that of its copies differ, and these cannot be in
+// sync.
 func TestRetentionCompletesAMovedStart(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")

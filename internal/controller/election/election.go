@@ -44,8 +44,8 @@ type Decider struct {
 
 // Elect replaces the leader if it cannot lead, first with a member of the ISR, then with one of the
 // ELR (KIP-966), of each first with one that can write, in the order of the replicas. If there is
-// none, the partition has no leader. A leader that is draining leads on unless another member of the
-// ISR can, and one that cannot write unless a member of the ISR can write.
+// none, the partition has no leader. A leader that is draining leads on unless another member of
+// the ISR can, and one that cannot write unless a member of the ISR can write.
 func (d Decider) Elect(p metadata.Partition) (metadata.Partition, bool) {
 	next := p
 	d.elect(&next, None)

@@ -14,8 +14,8 @@ import (
 //
 // UNKNOWN_TOPIC_OR_PARTITION means that the metadata of this broker has no such partition, perhaps
 // not yet. TRANSACTION_ABORTABLE means that the transaction would never have the memory, so its
-// producer must end it. A partition that was in the metadata when it was added, and is not later, was deleted;
-// this would not follow otherwise, and the partition would never get its marker.
+// producer must end it. A partition that was in the metadata when it was added, and is not later,
+// was deleted; this would not follow otherwise, and the partition would never get its marker.
 //
 // A client of version 1 does not see the coordinator epoch of the answer, and appends to an open
 // transaction with the same producer epoch without a further question. That transaction may be

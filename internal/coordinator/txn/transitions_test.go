@@ -127,7 +127,8 @@ func TestEveryRequestInEveryState(t *testing.T) {
 		{endCommit, 2}: {no(invalid), ok(PrepareCommit, 1, 1), no(busy), no(busy), no(invalid), no(invalid)},
 		{endAbort, 2}: {ok(CompleteAbort, 1, 2), ok(PrepareAbort, 1, 1), no(busy), no(busy), ok(CompleteAbort, 1, 2),
 			ok(CompleteAbort, 1, 2)},
-		// Kafka answers INVALID_TXN_STATE to the commit of a transaction that was aborted, which ends its producer.
+		// Kafka answers INVALID_TXN_STATE to the commit of a transaction that was aborted, which
+		// ends its producer.
 		{commitRetry, 2}: {no(fenced), no(fenced), no(busy), no(abortable), same, no(abortable)},
 		{abortRetry, 2}:  {no(fenced), no(fenced), no(invalid), no(busy), no(invalid), same},
 		{commitRetry, 1}: all(no(fenced)),

@@ -277,7 +277,8 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 // Of a partition without a log nothing is left that a repair could put together.
 func TestRemedyOfAPartitionWithoutALog(t *testing.T) {
 	f := Facts{Settings: Settings{DataDir: "/var/lib/chronik"}}
-	if got := f.repair(&Partition{Topic: "t"}); strings.Contains(got, "log repair") || !strings.Contains(got, "`chronikctl topic delete t`") {
+	got := f.repair(&Partition{Topic: "t"})
+	if strings.Contains(got, "log repair") || !strings.Contains(got, "`chronikctl topic delete t`") {
 		t.Error(got)
 	}
 }
