@@ -63,8 +63,8 @@ func (s *state) hasOther(broker int32, gone []election.Replica) bool {
 }
 
 // replace lets a node replace its damaged log by an empty one, when its image shows that the
-// controller knows the damage and that nothing depends on this replica, in a later epoch than the one
-// in which it noticed that: the leader no longer counts what the former log had.
+// controller knows the damage and that nothing depends on this replica, in a later epoch than the
+// one in which it noticed that: the leader no longer counts what the former log had.
 func (w *world) replace(x *node) {
 	s := w.image(x)
 	p := &s.part
@@ -83,7 +83,7 @@ func (w *world) replace(x *node) {
 		x.void = p.LeaderEpoch
 	}
 	if p.LeaderEpoch <= x.void && !w.cfg.removed.has(replaceInEpoch) {
-		w.decide("new epoch because "+name(x.id)+" is damaged", func(_ election.Decider, now metadata.Partition) (metadata.Partition, bool) {
+		w.decide("new epoch for "+name(x.id), func(_ election.Decider, now metadata.Partition) (metadata.Partition, bool) {
 			if now.LeaderEpoch != p.LeaderEpoch {
 				return now, false
 			}

@@ -49,7 +49,8 @@ func newOracle() oracle {
 // knows reports whether a value was acknowledged.
 func (o *oracle) knows(value int) bool { return o.ackedAny[value] }
 
-// giveUp notes that an operator gave up the record at an offset, of which some replica may have a copy.
+// giveUp notes that an operator gave up the record at an offset, of which some replica may have a
+// copy.
 func (o *oracle) giveUp(at int64) {
 	o.acked[at], o.shown[at], o.lost[at] = fact{}, fact{}, true
 }

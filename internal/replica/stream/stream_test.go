@@ -390,8 +390,8 @@ func TestAFollowerWhoseJournalFailedReceivesAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) { must(t, failingFollower(t, 0)) })
 }
 
-// A follower whose disk fails once as its log start moves takes the start later, although the leader
-// has nothing to send any more.
+// A follower whose disk fails once as its log start moves takes the start later, although the
+// leader has nothing to send any more.
 func TestAStartThatCouldNotMoveMovesLater(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, 1)
