@@ -14,8 +14,11 @@ func renewed(t *testing.T, fs vfs.FS, c *cluster) (life, metadata.TopicPartition
 	t.Helper()
 	tp, damaged := beforeRenewal(t, fs, c)
 	must(t, c.show(t, damaged.Manager))
-	damaged.renew()
-	waitFor(t, "a new log", func() bool { return damaged.has(idA, 0) && len(damaged.storage.Replaced()) == 1 })
+	waitFor(t, "a new log", func() bool { // in another epoch
+		must(t, c.show(t, damaged.Manager))
+		damaged.renew()
+		return damaged.has(idA, 0) && len(damaged.storage.Replaced()) == 1
+	})
 	return damaged, tp
 }
 
@@ -81,8 +84,11 @@ func TestALogStaysIfTheLeaderHasNoWholeOne(t *testing.T) {
 		c := newCluster()
 		_, l := beforeRenewal(t, vfs.Memory(), c)
 		c.put(metadata.LivenessKey(2), state.Encode())
-		must(t, c.show(t, l.Manager))
-		if l.renew(); !l.has(idA, 0) || l.isLeaving(metadata.TopicPartition{Topic: idA}) {
+		for range 3 {
+			must(t, c.apply(t, l.Manager))
+			l.renew()
+		}
+		if must(t, c.apply(t, l.Manager)); !l.has(idA, 0) || l.isLeaving(metadata.TopicPartition{Topic: idA}) {
 			t.Errorf("%s: the log is replaced", name)
 		}
 	}

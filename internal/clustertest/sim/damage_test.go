@@ -83,8 +83,7 @@ func (w *world) replace(x *node) {
 		x.void = p.LeaderEpoch
 	}
 	if p.LeaderEpoch <= x.void && !w.cfg.removed.has(replaceInEpoch) {
-		why := "new epoch because " + name(x.id) + " is damaged"
-		w.decide(why, func(_ election.Decider, now metadata.Partition) (metadata.Partition, bool) {
+		w.decide("new epoch for "+name(x.id), func(_ election.Decider, now metadata.Partition) (metadata.Partition, bool) {
 			if now.LeaderEpoch != p.LeaderEpoch {
 				return now, false
 			}

@@ -229,9 +229,11 @@ func (f *follower) resume() {
 		if x.state == paused {
 			x.state = wanted
 		}
-		named := x.named
+		start, named := x.named, x.state == live && x.named > x.started
 		x.part.mu.Unlock()
-		x.moveStart(named)
+		if named {
+			x.moveStart(start)
+		}
 		x.wake()
 	}
 }
