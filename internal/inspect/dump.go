@@ -32,6 +32,8 @@ type DumpOptions struct {
 	From, To int64
 	// Records selects the records of batches and frames.
 	Records bool
+	// Replaced selects the segments of logs that were replaced, and nothing else.
+	Replaced bool
 }
 
 func (o *DumpOptions) wants(topic string, partition int32) bool {
@@ -75,6 +77,9 @@ type dumper struct {
 func (d *dumper) run() error {
 	if err := d.load(); err != nil {
 		return err
+	}
+	if d.o.Replaced {
+		return d.segments()
 	}
 	var err error
 	if d.o.Checkpoint && d.state != nil {
@@ -297,19 +302,33 @@ func (d *dumper) segments() error {
 		return err
 	}
 	for _, in := range infos {
-		dash := strings.LastIndexByte(in.Name, '-')
-		if !in.Dir || dash < 1 {
+		topic, n, ok := d.logIn(in.Name)
+		if !in.Dir || !ok || !d.o.wants(topic, n) {
 			continue
 		}
-		n, err := strconv.ParseInt(in.Name[dash+1:], 10, 32)
-		if err != nil || !d.o.wants(in.Name[:dash], int32(n)) {
-			continue
-		}
-		if err := d.partition(in.Name[:dash], int32(n), path.Join(d.place.Path, in.Name)); err != nil {
+		if err := d.partition(topic, n, path.Join(d.place.Path, in.Name)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// logIn returns the log to which the directory with a name belongs.
+func (d *dumper) logIn(name string) (topic string, n int32, ok bool) {
+	if d.o.Replaced {
+		id, _, ok := storage.ReplacedID(name)
+		l := d.byID[id]
+		if !ok || l == nil {
+			return "", id.Partition, ok
+		}
+		return l.Topic, id.Partition, true
+	}
+	dash := strings.LastIndexByte(name, '-')
+	if dash < 1 {
+		return "", 0, false
+	}
+	p, err := strconv.ParseInt(name[dash+1:], 10, 32)
+	return name[:dash], int32(p), err == nil
 }
 
 func (d *dumper) partition(topic string, n int32, dir string) error {

@@ -234,6 +234,19 @@ func (m *Manager) Missing() (list []metadata.TopicPartition) {
 	return list
 }
 
+// Outlived returns the replaced logs that may have records which no replica has, and the names of
+// their topics. Their files stay until a person removes them.
+func (m *Manager) Outlived() (logs []storage.ReplacedLog, topics []string) {
+	m.roles.Lock()
+	defer m.roles.Unlock()
+	for _, a := range m.opt.Storage.Replaced() {
+		if w, known := m.wantedOf(a.ID); known && w.topic.Partitions.At(w.partition).Unclean > a.Epoch {
+			logs, topics = append(logs, a), append(topics, w.topic.Name)
+		}
+	}
+	return logs, topics
+}
+
 // Renewals returns the replicas that are copied again, sorted by topic and partition.
 func (m *Manager) Renewals() (all []Renewal) {
 	former := map[metadata.TopicPartition]storage.ReplacedLog{}

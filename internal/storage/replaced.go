@@ -75,6 +75,7 @@ func (m *Manager) Flawed() (logs []*Log) {
 type ReplacedLog struct {
 	ID
 	Epoch int32 // the leader epoch in which it was replaced
+	Path  string
 	Since time.Time
 	Bytes int64
 	dir   *Dir
@@ -181,8 +182,8 @@ func (d *Dir) findReplaced(name string) bool {
 	if !ok {
 		return false
 	}
-	a := ReplacedLog{ID: id, Epoch: epoch, Since: d.now(), dir: d}
-	infos, err := d.opt.FS.List(path.Join(d.path, name))
+	a := ReplacedLog{ID: id, Epoch: epoch, Path: path.Join(d.path, name), Since: d.now(), dir: d}
+	infos, err := d.opt.FS.List(a.Path)
 	if err != nil {
 		d.logOnce(nil, "a replaced log could not be listed", err)
 	}

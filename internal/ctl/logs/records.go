@@ -32,7 +32,7 @@ func forProduce(ctx context.Context, a *app.App, at inspect.Options, o inspect.D
 	var err error
 	for _, journal := range []bool{false, true} {
 		o.Segments, o.Journal = !journal, journal
-		if err == nil {
+		if err == nil && !(journal && o.Replaced) {
 			err = inspect.Dump(ctx, at, o, w.item)
 		}
 	}

@@ -3,6 +3,7 @@ package observe
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -94,12 +95,21 @@ func (r *Partitions) Facts(f *checks.Facts) {
 	for _, x := range r.notCreated() {
 		retried[metadata.TopicPartition{Topic: x.TopicID, Partition: x.Partition}] = true
 	}
-	for _, x := range r.Replicas.Renewals() {
-		f.Partitions = append(f.Partitions, checks.Partition{Topic: x.Topic, Index: x.Partition, Replicated: true, Elsewhere: true,
-			Copy: &checks.Copy{Leader: x.Leader, Why: reason(errors.New(x.Why)), Have: x.Have, Want: x.Want, Bytes: x.Bytes,
-				Still: x.Still}})
-	}
 	img := r.Image()
+	for _, x := range r.Replicas.Renewals() {
+		p := checks.Partition{Topic: x.Topic, Index: x.Partition,
+			Copy: &checks.Copy{Leader: x.Leader, Why: reason(errors.New(x.Why)), Have: x.Have, Want: x.Want, Bytes: x.Bytes,
+				Still: x.Still}}
+		if t := img.Topic(x.Topic); t != nil {
+			r.others(&p, t.ID, true)
+		}
+		f.Partitions = append(f.Partitions, p)
+	}
+	former, topics := r.Replicas.Outlived()
+	for i, x := range former {
+		f.Partitions = append(f.Partitions, checks.Partition{Topic: topics[i], Index: x.Partition, Dir: path.Dir(x.Path),
+			Former: &checks.Former{Path: x.Path, Bytes: x.Bytes}})
+	}
 	for _, w := range r.Replicas.Leaderless() {
 		if t := img.TopicByID(w.Topic); t != nil && f.Now.Sub(w.Since) >= creationTime {
 			f.Partitions = append(f.Partitions, checks.Partition{Topic: t.Name, Index: w.Partition, Asks: true, Offline: fmt.Sprintf(
@@ -125,13 +135,20 @@ func (r *Partitions) Facts(f *checks.Facts) {
 // others adds what is known of the other replicas of a partition. flawed reports that the log of
 // this broker's is damaged.
 func (r *Partitions) others(x *checks.Partition, topic [16]byte, flawed bool) {
-	p := r.Image().Partition(metadata.TopicPartition{Topic: topic, Partition: x.Index})
+	img, tp := r.Image(), metadata.TopicPartition{Topic: topic, Partition: x.Index}
+	p := img.Partition(tp)
 	if p == nil {
 		return
 	}
 	x.Replicated = len(p.Replicas) > 1
-	x.Elsewhere = slices.ContainsFunc(p.ISR, func(b int32) bool { return b != r.Self })
-	x.Renews = x.Elsewhere && flawed
+	for _, b := range p.ISR {
+		if b == r.Self {
+			continue
+		}
+		state, _ := img.State(b)
+		x.Renews = flawed
+		x.Elsewhere = x.Elsewhere || !slices.Contains(state.Damaged, tp)
+	}
 }
 
 // creationTime is how long the creation of a log may take before its partition counts as offline.

@@ -249,10 +249,17 @@ type Partition struct {
 	Dir     string   // the log directory; empty if the partition has no log
 	Retried bool     // it has no log yet, and the broker retries the creation
 	Asks    bool     // the broker asks the controller for a higher leader epoch
-	// Replicated: other brokers have replicas. Elsewhere: one of those is in sync and serves all
-	// records. Renews: the broker replaces the damaged log, and copies the partition again.
+	// Replicated: other brokers have replicas. Elsewhere: one of those is in sync, not damaged, and
+	// serves all records. Renews: the broker replaces the damaged log, and copies the partition again.
 	Replicated, Elsewhere, Renews bool
-	Copy                          *Copy // its log was damaged and is copied again; nil if it is not
+	Copy                          *Copy   // its log was damaged and is copied again; nil if it is not
+	Former                        *Former // its damaged log may have records that no replica has; nil if there is none
+}
+
+// Former is a damaged log that was replaced by a copy.
+type Former struct {
+	Path  string
+	Bytes int64
 }
 
 // Copy is how far a partition is copied again.

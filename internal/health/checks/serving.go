@@ -130,7 +130,9 @@ func checkPartitions(f *Facts, n *notes) {
 	var all []Partition
 	copies := 0
 	for _, p := range f.Partitions {
-		if p.Copy != nil {
+		if p.Former != nil {
+			n.addFinding(f.former(&p))
+		} else if p.Copy != nil {
 			if copies++; copies <= mostPartitions {
 				n.addFinding(p.copied())
 			}
@@ -182,11 +184,31 @@ const (
 	renews          = "wait: the broker replaces the log and copies the partition again within seconds (docs/replication.md, A damaged replica)"
 )
 
+// former returns the finding about a replaced log that may have records which no replica has.
+func (f *Facts) former(p *Partition) health.Finding {
+	dump := logCommand("dump", []string{"--dir", f.absolute(p.Dir)}, "--topic", p.Topic, "--partition", strconv.Itoa(int(p.Index)),
+		"--replaced", "--for-produce")
+	return health.Finding{Severity: health.Warn, Subject: "partition " + p.String(),
+		Problem: fmt.Sprintf("the damaged log that this broker replaced may have records that no replica has, because a later leader lacked "+
+			"records; its %s are in %s", text.Bytes(p.Former.Bytes), p.Former.Path),
+		Works: "the partition can be written and read",
+		Remedy: dump + " prints what can be read; produce again what consumers need, then stop the broker, remove that directory, and start the broker " +
+			"(docs/replication.md, A damaged replica)"}
+}
+
 // copied returns the finding about a partition that is copied again.
 func (p *Partition) copied() health.Finding {
 	x := health.Finding{Severity: health.Note, Subject: "partition " + p.String(), Works: servedElsewhere,
 		Remedy: "wait, and do not stop another broker with a replica of it now (docs/replication.md, A damaged replica)"}
 	c := p.Copy
+	if !p.Elsewhere && c.Leader >= 0 {
+		x.Severity, x.Works = health.Bad, "the former log of this broker is kept; the leader serves the records that it can read"
+		x.Problem = fmt.Sprintf("it must be copied again from broker %d, whose log is damaged, too", c.Leader)
+		x.Remedy = fmt.Sprintf("remove no directory of this broker; follow the finding of broker %d about the partition: `chronikctl cluster "+
+			"health` at its admin port (docs/replication.md, A damaged replica)", c.Leader)
+		x.Problem += "; " + c.text()
+		return x
+	}
 	switch {
 	case c.Leader < 0:
 		x.Severity, x.Problem = health.Warn, "it must be copied again, and has no leader now"
@@ -196,12 +218,17 @@ func (p *Partition) copied() health.Finding {
 	default:
 		x.Problem = fmt.Sprintf("it is copied again from broker %d", c.Leader)
 	}
+	x.Problem += "; " + c.text()
+	return x
+}
+
+// text returns how much of a copy is here, and why it is made.
+func (c *Copy) text() string {
 	here := text.Bytes(c.Bytes)
 	if c.Want > 0 {
 		here = fmt.Sprintf("%d %%, %s,", c.Have*100/c.Want, here)
 	}
-	x.Problem += "; " + here + " are here: " + c.Why
-	return x
+	return here + " are here: " + c.Why
 }
 
 // Thresholds of the checks of journals and groups without progress.
@@ -346,9 +373,13 @@ func checkDamage(f *Facts, n *notes) {
 				"--skip-damaged",
 			}, " reads all other records"
 		}
-		if p.Elsewhere {
-			n.addFinding(health.Finding{Severity: health.Warn, Subject: "partition " + p.String(),
-				Problem: "the replica on this broker is damaged: " + problem, Works: servedElsewhere, Remedy: renews})
+		if p.Elsewhere || p.Renews {
+			x := health.Finding{Severity: health.Warn, Subject: "partition " + p.String(),
+				Problem: "the replica on this broker is damaged: " + problem, Works: servedElsewhere, Remedy: renews}
+			if !p.Elsewhere {
+				x.Works = "another replica leads it, which is damaged, too"
+			}
+			n.addFinding(x)
 			continue
 		}
 		read = append([]string{"chronikctl", "consume", p.Topic, "-p", strconv.Itoa(int(p.Index))}, read...)
