@@ -170,7 +170,7 @@ func (w *succession) relay() {
 	})
 }
 
-// change lets the metadata change, and the broker apply what is there.
+// change lets the metadata change, and the broker apply it.
 func (w *succession) change() {
 	if w.rand.IntN(20) == 0 {
 		w.made = append(w.made, w.now)

@@ -40,7 +40,7 @@ type task struct {
 	creates []*missing
 	deletes []storage.ID
 	topics  []*removal                // deleted topics of the logs in deletes
-	leaves  []metadata.TopicPartition // replicas among deletes that other brokers have now, or that are made anew
+	leaves  []metadata.TopicPartition // replicas among deletes that other brokers have now, or that are replaced
 	keep    bool                      // the logs in deletes are replaced
 	rounds  []*round
 	tries   int // failed attempts to delete

@@ -153,7 +153,7 @@ func (m *Manager) forgettable(topics [][16]byte) [][16]byte {
 	return topics
 }
 
-// leave is a replica that the metadata has assigned to other brokers, or that is made anew.
+// leave is a replica that the metadata has assigned to other brokers, or that is replaced.
 type leave struct {
 	tp   metadata.TopicPartition
 	dir  *storage.Dir // of its log

@@ -180,7 +180,7 @@ func (m *Manager) noteRenewal(w wanted, x *renewal) {
 	}
 }
 
-// superfluous reports whether nobody needs a log any longer that was replaced: this broker has a
+// superfluous reports whether a log that was replaced is not needed any longer: this broker has a
 // whole copy of it; or other replicas are in sync, and it takes the space that the copy needs, or
 // this broker has none; or its topic was deleted. The caller holds roles.
 func (m *Manager) superfluous(a *storage.ReplacedLog) bool {
@@ -201,7 +201,7 @@ func (m *Manager) superfluous(a *storage.ReplacedLog) bool {
 	return slices.Contains(p.ISR, m.opt.Self) && l != nil && l.Flaw() == nil
 }
 
-// watchRenewals forgets the renewals that are complete, and notes which of the others go on. The
+// watchRenewals forgets the renewals that are complete, and notes which of the others continue. The
 // caller holds roles.
 func (m *Manager) watchRenewals(now time.Time) {
 	m.mu.Lock()

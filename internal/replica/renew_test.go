@@ -7,7 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// A log whose directory is lost is made anew, but only when the record has the replica in neither
+// A log whose directory is lost is replaced, but only when the record has the replica in neither
 // set, another one is in sync, and the controller knows of the damage.
 func TestALogThatIsLostIsMadeAnew(t *testing.T) {
 	c, fs := newCluster(), vfs.Memory()

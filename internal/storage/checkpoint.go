@@ -12,7 +12,7 @@ import (
 // of logs, changes of the log start, segment swaps of a compaction, and the state of a damaged log.
 // A change of a few logs is appended to the checkpoint (commit). To advance the redo pointer, those
 // logs are appended whose entries differ from the durable ones (commitMoved). A whole checkpoint is
-// written at a start and after an error, and beside the changes when these have grown
+// written at a start and after an error, and next to the changes when these have grown
 // (renewCheckpoint).
 //
 // There are two copies in separate directories. They are written together, and an action that

@@ -69,8 +69,8 @@ func (l *Log) countDebt() {
 }
 
 // countDebtLocked counts what the log owes. It returns what all logs owe, and whether that is less
-// than before; then the caller must call resume without mu. Whoever counts first after a flush sees
-// the difference, also an append. The caller holds mu.
+// than before; then the caller must call resume without mu. The first count after a flush sees the
+// difference, also that of an append. The caller holds mu.
 func (l *Log) countDebtLocked() (all int64, fewer bool) {
 	now := l.debt.of(len(l.tail.chunks) - l.tail.flushed)
 	change := now - l.debt.owed.Load()

@@ -29,7 +29,7 @@ func makeLong(t *testing.T, d *Dir) (long, other *Log) {
 	return logs[0], logs[1]
 }
 
-// A topic with the longest name can be deleted, and its directory can be set aside.
+// A topic with the longest name can be deleted, and its directory can be renamed.
 func TestALongTopicNameIsDeletedAndSetAside(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)

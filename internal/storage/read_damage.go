@@ -118,7 +118,7 @@ func (l *Log) examine(s *segment.Segment, met error) bool {
 	return news
 }
 
-// noteFlawed makes Damages look at the log's segments.
+// noteFlawed makes Damages inspect the log's segments.
 func (l *Log) noteFlawed() {
 	l.flawed.Store(true)
 	l.dir.flawed.Store(true)

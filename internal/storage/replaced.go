@@ -15,7 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
-// A log that lacks records which other replicas have is made anew: it is replaced, and a new log
+// A log that lacks records which other replicas have is made again: it is replaced, and a new log
 // in its place copies all of them. Replacing is a deletion that keeps the files under another
 // name, until RemoveReplaced. So nothing that the log still has is gone before a whole copy exists.
 //

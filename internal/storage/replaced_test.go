@@ -26,7 +26,7 @@ var small = func() []byte {
 	return p
 }()
 
-// renew replaces a log, and makes it anew with one batch. It reports in made whether the new log
+// renew replaces a log, and makes it again with one batch. It reports in made whether the new log
 // is durable with its record. The disk dies during a call.
 func renew(f *crashfs.FS, call int, made *bool) error {
 	m, err := openManager(f)
@@ -104,7 +104,7 @@ func afterRenewal(image *crashfs.FS, made bool) error {
 }
 
 // TestPowerLossWhileALogIsReplaced kills the process, or cuts the power, at every call while a
-// log is replaced and made anew. What the log had stays on the disk until there is a new one.
+// log is replaced and made again. What the log had stays on the disk until there is a new one.
 func TestPowerLossWhileALogIsReplaced(t *testing.T) {
 	start := filled(t)
 	for call := 1; ; call += race.Some(1, 5) {

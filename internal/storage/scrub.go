@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Disks lose bytes that nobody reads. So a goroutine of each directory reads all sealed segments
+// Disks lose bytes that no client reads. So a goroutine of each directory reads all sealed segments
 // within an interval, one log after the other, and what it finds damaged counts like damage that a
 // read finds. The disk belongs to the clients: the goroutine reads a piece at a time, keeps nothing
 // in the page cache, and pauses after each piece.

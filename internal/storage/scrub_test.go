@@ -36,7 +36,7 @@ func sealed(t *testing.T, errs *errfs.FS, n int) (*Dir, *Log) {
 	return d, l
 }
 
-// A byte of a sealed segment that nobody reads changes. It is found within the interval, and not
+// A byte of a sealed segment that no client reads changes. It is found within the interval, and not
 // read again before the next one.
 func TestSealedSegmentsAreReadOnceInAnInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

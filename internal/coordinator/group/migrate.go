@@ -148,7 +148,7 @@ func (s *Shard) downgradable(g *group, without string) bool {
 }
 
 // downgrade makes a consumer group a classic one, without the named member. Its record has no
-// leader, because nobody has assigned the partitions yet: the members must rejoin, as after a load
+// leader, because the partitions are not assigned yet: the members must rejoin, as after a load
 // of it.
 func (s *Shard) downgrade(g *group, without string) {
 	c := g.consumer()

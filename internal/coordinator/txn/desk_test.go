@@ -100,7 +100,7 @@ func (d *desk) reload() {
 func (d *desk) load(log []coordinator.Record) *Shard {
 	d.t.Helper()
 	cfg := d.cfg
-	cfg.OpenMemory = coordinator.NewMemoryBudget(cfg.OpenMemory.Size()) // nobody ends the other shards
+	cfg.OpenMemory = coordinator.NewMemoryBudget(cfg.OpenMemory.Size()) // the other shards do not end
 	s := New(cfg)
 	for i, r := range log {
 		r.Doubtful = i < d.lost

@@ -56,7 +56,7 @@ func TestOpenTransactionsCountAgainstABudget(t *testing.T) {
 }
 
 // A transaction that needs more than the whole budget of its shard would be refused for ever with
-// an error after which clients retry. Its producer can abort it, and go on with a smaller one.
+// an error after which clients retry. Its producer can abort it, and continue with a smaller one.
 func TestATransactionThatNeverFitsIsAborted(t *testing.T) {
 	for version := int16(1); version <= 2; version++ {
 		for _, before := range []int{0, 1} {

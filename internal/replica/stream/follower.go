@@ -366,7 +366,7 @@ func (f *follower) at(slot uint32) *following {
 }
 
 // still is the condition of changes that the leader asked for: another leader may need others, and
-// a log that leads changes by itself.
+// a log that leads changes on its own.
 func (f *following) still() storage.Only {
 	return storage.Only{Is: !f.part.s.opt.broken.has(cutLeaders), Epoch: f.epoch}
 }

@@ -74,7 +74,7 @@ func run(fsys vfs.FS, all []*State) int {
 			}
 			err = s.Append(c)
 		}
-		switch { // a whole state is written beside three changes
+		switch { // a whole state is written next to three changes
 		case err != nil:
 		case w == nil && s.Grown():
 			w, err = s.Begin(state.Header)
