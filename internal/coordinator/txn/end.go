@@ -69,17 +69,13 @@ func (s *Shard) end(to coordinator.Ticket, e End, pid int64) {
 	}
 }
 
-// repeatedEnd answers a repeated request of version 2. A commit of a transaction that was made an
-// abort, or has timed out, gets an error after which the producer aborts and continues: that of the
-// first answer, if it was lost. An abort may also find that the transaction
+// repeatedEnd answers a repeated request of version 2. An abort may also find that the transaction
 // was fenced in the last epoch: no epoch is left for its producer, so it gets a new id.
 func (s *Shard) repeatedEnd(to coordinator.Ticket, e End, t *transaction, pid int64) {
 	same := t.state.commits() == e.Commit
 	switch {
 	case t.state == Empty || t.state == Ongoing:
 		s.out.Reply(to, s.refusal(e, kerr.ProducerFenced))
-	case !same && e.Commit:
-		s.out.Reply(to, s.refusal(e, kerr.TransactionAbortable))
 	case !same:
 		s.out.Reply(to, s.refusal(e, kerr.InvalidTxnState))
 	case t.state.prepared():

@@ -31,10 +31,6 @@ func atLastEpoch(t *testing.T, state State, version int16) *desk {
 // and afterwards.
 func TestEndOfTheLastEpoch(t *testing.T) {
 	for _, commit := range []bool{true, false} {
-		other := kerr.TransactionAbortable
-		if commit {
-			other = kerr.InvalidTxnState
-		}
 		d := atLastEpoch(t, Ongoing, 2)
 		if got := d.end(2, 100, maxEpoch, commit); got != (Identity{nil, 101, 0}) {
 			t.Fatalf("%+v", got)
@@ -63,7 +59,7 @@ func TestEndOfTheLastEpoch(t *testing.T) {
 			if got := d.end(2, 100, maxEpoch, commit); got != (Identity{nil, 101, 0}) {
 				t.Errorf("%+v", got)
 			}
-			if got := d.end(2, 100, maxEpoch, !commit).Err; got != other {
+			if got := d.end(2, 100, maxEpoch, !commit).Err; got != kerr.InvalidTxnState {
 				t.Error(got)
 			}
 			if got := d.init(100, maxEpoch); got != (Identity{nil, 101, 0}) {
@@ -128,7 +124,7 @@ func TestFenceOfTheLastEpoch(t *testing.T) {
 func TestTimeoutInTheLastEpoch(t *testing.T) {
 	d := atLastEpoch(t, Ongoing, 2)
 	d.advance(time.Minute)
-	if got := d.end(2, 100, maxEpoch, true).Err; got != kerr.TransactionAbortable {
+	if got := d.end(2, 100, maxEpoch, true).Err; got != kerr.InvalidTxnState {
 		t.Error(got)
 	}
 	d.answer(nil)

@@ -127,9 +127,7 @@ func TestEveryRequestInEveryState(t *testing.T) {
 		{endCommit, 2}: {no(invalid), ok(PrepareCommit, 1, 1), no(busy), no(busy), no(invalid), no(invalid)},
 		{endAbort, 2}: {ok(CompleteAbort, 1, 2), ok(PrepareAbort, 1, 1), no(busy), no(busy), ok(CompleteAbort, 1, 2),
 			ok(CompleteAbort, 1, 2)},
-		// Kafka answers INVALID_TXN_STATE to the commit of a transaction that was aborted, which
-		// ends its producer.
-		{commitRetry, 2}: {no(fenced), no(fenced), no(busy), no(abortable), same, no(abortable)},
+		{commitRetry, 2}: {no(fenced), no(fenced), no(busy), no(invalid), same, no(invalid)},
 		{abortRetry, 2}:  {no(fenced), no(fenced), no(invalid), no(busy), no(invalid), same},
 		{commitRetry, 1}: all(no(fenced)),
 		{endNew, 1}:      all(no(fenced)),
@@ -581,9 +579,9 @@ func TestFlushBeforeCommit(t *testing.T) {
 		if got := d.got[to]; got != (Identity{kerr.TransactionAbortable, none, none}) || d.state().state != PrepareAbort {
 			t.Fatalf("%+v, %v", got, d.state().state)
 		}
-		d.handle(0, Flushed{Flush: request}, false)                              // counts for no later commit
-		if got := d.end(2, 100, 3, true).Err; got != kerr.TransactionAbortable { // the answer was lost
-			t.Errorf("a copy of the commit: %v", got)
+		d.handle(0, Flushed{Flush: request}, false) // counts for no later commit
+		if got := d.end(2, 100, 3, true).Err; got != kerr.InvalidTxnState {
+			t.Errorf("a late copy of the commit: %v", got)
 		}
 		for d.state().state != CompleteAbort {
 			d.answer(nil)
