@@ -242,6 +242,9 @@ func TestALeaderThatIsCutOffSendsClientsAway(t *testing.T) {
 		t.Error("it has a follower")
 	}
 	p.Unsubscribe(h, progress.StreamGone)
+	if !p.Sweep() || p.CutOff() {
+		t.Error("all links may have ended and begin again")
+	}
 	if !p.Sweep() || !p.CutOff() {
 		t.Error("it has nothing")
 	}

@@ -174,8 +174,8 @@ func (p *Partition) Refused(epoch int32, id uint64, revision int64) {
 }
 
 // Sweep measures the followers' lag, and fails the appends with acks=all of a leader that is cut
-// off. The caller must call it every 500 ms as long as it returns true, and after an append or a
-// change of the role that follows a false one.
+// off: at two sweeps in a row. The caller must call it every 500 ms as long as it returns true, and
+// after an append or a change of the role that follows a false one.
 func (p *Partition) Sweep() (more bool) {
 	lease := p.env.leaseLive()
 	var ready decided
@@ -185,13 +185,16 @@ func (p *Partition) Sweep() (more bool) {
 		return false
 	}
 	more = p.lead.Sweep(p.env.now(), p.log.Ends().LogEnd)
-	cut := !lease && p.lead.Unreached()
+	// Links that end together and begin again end lease and streams for a moment, too.
+	apart := !lease && p.lead.Unreached()
+	cut := apart && p.apart
+	p.apart = apart
 	if p.cutOff.Store(cut); cut {
 		p.discardUncommitted(errCutOff(), &ready)
 	}
 	p.mu.Unlock()
 	ready.finish()
-	return more || cut
+	return more || apart
 }
 
 // CutOff reports whether this broker leads the partition, and has lost contact with the controller

@@ -55,6 +55,7 @@ type Partition struct {
 	overdue     bool          // some of waitISR and waitDurable may be overdue
 	starts      chan struct{} // closed when a log start or the role changes; nil without a waiter
 	served      bool          // a follower has subscribed in this epoch
+	apart       bool          // the last sweep found no lease, and a follower that was not reached
 	tail        atomic.Pointer[Tail]
 	// syncTo is what SyncTo returns.
 	syncTo atomic.Int64
@@ -149,7 +150,7 @@ func (p *Partition) SetRole(a *Role) {
 			EpochStart: r.epochStart, High: p.high.Load(), End: p.log.AckEnd(), LogStart: p.log.DurableStart(),
 			Limits: p.env.limits}, &a.View, p.env.now())
 		p.setHigh(p.high.Load(), r.epoch)
-		p.served = false
+		p.served, p.apart = false, false
 		p.syncTo.Store(0)
 		p.cutOff.Store(false)
 	} else {

@@ -80,8 +80,8 @@ func (l *Log) flushLocked() error {
 }
 
 // writeFlushable writes the chunks that are durable in the journal to segments: those that the log
-// has now, because others wait for the end of a flush, and appends may continue for ever. The caller
-// holds flushMu.
+// has now, because others wait for the end of a flush, and appends may continue for ever. The
+// caller holds flushMu.
 func (l *Log) writeFlushable() error {
 	l.mu.RLock()
 	end := l.tail.end()

@@ -79,7 +79,7 @@ func (p Place) JournalPath() string {
 // them into an empty directory.
 func (d *Dir) remedy(result string) string {
 	if !d.opt.Replicated {
-		return fmt.Sprintf("`chronikctl log repair --dir %s --journal %s --backup %[1]s.before-repair` %s", d.path, d.jpath, result)
+		return fmt.Sprintf("`chronikctl log repair --dir %[1]s --journal %[2]s --backup %[1]s.before-repair` %[3]s", d.path, d.jpath, result)
 	}
 	moves := fmt.Sprintf("`mv %s %[1]s.away`", d.path)
 	if path.Dir(d.jpath) != d.path {

@@ -63,7 +63,7 @@ var rules = []rule{
 	{"a leader without a lease tells consumers that records of its successor are lost", "replica/read.go",
 		"!r.leader || r.replicas < 2 || p.env.leaseLive() {", "true {", "TestALeaderWithoutALeaseDoesNotJudgeLaterRecords"},
 	{"a leader that is cut off keeps its clients", "replica/lead.go",
-		"cut := !lease && p.lead.Unreached()", "cut := !lease && false", "TestALeaderThatIsCutOffSendsClientsAway"},
+		"apart := !lease && p.lead.Unreached()", "apart := !lease && false", "TestALeaderThatIsCutOffSendsClientsAway"},
 	{"a leader without a lease changes the ISR", "replica/lead.go",
 		"p.lead.Propose(p.env.now(), lease)", "p.lead.Propose(p.env.now(), lease || true)", "TestChangesOfTheISRWaitForALease"},
 	{"a restarted replica takes its log end for the high watermark", "replica/partition.go",

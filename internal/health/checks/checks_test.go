@@ -290,15 +290,16 @@ func TestPartitionsThatCannotBeUsed(t *testing.T) {
 		{"damaged", Facts{Partitions: []Partition{{Topic: "t", Damages: []Damage{{From: 1, Next: 2}}}}}, nil},
 		{"offline, others serve it", Facts{Partitions: []Partition{{Topic: "t", Index: 1, Offline: "short", Replicated: true,
 			Elsewhere: true, Renews: true}}}, []string{"warn partition t-1: the replica on this broker is offline: short"}},
-		{"copied again", Facts{Partitions: []Partition{{Topic: "t", Index: 1, Elsewhere: true, Copy: &Copy{Leader: 2, Why: "damaged", Have: 40, Want: 100,
+		{"copied again", Facts{Partitions: []Partition{{Topic: "t", Index: 1, Elsewhere: true, Copy: &Copy{
+			Leader: 2, Why: "damaged", Have: 40, Want: 100,
 			Bytes: 1 << 20}}}}, []string{"note partition t-1: it is copied again from broker 2; 40 %, 1 MiB, are here: damaged"}},
 		{"copied again from a damaged log", Facts{Partitions: []Partition{{Topic: "t", Index: 1, Copy: &Copy{Leader: 2, Why: "damaged",
 			Want: -1, Still: true}}}}, []string{"bad partition t-1: it must be copied again from broker 2, whose log is damaged, too; 0 B are here"}},
 		{"replaced, and a later leader lacked records", Facts{Partitions: []Partition{{Topic: "t", Index: 1, Dir: "/d", Former: &Former{
 			Path: "/d/x-replaced", Bytes: 1 << 20}}}}, []string{
 			"warn partition t-1: the damaged log that this broker replaced may have records that no replica has"}},
-		{"copied again, and nothing arrives", Facts{Partitions: []Partition{{Topic: "t", Index: 1, Elsewhere: true, Copy: &Copy{Leader: 2, Why: "damaged",
-			Want: -1, Still: true}}}}, []string{"warn partition t-1: it must be copied again from broker 2, and nothing arrives; 0 B are here"}},
+		{"copied again, and nothing arrives", Facts{Partitions: []Partition{{Topic: "t", Index: 1, Elsewhere: true, Copy: &Copy{
+			Leader: 2, Why: "damaged", Want: -1, Still: true}}}}, []string{"warn partition t-1: it must be copied again from broker 2, and nothing arrives; 0 B are here"}},
 		{"its directory was not opened", Facts{Partitions: []Partition{dead}, Unopened: []Unopened{{Path: "/d"}}}, nil},
 		{"its directory is reported", Facts{Partitions: []Partition{dead}, Dirs: []Dir{{Path: "/d", Err: "x"}}}, nil},
 	})

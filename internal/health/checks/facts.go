@@ -250,7 +250,8 @@ type Partition struct {
 	Retried bool     // it has no log yet, and the broker retries the creation
 	Asks    bool     // the broker asks the controller for a higher leader epoch
 	// Replicated: other brokers have replicas. Elsewhere: one of those is in sync, not damaged, and
-	// serves all records. Renews: the broker replaces the damaged log, and copies the partition again.
+	// serves all records. Renews: the broker replaces the damaged log, and copies the partition
+	// again.
 	Replicated, Elsewhere, Renews bool
 	Copy                          *Copy   // its log was damaged and is copied again; nil if it is not
 	Former                        *Former // its damaged log may have records that no replica has; nil if there is none
