@@ -299,7 +299,8 @@ func TestPartitionsThatCannotBeUsed(t *testing.T) {
 			Path: "/d/x-replaced", Bytes: 1 << 20}}}}, []string{
 			"warn partition t-1: the damaged log that this broker replaced may have records that no replica has"}},
 		{"copied again, and nothing arrives", Facts{Partitions: []Partition{{Topic: "t", Index: 1, Elsewhere: true, Copy: &Copy{
-			Leader: 2, Why: "damaged", Want: -1, Still: true}}}}, []string{"warn partition t-1: it must be copied again from broker 2, and nothing arrives; 0 B are here"}},
+			Leader: 2, Why: "damaged", Want: -1, Still: true}}}},
+			[]string{"warn partition t-1: it must be copied again from broker 2, and nothing arrives; 0 B are here"}},
 		{"its directory was not opened", Facts{Partitions: []Partition{dead}, Unopened: []Unopened{{Path: "/d"}}}, nil},
 		{"its directory is reported", Facts{Partitions: []Partition{dead}, Dirs: []Dir{{Path: "/d", Err: "x"}}}, nil},
 	})
