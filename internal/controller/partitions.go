@@ -104,14 +104,15 @@ func (c *Controller) RaiseEpochs(ctx context.Context, partitions map[metadata.To
 	}
 	list := slices.Collect(maps.Keys(partitions))
 	return c.changePartitions(ctx, "raise leader epochs", list, func(tp metadata.TopicPartition, p *metadata.Partition) error {
-		x, ok := partitions[tp], false
+		x := partitions[tp]
 		if p.LeaderEpoch != x.From {
 			return nil
 		}
-		if p.LeaderEpoch, ok = metadata.NextEpoch(x.From, x.Seen, record.Generation); !ok {
+		next, ok := metadata.NextEpoch(x.From, x.Seen, record.Generation)
+		if !ok {
 			return refuse(InvalidRequest, "the leader epoch cannot be raised any more")
 		}
-		if x.Lossy {
+		if p.LeaderEpoch = next; x.Lossy {
 			p.Unclean = p.LeaderEpoch
 		}
 		return nil

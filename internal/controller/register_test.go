@@ -91,7 +91,7 @@ func TestDamagedLogsAreBounded(t *testing.T) {
 		t.Errorf("%d damaged logs, directories %v", len(state.Damaged), state.Unable)
 	}
 	w.want("registered", "1@0 isr [1 2] elr []")
-	w.procs[3].damaged = append(many, tpA)
+	w.procs[3].damaged = append(slices.Clone(many), tpA)
 	if _, err := w.beat(w.procs[3]); !isRefusal(err, InvalidRequest) {
 		t.Errorf("a heartbeat with too many: %v", err)
 	}

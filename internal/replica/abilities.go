@@ -63,9 +63,10 @@ func (s *abilities) examine(m *Manager, now time.Duration) {
 		}
 		err := d.Err()
 		before := a.why
-		switch a.note(faultOf(err, unmade[d] || m.opt.Storage.Hung(d) != nil, d.LastSpace()), d.Pulse(), now); {
-		case a.why == before:
-		case a.why == 0:
+		a.note(faultOf(err, unmade[d] || m.opt.Storage.Hung(d) != nil, d.LastSpace()), d.Pulse(), now)
+		switch a.why {
+		case before:
+		case 0:
 			m.opt.Logger.Info("log directory takes records again: this broker can lead its partitions", zap.String("dir", d.Path()))
 		default:
 			m.opt.Logger.Error("log directory takes no records: other replicas in sync lead its partitions", zap.String("dir", d.Path()),

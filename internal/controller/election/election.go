@@ -48,7 +48,7 @@ type Decider struct {
 // the ISR can, and one that cannot write unless a member of the ISR can write.
 func (d Decider) Elect(p metadata.Partition) (metadata.Partition, bool) {
 	next := p
-	d.elect(&next, None)
+	d.elect(&next)
 	return finish(p, next)
 }
 
@@ -92,7 +92,7 @@ func (d Decider) Leave(p metadata.Partition, all Leaving) (metadata.Partition, b
 	for _, x := range all.Damaged {
 		d.remove(&next, x.Broker, x.Dir, Lossy)
 	}
-	d.elect(&next, None)
+	d.elect(&next)
 	return finish(p, next)
 }
 
@@ -134,7 +134,7 @@ func (d Decider) Return(p metadata.Partition, broker int32, dir [16]byte, is Con
 	if is == LossySole {
 		next.Unclean = next.LeaderEpoch // the replica led in no later epoch than the one before
 	} else if next.Leader != None && next.Leader != broker {
-		d.elect(&next, None)
+		d.elect(&next)
 	}
 	return finish(p, next)
 }
@@ -149,7 +149,7 @@ func (d Decider) Restore(p metadata.Partition, broker int32, dir [16]byte) (meta
 	}
 	next := p
 	next.ISR = []int32{broker}
-	d.elect(&next, None)
+	d.elect(&next)
 	return finish(p, next)
 }
 
@@ -189,7 +189,7 @@ type Report struct {
 // The caller must log the result as a loss of data.
 func (d Decider) Unclean(p metadata.Partition, reports []Report) (metadata.Partition, bool) {
 	next := p
-	if d.elect(&next, None); next.Leader != None {
+	if d.elect(&next); next.Leader != None {
 		return finish(p, next)
 	}
 	var best *Report
@@ -222,15 +222,15 @@ func (d Decider) Unclean(p metadata.Partition, reports []Report) (metadata.Parti
 	return finish(p, next)
 }
 
-// elect replaces a leader that cannot lead. It does not choose the broker except.
-func (d Decider) elect(p *metadata.Partition, except int32) {
-	if l := p.Leader; l != None && l != except && slices.Contains(p.ISR, l) && d.View.Online(l) && d.View.Running(l) {
+// elect replaces a leader that cannot lead.
+func (d Decider) elect(p *metadata.Partition) {
+	if l := p.Leader; l != None && slices.Contains(p.ISR, l) && d.View.Online(l) && d.View.Running(l) {
 		to := d.fromISR(p, l)
 		if to == None || d.View.Active(l) && (d.View.Writes(l) || !d.View.Writes(to)) {
 			return // a draining leader stays if no other can lead, and one that cannot write if no other can
 		}
 	}
-	if to := d.candidate(p, except); to != p.Leader {
+	if to := d.candidate(p, None); to != p.Leader {
 		d.lead(p, to)
 	}
 }

@@ -130,13 +130,14 @@ func checkPartitions(f *Facts, n *notes) {
 	var all []Partition
 	copies := 0
 	for _, p := range f.Partitions {
-		if p.Former != nil {
+		switch {
+		case p.Former != nil:
 			n.addFinding(f.former(&p))
-		} else if p.Copy != nil {
+		case p.Copy != nil:
 			if copies++; copies <= mostPartitions {
 				n.addFinding(p.copied())
 			}
-		} else if p.Offline != "" && !f.dirFailed(p.Dir) {
+		case p.Offline != "" && !f.dirFailed(p.Dir):
 			all = append(all, p)
 		}
 	}
