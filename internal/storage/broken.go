@@ -24,7 +24,7 @@ const (
 	skipCheckpointLSN                    // a start searches only the journal for the last LSN
 	skipPrevEnd                          // an append from a leader may begin beyond the log end
 	skipFence                            // an append of any leader epoch and role is accepted
-	moveAnyStart                         // a start moves although the leader that asked for it was replaced
+	moveAnyStart                         // a log changes for a leader that was replaced
 	skipHold                             // a leader continues in an epoch whose records it has discarded
 	skipGaps                             // the epoch of a gap is not stored
 	skipLeader                           // a log that follows applies retention itself

@@ -117,7 +117,10 @@ func framesOfADeletedLog(t *testing.T, b broken) string {
 	must(t, d.Delete(logs[0]))
 	put(t, logs[1], 3, 1000)
 	must(t, logs[1].flushAndSync())
-	must(t, d.checkpoint(nil)) // it no longer lists the deleted log
+	must(t, d.checkpoint(nil)) // the tombstone is not needed any longer
+	d.ckptMu.Lock()
+	must(t, d.checkpointAll(nil, false)) // it no longer lists the deleted log
+	d.ckptMu.Unlock()
 	put(t, logs[1], 1, 1000)
 	image := disk.KillImage(1)
 	holds(t, byPartition(t, mustOpen(t, image, "sync", func(o *Options) { o.broken = b }), 1), 7)

@@ -28,7 +28,7 @@ type Only struct {
 
 // onlyLocked returns an error unless the log has a role. The caller holds producersMu.
 func (l *Log) onlyLocked(o Only) error {
-	if f := l.fence; o.Is && (f.epoch != o.Epoch || f.leads != o.Leads) {
+	if f := l.fence; o.Is && (f.epoch != o.Epoch || f.leads != o.Leads) && !l.dir.opt.broken.has(moveAnyStart) {
 		return fmt.Errorf("%w: the log has epoch %d, and leads: %t", ErrFencedEpoch, f.epoch, f.leads)
 	}
 	return nil

@@ -103,7 +103,7 @@ func (l *Log) raiseStart(m *StartMove) error {
 		return err
 	}
 	l.producersMu.Lock()
-	if err := l.onlyLocked(m.Only); err != nil && !l.dir.opt.broken.has(moveAnyStart) {
+	if err := l.onlyLocked(m.Only); err != nil {
 		l.producersMu.Unlock()
 		return fmt.Errorf("move the start of %s to %d: %w", l, m.To, err)
 	}
