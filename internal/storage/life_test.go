@@ -63,10 +63,10 @@ func (v *lived) stage(t *testing.T) *stage {
 }
 
 // compacting returns a stage whose log has segments that a compaction would replace.
-func (v *lived) compacting(t *testing.T) *stage {
+func (v *lived) compacting(t *testing.T, change ...func(*Options)) *stage {
 	disk := crashfs.New(1)
 	s := &stage{T: t, v: v, disk: disk, errs: errfs.New(disk)}
-	s.d, s.l = compactLog(t, s.errs, "sync", v.watch, func(o *Options) { o.Cleaning.Backoff = 1 << 60 })
+	s.d, s.l = compactLog(t, s.errs, "sync", append(change, v.watch, func(o *Options) { o.Cleaning.Backoff = 1 << 60 })...)
 	set(t, s.l, 100, "a")
 	set(t, s.l, 10, "b")
 	return s

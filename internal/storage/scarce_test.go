@@ -72,9 +72,7 @@ func TestARepairedLogGivesItsMemoryBack(t *testing.T) {
 // gets stuck, so that they cannot be flushed, and a retry ends it. It reports whether another log
 // gets memory after that.
 func afterASwap(t *testing.T, b broken, within time.Duration) bool {
-	s := (&lived{seen: map[string]bool{}}).compacting(t)
-	s.d.opt.broken = b
-	s.d.memory.bound = 64 << 10
+	s := (&lived{seen: map[string]bool{}}).compacting(t, func(o *Options) { o.DeferredBytes, o.broken = 64<<10, b })
 	other, err := s.d.Create([]Spec{{ID: ID{Topic: [16]byte{2}}, Topic: "other", Config: testConfig("sync")}})
 	must(t, err)
 	lead(other...)
