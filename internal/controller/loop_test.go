@@ -159,7 +159,7 @@ func TestWhoCanWriteLeads(t *testing.T) {
 		w.want("the next one", "3@2 isr [1 2 3] elr []")
 		w.procs[3].unable = metadata.DirLow
 		w.pass(2 * balanceInterval)
-		w.want("nobody can write", "3@2 isr [1 2 3] elr []")
+		w.want("no broker can write", "3@2 isr [1 2 3] elr []")
 		w.procs[3].up = false
 		w.pass(4 * time.Second)
 		w.want("one of those that cannot write leads", "1@3 isr [1 2] elr []")

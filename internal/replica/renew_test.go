@@ -25,7 +25,7 @@ func TestALogThatIsLostIsMadeAnew(t *testing.T) {
 		t.Helper()
 		l.renew()
 		if p := l.partition(t, idA, 0); p.Log().Flaw() == nil || p.Log().Offline() == nil || len(l.Renewals()) != 0 {
-			t.Errorf("%s: the log is made anew", why)
+			t.Errorf("%s: the log is made again", why)
 		}
 	}
 	offline("it is in the ISR")

@@ -92,7 +92,7 @@ func TestDecisions(t *testing.T) {
 
 		{"the preferred replica leads", Decider.Prefer, all, false, record(2, ids(1, 2), nil), 1, 6, ids(1, 2), nil},
 		{"a leader that cannot write", elect, full1, false, record(1, ids(1, 2, 3), nil), 2, 6, ids(1, 2, 3), nil},
-		{"nobody in sync can write", elect, full1, false, record(1, ids(1), ids(2)), 1, 5, ids(1), ids(2)},
+		{"no replica in sync can write", elect, full1, false, record(1, ids(1), ids(2)), 1, 5, ids(1), ids(2)},
 		{"no leader, and only one can write", elect, full12, false, record(None, ids(1, 2, 3), nil), 3, 6, ids(1, 2, 3), nil},
 		{"no leader, and none can write", elect, full12, false, record(None, ids(1, 2), nil), 1, 6, ids(1, 2), nil},
 		{"none can write", elect, full12, false, record(2, ids(1, 2), nil), 2, 5, ids(1, 2), nil},

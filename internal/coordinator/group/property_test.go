@@ -473,7 +473,7 @@ func (c *chaos) calm() {
 	}
 	for p := range wanted {
 		if owners[p] == "" {
-			c.t.Fatalf("in the end nobody owns %s: %v", p, owners)
+			c.t.Fatalf("in the end no member owns %s: %v", p, owners)
 		}
 	}
 }

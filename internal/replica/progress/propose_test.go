@@ -324,7 +324,7 @@ func TestAFollowerMayMoveItsStartFirst(t *testing.T) {
 	l.LogStart(h3, 50)
 	nothingProposed(t, l, 0)
 	if l.OwnLogStart(50)&ProposalDue == 0 {
-		t.Error("nobody proposes that it joins")
+		t.Error("the leader does not propose that it joins")
 	}
 	proposed(t, l, 0, []int32{1, 2, 3}, nil, CaughtUp)
 }
