@@ -4,10 +4,10 @@ import (
 	"context"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
-	"github.com/chronik-io/chronik/internal/security/audit"
 )
 
 // clientOf returns who sent a request, and which.

@@ -10,11 +10,11 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/audit"
+	watching "github.com/chronik-io/chronik/internal/audit/changes"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/security/acl"
-	"github.com/chronik-io/chronik/internal/security/audit"
-	watching "github.com/chronik-io/chronik/internal/security/audit/changes"
 )
 
 // auditLines is an audit.Sink in memory.

@@ -21,12 +21,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/ctl/acl"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/cert"
 	"github.com/chronik-io/chronik/internal/ctl/cluster"
 	"github.com/chronik-io/chronik/internal/ctl/config"
-	"github.com/chronik-io/chronik/internal/ctl/contexts"
 	"github.com/chronik-io/chronik/internal/ctl/group"
 	"github.com/chronik-io/chronik/internal/ctl/logs"
 	"github.com/chronik-io/chronik/internal/ctl/quota"

@@ -7,8 +7,8 @@ import (
 
 	"github.com/chronik-io/chronik/internal/admin"
 	"github.com/chronik-io/chronik/internal/admin/api"
+	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
-	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"

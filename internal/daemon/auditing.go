@@ -9,15 +9,15 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/broker"
-	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
-	"github.com/chronik-io/chronik/internal/security/audit"
-	"github.com/chronik-io/chronik/internal/security/login"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 

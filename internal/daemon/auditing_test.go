@@ -20,10 +20,10 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/audit"
+	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/network"
-	"github.com/chronik-io/chronik/internal/security/audit"
-	"github.com/chronik-io/chronik/internal/security/login"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 

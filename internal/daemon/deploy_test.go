@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/config"
 )
 
 // Whatever stops the broker must give it the time for which leaderships may move, requests may be

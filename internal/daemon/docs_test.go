@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/golden"
 	"github.com/chronik-io/chronik/pkg/durability"
 )

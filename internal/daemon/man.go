@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/cli"
-	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/config"
 )
 
 // Manual returns chronikd's manual pages: the command and its configuration file. Their texts are

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/config"
 )
 
 // The manual is complete: it has every setting, flag and command.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
-	"github.com/chronik-io/chronik/internal/daemon/config"
 )
 
 // checkCluster rejects settings of a cluster that do not go together. all are the broker's configs.

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
-	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/internal/security/files"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/config"
 )
 
 // A cluster whose listener for brokers is open to all, or closed to brokers, is refused.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
-	"github.com/chronik-io/chronik/internal/daemon/config"
 )
 
 const reference = "../../docs/configuration.md"

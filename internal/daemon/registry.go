@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
-	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 

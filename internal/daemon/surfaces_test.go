@@ -19,9 +19,9 @@ import (
 	"go.uber.org/zap"
 	logged "go.uber.org/zap/zaptest/observer"
 
+	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/ctl"
 	ctlapp "github.com/chronik-io/chronik/internal/ctl/app"
-	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/golden"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"

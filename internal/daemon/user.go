@@ -13,15 +13,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chronik-io/chronik/internal/audit"
+	"github.com/chronik-io/chronik/internal/audit/changes"
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/controller"
-	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
-	"github.com/chronik-io/chronik/internal/security/audit"
-	"github.com/chronik-io/chronik/internal/security/audit/changes"
 	"github.com/chronik-io/chronik/internal/security/files"
-	"github.com/chronik-io/chronik/internal/security/login"
 	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/internal/vfs"
 )

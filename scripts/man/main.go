@@ -13,9 +13,9 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bench/command"
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/ctl"
 	"github.com/chronik-io/chronik/internal/ctl/app"
-	"github.com/chronik-io/chronik/internal/ctl/contexts"
 	"github.com/chronik-io/chronik/internal/daemon"
 )
 

@@ -17,8 +17,8 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/chronik-io/chronik/internal/clustertest/simtcp"
+	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/daemon"
-	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/ctl/contexts"
+	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/security/secret"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
-	"github.com/chronik-io/chronik/internal/ctl/contexts"
+	"github.com/chronik-io/chronik/internal/cli/contexts"
 )
 
 // clientOptions returns the client options for brokers and SASL; the dialer needs TLSConfig too. An

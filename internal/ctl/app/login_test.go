@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/ctl/contexts"
+	"github.com/chronik-io/chronik/internal/cli/contexts"
 )
 
 func resolved(t *testing.T, flags map[string]string) contexts.Settings {

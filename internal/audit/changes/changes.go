@@ -12,9 +12,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/acl"
-	"github.com/chronik-io/chronik/internal/security/audit"
 )
 
 // Watch returns a store that records the transactions of clients when they have succeeded, or when

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/acl"
-	"github.com/chronik-io/chronik/internal/security/audit"
 	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/security/secret"
 )
