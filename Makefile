@@ -55,7 +55,7 @@ run: build ## start a broker on localhost:9092 with its data in ./data
 
 # Packages whose rules the tag breakrules can switch off.
 RULES := ./internal/storage/ ./internal/storage/journal/ ./internal/metadata/raftstore/ ./internal/replica/progress/ \
-	./internal/replica/stream/ ./internal/controller/ ./internal/controller/election/ ./internal/clustertest/sim/ \
+	./internal/replica/stream/ ./internal/controller/ ./internal/controller/election/ ./internal/testing/sim/ \
 	./internal/coordinator/txn/ ./internal/coordinator/group/
 
 .PHONY: test
@@ -71,8 +71,8 @@ test-race: ## all tests with the race detector
 lint: ## gofmt, go vet, golangci-lint
 	@out=$$(gofmt -l cmd internal pkg scripts); test -z "$$out" || { echo "gofmt -w these files:"; echo "$$out"; exit 1; }
 	go vet ./...
-	go vet -tags breakrules $(RULES) ./internal/clustertest/brokers/
-	go vet -tags removals ./internal/clustertest/removed/
+	go vet -tags breakrules $(RULES) ./internal/testing/brokers/
+	go vet -tags removals ./internal/testing/removed/
 	@test -x "$(GOLANGCI)" || { echo "golangci-lint is missing: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)"; exit 1; }
 	$(GOLANGCI) run ./...
 
@@ -80,7 +80,7 @@ lint: ## gofmt, go vet, golangci-lint
 prose: ## the words and sentences of comments, messages and pages (vale)
 	@test -x "$(VALE)" || { echo "vale is missing: go install github.com/vale-cli/vale/v3/cmd/vale@$(VALE_VERSION)"; exit 1; }
 	git ls-files -z '*.go' '*.md' | xargs -0 $(VALE) --output=line
-	go test -run 'Messages|DroppedNames|LinesFit' ./internal/lint
+	go test -run 'Messages|DroppedNames|LinesFit' ./internal/testing/lint
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (default 30s)
@@ -88,28 +88,28 @@ fuzz: ## every fuzz target for FUZZTIME (default 30s)
 
 .PHONY: crash
 crash: build ## kill -9 of the real binary under load, KILLS times; MODEL_RUNS modelled losses of power
-	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_KILLS=$(KILLS) go test -count=1 -timeout 60m -v -run '^TestKill' ./cmd/chronikd/
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_KILLS=$(KILLS) go test -count=1 -timeout 60m -v -run '^TestKill' ./internal/testing/system/
 	CHRONIK_MODEL_RUNS=$(MODEL_RUNS) go test -count=1 -timeout 60m -v -run '^TestModel' ./internal/storage/
 	CHRONIK_MODEL_RUNS=1 go test -count=1 -timeout 60m -v -tags breakrules -run Rule ./internal/storage/
 	CHRONIK_INSPECT_RUNS=1 go test -count=1 -timeout 60m -run KilledAtEachCall ./internal/inspect/
-	go test -count=1 -timeout 60m -run 'Crash|Model|Power' ./internal/statelog/ ./internal/metadata/filestore/ ./internal/storage/checkpoint/ ./internal/storage/journal/ ./internal/vfs/crashfs/
+	go test -count=1 -timeout 60m -run 'Crash|Model|Power' ./internal/statelog/ ./internal/metadata/filestore/ ./internal/storage/checkpoint/ ./internal/storage/journal/ ./internal/testing/crashfs/
 
 .PHONY: sim
 sim: ## SIM_WALKS random walks (default 1000000) of one partition and SIM_HISTORIES of three whole brokers (5000); each rule removed once
-	CHRONIK_SIM_WALKS=$(SIM_WALKS) go test -count=1 -timeout 6h -v -run '^TestWalks$$' ./internal/clustertest/sim/
-	CHRONIK_SIM_RULES=20000 go test -count=1 -timeout 6h -v -tags breakrules -run Rule ./internal/clustertest/sim/
-	CHRONIK_SIM_HISTORIES=$(SIM_HISTORIES) go test -count=1 -timeout 6h -v -run '^TestRandomFaults$$' ./internal/clustertest/brokers/
-	CHRONIK_SIM_RULES=500 go test -count=1 -timeout 6h -v -tags breakrules -run Rule ./internal/clustertest/brokers/
-	go test -count=1 -timeout 6h -v -tags removals -run WithoutEachRule ./internal/clustertest/removed/
+	CHRONIK_SIM_WALKS=$(SIM_WALKS) go test -count=1 -timeout 6h -v -run '^TestWalks$$' ./internal/testing/sim/
+	CHRONIK_SIM_RULES=20000 go test -count=1 -timeout 6h -v -tags breakrules -run Rule ./internal/testing/sim/
+	CHRONIK_SIM_HISTORIES=$(SIM_HISTORIES) go test -count=1 -timeout 6h -v -run '^TestRandomFaults$$' ./internal/testing/brokers/
+	CHRONIK_SIM_RULES=500 go test -count=1 -timeout 6h -v -tags breakrules -run Rule ./internal/testing/brokers/
+	go test -count=1 -timeout 6h -v -tags removals -run WithoutEachRule ./internal/testing/removed/
 
 .PHONY: chaos
 chaos: build ## for CHAOS, 20 consumers of both protocols join, leave, crash and pause while kill -9 stops the broker
-	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_CHAOS=$(CHAOS) go test -count=1 -timeout 6h -v -run '^TestGroupsInChaos$$' ./cmd/chronikd/
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_CHAOS=$(CHAOS) go test -count=1 -timeout 6h -v -run '^TestGroupsInChaos$$' ./internal/testing/system/
 
 .PHONY: cluster-torture
 cluster-torture: build ## ROUNDS faults (default 100) of three brokers under load: processes, networks, disks, losses of power (SEED=n FAULT=text)
 	scripts/skewed.sh $(CURDIR)/$(BIN)/chronikd-skewed
-	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_SKEWED=$(CURDIR)/$(BIN)/chronikd-skewed CHRONIK_CLUSTER_ROUNDS=$(ROUNDS) CHRONIK_CLUSTER_SEED=$(SEED) CHRONIK_CLUSTER_FAULT="$(FAULT)" go test -count=1 -timeout 6h -v -run '^Test(ClusterUnderFaults|PartitionsMoveUnderLoad|ThreeVotersGrowToFive|MetadataAreRestoredFromACopy)$$' ./cmd/chronikd/
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_SKEWED=$(CURDIR)/$(BIN)/chronikd-skewed CHRONIK_CLUSTER_ROUNDS=$(ROUNDS) CHRONIK_CLUSTER_SEED=$(SEED) CHRONIK_CLUSTER_FAULT="$(FAULT)" go test -count=1 -timeout 6h -v -run '^Test(ClusterUnderFaults|PartitionsMoveUnderLoad|ThreeVotersGrowToFive|MetadataAreRestoredFromACopy)$$' ./internal/testing/system/
 
 .PHONY: cluster-scale
 cluster-scale: build ## three brokers with 10 and with 10,000 partitions: creation, idle, cost of a change, fail-over, stop, start (SIZES="10 10000")
@@ -117,15 +117,15 @@ cluster-scale: build ## three brokers with 10 and with 10,000 partitions: creati
 
 .PHONY: hostile
 hostile: build ## the cost of attacks without login: memory, its duration, other clients' p99 (ATTACKS=name,name)
-	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_HOSTILE=$(ATTACKS) go test -count=1 -timeout 60m -v -run '^TestHostile' ./cmd/chronikd/
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_HOSTILE=$(ATTACKS) go test -count=1 -timeout 60m -v -run '^TestHostile' ./internal/testing/system/
 
 .PHONY: hostile-soak
 hostile-soak: build ## for SOAK, 1,000 connections of hostile and honest clients to a broker with 64 MiB; the honest clients' p99
-	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_HOSTILE=$(ATTACKS) CHRONIK_HOSTILE_SOAK=$(SOAK) go test -count=1 -timeout 24h -v -run '^TestHostileSoak$$' ./cmd/chronikd/
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_HOSTILE=$(ATTACKS) CHRONIK_HOSTILE_SOAK=$(SOAK) go test -count=1 -timeout 24h -v -run '^TestHostileSoak$$' ./internal/testing/system/
 
 .PHONY: timing
 timing: build ## whether the time of answers tells which users exist: Welch's t of TIMING logins each (default 10,000)
-	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_TIMING=$(TIMING) go test -count=1 -timeout 60m -v -run '^TestUsersCannotBeTimed$$' ./cmd/chronikd/
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_TIMING=$(TIMING) go test -count=1 -timeout 60m -v -run '^TestUsersCannotBeTimed$$' ./internal/testing/system/
 
 .PHONY: drill
 drill: build ## causes faults in a broker under load, measures the time until the report, follows the printed remedy (FAULTS="damage full-disk" NODES=3)
@@ -141,7 +141,7 @@ bench-windows: build ## latency for each window of the profiles, on this disk an
 
 .PHONY: bench-start
 bench-start: build ## the start times and idle costs of docs/performance.md
-	CHRONIKD=$(CURDIR)/$(BIN)/chronikd go test -run '^$$' -bench . -benchtime 10x ./cmd/chronikd/
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd go test -run '^$$' -bench . -benchtime 10x ./internal/testing/system/
 
 .PHONY: clients
 clients: build ## real Kafka clients write and read back 100,000 records each (NODES=3: against three brokers; RESTARTS=1: which restart; CLIENTS=all)

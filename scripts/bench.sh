@@ -360,7 +360,7 @@ row_syncs() {
   export SYNC_TIME="${SYNC_TIME:-5ms}"
   local rate="${RATE_SYNCS:-2000}"
   title "syncs: what the windows bring, on this disk and on one of $SYNC_TIME for a sync; acks=all, 256 B"
-  (cd "$root" && go test -c -o "$slow" ./cmd/chronikd) || exit 1
+  (cd "$root" && go test -c -o "$slow" ./internal/testing/system) || exit 1
   stop_chronik
   rm -f "$work"/cost.*
   for disk in this slow; do

@@ -13,11 +13,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/golden"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/testing/golden"
 )
 
 // guarded is a node with rules that a test may change. At first there is no authorization.

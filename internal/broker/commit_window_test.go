@@ -10,7 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/golden"
+	"github.com/chronik-io/chronik/internal/testing/golden"
 )
 
 // The documentation lists exactly the APIs of the table, and the test fails if it does not.

@@ -17,8 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/network"
-	"github.com/chronik-io/chronik/internal/race"
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // Each test of this file covers one entry of the list of faults and is named after it.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // The goroutine that completes a fetch reads memory only. Records that memory does not hold are

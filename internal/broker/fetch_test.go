@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/record"
-	"github.com/chronik-io/chronik/internal/replica/replicatest"
+	"github.com/chronik-io/chronik/internal/testing/replicatest"
 )
 
 // fetchRequest requests partition 0 of topics from an offset on; it does not wait.

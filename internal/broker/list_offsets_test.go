@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/record"
-	"github.com/chronik-io/chronik/internal/replica/replicatest"
+	"github.com/chronik-io/chronik/internal/testing/replicatest"
 )
 
 func listRequest(topic string, partition int32, ts int64) *kmsg.ListOffsetsRequest {

@@ -6,7 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/replica/replicatest"
+	"github.com/chronik-io/chronik/internal/testing/replicatest"
 )
 
 func TestWhereEpochsEnd(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
-	"github.com/chronik-io/chronik/internal/replica/replicatest"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/replicatest"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // follower is broker 2 from the partition's point of view: it is in the ISR, and acknowledges when

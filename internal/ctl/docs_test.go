@@ -10,7 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/ctl/app"
-	"github.com/chronik-io/chronik/internal/golden"
+	"github.com/chronik-io/chronik/internal/testing/golden"
 )
 
 // The page with the reference, and the command that writes it again.

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/ctl"
-	"github.com/chronik-io/chronik/internal/golden"
+	"github.com/chronik-io/chronik/internal/testing/golden"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 

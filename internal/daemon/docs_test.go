@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/golden"
+	"github.com/chronik-io/chronik/internal/testing/golden"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 

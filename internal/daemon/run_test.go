@@ -8,8 +8,8 @@ import (
 	logtest "go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // A start that is asked to end, at whichever step, ends without an error and releases what it had

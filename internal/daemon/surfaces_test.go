@@ -22,12 +22,12 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/ctl"
 	ctlapp "github.com/chronik-io/chronik/internal/ctl/app"
-	"github.com/chronik-io/chronik/internal/golden"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/golden"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // fault is a fault of a broker and how a test causes it.

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // torn is a broker with a transaction that is committed in one log directory, while the disk of the

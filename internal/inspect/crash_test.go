@@ -14,7 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 )
 
 // crashed lists damage whose repair is killed at every call. Together these repairs have every act.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/golden"
 	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/testing/golden"
 )
 
 // The table in docs/log.md is the list of kinds, and a test plants damage of every kind.

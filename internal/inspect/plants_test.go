@@ -14,8 +14,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/statefile"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
 // plant is one kind of damage that a test plants in a used directory.

@@ -14,7 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 )
 
 // appended appends and waits for the acknowledgement.

@@ -9,7 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // Files that the disk fails to read may be intact. They are not reported as missing and not given

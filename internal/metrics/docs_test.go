@@ -12,7 +12,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/chronik-io/chronik/internal/golden"
+	"github.com/chronik-io/chronik/internal/testing/golden"
 )
 
 // section is a heading of names.go and the names under it.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/protocol"
-	"github.com/chronik-io/chronik/internal/race"
+	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // A connection without requests keeps no stack of the handshake: 4 KiB for its reader and 2 KiB for

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // twoDirs starts a broker with the log directories /d and /e.

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // A journal that fails takes no record back that a weak profile acknowledged: the only replica may

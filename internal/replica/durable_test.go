@@ -10,8 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/replica/progress"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
 // weak returns a partition that acknowledges written records, and whose log syncs on its own after

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // walk is a random walk over images. Topics with few names are created, grow, change and are

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
 // calls are appends of several records each, enough for several generations.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 const lastLog = "0000000000000002.log"

@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // begin begins a generation and returns the state that its snapshot must hold.

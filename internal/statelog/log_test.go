@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 var testFormat = Format{Name: "list", Magic: "testlist", Version: 1}

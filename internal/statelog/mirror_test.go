@@ -5,9 +5,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 var mirrored = Options{Dir: "/s", Mirror: "/copy"}

@@ -11,8 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
 // sliceBatches decodes what a read returned.

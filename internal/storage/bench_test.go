@@ -4,7 +4,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // A checkpoint that cannot be replaced stays: a repair that meets a disk error must not remove the

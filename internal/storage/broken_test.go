@@ -13,8 +13,8 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
 // liar is a file system that reports success for some syncs without doing them.

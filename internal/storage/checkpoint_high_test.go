@@ -3,8 +3,8 @@ package storage
 import (
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // putInEpoch appends n records in a leader epoch and waits until they are durable.

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/storage/loglife"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // A log is deleted while its new start waits for the commit. The commit does not overwrite the log

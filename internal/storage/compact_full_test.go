@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/storage/segment"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // Finishing a swap frees disk space. Once its checkpoint is durable, no other checkpoint must be

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/race"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/producers"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // compactedTxns is a compacted log with transactions, and what was written to it.

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/race"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/segment"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // script is a fixed sequence of operations on one directory. promised is what had been promised

@@ -7,9 +7,9 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 
 	"github.com/chronik-io/chronik/internal/storage/diskguard"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // The checkpoint of a creation may be on the disk although writing it failed. Whatever is

@@ -14,9 +14,9 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 const firstSegment = "/d/t-0/00000000000000000000.log"

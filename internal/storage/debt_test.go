@@ -7,8 +7,8 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // tiny are limits with which each chunk needs a segment of its own.

@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // Many logs are deleted with one checkpoint and one sync of their directory, and stay deleted. The

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/storage/segment"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 )
 
 // The active segment of a compacted log rolls within max.compaction.lag.ms, even if no record

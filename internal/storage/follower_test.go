@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/record"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 )
 
 // at returns a batch as a leader sends it to a follower: with offset, epoch and one record for each

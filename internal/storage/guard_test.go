@@ -17,8 +17,8 @@ import (
 
 	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 const mib = 1 << 20

@@ -15,8 +15,8 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 type sink chan *Append

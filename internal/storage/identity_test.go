@@ -9,8 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
 // used returns a disk with a log directory after a loss of power.

@@ -12,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/record"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

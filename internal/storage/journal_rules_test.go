@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // One dead segment among many logs does not keep journal files needed by the others, and its

@@ -10,9 +10,9 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
-	"github.com/chronik-io/chronik/internal/vfs/vfstest"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/vfstest"
 )
 
 // lived records which events changed which states.

@@ -3,7 +3,7 @@ package storage
 import (
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 )
 
 // knowing is an observer with a high watermark.

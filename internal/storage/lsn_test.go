@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // A truncation or the creation of a log commits a recovery point with the last assigned LSN, even

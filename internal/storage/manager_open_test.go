@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/storage/journal"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // JOURNAL rule 16: a failure of one log's files stops no other log.

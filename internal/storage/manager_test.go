@@ -12,9 +12,9 @@ import (
 
 	"github.com/chronik-io/chronik/internal/statelog"
 
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 var ab = []Place{{Path: "/a"}, {Path: "/b"}}

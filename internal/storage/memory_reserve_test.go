@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/record"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // Records of an internal topic are accepted although clients' records fill the memory and segments

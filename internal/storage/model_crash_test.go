@@ -8,8 +8,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 
 	"github.com/chronik-io/chronik/internal/record"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // fault makes the disk fail for a while.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // step performs one operation on the directory.

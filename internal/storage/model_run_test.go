@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/race"
+	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // TestModel runs many short histories of a log directory with crashes.

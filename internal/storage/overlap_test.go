@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/record"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 )
 
 // TestANewSegmentDoesNotOverlap: only the first half of a carried frame is in a segment, synced,

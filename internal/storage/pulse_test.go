@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // A directory whose disk hangs has waiting records and makes no progress. A directory that failed

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // bases returns the base offsets of the batches in a slice, and releases it.

@@ -11,7 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 )
 
 // damagedAt returns a log of 20 one-record batches whose directory was started after bytes of one

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/record"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // stampedBatch returns a batch of one record with a timestamp.

@@ -6,8 +6,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // ReadMemory returns what Read returns, or reports that it cannot, and never reads the disk.

@@ -10,9 +10,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 var cluster7 = checkpoint.Owner{Cluster: [16]byte{7}, Generation: [16]byte{8}}

@@ -14,8 +14,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // If the journal fails while a log's frames are quarantined, the log keeps them.

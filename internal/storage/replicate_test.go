@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/race"
 	"github.com/chronik-io/chronik/internal/storage/epochs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // appendFrame appends what a leader sends. It makes the log follow.

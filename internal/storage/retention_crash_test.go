@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/race"
 	"github.com/chronik-io/chronik/internal/record"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // leaving is a sequence of operations on a log whose records are removed: by retention, by

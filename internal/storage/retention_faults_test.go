@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // Timestamps that are years ahead or negative do not keep records forever: the time of the last

@@ -10,9 +10,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 func large(o *Options) { o.JournalFileSize, o.JournalBytes = 16<<20, 64<<20 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/storage/loglife"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // fillMemory appends to a log until its records fill the directory's memory, and waits until all of

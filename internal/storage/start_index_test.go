@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // A start after a kill syncs what it replayed. It leaves the indexes, which are caches, to the next

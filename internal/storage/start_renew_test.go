@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // A start writes the journal's records to the segment file that the kill left. It truncates the

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/storage/loglife"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // The fdatasync for which Close waits fails. Close reports that, and the next start finds what the

@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/journal"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 )
 
 // The memory of a log's small records is little more than their bytes: the records gradually share

@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // A lack of file descriptors loses no record that was acknowledged as written: the log refuses

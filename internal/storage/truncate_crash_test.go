@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/race"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // TestFault01PowerLossInATruncation kills the process or cuts the power at every second call of a

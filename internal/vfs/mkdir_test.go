@@ -3,8 +3,8 @@ package vfs_test
 import (
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
 // A directory created by MakeDir survives a power loss, even if the process was killed at any call

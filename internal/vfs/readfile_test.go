@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 func TestReadFile(t *testing.T) {

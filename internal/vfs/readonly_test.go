@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/testing/vfstest"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/vfstest"
 )
 
 // A read-only view can read everything and change nothing.

@@ -3,8 +3,8 @@ package vfs_test
 import (
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/testing/vfstest"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/vfstest"
 )
 
 func TestOSKeepsTheContract(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/golden"
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/testing/golden"
 )
 
 // handlerOf serves all paths of a page without access control.

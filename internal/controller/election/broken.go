@@ -1,6 +1,6 @@
 package election
 
-// Rule is a rule that a test can remove to prove that the walks of internal/clustertest/sim detect
+// Rule is a rule that a test can remove to prove that the walks of internal/testing/sim detect
 // its absence. Only a build with the tag breakrules can remove rules.
 type Rule uint32
 

@@ -8,7 +8,7 @@ import (
 )
 
 // Each of these rules has a case here that goes wrong without it. The walks of
-// internal/clustertest/sim do not detect their absence, which costs availability only.
+// internal/testing/sim do not detect their absence, which costs availability only.
 func TestEveryRuleHasItsTest(t *testing.T) {
 	d := Decider{Broken: Broken{ReturnLeaves}, View: brokers{active: ids(2, 3)}}
 	if p, _ := d.Return(record(2, ids(1, 2), nil), 1, dir1, Whole); slices.Contains(p.ISR, 1) {

@@ -20,9 +20,9 @@ import (
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
-	"github.com/chronik-io/chronik/internal/replica/replicatest"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/testing/replicatest"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )

@@ -12,9 +12,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 const copyDir = "/c"

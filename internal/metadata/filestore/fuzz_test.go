@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
 // Whatever is on disk, Open returns a store or an error, and a store that opened opens again with

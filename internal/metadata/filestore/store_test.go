@@ -13,9 +13,9 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/storetest"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/storetest"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -3,7 +3,7 @@ package raftstore
 import (
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 )
 
 // A lost voter was replaced, nothing was written since, and then the power fails, and one of the

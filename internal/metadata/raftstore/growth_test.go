@@ -9,8 +9,8 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
 // add adds machines without a state.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // fill makes the log of every member longer than it may be.

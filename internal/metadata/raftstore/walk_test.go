@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/race"
+	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // walks returns how many walks of a kind a test makes: CHRONIK_WALKS times as many if it is set.

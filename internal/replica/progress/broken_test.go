@@ -5,7 +5,7 @@ package progress
 import "testing"
 
 // Each of these rules has a case here that goes wrong without it. The walks of
-// internal/clustertest/sim do not detect their absence.
+// internal/testing/sim do not detect their absence.
 func TestEveryRuleHasItsTest(t *testing.T) {
 	broken := func(r Rule) Config {
 		return Config{Broken: Broken{r}, Self: 1, BrokerEpoch: 11, Dir: dirOf(1), Epoch: 5, EpochStart: 100, High: 100, End: 100,

@@ -8,5 +8,5 @@
 // decisions of the handshake between the two.
 //
 // The caller serialises all calls, passes the time, carries proposals to the metadata store, and
-// reports each metadata image. The walks of internal/clustertest/sim judge this package.
+// reports each metadata image. The walks of internal/testing/sim judge this package.
 package progress

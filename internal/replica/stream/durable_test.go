@@ -7,7 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 )
 
 // weakTrio is three for a topic that acknowledges written records. Its logs sync on their own 5 s

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // A log directory of a follower hangs: the partitions in its other directory are not delayed. When

@@ -13,8 +13,8 @@ import (
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // bubble runs a test in virtual time.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/race"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // walk is a random history of three brokers that are all in sync, with faults of brokers, disks and

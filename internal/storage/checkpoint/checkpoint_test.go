@@ -15,8 +15,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 func id(n byte) journal.StreamID {

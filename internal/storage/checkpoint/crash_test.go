@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
 // steps returns the states after each of some commits.

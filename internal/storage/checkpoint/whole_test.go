@@ -5,8 +5,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // A whole state that is written while changes are appended may have logs as they were later than it

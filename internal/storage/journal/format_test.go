@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/golden"
+	"github.com/chronik-io/chronik/internal/testing/golden"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 

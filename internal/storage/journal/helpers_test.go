@@ -11,8 +11,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // inPieces opens a journal with pieces of 16 KiB, entries of 32 KiB or more in pieces, and small

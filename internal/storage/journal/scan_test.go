@@ -7,8 +7,8 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // groups writes n groups of one entry each, all synced, and returns the file's bytes, the position

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // tooMuch entries of 9,000 bytes are more than fit in a journal of 256 KiB.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // While the writer is parked, queued entries are durable and their owners notified when WriteGroup

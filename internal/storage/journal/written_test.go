@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // openCounting opens a journal whose datasyncs are counted from here on, and which reports through

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/golden"
+	"github.com/chronik-io/chronik/internal/testing/golden"
 )
 
 const again = "go test ./internal/storage/loglife"

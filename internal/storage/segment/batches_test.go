@@ -8,7 +8,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/record"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // scan reads a segment from front to back, max bytes at a time, and returns its content and the

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/record"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // sealedOnes returns n sealed segments with indexes, and the batches of each.

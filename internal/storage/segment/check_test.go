@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // checkable returns a segment of n batches of two records each with its indexes, and where each

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // readAt reads at an offset as a log does: it examines damage, and repeats the read while that

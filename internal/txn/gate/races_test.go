@@ -13,9 +13,9 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
-	"github.com/chronik-io/chronik/internal/replica/replicatest"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/producers"
+	"github.com/chronik-io/chronik/internal/testing/replicatest"
 )
 
 // An expiry ends a batch at every stage, once.

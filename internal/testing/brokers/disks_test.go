@@ -1,0 +1,176 @@
+package brokers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/testing/errfs"
+)
+
+const logDir = "/data/logs"
+
+// ailment makes the log directory of a process fail in some way until heal is called.
+type ailment func(p *process) (heal func())
+
+// erring answers EIO to writes and syncs.
+func erring(p *process) (heal func()) {
+	return p.fs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Err: syscall.EIO, When: inLogs}).Off
+}
+
+// hanging lets writes and syncs wait.
+func hanging(p *process) (heal func()) {
+	healed := make(chan struct{})
+	rule := p.fs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, When: inLogs, Before: func(errfs.Call) {
+		select {
+		case <-healed:
+		case <-p.gone:
+		}
+	}})
+	return func() { rule.Off(); close(healed) }
+}
+
+func inLogs(c errfs.Call) bool { return strings.HasPrefix(c.Path, logDir+"/") }
+
+// full leaves no room.
+func full(p *process) (heal func()) {
+	_ = p.fs.SetQuota(logDir, 0, nil) // an error means that its disk is gone
+	return p.fs.NoQuota
+}
+
+// low leaves less room than the reserve.
+func low(p *process) (heal func()) {
+	p.low.Store(true)
+	return func() { p.low.Store(false) }
+}
+
+// ail lets the disk of a broker fail for a time, or until the result is called. The process that
+// uses it continues.
+func (w *world) ail(id int32, how ailment, d time.Duration) (heal func()) {
+	w.mayLose()
+	n := w.nodes[id]
+	n.mu.Lock()
+	p := n.process
+	n.mu.Unlock()
+	if p == nil {
+		return func() {}
+	}
+	early, heal := context.WithTimeout(context.Background(), d)
+	end := how(p)
+	w.ending.Go(func() {
+		select {
+		case <-early.Done():
+		case <-p.gone:
+		}
+		heal()
+		end()
+		w.note("the disk of %d works", id)
+	})
+	return heal
+}
+
+// diskFaults are the faults of disks that end without a restart.
+func diskFaults() []fault {
+	some := func(how ailment) func(c *clients, id int32) {
+		return func(c *clients, id int32) { c.w.ail(id, how, time.Duration(c.w.random.Int64N(int64(15*time.Second)))) }
+	}
+	return []fault{
+		{"log directory errs for a while", 4, some(erring)},
+		{"log directory hangs for a while", 3, some(hanging)},
+		{"log directory is full for a while", 3, some(full)},
+		{"log directory is low for a while", 4, some(low)},
+	}
+}
+
+// leads returns what a broker leads, as another one shows it.
+func (c *clients) leads(broker int32) (list []string, err error) {
+	within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	m, err := kadm.NewClient(c.admin).Metadata(within)
+	if err != nil {
+		return nil, err
+	}
+	m.Topics.EachPartition(func(p kadm.PartitionDetail) {
+		if p.Leader == broker {
+			list = append(list, p.Topic)
+		}
+	})
+	return list, nil
+}
+
+// ledByOthers waits until a broker leads nothing.
+func (c *clients) ledByOthers(broker int32) {
+	var list []string
+	if until(patience, func() (none bool) {
+		var err error
+		list, err = c.leads(broker)
+		return err == nil && len(list) == 0
+	}) != nil {
+		c.w.problem("broker %d cannot write, and leads %v", broker, list)
+	}
+}
+
+// Disks fail for five seconds, of one broker or of all, and no broker is restarted: everything is
+// in sync again, and nothing is lost.
+func TestDisksThatFailForSeconds(t *testing.T) {
+	for name, how := range map[string]ailment{"EIO": erring, "full": full} {
+		for _, n := range []int32{1, 3} {
+			t.Run(name, func(t *testing.T) {
+				history(t, uint64(20+n), func(w *world, c *clients) {
+					var before []string
+					for id := int32(1); id <= 3; id++ {
+						before = append(before, w.name(id))
+					}
+					for id := int32(1); id <= n; id++ {
+						w.ail(id, how, 5*time.Second)
+					}
+					time.Sleep(5 * time.Second)
+					began := time.Now()
+					c.inSync()
+					if took := time.Since(began); took > 30*time.Second {
+						w.problem("everything is in sync after %v only", took)
+					}
+					c.progress(10 * time.Second)
+					for id := int32(1); id <= 3; id++ {
+						if now := w.name(id); now != before[id-1] {
+							w.problem("%s was restarted: %s", before[id-1], now)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// While a broker's log directory errs, hangs or is low on space, other brokers lead all partitions,
+// new ones too. All replicas stay in sync if it is only low.
+func TestABrokerThatCannotWriteLeadsNothing(t *testing.T) {
+	for name, how := range map[string]ailment{"low": low, "hangs": hanging, "EIO": erring} {
+		t.Run(name, func(t *testing.T) {
+			history(t, 24, func(w *world, c *clients) {
+				heal := w.ail(1, how, time.Hour)
+				c.ledByOthers(1)
+				c.progress(10 * time.Second)
+				c.createElsewhere(1)
+				if name == "low" {
+					c.inSync()
+				}
+				heal()
+				c.inSync()
+			})
+		})
+	}
+}
+
+// createElsewhere creates a topic of which a broker can lead nothing, though it is the first
+// replica of a partition.
+func (c *clients) createElsewhere(id int32) {
+	made := c.create(fmt.Sprintf("elsewhere-%d", id), 3, 3)
+	c.w.note("%d partitions are made", len(made))
+	c.ledByOthers(id)
+}

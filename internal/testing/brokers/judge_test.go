@@ -1,0 +1,282 @@
+package brokers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/testing/check"
+)
+
+// patience is how long a cluster whose faults have ended may take until everything is in sync.
+const patience = 2 * time.Minute
+
+// judge heals everything, stops the clients, and compares what they saw with what the brokers have
+// then.
+func (c *clients) judge() {
+	w := c.w
+	w.note("heal")
+	w.heal()
+	c.inSync()
+	w.note("all replicas are in sync")
+	time.Sleep(time.Second) // the clients continue when all is well
+	c.consumes()
+	c.stop()
+	c.work.Wait()
+	if len(w.wrong()) > 0 {
+		return // what follows would fail for the same reason
+	}
+	for _, p := range c.parts {
+		c.compareLogs(p)
+	}
+	c.judgePayments()
+	for _, problem := range c.leaders.Problems() {
+		w.problem("%s", problem)
+	}
+	a := kadm.NewClient(c.admin)
+	if until(patience, func() bool { return c.try(func(ctx context.Context) bool { return c.compareReaders(ctx, a) }) }) != nil {
+		w.problem("no broker answers for the group %s", readers)
+	}
+	if until(patience, func() bool { return c.try(func(ctx context.Context) bool { return c.compareOffset(ctx, a) }) }) != nil {
+		w.problem("no broker answers for the group")
+	}
+	c.compareMetadata()
+}
+
+// inSync waits until every broker shows all replicas in sync.
+func (c *clients) inSync() {
+	bad := ""
+	if until(patience, func() bool {
+		for id := int32(1); id <= c.w.size(); id++ {
+			if _, bad = c.state(id); bad != "" {
+				return false
+			}
+		}
+		return true
+	}) != nil {
+		c.w.problem("the cluster does not recover: %s", bad)
+	}
+}
+
+// consumes waits until the members of the group consume.
+func (c *clients) consumes() {
+	total := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.consumed
+	}
+	was := total()
+	if until(patience, func() bool { return total() > was }) != nil {
+		c.w.problem("group %s: no member consumes", readers)
+	}
+}
+
+// progress waits until more records of each partition were acknowledged.
+func (c *clients) progress(most time.Duration) {
+	began := time.Now()
+	for _, p := range c.parts {
+		if p.topic != topic {
+			continue // a replica that is away is one too many for it
+		}
+		was := p.acks.Load()
+		if until(most, func() bool { return p.acks.Load() > was+3 }) != nil {
+			c.w.problem("%v: no record is acknowledged for %v", p, time.Since(began))
+		}
+	}
+}
+
+// refusesAcksOfOne asks a broker that has no controller to acknowledge records alone.
+func (c *clients) refusesAcksOfOne(broker int32) {
+	cl := c.w.client(kgo.SeedBrokers(ip(broker)+":9092"), kgo.MaxVersions(kversion.V3_0_0()), kgo.RequestRetries(0),
+		kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck())) // the client sends its own acks in every request
+	defer cl.Close()
+	for _, p := range c.parts {
+		value := fmt.Sprintf("refused-%d-%d", broker, time.Since(c.w.began))
+		p.history.Loose(value)
+		one := record.NewBuilder(record.BatchOptions{})
+		one.Append(time.Now().UnixMilli(), nil, []byte(value), nil)
+		batch, err := one.Build()
+		if err != nil {
+			c.w.Fatal(err)
+		}
+		q := kmsg.NewPtrProduceRequest()
+		q.Acks, q.TimeoutMillis = 1, 1000
+		q.Topics = append(q.Topics, kmsg.ProduceRequestTopic{Topic: p.topic, Partitions: []kmsg.ProduceRequestTopicPartition{
+			{Partition: p.index, Records: batch}}})
+		within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		resp, err := cl.SeedBrokers()[0].Request(within, q)
+		cancel()
+		if err != nil {
+			c.w.problem("%v: broker %d without a controller does not answer acks=1: %v", p, broker, err)
+			continue
+		}
+		if resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode == 0 {
+			c.w.problem("%v: broker %d without a controller acknowledges acks=1", p, broker)
+		}
+	}
+}
+
+func (c *clients) try(f func(ctx context.Context) bool) bool {
+	within, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return f(within)
+}
+
+// state returns the ISRs of all partitions as a broker shows them, and what is not as it should be.
+func (c *clients) state(broker int32) (all map[string][][]int32, bad string) {
+	within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	q := kmsg.NewPtrMetadataRequest()
+	q.Topics = nil
+	resp, err := c.admin.Broker(int(broker)).Request(within, q)
+	if err != nil {
+		return nil, fmt.Sprintf("broker %d: %v", broker, err)
+	}
+	r := resp.(*kmsg.MetadataResponse)
+	if len(r.Brokers) != int(c.w.size()) { // one is fenced
+		bad = fmt.Sprintf("%d brokers; ", len(r.Brokers))
+	}
+	all = map[string][][]int32{}
+	for _, t := range r.Topics {
+		if t.Topic == nil {
+			continue
+		}
+		for _, p := range t.Partitions {
+			for len(all[*t.Topic]) <= int(p.Partition) {
+				all[*t.Topic] = append(all[*t.Topic], nil)
+			}
+			all[*t.Topic][p.Partition] = p.ISR
+			if p.ErrorCode != 0 || p.Leader < 0 || len(p.ISR) != len(p.Replicas) {
+				bad += fmt.Sprintf("%s-%d: leader %d, ISR %v, replicas %v, %v; ", *t.Topic, p.Partition, p.Leader, p.ISR, p.Replicas,
+					kerr.ErrorForCode(p.ErrorCode))
+			}
+		}
+	}
+	return all, bad
+}
+
+// log reads all committed records of a broker's replica.
+func (c *clients) log(broker int32, p *partition) (list []check.Record, high int64, err error) {
+	for at := int64(0); ; at = list[len(list)-1].Offset + 1 {
+		var more []check.Record
+		more, high, err = c.fetch(context.Background(), c.admin, broker, p, at)
+		if list = append(list, more...); err != nil || len(more) == 0 {
+			return list, high, err
+		}
+	}
+}
+
+// compareLogs compares a partition's replicas with each other and with what clients saw.
+func (c *clients) compareLogs(p *partition) {
+	w := c.w
+	all, _ := c.state(1)
+	brokers := all[p.topic][p.index]
+	logs, why := make([][]check.Record, len(brokers)), ""
+	equal := func() bool {
+		var highs []int64
+		for i, broker := range brokers {
+			list, high, err := c.log(broker, p)
+			if err != nil {
+				why = fmt.Sprintf("broker %d: %v", broker, err)
+				return false
+			}
+			logs[i], highs = list, append(highs, high)
+		}
+		why = fmt.Sprintf("high watermarks %v", highs)
+		return slices.Max(highs) == slices.Min(highs)
+	}
+	if until(patience, equal) != nil {
+		w.problem("%v: the replicas of brokers %v stay different: %s", p, brokers, why)
+		return
+	}
+	p.final = logs[0]
+	problems := p.history.Problems(logs[0])
+	for _, l := range logs[1:] {
+		problems = append(problems, check.Replicas(logs[0], l)...)
+		if len(l) != len(logs[0]) {
+			problems = append(problems, fmt.Sprintf("replicas differ: %d and %d records", len(logs[0]), len(l)))
+		}
+	}
+	for i, problem := range problems {
+		if i == 10 {
+			w.problem("%v: and %d more", p, len(problems)-i)
+			break
+		}
+		w.problem("%v: %s", p, problem)
+	}
+}
+
+// compareMetadata compares what every broker shows with what was acknowledged.
+func (c *clients) compareMetadata() {
+	w := c.w
+	for broker := int32(1); broker <= w.size(); broker++ {
+		var bad []string
+		if until(patience, func() bool { bad = c.badMetadata(broker); return len(bad) == 0 }) != nil {
+			for _, b := range bad {
+				w.problem("metadata of broker %d: %s", broker, b)
+			}
+		}
+	}
+}
+
+func (c *clients) badMetadata(broker int32) (bad []string) {
+	all, why := c.state(broker)
+	if why != "" {
+		return []string{why}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, e := range c.topics {
+		if _, is := all[name]; e != unsure && is != (e == exists) {
+			bad = append(bad, fmt.Sprintf("topic %s exists: %t", name, is))
+		}
+	}
+	value, err := c.setting(broker)
+	if err != nil {
+		return append(bad, err.Error())
+	}
+	if why := c.config.Read(value); why != "" {
+		bad = append(bad, "setting: "+why)
+	}
+	slices.Sort(bad)
+	return bad
+}
+
+// setting returns the topic's setting as a broker shows it, 0 if it was never set.
+func (c *clients) setting(broker int32) (int64, error) {
+	within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	q := kmsg.NewPtrDescribeConfigsRequest()
+	r := kmsg.NewDescribeConfigsRequestResource()
+	r.ResourceType, r.ResourceName, r.ConfigNames = kmsg.ConfigResourceTypeTopic, topic, []string{configKey}
+	q.Resources = append(q.Resources, r)
+	resp, err := c.admin.Broker(int(broker)).Request(within, q)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range resp.(*kmsg.DescribeConfigsResponse).Resources {
+		if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
+			return 0, err
+		}
+		for _, x := range r.Configs {
+			if x.Name == configKey && x.Value != nil {
+				n, err := strconv.ParseInt(*x.Value, 10, 64)
+				if n > 2*configBase { // the default
+					n = configBase
+				}
+				return n - configBase, err
+			}
+		}
+	}
+	return 0, errors.New("the setting is missing")
+}

@@ -1,0 +1,490 @@
+package brokers
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/daemon"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/simtcp"
+)
+
+// clientIP is the address of the machine on which all clients run.
+const clientIP = "10.0.0.100"
+
+func ip(id int32) string { return fmt.Sprintf("10.0.0.%d", id) }
+
+// kind is what histories differ in apart from their faults.
+type kind struct {
+	profile string // the durability profile of all topics; "" for sync
+	unclean bool   // topics allow unclean elections
+	strict  bool   // clients repeat only what they repeat by default
+	single  bool   // there is one broker, without a cluster
+	learner bool   // there is a fourth broker, which is no seed and has no vote
+}
+
+// size returns the number of brokers.
+func (k kind) size() int32 {
+	switch {
+	case k.single:
+		return 1
+	case k.learner:
+		return 4
+	}
+	return 3
+}
+
+// kindOf returns the kind of a random history.
+func kindOf(seed uint64) kind {
+	switch n := rand.New(rand.NewPCG(seed, 8)).IntN(12); n {
+	case 0, 1:
+		return kind{profile: "interval"}
+	case 2, 3:
+		return kind{profile: "os"}
+	case 4:
+		return kind{unclean: true}
+	case 5:
+		return kind{profile: "interval", unclean: true}
+	case 6:
+		return kind{profile: "os", unclean: true}
+	}
+	return kind{}
+}
+
+// bound is how long before a loss of power the last loss of an acknowledged record can be: what is
+// older was synced on all in-sync replicas.
+func (k kind) bound() time.Duration {
+	if k.profile == "os" {
+		return 5100 * time.Millisecond
+	}
+	return 100 * time.Millisecond
+}
+
+// world is three machines with a broker each, and one with clients.
+type world struct {
+	testing.TB
+	kind
+	seed   uint64
+	random *rand.Rand // of the schedule
+	net    *simtcp.Net
+	began  time.Time
+	log    *zap.Logger
+	nodes  map[int32]*node
+	host   *simtcp.Host   // of the clients
+	ending sync.WaitGroup // of processes that were killed, and of what restarts them
+	// lose is called when a leader epoch began with an unclean election.
+	lose func(topic string, partition, epoch int32, since time.Time)
+
+	mu       sync.Mutex
+	lossy    time.Time    // when a disk first lost or refused what was written; zero if none did
+	text     bytes.Buffer // what was logged
+	problems []string     // what contradicts the promises
+	closed   bool         // no process starts any longer
+	healing  []func()     // what ends faults of disks
+}
+
+// node is a machine.
+type node struct {
+	id   int32
+	host *simtcp.Host
+
+	mu      sync.Mutex
+	disk    *crashfs.FS
+	boots   byte // losses of power so far
+	starts  int
+	process *process // nil while none runs
+	broken  bool     // its disk fails writes; a broker that has seen that restarts to use it again
+}
+
+// process is a broker from its start to its end.
+type process struct {
+	fs     *errfs.FS
+	low    atomic.Bool        // see machine
+	cancel context.CancelFunc // of its start
+	over   chan struct{}      // closed when its start has ended
+	broker *daemon.Broker     // after over; nil if the start failed
+	gone   chan struct{}      // closed when it was killed or stopped
+	name   string             // of this process among all
+}
+
+// machine is the file system of a machine that boots with every loss of power.
+type machine struct {
+	*errfs.FS
+	boot [16]byte
+	low  *atomic.Bool // it has little free space
+}
+
+// Free implements vfs.FS.
+func (m machine) Free(dir string) (available, total uint64, err error) {
+	available, total, err = m.FS.Free(dir)
+	if m.low.Load() {
+		available = min(available, 1<<20)
+	}
+	return available, total, err
+}
+
+// BootID identifies the run of the machine's kernel.
+func (m machine) BootID() [16]byte { return m.boot }
+
+// newWorld starts three brokers and waits until they serve.
+func newWorld(t testing.TB, seed uint64, k kind) *world {
+	w := &world{TB: t, kind: k, seed: seed, random: rand.New(rand.NewPCG(seed, 7)), net: simtcp.New(seed, time.Millisecond),
+		began: time.Now(),
+		nodes: map[int32]*node{}, lose: func(string, int32, int32, time.Time) {}}
+	w.host = w.net.Host(clientIP)
+	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "m", NameKey: "n", LevelKey: "l",
+		EncodeLevel: zapcore.CapitalLevelEncoder})
+	w.log = zap.New(zapcore.NewCore(encoder, w, zap.InfoLevel))
+	t.Cleanup(w.close)
+	for id := int32(1); id <= k.size(); id++ {
+		w.nodes[id] = &node{id: id, disk: crashfs.New(seed<<4 + uint64(id))}
+		w.start(id)
+	}
+	return w
+}
+
+// Write is the sink of all logs.
+func (w *world) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	fmt.Fprintf(&w.text, "%8.3f ", time.Since(w.began).Seconds())
+	w.text.Write(p)
+	w.mu.Unlock()
+	if bytes.Contains(p, []byte("unclean leader election: ")) {
+		w.electedUncleanly(p)
+	}
+	return len(p), nil
+}
+
+// electedUncleanly handles what a broker says about an unclean election. Without it, no history may
+// lose anything.
+func (w *world) electedUncleanly(line []byte) {
+	var e struct {
+		Topic            string
+		Partition, Epoch int32
+	}
+	if err := json.Unmarshal(line[bytes.IndexByte(line, '{'):], &e); err != nil {
+		w.problem("%s: %v", line, err)
+		return
+	}
+	w.mu.Lock()
+	lossy := w.lossy
+	w.mu.Unlock()
+	switch {
+	case w.unclean:
+		w.lose(e.Topic, e.Partition, e.Epoch, time.Time{})
+	case w.profile == "" || lossy.IsZero():
+		w.problem("an unclean election of %s-%d, although nothing permits it", e.Topic, e.Partition)
+	default:
+		w.lose(e.Topic, e.Partition, e.Epoch, lossy.Add(-w.bound()))
+	}
+}
+
+// mayLose notes that a disk lost or refused what was written.
+func (w *world) mayLose() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lossy.IsZero() {
+		w.lossy = time.Now()
+	}
+}
+
+// Sync implements zapcore.WriteSyncer.
+func (w *world) Sync() error { return nil }
+
+// note logs what the simulation does.
+func (w *world) note(format string, args ...any) { w.log.Info(fmt.Sprintf("==== "+format, args...)) }
+
+// problem notes what contradicts a promise.
+func (w *world) problem(format string, args ...any) {
+	w.note(format, args...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.problems = append(w.problems, fmt.Sprintf(format, args...))
+}
+
+func (w *world) wrong() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.problems
+}
+
+// start starts a broker, and again whenever it ends on its own, as a supervisor does.
+func (w *world) start(id int32) {
+	n := w.nodes[id]
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n.process != nil || w.closed {
+		return
+	}
+	set := []string{fmt.Sprint("node.id=", id), "offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=2",
+		"group.initial.rebalance.delay.ms=0", "wal.profile=" + cmp.Or(w.profile, "sync")}
+	if !w.single {
+		set = append(set, "cluster.name=c", "cluster.seeds=10.0.0.1:9092,10.0.0.2:9092,10.0.0.3:9092")
+	}
+	cfg, err := daemon.Load(config.Input{
+		Set:   set,
+		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: ip(id) + ":9092", config.KeyAdminListen: "off"},
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	n.starts++
+	p := &process{fs: errfs.New(n.disk), over: make(chan struct{}), gone: make(chan struct{}), name: fmt.Sprintf("%d/%d", id, n.starts)}
+	ctx, cancel := context.WithCancel(context.Background())
+	n.process, n.host, p.cancel = p, w.net.Host(ip(id)), cancel
+	o := daemon.Options{Config: cfg, FS: machine{p.fs, [16]byte{1, byte(id), n.boots}, &p.low}, Net: n.host,
+		Log: w.log.Named(fmt.Sprint(id)), Version: "test",
+		JournalFileSize: 1 << 20, JournalBytes: 8 << 20}
+	w.ending.Go(func() { w.supervise(ctx, n, p, o) })
+}
+
+func (w *world) supervise(ctx context.Context, n *node, p *process, o daemon.Options) {
+	broker, err := daemon.Start(ctx, o)
+	p.broker = broker
+	close(p.over)
+	if err == nil {
+		select {
+		case err = <-broker.Failed():
+		case <-p.gone:
+			return
+		}
+	}
+	n.mu.Lock()
+	if n.process != p {
+		n.mu.Unlock()
+		return
+	}
+	w.note("broker %d ends on its own: %v", n.id, err)
+	n.disk = n.end(p, n.disk.Kill, n.host.Kill)
+	n.mu.Unlock()
+	w.finish(p)
+	time.Sleep(time.Second)
+	w.start(n.id)
+}
+
+// end ends the process of a node, and returns its disk. Caller holds mu.
+func (n *node) end(p *process, disk func() *crashfs.FS, host func()) *crashfs.FS {
+	host()
+	d := disk()
+	p.cancel()
+	close(p.gone)
+	n.process = nil
+	return d
+}
+
+// finish ends the goroutines of a process that can reach nothing any longer.
+func (w *world) finish(p *process) {
+	<-p.over
+	if p.broker != nil {
+		_ = p.broker.Close() // its disk is gone
+	}
+}
+
+// kill ends a broker as SIGKILL does.
+func (w *world) kill(id int32) {
+	n := w.nodes[id]
+	w.crash(id, func() *crashfs.FS { return n.disk.Kill() }, func() { n.host.Kill() })
+}
+
+// powerLoss ends a machine. Its disk has what was synced and, by mode, more.
+func (w *world) powerLoss(id int32, mode crashfs.Mode) {
+	n := w.nodes[id]
+	w.mayLose()
+	w.crash(id, func() *crashfs.FS { n.boots++; return n.disk.PowerLoss(mode) }, func() { n.host.PowerOff() })
+}
+
+// wipe ends a broker and replaces its disk by an empty one.
+func (w *world) wipe(id int32) {
+	n := w.nodes[id]
+	seed := w.random.Uint64()
+	w.crash(id, func() *crashfs.FS { n.disk.Kill(); return crashfs.New(seed) }, func() { n.host.Kill() })
+}
+
+func (w *world) crash(id int32, disk func() *crashfs.FS, host func()) {
+	n := w.nodes[id]
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p := n.process; p != nil {
+		n.disk = n.end(p, disk, host)
+		w.ending.Go(func() { w.finish(p) })
+	}
+}
+
+// stop ends a broker as SIGTERM does, and returns when it has ended.
+func (w *world) stop(id int32) {
+	n := w.nodes[id]
+	n.mu.Lock()
+	p := n.process
+	n.mu.Unlock()
+	if p == nil {
+		return
+	}
+	p.cancel()
+	<-p.over
+	if p.broker != nil {
+		if err := p.broker.Close(); err != nil {
+			w.note("broker %d: %v", id, err)
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.process == p {
+		n.disk = n.end(p, n.disk.Kill, n.host.Kill)
+	}
+}
+
+// pause stops a broker for a time as SIGSTOP does: its disk and its network stand still, and
+// nothing is lost. Unlike there, its clocks continue. The result ends the pause early.
+func (w *world) pause(id int32, d time.Duration) (resume func()) {
+	n := w.nodes[id]
+	n.mu.Lock()
+	p := n.process
+	n.mu.Unlock()
+	if p == nil {
+		return func() {}
+	}
+	early, resume := context.WithTimeout(context.Background(), d)
+	resumed := make(chan struct{})
+	fault := p.fs.Add(errfs.Rule{Before: func(errfs.Call) {
+		select {
+		case <-resumed:
+		case <-p.gone:
+		}
+	}})
+	w.net.Freeze(ip(id), true)
+	w.ending.Go(func() {
+		select {
+		case <-early.Done():
+		case <-p.gone:
+		}
+		resume()
+		fault.Off()
+		close(resumed)
+		w.net.Freeze(ip(id), false)
+	})
+	return resume
+}
+
+// name returns the name of the process of a broker, "" if none runs.
+func (w *world) name(id int32) string {
+	n := w.nodes[id]
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.process == nil {
+		return ""
+	}
+	return n.process.name
+}
+
+// running reports whether a broker serves.
+func (w *world) running(id int32) bool {
+	n := w.nodes[id]
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.process == nil {
+		return false
+	}
+	select {
+	case <-n.process.over:
+		return n.process.broker != nil
+	default:
+		return false
+	}
+}
+
+// allRun reports whether all brokers serve.
+func (w *world) allRun() bool {
+	for id := range w.size() {
+		if !w.running(id + 1) {
+			return false
+		}
+	}
+	return true
+}
+
+// crashAtCall cuts the power of a machine at the n-th call of its file system from now, and turns
+// it on again.
+func (w *world) crashAtCall(id int32, n int, mode crashfs.Mode) {
+	at := w.nodes[id]
+	at.mu.Lock()
+	disk := at.disk
+	at.mu.Unlock()
+	disk.CrashAt(disk.Ops() + n)
+	if until(10*time.Second, disk.Crashed) != nil {
+		w.note("broker %d makes no %d calls", id, n)
+	}
+	w.note("power loss of %d at a call", id)
+	at.mu.Lock()
+	if at.process == nil { // it has ended because of the failing calls, and the machine has not
+		w.mayLose()
+		at.boots++
+		at.disk = at.disk.PowerLoss(mode)
+	}
+	at.mu.Unlock()
+	w.powerLoss(id, mode)
+	w.start(id)
+}
+
+// heal restores all that can be restored.
+func (w *world) heal() {
+	w.net.Heal()
+	w.mu.Lock()
+	ends := w.healing
+	w.healing = nil
+	w.mu.Unlock()
+	for _, end := range ends {
+		end()
+	}
+	for id := range w.size() {
+		n := w.nodes[id+1]
+		n.mu.Lock()
+		if n.process != nil && n.broken {
+			p := n.process
+			n.disk = n.end(p, n.disk.Kill, n.host.Kill)
+			w.ending.Go(func() { w.finish(p) })
+		}
+		n.broken = false
+		n.mu.Unlock()
+		w.start(id + 1)
+	}
+}
+
+// close stops all brokers.
+func (w *world) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	for id := range w.size() {
+		w.kill(id + 1)
+	}
+	w.host.Kill()
+	w.ending.Wait()
+}
+
+var errNever = errors.New("it never happened")
+
+// until waits until a condition holds, at most a time.
+func until(most time.Duration, holds func() bool) error {
+	for end := time.Now().Add(most); !holds(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			return errNever
+		}
+	}
+	return nil
+}

@@ -1,0 +1,393 @@
+package lint
+
+import "maps"
+
+// importRule states what one package may import.
+type importRule struct {
+	// may lists the packages of this module that it may import, without the module path;
+	// "x/..." stands for x and everything below it. TestImportRulesAreUsed rejects unused entries.
+	may []string
+	// common lists further packages of this module that all packages of a group may import, whether
+	// each of them does or not.
+	common []string
+	// never lists packages of other modules that it must not import.
+	never []string
+	// because is the reason that a failing test prints.
+	because string
+}
+
+// Packages of other modules that only some packages may import.
+const (
+	kmsgPkg  = "github.com/twmb/franz-go/..."
+	osPkg    = "os"
+	unixPkg  = "golang.org/x/sys/unix"
+	netPkg   = "net"
+	cobraPkg = "github.com/spf13/cobra"
+	yamlPkg  = "go.yaml.in/yaml/..."
+)
+
+var (
+	noDisk     = []string{osPkg, unixPkg, cobraPkg, yamlPkg}
+	noProtocol = []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg, netPkg}
+)
+
+const (
+	leafReason    = "a leaf package knows nothing of the packages above it"
+	storageReason = "storage knows neither acks nor ISR nor kmsg, and reaches the disk through vfs only"
+	replicaReason = "replica stands on storage and metadata and does not know its callers"
+	clusterReason = "the controller and the coordinators change metadata; requests and connections are above them"
+	machineReason = "a state machine takes events and the time and returns records and answers: no I/O, no goroutines, no clock"
+	streamReason  = "streams copy logs over connections that the daemon provides, and know neither metadata nor sockets"
+	coreReason    = "the core of replication is pure, so that the simulation can run it: ends and records in, decisions out"
+	ctlReason     = "chronikctl talks to any broker over the protocol, and to chronik's admin port, and must not know this one's insides"
+	benchReason   = "a load generator speaks the protocol from outside and must not know the broker that it measures; record builds its batches"
+	serviceReason = "a service connects the coordinator runtime to partitions and metadata; requests are above it"
+	wireReason    = "protocol and network carry requests and know neither logs nor topics"
+	checkReason   = "a check turns facts into findings and reads nothing, so that a test can describe any machine"
+	brokerReason  = "a handler maps a request to the packages below it; it opens no files and starts no components"
+)
+
+// importRules returns the rule of every package, by its path without the module path. Add a new
+// package here and to docs/architecture.md in the same commit.
+func importRules() map[string]importRule {
+	leaf := func(may ...string) importRule { return importRule{may: may, never: noProtocol, because: leafReason} }
+	all := map[string]importRule{
+		"pkg/durability": leaf(),
+		"internal/vfs": {may: []string{"internal/vfs/ram"}, never: []string{cobraPkg, yamlPkg, kmsgPkg},
+			because: "vfs is the only way to the disk and knows no other package"},
+		"internal/vfs/ram":         leaf(),
+		"internal/testing/crashfs": leaf("internal/vfs", "internal/vfs/ram"),
+		"internal/testing/errfs":   leaf("internal/vfs"),
+		"internal/testing/vfstest": leaf("internal/vfs"),
+		"internal/record": {may: []string{"internal/bufpool"}, never: noProtocol,
+			because: "record is bytes in, bytes out: no files, no requests, so that it can be fuzzed and reused anywhere"},
+		"internal/bufpool":     leaf(),
+		"internal/groupcommit": leaf(),
+		"internal/metrics":     {never: append([]string{kmsgPkg, cobraPkg, yamlPkg}, osPkg), because: leafReason},
+		"internal/configdef":   leaf("pkg/durability"),
+
+		"internal/inspect": {may: []string{"internal/text", "internal/statelog", "internal/storage/...", "internal/storage",
+			"internal/metadata", "internal/metadata/filestore", "internal/metadata/raftstore", "internal/record", "internal/vfs"},
+			never:   noProtocol,
+			because: "an offline inspection uses storage's own code, reaches the disk through vfs, and knows no command line"},
+
+		"internal/purgatory": {never: noProtocol, because: "purgatory delays operations without knowing their kinds"},
+		"internal/replica": {may: []string{"internal/storage/...", "internal/purgatory", "internal/metadata", "internal/record",
+			"internal/configdef", "internal/groupcommit", "internal/replica/progress", "pkg/durability"},
+			never: noProtocol, because: replicaReason},
+		"internal/replica/stream": {may: []string{"internal/replica", "internal/replica/progress", "internal/storage", "internal/record",
+			"internal/bufpool", "internal/groupcommit", "internal/link/frame"},
+			never: append([]string{netPkg}, noProtocol...), because: streamReason},
+		"internal/testing/replicatest": {may: []string{"internal/replica", "internal/replica/progress"}, never: noProtocol,
+			because: "tests of the packages above give partitions a role without metadata"},
+
+		"internal/controller": {may: []string{"internal/controller/election", "internal/metadata", "internal/configdef",
+			"internal/security/acl", "internal/security/quota", "internal/security/secret"},
+			never: noProtocol, because: clusterReason},
+
+		"internal/protocol": {never: noDisk, because: wireReason},
+		"internal/network": {
+			may:   []string{"internal/protocol", "internal/bufpool", "internal/groupcommit", "internal/security/origin"},
+			never: []string{cobraPkg, yamlPkg}, because: wireReason},
+		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
+			"internal/coordinator", "internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/txn",
+			"internal/metadata", "internal/purgatory", "internal/storage", "internal/storage/producers", "internal/record",
+			"internal/bufpool", "internal/configdef", "internal/txn/exchange", "internal/txn/gate", "internal/audit", "internal/login",
+			"internal/security/..."},
+			never: noDisk, because: brokerReason},
+
+		"internal/config": {may: []string{"internal/text", "internal/configdef", "pkg/durability"},
+			never:   []string{kmsgPkg},
+			because: "the loader knows names, units and bounds; only the daemon knows which component gets a value"},
+		"internal/daemon": {may: []string{"internal/admin", "internal/admin/api", "internal/audit",
+			"internal/audit/changes", "internal/broker", "internal/cli", "internal/cli/contexts", "internal/config",
+			"internal/configdef", "internal/controller", "internal/coordinator/group", "internal/coordinator/service",
+			"internal/daemon/cluster", "internal/daemon/observe", "internal/health", "internal/health/checks",
+			"internal/health/host", "internal/link", "internal/login", "internal/logtail", "internal/membership",
+			"internal/metadata", "internal/metadata/filestore", "internal/metadata/raftstore", "internal/metrics",
+			"internal/network", "internal/protocol", "internal/purgatory", "internal/replica",
+			"internal/replica/stream", "internal/security/acl", "internal/security/certs", "internal/security/files",
+			"internal/security/quota", "internal/security/secret", "internal/storage", "internal/storage/checkpoint",
+			"internal/storage/journal", "internal/storage/statefile", "internal/txn/exchange", "internal/txn/gate",
+			"internal/vfs", "pkg/durability"},
+			because: "the daemon connects the components; what a program does from outside is none of them"},
+		"internal/testing/lint": {},
+		"pkg/chronik": {may: []string{"internal/config", "internal/daemon", "internal/vfs", "pkg/durability"},
+			because: "a program that embeds a broker gets the daemon's wiring, not one of its own"},
+		"cmd/chronikd":                {may: []string{"internal/daemon"}, because: "a main of at most 40 lines"},
+		"cmd/chronikctl":              {may: []string{"internal/ctl"}, because: "a main of at most 40 lines"},
+		"cmd/chronik-bench":           {may: []string{"internal/bench/command"}, because: "a main of at most 40 lines"},
+		"scripts/clients/kgo":         {because: "a client test speaks the protocol from outside"},
+		"scripts/clients/txn/kgo":     {because: "a client test speaks the protocol from outside"},
+		"scripts/clients/secure/keys": {because: "makes certificates and tokens as others do, without the broker's code"},
+		"scripts/clients/secure/kgo":  {because: "a client test speaks the protocol from outside"},
+		"scripts/clients/groups":      {because: "a client test speaks the protocol from outside"},
+		"internal/cli": {may: []string{"internal/text"}, never: []string{yamlPkg, kmsgPkg},
+			because: "it holds the parts that three command lines share and knows no command"},
+		"internal/text": {never: append([]string{kmsgPkg}, noDisk...),
+			because: "a leaf: it formats texts without interpreting them"},
+		"internal/logtail": {never: noProtocol, because: "a leaf: lines of a log are bytes to it"},
+		"scripts/man": {may: []string{"internal/daemon", "internal/ctl/...", "internal/bench/command", "internal/cli/..."},
+			because: "it collects the texts of the tools and adds none of its own"},
+		"scripts/platforms": {because: "it reads chronik's sources as data"},
+		"scripts/sbom":      {because: "it reads programs as data"},
+	}
+	maps.Copy(all, pureRules())
+	maps.Copy(all, testRules())
+	maps.Copy(all, metadataRules())
+	maps.Copy(all, storageRules())
+	maps.Copy(all, linkRules())
+	maps.Copy(all, benchRules())
+	maps.Copy(all, healthRules())
+	maps.Copy(all, ctlRules())
+	maps.Copy(all, clusterRules())
+	maps.Copy(all, coordinatorRules())
+	maps.Copy(all, securityRules())
+	return all
+}
+
+// securityRules returns the rules of the packages that decide who a client is and what it may do.
+func securityRules() map[string]importRule {
+	return map[string]importRule{
+		"internal/security/acl": {never: noProtocol,
+			because: "rules are data and decisions are pure; the broker joins them with sessions, and the daemon with metadata"},
+		"internal/security/origin": {never: noProtocol, because: leafReason},
+		"internal/security/quota": {may: []string{"internal/security/origin"}, never: noProtocol,
+			because: "quotas are data and balances are pure, with the time given; the broker joins them with sessions"},
+		"internal/security/secret": {never: noProtocol, because: leafReason},
+		"internal/audit": {may: []string{"internal/security/origin"},
+			never:   []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg, netPkg},
+			because: "a leaf: it counts and writes events, and does not know where they come from"},
+		"internal/audit/changes": {may: []string{"internal/metadata", "internal/security/acl", "internal/audit"},
+			never:   noProtocol,
+			because: "it stands between the controller and a metadata store, and knows no requests"},
+		"internal/security/files": {never: []string{cobraPkg, yamlPkg, kmsgPkg, netPkg},
+			because: "a leaf: it reads secrets and certificates and does not know what they contain"},
+		"internal/security/certs": {may: []string{"internal/security/files"}, never: []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
+			because: "it checks and makes certificates; connections are above it"},
+		"internal/login": {may: []string{"internal/metadata", "internal/security/origin", "internal/security/secret"},
+			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg, netPkg},
+			because: "a login is a state machine: bytes in, bytes out; connections are above it, and it knows no rights"},
+	}
+}
+
+// testRules returns the rules of the packages that only tests use.
+func testRules() map[string]importRule {
+	return map[string]importRule{
+		"internal/testing/simnet":  {never: noProtocol, because: leafReason},
+		"internal/testing/sim":     {because: "no code of its own: its tests simulate a cluster around the pure cores"},
+		"internal/testing/check":   {never: noProtocol, because: leafReason},
+		"internal/testing/removed": {because: "no code of its own: its tests remove rules from other packages"},
+		"internal/testing/txncases": {never: []string{osPkg, unixPkg, cobraPkg, yamlPkg},
+			because: "the cases ask a broker over the protocol and must not know its insides: they run against Kafka, too"},
+		"internal/testing/brokers": {because: "no code of its own: its tests run whole brokers and clients under virtual time"},
+		"internal/testing/simtcp": {never: []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg},
+			because: "a leaf: connections in memory, which know nothing of the bytes"},
+		"internal/testing/race": {never: noProtocol, because: "a leaf: it knows how this process was built"},
+		"internal/testing/golden": {never: []string{cobraPkg, unixPkg, yamlPkg, kmsgPkg, netPkg},
+			because: "a leaf: it compares the output of tests with files"},
+		"internal/testing/hostile": {may: []string{"internal/record"}, never: []string{unixPkg, cobraPkg, yamlPkg},
+			because: "an attack speaks the protocol from outside and must not know its target; record builds its batches"},
+	}
+}
+
+// metadataRules returns the rules of the packages that hold the cluster's metadata.
+func metadataRules() map[string]importRule {
+	backEnd := func(may ...string) importRule {
+		may = append(may, "internal/metadata", "internal/metadata/kv", "internal/statelog", "internal/vfs")
+		return importRule{may: may, never: noProtocol,
+			because: "a back end implements metadata.Store and does not interpret the records that it stores"}
+	}
+	return map[string]importRule{
+		"internal/metadata": {may: []string{"internal/security/quota", "internal/security/secret"}, never: noProtocol,
+			because: "the Image is data; components that act on it subscribe"},
+		"internal/metadata/kv": {may: []string{"internal/metadata"}, never: noProtocol,
+			because: "it decides transactions in memory; a back end stores them"},
+		"internal/testing/storetest": {may: []string{"internal/metadata", "internal/metadata/kv"}, never: noProtocol,
+			because: "it checks the contract of metadata.Store and knows no back end"},
+		"internal/metadata/filestore": backEnd(),
+		"internal/metadata/raftstore": backEnd(),
+	}
+}
+
+// pureRules returns the rules of the decisions of replication and of the simulation that runs them.
+func pureRules() map[string]importRule {
+	return map[string]importRule{
+		"internal/replica/progress":    {never: noProtocol, because: coreReason},
+		"internal/controller/election": {may: []string{"internal/metadata"}, never: noProtocol, because: coreReason},
+	}
+}
+
+// storageRules returns the rules of the packages that write logs to disk.
+func storageRules() map[string]importRule {
+	store := func(may ...string) importRule { return importRule{may: may, never: noProtocol, because: storageReason} }
+	return map[string]importRule{
+		"internal/statelog": {may: []string{"internal/vfs"}, never: noProtocol,
+			because: "a record is bytes to it: it knows neither metadata nor logs"},
+
+		"internal/storage/journal": store("internal/vfs", "internal/groupcommit", "pkg/durability"),
+		"internal/storage/segment": store("internal/vfs", "internal/record", "internal/bufpool", "internal/storage/statefile",
+			"internal/storage/txnindex"),
+		"internal/storage/producers": store("internal/record", "internal/storage/txnindex"),
+		"internal/storage/checkpoint": store("internal/statelog", "internal/storage/epochs", "internal/storage/journal",
+			"internal/storage/txnindex", "internal/vfs"),
+		"internal/storage/epochs":    store(),
+		"internal/storage/txnindex":  store(),
+		"internal/storage/statefile": store("internal/vfs"),
+		"internal/storage/cleaner":   store("internal/record"),
+		"internal/storage/diskguard": store("internal/text"),
+		"internal/storage/loglife":   store(),
+		"internal/storage": store("internal/storage/...", "internal/statelog", "internal/vfs", "internal/record", "internal/bufpool",
+			"internal/metrics", "internal/groupcommit", "pkg/durability"),
+	}
+}
+
+// clusterRules returns the rules of the packages that make brokers a cluster.
+func clusterRules() map[string]importRule {
+	return map[string]importRule{
+		"internal/testing/simnet": {never: noProtocol, because: leafReason},
+		"internal/testing/sim":    {because: "no code of its own: its tests simulate a cluster around the pure cores"},
+		"internal/daemon/cluster": {may: []string{"internal/configdef", "internal/controller", "internal/controller/election",
+			"internal/link", "internal/membership", "internal/metadata", "internal/metadata/filestore", "internal/metadata/raftstore",
+			"internal/network", "internal/security/secret", "internal/vfs"},
+			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
+			because: "it connects the parts of a cluster's member, and decides nothing"},
+		"internal/membership": {may: []string{"internal/metadata", "internal/controller"}, never: noProtocol,
+			because: "it decides from answers of other brokers; the daemon connects it to links and to the metadata"},
+	}
+}
+
+// coordinatorRules returns the rules of the coordinators and of what connects them with logs.
+func coordinatorRules() map[string]importRule {
+	return map[string]importRule{
+		"internal/coordinator": {may: []string{"internal/groupcommit"}, never: noProtocol,
+			because: "the runtime runs state machines over logs; it knows neither their meaning nor how a log is stored"},
+		"internal/coordinator/group": {may: []string{"internal/coordinator", "internal/coordinator/group/...", "internal/protocol",
+			"internal/record", "internal/storage/producers"},
+			never: noDisk, because: machineReason},
+		"internal/coordinator/txn": {may: []string{"internal/coordinator"}, never: append([]string{netPkg}, noDisk...),
+			because: machineReason},
+		"internal/txn/gate": {may: []string{"internal/coordinator/txn", "internal/replica", "internal/storage",
+			"internal/storage/producers", "internal/groupcommit"}, never: append([]string{netPkg}, noDisk...),
+			because: serviceReason},
+		"internal/txn/exchange": {may: []string{"internal/coordinator", "internal/coordinator/txn", "internal/txn/gate",
+			"internal/metadata", "internal/replica", "internal/storage", "internal/storage/producers", "internal/record",
+			"internal/groupcommit"},
+			never:   append([]string{netPkg}, noDisk...),
+			because: "it connects coordinators and partitions; the daemon provides the calls between brokers"},
+		"internal/coordinator/service": {may: []string{"internal/coordinator", "internal/coordinator/group",
+			"internal/coordinator/txn", "internal/controller", "internal/metadata",
+			"internal/replica", "internal/configdef", "internal/groupcommit", "internal/protocol", "internal/purgatory",
+			"internal/record", "internal/storage", "pkg/durability"},
+			never: append([]string{netPkg}, noDisk...), because: serviceReason},
+		"internal/coordinator/group/assign": {never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
+		"internal/coordinator/group/topology": {may: []string{"internal/coordinator/group/format"},
+			never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
+		"internal/coordinator/group/format": {never: noDisk, because: machineReason},
+	}
+}
+
+// benchRules returns the rules of the load generator.
+func benchRules() map[string]importRule {
+	bench := func(may ...string) importRule {
+		return importRule{may: may, never: []string{yamlPkg}, because: benchReason}
+	}
+	return map[string]importRule{
+		"internal/bench/wire":  bench("internal/record"),
+		"internal/bench/meter": bench(),
+		"internal/bench/load":  bench("internal/bench/wire", "internal/bench/meter"),
+		"internal/bench": bench("internal/cli", "internal/bench/load", "internal/bench/wire", "internal/bench/meter",
+			"internal/security/certs"),
+		"internal/bench/report": bench("internal/bench", "internal/text"),
+		"internal/bench/limits": bench("internal/cli", "internal/bench", "internal/bench/wire", "internal/bench/meter",
+			"internal/bench/report"),
+		"internal/bench/compare": bench("internal/bench/meter", "internal/cli", "internal/bench", "internal/bench/limits",
+			"internal/bench/report"),
+		"internal/bench/grouping": bench("internal/bench/load", "internal/cli", "internal/bench", "internal/bench/wire",
+			"internal/bench/meter", "internal/bench/report"),
+		"internal/bench/transact": bench("internal/bench/load", "internal/cli", "internal/bench", "internal/bench/wire",
+			"internal/bench/meter", "internal/bench/report", "internal/bench/compare"),
+		"internal/bench/connections": bench("internal/bench/load", "internal/cli", "internal/bench", "internal/bench/wire",
+			"internal/bench/meter", "internal/bench/report", "internal/security/secret"),
+		"internal/bench/command": bench("internal/bench/...", "internal/cli"),
+	}
+}
+
+// linkRules returns the rules of the connections between brokers.
+func linkRules() map[string]importRule {
+	return map[string]importRule{
+		"internal/link/frame": {never: noProtocol, because: "a leaf: bytes in, values out, so that it can be fuzzed"},
+		"internal/link": {may: []string{"internal/link/frame", "internal/protocol", "internal/bufpool", "internal/security/secret"},
+			never:   []string{cobraPkg, yamlPkg, kmsgPkg},
+			because: "a connection carries frames between brokers, and knows neither records nor metadata"},
+	}
+}
+
+// healthRules returns the rules of the packages that show an operator the broker's state.
+func healthRules() map[string]importRule {
+	return map[string]importRule{
+		"internal/health": {never: noProtocol, because: "a leaf: the broker and chronikctl share its vocabulary"},
+		"internal/daemon/observe": {may: []string{"internal/broker", "internal/coordinator",
+			"internal/coordinator/service", "internal/coordinator/txn", "internal/health", "internal/health/...", "internal/metadata",
+			"internal/metrics", "internal/text", "internal/txn/exchange", "internal/txn/gate",
+			"internal/network", "internal/protocol", "internal/replica", "internal/storage", "internal/storage/diskguard",
+			"internal/txn/exchange", "internal/txn/gate", "internal/vfs", "pkg/durability"},
+			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, netPkg},
+			because: "it reads the components that the daemon opened, and opens none"},
+		"internal/health/checks": {may: []string{"internal/health", "internal/text"}, never: noProtocol, because: checkReason},
+		"internal/health/host": {may: []string{"internal/health/checks", "internal/vfs"},
+			never:   []string{cobraPkg, yamlPkg, kmsgPkg, netPkg},
+			because: "it reads the machine and knows nothing of the broker"},
+		"internal/admin/page": {may: []string{"internal/health", "internal/metrics", "internal/text"},
+			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
+			because: "the page shows what its Source returns, so that a test shows it any broker"},
+		"internal/admin/api": {never: noProtocol, because: "a leaf: the broker and chronikctl share its types"},
+		"internal/admin": {may: []string{"internal/admin/api", "internal/admin/page", "internal/coordinator/service",
+			"internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
+			"internal/record", "internal/replica", "internal/security/certs", "internal/security/origin", "internal/storage",
+			"internal/configdef", "internal/text", "pkg/durability"},
+			never:   []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg},
+			because: "the admin port shows the components that the daemon passes to it"},
+	}
+}
+
+// ctlRules returns the rules of chronikctl: a package for each group of commands, and those that
+// all of them share.
+func ctlRules() map[string]importRule {
+	ctl := func(may ...string) importRule {
+		return importRule{may: may, because: ctlReason}
+	}
+	command := func(may ...string) importRule {
+		shared := []string{"internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/cli", "internal/text"}
+		return importRule{may: may, common: shared, because: ctlReason}
+	}
+	return map[string]importRule{
+		"internal/ctl": ctl("internal/ctl/...", "internal/cli/...", "internal/text"),
+		"internal/cli/contexts": ctl("internal/security/certs", "internal/security/files", "internal/security/secret",
+			"internal/text"),
+		"internal/ctl/output": ctl(),
+		"internal/ctl/parse":  ctl(),
+		"internal/ctl/app": ctl("internal/admin/api", "internal/cli/contexts", "internal/ctl/output", "internal/ctl/parse",
+			"internal/cli", "internal/health", "internal/security/certs", "internal/security/secret",
+			"internal/text", "pkg/durability"),
+		"internal/ctl/topic":   command("internal/admin/api", "internal/ctl/config", "internal/ctl/move"),
+		"internal/ctl/move":    ctl("internal/ctl/app", "internal/text"),
+		"internal/ctl/config":  ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/text"),
+		"internal/ctl/group":   command(),
+		"internal/ctl/txn":     command("internal/health"),
+		"internal/ctl/user":    command("internal/cli/contexts", "internal/security/files"),
+		"internal/ctl/cert":    command("internal/security/certs", "internal/security/files"),
+		"internal/ctl/acl":     command("internal/admin/api", "internal/security/acl"),
+		"internal/ctl/quota":   command("internal/security/quota"),
+		"internal/ctl/records": command("internal/health"),
+		"internal/ctl/cluster": command("internal/admin/api",
+			"internal/ctl/config", "internal/cli/contexts", "internal/ctl/group", "internal/ctl/move", "internal/ctl/txn",
+			"internal/health", "internal/security/secret", "pkg/durability"),
+		"internal/ctl/top": command("internal/admin/api", "internal/ctl/group", "internal/ctl/topic"),
+		"internal/ctl/logs": {may: []string{"internal/ctl/app", "internal/ctl/output", "internal/cli", "internal/text",
+			"internal/inspect", "internal/health",
+			"internal/storage", "internal/vfs", "internal/config", "internal/configdef",
+			"pkg/durability"}, never: []string{yamlPkg, kmsgPkg},
+			because: "chronikctl log works on files without a broker, and finds them through chronikd's settings; internal/inspect knows the formats"},
+	}
+}

@@ -1,0 +1,53 @@
+package lint
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestInvariantsNameWhatExists checks docs/invariants.md: the files that it names exist, so do the
+// tests in the packages that it names, and every invariant that a test is named after has a row.
+func TestInvariantsNameWhatExists(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/invariants.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := make(map[string]bool) // by package below internal and name, such as storage.TestI2NoEarlyAck
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	err = filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range declared.FindAllSubmatch(text, -1) {
+			pkg, _ := filepath.Rel("../../../internal", filepath.Dir(path))
+			tests[pkg+"."+string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile("`([^`]*\\bTest\\w+|internal/[\\w/.]+)`").FindAllStringSubmatch(string(page), -1) {
+		name := m[1]
+		switch {
+		case strings.HasPrefix(name, "go test "):
+		case strings.HasPrefix(name, "internal/"):
+			if _, err := os.Stat("../../../" + name); err != nil {
+				t.Errorf("docs/invariants.md names %s: %v", name, err)
+			}
+		case !tests[name]:
+			t.Errorf("docs/invariants.md names %s, and there is no such test; write PACKAGE.TEST, with the path below internal", name)
+		}
+	}
+	numbered := regexp.MustCompile(`\.TestI(\d+)[A-Z]`)
+	for name := range tests {
+		if m := numbered.FindStringSubmatch(name); len(m) == 2 && !strings.Contains(string(page), "\n| I"+m[1]+" ") {
+			t.Errorf("%s is named after invariant I%s, and docs/invariants.md has no such row", name, m[1])
+		}
+	}
+}

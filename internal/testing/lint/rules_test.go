@@ -1,0 +1,177 @@
+package lint
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/golden"
+)
+
+// The switches that disable a durability rule exist only with the tag breakrules: an ordinary build
+// uses broken_off.go, in which their type is empty, as that package's own test checks.
+func TestOrdinaryBuildHasNoBrokenRules(t *testing.T) {
+	all, err := listed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, p := range all {
+		if slices.Contains(p.GoFiles, "broken_on.go") {
+			t.Errorf("%s: an ordinary build has broken_on.go", p.name())
+		}
+		if slices.Contains(p.GoFiles, "broken_off.go") {
+			found++
+		}
+	}
+	if found != 9 {
+		t.Errorf("%d packages have a broken_off.go, want 9: storage, journal, progress, stream, controller, election, raftstore, txn and group",
+			found)
+	}
+}
+
+// ruleFiles are the files below internal that declare the rules which tests remove.
+var ruleFiles = []string{
+	"replica/progress/broken.go", "controller/election/broken.go", "controller/broken.go", "testing/sim/rules_test.go",
+	"replica/stream/broken.go",
+	"metadata/raftstore/broken.go", "coordinator/txn/broken.go", "coordinator/group/broken.go",
+	"storage/broken.go", "storage/journal/broken.go",
+}
+
+// removable is a rule that tests remove.
+type removable struct {
+	pkg, name string
+	without   string // what happens then
+}
+
+// Every rule that can be removed has a test that removes it and must then fail. docs/invariants.md
+// lists them.
+func TestEveryRuleIsRemovedByATest(t *testing.T) {
+	var rows strings.Builder
+	rows.WriteString("| without the rule | its name | tests that fail then |\n|---|---|---|\n")
+	seen := 0
+	for _, file := range ruleFiles {
+		for _, r := range rulesOf(t, file) {
+			tests := removers(t, r)
+			if len(tests) == 0 {
+				t.Errorf("no test removes the rule %s of internal/%s", r.name, r.pkg)
+			}
+			fmt.Fprintf(&rows, "| %s | `%s.%s` | %s |\n", r.without, filepath.Base(r.pkg), r.name, strings.Join(tests, ", "))
+			seen++
+		}
+	}
+	if seen < 70 {
+		t.Errorf("%d rules are found", seen)
+	}
+	golden.Part(t, "../../../docs/invariants.md", "removed rules", rows.String(), "go test ./internal/testing/lint -run EveryRule")
+}
+
+// rulesOf returns the constants of the type rule, or Rule, in a file below internal.
+func rulesOf(t *testing.T, name string) (list []removable) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../../"+name, nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range file.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.CONST {
+			continue
+		}
+		if first, ok := g.Specs[0].(*ast.ValueSpec).Type.(*ast.Ident); !ok || !strings.EqualFold(first.Name, "rule") {
+			continue
+		}
+		for _, s := range g.Specs {
+			v := s.(*ast.ValueSpec)
+			text := strings.TrimSpace(v.Comment.Text())
+			if text == "" {
+				t.Errorf("internal/%s: the line of %s does not say what happens without the rule", name, v.Names[0].Name)
+			}
+			list = append(list, removable{filepath.Dir(name), v.Names[0].Name, text})
+		}
+	}
+	return list
+}
+
+// removers returns the tests that remove a rule: those with the tag breakrules that mention it, or
+// a declaration of their file that does.
+func removers(t *testing.T, r removable) (tests []string) {
+	t.Helper()
+	for _, dir := range []string{r.pkg, filepath.Dir(r.pkg), "testing/sim", "testing/brokers"} {
+		files, err := filepath.Glob("../../" + dir + "/*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasPrefix(string(text), "//go:build breakrules\n") {
+				continue
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), name, text, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, test := range mentioning(file, r, dir == r.pkg) {
+				tests = append(tests, "`"+dir+"."+test+"`")
+			}
+		}
+	}
+	slices.Sort(tests)
+	return slices.Compact(tests)
+}
+
+// mentioning returns the tests of a file that mention a rule. own reports whether the file belongs
+// to the package that declares the rule.
+func mentioning(file *ast.File, r removable, own bool) (tests []string) {
+	wanted := func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			x, ok := n.X.(*ast.Ident)
+			return ok && x.Name == filepath.Base(r.pkg) && n.Sel.Name == r.name
+		case *ast.Ident:
+			return own && n.Name == r.name
+		}
+		return false
+	}
+	declared := map[string]bool{} // names of variables and functions that mention it
+	for range 2 {                 // a test, or what it uses
+		for _, d := range file.Decls {
+			found := false
+			var visit func(n ast.Node) bool
+			visit = func(n ast.Node) bool {
+				if pair, ok := n.(*ast.KeyValueExpr); ok { // its key may be a field of the same name
+					ast.Inspect(pair.Value, visit)
+					return false
+				}
+				id, ok := n.(*ast.Ident)
+				found = found || wanted(n) || ok && declared[id.Name]
+				return !found
+			}
+			ast.Inspect(d, visit)
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if found && strings.HasPrefix(d.Name.Name, "Test") {
+					tests = append(tests, d.Name.Name)
+				} else if found && d.Recv == nil {
+					declared[d.Name.Name] = true
+				}
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					if v, ok := s.(*ast.ValueSpec); ok && found {
+						declared[v.Names[0].Name] = true
+					}
+				}
+			}
+		}
+	}
+	return tests
+}

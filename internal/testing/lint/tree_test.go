@@ -1,0 +1,347 @@
+package lint
+
+import (
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const module = "github.com/chronik-io/chronik"
+
+// pkg is the part of the output of `go list -json` that the rules use.
+type pkg struct {
+	ImportPath   string
+	Dir          string
+	GoFiles      []string
+	TestGoFiles  []string
+	XTestGoFiles []string
+	Imports      []string
+}
+
+// name returns the import path without the module path.
+func (p pkg) name() string { return strings.TrimPrefix(p.ImportPath, module+"/") }
+
+// files returns the paths of all Go files, tests included.
+func (p pkg) files() []string {
+	var all []string
+	for _, group := range [][]string{p.GoFiles, p.TestGoFiles, p.XTestGoFiles} {
+		for _, f := range group {
+			all = append(all, filepath.Join(p.Dir, f))
+		}
+	}
+	return all
+}
+
+// listed runs once per test binary: `go list` takes a second.
+var listed = sync.OnceValues(func() ([]pkg, error) {
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles,Imports", module+"/...")
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, err
+	}
+	var all []pkg
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+})
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	all, err := listed()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	if len(all) < 3 {
+		t.Fatalf("go list found %d packages", len(all))
+	}
+	return all
+}
+
+// matches reports whether path is pattern or, if pattern ends in "/...", lies below it.
+func matches(path, pattern string) bool {
+	base, tree := strings.CutSuffix(pattern, "/...")
+	return path == base || tree && strings.HasPrefix(path, base+"/")
+}
+
+func inAny(path string, patterns []string) bool {
+	for _, p := range patterns {
+		if matches(path, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// breaches returns the forbidden imports of package name.
+func breaches(name string, imports []string, r importRule) []string {
+	var wrong []string
+	for _, imp := range imports {
+		inner, ours := strings.CutPrefix(imp, module+"/")
+		switch {
+		case ours && !inAny(inner, r.may) && !inAny(inner, r.common):
+			wrong = append(wrong, name+" imports "+inner+": "+r.because)
+		case !ours && inAny(imp, r.never):
+			wrong = append(wrong, name+" imports "+imp+": "+r.because)
+		}
+	}
+	return wrong
+}
+
+func TestImportsGoOneWay(t *testing.T) {
+	rules := importRules()
+	for _, p := range packages(t) {
+		r, known := rules[p.name()]
+		if !known {
+			t.Errorf("%s has no import rule: add it to imports_test.go and to docs/architecture.md", p.name())
+			continue
+		}
+		for _, b := range breaches(p.name(), p.Imports, r) {
+			t.Error(b)
+		}
+	}
+}
+
+// TestImportRulesAreUsed rejects permissions that no file uses: each would allow an import
+// that was never decided. Files of all platforms and build tags count.
+func TestImportRulesAreUsed(t *testing.T) {
+	rules := importRules()
+	for _, p := range packages(t) {
+		imports, err := importsOf(p.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range unused(imports, rules[p.name()]) {
+			t.Errorf("%s may import %s and does not: remove the entry from imports_test.go", p.name(), entry)
+		}
+		delete(rules, p.name())
+	}
+	for name := range rules {
+		t.Errorf("imports_test.go has a rule of %s, which is no package", name)
+	}
+}
+
+// importsOf returns the imports of the non-test Go files of dir, whatever their build constraints.
+func importsOf(dir string) ([]string, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return nil, err
+		}
+		for _, spec := range file.Imports {
+			all = append(all, strings.Trim(spec.Path.Value, `"`))
+		}
+	}
+	return all, nil
+}
+
+// unused returns the entries of r.may that match none of the imports.
+func unused(imports []string, r importRule) []string {
+	var entries []string
+	for _, entry := range r.may {
+		if !slices.ContainsFunc(imports, func(imp string) bool {
+			inner, ours := strings.CutPrefix(imp, module+"/")
+			return ours && matches(inner, entry)
+		}) {
+			entries = append(entries, entry)
+		}
+	}
+	return entries
+}
+
+func TestAnUnusedEntryIsFound(t *testing.T) {
+	r := importRule{may: []string{"internal/vfs", "internal/storage/...", "internal/record", "os/..."}}
+	got := unused([]string{"os", module + "/internal/vfs/ram", module + "/internal/storage", module + "/internal/record"}, r)
+	if want := []string{"internal/vfs", "os/..."}; !slices.Equal(got, want) {
+		t.Errorf("unused entries %q, want %q", got, want)
+	}
+}
+
+// layer is what the directions are about: a folder of internal, pkg, cmd or scripts, with all
+// packages below it.
+func layer(name string) string {
+	parts := strings.SplitN(name, "/", 3)
+	return strings.Join(parts[:min(2, len(parts))], "/")
+}
+
+// cycle returns a circle of layers as the imports that the table allows, or nothing.
+func cycle(rules map[string]importRule) []string {
+	above := map[string]map[string]string{} // by layer, the layers that it may import, with an example
+	for _, name := range slices.Sorted(maps.Keys(rules)) {
+		r := rules[name]
+		for other := range rules {
+			from, to := layer(name), layer(other)
+			if from == to || !inAny(other, r.may) && !inAny(other, r.common) {
+				continue
+			}
+			if above[from] == nil {
+				above[from] = map[string]string{}
+			}
+			above[from][to] = name + " may import " + other
+		}
+	}
+	done := map[string]bool{}
+	var visit func(at string, path []string) []string
+	visit = func(at string, path []string) []string {
+		if i := slices.Index(path, at); i >= 0 {
+			var circle []string
+			for path = append(path[i:], at); len(path) > 1; path = path[1:] {
+				circle = append(circle, above[path[0]][path[1]])
+			}
+			return circle
+		}
+		if done[at] {
+			return nil
+		}
+		done[at] = true
+		for _, to := range slices.Sorted(maps.Keys(above[at])) {
+			if circle := visit(to, append(path[:len(path):len(path)], at)); circle != nil {
+				return circle
+			}
+		}
+		return nil
+	}
+	for _, at := range slices.Sorted(maps.Keys(above)) {
+		if circle := visit(at, nil); circle != nil {
+			return circle
+		}
+	}
+	return nil
+}
+
+// The table has a direction: following "may" never leads from a layer back to it. Packages may have
+// one while their folders have none: then a reader of one folder needs the other first.
+func TestImportRulesHaveNoCycle(t *testing.T) {
+	if circle := cycle(importRules()); circle != nil {
+		t.Errorf("layers import each other:\n%s", strings.Join(circle, "\n"))
+	}
+}
+
+func TestACycleOfLayersIsFound(t *testing.T) {
+	rules := map[string]importRule{
+		"internal/a": {may: []string{"internal/b"}}, "internal/b": {}, "internal/b/x": {common: []string{"internal/c/..."}},
+		"internal/c/y": {}, "internal/c": {}, "internal/d": {may: []string{"internal/a", "internal/b/x", "internal/c"}},
+	}
+	if circle := cycle(rules); circle != nil {
+		t.Errorf("a table without a circle has one: %q", circle)
+	}
+	rules["internal/c"] = importRule{may: []string{"internal/a"}}
+	want := []string{"internal/a may import internal/b", "internal/b/x may import internal/c", "internal/c may import internal/a"}
+	got := cycle(rules)
+	if len(got) != len(want) || got[0] != want[0] || got[2] != want[2] {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestABreachIsNamedWithItsReason(t *testing.T) {
+	r := importRule{may: []string{"internal/vfs", "internal/storage/..."}, never: []string{"os", "example.com/x/..."}, because: "so it is"}
+	got := breaches("internal/x", []string{
+		"fmt", "os", "example.com/x/y", module + "/internal/vfs", module + "/internal/testing/crashfs", module + "/internal/storage/journal",
+	}, r)
+	want := []string{
+		"internal/x imports os: so it is",
+		"internal/x imports example.com/x/y: so it is",
+		"internal/x imports internal/testing/crashfs: so it is",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestNoPackageIsACupboard(t *testing.T) {
+	for _, p := range packages(t) {
+		switch base := filepath.Base(p.ImportPath); base {
+		case "util", "utils", "common", "types", "helpers", "models", "misc", "shared":
+			t.Errorf("%s: a package is named after what it owns, not %q", p.name(), base)
+		}
+	}
+}
+
+const (
+	maxFileLines = 800
+	maxFuncLines = 100
+)
+
+func TestFilesAndFunctionsFitInAHead(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, path := range p.files() {
+			fset := token.NewFileSet()
+			file, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+			if err != nil {
+				t.Errorf("%s: %v", path, err)
+				continue
+			}
+			short := p.name() + "/" + filepath.Base(path)
+			if n := fset.File(file.Pos()).LineCount(); n > maxFileLines {
+				t.Errorf("%s has %d lines, more than %d: split it by what it does", short, n, maxFileLines)
+			}
+			for _, d := range file.Decls {
+				fn, ok := d.(*ast.FuncDecl)
+				if !ok {
+					continue
+				}
+				if n := fset.Position(fn.End()).Line - fset.Position(fn.Pos()).Line + 1; n > maxFuncLines {
+					t.Errorf("%s: %s has %d lines, more than %d", short, fn.Name.Name, n, maxFuncLines)
+				}
+			}
+			for _, c := range unowned(file) {
+				t.Errorf("%s: %q names no owner: write who will do it, as in %s(name)", short, c, c)
+			}
+		}
+	}
+}
+
+// unowned returns the markers of unfinished work without an owner.
+func unowned(file *ast.File) []string {
+	var found []string
+	for _, group := range file.Comments {
+		for _, word := range strings.Fields(group.Text()) {
+			word = strings.TrimRight(word, ":,.")
+			if word == "TODO" || word == "FIXME" || word == "XXX" || word == "HACK" {
+				found = append(found, word)
+			}
+		}
+	}
+	return found
+}
+
+// A main starts code of another package, which can be tested there.
+func TestMainsAreShort(t *testing.T) {
+	mains, err := filepath.Glob("../../../cmd/*/main.go")
+	if err != nil || len(mains) == 0 {
+		t.Fatalf("no main found: %v", err)
+	}
+	for _, path := range mains {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(b), "\n"); n > 40 {
+			t.Errorf("%s has %d lines, more than 40", path, n)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package removed
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/golden"
+)
+
+// rule is a rule of a cluster, the change that removes it, and the test that fails then.
+type rule struct {
+	without  string // what happens without it
+	file     string // below internal
+	old, new string
+	test     string // of the package of the file, unless it names another one
+}
+
+var rules = []rule{
+	{"a registration counts before the broker's records are adjusted", "controller/register.go",
+		"if err := r.clean(ctx, q, fence); err != nil {", "if err := error(nil); err != nil {", "TestReturningReplicas"},
+	{"a registration continues although the former process became active meanwhile", "controller/register.go",
+		"ModRevision: q.Seen}, unchanged(fence)},", "ModRevision: q.Seen}},", "TestARegistrationBeginsAgainAfterAnotherState"},
+	{"an older copy of a log directory counts as whole", "controller/register.go",
+		"q.Dirs[i].Found < known.CheckpointSequence ||", "q.Dirs[i].Found < known.CheckpointSequence && false ||", "TestReturningReplicas"},
+	{"a log that may have lost acknowledged records counts as whole", "controller/register.go",
+		"slices.Contains(q.Lossy, v.tp) || ", "", "TestReturningReplicas"},
+	{"a log that recovery found damaged counts as whole", "controller/register.go",
+		"v.tp) || damaged {", "v.tp) || damaged && false {", "TestReturningReplicas"},
+	{"a second process with the same node.id registers while the first one is alive", "controller/register.go",
+		"case live != 0 && live != q.Member:", "case false:", "TestRefusedRegistrations"},
+	{"a process registers although another one has overtaken it", "controller/register.go",
+		"case known && former.Epoch != q.Seen, !known && q.Seen != 0:", "case false:", "TestRefusedRegistrations"},
+	{"a directory that two brokers have is accepted", "controller/register.go",
+		"has && other.ID != q.Broker {", "has && false {", "TestRefusedRegistrations"},
+	{"a growth of the ISR does not depend on the registrations of its members", "controller/alter_isr.go",
+		"for _, m := range x.Members {", "for _, m := range x.Members[:0] {", "TestAnISRChangeOnAnOldStateIsRefused"},
+	{"a decision of the controller does not depend on the state of the brokers that it names", "controller/decide.go",
+		"c.txn.If = append(c.txn.If, metadata.Compare{Key: metadata.LivenessKey(b), ModRevision: revision})", "_ = revision",
+		"TestADecisionOnAnOldStateIsRefused"},
+	{"an unclean election does not depend on the registration whose log was reported", "controller/decide.go",
+		"ok && next.Unclean != from.Unclean {", "ok && false {", "TestAnUncleanElectionComparesTheRegistration"},
+	{"a heartbeat renews the session although no answer arrives", "controller/liveness.go",
+		"x.heard, x.refused, x.runs = is.now, false, is.runs",
+		"x.heard, x.proven, x.refused, x.runs = is.now, is.now, false, is.runs", "TestASessionNeedsBothDirections"},
+	{"a controller that no quorum confirms grants leases", "controller/liveness.go",
+		"min(x.proven, known) + s.timeout", "max(x.proven, known) + s.timeout", "TestALeaseNeedsAConfirmedController"},
+	{"heartbeats of a former process are accepted", "controller/liveness.go",
+		"x == nil || x.incarnation != h.Incarnation", "x == nil", "TestOnlyTheProcessWithTheSessionIsHeard"},
+	{"a controller that was paused fences all brokers", "controller/liveness.go",
+		"if late && !s.late {", "if false {", "TestAPausedControllerBeginsAgain"},
+	{"a placement of a former process is recorded", "controller/partitions.go",
+		"if err := c.addOwn(ctx, &txn, broker); err != nil {", "if err := error(nil); err != nil {",
+		"TestAPlacementOfAFormerProcessIsRefused"},
+	{"of logs that all lost records, one that is shorter than an absent one leads at once", "controller/unclean.go",
+		"return !idle || waited >= lossyPatience", "return true || idle", "TestTheLongestOfLossyLogsLeads"},
+	{"an unclean election ignores a log that is not reported yet", "controller/unclean.go",
+		"if now-l.silent[tp] < lossyPatience {", "if false {", "TestAShorterLogWaitsForASilentOne"},
+	{"a leader without followers in sync acknowledges without a lease", "replica/role.go",
+		"acks == AcksAll && r.isr > 1 || p.env.leaseLive() {", "true {", "TestWithoutALeaseOnlyOtherReplicasAcknowledge"},
+	{"a leader without a lease tells consumers that records of its successor are lost", "replica/read.go",
+		"!r.leader || r.replicas < 2 || p.env.leaseLive() {", "true {", "TestALeaderWithoutALeaseDoesNotJudgeLaterRecords"},
+	{"a leader that is cut off keeps its clients", "replica/lead.go",
+		"apart := !lease && p.lead.Unreached()", "apart := !lease && false", "TestALeaderThatIsCutOffSendsClientsAway"},
+	{"a leader without a lease changes the ISR", "replica/lead.go",
+		"p.lead.Propose(p.env.now(), lease)", "p.lead.Propose(p.env.now(), lease || true)", "TestChangesOfTheISRWaitForALease"},
+	{"a restarted replica takes its log end for the high watermark", "replica/partition.go",
+		"high, epoch := l.RecoveredHigh()", "_, epoch := l.RecoveredHigh()\n\thigh := l.Ends().LogEnd",
+		"TestARestartedFollowerShowsOnlyWhatWasCommitted"},
+	{"DeleteRecords is answered when the leader's own log start has moved", "replica/delete_records.go",
+		"if low = p.lead.MinLogStart(); low >= own {", "if low = own; low >= own {", "TestDeletedRecordsStayDeletedWithTheNextLeader"},
+	{"a follower that is behind answers OFFSET_OUT_OF_RANGE", "replica/read.go",
+		"if !role.leader && r.Offset >= e.LogStart && p.behind(&r, e.HighWatermark) {", "if false {", "TestAFollowerServesWhatIsCommitted"},
+	{"a new leader names a latest offset below its epoch's start", "replica/read.go",
+		"if limit < r.epochStart && !r.sole {", "if false {", "broker.TestLatestIsNotAvailableBeforeTheEpochsStartCounts"},
+	{"a leader truncates a log with an epoch above its own", "replica/progress/follower.go",
+		"case f.LastEpoch > l.Epoch:", "case false:", "TestAnswer"},
+	{"a coordinator without a lease answers", "coordinator/service/service.go",
+		"if !lease() {", "if false {", "TestWithoutALeaseNothingIsAnswered"},
+	{"a majority of the seeds forms a cluster", "membership/bootstrap.go",
+		"if len(silent) > 0 {", "if len(silent) > len(answers)/2 {", "TestDecide"},
+	{"a node forms a cluster although the metadata of its logs are lost", "membership/bootstrap.go",
+		"lost >= 0 {", "lost > len(answers) {", "TestDecide"},
+	{"two clusters are formed by seeds that saw different members", "membership/bootstrap.go",
+		"a.State.Self.ID != self.Self.ID && a.State.Seen != d.Seen {", "false {", "TestDecide"},
+	{"a voter that is active loses its vote", "metadata/raftstore/members.go",
+		"case former == n.member || n.silence(former) <= electionTicks*n.opts.Tick:", "case former == n.member:",
+		"TestReplaceWaitsForSilence"},
+	{"messages of another cluster or generation count", "metadata/raftstore/wire.go",
+		"if generation != [16]byte{} && generation != theirs {", "if false {", "TestForeignMessagesAreRefused"},
+	{"two brokers that confirm a deletion at the same time leave its tombstone", "controller/deletion.go",
+		"txn.If = append(txn.If, unchanged(kv))\n\t\t\treturn nil", "return nil", "TestBrokersConfirmAtTheSameTime"},
+	{"a leader that cannot write leads on although another replica can", "controller/election/election.go",
+		"d.View.Active(l) && (d.View.Writes(l) || !d.View.Writes(to))", "d.View.Active(l)", "TestDecisions"},
+	{"a preferred replica that cannot write is elected", "controller/election/election.go",
+		"!d.able(first) || !d.View.Writes(first) {", "!d.able(first) {", "TestDecisions"},
+	{"a directory that failed once counts as failed for ever", "controller/states.go",
+		"to.Unable, to.Damaged = last.Unable, last.Damaged",
+		"to.Unable, to.Damaged = append(state.Unable, last.Unable...), last.Damaged", "TestFailedDirectoriesAndDamagedLogs"},
+	{"new partitions are placed on brokers that cannot write", "controller/placement.go",
+		"case state.Liveness != metadata.Active || !works:", "case state.Liveness != metadata.Active:",
+		"TestNewPartitionsAreWhereTheyCanBeWritten"},
+	{"a follower refuses records because of its reserve", "storage/commit.go",
+		"(a.Kind == Assigned || a.ends())", "a.ends()", "TestAFollowerIgnoresTheReserve"},
+	{"a power loss goes unnoticed", "storage/recover_loss.go",
+		"d.lossy = !d.clean && (d.boot == unknown || d.boot != c.Boot)", "d.lossy = !d.clean && d.boot == unknown",
+		"TestLossesOfWrittenRecordsAreKnown"},
+}
+
+// text returns the text of the rule's file, and of the file without the rule.
+func (r rule) text(t *testing.T) (with, without string) {
+	t.Helper()
+	b, err := os.ReadFile("../../" + r.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(b), r.old); n != 1 {
+		t.Fatalf("%s has the text that must go %d times: %s", r.file, n, r.old)
+	}
+	return string(b), strings.Replace(string(b), r.old, r.new, 1)
+}
+
+// from returns the directory, below internal, and the name of the rule's test.
+func (r rule) from() (dir, name string) {
+	if i := strings.LastIndexByte(r.test, '.'); i >= 0 {
+		return r.test[:i], r.test[i+1:]
+	}
+	return filepath.Dir(r.file), r.test
+}
+
+// The rules are still in the code, and their tests exist. docs/replication.md lists them.
+func TestEveryRuleHasItsTest(t *testing.T) {
+	var rows strings.Builder
+	rows.WriteString("| without the rule | a test that fails then |\n|---|---|\n")
+	for _, r := range rules {
+		r.text(t)
+		dir, name := r.from()
+		files, err := filepath.Glob("../../" + dir + "/*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = found || strings.Contains(string(b), "\nfunc "+name+"(")
+		}
+		if !found {
+			t.Errorf("internal/%s has no %s", dir, name)
+		}
+		fmt.Fprintf(&rows, "| %s | `%s.%s` |\n", r.without, dir, name)
+	}
+	golden.Part(t, "../../../docs/replication.md", "rules", rows.String(), "go test ./internal/testing/removed")
+}

@@ -1,0 +1,249 @@
+package system
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/testing/hostile"
+	"github.com/chronik-io/chronik/internal/testing/race"
+)
+
+const (
+	// hostileHeap is the victim's GOMEMLIMIT. By its own calculation it then has 320 MiB, and may
+	// be killed beyond.
+	hostileHeap  = 256 << 20
+	hostileLimit = hostileHeap / 4 * 5
+	aloneFor     = 3 * time.Second
+	besideFor    = 6 * time.Second
+	// hostileTime bounds the sending time of an attack, and the wait of a bystander for one
+	// response in make test.
+	hostileTime = time.Minute
+)
+
+// victim is a broker of its own for one attack.
+type victim struct {
+	*process
+	t *testing.T
+}
+
+func startVictim(t *testing.T, args ...string) *victim {
+	t.Helper()
+	env := []string{"GOMEMLIMIT=" + strconv.Itoa(hostileHeap)}
+	args = append([]string{"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--set", "group.initial.rebalance.delay.ms=0",
+		"--set", "offsets.topic.num.partitions=1"}, args...) // all groups share one queue
+	p, err := start(t.TempDir(), env, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
+	v := &victim{p, t}
+	ctx, cancel := context.WithTimeout(t.Context(), startTime)
+	defer cancel()
+	if err := hostile.Prepare(ctx, p.Addr); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// live returns the live heap after a garbage collection.
+func (v *victim) live() int64 {
+	v.t.Helper()
+	resp, err := http.Get("http://" + v.Admin + "/debug/pprof/heap?gc=1")
+	if err != nil {
+		v.t.Fatalf("%v\n%s", err, v.logged())
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		v.t.Fatalf("requesting a garbage collection: %s", resp.Status)
+	}
+	return v.metric("go_memstats_heap_alloc_bytes")
+}
+
+// metric returns the value of a series without labels.
+func (v *victim) metric(name string) int64 {
+	v.t.Helper()
+	for line := range strings.Lines(adminText(v.t, v.process, "/metrics")) {
+		if text, ok := strings.CutPrefix(line, name+" "); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+			if err != nil {
+				v.t.Fatal(err)
+			}
+			return int64(n)
+		}
+	}
+	v.t.Fatalf("missing metric %s", name)
+	return 0
+}
+
+// memory returns a line of /proc/PID/status in bytes.
+func (v *victim) memory(line string) int64 {
+	v.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.cmd.Process.Pid))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	_, rest, _ := bytes.Cut(text, []byte(line+":"))
+	kb, err := strconv.ParseInt(strings.Fields(string(rest))[0], 10, 64)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return kb << 10
+}
+
+// attack runs an attack and returns its cost. With bystanders it measures their response times.
+// Without, it only checks that each gets a response while the attack's connections are open.
+func (v *victim) attack(a hostile.Attack, part, turns int, bystanders bool) hostile.Result {
+	v.t.Helper()
+	r := hostile.Result{Attack: a}
+	ctx, cancel := context.WithTimeout(v.t.Context(), 2*hostileTime)
+	defer cancel()
+	if err := a.Prepare(ctx, &hostile.Attacker{Addr: v.Addr, Part: part}); err != nil {
+		v.t.Fatalf("%s: prepare: %v", a.Name, err)
+	}
+	var control *victim
+	if bystanders {
+		control = startVictim(v.t)
+		r.Alone = v.watch(ctx, aloneFor)
+	}
+	before := v.live()
+	r.Before = v.memory("VmRSS")
+	begin := time.Now()
+	limit := hostileTime
+	if bystanders {
+		limit = besideFor
+	}
+	c, err := attackers(v.t, orders{Attack: a.Name, Addr: v.Addr, Part: part, Turns: turns, For: limit})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if bystanders {
+		var wg sync.WaitGroup
+		wg.Go(func() { r.Control = control.watch(ctx, besideFor) })
+		r.During = v.watch(ctx, besideFor)
+		wg.Wait()
+		if err := control.end(syscall.SIGTERM); err != nil {
+			v.t.Errorf("%s: the broker that was not attacked: %v", a.Name, err)
+		}
+	}
+	o, err := c.wait()
+	if err != nil {
+		v.t.Errorf("%s: the attack itself failed: %v", a.Name, err)
+	}
+	if !bystanders {
+		answer, late := context.WithTimeout(ctx, answerWithin)
+		defer late()
+		if err := hostile.Answered(answer, v.Addr); err != nil {
+			v.t.Errorf("%s: a bystander got no response within %v: %v", a.Name, answerWithin, err)
+		}
+	}
+	r.Sent, r.Outcomes = o.Sent, o.Outcomes
+	r.Held = v.live() - before
+	if err := c.leave(); err != nil {
+		v.t.Errorf("%s: %v", a.Name, err)
+	}
+	closed := time.Now()
+	for {
+		r.Kept, r.Waited = v.live()-before, time.Since(closed)
+		if r.Kept <= a.Keeps || r.Waited > hostile.Lasts {
+			break
+		}
+		pause(ctx, 200*time.Millisecond)
+	}
+	r.Peak, r.After = v.memory("VmHWM"), v.memory("VmRSS")
+	v.t.Logf("%s: %v, held %d, kept %d, resident %d to %d; %s", a.Name, time.Since(begin).Round(time.Millisecond), r.Held, r.Kept, r.Before,
+		r.Peak, r.Outcomes)
+	return r
+}
+
+// answerWithin is less than the time that a frame may take to arrive (30 s): a bystander must not
+// wait for that.
+const answerWithin = 20 * time.Second
+
+func (v *victim) watch(ctx context.Context, d time.Duration) map[string]hostile.Latency {
+	v.t.Helper()
+	seen, err := hostile.Watch(ctx, v.Addr, d, 1)
+	if err != nil {
+		v.t.Error(err)
+	}
+	return seen
+}
+
+// A client that has not logged in makes the broker use no more memory than the attack's bound while
+// it is connected, and none for long after it is gone. Meanwhile others get responses. `make
+// hostile` runs the attacks at full size and measures response times.
+func TestHostileClientsUseLittleMemory(t *testing.T) {
+	limit := int64(hostileLimit)
+	if race.Detector && os.Getenv("CHRONIKD") == "" {
+		limit = 0
+	}
+	for _, a := range hostile.Attacks() {
+		if a.Part == 0 {
+			continue
+		}
+		t.Run(a.Name, func(t *testing.T) {
+			v := startVictim(t)
+			const turns = 1
+			for _, fault := range v.attack(a, a.Part, turns, false).Faults(limit) {
+				t.Error(fault)
+			}
+		})
+	}
+}
+
+// chosen returns the attacks in CHRONIK_HOSTILE, all of them for "all", none if it is not set.
+func chosen(t *testing.T) []hostile.Attack {
+	t.Helper()
+	all := hostile.Attacks()
+	only := os.Getenv("CHRONIK_HOSTILE")
+	switch only {
+	case "":
+		return nil
+	case "all":
+		return all
+	}
+	var some []hostile.Attack
+	for name := range strings.SplitSeq(only, ",") {
+		i := slices.IndexFunc(all, func(a hostile.Attack) bool { return a.Name == name })
+		if i < 0 {
+			t.Fatalf("unknown attack %q;  docs/operations.md lists them", name)
+		}
+		some = append(some, all[i])
+	}
+	return some
+}
+
+// Every attack at full size: how much memory the broker uses, for how long, and how long others
+// wait meanwhile. The limit is twice the time without the attack, before it or at a broker that is
+// not attacked, or 50 ms. CHRONIK_HOSTILE names attacks, or is "all".
+func TestHostileClientsDelayOthersLittle(t *testing.T) {
+	attacks := chosen(t)
+	if len(attacks) == 0 {
+		t.Skip("takes minutes and measures response times: make hostile")
+	}
+	var results []hostile.Result
+	for _, a := range attacks {
+		t.Run(a.Name, func(t *testing.T) {
+			v := startVictim(t)
+			r := v.attack(a, 100, 0, true)
+			for _, fault := range r.Faults(hostileLimit) {
+				t.Error(fault)
+			}
+			results = append(results, r)
+		})
+	}
+	var table strings.Builder
+	if err := hostile.Table(&table, results, hostileLimit); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d attacks:\n%s", len(results), &table)
+}

@@ -1,0 +1,107 @@
+package system
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// What secure init makes starts: chronikctl works with its context at once, and not without the
+// password. A client that trusts ca.pem can check the broker. SIGHUP makes it serve a renewed
+// certificate without a restart, and read its configuration again.
+func TestASecuredBrokerServesAndRenews(t *testing.T) {
+	at, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "secured")
+	t.Setenv("CHRONIKCTL_CONFIG", filepath.Join(t.TempDir(), "contexts.yaml"))
+	secure := func(args ...string) {
+		t.Helper()
+		name := os.Getenv("CHRONIKD")
+		if name == "" {
+			name = "chronikd"
+		}
+		if out, err := exec.Command(name, append([]string{"secure", "init", dir}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	secure("--advertise", "localhost:"+port)
+	p, err := start(t.TempDir(), nil, "--config", filepath.Join(dir, "chronikd.yaml"), "--admin-listen", "off")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.end(syscall.SIGKILL) }()
+	list := func(args ...string) (string, error) {
+		out, err := exec.Command("chronikctl", append(args, "--admin", "off", "topic", "list", "--names")...).CombinedOutput()
+		return string(out), err
+	}
+	create := exec.Command("chronikctl", "--context", "secured", "--admin", "off", "topic", "create", "orders")
+	if out, err := create.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s\n%s", err, out, p.logged())
+	}
+	if out, err := list("--context", "secured"); err != nil || out != "orders\n" {
+		t.Errorf("%v: %s\n%s", err, out, p.logged())
+	}
+	if out, err := list("--brokers", "localhost:"+port, "--tls-ca", filepath.Join(dir, "ca.pem"), "--timeout", "5s"); err == nil {
+		t.Errorf("without a password: %s", out)
+	}
+	authority, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(authority)
+	dial := func() *tls.Conn {
+		t.Helper()
+		c, err := tls.Dial("tcp", "localhost:"+port, &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12})
+		if err != nil {
+			t.Fatalf("%v\n%s", err, p.logged())
+		}
+		return c
+	}
+	serial := func(c *tls.Conn) string { return c.ConnectionState().PeerCertificates[0].SerialNumber.String() }
+	first := dial()
+	defer first.Close()
+	before := serial(first)
+	secure("--renew")
+	file := filepath.Join(dir, "chronikd.yaml")
+	settings, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(file, append(settings, "num.partitions: 7\n"...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	const restart = `effective after a restart","settings":["num.partitions"]`
+	read := func() bool { // under nohup, SIGHUP stays ignored, and only the certificate is found
+		return signal.Ignored(syscall.SIGHUP) || strings.Contains(p.logged(), restart)
+	}
+	end := time.Now().Add(startTime)
+	for after := before; after == before || !read(); { // the signal is handled when it is
+		c := dial()
+		after = serial(c)
+		_ = c.Close()
+		if time.Now().After(end) {
+			t.Fatalf("the renewed certificate is not served, or the changed configuration not read:\n%s", p.logged())
+		}
+	}
+	if err := p.end(syscall.SIGTERM); err != nil {
+		t.Errorf("%v\n%s", err, p.logged())
+	}
+}

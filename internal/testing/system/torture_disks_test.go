@@ -1,0 +1,283 @@
+package system
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// disk makes brokers run on a disk that fails on command, or on the system's again.
+func (c *torture) disk(faulty bool, which ...int) {
+	for _, i := range which {
+		if c.faulty[i] == faulty && c.run[i] != nil {
+			continue
+		}
+		if c.run[i] != nil {
+			c.inSync()
+			c.end(syscall.SIGTERM, i)
+		}
+		c.faulty[i] = faulty
+		c.launch(i)
+	}
+	c.await(which...)
+}
+
+// order orders a faulty disk to do something.
+func (c *torture) order(i int, command string) {
+	c.t.Helper()
+	if err := c.run[i].console.do(command); err != nil {
+		c.t.Fatalf("broker %d: %s: %v", i+1, command, err)
+	}
+}
+
+// power ends brokers at one time. Of what they had not synced, a random part is lost.
+func (c *torture) power(which []int) {
+	c.disk(true, which...)
+	c.inSync()
+	c.measure()
+	pause(c.t.Context(), time.Duration(c.random.Int64N(int64(time.Second))))
+	for _, i := range which {
+		_ = c.run[i].console.do("power") // it does not answer
+	}
+	for _, i := range which {
+		p := c.run[i]
+		err := <-p.done
+		if p.done <- err; !strings.Contains(p.logged(), "the power is lost: <nil>") {
+			c.t.Fatalf("broker %d: the disk could not take back what was not synced: %v\n%s", i+1, err, p.logged())
+		}
+		c.run[i] = nil
+	}
+	c.disk(false, which...)
+}
+
+// spoils makes the disks of brokers fail, most of them for longer than a session lasts. They
+// continue without a restart when the disks work again.
+func (c *torture) spoils(command string, which ...int) {
+	c.disk(true, which...)
+	c.everyoneLeads()
+	c.measure()
+	for _, i := range which {
+		c.order(i, command)
+	}
+	pause(c.t.Context(), tortureStop)
+	for _, i := range which {
+		if len(c.run[i].errors()) == 0 {
+			c.fail("broker %d does not report that its disk fails", i+1)
+		}
+		c.order(i, "heal")
+	}
+	c.inSync()
+	c.tolerates(func() { c.disk(false, which...) })
+}
+
+// continues makes the log directory of a broker unusable, which must not stop the writes of a
+// partition: another broker leads it. The broker continues without a restart.
+func (c *torture) continues(command string, i int) {
+	c.disk(true, i)
+	c.everyoneLeads()
+	c.measure()
+	c.order(i, command)
+	pause(c.t.Context(), tortureStop)
+	c.writes(command)
+	c.order(i, "heal")
+	c.inSync()
+	c.tolerates(func() { c.disk(false, i) })
+}
+
+// tolerates accepts that the brokers which end meanwhile have logged errors.
+func (c *torture) tolerates(during func()) {
+	expected := c.expected
+	c.expected = []string{""}
+	during()
+	c.expected = expected
+}
+
+// staleMetadata makes the metadata disk of a broker hang or fail. Such a broker may not lead, since
+// another one may have been elected without its knowledge.
+func (c *torture) staleMetadata(command string, i int) {
+	c.disk(true, i)
+	c.everyoneLeads()
+	c.measure()
+	c.order(i, command)
+	c.changesMetadata((i + 1) % len(c.seeds))
+	c.refusesAcksOfOne(i)
+	c.writes(command)
+	c.order(i, "heal")
+	c.inSync()
+	c.tolerates(func() { c.disk(false, i) })
+}
+
+// changesMetadata asks a broker for a change that no client requires: a metadata log hangs or fails
+// at the next one.
+func (c *torture) changesMetadata(i int) {
+	within, cancel := context.WithTimeout(c.t.Context(), tortureAnswer)
+	defer cancel()
+	_, _ = c.admins[i].CreateTopic(within, 1, 3, nil, fmt.Sprint("change-", time.Now().UnixNano()))
+}
+
+// sealed returns the sealed segments of a broker by partition directory, oldest first.
+func (c *torture) sealed(i int) map[string][]string {
+	all := map[string][]string{}
+	names, err := filepath.Glob(filepath.Join(c.dirs[i], "d", "logs", tortureTopic+"-*", "*.log"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, name := range names {
+		all[filepath.Dir(name)] = append(all[filepath.Dir(name)], name)
+	}
+	for dir, names := range all {
+		slices.Sort(names)
+		if all[dir] = names[:len(names)-1]; len(all[dir]) == 0 {
+			delete(all, dir)
+		}
+	}
+	return all
+}
+
+// awaitSealed waits until every partition of a broker has a sealed segment, and returns one of each
+// partition with its contents.
+func (c *torture) awaitSealed(i int) map[string][]byte {
+	picked := map[string][]byte{}
+	c.eventually("sealed segments", func(context.Context) string {
+		clear(picked)
+		sealed := c.sealed(i)
+		for _, dir := range slices.Sorted(maps.Keys(sealed)) {
+			name := sealed[dir][c.random.IntN(len(sealed[dir]))]
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return err.Error()
+			}
+			if len(text) > 0 {
+				picked[name] = text
+			}
+		}
+		if len(picked) < torturePartitions {
+			return fmt.Sprintf("%d of %d partitions have one", len(picked), torturePartitions)
+		}
+		return ""
+	})
+	return picked
+}
+
+// rots changes a byte in a sealed segment of each partition of a broker. It runs meanwhile, or is
+// stopped. It finds the damage without a reader, and copies the logs again from the others.
+func (c *torture) rots(i int, running bool) {
+	c.inSync()
+	picked := c.awaitSealed(i)
+	if !running {
+		c.end(syscall.SIGTERM, i)
+	}
+	for name, text := range picked {
+		at := c.random.IntN(len(text))
+		text[at] ^= 1 << c.random.IntN(8)
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err == nil {
+			_, err = f.WriteAt(text[at:at+1], int64(at))
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	c.tolerates(func() {
+		if !running {
+			c.launch(i)
+			c.await(i)
+		}
+		c.eventually("the damaged segments are replaced", func(context.Context) string {
+			for name, damaged := range picked {
+				if text, err := os.ReadFile(name); err == nil && bytes.Equal(text, damaged) {
+					return name + " is as damaged as before"
+				}
+			}
+			return ""
+		})
+		c.inSync()
+		c.again(syscall.SIGTERM, []int{i}) // its log has the errors that this fault caused
+	})
+	c.inSync()
+}
+
+// cutsShort cuts a sealed segment of each partition of brokers short while they are stopped. Each
+// log is whole on one broker at least.
+func (c *torture) cutsShort(which []int) {
+	c.inSync()
+	picked := map[string][]byte{}
+	for _, i := range which {
+		maps.Copy(picked, c.awaitSealed(i))
+	}
+	c.end(syscall.SIGTERM, which...)
+	for name, text := range picked {
+		if err := os.Truncate(name, c.random.Int64N(int64(len(text)))); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	c.copiesAgain(which)
+}
+
+// removesLog removes the directory of a partition of a broker that is stopped.
+func (c *torture) removesLog(i int) {
+	c.inSync()
+	dirs, err := filepath.Glob(filepath.Join(c.dirs[i], "d", "logs", tortureTopic+"-*"))
+	if err != nil || len(dirs) == 0 {
+		c.t.Fatalf("no directories of partitions: %v", err)
+	}
+	c.end(syscall.SIGTERM, i)
+	if err := os.RemoveAll(dirs[c.random.IntN(len(dirs))]); err != nil {
+		c.t.Fatal(err)
+	}
+	c.copiesAgain([]int{i})
+}
+
+// copiesAgain starts brokers whose logs are not whole. They copy them from another one.
+func (c *torture) copiesAgain(which []int) {
+	c.tolerates(func() {
+		c.launch(which...)
+		c.await(which...)
+		c.inSync()
+		c.again(syscall.SIGTERM, which)
+	})
+	c.inSync()
+}
+
+// lags makes the syncs of a broker slow. It leaves the in-sync replicas, and comes back.
+func (c *torture) lags(order []int) {
+	i := order[0]
+	c.disk(true, i)
+	c.inSync()
+	c.measure()
+	c.order(i, "slow 4s")
+	c.isr(fmt.Sprintf("without broker %d", i+1), func(isr []int32) bool { return !slices.Contains(isr, int32(i+1)) })
+	c.order(i, "heal")
+	c.inSync()
+	c.tolerates(func() { c.disk(false, i) }) // it has reported that its disk hangs
+}
+
+// losesQuorum lets two of three metadata logs hang. Records are acknowledged by all replicas in
+// sync all the time, but not by the leader alone, because another one may lead.
+func (c *torture) losesQuorum(order []int) {
+	c.disk(true, order[:2]...)
+	c.inSync()
+	c.measure()
+	for _, i := range order[:2] {
+		c.order(i, "metadata-hangs")
+	}
+	c.changesMetadata(order[2])
+	c.refusesAcksOfOne(order...)
+	c.writes("the metadata lost their quorum")
+	for _, i := range order[:2] {
+		c.order(i, "heal")
+	}
+	c.inSync()
+	for _, i := range order[:2] {
+		c.disk(false, i)
+	}
+}

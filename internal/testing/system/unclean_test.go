@@ -1,0 +1,117 @@
+package system
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// A partition whose only replica in sync is dead has no leader, until an operator accepts that
+// records are lost: then the replica that is left leads, and the log says so.
+func TestAnOperatorElectsALeaderThatLacksRecords(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts many processes")
+	}
+	t.Parallel() // it waits for elections and sessions most of the time
+	c := newNodes(t, 3)
+	c.launch(0, 1, 2)
+	c.await(0, 1, 2)
+	c.pair("t", false)
+	c.pair("permitted", true)
+	c.write("t", 1)
+	c.write("permitted", 1)
+	c.end(syscall.SIGKILL, 1)
+	for _, topic := range []string{"t", "permitted"} {
+		c.shows(0, topic, "leader 1 isr [1]")
+	}
+	c.write("t", 1) // the dead one lacks this
+	c.end(syscall.SIGKILL, 0)
+	c.launch(1)
+	c.await(1)
+	c.shows(1, "permitted", "leader 2 isr [2]") // without an operator
+	c.shows(1, "t", "leader -1 isr []")
+	c.eventually("an unclean election", func(ctx context.Context) string {
+		set := kadm.TopicsSet{}
+		set.Add("t", 0)
+		got, err := c.admin(2).ElectLeaders(ctx, kadm.ElectLiveReplica, set)
+		if err != nil {
+			return err.Error()
+		}
+		if err := got["t"][0].Err; err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	c.shows(1, "t", "leader 2 isr [2]")
+	all := c.run[1].logged() + c.run[2].logged()
+	for _, by := range []string{"an operator", "the configuration"} {
+		if !strings.Contains(all, "unclean leader election: acknowledged records may be lost") || !strings.Contains(all, by) {
+			t.Errorf("the loss that %s permitted is not logged:\n%s", by, all)
+		}
+	}
+	ends, err := c.admin(1).ListEndOffsets(t.Context(), "t")
+	if end := ends["t"][0]; err != nil || end.Err != nil || end.Offset != 1 {
+		t.Errorf("%+v, %v", end, err)
+	}
+	c.launch(0) // its log has a record more, which it gives up
+	c.await(0)
+	c.shows(0, "t", "leader 2 isr [1 2]")
+	c.write("t", 1)
+}
+
+// pair makes a topic with a partition on the first two brokers, of which one suffices for writes.
+func (c *nodes) pair(name string, unclean bool) {
+	c.t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.seeds[0]))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer cl.Close()
+	req, topic := kmsg.NewPtrCreateTopicsRequest(), kmsg.NewCreateTopicsRequestTopic()
+	for key, value := range map[string]string{"min.insync.replicas": "1", "unclean.leader.election.enable": fmt.Sprint(unclean)} {
+		conf := kmsg.NewCreateTopicsRequestTopicConfig()
+		conf.Name, conf.Value = key, &value
+		topic.Configs = append(topic.Configs, conf)
+	}
+	on := kmsg.NewCreateTopicsRequestTopicReplicaAssignment()
+	on.Replicas = []int32{1, 2}
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, -1, -1
+	topic.ReplicaAssignment = append(topic.ReplicaAssignment, on)
+	req.Topics, req.TimeoutMillis = append(req.Topics, topic), 30_000
+	resp, err := req.RequestWith(c.t.Context(), cl)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := kerr.ErrorForCode(resp.Topics[0].ErrorCode); err != nil {
+		c.t.Fatal(err)
+	}
+	c.shows(0, name, "leader 1 isr [1 2]")
+}
+
+// shows waits until a broker shows the leader and the ISR of partition 0 of a topic.
+func (c *nodes) shows(i int, topic, want string) {
+	c.t.Helper()
+	admin := c.admin(i)
+	c.eventually(fmt.Sprintf("%q at broker %d", want, i+1), func(ctx context.Context) string {
+		m, err := admin.Metadata(ctx, topic)
+		if err != nil {
+			return err.Error()
+		}
+		p, ok := m.Topics[topic].Partitions[0]
+		if !ok {
+			return "no partition"
+		}
+		if got := fmt.Sprintf("leader %d isr %v", p.Leader, slices.Sorted(slices.Values(p.ISR))); got != want {
+			return got
+		}
+		return ""
+	})
+}
