@@ -72,7 +72,7 @@ type Dir struct {
 	late   atomic.Bool   // Open does not wait for this directory any longer
 	unsure atomic.Bool   // the checkpoint on the disk may name logs that do not exist; see ascertain
 
-	ckptMu sync.Mutex
+	ckptMu vfs.Mutex
 	store  *checkpoint.Store // guarded by ckptMu, like last
 	last   checkpoint.Header // of the last checkpoint; see setLast
 	sumBuf []byte            // of committedOf; guarded by ckptMu
@@ -85,7 +85,7 @@ type Dir struct {
 	retention                 retentionLoop
 	scrubbing                 scrubbing
 	flawed                    atomic.Bool // one of its logs has or had flaws
-	compactingMu              sync.Mutex  // held during a compaction pass
+	compactingMu              vfs.Mutex   // held during a compaction pass
 	pace                      pace
 	cleaning                  atomic.Pointer[Cleaning]
 	cleaningChanged           chan struct{} // cleaning has changed

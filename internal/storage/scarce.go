@@ -3,13 +3,13 @@ package storage
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"syscall"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/storage/loglife"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Memory, the journal and the disk are scarce. Flushes, sweeps and repairs free them, and whether
@@ -20,7 +20,7 @@ import (
 
 // scarcity is what weigh knows. Its lock is held while a directory becomes blocked or running.
 type scarcity struct {
-	mu       sync.Mutex
+	mu       vfs.Mutex
 	sweepErr error // of the last sweep
 	refused  bool  // the journal is full, and what waited in its queues was refused
 }

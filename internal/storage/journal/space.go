@@ -2,6 +2,7 @@ package journal
 
 import (
 	"fmt"
+	"github.com/chronik-io/chronik/internal/vfs"
 	"path"
 	"strconv"
 	"strings"
@@ -37,7 +38,7 @@ type space struct {
 
 	// names is held while files are named, renamed and collected for reuse: by the preparer, Fresh
 	// and Resume. The writer never takes it.
-	names sync.Mutex
+	names vfs.Mutex
 
 	mu      sync.Mutex
 	live    []*file // oldest first; the last one is cur unless cur is nil
