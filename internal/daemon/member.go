@@ -335,11 +335,22 @@ type damagedLog struct {
 }
 
 // damaged returns the logs that lack what they should have, or are not there.
+//
+// A leader reports its own log when a member of the ISR follows that can lead instead, or when none
+// is left: otherwise the leadership might go to a member that is down, and nobody could read what
+// is intact here.
 func (r *components) damaged() (list []damagedLog) {
+	roles := r.member.following.Load() // the replicas have them
 	for _, l := range r.storage.Flawed() {
-		list = append(list, damagedLog{partitionOf(l.ID()), l.Dir().ID()})
+		id := l.ID()
+		if roles {
+			if p, err := r.replicas.Partition(id.Topic, id.Partition); err == nil && p.Deserted() {
+				continue
+			}
+		}
+		list = append(list, damagedLog{partitionOf(id), l.Dir().ID()})
 	}
-	if r.member.following.Load() { // the replicas have roles
+	if roles {
 		for _, tp := range r.replicas.Missing() {
 			dir, _ := r.applier.Image().Placement(r.conf.NodeID, tp)
 			list = append(list, damagedLog{tp, dir})
