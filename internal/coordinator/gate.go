@@ -15,15 +15,15 @@ import (
 // rejected here has changed nothing, and events that only read are still answered.
 //
 // The gate is closed while the log reports that it would refuse an append, and for a pause after an
-// append has failed. The pause doubles with every further failure, from minRetry to maxRetry, until
-// an append is committed.
+// append has failed. The pause grows with every further failure (backoff), until an append is
+// committed.
 type writeGate struct {
-	since      time.Time     // when it was first seen closed; zero: open
-	lastClosed time.Time     // until when it is known to be closed, which may be in the future
-	nextCheck  time.Time     // while it is closed, timers and deferred events wait until then
-	pause      time.Duration // how long the next failure closes it
-	until      time.Time     // closed until then because an append failed
-	cause      error         // the failed append's error
+	since      time.Time // when it was first seen closed; zero: open
+	lastClosed time.Time // until when it is known to be closed, which may be in the future
+	nextCheck  time.Time // while it is closed, timers and deferred events wait until then
+	failures   int       // appends that failed since one was committed
+	until      time.Time // closed until then because an append failed
+	cause      error     // the failed append's error
 }
 
 // Ending is implemented by events of which every record is a Marker. While the log accepts only
@@ -96,16 +96,16 @@ func (s *shard) openGate(now time.Time) {
 // closeGate closes the gate after an append has failed.
 func (s *shard) closeGate(now time.Time, err error) {
 	d := &s.gate
-	d.cause, d.until = err, now.Add(d.pause)
-	d.pause = min(2*d.pause, maxRetry)
+	d.failures++
+	d.cause, d.until = err, now.Add(backoff.After(d.failures))
 	if d.since.IsZero() {
 		d.since = now
 	}
 	d.lastClosed = d.until
 }
 
-// committed resets the pause when an append is committed.
-func (d *writeGate) committed() { d.pause = minRetry }
+// committed notes that an append was committed.
+func (d *writeGate) committed() { d.failures = 0 }
 
 // holdsTimers reports whether timers and deferred events must wait because their records would be
 // refused.

@@ -57,12 +57,12 @@ func TestPausesGrowWhileAppendsFail(t *testing.T) {
 		if log.loads < 4 || log.loads > 7 {
 			t.Errorf("%d loads in 2 s", log.loads)
 		}
-		time.Sleep(maxRetry)
+		time.Sleep(mostPause)
 		log.set(func(l *fakeLog) { l.fail = nil })
 		submit(rt, "a").want(t, "1", nil)
 		log.set(func(l *fakeLog) { l.fail = errDisk })
 		submit(rt, "b").want(t, "", ErrNotCoordinator)
-		time.Sleep(minRetry) // the first failure after a success counts as the first again
+		time.Sleep(firstPause) // the first failure after a success counts as the first again
 		log.set(func(l *fakeLog) { l.fail = nil })
 		submit(rt, "c").want(t, "2", nil)
 	})

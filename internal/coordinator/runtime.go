@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // Options configure a Runtime. Zero numbers get the defaults below.
@@ -45,11 +46,12 @@ const (
 	// waits for a batch, and no batch waits for two others.
 	defaultMaxInFlight = 2
 
-	// A failed load is retried after minRetry, doubling up to maxRetry. After a failed append, the
-	// next one waits as long.
-	minRetry = 100 * time.Millisecond
-	maxRetry = 10 * time.Second
+	// Bounds of the pause after a failed load, and after a failed append.
+	firstPause = 100 * time.Millisecond
+	mostPause  = 10 * time.Second
 )
+
+var backoff = pause.Backoff{First: firstPause, Most: mostPause}
 
 // Runtime runs the shards of one internal topic. All methods may be called concurrently, and only
 // Close blocks.

@@ -43,20 +43,20 @@ type shard struct {
 	epoch int32 // of the last Lead or Resign
 	log   Log
 	// incarnation counts machines: results for an earlier incarnation are ignored.
-	incarnation uint64
-	machine     Machine
-	effects     Effects
-	timers      *timers
-	alarm       *time.Timer
-	alarmAt     time.Time // zero: not set
-	late        bool      // timers are due, and wait because the shard is crowded
-	saved       savedTimers
-	gate        writeGate
-	calls       caller
-	deferred    []any // events that the machine has deferred
-	endLoad     context.CancelFunc
-	retry       *time.Timer
-	retryAfter  time.Duration
+	incarnation  uint64
+	machine      Machine
+	effects      Effects
+	timers       *timers
+	alarm        *time.Timer
+	alarmAt      time.Time // zero: not set
+	late         bool      // timers are due, and wait because the shard is crowded
+	saved        savedTimers
+	gate         writeGate
+	calls        caller
+	deferred     []any // events that the machine has deferred
+	endLoad      context.CancelFunc
+	retry        *time.Timer
+	loadFailures int // in a row
 
 	lastTicket Ticket
 	tickets    map[Ticket]func(any, error)
@@ -74,7 +74,6 @@ type request struct {
 func newShard(r *Runtime, partition int32) *shard {
 	return &shard{
 		r: r, partition: partition, epoch: -1, tickets: map[Ticket]func(any, error){}, timers: newTimers(),
-		gate:   writeGate{pause: minRetry},
 		logger: r.opt.Logger.With(zap.Int32("partition", partition)), pipeline: newPipeline(),
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -246,10 +247,7 @@ func (t *Transactions) raise(tp metadata.TopicPartition, epoch, known int32) {
 		t.opt.Logger.Error("a partition knows a later coordinator epoch than that of "+TransactionsTopic+
 			", which could not be raised; its transactions do not end until it is, trying again", fields...)
 	}
-	select {
-	case <-time.After(raisePause):
-	case <-t.ctx.Done():
-	}
+	pause.Wait(t.ctx.Done(), raisePause)
 	t.raisingMu.Lock()
 	defer t.raisingMu.Unlock()
 	delete(t.raising, tp.Partition)
