@@ -14,6 +14,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/security/certs"
+	"github.com/chronik-io/chronik/internal/share"
 )
 
 // Limits of what a client of TLS sends for one request, or for its handshake. A record may be a
@@ -29,12 +30,12 @@ const failuresEvery = time.Minute
 var errFlood = errors.New("the client sends too much for one request")
 
 // tlsPort is a listener whose connections have completed their TLS handshakes. Handshakes have the
-// bounds of those of clients: they compute at a place of network.Places, have a deadline, and count
+// bounds of those of clients: they compute at a place of share.Places, have a deadline, and count
 // as connections that wait.
 type tlsPort struct {
 	net.Listener
 	config *tls.Config
-	places *network.Places
+	places *share.Places
 	conns  *connLimit
 	within time.Duration // of a handshake
 	log    *zap.Logger
@@ -63,7 +64,7 @@ func (s *Server) secure(l net.Listener, o *Options, within time.Duration) net.Li
 	p := &tlsPort{Listener: l, config: present, places: o.Places, conns: s.conns, within: within, log: o.Log, running: &s.running,
 		ready: make(chan accepted)}
 	if p.places == nil {
-		p.places = network.NewPlaces()
+		p.places = share.New().Of(share.Logins)
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	s.running.Go(p.run)
@@ -158,7 +159,7 @@ func (p *tlsPort) Close() error {
 type socket struct {
 	net.Conn
 	from   netip.Prefix
-	places *network.Places
+	places *share.Places
 	// Owned by the goroutine of the handshake until it is complete; constant then.
 	ctx     context.Context // of the handshake
 	shaking bool

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/share"
 )
 
 // Options configure a Runtime. Zero numbers get the defaults below.
@@ -34,9 +34,9 @@ type Options struct {
 	// MaxInFlight bounds the unfinished appends per shard. Records that arrive meanwhile collect in
 	// the next batch.
 	MaxInFlight int
-	// MaxCalls bounds the concurrent calls of all shards.
-	MaxCalls int
-	Logger   *zap.Logger
+	// Places are taken by the calls of all shards. Default: places of the runtime alone.
+	Places *share.Places
+	Logger *zap.Logger
 }
 
 const (
@@ -61,8 +61,7 @@ type Runtime struct {
 	stop context.CancelFunc
 	work sync.WaitGroup // shards' goroutines and loads
 
-	workers *workers      // run shards
-	slots   chan struct{} // a slot for each running call
+	workers *workers // run shards
 
 	refused, opened, failed limitedLog // rate-limited log lines about appends
 
@@ -82,13 +81,13 @@ func NewRuntime(opt Options) *Runtime {
 	if opt.MaxInFlight <= 0 {
 		opt.MaxInFlight = defaultMaxInFlight
 	}
-	if opt.MaxCalls <= 0 {
-		opt.MaxCalls = max(1, runtime.GOMAXPROCS(0)/2) // requests need processors, too
+	if opt.Places == nil {
+		opt.Places = share.New().Of(share.Calls)
 	}
 	if opt.Logger == nil {
 		opt.Logger = zap.NewNop()
 	}
-	r := &Runtime{opt: opt, shards: map[int32]*shard{}, slots: make(chan struct{}, opt.MaxCalls)}
+	r := &Runtime{opt: opt, shards: map[int32]*shard{}}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.workers = newWorkers(r.ctx, &r.work)
 	return r

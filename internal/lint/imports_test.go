@@ -49,7 +49,7 @@ const (
 
 // ground lists the leaf packages of this module that every package may import, as it may import the
 // standard library.
-var ground = []string{"internal/bytesio", "internal/pause"}
+var ground = []string{"internal/bytesio", "internal/pause", "internal/share"}
 
 // importRules returns the rule of every package, by its path without the module path. Add a new
 // package here and to docs/architecture.md in the same commit.
@@ -69,6 +69,7 @@ func importRules() map[string]importRule {
 		"internal/groupcommit": leaf(),
 		"internal/bytesio":     leaf(),
 		"internal/pause":       leaf(),
+		"internal/share":       leaf(),
 		"internal/metrics":     {never: append([]string{kmsgPkg, cobraPkg, yamlPkg}, osPkg), because: leafReason},
 		"internal/configdef":   leaf("pkg/durability"),
 

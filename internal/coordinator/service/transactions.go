@@ -18,6 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -41,9 +42,10 @@ type TransactionsOptions struct {
 	Send func(partition, epoch int32, request any, batch *groupcommit.Batch, done func(result any))
 	// OpenBytes bounds the memory for the partitions of open transactions. 0 is 16 MiB.
 	OpenBytes int64
-	// Lease and Brokers are those of Options.
+	// Lease, Brokers and Share are those of Options.
 	Lease   func() bool
 	Brokers int
+	Share   *share.Share
 	Logger  *zap.Logger
 	// Decided, Marked, Refused and Crowded are those of txn.Config.
 	Decided func(commit bool, reason txn.Reason, open time.Duration)
@@ -88,7 +90,7 @@ func NewTransactions(opt TransactionsOptions) (*Transactions, error) {
 	}
 	c := &conf.Transactions
 	t.Service = New(Options{
-		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Lease: opt.Lease, Brokers: opt.Brokers,
+		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Lease: opt.Lease, Brokers: opt.Brokers, Share: opt.Share,
 		Logger: opt.Logger,
 	}, Definition{
 		Topic: TransactionsTopic, Partitions: c.Partitions, ReplicationFactor: c.ReplicationFactor, MinISR: c.MinISR,
