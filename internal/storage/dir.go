@@ -68,6 +68,7 @@ type Dir struct {
 
 	operations sync.WaitGroup // operations that Manager has started
 
+	still  standstill
 	steps  atomic.Uint64 // completed parts of a recovery, of creations and deletions; see progress
 	late   atomic.Bool   // Open does not wait for this directory any longer
 	unsure atomic.Bool   // the checkpoint on the disk may name logs that do not exist; see ascertain
