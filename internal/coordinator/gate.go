@@ -3,7 +3,6 @@ package coordinator
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -68,8 +67,7 @@ func (s *shard) refuse(r request, err error) {
 	if errors.Is(err, ErrNotCoordinator) {
 		level = zap.DebugLevel // another broker leads: the shard's role changes soon
 	}
-	s.r.refused.log(s.logger, level,
-		"coordinator log accepts no records, refusing requests that write", zap.Error(err))
+	s.limited.Log(level, "coordinator log accepts no records, refusing requests that write", zap.Error(err))
 	s.answer(r.done, nil, err)
 }
 
@@ -90,7 +88,7 @@ func (s *shard) openGate(now time.Time) {
 		return
 	}
 	s.timers.delay(shut)
-	s.r.opened.log(s.logger, zap.InfoLevel, "coordinator log accepts records again", zap.Duration("shut", shut))
+	s.limited.Info("coordinator log accepts records again", zap.Duration("shut", shut))
 }
 
 // closeGate closes the gate after an append has failed.
@@ -117,27 +115,13 @@ func (s *shard) holdsTimers(now time.Time) bool {
 	return true
 }
 
-// limitedLog logs an event that may happen a thousand times a second at most once per
-// limitedLogInterval: the first at once, further ones as a count in the next line. Its methods may
-// be called concurrently.
-type limitedLog struct {
-	mu    sync.Mutex
-	last  time.Time
-	count int64
-}
+// limitedInterval is the least time between two lines of a shard's limited log with the same message.
+const limitedInterval = time.Minute
 
-const limitedLogInterval = time.Minute
-
-func (d *limitedLog) log(to *zap.Logger, level zapcore.Level, msg string, fields ...zap.Field) {
-	d.mu.Lock()
-	now := time.Now()
-	d.count++
-	n, due := d.count, d.last.IsZero() || now.Sub(d.last) >= limitedLogInterval
-	if due {
-		d.last, d.count = now, 0
-	}
-	d.mu.Unlock()
-	if due {
-		to.Log(level, msg, append(fields, zap.Int64("times", n))...)
-	}
+// limited returns a logger that writes the first line of a message in each limitedInterval, for
+// events that may happen a thousand times a second. Loggers derived from it share that limit.
+func limited(l *zap.Logger) *zap.Logger {
+	return l.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(c, limitedInterval, 1, 0)
+	}))
 }

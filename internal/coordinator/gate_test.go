@@ -71,6 +71,33 @@ func TestPausesGrowWhileAppendsFail(t *testing.T) {
 	}
 }
 
+// Every message of the limited log has its first line at once, and one in each interval, for all
+// partitions together.
+func TestTheFirstLineIsAlwaysLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logged := observer.New(zapcore.InfoLevel)
+		a := limited(zap.New(core))
+		b := a.With(zap.Int32("partition", 1))
+		say := func() {
+			for range 1000 {
+				a.Warn("coordinator log accepts no records, refusing requests that write")
+				b.Warn("coordinator log accepts no records, refusing requests that write")
+				a.Warn("append to coordinator log failed, reloading the shard")
+				b.Info("coordinator log accepts records again")
+			}
+		}
+		say()
+		if n := logged.Len(); n != 3 {
+			t.Errorf("%d lines of three messages", n)
+		}
+		time.Sleep(limitedInterval)
+		say()
+		if n := logged.Len(); n != 6 {
+			t.Errorf("%d lines in two intervals", n)
+		}
+	})
+}
+
 // No timer fires if its records would be refused, and no session expires meanwhile.
 func TestNoTimerFiresWhileTheLogRefuses(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {

@@ -99,7 +99,7 @@ func (s *shard) appended(incarnation, batch uint64, err error) {
 		}
 	case err != nil:
 		s.count.failures.Add(1)
-		s.r.failed.log(s.logger, zap.WarnLevel, "append to coordinator log failed, reloading the shard",
+		s.limited.Warn("append to coordinator log failed, reloading the shard",
 			zap.Int32("epoch", s.epoch), zap.Error(err))
 		s.closeGate(time.Now(), err)
 		s.begin()

@@ -63,7 +63,7 @@ type Runtime struct {
 
 	workers *workers // run shards
 
-	refused, opened, failed limitedLog // rate-limited log lines about appends
+	limited *zap.Logger // for lines about appends
 
 	mu     sync.RWMutex
 	closed bool
@@ -87,7 +87,7 @@ func NewRuntime(opt Options) *Runtime {
 	if opt.Logger == nil {
 		opt.Logger = zap.NewNop()
 	}
-	r := &Runtime{opt: opt, shards: map[int32]*shard{}}
+	r := &Runtime{opt: opt, shards: map[int32]*shard{}, limited: limited(opt.Logger)}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.workers = newWorkers(r.ctx, &r.work)
 	return r

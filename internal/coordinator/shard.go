@@ -28,6 +28,7 @@ type shard struct {
 	r         *Runtime
 	partition int32
 	logger    *zap.Logger
+	limited   *zap.Logger // see limited
 	count     counters
 
 	mu       sync.Mutex
@@ -74,7 +75,8 @@ type request struct {
 func newShard(r *Runtime, partition int32) *shard {
 	return &shard{
 		r: r, partition: partition, epoch: -1, tickets: map[Ticket]func(any, error){}, timers: newTimers(),
-		logger: r.opt.Logger.With(zap.Int32("partition", partition)), pipeline: newPipeline(),
+		logger:  r.opt.Logger.With(zap.Int32("partition", partition)),
+		limited: r.limited.With(zap.Int32("partition", partition)), pipeline: newPipeline(),
 	}
 }
 
