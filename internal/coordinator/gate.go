@@ -115,7 +115,8 @@ func (s *shard) holdsTimers(now time.Time) bool {
 	return true
 }
 
-// limitedInterval is the least time between two lines of a shard's limited log with the same message.
+// limitedInterval is the least time between two lines of a shard's limited log with the same
+// message.
 const limitedInterval = time.Minute
 
 // limited returns a logger that writes the first line of a message in each limitedInterval, for

@@ -50,7 +50,7 @@ type shard struct {
 	timers       *timers
 	alarm        *time.Timer
 	alarmAt      time.Time // zero: not set
-	late         bool      // timers are due, and wait because the shard is crowded
+	late         bool      // timers are due, and wait because the shard is overfull
 	saved        savedTimers
 	gate         writeGate
 	calls        caller
@@ -219,7 +219,7 @@ func (s *shard) fire() {
 		return
 	}
 	for s.phase == active {
-		if s.late = s.crowded(); s.late {
+		if s.late = s.overfull(); s.late {
 			return
 		}
 		key, ok := s.timers.next(now)
@@ -272,7 +272,7 @@ func (s *shard) setAlarm() {
 	at = later(at, s.gate.nextCheck)
 	switch {
 	case !ok || s.alarmAt.Equal(at):
-	case s.alarmAt.IsZero() && (s.crowded() || s.pipeline.stalled(time.Now())): // until the append ends
+	case s.alarmAt.IsZero() && (s.overfull() || s.pipeline.stalled(time.Now())): // until the append ends
 	case s.alarm == nil:
 		s.alarm = time.AfterFunc(time.Until(at), func() { s.post(s.fire) })
 		s.alarmAt = at

@@ -217,7 +217,7 @@ func (d *Dir) open() (err error) {
 	if err := d.recover(); err != nil {
 		return err
 	}
-	d.files.YieldTo(func() bool { return d.journal.Crowded(time.Now()) })
+	d.files.YieldTo(func() bool { return d.journal.SmallTraffic(time.Now()) })
 	if d.late.Load() {
 		return errLate
 	}
