@@ -68,6 +68,7 @@ type Dir struct {
 
 	operations sync.WaitGroup // operations that Manager has started
 
+	still  standstill
 	steps  atomic.Uint64 // completed parts of a recovery, of creations and deletions; see progress
 	late   atomic.Bool   // Open does not wait for this directory any longer
 	unsure atomic.Bool   // the checkpoint on the disk may name logs that do not exist; see ascertain
@@ -216,7 +217,7 @@ func (d *Dir) open() (err error) {
 	if err := d.recover(); err != nil {
 		return err
 	}
-	d.files.YieldTo(func() bool { return d.journal.Crowded(time.Now()) })
+	d.files.YieldTo(func() bool { return d.journal.SmallTraffic(time.Now()) })
 	if d.late.Load() {
 		return errLate
 	}

@@ -184,10 +184,9 @@ func (f *following) disconnected() {
 // again subscribes again, after a pause that grows with each attempt. The caller holds part.mu, and
 // the slot has ended.
 func (f *following) again() {
-	pause := min(retryFirst<<min(f.tries, 10), retryLast)
 	f.tries++
 	f.state = paused
-	f.from.wakeAt(f, time.Now().Add(pause))
+	f.from.wakeAt(f, time.Now().Add(backoff.Spread(f.tries))) // all followers of a leader retry against it
 }
 
 // wakeAt wakes a stream later.
@@ -222,7 +221,7 @@ func (f *follower) resume() {
 		}
 	}
 	if !next.IsZero() && f.s.ctx.Err() == nil {
-		wait := max(next.Sub(now), retryFirst) // each run examines all that wait, perhaps thousands
+		wait := max(next.Sub(now), firstPause) // each run examines all that wait, perhaps thousands
 		f.retryAt = now.Add(wait)
 		f.retry.Reset(wait)
 	}
