@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/security/certs"
+	"github.com/chronik-io/chronik/internal/share"
 )
 
 // Limits of what a client of TLS sends for one request, or for its handshake. A record may be a
@@ -29,24 +31,20 @@ const failuresEvery = time.Minute
 var errFlood = errors.New("the client sends too much for one request")
 
 // tlsPort is a listener whose connections have completed their TLS handshakes. Handshakes have the
-// bounds of those of clients: they compute at a place of network.Places, have a deadline, and count
+// bounds of those of clients: they compute at a place of share.Places, have a deadline, and count
 // as connections that wait.
 type tlsPort struct {
 	net.Listener
 	config *tls.Config
-	places *network.Places
+	places *share.Places
 	conns  *connLimit
 	within time.Duration // of a handshake
-	log    *zap.Logger
+	log    *zap.Logger   // of failures, limited to one line in failuresEvery
 
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	running *sync.WaitGroup
 	ready   chan accepted
-
-	mu      sync.Mutex
-	logged  time.Time // when a failed handshake was last logged
-	skipped int       // since then
 }
 
 // accepted is a result of Accept.
@@ -60,10 +58,13 @@ func (s *Server) secure(l net.Listener, o *Options, within time.Duration) net.Li
 	present := certs.Base()
 	present.NextProtos = []string{"http/1.1"}
 	present.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return o.TLS(), nil }
-	p := &tlsPort{Listener: l, config: present, places: o.Places, conns: s.conns, within: within, log: o.Log, running: &s.running,
-		ready: make(chan accepted)}
+	p := &tlsPort{Listener: l, config: present, places: o.Places, conns: s.conns, within: within, running: &s.running,
+		ready: make(chan accepted),
+		log: o.Log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+			return zapcore.NewSamplerWithOptions(c, failuresEvery, 1, 0)
+		}))}
 	if p.places == nil {
-		p.places = network.NewPlaces()
+		p.places = share.New().Of(share.Logins)
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	s.running.Go(p.run)
@@ -122,20 +123,8 @@ func (p *tlsPort) shake(t *tls.Conn, s *socket) {
 	closeNow(t)
 	p.conns.remove(t)
 	if err != nil && p.ctx.Err() == nil {
-		p.failed(s.RemoteAddr(), err)
+		p.log.Info("a TLS handshake failed", zap.Stringer("peer", s.RemoteAddr()), zap.Error(err))
 	}
-}
-
-// failed logs a failed handshake, unless another one was logged lately.
-func (p *tlsPort) failed(client net.Addr, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if now := time.Now(); p.logged.IsZero() || now.Sub(p.logged) >= failuresEvery {
-		p.log.Info("a TLS handshake failed", zap.Stringer("peer", client), zap.Error(err), zap.Int("repeated", p.skipped))
-		p.logged, p.skipped = now, 0
-		return
-	}
-	p.skipped++
 }
 
 // Accept implements net.Listener.
@@ -158,7 +147,7 @@ func (p *tlsPort) Close() error {
 type socket struct {
 	net.Conn
 	from   netip.Prefix
-	places *network.Places
+	places *share.Places
 	// Owned by the goroutine of the handshake until it is complete; constant then.
 	ctx     context.Context // of the handshake
 	shaking bool

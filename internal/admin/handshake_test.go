@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -20,8 +19,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/security/certs"
+	"github.com/chronik-io/chronik/internal/share"
 )
 
 // sealed is a port with TLS.
@@ -104,7 +103,7 @@ func TestHandshakesKeepNoOperatorOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, _ := options()
-			o.headerTime, o.Places = time.Hour, network.NewPlaces() // only their number counts
+			o.headerTime, o.Places = time.Hour, share.New().Of(share.Logins) // only their number counts
 			s := seal(t, o)
 			operator := tls.Client(s.dialFrom(t, "127.0.0.2"), s.client)
 			if err := get(operator); err != nil {
@@ -145,7 +144,7 @@ func TestHandshakesKeepNoOperatorOut(t *testing.T) {
 }
 
 // everyPlace calls f while all places are taken.
-func everyPlace(p *network.Places, f func() error) error {
+func everyPlace(p *share.Places, f func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	taken := 0
@@ -154,7 +153,7 @@ func everyPlace(p *network.Places, f func() error) error {
 			p.Leave()
 		}
 	}()
-	for ; taken < (runtime.GOMAXPROCS(0)+1)/2; taken++ {
+	for ; taken < share.Half(); taken++ {
 		if err := p.Take(ctx, nil, netip.Prefix{}); err != nil {
 			return err
 		}
@@ -178,7 +177,7 @@ func helloBytes(t *testing.T, n int) []byte {
 // A handshake computes at a place: when all are taken, it waits for one.
 func TestHandshakesTakePlaces(t *testing.T) {
 	o, _ := options()
-	o.headerTime, o.Places = time.Hour, network.NewPlaces()
+	o.headerTime, o.Places = time.Hour, share.New().Of(share.Logins)
 	s := seal(t, o)
 	done := make(chan error, 1)
 	err := everyPlace(o.Places, func() error {

@@ -24,7 +24,7 @@ import (
 	"github.com/chronik-io/chronik/internal/admin/page"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/logtail"
-	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/share"
 )
 
 // Limits of the server: it is for people and scrapers, not for load.
@@ -56,7 +56,7 @@ type Options struct {
 	// TLS, if set, returns the configuration for each handshake.
 	TLS func() *tls.Config
 	// Places are where handshakes compute; default: places of its own.
-	Places   *network.Places
+	Places   *share.Places
 	Registry *prometheus.Registry
 	Level    zap.AtomicLevel
 	Health   Health

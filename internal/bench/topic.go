@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // Limits of requests before and after a run.
@@ -55,9 +57,7 @@ func (t *topic) prepare(ctx context.Context) error {
 			t.ready = true
 			return nil
 		}
-		select {
-		case <-time.After(leaderPause):
-		case <-ctx.Done():
+		if pause.Sleep(ctx, leaderPause) != nil {
 			return fmt.Errorf("wait for leaders of %s: %w", name, cmp.Or(found.Err, ctx.Err()))
 		}
 	}

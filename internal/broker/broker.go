@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/quota"
+	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/txn/exchange"
 	"github.com/chronik-io/chronik/internal/txn/gate"
 )
@@ -75,6 +75,8 @@ type Options struct {
 	Audit *audit.Log
 	// Quotas has the quotas of clients; nil: none.
 	Quotas *quota.Keeper
+	// Share divides the processors. Default: one of the broker alone.
+	Share *share.Share
 	// Logger receives the log messages of handlers. Level is the log level of the whole broker,
 	// which clients may change.
 	Logger *zap.Logger
@@ -83,18 +85,18 @@ type Options struct {
 
 // Broker answers requests. It implements network.Handler.
 type Broker struct {
-	opt         Options
-	conf        configdef.Broker
-	table       *protocol.Table
-	entries     entries
-	sessions    *sessions
-	damage      damageReports
-	answers     *bufpool.Budget // of record bytes in answers to fetches
-	parked      *bufpool.Budget // of requests that wait
-	wide        *bufpool.Budget // of large requests that parked has no memory for, until they are answered
-	produces    sync.Pool       // of *produceOp
-	heavy       chan struct{}   // held while expensive batches are validated; one slot for every two processors
-	decodeSlots decodeSlots     // held by large requests
+	opt      Options
+	conf     configdef.Broker
+	table    *protocol.Table
+	entries  entries
+	sessions *sessions
+	damage   damageReports
+	answers  *bufpool.Budget // of record bytes in answers to fetches
+	parked   *bufpool.Budget // of requests that wait
+	wide     *bufpool.Budget // of large requests that parked has no memory for, until they are answered
+	produces sync.Pool       // of *produceOp
+	large    *share.Places   // of large requests
+	batches  *share.Places   // of batches that are inflated or compressed
 
 	producerIDs producerIDs
 	creations   creations // of Metadata
@@ -128,6 +130,9 @@ func New(opt Options) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
+	if opt.Share == nil {
+		opt.Share = share.New()
+	}
 	opt.ParkedBytes = cmp.Or(opt.ParkedBytes, defaultParkedBytes)
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
 	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(opt.Cluster != nil),
@@ -135,7 +140,7 @@ func New(opt Options) (*Broker, error) {
 		damage:   damageReports{gap: damageGap},
 		answers:  bufpool.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: bufpool.NewBudget(opt.ParkedBytes),
 		wide:  bufpool.NewBudget(opt.ParkedBytes / 4),
-		heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), decodeSlots: newDecodeSlots()}
+		large: opt.Share.Of(share.Requests), batches: opt.Share.Of(share.Batches)}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b, nil
 }

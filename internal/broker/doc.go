@@ -7,7 +7,7 @@
 // metadata for everything else. The package opens no files and starts no other component.
 //
 // A handler never blocks a poller, which serves many connections. On a connection's own reader
-// (Request.MayBlock) it may wait for a disk, a slot or memory. It answers at once, or leaves the
+// (Request.MayBlock) it may wait for a disk, a place or memory. It answers at once, or leaves the
 // answer to the code that completes the request (Produce, Fetch, groups), or runs on a goroutine of
 // its own while the connection waits (metadata changes).
 //

@@ -93,7 +93,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	if !op.admit(&c, req) {
 		// As Kafka answers a client that is over its quota.
 		op.delay = max(op.delay, maxFetchDelay)
-		c.slot.end()
+		c.place.end()
 		op.respondEmpty()
 		return
 	}
@@ -101,13 +101,13 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	op.minBytes = min(int64(max(req.MinBytes, 0)), op.maxBytes)
 	op.sess = b.sessions.begin(req, ownerOf(r), &op.fetchRead, time.Now())
 	if op.delay = c.quota.Wait(quota.Fetched); op.delay > 0 {
-		c.slot.end()
+		c.place.end()
 		op.respondLater()
 		return
 	}
 	op.follower = claimedReplica(req) >= 0
 	keys, atOnce := op.find(claimedReplica(req), req.Rack)
-	c.slot.end() // from here on it may read the disk, or wait
+	c.place.end() // from here on it may read the disk, or wait
 	wait := max(min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait), op.delayDamage(r.Received))
 	if end := r.Session.Expires; !end.IsZero() {
 		wait = min(wait, end.Sub(r.Received)) // what comes later is not for this session

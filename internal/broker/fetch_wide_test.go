@@ -134,8 +134,8 @@ func TestFetchWithoutWideMemoryIsThrottled(t *testing.T) {
 			t.Errorf("too large: %d topics, throttled for %d ms", len(got.Topics), got.ThrottleMillis)
 		}
 		synctest.Wait()
-		if len(n.decodeSlots) > 0 || n.wide.Used() > 0 {
-			t.Errorf("%d slots and %d bytes are held", len(n.decodeSlots), n.wide.Used())
+		if n.large.Held() > 0 || n.wide.Used() > 0 {
+			t.Errorf("%d places and %d bytes are held", n.large.Held(), n.wide.Used())
 		}
 	})
 }

@@ -89,14 +89,12 @@ func TestAPollerValidatesNoHeavyBatch(t *testing.T) {
 	}
 }
 
-// As many heavy batches are validated at a time as there are slots, one for every two processors,
+// As many heavy batches are validated at a time as there are places, one for every two processors,
 // on however many connections they arrive. Small ones do not wait for them.
-func TestHeavyBatchesTakeSlots(t *testing.T) {
+func TestHeavyBatchesTakePlaces(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)
-	for range cap(n.Broker.heavy) {
-		n.Broker.heavy <- struct{}{}
-	}
+	fill(t, n.Broker.batches)
 	heavy := batchOf(t, record.BatchOptions{Compression: compressed(t, record.Zstd)}, time.Now().UnixMilli(), strings.Repeat("\x00", 1<<20))
 	req := produceRequest("", id, -1, heavy)
 	req.SetVersion(13)
@@ -113,9 +111,7 @@ func TestHeavyBatchesTakeSlots(t *testing.T) {
 	if got := n.highWatermark(t, id); got != small {
 		t.Errorf("%d records are stored, %d of them small: a heavy batch did not wait for its turn", got, small)
 	}
-	for range cap(n.Broker.heavy) {
-		<-n.Broker.heavy
-	}
+	empty(n.Broker.batches)
 	for _, w := range heavies {
 		resp, err := w.receive(req)
 		must(t, err)

@@ -1,13 +1,11 @@
 package broker
 
 import (
-	"context"
 	"errors"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/acl"
@@ -26,13 +24,19 @@ func listOffsetsAPI() api {
 				return m.topic(acl.Describe, x.Topic)
 			})},
 		overloaded: kerr.LeaderNotAvailable,
-		handle:     inBackground(listOffsets),
+		handle: func(c call, req *kmsg.ListOffsetsRequest) {
+			c.b.work.Go(func() { c.respond(listOffsets(c, req)) })
+		},
 	}.api()
 }
 
-func listOffsets(_ context.Context, b *Broker, r *network.Request, req *kmsg.ListOffsetsRequest) kmsg.Response {
-	resp := respondTo(r, kmsg.NewPtrListOffsetsResponse())
+// listOffsets first answers for the partitions whose records need no search. A search reads the
+// disk, and may take a place to inflate a batch, so that a large request gives its own place back
+// before.
+func listOffsets(c call, req *kmsg.ListOffsetsRequest) kmsg.Response {
+	resp := respondTo(c.r, kmsg.NewPtrListOffsetsResponse())
 	times := timesAsked(req)
+	var searches []func()
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		out := kmsg.NewListOffsetsResponseTopic()
@@ -44,27 +48,47 @@ func listOffsets(_ context.Context, b *Broker, r *network.Request, req *kmsg.Lis
 			if n == 0 {
 				continue // answered where it was named first
 			}
-			found, err := b.listOffset(req, t.Topic, p, n > 1)
 			times[tp] = 0
-			one := kmsg.NewListOffsetsResponseTopicPartition()
-			one.Partition = p.Partition
-			if err != nil {
-				one.ErrorCode = listOffsetsCode(req.Version, err)
-				r.Code = one.ErrorCode
-			} else {
-				one.Offset, one.Timestamp, one.LeaderEpoch = found.Offset, found.Time, found.Epoch
+			if n == 1 && (p.Timestamp >= 0 || p.Timestamp == replica.MaxTimestamp) {
+				top, at := len(resp.Topics), len(out.Partitions)
+				searches = append(searches, func() {
+					resp.Topics[top].Partitions[at] = listOffset(c, req, t.Topic, p, false)
+				})
+				out.Partitions = append(out.Partitions, kmsg.ListOffsetsResponseTopicPartition{})
+				continue
 			}
-			out.Partitions = append(out.Partitions, one)
+			out.Partitions = append(out.Partitions, listOffset(c, req, t.Topic, p, n > 1))
 		}
 		if len(out.Partitions) > 0 || len(t.Partitions) == 0 {
 			resp.Topics = append(resp.Topics, out)
 		}
 	}
+	if len(searches) > 0 {
+		c.place.end()
+	}
+	for _, search := range searches {
+		search()
+	}
 	return resp
 }
 
-// listOffset answers for one partition, unless the request names it repeatedly.
-func (b *Broker) listOffset(req *kmsg.ListOffsetsRequest, topic string, p *kmsg.ListOffsetsRequestTopicPartition,
+// listOffset answers for one partition.
+func listOffset(c call, req *kmsg.ListOffsetsRequest, topic string, p *kmsg.ListOffsetsRequestTopicPartition,
+	repeated bool) kmsg.ListOffsetsResponseTopicPartition {
+	one := kmsg.NewListOffsetsResponseTopicPartition()
+	one.Partition = p.Partition
+	found, err := c.b.findOffset(req, topic, p, repeated)
+	if err != nil {
+		one.ErrorCode = listOffsetsCode(req.Version, err)
+		c.r.Code = one.ErrorCode
+	} else {
+		one.Offset, one.Timestamp, one.LeaderEpoch = found.Offset, found.Time, found.Epoch
+	}
+	return one
+}
+
+// findOffset finds the offset for one partition, unless the request names it repeatedly.
+func (b *Broker) findOffset(req *kmsg.ListOffsetsRequest, topic string, p *kmsg.ListOffsetsRequestTopicPartition,
 	repeated bool) (storage.Timestamp, error) {
 	none := storage.Timestamp{Offset: -1, Time: -1, Epoch: -1}
 	if repeated {

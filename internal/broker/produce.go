@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -119,7 +120,7 @@ func (op *produceOp) run(c call, refused error) {
 			op.parts[i].err = refused
 			op.left.Add(-1)
 		}
-	} else if op.beginWithSlot(); op.view.Acks != int16(replica.AcksNone) && op.left.Load() > 1 {
+	} else if op.begin(); op.view.Acks != int16(replica.AcksNone) && op.left.Load() > 1 {
 		// Only now: an expiry may come at once, and must find every append started.
 		wait := milliseconds(op.view.TimeoutMillis)
 		op.watch()
@@ -178,16 +179,6 @@ func (op *produceOp) heavy() bool {
 	return false
 }
 
-// beginWithSlot is begin with a slot for requests that decompress or compress much: they use at
-// most half of the processors.
-func (op *produceOp) beginWithSlot() {
-	if op.inflates {
-		op.b.heavy <- struct{}{}
-		defer func() { <-op.b.heavy }()
-	}
-	op.begin()
-}
-
 // begin validates every partition's batch and passes it to its log.
 func (op *produceOp) begin() {
 	now, i := time.Now(), 0
@@ -232,13 +223,21 @@ func (op *produceOp) topic(img *metadata.Image, m rights, vt *protocol.ProduceTo
 	return t, conf, conf.Err
 }
 
+// accept validates a batch, at a place if the request has one that takes long.
+func (op *produceOp) accept(part *producePart, vp *protocol.ProducePartition, now time.Time) (record.Accepted, error) {
+	if op.inflates && op.b.batches.Take(op.b.ctx, nil, netip.Prefix{}) == nil {
+		defer op.b.batches.Leave()
+	}
+	return part.conf.Rules.Accept(vp.Records, now)
+}
+
 // append starts one partition's append. An error means that nothing was started.
 func (op *produceOp) append(part *producePart, vp *protocol.ProducePartition, now time.Time) error {
 	p, err := op.b.partition(part.topic, vp.Index)
 	if err != nil {
 		return err
 	}
-	accepted, err := part.conf.Rules.Accept(vp.Records, now)
+	accepted, err := op.accept(part, vp, now)
 	if err != nil {
 		return err
 	}

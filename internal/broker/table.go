@@ -74,15 +74,15 @@ func (l apiDef[R]) api() api {
 // serve decodes a request, checks its rights and memory, and calls its handler.
 func (l *apiDef[R]) serve(b *Broker, r *network.Request) {
 	c := call{b: b, r: r}
-	if l.Key != protocol.KeyProduce && len(r.Body) > largeBody { // Produce has slots of its own, for what it decompresses
-		c.slot = b.awaitDecodeSlot(r)
+	if l.Key != protocol.KeyProduce && len(r.Body) > largeBody { // Produce takes places for what it decompresses
+		c.place = b.takePlace(r)
 	}
 	req, cost, err := l.decode(b, r)
 	if errors.Is(err, errHandedOver) {
 		return
 	}
 	if err != nil {
-		c.slot.end()
+		c.place.end()
 		r.Abort(err)
 		return
 	}
@@ -114,12 +114,12 @@ func (l *apiDef[R]) serve(b *Broker, r *network.Request) {
 		l.copyBody(req)
 		r.ReleaseBody()
 	}
-	if c.slot == nil && l.answerEntries != nil && l.answerEntries(b, req) > manyEntries {
-		c.slot = b.awaitDecodeSlot(r)
+	if c.place == nil && l.answerEntries != nil && l.answerEntries(b, req) > manyEntries {
+		c.place = b.takePlace(r)
 	}
 	l.handle(c, req)
 	if l.copyBody != nil {
-		c.slot.end() // from here on it may wait for other members
+		c.place.end() // from here on it may wait for other members
 	}
 }
 
@@ -139,7 +139,7 @@ type call struct {
 	r      *network.Request
 	quota  *quota.Tenant // of the client; nil: it has none
 	charge *charge       // nil if nothing is charged
-	slot   *decodeSlot   // nil if none is needed
+	place  *place        // nil if none is needed
 	// add adds the answers of the parts that were refused; nil if there are none.
 	add func(kmsg.Response)
 }
@@ -157,7 +157,7 @@ func (c call) respond(resp kmsg.Response) {
 	}
 	c.charge.release()
 	c.r.Respond(resp)
-	c.slot.end()
+	c.place.end()
 }
 
 // throttleMillis converts a delay for an answer. A delay is never shown as none.

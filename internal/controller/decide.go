@@ -83,12 +83,20 @@ func (v view) damaged(broker int32) bool {
 }
 
 // hasOther reports whether another broker's replica has all committed records and can lead: it is
-// in the ISR, or in the ELR and active, and not among those that are about to leave both.
+// in the ISR, or in the ELR and active, and not among those that are about to leave both. One to
+// which a running leader gives way has to be active and able to lead in either case: the leader
+// knows where its log ends, so it has lost nothing that it acknowledged behind the damage, and can
+// wait for a replica that is down. A replica that was just started does not know that.
 func (v view) hasOther(p *metadata.Partition, broker int32, gone ...election.Replica) bool {
+	leads := p.Leader == broker && v.Running(broker)
 	stays := func(b int32) bool {
 		return b != broker && !slices.ContainsFunc(gone, func(x election.Replica) bool { return x.Broker == b })
 	}
-	return slices.ContainsFunc(p.ISR, stays) || slices.ContainsFunc(p.ELR, func(b int32) bool { return stays(b) && v.Active(b) })
+	there := func(b int32) bool {
+		works, _ := v.dir(b)
+		return stays(b) && v.Active(b) && works
+	}
+	return !leads && slices.ContainsFunc(p.ISR, stays) || slices.ContainsFunc(p.ISR, there) || slices.ContainsFunc(p.ELR, there)
 }
 
 // leaving returns the replicas of a partition that have to leave its ISR.

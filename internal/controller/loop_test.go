@@ -103,19 +103,38 @@ func TestTheLastMemberReturns(t *testing.T) {
 	_ = older
 }
 
-func TestTheLastMemberReturnsWhole(t *testing.T) {
+// A directory that could not note its registration reports again what it reported then. That says
+// nothing about an older copy of it.
+func TestADirectoryThatDidNotNoteItsRegistrationIsWhole(t *testing.T) {
 	w := three(t)
 	w.minISR = 1
 	for id := int32(2); id <= 3; id++ {
 		w.procs[id].up = false
 	}
 	w.pass(4 * time.Second)
-	w.start(1, func(q *RegisterRequest) { q.Dirs = nil })
+	w.start(1, func(q *RegisterRequest) { q.Dirs[0].Sequence = 9 })
 	w.pass(time.Second)
-	w.want("its disk is away", "-1@1 isr [] elr [] last 1 lossy false")
-	w.start(1)
+	w.want("it did not note that", "1@2 isr [1] elr []")
+	w.start(1, func(q *RegisterRequest) { q.Dirs[0].Sequence = 12 })
 	w.pass(time.Second)
-	w.want("its disk is back", "1@2 isr [1] elr []")
+	w.want("it reports the same again", "1@4 isr [1] elr []")
+	w.start(1, func(q *RegisterRequest) { q.Dirs[0].Found = 6 })
+	w.pass(time.Second)
+	w.want("another copy, and an older one", "-1@5 isr [] elr [] last 1 lossy true")
+}
+
+// A running leader whose log is damaged gives way to a member that can lead, and not to one whose
+// directory fails at the same time.
+func TestADamagedLeaderGivesWayToAMemberThatCanLead(t *testing.T) {
+	w := three(t)
+	w.minISR = 1
+	w.procs[3].up = false
+	w.pass(4 * time.Second)
+	w.want("two are in sync", "1@0 isr [1 2] elr []")
+	w.procs[1].damaged, w.procs[2].failed = []metadata.TopicPartition{tpA}, [][16]byte{{2}}
+	w.step()
+	w.pass(time.Second)
+	w.want("it leads on", "1@0 isr [1] elr []")
 }
 
 // A failed directory moves leaderships away; a damaged log is not even eligible. The next

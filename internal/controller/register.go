@@ -214,7 +214,8 @@ func condition(former *metadata.Broker, q *RegisterRequest, v view, dir [16]byte
 		return election.Whole
 	}
 	known, _ := former.Dir(dir)
-	if q.Dirs[i].Found < known.CheckpointSequence || slices.Contains(q.Lossy, v.tp) || damaged {
+	older := q.Dirs[i].Found < known.CheckpointSequence && q.Dirs[i].Found != known.Found
+	if older || slices.Contains(q.Lossy, v.tp) || damaged {
 		if len(p.Replicas) == 1 {
 			return election.LossySole
 		}
@@ -230,7 +231,7 @@ func (r *registrar) finish(ctx context.Context, q *RegisterRequest, fence metada
 	b := metadata.Broker{Member: q.Member, Incarnation: q.Incarnation, Listeners: q.Listeners, Rack: q.Rack, Features: q.Features}
 	b.Former = formerMembers(&former, q.Member)
 	for _, d := range q.Dirs {
-		b.Dirs = append(b.Dirs, metadata.BrokerDir{ID: d.ID, Format: d.Format, CheckpointSequence: d.Sequence})
+		b.Dirs = append(b.Dirs, metadata.BrokerDir{ID: d.ID, Format: d.Format, CheckpointSequence: d.Sequence, Found: d.Found})
 	}
 	for _, d := range former.Dirs {
 		if _, here := b.Dir(d.ID); !here && places(img, q.Broker, d.ID) && len(b.Dirs) < maxDirs {

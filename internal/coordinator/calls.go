@@ -2,13 +2,14 @@ package coordinator
 
 import (
 	"context"
+	"net/netip"
 	"time"
 )
 
 // caller runs the calls of a shard's machine one after another, in the order of the requests, and
-// at most Options.MaxCalls of all shards at a time. So a shard never computes for long on its own
+// each of them at a place of Options.Places. So a shard never computes for long on its own
 // goroutine, and slow calls delay only other calls: those of the same shard, and those of all
-// shards when MaxCalls are running.
+// shards if no place is free.
 type caller struct {
 	queue []Call
 	busy  bool            // a call is running, possibly for an earlier incarnation
@@ -39,11 +40,9 @@ func (s *shard) nextCall() {
 	ctx, incarnation := q.ctx, s.incarnation
 	s.r.work.Go(func() {
 		var result any
-		select {
-		case s.r.slots <- struct{}{}:
+		if s.r.opt.Places.Take(ctx, nil, netip.Prefix{}) == nil {
 			result = c.Do(ctx)
-			<-s.r.slots
-		case <-ctx.Done():
+			s.r.opt.Places.Leave()
 		}
 		s.post(func() {
 			s.calls.busy = false

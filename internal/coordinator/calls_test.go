@@ -1,9 +1,12 @@
 package coordinator
 
 import (
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/share"
 )
 
 // gated runs a test with machines whose calls wait until the test closes the gate.
@@ -25,9 +28,21 @@ func gated(t *testing.T, opt Options, test func(t *testing.T, rt *Runtime, log *
 	})
 }
 
+// onePlace returns places of which one is free.
+func onePlace(t *testing.T) *share.Places {
+	t.Helper()
+	s := share.New()
+	for range share.Half() - 1 {
+		if err := s.Of(share.Batches).Take(t.Context(), nil, netip.Prefix{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s.Of(share.Calls)
+}
+
 // A call does not block other requests, and its result is an event of the waiting request.
 func TestACallDoesNotBlockOthers(t *testing.T) {
-	gated(t, Options{MaxCalls: 1}, func(t *testing.T, rt *Runtime, log *fakeLog, gate chan struct{}) {
+	gated(t, Options{Places: onePlace(t)}, func(t *testing.T, rt *Runtime, log *fakeLog, gate chan struct{}) {
 		a, b := submit(rt, "call a"), submit(rt, "call b")
 		a.want(t, "", nil)
 		submit(rt, "x").want(t, "1", nil)
@@ -41,11 +56,11 @@ func TestACallDoesNotBlockOthers(t *testing.T) {
 
 // The number of concurrent calls is bounded over all shards.
 func TestCallsOfAllShardsAreBounded(t *testing.T) {
-	gated(t, Options{MaxCalls: 1}, func(t *testing.T, rt *Runtime, log *fakeLog, gate chan struct{}) {
+	gated(t, Options{Places: onePlace(t)}, func(t *testing.T, rt *Runtime, log *fakeLog, gate chan struct{}) {
 		a := submit(rt, "call a")
 		a.want(t, "", nil)
-		if n := len(rt.slots); n != 1 || cap(rt.slots) != 1 {
-			t.Errorf("%d of %d slots", n, cap(rt.slots))
+		if n := rt.opt.Places.Held(); n != 1 {
+			t.Errorf("%d places are held", n)
 		}
 		other := &result{}
 		rt.Submit(1, "call b", other.done)

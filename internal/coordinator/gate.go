@@ -3,7 +3,6 @@ package coordinator
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,15 +14,15 @@ import (
 // rejected here has changed nothing, and events that only read are still answered.
 //
 // The gate is closed while the log reports that it would refuse an append, and for a pause after an
-// append has failed. The pause doubles with every further failure, from minRetry to maxRetry, until
-// an append is committed.
+// append has failed. The pause grows with every further failure (backoff), until an append is
+// committed.
 type writeGate struct {
-	since      time.Time     // when it was first seen closed; zero: open
-	lastClosed time.Time     // until when it is known to be closed, which may be in the future
-	nextCheck  time.Time     // while it is closed, timers and deferred events wait until then
-	pause      time.Duration // how long the next failure closes it
-	until      time.Time     // closed until then because an append failed
-	cause      error         // the failed append's error
+	since      time.Time // when it was first seen closed; zero: open
+	lastClosed time.Time // until when it is known to be closed, which may be in the future
+	nextCheck  time.Time // while it is closed, timers and deferred events wait until then
+	failures   int       // appends that failed since one was committed
+	until      time.Time // closed until then because an append failed
+	cause      error     // the failed append's error
 }
 
 // Ending is implemented by events of which every record is a Marker. While the log accepts only
@@ -68,8 +67,7 @@ func (s *shard) refuse(r request, err error) {
 	if errors.Is(err, ErrNotCoordinator) {
 		level = zap.DebugLevel // another broker leads: the shard's role changes soon
 	}
-	s.r.refused.log(s.logger, level,
-		"coordinator log accepts no records, refusing requests that write", zap.Error(err))
+	s.limited.Log(level, "coordinator log accepts no records, refusing requests that write", zap.Error(err))
 	s.answer(r.done, nil, err)
 }
 
@@ -90,22 +88,22 @@ func (s *shard) openGate(now time.Time) {
 		return
 	}
 	s.timers.delay(shut)
-	s.r.opened.log(s.logger, zap.InfoLevel, "coordinator log accepts records again", zap.Duration("shut", shut))
+	s.limited.Info("coordinator log accepts records again", zap.Duration("shut", shut))
 }
 
 // closeGate closes the gate after an append has failed.
 func (s *shard) closeGate(now time.Time, err error) {
 	d := &s.gate
-	d.cause, d.until = err, now.Add(d.pause)
-	d.pause = min(2*d.pause, maxRetry)
+	d.failures++
+	d.cause, d.until = err, now.Add(backoff.After(d.failures))
 	if d.since.IsZero() {
 		d.since = now
 	}
 	d.lastClosed = d.until
 }
 
-// committed resets the pause when an append is committed.
-func (d *writeGate) committed() { d.pause = minRetry }
+// committed notes that an append was committed.
+func (d *writeGate) committed() { d.failures = 0 }
 
 // holdsTimers reports whether timers and deferred events must wait because their records would be
 // refused.
@@ -117,27 +115,14 @@ func (s *shard) holdsTimers(now time.Time) bool {
 	return true
 }
 
-// limitedLog logs an event that may happen a thousand times a second at most once per
-// limitedLogInterval: the first at once, further ones as a count in the next line. Its methods may
-// be called concurrently.
-type limitedLog struct {
-	mu    sync.Mutex
-	last  time.Time
-	count int64
-}
+// limitedInterval is the least time between two lines of a shard's limited log with the same
+// message.
+const limitedInterval = time.Minute
 
-const limitedLogInterval = time.Minute
-
-func (d *limitedLog) log(to *zap.Logger, level zapcore.Level, msg string, fields ...zap.Field) {
-	d.mu.Lock()
-	now := time.Now()
-	d.count++
-	n, due := d.count, d.last.IsZero() || now.Sub(d.last) >= limitedLogInterval
-	if due {
-		d.last, d.count = now, 0
-	}
-	d.mu.Unlock()
-	if due {
-		to.Log(level, msg, append(fields, zap.Int64("times", n))...)
-	}
+// limited returns a logger that writes the first line of a message in each limitedInterval, for
+// events that may happen a thousand times a second. Loggers derived from it share that limit.
+func limited(l *zap.Logger) *zap.Logger {
+	return l.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(c, limitedInterval, 1, 0)
+	}))
 }

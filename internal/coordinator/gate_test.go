@@ -57,18 +57,45 @@ func TestPausesGrowWhileAppendsFail(t *testing.T) {
 		if log.loads < 4 || log.loads > 7 {
 			t.Errorf("%d loads in 2 s", log.loads)
 		}
-		time.Sleep(maxRetry)
+		time.Sleep(mostPause)
 		log.set(func(l *fakeLog) { l.fail = nil })
 		submit(rt, "a").want(t, "1", nil)
 		log.set(func(l *fakeLog) { l.fail = errDisk })
 		submit(rt, "b").want(t, "", ErrNotCoordinator)
-		time.Sleep(minRetry) // the first failure after a success counts as the first again
+		time.Sleep(firstPause) // the first failure after a success counts as the first again
 		log.set(func(l *fakeLog) { l.fail = nil })
 		submit(rt, "c").want(t, "2", nil)
 	})
 	if n := logged.Len(); n > 2 { // failures and refusals
 		t.Errorf("%d lines: %v", n, logged.All())
 	}
+}
+
+// Every message of the limited log has its first line at once, and one in each interval, for all
+// partitions together.
+func TestTheFirstLineIsAlwaysLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logged := observer.New(zapcore.InfoLevel)
+		a := limited(zap.New(core))
+		b := a.With(zap.Int32("partition", 1))
+		say := func() {
+			for range 1000 {
+				a.Warn("coordinator log accepts no records, refusing requests that write")
+				b.Warn("coordinator log accepts no records, refusing requests that write")
+				a.Warn("append to coordinator log failed, reloading the shard")
+				b.Info("coordinator log accepts records again")
+			}
+		}
+		say()
+		if n := logged.Len(); n != 3 {
+			t.Errorf("%d lines of three messages", n)
+		}
+		time.Sleep(limitedInterval)
+		say()
+		if n := logged.Len(); n != 6 {
+			t.Errorf("%d lines in two intervals", n)
+		}
+	})
 }
 
 // No timer fires if its records would be refused, and no session expires meanwhile.

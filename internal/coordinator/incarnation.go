@@ -13,7 +13,7 @@ func (s *shard) lead(epoch int32, log Log) {
 	if epoch <= s.epoch {
 		return
 	}
-	s.epoch, s.log, s.gate = epoch, log, writeGate{pause: minRetry}
+	s.epoch, s.log, s.gate = epoch, log, writeGate{}
 	s.begin()
 }
 
@@ -33,7 +33,7 @@ func (s *shard) begin() {
 		s.saved = savedTimers{timers: s.timers, since: time.Now()}
 	}
 	s.end(draining)
-	s.retryAfter = minRetry
+	s.loadFailures = 0
 	if s.pipeline.inFlight == 0 {
 		s.load()
 	}
@@ -163,15 +163,16 @@ func (s *shard) loadFailed(err error) {
 	} else {
 		s.count.failures.Add(1)
 	}
+	s.loadFailures++
+	wait := backoff.After(s.loadFailures)
 	s.logger.Log(level, "coordinator log can't be loaded, its groups are unavailable until a retry succeeds", zap.Int32("epoch", s.epoch),
-		zap.Duration("retry_in", s.retryAfter), zap.Error(err))
+		zap.Duration("retry_in", wait), zap.Error(err))
 	incarnation := s.incarnation
-	s.retry = time.AfterFunc(s.retryAfter, func() {
+	s.retry = time.AfterFunc(wait, func() {
 		s.post(func() {
 			if incarnation == s.incarnation {
 				s.load()
 			}
 		})
 	})
-	s.retryAfter = min(2*s.retryAfter, maxRetry)
 }

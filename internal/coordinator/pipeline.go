@@ -60,9 +60,9 @@ func (s *shard) full() bool {
 	return s.pipeline.openBytes >= s.r.opt.MaxBatchBytes && s.pipeline.inFlight >= s.r.opt.MaxInFlight
 }
 
-// crowded reports whether no timer may fire before an append has ended. Timers have the room of one
-// more batch than requests, so that requests can't keep them waiting.
-func (s *shard) crowded() bool {
+// overfull reports whether no timer may fire before an append has ended. Timers have the room of
+// one more batch than requests, so that requests can't keep them waiting.
+func (s *shard) overfull() bool {
 	return s.full() && s.pipeline.openBytes >= 2*s.r.opt.MaxBatchBytes
 }
 
@@ -99,7 +99,7 @@ func (s *shard) appended(incarnation, batch uint64, err error) {
 		}
 	case err != nil:
 		s.count.failures.Add(1)
-		s.r.failed.log(s.logger, zap.WarnLevel, "append to coordinator log failed, reloading the shard",
+		s.limited.Warn("append to coordinator log failed, reloading the shard",
 			zap.Int32("epoch", s.epoch), zap.Error(err))
 		s.closeGate(time.Now(), err)
 		s.begin()

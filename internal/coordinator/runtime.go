@@ -2,13 +2,14 @@ package coordinator
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/share"
 )
 
 // Options configure a Runtime. Zero numbers get the defaults below.
@@ -33,9 +34,9 @@ type Options struct {
 	// MaxInFlight bounds the unfinished appends per shard. Records that arrive meanwhile collect in
 	// the next batch.
 	MaxInFlight int
-	// MaxCalls bounds the concurrent calls of all shards.
-	MaxCalls int
-	Logger   *zap.Logger
+	// Places are taken by the calls of all shards. Default: places of the runtime alone.
+	Places *share.Places
+	Logger *zap.Logger
 }
 
 const (
@@ -45,11 +46,12 @@ const (
 	// waits for a batch, and no batch waits for two others.
 	defaultMaxInFlight = 2
 
-	// A failed load is retried after minRetry, doubling up to maxRetry. After a failed append, the
-	// next one waits as long.
-	minRetry = 100 * time.Millisecond
-	maxRetry = 10 * time.Second
+	// Bounds of the pause after a failed load, and after a failed append.
+	firstPause = 100 * time.Millisecond
+	mostPause  = 10 * time.Second
 )
+
+var backoff = pause.Backoff{First: firstPause, Most: mostPause}
 
 // Runtime runs the shards of one internal topic. All methods may be called concurrently, and only
 // Close blocks.
@@ -59,10 +61,9 @@ type Runtime struct {
 	stop context.CancelFunc
 	work sync.WaitGroup // shards' goroutines and loads
 
-	workers *workers      // run shards
-	slots   chan struct{} // a slot for each running call
+	workers *workers // run shards
 
-	refused, opened, failed limitedLog // rate-limited log lines about appends
+	limited *zap.Logger // for lines about appends
 
 	mu     sync.RWMutex
 	closed bool
@@ -80,13 +81,13 @@ func NewRuntime(opt Options) *Runtime {
 	if opt.MaxInFlight <= 0 {
 		opt.MaxInFlight = defaultMaxInFlight
 	}
-	if opt.MaxCalls <= 0 {
-		opt.MaxCalls = max(1, runtime.GOMAXPROCS(0)/2) // requests need processors, too
+	if opt.Places == nil {
+		opt.Places = share.New().Of(share.Calls)
 	}
 	if opt.Logger == nil {
 		opt.Logger = zap.NewNop()
 	}
-	r := &Runtime{opt: opt, shards: map[int32]*shard{}, slots: make(chan struct{}, opt.MaxCalls)}
+	r := &Runtime{opt: opt, shards: map[int32]*shard{}, limited: limited(opt.Logger)}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.workers = newWorkers(r.ctx, &r.work)
 	return r

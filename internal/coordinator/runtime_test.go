@@ -149,7 +149,7 @@ func TestEveryAppendFails(t *testing.T) {
 			submit(rt, "a").want(t, "", ErrNotCoordinator)
 			submit(rt, "get").want(t, "has ", nil)
 			submit(rt, "a").want(t, "", ErrRefused)
-			time.Sleep(maxRetry)
+			time.Sleep(mostPause)
 		}
 		log.set(func(l *fakeLog) { l.fail = nil })
 		submit(rt, "a").want(t, "1", nil)
@@ -230,7 +230,7 @@ func TestFailedLoadIsRetried(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		log.set(func(l *fakeLog) { l.load = nil })
-		time.Sleep(maxRetry)
+		time.Sleep(mostPause)
 		submit(rt, "get").want(t, "has a", nil)
 	})
 }
@@ -241,7 +241,7 @@ func TestOvertakenLoadIsNoFailure(t *testing.T) {
 	run(t, Options{Logger: zap.New(core)}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		log.set(func(l *fakeLog) { l.load = fmt.Errorf("read: %w", ErrNotCoordinator) })
 		rt.Lead(0, 2, log)
-		time.Sleep(maxRetry)
+		time.Sleep(mostPause)
 		if s := rt.Stats()[0]; s.Failures != 0 || s.State != "loading" {
 			t.Errorf("%+v", s)
 		}

@@ -50,7 +50,7 @@ func TestSendEndsWithItsMachine(t *testing.T) {
 		synctest.Wait()
 		out.answer("news") // to x
 		wait.want(t, "", nil)
-		time.Sleep(minRetry)
+		time.Sleep(firstPause)
 		submit(rt, "send z c").want(t, "sent z", nil)
 		wait.want(t, "woken", nil)
 		out.want(t, "1 x", "1 z")

@@ -28,6 +28,7 @@ type shard struct {
 	r         *Runtime
 	partition int32
 	logger    *zap.Logger
+	limited   *zap.Logger // see limited
 	count     counters
 
 	mu       sync.Mutex
@@ -43,20 +44,20 @@ type shard struct {
 	epoch int32 // of the last Lead or Resign
 	log   Log
 	// incarnation counts machines: results for an earlier incarnation are ignored.
-	incarnation uint64
-	machine     Machine
-	effects     Effects
-	timers      *timers
-	alarm       *time.Timer
-	alarmAt     time.Time // zero: not set
-	late        bool      // timers are due, and wait because the shard is crowded
-	saved       savedTimers
-	gate        writeGate
-	calls       caller
-	deferred    []any // events that the machine has deferred
-	endLoad     context.CancelFunc
-	retry       *time.Timer
-	retryAfter  time.Duration
+	incarnation  uint64
+	machine      Machine
+	effects      Effects
+	timers       *timers
+	alarm        *time.Timer
+	alarmAt      time.Time // zero: not set
+	late         bool      // timers are due, and wait because the shard is overfull
+	saved        savedTimers
+	gate         writeGate
+	calls        caller
+	deferred     []any // events that the machine has deferred
+	endLoad      context.CancelFunc
+	retry        *time.Timer
+	loadFailures int // in a row
 
 	lastTicket Ticket
 	tickets    map[Ticket]func(any, error)
@@ -74,8 +75,8 @@ type request struct {
 func newShard(r *Runtime, partition int32) *shard {
 	return &shard{
 		r: r, partition: partition, epoch: -1, tickets: map[Ticket]func(any, error){}, timers: newTimers(),
-		gate:   writeGate{pause: minRetry},
-		logger: r.opt.Logger.With(zap.Int32("partition", partition)), pipeline: newPipeline(),
+		logger:  r.opt.Logger.With(zap.Int32("partition", partition)),
+		limited: r.limited.With(zap.Int32("partition", partition)), pipeline: newPipeline(),
 	}
 }
 
@@ -218,7 +219,7 @@ func (s *shard) fire() {
 		return
 	}
 	for s.phase == active {
-		if s.late = s.crowded(); s.late {
+		if s.late = s.overfull(); s.late {
 			return
 		}
 		key, ok := s.timers.next(now)
@@ -271,7 +272,7 @@ func (s *shard) setAlarm() {
 	at = later(at, s.gate.nextCheck)
 	switch {
 	case !ok || s.alarmAt.Equal(at):
-	case s.alarmAt.IsZero() && (s.crowded() || s.pipeline.stalled(time.Now())): // until the append ends
+	case s.alarmAt.IsZero() && (s.overfull() || s.pipeline.stalled(time.Now())): // until the append ends
 	case s.alarm == nil:
 		s.alarm = time.AfterFunc(time.Until(at), func() { s.post(s.fire) })
 		s.alarmAt = at

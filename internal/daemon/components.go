@@ -26,6 +26,7 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/quota"
+	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/txn/exchange"
 	"github.com/chronik-io/chronik/internal/txn/gate"
@@ -337,7 +338,7 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	var err error
 	r.groups, err = service.NewGroups(service.GroupsOptions{
 		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs,
-		Static: r.static, Logger: b.log.Named("groups"),
+		Static: r.static, Share: b.share, Logger: b.log.Named("groups"),
 		MemberBytes: b.budgets.Members - b.budgets.transactions(), Lease: lease, Brokers: len(r.conf.Cluster.Seeds),
 		Visible: broker.Visible(r.rules),
 	})
@@ -366,7 +367,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		Audit:   r.audit,
 		Configs: b.configs, Groups: r.groups, Transactions: r.transactions.Service, Coordinators: r.exchange,
 		Exchange: r.exchange, Gate: r.gate, Rules: r.rules, Quotas: r.quotas,
-		Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
+		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level,
 	})
 	if err != nil {
 		return err
@@ -444,7 +445,7 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
 		Limits: b.networkLimits(r, b.limits.now.Load()), Idle: r.conf.ConnectionIdle,
 		Authenticator: r.logins.authenticator(), LoginTimeout: b.cfg.Security.LoginTimeout, LoginBytes: b.cfg.Security.LoginBytes,
-		Places:             b.places,
+		Places:             b.share.Of(share.Logins),
 		MaxUnauthenticated: b.cfg.Security.MaxUnauthenticated, MaxUnauthenticatedPerIP: b.cfg.Security.MaxUnauthenticatedPerIP,
 	})
 	if err != nil {

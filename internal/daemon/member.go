@@ -144,7 +144,7 @@ func (b *Broker) showCluster(ctx context.Context, r *components) error {
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
 		Rules:    followRules(&b.cfg.Security, b.log.Named("security"), images),
 		Metadata: images, Controller: r.control, Cluster: r.member.Operator(), Settings: r.settings, Configs: b.configs,
-		Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
+		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level,
 	})
 	if err != nil {
 		return err
@@ -335,11 +335,22 @@ type damagedLog struct {
 }
 
 // damaged returns the logs that lack what they should have, or are not there.
+//
+// A leader reports its own log when a member of the ISR follows that can lead instead, or when none
+// is left: otherwise the leadership might go to a member that is down, and nobody could read what
+// is intact here.
 func (r *components) damaged() (list []damagedLog) {
+	roles := r.member.following.Load() // the replicas have them
 	for _, l := range r.storage.Flawed() {
-		list = append(list, damagedLog{partitionOf(l.ID()), l.Dir().ID()})
+		id := l.ID()
+		if roles {
+			if p, err := r.replicas.Partition(id.Topic, id.Partition); err == nil && p.Deserted() {
+				continue
+			}
+		}
+		list = append(list, damagedLog{partitionOf(id), l.Dir().ID()})
 	}
-	if r.member.following.Load() { // the replicas have roles
+	if roles {
 		for _, tp := range r.replicas.Missing() {
 			dir, _ := r.applier.Image().Placement(r.conf.NodeID, tp)
 			list = append(list, damagedLog{tp, dir})

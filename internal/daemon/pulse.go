@@ -11,13 +11,11 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/chronik-io/chronik/internal/storage"
 )
 
 // watchedDir is a log directory whose progress a pulse checks.
 type watchedDir interface {
-	Pulse() storage.Pulse
+	Stalled() time.Duration
 	Err() error
 }
 
@@ -28,25 +26,21 @@ type watchedDir interface {
 // are no reason to kill it: a failed log directory reports its failure itself and is not checked,
 // and one directory whose disk hangs does not take the others down.
 type pulse struct {
-	address string       // of the first listener
-	dirs    []watchedDir // never changes
-	last    []uint64     // progress at the last check, by directory
+	address  string // of the first listener
+	dirs     []watchedDir
+	patience time.Duration // a directory that stalls for so long hangs
 
 	conn   net.Conn // nil if there is no connection
 	number int32    // of the last request
 }
 
-func newPulse(address string, dirs []watchedDir) pulse {
-	p := pulse{address: address, dirs: dirs, last: make([]uint64, len(dirs))}
-	for i, d := range dirs {
-		p.last[i] = d.Pulse().Progress
-	}
-	return p
+func newPulse(address string, dirs []watchedDir, patience time.Duration) pulse {
+	return pulse{address: address, dirs: dirs, patience: patience}
 }
 
-// beat returns nil if the broker made progress since the last call, and otherwise an error that
-// names what hangs. ctx bounds it, unless a lock of the broker is never released: then beat does
-// not return, and the watchdog fires for lack of a keep-alive.
+// beat returns nil if the broker makes progress, and otherwise an error that names what hangs. ctx
+// bounds it, unless a lock of the broker is never released: then beat does not return, and the
+// watchdog fires for lack of a keep-alive.
 func (p *pulse) beat(ctx context.Context) error {
 	if err := p.moving(); err != nil {
 		return err
@@ -54,19 +48,18 @@ func (p *pulse) beat(ctx context.Context) error {
 	return p.request(ctx)
 }
 
-// moving returns an error if records wait in every working directory and nothing was written or
-// synced since the last call.
+// moving returns an error if records wait in every working directory, and nothing was written or
+// synced for as long as the pulse has patience.
 func (p *pulse) moving() error {
 	working, stuck := 0, 0
-	for i, d := range p.dirs {
-		now := d.Pulse()
+	for _, d := range p.dirs {
+		stalled := d.Stalled()
 		if d.Err() == nil {
 			working++
-			if now.Waiting && now.Progress == p.last[i] {
+			if stalled >= p.patience {
 				stuck++
 			}
 		}
-		p.last[i] = now.Progress
 	}
 	if stuck > 0 && stuck == working {
 		return fmt.Errorf("records wait in all %d working log directories, and no write or fdatasync ends", working)

@@ -11,19 +11,17 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// dir is a log directory whose progress the test sets.
+// dir is a log directory of which the test says for how long it stalls.
 type dir struct {
-	durable uint64
-	waiting bool
+	stalled time.Duration
 	err     error
 }
 
-func (d *dir) Pulse() storage.Pulse { return storage.Pulse{Progress: d.durable, Waiting: d.waiting} }
-func (d *dir) Err() error           { return d.err }
+func (d *dir) Stalled() time.Duration { return d.stalled }
+func (d *dir) Err() error             { return d.err }
 
 func listen(t *testing.T) net.Listener {
 	t.Helper()
@@ -38,28 +36,28 @@ func listen(t *testing.T) net.Listener {
 // A journal hangs if records wait and nothing is written or synced. The broker hangs if all its
 // working journals hang.
 func TestABrokerHangsIfEveryJournalHangs(t *testing.T) {
-	a, b := &dir{durable: 5}, &dir{durable: 9}
-	p := newPulse("", []watchedDir{a, b})
+	a, b := &dir{}, &dir{}
+	p := newPulse("", []watchedDir{a, b}, time.Second)
 	look := func(hangs bool, why string) {
 		t.Helper()
 		if err := p.moving(); (err != nil) != hangs {
 			t.Errorf("%s: %v", why, err)
 		}
 	}
-	look(false, "nobody waits")
-	a.waiting = true
+	look(false, "no record waits")
+	a.stalled = time.Second
 	look(false, "the other directory is idle, so it could take records")
-	b.waiting = true
+	b.stalled = time.Second - 1
+	look(false, "the other one stalls for a shorter time")
+	b.stalled = time.Hour
 	look(true, "both hang")
-	a.durable++
+	a.stalled = 0
 	look(false, "one moved")
-	look(true, "and made no further progress")
-	b.err = errors.New("disk gone")
+	a.stalled, b.stalled, b.err = time.Second, 0, errors.New("disk gone")
 	look(true, "records wait in the only working directory")
-	a.waiting = false
+	a.stalled = 0
 	look(false, "one works, the failure of the other is known")
-	a.err = b.err
-	a.waiting = true
+	a.err, a.stalled = b.err, time.Hour
 	look(false, "a restart does not repair failed disks")
 }
 
@@ -80,7 +78,7 @@ func TestThePulseUsesTheClientsPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newPulse(b.Addrs()[0], b.watchedDirs())
+	p := newPulse(b.Addrs()[0], b.watchedDirs(), time.Minute)
 	defer p.close()
 	for range 3 {
 		if err := p.beat(t.Context()); err != nil {
@@ -106,7 +104,7 @@ func TestThePulseUsesTheClientsPath(t *testing.T) {
 // has responded.
 func TestSilenceIsAHangAndARefusalIsNot(t *testing.T) {
 	l := listen(t)
-	p := newPulse(l.Addr().String(), nil)
+	p := newPulse(l.Addr().String(), nil, time.Minute)
 	defer p.close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()

@@ -21,7 +21,8 @@ import (
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/logtail"
 	"github.com/chronik-io/chronik/internal/metrics"
-	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -81,7 +82,7 @@ type Broker struct {
 	probes     *observe.Probes
 	bound      *bound
 	certs      *certificates
-	places     *network.Places // of the handshakes of all listeners and the admin port
+	share      *share.Share // of the processors
 	stack      *stack
 	ended      sync.Once
 	endErr     error // of the stop, set in ended
@@ -133,11 +134,12 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	reg, tail := metrics.NewRegistry(), logtail.New(logTailBytes)
 	o.Log = tail.Follow(o.Log, o.Level)
 	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, net: o.Net, log: o.Log, level: o.Level, reg: reg,
-		bound: addresses, certs: opened, places: network.NewPlaces(),
+		bound: addresses, certs: opened, share: share.New(),
 		times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
 		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &observe.Probes{}, slowChecks: o.slowChecks,
 		diskPatience: cmp.Or(o.diskPatience, diskPatience),
 		version:      o.Version}
+	record.UsePlaces(b.share.Of(share.Batches))
 	b.stack.push("addresses", func(context.Context) error { return addresses.close() })
 	if err := b.startHealth(o.Version, readyGauge(metrics.NewProcess(reg, o.Version)), o.Log.Named("health")); err != nil {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
@@ -145,7 +147,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	b.watchCertificates(o.Reload, o.Reread)
 	if addresses.admin != nil {
 		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config, token, opened), TLS: opened.adminTLS(),
-			Places: b.places, Registry: reg, Level: o.Level, Health: b.health,
+			Places: b.share.Of(share.Logins), Registry: reg, Level: o.Level, Health: b.health,
 			View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
 		if err != nil {
 			return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))

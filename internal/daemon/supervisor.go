@@ -137,7 +137,7 @@ func (s *supervisor) run() {
 			case now.state == "":
 				return
 			case now.state == sd.SdNotifyReady && s.watch > 0:
-				p = newPulse(s.broker.Addrs()[0], s.broker.watchedDirs())
+				p = newPulse(s.broker.Addrs()[0], s.broker.watchedDirs(), s.watch/5) // less than between two beats
 			}
 			said = s.status(now)
 			s.notify(now.state + "\nSTATUS=" + said)

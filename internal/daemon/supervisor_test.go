@@ -126,7 +126,7 @@ func TestKeepAlivesFollowTheLifeOfTheBroker(t *testing.T) {
 		defer s.drain()
 		return s.alive(event{state: state}, p)
 	}
-	stuck := &pulse{dirs: []watchedDir{&dir{waiting: true}}, last: []uint64{0}}
+	stuck := &pulse{dirs: []watchedDir{&dir{stalled: time.Hour}}}
 	if alive("", nil) {
 		t.Error("a start sent a keep-alive")
 	}

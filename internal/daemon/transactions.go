@@ -44,7 +44,7 @@ func (b *Broker) openTransactions(r *components, lease func() bool) error {
 		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs, Settings: r.settings, Static: r.static,
 		ProducerID: func(ctx context.Context) (int64, error) { return r.handlers.ProducerID(ctx) },
 		Version:    (*metadata.Image).TransactionVersion, Send: r.exchange.Send,
-		Lease: lease, Brokers: len(r.conf.Cluster.Seeds), Logger: b.log.Named("transactions"),
+		Lease: lease, Brokers: len(r.conf.Cluster.Seeds), Share: b.share, Logger: b.log.Named("transactions"),
 		Decided: observe.Decided(ends), Marked: observe.Marked(ends), Refused: observe.Refused(ends),
 		Crowded: observe.Crowded(ends), OpenBytes: b.budgets.transactions(),
 	})

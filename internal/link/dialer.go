@@ -3,11 +3,12 @@ package link
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"syscall"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // Dialer keeps one connection of a lane to a target until it is closed.
@@ -18,7 +19,7 @@ type Dialer struct {
 
 // Follow keeps a connection of the lane of data to the target: it dials, calls run with each
 // connection, and dials again after run has returned. run should return soon after the connection
-// has ended. Dials are at least RedialFirst apart, more if connections end soon. At most one Dialer
+// has ended. Options.Redial bounds the pause between two dials. At most one Dialer
 // for a leader may be open: of two, each would end the other's connection.
 func (l *Links) Follow(t Target, run func(*Conn)) *Dialer { return l.dial(t, Data, run) }
 
@@ -44,20 +45,15 @@ func (d *Dialer) Close() {
 
 // redial dials until ctx ends.
 func (l *Links) redial(ctx context.Context, t Target, lane Lane, number uint32, run func(*Conn)) {
-	pause := l.opts.RedialFirst
+	short := 0 // attempts in a row that failed, or whose connection ended soon
 	for ctx.Err() == nil {
 		began := time.Now()
 		l.connect(ctx, t, lane, number, run)
-		if time.Since(began) >= l.opts.RedialLast+l.opts.Handshake { // longer than a failed attempt: it was connected
-			pause = l.opts.RedialFirst
+		if time.Since(began) >= l.opts.Redial.Most+l.opts.Handshake { // longer than a failed attempt: it was connected
+			short = 0
 		}
-		wait := time.NewTimer(pause - rand.N(pause/4+1)) //nolint:gosec // pauses need not be unpredictable
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
-		}
-		pause = min(2*pause, l.opts.RedialLast)
+		short++
+		pause.Wait(ctx.Done(), l.opts.Redial.Spread(short))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/security/secret"
 	"go.uber.org/zap"
 )
@@ -59,9 +60,9 @@ type Options struct {
 	Ping, Silence time.Duration
 	// Handshake bounds the handshake, and separately the dial before it. Default 2 s.
 	Handshake time.Duration
-	// RedialFirst and RedialLast bound the pause between two dials, which doubles; up to a quarter
-	// of it is taken off at random. Defaults 20 ms and 1 s.
-	RedialFirst, RedialLast time.Duration
+	// Redial bounds the pause between two dials, of which up to a quarter is taken off at random.
+	// Default 20 ms to 1 s.
+	Redial pause.Backoff
 	// Accepted bounds the accepted connections, handshakes included. Default 256.
 	Accepted int
 	// InboundBytes bounds the requests of all peers that are arriving or being handled, in bytes.
@@ -172,8 +173,8 @@ func New(opts Options) (*Links, error) {
 	orDefault(&opts.Ping, 500*time.Millisecond)
 	orDefault(&opts.Silence, 2*time.Second)
 	orDefault(&opts.Handshake, 2*time.Second)
-	orDefault(&opts.RedialFirst, 20*time.Millisecond)
-	orDefault(&opts.RedialLast, time.Second)
+	orDefault(&opts.Redial.First, 20*time.Millisecond)
+	orDefault(&opts.Redial.Most, time.Second)
 	orDefault(&opts.Accepted, 256)
 	orDefault(&opts.InboundBytes, 128<<20)
 	l := &Links{opts: opts, inbound: bufpool.NewBudget(opts.InboundBytes), serving: make(map[peerLane]*serving),

@@ -12,10 +12,12 @@ import (
 
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
-// retryEvery is the pause between two registrations that failed.
-const retryEvery = 200 * time.Millisecond
+// registerPause is the pause after a registration that failed, less up to a quarter of it: after a
+// failure of the controller all brokers register again.
+const registerPause = 200 * time.Millisecond
 
 // impatient is the most time between two heartbeats of a broker that waits to become active, or to
 // be drained.
@@ -126,7 +128,7 @@ func (a *Agent) Register(ctx context.Context) (epoch int64, err error) {
 			return 0, Refused(f.Text)
 		}
 		a.o.Progress(fmt.Sprintf("waiting for the registration of broker %d: %v", a.o.Request.Broker, err))
-		if err := sleep(ctx, retryEvery); err != nil {
+		if err := sleep(ctx, pause.Spread(registerPause)); err != nil {
 			return 0, err
 		}
 	}
@@ -179,7 +181,7 @@ func (a *Agent) Run(ctx context.Context) {
 	for {
 		_, moved := a.o.Leader()
 		a.send(ctx, &sends)
-		tick := time.NewTimer(a.pause())
+		tick := time.NewTimer(a.interval())
 		select {
 		case <-ctx.Done():
 			return
@@ -207,16 +209,16 @@ func (a *Agent) Run(ctx context.Context) {
 	}
 }
 
-// pause returns the time until the next heartbeat. It is short while the broker waits for the
+// interval returns the time until the next heartbeat. It is short while the broker waits for the
 // controller, but the controller remembers the answers of a session.
-func (a *Agent) pause() time.Duration {
+func (a *Agent) interval() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	pause := a.o.Interval
+	interval := a.o.Interval
 	if a.state != metadata.Active || a.drain || a.doubted > 0 {
-		pause = min(pause, impatient)
+		interval = min(interval, impatient)
 	}
-	return max(pause, a.o.Timeout/controller.MaxUnproven)
+	return max(interval, a.o.Timeout/controller.MaxUnproven)
 }
 
 // send starts one heartbeat.

@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // Times of a node that has no metadata yet.
 const (
-	// askTime bounds a question to one seed; askEvery is the pause between two rounds of questions.
+	// askTime bounds a question to one seed; askPause is the pause between two rounds of questions.
 	askTime  = 2 * time.Second
-	askEvery = 200 * time.Millisecond
+	askPause = 200 * time.Millisecond
 	// joinTime bounds a request to be added, and joinEvery is the pause until it is repeated: the
 	// metadata leader may have changed and not know this node's address.
 	joinTime  = 10 * time.Second
@@ -127,7 +128,7 @@ func Enter(ctx context.Context, o EnterOptions) error {
 		case Wait:
 			o.Progress("waiting for seeds: " + d.Why)
 		}
-		if err := sleep(ctx, askEvery); err != nil {
+		if err := sleep(ctx, askPause); err != nil {
 			return err
 		}
 	}
@@ -214,12 +215,8 @@ func (d *Decision) firstKeys() []metadata.KV {
 
 // sleep waits unless ctx ends, whose error it returns.
 func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("become a member of the cluster: %w", ctx.Err())
+	if err := pause.Sleep(ctx, d); err != nil {
+		return fmt.Errorf("become a member of the cluster: %w", err)
 	}
+	return nil
 }

@@ -3,6 +3,8 @@ package membership
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/controller"
@@ -251,8 +253,10 @@ func packLogs(list []metadata.TopicPartition) map[string][]int32 {
 	return m
 }
 
+// unpackLogs returns the logs in one order, so that equal reports stay equal.
 func unpackLogs(m map[string][]int32) (list []metadata.TopicPartition, err error) {
-	for text, partitions := range m {
+	for _, text := range slices.Sorted(maps.Keys(m)) {
+		partitions := m[text]
 		id, err := metadata.ParseID(text)
 		if err != nil {
 			return nil, err

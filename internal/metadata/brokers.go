@@ -17,6 +17,7 @@ type dirJSON struct {
 	ID         string `json:"id"`
 	Format     int32  `json:"format"`
 	Checkpoint uint64 `json:"checkpoint"`
+	Found      uint64 `json:"found,omitempty"`
 	Offline    bool   `json:"offline,omitempty"`
 }
 
@@ -42,7 +43,8 @@ func (b Broker) Encode() []byte {
 		w.Former = append(w.Former, formatMember(m))
 	}
 	for _, d := range b.Dirs {
-		w.Dirs = append(w.Dirs, dirJSON{ID: FormatID(d.ID), Format: d.Format, Checkpoint: d.CheckpointSequence, Offline: d.Offline})
+		w.Dirs = append(w.Dirs, dirJSON{ID: FormatID(d.ID), Format: d.Format, Checkpoint: d.CheckpointSequence, Found: d.Found,
+			Offline: d.Offline})
 	}
 	for _, e := range b.Listeners {
 		w.Listeners = append(w.Listeners, listenerJSON{Name: e.Listener, Host: e.Host, Port: e.Port})
@@ -85,7 +87,7 @@ func DecodeBroker(kv KV) (Broker, error) {
 		return Broker{}, invalid(kv, "no feature level between min and max")
 	}
 	for _, d := range w.Dirs {
-		dir := BrokerDir{Format: d.Format, CheckpointSequence: d.Checkpoint, Offline: d.Offline}
+		dir := BrokerDir{Format: d.Format, CheckpointSequence: d.Checkpoint, Found: d.Found, Offline: d.Offline}
 		if dir.ID, err = ParseID(d.ID); err != nil {
 			return Broker{}, invalid(kv, err.Error())
 		}

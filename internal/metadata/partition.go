@@ -2,8 +2,12 @@ package metadata
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
+
+	"github.com/chronik-io/chronik/internal/bytesio"
 )
 
 // The value of PartitionKey. A cluster has more of these than of all other values together, and
@@ -53,17 +57,19 @@ func DecodePartition(kv KV) (Partition, error) {
 	if err != nil {
 		return Partition{}, err
 	}
-	p := Partition{AckRule: AckRule(r.byte()), Revision: kv.ModRevision}
-	p.Leader = int32(int64(r.uint(1<<31)) - 1)
+	p := Partition{AckRule: AckRule(r.Byte()), Revision: kv.ModRevision}
+	p.Leader = int32(int64(r.UvarintTo(1<<31)) - 1)
 	for _, n := range [...]*int32{&p.LeaderEpoch, &p.PartitionEpoch, &p.Unclean} {
 		*n = r.int32()
 	}
 	for _, list := range [...]*[]int32{&p.Replicas, &p.ISR, &p.ELR, &p.Adding, &p.Removing} {
 		*list = r.int32s()
 	}
-	if last := r.byte(); last != lastNone {
-		p.Last = LastReplica{Broker: r.int32(), Dir: r.id(), Lossy: last == lastLossy}
-		r.failed = r.failed || last > lastLossy || p.Last.Dir == [16]byte{}
+	if last := r.Byte(); last != lastNone {
+		p.Last = LastReplica{Broker: r.int32(), Dir: r.ID(), Lossy: last == lastLossy}
+		if last > lastLossy || p.Last.Dir == [16]byte{} {
+			r.Fail(errors.New("the last replica has an unknown state or no log directory"))
+		}
 	}
 	if err := r.done(); err != nil {
 		return Partition{}, err
@@ -128,18 +134,17 @@ func overlap(a, b []int32) bool {
 	return slices.ContainsFunc(a, func(x int32) bool { return slices.Contains(b, x) })
 }
 
-// binaryReader reads a binary value. After a failure, all methods return zero values.
+// binaryReader reads a binary value.
 type binaryReader struct {
-	kv     KV
-	rest   []byte
-	failed bool
+	bytesio.Reader
+	kv KV
 }
 
 // newBinaryReader returns a reader that has read the version, which it checks.
 func newBinaryReader(kv KV) (*binaryReader, error) {
-	r := &binaryReader{kv: kv, rest: kv.Value}
-	switch v := r.byte(); {
-	case r.failed || v == 0:
+	r := &binaryReader{bytesio.NewReader(kv.Value), kv}
+	switch v := r.Byte(); {
+	case v == 0:
 		return nil, invalid(kv, "no version")
 	case v > valueVersion:
 		return nil, newerVersion(kv, int(v))
@@ -149,45 +154,18 @@ func newBinaryReader(kv KV) (*binaryReader, error) {
 
 // done returns an error unless the whole value was read without a failure.
 func (r *binaryReader) done() error {
-	if r.failed || len(r.rest) > 0 {
-		return invalid(r.kv, "too short, too long, or a number is out of range")
+	if err := r.End(); err != nil {
+		return invalid(r.kv, err.Error())
 	}
 	return nil
 }
 
-func (r *binaryReader) fail() { r.failed, r.rest = true, nil }
-
-func (r *binaryReader) byte() byte {
-	if len(r.rest) == 0 {
-		r.fail()
-		return 0
-	}
-	b := r.rest[0]
-	r.rest = r.rest[1:]
-	return b
-}
-
 // int32 reads a number that is not negative.
-func (r *binaryReader) int32() int32 { return int32(r.uint(1<<31 - 1)) }
-
-// uint reads a number up to a limit.
-func (r *binaryReader) uint(limit uint64) uint64 {
-	x, n := binary.Uvarint(r.rest)
-	if n <= 0 || x > limit {
-		r.fail()
-		return 0
-	}
-	r.rest = r.rest[n:]
-	return x
-}
+func (r *binaryReader) int32() int32 { return int32(r.UvarintTo(math.MaxInt32)) }
 
 // int32s reads a list; an empty one is nil.
 func (r *binaryReader) int32s() []int32 {
-	n := r.int32()
-	if int(n) > len(r.rest) { // each entry has at least one byte
-		r.fail()
-		return nil
-	}
+	n := r.Count(1)
 	if n == 0 {
 		return nil
 	}
@@ -196,14 +174,4 @@ func (r *binaryReader) int32s() []int32 {
 		list[i] = r.int32()
 	}
 	return list
-}
-
-func (r *binaryReader) id() (id [16]byte) {
-	if len(r.rest) < len(id) {
-		r.fail()
-		return id
-	}
-	copy(id[:], r.rest)
-	r.rest = r.rest[len(id):]
-	return id
 }

@@ -92,12 +92,8 @@ func DecodePlacement(kv KV) (Placement, error) {
 		return Placement{}, err
 	}
 	p := Placement{rev: kv.ModRevision}
-	count := int(r.int32())
-	if count > len(r.rest)/16 {
-		return Placement{}, invalid(kv, "too short for its directories")
-	}
-	for range count {
-		id := r.id()
+	for range r.Count(16) {
+		id := r.ID()
 		if id == [16]byte{} || slices.Contains(p.dirs, id) {
 			return Placement{}, invalid(kv, "a directory has no id or the id of another one")
 		}

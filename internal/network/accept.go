@@ -9,26 +9,24 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/security/origin"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
-// acceptBackoffFirst and acceptBackoffLast bound the pause after a failed accept, which doubles. A
-// process without free descriptors can only accept again when other connections close.
-const (
-	acceptBackoffFirst = 5 * time.Millisecond
-	acceptBackoffLast  = time.Second
-)
+// acceptBackoff bounds the pause after a failed accept. A process without free descriptors can only
+// accept again when other connections close.
+var acceptBackoff = pause.Backoff{First: 5 * time.Millisecond, Most: time.Second}
 
 // accept takes connections from ln until it is closed.
 func (s *Server) accept(l *Listener, ln net.Listener) {
-	backoff := acceptBackoffFirst
+	failures := 0
 	for {
 		nc, err := ln.Accept()
 		switch {
 		case err == nil:
-			backoff = acceptBackoffFirst
+			failures = 0
 			s.admit(l, nc)
 			continue
 		case errors.Is(err, net.ErrClosed):
@@ -36,22 +34,10 @@ func (s *Server) accept(l *Listener, ln net.Listener) {
 		}
 		s.opts.Observer.Refused(l, RefusedFiles)
 		s.limited.listener(l, "accept failed; waiting before the next", err)
-		if !s.pause(backoff) {
+		failures++
+		if !pause.Wait(s.draining, acceptBackoff.After(failures)) {
 			return
 		}
-		backoff = min(2*backoff, acceptBackoffLast)
-	}
-}
-
-// pause waits; it returns false, early, if the Server ends.
-func (s *Server) pause(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-s.draining:
-		return false
 	}
 }
 
@@ -67,7 +53,7 @@ func (s *Server) admit(l *Listener, nc net.Conn) {
 	if s.opts.Accepting != nil && !l.Brokers {
 		if wait := s.opts.Accepting(l.Name); wait > 0 {
 			s.limited.listener(l, "connections are served late", fmt.Errorf("more are made than max.connection.creation.rate allows"))
-			s.pause(wait)
+			pause.Wait(s.draining, wait)
 		}
 	}
 	reason, ok := s.add(l, nc)

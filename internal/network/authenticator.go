@@ -41,8 +41,8 @@ type Conversation interface {
 	// Delay() time.Duration, the client gets its answer after that time, and meanwhile costs no
 	// more than its socket.
 	//
-	// Step may take milliseconds of a processor: as many run at a time as there are handshake
-	// places; see places.
+	// Step may take milliseconds of a processor: as many run at a time as there are places
+	// (internal/share).
 	Step(in []byte) (out []byte, who *Identity, err error)
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/share"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -264,7 +265,7 @@ func TestDelayOfAFailedLogin(t *testing.T) {
 		began := time.Now()
 		c.send(t, message(2, strings.Repeat("?", 30_000)))
 		synctest.Wait()
-		if s := f.Stats(); s.LoginsDelayed != 1 || s.Login.Used != 0 || s.LoginArriving.Used != 0 || f.places.free != NewPlaces().free {
+		if s := f.Stats(); s.LoginsDelayed != 1 || s.Login.Used != 0 || s.LoginArriving.Used != 0 || f.places.Held() != 0 {
 			t.Errorf("meanwhile %+v", s)
 		}
 		c.wantMessage(t, 2, kerr.SaslAuthenticationFailed.Code, "who?")
@@ -517,9 +518,7 @@ func TestShutdownWhileLoginsWaitForAPlace(t *testing.T) {
 		u, seen := &users{}, &recorder{}
 		f, ln := behindLogin(t, u, echo, func(o *Options) { o.Observer = seen })
 		pipe := f.securePipe(t)
-		f.places.mu.Lock()
-		f.places.free = 0
-		f.places.mu.Unlock()
+		hold(t, f.places, share.Half())
 		login, shake := ln.dial(), pipe.dial()
 		login.send(t, choose(1, "WORD"))
 		login.wantChoice(t, 1, 0)
@@ -535,9 +534,9 @@ func TestShutdownWhileLoginsWaitForAPlace(t *testing.T) {
 		}
 		login.wantClosed(t)
 		shake.wantClosed(t)
-		f.places.mu.Lock()
-		wantAllFree(t, f.places, 0)
-		f.places.mu.Unlock()
+		if n := f.places.Waiting(); n != 0 {
+			t.Errorf("%d wait for a place", n)
+		}
 		login.Close()
 		shake.Close()
 		f.end(t)
@@ -554,7 +553,7 @@ func TestLoginsWaitForAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := &users{gate: make(chan struct{})}
 		f, ln := behindLogin(t, u, echo, nil)
-		places, n := NewPlaces().free, NewPlaces().free+3
+		places, n := share.Half(), share.Half()+3
 		var clients []*client
 		for i := range n {
 			c := ln.dial()
@@ -574,8 +573,8 @@ func TestLoginsWaitForAPlace(t *testing.T) {
 		}
 		synctest.Wait()
 		f.end(t)
-		if f.places.free != places {
-			t.Errorf("%d of %d places are free", f.places.free, places)
+		if held := f.places.Held(); held != 0 {
+			t.Errorf("%d of %d places are held", held, places)
 		}
 	})
 }

@@ -93,10 +93,10 @@
 // The TLS handshake has a goroutine of its own, which starts the reader: an idle connection does
 // not keep its deep stack. The reader and the writer use a tls.Conn instead of the socket; pollers
 // never read such a connection, they only notice its end. Handshakes and the messages of logins
-// compute at a place (see places), so that a storm of them leaves half of the processors to clients
-// that are served; so do, before the login, records without data (see barren). A client that is
-// waited for has no place. At a limit of connections, one that has not logged in makes room for
-// another (see visitors).
+// compute at a place (internal/share), so that a storm of them leaves half of the processors to
+// clients that are served; so do, before the login, records without data (see barren). A client
+// that is waited for has no place. At a limit of connections, one that has not logged in makes room
+// for another (see visitors).
 //
 // A connection has a Session, which tells handlers who the client is. Where clients log in, the
 // first one is anonymous and ends with the login. Session.End and an expiry close the connection.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/origin"
+	"github.com/chronik-io/chronik/internal/share"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
@@ -214,7 +215,7 @@ func (c *conn) takePlace() error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return errLateLogin
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled), errors.Is(err, share.ErrDone):
 		return errStopped
 	}
 	return err

@@ -1,8 +1,10 @@
 package network
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/chronik-io/chronik/internal/security/origin"
+	"github.com/chronik-io/chronik/internal/share"
 )
 
 // A broker that does not know its users yet refuses no login, either.
@@ -24,13 +29,30 @@ func TestABrokerThatStartsRefusesNoLogin(t *testing.T) {
 	f.end(t)
 }
 
+// hold takes places, without giving them back.
+func hold(t *testing.T, p *share.Places, n int) {
+	t.Helper()
+	for range n {
+		if err := p.Take(t.Context(), nil, netip.Prefix{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// anyIP returns the address of one of the clients.
+func (s *Server) anyIP() netip.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		return c.ip
+	}
+	return netip.Addr{}
+}
+
 // A login that the broker did not try is no failed login: clients give up after one. They connect
 // again when the connection ends without an answer.
 func TestABusyBrokerRefusesNoLogin(t *testing.T) {
-	for name, change := range map[string]func(*Places){
-		"the queue is full":       func(p *Places) { p.free, p.queued = 0, maxPlaceQueue },
-		"no place until too late": func(p *Places) { p.free = 0 },
-	} {
+	for name, waiting := range map[string]int{"the queue is full": share.MaxLogins, "no place until too late": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				u := &users{}
@@ -38,12 +60,21 @@ func TestABusyBrokerRefusesNoLogin(t *testing.T) {
 				c := ln.dial()
 				c.send(t, choose(1, "WORD"))
 				c.wantChoice(t, 1, 0)
-				change(f.places)
+				hold(t, f.places, share.Half())
+				ctx, cancel := context.WithCancel(t.Context())
+				for range waiting { // the client's address has the most, so that it is refused
+					go func() {
+						if f.places.Take(ctx, nil, origin.Of(f.anyIP())) == nil {
+							f.places.Leave()
+						}
+					}()
+				}
+				synctest.Wait()
 				c.send(t, message(2, "hello"))
 				c.wantClosed(t)
 				c.Close()
 				synctest.Wait()
-				f.places.free, f.places.queued = NewPlaces().free, 0
+				cancel()
 				f.end(t)
 			})
 		})

@@ -18,14 +18,14 @@ const (
 	wideBuffer = 1 << 20
 	// nearTime is the largest round trip to a near client: nearBuffer then allows 0.8 GB/s.
 	nearTime = 80 * time.Microsecond
-	// crowdedEvery is how often the requests of others are counted, and crowdedFrom how many of
-	// them in that time make a crowd. Heartbeats make none.
-	crowdedEvery = 100 * time.Millisecond
-	crowdedFrom  = 2
+	// othersEvery is how often the requests of others are counted, and othersFrom how many of
+	// them in that time share the processors. Heartbeats do not.
+	othersEvery = 100 * time.Millisecond
+	othersFrom  = 2
 )
 
-// crowd is what a connection knows of the others. It is owned by the writing role.
-type crowd struct {
+// traffic is what a connection knows of the others. It is owned by the writing role.
+type traffic struct {
 	at     time.Time // when it was counted last
 	all    int64     // Server.arrived at that time
 	own    int64     // the connection's part of it
@@ -34,19 +34,19 @@ type crowd struct {
 
 // shareProcessors sets the send buffer before a large answer. Caller has the writing role.
 func (c *conn) shareProcessors() {
-	now, k := time.Now(), &c.out.crowd
+	now, k := time.Now(), &c.out.others
 	passed := now.Sub(k.at)
-	if passed < crowdedEvery {
+	if passed < othersEvery {
 		return
 	}
 	all, own := c.srv.arrived.Load(), c.out.taken
 	others, first := all-k.all-(own-k.own), k.at.IsZero()
 	k.at, k.all, k.own = now, all, own
-	crowded := !first && others >= crowdedFrom*int64(passed/crowdedEvery)
+	many := !first && others >= othersFrom*int64(passed/othersEvery)
 	switch {
-	case crowded && !k.narrow:
+	case many && !k.narrow:
 		k.narrow = setSendBuffer(below(c.nc), nearBuffer, true)
-	case !crowded && k.narrow:
+	case !many && k.narrow:
 		k.narrow = !setSendBuffer(below(c.nc), wideBuffer, false)
 	}
 }

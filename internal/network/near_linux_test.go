@@ -49,7 +49,7 @@ func TestANearClientSharesTheProcessors(t *testing.T) {
 		t.Helper()
 		s.arrived.Add(1000 + others)
 		c.out.taken += 1000
-		c.out.crowd.at = c.out.crowd.at.Add(-passed)
+		c.out.others.at = c.out.others.at.Add(-passed)
 		c.shareProcessors()
 		if n := sendBuffer(t, nc); !want(n) {
 			t.Fatalf("%s: the send buffer has %d bytes, at first %d", what, n, at)
@@ -58,8 +58,8 @@ func TestANearClientSharesTheProcessors(t *testing.T) {
 	unchanged := func(n int) bool { return n == at }
 	small := func(n int) bool { return n == 2*nearBuffer }
 	c.shareProcessors() // the first answer: nothing is known of the others
-	step("alone", 0, crowdedEvery, unchanged)
-	step("heartbeats of others", 3, 10*crowdedEvery, unchanged)
+	step("alone", 0, othersEvery, unchanged)
+	step("heartbeats of others", 3, 10*othersEvery, unchanged)
 	step("others, too early to count", 100, 0, unchanged)
 	// A busy machine may have measured a long round trip until now.
 	for end := time.Now().Add(10 * time.Second); sendBuffer(t, nc) == at && time.Now().Before(end); {
@@ -69,9 +69,9 @@ func TestANearClientSharesTheProcessors(t *testing.T) {
 		if _, err := client.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
-		step("others", 100, crowdedEvery, func(int) bool { return true })
+		step("others", 100, othersEvery, func(int) bool { return true })
 	}
-	step("others", 100, crowdedEvery, small)
-	step("alone again", 0, crowdedEvery, func(n int) bool { return n > 2*nearBuffer })
-	step("others again", 2, crowdedEvery, small)
+	step("others", 100, othersEvery, small)
+	step("alone again", 0, othersEvery, func(n int) bool { return n > 2*nearBuffer })
+	step("others again", 2, othersEvery, small)
 }

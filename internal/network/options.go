@@ -8,6 +8,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/share"
 	"go.uber.org/zap"
 )
 
@@ -78,7 +79,7 @@ type Options struct {
 	MaxUnauthenticatedPerIP int
 	// Places are where handshakes and logins compute. Other ports may share them. Default: places
 	// of its own.
-	Places *Places
+	Places *share.Places
 	// LoginTimeout is how long TLS handshake and login may take together (login.timeout.ms), and
 	// another login of the same client. Default 10 s.
 	LoginTimeout time.Duration
@@ -138,7 +139,7 @@ func (o *Options) complete() error {
 		return errors.New("network: a handler and a version table are needed")
 	}
 	if o.Places == nil {
-		o.Places = NewPlaces()
+		o.Places = share.New().Of(share.Logins)
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()

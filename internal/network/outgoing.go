@@ -73,6 +73,11 @@ func (o *outgoing) await(ctx context.Context) {
 // builds the answer, if MayBlock returned true.
 func (r *Request) AwaitAnswerBudget() { r.conn.srv.outgoing.await(r.conn.ctx) }
 
+// HasAnswerBudget reports whether AwaitAnswerBudget would not block.
+func (r *Request) HasAnswerBudget() bool {
+	return !r.conn.srv.outgoing.aboveLimit() || r.conn.ctx.Err() != nil
+}
+
 // count updates the server's count of the connection's encoded answers. Caller holds mu.
 func (c *conn) count() {
 	n := c.encoded &^ (countStep - 1)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"net"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/share"
 	"go.uber.org/zap"
 )
 
@@ -81,7 +81,7 @@ var errSetClosed = errors.New("poll set is closed")
 // system does not support them. Caller holds mu.
 func (s *Server) pollers() []*poller {
 	s.pollOnce.Do(func() {
-		for range min(max(runtime.GOMAXPROCS(0)/2, 1), maxPollers) {
+		for range min(share.Half(), maxPollers) {
 			set, err := newPollSet()
 			if err != nil {
 				s.opts.Log.Warn("poller not available, each connection is read by its own goroutine", zap.Error(err))

@@ -11,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/share"
 	"go.uber.org/zap"
 )
 
@@ -73,7 +74,7 @@ func (c *conn) classify(err error) (reason CloseReason, broken bool) {
 	case errors.As(err, &h):
 		c.srv.limited.log(c, zap.InfoLevel, "closing a connection, its TLS handshake failed", h)
 		return ClosedHandshake, false
-	case errors.Is(err, errLateLogin), errors.Is(err, errNoLogin), errors.Is(err, errBusy):
+	case errors.Is(err, errLateLogin), errors.Is(err, errNoLogin), errors.Is(err, share.ErrFull):
 		c.srv.limited.log(c, zap.InfoLevel, "closing a connection, its client did not log in", err)
 		return ClosedLogin, false
 	case errors.Is(err, errExpired):

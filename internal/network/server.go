@@ -10,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/security/origin"
+	"github.com/chronik-io/chronik/internal/share"
 )
 
 // ErrClosed is returned after the Server was shut down.
@@ -21,7 +22,7 @@ type Server struct {
 	produce   *admission
 	other     *admission
 	logins    *admission // of clients that have not logged in
-	places    *Places
+	places    *share.Places
 	delayed   atomic.Int64 // refusals of logins that wait, see conn.delay
 	outgoing  outgoing
 	reads     *bufpool.Budget // of read buffers

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/share"
 )
 
 const (
@@ -328,7 +330,7 @@ func explainHandshake(err error) error {
 		remedy: "use TLS 1.2 or later at the client, with the usual cipher suites"}
 	op, verify := (*net.OpError)(nil), (*tls.CertificateVerificationError)(nil)
 	switch {
-	case errors.Is(err, errBusy):
+	case errors.Is(err, share.ErrFull):
 		e.result, e.remedy = "busy", "clients that connect again later, and with pauses, succeed"
 	case errors.Is(err, errLongHandshake):
 		e.result, e.remedy = "size", "use a shorter certificate chain at the client"

@@ -16,6 +16,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/origin"
+	"github.com/chronik-io/chronik/internal/share"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
@@ -126,8 +127,8 @@ func testBarrenFlood(t *testing.T, flood barrenFlood, state string, between bool
 	if most := int64(limit*32 + 1000); answered > most { // a change of keys has 27 bytes
 		t.Errorf("answered %d bytes, at most %d are expected", answered, most)
 	}
-	if f.places.free != NewPlaces().free {
-		t.Errorf("%d places are free", f.places.free)
+	if f.places.Held() != 0 {
+		t.Errorf("%d places are held", f.places.Held())
 	}
 }
 
@@ -194,7 +195,7 @@ func TestRecordsWithoutDataNeedAPlace(t *testing.T) {
 	c := &client{w}
 	c.send(t, choose(1, "WORD"))
 	c.wantChoice(t, 1, 0)
-	all := NewPlaces().free
+	all := share.Half()
 	for range all {
 		if err := f.places.Take(t.Context(), nil, origin.Of(remoteIP(w.raw))); err != nil {
 			t.Fatal(err)
@@ -221,11 +222,9 @@ func TestRecordsWithoutDataNeedAPlace(t *testing.T) {
 	c.wantMessage(t, 4, 0, "welcome")
 	c.send(t, frame(keyMetadata, 3, 5, nil))
 	c.want(t, 5)
-	f.places.mu.Lock()
-	if f.places.free != all {
-		t.Errorf("%d of %d places are free", f.places.free, all)
+	if held := f.places.Held(); held != 0 {
+		t.Errorf("%d of %d places are held", held, all)
 	}
-	f.places.mu.Unlock()
 	_ = w.raw.Close()
 	f.end(t)
 }

@@ -289,8 +289,8 @@ func TestHandshakeTakesNoPlaceWhileItWaits(t *testing.T) {
 		c.send(t, frame(keyMetadata, 3, 1, nil))
 		c.want(t, 1)
 		synctest.Wait()
-		if s := f.Stats(); f.places.free != NewPlaces().free || s.Unauthenticated != len(prefixes) || time.Since(began) > 0 {
-			t.Errorf("%d places are free, %d clients are unauthenticated", f.places.free, s.Unauthenticated)
+		if s := f.Stats(); f.places.Held() != 0 || s.Unauthenticated != len(prefixes) || time.Since(began) > 0 {
+			t.Errorf("%d places are held, %d clients are unauthenticated", f.places.Held(), s.Unauthenticated)
 		}
 		time.Sleep(10*time.Second - time.Nanosecond)
 		synctest.Wait()

@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/origin"
 )
+
+func from(ip string) netip.Prefix { return origin.Of(netip.MustParseAddr(ip)) }
 
 // visitor returns a connection that has not logged in, of an address. The broker has waited for
 // its client for some time; 0: it does not wait.

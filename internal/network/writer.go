@@ -23,7 +23,7 @@ const (
 // output is the state of a write. It is owned by the writing role.
 type output struct {
 	deadline time.Time // write deadline of the socket
-	crowd    crowd
+	others   traffic
 	taken    int64 // answers that were taken for writing; guarded by conn.mu while nothing is written
 	iov      [][]byte
 	one      [1][]byte

@@ -67,7 +67,8 @@ type Accepted struct {
 // is unchanged. The error is an *Error; any other error is the failure of a compressor, not of the
 // client.
 //
-// Accept does not allocate for an uncompressed batch.
+// Accept does not allocate for an uncompressed batch. If Heavy reports that it may take long, the
+// caller must have a place of share.Batches.
 func (r *Rules) Accept(p []byte, now time.Time) (Accepted, error) {
 	b, err := single(p)
 	if err != nil {
@@ -220,7 +221,7 @@ func (r *Rules) recode(b Batch, now int64) (stored Batch, latest int64, err erro
 
 // scan walks over the records of b and writes the inflated bytes to tee.
 func (r *Rules) scan(b Batch, now int64, tee io.Writer) (latest int64, err error) {
-	var s scanner
+	s := scanner{placed: true}
 	defer s.close()
 	if err := s.open(b, r.maxInflated(), tee); err != nil {
 		return 0, err

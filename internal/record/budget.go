@@ -3,13 +3,14 @@ package record
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/share"
 )
 
 // decodeBudget bounds the resources that inflating uses in the whole process.
@@ -18,11 +19,8 @@ import (
 // may use a part of the Go runtime's memory limit. Each is allocated at once, so a client that
 // declares a large window must not exhaust a small broker.
 //
-// Processors: batches with a large inflated size need a slot; there are half as many slots as
-// processors. Go's scheduler lets each such goroutine run for 10 ms, and small requests would wait
-// for that at each of their steps.
+// Processors: batches with a large inflated size need a place (UsePlaces).
 type decodeBudget struct {
-	slots  chan struct{}
 	size   int64 // bytes; a batch that needs more is rejected
 	budget *bufpool.Budget
 	wide   wideDecoders
@@ -41,10 +39,18 @@ const (
 // newDecodeBudget returns the budget of a process with so many bytes of memory.
 func newDecodeBudget(memory int64) *decodeBudget {
 	size := min(max(memory/budgetShare, minBudget), maxBudget)
-	slots := max(1, runtime.GOMAXPROCS(0)/2)
-	return &decodeBudget{slots: make(chan struct{}, slots), size: size, budget: bufpool.NewBudget(size),
-		best: memory/4 >= int64(slots)*zstdBestBytes}
+	return &decodeBudget{size: size, budget: bufpool.NewBudget(size), best: memory/4 >= int64(share.Half())*zstdBestBytes}
 }
+
+// places are where batches are inflated.
+var places atomic.Pointer[share.Places]
+
+func init() { places.Store(share.New().Of(share.Batches)) }
+
+// UsePlaces sets the places that batches with a large inflated size take. Call it at the start of a
+// process; the default are places of this package alone. Accept takes none: its caller must have
+// one if Heavy reports so.
+func UsePlaces(p *share.Places) { places.Store(p) }
 
 // zstdBestBytes is the memory of one compressor of zstd's best level; the level below needs 6 MiB.
 const zstdBestBytes = 36 << 20

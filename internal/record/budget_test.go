@@ -9,6 +9,8 @@ import (
 
 	"github.com/klauspost/compress/s2"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/chronik-io/chronik/internal/share"
 )
 
 // The budget is a part of the memory, and never less than RFC 8878 requires.
@@ -21,9 +23,9 @@ func TestBudgetIsAPartOfTheMemory(t *testing.T) {
 	}
 }
 
-// The compressors of all slots use at most a quarter of the memory.
+// The compressors of all places use at most a quarter of the memory.
 func TestZstdLevelDependsOnTheMemory(t *testing.T) {
-	slots := int64(cap(newDecodeBudget(0).slots))
+	slots := int64(share.Half())
 	for memory, want := range map[int64]zstd.EncoderLevel{51 << 20: zstd.SpeedBetterCompression,
 		4*slots*zstdBestBytes - 4: zstd.SpeedBetterCompression,
 		4 * slots * zstdBestBytes: zstd.SpeedBestCompression, math.MaxInt64: zstd.SpeedBestCompression} {
@@ -143,9 +145,11 @@ func TestSeveralFramesGetTheWholeBudget(t *testing.T) {
 	}
 }
 
-// A batch with a large inflated size holds a slot; other batches hold none.
-func TestInflatingHoldsASlot(t *testing.T) {
-	slots := sharedBudget().slots
+// A batch with a large inflated size holds a place; other batches hold none.
+func TestInflatingHoldsAPlace(t *testing.T) {
+	p := share.New().Of(share.Batches)
+	before := places.Swap(p)
+	defer places.Store(before)
 	for _, codec := range allCodecs[1:] {
 		for size, want := range map[int]int{1 << 20: 1, 50: 0} {
 			b, _, err := Next(packed(t, codec, bomb(t, codec, size), 1))
@@ -153,11 +157,11 @@ func TestInflatingHoldsASlot(t *testing.T) {
 				t.Fatal(err)
 			}
 			held := -1
-			if err := b.Each(0, func(Record) error { held = len(slots); return nil }); err != nil {
+			if err := b.Each(0, func(Record) error { held = p.Held(); return nil }); err != nil {
 				t.Fatal(err)
 			}
-			if held != want || len(slots) != 0 {
-				t.Errorf("%s, %d bytes: %d slots are held, and %d afterwards", codec, size, held, len(slots))
+			if held != want || p.Held() != 0 {
+				t.Errorf("%s, %d bytes: %d places are held, and %d afterwards", codec, size, held, p.Held())
 			}
 		}
 	}

@@ -17,8 +17,8 @@ const (
 	lz4Look = 4 << 10
 )
 
-// Heavy reports whether Accept of these bytes may take long or wait for a slot, so that the caller
-// must not run it where other requests wait: they may inflate to more than 128 KiB, or must be
+// Heavy reports whether Accept of these bytes may take long, so that the caller must not run it
+// where other requests wait, and needs a place: they may inflate to more than 128 KiB, or must be
 // compressed with another codec. Heavy reads the sizes in the compressed data, which takes some µs,
 // and nothing if there is no compression. Bytes that Accept rejects before it inflates them are not
 // heavy.

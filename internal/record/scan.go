@@ -1,8 +1,12 @@
 package record
 
 import (
+	"context"
 	"errors"
 	"io"
+	"net/netip"
+
+	"github.com/chronik-io/chronik/internal/share"
 )
 
 // DefaultMaxInflated is the inflated size that a batch may have if the caller sets no limit, and
@@ -20,7 +24,8 @@ type scanner struct {
 
 	inf    inflater
 	most   int64         // limit for one inflated record
-	slots  chan struct{} // the budget's slots, one of which is held; nil if none is
+	placed bool          // the caller has a place, if it needs one
+	place  *share.Places // one of these is held; nil if none is
 	window *[]byte
 }
 
@@ -36,7 +41,7 @@ type head struct {
 // open prepares s for the records of b and inflates at most limit bytes (0 or less:
 // DefaultMaxInflated). tee, unless nil, receives all inflated bytes. The caller must call close
 // after every open, even after an error. In between it must not open another batch, nor wait for a
-// goroutine that does: both may need the same slot and memory.
+// goroutine that does: both may need the same place and memory.
 func (s *scanner) open(b Batch, limit int64, tee io.Writer) error {
 	s.batch, s.count = b, b.Records()
 	if s.count < 0 {
@@ -55,9 +60,12 @@ func (s *scanner) open(b Batch, limit int64, tee io.Writer) error {
 	}
 	r := sharedBudget()
 	s.limit, s.tee, s.most = limit, tee, r.size
-	if codec.inflatesMuch(b.payload()) {
-		r.slots <- struct{}{}
-		s.slots = r.slots
+	if !s.placed && codec.inflatesMuch(b.payload()) {
+		p := places.Load()
+		if err := p.Take(context.Background(), nil, netip.Prefix{}); err != nil {
+			return err
+		}
+		s.place = p
 	}
 	s.inf = getInflater(codec)
 	if err := s.inf.open(b.payload(), limit, r); err != nil {
@@ -75,9 +83,9 @@ func (s *scanner) close() {
 		putInflater(s.batch.Codec(), s.inf)
 		s.inf = nil
 	}
-	if s.slots != nil {
-		<-s.slots
-		s.slots = nil
+	if s.place != nil {
+		s.place.Leave()
+		s.place = nil
 	}
 	if s.window != nil {
 		putWindow(s.window, s.buf)

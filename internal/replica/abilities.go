@@ -30,15 +30,14 @@ const (
 type abilities struct {
 	mu     sync.Mutex
 	looked time.Duration // when the directories were examined last
+	since  time.Duration // from when on they were examined often enough
 	dirs   map[*storage.Dir]*ability
 }
 
 // ability is what is known of one directory.
 type ability struct {
-	progress uint64
-	since    time.Duration // when progress was first seen, or nothing waited
-	why      metadata.DirFault
-	at       time.Duration // when it had that fault last
+	why metadata.DirFault
+	at  time.Duration // when it had that fault last
 }
 
 // examine checks the directories. One that is examined too rarely does not count as hung: this
@@ -46,7 +45,9 @@ type ability struct {
 func (s *abilities) examine(m *Manager, now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	paused := now-s.looked > hungAfter/2
+	if now-s.looked > hungAfter/2 {
+		s.since = now
+	}
 	s.looked = now
 	unmade := m.unmade()
 	for _, d := range m.Dirs() {
@@ -55,15 +56,13 @@ func (s *abilities) examine(m *Manager, now time.Duration) {
 			if s.dirs == nil {
 				s.dirs = map[*storage.Dir]*ability{}
 			}
-			a = &ability{since: now}
+			a = &ability{}
 			s.dirs[d] = a
-		}
-		if paused {
-			a.since = now
 		}
 		err := d.Err()
 		before := a.why
-		a.note(faultOf(err, unmade[d] || m.opt.Storage.Hung(d) != nil, d.LastSpace()), d.Pulse(), now)
+		hung := unmade[d] || m.opt.Storage.Hung(d) != nil || min(d.Stalled(), now-s.since) >= hungAfter
+		a.note(faultOf(err, hung, d.LastSpace()), now)
 		switch a.why {
 		case before:
 		case 0:
@@ -89,13 +88,7 @@ func faultOf(err error, hung bool, space storage.Space) metadata.DirFault {
 }
 
 // note records the state of a directory.
-func (a *ability) note(why metadata.DirFault, pulse storage.Pulse, now time.Duration) {
-	if pulse.Progress != a.progress || !pulse.Waiting {
-		a.progress, a.since = pulse.Progress, now
-	}
-	if why == 0 && now-a.since >= hungAfter {
-		why = metadata.DirHung
-	}
+func (a *ability) note(why metadata.DirFault, now time.Duration) {
 	switch {
 	case why != 0:
 		a.why, a.at = why, now

@@ -9,17 +9,17 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// The pause before a retry doubles with each failure, within these bounds.
+// Bounds of the pause before a log is created, removed or recorded again.
 const (
-	retryFirst = time.Second
-	retryMost  = 30 * time.Second
+	firstPause = time.Second
+	mostPause  = 30 * time.Second
 )
 
-// backoff returns the pause after a number of consecutive failures.
-func backoff(tries int) time.Duration { return min(retryFirst<<min(tries-1, 10), retryMost) }
+var backoff = pause.Backoff{First: firstPause, Most: mostPause}
 
 // maxFailuresInRow is the number of consecutive logs whose creation fails before the rest of a task
 // is postponed to the next retry.
@@ -295,7 +295,7 @@ func (m *Manager) noteFailed(list []*missing, err error) {
 			x.since = now
 		}
 		x.queued, x.err, x.tries = false, err, x.tries+1
-		x.next = now.Add(backoff(x.tries))
+		x.next = now.Add(backoff.After(x.tries))
 	}
 	m.armLocked()
 	m.mu.Unlock()

@@ -70,7 +70,7 @@ func TestAFailedCreationIsRetried(t *testing.T) {
 		!errors.Is(all[0].Err, ErrOffline) {
 		t.Fatalf("failed: %+v", all)
 	}
-	if wait := all[0].NextTry.Sub(all[0].Since); wait <= 0 || wait > retryMost {
+	if wait := all[0].NextTry.Sub(all[0].Since); wait <= 0 || wait > mostPause {
 		t.Errorf("it is tried again after %v", wait)
 	}
 	l.retry(time.Now().Add(time.Hour))
@@ -196,7 +196,7 @@ func TestLogsOfAHungDiskAreCreatedLater(t *testing.T) {
 		c.delete("b", idB, 2)
 		must(t, c.apply(t, l.Manager))
 		stuck.open()
-		time.Sleep(2 * retryMost)
+		time.Sleep(2 * mostPause)
 		synctest.Wait()
 		for i := range int32(4) {
 			grow(t, l.partition(t, idA, i))
@@ -250,7 +250,7 @@ func TestADeletionWaitsForAHungDisk(t *testing.T) {
 			t.Fatal("there is no tombstone")
 		}
 		stuck.open()
-		time.Sleep(2 * retryPause)
+		time.Sleep(2 * firstPause)
 		synctest.Wait()
 		must(t, c.apply(t, l.Manager))
 		if n := len(l.storage.Logs()); n != 0 || c.image.Deleting(idA) != nil {
@@ -283,7 +283,7 @@ func TestAFailedDeletionIsRetried(t *testing.T) {
 					t.Fatalf("tried %d times, tombstone %v", n, c.image.Deleting(idA))
 				}
 				fault.Off()
-				time.Sleep(2 * retryMost)
+				time.Sleep(2 * mostPause)
 				synctest.Wait()
 				must(t, c.apply(t, l.Manager))
 				if c.image.Deleting(idA) != nil {
@@ -340,7 +340,7 @@ func TestAFailedMetadataUpdateIsRetried(t *testing.T) {
 		c.mu.Lock()
 		c.fail = nil
 		c.mu.Unlock()
-		time.Sleep(2 * retryMost)
+		time.Sleep(2 * mostPause)
 		synctest.Wait()
 		must(t, c.apply(t, l.Manager))
 		if c.placed(idA, 0) != l.partition(t, idA, 0).Log().Dir().ID() {

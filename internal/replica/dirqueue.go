@@ -7,9 +7,6 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// retryPause is the pause before a directory that cannot delete logs now is tried again.
-const retryPause = time.Second
-
 // dirQueue is the queue of a log directory's creations and deletions of logs, in the order of the
 // images. So a partition's log is created before it is deleted, and a log is created after the
 // directory of a previous log with this name is gone. A goroutine runs the tasks while there are
@@ -124,7 +121,7 @@ func (m *Manager) postpone(l *dirQueue, err error) bool {
 	}
 	end := len(left) > 0 && !m.closed
 	if end { // busy stays true: the timer continues the work
-		time.AfterFunc(retryPause, func() { m.resume(l) })
+		time.AfterFunc(firstPause, func() { m.resume(l) })
 	}
 	m.mu.Unlock()
 	if len(makes) > 0 {

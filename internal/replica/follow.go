@@ -23,14 +23,8 @@ func (p *Partition) Follow(epoch int32) error {
 }
 
 // Unfollow reports that the stream from the leader ended. Consumers can read here for
-// Limits.Lag longer.
-func (p *Partition) Unfollow() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.lostLeader.Load() == 0 {
-		p.lostLeader.Store(int64(p.env.now()) | 1)
-	}
-}
+// Limits.Lag longer. It takes no locks.
+func (p *Partition) Unfollow() { p.lostLeader.CompareAndSwap(0, int64(p.env.now())|1) }
 
 // stale reports whether this broker follows no leader, and for longer than a replica may be behind.
 // A consumer would wait here for ever without knowing that others have newer records.

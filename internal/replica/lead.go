@@ -85,6 +85,17 @@ func (p *Partition) ResignDamaged(epoch int32) {
 	}
 }
 
+// Deserted reports whether this broker leads, others count as in sync, and none of them follows it
+// now: they may be down. Soon they follow, or leave the ISR.
+func (p *Partition) Deserted() bool {
+	if r := p.role.Load(); !r.leader || r.isr < 2 {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lead != nil && !p.lead.Followed()
+}
+
 // ReplicaLeader is Leader for a broker that has a replica. The leader is -1 if the image assigns
 // the partition to other brokers: then there is nothing to copy.
 func (p *Partition) ReplicaLeader() (broker, epoch int32) {

@@ -168,7 +168,7 @@ func (r *recorder) outcome(failed changes, err error) bool {
 		}
 	}
 	maps.Copy(r.forget, failed.forget)
-	time.AfterFunc(backoff(r.tries), r.resume)
+	time.AfterFunc(backoff.Spread(r.tries), r.resume) // all brokers retry against one controller
 	return true
 }
 

@@ -116,7 +116,7 @@ func (m *Manager) deleteIn(d *storage.Dir, e *task) changes {
 			zap.Int("topics", len(e.topics)), zap.Int("tries", e.tries), zap.Error(err))
 		// Everything else of e has been tried.
 		again := &task{deletes: e.deletes, topics: e.topics, leaves: e.leaves, keep: e.keep, tries: e.tries}
-		time.AfterFunc(backoff(e.tries), func() { m.queue(d, again) })
+		time.AfterFunc(backoff.After(e.tries), func() { m.queue(d, again) })
 		return newChanges()
 	}
 	if e.tries > 0 {

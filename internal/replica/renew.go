@@ -195,7 +195,7 @@ func (m *Manager) superfluous(a *storage.ReplacedLog) bool {
 	case !p.HasReplica(m.opt.Self):
 		return m.elsewhereWhole(w)
 	case m.elsewhere(w):
-		return a.Crowded() && m.elsewhereWhole(w)
+		return a.LowOnSpace() && m.elsewhereWhole(w)
 	}
 	l := m.opt.Storage.Get(a.ID)
 	return slices.Contains(p.ISR, m.opt.Self) && l != nil && l.Flaw() == nil

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/cleaner"
 	"github.com/chronik-io/chronik/internal/storage/diskguard"
@@ -22,11 +23,8 @@ type attempts struct {
 	retry    time.Time // earliest time of the next pass
 }
 
-// The delay after a failed pass doubles with each failure, within these bounds.
-const (
-	compactRetry    = 15 * time.Second
-	compactRetryMax = time.Hour
-)
+// compactBackoff bounds the pause of a log after a failed pass.
+var compactBackoff = pause.Backoff{First: 15 * time.Second, Most: time.Hour}
 
 // compactNext runs one pass over the log that needs it most, and reports whether one was due. The
 // pass ends early if the directory is being closed.
@@ -46,11 +44,11 @@ func (d *Dir) compactNext() (did bool) {
 		p.report()
 	case errors.Is(err, errAbandoned):
 		d.log.Debug("compaction abandoned", zap.Stringer("log", l), zap.Error(err))
-		l.attempts.retry = time.Now().Add(compactRetry) // not at once: the log may be about to be deleted
+		l.attempts.retry = time.Now().Add(compactBackoff.First) // not at once: the log may be about to be deleted
 	default:
 		d.stats.cleaner.failures.Inc()
-		wait := min(compactRetry<<min(l.attempts.failures, 20), compactRetryMax)
 		l.attempts.failures++
+		wait := compactBackoff.After(l.attempts.failures)
 		l.attempts.retry = time.Now().Add(wait)
 		d.logOnce(l, "compaction failed; the log grows until it succeeds", fmt.Errorf("next attempt in %v: %w", wait, err))
 	}

@@ -68,11 +68,12 @@ type Dir struct {
 
 	operations sync.WaitGroup // operations that Manager has started
 
+	still  standstill
 	steps  atomic.Uint64 // completed parts of a recovery, of creations and deletions; see progress
 	late   atomic.Bool   // Open does not wait for this directory any longer
 	unsure atomic.Bool   // the checkpoint on the disk may name logs that do not exist; see ascertain
 
-	ckptMu sync.Mutex
+	ckptMu vfs.Mutex
 	store  *checkpoint.Store // guarded by ckptMu, like last
 	last   checkpoint.Header // of the last checkpoint; see setLast
 	sumBuf []byte            // of committedOf; guarded by ckptMu
@@ -85,7 +86,7 @@ type Dir struct {
 	retention                 retentionLoop
 	scrubbing                 scrubbing
 	flawed                    atomic.Bool // one of its logs has or had flaws
-	compactingMu              sync.Mutex  // held during a compaction pass
+	compactingMu              vfs.Mutex   // held during a compaction pass
 	pace                      pace
 	cleaning                  atomic.Pointer[Cleaning]
 	cleaningChanged           chan struct{} // cleaning has changed
@@ -216,7 +217,7 @@ func (d *Dir) open() (err error) {
 	if err := d.recover(); err != nil {
 		return err
 	}
-	d.files.YieldTo(func() bool { return d.journal.Crowded(time.Now()) })
+	d.files.YieldTo(func() bool { return d.journal.SmallTraffic(time.Now()) })
 	if d.late.Load() {
 		return errLate
 	}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
@@ -308,16 +309,20 @@ func (l *Log) flushAll() error {
 	return l.flushAndSync()
 }
 
+// durableBackoff bounds the pause between two looks at the durable end, which a sync of 50 µs or of
+// many milliseconds moves.
+var durableBackoff = pause.Backoff{First: 50 * time.Microsecond, Most: 5 * time.Millisecond}
+
 // awaitDurable requests an fdatasync of the journal and waits until the records below end are
 // durable or the log has nothing in flight. An error means that they will not be durable for the
 // time being, or that the role has changed: other records may get these offsets.
 func (l *Log) awaitDurable(end int64, only Only) error {
-	for wait := 50 * time.Microsecond; l.durable.Load() < end && l.inFlight(); wait = min(2*wait, 5*time.Millisecond) {
+	for looks := 1; l.durable.Load() < end && l.inFlight(); looks++ {
 		if err := cmp.Or(l.Err(), l.mayChange(only)); err != nil {
 			return err
 		}
 		l.dir.journal.Sync()
-		if !l.dir.sleep(wait) {
+		if !l.dir.sleep(durableBackoff.After(looks)) {
 			return ErrClosed
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
@@ -48,25 +49,16 @@ func signal(c chan struct{}) {
 }
 
 // sleep waits for t. It returns false at once if the directory is being closed.
-func (d *Dir) sleep(t time.Duration) bool {
-	timer := time.NewTimer(t)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-d.quit:
-		return false
-	}
-}
+func (d *Dir) sleep(t time.Duration) bool { return pause.Wait(d.quit, t) }
 
-// sweepPause is the pause after a sweep that freed nothing. It doubles up to sweepPauseMax. It is
-// needed because a journal writer that waits for space requests the next sweep at once.
-const sweepPause, sweepPauseMax = 5 * time.Millisecond, time.Second
+// sweepBackoff bounds the pause after a sweep that freed nothing. It is needed because a journal
+// writer that waits for space requests the next sweep at once.
+var sweepBackoff = pause.Backoff{First: 5 * time.Millisecond, Most: time.Second}
 
 // maintain is the maintenance goroutine. It runs sweeps and repairs, and reopens a failed journal.
 func (d *Dir) maintain() {
 	var retry, resume <-chan time.Time
-	pause, sweeps := sweepPause, d.sweeps
+	vain, sweeps := 0, d.sweeps // vain counts the last sweeps that freed nothing
 	for {
 		if d.sweepDue() {
 			signal(d.sweeps)
@@ -84,11 +76,11 @@ func (d *Dir) maintain() {
 			}
 			d.swept(err)
 			if err == nil && d.journal.Oldest(0).File != first {
-				pause = sweepPause
+				vain = 0
 				continue
 			}
-			sweeps, resume = nil, time.After(pause)
-			pause = min(2*pause, sweepPauseMax)
+			vain++
+			sweeps, resume = nil, time.After(sweepBackoff.After(vain))
 		case <-resume:
 			sweeps, resume = d.sweeps, nil
 		case <-d.repairs:

@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -99,7 +100,7 @@ type Log struct {
 
 	ends
 
-	flushMu sync.Mutex // held during flushes; see the package comment
+	flushMu vfs.Mutex // held during flushes; see the package comment
 	queueState
 
 	producersMu sync.Mutex

@@ -126,4 +126,7 @@ func hung(d *Dir) error {
 
 // progress returns a number that changes while the directory works, that is, while it creates or
 // deletes logs or its journal makes progress.
-func (d *Dir) progress() uint64 { return d.steps.Load() + d.Pulse().Progress }
+func (d *Dir) progress() uint64 {
+	journal, _ := d.journal.Pulse()
+	return d.steps.Load() + journal
+}

@@ -7,8 +7,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
+
+// reopenBackoff bounds the pause after an attempt to reopen a directory.
+var reopenBackoff = pause.Backoff{First: 10 * time.Millisecond, Most: 10 * time.Second}
 
 // reopen brings the directory back after the journal failed. It rolls every log back to its
 // acknowledged end, flushes durable records that synced segments lack, begins a new journal file,
@@ -20,7 +24,7 @@ func (d *Dir) reopen(err error) {
 	for _, l := range d.Logs() {
 		l.revert(err)
 	}
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
+	for failures := 1; ; failures++ {
 		again := d.flushJournal()
 		if again == nil {
 			d.syncFailed.Store(false) // all written records are in synced segments
@@ -30,7 +34,7 @@ func (d *Dir) reopen(err error) {
 			break
 		}
 		d.logOnce(nil, "log directory could not be reopened", again)
-		if !d.sleep(wait) {
+		if !d.sleep(reopenBackoff.After(failures)) {
 			return
 		}
 	}

@@ -81,8 +81,8 @@ type ReplacedLog struct {
 	dir   *Dir
 }
 
-// Crowded reports whether the directory with the files is low on space.
-func (a *ReplacedLog) Crowded() bool { return a.dir.CanCreate() != nil }
+// LowOnSpace reports whether the directory with the files is low on space.
+func (a *ReplacedLog) LowOnSpace() bool { return a.dir.CanCreate() != nil }
 
 // Replaced returns the logs that were replaced, whose files still exist.
 func (m *Manager) Replaced() (all []ReplacedLog) {

@@ -3,13 +3,14 @@ package storage
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"syscall"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Memory, the journal and the disk are scarce. Flushes, sweeps and repairs free them, and whether
@@ -20,21 +21,21 @@ import (
 
 // scarcity is what weigh knows. Its lock is held while a directory becomes blocked or running.
 type scarcity struct {
-	mu       sync.Mutex
+	mu       vfs.Mutex
 	sweepErr error // of the last sweep
 	refused  bool  // the journal is full, and what waited in its queues was refused
 }
 
 // mending is the repair of a log that failed. Guarded by Dir.mu.
 type mending struct {
-	err  error         // of the last attempt; nil if none has failed
-	at   time.Time     // when the next attempt is due
-	wait time.Duration // between the last attempt and the next one
+	err      error     // of the last attempt; nil if none has failed
+	at       time.Time // when the next attempt is due
+	failures int       // in a row
 }
 
-// An attempt to repair a log that fails is repeated after mendLeast. The wait doubles up to
-// mendMost, and ends early if the disk has space again.
-const mendLeast, mendMost = 100 * time.Millisecond, 30 * time.Second
+// mendBackoff bounds the pause after a failed attempt to repair a log. The pause ends early if the
+// disk has space again.
+var mendBackoff = pause.Backoff{First: 100 * time.Millisecond, Most: 30 * time.Second}
 
 // errInFlight: a log cannot be quarantined before its writes in flight have ended.
 var errInFlight = fmt.Errorf("%w: its last records are still being written to the journal", ErrFailed)
@@ -96,10 +97,9 @@ func (d *Dir) postpone(before map[*Log]*mending, err error) {
 			continue
 		}
 		if err != nil && !errors.Is(err, errInFlight) {
-			m.err, m.wait = err, min(2*m.wait, mendMost)
+			m.err, m.failures = err, m.failures+1
 		}
-		m.wait = max(m.wait, mendLeast)
-		m.at = time.Now().Add(m.wait)
+		m.at = time.Now().Add(mendBackoff.After(m.failures))
 	}
 }
 
@@ -132,7 +132,7 @@ func (d *Dir) nextRepair() (wait time.Duration, some bool) {
 func (d *Dir) spaceAgain() {
 	d.mu.Lock()
 	for _, m := range d.broken {
-		m.at, m.wait = time.Time{}, 0
+		m.at, m.failures = time.Time{}, 0
 	}
 	d.mu.Unlock()
 	d.attend()

@@ -31,10 +31,10 @@ const (
 )
 
 // The sizes of the pieces, and bytes per second: on a free disk, and while clients wait for it (see
-// journal.Crowded). Even the slower rate reads 2 TB in a week.
+// journal.SmallTraffic). Even the slower rate reads 2 TB in a week.
 const (
-	scrubPiece, scrubRate               = 1 << 20, 64 << 20
-	scrubCrowdedPiece, scrubCrowdedRate = 128 << 10, 4 << 20
+	scrubPiece, scrubRate             = 1 << 20, 64 << 20
+	scrubGentlePiece, scrubGentleRate = 128 << 10, 4 << 20
 )
 
 // scrubLook is how often the goroutine looks for a log that is due, scrubSave how often it saves
@@ -189,8 +189,8 @@ type scrubFile struct {
 func (f *scrubFile) ReadAt(p []byte, off int64) (n int, err error) {
 	for n < len(p) {
 		begin, piece, rate := time.Now(), scrubPiece, scrubRate
-		if f.d.journal.Crowded(begin) {
-			piece, rate = scrubCrowdedPiece, scrubCrowdedRate
+		if f.d.journal.SmallTraffic(begin) {
+			piece, rate = scrubGentlePiece, scrubGentleRate
 		}
 		got, err := vfs.ReadUncached(f.File, p[n:min(n+piece, len(p))], off+int64(n))
 		n += got

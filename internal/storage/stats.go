@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -163,16 +164,32 @@ func (d *Dir) clearFailures(prefix string) {
 	}
 }
 
-// Pulse is a snapshot of a directory's progress: whether a journal write or fdatasync is running or
-// due, and a counter that grows when one completes. It does not apply to a directory that has
-// failed; see Err.
-type Pulse struct {
-	Progress uint64
-	Waiting  bool
+// standstill is the last look at a journal.
+type standstill struct {
+	mu       sync.Mutex
+	progress uint64
+	since    time.Time // the first look at which a write or fdatasync waited with this progress; zero: none waits
 }
 
-// Pulse returns the directory's progress. It acquires the journal's lock.
-func (d *Dir) Pulse() Pulse {
+// Stalled returns for how long records have waited for the journal while no write or fdatasync has
+// ended; 0 if none waits. That time begins with the first call that sees it, whoever calls. It does
+// not apply to a directory that has failed; see Err. Stalled acquires the journal's lock.
+func (d *Dir) Stalled() time.Duration {
+	d.still.mu.Lock()
+	defer d.still.mu.Unlock()
 	progress, waiting := d.journal.Pulse()
-	return Pulse{Progress: progress, Waiting: waiting}
+	return d.still.check(progress, waiting, time.Now())
+}
+
+func (s *standstill) check(progress uint64, waiting bool, now time.Time) time.Duration {
+	switch {
+	case !waiting:
+		s.since = time.Time{}
+		return 0
+	case s.since.IsZero() || progress != s.progress:
+		s.since, s.progress = now, progress
+		return 0
+	default:
+		return now.Sub(s.since)
+	}
 }

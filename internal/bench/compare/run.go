@@ -8,9 +8,9 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/internal/bench/limits"
-	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/report"
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // Comparison is the result of a comparison.
@@ -66,7 +66,7 @@ func (c compare) all(ctx context.Context, p Plan, each func(Turn)) (*Comparison,
 		if turn.Discarded = i < p.Discard; turn.Discarded {
 			turn.Round = i + 1
 		}
-		if i > 0 && !meter.Sleep(ctx, p.Pause) {
+		if i > 0 && !pause.Wait(ctx.Done(), p.Pause) {
 			break
 		}
 		round, err := c.round(ctx, p, turn, each)
@@ -93,7 +93,7 @@ func (c compare) round(ctx context.Context, p Plan, turn Turn, each func(Turn)) 
 		into *report.Document
 	}{{p.A, &r.A}, {p.B, &r.B}} {
 		if i > 0 {
-			meter.Sleep(ctx, p.Pause)
+			pause.Wait(ctx.Done(), p.Pause)
 			if err := ctx.Err(); err != nil {
 				return r, err
 			}
@@ -107,7 +107,7 @@ func (c compare) round(ctx context.Context, p Plan, turn Turn, each func(Turn)) 
 	if !p.Echo {
 		return r, nil
 	}
-	meter.Sleep(ctx, p.Pause)
+	pause.Wait(ctx.Done(), p.Pause)
 	if err := ctx.Err(); err != nil {
 		return r, err
 	}

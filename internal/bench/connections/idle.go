@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/wire"
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // openers is the number of connections that are opened at once.
@@ -81,7 +82,7 @@ func Idle(ctx context.Context, c IdleConfig) (r *IdleResult, err error) {
 	if r.Opened, err = meter.ProcessMemory(c.PID); err != nil {
 		return nil, err
 	}
-	if !meter.Sleep(ctx, c.Rest) {
+	if !pause.Wait(ctx.Done(), c.Rest) {
 		return nil, bench.ErrInterrupted
 	}
 	if r.Rested, err = meter.ProcessMemory(c.PID); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/report"
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // LoginsConfig configures Logins.
@@ -76,7 +77,7 @@ func (r *LoginsResult) measure(ctx context.Context, o *opener) error {
 				began := window.Now()
 				if err := o.visit(ctx); err != nil {
 					recorder.Fail(began, window.Now(), load.FailureName(err), 1)
-					meter.Sleep(ctx, failurePause)
+					pause.Wait(ctx.Done(), failurePause)
 					continue
 				}
 				recorder.Done(began, window.Now(), meter.Amount{Requests: 1})

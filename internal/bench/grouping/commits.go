@@ -14,6 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/report"
 	"github.com/chronik-io/chronik/internal/bench/wire"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // commitVersion is the version of OffsetCommit: it names topics, which all brokers support.
@@ -156,7 +157,7 @@ func (w *committer) run(ctx context.Context) error {
 		if err := refused(got.(*kmsg.OffsetCommitResponse)); err != nil {
 			w.recorder.Fail(began, w.window.Now(), load.FailureName(err), 1)
 			if busy(err) {
-				meter.Sleep(ctx, busyPause)
+				pause.Wait(ctx.Done(), busyPause)
 			}
 			continue
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/load"
 	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/report"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -178,7 +179,7 @@ func awaitState(t *testing.T, b *chronik.Broker, group, state string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if groups[group].State == state || !meter.Sleep(t.Context(), time.Millisecond) {
+		if groups[group].State == state || !pause.Wait(t.Context().Done(), time.Millisecond) {
 			return
 		}
 	}

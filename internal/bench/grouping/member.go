@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/wire"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // Protocol is the protocol of a group's members.
@@ -266,7 +266,7 @@ func joinPatiently(ctx context.Context, p player) error {
 		if err == nil || !busy(err) {
 			return err
 		}
-		if !meter.Sleep(ctx, busyPause) {
+		if !pause.Wait(ctx.Done(), busyPause) {
 			return ctx.Err()
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/bench"
-	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/wire"
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // Target is the broker to measure.
@@ -103,7 +103,7 @@ func (c *cluster) makeTopic(ctx context.Context) error {
 		case c.target.Partitions:
 			return nil
 		case 0: // not all brokers know it yet
-			if !meter.Sleep(ctx, busyPause) {
+			if !pause.Wait(ctx.Done(), busyPause) {
 				return fmt.Errorf("wait for topic %s: %w", c.target.Topic, ctx.Err())
 			}
 		default:
@@ -121,7 +121,7 @@ func (c *cluster) coordinators(ctx context.Context, groups []string) ([]string, 
 		if err == nil || !busy(err) {
 			return addrs, err
 		}
-		if !meter.Sleep(ctx, busyPause) {
+		if !pause.Wait(ctx.Done(), busyPause) {
 			return nil, err
 		}
 	}

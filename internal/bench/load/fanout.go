@@ -11,6 +11,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/wire"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // ErrPartitions is returned for a topic with several partitions if every consumer must receive
@@ -114,7 +115,7 @@ func (c *waiter) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if c.failed {
 			c.failed = false
-			meter.Sleep(ctx, retryPause)
+			pause.Wait(ctx.Done(), retryPause)
 		}
 		began := w.Now()
 		_, err := c.link.ready(ctx)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/wire"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // ErrEmpty is returned for a topic without records to consume.
@@ -100,7 +101,7 @@ func (f *fetcher) run(ctx context.Context) {
 		partition, ok := f.choose()
 		if !ok {
 			// Other workers' partitions have records, those of this one do not.
-			meter.Sleep(ctx, min(f.window.Until()-now, time.Second))
+			pause.Wait(ctx.Done(), min(f.window.Until()-now, time.Second))
 			now = f.window.Now()
 			continue
 		}
@@ -112,7 +113,7 @@ func (f *fetcher) run(ctx context.Context) {
 func (f *fetcher) ready(ctx context.Context) error {
 	if f.failed {
 		f.failed = false
-		meter.Sleep(ctx, retryPause)
+		pause.Wait(ctx.Done(), retryPause)
 	}
 	if f.moved {
 		f.moved = false

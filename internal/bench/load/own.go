@@ -11,6 +11,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/wire"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // Own is the load of clients with their own connections: each sends one record at a time in a
@@ -266,7 +267,7 @@ func (p *producer) refused(f flight, now time.Duration, name string, answer int)
 func (p *producer) ready(ctx context.Context) bool {
 	if p.failed.Load() && p.pending == 0 {
 		p.failed.Store(false)
-		meter.Sleep(ctx, retryPause)
+		pause.Wait(ctx.Done(), retryPause)
 		if p.stale.Load() {
 			p.stale.Store(false)
 			p.link.close()

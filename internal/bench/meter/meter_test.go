@@ -1,7 +1,6 @@
 package meter
 
 import (
-	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -190,19 +189,5 @@ func BenchmarkDone(b *testing.B) {
 	for b.Loop() {
 		now := w.Now()
 		l.Done(now-100*time.Microsecond, now, one)
-	}
-}
-
-// A pause of no length does not hide an interrupt.
-func TestSleepReportsAnEndedContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	if !Sleep(ctx, 0) {
-		t.Error("the context has not ended")
-	}
-	cancel()
-	for range 100 {
-		if Sleep(ctx, 0) {
-			t.Fatal("Sleep returns true though its context has ended")
-		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // Stopwatch measures the time and the CPU time of a server since its start.
@@ -69,19 +71,8 @@ func (s Span) Over(interval time.Duration) Span {
 	return s
 }
 
-// Sleep waits for d or until ctx ends. It reports whether it waited for all of d, and ctx has not
-// ended.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // SleepUntil waits until t on the window's clock, or until ctx ends. It reports whether it reached
 // t.
-func (w *Window) SleepUntil(ctx context.Context, t time.Duration) bool { return Sleep(ctx, t-w.Now()) }
+func (w *Window) SleepUntil(ctx context.Context, t time.Duration) bool {
+	return pause.Wait(ctx.Done(), t-w.Now())
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/report"
 	"github.com/chronik-io/chronik/internal/bench/wire"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // adminTimeout bounds requests before and after a load, and the wait for its last answers.
@@ -161,7 +162,7 @@ func (r *runner) makeTopic(ctx context.Context, admin *kadm.Client) error {
 		if err == nil || !kerr.IsRetriable(err) {
 			return err
 		}
-		if !meter.Sleep(ctx, time.Millisecond) {
+		if !pause.Wait(ctx.Done(), time.Millisecond) {
 			return fmt.Errorf("wait for topic %s: %w", r.topic, err)
 		}
 	}

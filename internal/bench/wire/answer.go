@@ -1,8 +1,9 @@
 package wire
 
 import (
-	"encoding/binary"
 	"errors"
+
+	"github.com/chronik-io/chronik/internal/bytesio"
 )
 
 // ErrAnswer is returned for a response that is cut short or malformed.
@@ -12,52 +13,13 @@ var ErrAnswer = errors.New("answer: malformed")
 // partition.
 var ErrOther = errors.New("answer: for another request")
 
-// reader parses a response. The first missing field sets bad, and all further fields are zero.
-type reader struct {
-	p   []byte
-	bad bool
-}
+// reader parses a response.
+type reader struct{ bytesio.Reader }
 
-func (r *reader) take(n int) []byte {
-	if r.bad || n < 0 || n > len(r.p) {
-		r.bad = true
-		return nil
-	}
-	b := r.p[:n]
-	r.p = r.p[n:]
-	return b
-}
-
-func (r *reader) int16() int16 {
-	if b := r.take(2); b != nil {
-		return int16(binary.BigEndian.Uint16(b))
-	}
-	return 0
-}
-
-func (r *reader) int32() int32 {
-	if b := r.take(4); b != nil {
-		return int32(binary.BigEndian.Uint32(b))
-	}
-	return 0
-}
-
-func (r *reader) int64() int64 {
-	if b := r.take(8); b != nil {
-		return int64(binary.BigEndian.Uint64(b))
-	}
-	return 0
-}
-
-func (r *reader) uvarint() int {
-	v, n := binary.Uvarint(r.p)
-	if n <= 0 || v > MaxFrame {
-		r.bad = true
-		return 0
-	}
-	r.p = r.p[n:]
-	return int(v)
-}
+func (r *reader) int16() int16 { return int16(r.BE16()) }
+func (r *reader) int32() int32 { return int32(r.BE32()) }
+func (r *reader) int64() int64 { return int64(r.BE64()) }
+func (r *reader) uvarint() int { return int(r.UvarintTo(MaxFrame)) }
 
 // compact reads a compact length: the encoded value is one more, 0 means null (-1).
 func (r *reader) compact() int { return r.uvarint() - 1 }
@@ -65,14 +27,14 @@ func (r *reader) compact() int { return r.uvarint() - 1 }
 // one reads the length of a compact array that must have one element.
 func (r *reader) one() {
 	if r.compact() != 1 {
-		r.bad = true
+		r.Fail(ErrAnswer)
 	}
 }
 
 func (r *reader) tags() {
-	for n := r.uvarint(); n > 0 && !r.bad; n-- {
+	for n := r.uvarint(); n > 0 && r.Err() == nil; n-- {
 		r.uvarint()
-		r.take(r.uvarint())
+		r.Take(r.uvarint())
 	}
 }
 
@@ -80,7 +42,7 @@ func (r *reader) tags() {
 func (r *reader) header(correlation int32) error {
 	got := r.int32()
 	r.tags()
-	if r.bad {
+	if r.Err() != nil {
 		return ErrAnswer
 	}
 	if got != correlation {
@@ -91,10 +53,10 @@ func (r *reader) header(correlation int32) error {
 
 func (r *reader) partition(topic string, partition int32) error {
 	r.one()
-	name := r.take(r.compact())
+	name := r.Take(r.compact())
 	r.one()
 	index := r.int32()
-	if r.bad {
+	if r.Err() != nil {
 		return ErrAnswer
 	}
 	if string(name) != topic || index != partition {
@@ -112,7 +74,7 @@ type Produced struct {
 // ReadProduced parses a response to the Produce request (version 9 to 12) with that correlation id.
 // It returns ErrAnswer or ErrOther if it is not one.
 func ReadProduced(frame []byte, correlation int32, topic string, partition int32) (Produced, error) {
-	r := reader{p: frame}
+	r := reader{bytesio.NewReader(frame)}
 	if err := r.header(correlation); err != nil {
 		return Produced{}, err
 	}
@@ -122,17 +84,17 @@ func ReadProduced(frame []byte, correlation int32, topic string, partition int32
 	p := Produced{Code: r.int16(), Offset: r.int64()}
 	r.int64() // log append time
 	r.int64() // log start offset
-	for n := r.compact(); n > 0 && !r.bad; n-- {
+	for n := r.compact(); n > 0 && r.Err() == nil; n-- {
 		r.int32()
-		r.take(max(r.compact(), 0))
+		r.Take(max(r.compact(), 0))
 		r.tags()
 	}
-	r.take(max(r.compact(), 0)) // error message
+	r.Take(max(r.compact(), 0)) // error message
 	r.tags()                    // partition
 	r.tags()                    // topic
 	r.int32()                   // throttle
 	r.tags()
-	if r.bad || len(r.p) != 0 {
+	if r.End() != nil {
 		return Produced{}, ErrAnswer
 	}
 	return p, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/bytesio"
 	"github.com/chronik-io/chronik/internal/record"
 )
 
@@ -61,14 +62,14 @@ type Fetched struct {
 // ReadFetched parses a response to a Fetch request of version 12. It returns ErrAnswer or ErrOther
 // if it is not one.
 func ReadFetched(frame []byte, correlation int32, topic string, partition int32) (Fetched, error) {
-	r := reader{p: frame}
+	r := reader{bytesio.NewReader(frame)}
 	if err := r.header(correlation); err != nil {
 		return Fetched{}, err
 	}
 	r.int32() // throttle
 	code := r.int16()
 	r.int32() // session
-	if code != 0 && !r.bad {
+	if code != 0 && r.Err() == nil {
 		return Fetched{Code: code}, nil
 	}
 	if err := r.partition(topic, partition); err != nil {
@@ -77,16 +78,16 @@ func ReadFetched(frame []byte, correlation int32, topic string, partition int32)
 	f := Fetched{Code: r.int16(), HighWatermark: r.int64()}
 	r.int64() // last stable offset
 	f.LogStart = r.int64()
-	for n := r.compact(); n > 0 && !r.bad; n-- { // aborted transactions
-		r.take(16)
+	for n := r.compact(); n > 0 && r.Err() == nil; n-- { // aborted transactions
+		r.Take(16)
 		r.tags()
 	}
 	r.int32() // preferred replica
-	f.Batches = r.take(max(r.compact(), 0))
+	f.Batches = r.Take(max(r.compact(), 0))
 	r.tags()
 	r.tags()
 	r.tags()
-	if r.bad || len(r.p) != 0 {
+	if r.End() != nil {
 		return Fetched{}, ErrAnswer
 	}
 	return f, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/share"
 )
 
 // OffsetsTopic holds groups and their offsets.
@@ -30,9 +31,10 @@ type GroupsOptions struct {
 	// Visible is that of group.Config. If a change of metadata changes what is visible, it must
 	// know that before Apply gets the change.
 	Visible func(group.Viewer) func(topic string) bool
-	// Lease and Brokers are those of Options.
+	// Lease, Brokers and Share are those of Options.
 	Lease   func() bool
 	Brokers int
+	Share   *share.Share
 	Logger  *zap.Logger
 }
 
@@ -61,7 +63,7 @@ func NewGroups(opt GroupsOptions) (*Groups, error) {
 	c := &Groups{opt: opt, memory: cfg.MemberMemory, watched: map[uint64]struct{}{}}
 	o := &conf.Offsets
 	c.Service = New(Options{
-		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Lease: opt.Lease, Brokers: opt.Brokers,
+		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Lease: opt.Lease, Brokers: opt.Brokers, Share: opt.Share,
 		Logger: opt.Logger,
 	}, Definition{
 		Topic: OffsetsTopic, Partitions: o.Partitions, ReplicationFactor: o.ReplicationFactor, SegmentBytes: o.SegmentBytes,

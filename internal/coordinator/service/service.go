@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/share"
 )
 
 // Options configure a Service.
@@ -26,7 +27,9 @@ type Options struct {
 	// created before as many of them are active as it gets replicas: the first one to start would
 	// otherwise have the only replica for good.
 	Brokers int
-	Logger  *zap.Logger
+	// Share divides the processors. Default: that of coordinator.Options.
+	Share  *share.Share
+	Logger *zap.Logger
 }
 
 // Definition is an internal topic and the machines whose state its records hold.
@@ -78,6 +81,9 @@ func New(opt Options, def Definition) *Service {
 	s.image.Store(metadata.Empty())
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	rt := coordinator.Options{New: def.New, Send: def.Send, Logger: opt.Logger}
+	if opt.Share != nil {
+		rt.Places = opt.Share.Of(share.Calls)
+	}
 	if def.InitialEvent != nil {
 		rt.InitialEvent = func(int32) any { return def.InitialEvent(s.image.Load()) }
 	}

@@ -16,7 +16,9 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -40,9 +42,10 @@ type TransactionsOptions struct {
 	Send func(partition, epoch int32, request any, batch *groupcommit.Batch, done func(result any))
 	// OpenBytes bounds the memory for the partitions of open transactions. 0 is 16 MiB.
 	OpenBytes int64
-	// Lease and Brokers are those of Options.
+	// Lease, Brokers and Share are those of Options.
 	Lease   func() bool
 	Brokers int
+	Share   *share.Share
 	Logger  *zap.Logger
 	// Decided, Marked, Refused and Crowded are those of txn.Config.
 	Decided func(commit bool, reason txn.Reason, open time.Duration)
@@ -87,7 +90,7 @@ func NewTransactions(opt TransactionsOptions) (*Transactions, error) {
 	}
 	c := &conf.Transactions
 	t.Service = New(Options{
-		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Lease: opt.Lease, Brokers: opt.Brokers,
+		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Lease: opt.Lease, Brokers: opt.Brokers, Share: opt.Share,
 		Logger: opt.Logger,
 	}, Definition{
 		Topic: TransactionsTopic, Partitions: c.Partitions, ReplicationFactor: c.ReplicationFactor, MinISR: c.MinISR,
@@ -246,10 +249,7 @@ func (t *Transactions) raise(tp metadata.TopicPartition, epoch, known int32) {
 		t.opt.Logger.Error("a partition knows a later coordinator epoch than that of "+TransactionsTopic+
 			", which could not be raised; its transactions do not end until it is, trying again", fields...)
 	}
-	select {
-	case <-time.After(raisePause):
-	case <-t.ctx.Done():
-	}
+	pause.Wait(t.ctx.Done(), raisePause)
 	t.raisingMu.Lock()
 	defer t.raisingMu.Unlock()
 	delete(t.raising, tp.Partition)

@@ -123,7 +123,7 @@ func TestAPartitionThatKnowsALaterEpoch(t *testing.T) {
 			d.handle(0, Marked{d.sent[0].(WriteMarker), kerr.InvalidProducerEpoch}, false)
 			d.handle(0, Marked{d.sent[1].(WriteMarker), nil}, false)
 			d.sent = nil
-			d.advance(minPause)
+			d.advance(firstPause)
 			want := []string{fmt.Sprintf("a-0 pid %d epoch %d commit false v%d ce %d", pid, math.MaxInt16, version, d.epoch)}
 			if got := sentMarkers(d); !slices.Equal(got, want) || len(seen) != 1 || seen[0] != "x {a 0}" {
 				t.Fatalf("%v, version %d: markers %q, want %q; observed %q", state, version, got, want, seen)
@@ -134,7 +134,7 @@ func TestAPartitionThatKnowsALaterEpoch(t *testing.T) {
 				t.Fatalf("%v, version %d: markers after a load are %q", state, version, got)
 			}
 			d.answer(kerr.InvalidProducerEpoch)
-			d.advance(minPause)
+			d.advance(firstPause)
 			d.answer(nil)
 			if got := d.state(); got.state != state+2 || got.pid != pid {
 				t.Fatalf("%v, version %d: %+v", state, version, got)

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // WriteMarker asks for the marker of a decided transaction in one partition. The result is a
@@ -50,11 +51,13 @@ type Flushed struct {
 	Err *kerr.Error
 }
 
-// Pauses between the repetitions of a request to a partition.
+// Bounds of the pause before a request to a partition is repeated.
 const (
-	minPause = 50 * time.Millisecond
-	maxPause = 2 * time.Second
+	firstPause = 50 * time.Millisecond
+	mostPause  = 2 * time.Second
 )
+
+var backoff = pause.Backoff{First: firstPause, Most: mostPause}
 
 // sendMarkers sends the markers of a decided transaction.
 func (s *Shard) sendMarkers(id string, t *transaction) {
@@ -90,7 +93,7 @@ func (s *Shard) sendMarker(id string, t *transaction, p Partition, a *attempt) {
 	}
 	s.out.Send(m)
 	if s.cfg.Broken.has(RepeatMarkers) {
-		s.retryAt(id, t, s.now.Add(minPause))
+		s.retryAt(id, t, s.now.Add(firstPause))
 	}
 }
 
@@ -142,8 +145,8 @@ func (s *Shard) overtaken(e Marked, t *transaction, a *attempt) {
 // failed lets a request be repeated after a pause.
 func (s *Shard) failed(id string, t *transaction, a *attempt, err *kerr.Error) {
 	a.out, a.lastFail = false, err
-	a.pause = min(max(2*a.pause, minPause), maxPause)
-	a.at = s.now.Add(a.pause)
+	a.failures++
+	a.at = s.now.Add(backoff.After(a.failures))
 	s.retryAt(id, t, a.at)
 }
 

@@ -146,7 +146,7 @@ func TestCommitsOnTheRuntime(t *testing.T) {
 		cfg.ProducerID = func(context.Context) (int64, error) { pids++; return pids, nil } // calls run one at a time
 		log, out := &shakyLog{}, &shakySender{written: map[string]bool{}}
 		rt := coordinator.NewRuntime(coordinator.Options{
-			New: func(int32) coordinator.Machine { return New(cfg) }, Send: out.send, MaxCalls: 1,
+			New: func(int32) coordinator.Machine { return New(cfg) }, Send: out.send,
 			InitialEvent: func(int32) any { return TopicsChanged{Topics: fakeTopics{"a": 3}, Tagged: true} },
 		})
 		defer rt.Close()

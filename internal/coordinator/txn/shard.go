@@ -139,13 +139,13 @@ type waitingEnd struct {
 
 // attempt is a request to a partition.
 type attempt struct {
-	out      bool          // on the way
-	topic    [16]byte      // of the partition; zero: not known
-	deleted  bool          // its topic was deleted while it was on the way
-	ahead    bool          // it knows a later epoch of the producer
-	pause    time.Duration // before the next repetition
-	at       time.Time     // when to repeat it; zero while it is on the way
-	lastFail *kerr.Error   // nil: none
+	out      bool        // on the way
+	topic    [16]byte    // of the partition; zero: not known
+	deleted  bool        // its topic was deleted while it was on the way
+	ahead    bool        // it knows a later epoch of the producer
+	failures int         // in a row
+	at       time.Time   // when to repeat it; zero while it is on the way
+	lastFail *kerr.Error // nil: none
 }
 
 // parked is a request that waits for the end of a transaction.

@@ -320,7 +320,7 @@ func TestMarkersAreRepeated(t *testing.T) {
 		if len(d.sent) > 0 || d.state().state != PrepareCommit {
 			t.Fatalf("after %v: %v, sent %v", err, d.state().state, d.sent)
 		}
-		d.advance(maxPause)
+		d.advance(mostPause)
 		if len(d.sent) != 2 {
 			t.Fatalf("after %v: sent %v", err, d.sent)
 		}
@@ -558,7 +558,7 @@ func TestFlushBeforeCommit(t *testing.T) {
 			t.Error(got)
 		}
 		d.answer(kerr.NotLeaderForPartition)
-		d.advance(minPause)
+		d.advance(firstPause)
 		d.answer(nil)
 		if got := d.got[to]; got != (Identity{nil, 100, 4}) || d.state().state != PrepareCommit || len(d.sent) != 3 {
 			t.Errorf("%+v, %v", got, d.state().state)
@@ -570,7 +570,7 @@ func TestFlushBeforeCommit(t *testing.T) {
 		d.topics.elect("weak", true)
 		d.change("weak")
 		d.handle(0, Flushed{Flush: request, Err: kerr.NotLeaderForPartition}, false)
-		d.advance(minPause)
+		d.advance(firstPause)
 		if f := d.sent[1].(Flush); f.LeaderEpoch != 7 {
 			t.Errorf("%+v", f)
 		}

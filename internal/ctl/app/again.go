@@ -2,7 +2,6 @@ package app
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // Intervals between two runs of a command.
@@ -61,7 +61,7 @@ func (a *App) Watched(c *cobra.Command) *cobra.Command {
 					a.Note("chronikctl: %s", line)
 				}
 			}
-			if pause(cmd.Context(), every) != nil {
+			if pause.Sleep(cmd.Context(), every) != nil {
 				return nil // interrupted
 			}
 		}
@@ -84,7 +84,7 @@ func (a *App) AddWait(c *cobra.Command, what string) *cobra.Command {
 		for {
 			text, err := a.captured(func() error { return run(cmd, args) })
 			left := time.Until(end)
-			if err == nil || left <= 0 || ExitCode(err) == ExitUsage || pause(cmd.Context(), min(left, waitedGap)) != nil {
+			if err == nil || left <= 0 || ExitCode(err) == ExitUsage || pause.Sleep(cmd.Context(), min(left, waitedGap)) != nil {
 				_, printed := a.Out.Write(text)
 				return errors.Join(printed, err)
 			}
@@ -101,16 +101,4 @@ func (a *App) captured(run func() error) ([]byte, error) {
 	defer func() { a.Out = out }()
 	err := run()
 	return b.Bytes(), err
-}
-
-// pause waits for d, or returns the error of ctx.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

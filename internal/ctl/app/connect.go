@@ -18,6 +18,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/cli/contexts"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // dialTime bounds the wait for the first answer, so that a command fails quickly if there is no
@@ -204,7 +205,7 @@ func (a *App) While(ctx context.Context, again func(error) bool, ask func() erro
 		if !again(err) {
 			return err
 		}
-		if pause(ctx, retryGap) != nil {
+		if pause.Sleep(ctx, retryGap) != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // writer produces the lines of the input. The client calls it back on its own goroutines, therefore
@@ -216,17 +217,7 @@ func (p *rateLimit) wait(ctx context.Context) error {
 	}
 	late := time.Until(p.next)
 	p.next = p.next.Add(p.gap)
-	if late <= 0 {
-		return nil
-	}
-	t := time.NewTimer(late)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pause.Sleep(ctx, late)
 }
 
 // wholeLines is bufio.ScanLines, but keeps carriage returns, which are data.

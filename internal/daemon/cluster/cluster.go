@@ -20,6 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -215,9 +216,7 @@ func (c *Cluster) hasMetadata(ctx context.Context, most time.Duration) bool {
 		if time.Now().After(end) {
 			return false
 		}
-		select {
-		case <-time.After(poll):
-		case <-ctx.Done():
+		if pause.Sleep(ctx, poll) != nil {
 			return false
 		}
 	}

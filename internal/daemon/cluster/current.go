@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // currentPause is the time between two questions for the present revision.
@@ -27,10 +28,8 @@ func (c *Cluster) Current(ctx context.Context) error {
 		if errors.Is(err, metadata.ErrClosed) {
 			return err
 		}
-		select { // there is no leader, or it changed
-		case <-time.After(currentPause):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause.Sleep(ctx, currentPause); err != nil { // there is no leader, or it changed
+			return err
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // Methods of the metadata lane with which a broker asks the metadata leader for what clients ask of
@@ -24,8 +25,8 @@ const (
 const (
 	// maxOperation bounds an encoded request: an election names at most controller.MaxPartitions.
 	maxOperation = 2 << 20
-	// askAgain is the pause before a request that no leader accepted is sent again.
-	askAgain = 100 * time.Millisecond
+	// askPause is the pause before a request that no leader accepted is sent again.
+	askPause = 100 * time.Millisecond
 )
 
 // Operator does for clients what only the metadata leader can do. Its methods are safe for
@@ -181,9 +182,7 @@ func (o *Operator) ask(ctx context.Context, method uint16, request, answer any) 
 		default:
 			return fmt.Errorf("%w: %w", metadata.ErrUnknown, err)
 		}
-		select {
-		case <-time.After(askAgain):
-		case <-ctx.Done():
+		if pause.Sleep(ctx, pause.Spread(askPause)) != nil {
 			return fmt.Errorf("%w, and no other broker accepted the request: %w", controller.ErrNotController, err)
 		}
 	}

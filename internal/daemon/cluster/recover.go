@@ -20,6 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -211,10 +212,7 @@ func (r *Recovery) askOthers(ctx context.Context, c *raftstore.Content) error {
 					"start brokers until a majority of the voters runs, or stop that broker if its voters are lost, too", a.Seed, s.Self.Node))
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(100 * time.Millisecond):
-		}
+		pause.Wait(ctx.Done(), 100*time.Millisecond)
 	}
 	if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -3,7 +3,6 @@ package observe
 import (
 	"math"
 	"strconv"
-	"time"
 
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metrics"
@@ -50,7 +49,6 @@ func Dirs(all []*storage.Dir, unopened []checks.Unopened) func() []metrics.Dir {
 // not be opened.
 func DirFacts(m *storage.Manager, unopened []checks.Unopened, measured *metrics.Storage, probes *Probes) checks.Source {
 	var history syncHistory
-	progress := map[*storage.Dir]progressed{}
 	return func(f *checks.Facts) {
 		f.Unopened = unopened
 		latencies := history.add(f.Now, metrics.Distributions(measured.SyncSeconds), metrics.Distributions(measured.GroupRecords))
@@ -63,11 +61,7 @@ func DirFacts(m *storage.Manager, unopened []checks.Unopened, measured *metrics.
 				JournalBytes: use.JournalBytes, JournalLimit: use.JournalLimit, Syncs: latencies[d.Path()],
 				Probe: probes.of(d.JournalPath()),
 			}
-			pulse := d.Pulse()
-			if before, known := progress[d]; !known || !pulse.Waiting || pulse.Progress != before.progress {
-				progress[d] = progressed{pulse.Progress, f.Now}
-			}
-			x.Waiting = f.Now.Sub(progress[d].at)
+			x.Waiting = d.Stalled()
 			for _, l := range d.Logs() {
 				x.Logs++
 				conf := l.Config()
@@ -79,10 +73,4 @@ func DirFacts(m *storage.Manager, unopened []checks.Unopened, measured *metrics.
 			f.Dirs = append(f.Dirs, x)
 		}
 	}
-}
-
-// progressed records when a journal last made progress or was idle.
-type progressed struct {
-	progress uint64
-	at       time.Time
 }

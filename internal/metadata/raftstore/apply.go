@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/chronik-io/chronik/internal/bytesio"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/kv"
 )
@@ -53,7 +54,7 @@ func (n *node) propose(requests []*request) (err error) {
 			r.done <- result{err: ErrNotLeader}
 			continue
 		}
-		data, p.requests = kv.AppendBytes(data, r.txn), append(p.requests, r)
+		data, p.requests = bytesio.Append(data, r.txn), append(p.requests, r)
 	}
 	if len(p.requests) == 0 {
 		return nil

@@ -8,6 +8,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/chronik-io/chronik/internal/bytesio"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/kv"
 	"github.com/chronik-io/chronik/internal/statelog"
@@ -39,7 +40,7 @@ func appendMeta(p []byte, m meta) []byte {
 	for _, n := range []uint64{m.member, m.index, m.term, uint64(m.revision)} {
 		p = binary.AppendUvarint(p, n)
 	}
-	return kv.AppendBytes(p, marshal(m.conf))
+	return bytesio.Append(p, marshal(m.conf))
 }
 
 func parseMeta(p []byte) (m meta, err error) {
@@ -47,7 +48,7 @@ func parseMeta(p []byte) (m meta, err error) {
 		return m, errors.New("a state description that is too short")
 	}
 	copy(m.generation[:], p)
-	r := kv.NewParser(p[len(m.generation):])
+	r := bytesio.NewReader(p[len(m.generation):])
 	m.member, m.index, m.term, m.revision = r.Uvarint(), r.Uvarint(), r.Uvarint(), int64(r.Uvarint())
 	m.conf = &pb.ConfState{}
 	if err := proto.Unmarshal(r.View(), m.conf); err != nil {
@@ -65,7 +66,7 @@ func appendHard(p []byte, h *pb.HardState) []byte {
 }
 
 func parseHard(p []byte) (*pb.HardState, error) {
-	r := kv.NewParser(p)
+	r := bytesio.NewReader(p)
 	h := &pb.HardState{Term: new(r.Uvarint()), Vote: new(r.Uvarint()), Commit: new(r.Uvarint())}
 	return h, r.End()
 }
@@ -75,11 +76,11 @@ func appendEntry(p []byte, e *pb.Entry) []byte {
 	for _, n := range []uint64{e.GetIndex(), e.GetTerm(), uint64(e.GetType())} {
 		p = binary.AppendUvarint(p, n)
 	}
-	return kv.AppendBytes(p, e.GetData())
+	return bytesio.Append(p, e.GetData())
 }
 
 func parseEntry(p []byte) (*pb.Entry, error) {
-	r := kv.NewParser(p)
+	r := bytesio.NewReader(p)
 	e := &pb.Entry{Index: new(r.Uvarint()), Term: new(r.Uvarint()), Type: pb.EntryType(r.Uvarint()).Enum(), Data: r.Bytes()}
 	return e, r.End()
 }

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"github.com/chronik-io/chronik/internal/bytesio"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/kv"
 )
@@ -87,7 +88,7 @@ func (n *node) report() error {
 // transfer calls send with every piece.
 func (s *snapshot) transfer(send func(piece []byte) error) error {
 	id := randomID()
-	payload := binary.AppendUvarint(kv.AppendBytes(nil, s.message), uint64(s.at))
+	payload := binary.AppendUvarint(bytesio.Append(nil, s.message), uint64(s.at))
 	keys := s.keys
 	kv.Sort(keys)
 	for number := uint32(0); ; number++ {
@@ -105,7 +106,7 @@ func (s *snapshot) transfer(send func(piece []byte) error) error {
 		var record []byte
 		for len(keys) > 0 && len(payload) < pieceSize {
 			record = kv.AppendKV(record[:0], keys[0])
-			payload, keys = kv.AppendBytes(payload, record), keys[1:]
+			payload, keys = bytesio.Append(payload, record), keys[1:]
 		}
 	}
 }
@@ -146,8 +147,8 @@ func (r *receiver) piece(p []byte, gen [16]byte, from, to uint64) (*pb.Message, 
 		return nil, nil, errTransfer
 	}
 	r.next++
-	for records := kv.NewParser(payload); ; {
-		if !records.More() {
+	for records := bytesio.NewReader(payload); ; {
+		if records.Left() == 0 {
 			if records.End() != nil {
 				return nil, nil, r.forget()
 			}
@@ -172,7 +173,7 @@ func (r *receiver) piece(p []byte, gen [16]byte, from, to uint64) (*pb.Message, 
 
 func (r *receiver) begin(id uint64, payload []byte, gen [16]byte, from, to uint64) error {
 	*r = receiver{id: id, next: 1, gen: gen}
-	head := kv.NewParser(payload)
+	head := bytesio.NewReader(payload)
 	raw, revision := head.View(), head.Uvarint()
 	if head.End() != nil {
 		return errTransfer

@@ -9,6 +9,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/chronik-io/chronik/internal/bytesio"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/kv"
 )
@@ -118,7 +119,7 @@ func encodeResult(r result) []byte {
 		return binary.AppendUvarint([]byte{resultOK}, uint64(r.revision))
 	case errors.As(r.err, &conflict):
 		p := binary.AppendUvarint([]byte{resultConflict}, uint64(conflict.Revision))
-		p = kv.AppendBytes(p, conflict.Key)
+		p = bytesio.Append(p, conflict.Key)
 		return binary.AppendUvarint(binary.AppendUvarint(p, uint64(conflict.Found)), uint64(conflict.Expected))
 	case errors.Is(r.err, ErrNotLeader):
 		return []byte{resultNotLeader}
@@ -136,14 +137,14 @@ func parseResult(p []byte) result {
 	if len(p) == 0 {
 		return result{err: fmt.Errorf("%w: empty response", metadata.ErrUnknown)}
 	}
-	r := kv.NewParser(p[1:])
+	r := bytesio.NewReader(p[1:])
 	out, text := result{}, string(p[1:])
 	switch p[0] {
 	case resultOK:
 		out.revision = int64(r.Uvarint())
 	case resultConflict:
 		out.err = &metadata.ConflictError{
-			Revision: int64(r.Uvarint()), Key: string(r.View()), Found: int64(r.Uvarint()), Expected: int64(r.Uvarint()),
+			Revision: int64(r.Uvarint()), Key: r.Text(), Found: int64(r.Uvarint()), Expected: int64(r.Uvarint()),
 		}
 	case resultNotLeader:
 		return result{err: ErrNotLeader}
@@ -182,8 +183,8 @@ func parseTxns(data []byte) (sequence uint64, txns []metadata.Txn, err error) {
 			data[:min(1, len(data))], entryVersion)
 	}
 	sequence = binary.BigEndian.Uint64(data[1:])
-	r := kv.NewParser(data[9:])
-	for r.More() {
+	r := bytesio.NewReader(data[9:])
+	for r.Left() > 0 {
 		t, err := kv.ParseTxn(r.View())
 		if err != nil {
 			return 0, nil, err

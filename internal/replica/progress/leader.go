@@ -2,6 +2,7 @@ package progress
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -335,6 +336,13 @@ func (l *Leader) short(m *member) bool {
 // Served reports whether a follower has subscribed in this epoch. If none has, no other replica can
 // have records of this epoch.
 func (l *Leader) Served() bool { return l.served }
+
+// Followed reports whether another member of the ISR follows now.
+func (l *Leader) Followed() bool {
+	return slices.ContainsFunc(l.members, func(m member) bool {
+		return m.Broker != l.cfg.Self && m.InSync && m.state == streamLive
+	})
+}
 
 // Ends sets the ends that a follower acknowledged. It ignores a handle that is not that of the
 // broker's present subscription, and an end below one that the subscription reported earlier. It

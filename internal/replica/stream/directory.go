@@ -124,8 +124,8 @@ func (f *following) startMoved(err error) {
 	if err == nil {
 		f.confirm = true
 	} else if f.started = 0; f.state == live {
-		f.from.wakeAt(f, time.Now().Add(min(retryFirst<<min(f.tries, 10), retryLast)))
 		f.tries++
+		f.from.wakeAt(f, time.Now().Add(backoff.After(f.tries)))
 	}
 	f.part.mu.Unlock()
 	f.wake()

@@ -96,7 +96,13 @@ func (f *following) wake() {
 
 // endLocked ends the slot for a cause, with a frame unless there is none, and sets the next state.
 // The caller holds part.mu, and then calls wake, or later if the state is paused.
+//
+// Only here does the replica lose its leader: the end of a stream that another one has replaced
+// says nothing about that one.
 func (f *following) endLocked(cause frame.Cause, next state) {
+	if (f.state == live || f.state == asked) && f.part.following.Load() == f {
+		f.part.p.Unfollow()
+	}
 	if f.slot != 0 && cause != 0 {
 		f.end = frame.End{Slot: f.slot, Cause: cause}
 	}
@@ -166,25 +172,21 @@ func (f *follower) list() []*following {
 // disconnected ends the slot because the connection ended.
 func (f *following) disconnected() {
 	f.part.mu.Lock()
-	was := f.slot != 0
-	if f.state == asked || f.state == live || f.state == paused {
-		f.state = wanted
+	defer f.part.mu.Unlock()
+	next := f.state
+	if next == asked || next == live || next == paused {
+		next = wanted
 	}
-	f.slot, f.end, f.off = 0, frame.End{}, frame.Offline{}
-	current := f.part.following.Load() == f
-	f.part.mu.Unlock()
-	if was && current {
-		f.part.p.Unfollow()
-	}
+	f.endLocked(0, next)
+	f.end, f.off = frame.End{}, frame.Offline{}
 }
 
 // again subscribes again, after a pause that grows with each attempt. The caller holds part.mu, and
 // the slot has ended.
 func (f *following) again() {
-	pause := min(retryFirst<<min(f.tries, 10), retryLast)
 	f.tries++
 	f.state = paused
-	f.from.wakeAt(f, time.Now().Add(pause))
+	f.from.wakeAt(f, time.Now().Add(backoff.Spread(f.tries))) // all followers of a leader retry against it
 }
 
 // wakeAt wakes a stream later.
@@ -219,7 +221,7 @@ func (f *follower) resume() {
 		}
 	}
 	if !next.IsZero() && f.s.ctx.Err() == nil {
-		wait := max(next.Sub(now), retryFirst) // each run examines all that wait, perhaps thousands
+		wait := max(next.Sub(now), firstPause) // each run examines all that wait, perhaps thousands
 		f.retryAt = now.Add(wait)
 		f.retry.Reset(wait)
 	}

@@ -282,12 +282,9 @@ func (f *following) moveStart(start int64) {
 
 // ended handles an entry of US: the leader has ended the slot.
 func (f *follower) ended(e frame.End) {
-	x := f.at(e.Slot)
-	if x == nil {
-		return
+	if x := f.at(e.Slot); x != nil {
+		x.lost(e.Slot, 0)
 	}
-	x.lost(e.Slot, 0)
-	x.part.p.Unfollow()
 }
 
 // answered handles the leader's answer to a subscription.

@@ -127,7 +127,7 @@ func TestPausesEndTogether(t *testing.T) {
 		const n = 1000
 		for i := range n {
 			p := &part{s: f.s}
-			f.wakeAt(&following{part: p, from: f, state: paused}, time.Now().Add(retryFirst+time.Duration(i)*100*time.Microsecond))
+			f.wakeAt(&following{part: p, from: f, state: paused}, time.Now().Add(firstPause+time.Duration(i)*100*time.Microsecond))
 		}
 		runs, left := 0, n
 		for range 1000 {
@@ -139,7 +139,7 @@ func TestPausesEndTogether(t *testing.T) {
 			}
 			f.mu.Unlock()
 		}
-		time.Sleep(2 * retryLast)
+		time.Sleep(2 * mostPause)
 		if synctest.Wait(); left > 100 || runs > 20 {
 			t.Errorf("%d runs of the timer ended %d of %d pauses within 100 ms", runs, n-left, n)
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/link/frame"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica/progress"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -287,22 +288,10 @@ func (o *outgoing) readDisk(ended <-chan struct{}) {
 		o.conn.Kick()
 		if rate := o.s.opt.CatchUpRate; rate > 0 {
 			due := time.Duration(float64(total) / float64(rate) * float64(time.Second))
-			if !pause(begin.Add(due), ended) {
+			if !pause.Wait(ended, time.Until(begin.Add(due))) {
 				return
 			}
 		}
-	}
-}
-
-// pause waits until a time, and reports whether the connection has not ended.
-func pause(until time.Time, ended <-chan struct{}) bool {
-	t := time.NewTimer(time.Until(until))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ended:
-		return false
 	}
 }
 

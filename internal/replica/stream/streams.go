@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/link/frame"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
 	"go.uber.org/zap"
@@ -49,12 +50,14 @@ const (
 	highInterval = 2 * time.Millisecond
 	// busyWait is how long a reader waits for memory before it drops a frame.
 	busyWait = 250 * time.Millisecond
-	// retryFirst and retryLast bound the pause before a follower subscribes again; it doubles.
-	retryFirst = 10 * time.Millisecond
-	retryLast  = time.Second
+	// Bounds of the pause before a follower subscribes again.
+	firstPause = 10 * time.Millisecond
+	mostPause  = time.Second
 	// closeGrace is how long Close waits for a disk operation after its context has ended.
 	closeGrace = 250 * time.Millisecond
 )
+
+var backoff = pause.Backoff{First: firstPause, Most: mostPause}
 
 // ErrClosed ends what Close ended.
 var ErrClosed = errors.New("streams are closed")

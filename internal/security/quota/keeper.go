@@ -19,10 +19,10 @@ const (
 	// one is forgotten: a new one of the same owner is full, too. So a client that uses ever more
 	// client ids takes no bucket from others.
 	forgetAfter = time.Hour
-	// sweepEvery is the least time between two searches for buckets to forget, and crowdedEvery if
+	// sweepEvery is the least time between two searches for buckets to forget, and fullEvery if
 	// there are MaxOwners.
-	sweepEvery   = time.Minute
-	crowdedEvery = time.Second
+	sweepEvery = time.Minute
+	fullEvery  = time.Second
 )
 
 // Keeper has the balances of a broker's clients. Several goroutines may use it. A nil Keeper has no
@@ -107,16 +107,16 @@ func (k *Keeper) bucket(l Limit, f Applied) *bucket {
 // because the rules are other ones. The caller holds mu.
 func (k *Keeper) sweep(now time.Duration) {
 	n, every := len(k.buckets), sweepEvery
-	crowded := n >= k.most
-	if crowded {
-		every = crowdedEvery
+	full := n >= k.most
+	if full {
+		every = fullEvery
 	}
 	if now-k.swept < every {
 		return
 	}
 	k.swept = now
 	for key, b := range k.buckets {
-		if unused := now - time.Duration(b.zero.Load()); unused > forgetAfter || crowded && unused >= b.depth {
+		if unused := now - time.Duration(b.zero.Load()); unused > forgetAfter || full && unused >= b.depth {
 			delete(k.buckets, key)
 		}
 	}

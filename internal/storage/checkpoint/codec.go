@@ -2,10 +2,10 @@ package checkpoint
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc64"
 
+	"github.com/chronik-io/chronik/internal/bytesio"
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
@@ -58,10 +58,6 @@ func appendID(b []byte, id journal.StreamID) []byte {
 	return le.AppendUint32(append(b, id.Topic[:]...), uint32(id.Partition))
 }
 
-func appendString[T string | []byte](b []byte, s T) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
 // Flags of a log.
 const (
 	flagDeleted = 1 << iota
@@ -87,7 +83,7 @@ func (l *Log) flags(producers bool) (flags byte) {
 // append encodes a log, with or without its producers.
 func (l *Log) append(b []byte, producers bool) []byte {
 	b = append(appendID(b, l.ID), l.flags(producers))
-	b = appendString(appendString(appendString(b, l.Topic), l.Offline), l.QuarantineFile)
+	b = bytesio.Append(bytesio.Append(bytesio.Append(b, l.Topic), l.Offline), l.QuarantineFile)
 	b = le.AppendUint64(b, uint64(l.Start))
 	b = le.AppendUint64(b, uint64(l.High))
 	b = le.AppendUint32(b, uint32(l.HighEpoch))
@@ -100,7 +96,7 @@ func (l *Log) append(b []byte, producers bool) []byte {
 		b = le.AppendUint64(le.AppendUint32(b, uint32(e.Epoch)), uint64(e.Start))
 	}
 	if producers {
-		b = appendString(b, l.Producers)
+		b = bytesio.Append(b, l.Producers)
 	}
 	return l.appendFlaws(l.appendAborted(b))
 }
@@ -156,91 +152,38 @@ func (p *Point) append(b []byte) []byte {
 	return b
 }
 
-var errMalformed = errors.New("malformed checkpoint record")
+// cursor decodes a record. Returned values never alias the record.
+type cursor struct{ bytesio.Reader }
 
-// cursor decodes a record. The first error sticks: later reads return zero values. Returned values
-// never alias the record.
-type cursor struct {
-	b   []byte
-	err error
-}
-
-func (c *cursor) fail(err error) {
-	if c.err == nil {
-		c.err = err
-	}
-	c.b = nil
-}
-
-// take returns the next n bytes, or n zeros if fewer are left; n is at most 16.
-func (c *cursor) take(n int) []byte {
-	if n > len(c.b) {
-		c.fail(errMalformed)
-		return make([]byte, n)
-	}
-	p := c.b[:n]
-	c.b = c.b[n:]
-	return p
-}
-
-func (c *cursor) u8() uint8        { return c.take(1)[0] }
-func (c *cursor) u32() uint32      { return le.Uint32(c.take(4)) }
-func (c *cursor) u64() uint64      { return le.Uint64(c.take(8)) }
-func (c *cursor) i64() int64       { return int64(c.u64()) }
-func (c *cursor) uuid() [16]byte   { return [16]byte(c.take(16)) }
-func (c *cursor) lsn() journal.LSN { return journal.LSN(c.u64()) }
+func (c *cursor) i64() int64       { return int64(c.LE64()) }
+func (c *cursor) lsn() journal.LSN { return journal.LSN(c.LE64()) }
 func (c *cursor) id() journal.StreamID {
-	return journal.StreamID{Topic: c.uuid(), Partition: int32(c.u32())}
-}
-
-// count reads how many items of at least size bytes follow. A count that exceeds the record is an
-// error, so it allocates nothing.
-func (c *cursor) count(size int) int {
-	n, width := binary.Uvarint(c.b)
-	if width <= 0 || n > uint64((len(c.b)-width)/size) {
-		c.fail(errMalformed)
-		return 0
-	}
-	c.b = c.b[width:]
-	return int(n)
+	return journal.StreamID{Topic: c.ID(), Partition: int32(c.LE32())}
 }
 
 // bytes reads a string as bytes. It returns nil for an empty one.
-func (c *cursor) bytes() []byte {
-	n := c.count(1)
-	p := append([]byte(nil), c.b[:n]...)
-	c.b = c.b[n:]
-	return p
-}
-
-// end returns the first error. Trailing bytes are an error.
-func (c *cursor) end() error {
-	if len(c.b) > 0 {
-		c.fail(errMalformed)
-	}
-	return c.err
-}
+func (c *cursor) bytes() []byte { return append([]byte(nil), c.View()...) }
 
 func (c *cursor) header() (h Header) {
-	h.Seq = c.u64()
-	h.Redo.File, h.Redo.LSN = c.u64(), c.lsn()
+	h.Seq = c.LE64()
+	h.Redo.File, h.Redo.LSN = c.LE64(), c.lsn()
 	h.Durable = c.lsn()
-	h.Dir, h.Journal, h.Boot = c.uuid(), c.uuid(), c.uuid()
-	h.Found = c.u64()
-	h.Owner.Cluster, h.Owner.Generation = c.uuid(), c.uuid()
-	switch c.u8() {
+	h.Dir, h.Journal, h.Boot = c.ID(), c.ID(), c.ID()
+	h.Found = c.LE64()
+	h.Owner.Cluster, h.Owner.Generation = c.ID(), c.ID()
+	switch c.Byte() {
 	case 0:
 	case 1:
 		h.Clean = true
 	default:
-		c.fail(errMalformed)
+		c.Fail(bytesio.ErrMalformed)
 	}
 	return h
 }
 
 func (c *cursor) point() (p Point) {
 	p.Offset, p.LSN = c.i64(), c.lsn()
-	for n := c.count(16); n > 0; n-- {
+	for n := c.Count(16); n > 0; n-- {
 		p.Segments = append(p.Segments, Extent{Base: c.i64(), Size: c.i64()})
 	}
 	return p
@@ -250,14 +193,14 @@ func (c *cursor) point() (p Point) {
 // returns the last record, nil if there is none.
 func (c *cursor) log(known func(journal.StreamID) *Log) *Log {
 	l := Log{ID: c.id()}
-	flags := c.u8()
+	flags := c.Byte()
 	if flags > flagsKnown {
-		c.fail(errMalformed)
+		c.Fail(bytesio.ErrMalformed)
 	}
 	l.Deleted, l.Swapping = flags&flagDeleted != 0, flags&flagSwapping != 0
 	l.AcksWritten, l.Lossy = flags&flagAcksWritten != 0, flags&flagLossy != 0
-	l.Topic, l.Offline, l.QuarantineFile = string(c.bytes()), string(c.bytes()), string(c.bytes())
-	l.Start, l.High, l.HighEpoch = c.i64(), c.i64(), int32(c.u32())
+	l.Topic, l.Offline, l.QuarantineFile = c.Text(), c.Text(), c.Text()
+	l.Start, l.High, l.HighEpoch = c.i64(), c.i64(), int32(c.LE32())
 	l.Clean, l.Swap = c.i64(), c.i64()
 	l.Point = c.point()
 	l.Epochs = c.epochs()
@@ -266,17 +209,17 @@ func (c *cursor) log(known func(journal.StreamID) *Log) *Log {
 	} else if old := known(l.ID); old != nil {
 		l.Producers = old.Producers
 	} else {
-		c.fail(fmt.Errorf("the first record of log %x-%d has no producers", l.ID.Topic, l.ID.Partition))
+		c.Fail(fmt.Errorf("the first record of log %x-%d has no producers", l.ID.Topic, l.ID.Partition))
 	}
 	if flags&flagAborted != 0 {
 		c.aborted(l.Segments)
 	}
 	if flags&flagFlawed != 0 {
-		for n := c.count(5 * 8); n > 0; n-- {
+		for n := c.Count(5 * 8); n > 0; n-- {
 			l.Flaws = append(l.Flaws, Flaw{c.i64(), c.i64(), c.i64(), c.i64(), c.i64()})
 		}
 		if len(l.Flaws) == 0 {
-			c.fail(errMalformed)
+			c.Fail(bytesio.ErrMalformed)
 		}
 	}
 	return &l
@@ -284,27 +227,26 @@ func (c *cursor) log(known func(journal.StreamID) *Log) *Log {
 
 // aborted reads what the indexes of aborted transactions of some segments must be.
 func (c *cursor) aborted(segments []Extent) {
-	for n := c.count(1 + 8); n > 0; n-- {
-		i, width := binary.Uvarint(c.b)
-		if width <= 0 || i >= uint64(len(segments)) || segments[i].Aborted != (txnindex.Mark{}) {
-			c.fail(errMalformed)
+	for n := c.Count(1 + 8); n > 0; n-- {
+		i := c.Uvarint()
+		if c.Err() != nil || i >= uint64(len(segments)) || segments[i].Aborted != (txnindex.Mark{}) {
+			c.Fail(bytesio.ErrMalformed)
 			return
 		}
-		c.b = c.b[width:]
-		if segments[i].Aborted = (txnindex.Mark{Count: c.u32(), Sum: c.u32()}); segments[i].Aborted == (txnindex.Mark{}) {
-			c.fail(errMalformed)
+		if segments[i].Aborted = (txnindex.Mark{Count: c.LE32(), Sum: c.LE32()}); segments[i].Aborted == (txnindex.Mark{}) {
+			c.Fail(bytesio.ErrMalformed)
 		}
 	}
 }
 
 func (c *cursor) epochs() epochs.Cache {
 	var list []epochs.Entry
-	for n := c.count(12); n > 0; n-- {
-		list = append(list, epochs.Entry{Epoch: int32(c.u32()), Start: c.i64()})
+	for n := c.Count(12); n > 0; n-- {
+		list = append(list, epochs.Entry{Epoch: int32(c.LE32()), Start: c.i64()})
 	}
 	cache, err := epochs.Of(list)
 	if err != nil {
-		c.fail(err)
+		c.Fail(err)
 	}
 	return cache
 }

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/bytesio"
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -229,23 +230,23 @@ func (l *loader) known(id journal.StreamID) *Log { return l.logs[id] }
 
 // Load implements statelog.Reader.
 func (l *loader) Load(record []byte) error {
-	c := cursor{b: record}
-	switch kind := c.u8(); {
+	c := cursor{bytesio.NewReader(record)}
+	switch kind := c.Byte(); {
 	case l.header != nil:
-		c.fail(errMalformed)
+		c.Fail(bytesio.ErrMalformed)
 	case kind == kindHeader:
 		h := c.header()
 		l.header = &h
 	case kind == kindLog:
 		log := c.log(func(journal.StreamID) *Log { return nil })
 		if l.logs[log.ID] != nil {
-			c.fail(fmt.Errorf("log %v occurs twice", log))
+			c.Fail(fmt.Errorf("log %v occurs twice", log))
 		}
 		l.logs[log.ID] = log
 	default:
-		c.fail(errMalformed)
+		c.Fail(bytesio.ErrMalformed)
 	}
-	return c.end()
+	return c.End()
 }
 
 // Apply implements statelog.Reader.
@@ -253,14 +254,14 @@ func (l *loader) Apply(_ uint64, record []byte) error {
 	if l.header == nil {
 		return errors.New("the snapshot has no header")
 	}
-	c := cursor{b: record}
+	c := cursor{bytesio.NewReader(record)}
 	h := c.header()
-	for n := c.count(21); n > 0; n-- {
+	for n := c.Count(21); n > 0; n-- {
 		log := c.log(l.known)
 		l.logs[log.ID] = log
 	}
 	l.header = &h
-	return c.end()
+	return c.End()
 }
 
 // state returns the loaded state, in the order of ids, or nil if there is no checkpoint.

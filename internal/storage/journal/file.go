@@ -3,7 +3,6 @@ package journal
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -24,7 +23,7 @@ type file struct {
 
 	// syncMu serializes datasyncs of the writer and of the preparer, so that an error returned to
 	// one of them is latched before the other calls datasync.
-	syncMu sync.Mutex
+	syncMu vfs.Mutex
 	err    error       // the first failed write or datasync, or errClosed; guarded by syncMu
 	closed bool        // guarded by syncMu
 	failed atomic.Bool // err is set, and not errClosed

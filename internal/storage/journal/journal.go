@@ -178,7 +178,7 @@ func Open(opt Options) (*Journal, error) {
 		next:     1,
 	}
 	j.sizes = newSizes(j.maxWrite)
-	j.group.start = time.Now().Add(-crowdedFor)
+	j.group.start = time.Now().Add(-smallFor)
 	if j.opt.UnsyncedBytes <= 0 {
 		j.opt.UnsyncedBytes = unsyncedBytes
 	}
@@ -186,7 +186,7 @@ func Open(opt Options) (*Journal, error) {
 		j.opt.Absent = func() int { return 1 } // a request may still arrive
 	}
 	j.idle = sync.NewCond(&j.mu)
-	if err := j.space.init(&j.opt, j.wakeWriter, func() bool { return j.Crowded(time.Now()) }); err != nil {
+	if err := j.space.init(&j.opt, j.wakeWriter, func() bool { return j.SmallTraffic(time.Now()) }); err != nil {
 		return nil, err
 	}
 	j.done.Add(3)

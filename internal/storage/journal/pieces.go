@@ -23,13 +23,13 @@ import (
 const pieceMax = 128 << 10
 
 // tinyMax is the size below which entries make others be written in pieces. Producers of a bulk
-// load have batches of tens of KiB for some of their partitions: with 64 KiB instead, they crowded
+// load have batches of tens of KiB for some of their partitions: with 64 KiB instead, they slowed
 // themselves, and a load on 16 partitions fell from 330 to 200 MB/s.
 const tinyMax = 8 << 10
 
-// crowdedFor is how long after a small entry other streams count as having some: clients that send
+// smallFor is how long after a small entry other streams count as having some: clients that send
 // a request after the answer to the last one have none queued when the next write begins.
-const crowdedFor = time.Second
+const smallFor = time.Second
 
 // sizes are the sizes, in bytes, by which the journal tells entries apart.
 type sizes struct {

@@ -72,23 +72,23 @@ func allDurable(t *testing.T, disk *crashfs.FS, j *opened, o *recorder) {
 
 // Small entries of streams that have larger ones too do not make those be written in pieces: a bulk
 // load is faster whole. They count when the larger ones have ended.
-func TestABulkLoadDoesNotCrowdItself(t *testing.T) {
+func TestABulkLoadDoesNotSlowItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newRecorder()
 		j, _ := inPieces(t, errfs.New(memory(t)), o)
-		time.Sleep(2 * crowdedFor)
+		time.Sleep(2 * smallFor)
 		a, b := newStream(2), newStream(3)
 		for i, e := range []*Entry{entry(a, 0, 40<<10, eager, o), entry(b, 0, 40<<10, eager, o), entry(a, 1, 100, eager, o)} {
 			ok(t, j.Submit(nil, e))
 			synctest.Wait()
-			if j.Crowded(time.Now()) {
-				t.Errorf("entry %d crowds", i)
+			if j.SmallTraffic(time.Now()) {
+				t.Errorf("entry %d counts as small", i)
 			}
 		}
-		time.Sleep(2 * crowdedFor)
+		time.Sleep(2 * smallFor)
 		ok(t, j.Submit(nil, entry(a, 2, 100, eager, o)))
 		synctest.Wait()
-		if !j.Crowded(time.Now()) {
+		if !j.SmallTraffic(time.Now()) {
 			t.Error("a small entry after the bulk load does not count")
 		}
 		ok(t, j.Close())
@@ -116,7 +116,7 @@ func TestOnlyLargeEntriesAmongSmallOnesAreWrittenInPieces(t *testing.T) {
 		want(3, entry(bulk, 0, 4*16<<10, eager, o)) // one of the others lacks its first block, one is the end
 		want(0, entry(bulk, 1, 4*16<<10, loose, o))
 		want(0, entry(bulk, 2, 31<<10, eager, o))
-		time.Sleep(2 * crowdedFor)
+		time.Sleep(2 * smallFor)
 		want(0, entry(bulk, 3, 4*16<<10, eager, o))
 		want(0, entry(small, 1, 100, eager, o))
 		want(3, entry(bulk, 4, 4*16<<10, eager, o))
@@ -281,17 +281,17 @@ func TestSmallEntriesPassThoseLeftToTheNextWrite(t *testing.T) {
 
 // The system's clock is set while there are tiny entries: whether they have arrived recently does
 // not depend on it.
-func TestTheClockIsSetWhileEntriesCrowd(t *testing.T) {
+func TestTheClockIsSetWhileSmallEntriesArrive(t *testing.T) {
 	o := newRecorder()
 	j := open(t, memory(t), nil)
 	tiny := entry(newStream(1), 0, 100, eager, o)
 	ok(t, j.Submit(nil, tiny))
 	o.wait(1)
 	for _, by := range []time.Duration{0, -time.Hour, time.Hour} {
-		if !j.Crowded(wallClock(tiny.arrived, by)) {
+		if !j.SmallTraffic(wallClock(tiny.arrived, by)) {
 			t.Errorf("a clock set by %v hides a tiny entry", by)
 		}
-		if j.Crowded(wallClock(tiny.arrived.Add(2*crowdedFor), by)) {
+		if j.SmallTraffic(wallClock(tiny.arrived.Add(2*smallFor), by)) {
 			t.Errorf("with a clock set by %v, a tiny entry counts for longer than a second", by)
 		}
 	}

@@ -80,7 +80,7 @@ func (s *space) replace(old *file, want int64) error {
 	// The writer may have space in old already: it must find as much in the new file, or zeros
 	// would cover what it writes beyond.
 	for err == nil && old != nil && f.zeroed.Load() < f.capacity {
-		if err = f.zero(4*zeroStep, s.crowded()); err != nil {
+		if err = f.zero(4*zeroStep, s.smallTraffic()); err != nil {
 			s.discard(f)
 		}
 	}
@@ -101,7 +101,7 @@ func (s *space) replace(old *file, want int64) error {
 
 // extend writes zeros ahead. A file that was closed meanwhile needs none.
 func (s *space) extend(f *file, n int64) (bool, error) {
-	err := f.zero(n, s.crowded())
+	err := f.zero(n, s.smallTraffic())
 	if errors.Is(err, errClosed) {
 		return true, nil
 	}
@@ -141,7 +141,7 @@ func (s *space) newFile(want int64) (*file, error) {
 		s.discard(f)
 		return nil, fmt.Errorf("prepare journal file: %w", err)
 	}
-	if err := f.zero(zeroStep, s.crowded()); err != nil {
+	if err := f.zero(zeroStep, s.smallTraffic()); err != nil {
 		s.discard(f)
 		return nil, err
 	}

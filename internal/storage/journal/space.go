@@ -2,6 +2,7 @@ package journal
 
 import (
 	"fmt"
+	"github.com/chronik-io/chronik/internal/vfs"
 	"path"
 	"strconv"
 	"strings"
@@ -31,13 +32,13 @@ const (
 // and the next one. Its preparer goroutine prepares space ahead of the writer, so that neither a
 // rename nor writing zeros delays a group.
 type space struct {
-	opt        *Options
-	wakeWriter func()      // wakes the writer: there may be space now
-	crowded    func() bool // see Journal.Crowded
+	opt          *Options
+	wakeWriter   func()      // wakes the writer: there may be space now
+	smallTraffic func() bool // see Journal.SmallTraffic
 
 	// names is held while files are named, renamed and collected for reuse: by the preparer, Fresh
 	// and Resume. The writer never takes it.
-	names sync.Mutex
+	names vfs.Mutex
 
 	mu      sync.Mutex
 	live    []*file // oldest first; the last one is cur unless cur is nil
@@ -60,8 +61,8 @@ type spare struct {
 	size int64
 }
 
-func (s *space) init(opt *Options, wakeWriter func(), crowded func() bool) error {
-	s.opt, s.wakeWriter, s.crowded = opt, wakeWriter, crowded
+func (s *space) init(opt *Options, wakeWriter func(), smallTraffic func() bool) error {
+	s.opt, s.wakeWriter, s.smallTraffic = opt, wakeWriter, smallTraffic
 	s.wake, s.quit = make(chan struct{}, 1), make(chan struct{})
 	infos, err := opt.FS.List(opt.Dir)
 	if err != nil {

@@ -341,14 +341,14 @@ func (b *budget) spent() bool { return b.write <= 0 || b.records <= 0 || b.bytes
 func (j *Journal) fillLocked(t *taken, l limits, now time.Time) {
 	g, p := &j.group, j.part
 	b := budget{limits: l, write: j.maxWrite, bulk: j.maxWrite, reserved: j.noSpace}
-	crowded := j.Crowded(now)
+	smallTraffic := j.SmallTraffic(now)
 	switch {
 	case p != nil:
 		if closed, _ := j.waiting.verdict(now, j.opt.Absent); !closed {
 			return
 		}
 		b.write, b.bulk = min(b.write, p.left()), 0
-	case crowded:
+	case smallTraffic:
 		b.bulk = 2 * j.sizes.piece
 	}
 	var held *Stream // the first one whose entry is left to the next write, with small ones behind it
@@ -357,7 +357,7 @@ func (j *Journal) fillLocked(t *taken, l limits, now time.Time) {
 		s := j.ready.peek()
 		if s.queue.len() > 0 && p == nil && !b.reserved {
 			e := s.queue.peek()
-			pieces := crowded && j.sizes.inPieces(e)
+			pieces := smallTraffic && j.sizes.inPieces(e)
 			switch {
 			case len(t.entries) == 0 && pieces:
 				g.notice(e, j.sizes)
@@ -375,7 +375,7 @@ func (j *Journal) fillLocked(t *taken, l limits, now time.Time) {
 		j.ready.pop()
 		before := len(t.entries)
 		if p == nil || s != p.entry.Stream || j.opt.Broken.has(Overtake) {
-			j.fillFrom(t, s, &b, crowded)
+			j.fillFrom(t, s, &b, smallTraffic)
 		}
 		switch {
 		case s.queue.len() == 0:
@@ -399,12 +399,12 @@ func (j *Journal) serveNextLocked(s *Stream) {
 }
 
 // fillFrom moves entries of one stream to t: about a quantum, and those that the budget allows.
-func (j *Journal) fillFrom(t *taken, s *Stream, b *budget, crowded bool) {
+func (j *Journal) fillFrom(t *taken, s *Stream, b *budget, smallTraffic bool) {
 	for share := int64(quantum); s.queue.len() > 0 && share > 0 && !b.spent(); {
 		e := s.queue.peek()
 		first := len(t.entries) == 0 && j.part == nil
 		if b.reserved && !e.control() || !first && (e.size() > b.write || e.size() >= j.sizes.small && e.size() > b.bulk) ||
-			crowded && !first && j.sizes.inPieces(e) {
+			smallTraffic && !first && j.sizes.inPieces(e) {
 			return
 		}
 		j.group.notice(e, j.sizes)
@@ -422,22 +422,22 @@ func (j *Journal) fillFrom(t *taken, s *Stream, b *budget, crowded bool) {
 }
 
 // notice remembers when small entries arrive. Those of a stream that also has larger ones are part
-// of a bulk load, which must not crowd itself.
+// of a bulk load, which must not slow itself down.
 func (g *group) notice(e *Entry, s sizes) {
 	switch {
 	case e.size() >= s.small:
 		e.Stream.bulk = e.arrived
-	case e.size() < s.tiny && e.arrived.Sub(e.Stream.bulk) >= crowdedFor && !e.control() && !e.onWrite():
-		if at := int64(e.arrived.Sub(g.start)); at-g.lastSmall.Load() > int64(crowdedFor/16) { // rarely: others read it
+	case e.size() < s.tiny && e.arrived.Sub(e.Stream.bulk) >= smallFor && !e.control() && !e.onWrite():
+		if at := int64(e.arrived.Sub(g.start)); at-g.lastSmall.Load() > int64(smallFor/16) { // rarely: others read it
 			g.lastSmall.Store(at)
 		}
 	}
 }
 
-// Crowded reports whether small entries have arrived recently: who writes much to the same disk
-// should then write a little at a time.
-func (j *Journal) Crowded(now time.Time) bool {
-	return int64(now.Sub(j.group.start))-j.group.lastSmall.Load() < int64(crowdedFor)
+// SmallTraffic reports whether small entries have arrived recently: large writers on the same disk
+// should then write in small pieces.
+func (j *Journal) SmallTraffic(now time.Time) bool {
+	return int64(now.Sub(j.group.start))-j.group.lastSmall.Load() < int64(smallFor)
 }
 
 // writeTaken writes the frames of the entries at the next block, with one write if they fit in the

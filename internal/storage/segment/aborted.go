@@ -20,7 +20,7 @@ var ErrAborted = errors.New("the index of aborted transactions cannot be used")
 // describes, and perhaps others behind them, which do not count. Only its owner, the log, knows
 // what stored must be: the checkpoint has it.
 type aborted struct {
-	writing sync.Mutex // held while the file is written; acquired before mu
+	writing vfs.Mutex // held while the file is written; acquired before mu
 
 	mu      sync.Mutex // guards the following fields; never held across disk I/O
 	stored  txnindex.Mark

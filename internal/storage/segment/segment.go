@@ -56,9 +56,9 @@ type Segment struct {
 	synced atomic.Int64 // bytes covered by a datasync
 	err    atomic.Pointer[error]
 
-	examining sync.Mutex // held by Examine; acquired before all others
-	saving    sync.Mutex // held while the index files are written or removed; acquired before mu
-	unindexed bool       // the index files were removed for good; guarded by saving
+	examining vfs.Mutex // held by Examine; acquired before all others
+	saving    vfs.Mutex // held while the index files are written or removed; acquired before mu
+	unindexed bool      // the index files were removed for good; guarded by saving
 
 	mu        sync.Mutex // guards the following fields; never held across disk I/O
 	x         *index     // nil: not in memory

@@ -90,6 +90,7 @@ type world struct {
 	lose func(topic string, partition, epoch int32, since time.Time)
 
 	mu       sync.Mutex
+	wiped    bool         // a disk was replaced by an empty one
 	lossy    time.Time    // when a disk first lost or refused what was written; zero if none did
 	text     bytes.Buffer // what was logged
 	problems []string     // what contradicts the promises
@@ -302,9 +303,15 @@ func (w *world) kill(id int32) {
 	w.crash(id, func() *crashfs.FS { return n.disk.Kill() }, func() { n.host.Kill() })
 }
 
-// powerLoss ends a machine. Its disk has what was synced and, by mode, more.
+// powerLoss ends a machine. Its disk has what was synced and, by mode, more. After a disk was
+// replaced it only ends the process, if the profile acknowledges more than that: nothing survives
+// that all replicas lose something.
 func (w *world) powerLoss(id int32, mode crashfs.Mode) {
 	n := w.nodes[id]
+	if w.wiped && w.profile != "" {
+		w.kill(id)
+		return
+	}
 	w.mayLose()
 	w.crash(id, func() *crashfs.FS { n.boots++; return n.disk.PowerLoss(mode) }, func() { n.host.PowerOff() })
 }
@@ -313,6 +320,7 @@ func (w *world) powerLoss(id int32, mode crashfs.Mode) {
 func (w *world) wipe(id int32) {
 	n := w.nodes[id]
 	seed := w.random.Uint64()
+	w.wiped = true
 	w.crash(id, func() *crashfs.FS { n.disk.Kill(); return crashfs.New(seed) }, func() { n.host.Kill() })
 }
 
@@ -431,7 +439,7 @@ func (w *world) crashAtCall(id int32, n int, mode crashfs.Mode) {
 	}
 	w.note("power loss of %d at a call", id)
 	at.mu.Lock()
-	if at.process == nil { // it has ended because of the failing calls, and the machine has not
+	if at.process == nil && !(w.wiped && w.profile != "") { // it has ended because of the failing calls, and the machine has not
 		w.mayLose()
 		at.boots++
 		at.disk = at.disk.PowerLoss(mode)

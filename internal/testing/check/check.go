@@ -106,11 +106,13 @@ func (h *History) mayLose(f fact) bool {
 	return false
 }
 
-// mayVanish reports whether a record that was read in one leader epoch may be replaced by one of
-// another. Caller holds mu.
-func (h *History) mayVanish(f fact, by int32) bool {
+// mayVanish reports whether a record that was read may be replaced by what was read later: by one of
+// the epoch of an unclean election or a later one, or by one of an earlier epoch that only the
+// replica had which was elected. Caller holds mu.
+func (h *History) mayVanish(f, by fact) bool {
 	for _, l := range h.unclean {
-		if !f.at.Before(l.since) && min(f.Epoch, by) < l.epoch && l.epoch <= max(f.Epoch, by) {
+		between := f.at.Before(l.at) && !by.at.Before(l.at)
+		if !f.at.Before(l.since) && min(f.Epoch, by.Epoch) < l.epoch && (between || l.epoch <= max(f.Epoch, by.Epoch)) {
 			return true
 		}
 	}
@@ -145,7 +147,7 @@ func (h *History) Problems(final []Record) []string {
 	problems := append([]string(nil), h.problems...)
 	report := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	for _, c := range h.changed {
-		if !h.mayVanish(c.was, c.is.Epoch) {
+		if !h.mayVanish(c.was, c.is) {
 			report("changed: offset %d was %q of epoch %d and then %q of epoch %d", c.is.Offset, c.was.Value, c.was.Epoch, c.is.Value,
 				c.is.Epoch)
 		}
@@ -179,7 +181,7 @@ func (h *History) Problems(final []Record) []string {
 		if !ok {
 			by = math.MaxInt32 // the log ends below it
 		}
-		if !h.mayVanish(r, by) {
+		if !h.mayVanish(r, fact{Record: Record{Epoch: by}, at: time.Now()}) {
 			report("vanished: %q was read at offset %d, which has %q", r.Value, offset, at[offset])
 		}
 	}

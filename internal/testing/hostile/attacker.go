@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // Attacker holds the connections of one attack. They stay open until Close, so that a test can
@@ -146,7 +148,7 @@ func (m *Attacker) again(ctx context.Context, n int, act func(c *Conn, i, turn i
 			if err := m.judge(ctx, err); err != nil {
 				return err
 			}
-			pause(ctx, 10*time.Millisecond)
+			pause.Wait(ctx.Done(), 10*time.Millisecond)
 		}
 		return nil
 	})
@@ -176,14 +178,4 @@ func (m *Attacker) judge(ctx context.Context, err error) error {
 		m.note("connection closed")
 	}
 	return nil
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

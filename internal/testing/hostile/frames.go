@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // frameAttacks send frames that differ from what they announce.
@@ -60,7 +62,7 @@ func trickle(ctx context.Context, m *Attacker) error {
 			return err
 		}
 		for ctx.Err() == nil {
-			pause(ctx, 100*time.Millisecond)
+			pause.Wait(ctx.Done(), 100*time.Millisecond)
 			if err := c.Send([]byte{0}); err != nil {
 				return err
 			}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // longest is the longest session and rebalance timeout that a member may request.
@@ -81,7 +83,7 @@ func abandon(ctx context.Context, m *Attacker, n, size int) error {
 			c, err := m.dial(ctx)
 			if err == nil {
 				err = c.Request(joinRequest(3, fmt.Sprintf("abandoned-%d", i), metadata))
-				pause(ctx, 100*time.Millisecond)
+				pause.Wait(ctx.Done(), 100*time.Millisecond)
 				m.drop(c)
 			}
 			if err := m.judge(ctx, err); err != nil {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // offsetAttacks use the offsets of groups and partitions.
@@ -43,7 +45,7 @@ const repeatEvery = 20 * time.Millisecond
 // repeat sends one request repeatedly on four connections.
 func repeat(ctx context.Context, m *Attacker, request []byte) error {
 	return m.again(ctx, 4, func(c *Conn, _, _ int) error {
-		pause(ctx, repeatEvery)
+		pause.Wait(ctx.Done(), repeatEvery)
 		return c.burst(request, 1)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/record"
 )
 
@@ -23,7 +24,7 @@ func transactionAttacks() []Attack {
 			Holds: some, Keeps: some, Part: 100, prepare: victimTopic,
 			run: func(ctx context.Context, m *Attacker) error {
 				return m.again(ctx, 4, func(c *Conn, i, turn int) error {
-					pause(ctx, repeatEvery)
+					pause.Wait(ctx.Done(), repeatEvery)
 					return c.mistreat(m, fmt.Sprintf("stranger-%d-%d", i, turn%strangersIDs), turn)
 				})
 			},

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/record"
 )
 
@@ -73,7 +74,7 @@ func Prepare(ctx context.Context, addr string) error {
 		if !kerr.IsRetriable(err) {
 			return err
 		}
-		pause(ctx, 10*time.Millisecond)
+		pause.Wait(ctx.Done(), 10*time.Millisecond)
 	}
 }
 
@@ -151,7 +152,7 @@ func (p Probe) watch(ctx context.Context, addr string, d time.Duration, i, n int
 	begin := time.Now()
 	var c *Conn
 	for due := time.Duration(i) * p.every; due < d && ctx.Err() == nil; due += time.Duration(n) * p.every {
-		pause(ctx, due-time.Since(begin))
+		pause.Wait(ctx.Done(), due-time.Since(begin))
 		var err error
 		if c == nil {
 			c, err = Dial(ctx, addr)

@@ -58,8 +58,10 @@ func (s *state) hasOther(broker int32, gone []election.Replica) bool {
 	stays := func(b int32) bool {
 		return b != broker && !slices.ContainsFunc(gone, func(x election.Replica) bool { return x.Broker == b })
 	}
-	return slices.ContainsFunc(s.part.ISR, stays) ||
-		slices.ContainsFunc(s.part.ELR, func(b int32) bool { return stays(b) && s.Active(b) })
+	leads := s.part.Leader == broker && s.Running(broker)
+	there := func(b int32) bool { return stays(b) && s.Active(b) }
+	return !leads && slices.ContainsFunc(s.part.ISR, stays) || slices.ContainsFunc(s.part.ISR, there) ||
+		slices.ContainsFunc(s.part.ELR, there)
 }
 
 // replace lets a node replace its damaged log by an empty one, when its image shows that the

@@ -4,11 +4,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/chronik-io/chronik/internal/bytesio"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/txn/gate"
 )
@@ -164,13 +164,13 @@ func kindOf(body []byte) (byte, error) {
 }
 
 func decodeOrders(body []byte) (c orderCall, err error) {
-	r := reader{rest: body[2:]}
-	c.life, c.number, c.dead = r.int64(), r.uint(math.MaxUint64), r.uint(math.MaxUint64)
+	r := reader{bytesio.NewReader(body[2:])}
+	c.life, c.number, c.dead = r.int64(), r.Uvarint(), r.Uvarint()
 	topics := r.topics()
 	n := r.count(maxCall, minOrder)
 	c.orders = make([]order, 0, n)
 	for range n {
-		flags := r.byte()
+		flags := r.Byte()
 		o := order{flush: flags&flagFlush != 0}
 		o.Commit, o.Bumps = flags&flagCommit != 0, flags&flagBumps != 0
 		o.ProducerID, o.Epoch = r.int64(), r.int16()
@@ -183,16 +183,16 @@ func decodeOrders(body []byte) (c orderCall, err error) {
 }
 
 func decodeAsks(body []byte) (c askCall, err error) {
-	r := reader{rest: body[2:]}
+	r := reader{bytesio.NewReader(body[2:])}
 	c.now = time.Now()
 	topics := r.topics()
 	n := r.count(maxCall, minQuestion)
 	c.questions = make([]gate.Question, 0, n)
 	for range n {
-		q := gate.Question{Add: r.byte()&flagAdd != 0, ID: r.text()}
+		q := gate.Question{Add: r.Byte()&flagAdd != 0, ID: r.Text()}
 		q.ProducerID, q.Epoch = r.int64(), r.int16()
-		q.Deadline = c.now.Add(time.Duration(r.uint(uint64(maxDeadline/time.Millisecond))) * time.Millisecond)
-		partitions := r.count(math.MaxInt32, minPartition)
+		q.Deadline = c.now.Add(time.Duration(r.UvarintTo(uint64(maxDeadline/time.Millisecond))) * time.Millisecond)
+		partitions := r.Count(minPartition)
 		q.Partitions = make([]txn.AddedPartition, 0, partitions)
 		for range partitions {
 			at := r.topic(topics)
@@ -230,8 +230,8 @@ func encodeVerdicts(list []verdict) []byte {
 }
 
 func decodeVerdicts(body []byte, n int) ([]verdict, error) {
-	r := reader{rest: body}
-	if v := r.byte(); v != wireVersion {
+	r := reader{bytesio.NewReader(body)}
+	if v := r.Byte(); v != wireVersion {
 		return nil, fmt.Errorf("%w: an answer of version %d", errWire, v)
 	}
 	list := make([]verdict, n)
@@ -258,8 +258,8 @@ func encodeAnswers(list []gate.Answer) []byte {
 // decodeAnswers decodes the answers to questions. A yes to a question about several partitions
 // names all of them or none.
 func decodeAnswers(body []byte, questions []gate.Question) ([]gate.Answer, error) {
-	r := reader{rest: body}
-	if v := r.byte(); v != wireVersion {
+	r := reader{bytesio.NewReader(body)}
+	if v := r.Byte(); v != wireVersion {
 		return nil, fmt.Errorf("%w: an answer of version %d", errWire, v)
 	}
 	list := make([]gate.Answer, len(questions))

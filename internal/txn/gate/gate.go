@@ -7,6 +7,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/producers"
@@ -18,12 +19,14 @@ const (
 	maxQueue = 64
 	// maxTries bounds how often a batch enters the log after a yes that was outdated there.
 	maxTries = 4
-	// A Question is repeated after minPause, doubling up to maxPause.
-	minPause = 20 * time.Millisecond
-	maxPause = 500 * time.Millisecond
+	// Bounds of the pause before a Question is repeated.
+	firstPause = 20 * time.Millisecond
+	mostPause  = 500 * time.Millisecond
 	// shards bounds how many queues share a lock.
 	shards = 64
 )
+
+var backoff = pause.Backoff{First: firstPause, Most: mostPause}
 
 // Options configure a Gate.
 type Options struct {

@@ -14,21 +14,21 @@ import (
 // round asks the coordinator for one producer in one or more partitions, until the answer is final
 // or no batch waits for it. A queue that has another round, or is closed, has left.
 type round struct {
-	gate   *Gate
-	from   Producer
-	queues []*queue
-	pause  time.Duration // before the last repetition
+	gate     *Gate
+	from     Producer
+	queues   []*queue
+	failures int // answers in a row that were not final
 }
 
 // after asks after a pause, on another goroutine.
-func (r *round) after(pause time.Duration) { time.AfterFunc(pause, r.ask) }
+func (r *round) after(d time.Duration) { time.AfterFunc(d, r.ask) }
 
 // pauseAfter returns the pause after n outdated answers.
 func pauseAfter(n int) time.Duration {
 	if n < 2 {
 		return 0
 	}
-	return minPause << (n - 2)
+	return backoff.After(n - 1)
 }
 
 // ask asks the coordinator. The guards are older than the question: nothing that happens in the log
@@ -83,7 +83,8 @@ func isFinal(err *kerr.Error) bool {
 // answered receives the answer for all queues. The first batches of those that are permitted share
 // their commits: a transaction that begins in many partitions is one write.
 func (r *round) answered(a Answer) {
-	r.pause = min(max(minPause, 2*r.pause), maxPause)
+	r.failures++
+	wait := backoff.After(r.failures)
 	var decided, again []*queue
 	var alone []*round
 	var ended refused
@@ -100,7 +101,7 @@ func (r *round) answered(a Answer) {
 			q.round, q.granted, q.advancing = nil, Producer{}, true
 			decided = append(decided, q) // those behind may be of another epoch
 		default:
-			q.giveUp(time.Now().Add(r.pause), err, &ended)
+			q.giveUp(time.Now().Add(wait), err, &ended)
 			switch q.closeIfIdle(); {
 			case q.closed:
 			// A coordinator that knows no such partition has refused all of them.
@@ -115,10 +116,10 @@ func (r *round) answered(a Answer) {
 	advance(decided)
 	ended.finish()
 	for _, x := range alone {
-		x.after(r.pause)
+		x.after(wait)
 	}
 	if r.queues = again; len(again) > 0 {
-		r.after(r.pause)
+		r.after(wait)
 	}
 }
 

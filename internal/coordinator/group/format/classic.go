@@ -52,7 +52,7 @@ func (g ClassicGroup) Encode() []byte {
 // DecodeClassic decodes a classic group of any version. Version 0 has no rebalance timeout; the
 // session timeout is used instead.
 func DecodeClassic(p []byte) (ClassicGroup, error) {
-	r := &reader{p: p}
+	r := read(p)
 	v := r.version(maxClassicVersion)
 	flexible := v >= 4
 	g := ClassicGroup{ProtocolType: r.stringOf(flexible), Generation: r.int32(), Protocol: r.nullableOf(flexible),
@@ -63,10 +63,10 @@ func DecodeClassic(p []byte) (ClassicGroup, error) {
 	var n int
 	if flexible {
 		n = r.count(20)
-	} else if n = int(r.int32()); n > len(r.p)/18 {
-		r.fail("%d members, but only %d bytes are left", n, len(r.p))
+	} else if n = int(r.int32()); n > r.Left()/18 {
+		r.fail("%d members, but only %d bytes are left", n, r.Left())
 	}
-	for i := 0; i < n && r.err == nil; i++ {
+	for i := 0; i < n && r.Err() == nil; i++ {
 		g.Members = append(g.Members, r.classicMember(v))
 	}
 	if flexible {
@@ -118,5 +118,5 @@ func (r *reader) bytesOf(flexible bool) []byte {
 	if flexible {
 		return append([]byte(nil), r.compact()...)
 	}
-	return append([]byte(nil), r.take(int(r.int32()))...)
+	return append([]byte(nil), r.Take(int(r.int32()))...)
 }

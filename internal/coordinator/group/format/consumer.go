@@ -20,7 +20,7 @@ func (g Group) Encode() []byte {
 
 // DecodeGroup decodes a consumer group.
 func DecodeGroup(p []byte) (g Group, err error) {
-	r := &reader{p: p}
+	r := read(p)
 	r.version(0)
 	g.Epoch = r.int32()
 	r.tags(func(tag int, f *reader) {
@@ -85,7 +85,7 @@ func (c *Classic) encode() []byte {
 
 // DecodeMember decodes a member.
 func DecodeMember(p []byte) (m Member, err error) {
-	r := &reader{p: p}
+	r := read(p)
 	r.version(0)
 	m.Instance, m.Rack = r.nullableString(), r.nullableString()
 	m.ClientID, m.ClientHost = r.compactString(), r.compactString()
@@ -133,7 +133,7 @@ func (t TargetEpoch) Encode() []byte {
 
 // DecodeTargetEpoch decodes a target epoch.
 func DecodeTargetEpoch(p []byte) (t TargetEpoch, err error) {
-	r := &reader{p: p}
+	r := read(p)
 	r.version(0)
 	t.Epoch = r.int32()
 	r.tags(func(tag int, f *reader) {
@@ -167,7 +167,7 @@ func (topics Target) Encode() []byte {
 
 // DecodeTarget decodes a member's target assignment.
 func DecodeTarget(p []byte) (topics Target, err error) {
-	r := &reader{p: p}
+	r := read(p)
 	r.version(0)
 	topics = r.topics()
 	r.tags(nil)
@@ -189,7 +189,7 @@ func appendInts(p []byte, list []int32) []byte {
 
 func (r *reader) topics() (list []Topic) {
 	for range r.count(18) {
-		t := Topic{ID: r.uuid(), Partitions: r.ints()}
+		t := Topic{ID: r.ID(), Partitions: r.ints()}
 		r.tags(func(tag int, f *reader) {
 			if tag == 0 {
 				t.Epochs = f.ints()
@@ -248,7 +248,7 @@ func appendOwned(p []byte, topics []Topic) []byte {
 
 // DecodeCurrent decodes a member's current assignment.
 func DecodeCurrent(p []byte) (c Current, err error) {
-	r := &reader{p: p}
+	r := read(p)
 	r.version(0)
 	c.Epoch, c.Previous, c.State = r.int32(), r.int32(), r.int8()
 	c.Assigned, c.Revoking = r.topics(), r.topics()
@@ -276,7 +276,7 @@ func (x Regex) Encode() []byte {
 
 // DecodeRegex decodes a regular expression's matches.
 func DecodeRegex(p []byte) (x Regex, err error) {
-	r := &reader{p: p}
+	r := read(p)
 	r.version(0)
 	for range r.count(1) {
 		x.Topics = append(x.Topics, r.compactString())

@@ -72,9 +72,9 @@ func (k Key) Encode() []byte {
 // DecodeKey decodes a key. If the type is unknown, it returns an error that matches ErrUnknownType
 // and ignores the remaining bytes.
 func DecodeKey(p []byte) (Key, error) {
-	r := &reader{p: p}
+	r := read(p)
 	k := Key{Type: Type(r.int16())}
-	if k.Type == legacyOffset && r.err == nil {
+	if k.Type == legacyOffset && r.Err() == nil {
 		k.Type = TypeOffset
 	}
 	switch k.Type {
@@ -85,7 +85,7 @@ func DecodeKey(p []byte) (Key, error) {
 	case TypeClassicGroup, TypeGroup, TypeTopics, TypeTargetEpoch, TypeStreams, TypeStreamsTopics, TypeStreamsEpoch, TypeTopology:
 		k.Group = r.string()
 	default:
-		if r.err == nil {
+		if r.Err() == nil {
 			return k, fmt.Errorf("decode key: %w %d", ErrUnknownType, k.Type)
 		}
 	}

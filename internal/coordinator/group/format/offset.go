@@ -39,7 +39,7 @@ func (o Offset) Encode() []byte {
 
 // DecodeOffset decodes a value of any version.
 func DecodeOffset(p []byte) (Offset, error) {
-	r := &reader{p: p}
+	r := read(p)
 	v := r.version(maxOffsetVersion)
 	o := Offset{Offset: r.int64(), LeaderEpoch: -1, Expires: -1}
 	if v >= 3 {
@@ -57,7 +57,7 @@ func DecodeOffset(p []byte) (Offset, error) {
 	if v >= 4 {
 		r.tags(func(tag int, f *reader) {
 			if tag == 0 {
-				o.Topic = f.uuid()
+				o.Topic = f.ID()
 			}
 		})
 	}

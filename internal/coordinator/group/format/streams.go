@@ -36,7 +36,7 @@ func (g Streams) Encode() []byte {
 
 // DecodeStreams decodes a streams group.
 func DecodeStreams(p []byte) (Streams, error) {
-	r := &reader{p: p}
+	r := read(p)
 	r.version(0)
 	g := Streams{Epoch: r.int32(), Hash: r.int64(), Validated: -1}
 	r.tags(func(tag int, f *reader) {
@@ -103,13 +103,13 @@ func (m StreamsMember) Encode() []byte {
 
 // DecodeStreamsMember decodes a member of a streams group.
 func DecodeStreamsMember(p []byte) (m StreamsMember, err error) {
-	r := &reader{p: p}
+	r := read(p)
 	r.version(0)
 	m.Instance, m.Rack = r.nullableString(), r.nullableString()
 	m.ClientID, m.ClientHost = r.compactString(), r.compactString()
 	m.RebalanceTimeout, m.TopologyEpoch = r.int32(), r.int32()
 	m.Process = r.compactString()
-	if r.int8() >= 0 && r.err == nil {
+	if r.int8() >= 0 && r.Err() == nil {
 		m.Endpoint = &Endpoint{Host: r.compactString(), Port: uint16(r.int16())}
 		r.tags(nil)
 	}
@@ -173,7 +173,7 @@ func (t StreamsTarget) Encode() []byte {
 
 // DecodeStreamsTarget decodes the target assignment of a member.
 func DecodeStreamsTarget(p []byte) (StreamsTarget, error) {
-	r := &reader{p: p}
+	r := read(p)
 	r.version(0)
 	t := StreamsTarget(r.taskLists())
 	r.tags(nil)
@@ -197,7 +197,7 @@ func (c StreamsCurrent) Encode() []byte {
 
 // DecodeStreamsCurrent decodes the current assignment of a member.
 func DecodeStreamsCurrent(p []byte) (c StreamsCurrent, err error) {
-	r := &reader{p: p}
+	r := read(p)
 	r.version(0)
 	c.Epoch, c.Previous, c.State = r.int32(), r.int32(), r.int8()
 	c.Assigned, c.Revoking = r.taskLists(), r.taskLists()

@@ -76,7 +76,7 @@ func appendInternal(p []byte, list []InternalTopic) []byte {
 
 // DecodeTopology decodes a topology.
 func DecodeTopology(p []byte) (t Topology, err error) {
-	r := &reader{p: p}
+	r := read(p)
 	r.version(0)
 	t.Epoch = r.int32()
 	for range r.count(8) {

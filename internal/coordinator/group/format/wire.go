@@ -4,76 +4,25 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/chronik-io/chronik/internal/bytesio"
 )
 
-// reader reads from p. The first error is kept in err; all later reads return zero values.
-type reader struct {
-	p   []byte
-	err error
-}
+// reader reads Kafka's types.
+type reader struct{ bytesio.Reader }
 
-func (r *reader) fail(format string, args ...any) {
-	if r.err == nil {
-		r.err = fmt.Errorf(format, args...)
-	}
-	r.p = nil
-}
+func read(p []byte) *reader { return &reader{bytesio.NewReader(p)} }
 
-func (r *reader) take(n int) []byte {
-	if n < 0 || n > len(r.p) {
-		r.fail("%d bytes, but only %d are left", n, len(r.p))
-		return nil
-	}
-	b := r.p[:n:n]
-	r.p = r.p[n:]
-	return b
-}
+func (r *reader) fail(format string, args ...any) { r.Fail(fmt.Errorf(format, args...)) }
 
-func (r *reader) int8() int8 {
-	if b := r.take(1); b != nil {
-		return int8(b[0])
-	}
-	return 0
-}
-
-func (r *reader) int16() int16 {
-	if b := r.take(2); b != nil {
-		return int16(binary.BigEndian.Uint16(b))
-	}
-	return 0
-}
-
-func (r *reader) int32() int32 {
-	if b := r.take(4); b != nil {
-		return int32(binary.BigEndian.Uint32(b))
-	}
-	return 0
-}
-
-func (r *reader) int64() int64 {
-	if b := r.take(8); b != nil {
-		return int64(binary.BigEndian.Uint64(b))
-	}
-	return 0
-}
-
-func (r *reader) uuid() (id [16]byte) {
-	copy(id[:], r.take(16))
-	return id
-}
-
-func (r *reader) uvarint() int {
-	v, n := binary.Uvarint(r.p)
-	if n <= 0 || v > math.MaxInt32 {
-		r.fail("a length is not an unsigned 32-bit varint")
-		return 0
-	}
-	r.p = r.p[n:]
-	return int(v)
-}
+func (r *reader) int8() int8   { return int8(r.Byte()) }
+func (r *reader) int16() int16 { return int16(r.BE16()) }
+func (r *reader) int32() int32 { return int32(r.BE32()) }
+func (r *reader) int64() int64 { return int64(r.BE64()) }
+func (r *reader) uvarint() int { return int(r.UvarintTo(math.MaxInt32)) }
 
 // string reads a string with an int16 length.
-func (r *reader) string() string { return string(r.take(int(r.int16()))) }
+func (r *reader) string() string { return string(r.Take(int(r.int16()))) }
 
 // compact reads bytes with a compact length; nil for null.
 func (r *reader) compact() []byte {
@@ -81,7 +30,7 @@ func (r *reader) compact() []byte {
 	if n == 0 {
 		return nil
 	}
-	return r.take(n - 1)
+	return r.Take(n - 1)
 }
 
 func (r *reader) compactString() string {
@@ -104,10 +53,10 @@ func (r *reader) nullableString() *string {
 // oldNullableString reads a string with an int16 length, -1 for null.
 func (r *reader) oldNullableString() *string {
 	n := r.int16()
-	if n == -1 || r.err != nil {
+	if n == -1 || r.Err() != nil {
 		return nil
 	}
-	s := string(r.take(int(n)))
+	s := string(r.Take(int(n)))
 	return &s
 }
 
@@ -115,8 +64,8 @@ func (r *reader) oldNullableString() *string {
 // bytes that fit in the remaining bytes. A null array counts as empty.
 func (r *reader) count(min int) int {
 	n := max(r.uvarint()-1, 0)
-	if n > len(r.p)/min {
-		r.fail("an array of %d, but only %d bytes are left", n, len(r.p))
+	if n > r.Left()/min {
+		r.fail("an array of %d, but only %d bytes are left", n, r.Left())
 		return 0
 	}
 	return n
@@ -124,14 +73,14 @@ func (r *reader) count(min int) int {
 
 // tags reads tagged fields; fn, which may be nil, gets those of a structure.
 func (r *reader) tags(fn func(tag int, field *reader)) {
-	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
+	for n := r.uvarint(); n > 0 && r.Err() == nil; n-- {
 		tag := r.uvarint()
-		field := &reader{p: r.take(r.uvarint())}
+		field := read(r.Take(r.uvarint()))
 		if fn != nil {
 			fn(tag, field)
 		}
-		if field.err != nil {
-			r.fail("tag %d: %w", tag, field.err)
+		if field.Err() != nil {
+			r.fail("tag %d: %w", tag, field.Err())
 		}
 	}
 }
@@ -139,18 +88,15 @@ func (r *reader) tags(fn func(tag int, field *reader)) {
 // version reads a value's version, which must not exceed highest.
 func (r *reader) version(highest int16) int16 {
 	v := r.int16()
-	if r.err == nil && (v < 0 || v > highest) {
+	if r.Err() == nil && (v < 0 || v > highest) {
 		r.fail("unknown version %d, want 0 to %d", v, highest)
 	}
 	return v
 }
 
 func (r *reader) end(what string) error {
-	if r.err == nil && len(r.p) > 0 {
-		r.fail("%d bytes after the end", len(r.p))
-	}
-	if r.err != nil {
-		return fmt.Errorf("decode %s: %w", what, r.err)
+	if err := r.End(); err != nil {
+		return fmt.Errorf("decode %s: %w", what, err)
 	}
 	return nil
 }

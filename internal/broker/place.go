@@ -1,0 +1,70 @@
+package broker
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/share"
+)
+
+// A request with a body larger than largeBody takes a place, and so does one whose answer lists
+// more than manyEntries topics or partitions that it does not name. A request at these limits takes
+// a few ms; one that names a hundred thousand partitions takes a hundred.
+const (
+	largeBody   = 64 << 10
+	manyEntries = 2000
+)
+
+// placeTime bounds how long a request has a place. It computes for less, and one that waits for a
+// disk or for other members must not delay others.
+const placeTime = 250 * time.Millisecond
+
+// place is that of a large request; nil holds nothing. The places also bound the large answers that
+// clients have not read: there is at most one for each place beyond the network's bound.
+type place struct {
+	of    *share.Places
+	ended atomic.Bool
+	lapse *time.Timer
+}
+
+// takePlace waits for a place for a large request, and for the memory of its answer, on its
+// connection's reader. On a poller, which handles Produce only, and if the broker ends, it returns
+// nil.
+func (b *Broker) takePlace(r *network.Request) *place {
+	if !r.MayBlock() {
+		return nil
+	}
+	for {
+		r.AwaitAnswerBudget() // without a place: it waits for clients
+		if b.large.Take(b.ctx, nil, netip.Prefix{}) != nil {
+			return nil
+		}
+		if r.HasAnswerBudget() {
+			return newPlace(b.large)
+		}
+		b.large.Leave()
+	}
+}
+
+func newPlace(of *share.Places) *place {
+	p := &place{of: of}
+	p.lapse = time.AfterFunc(placeTime, p.release)
+	return p
+}
+
+// end gives the place back, unless that has happened.
+func (p *place) end() {
+	if p == nil {
+		return
+	}
+	p.lapse.Stop()
+	p.release()
+}
+
+func (p *place) release() {
+	if !p.ended.Swap(true) {
+		p.of.Leave()
+	}
+}

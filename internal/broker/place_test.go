@@ -1,0 +1,169 @@
+package broker
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/share"
+)
+
+// A request that names much, or has a large answer, waits while others have the places; small ones
+// don't. The place ends with the answer, or when the request is parked.
+func TestLargeRequestsTakePlaces(t *testing.T) {
+	const many = 10_000
+	absent := make([]any, many)
+	created := createRequest(true)
+	deleted := kmsg.NewPtrDeleteTopicsRequest()
+	deleted.TimeoutMillis = 1000
+	offsets := kmsg.NewPtrListOffsetsRequest()
+	offsets.Topics = []kmsg.ListOffsetsRequestTopic{{Topic: "small"}}
+	for i := range many {
+		name := fmt.Sprintf("absent-%06d", i)
+		absent[i] = name
+		created.Topics = append(created.Topics, newTopic(name, 1, 1))
+		deleted.TopicNames = append(deleted.TopicNames, name)
+		offsets.Topics[0].Partitions = append(offsets.Topics[0].Partitions,
+			kmsg.ListOffsetsRequestTopicPartition{Partition: int32(i), Timestamp: -1})
+	}
+	parked := waiting(0, 1<<20, named("small", [16]byte{}))
+	parked.MaxWaitMillis, parked.Rack = 10_000, strings.Repeat("r", largeBody)
+	for name, x := range map[string]struct {
+		version int16
+		req     kmsg.Request
+		waits   bool
+		wide    bool // if there is a wide topic
+	}{
+		"metadata of many topics":     {9, metadataRequest(false, absent...), true, false},
+		"metadata of a wide topic":    {9, metadataRequest(false, "wide"), true, true},
+		"metadata of all topics":      {9, kmsg.NewPtrMetadataRequest(), true, true},
+		"metadata of a small topic":   {9, metadataRequest(false, "small"), false, true},
+		"many topics to validate":     {5, created, true, false},
+		"many topics to delete":       {5, deleted, true, false},
+		"many offsets":                {5, offsets, true, false},
+		"logs":                        {1, kmsg.NewPtrDescribeLogDirsRequest(), true, true},
+		"a large fetch that waits":    {12, parked, true, false},
+		"versions":                    {3, kmsg.NewPtrApiVersionsRequest(), false, false},
+		"offsets of no partition":     {5, kmsg.NewPtrListOffsetsRequest(), false, false},
+		"topics that are not deleted": {5, kmsg.NewPtrDeleteTopicsRequest(), false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t, quick, func(o *nodeOptions) { o.pipe = true })
+				n.topic(t, "small", 1)
+				if x.wide {
+					n.topic(t, "wide", manyEntries+1)
+				}
+				fill(t, n.large)
+				w := n.dial(t)
+				defer w.Close()
+				var answered atomic.Bool
+				ended := make(chan error, 1)
+				x.req.SetVersion(x.version)
+				go func() {
+					err := w.send(x.req)
+					if err == nil {
+						_, err = w.receive(x.req)
+					}
+					answered.Store(true)
+					ended <- err
+				}()
+				synctest.Wait()
+				if answered.Load() == x.waits || n.park.Waiting() > 0 {
+					t.Errorf("answered: %v", answered.Load())
+				}
+				empty(n.large)
+				synctest.Wait()
+				if n.large.Held() > 0 {
+					t.Error("the place was not given back")
+				}
+				must(t, <-ended)
+			})
+		})
+	}
+}
+
+// fill takes all places of the processors for a class.
+func fill(t *testing.T, p *share.Places) {
+	t.Helper()
+	for range share.Half() {
+		must(t, p.Take(t.Context(), nil, netip.Prefix{}))
+	}
+}
+
+// empty gives all places of a class back.
+func empty(p *share.Places) {
+	for range p.Held() {
+		p.Leave()
+	}
+}
+
+// A request that waits for something else does not keep others from their place.
+func TestAPlaceLapses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := share.New().Of(share.Requests)
+		var list []*place
+		for range share.Half() {
+			must(t, all.Take(t.Context(), nil, netip.Prefix{}))
+			list = append(list, newPlace(all))
+		}
+		began := time.Now()
+		must(t, all.Take(t.Context(), nil, netip.Prefix{}))
+		second := newPlace(all)
+		if took := time.Since(began); took != placeTime {
+			t.Errorf("the next place was free after %v", took)
+		}
+		synctest.Wait()
+		for _, p := range list {
+			p.end()
+		}
+		if all.Held() != 1 {
+			t.Errorf("%d places are held: one that had lapsed was given back twice", all.Held())
+		}
+		if second.end(); all.Held() != 0 {
+			t.Error("the place was not given back")
+		}
+	})
+}
+
+// A large request that searches records gives its place back first: inflating them takes another
+// one, which may be the last.
+func TestALargeSearchHasOnePlace(t *testing.T) {
+	heavy := batchOf(t, record.BatchOptions{Compression: compressed(t, record.Zstd)}, 1, strings.Repeat("\x00", 1<<20))
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, quick, func(o *nodeOptions) { o.pipe = true })
+		id := n.topic(t, "t", 1)
+		record.UsePlaces(n.batches)
+		defer record.UsePlaces(share.New().Of(share.Batches))
+		w := n.dial(t)
+		defer w.Close()
+		if p := produced(t, w, 13, produceRequest("", id, -1, heavy)); p.ErrorCode != 0 {
+			t.Fatalf("%+v", p)
+		}
+		for range share.Half() - 1 {
+			must(t, n.large.Take(t.Context(), nil, netip.Prefix{}))
+		}
+		req := kmsg.NewPtrListOffsetsRequest()
+		req.SetVersion(5)
+		req.Topics = []kmsg.ListOffsetsRequestTopic{{Topic: "t", Partitions: []kmsg.ListOffsetsRequestTopicPartition{{Timestamp: 1}}},
+			{Topic: strings.Repeat("u", largeBody/4)}, {Topic: strings.Repeat("u", largeBody/4)}, {Topic: strings.Repeat("u", largeBody/4)},
+			{Topic: strings.Repeat("u", largeBody/4)}}
+		began := time.Now()
+		must(t, w.send(req))
+		resp, err := w.receive(req)
+		must(t, err)
+		if p := resp.(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0]; p.ErrorCode != 0 || p.Offset != 0 {
+			t.Errorf("%+v", p)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the search waited %v for the request's own place", took)
+		}
+	})
+}
