@@ -106,8 +106,8 @@ func (h *History) mayLose(f fact) bool {
 	return false
 }
 
-// mayVanish reports whether a record that was read may be replaced by what was read later: by one of
-// the epoch of an unclean election or a later one, or by one of an earlier epoch that only the
+// mayVanish reports whether a record that was read may be replaced by what was read later: by one
+// of the epoch of an unclean election or a later one, or by one of an earlier epoch that only the
 // replica had which was elected. Caller holds mu.
 func (h *History) mayVanish(f, by fact) bool {
 	for _, l := range h.unclean {

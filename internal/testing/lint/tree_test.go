@@ -260,7 +260,8 @@ func TestACycleOfLayersIsFound(t *testing.T) {
 func TestABreachIsNamedWithItsReason(t *testing.T) {
 	r := importRule{may: []string{"internal/vfs", "internal/storage/..."}, never: []string{"os", "example.com/x/..."}, because: "so it is"}
 	got := breaches("internal/x", []string{
-		"fmt", "os", "example.com/x/y", module + "/internal/vfs", module + "/internal/testing/crashfs", module + "/internal/storage/journal",
+		"fmt", "os", "example.com/x/y", module + "/internal/vfs", module + "/internal/testing/crashfs",
+		module + "/internal/storage/journal",
 	}, r)
 	want := []string{
 		"internal/x imports os: so it is",

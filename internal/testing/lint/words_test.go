@@ -113,7 +113,8 @@ func walk(t *testing.T, ext string, visit func(path string) error) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != "../../.." && (strings.HasPrefix(name, ".") || slices.Contains([]string{"testdata", "dist", "data"}, name)):
+		case d.IsDir() && path != "../../.." &&
+			(strings.HasPrefix(name, ".") || slices.Contains([]string{"testdata", "dist", "data"}, name)):
 			return filepath.SkipDir
 		case d.IsDir() || filepath.Ext(name) != ext:
 			return nil
