@@ -18,6 +18,7 @@ type follower struct {
 	dialer Dialer
 	ready  ring[*following] // may have something to send
 	conn   atomic.Pointer[connected]
+	turn   atomic.Uint64 // the number of the connection; its slots are its own
 
 	// batch collects appends; it belongs to the reader. While the reader commits, wake leaves it to
 	// the reader to send.
@@ -74,6 +75,7 @@ type following struct {
 	// Guarded by part.mu.
 	state   state
 	slot    uint32 // 0: none
+	turn    uint64 // of the connection that has, or had, the slot
 	next    int64  // the offset at which the next frame begins
 	through bool   // of the subscription; see frame.Subscription.WriteThrough
 	tries   int
@@ -138,6 +140,7 @@ func (f *follower) forget(x *following) {
 func (f *follower) run(c Conn) {
 	f.mu.Lock()
 	f.slots, f.last = make(map[uint32]*following), 0
+	f.turn.Add(1)
 	all := f.list()
 	f.mu.Unlock()
 	f.conn.Store(&connected{c})
@@ -270,6 +273,9 @@ func (f *follower) collect(x *following) {
 	if x.state == live {
 		x.checkLocked()
 	}
+	if x.turn != f.turn.Load() { // what it has to say is about a slot of a former connection
+		x.end, x.off = frame.End{}, frame.Offline{}
+	}
 	if x.end.Slot != 0 {
 		f.drop(x.end.Slot)
 		f.ends = append(f.ends, x.end)
@@ -339,7 +345,7 @@ func (f *follower) subscribe(x *following) {
 	e := t.log.Ends()
 	f.mu.Lock()
 	f.last++
-	x.slot = f.last
+	x.slot, x.turn = f.last, f.turn.Load()
 	f.slots[x.slot] = x
 	f.mu.Unlock()
 	id := t.log.ID()
