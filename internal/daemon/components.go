@@ -493,6 +493,9 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 	if err := metrics.RegisterBudgets(b.reg, budgets); err != nil {
 		return err
 	}
+	if err := metrics.RegisterPlaces(b.reg, observe.Places(b.share)); err != nil {
+		return err
+	}
 	if err := metrics.RegisterLogins(b.reg, observe.Logins(server)); err != nil {
 		return err
 	}

@@ -93,7 +93,10 @@ func everything(t *testing.T) *prometheus.Registry {
 	if err := RegisterAudit(reg, func() Audit { return Audit{3, 2, 1} }); err != nil {
 		t.Fatal(err)
 	}
-	if err := RegisterLogins(reg, func() Logins { return Logins{3, 2, 1} }); err != nil {
+	if err := RegisterPlaces(reg, func() ([]Places, int) { return []Places{{"requests", 2, 1.5}}, 4 }); err != nil {
+		t.Fatal(err)
+	}
+	if err := RegisterLogins(reg, func() Logins { return Logins{3, 1} }); err != nil {
 		t.Fatal(err)
 	}
 	if err := RegisterQuotas(reg, func(int) []Quota { return []Quota{{"user=a\xff", "producer_byte_rate", 3, 1}} }); err != nil {

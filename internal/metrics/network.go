@@ -48,19 +48,42 @@ func NewNetwork(reg prometheus.Registerer) *Network {
 }
 
 // Logins describes the clients that have not logged in, for one scrape.
-type Logins struct{ Unauthenticated, Waiting, Delayed int }
+type Logins struct{ Unauthenticated, Delayed int }
 
 // RegisterLogins registers the gauges of Logins. Every scrape calls source.
 func RegisterLogins(reg prometheus.Registerer, source func() Logins) error {
 	var s scraped
 	unauthenticated := s.gauge(nameUnauthenticated, "Connections that have not completed their TLS handshake and login.")
-	waiting := s.gauge(nameLoginsWaiting, "TLS handshakes and logins that wait for a processor.")
 	delayed := s.gauge(nameLoginsDelayed, "Failed logins whose answer is delayed.")
 	s.read = func(send sendFunc) {
 		x := source()
 		send(unauthenticated, float64(x.Unauthenticated))
-		send(waiting, float64(x.Waiting))
 		send(delayed, float64(x.Delayed))
+	}
+	return reg.Register(&s)
+}
+
+// Places describes the places of a class of work, for one scrape.
+type Places struct {
+	Class   string
+	Waiting int
+	Seconds float64 // for which the class had places, all together
+}
+
+// RegisterPlaces registers the places for work that computes for long. Every scrape calls source,
+// which also returns how many places there are.
+func RegisterPlaces(reg prometheus.Registerer, source func() ([]Places, int)) error {
+	var s scraped
+	places := s.gauge(namePlaces, "Places for work that computes for long: half of the processors.")
+	waiting := s.gauge(namePlacesWaiting, "Pieces of work that wait for a place, by class.", "class")
+	seconds := s.counter(namePlacesSeconds, "Seconds for which places were taken, by class.", "class")
+	s.read = func(send sendFunc) {
+		all, n := source()
+		send(places, float64(n))
+		for _, x := range all {
+			send(waiting, float64(x.Waiting), x.Class)
+			send(seconds, x.Seconds, x.Class)
+		}
 	}
 	return reg.Register(&s)
 }

@@ -525,7 +525,7 @@ func TestShutdownWhileLoginsWaitForAPlace(t *testing.T) {
 		login.send(t, message(2, "hello"))
 		shake.sendAsync(hello)
 		synctest.Wait()
-		if n := f.Stats().LoginsWaiting; n != 2 {
+		if n := f.places.Waiting(); n != 2 {
 			t.Fatalf("%d wait for a place", n)
 		}
 		began := time.Now()
@@ -562,7 +562,7 @@ func TestLoginsWaitForAPlace(t *testing.T) {
 			c.send(t, message(2, "hello"))
 			clients = append(clients, c)
 			synctest.Wait()
-			if got := f.Stats().LoginsWaiting; got != max(0, i+1-places) {
+			if got := f.places.Waiting(); got != max(0, i+1-places) {
 				t.Errorf("%d of %d logins wait", got, i+1)
 			}
 		}

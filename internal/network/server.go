@@ -137,9 +137,8 @@ type Stats struct {
 	// Login is the budget of their requests, LoginArriving describes those that are arriving.
 	Login         bufpool.BudgetStats
 	LoginArriving ArrivalStats
-	// LoginsWaiting are handshakes and logins that wait for a processor, LoginsDelayed those that
-	// failed and whose clients wait for the answer.
-	LoginsWaiting, LoginsDelayed int
+	// LoginsDelayed are logins that failed and whose clients wait for the answer.
+	LoginsDelayed int
 }
 
 // Stats returns the present state.
@@ -150,8 +149,8 @@ func (s *Server) Stats() Stats {
 	return Stats{
 		Connections: n, Hijacked: hijacked, Reads: s.reads.Stats(), Unwritten: s.outgoing.held.Load(), UnwrittenLimit: s.outgoing.size,
 		Orphans: s.orphans.count(), Unauthenticated: unknown, Login: s.logins.whole.Stats(), LoginArriving: s.logins.arrivals(),
-		LoginsWaiting: s.places.Waiting(), LoginsDelayed: int(s.delayed.Load()),
-		Produce: s.produce.whole.Stats(), ProduceArriving: s.produce.arrivals(),
+		LoginsDelayed: int(s.delayed.Load()),
+		Produce:       s.produce.whole.Stats(), ProduceArriving: s.produce.arrivals(),
 		Other: s.other.whole.Stats(), OtherArriving: s.other.arrivals(),
 	}
 }

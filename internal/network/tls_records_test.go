@@ -210,7 +210,7 @@ func TestRecordsWithoutDataNeedAPlace(t *testing.T) {
 	if _, err := w.raw.Write(updates); err != nil {
 		t.Fatal(err)
 	}
-	for f.Stats().LoginsWaiting == 0 {
+	for f.places.Waiting() == 0 {
 		runtime.Gosched()
 	}
 	for range all {

@@ -28,6 +28,9 @@ const (
 	classes
 )
 
+// String returns the name of a class, as metrics have it.
+func (c Class) String() string { return [...]string{"logins", "requests", "batches", "calls"}[c] }
+
 // Half returns half of the processors, at least one.
 func Half() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
@@ -54,7 +57,8 @@ type Places struct {
 
 	// Guarded by Share.mu.
 	held   int
-	used   time.Duration // by all places, until since; at least Share.clock at that time
+	total  time.Duration // for which places were held, until since
+	used   time.Duration // total with the time that was not wanted; at least Share.clock
 	since  time.Time
 	last   uint64 // the grant of the last place, in the order of grants
 	queued int
@@ -143,7 +147,8 @@ func (p *Places) Take(ctx context.Context, done <-chan struct{}, from netip.Pref
 // catchUp counts the time that the places have used. Caller holds mu.
 func (p *Places) catchUp(now time.Time) {
 	if p.held > 0 {
-		p.used += time.Duration(p.held) * now.Sub(p.since)
+		n := time.Duration(p.held) * now.Sub(p.since)
+		p.total, p.used = p.total+n, p.used+n
 	}
 	// A class has no credit for the time in which it wanted less than the others.
 	p.used, p.since = max(p.used, p.share.clock), now
@@ -241,6 +246,27 @@ func (p *Places) leave() {
 	next.turns = append(next.turns[1:], g)
 	next.remove(g, w)
 	close(w.done)
+}
+
+// Stats is the state of a class.
+type Stats struct {
+	Class         Class
+	Held, Waiting int
+	Used          time.Duration // for which places were held, all together
+}
+
+// Stats returns the state of all classes, and how many places there are.
+func (s *Share) Stats() (classes []Stats, places int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	places = s.free
+	for c := range s.all {
+		p := &s.all[c]
+		p.catchUp(time.Now())
+		classes = append(classes, Stats{Class(c), p.held, p.queued, p.total})
+		places += p.held
+	}
+	return classes, places
 }
 
 // Waiting returns how many goroutines wait.

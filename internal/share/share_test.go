@@ -84,6 +84,15 @@ func TestBusyClassesLeaveHalfOfTheProcessors(t *testing.T) {
 			}
 		}
 		wantAllFree(t, s, processors/2)
+		stats, places := s.Stats()
+		if places != processors/2 {
+			t.Errorf("%d places", places)
+		}
+		for _, x := range stats {
+			if want := time.Duration(used[x.Class].Load()); x.Used != want || x.Held != 0 || x.Waiting != 0 {
+				t.Errorf("%v: %+v, want %v", x.Class, x, want)
+			}
+		}
 	})
 }
 

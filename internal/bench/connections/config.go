@@ -9,9 +9,10 @@ import (
 	"os"
 	"time"
 
+	"github.com/xdg-go/scram"
+
 	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/internal/cli"
-	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
 // answerTimeout is how long a response may take.
@@ -65,13 +66,14 @@ func (t *Target) opener() (*opener, error) {
 	if err != nil {
 		return nil, cli.Usage("--password-file: %w; name a file whose only line is the user's password", err)
 	}
-	o.user = newUser(t.User, secret.New(bytes.TrimSuffix(password, []byte("\n"))))
-	return o, nil
+	// As Kafka and chronik do, it does not normalize the name and the password.
+	o.user, err = scram.SHA512.NewClientUnprepped(t.User, string(bytes.TrimSuffix(password, []byte("\n"))), "")
+	return o, err
 }
 
 // opener opens connections. It is safe for concurrent use.
 type opener struct {
 	broker string
-	secure *tls.Config // nil without TLS
-	user   *user       // nil without a login
+	secure *tls.Config   // nil without TLS
+	user   *scram.Client // nil without a login
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/xdg-go/scram"
 
 	"github.com/chronik-io/chronik/internal/bench/wire"
 )
@@ -36,7 +37,7 @@ func (o *opener) open(ctx context.Context) (*wire.Caller, error) {
 		return nil, err
 	}
 	if err = versions(c); err == nil && o.user != nil {
-		err = o.user.login(c)
+		err = login(o.user, c)
 	}
 	if err != nil {
 		c.Close()
@@ -56,8 +57,11 @@ func versions(c *wire.Caller) error {
 	return refusal("ApiVersions", got.(*kmsg.ApiVersionsResponse).ErrorCode)
 }
 
-// login logs in with SCRAM.
-func (u *user) login(c *wire.Caller) error {
+// mechanism is the only one that a user logs in with (RFC 5802, with SHA-512).
+const mechanism = "SCRAM-SHA-512"
+
+// login logs in. The user computes its keys once for all connections.
+func login(user *scram.Client, c *wire.Caller) error {
 	shake := kmsg.NewPtrSASLHandshakeRequest()
 	shake.Version, shake.Mechanism = 1, mechanism
 	got, err := c.Call(shake)
@@ -67,18 +71,25 @@ func (u *user) login(c *wire.Caller) error {
 	if err != nil {
 		return fmt.Errorf("SaslHandshake: %w; name a port where clients log in with %s, or leave out --user", err, mechanism)
 	}
-	e, message := u.first()
-	answer, err := authenticate(c, message)
-	if err != nil {
-		return err
+	return prove(user, func(message string) (string, error) { return authenticate(c, message) })
+}
+
+// prove exchanges the messages of a login: the user and the broker prove that they know the
+// password.
+func prove(user *scram.Client, send func(string) (string, error)) error {
+	answer := ""
+	for talk := user.NewConversation(); ; {
+		message, err := talk.Step(answer)
+		if err != nil {
+			return fmt.Errorf("the broker's message of the login is malformed, or does not prove that it knows the user: %w", err)
+		}
+		if talk.Done() {
+			return nil
+		}
+		if answer, err = send(message); err != nil {
+			return fmt.Errorf("%w; check --user and --password-file", err)
+		}
 	}
-	if message, err = e.final(answer); err != nil {
-		return err
-	}
-	if answer, err = authenticate(c, message); err != nil {
-		return fmt.Errorf("%w; check --user and --password-file", err)
-	}
-	return e.verify(answer)
 }
 
 func authenticate(c *wire.Caller, message string) (string, error) {

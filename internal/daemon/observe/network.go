@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/share"
 )
 
 // Network is a network.Observer that updates metrics. It resolves the series that change with every
@@ -163,7 +164,18 @@ func (o *Network) Logout(*network.LogoutEvent) {}
 func Logins(s *network.Server) func() metrics.Logins {
 	return func() metrics.Logins {
 		x := s.Stats()
-		return metrics.Logins{Unauthenticated: x.Unauthenticated, Waiting: x.LoginsWaiting, Delayed: x.LoginsDelayed}
+		return metrics.Logins{Unauthenticated: x.Unauthenticated, Delayed: x.LoginsDelayed}
+	}
+}
+
+// Places reads the places for work that computes for long for a scrape.
+func Places(s *share.Share) func() ([]metrics.Places, int) {
+	return func() (all []metrics.Places, n int) {
+		classes, n := s.Stats()
+		for _, x := range classes {
+			all = append(all, metrics.Places{Class: x.Class.String(), Waiting: x.Waiting, Seconds: x.Used.Seconds()})
+		}
+		return all, n
 	}
 }
 

@@ -316,7 +316,7 @@ func benchRules() map[string]importRule {
 		"internal/bench/transact": bench("internal/bench/load", "internal/cli", "internal/bench", "internal/bench/wire",
 			"internal/bench/meter", "internal/bench/report", "internal/bench/compare"),
 		"internal/bench/connections": bench("internal/bench/load", "internal/cli", "internal/bench", "internal/bench/wire",
-			"internal/bench/meter", "internal/bench/report", "internal/security/secret"),
+			"internal/bench/meter", "internal/bench/report"),
 		"internal/bench/command": bench("internal/bench/...", "internal/cli"),
 	}
 }
