@@ -261,6 +261,8 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 		t.Error("a checkpoint without the damage has it")
 	}
 	for name, wrong := range map[string]string{
+		"an epoch that went back is found":             copyOfChanged(t, 8*(magicAt-1)+3, broken{rules: trustHeaders}),
+		"an epoch that went ahead is found":            copyOfChanged(t, 8*epochAt+6, broken{rules: trustHeaders}),
 		"a frame follows the log end":                  losesFrame(t, broken{rules: skipPrevEnd}),
 		"appends of another epoch are fenced":          outlivesRole(t, false, broken{rules: skipFence}),
 		"appends of a leader's earlier role":           outlivesRole(t, true, broken{rules: skipFence}),

@@ -195,7 +195,7 @@ func (r *reading) confirm(pos, n, next int64) {
 	if _, err := r.h.f.ReadAt(b[:], pos+n); err != nil {
 		return
 	}
-	if _, err := record.PeekSize(b[:]); err == nil && follows(record.Batch(b[:]), next) {
+	if _, err := record.PeekSize(b[:]); err == nil && r.s.facts.Load().follows(record.Batch(b[:]), pos+n, next) {
 		seen := verifying{v: &r.s.files.verified, content: r.content}
 		seen.batch(pos, n, next)
 		seen.end()
@@ -242,14 +242,14 @@ func (r *reading) fill(p []byte, pos, end int64) error {
 // whole trims buf to whole batches that begin below limit and verifies their checksums. next is the
 // offset after the last one.
 //
-// No checksum covers base offsets. A batch after a gap is left to the next read if no batch follows
+// A batch after a gap is left to the next read if no batch follows
 // it in buf: the next batch may show that there is no gap. content is Segment.content before buf
 // was read.
 func (s *Segment) whole(buf []byte, pos, limit int64, content uint64) (batches []byte, next int64, err error) {
 	at, before, gap := 0, 0, false // before is where the last batch begins
 	seen := verifying{v: &s.files.verified, content: content}
 	defer seen.end()
-	known, last := s.flaws.Load(), s.base
+	known, facts, last := s.flaws.Load(), s.facts.Load(), s.base
 	next = s.base
 	for at < len(buf) {
 		b, _, err := record.Next(buf[at:])
@@ -257,13 +257,12 @@ func (s *Segment) whole(buf []byte, pos, limit int64, content uint64) (batches [
 			break
 		}
 		if err == nil {
-			if b.BaseOffset() >= limit {
+			if b.BaseOffset() >= limit && facts.follows(b, pos+int64(at), next) {
 				break
 			}
-			err = b.CheckCRC()
-		}
-		if err == nil && !follows(b, next) {
-			err = errOffsets
+			if err = b.CheckCRC(); err == nil {
+				err = facts.check(b, pos+int64(at), next)
+			}
 		}
 		if err != nil {
 			seen.v.drop(content, pos+int64(at))
