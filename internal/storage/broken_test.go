@@ -95,6 +95,7 @@ var rules = map[string]modelConfig{
 	"a checkpoint names quarantined frames":                       {broken: broken{rules: skipQuarantineEntry}},
 	"names on the disk are made of ids":                           {broken: broken{rules: topicNames}},
 	"a recovery passes on only frames that a log needs":           {broken: broken{journal: journal.Broken{Rules: journal.BelowRedo}}},
+	"headers are compared with what the log knows":                {broken: broken{rules: trustHeaders}},
 	"a batch that does not fit is not skipped":                    {read: readSkipping},
 	"a lookup sees records that are flushed during it":            {findTime: findTimeForgetful},
 	"the records of a failed segment are replayed":                {broken: broken{rules: skipReplay}, rare: true},

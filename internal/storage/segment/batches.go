@@ -140,8 +140,9 @@ type reading struct {
 var errMoved = errors.New("the batch is not there")
 
 // at reads from the batch at pos, of which the caller needs at least the first least bytes, and
-// returns the offset after the last returned batch. With guess set, the batch must hold the offset
-// itself: only the index can find the first batch after a gap. No batches and no error means that
+// returns the offset after the last returned batch. With guess set, the batch must begin with the
+// offset: only the index can find the first batch after a gap, and shows that it follows the batch
+// before it. No batches and no error means that
 // the batch at pos does not fit or begins at or beyond the limit. The buffer is nil if there are no
 // batches.
 func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches []byte, next int64, err error) {
@@ -168,7 +169,7 @@ func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches
 	if err == nil {
 		first := record.Batch(p)
 		switch {
-		case first.BaseOffset() > r.offset && guess, first.LastOffset() < r.offset, int64(size) > end-pos:
+		case first.BaseOffset() != r.offset && guess, first.LastOffset() < r.offset, int64(size) > end-pos:
 			return buf, nil, 0, errMoved
 		case int64(size) > r.max && !r.one:
 			return buf, nil, 0, nil

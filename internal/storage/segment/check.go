@@ -172,7 +172,7 @@ func (c *checker) overlap(pos int64, b record.Batch) (int64, error) {
 	}
 	c.Batches--
 	last := Flaw{Pos: c.last.pos, Size: c.last.size, From: c.last.from, To: base, Numbering: true, Base: c.last.base,
-		Records: c.last.records, Epoch: c.facts.epoch(c.last.pos, c.last.from)}
+		Records: c.last.records, Epoch: c.facts.epoch(c.last.pos, c.last.from+int64(c.last.records)-1)}
 	c.last.size = 0
 	if to-end < int64(records) {
 		c.flaw(last)
@@ -185,7 +185,7 @@ func (c *checker) overlap(pos int64, b record.Batch) (int64, error) {
 
 // wrongEpoch reports whether a valid batch has not the leader epoch of its offsets.
 func (c *checker) wrongEpoch(pos int64, b record.Batch) bool {
-	want := c.facts.epoch(pos, b.BaseOffset())
+	want := c.facts.epoch(pos, b.LastOffset())
 	return want >= 0 && want != b.LeaderEpoch()
 }
 
@@ -224,7 +224,7 @@ func (c *checker) take(pos int64, b record.Batch) (int64, error) {
 	c.Batches++
 	if c.last.epoch = c.wrongEpoch(pos, b); c.last.epoch {
 		c.flaw(Flaw{Pos: pos, Size: int64(len(b)), From: b.BaseOffset(), To: b.LastOffset() + 1, WrongEpoch: true, Found: b.LeaderEpoch(),
-			Epoch: c.facts.epoch(pos, b.BaseOffset()), Records: b.LastOffsetDelta() + 1})
+			Epoch: c.facts.epoch(pos, b.LastOffset()), Records: b.LastOffsetDelta() + 1})
 	}
 	c.last.pos, c.last.size, c.last.from, c.last.base, c.last.records = pos, int64(len(b)), c.next, b.BaseOffset(), b.LastOffsetDelta()+1
 	c.next = b.LastOffset() + 1
@@ -237,7 +237,7 @@ func (c *checker) flaw(f Flaw) { c.Flaws = append(c.Flaws, f) }
 // misnumbered records a valid batch with impossible offsets.
 func (c *checker) misnumbered(pos int64, b record.Batch) (int64, error) {
 	f := Flaw{Pos: pos, Size: int64(len(b)), From: c.next, Numbering: true, Base: b.BaseOffset(), Records: b.LastOffsetDelta() + 1,
-		Epoch: c.facts.epoch(pos, c.next)}
+		Epoch: c.facts.epoch(pos, c.next+int64(b.LastOffsetDelta()))}
 	end := pos + f.Size
 	to, err := c.following(end)
 	f.To = to

@@ -55,12 +55,13 @@ func (f *Facts) follows(b record.Batch, pos, next int64) bool {
 	return f == nil || pos >= f.Size || b.BaseOffset() < f.End && b.LastOffset() < f.End
 }
 
-// epoch returns the leader epoch that the batch at a position must have, -1 if it is unknown.
-func (f *Facts) epoch(pos, offset int64) int32 {
+// epoch returns the leader epoch that the batch at a position must have if it ends with an offset, -1
+// if it is unknown: below the log start, where the batch may begin, the log has no epochs.
+func (f *Facts) epoch(pos, last int64) int32 {
 	if f == nil || pos >= f.Size {
 		return -1
 	}
-	return f.Epochs.At(offset)
+	return f.Epochs.At(last)
 }
 
 // check returns why a header cannot be at a position after all offsets below next, nil if it can.
@@ -68,7 +69,7 @@ func (f *Facts) check(b record.Batch, pos, next int64) error {
 	if !f.follows(b, pos, next) {
 		return errOffsets
 	}
-	if want := f.epoch(pos, b.BaseOffset()); want >= 0 && want != b.LeaderEpoch() {
+	if want := f.epoch(pos, b.LastOffset()); want >= 0 && want != b.LeaderEpoch() {
 		return errEpoch
 	}
 	return nil
@@ -76,7 +77,8 @@ func (f *Facts) check(b record.Batch, pos, next int64) error {
 
 // mend writes the right base offset and leader epoch into the header of a batch, if its checksum
 // and the facts prove that it has no other damage. cuts is the value of positions.count at which
-// the flaw was found. The bytes are not synced: what a crash takes back is found again.
+// the flaw was found. mend writes the wrong fields only, and does not sync them: whatever a crash makes
+// of them is found and mended again.
 func (s *Segment) mend(h *handle, f *Flaw, cuts int64) error {
 	s.mending.Lock()
 	defer s.mending.Unlock()
@@ -90,9 +92,16 @@ func (s *Segment) mend(h *handle, f *Flaw, cuts int64) error {
 	if _, err := h.f.ReadAt(b, f.Pos); err != nil {
 		return fmt.Errorf("mend the header of a batch: %w", err)
 	}
+	was := bytes.Clone(b)
 	f.Mend(b)
-	if _, err := h.f.WriteAt(b[:record.PrefixSize], f.Pos); err != nil {
-		return s.latch(fmt.Errorf("mend the header of a batch: %w", err))
+	for _, field := range [...][2]int64{record.BaseOffsetField, record.LeaderEpochField} {
+		from, to := field[0], field[1]
+		if bytes.Equal(was[from:to], b[from:to]) {
+			continue
+		}
+		if _, err := h.f.WriteAt(b[from:to], f.Pos+from); err != nil {
+			return s.latch(fmt.Errorf("mend the header of a batch: %w", err))
+		}
 	}
 	again := make([]byte, record.HeaderSize) // a disk that returns other bytes must not make readers repeat this
 	if _, err := h.f.ReadAt(again, f.Pos); err != nil || !bytes.Equal(again, b) {
