@@ -237,7 +237,8 @@ func (l *log) segment(i int) error {
 	case size > e.Size:
 		l.dir.find(SegmentTail, l, name, e.Size, "%d bytes beyond the size in the checkpoint", size-e.Size)
 	}
-	x, err := segment.Check(l.dir.fs, l.path, e.Base, segment.Facts{Size: min(size, e.Size), End: next, Epochs: l.st.Epochs}, waits, func(pos int64, b record.Batch) error {
+	facts := segment.Facts{Size: min(size, e.Size), End: next, Epochs: l.st.Epochs}
+	x, err := segment.Check(l.dir.fs, l.path, e.Base, facts, waits, func(pos int64, b record.Batch) error {
 		l.batches++
 		l.bytes += int64(len(b))
 		l.dir.opt.Progress(int64(len(b)))

@@ -78,7 +78,8 @@ func (l *log) findTorn(f *tornFinder, lost []Loss) error {
 		if i+1 < len(l.st.Segments) {
 			next = l.st.Segments[i+1].Base
 		}
-		_, err := segment.Check(l.dir.fs, l.path, e.Base, segment.Facts{Size: min(size, e.Size), End: next}, l.swapWaiting && e.Base == l.st.Swap,
+		facts := segment.Facts{Size: min(size, e.Size), End: next}
+		_, err := segment.Check(l.dir.fs, l.path, e.Base, facts, l.swapWaiting && e.Base == l.st.Swap,
 			func(_ int64, b record.Batch) error {
 				f.add(l, b, lost)
 				return l.dir.ctx.Err()

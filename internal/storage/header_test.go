@@ -206,8 +206,8 @@ func TestEveryBitOfAHeader(t *testing.T) {
 	}
 }
 
-// Next to the gaps of a compaction, a leader epoch has one value only. A base offset has several; it
-// is never taken for another one, and another offset is unnoticed only within the gap.
+// Next to the gaps of a compaction, a leader epoch has one value only. A base offset has several.
+// It is never corrected wrongly, and another offset is unnoticed only within the gap.
 func TestEveryBitOfAHeaderBetweenGaps(t *testing.T) {
 	disk, all := withEpochs(t, true)
 	count := map[outcome]int{}

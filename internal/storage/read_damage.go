@@ -90,8 +90,8 @@ func (l *Log) DamagedAt(offset int64) bool {
 }
 
 // examine mends the damage that a read met, or finds its end. It reports whether it found something
-// new, in which case the read may succeed now. It blocks while it reads to the end of the damage, once
-// per damage.
+// new, in which case the read may succeed now. It blocks while it reads to the end of the damage,
+// once per damage.
 func (l *Log) examine(s *segment.Segment, met error) bool {
 	l.dir.stats.segmentErrors.Inc()
 	var at *segment.DamageError

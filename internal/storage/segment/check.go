@@ -151,8 +151,8 @@ func (c *checker) run(pos, last int64) error {
 	return nil
 }
 
-// lastMayBeWrong reports whether, of two overlapping batches, the previous one may be the wrong one:
-// there is room for it before this one.
+// lastMayBeWrong reports whether, of two overlapping batches, the previous one may be wrong: there
+// is room for it before this one.
 func (c *checker) lastMayBeWrong(b record.Batch) bool {
 	return c.last.size > 0 && b.BaseOffset() >= c.last.from+int64(c.last.records) && b.LastOffset() < c.limit
 }

@@ -55,8 +55,8 @@ func (f *Facts) follows(b record.Batch, pos, next int64) bool {
 	return f == nil || pos >= f.Size || b.BaseOffset() < f.End && b.LastOffset() < f.End
 }
 
-// epoch returns the leader epoch that the batch at a position must have if it ends with an offset, -1
-// if it is unknown: below the log start, where the batch may begin, the log has no epochs.
+// epoch returns the leader epoch that the batch at a position must have if it ends with an offset,
+// -1 if it is unknown. Below the log start, where the batch may begin, the log has no epochs.
 func (f *Facts) epoch(pos, last int64) int32 {
 	if f == nil || pos >= f.Size {
 		return -1
@@ -77,8 +77,8 @@ func (f *Facts) check(b record.Batch, pos, next int64) error {
 
 // mend writes the right base offset and leader epoch into the header of a batch, if its checksum
 // and the facts prove that it has no other damage. cuts is the value of positions.count at which
-// the flaw was found. mend writes the wrong fields only, and does not sync them: whatever a crash makes
-// of them is found and mended again.
+// the flaw was found. mend writes the wrong fields only, and does not sync them: whatever a crash
+// makes of them is found and mended again.
 func (s *Segment) mend(h *handle, f *Flaw, cuts int64) error {
 	s.mending.Lock()
 	defer s.mending.Unlock()
