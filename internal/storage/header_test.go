@@ -11,9 +11,9 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/internal/vfs/crashfs"
-	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // stood is a batch in a sealed segment.
