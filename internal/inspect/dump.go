@@ -366,7 +366,7 @@ func (d *dumper) segment(topic string, n int32, dir string, in vfs.Info, base, n
 	if err := d.emit(it); err != nil {
 		return err
 	}
-	x, err := segment.Check(d.fs, dir, base, in.Size, next, false, func(pos int64, b record.Batch) error {
+	x, err := segment.Check(d.fs, dir, base, segment.Facts{Size: in.Size, End: next}, false, func(pos int64, b record.Batch) error {
 		if !d.o.within(b.BaseOffset(), b.LastOffset()+1) {
 			return d.ctx.Err()
 		}

@@ -207,11 +207,13 @@ func segmentKinds() []About {
 		{SwapUnfinished, Heals, "a compaction was interrupted while it replaced segments", "completes the replacement", "", nothing},
 		{BatchDamaged, Serves, "stored bytes are not a valid record batch", reads, "rewrites the segment without them",
 			"the offsets of the batch"},
-		{BatchOffset, Serves, "a batch is valid, but its offset, which no checksum covers, is impossible there", reads,
+		{BatchOffset, Serves, "a batch is valid, but its offset, which no checksum covers, is impossible there",
+			"corrects it, at a read or when it reads all segments, if only one offset is possible; otherwise does the same as for a " +
+				"damaged batch",
 			"renumbers it if only one offset is possible, otherwise leaves it out",
 			"nothing, or the offsets of the batch if it is left out"},
 		{BatchEpoch, Serves, "a batch is valid, but the checkpoint has another leader epoch for that offset",
-			"does not notice and serves the batch", "writes the epoch of the checkpoint", nothing},
+			"corrects it, at a read or when it reads all segments", "writes the epoch of the checkpoint", nothing},
 		{IndexMissing, Heals, "an index of a segment is missing", "rebuilds it when it is needed", "", nothing},
 		{IndexDamaged, Heals, "an index does not match the batches", "discards the wrong entries", "", nothing},
 	}

@@ -38,28 +38,22 @@ type log struct {
 	lost        []Loss
 
 	// Work for a repair.
-	absent         bool             // the directory must be created
-	partFile       bool             // partition.metadata must be written
-	gone           map[int64]bool   // listed segments that are missing
-	cut            map[int64]int64  // listed segments that are too short, and their valid sizes
-	ends           map[int64]Loss   // losses of the missing and the short segments
-	flaws          map[int64][]flaw // listed segments that must be rewritten
-	recovered      []string         // quarantine files that the log can replay
-	reset          bool             // the producer state cannot be decoded
-	rebuilt        producers.State  // if reset is set: that of the segments
-	open           []Transaction    // see Plan.Reopened
-	torn           []Torn           // see Plan.Torn
-	aborts         []abort          // markers that replace flaws
-	quarantineLost bool             // the quarantine file is removed or rewritten
-	unlistable     bool             // its directory could not be read, so a repair skips it
+	absent         bool                     // the directory must be created
+	partFile       bool                     // partition.metadata must be written
+	gone           map[int64]bool           // listed segments that are missing
+	cut            map[int64]int64          // listed segments that are too short, and their valid sizes
+	ends           map[int64]Loss           // losses of the missing and the short segments
+	flaws          map[int64][]segment.Flaw // listed segments that must be rewritten
+	recovered      []string                 // quarantine files that the log can replay
+	reset          bool                     // the producer state cannot be decoded
+	rebuilt        producers.State          // if reset is set: that of the segments
+	open           []Transaction            // see Plan.Reopened
+	torn           []Torn                   // see Plan.Torn
+	aborts         []abort                  // markers that replace flaws
+	quarantineLost bool                     // the quarantine file is removed or rewritten
+	unlistable     bool                     // its directory could not be read, so a repair skips it
 	quarantineLoss []Loss
 	journalLoss    []Loss
-}
-
-// flaw is a range of a segment that a repair leaves out or changes.
-type flaw struct {
-	segment.Flaw
-	epoch int32 // the leader epoch to write, if the batch is neither renumbered nor left out; -1: none
 }
 
 func (l *log) journalled() bool { return !l.st.Deleted && l.st.Offline == "" }
@@ -83,7 +77,7 @@ func (l *log) read() error {
 	if l.st.Deleted {
 		return nil
 	}
-	l.gone, l.cut, l.flaws, l.ends = map[int64]bool{}, map[int64]int64{}, map[int64][]flaw{}, map[int64]Loss{}
+	l.gone, l.cut, l.flaws, l.ends = map[int64]bool{}, map[int64]int64{}, map[int64][]segment.Flaw{}, map[int64]Loss{}
 	if l.st.Offline != "" {
 		l.dir.find(LogOffline, l, l.path, -1, "%s", l.st.Offline)
 	}
@@ -243,11 +237,11 @@ func (l *log) segment(i int) error {
 	case size > e.Size:
 		l.dir.find(SegmentTail, l, name, e.Size, "%d bytes beyond the size in the checkpoint", size-e.Size)
 	}
-	x, err := segment.Check(l.dir.fs, l.path, e.Base, min(size, e.Size), next, waits, func(pos int64, b record.Batch) error {
+	facts := segment.Facts{Size: min(size, e.Size), End: next, Epochs: l.st.Epochs}
+	x, err := segment.Check(l.dir.fs, l.path, e.Base, facts, waits, func(pos int64, b record.Batch) error {
 		l.batches++
 		l.bytes += int64(len(b))
 		l.dir.opt.Progress(int64(len(b)))
-		l.epoch(name, e.Base, pos, b)
 		if l.reset {
 			l.rebuilt.Add(b, time.Now())
 		}
@@ -296,7 +290,12 @@ func (l *log) aborted(e checkpoint.Extent) error {
 
 // flaw adds a damaged range, which readers cannot pass.
 func (l *log) flaw(name string, base int64, w segment.Flaw) {
-	l.flaws[base] = append(l.flaws[base], flaw{w, -1})
+	l.flaws[base] = append(l.flaws[base], w)
+	if w.WrongEpoch {
+		l.dir.find(BatchEpoch, l, name, w.Pos, "the batch at offset %d has leader epoch %d, but the checkpoint has %d", w.From, w.Found,
+			w.Epoch)
+		return
+	}
 	if !w.Numbering {
 		f := l.dir.find(BatchDamaged, l, name, w.Pos, "%d bytes are not a valid record batch", w.Size)
 		l.lose(f, w.From, w.To)
@@ -305,18 +304,6 @@ func (l *log) flaw(name string, base int64, w segment.Flaw) {
 	f := l.dir.find(BatchOffset, l, name, w.Pos, "the batch has offset %d, but lies between %d and %d", w.Base, w.From, w.To)
 	if !w.Renumbers() {
 		l.lose(f, w.From, w.To)
-	}
-}
-
-// epoch compares the leader epoch of a batch, which no checksum covers, with the epochs in the
-// checkpoint.
-func (l *log) epoch(name string, base, pos int64, b record.Batch) {
-	want := l.st.Epochs.At(b.BaseOffset())
-	if got := b.LeaderEpoch(); want >= 0 && got != want {
-		l.dir.find(BatchEpoch, l, name, pos, "the batch at offset %d has leader epoch %d, but the checkpoint has %d", b.BaseOffset(), got,
-			want)
-		l.flaws[base] = append(l.flaws[base],
-			flaw{segment.Flaw{Pos: pos, Size: int64(len(b)), From: b.BaseOffset(), To: b.LastOffset() + 1}, want})
 	}
 }
 

@@ -212,7 +212,7 @@ func (l *log) describe(base int64) string {
 	out, numbered, epochs, records, unsure := 0, 0, 0, 0, false
 	for _, f := range l.flaws[base] {
 		switch {
-		case f.epoch >= 0:
+		case f.WrongEpoch:
 			epochs++
 		case f.Renumbers():
 			numbered++
@@ -235,7 +235,7 @@ func (l *log) describe(base int64) string {
 // flawLoss returns the losses of leaving out the flaws of a segment.
 func (l *log) flawLoss(base int64) (list []Loss) {
 	for _, f := range l.flaws[base] {
-		if from := max(f.From, l.st.Start); f.epoch < 0 && !f.Renumbers() && from < f.To {
+		if from := max(f.From, l.st.Start); !f.Mends() && from < f.To {
 			list = append(list, l.loss(from, f.To))
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/segment"
@@ -150,7 +149,7 @@ func (m *apply) copy(l *log, base, size int64, to *segment.Segment) error {
 		return nil
 	}
 	flaws := slices.Clone(l.flaws[base])
-	slices.SortFunc(flaws, func(a, b flaw) int { return cmp.Or(cmp.Compare(a.Pos, b.Pos), cmp.Compare(a.epoch, b.epoch)) })
+	slices.SortFunc(flaws, func(a, b segment.Flaw) int { return cmp.Compare(a.Pos, b.Pos) })
 	at := int64(0)
 	for _, x := range flaws {
 		if x.Pos < at || x.Pos >= size {
@@ -159,8 +158,8 @@ func (m *apply) copy(l *log, base, size int64, to *segment.Segment) error {
 		if err := put(at, x.Pos, nil); err != nil {
 			return err
 		}
-		if change := x.change(); change != nil {
-			if err := put(x.Pos, x.Pos+x.Size, change); err != nil {
+		if x.Mends() {
+			if err := put(x.Pos, x.Pos+x.Size, func(b []byte) { x.Mend(b) }); err != nil {
 				return err
 			}
 		} else if err := l.putAborts(to, x.From, x.To); err != nil {
@@ -180,17 +179,6 @@ func (l *log) putAborts(to *segment.Segment, from, end int64) error {
 		if err := to.Append([][]byte{a.batch(l.st.Epochs.At(a.at))}, math.MaxInt); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// change returns the function that corrects a flaw's bytes; nil means that they are left out.
-func (f *flaw) change() func([]byte) {
-	switch {
-	case f.epoch >= 0:
-		return func(b []byte) { record.Batch(b).SetLeaderEpoch(f.epoch) }
-	case f.Renumbers():
-		return func(b []byte) { record.Batch(b).SetBaseOffset(f.From) }
 	}
 	return nil
 }

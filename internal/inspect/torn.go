@@ -78,7 +78,8 @@ func (l *log) findTorn(f *tornFinder, lost []Loss) error {
 		if i+1 < len(l.st.Segments) {
 			next = l.st.Segments[i+1].Base
 		}
-		_, err := segment.Check(l.dir.fs, l.path, e.Base, min(size, e.Size), next, l.swapWaiting && e.Base == l.st.Swap,
+		facts := segment.Facts{Size: min(size, e.Size), End: next}
+		_, err := segment.Check(l.dir.fs, l.path, e.Base, facts, l.swapWaiting && e.Base == l.st.Swap,
 			func(_ int64, b record.Batch) error {
 				f.add(l, b, lost)
 				return l.dir.ctx.Err()
@@ -111,7 +112,7 @@ func (a abort) batch(leaderEpoch int32) record.Batch {
 func (l *log) findAborts(f *tornFinder) {
 	for _, e := range l.st.Segments {
 		for _, x := range l.abortedIn(e) {
-			i := slices.IndexFunc(l.flaws[e.Base], func(w flaw) bool { return w.change() == nil && w.From <= x.Last && x.Last < w.To })
+			i := slices.IndexFunc(l.flaws[e.Base], func(w segment.Flaw) bool { return !w.Mends() && w.From <= x.Last && x.Last < w.To })
 			if i < 0 {
 				continue
 			}

@@ -73,6 +73,12 @@ const (
 	attrUnused        = ^int16(0x3f) // the delete horizon is set by the cleaner, never by a producer
 )
 
+// The fields of a header that no checksum covers, besides the length: where they begin and end.
+var (
+	BaseOffsetField  = [2]int64{atBaseOffset, atLength}
+	LeaderEpochField = [2]int64{atLeaderEpoch, atMagic}
+)
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Batch is one whole record batch, header included, as Next or Build returned it; the methods rely

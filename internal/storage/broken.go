@@ -43,5 +43,6 @@ const (
 	unboundedDebt                        // a log with many segments to write accepts more appends
 	skipMoved                            // a sweep moves the redo pointer past logs that it has not committed
 	forgetDamage                         // a checkpoint does not have the damage that reads found
+	trustHeaders                         // what no checksum of a batch covers is not compared with what the log knows
 	skipTombstones                       // a sweep moves the redo pointer past deletions that are not committed
 )

@@ -95,6 +95,7 @@ var rules = map[string]modelConfig{
 	"a checkpoint names quarantined frames":                       {broken: broken{rules: skipQuarantineEntry}},
 	"names on the disk are made of ids":                           {broken: broken{rules: topicNames}},
 	"a recovery passes on only frames that a log needs":           {broken: broken{journal: journal.Broken{Rules: journal.BelowRedo}}},
+	"headers are compared with what the log knows":                {broken: broken{rules: trustHeaders}},
 	"a batch that does not fit is not skipped":                    {read: readSkipping},
 	"a lookup sees records that are flushed during it":            {findTime: findTimeForgetful},
 	"the records of a failed segment are replayed":                {broken: broken{rules: skipReplay}, rare: true},
@@ -261,6 +262,8 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 		t.Error("a checkpoint without the damage has it")
 	}
 	for name, wrong := range map[string]string{
+		"an epoch that went back is found":             copyOfChanged(t, 8*(magicAt-1)+3, broken{rules: trustHeaders}),
+		"an epoch that went ahead is found":            copyOfChanged(t, 8*epochAt+6, broken{rules: trustHeaders}),
 		"a frame follows the log end":                  losesFrame(t, broken{rules: skipPrevEnd}),
 		"appends of another epoch are fenced":          outlivesRole(t, false, broken{rules: skipFence}),
 		"appends of a leader's earlier role":           outlivesRole(t, true, broken{rules: skipFence}),

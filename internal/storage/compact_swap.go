@@ -34,6 +34,7 @@ type swap struct {
 // finished the swap.
 func (l *Log) replace(old []*segment.Segment, fresh *segment.Segment, cuts int) error {
 	if fresh != nil {
+		fresh.Inherit(old[len(old)-1])
 		if err := fresh.Ready(); err != nil {
 			return errors.Join(err, fresh.Discard())
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
 // noEpoch is the leader epoch of a log that has no role yet.
@@ -166,6 +167,17 @@ func (l *Log) follows(last, epoch int32, a *Append) error {
 	}
 	return fmt.Errorf("append records of leader epoch %d to %s, whose last epoch is %d, from the leader of %d: %w", epoch, l, last,
 		a.LeaderEpoch, ErrFencedEpoch)
+}
+
+// establish tells a segment what the log knows of its present bytes, which end where offset end
+// begins.
+func (l *Log) establish(s *segment.Segment, end int64) {
+	if l.dir.opt.broken.has(trustHeaders) {
+		return
+	}
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
+	s.Establish(end, &l.epochs)
 }
 
 // storedEpoch returns the epoch of a gap as the journal stores it.

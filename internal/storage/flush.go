@@ -188,6 +188,9 @@ func (l *Log) addSegment(base int64, cfg *Config) (*segment.Segment, error) {
 	if err != nil {
 		return nil, err
 	}
+	if before := l.active(); before != nil {
+		l.establish(before, base)
+	}
 	snapshot, err := l.saveProducers(s)
 	if err != nil {
 		return nil, err

@@ -4,8 +4,52 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
+
+// rot changes a bit of a batch in a sealed segment that no checksum covers, while clients may read
+// it, and reads the segment as the background does. Only one value is possible, so nothing may
+// change for anybody. Next to gaps a base offset has several: there it changes a leader epoch.
+func (w *world) rot(m *mlog) {
+	m.l.mu.RLock()
+	sealed := m.l.inactiveLocked()
+	m.l.mu.RUnlock()
+	if len(sealed) == 0 {
+		return
+	}
+	w.errs.Clear() // a correction that fails makes the batch unreadable
+	s := sealed[w.rng.IntN(len(sealed))].Segment
+	f, err := w.disk.Open(s.Path())
+	if err != nil {
+		return // a compaction or a crash was faster
+	}
+	defer f.Close() //nolint:errcheck // a crash may have closed it
+	text := make([]byte, s.Size())
+	if _, err := f.ReadAt(text, 0); err != nil {
+		return
+	}
+	var batches []int64
+	for p := text; len(p) > 0; {
+		_, rest, err := record.Next(p)
+		if err != nil {
+			return // it was truncated meanwhile
+		}
+		batches, p = append(batches, int64(len(text)-len(p))), rest
+	}
+	if len(batches) == 0 {
+		return
+	}
+	at := batches[w.rng.IntN(len(batches))] + 12 + w.rng.Int64N(4)
+	if w.rng.IntN(2) == 0 && !m.compacted {
+		at = batches[w.rng.IntN(len(batches))] + w.rng.Int64N(8)
+	}
+	bit := w.rng.IntN(8)
+	w.say("bit %d of byte %d of %s changes", bit, at, s.Path())
+	if _, err := f.WriteAt([]byte{text[at] ^ 1<<bit}, at); err == nil {
+		w.dir.scrubSegment(m.l, s)
+	}
+}
 
 // loss records whether a start may find fewer records than were written, although no power was
 // lost: a datasync of the journal failed, and the system evicted the bytes from the page cache.

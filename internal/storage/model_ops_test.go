@@ -60,7 +60,9 @@ func (w *world) step() {
 		w.retry(m)
 	case n < 93:
 		w.restart()
-	case n < 97 && w.cfg.faults:
+	case n < 95:
+		w.rot(m)
+	case n < 98 && w.cfg.faults:
 		w.fault()
 	default:
 		w.acked(m)

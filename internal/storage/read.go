@@ -79,16 +79,8 @@ func (l *Log) read(offset, limit int64, max int, atLeastOne, lend bool) (Slice, 
 		}
 		if loan != nil {
 			s := l.lent(loan)
-			l.readOn(&s, seg, min(limit, flushed), next, max, cuts)
+			l.readOn(&s, seg, min(limit, flushed), max, cuts)
 			return s, nil
-		}
-		if err == nil && next < min(limit, flushed) && extendsBeyond(b, at, next, atLeastOne) {
-			if buf != nil {
-				buf.Release()
-			}
-			if err = seg.Misnumbered(at); l.wasCut(cuts) {
-				err = segment.ErrReplaced
-			}
 		}
 		switch {
 		case errors.Is(err, segment.ErrReplaced): // the log has another one now
@@ -100,17 +92,17 @@ func (l *Log) read(offset, limit int64, max int, atLeastOne, lend bool) (Slice, 
 				continue
 			}
 			if s.Size > 0 {
-				l.readOn(&s, seg, min(limit, flushed), next, max, cuts)
+				l.readOn(&s, seg, min(limit, flushed), max, cuts)
 			}
 			return s, err
 		}
 	}
 }
 
-// readOn appends the following batches of a segment, which ends at offset end, to a slice that has
-// some, if max is more than one read returns. It returns early at any error: the next read meets it
+// readOn appends the following batches of a segment to a slice that has some, if max is more than
+// one read returns. It returns early at any error: the next read meets it
 // first.
-func (l *Log) readOn(s *Slice, seg *segment.Segment, limit, end int64, max, cuts int) {
+func (l *Log) readOn(s *Slice, seg *segment.Segment, limit int64, max, cuts int) {
 	for max > segment.PartBytes {
 		at, room := s.end(), max-s.Size
 		if at >= limit || room < s.last() { // the next batch is probably as large
@@ -120,7 +112,7 @@ func (l *Log) readOn(s *Slice, seg *segment.Segment, limit, end int64, max, cuts
 		if err != nil || len(b) == 0 {
 			return
 		}
-		if extendsBeyond(b, at, end, false) || l.wasCut(cuts) {
+		if l.wasCut(cuts) {
 			buf.Release()
 			return
 		}
@@ -159,16 +151,6 @@ func (l *Log) wasCut(cuts int) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.cuts != cuts
-}
-
-// extendsBeyond reports whether batches, read at an offset of a segment with this end, extend
-// beyond the end. Then the base offset of the last one is too high.
-func extendsBeyond(batches []byte, offset, end int64, atLeastOne bool) bool {
-	if len(batches) == 0 {
-		return atLeastOne
-	}
-	b := record.Batch(batches)
-	return b.BaseOffset() > offset && b.LastOffset() >= end
 }
 
 // ReadMemory is Read without disk access. It never blocks; ok is false if the disk would be needed.

@@ -89,9 +89,9 @@ func (l *Log) DamagedAt(offset int64) bool {
 	return false
 }
 
-// examine finds the end of the damage that a read met. It reports whether it found something new,
-// in which case the read may succeed now. It blocks while it reads to the end of the damage, once
-// per damage.
+// examine mends the damage that a read met, or finds its end. It reports whether it found something
+// new, in which case the read may succeed now. It blocks while it reads to the end of the damage,
+// once per damage.
 func (l *Log) examine(s *segment.Segment, met error) bool {
 	l.dir.stats.segmentErrors.Inc()
 	var at *segment.DamageError
@@ -99,13 +99,18 @@ func (l *Log) examine(s *segment.Segment, met error) bool {
 		return false
 	}
 	size, limit := l.extent(s)
-	news, err := s.Examine(at, size, limit)
-	switch {
-	case errors.Is(err, segment.ErrReplaced):
+	news, mended, err := s.Examine(at, size, limit)
+	for _, f := range mended {
+		l.dir.log.Warn("the header of a stored batch was damaged, outside of its checksum, and is mended; nothing is lost",
+			zap.Stringer("log", l), zap.Int64("offset", f.From), zap.String("file", s.Path()), zap.Int64("position", f.Pos))
+	}
+	if errors.Is(err, segment.ErrReplaced) {
 		return true
-	case err != nil:
-		l.dir.logOnce(l, "finding the extent of damaged bytes failed", errors.Join(met, err))
-	case news:
+	}
+	if err != nil {
+		l.dir.logOnce(l, "damaged bytes could not be examined or mended", errors.Join(met, err))
+	}
+	if news && len(s.Flaws()) > 0 {
 		l.noteFlawed()
 		l.dir.run(func() {
 			if err := l.dir.commit(l); err != nil {

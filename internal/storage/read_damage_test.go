@@ -68,16 +68,14 @@ func TestDamageIsABoundedRange(t *testing.T) {
 	}
 }
 
-// The offset of a batch is not part of its checksum. An offset beyond all others of the log must
-// not look like the end of the log.
-func TestABatchBeyondTheEndIsDamage(t *testing.T) {
+// The offset of a batch is not part of its checksum. An offset beyond all others of the log does
+// not look like the end of the log: it can be one only.
+func TestABatchBeyondTheEndIsRenumbered(t *testing.T) {
 	l := damagedAt(t, 5, 0, binary.BigEndian.AppendUint64(nil, 1<<40))
-	if bad := damagedOffsets(t, l); !slices.Equal(bad, []int64{5}) {
-		t.Errorf("offsets %v are damaged, want 5", bad)
+	if bad := damagedOffsets(t, l); len(bad) > 0 || len(l.Damages()) > 0 {
+		t.Errorf("offsets %v are damaged: %+v", bad, l.Damages())
 	}
-	if d := l.Damages(); len(d) != 1 || d[0].From != 5 || d[0].Next != 6 {
-		t.Errorf("damages: %+v", d)
-	}
+	holds(t, l, 20)
 }
 
 // Damage is forgotten when its bytes have left the log, at its end or at its start.
@@ -137,10 +135,10 @@ func TestTheLastBatchOfASegmentIsMisnumbered(t *testing.T) {
 		}
 		change(t, disk, firstSegment, int64(len(readFile(t, disk, firstSegment)))/2, binary.BigEndian.AppendUint64(nil, uint64(base)))
 		l = byPartition(t, mustOpen(t, disk, "sync"), 0)
-		if bad := damagedOffsets(t, l); !slices.Equal(bad, []int64{1}) {
-			t.Errorf("base offset %d instead of 1: offsets %v are damaged, want 1", base, bad)
+		if bad := damagedOffsets(t, l); len(bad) > 0 {
+			t.Errorf("base offset %d instead of 1: offsets %v are damaged", base, bad)
 		}
-		for _, offset := range []int64{0, 2} {
+		for _, offset := range []int64{0, 1, 2} {
 			s, err := l.Read(offset, 6, 1<<20, true)
 			if err != nil || s.Size == 0 || record.Batch(s.Parts[0]).BaseOffset() != offset {
 				t.Errorf("read at %d: %d bytes, %v", offset, s.Size, err)

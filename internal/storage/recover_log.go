@@ -138,6 +138,7 @@ func (r *recovery) openListed(f *found) error {
 		if s.HasAborted() {
 			l.unstable.aborted.Store(next - 1)
 		}
+		l.establish(s, next)
 		l.recallFlaws(s, f.lc, e.Size, next)
 		l.segments = append(l.segments, s)
 		delete(f.files, e.Base)

@@ -252,6 +252,7 @@ func (l *Log) cutToSynced(old []*segment.Segment, next int64) error {
 	if err := fresh.Truncate(size, next); err != nil {
 		return err
 	}
+	l.establish(fresh, next)
 	fresh.Expect(aborted)
 	if in, err := l.dir.opt.FS.Stat(fresh.AbortedPath()); err == nil {
 		if err := fresh.TrimAborted(in.Size); err != nil {

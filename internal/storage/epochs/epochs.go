@@ -120,6 +120,19 @@ func (c *Cache) Below(end int64) Cache {
 	return Cache{slices.Clone(c.entries[:n])}
 }
 
+// Within returns a cache with the epochs of the offsets from start up to end. It is independent of
+// this one.
+func (c *Cache) Within(start, end int64) Cache {
+	below := c.Below(end)
+	i := max(below.after(start)-1, 0)
+	return Cache{slices.Clone(below.entries[i:])}
+}
+
+// Has reports whether an offset from start up to end has an epoch.
+func (c *Cache) Has(epoch int32, start, end int64) bool {
+	return slices.ContainsFunc(c.Within(start, end).entries, func(e Entry) bool { return e.Epoch == epoch }) && start < end
+}
+
 // Entries returns a copy of the entries.
 func (c *Cache) Entries() []Entry { return slices.Clone(c.entries) }
 

@@ -140,8 +140,9 @@ type reading struct {
 var errMoved = errors.New("the batch is not there")
 
 // at reads from the batch at pos, of which the caller needs at least the first least bytes, and
-// returns the offset after the last returned batch. With guess set, the batch must hold the offset
-// itself: only the index can find the first batch after a gap. No batches and no error means that
+// returns the offset after the last returned batch. With guess set, the batch must begin with the
+// offset: only the index can find the first batch after a gap, and shows that it follows the batch
+// before it. No batches and no error means that
 // the batch at pos does not fit or begins at or beyond the limit. The buffer is nil if there are no
 // batches.
 func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches []byte, next int64, err error) {
@@ -168,7 +169,7 @@ func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches
 	if err == nil {
 		first := record.Batch(p)
 		switch {
-		case first.BaseOffset() > r.offset && guess, first.LastOffset() < r.offset, int64(size) > end-pos:
+		case first.BaseOffset() != r.offset && guess, first.LastOffset() < r.offset, int64(size) > end-pos:
 			return buf, nil, 0, errMoved
 		case int64(size) > r.max && !r.one:
 			return buf, nil, 0, nil
@@ -195,7 +196,7 @@ func (r *reading) confirm(pos, n, next int64) {
 	if _, err := r.h.f.ReadAt(b[:], pos+n); err != nil {
 		return
 	}
-	if _, err := record.PeekSize(b[:]); err == nil && follows(record.Batch(b[:]), next) {
+	if _, err := record.PeekSize(b[:]); err == nil && r.s.facts.Load().follows(record.Batch(b[:]), pos+n, next) {
 		seen := verifying{v: &r.s.files.verified, content: r.content}
 		seen.batch(pos, n, next)
 		seen.end()
@@ -242,14 +243,14 @@ func (r *reading) fill(p []byte, pos, end int64) error {
 // whole trims buf to whole batches that begin below limit and verifies their checksums. next is the
 // offset after the last one.
 //
-// No checksum covers base offsets. A batch after a gap is left to the next read if no batch follows
+// A batch after a gap is left to the next read if no batch follows
 // it in buf: the next batch may show that there is no gap. content is Segment.content before buf
 // was read.
 func (s *Segment) whole(buf []byte, pos, limit int64, content uint64) (batches []byte, next int64, err error) {
 	at, before, gap := 0, 0, false // before is where the last batch begins
 	seen := verifying{v: &s.files.verified, content: content}
 	defer seen.end()
-	known, last := s.flaws.Load(), s.base
+	known, facts, last := s.flaws.Load(), s.facts.Load(), s.base
 	next = s.base
 	for at < len(buf) {
 		b, _, err := record.Next(buf[at:])
@@ -257,13 +258,12 @@ func (s *Segment) whole(buf []byte, pos, limit int64, content uint64) (batches [
 			break
 		}
 		if err == nil {
-			if b.BaseOffset() >= limit {
+			if b.BaseOffset() >= limit && facts.follows(b, pos+int64(at), next) {
 				break
 			}
-			err = b.CheckCRC()
-		}
-		if err == nil && !follows(b, next) {
-			err = errOffsets
+			if err = b.CheckCRC(); err == nil {
+				err = facts.check(b, pos+int64(at), next)
+			}
 		}
 		if err != nil {
 			seen.v.drop(content, pos+int64(at))

@@ -11,7 +11,7 @@ import (
 )
 
 // Flaw is a stretch of a segment's file that no reader can pass: it is not a valid batch, or a
-// batch whose offsets are impossible at this position.
+// batch whose header is impossible at this position.
 type Flaw struct {
 	Pos, Size int64
 	// From and To bound the offsets that the stretch held or may have held: those after the
@@ -21,6 +21,11 @@ type Flaw struct {
 	// From to To is the number of its offsets, From is the right base offset and nothing is lost.
 	Numbering bool
 	Base      int64
+	// WrongEpoch: the batch is valid except for its leader epoch, which is Found. Nothing is lost.
+	WrongEpoch bool
+	Found      int32
+	// Epoch is the leader epoch of the offset From, -1 if it is unknown.
+	Epoch int32
 	// Records is the number of records according to the header of the batch; 0 if the stretch is
 	// not one batch with a readable header.
 	Records int32
@@ -28,6 +33,18 @@ type Flaw struct {
 
 // Renumbers reports whether giving the batch the base offset From repairs the flaw.
 func (f *Flaw) Renumbers() bool { return f.Numbering && f.To-f.From == int64(f.Records) }
+
+// Mends reports whether Mend repairs the flaw: no other header is possible, and the checksum proves
+// the rest of the batch.
+func (f *Flaw) Mends() bool { return f.WrongEpoch || f.Renumbers() }
+
+// Mend writes the only possible base offset and leader epoch into the header of the batch.
+func (f *Flaw) Mend(b record.Batch) {
+	b.SetBaseOffset(f.From)
+	if f.Epoch >= 0 {
+		b.SetLeaderEpoch(f.Epoch)
+	}
+}
 
 // Entries is the result of comparing the entries of an index with the batches.
 type Entries struct {
@@ -45,23 +62,24 @@ type Checked struct {
 	End          int64 // position after the last valid batch
 }
 
-// Check reads the first size bytes of a segment's file of batches, without changing it, and calls
-// fn for every valid batch, in order. limit is above all possible offsets. Check compares the
-// indexes with the batches too, unless the file is waiting to replace another. It uses the memory
-// of the largest batch and of the indexes. Damage is not an error; a failed read is one.
-func Check(fsys vfs.FS, dir string, base, size, limit int64, waiting bool, fn func(pos int64, b record.Batch) error) (Checked, error) {
+// Check reads a segment's file of batches, without changing it, as far as the facts about it go,
+// and calls fn for every valid batch, in order, also for those whose leader epoch is wrong. Check
+// compares the indexes with the batches too, unless the file is waiting to replace another. It uses
+// the memory of the largest batch and of the indexes. Damage is not an error; a failed read is one.
+func Check(fsys vfs.FS, dir string, base int64, facts Facts, waiting bool, fn func(pos int64, b record.Batch) error) (Checked, error) {
 	s := newSegment(nil, dir, base)
 	if waiting {
 		s.stage.Store(swap)
 	}
-	c := checker{limit: limit, next: base, fn: fn}
+	size := facts.Size
+	c := checker{limit: facts.End, next: base, fn: fn}
 	c.Checked.First = -1
 	f, err := fsys.Open(s.Path())
 	if err != nil {
 		return c.Checked, fmt.Errorf("read segment: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	c.scanner = newScanner(f, size, batchStep)
+	c.scanner = newScanner(f, size, batchStep, &facts)
 	c.base, c.x = base, &index{}
 	if !waiting {
 		if c.x, err = loadIndex(fsys, s.stem(), size); err != nil {
@@ -90,6 +108,7 @@ type checker struct {
 		pos, size  int64
 		from, base int64 // the value of next, and the batch's base offset
 		records    int32
+		epoch      bool // its leader epoch is wrong
 	}
 	fn func(pos int64, b record.Batch) error
 }
@@ -98,7 +117,7 @@ type checker struct {
 // still be impossible.
 func (c *checker) valid(pos int64) (record.Batch, error) {
 	head, _, err := c.header(pos)
-	if head == nil || head.LastOffsetDelta() < 0 || head.BaseOffset() < 0 {
+	if head == nil || head.LastOffsetDelta() < 0 {
 		return nil, err
 	}
 	b, err := c.batch(pos)
@@ -117,17 +136,12 @@ func (c *checker) run(pos, last int64) error {
 			return err
 		case b == nil:
 			pos, err = c.skip(pos)
-		case b.BaseOffset() < c.next && c.lastIsWrong(b):
-			// The previous batch claimed offsets of this one.
-			c.flaw(Flaw{Pos: c.last.pos, Size: c.last.size, From: c.last.from, To: b.BaseOffset(), Numbering: true,
-				Base: c.last.base, Records: c.last.records})
-			c.next, c.last.size = c.last.from, 0
-			c.Batches--
-			continue
-		case b.BaseOffset() < c.next || b.LastOffset() >= c.limit:
+		case b.BaseOffset() < c.next && c.lastMayBeWrong(b):
+			pos, err = c.overlap(pos, b)
+		case b.BaseOffset() < c.next || b.BaseOffset() >= c.limit || b.LastOffset() >= c.limit:
 			pos, err = c.misnumbered(pos, b)
 		default:
-			pos, err = c.take(pos, b)
+			pos, err = c.place(pos, b)
 		}
 		if err != nil {
 			return err
@@ -137,10 +151,64 @@ func (c *checker) run(pos, last int64) error {
 	return nil
 }
 
-// lastIsWrong reports which of two overlapping batches is wrong: the previous one, if this one
-// would be possible without it.
-func (c *checker) lastIsWrong(b record.Batch) bool {
-	return c.last.size > 0 && b.BaseOffset() > c.last.from && b.LastOffset() < c.limit
+// lastMayBeWrong reports whether, of two overlapping batches, the previous one may be wrong: there
+// is room for it before this one.
+func (c *checker) lastMayBeWrong(b record.Batch) bool {
+	return c.last.size > 0 && b.BaseOffset() >= c.last.from+int64(c.last.records) && b.LastOffset() < c.limit
+}
+
+// overlap records that the previous batch is misnumbered, which overlaps the one at a position, and
+// returns where to continue. Between gaps there may be room for this one behind the previous one,
+// too. Then either may be the wrong one, and neither is certain.
+func (c *checker) overlap(pos int64, b record.Batch) (int64, error) {
+	base, size, records, end := b.BaseOffset(), int64(len(b)), b.LastOffsetDelta()+1, c.next
+	c.next = c.last.from // the end of the previous batch may be wrong
+	to, err := c.following(pos + size)
+	if err != nil {
+		return 0, err
+	}
+	if c.last.epoch { // it was compared with that of other offsets
+		c.Flaws = c.Flaws[:len(c.Flaws)-1]
+	}
+	c.Batches--
+	last := Flaw{Pos: c.last.pos, Size: c.last.size, From: c.last.from, To: base, Numbering: true, Base: c.last.base,
+		Records: c.last.records, Epoch: c.facts.epoch(c.last.pos, c.last.from+int64(c.last.records)-1)}
+	c.last.size = 0
+	if to-end < int64(records) {
+		c.flaw(last)
+		return pos, nil
+	}
+	last.Size, last.To, last.Numbering, last.Records = pos+size-last.Pos, to, false, 0
+	c.flaw(last)
+	return pos + size, nil
+}
+
+// wrongEpoch reports whether a valid batch has not the leader epoch of its offsets.
+func (c *checker) wrongEpoch(pos int64, b record.Batch) bool {
+	want := c.facts.epoch(pos, b.LastOffset())
+	return want >= 0 && want != b.LeaderEpoch()
+}
+
+// place takes a valid batch whose offsets are possible, unless its leader epoch shows that it
+// belongs elsewhere in the gap around it: then its base offset is wrong, and not the epoch.
+func (c *checker) place(pos int64, b record.Batch) (int64, error) {
+	if !c.wrongEpoch(pos, b) || b.BaseOffset() == c.next {
+		return c.take(pos, b)
+	}
+	epoch, records := b.LeaderEpoch(), int64(b.LastOffsetDelta())+1
+	to, err := c.following(pos + int64(len(b)))
+	if err == nil {
+		b, err = c.valid(pos) // the window may have moved
+	}
+	switch {
+	case err != nil:
+		return 0, err
+	case b == nil: // it has changed since
+		return c.skip(pos)
+	case c.facts.Epochs.Has(epoch, c.next, to-records+1):
+		return c.misnumbered(pos, b)
+	}
+	return c.take(pos, b)
 }
 
 func (c *checker) take(pos int64, b record.Batch) (int64, error) {
@@ -154,6 +222,10 @@ func (c *checker) take(pos int64, b record.Batch) (int64, error) {
 		c.First = b.BaseOffset()
 	}
 	c.Batches++
+	if c.last.epoch = c.wrongEpoch(pos, b); c.last.epoch {
+		c.flaw(Flaw{Pos: pos, Size: int64(len(b)), From: b.BaseOffset(), To: b.LastOffset() + 1, WrongEpoch: true, Found: b.LeaderEpoch(),
+			Epoch: c.facts.epoch(pos, b.LastOffset()), Records: b.LastOffsetDelta() + 1})
+	}
 	c.last.pos, c.last.size, c.last.from, c.last.base, c.last.records = pos, int64(len(b)), c.next, b.BaseOffset(), b.LastOffsetDelta()+1
 	c.next = b.LastOffset() + 1
 	c.End = pos + int64(len(b))
@@ -164,7 +236,8 @@ func (c *checker) flaw(f Flaw) { c.Flaws = append(c.Flaws, f) }
 
 // misnumbered records a valid batch with impossible offsets.
 func (c *checker) misnumbered(pos int64, b record.Batch) (int64, error) {
-	f := Flaw{Pos: pos, Size: int64(len(b)), From: c.next, Numbering: true, Base: b.BaseOffset(), Records: b.LastOffsetDelta() + 1}
+	f := Flaw{Pos: pos, Size: int64(len(b)), From: c.next, Numbering: true, Base: b.BaseOffset(), Records: b.LastOffsetDelta() + 1,
+		Epoch: c.facts.epoch(pos, c.next+int64(b.LastOffsetDelta()))}
 	end := pos + f.Size
 	to, err := c.following(end)
 	f.To = to

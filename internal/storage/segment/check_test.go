@@ -3,6 +3,7 @@ package segment
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -49,7 +50,7 @@ func TestCheckOfAWholeSegment(t *testing.T) {
 			end = at[counts]
 		}
 		var seen []int64
-		c, err := Check(fsys, testDir, 100, end, 100+int64(2*counts), false, func(pos int64, b record.Batch) error {
+		c, err := Check(fsys, testDir, 100, Facts{Size: end, End: 100 + int64(2*counts)}, false, func(pos int64, b record.Batch) error {
 			seen = append(seen, pos)
 			return nil
 		})
@@ -81,12 +82,13 @@ func TestCheckFindsAFlaw(t *testing.T) {
 		"offset too low":     {at: 0, with: base(3), numbering: true, mended: true},
 		"offset a bit high":  {at: 0, with: base(112), numbering: true, mended: true},
 		"offset too high":    {at: 0, with: base(1 << 50), numbering: true, mended: true},
-		"offset negative":    {at: 0, with: base(-4)},
+		"offset negative":    {at: 0, with: base(-4), numbering: true, mended: true},
+		"the largest offset": {at: 0, with: base(math.MaxInt64), numbering: true, mended: true},
 	} {
 		fsys, size, at := checkable(t, 12)
 		change(t, fsys, Name(100)+LogSuffix, at[hurt]+c.at, c.with...)
 		seen := 0
-		got, err := Check(fsys, testDir, 100, size, 124, false, func(int64, record.Batch) error { seen++; return nil })
+		got, err := Check(fsys, testDir, 100, Facts{Size: size, End: 124}, false, func(int64, record.Batch) error { seen++; return nil })
 		ok(t, err)
 		if len(got.Flaws) != 1 {
 			t.Errorf("%s: %+v", name, got.Flaws)
@@ -109,7 +111,7 @@ func TestAWrongLengthCostsOneBatch(t *testing.T) {
 	fsys, size, at := checkable(t, n)
 	for _, end := range []int64{at[hurt+2], at[n-1], size} {
 		change(t, fsys, Name(100)+LogSuffix, at[hurt]+8, binary.BigEndian.AppendUint32(nil, uint32(end-at[hurt]-12))...)
-		got, err := Check(fsys, testDir, 100, size, 124, false, nil)
+		got, err := Check(fsys, testDir, 100, Facts{Size: size, End: 124}, false, nil)
 		ok(t, err)
 		if len(got.Flaws) != 1 || got.Flaws[0].Pos != at[hurt] || got.Flaws[0].Size != at[hurt+1]-at[hurt] || got.Batches != n-1 {
 			t.Errorf("up to %d: %+v", end, got)
@@ -126,7 +128,7 @@ func TestMissingBytesAreNotSearched(t *testing.T) {
 	ok(t, f.Close())
 	disk := errfs.New(fsys)
 	reads := disk.Add(errfs.Rule{Ops: errfs.Read, Path: testDir + "/*" + LogSuffix, Before: func(errfs.Call) {}})
-	got, err := Check(disk, testDir, 100, size, 180, false, nil)
+	got, err := Check(disk, testDir, 100, Facts{Size: size, End: 180}, false, nil)
 	ok(t, err)
 	if len(got.Flaws) != 1 || got.Flaws[0].Pos != at[20] || got.Flaws[0].Pos+got.Flaws[0].Size != size || got.Flaws[0].To != 180 {
 		t.Errorf("%+v", got)
@@ -157,7 +159,7 @@ func TestCheckComparesIndexes(t *testing.T) {
 		} else {
 			change(t, fsys, Name(100)+c.file, c.at, 0xee)
 		}
-		got, err := Check(fsys, testDir, 100, size, 180, false, nil)
+		got, err := Check(fsys, testDir, 100, Facts{Size: size, End: 180}, false, nil)
 		ok(t, err)
 		e, other := got.Index, got.Times
 		if c.times {
@@ -193,7 +195,7 @@ func FuzzCheck(f *testing.F) {
 		}
 		type span struct{ from, to int64 }
 		spans := map[int64]span{}
-		got, err := Check(fsys, testDir, 100, size, 124, waiting, func(pos int64, b record.Batch) error {
+		got, err := Check(fsys, testDir, 100, Facts{Size: size, End: 124}, waiting, func(pos int64, b record.Batch) error {
 			spans[pos] = span{pos, pos + int64(len(b))}
 			return nil
 		})

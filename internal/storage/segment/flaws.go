@@ -28,7 +28,8 @@ func (e *DamageError) Error() string {
 // Causes of a DamageError in addition to those of package record.
 var (
 	errNoBatch = errors.New("not a valid batch")
-	errOffsets = errors.New("its offsets do not follow the previous batch")
+	errOffsets = errors.New("its offsets do not follow the previous batch, or are beyond the segment's end")
+	errEpoch   = errors.New("its leader epoch is not that of its offsets")
 	errKnown   = errors.New("an earlier read found it damaged")
 )
 
@@ -65,37 +66,52 @@ func flawAt(list *[]Flaw, pos int64) *Flaw {
 	return findFlaw(list, func(f *Flaw) bool { return f.Pos == pos })
 }
 
-// Examine finds the flaw that a read met, and remembers it until the segment is truncated below it.
-// size bytes of the file are valid, and limit is above all their offsets. Examine reads from the
-// last index entry before the position to the end of the flaw, which is at worst the end of the
-// segment. If several readers meet the same damage, one of them does this and the others wait.
-// Examine reports whether any flaw has been found since the read began, so that the caller should
-// repeat the read.
-func (s *Segment) Examine(met *DamageError, size, limit int64) (bool, error) {
+// Examine finds the flaw that a read met. It mends what the facts about the segment mend, and
+// remembers other flaws until the segment is truncated below them. size bytes of the file are
+// valid, and limit is above all their offsets. Examine reads from the last index entry before the
+// position to the end of the flaw, which is at worst the end of the segment. If several readers
+// meet the same damage, one of them does this and the others wait. Examine returns what it has
+// mended, also with an error, which is that of a read or a write; and whether anything has been
+// found since the read began, so that the caller should repeat the read.
+func (s *Segment) Examine(met *DamageError, size, limit int64) (news bool, mended []Flaw, err error) {
 	s.examining.Lock()
 	defer s.examining.Unlock()
 	pos := met.Pos
 	if now := s.flaws.Load(); now != met.known || flawAt(now, pos) != nil {
-		return now != met.known, nil
+		return now != met.known, nil, nil
 	}
 	cuts := s.positions.count()
 	h, err := s.open()
 	if err != nil {
-		return false, fmt.Errorf("read segment: %w", err)
+		return false, nil, fmt.Errorf("read segment: %w", err)
 	}
 	defer s.files.release(h)
-	c := checker{scanner: newScanner(h.f, size, batchStep), base: s.base, x: &index{}, limit: limit, next: s.base}
+	c := checker{scanner: newScanner(h.f, size, batchStep, s.facts.Load()), base: s.base, x: &index{}, limit: limit, next: s.base}
 	from, base := s.before(h, pos)
 	c.next = base
 	if err := c.run(from, pos); err != nil {
-		return false, fmt.Errorf("read %s: %w", s.Path(), err)
+		return false, nil, fmt.Errorf("read %s: %w", s.Path(), err)
+	}
+	var left []Flaw
+	for _, f := range c.Flaws {
+		mends := f.Mends() && c.facts.cover(f.Pos+f.Size)
+		if mends {
+			fault := s.mend(h, &f, cuts)
+			err, mends = errors.Join(err, fault), fault == nil
+		}
+		if mends {
+			mended = append(mended, f)
+		} else {
+			left = append(left, f)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.positions.count() != cuts || s.Size() < size { // the bytes that were read may be gone
-		return false, fmt.Errorf("%w: %s was truncated", ErrReplaced, s.Path())
+		return false, mended, fmt.Errorf("%w: %s was truncated", ErrReplaced, s.Path())
 	}
-	return s.addFlawsLocked(c.Flaws), nil
+	news = s.addFlawsLocked(left, mended)
+	return news, mended, err
 }
 
 // Recall examines again what an earlier process found damaged in the first size bytes of the file;
@@ -107,18 +123,21 @@ func (s *Segment) Recall(found []Flaw, size, limit int64) {
 		if f.Pos+f.Size > size || flawAt(known, f.Pos) != nil {
 			continue
 		}
-		if _, err := s.Examine(&DamageError{Path: s.Path(), Pos: f.Pos, cause: errKnown, known: known}, size, limit); err != nil {
+		if _, _, err := s.Examine(&DamageError{Path: s.Path(), Pos: f.Pos, cause: errKnown, known: known}, size, limit); err != nil {
 			s.mu.Lock()
-			s.addFlawsLocked([]Flaw{f})
+			s.addFlawsLocked([]Flaw{f}, nil)
 			s.mu.Unlock()
 		}
 	}
 }
 
-// addFlawsLocked adds flaws to the known ones, replacing those that they overlap, and reports
-// whether any is new.
-func (s *Segment) addFlawsLocked(found []Flaw) (news bool) {
+// addFlawsLocked adds flaws to the known ones, replacing those that they overlap, removes those
+// that were mended, and reports whether any is new or was mended.
+func (s *Segment) addFlawsLocked(found, mended []Flaw) (news bool) {
 	list := slices.Clone(s.Flaws())
+	for _, f := range mended {
+		list, news = slices.DeleteFunc(list, func(old Flaw) bool { return old.Pos == f.Pos }), true
+	}
 	for _, f := range found {
 		if slices.Contains(list, f) {
 			continue
@@ -156,7 +175,7 @@ func (s *Segment) before(h *handle, pos int64) (start, base int64) {
 	if !right || at >= pos {
 		return 0, s.base
 	}
-	sc := newScanner(h.f, s.Size(), headerStep)
+	sc := newScanner(h.f, s.Size(), headerStep, nil)
 	b, _, err := sc.header(at)
 	if b == nil || err != nil {
 		return 0, s.base

@@ -27,7 +27,7 @@ func readUpTo(t testing.TB, s *Segment, offset, limit int64, max int) ([]byte, e
 		if !errors.As(err, &d) {
 			return b, err
 		}
-		news, xerr := s.Examine(d, s.Size(), limit)
+		news, _, xerr := s.Examine(d, s.Size(), limit)
 		ok(t, xerr)
 		if !news {
 			return nil, err
@@ -47,7 +47,7 @@ func TestReadsSkipDamage(t *testing.T) {
 			// No checksum covers the base offset.
 			change(t, fsys, Name(100)+LogSuffix, at[rng.IntN(n)]+8+rng.Int64N(size/n-8), byte(rng.IntN(256)))
 		}
-		c, err := Check(fsys, testDir, 100, size, limit, false, nil)
+		c, err := Check(fsys, testDir, 100, Facts{Size: size, End: limit}, false, nil)
 		ok(t, err)
 		s := Open(NewFiles(fsys, 4), testDir, 100, size)
 		for _, o := range rng.Perm(2 * n) {
@@ -145,10 +145,10 @@ func TestDamageExaminedByAnotherReader(t *testing.T) {
 	if b, err := readAt(t, s, 144, 180); err != nil || len(b) == 0 {
 		t.Fatalf("behind the damage: %d bytes, %v", len(b), err)
 	}
-	if news, err := s.Examine(met, size, 180); err != nil || !news {
+	if news, _, err := s.Examine(met, size, 180); err != nil || !news {
 		t.Errorf("the other reader learns nothing new: %t, %v", news, err)
 	}
-	if news, err := s.Examine(s.inFlaw(140).(*DamageError), size, 180); err != nil || news { //nolint:errorlint // always of this type
+	if news, _, err := s.Examine(s.inFlaw(140).(*DamageError), size, 180); err != nil || news { //nolint:errorlint // always of this type
 		t.Errorf("a read inside of known damage must be repeated: %t, %v", news, err)
 	}
 }

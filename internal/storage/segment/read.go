@@ -111,22 +111,6 @@ func (s *Segment) find(h *handle, offset int64) (pos, size int64, err error) {
 	return pos, size, err
 }
 
-// Misnumbered returns the error of a read that found a batch at or after an offset, if the batch's
-// offsets cannot be in the segment.
-func (s *Segment) Misnumbered(offset int64) error {
-	known := s.flaws.Load()
-	h, err := s.open()
-	if err != nil {
-		return fmt.Errorf("read segment: %w", err)
-	}
-	defer s.files.release(h)
-	pos, _, err := s.find(h, offset)
-	if err != nil {
-		return err
-	}
-	return s.corrupt(pos, errOffsets, known)
-}
-
 // MaxTimestamp returns the largest timestamp in the segment and the last offset of its batch; -1,
 // -1 for an empty segment.
 func (s *Segment) MaxTimestamp() (ts, offset int64, err error) {

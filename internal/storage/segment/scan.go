@@ -14,10 +14,13 @@ const (
 )
 
 // scanner reads the batches of a file one after the other, through a window.
-type scanner struct{ vfs.Window }
+type scanner struct {
+	vfs.Window
+	facts *Facts
+}
 
-func newScanner(f vfs.File, size, step int64) scanner {
-	return scanner{vfs.Window{File: f, Size: size, Step: step}}
+func newScanner(f vfs.File, size, step int64, facts *Facts) scanner {
+	return scanner{vfs.Window{File: f, Size: size, Step: step}, facts}
 }
 
 // header returns the header and the size of the batch at a position; nil if there is no whole
@@ -59,7 +62,7 @@ func (s *scanner) prefix(pos, next int64, fn func(b record.Batch) error) (int64,
 		if err != nil {
 			return 0, 0, err
 		}
-		if b == nil || !follows(b, next) || b.CheckCRC() != nil {
+		if b == nil || s.facts.check(b, pos, next) != nil || b.CheckCRC() != nil {
 			break
 		}
 		if err := fn(b); err != nil {
@@ -71,12 +74,6 @@ func (s *scanner) prefix(pos, next int64, fn func(b record.Batch) error) (int64,
 	return next, pos, nil
 }
 
-// follows reports whether the offsets of a header are possible after all offsets below next. No
-// checksum covers the base offset.
-func follows(b record.Batch, next int64) bool {
-	return b.BaseOffset() >= next && b.LastOffsetDelta() >= 0
-}
-
 // Prefix finds the valid prefix of a file, from a position at which offset next is expected,
 // without changing the file. It returns the offset and the position after the prefix, and stops at
 // an error of fn.
@@ -86,7 +83,7 @@ func Prefix(fsys vfs.FS, dir string, base, pos, next, size int64, fn func(record
 		return 0, 0, fmt.Errorf("read segment: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	s := newScanner(f, size, batchStep)
+	s := newScanner(f, size, batchStep, nil)
 	return s.prefix(pos, next, fn)
 }
 
@@ -99,7 +96,7 @@ func (s *Segment) Batches(offset int64, fn func(record.Batch) error) error {
 		return fmt.Errorf("read segment: %w", err)
 	}
 	defer s.files.release(h)
-	sc := newScanner(h.f, s.Size(), batchStep)
+	sc := newScanner(h.f, s.Size(), batchStep, s.facts.Load())
 	known := s.flaws.Load()
 	x, _ := s.indexes()
 	_, pos, err := sc.prefix(s.start(h, &x, offset), s.base, func(b record.Batch) error {
@@ -118,7 +115,7 @@ func (s *Segment) Batches(offset int64, fn func(record.Batch) error) error {
 // bytes end. Bytes that are not a batch cause an error that matches ErrCorrupt. With skip,
 // walk skips those whose end Examine found.
 func (s *Segment) walk(h *handle, pos int64, skip bool, fn func(b record.Batch, pos, size int64) bool) error {
-	sc, next, known := newScanner(h.f, s.Size(), headerStep), s.base, s.flaws.Load()
+	sc, next, known := newScanner(h.f, s.Size(), headerStep, s.facts.Load()), s.base, s.flaws.Load()
 	for pos < sc.Size {
 		if f := flawAt(known, pos); f != nil && skip {
 			pos, next = pos+f.Size, f.To
@@ -128,7 +125,7 @@ func (s *Segment) walk(h *handle, pos int64, skip bool, fn func(b record.Batch, 
 		if err != nil {
 			return err
 		}
-		if b == nil || !follows(b, next) {
+		if b == nil || !sc.facts.follows(b, pos, next) {
 			if s.Size() < sc.Size {
 				return nil // it was truncated meanwhile
 			}

@@ -22,7 +22,7 @@ func (s *Segment) Scrub(from Place, wrap func(vfs.File) vfs.File) (Place, error)
 	defer func() { _ = f.Close() }() // it was only read
 	vfs.SetReadAhead(f, false)
 	known := s.flaws.Load()
-	sc, at := newScanner(wrap(f), s.Size(), batchStep), from
+	sc, at := newScanner(wrap(f), s.Size(), batchStep, s.facts.Load()), from
 	at.Next = max(at.Next, s.base)
 	for at.Pos < sc.Size {
 		if x := flawAt(known, at.Pos); x != nil {

@@ -57,6 +57,7 @@ type Segment struct {
 	err    atomic.Pointer[error]
 
 	examining vfs.Mutex // held by Examine; acquired before all others
+	mending   vfs.Mutex // held by Truncate, and while a header is written; acquired before the following
 	saving    vfs.Mutex // held while the index files are written or removed; acquired before mu
 	unindexed bool      // the index files were removed for good; guarded by saving
 
@@ -81,6 +82,7 @@ type Segment struct {
 	jitter float64   // part of the jitter, 0 to 1, by which the segment rolls earlier
 
 	flaws     atomic.Pointer[[]Flaw] // damage found by reads; replaced with mu held
+	facts     atomic.Pointer[Facts]  // changed by Establish, Inherit and Truncate
 	positions readPositions
 	content   atomic.Uint64 // identifies the bytes in Files.verified; see renew
 	ahead     atomic.Int64  // end of the bytes that the system was asked to read ahead (reading.read)
@@ -379,10 +381,13 @@ func (s *Segment) Truncate(size, next int64) error {
 		return fmt.Errorf("truncate segment: %w", err)
 	}
 	defer s.files.release(h)
+	s.mending.Lock()
+	defer s.mending.Unlock()
 	if err := s.files.latched(h); err != nil && size > s.Synced() {
 		return s.latch(err)
 	}
 	s.size.Store(size)
+	s.truncateFacts(size, next)
 	s.backed = min(s.backed, size)
 	s.content.Store(0)
 	defer s.renew()            // before other bytes are appended

@@ -235,7 +235,7 @@ func storageRules() map[string]importRule {
 
 		"internal/storage/journal": store("internal/vfs", "internal/groupcommit", "pkg/durability"),
 		"internal/storage/segment": store("internal/vfs", "internal/record", "internal/bufpool", "internal/storage/statefile",
-			"internal/storage/txnindex"),
+			"internal/storage/txnindex", "internal/storage/epochs"),
 		"internal/storage/producers": store("internal/record", "internal/storage/txnindex"),
 		"internal/storage/checkpoint": store("internal/statelog", "internal/storage/epochs", "internal/storage/journal",
 			"internal/storage/txnindex", "internal/vfs"),

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/record"
 )
 
 // disk makes brokers run on a disk that fails on command, or on the system's again.
@@ -167,17 +169,21 @@ func (c *torture) awaitSealed(i int) map[string][]byte {
 	return picked
 }
 
-// rots changes a byte in a sealed segment of each partition of a broker. It runs meanwhile, or is
-// stopped. It finds the damage without a reader, and copies the logs again from the others.
+// rots changes a bit in a sealed segment of each partition of a broker, often in the header of a
+// batch. It runs meanwhile, or is stopped. It finds the damage without a reader. It corrects what
+// only one value can be, and copies the other logs again.
 func (c *torture) rots(i int, running bool) {
 	c.inSync()
 	picked := c.awaitSealed(i)
 	if !running {
 		c.end(syscall.SIGTERM, i)
 	}
+	where := map[string]string{}
 	for name, text := range picked {
-		at := c.random.IntN(len(text))
+		at := c.rotten(text)
+		was := text[at]
 		text[at] ^= 1 << c.random.IntN(8)
+		where[name] = fmt.Sprintf("byte %d was %#x and is %#x", at, was, text[at])
 		f, err := os.OpenFile(name, os.O_WRONLY, 0)
 		if err == nil {
 			_, err = f.WriteAt(text[at:at+1], int64(at))
@@ -195,7 +201,7 @@ func (c *torture) rots(i int, running bool) {
 		c.eventually("the damaged segments are replaced", func(context.Context) string {
 			for name, damaged := range picked {
 				if text, err := os.ReadFile(name); err == nil && bytes.Equal(text, damaged) {
-					return name + " is as damaged as before"
+					return name + " is as damaged as before: " + where[name]
 				}
 			}
 			return ""
@@ -204,6 +210,22 @@ func (c *torture) rots(i int, running bool) {
 		c.again(syscall.SIGTERM, []int{i}) // its log has the errors that this fault caused
 	})
 	c.inSync()
+}
+
+// rotten returns a position in the text of a segment: every second time in the header of a batch.
+func (c *torture) rotten(text []byte) int {
+	var headers []int
+	for p := text; ; {
+		_, rest, err := record.Next(p)
+		if err != nil {
+			break
+		}
+		headers, p = append(headers, len(text)-len(p)), rest
+	}
+	if len(headers) == 0 || c.random.IntN(2) == 0 {
+		return c.random.IntN(len(text))
+	}
+	return headers[c.random.IntN(len(headers))] + c.random.IntN(record.HeaderSize)
 }
 
 // cutsShort cuts a sealed segment of each partition of brokers short while they are stopped. Each
