@@ -462,3 +462,32 @@ func TestARemovedReplicaFollowsNoLonger(t *testing.T) {
 		w.converge(1, 2, 3)
 	})
 }
+
+// What a former leader says about its stream does not end that from its successor: consumers read
+// here as long as this replica follows.
+func TestAFormerLeadersStreamEndsLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, l := three(t, 1)
+		defer w.close()
+		must(t, l.produce(0, replica.AcksAll, 5, 100).wait(t))
+		n := w.nodes[2]
+		x := n.streams.part(n.partition(0))
+		old := x.following.Load()
+		x.mu.Lock()
+		slot := old.slot
+		x.mu.Unlock()
+		w.assign(3, 2, 1, 2, 3)
+		must(t, w.nodes[3].produce(0, replica.AcksAll, 5, 100).wait(t))
+		w.converge(3, 1, 2)
+		old.from.mu.Lock()
+		old.from.slots[slot] = old // its end is still on the way
+		old.from.mu.Unlock()
+		old.from.ended(frame.End{Slot: slot})
+		time.Sleep(2 * time.Minute) // longer than a replica may be behind
+		res, err := n.partition(0).Read(replica.ReadRequest{MaxBytes: 1 << 20, CurrentEpoch: -1, FetchedEpoch: -1, AnyReplica: true})
+		if err != nil {
+			t.Fatalf("a replica in sync does not serve consumers: %v", err)
+		}
+		res.Release()
+	})
+}
