@@ -44,7 +44,7 @@ func Begin(ctx context.Context, opt Options, holder string) (*Repair, error) {
 	if err := r.makePlan(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	if err := r.refusal(); err != nil && !opt.LastCopy {
+	if err := r.report.Replicated(); err != nil && !opt.LastCopy {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
@@ -53,19 +53,20 @@ func Begin(ctx context.Context, opt Options, holder string) (*Repair, error) {
 // ErrReplicated means that a repair concerns partitions of which other brokers have replicas.
 var ErrReplicated = errors.New("other brokers have replicas")
 
-// refusal returns why the plan must not be carried out, nil if it may. A repaired log continues
-// without what was damaged, although other replicas may have it.
-func (r *Repair) refusal() error {
+// Replicated returns why the plan must not be carried out unless this is the last copy; nil if it
+// may. The error matches ErrReplicated. A repaired log continues without what was damaged, although
+// other replicas may have it.
+func (r *Report) Replicated() error {
 	concerned := map[string]bool{}
-	for i := range r.plan.Acts {
-		a := &r.plan.Acts[i]
-		if a.Topic != "" && r.report.replicated(a.Dir, a.Topic, a.Partition) {
-			concerned[fmt.Sprintf("%s-%d", a.Topic, a.Partition)] = true
+	note := func(dir, topic string, partition int32) {
+		if topic != "" && r.replicated(dir, topic, partition) {
+			concerned[fmt.Sprintf("%s-%d", topic, partition)] = true
 		}
+	}
+	for _, a := range r.Plan().Acts {
+		note(a.Dir, a.Topic, a.Partition)
 		for _, l := range a.Loses {
-			if r.report.replicated(a.Dir, l.Topic, l.Partition) {
-				concerned[fmt.Sprintf("%s-%d", l.Topic, l.Partition)] = true
-			}
+			note(a.Dir, l.Topic, l.Partition)
 		}
 	}
 	if len(concerned) == 0 {
@@ -77,7 +78,7 @@ func (r *Repair) refusal() error {
 		of += fmt.Sprintf(" and %d more", n)
 	}
 	remedy := "start the broker: it replaces a damaged log by a copy"
-	if r.report.Refused() {
+	if r.Refused() {
 		remedy = "if the broker refuses a log directory, give it an empty directory instead, and start it: it copies all replicas again"
 	}
 	return fmt.Errorf("%w of %s, and a repair leaves out what those may have; %s; "+

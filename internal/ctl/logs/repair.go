@@ -30,7 +30,8 @@ func repairCommand(a *app.App) *cobra.Command {
 			"at startup. It may be interrupted at any time: the next start of the broker, or another repair, continues from\n" +
 			"there. It exits with 4 if it cannot repair everything.\n\n" +
 			"Of partitions with replicas on other brokers it repairs none: start the broker, which replaces a damaged\n" +
-			"log by a copy. --last-copy says that no other broker has the records any longer.",
+			"log by a copy. --last-copy says that no other broker has the records any longer. --dry-run refuses what\n" +
+			"the repair would refuse.",
 		Example: "  chronikctl log repair --dir /var/lib/chronik --dry-run\n  chronikctl log repair --dir /var/lib/chronik --backup /mnt/other/chronik-before-repair",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if backup == "" && !dryRun {
@@ -45,6 +46,9 @@ func repairCommand(a *app.App) *cobra.Command {
 				r, err := runVerify(cmd, a, o)
 				if err != nil {
 					return err
+				}
+				if err := r.Replicated(); err != nil && !last {
+					return explained("repair", err)
 				}
 				return plan(a, repaired{DryRun: true, Plan: r.Plan(), Loses: r.Plan().Loses()})
 			}

@@ -106,6 +106,9 @@ func (c *ClusterFacts) brokers(img *metadata.Image, x *checks.Cluster) {
 		for _, tp := range state.Damaged {
 			if t := img.TopicByID(tp.Topic); t != nil {
 				seen.Damaged.Add(t.Name, tp.Partition)
+				if p := t.Partitions.At(tp.Partition); p != nil && p.Leader == b.ID {
+					seen.Last.Add(t.Name, tp.Partition)
+				}
 			}
 		}
 		x.Brokers = append(x.Brokers, seen)

@@ -123,6 +123,19 @@ func TestBrokersThatCannotWrite(t *testing.T) {
 	}
 }
 
+// A damaged log that its broker leads is known as the last one: no copy replaces it.
+func TestTheLastDamagedLogIsSeen(t *testing.T) {
+	w := newWorld(t)
+	for id := range int32(2) {
+		w.state(id+1, metadata.BrokerState{Liveness: metadata.Active, Damaged: []metadata.TopicPartition{{Topic: topicA}}})
+	}
+	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1}})
+	b := w.at(time.Now()).Brokers
+	if b[0].Last.Count != 1 || b[1].Last.Count != 0 || b[1].Damaged.Count != 1 {
+		t.Errorf("%+v", b)
+	}
+}
+
 // What a partition without a leader waits for depends on who has its records, and where.
 func TestWhatAPartitionWithoutALeaderWaitsFor(t *testing.T) {
 	w := newWorld(t)

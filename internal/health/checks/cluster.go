@@ -205,6 +205,9 @@ func checkBrokers(c *Cluster, n *notes) {
 		default:
 			if x.Problem, x.Remedy = b.unable(); x.Problem != "" {
 				x.Works = "other replicas in sync lead its partitions; its own return when it can write, without a restart"
+				if b.FailedDirs+b.HungDirs+b.LowDirs == 0 {
+					x.Works = "other replicas lead these partitions; the broker replaces its logs by copies, without a restart"
+				}
 				break
 			}
 			if b.Behind.Count == 0 {
@@ -233,6 +236,12 @@ func checkBrokers(c *Cluster, n *notes) {
 			x.Problem += fmt.Sprintf("; records of clients are refused in %s, because no other replica in sync can write",
 				partitionsText(&b.Full))
 			x.Works = "these partitions can be read; a leader that can write takes over when there is one"
+		}
+		if b.Last.Count > 0 {
+			x.Severity = health.Bad
+			x.Problem += fmt.Sprintf("; it leads %s nevertheless, because no other replica is whole and can lead", partitionsText(&b.Last))
+			x.Works = "the records of these partitions that are not damaged can be read; the log is replaced by a copy when another replica " +
+				"has all of its records, and otherwise stays as it is"
 		}
 		n.addFinding(x)
 	}

@@ -64,8 +64,9 @@ type Broker struct {
 	// Full are the partitions that it leads although its log directory takes no records: no other
 	// replica in sync can.
 	Full Partitions
-	// Damaged are the partitions whose log on this broker is damaged.
-	Damaged Partitions
+	// Damaged are the partitions whose log on this broker is damaged, and Last those of them that
+	// it leads: no other replica that is whole can.
+	Damaged, Last Partitions
 }
 
 // Partitions is a number of partitions, and the names of the first few.

@@ -140,6 +140,9 @@ func TestOneFindingForEachBroker(t *testing.T) {
 			[]string{"bad broker 3: it cannot write everywhere: 1 log directory is low on space; records of clients are refused in 1 partition (a-0)"}},
 		{"damaged", third(Broker{State: "active", Damaged: some(1, "a-0")}),
 			[]string{"warn broker 3: it cannot write everywhere: its logs of 1 partition (a-0) are damaged"}},
+		{"damaged, and no other one is whole", third(Broker{State: "active", Damaged: some(2, "a-0"), Last: some(1, "a-0")}),
+			[]string{"bad broker 3: it cannot write everywhere: its logs of 2 partitions (a-0 and 1 more) are damaged; " +
+				"it leads 1 partition (a-0) nevertheless, because no other replica is whole and can lead"}},
 		{"starting", third(Broker{State: "starting"}), []string{"note broker 3: it is starting"}},
 		{"stopping", third(Broker{State: "draining"}), []string{"note broker 3: it is stopping"}},
 	})

@@ -8,6 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -77,6 +80,31 @@ func TestALeaderThatCannotReadForAFollowerResigns(t *testing.T) {
 			}
 		case <-time.After(time.Minute):
 			t.Error("it leads for ever")
+		}
+	})
+}
+
+// If no other member of the ISR can lead, such a leader accepts each subscription and ends it at
+// once. The follower asks again less and less often, until it gets records.
+func TestAFollowerOfADamagedLeaderAsksLessAndLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer w.close()
+		core, logs := observer.New(zap.ErrorLevel)
+		w.options = func(o *Options) { o.Logger = zap.New(core) }
+		w.assign(1, 1, 1)
+		l := w.start(1)
+		for range 30 {
+			must(t, l.produce(0, replica.AcksAll, 1, 4000).wait(t))
+		}
+		w.stop(1, false)
+		damage(t, w.disks[1])
+		w.start(1)
+		w.assign(1, 2, 1)
+		w.start(3)
+		time.Sleep(time.Minute)
+		if n := logs.FilterMessage("cannot send damaged records to a follower").Len(); n < 10 || n > 100 {
+			t.Errorf("the leader failed to send %d times in a minute", n)
 		}
 	})
 }

@@ -206,6 +206,9 @@ func (a *replicated) done() {
 	t.mu.Lock()
 	t.pending--
 	idle := t.pending == 0
+	if err == nil {
+		f.tries = 0 // only records show progress: a leader that cannot read accepts each subscription, and ends it
+	}
 	if err != nil && f.state == live && t.following.Load() == f {
 		cause := frame.DiskFailed
 		switch {
@@ -306,7 +309,7 @@ func (f *follower) answered(v frame.Verdict) {
 		}
 		t.mu.Lock()
 		if x.slot == v.Slot && x.state == asked {
-			x.state, x.tries = live, 0
+			x.state = live
 			x.dirty.Store(true)
 		}
 		t.mu.Unlock()
