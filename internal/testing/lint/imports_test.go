@@ -59,10 +59,7 @@ func importRules() map[string]importRule {
 		"pkg/durability": leaf(),
 		"internal/vfs": {may: []string{"internal/vfs/ram"}, never: []string{cobraPkg, yamlPkg, kmsgPkg},
 			because: "vfs is the only way to the disk and knows no other package"},
-		"internal/vfs/ram":         leaf(),
-		"internal/testing/crashfs": leaf("internal/vfs", "internal/vfs/ram"),
-		"internal/testing/errfs":   leaf("internal/vfs"),
-		"internal/testing/vfstest": leaf("internal/vfs"),
+		"internal/vfs/ram": leaf(),
 		"internal/record": {may: []string{"internal/bufpool"}, never: noProtocol,
 			because: "record is bytes in, bytes out: no files, no requests, so that it can be fuzzed and reused anywhere"},
 		"internal/bufpool":     leaf(),
@@ -86,8 +83,6 @@ func importRules() map[string]importRule {
 		"internal/replica/stream": {may: []string{"internal/replica", "internal/replica/progress", "internal/storage", "internal/record",
 			"internal/bufpool", "internal/groupcommit", "internal/link/frame"},
 			never: append([]string{netPkg}, noProtocol...), because: streamReason},
-		"internal/testing/replicatest": {may: []string{"internal/replica", "internal/replica/progress"}, never: noProtocol,
-			because: "tests of the packages above give partitions a role without metadata"},
 
 		"internal/controller": {may: []string{"internal/controller/election", "internal/metadata", "internal/configdef",
 			"internal/security/acl", "internal/security/quota", "internal/security/secret"},
@@ -119,7 +114,6 @@ func importRules() map[string]importRule {
 			"internal/storage/journal", "internal/storage/statefile", "internal/txn/exchange", "internal/txn/gate",
 			"internal/vfs", "pkg/durability"},
 			because: "the daemon connects the components; what a program does from outside is none of them"},
-		"internal/testing/lint": {},
 		"pkg/chronik": {may: []string{"internal/config", "internal/daemon", "internal/vfs", "pkg/durability"},
 			because: "a program that embeds a broker gets the daemon's wiring, not one of its own"},
 		"cmd/chronikd":                {may: []string{"internal/daemon"}, because: "a main of at most 40 lines"},
@@ -179,16 +173,23 @@ func securityRules() map[string]importRule {
 	}
 }
 
-// testRules returns the rules of the packages that only tests use.
+// testRules returns the rules of the packages that only tests use. No program contains one:
+// TestOnlyTestsImportTesting.
 func testRules() map[string]importRule {
 	return map[string]importRule{
+		"internal/testing/crashfs": {may: []string{"internal/vfs", "internal/vfs/ram"}, never: noProtocol, because: leafReason},
+		"internal/testing/errfs":   {may: []string{"internal/vfs"}, never: noProtocol, because: leafReason},
+		"internal/testing/vfstest": {may: []string{"internal/vfs"}, never: noProtocol, because: leafReason},
+		"internal/testing/storetest": {may: []string{"internal/metadata", "internal/metadata/kv"}, never: noProtocol,
+			because: "it checks the contract of metadata.Store and knows no back end"},
+		"internal/testing/replicatest": {may: []string{"internal/replica", "internal/replica/progress"}, never: noProtocol,
+			because: "tests of the packages above give partitions a role without metadata"},
 		"internal/testing/simnet":  {never: noProtocol, because: leafReason},
 		"internal/testing/sim":     {because: "no code of its own: its tests simulate a cluster around the pure cores"},
 		"internal/testing/check":   {never: noProtocol, because: leafReason},
 		"internal/testing/removed": {because: "no code of its own: its tests remove rules from other packages"},
 		"internal/testing/txncases": {never: []string{osPkg, unixPkg, cobraPkg, yamlPkg},
 			because: "the cases ask a broker over the protocol and must not know its insides: they run against Kafka, too"},
-		"internal/testing/system":  {because: "no code of its own: its tests run the programs as processes"},
 		"internal/testing/brokers": {because: "no code of its own: its tests run whole brokers and clients under virtual time"},
 		"internal/testing/simtcp": {never: []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "a leaf: connections in memory, which know nothing of the bytes"},
@@ -197,6 +198,8 @@ func testRules() map[string]importRule {
 			because: "a leaf: it compares the output of tests with files"},
 		"internal/testing/hostile": {may: []string{"internal/record"}, never: []string{unixPkg, cobraPkg, yamlPkg},
 			because: "an attack speaks the protocol from outside and must not know its target; record builds its batches"},
+		"internal/testing/lint":   {because: "no code of its own: its tests read the tree"},
+		"internal/testing/system": {because: "no code of its own: its tests run the programs"},
 	}
 }
 
@@ -212,8 +215,6 @@ func metadataRules() map[string]importRule {
 			because: "the Image is data; components that act on it subscribe"},
 		"internal/metadata/kv": {may: []string{"internal/metadata"}, never: noProtocol,
 			because: "it decides transactions in memory; a back end stores them"},
-		"internal/testing/storetest": {may: []string{"internal/metadata", "internal/metadata/kv"}, never: noProtocol,
-			because: "it checks the contract of metadata.Store and knows no back end"},
 		"internal/metadata/filestore": backEnd(),
 		"internal/metadata/raftstore": backEnd(),
 	}
@@ -254,8 +255,6 @@ func storageRules() map[string]importRule {
 // clusterRules returns the rules of the packages that make brokers a cluster.
 func clusterRules() map[string]importRule {
 	return map[string]importRule{
-		"internal/testing/simnet": {never: noProtocol, because: leafReason},
-		"internal/testing/sim":    {because: "no code of its own: its tests simulate a cluster around the pure cores"},
 		"internal/daemon/cluster": {may: []string{"internal/configdef", "internal/controller", "internal/controller/election",
 			"internal/link", "internal/membership", "internal/metadata", "internal/metadata/filestore", "internal/metadata/raftstore",
 			"internal/network", "internal/security/secret", "internal/vfs"},
