@@ -136,7 +136,7 @@ func TestAPlaceLapses(t *testing.T) {
 // A large request that searches records gives its place back first: inflating them takes another
 // one, which may be the last.
 func TestALargeSearchHasOnePlace(t *testing.T) {
-	// Other tests use what this one leaves: places, and decoders, of which those of zstd have channels.
+	// Other tests use what this one leaves: places, and decoders. Those of zstd have channels.
 	heavy := batchOf(t, record.BatchOptions{Compression: compressed(t, record.Gzip)}, 1, strings.Repeat("\x00", 1<<20))
 	defer record.UsePlaces(share.New().Of(share.Batches))
 	synctest.Test(t, func(t *testing.T) {
