@@ -153,7 +153,8 @@ func unpackRegister(p []byte) (*controller.RegisterRequest, error) {
 		Features: metadata.Features(w.Features),
 	}
 	for _, d := range w.Dirs {
-		q.Dirs = append(q.Dirs, controller.RegisterDir{ID: d.ID, Format: d.Format, Finding: d.Finding, Found: d.Found, Sequence: d.Sequence})
+		q.Dirs = append(q.Dirs, controller.RegisterDir{ID: d.ID, Format: d.Format, Finding: d.Finding, Found: d.Found,
+			Sequence: d.Sequence})
 	}
 	for _, l := range w.Listeners {
 		q.Listeners = append(q.Listeners, metadata.Endpoint{Listener: l.Name, Host: l.Host, Port: l.Port})

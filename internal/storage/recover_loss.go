@@ -74,9 +74,9 @@ func (d *Dir) Lossy() bool { return d.lossy }
 func (d *Dir) LossyLogs() []ID { return d.lossyLogs }
 
 // Finding returns what the first start since Registered found. If its sequence is below one that
-// CheckpointSequence returned at an earlier registration, with another finding, an older copy of the
-// directory was restored. CheckpointSequence does not show that, because each start writes newer
-// checkpoints.
+// CheckpointSequence returned at an earlier registration, with another finding, an older copy of
+// the directory was restored. CheckpointSequence does not show that, because each start writes
+// newer checkpoints.
 func (d *Dir) Finding() checkpoint.Finding { return d.finding }
 
 // CheckpointSequence returns the sequence of the last durable checkpoint. It never decreases, not

@@ -33,10 +33,10 @@ type Owner struct {
 	Cluster, Generation [16]byte
 }
 
-// Finding is what the first start since the last registration found. It is zero in a new directory, and
-// after a registration was noted. Two starts report the same ID only if no registration was noted
-// between them; a start that opens a copy of the directory from before the first of them draws
-// another one.
+// Finding is what the first start since the last registration found. It is zero in a new directory,
+// and after a registration was noted. Two starts report the same ID only if no registration was
+// noted between them; a start that opens a copy of the directory from before the first of them
+// draws another one.
 type Finding struct {
 	ID  [16]byte // random
 	Seq uint64   // of the checkpoint; 0: there was none
