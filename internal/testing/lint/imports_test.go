@@ -174,7 +174,7 @@ func securityRules() map[string]importRule {
 }
 
 // testRules returns the rules of the packages that only tests use. No program contains one:
-// TestRoomsAreClosed.
+// TestClosedFolders.
 func testRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/testing/crashfs": {may: []string{"internal/vfs", "internal/vfs/ram"}, never: noProtocol, because: leafReason},

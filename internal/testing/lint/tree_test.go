@@ -257,16 +257,16 @@ func TestACycleOfLayersIsFound(t *testing.T) {
 	}
 }
 
-// room is a part of the tree that only its own packages, those in open, and tests import. Only the
+// closed is a folder that only its own packages, those in open, and tests import. Only the
 // programs that are named contain it.
-type room struct {
+type closed struct {
 	packages string
 	open     []string
 	programs []string // below cmd
 	because  string
 }
 
-var rooms = []room{
+var closedFolders = []closed{
 	{"internal/testing/...", nil, nil, "which is only for tests: faults and simulations are no part of a program"},
 	{"internal/tools/ctl/...", []string{"cmd/chronikctl", "scripts/man"}, []string{"chronikctl"},
 		"which is chronikctl: a broker knows no tool"},
@@ -274,7 +274,7 @@ var rooms = []room{
 		"which is chronik-bench: a broker knows no tool"},
 }
 
-func TestRoomsAreClosed(t *testing.T) {
+func TestClosedFolders(t *testing.T) {
 	for _, p := range packages(t) {
 		imports, err := importsOf(p.Dir)
 		if err != nil {
@@ -286,7 +286,7 @@ func TestRoomsAreClosed(t *testing.T) {
 	}
 	for _, program := range []string{"chronikd", "chronikctl", "chronik-bench"} {
 		for _, dep := range contents(t, program) {
-			for _, r := range rooms {
+			for _, r := range closedFolders {
 				if matches(dep, r.packages) && !slices.Contains(r.programs, program) {
 					t.Errorf("cmd/%s contains %s, %s", program, dep, r.because)
 				}
@@ -295,11 +295,11 @@ func TestRoomsAreClosed(t *testing.T) {
 	}
 }
 
-// intruders returns the imports of package name from rooms that are closed to it, with the reasons.
+// intruders returns the imports of package name from folders that are closed to it, with the reasons.
 func intruders(name string, imports []string) (wrong []string) {
 	for _, imp := range imports {
 		inner, ours := strings.CutPrefix(imp, module+"/")
-		for _, r := range rooms {
+		for _, r := range closedFolders {
 			if ours && matches(inner, r.packages) && !matches(name, r.packages) && !slices.Contains(r.open, name) {
 				wrong = append(wrong, inner+", "+r.because)
 			}
@@ -308,7 +308,7 @@ func intruders(name string, imports []string) (wrong []string) {
 	return wrong
 }
 
-func TestAnImportFromAClosedRoomIsFound(t *testing.T) {
+func TestAnImportFromAClosedFolderIsFound(t *testing.T) {
 	imports := []string{"testing", module + "/internal/testing/errfs", module + "/internal/tools/ctl/app", module + "/internal/vfs"}
 	for name, want := range map[string]int{"internal/vfs/ram": 2, "internal/testing/vfstest": 1, "internal/tools/ctl": 1,
 		"internal/tools/bench": 2, "cmd/chronikctl": 1, "cmd/chronikd": 2} {
