@@ -295,7 +295,7 @@ func TestClosedFolders(t *testing.T) {
 	}
 }
 
-// intruders returns the imports of package name from folders that are closed to it, with the reasons.
+// intruders returns the imports of package name from folders that are closed to it, with reasons.
 func intruders(name string, imports []string) (wrong []string) {
 	for _, imp := range imports {
 		inner, ours := strings.CutPrefix(imp, module+"/")
