@@ -36,7 +36,7 @@ type Source interface {
 	Groups(ctx context.Context) ([]Group, error)
 	Group(ctx context.Context, id string) (GroupDetail, error)
 	// Connections returns the open client connections in any order.
-	Connections() ([]Connection, error)
+	Connections() ([]view.Connection, error)
 }
 
 // Broker describes the broker as a whole.
@@ -196,18 +196,4 @@ type Offset struct {
 	Topic               string
 	Partition           int32
 	Committed, End, Lag int64
-}
-
-// Connection is an open client connection.
-type Connection struct {
-	ID                 uint64
-	ClientID, Address  string
-	Software, Listener string
-	Principal          string
-	Since, Last        time.Time // Last: the time of the latest request
-	Requests           int64
-	Records            int64 // produced
-	BytesIn, BytesOut  int64
-	Waiting            int  // requests without a response, including those that wait for an event
-	Throttled          bool // the broker is not reading from it, because a quota told its client to wait
 }
