@@ -72,10 +72,8 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
 		o.MemoryLimit = limit
 	}
-	if all := v.brokers(); len(all) > 1 {
-		for _, b := range all {
-			o.Brokers = append(o.Brokers, page.ClusterBroker(b))
-		}
+	if all := v.Cluster().Brokers; len(all) > 1 {
+		o.Brokers = all
 	}
 	for _, b := range v.Budgets() {
 		o.Budgets = append(o.Budgets, page.Budget{Name: strings.ReplaceAll(b.Name, "_", " "), Used: b.Used, Limit: b.Limit})

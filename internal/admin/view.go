@@ -14,8 +14,9 @@ import (
 // read-only and safe for concurrent use, and nothing in it waits for clients.
 type View struct {
 	Node int32
-	// Dirs returns the log directories.
+	// Dirs returns the log directories, and Cluster what the broker knows of the cluster.
 	Dirs     func() []view.Dir
+	Cluster  func() *view.Cluster
 	Storage  Storage
 	Replicas Replicas
 	// Image returns the metadata that this broker has applied.

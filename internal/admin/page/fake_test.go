@@ -269,9 +269,9 @@ func ill() (*fake, *History) {
 			Problem: "profile os acknowledges records that are not durable: a power failure can lose the last seconds",
 			Remedy:  "If that is not intended, run chronikctl config set topic clickstream chronik.durability.profile=sync"},
 	}
-	f.overview.Brokers = []ClusterBroker{{ID: 1, Address: "a:9092", State: "active", Leads: 27, Replicas: 36},
-		{ID: 2, Address: "b:9092", State: "draining", Replicas: 36, OutOfSync: 3},
-		{ID: 3, Address: "c:9092", State: "fenced", Replicas: 36, OutOfSync: 36}}
+	f.overview.Brokers = []view.Broker{{ID: 1, Address: "a:9092", State: "active", Leads: 27, Replicas: 36},
+		{ID: 2, Address: "b:9092", State: "draining", Replicas: 36, OutOfSync: view.Partitions{Count: 3}},
+		{ID: 3, Address: "c:9092", State: "fenced", Replicas: 36, OutOfSync: view.Partitions{Count: 36}}}
 	f.overview.Dirs[0].Free, f.overview.Dirs[0].Space, f.overview.Dirs[0].Refuses = 4198<<20, view.SpaceLow, view.RefusesClients
 	f.overview.Dirs[0].SpaceMessage, f.overview.Dirs[0].Offline = f.broker.Findings[3].Problem, 2
 	f.overview.Dirs = append(

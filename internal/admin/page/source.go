@@ -62,20 +62,11 @@ type Overview struct {
 	Topics, Partitions, Groups, Connections int
 	Dirs                                    []view.Dir
 	// Brokers are the registered brokers by their ids; empty without a cluster.
-	Brokers []ClusterBroker
+	Brokers []view.Broker
 	Budgets []Budget
 	// Heap is the size of Go's heap in bytes. MemoryLimit is the limit of the process or its
 	// container, 0 if there is none.
 	Heap, MemoryLimit int64
-}
-
-// ClusterBroker is a broker of the cluster.
-type ClusterBroker struct {
-	ID      int32
-	Address string
-	State   string // fenced, starting, active, draining, drained
-	// Leads and Replicas are numbers of partitions, OutOfSync those whose replica is behind.
-	Leads, Replicas, OutOfSync int
 }
 
 // Budget is a part of the memory with a limit, in bytes.
