@@ -70,6 +70,7 @@ func importRules() map[string]importRule {
 		"internal/bytesio":     leaf(),
 		"internal/pause":       leaf(),
 		"internal/share":       leaf(),
+		"internal/states":      leaf(),
 		"internal/metrics":     {never: append([]string{kmsgPkg, cobraPkg, yamlPkg}, osPkg), because: leafReason},
 		"internal/configdef":   leaf("pkg/durability"),
 
@@ -244,7 +245,7 @@ func storageRules() map[string]importRule {
 		"internal/storage/statefile": store("internal/vfs"),
 		"internal/storage/cleaner":   store("internal/record"),
 		"internal/storage/diskguard": store("internal/text"),
-		"internal/storage/loglife":   store(),
+		"internal/storage/loglife":   store("internal/states"),
 		"internal/storage": store("internal/storage/...", "internal/statelog", "internal/vfs", "internal/record", "internal/bufpool",
 			"internal/metrics", "internal/groupcommit", "pkg/durability"),
 	}
