@@ -125,8 +125,8 @@ var logs = states.New(
 		Damaged: {Name: "damaged", Allows: AsFound, Next: map[Event]State{Unreadable: states.Ignore, Deletion: Deleted}},
 		// Work that was in progress at the deletion ends without effect.
 		Deleted: {Name: "deleted", Allows: 0, Next: map[Event]State{
-			SegmentFailed: states.Ignore, Replayed: states.Ignore, Mended: states.Ignore, SwapFailed: states.Ignore, SwapDone: states.Ignore, CutFailed: states.Ignore,
-			CutDone: states.Ignore, Unreadable: states.Ignore, FoundDamaged: states.Ignore, Deletion: states.Ignore,
+			SegmentFailed: states.Ignore, Replayed: states.Ignore, Mended: states.Ignore, SwapFailed: states.Ignore,
+			SwapDone: states.Ignore, CutFailed: states.Ignore, CutDone: states.Ignore, Unreadable: states.Ignore, FoundDamaged: states.Ignore, Deletion: states.Ignore,
 		}},
 	},
 )

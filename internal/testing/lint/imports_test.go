@@ -71,8 +71,10 @@ func importRules() map[string]importRule {
 		"internal/pause":       leaf(),
 		"internal/share":       leaf(),
 		"internal/states":      leaf(),
-		"internal/metrics":     {never: append([]string{kmsgPkg, cobraPkg, yamlPkg}, osPkg), because: leafReason},
-		"internal/configdef":   leaf("pkg/durability"),
+		"internal/states/statestest": {may: []string{"internal/states"}, never: noProtocol,
+			because: "it compares tables of states with their drawings"},
+		"internal/metrics":   {never: append([]string{kmsgPkg, cobraPkg, yamlPkg}, osPkg), because: leafReason},
+		"internal/configdef": leaf("pkg/durability"),
 
 		"internal/inspect": {may: []string{"internal/text", "internal/statelog", "internal/storage/...", "internal/storage",
 			"internal/metadata", "internal/metadata/filestore", "internal/metadata/raftstore", "internal/record", "internal/vfs"},
@@ -93,9 +95,11 @@ func importRules() map[string]importRule {
 			"internal/security/acl", "internal/security/quota", "internal/security/secret"},
 			never: noProtocol, because: clusterReason},
 
-		"internal/protocol": {never: noDisk, because: wireReason},
+		"internal/protocol":         {never: noDisk, because: wireReason},
+		"internal/network/connlife": leaf("internal/states"),
 		"internal/network": {
-			may:   []string{"internal/protocol", "internal/bufpool", "internal/groupcommit", "internal/security/origin"},
+			may: []string{"internal/protocol", "internal/bufpool", "internal/groupcommit", "internal/network/connlife", "internal/states",
+				"internal/security/origin"},
 			never: []string{cobraPkg, yamlPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
 			"internal/coordinator", "internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/txn",
@@ -246,7 +250,7 @@ func storageRules() map[string]importRule {
 		"internal/storage/cleaner":   store("internal/record"),
 		"internal/storage/diskguard": store("internal/text"),
 		"internal/storage/loglife":   store("internal/states"),
-		"internal/storage": store("internal/storage/...", "internal/statelog", "internal/vfs", "internal/record", "internal/bufpool",
+		"internal/storage": store("internal/storage/...", "internal/states", "internal/statelog", "internal/vfs", "internal/record", "internal/bufpool",
 			"internal/metrics", "internal/groupcommit", "pkg/durability"),
 	}
 }
