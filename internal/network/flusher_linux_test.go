@@ -55,7 +55,9 @@ func (f *pollFixture) choke(t *testing.T) *choked {
 // left waits until the flusher has left something and the writer is writing it.
 func (p *choked) left(t *testing.T) {
 	t.Helper()
-	p.await(t, "something left to the writer", func(c *conn) bool { return c.out.job.n > 0 && c.life.Writer() != connlife.Left && c.life.Writes() })
+	p.await(t, "something left to the writer", func(c *conn) bool {
+		return c.out.job.n > 0 && c.life.Writer() != connlife.Left && c.life.Writes()
+	})
 }
 
 // unchoke reads the bytes that filled the buffers.

@@ -1,6 +1,6 @@
 // Package states answers events from a table of states: which state follows, and which events a
 // state refuses. It is pure: no I/O, no locks, no clock. The packages with tables say what their
-// states mean (storage/loglife, network/connlife); statestest compares a table with its drawing.
+// states mean (storage/loglife, network/connlife).
 package states
 
 // Answer is the effect of an event in a state.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/testing/golden"
 	"github.com/chronik-io/chronik/internal/states"
-	"github.com/chronik-io/chronik/internal/states/statestest"
+	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/statestest"
 )
 
 const again = "go test ./internal/storage/loglife"

@@ -71,7 +71,7 @@ func importRules() map[string]importRule {
 		"internal/pause":       leaf(),
 		"internal/share":       leaf(),
 		"internal/states":      leaf(),
-		"internal/states/statestest": {may: []string{"internal/states"}, never: noProtocol,
+		"internal/testing/statestest": {may: []string{"internal/states"}, never: noProtocol,
 			because: "it compares tables of states with their drawings"},
 		"internal/metrics":   {never: append([]string{kmsgPkg, cobraPkg, yamlPkg}, osPkg), because: leafReason},
 		"internal/configdef": leaf("pkg/durability"),
@@ -250,7 +250,8 @@ func storageRules() map[string]importRule {
 		"internal/storage/cleaner":   store("internal/record"),
 		"internal/storage/diskguard": store("internal/text"),
 		"internal/storage/loglife":   store("internal/states"),
-		"internal/storage": store("internal/storage/...", "internal/states", "internal/statelog", "internal/vfs", "internal/record", "internal/bufpool",
+		"internal/storage": store("internal/storage/...", "internal/states",
+			"internal/statelog", "internal/vfs", "internal/record", "internal/bufpool",
 			"internal/metrics", "internal/groupcommit", "pkg/durability"),
 	}
 }
