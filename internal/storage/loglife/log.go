@@ -126,7 +126,8 @@ var logs = states.New(
 		// Work that was in progress at the deletion ends without effect.
 		Deleted: {Name: "deleted", Allows: 0, Next: map[Event]State{
 			SegmentFailed: states.Ignore, Replayed: states.Ignore, Mended: states.Ignore, SwapFailed: states.Ignore,
-			SwapDone: states.Ignore, CutFailed: states.Ignore, CutDone: states.Ignore, Unreadable: states.Ignore, FoundDamaged: states.Ignore, Deletion: states.Ignore,
+			SwapDone: states.Ignore, CutFailed: states.Ignore, CutDone: states.Ignore,
+			Unreadable: states.Ignore, FoundDamaged: states.Ignore, Deletion: states.Ignore,
 		}},
 	},
 )
