@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/chronik-io/chronik/internal/admin/api"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // brokers serves GET /v1/brokers.
@@ -14,18 +14,18 @@ func brokers(v *View, q url.Values) (any, error) {
 	if err := known(q); err != nil {
 		return nil, err
 	}
-	return api.Brokers{Broker: v.Node, List: v.brokers()}, nil
+	return view.Brokers{Broker: v.Node, List: v.brokers()}, nil
 }
 
 // brokers returns the registered brokers by their ids, as this broker's metadata describe them.
-func (v *View) brokers() []api.Broker {
+func (v *View) brokers() []view.Broker {
 	img := v.Image()
 	at := map[int32]int{}
-	list := []api.Broker{}
+	list := []view.Broker{}
 	for i, b := range img.Brokers() {
 		state, _ := img.Liveness(b.ID)
 		at[b.ID] = i
-		one := api.Broker{ID: b.ID, State: state.String()}
+		one := view.Broker{ID: b.ID, State: state.String()}
 		if len(b.Listeners) > 0 {
 			one.Address = net.JoinHostPort(b.Listeners[0].Host, strconv.Itoa(int(b.Listeners[0].Port)))
 		}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/admin/api"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // defaultConnections is the number of connections in a response unless the request sets a limit.
@@ -20,8 +20,8 @@ func connections(v *View, q url.Values) (any, error) {
 	var err error
 	limit, after := defaultConnections, uint64(0)
 	if s := q.Get("limit"); s != "" {
-		if limit, err = strconv.Atoi(s); err != nil || limit < 1 || limit > api.MaxConnections {
-			return nil, BadRequest("limit %q is not between 1 and %d", s, api.MaxConnections)
+		if limit, err = strconv.Atoi(s); err != nil || limit < 1 || limit > view.MaxConnections {
+			return nil, BadRequest("limit %q is not between 1 and %d", s, view.MaxConnections)
 		}
 	}
 	if s := q.Get("after"); s != "" {
@@ -29,7 +29,7 @@ func connections(v *View, q url.Values) (any, error) {
 			return nil, BadRequest("after %q is not the id of a connection", s)
 		}
 	}
-	list, more, now := []api.Connection{}, false, time.Now()
+	list, more, now := []view.Connection{}, false, time.Now()
 	for _, c := range v.Server.Connections() {
 		if c.ID <= after {
 			continue
@@ -37,7 +37,7 @@ func connections(v *View, q url.Values) (any, error) {
 		if more = len(list) == limit; more {
 			break
 		}
-		s := api.Connection{ID: c.ID, Listener: c.Listener, Address: c.Peer.String(), ClientID: c.ClientID, Software: c.Software.Name,
+		s := view.Connection{ID: c.ID, Listener: c.Listener, Address: c.Peer.String(), ClientID: c.ClientID, Software: c.Software.Name,
 			Version: c.Software.Version, Principal: c.Session.Principal, Opened: c.Opened.UTC(), InFlight: c.InFlight,
 			ThrottledMs: max(
 				c.ThrottledUntil.Sub(now).Milliseconds(),
@@ -49,7 +49,7 @@ func connections(v *View, q url.Values) (any, error) {
 		}
 		list = append(list, s)
 	}
-	return &api.Connections{Broker: v.Node, More: more, List: list}, nil
+	return &view.Connections{Broker: v.Node, More: more, List: list}, nil
 }
 
 // log serves GET /v1/log.

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // defaultLogs is the number of logs in a response unless the request sets a limit.
@@ -54,11 +54,11 @@ func logs(v *View, q url.Values) (any, error) {
 	slices.SortFunc(all, func(x, y *storage.Log) int { return compareSpots(spotOf(x), spotOf(y)) })
 	more := len(all) > choice.limit
 	all = all[:min(len(all), choice.limit)]
-	list := make([]api.Log, len(all))
+	list := make([]view.Log, len(all))
 	for i, l := range all {
 		list[i] = v.logState(l)
 	}
-	return &api.Logs{More: more, List: list}, nil
+	return &view.Logs{More: more, List: list}, nil
 }
 
 func parseLogChoice(q url.Values) (c logChoice, err error) {
@@ -72,8 +72,8 @@ func parseLogChoice(q url.Values) (c logChoice, err error) {
 		}
 	}
 	if v := q.Get("limit"); v != "" {
-		if c.limit, err = strconv.Atoi(v); err != nil || c.limit < 1 || c.limit > api.MaxLogs {
-			return c, BadRequest("limit=%s is not a number from 1 to %d", v, api.MaxLogs)
+		if c.limit, err = strconv.Atoi(v); err != nil || c.limit < 1 || c.limit > view.MaxLogs {
+			return c, BadRequest("limit=%s is not a number from 1 to %d", v, view.MaxLogs)
 		}
 	}
 	if v := q.Get("after"); v != "" {
@@ -105,9 +105,9 @@ func (c *logChoice) has(l *storage.Log) bool {
 }
 
 // logState describes one log.
-func (v *View) logState(l *storage.Log) api.Log {
+func (v *View) logState(l *storage.Log) view.Log {
 	conf, ends := l.Config(), l.Ends()
-	s := api.Log{
+	s := view.Log{
 		Topic: l.Topic(), TopicID: metadata.FormatID(l.ID().Topic), Partition: l.ID().Partition, Dir: l.Dir().Path(),
 		Leader: -1, LeaderEpoch: -1, ISR: []int32{}, Replicas: []int32{},
 		LogStart: ends.LogStart, HighWatermark: ends.LogStart, DurableEnd: ends.Durable, LogEnd: ends.LogEnd,

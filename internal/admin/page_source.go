@@ -18,7 +18,6 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
-	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -67,7 +66,8 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, groupTime)
 	defer cancel()
-	o := page.Overview{Topics: v.Image().NumTopics(), Partitions: len(v.Storage.Logs()), Groups: len(v.Groups.Overview(ctx).Groups),
+	o := page.Overview{Dirs: v.Dirs(),
+		Topics: v.Image().NumTopics(), Partitions: len(v.Storage.Logs()), Groups: len(v.Groups.Overview(ctx).Groups),
 		Connections: v.Server.Stats().Connections, Heap: int64(heapBytes())}
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
 		o.MemoryLimit = limit
@@ -80,36 +80,7 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	for _, b := range v.Budgets() {
 		o.Budgets = append(o.Budgets, page.Budget{Name: strings.ReplaceAll(b.Name, "_", " "), Used: b.Used, Limit: b.Limit})
 	}
-	syncs := metrics.Distributions(v.Measured.SyncSeconds)
-	for _, d := range v.Storage.Dirs() {
-		o.Dirs = append(o.Dirs, dirOf(d, syncs[d.Path()]))
-	}
-	for _, d := range v.Storage.Failed() {
-		o.Dirs = append(o.Dirs, page.Dir{Path: d.Path, State: "not opened", Severity: health.Bad, Problem: d.Err.Error()})
-	}
 	return o, nil
-}
-
-func dirOf(d *storage.Dir, syncs metrics.Distribution) page.Dir {
-	space, use := d.LastSpace(), d.Usage()
-	x := page.Dir{Path: d.Path(), State: "ok", Reserve: space.MinFree, JournalBytes: use.JournalBytes, JournalLimit: use.JournalLimit,
-		P50: syncs.Estimate(0.5), P99: syncs.Estimate(0.99)}
-	if space.Known {
-		x.Free, x.Total = space.Free, space.Total
-	}
-	if space.Message != "" {
-		x.State, x.Severity, x.Problem = space.Level.String()+" space", health.Bad, space.Message
-	}
-	if err := d.Err(); err != nil {
-		x.State, x.Severity, x.Problem = "failed", health.Bad, err.Error()
-	}
-	for _, l := range d.Logs() {
-		x.Logs++
-		if l.Offline() != nil {
-			x.Offline++
-		}
-	}
-	return x
 }
 
 // heapBytes returns the memory of live objects in Go's heap and of those not yet collected.
@@ -319,8 +290,8 @@ func (s *source) totals() (page.Totals, bool) {
 	for _, syncs := range metrics.Distributions(v.Measured.SyncSeconds) {
 		t.Syncs = t.Syncs.Merge(syncs)
 	}
-	for _, d := range v.Storage.Dirs() {
-		t.JournalBytes += float64(d.Usage().JournalBytes)
+	for _, d := range v.Dirs() {
+		t.JournalBytes += float64(d.JournalBytes)
 	}
 	return t, true
 }

@@ -55,8 +55,8 @@ func profiles(v *View, q url.Values) (any, error) {
 	records := metrics.Distributions(v.Measured.GroupRecords)
 	bytes := metrics.Distributions(v.Measured.GroupBytes)
 	syncs := metrics.Distributions(v.Measured.SyncSeconds)
-	for _, d := range v.Storage.Dirs() {
-		if at := d.Path(); syncs[at].Count > 0 {
+	for _, d := range v.Dirs() {
+		if at := d.Path; syncs[at].Count > 0 {
 			groups = append(groups, groupsSeen{at, syncs[at].Count, records[at].Mean(), bytes[at].Mean(), 1000 * syncs[at].Mean()})
 		}
 	}

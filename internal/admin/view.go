@@ -1,20 +1,22 @@
 package admin
 
 import (
-	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/view"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // View is the state of a broker that serves clients, as the port shows it. Everything in it is
 // read-only and safe for concurrent use, and nothing in it waits for clients.
 type View struct {
-	Node     int32
+	Node int32
+	// Dirs returns the log directories.
+	Dirs     func() []view.Dir
 	Storage  Storage
 	Replicas Replicas
 	// Image returns the metadata that this broker has applied.
@@ -37,7 +39,7 @@ type View struct {
 	Profiles []durability.Profile
 	Default  string
 	// Rights is the configuration of access rules.
-	Rights api.Rights
+	Rights view.Rights
 }
 
 // Storage is the part of the log directories that the port uses.

@@ -6,13 +6,13 @@ import (
 	"errors"
 
 	"github.com/chronik-io/chronik/internal/admin"
-	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // access returns the addresses and names that may use the admin port.
@@ -33,7 +33,8 @@ func access(cfg *config.Config, token *[sha256.Size]byte, c *certificates) admin
 func (b *Broker) view() *admin.View {
 	r := b.components
 	server := r.server.Load()
-	return &admin.View{Node: r.conf.NodeID, Storage: r.storage, Replicas: r.replicas, Image: r.applier.Image, Measured: r.measured,
+	return &admin.View{Node: r.conf.NodeID, Dirs: r.dirs.List, Storage: r.storage,
+		Replicas: r.replicas, Image: r.applier.Image, Measured: r.measured,
 		Network: r.network, Requests: r.requests, Server: server, Addresses: b.Addrs(), Groups: r.groups, Settings: r.settings,
 		Configs: func(img *metadata.Image, t *metadata.Topic) []configdef.Value {
 			return b.configs.DescribeTopic(r.settings.Layers(img, t))
@@ -43,8 +44,8 @@ func (b *Broker) view() *admin.View {
 }
 
 // rightsOf returns the configuration of access rules, as the admin port shows it.
-func rightsOf(s *config.Security) api.Rights {
-	r := api.Rights{Authorization: config.NoRules, SuperUsers: append([]string{}, s.SuperUsers...), AllowEveryone: s.AllowEveryone,
+func rightsOf(s *config.Security) view.Rights {
+	r := view.Rights{Authorization: config.NoRules, SuperUsers: append([]string{}, s.SuperUsers...), AllowEveryone: s.AllowEveryone,
 		InternalTopics: metadata.InternalTopics()}
 	if s.ACL {
 		r.Authorization = config.WithACLs

@@ -53,6 +53,7 @@ type components struct {
 	control      *controller.Controller
 	logins       *logins // nil if no listener has SASL
 	storage      *storage.Manager
+	dirs         *observe.Dirs
 	fenced       bool // no partition is led in a leader epoch of an unclean stop (I9)
 	measured     *metrics.Storage
 	network      *metrics.Network
@@ -270,8 +271,8 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 		}
 		return r.storage.Shutdown(ctx)
 	})
-	unopened := b.unopened(r)
-	b.health.Add(observe.DirFacts(r.storage, unopened, r.measured, b.probes))
+	r.dirs = observe.NewDirs(r.storage, b.remedyFor, r.measured, b.probes)
+	b.health.Add(r.dirs.Facts)
 	if b.fs == vfs.OS() {
 		meta := path.Join(b.cfg.DataDir, metadataDir)
 		if r.member != nil {
@@ -288,7 +289,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, observe.Logs{Manager: r.storage}); err != nil {
 		return err
 	}
-	return metrics.RegisterDirs(b.reg, observe.Dirs(r.storage.Dirs(), unopened))
+	return metrics.RegisterDirs(b.reg, r.dirs.List)
 }
 
 // openPartitions subscribes the replicas and the coordinators to the metadata: its content and

@@ -107,11 +107,8 @@ func presence(meta string, dirs []*storage.Dir) *host.Presence {
 	return host.NewPresence(used...)
 }
 
-// unopened returns the log directories that could not be opened.
-func (b *Broker) unopened(r *components) (all []checks.Unopened) {
-	for _, d := range r.storage.Failed() {
-		setting, flags := placeOf(b.cfg.Broker, d)
-		all = append(all, checks.Unopened{Path: d.Path, Why: d.Err.Error(), Remedy: cmp.Or(dataRemedy(setting, flags, d.Err), "repair it")})
-	}
-	return all
+// remedyFor returns what to do about a log directory that could not be opened.
+func (b *Broker) remedyFor(d *storage.DirError) string {
+	setting, flags := placeOf(b.cfg.Broker, d)
+	return cmp.Or(dataRemedy(setting, flags, d.Err), "repair it")
 }

@@ -337,8 +337,8 @@ type damagedLog struct {
 // damaged returns the logs that lack what they should have, or are not there.
 //
 // A leader reports its own log when a member of the ISR follows that can lead instead, or when none
-// is left: otherwise the leadership might go to a member that is down, and nobody could read what
-// is intact here.
+// is left: otherwise the leadership might go to a member that is down, and no client could read
+// what is intact here.
 func (r *components) damaged() (list []damagedLog) {
 	roles := r.member.following.Load() // the replicas have them
 	for _, l := range r.storage.Flawed() {

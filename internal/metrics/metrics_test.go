@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // everything gives every vector one series, so that Gather returns all of them.
@@ -39,8 +41,9 @@ func everything(t *testing.T) *prometheus.Registry {
 	if err := RegisterLogs(reg, true, twoLogs{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := RegisterDirs(reg, func() []Dir {
-		return []Dir{{Path: "/a", JournalBytes: 7, FreeBytes: 9, FreeKnown: true, Online: true}, {Path: "/b"}, {Path: "/c", Unopened: true}}
+	if err := RegisterDirs(reg, func() []view.Dir {
+		return []view.Dir{{Path: "/a", JournalBytes: 7, Free: 9, Space: view.SpaceOK}, {Path: "/b"},
+			{Path: "/c", Error: "x", Unopened: true}}
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -312,8 +312,8 @@ func (l *Log) flushAll() error {
 	return l.flushAndSync()
 }
 
-// durableBackoff bounds the pause between two looks at the durable end, which a sync of 50 µs or of
-// many milliseconds moves.
+// durableBackoff bounds the pause between two readings of the durable end, which a sync of 50 µs or
+// of many milliseconds moves.
 var durableBackoff = pause.Backoff{First: 50 * time.Microsecond, Most: 5 * time.Millisecond}
 
 // awaitDurable requests an fdatasync of the journal and waits until the records below end are

@@ -155,7 +155,7 @@ func passOver(t *testing.T, disk *crashfs.FS, way string, x *stood, bit int, b b
 	changed := x.data[bit/8] ^ 1<<(bit%8)
 	change(t, image, x.file, x.pos+int64(bit/8), []byte{changed})
 	d, l := compactLog(t, image, "sync", func(o *Options) { o.broken = b })
-	defer d.Close() //nolint:errcheck // nothing follows
+	defer d.Close()
 	got, err := ways[way](l, x)
 	after := readFile(t, image, x.file)
 	same := bytes.Equal(after, readFile(t, disk, x.file))

@@ -24,7 +24,7 @@ func (w *world) rot(m *mlog) {
 	if err != nil {
 		return // a compaction or a crash was faster
 	}
-	defer f.Close() //nolint:errcheck // a crash may have closed it
+	defer f.Close()
 	text := make([]byte, s.Size())
 	if _, err := f.ReadAt(text, 0); err != nil {
 		return

@@ -164,16 +164,16 @@ func (d *Dir) clearFailures(prefix string) {
 	}
 }
 
-// standstill is the last look at a journal.
+// standstill is the last state of a journal that was read.
 type standstill struct {
 	mu       sync.Mutex
 	progress uint64
-	since    time.Time // the first look at which a write or fdatasync waited with this progress; zero: none waits
+	since    time.Time // of the first reading in which a write or fdatasync waited with this progress; zero: none waits
 }
 
 // Stalled returns for how long records have waited for the journal while no write or fdatasync has
-// ended; 0 if none waits. That time begins with the first call that sees it, whoever calls. It does
-// not apply to a directory that has failed; see Err. Stalled acquires the journal's lock.
+// ended; 0 if none waits. That time begins with the first call that sees it. It does not apply to a
+// directory that has failed; see Err. Stalled acquires the journal's lock.
 func (d *Dir) Stalled() time.Duration {
 	d.still.mu.Lock()
 	defer d.still.mu.Unlock()

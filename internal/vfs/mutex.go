@@ -5,7 +5,7 @@ import "sync"
 // Mutex is a mutex for sections that access the disk. The zero value is unlocked. Lock waits at a
 // channel: in a simulation, time passes while a disk hangs and others wait for the section, which a
 // sync.Mutex would prevent (see testing/synctest on durable blocking). It costs about twice as much
-// as a sync.Mutex, which does not count beside a write.
+// as a sync.Mutex, which does not count next to a write.
 type Mutex struct {
 	once sync.Once
 	held chan struct{}

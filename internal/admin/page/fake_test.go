@@ -8,6 +8,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // fake is a Source with fixed data.
@@ -77,8 +78,8 @@ func empty() (*fake, *History) {
 		broker: Broker{ID: 1, Version: "v1.0.0", Now: now(), Started: now().Add(-42 * time.Second), Profile: "sync",
 			Promise: "nothing acknowledged is lost", Addresses: []string{"localhost:9092"}},
 		overview: Overview{
-			Dirs: []Dir{
-				{Path: "/var/lib/chronik/logs", State: "ok", Free: 82 * gib, Total: 100 * gib, Reserve: 5 * gib, JournalLimit: gib},
+			Dirs: []view.Dir{
+				{Path: "/var/lib/chronik/logs", Space: view.SpaceOK, Free: 82 * gib, Total: 100 * gib, MinFree: 5 * gib, JournalLimit: gib},
 			},
 			Budgets: budgets(0), Heap: 14 << 20, MemoryLimit: 2 * gib,
 		},
@@ -111,7 +112,7 @@ func loaded() (*fake, *History) {
 	f.broker.Started = now().Add(-(3*24 + 4) * time.Hour)
 	d := &f.overview.Dirs[0]
 	d.Free, d.JournalBytes, d.Logs = 48*gib, 412<<20, 27
-	d.P50, d.P99 = 0.00084, 0.0041
+	d.SyncP50, d.SyncP99 = 0.00084, 0.0041
 	f.overview.Topics, f.overview.Partitions, f.overview.Groups, f.overview.Connections = 5, 27, 3, 4
 	f.overview.Budgets, f.overview.Heap = budgets(0.4), 611<<20
 	f.topics = []Topic{
@@ -270,11 +271,11 @@ func ill() (*fake, *History) {
 	f.overview.Brokers = []ClusterBroker{{ID: 1, Address: "a:9092", State: "active", Leads: 27, Replicas: 36},
 		{ID: 2, Address: "b:9092", State: "draining", Replicas: 36, OutOfSync: 3},
 		{ID: 3, Address: "c:9092", State: "fenced", Replicas: 36, OutOfSync: 36}}
-	f.overview.Dirs[0].Free, f.overview.Dirs[0].State, f.overview.Dirs[0].Severity = 4198<<20, "low space", health.Warn
-	f.overview.Dirs[0].Problem, f.overview.Dirs[0].Offline = f.broker.Findings[3].Problem, 2
+	f.overview.Dirs[0].Free, f.overview.Dirs[0].Space, f.overview.Dirs[0].Refuses = 4198<<20, view.SpaceLow, view.RefusesClients
+	f.overview.Dirs[0].SpaceMessage, f.overview.Dirs[0].Offline = f.broker.Findings[3].Problem, 2
 	f.overview.Dirs = append(
 		f.overview.Dirs,
-		Dir{Path: "/mnt/b/logs", State: "failed", Severity: health.Bad, Problem: f.broker.Findings[0].Problem, Logs: 9, Offline: 9},
+		view.Dir{Path: "/mnt/b/logs", Error: f.broker.Findings[0].Problem, Logs: 9, Offline: 9},
 	)
 	f.topics[0].Severity, f.topics[0].Problem = health.Bad, "1 partition damaged, 4 offline"
 	f.topics[1].Severity, f.topics[1].Problem = health.Bad, "1 partition offline"

@@ -101,8 +101,8 @@ func Wanted(r *http.Request) bool {
 	return strings.Contains(strings.Join(r.Header.Values("Accept"), ","), "text/html")
 }
 
-// view is the content of the layout around a page.
-type view struct {
+// layout is the content of the layout around a page.
+type layout struct {
 	Broker
 	Page, Title string
 	Assets      string // version of the assets
@@ -118,7 +118,7 @@ type view struct {
 }
 
 // Worst returns the severity of the worst finding, or "" if there is none; notes do not count.
-func (v *view) Worst() health.Severity {
+func (v *layout) Worst() health.Severity {
 	worst := health.Severity("")
 	for _, f := range v.Findings {
 		switch f.Severity {
@@ -132,7 +132,7 @@ func (v *view) Worst() health.Severity {
 }
 
 // State returns the state of the broker in a word or two.
-func (v *view) State() string {
+func (v *layout) State() string {
 	switch n := v.Problems(); {
 	case v.Phase != "":
 		return v.Phase
@@ -143,7 +143,7 @@ func (v *view) State() string {
 }
 
 // Notes counts the findings of severity note.
-func (v *view) Notes() int {
+func (v *layout) Notes() int {
 	n := 0
 	for _, f := range v.Findings {
 		if f.Severity == health.Note {
@@ -154,7 +154,7 @@ func (v *view) Notes() int {
 }
 
 // Problems counts the other findings.
-func (v *view) Problems() int { return len(v.Findings) - v.Notes() }
+func (v *layout) Problems() int { return len(v.Findings) - v.Notes() }
 
 // refreshAfter is the interval in seconds at which a browser without JavaScript reloads a page.
 const refreshAfter = 10
@@ -170,7 +170,7 @@ func (f *failure) Error() string { return f.Problem }
 // handle renders a page. body returns its content and its title.
 func (p *Page) handle(name string, body func(*http.Request, *Broker) (any, string, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := view{Broker: p.src.Broker(r.Context()), Page: name, Assets: p.version, Live: name != "records"}
+		v := layout{Broker: p.src.Broker(r.Context()), Page: name, Assets: p.version, Live: name != "records"}
 		again := r.URL.Query()
 		if again.Has("refresh") {
 			v.Refresh = refreshAfter
@@ -195,16 +195,16 @@ func (p *Page) Refused(w http.ResponseWriter, r *http.Request, status int, why s
 		return false
 	}
 	// The page shows nothing else about the broker: the request may come from anywhere.
-	p.fail(w, &view{Broker: Broker{Now: time.Now()}, Assets: p.version, Bare: true}, &failure{status: status, Problem: why})
+	p.fail(w, &layout{Broker: Broker{Now: time.Now()}, Assets: p.version, Bare: true}, &failure{status: status, Problem: why})
 	return true
 }
 
-func (p *Page) fail(w http.ResponseWriter, v *view, f *failure) {
+func (p *Page) fail(w http.ResponseWriter, v *layout, f *failure) {
 	v.Body, v.Title, v.Live = f, http.StatusText(f.status), false
 	p.render(w, "failed", f.status, v)
 }
 
-func (p *Page) render(w http.ResponseWriter, name string, status int, v *view) {
+func (p *Page) render(w http.ResponseWriter, name string, status int, v *layout) {
 	var out bytes.Buffer
 	if err := p.pages[name].Execute(&out, v); err != nil {
 		http.Error(w, "the page cannot be rendered: "+err.Error(), http.StatusInternalServerError)

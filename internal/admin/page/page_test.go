@@ -124,7 +124,7 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 			{ID: evil, Instance: evil, ClientID: evil, Host: evil, Assigned: []string{evil}},
 		}, Offsets: []Offset{{Topic: evil}}}
 	src.conns = []Connection{{ClientID: evil, Address: evil, Software: evil, Listener: evil, Principal: evil}}
-	src.overview.Dirs[0].Path, src.overview.Dirs[0].Problem, src.overview.Dirs[0].Severity = evil, evil, health.Bad
+	src.overview.Dirs[0].Path, src.overview.Dirs[0].Error = evil, evil
 	h := handlerOf(t, src, history)
 	asked := "%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E%3Cimg+src%3Dx+onerror%3Dalert(2)%3E%27%00%1B%5B31m%E2%80%AE"
 	for _, path := range []string{"/", "/topics?filter=" + asked, "/topics?filter=script&sort=" + asked + "&order=" + asked,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // ErrNotServing is returned while the broker is starting or stopping. The page explains this error
@@ -59,7 +60,7 @@ type Broker struct {
 // Overview is the part of the overview that only a serving broker has.
 type Overview struct {
 	Topics, Partitions, Groups, Connections int
-	Dirs                                    []Dir
+	Dirs                                    []view.Dir
 	// Brokers are the registered brokers by their ids; empty without a cluster.
 	Brokers []ClusterBroker
 	Budgets []Budget
@@ -76,27 +77,6 @@ type ClusterBroker struct {
 	// Leads and Replicas are numbers of partitions, OutOfSync those whose replica is behind.
 	Leads, Replicas, OutOfSync int
 }
-
-// Dir is a log directory with its journal.
-type Dir struct {
-	Path, Journal string
-	// Problem is why the directory or its disk does not accept all writes, with its Severity; both
-	// are empty if it does. State is the same in a word.
-	State, Problem string
-	Severity       health.Severity
-	// Free, Total and Reserve are bytes of the file system. Records of clients are rejected if Free
-	// is below Reserve; 0 means never.
-	Free, Total, Reserve int64
-	// JournalBytes is what a recovery would read, JournalLimit the size at which commits wait.
-	JournalBytes, JournalLimit int64
-	Logs, Offline              int
-	// P50 and P99 are latencies of the journal's fdatasyncs since the start, in seconds; 0 if there
-	// were none.
-	P50, P99 float64
-}
-
-// Used returns how many bytes of the file system are not free.
-func (d *Dir) Used() int64 { return d.Total - d.Free }
 
 // Budget is a part of the memory with a limit, in bytes.
 type Budget struct {

@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // verdict is the answer of explain.
@@ -89,7 +89,7 @@ func (v *verdict) explain(ctx context.Context, a *app.App, all []acl.Binding, op
 // configured is what of a broker's configuration decides, as its admin port shows it.
 type configured struct {
 	known bool
-	api.Rights
+	view.Rights
 }
 
 // configuration asks the admin port. It is not known if the port is off or does not answer.

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/view"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -84,11 +84,11 @@ func (p *AdminPort) report(ctx context.Context, client *http.Client, method stri
 }
 
 // Logs returns the broker's logs of the given topics, or all without topics.
-func (p *AdminPort) Logs(ctx context.Context, topics ...string) ([]api.Log, error) {
-	q := url.Values{"topic": topics, "limit": {strconv.Itoa(api.MaxLogs)}}
-	var all []api.Log
+func (p *AdminPort) Logs(ctx context.Context, topics ...string) ([]view.Log, error) {
+	q := url.Values{"topic": topics, "limit": {strconv.Itoa(view.MaxLogs)}}
+	var all []view.Log
 	for {
-		var answer api.Logs
+		var answer view.Logs
 		if err := p.get(ctx, "/v1/logs?"+q.Encode(), &answer); err != nil {
 			return nil, err
 		}

@@ -9,13 +9,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/chronik-io/chronik/internal/admin/api"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Connections returns the open connections, at most the 10,000 oldest.
-func (p *AdminPort) Connections(ctx context.Context) (*api.Connections, error) {
-	var answer api.Connections
-	q := url.Values{"limit": {strconv.Itoa(api.MaxConnections)}}
+func (p *AdminPort) Connections(ctx context.Context) (*view.Connections, error) {
+	var answer view.Connections
+	q := url.Values{"limit": {strconv.Itoa(view.MaxConnections)}}
 	if err := p.get(ctx, "/v1/connections?"+q.Encode(), &answer); err != nil {
 		return nil, err
 	}
@@ -23,8 +23,8 @@ func (p *AdminPort) Connections(ctx context.Context) (*api.Connections, error) {
 }
 
 // Brokers returns the registered brokers with their states.
-func (p *AdminPort) Brokers(ctx context.Context) ([]api.Broker, error) {
-	var answer api.Brokers
+func (p *AdminPort) Brokers(ctx context.Context) ([]view.Broker, error) {
+	var answer view.Brokers
 	if err := p.get(ctx, "/v1/brokers", &answer); err != nil {
 		return nil, err
 	}
@@ -32,8 +32,8 @@ func (p *AdminPort) Brokers(ctx context.Context) ([]api.Broker, error) {
 }
 
 // Rights returns the configuration by which requests need rights.
-func (p *AdminPort) Rights(ctx context.Context) (*api.Rights, error) {
-	var answer api.Rights
+func (p *AdminPort) Rights(ctx context.Context) (*view.Rights, error) {
+	var answer view.Rights
 	if err := p.get(ctx, "/v1/rights", &answer); err != nil {
 		return nil, err
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/text"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // quorum is the metadata quorum of a cluster.
@@ -149,7 +149,7 @@ func ofCluster(ctx context.Context, a *app.App, cl *kgo.Client, versions kadm.Br
 	if err != nil {
 		return nil, nil, err
 	}
-	var known []api.Broker
+	var known []view.Broker
 	if port := app.AdminPortOf(a); port != nil {
 		known, err = port.Brokers(ctx)
 		if err != nil && port.Named {
@@ -163,7 +163,7 @@ func ofCluster(ctx context.Context, a *app.App, cl *kgo.Client, versions kadm.Br
 
 // withStates sets what the admin port and the quorum say about brokers. Kafka's protocol has only
 // fenced brokers and others. q may be nil.
-func withStates(all []broker, known []api.Broker, q *quorum) {
+func withStates(all []broker, known []view.Broker, q *quorum) {
 	for i := range all {
 		b := &all[i]
 		for _, k := range known {

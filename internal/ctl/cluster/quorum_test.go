@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/admin/api"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Members are compared with the leader: how many entries they lack, and for how long they are
@@ -37,7 +37,7 @@ func TestMembersAreComparedWithTheLeader(t *testing.T) {
 // that wait for their vote.
 func TestBrokersShowTheirStates(t *testing.T) {
 	all := []broker{{ID: 1, State: "active"}, {ID: 2, State: "active"}, {ID: 3, State: "fenced"}, {ID: 4, State: "fenced"}}
-	withStates(all, []api.Broker{{ID: 1, State: "fenced"}, {ID: 2, State: "draining"}, {ID: 3, State: "starting"}},
+	withStates(all, []view.Broker{{ID: 1, State: "fenced"}, {ID: 2, State: "draining"}, {ID: 3, State: "starting"}},
 		&quorum{Members: []quorumMember{{Broker: 1, Voter: true, Lost: true}, {Broker: 2, Voter: true}}})
 	var got []string
 	for _, b := range all {

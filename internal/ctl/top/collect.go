@@ -12,10 +12,10 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/group"
 	"github.com/chronik-io/chronik/internal/ctl/topic"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // sample is the state at one moment. Most of it are counters; two samples give rates.
@@ -28,7 +28,7 @@ type sample struct {
 	// From the broker behind the admin port; empty if it did not answer.
 	admin       int32 // its id, or -1 if unknown
 	metrics     map[string]float64
-	connections []api.Connection
+	connections []view.Connection
 
 	missing []string // what could not be fetched, and why
 	failed  bool     // part of the data exists, but the broker did not answer

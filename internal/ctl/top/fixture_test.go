@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/ctl/group"
 	"github.com/chronik-io/chronik/internal/ctl/topic"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 var opened = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
@@ -37,7 +37,7 @@ func busy(seconds int64) *sample {
 		},
 	}
 	for id := range uint64(3) {
-		c := api.Connection{ID: id, Address: fmt.Sprintf("10.0.0.%d:5000", 1+id/2), ClientID: "shop", Software: "librdkafka",
+		c := view.Connection{ID: id, Address: fmt.Sprintf("10.0.0.%d:5000", 1+id/2), ClientID: "shop", Software: "librdkafka",
 			Version: "2.3.0",
 			Opened:  opened, InFlight: 1, Requests: 100 * seconds, BytesIn: 1000 * seconds, BytesOut: 2000 * seconds,
 			RecordsIn: 50 * seconds}

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/ctl/topic"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Report is the difference between two samples. Rates are per second; null is unknown.
@@ -201,7 +201,7 @@ func (d delta) clients() []Client {
 		id     uint64
 		opened time.Time
 	}
-	earlier := map[lasting]*api.Connection{}
+	earlier := map[lasting]*view.Connection{}
 	for i := range d.before.connections {
 		c := &d.before.connections[i]
 		earlier[lasting{c.ID, c.Opened}] = c
@@ -223,7 +223,7 @@ func (d delta) clients() []Client {
 		case d.before.admin < 0: // nothing is known about the time before
 			was = &c
 		default:
-			was = &api.Connection{} // a new connection
+			was = &view.Connection{} // a new connection
 		}
 		if x.Software == "" {
 			x.Software = softwareName(c.Software, c.Version)

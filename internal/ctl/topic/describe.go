@@ -15,11 +15,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/text"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // profileConfig is the topic config with the durability profile.
@@ -91,7 +91,7 @@ type facts struct {
 	starts, ends kadm.ListedOffsets
 	configs      kadm.ResourceConfigs
 	dirs         kadm.DescribedAllLogDirs // empty if the broker lacks the API
-	logs         map[log]api.Log          // from the admin port, if there is one
+	logs         map[log]view.Log         // from the admin port, if there is one
 	eligible     map[log]eligible
 }
 
@@ -102,7 +102,7 @@ type log struct {
 
 // logsOf returns the admin port's information about logs: why old segments remain, and errors. It
 // returns nil without an admin port.
-func logsOf(ctx context.Context, a *app.App, topics []string) (map[log]api.Log, error) {
+func logsOf(ctx context.Context, a *app.App, topics []string) (map[log]view.Log, error) {
 	p := app.AdminPortOf(a)
 	if p == nil {
 		return nil, nil
@@ -111,7 +111,7 @@ func logsOf(ctx context.Context, a *app.App, topics []string) (map[log]api.Log, 
 	if err != nil && !p.Named {
 		return nil, nil // the settings do not name an admin port
 	}
-	all := map[log]api.Log{}
+	all := map[log]view.Log{}
 	for _, l := range logs {
 		all[log{l.Topic, l.Partition}] = l
 	}

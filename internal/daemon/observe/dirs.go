@@ -3,11 +3,14 @@ package observe
 import (
 	"math"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/storage/diskguard"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Logs is the source of the metrics of logs.
@@ -23,54 +26,74 @@ func (s Logs) EachLog(yield func(metrics.Log)) {
 	}
 }
 
-// Dirs returns the source of the metrics of log directories; unopened are those that could not be
-// opened. It queries no file system, which might hang: the disk guard of a directory does so once a
-// second.
-func Dirs(all []*storage.Dir, unopened []checks.Unopened) func() []metrics.Dir {
-	return func() []metrics.Dir {
-		shown := make([]metrics.Dir, len(all), len(all)+len(unopened))
-		for i, d := range all {
-			x, s := d.Usage(), d.LastSpace()
-			shown[i] = metrics.Dir{
-				Path: d.Path(), Online: d.Err() == nil,
-				JournalBytes: x.JournalBytes, JournalLimit: x.JournalLimit, DeferredBytes: x.DeferredBytes,
-				CachedBytes: x.CachedBytes, OpenFiles: x.OpenFiles, FreeBytes: uint64(max(s.Free, 0)), Capacity: uint64(max(s.Total, 0)),
-				JournalFree: uint64(max(s.JournalFree, 0)), FreeKnown: s.Known, MinFree: s.MinFree, LowSpace: int(s.Level),
-			}
-		}
-		for _, d := range unopened {
-			shown = append(shown, metrics.Dir{Path: d.Path, Unopened: true})
-		}
-		return shown
-	}
+// Dirs reads the log directories. It is safe for concurrent use, and queries no file system, which
+// might hang: the disk guard of a directory does so once a second.
+type Dirs struct {
+	storage  *storage.Manager
+	unopened []view.Dir
+	measured *metrics.Storage
+	probes   *Probes
+
+	mu    sync.Mutex
+	syncs syncHistory
 }
 
-// DirFacts returns the source of the state of the log directories; unopened are those that could
-// not be opened.
-func DirFacts(m *storage.Manager, unopened []checks.Unopened, measured *metrics.Storage, probes *Probes) checks.Source {
-	var history syncHistory
-	return func(f *checks.Facts) {
-		f.Unopened = unopened
-		latencies := history.add(f.Now, metrics.Distributions(measured.SyncSeconds), metrics.Distributions(measured.GroupRecords))
-		for _, d := range m.Dirs() {
-			space, use := d.LastSpace(), d.Usage()
-			x := checks.Dir{
-				Path: d.Path(), Journal: d.JournalPath(), Err: Reason(d.Err()), MaxOpenFiles: use.MaxOpenFiles,
-				Free: space.Free, Total: space.Total, SpaceKnown: space.Known, MinFree: space.MinFree,
-				SpaceMessage: space.Message, SpaceCritical: space.Level == diskguard.Critical,
-				JournalBytes: use.JournalBytes, JournalLimit: use.JournalLimit, Syncs: latencies[d.Path()],
-				Probe: probes.of(d.JournalPath()),
-			}
-			x.Waiting = d.Stalled()
-			for _, l := range d.Logs() {
-				x.Logs++
-				conf := l.Config()
-				if c := conf.Cleanup; c.Delete && c.RetentionTime < 0 && c.RetentionBytes >= 0 {
-					x.KeptLogs++
-					x.Kept += min(c.RetentionBytes, math.MaxInt64-x.Kept)
-				}
-			}
-			f.Dirs = append(f.Dirs, x)
+// NewDirs returns the reader of the directories of m. remedy says how to open one that could not be
+// opened.
+func NewDirs(m *storage.Manager, remedy func(*storage.DirError) string, measured *metrics.Storage, probes *Probes) *Dirs {
+	s := &Dirs{storage: m, measured: measured, probes: probes}
+	for _, d := range m.Failed() {
+		s.unopened = append(s.unopened, view.Dir{Path: d.Path, ID: metadata.FormatID(d.ID), Journal: d.Journal, Error: d.Err.Error(),
+			Unopened: true, Remedy: remedy(d), Space: view.SpaceUnknown})
+	}
+	return s
+}
+
+// List returns the directories in use, and then those that could not be opened.
+func (s *Dirs) List() []view.Dir {
+	syncs := metrics.Distributions(s.measured.SyncSeconds)
+	records := metrics.Distributions(s.measured.GroupRecords)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	latencies, list := s.syncs.add(time.Now(), syncs, records), []view.Dir{}
+	for _, d := range s.storage.Dirs() {
+		x := describe(d)
+		x.Syncs, x.Probe = latencies[x.Path], s.probes.of(x.Journal)
+		x.SyncP50, x.SyncP99 = syncs[x.Path].Estimate(0.5), syncs[x.Path].Estimate(0.99)
+		list = append(list, x)
+	}
+	return append(list, s.unopened...)
+}
+
+// describe returns what is known of one directory without its latencies.
+func describe(d *storage.Dir) view.Dir {
+	space, use := d.LastSpace(), d.Usage()
+	x := view.Dir{
+		Path: d.Path(), ID: metadata.FormatID(d.ID()), Journal: d.JournalPath(), Error: Reason(d.Err()),
+		Space: view.SpaceUnknown, Refuses: view.Refusal(space.Level), SpaceMessage: space.Message,
+		Free: space.Free, Total: space.Total, MinFree: space.MinFree, JournalFree: space.JournalFree,
+		JournalBytes: use.JournalBytes, JournalLimit: use.JournalLimit, Deferred: use.DeferredBytes, Cached: use.CachedBytes,
+		OpenFiles: use.OpenFiles, MaxOpenFiles: use.MaxOpenFiles, Waiting: d.Stalled(),
+	}
+	if space.Known {
+		x.Space = view.Space(space.Level.String())
+	}
+	for _, l := range d.Logs() {
+		x.Logs++
+		if l.Offline() != nil {
+			x.Offline++
+		}
+		if c := l.Config().Cleanup; c.Delete && c.RetentionTime < 0 && c.RetentionBytes >= 0 {
+			x.KeptLogs++
+			x.Kept += min(c.RetentionBytes, math.MaxInt64-x.Kept)
 		}
 	}
+	return x
+}
+
+// Facts is a checks.Source: the state of the log directories.
+func (s *Dirs) Facts(f *checks.Facts) {
+	all := s.List()
+	used := len(all) - len(s.unopened)
+	f.Dirs, f.Unopened = all[:used], all[used:]
 }

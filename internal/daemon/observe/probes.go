@@ -7,9 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/health/host"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // ErrProbing is returned for a measurement while another one runs.
@@ -19,15 +19,15 @@ var ErrProbing = errors.New("another request is measuring the disks now; retry i
 // safe for concurrent use.
 type Probes struct {
 	busy  sync.Mutex // one at a time: two would measure each other
-	found atomic.Pointer[map[string]checks.Latency]
+	found atomic.Pointer[map[string]view.Latency]
 }
 
 // of returns the last measurement of a journal's disk; zero if there was none.
-func (p *Probes) of(journal string) checks.Latency {
+func (p *Probes) of(journal string) view.Latency {
 	if all := p.found.Load(); all != nil {
 		return (*all)[journal]
 	}
-	return checks.Latency{}
+	return view.Latency{}
 }
 
 // Measure measures the disks of all journals, a few seconds each at most. The error matches
@@ -37,7 +37,7 @@ func (p *Probes) Measure(ctx context.Context, dirs []*storage.Dir) error {
 		return ErrProbing
 	}
 	defer p.busy.Unlock()
-	all := map[string]checks.Latency{}
+	all := map[string]view.Latency{}
 	if old := p.found.Load(); old != nil {
 		maps.Copy(all, *old)
 	}

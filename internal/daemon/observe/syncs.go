@@ -4,8 +4,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // recently is the period of the fdatasyncs that count, if it has at least enough of them: a month
@@ -26,7 +26,7 @@ type syncSample struct {
 
 // add samples the histograms and returns the latency of each directory: over the last minutes or,
 // if those have too few syncs, since the start.
-func (h *syncHistory) add(now time.Time, syncs, records map[string]metrics.Distribution) map[string]checks.Latency {
+func (h *syncHistory) add(now time.Time, syncs, records map[string]metrics.Distribution) map[string]view.Latency {
 	h.samples = append(h.samples, syncSample{now, syncs, records})
 	// The first sample that stays is the youngest that is old enough.
 	for len(h.samples) > 2 && now.Sub(h.samples[1].at) >= recently {
@@ -36,13 +36,13 @@ func (h *syncHistory) add(now time.Time, syncs, records map[string]metrics.Distr
 	if n := len(h.samples); n > 2 && h.samples[n-2].at.Sub(h.samples[n-3].at) < recently/10 {
 		h.samples = append(h.samples[:n-2], h.samples[n-1])
 	}
-	first, all := h.samples[0], make(map[string]checks.Latency, len(syncs))
+	first, all := h.samples[0], make(map[string]view.Latency, len(syncs))
 	for dir, s := range syncs {
 		over, r := "since the start", records[dir]
 		if d := s.Since(first.syncs[dir]); now.Sub(first.at) >= recently/2 && d.Count >= enough {
 			s, r, over = d, r.Since(first.records[dir]), "in the last "+now.Sub(first.at).Round(time.Minute).String()
 		}
-		all[dir] = checks.Latency{
+		all[dir] = view.Latency{
 			Count:   s.Count,
 			Median:  seconds(s.Quantile(0.5)),
 			P99:     seconds(s.Quantile(0.99)),

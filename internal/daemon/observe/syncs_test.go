@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Two measurements at the same time would measure each other.
@@ -26,7 +26,7 @@ func TestDisksAreMeasuredOneAtATime(t *testing.T) {
 func TestSyncsOfTheLastMinutesCount(t *testing.T) {
 	var h syncHistory
 	begin := time.Unix(1000, 0)
-	at := func(after time.Duration, quick, slow uint64) checks.Latency {
+	at := func(after time.Duration, quick, slow uint64) view.Latency {
 		seen := metrics.Distribution{
 			Count:   quick + slow,
 			Buckets: []metrics.Bucket{{Upper: 0.001, Count: quick}, {Upper: 0.05, Count: quick + slow}},
@@ -34,7 +34,7 @@ func TestSyncsOfTheLastMinutesCount(t *testing.T) {
 		return h.add(begin.Add(after), map[string]metrics.Distribution{"/d": seen},
 			map[string]metrics.Distribution{"/d": {Count: quick + slow, Sum: 3 * float64(quick+slow)}})["/d"]
 	}
-	is := func(got checks.Latency, count uint64, median time.Duration, over string) {
+	is := func(got view.Latency, count uint64, median time.Duration, over string) {
 		t.Helper()
 		if got.Count != count || got.Median != median || got.Over != over || got.Records != 3 {
 			t.Errorf("%+v, want %d, %v %s", got, count, median, over)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // findingsOf runs one check and returns its findings as "severity subject: problem", and its
@@ -66,7 +67,7 @@ func TestDirectoriesThatWereRemoved(t *testing.T) {
 // If the journal of a log directory is in another place, a repair needs it.
 func TestTheRemedyOfADamagedDirectoryNamesItsJournal(t *testing.T) {
 	f := Facts{
-		Dirs:     []Dir{{Path: "/a", Journal: "/a/journal"}, {Path: "/b", Journal: "/fast/b"}},
+		Dirs:     []view.Dir{{Path: "/a", Journal: "/a/journal"}, {Path: "/b", Journal: "/fast/b"}},
 		Settings: Settings{DataDir: "/srv/d", WorkingDir: "/srv"},
 	}
 	for dir, want := range map[string]string{
@@ -92,7 +93,7 @@ func TestTheRemedyOfARemovedDirectoryNamesAllDirectories(t *testing.T) {
 		{"/srv/d", "/srv/d/journal", "log repair --config /etc/chronik/chronikd.yaml --backup /srv/d.before-repair`"},
 	} {
 		f := Facts{
-			Dirs:     []Dir{{Path: c.logs, Journal: c.journal}},
+			Dirs:     []view.Dir{{Path: c.logs, Journal: c.journal}},
 			Lost:     []Lost{{RoleMetadata, "/srv/d/metadata", "it was removed"}},
 			Settings: Settings{DataDir: "/srv/d", WorkingDir: "/srv"},
 		}
@@ -133,13 +134,13 @@ func TestARemedyQuotesTheNameOfAGroup(t *testing.T) {
 }
 
 func TestFilesThatRunOut(t *testing.T) {
-	files := func(limit, open, most int, dirs ...Dir) Facts {
+	files := func(limit, open, most int, dirs ...view.Dir) Facts {
 		return Facts{Files: Files{Limit: limit, Open: open, MaxConnections: most}, Dirs: dirs}
 	}
-	dir := Dir{Path: "/d", MaxOpenFiles: 512, Logs: 10}
+	dir := view.Dir{Path: "/d", MaxOpenFiles: 512, Logs: 10}
 	examine(t, "files", []patient{
 		{"not known", files(0, 0, 0, dir), nil},
-		{"plenty", files(1<<20, 40, math.MaxInt32, Dir{MaxOpenFiles: 16384, Logs: 50_000}), nil},
+		{"plenty", files(1<<20, 40, math.MaxInt32, view.Dir{MaxOpenFiles: 16384, Logs: 50_000}), nil},
 		{"just enough", files(512+8+64+2000, 40, math.MaxInt32, dir), nil},
 		{
 			"one too few",
@@ -156,11 +157,11 @@ func TestFilesThatRunOut(t *testing.T) {
 		{"all", files(1000, 990, 0, dir), []string{"bad limit of open files: 990 of 1000"}},
 		{
 			"more partitions than files",
-			files(3000, 40, 700, Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1501}),
+			files(3000, 40, 700, view.Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1501}),
 			[]string{"log directory /d: it has 1501 partitions and keeps 1500"},
 		},
-		{"as many partitions as files", files(3000, 40, 700, Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1500}), nil},
-		{"more partitions than open files", files(1<<20, 40, math.MaxInt32, Dir{Path: "/d", MaxOpenFiles: 16384, Logs: 20_000}), nil},
+		{"as many partitions as files", files(3000, 40, 700, view.Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1500}), nil},
+		{"more partitions than open files", files(1<<20, 40, math.MaxInt32, view.Dir{Path: "/d", MaxOpenFiles: 16384, Logs: 20_000}), nil},
 	})
 }
 
@@ -233,20 +234,20 @@ func TestClocksThatAreWrong(t *testing.T) {
 }
 
 func TestLogDirectoriesThatFail(t *testing.T) {
-	failed := Dir{Path: "/d", Err: "input/output error"}
+	failed := view.Dir{Path: "/d", Error: "input/output error"}
 	examine(t, "log_dir", []patient{
 		{"none", Facts{}, nil},
-		{"works", Facts{Dirs: []Dir{{Path: "/d"}}}, nil},
+		{"works", Facts{Dirs: []view.Dir{{Path: "/d"}}}, nil},
 		{
 			"failed",
-			Facts{Dirs: []Dir{failed}},
+			Facts{Dirs: []view.Dir{failed}},
 			[]string{"bad log directory /d: it accepts no records, so none of its 0 partitions can be written: input/output error"},
 		},
 		{
 			"not opened",
 			Facts{
-				Dirs:       []Dir{{Path: "/e"}},
-				Unopened:   []Unopened{{"/d", "no such device", "mount it"}},
+				Dirs:       []view.Dir{{Path: "/e"}},
+				Unopened:   []view.Dir{{Path: "/d", Error: "no such device", Remedy: "mount it"}},
 				Partitions: []Partition{{Topic: "t", Offline: "x", Dir: "/d"}},
 			},
 			[]string{
@@ -256,14 +257,14 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 	})
 	// One directory that accepts records is enough for the broker to be ready.
 	for name, c := range map[string]struct {
-		dirs     []Dir
-		unopened []Unopened
+		dirs     []view.Dir
+		unopened []view.Dir
 		notReady bool
 	}{
-		"the only one":      {[]Dir{failed}, nil, true},
-		"one of two":        {[]Dir{failed, {Path: "/e"}}, nil, false},
-		"both":              {[]Dir{failed, {Path: "/e", Err: "x"}}, nil, true},
-		"one, one unopened": {[]Dir{failed}, []Unopened{{"/e", "x", "y"}}, true},
+		"the only one":      {[]view.Dir{failed}, nil, true},
+		"one of two":        {[]view.Dir{failed, {Path: "/e"}}, nil, false},
+		"both":              {[]view.Dir{failed, {Path: "/e", Error: "x"}}, nil, true},
+		"one, one unopened": {[]view.Dir{failed}, []view.Dir{{Path: "/e", Error: "x", Remedy: "y"}}, true},
 	} {
 		findings, _ := Examine(Checks(), &Facts{Dirs: c.dirs, Unopened: c.unopened})
 		for _, f := range findings {
@@ -301,8 +302,8 @@ func TestPartitionsThatCannotBeUsed(t *testing.T) {
 		{"copied again, and nothing arrives", Facts{Partitions: []Partition{{Topic: "t", Index: 1, Elsewhere: true, Copy: &Copy{
 			Leader: 2, Why: "damaged", Want: -1, Still: true}}}},
 			[]string{"warn partition t-1: it must be copied again from broker 2, and nothing arrives; 0 B are here"}},
-		{"its directory was not opened", Facts{Partitions: []Partition{dead}, Unopened: []Unopened{{Path: "/d"}}}, nil},
-		{"its directory is reported", Facts{Partitions: []Partition{dead}, Dirs: []Dir{{Path: "/d", Err: "x"}}}, nil},
+		{"its directory was not opened", Facts{Partitions: []Partition{dead}, Unopened: []view.Dir{{Path: "/d"}}}, nil},
+		{"its directory is reported", Facts{Partitions: []Partition{dead}, Dirs: []view.Dir{{Path: "/d", Error: "x"}}}, nil},
 	})
 	examine(t, "damage", []patient{
 		{
@@ -329,7 +330,7 @@ func TestPartitionsThatCannotBeUsed(t *testing.T) {
 // it.
 func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 	dir := func(waiting time.Duration, err string) Facts {
-		return Facts{Dirs: []Dir{{Path: "/d", Journal: "/j", Waiting: waiting, Err: err}}}
+		return Facts{Dirs: []view.Dir{{Path: "/d", Journal: "/j", Waiting: waiting, Error: err}}}
 	}
 	examine(t, "stuck_disk", []patient{
 		{"moves", dir(stuckAfter-1, ""), nil},

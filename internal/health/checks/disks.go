@@ -7,6 +7,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/text"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 func diskChecks() []Check {
@@ -78,7 +79,7 @@ func checkSyncs(f *Facts, n *notes) {
 func upTo(d time.Duration) string { return "≤ " + d.Round(time.Microsecond).String() }
 
 // suits returns which profile suits a disk.
-func suits(l Latency) string {
+func suits(l view.Latency) string {
 	switch {
 	case l.Median <= quickSync:
 		return "the profile sync suits it"
@@ -89,7 +90,7 @@ func suits(l Latency) string {
 	}
 }
 
-func judgeSlow(subject string, l Latency, n *notes) {
+func judgeSlow(subject string, l view.Latency, n *notes) {
 	if l.Median > slowSync {
 		what, remedy := fmt.Sprintf(
 			"half of its fdatasyncs take longer than %v (%s)",
@@ -119,7 +120,7 @@ func judgeSlow(subject string, l Latency, n *notes) {
 }
 
 // judgeQuick detects a disk that completes a flush faster than is physically possible.
-func judgeQuick(p Place, l Latency, n *notes) {
+func judgeQuick(p Place, l view.Latency, n *notes) {
 	subject := p.String()
 	switch {
 	case kind(p.Mount.Type) == "memory":
@@ -195,13 +196,13 @@ func checkSpace(f *Facts, n *notes) {
 		subject := "disk of " + d.Path
 		if d.SpaceMessage != "" {
 			works := "records can be read, topics and records deleted, and offsets committed"
-			if d.SpaceCritical {
+			if d.Refuses == view.RefusesInternal {
 				works = "records can be read, and topics and records deleted, but groups cannot commit offsets"
 			}
 			n.addFinding(health.Finding{Severity: health.Bad, Subject: subject, Problem: d.SpaceMessage,
 				Works: works + "; writing resumes automatically when enough space is free", Remedy: remedy})
 		}
-		if !d.SpaceKnown {
+		if !d.Space.Known() {
 			continue
 		}
 		n.see(fmt.Sprintf("%s of %s are free in %s", text.Bytes(d.Free), text.Bytes(d.Total), d.Path))
@@ -231,7 +232,7 @@ func checkSpace(f *Facts, n *notes) {
 
 func checkRetention(f *Facts, n *notes) {
 	for _, d := range f.Dirs {
-		if room := d.Total - d.MinFree; d.SpaceKnown && d.KeptLogs > 0 && d.Kept > room {
+		if room := d.Total - d.MinFree; d.Space.Known() && d.KeptLogs > 0 && d.Kept > room {
 			n.add(
 				health.Warn,
 				"log directory "+d.Path,

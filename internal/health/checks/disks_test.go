@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // on returns a log directory on a file system.
@@ -100,11 +102,11 @@ func TestSyncsThatAreSlowOrTooQuick(t *testing.T) {
 	const us, ms = time.Microsecond, time.Millisecond
 	took := func(disk Disk, count uint64, median, p99 time.Duration, records float64) Facts {
 		return Facts{
-			Dirs: []Dir{
+			Dirs: []view.Dir{
 				{
 					Path:    "/d",
 					Journal: "/d/journal",
-					Syncs:   Latency{Count: count, Median: median, P99: p99, Over: "since the start", Records: records},
+					Syncs:   view.Latency{Count: count, Median: median, P99: p99, Over: "since the start", Records: records},
 				},
 			},
 			Slow: Slow{Places: []Place{{RoleJournal, "/d/journal", Mount{Type: "ext4", Point: "/"}, disk}}},
@@ -153,7 +155,7 @@ func TestSyncsThatAreSlowOrTooQuick(t *testing.T) {
 		{"a virtual platter", took(Disk{Name: "vda", Rotational: true}, 1000, 200*us, 10*ms, 1), nil},
 	})
 	probed := took(back, 3, time.Second, time.Second, 1)
-	probed.Dirs[0].Probe = Latency{Count: 40, Median: 51 * ms, P99: 60 * ms, Over: "in a probe"}
+	probed.Dirs[0].Probe = view.Latency{Count: 40, Median: 51 * ms, P99: 60 * ms, Over: "in a probe"}
 	busy := took(back, 1000, 800*us, 3*ms, 10)
 	busy.Dirs[0].Probe = probed.Dirs[0].Probe
 	examine(t, "sync", []patient{
@@ -174,16 +176,16 @@ func TestSyncsThatAreSlowOrTooQuick(t *testing.T) {
 
 func TestJournalsThatAreFull(t *testing.T) {
 	examine(t, "journal", []patient{
-		{"well", Facts{Dirs: []Dir{{Path: "/d", JournalBytes: 79, JournalLimit: 100}}}, nil},
+		{"well", Facts{Dirs: []view.Dir{{Path: "/d", JournalBytes: 79, JournalLimit: 100}}}, nil},
 		{
 			"full",
-			Facts{Dirs: []Dir{{Path: "/d", JournalBytes: 80, JournalLimit: 100}}},
+			Facts{Dirs: []view.Dir{{Path: "/d", JournalBytes: 80, JournalLimit: 100}}},
 			[]string{"warn log directory /d: its journal holds 80 B of 100 B"},
 		},
 		{
 			"larger than its disk",
 			Facts{
-				Dirs: []Dir{{Path: "/d", Journal: "/j", JournalLimit: 1 << 30}},
+				Dirs: []view.Dir{{Path: "/d", Journal: "/j", JournalLimit: 1 << 30}},
 				Slow: Slow{JournalTotals: map[string]int64{"/j": 512 << 20}},
 			},
 			[]string{"warn log directory /d: its journal may grow to 1 GiB, and the file system of /j has 512 MiB"},
@@ -194,7 +196,7 @@ func TestJournalsThatAreFull(t *testing.T) {
 func TestDisksThatFill(t *testing.T) {
 	const gb = 1 << 30
 	dir := func(free, total, least int64) Facts {
-		return Facts{Dirs: []Dir{{Path: "/d", SpaceKnown: true, Free: free, Total: total, MinFree: least}}}
+		return Facts{Dirs: []view.Dir{{Path: "/d", Space: view.SpaceOK, Free: free, Total: total, MinFree: least}}}
 	}
 	examine(t, "space", []patient{
 		{"room", dir(10*gb, 100*gb, 5*gb), nil},
@@ -205,8 +207,8 @@ func TestDisksThatFill(t *testing.T) {
 		},
 		{"no disk guard", dir(4*gb, 100*gb, 0), []string{"warn disk of /d: 4 GiB of 100 GiB are free, and the broker may fill the rest"}},
 		{"no disk guard, and enough free space", dir(6*gb, 100*gb, 0), nil},
-		{"not known", Facts{Dirs: []Dir{{Path: "/d", MinFree: gb}}}, nil},
-		{"refuses", Facts{Dirs: []Dir{{Path: "/d", SpaceMessage: "80 MiB are free"}}}, []string{"bad disk of /d: 80 MiB are free"}},
+		{"not known", Facts{Dirs: []view.Dir{{Path: "/d", MinFree: gb}}}, nil},
+		{"refuses", Facts{Dirs: []view.Dir{{Path: "/d", SpaceMessage: "80 MiB are free"}}}, []string{"bad disk of /d: 80 MiB are free"}},
 	})
 	keeps := func(kept int64, logs int) Facts {
 		f := dir(50*gb, 100*gb, 5*gb)
@@ -228,10 +230,13 @@ func TestDisksThatFill(t *testing.T) {
 // The operations that still work depend on the free space: commits of groups are records of an
 // internal topic.
 func TestWhatAFullDiskStillDoes(t *testing.T) {
-	for critical, want := range map[bool]string{false: ", and offsets committed; ", true: ", but groups cannot commit offsets; "} {
-		findings, _ := Examine(Checks(), &Facts{Dirs: []Dir{{Path: "/d", SpaceMessage: "little is free", SpaceCritical: critical}}})
+	for refuses, want := range map[view.Refusal]string{
+		view.RefusesClients:  ", and offsets committed; ",
+		view.RefusesInternal: ", but groups cannot commit offsets; ",
+	} {
+		findings, _ := Examine(Checks(), &Facts{Dirs: []view.Dir{{Path: "/d", SpaceMessage: "little is free", Refuses: refuses}}})
 		if len(findings) != 1 || !strings.Contains(findings[0].Works, want) {
-			t.Errorf("critical %t: %+v", critical, findings)
+			t.Errorf("refuses %d: %+v", refuses, findings)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package checks
 import (
 	"fmt"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Facts is the input of the checks: a snapshot that no longer changes. A zero value means
@@ -16,8 +18,8 @@ type Facts struct {
 	// Files are the descriptors of the process.
 	Files Files
 	// Dirs are the log directories in use. Unopened are those that could not be opened.
-	Dirs     []Dir
-	Unopened []Unopened
+	Dirs     []view.Dir
+	Unopened []view.Dir
 	// Lost are the directories that were removed while the broker uses them.
 	Lost []Lost
 	// Memory and Clock are the machine's.
@@ -62,11 +64,6 @@ type Slow struct {
 	JournalTotals map[string]int64
 }
 
-// Unopened is a log directory that could not be opened at the start.
-type Unopened struct {
-	Path, Why, Remedy string
-}
-
 // Files are the open files of the process; sockets count.
 type Files struct {
 	Limit int // maximum number of open files
@@ -100,42 +97,6 @@ type Disk struct {
 	Name       string // of the whole disk: sda, nvme0n1
 	WriteCache string // "write back", "write through"; empty means unknown
 	Rotational bool
-}
-
-// Dir is a log directory.
-type Dir struct {
-	Path, Journal string
-	Logs          int // partitions in it
-	MaxOpenFiles  int // maximum number of segment files that it keeps open
-	// Free and Total are bytes of its file system; SpaceKnown is false if it did not report them.
-	Free, Total int64
-	SpaceKnown  bool
-	MinFree     int64 // the disk guard's threshold, 0 if it is off
-	// Err is why the directory accepts no records. SpaceMessage is why the disk guard rejects some.
-	// Both are empty if it accepts all.
-	Err, SpaceMessage string
-	// SpaceCritical reports whether the disk guard also rejects records of internal topics, such as
-	// committed offsets.
-	SpaceCritical bool
-	// Waiting is the time for which a write or an fdatasync of the journal has been due and none
-	// has completed.
-	Waiting time.Duration
-	// JournalBytes is the size of the journal, JournalLimit its maximum.
-	JournalBytes, JournalLimit int64
-	// Kept is the sum of retention.bytes of the KeptLogs logs that have no limit by time.
-	Kept     int64
-	KeptLogs int
-	// Syncs is the latency that the journal measured. Probe is the latency of a measurement on
-	// request, in case the journal has measured too little.
-	Syncs, Probe Latency
-}
-
-// Latency is the distribution of fdatasync latencies of a journal.
-type Latency struct {
-	Count       uint64
-	Median, P99 time.Duration // upper bounds of histogram buckets
-	Over        string        // the period: "in the last 10m0s", "since the start", "in a probe"
-	Records     float64       // records that a sync made durable, on average; 0 means unknown
 }
 
 // Memory is in bytes; 0 means unknown, or no limit.

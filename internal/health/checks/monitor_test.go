@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -115,7 +116,7 @@ func TestReadinessFollowsTheFindings(t *testing.T) {
 		m := Start(Options{Checks: Checks(), Log: zap.NewNop(), Ready: func(ready bool) { changes = append(changes, ready) }})
 		m.Add(func(f *Facts) {
 			if failed.Load() {
-				f.Dirs = []Dir{{Path: "/d", Err: "x"}}
+				f.Dirs = []view.Dir{{Path: "/d", Error: "x"}}
 			}
 		})
 		m.Enter("")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/text"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // mostPartitions is the maximum number of partitions with findings of their own.
@@ -47,7 +48,7 @@ const kernelLog = "`journalctl -k -n 50`"
 const checkResponding = "responding"
 
 func checkLogDirs(f *Facts, n *notes) {
-	works := func(d Dir) bool { return d.Err == "" }
+	works := func(d view.Dir) bool { return d.Error == "" }
 	notReady := len(f.Dirs)+len(f.Unopened) > 0 && !slices.ContainsFunc(f.Dirs, works)
 	finding := func(path, problem, remedy string) {
 		x := health.Finding{Severity: health.Bad, Subject: "log directory " + path, Problem: problem, Remedy: remedy, NotReady: notReady}
@@ -58,10 +59,10 @@ func checkLogDirs(f *Facts, n *notes) {
 	}
 	for _, d := range f.Dirs {
 		n.see(fmt.Sprintf("log directory %s with %d partitions", d.Path, d.Logs))
-		if d.Err != "" {
+		if d.Error != "" {
 			finding(
 				d.Path,
-				fmt.Sprintf("it accepts no records, so none of its %d partitions can be written: %s", d.Logs, d.Err),
+				fmt.Sprintf("it accepts no records, so none of its %d partitions can be written: %s", d.Logs, d.Error),
 				"run "+kernelLog+
 					" to see what the kernel reports about the disk; the broker reopens the directory automatically when the disk works again (docs/operations.md, A damaged disk)",
 			)
@@ -74,7 +75,7 @@ func checkLogDirs(f *Facts, n *notes) {
 				in = append(in, p.String())
 			}
 		}
-		finding(d.Path, fmt.Sprintf("it could not be opened, and its partitions can be neither written nor read%s: %s", named(in), d.Why),
+		finding(d.Path, fmt.Sprintf("it could not be opened, and its partitions can be neither written nor read%s: %s", named(in), d.Error),
 			d.Remedy+"; then restart the broker, which opens it again (docs/operations.md, A damaged disk)")
 	}
 }
@@ -241,7 +242,7 @@ const (
 
 func checkStuckDisks(f *Facts, n *notes) {
 	for _, d := range f.Dirs {
-		if d.Err != "" || d.Waiting < stuckAfter {
+		if d.Error != "" || d.Waiting < stuckAfter {
 			continue
 		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "disk of " + d.Journal,
@@ -346,8 +347,8 @@ func checkGroups(f *Facts, n *notes) {
 
 // dirFailed reports whether a log directory has a finding of its own, which covers its partitions.
 func (f *Facts) dirFailed(path string) bool {
-	return slices.ContainsFunc(f.Dirs, func(d Dir) bool { return d.Path == path && d.Err != "" }) ||
-		slices.ContainsFunc(f.Unopened, func(d Unopened) bool { return d.Path == path })
+	return slices.ContainsFunc(f.Dirs, func(d view.Dir) bool { return d.Path == path && d.Error != "" }) ||
+		slices.ContainsFunc(f.Unopened, func(d view.Dir) bool { return d.Path == path })
 }
 
 func checkDamage(f *Facts, n *notes) {

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // The limits of a probe: it must be meaningful without loading the disk.
@@ -22,14 +22,14 @@ const (
 // Probe measures fdatasync on the file system of a directory with the access pattern of a journal:
 // it overwrites allocated blocks and syncs each. It writes to an unnamed file of 256 KiB. If the
 // file system does not support unnamed files, the error matches errors.ErrUnsupported.
-func Probe(ctx context.Context, dir string) (checks.Latency, error) {
+func Probe(ctx context.Context, dir string) (view.Latency, error) {
 	f, err := vfs.Scratch(dir)
 	if err != nil {
-		return checks.Latency{}, fmt.Errorf("measure the disk of %s: %w", dir, err)
+		return view.Latency{}, fmt.Errorf("measure the disk of %s: %w", dir, err)
 	}
 	took, err := probe(ctx, f)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return checks.Latency{}, fmt.Errorf("measure the disk of %s: %w", dir, err)
+		return view.Latency{}, fmt.Errorf("measure the disk of %s: %w", dir, err)
 	}
 	return judged(took), nil
 }
@@ -60,8 +60,8 @@ func probe(ctx context.Context, f vfs.File) (took []time.Duration, err error) {
 }
 
 // judged summarizes the measured times.
-func judged(took []time.Duration) checks.Latency {
+func judged(took []time.Duration) view.Latency {
 	slices.Sort(took)
 	n := len(took)
-	return checks.Latency{Count: uint64(n), Median: took[n/2], P99: took[n*99/100], Over: "in a probe"}
+	return view.Latency{Count: uint64(n), Median: took[n/2], P99: took[n*99/100], Over: "in a probe"}
 }

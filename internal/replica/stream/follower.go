@@ -99,8 +99,8 @@ func (f *following) wake() {
 // endLocked ends the slot for a cause, with a frame unless there is none, and sets the next state.
 // The caller holds part.mu, and then calls wake, or later if the state is paused.
 //
-// Only here does the replica lose its leader: the end of a stream that another one has replaced
-// says nothing about that one.
+// The replica loses its leader here, and in answered if the slot ended while it was accepted. The
+// end of a stream that another one has replaced says nothing about that one.
 func (f *following) endLocked(cause frame.Cause, next state) {
 	if (f.state == live || f.state == asked) && f.part.following.Load() == f {
 		f.part.p.Unfollow()

@@ -308,9 +308,12 @@ func (f *follower) answered(v frame.Verdict) {
 			return // the role is changing
 		}
 		t.mu.Lock()
-		if x.slot == v.Slot && x.state == asked {
+		switch {
+		case x.slot == v.Slot && x.state == asked:
 			x.state = live
 			x.dirty.Store(true)
+		case t.following.Load() == x: // it ended meanwhile
+			t.p.Unfollow()
 		}
 		t.mu.Unlock()
 		x.wake()

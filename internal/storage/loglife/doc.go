@@ -24,8 +24,8 @@
 //	{any but opening and deleted} ── deletion ──▶ deleted
 //
 // Each state except online and swapping has one cause, an error that says why the log accepts no
-// appends. Replicas will add states: a log that follows a leader will accept only batches with
-// assigned offsets, and a diverged log will accept none until it is truncated.
+// appends. The leader epoch that an append must have is no state: internal/storage/epoch.go checks
+// it.
 //
 // # A log directory
 //

@@ -54,8 +54,8 @@ func (c *clients) judge() {
 }
 
 // inSync waits until every broker shows all replicas in sync. If a disk was replaced, and others
-// lost what their profile permits to lose before its logs were copied, nobody else may have the
-// records: then an operator decides.
+// lost what their profile permits to lose before its logs were copied, no other replica may
+// have the records: then an operator decides.
 func (c *clients) inSync() {
 	bad := ""
 	recovered := func() bool {

@@ -7,7 +7,7 @@
 // and disconnects.
 //
 // It promises that an attack reaches its aim or reports its outcome (Attacker.Outcomes): a broker
-// that closes the connection defends itself, which is not an error here. cmd/chronikd's tests run
-// the attacks against the real binary (`make hostile`, `make hostile-soak`). The package knows
+// that closes the connection defends itself, which is not an error here. internal/testing/system
+// runs the attacks against the real binary (`make hostile`, `make hostile-soak`). The package knows
 // neither the broker's internals nor how its memory is measured.
 package hostile

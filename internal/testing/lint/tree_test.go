@@ -257,6 +257,64 @@ func TestACycleOfLayersIsFound(t *testing.T) {
 	}
 }
 
+// Only tests, and packages for tests, import the packages below internal/testing. Otherwise faults
+// and simulations would be a part of the programs.
+func TestOnlyTestsImportTesting(t *testing.T) {
+	for _, p := range packages(t) {
+		imports, err := importsOf(p.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, imp := range forTests(p.name(), imports) {
+			t.Errorf("%s imports %s, which is only for tests", p.name(), imp)
+		}
+	}
+	for _, program := range []string{"chronikd", "chronikctl", "chronik-bench"} {
+		for _, dep := range contents(t, program) {
+			if matches(dep, testPackages) {
+				t.Errorf("cmd/%s contains %s, which is only for tests", program, dep)
+			}
+		}
+	}
+}
+
+const testPackages = "internal/testing/..."
+
+// forTests returns the imports that package name must leave to tests.
+func forTests(name string, imports []string) (wrong []string) {
+	for _, imp := range imports {
+		if inner, ours := strings.CutPrefix(imp, module+"/"); ours && matches(inner, testPackages) && !matches(name, testPackages) {
+			wrong = append(wrong, inner)
+		}
+	}
+	return wrong
+}
+
+func TestAnImportOfTestingIsFound(t *testing.T) {
+	imports := []string{"testing", module + "/internal/testing/errfs", module + "/internal/vfs"}
+	if got := forTests("internal/vfs/ram", imports); !slices.Equal(got, []string{"internal/testing/errfs"}) {
+		t.Errorf("found %q", got)
+	}
+	if got := forTests("internal/testing/vfstest", imports); len(got) != 0 {
+		t.Errorf("%q is found in a package for tests", got)
+	}
+}
+
+// contents returns the packages of this module that a program contains.
+func contents(t *testing.T, program string) (all []string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", module+"/cmd/"+program).Output()
+	if err != nil {
+		t.Fatalf("go list -deps: %v", err)
+	}
+	for _, path := range strings.Fields(string(out)) {
+		if inner, ours := strings.CutPrefix(path, module+"/"); ours {
+			all = append(all, inner)
+		}
+	}
+	return all
+}
+
 func TestABreachIsNamedWithItsReason(t *testing.T) {
 	r := importRule{may: []string{"internal/vfs", "internal/storage/..."}, never: []string{"os", "example.com/x/..."}, because: "so it is"}
 	got := breaches("internal/x", []string{

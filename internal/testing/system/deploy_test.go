@@ -15,7 +15,7 @@ import (
 func TestImageAndUnitStartAMember(t *testing.T) {
 	t.Parallel()
 	text := func(file string) string {
-		b, err := os.ReadFile(filepath.Join("..", "..", file))
+		b, err := os.ReadFile(filepath.Join("..", "..", "..", file))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,32 @@
+package view
+
+import "time"
+
+// MaxConnections is the maximum number of connections in one response.
+const MaxConnections = 10_000
+
+// Connections is the response of GET /v1/connections.
+type Connections struct {
+	Broker int32        `json:"broker"` // its id
+	More   bool         `json:"more"`   // there are further connections
+	List   []Connection `json:"connections"`
+}
+
+// Connection is an open connection of a client, with its traffic since it was opened.
+type Connection struct {
+	ID          uint64     `json:"id"` // unique until the broker stops
+	Listener    string     `json:"listener"`
+	Address     string     `json:"address"`
+	ClientID    string     `json:"clientId"`
+	Software    string     `json:"software"`
+	Version     string     `json:"softwareVersion"`
+	Principal   string     `json:"principal"`
+	Opened      time.Time  `json:"opened"`
+	LastRequest *time.Time `json:"lastRequest"` // nil before the first request
+	InFlight    int        `json:"inFlight"`
+	ThrottledMs int64      `json:"throttledMs"`
+	Requests    int64      `json:"requests"`
+	BytesIn     int64      `json:"bytesIn"`
+	BytesOut    int64      `json:"bytesOut"`
+	RecordsIn   int64      `json:"recordsIn"`
+}
