@@ -1,6 +1,10 @@
 package connlife
 
-import "github.com/chronik-io/chronik/internal/states"
+import (
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/states"
+)
 
 // Life is the state of the connection itself.
 type Life uint8
@@ -89,26 +93,35 @@ func (e Event) String() string { return events[e] }
 
 // State is the state of a connection, its reader and its writer. The zero value is the state of a
 // new connection, whose reader and writer goroutines have begun.
-type State struct {
-	life   Life
-	reader Reader
-	writer Writer
-}
+type State uint16
+
+const (
+	stateBits = 3 * 3 // three bits for each table
+	allStates = 1 << stateBits
+	allEvents = 1 << 5
+
+	// They do not compile if a table has more states than bits.
+	_ = 7 - Released
+	_ = 7 - Ended
+	_ = 7 - Over
+)
+
+func stateOf(l Life, r Reader, w Writer) State { return State(l)<<6 | State(r)<<3 | State(w) }
 
 // Life returns the state of the connection.
-func (s State) Life() Life { return s.life }
+func (s State) Life() Life { return Life(s >> 6) }
 
 // Reader returns the state of its reader.
-func (s State) Reader() Reader { return s.reader }
+func (s State) Reader() Reader { return Reader(s >> 3 & 7) }
 
 // Writer returns the state of its writer.
-func (s State) Writer() Writer { return s.writer }
+func (s State) Writer() Writer { return Writer(s & 7) }
 
 // Alive reports whether requests may be queued and answers written.
-func (s State) Alive() bool { return s.life <= Draining }
+func (s State) Alive() bool { return s.Life() <= Draining }
 
 // Writes reports whether a goroutine writes, or left a write unfinished.
-func (s State) Writes() bool { return s.writer >= Writing && s.writer <= Left }
+func (s State) Writes() bool { return s.Writer() >= Writing && s.Writer() <= Left }
 
 // Can reports whether the event is possible.
 func (s State) Can(e Event) bool {
@@ -116,57 +129,49 @@ func (s State) Can(e Event) bool {
 	return answer != states.Refused
 }
 
-// On returns the state that follows an event, and its effect.
+// On returns the state that follows an event, and its effect. It takes about a nanosecond: a
+// request has a dozen events.
 func (s State) On(e Event) (State, states.Answer) {
-	next, best := s, states.Ignored
-	if in := hears[e]; in&inLife != 0 {
-		var answer states.Answer
-		if next.life, answer = lives.On(s.life, e); answer == states.Refused {
-			return s, answer
-		}
-		best = max(best, answer)
-	}
-	if hears[e]&inReader != 0 {
-		var answer states.Answer
-		if next.reader, answer = readers.On(s.reader, e); answer == states.Refused {
-			return s, answer
-		}
-		best = max(best, answer)
-	}
-	if hears[e]&inWriter != 0 {
-		var answer states.Answer
-		if next.writer, answer = writers.On(s.writer, e); answer == states.Refused {
-			return s, answer
-		}
-		best = max(best, answer)
-	}
-	return next, best
+	to := product[s%allStates][e%allEvents]
+	return State(to % allStates), states.Answer(to >> stateBits)
 }
 
 // String names the three states.
 func (s State) String() string {
-	return lives.Rows[s.life].Name + ", reader " + readers.Rows[s.reader].Name + ", writer " + writers.Rows[s.writer].Name
+	return lives.Rows[s.Life()].Name + ", reader " + readers.Rows[s.Reader()].Name + ", writer " + writers.Rows[s.Writer()].Name
 }
 
-// The tables that an event concerns.
-const (
-	inLife = 1 << iota
-	inReader
-	inWriter
-)
-
-// hears says for each event which tables it concerns.
-var hears = func() (of [Resume + 1]uint8) {
-	for e := range of {
-		if lives.Hears(Event(e)) {
-			of[e] |= inLife
-		}
-		if readers.Hears(Event(e)) {
-			of[e] |= inReader
-		}
-		if writers.Hears(Event(e)) {
-			of[e] |= inWriter
+// product has the state that follows each event in each state, and above stateBits the effect.
+var product = func() (of [allStates][allEvents]uint16) {
+	for l := range Released + 1 {
+		for r := range Ended + 1 {
+			for w := range Over + 1 {
+				s := stateOf(l, r, w)
+				for e := range Resume + 1 {
+					next, effect := combine(l, r, w, e)
+					of[s][e] = uint16(effect)<<stateBits | uint16(next)
+				}
+			}
 		}
 	}
 	return of
 }()
+
+// combine asks the tables that have the event.
+func combine(l Life, r Reader, w Writer, e Event) (State, states.Answer) {
+	effects := [...]states.Answer{states.Ignored, states.Ignored, states.Ignored}
+	toLife, toReader, toWriter := l, r, w
+	if lives.Hears(e) {
+		toLife, effects[0] = lives.On(l, e)
+	}
+	if readers.Hears(e) {
+		toReader, effects[1] = readers.On(r, e)
+	}
+	if writers.Hears(e) {
+		toWriter, effects[2] = writers.On(w, e)
+	}
+	if slices.Contains(effects[:], states.Refused) {
+		return stateOf(l, r, w), states.Refused
+	}
+	return stateOf(toLife, toReader, toWriter), slices.Max(effects[:])
+}

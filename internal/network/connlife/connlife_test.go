@@ -109,11 +109,11 @@ func (m *model) on(e Event) bool {
 
 // what is true of a state, in the words of the model.
 func (s State) flags() model {
-	r, w := s.reader, s.writer
+	r, w := s.Reader(), s.Writer()
 	return model{
 		lent: r == Offered, polling: r == Polling, back: r == Recalled, busy: r == Busy, waiting: r == Waiting, ended: r == Ended,
 		writing: s.Writes(), listed: w == Listed || w == WritingListed, left: w == Left, over: w == Over,
-		closed: s.life == Closing, killed: s.life == Killed, taken: s.life == Hijacked, released: s.life == Released,
+		closed: s.Life() == Closing, killed: s.Life() == Killed, taken: s.Life() == Hijacked, released: s.Life() == Released,
 	}
 }
 
@@ -140,7 +140,7 @@ func TestEveryStateAgreesWithTheModel(t *testing.T) {
 	for len(next) > 0 {
 		p := next[0]
 		next = next[1:]
-		lifes[p.s.life], reading[p.s.reader], writing[p.s.writer] = true, true, true
+		lifes[p.s.Life()], reading[p.s.Reader()], writing[p.s.Writer()] = true, true, true
 		promises(t, p.s)
 		for e := range Resume + 1 {
 			to, answer := p.s.On(e)
@@ -191,11 +191,11 @@ func promises(t *testing.T, s State) {
 		broken bool
 		what   string
 	}{
-		{s.reader == Offered && s.life != Open, "is offered to a poller and does not start requests"},
-		{s.writer == Over && s.reader != Ended, "has a reader without a writer"},
-		{s.writer == Over && s.life < Gone, "has lost its writer and is in use"},
-		{s.life >= Gone && s.writer != Over, "is gone and has a writer"},
-		{s.Writes() && s.life == Closing, "closes while answers are written"},
+		{s.Reader() == Offered && s.Life() != Open, "is offered to a poller and does not start requests"},
+		{s.Writer() == Over && s.Reader() != Ended, "has a reader without a writer"},
+		{s.Writer() == Over && s.Life() < Gone, "has lost its writer and is in use"},
+		{s.Life() >= Gone && s.Writer() != Over, "is gone and has a writer"},
+		{s.Writes() && s.Life() == Closing, "closes while answers are written"},
 		{s.Can(Take) && !s.Alive(), "writes after its end"},
 		{s.Can(Push) && !s.Alive(), "queues requests after its end"},
 		{s.Alive() && !s.Can(Kill), "cannot be killed"},
