@@ -1,5 +1,5 @@
 // Command chronik-bench measures brokers that speak the Kafka protocol. Its code is in
-// internal/bench.
+// internal/tools/bench.
 package main
 
 import (
@@ -8,7 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/chronik-io/chronik/internal/bench/command"
+	"github.com/chronik-io/chronik/internal/tools/bench/command"
 )
 
 // version is set by `make build`.

@@ -1,4 +1,4 @@
-// Command chronikctl administers a broker from a shell. internal/ctl holds its commands.
+// Command chronikctl administers a broker from a shell. internal/tools/ctl holds its commands.
 package main
 
 import (
@@ -7,7 +7,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/chronik-io/chronik/internal/ctl"
+	"github.com/chronik-io/chronik/internal/tools/ctl"
 )
 
 // version is set by `make build`.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/ctl"
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/tools/ctl"
 	"github.com/chronik-io/chronik/internal/txn/gate"
 )
 

@@ -112,15 +112,16 @@ func TestADirectoryThatDidNotNoteItsRegistrationIsWhole(t *testing.T) {
 		w.procs[id].up = false
 	}
 	w.pass(4 * time.Second)
-	w.start(1, func(q *RegisterRequest) { q.Dirs[0].Sequence = 9 })
+	found := [16]byte{7}
+	w.start(1, func(q *RegisterRequest) { q.Dirs[0].Finding, q.Dirs[0].Sequence = found, 9 })
 	w.pass(time.Second)
 	w.want("it did not note that", "1@2 isr [1] elr []")
-	w.start(1, func(q *RegisterRequest) { q.Dirs[0].Sequence = 12 })
+	w.start(1, func(q *RegisterRequest) { q.Dirs[0].Finding, q.Dirs[0].Sequence = found, 12 })
 	w.pass(time.Second)
 	w.want("it reports the same again", "1@4 isr [1] elr []")
-	w.start(1, func(q *RegisterRequest) { q.Dirs[0].Found = 6 })
+	w.start(1)
 	w.pass(time.Second)
-	w.want("another copy, and an older one", "-1@5 isr [] elr [] last 1 lossy true")
+	w.want("a copy from before those starts: it found the same checkpoint, in a start of its own", "-1@5 isr [] elr [] last 1 lossy true")
 }
 
 // A running leader whose log is damaged gives way to a member that can lead, and not to one whose

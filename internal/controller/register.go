@@ -33,8 +33,9 @@ type RegisterRequest struct {
 type RegisterDir struct {
 	ID     [16]byte
 	Format int32
-	// Found is the sequence of the checkpoint that the start found, and Sequence that of the
-	// present one.
+	// Finding identifies what the start found, Found is the sequence of the checkpoint there, and
+	// Sequence that of the present one.
+	Finding         [16]byte
 	Found, Sequence uint64
 }
 
@@ -214,7 +215,7 @@ func condition(former *metadata.Broker, q *RegisterRequest, v view, dir [16]byte
 		return election.Whole
 	}
 	known, _ := former.Dir(dir)
-	older := q.Dirs[i].Found < known.CheckpointSequence && q.Dirs[i].Found != known.Found
+	older := q.Dirs[i].Found < known.CheckpointSequence && q.Dirs[i].Finding != known.Finding
 	if older || slices.Contains(q.Lossy, v.tp) || damaged {
 		if len(p.Replicas) == 1 {
 			return election.LossySole
@@ -231,7 +232,7 @@ func (r *registrar) finish(ctx context.Context, q *RegisterRequest, fence metada
 	b := metadata.Broker{Member: q.Member, Incarnation: q.Incarnation, Listeners: q.Listeners, Rack: q.Rack, Features: q.Features}
 	b.Former = formerMembers(&former, q.Member)
 	for _, d := range q.Dirs {
-		b.Dirs = append(b.Dirs, metadata.BrokerDir{ID: d.ID, Format: d.Format, CheckpointSequence: d.Sequence, Found: d.Found})
+		b.Dirs = append(b.Dirs, metadata.BrokerDir{ID: d.ID, Format: d.Format, CheckpointSequence: d.Sequence, Finding: d.Finding})
 	}
 	for _, d := range former.Dirs {
 		if _, here := b.Dir(d.ID); !here && places(img, q.Broker, d.ID) && len(b.Dirs) < maxDirs {

@@ -58,7 +58,7 @@ func (h *history) act() {
 			p.damaged = nil
 		}
 	case 6:
-		h.restart(id, rapid.SampledFrom([]string{"whole", "lossy", "damaged", "older", "wiped"}).Draw(h.rt, "return"))
+		h.restart(id, rapid.SampledFrom([]string{"whole", "lossy", "damaged", "older", "unnoted", "wiped"}).Draw(h.rt, "return"))
 	case 7:
 		h.newLoop()
 		h.lead()
@@ -92,13 +92,15 @@ func (h *history) restart(id int32, how string) {
 			q.Damaged = []metadata.TopicPartition{tpA}
 		case "older":
 			q.Dirs[0].Found = max(known.CheckpointSequence, 1) - 1
+		case "unnoted": // the registration before this one
+			q.Dirs[0].Finding, q.Dirs[0].Found = known.Finding, max(known.CheckpointSequence, 2)-2
 		case "wiped":
 			q.Dirs[0].ID = metadata.NewID()
 		}
 	})
 	rec := h.record1()
 	last := how == "damaged" && !(view{h.applier.Image(), tpA}).hasOther(rec, id) // no other one has what it lacks
-	if in := slices.Contains(rec.ISR, id) || slices.Contains(rec.ELR, id); in && how != "whole" && placed && !last {
+	if in := slices.Contains(rec.ISR, id) || slices.Contains(rec.ELR, id); in && how != "whole" && how != "unnoted" && placed && !last {
 		h.rt.Fatalf("broker %d is %s and remains in %s", id, how, h.record())
 	}
 	if how == "wiped" && len(rec.ISR)+len(rec.ELR) > 0 {

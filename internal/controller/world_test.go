@@ -178,7 +178,8 @@ func (w *world) process(id int32, edit ...func(*RegisterRequest)) *process {
 	b, _ := w.applier.Image().Broker(id)
 	p := &process{up: true, RegisterRequest: RegisterRequest{
 		Broker: id, Member: uint64(id), ClusterID: clusterID, Incarnation: metadata.NewID(), Seen: b.Epoch,
-		Dirs: []RegisterDir{{ID: [16]byte{byte(id)}, Found: 5, Sequence: 5}}, Features: metadata.Features{Min: 1, Max: 1},
+		Dirs:     []RegisterDir{{ID: [16]byte{byte(id)}, Finding: metadata.NewID(), Found: 5, Sequence: 5}},
+		Features: metadata.Features{Min: 1, Max: 1},
 	}}
 	for _, e := range edit {
 		e(&p.RegisterRequest)

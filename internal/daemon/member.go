@@ -227,8 +227,9 @@ func (b *Broker) endpoints() ([]metadata.Endpoint, error) {
 func (b *Broker) register(ctx context.Context, r *components) error {
 	o := cluster.RegisterOptions{Incarnation: r.member.incarnation, Report: r.report, LogEnd: r.logEnd}
 	for _, d := range r.storage.Dirs() {
+		f := d.Finding()
 		o.Dirs = append(o.Dirs, controller.RegisterDir{
-			ID: d.ID(), Format: dirFormat, Found: d.FoundSequence(), Sequence: d.CheckpointSequence(),
+			ID: d.ID(), Format: dirFormat, Finding: f.ID, Found: f.Seq, Sequence: d.CheckpointSequence(),
 		})
 		if d.Lossy() {
 			for _, id := range d.LossyLogs() {

@@ -20,13 +20,13 @@ import (
 	logged "go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/ctl"
-	ctlapp "github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/tools/ctl"
+	ctlapp "github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 

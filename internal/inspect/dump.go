@@ -126,7 +126,7 @@ func (d *dumper) checkpoint() error {
 	x := &ItemCheckpoint{
 		Sequence: s.Seq, RedoFile: s.Redo.File, RedoLSN: uint64(s.Redo.LSN), DurableLSN: uint64(s.Durable),
 		Directory: fmt.Sprintf("%x", s.Dir), Journal: fmt.Sprintf("%x", s.Journal), Logs: len(s.Logs), Clean: clean,
-		Boot: fmt.Sprintf("%x", s.Boot), Found: s.Found,
+		Boot: fmt.Sprintf("%x", s.Boot), Found: s.Finding.Seq,
 	}
 	if s.Owner != (checkpoint.Owner{}) {
 		x.Cluster, x.Generation = fmt.Sprintf("%x", s.Owner.Cluster), fmt.Sprintf("%x", s.Owner.Generation)

@@ -17,7 +17,7 @@ type dirJSON struct {
 	ID         string `json:"id"`
 	Format     int32  `json:"format"`
 	Checkpoint uint64 `json:"checkpoint"`
-	Found      uint64 `json:"found,omitempty"`
+	Finding    string `json:"finding,omitempty"`
 	Offline    bool   `json:"offline,omitempty"`
 }
 
@@ -43,8 +43,11 @@ func (b Broker) Encode() []byte {
 		w.Former = append(w.Former, formatMember(m))
 	}
 	for _, d := range b.Dirs {
-		w.Dirs = append(w.Dirs, dirJSON{ID: FormatID(d.ID), Format: d.Format, Checkpoint: d.CheckpointSequence, Found: d.Found,
-			Offline: d.Offline})
+		dir := dirJSON{ID: FormatID(d.ID), Format: d.Format, Checkpoint: d.CheckpointSequence, Offline: d.Offline}
+		if d.Finding != [16]byte{} {
+			dir.Finding = FormatID(d.Finding)
+		}
+		w.Dirs = append(w.Dirs, dir)
 	}
 	for _, e := range b.Listeners {
 		w.Listeners = append(w.Listeners, listenerJSON{Name: e.Listener, Host: e.Host, Port: e.Port})
@@ -87,9 +90,14 @@ func DecodeBroker(kv KV) (Broker, error) {
 		return Broker{}, invalid(kv, "no feature level between min and max")
 	}
 	for _, d := range w.Dirs {
-		dir := BrokerDir{Format: d.Format, CheckpointSequence: d.Checkpoint, Found: d.Found, Offline: d.Offline}
+		dir := BrokerDir{Format: d.Format, CheckpointSequence: d.Checkpoint, Offline: d.Offline}
 		if dir.ID, err = ParseID(d.ID); err != nil {
 			return Broker{}, invalid(kv, err.Error())
+		}
+		if d.Finding != "" {
+			if dir.Finding, err = ParseID(d.Finding); err != nil {
+				return Broker{}, invalid(kv, err.Error())
+			}
 		}
 		if _, twice := b.Dir(dir.ID); twice || dir.ID == [16]byte{} {
 			return Broker{}, invalid(kv, "a log directory has no id, or the id of another one")

@@ -61,7 +61,7 @@ func someACL(name string) ACL {
 func someBroker() Broker {
 	return Broker{ID: 7, Member: 1<<63 + 1, Former: []uint64{3, 2}, Incarnation: idA, Rack: "r", Epoch: 9,
 		Features:  Features{Min: 1, Max: 2},
-		Dirs:      []BrokerDir{{ID: idB, Format: 3, CheckpointSequence: 1<<64 - 1}, {ID: idC, Offline: true}},
+		Dirs:      []BrokerDir{{ID: idB, Format: 3, CheckpointSequence: 1<<64 - 1, Finding: idA}, {ID: idC, Offline: true}},
 		Listeners: []Endpoint{{Listener: "a", Host: "h", Port: 9092}, {Listener: "b"}}}
 }
 

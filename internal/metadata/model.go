@@ -66,10 +66,10 @@ type BrokerDir struct {
 	// CheckpointSequence is the number of the directory's checkpoint when the broker registered. It
 	// grows with every start, so a smaller one belongs to an older copy of the directory.
 	CheckpointSequence uint64
-	// Found is the number of the checkpoint that a start found, as the broker reported it then. If
-	// the directory could not note that, it reports the same number with the next registration, and
-	// the number says nothing about an older copy.
-	Found uint64
+	// Finding identifies what the start of the broker found in the directory. A directory that
+	// could not note that it was registered reports the same finding with the next registration. It
+	// is no older copy then, although the number of the checkpoint in the finding is smaller.
+	Finding [16]byte
 	// Offline reports that the broker registered without the directory, although it has replicas
 	// there. The entry keeps what is known of it.
 	Offline bool

@@ -116,7 +116,7 @@ func (d *Dir) checkpointAll(fresh *journal.Position, clean bool) error {
 func (d *Dir) nextHeader() checkpoint.Header {
 	durable := min(d.journal.Notified(), d.journal.Durable())
 	return checkpoint.Header{Seq: d.last.Seq + 1, Redo: d.last.Redo, Durable: durable, Dir: d.ident.Dir, Journal: d.ident.Journal,
-		Boot: d.storedBoot(), Found: d.reported, Owner: *d.owner.Load()}
+		Boot: d.storedBoot(), Finding: d.pending, Owner: *d.owner.Load()}
 }
 
 // writeCheckpoint writes a whole checkpoint of a directory that is not in use.

@@ -20,14 +20,14 @@ import (
 
 // lossReport is what a start found out about lost records.
 type lossReport struct {
-	boot          [16]byte // of the running system; zero: unknown
-	lossy         bool
-	lossyLogs     []ID
-	foundSequence uint64
-	sequence      atomic.Uint64 // of the last durable checkpoint
-	reported      uint64        // checkpoint.Header.Found; guarded by Dir.ckptMu
-	owner         atomic.Pointer[checkpoint.Owner]
-	syncFailed    atomic.Bool // the journal failed, and written records may depend on it
+	boot       [16]byte // of the running system; zero: unknown
+	lossy      bool
+	lossyLogs  []ID
+	finding    checkpoint.Finding
+	sequence   atomic.Uint64      // of the last durable checkpoint
+	pending    checkpoint.Finding // in the next checkpoint; guarded by Dir.ckptMu
+	owner      atomic.Pointer[checkpoint.Owner]
+	syncFailed atomic.Bool // the journal failed, and written records may depend on it
 }
 
 // judgeLoss compares a checkpoint with the running system, and stores in it what the cluster must
@@ -36,10 +36,10 @@ func (d *Dir) judgeLoss(c *checkpoint.State) {
 	unknown := [16]byte{}
 	d.lossy = !d.clean && (d.boot == unknown || d.boot != c.Boot)
 	c.Boot = d.boot
-	if c.Found == 0 {
-		c.Found = c.Seq
+	if c.Finding == (checkpoint.Finding{}) {
+		c.Finding = checkpoint.Finding{ID: newID(), Seq: c.Seq}
 	}
-	d.reported, d.foundSequence = c.Found, c.Found
+	d.pending, d.finding = c.Finding, c.Finding
 	owner := c.Owner // a pointer into c would keep all of it
 	d.owner.Store(&owner)
 	fresh := 0
@@ -73,11 +73,11 @@ func (d *Dir) Lossy() bool { return d.lossy }
 // slice must not be changed.
 func (d *Dir) LossyLogs() []ID { return d.lossyLogs }
 
-// FoundSequence returns the sequence of the checkpoint that the first start since Registered found;
-// 0 if there was none. If it is below one that CheckpointSequence returned at an earlier
-// registration, an older copy of the directory was restored. CheckpointSequence does not show that,
-// because each start writes newer checkpoints.
-func (d *Dir) FoundSequence() uint64 { return d.foundSequence }
+// Finding returns what the first start since Registered found. If its sequence is below one that
+// CheckpointSequence returned at an earlier registration, with another finding, an older copy of
+// the directory was restored. CheckpointSequence does not show that, because each start writes
+// newer checkpoints.
+func (d *Dir) Finding() checkpoint.Finding { return d.finding }
 
 // CheckpointSequence returns the sequence of the last durable checkpoint. It never decreases, not
 // with a restart either.
@@ -88,7 +88,7 @@ func (d *Dir) CheckpointSequence() uint64 { return d.sequence.Load() }
 // the metadata was restored since, and may lack what it said of the logs of the directory.
 func (d *Dir) Owner() checkpoint.Owner { return *d.owner.Load() }
 
-// Registered records that a cluster has durably stored what Lossy, LossyLogs and FoundSequence
+// Registered records that a cluster has durably stored what Lossy, LossyLogs and Finding
 // report. Later starts report only what happens from now on. After an error they may report both.
 // If that changes anything, Registered writes a small checkpoint.
 func (d *Dir) Registered(owner checkpoint.Owner) error {
@@ -100,14 +100,15 @@ func (d *Dir) Registered(owner checkpoint.Owner) error {
 			logs = append(logs, l)
 		}
 	}
-	found, before := d.reported, d.owner.Load()
-	if len(logs) == 0 && found == 0 && owner == *before {
+	found, before := d.pending, d.owner.Load()
+	none := checkpoint.Finding{}
+	if len(logs) == 0 && found == none && owner == *before {
 		return nil
 	}
-	d.reported = 0
+	d.pending = none
 	d.owner.Store(&owner)
 	if err := d.commitLocked(logs...); err != nil {
-		d.reported = found
+		d.pending = found
 		d.owner.Store(before)
 		for _, l := range logs {
 			l.acks.lossy.Store(true)

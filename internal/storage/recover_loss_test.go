@@ -292,30 +292,41 @@ func lossyAfterFailedSync(t *testing.T, b broken) (during, after bool) {
 }
 
 // A copy of a directory that is put back has an older checkpoint than the directory had before, and
-// the start tells.
+// the start tells, also if the copy was made right before the last start. Starts between two
+// registrations are one finding.
 func TestAnOlderCopyHasAnOlderCheckpoint(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
-	if found, now := d.FoundSequence(), d.CheckpointSequence(); found != 0 || now == 0 {
-		t.Errorf("the first start found checkpoint %d and wrote %d", found, now)
+	if f, now := d.Finding(), d.CheckpointSequence(); f != (checkpoint.Finding{}) || now == 0 {
+		t.Errorf("the first start found %v and wrote %d", f, now)
 	}
-	older := disk.KillImage(1)
-	registered := d.CheckpointSequence()
-	for range 2 {
+	mustClose(t, d)
+	d = mustOpen(t, disk, "sync")
+	var older *crashfs.FS
+	for last := d.Finding(); last.Seq < 20; {
 		mustClose(t, d)
 		d = mustOpen(t, disk, "sync")
-		if found, now := d.FoundSequence(), d.CheckpointSequence(); found < registered || now <= found || now != d.lastSeq() {
-			t.Errorf("a start after checkpoint %d found %d and wrote %d", registered, found, now)
+		if f := d.Finding(); f != last {
+			t.Errorf("found %v and then %v, without a registration", last, f)
 		}
 		if err := d.Registered(cluster7); err != nil {
 			t.Fatal(err)
 		}
-		registered = d.CheckpointSequence()
+		registered := d.CheckpointSequence()
+		mustClose(t, d)
+		older = disk.KillImage(1)
+		d = mustOpen(t, disk, "sync")
+		found, now := d.Finding(), d.CheckpointSequence()
+		if found.Seq < registered || now <= found.Seq || now != d.lastSeq() || found.ID == last.ID {
+			t.Errorf("a start after checkpoint %d and %v found %v and wrote %d", registered, last, found, now)
+		}
+		last = found
 	}
+	registered, last := d.CheckpointSequence(), d.Finding()
 	for range 3 { // no start before a registration hides it
-		found := mustOpen(t, older, "sync").FoundSequence()
-		if found >= registered {
-			t.Errorf("an older copy has checkpoint %d, the directory had %d", found, registered)
+		found := mustOpen(t, older, "sync").Finding()
+		if found.Seq >= registered || found.ID == last.ID {
+			t.Errorf("an older copy has %v, the directory had %d, %v", found, registered, last)
 		}
 		older = older.KillImage(1)
 	}

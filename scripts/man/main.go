@@ -11,12 +11,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/chronik-io/chronik/internal/bench/command"
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/cli/contexts"
-	"github.com/chronik-io/chronik/internal/ctl"
-	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/daemon"
+	"github.com/chronik-io/chronik/internal/tools/bench/command"
+	"github.com/chronik-io/chronik/internal/tools/ctl"
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
 
 func main() {

@@ -26,7 +26,7 @@ func id(n byte) journal.StreamID {
 func header(seq uint64) Header {
 	return Header{
 		Seq: seq, Redo: journal.Position{File: seq + 1, LSN: journal.LSN(seq + 2)}, Durable: journal.LSN(seq + 3),
-		Dir: [16]byte{1}, Journal: [16]byte{2}, Boot: [16]byte{3}, Found: seq + 4,
+		Dir: [16]byte{1}, Journal: [16]byte{2}, Boot: [16]byte{3}, Finding: Finding{[16]byte{9}, seq + 4},
 		Owner: Owner{Cluster: [16]byte{4}, Generation: [16]byte{5}},
 	}
 }
@@ -317,6 +317,7 @@ func TestBytesOfACheckpoint(t *testing.T) {
 	flaws := "01" + "3200000000000000" + "0300000000000000" + "0400000000000000" + "3300000000000000" + "3500000000000000"
 	want := "1100000000000000" + "1200000000000000" + "1300000000000000" + "1400000000000000" +
 		"01000000000000000000000000000000" + "02000000000000000000000000000000" + "03000000000000000000000000000000" +
+		"09000000000000000000000000000000" +
 		"1500000000000000" + "04000000000000000000000000000000" + "05000000000000000000000000000000" + "01" + "02" +
 		logID + "7f" + log + "09" + hex.EncodeToString([]byte("producers")) + aborted + flaws +
 		logID + "7b" + log + aborted + flaws

@@ -21,7 +21,8 @@ func (h *Header) append(b []byte) []byte {
 	b = append(b, h.Dir[:]...)
 	b = append(b, h.Journal[:]...)
 	b = append(b, h.Boot[:]...)
-	b = le.AppendUint64(b, h.Found)
+	b = append(b, h.Finding.ID[:]...)
+	b = le.AppendUint64(b, h.Finding.Seq)
 	b = append(b, h.Owner.Cluster[:]...)
 	b = append(b, h.Owner.Generation[:]...)
 	if h.Clean {
@@ -169,7 +170,7 @@ func (c *cursor) header() (h Header) {
 	h.Redo.File, h.Redo.LSN = c.LE64(), c.lsn()
 	h.Durable = c.lsn()
 	h.Dir, h.Journal, h.Boot = c.ID(), c.ID(), c.ID()
-	h.Found = c.LE64()
+	h.Finding.ID, h.Finding.Seq = c.ID(), c.LE64()
 	h.Owner.Cluster, h.Owner.Generation = c.ID(), c.ID()
 	switch c.Byte() {
 	case 0:

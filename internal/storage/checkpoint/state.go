@@ -20,10 +20,9 @@ type Header struct {
 	Journal [16]byte         // identity of its journal
 	// Boot identifies the boot of the operating system under which the checkpoint was written; zero
 	// if it is unknown.
-	Boot [16]byte
-	// Found is the sequence that the first start since the last registration found; 0: none.
-	Found uint64
-	Owner Owner
+	Boot    [16]byte
+	Finding Finding
+	Owner   Owner
 	// Clean: a clean stop wrote the checkpoint, and Redo is a file of the journal without frames.
 	Clean bool
 }
@@ -32,6 +31,15 @@ type Header struct {
 // its metadata; zero if it never did.
 type Owner struct {
 	Cluster, Generation [16]byte
+}
+
+// Finding is what the first start since the last registration found. It is zero in a new directory,
+// and after a registration was noted. Two starts report the same ID only if no registration was
+// noted between them; a start that opens a copy of the directory from before the first of them
+// draws another one.
+type Finding struct {
+	ID  [16]byte // random
+	Seq uint64   // of the checkpoint; 0: there was none
 }
 
 // State is a whole checkpoint.

@@ -120,8 +120,8 @@ func importRules() map[string]importRule {
 		"pkg/chronik": {may: []string{"internal/config", "internal/daemon", "internal/vfs", "pkg/durability"},
 			because: "a program that embeds a broker gets the daemon's wiring, not one of its own"},
 		"cmd/chronikd":                {may: []string{"internal/daemon"}, because: "a main of at most 40 lines"},
-		"cmd/chronikctl":              {may: []string{"internal/ctl"}, because: "a main of at most 40 lines"},
-		"cmd/chronik-bench":           {may: []string{"internal/bench/command"}, because: "a main of at most 40 lines"},
+		"cmd/chronikctl":              {may: []string{"internal/tools/ctl"}, because: "a main of at most 40 lines"},
+		"cmd/chronik-bench":           {may: []string{"internal/tools/bench/command"}, because: "a main of at most 40 lines"},
 		"scripts/clients/kgo":         {because: "a client test speaks the protocol from outside"},
 		"scripts/clients/txn/kgo":     {because: "a client test speaks the protocol from outside"},
 		"scripts/clients/secure/keys": {because: "makes certificates and tokens as others do, without the broker's code"},
@@ -132,7 +132,7 @@ func importRules() map[string]importRule {
 		"internal/text": {never: append([]string{kmsgPkg}, noDisk...),
 			because: "a leaf: it formats texts without interpreting them"},
 		"internal/logtail": {never: noProtocol, because: "a leaf: lines of a log are bytes to it"},
-		"scripts/man": {may: []string{"internal/daemon", "internal/ctl/...", "internal/bench/command", "internal/cli/..."},
+		"scripts/man": {may: []string{"internal/daemon", "internal/tools/ctl/...", "internal/tools/bench/command", "internal/cli/..."},
 			because: "it collects the texts of the tools and adds none of its own"},
 		"scripts/platforms": {because: "it reads chronik's sources as data"},
 		"scripts/sbom":      {because: "it reads programs as data"},
@@ -177,7 +177,7 @@ func securityRules() map[string]importRule {
 }
 
 // testRules returns the rules of the packages that only tests use. No program contains one:
-// TestOnlyTestsImportTesting.
+// TestClosedFolders.
 func testRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/testing/crashfs": {may: []string{"internal/vfs", "internal/vfs/ram"}, never: noProtocol, because: leafReason},
@@ -307,23 +307,28 @@ func benchRules() map[string]importRule {
 		return importRule{may: may, never: []string{yamlPkg}, because: benchReason}
 	}
 	return map[string]importRule{
-		"internal/bench/wire":  bench("internal/record"),
-		"internal/bench/meter": bench(),
-		"internal/bench/load":  bench("internal/bench/wire", "internal/bench/meter"),
-		"internal/bench": bench("internal/cli", "internal/bench/load", "internal/bench/wire", "internal/bench/meter",
+		"internal/tools/bench/wire":  bench("internal/record"),
+		"internal/tools/bench/meter": bench(),
+		"internal/tools/bench/load":  bench("internal/tools/bench/wire", "internal/tools/bench/meter"),
+		"internal/tools/bench": bench("internal/cli", "internal/tools/bench/load", "internal/tools/bench/wire",
+			"internal/tools/bench/meter",
 			"internal/security/certs"),
-		"internal/bench/report": bench("internal/bench", "internal/text"),
-		"internal/bench/limits": bench("internal/cli", "internal/bench", "internal/bench/wire", "internal/bench/meter",
-			"internal/bench/report"),
-		"internal/bench/compare": bench("internal/cli", "internal/bench", "internal/bench/limits",
-			"internal/bench/report"),
-		"internal/bench/grouping": bench("internal/bench/load", "internal/cli", "internal/bench", "internal/bench/wire",
-			"internal/bench/meter", "internal/bench/report"),
-		"internal/bench/transact": bench("internal/bench/load", "internal/cli", "internal/bench", "internal/bench/wire",
-			"internal/bench/meter", "internal/bench/report", "internal/bench/compare"),
-		"internal/bench/connections": bench("internal/bench/load", "internal/cli", "internal/bench", "internal/bench/wire",
-			"internal/bench/meter", "internal/bench/report"),
-		"internal/bench/command": bench("internal/bench/...", "internal/cli"),
+		"internal/tools/bench/report": bench("internal/tools/bench", "internal/text"),
+		"internal/tools/bench/limits": bench("internal/cli", "internal/tools/bench", "internal/tools/bench/wire",
+			"internal/tools/bench/meter",
+			"internal/tools/bench/report"),
+		"internal/tools/bench/compare": bench("internal/cli", "internal/tools/bench", "internal/tools/bench/limits",
+			"internal/tools/bench/report"),
+		"internal/tools/bench/grouping": bench("internal/tools/bench/load", "internal/cli", "internal/tools/bench",
+			"internal/tools/bench/wire",
+			"internal/tools/bench/meter", "internal/tools/bench/report"),
+		"internal/tools/bench/transact": bench("internal/tools/bench/load", "internal/cli", "internal/tools/bench",
+			"internal/tools/bench/wire",
+			"internal/tools/bench/meter", "internal/tools/bench/report", "internal/tools/bench/compare"),
+		"internal/tools/bench/connections": bench("internal/tools/bench/load", "internal/cli", "internal/tools/bench",
+			"internal/tools/bench/wire",
+			"internal/tools/bench/meter", "internal/tools/bench/report"),
+		"internal/tools/bench/command": bench("internal/tools/bench/...", "internal/cli"),
 	}
 }
 
@@ -373,33 +378,36 @@ func ctlRules() map[string]importRule {
 		return importRule{may: may, because: ctlReason}
 	}
 	command := func(may ...string) importRule {
-		shared := []string{"internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/cli", "internal/text"}
+		shared := []string{"internal/tools/ctl/app", "internal/tools/ctl/output", "internal/tools/ctl/parse", "internal/cli",
+			"internal/text"}
 		return importRule{may: may, common: shared, because: ctlReason}
 	}
 	return map[string]importRule{
-		"internal/ctl": ctl("internal/ctl/...", "internal/cli/...", "internal/text"),
+		"internal/tools/ctl": ctl("internal/tools/ctl/...", "internal/cli/...", "internal/text"),
 		"internal/cli/contexts": ctl("internal/security/certs", "internal/security/files", "internal/security/secret",
 			"internal/text"),
-		"internal/ctl/output": ctl(),
-		"internal/ctl/parse":  ctl(),
-		"internal/ctl/app": ctl("internal/view", "internal/cli/contexts", "internal/ctl/output", "internal/ctl/parse",
+		"internal/tools/ctl/output": ctl(),
+		"internal/tools/ctl/parse":  ctl(),
+		"internal/tools/ctl/app": ctl("internal/view", "internal/cli/contexts", "internal/tools/ctl/output", "internal/tools/ctl/parse",
 			"internal/cli", "internal/health", "internal/security/certs", "internal/security/secret",
 			"internal/text", "pkg/durability"),
-		"internal/ctl/topic":   command("internal/view", "internal/ctl/config", "internal/ctl/move"),
-		"internal/ctl/move":    ctl("internal/ctl/app", "internal/text"),
-		"internal/ctl/config":  ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/text"),
-		"internal/ctl/group":   command(),
-		"internal/ctl/txn":     command("internal/health"),
-		"internal/ctl/user":    command("internal/cli/contexts", "internal/security/files"),
-		"internal/ctl/cert":    command("internal/security/certs", "internal/security/files"),
-		"internal/ctl/acl":     command("internal/view", "internal/security/acl"),
-		"internal/ctl/quota":   command("internal/security/quota"),
-		"internal/ctl/records": command("internal/health"),
-		"internal/ctl/cluster": command("internal/view",
-			"internal/ctl/config", "internal/cli/contexts", "internal/ctl/group", "internal/ctl/move", "internal/ctl/txn",
+		"internal/tools/ctl/topic": command("internal/view", "internal/tools/ctl/config", "internal/tools/ctl/move"),
+		"internal/tools/ctl/move":  ctl("internal/tools/ctl/app", "internal/text"),
+		"internal/tools/ctl/config": ctl("internal/tools/ctl/app", "internal/tools/ctl/output", "internal/tools/ctl/parse",
+			"internal/text"),
+		"internal/tools/ctl/group":   command(),
+		"internal/tools/ctl/txn":     command("internal/health"),
+		"internal/tools/ctl/user":    command("internal/cli/contexts", "internal/security/files"),
+		"internal/tools/ctl/cert":    command("internal/security/certs", "internal/security/files"),
+		"internal/tools/ctl/acl":     command("internal/view", "internal/security/acl"),
+		"internal/tools/ctl/quota":   command("internal/security/quota"),
+		"internal/tools/ctl/records": command("internal/health"),
+		"internal/tools/ctl/cluster": command("internal/view",
+			"internal/tools/ctl/config", "internal/cli/contexts", "internal/tools/ctl/group", "internal/tools/ctl/move",
+			"internal/tools/ctl/txn",
 			"internal/health", "internal/security/secret", "pkg/durability"),
-		"internal/ctl/top": command("internal/view", "internal/ctl/group", "internal/ctl/topic"),
-		"internal/ctl/logs": {may: []string{"internal/ctl/app", "internal/ctl/output", "internal/cli", "internal/text",
+		"internal/tools/ctl/top": command("internal/view", "internal/tools/ctl/group", "internal/tools/ctl/topic"),
+		"internal/tools/ctl/logs": {may: []string{"internal/tools/ctl/app", "internal/tools/ctl/output", "internal/cli", "internal/text",
 			"internal/inspect", "internal/health",
 			"internal/storage", "internal/vfs", "internal/config", "internal/configdef",
 			"pkg/durability"}, never: []string{yamlPkg, kmsgPkg},

@@ -257,46 +257,64 @@ func TestACycleOfLayersIsFound(t *testing.T) {
 	}
 }
 
-// Only tests, and packages for tests, import the packages below internal/testing. Otherwise faults
-// and simulations would be a part of the programs.
-func TestOnlyTestsImportTesting(t *testing.T) {
+// closed is a folder that only its own packages, those in open, and tests import. Only the
+// programs that are named contain it.
+type closed struct {
+	packages string
+	open     []string
+	programs []string // below cmd
+	because  string
+}
+
+var closedFolders = []closed{
+	{"internal/testing/...", nil, nil, "which is only for tests: faults and simulations are no part of a program"},
+	{"internal/tools/ctl/...", []string{"cmd/chronikctl", "scripts/man"}, []string{"chronikctl"},
+		"which is chronikctl: a broker knows no tool"},
+	{"internal/tools/bench/...", []string{"cmd/chronik-bench", "scripts/man"}, []string{"chronik-bench"},
+		"which is chronik-bench: a broker knows no tool"},
+}
+
+func TestClosedFolders(t *testing.T) {
 	for _, p := range packages(t) {
 		imports, err := importsOf(p.Dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, imp := range forTests(p.name(), imports) {
-			t.Errorf("%s imports %s, which is only for tests", p.name(), imp)
+		for _, wrong := range intruders(p.name(), imports) {
+			t.Errorf("%s imports %s", p.name(), wrong)
 		}
 	}
 	for _, program := range []string{"chronikd", "chronikctl", "chronik-bench"} {
 		for _, dep := range contents(t, program) {
-			if matches(dep, testPackages) {
-				t.Errorf("cmd/%s contains %s, which is only for tests", program, dep)
+			for _, r := range closedFolders {
+				if matches(dep, r.packages) && !slices.Contains(r.programs, program) {
+					t.Errorf("cmd/%s contains %s, %s", program, dep, r.because)
+				}
 			}
 		}
 	}
 }
 
-const testPackages = "internal/testing/..."
-
-// forTests returns the imports that package name must leave to tests.
-func forTests(name string, imports []string) (wrong []string) {
+// intruders returns the imports of package name from folders that are closed to it, with reasons.
+func intruders(name string, imports []string) (wrong []string) {
 	for _, imp := range imports {
-		if inner, ours := strings.CutPrefix(imp, module+"/"); ours && matches(inner, testPackages) && !matches(name, testPackages) {
-			wrong = append(wrong, inner)
+		inner, ours := strings.CutPrefix(imp, module+"/")
+		for _, r := range closedFolders {
+			if ours && matches(inner, r.packages) && !matches(name, r.packages) && !slices.Contains(r.open, name) {
+				wrong = append(wrong, inner+", "+r.because)
+			}
 		}
 	}
 	return wrong
 }
 
-func TestAnImportOfTestingIsFound(t *testing.T) {
-	imports := []string{"testing", module + "/internal/testing/errfs", module + "/internal/vfs"}
-	if got := forTests("internal/vfs/ram", imports); !slices.Equal(got, []string{"internal/testing/errfs"}) {
-		t.Errorf("found %q", got)
-	}
-	if got := forTests("internal/testing/vfstest", imports); len(got) != 0 {
-		t.Errorf("%q is found in a package for tests", got)
+func TestAnImportFromAClosedFolderIsFound(t *testing.T) {
+	imports := []string{"testing", module + "/internal/testing/errfs", module + "/internal/tools/ctl/app", module + "/internal/vfs"}
+	for name, want := range map[string]int{"internal/vfs/ram": 2, "internal/testing/vfstest": 1, "internal/tools/ctl": 1,
+		"internal/tools/bench": 2, "cmd/chronikctl": 1, "cmd/chronikd": 2} {
+		if got := intruders(name, imports); len(got) != want {
+			t.Errorf("%s: found %q", name, got)
+		}
 	}
 }
 

@@ -113,7 +113,7 @@ var rules = []rule{
 		"return !leads && slices.ContainsFunc(p.ISR, stays)", "return (!leads || true) && slices.ContainsFunc(p.ISR, stays)",
 		"TestADamagedLeaderGivesWayToAMemberThatCanLead"},
 	{"a directory that did not note its registration counts as an older copy", "controller/register.go",
-		" && q.Dirs[i].Found != known.Found", "", "TestADirectoryThatDidNotNoteItsRegistrationIsWhole"},
+		" && q.Dirs[i].Finding != known.Finding", "", "TestADirectoryThatDidNotNoteItsRegistrationIsWhole"},
 	{"a replaced log is removed after an unclean election", "replica/renew.go",
 		"case p.Unclean > a.Epoch:", "case false:", "TestAReplacedLogOutlivesAnUncleanElection"},
 	{"a log is replaced although its leader is damaged or fenced", "replica/renew.go",

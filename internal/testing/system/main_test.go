@@ -13,8 +13,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/chronik-io/chronik/internal/ctl"
 	"github.com/chronik-io/chronik/internal/daemon"
+	"github.com/chronik-io/chronik/internal/tools/ctl"
 )
 
 // atOnce is how many of the tests that call t.Parallel run at once. They wait for elections,

@@ -1,0 +1,173 @@
+// Package command is the command line of chronik-bench: its root command makes one run, and the
+// other packages of bench add subcommands.
+//
+// It promises that scripts can rely on the exit status: it is 0 only if a run had successes in
+// every direction that it measured and, with --verify, lost and duplicated nothing. Other outcomes
+// have the codes of chronikctl. cmd/chronik-bench is its only caller. It does not know how anything
+// is measured or drawn.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/tools/bench"
+	"github.com/chronik-io/chronik/internal/tools/bench/compare"
+	"github.com/chronik-io/chronik/internal/tools/bench/connections"
+	"github.com/chronik-io/chronik/internal/tools/bench/grouping"
+	"github.com/chronik-io/chronik/internal/tools/bench/limits"
+	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/transact"
+)
+
+// ErrLost is returned if a run has a result, but acknowledged records are lost or duplicated.
+var ErrLost = errors.New("records are lost or duplicated")
+
+// exitCodes is the section of --help about exit codes.
+const exitCodes = "Exit codes: 0 it was measured; 1 nothing succeeded, the broker refused, or it was interrupted before anything was measured; 2 the\n" +
+	"command line is wrong, nothing was sent; 3 no broker answered; 4 --verify found acknowledged records lost or duplicated."
+
+// Main runs the command line and returns the exit status.
+func Main(ctx context.Context, args []string, version string, out, errOut io.Writer) int {
+	root := New(version)
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		for _, line := range strings.Split(err.Error(), "\n") {
+			fmt.Fprintf(errOut, "chronik-bench: %s\n", line)
+		}
+	}
+	return cli.ExitCode(err)
+}
+
+// outputs are the destinations of a result in addition to the table.
+type outputs struct {
+	json, csv   bool
+	hdr, report string
+}
+
+// New returns the root command.
+func New(version string) *cobra.Command {
+	config := bench.Default()
+	var o outputs
+	root := &cobra.Command{
+		Use:   "chronik-bench",
+		Short: "Measure a broker that speaks the Kafka protocol",
+		Long: "chronik-bench measures any Kafka-compatible broker. A success is a response with error 0 and a valid offset. Only outcomes that ended in\n" +
+			"the measured interval, which follows the warm-up, are counted, and rates are divided by exactly this interval.\n\n" +
+			exitCodes,
+		Example: "  chronik-bench -c 128 -d 30s -s 256 --acks all\n" +
+			"  chronik-bench --mode e2e --rate 5000 -c 16 --create-topic --verify",
+		Version: version, Args: cli.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return measure(cmd, version, config, o)
+		},
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	f := root.Flags()
+	f.SortFlags = false
+	config.Bind(f)
+	f.BoolVar(&o.json, "json", false, "print JSON instead of the table")
+	f.BoolVar(&o.csv, "csv", false, "print CSV instead of the table, one line per flow")
+	f.StringVar(&o.hdr, "hdr", "", "write the latencies to this file as a percentile distribution of HdrHistogram")
+	f.StringVar(&o.report, "report", "", "write an HTML page with plots to this file")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		text, _ := cli.FlagError(cmd, err)
+		return cli.Usage("%s", text)
+	})
+	root.AddCommand(limits.Command(), limits.EchoServerCommand(), compare.Command(), grouping.Command(), transact.Command(),
+		connections.Command())
+	cli.RejectUnknownHelp(root, cli.NoArgs)
+	return root
+}
+
+// measure makes one run and prints it.
+func measure(cmd *cobra.Command, version string, c bench.Config, o outputs) error {
+	if o.json && o.csv {
+		return cli.Usage("--json and --csv: choose one")
+	}
+	c, err := c.Complete()
+	if err != nil {
+		return err
+	}
+	for flag, name := range map[string]string{"hdr": o.hdr, "report": o.report} {
+		if err := writable(flag, name); err != nil {
+			return err // now, and not after the run
+		}
+	}
+	live := report.NewLive(cmd.ErrOrStderr(), c, cli.IsTerminal(cmd.ErrOrStderr()))
+	r, err := bench.Run(cmd.Context(), c, live.Progress)
+	live.Done()
+	if err != nil {
+		return err
+	}
+	r.Program = version
+	return errors.Join(o.show(cmd.OutOrStdout(), r), judge(r))
+}
+
+// show prints a result and writes its files.
+func (o outputs) show(w io.Writer, r *bench.Result) error {
+	form := report.Table
+	switch {
+	case o.json:
+		form = report.JSON
+	case o.csv:
+		form = report.CSV
+	}
+	return errors.Join(form(w, r), write(o.hdr, r, report.HDR), write(o.report, r, report.HTML))
+}
+
+// writable returns an error unless the file can be created or replaced. An empty name is valid.
+func writable(flag, name string) error {
+	if name == "" {
+		return nil
+	}
+	_, err := os.Stat(name)
+	made := errors.Is(err, fs.ErrNotExist)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return cli.Usage("--%s: the report cannot be written: %w; name a file in an existing, writable directory", flag, err)
+	}
+	if err = f.Close(); made {
+		err = errors.Join(err, os.Remove(name))
+	}
+	return err
+}
+
+// write writes one form of a result to a file; it does nothing without a name.
+func write(name string, r *bench.Result, form func(io.Writer, *bench.Result) error) error {
+	if name == "" {
+		return nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	if err := errors.Join(form(f, r), f.Close()); err != nil {
+		return fmt.Errorf("write the report %s: %w", name, err)
+	}
+	return nil
+}
+
+// judge returns the error of a run that has a result and failed nevertheless.
+func judge(r *bench.Result) error {
+	var errs []error
+	if !r.Succeeded() {
+		errs = append(errs, bench.ErrNothing)
+	}
+	if r.Verify != nil && r.Verify.Bad() {
+		return cli.WithCode(cli.ExitUnhealthy, errors.Join(append(errs,
+			fmt.Errorf("%w: %d acknowledged and lost, %d duplicated", ErrLost, r.Verify.Lost, r.Verify.Duplicated))...))
+	}
+	return errors.Join(errs...)
+}

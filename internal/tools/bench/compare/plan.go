@@ -1,0 +1,82 @@
+package compare
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/tools/bench"
+)
+
+// Limits of a plan.
+const (
+	MaxRounds = 1000
+	maxPause  = time.Hour
+)
+
+// Plan describes a comparison.
+type Plan struct {
+	A Side `json:"a"`
+	B Side `json:"b"`
+	// Rounds is the number of counted rounds, 1 to MaxRounds. Discard is the number of rounds
+	// before them that are not counted: a broker that compiles at run time is slower in its first
+	// round.
+	Rounds  int `json:"rounds"`
+	Discard int `json:"discard"`
+	// Echo adds a bare TCP echo to each round. It needs mode produce and clients own, because it is
+	// not comparable with other loads.
+	Echo bool `json:"echo"`
+	// Pause is the time between two runs.
+	Pause time.Duration `json:"pause_ns"`
+}
+
+// Side is one of the two brokers with its load.
+type Side struct {
+	// Name is its name in reports; "A" or "B" if empty.
+	Name   string       `json:"name"`
+	Config bench.Config `json:"config"`
+}
+
+// complete fills in defaults and checks everything before anything runs.
+func (p Plan) complete() (Plan, error) {
+	var errs []error
+	for _, s := range []struct {
+		letter string
+		side   *Side
+	}{{"A", &p.A}, {"B", &p.B}} {
+		c, err := s.side.Config.Complete()
+		if err != nil {
+			for _, line := range strings.Split(err.Error(), "\n") {
+				errs = append(errs, fmt.Errorf("%s: %s", s.letter, line))
+			}
+		}
+		s.side.Config = c
+		if s.side.Name == "" {
+			s.side.Name = s.letter
+		}
+	}
+	if p.A.Name == p.B.Name {
+		errs = append(errs, fmt.Errorf("--name-a and --name-b: both sides have the name %q; choose different names", p.A.Name))
+	}
+	if p.Rounds < 1 || p.Rounds > MaxRounds {
+		errs = append(errs, fmt.Errorf("--rounds: %d is not between 1 and %d", p.Rounds, MaxRounds))
+	}
+	if p.Discard < 0 || p.Discard > MaxRounds {
+		errs = append(errs, fmt.Errorf("--discard: %d is not between 0 and %d", p.Discard, MaxRounds))
+	}
+	if p.Pause < 0 || p.Pause > maxPause {
+		errs = append(errs, fmt.Errorf("--pause: %v is not between 0s and %v", p.Pause, maxPause))
+	}
+	for _, c := range []bench.Config{p.A.Config, p.B.Config} {
+		if p.Echo && (c.Mode != bench.ModeProduce || c.Clients != bench.ClientsOwn || c.Rate > 0) {
+			errs = append(
+				errs,
+				errors.New("--echo: an echo is only comparable with mode produce, clients own, without a rate; remove it for this load"),
+			)
+			break
+		}
+	}
+	return p, cli.WithCode(cli.ExitUsage, errors.Join(errs...))
+}

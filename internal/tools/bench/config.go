@@ -1,0 +1,258 @@
+// Package bench measures a Kafka-compatible broker: a success is a response with error 0 and a
+// valid offset, warm-up is excluded, rates are divided by exactly the measured interval, every
+// sample is recorded, and payload and wire bytes are counted separately.
+//
+// It owns the description of a run (Config), its measurements (Result) and Run, which prepares the
+// topic, starts the generators of bench/load against the clock of bench/meter, and checks
+// afterwards that every acknowledged record exists. cmd/chronik-bench and bench/compare call it,
+// bench/report prints its Result. It speaks the protocol from outside and must not know the
+// broker's internals.
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/tools/bench/load"
+)
+
+// Mode is the kind of a run.
+type Mode string
+
+// The modes.
+const (
+	ModeProduce Mode = "produce"
+	ModeConsume Mode = "consume"
+	ModeE2E     Mode = "e2e"
+	ModeMixed   Mode = "mixed"
+)
+
+// Clients is the kind of clients; every report names it.
+type Clients string
+
+// The kinds of clients.
+const (
+	// ClientsOwn is N connections with prebuilt requests of one record each. Each connection waits
+	// for its response, or has Pipeline requests in flight.
+	ClientsOwn Clients = "own"
+	// ClientsShared is N tasks on one kgo producer without linger. Each task waits for the delivery
+	// of its record.
+	ClientsShared Clients = "shared"
+	// ClientsBatched is N kgo producers with kgo's defaults, without a limit of records in flight.
+	ClientsBatched Clients = "batched"
+)
+
+// Acks is the acknowledgement that a producer waits for: "0", "1" or "all".
+type Acks string
+
+// The values of Acks.
+const (
+	AcksNone   Acks = "0"
+	AcksLeader Acks = "1"
+	AcksAll    Acks = "all"
+)
+
+// Config describes a run. Complete fills in defaults and checks it.
+type Config struct {
+	Brokers []string `json:"bootstrap_servers"`
+	// Authorities is a PEM file of the authorities of the brokers' certificates. Empty means
+	// without TLS.
+	Authorities string  `json:"tls_ca,omitempty"`
+	Topic       string  `json:"topic"`
+	Mode        Mode    `json:"mode"`
+	Clients     Clients `json:"clients"`
+	// Batched is the short flag for Clients "batched".
+	Batched bool `json:"-"`
+	// Concurrency is the number of connections, tasks or producers; 0 means 128, or 1 for Clients
+	// "batched".
+	Concurrency int `json:"concurrency"`
+	// Pipeline is the number of requests in flight on a connection of Clients "own"; 0 means 1.
+	Pipeline int `json:"pipeline"`
+	// MessageSize is the size of a record's value in bytes.
+	MessageSize int    `json:"message_size"`
+	Acks        Acks   `json:"acks"`
+	Compression string `json:"compression"`
+	// Rate is the number of records per second of all clients together. They are sent at intended
+	// times, whether responses arrive or not. 0 means as fast as responses allow.
+	Rate     float64       `json:"rate,omitempty"`
+	Warmup   time.Duration `json:"warmup_ns"`
+	Duration time.Duration `json:"duration_ns"`
+	// CreateTopic creates the topic if it is missing, with Partitions, ReplicationFactor and
+	// TopicConfig. DeleteTopic deletes it afterwards. The default topic is created without it (see
+	// Makes).
+	CreateTopic       bool              `json:"create_topic"`
+	DeleteTopic       bool              `json:"delete_topic"`
+	Partitions        int               `json:"partitions"`
+	ReplicationFactor int               `json:"replication_factor"`
+	TopicConfig       map[string]string `json:"topic_config,omitempty"`
+	// Verify reads the topic afterwards and checks that every acknowledged record is there.
+	Verify bool `json:"verify"`
+	// ClientID is the client id of the load, to which quotas may apply; empty: wire.ClientID.
+	ClientID string `json:"client_id,omitempty"`
+	// FetchMaxBytes is the size limit of a raw fetch of one partition.
+	FetchMaxBytes int `json:"fetch_max_bytes"`
+	// Consumers replaces the receiver of ModeE2E with that many raw connections, each with a fetch
+	// of the topic's only partition, so that each receives every record. 0 means one kgo consumer
+	// of all partitions.
+	Consumers int `json:"consumers,omitempty"`
+	// ServerPID is the broker's process on this machine, 0 for none.
+	ServerPID int `json:"server_pid,omitempty"`
+	// Admin is the HOST:PORT of the broker's admin port, "off" for none. Empty means port 9644 of
+	// the first broker, if it knows the measured topic.
+	Admin string `json:"admin,omitempty"`
+}
+
+// Limits of a Config.
+const (
+	MaxConcurrency = 1 << 16
+	MaxPipeline    = 1 << 10
+	MaxMessageSize = 64 << 20
+)
+
+// Default returns the run of a command line without flags.
+func Default() Config {
+	return Config{
+		Brokers: []string{"127.0.0.1:9092"}, Topic: "chronik-bench", Mode: ModeProduce, Pipeline: 1, MessageSize: 256,
+		Acks: AcksAll, Compression: "none", Warmup: 5 * time.Second, Duration: 30 * time.Second,
+		Partitions: 1, ReplicationFactor: 1, FetchMaxBytes: 4 << 20,
+	}
+}
+
+// Makes reports whether a run creates its topic if it is missing: if CreateTopic is set, or if it
+// is the default topic and the run writes to it.
+func (c Config) Makes() bool {
+	return c.CreateTopic || c.Topic == Default().Topic && c.Mode != ModeConsume
+}
+
+// Complete returns the configuration with its defaults filled in, or an error that names every
+// invalid setting and the reason.
+func (c Config) Complete() (Config, error) {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	c.Clients = c.kind(bad)
+	if c.Concurrency == 0 {
+		c.Concurrency = 128
+		if c.Clients == ClientsBatched {
+			c.Concurrency = 1
+		}
+	}
+	if c.Pipeline == 0 {
+		c.Pipeline = 1
+	}
+	for _, b := range c.Brokers {
+		if _, _, err := net.SplitHostPort(b); err != nil {
+			bad("--bootstrap-servers: %q is not host:port; write for example %s", b, Default().Brokers[0])
+		}
+	}
+	if len(c.Brokers) == 0 {
+		bad("--bootstrap-servers: name at least one host:port, for example %s", Default().Brokers[0])
+	}
+	if c.Topic == "" {
+		bad("--topic: must not be empty; leave it out for %s", Default().Topic)
+	}
+	if !slices.Contains([]Mode{ModeProduce, ModeConsume, ModeE2E, ModeMixed}, c.Mode) {
+		bad("--mode: %q is not one of produce, consume, e2e, mixed", c.Mode)
+	}
+	c.checkLoad(bad)
+	c.checkTopic(bad)
+	return c, cli.WithCode(cli.ExitUsage, errors.Join(errs...))
+}
+
+func (c Config) kind(bad func(string, ...any)) Clients {
+	if c.Batched {
+		if c.Clients != "" && c.Clients != ClientsBatched {
+			bad("--batched: contradicts --clients %s; remove one of them", c.Clients)
+		}
+		return ClientsBatched
+	}
+	switch c.Clients {
+	case "":
+		return ClientsOwn
+	case ClientsOwn, ClientsShared, ClientsBatched:
+	default:
+		bad("--clients: %q is not one of own, shared, batched", c.Clients)
+	}
+	return c.Clients
+}
+
+func (c Config) checkLoad(bad func(string, ...any)) {
+	if c.Concurrency < 1 || c.Concurrency > MaxConcurrency {
+		bad("--concurrency: %d is not between 1 and %d", c.Concurrency, MaxConcurrency)
+	}
+	if c.Pipeline < 1 || c.Pipeline > MaxPipeline {
+		bad("--pipeline: %d is not between 1 and %d", c.Pipeline, MaxPipeline)
+	}
+	if c.Pipeline > 1 && c.Clients != ClientsOwn {
+		bad("--pipeline: only clients \"own\" limit requests in flight; remove it, %q decide themselves", c.Clients)
+	}
+	least := 0
+	if c.Verify || c.Mode == ModeE2E {
+		least = load.StampSize
+	}
+	if c.MessageSize < least || c.MessageSize > MaxMessageSize {
+		bad("--message-size: %d is not between %d and %d", c.MessageSize, least, MaxMessageSize)
+	}
+	if !slices.Contains([]Acks{AcksNone, AcksLeader, AcksAll}, c.Acks) {
+		bad("--acks: %q is not one of 0, 1, all", c.Acks)
+	}
+	if !slices.Contains([]string{"none", "gzip", "snappy", "lz4", "zstd"}, c.Compression) {
+		bad("--compression: %q is not one of none, gzip, snappy, lz4, zstd", c.Compression)
+	}
+	if c.Rate < 0 {
+		bad("--rate: %g is negative; 0 means as fast as responses allow", c.Rate)
+	}
+	if c.Rate > 0 && c.Mode == ModeConsume {
+		bad("--rate: a consume run has no send times; use it with produce, e2e or mixed")
+	}
+	if c.Warmup < 0 {
+		bad("--warmup: %v is negative; 0s means none", c.Warmup)
+	}
+	if c.Duration <= 0 {
+		bad("--duration: must be above zero, not %v", c.Duration)
+	}
+	if c.Verify && c.Mode == ModeConsume {
+		bad("--verify: a consume run has no acknowledged records; use it with produce, e2e or mixed")
+	}
+	if c.FetchMaxBytes < 1<<10 || c.FetchMaxBytes > 1<<30 {
+		bad("--fetch-max-bytes: %d is not between 1 KiB and 1 GiB", c.FetchMaxBytes)
+	}
+	if c.Consumers < 0 || c.Consumers > MaxConcurrency {
+		bad("--consumers: %d is not between 0 and %d", c.Consumers, MaxConcurrency)
+	}
+	if c.Consumers > 0 && c.Mode != ModeE2E {
+		bad("--consumers: only an e2e run has consumers of the records that it sends; add --mode e2e, or remove it")
+	}
+	if c.ServerPID < 0 {
+		bad("--server-pid: %d is negative; give the broker's process id, or 0 for none", c.ServerPID)
+	}
+}
+
+func (c Config) checkTopic(bad func(string, ...any)) {
+	if c.Partitions < 1 {
+		bad("--partitions: %d is below 1, the minimum", c.Partitions)
+	}
+	if c.ReplicationFactor < 1 || c.ReplicationFactor > 1<<15-1 {
+		bad("--replication-factor: %d is not between 1 and %d", c.ReplicationFactor, 1<<15-1)
+	}
+	if c.Consumers > 0 && c.CreateTopic && c.Partitions != 1 {
+		bad("--partitions: with --consumers a topic must have one partition, not %d; remove --partitions", c.Partitions)
+	}
+	for k := range c.TopicConfig {
+		if strings.TrimSpace(k) == "" {
+			bad("--topic-config: a setting without a name; write name=value")
+		}
+	}
+	if c.Admin != "" && c.Admin != adminOff {
+		if _, _, err := net.SplitHostPort(c.Admin); err != nil {
+			bad("--admin: %q is not host:port; write for example 127.0.0.1:%s, or off", c.Admin, adminPort)
+		}
+	}
+	if len(c.TopicConfig) > 0 && !c.Makes() {
+		bad("--topic-config: the run does not create the topic; add --create-topic, or remove it")
+	}
+}

@@ -1,0 +1,149 @@
+package connections
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/tools/bench"
+	"github.com/chronik-io/chronik/internal/tools/bench/load"
+	"github.com/chronik-io/chronik/internal/tools/bench/meter"
+	"github.com/chronik-io/chronik/internal/tools/bench/report"
+)
+
+// LoginsConfig configures Logins.
+type LoginsConfig struct {
+	Target
+	Warmup   time.Duration `json:"warmup_ns"`
+	Duration time.Duration `json:"duration_ns"`
+}
+
+// LoginsResult counts the clients that connected, logged in, and had the metadata.
+type LoginsResult struct {
+	Config   LoginsConfig     `json:"config"`
+	TLS      string           `json:"tls,omitempty"`
+	Logins   int64            `json:"logins"`
+	Measured meter.Span       `json:"measured"`
+	Failures map[string]int64 `json:"failures,omitempty"`
+	Latency  report.Latency   `json:"latency"`
+}
+
+// failurePause is the pause of a worker after a failure.
+const failurePause = 10 * time.Millisecond
+
+// Logins measures in a closed loop how many clients per second can connect: each worker connects
+// (TLS), sends ApiVersions, logs in, requests metadata, and closes the connection.
+func Logins(ctx context.Context, c LoginsConfig) (*LoginsResult, error) {
+	errs := []error{c.check()}
+	if c.Warmup < 0 {
+		errs = append(errs, fmt.Errorf("--warmup: %v is negative; 0s means none", c.Warmup))
+	}
+	if c.Duration <= 0 {
+		errs = append(errs, fmt.Errorf("--duration: must be above zero, not %v", c.Duration))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, cli.WithCode(cli.ExitUsage, err)
+	}
+	o, err := c.opener()
+	if err != nil {
+		return nil, err
+	}
+	first, err := o.open(ctx) // a wrong password is an error now, and not many failures later
+	if err != nil {
+		return nil, bench.Explain([]string{c.Broker}, err)
+	}
+	r := &LoginsResult{Config: c, TLS: first.Cipher()}
+	first.Close()
+	err = r.measure(ctx, o)
+	return r, err
+}
+
+func (r *LoginsResult) measure(ctx context.Context, o *opener) error {
+	window := meter.NewWindow(r.Config.Warmup, r.Config.Duration)
+	m := meter.New(window)
+	window.Begin()
+	var all sync.WaitGroup
+	for range r.Config.Connections {
+		recorder := m.NewRecorder()
+		all.Go(func() {
+			for ctx.Err() == nil && window.Now() < window.Until() {
+				began := window.Now()
+				if err := o.visit(ctx); err != nil {
+					recorder.Fail(began, window.Now(), load.FailureName(err), 1)
+					pause.Wait(ctx.Done(), failurePause)
+					continue
+				}
+				recorder.Done(began, window.Now(), meter.Amount{Requests: 1})
+			}
+		})
+	}
+	window.SleepUntil(ctx, window.From())
+	watch, err := meter.StartWatch(r.Config.PID)
+	if !window.SleepUntil(ctx, window.Until()) {
+		window.Cut()
+	}
+	if err == nil {
+		r.Measured, err = watch.Stop()
+	}
+	all.Wait()
+	r.Measured = r.Measured.Over(window.Elapsed())
+	t := m.Totals()
+	r.Logins, r.Failures, r.Latency = t.Requests, t.Failures, report.LatencyOf(t.Latency, time.Microsecond)
+	return err
+}
+
+// visit is what a client does that connects once and leaves.
+func (o *opener) visit(ctx context.Context) error {
+	c, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return metadata(c)
+}
+
+// Succeeded reports whether a client succeeded.
+func (r *LoginsResult) Succeeded() bool { return r.Logins > 0 }
+
+// PerSecond returns the rate.
+func (r *LoginsResult) PerSecond() float64 { return float64(r.Logins) / r.Measured.Seconds }
+
+// CPU returns the broker's processor time for each client in microseconds, 0 if it is not known.
+func (r *LoginsResult) CPU() float64 {
+	if r.Measured.CPUSeconds == nil || r.Logins == 0 {
+		return 0
+	}
+	return *r.Measured.CPUSeconds * 1e6 / float64(r.Logins)
+}
+
+// Table writes the result as text.
+func (r *LoginsResult) Table(w io.Writer) error {
+	var b strings.Builder
+	how := "no login"
+	if r.Config.User != "" {
+		how = mechanism
+	}
+	if r.TLS != "" {
+		how = r.TLS + ", " + how
+	}
+	fmt.Fprintf(&b, "%d at once, %s: %.0f connections/s, p50 %.2f ms, p99 %.2f ms", r.Config.Connections, how, r.PerSecond(),
+		r.Latency.P50/1000, r.Latency.P99/1000)
+	if cpu := r.CPU(); cpu > 0 {
+		fmt.Fprintf(&b, ", server CPU %.0f µs each", cpu)
+	}
+	var failed []string
+	for name, n := range r.Failures {
+		failed = append(failed, fmt.Sprintf("; failed %d times: %s", n, name))
+	}
+	slices.Sort(failed)
+	fmt.Fprintln(&b, strings.Join(failed, ""))
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,90 @@
+package grouping
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/tools/bench/meter"
+)
+
+// RebalanceConfig configures Rebalance.
+type RebalanceConfig struct {
+	Target
+	Protocol Protocol `json:"protocol"`
+	Members  int      `json:"members"`
+	// Interval is the interval of heartbeats in the classic protocol, in which members learn of a
+	// rebalance from them. In the new protocol the broker sets the interval.
+	Interval time.Duration `json:"interval_ns"`
+}
+
+func (c RebalanceConfig) check() error {
+	return usage(c.Target.check(), c.Protocol.check(), within("members", c.Members, 2, MaxMembers), positive("heartbeat", c.Interval))
+}
+
+// RebalanceResult is how long it takes until all members are in one epoch and the partitions are
+// distributed evenly: after all joins, after a leave, and after one more join.
+type RebalanceResult struct {
+	Config RebalanceConfig `json:"config"`
+	Join   meter.Span      `json:"join"`
+	Leave  meter.Span      `json:"leave"`
+	More   meter.Span      `json:"one_more"`
+}
+
+// Succeeded returns true: a group that does not become stable is an error.
+func (r *RebalanceResult) Succeeded() bool { return true }
+
+// Rebalance measures how long a large group takes to become stable.
+func Rebalance(ctx context.Context, c RebalanceConfig) (_ *RebalanceResult, err error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	cl, err := newCluster(ctx, c.Target)
+	if err != nil {
+		return nil, err
+	}
+	groups := c.groupNames(1)
+	defer func() { err = errors.Join(err, cl.clean(ctx, groups)) }()
+	addrs, err := cl.coordinators(ctx, groups)
+	if err != nil {
+		return nil, err
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	all, err := gather(ctx, fail, c.Protocol, &topic{c.Topic, int32(c.Partitions)}, groups, addrs, c.Members+1)
+	if err != nil {
+		return nil, err
+	}
+	all.interval = c.Interval
+	r := &RebalanceResult{Config: c}
+	err = r.measure(ctx, all)
+	return r, errors.Join(err, all.disband())
+}
+
+func (r *RebalanceResult) measure(ctx context.Context, all *memberSet) error {
+	n, b := r.Config.Members, all.states[0]
+	last, leaver := all.members[n], all.members[n/2]
+	for _, step := range []struct {
+		span    *meter.Span
+		members int
+		do      func()
+	}{
+		{&r.Join, n, func() { all.start(ctx, all.members[:n]...) }},
+		{&r.Leave, n - 1, func() { close(leaver.quit) }},
+		{&r.More, n, func() { all.start(ctx, last) }},
+	} {
+		b.expect(step.members)
+		watch, err := meter.StartWatch(r.Config.ServerPID)
+		if err != nil {
+			return err
+		}
+		step.do()
+		if err := all.await(ctx); err != nil {
+			return err
+		}
+		if *step.span, err = watch.Stop(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+package limits
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/tools/bench/report"
+)
+
+// Limits of a disk measurement. DefaultFileSize is large enough for a device to have dropped a
+// block from its cache when a write returns to it.
+const (
+	DefaultFileSize = 256 << 20
+	largestFile     = 16 << 30
+	longestSync     = int64(time.Hour) // of a histogram; a longer sync is an error
+)
+
+// Sizes that are measured: the write of one small request, and two group commits.
+const (
+	blockSize = 4 << 10
+	smallSize = 64 << 10
+	groupSize = 1 << 20
+)
+
+// DiskConfig configures Disk.
+type DiskConfig struct {
+	// Dir is a directory on the disk. The files in it are removed at the end.
+	Dir string `json:"dir"`
+	// Duration is the time spent writing and syncing for each row.
+	Duration time.Duration `json:"duration_ns"`
+	// FileSize is the maximum size of each of the two files in bytes, 1 MiB to 16 GiB; 0 means
+	// DefaultFileSize.
+	FileSize int64 `json:"file_size_bytes"`
+}
+
+// DiskResult is the result of Disk.
+type DiskResult struct {
+	Config DiskConfig `json:"config"`
+	// Call is the system call that synced: fdatasync, or fsync if there is none.
+	Call string    `json:"call"`
+	Rows []DiskRow `json:"rows"`
+}
+
+// DiskRow is one pattern of writes, each followed by a sync.
+type DiskRow struct {
+	// Size is the size of each write in bytes.
+	Size int `json:"size_bytes"`
+	// Pattern is Written for blocks that were written before, Appending for a file that grows.
+	Pattern string `json:"pattern"`
+	Syncs   int64  `json:"syncs"`
+	// Elapsed is the time spent in writes and syncs, without creating files.
+	Elapsed time.Duration `json:"elapsed_ns"`
+	// BytesPerSecond is the written bytes divided by Elapsed.
+	BytesPerSecond float64 `json:"bytes_per_second"`
+	// Sync is the time of the sync alone, Both that of write and sync.
+	Sync report.Latency `json:"sync"`
+	Both report.Latency `json:"write_and_sync"`
+}
+
+// Patterns of writes.
+const (
+	Written   = "written"
+	Appending = "appending"
+)
+
+// Disk measures the disk of c.Dir. Each row takes c.Duration and a few seconds of preparation at
+// most.
+func Disk(ctx context.Context, c DiskConfig) (*DiskResult, error) {
+	return disk(ctx, c, datasync)
+}
+
+func disk(ctx context.Context, c DiskConfig, sync func(*os.File) error) (_ *DiskResult, err error) {
+	if c.FileSize == 0 {
+		c.FileSize = DefaultFileSize
+	}
+	if c.FileSize < groupSize || c.FileSize > largestFile {
+		return nil, cli.Usage("--file-size: %d is not between %d and %d", c.FileSize, groupSize, int64(largestFile))
+	}
+	if c.Duration <= 0 {
+		return nil, cli.Usage("--disk-duration: must be above zero, not %v", c.Duration)
+	}
+	dir, err := os.MkdirTemp(c.Dir, "chronik-bench-")
+	if err != nil {
+		return nil, cli.Usage("--dir: create a directory for the measurement: %w; name an existing, writable directory", err)
+	}
+	defer func() {
+		if e := os.RemoveAll(dir); e != nil {
+			err = errors.Join(err, fmt.Errorf("remove the files of the measurement: %w", e))
+		}
+	}()
+	m := &diskRun{config: c, dir: dir, sync: sync, data: make([]byte, groupSize)}
+	// Some file systems and devices do not store zeros.
+	if _, err := rand.Read(m.data); err != nil {
+		return nil, fmt.Errorf("random bytes to write: %w", err)
+	}
+	r := &DiskResult{Config: c, Call: syncName}
+	written, err := m.written(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer written.Close()
+	for _, size := range []int{blockSize, smallSize, groupSize} {
+		over, err := m.overwrite(ctx, written, size)
+		if err != nil {
+			return nil, err
+		}
+		grow, err := m.grow(ctx, size)
+		if err != nil {
+			return nil, err
+		}
+		r.Rows = append(r.Rows, over, grow)
+	}
+	return r, nil
+}
+
+// diskRun is a measurement in progress.
+type diskRun struct {
+	config DiskConfig
+	dir    string
+	sync   func(*os.File) error
+	data   []byte
+}
+
+// written creates a file with every block written and synced.
+func (m *diskRun) written(ctx context.Context) (*os.File, error) {
+	f, err := m.create(Written)
+	if err != nil {
+		return nil, err
+	}
+	for at := int64(0); at < m.config.FileSize; at += int64(len(m.data)) {
+		if err := ctx.Err(); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		n := min(int64(len(m.data)), m.config.FileSize-at)
+		if _, err := f.WriteAt(m.data[:n], at); err != nil {
+			return nil, errors.Join(fmt.Errorf("fill %s: %w", f.Name(), err), f.Close())
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return nil, errors.Join(fmt.Errorf("sync %s: %w", f.Name(), err), f.Close())
+	}
+	return f, nil
+}
+
+func (m *diskRun) create(name string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(m.dir, name), os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("create a file for the measurement: %w", err)
+	}
+	return f, nil
+}
+
+// overwrite measures consecutive writes of size bytes over f's blocks, which start again at the end
+// of f.
+func (m *diskRun) overwrite(ctx context.Context, f *os.File, size int) (DiskRow, error) {
+	r := newRow()
+	at := int64(0)
+	for r.elapsed < m.config.Duration {
+		if err := ctx.Err(); err != nil {
+			return DiskRow{}, err
+		}
+		if at+int64(size) > m.config.FileSize {
+			at = 0
+		}
+		if err := m.once(f, at, size, r); err != nil {
+			return DiskRow{}, err
+		}
+		at += int64(size)
+	}
+	return r.row(size, Written), nil
+}
+
+// grow measures writes at the end of a file. When the file has its maximum size, grow starts a new
+// one outside of the measured time.
+func (m *diskRun) grow(ctx context.Context, size int) (DiskRow, error) {
+	r := newRow()
+	for r.elapsed < m.config.Duration {
+		if err := m.growOne(ctx, size, r); err != nil {
+			return DiskRow{}, err
+		}
+	}
+	return r.row(size, Appending), nil
+}
+
+func (m *diskRun) growOne(ctx context.Context, size int, r *rowRun) error {
+	f, err := m.create(Appending)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	// The first write must not pay for the creation of the file.
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", f.Name(), err)
+	}
+	for at := int64(0); r.elapsed < m.config.Duration && at+int64(size) <= m.config.FileSize; at += int64(size) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := m.once(f, at, size, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// once writes and syncs, and records the times.
+func (m *diskRun) once(f *os.File, at int64, size int, r *rowRun) error {
+	begin := time.Now()
+	if _, err := f.WriteAt(m.data[:size], at); err != nil {
+		return fmt.Errorf("write %d bytes at %d of %s: %w", size, at, f.Name(), err)
+	}
+	wrote := time.Now()
+	if err := m.sync(f); err != nil {
+		return fmt.Errorf("%s of %s: %w", syncName, f.Name(), err)
+	}
+	end := time.Now()
+	r.elapsed += end.Sub(begin)
+	r.syncs++
+	if err := r.sync.RecordValue(int64(end.Sub(wrote))); err != nil {
+		return fmt.Errorf("record %v: %w", end.Sub(wrote), err)
+	}
+	if err := r.both.RecordValue(int64(end.Sub(begin))); err != nil {
+		return fmt.Errorf("record %v: %w", end.Sub(begin), err)
+	}
+	return nil
+}
+
+// rowRun is a row in progress.
+type rowRun struct {
+	elapsed    time.Duration
+	syncs      int64
+	sync, both *hdrhistogram.Histogram
+}
+
+func newRow() *rowRun {
+	return &rowRun{sync: hdrhistogram.New(1, longestSync, 3), both: hdrhistogram.New(1, longestSync, 3)}
+}
+
+func (r *rowRun) row(size int, pattern string) DiskRow {
+	return DiskRow{Size: size, Pattern: pattern, Syncs: r.syncs, Elapsed: r.elapsed,
+		BytesPerSecond: float64(r.syncs) * float64(size) / r.elapsed.Seconds(),
+		Sync:           report.LatencyOf(r.sync, time.Nanosecond), Both: report.LatencyOf(r.both, time.Nanosecond)}
+}

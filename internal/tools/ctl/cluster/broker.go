@@ -1,0 +1,135 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/text"
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+	"github.com/chronik-io/chronik/internal/tools/ctl/output"
+)
+
+// NewBroker returns the command broker.
+func NewBroker(a *app.App) *cobra.Command {
+	return app.Parent("broker", "List brokers, show their log directories, and move their replicas away", listBrokers(a), describeBroker(a),
+		drainBroker(a))
+}
+
+func listBrokers(a *app.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the brokers", Args: app.Args(0, 0, "no argument"),
+		Example: "  chronikctl broker list",
+		RunE: a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []string) error {
+			m, err := adm.Metadata(ctx)
+			if err != nil {
+				return app.Refused("list brokers", app.BrokerError(err), "")
+			}
+			versions, err := adm.ApiVersions(ctx)
+			if err != nil {
+				return app.Refused("list brokers", app.BrokerError(err), "")
+			}
+			all, _, err := ofCluster(ctx, a, cl, versions, m)
+			if err != nil && all == nil {
+				return app.Refused("list brokers", app.BrokerError(err), "")
+			}
+			return a.Print(all, brokerTable(all))
+		}),
+	}
+}
+
+// brokerDetail is the answer of broker describe.
+type brokerDetail struct {
+	broker
+	Dirs []logDir `json:"logDirs"`
+}
+
+// logDir is a log directory.
+type logDir struct {
+	Path       string `json:"path"`
+	Partitions int    `json:"partitions"`
+	Size       int64  `json:"sizeBytes"`  // of its logs
+	Total      int64  `json:"totalBytes"` // of the file system; -1 if unknown
+	Usable     int64  `json:"usableBytes"`
+	Error      string `json:"error,omitempty"`
+}
+
+func describeBroker(a *app.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "describe ID", Short: "Show a broker and its log directories", Args: app.Args(1, 1, "one broker's id"),
+		ValidArgsFunction: a.Brokers(1),
+		Example:           "  chronikctl broker describe 1",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := brokerID(args[0])
+			if err != nil {
+				return err
+			}
+			return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []string) error {
+				return showBroker(ctx, a, adm, cl, id)
+			})(cmd, args)
+		},
+	}
+}
+
+func brokerID(arg string) (int32, error) {
+	id, err := strconv.ParseInt(arg, 10, 32)
+	if err != nil || id < 0 {
+		return 0, app.Usage("%q is not a broker's id; chronikctl broker list shows the ids", arg)
+	}
+	return int32(id), nil
+}
+
+func showBroker(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, id int32) error {
+	m, err := adm.Metadata(ctx)
+	if err != nil {
+		return app.Refused("describe broker", app.BrokerError(err), "")
+	}
+	versions, err := adm.ApiVersions(ctx)
+	if err != nil {
+		return app.Refused("describe broker", app.BrokerError(err), "")
+	}
+	all, _, err := ofCluster(ctx, a, cl, versions, m)
+	if err != nil && all == nil {
+		return app.Refused("describe broker", app.BrokerError(err), "")
+	}
+	for _, b := range all {
+		if b.ID != id {
+			continue
+		}
+		d := brokerDetail{broker: b, Dirs: []logDir{}}
+		if !b.reachable {
+			return a.Print(d, brokerTable([]broker{b}))
+		}
+		dirs, err := adm.DescribeBrokerLogDirs(ctx, id, nil)
+		if err != nil && !app.IsUnsupported(err) {
+			return app.Refused(fmt.Sprintf("log directories of broker %d", id), app.BrokerError(err), "")
+		}
+		t := &output.Table{Columns: []string{"DIRECTORY", "PARTITIONS#", "SIZE#", "FREE#", "OF#", "ERROR"},
+			Empty: "this broker does not report its log directories"}
+		for _, x := range dirs.Sorted() {
+			y := logDir{Path: x.Dir, Size: x.Size(), Total: x.TotalBytes, Usable: x.UsableBytes}
+			for _, partitions := range x.Topics {
+				y.Partitions += len(partitions)
+			}
+			if x.Err != nil {
+				y.Error = x.Err.Error()
+			}
+			d.Dirs = append(d.Dirs, y)
+			t.Add(y.Path, y.Partitions, text.Bytes(y.Size), bytesOr(y.Usable), bytesOr(y.Total), y.Error)
+		}
+		return a.Print(d, brokerTable([]broker{b}), t)
+	}
+	return app.Refused(fmt.Sprintf("describe broker %d", id), kerr.BrokerIDNotRegistered, "there is no such broker")
+}
+
+func bytesOr(n int64) string {
+	if n < 0 {
+		return "?"
+	}
+	return text.Bytes(n)
+}

@@ -1,0 +1,191 @@
+package cluster
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+	"github.com/chronik-io/chronik/internal/tools/ctl/config"
+	"github.com/chronik-io/chronik/internal/tools/ctl/group"
+)
+
+// patient returns an examination without a broker, and a function that returns its findings.
+func patient(t *testing.T, flags ...string) (*examination, func() string) {
+	t.Helper()
+	var out bytes.Buffer
+	a := app.New("v", app.Streams{Out: &out})
+	root := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
+	a.Prepare(root)
+	root.SetArgs(flags)
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	x := &examination{Checkup: &Checkup{}, a: a}
+	x.wait = time.Second
+	return x, func() string {
+		out.Reset()
+		_ = x.Report(a)                                        // the code is cluster's to test
+		return strings.Join(strings.Fields(out.String()), " ") // texts are broken into lines
+	}
+}
+
+// finds checks that the findings contain all these texts, or that there are none.
+func finds(t *testing.T, name, got string, texts ...string) {
+	t.Helper()
+	if len(texts) == 0 && !strings.HasPrefix(got, "healthy") {
+		t.Errorf("%s: found\n%s", name, got)
+	}
+	for _, text := range texts {
+		if !strings.Contains(got, text) {
+			t.Errorf("%s: did not find %q in\n%s", name, text, got)
+		}
+	}
+}
+
+// A note is listed under "healthy", because it does not change the exit code.
+func TestANoteIsNoIllness(t *testing.T) {
+	x, found := patient(t)
+	x.Add("clock", health.Note, "clock", "a note", "a remedy")
+	finds(t, "note", found(), "healthy", "a note")
+	x.Add("clock", health.Warn, "clock", "a warning", "a remedy")
+	if got := found(); strings.Contains(got, "healthy") {
+		t.Errorf("with a warning: %s", got)
+	}
+}
+
+func TestConfigsThatContradictEachOther(t *testing.T) {
+	for name, c := range map[string]struct {
+		replicas, brokers int
+		v, broker         config.Values
+		finds             []string
+	}{
+		"all is well": {1, 1, config.Values{"min.insync.replicas": "1", "retention.bytes": "-1", "segment.bytes": "1000000",
+			"max.message.bytes": "10"}, config.Values{"socket.request.max.bytes": "100"}, nil},
+		"too many in isr": {1, 1, config.Values{"min.insync.replicas": "2"}, nil,
+			[]string{"min.insync.replicas is 2 and it has 1 replica:", "set topic a min.insync.replicas=1"}},
+		"no slack":    {3, 3, config.Values{"min.insync.replicas": "3"}, nil, []string{"the number of its replicas"}},
+		"one replica": {1, 3, config.Values{}, nil, []string{"one replica in a cluster of 3 brokers"}},
+		"small retention": {1, 1, config.Values{"retention.bytes": "10485760", "segment.bytes": "1073741824"}, nil,
+			[]string{"segment.bytes=2621440"}},
+		"large messages": {1, 1, config.Values{"max.message.bytes": "200"}, config.Values{"socket.request.max.bytes": "100"},
+			[]string{"closes the connection"}},
+		"not told": {3, 3, config.Values{}, config.Values{}, nil},
+	} {
+		x, found := patient(t)
+		x.Meta.Brokers = make(kadm.BrokerDetails, c.brokers)
+		x.judgeConfigs("a", c.replicas, c.v, c.broker)
+		finds(t, name, found(), c.finds...)
+	}
+}
+
+func TestGroupsThatAreStuck(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, now group.Progress
+		finds       []string
+	}{
+		"reads": {group.Progress{State: "Stable", Members: 1, Lag: 9, Committed: 1},
+			group.Progress{State: "Stable", Members: 1, Lag: 8, Committed: 2}, nil},
+		"is done":        {group.Progress{State: "Stable", Members: 1}, group.Progress{State: "Stable", Members: 1}, nil},
+		"has just begun": {group.Progress{State: "Empty", Lag: 9}, group.Progress{State: "Stable", Members: 1, Lag: 9}, nil},
+		"hangs": {group.Progress{State: "Stable", Members: 2, Lag: 9, Committed: 1},
+			group.Progress{State: "Stable", Members: 2, Lag: 9, Committed: 1}, []string{"2 members and is 9 records behind"}},
+		"never gets done": {group.Progress{State: "PreparingRebalance", Members: 1},
+			group.Progress{State: "PreparingRebalance", Members: 1}, []string{"it was rebalancing"}},
+		"is left": {group.Progress{State: "Empty", Lag: 5}, group.Progress{State: "Empty", Lag: 5},
+			[]string{"it has no member, and it is 5 records behind", "group delete g"}},
+	} {
+		x, found := patient(t)
+		x.judgeGroup("g", c.before, c.now)
+		finds(t, name, found(), c.finds...)
+	}
+}
+
+func TestClocks(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for name, c := range map[string]struct {
+		there time.Time
+		finds []string
+	}{
+		"the same":        {now, nil},
+		"within a second": {now.Add(-time.Second), nil},
+		"a little ahead":  {now.Add(4 * time.Second), nil},
+		"ahead":           {now.Add(time.Minute), []string{"1m0s ahead of"}},
+		"behind":          {now.Add(-time.Hour), []string{"1h0m0s behind"}},
+	} {
+		x, found := patient(t)
+		x.judgeClock(c.there, now, now.Add(10*time.Millisecond))
+		finds(t, name, found(), c.finds...)
+	}
+}
+
+// The broker's findings are included; notes do not make it unhealthy.
+func TestWhatTheBrokerFindsIsTakenOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer  string
+		code    int
+		findsIn []string
+	}{
+		"a warning": {`{"broker":3,"findings":[{"check":"files","severity":"warn","subject":"limit of open files","problem":"few","remedy":"raise it"}],
+			"checks":[{"name":"files","doc":"d","saw":["9 of 10 files are open"]}]}`, app.ExitUnhealthy,
+			[]string{"warn limit of open files few > raise it", "broker 3, files: 9 of 10 files are open"}},
+		"a note": {`{"broker":3,"findings":[{"severity":"note","subject":"s","problem":"w","remedy":"r"}],"checks":[]}`, app.ExitOK,
+			[]string{"note s w > r"}},
+		"nothing":   {`{"broker":3,"findings":[],"checks":[]}`, app.ExitOK, nil},
+		"no answer": {`<html>`, app.ExitUnhealthy, []string{"the answer is not chronik's"}},
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/v1/health" {
+				t.Errorf("%s is asked", r.URL)
+			}
+			_, _ = w.Write([]byte(c.answer))
+		}))
+		x, found := patient(t, "--admin", s.URL)
+		x.port = app.AdminPortOf(x.a)
+		x.AdminReport(t.Context(), x.port, x.broker)
+		s.Close()
+		finds(t, name, found(), c.findsIn...)
+		if code := app.ExitCode(x.Report(x.a)); code != c.code {
+			t.Errorf("%s: ends with %d, want %d", name, code, c.code)
+		}
+	}
+}
+
+// Only --probe-disk requests a probe.
+func TestAProbeIsAskedFor(t *testing.T) {
+	var asked []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.URL.Path)
+		_, _ = w.Write([]byte(`{"broker":3,"findings":[],"checks":[]}`))
+	}))
+	defer s.Close()
+	for _, probe := range []bool{false, true} {
+		x, _ := patient(t, "--admin", s.URL)
+		x.port, x.probe = app.AdminPortOf(x.a), probe
+		if _, err := x.broker(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if want := []string{"GET /v1/health", "POST /v1/health"}; !slices.Equal(asked, want) {
+		t.Errorf("asked %q, want %q", asked, want)
+	}
+}
+
+func TestAddressesThatClientsCannotDial(t *testing.T) {
+	x, found := patient(t, "--brokers", "broker.example.com:9092")
+	x.Meta.Brokers = kadm.BrokerDetails{{NodeID: 1, Host: "127.0.0.1", Port: 9092}}
+	x.addresses(t.Context())
+	finds(t, "loopback", found(), "a loopback address", "--advertise")
+	x, found = patient(t, "--brokers", "localhost:1")
+	x.Meta.Brokers = kadm.BrokerDetails{{NodeID: 1, Host: "127.0.0.1", Port: 1}}
+	x.addresses(t.Context())
+	finds(t, "closed", found(), "cannot be dialed from here")
+}

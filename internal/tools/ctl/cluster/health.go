@@ -1,0 +1,194 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+	"github.com/chronik-io/chronik/internal/tools/ctl/output"
+)
+
+// Checkup collects findings.
+type Checkup struct {
+	Meta     kadm.Metadata // at the start
+	adm      *kadm.Client
+	findings []health.Finding
+	examined []string // what the checks covered
+	at       time.Time
+	// reported is the id of the broker whose own health report is among the findings, or -1.
+	reported int32
+	// member reports that this broker follows the metadata of a cluster: its report covers all
+	// brokers and partitions, one finding for each cause.
+	member bool
+}
+
+// NewCheckup returns a Checkup of the cluster with its present metadata.
+func NewCheckup(ctx context.Context, adm *kadm.Client) (*Checkup, error) {
+	m, err := adm.Metadata(ctx)
+	if err != nil {
+		return nil, app.Refused("examine the cluster", app.BrokerError(err), "")
+	}
+	return &Checkup{adm: adm, Meta: m, findings: []health.Finding{}, reported: -1, at: time.Now().UTC()}, nil
+}
+
+// Add adds a finding.
+func (c *Checkup) Add(check string, severity health.Severity, subject, problem, remedy string) {
+	c.findings = append(c.findings, health.Finding{Check: check, Severity: severity, Subject: subject, Problem: problem, Remedy: remedy,
+		Since: c.at})
+}
+
+// Reported reports whether a check has a finding about a subject.
+func (c *Checkup) Reported(check, subject string) bool {
+	return slices.ContainsFunc(c.findings, func(f health.Finding) bool { return f.Check == check && f.Subject == subject })
+}
+
+// Examined records what a check covered, so that "healthy" claims no more than that.
+func (c *Checkup) Examined(what string) { c.examined = append(c.examined, what) }
+
+// Health checks brokers, partitions and log directories. ask requests the health report from the
+// admin port p, which may be nil. The report knows more than Kafka's protocol carries, so Health
+// skips what it covers and reports no fault twice.
+func (c *Checkup) Health(ctx context.Context, p *app.AdminPort, ask func(context.Context) (*health.Report, error)) error {
+	c.AdminReport(ctx, p, ask)
+	c.brokers(ctx)
+	err := c.partitions(ctx)
+	c.dirs(ctx)
+	return err
+}
+
+// Ended turns an error that ended the checks into a finding if there is a bad finding: that is the
+// likely cause. Otherwise it returns the error.
+func (c *Checkup) Ended(ctx context.Context, err error) error {
+	bad := slices.ContainsFunc(c.findings, func(f health.Finding) bool { return f.Severity == health.Bad })
+	if err == nil || !bad || ctx.Err() != nil {
+		return err
+	}
+	c.Add("examination", health.Bad, "examination", "it could not be completed: "+err.Error(),
+		"resolve the bad findings above, then run it again")
+	return nil
+}
+
+func healthCommand(a *app.App) *cobra.Command {
+	c := &cobra.Command{
+		Use: "health", Short: "List what is wrong, with cause and remedy", Args: app.Args(0, 0, "no argument"),
+		Long: "health lists what is wrong with brokers, partitions and log directories. It combines the health report of a chronik broker,\n" +
+			"from its admin port, with what Kafka's protocol shows. It exits with 4 if a finding is bad or warn, so that scripts can use\n" +
+			"it; notes do not change the exit code. --wait waits for a broker that is starting.",
+		Example: "  chronikctl cluster health\n  chronikctl cluster health --wait 30s && start-consumers\n  chronikctl cluster health --watch",
+		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
+			c, err := NewCheckup(ctx, adm)
+			if err == nil {
+				port := app.AdminPortOf(a)
+				err = c.Ended(ctx, c.Health(ctx, port, func(ctx context.Context) (*health.Report, error) { return port.Health(ctx) }))
+			}
+			if err != nil {
+				return err
+			}
+			return c.Report(a)
+		}),
+	}
+	cli.Instead(c, map[string]string{"--exit-when-healthy": "--wait 30s exits as soon as nothing is wrong"})
+	return a.Watched(a.AddWait(c, "nothing is wrong"))
+}
+
+// Report prints the findings, worst first. It returns an error with ExitUnhealthy if there are
+// findings other than notes.
+func (c *Checkup) Report(a *app.App) error {
+	health.Sort(c.findings)
+	wrong := 0
+	t := &output.Table{Columns: []string{"SEVERITY", "SUBJECT", "PROBLEM", "REMEDY", "STILL WORKS", "SINCE"}, Empty: "healthy"}
+	if c.reported < 0 {
+		// Only the admin port reports damaged records and faulty disks.
+		t.Empty = "healthy, as far as Kafka's protocol shows; --admin HOST:PORT adds the broker's own report"
+	}
+	var blocks []string
+	for i := range c.findings {
+		f := &c.findings[i]
+		t.Add(f.Severity, f.Subject, f.Problem, f.Remedy, f.Works, f.Since.Format(time.RFC3339))
+		blocks = append(blocks, block(f))
+		if f.Severity != health.Note {
+			wrong++
+		}
+	}
+	if wrong == 0 && len(blocks) > 0 {
+		blocks = slices.Insert(blocks, 0, t.Empty) // despite the notes
+	}
+	answer := struct {
+		Healthy  bool             `json:"healthy"`
+		Examined []string         `json:"examined"`
+		Findings []health.Finding `json:"findings"`
+	}{wrong == 0, c.examined, c.findings}
+	if len(blocks) > 0 && a.Format() != output.Wide {
+		// These texts do not fit in one line of a terminal.
+		t = &output.Table{Title: strings.Join(blocks, "\n\n")}
+	}
+	var examined output.Table
+	examined.Columns = []string{"EXAMINED"}
+	for _, e := range c.examined {
+		examined.Add(e)
+	}
+	if err := a.Print(answer, t, &examined); err != nil {
+		return err
+	}
+	if wrong > 0 {
+		return app.WithCode(app.ExitUnhealthy, fmt.Errorf("%s wrong, see above", text.Plural(wrong, "thing is", "things are")))
+	}
+	return nil
+}
+
+// block formats a finding for people.
+func block(f *health.Finding) string {
+	lines := []string{fmt.Sprintf("%s  %s", f.Severity, f.Subject)}
+	add := func(head, s string) {
+		for _, line := range text.Wrap(s, textWidth) {
+			lines = append(lines, head+line)
+			head = "    "
+		}
+	}
+	for _, line := range text.Wrap(f.Problem, textWidth) {
+		lines = append(lines, "  "+line)
+	}
+	add("  + ", f.Works)
+	add("  > ", f.Remedy)
+	return strings.Join(lines, "\n")
+}
+
+// textWidth is the width of a finding's text without its indentation.
+const textWidth = 96
+
+// AdminReport adds the health report of a chronik broker. If the admin port does not answer, that
+// is a finding, unless its address is only the default.
+func (c *Checkup) AdminReport(ctx context.Context, p *app.AdminPort, ask func(context.Context) (*health.Report, error)) {
+	const less = "only what Kafka's protocol shows is known of brokers"
+	if p == nil {
+		c.Examined("no admin port (--admin): " + less)
+		return
+	}
+	report, err := ask(ctx)
+	switch {
+	case errors.Is(err, app.ErrNoAdminPort) && !p.Named:
+		c.Examined("no admin port at " + p.String() + ": " + less)
+	case err != nil:
+		c.Add("admin_port", health.Warn, "admin port", err.Error(), "check --admin; without the port "+less)
+	default:
+		c.Examined(fmt.Sprintf("broker %d, by its admin port %s", report.Broker, p))
+		c.findings, c.reported = append(c.findings, report.Findings...), report.Broker
+		c.member = follows(report)
+	}
+}
+
+// follows reports whether a report is of a member of a cluster. If that has lost the others, its
+// report says so.
+func follows(r *health.Report) bool {
+	return slices.ContainsFunc(r.Checks, func(x health.Examined) bool { return x.Name == health.CheckMembership && len(x.Saw) > 0 })
+}

@@ -1,0 +1,150 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+)
+
+func lines(c *Checkup) string {
+	var all []string
+	for _, f := range c.findings {
+		all = append(all, fmt.Sprintf("%s|%s|%s|%s", f.Severity, f.Subject, f.Problem, f.Remedy))
+	}
+	return strings.Join(all, "\n")
+}
+
+func TestPartitionsWithoutLeaderOrReplicasAreFound(t *testing.T) {
+	p := func(n, leader int32, isr, offline []int32, err error) kadm.PartitionDetail {
+		return kadm.PartitionDetail{Topic: "a", Partition: n, Leader: leader, Replicas: []int32{1, 2}, ISR: isr, OfflineReplicas: offline,
+			Err: err}
+	}
+	c := &Checkup{reported: -1, Meta: kadm.Metadata{Topics: kadm.TopicDetails{
+		"a": {Topic: "a", Partitions: kadm.PartitionDetails{
+			0: p(0, 1, []int32{1, 2}, nil, nil),
+			1: p(1, -1, nil, nil, kerr.LeaderNotAvailable),
+			2: p(2, 1, []int32{1, 2}, []int32{2}, nil),
+			3: p(3, -1, nil, nil, kerr.LeaderNotAvailable),
+		}},
+		"b": {Topic: "b", Err: kerr.TopicAuthorizationFailed},
+	}}}
+	if err := c.partitions(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := `warn|partition a-2|replicas are offline on brokers 2|start these brokers, or replace their log directories
+bad|topic b|` + kerr.TopicAuthorizationFailed.Error() + `|see the brokers' logs
+bad|2 partitions of topic a|no leader: neither writes nor reads are possible (` + kerr.LeaderNotAvailable.Error() + `)|bring back a replica of each; they are on brokers 1,2`
+	if got := lines(c); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestMinInsyncReplicasDecidesHowBadItIs(t *testing.T) {
+	for _, x := range []struct {
+		isr, need int
+		want      string
+	}{
+		{1, 2,
+			"bad|partition a-0|1 of 3 replicas are in sync (brokers 1 of 1,2,3): acks=all is refused, min.insync.replicas is 2|check brokers 2,3"},
+		{2, 2,
+			"warn|partition a-0|2 of 3 replicas are in sync (brokers 1,2 of 1,2,3): if one more fails, acks=all is refused|check brokers 3"},
+		{2, 1, "warn|partition a-0|2 of 3 replicas are in sync (brokers 1,2 of 1,2,3)|check brokers 3"},
+		{1, 1, "warn|partition a-0|1 of 3 replicas are in sync (brokers 1 of 1,2,3)|check brokers 2,3"},
+	} {
+		c := &Checkup{}
+		all := []int32{1, 2, 3}
+		c.judge([]kadm.PartitionDetail{{Topic: "a", Replicas: all, ISR: all[:x.isr]}}, x.need)
+		if got := lines(c); got != x.want {
+			t.Errorf("got  %s\nwant %s", got, x.want)
+		}
+	}
+}
+
+// Partitions that miss the same replicas are one finding, whatever their topics.
+func TestABrokerThatIsMissingIsOneFinding(t *testing.T) {
+	behind := func(topic string, n int32, isr ...int32) kadm.PartitionDetail {
+		return kadm.PartitionDetail{Topic: topic, Partition: n, Leader: 1, Replicas: []int32{1, 2, 3}, ISR: isr}
+	}
+	c := &Checkup{}
+	for _, alike := range together([]kadm.PartitionDetail{behind("a", 0, 1, 2), behind("a", 1, 1), behind("b", 0, 2, 1)},
+		func(p kadm.PartitionDetail) string { return fmt.Sprint(missing(p)) }) {
+		c.judge(alike, 1)
+	}
+	want := `warn|2 partitions of 2 topics|2 of 3 replicas are in sync|check brokers 3
+warn|partition a-1|1 of 3 replicas are in sync (brokers 1 of 1,2,3)|check brokers 2,3`
+	if got := lines(c); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A log directory in its broker's own report is not reported again.
+func TestLogDirectoriesThatFail(t *testing.T) {
+	all := kadm.DescribedAllLogDirs{
+		1: {"/a": {Broker: 1, Dir: "/a", TotalBytes: 1000, UsableBytes: 50},
+			"/b": {Broker: 1, Dir: "/b", TotalBytes: 1000, UsableBytes: 49}},
+		2: {"/c": {Broker: 2, Dir: "/c", Err: kerr.KafkaStorageError}, "/d": {Broker: 2, Dir: "/d", TotalBytes: -1, UsableBytes: -1}},
+	}
+	full := "warn|broker 1, /b|49 B of 1000 B are free|delete topics, shorten retention, or enlarge the disk"
+	failed := "bad|broker 2, /c|the log directory accepts no records: " + kerr.KafkaStorageError.Error() +
+		"|see the broker's log and its disk; the broker uses the directory again when its disk works, or after a restart if the directory could not be opened"
+	for reported, want := range map[int32]string{-1: full + "\n" + failed, 1: failed, 2: full} {
+		c := &Checkup{reported: reported}
+		c.judgeDirs(all)
+		if got := lines(c); got != want {
+			t.Errorf("broker %d has reported\ngot  %s\nwant %s", reported, got, want)
+		}
+	}
+}
+
+// The report of a chronik broker is included unchanged.
+func TestABrokersReportIsTakenOver(t *testing.T) {
+	want := health.Report{Broker: 7, Findings: []health.Finding{
+		{Check: "log_dir", Severity: health.Bad, Subject: "x", Problem: "m", Works: "w", Remedy: "r", Since: time.Unix(1, 0).UTC(),
+			NotReady: true},
+		{Check: "files", Severity: health.Warn, Subject: "y", Problem: "n", Remedy: "s"},
+	}}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(want) }))
+	defer s.Close()
+	a := app.New("v", app.Streams{})
+	root := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
+	a.Prepare(root)
+	root.SetArgs([]string{"--admin", s.URL})
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	c, port := &Checkup{reported: -1}, app.AdminPortOf(a)
+	c.AdminReport(t.Context(), port, port.Health)
+	if !slices.Equal(c.findings, want.Findings) || c.reported != 7 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A fault is reported once: faults in the broker's own report are not reported again.
+func TestNoFaultIsReportedTwice(t *testing.T) {
+	offline := kadm.PartitionDetail{Topic: "a", Leader: 7, Replicas: []int32{7}, ISR: []int32{7}, OfflineReplicas: []int32{7}}
+	for reported, want := range map[int32]string{
+		7: "", -1: "bad|partition a-0|it can be neither written nor read: the log of its leader, broker 7, is offline|" +
+			"the log of broker 7 shows the cause; chronikctl log verify on its machine reports damage while it is stopped",
+	} {
+		c := &Checkup{reported: reported,
+			Meta: kadm.Metadata{Topics: kadm.TopicDetails{"a": {Topic: "a", Partitions: kadm.PartitionDetails{0: offline}}}}}
+		if err := c.partitions(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := lines(c); got != want {
+			t.Errorf("broker %d has reported\ngot  %s\nwant %s", reported, got, want)
+		}
+	}
+}

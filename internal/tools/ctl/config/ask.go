@@ -1,0 +1,185 @@
+package config
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/text"
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+)
+
+// Described is a config of an entity.
+type Described struct {
+	Key       string    `json:"key"`
+	Value     *string   `json:"value"` // nil without a value, and for secrets
+	Source    string    `json:"source"`
+	Default   *string   `json:"default"`
+	Type      string    `json:"type"`
+	ReadOnly  bool      `json:"readOnly"`
+	Sensitive bool      `json:"sensitive"`
+	Doc       string    `json:"documentation,omitempty"`
+	Synonyms  []Synonym `json:"synonyms"` // where the value is looked up, highest priority first
+}
+
+// Synonym is one of the places where a config's value may come from.
+type Synonym struct {
+	Name   string  `json:"name"`
+	Value  *string `json:"value"`
+	Source string  `json:"source"`
+}
+
+// fetch returns all configs of an entity, sorted by key.
+func fetch(ctx context.Context, a *app.App, e Entity) ([]Described, error) {
+	cl, err := a.Client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cl.Close()
+	return fetchOver(ctx, cl, e)
+}
+
+func fetchOver(ctx context.Context, cl *kgo.Client, e Entity) ([]Described, error) {
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	req.IncludeDocumentation, req.IncludeSynonyms = true, true
+	r := kmsg.NewDescribeConfigsRequestResource()
+	r.ResourceType, r.ResourceName = e.Kind, e.Name
+	req.Resources = append(req.Resources, r)
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return nil, app.Refused("describe "+e.String(), err, "")
+	}
+	if len(resp.Resources) != 1 {
+		return nil, fmt.Errorf("describe %v: the broker answered for %d entities instead of one", e, len(resp.Resources))
+	}
+	answer := resp.Resources[0]
+	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
+		return nil, app.Refused("describe "+e.String(), err, orEmpty(answer.ErrorMessage))
+	}
+	all := []Described{}
+	for i := range answer.Configs {
+		all = append(all, described(&answer.Configs[i]))
+	}
+	slices.SortFunc(all, func(x, y Described) int { return cmp.Compare(x.Key, y.Key) })
+	return all, nil
+}
+
+func described(c *kmsg.DescribeConfigsResponseResourceConfig) Described {
+	d := Described{Key: c.Name, Value: c.Value, Source: source(c.Source), Type: strings.ToLower(c.ConfigType.String()),
+		ReadOnly: c.ReadOnly, Sensitive: c.IsSensitive, Doc: orEmpty(c.Documentation), Synonyms: []Synonym{}}
+	if c.Source == kmsg.ConfigSourceDefaultConfig {
+		d.Default = c.Value
+	}
+	for _, s := range c.ConfigSynonyms {
+		d.Synonyms = append(d.Synonyms, Synonym{s.Name, s.Value, source(s.Source)})
+		if s.Source == kmsg.ConfigSourceDefaultConfig && c.Source != kmsg.ConfigSourceDefaultConfig {
+			d.Default = scaled(c.Name, s.Name, s.Value)
+		}
+	}
+	return d
+}
+
+// scaled converts a synonym's value to the unit of the config: log.retention.hours provides the
+// default of retention.ms.
+func scaled(key, synonym string, value *string) *string {
+	unit := int64(1)
+	switch {
+	case !strings.HasSuffix(key, ".ms"):
+	case strings.HasSuffix(synonym, ".hours"):
+		unit = 3_600_000
+	case strings.HasSuffix(synonym, ".minutes"):
+		unit = 60_000
+	}
+	if value == nil || unit == 1 {
+		return value
+	}
+	n, err := strconv.ParseInt(*value, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64/unit {
+		return value
+	}
+	s := strconv.FormatInt(n*unit, 10)
+	return &s
+}
+
+func orEmpty(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// source names where a value is set.
+func source(s kmsg.ConfigSource) string {
+	switch s {
+	case kmsg.ConfigSourceDynamicTopicConfig:
+		return "topic"
+	case kmsg.ConfigSourceDynamicBrokerConfig:
+		return "broker"
+	case kmsg.ConfigSourceDynamicDefaultBrokerConfig:
+		return "all brokers"
+	case kmsg.ConfigSourceStaticBrokerConfig:
+		return "broker's start"
+	case kmsg.ConfigSourceDynamicBrokerLoggerConfig:
+		return "logger"
+	case kmsg.ConfigSourceGroupConfig:
+		return "group"
+	case kmsg.ConfigSourceDefaultConfig:
+		return byDefault
+	}
+	return strings.ToLower(strings.ReplaceAll(s.String(), "_", " "))
+}
+
+// byDefault is the source of a default value.
+const byDefault = "default"
+
+// choose returns the configs with these keys, or all without keys.
+func choose(e Entity, all []Described, keys []string) ([]Described, error) {
+	if len(keys) == 0 {
+		return all, nil
+	}
+	var some []Described
+	var names []string
+	for _, d := range all {
+		names = append(names, d.Key)
+	}
+	for _, k := range keys {
+		i := slices.Index(names, k)
+		if i < 0 {
+			return nil, fmt.Errorf("%v has no config %q; %s", e, k, suggest(k, names))
+		}
+		some = append(some, all[i])
+	}
+	return some, nil
+}
+
+// suggest returns a hint with the configs that may be meant: those that contain the key, else the
+// closest one, else those that share a part with it.
+func suggest(key string, names []string) string {
+	var near, parts []string
+	for _, n := range names {
+		if strings.Contains(n, key) {
+			near = append(near, n)
+		}
+		if slices.ContainsFunc(strings.Split(key, "."), func(part string) bool { return len(part) > 3 && strings.Contains(n, part) }) {
+			parts = append(parts, n)
+		}
+	}
+	if one, ok := text.Closest(key, names); ok && len(near) == 0 {
+		near = []string{one}
+	}
+	if len(near) == 0 {
+		near = parts
+	}
+	if len(near) == 0 || len(near) > 8 {
+		return "chronikctl config get without a key lists all configs"
+	}
+	return "did you mean " + strings.Join(near, ", ") + "?"
+}

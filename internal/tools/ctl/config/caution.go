@@ -1,0 +1,104 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/text"
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+)
+
+// Values are the configs of one topic or broker, by key.
+type Values map[string]string
+
+// number returns a config as a number. ok is false if it is not one.
+func (v Values) number(key string) (n int64, ok bool) {
+	n, err := strconv.ParseInt(v[key], 10, 64)
+	return n, err == nil
+}
+
+// Read returns the values in an answer about a topic or broker.
+func Read(r kadm.ResourceConfig) Values {
+	v := Values{}
+	for _, c := range r.Configs {
+		v[c.Key] = c.MaybeValue()
+	}
+	return v
+}
+
+// Caution is a topic config that probably does not do what was intended.
+type Caution struct {
+	Keys    []string // the topic configs that may be wrong
+	Problem string
+	Remedy  string
+}
+
+// Cautions checks a topic's configs against each other, its replicas and the broker's configs.
+func Cautions(topic string, replicas int, v, broker Values) (all []Caution) {
+	const minISR, retention, segmentBytes, maxMessage = "min.insync.replicas", "retention.bytes", "segment.bytes", "max.message.bytes"
+	set := "chronikctl config set topic " + topic + " "
+	add := func(keys []string, problem, remedy string, args ...any) {
+		all = append(all, Caution{keys, problem, set + fmt.Sprintf(remedy, args...)})
+	}
+	if n, ok := v.number(minISR); ok && n > int64(replicas) && replicas > 0 {
+		add([]string{minISR}, fmt.Sprintf("min.insync.replicas is %d and it has %s: Kafka refuses acks=all, chronik treats it as %d", n,
+			text.Count(replicas, "replica"), replicas), "min.insync.replicas=%d", replicas)
+	} else if ok && replicas > 1 && n == int64(replicas) {
+		add([]string{minISR},
+			fmt.Sprintf("min.insync.replicas is %d, the number of its replicas: acks=all is refused as soon as one replica fails", n),
+			"min.insync.replicas=%d", replicas-1)
+	}
+	size, ok1 := v.number(retention)
+	segment, ok2 := v.number(segmentBytes)
+	if ok1 && ok2 && size >= 0 && size < segment {
+		add([]string{retention, segmentBytes},
+			fmt.Sprintf("retention.bytes is %d, but segments of up to %d bytes are deleted as a whole: a partition keeps "+
+				"more than intended", size, segment), "segment.bytes=%d", max(1<<20, size/4))
+	}
+	largest, ok1 := v.number(maxMessage)
+	request, ok2 := broker.number("socket.request.max.bytes")
+	if ok1 && ok2 && largest > request {
+		add([]string{maxMessage},
+			fmt.Sprintf(
+				"max.message.bytes is %d, but the broker accepts requests of at most %d bytes: a larger batch closes the connection",
+				largest, request), "max.message.bytes=%d, or raise the broker's socket.request.max.bytes", request)
+	}
+	return all
+}
+
+// Warn prints cautions about topics after some of their configs were set. It fetches the present
+// configs and applies planned to them. It ignores errors, because the change itself has succeeded.
+func Warn(ctx context.Context, a *app.App, adm *kadm.Client, topics []string, planned map[string]string) {
+	if len(topics) == 0 || len(planned) == 0 {
+		return
+	}
+	meta, err := adm.Metadata(ctx, topics...)
+	if err != nil {
+		return
+	}
+	found, err := adm.DescribeTopicConfigs(ctx, topics...)
+	if err != nil {
+		return
+	}
+	broker := Values{}
+	if ids := meta.Brokers.NodeIDs(); len(ids) > 0 {
+		if all, err := adm.DescribeBrokerConfigs(ctx, ids[0]); err == nil && len(all) > 0 {
+			broker = Read(all[0])
+		}
+	}
+	for _, r := range found {
+		v := Read(r)
+		for key, value := range planned {
+			v[key] = value
+		}
+		for _, c := range Cautions(r.Name, meta.Topics[r.Name].Partitions.NumReplicas(), v, broker) {
+			if slices.ContainsFunc(c.Keys, func(key string) bool { _, set := planned[key]; return set }) {
+				a.Note("warning: topic %s: %s; %s", r.Name, c.Problem, c.Remedy)
+			}
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
+)
+
+func set(a *app.App) *cobra.Command {
+	var dryRun bool
+	c := command(a, "set topic|broker|group|logger NAME KEY=VALUE...", "Set configs", 1, " and KEY=VALUE",
+		func(cmd *cobra.Command, e Entity, args []string) error {
+			values, err := parse.Configs(args)
+			if err != nil {
+				return app.Usage("%w", err)
+			}
+			return Change(cmd.Context(), a, []Entity{e}, values, nil, dryRun)
+		})
+	c.Example = "  chronikctl config set topic orders retention.ms=7d segment.bytes=512MiB\n" +
+		"  chronikctl config set broker default log.retention.ms=1d\n" +
+		"  chronikctl config set group billing consumer.session.timeout.ms=1m\n  chronikctl config set logger 1 root=DEBUG"
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only check and list what would be done")
+	return c
+}
+
+func unset(a *app.App) *cobra.Command {
+	var dryRun bool
+	c := command(a, "unset topic|broker|group|logger NAME KEY...", "Reset configs to their defaults", 1, " and KEY",
+		func(cmd *cobra.Command, e Entity, keys []string) error {
+			return Change(cmd.Context(), a, []Entity{e}, nil, keys, dryRun)
+		})
+	c.Example = "  chronikctl config unset topic orders retention.ms segment.bytes"
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only check and list what would be done")
+	return c
+}
+
+// Change sets and unsets configs, atomically for each entity.
+func Change(ctx context.Context, a *app.App, entities []Entity, values map[string]string, unset []string, dryRun bool) error {
+	for _, k := range unset {
+		if strings.Contains(k, "=") {
+			return app.Usage("%q is not the name of a config: unset takes no value", k)
+		}
+		if _, both := values[k]; both {
+			return app.Usage("%s cannot be both set and unset", k)
+		}
+	}
+	cl, err := a.Client(ctx)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	changed := "changed"
+	if dryRun {
+		changed = "would be changed"
+	}
+	var out app.Outcomes
+	var topics []string // changed topics
+	for _, e := range entities {
+		if err := checkKeys(ctx, cl, e, unset); err != nil {
+			out.Failed(e.String(), fmt.Errorf("change configs of %v: %w", e, err))
+			continue
+		}
+		req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+		req.ValidateOnly = dryRun
+		req.Resources = append(req.Resources, resource(e, values, unset))
+		resp, err := req.RequestWith(ctx, cl)
+		message := ""
+		if err == nil && len(resp.Resources) == 1 {
+			err, message = kerr.ErrorForCode(resp.Resources[0].ErrorCode), orEmpty(resp.Resources[0].ErrorMessage)
+		} else if err == nil {
+			err = kerr.UnknownServerError
+		}
+		if (errors.Is(err, kerr.InvalidConfig) || errors.Is(err, kerr.InvalidRequest)) && strings.HasPrefix(message, "Unknown ") {
+			if better := checkKeys(ctx, cl, e, slices.Sorted(maps.Keys(values))); better != nil {
+				out.Failed(e.String(), fmt.Errorf("change configs of %v: %w", e, better))
+				continue
+			}
+		}
+		if err != nil {
+			out.Refused(e.String(), "change configs of "+e.String(), err, message)
+			continue
+		}
+		out.Done(e.String(), "%s", changed)
+		if e.Kind == kmsg.ConfigResourceTypeTopic {
+			topics = append(topics, e.Name)
+		}
+	}
+	Warn(ctx, a, kadm.NewClient(cl), topics, values)
+	return a.Report(&out)
+}
+
+// Unknown returns an error for the first key that topics do not have, with the closest one. It
+// looks up the configs of an existing topic. It returns nil if there is none, or if topics have all
+// keys.
+func Unknown(ctx context.Context, adm *kadm.Client, configs map[string]string) error {
+	topics, err := adm.ListTopicsWithInternal(ctx)
+	if err != nil || len(topics) == 0 {
+		return nil
+	}
+	described, err := adm.DescribeTopicConfigs(ctx, topics.Names()[0])
+	if err != nil || len(described) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range described[0].Configs {
+		names = append(names, c.Key)
+	}
+	for _, key := range slices.Sorted(maps.Keys(configs)) {
+		if len(names) > 0 && !slices.Contains(names, key) {
+			return fmt.Errorf("topics have no config %q; %s", key, suggest(key, names))
+		}
+	}
+	return nil
+}
+
+// checkKeys returns an error for keys that an entity does not have, because brokers accept
+// unsetting a config that does not exist. The configs of all brokers are those of one broker, and
+// those already set: another broker may know more.
+func checkKeys(ctx context.Context, cl *kgo.Client, e Entity, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	all, err := fetchOver(ctx, cl, e)
+	if err == nil && e.Kind == kmsg.ConfigResourceTypeBroker && e.Name == "" {
+		var brokers kadm.BrokerDetails
+		if brokers, err = kadm.NewClient(cl).ListBrokers(ctx); err != nil {
+			return app.Refused("list brokers", err, "")
+		}
+		var one []Described
+		if ids := brokers.NodeIDs(); len(ids) > 0 {
+			one, err = fetchOver(ctx, cl, Entity{e.Kind, strconv.Itoa(int(ids[0]))})
+		}
+		all = append(all, one...)
+	}
+	if err == nil {
+		_, err = choose(e, all, keys)
+	}
+	return err
+}
+
+func resource(e Entity, values map[string]string, unset []string) kmsg.IncrementalAlterConfigsRequestResource {
+	r := kmsg.NewIncrementalAlterConfigsRequestResource()
+	r.ResourceType, r.ResourceName = e.Kind, e.Name
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		c.Name, c.Op, c.Value = k, kmsg.IncrementalAlterConfigOpSet, kmsg.StringPtr(values[k])
+		r.Configs = append(r.Configs, c)
+	}
+	for _, k := range unset {
+		c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		c.Name, c.Op = k, kmsg.IncrementalAlterConfigOpDelete
+		r.Configs = append(r.Configs, c)
+	}
+	return r
+}

@@ -1,0 +1,176 @@
+// Package config implements chronikctl config: it gets, sets, unsets and describes the configs of
+// topics, brokers, groups and loggers.
+//
+// It knows no config by name: the broker provides names, documentation, defaults, sources and
+// bounds. chronikctl topic alter uses Change.
+package config
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+)
+
+// New returns the command config.
+func New(a *app.App) *cobra.Command {
+	return app.Parent("config", "Read and change the configs of topics, brokers, groups and loggers", get(a), set(a), unset(a), describe(a))
+}
+
+// Entity is a topic, broker, group or logger with configs.
+type Entity struct {
+	Kind kmsg.ConfigResourceType
+	Name string // a topic, a group, or a broker's id; empty for all brokers
+}
+
+// Topics returns the entities of topics.
+func Topics(names []string) []Entity {
+	var all []Entity
+	for _, n := range names {
+		all = append(all, Entity{kmsg.ConfigResourceTypeTopic, n})
+	}
+	return all
+}
+
+// allBrokers is the name of the configs that apply to all brokers.
+const allBrokers = "default"
+
+// Kinds of entities, as written on the command line.
+const (
+	topicKind  = "topic"
+	brokerKind = "broker"
+	groupKind  = "group"
+	loggerKind = "logger"
+)
+
+// kinds returns the possible first words of an entity.
+func kinds() []string { return []string{topicKind, brokerKind, groupKind, loggerKind} }
+
+// entity parses "topic NAME", "broker ID", "broker default", "group NAME" or "logger ID".
+func entity(kind, name string) (Entity, error) {
+	switch kind {
+	case topicKind:
+		return Entity{kmsg.ConfigResourceTypeTopic, name}, nil
+	case groupKind:
+		return Entity{kmsg.ConfigResourceTypeGroupConfig, name}, nil
+	case brokerKind, loggerKind:
+		if kind == brokerKind && name == allBrokers {
+			return Entity{kmsg.ConfigResourceTypeBroker, ""}, nil
+		}
+		if n, err := strconv.ParseInt(name, 10, 32); err != nil || n < 0 {
+			return Entity{}, app.Usage("%q is not a broker's id; chronikctl broker list shows the ids; broker %s means all brokers", name,
+				allBrokers)
+		}
+		if kind == loggerKind {
+			return Entity{kmsg.ConfigResourceTypeBrokerLogger, name}, nil
+		}
+		return Entity{kmsg.ConfigResourceTypeBroker, name}, nil
+	}
+	return Entity{}, noEntity(kind)
+}
+
+func noEntity(kind string) error {
+	return app.Usage(
+		"%q has no configs: write topic NAME, broker ID, broker %s for all brokers, group NAME, or logger ID for a broker's log levels",
+		kind, allBrokers)
+}
+
+// String names the entity as on the command line.
+func (e Entity) String() string {
+	switch e.Kind {
+	case kmsg.ConfigResourceTypeTopic:
+		return topicKind + " " + e.Name
+	case kmsg.ConfigResourceTypeGroupConfig:
+		return groupKind + " " + e.Name
+	case kmsg.ConfigResourceTypeBrokerLogger:
+		return loggerKind + " " + e.Name
+	}
+	if e.Name == "" {
+		return brokerKind + " " + allBrokers
+	}
+	return brokerKind + " " + e.Name
+}
+
+// command returns a subcommand of config. Its arguments are an entity and the rest.
+func command(a *app.App, use, short string, least int, wanted string,
+	run func(cmd *cobra.Command, e Entity, rest []string) error) *cobra.Command {
+	topics, groups, brokers := a.Topics(0), a.Groups(0), a.Brokers(0)
+	enough := app.Args(2+least, -1, "an entity (topic NAME, broker ID, group NAME, logger ID)"+wanted)
+	return &cobra.Command{
+		Use: use, Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && !slices.Contains(kinds(), args[0]) {
+				return noEntity(args[0])
+			}
+			return enough(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, err := entity(args[0], args[1])
+			if err != nil {
+				return err
+			}
+			return run(cmd, e, args[2:])
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			switch {
+			case len(args) == 0:
+				return kinds(), cobra.ShellCompDirectiveNoFileComp
+			case len(args) == 1 && args[0] == topicKind:
+				return topics(cmd, args, begun)
+			case len(args) == 1 && args[0] == groupKind:
+				return groups(cmd, args, begun)
+			case len(args) == 1:
+				ids, directive := brokers(cmd, args, begun)
+				if args[0] == brokerKind {
+					ids = append(ids, allBrokers)
+				}
+				return ids, directive
+			}
+			after := ""
+			if strings.HasPrefix(cmd.Use, "set") {
+				after = "="
+			}
+			return keys(a, cmd, args[0], args[1], after), cobra.ShellCompDirectiveNoFileComp | noSpace(after)
+		},
+	}
+}
+
+// TopicKeys suggests, for a flag, the configs of the first topic on the command line, each followed
+// by after.
+func TopicKeys(a *app.App, after string) app.Completion {
+	return func(cmd *cobra.Command, topics []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(topics) == 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return keys(a, cmd, topicKind, topics[0], after), cobra.ShellCompDirectiveNoFileComp | noSpace(after)
+	}
+}
+
+// noSpace keeps the cursor after the suggestion if a value follows.
+func noSpace(after string) cobra.ShellCompDirective {
+	if after == "" {
+		return 0
+	}
+	return cobra.ShellCompDirectiveNoSpace
+}
+
+// keys suggests the configs of an entity.
+func keys(a *app.App, cmd *cobra.Command, kind, name, after string) []string {
+	e, err := entity(kind, name)
+	if err != nil || a.Resolve(cmd) != nil {
+		return nil
+	}
+	found, err := fetch(cmd.Context(), a, e)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, c := range found {
+		names = append(names, c.Key+after)
+	}
+	return names
+}

@@ -1,0 +1,31 @@
+// Package group implements chronikctl group: list, describe, reset, export, delete and
+// delete-offsets.
+//
+// It treats groups of the classic and of the consumer protocol (KIP-848) alike. Each command is
+// in a file of its name; state.go fetches the data that they share.
+package group
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+)
+
+// New returns the command group.
+func New(a *app.App) *cobra.Command {
+	c := app.Parent("group", "List, describe, reset, export and delete consumer groups and their offsets",
+		list(a), describe(a), reset(a), export(a), remove(a), deleteOffsets(a))
+	cli.Instead(c, map[string]string{
+		"lag":           "group list shows each group's lag, group describe the lag of each partition",
+		"members":       "group describe shows the members",
+		"offsets":       "group describe shows the offsets",
+		"seek":          "group reset sets offsets",
+		"reset-offsets": "group reset sets offsets",
+		"show":          "group describe shows a group",
+		"get":           "group describe shows a group",
+	})
+	return c
+}
+
+const dryRunDoc = "only list what would be done"

@@ -1,0 +1,88 @@
+package logs
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+type assigned chan struct{}
+
+func (a assigned) OffsetsAssigned(*storage.Append) { close(a) }
+
+// damagedMember returns the log directory of a broker of a cluster, with a damaged batch.
+func damagedMember(t *testing.T) string {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "d")
+	conf := storage.Config{Profile: durability.Profile{Name: "sync", MaxRecords: 10000, MaxBytes: 50 << 20},
+		Segment: segment.Limits{Bytes: 8 << 10, Ms: 1 << 40, IndexInterval: 512, IndexBytes: 10 << 20}}
+	d, err := storage.OpenDir(storage.Place{Path: dir}, storage.Options{FS: vfs.OS(), JournalFileSize: 64 << 10, JournalBytes: 4 << 20,
+		Config: func(string, storage.ID) storage.Config { return conf }})
+	must(err)
+	_, err = d.Create([]storage.Spec{{ID: storage.ID{Topic: [16]byte{1}}, Topic: "a", Config: conf}})
+	must(err)
+	l := d.Logs()[0]
+	for range 60 {
+		b := record.NewBuilder(record.BatchOptions{})
+		b.Append(1, nil, bytes.Repeat([]byte{'x'}, 300), nil)
+		data, err := b.Build()
+		must(err)
+		l.SetLeaderEpoch(3, true)
+		done := make(assigned)
+		a := &storage.Append{Batches: data, LeaderEpoch: 3, Sink: done}
+		l.Append(a, nil)
+		<-done
+		must(a.Err)
+	}
+	must(d.Registered(checkpoint.Owner{Cluster: [16]byte{7}}))
+	must(d.Close())
+	files, err := filepath.Glob(filepath.Join(dir, "*-0", "*.log"))
+	must(err)
+	f, err := os.OpenFile(files[0], os.O_WRONLY, 0)
+	must(err)
+	_, err = f.WriteAt([]byte{0xff}, 200)
+	must(errors.Join(err, f.Close()))
+	return dir
+}
+
+// A dry run refuses what the repair refuses: partitions of which other brokers have replicas. It
+// lists what would be done only with --last-copy.
+func TestADryRunRefusesWhatTheRepairRefuses(t *testing.T) {
+	dir := damagedMember(t)
+	run := func(args ...string) error {
+		a := app.New("test", app.Streams{In: bytes.NewReader(nil), Out: io.Discard, Err: io.Discard, Getenv: func(string) string { return "" }})
+		c := repairCommand(a)
+		c.SetArgs(append([]string{"--dir", dir}, args...))
+		c.SetOut(io.Discard)
+		c.SetErr(io.Discard)
+		return c.ExecuteContext(t.Context())
+	}
+	refused := run("--backup", filepath.Join(t.TempDir(), "b"))
+	if !errors.Is(refused, inspect.ErrReplicated) {
+		t.Fatalf("the repair: %v", refused)
+	}
+	if dry := run("--dry-run"); dry == nil || dry.Error() != refused.Error() || app.ExitCode(dry) != app.ExitCode(refused) {
+		t.Errorf("the repair fails with %v, a dry run with %v", refused, dry)
+	}
+	if err := run("--dry-run", "--last-copy"); err != nil {
+		t.Errorf("a dry run for the last copy: %v", err)
+	}
+}

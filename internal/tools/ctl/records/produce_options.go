@@ -1,0 +1,183 @@
+package records
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
+)
+
+// maxLine bounds an input line, in bytes.
+const maxLine = 64 << 20
+
+// produceOptions holds the flags of produce.
+type produceOptions struct {
+	file          string
+	input         string
+	separator     string
+	partition     int32
+	samePartition bool
+	acks          string
+	compression   string
+	headers       []string
+	batchBytes    size
+	rate          float64
+	emptyNull     bool
+	tombstone     bool
+	timestamp     string
+
+	transactionalID    string
+	perTransaction     int // records; 0: all
+	transactionTimeout parse.DurationFlag
+
+	at     time.Time          // parsed timestamp; zero for the time of writing
+	common []kgo.RecordHeader // headers of every record
+	chosen bool               // --input was given
+}
+
+func (o *produceOptions) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&o.file, "file", "", "read this file instead of standard input")
+	f.StringVar(&o.input, "input", "lines",
+		"lines, or json: records as consume -o json prints them")
+	f.StringVarP(&o.separator, "key-separator", "k", "", "separator of key and value in a line: \\t is a tab, \\xHH a byte")
+	f.BoolVar(&o.tombstone, "tombstone", false, "each line is a key; a null value deletes it if compacted")
+	f.StringVar(&o.timestamp, "timestamp", "", "time of every record: 2006-01-02T15:04:05Z, @MILLISECONDS since 1970, or 5m for that "+
+		"long ago")
+	f.BoolVar(&o.emptyNull, "empty-is-null", false, "write null for an empty value, which deletes a compacted key")
+	f.StringArrayVarP(&o.headers, "header", "H", nil, "header name=value of every record, escapes as -k; repeatable")
+	f.Int32VarP(&o.partition, "partition", "p", -1, "partition to write to; -1: a record's key determines it, and records without a key "+
+		"are spread in batches")
+	f.BoolVar(&o.samePartition, "same-partition", false, "with --input json, write to the partition that a record names")
+	f.StringVar(&o.acks, "acks", "all", "replicas to wait for: all, 1 (leader) or 0 (none)")
+	f.StringVar(&o.compression, "compression", "none", strings.Join(codecs(), ", "))
+	o.batchBytes = 1_000_000
+	f.Var(&o.batchBytes, "max-batch-bytes", "largest batch to send; a longer line also needs a larger max.message.bytes of the topic")
+	f.Float64Var(&o.rate, "rate", 0, "records per second; 0 is no limit")
+	f.StringVar(&o.transactionalID, "transactional-id", "", "write in a transaction of this `ID`")
+	f.IntVar(&o.perTransaction, "transaction-records", 0, "`N` records in each transaction; 0: all")
+	o.transactionTimeout = parse.DurationFlag(time.Minute)
+	f.Var(&o.transactionTimeout, "transaction-timeout", "`TIME` after which the broker aborts a transaction")
+	app.CompleteFlag(c, "acks", app.OneOf("all", "1", "0"))
+	app.CompleteFlag(c, "compression", app.OneOf(codecs()...))
+	app.CompleteFlag(c, "input", app.OneOf("lines", "json"))
+}
+
+// size is a flag in bytes, with an optional unit.
+type size int32
+
+func (s *size) String() string { return strconv.Itoa(int(*s)) }
+
+func (s *size) Set(text string) error {
+	n, err := parse.Size(text)
+	if err == nil && n > math.MaxInt32 {
+		err = fmt.Errorf("%s is larger than a batch can be", text)
+	}
+	if err == nil {
+		*s = size(n)
+	}
+	return err
+}
+
+// Type returns the placeholder that --help shows.
+func (*size) Type() string { return "bytes" }
+
+func codecs() []string { return []string{"none", "gzip", "snappy", "lz4", "zstd"} }
+
+// check validates the flags and parses them. It sends nothing.
+func (o *produceOptions) check() error {
+	switch {
+	case o.batchBytes < 1<<10 || o.batchBytes > maxLine:
+		return app.Usage("--max-batch-bytes %d is not between %d and %d", o.batchBytes, 1<<10, maxLine)
+	case o.partition < -1:
+		return app.Usage("--partition %d: partitions start at 0; -1 chooses by key", o.partition)
+	case o.samePartition && (o.input != "json" || o.partition >= 0):
+		return app.Usage("--same-partition needs --input json and excludes --partition: each record names its partition")
+	case !(o.rate >= 0 && o.rate <= 1e9):
+		return app.Usage("--rate %v is not between 0 and 1e9 records per second", o.rate)
+	case !slices.Contains([]string{"all", "-1", "1", "0"}, o.acks):
+		return app.Usage("--acks %q is none of all, 1, 0", o.acks)
+	case !slices.Contains(codecs(), o.compression):
+		return app.Usage("--compression %q is none of %s", o.compression, strings.Join(codecs(), ", "))
+	case o.input != "lines" && o.input != "json":
+		return app.Usage("--input %q is neither lines nor json", o.input)
+	case o.tombstone && (o.input != "lines" || o.separator != "" || o.emptyNull):
+		return app.Usage("--tombstone: each line is a key; remove --input json, --key-separator and --empty-is-null")
+	case o.input == "json" && o.timestamp != "":
+		return app.Usage("--timestamp needs --input lines: a JSON record has a timestamp field")
+	case o.input == "json" && o.separator != "":
+		return app.Usage("--key-separator needs --input lines: a JSON record has a key field")
+	case o.transactionalID == "" && o.perTransaction != 0:
+		return app.Usage("--transaction-records needs --transactional-id")
+	case o.perTransaction < 0:
+		return app.Usage("--transaction-records %d is negative", o.perTransaction)
+	case o.transactionalID != "" && (o.acks == "1" || o.acks == "0"):
+		return app.Usage("--transactional-id needs --acks all: a record that is lost after its acknowledgement would be missing in a committed transaction")
+	case o.transactionTimeout < parse.DurationFlag(time.Millisecond) || o.transactionTimeout.Value() > math.MaxInt32*time.Millisecond:
+		return app.Usage("--transaction-timeout %v is not between 1ms and %v", o.transactionTimeout.Value(), math.MaxInt32*time.Millisecond)
+	}
+	var err error
+	if o.separator, err = parse.Escapes(o.separator); err != nil {
+		return app.Usage("--key-separator %w", err)
+	}
+	if o.timestamp != "" {
+		if o.at, err = parse.Time(o.timestamp, time.Now()); err != nil {
+			return app.Usage("--timestamp %w", err)
+		}
+	}
+	for _, h := range o.headers {
+		name, value, err := parse.KeyValue(h)
+		if err == nil {
+			value, err = parse.Escapes(value)
+		}
+		if err != nil {
+			return app.Usage("--header %w", err)
+		}
+		o.common = append(o.common, kgo.RecordHeader{Key: name, Value: []byte(value)})
+	}
+	return nil
+}
+
+// metadataAge is the minimum time between two metadata requests. The first answer about a topic
+// that the broker is creating is that it does not exist, and by default the client would wait 250
+// ms before it asks again.
+const metadataAge = 30 * time.Millisecond
+
+// client returns the client options that the flags require.
+func (o *produceOptions) client(topic string) []kgo.Opt {
+	codec := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(),
+		"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}[o.compression]
+	opts := []kgo.Opt{kgo.DefaultProduceTopic(topic), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchMaxBytes(int32(o.batchBytes)),
+		kgo.ProducerBatchCompression(codec), kgo.MetadataMinAge(metadataAge)}
+	switch {
+	case o.transactionalID != "":
+		// The client gives up on records of a transaction too, because it ends the transaction.
+		opts = append(opts, kgo.TransactionalID(o.transactionalID), kgo.TransactionTimeout(o.transactionTimeout.Value()))
+	case o.acks == "1":
+		opts = append(opts, kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite())
+	case o.acks == "0":
+		opts = append(opts, kgo.RequiredAcks(kgo.NoAck()), kgo.DisableIdempotentWrite())
+	default:
+		// A record that may or may not be written is given up after --timeout. The run ends there,
+		// so no later record can overtake it, and the error says that the line may be written
+		// twice.
+		opts = append(opts, kgo.AllowIdempotentProduceCancellation())
+	}
+	if o.input == "json" || !o.at.IsZero() {
+		// The client would count from the record's own timestamp, and old records would time out
+		// before they are sent. The writer has its own timeout.
+		opts = append(opts, kgo.RecordDeliveryTimeout(0))
+	}
+	if o.partition >= 0 || o.samePartition {
+		opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	}
+	return opts
+}

@@ -1,0 +1,106 @@
+package ctl_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/chronik-io/chronik/internal/tools/ctl"
+	"github.com/chronik-io/chronik/pkg/chronik"
+)
+
+// version is the version of chronikctl in tests.
+const version = "v1.2.3"
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"chronikctl": control, "code": code})
+}
+
+// control is the main function of chronikctl.
+func control() {
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	c := ctl.Main(ctx, os.Args[1:], version, ctl.Std())
+	stop()
+	os.Exit(c)
+}
+
+// code N COMMAND... succeeds if the command exits with N.
+func code() {
+	c := ctl.Main(context.Background(), os.Args[3:], version, ctl.Std())
+	if fmt.Sprint(c) != os.Args[1] {
+		fmt.Fprintf(os.Stderr, "ended with %d\n", c)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Each script has a broker of its own, in memory, with the addresses $BROKER and $ADMIN.
+// CHRONIK_BROKERS is set.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(e *testscript.Env) error {
+			b, err := chronik.Start(context.Background(), chronik.Options{Admin: "127.0.0.1:0",
+				Settings: map[string]string{"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2",
+					"authorization": "acl", "super-users": "User:ANONYMOUS"}})
+			if err != nil {
+				return err
+			}
+			e.Defer(func() {
+				if err := b.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			e.Vars = append(e.Vars, "BROKER="+b.Addr(), "ADMIN="+b.AdminAddr(), "CHRONIK_BROKERS="+b.Addr(), "NOBODY="+unusedAddress,
+				"HOME="+e.WorkDir)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"tlsproxy": tlsProxy, "until": until, "broker": broker,
+			"snapshot": snapshot, "flip": flip, "screen": screen, "untar": untar, "hung": hung, "examples": examples, "open": open},
+	})
+}
+
+// unusedAddress is an address without a listener: no service uses this port, and the kernel does
+// not assign it to a broker that asks for any free port.
+const unusedAddress = "127.0.0.1:71"
+
+// open ID PARTITIONS waits until a transactional id has an open transaction in so many partitions.
+func open(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: open ID PARTITIONS")
+	}
+	for begun := time.Now(); time.Since(begun) < 2*time.Minute; time.Sleep(10 * time.Millisecond) {
+		var out bytes.Buffer
+		ctl.Main(context.Background(), []string{"txn", "list", "--state", "Ongoing"}, version, ctl.Streams{Out: &out, Err: io.Discard,
+			Getenv: ts.Getenv})
+		for _, line := range strings.Split(out.String(), "\n") {
+			if f := strings.Fields(line); len(f) > 4 && f[0] == args[0] && f[4] == args[1] {
+				return
+			}
+		}
+	}
+	ts.Fatalf("%s never has an open transaction in %s partitions", args[0], args[1])
+}
+
+// until FILE TEXT waits until a background command has written TEXT to a file.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: until FILE TEXT")
+	}
+	for begun := time.Now(); time.Since(begun) < 2*time.Minute; time.Sleep(time.Millisecond) {
+		if b, err := os.ReadFile(ts.MkAbs(args[0])); err == nil && strings.Contains(string(b), args[1]) {
+			return
+		}
+	}
+	ts.Fatalf("%s never contains %q", args[0], args[1])
+}

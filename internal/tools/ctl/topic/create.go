@@ -1,0 +1,92 @@
+package topic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+	"github.com/chronik-io/chronik/internal/tools/ctl/config"
+	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
+)
+
+// createFlags holds the flags of create.
+type createFlags struct {
+	partitions  int32
+	replication int16
+	configs     []string
+	ifNotExists bool
+	dryRun      bool
+}
+
+func create(a *app.App) *cobra.Command {
+	var w createFlags
+	c := &cobra.Command{
+		Use: "create NAME...", Short: "Create topics", Args: app.Args(1, -1, "at least one topic"),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Example: "  chronikctl topic create payments --partitions 12 --config retention.ms=7d\n" +
+			"  chronikctl topic create clicks --config chronik.durability.profile=interval",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			configs, err := parse.Configs(w.configs)
+			if err != nil {
+				return app.Usage("--config %w", err)
+			}
+			if w.partitions == 0 || w.partitions < -1 {
+				return app.Usage("--partitions %d: a topic has at least 1; -1 is the broker's default", w.partitions)
+			}
+			if w.replication == 0 || w.replication < -1 {
+				return app.Usage("--replication-factor %d: a partition has at least 1 replica; -1 is the broker's default", w.replication)
+			}
+			return a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
+				return w.run(ctx, a, adm, names, configs)
+			})(cmd, names)
+		},
+	}
+	f := c.Flags()
+	f.Int32VarP(&w.partitions, "partitions", "p", -1, "number of partitions; -1 is the broker's default")
+	f.Int16VarP(&w.replication, "replication-factor", "r", -1, "copies of each partition; -1 is the broker's default")
+	f.StringArrayVarP(&w.configs, "config", "c", nil, "topic config name=value; repeatable")
+	f.BoolVar(&w.ifNotExists, "if-not-exists", false, "succeed if the topic already exists")
+	f.BoolVar(&w.dryRun, "dry-run", false, dryRunDoc)
+	return c
+}
+
+func (w *createFlags) run(ctx context.Context, a *app.App, adm *kadm.Client, names []string, configs map[string]string) error {
+	with := make(map[string]*string, len(configs))
+	for name, value := range configs {
+		with[name] = &value
+	}
+	send, done := adm.CreateTopics, "created"
+	if w.dryRun {
+		send, done = adm.ValidateCreateTopics, "would be created"
+	}
+	var out app.Outcomes
+	var created []string
+	for _, name := range names {
+		answers, err := send(ctx, w.partitions, w.replication, with, name)
+		r := answers[name]
+		if err == nil {
+			err = r.Err
+		}
+		switch {
+		case errors.Is(err, kerr.TopicAlreadyExists) && w.ifNotExists:
+			out.Done(name, "exists")
+		case errors.Is(err, kerr.InvalidConfig) && strings.HasPrefix(r.ErrMessage, "Unknown ") && config.Unknown(ctx, adm, configs) != nil:
+			out.Failed(name, fmt.Errorf("create %s: %w", name, config.Unknown(ctx, adm, configs)))
+		case err != nil:
+			out.Refused(name, "create "+name, app.BrokerError(err), r.ErrMessage)
+		default:
+			out.Done(name, "%s", done)
+			if !w.dryRun {
+				created = append(created, name)
+			}
+		}
+	}
+	config.Warn(ctx, a, adm, created, configs)
+	return a.Report(&out)
+}

@@ -1,0 +1,43 @@
+// Package topic implements chronikctl topic: create, list, describe, alter, delete,
+// add-partitions and trim. Each command is in a file of its name.
+package topic
+
+import (
+	"encoding/base64"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+)
+
+// New returns the command topic.
+func New(a *app.App) *cobra.Command {
+	c := app.Parent("topic", "Create, list, describe, alter and delete topics, and their records",
+		create(a), list(a), describe(a), alter(a), addPartitions(a), trim(a), remove(a))
+	cli.Instead(c, map[string]string{
+		"consume":      "chronikctl consume TOPIC prints records",
+		"produce":      "chronikctl produce TOPIC writes records",
+		"get":          "topic describe shows a topic, config get its configs",
+		"show":         "topic describe shows a topic",
+		"info":         "topic describe shows a topic",
+		"alter-config": "topic alter changes configs",
+		"set":          "topic alter changes configs",
+		"config":       "topic alter changes configs, config get shows them",
+		"trim-prefix":  "topic trim deletes records",
+		"truncate":     "topic trim NAME --before latest deletes all records",
+		"purge":        "topic trim NAME --before latest deletes all records",
+	})
+	return c
+}
+
+const dryRunDoc = "only check and list what would be done"
+
+// id returns a topic's id in Kafka's notation, or "" if the broker has none.
+func id(t kadm.TopicID) string {
+	if t == (kadm.TopicID{}) {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(t[:])
+}
