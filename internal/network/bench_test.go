@@ -1,6 +1,7 @@
 package network
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -59,6 +60,26 @@ func BenchmarkAgainstEcho(b *testing.B) {
 
 // BenchmarkFrames sends frames one after the other on one connection, as a producer that
 // fills its batches does.
+// The cost of requests that arrive together, without that of the system calls: a client sends
+// batches of requests and reads the answers of a batch together.
+func BenchmarkPipelined(b *testing.B) {
+	const batch = 100
+	srv, addr := serve(b, Options{Handler: &benchHandler{}, Table: produceTable(b)})
+	defer srv.Close()
+	c := dial(b, addr)
+	defer c.Close()
+	requests := bytes.Repeat(produceFrame(benchRequest), batch)
+	answers := make([]byte, batch*benchResponse)
+	for done := 0; done < b.N; done += batch {
+		if _, err := c.Write(requests); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, answers); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkFrames(b *testing.B) {
 	for _, size := range []int{16 << 10, 100 << 10, 1 << 20, 3 << 20} {
 		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {

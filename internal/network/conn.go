@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/network/connlife"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
@@ -40,7 +41,6 @@ type conn struct {
 	arrival  arrival
 	batch    groupcommit.Batch // of the reader goroutine
 	handed   *Request          // handed over by the poller, see HandOver; owned by the reading role
-	hijacked bool              // Hijack took the socket; written once, by the reader
 	mayBlock bool              // MayBlock returned true to the current request; owned by the reading role
 	spoken   bool              // the client has sent a request; owned by the reading role
 	login    login             // owned by the reading role
@@ -55,8 +55,6 @@ type conn struct {
 	idle     *time.Timer // recalls the connection; used by the reader goroutine only
 	idleOver atomic.Bool // idle has fired
 
-	// stopped asks the reader to start no more requests, because of a drain or Abort.
-	stopped   atomic.Bool
 	muteUntil atomic.Int64 // unix ns; the reader pauses until then
 
 	out output // owned by the writing role
@@ -82,18 +80,9 @@ type conn struct {
 
 	blocked blocking // the handler that may block, see MayBlock
 
-	role      readRole
-	recalled  bool // the reader goroutine wants the reading role
+	life      life
 	reset     bool // the end of the connection is a reset; see Request.Reset
 	served    bool // a request other than ApiVersions and those of a login was answered
-	flushing  bool // the poller's flusher will write the answers
-	busy      bool // the reader will flush before it blocks
-	rwaiting  bool // the reader waits on rcond
-	writing   bool // a goroutine writes, without mu
-	readDone  bool // the reader has ended
-	dead      bool // the socket is closed, or will be without further writes
-	abandoned bool // the writer has ended; unanswered requests are orphans
-	reason    CloseReason
 	expiry    *time.Timer
 	expiresAt time.Time // when the expiry timer fires; zero if it is not armed
 }
@@ -122,9 +111,10 @@ func newConn(s *Server, l *Listener, nc net.Conn) *conn {
 func (c *conn) push(r *Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.dead {
+	if !c.life.Can(connlife.Push) {
 		return false
 	}
+	c.on(connlife.Push)
 	if c.newest == nil {
 		c.oldest = r
 	} else {
@@ -136,7 +126,6 @@ func (c *conn) push(r *Request) bool {
 	c.unready++
 	c.traffic.Requests++
 	c.traffic.BytesIn += int64(r.size) + 4
-	c.busy = c.role == reading
 	if r.Key != protocol.KeyProduce {
 		c.otherInFlight = true
 		return true
@@ -159,17 +148,20 @@ func (c *conn) answer(r *Request, now time.Time) {
 	c.traffic.RecordsIn += r.records
 	if r.Key == protocol.KeyProduce {
 		c.produceBytes -= int64(r.size)
-		if c.produces--; c.produces == 0 && !c.dead {
+		if c.produces--; c.produces == 0 && c.life.Alive() {
 			c.away = c.srv.producers.markAbsent(now)
 		}
 	} else {
 		c.otherInFlight = false
 	}
-	if c.abandoned {
+	if c.life.Life() >= connlife.Gone {
 		if r.orphanTimer != nil {
 			r.orphanTimer.Stop()
 		}
 		last := c.unready == 0
+		if last {
+			c.on(connlife.LastAnswer)
+		}
 		c.mu.Unlock()
 		r.recycle(c.srv)
 		if last {
@@ -184,15 +176,15 @@ func (c *conn) answer(r *Request, now time.Time) {
 	c.unwritten += r.outSize
 	c.encoded += len(r.head)
 	c.count()
-	if c.oldest == r && !c.busy && !c.writing && !c.flushing {
+	if c.oldest == r && c.life.Can(connlife.List) {
 		if c.poll != nil && !c.sealed && r.small() {
-			c.flushing = true
+			c.on(connlife.List)
 			c.poll.flusher.add(c)
 		} else {
 			c.wcond.Signal()
 		}
 	}
-	if c.rwaiting {
+	if c.life.Reader() == connlife.Waiting {
 		c.rcond.Signal()
 	}
 	c.mu.Unlock()
@@ -215,7 +207,7 @@ func (c *conn) mayStart(key int16, size int) bool {
 func (c *conn) canStart(key int16, size int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.dead && !c.stopped.Load() && c.mayStart(key, size)
+	return c.life.Life() == connlife.Open && c.mayStart(key, size)
 }
 
 // awaitStart blocks the reader until a request may start. It returns errStopped if the connection
@@ -223,7 +215,7 @@ func (c *conn) canStart(key int16, size int) bool {
 func (c *conn) awaitStart(key int16, size int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.dead && !c.stopped.Load() {
+	for c.life.Life() == connlife.Open {
 		if c.mayStart(key, size) {
 			return nil
 		}
@@ -237,9 +229,9 @@ func (c *conn) awaitStart(key int16, size int) error {
 			continue
 		}
 		c.watchClient()
-		c.busy, c.rwaiting = false, true
+		c.on(connlife.Wait)
 		c.rcond.Wait()
-		c.rwaiting = false
+		c.on(connlife.Wake)
 	}
 	return errStopped
 }
@@ -257,9 +249,9 @@ func (c *conn) watchClient() {
 func (c *conn) beforeBlocking() {
 	c.batch.HandOff()
 	c.mu.Lock()
-	if c.busy {
+	if c.life.Reader() == connlife.Busy {
 		c.flush()
-		c.busy = false
+		c.on(connlife.Block)
 	}
 	c.mu.Unlock()
 }
@@ -292,10 +284,8 @@ func (c *conn) mute(until time.Time) {
 func (c *conn) stopReading(reason CloseReason) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.reason == "" {
-		c.reason = reason
-	}
-	c.stopped.Store(true)
+	c.ends(reason)
+	c.on(connlife.Stop)
 	c.rcond.Signal()
 	if c.nc != nil {
 		_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection only
@@ -315,10 +305,8 @@ func (c *conn) endReading(reason CloseReason, broken bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.readDone, c.busy = true, false
-	if c.reason == "" {
-		c.reason = reason
-	}
+	c.on(connlife.ReaderEnds)
+	c.ends(reason)
 	if reason == ClosedByClient {
 		c.hungUp()
 	}
@@ -330,13 +318,11 @@ func (c *conn) endReading(reason CloseReason, broken bool) {
 
 // kill closes the socket at once. Caller holds mu.
 func (c *conn) kill(reason CloseReason) {
-	if c.dead {
+	if !c.life.Alive() && c.life.Life() != connlife.Closing {
 		return
 	}
-	c.dead = true
-	if c.reason == "" {
-		c.reason = reason
-	}
+	c.on(connlife.Kill)
+	c.ends(reason)
 	c.cancel()
 	if c.nc != nil {
 		if nc := below(c.nc); c.reset { // TLS would wait for the client

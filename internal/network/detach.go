@@ -61,11 +61,11 @@ func (c *conn) attachLocked() error {
 		return nil
 	}
 	err := net.ErrClosed
-	if !c.dead {
+	if c.life.Alive() {
 		c.nc, err = c.stream()
 		c.polled = 0
 	}
-	if err != nil && !c.dead {
+	if err != nil && c.life.Alive() {
 		c.srv.limited.log(c, zap.WarnLevel, "closing a connection", err)
 		c.kill(ClosedError)
 	}

@@ -23,7 +23,7 @@
 //
 // For small Produce requests a wake-up costs more than the work, and for those that end a
 // transaction. A connection whose last request was a small one of Produce or of a quick API
-// (protocol.API) is offered to a poller (Linux; see readRole). A poller is one goroutine that
+// (protocol.API) is offered to a poller (Linux; see connlife). A poller is one goroutine that
 // finds all its connections with something to read in one system call, then reads and handles them
 // in a row. Then it runs the commits that these requests added to its batch (Request.Batch), each
 // once: the logs commit, the journal writes its group and the answers go out, all on this goroutine
@@ -34,9 +34,8 @@
 //
 // # The life of a connection
 //
-//	accepted ──▶ authenticating ──▶ open ──▶ hung up ──▶ draining ──▶ gone ──▶ released
-//	                (if its listener asks)      │                      ▲
-//	                                            └──────── killed ──────┘
+// Package connlife has the states of a connection, its reader and its writer as tables, and draws
+// them. Only conn.on changes them. What they cost and promise:
 //
 //	accepted        counts against the limits on connections, in total and per address
 //	authenticating  the TLS handshake, then the login (see login), both before one deadline; counts
@@ -46,8 +45,8 @@
 //	hung up         its client has closed its side: requests that it sent are still
 //	                handled in order, and OnClose makes handlers release what they parked
 //	draining        no further request is read (end of the stream, Shutdown, Abort,
-//	                idle, a bad or late frame); requests that were read are answered,
-//	                then the socket is closed, after a short time for the client to read
+//	                idle, a bad or late frame); requests that were read are answered
+//	closing         after a short time for the client to read, the socket is closed
 //	killed          the socket is closed at once: it broke, or its client does not read
 //	gone            it has no socket and no goroutines; unanswered requests are orphans,
 //	                which keep their memory until they are answered; the answers are dropped

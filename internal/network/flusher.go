@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"sync"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/network/connlife"
 )
 
 // flusher writes the small answers of a poller's connections one after the other, so that many
@@ -106,8 +108,8 @@ func (f *flusher) flushAll(p *writeBuffers) {
 func (f *flusher) flush(c *conn, p *writeBuffers) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.flushing = false
-	if c.busy || !c.mayWrite() {
+	c.on(connlife.Unlist)
+	if c.life.Reader() == connlife.Busy || !c.mayWrite() {
 		return
 	}
 	if !c.oldest.small() {
@@ -125,7 +127,8 @@ func (f *flusher) flush(c *conn, p *writeBuffers) {
 	}
 	aborted := job.recycle(c.srv)
 	c.mu.Lock()
-	if len(left) > 0 && !c.dead { // the writer of a dead connection writes no more
+	if len(left) > 0 && c.life.Can(connlife.Leave) {
+		c.on(connlife.Leave)
 		c.out.job, c.out.left = answers{n: job.n, bytes: job.bytes, encoded: job.encoded}, left
 		c.out.aborted, c.out.unsent = aborted, unsent
 		c.wcond.Signal()
@@ -133,8 +136,8 @@ func (f *flusher) flush(c *conn, p *writeBuffers) {
 	}
 	c.written(job, aborted, err)
 	c.flushed(true)
-	if !c.busy && c.mayWrite() {
-		c.flushing = true
+	if c.mayWrite() && c.life.Can(connlife.List) {
+		c.on(connlife.List)
 		f.add(c)
 	}
 }
@@ -175,6 +178,7 @@ func (p *writeBuffers) write(c *conn, job answers) (left []byte, err error) {
 // writeLeft writes what the flusher could not. Caller is the writer goroutine and holds mu, which
 // is released during the write.
 func (c *conn) writeLeft() {
+	c.on(connlife.Resume)
 	left, unsent := c.out.left, c.out.unsent
 	c.out.left, c.out.unsent = nil, nil
 	err := c.attachLocked()

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chronik-io/chronik/internal/network/connlife"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
@@ -54,7 +55,9 @@ func (f *pollFixture) choke(t *testing.T) *choked {
 // left waits until the flusher has left something and the writer is writing it.
 func (p *choked) left(t *testing.T) {
 	t.Helper()
-	p.await(t, "something left to the writer", func(c *conn) bool { return c.out.job.n > 0 && c.out.left == nil && c.writing })
+	p.await(t, "something left to the writer", func(c *conn) bool {
+		return c.out.job.n > 0 && c.life.Writer() != connlife.Left && c.life.Writes()
+	})
 }
 
 // unchoke reads the bytes that filled the buffers.
@@ -107,7 +110,7 @@ func TestSlowReaderGetsEverythingInOrder(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	p.awaitRole(t, offered)
+	p.awaitRole(t, connlife.Offered)
 	p.send(t, frame(protocol.KeyProduce, 3, n, nil))
 	r := q.next()
 	if !byPoller(r) {
@@ -164,7 +167,7 @@ func TestSlowReaderWithSomethingLeft(t *testing.T) {
 		}},
 		{name: "half close", closed: ClosedByClient, then: func(t *testing.T, _ *pollFixture, p *choked, rest []*Request) {
 			p.closeWrite(t)
-			p.await(t, "the end of reading", func(c *conn) bool { return c.readDone })
+			p.await(t, "the end of reading", func(c *conn) bool { return c.life.Reader() == connlife.Ended })
 			rest[1].Respond(body("2"))
 			rest[0].Respond(body("1"))
 			p.unchoke(t)
@@ -174,7 +177,7 @@ func TestSlowReaderWithSomethingLeft(t *testing.T) {
 		{name: "shutdown", closed: ClosedShutdown, then: func(t *testing.T, f *pollFixture, p *choked, rest []*Request) {
 			done := make(chan error)
 			go func() { done <- f.Shutdown(context.Background()) }()
-			p.await(t, "the end of reading", func(c *conn) bool { return c.readDone })
+			p.await(t, "the end of reading", func(c *conn) bool { return c.life.Reader() == connlife.Ended })
 			rest[1].Respond(body("2"))
 			rest[0].Respond(body("1"))
 			p.unchoke(t)
@@ -191,7 +194,7 @@ func TestSlowReaderWithSomethingLeft(t *testing.T) {
 			}
 			p.unchoke(t)
 			p.wantFirst(t, 3)
-			p.awaitRole(t, offered)
+			p.awaitRole(t, connlife.Offered)
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -202,13 +205,13 @@ func TestSlowReaderWithSomethingLeft(t *testing.T) {
 			requests := p.ask(t, q, 3)
 			if c.before != nil { // which ends the reading and wakes the writer: it may write everything itself
 				c.before(requests[1:])
-				p.await(t, "the end of reading", func(c *conn) bool { return c.readDone })
+				p.await(t, "the end of reading", func(c *conn) bool { return c.life.Reader() == connlife.Ended })
 				time.Sleep(time.Millisecond)
 			}
 			requests[0].Respond(body(make([]byte, leaves)))
 			p.await(t, "something left to the writer", func(conn *conn) bool {
 				return conn.out.job.n > 0 || c.before != nil &&
-					conn.writing
+					conn.life.Writes()
 			})
 			c.then(t, f, p, requests[1:])
 			p.Close()
@@ -241,7 +244,7 @@ func TestKilledWhileTheFlusherWrites(t *testing.T) {
 		p.c.mu.Lock()
 		p.c.kill(ClosedByClient)
 		p.c.mu.Unlock()
-		p.await(t, "the reader's end", func(c *conn) bool { return c.readDone })
+		p.await(t, "the reader's end", func(c *conn) bool { return c.life.Reader() == connlife.Ended })
 		time.Sleep(5 * time.Millisecond) // the writer most probably waits for the flusher now
 	})
 	f.awaitNoConnection(t)
@@ -262,7 +265,7 @@ func TestKilledBeforeTheWriterHasWhatIsLeft(t *testing.T) {
 	})
 	<-at
 	r.Respond(body(make([]byte, leaves)))
-	p.await(t, "something left", func(c *conn) bool { return c.out.left != nil })
+	p.await(t, "something left", func(c *conn) bool { return c.life.Writer() == connlife.Left })
 	p.c.mu.Lock()
 	p.c.kill(ClosedByClient)
 	p.c.mu.Unlock()
@@ -291,10 +294,10 @@ func TestSlowReaderOfPolledAnswersIsBounded(t *testing.T) {
 		p.send(t, frame(protocol.KeyProduce, 3, i+1, nil))
 	}
 	p.await(t, "the reader waits", func(c *conn) bool {
-		if c.rwaiting && (c.unwritten > bound+each || c.queued < 2 || c.queued > 1+(bound+each)/each) {
+		if (c.life.Reader() == connlife.Waiting) && (c.unwritten > bound+each || c.queued < 2 || c.queued > 1+(bound+each)/each) {
 			t.Errorf("%d bytes of %d answers are not written", c.unwritten, c.queued)
 		}
-		return c.rwaiting
+		return (c.life.Reader() == connlife.Waiting)
 	})
 	p.unchoke(t)
 	for i := range int32(n) {
@@ -339,7 +342,7 @@ func TestFlusherIsFair(t *testing.T) {
 	respond(ofA[1], "a", nil)
 	respond(ofA[2], "a", nil)
 	respond(ofA[0], "a", begun) // this holds the flusher
-	a.await(t, "the flusher writes", func(c *conn) bool { return c.writing })
+	a.await(t, "the flusher writes", func(c *conn) bool { return c.life.Writes() })
 	respond(ofB[0], "b", nil)
 	close(begun)
 	<-done

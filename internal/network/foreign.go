@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/chronik-io/chronik/internal/network/connlife"
 	"go.uber.org/zap"
 )
 
@@ -81,8 +82,10 @@ func (c *conn) refuse(f *foreign) {
 		return
 	}
 	c.mu.Lock()
-	mayWrite := !c.dead && !c.writing && c.queued == 0
-	c.writing = c.writing || mayWrite
+	mayWrite := c.queued == 0 && c.life.Can(connlife.Take)
+	if mayWrite {
+		c.on(connlife.Take)
+	}
 	c.mu.Unlock()
 	if !mayWrite {
 		return

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/network/connlife"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
@@ -54,7 +55,7 @@ func TestPollerHandsOverSlowRequests(t *testing.T) {
 			t.Errorf("request %d was answered with %v", long+i, got)
 		}
 	}
-	c.awaitRole(t, offered)
+	c.awaitRole(t, connlife.Offered)
 	before := polled.Load()
 	c.send(t, frame(protocol.KeyProduce, 3, 9, nil))
 	c.want(t, 9)

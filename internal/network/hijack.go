@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/network/connlife"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
@@ -78,15 +79,15 @@ func (r *Request) Hijack() (net.Conn, error) {
 func (c *conn) release(r *Request, h *hijackedConn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.dead && !c.stopped.Load() && (c.oldest != r || c.writing) {
+	for c.life.Life() == connlife.Open && (c.oldest != r || c.life.Writes()) {
 		if c.flush() {
 			continue
 		}
-		c.busy, c.rwaiting = false, true
+		c.on(connlife.Wait)
 		c.rcond.Wait()
-		c.rwaiting = false
+		c.on(connlife.Wake)
 	}
-	if c.dead || c.stopped.Load() {
+	if c.life.Life() != connlife.Open {
 		return ErrClosed
 	}
 	if err := c.attachLocked(); err != nil {
@@ -106,7 +107,8 @@ func (c *conn) release(r *Request, h *hijackedConn) error {
 	}
 	h.Conn, h.early = c.nc, bytes.Clone(c.in.unread())
 	c.nc = nil
-	c.hijacked, c.dead, c.reason = true, true, ClosedLink
+	c.on(connlife.Hijack)
+	c.life.reason = ClosedLink
 	c.cancel()
 	c.wcond.Signal()
 	return nil

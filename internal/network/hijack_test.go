@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/network/connlife"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
@@ -279,7 +280,7 @@ func TestHijackDuringShutdown(t *testing.T) {
 		f.mu.Unlock()
 		asked := 0
 		for c := range conns {
-			if c.stopped.Load() {
+			if c.is(connlife.Draining) {
 				asked++
 			}
 		}

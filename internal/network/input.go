@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/network/connlife"
 )
 
 const (
@@ -163,7 +164,7 @@ func (c *conn) armRead() error {
 	if c.arrival.lagging.Load() && !in.since.IsZero() {
 		return errLagging
 	}
-	if c.stopped.Load() {
+	if c.is(connlife.Draining) {
 		return errStopped
 	}
 	return nil
@@ -188,7 +189,7 @@ func (c *conn) nextCheck() time.Time {
 func (c *conn) timedOut(now time.Time) error {
 	in, o := &c.in, &c.srv.opts
 	switch {
-	case c.stopped.Load():
+	case c.is(connlife.Draining):
 		return errStopped
 	case c.over != "":
 		if now.Sub(c.opened) >= linkWait {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/network/connlife"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
@@ -36,7 +37,7 @@ func TestOnCloseIsCalledBehindAParkedRequest(t *testing.T) {
 					defer f.Server.mu.Unlock()
 					for c := range f.conns {
 						c.mu.Lock()
-						waits := c.rwaiting
+						waits := (c.life.Reader() == connlife.Waiting)
 						c.mu.Unlock()
 						return waits
 					}

@@ -112,7 +112,7 @@ func (s *Server) closeSlowReaders() {
 		c.mu.Lock()
 		late := false
 		switch {
-		case c.counted == 0 || !c.writing || c.dead:
+		case c.counted == 0 || !c.life.Writes() || !c.life.Alive():
 		case c.slowSince.IsZero():
 			c.slowSince = now
 		default:

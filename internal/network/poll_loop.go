@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/network/connlife"
 )
 
 // pollLoop is the state of the goroutine that runs a poller: it waits, reads and handles what has
@@ -101,11 +102,11 @@ func (p *poller) serve(s *pollLoop, e *pollEvent, now time.Time) {
 		c.hungUp()
 	}
 	c.mu.Lock()
-	if c.role != offered || c.dead {
+	if !c.life.Can(connlife.Poll) {
 		c.mu.Unlock()
 		return // its reader reads it, or will notice
 	}
-	c.role = polling
+	c.on(connlife.Poll)
 	c.mu.Unlock()
 	n, err := p.set.read(c, s.buf)
 	rest := c.handleSmall(s.buf[:n], &s.batch, now)
@@ -114,10 +115,16 @@ func (p *poller) serve(s *pollLoop, e *pollEvent, now time.Time) {
 		c.in.putBack(c.srv.opts.Pool, rest, err)
 	}
 	c.mu.Lock()
-	if done && !c.stopped.Load() && !c.dead && !c.recalled && c.afterPoll() {
-		c.role = offered
-	} else {
-		c.role = reading
+	next := connlife.GiveBack
+	switch {
+	case !done || !c.life.Can(connlife.Handled):
+	case c.wantedBack():
+		next = connlife.Interrupt
+	case c.afterPoll():
+		next = connlife.Handled
+	}
+	c.on(next)
+	if next != connlife.Handled {
 		c.rcond.Signal()
 	}
 	c.mu.Unlock()
@@ -128,7 +135,7 @@ func (p *poller) serve(s *pollLoop, e *pollEvent, now time.Time) {
 // Caller holds mu and has the reading role.
 func (c *conn) afterPoll() bool {
 	c.polled++
-	if c.polled < detachAfter || c.nc == nil || c.writing || c.out.left != nil {
+	if c.polled < detachAfter || c.nc == nil || c.life.Writes() {
 		return true
 	}
 	if err := c.detach(); err != nil {

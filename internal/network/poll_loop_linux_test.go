@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/network/connlife"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
@@ -130,7 +131,7 @@ func TestDetached(t *testing.T) {
 			p.send(t, frame(key, 3, i, nil))
 			p.want(t, i)
 			if key == protocol.KeyProduce {
-				p.awaitRole(t, offered)
+				p.awaitRole(t, connlife.Offered)
 			}
 		}
 	}

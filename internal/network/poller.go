@@ -12,6 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/network/connlife"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/share"
 	"go.uber.org/zap"
@@ -34,24 +35,6 @@ const (
 	// maxPollers bounds the number of pollers; below it there is one for every two processors. A
 	// poller that sleeps in the kernel occupies a processor of Go's scheduler; see busyWait.
 	maxPollers = 8
-)
-
-// readRole is which goroutine reads a connection; conn.mu guards it. For small requests that come
-// one at a time, the wake-up of a goroutine costs most. So a reader that has nothing to
-// read offers its connection to a poller, which reads many connections in a row:
-//
-//	reading ──offer──▶ offered ──event──▶ polling ──all handled──▶ offered
-//	   ▲                  │                  │
-//	   └──stop, idle──────┘                  └──anything else──▶ reading
-//
-// "Anything else" is whatever is not a whole, small request of Produce or a quick API that may
-// start at once: the reader goroutine receives the bytes that were read and handles it.
-type readRole uint8
-
-const (
-	reading readRole = iota // the reader goroutine
-	offered                 // none; the reader sleeps
-	polling                 // the poller
 )
 
 // poller reads and answers those of its connections that are offered.
@@ -230,7 +213,7 @@ func (c *conn) takeOver() {
 	}
 	c.handed = nil
 	c.mu.Lock()
-	c.busy = true
+	c.on(connlife.TakeOver)
 	c.mu.Unlock()
 	r.commits = &c.batch
 	c.handle(r)
@@ -253,6 +236,10 @@ func (c *conn) lendToPoller() error {
 		c.beforeBlocking()
 		c.watchIdle()
 		c.mu.Lock()
+		if !c.life.Can(connlife.Offer) {
+			c.mu.Unlock()
+			break
+		}
 		// Bytes that arrived before now caused no event that counted, so ask for another one. A
 		// goroutine that it wakes waits for mu.
 		if err := c.poll.set.arm(c); err != nil {
@@ -260,7 +247,11 @@ func (c *conn) lendToPoller() error {
 			c.mu.Unlock()
 			break
 		}
-		c.role, c.polled = offered, 0
+		c.on(connlife.Offer)
+		c.polled = 0
+		if c.wantedBack() {
+			c.on(connlife.Recall) // which came before the offer
+		}
 		c.mu.Unlock()
 		if !c.sleep() {
 			break
@@ -280,22 +271,24 @@ func (c *conn) lendToPoller() error {
 func (c *conn) sleep() (recalled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.role != reading {
-		if c.role == offered && (c.dead || c.stopped.Load() || c.recalled) {
-			c.role = reading
-			break
-		}
+	for r := c.life.Reader(); r == connlife.Offered || r == connlife.Polling; r = c.life.Reader() {
 		c.rcond.Wait()
 	}
-	recalled = c.recalled
-	c.recalled = false
-	return recalled && !c.dead && !c.stopped.Load()
+	if c.life.Reader() == connlife.Recalled {
+		c.on(connlife.TakeBack)
+		recalled = c.life.Life() == connlife.Open
+	}
+	return recalled
 }
+
+// wantedBack reports whether the reader is to have the connection, although there may be nothing to
+// read: recall does nothing while it is not offered. Caller holds mu.
+func (c *conn) wantedBack() bool { return c.idleOver.Load() || c.poll.failed.Load() }
 
 // recall makes the reader take an offered connection back.
 func (c *conn) recall() {
 	c.mu.Lock()
-	c.recalled = true
+	c.on(connlife.Recall)
 	c.rcond.Signal()
 	c.mu.Unlock()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/network/connlife"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
@@ -42,7 +43,7 @@ func TestI13PolledProduceBudget(t *testing.T) {
 	b.want(t, 2)
 	c.want(t, 3)
 	for _, p := range []*polled{a, b, c} {
-		p.awaitRole(t, offered)
+		p.awaitRole(t, connlife.Offered)
 	}
 	a.send(t, frame(protocol.KeyProduce, 3, 4, nil))
 	r := q.next()
@@ -72,7 +73,9 @@ func TestI13PolledConnectionLimits(t *testing.T) {
 			for i := range int32(50) {
 				left := 50 - int(i)
 				p.await(t, "as many under way as may be",
-					func(c *conn) bool { return len(q.ch) == min(5, left) && c.rwaiting == (left > 5) })
+					func(c *conn) bool {
+						return len(q.ch) == min(5, left) && (c.life.Reader() == connlife.Waiting) == (left > 5)
+					})
 				r := q.next()
 				if i < 5 != byPoller(r) {
 					t.Errorf("%d: by the poller: %v", i, byPoller(r))
@@ -80,7 +83,7 @@ func TestI13PolledConnectionLimits(t *testing.T) {
 				r.Respond(body(nil))
 				p.want(t, i)
 			}
-			p.awaitRole(t, offered)
+			p.awaitRole(t, connlife.Offered)
 		})
 	}
 }
@@ -103,15 +106,15 @@ func othersWait(t *testing.T, other int16) {
 	p.send(t, slices.Concat(frame(protocol.KeyProduce, 3, 1, nil), frame(protocol.KeyProduce, 3, 2, nil),
 		frame(other, 2, 3, nil), frame(protocol.KeyProduce, 3, 4, nil)))
 	a, b := q.next(), q.next()
-	p.await(t, "the reader waits", func(c *conn) bool { return c.rwaiting })
+	p.await(t, "the reader waits", func(c *conn) bool { return (c.life.Reader() == connlife.Waiting) })
 	b.Respond(body(nil))
-	p.await(t, "the reader waits on", func(c *conn) bool { return c.rwaiting && c.unready == 1 })
+	p.await(t, "the reader waits on", func(c *conn) bool { return (c.life.Reader() == connlife.Waiting) && c.unready == 1 })
 	if len(q.ch) != 0 {
 		t.Error("it began during a Produce")
 	}
 	a.Respond(body(nil))
 	m := q.next()
-	p.await(t, "the reader waits for it", func(c *conn) bool { return c.rwaiting && c.otherInFlight })
+	p.await(t, "the reader waits for it", func(c *conn) bool { return (c.life.Reader() == connlife.Waiting) && c.otherInFlight })
 	if m.Key != other || len(q.ch) != 0 {
 		t.Error("Produce began during it")
 	}
@@ -174,7 +177,7 @@ func TestExpiryOfPolledRequests(t *testing.T) {
 	for i := range int32(40) {
 		p.want(t, i)
 	}
-	p.awaitRole(t, offered)
+	p.awaitRole(t, connlife.Offered)
 	f.end(t)
 	if !slices.Equal(order, want) {
 		t.Errorf("expired in the order %v", order)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chronik-io/chronik/internal/network/connlife"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
@@ -30,7 +31,7 @@ func TestEventWhileTheReaderReads(t *testing.T) {
 		// A cut frame passes the connection to the reader, which is held in its handler.
 		held := frame(protocol.KeyProduce, 3, gate, nil)
 		p.send(t, held[:5])
-		p.awaitRole(t, reading)
+		p.awaitRole(t, connlife.Free)
 		p.send(t, held[5:])
 		<-f.entered
 		next := frame(protocol.KeyProduce, 3, i, nil)
@@ -40,7 +41,7 @@ func TestEventWhileTheReaderReads(t *testing.T) {
 		beside.want(t, i)
 		f.open <- struct{}{}
 		p.want(t, i)
-		p.awaitRole(t, offered)
+		p.awaitRole(t, connlife.Offered)
 	}
 }
 
@@ -64,14 +65,14 @@ func TestStrayEvents(t *testing.T) {
 		p.want(t, i)
 	}
 	stray.serve(own, &pollEvent{c: p.c}, time.Now())
-	p.awaitRole(t, offered)
+	p.awaitRole(t, connlife.Offered)
 	ask(1)
-	p.awaitRole(t, offered)
+	p.awaitRole(t, connlife.Offered)
 	stray.serve(own, &pollEvent{c: p.c, ended: true}, time.Now())
-	p.awaitRole(t, reading)
+	p.awaitRole(t, connlife.Free)
 	stray.serve(own, &pollEvent{c: p.c, ended: true}, time.Now())
 	ask(2)
-	p.awaitRole(t, offered)
+	p.awaitRole(t, connlife.Offered)
 	ask(3)
 	p.Close()
 	f.awaitNoConnection(t)
@@ -154,7 +155,7 @@ func TestShutdownOfPolledConnections(t *testing.T) {
 	busy.send(t, append(frame(protocol.KeyProduce, 3, 1, nil), frame(protocol.KeyProduce, 3, 2, nil)...))
 	a, b := q.next(), q.next()
 	cut.send(t, frame(protocol.KeyProduce, 3, 1, nil)[:9])
-	cut.awaitRole(t, reading)
+	cut.awaitRole(t, connlife.Free)
 	read.send(t, frame(keyMetadata, 3, 1, nil))
 	c := q.next()
 	done := make(chan error)
@@ -201,7 +202,7 @@ func TestDrainWhileAPollerHandlesRequests(t *testing.T) {
 	<-f.entered
 	done := make(chan error)
 	go func() { done <- f.Shutdown(context.Background()) }()
-	p.await(t, "the drain", func(c *conn) bool { return c.stopped.Load() })
+	p.await(t, "the drain", func(c *conn) bool { return c.is(connlife.Draining) })
 	f.open <- struct{}{}
 	p.wantClosed(t)
 	p.Close()
@@ -232,7 +233,7 @@ func TestPollerReturnsAConnectionWhoseReaderSleepsAgain(t *testing.T) {
 				p.wantClosed(t)
 				return
 			}
-			p.await(t, "the reader has looked", func(c *conn) bool { return c.role == offered && !c.recalled })
+			p.await(t, "the reader has looked", func(c *conn) bool { return c.life.Reader() == connlife.Offered })
 			p.send(t, frame(protocol.KeyProduce, 3, 1, nil))
 			p.want(t, 1)
 		})
@@ -262,6 +263,20 @@ func TestShutdownWithoutAConnection(t *testing.T) {
 	}
 }
 
+// Close does not wait for a client that leaves its side open after the server has ended its own.
+func TestCloseEndsAConnectionThatLingers(t *testing.T) {
+	f := startPolled(t, echo, func(o *Options) { o.Linger = time.Hour })
+	p := f.dial(t)
+	defer p.Close()
+	p.send(t, make([]byte, 4)) // a bad frame
+	p.await(t, "the closing", func(c *conn) bool { return c.life.Life() == connlife.Closing })
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	f.awaitNoConnection(t)
+	f.end(t)
+}
+
 // The poller, its connections and the requests that it starts meanwhile end in order.
 func TestCloseWhileAPollerHandlesRequests(t *testing.T) {
 	q := newParked()
@@ -274,7 +289,7 @@ func TestCloseWhileAPollerHandlesRequests(t *testing.T) {
 	<-f.entered
 	done := make(chan error)
 	go func() { done <- f.Close() }()
-	p.await(t, "the end", func(c *conn) bool { return c.dead })
+	p.await(t, "the end", func(c *conn) bool { return !c.life.Alive() })
 	f.open <- struct{}{}
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/network/connlife"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
@@ -62,7 +63,7 @@ func TestPollerHandlesWholeSmallRequestsOnly(t *testing.T) {
 				p.send(t, frame(keyEndTxn, 2, warm, nil))
 				p.want(t, warm)
 			}
-			p.awaitRole(t, offered)
+			p.awaitRole(t, connlife.Offered)
 			p.send(t, frame(protocol.KeyProduce, 3, last, nil))
 			if got := p.want(t, last); string(got) != "true" {
 				t.Error("the connection did not return to its poller")
@@ -86,12 +87,12 @@ func TestPolledFrameCutAtEveryByte(t *testing.T) {
 		} else {
 			p.send(t, whole[:cut])
 		}
-		p.awaitRole(t, reading)
+		p.awaitRole(t, connlife.Free)
 		p.send(t, whole[cut:])
 		if got := p.want(t, int32(cut)); !bytes.Equal(got, sent) {
 			t.Fatalf("cut at %d: %x", cut, got)
 		}
-		p.awaitRole(t, offered)
+		p.awaitRole(t, connlife.Offered)
 	}
 }
 
@@ -199,9 +200,9 @@ func TestPolledResetReleasesEverything(t *testing.T) {
 	whole := frame(protocol.KeyProduce, 3, 1, make([]byte, 100))
 	busy.send(t, whole)
 	r := q.next()
-	busy.awaitRole(t, offered)
+	busy.awaitRole(t, connlife.Offered)
 	cut.send(t, whole[:50])
-	cut.awaitRole(t, reading)
+	cut.awaitRole(t, connlife.Free)
 	for _, p := range []*polled{idle, busy, cut} {
 		p.reset(t)
 	}
@@ -250,7 +251,7 @@ func TestIdleTimerOfAnOfferedConnection(t *testing.T) {
 	defer p.Close()
 	for i := range int32(20) {
 		p.c.idleFired()
-		p.await(t, "the reader has looked", func(c *conn) bool { return c.role == offered && !c.recalled && !c.idleOver.Load() })
+		p.await(t, "the reader has looked", func(c *conn) bool { return c.life.Reader() == connlife.Offered && !c.idleOver.Load() })
 		p.send(t, frame(protocol.KeyProduce, 3, i, nil))
 		p.want(t, i)
 	}
@@ -282,7 +283,7 @@ func TestPolledThrottleStopsReading(t *testing.T) {
 			p.want(t, 1)
 			p.send(t, next[cut:])
 			p.want(t, 2)
-			p.awaitRole(t, offered)
+			p.awaitRole(t, connlife.Offered)
 			if p.c.muteUntil.Load() != 0 {
 				t.Error("still muted")
 			}

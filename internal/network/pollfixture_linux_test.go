@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chronik-io/chronik/internal/network/connlife"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
@@ -78,7 +79,7 @@ func (f *pollFixture) adopt(t testing.TB, client *client) *polled {
 		}
 	}
 	f.Server.mu.Unlock()
-	p.awaitRole(t, offered)
+	p.awaitRole(t, connlife.Offered)
 	return p
 }
 
@@ -165,9 +166,9 @@ func (p *polled) await(t testing.TB, what string, cond func(*conn) bool) {
 	})
 }
 
-func (p *polled) awaitRole(t testing.TB, role readRole) {
+func (p *polled) awaitRole(t testing.TB, role connlife.Reader) {
 	t.Helper()
-	p.await(t, "the reading role", func(c *conn) bool { return c.role == role })
+	p.await(t, "the reading role", func(c *conn) bool { return c.life.Reader() == role })
 }
 
 // state describes the connections, for a message about one that hangs.
@@ -184,10 +185,9 @@ func (f *pollFixture) state() string {
 			unsent, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
 		})
 		c.mu.Lock()
-		fmt.Fprintf(&b, "%s: %d bytes to read, %d unsent; role %d, recalled %t, stopped %t, dead %t; "+
-			"busy %t, writing %t, flushing %t, reader waits %t; "+
+		fmt.Fprintf(&b, "%s: %d bytes to read, %d unsent; %v; "+
 			"%d requests, %d without an answer, %d Produce of %d bytes; %d bytes to write, left %d; oldest ready %t\n",
-			c.peer, unread, unsent, c.role, c.recalled, c.stopped.Load(), c.dead, c.busy, c.writing, c.flushing, c.rwaiting,
+			c.peer, unread, unsent, c.life.State,
 			c.queued, c.unready, c.produces, c.produceBytes, c.unwritten, len(c.out.left), c.oldest != nil && c.oldest.ready)
 		c.mu.Unlock()
 	}

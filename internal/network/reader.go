@@ -10,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/network/connlife"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/share"
 	"go.uber.org/zap"
@@ -64,7 +65,7 @@ func (c *conn) classify(err error) (reason CloseReason, broken bool) {
 	case errors.As(err, &f):
 		c.refuse(f)
 		return ClosedBadFrame, false
-	case c.hijacked:
+	case c.is(connlife.Hijacked):
 		return ClosedLink, false
 	case errors.Is(err, errStopped):
 		return ClosedShutdown, false
@@ -398,10 +399,10 @@ func (c *conn) sleepFor(wait time.Duration) bool {
 	defer t.Stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !over && !c.dead && !c.stopped.Load() {
-		c.rwaiting = true
+	for !over && c.life.Life() == connlife.Open {
+		c.on(connlife.Wait)
 		c.rcond.Wait()
-		c.rwaiting = false
+		c.on(connlife.Wake)
 	}
 	return over
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/network/connlife"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"go.uber.org/zap"
 )
@@ -167,7 +168,7 @@ func (r *Request) ExpireAt(t time.Time, fn func()) {
 	defer c.mu.Unlock()
 	r.expireAt, r.expire = t, fn
 	switch {
-	case c.abandoned:
+	case c.life.Life() >= connlife.Gone:
 		r.expireAlone()
 	case c.oldest == r:
 		c.watchExpiry()

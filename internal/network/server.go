@@ -226,7 +226,7 @@ func (s *Server) connectionClosed(c *conn, reason CloseReason, answered bool) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.forget(c)
-	if answered && !c.hijacked {
+	if answered && reason != ClosedLink {
 		s.take(c.slot, -1)
 	}
 	s.mu.Unlock()
@@ -236,7 +236,7 @@ func (s *Server) connectionClosed(c *conn, reason CloseReason, answered bool) {
 	if c.poll != nil {
 		c.poll.remove(c)
 	}
-	if !c.hijacked {
+	if reason != ClosedLink {
 		s.opts.Observer.Closed(c.listener, reason)
 	}
 	c.mu.Lock()

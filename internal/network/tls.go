@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/network/connlife"
 	"github.com/chronik-io/chronik/internal/share"
 )
 
@@ -73,7 +74,7 @@ func (c *conn) shakeHands() error {
 	if err := s.SetDeadline(c.login.deadline); err != nil {
 		return err
 	}
-	if c.stopped.Load() { // stopReading sets a deadline after that
+	if c.is(connlife.Draining) { // stopReading sets a deadline after that
 		return errStopped
 	}
 	var head [4]byte
@@ -98,7 +99,7 @@ func (c *conn) shakeHands() error {
 	s.leave()
 	s.shaking, s.barren.bytes, s.barren.records = false, 0, 0
 	switch {
-	case c.stopped.Load(), errors.Is(err, errStopped):
+	case c.is(connlife.Draining), errors.Is(err, errStopped):
 		return errStopped
 	case err != nil && (isTimeout(err) || errors.Is(err, errLateLogin)):
 		return c.lateOrStopped()
@@ -110,7 +111,7 @@ func (c *conn) shakeHands() error {
 
 // lateOrStopped is the error of a read that reached its deadline before the login was complete.
 func (c *conn) lateOrStopped() error {
-	if c.stopped.Load() {
+	if c.is(connlife.Draining) {
 		return errStopped
 	}
 	if c.over != "" {

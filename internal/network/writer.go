@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/network/connlife"
 	"go.uber.org/zap"
 )
 
@@ -49,14 +50,14 @@ type answers struct {
 // expiry of the oldest request, and closes the connection.
 func (c *conn) writeLoop() {
 	c.mu.Lock()
-	for !c.dead {
+	for c.life.Alive() {
 		switch {
-		case c.out.left != nil:
+		case c.life.Writer() == connlife.Left:
 			c.writeLeft()
-		case !c.busy && c.flush():
+		case c.life.Reader() != connlife.Busy && c.flush():
 		case c.expireOldest():
-		case c.readDone && c.queued == 0 && !c.writing:
-			c.dead = true // gracefully: nothing is left to write
+		case c.queued == 0 && c.life.Can(connlife.Drained):
+			c.on(connlife.Drained)
 			c.mu.Unlock()
 			c.cancel()
 			c.lingerAndClose()
@@ -65,10 +66,10 @@ func (c *conn) writeLoop() {
 			c.wcond.Wait()
 		}
 	}
-	if c.out.left != nil {
+	if c.life.Writer() == connlife.Left {
 		c.writeLeft()
 	}
-	for !c.readDone || c.writing {
+	for c.life.Reader() != connlife.Ended || c.life.Writes() {
 		c.wcond.Wait()
 	}
 	c.abandon()
@@ -85,7 +86,6 @@ func (c *conn) abandon() {
 	c.away = 0
 	list := c.oldest
 	c.oldest, c.newest = nil, nil
-	c.abandoned = true
 	c.encoded = 0
 	c.count()
 	c.srv.orphans.add(c.unready)
@@ -100,7 +100,12 @@ func (c *conn) abandon() {
 		}
 		r = next
 	}
-	reason, answered := c.reason, c.unready == 0
+	reason, answered := c.life.reason, c.unready == 0
+	if answered {
+		c.on(connlife.WriterEnds)
+	} else {
+		c.on(connlife.Orphans)
+	}
 	c.mu.Unlock()
 	for _, r := range dropped {
 		r.recycle(c.srv)
@@ -133,12 +138,12 @@ func (c *conn) flush() bool {
 }
 
 func (c *conn) mayWrite() bool {
-	return !c.writing && !c.dead && c.oldest != nil && c.oldest.ready
+	return c.oldest != nil && c.oldest.ready && c.life.Can(connlife.Take)
 }
 
 // written ends the writing role after a write whose answers were recycled. Caller holds mu.
 func (c *conn) written(job answers, aborted bool, err error) {
-	c.writing = false
+	c.on(connlife.Written)
 	c.slowSince = time.Time{}
 	c.queued -= job.n
 	c.unwritten -= job.bytes
@@ -155,14 +160,14 @@ func (c *conn) written(job answers, aborted bool, err error) {
 	case aborted:
 		c.kill(ClosedError)
 	}
-	if c.rwaiting {
+	if c.life.Reader() == connlife.Waiting {
 		c.rcond.Signal()
 	}
 }
 
 // flushed is called after a write, by any goroutine. Caller holds mu.
 func (c *conn) flushed(worked bool) {
-	if worked && (c.dead || c.readDone) {
+	if worked && (!c.life.Alive() || c.life.Reader() == connlife.Ended) {
 		c.wcond.Signal()
 	} else if worked && c.oldest != nil {
 		c.watchExpiry()
@@ -189,7 +194,8 @@ func (c *conn) take(limit int) answers {
 		c.newest = nil
 	}
 	last.next = nil
-	c.writing, c.writingBytes = true, job.bytes
+	c.on(connlife.Take)
+	c.writingBytes = job.bytes
 	c.out.taken += int64(job.n)
 	return job
 }
@@ -404,5 +410,5 @@ func (c *conn) lingerAndClose() {
 func (c *conn) endsUnserved() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.reason == ClosedShutdown && !c.served
+	return c.life.reason == ClosedShutdown && !c.served
 }

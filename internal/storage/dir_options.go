@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metrics"
-	"github.com/chronik-io/chronik/internal/storage/loglife"
+	"github.com/chronik-io/chronik/internal/states"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -81,7 +81,7 @@ type Options struct {
 
 	// For tests: called after a failed directory accepts records again.
 	reopened func(*Dir)
-	answered func(state, event fmt.Stringer, a loglife.Answer) // for tests: called for each event of a directory or log
+	answered func(state, event fmt.Stringer, a states.Answer) // for tests: called for each event of a directory or log
 	broken   broken
 	// compactBytes is that of checkpoint.Options, for tests.
 	compactBytes int64

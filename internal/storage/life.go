@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/states"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
@@ -41,7 +42,7 @@ func (l *Log) applyEventLocked(e loglife.Event, cause error) (was loglife.State)
 	next, answer := was.On(e)
 	l.dir.answered(l.String(), was, e, answer)
 	switch {
-	case answer != loglife.Moved:
+	case answer != states.Moved:
 		return was
 	case next.Allows(loglife.Append):
 		cause = nil
@@ -55,11 +56,11 @@ func (l *Log) applyEventLocked(e loglife.Event, cause error) (was loglife.State)
 
 // answered reports an event that is impossible in the state. Such an event is a bug. The state
 // stays as it is, and so do the guarantees of the log or the directory.
-func (d *Dir) answered(of string, state, event fmt.Stringer, a loglife.Answer) {
+func (d *Dir) answered(of string, state, event fmt.Stringer, a states.Answer) {
 	if d.opt.answered != nil {
 		d.opt.answered(state, event, a)
 	}
-	if a != loglife.Refused {
+	if a != states.Refused {
 		return
 	}
 	if bufpool.Invariants {
@@ -188,7 +189,7 @@ func (d *Dir) applyEvent(e loglife.DirEvent, cause error) (was loglife.DirState)
 // did.
 func (d *Dir) applyEventFrom(now *dirLife, e loglife.DirEvent, cause error) bool {
 	next, answer := now.state.On(e)
-	if answer == loglife.Moved && !d.life.CompareAndSwap(now, &dirLife{next, cause}) {
+	if answer == states.Moved && !d.life.CompareAndSwap(now, &dirLife{next, cause}) {
 		return false
 	}
 	d.answered(d.path, now.state, e, answer)

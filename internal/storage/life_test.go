@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/states"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
@@ -23,10 +24,10 @@ type lived struct {
 
 func (v *lived) watch(o *Options) {
 	o.JournalBytes = 1 << 20
-	o.answered = func(state, event fmt.Stringer, a loglife.Answer) {
+	o.answered = func(state, event fmt.Stringer, a states.Answer) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		if a == loglife.Moved {
+		if a == states.Moved {
 			v.seen[fmt.Sprintf("%T %v: %v", state, state, event)] = true
 		}
 	}
@@ -388,8 +389,8 @@ func TestALogLivesThroughItsTable(t *testing.T) {
 	}
 	for s := loglife.Opening; s <= loglife.Deleted; s++ {
 		for e := loglife.Opened; e <= loglife.Deletion; e++ {
-			if _, answer := s.On(e); (answer == loglife.Moved) != v.saw(s, e) {
-				t.Errorf("%v: %v: moves: %v, seen: %v", s, e, answer == loglife.Moved, v.saw(s, e))
+			if _, answer := s.On(e); (answer == states.Moved) != v.saw(s, e) {
+				t.Errorf("%v: %v: moves: %v, seen: %v", s, e, answer == states.Moved, v.saw(s, e))
 			}
 		}
 	}
@@ -458,8 +459,8 @@ func TestADirectoryLivesThroughItsTable(t *testing.T) {
 
 	for s := loglife.DirOpening; s <= loglife.StoppingDead; s++ {
 		for e := loglife.Recovered; e <= loglife.Stop; e++ {
-			if _, answer := s.On(e); (answer == loglife.Moved) != v.saw(s, e) {
-				t.Errorf("%v: %v: moves: %v, seen: %v", s, e, answer == loglife.Moved, v.saw(s, e))
+			if _, answer := s.On(e); (answer == states.Moved) != v.saw(s, e) {
+				t.Errorf("%v: %v: moves: %v, seen: %v", s, e, answer == states.Moved, v.saw(s, e))
 			}
 		}
 	}

@@ -1,5 +1,7 @@
 package loglife
 
+import "github.com/chronik-io/chronik/internal/states"
+
 // DirState is the state of a log directory.
 type DirState uint8
 
@@ -45,36 +47,36 @@ const (
 )
 
 // On returns the state that follows an event, and the effect of the event.
-func (s DirState) On(e DirEvent) (DirState, Answer) { return dirs.on(s, e) }
+func (s DirState) On(e DirEvent) (DirState, states.Answer) { return dirs.On(s, e) }
 
 // Allows reports whether the state allows at least one of the given uses.
-func (s DirState) Allows(u DirUse) bool { return dirs.rows[s].allows&u != 0 }
+func (s DirState) Allows(u DirUse) bool { return dirs.Allows(s, u) }
 
 // String returns the state's name in the table.
-func (s DirState) String() string { return dirs.rows[s].name }
+func (s DirState) String() string { return dirs.Rows[s].Name }
 
 // String returns the event's name in the table.
-func (e DirEvent) String() string { return dirs.events[e] }
+func (e DirEvent) String() string { return dirs.Events[e] }
 
-var dirs = table[DirState, DirEvent, DirUse]{
-	uses:   []string{"records", "journal", "stops"},
-	events: []string{"recovered", "exhausted", "freed", "journal failed", "reopened", "stop"},
-	rows: []row[DirState, DirEvent, DirUse]{
-		DirOpening: {"opening", Journal, map[DirEvent]DirState{Recovered: Running}},
-		Running: {"running", Records | Journal, map[DirEvent]DirState{
-			Exhausted: Blocked, Freed: ignore, JournalFailed: JournalDead, Stop: Stopping,
+var dirs = states.New(
+	[]string{"records", "journal", "stops"},
+	[]string{"recovered", "exhausted", "freed", "journal failed", "reopened", "stop"},
+	[]states.Row[DirState, DirEvent, DirUse]{
+		DirOpening: {Name: "opening", Allows: Journal, Next: map[DirEvent]DirState{Recovered: Running}},
+		Running: {Name: "running", Allows: Records | Journal, Next: map[DirEvent]DirState{
+			Exhausted: Blocked, Freed: states.Ignore, JournalFailed: JournalDead, Stop: Stopping,
 		}},
-		Blocked: {"blocked", Journal, map[DirEvent]DirState{
+		Blocked: {Name: "blocked", Allows: Journal, Next: map[DirEvent]DirState{
 			Exhausted: Blocked, Freed: Running, JournalFailed: JournalDead, Stop: Stopping,
 		}},
-		JournalDead: {"journal dead", 0, map[DirEvent]DirState{
-			Exhausted: ignore, Freed: ignore, JournalFailed: JournalDead, Reopened: Running, Stop: StoppingDead,
+		JournalDead: {Name: "journal dead", Allows: 0, Next: map[DirEvent]DirState{
+			Exhausted: states.Ignore, Freed: states.Ignore, JournalFailed: JournalDead, Reopened: Running, Stop: StoppingDead,
 		}},
-		Stopping: {"stopping", Journal | Stops, map[DirEvent]DirState{
-			Exhausted: Stopping, Freed: Stopping, JournalFailed: StoppingDead, Stop: ignore,
+		Stopping: {Name: "stopping", Allows: Journal | Stops, Next: map[DirEvent]DirState{
+			Exhausted: Stopping, Freed: Stopping, JournalFailed: StoppingDead, Stop: states.Ignore,
 		}},
-		StoppingDead: {"stopping, journal dead", Stops, map[DirEvent]DirState{
-			Exhausted: ignore, Freed: ignore, JournalFailed: ignore, Reopened: ignore, Stop: ignore,
+		StoppingDead: {Name: "stopping, journal dead", Allows: Stops, Next: map[DirEvent]DirState{
+			Exhausted: states.Ignore, Freed: states.Ignore, JournalFailed: states.Ignore, Reopened: states.Ignore, Stop: states.Ignore,
 		}},
 	},
-}
+)

@@ -1,5 +1,7 @@
 package loglife
 
+import "github.com/chronik-io/chronik/internal/states"
+
 // State is the state of a log.
 type State uint8
 
@@ -74,57 +76,58 @@ const (
 )
 
 // On returns the state that follows an event, and the effect of the event.
-func (s State) On(e Event) (State, Answer) { return logs.on(s, e) }
+func (s State) On(e Event) (State, states.Answer) { return logs.On(s, e) }
 
 // Allows reports whether the state allows at least one of the given uses.
-func (s State) Allows(u Use) bool { return logs.rows[s].allows&u != 0 }
+func (s State) Allows(u Use) bool { return logs.Allows(s, u) }
 
 // String returns the state's name in the table.
-func (s State) String() string { return logs.rows[s].name }
+func (s State) String() string { return logs.Rows[s].Name }
 
 // String returns the event's name in the table.
-func (e Event) String() string { return logs.events[e] }
+func (e Event) String() string { return logs.Events[e] }
 
-var logs = table[State, Event, Use]{
-	uses: []string{"append", "read", "whole", "flush", "change", "start", "repair", "quarantine", "replay", "as found"},
-	events: []string{
+var logs = states.New(
+	[]string{"append", "read", "whole", "flush", "change", "start", "repair", "quarantine", "replay", "as found"},
+	[]string{
 		"opened", "segment failed", "frames quarantined", "replayed", "repaired", "swap begun", "swap failed", "swap done",
 		"cut begun", "cut failed", "cut done", "unreadable", "found damaged", "deletion",
 	},
-	rows: []row[State, Event, Use]{
-		Opening: {"opening", Read | Whole | Flush, map[Event]State{
-			Opened: Online, SegmentFailed: ignore, Unreadable: Offline, FoundDamaged: Damaged,
+	[]states.Row[State, Event, Use]{
+		Opening: {Name: "opening", Allows: Read | Whole | Flush, Next: map[Event]State{
+			Opened: Online, SegmentFailed: states.Ignore, Unreadable: Offline, FoundDamaged: Damaged,
 		}},
-		Online: {"online", Append | Read | Whole | Flush | Change | Start, map[Event]State{
+		Online: {Name: "online", Allows: Append | Read | Whole | Flush | Change | Start, Next: map[Event]State{
 			SegmentFailed: Failing, SwapBegun: Swapping, CutBegun: Cutting, Unreadable: Offline, Deletion: Deleted,
 		}},
-		Swapping: {"swapping", Append | Read | Whole, map[Event]State{
+		Swapping: {Name: "swapping", Allows: Append | Read | Whole, Next: map[Event]State{
 			SwapFailed: SwapStuck, SwapDone: Online, Deletion: Deleted,
 		}},
-		SwapStuck: {"swap stuck", Read | Whole | Repair | Quarantine, map[Event]State{
+		SwapStuck: {Name: "swap stuck", Allows: Read | Whole | Repair | Quarantine, Next: map[Event]State{
 			SwapFailed: SwapStuck, SwapDone: Online, FramesQuarantined: QuarantinedStuck, FoundDamaged: Damaged, Deletion: Deleted,
 		}},
-		Cutting: {"cutting", Read | Whole | Repair, map[Event]State{
+		Cutting: {Name: "cutting", Allows: Read | Whole | Repair, Next: map[Event]State{
 			CutFailed: CutStuck, CutDone: Online, Unreadable: Offline, Deletion: Deleted,
 		}},
-		CutStuck: {"cut stuck", Read | Whole | Repair, map[Event]State{
+		CutStuck: {Name: "cut stuck", Allows: Read | Whole | Repair, Next: map[Event]State{
 			CutFailed: CutStuck, CutDone: Online, Unreadable: Offline, Deletion: Deleted,
 		}},
-		Failing: {"failing", Read | Whole | Start | Repair | Quarantine, map[Event]State{
+		Failing: {Name: "failing", Allows: Read | Whole | Start | Repair | Quarantine, Next: map[Event]State{
 			SegmentFailed: Failing, FramesQuarantined: Quarantined, Mended: Online, FoundDamaged: Damaged, Deletion: Deleted,
 		}},
-		Quarantined: {"quarantined", Read | Start | Repair | Replay, map[Event]State{
+		Quarantined: {Name: "quarantined", Allows: Read | Start | Repair | Replay, Next: map[Event]State{
 			SegmentFailed: Quarantined, Replayed: Failing, FoundDamaged: Damaged, Deletion: Deleted,
 		}},
-		QuarantinedStuck: {"quarantined, swap stuck", Read | Repair | Replay, map[Event]State{
+		QuarantinedStuck: {Name: "quarantined, swap stuck", Allows: Read | Repair | Replay, Next: map[Event]State{
 			SwapFailed: QuarantinedStuck, SwapDone: Quarantined, Deletion: Deleted,
 		}},
-		Offline: {"offline", AsFound, map[Event]State{Unreadable: ignore, Deletion: Deleted}},
-		Damaged: {"damaged", AsFound, map[Event]State{Unreadable: ignore, Deletion: Deleted}},
+		Offline: {Name: "offline", Allows: AsFound, Next: map[Event]State{Unreadable: states.Ignore, Deletion: Deleted}},
+		Damaged: {Name: "damaged", Allows: AsFound, Next: map[Event]State{Unreadable: states.Ignore, Deletion: Deleted}},
 		// Work that was in progress at the deletion ends without effect.
-		Deleted: {"deleted", 0, map[Event]State{
-			SegmentFailed: ignore, Replayed: ignore, Mended: ignore, SwapFailed: ignore, SwapDone: ignore, CutFailed: ignore,
-			CutDone: ignore, Unreadable: ignore, FoundDamaged: ignore, Deletion: ignore,
+		Deleted: {Name: "deleted", Allows: 0, Next: map[Event]State{
+			SegmentFailed: states.Ignore, Replayed: states.Ignore, Mended: states.Ignore, SwapFailed: states.Ignore,
+			SwapDone: states.Ignore, CutFailed: states.Ignore, CutDone: states.Ignore,
+			Unreadable: states.Ignore, FoundDamaged: states.Ignore, Deletion: states.Ignore,
 		}},
 	},
-}
+)

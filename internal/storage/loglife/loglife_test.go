@@ -2,63 +2,17 @@ package loglife
 
 import (
 	"fmt"
-	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/states"
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/statestest"
 )
 
 const again = "go test ./internal/storage/loglife"
-
-// edges lists the transitions of a table as "state ── event ──▶ state".
-func edges[S, E ~uint8, U ~uint16](t *table[S, E, U]) []string {
-	var list []string
-	for _, r := range t.rows {
-		for e, next := range r.next {
-			if next != ignore {
-				list = append(list, fmt.Sprintf("%s ── %s ──▶ %s", r.name, t.events[e], t.rows[next].name))
-			}
-		}
-	}
-	slices.Sort(list)
-	return list
-}
-
-// drawn lists the transitions that a part of the package comment draws.
-func drawn[S, E ~uint8, U ~uint16](t *table[S, E, U], part string) []string {
-	var list []string
-	states := func(name string) []string {
-		name, all := strings.TrimSpace(name), []string{}
-		if !strings.HasPrefix(name, "{") {
-			return []string{name}
-		}
-		name = strings.Trim(name, "{}")
-		but, any := strings.CutPrefix(name, "any but ")
-		if !any {
-			return strings.Split(name, ", ")
-		}
-		for _, r := range t.rows {
-			if !slices.Contains(strings.Split(but, " and "), r.name) {
-				all = append(all, r.name)
-			}
-		}
-		return all
-	}
-	for line := range strings.Lines(part) {
-		p := regexp.MustCompile(` ──▶ | ── `).Split(strings.TrimSpace(strings.TrimPrefix(line, "//")), -1)
-		for i := 0; i+2 < len(p); i += 2 {
-			for _, from := range states(p[i]) {
-				list = append(list, fmt.Sprintf("%s ── %s ──▶ %s", from, p[i+1], p[i+2]))
-			}
-		}
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
-}
 
 func TestTheDrawingIsTheTable(t *testing.T) {
 	b, err := os.ReadFile("doc.go")
@@ -67,96 +21,23 @@ func TestTheDrawingIsTheTable(t *testing.T) {
 	}
 	_, rest, _ := strings.Cut(string(b), "# A log\n")
 	ofLog, ofDir, _ := strings.Cut(rest, "# A log directory\n")
-	compare(t, "log", drawn(&logs, ofLog), edges(&logs))
-	compare(t, "directory", drawn(&dirs, ofDir), edges(&dirs))
-}
-
-func compare(t *testing.T, of string, drawing, table []string) {
-	t.Helper()
-	for _, e := range drawing {
-		if !slices.Contains(table, e) {
-			t.Errorf("%s: drawn, and not in the table: %s", of, e)
-		}
-	}
-	for _, e := range table {
-		if !slices.Contains(drawing, e) {
-			t.Errorf("%s: in the table, and not drawn: %s", of, e)
-		}
-	}
+	statestest.Drawing(t, "log", logs, ofLog)
+	statestest.Drawing(t, "directory", dirs, ofDir)
 }
 
 func TestTheDocumentShowsTheTable(t *testing.T) {
-	golden.Part(t, "../../../docs/journal.md", "states of a log", page(&logs), again)
-	golden.Part(t, "../../../docs/journal.md", "states of a directory", page(&dirs), again)
-}
-
-// page returns the table as docs/journal.md has it.
-func page[S, E ~uint8, U ~uint16](t *table[S, E, U]) string {
-	var b strings.Builder
-	b.WriteString("| state |")
-	for _, u := range t.uses {
-		b.WriteString(" " + u + " |")
-	}
-	b.WriteString(" leaves it by |\n|---|" + strings.Repeat("---|", len(t.uses)) + "---|\n")
-	for s, r := range t.rows {
-		b.WriteString("| " + r.name + " |")
-		for i := range t.uses {
-			b.WriteString(map[bool]string{true: " yes |", false: " |"}[r.allows&(1<<i) != 0])
-		}
-		var leaves []string
-		for _, e := range slices.Sorted(maps.Keys(r.next)) {
-			if next := r.next[e]; next != ignore && next != S(s) {
-				leaves = append(leaves, t.events[e]+" → "+t.rows[next].name)
-			}
-		}
-		b.WriteString(" " + strings.Join(leaves, "; ") + " |\n")
-	}
-	return b.String()
+	golden.Part(t, "../../../docs/journal.md", "states of a log", statestest.Page(logs), again)
+	golden.Part(t, "../../../docs/journal.md", "states of a directory", statestest.Page(dirs), again)
 }
 
 func TestEveryStateIsReachedAndEveryEventAnswered(t *testing.T) {
-	walk(t, &logs, int(Deletion)+1, AsFound)
-	walk(t, &dirs, int(Stop)+1, Stops)
-}
-
-func walk[S, E ~uint8, U ~uint16](t *testing.T, x *table[S, E, U], events int, lastUse U) {
-	t.Helper()
-	if len(x.events) != events || 1<<(len(x.uses)-1) != lastUse {
-		t.Errorf("%d names for %d events, %d for uses up to %d", len(x.events), events, len(x.uses), lastUse)
-	}
-	reached, found := map[S]bool{0: true}, []S{0}
-	for len(found) > 0 {
-		s := found[0]
-		found = found[1:]
-		for e := range E(events) {
-			next, answer := x.on(s, e)
-			if answer != Moved && next != s {
-				t.Errorf("%s: %s changes the state, but it did not move", x.rows[s].name, x.events[e])
-			}
-			if answer == Moved && !reached[next] {
-				reached[next], found = true, append(found, next)
-			}
-		}
-	}
-	heard := map[E]bool{}
-	for s, r := range x.rows {
-		if r.name == "" || !reached[S(s)] {
-			t.Errorf("state %d, %q, is never reached", s, r.name)
-		}
-		for e, next := range r.next {
-			heard[e] = heard[e] || next != ignore
-		}
-	}
-	for e := range E(events) {
-		if !heard[e] {
-			t.Errorf("no state is left by %q", x.events[e])
-		}
-	}
+	statestest.Reached(t, logs, int(Deletion)+1, AsFound)
+	statestest.Reached(t, dirs, int(Stop)+1, Stops)
 }
 
 // Properties on which package storage relies.
 func TestWhatTheStatesPromise(t *testing.T) {
-	for s := range State(len(logs.rows)) {
+	for s := range State(len(logs.Rows)) {
 		for _, rule := range []struct {
 			broken bool
 			what   string
@@ -182,7 +63,7 @@ func TestWhatTheStatesPromise(t *testing.T) {
 			t.Errorf("%v brings a deleted log back", e)
 		}
 	}
-	for s := range DirState(len(dirs.rows)) {
+	for s := range DirState(len(dirs.Rows)) {
 		if s.Allows(Records) && (!s.Allows(Journal) || s.Allows(Stops)) {
 			t.Errorf("a directory that is %v takes records", s)
 		}
@@ -198,7 +79,7 @@ func TestWhatTheStatesPromise(t *testing.T) {
 func leads(s State, events ...Event) bool {
 	return slices.ContainsFunc(events, func(e Event) bool {
 		_, answer := s.On(e)
-		return answer == Moved
+		return answer == states.Moved
 	})
 }
 

@@ -67,6 +67,7 @@ func importRules() map[string]importRule {
 		"internal/bytesio":     leaf(),
 		"internal/pause":       leaf(),
 		"internal/share":       leaf(),
+		"internal/states":      leaf(),
 		"internal/metrics": {may: []string{"internal/view"}, never: append([]string{kmsgPkg, cobraPkg, yamlPkg}, osPkg),
 			because: leafReason},
 		"internal/configdef": leaf("pkg/durability"),
@@ -88,9 +89,11 @@ func importRules() map[string]importRule {
 			"internal/security/acl", "internal/security/quota", "internal/security/secret"},
 			never: noProtocol, because: clusterReason},
 
-		"internal/protocol": {never: noDisk, because: wireReason},
+		"internal/protocol":         {never: noDisk, because: wireReason},
+		"internal/network/connlife": leaf("internal/states"),
 		"internal/network": {
-			may:   []string{"internal/protocol", "internal/bufpool", "internal/groupcommit", "internal/security/origin"},
+			may: []string{"internal/protocol", "internal/bufpool", "internal/groupcommit", "internal/network/connlife", "internal/states",
+				"internal/security/origin"},
 			never: []string{cobraPkg, yamlPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
 			"internal/coordinator", "internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/txn/...",
@@ -179,6 +182,8 @@ func testRules() map[string]importRule {
 		"internal/testing/crashfs": {may: []string{"internal/vfs", "internal/vfs/ram"}, never: noProtocol, because: leafReason},
 		"internal/testing/errfs":   {may: []string{"internal/vfs"}, never: noProtocol, because: leafReason},
 		"internal/testing/vfstest": {may: []string{"internal/vfs"}, never: noProtocol, because: leafReason},
+		"internal/testing/statestest": {may: []string{"internal/states"}, never: noProtocol,
+			because: "it compares tables of states with their drawings"},
 		"internal/testing/storetest": {may: []string{"internal/metadata", "internal/metadata/kv"}, never: noProtocol,
 			because: "it checks the contract of metadata.Store and knows no back end"},
 		"internal/testing/replicatest": {may: []string{"internal/replica", "internal/replica/progress"}, never: noProtocol,
@@ -245,8 +250,9 @@ func storageRules() map[string]importRule {
 		"internal/storage/statefile": store("internal/vfs"),
 		"internal/storage/cleaner":   store("internal/record"),
 		"internal/storage/diskguard": store("internal/text"),
-		"internal/storage/loglife":   store(),
-		"internal/storage": store("internal/storage/...", "internal/statelog", "internal/vfs", "internal/record", "internal/bufpool",
+		"internal/storage/loglife":   store("internal/states"),
+		"internal/storage": store("internal/storage/...", "internal/states",
+			"internal/statelog", "internal/vfs", "internal/record", "internal/bufpool",
 			"internal/metrics", "internal/groupcommit", "pkg/durability"),
 	}
 }
