@@ -122,6 +122,7 @@ func (l *Loop) reports(ctx context.Context, img *metadata.Image, ask map[int32][
 	got, silent = map[metadata.TopicPartition][]election.Report{}, map[metadata.TopicPartition]int32{}
 	for broker, list := range ask {
 		of, _ := img.Broker(broker) // an active broker is registered
+		state, _ := img.State(broker)
 		all.Go(func() {
 			answer, err := l.opt.Reports(ctx, &of, list)
 			mu.Lock()
@@ -133,7 +134,7 @@ func (l *Loop) reports(ctx context.Context, img *metadata.Image, ask map[int32][
 				if err != nil {
 					silent[tp] = broker
 				} else if r, ok := answer[tp]; ok {
-					r.Broker = broker
+					r.Broker, r.Damaged = broker, slices.Contains(state.Damaged, tp)
 					got[tp] = append(got[tp], r)
 				}
 			}

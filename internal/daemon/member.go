@@ -288,10 +288,12 @@ func (r *components) report() membership.Report {
 	return out
 }
 
-// logEnd returns how far a log goes, unless its records can't be read or added to.
+// logEnd returns how far a log goes, unless its records can't be read or added to. One of which
+// some records can't be read is compared with the others all the same: of a partition with no whole
+// log, one must lead.
 func (r *components) logEnd(tp metadata.TopicPartition) (epoch int32, end int64, ok bool) {
 	l := r.storage.Get(storage.ID{Topic: tp.Topic, Partition: tp.Partition})
-	if l == nil || l.Dir().Err() != nil || l.Flaw() != nil {
+	if l == nil || l.Err() != nil {
 		return 0, 0, false
 	}
 	epoch, end = l.LastEpoch()

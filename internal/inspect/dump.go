@@ -140,7 +140,7 @@ func (d *dumper) checkpoint() error {
 		x := &ItemLog{Start: l.Start, Stored: l.Offset, LSN: uint64(l.LSN), Clean: l.Clean, Reason: l.Offline + l.QuarantineFile,
 			High: l.High, Epoch: l.HighEpoch, Epochs: l.Epochs.Entries(), Segments: []ItemSegment{}}
 		for flag, set := range map[string]bool{"deleted": l.Deleted, "offline": l.Offline != "", "quarantined": l.QuarantineFile != "",
-			"swap": l.Swapping, "acks-written": l.AcksWritten, "lossy": l.Lossy} {
+			"swap": l.Swapping, "acks-written": l.AcksWritten, "lossy": l.Lossy, "partial": l.Partial} {
 			if set {
 				x.Flags = append(x.Flags, flag)
 			}

@@ -251,7 +251,9 @@ func (m *apply) commit() error {
 			s.Offline, s.LSN, changed = "", above-1, true
 		}
 		changed = changed || l.quarantineLost
-		s.Lossy = s.Lossy || len(l.lost) > 0 || l.st.Offline != "" // a cluster must know of it
+		if len(l.lost) > 0 || l.st.Offline != "" { // a cluster must know of it
+			s.Lossy, s.Partial = true, true
+		}
 	}
 	if err := m.frames(); err != nil {
 		return err

@@ -145,6 +145,7 @@ func (p *Partition) SetRole(a *Role) {
 	begins := r.epoch > old.epoch || !old.leader
 	if begins {
 		p.log.SetLeaderEpoch(r.epoch, true)
+		p.log.Whole()
 		r.epochStart = p.log.Ends().LogEnd
 		p.lead = progress.Lead(progress.Config{Self: p.env.self, BrokerEpoch: a.BrokerEpoch, Dir: p.log.Dir().ID(), Epoch: r.epoch,
 			EpochStart: r.epochStart, High: p.high.Load(), End: p.log.AckEnd(), LogStart: p.log.DurableStart(),

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -133,5 +134,41 @@ func TestADeletedTopicTakesReplacedLogsAlong(t *testing.T) {
 		if left := l.storage.Replaced(); len(left) != 0 {
 			t.Errorf("restart %v: %v stays", restart, left)
 		}
+	}
+}
+
+// A repair leaves records out that other replicas may have. So its result counts as damaged, and is
+// copied again from one of them, unless this broker leads: then none has them.
+func TestARepairedLogIsDamagedUntilItLeads(t *testing.T) {
+	fs, c := vfs.Memory(), newCluster()
+	l := start(t, fs, c)
+	tp := c.shared(idA, 2, 0)
+	must(t, c.apply(t, l.Manager))
+	must(t, l.storage.Close())
+	repaired, err := storage.OpenForRepair(storage.Place{Path: "/d"}, storage.Options{FS: fs})
+	must(t, err)
+	state, err := storage.ReadState(fs, "/d")
+	must(t, err)
+	state.Logs[0].Partial = true
+	must(t, repaired.Commit(state))
+	must(t, repaired.Close())
+
+	for range 2 { // no start takes it for whole
+		l = start(t, fs, c)
+		must(t, c.apply(t, l.Manager))
+		if p := l.partition(t, idA, 0); p.Log().Flaw() == nil || len(l.storage.Flawed()) != 1 {
+			t.Error("a repaired log counts as whole")
+		}
+		must(t, l.storage.Close())
+	}
+	must(t, c.change(tp, func(p *metadata.Partition) { p.Leader, p.LeaderEpoch = self, 1 }))
+	for range 2 {
+		l = start(t, fs, c)
+		must(t, c.apply(t, l.Manager))
+		if err := l.partition(t, idA, 0).Log().Flaw(); err != nil {
+			t.Errorf("this broker leads: %v", err)
+		}
+		must(t, l.storage.Close())
+		must(t, c.change(tp, func(p *metadata.Partition) { p.Leader, p.LeaderEpoch = 2, p.LeaderEpoch+1 }))
 	}
 }

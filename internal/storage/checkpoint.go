@@ -180,7 +180,7 @@ func (l *Log) checkpointed(withProducers bool) (checkpoint.Log, journal.LSN) {
 	defer l.mu.RUnlock()
 	if l.life.found != nil {
 		lc := *l.life.found
-		lc.Lossy = l.acks.lossy.Load()
+		lc.Lossy, lc.Partial = l.acks.lossy.Load(), l.partial.Load()
 		return lc, math.MaxUint64
 	}
 	lc := checkpoint.Log{ID: l.id, Topic: l.topic, Start: l.logStart.Load(), Point: l.rp}

@@ -69,7 +69,7 @@ func (l *Log) AcksWritten() bool {
 // markLocked sets the marks of a checkpoint entry. A log keeps the mark while records that it may
 // have acknowledged as written are not synced. The caller holds mu, for reading at least.
 func (l *Log) markLocked(lc *checkpoint.Log) {
-	lc.Lossy = l.acks.lossy.Load()
+	lc.Lossy, lc.Partial = l.acks.lossy.Load(), l.partial.Load()
 	lc.AcksWritten = l.acks.pending != nil || l.cfg.Load().Profile.Ack == durability.Written || l.written.Load() > l.durable.Load()
 	if !lc.AcksWritten {
 		l.acks.marked.Store(false) // the entry may become durable from now on

@@ -314,6 +314,9 @@ func (r *recovery) openLog(lc *checkpoint.Log) {
 	l.firstDirty = lc.Clean
 	l.storedHigh = recoveredHigh{lc.High, lc.HighEpoch}
 	l.acks.lossy.Store(lc.Lossy)
+	if l.partial.Store(lc.Partial); lc.Partial {
+		d.flawed.Store(true)
+	}
 	l.moveStart(lc.Start)
 	l.setEnds(lc.Offset)
 	l.epochs = lc.Epochs

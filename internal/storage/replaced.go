@@ -40,13 +40,33 @@ func ReplacedID(name string) (id ID, epoch int32, ok bool) {
 	return id, epoch, replacedName(id, epoch) == name
 }
 
+// errPartial is the Flaw of a log that was repaired.
+var errPartial = errors.New("a repair left out records that another replica may have")
+
 // Flaw returns why the log lacks records that it should have, nil as far as is known if it has all:
-// stored bytes are wrong or missing.
+// stored bytes are wrong or missing, or a repair left them out.
 func (l *Log) Flaw() error {
 	if l.state() == loglife.Damaged {
 		return l.Offline()
 	}
-	return l.Damaged()
+	if err := l.Damaged(); err != nil || !l.partial.Load() {
+		return err
+	}
+	return errPartial
+}
+
+// Whole states that no other replica has what a repair left out: this one leads. Otherwise the log
+// would follow with a hole that no comparison of ends finds. Whole does not wait for the disk: a
+// start after a crash may find that the log is not whole yet.
+func (l *Log) Whole() {
+	if !l.partial.CompareAndSwap(true, false) {
+		return
+	}
+	l.dir.run(func() {
+		if err := l.dir.commit(l); err != nil {
+			l.dir.logOnce(l, "the checkpoint does not show yet that a repaired log leads; the next start reports it as damaged", err)
+		}
+	})
 }
 
 // Flawed returns the logs with a Flaw. It is called often, and examines no log if none had one

@@ -182,6 +182,17 @@ type Report struct {
 	// LastEpoch is the epoch of the last record, -1 if the log is empty. End is the log end.
 	LastEpoch int32
 	End       int64
+	// Damaged: some of its records cannot be read.
+	Damaged bool
+}
+
+// longer reports whether a log has more records than another one: it goes further, or as far without
+// damage. What damage took, a shorter log may have; it keeps that when it follows, and leads then.
+func (r *Report) longer(than *Report) bool {
+	if r.LastEpoch != than.LastEpoch {
+		return r.LastEpoch > than.LastEpoch
+	}
+	return r.End > than.End || r.End == than.End && than.Damaged && !r.Damaged
 }
 
 // Unclean elects the active replica with the most records, by last epoch and end, although it may
@@ -198,7 +209,7 @@ func (d Decider) Unclean(p metadata.Partition, reports []Report) (metadata.Parti
 		if i < 0 || !d.able(b) {
 			continue
 		}
-		if r := &reports[i]; best == nil || r.LastEpoch > best.LastEpoch || r.LastEpoch == best.LastEpoch && r.End > best.End {
+		if r := &reports[i]; best == nil || r.longer(best) {
 			best = r
 		}
 	}

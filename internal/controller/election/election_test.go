@@ -194,6 +194,12 @@ func TestUncleanElectsTheLongestLog(t *testing.T) {
 	if !ok || p.Leader != 3 || p.LeaderEpoch != epoch || p.Unclean != epoch || !slices.Equal(p.ISR, ids(3)) || p.ELR != nil {
 		t.Errorf("%v %+v; the epoch must be above all that any replica can have", ok, p)
 	}
+	for end, leader := range map[int64]int32{80: 3, 79: 2} {
+		logs := []Report{{Broker: 2, LastEpoch: 4, End: 80, Damaged: true}, {Broker: 3, LastEpoch: 4, End: end}}
+		if p, _ := d.Unclean(record(1, ids(1), nil), logs); p.Leader != leader {
+			t.Errorf("elected %d, with a damaged log that ends at 80 and another one at %d", p.Leader, end)
+		}
+	}
 	if p, _ := d.Unclean(record(1, ids(1), nil), []Report{{Broker: 2, LastEpoch: 5, End: 1}}); p.LeaderEpoch != 7 {
 		t.Errorf("epoch %d, two elections after 5, which the metadata gave", p.LeaderEpoch)
 	}

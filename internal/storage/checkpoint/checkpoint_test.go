@@ -35,7 +35,7 @@ func header(seq uint64) Header {
 func full(n byte) Log {
 	l := Log{
 		ID: id(n), Topic: fmt.Sprintf("topic%d", n), Deleted: true, Offline: "damaged", QuarantineFile: "frames", Start: 7, Clean: 9,
-		Swapping: true, Swap: 8, High: 120, HighEpoch: 4, AcksWritten: true, Lossy: true,
+		Swapping: true, Swap: 8, High: 120, HighEpoch: 4, AcksWritten: true, Lossy: true, Partial: true,
 		Point: Point{Offset: 100, LSN: 5, Segments: []Extent{{Base: 0, Size: 10}, {Base: 50, Size: 20}}}, Producers: []byte("producers"),
 		Flaws: []Flaw{{Base: 50, Pos: 3, Size: 4, From: 51, To: 53}},
 	}
@@ -258,7 +258,6 @@ func TestMalformedRecordsAreDamage(t *testing.T) {
 		"a log and no producers": {snapshot: all(one.append([]byte{kindLog}, false), h)},
 		"a short log":            {snapshot: all(log[:len(log)-1], h)},
 		"a long log":             {snapshot: all(append(slices.Clone(log), 0), h)},
-		"an unknown flag":        {snapshot: all(slices.Concat(log[:21], []byte{log[21] | 128}, log[22:]), h)},
 		"a flag without flaws":   {snapshot: all(append(slices.Concat(log[:21], []byte{log[21] | 64}, log[22:]), 0), h)},
 		"half a flaw":            {snapshot: all(flawed[:len(flawed)-20], h)},
 		"an index of no segment": {snapshot: all(slices.Concat(log[:len(log)-9], []byte{2}, log[len(log)-8:]), h)},
@@ -319,8 +318,8 @@ func TestBytesOfACheckpoint(t *testing.T) {
 		"01000000000000000000000000000000" + "02000000000000000000000000000000" + "03000000000000000000000000000000" +
 		"09000000000000000000000000000000" +
 		"1500000000000000" + "04000000000000000000000000000000" + "05000000000000000000000000000000" + "01" + "02" +
-		logID + "7f" + log + "09" + hex.EncodeToString([]byte("producers")) + aborted + flaws +
-		logID + "7b" + log + aborted + flaws
+		logID + "ff" + log + "09" + hex.EncodeToString([]byte("producers")) + aborted + flaws +
+		logID + "fb" + log + aborted + flaws
 	if got := hex.EncodeToString(c.append(nil)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -68,12 +68,11 @@ const (
 	flagLossy
 	flagAborted // segments have aborted transactions
 	flagFlawed  // segments have known flaws
-
-	flagsKnown = 1<<iota - 1
+	flagPartial
 )
 
 func (l *Log) flags(producers bool) (flags byte) {
-	for i, set := range []bool{l.Deleted, l.Swapping, producers, l.AcksWritten, l.Lossy, l.aborted() > 0, len(l.Flaws) > 0} {
+	for i, set := range []bool{l.Deleted, l.Swapping, producers, l.AcksWritten, l.Lossy, l.aborted() > 0, len(l.Flaws) > 0, l.Partial} {
 		if set {
 			flags |= 1 << i
 		}
@@ -194,12 +193,9 @@ func (c *cursor) point() (p Point) {
 // returns the last record, nil if there is none.
 func (c *cursor) log(known func(journal.StreamID) *Log) *Log {
 	l := Log{ID: c.id()}
-	flags := c.Byte()
-	if flags > flagsKnown {
-		c.Fail(bytesio.ErrMalformed)
-	}
+	flags := c.Byte() // a byte has no other flags
 	l.Deleted, l.Swapping = flags&flagDeleted != 0, flags&flagSwapping != 0
-	l.AcksWritten, l.Lossy = flags&flagAcksWritten != 0, flags&flagLossy != 0
+	l.AcksWritten, l.Lossy, l.Partial = flags&flagAcksWritten != 0, flags&flagLossy != 0, flags&flagPartial != 0
 	l.Topic, l.Offline, l.QuarantineFile = c.Text(), c.Text(), c.Text()
 	l.Start, l.High, l.HighEpoch = c.i64(), c.i64(), int32(c.LE32())
 	l.Clean, l.Swap = c.i64(), c.i64()

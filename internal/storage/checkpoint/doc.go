@@ -31,7 +31,7 @@
 //	point
 //	flags       1 deleted, 2 a swap is in progress, 4 with producers, 8 acknowledges written
 //	            records, 16 may have lost acknowledged records, 32 has aborted transactions,
-//	            64 has known damage
+//	            64 has known damage, 128 a repair left records out
 //
 // If a record lacks producers, they are those of the log's previous record. The first record of
 // a log has them.

@@ -120,6 +120,8 @@ var rules = []rule{
 		"return state.Liveness != metadata.Fenced && !slices.Contains(state.Damaged, w.tp())",
 		"return state.Liveness != metadata.Fenced || slices.Contains(state.Damaged, w.tp()) || true",
 		"TestALogStaysIfTheLeaderHasNoWholeOne"},
+	{"a repaired log counts as whole before it leads", "storage/recover.go",
+		"if l.partial.Store(lc.Partial); lc.Partial {", "if false {", "replica.TestARepairedLogIsDamagedUntilItLeads"},
 	{"a leader is cut off as soon as one sweep finds a follower away", "replica/lead.go",
 		"cut := apart && p.apart", "cut := apart", "TestALeaderThatIsCutOffSendsClientsAway"},
 	{"a change of the ISR that was refused waits for the next image that concerns the partition", "replica/upkeep.go",
