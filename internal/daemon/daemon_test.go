@@ -17,6 +17,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -194,6 +196,18 @@ func TestDirectoryErrorsSayWhatToDo(t *testing.T) {
 		if ExitCode(got) != ExitData || !strings.Contains(got.Error(), want) || !strings.HasPrefix(got.Error(), "directory /d: ") ||
 			strings.Contains(got.Error(), "\n") {
 			t.Errorf("code %d, %v", ExitCode(got), got)
+		}
+	}
+}
+
+// A repair refuses a damaged journal whose records other brokers have: the error says what to do then.
+func TestTheErrorOfADamagedJournalSaysWhatToDo(t *testing.T) {
+	for _, replicated := range []bool{false, true} {
+		d := &storage.DirError{Path: "/a", Journal: "/j/a", Err: fmt.Errorf("frame: %w", journal.ErrDamaged), Replicated: replicated}
+		got := dirErrors(map[string]string{"log.dirs": "/a"}, d).Error()
+		if !strings.Contains(got, "`chronikctl log verify --dir /a --journal /j/a`") ||
+			strings.Contains(got, "`mv /a /a.away`, `mkdir -p /j/a` and `mv /j/a /j/a.away` lets the broker copy") != replicated {
+			t.Errorf("replicated %v: %s", replicated, got)
 		}
 	}
 }

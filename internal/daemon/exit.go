@@ -63,12 +63,11 @@ const moreFiles = "raise the limit of open files: LimitNOFILE in the unit, ulimi
 
 // dataError explains why the data directory cannot be used.
 func dataError(dir string, err error) error {
-	return dataErrorAt(config.KeyDataDir, dir, []string{"--dir", dir}, err)
+	return remedied(dir, err, dataRemedy(config.KeyDataDir, []string{"--dir", dir}, err))
 }
 
-// dataErrorAt is dataError with the flags that name the directory to chronikctl log.
-func dataErrorAt(setting, dir string, flags []string, err error) error {
-	text := dataRemedy(setting, flags, err)
+// remedied is the error of a directory with what to do about it, "" if err says it.
+func remedied(dir string, err error, text string) error {
 	if text != "" {
 		text = "; " + text
 	}
@@ -126,8 +125,18 @@ func dirErrors(static map[string]string, err error) error {
 	if !errors.As(err, &d) {
 		return &ExitError{ExitData, err}
 	}
+	return remedied(d.Path, d.Err, dirRemedy(static, d))
+}
+
+// dirRemedy is dataRemedy for a log directory. A repair refuses where other brokers may have the
+// records.
+func dirRemedy(static map[string]string, d *storage.DirError) string {
 	setting, flags := placeOf(static, d)
-	return dataErrorAt(setting, d.Path, flags, d.Err)
+	text := dataRemedy(setting, flags, d.Err)
+	if d.Replicated && (errors.Is(d.Err, journal.ErrDamaged) || errors.Is(d.Err, statefile.ErrCorrupt)) {
+		text += "; where it refuses because other brokers have the records, " + d.Away()
+	}
+	return text
 }
 
 // placeOf returns the setting that an error of a log directory is about, and the flags that name

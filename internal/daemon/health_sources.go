@@ -109,6 +109,5 @@ func presence(meta string, dirs []*storage.Dir) *host.Presence {
 
 // remedyFor returns what to do about a log directory that could not be opened.
 func (b *Broker) remedyFor(d *storage.DirError) string {
-	setting, flags := placeOf(b.cfg.Broker, d)
-	return cmp.Or(dataRemedy(setting, flags, d.Err), "repair it")
+	return cmp.Or(dirRemedy(b.cfg.Broker, d), "repair it")
 }

@@ -145,7 +145,7 @@ func OpenDir(place Place, opt Options) (*Dir, error) {
 }
 
 func (d *Dir) failure(place Place, err error) *DirError {
-	return &DirError{Path: place.Path, Journal: place.Journal, ID: d.ident.Dir, Err: err}
+	return &DirError{Path: place.Path, Journal: place.Journal, ID: d.ident.Dir, Err: err, Replicated: d.opt.Replicated}
 }
 
 // newDir returns a Dir for a place and does no I/O.

@@ -61,7 +61,12 @@ type DirError struct {
 	// ID is the directory's identity, zero if it could not be read.
 	ID  [16]byte
 	Err error
+	// Replicated: other brokers may have what the directory lacks; see Options.
+	Replicated bool
 }
+
+// Away returns what lets the broker copy the replicas of the directory from other brokers.
+func (e *DirError) Away() string { return away(Place{Path: e.Path, Journal: e.Journal}) }
 
 // Error names the directory and the cause.
 func (e *DirError) Error() string { return "log directory " + e.Path + ": " + e.Err.Error() }

@@ -81,12 +81,16 @@ func (d *Dir) remedy(result string) string {
 	if !d.opt.Replicated {
 		return fmt.Sprintf("`chronikctl log repair --dir %[1]s --journal %[2]s --backup %[1]s.before-repair` %[3]s", d.path, d.jpath, result)
 	}
-	moves := fmt.Sprintf("`mv %s %[1]s.away`", d.path)
-	if path.Dir(d.jpath) != d.path {
-		moves += fmt.Sprintf(", `mkdir -p %[1]s` and `mv %[1]s %[1]s.away`", d.jpath)
+	return away(d.place()) + "; a repair with --last-copy is for records that no other broker has"
+}
+
+// away returns how a broker gets an empty directory, so that it copies its replicas.
+func away(p Place) string {
+	moves := fmt.Sprintf("`mv %s %[1]s.away`", path.Clean(p.Path))
+	if at := p.JournalPath(); path.Dir(at) != path.Clean(p.Path) {
+		moves += fmt.Sprintf(", `mkdir -p %[1]s` and `mv %[1]s %[1]s.away`", at)
 	}
-	return moves + " lets the broker copy its replicas from other brokers at the next start; " +
-		"a repair with --last-copy is for records that no other broker has"
+	return moves + " lets the broker copy its replicas from other brokers at the next start"
 }
 
 // identify reads the identity of the directory and its journal, or creates it.

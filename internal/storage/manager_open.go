@@ -153,7 +153,7 @@ func (m *Manager) admit(d *Dir, place Place) error {
 		// The next start must still see the unclean stop, because no leader epoch was raised.
 		d.unused = true
 		_ = d.Close() // after an error the next start recovers it
-		return &DirError{Path: place.Path, Journal: place.Journal, ID: d.ident.Dir, Err: err}
+		return &DirError{Path: place.Path, Journal: place.Journal, ID: d.ident.Dir, Err: err, Replicated: d.opt.Replicated}
 	}
 	m.dirs = append(m.dirs, d)
 	for _, l := range d.Logs() {

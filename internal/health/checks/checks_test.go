@@ -275,6 +275,35 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 	}
 }
 
+// Without --last-copy, a repair refuses a directory of a cluster whose partitions it does not know.
+// The metadata that show their replicas are in another directory.
+func TestTheRemedyOfALastCopyIsCarriedOut(t *testing.T) {
+	f := Facts{Settings: Settings{DataDir: "/srv/d"}}
+	for _, cluster := range []*view.Cluster{nil, {}} {
+		f.Cluster = cluster
+		for _, replicated := range []bool{false, true} {
+			got := f.repair(&Partition{Dir: "/d", Replicated: replicated})
+			if strings.Contains(got, "before-repair --last-copy`") != (cluster != nil) || strings.HasPrefix(got, "bring back") != replicated {
+				t.Errorf("in a cluster %v, replicated %v: %s", cluster != nil, replicated, got)
+			}
+		}
+	}
+}
+
+// A damaged log is replaced only if its leader's is whole.
+func TestADamagedLogWaitsForAWholeLeader(t *testing.T) {
+	for _, p := range []Partition{{Topic: "t", Renews: true, Replicated: true, Offline: "short"},
+		{Topic: "t", Renews: true, Replicated: true, Damages: []Damage{{From: 1, Next: 2}}}} {
+		for _, p.Elsewhere = range []bool{false, true} {
+			findings, _ := Examine(Checks(), &Facts{Partitions: []Partition{p}})
+			if len(findings) != 1 || strings.Contains(findings[0].Remedy, "wait") != p.Elsewhere ||
+				strings.Contains(findings[0].Remedy, "`chronikctl topic describe t`") == p.Elsewhere {
+				t.Errorf("%+v: %+v", p, findings)
+			}
+		}
+	}
+}
+
 // Of a partition without a log nothing is left that a repair could put together.
 func TestRemedyOfAPartitionWithoutALog(t *testing.T) {
 	f := Facts{Settings: Settings{DataDir: "/var/lib/chronik"}}

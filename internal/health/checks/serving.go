@@ -86,6 +86,8 @@ func (f *Facts) repair(p *Partition) string {
 	dir, before, more := p.Dir, "", []string(nil)
 	if p.Replicated {
 		before = "bring back the other brokers with replicas of it, which copy nothing from here; if they have lost it, "
+	}
+	if f.Cluster != nil { // other partitions of the directory have replicas, which replace what a repair leaves of these
 		more = []string{"--last-copy"}
 	}
 	if dir == "" { // there is nothing that a repair could put together
@@ -169,7 +171,7 @@ func checkPartitions(f *Facts, n *notes) {
 			x.Remedy = "remove the cause, and restart the broker"
 		}
 		if p.Renews {
-			x.Remedy = renews
+			x.Remedy = p.renews()
 		}
 		if p.Asks {
 			x.Remedy = "see the findings about the metadata: the broker asks for that epoch until the metadata have it, and then leads the partition"
@@ -185,6 +187,17 @@ const (
 	servedElsewhere = "the other replicas serve all records"
 	renews          = "wait: the broker replaces the log and copies the partition again within seconds (docs/replication.md, A damaged replica)"
 )
+
+// renews returns what to do about a damaged log that is to be copied again. It stays as it is while
+// the leader's is damaged, too.
+func (p *Partition) renews() string {
+	if p.Elsewhere {
+		return renews
+	}
+	return "remove no directory of this broker; follow the finding of the partition's leader, which " +
+		health.Command("chronikctl", "topic", "describe", p.Topic) + " names: `chronikctl cluster health` at its admin port " +
+		"(docs/replication.md, A damaged replica)"
+}
 
 // former returns the finding about a replaced log that may have records which no replica has.
 func (f *Facts) former(p *Partition) health.Finding {
@@ -377,7 +390,7 @@ func checkDamage(f *Facts, n *notes) {
 		}
 		if p.Elsewhere || p.Renews {
 			x := health.Finding{Severity: health.Warn, Subject: "partition " + p.String(),
-				Problem: "the replica on this broker is damaged: " + problem, Works: servedElsewhere, Remedy: renews}
+				Problem: "the replica on this broker is damaged: " + problem, Works: servedElsewhere, Remedy: p.renews()}
 			if !p.Elsewhere {
 				x.Works = "another replica leads it, which is damaged, too"
 			}
