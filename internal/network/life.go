@@ -11,8 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/states"
 )
 
-// life is the state of a connection (see connlife) and how it ends. conn.mu guards it; only seen may
-// be read without.
+// life is the state of a connection (see connlife) and how it ends. conn.mu guards it; only seen
+// may be read without.
 type life struct {
 	connlife.State
 	seen   atomic.Uint32 // State.Life

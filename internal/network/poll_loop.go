@@ -115,7 +115,7 @@ func (p *poller) serve(s *pollLoop, e *pollEvent, now time.Time) {
 		c.in.putBack(c.srv.opts.Pool, rest, err)
 	}
 	c.mu.Lock()
-	next := connlife.GiveBack
+	next := connlife.Release
 	switch {
 	case !done || !c.life.Can(connlife.Handled):
 	case c.wantedBack():

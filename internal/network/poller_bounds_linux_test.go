@@ -114,7 +114,9 @@ func othersWait(t *testing.T, other int16) {
 	}
 	a.Respond(body(nil))
 	m := q.next()
-	p.await(t, "the reader waits for it", func(c *conn) bool { return (c.life.Reader() == connlife.Waiting) && c.queue.unready > c.queue.produces })
+	p.await(t, "the reader waits for it", func(c *conn) bool {
+		return c.life.Reader() == connlife.Waiting && c.queue.unready > c.queue.produces
+	})
 	if m.Key != other || len(q.ch) != 0 {
 		t.Error("Produce began during it")
 	}

@@ -185,10 +185,11 @@ func (f *pollFixture) state() string {
 			unsent, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
 		})
 		c.mu.Lock()
+		q := &c.queue
 		fmt.Fprintf(&b, "%s: %d bytes to read, %d unsent; %v; "+
 			"%d requests, %d without an answer, %d Produce of %d bytes; %d bytes to write, left %d; oldest ready %t\n",
 			c.peer, unread, unsent, c.life.State,
-			c.queue.n, c.queue.unready, c.queue.produces, c.queue.produceBytes, c.queue.unwritten, len(c.out.left), c.queue.oldest != nil && c.queue.oldest.ready)
+			q.n, q.unready, q.produces, q.produceBytes, q.unwritten, len(c.out.left), q.oldest != nil && q.oldest.ready)
 		c.mu.Unlock()
 	}
 	stacks := make([]byte, 1<<20)
