@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -29,25 +28,15 @@ func connections(v *View, q url.Values) (any, error) {
 			return nil, BadRequest("after %q is not the id of a connection", s)
 		}
 	}
-	list, more, now := []view.Connection{}, false, time.Now()
-	for _, c := range v.Server.Connections() {
+	list, more := []view.Connection{}, false
+	for _, c := range v.Connections() {
 		if c.ID <= after {
 			continue
 		}
 		if more = len(list) == limit; more {
 			break
 		}
-		s := view.Connection{ID: c.ID, Listener: c.Listener, Address: c.Peer.String(), ClientID: c.ClientID, Software: c.Software.Name,
-			Version: c.Software.Version, Principal: c.Session.Principal, Opened: c.Opened.UTC(), InFlight: c.InFlight,
-			ThrottledMs: max(
-				c.ThrottledUntil.Sub(now).Milliseconds(),
-				0,
-			), Requests: c.Requests, BytesIn: c.BytesIn, BytesOut: c.BytesOut, RecordsIn: c.RecordsIn}
-		if c.Requests > 0 {
-			at := c.LastRequest.UTC()
-			s.LastRequest = &at
-		}
-		list = append(list, s)
+		list = append(list, c)
 	}
 	return &view.Connections{Broker: v.Node, More: more, List: list}, nil
 }

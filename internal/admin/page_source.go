@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"net/netip"
 	"runtime/debug"
 	runtimemetrics "runtime/metrics"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/text"
+	"github.com/chronik-io/chronik/internal/view"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -68,14 +68,12 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	defer cancel()
 	o := page.Overview{Dirs: v.Dirs(),
 		Topics: v.Image().NumTopics(), Partitions: len(v.Storage.Logs()), Groups: len(v.Groups.Overview(ctx).Groups),
-		Connections: v.Server.Stats().Connections, Heap: int64(heapBytes())}
+		Connections: v.Connected(), Heap: int64(heapBytes())}
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
 		o.MemoryLimit = limit
 	}
-	if all := v.brokers(); len(all) > 1 {
-		for _, b := range all {
-			o.Brokers = append(o.Brokers, page.ClusterBroker(b))
-		}
+	if all := v.Cluster().Brokers; len(all) > 1 {
+		o.Brokers = all
 	}
 	for _, b := range v.Budgets() {
 		o.Budgets = append(o.Budgets, page.Budget{Name: strings.ReplaceAll(b.Name, "_", " "), Used: b.Used, Limit: b.Limit})
@@ -244,31 +242,12 @@ func configOf(v *configdef.Value) page.Config {
 }
 
 // Connections implements page.Source.
-func (s *source) Connections() ([]page.Connection, error) {
+func (s *source) Connections() ([]view.Connection, error) {
 	v, err := s.view()
 	if err != nil {
 		return nil, err
 	}
-	var list []page.Connection
-	for _, c := range v.Server.Connections() {
-		list = append(
-			list,
-			page.Connection{ID: c.ID, ClientID: c.ClientID, Address: addressOf(c.Peer), Listener: c.Listener,
-				Principal: c.Session.Principal,
-				Software: strings.TrimSpace(
-					c.Software.Name + " " + c.Software.Version,
-				), Since: c.Opened, Last: c.LastRequest, Requests: c.Requests,
-				Records: c.RecordsIn, BytesIn: c.BytesIn, BytesOut: c.BytesOut, Waiting: c.InFlight, Throttled: !c.ThrottledUntil.IsZero()},
-		)
-	}
-	return list, nil
-}
-
-func addressOf(a netip.AddrPort) string {
-	if !a.IsValid() {
-		return ""
-	}
-	return a.String()
+	return v.Connections(), nil
 }
 
 // totals returns a sample for the page's history; false if the broker does not serve.

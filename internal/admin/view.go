@@ -4,7 +4,6 @@ import (
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
-	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/view"
@@ -15,8 +14,9 @@ import (
 // read-only and safe for concurrent use, and nothing in it waits for clients.
 type View struct {
 	Node int32
-	// Dirs returns the log directories.
+	// Dirs returns the log directories, and Cluster what the broker knows of the cluster.
 	Dirs     func() []view.Dir
+	Cluster  func() *view.Cluster
 	Storage  Storage
 	Replicas Replicas
 	// Image returns the metadata that this broker has applied.
@@ -26,10 +26,12 @@ type View struct {
 	// Network and Requests are the metrics of connections and requests.
 	Network  *metrics.Network
 	Requests *metrics.Requests
-	// Server holds the clients' connections, Addresses the addresses for clients.
-	Server    Clients
-	Addresses []string
-	Groups    Groups
+	// Connections returns the clients' connections by id, Connected their number. Addresses are the
+	// addresses for clients.
+	Connections func() []view.Connection
+	Connected   func() int
+	Addresses   []string
+	Groups      Groups
 	// Settings are the topics' resolved configurations. Configs describes every config of a topic.
 	Settings Settings
 	Configs  func(*metadata.Image, *metadata.Topic) []configdef.Value
@@ -57,10 +59,4 @@ type Replicas interface {
 // Settings is the part of topics' configurations that the port uses.
 type Settings interface {
 	Of(*metadata.Image, *metadata.Topic) *replica.TopicSetting
-}
-
-// Clients is the part of the network server that the port uses.
-type Clients interface {
-	Connections() []network.Connection
-	Stats() network.Stats
 }

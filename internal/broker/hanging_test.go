@@ -9,9 +9,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/tools/ctl"
-	"github.com/chronik-io/chronik/internal/txn/gate"
 )
 
 // chronikctl runs a command against the node and returns its exit code.

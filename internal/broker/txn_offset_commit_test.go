@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group"
-	"github.com/chronik-io/chronik/internal/txn/gate"
+	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 )
 
 // permitter is the coordinator of all transactions: it gives a permit, or what answer returns.

@@ -33,9 +33,12 @@ func access(cfg *config.Config, token *[sha256.Size]byte, c *certificates) admin
 func (b *Broker) view() *admin.View {
 	r := b.components
 	server := r.server.Load()
-	return &admin.View{Node: r.conf.NodeID, Dirs: r.dirs.List, Storage: r.storage,
+	return &admin.View{Node: r.conf.NodeID, Dirs: r.dirs.List, Cluster: r.cluster.View, Storage: r.storage,
 		Replicas: r.replicas, Image: r.applier.Image, Measured: r.measured,
-		Network: r.network, Requests: r.requests, Server: server, Addresses: b.Addrs(), Groups: r.groups, Settings: r.settings,
+		Network: r.network, Requests: r.requests,
+		Connections: func() []view.Connection { return observe.Connections(server) },
+		Connected:   func() int { return server.Stats().Connections }, Addresses: b.Addrs(),
+		Groups: r.groups, Settings: r.settings,
 		Configs: func(img *metadata.Image, t *metadata.Topic) []configdef.Value {
 			return b.configs.DescribeTopic(r.settings.Layers(img, t))
 		},

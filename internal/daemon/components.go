@@ -17,6 +17,8 @@ import (
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator/service"
+	"github.com/chronik-io/chronik/internal/coordinator/txn/exchange"
+	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
@@ -28,8 +30,6 @@ import (
 	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/txn/exchange"
-	"github.com/chronik-io/chronik/internal/txn/gate"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -54,6 +54,7 @@ type components struct {
 	logins       *logins // nil if no listener has SASL
 	storage      *storage.Manager
 	dirs         *observe.Dirs
+	cluster      *observe.Cluster
 	fenced       bool // no partition is led in a leader epoch of an unclean stop (I9)
 	measured     *metrics.Storage
 	network      *metrics.Network
@@ -373,14 +374,17 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	if err != nil {
 		return err
 	}
+	if err := b.observeCluster(r); err != nil {
+		return err
+	}
 	partitions := &observe.Partitions{
 		Self:     r.conf.NodeID,
 		Image:    r.applier.Image,
 		Replicas: r.replicas,
-		Settings: r.settings,
+		Cluster:  r.cluster,
 		Storage:  r.storage,
 	}
-	if err := errors.Join(metrics.RegisterPartitions(b.reg, partitions.Metrics), b.observeCluster(r)); err != nil {
+	if err := metrics.RegisterPartitions(b.reg, partitions.Metrics); err != nil {
 		return err
 	}
 	b.stack.push("handlers", r.handlers.Close)

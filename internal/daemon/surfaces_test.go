@@ -50,7 +50,7 @@ type sick struct {
 }
 
 // Every fault causes one finding with the same words everywhere: /readyz, /v1/health, metrics, the
-// log, chronikctl cluster health and doctor, and the page for a browser. testdata/surfaces shows
+// log, chronikctl cluster health, and the page for a browser. testdata/surfaces shows
 // their texts.
 func TestEverySurfaceShowsTheSameFindings(t *testing.T) {
 	for _, f := range faults() {
@@ -184,7 +184,7 @@ func surfaces(t *testing.T, s *sick, ill bool) string {
 	}
 	show("log", strings.Join(lines, ""))
 	shows("the log", strings.Join(lines, ""))
-	for _, args := range [][]string{{"cluster", "health"}, {"doctor", "--wait", "10ms"}} {
+	for _, args := range [][]string{{"cluster", "health"}} {
 		var stdout, stderr bytes.Buffer
 		code := ctl.Main(
 			t.Context(),

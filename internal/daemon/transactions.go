@@ -6,11 +6,11 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/coordinator/service"
+	"github.com/chronik-io/chronik/internal/coordinator/txn/exchange"
+	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
-	"github.com/chronik-io/chronik/internal/txn/exchange"
-	"github.com/chronik-io/chronik/internal/txn/gate"
 )
 
 // openTransactions subscribes the transaction coordinator to the metadata, and connects it with the

@@ -111,7 +111,7 @@ func partitionAdvice() map[string]string {
 		nameUnderMinISR:       "Not 0: producers with acks=all get NOT_ENOUGH_REPLICAS. Restore the followers.",
 		nameUnavailable:       "Not 0: these partitions cannot be used on this broker. `/v1/logs` reports the reason.",
 		nameDamaged:           "Not 0: some records cannot be read. `chronikctl cluster health` lists the damaged offsets, and the next readable ones.",
-		nameFailed:            "Not 0: `/readyz` and `chronikctl doctor` report why these logs cannot be created; the broker creates them when the cause is gone.",
+		nameFailed:            "Not 0: `/readyz` and `chronikctl cluster health` report why these logs cannot be created; the broker creates them when the cause is gone.",
 		nameTopics:            "",
 		namePartitions:        "With 10,000 partitions, a scrape takes about a tenth of a second; `metrics.partitions=false` leaves only sums.",
 		nameGroups:            "`PreparingRebalance` that persists: a member does not return from its processing in time.",
@@ -144,7 +144,7 @@ func partitionAdvice() map[string]string {
 		nameKeysAge:           "Above 600: the issuer's keys (oauth.jwks) cannot be read; the finding tokens says why.",
 		nameKeysFailed:        "1: the finding tokens says why. Former keys stay in use, until the issuer changes them.",
 		nameExpiry:            "Below 2592000 (30 days): replace the file; the broker reads it within a second.",
-		nameFindings:          "`bad` or `warn` is not 0: `chronikctl doctor` reports what is wrong, where, and what to do ([operations.md](operations.md) lists the checks). A `note` needs no action.",
+		nameFindings:          "`bad` or `warn` is not 0: `chronikctl cluster health` reports what is wrong, where, and what to do ([operations.md](operations.md) lists the checks). A `note` needs no action.",
 	}
 }
 

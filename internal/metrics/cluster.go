@@ -5,57 +5,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/chronik-io/chronik/internal/view"
 )
 
-// Cluster is what a member of a cluster sees of it.
-type Cluster struct {
-	// Term and Commit are the term and the index of the last committed entry of the metadata
-	// quorum, as this broker's member knows them. Leads reports whether that member leads it.
-	Term, Commit uint64
-	Leads        bool
-	// Leader reports whether this broker knows a metadata leader. Voters is the number of voters.
-	Leader bool
-	Voters int
-	// Skew is by how many seconds the metadata leader's clock is ahead of this broker's.
-	Skew float64
-	// Applied is the metadata revision that the broker shows.
-	Applied int64
-	// LeaseAge is the age in seconds of the newest heartbeat that the controller has confirmed.
-	LeaseAge float64
-	// Brokers is the number of registered brokers by state.
-	Brokers map[string]int
-	// Leaderless is the number of partitions of the whole cluster that have no leader.
-	Leaderless int
-	// ISR is the number of partitions that this broker leads, by the size of their ISR; Eligible is
-	// the number of those with eligible leader replicas.
-	ISR      map[int]int
-	Eligible int
-	// Moving is the number of partitions of the whole cluster that are being reassigned.
-	Moving int
-	// Lags are those of the followers of the partitions that this broker leads, by follower.
-	Lags map[int32]FollowerLag
-	// Stopped is the number of replicas of this broker that cannot follow their leaders, by reason.
-	Stopped map[string]int
-	Streams Streams
-}
-
-// FollowerLag is by how much a follower is behind.
-type FollowerLag struct {
-	Records int64   // of all partitions together
-	Seconds float64 // of the partition in which it has been behind for the longest time
-}
-
-// Streams are totals of the replica streams of this broker.
-type Streams struct {
-	Connections                   uint64 // to leaders
-	SentFrames, SentBytes         uint64 // to followers
-	ReceivedFrames, ReceivedBytes uint64 // from leaders
-	Waits                         uint64
-	Truncated, Refused            uint64
-}
-
 // RegisterCluster registers the metrics of a member of a cluster. Every scrape calls source.
-func RegisterCluster(reg prometheus.Registerer, source func() Cluster) error {
+func RegisterCluster(reg prometheus.Registerer, source func() *view.Cluster) error {
 	var s scraped
 	term := s.gauge(nameMetaTerm, "Term of the metadata quorum, as this broker knows it.")
 	commit := s.gauge(nameMetaCommit, "Index of the last committed entry of the metadata quorum, as this broker knows it.")
@@ -69,16 +24,20 @@ func RegisterCluster(reg prometheus.Registerer, source func() Cluster) error {
 	more := registerReplication(&s)
 	s.read = func(send sendFunc) {
 		now := source()
-		more(send, &now)
-		send(term, float64(now.Term))
-		send(commit, float64(now.Commit))
-		send(applied, float64(now.Applied))
-		send(leads, truth(now.Leads))
-		send(age, now.LeaseAge)
-		for state, n := range now.Brokers {
-			send(brokers, float64(n), state)
+		more(send, now)
+		send(term, float64(now.Quorum.Term))
+		send(commit, float64(now.Quorum.Commit))
+		send(applied, float64(now.Revision))
+		send(leads, truth(now.Quorum.Leads))
+		send(age, now.LeaseAge.Seconds())
+		states := map[string]int{}
+		for i := range now.Brokers {
+			states[now.Brokers[i].State]++
 		}
-		send(leaderless, float64(now.Leaderless))
+		for _, state := range view.BrokerStates() {
+			send(brokers, float64(states[state]), state)
+		}
+		send(leaderless, float64(now.WithoutLeader()))
 		for size, n := range now.ISR {
 			send(isr, float64(n), strconv.Itoa(size))
 		}
@@ -89,7 +48,7 @@ func RegisterCluster(reg prometheus.Registerer, source func() Cluster) error {
 
 // registerReplication adds the metrics of replica streams, and of what a member knows of others. It
 // returns the function that sends them.
-func registerReplication(s *scraped) func(sendFunc, *Cluster) {
+func registerReplication(s *scraped) func(sendFunc, *view.Cluster) {
 	known := s.gauge(nameHasLeader, "Whether this broker knows a leader of the metadata quorum.")
 	voters := s.gauge(nameVoters, "Voters of the metadata quorum, as this broker knows them.")
 	skew := s.gauge(nameSkew, "By how much the clock of the metadata leader is ahead of this broker's clock.")
@@ -105,18 +64,23 @@ func registerReplication(s *scraped) func(sendFunc, *Cluster) {
 	waits := s.counter(nameStreamWaits, "How often this broker had no room left in a follower's window (replica.window.bytes).")
 	truncated := s.counter(nameTruncated, "Records that replicas of this broker have discarded because their leaders do not have them.")
 	refused := s.counter(nameRefusedCuts, "Truncations that replicas of this broker have refused: they would discard committed records.")
-	return func(send sendFunc, now *Cluster) {
-		send(known, truth(now.Leader))
-		send(voters, float64(now.Voters))
-		send(skew, now.Skew)
+	return func(send sendFunc, now *view.Cluster) {
+		send(known, truth(now.Quorum.NoLeader == 0))
+		send(voters, float64(now.Quorum.Voters))
+		send(skew, now.Skew.Seconds())
 		send(moving, float64(now.Moving))
-		for broker, lag := range now.Lags {
-			send(records, float64(lag.Records), strconv.Itoa(int(broker)))
-			send(seconds, lag.Seconds, strconv.Itoa(int(broker)))
+		for i := range now.Brokers {
+			if b := &now.Brokers[i]; b.Follows {
+				send(records, float64(b.Lag.Records), strconv.Itoa(int(b.ID)))
+				send(seconds, float64(b.Lag.Ms)/1000, strconv.Itoa(int(b.ID)))
+			}
 		}
-		for reason, n := range now.Stopped {
-			send(stopped, float64(n), reason)
+		reasons := map[bool]int{}
+		for i := range now.Stopped {
+			reasons[now.Stopped[i].Ahead] += now.Stopped[i].Count
 		}
+		send(stopped, float64(reasons[true]), "ahead")
+		send(stopped, float64(reasons[false]), "diverged")
 		x := &now.Streams
 		send(connections, float64(x.Connections))
 		send(frames, float64(x.SentFrames), "sent")

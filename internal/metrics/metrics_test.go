@@ -83,11 +83,13 @@ func everything(t *testing.T) *prometheus.Registry {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := RegisterCluster(reg, func() Cluster {
-		return Cluster{Term: 2, Commit: 3, Applied: 4, Leads: true, LeaseAge: 0.5, Brokers: map[string]int{"active": 3}, Leaderless: 1,
-			ISR: map[int]int{2: 7}, Eligible: 6, Leader: true, Voters: 5, Skew: 1.5, Moving: 8,
-			Lags: map[int32]FollowerLag{2: {Records: 9, Seconds: 2.5}}, Stopped: map[string]int{"ahead": 10},
-			Streams: Streams{11, 12, 13, 14, 15, 16, 17, 18}}
+	if err := RegisterCluster(reg, func() *view.Cluster {
+		return &view.Cluster{Quorum: view.Quorum{Term: 2, Commit: 3, Leads: true, Voters: 5}, Revision: 4,
+			LeaseAge: 500 * time.Millisecond, Skew: 1500 * time.Millisecond, Leaderless: []view.Leaderless{{Partitions: view.Partitions{Count: 1}}},
+			Brokers: []view.Broker{{ID: 1, State: "active"}, {ID: 2, State: "active", Follows: true, Lag: view.Lag{Records: 9, Ms: 2500}}, {ID: 3, State: "active"}},
+			ISR:     map[int]int{2: 7}, Eligible: 6, Moving: 8, Stopped: []view.Stopped{{Partitions: view.Partitions{Count: 10}, Ahead: true}},
+			Streams: view.Streams{Connections: 11, SentFrames: 12, SentBytes: 13, ReceivedFrames: 14, ReceivedBytes: 15, Waits: 16,
+				Truncated: 17, Refused: 18}}
 	}); err != nil {
 		t.Fatal(err)
 	}

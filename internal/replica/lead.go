@@ -172,6 +172,14 @@ func (p *Partition) proposed() bool {
 	return p.lead != nil && p.lead.Pending()
 }
 
+// refused reports whether the metadata store refused a change, and the leader needs a role of that
+// revision or a later one to decide again.
+func (p *Partition) refused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lead != nil && p.lead.Undecided()
+}
+
 // Refused records that the metadata store refused a change of an epoch at a revision.
 func (p *Partition) Refused(epoch int32, id uint64, revision int64) {
 	p.mu.Lock()

@@ -147,6 +147,9 @@ func (u *upkeep) propose(p *Partition) {
 		p.watch() // the next sweep proposes
 		return
 	}
+	if p.refused() { // the images that follow need not change anything of this partition
+		u.m.renewRole(p)
+	}
 	x, epoch, ok := p.Propose()
 	if !ok {
 		if !p.proposed() {

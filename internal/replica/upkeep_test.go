@@ -178,6 +178,38 @@ func TestARefusedGrowthIsDecidedAgain(t *testing.T) {
 	})
 }
 
+// A change was refused at a later revision than that of the image which shows why, and the images
+// in between change nothing of this partition. The leader decides again all the same.
+func TestARefusalAtALaterRevisionIsDecidedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := startLeader(t, vfs.Memory())
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		x.show(t) // the ISR is {1}
+		x.fail(errors.New("the answer is lost"))
+		must(t, x.c.acknowledge(x.p, 2, 1, [16]byte{22}, 0))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		x.c.put(metadata.LivenessKey(2), metadata.BrokerState{Liveness: metadata.Active}.Encode())
+		x.show(t) // the leader sees what its change does not name, but not that it is refused
+		x.c.put(metadata.NameKey("other"), metadata.Name{Topic: "other", ID: idB}.Encode())
+		n := len(x.altered())
+		x.fail(nil) // it is refused, at the revision of the other topic
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(x.altered()) == n {
+			t.Fatal("the change was not repeated")
+		}
+		x.show(t)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		x.show(t)
+		if isr := x.c.image.Partition(x.tp).ISR; !slices.Equal(isr, []int32{1, 2}) {
+			t.Errorf("ISR %v", isr)
+		}
+	})
+}
+
 // A store that refuses what the leader sees as current is not asked without a pause.
 func TestRefusalsAreNotAnsweredAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

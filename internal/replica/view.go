@@ -141,6 +141,17 @@ func (m *Manager) eachOf(topic [16]byte, call func(*Partition)) {
 	}
 }
 
+// renewRole gives a partition that this broker leads its role of the latest image.
+func (m *Manager) renewRole(p *Partition) {
+	m.roles.Lock()
+	defer m.roles.Unlock()
+	if m.applied && !m.replaced {
+		m.reviewOne(m.image.TopicByID(p.id.Topic), p)
+	}
+}
+
+// reviewOne gives a partition the role of the latest image if that has the same leader and epoch.
+// The caller holds roles.
 func (m *Manager) reviewOne(t *metadata.Topic, p *Partition) {
 	r := p.role.Load()
 	if t == nil || !r.leader || r.sole && m.opt.Incarnation == [16]byte{} {

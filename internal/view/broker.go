@@ -2,18 +2,54 @@ package view
 
 // Brokers is the response of GET /v1/brokers.
 type Brokers struct {
-	Broker int32    `json:"broker"` // the one that answers
-	List   []Broker `json:"brokers"`
+	Broker     int32    `json:"broker"`     // the one that answers
+	Leaderless int      `json:"leaderless"` // partitions of the whole cluster that have no leader
+	Moving     int      `json:"moving"`     // partitions of the whole cluster that are being reassigned
+	List       []Broker `json:"brokers"`
 }
 
 // Broker is a registered broker, as the metadata of the one that answers describe it.
 type Broker struct {
-	ID        int32  `json:"id"`
-	Address   string `json:"address"` // of its first listener
-	State     string `json:"state"`   // fenced, starting, active, draining, drained
-	Leads     int    `json:"leads"`   // partitions that it leads
-	Replicas  int    `json:"replicas"`
-	OutOfSync int    `json:"outOfSync"` // replicas that are not in the ISR, without those that are being added
+	ID      int32  `json:"id"`
+	Address string `json:"address"` // of its first listener
+	State   string `json:"state"`   // one of BrokerStates
+	// Leads and Replicas are numbers of partitions.
+	Leads    int `json:"leads"`
+	Replicas int `json:"replicas"`
+	// OutOfSync are the partitions with a leader whose replica on this broker is not in the ISR,
+	// without those to which a reassignment adds it. BelowMin are those of them with fewer replicas
+	// in sync than min.insync.replicas; AtMin counts those that have as many.
+	OutOfSync Partitions `json:"outOfSync"`
+	BelowMin  Partitions `json:"belowMinIsr"`
+	AtMin     int        `json:"atMinIsr"`
+	// UnderReplicated counts the partitions that it leads and that have such a replica, and
+	// UnderMinISR those with fewer replicas in sync than min.insync.replicas.
+	UnderReplicated int `json:"underReplicated"`
+	UnderMinISR     int `json:"underMinIsr"`
+	// FailedDirs, HungDirs and LowDirs are its log directories that take no records, by the reason.
+	FailedDirs int `json:"failedDirs"`
+	HungDirs   int `json:"hungDirs"`
+	LowDirs    int `json:"lowDirs"`
+	// Full are the partitions that it leads although its log directory takes no records: no other
+	// replica in sync can.
+	Full Partitions `json:"full"`
+	// Damaged are the partitions whose log on this broker is damaged, and LastDamaged those of them
+	// that it leads: no other replica that is whole can.
+	Damaged     Partitions `json:"damaged"`
+	LastDamaged Partitions `json:"lastDamaged"`
+	// Lag is what it lacks of the partitions that the answering broker leads. Follows reports whether
+	// it has replicas of those.
+	Lag     Lag  `json:"lag"`
+	Follows bool `json:"-"`
+}
+
+// BrokerStates are the states of a broker.
+func BrokerStates() []string { return []string{"fenced", "starting", "active", "draining", "drained"} }
+
+// Lag is by how much a follower is behind.
+type Lag struct {
+	Records int64 `json:"records"` // of all partitions together
+	Ms      int64 `json:"ms"`      // for how long it has not been caught up, of the partition where that is longest
 }
 
 // Rights is the response of GET /v1/rights: the configuration by which requests need rights. It is

@@ -24,9 +24,17 @@ type Connection struct {
 	Opened      time.Time  `json:"opened"`
 	LastRequest *time.Time `json:"lastRequest"` // nil before the first request
 	InFlight    int        `json:"inFlight"`
-	ThrottledMs int64      `json:"throttledMs"`
+	ThrottledMs int64      `json:"throttledMs"` // how long the broker will not read from it
 	Requests    int64      `json:"requests"`
 	BytesIn     int64      `json:"bytesIn"`
 	BytesOut    int64      `json:"bytesOut"`
 	RecordsIn   int64      `json:"recordsIn"`
+}
+
+// Program returns the client's software with its version, empty if the client does not report it.
+func (c *Connection) Program() string {
+	if c.Software == "" || c.Version == "" {
+		return c.Software
+	}
+	return c.Software + " " + c.Version
 }

@@ -21,7 +21,7 @@ type fake struct {
 	records  Records
 	groups   []Group
 	group    GroupDetail
-	conns    []Connection
+	conns    []view.Connection
 	asked    func() // called by every method
 }
 
@@ -65,7 +65,7 @@ func (f *fake) Group(_ context.Context, id string) (GroupDetail, error) {
 	return f.group, f.err
 }
 
-func (f *fake) Connections() ([]Connection, error) { f.ask(); return slices.Clone(f.conns), f.err }
+func (f *fake) Connections() ([]view.Connection, error) { f.ask(); return slices.Clone(f.conns), f.err }
 
 // now returns the time of all fakes.
 func now() time.Time { return time.Date(2026, 11, 21, 16, 30, 0, 0, time.UTC) }
@@ -191,17 +191,18 @@ func loaded() (*fake, *History) {
 		},
 	}, Offsets: []Offset{{Topic: "payments", Committed: 199_988, End: 200_000, Lag: 12}, {Topic: "payments", Partition: 1,
 		Committed: 204_127, End: 204_127}}}
-	for i, c := range []Connection{
-		{ClientID: "billing-1", Address: "10.0.3.17:51044", Software: "librdkafka 2.6.0", Requests: 81_201, BytesIn: 9 << 20,
-			BytesOut: 600 << 20, Waiting: 1},
-		{ClientID: "orders-api", Address: "10.0.3.20:40112", Software: "apache-kafka-java 4.1.0", Requests: 9_120_004,
-			Records: 48_211_904, BytesIn: 12 * gib, BytesOut: 800 << 20, Waiting: 4},
-		{ClientID: "clickstream", Address: "10.0.4.3:33980", Software: "kgo v1.18.1", Requests: 1_004_209, BytesIn: 30 * gib,
-			BytesOut: 90 << 20, Throttled: true},
+	for i, c := range []view.Connection{
+		{ClientID: "billing-1", Address: "10.0.3.17:51044", Software: "librdkafka", Version: "2.6.0", Requests: 81_201, BytesIn: 9 << 20,
+			BytesOut: 600 << 20, InFlight: 1},
+		{ClientID: "orders-api", Address: "10.0.3.20:40112", Software: "apache-kafka-java", Version: "4.1.0", Requests: 9_120_004,
+			RecordsIn: 48_211_904, BytesIn: 12 * gib, BytesOut: 800 << 20, InFlight: 4},
+		{ClientID: "clickstream", Address: "10.0.4.3:33980", Software: "kgo", Version: "v1.18.1", Requests: 1_004_209, BytesIn: 30 * gib,
+			BytesOut: 90 << 20, ThrottledMs: 400},
 		{ClientID: "sarama", Address: "[2001:db8::17]:33980", Requests: 12, BytesIn: 1200, BytesOut: 4410},
 	} {
 		c.ID, c.Listener, c.Principal = uint64(i), "PLAINTEXT", anonymous
-		c.Since, c.Last = now().Add(-3*time.Hour), now().Add(-time.Duration(i)*time.Second)
+		last := now().Add(-time.Duration(i) * time.Second)
+		c.Opened, c.LastRequest = now().Add(-3*time.Hour), &last
 		f.conns = append(f.conns, c)
 	}
 	return f, busyHour(1)
@@ -268,9 +269,9 @@ func ill() (*fake, *History) {
 			Problem: "profile os acknowledges records that are not durable: a power failure can lose the last seconds",
 			Remedy:  "If that is not intended, run chronikctl config set topic clickstream chronik.durability.profile=sync"},
 	}
-	f.overview.Brokers = []ClusterBroker{{ID: 1, Address: "a:9092", State: "active", Leads: 27, Replicas: 36},
-		{ID: 2, Address: "b:9092", State: "draining", Replicas: 36, OutOfSync: 3},
-		{ID: 3, Address: "c:9092", State: "fenced", Replicas: 36, OutOfSync: 36}}
+	f.overview.Brokers = []view.Broker{{ID: 1, Address: "a:9092", State: "active", Leads: 27, Replicas: 36},
+		{ID: 2, Address: "b:9092", State: "draining", Replicas: 36, OutOfSync: view.Partitions{Count: 3}},
+		{ID: 3, Address: "c:9092", State: "fenced", Replicas: 36, OutOfSync: view.Partitions{Count: 36}}}
 	f.overview.Dirs[0].Free, f.overview.Dirs[0].Space, f.overview.Dirs[0].Refuses = 4198<<20, view.SpaceLow, view.RefusesClients
 	f.overview.Dirs[0].SpaceMessage, f.overview.Dirs[0].Offline = f.broker.Findings[3].Problem, 2
 	f.overview.Dirs = append(

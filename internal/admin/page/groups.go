@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // groupsBody is the list of groups.
@@ -72,7 +75,7 @@ func (p *Page) group(r *http.Request, _ *Broker) (any, string, error) {
 // connectionsBody is the list of connections.
 type connectionsBody struct {
 	Columns     []Column
-	List        []Connection
+	List        []view.Connection
 	Pager       Pager
 	Filter      string
 	Sort, Order string
@@ -91,8 +94,8 @@ func (p *Page) connections(r *http.Request, _ *Broker) (any, string, error) {
 	q := r.URL.Query()
 	body := &connectionsBody{Filter: q.Get("filter"), Sort: q.Get("sort"), Order: q.Get("order"), All: len(all)}
 	filter := strings.ToLower(body.Filter)
-	all = slices.DeleteFunc(all, func(c Connection) bool {
-		return !strings.Contains(strings.ToLower(c.ClientID+"\n"+c.Address+"\n"+c.Software+"\n"+c.Principal), filter)
+	all = slices.DeleteFunc(all, func(c view.Connection) bool {
+		return !strings.Contains(strings.ToLower(c.ClientID+"\n"+c.Address+"\n"+c.Program()+"\n"+c.Principal), filter)
 	})
 	fields := []field{
 		{"client", "Client", "", false}, {"address", "Address", "", false}, {"software", "Software", "opt", false},
@@ -105,12 +108,12 @@ func (p *Page) connections(r *http.Request, _ *Broker) (any, string, error) {
 			"Unanswered", "num opt", true},
 		{"last", "Last request", "num opt", true}, {"since", "Open for", "num opt", true},
 	}
-	if body.Principals = slices.ContainsFunc(all, func(c Connection) bool { return c.Principal != anonymous }); body.Principals {
+	if body.Principals = slices.ContainsFunc(all, func(c view.Connection) bool { return c.Principal != anonymous }); body.Principals {
 		fields = slices.Insert(fields, 2, field{"principal", "Principal", "", false})
 	}
 	var order sorting
 	body.Columns, order = columnsFor(fields, "/connections", "client", q)
-	slices.SortFunc(all, func(a, b Connection) int {
+	slices.SortFunc(all, func(a, b view.Connection) int {
 		c := 0
 		switch order.by {
 		case "client":
@@ -120,24 +123,32 @@ func (p *Page) connections(r *http.Request, _ *Broker) (any, string, error) {
 		case "principal":
 			c = cmp.Compare(a.Principal, b.Principal)
 		case "software":
-			c = cmp.Compare(a.Software, b.Software)
+			c = cmp.Compare(a.Program(), b.Program())
 		case "requests":
 			c = cmp.Compare(a.Requests, b.Requests)
 		case "records":
-			c = cmp.Compare(a.Records, b.Records)
+			c = cmp.Compare(a.RecordsIn, b.RecordsIn)
 		case "in":
 			c = cmp.Compare(a.BytesIn, b.BytesIn)
 		case "out":
 			c = cmp.Compare(a.BytesOut, b.BytesOut)
 		case "waiting":
-			c = cmp.Compare(a.Waiting, b.Waiting)
+			c = cmp.Compare(a.InFlight, b.InFlight)
 		case "last":
-			c = a.Last.Compare(b.Last)
+			c = lastRequest(&a).Compare(lastRequest(&b))
 		case "since":
-			c = b.Since.Compare(a.Since)
+			c = b.Opened.Compare(a.Opened)
 		}
 		return cmp.Or(order.direct(c), cmp.Compare(a.ID, b.ID))
 	})
 	body.List, body.Pager = paged(all, "/connections", q)
 	return body, "Connections", nil
+}
+
+// lastRequest returns the time of the last request, the zero time before the first one.
+func lastRequest(c *view.Connection) time.Time {
+	if c.LastRequest == nil {
+		return time.Time{}
+	}
+	return *c.LastRequest
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // handlerOf serves all paths of a page without access control.
@@ -123,7 +124,7 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 		Members: []Member{
 			{ID: evil, Instance: evil, ClientID: evil, Host: evil, Assigned: []string{evil}},
 		}, Offsets: []Offset{{Topic: evil}}}
-	src.conns = []Connection{{ClientID: evil, Address: evil, Software: evil, Listener: evil, Principal: evil}}
+	src.conns = []view.Connection{{ClientID: evil, Address: evil, Software: evil, Listener: evil, Principal: evil}}
 	src.overview.Dirs[0].Path, src.overview.Dirs[0].Error = evil, evil
 	h := handlerOf(t, src, history)
 	asked := "%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E%3Cimg+src%3Dx+onerror%3Dalert(2)%3E%27%00%1B%5B31m%E2%80%AE"
@@ -188,7 +189,7 @@ func TestLongListsArePaged(t *testing.T) {
 			Topic{Name: fmt.Sprintf("topic-%05d", (i*7919)%10_000), Partitions: 1, Records: int64(i), Profile: "sync"},
 		)
 		src.groups = append(src.groups, Group{ID: fmt.Sprintf("group-%05d", i), Lag: int64(i)})
-		src.conns = append(src.conns, Connection{ID: uint64(i), ClientID: fmt.Sprintf("client-%05d", i)})
+		src.conns = append(src.conns, view.Connection{ID: uint64(i), ClientID: fmt.Sprintf("client-%05d", i)})
 		src.broker.Findings = append(src.broker.Findings, health.Finding{Severity: health.Note, Subject: fmt.Sprintf("subject-%05d", i)})
 		src.detail.Partitions = append(src.detail.Partitions, Partition{Number: int32(i)})
 		src.group.Members = append(src.group.Members, Member{ID: fmt.Sprintf("member-%05d", i)})

@@ -36,7 +36,7 @@ type Source interface {
 	Groups(ctx context.Context) ([]Group, error)
 	Group(ctx context.Context, id string) (GroupDetail, error)
 	// Connections returns the open client connections in any order.
-	Connections() ([]Connection, error)
+	Connections() ([]view.Connection, error)
 }
 
 // Broker describes the broker as a whole.
@@ -62,20 +62,11 @@ type Overview struct {
 	Topics, Partitions, Groups, Connections int
 	Dirs                                    []view.Dir
 	// Brokers are the registered brokers by their ids; empty without a cluster.
-	Brokers []ClusterBroker
+	Brokers []view.Broker
 	Budgets []Budget
 	// Heap is the size of Go's heap in bytes. MemoryLimit is the limit of the process or its
 	// container, 0 if there is none.
 	Heap, MemoryLimit int64
-}
-
-// ClusterBroker is a broker of the cluster.
-type ClusterBroker struct {
-	ID      int32
-	Address string
-	State   string // fenced, starting, active, draining, drained
-	// Leads and Replicas are numbers of partitions, OutOfSync those whose replica is behind.
-	Leads, Replicas, OutOfSync int
 }
 
 // Budget is a part of the memory with a limit, in bytes.
@@ -196,18 +187,4 @@ type Offset struct {
 	Topic               string
 	Partition           int32
 	Committed, End, Lag int64
-}
-
-// Connection is an open client connection.
-type Connection struct {
-	ID                 uint64
-	ClientID, Address  string
-	Software, Listener string
-	Principal          string
-	Since, Last        time.Time // Last: the time of the latest request
-	Requests           int64
-	Records            int64 // produced
-	BytesIn, BytesOut  int64
-	Waiting            int  // requests without a response, including those that wait for an event
-	Throttled          bool // the broker is not reading from it, because a quota told its client to wait
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
+	"github.com/chronik-io/chronik/internal/coordinator/txn/exchange"
+	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/record"
@@ -20,8 +22,6 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
-	"github.com/chronik-io/chronik/internal/txn/exchange"
-	"github.com/chronik-io/chronik/internal/txn/gate"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 

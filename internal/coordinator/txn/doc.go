@@ -1,4 +1,6 @@
-// Package txn is the transaction coordinator as a pure state machine.
+// Package txn is the transaction coordinator as a pure state machine. The packages below it connect
+// the coordinator with the leaders of partitions: gate holds a batch until the coordinator permits
+// it, and exchange carries questions and markers. coordinator/service runs the Shards.
 //
 // It owns Shard, the coordinator.Machine of one partition of __transaction_state. A Shard does no
 // I/O, starts no goroutine and reads no clock: the same events at the same times make the same

@@ -9,7 +9,7 @@ import (
 )
 
 // methodTransactions is the method of the metadata lane with which transaction coordinators and the
-// leaders of partitions talk to each other. Package txn/exchange defines the bodies.
+// leaders of partitions talk to each other. Package coordinator/txn/exchange defines the bodies.
 const methodTransactions uint16 = 64
 
 // TransactionsHandler handles a request of another broker about transactions. It must not keep

@@ -1,94 +1,201 @@
 package observe
 
 import (
-	"context"
+	"maps"
+	"net"
 	"slices"
+	"strconv"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
-// Cluster reports what a member of a cluster sees of it.
+// Cluster reads what a broker knows of its cluster. It is safe for concurrent use.
 type Cluster struct {
-	Self  int32
-	Image func() *metadata.Image
-	// Member sets what the metadata do not show. It must not wait for the metadata store.
-	Member func(*metrics.Cluster)
+	Self   int32
+	Image  func() *metadata.Image
+	MinISR func(*metadata.Image, *metadata.Topic, *metadata.Partition) int
+	// Lags returns what the followers of this broker lack.
+	Lags func() map[int32]replica.Lag
+	// Member sets what the metadata do not show: the quorum, the lease, the metadata leader's clock,
+	// and the replicas that have stopped. It must not wait for the metadata store. It is nil for a
+	// broker without a cluster.
+	Member func(*metadata.Image, *view.Cluster)
 	// Elections counts new leader epochs by where the leader comes from, and ISRChanges changes of
-	// the ISRs of partitions that this broker leads, by kind.
+	// the ISRs of partitions that this broker leads, by kind. Only Follow needs them.
 	Elections, ISRChanges *prometheus.CounterVec
+
+	mu      sync.Mutex
+	stuck   map[string]time.Time                  // since when partitions wait, by their reason
+	orphans time.Time                             // since when there are voters without a broker
+	unclean map[metadata.TopicPartition]time.Time // by partition, when its unclean election was seen
 }
 
-// Metrics counts brokers and partitions by state.
-func (c *Cluster) Metrics() metrics.Cluster {
+// View returns what the broker knows now.
+func (c *Cluster) View() *view.Cluster { return c.at(time.Now()) }
+
+// Facts is a checks.Source of a member of a cluster.
+func (c *Cluster) Facts(f *checks.Facts) { f.Cluster = c.at(f.Now) }
+
+func (c *Cluster) at(now time.Time) *view.Cluster {
 	img := c.Image()
-	m := metrics.Cluster{Applied: img.Version(), ISR: map[int]int{}, Brokers: map[string]int{}}
-	c.Member(&m)
-	for s := metadata.Fenced; s <= metadata.Drained; s++ {
-		m.Brokers[s.String()] = 0
+	x := &view.Cluster{Self: c.Self, Revision: img.Version(), ISR: map[int]int{}}
+	if c.Member != nil {
+		c.Member(img, x)
 	}
-	for _, b := range img.Brokers() {
-		s, _ := img.Liveness(b.ID)
-		m.Brokers[s.String()]++
+	s := survey{c: c, img: img, x: x, at: map[int32]int{}, groups: map[string]*view.Leaderless{}}
+	s.brokers()
+	s.partitions()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.uncleanElections(img, x, now)
+	if x.Quorum.Orphans == 0 {
+		c.orphans = time.Time{}
+	} else if c.orphans.IsZero() {
+		c.orphans = now
 	}
-	for t := range img.Topics() {
-		for _, p := range t.Partitions.All() {
-			if len(p.Adding)+len(p.Removing) > 0 {
-				m.Moving++
+	if !c.orphans.IsZero() {
+		x.Quorum.Orphaned = now.Sub(c.orphans)
+	}
+	stuck := map[string]time.Time{}
+	for _, k := range slices.Sorted(maps.Keys(s.groups)) {
+		stuck[k] = now
+		if since, ok := c.stuck[k]; ok {
+			stuck[k] = since
+		}
+		s.groups[k].For = now.Sub(stuck[k])
+		x.Leaderless = append(x.Leaderless, *s.groups[k])
+	}
+	c.stuck = stuck
+	return x
+}
+
+// survey reads the brokers and partitions of one image.
+type survey struct {
+	c      *Cluster
+	img    *metadata.Image
+	x      *view.Cluster
+	at     map[int32]int // in x.Brokers, by id
+	regs   []metadata.Broker
+	states []metadata.BrokerState
+	groups map[string]*view.Leaderless // by key
+}
+
+// brokers adds the registered brokers.
+func (s *survey) brokers() {
+	var lags map[int32]replica.Lag
+	if s.c.Lags != nil {
+		lags = s.c.Lags()
+	}
+	none := view.Partitions{Names: []string{}} // a list in JSON, too
+	for i, b := range s.img.Brokers() {
+		state, _ := s.img.State(b.ID)
+		s.at[b.ID], s.regs, s.states = i, append(s.regs, b), append(s.states, state)
+		seen := view.Broker{ID: b.ID, State: state.Liveness.String(),
+			OutOfSync: none, BelowMin: none, Full: none, Damaged: none, LastDamaged: none}
+		if len(b.Listeners) > 0 {
+			seen.Address = net.JoinHostPort(b.Listeners[0].Host, strconv.Itoa(int(b.Listeners[0].Port)))
+		}
+		var lag replica.Lag
+		lag, seen.Follows = lags[b.ID]
+		seen.Lag = view.Lag{Records: lag.Records, Ms: lag.Longest.Milliseconds()}
+		for _, d := range state.Unable {
+			switch d.Why {
+			case metadata.DirFailed:
+				seen.FailedDirs++
+			case metadata.DirHung:
+				seen.HungDirs++
+			case metadata.DirLow:
+				seen.LowDirs++
 			}
-			switch p.Leader {
-			case -1:
-				m.Leaderless++
-			case c.Self:
-				m.ISR[len(p.ISR)]++
-				if len(p.ELR) > 0 {
-					m.Eligible++
+		}
+		for _, tp := range state.Damaged {
+			if t := s.img.TopicByID(tp.Topic); t != nil {
+				seen.Damaged.Add(t.Name, tp.Partition)
+				if p := t.Partitions.At(tp.Partition); p != nil && p.Leader == b.ID {
+					seen.LastDamaged.Add(t.Name, tp.Partition)
 				}
 			}
 		}
+		s.x.Brokers = append(s.x.Brokers, seen)
 	}
-	return m
 }
 
-// Follow is a metadata.Subscriber that counts new leader epochs, and changes of the ISRs of led
-// partitions. Changes between two images count as one. It never blocks.
-func (c *Cluster) Follow(_ context.Context, _, _ *metadata.Image, d *metadata.Delta) error {
-	for _, t := range d.Changed {
-		for _, i := range t.Partitions {
-			before, now := t.Prev.Partitions.At(i), t.Next.Partitions.At(i)
-			if before == nil || now == nil {
+// partitions adds the partitions to their brokers, and those without a leader.
+func (s *survey) partitions() {
+	for t := range s.img.Topics() {
+		for i, p := range t.Partitions.All() {
+			if len(p.Adding)+len(p.Removing) > 0 {
+				s.x.Moving++
+			}
+			for _, id := range p.Replicas {
+				if b, known := s.at[id]; known {
+					s.x.Brokers[b].Replicas++
+				}
+			}
+			if p.Leader < 0 {
+				l := leaderless(s.img, metadata.TopicPartition{Topic: t.ID, Partition: i}, p)
+				k := key(&l)
+				if s.groups[k] == nil {
+					s.groups[k] = &l
+				}
+				s.groups[k].Add(t.Name, i)
 				continue
 			}
-			if before.LeaderEpoch < now.LeaderEpoch {
-				c.Elections.WithLabelValues(from(before, now)).Inc()
-			}
-			if now.Leader == c.Self && !slices.Equal(before.ISR, now.ISR) {
-				c.ISRChanges.WithLabelValues(kind(before, now)).Inc()
-			}
+			s.led(t, i, p)
 		}
 	}
-	return nil
 }
 
-// kind returns how an ISR has changed.
-func kind(before, now *metadata.Partition) string {
-	if slices.ContainsFunc(before.ISR, func(b int32) bool { return !slices.Contains(now.ISR, b) }) {
-		return "shrink"
+// led adds a partition with a leader.
+func (s *survey) led(t *metadata.Topic, index int32, p *metadata.Partition) {
+	leader := new(view.Broker) // not registered
+	if b, known := s.at[p.Leader]; known {
+		leader = &s.x.Brokers[b]
+		dir, _ := s.img.Placement(p.Leader, metadata.TopicPartition{Topic: t.ID, Partition: index})
+		if _, writes := s.regs[b].Able(&s.states[b], dir); !writes && !t.Internal {
+			leader.Full.Add(t.Name, index)
+		}
 	}
-	return "expand"
-}
-
-// from returns where the leader of a new epoch comes from.
-func from(before, now *metadata.Partition) string {
-	switch {
-	case now.Leader < 0:
-		return "none"
-	case now.Unclean == now.LeaderEpoch:
-		return "unclean"
-	case slices.Contains(before.ELR, now.Leader):
-		return "elr"
+	leader.Leads++
+	if p.Leader == s.c.Self {
+		s.x.ISR[len(p.ISR)]++
+		if len(p.ELR) > 0 {
+			s.x.Eligible++
+		}
 	}
-	return "isr"
+	if len(p.ISR) >= len(p.Replicas) {
+		return
+	}
+	least := s.c.MinISR(s.img, t, p)
+	if len(p.ISR) < least {
+		leader.UnderMinISR++
+	}
+	missing := false
+	for _, id := range p.Replicas {
+		if slices.Contains(p.ISR, id) || slices.Contains(p.Adding, id) {
+			continue
+		}
+		missing = true
+		b, known := s.at[id]
+		if !known {
+			continue
+		}
+		s.x.Brokers[b].OutOfSync.Add(t.Name, index)
+		switch {
+		case len(p.ISR) < least:
+			s.x.Brokers[b].BelowMin.Add(t.Name, index)
+		case len(p.ISR) == least && least > 1:
+			s.x.Brokers[b].AtMin++
+		}
+	}
+	if missing {
+		leader.UnderReplicated++
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
 
@@ -23,7 +22,7 @@ func TestAClustersMetricsFollowTheMetadata(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	applier := metadata.NewApplier(zap.NewNop())
-	c := &Cluster{Self: 1, Image: applier.Image, Member: func(m *metrics.Cluster) { m.Term, m.Leads = 3, true },
+	c := &Cluster{Self: 1, Image: applier.Image, MinISR: func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return 1 },
 		Elections: metrics.NewElections(nil), ISRChanges: metrics.NewISRChanges(nil)}
 	applier.Subscribe("metrics", c.Follow)
 	id := [16]byte{0xa0, 15: 1}
@@ -49,7 +48,6 @@ func TestAClustersMetricsFollowTheMetadata(t *testing.T) {
 		metadata.KV{Key: metadata.BrokerKey(1), Value: metadata.Broker{}.Encode()},
 		metadata.KV{Key: metadata.LivenessKey(1), Value: metadata.BrokerState{Liveness: metadata.Active}.Encode()},
 		metadata.KV{Key: metadata.BrokerKey(2), Value: metadata.Broker{}.Encode()})
-	brokers := map[string]int{"fenced": 1, "starting": 0, "active": 1, "draining": 0, "drained": 0}
 	for i, x := range []struct {
 		p                    metadata.Partition
 		isr                  map[int]int
@@ -65,10 +63,10 @@ func TestAClustersMetricsFollowTheMetadata(t *testing.T) {
 		x.p.PartitionEpoch = int32(i) + 1
 		before := counts(t, c)
 		partition(x.p)
-		want := metrics.Cluster{Term: 3, Leads: true, Applied: applier.Image().Version(), Brokers: brokers,
-			Leaderless: x.leaderless, ISR: x.isr, Eligible: x.eligible}
-		if diff := cmp.Diff(want, c.Metrics()); diff != "" {
-			t.Errorf("%d (-want +got):\n%s", i, diff)
+		got := c.View()
+		if !maps.Equal(got.ISR, x.isr) || got.Eligible != x.eligible || got.WithoutLeader() != x.leaderless ||
+			got.Revision != applier.Image().Version() || got.Of(1).State != "active" || got.Of(2).State != "fenced" {
+			t.Errorf("%d: %+v", i, got)
 		}
 		if x.counted != "" {
 			before[x.counted]++
@@ -90,7 +88,7 @@ func TestAClustersMetricsFollowTheMetadata(t *testing.T) {
 			t.Errorf("%s: %v changes of ISRs that this broker leads, want %v", kind, got, want)
 		}
 	}
-	if n := c.Metrics().Moving; n != 1 {
+	if n := c.View().Moving; n != 1 {
 		t.Errorf("%d partitions move, want 1", n)
 	}
 }

@@ -21,18 +21,20 @@ type Partitions struct {
 	Self     int32
 	Image    func() *metadata.Image
 	Replicas *replica.Manager
-	Settings *replica.TopicSettings
+	Cluster  *Cluster
 	Storage  *storage.Manager
 }
 
 // Metrics counts the partitions by state.
 func (r *Partitions) Metrics() (n metrics.Partitions) {
 	n.Failed = len(r.notCreated())
+	self := r.Cluster.View().Of(r.Self)
+	n.Led, n.UnderReplicated, n.UnderMinISR = self.Leads, self.UnderReplicated, self.UnderMinISR
 	img := r.Image()
 	for t := range img.Topics() {
 		for i, p := range t.Partitions.All() {
 			if slices.Contains(p.Replicas, r.Self) {
-				r.count(&n, img, t, i, p)
+				r.count(&n, t, i)
 			}
 		}
 	}
@@ -40,19 +42,9 @@ func (r *Partitions) Metrics() (n metrics.Partitions) {
 	return n
 }
 
-func (r *Partitions) count(n *metrics.Partitions, img *metadata.Image, t *metadata.Topic, index int32, p *metadata.Partition) {
+func (r *Partitions) count(n *metrics.Partitions, t *metadata.Topic, index int32) {
 	if err := r.offline(t, index); err != nil && !creating(err, time.Now()) {
 		n.Unavailable++
-	}
-	if p.Leader != r.Self {
-		return
-	}
-	n.Led++
-	if len(p.ISR) < len(p.Replicas) {
-		n.UnderReplicated++
-		if len(p.ISR) < r.Settings.MinISR(img, t, p) {
-			n.UnderMinISR++
-		}
 	}
 }
 

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/coordinator/service"
+	"github.com/chronik-io/chronik/internal/coordinator/txn/exchange"
+	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metrics"
-	"github.com/chronik-io/chronik/internal/txn/exchange"
-	"github.com/chronik-io/chronik/internal/txn/gate"
 )
 
 // Transactions returns the source of the metrics of transactions.

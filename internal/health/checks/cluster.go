@@ -8,6 +8,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/text"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Thresholds of the checks of a cluster.
@@ -26,7 +27,7 @@ const clusterPage = "docs/cluster.md, Findings"
 // clusterChecks returns the checks of a member of a cluster. They find nothing on a broker without
 // one.
 func clusterChecks() []Check {
-	member := func(run func(*Cluster, *notes)) func(*Facts, *notes) {
+	member := func(run func(*view.Cluster, *notes)) func(*Facts, *notes) {
 		return func(f *Facts, n *notes) {
 			if f.Cluster != nil && f.Serving {
 				run(f.Cluster, n)
@@ -51,7 +52,7 @@ func clusterChecks() []Check {
 	}
 }
 
-func checkMembership(c *Cluster, n *notes) {
+func checkMembership(c *view.Cluster, n *notes) {
 	n.see("state " + c.State)
 	x := health.Finding{
 		Severity: health.Bad, Subject: "this broker", NotReady: true,
@@ -82,14 +83,14 @@ func checkMembership(c *Cluster, n *notes) {
 	n.addFinding(x)
 }
 
-func leaderText(c *Cluster) string {
+func leaderText(c *view.Cluster) string {
 	if c.Quorum.Leader < 0 {
 		return "the metadata leader"
 	}
 	return fmt.Sprintf("the metadata leader, broker %d", c.Quorum.Leader)
 }
 
-func checkQuorum(c *Cluster, n *notes) {
+func checkQuorum(c *view.Cluster, n *notes) {
 	q := &c.Quorum
 	if q.Voters > 0 {
 		n.see(fmt.Sprintf("%s, metadata leader %d", text.Count(q.Voters, "voter"), q.Leader))
@@ -142,7 +143,7 @@ func checkQuorum(c *Cluster, n *notes) {
 
 // hangingWorks returns what works while the metadata store of this broker does not respond. Its
 // lease proves that it knows all changes until shortly before.
-func hangingWorks(c *Cluster) string {
+func hangingWorks(c *view.Cluster) string {
 	if c.State == "active" && c.NoLease == 0 {
 		return "it serves its partitions until the metadata change; then other brokers take over if a majority of the voters responds"
 	}
@@ -157,28 +158,31 @@ func failures(voters int) string {
 	return "none"
 }
 
-func checkLeaderless(c *Cluster, n *notes) {
+func checkLeaderless(c *view.Cluster, n *notes) {
 	for _, l := range c.Leaderless {
+		if l.Why == view.Elected && l.For < noLeaderAfter {
+			continue
+		}
 		on := brokersText(l.Brokers)
 		x := health.Finding{Severity: health.Bad, Subject: "partitions without a leader",
 			Problem: partitionsText(&l.Partitions) + " cannot be written or read: ", Works: "the other partitions can be written and read"}
 		unclean := "; if they are lost for good, `kafka-leader-election.sh --election-type unclean` makes another replica the leader and " +
 			"loses the records that only they have (" + clusterPage + ")"
 		switch l.Why {
-		case ForBrokers:
+		case view.ForBrokers:
 			x.Subject += ", on " + on
 			x.Problem += "only " + on + " may have all of their acknowledged records, and " + isAre(len(l.Brokers)) + " not active"
 			x.Remedy = "start " + on + " with the data directories that they had" + unclean
-		case ForDirectory:
+		case view.ForDirectory:
 			x.Subject += ", on " + on
 			x.Problem += "their acknowledged records are in log directories or logs of " + on + " that are offline, damaged or missing"
 			x.Remedy = "repair or put back the log directories of " + on + ", and restart it" + unclean +
 				"; if no broker has a log of them, for example because the topic was deleted after the backup that was restored, " +
 				"`chronikctl topic delete TOPIC`"
-		case Lossy:
+		case view.Lossy:
 			x.Problem += "their last replica in sync lost records in a power failure, as their durability profile permits"
 			x.Remedy = "start the other brokers that have replicas of them: the controller elects the replica with the most records (" + clusterPage + ")"
-		case Elected:
+		case view.Elected:
 			x.Problem += "the controller is electing leaders"
 			x.Remedy = "wait; if this stays, the log of " + leaderText(c) + " names the reason (" + clusterPage + ")"
 		}
@@ -186,7 +190,7 @@ func checkLeaderless(c *Cluster, n *notes) {
 	}
 }
 
-func checkBrokers(c *Cluster, n *notes) {
+func checkBrokers(c *view.Cluster, n *notes) {
 	n.see(text.Count(len(c.Brokers), "registered broker"))
 	for i := range c.Brokers {
 		b := &c.Brokers[i]
@@ -203,32 +207,32 @@ func checkBrokers(c *Cluster, n *notes) {
 			x.Severity, x.Problem = health.Note, "it is stopping, and its leaderships have moved or move"
 			x.Remedy = "wait until it has returned before you stop another broker"
 		default:
-			if x.Problem, x.Remedy = b.unable(); x.Problem != "" {
+			if x.Problem, x.Remedy = unable(b); x.Problem != "" {
 				x.Works = "other replicas in sync lead its partitions; its own return when it can write, without a restart"
 				if b.FailedDirs+b.HungDirs+b.LowDirs == 0 {
 					x.Works = "other replicas lead these partitions; the broker replaces its logs by copies, without a restart"
 				}
 				break
 			}
-			if b.Behind.Count == 0 {
+			if b.OutOfSync.Count == 0 {
 				continue
 			}
 			x.Problem = "it is active, and not all of its replicas are in sync"
 			x.Remedy = "do not stop another broker now; if the number does not fall, `chronikctl cluster health` with the admin port of that " +
 				"broker, its log and those of the leaders name the reason (" + clusterPage + ")"
 		}
-		if b.Behind.Count > 0 {
-			x.Problem += fmt.Sprintf("; it is not in sync in %s", partitionsText(&b.Behind))
+		if b.OutOfSync.Count > 0 {
+			x.Problem += fmt.Sprintf("; it is not in sync in %s", partitionsText(&b.OutOfSync))
 			x.Works = "the other replicas have all acknowledged records"
-			if b.Limit > 0 {
-				x.Works += fmt.Sprintf("; if one more fails, acks=all is refused in %s", text.Count(b.Limit, "partition"))
+			if b.AtMin > 0 {
+				x.Works += fmt.Sprintf("; if one more fails, acks=all is refused in %s", text.Count(b.AtMin, "partition"))
 			}
 			x.Severity = health.Warn
 		}
-		if b.Refusing.Count > 0 {
+		if b.BelowMin.Count > 0 {
 			x.Severity = health.Bad
 			x.Problem += fmt.Sprintf("; acks=all is refused in %s, which have fewer replicas in sync than min.insync.replicas",
-				partitionsText(&b.Refusing))
+				partitionsText(&b.BelowMin))
 			x.Works = "these partitions can be read"
 		}
 		if b.Full.Count > 0 {
@@ -237,9 +241,9 @@ func checkBrokers(c *Cluster, n *notes) {
 				partitionsText(&b.Full))
 			x.Works = "these partitions can be read; a leader that can write takes over when there is one"
 		}
-		if b.Last.Count > 0 {
+		if b.LastDamaged.Count > 0 {
 			x.Severity = health.Bad
-			x.Problem += fmt.Sprintf("; it leads %s nevertheless, because no other replica is whole and can lead", partitionsText(&b.Last))
+			x.Problem += fmt.Sprintf("; it leads %s nevertheless, because no other replica is whole and can lead", partitionsText(&b.LastDamaged))
 			x.Works = "the records of these partitions that are not damaged can be read; the log is replaced by a copy when another replica " +
 				"has all of its records, and otherwise stays as it is"
 		}
@@ -248,7 +252,7 @@ func checkBrokers(c *Cluster, n *notes) {
 }
 
 // unable returns why an active broker cannot write everywhere, and what to do; empty if it can.
-func (b *Broker) unable() (problem, remedy string) {
+func unable(b *view.Broker) (problem, remedy string) {
 	var what, do []string
 	add := func(n int, one, many, remedy string) {
 		if n > 0 {
@@ -269,7 +273,7 @@ func (b *Broker) unable() (problem, remedy string) {
 		fmt.Sprintf(": `chronikctl cluster health` at the admin port of broker %d names the directories (%s)", b.ID, clusterPage)
 }
 
-func checkStopped(c *Cluster, n *notes) {
+func checkStopped(c *view.Cluster, n *notes) {
 	for _, s := range c.Stopped {
 		problem := "following the leader would discard committed records"
 		if s.Ahead {
@@ -284,7 +288,7 @@ func checkStopped(c *Cluster, n *notes) {
 	}
 }
 
-func checkUnclean(c *Cluster, n *notes) {
+func checkUnclean(c *view.Cluster, n *notes) {
 	if c.Unclean.Count == 0 {
 		return
 	}
@@ -295,7 +299,7 @@ func checkUnclean(c *Cluster, n *notes) {
 			"replicas and their log ends (" + clusterPage + ")"})
 }
 
-func checkSkew(c *Cluster, n *notes) {
+func checkSkew(c *view.Cluster, n *notes) {
 	if c.Version != "" && c.Version != c.Own {
 		n.add(health.Note, "version", fmt.Sprintf("this broker runs %s, and %s, runs %s", c.Own, leaderText(c), c.Version),
 			"upgrade the other brokers, one at a time ("+clusterPage+")")
@@ -314,7 +318,7 @@ func checkSkew(c *Cluster, n *notes) {
 		Remedy: "synchronize the clocks of all brokers with NTP: `chronyc tracking` or `timedatectl` shows their state (" + clusterPage + ")"})
 }
 
-func partitionsText(p *Partitions) string {
+func partitionsText(p *view.Partitions) string {
 	return text.Count(p.Count, "partition") + " (" + listed(p.Names, p.Count) + ")"
 }
 

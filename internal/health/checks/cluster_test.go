@@ -6,34 +6,37 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // member returns the facts of a member of a healthy cluster of three brokers, with changes.
-func member(change ...func(*Cluster)) Facts {
-	c := &Cluster{Seeds: 3, Quorum: Quorum{Leader: 2, Voters: 3}, State: "active", Version: "1.0", Own: "1.0",
-		Brokers: []Broker{{ID: 1, State: "active"}, {ID: 2, State: "active"}, {ID: 3, State: "active"}}}
+func member(change ...func(*view.Cluster)) Facts {
+	c := &view.Cluster{Seeds: 3, Quorum: view.Quorum{Leader: 2, Voters: 3}, State: "active", Version: "1.0", Own: "1.0",
+		Brokers: []view.Broker{{ID: 1, State: "active"}, {ID: 2, State: "active"}, {ID: 3, State: "active"}}}
 	for _, f := range change {
 		f(c)
 	}
 	return Facts{Serving: true, Cluster: c}
 }
 
-func some(count int, names ...string) Partitions { return Partitions{Count: count, Names: names} }
+func some(count int, names ...string) view.Partitions {
+	return view.Partitions{Count: count, Names: names}
+}
 
 func TestMembership(t *testing.T) {
 	examine(t, health.CheckMembership, []patient{
 		{"no cluster", Facts{Serving: true}, nil},
 		{"healthy", member(), nil},
-		{"a connection ended just now", member(func(c *Cluster) { c.NoLease = 300 * time.Millisecond }), nil},
-		{"no answers", member(func(c *Cluster) { c.NoLease = time.Second }),
+		{"a connection ended just now", member(func(c *view.Cluster) { c.NoLease = 300 * time.Millisecond }), nil},
+		{"no answers", member(func(c *view.Cluster) { c.NoLease = time.Second }),
 			[]string{"bad this broker: the controller does not confirm its heartbeats, so other brokers take over"}},
-		{"no leader", member(func(c *Cluster) { c.NoLease, c.Quorum.NoLeader = time.Minute, time.Minute }),
+		{"no leader", member(func(c *view.Cluster) { c.NoLease, c.Quorum.NoLeader = time.Minute, time.Minute }),
 			[]string{"because the cluster has no metadata leader"}},
-		{"fenced", member(func(c *Cluster) { c.State = "fenced" }), []string{"bad this broker: the controller has fenced it"}},
-		{"behind, with a lease", member(func(c *Cluster) { c.Stale = 2 * time.Second }), nil},
-		{"metadata stand still", member(func(c *Cluster) { c.State, c.Stale = "fenced", 10*time.Minute }),
+		{"fenced", member(func(c *view.Cluster) { c.State = "fenced" }), []string{"bad this broker: the controller has fenced it"}},
+		{"behind, with a lease", member(func(c *view.Cluster) { c.Stale = 2 * time.Second }), nil},
+		{"metadata stand still", member(func(c *view.Cluster) { c.State, c.Stale = "fenced", 10*time.Minute }),
 			[]string{"bad this broker: its metadata stand still: it has not applied changes that the controller made 10m0s ago"}},
-		{"metadata stand still, not fenced yet", member(func(c *Cluster) { c.NoLease, c.Stale = time.Second, 4*time.Second }),
+		{"metadata stand still, not fenced yet", member(func(c *view.Cluster) { c.NoLease, c.Stale = time.Second, 4*time.Second }),
 			[]string{"bad this broker: its metadata stand still"}},
 	})
 }
@@ -55,21 +58,21 @@ func TestABrokerWithoutALeaseIsNotReady(t *testing.T) {
 		want bool
 	}{
 		{"healthy", member(), true},
-		{"no lease", member(func(c *Cluster) { c.NoLease = time.Second }), false},
-		{"fenced", member(func(c *Cluster) { c.State = "fenced" }), false},
-		{"no metadata leader, lease not over", member(func(c *Cluster) { c.Quorum.NoLeader = time.Minute }), true},
-		{"another broker fenced", member(func(c *Cluster) {
-			c.Brokers[2] = Broker{ID: 3, State: "fenced", Behind: some(4, "a-0"), Refusing: some(1, "a-0")}
+		{"no lease", member(func(c *view.Cluster) { c.NoLease = time.Second }), false},
+		{"fenced", member(func(c *view.Cluster) { c.State = "fenced" }), false},
+		{"no metadata leader, lease not over", member(func(c *view.Cluster) { c.Quorum.NoLeader = time.Minute }), true},
+		{"another broker fenced", member(func(c *view.Cluster) {
+			c.Brokers[2] = view.Broker{ID: 3, State: "fenced", OutOfSync: some(4, "a-0"), BelowMin: some(1, "a-0")}
 		}), true},
-		{"leaderless", member(func(c *Cluster) {
-			c.Leaderless = []Leaderless{{Partitions: some(1, "a-0"), Why: ForBrokers, Brokers: []int32{3}}}
+		{"leaderless", member(func(c *view.Cluster) {
+			c.Leaderless = []view.Leaderless{{Partitions: some(1, "a-0"), Why: view.ForBrokers, Brokers: []int32{3}}}
 		}), true},
 	} {
 		if ready(x.f) != x.want {
 			t.Errorf("%s: ready %v", x.name, !x.want)
 		}
 	}
-	starting := member(func(c *Cluster) { c.NoLease = time.Second })
+	starting := member(func(c *view.Cluster) { c.NoLease = time.Second })
 	starting.Serving = false
 	if found, _ := findingsOf(t, health.CheckMembership, starting); len(found) > 0 {
 		t.Errorf("a broker that starts has %q", found)
@@ -77,100 +80,106 @@ func TestABrokerWithoutALeaseIsNotReady(t *testing.T) {
 }
 
 func TestMetadataQuorum(t *testing.T) {
-	quorum := func(change func(*Quorum)) Facts { return member(func(c *Cluster) { change(&c.Quorum) }) }
+	quorum := func(change func(*view.Quorum)) Facts { return member(func(c *view.Cluster) { change(&c.Quorum) }) }
 	examine(t, "quorum", []patient{
 		{"healthy", member(), nil},
-		{"an election", quorum(func(q *Quorum) { q.NoLeader = time.Second }), nil},
-		{"voters not known yet", quorum(func(q *Quorum) { q.Voters, q.NoLeader = 0, time.Minute }), nil},
-		{"no leader", quorum(func(q *Quorum) {
+		{"an election", quorum(func(q *view.Quorum) { q.NoLeader = time.Second }), nil},
+		{"voters not known yet", quorum(func(q *view.Quorum) { q.Voters, q.NoLeader = 0, time.Minute }), nil},
+		{"no leader", quorum(func(q *view.Quorum) {
 			q.NoLeader, q.Unreachable = time.Minute, []string{"broker 2 (b:9092)", "broker 3 (c:9092)"}
 		}), []string{"bad metadata quorum: the cluster has no metadata leader: no election, topic or config can change; of 3 voters, these " +
 			"cannot be reached from this broker: broker 2 (b:9092), broker 3 (c:9092)"}},
-		{"disk", quorum(func(q *Quorum) { q.Hanging = time.Minute }),
+		{"disk", quorum(func(q *view.Quorum) { q.Hanging = time.Minute }),
 			[]string{"bad metadata of this broker: its metadata store does not respond"}},
-		{"a vote moves", quorum(func(q *Quorum) { q.Orphans, q.Orphaned = 1, time.Second }), nil},
-		{"lost vote", quorum(func(q *Quorum) { q.Orphans, q.Orphaned = 1, time.Minute }),
+		{"a vote moves", quorum(func(q *view.Quorum) { q.Orphans, q.Orphaned = 1, time.Second }), nil},
+		{"lost vote", quorum(func(q *view.Quorum) { q.Orphans, q.Orphaned = 1, time.Minute }),
 			[]string{"warn metadata quorum: 1 voter of 3 has a member id that no broker has"}},
-		{"growing", quorum(func(q *Quorum) { q.Voters = 1 }),
+		{"growing", quorum(func(q *view.Quorum) { q.Voters = 1 }),
 			[]string{"warn metadata quorum: only 1 of 3 seeds vote, so the metadata survive the failure of none"}},
-		{"even", member(func(c *Cluster) { c.Seeds, c.Quorum.Voters = 4, 4 }),
+		{"even", member(func(c *view.Cluster) { c.Seeds, c.Quorum.Voters = 4, 4 }),
 			[]string{"warn metadata quorum: the number of voters is even: 4 survive the failure of 1, not more than 3 do"}},
-		{"one", member(func(c *Cluster) { c.Seeds, c.Quorum.Voters = 1, 1 }), []string{"note metadata quorum: this cluster has one voter"}},
+		{"one", member(func(c *view.Cluster) { c.Seeds, c.Quorum.Voters = 1, 1 }), []string{"note metadata quorum: this cluster has one voter"}},
 	})
 }
 
 func TestPartitionsWithoutALeader(t *testing.T) {
-	group := func(why Waiting, brokers ...int32) Facts {
-		return member(func(c *Cluster) {
-			c.Leaderless = []Leaderless{{Partitions: some(12, "a-0", "a-1", "a-2", "a-3", "a-4"), Why: why, Brokers: brokers}}
+	group := func(why view.Waiting, brokers ...int32) Facts {
+		return member(func(c *view.Cluster) {
+			c.Leaderless = []view.Leaderless{{Partitions: some(12, "a-0", "a-1", "a-2", "a-3", "a-4"), Why: why, Brokers: brokers,
+				For: noLeaderAfter}}
 		})
 	}
+	soon := group(view.Elected, 3)
+	soon.Cluster.Leaderless[0].For--
 	const them = "12 partitions (a-0, a-1, a-2, a-3, a-4 and 7 more) cannot be written or read: "
 	examine(t, "leaderless", []patient{
 		{"healthy", member(), nil},
-		{"a broker is away", group(ForBrokers, 3), []string{"bad partitions without a leader, on broker 3: " + them +
+		{"a broker is away", group(view.ForBrokers, 3), []string{"bad partitions without a leader, on broker 3: " + them +
 			"only broker 3 may have all of their acknowledged records, and it is not active"}},
-		{"two are", group(ForBrokers, 3, 2), []string{"on brokers 2,3: " + them}},
-		{"a disk is", group(ForDirectory, 3), []string{them + "their acknowledged records are in log directories or logs of broker 3"}},
-		{"lossy", group(Lossy, 3), []string{them + "their last replica in sync lost records in a power failure"}},
-		{"election", group(Elected, 3), []string{them + "the controller is electing leaders"}},
+		{"two are", group(view.ForBrokers, 3, 2), []string{"on brokers 2,3: " + them}},
+		{"a disk is", group(view.ForDirectory, 3), []string{them + "their acknowledged records are in log directories or logs of broker 3"}},
+		{"lossy", group(view.Lossy, 3), []string{them + "their last replica in sync lost records in a power failure"}},
+		{"an election of a few seconds", soon, nil},
+		{"election", group(view.Elected, 3), []string{them + "the controller is electing leaders"}},
 	})
 }
 
 // A broker that is away is one finding, however many partitions it concerns.
 func TestOneFindingForEachBroker(t *testing.T) {
-	third := func(b Broker) Facts { b.ID = 3; return member(func(c *Cluster) { c.Brokers[2] = b }) }
+	third := func(b view.Broker) Facts { b.ID = 3; return member(func(c *view.Cluster) { c.Brokers[2] = b }) }
 	behind := some(30, "a-0", "a-1")
 	examine(t, "brokers", []patient{
 		{"healthy", member(), nil},
-		{"fenced", third(Broker{State: "fenced"}),
+		{"fenced", third(view.Broker{State: "fenced"}),
 			[]string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still"}},
-		{"with replicas", third(Broker{State: "fenced", Behind: behind}),
+		{"with replicas", third(view.Broker{State: "fenced", OutOfSync: behind}),
 			[]string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still; it is not in sync in 30 partitions (a-0, a-1 and 28 more)"}},
-		{"under min.insync.replicas", third(Broker{State: "fenced", Behind: behind, Refusing: some(1, "a-1")}),
+		{"under min.insync.replicas", third(view.Broker{State: "fenced", OutOfSync: behind, BelowMin: some(1, "a-1")}),
 			[]string{"bad broker 3: it is fenced: it sends no heartbeats, or its metadata stand still; it is not in sync in 30 partitions (a-0, a-1 and 28 more); " +
 				"acks=all is refused in 1 partition (a-1)"}},
-		{"catching up", third(Broker{State: "active", Behind: behind}),
+		{"catching up", third(view.Broker{State: "active", OutOfSync: behind}),
 			[]string{"warn broker 3: it is active, and not all of its replicas are in sync"}},
-		{"low on space", third(Broker{State: "active", LowDirs: 1}),
+		{"low on space", third(view.Broker{State: "active", LowDirs: 1}),
 			[]string{"warn broker 3: it cannot write everywhere: 1 log directory is low on space"}},
-		{"failed, and behind", third(Broker{State: "active", FailedDirs: 2, HungDirs: 1, Behind: behind}),
+		{"failed, and behind", third(view.Broker{State: "active", FailedDirs: 2, HungDirs: 1, OutOfSync: behind}),
 			[]string{"warn broker 3: it cannot write everywhere: 2 log directories return errors, 1 log directory hangs or makes no new logs; it is not in sync in 30 partitions"}},
-		{"all replicas are low", third(Broker{State: "active", LowDirs: 1, Full: some(1, "a-0")}),
+		{"all replicas are low", third(view.Broker{State: "active", LowDirs: 1, Full: some(1, "a-0")}),
 			[]string{"bad broker 3: it cannot write everywhere: 1 log directory is low on space; records of clients are refused in 1 partition (a-0)"}},
-		{"damaged", third(Broker{State: "active", Damaged: some(1, "a-0")}),
+		{"damaged", third(view.Broker{State: "active", Damaged: some(1, "a-0")}),
 			[]string{"warn broker 3: it cannot write everywhere: its logs of 1 partition (a-0) are damaged"}},
-		{"damaged, and no other one is whole", third(Broker{State: "active", Damaged: some(2, "a-0"), Last: some(1, "a-0")}),
+		{"damaged, and no other one is whole", third(view.Broker{State: "active", Damaged: some(2, "a-0"), LastDamaged: some(1, "a-0")}),
 			[]string{"bad broker 3: it cannot write everywhere: its logs of 2 partitions (a-0 and 1 more) are damaged; " +
 				"it leads 1 partition (a-0) nevertheless, because no other replica is whole and can lead"}},
-		{"starting", third(Broker{State: "starting"}), []string{"note broker 3: it is starting"}},
-		{"stopping", third(Broker{State: "draining"}), []string{"note broker 3: it is stopping"}},
+		{"starting", third(view.Broker{State: "starting"}), []string{"note broker 3: it is starting"}},
+		{"stopping", third(view.Broker{State: "draining"}), []string{"note broker 3: it is stopping"}},
 	})
 }
 
 func TestStoppedReplicasAndUncleanElections(t *testing.T) {
 	examine(t, "stopped_replica", []patient{
 		{"none", member(), nil},
-		{"ahead", member(func(c *Cluster) { c.Stopped = []Stopped{{Partitions: some(1, "a-0"), Leader: 2, Ahead: true}} }),
+		{"ahead", member(func(c *view.Cluster) {
+			c.Stopped = []view.Stopped{{Partitions: some(1, "a-0"), Leader: 2, Ahead: true}}
+		}),
 			[]string{"warn replicas of this broker that broker 2 leads: 1 partition (a-0): not copied, because they have records of a later"}},
-		{"below", member(func(c *Cluster) { c.Stopped = []Stopped{{Partitions: some(2, "a-0"), Leader: 2}} }),
+		{"below", member(func(c *view.Cluster) { c.Stopped = []view.Stopped{{Partitions: some(2, "a-0"), Leader: 2}} }),
 			[]string{"2 partitions (a-0 and 1 more): not copied, because following the leader would discard committed records"}},
 	})
 	examine(t, "unclean", []patient{
 		{"none", member(), nil},
-		{"one", member(func(c *Cluster) { c.Unclean = some(1, "a-0") }),
+		{"one", member(func(c *view.Cluster) { c.Unclean = some(1, "a-0") }),
 			[]string{"warn unclean elections: 1 partition (a-0): a leader of the last 24 hours may lack acknowledged records"}},
 	})
 }
 
 func TestClocksAndVersionsOfBrokers(t *testing.T) {
 	examine(t, "skew", []patient{
-		{"none", member(func(c *Cluster) { c.Skew = time.Second }), nil},
-		{"behind", member(func(c *Cluster) { c.Skew = time.Hour }),
+		{"none", member(func(c *view.Cluster) { c.Skew = time.Second }), nil},
+		{"behind", member(func(c *view.Cluster) { c.Skew = time.Hour }),
 			[]string{"warn clock: it is 1h0m0s behind that of the metadata leader, broker 2"}},
-		{"ahead", member(func(c *Cluster) { c.Skew = -time.Hour }),
+		{"ahead", member(func(c *view.Cluster) { c.Skew = -time.Hour }),
 			[]string{"warn clock: it is 1h0m0s ahead of that of the metadata leader"}},
-		{"version", member(func(c *Cluster) { c.Version = "1.1" }),
+		{"version", member(func(c *view.Cluster) { c.Version = "1.1" }),
 			[]string{"note version: this broker runs 1.0, and the metadata leader, broker 2, runs 1.1"}},
 	})
 }

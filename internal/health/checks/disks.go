@@ -54,7 +54,7 @@ func checkSyncs(f *Facts, n *notes) {
 		default:
 			n.see(
 				fmt.Sprintf(
-					"too few fdatasyncs in %s for a verdict (%d); chronikctl doctor --probe-disk measures its disk",
+					"too few fdatasyncs in %s for a verdict (%d); chronikctl cluster health --probe-disk measures its disk",
 					d.Journal,
 					l.Count,
 				),

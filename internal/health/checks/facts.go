@@ -44,7 +44,7 @@ type Facts struct {
 	// Metadata is the state of the files with topics and configs.
 	Metadata Metadata
 	// Cluster is what a member of a cluster knows of it, nil for a broker without one.
-	Cluster *Cluster
+	Cluster *view.Cluster
 	// Weaker names the topics whose profile acknowledges records that are only written, although
 	// the default profile guarantees more.
 	Weaker []string

@@ -119,7 +119,7 @@ func named(all []string) string {
 
 // listed lists the first few of count names; the others may be unknown.
 func listed(names []string, count int) string {
-	names = names[:min(len(names), mostNamed)]
+	names = names[:min(len(names), view.MostNamed)]
 	text := strings.Join(names, ", ")
 	if n := count - len(names); n > 0 {
 		text += fmt.Sprintf(" and %d more", n)

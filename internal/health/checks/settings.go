@@ -29,9 +29,6 @@ func configChecks() []Check {
 	}
 }
 
-// mostNamed is the maximum number of names in a finding.
-const mostNamed = 5
-
 func checkExposed(f *Facts, n *notes) {
 	for _, l := range f.Settings.Listeners {
 		n.see(fmt.Sprintf("listener %s is bound to %s", l.Name, l.Listen))

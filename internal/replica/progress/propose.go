@@ -30,6 +30,10 @@ func (l *Leader) dropPending() {
 // Pending reports whether a proposal has no known outcome yet.
 func (l *Leader) Pending() bool { return l.pending.is }
 
+// Undecided reports whether a proposal was refused at a revision that no view has shown yet. Views
+// are renewed by changes; a caller that shows no others must renew this one.
+func (l *Leader) Undecided() bool { return l.pending.refused > 0 }
+
 // Refused reports that the store refused a copy of a proposal at a revision.
 func (l *Leader) Refused(id uint64, revision int64) Effect {
 	p := &l.pending

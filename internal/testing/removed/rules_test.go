@@ -122,6 +122,8 @@ var rules = []rule{
 		"TestALogStaysIfTheLeaderHasNoWholeOne"},
 	{"a leader is cut off as soon as one sweep finds a follower away", "replica/lead.go",
 		"cut := apart && p.apart", "cut := apart", "TestALeaderThatIsCutOffSendsClientsAway"},
+	{"a change of the ISR that was refused waits for the next image that concerns the partition", "replica/upkeep.go",
+		"if p.refused() {", "if p.refused() && false {", "TestARefusalAtALaterRevisionIsDecidedAgain"},
 	{"a directory that failed can lead again at once", "replica/abilities.go",
 		"case now-a.at >= steadyAfter:", "default:", "TestADirectoryIsUnableUntilItWasSteady"},
 	{"a start that could not move is not asked for again", "replica/stream/directory.go",

@@ -73,7 +73,7 @@ func Root(a *app.App) *cobra.Command {
 		topic.New(a), config.New(a), group.New(a), txn.New(a), acl.New(a), user.New(a), quota.New(a), cert.New(a),
 		records.NewProduce(a), records.NewConsume(a),
 		cluster.NewBroker(a), cluster.New(a),
-		cluster.NewAPIVersions(a), cluster.NewProfile(a), cluster.NewDoctor(a), top.New(a), cluster.NewDebug(a, runner(a)), logs.New(a),
+		cluster.NewAPIVersions(a), cluster.NewProfile(a), top.New(a), cluster.NewDebug(a, runner(a)), logs.New(a),
 		contextCommand(a), versionCommand(a))
 	root.Long = "chronikctl administers chronik, and any other broker that speaks the Kafka protocol. " +
 		"The broker's address comes from flags, else from variables (CHRONIKCTL_BROKERS for --brokers), else from a context in the\n" +
@@ -85,6 +85,7 @@ func Root(a *app.App) *cobra.Command {
 		"bundle":  "chronikctl debug bundle writes it",
 		"status":  "chronikctl cluster health lists what is wrong",
 		"health":  "chronikctl cluster health lists what is wrong",
+		"doctor":  "chronikctl cluster health lists what is wrong",
 		"list":    "chronikctl topic list and group list do that",
 		"ls":      "chronikctl topic list and group list do that",
 		"lag":     "chronikctl group list shows each group's lag",

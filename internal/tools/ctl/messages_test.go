@@ -121,7 +121,7 @@ func misspelt() [][]string {
 		{"", "group", "export", "g", "--all"},
 		{"", "group", "delete-offsets", "g"},
 		{"", "broker", "describe", "one"},
-		{"", "doctor", "--wait", "2h"},
+		{"", "cluster", "health", "--groups", "2h"},
 		{"", "log", "verify"},
 		{"", "log", "verify", "--dir", "/nowhere/at/all"},
 		{"", "log", "verify", "--dir", "BADFILE"},

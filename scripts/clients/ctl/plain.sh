@@ -129,7 +129,7 @@ ctl broker list | sed 's/ [0-9]* [0-9]*$//'
 ctl broker describe 7
 ctl broker describe 1 -o json | grep -E '^\$|^\[|^ "' | sed -E 's/: [0-9]+,?$/: N/'
 ctl cluster describe | grep -E '^\$|^cluster|^\[' | sed -E 's/[0-9]+ topics? [0-9]+ partitions?//'
-ctl cluster health | sed -E 's/^[0-9]+ partitions? of [0-9]+ topics?/N partitions/'
+ctl cluster health | grep -E '^(\$|\[|healthy)|^(no admin|advertised|[0-9]+ (broker|log))'
 ctl api-versions | grep -E 'Metadata|CreateTopics|DeleteRecords|OffsetDelete'
 
 echo "# what goes"

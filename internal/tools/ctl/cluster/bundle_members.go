@@ -73,8 +73,7 @@ func (k *collector) collect(ctx context.Context, members []bundleMember) []bundl
 func (k *collector) online(ctx context.Context) []bundleMember {
 	members := k.always()
 	command := func(name string, args ...string) { members = append(members, k.command(name, args...)) }
-	command("health.json", "cluster", "health")
-	command("doctor.json", "doctor")
+	command("health.json", "cluster", "health", "--groups", "3s")
 	command("cluster.json", "cluster", "describe")
 	command("api-versions.json", "api-versions")
 	command("brokers.json", "broker", "list")

@@ -1,13 +1,12 @@
 // Package cluster implements the commands about brokers: chronikctl cluster, broker,
-// api-versions, profile, doctor and debug.
+// api-versions, profile and debug.
 //
-// health.go finds what is wrong through Kafka's protocol; the doctor_ files add what only
-// chronikctl doctor checks. profile.go explains what an acknowledgement guarantees: the promises
-// come from pkg/durability, the measured sizes and times from the admin port. bundle.go writes
-// one file with everything that a bug report needs: it collects the output of chronikctl's own
-// commands and of the admin port concurrently (bundle_members.go), masks secrets
-// (bundle_redact.go), and adds a manifest (bundle_archive.go). None of these commands changes
-// anything on a broker.
+// health.go finds what is wrong, by the checks in the health_ files. profile.go explains what an
+// acknowledgement guarantees: the promises come from pkg/durability, the measured sizes and times
+// from the admin port. bundle.go writes one file with everything that a bug report needs: it
+// collects the output of chronikctl's own commands and of the admin port concurrently
+// (bundle_members.go), masks secrets (bundle_redact.go), and adds a manifest (bundle_archive.go).
+// None of these commands changes anything on a broker.
 package cluster
 
 import (

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/health"
@@ -78,27 +79,78 @@ func (c *Checkup) Ended(ctx context.Context, err error) error {
 	return nil
 }
 
+// examination is one run of cluster health.
+type examination struct {
+	*Checkup
+	healthFlags
+	a    *app.App
+	adm  *kadm.Client
+	cl   *kgo.Client
+	port *app.AdminPort // nil for none
+}
+
+type healthFlags struct {
+	groups time.Duration // how long groups are watched
+	probe  bool
+}
+
 func healthCommand(a *app.App) *cobra.Command {
+	var f healthFlags
 	c := &cobra.Command{
 		Use: "health", Short: "List what is wrong, with cause and remedy", Args: app.Args(0, 0, "no argument"),
-		Long: "health lists what is wrong with brokers, partitions and log directories. It combines the health report of a chronik broker,\n" +
-			"from its admin port, with what Kafka's protocol shows. It exits with 4 if a finding is bad or warn, so that scripts can use\n" +
-			"it; notes do not change the exit code. --wait waits for a broker that is starting.",
-		Example: "  chronikctl cluster health\n  chronikctl cluster health --wait 30s && start-consumers\n  chronikctl cluster health --watch",
-		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
-			c, err := NewCheckup(ctx, adm)
-			if err == nil {
-				port := app.AdminPortOf(a)
-				err = c.Ended(ctx, c.Health(ctx, port, func(ctx context.Context) (*health.Report, error) { return port.Health(ctx) }))
+		Long: "health lists what is wrong, and what it examined. It combines the health report of a chronik broker, from its admin\n" +
+			"port, with what Kafka's protocol shows of brokers, partitions, log directories, groups and transactions, and with what this machine sees:\n" +
+			"whether each advertised address can be reached and the clocks agree. Each finding has a remedy.\n" +
+			"bad: some records cannot be written or read. warn: a guarantee is not met, or the problem becomes bad if it grows or if something\n" +
+			"else fails. note: everything works as configured, but the operator should know, for example of configs that contradict each other.\n" +
+			"It exits with 4 if a finding is bad or warn, so that scripts can use it; notes do not change the exit code. --wait\n" +
+			"waits for a broker that is starting.",
+		Example: "  chronikctl cluster health\n  chronikctl cluster health --wait 30s && start-consumers\n  chronikctl cluster health --watch\n" +
+			"  chronikctl cluster health --probe-disk",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.groups < 0 || f.groups > time.Hour {
+				return app.Usage("--groups %v is not between 0s and 1h", f.groups)
 			}
-			if err != nil {
-				return err
+			if f.probe && app.AdminPortOf(a) == nil {
+				return app.Usage("--probe-disk needs the broker's admin port; give it with --admin HOST:PORT")
 			}
-			return c.Report(a)
-		}),
+			return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []string) error {
+				return examine(ctx, a, adm, cl, f)
+			})(cmd, args)
+		},
 	}
+	c.Flags().BoolVar(&f.probe, "probe-disk", false,
+		"let the broker measure fdatasync on its disks: a few seconds of small writes to unnamed files")
+	c.Flags().DurationVar(&f.groups, "groups", 0,
+		"watch groups for this long, and report those that commit nothing; the report of a chronik broker does that without it")
 	cli.Instead(c, map[string]string{"--exit-when-healthy": "--wait 30s exits as soon as nothing is wrong"})
 	return a.Watched(a.AddWait(c, "nothing is wrong"))
+}
+
+func examine(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, f healthFlags) error {
+	c, err := NewCheckup(ctx, adm)
+	if err != nil {
+		return err
+	}
+	x := &examination{Checkup: c, a: a, adm: adm, cl: cl, port: app.AdminPortOf(a), healthFlags: f}
+	if err := c.Ended(ctx, x.everything(ctx)); err != nil {
+		return err
+	}
+	return c.Report(a)
+}
+
+// everything runs all checks until one returns an error.
+func (x *examination) everything(ctx context.Context) error {
+	x.addresses(ctx)
+	if err := x.Health(ctx, x.port, x.broker); err != nil {
+		return err
+	}
+	x.clock(ctx)
+	if err := x.configs(ctx); err != nil {
+		return err
+	}
+	x.transactions(ctx)
+	return x.consumers(ctx)
 }
 
 // Report prints the findings, worst first. It returns an error with ExitUnhealthy if there are

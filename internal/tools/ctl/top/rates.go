@@ -226,7 +226,7 @@ func (d delta) clients() []Client {
 			was = &view.Connection{} // a new connection
 		}
 		if x.Software == "" {
-			x.Software = softwareName(c.Software, c.Version)
+			x.Software = c.Program()
 		}
 		x.Connections++
 		x.InFlight += c.InFlight
@@ -242,11 +242,4 @@ func (d delta) clients() []Client {
 		list = append(list, *all[k])
 	}
 	return list
-}
-
-func softwareName(software, version string) string {
-	if software == "" || version == "" {
-		return software
-	}
-	return software + " " + version
 }

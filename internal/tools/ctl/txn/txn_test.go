@@ -287,8 +287,8 @@ func TestHeldOffsets(t *testing.T) {
 	}
 }
 
-// The doctor's finding has the command that ends the transaction.
-func TestTheDoctorFindsHangingTransactions(t *testing.T) {
+// The finding has the command that ends the transaction.
+func TestAHangingTransactionIsFound(t *testing.T) {
 	f := newFake(t)
 	f.opens(42, 10, time.Hour)
 	f.knows("billing", "Empty", 42)

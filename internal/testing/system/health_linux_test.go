@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// doctor returns the output of chronikctl doctor for a broker, and its exit code.
-func doctor(t *testing.T, p *process) (report string, code int) {
+// findings returns the output of chronikctl cluster health for a broker, and its exit code.
+func findings(t *testing.T, p *process) (report string, code int) {
 	t.Helper()
-	out, err := exec.Command("chronikctl", "doctor", "--brokers", p.Addr, "--admin", p.Admin, "--wait", "0s", "-o", "wide").CombinedOutput()
+	out, err := exec.Command("chronikctl", "cluster", "health", "--brokers", p.Addr, "--admin", p.Admin, "-o", "wide").CombinedOutput()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return string(out), exit.ExitCode()
 	}
@@ -23,17 +23,17 @@ func doctor(t *testing.T, p *process) (report string, code int) {
 	return string(out), 0
 }
 
-// finds runs a broker in dir and checks that its log and the doctor report a finding: the log line
-// contains a text, and the doctor's output matches an expression.
+// finds runs a broker in dir and checks that its log and chronikctl report a finding: the log line
+// contains a text, and the output matches an expression.
 func finds(t *testing.T, dir, line, log string) {
 	t.Helper()
 	p, err := start(dir, []string{"CHRONIK_LISTEN=127.0.0.1:0", "CHRONIK_ADMIN_LISTEN=127.0.0.1:0"}, "--data-dir", "data")
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, code := doctor(t, p)
+	report, code := findings(t, p)
 	if code != 4 || !regexp.MustCompile("(?m)"+line).MatchString(report) {
-		t.Errorf("the doctor ended with %d and does not find %s:\n%s", code, line, report)
+		t.Errorf("cluster health ended with %d and does not find %s:\n%s", code, line, report)
 	}
 	if !strings.Contains(p.logged(), log) {
 		t.Errorf("the log does not contain %s:\n%s", log, p.logged())
@@ -44,7 +44,7 @@ func finds(t *testing.T, dir, line, log string) {
 }
 
 // A broker with its data in memory reports that nothing is durable.
-func TestDoctorFindsDataInMemory(t *testing.T) {
+func TestHealthFindsDataInMemory(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "chronik-")
 	if err != nil {
 		t.Skip("no tmpfs available: ", err)
@@ -59,7 +59,7 @@ func TestDoctorFindsDataInMemory(t *testing.T) {
 }
 
 // A broker with a low limit of open files reports it.
-func TestDoctorFindsALowLimitOfFiles(t *testing.T) {
+func TestHealthFindsALowLimitOfFiles(t *testing.T) {
 	dir := t.TempDir()
 	limitedProgram(t, dir)
 	finds(t, dir,

@@ -8,7 +8,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
-	"github.com/chronik-io/chronik/internal/txn/gate"
+	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 )
 
 // question is a question on its way. done is called once and must not block.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 	"github.com/chronik-io/chronik/internal/groupcommit"
-	"github.com/chronik-io/chronik/internal/txn/gate"
 )
 
 // sender is another broker that sends calls with orders.

@@ -30,7 +30,7 @@ func patient(t *testing.T, flags ...string) (*examination, func() string) {
 		t.Fatal(err)
 	}
 	x := &examination{Checkup: &Checkup{}, a: a}
-	x.wait = time.Second
+	x.groups = time.Second
 	return x, func() string {
 		out.Reset()
 		_ = x.Report(a)                                        // the code is cluster's to test

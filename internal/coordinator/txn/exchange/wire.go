@@ -10,7 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bytesio"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
-	"github.com/chronik-io/chronik/internal/txn/gate"
+	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 )
 
 // A call begins with the version of the format and its kind. Numbers are varints, and texts are

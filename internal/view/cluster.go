@@ -1,20 +1,35 @@
-package checks
+package view
 
 import (
 	"fmt"
 	"time"
 )
 
-// Cluster is what a member of a cluster knows of the cluster. What it knows of other brokers and of
-// partitions is from its latest metadata, which are old if it has no lease.
+// Cluster is what a broker knows of its cluster. What it knows of other brokers and of partitions
+// is from its latest metadata, which are old if it has no lease. For a broker without a cluster it
+// describes that broker and its partitions; the fields from Seeds on are zero.
 type Cluster struct {
+	Self     int32    // id of the broker that knows this
+	Revision int64    // of its metadata
+	Brokers  []Broker // all registered brokers, by id
+	// Leaderless are the partitions without a leader, by what they wait for. Unclean are those with a
+	// recent leader that may lack acknowledged records. Moving counts those that are being reassigned.
+	Leaderless []Leaderless
+	Unclean    Partitions
+	Moving     int
+	// ISR counts the partitions that this broker leads by the size of their ISR, and Eligible those of
+	// them with eligible leader replicas.
+	ISR      map[int]int
+	Eligible int
+
 	Seeds  int // entries of cluster.seeds
 	Quorum Quorum
 	// State is this broker's state in the controller's last answer, empty before the first one.
-	// NoLease is the time since it had a lease, which is the controller's confirmation of a recent
-	// heartbeat; 0 if it has one.
-	State   string
-	NoLease time.Duration
+	// LeaseAge is the age of the newest heartbeat that the controller has confirmed. NoLease is the
+	// time since this broker had a lease, which is the confirmation of a recent heartbeat; 0 if it
+	// has one.
+	State             string
+	LeaseAge, NoLease time.Duration
 	// Stale is how long ago the controller had metadata that this broker has not applied yet, 0 if
 	// there are none.
 	Stale time.Duration
@@ -23,14 +38,9 @@ type Cluster struct {
 	// Version is that of the metadata leader's software, empty if it is not known. Own is that of
 	// this broker.
 	Version, Own string
-	// Brokers are all registered brokers, sorted by id.
-	Brokers []Broker
-	// Leaderless are the partitions without a leader, by what they wait for.
-	Leaderless []Leaderless
 	// Stopped are the replicas of this broker that cannot follow their leaders.
 	Stopped []Stopped
-	// Unclean names the partitions with a recent leader that may lack acknowledged records.
-	Unclean Partitions
+	Streams Streams
 }
 
 // Quorum is the state of the metadata quorum.
@@ -39,6 +49,10 @@ type Quorum struct {
 	// known. NoLeader is the time since this broker knew a leader, 0 if it knows one.
 	Leader   int32
 	NoLeader time.Duration
+	// Term and Commit are the term and the index of the last committed entry, as this broker's member
+	// knows them. Leads reports whether that member leads.
+	Term, Commit uint64
+	Leads        bool
 	// Hanging is the time since the metadata store responded, if that is long; otherwise 0.
 	Hanging time.Duration
 	// Voters is the number of voters, 0 if it is not known. Unreachable are those to which this
@@ -50,34 +64,18 @@ type Quorum struct {
 	Orphaned time.Duration
 }
 
-// Broker is a registered broker of the cluster.
-type Broker struct {
-	ID    int32
-	State string // fenced, starting, active, draining, drained
-	// Behind are the partitions whose replica on this broker is not in sync, and Refusing those of
-	// them with fewer replicas in sync than min.insync.replicas.
-	Behind, Refusing Partitions
-	// Limit are those of Behind that have as many replicas in sync as min.insync.replicas.
-	Limit int
-	// FailedDirs, HungDirs and LowDirs are its log directories that take no records, by the reason.
-	FailedDirs, HungDirs, LowDirs int
-	// Full are the partitions that it leads although its log directory takes no records: no other
-	// replica in sync can.
-	Full Partitions
-	// Damaged are the partitions whose log on this broker is damaged, and Last those of them that
-	// it leads: no other replica that is whole can.
-	Damaged, Last Partitions
-}
+// MostNamed is the maximum number of names in Partitions.
+const MostNamed = 5
 
 // Partitions is a number of partitions, and the names of the first few.
 type Partitions struct {
-	Count int
-	Names []string
+	Count int      `json:"count"`
+	Names []string `json:"names"`
 }
 
 // Add adds a partition.
 func (p *Partitions) Add(topic string, index int32) {
-	if p.Count++; len(p.Names) < mostNamed {
+	if p.Count++; len(p.Names) < MostNamed {
 		p.Names = append(p.Names, fmt.Sprintf("%s-%d", topic, index))
 	}
 }
@@ -104,6 +102,7 @@ type Leaderless struct {
 	Why Waiting
 	// Brokers have all acknowledged records of these partitions, as far as any broker has.
 	Brokers []int32
+	For     time.Duration // since such partitions were first seen
 }
 
 // Stopped is a group of replicas of this broker that cannot follow one leader.
@@ -113,4 +112,31 @@ type Stopped struct {
 	// Ahead: the replica has records of a later leader epoch than its leader. Otherwise the replica
 	// would have to discard committed records.
 	Ahead bool
+}
+
+// Streams are totals of the replica streams of a broker.
+type Streams struct {
+	Connections                   uint64 // to leaders
+	SentFrames, SentBytes         uint64 // to followers
+	ReceivedFrames, ReceivedBytes uint64 // from leaders
+	Waits                         uint64
+	Truncated, Refused            uint64
+}
+
+// WithoutLeader returns the number of partitions of the whole cluster that have no leader.
+func (c *Cluster) WithoutLeader() (n int) {
+	for i := range c.Leaderless {
+		n += c.Leaderless[i].Count
+	}
+	return n
+}
+
+// Of returns a broker, the zero Broker if it is not registered.
+func (c *Cluster) Of(id int32) Broker {
+	for i := range c.Brokers {
+		if c.Brokers[i].ID == id {
+			return c.Brokers[i]
+		}
+	}
+	return Broker{}
 }

@@ -5,12 +5,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // world is the metadata of a cluster of three brokers and a topic with one partition.
@@ -18,7 +21,7 @@ type world struct {
 	t       *testing.T
 	store   *filestore.Store
 	applier *metadata.Applier
-	facts   *ClusterFacts
+	facts   *Cluster
 	orphans int
 }
 
@@ -34,9 +37,10 @@ func newWorld(t *testing.T) *world {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	w := &world{t: t, store: store, applier: metadata.NewApplier(zap.NewNop())}
-	w.facts = &ClusterFacts{Image: w.applier.Image,
-		MinISR: func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return 2 },
-		Member: func(_ *metadata.Image, c *checks.Cluster) { c.Quorum.Orphans = w.orphans }}
+	w.facts = &Cluster{Image: w.applier.Image,
+		MinISR:    func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return 2 },
+		Member:    func(_ *metadata.Image, c *view.Cluster) { c.Quorum.Orphans = w.orphans },
+		Elections: metrics.NewElections(nil), ISRChanges: metrics.NewISRChanges(nil)}
 	w.applier.Subscribe("facts", w.facts.Follow)
 	if err := w.applier.Start(t.Context(), store); err != nil {
 		t.Fatal(err)
@@ -78,9 +82,9 @@ func (w *world) partition(p metadata.Partition) {
 	w.put(metadata.KV{Key: metadata.PartitionKey(topicA, 0), Value: p.Encode()})
 }
 
-func (w *world) at(now time.Time) *checks.Cluster {
+func (w *world) at(now time.Time) *view.Cluster {
 	f := checks.Facts{Now: now}
-	w.facts.Source(&f)
+	w.facts.Facts(&f)
 	return f.Cluster
 }
 
@@ -89,20 +93,22 @@ func (w *world) at(now time.Time) *checks.Cluster {
 func TestReplicasNotInSyncCountForTheirBroker(t *testing.T) {
 	w := newWorld(t)
 	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1, 2}})
-	missing := checks.Partitions{Count: 1, Names: []string{"a-0"}}
-	want := []checks.Broker{{ID: 1, State: "active"}, {ID: 2, State: "active"}, {ID: 3, State: "active", Behind: missing, Limit: 1}}
-	if diff := cmp.Diff(want, w.at(time.Now()).Brokers); diff != "" {
+	missing := view.Partitions{Count: 1, Names: []string{"a-0"}}
+	want := []view.Broker{{ID: 1, State: "active", Leads: 1, Replicas: 1, UnderReplicated: 1}, {ID: 2, State: "active", Replicas: 1},
+		{ID: 3, State: "active", Replicas: 1, OutOfSync: missing, AtMin: 1}}
+	if diff := cmp.Diff(want, w.at(time.Now()).Brokers, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("one is missing (-want +got):\n%s", diff)
 	}
 	w.state(3, metadata.BrokerState{})
 	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1}, ELR: []int32{2}})
-	want = []checks.Broker{{ID: 1, State: "active"}, {ID: 2, State: "active", Behind: missing, Refusing: missing},
-		{ID: 3, State: "fenced", Behind: missing, Refusing: missing}}
-	if diff := cmp.Diff(want, w.at(time.Now()).Brokers); diff != "" {
+	want = []view.Broker{{ID: 1, State: "active", Leads: 1, Replicas: 1, UnderReplicated: 1, UnderMinISR: 1},
+		{ID: 2, State: "active", Replicas: 1, OutOfSync: missing, BelowMin: missing},
+		{ID: 3, State: "fenced", Replicas: 1, OutOfSync: missing, BelowMin: missing}}
+	if diff := cmp.Diff(want, w.at(time.Now()).Brokers, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("two are missing (-want +got):\n%s", diff)
 	}
 	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1, 2}, Adding: []int32{3}})
-	if x := w.at(time.Now()).Brokers[2]; x.Behind.Count != 0 {
+	if x := w.at(time.Now()).Brokers; x[2].OutOfSync.Count != 0 || x[0].UnderReplicated != 0 {
 		t.Errorf("a replica that is added is missing: %+v", x)
 	}
 }
@@ -115,10 +121,10 @@ func TestBrokersThatCannotWrite(t *testing.T) {
 	w.state(3, metadata.BrokerState{Liveness: metadata.Active, Unable: []metadata.UnableDir{{ID: dirs[3], Why: metadata.DirFailed}},
 		Damaged: []metadata.TopicPartition{{Topic: topicA}}})
 	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1, 2, 3}})
-	one := checks.Partitions{Count: 1, Names: []string{"a-0"}}
-	want := []checks.Broker{{ID: 1, State: "active", LowDirs: 1, Full: one}, {ID: 2, State: "active", HungDirs: 1},
-		{ID: 3, State: "active", FailedDirs: 1, Damaged: one}}
-	if diff := cmp.Diff(want, w.at(time.Now()).Brokers); diff != "" {
+	one := view.Partitions{Count: 1, Names: []string{"a-0"}}
+	want := []view.Broker{{ID: 1, State: "active", Leads: 1, Replicas: 1, LowDirs: 1, Full: one},
+		{ID: 2, State: "active", Replicas: 1, HungDirs: 1}, {ID: 3, State: "active", Replicas: 1, FailedDirs: 1, Damaged: one}}
+	if diff := cmp.Diff(want, w.at(time.Now()).Brokers, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -131,7 +137,7 @@ func TestTheLastDamagedLogIsSeen(t *testing.T) {
 	}
 	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1}})
 	b := w.at(time.Now()).Brokers
-	if b[0].Last.Count != 1 || b[1].Last.Count != 0 || b[1].Damaged.Count != 1 {
+	if b[0].LastDamaged.Count != 1 || b[1].LastDamaged.Count != 0 || b[1].Damaged.Count != 1 {
 		t.Errorf("%+v", b)
 	}
 }
@@ -144,26 +150,26 @@ func TestWhatAPartitionWithoutALeaderWaitsFor(t *testing.T) {
 		name  string
 		p     metadata.Partition
 		state map[int32]metadata.BrokerState
-		want  checks.Waiting
+		want  view.Waiting
 		on    []int32
 	}{
-		{"ISR away", metadata.Partition{ISR: []int32{2}}, map[int32]metadata.BrokerState{2: down}, checks.ForBrokers, []int32{2}},
+		{"ISR away", metadata.Partition{ISR: []int32{2}}, map[int32]metadata.BrokerState{2: down}, view.ForBrokers, []int32{2}},
 		{"ELR away, too", metadata.Partition{ISR: []int32{2}, ELR: []int32{3}}, map[int32]metadata.BrokerState{2: down, 3: down},
-			checks.ForBrokers, []int32{2, 3}},
+			view.ForBrokers, []int32{2, 3}},
 		{"ELR can lead", metadata.Partition{ISR: []int32{2}, ELR: []int32{3}}, map[int32]metadata.BrokerState{2: down},
-			checks.Elected, []int32{2, 3}},
+			view.Elected, []int32{2, 3}},
 		{"its directory failed", metadata.Partition{ISR: []int32{2}},
 			map[int32]metadata.BrokerState{2: {Liveness: metadata.Active,
 				Unable: []metadata.UnableDir{{ID: dirs[2], Why: metadata.DirFailed}}}},
-			checks.ForDirectory, []int32{2}},
+			view.ForDirectory, []int32{2}},
 		{"its log is damaged", metadata.Partition{ISR: []int32{2}}, map[int32]metadata.BrokerState{2: {Liveness: metadata.Active,
-			Damaged: []metadata.TopicPartition{{Topic: topicA}}}}, checks.ForDirectory, []int32{2}},
+			Damaged: []metadata.TopicPartition{{Topic: topicA}}}}, view.ForDirectory, []int32{2}},
 		{"last away", metadata.Partition{Last: metadata.LastReplica{Broker: 3, Dir: dirs[3]}}, map[int32]metadata.BrokerState{3: down},
-			checks.ForBrokers, []int32{3}},
+			view.ForBrokers, []int32{3}},
 		{"last is back without its directory", metadata.Partition{Last: metadata.LastReplica{Broker: 3, Dir: [16]byte{9}}}, nil,
-			checks.ForDirectory, []int32{3}},
+			view.ForDirectory, []int32{3}},
 		{"lossy", metadata.Partition{Last: metadata.LastReplica{Broker: 3, Dir: dirs[3], Lossy: true}},
-			map[int32]metadata.BrokerState{1: down}, checks.Lossy, []int32{1}},
+			map[int32]metadata.BrokerState{1: down}, view.Lossy, []int32{1}},
 	} {
 		for id := range dirs {
 			s := metadata.BrokerState{Liveness: metadata.Active}
@@ -175,14 +181,12 @@ func TestWhatAPartitionWithoutALeaderWaitsFor(t *testing.T) {
 		x.p.Leader = -1
 		w.partition(x.p)
 		now := time.Now()
-		got := w.at(now).Leaderless
-		if x.want == checks.Elected {
-			if len(got) > 0 {
-				t.Errorf("%s: an election is reported at once: %+v", x.name, got)
-			}
-			got = w.at(now.Add(time.Minute)).Leaderless
+		w.at(now)
+		got := w.at(now.Add(time.Minute)).Leaderless
+		for i := range got {
+			got[i].For = got[i].For.Round(time.Second) // the case before may have had the same reason
 		}
-		want := []checks.Leaderless{{Partitions: checks.Partitions{Count: 1, Names: []string{"a-0"}}, Why: x.want, Brokers: x.on}}
+		want := []view.Leaderless{{Partitions: view.Partitions{Count: 1, Names: []string{"a-0"}}, Why: x.want, Brokers: x.on, For: time.Minute}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", x.name, diff)
 		}
@@ -200,7 +204,7 @@ func TestUncleanElectionsAreRemembered(t *testing.T) {
 	if x := w.at(time.Now()).Unclean; x.Count != 1 || x.Names[0] != "a-0" {
 		t.Errorf("found %+v", x)
 	}
-	again := &ClusterFacts{}
+	again := &Cluster{}
 	for epoch, want := range map[int32]int{5: 1, 6: 0} { // a broker that starts sees the present leader's election only
 		p := metadata.Partition{Leader: 2, LeaderEpoch: epoch, Unclean: 5, ISR: []int32{2}}
 		w.partition(p)

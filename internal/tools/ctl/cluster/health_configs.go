@@ -53,10 +53,10 @@ func (x *examination) configs(ctx context.Context) error {
 func (x *examination) judgeConfigs(topic string, replicas int, v, broker config.Values) {
 	where := "topic " + topic
 	for _, c := range config.Cautions(topic, replicas, v, broker) {
-		x.Add("configs", health.Warn, where, c.Problem, c.Remedy)
+		x.Add("configs", health.Note, where, c.Problem, c.Remedy)
 	}
 	if replicas == 1 && len(x.Meta.Brokers) > 1 {
-		x.Add("configs", health.Warn, where,
+		x.Add("configs", health.Note, where,
 			fmt.Sprintf("it has one replica in a cluster of %d brokers: if its broker is lost, so is the topic", len(x.Meta.Brokers)),
 			"recreate it with --replication-factor 3, or add replicas")
 	}

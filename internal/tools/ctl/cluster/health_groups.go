@@ -6,9 +6,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/group"
@@ -17,8 +17,9 @@ import (
 // maxGroups bounds how many groups are checked.
 const maxGroups = 1000
 
-// groups samples each group twice. A group with members that makes no progress is stuck.
-func (x *examination) groups(ctx context.Context) error {
+// consumers judges the groups: at once, and by their progress during x.groups. A group with members
+// that makes no progress is stuck.
+func (x *examination) consumers(ctx context.Context) error {
 	listed, err := x.adm.ListGroups(ctx)
 	if err != nil {
 		return app.Refused("list groups", app.BrokerError(err), "")
@@ -32,17 +33,11 @@ func (x *examination) groups(ctx context.Context) error {
 		x.Examined(text.Count(len(names), "group"))
 	}
 	before := x.progress(ctx, names)
-	if busy(before) {
-		t := time.NewTimer(x.wait)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 	after := before
-	if busy(before) {
+	if x.groups > 0 && busy(before) {
+		if err := pause.Sleep(ctx, x.groups); err != nil {
+			return err
+		}
 		after = x.progress(ctx, slices.Sorted(maps.Keys(before)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
@@ -79,16 +74,17 @@ func (x *examination) judgeGroup(name string, before, now group.Progress) {
 	switch {
 	case x.Reported("group", where):
 		// The broker has watched it for longer.
-	case strings.Contains(now.State, "Rebalance") && before.State == now.State:
+	case x.groups > 0 && strings.Contains(now.State, "Rebalance") && before.State == now.State:
 		x.Add("group", health.Warn, where,
-			fmt.Sprintf("it was rebalancing (%s) the whole %v: a member joins and leaves, or does not come back", now.State, x.wait),
+			fmt.Sprintf("it was rebalancing (%s) the whole %v: a member joins and leaves, or does not come back", now.State, x.groups),
 			show+"; check the logs of those that come and go")
-	case now.Members > 0 && before.Members > 0 && now.Lag > 0 && now.Committed == before.Committed:
+	case x.groups > 0 && now.Members > 0 && before.Members > 0 && now.Lag > 0 && now.Committed == before.Committed:
 		x.Add("group", health.Warn, where, fmt.Sprintf("it has %s and is %s behind, but committed nothing in %v",
-			text.Count(now.Members, "member"), text.Count(now.Lag, "record"), x.wait),
-			show+"; one of them hangs, or commits rarely: "+health.Command("chronikctl", "doctor", "--wait", "1m")+" watches longer")
+			text.Count(now.Members, "member"), text.Count(now.Lag, "record"), x.groups),
+			show+"; one of them hangs, or commits rarely: "+health.Command("chronikctl", "cluster", "health", "--groups", "1m")+
+				" watches longer")
 	case now.Members == 0 && now.Lag > 0:
-		x.Add("group", health.Warn, where, fmt.Sprintf("it has no member, and it is %s behind", text.Count(now.Lag, "record")),
+		x.Add("group", health.Note, where, fmt.Sprintf("it has no member, and it is %s behind", text.Count(now.Lag, "record")),
 			"start its consumers; if it is no longer needed, "+health.Command("chronikctl", "group", "delete", name))
 	}
 }

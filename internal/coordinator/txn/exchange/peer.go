@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
-	"github.com/chronik-io/chronik/internal/txn/gate"
+	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 )
 
 const (

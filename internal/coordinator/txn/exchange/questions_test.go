@@ -12,7 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
-	"github.com/chronik-io/chronik/internal/txn/gate"
+	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 )
 
 // askers is two brokers; from asks, and coordinator answers.

@@ -1,0 +1,93 @@
+package observe
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/view"
+)
+
+// uncleanFor is how long an unclean election remains known, as long as the process lives.
+const uncleanFor = 24 * time.Hour
+
+// Follow is a metadata.Subscriber that counts new leader epochs and changes of the ISRs of led
+// partitions, and remembers unclean elections. Changes between two images count as one. It never
+// blocks.
+func (c *Cluster) Follow(_ context.Context, _, _ *metadata.Image, d *metadata.Delta) error {
+	for _, t := range d.Created { // when the broker starts, all topics
+		for i, p := range t.Partitions.All() {
+			c.note(t, i, p.LeaderEpoch-1) // of earlier elections, only that of the present leader
+		}
+	}
+	for _, t := range d.Changed {
+		for _, i := range t.Partitions {
+			before, now := t.Prev.Partitions.At(i), t.Next.Partitions.At(i)
+			if before == nil || now == nil {
+				continue
+			}
+			c.note(t.Next, i, before.Unclean)
+			if before.LeaderEpoch < now.LeaderEpoch {
+				c.Elections.WithLabelValues(from(before, now)).Inc()
+			}
+			if now.Leader == c.Self && !slices.Equal(before.ISR, now.ISR) {
+				c.ISRChanges.WithLabelValues(kind(before, now)).Inc()
+			}
+		}
+	}
+	return nil
+}
+
+// note remembers the unclean election of a partition if it is of a later epoch than before.
+func (c *Cluster) note(t *metadata.Topic, i, before int32) {
+	if p := t.Partitions.At(i); p.Unclean > max(before, 0) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.unclean == nil {
+			c.unclean = map[metadata.TopicPartition]time.Time{}
+		}
+		c.unclean[metadata.TopicPartition{Topic: t.ID, Partition: i}] = time.Now()
+	}
+}
+
+// kind returns how an ISR has changed.
+func kind(before, now *metadata.Partition) string {
+	if slices.ContainsFunc(before.ISR, func(b int32) bool { return !slices.Contains(now.ISR, b) }) {
+		return "shrink"
+	}
+	return "expand"
+}
+
+// from returns where the leader of a new epoch comes from.
+func from(before, now *metadata.Partition) string {
+	switch {
+	case now.Leader < 0:
+		return "none"
+	case now.Unclean == now.LeaderEpoch:
+		return "unclean"
+	case slices.Contains(before.ELR, now.Leader):
+		return "elr"
+	}
+	return "isr"
+}
+
+// uncleanElections adds the recent ones, and forgets the others. The caller has the lock.
+func (c *Cluster) uncleanElections(img *metadata.Image, x *view.Cluster, now time.Time) {
+	var list []metadata.TopicPartition
+	for tp, at := range c.unclean {
+		if now.Sub(at) >= uncleanFor || img.Partition(tp) == nil {
+			delete(c.unclean, tp)
+			continue
+		}
+		list = append(list, tp)
+	}
+	slices.SortFunc(list, func(a, b metadata.TopicPartition) int {
+		return cmp.Or(strings.Compare(img.TopicByID(a.Topic).Name, img.TopicByID(b.Topic).Name), cmp.Compare(a.Partition, b.Partition))
+	})
+	for _, tp := range list {
+		x.Unclean.Add(img.TopicByID(tp.Topic).Name, tp.Partition)
+	}
+}

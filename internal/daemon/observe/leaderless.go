@@ -1,0 +1,66 @@
+package observe
+
+import (
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/text"
+	"github.com/chronik-io/chronik/internal/view"
+)
+
+// key identifies a group of partitions without a leader.
+func key(l *view.Leaderless) string { return string(l.Why) + " " + text.Numbers(l.Brokers) }
+
+// leaderless returns why a partition has no leader; its name is not added.
+func leaderless(img *metadata.Image, tp metadata.TopicPartition, p *metadata.Partition) view.Leaderless {
+	could := slices.Concat(p.ISR, p.ELR)
+	if len(could) == 0 {
+		switch {
+		case p.Last.IsZero():
+			return view.Leaderless{Why: view.ForDirectory, Brokers: p.Replicas}
+		case p.Last.Lossy:
+			return view.Leaderless{Why: view.Lossy, Brokers: absent(img, p.Replicas)}
+		}
+		could = []int32{p.Last.Broker}
+	}
+	slices.Sort(could)
+	for _, id := range could {
+		if active(img, id) && hasLog(img, id, tp) {
+			return view.Leaderless{Why: view.Elected, Brokers: could}
+		}
+	}
+	if away := absent(img, could); len(away) > 0 {
+		return view.Leaderless{Why: view.ForBrokers, Brokers: away}
+	}
+	return view.Leaderless{Why: view.ForDirectory, Brokers: could}
+}
+
+func active(img *metadata.Image, broker int32) bool {
+	state, _ := img.Liveness(broker)
+	return state == metadata.Active
+}
+
+func absent(img *metadata.Image, brokers []int32) (list []int32) {
+	for _, id := range brokers {
+		if !active(img, id) {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
+// hasLog reports whether the log directory with a broker's replica is registered and works, and the
+// log is intact.
+func hasLog(img *metadata.Image, broker int32, tp metadata.TopicPartition) bool {
+	dir, placed := img.Placement(broker, tp)
+	b, ok := img.Broker(broker)
+	if !placed || !ok {
+		return false
+	}
+	if p := img.Partition(tp); !p.Last.IsZero() && p.Last.Broker == broker && p.Last.Dir != dir {
+		return false
+	}
+	state, _ := img.State(broker)
+	works, _ := b.Able(&state, dir)
+	return works && !slices.Contains(state.Damaged, tp)
+}
