@@ -300,7 +300,7 @@ func (k *admission) arrivals() ArrivalStats {
 func (c *conn) interruptRead() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.nc != nil {
-		_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection only
+	if c.sock.nc != nil {
+		_ = c.sock.nc.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection only
 	}
 }

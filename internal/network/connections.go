@@ -50,13 +50,13 @@ func (c *conn) describe(now time.Time) Connection {
 	defer c.mu.Unlock()
 	d := Connection{
 		ID: c.id, Listener: c.listener.Name, ClientID: c.clientID, Software: c.software, Session: c.session,
-		Opened: c.opened, LastRequest: c.opened, InFlight: c.unready, Traffic: c.traffic,
+		Opened: c.opened, LastRequest: c.opened, InFlight: c.queue.unready, Traffic: c.queue.traffic,
 	}
 	d.Peer, _ = netip.ParseAddrPort(c.peer.String()) // a pipe has none
 	if d.InFlight > 0 {
 		d.LastRequest = now
-	} else if c.answered.After(d.LastRequest) {
-		d.LastRequest = c.answered
+	} else if c.queue.answered.After(d.LastRequest) {
+		d.LastRequest = c.queue.answered
 	}
 	if until := c.muteUntil.Load(); until > now.UnixNano() {
 		d.ThrottledUntil = time.Unix(0, until)

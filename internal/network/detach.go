@@ -3,6 +3,7 @@ package network
 import (
 	"fmt"
 	"net"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -24,6 +25,14 @@ import (
 // role and no goroutine writes; it is added with mu held. A goroutine finds it set if it has the
 // reading role and is not a poller, or has the writing role and is not a flusher.
 
+// socket is the socket of a connection. conn.mu guards it, with the exceptions above.
+type socket struct {
+	nc  net.Conn        // nil while the connection is detached, and when it belongs to a link
+	tls *tlsSocket      // below nc; nil without TLS and before the handshake
+	raw syscall.RawConn // of the net.Conn that the connection began with
+	fd  int             // -1 if it was never detached
+}
+
 // detachAfter is how many times in a row a poller handles everything that arrived before it
 // detaches the connection: detaching costs as much as several requests.
 const detachAfter = 16
@@ -31,19 +40,19 @@ const detachAfter = 16
 // detach is called by the poller, with the reading role. Caller holds mu, and no goroutine writes.
 // On error the connection is unchanged, but may have been removed from the poller's set.
 func (c *conn) detach() error {
-	if c.fd < 0 {
-		fd, err := c.duplicate()
+	if c.sock.fd < 0 {
+		fd, err := c.sock.duplicate()
 		if err != nil {
 			return err
 		}
-		if err := c.poll.set.move(c, fd); err != nil {
+		if err := c.poll.by.set.move(c, fd); err != nil {
 			closeSocket(fd)
 			return fmt.Errorf("watch another descriptor of a socket: %w", err)
 		}
-		c.fd = fd
+		c.sock.fd = fd
 	}
-	_ = c.nc.Close() // the socket stays open
-	c.nc = nil
+	_ = c.sock.nc.Close() // the socket stays open
+	c.sock.nc = nil
 	c.in.armed, c.out.deadline = time.Time{}, time.Time{}
 	return nil
 }
@@ -57,13 +66,13 @@ func (c *conn) attach() error {
 }
 
 func (c *conn) attachLocked() error {
-	if c.nc != nil {
+	if c.sock.nc != nil {
 		return nil
 	}
 	err := net.ErrClosed
 	if c.life.Alive() {
-		c.nc, err = c.stream()
-		c.polled = 0
+		c.sock.nc, err = c.sock.stream()
+		c.poll.whole = 0
 	}
 	if err != nil && c.life.Alive() {
 		c.srv.limited.log(c, zap.WarnLevel, "closing a connection", err)

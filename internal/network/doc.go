@@ -58,6 +58,23 @@
 // belongs to the links between brokers. It keeps its slot among the connections until it is closed,
 // at the latest by Shutdown.
 //
+// # The parts of a connection
+//
+// Each part has one owner:
+//
+//	in, arrival, batch, login    the goroutine with the reading role: the reader, or the poller
+//	                             to which it has offered the connection
+//	out                          the goroutine with the writing role
+//	identity, blocked            the reading role writes them, with conn.mu held
+//	life, queue, expiry          conn.mu: the states, the requests and their counts, the timer
+//	                             of the oldest request
+//	sock                         conn.mu and the two roles (see socket)
+//	poll                         conn.mu, without its timer (see polling)
+//	the others                   they never change, or are atomic
+//
+// queue has no lock and no I/O: it answers from its counts whether another request may start, and a
+// test compares each count with the requests from which it follows.
+//
 // # What a client may cost
 //
 //	what                                 bound                             beyond it
@@ -100,7 +117,7 @@
 // A connection has a Session, which tells handlers who the client is. Where clients log in, the
 // first one is anonymous and ends with the login. Session.End and an expiry close the connection.
 //
-// Locks: conn.mu guards a connection's queue. Server.mu guards the set of connections. Neither is
+// Locks: conn.mu guards parts of a connection. Server.mu guards the set of connections. Neither is
 // held across I/O or a handler call, and the two are never held together. poller.mu and flusher.mu
 // are innermost.
 //

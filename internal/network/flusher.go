@@ -112,7 +112,7 @@ func (f *flusher) flush(c *conn, p *writeBuffers) {
 	if c.life.Reader() == connlife.Busy || !c.mayWrite() {
 		return
 	}
-	if !c.oldest.small() {
+	if !c.queue.oldest.small() {
 		c.wcond.Signal()
 		return
 	}

@@ -35,7 +35,7 @@ func (f *pollFixture) choke(t *testing.T) *choked {
 	for full := 0; full < 10; { // the client's buffer takes some of it a little later
 		var n int
 		var failed error
-		if err := p.c.control(func(fd uintptr) { n, failed = unix.Write(int(fd), junk) }); err != nil {
+		if err := p.c.sock.control(func(fd uintptr) { n, failed = unix.Write(int(fd), junk) }); err != nil {
 			t.Fatal(err)
 		}
 		switch {
@@ -294,8 +294,8 @@ func TestSlowReaderOfPolledAnswersIsBounded(t *testing.T) {
 		p.send(t, frame(protocol.KeyProduce, 3, i+1, nil))
 	}
 	p.await(t, "the reader waits", func(c *conn) bool {
-		if (c.life.Reader() == connlife.Waiting) && (c.unwritten > bound+each || c.queued < 2 || c.queued > 1+(bound+each)/each) {
-			t.Errorf("%d bytes of %d answers are not written", c.unwritten, c.queued)
+		if (c.life.Reader() == connlife.Waiting) && (c.queue.unwritten > bound+each || c.queue.n < 2 || c.queue.n > 1+(bound+each)/each) {
+			t.Errorf("%d bytes of %d answers are not written", c.queue.unwritten, c.queue.n)
 		}
 		return (c.life.Reader() == connlife.Waiting)
 	})
@@ -379,7 +379,7 @@ func TestLargeAnswersOfPolledConnections(t *testing.T) {
 	}
 	p.Close()
 	f.end(t)
-	if n := cap(p.c.poll.loop.Load().out.buf); n > 2*copyLimit {
+	if n := cap(p.c.poll.by.loop.Load().out.buf); n > 2*copyLimit {
 		t.Errorf("the flusher keeps %d bytes", n)
 	}
 }

@@ -82,7 +82,7 @@ func (c *conn) refuse(f *foreign) {
 		return
 	}
 	c.mu.Lock()
-	mayWrite := c.queued == 0 && c.life.Can(connlife.Take)
+	mayWrite := c.queue.n == 0 && c.life.Can(connlife.Take)
 	if mayWrite {
 		c.on(connlife.Take)
 	}
@@ -98,7 +98,7 @@ func (c *conn) refuse(f *foreign) {
 
 // badLength returns the error for a request length that is out of bounds.
 func (c *conn) badLength(size int) error {
-	if f := foreignTo(c.in.unread(), c.listener.protocol()); f != nil && !c.spoken {
+	if f := foreignTo(c.in.unread(), c.listener.protocol()); f != nil && c.queue.traffic.Requests == 0 {
 		return f
 	}
 	return fmt.Errorf("%w: length %d is not between %d and %d", errBadFrame, size, minFrame, c.srv.opts.MaxFrame)

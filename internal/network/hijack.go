@@ -79,7 +79,7 @@ func (r *Request) Hijack() (net.Conn, error) {
 func (c *conn) release(r *Request, h *hijackedConn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.life.Life() == connlife.Open && (c.oldest != r || c.life.Writes()) {
+	for c.life.Life() == connlife.Open && (c.queue.oldest != r || c.life.Writes()) {
 		if c.flush() {
 			continue
 		}
@@ -93,23 +93,23 @@ func (c *conn) release(r *Request, h *hijackedConn) error {
 	if err := c.attachLocked(); err != nil {
 		return err
 	}
-	if c.armed {
-		if err := c.poll.set.forget(c); err != nil {
+	if c.poll.armed {
+		if err := c.poll.by.set.forget(c); err != nil {
 			return fmt.Errorf("remove a connection from its poller: %w", err)
 		}
-		c.armed = false
+		c.poll.armed = false
 	}
-	if err := c.nc.SetDeadline(time.Time{}); err != nil {
+	if err := c.sock.nc.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	if h.socket = c.socket; h.socket != nil {
+	if h.socket = c.sock.tls; h.socket != nil {
 		h.socket.released.Store(true)
 	}
-	h.Conn, h.early = c.nc, bytes.Clone(c.in.unread())
-	c.nc = nil
+	h.Conn, h.early = c.sock.nc, bytes.Clone(c.in.unread())
+	c.sock.nc = nil
 	c.on(connlife.Hijack)
 	c.life.reason = ClosedLink
-	c.cancel()
+	c.span.over()
 	c.wcond.Signal()
 	return nil
 }

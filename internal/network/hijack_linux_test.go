@@ -31,7 +31,7 @@ func TestPollerForgetsAHijackedConnection(t *testing.T) {
 		var p *poller
 		f.mu.Lock()
 		for c := range f.conns {
-			p = c.poll
+			p = c.poll.by
 		}
 		f.mu.Unlock()
 		c.send(t, hello())

@@ -37,7 +37,7 @@ func (c *conn) endSession(s *Session) {
 // answered, but what is parked for the client must not reach it any more.
 func (c *conn) end() {
 	c.stopReading(ClosedSession)
-	c.hungUp()
+	c.span.hungUp()
 }
 
 // trusted reports whether the client's certificate is accepted; it is without one.

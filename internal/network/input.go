@@ -18,7 +18,7 @@ const (
 	readIdle = time.Second
 )
 
-// input is a connection's read buffer. It belongs to the reader.
+// input is a connection's read buffer, and what the reading role knows of the requests in it.
 type input struct {
 	small [readSmall]byte
 	big   *bufpool.Buffer
@@ -30,8 +30,9 @@ type input struct {
 	last  time.Time // when the last whole request arrived, or the last check found one in flight
 	since time.Time // when waiting for the rest of the present request began; zero between requests
 
-	pollable bool  // the last request was one that a poller could have handled
-	err      error // the error of the poller's read
+	pollable bool     // the last request was one that a poller could have handled
+	err      error    // the error of the poller's read
+	handed   *Request // handed over by the poller, see HandOver
 }
 
 func (in *input) init(budget *bufpool.Budget) {
@@ -157,7 +158,7 @@ func (c *conn) armRead() error {
 	in := &c.in
 	if in.armed.IsZero() || c.nextCheck().Before(in.armed) {
 		in.armed = c.nextCheck()
-		if err := c.nc.SetReadDeadline(in.armed); err != nil {
+		if err := c.sock.nc.SetReadDeadline(in.armed); err != nil {
 			return err
 		}
 	}

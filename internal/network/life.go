@@ -11,12 +11,14 @@ import (
 	"github.com/chronik-io/chronik/internal/states"
 )
 
-// life is the state of a connection (see connlife) and why it ends. conn.mu guards it; only seen
+// life is the state of a connection (see connlife) and how it ends. conn.mu guards it; only seen
 // may be read without.
 type life struct {
 	connlife.State
 	seen   atomic.Uint32 // State.Life
 	reason CloseReason   // the first one; empty while the connection is open
+	reset  bool          // the end is a reset; see Request.Reset
+	served bool          // a request other than ApiVersions and those of a login was answered
 }
 
 // on records an event. Caller holds mu. An impossible event is a bug: the state stays as it is.

@@ -209,7 +209,7 @@ func (c *conn) continueLogin(r *Request, req *kmsg.SASLAuthenticateRequest) {
 // takePlace waits for a handshake place, until the deadline of the login, or the end of the
 // connection or the Server, which is errStopped.
 func (c *conn) takePlace() error {
-	ctx, cancel := context.WithDeadline(c.ctx, c.login.deadline)
+	ctx, cancel := context.WithDeadline(c.span.ctx, c.login.deadline)
 	defer cancel()
 	err := c.srv.places.Take(ctx, c.srv.draining, origin.Of(c.ip))
 	switch {
@@ -294,7 +294,7 @@ func (c *conn) delay(d time.Duration) {
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-c.ctx.Done():
+	case <-c.span.ctx.Done():
 	case <-c.srv.draining:
 	}
 }

@@ -45,8 +45,8 @@ func (c *conn) shareProcessors() {
 	many := !first && others >= othersFrom*int64(passed/othersEvery)
 	switch {
 	case many && !k.narrow:
-		k.narrow = setSendBuffer(below(c.nc), nearBuffer, true)
+		k.narrow = setSendBuffer(below(c.sock.nc), nearBuffer, true)
 	case !many && k.narrow:
-		k.narrow = !setSendBuffer(below(c.nc), wideBuffer, false)
+		k.narrow = !setSendBuffer(below(c.sock.nc), wideBuffer, false)
 	}
 }

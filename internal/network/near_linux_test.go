@@ -42,7 +42,7 @@ func TestANearClientSharesTheProcessors(t *testing.T) {
 	}
 	defer nc.Close()
 	s := &Server{}
-	c := &conn{srv: s, nc: nc}
+	c := &conn{srv: s, sock: socket{nc: nc}}
 	at := sendBuffer(t, nc)
 	// step: since the last answer, others had some requests, and this connection had 1,000.
 	step := func(what string, others int64, passed time.Duration, want func(n int) bool) {

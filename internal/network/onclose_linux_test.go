@@ -77,17 +77,17 @@ func TestEventOfAClosedConnectionIsDropped(t *testing.T) {
 	f := startPolled(t, echo, nil)
 	defer f.end(t)
 	old := f.dial(t)
-	id, tag, p := old.c.pollID, old.c.pollTag(), old.c.poll
+	id, tag, p := old.c.poll.id, old.c.pollTag(), old.c.poll.by
 	old.Close()
 	f.awaitNoConnection(t)
 	for {
 		next := f.dial(t)
 		t.Cleanup(func() { next.Close() })
-		if next.c.poll != p {
+		if next.c.poll.by != p {
 			continue
 		}
-		if next.c.pollID != id {
-			t.Fatalf("id %d is not given again, but %d", id, next.c.pollID)
+		if next.c.poll.id != id {
+			t.Fatalf("id %d is not given again, but %d", id, next.c.poll.id)
 		}
 		if list := p.find([]setEvent{{id, tag, true}}, nil); len(list) > 0 {
 			t.Error("the end of one connection is that of another")

@@ -71,22 +71,22 @@ func (o *outgoing) await(ctx context.Context) {
 // (Options.AnswerBytes), or until the connection ends. That takes seconds at most, since
 // connections that don't read are closed then. A handler with a large answer calls it before it
 // builds the answer, if MayBlock returned true.
-func (r *Request) AwaitAnswerBudget() { r.conn.srv.outgoing.await(r.conn.ctx) }
+func (r *Request) AwaitAnswerBudget() { r.conn.srv.outgoing.await(r.conn.span.ctx) }
 
 // HasAnswerBudget reports whether AwaitAnswerBudget would not block.
 func (r *Request) HasAnswerBudget() bool {
-	return !r.conn.srv.outgoing.aboveLimit() || r.conn.ctx.Err() != nil
+	return !r.conn.srv.outgoing.aboveLimit() || r.conn.span.ctx.Err() != nil
 }
 
 // count updates the server's count of the connection's encoded answers. Caller holds mu.
 func (c *conn) count() {
-	n := c.encoded &^ (countStep - 1)
-	if n == c.counted {
+	n := c.queue.encoded &^ (countStep - 1)
+	if n == c.queue.counted {
 		return
 	}
 	o := &c.srv.outgoing
-	held := o.add(int64(n - c.counted))
-	c.counted = n
+	held := o.add(int64(n - c.queue.counted))
+	c.queue.counted = n
 	if held > o.size && o.watching.CompareAndSwap(false, true) {
 		time.AfterFunc(lagTime/4, c.srv.closeSlowReaders)
 	}
@@ -110,14 +110,7 @@ func (s *Server) closeSlowReaders() {
 	s.mu.Unlock()
 	for c := range conns {
 		c.mu.Lock()
-		late := false
-		switch {
-		case c.counted == 0 || !c.life.Writes() || !c.life.Alive():
-		case c.slowSince.IsZero():
-			c.slowSince = now
-		default:
-			late = now.Sub(c.slowSince) > lagTime+time.Duration(c.writingBytes)*time.Second/lagBytes
-		}
+		late := c.queue.counted > 0 && c.life.Writes() && c.life.Alive() && c.queue.slow(now)
 		if late {
 			c.kill(ClosedSlowReader)
 		}

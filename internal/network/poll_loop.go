@@ -99,7 +99,7 @@ func (p *poller) find(events []setEvent, list []pollEvent) []pollEvent {
 func (p *poller) serve(s *pollLoop, e *pollEvent, now time.Time) {
 	c := e.c
 	if e.ended {
-		c.hungUp()
+		c.span.hungUp()
 	}
 	c.mu.Lock()
 	if !c.life.Can(connlife.Poll) {
@@ -110,12 +110,12 @@ func (p *poller) serve(s *pollLoop, e *pollEvent, now time.Time) {
 	c.mu.Unlock()
 	n, err := p.set.read(c, s.buf)
 	rest := c.handleSmall(s.buf[:n], &s.batch, now)
-	done := err == nil && len(rest) == 0 && n < len(s.buf) && !e.ended && c.handed == nil
+	done := err == nil && len(rest) == 0 && n < len(s.buf) && !e.ended && c.in.handed == nil
 	if !done {
 		c.in.putBack(c.srv.opts.Pool, rest, err)
 	}
 	c.mu.Lock()
-	next := connlife.GiveBack
+	next := connlife.Release
 	switch {
 	case !done || !c.life.Can(connlife.Handled):
 	case c.wantedBack():
@@ -134,14 +134,14 @@ func (p *poller) serve(s *pollLoop, e *pollEvent, now time.Time) {
 // when that pays. It returns false if the connection was removed from the poller's set by that.
 // Caller holds mu and has the reading role.
 func (c *conn) afterPoll() bool {
-	c.polled++
-	if c.polled < detachAfter || c.nc == nil || c.life.Writes() {
+	c.poll.whole++
+	if c.poll.whole < detachAfter || c.sock.nc == nil || c.life.Writes() {
 		return true
 	}
 	if err := c.detach(); err != nil {
-		c.polled = math.MinInt // it is never detached
+		c.poll.whole = math.MinInt // it is never detached
 	}
-	return c.armed
+	return c.poll.armed
 }
 
 // commit runs the batch of a loop; it returns false if the loop was replaced in the meantime.

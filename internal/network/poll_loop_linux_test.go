@@ -67,7 +67,7 @@ func TestStalledPollLoopIsReplaced(t *testing.T) {
 	defer beside.Close()
 	defer parked.Close()
 	for round := range int32(3) {
-		first := p.c.poll.loop.Load()
+		first := p.c.poll.by.loop.Load()
 		parked.send(t, frame(protocol.KeyProduce, 3, 50+round, nil))
 		r := q.next()
 		p.send(t, frame(protocol.KeyProduce, 3, 100, nil))
@@ -78,7 +78,7 @@ func TestStalledPollLoopIsReplaced(t *testing.T) {
 			beside.send(t, frame(protocol.KeyProduce, 3, i, nil))
 			beside.want(t, i)
 		}
-		if p.c.poll.loop.Load() == first {
+		if p.c.poll.by.loop.Load() == first {
 			t.Error("the shift that waits for the disk was not relieved")
 		}
 		d.release <- struct{}{}
@@ -137,7 +137,7 @@ func TestDetached(t *testing.T) {
 	}
 	detached := func(p *polled, want bool) {
 		t.Helper()
-		p.await(t, "detached or not", func(c *conn) bool { return (c.nc == nil) == want })
+		p.await(t, "detached or not", func(c *conn) bool { return (c.sock.nc == nil) == want })
 	}
 	train := func(p *polled) {
 		t.Helper()

@@ -51,6 +51,17 @@ type poller struct {
 	free  []int32
 }
 
+// polling is what a connection has of its poller. by and id never change, idle belongs to the
+// reader goroutine, conn.mu guards the rest.
+type polling struct {
+	by       *poller // nil if the connection can't be polled
+	id       int32
+	armed    bool        // the connection is in the poller's set
+	whole    int         // how many times in a row the poller handled everything that had arrived
+	idle     *time.Timer // recalls the connection
+	idleOver atomic.Bool // idle has fired; any goroutine may read it
+}
+
 // pollEvent reports that a connection has something to read.
 type pollEvent struct {
 	c     *conn
@@ -104,7 +115,7 @@ func (s *Server) stopPollers() {
 
 // assignPoller gives a connection a poller. Caller holds Server.mu.
 func (s *Server) assignPoller(c *conn) {
-	tcp, ok := c.nc.(*net.TCPConn)
+	tcp, ok := c.sock.nc.(*net.TCPConn)
 	if !ok {
 		return
 	}
@@ -121,14 +132,14 @@ func (s *Server) assignPoller(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n := len(p.free); n > 0 {
-		c.pollID = p.free[n-1]
+		c.poll.id = p.free[n-1]
 		p.free = p.free[:n-1]
 	} else {
-		c.pollID = int32(len(p.conns))
+		c.poll.id = int32(len(p.conns))
 		p.conns = append(p.conns, nil)
 	}
-	p.conns[c.pollID] = c
-	c.poll, c.raw = p, raw
+	p.conns[c.poll.id] = c
+	c.poll.by, c.sock.raw = p, raw
 }
 
 // pollTag is part of the events of this connection. It differs, most probably, from the tags of
@@ -138,8 +149,8 @@ func (c *conn) pollTag() int32 { return int32(uint32(c.id)) }
 // remove is called when a connection is closed.
 func (p *poller) remove(c *conn) {
 	p.mu.Lock()
-	p.conns[c.pollID] = nil
-	p.free = append(p.free, c.pollID)
+	p.conns[c.poll.id] = nil
+	p.free = append(p.free, c.poll.id)
 	p.mu.Unlock()
 }
 
@@ -169,7 +180,7 @@ func (c *conn) polls(key int16, size int) bool {
 // together.
 func (c *conn) handleSmall(p []byte, batch *groupcommit.Batch, now time.Time) []byte {
 	var began time.Time
-	for n := 1; c.handed == nil && len(p) >= 4+protocol.HeaderPrefix; n++ {
+	for n := 1; c.in.handed == nil && len(p) >= 4+protocol.HeaderPrefix; n++ {
 		if n%serveLook == 0 && began.IsZero() {
 			began = time.Now()
 		} else if n%serveLook == 0 && time.Since(began) > c.srv.opts.serveTime {
@@ -207,11 +218,11 @@ func (c *conn) handleSmall(p []byte, batch *groupcommit.Batch, now time.Time) []
 
 // takeOver handles a request that the poller handed over, on the reader goroutine.
 func (c *conn) takeOver() {
-	r := c.handed
+	r := c.in.handed
 	if r == nil {
 		return
 	}
-	c.handed = nil
+	c.in.handed = nil
 	c.mu.Lock()
 	c.on(connlife.TakeOver)
 	c.mu.Unlock()
@@ -231,7 +242,7 @@ func (c *conn) offer() error {
 }
 
 func (c *conn) lendToPoller() error {
-	for c.handed == nil && c.poll != nil && !c.poll.failed.Load() && c.in.pollable && c.in.r == c.in.w && c.in.err == nil {
+	for c.in.handed == nil && c.poll.by != nil && !c.poll.by.failed.Load() && c.in.pollable && c.in.r == c.in.w && c.in.err == nil {
 		c.in.shrink()
 		c.beforeBlocking()
 		c.watchIdle()
@@ -242,13 +253,13 @@ func (c *conn) lendToPoller() error {
 		}
 		// Bytes that arrived before now caused no event that counted, so ask for another one. A
 		// goroutine that it wakes waits for mu.
-		if err := c.poll.set.arm(c); err != nil {
+		if err := c.poll.by.set.arm(c); err != nil {
 			c.in.pollable = false // the reader reads it
 			c.mu.Unlock()
 			break
 		}
 		c.on(connlife.Offer)
-		c.polled = 0
+		c.poll.whole = 0
 		if c.wantedBack() {
 			c.on(connlife.Recall) // which came before the offer
 		}
@@ -283,7 +294,7 @@ func (c *conn) sleep() (recalled bool) {
 
 // wantedBack reports whether the reader is to have the connection, although there may be nothing to
 // read: recall does nothing while it is not offered. Caller holds mu.
-func (c *conn) wantedBack() bool { return c.idleOver.Load() || c.poll.failed.Load() }
+func (c *conn) wantedBack() bool { return c.poll.idleOver.Load() || c.poll.by.failed.Load() }
 
 // recall makes the reader take an offered connection back.
 func (c *conn) recall() {
@@ -298,14 +309,14 @@ func (c *conn) recall() {
 func (c *conn) watchIdle() {
 	wait := time.Until(c.in.last.Add(c.srv.opts.Idle))
 	switch {
-	case c.idle == nil:
-		c.idle = time.AfterFunc(wait, c.idleFired)
-	case c.idleOver.CompareAndSwap(true, false):
-		c.idle.Reset(wait)
+	case c.poll.idle == nil:
+		c.poll.idle = time.AfterFunc(wait, c.idleFired)
+	case c.poll.idleOver.CompareAndSwap(true, false):
+		c.poll.idle.Reset(wait)
 	}
 }
 
 func (c *conn) idleFired() {
-	c.idleOver.Store(true)
+	c.poll.idleOver.Store(true)
 	c.recall()
 }

@@ -108,13 +108,15 @@ func othersWait(t *testing.T, other int16) {
 	a, b := q.next(), q.next()
 	p.await(t, "the reader waits", func(c *conn) bool { return (c.life.Reader() == connlife.Waiting) })
 	b.Respond(body(nil))
-	p.await(t, "the reader waits on", func(c *conn) bool { return (c.life.Reader() == connlife.Waiting) && c.unready == 1 })
+	p.await(t, "the reader waits on", func(c *conn) bool { return (c.life.Reader() == connlife.Waiting) && c.queue.unready == 1 })
 	if len(q.ch) != 0 {
 		t.Error("it began during a Produce")
 	}
 	a.Respond(body(nil))
 	m := q.next()
-	p.await(t, "the reader waits for it", func(c *conn) bool { return (c.life.Reader() == connlife.Waiting) && c.otherInFlight })
+	p.await(t, "the reader waits for it", func(c *conn) bool {
+		return c.life.Reader() == connlife.Waiting && c.queue.unready > c.queue.produces
+	})
 	if m.Key != other || len(q.ch) != 0 {
 		t.Error("Produce began during it")
 	}

@@ -137,7 +137,7 @@ func TestPollerFails(t *testing.T) {
 	}
 	before.send(t, frame(protocol.KeyProduce, 3, 77, nil)) // its poller notices now, or at its next wait
 	before.want(t, 77)
-	await(t, "the poller has failed", before.c.poll.failed.Load)
+	await(t, "the poller has failed", before.c.poll.by.failed.Load)
 	after := &polled{client: dial(t, f.addr)}
 	defer after.Close()
 	for i := range int32(10) {

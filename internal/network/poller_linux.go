@@ -145,22 +145,22 @@ func (s *pollSet) unwatch() {
 
 // watchEnd adds a connection, only for the event of its end.
 func (s *pollSet) watchEnd(c *conn) error {
-	e := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLET, Fd: c.pollID, Pad: c.pollTag()}
+	e := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLET, Fd: c.poll.id, Pad: c.pollTag()}
 	var err error
-	outer := c.control(func(fd uintptr) { err = unix.EpollCtl(s.fd, unix.EPOLL_CTL_ADD, int(fd), &e) })
+	outer := c.sock.control(func(fd uintptr) { err = unix.EpollCtl(s.fd, unix.EPOLL_CTL_ADD, int(fd), &e) })
 	return errors.Join(err, outer)
 }
 
 // arm adds a connection, or requests another event if there is anything to read.
 func (s *pollSet) arm(c *conn) error {
 	op := unix.EPOLL_CTL_ADD
-	if c.armed {
+	if c.poll.armed {
 		op = unix.EPOLL_CTL_MOD
 	}
 	var err error
-	outer := c.control(func(fd uintptr) { err = s.ctl(op, int(fd), c) })
+	outer := c.sock.control(func(fd uintptr) { err = s.ctl(op, int(fd), c) })
 	if err = errors.Join(err, outer); err == nil {
-		c.armed = true
+		c.poll.armed = true
 	}
 	return err
 }
@@ -168,23 +168,23 @@ func (s *pollSet) arm(c *conn) error {
 // forget removes a connection.
 func (s *pollSet) forget(c *conn) error {
 	var err error
-	outer := c.control(func(fd uintptr) { err = s.ctl(unix.EPOLL_CTL_DEL, int(fd), c) })
+	outer := c.sock.control(func(fd uintptr) { err = s.ctl(unix.EPOLL_CTL_DEL, int(fd), c) })
 	return errors.Join(err, outer)
 }
 
 // move changes the descriptor by which the set watches a connection to another one of its socket.
 func (s *pollSet) move(c *conn, to int) error {
 	var err error
-	outer := c.control(func(fd uintptr) { err = s.ctl(unix.EPOLL_CTL_DEL, int(fd), c) })
+	outer := c.sock.control(func(fd uintptr) { err = s.ctl(unix.EPOLL_CTL_DEL, int(fd), c) })
 	if err = errors.Join(err, outer); err == nil {
 		err = s.ctl(unix.EPOLL_CTL_ADD, to, c)
 	}
-	c.armed = err == nil
+	c.poll.armed = err == nil
 	return err
 }
 
 func (s *pollSet) ctl(op, fd int, c *conn) error {
-	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET, Fd: c.pollID, Pad: c.pollTag()}
+	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET, Fd: c.poll.id, Pad: c.pollTag()}
 	return unix.EpollCtl(s.fd, op, fd, &e)
 }
 
@@ -203,28 +203,28 @@ func (s *pollSet) free() {
 	_, _ = unix.Close(s.fd), unix.Close(s.alarm) // an error loses nothing
 }
 
-// control calls fn with the connection's descriptor, which stays open during the call. The
+// control calls fn with the socket's descriptor, which stays open during the call. The
 // caller has the reading or the writing role.
-func (c *conn) control(fn func(fd uintptr)) error {
-	if c.fd >= 0 {
-		fn(uintptr(c.fd))
+func (s *socket) control(fn func(fd uintptr)) error {
+	if s.fd >= 0 {
+		fn(uintptr(s.fd))
 		return nil
 	}
-	return c.raw.Control(fn)
+	return s.raw.Control(fn)
 }
 
-// duplicate returns another descriptor of the connection's socket.
-func (c *conn) duplicate() (fd int, err error) {
-	outer := c.control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) })
+// duplicate returns another descriptor.
+func (s *socket) duplicate() (fd int, err error) {
+	outer := s.control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) })
 	if err = errors.Join(err, outer); err != nil {
 		return -1, fmt.Errorf("duplicate a socket's descriptor: %w", err)
 	}
 	return fd, nil
 }
 
-// stream returns the connection's socket as a net.Conn with a descriptor of its own.
-func (c *conn) stream() (net.Conn, error) {
-	fd, err := c.duplicate()
+// stream returns the socket as a net.Conn with a descriptor of its own.
+func (s *socket) stream() (net.Conn, error) {
+	fd, err := s.duplicate()
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +259,7 @@ func (r *rawReader) read(c *conn, p []byte) (int, error) {
 		}
 	}
 	r.p = p
-	if err := c.control(r.fn); err != nil {
+	if err := c.sock.control(r.fn); err != nil {
 		return 0, err
 	}
 	switch {
@@ -294,7 +294,7 @@ func (w *rawWriter) write(c *conn, p []byte) (int, error) {
 		}
 	}
 	w.p = p
-	err := c.control(w.fn)
+	err := c.sock.control(w.fn)
 	w.p = nil
 	switch {
 	case err != nil:

@@ -251,12 +251,12 @@ func TestIdleTimerOfAnOfferedConnection(t *testing.T) {
 	defer p.Close()
 	for i := range int32(20) {
 		p.c.idleFired()
-		p.await(t, "the reader has looked", func(c *conn) bool { return c.life.Reader() == connlife.Offered && !c.idleOver.Load() })
+		p.await(t, "the reader has looked", func(c *conn) bool { return c.life.Reader() == connlife.Offered && !c.poll.idleOver.Load() })
 		p.send(t, frame(protocol.KeyProduce, 3, i, nil))
 		p.want(t, i)
 	}
 	f.end(t)
-	if p.c.idle.Stop() {
+	if p.c.poll.idle.Stop() {
 		t.Error("the timer runs on")
 	}
 }

@@ -27,8 +27,8 @@ func (*pollSet) read(*conn, []byte) (int, error) { return 0, errors.ErrUnsupport
 func (*pollSet) close()                          {}
 func (*pollSet) free()                           {}
 
-func (c *conn) duplicate() (int, error)   { return -1, errors.ErrUnsupported }
-func (c *conn) stream() (net.Conn, error) { return nil, errors.ErrUnsupported }
+func (*socket) duplicate() (int, error)   { return -1, errors.ErrUnsupported }
+func (*socket) stream() (net.Conn, error) { return nil, errors.ErrUnsupported }
 
 func hangUp(int)      {}
 func closeSocket(int) {}

@@ -132,7 +132,7 @@ func (f *pollFixture) dialOnSamePoller(t testing.TB, other *polled) *polled {
 	t.Helper()
 	for {
 		p := f.dial(t)
-		if p.c.poll == other.c.poll {
+		if p.c.poll.by == other.c.poll.by {
 			return p
 		}
 		p.Close()
@@ -180,15 +180,16 @@ func (f *pollFixture) state() string {
 	fmt.Fprintf(&b, "%+v\n", f.Stats())
 	for c := range conns {
 		var unread, unsent int
-		_ = c.control(func(fd uintptr) { // a closed connection has no state
+		_ = c.sock.control(func(fd uintptr) { // a closed connection has no state
 			unread, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
 			unsent, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
 		})
 		c.mu.Lock()
+		q := &c.queue
 		fmt.Fprintf(&b, "%s: %d bytes to read, %d unsent; %v; "+
 			"%d requests, %d without an answer, %d Produce of %d bytes; %d bytes to write, left %d; oldest ready %t\n",
 			c.peer, unread, unsent, c.life.State,
-			c.queued, c.unready, c.produces, c.produceBytes, c.unwritten, len(c.out.left), c.oldest != nil && c.oldest.ready)
+			q.n, q.unready, q.produces, q.produceBytes, q.unwritten, len(c.out.left), q.oldest != nil && q.oldest.ready)
 		c.mu.Unlock()
 	}
 	stacks := make([]byte, 1<<20)
@@ -227,13 +228,13 @@ func (p *polled) arrived(t testing.TB, n int) {
 	t.Helper()
 	await(t, "bytes in the socket", func() bool {
 		var have int
-		err := p.c.control(func(fd uintptr) { have, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+		err := p.c.sock.control(func(fd uintptr) { have, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
 		return err == nil && have >= n
 	})
 }
 
 // byPoller reports whether the poller handles the request.
-func byPoller(r *Request) bool { return r.commits == &r.conn.poll.loop.Load().batch }
+func byPoller(r *Request) bool { return r.commits == &r.conn.poll.by.loop.Load().batch }
 
 func (f *pollFixture) awaitNoConnection(t testing.TB) { t.Helper(); f.awaitConnections(t, 0) }
 

@@ -129,7 +129,7 @@ func (c *conn) readRequest() error {
 	if err != nil {
 		return err
 	}
-	c.in.pollable = !c.sealed && c.polls(h.Key, size)
+	c.in.pollable = c.listener.TLS == nil && c.polls(h.Key, size)
 	if err = c.permitLater(h.Key); err == nil {
 		err = c.start(frame, budget, size, unsupported, &c.batch, time.Now())
 	}
@@ -267,7 +267,7 @@ func (c *conn) grow(k *admission, a *arrival, n int) error {
 	c.srv.opts.Observer.BudgetWait(k.name)
 	c.beforeBlocking()
 	began := time.Now()
-	if k.grow(c.ctx, a, more) != nil {
+	if k.grow(c.span.ctx, a, more) != nil {
 		return errStopped
 	}
 	c.in.since = c.in.since.Add(time.Since(began)) // the wait is not the client's fault
@@ -281,7 +281,7 @@ func (c *conn) charge(k *admission, size int) error {
 	}
 	c.srv.opts.Observer.BudgetWait(k.name)
 	c.beforeBlocking()
-	if k.whole.Acquire(c.ctx, int64(size)) != nil {
+	if k.whole.Acquire(c.span.ctx, int64(size)) != nil {
 		return errStopped
 	}
 	return nil
@@ -341,7 +341,7 @@ func (c *conn) start(frame *bufpool.Buffer, budget *bufpool.Budget, size int, un
 	r.Key, r.Version, r.CorrelationID, r.Unsupported = h.Key, h.Version, h.CorrelationID, unsupported
 	r.Body, r.Received, r.commits = body, now, batch
 	r.conn, r.flexible, r.frame, r.budget, r.size = c, flexible, frame, budget, size
-	c.in.last, c.spoken = r.Received, true
+	c.in.last = r.Received
 	if !c.push(r) {
 		return errStopped
 	}
@@ -359,8 +359,7 @@ func (c *conn) handle(r *Request) {
 	default:
 		c.srv.opts.Handler.Handle(r)
 	}
-	if c.mayBlock {
-		c.mayBlock = false
+	if !c.blocked.since.IsZero() {
 		c.mu.Lock()
 		c.blocked = blocking{}
 		c.mu.Unlock()

@@ -149,7 +149,7 @@ func (r *Request) Abort(err error) {
 // served for some time ends without a reset.
 func (r *Request) Reset(err error) {
 	r.conn.mu.Lock()
-	r.conn.reset = true
+	r.conn.life.reset = true
 	r.conn.mu.Unlock()
 	r.Abort(err)
 }
@@ -170,7 +170,7 @@ func (r *Request) ExpireAt(t time.Time, fn func()) {
 	switch {
 	case c.life.Life() >= connlife.Gone:
 		r.expireAlone()
-	case c.oldest == r:
+	case c.queue.oldest == r:
 		c.watchExpiry()
 	}
 }
@@ -188,7 +188,9 @@ func (r *Request) expireAlone() {
 // uses it to release what is parked for a client that is gone. The request must still be answered,
 // and requests that the client sent before it closed its side are still handled. While a parked
 // request keeps the reader from reading, only a poller can notice the close.
-func (r *Request) OnClose(fn func()) (stop func() bool) { return context.AfterFunc(r.conn.client, fn) }
+func (r *Request) OnClose(fn func()) (stop func() bool) {
+	return context.AfterFunc(r.conn.span.client, fn)
+}
 
 // Batch returns the commits that run when the requests that arrived together with this one have
 // been handled, on the same goroutine. Only Handle may call it and add to it, before the request
@@ -216,7 +218,6 @@ func (r *Request) MayBlock() bool {
 	c.flush()
 	c.blocked = blocking{r.Key, time.Now()}
 	c.mu.Unlock()
-	c.mayBlock = true
 	return true
 }
 
@@ -224,7 +225,7 @@ func (r *Request) MayBlock() bool {
 // returns true. Only Handle may call it, if MayBlock returned false, before it does anything else;
 // it must not touch the request afterwards. It is for requests that take far longer than a small
 // plain one, since a poller's other connections wait for it. The requests behind it wait too.
-func (r *Request) HandOver() { r.conn.handed = r }
+func (r *Request) HandOver() { r.conn.in.handed = r }
 
 // Throttle stops reading the connection for d from now on (KIP-219). The handler calls it before it
 // answers, and sets throttle_time_ms in the answer.

@@ -29,7 +29,7 @@ type FileBytes struct {
 
 // SendsFiles reports whether the answer may have files: the system sends their bytes without a copy
 // on a connection without TLS.
-func (r *Request) SendsFiles() bool { return !r.conn.sealed && runtime.GOOS == "linux" }
+func (r *Request) SendsFiles() bool { return r.conn.listener.TLS == nil && runtime.GOOS == "linux" }
 
 // fileStep is the most that one call of File.SendTo sends, in bytes. A kernel without preemption
 // does that before another thread gets the processor.
@@ -88,7 +88,7 @@ func (c *conn) writeWithFiles(r *Request) error {
 
 // sendFile sends all bytes of a file.
 func (c *conn) sendFile(f File) error {
-	socket, ok := c.nc.(syscall.Conn)
+	socket, ok := c.sock.nc.(syscall.Conn)
 	if !ok {
 		return c.copyFile(f, 0)
 	}

@@ -185,14 +185,13 @@ func (s *Server) enter(l *Listener, nc net.Conn) (reason RefuseReason, yielding 
 	c.slot, c.over = slot{ip: c.ip, listener: l.Name, link: over != ""}, over
 	c.login = s.beginLogin(l, c.opened, over != "")
 	if visitor && over == "" {
-		c.visitor = true
 		s.visitors.add(c)
 	}
 	s.take(c.slot, 1)
 	s.assignPoller(c)
 	s.conns[c] = struct{}{}
 	s.opts.Observer.Opened(l) // before it can be closed
-	if c.sealed {
+	if l.TLS != nil {
 		s.wg.Go(c.begin)
 	} else {
 		s.wg.Go(c.readLoop)
@@ -230,11 +229,11 @@ func (s *Server) connectionClosed(c *conn, reason CloseReason, answered bool) {
 		s.take(c.slot, -1)
 	}
 	s.mu.Unlock()
-	if c.fd >= 0 {
-		closeSocket(c.fd)
+	if c.sock.fd >= 0 {
+		closeSocket(c.sock.fd)
 	}
-	if c.poll != nil {
-		c.poll.remove(c)
+	if c.poll.by != nil {
+		c.poll.by.remove(c)
 	}
 	if reason != ClosedLink {
 		s.opts.Observer.Closed(c.listener, reason)
@@ -256,10 +255,6 @@ func (s *Server) known(c *conn) {
 
 // forget is known for a caller that holds mu.
 func (s *Server) forget(c *conn) {
-	if !c.visitor {
-		return
-	}
-	c.visitor = false
 	s.visitors.remove(c)
 }
 

@@ -96,7 +96,7 @@ func (s *Server) unfinished() string {
 	unanswered, now := s.orphans.count(), time.Now()
 	for c := range conns {
 		c.mu.Lock()
-		unanswered += c.unready
+		unanswered += c.queue.unready
 		if w := c.blocked; !w.since.IsZero() {
 			apis[w.key] = blocked{apis[w.key].n + 1, max(apis[w.key].longest, now.Sub(w.since))}
 		}

@@ -55,7 +55,7 @@ type tlsSocket struct {
 
 // secure does the TLS handshake of a connection that needs one. The reader calls it first.
 func (c *conn) secure() error {
-	if !c.sealed {
+	if c.listener.TLS == nil {
 		return nil
 	}
 	began := time.Now()
@@ -70,7 +70,7 @@ func (c *conn) secure() error {
 }
 
 func (c *conn) shakeHands() error {
-	s := &tlsSocket{Conn: c.nc, c: c, shaking: true}
+	s := &tlsSocket{Conn: c.sock.nc, c: c, shaking: true}
 	if err := s.SetDeadline(c.login.deadline); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (c *conn) shakeHands() error {
 		return errStopped
 	}
 	var head [4]byte
-	n, err := c.nc.Read(head[:]) // the broker has waited since the connection was opened
+	n, err := c.sock.nc.Read(head[:]) // the broker has waited since the connection was opened
 	c.heard()
 	if err != nil && isTimeout(err) {
 		return c.lateOrStopped()
@@ -93,7 +93,7 @@ func (c *conn) shakeHands() error {
 	s.early = append(s.early, head[:n]...)
 	t := tls.Server(s, c.listener.TLS.Config())
 	c.mu.Lock()
-	c.nc, c.socket = t, s
+	c.sock.nc, c.sock.tls = t, s
 	c.mu.Unlock()
 	err = t.Handshake()
 	s.leave()
@@ -246,7 +246,7 @@ func below(nc net.Conn) net.Conn {
 // bytes. When Options.ReadBytes are used up, there is no second one, which only costs more writes.
 // Caller has the writing role.
 func (c *conn) writeRecords(iov [][]byte) (err error) {
-	if s, ok := c.nc.(*tls.Conn).NetConn().(*tlsSocket); ok && c.srv.reads.TryAcquire(tlsGather) {
+	if s, ok := c.sock.nc.(*tls.Conn).NetConn().(*tlsSocket); ok && c.srv.reads.TryAcquire(tlsGather) {
 		defer c.srv.reads.Release(tlsGather)
 		records := c.srv.opts.Pool.Get(tlsGather)
 		defer records.Release()
@@ -292,7 +292,7 @@ func (c *conn) writeRecord(p []byte) error {
 	if err := c.armWrite(); err != nil {
 		return err
 	}
-	if _, err := c.nc.Write(p); err != nil {
+	if _, err := c.sock.nc.Write(p); err != nil {
 		return fmt.Errorf("write an answer to %s: %w", c.peer, err)
 	}
 	return nil

@@ -117,19 +117,19 @@ func (s *tlsSocket) leave() {
 	}
 }
 
-// readSocket is c.nc.Read, and counts what is read over TLS.
+// readSocket is c.sock.nc.Read, and counts what is read over TLS.
 func (c *conn) readSocket(p []byte) (int, error) {
 	if c.login.pending {
 		c.await()
 		defer c.heard()
 	}
-	n, err := c.nc.Read(p)
-	if c.socket == nil {
+	n, err := c.sock.nc.Read(p)
+	if c.sock.tls == nil {
 		return n, err
 	}
-	c.socket.leave()
+	c.sock.tls.leave()
 	if n > 0 {
-		c.socket.barren.data()
+		c.sock.tls.barren.data()
 	}
 	if op := (*net.OpError)(nil); err != nil && (strings.HasPrefix(err.Error(), "tls: ") || errors.As(err, &op) && op.Op == "local error") {
 		err = fmt.Errorf("%w: %w", errBadFrame, err) // crypto/tls refuses a record

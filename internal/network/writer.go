@@ -38,6 +38,12 @@ type output struct {
 	aborted bool
 }
 
+// expiry wakes the writer when the expiry of the oldest request may be due. conn.mu guards it.
+type expiry struct {
+	timer *time.Timer
+	at    time.Time // when timer fires; zero if it is not armed
+}
+
 // answers is a chain of answered requests that are written together.
 type answers struct {
 	first   *Request
@@ -56,10 +62,10 @@ func (c *conn) writeLoop() {
 			c.writeLeft()
 		case c.life.Reader() != connlife.Busy && c.flush():
 		case c.expireOldest():
-		case c.queued == 0 && c.life.Can(connlife.Drained):
+		case c.queue.n == 0 && c.life.Can(connlife.Drained):
 			c.on(connlife.Drained)
 			c.mu.Unlock()
-			c.cancel()
+			c.span.over()
 			c.lingerAndClose()
 			c.mu.Lock()
 		default:
@@ -79,16 +85,14 @@ func (c *conn) writeLoop() {
 // requests become orphans, which recycle themselves when they are answered. Caller holds mu, which
 // it releases.
 func (c *conn) abandon() {
-	if c.expiry != nil {
-		c.expiry.Stop()
+	if c.expiry.timer != nil {
+		c.expiry.timer.Stop()
 	}
-	c.srv.producers.markPresent(c.away)
-	c.away = 0
-	list := c.oldest
-	c.oldest, c.newest = nil, nil
-	c.encoded = 0
+	c.srv.producers.markPresent(c.queue.away)
+	c.queue.away = 0
+	list := c.queue.drop()
 	c.count()
-	c.srv.orphans.add(c.unready)
+	c.srv.orphans.add(c.queue.unready)
 	var dropped []*Request
 	for r := list; r != nil; {
 		next := r.next
@@ -100,7 +104,7 @@ func (c *conn) abandon() {
 		}
 		r = next
 	}
-	reason, answered := c.life.reason, c.unready == 0
+	reason, answered := c.life.reason, c.queue.unready == 0
 	if answered {
 		c.on(connlife.WriterEnds)
 	} else {
@@ -138,16 +142,13 @@ func (c *conn) flush() bool {
 }
 
 func (c *conn) mayWrite() bool {
-	return c.oldest != nil && c.oldest.ready && c.life.Can(connlife.Take)
+	return c.queue.oldest != nil && c.queue.oldest.ready && c.life.Can(connlife.Take)
 }
 
 // written ends the writing role after a write whose answers were recycled. Caller holds mu.
 func (c *conn) written(job answers, aborted bool, err error) {
 	c.on(connlife.Written)
-	c.slowSince = time.Time{}
-	c.queued -= job.n
-	c.unwritten -= job.bytes
-	c.encoded -= job.encoded
+	c.queue.wrote(job)
 	c.count()
 	switch {
 	case err != nil && isTimeout(err):
@@ -169,33 +170,15 @@ func (c *conn) written(job answers, aborted bool, err error) {
 func (c *conn) flushed(worked bool) {
 	if worked && (!c.life.Alive() || c.life.Reader() == connlife.Ended) {
 		c.wcond.Signal()
-	} else if worked && c.oldest != nil {
+	} else if worked && c.queue.oldest != nil {
 		c.watchExpiry()
 	}
 }
 
-// take removes ready requests from the head of the queue, of at most limit bytes or a single larger
-// one, and takes the writing role. Only the first may have files. Caller holds mu.
+// take takes answers of at most limit bytes, see queue.take, and the writing role. Caller holds mu.
 func (c *conn) take(limit int) answers {
-	job := answers{first: c.oldest}
-	var last *Request
-	fits := func(r *Request) bool { return job.n == 0 || job.bytes+r.outSize <= limit && len(r.files) == 0 }
-	for r := job.first; r != nil && r.ready && job.n < takeRequests && fits(r); r = r.next {
-		job.n++
-		job.bytes += r.outSize
-		job.encoded += len(r.head)
-		last = r
-		if r.aborted {
-			break
-		}
-	}
-	c.oldest = last.next
-	if c.oldest == nil {
-		c.newest = nil
-	}
-	last.next = nil
+	job := c.queue.take(limit)
 	c.on(connlife.Take)
-	c.writingBytes = job.bytes
 	c.out.taken += int64(job.n)
 	return job
 }
@@ -279,7 +262,7 @@ func (c *conn) writeOne(p []byte) error {
 
 // writeAll writes all pieces, at most writeChunk bytes at a time. It consumes iov.
 func (c *conn) writeAll(iov [][]byte) error {
-	if c.sealed && (len(iov) > 1 || len(iov) == 1 && len(iov[0]) > tlsRecord) {
+	if c.listener.TLS != nil && (len(iov) > 1 || len(iov) == 1 && len(iov[0]) > tlsRecord) {
 		return c.writeRecords(iov)
 	}
 	for len(iov) > 0 {
@@ -294,14 +277,14 @@ func (c *conn) writeAll(iov [][]byte) error {
 		var err error
 		switch n {
 		case 0: // a piece larger than the chunk
-			_, err = c.nc.Write(iov[0][:writeChunk])
+			_, err = c.sock.nc.Write(iov[0][:writeChunk])
 			iov[0] = iov[0][writeChunk:]
 		case 1:
-			_, err = c.nc.Write(iov[0])
+			_, err = c.sock.nc.Write(iov[0])
 			iov = iov[1:]
 		default:
 			c.out.bufs = iov[:n:n]
-			_, err = c.out.bufs.WriteTo(c.nc)
+			_, err = c.out.bufs.WriteTo(c.sock.nc)
 			c.out.bufs = nil
 			iov = iov[n:]
 		}
@@ -321,23 +304,23 @@ func (c *conn) armWrite() error {
 		return nil
 	}
 	c.out.deadline = now.Add(limit)
-	return c.nc.SetWriteDeadline(c.out.deadline)
+	return c.sock.nc.SetWriteDeadline(c.out.deadline)
 }
 
 // expireOldest calls the expiry of the oldest request if it is due, otherwise it arms the timer; it
 // reports whether it called. Caller holds mu, which is released during the call.
 func (c *conn) expireOldest() bool {
-	r := c.oldest
+	r := c.queue.oldest
 	if !c.expiryUnwatched() {
 		return false
 	}
 	now := time.Now()
 	if wait := r.expireAt.Sub(now); wait > 0 {
-		c.expiresAt = r.expireAt
-		if c.expiry == nil {
-			c.expiry = time.AfterFunc(wait, c.expiryFired)
+		c.expiry.at = r.expireAt
+		if c.expiry.timer == nil {
+			c.expiry.timer = time.AfterFunc(wait, c.expiryFired)
 		} else {
-			c.expiry.Reset(wait)
+			c.expiry.timer.Reset(wait)
 		}
 		return false
 	}
@@ -352,8 +335,8 @@ func (c *conn) expireOldest() bool {
 // expiryUnwatched reports whether the oldest request has an expiry before the timer fires. Caller
 // holds mu.
 func (c *conn) expiryUnwatched() bool {
-	r := c.oldest
-	return r != nil && !r.ready && r.expire != nil && (c.expiresAt.IsZero() || r.expireAt.Before(c.expiresAt))
+	r := c.queue.oldest
+	return r != nil && !r.ready && r.expire != nil && (c.expiry.at.IsZero() || r.expireAt.Before(c.expiry.at))
 }
 
 // watchExpiry wakes the writer if it must check the expiry of the oldest request. Mostly the timer
@@ -366,7 +349,7 @@ func (c *conn) watchExpiry() {
 
 func (c *conn) expiryFired() {
 	c.mu.Lock()
-	c.expiresAt = time.Time{}
+	c.expiry.at = time.Time{}
 	c.wcond.Signal()
 	c.mu.Unlock()
 }
@@ -379,13 +362,13 @@ func (c *conn) expiryFired() {
 // before their first answer for a port with TLS or SASL, and give up; see Request.Reset. There is
 // no answer that the reset could overtake, except those that introduce.
 func (c *conn) lingerAndClose() {
-	nc := below(c.nc)
+	nc := below(c.sock.nc)
 	if c.endsUnserved() {
 		closeWithReset(nc)
 		return
 	}
 	defer nc.Close()
-	if t, ok := c.nc.(*tls.Conn); ok {
+	if t, ok := c.sock.nc.(*tls.Conn); ok {
 		// Tells the client that no more will come; it fails before the handshake's end. It would
 		// wait 5 s for a client that does not read.
 		late := time.AfterFunc(c.srv.opts.Linger, func() { _ = nc.SetWriteDeadline(time.Unix(1, 0)) })
@@ -410,5 +393,5 @@ func (c *conn) lingerAndClose() {
 func (c *conn) endsUnserved() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.life.reason == ClosedShutdown && !c.served
+	return c.life.reason == ClosedShutdown && !c.life.served
 }

@@ -4,19 +4,24 @@ import (
 	"fmt"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
 // noEpoch is the leader epoch of a log that has no role yet.
 const noEpoch = -1
 
-// fence is the role in which a log accepts appends. It is compared with every append when the
+// fence is the role in which a log accepts appends (see loglife), and its epoch. It is compared with every append when the
 // append's offsets are assigned, so an append that waited in the queue during a change of the role
 // cannot follow records of the next epoch. Guarded by Log.producersMu.
 type fence struct {
 	epoch int32
-	leads bool
-	held  bool // records of this epoch were discarded
+	role  loglife.Role
+}
+
+// onRole records an event of the role: every role has all of them. The caller holds producersMu.
+func (l *Log) onRole(e loglife.RoleEvent) {
+	l.fence.role, _ = l.fence.role.On(e)
 }
 
 // Only is the role in which a change of a log was decided. Another leader may need another change,
@@ -29,8 +34,8 @@ type Only struct {
 
 // onlyLocked returns an error unless the log has a role. The caller holds producersMu.
 func (l *Log) onlyLocked(o Only) error {
-	if f := l.fence; o.Is && (f.epoch != o.Epoch || f.leads != o.Leads) && !l.dir.opt.broken.has(moveAnyStart) {
-		return fmt.Errorf("%w: the log has epoch %d, and leads: %t", ErrFencedEpoch, f.epoch, f.leads)
+	if f := l.fence; o.Is && (f.epoch != o.Epoch || f.role.Allows(loglife.Leads) != o.Leads) && !l.dir.opt.broken.has(moveAnyStart) {
+		return fmt.Errorf("%w: the log has epoch %d, and leads: %t", ErrFencedEpoch, f.epoch, f.role.Allows(loglife.Leads))
 	}
 	return nil
 }
@@ -62,14 +67,19 @@ func (l *Log) SetLeaderEpoch(epoch int32, leads bool) {
 		return
 	}
 	end := l.logEnd.Load()
+	l.producers.DropGuards()
+	l.fence.epoch = epoch
 	if !leads {
 		l.epochs.CutEnd(end)
+		l.onRole(loglife.Follow)
+		return
 	}
-	l.producers.DropGuards()
-	l.fence = fence{epoch: epoch, leads: leads, held: leads && epoch < l.epochs.Latest()}
-	if leads {
-		l.epochs.Assign(epoch, end)
+	if epoch < l.epochs.Latest() {
+		l.onRole(loglife.LeadBehind)
+	} else {
+		l.onRole(loglife.Lead)
 	}
+	l.epochs.Assign(epoch, end)
 }
 
 // LeaderEpoch returns the epoch of the log's role, negative if it has none yet. The log may hold
@@ -84,7 +94,7 @@ func (l *Log) LeaderEpoch() int32 {
 func (l *Log) leads() bool {
 	l.producersMu.Lock()
 	defer l.producersMu.Unlock()
-	return l.fence.leads
+	return l.fence.role.Allows(loglife.Leads)
 }
 
 // ResumeEpoch lets a leading log accept appends again in its epoch after records were discarded
@@ -94,8 +104,8 @@ func (l *Log) leads() bool {
 func (l *Log) ResumeEpoch(epoch int32) {
 	l.producersMu.Lock()
 	defer l.producersMu.Unlock()
-	if f := &l.fence; f.leads && f.epoch == epoch && epoch >= l.epochs.Latest() {
-		f.held = false
+	if f := l.fence; f.role.Allows(loglife.Leads) && f.epoch == epoch && epoch >= l.epochs.Latest() {
+		l.onRole(loglife.Resumed)
 		l.epochs.Assign(epoch, l.logEnd.Load())
 	}
 }
@@ -103,28 +113,32 @@ func (l *Log) ResumeEpoch(epoch int32) {
 // holdLocked refuses appends in the current epoch, because records that followers may hold were
 // discarded. The caller holds producersMu.
 func (l *Log) holdLocked() {
-	if l.fence.leads && !l.dir.opt.broken.has(skipHold) {
-		l.fence.held = true
+	if !l.dir.opt.broken.has(skipHold) {
+		l.onRole(loglife.Discarded)
 	}
 }
 
 // fenced returns why the role of the log does not allow an append, nil if it does. The caller holds
 // producersMu.
 func (l *Log) fenced(a *Append) error {
-	f := l.fence
-	if a.LeaderEpoch == f.epoch && (a.Kind == Assigned) != f.leads && !f.held || l.dir.opt.broken.has(skipFence) {
+	f, use := l.fence, loglife.Own
+	if a.Kind == Assigned {
+		use = loglife.Copied
+	}
+	if a.LeaderEpoch == f.epoch && f.role.Allows(use) || l.dir.opt.broken.has(skipFence) {
 		return nil
 	}
-	why := "the log follows a leader"
+	why := fmt.Sprintf("the log has epoch %d", f.epoch)
 	switch {
-	case f.epoch == noEpoch:
+	case f.role == loglife.NoRole:
 		why = "the log has no leader epoch yet"
 	case a.LeaderEpoch != f.epoch:
-		why = fmt.Sprintf("the log has epoch %d", f.epoch)
-	case f.held:
+	case f.role == loglife.Held:
 		why = "records of this epoch were discarded, or the log has records of a later one"
-	case f.leads:
+	case f.role == loglife.Leading:
 		why = "the log leads"
+	case f.role == loglife.Following:
+		why = "the log follows a leader"
 	}
 	return fmt.Errorf("append to %s in leader epoch %d: %w: %s", l, a.LeaderEpoch, ErrFencedEpoch, why)
 }

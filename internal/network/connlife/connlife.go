@@ -69,13 +69,13 @@ const (
 	TakeBack   // the reader has it back
 	Poll       // the poller reads
 	Handled    // the poller has handled all that had arrived
-	GiveBack   // the poller leaves the rest to the reader
+	Release    // the poller leaves the rest to the reader
 	Interrupt  // the poller has handled all, and the reader is to have the connection
 	TakeOver   // the reader handles a request that the poller has passed on
 	ReaderEnds // nothing more is read
 
 	List    // the flusher is asked to write
-	Unlist  // the flusher looks at the connection
+	Unlist  // the flusher checks the connection
 	Take    // a goroutine takes answers to write them
 	Written // it has written them
 	Leave   // the flusher leaves the rest of a write to the writer goroutine
@@ -84,7 +84,7 @@ const (
 
 var events = []string{
 	"stop", "kill", "drained", "hijack", "orphans", "writer ends", "last answer",
-	"push", "block", "wait", "wake", "offer", "recall", "take back", "poll", "handled", "give back", "interrupt", "take over",
+	"push", "block", "wait", "wake", "offer", "recall", "take back", "poll", "handled", "release", "interrupt", "take over",
 	"reader ends", "list", "unlist", "take", "written", "leave", "resume",
 }
 

@@ -80,7 +80,7 @@ func (m *model) on(e Event) bool {
 		m.lent, m.polling = false, true
 	case e == Handled && m.polling && !m.stopped && !dead:
 		m.lent, m.polling = true, false
-	case e == GiveBack && m.polling:
+	case e == Release && m.polling:
 		m.polling = false
 	case e == Interrupt && m.polling:
 		m.back, m.polling = true, false

@@ -28,7 +28,7 @@
 //	free ── take over ──▶ busy
 //	{free, busy} ── wait ──▶ waiting ── wake ──▶ free
 //	free ── offer ──▶ offered ── poll ──▶ polling ── handled ──▶ offered
-//	                                      polling ── give back ──▶ free
+//	                                      polling ── release ──▶ free
 //	                                      polling ── interrupt ──▶ recalled
 //	offered ── recall ──▶ recalled ── take back ──▶ free
 //	offered ── stop ──▶ recalled
@@ -53,7 +53,7 @@
 //	{idle, listed} ── writer ends ──▶ over
 //	{idle, listed} ── orphans ──▶ over
 //
-//	idle     nobody writes
+//	idle     nothing is written
 //	listed   the poller's flusher will write
 //	writing  a goroutine writes
 //	left     the socket did not take all that the flusher wrote; the writer goroutine continues

@@ -37,7 +37,7 @@ var readers = states.New(nil, events, []states.Row[Reader, Event, uint16]{
 		Poll: Polling, Recall: Recalled, Stop: Recalled, Kill: Recalled, List: ignore,
 	}},
 	Polling: {Name: "polling", Next: map[Event]Reader{
-		Handled: Offered, GiveBack: Free, Interrupt: Recalled, Push: ignore, Stop: ignore, Kill: ignore, Recall: ignore, List: ignore,
+		Handled: Offered, Release: Free, Interrupt: Recalled, Push: ignore, Stop: ignore, Kill: ignore, Recall: ignore, List: ignore,
 	}},
 	Recalled: {Name: "recalled", Next: map[Event]Reader{
 		TakeBack: Free, Stop: ignore, Kill: ignore, Recall: ignore, List: ignore,

@@ -24,8 +24,16 @@
 //	{any but opening and deleted} ── deletion ──▶ deleted
 //
 // Each state except online and swapping has one cause, an error that says why the log accepts no
-// appends. The leader epoch that an append must have is no state: internal/storage/epoch.go checks
-// it.
+// appends.
+//
+// # A role
+//
+// A log accepts an append if its state and its role allow it, and the append has the epoch of the
+// role. The role changes while appends wait in the queue, so it is asked when offsets are assigned.
+//
+//	{no role, leading, held, following} ── lead ──▶ leading ── discarded ──▶ held ── resumed ──▶ leading
+//	{no role, leading, held, following} ── lead behind ──▶ held
+//	{no role, leading, held, following} ── follow ──▶ following
 //
 // # A log directory
 //

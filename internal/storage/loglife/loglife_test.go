@@ -20,18 +20,22 @@ func TestTheDrawingIsTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(b), "# A log\n")
-	ofLog, ofDir, _ := strings.Cut(rest, "# A log directory\n")
+	ofLog, rest, _ := strings.Cut(rest, "# A role\n")
+	ofRole, ofDir, _ := strings.Cut(rest, "# A log directory\n")
 	statestest.Drawing(t, "log", logs, ofLog)
+	statestest.Drawing(t, "role", roles, ofRole)
 	statestest.Drawing(t, "directory", dirs, ofDir)
 }
 
 func TestTheDocumentShowsTheTable(t *testing.T) {
 	golden.Part(t, "../../../docs/journal.md", "states of a log", statestest.Page(logs), again)
+	golden.Part(t, "../../../docs/journal.md", "roles of a log", statestest.Page(roles), again)
 	golden.Part(t, "../../../docs/journal.md", "states of a directory", statestest.Page(dirs), again)
 }
 
 func TestEveryStateIsReachedAndEveryEventAnswered(t *testing.T) {
 	statestest.Reached(t, logs, int(Deletion)+1, AsFound)
+	statestest.Reached(t, roles, int(Resumed)+1, Leads)
 	statestest.Reached(t, dirs, int(Stop)+1, Stops)
 }
 
@@ -71,6 +75,30 @@ func TestWhatTheStatesPromise(t *testing.T) {
 			if next, _ := s.On(e); s.Allows(Stops) && !next.Allows(Stops) {
 				t.Errorf("%v ends a stop", e)
 			}
+		}
+	}
+}
+
+// Two replicas never assign offsets in one epoch, and only a new epoch or a resume ends a hold.
+func TestWhatTheRolesPromise(t *testing.T) {
+	for r := range Role(len(roles.Rows)) {
+		if r.Allows(Own) && (r.Allows(Copied) || !r.Allows(Leads)) {
+			t.Errorf("a log that is %v assigns offsets and copies them", r)
+		}
+		for e := Lead; e <= Resumed; e++ {
+			next, answer := r.On(e)
+			if answer == states.Refused {
+				t.Errorf("a log that is %v refuses %q", r, e)
+			}
+			if next.Allows(Own) && !r.Allows(Own) && e != Lead && (e != Resumed || !r.Allows(Leads)) {
+				t.Errorf("%q makes a log that is %v assign offsets", e, r)
+			}
+			if next.Allows(Leads) != r.Allows(Leads) && e != Lead && e != LeadBehind && e != Follow {
+				t.Errorf("%q changes who leads", e)
+			}
+		}
+		if next, _ := r.On(Discarded); next.Allows(Own) {
+			t.Errorf("a log that is %v assigns offsets after a discard", r)
 		}
 	}
 }
