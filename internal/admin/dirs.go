@@ -9,10 +9,3 @@ func dirs(v *View, q url.Values) (any, error) {
 	}
 	return map[string]any{"dirs": v.Dirs()}, nil
 }
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -38,7 +37,7 @@ func compareSpots(a, b spot) int {
 // String returns the partition as Kafka names it.
 func (s spot) String() string { return fmt.Sprintf("%s-%d", s.topic, s.partition) }
 
-func spotOf(l *storage.Log) spot { return spot{l.Topic(), l.ID().Partition} }
+func spotOf(l *view.Log) spot { return spot{l.Topic, l.Partition} }
 
 // logs serves GET /v1/logs.
 func logs(v *View, q url.Values) (any, error) {
@@ -46,17 +45,21 @@ func logs(v *View, q url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := v.Storage.Logs()
-	if err := choice.covers(all, v.Image()); err != nil {
+	list := []view.Log{}
+	v.Logs.Each(func(l *view.Log) {
+		if choice.has(l) {
+			list = append(list, *l)
+		}
+	})
+	if err := choice.covers(list, v.Image()); err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(l *storage.Log) bool { return !choice.has(l) })
-	slices.SortFunc(all, func(x, y *storage.Log) int { return compareSpots(spotOf(x), spotOf(y)) })
-	more := len(all) > choice.limit
-	all = all[:min(len(all), choice.limit)]
-	list := make([]view.Log, len(all))
-	for i, l := range all {
-		list[i] = v.logState(l)
+	list = slices.DeleteFunc(list, func(l view.Log) bool { return compareSpots(spotOf(&l), choice.after) <= 0 })
+	slices.SortFunc(list, func(x, y view.Log) int { return compareSpots(spotOf(&x), spotOf(&y)) })
+	more := len(list) > choice.limit
+	list = list[:min(len(list), choice.limit)]
+	for i := range list {
+		v.Logs.Detail(&list[i])
 	}
 	return &view.Logs{More: more, List: list}, nil
 }
@@ -87,58 +90,17 @@ func parseLogChoice(q url.Values) (c logChoice, err error) {
 	return c, nil
 }
 
-// covers rejects a topic that is unknown and has no log here. A topic whose logs could not be
-// created is known.
-func (c *logChoice) covers(all []*storage.Log, img *metadata.Image) error {
+// covers rejects a topic that is unknown and has no log here. all are those of the chosen topics. A
+// topic whose logs could not be created is known.
+func (c *logChoice) covers(all []view.Log, img *metadata.Image) error {
 	for _, t := range c.topics {
-		if img.Topic(t) == nil && !slices.ContainsFunc(all, func(l *storage.Log) bool { return l.Topic() == t }) {
+		if img.Topic(t) == nil && !slices.ContainsFunc(all, func(l view.Log) bool { return l.Topic == t }) {
 			return &apiError{http.StatusNotFound, "this broker has no partition of topic " + strconv.Quote(t)}
 		}
 	}
 	return nil
 }
 
-func (c *logChoice) has(l *storage.Log) bool {
-	at := spotOf(l)
-	return (len(c.topics) == 0 || slices.Contains(c.topics, at.topic)) &&
-		(c.partition < 0 || int64(at.partition) == c.partition) && compareSpots(at, c.after) > 0
-}
-
-// logState describes one log.
-func (v *View) logState(l *storage.Log) view.Log {
-	conf, ends := l.Config(), l.Ends()
-	s := view.Log{
-		Topic: l.Topic(), TopicID: metadata.FormatID(l.ID().Topic), Partition: l.ID().Partition, Dir: l.Dir().Path(),
-		Leader: -1, LeaderEpoch: -1, ISR: []int32{}, Replicas: []int32{},
-		LogStart: ends.LogStart, HighWatermark: ends.LogStart, DurableEnd: ends.Durable, LogEnd: ends.LogEnd,
-		Bytes: l.Size(), Segments: l.Segments(), Profile: conf.Profile.Name,
-		CleanupPolicy: policyText(conf.Cleanup), RetentionMs: -1, RetentionBytes: max(conf.Cleanup.RetentionBytes, -1),
-		Retained: l.Retained(), Error: errorText(l.Err()), Damaged: errorText(l.Damaged()),
-	}
-	if ratio, ok := l.DirtyRatio(); ok {
-		s.DirtyRatio = &ratio
-	}
-	if conf.Cleanup.RetentionTime >= 0 {
-		s.RetentionMs = conf.Cleanup.RetentionTime.Milliseconds()
-	}
-	if p, err := v.Replicas.Partition(l.ID().Topic, l.ID().Partition); err == nil {
-		s.HighWatermark = p.Ends().HighWatermark
-		s.Leader, s.LeaderEpoch = p.Leader()
-	}
-	if p := v.Image().Partition(metadata.TopicPartition{Topic: l.ID().Topic, Partition: l.ID().Partition}); p != nil {
-		s.ISR, s.Replicas = p.ISR, p.Replicas
-	}
-	return s
-}
-
-// policyText returns cleanup.policy as a config writes it.
-func policyText(c storage.Cleanup) string {
-	var parts []string
-	if c.Compact {
-		parts = append(parts, "compact")
-	}
-	if c.Delete {
-		parts = append(parts, "delete")
-	}
-	return strings.Join(parts, ",")
+func (c *logChoice) has(l *view.Log) bool {
+	return (len(c.topics) == 0 || slices.Contains(c.topics, l.Topic)) && (c.partition < 0 || int64(l.Partition) == c.partition)
 }

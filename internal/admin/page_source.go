@@ -67,8 +67,11 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	ctx, cancel := context.WithTimeout(ctx, groupTime)
 	defer cancel()
 	o := page.Overview{Dirs: v.Dirs(),
-		Topics: v.Image().NumTopics(), Partitions: len(v.Storage.Logs()), Groups: len(v.Groups.Overview(ctx).Groups),
+		Topics: v.Image().NumTopics(), Groups: len(v.Groups.Overview(ctx).Groups),
 		Connections: v.Connected(), Heap: int64(heapBytes())}
+	for i := range o.Dirs {
+		o.Partitions += o.Dirs[i].Logs
+	}
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
 		o.MemoryLimit = limit
 	}
@@ -100,74 +103,44 @@ func (s *source) Topics() ([]page.Topic, error) {
 	var list []page.Topic
 	img := v.Image()
 	for t := range img.Topics() {
-		x, _ := v.topicOf(img, t, false)
+		x, _ := v.topicOf(img, t)
 		list = append(list, x)
 	}
 	return list, nil
 }
 
-// topicOf sums up a topic's partitions on this broker. If each is true, it also returns them.
-func (v *View) topicOf(img *metadata.Image, t *metadata.Topic, each bool) (page.Topic, []page.Partition) {
-	conf := v.Settings.Of(img, t)
+// topicOf sums up a topic's partitions on this broker, and returns them.
+func (v *View) topicOf(img *metadata.Image, t *metadata.Topic) (page.Topic, []view.Log) {
+	conf, list := v.Settings.Of(img, t), v.Logs.Topic(img, t)
 	x := page.Topic{Name: t.Name, Internal: t.Internal, Partitions: int(t.Partitions.Len()), Profile: conf.Conf.Durability.Name,
-		Cleanup: cmp.Or(policyText(conf.Log.Cleanup), "none")}
-	offline, damaged := 0, 0
-	var list []page.Partition
-	for i, p := range t.Partitions.All() {
-		if !slices.Contains(p.Replicas, v.Node) {
-			continue
-		}
-		one := v.partitionOf(img, t.ID, i, p)
-		x.Records += one.High - one.Start
-		x.Ends += one.End
-		x.Bytes += one.Bytes
+		Cleanup: cmp.Or(conf.Log.Cleanup.Policy(), "none")}
+	var offline, closed, damaged int
+	for i := range list {
+		l := &list[i]
+		x.Records += l.HighWatermark - l.LogStart
+		x.Ends += l.LogEnd
+		x.Bytes += l.Bytes
 		switch {
-		case one.Severity == "":
-		case one.Damaged:
-			damaged++
-		default:
+		case l.Offline:
 			offline++
+		case l.Error != "":
+			closed++
+		case l.Damaged != "":
+			damaged++
 		}
-		if each {
-			list = append(list, one)
-		}
+		x.Severity = page.Worse(x.Severity, page.SeverityOf(l))
 	}
 	var problems []string
-	if offline > 0 {
-		problems = append(problems, text.Count(offline, "partition")+" offline")
-	}
-	if damaged > 0 {
-		problems = append(problems, text.Count(damaged, "partition")+" damaged")
-	}
-	if len(problems) > 0 {
-		x.Severity, x.Problem = health.Bad, strings.Join(problems, ", ")
-	}
-	return x, list
-}
-
-func (v *View) partitionOf(img *metadata.Image, topic [16]byte, index int32, meta *metadata.Partition) page.Partition {
-	x := page.Partition{Number: index, Leader: meta.Leader, Epoch: meta.LeaderEpoch, Replicas: len(meta.Replicas), InSync: len(meta.ISR)}
-	p, err := v.Replicas.Partition(topic, index)
-	if err != nil {
-		x.Severity, x.Problem = health.Bad, err.Error()
-		if id, ok := img.Placement(v.Node, metadata.TopicPartition{Topic: topic, Partition: index}); ok {
-			for _, d := range v.Storage.Failed() {
-				if d.ID == id {
-					x.Dir = d.Path
-				}
-			}
+	for _, p := range []struct {
+		n    int
+		what string
+	}{{offline, "offline"}, {closed, "accepting no records"}, {damaged, "damaged"}} {
+		if p.n > 0 {
+			problems = append(problems, text.Count(p.n, "partition")+" "+p.what)
 		}
-		return x
 	}
-	l, ends := p.Log(), p.Ends()
-	x.Start, x.High, x.End = ends.LogStart, ends.HighWatermark, ends.LogEnd
-	x.Bytes, x.Segments, x.Dir = l.Size(), l.Segments(), l.Dir().Path()
-	if err := l.Err(); err != nil {
-		x.Severity, x.Problem = health.Bad, err.Error()
-	} else if err := l.Damaged(); err != nil {
-		x.Severity, x.Problem, x.Damaged = health.Bad, err.Error(), true
-	}
-	return x
+	x.Problem = strings.Join(problems, ", ")
+	return x, list
 }
 
 // Topic implements page.Source.
@@ -182,7 +155,7 @@ func (s *source) Topic(ctx context.Context, name string) (page.TopicDetail, erro
 		return page.TopicDetail{}, page.NotFound("There is no topic %q", name)
 	}
 	d := page.TopicDetail{ID: metadata.FormatID(t.ID)}
-	d.Topic, d.Partitions = v.topicOf(img, t, true)
+	d.Topic, d.Partitions = v.topicOf(img, t)
 	for _, c := range v.Configs(img, t) {
 		d.Configs = append(d.Configs, configOf(&c))
 	}
@@ -195,7 +168,7 @@ func (s *source) Topic(ctx context.Context, name string) (page.TopicDetail, erro
 func aboutTopic(d *page.TopicDetail) func(string) bool {
 	dirs := map[string]bool{}
 	for i := range d.Partitions {
-		if p := &d.Partitions[i]; p.Severity != "" {
+		if p := &d.Partitions[i]; p.Problem() != "" {
 			dirs[p.Dir] = true
 		}
 	}

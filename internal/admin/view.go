@@ -5,7 +5,6 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/replica"
-	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/view"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -17,7 +16,7 @@ type View struct {
 	// Dirs returns the log directories, and Cluster what the broker knows of the cluster.
 	Dirs     func() []view.Dir
 	Cluster  func() *view.Cluster
-	Storage  Storage
+	Logs     Logs
 	Replicas Replicas
 	// Image returns the metadata that this broker has applied.
 	Image func() *metadata.Image
@@ -44,11 +43,14 @@ type View struct {
 	Rights view.Rights
 }
 
-// Storage is the part of the log directories that the port uses.
-type Storage interface {
-	Dirs() []*storage.Dir
-	Failed() []*storage.DirError // those that could not be opened
-	Logs() []*storage.Log
+// Logs reads the partitions of this broker.
+type Logs interface {
+	// Each calls yield for every partition. The Log is valid until yield returns.
+	Each(yield func(*view.Log))
+	// Topic returns the partitions of a topic by number.
+	Topic(*metadata.Image, *metadata.Topic) []view.Log
+	// Detail adds what may read the disk.
+	Detail(*view.Log)
 }
 
 // Replicas is the part of the replica manager that the port uses.

@@ -33,7 +33,7 @@ func access(cfg *config.Config, token *[sha256.Size]byte, c *certificates) admin
 func (b *Broker) view() *admin.View {
 	r := b.components
 	server := r.server.Load()
-	return &admin.View{Node: r.conf.NodeID, Dirs: r.dirs.List, Cluster: r.cluster.View, Storage: r.storage,
+	return &admin.View{Node: r.conf.NodeID, Dirs: r.dirs.List, Cluster: r.cluster.View, Logs: r.logs,
 		Replicas: r.replicas, Image: r.applier.Image, Measured: r.measured,
 		Network: r.network, Requests: r.requests,
 		Connections: func() []view.Connection { return observe.Connections(server) },

@@ -55,6 +55,7 @@ type components struct {
 	storage      *storage.Manager
 	dirs         *observe.Dirs
 	cluster      *observe.Cluster
+	logs         *observe.Logs
 	fenced       bool // no partition is led in a leader epoch of an unclean stop (I9)
 	measured     *metrics.Storage
 	network      *metrics.Network
@@ -287,7 +288,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 		}
 	}
 	b.keepCopy(ctx, r)
-	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, observe.Logs{Manager: r.storage}); err != nil {
+	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, observe.Stored(r.storage)); err != nil {
 		return err
 	}
 	return metrics.RegisterDirs(b.reg, r.dirs.List)
@@ -377,14 +378,8 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	if err := b.observeCluster(r); err != nil {
 		return err
 	}
-	partitions := &observe.Partitions{
-		Self:     r.conf.NodeID,
-		Image:    r.applier.Image,
-		Replicas: r.replicas,
-		Cluster:  r.cluster,
-		Storage:  r.storage,
-	}
-	if err := metrics.RegisterPartitions(b.reg, partitions.Metrics); err != nil {
+	r.logs = &observe.Logs{Self: r.conf.NodeID, Image: r.applier.Image, Replicas: r.replicas, Storage: r.storage}
+	if err := metrics.RegisterPartitions(b.reg, r.cluster.View, r.logs.Each); err != nil {
 		return err
 	}
 	b.stack.push("handlers", r.handlers.Close)
@@ -408,7 +403,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	if err := r.applier.WaitFor(ctx, revision); err != nil {
 		return err
 	}
-	b.health.Add(partitions.Facts)
+	b.health.Add(r.logs.Facts)
 	b.health.Add(observe.Coordinators(service.OffsetsTopic, r.groups.Service))
 	b.health.Add(observe.Coordinators(service.TransactionsTopic, r.transactions.Service))
 	b.health.AddSlow(observe.Rebalances(r.groups, cmp.Or(b.slowChecks, time.Minute)))

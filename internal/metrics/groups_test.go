@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Clients that create many groups with arbitrary names neither break nor flood a scrape.
@@ -55,7 +57,7 @@ func TestSumsRemainWithoutPartitions(t *testing.T) {
 	if err := RegisterGroups(reg, false, func() Groups { return Groups{Lags: lags} }); err != nil {
 		t.Fatal(err)
 	}
-	if err := RegisterLogs(reg, false, twoLogs{}); err != nil {
+	if err := RegisterLogs(reg, false, twoLogs); err != nil {
 		t.Fatal(err)
 	}
 	m := gather(t, reg)
@@ -76,18 +78,16 @@ func TestSumsRemainWithoutPartitions(t *testing.T) {
 	}
 }
 
-type manyLogs struct{}
-
-func (manyLogs) EachLog(yield func(Log)) {
+func manyLogs(yield func(*view.Log)) {
 	for i := range 10_000 {
-		yield(Log{Topic: "topic-" + strconv.Itoa(i/10), Partition: strconv.Itoa(i % 10), Size: int64(i), End: int64(i)})
+		yield(&view.Log{Topic: "topic-" + strconv.Itoa(i/10), Partition: int32(i % 10), Bytes: int64(i), LogEnd: int64(i)})
 	}
 }
 
 // A scrape of 10,000 partitions must take less than a second.
 func BenchmarkScrapeOf10000Partitions(b *testing.B) {
 	reg := NewRegistry()
-	if err := RegisterLogs(reg, true, manyLogs{}); err != nil {
+	if err := RegisterLogs(reg, true, manyLogs); err != nil {
 		b.Fatal(err)
 	}
 	h := promhttp.HandlerFor(reg, promhttp.HandlerOpts{})

@@ -1,21 +1,16 @@
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"strconv"
 
-// Log describes one partition's log, for one scrape.
-type Log struct {
-	Topic     string
-	Partition string // decimal
-	Size      int64  // bytes of its segments
-	Start     int64  // log start offset
-	End       int64  // log end offset
-}
+	"github.com/prometheus/client_golang/prometheus"
 
-// LogSource provides the logs for a scrape. EachLog calls yield for each log, in the goroutine of
-// the scrape. It must not take a lock that a request waits for.
-type LogSource interface {
-	EachLog(yield func(Log))
-}
+	"github.com/chronik-io/chronik/internal/view"
+)
+
+// LogSource calls yield for each log, in the goroutine of the scrape. It must not take a lock that a
+// request waits for long.
+type LogSource func(yield func(*view.Log))
 
 // RegisterLogs registers the sizes and offsets of all logs, and the number of topics and
 // partitions. Only a scrape calls source, so that idle partitions cost nothing between scrapes. If
@@ -31,14 +26,15 @@ func RegisterLogs(reg prometheus.Registerer, each bool, source LogSource) error 
 	s.read = func(send sendFunc) {
 		names := make(map[string]struct{})
 		n, total := 0, int64(0)
-		source.EachLog(func(x Log) {
+		source(func(x *view.Log) {
 			names[x.Topic] = struct{}{}
 			n++
-			total += x.Size
+			total += x.Bytes
 			if each {
-				send(size, float64(x.Size), x.Topic, x.Partition)
-				send(start, float64(x.Start), x.Topic, x.Partition)
-				send(end, float64(x.End), x.Topic, x.Partition)
+				partition := strconv.Itoa(int(x.Partition))
+				send(size, float64(x.Bytes), x.Topic, partition)
+				send(start, float64(x.LogStart), x.Topic, partition)
+				send(end, float64(x.LogEnd), x.Topic, partition)
 			}
 		})
 		send(topics, float64(len(names)))

@@ -38,7 +38,7 @@ func everything(t *testing.T) *prometheus.Registry {
 		c.WithLabelValues("x", "y").Inc()
 	}
 	n.Logins.WithLabelValues("x", "y", "z").Inc()
-	if err := RegisterLogs(reg, true, twoLogs{}); err != nil {
+	if err := RegisterLogs(reg, true, twoLogs); err != nil {
 		t.Fatal(err)
 	}
 	if err := RegisterDirs(reg, func() []view.Dir {
@@ -78,8 +78,15 @@ func everything(t *testing.T) *prometheus.Registry {
 	if err := RegisterTokenKeys(reg, func() (time.Time, bool) { return time.Now().Add(-time.Hour), true }); err != nil {
 		t.Fatal(err)
 	}
-	if err := RegisterPartitions(reg, func() Partitions {
-		return Partitions{Led: 4, UnderReplicated: 3, UnderMinISR: 2, Unavailable: 2, Damaged: 5, Failed: 1}
+	if err := RegisterPartitions(reg, func() *view.Cluster {
+		return &view.Cluster{Self: 1, Brokers: []view.Broker{{ID: 1, Leads: 4, UnderReplicated: 3, UnderMinISR: 2}, {ID: 2}}}
+	}, func(yield func(*view.Log)) {
+		yield(&view.Log{Offline: true, Retried: true})
+		yield(&view.Log{Offline: true, Damaged: "x"})
+		yield(&view.Log{Creating: true})
+		for range 4 {
+			yield(&view.Log{Damaged: "x"})
+		}
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -113,11 +120,9 @@ func everything(t *testing.T) *prometheus.Registry {
 	return reg
 }
 
-type twoLogs struct{}
-
-func (twoLogs) EachLog(yield func(Log)) {
-	yield(Log{Topic: "a", Partition: "0", Size: 100, Start: 3, End: 9})
-	yield(Log{Topic: "a", Partition: "1", Size: 50, End: 1})
+func twoLogs(yield func(*view.Log)) {
+	yield(&view.Log{Topic: "a", Bytes: 100, LogStart: 3, LogEnd: 9})
+	yield(&view.Log{Topic: "a", Partition: 1, Bytes: 50, LogEnd: 1})
 }
 
 func gather(t *testing.T, reg *prometheus.Registry) map[string]*dto.MetricFamily {

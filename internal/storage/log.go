@@ -56,6 +56,19 @@ type Cleanup struct {
 	Internal bool
 }
 
+// Policy returns cleanup.policy as a config writes it, empty if all records are kept.
+func (c *Cleanup) Policy() string {
+	switch {
+	case c.Compact && c.Delete:
+		return "compact,delete"
+	case c.Compact:
+		return "compact"
+	case c.Delete:
+		return "delete"
+	}
+	return ""
+}
+
 // Observer is notified when a log's offsets change, and bounds what may be removed from it. The
 // log's goroutines call its methods without Log.producersMu and Log.mu, but Reverted may be called
 // with Log.flushMu held. The methods must not block.

@@ -1,5 +1,10 @@
 package view
 
+import (
+	"cmp"
+	"fmt"
+)
+
 // MaxLogs is the maximum number of logs in one response.
 const MaxLogs = 10_000
 
@@ -9,28 +14,83 @@ type Logs struct {
 	List []Log `json:"logs"`
 }
 
-// Log is a partition's log on the broker.
+// Log is a partition's replica on the broker. Without a log, its offsets and sizes are 0, and Dir
+// and its configs are empty unless they are known.
 type Log struct {
-	Topic          string   `json:"topic"`
-	TopicID        string   `json:"topicId"`
-	Partition      int32    `json:"partition"`
-	Dir            string   `json:"dir"`
-	Leader         int32    `json:"leader"` // -1: unknown
-	LeaderEpoch    int32    `json:"leaderEpoch"`
-	ISR            []int32  `json:"isr"`
-	Replicas       []int32  `json:"replicas"`
-	LogStart       int64    `json:"logStart"`
-	HighWatermark  int64    `json:"highWatermark"`
-	DurableEnd     int64    `json:"durableEnd"`
-	LogEnd         int64    `json:"logEnd"`
-	Bytes          int64    `json:"bytes"`
-	Segments       int      `json:"segments"`
-	Profile        string   `json:"profile"`
-	CleanupPolicy  string   `json:"cleanupPolicy"`
-	RetentionMs    int64    `json:"retentionMs"`    // -1: no limit
-	RetentionBytes int64    `json:"retentionBytes"` // -1: no limit
-	DirtyRatio     *float64 `json:"dirtyRatio"`     // nil if the log is not compacted
-	Retained       string   `json:"retained"`       // why the oldest segment still exists; empty if there is none
-	Error          string   `json:"error"`          // why the log cannot be used; empty if it can
-	Damaged        string   `json:"damaged"`        // the first range of offsets that cannot be read; empty if there is none
+	Topic          string  `json:"topic"`
+	TopicID        string  `json:"topicId"`
+	Partition      int32   `json:"partition"`
+	Dir            string  `json:"dir"`
+	Leader         int32   `json:"leader"` // -1: none, or unknown
+	LeaderEpoch    int32   `json:"leaderEpoch"`
+	ISR            []int32 `json:"isr"`
+	Replicas       []int32 `json:"replicas"`
+	LogStart       int64   `json:"logStart"`
+	HighWatermark  int64   `json:"highWatermark"`
+	DurableEnd     int64   `json:"durableEnd"`
+	LogEnd         int64   `json:"logEnd"`
+	Bytes          int64   `json:"bytes"`
+	Segments       int     `json:"segments"`
+	Profile        string  `json:"profile"`
+	AcksWritten    bool    `json:"-"` // the profile acknowledges records that are only written
+	CleanupPolicy  string  `json:"cleanupPolicy"`
+	RetentionMs    int64   `json:"retentionMs"`    // -1: no limit
+	RetentionBytes int64   `json:"retentionBytes"` // -1: no limit
+	// DirtyRatio is nil if the log is not compacted, and Retained is why the oldest segment still
+	// exists, empty if there is none. Both may read the disk, so only GET /v1/logs has them.
+	DirtyRatio *float64 `json:"dirtyRatio"`
+	Retained   string   `json:"retained"`
+	// Error is why the partition cannot be written here, empty if it can; if Offline is true, it can
+	// be neither written nor read. Damaged is the first range of offsets that cannot be read, empty
+	// if there is none, and Damages has all of them.
+	Error   string   `json:"error"`
+	Offline bool     `json:"offline"`
+	Damaged string   `json:"damaged"`
+	Damages []Damage `json:"-"`
+	// Creating reports that the log is being created now, which is no fault. Retried reports that it
+	// could not be created, or that its creation takes long: the broker retries.
+	Creating bool `json:"creating"`
+	Retried  bool `json:"-"`
+	// Replicated: other brokers have replicas. Elsewhere: one of those is in sync, not damaged, and
+	// serves all records. Renews: the broker replaces the damaged log, and copies the partition
+	// again. The latter two are known only of a log with a problem.
+	Replicated, Elsewhere, Renews bool `json:"-"`
+	// The following are known to findings only. Asks: the broker asks the controller for a higher
+	// leader epoch. Copy is not nil while the partition is copied again because its log was damaged.
+	// Former, if it is not nil, is a damaged log that may have records which no replica has.
+	Asks   bool    `json:"-"`
+	Copy   *Copy   `json:"-"`
+	Former *Former `json:"-"`
 }
+
+// Damage is a range of offsets that cannot be read.
+type Damage struct {
+	From, Next int64 // the first damaged offset, and the first readable offset after it
+	Where      string
+}
+
+// Former is a damaged log that was replaced by a copy.
+type Former struct {
+	Path  string
+	Bytes int64
+}
+
+// Copy is how far a partition is copied again.
+type Copy struct {
+	Leader int32 // -1: none
+	Why    string
+	// Have and Want are numbers of offsets, Want is -1 if it is not known. Bytes is what is here.
+	Have, Want, Bytes int64
+	// Still: nothing has come for a while, although something is missing.
+	Still bool
+}
+
+// String returns the partition as Kafka names it.
+func (l *Log) String() string { return fmt.Sprintf("%s-%d", l.Topic, l.Partition) }
+
+// Problem returns why some records cannot be written or read here, empty if all can.
+func (l *Log) Problem() string { return cmp.Or(l.Error, l.Damaged) }
+
+// Covered reports whether another replica serves what this one cannot, or leads while the broker
+// replaces this one by a copy.
+func (l *Log) Covered() bool { return l.Elsewhere || !l.Offline && l.Renews }

@@ -127,8 +127,8 @@ func loaded() (*fake, *History) {
 	for i := range int32(6) {
 		f.detail.Partitions = append(
 			f.detail.Partitions,
-			Partition{Number: i, Leader: 1, Epoch: 3, Start: 120, High: 200_000 + int64(i)*4127,
-				End: 200_000 + int64(i)*4127, Bytes: 88 << 20, Segments: 2, Replicas: 1, InSync: 1, Dir: "/var/lib/chronik/logs"},
+			view.Log{Partition: i, Leader: 1, LeaderEpoch: 3, LogStart: 120, HighWatermark: 200_000 + int64(i)*4127,
+				LogEnd: 200_000 + int64(i)*4127, Bytes: 88 << 20, Segments: 2, Replicas: []int32{1}, ISR: []int32{1}, Dir: "/var/lib/chronik/logs"},
 		)
 	}
 	f.detail.Configs = []Config{
@@ -281,9 +281,9 @@ func ill() (*fake, *History) {
 	f.topics[0].Severity, f.topics[0].Problem = health.Bad, "1 partition damaged, 4 offline"
 	f.topics[1].Severity, f.topics[1].Problem = health.Bad, "1 partition offline"
 	f.detail.Topic, f.detail.Findings = f.topics[1], f.broker.Findings[2:3]
-	f.detail.Partitions[5].Severity = health.Bad
-	f.detail.Partitions[5].Problem = "offline: write segment 00000000000000204127.log: input/output error"
-	f.detail.Partitions[5].Leader, f.detail.Partitions[5].InSync = -1, 0
+	f.detail.Partitions[5].Offline = true
+	f.detail.Partitions[5].Error = "offline: write segment 00000000000000204127.log: input/output error"
+	f.detail.Partitions[5].Leader, f.detail.Partitions[5].ISR = -1, nil
 	f.groups[1].Severity, f.groups[1].State, f.groups[1].Problem = health.Warn, "PreparingRebalance", f.broker.Findings[4].Problem
 	return f, busyHour(9)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/text"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 //go:embed assets
@@ -268,7 +269,8 @@ func functions() template.FuncMap {
 		"seconds": secondsText,
 		"ago":     ago, "moment": moment, "percent": percent, "plural": text.Count[int], "name": name, "prose": prose,
 		"commands": commands, "content": contentOf,
-		"span":  func(now, then time.Time) string { return spanText(now.Sub(then)) },
-		"clock": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
+		"gravity": func(l view.Log) health.Severity { return SeverityOf(&l) },
+		"span":    func(now, then time.Time) string { return spanText(now.Sub(then)) },
+		"clock":   func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 	}
 }

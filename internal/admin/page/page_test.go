@@ -111,7 +111,7 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 		Topic:      src.topics[0],
 		ID:         markup,
 		Configs:    []Config{{Name: markup, Value: evil, Default: evil, Source: markup, Doc: markup, Set: true}},
-		Partitions: []Partition{{Dir: evil, Problem: evil, Severity: health.Bad, High: 1}, {Dir: "other"}},
+		Partitions: []view.Log{{Dir: evil, Error: evil, HighWatermark: 1}, {Dir: "other"}},
 		Findings:   src.broker.Findings,
 	}
 	src.records.Note = evil
@@ -191,7 +191,7 @@ func TestLongListsArePaged(t *testing.T) {
 		src.groups = append(src.groups, Group{ID: fmt.Sprintf("group-%05d", i), Lag: int64(i)})
 		src.conns = append(src.conns, view.Connection{ID: uint64(i), ClientID: fmt.Sprintf("client-%05d", i)})
 		src.broker.Findings = append(src.broker.Findings, health.Finding{Severity: health.Note, Subject: fmt.Sprintf("subject-%05d", i)})
-		src.detail.Partitions = append(src.detail.Partitions, Partition{Number: int32(i)})
+		src.detail.Partitions = append(src.detail.Partitions, view.Log{Partition: int32(i)})
 		src.group.Members = append(src.group.Members, Member{ID: fmt.Sprintf("member-%05d", i)})
 		src.group.Offsets = append(src.group.Offsets, Offset{Topic: "t", Partition: int32(i)})
 	}

@@ -97,7 +97,7 @@ type TopicDetail struct {
 	Configs []Config
 	// Findings are those about the topic or a partition of it.
 	Findings   []health.Finding
-	Partitions []Partition // by number
+	Partitions []view.Log // those on this broker, by number
 }
 
 // Config is a config of a topic with the source of its value.
@@ -110,18 +110,23 @@ type Config struct {
 	Doc string
 }
 
-// Partition is one partition of a topic on this broker.
-type Partition struct {
-	Number, Leader, Epoch      int32
-	Start, High, End           int64 // offsets
-	Bytes                      int64
-	Segments, Replicas, InSync int
-	Dir                        string
-	// Problem is why it cannot be read or written; if Damaged is true, only some records cannot be
-	// read.
-	Problem  string
-	Severity health.Severity
-	Damaged  bool
+// SeverityOf returns the severity of a partition's problem, empty if it has none.
+func SeverityOf(l *view.Log) health.Severity {
+	switch {
+	case l.Problem() == "":
+		return ""
+	case l.Covered():
+		return health.Warn
+	}
+	return health.Bad
+}
+
+// Worse returns the worse of two severities; an empty one is none.
+func Worse(a, b health.Severity) health.Severity {
+	if weight(a) > weight(b) {
+		return a
+	}
+	return b
 }
 
 // Records are the records at the end of a partition.

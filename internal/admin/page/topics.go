@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // topicsBody is the list of topics.
@@ -121,7 +122,7 @@ type topicBody struct {
 	Rate       string
 	Set, Other []Config // configs with a source, and defaults
 	Dir        string   // of all partitions; empty if they differ
-	Shown      []Partition
+	Shown      []view.Log
 	Pager      Pager
 }
 

@@ -2,7 +2,6 @@ package observe
 
 import (
 	"math"
-	"strconv"
 	"sync"
 	"time"
 
@@ -12,19 +11,6 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/view"
 )
-
-// Logs is the source of the metrics of logs.
-type Logs struct{ *storage.Manager }
-
-// EachLog implements metrics.LogSource.
-func (s Logs) EachLog(yield func(metrics.Log)) {
-	for _, l := range s.Logs() {
-		e := l.Ends()
-		yield(metrics.Log{
-			Topic: l.Topic(), Partition: strconv.Itoa(int(l.ID().Partition)), Size: l.Size(), Start: e.LogStart, End: e.LogEnd,
-		})
-	}
-}
 
 // Dirs reads the log directories. It is safe for concurrent use, and queries no file system, which
 // might hang: the disk guard of a directory does so once a second.

@@ -76,7 +76,7 @@ func TestTheRemedyOfADamagedDirectoryNamesItsJournal(t *testing.T) {
 		"/a":        "`chronikctl log repair --dir /a --backup /srv/d/a.before-repair`",
 		"/b":        "`chronikctl log repair --dir /b --journal /fast/b --backup /srv/d/b.before-repair`",
 	} {
-		if got := f.repair(&Partition{Dir: dir}); !strings.Contains(got, want) {
+		if got := f.repair(&view.Log{Dir: dir}); !strings.Contains(got, want) {
 			t.Errorf("%s, want %s in it", got, want)
 		}
 	}
@@ -106,9 +106,9 @@ func TestTheRemedyOfARemovedDirectoryNamesAllDirectories(t *testing.T) {
 
 // A remedy suits all damage that a finding reports, not only the first range.
 func TestARemedyForSeveralDamages(t *testing.T) {
-	p := Partition{Topic: "t", Index: 3, Dir: "/d", Damages: []Damage{{From: 5, Next: 7, Where: "/d/t-3/x.log"}}}
+	p := view.Log{Topic: "t", Partition: 3, Dir: "/d", Damages: []view.Damage{{From: 5, Next: 7, Where: "/d/t-3/x.log"}}}
 	found := func() health.Finding {
-		findings, _ := Examine(Checks(), &Facts{Partitions: []Partition{p}})
+		findings, _ := Examine(Checks(), &Facts{Partitions: []view.Log{p}})
 		if len(findings) != 1 {
 			t.Fatalf("%+v", findings)
 		}
@@ -118,7 +118,7 @@ func TestARemedyForSeveralDamages(t *testing.T) {
 		!strings.Contains(x.Works, "from offset 7 on") {
 		t.Errorf("%+v", x)
 	}
-	p.Damages = append(p.Damages, Damage{From: 9, Next: 10, Where: "/d/t-3/x.log"})
+	p.Damages = append(p.Damages, view.Damage{From: 9, Next: 10, Where: "/d/t-3/x.log"})
 	if x := found(); !strings.HasPrefix(x.Remedy, "`chronikctl consume t -p 3 --skip-damaged` reads all other records; ") ||
 		strings.Contains(x.Works, "7") {
 		t.Errorf("%+v", x)
@@ -248,7 +248,7 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 			Facts{
 				Dirs:       []view.Dir{{Path: "/e"}},
 				Unopened:   []view.Dir{{Path: "/d", Error: "no such device", Remedy: "mount it"}},
-				Partitions: []Partition{{Topic: "t", Offline: "x", Dir: "/d"}},
+				Partitions: []view.Log{{Topic: "t", Offline: true, Error: "x", Dir: "/d"}},
 			},
 			[]string{
 				"bad log directory /d: it could not be opened, and its partitions can be neither written nor read (t-0): no such device",
@@ -307,43 +307,43 @@ func TestADamagedLogWaitsForAWholeLeader(t *testing.T) {
 // Of a partition without a log nothing is left that a repair could put together.
 func TestRemedyOfAPartitionWithoutALog(t *testing.T) {
 	f := Facts{Settings: Settings{DataDir: "/var/lib/chronik"}}
-	got := f.repair(&Partition{Topic: "t"})
+	got := f.repair(&view.Log{Topic: "t"})
 	if strings.Contains(got, "log repair") || !strings.Contains(got, "`chronikctl topic delete t`") {
 		t.Error(got)
 	}
 }
 
 func TestPartitionsThatCannotBeUsed(t *testing.T) {
-	dead := Partition{Topic: "t", Index: 1, Offline: "offline", Dir: "/d"}
+	dead := view.Log{Topic: "t", Partition: 1, Offline: true, Error: "offline", Dir: "/d"}
 	examine(t, "partition", []patient{
-		{"offline", Facts{Partitions: []Partition{dead}}, []string{"bad partition t-1: it can be neither written nor read: offline"}},
-		{"damaged", Facts{Partitions: []Partition{{Topic: "t", Damages: []Damage{{From: 1, Next: 2}}}}}, nil},
-		{"offline, others serve it", Facts{Partitions: []Partition{{Topic: "t", Index: 1, Offline: "short", Replicated: true,
+		{"offline", Facts{Partitions: []view.Log{dead}}, []string{"bad partition t-1: it can be neither written nor read: offline"}},
+		{"damaged", Facts{Partitions: []view.Log{{Topic: "t", Damages: []view.Damage{{From: 1, Next: 2}}}}}, nil},
+		{"offline, others serve it", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1, Offline: true, Error: "short", Replicated: true,
 			Elsewhere: true, Renews: true}}}, []string{"warn partition t-1: the replica on this broker is offline: short"}},
-		{"copied again", Facts{Partitions: []Partition{{Topic: "t", Index: 1, Elsewhere: true, Copy: &Copy{
+		{"copied again", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1, Elsewhere: true, Copy: &view.Copy{
 			Leader: 2, Why: "damaged", Have: 40, Want: 100,
 			Bytes: 1 << 20}}}}, []string{"note partition t-1: it is copied again from broker 2; 40 %, 1 MiB, are here: damaged"}},
-		{"copied again from a damaged log", Facts{Partitions: []Partition{{Topic: "t", Index: 1, Copy: &Copy{Leader: 2, Why: "damaged",
+		{"copied again from a damaged log", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1, Copy: &view.Copy{Leader: 2, Why: "damaged",
 			Want: -1, Still: true}}}}, []string{"bad partition t-1: it must be copied again from broker 2, whose log is damaged, too; 0 B are here"}},
-		{"replaced, and a later leader lacked records", Facts{Partitions: []Partition{{Topic: "t", Index: 1, Dir: "/d", Former: &Former{
+		{"replaced, and a later leader lacked records", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1, Dir: "/d", Former: &view.Former{
 			Path: "/d/x-replaced", Bytes: 1 << 20}}}}, []string{
 			"warn partition t-1: the damaged log that this broker replaced may have records that no replica has"}},
-		{"copied again, and nothing arrives", Facts{Partitions: []Partition{{Topic: "t", Index: 1, Elsewhere: true, Copy: &Copy{
+		{"copied again, and nothing arrives", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1, Elsewhere: true, Copy: &view.Copy{
 			Leader: 2, Why: "damaged", Want: -1, Still: true}}}},
 			[]string{"warn partition t-1: it must be copied again from broker 2, and nothing arrives; 0 B are here"}},
-		{"its directory was not opened", Facts{Partitions: []Partition{dead}, Unopened: []view.Dir{{Path: "/d"}}}, nil},
-		{"its directory is reported", Facts{Partitions: []Partition{dead}, Dirs: []view.Dir{{Path: "/d", Error: "x"}}}, nil},
+		{"its directory was not opened", Facts{Partitions: []view.Log{dead}, Unopened: []view.Dir{{Path: "/d"}}}, nil},
+		{"its directory is reported", Facts{Partitions: []view.Log{dead}, Dirs: []view.Dir{{Path: "/d", Error: "x"}}}, nil},
 	})
 	examine(t, "damage", []patient{
 		{
 			"damaged",
-			Facts{Partitions: []Partition{dead, {Topic: "t", Damages: []Damage{{From: 7, Next: 9, Where: "f"}}}}},
+			Facts{Partitions: []view.Log{dead, {Topic: "t", Damages: []view.Damage{{From: 7, Next: 9, Where: "f"}}}}},
 			[]string{"bad partition t-0: offsets 7 to 8 cannot be read: f holds no valid record batches there"},
 		},
 	})
-	var many []Partition
+	var many []view.Log
 	for range mostPartitions + 3 {
-		many = append(many, Partition{Topic: "t", Index: 1, Offline: "offline", Damages: []Damage{{From: 1, Next: 2}}})
+		many = append(many, view.Log{Topic: "t", Partition: 1, Offline: true, Error: "offline", Damages: []view.Damage{{From: 1, Next: 2}}})
 	}
 	for check, last := range map[string]string{
 		"partition": "bad partitions: 3 more cannot be written or read",
@@ -371,7 +371,7 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 		{"has failed", dir(time.Hour, "input/output error"), nil},
 	})
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	loading := func(age time.Duration, failed bool, broken ...Partition) Facts {
+	loading := func(age time.Duration, failed bool, broken ...view.Log) Facts {
 		c := Coordinator{Topic: "__consumer_offsets", Index: 3, Since: now.Add(-age), Failed: failed}
 		return Facts{Now: now, Coordinators: []Coordinator{c}, Partitions: broken}
 	}
@@ -426,7 +426,7 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 			},
 		},
 		{"fails to load", loading(loadedAfter, true), []string{"bad groups of __consumer_offsets-3: they are not served"}},
-		{"its partition is reported", loading(loadedAfter, true, Partition{Topic: "__consumer_offsets", Index: 3, Offline: "x"}), nil},
+		{"its partition is reported", loading(loadedAfter, true, view.Log{Topic: "__consumer_offsets", Partition: 3, Offline: true, Error: "x"}), nil},
 		{"rebalances", Facts{Slow: Slow{Rebalancing: []Rebalancing{{"g", "PreparingRebalance", now}}}},
 			[]string{"warn group g: it has been rebalancing (PreparingRebalance) at least since 2026-01-02T03:04:05Z"}},
 	})
@@ -607,7 +607,7 @@ func TestWorstComesFirst(t *testing.T) {
 	findings, _ := Examine(Checks(), &Facts{
 		Settings:   Settings{Profile: "os", Warnings: []string{"w"}},
 		Files:      Files{Limit: 100, Open: 85},
-		Partitions: []Partition{{Topic: "t", Offline: "gone"}},
+		Partitions: []view.Log{{Topic: "t", Offline: true, Error: "gone"}},
 	})
 	var got []string
 	for _, f := range findings {

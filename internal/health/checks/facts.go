@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/view"
@@ -36,7 +35,7 @@ type Facts struct {
 	// TokenKeys is the state of the keys that check tokens of OAUTHBEARER.
 	TokenKeys TokenKeys
 	// Partitions are the partitions that cannot be used here, or only in part.
-	Partitions []Partition
+	Partitions []view.Log
 	// Coordinators are the partitions of coordinators' topics that are not served.
 	Coordinators []Coordinator
 	// Held are the partitions whose last stable offset an open transaction holds.
@@ -201,45 +200,6 @@ type Settings struct {
 	MaxMessage, MaxRequest       int64
 }
 
-// Partition is a partition of this broker that cannot be used, or only in part.
-type Partition struct {
-	Topic   string
-	Index   int32
-	Offline string   // why it can be neither written nor read; empty if it can
-	Damages []Damage // ranges that reads found damaged
-	Dir     string   // the log directory; empty if the partition has no log
-	Retried bool     // it has no log yet, and the broker retries the creation
-	Asks    bool     // the broker asks the controller for a higher leader epoch
-	// Replicated: other brokers have replicas. Elsewhere: one of those is in sync, not damaged, and
-	// serves all records. Renews: the broker replaces the damaged log, and copies the partition
-	// again.
-	Replicated, Elsewhere, Renews bool
-	Copy                          *Copy   // its log was damaged and is copied again; nil if it is not
-	Former                        *Former // its damaged log may have records that no replica has; nil if there is none
-}
-
-// Former is a damaged log that was replaced by a copy.
-type Former struct {
-	Path  string
-	Bytes int64
-}
-
-// Copy is how far a partition is copied again.
-type Copy struct {
-	Leader int32 // -1: none
-	Why    string
-	// Have and Want are numbers of offsets, Want is -1 if it is not known. Bytes is what is here.
-	Have, Want, Bytes int64
-	// Still: nothing has come for a while, although something is missing.
-	Still bool
-}
-
-// Damage is a range of offsets that cannot be read.
-type Damage struct {
-	From, Next int64 // the first damaged offset, and the first readable offset after it
-	Where      string
-}
-
 // Metadata is the state of the metadata's files.
 type Metadata struct {
 	Dir    string
@@ -252,9 +212,6 @@ type Metadata struct {
 	// lost. Until the vote has moved here, another lost directory may cost the majority.
 	LostVote bool
 }
-
-// String returns the partition as Kafka names it.
-func (p *Partition) String() string { return fmt.Sprintf("%s-%d", p.Topic, p.Index) }
 
 // Coordinator is a partition of a coordinators' topic whose groups, or transactional ids, are not
 // served.

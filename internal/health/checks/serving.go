@@ -71,7 +71,7 @@ func checkLogDirs(f *Facts, n *notes) {
 	for _, d := range f.Unopened {
 		var in []string
 		for _, p := range f.Partitions {
-			if p.Offline != "" && p.Dir == d.Path {
+			if p.Offline && p.Dir == d.Path {
 				in = append(in, p.String())
 			}
 		}
@@ -82,7 +82,7 @@ func checkLogDirs(f *Facts, n *notes) {
 
 // repair returns the remedy of a log directory with damaged files. Its commands are complete and in
 // backticks, so that they can be copied; scripts/drill.sh runs them.
-func (f *Facts) repair(p *Partition) string {
+func (f *Facts) repair(p *view.Log) string {
 	dir, before, more := p.Dir, "", []string(nil)
 	if p.Replicated {
 		before = "bring back the other brokers with replicas of it, which copy nothing from here; if they have lost it, "
@@ -130,17 +130,18 @@ func listed(names []string, count int) string {
 }
 
 func checkPartitions(f *Facts, n *notes) {
-	var all []Partition
+	var all []view.Log
 	copies := 0
 	for _, p := range f.Partitions {
-		switch {
-		case p.Former != nil:
+		if p.Former != nil {
 			n.addFinding(f.former(&p))
-		case p.Copy != nil:
+		}
+		if p.Copy != nil {
 			if copies++; copies <= mostPartitions {
-				n.addFinding(p.copied())
+				n.addFinding(copied(&p))
 			}
-		case p.Offline != "" && !f.dirFailed(p.Dir):
+		}
+		if p.Offline && !f.dirFailed(p.Dir) {
 			all = append(all, p)
 		}
 	}
@@ -162,12 +163,12 @@ func checkPartitions(f *Facts, n *notes) {
 		x := health.Finding{
 			Severity: health.Bad,
 			Subject:  "partition " + p.String(),
-			Problem:  "it can be neither written nor read: " + p.Offline,
+			Problem:  "it can be neither written nor read: " + p.Error,
 			Works:    "the other partitions of the topic can be written and read",
 			Remedy:   f.repair(&p),
 		}
 		if p.Elsewhere {
-			x.Severity, x.Problem, x.Works = health.Warn, "the replica on this broker is offline: "+p.Offline, servedElsewhere
+			x.Severity, x.Problem, x.Works = health.Warn, "the replica on this broker is offline: "+p.Error, servedElsewhere
 			x.Remedy = "remove the cause, and restart the broker"
 		}
 		if p.Renews {
@@ -200,8 +201,8 @@ func (p *Partition) renews() string {
 }
 
 // former returns the finding about a replaced log that may have records which no replica has.
-func (f *Facts) former(p *Partition) health.Finding {
-	dump := logCommand("dump", []string{"--dir", f.absolute(p.Dir)}, "--topic", p.Topic, "--partition", strconv.Itoa(int(p.Index)),
+func (f *Facts) former(p *view.Log) health.Finding {
+	dump := logCommand("dump", []string{"--dir", f.absolute(path.Dir(p.Former.Path))}, "--topic", p.Topic, "--partition", strconv.Itoa(int(p.Partition)),
 		"--replaced", "--for-produce")
 	return health.Finding{Severity: health.Warn, Subject: "partition " + p.String(),
 		Problem: fmt.Sprintf("the damaged log that this broker replaced may have records that no replica has, because a later leader lacked "+
@@ -212,7 +213,7 @@ func (f *Facts) former(p *Partition) health.Finding {
 }
 
 // copied returns the finding about a partition that is copied again.
-func (p *Partition) copied() health.Finding {
+func copied(p *view.Log) health.Finding {
 	x := health.Finding{Severity: health.Note, Subject: "partition " + p.String(), Works: servedElsewhere,
 		Remedy: "wait, and do not stop another broker with a replica of it now (docs/replication.md, A damaged replica)"}
 	c := p.Copy
@@ -221,7 +222,7 @@ func (p *Partition) copied() health.Finding {
 		x.Problem = fmt.Sprintf("it must be copied again from broker %d, whose log is damaged, too", c.Leader)
 		x.Remedy = fmt.Sprintf("remove no directory of this broker; follow the finding of broker %d about the partition: `chronikctl cluster "+
 			"health` at its admin port (docs/replication.md, A damaged replica)", c.Leader)
-		x.Problem += "; " + c.text()
+		x.Problem += "; " + copyText(c)
 		return x
 	}
 	switch {
@@ -233,12 +234,12 @@ func (p *Partition) copied() health.Finding {
 	default:
 		x.Problem = fmt.Sprintf("it is copied again from broker %d", c.Leader)
 	}
-	x.Problem += "; " + c.text()
+	x.Problem += "; " + copyText(c)
 	return x
 }
 
 // text returns how much of a copy is here, and why it is made.
-func (c *Copy) text() string {
+func copyText(c *view.Copy) string {
 	here := text.Bytes(c.Bytes)
 	if c.Want > 0 {
 		here = fmt.Sprintf("%d %%, %s,", c.Have*100/c.Want, here)
@@ -277,7 +278,7 @@ type coordinated struct{ topic, what, state, doc string }
 func checkCoordinators(f *Facts, n *notes, of coordinated) {
 	for _, c := range f.Coordinators {
 		name := fmt.Sprintf("%s-%d", c.Topic, c.Index)
-		reported := slices.ContainsFunc(f.Partitions, func(p Partition) bool { return p.Offline != "" && p.String() == name })
+		reported := slices.ContainsFunc(f.Partitions, func(p view.Log) bool { return p.Offline && p.String() == name })
 		if c.Topic != of.topic || reported || f.Now.Sub(c.Since) < loadedAfter {
 			continue
 		}
@@ -397,7 +398,7 @@ func checkDamage(f *Facts, n *notes) {
 			n.addFinding(x)
 			continue
 		}
-		read = append([]string{"chronikctl", "consume", p.Topic, "-p", strconv.Itoa(int(p.Index))}, read...)
+		read = append([]string{"chronikctl", "consume", p.Topic, "-p", strconv.Itoa(int(p.Partition))}, read...)
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partition " + p.String(), Problem: problem, Works: works,
 			Remedy: health.Command(read...) + what + "; to repair, " + f.repair(&p)})
 	}
@@ -408,7 +409,7 @@ func checkDamage(f *Facts, n *notes) {
 }
 
 // offsets formats a range for people, with both ends included.
-func offsets(d Damage) string {
+func offsets(d view.Damage) string {
 	if d.Next == d.From+1 {
 		return fmt.Sprintf("offset %d", d.From)
 	}

@@ -1,0 +1,45 @@
+package observe
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/view"
+)
+
+// Facts is a checks.Source: partitions that cannot be used or have damaged records, and topics with
+// a weaker guarantee than the default.
+func (s *Logs) Facts(f *checks.Facts) {
+	r := s.read(s.Image())
+	r.copies, r.formers = map[metadata.TopicPartition]*view.Copy{}, map[metadata.TopicPartition]*view.Former{}
+	r.asks = map[metadata.TopicPartition]replica.Waiting{}
+	for _, x := range s.Replicas.Renewals() {
+		if t := r.img.Topic(x.Topic); t != nil {
+			r.copies[metadata.TopicPartition{Topic: t.ID, Partition: x.Partition}] = &view.Copy{Leader: x.Leader,
+				Why: Reason(errors.New(x.Why)), Have: x.Have, Want: x.Want, Bytes: x.Bytes, Still: x.Still}
+		}
+	}
+	former, _ := s.Replicas.Outlived()
+	for _, x := range former {
+		r.formers[metadata.TopicPartition{Topic: x.Topic, Partition: x.Partition}] = &view.Former{Path: x.Path, Bytes: x.Bytes}
+	}
+	for _, w := range s.Replicas.Leaderless() {
+		if f.Now.Sub(w.Since) >= creationTime {
+			r.asks[w.TopicPartition] = w
+		}
+	}
+	weaker := map[string]bool{}
+	r.each(func(x *view.Log) {
+		if x.AcksWritten {
+			weaker[x.Topic] = true
+		}
+		if x.Offline || len(x.Damages) > 0 || x.Copy != nil || x.Former != nil {
+			f.Partitions = append(f.Partitions, *x)
+		}
+	})
+	f.Weaker = slices.Sorted(maps.Keys(weaker))
+}

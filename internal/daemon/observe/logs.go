@@ -1,0 +1,220 @@
+package observe
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/view"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// Logs reads the partitions of this broker. It is safe for concurrent use, and reads no disk except
+// in Detail.
+type Logs struct {
+	Self     int32
+	Image    func() *metadata.Image
+	Replicas *replica.Manager
+	Storage  *storage.Manager
+}
+
+// Each calls yield for every partition of this broker: first those that the metadata assign to it,
+// then logs that it does not have any more, such as those of a topic that is being deleted. The Log
+// is valid until yield returns.
+func (s *Logs) Each(yield func(*view.Log)) { s.read(s.Image()).each(yield) }
+
+func (r *reading) each(yield func(*view.Log)) {
+	for t := range r.img.Topics() {
+		r.topic(t, yield)
+	}
+	var x view.Log
+	for _, l := range r.Storage.Logs() {
+		id := l.ID()
+		if p := r.img.Partition(metadata.TopicPartition(id)); p == nil || !slices.Contains(p.Replicas, r.Self) {
+			x = stored(l)
+			x.TopicID = metadata.FormatID(id.Topic)
+			yield(&x)
+		}
+	}
+}
+
+// Topic returns this broker's partitions of a topic by number.
+func (s *Logs) Topic(img *metadata.Image, t *metadata.Topic) (list []view.Log) {
+	r := s.read(img)
+	r.topic(t, func(x *view.Log) { list = append(list, *x) })
+	return list
+}
+
+// reading is a pass over the partitions.
+type reading struct {
+	*Logs
+	img     *metadata.Image
+	now     time.Time
+	retried map[metadata.TopicPartition]bool // whose logs could not be created
+	// The following are set for findings only.
+	copies  map[metadata.TopicPartition]*view.Copy
+	formers map[metadata.TopicPartition]*view.Former
+	asks    map[metadata.TopicPartition]replica.Waiting
+}
+
+func (s *Logs) read(img *metadata.Image) *reading {
+	r := &reading{Logs: s, img: img, now: time.Now(), retried: map[metadata.TopicPartition]bool{}}
+	for _, f := range s.Replicas.Failed() {
+		r.retried[metadata.TopicPartition{Topic: f.TopicID, Partition: f.Partition}] = !f.NextTry.IsZero()
+	}
+	return r
+}
+
+func (r *reading) topic(t *metadata.Topic, yield func(*view.Log)) {
+	id := metadata.FormatID(t.ID)
+	var x view.Log
+	for i, p := range t.Partitions.All() {
+		if slices.Contains(p.Replicas, r.Self) {
+			x = r.assigned(t, i, p)
+			x.TopicID = id
+			yield(&x)
+		}
+	}
+}
+
+// assigned describes a partition that the metadata assign to this broker.
+func (r *reading) assigned(t *metadata.Topic, index int32, p *metadata.Partition) view.Log {
+	tp := metadata.TopicPartition{Topic: t.ID, Partition: index}
+	at, err := r.Replicas.Partition(t.ID, index)
+	var l *storage.Log
+	if err == nil {
+		l = at.Log()
+	} else {
+		l = r.Storage.Get(storage.ID(tp))
+	}
+	x := view.Log{Topic: t.Name, Partition: index, RetentionMs: -1, RetentionBytes: -1}
+	if l != nil {
+		x = stored(l)
+	} else {
+		x.Dir = r.lostDir(tp, err)
+	}
+	x.Leader, x.LeaderEpoch, x.ISR, x.Replicas = p.Leader, p.LeaderEpoch, p.ISR, p.Replicas
+	x.Replicated = len(p.Replicas) > 1
+	switch {
+	case err == nil:
+		x.HighWatermark = at.Ends().HighWatermark
+	case creating(err, r.now):
+		x.Creating = true
+	default:
+		x.Error, x.Offline = Reason(err), true
+		x.Retried = r.retried[tp] || errors.As(err, new(*replica.CreatingError))
+	}
+	x.Copy, x.Former = r.copies[tp], r.formers[tp]
+	if w, ok := r.asks[tp]; ok && !x.Offline {
+		x.Asks, x.Offline = true, true
+		x.Error = fmt.Sprintf("this broker must not lead it in epoch %d, because replicas may have records of epochs up to %d",
+			w.From, max(w.From, w.Seen))
+	}
+	if x.Problem() != "" || x.Copy != nil {
+		r.others(&x, tp, x.Copy != nil || l != nil && l.Flaw() != nil)
+	}
+	return x
+}
+
+// lostDir returns the directory of a log that is not there because of err: one that could not be
+// opened, or "".
+func (r *reading) lostDir(tp metadata.TopicPartition, err error) string {
+	if d := (*storage.DirError)(nil); errors.As(err, &d) {
+		return d.Path
+	}
+	id, ok := r.img.Placement(r.Self, tp)
+	for _, d := range r.Storage.Failed() {
+		if ok && d.ID == id {
+			return d.Path
+		}
+	}
+	return ""
+}
+
+// others adds what is known of the other replicas of a partition. flawed reports that the log of
+// this broker's is damaged.
+func (r *reading) others(x *view.Log, tp metadata.TopicPartition, flawed bool) {
+	for _, b := range x.ISR {
+		if b == r.Self {
+			continue
+		}
+		state, _ := r.img.State(b)
+		x.Renews = flawed
+		x.Elsewhere = x.Elsewhere || !slices.Contains(state.Damaged, tp)
+	}
+}
+
+// Detail adds what may read the disk.
+func (s *Logs) Detail(x *view.Log) {
+	id, err := metadata.ParseID(x.TopicID)
+	l := s.Storage.Get(storage.ID{Topic: id, Partition: x.Partition})
+	if err != nil || l == nil {
+		return
+	}
+	x.Retained = l.Retained()
+	if ratio, ok := l.DirtyRatio(); ok {
+		x.DirtyRatio = &ratio
+	}
+}
+
+// Stored returns a function that calls yield for every log, with what storage knows of it. The Log
+// is valid until yield returns.
+func Stored(m *storage.Manager) func(yield func(*view.Log)) {
+	return func(yield func(*view.Log)) {
+		var x view.Log
+		for _, l := range m.Logs() {
+			x = stored(l)
+			yield(&x)
+		}
+	}
+}
+
+// stored returns what storage knows of a log.
+func stored(l *storage.Log) view.Log {
+	conf, ends := l.Config(), l.Ends()
+	x := view.Log{
+		Topic: l.Topic(), Partition: l.ID().Partition, Dir: l.Dir().Path(), Leader: -1, LeaderEpoch: -1, ISR: []int32{}, Replicas: []int32{},
+		LogStart: ends.LogStart, HighWatermark: ends.LogStart, DurableEnd: ends.Durable, LogEnd: ends.LogEnd,
+		Bytes: l.Size(), Segments: l.Segments(), Profile: conf.Profile.Name, AcksWritten: conf.Profile.Ack == durability.Written,
+		CleanupPolicy: conf.Cleanup.Policy(), RetentionMs: -1, RetentionBytes: max(conf.Cleanup.RetentionBytes, -1),
+	}
+	if conf.Cleanup.RetentionTime >= 0 {
+		x.RetentionMs = conf.Cleanup.RetentionTime.Milliseconds()
+	}
+	if err := l.Offline(); err != nil {
+		x.Error, x.Offline = Reason(err), true
+	} else {
+		x.Error = Reason(l.Err())
+	}
+	for i, d := range l.Damages() {
+		if i == 0 {
+			x.Damaged = d.Error()
+		}
+		x.Damages = append(x.Damages, view.Damage{From: d.From, Next: d.Next, Where: d.File})
+	}
+	return x
+}
+
+// creationTime is how long the creation of a log may take before its partition counts as offline.
+const creationTime = 3 * time.Second
+
+// creating reports whether a partition has no log only because the log is being created now.
+func creating(err error, now time.Time) bool {
+	var c *replica.CreatingError
+	return errors.As(err, &c) && now.Sub(c.Since) < creationTime
+}
+
+// Reason returns the text of an error without the part that the finding says already, or "" for
+// nil.
+func Reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := strings.TrimPrefix(err.Error(), replica.ErrOffline.Error()+": ")
+	return strings.TrimPrefix(text, storage.ErrFailed.Error()+": ")
+}
