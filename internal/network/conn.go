@@ -78,7 +78,8 @@ type conn struct {
 	away           absence
 	answered       time.Time // when the last answer was ready
 
-	blocked blocking // the handler that may block, see MayBlock
+	blocked blocking   // the handler that may block, see MayBlock
+	starved starvation // the reader's wait for memory
 
 	life      life
 	reset     bool // the end of the connection is a reset; see Request.Reset
