@@ -35,9 +35,10 @@ func (a *jsonAPI) register(mux *http.ServeMux, g *guard) {
 	mux.Handle("GET /v1/health", g.named(http.HandlerFunc(a.health)))
 	mux.Handle("POST /v1/health", g.control(g.disks, http.HandlerFunc(a.health)))
 	mux.Handle("GET /v1/log", g.fromThisMachine(http.HandlerFunc(a.log)))
+	mux.Handle("GET /v1/waits/trace", g.control(g.profiles, http.HandlerFunc(a.trace)))
 	for path, ask := range map[string]func(*View, url.Values) (any, error){
 		"/v1/logs": logs, "/v1/dirs": dirs, "/v1/profiles": profiles, "/v1/connections": connections, "/v1/brokers": brokers,
-		"/v1/rights": rights,
+		"/v1/rights": rights, "/v1/waits": waits,
 	} {
 		mux.Handle("GET "+path, g.reading(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if phase := a.o.Health.Phase(); phase != "" {

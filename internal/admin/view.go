@@ -1,6 +1,9 @@
 package admin
 
 import (
+	"context"
+	"time"
+
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
@@ -29,8 +32,11 @@ type View struct {
 	// addresses for clients.
 	Connections func() []view.Connection
 	Connected   func() int
-	Addresses   []string
-	Groups      Groups
+	// Waits returns the oldest requests without an answer. Trace follows a request of a client.
+	Waits     func(most int) view.Waits
+	Trace     func(ctx context.Context, client string, slow time.Duration) (view.Trace, bool)
+	Addresses []string
+	Groups    Groups
 	// Settings are the topics' resolved configurations. Configs describes every config of a topic.
 	Settings Settings
 	Configs  func(*metadata.Image, *metadata.Topic) []configdef.Value

@@ -21,7 +21,7 @@ func addOffsetsToTxnAPI() api {
 			return cmp.Or(m.transaction(acl.Write, req.TransactionalID), m.group(acl.Read, req.Group))
 		}},
 		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     addOffsetsToTxn,
+		handle:     later(atTransaction(func(req *kmsg.AddOffsetsToTxnRequest) string { return req.TransactionalID }), addOffsetsToTxn),
 	}.api()
 }
 

@@ -26,14 +26,25 @@ func addPartitionsToTxnAPI() api {
 		}},
 		refuse:     refuseAdd,
 		overloaded: kerr.CoordinatorNotAvailable,
-		handle: func(c call, req *kmsg.AddPartitionsToTxnRequest) {
+		handle: later(atAddedTo, func(c call, req *kmsg.AddPartitionsToTxnRequest) {
 			if req.Version >= 4 {
 				addForBroker(c, req)
 			} else {
 				addForClient(c, req)
 			}
-		},
+		}),
 	}.api()
+}
+
+// atAddedTo is where a request waits: a client names one transactional id, a broker several.
+func atAddedTo(b *Broker, req *kmsg.AddPartitionsToTxnRequest) (*network.Waiter, string) {
+	switch {
+	case req.Version < 4:
+		return b.at.transaction, req.TransactionalID
+	case len(req.Transactions) == 1:
+		return b.at.transaction, req.Transactions[0].TransactionalID
+	}
+	return b.at.transactions, ""
 }
 
 // refuseAdd answers a request as a whole: versions below 4 have no field for that.

@@ -24,7 +24,7 @@ func alterClientQuotasAPI() api {
 			return refuseQuotas(r, req, denied(code))
 		},
 		overloaded: kerr.NotController,
-		handle:     inBackground(alterClientQuotas),
+		handle:     inBackground(atMetadata, alterClientQuotas),
 	}.api()
 }
 

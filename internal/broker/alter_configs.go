@@ -22,7 +22,7 @@ func alterConfigsAPI() api {
 				return m.configs(acl.AlterConfigs, resource{x.ResourceType, x.ResourceName})
 			})},
 		overloaded: kerr.NotController,
-		handle:     inBackground(replaceConfigs),
+		handle:     inBackground(atMetadata, replaceConfigs),
 	}.api()
 }
 

@@ -21,7 +21,7 @@ func alterPartitionReassignmentsAPI() api {
 		API:        protocol.API{Key: int16(kmsg.AlterPartitionAssignments), Max: 1},
 		asks:       clusterAsks[*kmsg.AlterPartitionAssignmentsRequest](acl.Alter),
 		overloaded: kerr.RequestTimedOut,
-		handle:     inBackground(alterPartitionReassignments),
+		handle:     inBackground(atMetadata, alterPartitionReassignments),
 	}.api()
 }
 

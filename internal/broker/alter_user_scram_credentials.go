@@ -24,7 +24,7 @@ func alterUserScramCredentialsAPI() api {
 		asks:       clusterAsks[*kmsg.AlterUserSCRAMCredentialsRequest](acl.Alter),
 		refuse:     refuseAlterUsers,
 		overloaded: kerr.RequestTimedOut,
-		handle:     inBackground(alterUserScramCredentials),
+		handle:     inBackground(atMetadata, alterUserScramCredentials),
 	}.api()
 }
 

@@ -89,6 +89,7 @@ type Broker struct {
 	conf     configdef.Broker
 	table    *protocol.Table
 	entries  entries
+	at       waiters
 	sessions *sessions
 	damage   damageReports
 	answers  *bufpool.Budget // of record bytes in answers to fetches
@@ -141,6 +142,7 @@ func New(opt Options) (*Broker, error) {
 		answers:  bufpool.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: bufpool.NewBudget(opt.ParkedBytes),
 		wide:  bufpool.NewBudget(opt.ParkedBytes / 4),
 		large: opt.Share.Of(share.Requests), batches: opt.Share.Of(share.Batches)}
+	b.at = newWaiters(b)
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b, nil
 }

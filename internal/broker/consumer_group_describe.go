@@ -21,7 +21,7 @@ func consumerGroupDescribeAPI() api {
 				return m.group(acl.Describe, *id)
 			})},
 		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     consumerGroupDescribe,
+		handle:     later(atGroups, consumerGroupDescribe),
 	}.api()
 }
 

@@ -22,7 +22,7 @@ func createACLsAPI() api {
 			return refuseACLs(r, req, denied(code))
 		},
 		overloaded: kerr.NotController,
-		handle:     inBackground(createACLs),
+		handle:     inBackground(atMetadata, createACLs),
 	}.api()
 }
 

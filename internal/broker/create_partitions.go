@@ -23,7 +23,7 @@ func createPartitionsAPI() api {
 				return m.topic(acl.Alter, x.Topic)
 			})},
 		overloaded: kerr.NotController,
-		handle:     inBackground(createPartitions),
+		handle:     inBackground(atMetadata, createPartitions),
 	}.api()
 }
 

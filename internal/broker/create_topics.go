@@ -33,7 +33,7 @@ func createTopicsAPI() api {
 			return resp
 		},
 		overloaded: kerr.NotController,
-		handle:     inBackground(createTopics),
+		handle:     inBackground(atMetadata, createTopics),
 	}.api()
 }
 

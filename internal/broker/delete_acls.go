@@ -24,7 +24,7 @@ func deleteACLsAPI() api {
 			return refuseFilters(r, req, denied(code))
 		},
 		overloaded: kerr.NotController,
-		handle:     inBackground(deleteACLs),
+		handle:     inBackground(atMetadata, deleteACLs),
 	}.api()
 }
 

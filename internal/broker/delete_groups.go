@@ -17,7 +17,7 @@ func deleteGroupsAPI() api {
 			func(req *kmsg.DeleteGroupsRequest) *[]string { return &req.Groups },
 			func(m rights, _ *kmsg.DeleteGroupsRequest, id *string) *kerr.Error { return m.group(acl.Delete, *id) })},
 		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     deleteGroups,
+		handle:     later(atGroups, deleteGroups),
 	}.api()
 }
 

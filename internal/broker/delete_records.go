@@ -35,7 +35,7 @@ func deleteRecordsAPI() api {
 			return resp
 		},
 		overloaded: kerr.LeaderNotAvailable,
-		handle:     inBackground(deleteRecords),
+		handle:     inBackground(atReplicas, deleteRecords),
 	}.api()
 }
 

@@ -25,7 +25,7 @@ func deleteTopicsAPI() api {
 			return refuseWhole(req, code)
 		},
 		overloaded: kerr.NotController,
-		handle:     inBackground(deleteTopics),
+		handle:     inBackground(atMetadata, deleteTopics),
 	}.api()
 }
 

@@ -19,7 +19,7 @@ func describeGroupsAPI() api {
 				return m.group(acl.Describe, *id)
 			})},
 		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     describeGroups,
+		handle:     later(atGroups, describeGroups),
 	}.api()
 }
 

@@ -26,7 +26,7 @@ func describeLogDirsAPI() api {
 		asks:          clusterAsks[*kmsg.DescribeLogDirsRequest](acl.Describe),
 		overloaded:    kerr.RequestTimedOut,
 		answerEntries: func(b *Broker, _ *kmsg.DescribeLogDirsRequest) int { return b.logs() },
-		handle:        inBackground(describeLogDirs),
+		handle:        inBackground(atDisk, describeLogDirs),
 	}.api()
 }
 

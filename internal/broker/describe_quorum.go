@@ -26,7 +26,7 @@ func describeQuorumAPI() api {
 		member:     true,
 		asks:       clusterAsks[*kmsg.DescribeQuorumRequest](acl.Describe),
 		overloaded: kerr.RequestTimedOut,
-		handle:     inBackground(describeQuorum),
+		handle:     inBackground(atQuorum, describeQuorum),
 	}.api()
 }
 

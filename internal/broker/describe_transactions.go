@@ -28,7 +28,7 @@ func describeTransactionsAPI() api {
 			return resp
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     describeTransactions,
+		handle:     later(atTransactions, describeTransactions),
 	}.api()
 }
 

@@ -21,7 +21,7 @@ func electLeadersAPI() api {
 		API:        protocol.API{Key: int16(kmsg.ElectLeaders), Max: 2},
 		asks:       clusterAsks[*kmsg.ElectLeadersRequest](acl.Alter),
 		overloaded: kerr.RequestTimedOut,
-		handle:     inBackground(electLeaders),
+		handle:     inBackground(atMetadata, electLeaders),
 	}.api()
 }
 

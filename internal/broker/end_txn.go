@@ -25,7 +25,7 @@ func endTxnAPI() api {
 			return resp
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     endTxn,
+		handle:     later(atTransaction(func(req *kmsg.EndTxnRequest) string { return req.TransactionalID }), endTxn),
 	}.api()
 }
 

@@ -22,7 +22,7 @@ func fetchAPI() api {
 	return apiDef[*kmsg.FetchRequest]{
 		API:    protocol.API{Key: int16(kmsg.Fetch), Min: 4, Max: 18, MaxCost: maxFetchCost},
 		asks:   asks[*kmsg.FetchRequest]{inside: true},
-		handle: fetch,
+		handle: parks(fetch),
 	}.api()
 }
 
@@ -68,8 +68,10 @@ type fetchOp struct {
 	quota   *quota.Tenant // of the client; nil: it has none
 	// follower: the request claims to come from a broker, which needs no hint about leaders.
 	follower bool
+	awaits   parkedFetch
 
 	// Created once.
+	waiter  network.Waiter
 	answers func()
 	give    func()
 }
@@ -79,6 +81,7 @@ func (b *Broker) fetchOp(r *network.Request) *fetchOp {
 	if op == nil {
 		op = &fetchOp{fetchRead: fetchRead{b: b}}
 		op.answers, op.give = op.answer, op.recycle
+		op.waiter = network.Waiter{Idle: true, Steps: op.waiting}
 	}
 	op.r = r
 	return op
@@ -114,6 +117,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	}
 	if !atOnce && len(keys) > 0 && wait > 0 && !op.enough(purgatory.AnyKey) && op.park(wait) {
 		r.ReleaseBody() // its parts are charged instead
+		op.parkedAt(r.Received.Add(wait))
 		b.opt.Replicas.Purgatory().WatchFor(r, op, r.Received.Add(wait), keys...)
 		return
 	}
@@ -122,6 +126,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	if r.MayBlock() {
 		op.answer()
 	} else {
+		r.WaitsAt(b.at.disk, "")
 		b.work.Go(op.answers)
 	}
 }
@@ -139,6 +144,6 @@ func (op *fetchOp) recycle() {
 	if op.files = op.files[:0]; cap(op.files) > maxKeptFetch {
 		op.files = nil
 	}
-	op.r, op.sess, op.delay, op.quota = nil, sessionUse{}, 0, nil
+	op.r, op.sess, op.delay, op.quota, op.awaits = nil, sessionUse{}, 0, nil, parkedFetch{}
 	op.b.fetches.Put(op)
 }

@@ -30,6 +30,7 @@ func (op *fetchOp) answerNow() {
 		op.respond()
 		return
 	}
+	op.r.WaitsAt(op.b.at.disk, "")
 	op.b.work.Go(op.answers)
 }
 

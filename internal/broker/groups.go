@@ -27,27 +27,31 @@ func groupAPI[R kmsg.Request](key kmsg.Key, most int16, groupOf func(R) string, 
 		refuse:     func(_ *network.Request, req R, code *kerr.Error) kmsg.Response { return group.Refuse(req, code) },
 		overloaded: kerr.CoordinatorNotAvailable,
 		copyBody:   keep,
-		handle:     func(c call, req R) { c.b.askGroup(c.r, groupOf(req), req, c.respond) },
+		handle:     later(atGroup(groupOf), func(c call, req R) { c.b.askGroup(c.r, groupOf(req), req, c.respond) }),
 	}
 }
 
 // JoinGroup (key 11), versions 0 to 9: answered when all members of a classic group have joined.
 func joinGroupAPI() api {
-	return groupAPI(kmsg.JoinGroup, 9, func(req *kmsg.JoinGroupRequest) string { return req.Group }, func(req *kmsg.JoinGroupRequest) {
+	l := groupAPI(kmsg.JoinGroup, 9, func(req *kmsg.JoinGroupRequest) string { return req.Group }, func(req *kmsg.JoinGroupRequest) {
 		for i := range req.Protocols {
 			req.Protocols[i].Metadata = bytes.Clone(req.Protocols[i].Metadata)
 		}
-	}).api()
+	})
+	l.handle.waits = func(b *Broker, req *kmsg.JoinGroupRequest) (*network.Waiter, string) { return b.at.members, req.Group }
+	return l.api()
 }
 
 // SyncGroup (key 14), versions 0 to 5: answered when the leader of a classic group has sent the
 // assignments.
 func syncGroupAPI() api {
-	return groupAPI(kmsg.SyncGroup, 5, func(req *kmsg.SyncGroupRequest) string { return req.Group }, func(req *kmsg.SyncGroupRequest) {
+	l := groupAPI(kmsg.SyncGroup, 5, func(req *kmsg.SyncGroupRequest) string { return req.Group }, func(req *kmsg.SyncGroupRequest) {
 		for i := range req.GroupAssignment {
 			req.GroupAssignment[i].MemberAssignment = bytes.Clone(req.GroupAssignment[i].MemberAssignment)
 		}
-	}).api()
+	})
+	l.handle.waits = func(b *Broker, req *kmsg.SyncGroupRequest) (*network.Waiter, string) { return b.at.members, req.Group }
+	return l.api()
 }
 
 // Heartbeat (key 12), versions 0 to 4: a member of a classic group is alive.

@@ -25,7 +25,7 @@ func incrementalAlterConfigsAPI() api {
 				return m.configs(acl.AlterConfigs, resource{x.ResourceType, x.ResourceName})
 			})},
 		overloaded: kerr.NotController,
-		handle:     inBackground(incrementalAlterConfigs),
+		handle:     inBackground(atMetadata, incrementalAlterConfigs),
 	}.api()
 }
 

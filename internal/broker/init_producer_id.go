@@ -27,8 +27,15 @@ func initProducerIDAPI() api {
 			return m.idempotentWrite()
 		}},
 		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     initProducerID,
+		handle:     later(atProducerID, initProducerID),
 	}.api()
+}
+
+func atProducerID(b *Broker, req *kmsg.InitProducerIDRequest) (*network.Waiter, string) {
+	if req.TransactionalID == nil {
+		return b.at.ids, ""
+	}
+	return b.at.transaction, *req.TransactionalID
 }
 
 func initProducerID(c call, req *kmsg.InitProducerIDRequest) {

@@ -20,7 +20,7 @@ func listGroupsAPI() api {
 		API:        protocol.API{Key: int16(kmsg.ListGroups), Max: 5},
 		asks:       asks[*kmsg.ListGroupsRequest]{inside: true},
 		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     listGroups,
+		handle:     later(atGroups, listGroups),
 	}.api()
 }
 

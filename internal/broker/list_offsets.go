@@ -24,9 +24,9 @@ func listOffsetsAPI() api {
 				return m.topic(acl.Describe, x.Topic)
 			})},
 		overloaded: kerr.LeaderNotAvailable,
-		handle: func(c call, req *kmsg.ListOffsetsRequest) {
+		handle: later(atDisk, func(c call, req *kmsg.ListOffsetsRequest) {
 			c.b.work.Go(func() { c.respond(listOffsets(c, req)) })
-		},
+		}),
 	}.api()
 }
 

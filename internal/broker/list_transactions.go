@@ -26,7 +26,7 @@ func listTransactionsAPI() api {
 		API:        protocol.API{Key: int16(kmsg.ListTransactions), Max: 2},
 		asks:       asks[*kmsg.ListTransactionsRequest]{inside: true},
 		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     inBackground(listTransactions),
+		handle:     inBackground(atTransactions, listTransactions),
 	}.api()
 }
 

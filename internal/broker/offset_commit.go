@@ -22,7 +22,7 @@ func offsetCommitAPI() api {
 				}),
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     offsetCommit,
+		handle:     later(atGroup(func(req *kmsg.OffsetCommitRequest) string { return req.Group }), offsetCommit),
 	}.api()
 }
 

@@ -39,8 +39,19 @@ func offsetFetchAPI() api {
 			return refuseWhole(req, code)
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     offsetFetch,
+		handle:     later(atOffsets, offsetFetch),
 	}.api()
+}
+
+// atOffsets is where a request waits: most name one group.
+func atOffsets(b *Broker, req *kmsg.OffsetFetchRequest) (*network.Waiter, string) {
+	switch {
+	case req.Version < 8:
+		return b.at.group, req.Group
+	case len(req.Groups) == 1:
+		return b.at.group, req.Groups[0].Group
+	}
+	return b.at.groups, ""
 }
 
 // maxOffsetFetch bounds how many groups one request may name: each takes a µs of its shard and an

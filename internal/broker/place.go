@@ -36,6 +36,8 @@ func (b *Broker) takePlace(r *network.Request) *place {
 	if !r.MayBlock() {
 		return nil
 	}
+	r.WaitsAt(b.at.place, "")
+	defer r.WaitsAt(nil, "")
 	for {
 		r.AwaitAnswerBudget() // without a place: it waits for clients
 		if b.large.Take(b.ctx, nil, netip.Prefix{}) != nil {

@@ -28,7 +28,8 @@ func produceAPI() api {
 		API:    protocol.API{Key: protocol.KeyProduce, Min: 3, Max: 13, ListZero: true},
 		decode: parseProduce,
 		asks:   asks[*produceOp]{inside: true},
-		handle: func(c call, op *produceOp) { op.run(c, op.refused()) },
+		handle: later(func(_ *Broker, op *produceOp) (*network.Waiter, string) { return &op.waiter, "" },
+			func(c call, op *produceOp) { op.run(c, op.refused()) }),
 	}.api()
 }
 
@@ -52,7 +53,8 @@ type produceOp struct {
 	left    atomic.Int32 // parts without a result, and one until all were started
 	out     []byte
 	raw     [1][]byte
-	// Created once: the functions that the appends, the answer and the expiry call.
+	// Created once: the functions that the appends, the answer, the expiry and GET /v1/waits call.
+	waiter network.Waiter
 	done   func(*replica.Append)
 	give   func()
 	expire func()
@@ -81,7 +83,7 @@ func (b *Broker) produceOp(r *network.Request) *produceOp {
 	if op == nil {
 		op = &produceOp{b: b, born: time.Now()}
 		op.done = func(*replica.Append) { op.finished() }
-		op.give, op.expire = op.recycle, op.expired
+		op.give, op.expire, op.waiter.Steps = op.recycle, op.expired, op.waiting
 		op.expires.Store(never)
 	}
 	op.r = r
@@ -225,8 +227,12 @@ func (op *produceOp) topic(img *metadata.Image, m rights, vt *protocol.ProduceTo
 
 // accept validates a batch, at a place if the request has one that takes long.
 func (op *produceOp) accept(part *producePart, vp *protocol.ProducePartition, now time.Time) (record.Accepted, error) {
-	if op.inflates && op.b.batches.Take(op.b.ctx, nil, netip.Prefix{}) == nil {
-		defer op.b.batches.Leave()
+	if op.inflates {
+		op.r.WaitsAt(op.b.at.place, "")
+		if op.b.batches.Take(op.b.ctx, nil, netip.Prefix{}) == nil {
+			defer op.b.batches.Leave()
+		}
+		op.r.WaitsAt(&op.waiter, "")
 	}
 	return part.conf.Rules.Accept(vp.Records, now)
 }

@@ -21,7 +21,7 @@ func streamsGroupDescribeAPI() api {
 				return m.group(acl.Describe, *id)
 			})},
 		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     streamsGroupDescribe,
+		handle:     later(atGroups, streamsGroupDescribe),
 	}.api()
 }
 

@@ -33,7 +33,7 @@ func streamsGroupHeartbeatAPI() api {
 			return group.Refuse(req, code)
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     streamsGroupHeartbeat,
+		handle:     later(atGroup(func(req *kmsg.StreamsGroupHeartbeatRequest) string { return req.Group }), streamsGroupHeartbeat),
 	}.api()
 }
 

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -43,8 +42,8 @@ type apiDef[R any] struct {
 	// nil: the size of the answer is proportional to the request.
 	answerEntries func(*Broker, R) int
 	// handle answers, now or later, with call.respond. It must not block, except on a connection's
-	// own reader (Request.MayBlock).
-	handle func(call, R)
+	// own reader (Request.MayBlock). Its constructors are in waits.go.
+	handle handler[R]
 }
 
 // errHandedOver ends serve: the request is handled again on its connection's reader.
@@ -117,7 +116,13 @@ func (l *apiDef[R]) serve(b *Broker, r *network.Request) {
 	if c.place == nil && l.answerEntries != nil && l.answerEntries(b, req) > manyEntries {
 		c.place = b.takePlace(r)
 	}
-	l.handle(c, req)
+	if w := l.handle.waits; w != nil {
+		r.WaitsAt(w(b, req))
+	}
+	l.handle.run(c, req)
+	if bufpool.Invariants && !r.SaysWhere() {
+		panic(fmt.Sprintf("broker: the handler of %s left a request unanswered and said nowhere what it waits for", kmsg.NameForKey(l.Key)))
+	}
 	if l.copyBody != nil {
 		c.place.end() // from here on it may wait for other members
 	}
@@ -163,18 +168,6 @@ func (c call) respond(resp kmsg.Response) {
 // throttleMillis converts a delay for an answer. A delay is never shown as none.
 func throttleMillis(d time.Duration) int32 {
 	return int32((d + time.Millisecond - 1).Milliseconds())
-}
-
-// answering makes a handler of a function that answers at once.
-func answering[R any](answer func(*Broker, *network.Request, R) kmsg.Response) func(call, R) {
-	return func(c call, req R) { c.respond(answer(c.b, c.r, req)) }
-}
-
-// inBackground makes a handler of a function that blocks: it runs on a goroutine of its own. There
-// is at most one for each connection, which starts no other request in that time. ctx ends with the
-// broker, and knows whose changes are made with it.
-func inBackground[R any](answer func(context.Context, *Broker, *network.Request, R) kmsg.Response) func(call, R) {
-	return func(c call, req R) { c.b.work.Go(func() { c.respond(answer(c.b.contextOf(c.r), c.b, c.r, req)) }) }
 }
 
 // charge is the memory that one waiting request has taken from Broker.parked or Broker.wide.

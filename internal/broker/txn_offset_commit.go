@@ -31,7 +31,7 @@ func txnOffsetCommitAPI() api {
 				}),
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     txnOffsetCommit,
+		handle:     later(atGroup(func(req *kmsg.TxnOffsetCommitRequest) string { return req.Group }), txnOffsetCommit),
 	}.api()
 }
 

@@ -19,7 +19,7 @@ func unregisterBrokerAPI() api {
 		member:     true,
 		asks:       clusterAsks[*kmsg.UnregisterBrokerRequest](acl.Alter),
 		overloaded: kerr.RequestTimedOut,
-		handle:     inBackground(unregisterBroker),
+		handle:     inBackground(atMetadata, unregisterBroker),
 	}.api()
 }
 

@@ -19,7 +19,7 @@ func updateFeaturesAPI() api {
 		API:        protocol.API{Key: int16(kmsg.UpdateFeatures), Max: 2},
 		asks:       clusterAsks[*kmsg.UpdateFeaturesRequest](acl.Alter),
 		overloaded: kerr.RequestTimedOut,
-		handle:     inBackground(updateFeatures),
+		handle:     inBackground(atMetadata, updateFeatures),
 	}.api()
 }
 

@@ -26,7 +26,7 @@ func writeTxnMarkersAPI() api {
 		}},
 		refuse:     refuseMarkers,
 		overloaded: kerr.NotLeaderForPartition,
-		handle:     inBackground(writeTxnMarkers),
+		handle:     inBackground(atTransactions, writeTxnMarkers),
 	}.api()
 }
 

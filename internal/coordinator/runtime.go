@@ -160,6 +160,15 @@ func (r *Runtime) Stats() []Stats {
 	return list
 }
 
+// StatsOf returns the current figures of a partition's shard, false if there is none.
+func (r *Runtime) StatsOf(partition int32) (Stats, bool) {
+	s := r.shard(partition)
+	if s == nil {
+		return Stats{State: idle.String()}, false
+	}
+	return s.stats(), true
+}
+
 // Stop answers all waiting and future requests with ErrNotCoordinator and cancels loads. It does
 // not block.
 func (r *Runtime) Stop() {

@@ -37,6 +37,8 @@ func (b *Broker) view() *admin.View {
 		Replicas: r.replicas, Image: r.applier.Image, Measured: r.measured,
 		Network: r.network, Requests: r.requests,
 		Connections: func() []view.Connection { return observe.Connections(server) },
+		Waits:       server.Waits,
+		Trace:       server.Trace,
 		Connected:   func() int { return server.Stats().Connections }, Addresses: b.Addrs(),
 		Groups: r.groups, Settings: r.settings,
 		Configs: func(img *metadata.Image, t *metadata.Topic) []configdef.Value {

@@ -43,14 +43,15 @@ type conn struct {
 	awaited   atomic.Int64 // before the login: unix ns since when the broker waits for the client, 0 while it does not
 	muteUntil atomic.Int64 // unix ns; the reader pauses until then
 
-	mu     sync.Mutex
-	rcond  sync.Cond // the reader waits until a request may start
-	wcond  sync.Cond // the writer waits for an answer to write
-	life   life
-	queue  queue
-	sock   socket
-	poll   polling
-	expiry expiry
+	mu      sync.Mutex
+	rcond   sync.Cond // the reader waits until a request may start
+	wcond   sync.Cond // the writer waits for an answer to write
+	life    life
+	queue   queue
+	starved starvation // the reader's wait for memory
+	sock    socket
+	poll    polling
+	expiry  expiry
 }
 
 // span is how long a connection is open, and its client's side of it. It never changes.

@@ -267,6 +267,8 @@ func (c *conn) grow(k *admission, a *arrival, n int) error {
 	c.srv.opts.Observer.BudgetWait(k.name)
 	c.beforeBlocking()
 	began := time.Now()
+	c.setStarved(starvation{k.name, began})
+	defer c.setStarved(starvation{})
 	if k.grow(c.span.ctx, a, more) != nil {
 		return errStopped
 	}
@@ -281,6 +283,8 @@ func (c *conn) charge(k *admission, size int) error {
 	}
 	c.srv.opts.Observer.BudgetWait(k.name)
 	c.beforeBlocking()
+	c.setStarved(starvation{k.name, time.Now()})
+	defer c.setStarved(starvation{})
 	if k.whole.Acquire(c.span.ctx, int64(size)) != nil {
 		return errStopped
 	}

@@ -61,6 +61,9 @@ type Request struct {
 
 	records int64 // see CountRecords
 
+	waiter atomic.Pointer[Waiter] // see WaitsAt
+	about  string                 // written before waiter
+
 	answered    atomic.Bool
 	expireAt    time.Time
 	expire      func()

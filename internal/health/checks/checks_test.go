@@ -282,7 +282,7 @@ func TestTheRemedyOfALastCopyIsCarriedOut(t *testing.T) {
 	for _, cluster := range []*view.Cluster{nil, {}} {
 		f.Cluster = cluster
 		for _, replicated := range []bool{false, true} {
-			got := f.repair(&Partition{Dir: "/d", Replicated: replicated})
+			got := f.repair(&view.Log{Dir: "/d", Replicated: replicated})
 			if strings.Contains(got, "before-repair --last-copy`") != (cluster != nil) || strings.HasPrefix(got, "bring back") != replicated {
 				t.Errorf("in a cluster %v, replicated %v: %s", cluster != nil, replicated, got)
 			}

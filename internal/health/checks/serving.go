@@ -172,7 +172,7 @@ func checkPartitions(f *Facts, n *notes) {
 			x.Remedy = "remove the cause, and restart the broker"
 		}
 		if p.Renews {
-			x.Remedy = p.renews()
+			x.Remedy = renewal(&p)
 		}
 		if p.Asks {
 			x.Remedy = "see the findings about the metadata: the broker asks for that epoch until the metadata have it, and then leads the partition"
@@ -189,9 +189,9 @@ const (
 	renews          = "wait: the broker replaces the log and copies the partition again within seconds (docs/replication.md, A damaged replica)"
 )
 
-// renews returns what to do about a damaged log that is to be copied again. It stays as it is while
+// renewal returns what to do about a damaged log that is to be copied again. It stays as it is while
 // the leader's is damaged, too.
-func (p *Partition) renews() string {
+func renewal(p *view.Log) string {
 	if p.Elsewhere {
 		return renews
 	}
@@ -391,7 +391,7 @@ func checkDamage(f *Facts, n *notes) {
 		}
 		if p.Elsewhere || p.Renews {
 			x := health.Finding{Severity: health.Warn, Subject: "partition " + p.String(),
-				Problem: "the replica on this broker is damaged: " + problem, Works: servedElsewhere, Remedy: p.renews()}
+				Problem: "the replica on this broker is damaged: " + problem, Works: servedElsewhere, Remedy: renewal(&p)}
 			if !p.Elsewhere {
 				x.Works = "another replica leads it, which is damaged, too"
 			}

@@ -1,0 +1,189 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/view"
+)
+
+// handler handles the requests of an API. answering, inBackground, later and parks make one: each
+// says where its requests wait, so that GET /v1/waits knows of every one of them.
+type handler[R any] struct {
+	run func(call, R)
+	// waits returns where a request waits that run leaves unanswered, and for what (see
+	// network.Request.WaitsAt). nil: run answers before it returns, or says it itself.
+	waits waits[R]
+}
+
+type waits[R any] func(*Broker, R) (at *network.Waiter, about string)
+
+// answering makes a handler of a function that answers at once.
+func answering[R any](answer func(*Broker, *network.Request, R) kmsg.Response) handler[R] {
+	return handler[R]{run: func(c call, req R) { c.respond(answer(c.b, c.r, req)) }}
+}
+
+// inBackground makes a handler of a function that blocks: it runs on a goroutine of its own. There
+// is at most one for each connection, which starts no other request in that time. ctx ends with the
+// broker, and knows whose changes are made with it.
+func inBackground[R any](at waits[R], answer func(context.Context, *Broker, *network.Request, R) kmsg.Response) handler[R] {
+	return later(at, func(c call, req R) { c.b.work.Go(func() { c.respond(answer(c.b.contextOf(c.r), c.b, c.r, req)) }) })
+}
+
+// later makes a handler of a function that may return before it answers.
+func later[R any](at waits[R], run func(call, R)) handler[R] { return handler[R]{run, at} }
+
+// parks makes a handler of a function that records where its requests wait itself, because it uses
+// their memory again or knows more of them than the request says.
+func parks[R any](run func(call, R)) handler[R] { return handler[R]{run: run} }
+
+// waiters are where requests wait that do not know more of it than their API does.
+type waiters struct {
+	place, disk, metadata, quorum, ids, replicas, groups, transactions *network.Waiter
+	// group is of requests about one group, members of those that wait for its members too,
+	// transaction of those about one transactional id.
+	group, members, transaction *network.Waiter
+}
+
+func newWaiters(b *Broker) waiters {
+	fixed := func(step view.Step, reason string) *network.Waiter {
+		return network.At(view.WaitStep{Step: step, For: reason})
+	}
+	return waiters{
+		place:        fixed(view.StepPlace, "a place for work that computes for long, or memory for its large answer"),
+		disk:         fixed(view.StepDisk, "a read of a log directory"),
+		replicas:     fixed(view.StepReplication, "the replicas to move their log start"),
+		groups:       fixed(view.StepCoordinator, "the coordinators of groups on this broker"),
+		transactions: fixed(view.StepCoordinator, "the coordinators of transactions on this broker"),
+		quorum:       fixed(view.StepBrokers, "the broker that leads the metadata"),
+		ids:          fixed(view.StepMetadata, "a block of producer ids"),
+		metadata: &network.Waiter{Steps: func(_ string, list []view.WaitStep) []view.WaitStep {
+			return append(list, b.metadataStep())
+		}},
+		group: &network.Waiter{Steps: func(id string, list []view.WaitStep) []view.WaitStep {
+			return b.opt.Groups.Waits(id, "group "+view.Cut(id), list)
+		}},
+		members: &network.Waiter{Steps: func(id string, list []view.WaitStep) []view.WaitStep {
+			list = append(list, view.WaitStep{Step: view.StepGroup, For: "the other members of group " + view.Cut(id)})
+			return b.opt.Groups.Waits(id, "group "+view.Cut(id), list)
+		}},
+		transaction: &network.Waiter{Steps: b.transactionSteps},
+	}
+}
+
+// metadataStep is the step of a change of the metadata.
+func (b *Broker) metadataStep() view.WaitStep {
+	s := view.WaitStep{Step: view.StepMetadata, For: "a change of the metadata"}
+	if b.opt.Cluster == nil {
+		return s
+	}
+	switch leader := brokerOf(b.image(), b.opt.Cluster.Leader()); leader {
+	case -1:
+		s.For += ", which no broker leads that this one knows of"
+	case b.opt.Self:
+		s.For += ", which this broker leads"
+	default:
+		s.Brokers, s.For = []int32{leader}, fmt.Sprintf("%s, which broker %d leads", s.For, leader)
+	}
+	return s
+}
+
+// transactionSteps are the steps of a request about a transactional id: its coordinator, and the
+// other brokers that have not written the markers of earlier transactions.
+func (b *Broker) transactionSteps(id string, list []view.WaitStep) []view.WaitStep {
+	list = b.opt.Transactions.Waits(id, "transactional id "+view.Cut(id), list)
+	if b.opt.Exchange == nil {
+		return list
+	}
+	s := view.WaitStep{Step: view.StepBrokers}
+	waiting := b.opt.Exchange.Waiting()
+	for _, broker := range slices.Sorted(maps.Keys(waiting)) {
+		if n := waiting[broker]; n > 0 {
+			s.Brokers = append(s.Brokers, broker)
+			s.For = fmt.Sprintf("brokers %v to write the markers of transactions", s.Brokers)
+		}
+	}
+	if len(s.Brokers) > 0 {
+		list = append(list, s)
+	}
+	return list
+}
+
+// Where the requests of an API wait, for the table.
+
+func atMetadata[R any](b *Broker, _ R) (*network.Waiter, string)     { return b.at.metadata, "" }
+func atDisk[R any](b *Broker, _ R) (*network.Waiter, string)         { return b.at.disk, "" }
+func atReplicas[R any](b *Broker, _ R) (*network.Waiter, string)     { return b.at.replicas, "" }
+func atGroups[R any](b *Broker, _ R) (*network.Waiter, string)       { return b.at.groups, "" }
+func atTransactions[R any](b *Broker, _ R) (*network.Waiter, string) { return b.at.transactions, "" }
+func atQuorum[R any](b *Broker, _ R) (*network.Waiter, string)       { return b.at.quorum, "" }
+
+// atGroup is that of requests about one group.
+func atGroup[R any](group func(R) string) waits[R] {
+	return func(b *Broker, req R) (*network.Waiter, string) { return b.at.group, group(req) }
+}
+
+// atTransaction is that of requests about one transactional id.
+func atTransaction[R any](id func(R) string) waits[R] {
+	return func(b *Broker, req R) (*network.Waiter, string) { return b.at.transaction, id(req) }
+}
+
+// waiting says where the partitions of a Produce wait. It is called with the lock of its
+// connection, so the op is not used again meanwhile.
+func (op *produceOp) waiting(_ string, list []view.WaitStep) []view.WaitStep {
+	if op.expires.Load() == never {
+		return list // the appends are being started, or have ended
+	}
+	for i := range op.parts {
+		switch part := &op.parts[i]; {
+		case part.part == nil:
+		case part.wait != nil:
+			list = part.wait.Waits(list)
+		default:
+			list = part.Append.Waits(list)
+		}
+	}
+	return list
+}
+
+// parkedFetch is what a Fetch that is parked waits for. It does not change before the op is used
+// again.
+type parkedFetch struct {
+	part     *replica.Partition
+	parts    int
+	minBytes int64
+	until    time.Time
+}
+
+// parkedAt records what the op waits for until a time.
+func (op *fetchOp) parkedAt(until time.Time) {
+	op.awaits = parkedFetch{parts: len(op.parts), minBytes: op.minBytes, until: until}
+	for i := range op.parts {
+		if op.awaits.part = op.parts[i].part; op.awaits.part != nil {
+			break
+		}
+	}
+	op.r.WaitsAt(&op.waiter, "")
+}
+
+// waiting says what a parked Fetch waits for. It is called with the lock of its connection, so the
+// op is not used again meanwhile.
+func (op *fetchOp) waiting(_ string, list []view.WaitStep) []view.WaitStep {
+	w := &op.awaits
+	s := view.WaitStep{Step: view.StepRecords, For: fmt.Sprintf("%d bytes of records, for another %v at most", w.minBytes,
+		max(0, time.Until(w.until)).Round(time.Millisecond))}
+	if w.part != nil {
+		s.Partition = w.part.String()
+	}
+	if w.parts > 1 {
+		s.For += fmt.Sprintf(", in this or %d other partitions", w.parts-1)
+	}
+	return append(list, s)
+}
