@@ -50,6 +50,10 @@
 //	broken     a message contradicts what was applied here, or the library found its state
 //	           inconsistent. Options.Fatal ends the process.
 //
+// The only voter leads as soon as its directory is open. It counts as confirmed without asking, and
+// while it has no learner either, it has no use for time: its loop sleeps until there is something
+// to do. Sole names the time for which no other member can have been elected.
+//
 // # Failures
 //
 //	a member's directory is lost   It comes back with another member id and can't vote twice in a

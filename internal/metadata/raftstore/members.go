@@ -53,12 +53,20 @@ func (s *Store) Leadership() (Leadership, <-chan struct{}) {
 
 // Confirmed returns when this member sent the newest question whether it still leads that a
 // majority of the voters has answered: at that time, no other member led in a later term. It is the
-// zero time if this member does not lead. A leader asks every 2 ticks.
+// zero time if this member does not lead. A leader asks every 2 ticks; the only voter need not ask.
 func (s *Store) Confirmed() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.sole.Load() != 0 && s.role.Ready {
+		return s.opts.now()
+	}
 	return s.confirmed
 }
+
+// Sole returns 0 unless this member is the only voter, as far as it has applied the log. As long as
+// it returns the same number, no other member has been elected or can be: that needs the vote of
+// this member until it has applied that there are other voters. It takes no lock.
+func (s *Store) Sole() uint64 { return s.sole.Load() }
 
 // Member returns the id of this member: random, made with the directory.
 func (s *Store) Member() uint64 { return s.node.member }

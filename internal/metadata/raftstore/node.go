@@ -56,6 +56,8 @@ type node struct {
 	generation [16]byte
 	conf       *pb.ConfState // after the last applied entry
 	deciding   []uint64      // its voters and outgoing voters; replaced, never changed
+	sole       uint64        // see Store.Sole
+	soles      uint64        // how often this member became the only voter
 	applied    uint64        // index of that entry
 	appliedAt  uint64        // its term
 	synced     *pb.HardState // as written last
@@ -99,8 +101,8 @@ type host interface {
 	// sendSnapshot transfers a snapshot in the background. The owner calls node.snapshotSent when
 	// it has ended.
 	sendSnapshot(s *snapshot)
-	// note is called when generation or failed changed, before a caller gets an answer that follows
-	// from it.
+	// note is called when generation, failed or the members changed, before this member acts on
+	// that, or a caller gets an answer that follows from it.
 	note(n *node)
 	// led is called when the leadership changed.
 	led(Leadership)
@@ -177,15 +179,24 @@ func (n *node) adopt(m meta) {
 	n.generation, n.applied, n.appliedAt = m.generation, m.index, m.term
 	n.configure(pb.EnsureConfState(m.conf))
 	n.mem.conf = n.conf
-	n.host.note(n)
 	n.mem.snapshot = func() *pb.SnapshotMetadata {
 		return &pb.SnapshotMetadata{Index: new(n.applied), Term: new(n.appliedAt), ConfState: n.conf}
 	}
 }
 
-// configure notes the members after the last applied entry.
+// configure notes the members after the last applied entry. The host knows them before this member
+// acts on them: the entry that ends a joint change is proposed later, and no other member can be
+// elected without this one before that entry.
 func (n *node) configure(conf *pb.ConfState) {
 	n.conf, n.deciding = conf, slices.Concat(conf.GetVoters(), conf.GetVotersOutgoing())
+	switch sole := len(n.deciding) == 1 && n.deciding[0] == n.member; {
+	case !sole:
+		n.sole = 0
+	case n.sole == 0:
+		n.soles++
+		n.sole = n.soles
+	}
+	n.host.note(n)
 }
 
 // start starts the library on what the files hold.
@@ -202,7 +213,7 @@ func (n *node) start() (err error) {
 	if err != nil {
 		return err
 	}
-	if len(n.conf.GetVoters()) == 1 && n.conf.GetVoters()[0] == n.member && len(n.conf.GetVotersOutgoing()) == 0 {
+	if n.sole != 0 {
 		err = n.raft.Campaign() // no other voter exists
 	}
 	if err == nil {
@@ -242,6 +253,12 @@ func (n *node) tick() (err error) {
 		n.raft.ReadIndex(binary.BigEndian.AppendUint64(nil, n.ticks))
 	}
 	return n.work()
+}
+
+// idle reports that time changes nothing: there is no other member, and nothing to repeat.
+func (n *node) idle() bool {
+	return n.sole != 0 && n.role.Ready && len(n.conf.GetLearners()) == 0 && n.failed == nil && n.writing == nil && n.change == nil &&
+		n.ticks >= n.rotateAt
 }
 
 // step handles a message of another member. The library refuses messages that it can't use, which
@@ -394,14 +411,15 @@ func (n *node) fail(cause error) {
 	n.log.Error("replicated metadata can't be written, this member neither votes nor answers until a new file can be written",
 		zap.Error(cause))
 	n.abandon(fmt.Errorf("%w: %w", metadata.ErrUnknown, n.failed))
-	n.doubted = n.doubted || n.role.Leader == n.member
+	// While this member is the only voter, no other one can lead.
+	n.doubted = n.doubted || n.role.Leader == n.member && n.sole == 0
 	n.lead(Leadership{})
 }
 
 // recover tries to begin a new generation. If that succeeds, the Ready whose write failed is
 // durable, and the node continues with it.
 func (n *node) recover() error {
-	if n.ticks < n.retryAt {
+	if n.failed == nil || n.ticks < n.retryAt {
 		return nil
 	}
 	if err := n.rotate(); err != nil {

@@ -98,7 +98,10 @@ type Store struct {
 	transferMu sync.Mutex
 	transfer   receiver
 
-	copy atomic.Pointer[Copy]
+	copy  atomic.Pointer[Copy]
+	sole  atomic.Uint64 // see Sole
+	opens time.Time     // when the store was opened
+	busy  atomic.Int64  // when the loop began its present work, in nanoseconds after opens; 0: it waits
 
 	mu         sync.Mutex
 	inbox      []received
@@ -160,7 +163,7 @@ func Open(opts Options) (*Store, error) {
 	}
 	s := &Store{
 		opts: opts, queue: make(chan *request, queueLength), calls: make(chan func(*node) error), wake: make(chan struct{}, 1),
-		stop: make(chan struct{}), ended: make(chan struct{}), roleMoved: make(chan struct{}),
+		stop: make(chan struct{}), ended: make(chan struct{}), roleMoved: make(chan struct{}), opens: time.Now(),
 	}
 	s.life, s.endLife = context.WithCancel(context.Background())
 	n, err := openNode(&s.opts, s, s.stop)
@@ -181,20 +184,28 @@ func (s *Store) run() {
 	ticker := time.NewTicker(s.opts.Tick)
 	defer ticker.Stop()
 	for {
-		queue := s.queue
+		queue, ticks := s.queue, ticker.C
 		if s.node.inflightBytes > maxInflight {
 			queue = nil
 		}
+		if s.node.idle() {
+			ticks = nil // a ticker without a reader does not wake the process
+		}
+		s.busy.Store(0)
 		var err error
 		select {
-		case <-ticker.C:
+		case <-ticks:
+			s.begin()
 			err = s.node.tick()
 			s.forgetTransfer()
 		case <-s.wake:
+			s.begin()
 			err = s.deliver()
 		case r := <-queue:
+			s.begin()
 			err = s.node.propose(s.gather(r))
 		case do := <-s.calls:
+			s.begin()
 			err = do(s.node)
 		case <-s.stop:
 			s.err = s.finish()
@@ -208,8 +219,21 @@ func (s *Store) run() {
 	}
 }
 
+// begin notes when the loop began its present work.
+func (s *Store) begin() { s.busy.Store(max(1, int64(time.Since(s.opens)))) }
+
+// Hanging returns for how long the loop has been at its present work, 0 if it waits for some. More
+// than a moment means that it waits for the disk.
+func (s *Store) Hanging() time.Duration {
+	if began := s.busy.Load(); began != 0 {
+		return time.Since(s.opens) - time.Duration(began)
+	}
+	return 0
+}
+
 // note publishes what other goroutines may know of the node.
 func (s *Store) note(n *node) {
+	s.sole.Store(n.sole)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.generation, s.failed, s.confirmed, s.voters = n.generation, n.failed, n.confirmed, n.deciding

@@ -85,8 +85,11 @@ func (s *Store) try(ctx context.Context, role Leadership, txn []byte) (int64, er
 		return 0, metadata.ErrClosed
 	default:
 	}
-	if err := s.Failed(); err != nil {
-		return 0, err
+	if s.Failed() != nil {
+		if err := s.retry(ctx); err != nil {
+			return 0, err
+		}
+		role, _ = s.Leadership()
 	}
 	switch role.Leader {
 	case 0:
@@ -107,6 +110,21 @@ func (s *Store) try(ctx context.Context, role Leadership, txn []byte) (int64, er
 	}
 	r := parseResult(response)
 	return r.revision, r.err
+}
+
+// retry tries at once to write what could not be written: a full disk may have space again.
+func (s *Store) retry(ctx context.Context) error {
+	failed := make(chan error, 1)
+	err := s.do(ctx, func(n *node) (err error) {
+		defer func() { failed <- n.failed }()
+		defer n.guard(&err)
+		n.retryAt = n.ticks
+		return n.recover()
+	})
+	if err != nil {
+		return err
+	}
+	return <-failed
 }
 
 // LeaderTxn is Txn for the controller: it changes something only if this member leads in the given
