@@ -20,6 +20,8 @@ type Leadership interface {
 	// Confirmed returns the last time at which a quorum confirmed that no later leader exists, on
 	// the clock of LoopOptions.Now. ok is false if none has confirmed this leadership yet.
 	Confirmed() (at time.Duration, ok bool)
+	// Sole reports that this node is the only voter of the quorum: no other controller can exist.
+	Sole() bool
 }
 
 // Term is a leadership of the metadata quorum.
@@ -67,6 +69,8 @@ type LoopOptions struct {
 	Store      Store
 	Images     Images
 	Leadership Leadership
+	// Own is the incarnation of this node's broker process.
+	Own [16]byte
 	// MinISR returns the effective min.insync.replicas of a partition.
 	MinISR func(*metadata.Image, *metadata.Topic, *metadata.Partition) int
 	// Unclean returns whether a topic permits unclean elections.

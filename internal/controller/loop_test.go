@@ -315,6 +315,8 @@ func (q *quorum) Leads() (Term, <-chan struct{}) {
 
 func (q *quorum) Confirmed() (time.Duration, bool) { return q.now(), true }
 
+func (q *quorum) Sole() bool { return false }
+
 func (q *quorum) now() time.Duration { return time.Since(q.begin) }
 
 func (q *quorum) set(term Term) {

@@ -33,6 +33,8 @@ type RegisterRequest struct {
 type RegisterDir struct {
 	ID     [16]byte
 	Format int32
+	// Clean: the last stop closed the directory, with all records on disk.
+	Clean bool
 	// Finding identifies what the start found, Found is the sequence of the checkpoint there, and
 	// Sequence that of the present one.
 	Finding         [16]byte
@@ -59,10 +61,17 @@ const (
 //
 // Each step has the same result if it is repeated: if the controller fails in between, the broker
 // registers at the next one from the beginning.
+//
+// The only broker, on the node of the only voter, knows all that this controller knows, and there
+// is neither another controller nor a leader that changes an ISR. So it needs no proof: step 3 makes
+// it active. It keeps a leadership with its epoch if it has the only replica and its directory was
+// closed cleanly: then nothing that the former process sent is lost. If step 2 changes nothing, step
+// 1 is omitted, and the registration is one transaction.
 type registrar struct {
 	store  inTerm
 	images Images
 	minISR func(*metadata.Image, *metadata.Topic, *metadata.Partition) int
+	alone  bool // the broker is on this node, and there is no other voter and no other broker
 }
 
 // register runs all steps and returns the broker epoch. The request must have been admitted. It
@@ -134,7 +143,7 @@ func (r *registrar) begin(ctx context.Context, q *RegisterRequest) (metadata.KV,
 		return metadata.KV{}, refuse(UnknownMember, "broker %d was unregistered; empty its metadata directory to let it join as a new member",
 			q.Broker)
 	}
-	kv, _, err := r.store.Get(ctx, metadata.LivenessKey(q.Broker))
+	kv, revision, err := r.store.Get(ctx, metadata.LivenessKey(q.Broker))
 	if err != nil {
 		return kv, err
 	}
@@ -145,6 +154,14 @@ func (r *registrar) begin(ctx context.Context, q *RegisterRequest) (metadata.KV,
 	}
 	if former.Incarnation == q.Incarnation && former.Liveness == metadata.Starting {
 		return kv, nil
+	}
+	if r.alone {
+		if err := r.images.WaitShown(ctx, revision); err != nil {
+			return kv, err
+		}
+		if len(r.returning(r.images.Image(), q)) == 0 {
+			return kv, nil
+		}
 	}
 	state := metadata.BrokerState{Liveness: metadata.Starting, Incarnation: q.Incarnation}
 	put := metadata.KV{Key: kv.Key, Value: state.Encode()}
@@ -185,14 +202,24 @@ func (r *registrar) returning(img *metadata.Image, q *RegisterRequest) (changes 
 			}
 			tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
 			dir, _ := img.Placement(q.Broker, tp)
+			is := condition(&former, q, view{img, tp}, dir, p)
+			if r.alone && is == election.Whole && keeps(q, dir, p) {
+				continue
+			}
 			d := election.Decider{View: view{img, tp}, MinISR: r.minISR(img, t, p)}
-			next, changed := d.Return(*p, q.Broker, dir, condition(&former, q, view{img, tp}, dir, p))
-			if changed {
+			if next, changed := d.Return(*p, q.Broker, dir, is); changed {
 				changes = append(changes, newChange(img, tp, p, next))
 			}
 		}
 	}
 	return changes
+}
+
+// keeps reports whether a broker continues to lead a partition in the same epoch: it has the only
+// replica, in a directory that was closed cleanly.
+func keeps(q *RegisterRequest, dir [16]byte, p *metadata.Partition) bool {
+	return p.Leader == q.Broker && len(p.Replicas) == 1 &&
+		slices.ContainsFunc(q.Dirs, func(d RegisterDir) bool { return d.ID == dir && d.Clean })
 }
 
 // condition compares a replica with what was known of it. dir is its recorded log directory, zero
@@ -240,9 +267,11 @@ func (r *registrar) finish(ctx context.Context, q *RegisterRequest, fence metada
 			b.Dirs = append(b.Dirs, d)
 		}
 	}
-	state := limitDamaged(img, q.Broker, metadata.BrokerState{
-		Liveness: metadata.Starting, Incarnation: q.Incarnation, Damaged: q.Damaged,
-	})
+	state := metadata.BrokerState{Liveness: metadata.Starting, Incarnation: q.Incarnation, Damaged: q.Damaged}
+	if r.alone {
+		state.Liveness = metadata.Active
+	}
+	state = limitDamaged(img, q.Broker, state)
 	return r.store.Txn(ctx, metadata.Txn{
 		If: []metadata.Compare{{Key: metadata.BrokerKey(q.Broker), ModRevision: q.Seen}, unchanged(fence)},
 		Put: []metadata.KV{{Key: metadata.BrokerKey(q.Broker), Value: b.Encode()},

@@ -24,6 +24,7 @@ func (l *Loop) Register(ctx context.Context, q *RegisterRequest) (epoch int64, e
 		if r.store, err = l.admit(q); err != nil {
 			return 0, err
 		}
+		r.alone = l.opt.Own == q.Incarnation && l.opt.Leadership.Sole() && only(l.opt.Images.Image(), q.Broker)
 		epoch, err = r.register(ctx, q)
 		l.mu.Lock()
 		delete(l.admitted, q.Broker)
@@ -42,6 +43,11 @@ func (l *Loop) Register(ctx context.Context, q *RegisterRequest) (epoch int64, e
 		}
 	}
 	return 0, err
+}
+
+// only reports whether no other broker is registered.
+func only(img *metadata.Image, broker int32) bool {
+	return !slices.ContainsFunc(img.Brokers(), func(b metadata.Broker) bool { return b.ID != broker })
 }
 
 // admit checks a registration and begins the session of the process. From then on, no heartbeat of

@@ -27,6 +27,8 @@ type world struct {
 	minISR   int
 	procs    map[int32]*process
 	confirms bool // the quorum confirms the controller
+	sole     bool // its node is the only voter
+	own      [16]byte
 	unclean  bool // the topic permits unclean elections
 	reports  map[int32]election.Report
 	term     uint64 // in which the node leads
@@ -106,7 +108,7 @@ func newWorld(t testing.TB) *world {
 func (w *world) newLoop() {
 	w.loopMu.Lock()
 	defer w.loopMu.Unlock()
-	w.loop = NewLoop(LoopOptions{Store: w.leading(w.store), Images: w.applier, Leadership: w, Log: zap.NewNop(),
+	w.loop = NewLoop(LoopOptions{Store: w.leading(w.store), Images: w.applier, Leadership: w, Log: zap.NewNop(), Own: w.own,
 		MinISR:  func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return w.minISR },
 		Unclean: func(*metadata.Image, *metadata.Topic) bool { return w.unclean },
 		Reports: w.report,
@@ -125,6 +127,8 @@ func (w *world) report(_ context.Context, of *metadata.Broker, logs []metadata.T
 func (w *world) Leads() (Term, <-chan struct{}) { return Term{Number: w.term}, nil }
 
 func (w *world) Confirmed() (time.Duration, bool) { return w.now, w.confirms }
+
+func (w *world) Sole() bool { return w.sole }
 
 func (w *world) must(err error) {
 	w.Helper()

@@ -126,7 +126,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 			"use log directories of the same cluster, or empty ones", logs, dir, c.ID())}
 	}
 	r.newController(b.configs)
-	err = c.Control(r.settings.MinISR, func(img *metadata.Image, t *metadata.Topic) bool {
+	err = c.Control(r.member.incarnation, r.settings.MinISR, func(img *metadata.Image, t *metadata.Topic) bool {
 		return r.settings.Of(img, t).Conf.UncleanElection
 	})
 	if err != nil {
@@ -229,7 +229,7 @@ func (b *Broker) register(ctx context.Context, r *components) error {
 	for _, d := range r.storage.Dirs() {
 		f := d.Finding()
 		o.Dirs = append(o.Dirs, controller.RegisterDir{
-			ID: d.ID(), Format: dirFormat, Finding: f.ID, Found: f.Seq, Sequence: d.CheckpointSequence(),
+			ID: d.ID(), Format: dirFormat, Clean: d.Clean(), Finding: f.ID, Found: f.Seq, Sequence: d.CheckpointSequence(),
 		})
 		if d.Lossy() {
 			for _, id := range d.LossyLogs() {

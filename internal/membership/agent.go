@@ -407,6 +407,7 @@ func (a *Agent) Heard() time.Time {
 
 // AwaitActive waits until the controller answers that this process is active, with a lease.
 func (a *Agent) AwaitActive(ctx context.Context) error {
+	signal(a.beat) // what this broker has applied since the last heartbeat may be all that is missing
 	return a.await(ctx, func() bool { return a.state == metadata.Active && !a.session.Lease().IsZero() })
 }
 

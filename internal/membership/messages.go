@@ -51,6 +51,7 @@ type registration struct {
 type directory struct {
 	ID       ID     `json:"id"`
 	Format   int32  `json:"format"`
+	Clean    bool   `json:"clean,omitempty"`
 	Finding  ID     `json:"finding"`
 	Found    uint64 `json:"found"`
 	Sequence uint64 `json:"sequence"`
@@ -135,7 +136,7 @@ func packRegister(q *controller.RegisterRequest) []byte {
 		Features: features(q.Features), Lossy: packLogs(q.Lossy), Damaged: packLogs(q.Damaged),
 	}
 	for _, d := range q.Dirs {
-		w.Dirs = append(w.Dirs, directory{ID(d.ID), d.Format, ID(d.Finding), d.Found, d.Sequence})
+		w.Dirs = append(w.Dirs, directory{ID(d.ID), d.Format, d.Clean, ID(d.Finding), d.Found, d.Sequence})
 	}
 	for _, l := range q.Listeners {
 		w.Listeners = append(w.Listeners, listener{l.Listener, l.Host, l.Port})
@@ -153,8 +154,8 @@ func unpackRegister(p []byte) (*controller.RegisterRequest, error) {
 		Features: metadata.Features(w.Features),
 	}
 	for _, d := range w.Dirs {
-		q.Dirs = append(q.Dirs, controller.RegisterDir{ID: d.ID, Format: d.Format, Finding: d.Finding, Found: d.Found,
-			Sequence: d.Sequence})
+		q.Dirs = append(q.Dirs, controller.RegisterDir{ID: d.ID, Format: d.Format, Clean: d.Clean, Finding: d.Finding,
+			Found: d.Found, Sequence: d.Sequence})
 	}
 	for _, l := range w.Listeners {
 		q.Listeners = append(q.Listeners, metadata.Endpoint{Listener: l.Name, Host: l.Host, Port: l.Port})

@@ -14,7 +14,7 @@ func TestRequestsSurviveTheWire(t *testing.T) {
 	tp := metadata.TopicPartition{Topic: [16]byte{1}, Partition: 7}
 	q := &controller.RegisterRequest{
 		Broker: 3, Member: 1 << 63, ClusterID: "c", Incarnation: [16]byte{9}, Seen: 12, Rack: "r",
-		Dirs:      []controller.RegisterDir{{ID: [16]byte{4}, Format: 1, Finding: [16]byte{5}, Found: 5, Sequence: 1<<64 - 1}},
+		Dirs:      []controller.RegisterDir{{ID: [16]byte{4}, Format: 1, Clean: true, Finding: [16]byte{5}, Found: 5, Sequence: 1<<64 - 1}},
 		Listeners: []metadata.Endpoint{{Listener: "default", Host: "::1", Port: 9092}},
 		Features:  metadata.Features{Min: 1, Max: 2}, Lossy: []metadata.TopicPartition{tp}, Damaged: []metadata.TopicPartition{tp},
 	}

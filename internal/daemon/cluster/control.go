@@ -14,15 +14,15 @@ import (
 
 // Control makes this node the controller whenever it leads the metadata, until Close. minISR
 // returns the effective min.insync.replicas of a partition, and unclean whether a topic permits
-// unclean elections. It must be called once, after Enter.
+// unclean elections; own is the incarnation of this process. It must be called once, after Enter.
 //
 // The controller follows the metadata by an applier of its own, because it must run before the logs
 // are recovered: the other brokers need it.
-func (c *Cluster) Control(minISR func(*metadata.Image, *metadata.Topic, *metadata.Partition) int,
+func (c *Cluster) Control(own [16]byte, minISR func(*metadata.Image, *metadata.Topic, *metadata.Partition) int,
 	unclean func(*metadata.Image, *metadata.Topic) bool) error {
 	applier := metadata.NewApplier(c.o.Log.Named("controller"))
 	loop := controller.NewLoop(controller.LoopOptions{
-		Store: ownTerm{c.store}, Images: applier, Leadership: leadership{c}, MinISR: minISR, Unclean: unclean, Now: c.now,
+		Store: ownTerm{c.store}, Images: applier, Leadership: leadership{c}, Own: own, MinISR: minISR, Unclean: unclean, Now: c.now,
 		Reports: c.askReports,
 		Timeout: c.o.Conf.Session, Interval: c.o.Conf.Heartbeat, DrainTime: c.o.Conf.DrainTime,
 		Balance: c.o.Conf.Balance, InternalReplicas: c.o.InternalReplicas, Log: c.o.Log.Named("controller"),
@@ -85,6 +85,9 @@ func (l leadership) Confirmed() (time.Duration, bool) {
 	at := l.c.store.Confirmed()
 	return at.Sub(l.c.began), !at.IsZero()
 }
+
+// Sole implements controller.Leadership.
+func (l leadership) Sole() bool { return l.c.store.Sole() != 0 }
 
 // RegisterOptions configure Register.
 type RegisterOptions struct {
