@@ -214,6 +214,9 @@ func (n *node) start() (err error) {
 		return err
 	}
 	if n.sole != 0 {
+		err = n.work() // before it has applied a change of the members, the library does not campaign
+	}
+	if err == nil && n.sole != 0 {
 		err = n.raft.Campaign() // no other voter exists
 	}
 	if err == nil {

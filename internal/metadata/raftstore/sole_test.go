@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -135,4 +136,31 @@ func TestAHangingLoopIsKnown(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
+}
+
+// The only voter leads at once also if its log has a change of the members that it had not applied
+// when it was killed.
+func TestTheOnlyVoterLeadsAtOnceAfterAChangeOfMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, disk := newCluster(), crashfs.New(1)
+		defer c.close(t)
+		s := c.add(t, disk)
+		if err := s.Bootstrap(Initial{Generation: [16]byte{1}, Voters: []uint64{s.Member()}, Revision: 1}); err != nil {
+			t.Fatal(err)
+		}
+		second := c.add(t, vfs.Memory())
+		if err := s.AddLearner(t.Context(), second.Member()); err != nil {
+			t.Fatal(err)
+		}
+		revision, err := s.Txn(t.Context(), put("/a", "2"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		later := newCluster()
+		defer later.close(t)
+		again := later.add(t, disk.KillImage(1))
+		if role, _ := again.Leadership(); !role.Ready || again.View().Revision() != revision {
+			t.Errorf("%+v at revision %d, want %d", role, again.View().Revision(), revision)
+		}
+	})
 }
