@@ -25,12 +25,13 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/txn/exchange"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -56,7 +57,7 @@ type node struct {
 	*Broker
 	addr    string
 	fs      vfs.FS
-	store   *filestore.Store
+	store   *raftstore.Store
 	control *controller.Controller
 	storage *storage.Manager
 	park    *purgatory.Purgatory
@@ -108,12 +109,11 @@ func newNode(t testing.TB, change ...func(*nodeOptions)) *node {
 	conf, err := n.configs.ResolveBroker(o.static)
 	must(t, err)
 	must(t, vfs.MakeDir(n.fs, path.Join(o.dir, "metadata")))
-	n.store, err = filestore.Open(filestore.Options{FS: n.fs, Dir: path.Join(o.dir, "metadata"), Log: zap.NewNop()})
-	must(t, err)
+	n.store = solestore.Open(t, raftstore.Options{FS: n.fs, Dir: path.Join(o.dir, "metadata"), Log: zap.NewNop()})
 	t.Cleanup(func() { must(t, n.store.Close()) })
 	n.control = controller.New(controller.Options{Store: o.store(n.store), Configs: n.configs,
 		NumPartitions: conf.NumPartitions, ReplicationFactor: conf.DefaultReplicationFactor, Groups: conf.Groups})
-	_, err = n.control.Register(t.Context(), controller.BrokerSpec{ID: o.self, Rack: conf.Rack})
+	_, err = solestore.Register(t.Context(), n.store, o.self, conf.Rack)
 	must(t, err)
 	n.openLogs(t, o)
 	n.serve(t, o)

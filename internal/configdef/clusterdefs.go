@@ -35,7 +35,7 @@ type Replica struct {
 func clusterDefs() []*Def {
 	return []*Def{
 		brokerDef("cluster.name", String, "",
-			"The name of the cluster, the same on all its brokers. A broker without it is alone and forms no cluster.",
+			"The name of the cluster, the same on all its brokers. A broker without it is alone.",
 			importance(High), noDefault, bounded("1 to 64 letters, digits, '.', '_' and '-'", clusterName)),
 		brokerDef("cluster.seeds", List, "",
 			"The addresses HOST:PORT of the 1, 3 or 5 brokers that form the cluster, the same list on all of them. "+

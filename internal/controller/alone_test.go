@@ -2,6 +2,7 @@ package controller
 
 import (
 	"testing"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 )
@@ -81,5 +82,23 @@ func TestOnlyTheOnlyBrokerNeedsNoProof(t *testing.T) {
 			}
 			w.want("when it has registered", "-1@1 isr [1] elr []")
 		})
+	}
+}
+
+// The broker of the only voter is not fenced, although its session would have ended while the
+// process stood still: its lease does not depend on the session. With another voter it is fenced.
+func TestTheBrokerOfTheOnlyVoterIsNotFenced(t *testing.T) {
+	for _, sole := range []bool{true, false} {
+		w, here := alone(t)
+		p := w.start(1, here(func(q *RegisterRequest) { q.Dirs[0].Clean = true }))
+		w.step()
+		p.silent = true
+		w.sole = sole
+		for range 10 {
+			w.pass(time.Second)
+		}
+		if fenced := w.state(1) == metadata.Fenced; fenced == sole {
+			t.Errorf("sole %t: it is %v", sole, w.state(1))
+		}
 	}
 }

@@ -12,7 +12,8 @@ import (
 
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -31,14 +32,11 @@ func (profiles) Lookup(name string) (durability.Profile, error) {
 // cluster returns a store with a controller and registered brokers.
 func cluster(t testing.TB, brokers ...int32) (*Controller, metadata.Store) {
 	t.Helper()
-	s, err := filestore.Open(filestore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := solestore.Open(t, raftstore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
 	t.Cleanup(func() { _ = s.Close() })
 	c := over(s)
 	for _, b := range brokers {
-		if _, err := c.Register(context.Background(), BrokerSpec{ID: b}); err != nil {
+		if _, err := solestore.Register(context.Background(), s, b, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -154,33 +152,6 @@ func TestStoreErrorsAreNotRefusals(t *testing.T) {
 	var refused *Error
 	if !errors.Is(err, metadata.ErrClosed) || errors.As(err, &refused) || !strings.Contains(err.Error(), "create topic x") {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestRegistration(t *testing.T) {
-	ctx := context.Background()
-	c, s := cluster(t)
-	first, err := c.Register(ctx, BrokerSpec{ID: 1, Rack: "r", SoleBroker: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := c.Register(ctx, BrokerSpec{ID: 1, Rack: "r", SoleBroker: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(first.ClusterID) != 22 || again.ClusterID != first.ClusterID || again.Incarnation == first.Incarnation {
-		t.Errorf("first %+v, again %+v: want the same cluster and another incarnation", first, again)
-	}
-	m := image(t, s)
-	if b, ok := m.Broker(1); !ok || b.Incarnation != again.Incarnation || b.Epoch != again.Revision || b.Rack != "r" ||
-		m.ClusterID() != first.ClusterID {
-		t.Errorf("registered as %+v", b)
-	}
-	_, err = c.Register(ctx, BrokerSpec{ID: 2, SoleBroker: true})
-	wantError(t, err, InvalidRequest,
-		"the data directory belongs to the broker with node.id 1, not 2: set node.id=1, or use another data directory")
-	if _, err := c.Register(ctx, BrokerSpec{ID: 2}); err != nil {
-		t.Errorf("a second broker in a cluster: %v", err)
 	}
 }
 

@@ -254,7 +254,8 @@ func (x *session) gone(now, interval time.Duration) bool {
 // controller did not run for a while, no session ends for a while: heartbeats may wait that it has
 // not read yet. A controller that is late each time, because its own writes are slow, judges
 // nevertheless.
-func (s *sessions) expired(now, interval time.Duration) []int32 {
+// The session of the process kept, which may be zero, does not end.
+func (s *sessions) expired(now, interval time.Duration, kept [16]byte) []int32 {
 	gap := now - s.judged
 	s.judged = now
 	late := gap > s.timeout/2
@@ -266,6 +267,9 @@ func (s *sessions) expired(now, interval time.Duration) []int32 {
 	}
 	var ended []int32
 	for id, x := range s.brokers {
+		if kept != [16]byte{} && x.incarnation == kept {
+			continue
+		}
 		proven := x.proven
 		if !x.runs { // it holds no lease that its knowledge could make wrong
 			proven = max(proven, x.reached)

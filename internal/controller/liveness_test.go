@@ -55,7 +55,7 @@ func (l *link) run(from, until time.Duration, out, back bool) (now time.Duration
 		if now%testInterval == 0 {
 			l.beat(now, out, back)
 		}
-		if len(l.s.expired(now, testInterval)) > 0 {
+		if len(l.s.expired(now, testInterval, [16]byte{})) > 0 {
 			return now, true
 		}
 	}
@@ -88,7 +88,7 @@ func TestALeaseNeverOutlivesTheSession(t *testing.T) {
 			if rapid.IntRange(0, 3).Draw(t, "beat") == 0 {
 				l.beat(now, rapid.IntRange(0, 2).Draw(t, "out") > 0, rapid.IntRange(0, 2).Draw(t, "back") > 0)
 			}
-			if len(l.s.expired(now, testInterval)) > 0 {
+			if len(l.s.expired(now, testInterval, [16]byte{})) > 0 {
 				if l.lease > now {
 					t.Fatalf("the session ended at %v, the lease ends at %v", now, l.lease)
 				}
@@ -163,7 +163,7 @@ func TestARefusedDialEndsTheSession(t *testing.T) {
 func TestAPausedControllerBeginsAgain(t *testing.T) {
 	l := newLink(0)
 	l.run(0, 10*time.Second, true, true)
-	if ended := l.s.expired(20*time.Second, testInterval); len(ended) > 0 {
+	if ended := l.s.expired(20*time.Second, testInterval, [16]byte{}); len(ended) > 0 {
 		t.Errorf("ended: %v", ended)
 	}
 	at, ended := l.run(20*time.Second+50*time.Millisecond, time.Minute, false, false)
@@ -171,7 +171,7 @@ func TestAPausedControllerBeginsAgain(t *testing.T) {
 		t.Errorf("ended after %v (%t)", after, ended)
 	}
 	l.s.fenced(1, at)
-	if got := l.s.expired(at, testInterval); !slices.Equal(got, nil) {
+	if got := l.s.expired(at, testInterval, [16]byte{}); !slices.Equal(got, nil) {
 		t.Errorf("ended again: %v", got)
 	}
 }
@@ -211,7 +211,7 @@ func TestABrokerThatIsALittleBehindKeepsItsSession(t *testing.T) {
 			if now%testInterval == 0 {
 				l.beat(now, true, true)
 			}
-			if len(l.s.expired(now, testInterval)) > 0 {
+			if len(l.s.expired(now, testInterval, [16]byte{})) > 0 {
 				t.Fatalf("%v behind: the session ended at %v", lag, now)
 			}
 			if now > 5*time.Second && l.lease <= now {
@@ -235,7 +235,7 @@ func TestASessionThatEndsProvesNothing(t *testing.T) {
 	if l.lease > at || l.s.proof(1, at) {
 		t.Errorf("a lease until %v at %v", l.lease, at)
 	}
-	if got := l.s.expired(at+time.Millisecond, testInterval); !slices.Equal(got, []int32{1}) {
+	if got := l.s.expired(at+time.Millisecond, testInterval, [16]byte{}); !slices.Equal(got, []int32{1}) {
 		t.Errorf("its end was forgotten: %v", got)
 	}
 }

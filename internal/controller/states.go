@@ -17,7 +17,11 @@ func (l *Loop) judge(now time.Duration) (*metadata.Image, map[int32]metadata.Bro
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	img, next := l.imageLocked(), map[int32]metadata.BrokerState{}
-	for _, id := range l.sessions.expired(now, l.opt.Interval) {
+	var kept [16]byte
+	if l.opt.Leadership.Sole() { // no other controller can exist, and this process runs
+		kept = l.opt.Own
+	}
+	for _, id := range l.sessions.expired(now, l.opt.Interval, kept) {
 		if state, _ := img.State(id); state.Liveness != metadata.Fenced {
 			state.Liveness = metadata.Fenced
 			next[id] = state

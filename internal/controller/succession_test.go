@@ -200,7 +200,7 @@ func (w *succession) decide() (err error) {
 			}
 		})
 	}
-	switch ended := len(c.expired(c.at(w.now), testInterval)) > 0; {
+	switch ended := len(c.expired(c.at(w.now), testInterval, [16]byte{})) > 0; {
 	case w.writing:
 	case ended && w.runs:
 		write(false)
@@ -299,7 +299,7 @@ func TestTheFormerControllersBrokerIsFencedFirst(t *testing.T) {
 		s.beginFormer(1, processA, c.until, elected, testInterval)
 		s.begin(2, processB, true, elected)
 		for now := elected; ; now += time.Millisecond {
-			if ended := s.expired(now, testInterval); len(ended) > 0 {
+			if ended := s.expired(now, testInterval, [16]byte{}); len(ended) > 0 {
 				if now-elected != c.want || !slices.Equal(ended, []int32{1}) {
 					t.Errorf("%s: %v ended after %v, want broker 1 after %v", name, ended, now-elected, c.want)
 				}

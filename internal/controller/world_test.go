@@ -11,7 +11,8 @@ import (
 
 	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -81,10 +82,7 @@ var topicA = [16]byte{0xa0, 15: 1}
 const clusterID = "cluster"
 
 func newWorld(t testing.TB) *world {
-	s, err := filestore.Open(filestore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := solestore.Open(t, raftstore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
 	t.Cleanup(func() { _ = s.Close() })
 	w := &world{TB: t, store: s, minISR: 2, procs: map[int32]*process{}, confirms: true, now: time.Hour, term: 1}
 	w.put(metadata.ClusterKey, metadata.Cluster{ID: clusterID, Generation: [16]byte{1}, FeatureLevel: 1}.Encode())

@@ -3,7 +3,6 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"sync/atomic"
@@ -21,7 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/purgatory"
@@ -45,11 +44,10 @@ type components struct {
 	static       map[string]string
 	conf         configdef.Broker
 	places       []storage.Place // of the log directories
+	owners       owners          // of the logs in them
 	settings     *replica.TopicSettings
 	store        metadata.Store
-	file         *filestore.Store // the same as store; nil in a cluster
-	member       *member          // nil without a cluster
-	begins       bool             // this broker is to become the first member of a cluster
+	member       *member
 	control      *controller.Controller
 	logins       *logins // nil if no listener has SASL
 	storage      *storage.Manager
@@ -93,16 +91,10 @@ func (b *Broker) open(ctx context.Context) error {
 	r.settings = replica.NewTopicSettings(replica.SettingsOptions{
 		Self: r.conf.NodeID, Configs: b.configs, Static: r.static, KeepAll: !r.conf.Cleaning.Compact, Logger: b.log.Named("replica"),
 	})
-	steps := []func(context.Context, *components) error{
-		b.findHung, b.refuseNewerFormats, b.openMetadata, b.prepareLogins, b.openLogs, b.openPartitions, b.openHandlers, b.openClients,
-	}
-	if r.conf.Cluster.Name != "" {
-		steps = []func(context.Context, *components) error{
-			b.findHung, b.refuseNewerFormats, b.openMember, b.openLogs, b.register, b.prepareLogins, b.openPartitions, b.openHandlers,
-			b.awaitActive, b.openClients,
-		}
-	}
-	for _, step := range steps {
+	for _, step := range []func(context.Context, *components) error{
+		b.findHung, b.refuseNewerFormats, b.openMember, b.openLogs, b.register, b.prepareLogins, b.openPartitions, b.openHandlers,
+		b.awaitActive, b.openClients,
+	} {
 		if err := step(ctx, r); err != nil {
 			return err
 		}
@@ -118,23 +110,28 @@ func (b *Broker) refuseNewerFormats(_ context.Context, r *components) error {
 			return dirErrors(b.cfg.Broker, &storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
 		}
 	}
-	if err := b.refuseOtherKind(r); err != nil || r.conf.Cluster.Name != "" {
-		return err
-	}
-	if err := filestore.Peek(b.fs, path.Join(b.cfg.DataDir, metadataDir)); err != nil {
+	dir := path.Join(b.cfg.DataDir, metadataDir)
+	if err := raftstore.Peek(b.fs, dir); err != nil {
 		return dataError(b.cfg.DataDir, err)
 	}
-	return b.requireMetadata(r.answering())
+	var err error
+	if r.owners, err = readOwners(b.fs, r.answering()); err != nil {
+		return &ExitError{ExitData, err}
+	}
+	if there, err := raftstore.Exists(b.fs, dir); err != nil || there {
+		return nil // opening it reports any other error
+	}
+	return b.checkOwners(r)
 }
+
+// linked reports whether there may be other brokers.
+func (r *components) linked() bool { return len(r.conf.Cluster.Seeds) > 0 }
 
 // requireMetadata rejects log directories that hold partitions if the metadata that describes them
 // is missing: all their topics would be gone, and a new topic of the same name would be a different
 // one.
 func (b *Broker) requireMetadata(all []storage.Place) error {
 	dir := path.Join(b.cfg.DataDir, metadataDir)
-	if there, err := filestore.Exists(b.fs, dir); err != nil || there {
-		return nil // opening it reports any other error
-	}
 	for _, place := range all {
 		if storage.Used(b.fs, place) {
 			lock, err := b.fs.Lock(path.Join(place.Path, lockName), holder())
@@ -161,7 +158,7 @@ func (b *Broker) lockData() error {
 		return fail(err)
 	}
 	b.stack.pushDisk("lock", func(context.Context) error { return lock.Close() })
-	b.restrict(path.Join(b.cfg.DataDir, metadataDir), path.Join(b.cfg.DataDir, clusterDir))
+	b.restrict(path.Join(b.cfg.DataDir, metadataDir))
 	return nil
 }
 
@@ -176,40 +173,6 @@ func (b *Broker) restrict(dirs ...string) {
 			b.log.Info("other users can't read the metadata any more", zap.String("dir", dir))
 		}
 	}
-}
-
-// openMetadata locks the data directory, opens the metadata in it and registers this broker.
-func (b *Broker) openMetadata(ctx context.Context, r *components) error {
-	fail := func(err error) error { return dataError(b.cfg.DataDir, err) }
-	if err := b.lockData(); err != nil {
-		return err
-	}
-	if err := b.openAudit(r); err != nil {
-		return err
-	}
-	dir := path.Join(b.cfg.DataDir, metadataDir)
-	if err := vfs.MakeDir(b.fs, dir); err != nil {
-		return fail(err)
-	}
-	var err error
-	if r.file, err = filestore.Open(filestore.Options{FS: b.fs, Dir: dir, Log: b.log.Named("metadata")}); err != nil {
-		return fail(err)
-	}
-	r.store = r.file
-	b.stack.pushDisk("metadata", func(context.Context) error { return r.store.Close() })
-	if err := b.refuseOlder(r.file, r); err != nil {
-		return err
-	}
-	r.newController(b.configs)
-	reg, err := r.control.Register(ctx, controller.BrokerSpec{ID: r.conf.NodeID, Rack: r.conf.Rack, SoleBroker: true})
-	if err != nil {
-		if r := (*controller.Error)(nil); errors.As(err, &r) {
-			return &ExitError{ExitData, fmt.Errorf("directory %s: %w", b.cfg.DataDir, r)}
-		}
-		return fmt.Errorf("register broker %d in %s: %w", r.conf.NodeID, dir, err)
-	}
-	b.log.Debug("registered", zap.String("cluster", reg.ClusterID), zap.Int32("node", r.conf.NodeID))
-	return nil
 }
 
 // newController sets what changes the metadata for this broker.
@@ -276,16 +239,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	r.dirs = observe.NewDirs(r.storage, b.remedyFor, r.measured, b.probes)
 	b.health.Add(r.dirs.Facts)
 	if b.fs == vfs.OS() {
-		meta := path.Join(b.cfg.DataDir, metadataDir)
-		if r.member != nil {
-			meta = path.Join(b.cfg.DataDir, clusterDir)
-		}
-		b.health.Add(presence(meta, r.storage.Dirs()).Source)
-	}
-	if r.file != nil {
-		if err := b.ownDirs(r.storage.Dirs()); err != nil {
-			return err
-		}
+		b.health.Add(presence(path.Join(b.cfg.DataDir, metadataDir), r.storage.Dirs()).Source)
 	}
 	b.keepCopy(ctx, r)
 	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, observe.Stored(r.storage)); err != nil {
@@ -304,12 +258,9 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 		Config: func(img *metadata.Image, t *metadata.Topic) storage.Config { return r.settings.Of(img, t).Log },
 		MinISR: r.settings.MinISR,
 	}
-	var copies *streams
-	if r.member != nil {
-		r.member.replicas(&opt, r.control, &r.conf.Cluster.Replica)
-		copies = b.newStreams(r, func(t [16]byte, p int32) (*replica.Partition, error) { return r.replicas.Partition(t, p) })
-		r.member.streams, opt.RoleChanged = copies, copies.RoleChanged
-	}
+	r.member.replicas(&opt, r.control, &r.conf.Cluster.Replica)
+	copies := b.newStreams(r, func(t [16]byte, p int32) (*replica.Partition, error) { return r.replicas.Partition(t, p) })
+	r.member.streams, opt.RoleChanged = copies, copies.RoleChanged
 	r.replicas = replica.NewManager(opt)
 	r.applier = metadata.NewApplier(b.log.Named("metadata"))
 	r.rules = followRules(&b.cfg.Security, b.log.Named("security"), r.applier) // before what asks them
@@ -325,24 +276,16 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 			return err
 		}
 	}
-	if copies != nil { // before the roles that it connects
-		r.applier.Subscribe("streams", copies.Apply)
-	}
+	r.applier.Subscribe("streams", copies.Apply) // before the roles that it connects
 	r.applier.Subscribe("replicas", r.replicas.Apply)
 	r.applier.Finish(r.replicas.AwaitApplied)
 	b.stack.push("replicas", r.replicas.Close)
-	if copies != nil {
-		b.serveStreams(copies)
-	}
-	var lease func() bool // a single node needs none
-	if r.member != nil {
-		lease = r.member.Lease
-	}
+	b.serveStreams(copies)
 	var err error
 	r.groups, err = service.NewGroups(service.GroupsOptions{
 		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs,
 		Static: r.static, Share: b.share, Logger: b.log.Named("groups"),
-		MemberBytes: b.budgets.Members - b.budgets.transactions(), Lease: lease, Brokers: len(r.conf.Cluster.Seeds),
+		MemberBytes: b.budgets.Members - b.budgets.transactions(), Lease: r.member.Lease, Brokers: len(r.conf.Cluster.Seeds),
 		Visible: broker.Visible(r.rules),
 	})
 	if err != nil {
@@ -353,14 +296,14 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	if err := metrics.RegisterGroups(b.reg, b.cfg.MetricsPartitions, observe.Groups(r.groups)); err != nil {
 		return err
 	}
-	return b.openTransactions(r, lease)
+	return b.openTransactions(r)
 }
 
 // openHandlers connects the handlers to the components and starts the flow of metadata.
 func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	var err error
 	var group broker.Cluster
-	if r.member != nil {
+	if r.linked() {
 		group = r.member.Operator()
 	}
 	r.handlers, err = broker.New(broker.Options{
@@ -388,11 +331,8 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		return err
 	}
 	b.stack.push("applier", func(context.Context) error { r.applier.Stop(); return nil })
-	if r.member != nil {
-		r.member.following.Store(true)
-	}
-	// What the first image requires, above all raised leader epochs, must be recorded and applied
-	// before a client can see the broker.
+	r.member.following.Store(true)
+	// What the first image requires must be recorded and applied before a client can see the broker.
 	if err := r.applier.WaitFor(ctx, r.applier.Image().Version()); err != nil {
 		return err
 	}
@@ -409,29 +349,19 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	b.health.AddSlow(observe.Rebalances(r.groups, cmp.Or(b.slowChecks, time.Minute)))
 	b.health.AddSlow(observe.Undone(r.transactions))
 	b.health.AddSlow(accessSource(b.cfg, r.applier.Image))
-	if n := len(r.replicas.Leaderless()); n > 0 && r.member == nil { // in a cluster another broker may lead
-		return fmt.Errorf("the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served", n)
-	}
 	r.fenced = true
-	if r.file != nil {
-		forgetLosses(r.storage.Dirs())
-	}
 	unwatch := watch(r.applier.Done(), func() { b.fail(fmt.Errorf("metadata: %w", r.applier.Err())) })
 	b.stack.push("applier watch", func(context.Context) error { unwatch(); return nil })
 	return nil
 }
 
-// openServer prepares to accept connections. links is nil without a cluster.
+// openServer prepares to accept connections. links is nil without other brokers.
 func (b *Broker) openServer(r *components, links network.Handler) error {
 	table, err := broker.Table(b.budgets.Decoded, links != nil)
 	if err != nil {
 		return err
 	}
-	var handler network.Handler = r.handlers
-	if r.member != nil {
-		r.member.starting = broker.NewStarting(table, r.member.Features)
-		handler = r.member.starting
-	}
+	r.member.starting = broker.NewStarting(table, r.member.Features)
 	var names []string
 	for _, l := range b.cfg.Listeners {
 		names = append(names, l.Name)
@@ -440,7 +370,7 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 	server, err := network.New(network.Options{
 		Observer:   withAudit(observe.NewNetwork(r.network, r.requests, names, table), r.audit),
 		Connecting: r.quotas.Connect, Accepting: b.limits.rates.take,
-		Handler: handler, Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
+		Handler: r.member.starting, Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
 		Limits: b.networkLimits(r, b.limits.now.Load()), Idle: r.conf.ConnectionIdle,
@@ -466,7 +396,7 @@ func (b *Broker) serve(server *network.Server, r *components, chosen func(name s
 		if err != nil {
 			return err
 		}
-		listener.Brokers = r.member != nil && l.Name == interListener(b.cfg, &r.conf)
+		listener.Brokers = r.linked() && l.Name == interListener(b.cfg, &r.conf)
 		for _, x := range b.bound.clients[i] {
 			if err := server.Serve(listener, x); err != nil {
 				return err
@@ -478,11 +408,6 @@ func (b *Broker) serve(server *network.Server, r *components, chosen func(name s
 
 // openClients serves clients. In a cluster, the listener for brokers is open already.
 func (b *Broker) openClients(_ context.Context, r *components) error {
-	if r.member == nil {
-		if err := b.openServer(r, nil); err != nil {
-			return err
-		}
-	}
 	server := r.server.Load()
 	b.limitConnections(r) // the logs are open
 	b.stack.push("clients", func(ctx context.Context) error { return stopClients(ctx, r, server) })
@@ -499,13 +424,9 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 	if err := metrics.RegisterLogins(b.reg, observe.Logins(server)); err != nil {
 		return err
 	}
-	open := ""
-	if r.member != nil {
-		if err := r.member.shown(); err != nil {
-			return err
-		}
-		r.member.starting.Serve(r.handlers)
-		open = interListener(b.cfg, &r.conf)
+	if err := r.member.shown(); err != nil {
+		return err
 	}
-	return b.serve(server, r, func(name string) bool { return name != open })
+	r.member.starting.Serve(r.handlers)
+	return b.serve(server, r, func(name string) bool { return !r.linked() || name != interListener(b.cfg, &r.conf) })
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/health"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/statefile"
@@ -93,10 +93,10 @@ func dataRemedy(setting string, flags []string, err error) string {
 		return "" // their texts include the remedy
 	case errors.Is(err, journal.ErrDamaged):
 		return "restore the journal; if it is lost, " + verify + " lists the damage and " + preview + " shows what a repair saves"
-	case errors.Is(err, statefile.ErrCorrupt), errors.Is(err, filestore.ErrDamaged):
+	case errors.Is(err, statefile.ErrCorrupt), errors.Is(err, statelog.ErrDamaged):
 		return verify + " lists the damage and " + preview +
 			" shows what a repair does; if it cannot repair everything, restore the whole directory from a backup"
-	case errors.Is(err, filestore.ErrNewerFormat):
+	case errors.Is(err, statelog.ErrNewerFormat):
 		return "start the version that wrote it, or " + remedy
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return moreFiles

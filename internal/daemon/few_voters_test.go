@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/copies"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -50,7 +50,7 @@ func TestAClusterOfFewVotersKeepsTheCopyOfItsMetadata(t *testing.T) {
 		if err := errors.Join(b.Close(), mem.RemoveAll("/data")); err != nil {
 			t.Fatal(err)
 		}
-		if c, err := filestore.Check(mem, at); err != nil || !c.Used {
+		if c, err := copies.Check(mem, at); err != nil || !c.Used {
 			t.Fatalf("round %d: there is no copy: %v", round, err)
 		}
 		if err := mem.MkdirAll("/data"); err != nil {

@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/storage"
 )
@@ -51,7 +50,7 @@ func (b *Broker) findHung(ctx context.Context, r *components) error {
 					names = append(names, r.places[i].Path)
 				}
 			}
-			if len(silent) == len(r.places) || !b.hasMetadata(r) {
+			if len(silent) == len(r.places) || !b.hasMetadata() {
 				b.health.Enter("waiting for the disk of " + strings.Join(names, ", "))
 				continue
 			}
@@ -67,13 +66,8 @@ func (b *Broker) findHung(ctx context.Context, r *components) error {
 }
 
 // hasMetadata reports whether the metadata directory that this start will use is there.
-func (b *Broker) hasMetadata(r *components) bool {
-	if r.conf.Cluster.Name != "" {
-		if there, err := raftstore.Exists(b.fs, path.Join(b.cfg.DataDir, clusterDir)); there && err == nil {
-			return true
-		}
-	}
-	there, err := filestore.Exists(b.fs, path.Join(b.cfg.DataDir, metadataDir))
+func (b *Broker) hasMetadata() bool {
+	there, err := raftstore.Exists(b.fs, path.Join(b.cfg.DataDir, metadataDir))
 	return there && err == nil
 }
 

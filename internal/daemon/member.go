@@ -31,13 +31,10 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// clusterDir is the directory of a cluster's metadata, below the data directory.
-const clusterDir = "cluster"
-
 // dirFormat is the format of log directories that this version writes, as registrations show it.
 const dirFormat = 1
 
-// member is what only a broker of a cluster has.
+// member is this broker as a member of its cluster, which may consist of it alone.
 type member struct {
 	*cluster.Cluster
 	incarnation [16]byte
@@ -47,8 +44,9 @@ type member struct {
 	following   atomic.Bool // the applier has started
 }
 
-// openMember opens the metadata directory of a cluster and waits until this node is a member and
-// has metadata. Other brokers can connect before that; clients cannot.
+// openMember opens the metadata directory and waits until this node is a member of its cluster and
+// has metadata. Other brokers can connect before that; clients cannot. A broker without seeds begins
+// a cluster of its own at its first start.
 func (b *Broker) openMember(ctx context.Context, r *components) error {
 	if err := b.lockData(); err != nil {
 		return err
@@ -57,22 +55,16 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		return err
 	}
 	fail := func(err error) error { return dataError(b.cfg.DataDir, err) }
-	dir := path.Join(b.cfg.DataDir, clusterDir)
-	owners, err := readOwners(b.fs, r.answering())
-	if err != nil {
-		return &ExitError{ExitData, err}
-	}
-	logs := owners.cluster
-	origin, err := b.origin(ctx, r, logs)
-	if err != nil {
-		return err
-	}
+	dir := path.Join(b.cfg.DataDir, metadataDir)
 	if err := vfs.MakeDir(b.fs, dir); err != nil {
 		return fail(err)
 	}
-	endpoints, err := b.endpoints()
-	if err != nil {
-		return err
+	var endpoints []metadata.Endpoint
+	var err error
+	if r.linked() { // otherwise no other broker names them, and each listener has its own
+		if endpoints, err = b.endpoints(); err != nil {
+			return err
+		}
 	}
 	secrets, err := readSecrets(r.conf.Cluster.SecretFile)
 	if err != nil {
@@ -87,10 +79,10 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		FS: b.fs, Dial: peers.dial, Admit: peers.admit, Trusts: peers.trusts,
 		Dir: dir, Conf: r.conf.Cluster, Node: r.conf.NodeID, Rack: r.conf.Rack, Endpoints: endpoints,
 		InternalReplicas: map[string]int{
-			service.OffsetsTopic:      min(int(r.conf.Offsets.ReplicationFactor), len(r.conf.Cluster.Seeds)),
-			service.TransactionsTopic: min(int(r.conf.Transactions.ReplicationFactor), len(r.conf.Cluster.Seeds)),
+			service.OffsetsTopic:      min(int(r.conf.Offsets.ReplicationFactor), max(len(r.conf.Cluster.Seeds), 1)),
+			service.TransactionsTopic: min(int(r.conf.Transactions.ReplicationFactor), max(len(r.conf.Cluster.Seeds), 1)),
 		},
-		Listener: listener, Secrets: secrets, Logs: func() string { return logs }, Origin: origin,
+		Listener: listener, Secrets: secrets, Logs: r.owners.cluster,
 		Version: b.version, Progress: b.waits, Fail: b.fail, Log: b.log,
 		Refused: recordRefusedLinks(r.audit, listener),
 	})
@@ -99,31 +91,27 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	}
 	b.stack.pushDisk("metadata", c.Close)
 	b.certs.cluster.Store(c)
-	if origin == nil && c.ID() == "" {
-		if err := b.requireOwner(owners); err != nil {
+	r.member = &member{Cluster: c, incarnation: metadata.NewID(), shown: func() error { return nil }}
+	r.store = c.Store()
+	if c.ID() == "" { // a directory without metadata, which an interrupted start left, or none
+		if err := b.checkOwners(r); err != nil {
 			return err
 		}
-		b.nameCopy(r.answering(), logs)
+		b.nameCopy(r.answering(), r.owners.cluster)
 	}
-	r.member = &member{Cluster: c, incarnation: metadata.NewID()}
-	r.store = c.Store()
 	b.health.Add(func(f *checks.Facts) {
-		f.Metadata = checks.Metadata{Dir: dir, Failed: observe.Reason(c.Store().Failed())}
+		f.Metadata = checks.Metadata{Dir: dir, Failed: observe.Reason(c.Store().Failed()), Hanging: c.Store().Hanging()}
 	})
 	if err := b.openServer(r, c.Accept()); err != nil {
 		return err
 	}
 	server := r.server.Load()
 	b.stack.push("connections of brokers", func(context.Context) error { return server.Close() })
-	if err := b.serve(server, r, func(name string) bool { return name == listener }); err != nil {
+	if err := b.serve(server, r, func(name string) bool { return r.linked() && name == listener }); err != nil {
 		return err
 	}
-	if err := c.Enter(ctx); err != nil {
-		return refusedMember(err)
-	}
-	if logs != "" && logs != c.ID() {
-		return &ExitError{ExitData, fmt.Errorf("the log directories of this broker belong to the cluster %s, and %s to the cluster %s; "+
-			"use log directories of the same cluster, or empty ones", logs, dir, c.ID())}
+	if err := b.enter(ctx, r); err != nil {
+		return err
 	}
 	r.newController(b.configs)
 	err = c.Control(r.member.incarnation, r.settings.MinISR, func(img *metadata.Image, t *metadata.Topic) bool {
@@ -132,7 +120,28 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	if err != nil {
 		return err
 	}
-	return b.showCluster(ctx, r)
+	if r.linked() {
+		return b.showCluster(ctx, r)
+	}
+	return nil
+}
+
+// enter waits until this node has metadata, and refuses those to which its directories or its
+// configuration do not fit.
+func (b *Broker) enter(ctx context.Context, r *components) error {
+	c, dir := r.member.Cluster, path.Join(b.cfg.DataDir, metadataDir)
+	err := c.Enter(ctx)
+	if err == nil {
+		err = c.CheckNode(ctx)
+	}
+	if err != nil {
+		return b.memberError(ctx, r, err)
+	}
+	if logs := r.owners.cluster; logs != "" && logs != c.ID() {
+		return &ExitError{ExitData, fmt.Errorf("the log directories of this broker belong to the cluster %s, and %s to the cluster %s; "+
+			"use log directories of the same cluster, or empty ones", logs, dir, c.ID())}
+	}
+	return b.refuseOlder(r)
 }
 
 // showCluster describes the cluster to clients as soon as this node's metadata are as new as its
@@ -186,9 +195,16 @@ func (b *Broker) waiting() bool {
 	return what != nil && *what == b.health.Phase()
 }
 
-func refusedMember(err error) error {
-	if errors.Is(err, membership.ErrRefused) {
+// memberError explains why this broker can't be a member of its cluster. Without other brokers, its
+// data directory is the cause.
+func (b *Broker) memberError(ctx context.Context, r *components, err error) error {
+	switch refused := errors.Is(err, membership.ErrRefused); {
+	case refused && !r.linked():
+		return &ExitError{ExitData, fmt.Errorf("directory %s: %w", b.cfg.DataDir, err)}
+	case refused:
 		return &ExitError{ExitUsage, err}
+	case !r.linked() && ctx.Err() == nil:
+		return dataError(b.cfg.DataDir, err)
 	}
 	return err
 }
@@ -232,6 +248,8 @@ func (b *Broker) register(ctx context.Context, r *components) error {
 			ID: d.ID(), Format: dirFormat, Clean: d.Clean(), Finding: f.ID, Found: f.Seq, Sequence: d.CheckpointSequence(),
 		})
 		if d.Lossy() {
+			b.log.Warn("records that were acknowledged before they were synced may be lost: the machine stopped and the last stop was not clean",
+				zap.String("dir", d.Path()), zap.Int("partitions", len(d.LossyLogs())))
 			for _, id := range d.LossyLogs() {
 				o.Lossy = append(o.Lossy, partitionOf(id))
 			}
@@ -240,10 +258,12 @@ func (b *Broker) register(ctx context.Context, r *components) error {
 	for _, l := range r.damaged() {
 		o.Damaged = append(o.Damaged, l.TopicPartition)
 	}
-	b.waits("registering with the controller")
+	if r.linked() {
+		b.waits("registering with the controller")
+	}
 	epoch, err := r.member.Register(ctx, o)
 	if err != nil {
-		return refusedMember(err)
+		return b.memberError(ctx, r, err)
 	}
 	if err := r.store.WaitFor(ctx, epoch); err != nil {
 		return err
@@ -264,8 +284,12 @@ func (m *member) replicas(o *replica.Options, c *controller.Controller, conf *co
 	o.Incarnation, o.Cluster, o.Lease, o.Resigner = m.incarnation, c.As(m.incarnation), m.Lease, m.Cluster
 }
 
-// owner returns what log directories remember of their registration.
+// owner returns what log directories remember of their registration: the cluster whose metadata
+// other brokers may have, too.
 func (m *member) owner() (o checkpoint.Owner, err error) {
+	if !m.Linked() {
+		return o, nil
+	}
 	if o.Cluster, err = metadata.ParseID(m.ID()); err != nil {
 		return o, fmt.Errorf("the id of the cluster: %w", err)
 	}
@@ -364,7 +388,9 @@ func (r *components) damaged() (list []damagedLog) {
 
 // awaitActive waits until the controller counts this broker as active.
 func (b *Broker) awaitActive(ctx context.Context, r *components) error {
-	b.waits("waiting for the controller to activate this broker")
+	if r.linked() {
+		b.waits("waiting for the controller to activate this broker")
+	}
 	return r.member.Agent().AwaitActive(ctx)
 }
 
@@ -375,7 +401,7 @@ func (b *Broker) leave() {
 	if r == nil || r.member == nil {
 		return
 	}
-	if r.member.Agent() != nil && b.serving.Load() && r.conf.Cluster.Drain {
+	if r.member.Agent() != nil && b.serving.Load() && r.conf.Cluster.Drain && len(r.applier.Image().Brokers()) > 1 {
 		b.drain(r)
 	}
 	r.member.HandOver(context.Background())

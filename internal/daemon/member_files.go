@@ -7,8 +7,6 @@ import (
 	"path"
 	"slices"
 
-	"go.uber.org/zap"
-
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -20,7 +18,8 @@ import (
 // owners says to whom the logs in the log directories belong.
 type owners struct {
 	cluster string // the id of the cluster that has registered them, "" if none has
-	alone   string // a directory with logs that no cluster has registered, "" if there is none
+	unread  error  // why a directory could not be read, nil if all were
+	alone   string // a directory with logs of a broker without seeds, "" if there is none
 }
 
 // readOwners reads the checkpoints, because log directories are opened only when the node is a
@@ -30,8 +29,8 @@ func readOwners(fsys vfs.FS, all []storage.Place) (o owners, err error) {
 	from := ""
 	for _, p := range all {
 		s, err := checkpoint.Read(fsys, path.Join(p.Path, storage.CheckpointDir))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return o, fmt.Errorf("log directory %s: %w", p.Path, err)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // the broker can serve beside it
+			o.unread = errors.Join(o.unread, fmt.Errorf("log directory %s: %w", p.Path, err))
 		}
 		if err != nil || s == nil {
 			continue
@@ -52,41 +51,24 @@ func readOwners(fsys vfs.FS, all []storage.Place) (o owners, err error) {
 	return o, nil
 }
 
-// requireOwner rejects the logs of a broker without a cluster, if the metadata that describes them
-// is missing and this node has none of a cluster either.
-func (b *Broker) requireOwner(o owners) error {
-	if o.cluster != "" || o.alone == "" {
-		return nil
-	}
-	dir := path.Join(b.cfg.DataDir, metadataDir)
-	return &ExitError{ExitData, fmt.Errorf("the log directory %s holds partitions of a broker without cluster.name, and %s has no metadata of them; "+
-		"put the metadata back to begin a cluster with them, or give this broker an empty log directory", o.alone, dir)}
-}
-
-// ownDirs makes log directories those of a broker without a cluster. It rejects directories that a
-// cluster has registered, and logs losses.
-func (b *Broker) ownDirs(dirs []*storage.Dir) error {
-	for _, d := range dirs {
-		if o := d.Owner(); o != (checkpoint.Owner{}) {
-			return &ExitError{ExitData, fmt.Errorf("log directory %s holds records of the cluster %s; "+
-				"set cluster.name and cluster.seeds, or use an empty log directory", d.Path(), metadata.FormatID(o.Cluster))}
-		}
-		if d.Lossy() {
-			b.log.Warn("records that were acknowledged before they were synced may be lost: the machine stopped and the last stop was not clean",
-				zap.String("dir", d.Path()), zap.Int("partitions", len(d.LossyLogs())))
-		}
+// checkOwners rejects logs whose metadata are missing. It is called if this node has none: its
+// cluster would begin without the topics of these logs.
+func (b *Broker) checkOwners(r *components) error {
+	o, dir := r.owners, path.Join(b.cfg.DataDir, metadataDir)
+	switch linked := r.linked(); {
+	case linked && o.unread != nil:
+		return &ExitError{ExitData, fmt.Errorf("%w; %s has no metadata, and nobody knows whether those of this directory are lost: "+
+			"make it readable, or give this broker another one", o.unread, dir)}
+	case !linked && o.cluster != "":
+		return &ExitError{ExitData, fmt.Errorf("the log directories of this broker hold records of the cluster %s, and %s has no metadata of them; "+
+			"set cluster.name and cluster.seeds, or use empty log directories", o.cluster, dir)}
+	case !linked:
+		return b.requireMetadata(r.answering())
+	case o.cluster == "" && o.alone != "":
+		return &ExitError{ExitData, fmt.Errorf("the log directory %s holds partitions of a broker without cluster.seeds, and %s has no metadata of them; "+
+			"put the metadata back to begin a cluster with them, or give this broker an empty log directory", o.alone, dir)}
 	}
 	return nil
-}
-
-// forgetLosses makes log directories forget losses that the metadata of a broker without a cluster
-// has recorded. Until then each start reports them again.
-func forgetLosses(dirs []*storage.Dir) {
-	for _, d := range dirs {
-		if d.Lossy() {
-			d.Confirm(checkpoint.Owner{})
-		}
-	}
 }
 
 // interListener returns the name of the listener that other brokers connect to.

@@ -15,7 +15,7 @@ import (
 // starts.
 func (b *Broker) observeCluster(r *components) error {
 	r.cluster = &observe.Cluster{Self: r.conf.NodeID, Image: r.applier.Image, MinISR: r.settings.MinISR}
-	if r.member == nil {
+	if !r.linked() {
 		return nil
 	}
 	r.cluster.Lags = r.replicas.Lags

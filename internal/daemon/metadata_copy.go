@@ -14,19 +14,24 @@ import (
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/copies"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// The metadata of all topics is a few files in data.dir. Their copy is in a log directory, if
-// possible in one outside of data.dir. It starts after storage has locked the log directories, so
-// that none of them belongs to another broker.
+// The metadata of all topics is a few files in data.dir. As long as few voters have them, their copy
+// is in a log directory, if possible in one outside of data.dir. It starts after storage has locked
+// the log directories, so that none of them belongs to another broker.
 
 // refuseOlder rejects metadata that is older than one of its copies: topics that were created since
-// would be gone, and deleted ones would reappear.
-func (b *Broker) refuseOlder(file *filestore.Store, r *components) error {
+// would be gone, and deleted ones would reappear. If there are other voters, what they have counts.
+func (b *Broker) refuseOlder(r *components) error {
+	store := r.member.Store()
+	if role, _ := store.Leadership(); store.Sole() == 0 || !role.Ready { // what it shows is not all that it has
+		return nil
+	}
+	dir := path.Join(b.cfg.DataDir, metadataDir)
 	for _, p := range r.answering() {
-		if err := file.CheckAgainst(filestore.CopyIn(p.Path)); errors.Is(err, filestore.ErrOlder) {
+		if err := copies.CheckAgainst(b.fs, copies.In(p.Path), dir, store.View()); errors.Is(err, copies.ErrOlder) {
 			return &ExitError{ExitData, fmt.Errorf("directory %s: %w: the metadata was restored from an older state; %s "+
 				"replaces it with the copy; to continue with the older metadata, move the copy away", b.cfg.DataDir, err,
 				b.repairAll(r.places, "--backup", path.Join(b.cfg.DataDir, "before-repair")))}
@@ -65,19 +70,10 @@ func (b *Broker) keepCopy(ctx context.Context, r *components) {
 	}
 	former := make([]string, len(dirs))
 	for i, d := range dirs {
-		former[i] = filestore.CopyIn(d.Path())
+		former[i] = copies.In(d.Path())
 	}
 	b.restrict(former...)
-	if r.member != nil {
-		b.keepMemberCopy(ctx, r, filestore.CopyIn(at), former)
-		return
-	}
-	r.file.KeepCopy(ctx, filestore.CopyIn(at), former...)
-	b.health.Add(func(f *checks.Facts) {
-		f.Metadata = checks.Metadata{Dir: path.Join(b.cfg.DataDir, metadataDir), Failed: observe.Reason(r.file.Failed()),
-			Hanging: r.file.Hanging(),
-			Copy:    filestore.CopyIn(at), Behind: observe.Reason(r.file.CopyBehind())}
-	})
+	b.keepMemberCopy(ctx, r, copies.In(at), former)
 }
 
 const (
@@ -98,8 +94,8 @@ type memberCopy struct {
 	former []string
 
 	mu   sync.Mutex
-	copy *filestore.Copy // nil: none is kept
-	none bool            // former copies were removed; used by turn only
+	copy *copies.Copy // nil: none is kept
+	none bool         // former copies were removed; used by turn only
 }
 
 // keepMemberCopy keeps the copy of a member for as long as it is needed.
@@ -148,7 +144,7 @@ func (k *memberCopy) turn(ctx context.Context) {
 	case len(voters) == 0: // not known yet
 	case few && !kept:
 		k.none = false
-		c := filestore.StartCopy(ctx, filestore.CopyOptions{FS: k.b.fs, Dir: k.at, View: store.View(), Ended: store.Ended(),
+		c := copies.Start(ctx, copies.Options{FS: k.b.fs, Dir: k.at, View: store.View(), Ended: store.Ended(),
 			Former: k.former, Log: k.b.log.Named("metadata")})
 		store.SetCopy(c)
 		k.mu.Lock()
@@ -177,8 +173,8 @@ func (k *memberCopy) end() {
 // few voters.
 func (b *Broker) nameCopy(all []storage.Place, cluster string) {
 	for _, p := range all {
-		dir := filestore.CopyIn(p.Path)
-		if of, err := filestore.ClusterOf(b.fs, dir); err == nil && of != "" && of == cluster {
+		dir := copies.In(p.Path)
+		if of, err := copies.ClusterOf(b.fs, dir); err == nil && of != "" && of == cluster {
 			b.log.Warn("this broker has no metadata of its cluster, and its log directory has a copy; if no other broker has the metadata, "+
 				"stop this one and restore the copy: chronikd recover --from "+dir+" with the same configuration (docs/cluster.md)",
 				zap.String("cluster", cluster), zap.String("copy", dir))
@@ -189,7 +185,7 @@ func (b *Broker) nameCopy(all []storage.Place, cluster string) {
 // dropCopies removes copies of the metadata that this broker kept while its cluster was smaller.
 func (b *Broker) dropCopies(dirs []string, id string) {
 	for _, dir := range dirs {
-		of, err := filestore.ClusterOf(b.fs, dir)
+		of, err := copies.ClusterOf(b.fs, dir)
 		if err == nil && of == id {
 			err = b.fs.RemoveAll(dir)
 		}

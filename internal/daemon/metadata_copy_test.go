@@ -11,7 +11,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/copies"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -23,7 +25,7 @@ func TestTheMetadataHasACopy(t *testing.T) {
 	mem := vfs.Memory()
 	b, _ := startHere(t, mem, dirs)
 	fill(t, b, "first", 1, 1)
-	older, err := filestore.Check(mem, "/data/metadata")
+	older, err := raftstore.Read(mem, "/data/metadata")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,24 +33,24 @@ func TestTheMetadataHasACopy(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	own, err := filestore.Check(mem, "/data/metadata")
-	copied, cerr := filestore.Check(mem, at)
+	own, err := raftstore.Read(mem, "/data/metadata")
+	copied, cerr := copies.Check(mem, at)
 	if err := errors.Join(err, cerr); err != nil {
 		t.Fatal(err)
 	}
-	names := func(c filestore.Content) (all []string) {
-		for _, kv := range c.Keys {
+	names := func(keys []metadata.KV) (all []string) {
+		for _, kv := range keys {
 			all = append(all, kv.Key+"="+string(kv.Value))
 		}
 		return all
 	}
-	if own.Revision != copied.Revision || !slices.Equal(names(own), names(copied)) {
+	if own.Revision != copied.Revision || !slices.Equal(names(own.Keys), names(copied.Keys)) {
 		t.Errorf("the copy has revision %d, the metadata %d", copied.Revision, own.Revision)
 	}
 	if err := mem.RemoveAll("/data/metadata"); err != nil {
 		t.Fatal(err)
 	}
-	if err := filestore.Write(mem, "/data/metadata", older.Keys, older.Revision); err != nil {
+	if err := raftstore.Begin(mem, "/data/metadata", older.Generation, older.Keys, older.Revision); err != nil {
 		t.Fatal(err)
 	}
 	cfg, err := Load(
@@ -61,10 +63,10 @@ func TestTheMetadataHasACopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Start(t.Context(), Options{Config: cfg, FS: mem, Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test"})
-	if !errors.Is(err, filestore.ErrOlder) || !strings.Contains(err.Error(), "chronikctl log repair --dir /data --dir /two ") {
+	if !errors.Is(err, copies.ErrOlder) || !strings.Contains(err.Error(), "chronikctl log repair --dir /data --dir /two ") {
 		t.Errorf("with older metadata: %v", err)
 	}
-	if again, err := filestore.Check(mem, at); err != nil || again.Revision != copied.Revision {
+	if again, err := copies.Check(mem, at); err != nil || again.Revision != copied.Revision {
 		t.Errorf("the copy was changed to revision %d, %v", again.Revision, err)
 	}
 }
@@ -79,12 +81,12 @@ func TestAFormerCopyIsRemoved(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := filestore.Check(mem, former); err != nil || !c.Used {
+	if c, err := copies.Check(mem, former); err != nil || !c.Used {
 		t.Fatalf("the copy: used %t, %v", c.Used, err)
 	}
 	b, _ = startHere(t, mem, "log.dirs=/data/logs,/two")
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
-		left, err := filestore.Exists(mem, former)
+		left, err := copies.Exists(mem, former)
 		if err == nil && !left {
 			break
 		}
@@ -95,7 +97,7 @@ func TestAFormerCopyIsRemoved(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := filestore.Check(mem, "/two/metadata.copy"); err != nil || !now.Used {
+	if now, err := copies.Check(mem, "/two/metadata.copy"); err != nil || !now.Used {
 		t.Errorf("the new copy: used %t, %v", now.Used, err)
 	}
 }

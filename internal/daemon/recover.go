@@ -63,7 +63,7 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	if err != nil {
 		return err
 	}
-	fsys, dir := c.fileSystem(), path.Join(cfg.DataDir, clusterDir)
+	fsys, dir := c.fileSystem(), path.Join(cfg.DataDir, metadataDir)
 	lock, err := fsys.Lock(path.Join(cfg.DataDir, lockName), holder())
 	if err != nil {
 		return dataError(cfg.DataDir, err)
@@ -101,6 +101,6 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 		"1. start this broker\n"+
 		"2. empty the metadata directory, %s in data.dir, of every other broker, keep its log directories, and start it\n"+
 		"3. when all brokers are active, elect leaders: kafka-leader-election.sh --election-type unclean --all-topic-partitions\n",
-		conf.NodeID, r.Cluster, clusterDir)
+		conf.NodeID, r.Cluster, metadataDir)
 	return err
 }

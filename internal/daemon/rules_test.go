@@ -11,8 +11,9 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -31,10 +32,7 @@ func newRulesWorld(t *testing.T, s config.Security) *rulesWorld {
 	if err := vfs.MakeDir(fs, "/m"); err != nil {
 		t.Fatal(err)
 	}
-	store, err := filestore.Open(filestore.Options{FS: fs, Dir: "/m", Log: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := solestore.Open(t, raftstore.Options{FS: fs, Dir: "/m", Log: zap.NewNop()})
 	t.Cleanup(func() { _ = store.Close() })
 	w := &rulesWorld{t: t, control: controller.New(controller.Options{Store: store}), store: store,
 		applier: metadata.NewApplier(zap.NewNop())}

@@ -153,7 +153,7 @@ func TestAStartThatFailsLeavesAnUncleanStopUnclean(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.LeaderEpoch() != 1 {
+	if p.LeaderEpoch() < 1 {
 		t.Errorf("epoch %d was not raised", p.LeaderEpoch())
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/copies"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/golden"
 	"github.com/chronik-io/chronik/internal/tools/ctl"
@@ -271,7 +271,7 @@ func faults() []fault {
 				errfs.Rule{
 					Ops:  errfs.Create | errfs.Write | errfs.Datasync,
 					Err:  syscall.EIO,
-					When: func(c errfs.Call) bool { return strings.HasPrefix(c.Path, filestore.CopyIn("/data/logs")) },
+					When: func(c errfs.Call) bool { return strings.HasPrefix(c.Path, copies.In("/data/logs")) },
 				},
 			)
 			if _, err := kadm.NewClient(client(t, s.Broker)).CreateTopic(t.Context(), 1, 1, nil, "new"); err != nil {

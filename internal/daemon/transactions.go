@@ -15,7 +15,7 @@ import (
 
 // openTransactions subscribes the transaction coordinator to the metadata, and connects it with the
 // partitions of all brokers.
-func (b *Broker) openTransactions(r *components, lease func() bool) error {
+func (b *Broker) openTransactions(r *components) error {
 	opt := exchange.Options{
 		Self: r.conf.NodeID, Topic: service.TransactionsTopic, Offsets: service.OffsetsTopic, Logger: b.log.Named("transactions"),
 		Image: func() *metadata.Image { return r.transactions.Image() },
@@ -29,11 +29,9 @@ func (b *Broker) openTransactions(r *components, lease func() bool) error {
 			r.groups.WriteMarker(index, group.Marker(m), done)
 		},
 		Fenced: func(partition, epoch, known int32) { r.transactions.Fenced(partition, epoch, known) },
-	}
-	if r.member != nil {
-		opt.Call = func(ctx context.Context, broker int32, body []byte) ([]byte, error) {
+		Call: func(ctx context.Context, broker int32, body []byte) ([]byte, error) {
 			return r.member.AskTransactions(ctx, r.transactions.Image(), broker, body)
-		}
+		},
 	}
 	r.exchange = exchange.New(opt)
 	b.stack.push("transaction exchange", func(context.Context) error { r.exchange.Close(); return nil })
@@ -44,7 +42,7 @@ func (b *Broker) openTransactions(r *components, lease func() bool) error {
 		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs, Settings: r.settings, Static: r.static,
 		ProducerID: func(ctx context.Context) (int64, error) { return r.handlers.ProducerID(ctx) },
 		Version:    (*metadata.Image).TransactionVersion, Send: r.exchange.Send,
-		Lease: lease, Brokers: len(r.conf.Cluster.Seeds), Share: b.share, Logger: b.log.Named("transactions"),
+		Lease: r.member.Lease, Brokers: len(r.conf.Cluster.Seeds), Share: b.share, Logger: b.log.Named("transactions"),
 		Decided: observe.Decided(ends), Marked: observe.Marked(ends), Refused: observe.Refused(ends),
 		Crowded: observe.Crowded(ends), OpenBytes: b.budgets.transactions(),
 	})
@@ -53,9 +51,7 @@ func (b *Broker) openTransactions(r *components, lease func() bool) error {
 	}
 	r.applier.Subscribe("transactions", r.transactions.Apply)
 	b.stack.push("transactions", func(context.Context) error { r.transactions.Close(); return nil })
-	if r.member != nil {
-		r.member.ServeTransactions(r.exchange.Handle)
-	}
+	r.member.ServeTransactions(r.exchange.Handle)
 	open := &observe.OpenTransactions{Self: r.conf.NodeID, Image: r.applier.Image, Replicas: r.replicas, Gate: r.gate,
 		Limit: r.transactions.MaxTimeout()}
 	b.health.Add(open.Facts)

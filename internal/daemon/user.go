@@ -18,9 +18,11 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/daemon/cluster"
 	"github.com/chronik-io/chronik/internal/login"
+	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/security/files"
 	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -125,7 +127,10 @@ func (c *commandLine) addUser(ctx context.Context, name string, password secret.
 		return dataError(cfg.DataDir, err)
 	}
 	defer lock.Close()
-	store, err := filestore.Open(filestore.Options{FS: fsys, Dir: dir, Log: log})
+	store, err := cluster.OpenAlone(ctx, raftstore.Options{FS: fsys, Dir: dir, Log: log})
+	if errors.Is(err, membership.ErrRefused) {
+		return &ExitError{ExitData, fmt.Errorf("directory %s: %w", cfg.DataDir, err)}
+	}
 	if err != nil {
 		return dataError(cfg.DataDir, err)
 	}

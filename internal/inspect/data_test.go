@@ -14,11 +14,12 @@ import (
 
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -39,10 +40,7 @@ func dataDir(t *testing.T) *crashfs.FS {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s, err := filestore.Open(filestore.Options{FS: disk, Dir: data + "/metadata"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := solestore.Open(t, raftstore.Options{FS: disk, Dir: data + "/metadata"})
 	for _, name := range []string{"one", "two", "three"} {
 		kv := metadata.KV{Key: metadata.BrokerConfigKey(int32(len(name))),
 			Value: metadata.EncodeConfigs(map[string]string{name: strings.Repeat(name, 20)})}
@@ -94,7 +92,7 @@ func TestDamagedMetadataIsNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, openErr := filestore.Check(s.fs, data+"/metadata")
+		_, openErr := raftstore.Read(s.fs, data+"/metadata")
 		switch {
 		case c.kind == "" && len(r.Findings) == 0:
 		case len(r.Findings) != 1 || r.Findings[0].Kind != c.kind || r.Findings[0].File != c.file:
@@ -161,10 +159,7 @@ func TestMissingLogIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := filestore.Open(filestore.Options{FS: image, Dir: data + "/metadata"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := solestore.Open(t, raftstore.Options{FS: image, Dir: data + "/metadata"})
 	id := [16]byte{99}
 	kvs := []metadata.KV{
 		{Key: metadata.TopicKey(id), Value: metadata.TopicRecord{Name: "lost", Partitions: 1}.Encode()},
@@ -294,13 +289,17 @@ func TestDump(t *testing.T) {
 	}
 }
 
-// The data directory of a broker in a cluster has its metadata in another place. That is no loss,
-// and no repair makes metadata of a single broker from the logs. Damage of it is named.
+// Other brokers have the metadata of one whose log directories belong to a cluster. Damage of it is
+// named, and no repair makes metadata from the logs.
 func TestTheMetadataOfAMemberIsChecked(t *testing.T) {
 	t.Parallel()
 	s := &site{TB: t, fs: dataDir(t).KillImage(3)}
 	s.must(s.fs.RemoveAll(data + "/metadata"))
-	store, err := raftstore.Open(raftstore.Options{FS: s.fs, Dir: data + "/cluster", Log: zap.NewNop()})
+	d, err := storage.OpenDir(storage.Place{Path: data + "/logs"}, options(s.fs))
+	s.must(err)
+	d.Confirm(checkpoint.Owner{Cluster: [16]byte{7}})
+	s.must(d.Close())
+	store, err := raftstore.Open(raftstore.Options{FS: s.fs, Dir: data + "/metadata", Log: zap.NewNop()})
 	s.must(err)
 	s.must(store.Bootstrap(raftstore.Initial{Generation: [16]byte{1}, Voters: []uint64{store.Member()}, Revision: 1,
 		Keys: []metadata.KV{{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "x"}.Encode()}}}))
@@ -310,11 +309,11 @@ func TestTheMetadataOfAMemberIsChecked(t *testing.T) {
 	if len(r.Findings) != 0 || len(r.Plan().Acts) != 0 {
 		t.Errorf("an intact member: %+v, plan %+v", r.Findings, r.Plan())
 	}
-	infos, err := s.fs.List(data + "/cluster")
+	infos, err := s.fs.List(data + "/metadata")
 	s.must(err)
 	for _, in := range infos {
 		if path.Ext(in.Name) == ".snapshot" {
-			s.turn(data+"/cluster/"+in.Name, 60)
+			s.turn(data+"/metadata/"+in.Name, 60)
 		}
 	}
 	r, err = found(t, s.fs)

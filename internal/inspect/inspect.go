@@ -51,7 +51,7 @@ func Find(fsys vfs.FS, dirs, journals []string) (Options, error) {
 		}
 		logs := path.Join(dir, logsDir)
 		// A directory that holds logs is a data directory, even if its metadata is lost.
-		isData := exists(fsys, path.Join(dir, metadataDir)) || exists(fsys, path.Join(dir, clusterDir)) || isLogDir(fsys, logs)
+		isData := exists(fsys, path.Join(dir, metadataDir)) || isLogDir(fsys, logs)
 		if isData {
 			o.Data = append(o.Data, dir)
 		}
@@ -88,7 +88,6 @@ func Find(fsys vfs.FS, dirs, journals []string) (Options, error) {
 // Subdirectories of a data directory.
 const (
 	metadataDir = "metadata"
-	clusterDir  = "cluster" // of a broker of a cluster, instead of metadataDir
 	logsDir     = "logs"
 )
 

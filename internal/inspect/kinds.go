@@ -232,8 +232,8 @@ func otherKinds() []About {
 		{MetadataOlder, Refuses, "the metadata ends before its copy does: an older version of it was restored", refuses,
 			"replaces it with the copy", nothing},
 		{MetadataTorn, Heals, "the last transaction is incomplete: it was never acknowledged", "truncates the file", "", nothing},
-		{MemberDamaged, Refuses, "a file of the metadata of a broker in a cluster, in `cluster/`, is damaged", refuses, "",
-			"nothing, if a majority of the voters is intact: move `cluster/` away, keep the log directories, and start the broker; " +
+		{MemberDamaged, Refuses, "a file of the metadata of a broker in a cluster is damaged", refuses, "",
+			"nothing, if a majority of the voters is intact: move `metadata/` away, keep the log directories, and start the broker; " +
 				"it joins as another member and copies the metadata"},
 		{MemberMissing, Refuses, "the log directories belong to a cluster, and the metadata of this broker are missing",
 			"joins the cluster again, if another broker has the metadata, and copies them", "",

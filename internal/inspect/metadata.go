@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/copies"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -20,25 +20,19 @@ import (
 func (r *Report) metadata(opt Options) error {
 	for _, data := range opt.Data {
 		at := path.Join(data, metadataDir)
-		if alone, _ := filestore.Exists(opt.FS, at); !alone && exists(opt.FS, path.Join(data, clusterDir)) {
-			if err := r.member(opt.FS, path.Join(data, clusterDir)); err != nil {
+		m, err := raftstore.Read(opt.FS, at)
+		if r.ofCluster() || len(m.Voters) > 0 && !m.Sole() {
+			if err := r.member(opt.FS, at, &m, err); err != nil {
 				return err
 			}
 			continue
 		}
-		c, err := filestore.Check(opt.FS, at)
-		var damage *filestore.Damage
+		c := contentOf(&m)
+		var damage *statelog.Damage
 		switch {
-		case err == nil && !c.Used && r.ofCluster():
-			group := path.Join(data, clusterDir)
-			f := r.find(MemberMissing, group, group, -1, "no metadata of the cluster are there")
-			if from := r.copyOf(opt.FS); from != "" {
-				f.Restore = "if no other broker has the metadata: chronikd recover --from " + from +
-					", with the configuration of this broker"
-			}
 		case access(err):
 			return fmt.Errorf("metadata: %w", err)
-		case errors.Is(err, filestore.ErrNewerFormat):
+		case errors.Is(err, statelog.ErrNewerFormat):
 			r.find(FormatNewer, at, at, -1, err.Error())
 		case errors.As(err, &damage) && damage.Lost:
 			r.lost(opt, at, &c, r.find(MetadataMissing, at, damage.File, -1, damage.What))
@@ -46,7 +40,7 @@ func (r *Report) metadata(opt Options) error {
 			r.lost(opt, at, &c, r.find(MetadataDamaged, at, damage.File, int64(damage.Offset), damage.What))
 		case err != nil:
 			r.find(Unreadable, at, at, -1, err.Error()).Effect = Refuses
-		case !c.Used:
+		case len(c.Keys) == 0: // also those of a first start that was interrupted
 			if f := r.unused(opt.FS, at); f != nil {
 				r.lost(opt, at, &c, f)
 			}
@@ -74,8 +68,13 @@ func (r *Report) metadata(opt Options) error {
 	return nil
 }
 
-// ofCluster reports whether a cluster has registered the log directories. Metadata that are made
-// from the logs would be those of a broker without a cluster, which does not own them.
+// contentOf returns the content of a member's directory as that of a copy.
+func contentOf(m *raftstore.Content) copies.Content {
+	return copies.Content{Used: m.Used, Revision: m.Revision, Keys: m.Keys, Torn: m.Torn, Log: m.Log}
+}
+
+// ofCluster reports whether a cluster of several brokers has registered the log directories.
+// Metadata that are made from the logs would not be those of the cluster.
 func (r *Report) ofCluster() bool {
 	return slices.ContainsFunc(r.dirs, func(d *dir) bool { return d.state != nil && d.state.Owner != checkpoint.Owner{} })
 }
@@ -83,19 +82,18 @@ func (r *Report) ofCluster() bool {
 // copyOf returns the copy of the metadata in a log directory, "" if there is none.
 func (r *Report) copyOf(fsys vfs.FS) string {
 	for _, d := range r.dirs {
-		at := filestore.CopyIn(d.place.Path)
-		if c, err := filestore.Check(fsys, at); err == nil && c.Used {
+		at := copies.In(d.place.Path)
+		if c, err := copies.Check(fsys, at); err == nil && c.Used {
 			return at
 		}
 	}
 	return ""
 }
 
-// member checks the metadata directory of a broker of a cluster. Its topics are in the metadata of
-// the other brokers, too, so nothing is rebuilt from the logs: a broker whose directory is lost
-// joins again as another member.
-func (r *Report) member(fsys vfs.FS, at string) error {
-	c, err := raftstore.Read(fsys, at)
+// member checks the metadata directory of a broker of a cluster, which was read as c with err. Its
+// topics are in the metadata of the other brokers, too, so nothing is rebuilt from the logs: a
+// broker whose directory is lost joins again as another member.
+func (r *Report) member(fsys vfs.FS, at string, c *raftstore.Content, err error) error {
 	var damage *statelog.Damage
 	switch {
 	case access(err):
@@ -110,7 +108,12 @@ func (r *Report) member(fsys vfs.FS, at string) error {
 		r.find(MemberDamaged, at, at, -1, err.Error())
 		return nil
 	case !c.Used:
-		return nil // the broker joins when it starts
+		f := r.find(MemberMissing, at, at, -1, "no metadata of the cluster are there")
+		if from := r.copyOf(fsys); from != "" {
+			f.Restore = "if no other broker has the metadata: chronikd recover --from " + from +
+				", with the configuration of this broker"
+		}
+		return nil
 	}
 	r.cluster, err = metadata.Load(c.Keys, c.Revision)
 	switch {
@@ -123,7 +126,7 @@ func (r *Report) member(fsys vfs.FS, at string) error {
 }
 
 // lost plans a rebuild of metadata that f reports as lost; c is the part of it that can be read.
-func (r *Report) lost(opt Options, at string, c *filestore.Content, f *Finding) {
+func (r *Report) lost(opt Options, at string, c *copies.Content, f *Finding) {
 	b, err := r.rebuild(opt, at, c)
 	if err != nil {
 		f.Repair, f.Restore = "", fmt.Sprintf("use the version of chronik that wrote it: %v", err)
@@ -141,10 +144,10 @@ func (r *Report) lost(opt Options, at string, c *filestore.Content, f *Finding) 
 
 // newerCopy returns the directory of a copy of the metadata with transactions that the metadata
 // lacks.
-func (r *Report) newerCopy(opt Options, c *filestore.Content) string {
+func (r *Report) newerCopy(opt Options, c *copies.Content) string {
 	for _, d := range r.dirs {
-		dir := filestore.CopyIn(d.place.Path)
-		theirs, err := filestore.Check(opt.FS, dir)
+		dir := copies.In(d.place.Path)
+		theirs, err := copies.Check(opt.FS, dir)
 		if err == nil && theirs.Used && theirs.Revision > c.Revision && c.SameCluster(&theirs) {
 			return dir
 		}

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/copies"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -53,14 +55,14 @@ const producerIDMargin = 1 << 32
 // base is a candidate for the metadata on which a rebuild builds.
 type base struct {
 	from    string
-	content filestore.Content
+	content copies.Content
 	copy    bool
 }
 
 // rebuild plans the repair of the metadata in a directory; content is the part of it that can be
 // read. It returns nil if it would need logs that could not be read, or if the result is
 // inconsistent. An error means that a newer version of chronik wrote the metadata or a copy of it.
-func (r *Report) rebuild(opt Options, at string, content *filestore.Content) (*rebuild, error) {
+func (r *Report) rebuild(opt Options, at string, content *copies.Content) (*rebuild, error) {
 	b := &rebuild{at: at, keys: map[string]metadata.KV{}}
 	best, newest, err := r.bestBase(opt, at, content)
 	if err != nil {
@@ -102,19 +104,28 @@ func (b *rebuild) sorted() []metadata.KV {
 // newest is the highest revision of all of them: startup refuses metadata that is behind one of its
 // copies. If a newer version of chronik wrote one of them, bestBase returns an error: a repair by
 // this version would lose its contents.
-func (r *Report) bestBase(opt Options, at string, content *filestore.Content) (best *base, newest int64, err error) {
+func (r *Report) bestBase(opt Options, at string, content *copies.Content) (best *base, newest int64, err error) {
 	all := []base{}
-	copies := []string{at + newSuffixes[0], at + newSuffixes[1]} // of a repair that was interrupted
-	for _, d := range r.dirs {
-		copies = append(copies, filestore.CopyIn(d.place.Path))
-	}
-	for _, dir := range copies {
-		c, err := filestore.Check(opt.FS, dir)
-		if errors.Is(err, filestore.ErrNewerFormat) {
-			return nil, 0, err
+	consider := func(dir string, c copies.Content, err error) error {
+		if errors.Is(err, statelog.ErrNewerFormat) {
+			return err
 		}
 		if err == nil && c.Used && c.SameCluster(content) {
 			all = append(all, base{from: dir, content: c, copy: true})
+		}
+		return nil
+	}
+	for _, suffix := range newSuffixes { // of a repair that was interrupted
+		m, err := raftstore.Read(opt.FS, at+suffix)
+		if err := consider(at+suffix, contentOf(&m), err); err != nil {
+			return nil, 0, err
+		}
+	}
+	for _, d := range r.dirs {
+		dir := copies.In(d.place.Path)
+		c, err := copies.Check(opt.FS, dir)
+		if err := consider(dir, c, err); err != nil {
+			return nil, 0, err
 		}
 	}
 	if len(content.Keys) > 0 {
@@ -385,7 +396,11 @@ func (b *rebuild) run(fsys vfs.FS) error {
 	if err := vfs.MakeDir(fsys, fresh); err != nil {
 		return err
 	}
-	if err := filestore.Write(fsys, fresh, b.sorted(), b.next); err != nil {
+	cluster, err := metadata.DecodeCluster(b.keys[metadata.ClusterKey])
+	if err == nil {
+		err = raftstore.Begin(fsys, fresh, cluster.Generation, b.sorted(), b.next)
+	}
+	if err != nil {
 		return err
 	}
 	if err := fsys.RemoveAll(b.at); err != nil {

@@ -10,11 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/copies"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -64,17 +68,17 @@ func withTopics(t *testing.T, names ...string) (*crashfs.FS, map[string]string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := filestore.Open(filestore.Options{FS: disk, Dir: metadataAt, CopyPatience: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.KeepCopy(t.Context(), filestore.CopyIn(logsAt))
+	s := solestore.Open(t, raftstore.Options{FS: disk, Dir: metadataAt})
+	c := copies.Start(t.Context(), copies.Options{FS: disk, Dir: copies.In(logsAt), View: s.View(), Ended: s.Ended(), Patience: time.Hour,
+		Log: zap.NewNop()})
+	s.SetCopy(c)
 	if _, err := s.Txn(t.Context(), metadata.Txn{Put: keysOf(st.Dir, names...)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.CopyBehind(), s.Close()); err != nil {
+	if err := errors.Join(c.Behind(), s.Close()); err != nil {
 		t.Fatal(err)
 	}
+	c.Stop()
 	durable(t, disk, data)
 	return disk, held(t, disk)
 }
@@ -82,7 +86,7 @@ func withTopics(t *testing.T, names ...string) (*crashfs.FS, map[string]string) 
 // held returns the values of all keys except that of producer ids, which a rebuild changes.
 func held(t *testing.T, fsys vfs.FS) map[string]string {
 	t.Helper()
-	c, err := filestore.Check(fsys, metadataAt)
+	c, err := raftstore.Read(fsys, metadataAt)
 	if err != nil || !c.Used {
 		t.Fatalf("the metadata: used %t, %v", c.Used, err)
 	}
@@ -138,14 +142,14 @@ func TestMetadataComesBackFromItsCopy(t *testing.T) {
 			return nil
 		},
 		"a value of it": func(fsys *crashfs.FS) error { // every checksum matches
-			c, err := filestore.Check(fsys, metadataAt)
+			c, err := raftstore.Read(fsys, metadataAt)
 			for i := range c.Keys {
 				if strings.HasPrefix(c.Keys[i].Key, metadata.PartitionPrefix) {
 					c.Keys[i].Value = []byte{0}
 				}
 			}
 			return errors.Join(err, fsys.RemoveAll(metadataAt), fsys.MkdirAll(metadataAt),
-				filestore.Write(fsys, metadataAt, c.Keys, c.Revision))
+				raftstore.Begin(fsys, metadataAt, [16]byte{1}, c.Keys, c.Revision))
 		},
 	} {
 		fsys := image.KillImage(2)
@@ -153,7 +157,7 @@ func TestMetadataComesBackFromItsCopy(t *testing.T) {
 			t.Fatal(err)
 		}
 		act := rebuilt(t, fsys)
-		if got := held(t, fsys); !maps.Equal(got, want) || act.Gone != "" || !strings.Contains(act.What, filestore.CopyIn(logsAt)) {
+		if got := held(t, fsys); !maps.Equal(got, want) || act.Gone != "" || !strings.Contains(act.What, copies.In(logsAt)) {
 			t.Errorf("%s: %+v\nmetadata is %v\nwant %v", name, act, got, want)
 		}
 	}
@@ -174,12 +178,12 @@ func TestNewerMetadataIsNotRebuilt(t *testing.T) {
 			return append(kvs, metadata.KV{Key: "zones/1", Value: []byte(`{"v":1}`), ModRevision: 1})
 		},
 	} {
-		for _, at := range [][]string{{metadataAt}, {metadataAt, filestore.CopyIn(logsAt)}, {filestore.CopyIn(logsAt)}} {
+		for _, at := range [][]string{{metadataAt}, {metadataAt, copies.In(logsAt)}, {copies.In(logsAt)}} {
 			fsys := image.KillImage(2)
-			c, err := filestore.Check(fsys, metadataAt)
+			c, err := raftstore.Read(fsys, metadataAt)
 			kvs := change(slices.Clone(c.Keys))
 			for _, dir := range at {
-				err = errors.Join(err, fsys.RemoveAll(dir), fsys.MkdirAll(dir), filestore.Write(fsys, dir, kvs, c.Revision))
+				err = errors.Join(err, fsys.RemoveAll(dir), fsys.MkdirAll(dir), writeTo(fsys, dir, kvs, c.Revision))
 			}
 			if !slices.Contains(at, metadataAt) {
 				err = errors.Join(err, fsys.RemoveAll(metadataAt))
@@ -211,7 +215,7 @@ func TestNewerMetadataIsNotRebuilt(t *testing.T) {
 func TestMetadataIsMadeOfTheLogs(t *testing.T) {
 	t.Parallel()
 	fsys, _ := withTopics(t, topics...)
-	if err := errors.Join(fsys.RemoveAll(metadataAt), fsys.RemoveAll(filestore.CopyIn(logsAt))); err != nil {
+	if err := errors.Join(fsys.RemoveAll(metadataAt), fsys.RemoveAll(copies.In(logsAt))); err != nil {
 		t.Fatal(err)
 	}
 	act := rebuilt(t, fsys)
@@ -220,7 +224,7 @@ func TestMetadataIsMadeOfTheLogs(t *testing.T) {
 			t.Errorf("%q does not name the %s", act.Gone, gone)
 		}
 	}
-	c, err := filestore.Check(fsys, metadataAt)
+	c, err := raftstore.Read(fsys, metadataAt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +280,7 @@ func TestWhatACopyLacks(t *testing.T) {
 		t.Errorf("act: %+v", act)
 	}
 	other := [16]byte{77}
-	if err := foreign.RemoveAll(filestore.CopyIn(logsAt)); err != nil {
+	if err := foreign.RemoveAll(copies.In(logsAt)); err != nil {
 		t.Fatal(err)
 	}
 	kvs := []metadata.KV{
@@ -287,7 +291,7 @@ func TestWhatACopyLacks(t *testing.T) {
 			ModRevision: 90},
 		{Key: metadata.TopicKey(other), Value: metadata.TopicRecord{Name: "x", Partitions: 1}.Encode(), ModRevision: 90},
 	}
-	if err := filestore.Write(foreign, filestore.CopyIn(logsAt), kvs, 90); err != nil {
+	if err := copies.Write(foreign, copies.In(logsAt), kvs, 90); err != nil {
 		t.Fatal(err)
 	}
 	if act := rebuilt(t, foreign); !strings.HasPrefix(act.What, "create new metadata") {
@@ -302,14 +306,14 @@ func TestWhatACopyLacks(t *testing.T) {
 func TestOlderMetadataIsReplacedByItsCopy(t *testing.T) {
 	t.Parallel()
 	fsys, want := withTopics(t, topics...)
-	older, err := filestore.Check(fsys, metadataAt)
+	older, err := raftstore.Read(fsys, metadataAt)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := fsys.RemoveAll(metadataAt); err != nil {
 		t.Fatal(err)
 	}
-	if err := filestore.Write(fsys, metadataAt, older.Keys[:1], 0); err != nil {
+	if err := raftstore.Begin(fsys, metadataAt, [16]byte{1}, older.Keys[:1], 0); err != nil {
 		t.Fatal(err)
 	}
 	r, err := found(t, fsys)
@@ -336,7 +340,7 @@ func TestACopyIsKnownByItsDirectories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone, copied := [16]byte{77}, filestore.CopyIn(logsAt)
+	gone, copied := [16]byte{77}, copies.In(logsAt)
 	kvs := []metadata.KV{
 		{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "this"}.Encode(), ModRevision: 90},
 		{Key: metadata.NameKey("x"), Value: metadata.Name{Topic: "x", ID: gone}.Encode(), ModRevision: 90},
@@ -347,19 +351,19 @@ func TestACopyIsKnownByItsDirectories(t *testing.T) {
 		{Key: metadata.PlacementKey(4, gone), Value: placed(st.Dir), ModRevision: 90},
 	}
 	foreign := fsys.KillImage(2)
-	if err := errors.Join(fsys.RemoveAll(metadataAt), fsys.RemoveAll(copied), filestore.Write(fsys, copied, kvs, 90)); err != nil {
+	if err := errors.Join(fsys.RemoveAll(metadataAt), fsys.RemoveAll(copied), copies.Write(fsys, copied, kvs, 90)); err != nil {
 		t.Fatal(err)
 	}
-	if got := repairedMetadata(t, fsys); got.Revision <= 90 || !got.SameCluster(&filestore.Content{Keys: kvs}) {
+	if got := repairedMetadata(t, fsys); got.Revision <= 90 || !got.SameCluster(&copies.Content{Keys: kvs}) {
 		t.Errorf("revision %d, which is to be above 90, of another cluster: %t", got.Revision,
-			!got.SameCluster(&filestore.Content{Keys: kvs}))
+			!got.SameCluster(&copies.Content{Keys: kvs}))
 	}
 
 	// A copy that places its partitions in other directories belongs to another broker, even if
 	// there are no logs.
 	kvs[4].Value = placed([16]byte{99})
 	ahead := foreign.KillImage(3)
-	if err := errors.Join(ahead.RemoveAll(copied), filestore.Write(ahead, copied, kvs, 90)); err != nil {
+	if err := errors.Join(ahead.RemoveAll(copied), copies.Write(ahead, copied, kvs, 90)); err != nil {
 		t.Fatal(err)
 	}
 	if got := repairedMetadata(t, ahead); got.Revision <= 90 || len(got.Keys) < 5 {
@@ -370,16 +374,16 @@ func TestACopyIsKnownByItsDirectories(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := errors.Join(d.Delete(d.Logs()...), d.Close(), foreign.RemoveAll(metadataAt), foreign.RemoveAll(copied),
-		filestore.Write(foreign, copied, kvs, 90)); err != nil {
+		copies.Write(foreign, copied, kvs, 90)); err != nil {
 		t.Fatal(err)
 	}
-	if got := repairedMetadata(t, foreign); got.SameCluster(&filestore.Content{Keys: kvs}) {
+	if got := repairedMetadata(t, foreign); got.SameCluster(&copies.Content{Keys: kvs}) {
 		t.Error("the copy of another broker was put in the place of the metadata")
 	}
 }
 
 // repairedMetadata repairs a data directory with lost metadata and returns the repaired metadata.
-func repairedMetadata(t *testing.T, fsys vfs.FS) filestore.Content {
+func repairedMetadata(t *testing.T, fsys vfs.FS) copies.Content {
 	t.Helper()
 	o, err := inspect.Find(fsys, []string{data}, nil)
 	if err != nil {
@@ -393,11 +397,19 @@ func repairedMetadata(t *testing.T, fsys vfs.FS) filestore.Content {
 	if err := errors.Join(r.Do(context.Background(), "/backup"), r.Close()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := filestore.Check(fsys, metadataAt)
+	c, err := raftstore.Read(fsys, metadataAt)
 	if err != nil || !c.Used {
 		t.Fatalf("the metadata: used %t, %v", c.Used, err)
 	}
-	return c
+	return copies.Content{Used: true, Keys: c.Keys, Revision: c.Revision}
+}
+
+// writeTo writes metadata to their directory, or their copy to its own.
+func writeTo(fsys vfs.FS, dir string, keys []metadata.KV, revision int64) error {
+	if dir == metadataAt {
+		return raftstore.Begin(fsys, dir, [16]byte{1}, keys, revision)
+	}
+	return copies.Write(fsys, dir, keys, revision)
 }
 
 // The files of an interrupted repair may be the only metadata left. If a second repair is killed at
@@ -407,7 +419,7 @@ func TestASecondRepairKilledAtEachCall(t *testing.T) {
 	image, want := withTopics(t, topics...)
 	// This is the state after a kill between removing the damaged metadata and renaming the new
 	// directory.
-	if err := errors.Join(image.RemoveAll(filestore.CopyIn(logsAt)), image.Rename(metadataAt, metadataAt+".new")); err != nil {
+	if err := errors.Join(image.RemoveAll(copies.In(logsAt)), image.Rename(metadataAt, metadataAt+".new")); err != nil {
 		t.Fatal(err)
 	}
 	durable(t, image, data)

@@ -62,6 +62,9 @@ type AgentOptions struct {
 	// Interval is that of heartbeats, Timeout that of the session. No lease is accepted that is
 	// longer, whatever the controller has computed.
 	Interval, Timeout time.Duration
+	// Hopeless, if set, returns why it does not help to ask for the first registration again, nil if
+	// it may help. Default: it always may.
+	Hopeless func() error
 	// Progress is called with what the broker waits for.
 	Progress func(string)
 	// Fail is called once if the broker cannot stay a member.
@@ -126,6 +129,11 @@ func (a *Agent) Register(ctx context.Context) (epoch int64, err error) {
 		}
 		if f.final() {
 			return 0, Refused(f.Text)
+		}
+		if a.o.Hopeless != nil && a.Epoch() == 0 {
+			if err := a.o.Hopeless(); err != nil {
+				return 0, err
+			}
 		}
 		a.o.Progress(fmt.Sprintf("waiting for the registration of broker %d: %v", a.o.Request.Broker, err))
 		if err := sleep(ctx, pause.Spread(registerPause)); err != nil {

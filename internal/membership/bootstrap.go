@@ -43,9 +43,6 @@ type State struct {
 	// Logs is the cluster whose records are in the node's log directories, empty if there is none.
 	// Without a Cluster, it means that the metadata is lost.
 	Logs string `json:"logs,omitempty"`
-	// Brings is the cluster whose metadata the node has as a broker without cluster.name, while it
-	// is about to become the first member. It has no Cluster then.
-	Brings string `json:"brings,omitempty"`
 	// Seeds is SeedsHash of the node's cluster.seeds.
 	Seeds string `json:"seeds"`
 	// Seen is FormationID of the members that answered the node, empty unless all of its seeds did.
@@ -76,7 +73,7 @@ const (
 	Form
 	// Join: ask the cluster Decision.Cluster to add this node.
 	Join
-	// Begin: write the metadata that this node brings, with itself as the only voter.
+	// Begin: the cluster begins with this node, which has its metadata.
 	Begin
 	// Refuse: end the start with Decision.Why.
 	Refuse
@@ -107,20 +104,18 @@ type Decision struct {
 // the same members. So a seed that lost its directory between two answers delays the others until
 // they have seen its new member, and a seed that is down may still bring an existing cluster.
 //
-// A node that brings metadata waits for no other seed: it is the one that has the records. It must
-// find itself among the seeds, because the others look for it there.
+// A node that alone has the metadata of a cluster, as a broker that had no seeds, waits for no
+// other seed: it is the one that has the records. It must find itself among the seeds, because the
+// others look for it there.
 func Decide(self State, answers []Answer) Decision {
 	if why := mismatch(self, answers); why != "" {
 		return Decision{Step: Refuse, Why: why}
 	}
-	if self.Brings != "" {
+	if self.Cluster != "" {
 		return begin(self, answers)
 	}
 	if d, ok := existing(self, answers); ok {
 		return d
-	}
-	if i := slices.IndexFunc(answers, brings); i >= 0 {
-		return Decision{Step: Wait, Why: "the broker at " + answers[i].Seed + " becomes the first member of the cluster, with its topics"}
 	}
 	var silent []string
 	for _, a := range answers {
@@ -155,10 +150,8 @@ func Decide(self State, answers []Answer) Decision {
 	return d
 }
 
-func brings(a Answer) bool { return a.State != nil && a.State.Brings != "" }
-
-// begin decides what a node does that brings the metadata of a broker without a cluster. Two nodes
-// must not bring metadata: topics, groups and offsets of two clusters can't be put together.
+// begin decides what a node does that alone has the metadata of its cluster, while no seed belongs
+// to another one: topics, groups and offsets of two clusters can't be put together.
 func begin(self State, answers []Answer) Decision {
 	here, silent := false, 0
 	for _, a := range answers {
@@ -167,13 +160,6 @@ func begin(self State, answers []Answer) Decision {
 			silent++
 		case s.Self.ID == self.Self.ID:
 			here = true
-		case s.Cluster != "":
-			return Decision{Step: Refuse, Why: fmt.Sprintf("this broker has topics of its own, as the cluster %s, and the broker at %s "+
-				"belongs to the cluster %s; to add this broker to that cluster, start it with an empty data directory and copy its topics",
-				self.Brings, a.Seed, s.Cluster)}
-		case s.Brings != "":
-			return Decision{Step: Refuse, Why: fmt.Sprintf("this broker and the one at %s both have topics of their own, as the clusters %s and %s; "+
-				"start one of them with an empty data directory, and copy its topics", a.Seed, self.Brings, s.Brings)}
 		}
 	}
 	const missing = "no entry of cluster.seeds leads to this broker, and the others would not find its topics; " +
@@ -229,7 +215,7 @@ func mismatch(self State, answers []Answer) string {
 			return fmt.Sprintf("the broker at %s has other cluster.seeds; set the same list on all brokers that form a cluster", a.Seed)
 		case s.Cluster != "" && cluster != "" && s.Cluster != cluster:
 			return fmt.Sprintf("the brokers at %s and %s belong to different clusters, %s and %s; "+
-				"remove one of them from cluster.seeds, or empty the data directory of the broker that is wrong", from, a.Seed, cluster, s.Cluster)
+				"two clusters can't be merged: remove one of them from cluster.seeds, or empty the data directory of one and copy its topics", from, a.Seed, cluster, s.Cluster)
 		}
 		byNode[s.Self.Node], byMember[s.Self.ID] = a.Seed, a.Seed
 		if s.Cluster != "" {

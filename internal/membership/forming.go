@@ -27,8 +27,8 @@ const (
 	// to end whose successor uses its node.id; and the other side must get the time to notice the
 	// contradiction, too, instead of waiting for a node that has ended.
 	refuseAfter = 3 * time.Second
-	// beginAfter is how long a node that brings metadata asks seeds that do not answer: they may
-	// belong to a cluster, and then this node must not begin another one.
+	// beginAfter is how long a node that alone has the metadata of its cluster asks seeds that do
+	// not answer: they may belong to another one.
 	beginAfter = 3 * time.Second
 )
 
@@ -66,23 +66,24 @@ type EnterOptions struct {
 	// Bootstrap writes the first metadata. It returns nil if the node has voted already: it then
 	// gets them from the leader.
 	Bootstrap func(generation ID, voters []uint64, keys []metadata.KV) error
-	// Begin writes the metadata that State.Brings names, with this node as the only voter.
-	Begin func() error
 	// HasMetadata waits until the node has metadata, at most for the given time.
 	HasMetadata func(ctx context.Context, most time.Duration) bool
+	// Alone reports whether no other broker can have the metadata that this node has.
+	Alone func() bool
 	// Progress is called with what the node waits for.
 	Progress func(string)
 }
 
-// Enter makes a node without metadata part of a cluster. It returns when the node has metadata. It
-// blocks until all that is needed answers; ctx ends it. An error matches ErrRefused, or is that of
-// ctx or of Bootstrap.
+// Enter makes a node without metadata part of a cluster. It returns when the node has metadata. If
+// it alone has them, Enter first makes sure that no seed belongs to another cluster, as far as the
+// seeds answer. It blocks until all that is needed answers; ctx ends it. An error matches
+// ErrRefused, or is that of ctx or of Bootstrap.
 func Enter(ctx context.Context, o EnterOptions) error {
 	began := time.Now()
 	var refused time.Time // since when, zero if the last answers fit
 	var contradiction Decision
 	for {
-		if o.HasMetadata(ctx, 0) { // a leader sent its metadata: the node is a member already
+		if o.HasMetadata(ctx, 0) && !o.Alone() { // the node is a member already, or a leader sent its metadata
 			return nil
 		}
 		d := Decide(o.Self(), Ask(ctx, o.Seeds, o.List))
@@ -104,7 +105,7 @@ func Enter(ctx context.Context, o EnterOptions) error {
 			}
 			o.Progress(d.Why)
 		case Form:
-			if err := o.Bootstrap(d.Generation, d.voters(), d.firstKeys()); err != nil {
+			if err := o.Bootstrap(d.Generation, d.voters(), FirstKeys(d.Cluster, d.Generation)); err != nil {
 				return err
 			}
 			o.Progress("waiting for the metadata leader of cluster " + d.Cluster)
@@ -116,7 +117,7 @@ func Enter(ctx context.Context, o EnterOptions) error {
 				o.Progress("waiting for seeds: " + d.Why)
 				break
 			}
-			return o.Begin()
+			return nil
 		case Join:
 			o.Progress("waiting for the metadata leader of cluster " + d.Cluster)
 			if err := join(ctx, &o, &d); err != nil {
@@ -204,9 +205,9 @@ func (d *Decision) voters() []uint64 {
 	return ids
 }
 
-// firstKeys returns the first metadata. Every member must write the same.
-func (d *Decision) firstKeys() []metadata.KV {
-	keys := metadata.First(metadata.NewCluster(d.Cluster, d.Generation))
+// FirstKeys returns the first metadata of a cluster. Every member must write the same.
+func FirstKeys(cluster string, generation ID) []metadata.KV {
+	keys := metadata.First(metadata.NewCluster(cluster, generation))
 	for i := range keys {
 		keys[i].ModRevision = 1
 	}

@@ -29,6 +29,7 @@ type attendee struct {
 	down     bool
 	voters   []uint64 // of the metadata that it wrote
 	learners []uint64 // members that it was asked to add
+	alone    bool     // no other broker has its metadata
 }
 
 func newMeeting(ids ...int32) *meeting {
@@ -133,22 +134,20 @@ func (n *attendee) enter(ctx context.Context) error {
 			}
 			return n.current().Cluster != ""
 		},
-		Begin: func() error {
-			set(func() {
-				n.state.Cluster, n.state.Generation, n.state.Brings, n.voters = n.state.Brings, ID{8}, "", []uint64{n.state.Self.ID}
-				n.state.Leader = n.state.Self
-			})
-			return nil
+		Alone: func() bool {
+			n.m.mu.Lock()
+			defer n.m.mu.Unlock()
+			return n.alone
 		},
 		Progress: func(text string) { set(func() { n.progress = text }) },
 	})
 }
 
-// bring gives a node the metadata of a broker without a cluster.
+// bring gives a node the metadata of a broker without seeds.
 func (n *attendee) bring(cluster string) {
 	n.m.mu.Lock()
 	defer n.m.mu.Unlock()
-	n.state.Brings = cluster
+	n.state.Cluster, n.state.Generation, n.state.Leader, n.alone = cluster, ID{8}, n.state.Self, true
 }
 
 // A node with data begins the cluster, in whatever order the seeds start, and the empty ones join

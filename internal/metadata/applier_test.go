@@ -14,18 +14,16 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func openStore(t *testing.T, history int) *filestore.Store {
+func openStore(t *testing.T, history int) *raftstore.Store {
 	t.Helper()
-	s, err := filestore.Open(filestore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop(), History: history})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := solestore.Open(t, raftstore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop(), History: history})
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }

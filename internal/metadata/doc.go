@@ -2,8 +2,8 @@
 // partitions, dynamic configs, access rules, users and quotas.
 //
 // The package has three parts. Store is a small etcd-like interface that holds the authoritative
-// data as keys and versioned values (back ends: filestore for one node, raftstore for several). The
-// key and value codec defines what they mean. Image is the data as requests see it: immutable,
+// data as keys and versioned values (raftstore; copies keeps a second copy of them). The key and
+// value codec defines what they mean. Image is the data as requests see it: immutable,
 // replaced as a whole, and sharing structure with its predecessor, so that one change among 10,000
 // partitions is cheap. The Applier turns the store's ordered history into Images and Deltas. It
 // notifies its subscribers, such as the replica manager, of each Delta and then publishes the new

@@ -15,10 +15,11 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -58,6 +59,7 @@ func (m *words) End()                                                       {}
 
 // broker is one broker with services on it.
 type broker struct {
+	store    metadata.Store
 	control  *controller.Controller
 	configs  *configdef.Registry
 	settings *replica.TopicSettings
@@ -88,10 +90,10 @@ func (b *broker) add(s *Service) {
 func startWith(t testing.TB, fs vfs.FS, add func(*broker)) (b *broker, stop func()) {
 	t.Helper()
 	b = &broker{configs: registry(t), applier: metadata.NewApplier(zap.NewNop())}
-	store, err := filestore.Open(filestore.Options{FS: fs, Dir: "/metadata", Log: zap.NewNop()})
-	must(t, err)
+	store := solestore.Open(t, raftstore.Options{FS: fs, Dir: "/metadata", Log: zap.NewNop()})
+	b.store = store
 	b.control = controller.New(controller.Options{Store: store, Configs: b.configs, NumPartitions: 1, ReplicationFactor: 1})
-	_, err = b.control.Register(t.Context(), controller.BrokerSpec{ID: 1})
+	_, err := solestore.Register(t.Context(), store, 1, "")
 	must(t, err)
 	b.settings = replica.NewTopicSettings(replica.SettingsOptions{Self: 1, Configs: b.configs, Logger: zap.NewNop()})
 	logs, err := storage.Open([]storage.Place{{Path: "/logs"}}, storage.Options{FS: fs, JournalFileSize: 1 << 20,
@@ -252,7 +254,7 @@ func TestAnInternalTopicWaitsForTheBrokersOfItsReplicas(t *testing.T) {
 	defer stop()
 	h := b.services[0]
 	h.opt.Brokers = 3
-	if _, err := b.control.Register(t.Context(), controller.BrokerSpec{ID: 2}); err != nil {
+	if _, err := solestore.Register(t.Context(), b.store, 2, ""); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -261,12 +263,12 @@ func TestAnInternalTopicWaitsForTheBrokersOfItsReplicas(t *testing.T) {
 			t.Fatal("the topic is created with fewer replicas")
 		}
 	}
-	r, err := b.control.Register(t.Context(), controller.BrokerSpec{ID: 3})
+	epoch, err := solestore.Register(t.Context(), b.store, 3, "")
 	must(t, err)
-	must(t, b.applier.WaitFor(t.Context(), r.Revision))
+	must(t, b.applier.WaitFor(t.Context(), epoch))
 	must(t, h.Ensure())
 	h.work.Wait()
-	must(t, b.applier.WaitFor(t.Context(), r.Revision+1))
+	must(t, b.applier.WaitFor(t.Context(), epoch+1))
 	topic := b.applier.Image().Topic("a")
 	if topic == nil || len(topic.Partitions.At(0).Replicas) != 3 {
 		t.Errorf("with three brokers: %+v", topic)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -48,10 +49,8 @@ type Options struct {
 	Listener  string
 	// Secrets are those of cluster.secret.file.
 	Secrets []secret.Secret
-	// Logs returns the cluster whose records are in the log directories, "" for none.
-	Logs func() string
-	// Origin is what the cluster begins with; nil for a node that brings nothing.
-	Origin *Origin
+	// Logs is the cluster whose records are in the log directories, "" for none.
+	Logs string
 	// Refused is called when a connection of another broker was refused, with the principal of its
 	// certificate, if it has one. It must not block. Default: none.
 	Refused func(from net.Addr, principal string, err error)
@@ -64,7 +63,8 @@ type Options struct {
 	Log  *zap.Logger
 }
 
-// Cluster is this broker's part of a cluster.
+// Cluster is this broker's part of a cluster. A broker without seeds is a cluster of its own: the
+// only voter of its metadata, without links to others.
 type Cluster struct {
 	o     Options
 	self  membership.Member
@@ -92,8 +92,14 @@ type Cluster struct {
 // serve Accept on the listener for brokers and call Close.
 func Open(o Options) (*Cluster, error) {
 	c := &Cluster{o: o, began: time.Now()}
-	at, ok := endpoint(o.Endpoints, o.Listener)
-	if !ok {
+	if !c.Linked() { // the rest is news of other brokers
+		c.o.Log = o.Log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
+		o = c.o
+	}
+	at, own := endpoint(o.Endpoints, o.Listener), ""
+	if at != nil {
+		own = address(at.Host, at.Port)
+	} else if c.Linked() {
 		return nil, fmt.Errorf("there is no listener %q for other brokers", o.Listener)
 	}
 	c.seen.Store(new(string))
@@ -101,14 +107,14 @@ func Open(o Options) (*Cluster, error) {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.book = newBook(o.Conf.Seeds, func() uint64 { return c.self.ID }, c.here)
 	var err error
-	c.store, err = openStore(raftstore.Options{
+	c.store, err = raftstore.Open(raftstore.Options{
 		FS: o.FS, Dir: o.Dir, Log: o.Log.Named("metadata"), Peers: requests{c.book}, Fatal: o.Fail,
 		Tick: o.Conf.Election / ticksOfElection,
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.self = membership.Member{Node: o.Node, ID: c.store.Member(), Address: address(at.Host, at.Port)}
+	c.self = membership.Member{Node: o.Node, ID: c.store.Member(), Address: own}
 	c.serve = membership.NewServer(membership.ServerOptions{
 		Version: o.Version, State: c.state, Reach: c.book.Reach, Group: group{c.store}, Gone: c.gone,
 		Controller: func() membership.Controller {
@@ -134,8 +140,17 @@ func Open(o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Accept returns the handler of requests with which other brokers begin their connections.
-func (c *Cluster) Accept() network.Handler { return accept{c.links} }
+// Linked reports whether there may be other brokers: the configuration names seeds.
+func (c *Cluster) Linked() bool { return len(c.o.Conf.Seeds) > 0 }
+
+// Accept returns the handler of requests with which other brokers begin their connections, nil if
+// there are none.
+func (c *Cluster) Accept() network.Handler {
+	if !c.Linked() {
+		return nil
+	}
+	return accept{c.links}
+}
 
 // EndUntrusted ends the links to brokers whose certificates Options.Trusts no longer accepts. It is
 // called when it may have changed its mind.
@@ -152,7 +167,7 @@ func (c *Cluster) Agent() *membership.Agent { return c.agent.Load() }
 // other brokers can still connect: the one that takes over may lack entries, and the answers that
 // say so arrive on their connections.
 func (c *Cluster) HandOver(ctx context.Context) {
-	if role, _ := c.store.Leadership(); role.Leader != c.self.ID {
+	if role, _ := c.store.Leadership(); role.Leader != c.self.ID || c.store.Sole() != 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*c.o.Conf.Election)
@@ -176,11 +191,15 @@ func (c *Cluster) Close(context.Context) error {
 }
 
 // Enter waits until this node has metadata: those in its directory, or those of the cluster that it
-// forms or joins. The error matches membership.ErrRefused or is that of ctx.
+// forms or joins. Without seeds, it forms one alone. The error matches membership.ErrRefused or is
+// that of ctx.
 func (c *Cluster) Enter(ctx context.Context) error {
+	if !c.Linked() {
+		return begin(ctx, c.store)
+	}
 	return membership.Enter(ctx, membership.EnterOptions{
 		List: c.o.Conf.Seeds, Seeds: c.book, Self: c.state, Note: func(seen string) { c.seen.Store(&seen) },
-		Bootstrap: c.bootstrap, Begin: c.begin, HasMetadata: c.hasMetadata, Progress: c.o.Progress,
+		Bootstrap: c.bootstrap, HasMetadata: c.hasMetadata, Alone: c.alone, Progress: c.o.Progress,
 	})
 }
 
@@ -192,18 +211,81 @@ func (c *Cluster) bootstrap(generation membership.ID, voters []uint64, keys []me
 	return err
 }
 
-// begin makes this node the first member of a cluster, with the metadata of its Origin.
-func (c *Cluster) begin() error {
-	initial, err := c.o.Origin.initial(c.self.ID)
-	if err == nil {
-		err = c.store.Bootstrap(initial)
-	}
+// alone reports whether no other broker can have the metadata of this node: it is the only voter,
+// and no other broker has registered.
+func (c *Cluster) alone() bool {
+	list, err := c.brokers(c.ctx)
+	return err == nil && c.store.Sole() != 0 && !slices.ContainsFunc(list, func(b metadata.Broker) bool { return b.ID != c.o.Node })
+}
+
+// brokers returns the registered brokers.
+func (c *Cluster) brokers(ctx context.Context) (list []metadata.Broker, err error) {
+	keys, _, err := c.store.Range(ctx, metadata.BrokerPrefix)
 	if err != nil {
-		return fmt.Errorf("begin the cluster %s with the metadata of this broker: %w", c.o.Origin.Cluster, err)
+		return nil, err
 	}
-	c.o.Log.Info("this broker is the first member of its cluster, and its only voter until two other seeds have joined",
-		zap.String("cluster", c.o.Origin.Cluster), zap.Int64("revision", initial.Revision), zap.Int("keys", len(initial.Keys)))
+	for _, kv := range keys {
+		b, err := metadata.DecodeBroker(kv)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, b)
+	}
+	return list, nil
+}
+
+// CheckNode refuses metadata to which the configuration of this broker does not fit. It must be
+// called after Enter.
+func (c *Cluster) CheckNode(ctx context.Context) error {
+	list, err := c.brokers(ctx)
+	i := slices.IndexFunc(list, func(b metadata.Broker) bool { return b.ID != c.o.Node })
+	if err != nil || i < 0 {
+		return err
+	}
+	own := slices.ContainsFunc(list, func(b metadata.Broker) bool { return b.ID == c.o.Node })
+	switch other := list[i].ID; {
+	case !own && (list[i].Member == c.self.ID || !c.Linked()):
+		return membership.Refused(fmt.Sprintf("the data directory belongs to the broker with node.id %d, not %d: set node.id=%d, "+
+			"or use another data directory", other, c.o.Node, other))
+	case !c.Linked():
+		return membership.Refused(fmt.Sprintf("%s belongs to a broker of a cluster, in which broker %d is registered, too; "+
+			"set cluster.name and cluster.seeds, or use another data.dir (--data-dir)", c.o.Dir, other))
+	}
 	return nil
+}
+
+// OpenAlone opens the metadata of a broker without seeds for another process than the broker, and
+// makes them if there are none. The error matches membership.ErrRefused if others have a vote.
+func OpenAlone(ctx context.Context, o raftstore.Options) (*raftstore.Store, error) {
+	s, err := raftstore.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := begin(ctx, s); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// begin makes a member without metadata the only voter of a new cluster. It refuses one that needs
+// the votes of others.
+func begin(ctx context.Context, s *raftstore.Store) error {
+	kv, _, err := s.Get(ctx, metadata.ClusterKey)
+	if err == nil && kv.ModRevision == 0 {
+		generation := metadata.NewID()
+		err = s.Bootstrap(raftstore.Initial{
+			Generation: generation, Voters: []uint64{s.Member()}, Revision: 1,
+			Keys: membership.FirstKeys(metadata.FormatID(metadata.NewID()), generation),
+		})
+	}
+	switch {
+	case err == nil && s.Sole() != 0:
+		return s.Failed()
+	case err == nil, errors.Is(err, raftstore.ErrNotEmpty):
+		return membership.Refused("it belongs to a broker of a cluster, in which other brokers have a vote; " +
+			"set cluster.name and cluster.seeds, or use another data.dir (--data-dir)")
+	}
+	return err
 }
 
 // hasMetadata waits until the node has metadata.
@@ -265,12 +347,10 @@ func (c *Cluster) ID() string {
 // state is what this node answers to other nodes' question for it.
 func (c *Cluster) state() membership.State {
 	s := membership.State{
-		Name: c.o.Conf.Name, Self: c.self, Logs: c.o.Logs(), Seeds: membership.SeedsHash(c.o.Conf.Seeds), Seen: *c.seen.Load(),
+		Name: c.o.Conf.Name, Self: c.self, Logs: c.o.Logs, Seeds: membership.SeedsHash(c.o.Conf.Seeds), Seen: *c.seen.Load(),
 	}
 	if r := c.clusterRecord(); r != nil {
 		s.Cluster, s.Generation = r.ID, r.Generation
-	} else if c.o.Origin != nil {
-		s.Brings = c.o.Origin.Cluster
 	}
 	role, _ := c.store.Leadership()
 	switch role.Leader {
@@ -385,13 +465,14 @@ func (g group) AddLearner(ctx context.Context, member uint64) error {
 	return err
 }
 
-func endpoint(list []metadata.Endpoint, name string) (metadata.Endpoint, bool) {
-	for _, e := range list {
-		if e.Listener == name {
-			return e, true
+// endpoint returns the address of the listener with a name, nil if there is none.
+func endpoint(list []metadata.Endpoint, name string) *metadata.Endpoint {
+	for i := range list {
+		if list[i].Listener == name {
+			return &list[i]
 		}
 	}
-	return metadata.Endpoint{}, false
+	return nil
 }
 
 func address(host string, port int32) string { return net.JoinHostPort(host, strconv.Itoa(int(port))) }

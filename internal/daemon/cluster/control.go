@@ -37,7 +37,9 @@ func (c *Cluster) Control(own [16]byte, minISR func(*metadata.Image, *metadata.T
 	}
 	c.control.Store(loop)
 	c.work.Go(func() { loop.Run(c.ctx) })
-	c.work.Go(func() { c.keepVoters(applier.Image) })
+	if c.Linked() {
+		c.work.Go(func() { c.keepVoters(applier.Image) })
+	}
 	c.work.Go(func() {
 		<-applier.Done()
 		if c.ctx.Err() == nil {
@@ -121,6 +123,12 @@ func (c *Cluster) Register(ctx context.Context, o RegisterOptions) (epoch int64,
 			return role.Leader, moved
 		},
 		Seek: c.seek, Call: c.book.Call, Report: o.Report, Wish: c.wish, Interval: c.o.Conf.Heartbeat, Timeout: c.o.Conf.Session,
+		Hopeless: func() error {
+			if c.Linked() {
+				return nil // another node may lead
+			}
+			return c.store.Failed()
+		},
 		Progress: c.o.Progress, Fail: c.o.Fail, Log: c.o.Log.Named("membership"),
 	})
 	c.reporter.Store(&reporter{o.Incarnation, o.LogEnd})
@@ -132,11 +140,12 @@ func (c *Cluster) Register(ctx context.Context, o RegisterOptions) (epoch int64,
 	return epoch, nil
 }
 
-// Lease reports whether this broker may assume that the controller has not fenced it. It takes no
-// lock.
+// Lease reports whether this broker may assume that the controller has not fenced it. While its
+// node is the only voter, no other node can have become the controller, and this one's does not
+// fence it (controller.Loop): then it needs no answer. It takes no lock.
 func (c *Cluster) Lease() bool {
 	a := c.agent.Load()
-	return a != nil && a.Lease()
+	return a != nil && (c.store.Sole() != 0 || a.Lease())
 }
 
 // Resign asks the controller to end leaderships of this broker in the given leader epochs. At most

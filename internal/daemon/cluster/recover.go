@@ -18,7 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/copies"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/security/secret"
@@ -144,13 +144,13 @@ func Inspect(ctx context.Context, o RecoverOptions) (*Recovery, error) {
 }
 
 // read returns the content of the directory or of the copy. A copy may also be the one that a
-// broker keeps in a log directory while its cluster has few voters (filestore.Copy). That does not
+// broker keeps in a log directory while its cluster has few voters (copies.Copy). That does not
 // name the voters: then all brokers count.
 func (r *Recovery) read() (raftstore.Content, error) {
 	if r.o.From == "" {
 		return raftstore.Read(r.o.FS, r.o.Dir)
 	}
-	kept, err := filestore.Check(r.o.FS, r.o.From)
+	kept, err := copies.Check(r.o.FS, r.o.From)
 	if err != nil || !kept.Used {
 		c, err := raftstore.Read(r.o.FS, r.o.From)
 		if err == nil {

@@ -8,18 +8,16 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Brokers and led partitions are counted by state, and new leader epochs by where the leader comes
 // from.
 func TestAClustersMetricsFollowTheMetadata(t *testing.T) {
-	store, err := filestore.Open(filestore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := solestore.Open(t, raftstore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
 	t.Cleanup(func() { _ = store.Close() })
 	applier := metadata.NewApplier(zap.NewNop())
 	c := &Cluster{Self: 1, Image: applier.Image, MinISR: func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return 1 },

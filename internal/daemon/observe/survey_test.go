@@ -10,8 +10,9 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -19,7 +20,7 @@ import (
 // world is the metadata of a cluster of three brokers and a topic with one partition.
 type world struct {
 	t       *testing.T
-	store   *filestore.Store
+	store   *raftstore.Store
 	applier *metadata.Applier
 	facts   *Cluster
 	orphans int
@@ -31,10 +32,7 @@ var (
 )
 
 func newWorld(t *testing.T) *world {
-	store, err := filestore.Open(filestore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := solestore.Open(t, raftstore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
 	t.Cleanup(func() { _ = store.Close() })
 	w := &world{t: t, store: store, applier: metadata.NewApplier(zap.NewNop())}
 	w.facts = &Cluster{Image: w.applier.Image,

@@ -1,10 +1,8 @@
 // Package kv is the state behind every back end of metadata.Store: keys with versioned values, the
 // decision whether a transaction holds, and the recent history for watchers.
 //
-// It owns no file and no goroutine. A back end stores the transactions and calls it in one order:
-//
-//	filestore   Group.Add decides, then the back end writes, then View.Commit shows the group
-//	raftstore   the back end replicates, then View.Apply decides and shows each transaction
+// It owns no file and no goroutine. The back end replicates a transaction, and then View.Apply
+// decides and shows it.
 //
 // The same transactions in the same order give the same state, revisions and outcomes on every
 // node: a decision depends on nothing but the state. The revision grows by one with each

@@ -28,11 +28,6 @@ type Initial struct {
 	Voters     []uint64 // member ids
 	Keys       []metadata.KV
 	Revision   int64
-	// Written, if it is set, is called when the state is durable, before the member acts on it: it
-	// must not have voted, proposed or shown anything yet. It must not call the store. After an
-	// error, Bootstrap returns that and the store ends. The directory keeps the state, because
-	// Written may have been effective nevertheless.
-	Written func() error
 }
 
 // Bootstrap gives an empty member its first state. It is durable when Bootstrap returns. All voters
@@ -78,11 +73,6 @@ func (n *node) bootstrap(initial Initial) (refused, err error) {
 		n.fail(err)
 		return n.failed, nil
 	}
-	if initial.Written != nil {
-		if err := initial.Written(); err != nil {
-			return nil, err
-		}
-	}
 	n.mem.reset(m.index, m.term)
 	n.mem.hard, n.synced = hard, hard
 	n.view.Replace(state)
@@ -126,8 +116,7 @@ type Content struct {
 	Learners []uint64
 	Revision int64
 	Keys     []metadata.KV // in order
-	// Pending is how many entries the log has beyond those in Keys. They are committed or not; the
-	// only voter of a cluster applies them when it starts.
+	// Pending is how many entries the log has beyond those in Keys. They are committed or not.
 	Pending int
 	// Term and Last are those of the last entry: of two members, the one with the larger term, or
 	// with the larger index in the same term, has more of the metadata.
@@ -135,37 +124,58 @@ type Content struct {
 	// Fresh reports that the member has done nothing yet: it has no state, or the one of Bootstrap,
 	// and has neither voted nor stored an entry.
 	Fresh bool
+	Torn  int    // bytes of an incomplete write at the end of the log
+	Log   string // path of the log
 }
 
+// Sole reports that the member is the only voter: whatever it has stored is committed.
+func (c *Content) Sole() bool { return len(c.Voters) == 1 && c.Voters[0] == c.Member }
+
 // Read reads a member's directory as Open does, and changes nothing: for chronikctl and for export.
-// Keys contains what the directory proves to be committed. The caller must make sure that no
-// process uses the directory.
+// Keys contains what the directory proves to be committed. A *Damage or ErrNewerFormat of package
+// statelog is the reason why Open would refuse it; if the snapshot is intact and the log is
+// damaged, the content is that before the damage. The caller must make sure that no process uses
+// the directory.
 func Read(fsys vfs.FS, dir string) (Content, error) {
 	l := newLoader()
 	found, err := statelog.Read(fsys, dir, format, l)
-	if err == nil {
-		err = l.check()
-	}
-	if err != nil || !found.Used {
-		return Content{Used: found.Used}, err
-	}
-	c := Content{Used: true, Member: l.meta.member, Generation: l.meta.generation}
-	if c.Voters, c.Learners, err = l.members(); err != nil {
+	c := Content{Used: found.Used, Torn: int(found.Torn), Log: found.Log}
+	if !found.Used || err != nil && (found.Log == "" || !errors.Is(err, statelog.ErrDamaged)) {
 		return c, err
+	}
+	checked := l.check()
+	if err == nil {
+		err = checked
+	}
+	if checked != nil {
+		return c, err
+	}
+	return c, errors.Join(err, l.describe(&c))
+}
+
+// describe sets the content of a directory whose records are loaded.
+func (l *loader) describe(c *Content) (err error) {
+	c.Member, c.Generation = l.meta.member, l.meta.generation
+	if c.Voters, c.Learners, err = l.members(); err != nil {
+		return err
 	}
 	c.Last = l.log.last()
 	if c.Term, err = l.log.Term(c.Last); err != nil {
-		return c, err
+		return err
 	}
 	hard := l.log.hard
 	c.Fresh = c.Last <= 1 && l.log.base == c.Last && hard.GetTerm() <= 1 && hard.GetVote() == 0
-	c.Pending = int(c.Last - max(hard.GetCommit(), l.log.base))
-	view, err := l.apply(hard.GetCommit())
+	committed := max(hard.GetCommit(), l.log.base)
+	if c.Sole() {
+		committed = c.Last
+	}
+	c.Pending = int(c.Last - committed)
+	view, err := l.apply(committed)
 	if err != nil {
-		return c, err
+		return err
 	}
 	c.Keys, c.Revision = view.All("")
-	return c, nil
+	return nil
 }
 
 // apply applies the loaded entries up to an index to the loaded state.
@@ -306,3 +316,7 @@ func Begin(fsys vfs.FS, dir string, generation [16]byte, keys []metadata.KV, rev
 
 // Exists reports whether dir contains a member, damaged or not.
 func Exists(fsys vfs.FS, dir string) (bool, error) { return statelog.Exists(fsys, dir) }
+
+// Peek returns statelog.ErrNewerFormat if a newer version of chronik wrote the member in dir. It
+// changes nothing and leaves all other checks to Open.
+func Peek(fsys vfs.FS, dir string) error { return statelog.Peek(fsys, dir, format) }

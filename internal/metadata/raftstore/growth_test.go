@@ -1,7 +1,6 @@
 package raftstore
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -111,43 +110,6 @@ func TestReportOfATransferWaitsForTheDisk(t *testing.T) {
 		t.Errorf("%d reports wait, %v", len(n.reports), n.failed)
 	}
 	w.machines[0].die()
-}
-
-// If what must follow the first state fails, the store ends and has shown nothing, and the
-// directory keeps the state: the failed call may have been effective.
-func TestBootstrapEndsTheStoreIfItsFollowUpFails(t *testing.T) {
-	fsys := vfs.Memory()
-	ended := make(chan error, 1)
-	s, err := Open(Options{FS: fsys, Dir: "/m", Peers: &peers{c: newCluster()}, Fatal: func(err error) { ended <- err }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	check := func() {
-		if c, err := Read(fsys, "/m"); err != nil || !c.Fresh || c.Revision != 3 || !slices.Equal(c.Voters, []uint64{s.Member()}) {
-			t.Errorf("the directory has %+v, %v", c, err)
-		}
-	}
-	initial := Initial{
-		Generation: [16]byte{7}, Voters: []uint64{s.Member()}, Keys: []metadata.KV{{Key: "/a", ModRevision: 3}}, Revision: 3,
-		Written: func() error {
-			check()
-			return errDisk
-		},
-	}
-	if err := s.Bootstrap(initial); !errors.Is(err, errDisk) {
-		t.Errorf("error %v", err)
-	}
-	if err := <-ended; !errors.Is(err, errDisk) {
-		t.Errorf("the store ends with %v", err)
-	}
-	if role, _ := s.Leadership(); role.Leader != 0 {
-		t.Error("the member leads")
-	}
-	if kv, _, err := s.Get(t.Context(), "/a"); kv.ModRevision != 0 {
-		t.Errorf("it shows %+v, %v", kv, err)
-	}
-	_ = s.Close() // it reports the error again
-	check()
 }
 
 // A lost voter of a joint change still counts until its end.

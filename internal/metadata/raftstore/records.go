@@ -15,7 +15,7 @@ import (
 )
 
 // format describes the store's files.
-var format = statelog.Format{Name: "replicated metadata", Magic: "chronikr", Version: 1}
+var format = statelog.Format{Name: "metadata", Magic: "chronikr", Version: 1}
 
 // Kinds of records; the first byte of each.
 const (

@@ -26,7 +26,7 @@ func TestAMetadataDiskThatHangs(t *testing.T) {
 	history(t, 21, func(w *world, c *clients) {
 		for id := int32(1); id <= 3; id++ {
 			w.note("the metadata of %d hang", id)
-			w.hang(id, "/data/cluster/", time.Hour)
+			w.hang(id, "/data/metadata/", time.Hour)
 			c.progress(20 * time.Second)
 			time.Sleep(2 * controller.DefaultSessionTimeout)
 			c.fenced(id)
@@ -42,7 +42,7 @@ func TestAMetadataDiskThatIsFull(t *testing.T) {
 	history(t, 22, func(w *world, c *clients) {
 		for id := int32(1); id <= 3; id++ {
 			w.note("the metadata of %d are full", id)
-			w.failDisk(id, "/data/cluster/", time.Hour)
+			w.failDisk(id, "/data/metadata/", time.Hour)
 			c.progress(20 * time.Second)
 			time.Sleep(2 * controller.DefaultSessionTimeout)
 			c.fenced(id)

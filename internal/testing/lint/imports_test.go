@@ -73,7 +73,7 @@ func importRules() map[string]importRule {
 		"internal/configdef": leaf("pkg/durability"),
 
 		"internal/inspect": {may: []string{"internal/text", "internal/statelog", "internal/storage/...", "internal/storage",
-			"internal/metadata", "internal/metadata/filestore", "internal/metadata/raftstore", "internal/record", "internal/vfs"},
+			"internal/metadata", "internal/metadata/copies", "internal/metadata/raftstore", "internal/record", "internal/vfs"},
 			never:   noProtocol,
 			because: "an offline inspection uses storage's own code, reaches the disk through vfs, and knows no command line"},
 
@@ -111,10 +111,10 @@ func importRules() map[string]importRule {
 			"internal/coordinator/txn/exchange", "internal/coordinator/txn/gate", "internal/daemon/cluster",
 			"internal/daemon/observe", "internal/health", "internal/health/checks", "internal/health/host",
 			"internal/link", "internal/login", "internal/logtail", "internal/membership",
-			"internal/metadata", "internal/metadata/filestore", "internal/metadata/raftstore", "internal/metrics",
+			"internal/metadata", "internal/metadata/copies", "internal/metadata/raftstore", "internal/metrics",
 			"internal/network", "internal/protocol", "internal/purgatory", "internal/record", "internal/replica",
 			"internal/replica/stream", "internal/security/acl", "internal/security/certs", "internal/security/files",
-			"internal/security/quota", "internal/security/secret", "internal/storage", "internal/storage/checkpoint",
+			"internal/security/quota", "internal/security/secret", "internal/statelog", "internal/storage", "internal/storage/checkpoint",
 			"internal/storage/journal", "internal/storage/statefile", "internal/vfs", "pkg/durability"},
 			because: "the daemon connects the components; what a program does from outside is none of them"},
 		"pkg/chronik": {may: []string{"internal/config", "internal/daemon", "internal/vfs", "pkg/durability"},
@@ -220,7 +220,7 @@ func metadataRules() map[string]importRule {
 			because: "the Image is data; components that act on it subscribe"},
 		"internal/metadata/kv": {may: []string{"internal/metadata"}, never: noProtocol,
 			because: "it decides transactions in memory; a back end stores them"},
-		"internal/metadata/filestore": backEnd(),
+		"internal/metadata/copies":    backEnd(),
 		"internal/metadata/raftstore": backEnd(),
 	}
 }
@@ -262,7 +262,7 @@ func storageRules() map[string]importRule {
 func clusterRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/daemon/cluster": {may: []string{"internal/configdef", "internal/controller", "internal/controller/election",
-			"internal/link", "internal/membership", "internal/metadata", "internal/metadata/filestore", "internal/metadata/raftstore",
+			"internal/link", "internal/membership", "internal/metadata", "internal/metadata/copies", "internal/metadata/raftstore",
 			"internal/network", "internal/security/secret", "internal/vfs"},
 			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "it connects the parts of a cluster's member, and decides nothing"},

@@ -222,8 +222,8 @@ func TestOneBrokerGrowsToThree(t *testing.T) {
 	c.end(syscall.SIGTERM, all...)
 }
 
-// A broker with data does not begin a cluster if a seed belongs to one, if another seed has data,
-// too, or if its node.id is not that of its records. It then still is what it was.
+// A broker with data does not begin to grow if a seed belongs to another cluster, as one with data
+// of its own does, or if its node.id is not that of its records. It then still is what it was.
 func TestABrokerWithDataJoinsNoOtherCluster(t *testing.T) {
 	t.Parallel()
 	c := newNodes(t, 3)
@@ -236,8 +236,8 @@ func TestABrokerWithDataJoinsNoOtherCluster(t *testing.T) {
 	c.end(syscall.SIGTERM, 0, 1)
 
 	c.launch(0, 1)
-	c.refused(0, "both have topics of their own", had.cluster)
-	c.refused(1, "both have topics of their own", had.cluster)
+	c.refused(0, "belongs to another cluster", had.cluster)
+	c.refused(1, "belongs to another cluster", had.cluster)
 
 	c.launchAlone(0, "--set", "cluster.name=test", "--set", "node.id=3", "--set", "cluster.seeds="+strings.Join(c.seeds, ","))
 	c.refused(0, "set node.id=1")
@@ -245,7 +245,7 @@ func TestABrokerWithDataJoinsNoOtherCluster(t *testing.T) {
 	c.launch(1) // the others do not answer
 	c.await(1)
 	c.launch(0)
-	c.refused(0, "as the cluster "+had.cluster, "belongs to the cluster")
+	c.refused(0, "belongs to another cluster", had.cluster)
 
 	c.launchAlone(0)
 	c.await(0)
@@ -318,7 +318,7 @@ func TestMetadataAreRestoredFromACopy(t *testing.T) {
 	c.await(all...)
 	c.fill(0, 3)
 	copied := filepath.Join(t.TempDir(), "copy")
-	if err := os.CopyFS(copied, os.DirFS(filepath.Join(c.dirs[1], "d", "cluster"))); err != nil {
+	if err := os.CopyFS(copied, os.DirFS(filepath.Join(c.dirs[1], "d", "metadata"))); err != nil {
 		t.Fatal(err)
 	}
 	c.write("t", 3)
@@ -367,7 +367,7 @@ func TestMetadataAreRestoredFromACopy(t *testing.T) {
 func (c *nodes) loseMetadata(which ...int) {
 	c.t.Helper()
 	for _, i := range which {
-		if err := os.RemoveAll(filepath.Join(c.dirs[i], "d", "cluster")); err != nil {
+		if err := os.RemoveAll(filepath.Join(c.dirs[i], "d", "metadata")); err != nil {
 			c.t.Fatal(err)
 		}
 	}

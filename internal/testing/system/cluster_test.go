@@ -383,7 +383,7 @@ func TestThreeBrokersFormACluster(t *testing.T) {
 	})
 	t.Run("a broker loses its metadata directory", func(t *testing.T) {
 		c.end(syscall.SIGTERM, 2)
-		if err := os.RemoveAll(filepath.Join(c.dirs[2], "d", "cluster")); err != nil {
+		if err := os.RemoveAll(filepath.Join(c.dirs[2], "d", "metadata")); err != nil {
 			t.Fatal(err)
 		}
 		c.launch(2)
@@ -394,7 +394,7 @@ func TestThreeBrokersFormACluster(t *testing.T) {
 	t.Run("all lose their directories, one after the other", func(t *testing.T) {
 		for _, i := range all {
 			c.end(syscall.SIGKILL, i)
-			if err := os.RemoveAll(filepath.Join(c.dirs[i], "d", "cluster")); err != nil {
+			if err := os.RemoveAll(filepath.Join(c.dirs[i], "d", "metadata")); err != nil {
 				t.Fatal(err)
 			}
 			c.launch(i)
@@ -592,7 +592,7 @@ func (c *nodes) leadsNothing(i int) {
 // metadataKeys returns how many bytes of a data directory name the record of the cluster.
 func metadataKeys(t *testing.T, dir string) (n int) {
 	t.Helper()
-	err := filepath.WalkDir(filepath.Join(dir, "cluster"), func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(dir, "metadata"), func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}

@@ -65,7 +65,7 @@ func TestImageAndUnitStartAMember(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if _, err := os.Stat(filepath.Join(dir, "d", "cluster")); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, "d", "metadata")); err != nil {
 			t.Errorf("%s: started alone: %v", name, err)
 		}
 		if err := p.end(syscall.SIGTERM); err != nil {

@@ -47,7 +47,7 @@ func (d *faultyDisk) obey(command string) error {
 	defer d.mu.Unlock()
 	healed := d.healed
 	hang := func(errfs.Call) { <-healed }
-	metadata := func(c errfs.Call) bool { return strings.Contains(c.Path, "/cluster/") }
+	metadata := func(c errfs.Call) bool { return strings.Contains(c.Path, "/metadata/") }
 	switch what, more, _ := strings.Cut(command, " "); what {
 	case "power":
 		err := d.under.powerLoss()

@@ -168,7 +168,7 @@ func newer(ts *testscript.TestScript, neg bool, args []string) {
 			b, err := os.ReadFile(path)
 			ts.Check(err)
 			switch {
-			case strings.HasPrefix(string(b), "chronikm") && len(b) >= 48: // metadata; see filestore/format.go
+			case strings.HasPrefix(string(b), "chronikr") && len(b) >= 48: // metadata; see raftstore/records.go
 				binary.LittleEndian.PutUint16(b[10:], 99)
 				binary.LittleEndian.PutUint32(b[44:], crc32.Checksum(b[:44], crc32.MakeTable(crc32.Castagnoli)))
 			case strings.HasPrefix(string(b), "chronik-"): // a state file; see statefile

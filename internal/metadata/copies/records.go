@@ -1,4 +1,4 @@
-package filestore
+package copies
 
 import (
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -6,7 +6,10 @@ import (
 	"github.com/chronik-io/chronik/internal/statelog"
 )
 
-// reader loads the records of a store's files into a state. It implements statelog.Reader.
+// format describes the files of a copy.
+var format = statelog.Format{Name: "metadata", Magic: "chronikm", Version: 1}
+
+// reader loads the records of a copy's files into a state. It implements statelog.Reader.
 type reader struct{ state *kv.State }
 
 // Load implements statelog.Reader: a record of a snapshot is a key.

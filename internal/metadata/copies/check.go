@@ -1,4 +1,4 @@
-package filestore
+package copies
 
 import (
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -16,9 +16,9 @@ var ErrNewerFormat = statelog.ErrNewerFormat
 // Damage describes the damage of a file. It matches ErrDamaged.
 type Damage = statelog.Damage
 
-// Content is the content of a store's directory.
+// Content is the content of a copy.
 type Content struct {
-	Used       bool // there is a store
+	Used       bool // there is a copy
 	Generation uint64
 	Revision   int64
 	Keys       []metadata.KV // in order
@@ -26,8 +26,8 @@ type Content struct {
 	Log        string        // the path of the log
 }
 
-// Check reads a store's directory as Open does, and changes nothing. A *Damage or ErrNewerFormat is
-// the reason why Open would refuse it. If the snapshot is intact and the log is damaged, the keys
+// Check reads a copy and changes nothing. A *Damage or ErrNewerFormat is the reason why it can't be
+// read completely. If the snapshot is intact and the log is damaged, the keys
 // are those before the damage. If there are keys, the revision is theirs.
 func Check(fsys vfs.FS, dir string) (Content, error) {
 	state := kv.NewState()
@@ -41,10 +41,6 @@ func Check(fsys vfs.FS, dir string) (Content, error) {
 	return c, err
 }
 
-// Peek returns ErrNewerFormat if a newer version of chronik wrote the metadata in dir. It changes
-// nothing and leaves all other checks to Open.
-func Peek(fsys vfs.FS, dir string) error { return statelog.Peek(fsys, dir, format) }
-
-// Exists reports whether dir contains metadata, damaged or not. A missing directory and the remains
-// of an interrupted first start do not count.
+// Exists reports whether dir contains a copy, damaged or not. A missing directory and the remains of
+// an interrupted first start do not count.
 func Exists(fsys vfs.FS, dir string) (bool, error) { return statelog.Exists(fsys, dir) }

@@ -1,4 +1,4 @@
-package filestore
+package copies
 
 import (
 	"context"
@@ -12,15 +12,134 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/kv"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 const copyDir = "/c"
 
+// kept is a store of an only voter with a copy.
+type kept struct {
+	*raftstore.Store
+	copy *Copy
+}
+
 // patiently makes transactions wait for the copy, however busy the machine is.
-func patiently(o *Options) { o.CopyPatience = 10 * time.Minute }
+func patiently(o *Options) { o.Patience = 10 * time.Minute }
+
+// try opens the store in /m, and keeps its copy.
+func try(fsys vfs.FS, set ...func(*Options)) (*kept, error) {
+	s, err := solestore.Try(raftstore.Options{FS: fsys, Dir: "/m", Log: zap.NewNop(), CompactBytes: 600})
+	if err != nil {
+		return nil, err
+	}
+	return keep(s, fsys, set...), nil
+}
+
+func keep(s *raftstore.Store, fsys vfs.FS, set ...func(*Options)) *kept {
+	o := Options{FS: fsys, Dir: copyDir, View: s.View(), Ended: s.Ended(), Log: zap.NewNop(), CompactBytes: 600}
+	for _, f := range set {
+		f(&o)
+	}
+	c := Start(context.Background(), o)
+	s.SetCopy(c)
+	return &kept{s, c}
+}
+
+func open(t testing.TB, fsys vfs.FS, set ...func(*Options)) *kept {
+	t.Helper()
+	s, err := try(fsys, set...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// Close closes the store, and waits until the copy has what it shows.
+func (k *kept) Close() error {
+	err := k.Store.Close()
+	<-k.copy.ended
+	return err
+}
+
+func put(key, value string) metadata.Txn {
+	return metadata.Txn{Put: []metadata.KV{{Key: key, Value: []byte(value)}}}
+}
+
+func mustTxn(t testing.TB, s *kept, txn metadata.Txn) {
+	t.Helper()
+	if _, err := s.Txn(context.Background(), txn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func text(keys []metadata.KV, revision int64) string {
+	all := fmt.Sprintf("@%d", revision)
+	for _, key := range keys {
+		all += fmt.Sprintf(" %s=%s@%d", key.Key, key.Value, key.ModRevision)
+	}
+	return all
+}
+
+func dump(t testing.TB, s *kept) string {
+	t.Helper()
+	keys, revision, err := s.Range(context.Background(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text(keys, revision)
+}
+
+// script is a workload of transactions with several keys each, so that an incomplete one would
+// show, and long enough for several generations.
+func script() []metadata.Txn {
+	var txns []metadata.Txn
+	for i := range 14 {
+		t := metadata.Txn{}
+		for k := range 3 {
+			t.Put = append(t.Put, metadata.KV{Key: fmt.Sprintf("/k%d", (i+k)%7), Value: fmt.Appendf(nil, "%d-%0*d", i, 40*i%300, k)})
+		}
+		if i%3 == 2 {
+			t.Delete = []string{fmt.Sprintf("/k%d", (i+3)%7)}
+		}
+		txns = append(txns, t)
+	}
+	return txns
+}
+
+// expectations returns the dumps after the first n transactions, for every n.
+func expectations(txns []metadata.Txn) []string {
+	st := kv.NewState()
+	want := []string{text(nil, 0)}
+	for _, t := range txns {
+		st.Replay(t)
+		want = append(want, text(st.Range(""), st.Revision()))
+	}
+	return want
+}
+
+// checkAfterCrash checks that the acknowledged transactions are in the store, and that the one in
+// progress is complete or absent (I6).
+func checkAfterCrash(t *testing.T, fsys *crashfs.FS, acknowledged int, want []string) {
+	t.Helper()
+	s, err := solestore.Try(raftstore.Options{FS: fsys, Dir: "/m", Log: zap.NewNop()})
+	if err != nil {
+		t.Fatalf("open after the crash, %d acknowledged: %v", acknowledged, err)
+	}
+	defer s.Close()
+	got := dump(t, &kept{Store: s})
+	if got != want[acknowledged] && (acknowledged+1 >= len(want) || got != want[acknowledged+1]) {
+		t.Fatalf("%d acknowledged, found %s\nwant %s\nor the one after", acknowledged, got, want[acknowledged])
+	}
+	if err := CheckAgainst(fsys, copyDir, "/m", s.View()); err != nil {
+		t.Fatalf("%d acknowledged: %v", acknowledged, err)
+	}
+}
 
 // copied returns the content of the copy. It reads again if the copier replaces the generation
 // meanwhile.
@@ -54,11 +173,10 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func TestCopyHasAcknowledgedTransactions(t *testing.T) {
 	fsys := vfs.Memory()
 	for range 3 {
-		s := open(t, fsys, patiently, func(o *Options) { o.CompactBytes = 600 })
-		s.KeepCopy(t.Context(), copyDir)
+		s := open(t, fsys, patiently)
 		for _, txn := range script() {
 			mustTxn(t, s, txn)
-			if err := s.CopyBehind(); err != nil {
+			if err := s.copy.Behind(); err != nil {
 				t.Fatal(err)
 			}
 			if got, want := copied(t, fsys), dump(t, s); got != want {
@@ -71,17 +189,16 @@ func TestCopyHasAcknowledgedTransactions(t *testing.T) {
 	}
 }
 
-// copyRun is crashRun with a copy. It returns how many transactions were acknowledged, and how many
-// of them while the copy was complete.
+// copyRun runs the script until the file system dies, opening the store again in the middle. It
+// returns how many transactions were acknowledged, and how many of them while the copy was complete.
 func copyRun(fsys vfs.FS, txns []metadata.Txn) (acknowledged, inCopy int) {
 	for _, part := range [][]metadata.Txn{txns[:9], txns[9:]} {
-		s, err := Open(Options{FS: fsys, Dir: "/m", Log: zap.NewNop(), CompactBytes: 600, CopyPatience: 10 * time.Minute})
+		s, err := try(fsys, patiently)
 		if err != nil {
 			return acknowledged, inCopy
 		}
-		s.KeepCopy(context.Background(), copyDir)
 		for _, t := range part {
-			if _, err := s.Txn(context.Background(), t); err != nil || s.CopyBehind() != nil {
+			if _, err := s.Txn(context.Background(), t); err != nil || s.copy.Behind() != nil {
 				_ = s.Close()
 				return acknowledged, inCopy
 			}
@@ -95,8 +212,8 @@ func copyRun(fsys vfs.FS, txns []metadata.Txn) (acknowledged, inCopy int) {
 	return acknowledged, inCopy
 }
 
-// Whenever the process or the power fails, the copy has the acknowledged transactions, each
-// complete, and nothing that the store does not have.
+// Whenever the process or the power fails, the store and the copy have the acknowledged
+// transactions, each complete, and the copy has nothing that the store does not have.
 func TestCopyAfterACrashAtEverySystemCall(t *testing.T) {
 	txns := script()
 	want := expectations(txns)
@@ -113,14 +230,6 @@ func TestCopyAfterACrashAtEverySystemCall(t *testing.T) {
 		}
 		if !c.Used && inCopy > 0 || c.Used && (c.Revision < int64(inCopy) || text(c.Keys, c.Revision) != want[c.Revision]) {
 			t.Fatalf("call %d: %d transactions were in the copy, it has %s", call, inCopy, text(c.Keys, c.Revision))
-		}
-		s, err := Open(Options{FS: image, Dir: "/m", Log: zap.NewNop()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		if err := s.CheckAgainst(copyDir); err != nil {
-			t.Fatalf("call %d: %v", call, err)
 		}
 	}
 	for call := range whole.Ops() + 1 {
@@ -141,16 +250,15 @@ func TestCopyAfterACrashAtEverySystemCall(t *testing.T) {
 func TestFailedCopyIsBehind(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
 	s := open(t, disk, patiently)
-	s.KeepCopy(t.Context(), copyDir)
 	mustTxn(t, s, put("/a", "1"))
 	fault := disk.Add(errfs.Rule{Ops: errfs.Write | errfs.Create | errfs.Datasync, Path: copyDir + "/*", Err: syscall.EIO})
 	mustTxn(t, s, put("/a", "2"))
-	if err := s.CopyBehind(); !errors.Is(err, syscall.EIO) {
+	if err := s.copy.Behind(); !errors.Is(err, syscall.EIO) {
 		t.Errorf("behind: %v", err)
 	}
 	mustTxn(t, s, put("/a", "3"))
 	fault.Off()
-	eventually(t, "the copy is complete again", func() bool { return s.CopyBehind() == nil })
+	eventually(t, "the copy is complete again", func() bool { return s.copy.Behind() == nil })
 	if got, want := copied(t, disk), dump(t, s); got != want {
 		t.Errorf("the copy has %s, want %s", got, want)
 	}
@@ -160,17 +268,16 @@ func TestFailedCopyIsBehind(t *testing.T) {
 func TestStuckCopyBlocksNoTransaction(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
 	s := open(t, disk)
-	s.KeepCopy(t.Context(), copyDir)
 	free := make(chan struct{})
 	disk.Add(errfs.Rule{Ops: errfs.Datasync, Path: copyDir + "/*", Before: func(errfs.Call) { <-free }})
 	for range 20 {
 		mustTxn(t, s, put("/a", "1"))
 	}
-	if err := s.CopyBehind(); err == nil || !strings.Contains(err.Error(), copyDir) {
+	if err := s.copy.Behind(); err == nil || !strings.Contains(err.Error(), copyDir) {
 		t.Errorf("behind: %v", err)
 	}
 	close(free)
-	eventually(t, "the copy is complete again", func() bool { return s.CopyBehind() == nil })
+	eventually(t, "the copy is complete again", func() bool { return s.copy.Behind() == nil })
 }
 
 // Transactions that arrive while the copy's disk is busy share its next fdatasync, as they share
@@ -179,7 +286,6 @@ func TestCopyGroupsTransactions(t *testing.T) {
 	const n = 50
 	disk := errfs.New(vfs.Memory())
 	s := open(t, disk, patiently)
-	s.KeepCopy(t.Context(), copyDir)
 	free := make(chan struct{})
 	syncs := disk.Add(errfs.Rule{Ops: errfs.Datasync, Path: copyDir + "/*", Before: func(errfs.Call) { <-free }})
 	errs := make(chan error, n)
@@ -202,8 +308,8 @@ func TestCopyGroupsTransactions(t *testing.T) {
 	if got := syncs.Hits(); got > 2 {
 		t.Errorf("%d datasyncs of the copy for %d concurrent transactions", got, n)
 	}
-	if got, want := copied(t, disk), dump(t, s); got != want || s.CopyBehind() != nil {
-		t.Errorf("the copy has %s, want %s; %v", got, want, s.CopyBehind())
+	if got, want := copied(t, disk), dump(t, s); got != want || s.copy.Behind() != nil {
+		t.Errorf("the copy has %s, want %s; %v", got, want, s.copy.Behind())
 	}
 }
 
@@ -211,7 +317,6 @@ func TestCopyGroupsTransactions(t *testing.T) {
 func TestCopyHasTheLastTransaction(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
 	s := open(t, disk, patiently)
-	s.KeepCopy(t.Context(), copyDir)
 	free, done := make(chan struct{}), make(chan error, 2)
 	syncs := disk.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/m/*", Count: 1, Before: func(errfs.Call) { <-free }})
 	go func() {
@@ -220,9 +325,8 @@ func TestCopyHasTheLastTransaction(t *testing.T) {
 	}()
 	eventually(t, "the transaction is written", func() bool { return syncs.Hits() > 0 })
 	go func() { done <- s.Close() }()
-	<-s.stop
 	select { // the copy must continue; an end would be immediate
-	case <-s.copier().ended:
+	case <-s.copy.ended:
 	case <-time.After(20 * time.Millisecond):
 	}
 	close(free)
@@ -247,13 +351,13 @@ func TestExistingCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := copied(t, fsys)
-	s := open(t, fsys, patiently)
-	mustTxn(t, s, cluster("ours"))
-	s.KeepCopy(t.Context(), copyDir)
-	if err := s.CopyBehind(); !errors.Is(err, ErrForeignCopy) {
+	store := solestore.Open(t, raftstore.Options{FS: fsys, Dir: "/m", Log: zap.NewNop()})
+	mustTxn(t, &kept{Store: store}, cluster("ours"))
+	s := keep(store, fsys, patiently)
+	if err := s.copy.Behind(); !errors.Is(err, ErrForeign) {
 		t.Errorf("behind: %v", err)
 	}
-	if err := s.CheckAgainst(copyDir); err != nil {
+	if err := CheckAgainst(fsys, copyDir, "/m", s.View()); err != nil {
 		t.Errorf("a copy of another cluster makes the store old: %v", err)
 	}
 	if err := s.Close(); err != nil || copied(t, fsys) != before {
@@ -274,8 +378,7 @@ func TestExistingCopies(t *testing.T) {
 		_ = f.Close()
 	}
 	s = open(t, fsys, patiently)
-	s.KeepCopy(t.Context(), copyDir)
-	if err := s.CopyBehind(); err != nil || copied(t, fsys) != dump(t, s) {
+	if err := s.copy.Behind(); err != nil || copied(t, fsys) != dump(t, s) {
 		t.Errorf("the damaged copy was not replaced: %v", err)
 	}
 }
@@ -285,7 +388,6 @@ func TestOlderStoreIsRecognized(t *testing.T) {
 	fsys := vfs.Memory()
 	s := open(t, fsys, patiently)
 	mustTxn(t, s, put(metadata.ClusterKey, string(metadata.Cluster{ID: "ours"}.Encode())))
-	s.KeepCopy(t.Context(), copyDir)
 	older, _, err := s.Range(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -294,17 +396,15 @@ func TestOlderStoreIsRecognized(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := fsys.RemoveAll("/m"); err != nil {
+	if err := errors.Join(fsys.RemoveAll("/m"), raftstore.Begin(fsys, "/m", [16]byte{1}, older, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(fsys, "/m", older, 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := Write(fsys, "/m", older, 1); err == nil {
-		t.Error("a store was written over another")
-	}
-	s = open(t, fsys, patiently)
-	if err := s.CheckAgainst(copyDir); !errors.Is(err, ErrOlder) {
+	again := solestore.Open(t, raftstore.Options{FS: fsys, Dir: "/m", Log: zap.NewNop()})
+	defer again.Close()
+	if err := CheckAgainst(fsys, copyDir, "/m", again.View()); !errors.Is(err, ErrOlder) {
 		t.Errorf("an older store: %v", err)
+	}
+	if err := Write(fsys, copyDir, older, 1); err == nil {
+		t.Error("a copy was written over another")
 	}
 }

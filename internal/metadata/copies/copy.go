@@ -1,4 +1,4 @@
-package filestore
+package copies
 
 import (
 	"bytes"
@@ -20,33 +20,34 @@ import (
 
 // A Copy is a copy of a store's metadata in a second directory, preferably on another disk. A
 // goroutine follows the store like any watcher and writes the transactions to a state log of its
-// own, with the same revisions. The store may be one of this package, or a member of a cluster.
+// own, with the same revisions.
 //
-//	Txn ── committer: durable in Dir ──▶ visible ──▶ copier: durable in the copy ──▶ Txn returns
+//	Txn ── store: durable in its directory ──▶ visible ──▶ copier: durable in the copy ──▶ Txn returns
 //
 // Txn waits for the copy, so that an acknowledged transaction is in both as long as the copy keeps
 // up. This costs one more fdatasync, which concurrent transactions share. A copy that fails or
-// takes longer than CopyOptions.Patience is behind: transactions continue without it, Behind
+// takes longer than Options.Patience is behind: transactions continue without it, Behind
 // reports it, and the copier starts it again until it has caught up. The copy is never ahead of the
 // durable data of the store. If it is, those were restored to an older state, and CheckAgainst
 // refuses that.
 const (
-	copyPatience = time.Second // the default of Options.CopyPatience
-	copyRetry    = 2 * time.Second
-	copyClose    = 10 * time.Second // for which Close waits for the copy
+	defaultPatience = time.Second
+	retryAfter      = 2 * time.Second
+	closeTime       = 10 * time.Second // for which Stop waits for the copy
+	maxGroup        = 4 << 20          // bytes after which a group accepts no further transaction
 )
 
-// CopyIn returns the path of the metadata copy in a log directory, whether or not there is one.
-func CopyIn(logDir string) string { return path.Join(logDir, "metadata.copy") }
+// In returns the path of the metadata copy in a log directory, whether or not there is one.
+func In(logDir string) string { return path.Join(logDir, "metadata.copy") }
 
-// ErrForeignCopy marks a copy that was written by another cluster. Nothing was changed.
-var ErrForeignCopy = errors.New("copy belongs to another cluster")
+// ErrForeign marks a copy that was written by another cluster. Nothing was changed.
+var ErrForeign = errors.New("copy belongs to another cluster")
 
 // ErrOlder marks a store that ends before its copy does.
 var ErrOlder = errors.New("metadata is older than its copy")
 
-// CopyOptions configure a Copy.
-type CopyOptions struct {
+// Options configure a Copy.
+type Options struct {
 	FS   vfs.FS
 	Dir  string
 	View *kv.View // of the store
@@ -55,15 +56,18 @@ type CopyOptions struct {
 	// Former lists directories in which earlier starts may have kept the copy. When the copy is
 	// complete in Dir, they are removed: they would become outdated without notice.
 	Former []string
-	// CompactBytes and Patience are those of Options, which has the defaults.
+	// CompactBytes is the size of the log at which a new generation begins, unless the snapshot is
+	// larger. 0 means 4 MiB.
 	CompactBytes int64
-	Patience     time.Duration
-	Log          *zap.Logger
+	// Patience is how long a transaction waits for the copy before the copy counts as behind. 0
+	// means 1 s.
+	Patience time.Duration
+	Log      *zap.Logger
 }
 
 // Copy is a copy in progress.
 type Copy struct {
-	opts  CopyOptions
+	opts  Options
 	log   *statelog.Log // nil: not open
 	stop  chan struct{} // closed by Stop
 	once  sync.Once
@@ -75,14 +79,14 @@ type Copy struct {
 	moved  chan struct{} // closed and replaced when has or behind changes
 }
 
-var errCopyStarting = errors.New("copy not started yet")
+var errStarting = errors.New("copy not started yet")
 
-// StartCopy starts a copy, until Stop or the end of the store. It waits until the copy is complete,
+// Start starts a copy, until Stop or the end of the store. It waits until the copy is complete,
 // for at most the patience. It replaces an existing copy of the same cluster, and leaves one of
 // another cluster alone. A failing copy is not an error: Behind reports it.
-func StartCopy(ctx context.Context, o CopyOptions) *Copy {
-	o.Patience = cmp.Or(o.Patience, copyPatience)
-	c := &Copy{opts: o, stop: make(chan struct{}), ended: make(chan struct{}), behind: errCopyStarting, moved: make(chan struct{})}
+func Start(ctx context.Context, o Options) *Copy {
+	o.Patience = cmp.Or(o.Patience, defaultPatience)
+	c := &Copy{opts: o, stop: make(chan struct{}), ended: make(chan struct{}), behind: errStarting, moved: make(chan struct{})}
 	go c.run()
 	c.wait(ctx, 0, true)
 	return c
@@ -99,7 +103,7 @@ func (c *Copy) Behind() error {
 	return c.behind
 }
 
-// Stop ends the copy, whose files remain. It waits for it, but no longer than copyClose if a disk
+// Stop ends the copy, whose files remain. It waits for it, but no longer than closeTime if a disk
 // hangs.
 func (c *Copy) Stop() {
 	c.once.Do(func() { close(c.stop) })
@@ -110,31 +114,8 @@ func (c *Copy) Stop() {
 func (c *Copy) close() {
 	select {
 	case <-c.ended:
-	case <-time.After(copyClose):
+	case <-time.After(closeTime):
 	}
-}
-
-// KeepCopy starts the copy of the store, until Close. It must be called at most once.
-func (s *Store) KeepCopy(ctx context.Context, dir string, former ...string) {
-	c := StartCopy(ctx, CopyOptions{FS: s.opts.FS, Dir: dir, View: s.view, Ended: s.ended, Former: former,
-		CompactBytes: s.opts.CompactBytes, Patience: s.opts.CopyPatience, Log: s.opts.Log})
-	s.mu.Lock()
-	s.copy = c
-	s.mu.Unlock()
-}
-
-// CopyBehind returns Copy.Behind of the copy, nil if none is kept.
-func (s *Store) CopyBehind() error {
-	if c := s.copier(); c != nil {
-		return c.Behind()
-	}
-	return nil
-}
-
-func (s *Store) copier() *Copy {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.copy
 }
 
 // wait waits until the copy has a revision or is behind. If begins is true, it also waits for a
@@ -146,7 +127,7 @@ func (c *Copy) wait(ctx context.Context, revision int64, begins bool) {
 		c.mu.Lock()
 		has, behind, moved := c.has, c.behind, c.moved
 		c.mu.Unlock()
-		if behind == nil && has >= revision || behind != nil && !(begins && errors.Is(behind, errCopyStarting)) {
+		if behind == nil && has >= revision || behind != nil && !(begins && errors.Is(behind, errStarting)) {
 			return
 		}
 		select {
@@ -180,9 +161,9 @@ func (c *Copy) report(behind error) {
 
 func (c *Copy) reportLocked(behind error) {
 	switch was := c.behind; {
-	case behind != nil && (was == nil || errors.Is(was, errCopyStarting)):
+	case behind != nil && (was == nil || errors.Is(was, errStarting)):
 		c.opts.Log.Warn("metadata copy is behind", zap.String("dir", c.opts.Dir), zap.Error(behind))
-	case behind == nil && was != nil && !errors.Is(was, errCopyStarting):
+	case behind == nil && was != nil && !errors.Is(was, errStarting):
 		c.opts.Log.Info("metadata copy is complete again", zap.String("dir", c.opts.Dir))
 	}
 	c.behind = behind
@@ -227,7 +208,7 @@ func (c *Copy) run() {
 		}
 		c.report(err)
 		select {
-		case <-time.After(copyRetry):
+		case <-time.After(retryAfter):
 		case <-c.opts.Ended:
 			return
 		case <-c.stop:
@@ -325,7 +306,7 @@ func (c *Copy) open() error {
 	case errors.Is(err, ErrDamaged):
 		err = fsys.RemoveAll(c.opts.Dir)
 	case err == nil && found.Used && !found.sameCluster(c.cluster()):
-		err = fmt.Errorf("%w: %s; move it away", ErrForeignCopy, c.opts.Dir)
+		err = fmt.Errorf("%w: %s; move it away", ErrForeign, c.opts.Dir)
 	}
 	if err != nil {
 		return err
@@ -335,16 +316,6 @@ func (c *Copy) open() error {
 	}, reader{kv.NewState()})
 	return err
 }
-
-// stopCopy waits for the copy after the store has closed.
-func (s *Store) stopCopy() {
-	if c := s.copier(); c != nil {
-		c.close()
-	}
-}
-
-// cluster returns the value that names the cluster.
-func (s *Store) cluster() []byte { return clusterIn(s.view) }
 
 func (c *Copy) cluster() []byte { return clusterIn(c.opts.View) }
 
@@ -394,24 +365,25 @@ func (c *Content) cluster() []byte {
 	return nil
 }
 
-// CheckAgainst returns an error that matches ErrOlder if a copy written by KeepCopy has
-// transactions that the store lacks: the store's files were restored from an older state. It
-// ignores all other problems of the copy. It must be called before the first transaction.
-func (s *Store) CheckAgainst(dir string) error {
-	found, err := Check(s.opts.FS, dir)
-	has := s.view.Revision()
-	if err != nil || !found.Used || found.Revision <= has || !found.sameCluster(s.cluster()) {
+// CheckAgainst returns an error that matches ErrOlder if a copy in dir has transactions that a store
+// lacks: the store's files were restored from an older state. The store is in the directory at, and
+// view is what it shows after all that its files have. CheckAgainst ignores all other problems of
+// the copy. It must be called before the first transaction.
+func CheckAgainst(fsys vfs.FS, dir, at string, view *kv.View) error {
+	found, err := Check(fsys, dir)
+	has := view.Revision()
+	if err != nil || !found.Used || found.Revision <= has || !found.sameCluster(clusterIn(view)) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s ends at revision %d, %s at %d", ErrOlder, s.opts.Dir, has, dir, found.Revision)
+	return fmt.Errorf("%w: %s ends at revision %d, %s at %d", ErrOlder, at, has, dir, found.Revision)
 }
 
-// Write creates a store with the given keys and revision in a directory, which must be missing or
-// empty. The store is durable when Write returns.
+// Write creates a copy with the given keys and revision in a directory, which must be missing or
+// empty. The copy is durable when Write returns.
 func Write(fsys vfs.FS, dir string, keys []metadata.KV, revision int64) error {
 	log, found, err := statelog.Open(statelog.Options{FS: fsys, Dir: dir, Format: format}, reader{kv.NewState()})
 	if err == nil && found.Used {
-		err = errors.New("it already has a store")
+		err = errors.New("it already has a copy")
 	}
 	if err == nil {
 		log.Restart(uint64(revision))
@@ -421,7 +393,7 @@ func Write(fsys vfs.FS, dir string, keys []metadata.KV, revision int64) error {
 		err = log.Close()
 	}
 	if err != nil {
-		return fmt.Errorf("write metadata in %s: %w", dir, err)
+		return fmt.Errorf("write a copy of the metadata in %s: %w", dir, err)
 	}
 	return nil
 }
