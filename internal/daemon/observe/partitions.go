@@ -124,7 +124,7 @@ func (r *Partitions) Facts(f *checks.Facts) {
 	}
 }
 
-// others adds what is known of the other replicas of a partition. flawed reports that the log of
+// others adds the known state of the other replicas of a partition. flawed reports that the log of
 // this broker's is damaged.
 func (r *Partitions) others(x *checks.Partition, topic [16]byte, flawed bool) {
 	img, tp := r.Image(), metadata.TopicPartition{Topic: topic, Partition: x.Index}
