@@ -195,7 +195,7 @@ func (r *registrar) returning(img *metadata.Image, q *RegisterRequest) (changes 
 	return changes
 }
 
-// condition compares a replica with what was known of it. dir is its recorded log directory, zero
+// condition compares a replica with its last known state. dir is its recorded log directory, zero
 // if there is none: then none of its records was counted. The only replica of a partition
 // stays if its directory is there: no other replica has what it lacks. So does the last member of
 // ISR and ELR if its log is damaged: it ends where it did.

@@ -25,7 +25,7 @@ import (
 // A log is replaced only when an image shows both that this replica is in neither set and that
 // its damage is known to the controller. From the latter on, no request to join is accepted any
 // longer that the leader decided before. A damaged log does not follow, and it is replaced in a
-// later leader epoch than the one in which all this was first so. Otherwise the leader might count
+// later leader epoch than the one in which all this became true. Otherwise the leader might count
 // what the former log acknowledged as what the new one has: both have one registration and one
 // directory. The last member of ISR and ELR stays as it is and serves what it has: no other replica
 // has what it lacks. Nor is a log replaced while the leader's is damaged, too, or the leader is

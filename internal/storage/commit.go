@@ -58,8 +58,8 @@ type Append struct {
 	// Origin describes the sender of a Marker.
 	Origin producers.Origin
 	// PrevEnd is the log end of the leader before the append; only for Assigned. The append is
-	// refused with ErrGap unless the log ends there. A lost append is so told from offsets that a
-	// compaction removed.
+	// refused with ErrGap unless the log ends there. This distinguishes a lost append from offsets
+	// that a compaction removed.
 	PrevEnd int64
 	// GapEnd is set if Kind is Assigned and Batches is empty: the leader has no batches in
 	// [PrevEnd, GapEnd), which is not empty, and had GapEpoch there. The log end moves to GapEnd.

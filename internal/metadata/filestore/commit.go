@@ -60,7 +60,7 @@ func (s *Store) gather(first *request) *group {
 	return g
 }
 
-// admit decides one transaction against the state after those before it in the group.
+// admit checks a transaction against the state left by the earlier ones of its group.
 func (g *group) admit(r *request) {
 	o := g.Add(r.txn)
 	g.requests, g.outcomes = append(g.requests, r), append(g.outcomes, outcome{o.Revision, o.Err})

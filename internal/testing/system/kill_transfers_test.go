@@ -15,7 +15,7 @@ import (
 	judge "github.com/chronik-io/chronik/internal/testing/check"
 )
 
-// transfers is a load of transactions, and what is known about them.
+// transfers is a load of transactions, and their known outcomes.
 type transfers struct {
 	addr    string
 	topics  []string
