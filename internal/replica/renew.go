@@ -182,11 +182,11 @@ func (m *Manager) noteRenewal(w wanted, x *renewal) {
 
 // superfluous reports whether a log that was replaced is not needed any longer: this broker has a
 // whole copy of it; or other replicas are in sync, and it takes the space that the copy needs, or
-// this broker has none; or its topic was deleted. The caller holds roles.
+// this broker has none. The caller holds roles.
 func (m *Manager) superfluous(a *storage.ReplacedLog) bool {
 	w, known := m.wantedOf(a.ID)
 	if !known {
-		return m.image.Deleting(a.Topic) != nil
+		return false // a deleted topic takes it along, see forgettable
 	}
 	p := w.topic.Partitions.At(w.partition)
 	switch {

@@ -129,7 +129,7 @@ var rules = []rule{
 	{"a directory that failed can lead again at once", "replica/abilities.go",
 		"case now-a.at >= steadyAfter:", "default:", "TestADirectoryIsUnableUntilItWasSteady"},
 	{"a start that could not move is not asked for again", "replica/stream/directory.go",
-		"} else if f.started = 0; f.state == live {", "} else if false {", "TestAStartThatCouldNotMoveMovesLater"},
+		"if err != nil && f.state == live {\n\t\tf.tries++", "if false {\n\t\tf.tries++", "TestAStartThatCouldNotMoveMovesLater"},
 	{"an epoch that the metadata did not give is exceeded by one", "metadata/epochs.go",
 		"epoch, add = seen, Gap(generation)", "epoch = seen", "controller.TestAnEpochIsRaisedAboveAnother"},
 	{"a start stays whose checkpoint failed", "storage/retention.go",

@@ -33,6 +33,9 @@ var without = []struct {
 	{"ShrinkWithoutELR", removed{progress: progress.ShrinkWithoutELR}, false},
 	{"JoinBelowHigh", removed{progress: progress.JoinBelowHigh}, false},
 	{"JoinBelowEpochStart", removed{progress: progress.JoinBelowEpochStart}, false},
+	{"JoinAboveStart", removed{progress: progress.JoinAboveStart}, false},
+	{"JoinBelowStart", removed{progress: progress.JoinBelowStart}, false},
+	{"KeepDeleted", removed{progress: progress.KeepDeleted}, false},
 	{"JoinWithoutCompares", removed{progress: progress.JoinWithoutCompares}, false},
 	{"HighBeyondEnd", removed{progress: progress.HighBeyondEnd}, false},
 
@@ -66,6 +69,12 @@ var without = []struct {
 	{"replaceNeeded", removed{sim: replaceNeeded}, false},
 	{"replaceInEpoch", removed{sim: replaceInEpoch}, false},
 	{"damagedFollows", removed{sim: damagedFollows}, false},
+	{"moveAnyStart", removed{sim: moveAnyStart}, false},
+	{"sendEarlyStart", removed{sim: sendEarlyStart}, false},
+	{"reportInRole", removed{sim: reportInRole}, false},
+	{"deleteAlone", removed{sim: deleteAlone}, false},
+	{"compactUncommitted", removed{sim: compactUncommitted}, false},
+	{"forgetGaps", removed{sim: forgetGaps}, false},
 	{"oldHeartbeats", removed{sim: oldHeartbeats}, false},
 }
 
@@ -90,6 +99,8 @@ func TestWalksDetectEveryRemovedRule(t *testing.T) {
 				switch {
 				case c.removed.has(leadBelowLog): // of several replicas, an election compares the logs first
 					cfg.replicas, cfg.restores = 1, true
+				case c.removed.progress == progress.JoinAboveStart: // otherwise a client asked for what is missing
+					cfg.unclean = true
 				case c.removed.election == election.ReportedEpoch, c.removed.has(stayAhead):
 					cfg.restores = true
 				case c.removed.election >= election.CompleteEarly && c.removed.election < election.LeaveOneByOne:

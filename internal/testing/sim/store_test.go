@@ -151,7 +151,7 @@ func (w *world) decide(what string, f func(election.Decider, metadata.Partition)
 		s.part = next
 		s.part.Revision = s.version
 	})
-	w.oracle.recorded(w, &s.part, func(b int32) bool { return !w.whole(w.nodes[b]) })
+	w.oracle.recorded(w, &s.part, func(b int32) bool { return !w.whole(w.nodes[b]) || s.brokers[b].damaged })
 	if next.LeaderEpoch != s.part.LeaderEpoch {
 		w.stats["elections"]++
 		if next.Leader != election.None && !slices.Contains(s.part.ISR, next.Leader) {
@@ -381,16 +381,16 @@ func (w *world) raise(x *node) {
 	w.decide("raised epoch of "+name(x.id), func(_ election.Decider, p metadata.Partition) (metadata.Partition, bool) {
 		epoch, ok := metadata.NextEpoch(p.LeaderEpoch, seen, w.gen)
 		p.LeaderEpoch = epoch
-		if passed {
+		if p.Unclean > 0 {
 			p.Unclean = epoch
+		}
+		if passed {
 			w.stats["raised for a follower"]++
 		}
 		p.PartitionEpoch++
 		return p, ok
 	})
-	if passed {
-		w.oracle.unclean = w.store().part.Unclean
-	}
+	w.oracle.unclean = max(w.oracle.unclean, w.store().part.Unclean)
 }
 
 // resign lets a leader whose log took records back ask for another epoch.
