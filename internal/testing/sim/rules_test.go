@@ -28,6 +28,7 @@ const (
 	replaceInEpoch                      // a damaged log is replaced in a leader epoch in which it has followed
 	damagedFollows                      // a damaged log follows
 	oldHeartbeats                       // a registration is recorded although a heartbeat made the former process active
+	keepRole                            // a leader whose proposal was refused waits for an image that concerns its partition
 )
 
 // removed names the rules that a walk runs without.
