@@ -251,7 +251,9 @@ func TestSinceWhenAVoterHasNoBroker(t *testing.T) {
 func TestALaggingFollowerIsTheSameEverywhere(t *testing.T) {
 	w := newWorld(t)
 	w.facts.Self = 1
-	w.facts.Lags = func() map[int32]replica.Lag { return map[int32]replica.Lag{3: {Records: 120, Longest: 2500 * time.Millisecond}} }
+	w.facts.Lags = func() map[int32]replica.Lag {
+		return map[int32]replica.Lag{3: {Records: 120, Longest: 2500 * time.Millisecond}}
+	}
 	reg := prometheus.NewRegistry()
 	if err := errors.Join(metrics.RegisterCluster(reg, w.facts.View),
 		metrics.RegisterPartitions(reg, w.facts.View, func(func(*view.Log)) {})); err != nil {

@@ -292,10 +292,10 @@ func TestTheRemedyOfALastCopyIsCarriedOut(t *testing.T) {
 
 // A damaged log is replaced only if its leader's is whole.
 func TestADamagedLogWaitsForAWholeLeader(t *testing.T) {
-	for _, p := range []Partition{{Topic: "t", Renews: true, Replicated: true, Offline: "short"},
-		{Topic: "t", Renews: true, Replicated: true, Damages: []Damage{{From: 1, Next: 2}}}} {
+	for _, p := range []view.Log{{Topic: "t", Renews: true, Replicated: true, Offline: true, Error: "short"},
+		{Topic: "t", Renews: true, Replicated: true, Damages: []view.Damage{{From: 1, Next: 2}}}} {
 		for _, p.Elsewhere = range []bool{false, true} {
-			findings, _ := Examine(Checks(), &Facts{Partitions: []Partition{p}})
+			findings, _ := Examine(Checks(), &Facts{Partitions: []view.Log{p}})
 			if len(findings) != 1 || strings.Contains(findings[0].Remedy, "wait") != p.Elsewhere ||
 				strings.Contains(findings[0].Remedy, "`chronikctl topic describe t`") == p.Elsewhere {
 				t.Errorf("%+v: %+v", p, findings)
