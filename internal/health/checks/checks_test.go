@@ -292,7 +292,7 @@ func TestTheRemedyOfALastCopyIsCarriedOut(t *testing.T) {
 
 // A damaged log is replaced only if its leader's is whole.
 func TestADamagedLogWaitsForAWholeLeader(t *testing.T) {
-	for _, p := range []view.Log{{Topic: "t", Renews: true, Replicated: true, Offline: "short"},
+	for _, p := range []view.Log{{Topic: "t", Renews: true, Replicated: true, Offline: true, Error: "short"},
 		{Topic: "t", Renews: true, Replicated: true, Damages: []view.Damage{{From: 1, Next: 2}}}} {
 		for _, p.Elsewhere = range []bool{false, true} {
 			findings, _ := Examine(Checks(), &Facts{Partitions: []view.Log{p}})

@@ -238,7 +238,7 @@ func copied(p *view.Log) health.Finding {
 	return x
 }
 
-// text returns how much of a copy is here, and why it is made.
+// copyText returns how much of a copy is here, and why it is made.
 func copyText(c *view.Copy) string {
 	here := text.Bytes(c.Bytes)
 	if c.Want > 0 {
