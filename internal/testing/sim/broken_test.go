@@ -76,12 +76,13 @@ var without = []struct {
 	{"compactUncommitted", removed{sim: compactUncommitted}, false},
 	{"forgetGaps", removed{sim: forgetGaps}, false},
 	{"oldHeartbeats", removed{sim: oldHeartbeats}, false},
+	{"keepRole", removed{sim: keepRole}, false},
 }
 
 // If any one of the rules is removed, the walks must find a violation. Rules for which that takes
 // thousands of walks are removed only if CHRONIK_SIM_RULES, the largest number of walks, is set.
 func TestWalksDetectEveryRemovedRule(t *testing.T) {
-	limit, long := 3000, os.Getenv("CHRONIK_SIM_RULES")
+	limit, long := 10_000, os.Getenv("CHRONIK_SIM_RULES")
 	if long != "" {
 		var err error
 		if limit, err = strconv.Atoi(long); err != nil {

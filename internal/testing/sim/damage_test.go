@@ -36,8 +36,10 @@ func (w *world) repair(x *node) {
 	}
 	w.stats["operator repairs"]++
 	w.logf("an operator repairs %s", name(x.id))
-	w.oracle.giveUp(x.hole)
-	x.flaw, x.log[x.hole].value = false, 0
+	if x.flaw = false; x.hole < x.end() { // otherwise the log was cut below it
+		w.oracle.giveUp(x.hole)
+		x.log[x.hole].value = 0
+	}
 }
 
 // report lets a broker's heartbeat report whether its log is damaged.

@@ -51,6 +51,7 @@ type node struct {
 	held        int32 // the log refuses appends of epochs up to this one
 	epoch       int32 // of the role
 	leader      *progress.Leader
+	view        *progress.View // that the leader has
 	follower    progress.Follower
 	queue       []item // appends that have no offset yet
 	waits       []wait
@@ -169,7 +170,9 @@ func (w *world) see(x *node, version int64) {
 		w.release(x, p)
 	case x.leaving: // a new log follows when the old one is deleted
 	case p.Leader == x.id && x.leader != nil && x.leader.Epoch() == p.LeaderEpoch:
-		x.leader.SetView(view(s), w.now)
+		if v := view(s); !same(v, x.view) { // roles are renewed by what changes them
+			w.show(x, v)
+		}
 	case p.Leader == x.id && x.seen() > p.LeaderEpoch && !w.cfg.removed.has(leadBelowLog): // until the epoch is raised
 	case p.Leader == x.id && p.LeaderEpoch > x.held:
 		w.lead(x, s)
@@ -178,6 +181,26 @@ func (w *world) see(x *node, version int64) {
 		w.follow(x, p)
 	}
 	w.advance(x)
+}
+
+// show gives a leader a view.
+func (w *world) show(x *node, v *progress.View) {
+	x.view = v
+	x.leader.SetView(v, w.now)
+}
+
+// renew gives a leader the view of the image that its broker sees, although nothing in it changed.
+func (w *world) renew(x *node) {
+	s := w.image(x)
+	if s.brokers[x.id].epoch == x.brokerEpoch && s.part.Leader == x.id && s.part.LeaderEpoch == x.leader.Epoch() {
+		w.show(x, view(s))
+		w.advance(x)
+	}
+}
+
+// same reports whether two views differ in nothing but the image.
+func same(a, b *progress.View) bool {
+	return a.Revision == b.Revision && a.MinISR == b.MinISR && a.Written == b.Written && slices.Equal(a.Replicas, b.Replicas)
 }
 
 // view returns the part of the metadata that progress needs.
@@ -209,7 +232,8 @@ func (w *world) lead(x *node, s *state) {
 		High: high, End: w.counted(x), LogStart: x.startSynced, Limits: limits,
 	}
 	clear(x.slots)
-	x.leader = progress.Lead(cfg, view(s), w.now)
+	x.view = view(s)
+	x.leader = progress.Lead(cfg, x.view, w.now)
 	w.logf("%s leads epoch %d with %d to %d, high %d", name(x.id), epoch, x.start, x.end(), high)
 }
 

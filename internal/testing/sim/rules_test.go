@@ -34,6 +34,7 @@ const (
 	compactUncommitted                  // compaction removes a record because of one that is not committed
 	forgetGaps                          // a follower does not store the epoch of a gap
 	oldHeartbeats                       // a registration is recorded although a heartbeat made the former process active
+	keepRole                            // a leader whose proposal was refused waits for an image that concerns its partition
 )
 
 // removed names the rules that a walk runs without.

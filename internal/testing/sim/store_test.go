@@ -40,6 +40,9 @@ func (w *world) propose(x *node) {
 		return
 	}
 	x.leader.Sweep(w.now, x.end())
+	if x.leader.Undecided() && !w.cfg.removed.has(keepRole) {
+		w.renew(x)
+	}
 	p, ok := x.leader.Propose(w.now, !w.chance(8))
 	if !ok {
 		return
@@ -59,6 +62,9 @@ func (w *world) apply(k int) {
 	if t.placement != (dir{}) || t.removal {
 		w.applyPlacement(t)
 		return
+	}
+	if w.chance(2) {
+		w.commit(func(*state) {}) // a change of another topic
 	}
 	s := w.store()
 	ok := s.part.Revision == t.proposal.Revision
