@@ -81,11 +81,9 @@ func everything(t *testing.T) *prometheus.Registry {
 	if err := RegisterPartitions(reg, func() *view.Cluster {
 		return &view.Cluster{Self: 1, Brokers: []view.Broker{{ID: 1, Leads: 4, UnderReplicated: 3, UnderMinISR: 2}, {ID: 2}}}
 	}, func(yield func(*view.Log)) {
-		yield(&view.Log{Offline: true, Retried: true})
-		yield(&view.Log{Offline: true, Damaged: "x"})
-		yield(&view.Log{Creating: true})
-		for range 4 {
-			yield(&view.Log{Damaged: "x"})
+		bad := view.Log{Damaged: "x"}
+		for _, l := range []view.Log{{Offline: true, Retried: true}, {Offline: true, Damaged: "x"}, {Creating: true}, bad, bad, bad, bad} {
+			yield(&l)
 		}
 	}); err != nil {
 		t.Fatal(err)

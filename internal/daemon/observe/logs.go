@@ -44,7 +44,8 @@ func (r *reading) each(yield func(*view.Log)) {
 }
 
 // Topic returns this broker's partitions of a topic by number.
-func (s *Logs) Topic(img *metadata.Image, t *metadata.Topic) (list []view.Log) {
+func (s *Logs) Topic(img *metadata.Image, t *metadata.Topic) []view.Log {
+	list := make([]view.Log, 0, t.Partitions.Len())
 	r := s.read(img)
 	r.topic(t, func(x *view.Log) { list = append(list, *x) })
 	return list
