@@ -30,10 +30,11 @@ func waits(a *app.App) *cobra.Command {
 	slower, most := parse.DurationFlag(defaultSlower), parse.DurationFlag(defaultTrace)
 	c := &cobra.Command{
 		Use: "waits", Short: "Show the requests that wait longest, and for what", Args: app.Args(0, 0, "no argument"),
-		Long: "waits lists the oldest requests without an answer of the broker behind --admin, with the step at which each waits\n" +
-			"and for what: the fdatasync of a log directory, other brokers, a coordinator, a quota. Fetches that wait for records,\n" +
-			"as their clients ask, come last. With --trace it follows the next request of a client that takes --slower or longer,\n" +
-			"and prints the time of each step; a request that has no answer when --for is over is printed as far as it got.",
+		Long: "waits lists the oldest requests without an answer of the broker behind --admin. For each it names the step at which\n" +
+			"the request waits, and for what: the fdatasync of a log directory, other brokers, a coordinator, a quota. Fetches that\n" +
+			"wait for records, as their clients ask, come last. With --trace it follows the next request of a client that takes\n" +
+			"--slower or longer, and prints the time of each step. When --for is over, it prints the steps so far of a request\n" +
+			"that has no answer yet.",
 		Example: "  chronikctl debug waits\n  chronikctl debug waits --trace shop --slower 100ms",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || limit > view.MaxWaits {
