@@ -152,7 +152,8 @@ func TestDocsShowWhatTheAdminPortAnswers(t *testing.T) {
 	disk.leave(t, b, 80<<20) // so that there is a finding
 	client := connect(t, b, "shop")
 	defer client.Close()
-	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections", "/v1/brokers", "/v1/rights", "/v1/health"} {
+	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections", "/v1/brokers", "/v1/rights", "/v1/waits",
+		"/v1/health"} {
 		_, rest, ok := strings.Cut(string(page), "## GET "+path+"\n")
 		_, rest, ok2 := strings.Cut(rest, "```json\n")
 		example, _, ok3 := strings.Cut(rest, "```")
@@ -226,7 +227,9 @@ func TestConnectionsAreListed(t *testing.T) {
 		t.Errorf("%d connections of shop with %v records and %v requests", seen, records, requests)
 	}
 	for _, path := range []string{"/v1/connections?limit=0", "/v1/connections?limit=10001", "/v1/connections?after=x",
-		"/v1/connections?of=shop", "/v1/log?n=3"} {
+		"/v1/connections?of=shop", "/v1/log?n=3",
+		"/v1/waits?limit=0", "/v1/waits?limit=101", "/v1/waits?of=shop", "/v1/waits/trace", "/v1/waits/trace?client=x&forMs=60001",
+		"/v1/waits/trace?client=x&slowerMs=-1"} {
 		if status, v := ask(path); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %v", path, status, v)
 		}
@@ -342,7 +345,7 @@ func TestALogIsShown(t *testing.T) {
 func TestTheAdminPortSaysWhyItCantAnswer(t *testing.T) {
 	b, ask := startHere(t, vfs.Memory())
 	b.health.Enter("recovering logs")
-	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections", "/v1/brokers", "/v1/rights"} {
+	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections", "/v1/brokers", "/v1/rights", "/v1/waits"} {
 		if status, v := ask(path); status != http.StatusServiceUnavailable ||
 			v["error"] != "the broker is not serving clients: recovering logs" {
 			t.Errorf("%s: %d %v", path, status, v)

@@ -138,13 +138,13 @@ func TestATraceHasTheStepsOfARequest(t *testing.T) {
 	trace := newFollower(f.Server, "orders")
 	for i, step := range []view.Step{view.StepPlace, view.StepPlace, view.StepDisk} {
 		r.WaitsAt(At(view.WaitStep{Step: step, For: strings.Repeat("x", i)}), "")
-		if ended := trace.ended(trace.look(time.Now())); len(ended) != 0 {
+		if ended := trace.ended(trace.inspect(time.Now())); len(ended) != 0 {
 			t.Fatalf("ended at %s: %+v", step, ended)
 		}
 	}
 	echo(r)
 	w.want(t, 1)
-	ended := trace.ended(trace.look(time.Now()))
+	ended := trace.ended(trace.inspect(time.Now()))
 	if len(ended) != 1 || len(trace.of) != 0 {
 		t.Fatalf("%+v, still %+v", ended, trace.of)
 	}
@@ -193,9 +193,10 @@ func TestATraceSkipsFastRequests(t *testing.T) {
 
 // What a client chose is cut.
 func TestCutBoundsTexts(t *testing.T) {
-	for _, s := range []string{"", "shop", strings.Repeat("é", view.MaxWaitText/2), strings.Repeat("é", 5000), strings.Repeat("\xff", 5000)} {
-		got := view.Cut(s)
-		if len(got) > view.MaxWaitText || len(s) <= view.MaxWaitText && got != s || len(s) > view.MaxWaitText && !strings.HasSuffix(got, "…") {
+	for _, s := range []string{"", "shop", strings.Repeat("é", view.MaxWaitText/2), strings.Repeat("é", 5000),
+		strings.Repeat("\xff", 5000)} {
+		got, long := view.Cut(s), len(s) > view.MaxWaitText
+		if len(got) > view.MaxWaitText || !long && got != s || long && !strings.HasSuffix(got, "…") {
 			t.Errorf("%q", got)
 		}
 	}
