@@ -117,7 +117,8 @@ type View struct {
 
 // View returns the view of a reader that has read nothing yet.
 func (h *Transfers) View() *View {
-	return &View{of: h, seen: map[Transfer]map[int]Position{}, half: map[Transfer]bool{}, last: map[string]Piece{}, next: map[string]int64{}}
+	return &View{of: h, seen: map[Transfer]map[int]Position{}, half: map[Transfer]bool{}, last: map[string]Piece{},
+		next: map[string]int64{}}
 }
 
 // Read notes that the reader read a record.
