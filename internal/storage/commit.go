@@ -55,8 +55,8 @@ type Append struct {
 	LeaderEpoch int32
 	// Permit is what the coordinator said of the transactional batches of a Client.
 	Permit producers.Permit
-	// Origin describes the sender of a Marker.
-	Origin producers.Origin
+	// Sender describes the sender of a Marker.
+	Sender producers.Sender
 	// PrevEnd is the log end of the leader before the append; only for Assigned. The append is
 	// refused with ErrGap unless the log ends there. This distinguishes a lost append from offsets
 	// that a compaction removed.
@@ -325,7 +325,7 @@ func (l *Log) check(a *Append) error {
 		case Client:
 			d, dup, err = l.producers.Check(b, a.Permit)
 		case Marker:
-			d, dup, err = l.producers.CheckMarker(b, a.Origin)
+			d, dup, err = l.producers.CheckMarker(b, a.Sender)
 		}
 		if err != nil {
 			return fmt.Errorf("append to %s: %w", l, err)

@@ -219,7 +219,7 @@ func (f *follower) take(t *testing.T, r *kgo.Record) {
 		t.Errorf("%s offset %d has %q: %v", partition, r.Offset, r.Value, err)
 		return
 	}
-	f.view.Read(judge.Place{Partition: partition, Offset: r.Offset}, piece)
+	f.view.Read(judge.Position{Partition: partition, Offset: r.Offset}, piece)
 }
 
 // catchUp waits until no transaction is open and the reader has read everything. Nothing may be
