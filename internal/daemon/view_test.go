@@ -91,7 +91,7 @@ func (s *surfaced) onLogs() (wrong []string) {
 	for i := range s.logs {
 		l := &s.logs[i]
 		if l.Segments > 0 {
-			labels := fmt.Sprintf(`{partition="%d",topic="%s"}`, l.Partition, l.Topic)
+			labels := fmt.Sprintf(`{partition="%d",topic=%q}`, l.Partition, l.Topic)
 			want["chronik_log_size_bytes"+labels] = float64(l.Bytes)
 			want["chronik_log_start_offset"+labels] = float64(l.LogStart)
 			want["chronik_log_end_offset"+labels] = float64(l.LogEnd)
@@ -123,7 +123,7 @@ func (s *surfaced) onLogs() (wrong []string) {
 		}
 	}
 	for i := range s.dirs {
-		if d := &s.dirs[i]; d.Offline != offline[d.Path] && s.metrics[fmt.Sprintf(`chronik_log_dir_online{dir="%s"}`, d.Path)] == 1 {
+		if d := &s.dirs[i]; d.Offline != offline[d.Path] && s.metrics[fmt.Sprintf(`chronik_log_dir_online{dir=%q}`, d.Path)] == 1 {
 			wrong = append(wrong, fmt.Sprintf("%s has %d partitions offline, its partitions say %d", d.Path, d.Offline, offline[d.Path]))
 		}
 	}
@@ -154,7 +154,7 @@ func (s *surfaced) onDirs() (wrong []string) {
 	want, page := map[string]float64{}, s.page("/")
 	for i := range s.dirs {
 		d := &s.dirs[i]
-		labels := fmt.Sprintf(`{dir="%s"}`, d.Path)
+		labels := fmt.Sprintf(`{dir=%q}`, d.Path)
 		want["chronik_log_dir_online"+labels] = 1
 		if d.Error != "" {
 			want["chronik_log_dir_online"+labels] = 0

@@ -90,9 +90,12 @@ func everything(t *testing.T) *prometheus.Registry {
 	}
 	if err := RegisterCluster(reg, func() *view.Cluster {
 		return &view.Cluster{Quorum: view.Quorum{Term: 2, Commit: 3, Leads: true, Voters: 5}, Revision: 4,
-			LeaseAge: 500 * time.Millisecond, Skew: 1500 * time.Millisecond, Leaderless: []view.Leaderless{{Partitions: view.Partitions{Count: 1}}},
-			Brokers: []view.Broker{{ID: 1, State: "active"}, {ID: 2, State: "active", Follows: true, Lag: view.Lag{Records: 9, Ms: 2500}}, {ID: 3, State: "active"}},
-			ISR:     map[int]int{2: 7}, Eligible: 6, Moving: 8, Stopped: []view.Stopped{{Partitions: view.Partitions{Count: 10}, Ahead: true}},
+			LeaseAge: 500 * time.Millisecond, Skew: 1500 * time.Millisecond,
+			Leaderless: []view.Leaderless{{Partitions: view.Partitions{Count: 1}}},
+			Brokers: []view.Broker{{ID: 1, State: "active"}, {ID: 2, State: "active", Follows: true, Lag: view.Lag{Records: 9,
+				Ms: 2500}}, {ID: 3, State: "active"}},
+			ISR: map[int]int{2: 7}, Eligible: 6, Moving: 8, Stopped: []view.Stopped{{Partitions: view.Partitions{Count: 10},
+				Ahead: true}},
 			Streams: view.Streams{Connections: 11, SentFrames: 12, SentBytes: 13, ReceivedFrames: 14, ReceivedBytes: 15, Waits: 16,
 				Truncated: 17, Refused: 18}}
 	}); err != nil {

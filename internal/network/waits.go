@@ -166,7 +166,8 @@ func (c *conn) lastAnswer() time.Time {
 
 // unread reports whether answers wait for the client to read. Caller holds mu.
 func (c *conn) unread(time.Time) (view.WaitStep, time.Time, bool) {
-	return view.WaitStep{Step: view.StepAnswer, For: fmt.Sprintf("the client to read %d bytes of answers", c.queue.unwritten)}, c.lastAnswer(),
+	return view.WaitStep{Step: view.StepAnswer, For: fmt.Sprintf("the client to read %d bytes of answers", c.queue.unwritten)},
+		c.lastAnswer(),
 		c.life.Writes() && c.queue.unwritten > 0
 }
 

@@ -68,7 +68,7 @@ func TestWaitsListsTheOldest(t *testing.T) {
 	var list []*Request
 	for i := range int32(all) {
 		w := dial(t, addr)
-		defer w.Close()
+		t.Cleanup(func() { _ = w.Close() })
 		p := frame(keyMetadata, 3, i, nil)
 		if i == 0 {
 			p = named(p)

@@ -128,7 +128,8 @@ func loaded() (*fake, *History) {
 		f.detail.Partitions = append(
 			f.detail.Partitions,
 			view.Log{Partition: i, Leader: 1, LeaderEpoch: 3, LogStart: 120, HighWatermark: 200_000 + int64(i)*4127,
-				LogEnd: 200_000 + int64(i)*4127, Bytes: 88 << 20, Segments: 2, Replicas: []int32{1}, ISR: []int32{1}, Dir: "/var/lib/chronik/logs"},
+				LogEnd: 200_000 + int64(i)*4127, Bytes: 88 << 20, Segments: 2, Replicas: []int32{1}, ISR: []int32{1},
+				Dir: "/var/lib/chronik/logs"},
 		)
 	}
 	f.detail.Configs = []Config{
