@@ -179,7 +179,8 @@ func Stored(m *storage.Manager) func(yield func(*view.Log)) {
 func stored(l *storage.Log) view.Log {
 	conf, ends := l.Config(), l.Ends()
 	x := view.Log{
-		Topic: l.Topic(), Partition: l.ID().Partition, Dir: l.Dir().Path(), Leader: -1, LeaderEpoch: -1, ISR: []int32{}, Replicas: []int32{},
+		Topic: l.Topic(), Partition: l.ID().Partition, Dir: l.Dir().Path(), Leader: -1, LeaderEpoch: -1, ISR: []int32{},
+		Replicas: []int32{},
 		LogStart: ends.LogStart, HighWatermark: ends.LogStart, DurableEnd: ends.Durable, LogEnd: ends.LogEnd,
 		Bytes: l.Size(), Segments: l.Segments(), Profile: conf.Profile.Name, AcksWritten: conf.Profile.Ack == durability.Written,
 		CleanupPolicy: conf.Cleanup.Policy(), RetentionMs: -1, RetentionBytes: max(conf.Cleanup.RetentionBytes, -1),

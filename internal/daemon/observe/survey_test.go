@@ -194,7 +194,8 @@ func TestWhatAPartitionWithoutALeaderWaitsFor(t *testing.T) {
 		for i := range got {
 			got[i].For = got[i].For.Round(time.Second) // the case before may have had the same reason
 		}
-		want := []view.Leaderless{{Partitions: view.Partitions{Count: 1, Names: []string{"a-0"}}, Why: x.want, Brokers: x.on, For: time.Minute}}
+		want := []view.Leaderless{{Partitions: view.Partitions{Count: 1, Names: []string{"a-0"}}, Why: x.want, Brokers: x.on,
+			For: time.Minute}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", x.name, diff)
 		}
@@ -281,7 +282,8 @@ func TestALaggingFollowerIsTheSameEverywhere(t *testing.T) {
 		for _, m := range all {
 			got[m.GetName()] = m.GetMetric()[0].GetGauge().GetValue()
 		}
-		if got["chronik_partitions_under_replicated"] != float64(x.out) || got["chronik_partitions_reassigning"] != float64(len(x.adding)) ||
+		if got["chronik_partitions_under_replicated"] != float64(x.out) ||
+			got["chronik_partitions_reassigning"] != float64(len(x.adding)) ||
 			got["chronik_replica_lag_records"] != 120 || got["chronik_replica_lag_seconds"] != 2.5 {
 			t.Errorf("%+v: %v", x, got)
 		}
