@@ -202,8 +202,7 @@ func loaded() (*fake, *History) {
 		{ClientID: "sarama", Address: "[2001:db8::17]:33980", Requests: 12, BytesIn: 1200, BytesOut: 4410},
 	} {
 		c.ID, c.Listener, c.Principal = uint64(i), "PLAINTEXT", anonymous
-		last := now().Add(-time.Duration(i) * time.Second)
-		c.Opened, c.LastRequest = now().Add(-3*time.Hour), &last
+		c.Opened, c.LastRequest = now().Add(-3*time.Hour), new(now().Add(-time.Duration(i)*time.Second))
 		f.conns = append(f.conns, c)
 	}
 	return f, busyHour(1)

@@ -24,8 +24,8 @@ type Cluster struct {
 	// Lags returns what the followers of this broker lack.
 	Lags func() map[int32]replica.Lag
 	// Member sets what the metadata do not show: the quorum, the lease, the metadata leader's
-	// clock, and the replicas that have stopped. It must not wait for the metadata store. It is nil
-	// for a broker without a cluster.
+	// clock, and the replicas that have stopped. It must not wait for the metadata store. It is
+	// nil for a broker without a cluster.
 	Member func(*metadata.Image, *view.Cluster)
 	// Elections counts new leader epochs by where the leader comes from, and ISRChanges changes of
 	// the ISRs of partitions that this broker leads, by kind. Only Follow needs them.

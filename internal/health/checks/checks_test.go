@@ -325,9 +325,9 @@ func TestPartitionsThatCannotBeUsed(t *testing.T) {
 		{"copied again", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1, Elsewhere: true, Copy: &view.Copy{
 			Leader: 2, Why: "damaged", Have: 40, Want: 100,
 			Bytes: 1 << 20}}}}, []string{"note partition t-1: it is copied again from broker 2; 40 %, 1 MiB, are here: damaged"}},
-		{"copied again from a damaged log", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1, Copy: &view.Copy{Leader: 2,
-			Why:  "damaged",
-			Want: -1, Still: true}}}}, []string{"bad partition t-1: it must be copied again from broker 2, whose log is damaged, too; 0 B are here"}},
+		{"copied again from a damaged log", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1,
+			Copy: &view.Copy{Leader: 2, Why: "damaged",
+				Want: -1, Still: true}}}}, []string{"bad partition t-1: it must be copied again from broker 2, whose log is damaged, too; 0 B are here"}},
 		{"replaced, and a later leader lacked records", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1, Dir: "/d",
 			Former: &view.Former{
 				Path: "/d/x-replaced", Bytes: 1 << 20}}}}, []string{
@@ -430,8 +430,8 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 			},
 		},
 		{"fails to load", loading(loadedAfter, true), []string{"bad groups of __consumer_offsets-3: they are not served"}},
-		{"its partition is reported", loading(loadedAfter, true, view.Log{Topic: "__consumer_offsets", Partition: 3, Offline: true,
-			Error: "x"}), nil},
+		{"its partition is reported", loading(loadedAfter, true, view.Log{Topic: "__consumer_offsets", Partition: 3,
+			Offline: true, Error: "x"}), nil},
 		{"rebalances", Facts{Slow: Slow{Rebalancing: []Rebalancing{{"g", "PreparingRebalance", now}}}},
 			[]string{"warn group g: it has been rebalancing (PreparingRebalance) at least since 2026-01-02T03:04:05Z"}},
 	})
