@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
@@ -66,8 +67,8 @@ func printWaits(ctx context.Context, a *app.App, port *app.AdminPort, limit int)
 		return err
 	}
 	t := &output.Table{
-		Title: fmt.Sprintf("broker %d: %d requests without an answer, %d of them fetches that wait for records; "+
-			"%d more of clients that have gone", all.Broker, all.Waiting, all.Idle, all.Abandoned),
+		Title: fmt.Sprintf("broker %d: %s without an answer, of which %s; %d more of clients that have gone", all.Broker,
+			text.Count(all.Waiting, "request"), text.Plural(all.Idle, "fetch waits for records", "fetches wait for records"), all.Abandoned),
 		Columns: []string{"AGE#", "CLIENT", "REQUEST", "STEP", "PARTITION", "FOR", "+ADDRESS", "+PRINCIPAL", "+DIRECTORY"},
 		Empty:   "No request waits.",
 	}
