@@ -124,6 +124,8 @@ var rules = []rule{
 		"if l.partial.Store(lc.Partial); lc.Partial {", "if false {", "replica.TestARepairedLogIsDamagedUntilItLeads"},
 	{"a leader is cut off as soon as one sweep finds a follower away", "replica/lead.go",
 		"cut := apart && p.apart", "cut := apart", "TestALeaderThatIsCutOffSendsClientsAway"},
+	{"a follower serves what an unclean election may have discarded", "replica/read.go",
+		" || p.voided(r)", "", "TestARecordThatAnUncleanElectionMayHaveDiscardedIsNotServed"},
 	{"a change of the ISR that was refused waits for the next image that concerns the partition", "replica/upkeep.go",
 		"if p.refused() {", "if p.refused() && false {", "TestARefusalAtALaterRevisionIsDecidedAgain"},
 	{"a directory that failed can lead again at once", "replica/abilities.go",
