@@ -69,7 +69,7 @@ func printWaits(ctx context.Context, a *app.App, port *app.AdminPort, limit int)
 	t := &output.Table{
 		Title: fmt.Sprintf("broker %d: %s without an answer, of which %s; %d more of clients that have gone", all.Broker,
 			text.Count(all.Waiting, "request"), text.Plural(all.Idle, "fetch waits for records", "fetches wait for records"),
-				all.Abandoned),
+			all.Abandoned),
 		Columns: []string{"AGE#", "CLIENT", "REQUEST", "STEP", "PARTITION", "FOR", "+ADDRESS", "+PRINCIPAL", "+DIRECTORY"},
 		Empty:   "No request waits.",
 	}
