@@ -120,8 +120,8 @@ func (m *Manager) elsewhereWhole(w wanted) bool {
 	return state.Liveness != metadata.Fenced && !slices.Contains(state.Damaged, w.tp())
 }
 
-// replaceable reports whether a damaged log may be replaced by a new one, and is not being replaced.
-// The caller holds roles.
+// replaceable reports whether a damaged log may be replaced by a new one, and is not being
+// replaced. The caller holds roles.
 func (m *Manager) replaceable(w wanted, l *storage.Log) bool {
 	if m.isLeaving(w.tp()) { // to release it again would forget that a new one is to be made
 		return false

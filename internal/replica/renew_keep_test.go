@@ -111,7 +111,8 @@ func TestALogWithoutAFlawStays(t *testing.T) {
 	}
 }
 
-// A log that is being replaced is not replaced again in the next epoch: the new log would be forgotten.
+// A log that is being replaced is not replaced again in the next epoch: the new log would be
+// forgotten.
 func TestALogIsReplacedOnce(t *testing.T) {
 	c := newCluster()
 	tp, l := beforeRenewal(t, vfs.Memory(), c)
