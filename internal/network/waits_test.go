@@ -38,7 +38,7 @@ func TestRequestsSayWhereTheyWait(t *testing.T) {
 		got.Address != w.LocalAddr().String() || got.Listener != "test" || got.Version != 3 {
 		t.Errorf("%+v", got)
 	}
-	at := &Waiter{Idle: true, Steps: func(about string, list []view.WaitStep) []view.WaitStep {
+	at := &Waiter{Idle: true, Named: true, Steps: func(about string, list []view.WaitStep) []view.WaitStep {
 		for range view.MaxWaitSteps + 3 {
 			list = append(list, view.WaitStep{Step: view.StepGroup, For: about})
 		}
@@ -199,5 +199,17 @@ func TestCutBoundsTexts(t *testing.T) {
 		if len(got) > view.MaxWaitText || !long && got != s || long && !strings.HasSuffix(got, "…") {
 			t.Errorf("%q", got)
 		}
+	}
+}
+
+// The list may still ask where a request waited, as for a place, while the request gets its name.
+func TestANameIsReadOnlyByWaitersThatUseIt(t *testing.T) {
+	c, r := &conn{}, &Request{}
+	r.WaitsAt(At(view.WaitStep{Step: view.StepPlace}), "")
+	asked := make(chan []view.WaitStep)
+	go func() { asked <- c.steps(r, time.Now()) }()
+	r.about = "g" // as WaitsAt does before it stores the next one; the race detector sees a read
+	if list := <-asked; len(list) != 1 || list[0].Step != view.StepPlace {
+		t.Errorf("%+v", list)
 	}
 }
