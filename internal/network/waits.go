@@ -14,8 +14,8 @@ import (
 type Waiter struct {
 	// Idle: their clients ask them to wait, until there is something to answer.
 	Idle bool
-	// Named: Steps uses about. A request that waited elsewhere before, as for a place, gets its name
-	// while Waits may still ask that Waiter.
+	// Named: Steps uses about. A request that waited elsewhere before, as for a place, gets its
+	// name while Waits may still ask that Waiter.
 	Named bool
 	// Steps appends the steps at which a request waits to list. about is what WaitsAt got. The lock
 	// of the request's connection is held, so the request can't be answered meanwhile. Steps must
