@@ -63,6 +63,10 @@ test: ## all tests that need nothing but Go
 	go test -p=$(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(PKGS)
 	go test -p=$(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) -tags breakrules -run Rule $(RULES)
 
+.PHONY: quick
+quick: ## tests the packages that differ from BASE (default main), and for the rest of a minute those that import them
+	scripts/quick.sh
+
 .PHONY: test-race
 test-race: ## all tests with the race detector
 	scripts/race.sh -p=$(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(PKGS)

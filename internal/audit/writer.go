@@ -27,7 +27,7 @@ func (l *Log) run() {
 	}
 }
 
-// finish writes what is left.
+// finish writes the rest.
 func (l *Log) finish() {
 	l.drain()
 	l.due(time.Now(), true)

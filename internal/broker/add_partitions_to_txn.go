@@ -120,7 +120,7 @@ func addForClient(c call, req *kmsg.AddPartitionsToTxnRequest) {
 }
 
 // addForBroker serves the versions of brokers. chronik's own brokers ask each other on links
-// instead; tools may ask so.
+// instead; tools may ask for this.
 func addForBroker(c call, req *kmsg.AddPartitionsToTxnRequest) {
 	resp := respondTo(c.r, kmsg.NewPtrAddPartitionsToTxnResponse())
 	resp.Transactions = make([]kmsg.AddPartitionsToTxnResponseTransaction, len(req.Transactions))

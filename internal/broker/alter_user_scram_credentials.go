@@ -16,7 +16,7 @@ import (
 )
 
 // AlterUserScramCredentials (key 51), version 0 (KIP-554): sets and removes passwords. The client
-// sends a password that is salted and hashed already; what is stored is computed from that. In
+// sends a password that is salted and hashed already; the stored keys are computed from that. In
 // addition to what Kafka refuses, it refuses what no client could log in with.
 func alterUserScramCredentialsAPI() api {
 	return apiDef[*kmsg.AlterUserSCRAMCredentialsRequest]{

@@ -70,7 +70,7 @@ func (c *change) deleteTopics(ctx context.Context, ids [][16]byte) []error {
 	return errs
 }
 
-// deletion is one entry of the request: the topic that it means, or why it means none.
+// deletion is one entry of the request: its topic, or the error if there is none.
 type deletion struct {
 	name  *string
 	id    [16]byte

@@ -502,7 +502,7 @@ func TestAPartitionWithTooManyOpenTransactions(t *testing.T) {
 		}
 	}
 	ended := make(chan error, 1)
-	p.Append(&replica.Append{LeaderEpoch: -1, Acks: replica.AcksAll, Kind: storage.Marker, Origin: producers.Origin{Bumps: true},
+	p.Append(&replica.Append{LeaderEpoch: -1, Acks: replica.AcksAll, Kind: storage.Marker, Sender: producers.Sender{Bumps: true},
 		Batches: record.Accepted{Bytes: record.EndTxnMarker(5, 1, record.Commit, 0, 1), Batches: 1, Records: 1, AppendTime: -1},
 		Done:    func(a *replica.Append) { ended <- a.Err }}, nil)
 	must(t, <-ended)

@@ -67,14 +67,14 @@ func newWaiters(b *Broker) waiters {
 		metadata: &network.Waiter{Steps: func(_ string, list []view.WaitStep) []view.WaitStep {
 			return append(list, b.metadataStep())
 		}},
-		group: &network.Waiter{Steps: func(id string, list []view.WaitStep) []view.WaitStep {
+		group: &network.Waiter{Named: true, Steps: func(id string, list []view.WaitStep) []view.WaitStep {
 			return b.opt.Groups.Waits(id, "group "+view.Cut(id), list)
 		}},
-		members: &network.Waiter{Steps: func(id string, list []view.WaitStep) []view.WaitStep {
+		members: &network.Waiter{Named: true, Steps: func(id string, list []view.WaitStep) []view.WaitStep {
 			list = append(list, view.WaitStep{Step: view.StepGroup, For: "the other members of group " + view.Cut(id)})
 			return b.opt.Groups.Waits(id, "group "+view.Cut(id), list)
 		}},
-		transaction: &network.Waiter{Steps: b.transactionSteps},
+		transaction: &network.Waiter{Named: true, Steps: b.transactionSteps},
 	}
 }
 

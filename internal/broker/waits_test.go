@@ -224,7 +224,8 @@ func TestAHandlerThatWaitsInSilenceIsFound(t *testing.T) {
 		t.Skip("needs the race detector, or -tags invariants")
 	}
 	n := newNode(t)
-	silent := apiDef[*kmsg.ListGroupsRequest]{API: protocol.API{Key: int16(kmsg.ListGroups), Max: 5}, asks: asks[*kmsg.ListGroupsRequest]{inside: true},
+	silent := apiDef[*kmsg.ListGroupsRequest]{API: protocol.API{Key: int16(kmsg.ListGroups), Max: 5},
+		asks:   asks[*kmsg.ListGroupsRequest]{inside: true},
 		handle: parks(func(call, *kmsg.ListGroupsRequest) {})}.api()
 	found := make(chan any, 1)
 	watched := silent

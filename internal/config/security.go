@@ -81,7 +81,7 @@ type TLS struct {
 	PrincipalRules string
 }
 
-// Security holds what is the same for all listeners.
+// Security holds the settings that all listeners share.
 type Security struct {
 	// ACL reports whether requests need a right; SuperUsers ("User:admin") have all of them, and
 	// AllowEveryone gives everybody those on resources without a rule.
@@ -145,7 +145,7 @@ func (l *loader) milliseconds(name string) time.Duration {
 	return time.Duration(l.number(name)) * time.Millisecond
 }
 
-// security reads what is the same for all listeners, and checks it together with them.
+// security reads the settings that all listeners share, and checks it together with them.
 func (l *loader) security() {
 	skew, _ := parseWait(l.value(KeyOAuthClockSkew)) // Check has accepted it
 	l.cfg.Security = Security{

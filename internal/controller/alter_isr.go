@@ -11,8 +11,8 @@ import (
 
 // AlterISR requests changes of the ISR and the ELR of partitions, each in a transaction of its own,
 // so that a conflict concerns one partition. The error of a change matches metadata.ErrConflict,
-// and is a *metadata.ConflictError, if it was refused: then it will always be refused, because the
-// revisions that it names never return. After any other error its outcome is unknown. nil means
+// and is a *metadata.ConflictError, if it was refused: retrying cannot help, because its
+// revisions are in the past. After any other error its outcome is unknown. nil means
 // that it was accepted. AlterISR blocks until all changes have an outcome or the context ends.
 func (c *Controller) AlterISR(ctx context.Context, changes []metadata.ISRChange) []error {
 	errs := make([]error, len(changes))

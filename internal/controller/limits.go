@@ -19,10 +19,10 @@ func checkEntries(before, after int, kind, remedy string) error {
 	return nil
 }
 
-// checkAtOnce refuses a request with too many parts; does says what it would do with them.
-func checkAtOnce(n int, does, kind string) error {
+// checkAtOnce refuses a request with too many parts. verb names the action in the error.
+func checkAtOnce(n int, verb, kind string) error {
 	if n > MaxAtOnce {
-		return refuse(InvalidRequest, "The request %s %d %s, %d are allowed.", does, n, kind, MaxAtOnce)
+		return refuse(InvalidRequest, "The request %s %d %s, %d are allowed.", verb, n, kind, MaxAtOnce)
 	}
 	return nil
 }

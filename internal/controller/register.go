@@ -222,7 +222,7 @@ func keeps(q *RegisterRequest, dir [16]byte, p *metadata.Partition) bool {
 		slices.ContainsFunc(q.Dirs, func(d RegisterDir) bool { return d.ID == dir && d.Clean })
 }
 
-// condition compares a replica with what was known of it. dir is its recorded log directory, zero
+// condition compares a replica with its last known state. dir is its recorded log directory, zero
 // if there is none: then none of its records was counted. The only replica of a partition
 // stays if its directory is there: no other replica has what it lacks. So does the last member of
 // ISR and ELR if its log is damaged: it ends where it did.

@@ -6,7 +6,7 @@
 // records mean.
 //
 //	Submit ─▶ queue ─▶ Machine.Handle ─▶ records ─▶ open batch ─▶ Log.Append
-//	timers ─▶ gate  ▲                 ├▶ answers, sends ─▶ held until the high watermark covers them
+//	timers ─▶ halt  ▲                 ├▶ answers, sends ─▶ held until the high watermark covers them
 //	                │                 └▶ calls, deferred events ─▶ events
 //	                └──────────── done(err) ◀───────────────────────────┘
 //

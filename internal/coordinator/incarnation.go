@@ -13,7 +13,7 @@ func (s *shard) lead(epoch int32, log Log) {
 	if epoch <= s.epoch {
 		return
 	}
-	s.epoch, s.log, s.gate = epoch, log, writeGate{}
+	s.epoch, s.log, s.halt = epoch, log, writeHalt{}
 	s.begin()
 }
 
@@ -148,8 +148,8 @@ func (s *shard) resume(now time.Time) {
 	}
 	s.timers.inherit(s.saved.timers, away)
 	s.saved = savedTimers{}
-	if !s.gate.since.IsZero() {
-		s.gate.since, s.gate.lastClosed = now, later(s.gate.lastClosed, now) // the time until now is accounted for
+	if !s.halt.since.IsZero() {
+		s.halt.since, s.halt.lastHalted = now, later(s.halt.lastHalted, now) // the time until now is accounted for
 	}
 }
 

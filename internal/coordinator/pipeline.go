@@ -101,7 +101,7 @@ func (s *shard) appended(incarnation, batch uint64, err error) {
 		s.count.failures.Add(1)
 		s.limited.Warn("append to coordinator log failed, reloading the shard",
 			zap.Int32("epoch", s.epoch), zap.Error(err))
-		s.closeGate(time.Now(), err)
+		s.haltWrites(time.Now(), err)
 		s.begin()
 	default:
 		p.ended[batch] = struct{}{}
@@ -109,7 +109,7 @@ func (s *shard) appended(incarnation, batch uint64, err error) {
 			p.covered++
 			delete(p.ended, p.covered)
 		}
-		s.gate.committed()
+		s.halt.committed()
 	}
 }
 

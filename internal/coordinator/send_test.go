@@ -84,7 +84,7 @@ func TestDeferredEventWaitsForTheLog(t *testing.T) {
 		time.Sleep(time.Minute)
 		submit(rt, "get").want(t, "has a", nil)
 		log.set(func(l *fakeLog) { l.shut, l.fail = nil, nil })
-		time.Sleep(gateCheckInterval)
+		time.Sleep(haltCheckInterval)
 		synctest.Wait()
 		submit(rt, "get").want(t, "has a b c", nil)
 		if log.loads != 1 {

@@ -52,7 +52,7 @@ type shard struct {
 	alarmAt      time.Time // zero: not set
 	late         bool      // timers are due, and wait because the shard is overfull
 	saved        savedTimers
-	gate         writeGate
+	halt         writeHalt
 	calls        caller
 	deferred     []any // events that the machine has deferred
 	endLoad      context.CancelFunc
@@ -245,7 +245,7 @@ func (s *shard) applyEffects() {
 }
 
 // handleDeferred handles deferred events until the shard is full. If the log would refuse their
-// records, they wait until the next check of the gate.
+// records, they wait until the next check of the halt.
 func (s *shard) handleDeferred() {
 	n := 0
 	for ; n < len(s.deferred) && !s.full(); n++ {
@@ -262,14 +262,14 @@ func (s *shard) handleDeferred() {
 	}
 }
 
-// setAlarm wakes the actor for its next timer, or for the next check of the gate if deferred events
+// setAlarm wakes the actor for its next timer, or for the next check of the halt if deferred events
 // wait for it. Deferred events that wait because the shard is full continue when an append ends.
 func (s *shard) setAlarm() {
 	at, ok := s.timers.wake()
-	if len(s.deferred) > 0 && !s.gate.nextCheck.IsZero() {
+	if len(s.deferred) > 0 && !s.halt.nextCheck.IsZero() {
 		at, ok = time.Time{}, true
 	}
-	at = later(at, s.gate.nextCheck)
+	at = later(at, s.halt.nextCheck)
 	switch {
 	case !ok || s.alarmAt.Equal(at):
 	case s.alarmAt.IsZero() && (s.overfull() || s.pipeline.stalled(time.Now())): // until the append ends

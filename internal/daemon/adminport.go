@@ -48,6 +48,14 @@ func (b *Broker) view() *admin.View {
 		Profiles: b.cfg.Durability.All(), Default: b.cfg.WALProfile, Rights: rightsOf(&b.cfg.Security)}
 }
 
+// Waits returns the oldest requests without an answer, as GET /v1/waits does, at most most. The
+// broker must serve clients.
+func (b *Broker) Waits(most int) view.Waits {
+	all := b.components.server.Load().Waits(most)
+	all.Broker = b.components.conf.NodeID
+	return all
+}
+
 // rightsOf returns the configuration of access rules, as the admin port shows it.
 func rightsOf(s *config.Security) view.Rights {
 	r := view.Rights{Authorization: config.NoRules, SuperUsers: append([]string{}, s.SuperUsers...), AllowEveryone: s.AllowEveryone,

@@ -20,6 +20,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // startHere starts a broker with an admin port on fsys, and returns a function that sends GET
@@ -152,7 +153,8 @@ func TestDocsShowWhatTheAdminPortAnswers(t *testing.T) {
 	disk.leave(t, b, 80<<20) // so that there is a finding
 	client := connect(t, b, "shop")
 	defer client.Close()
-	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections", "/v1/brokers", "/v1/rights", "/v1/health"} {
+	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections", "/v1/brokers", "/v1/rights", "/v1/waits",
+		"/v1/health"} {
 		_, rest, ok := strings.Cut(string(page), "## GET "+path+"\n")
 		_, rest, ok2 := strings.Cut(rest, "```json\n")
 		example, _, ok3 := strings.Cut(rest, "```")
@@ -169,11 +171,28 @@ func TestDocsShowWhatTheAdminPortAnswers(t *testing.T) {
 		}
 		want, have := map[string]bool{}, map[string]bool{}
 		keysOf(shown, "", want)
+		if path == "/v1/waits" { // nothing waits here, so that the names are those of the struct
+			var all view.Waits
+			if text, err := json.Marshal(decoded(t, example, &all)); err != nil || json.Unmarshal(text, &got) != nil {
+				t.Fatal(err)
+			}
+		}
 		keysOf(got, "", have)
 		if !maps.Equal(want, have) {
 			t.Errorf("%s\nin docs  %v\nresponse %v", path, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(have)))
 		}
 	}
+}
+
+// decoded decodes a JSON text without unknown names into v, and returns v.
+func decoded(t *testing.T, text string, v any) any {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 // connect opens connections with a client id and sends requests over them.
@@ -226,7 +245,9 @@ func TestConnectionsAreListed(t *testing.T) {
 		t.Errorf("%d connections of shop with %v records and %v requests", seen, records, requests)
 	}
 	for _, path := range []string{"/v1/connections?limit=0", "/v1/connections?limit=10001", "/v1/connections?after=x",
-		"/v1/connections?of=shop", "/v1/log?n=3"} {
+		"/v1/connections?of=shop", "/v1/log?n=3",
+		"/v1/waits?limit=0", "/v1/waits?limit=101", "/v1/waits?of=shop", "/v1/waits/trace", "/v1/waits/trace?client=x&forMs=60001",
+		"/v1/waits/trace?client=x&slowerMs=-1"} {
 		if status, v := ask(path); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %v", path, status, v)
 		}
@@ -342,7 +363,7 @@ func TestALogIsShown(t *testing.T) {
 func TestTheAdminPortSaysWhyItCantAnswer(t *testing.T) {
 	b, ask := startHere(t, vfs.Memory())
 	b.health.Enter("recovering logs")
-	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections", "/v1/brokers", "/v1/rights"} {
+	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections", "/v1/brokers", "/v1/rights", "/v1/waits"} {
 		if status, v := ask(path); status != http.StatusServiceUnavailable ||
 			v["error"] != "the broker is not serving clients: recovering logs" {
 			t.Errorf("%s: %d %v", path, status, v)

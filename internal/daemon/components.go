@@ -168,9 +168,10 @@ func (b *Broker) restrict(dirs ...string) {
 	for _, dir := range dirs {
 		switch changed, err := vfs.Restrict(b.fs, dir); {
 		case err != nil:
-			b.log.Warn("other users may read the keys of users, chmod -R go= takes that right away", zap.String("dir", dir), zap.Error(err))
+			b.log.Warn("the metadata directory is readable by other users and contains password keys; run chmod -R go= on it",
+				zap.String("dir", dir), zap.Error(err))
 		case changed:
-			b.log.Info("other users can't read the metadata any more", zap.String("dir", dir))
+			b.log.Info("the metadata directory is no longer readable by other users", zap.String("dir", dir))
 		}
 	}
 }

@@ -200,7 +200,8 @@ func TestDirectoryErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// A repair refuses a damaged journal whose records other brokers have: the error says what to do then.
+// A repair refuses a damaged journal whose records other brokers have: the error says what to do
+// then.
 func TestTheErrorOfADamagedJournalSaysWhatToDo(t *testing.T) {
 	for _, replicated := range []bool{false, true} {
 		d := &storage.DirError{Path: "/a", Journal: "/j/a", Err: fmt.Errorf("frame: %w", journal.ErrDamaged), Replicated: replicated}

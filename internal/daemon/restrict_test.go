@@ -34,7 +34,7 @@ func TestOthersReadNoMetadata(t *testing.T) {
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
-		return logs.FilterMessage("other users can't read the metadata any more")
+		return logs.FilterMessage("the metadata directory is no longer readable by other users")
 	}
 	if said := start().Len(); said != 0 {
 		t.Errorf("the first start closed %d directories", said)

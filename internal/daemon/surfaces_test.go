@@ -84,6 +84,7 @@ func TestEverySurfaceShowsTheSameFindings(t *testing.T) {
 			golden.File(t, path.Join("testdata/surfaces", f.name+".golden"), surfaces(t, s, len(f.checks) > 0),
 				"go test ./internal/daemon -run TestEverySurface")
 			onThePage(t, s.Broker)
+			agreeing(t, s.Broker)
 		})
 	}
 }

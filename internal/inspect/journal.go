@@ -200,7 +200,7 @@ func (d *dir) findTornWrite(ext journal.Extent) error {
 	return nil
 }
 
-// salvageable determines where a repair can bring the logs, and what is lost in any case.
+// salvageable determines where a repair can bring the logs, and which records are lost in any case.
 func (d *dir) salvageable() error {
 	for _, l := range d.logs {
 		if err := l.findTail(); err != nil {

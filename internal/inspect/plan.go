@@ -22,7 +22,7 @@ type Act struct {
 	Files []string `json:"files"`
 	// Loses lists the records that are lost by the step or that cannot be restored.
 	Loses []Loss `json:"loses,omitempty"`
-	// Gone describes what is lost in addition to records; empty means nothing.
+	// Gone describes the losses other than records; empty means nothing.
 	Gone string `json:"gone,omitempty"`
 }
 

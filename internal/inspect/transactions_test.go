@@ -189,7 +189,7 @@ func written(t testing.TB, l *storage.Log, id int64, epoch int16, sequence int32
 // bumped appends the marker of a transaction of that epoch, as with transaction.version 2.
 func bumped(t testing.TB, l *storage.Log, id int64, epoch int16, kind record.ControlType) int64 {
 	t.Helper()
-	a := &storage.Append{Kind: storage.Marker, Origin: producers.Origin{Bumps: true},
+	a := &storage.Append{Kind: storage.Marker, Sender: producers.Sender{Bumps: true},
 		Batches: record.EndTxnMarker(id, epoch+1, kind, 0, 1)}
 	appended(t, l, a)
 	return a.Base

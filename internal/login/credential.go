@@ -27,7 +27,7 @@ func hashOf(m metadata.ScramMechanism) func() hash.Hash {
 	return sha512.New
 }
 
-// NewCredential computes what is stored of a password, with a new salt (RFC 5802). iterations is
+// NewCredential computes the credential of a password, with a new salt (RFC 5802). iterations is
 // 4096 to 16384, which the caller checks. It computes for up to some 20 ms.
 func NewCredential(m metadata.ScramMechanism, password secret.Secret, iterations int) (metadata.Credential, error) {
 	salt := make([]byte, saltSize)
@@ -39,7 +39,7 @@ func NewCredential(m metadata.ScramMechanism, password secret.Secret, iterations
 	return CredentialOf(m, secret.New(salt), secret.New(salted), int32(iterations)), nil
 }
 
-// CredentialOf computes what is stored of a password that was salted and hashed already (RFC 5802).
+// CredentialOf computes the credential of a password that was salted and hashed already (RFC 5802).
 func CredentialOf(m metadata.ScramMechanism, salt, salted secret.Secret, iterations int32) metadata.Credential {
 	stored, server := keys(m, salted.Bytes())
 	return metadata.Credential{Mechanism: m, Iterations: iterations, Salt: salt, StoredKey: secret.New(stored),

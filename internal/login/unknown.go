@@ -181,7 +181,7 @@ func (l *Logins) credential(user string, m metadata.ScramMechanism) (c metadata.
 	return c, own != nil, touch(one) ^ touch(other)
 }
 
-// touch reads what is stored of a credential.
+// touch reads the parts of a credential.
 func touch(c *metadata.Credential) (read byte) {
 	if c != nil {
 		for _, part := range [][]byte{c.Salt.Bytes(), c.StoredKey.Bytes(), c.ServerKey.Bytes()} {

@@ -66,7 +66,7 @@ type Step int
 
 // Steps of a node without a cluster.
 const (
-	// Wait: ask again later. Decision.Why says what is missing.
+	// Wait: ask again later. Decision.Why names the missing part.
 	Wait Step = iota
 	// Form: write the first metadata with Decision.Members as voters. Another member may have
 	// written them already.

@@ -71,7 +71,7 @@ type BrokerDir struct {
 	// is no older copy then, although the number of the checkpoint in the finding is smaller.
 	Finding [16]byte
 	// Offline reports that the broker registered without the directory, although it has replicas
-	// there. The entry keeps what is known of it.
+	// there. The entry keeps its last known state.
 	Offline bool
 }
 

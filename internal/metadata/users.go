@@ -57,7 +57,7 @@ type User struct {
 	Revision int64
 }
 
-// Credential is what is stored of a password for one mechanism. The password can't be computed
+// Credential is the stored form of a password for one mechanism. The password can't be computed
 // from it, but the stored key is enough to try passwords, and with both keys pretend to be the
 // server.
 type Credential struct {
@@ -68,7 +68,7 @@ type Credential struct {
 	ServerKey  secret.Secret
 }
 
-// Credential returns what is stored for a mechanism, or nil.
+// Credential returns the credential of a mechanism, or nil.
 func (u *User) Credential(m ScramMechanism) *Credential {
 	if u == nil {
 		return nil

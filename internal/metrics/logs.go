@@ -8,8 +8,8 @@ import (
 	"github.com/chronik-io/chronik/internal/view"
 )
 
-// LogSource calls yield for each log, in the goroutine of the scrape. It must not take a lock that a
-// request waits for long.
+// LogSource calls yield for each log, in the goroutine of the scrape. It must not take a lock that
+// a request waits for long.
 type LogSource func(yield func(*view.Log))
 
 // RegisterLogs registers the sizes and offsets of all logs, and the number of topics and

@@ -78,23 +78,17 @@ func everything(t *testing.T) *prometheus.Registry {
 	if err := RegisterTokenKeys(reg, func() (time.Time, bool) { return time.Now().Add(-time.Hour), true }); err != nil {
 		t.Fatal(err)
 	}
-	if err := RegisterPartitions(reg, func() *view.Cluster {
-		return &view.Cluster{Self: 1, Brokers: []view.Broker{{ID: 1, Leads: 4, UnderReplicated: 3, UnderMinISR: 2}, {ID: 2}}}
-	}, func(yield func(*view.Log)) {
-		yield(&view.Log{Offline: true, Retried: true})
-		yield(&view.Log{Offline: true, Damaged: "x"})
-		yield(&view.Log{Creating: true})
-		for range 4 {
-			yield(&view.Log{Damaged: "x"})
-		}
-	}); err != nil {
+	if err := registerFour(reg); err != nil {
 		t.Fatal(err)
 	}
 	if err := RegisterCluster(reg, func() *view.Cluster {
 		return &view.Cluster{Quorum: view.Quorum{Term: 2, Commit: 3, Leads: true, Voters: 5}, Revision: 4,
-			LeaseAge: 500 * time.Millisecond, Skew: 1500 * time.Millisecond, Leaderless: []view.Leaderless{{Partitions: view.Partitions{Count: 1}}},
-			Brokers: []view.Broker{{ID: 1, State: "active"}, {ID: 2, State: "active", Follows: true, Lag: view.Lag{Records: 9, Ms: 2500}}, {ID: 3, State: "active"}},
-			ISR:     map[int]int{2: 7}, Eligible: 6, Moving: 8, Stopped: []view.Stopped{{Partitions: view.Partitions{Count: 10}, Ahead: true}},
+			LeaseAge: 500 * time.Millisecond, Skew: 1500 * time.Millisecond,
+			Leaderless: []view.Leaderless{{Partitions: view.Partitions{Count: 1}}},
+			Brokers: []view.Broker{{ID: 1, State: "active"}, {ID: 2, State: "active", Follows: true,
+				Lag: view.Lag{Records: 9, Ms: 2500}}, {ID: 3, State: "active"}},
+			ISR: map[int]int{2: 7}, Eligible: 6, Moving: 8,
+			Stopped: []view.Stopped{{Partitions: view.Partitions{Count: 10}, Ahead: true}},
 			Streams: view.Streams{Connections: 11, SentFrames: 12, SentBytes: 13, ReceivedFrames: 14, ReceivedBytes: 15, Waits: 16,
 				Truncated: 17, Refused: 18}}
 	}); err != nil {
@@ -272,4 +266,16 @@ func TestKeysThatWereNeverRead(t *testing.T) {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
+}
+
+// registerFour registers the partitions of a broker that leads four.
+func registerFour(reg prometheus.Registerer) error {
+	return RegisterPartitions(reg, func() *view.Cluster {
+		return &view.Cluster{Self: 1, Brokers: []view.Broker{{ID: 1, Leads: 4, UnderReplicated: 3, UnderMinISR: 2}, {ID: 2}}}
+	}, func(yield func(*view.Log)) {
+		bad := view.Log{Damaged: "x"}
+		for _, l := range []view.Log{{Offline: true, Retried: true}, {Offline: true, Damaged: "x"}, {Creating: true}, bad, bad, bad, bad} {
+			yield(&l)
+		}
+	})
 }

@@ -22,7 +22,7 @@ type Quota struct {
 func RegisterQuotas(reg prometheus.Registerer, source func(most int) []Quota) error {
 	var s scraped
 	waited := s.counter(nameQuotaWaited, "Seconds that the clients of a quota had to wait. The 100 that waited longest.", "entity", "limit")
-	debt := s.gauge(nameQuotaDebt, "Seconds until a quota's clients have used no more than it.", "entity", "limit")
+	debt := s.gauge(nameQuotaDebt, "Seconds until the clients of a quota are within it again.", "entity", "limit")
 	s.read = func(send sendFunc) {
 		for _, x := range source(MaxQuotas) {
 			entity := strings.ToValidUTF8(x.Entity, "\uFFFD") // a client id may have any bytes

@@ -118,8 +118,8 @@
 // first one is anonymous and ends with the login. Session.End and an expiry close the connection.
 //
 // Locks: conn.mu guards parts of a connection. Server.mu guards the set of connections. Neither is
-// held across I/O or a handler call, and the two are never held together. poller.mu and flusher.mu
-// are innermost.
+// held across I/O or a handler call, and the two are never held together. Waits holds conn.mu while
+// it asks where a request waits (see Waiter). poller.mu and flusher.mu are innermost.
 //
 // daemon starts the server, broker implements Handler, and the journal asks Producers. The package
 // must not know what a request means, except for Produce and ApiVersions.

@@ -115,8 +115,8 @@ type Options struct {
 // connections of other brokers do not count. 0 means no limit.
 type Limits struct {
 	Connections int // of all addresses (max.connections)
-	// PerIP is that of each address (max.connections.per.ip). 0 with PerIPOf means that other
-	// addresses may have none.
+	// PerIP limits the connections of each address (max.connections.per.ip). With PerIPOf, 0
+	// refuses every address that it does not list.
 	PerIP int32
 	// PerIPOf are limits of single addresses instead of PerIP; here 0 means that there may be none
 	// (max.connections.per.ip.overrides). It must not be modified.

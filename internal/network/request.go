@@ -105,7 +105,7 @@ func (r *Request) Respond(resp protocol.Response) {
 func (r *Request) RespondRaw(parts [][]byte, release func()) { r.RespondFiles(parts, nil, release) }
 
 // RespondFiles is RespondRaw with bytes of files between the parts, in the order of
-// FileBytes.Before. Only a request for which SendsFiles returns true may be answered so.
+// FileBytes.Before. Only a request for which SendsFiles returns true may have them.
 func (r *Request) RespondFiles(parts [][]byte, files []FileBytes, release func()) {
 	if !r.claim() {
 		if release != nil {

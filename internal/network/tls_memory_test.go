@@ -34,7 +34,7 @@ func TestIdleTLSKeepsSmallStacks(t *testing.T) {
 
 // stacks returns the size of all stacks after the garbage collector has shrunk them.
 func stacks() int64 {
-	// The first collection shrinks stacks by half at most, and the next ones free what is left.
+	// The first collection shrinks stacks by half at most, and the next ones free the rest.
 	for range 4 {
 		runtime.GC()
 	}

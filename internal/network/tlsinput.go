@@ -67,7 +67,7 @@ func (b *barren) add(p []byte) {
 	b.records += b.stream.Count(p)
 }
 
-// data is called when a read has returned data, at most that of one record.
+// data is called after a read that returned bytes of at most one TLS record.
 func (b *barren) data() { b.bytes, b.records = 0, max(0, b.records-1) }
 
 // Read implements net.Conn for a tls.Conn. Until the login is complete it returns with a handshake

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// traceLook is the time between two looks of Trace, which costs about a twentieth of a
-	// processor. traceRenew is the time after which it looks for new connections.
-	traceLook  = 200 * time.Microsecond
+	// traceEvery is the time after which Trace inspects the requests again, which costs about a
+	// twentieth of a processor. traceRenew is the time after which it finds new connections.
+	traceEvery = 200 * time.Microsecond
 	traceRenew = 10 * time.Millisecond
 	// Bounds of the requests that are followed at once, and of the steps of each.
 	maxTraced     = 64
@@ -35,16 +35,16 @@ type follower struct {
 }
 
 // Trace follows the requests with a client id, and returns the first that takes at least slow from
-// its arrival until its answer is taken for writing. If ctx ends first, it returns the oldest request that
-// still waits, with TookMs 0; ok is false if there is none. It looks at the requests from outside,
-// so that they pay nothing; steps shorter than 0.2 ms may be missing.
+// its arrival until its answer is taken for writing. If ctx ends first, it returns the oldest
+// request that still waits, with TookMs 0; ok is false if there is none. It inspects the requests
+// from outside, so that they pay nothing; steps shorter than 0.2 ms may be missing.
 func (s *Server) Trace(ctx context.Context, client string, slow time.Duration) (t view.Trace, ok bool) {
 	f := newFollower(s, client)
-	look := time.NewTicker(traceLook)
-	defer look.Stop()
+	again := time.NewTicker(traceEvery)
+	defer again.Stop()
 	for {
 		now := time.Now()
-		for key, t := range f.ended(f.look(now)) {
+		for key, t := range f.ended(f.inspect(now)) {
 			if t.TookMs = since(key.received, now); t.TookMs >= float64(slow.Microseconds())/1000 {
 				t.Skipped = f.skipped
 				return *t, true
@@ -52,7 +52,7 @@ func (s *Server) Trace(ctx context.Context, client string, slow time.Duration) (
 			f.skipped++
 		}
 		select {
-		case <-look.C:
+		case <-again.C:
 		case <-ctx.Done():
 			return f.oldest()
 		}
@@ -63,8 +63,8 @@ func newFollower(s *Server, client string) *follower {
 	return &follower{s: s, client: client, of: map[traced]*view.Trace{}}
 }
 
-// look records where the requests are, and returns those that were seen.
-func (f *follower) look(now time.Time) map[traced]bool {
+// inspect records where the requests are, and returns those that were seen.
+func (f *follower) inspect(now time.Time) map[traced]bool {
 	if now.After(f.renew) {
 		f.renew = now.Add(traceRenew)
 		f.s.mu.Lock()

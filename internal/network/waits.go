@@ -14,6 +14,9 @@ import (
 type Waiter struct {
 	// Idle: their clients ask them to wait, until there is something to answer.
 	Idle bool
+	// Named: Steps uses about. A request that waited elsewhere before, as for a place, gets its
+	// name while Waits may still ask that Waiter.
+	Named bool
 	// Steps appends the steps at which a request waits to list. about is what WaitsAt got. The lock
 	// of the request's connection is held, so the request can't be answered meanwhile. Steps must
 	// not block, and must acquire no lock under which a request is answered or a handler called.
@@ -26,7 +29,8 @@ func At(step view.WaitStep) *Waiter {
 }
 
 // WaitsAt records where the request waits, for Waits: it costs one store, and Waits asks w. about
-// names what it waits for, such as a group; a request keeps the first one. nil: it waits no longer.
+// names what it waits for, such as a group, if w is Named; a request gets one name at most. nil: it
+// waits no longer.
 // It must be called before the request may be answered.
 func (r *Request) WaitsAt(w *Waiter, about string) {
 	if about != "" {
@@ -140,7 +144,11 @@ func (c *conn) waitOf(r *Request, now time.Time) view.Wait {
 // steps returns where a request without an answer waits. Caller holds mu.
 func (c *conn) steps(r *Request, now time.Time) (list []view.WaitStep) {
 	if w := r.waiter.Load(); w != nil {
-		list = w.Steps(r.about, nil)
+		about := ""
+		if w.Named {
+			about = r.about
+		}
+		list = w.Steps(about, nil)
 	}
 	if len(list) == 0 {
 		list = append(list, view.WaitStep{Step: view.StepHandler, For: c.handlerOf(r, now)})
@@ -166,7 +174,8 @@ func (c *conn) lastAnswer() time.Time {
 
 // unread reports whether answers wait for the client to read. Caller holds mu.
 func (c *conn) unread(time.Time) (view.WaitStep, time.Time, bool) {
-	return view.WaitStep{Step: view.StepAnswer, For: fmt.Sprintf("the client to read %d bytes of answers", c.queue.unwritten)}, c.lastAnswer(),
+	return view.WaitStep{Step: view.StepAnswer, For: fmt.Sprintf("the client to read %d bytes of answers", c.queue.unwritten)},
+		c.lastAnswer(),
 		c.life.Writes() && c.queue.unwritten > 0
 }
 

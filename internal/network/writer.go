@@ -6,8 +6,9 @@ import (
 	"net"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/network/connlife"
 	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/network/connlife"
 )
 
 const (

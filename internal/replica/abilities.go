@@ -34,7 +34,7 @@ type abilities struct {
 	dirs   map[*storage.Dir]*ability
 }
 
-// ability is what is known of one directory.
+// ability is the known state of one directory.
 type ability struct {
 	why metadata.DirFault
 	at  time.Duration // when it had that fault last

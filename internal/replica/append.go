@@ -30,8 +30,8 @@ type Append struct {
 	Kind storage.Kind
 	// Permit is what the transaction's coordinator said, see storage.Append.
 	Permit producers.Permit
-	// Origin describes the sender of a Marker.
-	Origin producers.Origin
+	// Sender describes the sender of a Marker.
+	Sender producers.Sender
 	// Durable: Done also waits until the records are durable on every in-sync replica, whatever
 	// the topic's profile, and the replicas sync soon. Only with AcksAll.
 	Durable bool
@@ -183,7 +183,7 @@ func (p *Partition) Append(a *Append, batch *groupcommit.Batch) {
 		return
 	}
 	a.inner = storage.Append{
-		Kind: a.Kind, Batches: a.Batches.Bytes, LeaderEpoch: role.epoch, Permit: a.Permit, Origin: a.Origin, Sink: a,
+		Kind: a.Kind, Batches: a.Batches.Bytes, LeaderEpoch: role.epoch, Permit: a.Permit, Sender: a.Sender, Sink: a,
 	}
 	p.log.Append(&a.inner, batch)
 }

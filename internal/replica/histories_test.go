@@ -106,6 +106,40 @@ func TestCommittedRecordsAreOnlyTruncatedAfterAnUncleanElection(t *testing.T) {
 	}
 }
 
+// After an unclean election a follower serves nothing before it knows what is still committed, also
+// if it cannot truncate its log because its directory fails.
+func TestARecordThatAnUncleanElectionMayHaveDiscardedIsNotServed(t *testing.T) {
+	p := lone(t, vfs.Memory())
+	follow(p, 2, 5, pair, pair)
+	must(t, p.Follow(5))
+	for offset := range int64(4) {
+		must(t, copied(t, p, 5, offset, 3))
+	}
+	waitFor(t, "the high watermark", func() bool { return p.Ends().HighWatermark == 3 })
+	read := func() error {
+		res, err := p.Read(ReadRequest{Offset: 1, MaxBytes: 1 << 20, CurrentEpoch: -1, FetchedEpoch: -1, AnyReplica: true})
+		res.Release()
+		return err
+	}
+	follow(p, 2, 6, pair, pair)
+	if err := read(); err != nil {
+		t.Errorf("after a clean election: %v", err)
+	}
+	r := roleFor(p, 2, 7, pair, pair)
+	r.Unclean = 7
+	p.SetRole(r)
+	for _, when := range []string{"before the leader's answer", "with a log that agrees"} {
+		if err := read(); !errors.Is(err, ErrNotLeader) {
+			t.Errorf("%s: %v", when, err)
+		}
+		must(t, p.Follow(7))
+	}
+	must(t, p.LeaderHigh(7, 3)) // the same one as before
+	if err := read(); err != nil {
+		t.Errorf("the leader has confirmed them: %v", err)
+	}
+}
+
 // What was queued in one epoch is not appended in the next: neither a leader's batches when the
 // follower is made leader, nor a client's when the leader is deposed (19).
 func TestWhatIsQueuedInAnEpochIsNotAppendedInTheNext(t *testing.T) {

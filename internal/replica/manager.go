@@ -144,7 +144,7 @@ func NewManager(opt Options) *Manager {
 const closeGrace = 250 * time.Millisecond
 
 // Close ends the background work and waits for it until the context ends; then it returns the
-// context's error. The next start does what was left undone. It must be called after the last
+// context's error. The next start does the rest. It must be called after the last
 // Apply.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()

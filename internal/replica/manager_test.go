@@ -154,8 +154,19 @@ func TestALogWithALaterEpochIsLedInAHigherOne(t *testing.T) {
 	must(t, c.apply(t, l.Manager))
 	p := l.partition(t, idA, 0)
 	grow(t, p)
-	if want := 9 + metadata.Gap([16]byte{}); p.LeaderEpoch() != want || len(l.Leaderless()) > 0 {
-		t.Errorf("epoch %d, want %d; %+v", p.LeaderEpoch(), want, l.Leaderless())
+	raised := 9 + metadata.Gap([16]byte{})
+	if p.LeaderEpoch() != raised || len(l.Leaderless()) > 0 {
+		t.Errorf("epoch %d, want %d; %+v", p.LeaderEpoch(), raised, l.Leaderless())
+	}
+
+	// An unclean election that did not know the epoch begins with the raised one.
+	must(t, c.edit(tp, func(p *metadata.Partition) { p.LeaderEpoch, p.Unclean = 5, 5 }))
+	must(t, l.storage.Close())
+	c.fail = errors.New("store is gone")
+	l = start(t, fs, c)
+	must(t, c.apply(t, l.Manager))
+	if w := l.Leaderless(); len(w) != 1 || w[0].Raise != (metadata.Raise{From: 5, Seen: raised, Lossy: true}) {
+		t.Errorf("it waits for %+v", w)
 	}
 }
 

@@ -278,6 +278,9 @@ func (p *Partition) complete(effect progress.Effect, ack int64) {
 			p.setHigh(p.follow.High, p.follow.Epoch)
 		}
 	}
+	if p.lead == nil && p.highEpoch.Load() != p.follow.Epoch { // the leader confirms the same High
+		p.highEpoch.Store(p.follow.Epoch)
+	}
 	p.waitLeader.covered(ack, &ready)
 	p.waitISR.covered(p.high.Load(), &ready)
 	if p.waitDurable.head != nil {

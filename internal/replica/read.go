@@ -168,7 +168,7 @@ func (p *Partition) readableHere(r *role, req *ReadRequest) error {
 		return p.readable(r, req.CurrentEpoch)
 	}
 	err := r.checkEpoch(req.CurrentEpoch)
-	if err == nil && (r.epoch < 0 || p.stale()) {
+	if err == nil && (r.epoch < 0 || p.stale() || p.voided(r)) {
 		err = r.notLeader()
 	}
 	if err != nil {
@@ -176,6 +176,10 @@ func (p *Partition) readableHere(r *role, req *ReadRequest) error {
 	}
 	return p.log.Offline()
 }
+
+// voided reports whether an unclean election may have discarded what this replica, which does not
+// lead, has as committed: no leader since has reported a high watermark that covers it.
+func (p *Partition) voided(r *role) bool { return r.unclean > max(p.highEpoch.Load(), 0) }
 
 // current returns an error if this broker leads and another one may lead by now, without this one's
 // knowledge. A reader who has records that are not here must ask that one: from this one it would

@@ -25,7 +25,7 @@ import (
 // A log is replaced only when an image shows both that this replica is in neither set and that
 // its damage is known to the controller. From the latter on, no request to join is accepted any
 // longer that the leader decided before. A damaged log does not follow, and it is replaced in a
-// later leader epoch than the one in which all this was first so. Otherwise the leader might count
+// later leader epoch than the one in which all this became true. Otherwise the leader might count
 // what the former log acknowledged as what the new one has: both have one registration and one
 // directory. The last member of ISR and ELR stays as it is and serves what it has: no other replica
 // has what it lacks. Nor is a log replaced while the leader's is damaged, too, or the leader is
@@ -120,8 +120,12 @@ func (m *Manager) elsewhereWhole(w wanted) bool {
 	return state.Liveness != metadata.Fenced && !slices.Contains(state.Damaged, w.tp())
 }
 
-// replaceable reports whether a damaged log may be replaced by a new one. The caller holds roles.
+// replaceable reports whether a damaged log may be replaced by a new one, and is not being
+// replaced. The caller holds roles.
 func (m *Manager) replaceable(w wanted, l *storage.Log) bool {
+	if m.isLeaving(w.tp()) { // to release it again would forget that a new one is to be made
+		return false
+	}
 	state, _ := m.image.State(m.opt.Self)
 	reported := slices.Contains(state.Damaged, w.tp()) || state.Fault(l.Dir().ID()) == metadata.DirFailed
 	return reported && m.elsewhereWhole(w) && w.topic.Partitions.At(w.partition).HasReplica(m.opt.Self)
@@ -182,11 +186,11 @@ func (m *Manager) noteRenewal(w wanted, x *renewal) {
 
 // superfluous reports whether a log that was replaced is not needed any longer: this broker has a
 // whole copy of it; or other replicas are in sync, and it takes the space that the copy needs, or
-// this broker has none; or its topic was deleted. The caller holds roles.
+// this broker has none. The caller holds roles.
 func (m *Manager) superfluous(a *storage.ReplacedLog) bool {
 	w, known := m.wantedOf(a.ID)
 	if !known {
-		return m.image.Deleting(a.Topic) != nil
+		return false // a deleted topic takes it along, see forgettable
 	}
 	p := w.topic.Partitions.At(w.partition)
 	switch {

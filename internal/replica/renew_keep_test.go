@@ -111,6 +111,30 @@ func TestALogWithoutAFlawStays(t *testing.T) {
 	}
 }
 
+// A log that is being replaced is not replaced again in the next epoch: the new log would be
+// forgotten.
+func TestALogIsReplacedOnce(t *testing.T) {
+	c := newCluster()
+	tp, l := beforeRenewal(t, vfs.Memory(), c)
+	must(t, c.show(t, l.Manager))
+	l.roles.Lock()
+	defer l.roles.Unlock()
+	damaged := l.partition(t, idA, 0).Log()
+	w, _ := l.wantedOf(damaged.ID())
+	if !l.replaceable(w, damaged) {
+		t.Fatal("it may not be replaced")
+	}
+	l.queueLeaving(l.replaceLog(w, damaged), nil) // it waits for roles before the new log is made
+	if l.replaceable(w, damaged) {
+		t.Error("it may be replaced again")
+	}
+	l.Manager.mu.RLock()
+	defer l.Manager.mu.RUnlock()
+	if l.missing[tp] == nil {
+		t.Error("no new log is to be made")
+	}
+}
+
 // With a deleted topic goes what was replaced, also if there is no log again yet and the tombstone
 // goes at once.
 func TestADeletedTopicTakesReplacedLogsAlong(t *testing.T) {

@@ -37,7 +37,9 @@ func (m *Manager) applyRole(w wanted, changes changes) {
 	x, fenced := m.fence[tp]
 	later := part.Leader == m.opt.Self && seen > part.LeaderEpoch && (!fenced || x.From < part.LeaderEpoch)
 	if later {
-		x, fenced = Waiting{tp, metadata.Raise{From: part.LeaderEpoch, Seen: seen}, time.Now()}, true
+		// What an unclean election passed over that did not know this epoch is older than the next.
+		raise := metadata.Raise{From: part.LeaderEpoch, Seen: seen, Lossy: part.Unclean > 0}
+		x, fenced = Waiting{tp, raise, time.Now()}, true
 		m.fence[tp], changes.raise[tp] = x, x.Raise
 	}
 	if fenced = fenced && part.Leader == m.opt.Self && part.LeaderEpoch <= x.From; !fenced {

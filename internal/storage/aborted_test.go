@@ -171,7 +171,7 @@ func interleave(t testing.TB, l *Log) {
 		ok(t, transact(l, inTxn(t, id, p.Epoch, p.LastSequence+1, 500)))
 		ok(t, send(l, testBatch(t, 300, nil)))
 		if i%2 == 1 {
-			ok(t, endTxn(l, (i+1)%3, p.Epoch+1, record.ControlType(i/2%2), producers.Origin{}))
+			ok(t, endTxn(l, (i+1)%3, p.Epoch+1, record.ControlType(i/2%2), producers.Sender{}))
 		}
 	}
 	synced(t, l)
@@ -194,7 +194,7 @@ func TestReadersLearnOfAbortedTransactions(t *testing.T) {
 		"synced above the recovery point": func() error {
 			for id := range int64(3) {
 				p, _ := l.Producer(id)
-				ok(t, endTxn(l, id, p.Epoch+1, record.Abort, producers.Origin{}))
+				ok(t, endTxn(l, id, p.Epoch+1, record.Abort, producers.Sender{}))
 			}
 			put(t, l, 1, 10)
 			return errors.Join(l.flush(), l.active().Sync())
@@ -261,7 +261,7 @@ func TestALongListCutsTheAnswer(t *testing.T) {
 		ok(t, transact(l, inTxn(t, i%4, int16(i/4), 0, 10)))
 		if i%4 == 3 {
 			for id := range int64(4) {
-				ok(t, endTxn(l, id, int16(i/4)+1, record.Abort, producers.Origin{}))
+				ok(t, endTxn(l, id, int16(i/4)+1, record.Abort, producers.Sender{}))
 			}
 		}
 	}
@@ -317,7 +317,7 @@ func abortedDuringASync(t testing.TB, b broken, before bool) (markers []int64) {
 	ok(t, transact(l, inTxn(t, 9, 0, 0, 10))) // stays open: readers must know of all that end above it
 	for i, then := range []func() error{l.flushAll, l.flush, func() error { return nil }} {
 		ok(t, transact(l, inTxn(t, int64(i), 0, 0, 10)))
-		ok(t, endTxn(l, int64(i), 1, record.Abort, producers.Origin{Bumps: true}))
+		ok(t, endTxn(l, int64(i), 1, record.Abort, producers.Sender{Bumps: true}))
 		if err := then(); err != nil {
 			t.Fatal(err)
 		}
@@ -439,13 +439,13 @@ func TestFilesOfAbortedTransactions(t *testing.T) {
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 3, 10)
 	ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
-	ok(t, endTxn(l, 7, 1, record.Commit, producers.Origin{}))
+	ok(t, endTxn(l, 7, 1, record.Commit, producers.Sender{}))
 	synced(t, l)
 	if err := errors.Join(l.flushAndSync(), l.roll()); err != nil {
 		t.Fatal(err)
 	}
 	ok(t, transact(l, inTxn(t, 7, 1, 0, 10)))
-	ok(t, endTxn(l, 7, 2, record.Abort, producers.Origin{}))
+	ok(t, endTxn(l, 7, 2, record.Abort, producers.Sender{}))
 	synced(t, l)
 	if err := errors.Join(l.flushAndSync(), l.roll()); err != nil {
 		t.Fatal(err)
@@ -507,7 +507,7 @@ func TestCompactionKeepsTheIndexForReaders(t *testing.T) {
 	lead(l)
 	for i := range int16(6) {
 		ok(t, transact(l, inTxn(t, int64(i%2), i/2, 0, 300)))
-		ok(t, endTxn(l, int64(i%2), i/2+1, record.Abort, producers.Origin{}))
+		ok(t, endTxn(l, int64(i%2), i/2+1, record.Abort, producers.Sender{}))
 		put(t, l, 1, 10)
 	}
 	entries := func() (n int) {
@@ -551,7 +551,7 @@ func TestCompactionOfCommittedTransactions(t *testing.T) {
 	lead(l)
 	for i := range int16(6) {
 		ok(t, transact(l, inTxn(t, 7, i, 0, 300))) // the same key each time
-		ok(t, endTxn(l, 7, i+1, record.Commit, producers.Origin{}))
+		ok(t, endTxn(l, 7, i+1, record.Commit, producers.Sender{}))
 	}
 	flushedAndSynced(t, l)
 	if n := compactAll(t, d); n != 1 || l.attempts.failures > 0 {

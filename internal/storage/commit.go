@@ -55,11 +55,11 @@ type Append struct {
 	LeaderEpoch int32
 	// Permit is what the coordinator said of the transactional batches of a Client.
 	Permit producers.Permit
-	// Origin describes the sender of a Marker.
-	Origin producers.Origin
+	// Sender describes the sender of a Marker.
+	Sender producers.Sender
 	// PrevEnd is the log end of the leader before the append; only for Assigned. The append is
-	// refused with ErrGap unless the log ends there. A lost append is so told from offsets that a
-	// compaction removed.
+	// refused with ErrGap unless the log ends there. This distinguishes a lost append from offsets
+	// that a compaction removed.
 	PrevEnd int64
 	// GapEnd is set if Kind is Assigned and Batches is empty: the leader has no batches in
 	// [PrevEnd, GapEnd), which is not empty, and had GapEpoch there. The log end moves to GapEnd.
@@ -325,7 +325,7 @@ func (l *Log) check(a *Append) error {
 		case Client:
 			d, dup, err = l.producers.Check(b, a.Permit)
 		case Marker:
-			d, dup, err = l.producers.CheckMarker(b, a.Origin)
+			d, dup, err = l.producers.CheckMarker(b, a.Sender)
 		}
 		if err != nil {
 			return fmt.Errorf("append to %s: %w", l, err)

@@ -78,7 +78,7 @@ func (w *compactedTxns) write(producer int64, txn bool) {
 
 func (w *compactedTxns) mark(producer int64, kind record.ControlType) {
 	p, _ := w.l.Producer(producer)
-	a := ok(w.t, endTxn(w.l, producer, p.Epoch+int16(w.rng.IntN(2)), kind, producers.Origin{}))
+	a := ok(w.t, endTxn(w.l, producer, p.Epoch+int16(w.rng.IntN(2)), kind, producers.Sender{}))
 	w.all = append(w.all, appended{base: a.Base, next: a.Next, producer: producer, txn: true, marker: kind})
 }
 

@@ -11,9 +11,9 @@ import (
 // noEpoch is the leader epoch of a log that has no role yet.
 const noEpoch = -1
 
-// fence is the role in which a log accepts appends (see loglife), and its epoch. It is compared with every append when the
-// append's offsets are assigned, so an append that waited in the queue during a change of the role
-// cannot follow records of the next epoch. Guarded by Log.producersMu.
+// fence is the role in which a log accepts appends (see loglife), and its epoch. It is compared
+// with every append when the append's offsets are assigned, so an append that waited in the queue
+// during a change of the role cannot follow records of the next epoch. Guarded by Log.producersMu.
 type fence struct {
 	epoch int32
 	role  loglife.Role

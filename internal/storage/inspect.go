@@ -96,13 +96,13 @@ func (d *Dir) replaceCheckpoint(c *checkpoint.State) error {
 	return d.writeCheckpoint(c)
 }
 
-// CommitFresh is Commit with an empty journal whose LSNs begin at above or higher, so that no older
-// frame counts any longer. If renew is set the journal gets a new identity, so that the broker
-// refuses to start with the old journal if that reappears.
-func (b *RepairDir) CommitFresh(s *checkpoint.State, above journal.LSN, renew bool) error {
+// CommitFresh is Commit with an empty journal whose LSNs start at minLSN or later, so that no older
+// frame counts any longer. If renew is set, the journal gets a new identity, so that the broker
+// refuses to start if the old journal is put back.
+func (b *RepairDir) CommitFresh(s *checkpoint.State, minLSN journal.LSN, renew bool) error {
 	c := *s
 	b.d.ident = Identity{Dir: s.Dir, Journal: s.Journal}
-	c.Durable = max(c.Durable, above-1)
+	c.Durable = max(c.Durable, minLSN-1)
 	if renew {
 		return b.d.newJournal(&c)
 	}

@@ -14,7 +14,7 @@ func TestAbortedTransactionsOfALoan(t *testing.T) {
 	_, l := lendDir(t, lendConfig(1<<20))
 	for id := range int64(12) {
 		ok(t, transact(l, inTxn(t, id, 0, 0, 50_000)))
-		ok(t, endTxn(l, id, 0, record.Abort, producers.Origin{}))
+		ok(t, endTxn(l, id, 0, record.Abort, producers.Sender{}))
 	}
 	toFiles(t, l)
 	s, was := hold(t, l, 0)

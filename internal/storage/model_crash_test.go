@@ -134,7 +134,7 @@ func (w *world) image() *crashfs.FS {
 	return disk
 }
 
-// left returns what is left on the disk.
+// left returns the files that remain on the disk.
 func (w *world) left() *crashfs.FS {
 	if w.rng.IntN(3) == 0 {
 		w.say("kill")

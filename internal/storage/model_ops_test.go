@@ -330,6 +330,9 @@ func (w *world) replace(m *mlog, change func() error) {
 	if e := m.l.Ends(); e.LogEnd != m.cur.end() || e.LogStart != m.cur.start {
 		failf("%s is %+v after a truncation or reset, want [%d, %d)", m.topic, e, m.cur.start, m.cur.end())
 	}
+	if start := m.l.DurableStart(); start != m.cur.start {
+		failf("the durable start of %s is %d, want %d", m.topic, start, m.cur.start)
+	}
 }
 
 func (w *world) reset(m *mlog) {

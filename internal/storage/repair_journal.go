@@ -155,8 +155,8 @@ func (l *Log) revert(err error) {
 }
 
 // revertQueued rolls back appends that wait in the journal's queue, because the log is out of use.
-// They could wait for journal space that this log itself keeps from being freed. The caller owns
-// the right to commit and holds flushMu.
+// They might wait for space that only this log can free. The caller owns the right to commit and
+// holds flushMu.
 func (l *Log) revertQueued(err error) {
 	l.dir.journal.Drop(l.stream)
 	l.mu.Lock()

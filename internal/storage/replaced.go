@@ -164,7 +164,7 @@ func (d *Dir) retain(logs []*Log, entries []checkpoint.Log) error {
 			return fmt.Errorf("replace %s: %w", l, err)
 		}
 		to := path.Join(d.path, replacedName(l.id, max(l.LeaderEpoch(), 0)))
-		if err := fsys.RemoveAll(to); err != nil { // what is left of one that is being removed
+		if err := fsys.RemoveAll(to); err != nil { // the rest of one that is being removed
 			return fmt.Errorf("replace %s: %w", l, err)
 		}
 		if err := fsys.Rename(l.path, to); err != nil {
@@ -188,7 +188,7 @@ func (d *Dir) retainFrames(l *Log, name string) error {
 	}
 	err := d.opt.FS.Rename(path.Join(d.path, name), path.Join(l.path, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // an earlier attempt has moved it, or it is what is missing
+		return nil // an earlier attempt has moved it, or it is the missing one
 	}
 	if err != nil {
 		return err

@@ -162,7 +162,7 @@ func (l *Log) sealedAt(offset int64) (s *segment.Segment, end int64) {
 // scrubSegment reads a segment and reports whether it was read, or is gone. The damage that it
 // meets is examined and recorded like that of a read.
 func (d *Dir) scrubSegment(l *Log, s *segment.Segment) bool {
-	var at segment.Place
+	var at segment.Point
 	var err error
 	for {
 		at, err = s.Scrub(at, func(f vfs.File) vfs.File { return &scrubFile{File: f, d: d} })

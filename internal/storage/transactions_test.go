@@ -39,9 +39,9 @@ func transact(l *Log, batch []byte) *Append {
 }
 
 // endTxn appends a marker.
-func endTxn(l *Log, id int64, epoch int16, kind record.ControlType, from producers.Origin) *Append {
+func endTxn(l *Log, id int64, epoch int16, kind record.ControlType, from producers.Sender) *Append {
 	a := &Append{Kind: Marker, Batches: record.EndTxnMarker(id, epoch, kind, 0, 1), LeaderEpoch: epochOf(l), Sink: make(sink, 1),
-		Origin: from}
+		Sender: from}
 	l.Append(a, nil)
 	return <-a.Sink.(sink)
 }
@@ -71,7 +71,7 @@ func TestATransaction(t *testing.T) {
 	if p, _ := l.Producer(7); p.First != 0 || p.LastSequence != 1 || l.FirstUnstable(math.MaxInt64) != 0 {
 		t.Errorf("%+v, unstable from %d", p, l.FirstUnstable(math.MaxInt64))
 	}
-	strict := producers.Origin{Bumps: true}
+	strict := producers.Sender{Bumps: true}
 	if a := endTxn(l, 7, 0, record.Commit, strict); !errors.Is(a.Err, ErrInvalidProducerEpoch) {
 		t.Errorf("a marker of the transaction before: %v", a.Err)
 	}
@@ -170,7 +170,7 @@ func stableAfterRestart(t *testing.T, b broken) string {
 	l.Observe(bounded{high: 2}) // a follower lacks the marker
 	ok(t, send(l, testBatch(t, 10, nil)))
 	ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
-	ok(t, endTxn(l, 7, 1, record.Abort, producers.Origin{}))
+	ok(t, endTxn(l, 7, 1, record.Abort, producers.Sender{}))
 	synced(t, l)
 	before := fmt.Sprint(l.FirstUnstable(2))
 	if err := l.flushAndSync(); err != nil {
@@ -200,7 +200,7 @@ func openInCheckpoint(t *testing.T, b broken) bool {
 	if err := l.flushAndSync(); err != nil {
 		t.Fatal(err)
 	}
-	ok(t, endTxn(l, 7, 1, record.Commit, producers.Origin{}))
+	ok(t, endTxn(l, 7, 1, record.Commit, producers.Sender{}))
 	synced(t, l)
 	if err := l.flush(); err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func truncatedOpen(t *testing.T, b broken) int64 {
 		t.Fatal(err)
 	}
 	put(t, l, 1, 10)
-	ok(t, endTxn(l, 7, 1, record.Abort, producers.Origin{}))
+	ok(t, endTxn(l, 7, 1, record.Abort, producers.Sender{}))
 	synced(t, l)
 	if err := errors.Join(l.flushAndSync(), d.checkpoint(nil)); err != nil {
 		t.Fatal(err)
@@ -269,7 +269,7 @@ func truncatedWithoutSnapshot(t *testing.T, b broken) int64 {
 		}
 	}
 	put(t, l, 1, 10)
-	ok(t, endTxn(l, 7, 1, record.Abort, producers.Origin{}))
+	ok(t, endTxn(l, 7, 1, record.Abort, producers.Sender{}))
 	synced(t, l)
 	for _, s := range l.segments[1:] {
 		if err := d.opt.FS.Remove(s.ProducersPath()); err != nil {
@@ -332,8 +332,8 @@ func TestAFollowerKnowsTheTransactions(t *testing.T) {
 	for id := range int64(3) {
 		ok(t, transact(l, inTxn(t, id, 0, 0, 10)))
 	}
-	ok(t, endTxn(l, 1, 1, record.Abort, producers.Origin{}))
-	ok(t, endTxn(l, 2, 1, record.Commit, producers.Origin{}))
+	ok(t, endTxn(l, 1, 1, record.Abort, producers.Sender{}))
+	ok(t, endTxn(l, 2, 1, record.Commit, producers.Sender{}))
 	ok(t, transact(l, inTxn(t, 2, 1, 0, 10)))
 	synced(t, l)
 	disk := crashfs.New(1)
@@ -389,11 +389,11 @@ func TestACompactedLogShowsItsProducers(t *testing.T) {
 	for epoch := range int16(3) {
 		for id := range int64(3) {
 			ok(t, transact(l, inTxn(t, id, epoch, 0, 10)))
-			ok(t, endTxn(l, id, epoch+1, record.ControlType(id%2), producers.Origin{}))
+			ok(t, endTxn(l, id, epoch+1, record.ControlType(id%2), producers.Sender{}))
 		}
 	}
 	ok(t, transact(l, inTxn(t, 2, 3, 0, 10)))
-	ok(t, endTxn(l, 2, 4, record.Commit, producers.Origin{}))
+	ok(t, endTxn(l, 2, 4, record.Commit, producers.Sender{}))
 	for range 3 { // a marker goes in a later pass than the records of its transaction
 		put(t, l, 1, 10)
 		if err := l.roll(); err != nil {
@@ -439,20 +439,20 @@ func transactionScript(d *Dir, l *Log) {
 		a(in(1, epoch, 0))
 		a(in(2, 0, int32(epoch)))
 		_ = l.flush()
-		endTxn(l, 1, epoch+1, record.ControlType(epoch%2), producers.Origin{Bumps: true})
+		endTxn(l, 1, epoch+1, record.ControlType(epoch%2), producers.Sender{Bumps: true})
 		_ = d.checkpoint(nil)
 		a(in(1, epoch+1, 0))
 		_ = l.roll()
-		endTxn(l, 1, epoch+1, record.Abort, producers.Origin{})
+		endTxn(l, 1, epoch+1, record.Abort, producers.Sender{})
 		if epoch == 1 {
-			endTxn(l, 2, 0, record.Commit, producers.Origin{})
+			endTxn(l, 2, 0, record.Commit, producers.Sender{})
 			_ = l.SetLogStart(2)
 		}
 		_ = d.checkpoint(nil)
 		_ = l.flushAndSync()
 	}
 	_ = l.Truncate(l.Ends().LogEnd - 1)
-	endTxn(l, 2, 0, record.Abort, producers.Origin{})
+	endTxn(l, 2, 0, record.Abort, producers.Sender{})
 }
 
 // Whatever call the power is lost at, a start knows of the transactions what the batches say.
@@ -542,9 +542,9 @@ func TestOpenTransactionsOfAllLogsAreBounded(t *testing.T) {
 		t.Errorf("one too many: %v", a.Err)
 	}
 	ok(t, send(logs[0], inTxn(t, 7, 0, 1, 10))) // continues one
-	ok(t, endTxn(logs[0], 7, 1, record.Commit, producers.Origin{}))
+	ok(t, endTxn(logs[0], 7, 1, record.Commit, producers.Sender{}))
 	ok(t, transact(logs[0], inTxn(t, 9, 0, 0, 10)))
-	ok(t, endTxn(logs[1], 8, 1, record.Commit, producers.Origin{}))
+	ok(t, endTxn(logs[1], 8, 1, record.Commit, producers.Sender{}))
 	if err := d.Delete(logs[1]); err != nil {
 		t.Fatal(err)
 	}

@@ -257,6 +257,9 @@ func (l *Log) complete(c *cutting, err error) error {
 // appends until a retry succeeds. It needs flushMu.
 func (l *Log) finish(err error) error {
 	c := l.life.cut
+	if err == nil && c.restarts {
+		l.startSynced.Store(c.end)
+	}
 	if err == nil {
 		err = l.cutFiles(c)
 		if n := len(c.keep); err != nil && (!shortage(err) || n > 0 && c.keep[n-1].Err() != nil) {

@@ -37,8 +37,8 @@ type Broker struct {
 	// that it leads: no other replica that is whole can.
 	Damaged     Partitions `json:"damaged"`
 	LastDamaged Partitions `json:"lastDamaged"`
-	// Lag is what it lacks of the partitions that the answering broker leads. Follows reports whether
-	// it has replicas of those.
+	// Lag is what it lacks of the partitions that the answering broker leads. Follows reports
+	// whether it has replicas of those.
 	Lag     Lag  `json:"lag"`
 	Follows bool `json:"-"`
 }

@@ -12,13 +12,14 @@ type Cluster struct {
 	Self     int32    // id of the broker that knows this
 	Revision int64    // of its metadata
 	Brokers  []Broker // all registered brokers, by id
-	// Leaderless are the partitions without a leader, by what they wait for. Unclean are those with a
-	// recent leader that may lack acknowledged records. Moving counts those that are being reassigned.
+	// Leaderless are the partitions without a leader, by what they wait for. Unclean are those with
+	// a recent leader that may lack acknowledged records. Moving counts those that are being
+	// reassigned.
 	Leaderless []Leaderless
 	Unclean    Partitions
 	Moving     int
-	// ISR counts the partitions that this broker leads by the size of their ISR, and Eligible those of
-	// them with eligible leader replicas.
+	// ISR counts the partitions that this broker leads by the size of their ISR, and Eligible those
+	// of them with eligible leader replicas.
 	ISR      map[int]int
 	Eligible int
 
@@ -49,8 +50,8 @@ type Quorum struct {
 	// known. NoLeader is the time since this broker knew a leader, 0 if it knows one.
 	Leader   int32
 	NoLeader time.Duration
-	// Term and Commit are the term and the index of the last committed entry, as this broker's member
-	// knows them. Leads reports whether that member leads.
+	// Term and Commit are the term and the index of the last committed entry, as this broker's
+	// member knows them. Leads reports whether that member leads.
 	Term, Commit uint64
 	Leads        bool
 	// Hanging is the time since the metadata store responded, if that is long; otherwise 0.

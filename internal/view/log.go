@@ -40,15 +40,15 @@ type Log struct {
 	// exists, empty if there is none. Both may read the disk, so only GET /v1/logs has them.
 	DirtyRatio *float64 `json:"dirtyRatio"`
 	Retained   string   `json:"retained"`
-	// Error is why the partition cannot be written here, empty if it can; if Offline is true, it can
-	// be neither written nor read. Damaged is the first range of offsets that cannot be read, empty
-	// if there is none, and Damages has all of them.
+	// Error is why the partition cannot be written here, empty if it can; if Offline is true, it
+	// can be neither written nor read. Damaged is the first range of offsets that cannot be read,
+	// empty if there is none, and Damages has all of them.
 	Error   string   `json:"error"`
 	Offline bool     `json:"offline"`
 	Damaged string   `json:"damaged"`
 	Damages []Damage `json:"-"`
-	// Creating reports that the log is being created now, which is no fault. Retried reports that it
-	// could not be created, or that its creation takes long: the broker retries.
+	// Creating reports that the log is being created now, which is no fault. Retried reports that
+	// it could not be created, or that its creation takes long: the broker retries.
 	Creating bool `json:"creating"`
 	Retried  bool `json:"-"`
 	// Replicated: other brokers have replicas. Elsewhere: one of those is in sync, not damaged, and
@@ -56,8 +56,9 @@ type Log struct {
 	// again. The latter two are known only of a log with a problem.
 	Replicated, Elsewhere, Renews bool `json:"-"`
 	// The following are known to findings only. Asks: the broker asks the controller for a higher
-	// leader epoch. Copy is not nil while the partition is copied again because its log was damaged.
-	// Former, if it is not nil, is a damaged log that may have records which no replica has.
+	// leader epoch. Copy is not nil while the partition is copied again because its log was
+	// damaged. Former, if it is not nil, is a damaged log that may have records which no replica
+	// has.
 	Asks   bool    `json:"-"`
 	Copy   *Copy   `json:"-"`
 	Former *Former `json:"-"`

@@ -59,6 +59,11 @@ try 'context mine is now the current one' context use mine
 try 'context mine deleted' context delete mine
 try '.' version
 try '^BROKER ' top --once
+# It needs an admin port, which it says with a 2.
+echo debug waits >>"$CALLED"
+rc=0
+"$ctl" debug waits >"$WORK/ctl.out" 2>&1 || rc=$?
+{ [ $rc = 0 ] || [ $rc = 2 ]; } || { echo "chronikctl debug waits ended with $rc:"; cat "$WORK/ctl.out"; exit 1; }
 # Without an admin port parts are missing, which it says with a 1.
 echo debug bundle >>"$CALLED"
 "$ctl" debug bundle --file "$WORK/ctl.tar.gz" --interval 200ms >"$WORK/ctl.out" 2>&1 || [ $? = 1 ] || { cat "$WORK/ctl.out"; exit 1; }

@@ -128,7 +128,8 @@ func loaded() (*fake, *History) {
 		f.detail.Partitions = append(
 			f.detail.Partitions,
 			view.Log{Partition: i, Leader: 1, LeaderEpoch: 3, LogStart: 120, HighWatermark: 200_000 + int64(i)*4127,
-				LogEnd: 200_000 + int64(i)*4127, Bytes: 88 << 20, Segments: 2, Replicas: []int32{1}, ISR: []int32{1}, Dir: "/var/lib/chronik/logs"},
+				LogEnd: 200_000 + int64(i)*4127, Bytes: 88 << 20, Segments: 2, Replicas: []int32{1}, ISR: []int32{1},
+				Dir: "/var/lib/chronik/logs"},
 		)
 	}
 	f.detail.Configs = []Config{
@@ -201,8 +202,7 @@ func loaded() (*fake, *History) {
 		{ClientID: "sarama", Address: "[2001:db8::17]:33980", Requests: 12, BytesIn: 1200, BytesOut: 4410},
 	} {
 		c.ID, c.Listener, c.Principal = uint64(i), "PLAINTEXT", anonymous
-		last := now().Add(-time.Duration(i) * time.Second)
-		c.Opened, c.LastRequest = now().Add(-3*time.Hour), &last
+		c.Opened, c.LastRequest = now().Add(-3*time.Hour), new(now().Add(-time.Duration(i)*time.Second))
 		f.conns = append(f.conns, c)
 	}
 	return f, busyHour(1)

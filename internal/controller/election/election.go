@@ -186,8 +186,9 @@ type Report struct {
 	Damaged bool
 }
 
-// longer reports whether a log has more records than another one: it goes further, or as far without
-// damage. What damage took, a shorter log may have; it keeps that when it follows, and leads then.
+// longer reports whether a log has more records than another one: it goes further, or as far
+// without damage. What damage took, a shorter log may have; it keeps that when it follows, and
+// leads then.
 func (r *Report) longer(than *Report) bool {
 	if r.LastEpoch != than.LastEpoch {
 		return r.LastEpoch > than.LastEpoch

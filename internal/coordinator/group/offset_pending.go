@@ -149,7 +149,7 @@ type Marker struct {
 	Epoch            int16
 	CoordinatorEpoch int32
 	Commit           bool
-	Bumps, Foreign   bool // see producers.Origin
+	Bumps, Foreign   bool // see producers.Sender
 }
 
 // EndsTransaction implements coordinator.Ending.
@@ -169,7 +169,7 @@ func (s *Shard) mark(e Marker) error {
 	if s.cfg.Broken.has(AnyCoordinator) {
 		f.Coordinator = min(f.Coordinator, m.Coordinator)
 	}
-	if repeats, err := f.CheckMarker(m, producers.Origin{Bumps: e.Bumps, Foreign: e.Foreign}); repeats || err != nil {
+	if repeats, err := f.CheckMarker(m, producers.Sender{Bumps: e.Bumps, Foreign: e.Foreign}); repeats || err != nil {
 		return err
 	}
 	s.applyMarker(m)

@@ -404,9 +404,9 @@ func (c *chaos) claim(owners map[string]string, id string, a assign.Assignment) 
 	}
 }
 
-// within checks that a member owns nothing that the coordinator has not assigned to it. Members with
-// the classic protocol get the assignment of their generation by names: it may have partitions that
-// a new topic of the name lacks.
+// within checks that a member owns nothing that the coordinator has not assigned to it. Members
+// with the classic protocol get the assignment of their generation by names: it may have partitions
+// that a new topic of the name lacks.
 func (c *chaos) within(id string, has assign.Assignment, m *member) {
 	for topic, list := range has {
 		now, _ := c.topics.ByID(topic)

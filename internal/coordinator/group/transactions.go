@@ -66,7 +66,7 @@ func (t *transactions) holds(id int64, g Guard) bool {
 	return g.life == t.life && last <= g.markers
 }
 
-// fence returns what is known of a producer.
+// fence returns the known state of a producer.
 func (t *transactions) fence(id int64) producers.Fence {
 	if p := t.ids[id]; p != nil {
 		return p.Fence

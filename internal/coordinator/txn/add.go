@@ -159,7 +159,7 @@ func (s *Shard) join(list []Partition, l *live, more []Partition) ([]Partition, 
 	return all, facts
 }
 
-// of returns what is known of the partition at an index of the transaction's list.
+// of returns the known state of the partition at an index of the transaction's list.
 func (l *live) of(i int) added {
 	if l == nil || i >= len(l.added) {
 		return added{}

@@ -57,7 +57,7 @@ func TestListFilters(t *testing.T) {
 	}
 }
 
-// A transaction whose markers are late is reported with what is missing, and why.
+// A transaction whose markers are late is reported with the missing ones, and why.
 func TestSurveyNamesMissingMarkers(t *testing.T) {
 	d := newDesk(t)
 	d.bring(PrepareCommit, 2)

@@ -40,7 +40,7 @@ type Flush struct {
 	ProducerID int64
 	Epoch      int16
 	// LeaderEpoch is that of the metadata of the Shard. The leader must refuse the request in any
-	// other one: it would make durable what is left after a loss that the Shard can't see yet.
+	// other one: it would make durable the rest after a loss that the Shard can't see yet.
 	LeaderEpoch int32
 	Partition   Partition
 }

@@ -232,7 +232,7 @@ func (b *book) follow(img *metadata.Image, listener string) {
 	}
 }
 
-// member returns what is known of a member, for contacts of a node that joins.
+// member returns the known state of a member, for contacts of a node that joins.
 func (b *book) member(id uint64) membership.Member {
 	p := b.of(id)
 	if p == nil {

@@ -1,10 +1,10 @@
 package observe
 
 import (
+	"fmt"
 	"maps"
-	"net"
 	"slices"
-	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,9 +23,9 @@ type Cluster struct {
 	MinISR func(*metadata.Image, *metadata.Topic, *metadata.Partition) int
 	// Lags returns what the followers of this broker lack.
 	Lags func() map[int32]replica.Lag
-	// Member sets what the metadata do not show: the quorum, the lease, the metadata leader's clock,
-	// and the replicas that have stopped. It must not wait for the metadata store. It is nil for a
-	// broker without a cluster.
+	// Member sets what the metadata do not show: the quorum, the lease, the metadata leader's
+	// clock, and the replicas that have stopped. It must not wait for the metadata store. It is
+	// nil for a broker without a cluster.
 	Member func(*metadata.Image, *view.Cluster)
 	// Elections counts new leader epochs by where the leader comes from, and ISRChanges changes of
 	// the ISRs of partitions that this broker leads, by kind. Only Follow needs them.
@@ -100,7 +100,7 @@ func (s *survey) brokers() {
 		seen := view.Broker{ID: b.ID, State: state.Liveness.String(),
 			OutOfSync: none, BelowMin: none, Full: none, Damaged: none, LastDamaged: none}
 		if len(b.Listeners) > 0 {
-			seen.Address = net.JoinHostPort(b.Listeners[0].Host, strconv.Itoa(int(b.Listeners[0].Port)))
+			seen.Address = address(b.Listeners[0].Host, b.Listeners[0].Port)
 		}
 		var lag replica.Lag
 		lag, seen.Follows = lags[b.ID]
@@ -125,6 +125,14 @@ func (s *survey) brokers() {
 		}
 		s.x.Brokers = append(s.x.Brokers, seen)
 	}
+}
+
+// address joins a host and a port; an IPv6 address gets brackets.
+func address[P ~uint16 | ~int32 | ~int](host string, port P) string {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return fmt.Sprintf("%s:%d", host, port)
 }
 
 // partitions adds the partitions to their brokers, and those without a leader.

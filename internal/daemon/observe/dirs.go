@@ -51,7 +51,7 @@ func (s *Dirs) List() []view.Dir {
 	return append(list, s.unopened...)
 }
 
-// describe returns what is known of one directory without its latencies.
+// describe returns the known state of one directory without its latencies.
 func describe(d *storage.Dir) view.Dir {
 	space, use := d.LastSpace(), d.Usage()
 	x := view.Dir{

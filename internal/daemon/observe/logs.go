@@ -44,7 +44,8 @@ func (r *reading) each(yield func(*view.Log)) {
 }
 
 // Topic returns this broker's partitions of a topic by number.
-func (s *Logs) Topic(img *metadata.Image, t *metadata.Topic) (list []view.Log) {
+func (s *Logs) Topic(img *metadata.Image, t *metadata.Topic) []view.Log {
+	list := make([]view.Log, 0, t.Partitions.Len())
 	r := s.read(img)
 	r.topic(t, func(x *view.Log) { list = append(list, *x) })
 	return list
@@ -178,7 +179,8 @@ func Stored(m *storage.Manager) func(yield func(*view.Log)) {
 func stored(l *storage.Log) view.Log {
 	conf, ends := l.Config(), l.Ends()
 	x := view.Log{
-		Topic: l.Topic(), Partition: l.ID().Partition, Dir: l.Dir().Path(), Leader: -1, LeaderEpoch: -1, ISR: []int32{}, Replicas: []int32{},
+		Topic: l.Topic(), Partition: l.ID().Partition, Dir: l.Dir().Path(), Leader: -1, LeaderEpoch: -1, ISR: []int32{},
+		Replicas: []int32{},
 		LogStart: ends.LogStart, HighWatermark: ends.LogStart, DurableEnd: ends.Durable, LogEnd: ends.LogEnd,
 		Bytes: l.Size(), Segments: l.Segments(), Profile: conf.Profile.Name, AcksWritten: conf.Profile.Ack == durability.Written,
 		CleanupPolicy: conf.Cleanup.Policy(), RetentionMs: -1, RetentionBytes: max(conf.Cleanup.RetentionBytes, -1),

@@ -1,17 +1,25 @@
 package observe
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
@@ -184,7 +192,8 @@ func TestWhatAPartitionWithoutALeaderWaitsFor(t *testing.T) {
 		for i := range got {
 			got[i].For = got[i].For.Round(time.Second) // the case before may have had the same reason
 		}
-		want := []view.Leaderless{{Partitions: view.Partitions{Count: 1, Names: []string{"a-0"}}, Why: x.want, Brokers: x.on, For: time.Minute}}
+		want := []view.Leaderless{{Partitions: view.Partitions{Count: 1, Names: []string{"a-0"}}, Why: x.want, Brokers: x.on,
+			For: time.Minute}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", x.name, diff)
 		}
@@ -233,5 +242,55 @@ func TestSinceWhenAVoterHasNoBroker(t *testing.T) {
 	w.orphans = 0
 	if got := w.at(begin.Add(3 * time.Minute)).Quorum.Orphaned; got != 0 {
 		t.Errorf("orphaned for %v although its broker is back", got)
+	}
+}
+
+// A follower that lags is the same in metrics, in the findings and in the JSON of the admin port. A
+// replica that a reassignment adds is in none of them.
+func TestALaggingFollowerIsTheSameEverywhere(t *testing.T) {
+	w := newWorld(t)
+	w.facts.Self = 1
+	w.facts.Lags = func() map[int32]replica.Lag {
+		return map[int32]replica.Lag{3: {Records: 120, Longest: 2500 * time.Millisecond}}
+	}
+	reg := prometheus.NewRegistry()
+	if err := errors.Join(metrics.RegisterCluster(reg, w.facts.View),
+		metrics.RegisterPartitions(reg, w.facts.View, func(func(*view.Log)) {})); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		adding []int32
+		out    int
+	}{{nil, 1}, {[]int32{3}, 0}} {
+		w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1, 2}, Adding: x.adding})
+		now := w.facts.View()
+		text, err := json.Marshal(view.Brokers{List: now.Brokers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf(`"outOfSync":{"count":%d,`, x.out); !strings.Contains(string(text), want) ||
+			!strings.Contains(string(text), `"lag":{"records":120,"ms":2500}`) {
+			t.Errorf("%+v: no %s in %s", x, want, text)
+		}
+		got := map[string]float64{}
+		all, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range all {
+			got[m.GetName()] = m.GetMetric()[0].GetGauge().GetValue()
+		}
+		if got["chronik_partitions_under_replicated"] != float64(x.out) ||
+			got["chronik_partitions_reassigning"] != float64(len(x.adding)) ||
+			got["chronik_replica_lag_records"] != 120 || got["chronik_replica_lag_seconds"] != 2.5 {
+			t.Errorf("%+v: %v", x, got)
+		}
+		findings, _ := checks.Examine(checks.Checks(), &checks.Facts{Serving: true, Cluster: now})
+		about := slices.ContainsFunc(findings, func(f health.Finding) bool {
+			return f.Subject == "broker 3" && strings.Contains(f.Problem, "a-0")
+		})
+		if about != (x.out > 0) {
+			t.Errorf("%+v: %+v", x, findings)
+		}
 	}
 }

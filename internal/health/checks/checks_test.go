@@ -283,7 +283,8 @@ func TestTheRemedyOfALastCopyIsCarriedOut(t *testing.T) {
 		f.Cluster = cluster
 		for _, replicated := range []bool{false, true} {
 			got := f.repair(&view.Log{Dir: "/d", Replicated: replicated})
-			if strings.Contains(got, "before-repair --last-copy`") != (cluster != nil) || strings.HasPrefix(got, "bring back") != replicated {
+			if strings.Contains(got, "before-repair --last-copy`") != (cluster != nil) || strings.HasPrefix(got,
+				"bring back") != replicated {
 				t.Errorf("in a cluster %v, replicated %v: %s", cluster != nil, replicated, got)
 			}
 		}
@@ -292,10 +293,10 @@ func TestTheRemedyOfALastCopyIsCarriedOut(t *testing.T) {
 
 // A damaged log is replaced only if its leader's is whole.
 func TestADamagedLogWaitsForAWholeLeader(t *testing.T) {
-	for _, p := range []Partition{{Topic: "t", Renews: true, Replicated: true, Offline: "short"},
-		{Topic: "t", Renews: true, Replicated: true, Damages: []Damage{{From: 1, Next: 2}}}} {
+	for _, p := range []view.Log{{Topic: "t", Renews: true, Replicated: true, Offline: true, Error: "short"},
+		{Topic: "t", Renews: true, Replicated: true, Damages: []view.Damage{{From: 1, Next: 2}}}} {
 		for _, p.Elsewhere = range []bool{false, true} {
-			findings, _ := Examine(Checks(), &Facts{Partitions: []Partition{p}})
+			findings, _ := Examine(Checks(), &Facts{Partitions: []view.Log{p}})
 			if len(findings) != 1 || strings.Contains(findings[0].Remedy, "wait") != p.Elsewhere ||
 				strings.Contains(findings[0].Remedy, "`chronikctl topic describe t`") == p.Elsewhere {
 				t.Errorf("%+v: %+v", p, findings)
@@ -318,15 +319,18 @@ func TestPartitionsThatCannotBeUsed(t *testing.T) {
 	examine(t, "partition", []patient{
 		{"offline", Facts{Partitions: []view.Log{dead}}, []string{"bad partition t-1: it can be neither written nor read: offline"}},
 		{"damaged", Facts{Partitions: []view.Log{{Topic: "t", Damages: []view.Damage{{From: 1, Next: 2}}}}}, nil},
-		{"offline, others serve it", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1, Offline: true, Error: "short", Replicated: true,
-			Elsewhere: true, Renews: true}}}, []string{"warn partition t-1: the replica on this broker is offline: short"}},
+		{"offline, others serve it", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1, Offline: true, Error: "short",
+			Replicated: true,
+			Elsewhere:  true, Renews: true}}}, []string{"warn partition t-1: the replica on this broker is offline: short"}},
 		{"copied again", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1, Elsewhere: true, Copy: &view.Copy{
 			Leader: 2, Why: "damaged", Have: 40, Want: 100,
 			Bytes: 1 << 20}}}}, []string{"note partition t-1: it is copied again from broker 2; 40 %, 1 MiB, are here: damaged"}},
-		{"copied again from a damaged log", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1, Copy: &view.Copy{Leader: 2, Why: "damaged",
-			Want: -1, Still: true}}}}, []string{"bad partition t-1: it must be copied again from broker 2, whose log is damaged, too; 0 B are here"}},
-		{"replaced, and a later leader lacked records", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1, Dir: "/d", Former: &view.Former{
-			Path: "/d/x-replaced", Bytes: 1 << 20}}}}, []string{
+		{"copied again from a damaged log", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1,
+			Copy: &view.Copy{Leader: 2, Why: "damaged",
+				Want: -1, Still: true}}}}, []string{"bad partition t-1: it must be copied again from broker 2, whose log is damaged, too; 0 B are here"}},
+		{"replaced, and a later leader lacked records", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1, Dir: "/d",
+			Former: &view.Former{
+				Path: "/d/x-replaced", Bytes: 1 << 20}}}}, []string{
 			"warn partition t-1: the damaged log that this broker replaced may have records that no replica has"}},
 		{"copied again, and nothing arrives", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1, Elsewhere: true, Copy: &view.Copy{
 			Leader: 2, Why: "damaged", Want: -1, Still: true}}}},
@@ -426,7 +430,8 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 			},
 		},
 		{"fails to load", loading(loadedAfter, true), []string{"bad groups of __consumer_offsets-3: they are not served"}},
-		{"its partition is reported", loading(loadedAfter, true, view.Log{Topic: "__consumer_offsets", Partition: 3, Offline: true, Error: "x"}), nil},
+		{"its partition is reported", loading(loadedAfter, true, view.Log{Topic: "__consumer_offsets", Partition: 3,
+			Offline: true, Error: "x"}), nil},
 		{"rebalances", Facts{Slow: Slow{Rebalancing: []Rebalancing{{"g", "PreparingRebalance", now}}}},
 			[]string{"warn group g: it has been rebalancing (PreparingRebalance) at least since 2026-01-02T03:04:05Z"}},
 	})

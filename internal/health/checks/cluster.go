@@ -243,7 +243,8 @@ func checkBrokers(c *view.Cluster, n *notes) {
 		}
 		if b.LastDamaged.Count > 0 {
 			x.Severity = health.Bad
-			x.Problem += fmt.Sprintf("; it leads %s nevertheless, because no other replica is whole and can lead", partitionsText(&b.LastDamaged))
+			x.Problem += fmt.Sprintf("; it leads %s nevertheless, because no other replica is whole and can lead",
+				partitionsText(&b.LastDamaged))
 			x.Works = "the records of these partitions that are not damaged can be read; the log is replaced by a copy when another replica " +
 				"has all of its records, and otherwise stays as it is"
 		}

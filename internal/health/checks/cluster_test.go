@@ -98,7 +98,8 @@ func TestMetadataQuorum(t *testing.T) {
 			[]string{"warn metadata quorum: only 1 of 3 seeds vote, so the metadata survive the failure of none"}},
 		{"even", member(func(c *view.Cluster) { c.Seeds, c.Quorum.Voters = 4, 4 }),
 			[]string{"warn metadata quorum: the number of voters is even: 4 survive the failure of 1, not more than 3 do"}},
-		{"one", member(func(c *view.Cluster) { c.Seeds, c.Quorum.Voters = 1, 1 }), []string{"note metadata quorum: this cluster has one voter"}},
+		{"one", member(func(c *view.Cluster) { c.Seeds, c.Quorum.Voters = 1, 1 }),
+			[]string{"note metadata quorum: this cluster has one voter"}},
 	})
 }
 
@@ -117,7 +118,8 @@ func TestPartitionsWithoutALeader(t *testing.T) {
 		{"a broker is away", group(view.ForBrokers, 3), []string{"bad partitions without a leader, on broker 3: " + them +
 			"only broker 3 may have all of their acknowledged records, and it is not active"}},
 		{"two are", group(view.ForBrokers, 3, 2), []string{"on brokers 2,3: " + them}},
-		{"a disk is", group(view.ForDirectory, 3), []string{them + "their acknowledged records are in log directories or logs of broker 3"}},
+		{"a disk is", group(view.ForDirectory, 3),
+			[]string{them + "their acknowledged records are in log directories or logs of broker 3"}},
 		{"lossy", group(view.Lossy, 3), []string{them + "their last replica in sync lost records in a power failure"}},
 		{"an election of a few seconds", soon, nil},
 		{"election", group(view.Elected, 3), []string{them + "the controller is electing leaders"}},

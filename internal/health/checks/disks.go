@@ -86,7 +86,7 @@ func suits(l view.Latency) string {
 	case l.Median <= slowSync:
 		return "sync suits producers that send batches, medium suits many producers that send single records"
 	default:
-		return "high lets the most records share a sync; interval does not wait for it and can lose records of its interval"
+		return "high shares each sync among the most records; interval acknowledges before the sync and can lose one interval"
 	}
 }
 

@@ -167,7 +167,7 @@ func TestSyncsThatAreSlowOrTooQuick(t *testing.T) {
 		{"latencies under load override a probe", busy, nil},
 	})
 	for median, want := range map[time.Duration]string{800 * us: "the profile sync suits it",
-		12800 * us: "medium suits many producers", 51200 * us: "high lets the most"} {
+		12800 * us: "medium suits many producers", 51200 * us: "high shares each sync"} {
 		if _, saw := findingsOf(t, "sync", took(back, 1000, median, median, 2)); !strings.Contains(saw, want) {
 			t.Errorf("%v: %s", median, saw)
 		}

@@ -189,8 +189,8 @@ const (
 	renews          = "wait: the broker replaces the log and copies the partition again within seconds (docs/replication.md, A damaged replica)"
 )
 
-// renewal returns what to do about a damaged log that is to be copied again. It stays as it is while
-// the leader's is damaged, too.
+// renewal returns what to do about a damaged log that is to be copied again. It stays as it is
+// while the leader's is damaged, too.
 func renewal(p *view.Log) string {
 	if p.Elsewhere {
 		return renews
@@ -202,7 +202,8 @@ func renewal(p *view.Log) string {
 
 // former returns the finding about a replaced log that may have records which no replica has.
 func (f *Facts) former(p *view.Log) health.Finding {
-	dump := logCommand("dump", []string{"--dir", f.absolute(path.Dir(p.Former.Path))}, "--topic", p.Topic, "--partition", strconv.Itoa(int(p.Partition)),
+	dump := logCommand("dump", []string{"--dir", f.absolute(path.Dir(p.Former.Path))}, "--topic", p.Topic, "--partition",
+		strconv.Itoa(int(p.Partition)),
 		"--replaced", "--for-produce")
 	return health.Finding{Severity: health.Warn, Subject: "partition " + p.String(),
 		Problem: fmt.Sprintf("the damaged log that this broker replaced may have records that no replica has, because a later leader lacked "+
@@ -238,7 +239,7 @@ func copied(p *view.Log) health.Finding {
 	return x
 }
 
-// text returns how much of a copy is here, and why it is made.
+// copyText returns how much of a copy is here, and why it is made.
 func copyText(c *view.Copy) string {
 	here := text.Bytes(c.Bytes)
 	if c.Want > 0 {

@@ -51,7 +51,7 @@ func checkExposed(f *Facts, n *notes) {
 	}
 }
 
-// exposed reports what is missing of a listener that other machines reach: logins, rights,
+// exposed reports the missing protection of a listener that other machines reach: logins, rights,
 // encryption.
 func exposed(l *Listener, acl bool, n *notes) {
 	subject := "listener " + l.Name + " on " + l.Listen

@@ -22,6 +22,8 @@ const (
 	JoinBelowHigh                        // a follower joins below the high watermark
 	JoinBelowEpochStart                  // a follower joins below the start of the epoch
 	JoinAboveStart                       // a follower joins whose log begins above the leader's
+	JoinBelowStart                       // a follower joins whose log has records that were deleted
+	KeepDeleted                          // a follower continues behind records with which the leader's deleted ones can't be compared
 	JoinWithoutCompares                  // a proposal depends on the partition's record only
 	KeepDamaged                          // a member whose log ends below the high watermark stays
 	HighBeyondEnd                        // a follower's high watermark exceeds its own end

@@ -45,6 +45,12 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 		t.Error("JoinAboveStart: a follower that begins above the leader is reset")
 	}
 
+	older := Position{Epoch: 5, LastEpoch: 3, End: 50}
+	begin := func(epoch int32) (int32, int64) { return epoch, 50 }
+	if v, _, _ := Answer(Offsets{Broken: Broken{KeepDeleted}, Epoch: 5, Start: 50, LogEnd: 100}, older, begin); v != Accepted {
+		t.Error("KeepDeleted: a follower that has only what the leader has deleted is reset")
+	}
+
 	f := Follower{Broken: Broken{CutBelowHigh}, High: 10, Epoch: 4}
 	if _, ok := f.Truncate(9, 0); !ok {
 		t.Error("CutBelowHigh: a truncation below the high watermark is refused")

@@ -93,8 +93,9 @@ const (
 	Accepted Verdict = iota
 	// Diverged: the follower truncates its log and asks again, see Divergence.
 	Diverged
-	// Reset: the follower's log ends below the leader's start, or begins above it and nothing says
-	// that a leader removed what it lacks; it begins again, empty, at the leader's start.
+	// Reset: the follower's log has only what the leader has deleted, or begins above the leader's
+	// start and nothing says that a leader removed what it lacks; it begins again, empty, at the
+	// leader's start.
 	Reset
 	// FollowerBehind: the follower does not know the leader's epoch yet and tries again later.
 	FollowerBehind
@@ -114,7 +115,8 @@ type Position struct {
 	Start, End int64
 	// Member states that the record has the replica in its ISR or ELR. A member joined with the
 	// start that its leader had then, and has moved it only as leaders did since; so it may begin
-	// above a leader that lacks the last of these moves.
+	// above a leader that lacks the last of these moves. It has no records that were not committed
+	// below the leader's start; another log may have them, and would show them to readers.
 	Member bool
 }
 
@@ -140,6 +142,8 @@ func Answer(l Offsets, f Position, epochEnd func(epoch int32) (int32, int64)) (v
 		return NewerLog, l.Epoch, 0
 	case f.End < l.Start, f.Start > l.Start && !f.Member && !l.Broken.has(JoinAboveStart):
 		return Reset, l.Epoch, l.Start
+	case f.End == l.Start && f.Start < f.End && !f.Member && !l.Broken.has(KeepDeleted):
+		return Reset, l.Epoch, l.Start // all that it has is deleted, and may be what no leader committed
 	case f.LastEpoch < 0 && f.End > l.LogEnd:
 		return Diverged, -1, l.LogEnd
 	case f.LastEpoch < 0:

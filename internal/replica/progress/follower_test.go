@@ -88,6 +88,8 @@ func TestAnswer(t *testing.T) {
 		{"longer in its last epoch", at(7, 4, 33), Diverged, 4, 30},
 		{"an epoch that the leader lacks", at(7, 6, 33), Diverged, 4, 30},
 		{"an epoch that the leader has deleted", at(7, 2, 9), Diverged, 2, 5},
+		{"ends where the leader begins", Position{Epoch: 7, LastEpoch: 2, End: 5}, Reset, 7, 5},
+		{"a member that ends where the leader begins", Position{Epoch: 7, LastEpoch: 2, End: 5, Member: true}, Accepted, 7, 5},
 		{"below the start", at(7, 3, 4), Reset, 7, 5},
 		{"an older image", at(6, 3, 12), FollowerBehind, 7, 0},
 		{"a newer image", at(8, 8, 12), LeaderBehind, 7, 0},

@@ -294,6 +294,10 @@ type Subscription struct {
 // logs agree up to the follower's end. ok is false if the broker has no replica, or if its
 // registration or directory is not the one of the last view: the follower must try again later. It
 // is also false for a request that is older than the present subscription.
+//
+// A log that begins above the leader's lacks records, unless a former leader has removed them. Only
+// a member of the ISR or the ELR is known to have moved its start as its leaders did. So ok is
+// false for another one, which begins again as Answer says.
 func (l *Leader) Subscribe(s Subscription, now time.Duration) (h Handle, effect Effect, ok bool) {
 	m := l.member(s.Broker)
 	if m == nil || s.Broker == l.cfg.Self {
@@ -301,6 +305,9 @@ func (l *Leader) Subscribe(s Subscription, now time.Duration) (h Handle, effect 
 	}
 	known := m.BrokerEpoch == s.BrokerEpoch && (m.Placement == Dir{} || m.Placement == s.Dir)
 	if !known && !l.cfg.Broken.has(CountFormerLives) {
+		return Handle{}, 0, false
+	}
+	if s.LogStart > l.start && !m.InSync && !m.Eligible && !l.cfg.Broken.has(JoinAboveStart) {
 		return Handle{}, 0, false
 	}
 	if m.brokerEpoch == s.BrokerEpoch && m.asked >= s.Serial && !l.cfg.Broken.has(AcceptOldRequests) {

@@ -354,11 +354,11 @@ func (l *Leader) grow() change {
 	return c
 }
 
-// mayJoin reports whether a follower may join the ISR: its log is whole. It begins where the
-// leader's does, and has all records below the high watermark and below the start of this epoch,
-// since an earlier leader may have committed more than this one knows. With a lower start, deleted
-// records would come back with it. With a higher one, it lacks records that the others have, and
-// they would delete them if it led.
+// mayJoin reports whether a follower may join the ISR: its log is whole. It has all records below
+// the high watermark and below the start of this epoch, since an earlier leader may have committed
+// more than this one knows. With a lower start than the leader's, deleted records would come back
+// with it. Subscribe has refused a higher one, with which others would delete their records if it
+// led.
 func (l *Leader) mayJoin(m *member) bool {
 	if !m.counts || m.state != streamLive || !m.Active {
 		return false
@@ -366,7 +366,7 @@ func (l *Leader) mayJoin(m *member) bool {
 	if m.penalty.waits() && l.inSync() >= l.minISR {
 		return false
 	}
-	if m.logStart < l.start || m.logStart > l.start && !l.cfg.Broken.has(JoinAboveStart) {
+	if m.logStart < l.start && !l.cfg.Broken.has(JoinBelowStart) {
 		return false
 	}
 	end := l.counted(m)

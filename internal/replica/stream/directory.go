@@ -120,13 +120,17 @@ func (f *following) truncated(err error) {
 // startMoved confirms a log start to the leader. One that could not move is tried again after a
 // pause: the leader names it only once, and a follower with another start never joins the ISR.
 func (f *following) startMoved(err error) {
-	f.part.mu.Lock()
-	if err == nil {
-		f.confirm = true
-	} else if f.started = 0; f.state == live {
+	t := f.part
+	t.mu.Lock()
+	if err != nil {
+		f.started = 0
+	}
+	if err != nil && f.state == live {
 		f.tries++
 		f.from.wakeAt(f, time.Now().Add(backoff.After(f.tries)))
 	}
-	f.part.mu.Unlock()
-	f.wake()
+	t.mu.Unlock()
+	if now := t.following.Load(); now != nil { // another leader may not know the start either
+		now.wake()
+	}
 }

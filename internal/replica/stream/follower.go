@@ -73,17 +73,17 @@ type following struct {
 	queued bool // of the ring
 
 	// Guarded by part.mu.
-	state   state
-	slot    uint32 // 0: none
-	turn    uint64 // of the connection that has, or had, the slot
-	next    int64  // the offset at which the next frame begins
-	through bool   // of the subscription; see frame.Subscription.WriteThrough
-	tries   int
-	named   int64 // the log start that the leader named last
-	started int64 // the log start that was last asked of the directory
-	confirm bool  // a log start has become durable
-	end     frame.End
-	off     frame.Offline
+	state    state
+	slot     uint32 // 0: none
+	turn     uint64 // of the connection that has, or had, the slot
+	next     int64  // the offset at which the next frame begins
+	through  bool   // of the subscription; see frame.Subscription.WriteThrough
+	tries    int
+	named    int64 // the log start that the leader named last
+	started  int64 // the log start that was last asked of the directory
+	reported int64 // the log start that the leader knows
+	end      frame.End
+	off      frame.Offline
 }
 
 func (f *following) inRing() *bool { return &f.queued }
@@ -108,7 +108,7 @@ func (f *following) endLocked(cause frame.Cause, next state) {
 	if f.slot != 0 && cause != 0 {
 		f.end = frame.End{Slot: f.slot, Cause: cause}
 	}
-	f.slot, f.state, f.confirm = 0, next, false
+	f.slot, f.state = 0, next
 }
 
 // followerLocked returns the streams from a leader, which it begins to dial. The caller holds
@@ -294,9 +294,9 @@ func (f *follower) collect(x *following) {
 			f.subscribe(x)
 		}
 	case live:
-		if x.confirm {
-			x.confirm = false
-			f.starts = append(f.starts, frame.Start{Slot: x.slot, LogStart: t.log.DurableStart()})
+		if start := t.log.DurableStart(); start > x.reported { // also if it moved for a former leader
+			x.reported = start
+			f.starts = append(f.starts, frame.Start{Slot: x.slot, LogStart: start})
 		}
 		if x.dirty.Swap(false) {
 			e := t.log.Ends()
@@ -350,10 +350,10 @@ func (f *follower) subscribe(x *following) {
 	f.mu.Unlock()
 	id := t.log.ID()
 	x.state, x.next, x.through = asked, end, t.log.AcksWritten()
-	x.named, x.started = 0, 0
+	x.named, x.started, x.reported = 0, 0, min(t.log.DurableStart(), end)
 	r := request{frame.Subscription{
 		Slot: x.slot, Topic: id.Topic, Partition: id.Partition, LeaderEpoch: x.epoch, Directory: t.log.Dir().ID(),
-		LastEpoch: last, LogEnd: end, LogStart: min(t.log.DurableStart(), end), Written: min(e.Written, end),
+		LastEpoch: last, LogEnd: end, LogStart: x.reported, Written: min(e.Written, end),
 		WriteThrough: x.through, Serial: t.s.serial.Add(1),
 	}}
 	r.Durable = min(e.Durable, r.Written)

@@ -382,7 +382,7 @@ func (f *following) truncate(slot uint32, end int64, reset bool) {
 // reserve takes memory for a frame, and waits for it a moment; release returns it. held is what it
 // took of the budget: nothing for the only frame of a directory if the budget is used up, so that
 // no directory waits for another one. A directory that holds half of the memory gets no more. If
-// there is no room, it first commits the batch, whose appends may hold what is missing.
+// there is no room, it first commits the batch, whose appends may hold the missing memory.
 func (d *directory) reserve(s *Streams, n int64, batch *groupcommit.Batch) (held int64, ok bool) {
 	used := d.used.Load()
 	if used > 0 && used+n > d.most {

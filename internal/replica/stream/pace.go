@@ -10,7 +10,7 @@ import (
 // to what was read before.
 type pace struct {
 	mu   sync.Mutex
-	debt float64 // bytes that have not had their time
+	debt float64 // bytes sent ahead of the rate
 	at   time.Time
 }
 

@@ -27,7 +27,7 @@ const (
 	Internal
 )
 
-// Explanation is a decision, and why it is so.
+// Explanation is a decision and its reason.
 type Explanation struct {
 	Allowed bool
 	Reason  Reason

@@ -21,7 +21,7 @@ func Replace(all []Replacement) error { return replace(all, os.Rename) }
 func replace(all []Replacement, rename func(from, to string) error) (err error) {
 	made, former := func(path string) string { return path + ".new" }, func(path string) string { return path + ".old" }
 	defer func() {
-		for _, x := range all { // what is left, after success and failure
+		for _, x := range all { // the rest, after success and failure
 			_, _ = os.Remove(made(x.Path)), os.Remove(former(x.Path))
 		}
 	}()

@@ -100,7 +100,7 @@ func (t *table) find(lo, hi uint64) *slot {
 }
 
 // grow enlarges a table by half if the budget allows both tables, and near the end of the budget by
-// what is left.
+// the rest.
 func (m *KeyMap) grow(t *table) bool {
 	old := t.slots
 	size := max(firstSize, len(old)/2*3)

@@ -134,7 +134,7 @@ func piecesRun(t *testing.T, seed uint64, broken Broken) (err error) {
 	return err
 }
 
-// pieceWork is a workload and what is known of its entries.
+// pieceWork is a workload and the known state of its entries.
 type pieceWork struct {
 	disk    *crashfs.FS
 	fs      *errfs.FS

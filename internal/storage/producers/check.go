@@ -156,8 +156,8 @@ func next(seq int32) int32 {
 	return seq + 1
 }
 
-// Origin is where a marker comes from.
-type Origin struct {
+// Sender describes the sender of a marker.
+type Sender struct {
 	// Bumps: the producer gets a new epoch with each transaction (transaction.version 2), and the
 	// marker has the epoch after that of the transaction.
 	Bumps bool
@@ -167,7 +167,7 @@ type Origin struct {
 
 // CheckMarker reports whether a marker may be appended. dup is true if it repeats the last marker
 // of its producer, and nothing must be appended.
-func (s *State) CheckMarker(b record.Batch, from Origin) (d Duplicate, dup bool, err error) {
+func (s *State) CheckMarker(b record.Batch, from Sender) (d Duplicate, dup bool, err error) {
 	kind, coordinator, err := b.EndTxn()
 	if err != nil {
 		return d, false, err

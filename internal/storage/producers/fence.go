@@ -64,7 +64,7 @@ func (f Fence) CheckPermit(id int64, coordinator int32) error {
 
 // CheckMarker reports whether a marker may be appended. repeats is true if it repeats the last
 // marker of its producer, and nothing must be appended.
-func (f Fence) CheckMarker(m Marker, from Origin) (repeats bool, err error) {
+func (f Fence) CheckMarker(m Marker, from Sender) (repeats bool, err error) {
 	switch {
 	case from.Foreign && (m.Coordinator != max(f.Coordinator, 0) || m.Epoch > max(f.Epoch, 0)):
 		// It must fence nothing: no marker of the real coordinator would be accepted after it, and

@@ -19,7 +19,7 @@ import (
 // change for each beginning and end beyond the offset of MarkDurable, and for each producer with
 // changes below that the transaction at the offset of MarkSynced.
 
-// transaction is what is known of the transactions of a producer at some offset.
+// transaction is the state of the transactions of a producer at some offset.
 type transaction struct {
 	first  int64 // first offset of the open transaction; -1: none is open
 	since  int64 // wall clock, ms, when the open transaction began, see Producer.Since; 0: none is open
@@ -116,7 +116,7 @@ func (s *State) unlink(i int, x *span) {
 	*at = links{}
 }
 
-// change is the beginning or the end of a transaction, with what was known before.
+// change is the beginning or the end of a transaction, with the state before it.
 type change struct {
 	p      *producer
 	at     int64 // offset of the last record of the batch
@@ -228,7 +228,7 @@ func (p *producer) span() *span {
 	return p.txn.span
 }
 
-// adopt gives a producer what is known of its transactions from elsewhere. What it knows itself is
+// adopt gives a producer the state of its transactions from elsewhere. What it knows itself is
 // newer.
 func (s *State) adopt(p *producer, t transaction) {
 	if p.txn != nil {
@@ -441,7 +441,7 @@ type Producer struct {
 	Since int64
 }
 
-// Producer returns what is known of a producer id; false if nothing is.
+// Producer returns the known state of a producer id; false if nothing is.
 func (s *State) Producer(id int64) (Producer, bool) {
 	p := s.ids[id]
 	if p == nil {

@@ -105,36 +105,36 @@ func TestCheckMarker(t *testing.T) {
 	for name, c := range map[string]struct {
 		state func(*State)
 		b     record.Batch
-		from  Origin
+		from  Sender
 		dup   bool
 		err   error
 	}{
-		"for an unknown producer":     {unknown, marker(9, 1, 5, record.Commit, 0), Origin{}, false, nil},
-		"with the next epoch":         {open, marker(9, 1, 6, record.Commit, 0), Origin{Bumps: true}, false, nil},
-		"with the same epoch":         {open, marker(9, 1, 5, record.Commit, 0), Origin{}, false, nil},
-		"with an old epoch":           {open, marker(9, 1, 4, record.Commit, 0), Origin{}, false, ErrInvalidProducerEpoch},
-		"with the same epoch, strict": {open, marker(9, 1, 5, record.Commit, 0), Origin{Bumps: true}, false, ErrInvalidProducerEpoch},
-		"repeated":                    {ended(record.Commit), marker(9, 1, 6, record.Commit, 3), Origin{Bumps: true}, true, nil},
-		"repeated, next coordinator":  {ended(record.Commit), marker(9, 1, 6, record.Commit, 4), Origin{Bumps: true}, false, nil},
-		"repeated, other coordinator": {ended(record.Commit), marker(9, 1, 6, record.Commit, 2), Origin{Bumps: true}, false,
+		"for an unknown producer":     {unknown, marker(9, 1, 5, record.Commit, 0), Sender{}, false, nil},
+		"with the next epoch":         {open, marker(9, 1, 6, record.Commit, 0), Sender{Bumps: true}, false, nil},
+		"with the same epoch":         {open, marker(9, 1, 5, record.Commit, 0), Sender{}, false, nil},
+		"with an old epoch":           {open, marker(9, 1, 4, record.Commit, 0), Sender{}, false, ErrInvalidProducerEpoch},
+		"with the same epoch, strict": {open, marker(9, 1, 5, record.Commit, 0), Sender{Bumps: true}, false, ErrInvalidProducerEpoch},
+		"repeated":                    {ended(record.Commit), marker(9, 1, 6, record.Commit, 3), Sender{Bumps: true}, true, nil},
+		"repeated, next coordinator":  {ended(record.Commit), marker(9, 1, 6, record.Commit, 4), Sender{Bumps: true}, false, nil},
+		"repeated, other coordinator": {ended(record.Commit), marker(9, 1, 6, record.Commit, 2), Sender{Bumps: true}, false,
 			ErrCoordinatorFenced},
-		"of the other type": {ended(record.Abort), marker(9, 1, 6, record.Commit, 3), Origin{Bumps: true}, false,
+		"of the other type": {ended(record.Abort), marker(9, 1, 6, record.Commit, 3), Sender{Bumps: true}, false,
 			ErrInvalidProducerEpoch},
-		"late, in the next transaction":   {again, marker(9, 1, 6, record.Commit, 3), Origin{Bumps: true}, false, ErrInvalidProducerEpoch},
-		"of version 1, repeated":          {old, marker(9, 1, 5, record.Commit, 3), Origin{}, false, nil},
-		"of a tool":                       {open, marker(9, 1, 5, record.Abort, 0), Origin{Foreign: true}, false, nil},
-		"of a tool, above":                {open, marker(9, 1, 5, record.Abort, 5), Origin{Foreign: true}, false, ErrForeignMarker},
-		"of a tool, as the coordinator":   {old, marker(9, 1, 5, record.Abort, 3), Origin{Foreign: true}, false, nil},
-		"of a tool, below":                {old, marker(9, 1, 5, record.Abort, 0), Origin{Foreign: true}, false, ErrForeignMarker},
-		"of a tool, unknown":              {unknown, marker(9, 1, 0, record.Abort, 0), Origin{Foreign: true}, false, nil},
-		"of a tool, unknown, late epoch":  {unknown, marker(9, 1, 1, record.Abort, 0), Origin{Foreign: true}, false, ErrForeignMarker},
-		"of a tool, next epoch":           {open, marker(9, 1, 6, record.Abort, 0), Origin{Foreign: true}, false, ErrForeignMarker},
-		"of a tool, version 2, next":      {open, marker(9, 1, 6, record.Abort, 0), Origin{true, true}, false, ErrForeignMarker},
-		"of a tool, version 2":            {open, marker(9, 1, 5, record.Abort, 0), Origin{true, true}, false, ErrInvalidProducerEpoch},
-		"of a tool, last epoch":           {old, marker(9, 1, 32767, record.Abort, 3), Origin{Foreign: true}, false, ErrForeignMarker},
-		"of a tool, old epoch":            {open, marker(9, 1, 4, record.Abort, 0), Origin{Foreign: true}, false, ErrInvalidProducerEpoch},
-		"of an earlier coordinator":       {old, marker(9, 1, 5, record.Abort, 2), Origin{}, false, ErrCoordinatorFenced},
-		"that is no end of a transaction": {unknown, marker(9, 1, 5, 2, 0), Origin{}, false, nil},
+		"late, in the next transaction":   {again, marker(9, 1, 6, record.Commit, 3), Sender{Bumps: true}, false, ErrInvalidProducerEpoch},
+		"of version 1, repeated":          {old, marker(9, 1, 5, record.Commit, 3), Sender{}, false, nil},
+		"of a tool":                       {open, marker(9, 1, 5, record.Abort, 0), Sender{Foreign: true}, false, nil},
+		"of a tool, above":                {open, marker(9, 1, 5, record.Abort, 5), Sender{Foreign: true}, false, ErrForeignMarker},
+		"of a tool, as the coordinator":   {old, marker(9, 1, 5, record.Abort, 3), Sender{Foreign: true}, false, nil},
+		"of a tool, below":                {old, marker(9, 1, 5, record.Abort, 0), Sender{Foreign: true}, false, ErrForeignMarker},
+		"of a tool, unknown":              {unknown, marker(9, 1, 0, record.Abort, 0), Sender{Foreign: true}, false, nil},
+		"of a tool, unknown, late epoch":  {unknown, marker(9, 1, 1, record.Abort, 0), Sender{Foreign: true}, false, ErrForeignMarker},
+		"of a tool, next epoch":           {open, marker(9, 1, 6, record.Abort, 0), Sender{Foreign: true}, false, ErrForeignMarker},
+		"of a tool, version 2, next":      {open, marker(9, 1, 6, record.Abort, 0), Sender{true, true}, false, ErrForeignMarker},
+		"of a tool, version 2":            {open, marker(9, 1, 5, record.Abort, 0), Sender{true, true}, false, ErrInvalidProducerEpoch},
+		"of a tool, last epoch":           {old, marker(9, 1, 32767, record.Abort, 3), Sender{Foreign: true}, false, ErrForeignMarker},
+		"of a tool, old epoch":            {open, marker(9, 1, 4, record.Abort, 0), Sender{Foreign: true}, false, ErrInvalidProducerEpoch},
+		"of an earlier coordinator":       {old, marker(9, 1, 5, record.Abort, 2), Sender{}, false, ErrCoordinatorFenced},
+		"that is no end of a transaction": {unknown, marker(9, 1, 5, 2, 0), Sender{}, false, nil},
 	} {
 		var s State
 		c.state(&s)
@@ -152,7 +152,7 @@ func TestCheckMarker(t *testing.T) {
 	var fenced *CoordinatorFenced
 	var s State
 	old(&s)
-	if _, _, err := s.CheckMarker(marker(9, 1, 5, record.Abort, 2), Origin{}); !errors.As(err, &fenced) || fenced.Epoch != 3 {
+	if _, _, err := s.CheckMarker(marker(9, 1, 5, record.Abort, 2), Sender{}); !errors.As(err, &fenced) || fenced.Epoch != 3 {
 		t.Errorf("the error does not say which coordinator epoch the log knows: %v", err)
 	}
 }
@@ -238,7 +238,7 @@ func TestTransactionsAgainstEveryBatch(t *testing.T) {
 				kind := rapid.SampledFrom([]record.ControlType{record.Abort, record.Commit}).Draw(t, "kind")
 				b := marker(end(), id, p.Epoch+rapid.Int16Range(0, 1).Draw(t, "bump"), kind,
 					max(p.CoordinatorEpoch, 0)+rapid.Int32Range(-1, 1).Draw(t, "coordinator"))
-				if _, dup, err := s.CheckMarker(b, Origin{Bumps: rapid.Bool().Draw(t, "strict")}); err == nil && !dup {
+				if _, dup, err := s.CheckMarker(b, Sender{Bumps: rapid.Bool().Draw(t, "strict")}); err == nil && !dup {
 					add(b)
 				}
 			},

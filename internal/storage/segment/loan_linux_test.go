@@ -123,7 +123,7 @@ func TestALoanHasWhatAReadReturns(t *testing.T) {
 }
 
 // A loan needs bytes that were verified within a minute, and that are in memory. Damage on the disk
-// is then found, and what was known around it is forgotten.
+// is then found, and the verified bytes around it are forgotten.
 func TestALoanIsFreshAndInMemory(t *testing.T) {
 	s := onDisk(t)
 	now := time.Duration(0)

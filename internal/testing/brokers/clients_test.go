@@ -64,7 +64,7 @@ type clients struct {
 	topics   map[string]existence
 }
 
-// existence is what is known of a topic.
+// existence is the known state of a topic.
 type existence uint8
 
 const (

@@ -12,8 +12,8 @@ import (
 type Transfers struct {
 	mu    sync.Mutex
 	all   map[Transfer]*outcome
-	at    map[Place]Piece // what any reader saw there
-	wrong []string        // what no View finds
+	at    map[Position]Piece // what any reader saw there
+	wrong []string           // what no View finds
 }
 
 // Transfer names a transaction: the number-th of a producer, whose numbers increase.
@@ -34,8 +34,8 @@ type Piece struct {
 
 func (p Piece) String() string { return fmt.Sprintf("{%v %d %d}", p.Transfer, p.Index, p.Amount) }
 
-// Place is the position of a record.
-type Place struct {
+// Position is the position of a record.
+type Position struct {
 	Partition string
 	Offset    int64
 }
@@ -48,7 +48,7 @@ type outcome struct {
 
 // NewTransfers returns an empty history.
 func NewTransfers() *Transfers {
-	return &Transfers{all: map[Transfer]*outcome{}, at: map[Place]Piece{}}
+	return &Transfers{all: map[Transfer]*outcome{}, at: map[Position]Piece{}}
 }
 
 // Begin notes that a transaction is about to begin, with the amounts of its records. Until its end
@@ -107,7 +107,7 @@ func (h *Transfers) Counts() (committed, aborted, unknown int) {
 type View struct {
 	of    *Transfers
 	mu    sync.Mutex
-	seen  map[Transfer]map[int]Place
+	seen  map[Transfer]map[int]Position
 	half  map[Transfer]bool // those of which some records were seen, and not all
 	last  map[string]Piece  // by partition and producer
 	next  map[string]int64  // offset, by partition
@@ -117,11 +117,12 @@ type View struct {
 
 // View returns the view of a reader that has read nothing yet.
 func (h *Transfers) View() *View {
-	return &View{of: h, seen: map[Transfer]map[int]Place{}, half: map[Transfer]bool{}, last: map[string]Piece{}, next: map[string]int64{}}
+	return &View{of: h, seen: map[Transfer]map[int]Position{}, half: map[Transfer]bool{}, last: map[string]Piece{},
+		next: map[string]int64{}}
 }
 
 // Read notes that the reader read a record.
-func (v *View) Read(p Place, piece Piece) {
+func (v *View) Read(p Position, piece Piece) {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
 	v.mu.Lock()
@@ -151,7 +152,7 @@ func (v *View) Read(p Place, piece Piece) {
 	}
 	v.last[by] = piece
 	if v.seen[piece.Transfer] == nil {
-		v.seen[piece.Transfer] = map[int]Place{}
+		v.seen[piece.Transfer] = map[int]Position{}
 	}
 	v.seen[piece.Transfer][piece.Index] = p
 	v.half[piece.Transfer] = len(v.seen[piece.Transfer]) < len(o.amounts)

@@ -15,8 +15,8 @@ func moved() (*Transfers, *View) {
 	h.Aborted(Transfer{"p", 2})
 	h.Begin(Transfer{"p", 3}, 1, 2, -3)
 	v := h.View()
-	v.Read(Place{"a", 0}, Piece{Transfer{"p", 1}, 0, 5})
-	v.Read(Place{"b", 0}, Piece{Transfer{"p", 1}, 1, -5})
+	v.Read(Position{"a", 0}, Piece{Transfer{"p", 1}, 0, 5})
+	v.Read(Position{"b", 0}, Piece{Transfer{"p", 1}, 1, -5})
 	return h, v
 }
 
@@ -25,40 +25,40 @@ func TestProblemsOfTransfers(t *testing.T) {
 	for want, change := range map[string]func(h *Transfers, v *View){
 		"": func(*Transfers, *View) {},
 		"shown: 1 records of p/2": func(_ *Transfers, v *View) {
-			v.Read(Place{"a", 2}, Piece{Transfer{"p", 2}, 0, 7})
-			v.Read(Place{"a", 3}, third(0, 1))
-			v.Read(Place{"a", 4}, third(1, 2))
-			v.Read(Place{"a", 5}, third(2, -3))
+			v.Read(Position{"a", 2}, Piece{Transfer{"p", 2}, 0, 7})
+			v.Read(Position{"a", 3}, third(0, 1))
+			v.Read(Position{"a", 4}, third(1, 2))
+			v.Read(Position{"a", 5}, third(2, -3))
 		},
-		"doubled: {p/1 0 5}": func(_ *Transfers, v *View) { v.Read(Place{"a", 1}, Piece{Transfer{"p", 1}, 0, 5}) },
+		"doubled: {p/1 0 5}": func(_ *Transfers, v *View) { v.Read(Position{"a", 1}, Piece{Transfer{"p", 1}, 0, 5}) },
 		"phantom: {a 1} has {q/1 0 0}": func(_ *Transfers, v *View) {
-			v.Read(Place{"a", 1}, Piece{Transfer{"q", 1}, 0, 0})
+			v.Read(Position{"a", 1}, Piece{Transfer{"q", 1}, 0, 0})
 		},
-		"phantom: {a 1} has {p/3 3 0}": func(_ *Transfers, v *View) { v.Read(Place{"a", 1}, third(3, 0)) },
-		"phantom: {a 1} has {p/3 0 9}": func(_ *Transfers, v *View) { v.Read(Place{"a", 1}, third(0, 9)) },
+		"phantom: {a 1} has {p/3 3 0}": func(_ *Transfers, v *View) { v.Read(Position{"a", 1}, third(3, 0)) },
+		"phantom: {a 1} has {p/3 0 9}": func(_ *Transfers, v *View) { v.Read(Position{"a", 1}, third(0, 9)) },
 		"order: {a 0} was read after offset 1": func(_ *Transfers, v *View) {
-			v.Read(Place{"a", 1}, third(0, 1))
-			v.Read(Place{"a", 0}, Piece{Transfer{"p", 1}, 0, 5})
+			v.Read(Position{"a", 1}, third(0, 1))
+			v.Read(Position{"a", 0}, Piece{Transfer{"p", 1}, 0, 5})
 		},
 		"order: {a 2} has {p/3 0 1}, after {p/3 1 2}": func(_ *Transfers, v *View) {
-			v.Read(Place{"a", 1}, third(1, 2))
-			v.Read(Place{"a", 2}, third(0, 1))
-			v.Read(Place{"b", 1}, third(2, -3))
+			v.Read(Position{"a", 1}, third(1, 2))
+			v.Read(Position{"a", 2}, third(0, 1))
+			v.Read(Position{"b", 1}, third(2, -3))
 		},
 		"order: {a 3} has {p/3 2 -3}, after {p/4 0 0}": func(h *Transfers, v *View) {
 			h.Begin(Transfer{"p", 4}, 0)
-			v.Read(Place{"b", 1}, third(0, 1))
-			v.Read(Place{"b", 2}, third(1, 2))
-			v.Read(Place{"a", 2}, Piece{Transfer{"p", 4}, 0, 0})
-			v.Read(Place{"a", 3}, third(2, -3))
+			v.Read(Position{"b", 1}, third(0, 1))
+			v.Read(Position{"b", 2}, third(1, 2))
+			v.Read(Position{"a", 2}, Piece{Transfer{"p", 4}, 0, 0})
+			v.Read(Position{"a", 3}, third(2, -3))
 		},
 		"changed: {a 0} has {p/3 0 1}": func(h *Transfers, v *View) {
 			other := h.View()
-			other.Read(Place{"a", 0}, third(0, 1))
+			other.Read(Position{"a", 0}, third(0, 1))
 			v.wrong = other.wrong
 		},
 		"zombie: the commit of p/2":   func(h *Transfers, _ *View) { h.Committed(Transfer{"p", 2}) },
-		"torn: 1 of 3 records of p/3": func(_ *Transfers, v *View) { v.Read(Place{"a", 1}, third(0, 1)) },
+		"torn: 1 of 3 records of p/3": func(_ *Transfers, v *View) { v.Read(Position{"a", 1}, third(0, 1)) },
 		"lost: p/4": func(h *Transfers, _ *View) {
 			h.Begin(Transfer{"p", 4}, 1, -1)
 			h.Committed(Transfer{"p", 4})
@@ -77,10 +77,10 @@ func TestProblemsOfTransfers(t *testing.T) {
 // The sum is judged at every boundary, also if a later record would make it right again.
 func TestSumOfTransfersAtABoundary(t *testing.T) {
 	h, v := moved()
-	v.Read(Place{"a", 1}, Piece{Transfer{"p", 1}, 0, 5}) // a copy: no transaction is half seen
-	v.Read(Place{"a", 2}, Piece{Transfer{"p", 3}, 0, 1})
-	v.Read(Place{"a", 3}, Piece{Transfer{"p", 3}, 1, 2})
-	v.Read(Place{"a", 4}, Piece{Transfer{"p", 3}, 2, -3})
+	v.Read(Position{"a", 1}, Piece{Transfer{"p", 1}, 0, 5}) // a copy: no transaction is half seen
+	v.Read(Position{"a", 2}, Piece{Transfer{"p", 3}, 0, 1})
+	v.Read(Position{"a", 3}, Piece{Transfer{"p", 3}, 1, 2})
+	v.Read(Position{"a", 4}, Piece{Transfer{"p", 3}, 2, -3})
 	if got := strings.Join(v.Problems(false), "\n"); !strings.Contains(got, "sum: it is 5 when no transaction is half seen, at {a 4}") {
 		t.Errorf("got %q", got)
 	}
@@ -94,7 +94,7 @@ func TestUnfinishedViewIsNotTorn(t *testing.T) {
 	h, v := moved()
 	h.Begin(Transfer{"p", 4}, 1, -1)
 	h.Committed(Transfer{"p", 4})
-	v.Read(Place{"a", 1}, Piece{Transfer{"p", 3}, 0, 1})
+	v.Read(Position{"a", 1}, Piece{Transfer{"p", 3}, 0, 1})
 	if got := v.Problems(false); len(got) > 0 {
 		t.Errorf("got %q", got)
 	}

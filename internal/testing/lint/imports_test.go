@@ -363,7 +363,7 @@ func healthRules() map[string]importRule {
 		"internal/view": {never: noProtocol, because: "a leaf: the broker and chronikctl share its types"},
 		"internal/admin": {may: []string{"internal/view", "internal/admin/page", "internal/coordinator/service",
 			"internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
-			"internal/record", "internal/replica", "internal/security/certs", "internal/security/origin", "internal/storage",
+			"internal/record", "internal/replica", "internal/security/certs", "internal/security/origin",
 			"internal/configdef", "internal/text", "pkg/durability"},
 			never:   []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "the admin port shows the components that the daemon passes to it"},

@@ -33,6 +33,9 @@ var without = []struct {
 	{"ShrinkWithoutELR", removed{progress: progress.ShrinkWithoutELR}, false},
 	{"JoinBelowHigh", removed{progress: progress.JoinBelowHigh}, false},
 	{"JoinBelowEpochStart", removed{progress: progress.JoinBelowEpochStart}, false},
+	{"JoinAboveStart", removed{progress: progress.JoinAboveStart}, false},
+	{"JoinBelowStart", removed{progress: progress.JoinBelowStart}, false},
+	{"KeepDeleted", removed{progress: progress.KeepDeleted}, false},
 	{"JoinWithoutCompares", removed{progress: progress.JoinWithoutCompares}, false},
 	{"HighBeyondEnd", removed{progress: progress.HighBeyondEnd}, false},
 
@@ -66,13 +69,20 @@ var without = []struct {
 	{"replaceNeeded", removed{sim: replaceNeeded}, false},
 	{"replaceInEpoch", removed{sim: replaceInEpoch}, false},
 	{"damagedFollows", removed{sim: damagedFollows}, false},
+	{"moveAnyStart", removed{sim: moveAnyStart}, false},
+	{"sendEarlyStart", removed{sim: sendEarlyStart}, false},
+	{"reportInRole", removed{sim: reportInRole}, false},
+	{"deleteAlone", removed{sim: deleteAlone}, false},
+	{"compactUncommitted", removed{sim: compactUncommitted}, false},
+	{"forgetGaps", removed{sim: forgetGaps}, false},
 	{"oldHeartbeats", removed{sim: oldHeartbeats}, false},
+	{"keepRole", removed{sim: keepRole}, false},
 }
 
 // If any one of the rules is removed, the walks must find a violation. Rules for which that takes
 // thousands of walks are removed only if CHRONIK_SIM_RULES, the largest number of walks, is set.
 func TestWalksDetectEveryRemovedRule(t *testing.T) {
-	limit, long := 3000, os.Getenv("CHRONIK_SIM_RULES")
+	limit, long := 10_000, os.Getenv("CHRONIK_SIM_RULES")
 	if long != "" {
 		var err error
 		if limit, err = strconv.Atoi(long); err != nil {
@@ -90,6 +100,8 @@ func TestWalksDetectEveryRemovedRule(t *testing.T) {
 				switch {
 				case c.removed.has(leadBelowLog): // of several replicas, an election compares the logs first
 					cfg.replicas, cfg.restores = 1, true
+				case c.removed.progress == progress.JoinAboveStart: // otherwise a client asked for what is missing
+					cfg.unclean = true
 				case c.removed.election == election.ReportedEpoch, c.removed.has(stayAhead):
 					cfg.restores = true
 				case c.removed.election >= election.CompleteEarly && c.removed.election < election.LeaveOneByOne:

@@ -6,16 +6,15 @@ import (
 	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica/progress"
-	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
 // damage destroys a stored record of a node, if another member of ISR or ELR has it. The broker
 // notices that at once, and only it: it cannot send the record any more.
 func (w *world) damage(x *node) {
-	if !x.up || x.written == 0 || x.flaw || !w.expendable(x) {
+	if !x.up || x.written == x.start || x.flaw || !w.expendable(x) {
 		return
 	}
-	x.flaw, x.void, x.hole = true, 0, int64(w.r.IntN(int(x.written)))
+	x.flaw, x.void, x.hole = true, 0, x.start+w.r.Int64N(x.written-x.start)
 	w.stats["damaged logs"]++
 	w.logf("%s loses its record at %d", name(x.id), x.hole)
 }
@@ -27,11 +26,20 @@ func (w *world) repairLast() {
 	if l < 0 || !w.nodes[l].flaw || w.store().hasOther(l, nil) {
 		return
 	}
-	x := w.nodes[l]
+	w.repair(w.nodes[l])
+}
+
+// repair lets an operator repair a damaged log: the record is given up.
+func (w *world) repair(x *node) {
+	if !x.flaw {
+		return
+	}
 	w.stats["operator repairs"]++
 	w.logf("an operator repairs %s", name(x.id))
-	w.oracle.giveUp(x.hole)
-	x.flaw, x.log[x.hole].value = false, 0
+	if x.flaw = false; x.hole < x.end() { // otherwise the log was cut below it
+		w.oracle.giveUp(x.hole)
+		x.log[x.hole].value = 0
+	}
 }
 
 // report lets a broker's heartbeat report whether its log is damaged.
@@ -99,8 +107,8 @@ func (w *world) replace(x *node) {
 	w.stats["logs replaced"]++
 	w.stepDown(x)
 	x.sub, x.queue, x.waits = subscription{}, nil, nil
-	x.log, x.written, x.durable, x.savedHigh, x.savedEpoch, x.held = nil, 0, 0, 0, 0, 0
-	x.cache, x.offline, x.epoch, x.flaw, x.hole, x.void = epochs.Cache{}, false, 0, false, 0, 0
+	w.empty(x)
+	x.offline, x.epoch, x.hole, x.void = false, 0, 0, 0
 	x.follower = progress.Follower{Broken: w.cfg.removed.inProgress()}
 	x.follower.Follow()
 	w.oracle.started(x)

@@ -26,6 +26,8 @@ var crashNames = [...]string{"killed", "without power", "wiped", "without its di
 type disk struct {
 	dir        dir
 	log        []entry
+	start      int64
+	base       int64
 	savedHigh  int64
 	savedEpoch int32
 	lossy      bool
@@ -65,16 +67,18 @@ func (w *world) crash(x *node, how crashKind) {
 		keep = x.durable + int64(w.r.IntN(int(x.written-x.durable)+1))
 		x.lossy = x.lossy || x.through
 	case wipe:
-		keep = 0
+		keep, x.startSynced, x.base = 0, 0, 0
 		x.dir, x.lossy, x.flaw, x.savedHigh, x.savedEpoch = w.newDir(), false, false, 0, 0
 	case unmount:
 		keep = w.mountOther(x)
 	case rollback:
-		keep = int64(w.r.IntN(int(x.written) + 1))
+		x.startSynced = x.base + w.r.Int64N(x.startSynced-x.base+1)
+		keep = x.startSynced + w.r.Int64N(x.written-x.startSynced+1)
 		x.lossy = true
 	}
 	w.stats[crashNames[how]]++
-	w.logf("%s is %s: %d of %d records remain", name(x.id), crashNames[how], keep, x.end())
+	x.start, x.moves, x.deletions = x.startSynced, nil, nil
+	w.logf("%s is %s: %d to %d of %d remain", name(x.id), crashNames[how], x.start, keep, x.end())
 	x.log = slices.Clone(x.log[:keep])
 	x.written, x.durable, x.savedHigh = keep, keep, min(x.savedHigh, keep)
 	x.up, x.paused, x.offline, x.leaving, x.leader = false, false, false, false, nil
@@ -93,12 +97,12 @@ func (w *world) crash(x *node, how crashKind) {
 func (w *world) mountOther(x *node) int64 {
 	old := x.spare
 	x.spare = disk{dir: x.dir, log: slices.Clone(x.log[:x.written]), savedHigh: x.savedHigh, savedEpoch: x.savedEpoch, lossy: x.lossy,
-		flaw: x.flaw, hole: x.hole}
+		flaw: x.flaw, hole: x.hole, start: x.startSynced, base: x.base}
 	if old.dir == (dir{}) {
 		old.dir = w.newDir()
 	}
 	x.dir, x.log, x.savedHigh, x.savedEpoch, x.lossy = old.dir, old.log, old.savedHigh, old.savedEpoch, old.lossy
-	x.flaw, x.hole = old.flaw, old.hole
+	x.flaw, x.hole, x.startSynced, x.base = old.flaw, old.hole, old.start, old.base
 	return x.end()
 }
 
@@ -115,8 +119,8 @@ func (w *world) start(x *node) {
 	x.void = 0
 	x.fence, x.held, x.epoch, x.image = 0, 0, 0, 0
 	x.cache = epochs.Cache{}
-	for at, e := range x.log {
-		x.cache.Assign(e.epoch, int64(at))
+	for at, e := range x.log[x.start:] {
+		x.cache.Assign(e.epoch, x.start+int64(at))
 	}
 	x.follower = progress.Follower{Broken: w.cfg.removed.inProgress(), High: x.savedHigh, Epoch: x.savedEpoch}
 	x.follower.Follow()
@@ -124,7 +128,7 @@ func (w *world) start(x *node) {
 		x.follower.High = x.end()
 	}
 	w.oracle.started(x)
-	w.logf("%s starts with end %d, high %d", name(x.id), x.end(), x.follower.High)
+	w.logf("%s starts with %d to %d, high %d", name(x.id), x.start, x.end(), x.follower.High)
 }
 
 // revert takes back what a failed journal write left in the log.

@@ -12,7 +12,8 @@ import (
 // entry is a record.
 type entry struct {
 	epoch int32
-	value int
+	value int  // 0 for none
+	gone  bool // compaction removed it
 }
 
 // node is a broker process, its disk, and its replica of the partition.
@@ -22,7 +23,9 @@ type node struct {
 
 	// The disk.
 	dir              dir
-	log              []entry
+	log              []entry // by offset; what is below start is deleted, and below base it never was here
+	base             int64
+	startSynced      int64 // the durable log start
 	written, durable int64 // ends; a process that is killed loses what is not written
 	savedHigh        int64 // of the checkpoint
 	savedEpoch       int32
@@ -37,13 +40,18 @@ type node struct {
 	marked      int64 // revision of the liveness record that the registration wrote
 	step        int   // of the registration
 	brokerEpoch int64 // of the registration, 0 before it
-	former      int64 // brokerEpoch of the former process, as long as a heartbeat of it may arrive
+	start       int64 // the log start in memory
+	movedIn     int32 // the leader epoch in which it moved
+	moves       []move
+	deletions   []int64 // that wait for other replicas
+	former      int64   // brokerEpoch of the former process, as long as a heartbeat of it may arrive
 	image       int64
 	cache       epochs.Cache
 	fence       int32 // the log refuses appends of other epochs
 	held        int32 // the log refuses appends of epochs up to this one
 	epoch       int32 // of the role
 	leader      *progress.Leader
+	view        *progress.View // that the leader has
 	follower    progress.Follower
 	queue       []item // appends that have no offset yet
 	waits       []wait
@@ -74,6 +82,7 @@ type item struct {
 	prev    int64
 	entries []entry
 	high    int64
+	start   int64
 }
 
 // wait is an append with acks=all.
@@ -92,9 +101,10 @@ type slot struct {
 
 // subscription is a follower's end of a subscription.
 type subscription struct {
-	tag    uint64 // 0 for none
-	ok     bool   // accepted
-	handle progress.Handle
+	tag      uint64 // 0 for none
+	ok       bool   // accepted
+	handle   progress.Handle
+	reported int64 // the log start that the leader knows
 }
 
 func (x *node) end() int64 { return int64(len(x.log)) }
@@ -102,7 +112,7 @@ func (x *node) end() int64 { return int64(len(x.log)) }
 func (x *node) runs() bool { return x.up && !x.paused }
 
 func (x *node) lastEpoch() int32 {
-	if len(x.log) == 0 {
+	if x.start == x.end() {
 		return -1
 	}
 	return x.log[len(x.log)-1].epoch
@@ -160,7 +170,9 @@ func (w *world) see(x *node, version int64) {
 		w.release(x, p)
 	case x.leaving: // a new log follows when the old one is deleted
 	case p.Leader == x.id && x.leader != nil && x.leader.Epoch() == p.LeaderEpoch:
-		x.leader.SetView(view(s), w.now)
+		if v := view(s); !same(v, x.view) { // roles are renewed by what changes them
+			w.show(x, v)
+		}
 	case p.Leader == x.id && x.seen() > p.LeaderEpoch && !w.cfg.removed.has(leadBelowLog): // until the epoch is raised
 	case p.Leader == x.id && p.LeaderEpoch > x.held:
 		w.lead(x, s)
@@ -169,6 +181,26 @@ func (w *world) see(x *node, version int64) {
 		w.follow(x, p)
 	}
 	w.advance(x)
+}
+
+// show gives a leader a view.
+func (w *world) show(x *node, v *progress.View) {
+	x.view = v
+	x.leader.SetView(v, w.now)
+}
+
+// renew gives a leader the view of the image that its broker sees, although nothing in it changed.
+func (w *world) renew(x *node) {
+	s := w.image(x)
+	if s.brokers[x.id].epoch == x.brokerEpoch && s.part.Leader == x.id && s.part.LeaderEpoch == x.leader.Epoch() {
+		w.show(x, view(s))
+		w.advance(x)
+	}
+}
+
+// same reports whether two views differ in nothing but the image.
+func same(a, b *progress.View) bool {
+	return a.Revision == b.Revision && a.MinISR == b.MinISR && a.Written == b.Written && slices.Equal(a.Replicas, b.Replicas)
 }
 
 // view returns the part of the metadata that progress needs.
@@ -191,16 +223,18 @@ func (w *world) lead(x *node, s *state) {
 	high, _ := x.high()
 	epoch := s.part.LeaderEpoch
 	w.fenceLog(x, epoch)
-	x.epoch, x.sub, x.waits = epoch, subscription{}, nil
+	x.epoch, x.sub, x.waits, x.moves = epoch, subscription{}, nil, nil
 	x.cache.Assign(epoch, x.end())
 	w.oracle.led(w, x, epoch)
+	w.oracle.removed[epoch] = max(w.oracle.removed[epoch], x.startSynced)
 	cfg := progress.Config{
 		Broken: w.cfg.removed.inProgress(), Self: x.id, BrokerEpoch: x.brokerEpoch, Dir: x.dir, Epoch: epoch, EpochStart: x.end(),
-		High: high, End: w.counted(x), Limits: limits,
+		High: high, End: w.counted(x), LogStart: x.startSynced, Limits: limits,
 	}
 	clear(x.slots)
-	x.leader = progress.Lead(cfg, view(s), w.now)
-	w.logf("%s leads epoch %d from %d, high %d", name(x.id), epoch, x.end(), high)
+	x.view = view(s)
+	x.leader = progress.Lead(cfg, x.view, w.now)
+	w.logf("%s leads epoch %d with %d to %d, high %d", name(x.id), epoch, x.start, x.end(), high)
 }
 
 // fenceLog makes the log refuse the appends of other epochs.
@@ -214,7 +248,7 @@ func (w *world) stepDown(x *node) {
 	high, epoch := x.high()
 	x.follower = progress.Follower{Broken: w.cfg.removed.inProgress(), High: high, Epoch: epoch}
 	x.follower.Follow()
-	x.leader, x.waits = nil, nil
+	x.leader, x.waits, x.deletions = nil, nil, nil
 	clear(x.slots)
 }
 
@@ -256,6 +290,7 @@ func (w *world) complete(x *node) {
 		}
 	}
 	x.waits = rest
+	w.answerDeletions(x)
 }
 
 // cut truncates a log, whose bytes are then written as far as they were.
@@ -263,6 +298,7 @@ func (w *world) cut(x *node, to int64) {
 	w.logf("%s truncates %d to %d", name(x.id), x.end(), to)
 	x.log = slices.Clone(x.log[:to])
 	x.written, x.durable, x.savedHigh = min(x.written, to), min(x.durable, to), min(x.savedHigh, to)
+	x.base, x.start, x.startSynced = min(x.base, to), min(x.start, to), min(x.startSynced, to)
 	x.cache.CutEnd(to)
 	w.stats["cuts"]++
 }
@@ -291,7 +327,7 @@ func (w *world) number(x *node) {
 			return
 		}
 	}
-	w.append(x, entry{a.epoch, a.value})
+	w.append(x, entry{epoch: a.epoch, value: a.value})
 	w.await(x, wait{x.end() - 1, a.value}, a.all)
 	w.logf("%s appends value %d at %d in epoch %d", name(x.id), a.value, x.end()-1, a.epoch)
 }
@@ -305,6 +341,9 @@ func (w *world) await(x *node, a wait, all bool) {
 }
 
 func (w *world) append(x *node, e entry) {
+	if e.gone && w.cfg.removed.has(forgetGaps) {
+		e.epoch = max(x.lastEpoch(), 0)
+	}
 	w.oracle.appended(w, x, x.end(), e)
 	x.cache.Assign(e.epoch, x.end())
 	x.log = append(x.log, e)
@@ -325,6 +364,7 @@ func (w *world) numberStream(x *node, a item) {
 		w.append(x, e)
 	}
 	if x.leader == nil && a.tag == x.sub.tag {
+		w.named(x, a.start, x.end())
 		x.follower.LeaderHigh(a.high, a.epoch, w.counted(x))
 	}
 }

@@ -19,6 +19,11 @@ type oracle struct {
 	// eligible are the brokers that left an ISR that was too small without them, although they had
 	// everything that was committed.
 	eligible map[int32]bool
+	// asked is the largest offset below which a client or retention asked to delete, deleted one
+	// for which that was answered, and removed the largest durable log start of an epoch's leader.
+	asked, deleted int64
+	removed        map[int32]int64
+	compacted      map[int64][]kept
 }
 
 // fact is a value that a client saw at an offset, 0 for none, and the epoch in which it did.
@@ -43,7 +48,8 @@ const maxOffsets = 64
 
 func newOracle() oracle {
 	return oracle{acked: make([]fact, maxOffsets), shown: make([]fact, maxOffsets), ackedAny: map[int]bool{}, wrote: map[place]int{},
-		lost: map[int64]bool{}, leaders: map[int32]lead{}, highs: map[int32]int64{}, eligible: map[int32]bool{}}
+		lost: map[int64]bool{}, leaders: map[int32]lead{}, highs: map[int32]int64{}, eligible: map[int32]bool{},
+		removed: map[int32]int64{}, compacted: map[int64][]kept{}}
 }
 
 // knows reports whether a value was acknowledged.
@@ -62,15 +68,20 @@ func (o *oracle) led(w *world, x *node, epoch int32) {
 		w.failf("C3: epoch %d is led by %s and by %s", epoch, name(old.broker), name(x.id))
 	}
 	o.leaders[epoch] = l
+	if epoch == o.unclean { // until it heard of that, it may have followed the former leader
+		o.asked = max(o.asked, x.startSynced)
+	}
 }
 
 // appended checks that an epoch has one record at an offset (C4).
 func (o *oracle) appended(w *world, x *node, at int64, e entry) {
 	p := place{e.epoch, at}
-	if old, ok := o.wrote[p]; ok && old != e.value && !o.lost[at] {
+	if old, ok := o.wrote[p]; ok && old != e.value && !o.lost[at] && !e.gone {
 		w.failf("C4: %s has value %d at %d in epoch %d, which had value %d", name(x.id), e.value, at, e.epoch, old)
 	}
-	o.wrote[p] = e.value
+	if !e.gone {
+		o.wrote[p] = e.value
+	}
 	if x.lastEpoch() > e.epoch {
 		w.failf("C4: %s appends a record of epoch %d behind one of epoch %d", name(x.id), e.epoch, x.lastEpoch())
 	}
@@ -127,7 +138,10 @@ func (o *oracle) read(w *world, x *node) {
 		return // it has what an unclean election took back, or lacks what others serve
 	}
 	high, epoch := x.high()
-	for at := range min(high, x.end()) {
+	for at := x.start; at < min(high, x.end()); at++ {
+		if x.log[at].gone {
+			continue
+		}
 		f, now := &o.shown[at], x.log[at].value
 		if f.value != 0 && f.value != now && !(o.unclean > min(f.epoch, epoch) && o.unclean <= max(f.epoch, epoch)) && epoch >= o.unclean {
 			w.failf("C2: %s shows value %d at offset %d in epoch %d, and value %d was shown in epoch %d", name(x.id), now, at, epoch,
@@ -160,6 +174,12 @@ func (o *oracle) started(x *node) { delete(o.highs, x.id) }
 // forgive drops what an unclean election lost.
 func (o *oracle) forgive(leader *node, counted int64, epoch int32) {
 	o.unclean = epoch
+	o.asked, o.deleted = max(min(o.asked, counted), leader.startSynced), min(o.deleted, leader.startSynced)
+	for at, all := range o.compacted {
+		if slices.ContainsFunc(all, func(k kept) bool { return k.offset >= counted }) {
+			o.giveUp(at)
+		}
+	}
 	for _, facts := range [][]fact{o.acked, o.shown} {
 		for at := range facts {
 			if int64(at) >= counted || leader.log[at].value != facts[at].value {
@@ -199,8 +219,9 @@ func (o *oracle) check(w *world) {
 		if x.through {
 			end = x.written
 		}
+		o.starts(w, x)
 		for at, f := range o.acked {
-			if f.value != 0 && (int64(at) >= end || x.log[at].value != f.value) {
+			if f.value != 0 && !o.has(x, int64(at), f.value, end) {
 				w.failf("C1: %s lacks value %d at offset %d, which was acknowledged in epoch %d: %s", name(x.id), f.value, at, f.epoch, s)
 			}
 		}
@@ -211,18 +232,18 @@ func (o *oracle) check(w *world) {
 func (o *oracle) final(w *world) {
 	l := w.nodes[w.store().part.Leader]
 	for at, f := range o.acked {
-		if f.value != 0 && (at >= len(l.log) || l.log[at].value != f.value) {
+		if f.value != 0 && !o.has(l, int64(at), f.value, l.end()) {
 			w.failf("LOST: value %d at offset %d, acknowledged in epoch %d", f.value, at, f.epoch)
 		}
 	}
 	for at, f := range o.shown {
-		if f.value != 0 && f.epoch >= o.unclean && (at >= len(l.log) || l.log[at].value != f.value) {
+		if f.value != 0 && f.epoch >= o.unclean && !o.has(l, int64(at), f.value, l.end()) {
 			w.failf("VANISHED: value %d at offset %d, shown in epoch %d", f.value, at, f.epoch)
 		}
 	}
 	seen := map[int]bool{}
 	for at, e := range l.log {
-		if e.value == 0 {
+		if e.value == 0 || int64(at) < l.start {
 			continue
 		}
 		if seen[e.value] {
@@ -231,7 +252,7 @@ func (o *oracle) final(w *world) {
 		seen[e.value] = true
 		for _, b := range w.store().part.Replicas {
 			x := w.nodes[b]
-			if x.log[at] != e && !o.lost[int64(at)] {
+			if x.log[at] != e && !x.log[at].gone && int64(at) >= x.start && !o.lost[int64(at)] {
 				w.failf("C4: %s differs from its leader at offset %d", name(x.id), at)
 			}
 		}

@@ -86,13 +86,19 @@ func (w *world) forget(x *node) {
 	if b.placement != (dir{}) && !w.image(x).part.HasReplica(x.id) {
 		w.writes = append(w.writes, write{from: x.id, removal: true, removed: w.image(x).part.Revision, compare: seen})
 	}
-	x.log, x.written, x.durable, x.savedHigh, x.savedEpoch, x.held, x.flaw = nil, 0, 0, 0, 0, 0, false
-	x.cache, x.leaving, x.offline, x.epoch = epochs.Cache{}, false, false, 0
+	w.empty(x)
+	x.leaving, x.offline, x.epoch = false, false, 0
 	x.follower = progress.Follower{Broken: w.cfg.removed.inProgress()}
 	x.follower.Follow()
 	w.oracle.started(x)
 	w.stats["logs deleted"]++
 	w.see(x, x.image)
+}
+
+// empty gives a node a new log.
+func (w *world) empty(x *node) {
+	x.log, x.written, x.durable, x.savedHigh, x.savedEpoch, x.held, x.flaw = nil, 0, 0, 0, 0, 0, false
+	x.base, x.start, x.startSynced, x.moves, x.cache = 0, 0, 0, nil, epochs.Cache{}
 }
 
 // removeAndAdd removes an in-sync follower, which deletes its log, and adds it again before the

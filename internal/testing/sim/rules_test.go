@@ -27,7 +27,14 @@ const (
 	replaceNeeded                       // a damaged log is replaced although its replica is in ISR or ELR
 	replaceInEpoch                      // a damaged log is replaced in a leader epoch in which it has followed
 	damagedFollows                      // a damaged log follows
+	moveAnyStart                        // a log start moves although the role has changed since the leader named it
+	sendEarlyStart                      // a leader names a log start that it may lose
+	reportInRole                        // a leader does not learn of a log start that has moved in an earlier role
+	deleteAlone                         // a deletion is answered when the leader's own log start has moved
+	compactUncommitted                  // compaction removes a record because of one that is not committed
+	forgetGaps                          // a follower does not store the epoch of a gap
 	oldHeartbeats                       // a registration is recorded although a heartbeat made the former process active
+	keepRole                            // a leader whose proposal was refused waits for an image that concerns its partition
 )
 
 // removed names the rules that a walk runs without.

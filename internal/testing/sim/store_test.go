@@ -40,6 +40,9 @@ func (w *world) propose(x *node) {
 		return
 	}
 	x.leader.Sweep(w.now, x.end())
+	if x.leader.Undecided() && !w.cfg.removed.has(keepRole) {
+		w.renew(x)
+	}
 	p, ok := x.leader.Propose(w.now, !w.chance(8))
 	if !ok {
 		return
@@ -59,6 +62,9 @@ func (w *world) apply(k int) {
 	if t.placement != (dir{}) || t.removal {
 		w.applyPlacement(t)
 		return
+	}
+	if w.chance(2) {
+		w.commit(func(*state) {}) // a change of another topic
 	}
 	s := w.store()
 	ok := s.part.Revision == t.proposal.Revision
@@ -151,7 +157,9 @@ func (w *world) decide(what string, f func(election.Decider, metadata.Partition)
 		s.part = next
 		s.part.Revision = s.version
 	})
-	w.oracle.recorded(w, &s.part, func(b int32) bool { return !w.whole(w.nodes[b]) })
+	w.oracle.recorded(w, &s.part, func(b int32) bool { // the controller does not know of a repair before the next heartbeat
+		return !w.whole(w.nodes[b]) || s.brokers[b].damaged
+	})
 	if next.LeaderEpoch != s.part.LeaderEpoch {
 		w.stats["elections"]++
 		if next.Leader != election.None && !slices.Contains(s.part.ISR, next.Leader) {
@@ -381,16 +389,16 @@ func (w *world) raise(x *node) {
 	w.decide("raised epoch of "+name(x.id), func(_ election.Decider, p metadata.Partition) (metadata.Partition, bool) {
 		epoch, ok := metadata.NextEpoch(p.LeaderEpoch, seen, w.gen)
 		p.LeaderEpoch = epoch
-		if passed {
+		if p.Unclean > 0 {
 			p.Unclean = epoch
+		}
+		if passed {
 			w.stats["raised for a follower"]++
 		}
 		p.PartitionEpoch++
 		return p, ok
 	})
-	if passed {
-		w.oracle.unclean = w.store().part.Unclean
-	}
+	w.oracle.unclean = max(w.oracle.unclean, w.store().part.Unclean)
 }
 
 // resign lets a leader whose log took records back ask for another epoch.

@@ -31,6 +31,7 @@ type frame struct {
 	prev             int64
 	entries          []entry
 	high             int64
+	start            int64
 	written, durable int64
 }
 
@@ -42,6 +43,7 @@ const (
 	frameVerdict
 	frameData
 	frameEnds
+	frameStart
 	frameOffline
 )
 
@@ -118,12 +120,18 @@ func (w *world) handle(from, to int32, f frame) {
 		w.takeVerdict(x, from, f)
 	case frameData:
 		if f.tag == x.sub.tag && x.sub.ok && x.leader == nil && !x.offline {
-			x.queue = append(x.queue, item{epoch: x.epoch, stream: true, tag: f.tag, prev: f.prev, entries: f.entries, high: f.high})
+			x.queue = append(x.queue, item{epoch: x.epoch, stream: true, tag: f.tag, prev: f.prev, entries: f.entries, high: f.high,
+				start: f.start})
 		}
 	case frameEnds:
 		if x.leader != nil {
 			x.leader.Ends(f.handle, f.written, f.durable)
 			w.complete(x)
+		}
+	case frameStart:
+		if x.leader != nil {
+			x.leader.LogStart(f.handle, f.start)
+			w.answerDeletions(x)
 		}
 	case frameOffline:
 		if x.leader != nil {
@@ -152,12 +160,12 @@ func (w *world) subscribe(x *node) {
 		return
 	}
 	w.serial++
-	x.sub = subscription{tag: w.serial}
-	at := progress.Position{Epoch: x.epoch, LastEpoch: x.lastEpoch(), End: x.end()}
+	x.sub = subscription{tag: w.serial, reported: x.startSynced}
+	at := progress.Position{Epoch: x.epoch, LastEpoch: x.lastEpoch(), Start: x.startSynced, End: x.end()}
 	w.send(x.id, to, frame{
 		kind: frameSubscribe, tag: w.serial, position: at,
 		sub: progress.Subscription{Broker: x.id, BrokerEpoch: x.brokerEpoch, Dir: x.dir, Serial: w.serial,
-			Written: x.written, Durable: x.durable, WriteThrough: x.through},
+			Written: x.written, Durable: x.durable, LogStart: x.startSynced, WriteThrough: x.through},
 	})
 }
 
@@ -165,9 +173,15 @@ func (w *world) answerSubscribe(x *node, from int32, f frame) {
 	if x.leader == nil {
 		return
 	}
-	offsets := progress.Offsets{Epoch: x.leader.Epoch(), LogEnd: x.end()}
+	p := &w.image(x).part
+	member := slices.Contains(p.ISR, from) || slices.Contains(p.ELR, from)
+	f.position.Member = member
+	offsets := progress.Offsets{Broken: w.cfg.removed.inProgress(), Epoch: x.leader.Epoch(), Start: x.start, LogEnd: x.end()}
 	epochEnd := func(e int32) (int32, int64) { return x.cache.End(e, x.end()) }
 	v, epoch, end := progress.Answer(offsets, f.position, epochEnd)
+	if v == progress.Reset && member {
+		v = progress.LeaderBehind // it leaves the ISR first
+	}
 	out := frame{kind: frameVerdict, tag: f.tag, verdict: v, epoch: epoch, end: end}
 	if v == progress.Accepted {
 		h, _, ok := x.leader.Subscribe(f.sub, w.now)
@@ -183,10 +197,12 @@ func (w *world) answerSubscribe(x *node, from int32, f frame) {
 }
 
 func (w *world) takeVerdict(x *node, from int32, f frame) {
-	if f.tag != x.sub.tag || x.leader != nil || x.sub.ok {
+	if f.tag != x.sub.tag || x.leader != nil || x.sub.ok && f.verdict != progress.Reset {
 		return
 	}
 	switch f.verdict {
+	case progress.Reset:
+		w.reset(x, f.end)
 	case progress.Accepted:
 		x.sub.ok, x.sub.handle = true, f.handle
 		x.follower.LeaderHigh(f.high, x.epoch, w.counted(x))
@@ -232,13 +248,21 @@ func (w *world) push(x *node, to int32) {
 	if !x.runs() || x.leader == nil || !s.ok || s.cursor > x.end() {
 		return
 	}
+	if s.cursor < x.start {
+		w.restart(x, to, s.tag)
+		return
+	}
 	n := min(x.end()-s.cursor, 1+int64(w.r.IntN(3)))
 	if x.flaw && x.hole >= s.cursor {
 		n = min(n, x.hole-s.cursor)
 	}
 	from := s.cursor
 	s.cursor += n
-	w.send(x.id, to, frame{kind: frameData, tag: s.tag, prev: from, entries: x.log[from : from+n], high: x.leader.High()})
+	start := x.startSynced
+	if w.cfg.removed.has(sendEarlyStart) {
+		start = x.start
+	}
+	w.send(x.id, to, frame{kind: frameData, tag: s.tag, prev: from, entries: x.log[from : from+n], high: x.leader.High(), start: start})
 }
 
 // ack lets a follower acknowledge what it has.
@@ -247,6 +271,7 @@ func (w *world) ack(x *node) {
 	if !x.runs() || x.leader != nil || !x.sub.ok || to < 0 || to == x.id {
 		return
 	}
+	w.reportStart(x, to)
 	f := frame{kind: frameEnds, handle: x.sub.handle, written: x.written, durable: x.durable}
 	if x.offline {
 		f.kind = frameOffline

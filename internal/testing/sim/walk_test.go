@@ -74,7 +74,9 @@ func (w *world) step() {
 			w.stretch(x, y)
 		}
 	case k < 34:
-		switch w.r.IntN(9) {
+		switch w.r.IntN(10) {
+		case 9:
+			w.halfDelete()
 		case 8:
 			w.renewLog()
 		case 0:
@@ -90,7 +92,24 @@ func (w *world) step() {
 	case k < 44:
 		w.rare(k, x, y)
 	}
+	w.starts(x)
 	w.oracle.check(w)
+}
+
+// starts lets the log starts of the nodes move, and compaction run.
+func (w *world) starts(x *node) {
+	switch w.r.IntN(24) {
+	case 0:
+		w.syncStart(x)
+	case 1:
+		w.moveStart(x)
+	case 2:
+		if l := w.image(x).part.Leader; l >= 0 && w.chance(4) {
+			w.deleteRecords(w.nodes[l])
+		}
+	case 3:
+		w.compact(x)
+	}
 }
 
 // rare does something that happens rarely: a fault, a recovery, or a decision of the controller.
@@ -264,6 +283,12 @@ func (w *world) heal() {
 			w.stats["operator"]++
 			w.electUnclean()
 		}
+		if k == 1600 && w.gone() { // all that remain are damaged
+			for _, x := range w.nodes {
+				w.repair(x)
+			}
+			w.electUnclean()
+		}
 		if k%25 == 24 {
 			w.retryStreams()
 			if w.recovered() {
@@ -276,7 +301,8 @@ func (w *world) heal() {
 	if w.fault == "" {
 		for _, x := range w.nodes {
 			high, _ := x.high()
-			w.logf("%s: epoch %d end %d high %d subscription %+v offline %v", name(x.id), x.epoch, x.end(), high, x.sub, x.offline)
+			w.logf("%s: epoch %d with %d to %d, high %d, subscription %+v offline %v", name(x.id), x.epoch, x.start, x.end(), high,
+				x.sub, x.offline)
 		}
 		w.failf("does not recover: %s", w.store())
 	}
@@ -316,6 +342,8 @@ func (w *world) healStep(x, y *node) {
 	w.number(x)
 	w.number(x)
 	x.written, x.durable = x.end(), x.end()
+	w.moveStart(x)
+	w.syncStart(x)
 	w.adopt(x)
 	w.advance(x)
 	if x != y && len(w.links[x.id][y.id].frames) < 4 {
@@ -361,7 +389,7 @@ func (w *world) recovered() bool {
 	}
 	for _, b := range p.Replicas {
 		x := w.nodes[b]
-		if !x.up || x.offline || x.flaw || x.end() != l.end() || x.image != s.version || len(x.queue) > 0 {
+		if !x.up || x.offline || x.flaw || x.end() != l.end() || x.startSynced < l.startSynced || x.image != s.version || len(x.queue) > 0 {
 			return false
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	judge "github.com/chronik-io/chronik/internal/testing/check"
 )
 
-// transfers is a load of transactions, and what is known about them.
+// transfers is a load of transactions, and their known outcomes.
 type transfers struct {
 	addr    string
 	topics  []string
@@ -219,7 +219,7 @@ func (f *follower) take(t *testing.T, r *kgo.Record) {
 		t.Errorf("%s offset %d has %q: %v", partition, r.Offset, r.Value, err)
 		return
 	}
-	f.view.Read(judge.Place{Partition: partition, Offset: r.Offset}, piece)
+	f.view.Read(judge.Position{Partition: partition, Offset: r.Offset}, piece)
 }
 
 // catchUp waits until no transaction is open and the reader has read everything. Nothing may be

@@ -100,7 +100,7 @@ func markers(w *world) {
 	w.is("unknown pid", w.marker(1, producer{"", p.pid + 100_000, 0}, false, 0, topic, 0), none)
 	w.is("v2, the same epoch", w.marker(2, p, false, w.foreign(5), topic, 0), badEpoch)
 	w.is("producer", w.producing(topic, p), fmt.Sprintf("epoch %d sequence 0 coordinator -1 start 0", p.epoch))
-	// A tool may raise the coordinator's epoch in Kafka, and locks the true coordinator out so.
+	// In Kafka a tool can raise the coordinator's epoch and so lock out the real coordinator.
 	w.is("a coordinator epoch that no coordinator has", w.marker(1, p, false, 5, topic, 0), w.differs(none, badRequest))
 	if w.peer.Kafka {
 		w.is("older coordinator", w.marker(1, p, false, 4, topic, 0), "TRANSACTION_COORDINATOR_FENCED")

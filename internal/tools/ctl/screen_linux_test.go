@@ -64,7 +64,7 @@ func screen(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("the terminal has %+v; it had %+v", after, before)
 	}
 	ts.Check(tty.Close())
-	<-all // the other end reads what is left, and then an error
+	<-all // the other end reads the rest, and then an error
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(d.text()), 0o600))
 }
 

@@ -74,7 +74,7 @@ func TestOrdersReachTheLeaders(t *testing.T) {
 		}
 		a := w.brokers[2].part("there").appends[0]
 		if a.LeaderEpoch != leaderEpoch || a.Kind != storage.Marker || !a.Durable || a.Acks != replica.AcksAll ||
-			!a.Origin.Bumps || a.Origin.Foreign {
+			!a.Sender.Bumps || a.Sender.Foreign {
 			t.Errorf("%+v", a)
 		}
 	})
@@ -396,8 +396,8 @@ func TestMarkersOfATool(t *testing.T) {
 		if !slices.Equal(errs, want) {
 			t.Errorf("%v", errs)
 		}
-		if a := w.brokers[1].part("here").appends[0]; !a.Origin.Foreign {
-			t.Errorf("%+v", a.Origin)
+		if a := w.brokers[1].part("here").appends[0]; !a.Sender.Foreign {
+			t.Errorf("%+v", a.Sender)
 		}
 	})
 }

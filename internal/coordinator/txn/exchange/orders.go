@@ -105,7 +105,7 @@ func (o *order) append(now int64) *replica.Append {
 	b := record.EndTxnMarker(o.ProducerID, o.Epoch, kind, o.CoordinatorEpoch, now)
 	return &replica.Append{
 		LeaderEpoch: o.leaderEpoch, Acks: replica.AcksAll, Kind: storage.Marker, Durable: true,
-		Origin:  producers.Origin{Bumps: o.Bumps, Foreign: o.Foreign},
+		Sender:  producers.Sender{Bumps: o.Bumps, Foreign: o.Foreign},
 		Batches: record.Accepted{Bytes: b, Batches: 1, Records: 1, MaxTimestamp: now, AppendTime: -1},
 	}
 }

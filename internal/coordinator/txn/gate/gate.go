@@ -126,7 +126,7 @@ func (t *Turn) Append(p *replica.Partition, topic string, a *replica.Append, bat
 	if q == nil {
 		knows := s.holders.allow(k, t.From.TransactionalID)
 		s.mu.Unlock()
-		// What is late, or not for this leader, the partition refuses itself.
+		// The partition itself refuses batches that are late or meant for another leader.
 		if knows && k.open(t.From.Epoch) || k.late(t.From.Epoch) || p.Refusal(a.LeaderEpoch, storage.Client) != nil {
 			a.Permit = producers.Permit{Bumps: t.From.Bumps}
 			p.Append(a, batch)

@@ -254,7 +254,7 @@ func (w *world) marker(partition int, from Producer, kind record.ControlType, co
 	w.t.Helper()
 	done := make(chan error, 1)
 	w.partitions[partition].Append(&replica.Append{LeaderEpoch: -1, Acks: replica.AcksAll, Kind: storage.Marker,
-		Origin:  producers.Origin{Bumps: from.Bumps},
+		Sender:  producers.Sender{Bumps: from.Bumps},
 		Batches: record.Accepted{Bytes: record.EndTxnMarker(from.ID, from.Epoch, kind, coordinatorEpoch, 1)},
 		Done:    func(a *replica.Append) { done <- a.Err }}, nil)
 	must(w.t, <-done)

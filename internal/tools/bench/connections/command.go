@@ -25,7 +25,7 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// measurement returns the subcommand of a function that measures.
+// measurement wraps a measuring function in a subcommand.
 func measurement(use, short, long string, t *Target, connections int, run func(context.Context) (report.Output, error)) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{

@@ -26,7 +26,7 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// measurement returns the subcommand of a function that measures.
+// measurement wraps a measuring function in a subcommand.
 func measurement(use, short, long string, t *Target, run func(context.Context) (report.Output, error)) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{

@@ -106,7 +106,7 @@ func operations(s string) ([]acl.Operation, error) {
 	for one := range strings.SplitSeq(s, ",") {
 		op, err := acl.ParseOperation(one)
 		if err == nil && op == acl.OperationAny {
-			err = fmt.Errorf("any is no operation of a rule: all stands for every operation")
+			err = fmt.Errorf("any is a filter, not an operation; use all")
 		}
 		if err != nil {
 			return nil, app.Usage("%w", err)

@@ -55,7 +55,7 @@ type entry struct {
 func show(a *app.App) *cobra.Command {
 	days := 0
 	c := &cobra.Command{
-		Use: "show [FILE...]", Short: "Show certificates: whose they are, their names and until when they are valid",
+		Use: "show [FILE...]", Short: "Show certificates: subject, names and expiry",
 		Args: app.Args(0, -1, "PEM files"),
 		Long: "show lists the certificates that each of --brokers shows in the TLS handshake, or those in PEM files. It needs no login.\n" +
 			"A certificate is a problem if it is not valid, or not for --days more, or if chronikctl refuses the broker that shows it.\n" +

@@ -31,7 +31,7 @@ const (
 
 // NewDebug returns the command debug.
 func NewDebug(a *app.App, run Runner) *cobra.Command {
-	return app.Parent("debug", "Collect data for a bug report", bundle(a, run))
+	return app.Parent("debug", "Find out what requests wait for, and collect data for a bug report", bundle(a, run), waits(a))
 }
 
 func bundle(a *app.App, run Runner) *cobra.Command {

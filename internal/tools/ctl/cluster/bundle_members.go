@@ -88,6 +88,7 @@ func (k *collector) online(ctx context.Context) []bundleMember {
 	for name, path := range map[string]string{
 		"admin/health.json": "/v1/health", "admin/dirs.json": "/v1/dirs", "admin/logs.json": "/v1/logs?limit=10000",
 		"admin/profiles.json": "/v1/profiles", "admin/connections.json": "/v1/connections?limit=10000", "admin/log.jsonl": "/v1/log",
+		"admin/waits.json":   "/v1/waits?limit=100",
 		"admin/brokers.json": "/v1/brokers", "admin/metrics-1.txt": "/metrics", "admin/goroutines.txt": "/debug/pprof/goroutine?debug=2",
 	} {
 		members = append(members, k.admin(name, path, 0))

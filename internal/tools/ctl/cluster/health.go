@@ -98,9 +98,9 @@ func healthCommand(a *app.App) *cobra.Command {
 	var f healthFlags
 	c := &cobra.Command{
 		Use: "health", Short: "List what is wrong, with cause and remedy", Args: app.Args(0, 0, "no argument"),
-		Long: "health lists what is wrong, and what it examined. It combines the health report of a chronik broker, from its admin\n" +
-			"port, with what Kafka's protocol shows of brokers, partitions, log directories, groups and transactions, and with what this machine sees:\n" +
-			"whether each advertised address can be reached and the clocks agree. Each finding has a remedy.\n" +
+		Long: "health lists what is wrong, and what it examined. It asks a chronik broker for its health report, at its admin port. It checks\n" +
+			"what Kafka's protocol shows of brokers, partitions, log directories, configs, groups and transactions, whether this machine reaches each\n" +
+			"advertised address, and whether the clocks agree. Each finding has a remedy.\n" +
 			"bad: some records cannot be written or read. warn: a guarantee is not met, or the problem becomes bad if it grows or if something\n" +
 			"else fails. note: everything works as configured, but the operator should know, for example of configs that contradict each other.\n" +
 			"It exits with 4 if a finding is bad or warn, so that scripts can use it; notes do not change the exit code. --wait\n" +

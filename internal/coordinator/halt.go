@@ -9,19 +9,19 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// writeGate rejects events that write while the log would refuse their records. A machine applies
+// writeHalt rejects events that write while the log would refuse their records. A machine applies
 // records before they are appended, so a failed append costs the whole shard a reload. An event
 // rejected here has changed nothing, and events that only read are still answered.
 //
-// The gate is closed while the log reports that it would refuse an append, and for a pause after an
+// It is in force while the log reports that it would refuse an append, and for a pause after an
 // append has failed. The pause grows with every further failure (backoff), until an append is
 // committed.
-type writeGate struct {
-	since      time.Time // when it was first seen closed; zero: open
-	lastClosed time.Time // until when it is known to be closed, which may be in the future
-	nextCheck  time.Time // while it is closed, timers and deferred events wait until then
+type writeHalt struct {
+	since      time.Time // since when it is in force; zero: it is not
+	lastHalted time.Time // until when it is known to be in force, which may be in the future
+	nextCheck  time.Time // while it is in force, timers and deferred events wait until then
 	failures   int       // appends that failed since one was committed
-	until      time.Time // closed until then because an append failed
+	until      time.Time // in force until then because an append failed
 	cause      error     // the failed append's error
 }
 
@@ -29,23 +29,23 @@ type writeGate struct {
 // markers, they are handled.
 type Ending interface{ EndsTransaction() }
 
-// gateCheckInterval is how often a shard with due timers checks whether the gate is open.
-const gateCheckInterval = time.Second
+// haltCheckInterval is how often a shard with due timers checks whether the halt has ended.
+const haltCheckInterval = time.Second
 
 // refusal returns an ErrRefused if an event that writes can't be handled now, otherwise nil.
 func (s *shard) refusal(now time.Time) error {
-	d := &s.gate
+	d := &s.halt
 	err := d.cause
 	if !now.Before(d.until) {
 		if err = s.log.Ready(s.epoch, false); err == nil {
-			s.openGate(now)
+			s.resumeWrites(now)
 			return nil
 		}
 	}
 	if d.since.IsZero() {
 		d.since = now
 	}
-	d.lastClosed = later(d.lastClosed, now)
+	d.lastHalted = later(d.lastHalted, now)
 	return fmt.Errorf("%w: %w", ErrRefused, err)
 }
 
@@ -54,7 +54,7 @@ func (s *shard) refusal(now time.Time) error {
 // records.
 func (s *shard) eventRefusal(now time.Time, event any) error {
 	err := s.refusal(now)
-	if _, marker := event.(Ending); err == nil || !marker || now.Before(s.gate.until) || s.log.Ready(s.epoch, true) != nil {
+	if _, marker := event.(Ending); err == nil || !marker || now.Before(s.halt.until) || s.log.Ready(s.epoch, true) != nil {
 		return err
 	}
 	return nil
@@ -71,19 +71,19 @@ func (s *shard) refuse(r request, err error) {
 	s.answer(r.done, nil, err)
 }
 
-// openGate ends the time for which the gate was closed. No timer ran meanwhile, because the
-// heartbeats of live members were refused. The log may have refused for up to gateCheckInterval
+// resumeWrites ends the halt. No timer ran meanwhile, because the
+// heartbeats of live members were refused. The log may have refused for up to haltCheckInterval
 // after the last check; timers get that time too.
-func (s *shard) openGate(now time.Time) {
-	d := &s.gate
+func (s *shard) resumeWrites(now time.Time) {
+	d := &s.halt
 	if d.since.IsZero() {
 		return
 	}
-	shut := d.lastClosed.Sub(d.since)
-	if d.lastClosed.After(d.until) {
-		shut += min(now.Sub(d.lastClosed), gateCheckInterval)
+	shut := d.lastHalted.Sub(d.since)
+	if d.lastHalted.After(d.until) {
+		shut += min(now.Sub(d.lastHalted), haltCheckInterval)
 	}
-	d.since, d.lastClosed, d.nextCheck = time.Time{}, time.Time{}, time.Time{}
+	d.since, d.lastHalted, d.nextCheck = time.Time{}, time.Time{}, time.Time{}
 	if shut < slowAppend {
 		return
 	}
@@ -91,19 +91,19 @@ func (s *shard) openGate(now time.Time) {
 	s.limited.Info("coordinator log accepts records again", zap.Duration("shut", shut))
 }
 
-// closeGate closes the gate after an append has failed.
-func (s *shard) closeGate(now time.Time, err error) {
-	d := &s.gate
+// haltWrites begins the halt, or extends it, after an append has failed.
+func (s *shard) haltWrites(now time.Time, err error) {
+	d := &s.halt
 	d.failures++
 	d.cause, d.until = err, now.Add(backoff.After(d.failures))
 	if d.since.IsZero() {
 		d.since = now
 	}
-	d.lastClosed = d.until
+	d.lastHalted = d.until
 }
 
 // committed notes that an append was committed.
-func (d *writeGate) committed() { d.failures = 0 }
+func (d *writeHalt) committed() { d.failures = 0 }
 
 // holdsTimers reports whether timers and deferred events must wait because their records would be
 // refused.
@@ -111,7 +111,7 @@ func (s *shard) holdsTimers(now time.Time) bool {
 	if s.refusal(now) == nil {
 		return false
 	}
-	s.gate.nextCheck = now.Add(gateCheckInterval)
+	s.halt.nextCheck = now.Add(haltCheckInterval)
 	return true
 }
 

@@ -105,12 +105,12 @@ func TestNoTimerFiresWhileTheLogRefuses(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		log.set(func(l *fakeLog) { l.shut, l.fail = errFull, errFull })
 		submit(rt, "a").want(t, "", ErrRefused)
-		time.Sleep(time.Hour + gateCheckInterval/2) // the shard checks every gateCheckInterval, last an hour after the gate closed
+		time.Sleep(time.Hour + haltCheckInterval/2) // the shard checks every haltCheckInterval, last an hour after the gate closed
 		log.set(func(l *fakeLog) { l.shut, l.fail = nil, nil })
 		submit(rt, "get").want(t, "has ", nil)
-		time.Sleep(1900 * time.Millisecond) // the timer had two seconds left when the gate closed
+		time.Sleep(1900 * time.Millisecond) // the timer had two seconds left when the halt began
 		submit(rt, "get").want(t, "has ", nil)
-		time.Sleep(100*time.Millisecond + gateCheckInterval)
+		time.Sleep(100*time.Millisecond + haltCheckInterval)
 		submit(rt, "get").want(t, "has gone", nil)
 		if log.loads != 1 {
 			t.Errorf("%d loads", log.loads)

@@ -1,0 +1,216 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"html"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/view"
+)
+
+// surfaced is what one broker's surfaces show at about the same time.
+type surfaced struct {
+	logs    []view.Log
+	dirs    []view.Dir
+	brokers view.Brokers
+	conns   []view.Connection
+	report  health.Report
+	metrics map[string]float64 // by name and labels, as the text has them
+	page    func(path string) string
+}
+
+// seen asks all surfaces of a broker.
+func seen(t *testing.T, b *Broker) *surfaced {
+	t.Helper()
+	s := &surfaced{metrics: map[string]float64{}}
+	var logs view.Logs
+	var dirs struct{ Dirs []view.Dir }
+	var conns view.Connections
+	for path, v := range map[string]any{"/v1/logs?limit=10000": &logs, "/v1/dirs": &dirs, "/v1/brokers": &s.brokers,
+		"/v1/connections": &conns, "/v1/health": &s.report} {
+		if err := json.Unmarshal([]byte(body(t, b, path)), v); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
+	s.logs, s.dirs, s.conns = logs.List, dirs.Dirs, conns.List
+	for line := range strings.Lines(body(t, b, "/metrics")) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if n, err := strconv.ParseFloat(value, 64); ok && err == nil {
+			s.metrics[name] = n
+		}
+	}
+	s.page = func(path string) string {
+		code, text := browse(t, b, path)
+		if code != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, code, text)
+		}
+		return html.UnescapeString(strings.NewReplacer("<code>", "`", "</code>", "`").Replace(text))
+	}
+	return s
+}
+
+// agreeing waits until all surfaces of a broker show the same of each noun: its partitions, log
+// directories, connections and brokers. What they show may change between two requests.
+func agreeing(t *testing.T, b *Broker) {
+	t.Helper()
+	var wrong []string
+	defer func() {
+		if t.Failed() {
+			t.Errorf("the surfaces do not agree:\n%s", strings.Join(wrong, "\n"))
+		}
+	}()
+	eventually(t, "the surfaces agree", func() bool {
+		s := seen(t, b)
+		wrong = slices.Concat(s.onLogs(), s.onDirs(), s.onBrokers(), s.onConnections())
+		return len(wrong) == 0
+	})
+}
+
+// differ returns the names whose values differ from those of metrics.
+func (s *surfaced) differ(want map[string]float64) (wrong []string) {
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if got, ok := s.metrics[name]; !ok || got != want[name] {
+			wrong = append(wrong, fmt.Sprintf("%s is %v in metrics (%v), %v elsewhere", name, got, ok, want[name]))
+		}
+	}
+	return wrong
+}
+
+// onLogs compares what is shown of partitions.
+func (s *surfaced) onLogs() (wrong []string) {
+	want := map[string]float64{"chronik_partitions_unavailable": 0, "chronik_partitions_damaged": 0}
+	pages, offline := map[string]string{}, map[string]int{}
+	for i := range s.logs {
+		l := &s.logs[i]
+		if l.Segments > 0 {
+			labels := fmt.Sprintf(`{partition="%d",topic=%q}`, l.Partition, l.Topic)
+			want["chronik_log_size_bytes"+labels] = float64(l.Bytes)
+			want["chronik_log_start_offset"+labels] = float64(l.LogStart)
+			want["chronik_log_end_offset"+labels] = float64(l.LogEnd)
+		}
+		found := s.about("partition " + l.String())
+		switch {
+		case l.Offline:
+			want["chronik_partitions_unavailable"]++
+			offline[l.Dir]++
+			if d := s.dir(l.Dir); !slices.Contains(found, "partition") && (d == nil || d.Error == "") {
+				wrong = append(wrong, l.String()+" is offline without a finding: "+l.Error)
+			}
+		case slices.Contains(found, "partition"):
+			wrong = append(wrong, l.String()+" is not offline, and has a finding that it is")
+		}
+		if l.Damaged != "" {
+			want["chronik_partitions_damaged"]++
+		}
+		if (l.Damaged != "") != slices.Contains(found, "damage") {
+			wrong = append(wrong, fmt.Sprintf("%s has the damage %q and the findings %v", l, l.Damaged, found))
+		}
+		if pages[l.Topic] == "" {
+			pages[l.Topic] = s.page("/topic?name=" + url.QueryEscape(l.Topic))
+		}
+		_, row, _ := strings.Cut(pages[l.Topic], fmt.Sprintf(`<th scope="row" class="num">%d</th>`, l.Partition))
+		row, _, _ = strings.Cut(row, "</tr>")
+		if p := l.Problem(); p != "" && !strings.Contains(row, p) || (p == "") != strings.Contains(row, "<td>ok</td>") {
+			wrong = append(wrong, fmt.Sprintf("%s has the problem %q, and on the page %s", l, p, row))
+		}
+	}
+	for i := range s.dirs {
+		if d := &s.dirs[i]; d.Offline != offline[d.Path] && s.metrics[fmt.Sprintf(`chronik_log_dir_online{dir=%q}`, d.Path)] == 1 {
+			wrong = append(wrong, fmt.Sprintf("%s has %d partitions offline, its partitions say %d", d.Path, d.Offline, offline[d.Path]))
+		}
+	}
+	return append(wrong, s.differ(want)...)
+}
+
+// about returns the checks with a finding about a subject.
+func (s *surfaced) about(subject string) (checks []string) {
+	for _, f := range s.report.Findings {
+		if f.Subject == subject && f.Severity != health.Note {
+			checks = append(checks, f.Check)
+		}
+	}
+	return checks
+}
+
+func (s *surfaced) dir(path string) *view.Dir {
+	for i := range s.dirs {
+		if s.dirs[i].Path == path {
+			return &s.dirs[i]
+		}
+	}
+	return nil
+}
+
+// onDirs compares what is shown of log directories.
+func (s *surfaced) onDirs() (wrong []string) {
+	want, page := map[string]float64{}, s.page("/")
+	for i := range s.dirs {
+		d := &s.dirs[i]
+		labels := fmt.Sprintf(`{dir=%q}`, d.Path)
+		want["chronik_log_dir_online"+labels] = 1
+		if d.Error != "" {
+			want["chronik_log_dir_online"+labels] = 0
+		}
+		if (d.Error != "") != slices.Contains(s.about("log directory "+d.Path), "log_dir") {
+			wrong = append(wrong, fmt.Sprintf("%s has the error %q and the findings %v", d.Path, d.Error, s.about("log directory "+d.Path)))
+		}
+		if refuses := d.Space == view.SpaceLow || d.Space == view.SpaceCritical; refuses {
+			want["chronik_log_dir_low_space"+labels] = map[view.Space]float64{view.SpaceLow: 1, view.SpaceCritical: 2}[d.Space]
+			if !slices.Contains(s.about("disk of "+d.Path), "space") {
+				wrong = append(wrong, d.Path+" is low on space without a finding")
+			}
+		}
+		if p := d.Problem(); p != "" && !strings.Contains(page, p) {
+			wrong = append(wrong, fmt.Sprintf("%s has the problem %q, the page does not", d.Path, p))
+		}
+	}
+	return append(wrong, s.differ(want)...)
+}
+
+// onBrokers compares what is shown of the cluster.
+func (s *surfaced) onBrokers() (wrong []string) {
+	want := map[string]float64{}
+	if _, member := s.metrics["chronik_partitions_without_leader"]; member {
+		want["chronik_partitions_without_leader"] = float64(s.brokers.Leaderless)
+		want["chronik_partitions_reassigning"] = float64(s.brokers.Moving)
+	}
+	for i := range s.brokers.List {
+		if b := &s.brokers.List[i]; b.ID == s.brokers.Broker {
+			want["chronik_partitions_led"] = float64(b.Leads)
+			want["chronik_partitions_under_replicated"] = float64(b.UnderReplicated)
+			want["chronik_partitions_under_min_isr"] = float64(b.UnderMinISR)
+		}
+	}
+	if len(want) == 0 {
+		wrong = append(wrong, "the broker that answers is not in its list")
+	}
+	return append(wrong, s.differ(want)...)
+}
+
+// onConnections compares what is shown of connections.
+func (s *surfaced) onConnections() (wrong []string) {
+	open := 0.0
+	for name, n := range s.metrics {
+		if strings.HasPrefix(name, "chronik_connections{") {
+			open += n
+		}
+	}
+	if int(open) != len(s.conns) {
+		wrong = append(wrong, fmt.Sprintf("%d connections are listed, metrics have %v", len(s.conns), open))
+	}
+	page := s.page("/connections")
+	for i := range s.conns {
+		if at := s.conns[i].Address; !strings.Contains(page, at) {
+			wrong = append(wrong, "the page lacks the connection from "+at)
+		}
+	}
+	return wrong
+}
