@@ -113,14 +113,14 @@ func newNode(t testing.TB, change ...func(*nodeOptions)) *node {
 	t.Cleanup(func() { must(t, n.store.Close()) })
 	n.control = controller.New(controller.Options{Store: o.store(n.store), Configs: n.configs,
 		NumPartitions: conf.NumPartitions, ReplicationFactor: conf.DefaultReplicationFactor, Groups: conf.Groups})
-	_, err = solestore.Register(t.Context(), n.store, o.self, conf.Rack)
+	incarnation, _, err := solestore.Register(t.Context(), n.store, o.self, conf.Rack)
 	must(t, err)
-	n.openLogs(t, o)
+	n.openLogs(t, o, incarnation)
 	n.serve(t, o)
 	return n
 }
 
-func (n *node) openLogs(t testing.TB, o nodeOptions) {
+func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 	t.Helper()
 	settings := replica.NewTopicSettings(replica.SettingsOptions{Self: o.self, Configs: n.configs, Static: n.static, Logger: zap.NewNop()})
 	dir := path.Join(o.dir, "logs")
@@ -134,7 +134,8 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	t.Cleanup(func() { must(t, n.storage.Close()) })
 	n.park = purgatory.New()
 	n.applier = metadata.NewApplier(zap.NewNop())
-	replicas := replica.NewManager(replica.Options{Self: o.self, Storage: n.storage, Cluster: n.control, Park: n.park, Logger: zap.NewNop(),
+	replicas := replica.NewManager(replica.Options{Self: o.self, Incarnation: incarnation, Storage: n.storage, Cluster: n.control, Park: n.park,
+		Logger: zap.NewNop(),
 		Config: func(img *metadata.Image, topic *metadata.Topic) storage.Config {
 			s := settings.Of(img, topic)
 			if s.Err != nil {

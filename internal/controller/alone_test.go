@@ -60,6 +60,10 @@ func TestTheOnlyBrokerLeadsInNewEpochsAfterAnUncleanStop(t *testing.T) {
 			w.want("when it has registered", "-1@1 isr [1] elr []")
 			w.step()
 			w.want("when it leads", "1@2 isr [1] elr []")
+			// A transaction that was open must not be committed if records were lost (D2).
+			if p := w.applier.Image().TopicByID(tpA.Topic).Partitions.At(tpA.Partition); (p.Unclean > 0) != (name != "killed") {
+				t.Errorf("unclean in epoch %d", p.Unclean)
+			}
 		})
 	}
 }

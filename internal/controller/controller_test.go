@@ -36,7 +36,7 @@ func cluster(t testing.TB, brokers ...int32) (*Controller, metadata.Store) {
 	t.Cleanup(func() { _ = s.Close() })
 	c := over(s)
 	for _, b := range brokers {
-		if _, err := solestore.Register(context.Background(), s, b, ""); err != nil {
+		if _, _, err := solestore.Register(context.Background(), s, b, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -243,8 +243,11 @@ func TestRolesWaitForNeitherStoreNorDisk(t *testing.T) {
 	tp := c.shared(idA, self, 0)
 	must(t, c.apply(t, l.Manager))
 	must(t, c.apply(t, l.Manager))
+	must(t, c.change(tp, func(p *metadata.Partition) { p.LeaderEpoch = 5 }))
+	must(t, c.apply(t, l.Manager))
+	must(t, begin(t, l.partition(t, idA, 0), AcksLeader, 1).wait(t))
 	must(t, l.storage.Close())
-	unclean(t, errs, storage.Place{Path: "/d"})
+	must(t, c.change(tp, func(p *metadata.Partition) { p.LeaderEpoch = 3 })) // restored from a copy
 
 	l = start(t, errs, c)
 	store := &blocked{cluster: c, entered: make(chan struct{})}
@@ -255,7 +258,7 @@ func TestRolesWaitForNeitherStoreNorDisk(t *testing.T) {
 	<-store.entered
 	waitFor(t, "the disk holds the creation", func() bool { return stuck.Hits() > 0 })
 	p := l.partition(t, idA, 0)
-	for _, x := range []struct{ leader, epoch int32 }{{1, 1}, {2, 2}} {
+	for _, x := range []struct{ leader, epoch int32 }{{1, 6}, {2, 7}} {
 		must(t, c.change(tp, func(p *metadata.Partition) { p.Leader, p.LeaderEpoch = x.leader, x.epoch }))
 		must(t, c.show(t, l.Manager))
 		if leader, epoch := p.Leader(); leader != x.leader || epoch != x.epoch {
@@ -279,6 +282,7 @@ func TestADeletedLogMakesRoomBeforeItsNameIsReused(t *testing.T) {
 	c.delete("a", idA, 2)
 	c.topic("a", idB, 2)
 	l = start(t, fs, c)
+	must(t, c.apply(t, l.Manager))
 	must(t, c.apply(t, l.Manager))
 	for i := range int32(2) {
 		p := l.partition(t, idB, i)

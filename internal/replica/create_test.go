@@ -78,6 +78,7 @@ func TestAFailedCreationIsRetried(t *testing.T) {
 	fault.Off()
 	l.retry(time.Now().Add(2 * time.Hour))
 	waitFor(t, "the log is made", func() bool { return l.has(idA, 1) })
+	c.applyUntilPlaced(t, l.Manager, idA, 1)
 	grow(t, l.partition(t, idA, 1))
 	if left := l.failedNow(); left != nil {
 		t.Errorf("still failed: %v", left)
@@ -162,6 +163,7 @@ func TestAStuckDeletionDelaysNothingElse(t *testing.T) {
 	waitFor(t, "and in this one", func() bool { return made() == 4 })
 	for i := range int32(4) {
 		p := l.partition(t, again, i)
+		c.applyUntilPlaced(t, l.Manager, again, i)
 		grow(t, p)
 		if p.Ends().LogEnd != 1 {
 			t.Errorf("%s is not new: %+v", p, p.Ends())
@@ -198,6 +200,7 @@ func TestLogsOfAHungDiskAreCreatedLater(t *testing.T) {
 		stuck.open()
 		time.Sleep(2 * mostPause)
 		synctest.Wait()
+		must(t, c.apply(t, l.Manager))
 		for i := range int32(4) {
 			grow(t, l.partition(t, idA, i))
 		}
@@ -225,6 +228,7 @@ func TestNewLogsAvoidASlowDirectory(t *testing.T) {
 		must(t, c.show(t, l.Manager))
 		time.Sleep(2 * slowAfter)
 		c.topic("b", idB, 4)
+		must(t, c.apply(t, l.Manager))
 		must(t, c.apply(t, l.Manager))
 		for i := range int32(4) {
 			grow(t, l.partition(t, idB, i))
@@ -328,7 +332,8 @@ func TestAWatcherIsNotifiedOfLogsCreatedLater(t *testing.T) {
 	}
 }
 
-// Changes that the metadata store does not accept are retried, and the store delays no log.
+// Changes that the metadata store does not accept are retried, and the store delays no log. Records
+// count in no directory before the metadata has it.
 func TestAFailedMetadataUpdateIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -336,13 +341,19 @@ func TestAFailedMetadataUpdateIsRetried(t *testing.T) {
 		c.fail = errors.New("store is gone")
 		c.topic("a", idA, 1)
 		must(t, c.apply(t, l.Manager))
-		grow(t, l.partition(t, idA, 0))
+		first := begin(t, l.partition(t, idA, 0), AcksAll, 1)
+		time.Sleep(mostPause)
+		synctest.Wait()
+		if !first.pending() {
+			t.Errorf("acknowledged before its directory is recorded: %v", first.Err)
+		}
 		c.mu.Lock()
 		c.fail = nil
 		c.mu.Unlock()
 		time.Sleep(2 * mostPause)
 		synctest.Wait()
 		must(t, c.apply(t, l.Manager))
+		must(t, first.wait(t))
 		if c.placed(idA, 0) != l.partition(t, idA, 0).Log().Dir().ID() {
 			t.Error("the log's directory is not recorded")
 		}

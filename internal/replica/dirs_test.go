@@ -67,6 +67,7 @@ func TestPartitionsOfABadDirectoryAreOfflineAndNotCreatedElsewhere(t *testing.T)
 		}
 		c.topic("b", idB, 2)
 		must(t, c.apply(t, l.Manager))
+		must(t, c.apply(t, l.Manager))
 		for i := range int32(2) {
 			grow(t, l.partition(t, idB, i))
 		}
@@ -92,7 +93,7 @@ func TestAnUnrecordedPartitionIsNotCreatedNextToABadDirectory(t *testing.T) {
 	c.topic("a", idA, 2)
 	must(t, c.apply(t, l.Manager))
 	for i := range int32(2) {
-		grow(t, l.partition(t, idA, i))
+		must(t, begin(t, l.partition(t, idA, i), AcksLeader, 1).wait(t))
 	}
 	must(t, l.Close(t.Context()))
 	must(t, l.storage.Close())

@@ -5,12 +5,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica/progress"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/storage/checkpoint"
-	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -179,63 +176,4 @@ func TestAFlushFailsInAnotherEpoch(t *testing.T) {
 			t.Error("the leader of the next epoch has ended it")
 		}
 	})
-}
-
-// booted is a disk in some run of the operating system.
-type booted struct {
-	vfs.FS
-	run byte
-}
-
-func (b booted) BootID() [16]byte { return [16]byte{b.run} }
-
-// What a broker without a cluster may have lost with the power, the metadata remembers: a
-// transaction that was open must not be committed. A kill alone loses nothing, and the other
-// partitions have all they acknowledged (D2).
-func TestLossWithoutACluster(t *testing.T) {
-	disk, c := crashfs.New(1), newCluster()
-	c.topic("safe", idA, 1)
-	c.topic("weak", idB, 1)
-	c.put(metadata.TopicConfigKey(idB), metadata.EncodeConfigs(map[string]string{"profile": "os"}))
-	boot := byte(1)
-	run := func() life {
-		l := start(t, booted{disk, boot}, c)
-		must(t, c.apply(t, l.Manager))
-		must(t, c.apply(t, l.Manager))
-		return l
-	}
-	l := run()
-	for _, step := range []struct {
-		what string
-		next func(*crashfs.FS) *crashfs.FS
-		lost bool
-	}{
-		{"a kill", (*crashfs.FS).Kill, false},
-		{"a loss of power", func(f *crashfs.FS) *crashfs.FS { return f.PowerLoss(crashfs.DropUnsynced) }, true},
-		{"another kill", (*crashfs.FS).Kill, false},
-	} {
-		weak := l.partition(t, idB, 0)
-		must(t, begin(t, weak, AcksAll, 1).wait(t))
-		waitFor(t, "the profile applies", weak.log.AcksWritten)
-		epoch := weak.LeaderEpoch()
-		if disk = step.next(disk); step.lost {
-			boot++
-		}
-		l = run()
-		for id, lost := range map[[16]byte]bool{idA: false, idB: step.lost} {
-			p := l.partition(t, id, 0)
-			if p.LeaderEpoch() != epoch+1 {
-				t.Errorf("after %s: epoch %d after %d", step.what, p.LeaderEpoch(), epoch)
-			}
-			if got := p.LostSince(epoch); got != lost {
-				t.Errorf("after %s: %s: lost %t", step.what, p, got)
-			}
-			if p.LostSince(epoch + 1) {
-				t.Errorf("after %s: %s: a transaction that began since has lost records", step.what, p)
-			}
-		}
-		for _, d := range l.storage.Dirs() {
-			must(t, d.Registered(checkpoint.Owner{}))
-		}
-	}
 }

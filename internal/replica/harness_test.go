@@ -285,6 +285,16 @@ func (c *cluster) show(t testing.TB, m *Manager) error {
 	return m.Apply(t.Context(), prev, next, metadata.Diff(prev, next))
 }
 
+// applyUntilPlaced applies until the image shows the directory of this broker's replica.
+func (c *cluster) applyUntilPlaced(t testing.TB, m *Manager, topic [16]byte, partition int32) {
+	t.Helper()
+	waitFor(t, "its directory is recorded", func() bool {
+		must(t, c.apply(t, m))
+		_, ok := c.image.Placement(self, metadata.TopicPartition{Topic: topic, Partition: partition})
+		return ok
+	})
+}
+
 func (c *cluster) change(tp metadata.TopicPartition, edit func(*metadata.Partition)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -428,6 +438,10 @@ func startIn(t testing.TB, fs vfs.FS, c *cluster, dirs ...string) life {
 func startWith(t testing.TB, fs vfs.FS, c *cluster, opt Options, dirs ...string) life {
 	t.Helper()
 	c.image = metadata.Empty()
+	if opt.Incarnation == [16]byte{} {
+		opt.Incarnation = joined
+		c.register(self, joined)
+	}
 	s := openStorage(t, fs, dirs...)
 	if opt.Logger == nil {
 		opt.Logger = zap.NewNop()

@@ -464,7 +464,7 @@ func TestALeaderNamesAReplicaInTheConsumersRack(t *testing.T) {
 	l := start(t, vfs.Memory(), c)
 	tp := c.shared(idA, self, 1)
 	for id, rack := range map[int32]string{1: "east", 2: "west", 3: "west", 4: "north"} {
-		c.put(metadata.BrokerKey(id), metadata.Broker{Incarnation: idA, Rack: rack}.Encode())
+		c.put(metadata.BrokerKey(id), metadata.Broker{Incarnation: joined, Rack: rack}.Encode())
 		c.put(metadata.LivenessKey(id), metadata.BrokerState{Liveness: metadata.Active}.Encode())
 	}
 	must(t, c.change(tp, func(p *metadata.Partition) { p.Replicas, p.ISR = []int32{1, 2, 3, 4}, []int32{1, 3, 4} }))

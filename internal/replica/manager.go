@@ -33,10 +33,9 @@ type Cluster interface {
 // Options configure a Manager.
 type Options struct {
 	Self int32
-	// Incarnation is that of this broker's registration in a cluster. Until an image shows it,
-	// Apply does nothing: older images show leader epochs in which an earlier process led. The
-	// registration has raised them (I9). Zero means a broker without a cluster, whose Manager
-	// raises the leader epochs of the partitions that an unclean stop concerns.
+	// Incarnation is that of this broker's registration. Until an image shows it, Apply does
+	// nothing: older images show leader epochs in which an earlier process led. The registration has
+	// raised them if records may be missing (I9).
 	Incarnation [16]byte
 
 	Storage *storage.Manager
@@ -132,11 +131,9 @@ func NewManager(opt Options) *Manager {
 	}
 	m.recorder = recorder{m: m, changes: newChanges()}
 	m.ctx, m.stop = context.WithCancel(context.Background())
-	if opt.Incarnation != [16]byte{} {
-		u := newUpkeep(m)
-		m.env.upkeep, m.env.resign = u, u.resign.add
-		m.work.Go(u.run)
-	}
+	u := newUpkeep(m)
+	m.env.upkeep, m.env.resign = u, u.resign.add
+	m.work.Go(u.run)
 	return m
 }
 
@@ -240,7 +237,6 @@ func (m *Manager) Apply(_ context.Context, prev, next *metadata.Image, d *metada
 		if prev.Version() > 0 { // images before the registration were not applied
 			d = metadata.Diff(metadata.Empty(), next)
 		}
-		m.fenceUnclean(d.Created, r)
 		m.reportStrays(next)
 	}
 	m.retire(d.Deleted)
@@ -267,9 +263,6 @@ func (m *Manager) Apply(_ context.Context, prev, next *metadata.Image, d *metada
 // The error is that another process has registered under this broker's id. Then the Manager leads
 // nothing any longer: the roles in later images are those of the other process.
 func (m *Manager) registered(img *metadata.Image) (bool, error) {
-	if m.opt.Incarnation == [16]byte{} {
-		return true, nil
-	}
 	if b, ok := img.Broker(m.opt.Self); !m.replaced && ok && b.Incarnation == m.opt.Incarnation {
 		return true, nil
 	}

@@ -71,57 +71,6 @@ func TestACleanRestartContinuesItsEpoch(t *testing.T) {
 	}
 }
 
-func TestAnUncleanRestartLeadsOnlyInANewEpoch(t *testing.T) {
-	fs, c := vfs.Memory(), newCluster()
-	l := start(t, fs, c)
-	c.topic("a", idA, 2)
-	must(t, c.apply(t, l.Manager))
-	must(t, c.apply(t, l.Manager))
-	grow(t, l.partition(t, idA, 0))
-	must(t, l.storage.Close())
-	unclean(t, fs, storage.Place{Path: "/d"})
-
-	l = start(t, fs, c)
-	must(t, c.apply(t, l.Manager))
-	if len(c.raised) != 1 || len(c.raised[0]) != 2 {
-		t.Fatalf("raised %v, want both in one transaction", c.raised)
-	}
-	p := l.partition(t, idA, 0)
-	if err := begin(t, p, AcksAll, 1).wait(t); !errors.Is(err, ErrNotLeader) {
-		t.Fatalf("an append before the new epoch: %v", err)
-	}
-	if _, err := p.Read(ReadRequest{MaxBytes: 1, CurrentEpoch: -1, FetchedEpoch: -1}); !errors.Is(err, ErrNotLeader) {
-		t.Fatalf("a read before the new epoch: %v", err)
-	}
-	must(t, c.apply(t, l.Manager))
-	grow(t, p)
-	if p.LeaderEpoch() != 1 || p.Ends().HighWatermark != 2 {
-		t.Errorf("epoch %d, %+v", p.LeaderEpoch(), p.Ends())
-	}
-	if e, end, err := p.EpochEnd(1, 0); e != 0 || end != 1 || err != nil {
-		t.Errorf("epoch 0 ended as %d at %d, %v", e, end, err)
-	}
-}
-
-func TestEpochsThatCannotBeRaisedAreNotLed(t *testing.T) {
-	fs, c := vfs.Memory(), newCluster()
-	l := start(t, fs, c)
-	c.topic("a", idA, 1)
-	must(t, c.apply(t, l.Manager))
-	must(t, c.apply(t, l.Manager))
-	must(t, l.storage.Close())
-	unclean(t, fs, storage.Place{Path: "/d"})
-	c.fail = errors.New("store is gone")
-	l = start(t, fs, c)
-	must(t, c.apply(t, l.Manager))
-	if err := begin(t, l.partition(t, idA, 0), AcksAll, 1).wait(t); !errors.Is(err, ErrNotLeader) {
-		t.Error(err)
-	}
-	if n := len(l.Leaderless()); n != 1 || len(c.raised) != 1 {
-		t.Errorf("%d partitions wait for an epoch, after %d attempts", n, len(c.raised))
-	}
-}
-
 // Metadata that were restored from a copy give epochs below those of the log. The broker asks for a
 // higher one, and leads in no other, again and again.
 func TestALogWithALaterEpochIsLedInAHigherOne(t *testing.T) {
@@ -203,6 +152,7 @@ func TestADeletedTopicLeavesNothingAndMayComeBack(t *testing.T) {
 	l := start(t, fs, c)
 	c.topic("a", idA, 2)
 	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
 	old := l.partition(t, idA, 0)
 	grow(t, old)
 	c.delete("a", idA, 2)
@@ -215,10 +165,10 @@ func TestADeletedTopicLeavesNothingAndMayComeBack(t *testing.T) {
 		t.Errorf("an append to what was deleted: %v", err)
 	}
 	p := l.partition(t, idB, 0)
+	must(t, c.apply(t, l.Manager))
 	if grow(t, p); p.Ends().LogEnd != 1 {
 		t.Errorf("the new one begins anew: %+v", p.Ends())
 	}
-	must(t, c.apply(t, l.Manager))
 	if c.keys[metadata.DeletingKey(idA)].Key != "" || c.image.Deleting(idA) != nil {
 		t.Error("the tombstone stays though nothing is left")
 	}
@@ -266,6 +216,7 @@ func TestTheMetadataMovesTheRole(t *testing.T) {
 	c := newCluster()
 	l := start(t, vfs.Memory(), c)
 	c.topic("a", idA, 1)
+	must(t, c.apply(t, l.Manager))
 	must(t, c.apply(t, l.Manager))
 	tp := metadata.TopicPartition{Topic: idA}
 	set := func(leader, epoch int32, replicas, isr []int32) {
@@ -319,23 +270,6 @@ func TestAFailedCreationAffectsNoOtherLog(t *testing.T) {
 	}
 	if _, err := l.Partition(idB, 1); !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), "the log of b-1 could not be created") {
 		t.Error(err)
-	}
-}
-
-// unclean makes a directory that was closed cleanly look like after a crash.
-func unclean(t testing.TB, fsys vfs.FS, place storage.Place) {
-	t.Helper()
-	b, err := storage.OpenForRepair(place, storage.Options{FS: fsys})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	s, err := storage.ReadState(fsys, place.Path)
-	if err == nil {
-		err = b.Commit(s)
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -187,7 +187,7 @@ func (m *Manager) release(w wanted, l *storage.Log) (x leave, leaves bool) {
 	}
 	m.mu.Unlock()
 	if p != nil {
-		p.SetRole(m.roleOf(w, p.log.Dir().ID()))
+		p.SetRole(m.roleOf(w))
 	}
 	return x, leaves
 }

@@ -162,7 +162,7 @@ func (m *Manager) replaceLog(w wanted, l *storage.Log) []leave {
 		return nil
 	}
 	if p != nil { // until the new log follows, the replica is none
-		r := m.roleOf(w, l.Dir().ID())
+		r := m.roleOf(w)
 		r.View.Replicas = nil
 		p.SetRole(r)
 	}

@@ -30,7 +30,7 @@ func (m *Manager) applyRole(w wanted, changes changes) {
 	}
 	_, high := p.High()
 	seen := max(latest(p.log), high)
-	if seen > part.LeaderEpoch && m.opt.Incarnation != [16]byte{} && part.PassedOver(m.opt.Self) {
+	if seen > part.LeaderEpoch && part.PassedOver(m.opt.Self) {
 		changes.raise[tp] = metadata.Raise{From: part.LeaderEpoch, Seen: seen, Lossy: true}
 	}
 	m.mu.Lock()
@@ -53,12 +53,11 @@ func (m *Manager) applyRole(w wanted, changes changes) {
 	if fenced {
 		return // a raised epoch is on its way
 	}
-	p.SetRole(m.roleOf(w, p.log.Dir().ID()))
+	p.SetRole(m.roleOf(w))
 }
 
-// roleOf returns what the latest image says about a partition. dir is the directory of its log. The
-// caller holds roles.
-func (m *Manager) roleOf(w wanted, dir [16]byte) *Role {
+// roleOf returns what the latest image says about a partition. The caller holds roles.
+func (m *Manager) roleOf(w wanted) *Role {
 	part := w.topic.Partitions.At(w.partition)
 	a := &Role{Leader: part.Leader, Epoch: part.LeaderEpoch, Unclean: part.Unclean}
 	a.View = progress.View{Version: m.image.Version(), Revision: part.Revision, MinISR: 1}
@@ -81,9 +80,6 @@ func (m *Manager) roleOf(w wanted, dir [16]byte) *Role {
 		r.Active = state.Liveness == metadata.Active && works && !slices.Contains(state.Damaged, w.tp())
 		if id == m.opt.Self {
 			a.BrokerEpoch = r.BrokerEpoch
-			if m.opt.Incarnation == [16]byte{} { // no other broker depends on the record of the directory
-				r.Placement = dir
-			}
 		}
 		a.View.Replicas[i] = r
 	}
@@ -156,11 +152,11 @@ func (m *Manager) renewRole(p *Partition) {
 // The caller holds roles.
 func (m *Manager) reviewOne(t *metadata.Topic, p *Partition) {
 	r := p.role.Load()
-	if t == nil || !r.leader || r.sole && m.opt.Incarnation == [16]byte{} {
+	if t == nil || !r.leader {
 		return
 	}
 	w := wanted{t, p.id.Partition}
 	if part := t.Partitions.At(w.partition); part != nil && part.Leader == m.opt.Self && part.LeaderEpoch == r.epoch {
-		p.SetRole(m.roleOf(w, p.log.Dir().ID()))
+		p.SetRole(m.roleOf(w))
 	}
 }

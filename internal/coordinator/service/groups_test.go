@@ -12,7 +12,6 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -67,7 +66,7 @@ func image(t testing.TB, revision int64, topics map[string]int32) *metadata.Imag
 func TestTopicChangesForShards(t *testing.T) {
 	prev := image(t, 1, map[string]int32{"same": 1, "more": 1, "gone": 2})
 	next := image(t, 2, map[string]int32{"same": 1, "more": 3, "new": 1})
-	c, err := NewGroups(GroupsOptions{Self: 1, Replicas: replica.NewManager(replica.Options{}), Configs: registry(t), Logger: zap.NewNop()})
+	c, err := NewGroups(GroupsOptions{Self: 1, Replicas: noReplicas(t), Configs: registry(t), Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +86,7 @@ func TestTopicChangesForShards(t *testing.T) {
 func TestChangesOfRulesForShards(t *testing.T) {
 	img := image(t, 1, nil)
 	for _, visible := range []func(group.Viewer) func(string) bool{nil, func(group.Viewer) func(string) bool { return nil }} {
-		c, err := NewGroups(GroupsOptions{Self: 1, Replicas: replica.NewManager(replica.Options{}), Configs: registry(t),
+		c, err := NewGroups(GroupsOptions{Self: 1, Replicas: noReplicas(t), Configs: registry(t),
 			Logger: zap.NewNop(), Visible: visible})
 		if err != nil {
 			t.Fatal(err)
@@ -123,7 +122,7 @@ func TestViewShowsTheImage(t *testing.T) {
 }
 
 func TestNotCoordinatorWithoutTopicAndAfterClose(t *testing.T) {
-	c, err := NewGroups(GroupsOptions{Self: 1, Replicas: replica.NewManager(replica.Options{}), Configs: registry(t), Logger: zap.NewNop()})
+	c, err := NewGroups(GroupsOptions{Self: 1, Replicas: noReplicas(t), Configs: registry(t), Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,10 @@ func (c *cluster) apply(t testing.TB, m *replica.Manager) {
 	t.Helper()
 	c.rev++
 	var none metadata.Placement
-	var kvs []metadata.KV
+	kvs := []metadata.KV{
+		{Key: metadata.BrokerKey(1), Value: metadata.Broker{}.Encode(), ModRevision: 1},
+		{Key: metadata.LivenessKey(1), Value: metadata.BrokerState{Liveness: metadata.Active}.Encode(), ModRevision: 1},
+	}
 	for key, value := range map[string][]byte{
 		metadata.NameKey("o"):             metadata.Name{Topic: "o", ID: topicID}.Encode(),
 		metadata.TopicKey(topicID):        metadata.TopicRecord{Name: "o", Partitions: 1, Internal: true}.Encode(),

@@ -93,14 +93,15 @@ func startWith(t testing.TB, fs vfs.FS, add func(*broker)) (b *broker, stop func
 	store := solestore.Open(t, raftstore.Options{FS: fs, Dir: "/metadata", Log: zap.NewNop()})
 	b.store = store
 	b.control = controller.New(controller.Options{Store: store, Configs: b.configs, NumPartitions: 1, ReplicationFactor: 1})
-	_, err := solestore.Register(t.Context(), store, 1, "")
+	incarnation, _, err := solestore.Register(t.Context(), store, 1, "")
 	must(t, err)
 	b.settings = replica.NewTopicSettings(replica.SettingsOptions{Self: 1, Configs: b.configs, Logger: zap.NewNop()})
 	logs, err := storage.Open([]storage.Place{{Path: "/logs"}}, storage.Options{FS: fs, JournalFileSize: 1 << 20,
 		Config: func(string, storage.ID) storage.Config { return b.settings.Of(metadata.Empty(), nil).Log }})
 	must(t, err)
 	park := purgatory.New()
-	b.replicas = replica.NewManager(replica.Options{Self: 1, Storage: logs, Cluster: b.control, Park: park, Logger: zap.NewNop(),
+	b.replicas = replica.NewManager(replica.Options{Self: 1, Incarnation: incarnation, Storage: logs, Cluster: b.control, Park: park,
+		Logger: zap.NewNop(),
 		Config: func(img *metadata.Image, topic *metadata.Topic) storage.Config { return b.settings.Of(img, topic).Log }})
 	b.applier.Subscribe("replicas", b.replicas.Apply)
 	add(b)
@@ -111,9 +112,20 @@ func startWith(t testing.TB, fs vfs.FS, add func(*broker)) (b *broker, stop func
 		}
 		b.applier.Stop()
 		park.Close()
+		must(t, b.replicas.Close(context.Background()))
 		must(t, logs.Close())
 		must(t, store.Close())
 	}
+}
+
+// noReplicas returns a manager that has no partition.
+func noReplicas(t testing.TB) *replica.Manager {
+	t.Helper()
+	logs, err := storage.Open([]storage.Place{{Path: "/logs"}}, storage.Options{FS: vfs.Memory(), JournalFileSize: 1 << 20})
+	must(t, err)
+	m := replica.NewManager(replica.Options{Self: 1, Storage: logs, Logger: zap.NewNop()})
+	t.Cleanup(func() { must(t, errors.Join(m.Close(context.Background()), logs.Close())) })
+	return m
 }
 
 // say sends a word to a key's shard until it is answered; an empty word only reads.
@@ -199,7 +211,7 @@ func TestTwoDefinitionsOnOneBroker(t *testing.T) {
 }
 
 func TestNothingIsCreatedAfterClose(t *testing.T) {
-	h := New(Options{Self: 1, Replicas: replica.NewManager(replica.Options{}), Logger: zap.NewNop()}, definition("__transaction_state"))
+	h := New(Options{Self: 1, Replicas: noReplicas(t), Logger: zap.NewNop()}, definition("__transaction_state"))
 	h.Close()
 	must(t, h.Ensure()) // there is no controller that could create it
 	h.Close()
@@ -254,7 +266,7 @@ func TestAnInternalTopicWaitsForTheBrokersOfItsReplicas(t *testing.T) {
 	defer stop()
 	h := b.services[0]
 	h.opt.Brokers = 3
-	if _, err := solestore.Register(t.Context(), b.store, 2, ""); err != nil {
+	if _, _, err := solestore.Register(t.Context(), b.store, 2, ""); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -263,7 +275,7 @@ func TestAnInternalTopicWaitsForTheBrokersOfItsReplicas(t *testing.T) {
 			t.Fatal("the topic is created with fewer replicas")
 		}
 	}
-	epoch, err := solestore.Register(t.Context(), b.store, 3, "")
+	_, epoch, err := solestore.Register(t.Context(), b.store, 3, "")
 	must(t, err)
 	must(t, b.applier.WaitFor(t.Context(), epoch))
 	must(t, h.Ensure())
@@ -304,7 +316,7 @@ func TestARequestWaitsUntilTheTopicIsCreated(t *testing.T) {
 	for range 2 {
 		must(t, created())
 	}
-	closed := New(Options{Self: 1, Replicas: replica.NewManager(replica.Options{}), Logger: zap.NewNop()}, def)
+	closed := New(Options{Self: 1, Replicas: noReplicas(t), Logger: zap.NewNop()}, def)
 	closed.Close()
 	h = closed
 	if err := created(); !errors.Is(err, coordinator.ErrNotCoordinator) {

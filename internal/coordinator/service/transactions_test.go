@@ -120,7 +120,7 @@ func TestAFencedCoordinatorGetsAHigherEpoch(t *testing.T) {
 func TestMetadataChangesForTransactions(t *testing.T) {
 	version := int16(2)
 	settings := replica.NewTopicSettings(replica.SettingsOptions{Self: 1, Configs: registry(t), Logger: zap.NewNop()})
-	tr, err := NewTransactions(TransactionsOptions{Self: 1, Replicas: replica.NewManager(replica.Options{}), Configs: registry(t),
+	tr, err := NewTransactions(TransactionsOptions{Self: 1, Replicas: noReplicas(t), Configs: registry(t),
 		Settings: settings, Logger: zap.NewNop(), Version: func(*metadata.Image) int16 { return version }})
 	must(t, err)
 	defer tr.Close()

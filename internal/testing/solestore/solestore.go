@@ -34,22 +34,24 @@ func Try(o raftstore.Options) (*raftstore.Store, error) {
 }
 
 // Register registers a broker as active, under a new incarnation, without the steps of a
-// registration (controller.Loop), and begins the cluster if there is none. It returns the broker
-// epoch.
-func Register(ctx context.Context, s metadata.Store, id int32, rack string) (epoch int64, err error) {
+// registration (controller.Loop), and begins the cluster if there is none. It returns the
+// incarnation and the broker epoch.
+func Register(ctx context.Context, s metadata.Store, id int32, rack string) (incarnation [16]byte, epoch int64, err error) {
 	kv, _, err := s.Get(ctx, metadata.ClusterKey)
 	if err != nil {
-		return 0, err
+		return incarnation, 0, err
 	}
 	var put []metadata.KV
 	if kv.ModRevision == 0 {
 		put = metadata.First(metadata.NewCluster(metadata.FormatID(metadata.NewID()), metadata.NewID()))
 	}
+	incarnation = metadata.NewID()
 	broker := metadata.Broker{
-		Incarnation: metadata.NewID(), Rack: rack, Features: metadata.Features{Min: 1, Max: metadata.MaxFeatureLevel},
+		Incarnation: incarnation, Rack: rack, Features: metadata.Features{Min: 1, Max: metadata.MaxFeatureLevel},
 	}
-	state := metadata.BrokerState{Liveness: metadata.Active, Incarnation: broker.Incarnation}
+	state := metadata.BrokerState{Liveness: metadata.Active, Incarnation: incarnation}
 	put = append(put, metadata.KV{Key: metadata.BrokerKey(id), Value: broker.Encode()},
 		metadata.KV{Key: metadata.LivenessKey(id), Value: state.Encode()})
-	return s.Txn(ctx, metadata.Txn{Put: put})
+	epoch, err = s.Txn(ctx, metadata.Txn{Put: put})
+	return incarnation, epoch, err
 }

@@ -69,6 +69,8 @@ func (c *cluster) apply(t testing.TB, m *replica.Manager) {
 		{Key: metadata.NameKey("t"), Value: metadata.Name{Topic: "t", ID: topicID}.Encode(), ModRevision: c.rev},
 		{Key: metadata.TopicKey(topicID), Value: metadata.TopicRecord{Name: "t", Partitions: c.partitions}.Encode(), ModRevision: c.rev},
 		{Key: metadata.PlacementKey(1, topicID), Value: none.With(c.dirs).Encode(), ModRevision: c.rev},
+		{Key: metadata.BrokerKey(1), Value: metadata.Broker{}.Encode(), ModRevision: 1},
+		{Key: metadata.LivenessKey(1), Value: metadata.BrokerState{Liveness: metadata.Active}.Encode(), ModRevision: 1},
 	}
 	for i := range c.partitions {
 		kvs = append(kvs, metadata.KV{Key: metadata.PartitionKey(topicID, i), ModRevision: c.rev,
