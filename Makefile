@@ -96,7 +96,7 @@ crash: build ## kill -9 of the real binary under load, KILLS times; MODEL_RUNS m
 	CHRONIK_MODEL_RUNS=$(MODEL_RUNS) go test -count=1 -timeout 60m -v -run '^TestModel' ./internal/storage/
 	CHRONIK_MODEL_RUNS=1 go test -count=1 -timeout 60m -v -tags breakrules -run Rule ./internal/storage/
 	CHRONIK_INSPECT_RUNS=1 go test -count=1 -timeout 60m -run KilledAtEachCall ./internal/inspect/
-	go test -count=1 -timeout 60m -run 'Crash|Model|Power' ./internal/statelog/ ./internal/metadata/filestore/ ./internal/storage/checkpoint/ ./internal/storage/journal/ ./internal/testing/crashfs/
+	go test -count=1 -timeout 60m -run 'Crash|Model|Power' ./internal/statelog/ ./internal/metadata/raftstore/ ./internal/metadata/copies/ ./internal/storage/checkpoint/ ./internal/storage/journal/ ./internal/testing/crashfs/
 
 .PHONY: sim
 sim: ## SIM_WALKS random walks (default 1000000) of one partition and SIM_HISTORIES of three whole brokers (5000); each rule removed once

@@ -92,7 +92,7 @@ class Broker:
 
     def metadata(self):
         """Bytes of the metadata files."""
-        return sum(os.path.getsize(f) for f in glob.glob(f"{self.dir}/cluster/**", recursive=True) if os.path.isfile(f))
+        return sum(os.path.getsize(f) for f in glob.glob(f"{self.dir}/metadata/**", recursive=True) if os.path.isfile(f))
 
 
 def until(what, done, begin=None):

@@ -389,9 +389,9 @@ lost-journal() {
 lost-metadata() {
   begin lost-metadata
   planted=$(now)
-  rm -r "$dir/$target/data/$([ "$nodes" = 1 ] && echo metadata || echo cluster)"
+  rm -r "$dir/$target/data/metadata"
   names=()
-  drill lost-metadata removed "$([ "$nodes" = 1 ] && echo metadata || echo cluster)"
+  drill lost-metadata removed metadata
   end
 }
 # frozen_disk FAULT CHECK WHERE: a disk hangs until the fault was seen, and 10 s at least: the remedy
@@ -449,7 +449,7 @@ erring-disk() {
   limit_loop "$(((last + 1) * 4096))"
   { sleep 5 && limit_loop 0; } &
   load+=($!)
-  names=() also=(metadata) # cluster/ is there, too
+  names=() also=(metadata) # it is on the same disk
   drill erring-disk log_dir ''
   also=()
   end

@@ -134,8 +134,8 @@ func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 	t.Cleanup(func() { must(t, n.storage.Close()) })
 	n.park = purgatory.New()
 	n.applier = metadata.NewApplier(zap.NewNop())
-	replicas := replica.NewManager(replica.Options{Self: o.self, Incarnation: incarnation, Storage: n.storage, Cluster: n.control, Park: n.park,
-		Logger: zap.NewNop(),
+	replicas := replica.NewManager(replica.Options{Self: o.self, Incarnation: incarnation, Storage: n.storage, Cluster: n.control,
+		Park: n.park, Logger: zap.NewNop(),
 		Config: func(img *metadata.Image, topic *metadata.Topic) storage.Config {
 			s := settings.Of(img, topic)
 			if s.Err != nil {

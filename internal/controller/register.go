@@ -63,10 +63,10 @@ const (
 // registers at the next one from the beginning.
 //
 // The only broker, on the node of the only voter, knows all that this controller knows, and there
-// is neither another controller nor a leader that changes an ISR. So it needs no proof: step 3 makes
-// it active. It keeps a leadership with its epoch if it has the only replica and its directory was
-// closed cleanly: then nothing that the former process sent is lost. If step 2 changes nothing, step
-// 1 is omitted, and the registration is one transaction.
+// is neither another controller nor a leader that changes an ISR. So it needs no proof: step 3
+// makes it active. It keeps a leadership with its epoch if it has the only replica and its
+// directory was closed cleanly: then nothing that the former process sent is lost. If step 2
+// changes nothing, step 1 is omitted, and the registration is one transaction.
 type registrar struct {
 	store  inTerm
 	images Images

@@ -333,7 +333,8 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	}
 	b.stack.push("applier", func(context.Context) error { r.applier.Stop(); return nil })
 	r.member.following.Store(true)
-	// What the first image requires must be recorded and applied before a client can see the broker.
+	// What the first image requires must be recorded and applied before a client can see the
+	// broker.
 	if err := r.applier.WaitFor(ctx, r.applier.Image().Version()); err != nil {
 		return err
 	}

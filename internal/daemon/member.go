@@ -45,8 +45,8 @@ type member struct {
 }
 
 // openMember opens the metadata directory and waits until this node is a member of its cluster and
-// has metadata. Other brokers can connect before that; clients cannot. A broker without seeds begins
-// a cluster of its own at its first start.
+// has metadata. Other brokers can connect before that; clients cannot. A broker without seeds
+// begins a cluster of its own at its first start.
 func (b *Broker) openMember(ctx context.Context, r *components) error {
 	if err := b.lockData(); err != nil {
 		return err

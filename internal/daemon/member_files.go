@@ -57,7 +57,7 @@ func (b *Broker) checkOwners(r *components) error {
 	o, dir := r.owners, path.Join(b.cfg.DataDir, metadataDir)
 	switch linked := r.linked(); {
 	case linked && o.unread != nil:
-		return &ExitError{ExitData, fmt.Errorf("%w; %s has no metadata, and nobody knows whether those of this directory are lost: "+
+		return &ExitError{ExitData, fmt.Errorf("%w; %s has no metadata, so those of this directory may be lost: "+
 			"make it readable, or give this broker another one", o.unread, dir)}
 	case !linked && o.cluster != "":
 		return &ExitError{ExitData, fmt.Errorf("the log directories of this broker hold records of the cluster %s, and %s has no metadata of them; "+

@@ -18,9 +18,9 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// The metadata of all topics is a few files in data.dir. As long as few voters have them, their copy
-// is in a log directory, if possible in one outside of data.dir. It starts after storage has locked
-// the log directories, so that none of them belongs to another broker.
+// The metadata of all topics is a few files in data.dir. As long as few voters have them, their
+// copy is in a log directory, if possible in one outside of data.dir. It starts after storage has
+// locked the log directories, so that none of them belongs to another broker.
 
 // refuseOlder rejects metadata that is older than one of its copies: topics that were created since
 // would be gone, and deleted ones would reappear. If there are other voters, what they have counts.

@@ -62,8 +62,8 @@ type AgentOptions struct {
 	// Interval is that of heartbeats, Timeout that of the session. No lease is accepted that is
 	// longer, whatever the controller has computed.
 	Interval, Timeout time.Duration
-	// Hopeless, if set, returns why it does not help to ask for the first registration again, nil if
-	// it may help. Default: it always may.
+	// Hopeless, if set, returns why it does not help to ask for the first registration again, nil
+	// if it may help. Default: it always may.
 	Hopeless func() error
 	// Progress is called with what the broker waits for.
 	Progress func(string)

@@ -34,8 +34,8 @@ type Cluster interface {
 type Options struct {
 	Self int32
 	// Incarnation is that of this broker's registration. Until an image shows it, Apply does
-	// nothing: older images show leader epochs in which an earlier process led. The registration has
-	// raised them if records may be missing (I9).
+	// nothing: older images show leader epochs in which an earlier process led. The registration
+	// has raised them if records may be missing (I9).
 	Incarnation [16]byte
 
 	Storage *storage.Manager

@@ -443,7 +443,7 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 
 func TestMetadataAndItsCopy(t *testing.T) {
 	whole := Metadata{Dir: "/d/metadata", Copy: "/d/logs/metadata.copy"}
-	failed, behind, lost := whole, whole, Metadata{Dir: "/d/cluster", LostVote: true}
+	failed, behind, lost := whole, whole, Metadata{Dir: "/d/metadata", LostVote: true}
 	failed.Failed, behind.Behind = "no space left", "input/output error"
 	hanging, busy := whole, whole
 	hanging.Hanging, busy.Hanging = stuckAfter, stuckAfter-1
@@ -452,7 +452,7 @@ func TestMetadataAndItsCopy(t *testing.T) {
 		{"not known", Facts{}, nil},
 		{"busy", Facts{Metadata: busy}, nil},
 		{"hanging", Facts{Metadata: hanging}, []string{"warn metadata in /d/metadata: topics and configs cannot be changed: a write or an fdatasync in it hangs"}},
-		{"its vote is elsewhere", Facts{Metadata: lost}, []string{"warn metadata in /d/cluster: this broker does not vote yet"}},
+		{"its vote is elsewhere", Facts{Metadata: lost}, []string{"warn metadata in /d/metadata: this broker does not vote yet"}},
 		{"failed", Facts{Metadata: failed}, []string{"warn metadata in /d/metadata: topics and configs cannot be changed: no space left"}},
 		{
 			"behind",

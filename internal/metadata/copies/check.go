@@ -41,6 +41,6 @@ func Check(fsys vfs.FS, dir string) (Content, error) {
 	return c, err
 }
 
-// Exists reports whether dir contains a copy, damaged or not. A missing directory and the remains of
-// an interrupted first start do not count.
+// Exists reports whether dir contains a copy, damaged or not. A missing directory and the remains
+// of an interrupted first start do not count.
 func Exists(fsys vfs.FS, dir string) (bool, error) { return statelog.Exists(fsys, dir) }

@@ -365,10 +365,10 @@ func (c *Content) cluster() []byte {
 	return nil
 }
 
-// CheckAgainst returns an error that matches ErrOlder if a copy in dir has transactions that a store
-// lacks: the store's files were restored from an older state. The store is in the directory at, and
-// view is what it shows after all that its files have. CheckAgainst ignores all other problems of
-// the copy. It must be called before the first transaction.
+// CheckAgainst returns an error that matches ErrOlder if a copy in dir has transactions that a
+// store lacks: the store's files were restored from an older state. The store is in the directory
+// at, and view is what it shows after all that its files have. CheckAgainst ignores all other
+// problems of the copy. It must be called before the first transaction.
 func CheckAgainst(fsys vfs.FS, dir, at string, view *kv.View) error {
 	found, err := Check(fsys, dir)
 	has := view.Revision()

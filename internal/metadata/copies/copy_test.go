@@ -37,10 +37,10 @@ func try(fsys vfs.FS, set ...func(*Options)) (*kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	return keep(s, fsys, set...), nil
+	return copying(s, fsys, set...), nil
 }
 
-func keep(s *raftstore.Store, fsys vfs.FS, set ...func(*Options)) *kept {
+func copying(s *raftstore.Store, fsys vfs.FS, set ...func(*Options)) *kept {
 	o := Options{FS: fsys, Dir: copyDir, View: s.View(), Ended: s.Ended(), Log: zap.NewNop(), CompactBytes: 600}
 	for _, f := range set {
 		f(&o)
@@ -190,7 +190,8 @@ func TestCopyHasAcknowledgedTransactions(t *testing.T) {
 }
 
 // copyRun runs the script until the file system dies, opening the store again in the middle. It
-// returns how many transactions were acknowledged, and how many of them while the copy was complete.
+// returns how many transactions were acknowledged, and how many of them while the copy was
+// complete.
 func copyRun(fsys vfs.FS, txns []metadata.Txn) (acknowledged, inCopy int) {
 	for _, part := range [][]metadata.Txn{txns[:9], txns[9:]} {
 		s, err := try(fsys, patiently)
@@ -353,7 +354,7 @@ func TestExistingCopies(t *testing.T) {
 	before := copied(t, fsys)
 	store := solestore.Open(t, raftstore.Options{FS: fsys, Dir: "/m", Log: zap.NewNop()})
 	mustTxn(t, &kept{Store: store}, cluster("ours"))
-	s := keep(store, fsys, patiently)
+	s := copying(store, fsys, patiently)
 	if err := s.copy.Behind(); !errors.Is(err, ErrForeign) {
 		t.Errorf("behind: %v", err)
 	}

@@ -307,6 +307,7 @@ func (w *world) step() {
 		if !n.confirmed.IsZero() {
 			w.confirmed(n.role.Term, n.confirmed.Sub(m.epoch))
 		}
+		w.soleIsTrue(m)
 		revision := m.node.view.Revision()
 		if revision == m.checked {
 			continue
@@ -317,6 +318,22 @@ func (w *world) step() {
 			w.fail("machine %d shows another revision %d than the first one that showed it", m.id, revision)
 		}
 		w.states[revision] = sum
+	}
+}
+
+// soleIsTrue checks that no other member leads in this one's term or a later one while it counts as
+// the only voter.
+func (w *world) soleIsTrue(m *machine) {
+	if m.node.sole == 0 {
+		return
+	}
+	w.faults["steps of an only voter"]++
+	for _, other := range w.machines {
+		n := other.node
+		if n != nil && other != m && n.role.Leader == n.member && n.role.Term >= m.node.mem.hard.GetTerm() {
+			w.fail("machine %d leads term %d, and machine %d of term %d counts as the only voter", other.id, n.role.Term, m.id,
+				m.node.mem.hard.GetTerm())
+		}
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	pb "go.etcd.io/raft/v3/raftpb"
+
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
@@ -83,6 +85,29 @@ func TestSoleNamesItsTime(t *testing.T) {
 			t.Errorf("alone again: %d after %d", again, first)
 		}
 	})
+}
+
+// A member that was a voter until now may have been asked to lead before it lost its vote. The only
+// voter does not elect it.
+func TestTheOnlyVoterVotesForNobodyElse(t *testing.T) {
+	n := newWorld(t, 1, 1, broken{}).machines[0].node
+	for !n.role.Ready {
+		if err := n.tick(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	role, last := n.role, n.mem.last()
+	term, err := n.mem.Term(last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.step(&pb.Message{Type: pb.MsgVote.Enum(), From: new(uint64(99)), To: new(n.member), Term: new(term + 1), LogTerm: new(term),
+		Index: new(last), Context: []byte("CampaignTransfer")}); err != nil {
+		t.Fatal(err)
+	}
+	if n.role != role || n.mem.hard.GetTerm() != term {
+		t.Errorf("it was %+v, and is %+v in term %d after it voted for %x", role, n.role, n.mem.hard.GetTerm(), n.mem.hard.GetVote())
+	}
 }
 
 // The only voter whose disk failed tries to write again with the next transaction, and then leads

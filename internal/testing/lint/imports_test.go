@@ -187,6 +187,8 @@ func testRules() map[string]importRule {
 			because: "it compares tables of states with their drawings"},
 		"internal/testing/storetest": {may: []string{"internal/metadata", "internal/metadata/kv"}, never: noProtocol,
 			because: "it checks the contract of metadata.Store and knows no back end"},
+		"internal/testing/solestore": {may: []string{"internal/metadata", "internal/metadata/raftstore"}, never: noProtocol,
+			because: "tests of the packages above need metadata without a start of a broker"},
 		"internal/testing/replicatest": {may: []string{"internal/replica", "internal/replica/progress"}, never: noProtocol,
 			because: "tests of the packages above give partitions a role without metadata"},
 		"internal/testing/simnet":  {never: noProtocol, because: leafReason},
