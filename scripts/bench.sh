@@ -239,7 +239,7 @@ each_broker() { # MEASUREMENT FLAG...
     "$bench" groups "$@" --bootstrap-servers "$kafka" ${kafka_pid:+--server-pid "$kafka_pid"} --topic "$(topic)"; }
 }
 row_sweeps() {
-  title "sweeps: a run long enough for several checkpoint sweeps; p99 and max of each second are in --json and --report"
+  title "sweeps: a run long enough for several checkpoint sweeps; p99 and max of each second are in --json"
   alone -c 128 -d "${SWEEP_TIME:-60s}" --partitions 1000
 }
 # Kafka acknowledges what the kernel still has to write. So each run begins with a disk

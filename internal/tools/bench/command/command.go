@@ -52,8 +52,8 @@ func Main(ctx context.Context, args []string, version string, out, errOut io.Wri
 
 // outputs are the destinations of a result in addition to the table.
 type outputs struct {
-	json, csv   bool
-	hdr, report string
+	json, csv bool
+	hdr       string
 }
 
 // New returns the root command.
@@ -80,7 +80,6 @@ func New(version string) *cobra.Command {
 	f.BoolVar(&o.json, "json", false, "print JSON instead of the table")
 	f.BoolVar(&o.csv, "csv", false, "print CSV instead of the table, one line per flow")
 	f.StringVar(&o.hdr, "hdr", "", "write the latencies to this file as a percentile distribution of HdrHistogram")
-	f.StringVar(&o.report, "report", "", "write an HTML page with plots to this file")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		text, _ := cli.FlagError(cmd, err)
 		return cli.Usage("%s", text)
@@ -100,10 +99,8 @@ func measure(cmd *cobra.Command, version string, c bench.Config, o outputs) erro
 	if err != nil {
 		return err
 	}
-	for flag, name := range map[string]string{"hdr": o.hdr, "report": o.report} {
-		if err := writable(flag, name); err != nil {
-			return err // now, and not after the run
-		}
+	if err := o.writable(); err != nil {
+		return err // now, and not after the run
 	}
 	live := report.NewLive(cmd.ErrOrStderr(), c, cli.IsTerminal(cmd.ErrOrStderr()))
 	r, err := bench.Run(cmd.Context(), c, live.Progress)
@@ -115,7 +112,7 @@ func measure(cmd *cobra.Command, version string, c bench.Config, o outputs) erro
 	return errors.Join(o.show(cmd.OutOrStdout(), r), judge(r))
 }
 
-// show prints a result and writes its files.
+// show prints a result and writes its file.
 func (o outputs) show(w io.Writer, r *bench.Result) error {
 	form := report.Table
 	switch {
@@ -124,37 +121,37 @@ func (o outputs) show(w io.Writer, r *bench.Result) error {
 	case o.csv:
 		form = report.CSV
 	}
-	return errors.Join(form(w, r), write(o.hdr, r, report.HDR), write(o.report, r, report.HTML))
+	return errors.Join(form(w, r), o.percentiles(r))
 }
 
-// writable returns an error unless the file can be created or replaced. An empty name is valid.
-func writable(flag, name string) error {
-	if name == "" {
+// writable returns an error unless the file of --hdr can be created or replaced.
+func (o outputs) writable() error {
+	if o.hdr == "" {
 		return nil
 	}
-	_, err := os.Stat(name)
+	_, err := os.Stat(o.hdr)
 	made := errors.Is(err, fs.ErrNotExist)
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
+	f, err := os.OpenFile(o.hdr, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
-		return cli.Usage("--%s: the report cannot be written: %w; name a file in an existing, writable directory", flag, err)
+		return cli.Usage("--hdr: the report cannot be written: %w; name a file in an existing, writable directory", err)
 	}
 	if err = f.Close(); made {
-		err = errors.Join(err, os.Remove(name))
+		err = errors.Join(err, os.Remove(o.hdr))
 	}
 	return err
 }
 
-// write writes one form of a result to a file; it does nothing without a name.
-func write(name string, r *bench.Result, form func(io.Writer, *bench.Result) error) error {
-	if name == "" {
+// percentiles writes the file of --hdr.
+func (o outputs) percentiles(r *bench.Result) error {
+	if o.hdr == "" {
 		return nil
 	}
-	f, err := os.Create(name)
+	f, err := os.Create(o.hdr)
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	if err := errors.Join(form(f, r), f.Close()); err != nil {
-		return fmt.Errorf("write the report %s: %w", name, err)
+	if err := errors.Join(report.HDR(f, r), f.Close()); err != nil {
+		return fmt.Errorf("write the report %s: %w", o.hdr, err)
 	}
 	return nil
 }

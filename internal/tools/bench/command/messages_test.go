@@ -31,7 +31,7 @@ func misspelt() []string {
 		"--server-pid -1",
 		"--partitions 0", "--replication-factor 0", "--topic x --topic-config a=1", "--create-topic --topic-config =1",
 		"-c -1 -d 0s", "-c 0", "--pipeline 0", "--admin x",
-		"--hdr /nowhere/at/all", "--report /nowhere/at/all", "--report DIR",
+		"--hdr /nowhere/at/all", "--hdr DIR",
 		"limits --no-echo", "limits --no-echo --dir /nowhere/at/all", "limits --no-echo --dir DIR --file-size 1",
 		"limits --no-echo --dir DIR --disk-duration 0s",
 		"limits -c 0", "limits --pipeline 99999", "limits -s -1", "limits -d 0s", "limits --duration soon",

@@ -1,5 +1,5 @@
-// Package report shows the results of a benchmark: a line while it runs, a table, JSON, CSV,
-// HdrHistogram's percentile text, and one HTML file with plots.
+// Package report shows the results of a benchmark: a line while it runs, a table, JSON, CSV, and
+// HdrHistogram's percentile text.
 //
 // All forms are derived from a bench.Result, and compute only sums, ratios and quantiles of
 // recorded values. Every form names the kind of clients of the load. cmd/chronik-bench and the

@@ -73,7 +73,6 @@ func TestEveryFormNamesTheClients(t *testing.T) {
 			"JSON":  func(b *bytes.Buffer) error { return JSON(b, r) },
 			"CSV":   func(b *bytes.Buffer) error { return CSV(b, r) },
 			"HDR":   func(b *bytes.Buffer) error { return HDR(b, r) },
-			"HTML":  func(b *bytes.Buffer) error { return HTML(b, r) },
 		} {
 			var b bytes.Buffer
 			if err := write(&b); err != nil {
@@ -116,20 +115,14 @@ func TestNothingSucceeded(t *testing.T) {
 		Elapsed: time.Second,
 		Produce: &bench.Flow{Failures: map[string]int64{"connection: refused": 9}},
 	}
-	var table, page, doc, hdr bytes.Buffer
-	if err := errors.Join(Table(&table, r), HTML(&page, r), JSON(&doc, r), HDR(&hdr, r)); err != nil {
+	var table, doc, hdr bytes.Buffer
+	if err := errors.Join(Table(&table, r), JSON(&doc, r), HDR(&hdr, r)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"produce - - - - - - - - 0", "failed 9 times: connection: refused"} {
 		if !strings.Contains(words(table.String()), want) {
 			t.Errorf("no %q in\n%s", want, table.String())
 		}
-	}
-	if !strings.Contains(page.String(), nothing) {
-		t.Error("the plots are silent")
-	}
-	if strings.Contains(page.String(), "NaN") || strings.Contains(page.String(), "Inf") {
-		t.Error("a plot drew what is no number")
 	}
 }
 
@@ -219,49 +212,6 @@ func TestHDRText(t *testing.T) {
 	}
 }
 
-// The page is self-contained: it is well-formed, loads nothing, has no script, and names are text.
-func TestHTMLIsSelfContained(t *testing.T) {
-	var b bytes.Buffer
-	if err := HTML(&b, full(t)); err != nil {
-		t.Fatal(err)
-	}
-	text := b.String()
-	n := wellFormed(t, strings.Replace(text, "<!DOCTYPE html>", "", 1))
-	if n["svg"] != 4 || n["polyline"] != 2+2+3+3 {
-		t.Errorf(
-			"%d plots of %d lines: throughput and percentiles of two flows, and three lines over time for each",
-			n["svg"],
-			n["polyline"],
-		)
-	}
-	if n["script"]+n["link"]+n["img"]+n["iframe"] > 0 {
-		t.Errorf("elements %v", n)
-	}
-	for _, never := range []string{"http:", "https:", "//", "url(", "@import", "<script"} {
-		if strings.Contains(text, never) {
-			t.Errorf("the page has %q", never)
-		}
-	}
-	for _, want := range []string{"prefers-color-scheme: dark", "<h1>chronik-bench: e2e, clients shared</h1>", "&lt;script&gt;",
-		"VERIFICATION FAILED",
-		"<td class=\"soft\">duration</td><td>30s</td>", "99.9%", "2 s: 1k/s"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in the page", want)
-		}
-	}
-}
-
-// A second without a success is a gap in the latencies over time, not a zero.
-func TestSilentSecondIsNoZero(t *testing.T) {
-	r := full(t)
-	r.EndToEnd = nil
-	r.Produce.Series = append(r.Produce.Series, bench.Point{At: 3 * time.Second, Width: time.Second})
-	got := string(overTime(*Of(r).Flow("produce"), 3))
-	if n := wellFormed(t, got); n["circle"] != 3*2 {
-		t.Errorf("%d places on three lines of two seconds", n["circle"])
-	}
-}
-
 // The line shows the last second of each flow, and is removed at the end.
 func TestLive(t *testing.T) {
 	var b bytes.Buffer
@@ -308,7 +258,7 @@ func TestLiveWithoutATerminal(t *testing.T) {
 }
 
 // A report describes the broker of the run and explains its numbers, in every form for readers;
-// with acks=0 the received records come first, in table and plot.
+// with acks=0 the received records come first.
 func TestWhatItWasMeasuredAgainst(t *testing.T) {
 	load := 1.5
 	r := full(t)
@@ -330,8 +280,8 @@ func TestWhatItWasMeasuredAgainst(t *testing.T) {
 		CPUs:    2,
 		Load:    &load,
 	}
-	var table, page, doc bytes.Buffer
-	if err := errors.Join(Table(&table, r), HTML(&page, r), JSON(&doc, r)); err != nil {
+	var table, doc bytes.Buffer
+	if err := errors.Join(Table(&table, r), JSON(&doc, r)); err != nil {
 		t.Fatal(err)
 	}
 	const against = "against chronik v1.2, durability profile sync, 1200 fdatasyncs/s of 0.700 ms, each for 45.0 records"
@@ -341,14 +291,6 @@ func TestWhatItWasMeasuredAgainst(t *testing.T) {
 		if !strings.Contains(words(table.String()), want) {
 			t.Errorf("no %q in\n%s", want, table.String())
 		}
-	}
-	for _, want := range []string{against, from, "<td>received</td><td>-</td><td>250</td>", "1 MB = 10^6 bytes", `class="line c1"`} {
-		if !strings.Contains(page.String(), want) {
-			t.Errorf("no %q in the page", want)
-		}
-	}
-	if strings.Contains(page.String(), "Latency over time: received") {
-		t.Error("the page plots a latency that there is not")
 	}
 	var d Document
 	if err := json.Unmarshal(doc.Bytes(), &d); err != nil || d.Flow("received") == nil || d.Flow("received").RecordsPerSecond != 250 ||

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -40,7 +41,7 @@ func LoadText(c bench.Config) string {
 		}
 	}
 	if c.Rate > 0 {
-		parts = append(parts, fmt.Sprintf("open loop at %s/s", short(c.Rate)))
+		parts = append(parts, "open loop at "+strconv.FormatFloat(c.Rate, 'f', -1, 64)+"/s")
 	} else {
 		parts = append(parts, "closed loop")
 	}

@@ -58,7 +58,7 @@ func New(version string, s Streams) *App {
 	if s.Err == nil {
 		s.Err = io.Discard
 	}
-	return &App{Streams: s, Version: version, dial: (&net.Dialer{Timeout: dialTime}).DialContext, flags: map[string]*string{}}
+	return &App{Streams: s, Version: version, dial: new(net.Dialer).DialContext, flags: map[string]*string{}}
 }
 
 // offline is the annotation of commands that need no settings. They work even if the settings are

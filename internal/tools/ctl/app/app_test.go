@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/cli/contexts"
+	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -119,8 +120,8 @@ func TestABoundedRead(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			near, far := net.Pipe()
 			defer far.Close()
-			c := &bounded{near, time.Second}
 			begin := time.Now()
+			c := &bounded{Conn: near, limit: time.Second, first: begin.Add(time.Hour)}
 			if err := c.SetReadDeadline(begin.Add(deadline)); err != nil {
 				t.Fatal(err)
 			}
@@ -165,6 +166,91 @@ func TestABrokerThatHangs(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// silent returns the address of a listener that accepts connections and never answers, as a stopped
+// process does.
+func silent(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String()
+}
+
+// refusing returns an address where nothing listens.
+func refusing(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// A seed that hangs costs some time, and not the command: the next seeds are asked, too, and later
+// requests go to the one that answered.
+func TestASeedThatHangs(t *testing.T) {
+	b := chronik.StartTest(t)
+	hangs, down := silent(t), refusing(t)
+	for _, seeds := range [][]string{{hangs, b.Addr()}, {hangs, down, b.Addr()}} {
+		adm, cl, err := app(t, "--brokers", strings.Join(seeds, ",")).connectBoth(t.Context())
+		if err != nil {
+			t.Errorf("%v: %v", seeds, err)
+			continue
+		}
+		if n := len(cl.SeedBrokers()); n != 1 {
+			t.Errorf("%v: the client uses %d of them", seeds, n)
+		}
+		for range 2 * len(seeds) { // the client takes another broker each time
+			if _, err := adm.BrokerMetadata(t.Context()); err != nil {
+				t.Errorf("%v: metadata: %v", seeds, err)
+			}
+		}
+		adm.Close()
+	}
+}
+
+// If no seed answers, the error names the reason of each.
+func TestNoSeedAnswers(t *testing.T) {
+	hangs, down := silent(t), refusing(t)
+	_, err := app(t, "--timeout", "1s", "--brokers", hangs+","+down).Connect(t.Context())
+	if want := hangs + ": no answer in time, " + down + ": unable to dial: "; ExitCode(err) != ExitUnreachable ||
+		!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "connection refused; is it running") {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// A connection that never answers ends after the dialer's patience, in time to try another broker,
+// and the library does so.
+func TestAConnectionThatNeverAnswers(t *testing.T) {
+	for _, encrypted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &dialer{tcp: func(context.Context, string, string) (net.Conn, error) {
+				near, far := net.Pipe()
+				go func() { _, _ = io.Copy(io.Discard, far) }()
+				return near, nil
+			}}
+			if encrypted {
+				d.tls = certs.Base()
+			}
+			d.patience.Store(int64(time.Second))
+			begin := time.Now()
+			c, err := d.dial(t.Context(), "tcp", "127.0.0.1:9092")
+			if err == nil {
+				if err = c.SetReadDeadline(begin.Add(time.Minute)); err == nil {
+					_, err = c.Read(make([]byte, 1))
+				}
+				_ = c.Close()
+			}
+			if took := time.Since(begin); !late(err) || errors.Is(err, context.DeadlineExceeded) || took != time.Second {
+				t.Errorf("encrypted %v: %v after %v", encrypted, err, took)
+			}
+		})
 	}
 }
 

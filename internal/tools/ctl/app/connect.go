@@ -10,6 +10,8 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -43,6 +45,7 @@ func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) 
 	}
 	timeout := a.Settings.Timeout()
 	first := min(timeout, dialTime)
+	d.patience.Store(int64(first))
 	base = append(base,
 		kgo.ClientID("chronikctl"),
 		kgo.SoftwareNameAndVersion("chronikctl", SoftwareVersion(a.Version)),
@@ -58,10 +61,11 @@ func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) 
 	ctx, cancel := context.WithTimeout(ctx, first)
 	defer cancel()
 	web := a.probeHTTP(ctx, first/2)
-	if err := cl.Ping(ctx); err != nil {
+	if failed := a.reach(ctx, cl, first); failed != nil {
 		cl.Close()
-		return nil, a.noAnswer(ctx, err, d, web, first)
+		return nil, a.noAnswer(ctx, failed, d, web, first)
 	}
+	d.patience.Store(int64(first) / int64(len(a.Settings.Seeds())))
 	return cl, nil
 }
 
@@ -82,26 +86,37 @@ func (a *App) probeHTTP(ctx context.Context, silence time.Duration) (web chan bo
 	return web
 }
 
+// speaksHTTP reports whether a seed speaks HTTP. It asks all at the same time, as one that hangs
+// uses up its time.
 func (a *App) speaksHTTP(ctx context.Context) bool {
-	return !a.Settings.Encrypted() &&
-		slices.ContainsFunc(a.Settings.Seeds(), func(at string) bool { return cli.SpeaksHTTP(ctx, a.dial, at) })
+	var one atomic.Bool
+	var all sync.WaitGroup
+	for _, at := range a.Settings.Seeds() {
+		all.Go(func() {
+			if !a.Settings.Encrypted() && cli.SpeaksHTTP(ctx, a.dial, at) {
+				one.Store(true)
+			}
+		})
+	}
+	all.Wait()
+	return one.Load()
 }
 
-// noAnswer returns the error of a failed first request. ctx ends after the time first. web receives
-// the result of probeHTTP.
-func (a *App) noAnswer(ctx context.Context, err error, d *dialer, web chan bool, first time.Duration) error {
-	connected := d.connected.Load()
-	var timeout net.Error
-	late := ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout()
-	if connected && (late && <-web || !late && a.speaksHTTP(ctx)) {
+// noAnswer returns the error of seeds of which none answered within the time first, when ctx ended.
+// web receives the result of probeHTTP.
+func (a *App) noAnswer(ctx context.Context, failed []error, d *dialer, web chan bool, first time.Duration) error {
+	err := a.reasons(failed)
+	connected, waited := d.connected.Load(), slices.ContainsFunc(failed, late)
+	if connected && (waited && <-web || !waited && a.speaksHTTP(ctx)) {
 		err = errHTTP
 	}
 	from := fmt.Sprintf("no answer from %s (%s)", strings.Join(a.Settings.Seeds(), ", "), a.Settings.Source(contexts.Brokers))
-	if connected && late && !errors.Is(err, errHTTP) {
+	hung := !slices.ContainsFunc(failed, func(err error) bool { return !late(err) })
+	if connected && hung && !errors.Is(err, errHTTP) {
 		return WithCode(ExitUnreachable, fmt.Errorf("%s within %v: connected, but nothing answers there; a broker that hangs says more in "+
 			"its log, --timeout allows more time", from, first))
 	}
-	return WithCode(ExitUnreachable, fmt.Errorf("%s: %w; %s", from, withoutGuess(err), a.noAnswerRemedy(err, d.secured.Load())))
+	return WithCode(ExitUnreachable, fmt.Errorf("%s: %w; %s", from, err, a.noAnswerRemedy(err, d.secured.Load())))
 }
 
 // errHTTP means that an HTTP server answered.

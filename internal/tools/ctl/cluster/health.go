@@ -39,7 +39,13 @@ func NewCheckup(ctx context.Context, adm *kadm.Client) (*Checkup, error) {
 	if err != nil {
 		return nil, app.Refused("examine the cluster", app.BrokerError(err), "")
 	}
-	return &Checkup{adm: adm, Meta: m, findings: []health.Finding{}, reported: -1, at: time.Now().UTC()}, nil
+	c := newCheckup()
+	c.adm, c.Meta = adm, m
+	return c, nil
+}
+
+func newCheckup() *Checkup {
+	return &Checkup{findings: []health.Finding{}, reported: -1, at: time.Now().UTC()}
 }
 
 // Add adds a finding.
@@ -100,7 +106,8 @@ func healthCommand(a *app.App) *cobra.Command {
 		Use: "health", Short: "List what is wrong, with cause and remedy", Args: app.Args(0, 0, "no argument"),
 		Long: "health lists what is wrong, and what it examined. It asks a chronik broker for its health report, at its admin port. It checks\n" +
 			"what Kafka's protocol shows of brokers, partitions, log directories, configs, groups and transactions, whether this machine reaches each\n" +
-			"advertised address, and whether the clocks agree. Each finding has a remedy.\n" +
+			"advertised address, and whether the clocks agree. If no broker answers clients, it shows the report of the admin port.\n" +
+			"Each finding has a remedy.\n" +
 			"bad: some records cannot be written or read. warn: a guarantee is not met, or the problem becomes bad if it grows or if something\n" +
 			"else fails. note: everything works as configured, but the operator should know, for example of configs that contradict each other.\n" +
 			"It exits with 4 if a finding is bad or warn, so that scripts can use it; notes do not change the exit code. --wait\n" +
@@ -114,9 +121,15 @@ func healthCommand(a *app.App) *cobra.Command {
 			if f.probe && app.AdminPortOf(a) == nil {
 				return app.Usage("--probe-disk needs the broker's admin port; give it with --admin HOST:PORT")
 			}
-			return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []string) error {
+			connected := false
+			err := a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []string) error {
+				connected = true
 				return examine(ctx, a, adm, cl, f)
 			})(cmd, args)
+			if !connected {
+				return examineWithout(cmd.Context(), a, f, err)
+			}
+			return err
 		},
 	}
 	c.Flags().BoolVar(&f.probe, "probe-disk", false,
@@ -130,7 +143,7 @@ func healthCommand(a *app.App) *cobra.Command {
 func examine(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, f healthFlags) error {
 	c, err := NewCheckup(ctx, adm)
 	if err != nil {
-		return err
+		return examineWithout(ctx, a, f, err)
 	}
 	x := &examination{Checkup: c, a: a, adm: adm, cl: cl, port: app.AdminPortOf(a), healthFlags: f}
 	if err := c.Ended(ctx, x.everything(ctx)); err != nil {
@@ -233,10 +246,15 @@ func (c *Checkup) AdminReport(ctx context.Context, p *app.AdminPort, ask func(co
 	case err != nil:
 		c.Add("admin_port", health.Warn, "admin port", err.Error(), "check --admin; without the port "+less)
 	default:
-		c.Examined(fmt.Sprintf("broker %d, by its admin port %s", report.Broker, p))
-		c.findings, c.reported = append(c.findings, report.Findings...), report.Broker
-		c.member = follows(report)
+		c.adopt(p, report)
 	}
+}
+
+// adopt adds the findings of a broker's own report.
+func (c *Checkup) adopt(p *app.AdminPort, report *health.Report) {
+	c.Examined(fmt.Sprintf("broker %d, by its admin port %s", report.Broker, p))
+	c.findings, c.reported = append(c.findings, report.Findings...), report.Broker
+	c.member = follows(report)
 }
 
 // follows reports whether a report is of a member of a cluster. If that has lost the others, its

@@ -2,10 +2,33 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
+
+// examineWithout reports what the admin port knows if no broker answers clients. unanswered is the
+// error of the request to them, which it returns if the admin port does not answer either.
+func examineWithout(ctx context.Context, a *app.App, f healthFlags, unanswered error) error {
+	x := &examination{Checkup: newCheckup(), a: a, port: app.AdminPortOf(a), healthFlags: f}
+	if x.port == nil || app.ExitCode(unanswered) == app.ExitUsage {
+		return unanswered
+	}
+	report, err := x.broker(ctx)
+	if err != nil {
+		if x.port.Named {
+			unanswered = errors.Join(unanswered, err)
+		}
+		return unanswered
+	}
+	x.Add("clients", health.Bad, "clients", unanswered.Error(),
+		"resolve the other findings first; without metadata, only what the admin port reports is known")
+	x.adopt(x.port, report)
+	x.clock(ctx)
+	return x.Report(a)
+}
 
 // broker returns the health report of a chronik broker and adds its checks' measurements to what
 // was examined.

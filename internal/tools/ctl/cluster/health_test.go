@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"bytes"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -157,6 +159,44 @@ func TestWhatTheBrokerFindsIsTakenOver(t *testing.T) {
 			t.Errorf("%s: ends with %d, want %d", name, code, c.code)
 		}
 	}
+}
+
+// If no broker answers clients, the admin port's report is shown nevertheless.
+func TestHealthWithoutAnAnswerToClients(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"broker":3,"findings":[{"severity":"bad","subject":"disk","problem":"slow","remedy":"r"}],"checks":[]}`))
+	}))
+	hangs, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangs.Close()
+	for admin, want := range map[string]struct {
+		code  int
+		texts []string
+	}{
+		s.URL:                 {app.ExitUnhealthy, []string{"bad clients no answer from " + hangs.Addr().String(), "bad disk slow > r"}},
+		hangs.Addr().String(): {app.ExitUnreachable, []string{"connected, but nothing answers there", "admin port"}},
+		"off":                 {app.ExitUnreachable, []string{"connected, but nothing answers there"}},
+	} {
+		var out bytes.Buffer
+		a := app.New("v", app.Streams{Out: &out})
+		root := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true}
+		a.Prepare(root)
+		root.AddCommand(healthCommand(a))
+		root.SetArgs([]string{"health", "--brokers", hangs.Addr().String(), "--admin", admin, "--timeout", "200ms"})
+		err := root.ExecuteContext(t.Context())
+		got := strings.Join(strings.Fields(fmt.Sprint(out.String(), err)), " ")
+		if app.ExitCode(err) != want.code {
+			t.Errorf("%s: code %d, want %d", admin, app.ExitCode(err), want.code)
+		}
+		for _, text := range want.texts {
+			if !strings.Contains(got, text) {
+				t.Errorf("%s: no %q in %s", admin, text, got)
+			}
+		}
+	}
+	s.Close()
 }
 
 // Only --probe-disk requests a probe.
