@@ -80,7 +80,7 @@ func (t *try) assigned(*replica.Append) {
 	q.shard.mu.Lock()
 	advance := false
 	if q.opening == t {
-		q.shard.holders.add(q.key, e.from.TransactionalID, e.client)
+		q.shard.holders.add(q.key, e.from, e.client)
 		advance = q.opened()
 	}
 	q.shard.mu.Unlock()

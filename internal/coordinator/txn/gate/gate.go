@@ -124,7 +124,7 @@ func (t *Turn) Append(p *replica.Partition, topic string, a *replica.Append, bat
 	s.mu.Lock()
 	q := s.queues[k]
 	if q == nil {
-		knows := s.holders.allow(k, t.From.TransactionalID)
+		knows := s.holders.allow(k, t.From)
 		s.mu.Unlock()
 		// The partition itself refuses batches that are late or meant for another leader.
 		if knows && k.open(t.From.Epoch) || k.late(t.From.Epoch) || p.Refusal(a.LeaderEpoch, storage.Client) != nil {

@@ -367,3 +367,44 @@ func TestHistory37TheRestIsNotPassedOnYet(t *testing.T) {
 	w.wantStored(1, 7, 0, 1, 2)
 	w.wantEmpty()
 }
+
+// A client that leaves it to the leader to add partitions begins a transaction in the epoch of the
+// one before, whose commit is decided and whose marker is on its way. Its batch must not join that
+// one: the marker would commit it.
+func TestABatchDoesNotJoinTheTransactionBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.send(tv1, 0, 0).wants(t, nil)
+		w.asked.answer = nil
+		a := w.send(tv2, 0, 1)
+		time.Sleep(patience / 2)
+		synctest.Wait()
+		if end := w.partitions[0].Ends().LogEnd; end != 1 || !a.waits() {
+			t.Fatalf("the log ends at %d before the answer", end)
+		}
+		w.marker(0, tv1, record.Commit, 0)
+		w.asked.answer = yes // for the transaction that begins
+		w.reply(Answer{})
+		a.wants(t, nil)
+		if p, ok := w.partitions[0].Log().Producer(tv2.ID); !ok || p.First != 2 {
+			t.Errorf("its transaction begins at %d, %t", p.First, ok)
+		}
+	})
+}
+
+// A gate that does not know who began an open transaction asks once, if the leader adds partitions.
+func TestANewLeaderAsksOnceForAnOpenTransaction(t *testing.T) {
+	for from, questions := range map[Producer]int{tv1: 1, tv2: 2} {
+		w := newWorld(t, 1)
+		w.send(from, 0, 0).wants(t, nil)
+		w.gate.Close()
+		w.gate = New(Options{Coordinators: w.asked})
+		for seq := range int32(3) {
+			w.send(from, 0, 1+seq).wants(t, nil)
+		}
+		if n := w.asked.count(); n != questions {
+			t.Errorf("%+v: %d questions, want %d", from, n, questions)
+		}
+		w.wantStored(0, from.ID, 0, 1, 2, 3)
+	}
+}

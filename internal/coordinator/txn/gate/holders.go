@@ -15,6 +15,12 @@ type Client struct {
 // Holder is who began a transaction in a partition.
 type Holder struct{ TransactionalID, ClientID, Address string }
 
+// holding is a Holder, and whether its transaction has an epoch of its own (Producer.Bumps).
+type holding struct {
+	Holder
+	bumps bool
+}
+
 const (
 	// maxHolders bounds the transactions of a shard whose holders are known, at about 200 bytes
 	// each. Beyond, a quarter of them is forgotten.
@@ -27,16 +33,16 @@ const (
 // holders has the holders of transactions, of those that are open and of some that have ended. It
 // is guarded by the lock of its shard.
 type holders struct {
-	of    map[key]Holder
+	of    map[key]holding
 	sweep int // the number of holders above which ended transactions are removed
 }
 
 // add notes who began a transaction.
-func (h *holders) add(k key, id string, by Client) {
+func (h *holders) add(k key, from Producer, by Client) {
 	if h.of == nil {
-		h.of, h.sweep = map[key]Holder{}, minHolders
+		h.of, h.sweep = map[key]holding{}, minHolders
 	}
-	who := Holder{TransactionalID: id, ClientID: by.ID}
+	who := holding{Holder{TransactionalID: from.TransactionalID, ClientID: by.ID}, from.Bumps}
 	if by.Address != nil {
 		who.Address = by.Address.String()
 	}
@@ -58,11 +64,18 @@ func (h *holders) add(k key, id string, by Client) {
 	h.sweep = min(max(minHolders, 2*len(h.of)), maxHolders)
 }
 
-// allow reports whether a producer id may be that of a transactional id, as far as the gate knows:
-// it never becomes that of another one. The coordinator decides.
-func (h *holders) allow(k key, id string) bool {
+// allow reports whether the open transaction of a producer's epoch, if there is one, is proof enough
+// that its batch belongs to it. Otherwise the coordinator decides:
+//
+//   - if the producer id is that of another transactional id, as far as the gate knows: it never
+//     becomes that of another one;
+//   - if the leader is to add the partition, and it is unknown whether it has done so for the open
+//     transaction. Without an epoch for each transaction, the open one may be that before, whose
+//     marker is on its way: a client that adds partitions itself has been told to wait, and one that
+//     begins to leave it to the leader has asked nobody.
+func (h *holders) allow(k key, from Producer) bool {
 	who, ok := h.of[k]
-	return !ok || who.TransactionalID == id
+	return (!ok || who.TransactionalID == from.TransactionalID) && (!from.Bumps || who.bumps)
 }
 
 // held reports whether the producer may have an open transaction in a partition that still exists.
@@ -82,5 +95,5 @@ func (g *Gate) Holder(p *replica.Partition, producer int64) (Holder, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	who, ok := s.holders.of[k]
-	return who, ok
+	return who.Holder, ok
 }

@@ -126,7 +126,7 @@ func (q *queue) advance(batch *groupcommit.Batch) bool {
 	}
 	var run []*try
 	switch first := q.head.from; {
-	case q.shard.holders.allow(q.key, first.TransactionalID) && q.open(first.Epoch), q.late(first.Epoch):
+	case q.shard.holders.allow(q.key, first) && q.open(first.Epoch), q.late(first.Epoch):
 		for q.head != nil && q.head.from == first {
 			run = append(run, q.pop().attempt(producers.Permit{Bumps: first.Bumps}))
 		}
