@@ -64,15 +64,15 @@ func (h *holders) add(k key, from Producer, by Client) {
 	h.sweep = min(max(minHolders, 2*len(h.of)), maxHolders)
 }
 
-// allow reports whether the open transaction of a producer's epoch, if there is one, is proof enough
+// allow reports whether the open transaction of a producer epoch, if there is one, is proof enough
 // that its batch belongs to it. Otherwise the coordinator decides:
 //
 //   - if the producer id is that of another transactional id, as far as the gate knows: it never
 //     becomes that of another one;
 //   - if the leader is to add the partition, and it is unknown whether it has done so for the open
 //     transaction. Without an epoch for each transaction, the open one may be that before, whose
-//     marker is on its way: a client that adds partitions itself has been told to wait, and one that
-//     begins to leave it to the leader has asked nobody.
+//     marker is on its way: a client that adds partitions itself has been told to wait, and one
+//     that begins to leave it to the leader has asked nobody.
 func (h *holders) allow(k key, from Producer) bool {
 	who, ok := h.of[k]
 	return (!ok || who.TransactionalID == from.TransactionalID) && (!from.Bumps || who.bumps)
