@@ -18,10 +18,12 @@ TEST_TIMEOUT ?= 30m
 # How many packages are tested at once: two for each processor, since many tests wait for a disk, for
 # elections or for sessions.
 PACKAGES_AT_ONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
-# How long each fuzz target runs. `make crash` kills the running broker KILLS times and
-# models MODEL_RUNS histories with losses of power.
+# How long each fuzz target runs. `make crash` kills the running broker KILLS times and models
+# MODEL_RUNS histories with losses of power. MODEL_RUNS, SIM_WALKS (of each config), SIM_HISTORIES and
+# ROUNDS are numbers, or durations like 45s in which another history begins.
 FUZZTIME ?= 30s
 KILLS ?= 50
+KILLED ?= ^TestKill
 MODEL_RUNS ?= 5000
 # The attacks of `make hostile`, and the duration of `make hostile-soak`.
 ATTACKS ?= all
@@ -90,19 +92,21 @@ prose: ## the words and sentences of comments, messages and pages (vale)
 fuzz: ## every fuzz target for FUZZTIME (default 30s)
 	scripts/fuzz.sh $(FUZZTIME)
 
-.PHONY: crash
-crash: build ## kill -9 of the real binary under load, KILLS times; MODEL_RUNS modelled losses of power
-	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_KILLS=$(KILLS) go test -count=1 -timeout 60m -v -run '^TestKill' ./internal/testing/system/
+.PHONY: crash crash-histories
+crash-histories: build
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_KILLS=$(KILLS) go test -count=1 -timeout 60m -v -run '$(KILLED)' ./internal/testing/system/
 	CHRONIK_MODEL_RUNS=$(MODEL_RUNS) go test -count=1 -timeout 60m -v -run '^TestModel' ./internal/storage/
+crash: crash-histories ## kill -9 of the real binary under load, KILLS times; MODEL_RUNS modelled losses of power
 	CHRONIK_MODEL_RUNS=1 go test -count=1 -timeout 60m -v -tags breakrules -run Rule ./internal/storage/
 	CHRONIK_INSPECT_RUNS=1 go test -count=1 -timeout 60m -run KilledAtEachCall ./internal/inspect/
 	go test -count=1 -timeout 60m -run 'Crash|Model|Power' ./internal/statelog/ ./internal/metadata/raftstore/ ./internal/metadata/copies/ ./internal/storage/checkpoint/ ./internal/storage/journal/ ./internal/testing/crashfs/
 
-.PHONY: sim
-sim: ## SIM_WALKS random walks (default 1000000) of one partition and SIM_HISTORIES of three whole brokers (5000); each rule removed once
+.PHONY: sim sim-histories
+sim-histories:
 	CHRONIK_SIM_WALKS=$(SIM_WALKS) go test -count=1 -timeout 6h -v -run '^TestWalks$$' ./internal/testing/sim/
-	CHRONIK_SIM_RULES=20000 go test -count=1 -timeout 6h -v -tags breakrules -run Rule ./internal/testing/sim/
 	CHRONIK_SIM_HISTORIES=$(SIM_HISTORIES) go test -count=1 -timeout 6h -v -run '^TestRandomFaults$$' ./internal/testing/brokers/
+sim: sim-histories ## SIM_WALKS random walks (default 1000000) of one partition and SIM_HISTORIES of three whole brokers (5000); each rule removed once
+	CHRONIK_SIM_RULES=20000 go test -count=1 -timeout 6h -v -tags breakrules -run Rule ./internal/testing/sim/
 	CHRONIK_SIM_RULES=500 go test -count=1 -timeout 6h -v -tags breakrules -run Rule ./internal/testing/brokers/
 	go test -count=1 -timeout 6h -v -tags removals -run WithoutEachRule ./internal/testing/removed/
 
@@ -123,6 +127,10 @@ cluster-scale: build ## three brokers with 10 and with 10,000 partitions: creati
 hostile: build ## the cost of attacks without login: memory, its duration, other clients' p99 (ATTACKS=name,name)
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_HOSTILE=$(ATTACKS) go test -count=1 -timeout 60m -v -run '^TestHostile' ./internal/testing/system/
 
+.PHONY: hostile-memory
+hostile-memory: build ## the memory that attacks without login hold at full size; measures no response times (ATTACKS=name,name)
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_HOSTILE_MEMORY=$(ATTACKS) go test -count=1 -timeout 60m -v -run '^TestHostileClientsUseLittleMemory$$' ./internal/testing/system/
+
 .PHONY: hostile-soak
 hostile-soak: build ## for SOAK, 1,000 connections of hostile and honest clients to a broker with 64 MiB; the honest clients' p99
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_HOSTILE=$(ATTACKS) CHRONIK_HOSTILE_SOAK=$(SOAK) go test -count=1 -timeout 24h -v -run '^TestHostileSoak$$' ./internal/testing/system/
@@ -132,7 +140,7 @@ timing: build ## whether the time of answers tells which users exist: Welch's t 
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_TIMING=$(TIMING) go test -count=1 -timeout 60m -v -run '^TestUsersCannotBeTimed$$' ./internal/testing/system/
 
 .PHONY: drill
-drill: build ## causes faults in a broker under load, measures the time until the report, follows the printed remedy (FAULTS="damage full-disk" NODES=3)
+drill: build ## causes faults in a broker under load, measures the time until the report, follows the printed remedy (FAULTS="damage full-disk" NODES=3 WITHIN=ms)
 	NODES=$(or $(NODES),1) scripts/drill.sh $(FAULTS)
 
 .PHONY: bench

@@ -27,7 +27,7 @@ nodes="${NODES:-1}" # brokers
 [ "$nodes" = 1 ] || [ "$nodes" = 3 ] || { echo "NODES is 1 or 3"; exit 1; }
 target="$nodes" # the broker that has the fault
 alone=30        # s within which three brokers may heal a fault without a person
-within=5000   # ms in which a fault must be reported
+within="${WITHIN:-5000}" # ms in which a fault must be reported
 records=40000 # acknowledged before the fault, each with its number
 work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-drill.XXXXXX")"
 pids=() ports=() admins=() flags=() wrap=() profile=() also=() load=() watcher='' mounted='' frozen='' loop='' failed=''

@@ -2,6 +2,7 @@ package brokers
 
 import (
 	"fmt"
+	"iter"
 	"os"
 	"strconv"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/testing/race"
+	"github.com/chronik-io/chronik/internal/testing/tries"
 )
 
 // history runs one history with a seed, and judges it.
@@ -196,17 +198,10 @@ func TestTwoOfThreeAreDown(t *testing.T) {
 	})
 }
 
-// Random faults. CHRONIK_SIM_HISTORIES is the number of histories, CHRONIK_SIM_SEED the seed of the
-// first one; it alone runs if the number is not set.
+// Random faults. CHRONIK_SIM_HISTORIES is the number of histories or how long they take,
+// CHRONIK_SIM_SEED the seed of the first one; it alone runs if the number is not set.
 func TestRandomFaults(t *testing.T) {
-	first, n := uint64(1), race.Some(25, 3)
-	if v := os.Getenv("CHRONIK_SIM_SEED"); v != "" {
-		first, n = uint64(number(t, v)), 1
-	}
-	if v := os.Getenv("CHRONIK_SIM_HISTORIES"); v != "" {
-		n = number(t, v)
-	}
-	for seed := first; seed < first+uint64(n); seed++ {
+	for seed := range seeds(t, "CHRONIK_SIM_HISTORIES", race.Some(25, 3)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			historyOf(t, seed, kindOf(seed), func(_ *world, c *clients) { c.walk() })
 		})
@@ -215,16 +210,9 @@ func TestRandomFaults(t *testing.T) {
 
 // The power fails at a call of the file system, and at another one while the broker recovers or
 // serves again: each call that a broker makes under transactions may be the last. CHRONIK_SIM_CALLS
-// is the number of histories.
+// is the number of histories or how long they take.
 func TestThePowerFailsAtAnyCall(t *testing.T) {
-	first, n := uint64(1), race.Some(12, 2)
-	if v := os.Getenv("CHRONIK_SIM_SEED"); v != "" {
-		first, n = uint64(number(t, v)), 1
-	}
-	if v := os.Getenv("CHRONIK_SIM_CALLS"); v != "" {
-		n = number(t, v)
-	}
-	for seed := first; seed < first+uint64(n); seed++ {
+	for seed := range seeds(t, "CHRONIK_SIM_CALLS", race.Some(12, 2)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			historyOf(t, seed, kind{single: true}, func(w *world, _ *clients) {
 				for range 8 {
@@ -233,6 +221,23 @@ func TestThePowerFailsAtAnyCall(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// seeds returns the seeds of a test's histories; variable bounds their number.
+func seeds(t *testing.T, variable string, few int) iter.Seq[uint64] {
+	t.Helper()
+	first := uint64(1)
+	if v := os.Getenv("CHRONIK_SIM_SEED"); v != "" {
+		first, few = uint64(number(t, v)), 1
+	}
+	histories := tries.Of(t, variable, few)
+	return func(yield func(uint64) bool) {
+		for n := range histories {
+			if !yield(first + uint64(n)) {
+				return
+			}
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"iter"
 	"maps"
 	"os"
 	"slices"
@@ -9,23 +10,13 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/testing/race"
+	"github.com/chronik-io/chronik/internal/testing/tries"
 )
 
-// walks returns the number of walks that a test runs: few, or CHRONIK_SIM_WALKS.
-func walks(t *testing.T, few int) int {
+// walks are those of a test: few, or CHRONIK_SIM_WALKS of each config.
+func walks(t *testing.T, few int) iter.Seq[int] {
 	t.Helper()
-	s := os.Getenv("CHRONIK_SIM_WALKS")
-	if s == "" && race.Detector {
-		return few / 5
-	}
-	if s == "" {
-		return few
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatalf("CHRONIK_SIM_WALKS: %v", err)
-	}
-	return n
+	return tries.Of(t, "CHRONIK_SIM_WALKS", race.Some(few, few/5))
 }
 
 // firstSeed returns the seed of the first walk, CHRONIK_SIM_SEED if it is set.
@@ -63,7 +54,8 @@ func TestWalks(t *testing.T) {
 			t.Parallel()
 			stats := map[string]int{}
 			first := firstSeed(t)
-			for seed := first; seed < first+uint64(walks(t, 300)); seed++ {
+			for n := range walks(t, 300) {
+				seed := first + uint64(n)
 				w := walk(seed, cfg)
 				for k, v := range w.stats {
 					stats[k] += v
@@ -87,8 +79,8 @@ func TestASeedDeterminesAWalk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg.trace = true
-			for seed := range uint64(walks(t, 25)) {
-				a, b := walk(seed, cfg), walk(seed, cfg)
+			for seed := range walks(t, 25) {
+				a, b := walk(uint64(seed), cfg), walk(uint64(seed), cfg)
 				if len(a.lines) < 20 {
 					t.Fatalf("seed %d: a trace of %d lines", seed, len(a.lines))
 				}

@@ -95,7 +95,7 @@ func TestHostileSoak(t *testing.T) {
 	if d <= 0 {
 		t.Skip("takes minutes: make hostile-soak")
 	}
-	all := chosen(t)
+	all := chosen(t, "CHRONIK_HOSTILE")
 	program, env, contained := container(t)
 	t.Setenv("CHRONIKD", program)
 	p, err := start(t.TempDir(), env, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--set",

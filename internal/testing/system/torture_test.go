@@ -19,11 +19,13 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/testing/tries"
 )
 
 const (
 	torturePartitions = 6
-	tortureRounds     = 3               // CHRONIK_CLUSTER_ROUNDS sets another number
+	tortureRounds     = 3               // CHRONIK_CLUSTER_ROUNDS sets another number, or how long rounds begin
 	tortureStop       = 5 * time.Second // longer than a session's timeout
 )
 
@@ -56,7 +58,7 @@ func TestClusterUnderFaults(t *testing.T) {
 		t.Skip("it starts many processes")
 	}
 	t.Parallel() // it waits for elections and sessions most of the time
-	rounds, seed := fromEnv(t, "CHRONIK_CLUSTER_ROUNDS", tortureRounds), fromEnv(t, "CHRONIK_CLUSTER_SEED", rand.Uint64())
+	rounds, seed := tries.Of(t, "CHRONIK_CLUSTER_ROUNDS", tortureRounds), fromEnv(t, "CHRONIK_CLUSTER_SEED", rand.Uint64())
 	t.Logf("CHRONIK_CLUSTER_SEED=%d repeats this schedule", seed)
 	c := &torture{nodes: newNodes(t, 3), tortureBook: newTortureBook(), random: rand.New(rand.NewPCG(seed, 0))}
 	c.expected = []string{`"logger":"health"`} // the health reports what is caused here
@@ -64,7 +66,7 @@ func TestClusterUnderFaults(t *testing.T) {
 	c.skewed = os.Getenv("CHRONIKD_SKEWED")
 	c.set = append(c.set, "chronik.log.scrub.interval.ms=10000") // damage is found without a reader
 	c.apart(seed)
-	schedule := c.schedule(int(rounds))
+	possible := c.possible()
 	c.launch(0, 1, 2)
 	c.await(0, 1, 2)
 	for i := range c.seeds {
@@ -94,7 +96,11 @@ func TestClusterUnderFaults(t *testing.T) {
 	}
 	c.inSync()
 	c.goOn("the start")
-	for n, f := range schedule {
+	for n := range rounds {
+		f := possible[n%len(possible)] // first each one, then random ones
+		if n >= len(possible) {
+			f = possible[c.random.IntN(len(possible))]
+		}
 		t.Run(fmt.Sprintf("%d: %s", n+1, f.name), func(t *testing.T) { c.round(t, f) })
 		if t.Failed() {
 			break
@@ -141,26 +147,20 @@ func (c *torture) apart(seed uint64) {
 	}
 }
 
-// schedule returns the faults of a run: first each one, then random ones. CHRONIK_CLUSTER_FAULT
-// leaves those whose name contains it.
-func (c *torture) schedule(rounds int) (chosen []fault) {
-	var all []fault
+// possible returns the faults that can be caused here. CHRONIK_CLUSTER_FAULT selects those whose
+// name contains it, or one of several texts that "|" separates.
+func (c *torture) possible() (all []fault) {
+	wanted := strings.Split(os.Getenv("CHRONIK_CLUSTER_FAULT"), "|")
 	for _, f := range faults {
-		if (c.wires != nil || !f.wires) && (c.skewed != "" || !f.clock) && strings.Contains(f.name, os.Getenv("CHRONIK_CLUSTER_FAULT")) {
+		if (c.wires != nil || !f.wires) && (c.skewed != "" || !f.clock) &&
+			slices.ContainsFunc(wanted, func(text string) bool { return strings.Contains(f.name, text) }) {
 			all = append(all, f)
 		}
 	}
 	if len(all) == 0 {
 		c.t.Fatal("no fault has a name that contains CHRONIK_CLUSTER_FAULT, or none is possible here")
 	}
-	for n := range rounds {
-		f := all[n%len(all)]
-		if n >= len(all) {
-			f = all[c.random.IntN(len(all))]
-		}
-		chosen = append(chosen, f)
-	}
-	return chosen
+	return all
 }
 
 // round causes a fault and waits until the clients continue.
