@@ -34,38 +34,6 @@ func ReaderClosed(stream any) bool {
 	return err == nil && n > 0 && ask[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
 }
 
-// readWait is how long a read in character mode waits for a key, in tenths of a second: VTIME
-// of termios(3).
-const readWait = 1
-
-// CharacterMode switches a terminal to character mode: a read returns each key at once and
-// without echo. A read returns no bytes and io.EOF after 100 ms without a key, so that the
-// reading goroutine can stop. Signal keys such as Ctrl-C and output work as usual. restore
-// switches back.
-func CharacterMode(f *os.File) (restore func(), err error) {
-	before, err := unix.IoctlGetTermios(int(f.Fd()), readTermios)
-	if err != nil {
-		return nil, fmt.Errorf("read the terminal's settings: %w", err)
-	}
-	now := *before
-	now.Lflag &^= unix.ICANON | unix.ECHO
-	now.Cc[unix.VMIN], now.Cc[unix.VTIME] = 0, readWait
-	if err := unix.IoctlSetTermios(int(f.Fd()), writeTermios, &now); err != nil {
-		return nil, fmt.Errorf("set the terminal to character mode: %w", err)
-	}
-	return func() { _ = unix.IoctlSetTermios(int(f.Fd()), writeTermios, before) }, nil // a terminal that is gone needs no reset
-}
-
-// TerminalSize returns the columns and rows of a terminal, or 80 and 24 if they are unknown.
-func TerminalSize(stream any) (columns, rows int) {
-	if f, ok := stream.(*os.File); ok && f != nil {
-		if w, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && w.Col > 0 && w.Row > 0 {
-			return int(w.Col), int(w.Row)
-		}
-	}
-	return 80, 24
-}
-
 // ReadHidden asks for a line on a terminal that does not show what is typed, and returns it without
 // the end of the line. The prompt and the line break go to out.
 func ReadHidden(f *os.File, out io.Writer, prompt string) ([]byte, error) {

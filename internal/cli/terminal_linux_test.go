@@ -2,9 +2,7 @@ package cli
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"testing"
 
@@ -69,52 +67,4 @@ func pty(t *testing.T) (control, tty *os.File) {
 		t.Skip(err)
 	}
 	return control, open(t, fmt.Sprintf("/dev/pts/%d", n))
-}
-
-// In character mode a read returns one key without echo, or nothing if no key is pressed.
-// restore brings back the terminal's settings.
-func TestCharacters(t *testing.T) {
-	control, tty := pty(t)
-	before, err := unix.IoctlGetTermios(int(tty.Fd()), readTermios)
-	if err != nil {
-		t.Fatal(err)
-	}
-	restore, err := CharacterMode(tty)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := control.WriteString("q"); err != nil {
-		t.Fatal(err)
-	}
-	p := make([]byte, 8)
-	if n, err := tty.Read(p); err != nil || string(p[:n]) != "q" {
-		t.Errorf("read %q, %v", p[:n], err)
-	}
-	if n, err := tty.Read(p); n != 0 || !errors.Is(err, io.EOF) {
-		t.Errorf("read %q, %v although no key was pressed", p[:n], err)
-	}
-	restore()
-	after, err := unix.IoctlGetTermios(int(tty.Fd()), readTermios)
-	if err != nil || *after != *before {
-		t.Errorf("the terminal has settings %+v, %v; want %+v", after, err, before)
-	}
-	if _, err := CharacterMode(open(t, os.DevNull)); err == nil {
-		t.Error("CharacterMode succeeds on a device that is not a terminal")
-	}
-}
-
-func TestSize(t *testing.T) {
-	_, tty := pty(t)
-	if c, r := TerminalSize(tty); c != 80 || r != 24 {
-		t.Errorf("%d columns, %d rows without a size", c, r)
-	}
-	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 132, Row: 50}); err != nil {
-		t.Fatal(err)
-	}
-	if c, r := TerminalSize(tty); c != 132 || r != 50 {
-		t.Errorf("%d columns, %d rows", c, r)
-	}
-	if c, r := TerminalSize(os.Stdin.Name()); c != 80 || r != 24 {
-		t.Errorf("%d columns, %d rows for something that is not a file", c, r)
-	}
 }

@@ -10,15 +10,12 @@
 package bench
 
 import (
-	"errors"
-	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/bench/load"
+	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
 
 // Mode is the kind of a run.
@@ -117,7 +114,7 @@ const (
 // Default returns the run of a command line without flags.
 func Default() Config {
 	return Config{
-		Brokers: []string{"127.0.0.1:9092"}, Topic: "chronik-bench", Mode: ModeProduce, Pipeline: 1, MessageSize: 256,
+		Brokers: []string{settings.Broker}, Topic: "chronik-bench", Mode: ModeProduce, Pipeline: 1, MessageSize: 256,
 		Acks: AcksAll, Compression: "none", Warmup: 5 * time.Second, Duration: 30 * time.Second,
 		Partitions: 1, ReplicationFactor: 1, FetchMaxBytes: 4 << 20,
 	}
@@ -132,9 +129,8 @@ func (c Config) Makes() bool {
 // Complete returns the configuration with its defaults filled in, or an error that names every
 // invalid setting and the reason.
 func (c Config) Complete() (Config, error) {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	c.Clients = c.kind(bad)
+	x := &settings.Checks{}
+	c.Clients = c.kind(x)
 	if c.Concurrency == 0 {
 		c.Concurrency = 128
 		if c.Clients == ClientsBatched {
@@ -144,115 +140,83 @@ func (c Config) Complete() (Config, error) {
 	if c.Pipeline == 0 {
 		c.Pipeline = 1
 	}
-	for _, b := range c.Brokers {
-		if _, _, err := net.SplitHostPort(b); err != nil {
-			bad("--bootstrap-servers: %q is not host:port; write for example %s", b, Default().Brokers[0])
-		}
-	}
-	if len(c.Brokers) == 0 {
-		bad("--bootstrap-servers: name at least one host:port, for example %s", Default().Brokers[0])
-	}
+	x.Brokers("bootstrap-servers", c.Brokers...)
 	if c.Topic == "" {
-		bad("--topic: must not be empty; leave it out for %s", Default().Topic)
+		x.Add("--topic: must not be empty; leave it out for %s", Default().Topic)
 	}
-	if !slices.Contains([]Mode{ModeProduce, ModeConsume, ModeE2E, ModeMixed}, c.Mode) {
-		bad("--mode: %q is not one of produce, consume, e2e, mixed", c.Mode)
-	}
-	c.checkLoad(bad)
-	c.checkTopic(bad)
-	return c, cli.WithCode(cli.ExitUsage, errors.Join(errs...))
+	x.OneOf("mode", string(c.Mode), string(ModeProduce), string(ModeConsume), string(ModeE2E), string(ModeMixed))
+	c.checkLoad(x)
+	c.checkTopic(x)
+	return c, x.Err()
 }
 
-func (c Config) kind(bad func(string, ...any)) Clients {
+func (c Config) kind(x *settings.Checks) Clients {
 	if c.Batched {
 		if c.Clients != "" && c.Clients != ClientsBatched {
-			bad("--batched: contradicts --clients %s; remove one of them", c.Clients)
+			x.Add("--batched: contradicts --clients %s; remove one of them", c.Clients)
 		}
 		return ClientsBatched
 	}
-	switch c.Clients {
-	case "":
+	if c.Clients == "" {
 		return ClientsOwn
-	case ClientsOwn, ClientsShared, ClientsBatched:
-	default:
-		bad("--clients: %q is not one of own, shared, batched", c.Clients)
 	}
+	x.OneOf("clients", string(c.Clients), string(ClientsOwn), string(ClientsShared), string(ClientsBatched))
 	return c.Clients
 }
 
-func (c Config) checkLoad(bad func(string, ...any)) {
-	if c.Concurrency < 1 || c.Concurrency > MaxConcurrency {
-		bad("--concurrency: %d is not between 1 and %d", c.Concurrency, MaxConcurrency)
-	}
-	if c.Pipeline < 1 || c.Pipeline > MaxPipeline {
-		bad("--pipeline: %d is not between 1 and %d", c.Pipeline, MaxPipeline)
-	}
+func (c Config) checkLoad(x *settings.Checks) {
+	x.Between("concurrency", c.Concurrency, 1, MaxConcurrency)
+	x.Between("pipeline", c.Pipeline, 1, MaxPipeline)
 	if c.Pipeline > 1 && c.Clients != ClientsOwn {
-		bad("--pipeline: only clients \"own\" limit requests in flight; remove it, %q decide themselves", c.Clients)
+		x.Add("--pipeline: only clients \"own\" limit requests in flight; remove it, %q decide themselves", c.Clients)
 	}
 	least := 0
 	if c.Verify || c.Mode == ModeE2E {
 		least = load.StampSize
 	}
-	if c.MessageSize < least || c.MessageSize > MaxMessageSize {
-		bad("--message-size: %d is not between %d and %d", c.MessageSize, least, MaxMessageSize)
-	}
-	if !slices.Contains([]Acks{AcksNone, AcksLeader, AcksAll}, c.Acks) {
-		bad("--acks: %q is not one of 0, 1, all", c.Acks)
-	}
-	if !slices.Contains([]string{"none", "gzip", "snappy", "lz4", "zstd"}, c.Compression) {
-		bad("--compression: %q is not one of none, gzip, snappy, lz4, zstd", c.Compression)
-	}
+	x.Between("message-size", c.MessageSize, least, MaxMessageSize)
+	x.OneOf("acks", string(c.Acks), string(AcksNone), string(AcksLeader), string(AcksAll))
+	x.OneOf("compression", c.Compression, "none", "gzip", "snappy", "lz4", "zstd")
 	if c.Rate < 0 {
-		bad("--rate: %g is negative; 0 means as fast as responses allow", c.Rate)
+		x.Add("--rate: %g is negative; 0 means as fast as responses allow", c.Rate)
 	}
 	if c.Rate > 0 && c.Mode == ModeConsume {
-		bad("--rate: a consume run has no send times; use it with produce, e2e or mixed")
+		x.Add("--rate: a consume run has no send times; use it with produce, e2e or mixed")
 	}
-	if c.Warmup < 0 {
-		bad("--warmup: %v is negative; 0s means none", c.Warmup)
-	}
-	if c.Duration <= 0 {
-		bad("--duration: must be above zero, not %v", c.Duration)
-	}
+	x.NotNegative("warmup", c.Warmup)
+	x.Positive("duration", c.Duration)
 	if c.Verify && c.Mode == ModeConsume {
-		bad("--verify: a consume run has no acknowledged records; use it with produce, e2e or mixed")
+		x.Add("--verify: a consume run has no acknowledged records; use it with produce, e2e or mixed")
 	}
 	if c.FetchMaxBytes < 1<<10 || c.FetchMaxBytes > 1<<30 {
-		bad("--fetch-max-bytes: %d is not between 1 KiB and 1 GiB", c.FetchMaxBytes)
+		x.Add("--fetch-max-bytes: %d is not between 1 KiB and 1 GiB", c.FetchMaxBytes)
 	}
-	if c.Consumers < 0 || c.Consumers > MaxConcurrency {
-		bad("--consumers: %d is not between 0 and %d", c.Consumers, MaxConcurrency)
-	}
+	x.Between("consumers", c.Consumers, 0, MaxConcurrency)
 	if c.Consumers > 0 && c.Mode != ModeE2E {
-		bad("--consumers: only an e2e run has consumers of the records that it sends; add --mode e2e, or remove it")
+		x.Add("--consumers: only an e2e run has consumers of the records that it sends; add --mode e2e, or remove it")
 	}
 	if c.ServerPID < 0 {
-		bad("--server-pid: %d is negative; give the broker's process id, or 0 for none", c.ServerPID)
+		x.Add("--server-pid: %d is negative; give the broker's process id, or 0 for none", c.ServerPID)
 	}
 }
 
-func (c Config) checkTopic(bad func(string, ...any)) {
-	if c.Partitions < 1 {
-		bad("--partitions: %d is below 1, the minimum", c.Partitions)
-	}
-	if c.ReplicationFactor < 1 || c.ReplicationFactor > 1<<15-1 {
-		bad("--replication-factor: %d is not between 1 and %d", c.ReplicationFactor, 1<<15-1)
-	}
+func (c Config) checkTopic(x *settings.Checks) {
+	x.Partitions(c.Partitions)
+	x.Between("replication-factor", c.ReplicationFactor, 1, 1<<15-1)
 	if c.Consumers > 0 && c.CreateTopic && c.Partitions != 1 {
-		bad("--partitions: with --consumers a topic must have one partition, not %d; remove --partitions", c.Partitions)
+		x.Add("--partitions: with --consumers a topic must have one partition, not %d; remove --partitions", c.Partitions)
 	}
 	for k := range c.TopicConfig {
 		if strings.TrimSpace(k) == "" {
-			bad("--topic-config: a setting without a name; write name=value")
+			x.Add("--topic-config: a setting without a name; write name=value")
 		}
 	}
 	if c.Admin != "" && c.Admin != adminOff {
 		if _, _, err := net.SplitHostPort(c.Admin); err != nil {
-			bad("--admin: %q is not host:port; write for example 127.0.0.1:%s, or off", c.Admin, adminPort)
+			x.Add("--admin: %q is not host:port; write for example 127.0.0.1:%s, or off", c.Admin, adminPort)
 		}
 	}
 	if len(c.TopicConfig) > 0 && !c.Makes() {
-		bad("--topic-config: the run does not create the topic; add --create-topic, or remove it")
+		x.Add("--topic-config: the run does not create the topic; add --create-topic, or remove it")
 	}
 }

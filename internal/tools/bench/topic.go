@@ -32,35 +32,94 @@ type topic struct {
 
 // prepare creates the topic if the run should, and waits until every partition has a leader.
 func (t *topic) prepare(ctx context.Context) error {
-	ctx, stop := context.WithTimeout(ctx, adminTimeout)
-	defer stop()
-	name := t.config.Topic
-	if t.config.Makes() {
-		if err := t.create(ctx); err != nil {
+	admin, c := kadm.NewClient(t.client), t.config
+	if !c.Makes() {
+		if err := awaitLeaders(ctx, admin, c.Topic, false); err != nil {
 			return err
 		}
+		t.ready = true
+		return nil
 	}
-	admin := kadm.NewClient(t.client)
+	n := NewTopic{Name: c.Topic, Partitions: c.Partitions, Replicas: c.ReplicationFactor, Config: make(map[string]*string)}
+	if !c.CreateTopic {
+		n.AnyPartitions = true // the user did not ask for a certain number
+	}
+	for k, v := range c.TopicConfig {
+		n.Config[k] = &v
+	}
+	var err error
+	t.made, err = CreateTopic(ctx, admin, n)
+	t.ready = err == nil
+	return err
+}
+
+// NewTopic is a topic that a measurement needs.
+type NewTopic struct {
+	Name       string
+	Partitions int
+	Replicas   int // -1 means the broker's default
+	Config     map[string]*string
+	// AnyPartitions accepts a topic that exists with another number of partitions.
+	AnyPartitions bool
+}
+
+// CreateTopic creates a topic unless it exists, and waits up to a minute until every partition has
+// a leader. made reports whether it was created, also with an error.
+func CreateTopic(ctx context.Context, admin *kadm.Client, n NewTopic) (made bool, err error) {
+	ctx, stop := context.WithTimeout(ctx, adminTimeout)
+	defer stop()
+	answer, err := admin.CreateTopic(ctx, int32(n.Partitions), int16(n.Replicas), n.Config, n.Name)
+	exists := errors.Is(err, kerr.TopicAlreadyExists)
+	if err != nil && !exists {
+		return false, fmt.Errorf("create topic %s: %w", n.Name, &refusal{err, answer.ErrMessage})
+	}
+	if err := awaitLeaders(ctx, admin, n.Name, true); err != nil || !exists || n.AnyPartitions {
+		return !exists, err
+	}
+	m, err := admin.Metadata(ctx, n.Name)
+	if err != nil {
+		return false, fmt.Errorf("metadata of %s: %w", n.Name, err)
+	}
+	if is := len(m.Topics[n.Name].Partitions); is != n.Partitions {
+		return false, fmt.Errorf("topic %s exists with %d partitions, not %d: choose another topic", n.Name, is, n.Partitions)
+	}
+	return false, nil
+}
+
+// awaitLeaders waits until every partition of a topic has a leader. A topic that was just created
+// may be unknown for a while.
+func awaitLeaders(ctx context.Context, admin *kadm.Client, name string, created bool) error {
+	ctx, stop := context.WithTimeout(ctx, adminTimeout)
+	defer stop()
 	for {
 		m, err := admin.Metadata(ctx, name)
 		if err != nil {
 			return fmt.Errorf("metadata of %s: %w", name, err)
 		}
 		found := m.Topics[name]
-		if errors.Is(found.Err, kerr.UnknownTopicOrPartition) && !t.config.Makes() {
+		if errors.Is(found.Err, kerr.UnknownTopicOrPartition) && !created {
 			return fmt.Errorf("topic %s: %w", name, &refusal{err: found.Err})
 		}
 		if found.Err != nil && !kerr.IsRetriable(found.Err) {
 			return fmt.Errorf("metadata of %s: %w", name, &refusal{err: found.Err})
 		}
 		if led(found) {
-			t.ready = true
 			return nil
 		}
 		if pause.Sleep(ctx, leaderPause) != nil {
 			return fmt.Errorf("wait for leaders of %s: %w", name, cmp.Or(found.Err, ctx.Err()))
 		}
 	}
+}
+
+// DeleteTopic deletes a topic, also if ctx has ended.
+func DeleteTopic(ctx context.Context, admin *kadm.Client, name string) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), adminTimeout)
+	defer stop()
+	if _, err := admin.DeleteTopic(ctx, name); err != nil {
+		return fmt.Errorf("delete topic %s: %w", name, err)
+	}
+	return nil
 }
 
 // led reports whether all partitions of the topic have leaders.
@@ -74,26 +133,6 @@ func led(t kadm.TopicDetail) bool {
 		}
 	}
 	return true
-}
-
-func (t *topic) create(ctx context.Context) error {
-	c := t.config
-	settings := make(map[string]*string)
-	for k, v := range c.TopicConfig {
-		settings[k] = &v
-	}
-	made, err := kadm.NewClient(t.client).CreateTopic(ctx, int32(c.Partitions), int16(c.ReplicationFactor), settings, c.Topic)
-	if errors.Is(err, kerr.TopicAlreadyExists) {
-		if !c.CreateTopic {
-			return nil // the user did not ask for a certain number of partitions
-		}
-		return t.matches(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("create topic %s: %w", c.Topic, &refusal{err, made.ErrMessage})
-	}
-	t.made = true
-	return nil
 }
 
 // leaves describes what remains of the topic and how to remove it. It is called after the run, also
@@ -127,31 +166,9 @@ func (t *topic) leaves(ctx context.Context) string {
 func (t *topic) end(ctx context.Context, err error) error {
 	switch {
 	case t.config.DeleteTopic && (t.made || t.ready):
-		return errors.Join(err, t.remove(ctx))
+		return errors.Join(err, DeleteTopic(ctx, kadm.NewClient(t.client), t.config.Topic))
 	case err != nil && t.made:
 		return fmt.Errorf("%w\n%s", err, t.leaves(ctx))
 	}
 	return err
-}
-
-// matches rejects an existing topic with another number of partitions.
-func (t *topic) matches(ctx context.Context) error {
-	m, err := kadm.NewClient(t.client).Metadata(ctx, t.config.Topic)
-	if err != nil {
-		return fmt.Errorf("metadata of %s: %w", t.config.Topic, err)
-	}
-	if n := len(m.Topics[t.config.Topic].Partitions); n != t.config.Partitions {
-		return fmt.Errorf("topic %s exists with %d partitions, not %d: choose another topic", t.config.Topic, n, t.config.Partitions)
-	}
-	return nil
-}
-
-// remove deletes the topic, also if ctx has ended.
-func (t *topic) remove(ctx context.Context) error {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), adminTimeout)
-	defer stop()
-	if _, err := kadm.NewClient(t.client).DeleteTopic(ctx, t.config.Topic); err != nil {
-		return fmt.Errorf("delete topic %s: %w", t.config.Topic, err)
-	}
-	return nil
 }

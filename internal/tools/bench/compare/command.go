@@ -1,7 +1,9 @@
 package compare
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -9,7 +11,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/bench"
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 )
 
 // Command returns `compare`, with the flags of a run for both sides and its own.
@@ -19,15 +21,21 @@ func Command() *cobra.Command {
 }
 
 func newCommand() (*cobra.Command, *options) {
-	o := &options{config: bench.Default(), plan: Plan{Rounds: 5}}
-	cmd := &cobra.Command{
-		Use:   "compare --a HOST:PORT --b HOST:PORT [flags] [-- flags of the load]",
-		Short: "Run the same load on two brokers alternately and print their ratios",
-		Long: "compare runs A B A B … and prints each run, then the medians of both and of their ratios with minimum and maximum. A ratio is\n" +
-			"computed within a round. All flags of a single run apply to both sides; --set-a and --set-b change one for a single side, as in\n" +
-			"--set-b acks=1 or --set-b topic-config=flush.messages=1. With --pid-a and --pid-b it reports the servers' CPU per request, with --echo\n" +
+	o := &options{config: bench.Default()}
+	var p Plan
+	cmd := frame.Command("compare --a HOST:PORT --b HOST:PORT [flags] [-- flags of the load]",
+		"Run the same load on two brokers alternately and print their ratios",
+		"compare runs A B A B … and prints each run, then the medians of both and of their ratios with minimum and maximum. A ratio is\n"+
+			"computed within a round. All flags of a single run apply to both sides; --set-a and --set-b change one for a single side, as in\n"+
+			"--set-b acks=1 or --set-b topic-config=flush.messages=1. With --pid-a and --pid-b it reports the servers' CPU per request, with --echo\n"+
 			"it adds a bare TCP echo of the same sizes and connections to each round.",
-		RunE: func(cmd *cobra.Command, args []string) error { return o.compare(cmd, args) },
+		func(ctx context.Context, progress io.Writer) (*Comparison, error) {
+			return Run(ctx, p, func(t Turn) { fmt.Fprintln(progress, t.Text()) })
+		})
+	cmd.Args = nil
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) (err error) {
+		p, err = o.planOf(cmd, args)
+		return err
 	}
 	f := cmd.Flags()
 	o.config.Bind(f)
@@ -43,11 +51,10 @@ func newCommand() (*cobra.Command, *options) {
 	f.IntVar(&o.b.pid, "pid-b", 0, "process id of B's broker")
 	f.StringArrayVar(&o.a.set, "set-a", nil, "flag of the load for side A only, name=value; may be repeated")
 	f.StringArrayVar(&o.b.set, "set-b", nil, "flag of the load for side B only")
-	f.IntVar(&o.plan.Rounds, "rounds", o.plan.Rounds, "number of rounds")
+	f.IntVar(&o.plan.Rounds, "rounds", 5, "number of rounds")
 	f.IntVar(&o.plan.Discard, "discard", 0, "rounds before them that are not counted, to warm up the brokers")
 	f.BoolVar(&o.plan.Echo, "echo", false, "add a bare TCP echo to each round")
 	f.DurationVar(&o.plan.Pause, "pause", 0, "time between two runs")
-	f.BoolVar(&o.json, "json", false, "print JSON, and the rounds on standard error")
 	return cmd, o
 }
 
@@ -62,7 +69,6 @@ type options struct {
 	config bench.Config
 	plan   Plan
 	a, b   sideOptions
-	json   bool
 }
 
 type sideOptions struct {
@@ -70,26 +76,6 @@ type sideOptions struct {
 	brokers []string
 	pid     int
 	set     []string
-}
-
-func (o *options) compare(cmd *cobra.Command, args []string) error {
-	p, err := o.planOf(cmd, args)
-	if err != nil {
-		return err
-	}
-	progress := cmd.OutOrStdout()
-	if o.json {
-		progress = cmd.ErrOrStderr()
-	}
-	r, err := Run(cmd.Context(), p, func(t Turn) { fmt.Fprintln(progress, t.Text()) })
-	if err != nil {
-		return err
-	}
-	if o.json {
-		return report.WriteJSON(cmd.OutOrStdout(), r)
-	}
-	fmt.Fprintln(progress)
-	return r.Table(cmd.OutOrStdout())
 }
 
 // planOf returns the plan from the flags and from the arguments after "--", which are flags too.

@@ -1,13 +1,11 @@
 package compare
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/bench"
+	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
 
 // Limits of a plan.
@@ -41,7 +39,7 @@ type Side struct {
 
 // complete fills in defaults and checks everything before anything runs.
 func (p Plan) complete() (Plan, error) {
-	var errs []error
+	var x settings.Checks
 	for _, s := range []struct {
 		letter string
 		side   *Side
@@ -49,7 +47,7 @@ func (p Plan) complete() (Plan, error) {
 		c, err := s.side.Config.Complete()
 		if err != nil {
 			for _, line := range strings.Split(err.Error(), "\n") {
-				errs = append(errs, fmt.Errorf("%s: %s", s.letter, line))
+				x.Add("%s: %s", s.letter, line)
 			}
 		}
 		s.side.Config = c
@@ -58,25 +56,18 @@ func (p Plan) complete() (Plan, error) {
 		}
 	}
 	if p.A.Name == p.B.Name {
-		errs = append(errs, fmt.Errorf("--name-a and --name-b: both sides have the name %q; choose different names", p.A.Name))
+		x.Add("--name-a and --name-b: both sides have the name %q; choose different names", p.A.Name)
 	}
-	if p.Rounds < 1 || p.Rounds > MaxRounds {
-		errs = append(errs, fmt.Errorf("--rounds: %d is not between 1 and %d", p.Rounds, MaxRounds))
-	}
-	if p.Discard < 0 || p.Discard > MaxRounds {
-		errs = append(errs, fmt.Errorf("--discard: %d is not between 0 and %d", p.Discard, MaxRounds))
-	}
+	x.Between("rounds", p.Rounds, 1, MaxRounds)
+	x.Between("discard", p.Discard, 0, MaxRounds)
 	if p.Pause < 0 || p.Pause > maxPause {
-		errs = append(errs, fmt.Errorf("--pause: %v is not between 0s and %v", p.Pause, maxPause))
+		x.Add("--pause: %v is not between 0s and %v", p.Pause, maxPause)
 	}
 	for _, c := range []bench.Config{p.A.Config, p.B.Config} {
 		if p.Echo && (c.Mode != bench.ModeProduce || c.Clients != bench.ClientsOwn || c.Rate > 0) {
-			errs = append(
-				errs,
-				errors.New("--echo: an echo is only comparable with mode produce, clients own, without a rate; remove it for this load"),
-			)
+			x.Add("--echo: an echo is only comparable with mode produce, clients own, without a rate; remove it for this load")
 			break
 		}
 	}
-	return p, cli.WithCode(cli.ExitUsage, errors.Join(errs...))
+	return p, x.Err()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/pause"
@@ -148,13 +147,8 @@ func (c compare) side(ctx context.Context, s Side) (report.Document, error) {
 func failures(d report.Document) string {
 	var text string
 	for _, f := range d.Flows {
-		var names []string
-		for name := range f.Failures {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		for _, name := range names {
-			text += fmt.Sprintf("; %s failed %d times: %s", f.Name, f.Failures[name], name)
+		for _, failed := range report.Failures(f.Failures) {
+			text += "; " + f.Name + " " + failed
 		}
 	}
 	return text

@@ -5,7 +5,6 @@ import (
 	"io"
 	"math"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/chronik-io/chronik/internal/tools/bench/report"
 )
@@ -65,7 +64,7 @@ func (c *Comparison) Table(w io.Writer) error {
 		fmt.Fprintf(&b, "INTERRUPTED after %d of %d rounds\n", len(c.Rounds), p.Rounds)
 	}
 	b.WriteByte('\n')
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	t := report.Columns(&b)
 	fmt.Fprintf(t, "\t%s\t%s\t%s / %s\t", p.A.Name, p.B.Name, p.A.Name, p.B.Name)
 	if p.Echo {
 		fmt.Fprintf(t, "%s\t%s / %s\t%s / %s\t", echoName, p.A.Name, echoName, p.B.Name, echoName)

@@ -3,9 +3,6 @@ package connections
 import (
 	"bytes"
 	"crypto/tls"
-	"errors"
-	"fmt"
-	"net"
 	"os"
 	"time"
 
@@ -13,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/bench"
+	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
 
 // answerTimeout is how long a response may take.
@@ -36,20 +34,13 @@ type Target struct {
 	Connections int `json:"connections"`
 }
 
-// check returns an error for each invalid setting.
-func (t *Target) check() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if _, _, err := net.SplitHostPort(t.Broker); err != nil {
-		bad("--bootstrap-servers: %q is not host:port; write for example %s", t.Broker, bench.Default().Brokers[0])
-	}
+// check checks the settings.
+func (t *Target) check(x *settings.Checks) {
+	x.Brokers("bootstrap-servers", t.Broker)
 	if (t.User == "") != (t.PasswordFile == "") {
-		bad("--user and --password-file: one needs the other; give both, or none to connect without a login")
+		x.Add("--user and --password-file: one needs the other; give both, or none to connect without a login")
 	}
-	if t.Connections < 1 || t.Connections > maxConnections {
-		bad("--connections: %d is not between 1 and %d", t.Connections, maxConnections)
-	}
-	return errors.Join(errs...)
+	x.Between("connections", t.Connections, 1, maxConnections)
 }
 
 // opener returns what opens connections to the target.

@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
+	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 	"github.com/chronik-io/chronik/internal/tools/bench/wire"
 )
 
@@ -44,15 +45,14 @@ type IdleResult struct {
 // Idle opens connections, leaves them alone, and reads the broker's resident memory. At the end
 // it sends a request on each, to see that they were open all the time.
 func Idle(ctx context.Context, c IdleConfig) (r *IdleResult, err error) {
-	errs := []error{c.check()}
+	var x settings.Checks
+	c.check(&x)
 	if c.PID == 0 {
-		errs = append(errs, errors.New("--server-pid: the memory of the broker's process is what is measured; give its process id"))
+		x.Add("--server-pid: the memory of the broker's process is what is measured; give its process id")
 	}
-	if c.Rest < 0 {
-		errs = append(errs, fmt.Errorf("--rest: %v is negative; 0s means none", c.Rest))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, cli.WithCode(cli.ExitUsage, err)
+	x.NotNegative("rest", c.Rest)
+	if err := x.Err(); err != nil {
+		return nil, err
 	}
 	o, err := c.opener()
 	if err != nil {

@@ -2,27 +2,25 @@ package connections
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/tools/bench"
+	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/load"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
 	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
 
 // LoginsConfig configures Logins.
 type LoginsConfig struct {
 	Target
-	Warmup   time.Duration `json:"warmup_ns"`
-	Duration time.Duration `json:"duration_ns"`
+	frame.Interval
 }
 
 // LoginsResult counts the clients that connected, logged in, and had the metadata.
@@ -41,15 +39,11 @@ const failurePause = 10 * time.Millisecond
 // Logins measures in a closed loop how many clients per second can connect: each worker connects
 // (TLS), sends ApiVersions, logs in, requests metadata, and closes the connection.
 func Logins(ctx context.Context, c LoginsConfig) (*LoginsResult, error) {
-	errs := []error{c.check()}
-	if c.Warmup < 0 {
-		errs = append(errs, fmt.Errorf("--warmup: %v is negative; 0s means none", c.Warmup))
-	}
-	if c.Duration <= 0 {
-		errs = append(errs, fmt.Errorf("--duration: must be above zero, not %v", c.Duration))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, cli.WithCode(cli.ExitUsage, err)
+	var x settings.Checks
+	c.check(&x)
+	c.Interval.Check(&x)
+	if err := x.Err(); err != nil {
+		return nil, err
 	}
 	o, err := c.opener()
 	if err != nil {
@@ -66,7 +60,7 @@ func Logins(ctx context.Context, c LoginsConfig) (*LoginsResult, error) {
 }
 
 func (r *LoginsResult) measure(ctx context.Context, o *opener) error {
-	window := meter.NewWindow(r.Config.Warmup, r.Config.Duration)
+	window := r.Config.Window()
 	m := meter.New(window)
 	window.Begin()
 	var all sync.WaitGroup
@@ -84,18 +78,10 @@ func (r *LoginsResult) measure(ctx context.Context, o *opener) error {
 			}
 		})
 	}
-	window.SleepUntil(ctx, window.From())
-	watch, err := meter.StartWatch(r.Config.PID)
-	if !window.SleepUntil(ctx, window.Until()) {
-		window.Cut()
-	}
-	if err == nil {
-		r.Measured, err = watch.Stop()
-	}
+	spans, err := window.Measure(ctx, r.Config.PID)
 	all.Wait()
-	r.Measured = r.Measured.Over(window.Elapsed())
 	t := m.Totals()
-	r.Logins, r.Failures, r.Latency = t.Requests, t.Failures, report.LatencyOf(t.Latency, time.Microsecond)
+	r.Measured, r.Logins, r.Failures, r.Latency = spans[0], t.Requests, t.Failures, report.LatencyOf(t.Latency, time.Microsecond)
 	return err
 }
 
@@ -138,12 +124,10 @@ func (r *LoginsResult) Table(w io.Writer) error {
 	if cpu := r.CPU(); cpu > 0 {
 		fmt.Fprintf(&b, ", server CPU %.0f µs each", cpu)
 	}
-	var failed []string
-	for name, n := range r.Failures {
-		failed = append(failed, fmt.Sprintf("; failed %d times: %s", n, name))
+	for _, text := range report.Failures(r.Failures) {
+		b.WriteString("; " + text)
 	}
-	slices.Sort(failed)
-	fmt.Fprintln(&b, strings.Join(failed, ""))
+	b.WriteByte('\n')
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -2,57 +2,34 @@ package grouping
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/chronik-io/chronik/internal/cli"
-	"github.com/chronik-io/chronik/internal/tools/bench"
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/frame"
+	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
 
 // Command returns `groups`, with a subcommand for each measurement.
 func Command() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "groups",
-		Short: "Measure consumer groups: the cost of heartbeats, the duration of rebalances, offset commits per second",
-		Long: "groups measures the coordinator. Each member has its own connection, joins, and follows its assignment, including revocations.\n" +
+	return frame.Parent("groups",
+		"Measure consumer groups: the cost of heartbeats, the duration of rebalances, offset commits per second",
+		"groups measures the coordinator. Each member has its own connection, joins, and follows its assignment, including revocations.\n"+
 			"A group counts as stable when all its members are in one generation or epoch and every partition is assigned to one of them.",
-		Args: cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(heartbeatsCommand(), rebalanceCommand(), commitsCommand())
-	return cmd
+		heartbeatsCommand(), rebalanceCommand(), commitsCommand())
 }
 
-// measurement wraps a measuring function in a subcommand.
-func measurement(use, short, long string, t *Target, run func(context.Context) (report.Output, error)) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use: use, Short: short, Long: long, Args: cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := run(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return report.Print(cmd.OutOrStdout(), r, asJSON)
-		},
-	}
-	f := cmd.Flags()
-	f.SortFlags = false
-	t.Brokers = bench.Default().Brokers
-	f.StringSliceVar(&t.Brokers, "bootstrap-servers", t.Brokers, "initial brokers, host:port,…")
-	f.StringVar(
-		&t.Topic,
-		"topic",
-		"chronik-bench-groups",
-		"topic to subscribe to; it is created if it is missing, and groups are named after it",
-	)
+// bind adds the flags of the target; partitions is the default of that flag, 0 for one that use
+// describes.
+func (t *Target) bind(f *pflag.FlagSet, partitions int, use string) {
+	f.StringSliceVar(&t.Brokers, "bootstrap-servers", []string{settings.Broker}, "initial brokers, host:port,…")
+	f.StringVar(&t.Topic, "topic", "chronik-bench-groups",
+		"topic to subscribe to; it is created if it is missing, and groups are named after it")
+	f.IntVar(&t.Partitions, "partitions", partitions, "partitions of the topic"+use)
 	f.IntVar(&t.ServerPID, "server-pid", 0, "process id of the broker on this machine: shows its CPU time (Linux)")
 	f.BoolVar(&t.Keep, "keep", false, "keep the topic and the groups; otherwise they are deleted afterwards")
-	f.BoolVar(&asJSON, "json", false, "print JSON instead of the table")
-	return cmd
 }
 
 func protocolFlag(f *pflag.FlagSet, p *Protocol) {
@@ -61,64 +38,54 @@ func protocolFlag(f *pflag.FlagSet, p *Protocol) {
 
 func heartbeatsCommand() *cobra.Command {
 	var c HeartbeatsConfig
-	cmd := measurement("heartbeats", "Measure the cost of the heartbeats of many members in stable groups",
+	cmd := frame.Command("heartbeats", "Measure the cost of the heartbeats of many members in stable groups",
 		"heartbeats waits until all groups are stable, and then counts heartbeats and the broker's CPU time over the measured interval.",
-		&c.Target, func(ctx context.Context) (report.Output, error) {
+		func(ctx context.Context, _ io.Writer) (*HeartbeatsResult, error) {
 			if c.Partitions == 0 {
 				c.Partitions = c.Members
 			}
 			return Heartbeats(ctx, c)
 		})
 	f := cmd.Flags()
+	c.Target.bind(f, 0, " (default one per member of a group)")
 	protocolFlag(f, &c.Protocol)
 	f.IntVar(&c.Groups, "groups", 1000, "number of groups")
 	f.IntVar(&c.Members, "members", 10, "members of each group")
-	f.DurationVar(&c.Interval, "heartbeat", 3*time.Second, "interval of a member's heartbeats, ± an eighth")
-	f.IntVar(&c.Partitions, "partitions", 0, "partitions of the topic (default one per member of a group)")
-	f.DurationVarP(&c.Duration, "duration", "d", 30*time.Second, "measured time")
-	f.DurationVar(&c.Warmup, "warmup", 5*time.Second, "time before the measured time, not counted")
+	f.DurationVar(&c.Heartbeat, "heartbeat", 3*time.Second, "interval of a member's heartbeats, ± an eighth")
+	c.Interval.Bind(f, "", 30*time.Second, 5*time.Second)
 	return cmd
 }
 
 func rebalanceCommand() *cobra.Command {
 	var c RebalanceConfig
-	cmd := measurement(
-		"rebalance",
-		"Measure how long a large group takes to become stable after a join or a leave",
+	cmd := frame.Command("rebalance", "Measure how long a large group takes to become stable after a join or a leave",
 		"rebalance lets all members but one join at once, then one of them leave, then the last one join, and measures the time until the group is stable.\n"+
 			"Members learn of a rebalance from their next heartbeat, so the figures include its interval.",
-		&c.Target,
-		func(ctx context.Context) (report.Output, error) {
+		func(ctx context.Context, _ io.Writer) (*RebalanceResult, error) {
 			if c.Partitions == 0 {
 				c.Partitions = 2 * c.Members
 			}
 			return Rebalance(ctx, c)
-		},
-	)
+		})
 	f := cmd.Flags()
+	c.Target.bind(f, 0, " (default two per member)")
 	protocolFlag(f, &c.Protocol)
 	f.IntVar(&c.Members, "members", 500, "members of the group")
-	f.DurationVar(
-		&c.Interval,
-		"heartbeat",
-		3*time.Second,
-		"interval of heartbeats in the classic protocol; in the new protocol the broker sets it",
-	)
-	f.IntVar(&c.Partitions, "partitions", 0, "partitions of the topic (default two per member)")
+	f.DurationVar(&c.Interval, "heartbeat", 3*time.Second,
+		"interval of heartbeats in the classic protocol; in the new protocol the broker sets it")
 	return cmd
 }
 
 func commitsCommand() *cobra.Command {
 	var c CommitsConfig
-	cmd := measurement("commits", "Measure how many offset commits per second the broker acknowledges",
+	cmd := frame.Command("commits", "Measure how many offset commits per second the broker acknowledges",
 		"commits is a closed loop: each connection commits and waits for the response. The groups have no members.",
-		&c.Target, func(ctx context.Context) (report.Output, error) { return Commits(ctx, c) })
+		func(ctx context.Context, _ io.Writer) (*CommitsResult, error) { return Commits(ctx, c) })
 	f := cmd.Flags()
+	c.Target.bind(f, 16, "")
 	f.IntVarP(&c.Concurrency, "concurrency", "c", 128, "connections")
 	f.IntVar(&c.Groups, "groups", 128, "number of groups, over which the connections are distributed")
 	f.IntVar(&c.Each, "each", 1, "partitions per request")
-	f.IntVar(&c.Partitions, "partitions", 16, "partitions of the topic")
-	f.DurationVarP(&c.Duration, "duration", "d", 10*time.Second, "measured time")
-	f.DurationVar(&c.Warmup, "warmup", 2*time.Second, "time before the measured time, not counted")
+	c.Interval.Bind(f, "", 10*time.Second, 2*time.Second)
 	return cmd
 }

@@ -11,9 +11,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/load"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
 	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 	"github.com/chronik-io/chronik/internal/tools/bench/wire"
 )
 
@@ -28,14 +30,18 @@ type CommitsConfig struct {
 	Concurrency int `json:"concurrency"`
 	Groups      int `json:"groups"`
 	// Each is the number of partitions in a request.
-	Each     int           `json:"each"`
-	Warmup   time.Duration `json:"warmup_ns"`
-	Duration time.Duration `json:"duration_ns"`
+	Each int `json:"each"`
+	frame.Interval
 }
 
 func (c CommitsConfig) check() error {
-	return usage(c.Target.check(), within("concurrency", c.Concurrency, 1, MaxMembers), within("groups", c.Groups, 1, MaxMembers),
-		within("each", c.Each, 1, max(c.Partitions, 1)), positive("duration", c.Duration))
+	var x settings.Checks
+	c.Target.check(&x)
+	x.Between("concurrency", c.Concurrency, 1, MaxMembers)
+	x.Between("groups", c.Groups, 1, MaxMembers)
+	x.Between("each", c.Each, 1, max(c.Partitions, 1))
+	c.Interval.Check(&x)
+	return x.Err()
 }
 
 // CommitsResult counts the acknowledged commits.
@@ -76,7 +82,7 @@ func (r *CommitsResult) measure(ctx context.Context, groups, addrs []string) err
 	c := r.Config
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	window := meter.NewWindow(c.Warmup, c.Duration)
+	window := c.Window()
 	m := meter.New(window)
 	workers := make([]*committer, c.Concurrency)
 	for i := range workers {
@@ -93,18 +99,11 @@ func (r *CommitsResult) measure(ctx context.Context, groups, addrs []string) err
 	for i, w := range workers {
 		wg.Go(func() { errs[i] = w.run(ctx) })
 	}
-	window.SleepUntil(ctx, window.From())
-	watch, err := meter.StartWatch(c.ServerPID)
-	if !window.SleepUntil(ctx, window.Until()) {
-		window.Cut()
-	}
-	if err == nil {
-		r.Measured, err = watch.Stop()
-	}
-	r.Measured = r.Measured.Over(window.Elapsed())
+	spans, err := window.Measure(ctx, c.ServerPID)
 	wg.Wait()
 	t := m.Totals()
-	r.Requests, r.Offsets, r.Failures, r.Latency = t.Requests, t.Records, t.Failures, report.LatencyOf(t.Latency, time.Microsecond)
+	r.Measured, r.Requests, r.Offsets, r.Failures = spans[0], t.Requests, t.Records, t.Failures
+	r.Latency = report.LatencyOf(t.Latency, time.Microsecond)
 	return errors.Join(append(errs, err)...)
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +15,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/pause"
-	"github.com/chronik-io/chronik/internal/tools/bench"
+	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/load"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -64,12 +62,12 @@ func TestHeartbeatsAreCounted(t *testing.T) {
 	for _, p := range []Protocol{Classic, Consumer} {
 		t.Run(string(p), func(t *testing.T) {
 			c := HeartbeatsConfig{
-				Target:   target(b, 4),
-				Protocol: p,
-				Groups:   3,
-				Members:  2,
-				Interval: 10 * time.Millisecond,
-				Duration: 100 * time.Millisecond,
+				Target:    target(b, 4),
+				Protocol:  p,
+				Groups:    3,
+				Members:   2,
+				Heartbeat: 10 * time.Millisecond,
+				Interval:  frame.Interval{Duration: 100 * time.Millisecond},
 			}
 			r, err := Heartbeats(t.Context(), c)
 			for ; err == nil && r.Heartbeats == 0 && c.Duration < time.Minute; r, err = Heartbeats(t.Context(), c) {
@@ -111,7 +109,7 @@ func TestCommitsAreCountedAndThere(t *testing.T) {
 	b := broker(t)
 	to := target(b, 4)
 	to.Keep = true
-	c := CommitsConfig{Target: to, Concurrency: 3, Groups: 2, Each: 2, Duration: 100 * time.Millisecond}
+	c := CommitsConfig{Target: to, Concurrency: 3, Groups: 2, Each: 2, Interval: frame.Interval{Duration: 100 * time.Millisecond}}
 	r, err := Commits(t.Context(), c)
 	for ; err == nil && r.Requests == 0 && c.Duration < time.Minute; r, err = Commits(t.Context(), c) {
 		c.Duration *= 4
@@ -140,7 +138,7 @@ func TestABrokerThatEnds(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		_, err := Heartbeats(t.Context(), HeartbeatsConfig{Target: to, Protocol: Classic, Groups: 1, Members: 2,
-			Interval: 5 * time.Millisecond, Duration: time.Hour})
+			Heartbeat: 5 * time.Millisecond, Interval: frame.Interval{Duration: time.Hour}})
 		done <- err
 	}()
 	awaitState(t, b, to.groupNames(1)[0], "Stable")
@@ -187,18 +185,23 @@ func awaitState(t *testing.T, b *chronik.Broker, group, state string) {
 
 func TestSettingsThatCannotBe(t *testing.T) {
 	ok := Target{Brokers: []string{"h:1"}, Topic: "t", Partitions: 1}
+	short := frame.Interval{Duration: 1}
 	for want, c := range map[string]interface{ check() error }{
 		"--bootstrap-servers": CommitsConfig{Target: Target{Brokers: []string{"h"}, Topic: "t", Partitions: 1}, Concurrency: 1,
-			Groups: 1, Each: 1, Duration: 1},
-		"--topic":        CommitsConfig{Target: Target{Partitions: 1}, Concurrency: 1, Groups: 1, Each: 1, Duration: 1},
-		"--partitions":   CommitsConfig{Target: Target{Topic: "t"}, Concurrency: 1, Groups: 1, Each: 1, Duration: 1},
-		"--each":         CommitsConfig{Target: ok, Concurrency: 1, Groups: 1, Each: 2, Duration: 1},
-		"--concurrency":  CommitsConfig{Target: ok, Groups: 1, Each: 1, Duration: 1},
-		"--duration":     CommitsConfig{Target: ok, Concurrency: 1, Groups: 1, Each: 1},
-		"--protocol":     RebalanceConfig{Target: ok, Protocol: "x", Members: 2, Interval: 1},
-		"--members":      RebalanceConfig{Target: ok, Protocol: Classic, Members: 1, Interval: 1},
-		"--heartbeat":    RebalanceConfig{Target: ok, Protocol: Classic, Members: 2},
-		"--groups times": HeartbeatsConfig{Target: ok, Protocol: Classic, Groups: 10_000, Members: 10, Interval: 1, Duration: 1},
+			Groups: 1, Each: 1, Interval: short},
+		"--topic": CommitsConfig{Target: Target{Brokers: ok.Brokers, Partitions: 1}, Concurrency: 1, Groups: 1, Each: 1,
+			Interval: short},
+		"--partitions": CommitsConfig{Target: Target{Brokers: ok.Brokers, Topic: "t"}, Concurrency: 1, Groups: 1, Each: 1,
+			Interval: short},
+		"--each":        CommitsConfig{Target: ok, Concurrency: 1, Groups: 1, Each: 2, Interval: short},
+		"--concurrency": CommitsConfig{Target: ok, Groups: 1, Each: 1, Interval: short},
+		"--duration":    CommitsConfig{Target: ok, Concurrency: 1, Groups: 1, Each: 1},
+		"--warmup":      CommitsConfig{Target: ok, Concurrency: 1, Groups: 1, Each: 1, Interval: frame.Interval{Warmup: -1, Duration: 1}},
+		"--protocol":    RebalanceConfig{Target: ok, Protocol: "x", Members: 2, Interval: 1},
+		"--members":     RebalanceConfig{Target: ok, Protocol: Classic, Members: 1, Interval: 1},
+		"--heartbeat":   RebalanceConfig{Target: ok, Protocol: Classic, Members: 2},
+		"--groups times": HeartbeatsConfig{Target: ok, Protocol: Classic, Groups: 10_000, Members: 10, Heartbeat: 1,
+			Interval: short},
 	} {
 		if err := c.check(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", want, err)
@@ -257,20 +260,6 @@ func TestCommandsPrintTablesAndJSON(t *testing.T) {
 	}
 	if _, err := run(t, "heartbeats", at, "--protocol=x"); err == nil {
 		t.Error("a protocol that there is not")
-	}
-}
-
-// A measurement without results is shown, and is a failure.
-func TestNothingMeasuredIsNoSuccess(t *testing.T) {
-	for _, r := range []report.Output{&CommitsResult{}, &HeartbeatsResult{}} {
-		cmd := measurement("x", "", "", &Target{}, func(context.Context) (report.Output, error) { return r, nil })
-		var out bytes.Buffer
-		cmd.SetArgs([]string{"--json"})
-		cmd.SetOut(&out)
-		cmd.SetErr(&out)
-		if err := cmd.ExecuteContext(t.Context()); !errors.Is(err, bench.ErrNothing) || out.Len() == 0 {
-			t.Errorf("%T: %v, %s", r, err, out.String())
-		}
 	}
 }
 

@@ -1,55 +1,41 @@
 package grouping
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
 	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
 
 // HeartbeatsConfig configures Heartbeats.
 type HeartbeatsConfig struct {
 	Target
-	Protocol Protocol      `json:"protocol"`
-	Groups   int           `json:"groups"`
-	Members  int           `json:"members"` // of each group
-	Interval time.Duration `json:"interval_ns"`
-	Warmup   time.Duration `json:"warmup_ns"`
-	Duration time.Duration `json:"duration_ns"`
+	Protocol  Protocol      `json:"protocol"`
+	Groups    int           `json:"groups"`
+	Members   int           `json:"members"` // of each group
+	Heartbeat time.Duration `json:"interval_ns"`
+	frame.Interval
 }
 
 func (c HeartbeatsConfig) check() error {
-	return usage(
-		c.Target.check(),
-		c.Protocol.check(),
-		within("groups", c.Groups, 1, MaxMembers),
-		within("members", c.Members, 1, MaxMembers),
-		within(
-			"groups times --members",
-			c.Groups*c.Members,
-			1,
-			MaxMembers,
-		),
-		positive("heartbeat", c.Interval),
-		positive("duration", c.Duration),
-	)
+	var x settings.Checks
+	c.Target.check(&x)
+	c.Protocol.check(&x)
+	x.Between("groups", c.Groups, 1, MaxMembers)
+	x.Between("members", c.Members, 1, MaxMembers)
+	x.Between("groups times --members", c.Groups*c.Members, 1, MaxMembers)
+	x.Positive("heartbeat", c.Heartbeat)
+	c.Interval.Check(&x)
+	return x.Err()
 }
 
-func (p Protocol) check() error {
-	if p != Classic && p != Consumer {
-		return fmt.Errorf("--protocol: %q is not one of classic, consumer", p)
-	}
-	return nil
-}
-
-func positive(flag string, d time.Duration) error {
-	if d <= 0 {
-		return fmt.Errorf("--%s: must be above zero, not %v", flag, d)
-	}
-	return nil
+func (p Protocol) check(x *settings.Checks) {
+	x.OneOf("protocol", string(p), string(Classic), string(Consumer))
 }
 
 // HeartbeatsResult is the result of Heartbeats.
@@ -92,7 +78,7 @@ func Heartbeats(ctx context.Context, c HeartbeatsConfig) (_ *HeartbeatsResult, e
 	if err != nil {
 		return nil, err
 	}
-	all.interval, all.fixed = c.Interval, true
+	all.interval, all.fixed = c.Heartbeat, true
 	for _, b := range all.states {
 		b.expect(c.Members)
 	}
@@ -118,7 +104,7 @@ func Heartbeats(ctx context.Context, c HeartbeatsConfig) (_ *HeartbeatsResult, e
 // measure counts the heartbeats in the interval. It reads the server's CPU time at both ends.
 func (r *HeartbeatsResult) measure(ctx context.Context, all *memberSet) error {
 	c := r.Config
-	window := meter.NewWindow(c.Warmup, c.Duration)
+	window := c.Window()
 	m := meter.New(window)
 	rec := &heartbeatRecorder{window: window}
 	for range sharedRecorders {
@@ -126,20 +112,12 @@ func (r *HeartbeatsResult) measure(ctx context.Context, all *memberSet) error {
 	}
 	window.Begin()
 	all.heartbeats.Store(rec)
-	window.SleepUntil(ctx, window.From())
-	watch, err := meter.StartWatch(c.ServerPID)
-	if err != nil {
-		return err
-	}
-	if !window.SleepUntil(ctx, window.Until()) {
-		return context.Cause(ctx)
-	}
-	if r.Measured, err = watch.Stop(); err != nil {
+	spans, err := window.Measure(ctx, c.ServerPID)
+	if err := cmp.Or(context.Cause(ctx), err); err != nil {
 		return err
 	}
 	all.heartbeats.Store(nil)
-	r.Measured = r.Measured.Over(window.Elapsed())
 	t := m.Totals()
-	r.Heartbeats, r.Failures, r.Latency = t.Requests, t.Failures, report.LatencyOf(t.Latency, time.Microsecond)
+	r.Measured, r.Heartbeats, r.Failures, r.Latency = spans[0], t.Requests, t.Failures, report.LatencyOf(t.Latency, time.Microsecond)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
+	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
 
 // RebalanceConfig configures Rebalance.
@@ -19,7 +20,12 @@ type RebalanceConfig struct {
 }
 
 func (c RebalanceConfig) check() error {
-	return usage(c.Target.check(), c.Protocol.check(), within("members", c.Members, 2, MaxMembers), positive("heartbeat", c.Interval))
+	var x settings.Checks
+	c.Target.check(&x)
+	c.Protocol.check(&x)
+	x.Between("members", c.Members, 2, MaxMembers)
+	x.Positive("heartbeat", c.Interval)
+	return x.Err()
 }
 
 // RebalanceResult is how long it takes until all members are in one epoch and the partitions are
@@ -30,9 +36,6 @@ type RebalanceResult struct {
 	Leave  meter.Span      `json:"leave"`
 	More   meter.Span      `json:"one_more"`
 }
-
-// Succeeded returns true: a group that does not become stable is an error.
-func (r *RebalanceResult) Succeeded() bool { return true }
 
 // Rebalance measures how long a large group takes to become stable.
 func Rebalance(ctx context.Context, c RebalanceConfig) (_ *RebalanceResult, err error) {

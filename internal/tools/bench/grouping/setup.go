@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/tools/bench"
+	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 	"github.com/chronik-io/chronik/internal/tools/bench/wire"
 )
 
@@ -31,34 +32,13 @@ type Target struct {
 	Keep bool `json:"keep"`
 }
 
-// check returns an error for each invalid setting.
-func (t Target) check() error {
-	var errs []error
-	for _, b := range t.Brokers {
-		if _, _, err := net.SplitHostPort(b); err != nil {
-			errs = append(errs, fmt.Errorf("--bootstrap-servers: %q is not host:port; write for example %s", b, bench.Default().Brokers[0]))
-		}
-	}
+// check checks the settings.
+func (t Target) check(x *settings.Checks) {
+	x.Brokers("bootstrap-servers", t.Brokers...)
 	if t.Topic == "" {
-		errs = append(errs, errors.New("--topic: must not be empty; leave it out for the default"))
+		x.Add("--topic: must not be empty; leave it out for the default")
 	}
-	if t.Partitions < 1 {
-		errs = append(errs, fmt.Errorf("--partitions: %d is below 1, the minimum", t.Partitions))
-	}
-	return errors.Join(errs...)
-}
-
-// usage returns errors of the command line; nil if there is none.
-func usage(errs ...error) error {
-	return cli.WithCode(cli.ExitUsage, errors.Join(errs...))
-}
-
-// within returns an error if a number is out of its limits.
-func within(flag string, n, low, high int) error {
-	if n < low || n > high {
-		return fmt.Errorf("--%s: %d is not between %d and %d", flag, n, low, high)
-	}
-	return nil
+	x.Partitions(t.Partitions)
 }
 
 // MaxMembers is the maximum number of members of all groups: each has a connection.
@@ -80,36 +60,11 @@ func newCluster(ctx context.Context, t Target) (*cluster, error) {
 		return nil, cli.Usage("--bootstrap-servers: create a client for %v: %w", t.Brokers, err)
 	}
 	c := &cluster{target: t, client: cl, admin: kadm.NewClient(cl)}
-	if err := c.makeTopic(ctx); err != nil {
+	if _, err := bench.CreateTopic(ctx, c.admin, bench.NewTopic{Name: t.Topic, Partitions: t.Partitions, Replicas: 1}); err != nil {
 		cl.Close()
 		return nil, bench.Explain(t.Brokers, err)
 	}
 	return c, nil
-}
-
-func (c *cluster) makeTopic(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
-	defer cancel()
-	_, err := c.admin.CreateTopic(ctx, int32(c.target.Partitions), 1, nil, c.target.Topic)
-	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-		return fmt.Errorf("create topic %s: %w", c.target.Topic, err)
-	}
-	for {
-		m, err := c.admin.Metadata(ctx, c.target.Topic)
-		if err != nil {
-			return fmt.Errorf("metadata of %s: %w", c.target.Topic, err)
-		}
-		switch n := len(m.Topics[c.target.Topic].Partitions); n {
-		case c.target.Partitions:
-			return nil
-		case 0: // not all brokers know it yet
-			if !pause.Wait(ctx.Done(), busyPause) {
-				return fmt.Errorf("wait for topic %s: %w", c.target.Topic, ctx.Err())
-			}
-		default:
-			return fmt.Errorf("topic %s exists with %d partitions, not %d: choose another topic", c.target.Topic, n, c.target.Partitions)
-		}
-	}
 }
 
 // coordinators returns the addresses of the groups' coordinators.
@@ -159,10 +114,7 @@ func (c *cluster) clean(ctx context.Context, groups []string) error {
 			break // one error is enough
 		}
 	}
-	if _, err := c.admin.DeleteTopic(ctx, c.target.Topic); err != nil {
-		errs = append(errs, fmt.Errorf("delete topic %s: %w", c.target.Topic, err))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, bench.DeleteTopic(ctx, c.admin, c.target.Topic))...)
 }
 
 // groupNames returns the names of n groups.

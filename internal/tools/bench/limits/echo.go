@@ -5,13 +5,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
-	"time"
 
-	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/bench"
+	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
 	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
 
 // EchoConfig is a load on an echo server: the requests of clients "own", byte for byte, and
@@ -23,22 +24,15 @@ type EchoConfig struct {
 	Pipeline    int `json:"pipeline"`
 	// MessageSize is the size of a record's value in bytes. Only the length of the name Topic
 	// counts.
-	MessageSize int           `json:"message_size"`
-	Topic       string        `json:"topic"`
-	Warmup      time.Duration `json:"warmup_ns"`
-	Duration    time.Duration `json:"duration_ns"`
+	MessageSize int    `json:"message_size"`
+	Topic       string `json:"topic"`
+	frame.Interval
 }
 
 // EchoOf returns the echo that corresponds to a run of c.
 func EchoOf(c bench.Config) EchoConfig {
-	return EchoConfig{
-		Connections: c.Concurrency,
-		Pipeline:    c.Pipeline,
-		MessageSize: c.MessageSize,
-		Topic:       c.Topic,
-		Warmup:      c.Warmup,
-		Duration:    c.Duration,
-	}
+	return EchoConfig{Connections: c.Concurrency, Pipeline: c.Pipeline, MessageSize: c.MessageSize, Topic: c.Topic,
+		Interval: frame.Interval{Warmup: c.Warmup, Duration: c.Duration}}
 }
 
 // EchoResult is the result of Echo.
@@ -58,25 +52,15 @@ type EchoResult struct {
 }
 
 func (c EchoConfig) check() error {
-	var errs []error
-	within := func(what string, n, least, most int) {
-		if n < least || n > most {
-			errs = append(errs, fmt.Errorf("--%s: %d is not between %d and %d", what, n, least, most))
-		}
-	}
-	within("concurrency", c.Connections, 1, bench.MaxConcurrency)
-	within("pipeline", c.Pipeline, 1, bench.MaxPipeline)
-	within("message-size", c.MessageSize, 0, largestFrame/2)
+	var x settings.Checks
+	x.Between("concurrency", c.Connections, 1, bench.MaxConcurrency)
+	x.Between("pipeline", c.Pipeline, 1, bench.MaxPipeline)
+	x.Between("message-size", c.MessageSize, 0, largestFrame/2)
 	if len(c.Topic) < 1 || len(c.Topic) > longestName {
-		errs = append(errs, fmt.Errorf("--topic: the name has %d bytes, not 1 to %d", len(c.Topic), longestName))
+		x.Add("--topic: the name has %d bytes, not 1 to %d", len(c.Topic), longestName)
 	}
-	if c.Duration <= 0 || c.Warmup < 0 {
-		errs = append(
-			errs,
-			fmt.Errorf("--duration %v after --warmup %v: write a duration above zero, and 0s for no warm-up", c.Duration, c.Warmup),
-		)
-	}
-	return cli.WithCode(cli.ExitUsage, errors.Join(errs...))
+	c.Interval.Check(&x)
+	return x.Err()
 }
 
 // longestName is the maximum length of a topic's name in Kafka.
@@ -109,7 +93,7 @@ func Echo(ctx context.Context, c EchoConfig) (_ *EchoResult, err error) {
 
 // echo measures the server at addr, which is the process pid.
 func echo(ctx context.Context, c EchoConfig, addr string, pid int) (*EchoResult, error) {
-	w := meter.NewWindow(c.Warmup, c.Duration)
+	w := c.Window()
 	m := meter.New(w)
 	clients := make([]*echoer, 0, c.Connections)
 	defer func() {
@@ -125,9 +109,9 @@ func echo(ctx context.Context, c EchoConfig, addr string, pid int) (*EchoResult,
 		clients = append(clients, e)
 	}
 	w.Begin()
-	cut := context.AfterFunc(ctx, w.Cut)
-	defer cut()
-	run := &connections{window: w, clients: clients}
+	interval, end := context.WithCancel(ctx)
+	defer end()
+	run := &connections{end: end, clients: clients}
 	var wg sync.WaitGroup
 	for _, e := range clients {
 		wg.Go(func() {
@@ -136,9 +120,9 @@ func echo(ctx context.Context, c EchoConfig, addr string, pid int) (*EchoResult,
 			}
 		})
 	}
-	cpu := watchCPU(ctx, w, pid)
+	cpu, err := w.Measure(interval, pid, os.Getpid())
 	wg.Wait()
-	if err := errors.Join(cpu.end(), run.err); err != nil {
+	if err := errors.Join(err, run.err); err != nil {
 		return nil, err
 	}
 	if w.Elapsed() <= 0 {
@@ -150,7 +134,7 @@ func echo(ctx context.Context, c EchoConfig, addr string, pid int) (*EchoResult,
 // connections closes all connections of a run when the first of them fails: a run with fewer
 // connections measures something else.
 type connections struct {
-	window  *meter.Window
+	end     func() // ends the interval
 	clients []*echoer
 	once    sync.Once
 	err     error // the first failure; read it after all connections have ended
@@ -162,18 +146,26 @@ type connections struct {
 func (l *connections) fail(err error) {
 	l.once.Do(func() {
 		l.err = err
-		l.window.Cut()
+		l.end()
 		for _, e := range l.clients {
 			_ = e.conn.Close() // the failure is known
 		}
 	})
 }
 
-func result(c EchoConfig, request int, w *meter.Window, t meter.Totals, cpu *cpuWatch) *EchoResult {
+func result(c EchoConfig, request int, w *meter.Window, t meter.Totals, cpu []meter.Span) *EchoResult {
 	f := &bench.Flow{Requests: t.Requests, Records: t.Records, PayloadBytes: t.Payload, WireBytes: t.Wire, WireKnown: true,
 		Unanswered: t.Unanswered, Oldest: t.Oldest, Failures: t.Failures, Latency: t.Latency}
 	r := &EchoResult{Config: c, Request: request, Response: answerSize(c.Topic), Elapsed: w.Elapsed().Seconds(),
 		Flow: report.FlowOf(bench.NamedFlow{Name: "echo", Flow: f}, w.Elapsed())}
-	r.Server, r.Client = perRequest(cpu.server, w, t.Requests), perRequest(cpu.client, w, t.Requests)
+	r.Server, r.Client = perRequest(cpu[0], t.Requests), perRequest(cpu[1], t.Requests)
 	return r
+}
+
+// perRequest returns the CPU time of a span; nil if it is unknown or there were no requests.
+func perRequest(s meter.Span, requests int64) *report.CPU {
+	if s.CPUSeconds == nil || requests == 0 {
+		return nil
+	}
+	return &report.CPU{Seconds: *s.CPUSeconds, PerRequest: *s.CPUSeconds * 1e6 / float64(requests)}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/tools/bench"
+	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 )
 
 func short() EchoConfig {
@@ -24,8 +25,7 @@ func short() EchoConfig {
 		Pipeline:    1,
 		MessageSize: 256,
 		Topic:       "bench",
-		Warmup:      20 * time.Millisecond,
-		Duration:    100 * time.Millisecond,
+		Interval:    frame.Interval{Warmup: 20 * time.Millisecond, Duration: 100 * time.Millisecond},
 	}
 }
 
@@ -98,7 +98,8 @@ func TestEchoOfARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := EchoOf(c)
-	want := EchoConfig{Connections: 128, Pipeline: 1, MessageSize: 256, Topic: c.Topic, Warmup: c.Warmup, Duration: c.Duration}
+	want := EchoConfig{Connections: 128, Pipeline: 1, MessageSize: 256, Topic: c.Topic,
+		Interval: frame.Interval{Warmup: c.Warmup, Duration: c.Duration}}
 	if got != want || got.check() != nil {
 		t.Errorf("%+v, %v", got, got.check())
 	}

@@ -16,8 +16,6 @@ type Result struct {
 	Disk     *DiskResult `json:"disk,omitempty"`
 }
 
-func (r *Result) writeJSON(w io.Writer) error { return report.WriteJSON(w, r) }
-
 // Table writes r as tables.
 func (r *Result) Table(w io.Writer) error {
 	var b strings.Builder
@@ -49,8 +47,8 @@ func (r *EchoResult) table(w io.Writer) error {
 	fmt.Fprintln(w, r.Text())
 	t := report.Columns(w)
 	fmt.Fprintln(t, "requests/s\tp50\tp90\tp95\tp99\tp99.9\tmax ms\tserver CPU us\tclient CPU us\t")
-	fmt.Fprintf(t, "%.0f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t%s\t\n", r.Flow.RequestsPerSecond, l.P50/1000, l.P90/1000, l.P95/1000,
-		l.P99/1000, l.P999/1000, l.Max/1000, cpuText(r.Server), cpuText(r.Client))
+	fmt.Fprintf(t, "%.0f\t%s\t%s\t%s\t\n", r.Flow.RequestsPerSecond, millis(l.P50, l.P90, l.P95, l.P99, l.P999, l.Max),
+		cpuText(r.Server), cpuText(r.Client))
 	return t.Flush()
 }
 
@@ -68,21 +66,11 @@ func (r *DiskResult) table(w io.Writer) error {
 	fmt.Fprintln(t, "write\tblocks\tMB/s\tsync p50\tp90\tp99\tp99.9\tmax\twrite+sync p50\tp99\tsyncs\t")
 	for _, row := range r.Rows {
 		s := row.Sync
-		fmt.Fprintf(
-			t,
-			"%d KiB\t%s\t%.1f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%d\t\n",
-			row.Size>>10,
-			row.Pattern,
-			row.BytesPerSecond/1e6,
-			s.P50/1000,
-			s.P90/1000,
-			s.P99/1000,
-			s.P999/1000,
-			s.Max/1000,
-			row.Both.P50/1000,
-			row.Both.P99/1000,
-			row.Syncs,
-		)
+		fmt.Fprintf(t, "%d KiB\t%s\t%.1f\t%s\t%d\t\n", row.Size>>10, row.Pattern, row.BytesPerSecond/1e6,
+			millis(s.P50, s.P90, s.P99, s.P999, s.Max, row.Both.P50, row.Both.P99), row.Syncs)
 	}
 	return t.Flush()
 }
+
+// millis formats microseconds as cells of milliseconds.
+func millis(us ...float64) string { return strings.Join(report.Millis(us...), "\t") }

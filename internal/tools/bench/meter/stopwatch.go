@@ -60,15 +60,36 @@ func processCPU(pid int) (time.Duration, error) {
 	return used, err
 }
 
-// Over scales a span whose ends differ by some microseconds from those of an interval to exactly
+// over scales a span whose ends differ by some microseconds from those of an interval to exactly
 // the interval.
-func (s Span) Over(interval time.Duration) Span {
+func (s Span) over(interval time.Duration) Span {
 	if s.CPUSeconds != nil && s.Seconds > 0 {
 		cpu := *s.CPUSeconds * interval.Seconds() / s.Seconds
 		s.CPUSeconds = &cpu
 	}
 	s.Seconds = interval.Seconds()
 	return s
+}
+
+// Measure waits for the end of the interval and returns its length with the CPU time that each
+// process used in it; a pid of 0 stands for an unknown process. If ctx ends, the interval ends too.
+func (w *Window) Measure(ctx context.Context, pids ...int) ([]Span, error) {
+	w.SleepUntil(ctx, w.From())
+	watches, errs := make([]Stopwatch, len(pids)), make([]error, len(pids))
+	for i, pid := range pids {
+		watches[i], errs[i] = StartWatch(pid)
+	}
+	if !w.SleepUntil(ctx, w.Until()) {
+		w.Cut()
+	}
+	spans := make([]Span, len(pids))
+	for i := range spans {
+		if errs[i] == nil {
+			spans[i], errs[i] = watches[i].Stop()
+		}
+		spans[i] = spans[i].over(w.Elapsed())
+	}
+	return spans, errors.Join(errs...)
 }
 
 // SleepUntil waits until t on the window's clock, or until ctx ends. It reports whether it reached

@@ -45,7 +45,7 @@ func (l *Live) Progress(flow string, p bench.Point) {
 	}
 	text := fmt.Sprintf("%s %.0f/s %.1f MB/s", flow, per(p.Records, p.Width), per(p.PayloadBytes, p.Width)/1e6)
 	if flow != bench.FlowReceived { // which has no latency
-		text += fmt.Sprintf(" p50 %s p99 %s ms", millis(micros(p.P50))[0], millis(micros(p.P99))[0])
+		text += fmt.Sprintf(" p50 %s p99 %s ms", Millis(micros(p.P50))[0], Millis(micros(p.P99))[0])
 	}
 	if p.Failures > 0 {
 		text += fmt.Sprintf(" %d FAILED", p.Failures)

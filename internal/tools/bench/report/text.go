@@ -1,8 +1,10 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -124,7 +126,7 @@ func latencies(w io.Writer, d Document) error {
 // latencyRow returns dashes if there are no samples.
 func latencyRow(f Flow) []string {
 	l := f.Latency
-	values := millis(l.Min, l.P50, l.P90, l.P95, l.P99, l.P999, l.Max, l.Mean)
+	values := Millis(l.Min, l.P50, l.P90, l.P95, l.P99, l.P999, l.Max, l.Mean)
 	if l.Count == 0 {
 		for i := range values {
 			values[i] = "-"
@@ -133,8 +135,8 @@ func latencyRow(f Flow) []string {
 	return append(append([]string{f.Name}, values...), fmt.Sprint(l.Count))
 }
 
-// millis formats microseconds as milliseconds.
-func millis(us ...float64) []string {
+// Millis formats microseconds as milliseconds.
+func Millis(us ...float64) []string {
 	out := make([]string, len(us))
 	for i, v := range us {
 		out[i] = fmt.Sprintf("%.3f", v/1000)
@@ -142,19 +144,14 @@ func millis(us ...float64) []string {
 	return out
 }
 
-// failures lists the errors of f, the most frequent first.
-func (f Flow) failures() []string {
-	var list []string
-	for name := range f.Failures {
-		list = append(list, name)
+// Failures describes counted errors, the most frequent first.
+func Failures(counts map[string]int64) []string {
+	names := slices.Sorted(maps.Keys(counts))
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(counts[b], counts[a]) })
+	for i, name := range names {
+		names[i] = fmt.Sprintf("failed %d times: %s", counts[name], name)
 	}
-	slices.SortFunc(list, func(a, b string) int {
-		if f.Failures[a] != f.Failures[b] {
-			return int(max(min(f.Failures[b]-f.Failures[a], 1), -1))
-		}
-		return strings.Compare(a, b)
-	})
-	return list
+	return names
 }
 
 // remarks returns sentences on facts that the tables do not show. The run's notes explain the kind
@@ -162,13 +159,13 @@ func (f Flow) failures() []string {
 func remarks(d Document) []string {
 	var out []string
 	for _, f := range d.Flows {
-		for _, name := range f.failures() {
-			out = append(out, fmt.Sprintf("%s failed %d times: %s", f.Name, f.Failures[name], name))
+		for _, text := range Failures(f.Failures) {
+			out = append(out, f.Name+" "+text)
 		}
 		if f.stalled(d.Config) {
 			out = append(
 				out,
-				fmt.Sprintf("%s: %d without a response at the end, the oldest for %s ms", f.Name, f.Unanswered, millis(f.Oldest)[0]),
+				fmt.Sprintf("%s: %d without a response at the end, the oldest for %s ms", f.Name, f.Unanswered, Millis(f.Oldest)[0]),
 			)
 		}
 	}

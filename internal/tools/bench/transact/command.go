@@ -1,54 +1,37 @@
 package transact
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/cli"
-	"github.com/chronik-io/chronik/internal/tools/bench"
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/frame"
+	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
 
 // Command returns `txn`.
 func Command() *cobra.Command {
-	c := Config{A: Side{Name: "A", Brokers: bench.Default().Brokers}}
-	b := Side{Name: "B"}
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "txn [--a HOST:PORT] [--b HOST:PORT] [flags]",
-		Short: "Measure transactions on one broker, or alternately on two, and print their ratios",
-		Long: "txn runs each load on A and, if there is a B, on B, and repeats this for each round. It prints medians and, for two brokers, the\n" +
-			"medians of the ratios within a round. Only transactions whose commit was acknowledged count. The clients are kgo's, with a wait of\n" +
-			"1 ms before a repetition; brokers choose the version of the protocol. Its topics are deleted afterwards.\n\n" +
-			"The load plain is what batch is compared with: as many producers, with as many records in flight each. A producer of batch has a\n" +
+	c, b := Config{A: Side{Name: "A"}}, Side{Name: "B"}
+	cmd := frame.Command("txn [--a HOST:PORT] [--b HOST:PORT] [flags]",
+		"Measure transactions on one broker, or alternately on two, and print their ratios",
+		"txn runs each load on A and, if there is a B, on B, and repeats this for each round. It prints medians and, for two brokers, the\n"+
+			"medians of the ratios within a round. Only transactions whose commit was acknowledged count. The clients are kgo's, with a wait of\n"+
+			"1 ms before a repetition; brokers choose the version of the protocol. Its topics are deleted afterwards.\n\n"+
+			"The load plain is what batch is compared with: as many producers, with as many records in flight each. A producer of batch has a\n"+
 			"second request for each 100 records, EndTxn, so its share of plain also depends on the processor time of the clients.",
-		Args: cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("b") {
+		func(ctx context.Context, progress io.Writer) (*Result, error) {
+			if b.Brokers != nil {
 				c.B = &b
 			}
-			progress := cmd.OutOrStdout()
-			if asJSON {
-				progress = cmd.ErrOrStderr()
-			}
-			r, err := Measure(cmd.Context(), c, func(round int, side string, r *Run) {
+			return Measure(ctx, c, func(round int, side string, r *Run) {
 				fmt.Fprintf(progress, "round %d  %s  %s\n", round, side, r.Text())
 			})
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return report.WriteJSON(cmd.OutOrStdout(), r)
-			}
-			fmt.Fprintln(progress)
-			return r.Table(cmd.OutOrStdout())
-		},
-	}
+		})
 	f := cmd.Flags()
-	f.SortFlags = false
-	f.StringSliceVar(&c.A.Brokers, "a", c.A.Brokers, "brokers of side A, host:port,…")
+	f.StringSliceVar(&c.A.Brokers, "a", []string{settings.Broker}, "brokers of side A, host:port,…")
 	f.StringSliceVar(&b.Brokers, "b", nil, "brokers of side B, host:port,…; without it only A is measured")
 	f.StringVar(&c.A.Name, "name-a", c.A.Name, "name of side A")
 	f.StringVar(&b.Name, "name-b", b.Name, "name of side B")
@@ -56,10 +39,8 @@ func Command() *cobra.Command {
 	f.IntVar(&b.PID, "pid-b", 0, "process id of B's broker")
 	f.StringSliceVar(&c.Loads, "loads", nil, "names of loads: one, ten, hundred, many, batch, plain, latency (default all)")
 	f.IntVar(&c.Rounds, "rounds", 3, "number of rounds")
-	f.DurationVarP(&c.Duration, "duration", "d", 5*time.Second, "measured time of each load")
-	f.DurationVar(&c.Warmup, "warmup", time.Second, "time before the measured time, not counted")
+	c.Interval.Bind(f, " of each load", 5*time.Second, time.Second)
 	f.IntVarP(&c.Size, "message-size", "s", 256, "size of a record's value in bytes")
 	f.BoolVar(&c.Keep, "keep", false, "keep the topics")
-	f.BoolVar(&asJSON, "json", false, "print JSON, and the runs on standard error")
 	return cmd
 }

@@ -7,10 +7,10 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/compare"
+	"github.com/chronik-io/chronik/internal/tools/bench/report"
 )
 
 // Result is the result of a measurement.
@@ -133,12 +133,7 @@ func figures(rounds []Round) (list []Figure) {
 			if slices.Contains(a, 0) || slices.Contains(b, 0) {
 				continue
 			}
-			f := Figure{Load: l.Load.Name, Name: k.name, A: compare.SpreadOf(a)}
-			if b != nil {
-				sb, ratio := compare.SpreadOf(b), compare.SpreadOf(compare.Over(a, b))
-				f.B, f.Ratio = &sb, &ratio
-			}
-			list = append(list, f)
+			list = append(list, figureOf(l.Load.Name, k.name, a, b))
 		}
 	}
 	return append(list, shares(rounds)...)
@@ -172,24 +167,27 @@ func shares(rounds []Round) []Figure {
 	if slices.Contains(a, 0) || slices.Contains(b, 0) {
 		return nil
 	}
-	f := Figure{Load: "batch", Name: "% of plain", A: compare.SpreadOf(a)}
+	return []Figure{figureOf("batch", "% of plain", a, b)}
+}
+
+// figureOf returns a figure from its value in each round; b is nil if only one broker was measured.
+func figureOf(load, name string, a, b []float64) Figure {
+	f := Figure{Load: load, Name: name, A: compare.SpreadOf(a)}
 	if b != nil {
 		sb, ratio := compare.SpreadOf(b), compare.SpreadOf(compare.Over(a, b))
 		f.B, f.Ratio = &sb, &ratio
 	}
-	return []Figure{f}
+	return f
 }
 
 // Text returns a run as one line.
 func (r *Run) Text() string {
 	text := fmt.Sprintf("%s: %.0f transactions, %.0f records/s, p50 %.3f p99 %.3f ms", r.Load.Name, float64(r.Transactions),
 		float64(r.Records)/r.Elapsed.Seconds(), r.Whole.P50/1000, r.Whole.P99/1000)
-	var names []string
-	for name, n := range r.Failures {
-		names = append(names, fmt.Sprintf("; failed %d times: %s", n, name))
+	for _, failed := range report.Failures(r.Failures) {
+		text += "; " + failed
 	}
-	slices.Sort(names)
-	return text + strings.Join(names, "")
+	return text
 }
 
 // Table writes the medians as a table.
@@ -205,7 +203,7 @@ func (r *Result) Table(w io.Writer) error {
 		fmt.Fprintf(&b, "%s: %s\n", l.Name, l.About)
 	}
 	b.WriteByte('\n')
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	t := report.Columns(&b)
 	fmt.Fprintf(t, "\t%s\t", c.A.Name)
 	if c.B != nil {
 		fmt.Fprintf(t, "%s\t%s / %s\t", c.B.Name, c.A.Name, c.B.Name)

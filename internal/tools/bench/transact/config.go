@@ -1,16 +1,11 @@
 package transact
 
 import (
-	"errors"
-	"fmt"
-	"net"
 	"slices"
-	"strings"
-	"time"
 
-	"github.com/chronik-io/chronik/internal/cli"
-	"github.com/chronik-io/chronik/internal/tools/bench"
+	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
+	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
 
 // Config describes a measurement.
@@ -19,10 +14,9 @@ type Config struct {
 	// B is nil if only one broker is measured.
 	B *Side `json:"b,omitempty"`
 	// Loads are names of Loads; all of them if empty.
-	Loads    []string      `json:"loads"`
-	Rounds   int           `json:"rounds"`
-	Warmup   time.Duration `json:"warmup_ns"`
-	Duration time.Duration `json:"duration_ns"` // of each load
+	Loads  []string `json:"loads"`
+	Rounds int      `json:"rounds"`
+	frame.Interval
 	// Size is the size of a record's value in bytes.
 	Size int `json:"message_size"`
 	// Keep keeps the topics.
@@ -86,33 +80,22 @@ func (c Config) loads() (list []Load) {
 
 // check returns an error for every invalid setting.
 func (c Config) check() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var x settings.Checks
 	side := func(flag string, s Side) {
-		if len(s.Brokers) == 0 {
-			bad("--%s: name at least one host:port, for example %s", flag, bench.Default().Brokers[0])
-		}
-		for _, b := range s.Brokers {
-			if _, _, err := net.SplitHostPort(b); err != nil {
-				bad("--%s: %q is not host:port; write for example %s", flag, b, bench.Default().Brokers[0])
-			}
-		}
-	}
-	pid := func(flag string, s Side) {
+		x.Brokers(flag, s.Brokers...)
 		if s.PID == 0 {
 			return
 		}
 		if _, err := meter.ProcessCPU(s.PID); err != nil {
-			bad("--pid-%s: the processor time of process %d can't be read; name the broker's process on this machine, or remove it", flag, s.PID)
+			x.Add("--pid-%s: the processor time of process %d can't be read; name the broker's process on this machine, or remove it",
+				flag, s.PID)
 		}
 	}
 	side("a", c.A)
-	pid("a", c.A)
 	if c.B != nil {
 		side("b", *c.B)
-		pid("b", *c.B)
 		if c.A.Name == c.B.Name {
-			bad("--name-b: both sides are named %q; choose different names", c.A.Name)
+			x.Add("--name-b: both sides are named %q; choose different names", c.A.Name)
 		}
 	}
 	var names []string
@@ -120,21 +103,10 @@ func (c Config) check() error {
 		names = append(names, l.Name)
 	}
 	for _, name := range c.Loads {
-		if !slices.Contains(names, name) {
-			bad("--loads: %q is not one of %s", name, strings.Join(names, ", "))
-		}
+		x.OneOf("loads", name, names...)
 	}
-	if c.Rounds < 1 || c.Rounds > maxRounds {
-		bad("--rounds: %d is not between 1 and %d", c.Rounds, maxRounds)
-	}
-	if c.Size < 1 || c.Size > maxSize {
-		bad("--message-size: %d is not between 1 and %d", c.Size, maxSize)
-	}
-	if c.Warmup < 0 {
-		bad("--warmup: %v is negative; 0s means none", c.Warmup)
-	}
-	if c.Duration <= 0 {
-		bad("--duration: must be above zero, not %v", c.Duration)
-	}
-	return cli.WithCode(cli.ExitUsage, errors.Join(errs...))
+	x.Between("rounds", c.Rounds, 1, maxRounds)
+	x.Between("message-size", c.Size, 1, maxSize)
+	c.Interval.Check(&x)
+	return x.Err()
 }

@@ -1,6 +1,7 @@
 package transact
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +11,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/load"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
@@ -59,18 +58,19 @@ type runner struct {
 // measure makes one run. Its topic exists only meanwhile, unless keep is set.
 func measure(ctx context.Context, s Side, c Config, l Load) (_ *Run, err error) {
 	r := &runner{load: l, brokers: s.Brokers, topic: fmt.Sprintf("chronik-bench-txn-%x", rand.Uint64()), value: make([]byte, c.Size),
-		window: meter.NewWindow(c.Warmup, c.Duration)}
+		window: c.Window()}
 	r.first, r.end, r.whole, r.received = meter.New(r.window), meter.New(r.window), meter.New(r.window), meter.New(r.window)
 	admin, err := r.client()
 	if err != nil {
 		return nil, err
 	}
 	defer admin.Close()
-	if err := r.makeTopic(ctx, kadm.NewClient(admin)); err != nil {
+	topic := bench.NewTopic{Name: r.topic, Partitions: l.Producers * l.Partitions, Replicas: -1}
+	if _, err := bench.CreateTopic(ctx, kadm.NewClient(admin), topic); err != nil {
 		return nil, bench.Explain(s.Brokers, err)
 	}
 	if !c.Keep {
-		defer func() { err = errors.Join(err, r.removeTopic(ctx, kadm.NewClient(admin))) }()
+		defer func() { err = errors.Join(err, bench.DeleteTopic(ctx, kadm.NewClient(admin), r.topic)) }()
 	}
 	workers := make([]*worker, l.Producers)
 	defer func() {
@@ -88,44 +88,20 @@ func measure(ctx context.Context, s Side, c Config, l Load) (_ *Run, err error) 
 	for _, w := range workers {
 		all.Go(func() { w.run(ctx) })
 	}
-	server, client := r.watch(ctx, s.PID)
+	spans, err := r.window.Measure(ctx, s.PID, os.Getpid())
 	all.Wait()
 	result := r.result()
-	result.ServerCPU, result.ClientCPU = perTransaction(server, result), perTransaction(client, result)
-	return result, ctx.Err()
+	result.ServerCPU, result.ClientCPU = perTransaction(spans[0], result), perTransaction(spans[1], result)
+	return result, cmp.Or(ctx.Err(), err)
 }
 
-// watch waits for the end of the measured time and returns the processor time that the broker and
-// this process used in it, 0 if that is not known.
-func (r *runner) watch(ctx context.Context, broker int) (server, client time.Duration) {
-	w := r.window
-	w.SleepUntil(ctx, w.From())
-	at, serverBefore, clientBefore := w.Now(), processorTime(broker), processorTime(os.Getpid())
-	if !w.SleepUntil(ctx, w.Until()) {
-		w.Cut()
-	}
-	server, client = processorTime(broker)-serverBefore, processorTime(os.Getpid())-clientBefore
-	over := w.Now() - at // the readings are not exactly at the ends of the measured time
-	scale := func(d time.Duration) time.Duration {
-		return time.Duration(float64(max(d, 0)) * float64(w.Elapsed()) / float64(max(over, 1)))
-	}
-	return scale(server), scale(client)
-}
-
-// processorTime returns the processor time of a process, 0 if there is none or it is not known.
-func processorTime(pid int) time.Duration {
-	if pid == 0 {
+// perTransaction returns the processor time of a span in microseconds for each transaction, 0 if it
+// is not known.
+func perTransaction(s meter.Span, r *Run) float64 {
+	if s.CPUSeconds == nil {
 		return 0
 	}
-	t, err := meter.ProcessCPU(pid)
-	if err != nil {
-		return 0
-	}
-	return t
-}
-
-func perTransaction(d time.Duration, r *Run) float64 {
-	return float64(d.Microseconds()) / float64(max(r.Transactions, 1))
+	return 1e6 * *s.CPUSeconds / float64(max(r.Transactions, 1))
 }
 
 func (r *runner) result() *Run {
@@ -145,36 +121,6 @@ func (r *runner) client(opts ...kgo.Opt) (*kgo.Client, error) {
 		return nil, fmt.Errorf("create a client for %v: %w", r.brokers, err)
 	}
 	return cl, nil
-}
-
-// makeTopic creates the topic and waits until its partitions are led.
-func (r *runner) makeTopic(ctx context.Context, admin *kadm.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
-	defer cancel()
-	if _, err := admin.CreateTopic(ctx, int32(r.load.Producers*r.load.Partitions), -1, nil, r.topic); err != nil {
-		return fmt.Errorf("create topic %s: %w", r.topic, err)
-	}
-	for {
-		ends, err := admin.ListEndOffsets(ctx, r.topic)
-		if err == nil {
-			err = ends.Error()
-		}
-		if err == nil || !kerr.IsRetriable(err) {
-			return err
-		}
-		if !pause.Wait(ctx.Done(), time.Millisecond) {
-			return fmt.Errorf("wait for topic %s: %w", r.topic, err)
-		}
-	}
-}
-
-func (r *runner) removeTopic(ctx context.Context, admin *kadm.Client) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), adminTimeout)
-	defer cancel()
-	if _, err := admin.DeleteTopic(ctx, r.topic); err != nil {
-		return fmt.Errorf("delete topic %s: %w", r.topic, err)
-	}
-	return nil
 }
 
 // worker is one producer.

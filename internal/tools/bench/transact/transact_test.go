@@ -15,6 +15,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/bench"
+	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/report"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
@@ -59,7 +60,7 @@ func TestCommandComparesBrokers(t *testing.T) {
 func TestCountedTransactionsAreCommitted(t *testing.T) {
 	broker := chronik.StartTest(t)
 	c := Config{A: Side{Name: "A", Brokers: []string{broker.Addr()}, PID: os.Getpid()}, Loads: []string{"ten", "batch", "plain", "latency"},
-		Rounds: 1, Duration: 200 * time.Millisecond, Size: 10, Keep: true}
+		Rounds: 1, Interval: frame.Interval{Duration: 200 * time.Millisecond}, Size: 10, Keep: true}
 	r, err := Measure(t.Context(), c, nil)
 	for ; errors.Is(err, bench.ErrNothing) && c.Duration < 10*time.Second; r, err = Measure(t.Context(), c, nil) {
 		c.Duration *= 4 // the machine is busy
@@ -99,7 +100,7 @@ func TestCountedTransactionsAreCommitted(t *testing.T) {
 // A load without a success ends the measurement: there is no ratio of failures.
 func TestNothingSucceeded(t *testing.T) {
 	c := Config{A: Side{Name: "A", Brokers: []string{"127.0.0.1:1"}}, Loads: []string{"one"}, Rounds: 1,
-		Duration: time.Millisecond, Size: 1}
+		Interval: frame.Interval{Duration: time.Millisecond}, Size: 1}
 	ctx, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer stop()
 	if r, err := Measure(ctx, c, nil); err == nil {
@@ -108,7 +109,8 @@ func TestNothingSucceeded(t *testing.T) {
 }
 
 func TestConfigNamesEveryMistake(t *testing.T) {
-	c := Config{A: Side{"x", []string{"x"}, -1}, B: &Side{"x", nil, -1}, Loads: []string{"what"}, Warmup: -1}
+	c := Config{A: Side{"x", []string{"x"}, -1}, B: &Side{"x", nil, -1}, Loads: []string{"what"},
+		Interval: frame.Interval{Warmup: -1}}
 	err := c.check()
 	if cli.ExitCode(err) != cli.ExitUsage {
 		t.Errorf("exit code %d", cli.ExitCode(err))

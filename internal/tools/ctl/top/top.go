@@ -1,23 +1,21 @@
-// Package top implements chronikctl top: brokers, topics, groups and clients with their rates,
-// in a terminal or once as a table or JSON.
+// Package top implements chronikctl top: brokers, topics, groups and clients with their rates.
 //
-// A collector samples counters (collect.go), two samples give rates (rates.go), and view.go and
-// grid.go draw them. Keys change what is shown (state.go). Any Kafka broker provides the data on
-// topics and groups; clients and broker metrics come from chronik's admin port.
+// A collector samples counters (collect.go), two samples give rates (rates.go), and tables.go
+// prints them. Any Kafka broker provides the data on topics and groups; clients and broker metrics
+// come from chronik's admin port.
 package top
 
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
-	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
 )
 
@@ -30,67 +28,77 @@ const (
 
 // New returns the command top.
 func New(a *app.App) *cobra.Command {
+	t := &top{a: a}
 	interval := parse.DurationFlag(defaultInterval)
-	var once, internal bool
 	c := &cobra.Command{
 		Use: "top", Short: "Show brokers, topics, groups and clients with their rates", Args: app.Args(0, 0, "no argument"),
-		Long: "top shows what brokers, topics, groups and clients do, the busiest first, and repeats after each interval. Keys sort,\n" +
-			"pause and select; ? lists them, q quits. If a broker is unavailable, top waits for it. With --once, -o json or -o\n" +
-			"yaml, or if standard output is not a terminal, it measures one interval, prints all tables and exits. Clients and the\n" +
-			"requests of brokers require chronik's admin port (--admin).",
-		Example: "  chronikctl top\n  chronikctl top --once --interval 5s\n  chronikctl top -o json | jq '.clients[0]'",
+		Long: "top measures for an interval what brokers, topics, groups and clients do, and prints the busiest of each first. With --watch it\n" +
+			"repeats, and each measurement begins where the one before ended. Clients and the requests of brokers require chronik's admin port\n" +
+			"(--admin). -o json and -o yaml have all topics, groups and clients.",
+		Example: "  chronikctl top\n  chronikctl top --watch\n  chronikctl top -o json | jq '.clients[0]'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			every := interval.Value()
-			if every < minInterval || every > maxInterval {
-				return app.Usage("--interval %v is not between %v and %v", every, minInterval, maxInterval)
+			t.interval = interval.Value()
+			if t.interval < minInterval || t.interval > maxInterval {
+				return app.Usage("--interval %v is not between %v and %v", t.interval, minInterval, maxInterval)
 			}
-			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
-				k := &collector{a: a, adm: adm, port: app.AdminPortOf(a)}
-				in, isFile := a.In.(*os.File)
-				if !once && a.Format().ForPeople() && isFile && cli.IsTerminal(in) && cli.IsTerminal(a.Out) {
-					return watch(ctx, a, k, in, state{view: all, every: every, internal: internal})
-				}
-				return measureOnce(ctx, a, k, every, internal)
-			})(cmd, nil)
+			if t.limit < 0 {
+				return app.Usage("--limit %d is negative; 0 shows all", t.limit)
+			}
+			return a.Admin(t.run)(cmd, nil)
 		},
 	}
-	c.Flags().Var(&interval, "interval", "time between two samples, 100ms to 1m")
-	c.Flags().BoolVar(&once, "once", false, "measure one interval, print the tables, and exit")
-	c.Flags().BoolVar(&internal, "internal", false, "include internal topics")
-	return c
+	c.Flags().Var(&interval, "interval", "time between the first two samples, 100ms to 1m")
+	c.Flags().IntVar(&t.limit, "limit", 5, "rows of each table; 0 for all")
+	c.Flags().BoolVar(&t.internal, "internal", false, "include internal topics")
+	cli.Instead(c, map[string]string{"--once": "top measures once; --watch repeats it"})
+	return a.Watched(c)
 }
 
-// measureOnce prints the rates of one interval.
-func measureOnce(ctx context.Context, a *app.App, k *collector, every time.Duration, internal bool) error {
-	before, err := k.sample(ctx)
+// top is the command.
+type top struct {
+	a        *app.App
+	interval time.Duration
+	limit    int
+	internal bool
+	before   *sample // of the previous measurement with --watch
+}
+
+// run prints a measurement.
+func (t *top) run(ctx context.Context, adm *kadm.Client, _ []string) error {
+	k := &collector{a: t.a, adm: adm, port: app.AdminPortOf(t.a)}
+	r, failed, err := t.measure(ctx, k.sample)
 	if err != nil {
 		return err
 	}
-	t := time.NewTimer(every)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-		return errors.New("interrupted before the end of the interval")
-	}
-	now, err := k.sample(ctx)
-	if err != nil {
-		return err
-	}
-	r := compare(before, now)
-	if !internal {
+	if !t.internal {
 		r.hideInternal()
 	}
-	var tables []*output.Table
-	for _, g := range r.grids() {
-		g.sort(g.defaultSort, false)
-		tables = append(tables, g.table())
-	}
+	r.sort()
 	for _, why := range r.Missing {
-		a.Note("note: %s", why)
+		t.a.Note("note: %s", why)
 	}
-	if err := a.Print(r, tables...); err != nil || !now.failed {
+	if err := t.a.Print(r, r.tables(t.limit)...); err != nil || !failed {
 		return err
 	}
 	return errors.New("some data could not be fetched, see above")
+}
+
+// measure returns the rates since the previous measurement, or those of an interval if there was
+// none. failed reports that a part is missing because the broker did not answer.
+func (t *top) measure(ctx context.Context, ask func(context.Context) (*sample, error)) (r *Report, failed bool, err error) {
+	if t.before == nil {
+		if t.before, err = ask(ctx); err != nil {
+			return nil, false, err
+		}
+		if pause.Sleep(ctx, t.interval) != nil {
+			return nil, false, errors.New("interrupted before the end of the interval")
+		}
+	}
+	now, err := ask(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	r = compare(t.before, now)
+	t.before = now
+	return r, now.failed, nil
 }

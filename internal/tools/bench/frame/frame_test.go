@@ -1,0 +1,72 @@
+package frame
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/tools/bench"
+)
+
+// figure is the result of a measurement.
+type figure struct{ Count int }
+
+func (f figure) Table(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "%d counted\n", f.Count)
+	return err
+}
+
+func (f figure) Succeeded() bool { return f.Count > 0 }
+
+// A command prints its result as text or JSON, and its progress before the text or on standard
+// error. A result without a success is printed, too, and is an error.
+func TestCommand(t *testing.T) {
+	for _, c := range []struct {
+		count    int
+		progress string
+		args     []string
+		out, err string
+	}{
+		{3, "", nil, "3 counted\n", ""},
+		{3, "one\n", nil, "one\n\n3 counted\n", ""},
+		{3, "one\n", []string{"--json"}, "{\n  \"Count\": 3\n}\n", "one\n"},
+		{0, "", nil, "0 counted\n", ""},
+		{0, "", []string{"--json"}, "{\n  \"Count\": 0\n}\n", ""},
+	} {
+		cmd := Command("x", "", "", func(_ context.Context, progress io.Writer) (figure, error) {
+			if c.progress == "" {
+				return figure{c.count}, nil
+			}
+			_, err := io.WriteString(progress, c.progress)
+			return figure{c.count}, err
+		})
+		var out, errs bytes.Buffer
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs(c.args)
+		cmd.SetOut(&out)
+		cmd.SetErr(&errs)
+		if err := cmd.ExecuteContext(t.Context()); errors.Is(err, bench.ErrNothing) != (c.count == 0) || c.count > 0 && err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if out.String() != c.out || errs.String() != c.err {
+			t.Errorf("%+v: printed %q and %q", c, out.String(), errs.String())
+		}
+	}
+}
+
+// A measurement that fails prints nothing.
+func TestCommandThatFails(t *testing.T) {
+	failed := errors.New("failed")
+	cmd := Command("x", "", "", func(context.Context, io.Writer) (figure, error) { return figure{1}, failed })
+	var out bytes.Buffer
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetOut(&out)
+	cmd.SetArgs(nil)
+	if err := cmd.ExecuteContext(t.Context()); !errors.Is(err, failed) || strings.Contains(out.String(), "counted") {
+		t.Errorf("%v, %q", err, out.String())
+	}
+}
