@@ -164,11 +164,7 @@ func (p *Partition) Refusal(epoch int32, kind storage.Kind) error {
 	if err := p.accepts(p.role.Load(), epoch, AcksAll); err != nil {
 		return fmt.Errorf("append to %s: %w", p, err)
 	}
-	err := p.log.Refusal()
-	if kind == storage.Marker && errors.Is(err, storage.ErrLowSpace) {
-		return nil
-	}
-	return err
+	return p.log.Refusal(kind)
 }
 
 // Append appends a. The log commits it when batch runs, or at once if batch is nil. Append never

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -172,7 +171,7 @@ func (l *Log) commit(batch *groupcommit.Batch) {
 		next := everything
 		if len(l.queue) == 0 {
 			next = nothing
-		} else if l.queue[0].passes(l.Refusal()) {
+		} else if l.refusal(l.queue[0]) == nil {
 			next = l.admittedLocked()
 		}
 		if next == nothing {
@@ -183,9 +182,9 @@ func (l *Log) commit(batch *groupcommit.Batch) {
 		group, size := l.takeLocked(next)
 		l.queueMu.Unlock()
 
-		take, err := group, l.Refusal()
-		if err != nil {
-			take = l.refuse(group, err)
+		take := group
+		if l.Refusal(Client) != nil { // what refuses no batch of a client refuses nothing
+			take = l.refuse(group)
 		}
 		if len(take) > 0 {
 			l.commitGroup(take, size, batch)
@@ -196,49 +195,6 @@ func (l *Log) commit(batch *groupcommit.Batch) {
 		l.spare = group[:0]
 		l.queueMu.Unlock()
 	}
-}
-
-// refuse ends appends with an error. None of their offsets was assigned. It returns those that are
-// accepted nevertheless.
-func (l *Log) refuse(group []*Append, err error) (rest []*Append) {
-	for _, a := range group {
-		if a.passes(err) {
-			rest = append(rest, a)
-			continue
-		}
-		a.Err = err
-		a.Sink.OffsetsAssigned(a)
-	}
-	if errors.Is(err, ErrLowSpace) {
-		l.dir.stats.refused.Add(float64(len(group) - len(rest)))
-	}
-	return rest
-}
-
-// passes reports whether the append is accepted although the log refuses others with an error. If
-// only space is low, the end of a transaction is: readers wait for it. So is what a leader sends:
-// the leader has decided that its records are accepted, and a replica that refused them would leave
-// the ISR while its disk still has room.
-func (a *Append) passes(refusal error) bool {
-	return refusal == nil || errors.Is(refusal, ErrLowSpace) && (a.Kind == Assigned || a.ends())
-}
-
-// ends reports whether the append ends a transaction. Readers of committed records wait for it.
-func (a *Append) ends() bool {
-	if a.Kind != Coordinator {
-		return a.Kind == Marker
-	}
-	for p := a.Batches; len(p) > 0; {
-		b, rest, err := record.Next(p)
-		if err != nil {
-			return false
-		}
-		if b.Control() {
-			return true
-		}
-		p = rest
-	}
-	return false
 }
 
 // commitGroup assigns offsets to a group of appends in order, copies the accepted ones into one

@@ -118,31 +118,6 @@ func (l *Log) holdLocked() {
 	}
 }
 
-// fenced returns why the role of the log does not allow an append, nil if it does. The caller holds
-// producersMu.
-func (l *Log) fenced(a *Append) error {
-	f, use := l.fence, loglife.Own
-	if a.Kind == Assigned {
-		use = loglife.Copied
-	}
-	if a.LeaderEpoch == f.epoch && f.role.Allows(use) || l.dir.opt.broken.has(skipFence) {
-		return nil
-	}
-	why := fmt.Sprintf("the log has epoch %d", f.epoch)
-	switch {
-	case f.role == loglife.NoRole:
-		why = "the log has no leader epoch yet"
-	case a.LeaderEpoch != f.epoch:
-	case f.role == loglife.Held:
-		why = "records of this epoch were discarded, or the log has records of a later one"
-	case f.role == loglife.Leading:
-		why = "the log leads"
-	case f.role == loglife.Following:
-		why = "the log follows a leader"
-	}
-	return fmt.Errorf("append to %s in leader epoch %d: %w: %s", l, a.LeaderEpoch, ErrFencedEpoch, why)
-}
-
 // continues returns why an append from a leader does not continue the log at end, nil if it does.
 // The caller holds producersMu.
 func (l *Log) continues(end int64, a *Append) error {

@@ -77,22 +77,6 @@ func (d *Dir) LastSpace() Space { return *d.guard.last.Load() }
 // ErrLowSpace.
 func (d *Dir) CanCreate() error { return d.guard.refuses(false) }
 
-// Refusal returns the error with which an append would be refused now, nil if it would be accepted:
-// the log or its directory has failed, or space is low. It does not block.
-func (l *Log) Refusal() error {
-	if err := l.Err(); err != nil {
-		return err
-	}
-	g, internal := &l.dir.guard, l.cfg.Load().Cleanup.Internal
-	if err := g.refuses(internal); err != nil {
-		return err
-	}
-	if !internal && g.stale() {
-		return errOverdue
-	}
-	return nil
-}
-
 // count counts appended bytes. If they may have used up the space above the threshold, the guard
 // measures early.
 func (g *spaceGuard) count(n int) {

@@ -449,7 +449,7 @@ func TestAReportedMeasurementIsInForce(t *testing.T) {
 		for d.LastSpace().Level != want {
 			runtime.Gosched()
 		}
-		if err := client.Refusal(); (err == nil) != (want == diskguard.OK) {
+		if err := client.Refusal(Client); (err == nil) != (want == diskguard.OK) {
 			t.Fatalf("%s, and records get %v", want, err)
 		}
 	}
