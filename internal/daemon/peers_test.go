@@ -27,6 +27,7 @@ import (
 	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/secureinit"
 	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -150,7 +151,7 @@ func (s *besieged) expired(t *testing.T) *tls.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := leaf(t, s.ca, brokerSubject, time.Now())
+	own := leaf(t, s.ca, secureinit.BrokerSubject, time.Now())
 	old := *own.Leaf
 	old.NotAfter = time.Now().Add(-time.Minute)
 	if own.Certificate[0], err = x509.CreateCertificate(rand.Reader, &old, ca.Leaf, own.Leaf.PublicKey, ca.PrivateKey); err != nil {
@@ -231,7 +232,7 @@ func TestWhoBeginsALink(t *testing.T) {
 			o.Dial = s.dialer(leaf(t, s.ca, "orders", time.Now()))
 		}, reason: link.NotAdmitted, want: "the certificate of User:CN=orders is not one of a broker"},
 		"another authority": {change: func(o *link.Options, _ *link.Identity) {
-			o.Dial = s.dialer(leaf(t, stranger, brokerSubject, time.Now()))
+			o.Dial = s.dialer(leaf(t, stranger, secureinit.BrokerSubject, time.Now()))
 		}, reason: link.NotAdmitted, want: "this broker's certificate"},
 		"an expired certificate": {change: func(o *link.Options, _ *link.Identity) {
 			o.Dial = s.dialer(s.expired(t))
@@ -279,7 +280,7 @@ func TestALinkEndsWithItsPrincipal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := leaf(t, s.ca, brokerSubject, time.Now()).Leaf
+	shown := leaf(t, s.ca, secureinit.BrokerSubject, time.Now()).Leaf
 	if err := p.trusts([]*x509.Certificate{shown}); err != nil {
 		t.Errorf("with the same subject: %v", err)
 	}
@@ -321,7 +322,7 @@ func (s *besieged) configure(lines string) *observer.ObservedLogs {
 func TestClusterPrincipalsAreReadAgain(t *testing.T) {
 	s := besiege(t)
 	o, _ := s.second(t)
-	o.Dial = s.dialer(leaf(t, s.ca, brokerSubject, time.Now()))
+	o.Dial = s.dialer(leaf(t, s.ca, secureinit.BrokerSubject, time.Now()))
 	events, done := s.connect(t, o)
 	defer done()
 	says := func(lines, want string) {
@@ -356,8 +357,8 @@ func TestClusterPrincipalsAreReadAgain(t *testing.T) {
 	if e := <-events; e.Kind != link.Broken {
 		t.Errorf("event %d after the change: %v", e.Kind, e.Err)
 	}
-	refused(t, <-events, link.NotAdmitted, "User:CN="+brokerSubject+" is not one of a broker")
-	list("User:CN=next", "User:CN="+brokerSubject)
+	refused(t, <-events, link.NotAdmitted, "User:CN="+secureinit.BrokerSubject+" is not one of a broker")
+	list("User:CN=next", "User:CN="+secureinit.BrokerSubject)
 	for e := range events {
 		if e.Kind == link.Connected {
 			break
@@ -379,8 +380,8 @@ func TestWhoIsDialed(t *testing.T) {
 		want  string
 	}{
 		"a client's certificate": {leaf(t, s.ca, "orders", time.Now()), "localhost", "User:CN=orders is not one of a broker"},
-		"another authority":      {leaf(t, stranger, brokerSubject, time.Now()), "localhost", "not accepted"},
-		"another name":           {leaf(t, s.ca, brokerSubject, time.Now()), "127.0.0.1", "not accepted"},
+		"another authority":      {leaf(t, stranger, secureinit.BrokerSubject, time.Now()), "localhost", "not accepted"},
+		"another name":           {leaf(t, s.ca, secureinit.BrokerSubject, time.Now()), "127.0.0.1", "not accepted"},
 		"plain text":             {nil, "localhost", "does not use TLS"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/secureinit"
 	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -105,7 +106,7 @@ func TestSecureInit(t *testing.T) {
 			t.Errorf("%+v", x)
 		}
 	}
-	s, err := contexts.Resolve(contexts.Input{Context: securedContext, Getenv: func(name string) string {
+	s, err := contexts.Resolve(contexts.Input{Context: secureinit.Context, Getenv: func(name string) string {
 		if name == contexts.EnvFile {
 			return file
 		}
@@ -301,7 +302,7 @@ func TestCertificatesReloadAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := c.listeners["clients"].Certificate().SerialNumber
-	if _, err := renewLeaves(dir, time.Now()); err != nil {
+	if _, err := secureinit.Renew(dir, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -385,12 +386,5 @@ func TestARemovedAuthorityEndsConnections(t *testing.T) {
 	now <- struct{}{}
 	if n, err := c.Read(head); !errors.Is(err, io.EOF) {
 		t.Errorf("%d bytes, %v", n, err)
-	}
-}
-
-// Properties are Latin-1 with escapes: a directory may have any name.
-func TestPropertiesAreEscaped(t *testing.T) {
-	if got := escapeProperty("/home/jürgen/C:\\x/\U0001F600"); got != `/home/j\u00fcrgen/C:\\x/\ud83d\ude00` {
-		t.Error(got)
 	}
 }

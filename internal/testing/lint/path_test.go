@@ -38,7 +38,7 @@ func routes() []route {
 			"internal/groupcommit/groupcommit.go: Empty":       "asks, and moves nothing",
 			"internal/groupcommit/groupcommit.go: HandOff":     "of batches that waited at the gate: the journal's own goroutine writes",
 			"internal/replica/stream/follower_read.go: commit": "records that a leader sent",
-			"internal/storage/commit.go: refuse":               "the log refuses the append",
+			"internal/storage/accept.go: refuse":               "the log refuses the append",
 			"internal/storage/journal/writer.go: Wake":         "of HandOff: the journal's own goroutine writes",
 			"internal/storage/flush_sweep.go: carry":           "writes records that were acknowledged before into the journal again",
 			"internal/replica/follow.go: AppendReplicated":     "records that a leader sends",

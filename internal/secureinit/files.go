@@ -1,4 +1,4 @@
-package daemon
+package secureinit
 
 import (
 	"crypto/rand"
@@ -26,7 +26,7 @@ const (
 	secretBytes   = 24 // of passwords and of the cluster's secret, random
 	securedPort   = "9093"
 	peersPort     = "9095"
-	brokerSubject = "chronik-broker" // of all brokers: their own subject is whom they accept as another broker
+	BrokerSubject = "chronik-broker" // of all brokers: their own subject is whom they accept as another broker
 )
 
 // nodePlan is one broker of a secured installation.
@@ -38,10 +38,10 @@ type nodePlan struct {
 	admin     string   // HOST:PORT of the admin port; empty: the default
 }
 
-// plan returns the brokers that the flags describe.
-func plan(dir string, f *secureFlags) ([]nodePlan, error) {
+// plan returns the brokers of an installation.
+func plan(dir string, advertise, nodes []string) ([]nodePlan, error) {
 	ports := make(map[string]string)
-	for _, at := range f.advertise {
+	for _, at := range advertise {
 		host, port, err := net.SplitHostPort(at)
 		n, bad := strconv.Atoi(port)
 		if err != nil || bad != nil || n < 1 || n > 65535 || !certifiable(host) {
@@ -53,18 +53,18 @@ func plan(dir string, f *secureFlags) ([]nodePlan, error) {
 		}
 		ports[port] = at
 	}
-	if len(f.nodes) == 0 {
-		return []nodePlan{{dir: dir, id: 1, advertise: f.advertise}}, nil
+	if len(nodes) == 0 {
+		return []nodePlan{{dir: dir, id: 1, advertise: advertise}}, nil
 	}
-	if n := len(f.nodes); n != 1 && n != 3 && n != 5 {
+	if n := len(nodes); n != 1 && n != 3 && n != 5 {
 		return nil, fmt.Errorf("--nodes has %d names; write 1, 3 or 5: an even number tolerates no more failures than one less", n)
 	}
-	if len(f.advertise) > 0 {
+	if len(advertise) > 0 {
 		return nil, errors.New("--nodes and --advertise exclude each other: each node is advertised under its own name")
 	}
-	plans := make([]nodePlan, 0, len(f.nodes))
+	plans := make([]nodePlan, 0, len(nodes))
 	used := make(map[string]bool)
-	for i, node := range f.nodes {
+	for i, node := range nodes {
 		p, ok := planNode(strings.TrimSpace(node))
 		for _, at := range []string{p.advertise[0], p.peer, p.admin} {
 			ok = ok && (at == "" || !used[at])
@@ -173,7 +173,7 @@ func makeSecured(dir string, plans []nodePlan, now time.Time) (map[string][]byte
 	}
 	for i := range plans {
 		p := &plans[i]
-		leaf, err := ca.Leaf(brokerSubject, p.names(), now)
+		leaf, err := ca.Leaf(BrokerSubject, p.names(), now)
 		if err != nil {
 			return nil, err
 		}
@@ -272,9 +272,9 @@ func (p *nodePlan) configuration(plans []nodePlan) string {
 	return b.String()
 }
 
-// renewLeaves replaces the server certificates below dir and their keys, and returns the paths of
+// Renew replaces the server certificates below dir and their keys, and returns the paths of
 // the certificates. It replaces all or none. Owners and modes stay.
-func renewLeaves(dir string, now time.Time) ([]string, error) {
+func Renew(dir string, now time.Time) ([]string, error) {
 	read := func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, name)) }
 	certificate, err := read("ca.pem")
 	if err != nil {

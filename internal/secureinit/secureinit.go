@@ -1,0 +1,147 @@
+// Package secureinit makes what a broker with TLS and logins needs: a private authority,
+// certificates, an admin user, the configuration, and the context of chronikctl. It is what
+// `chronikd secure init` does; no running broker uses it.
+package secureinit
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/cli/contexts"
+)
+
+// Context is the context of chronikctl that SaveContext writes.
+const Context = "secured"
+
+// Installation is the files of one broker, or of the brokers of a cluster, below a directory.
+type Installation struct {
+	dir   string
+	nodes []nodePlan
+}
+
+// New plans an installation in a directory, which it makes if there is none. advertise lists the
+// HOST:PORT under which clients reach a broker alone, each a listener of its own; nodes lists the
+// HOST or HOST:PORT of the brokers of a cluster. An error is one of the arguments, with the remedy.
+func New(dir string, advertise, nodes []string) (*Installation, error) {
+	list, err := plan(dir, advertise, nodes)
+	if err == nil {
+		err = emptyDir(dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Installation{dir, list}, nil
+}
+
+// Write makes all files. None of them exists before; after an error, some may.
+func (x *Installation) Write(now time.Time) error {
+	made, err := makeSecured(x.dir, x.nodes, now)
+	if err != nil {
+		return err
+	}
+	for path, text := range made {
+		if err := writeNew(path, text); err != nil {
+			return fmt.Errorf("%w; remove what is in the directory and try again", err)
+		}
+	}
+	return nil
+}
+
+// Report returns what was made and what to do next. context is the file that SaveContext returned,
+// empty if there is none.
+func (x *Installation) Report(context string) string {
+	dir, plans := x.dir, x.nodes
+	var b strings.Builder
+	fmt.Fprintf(&b, "written to %s: a private authority, server certificates, the user admin, and the configuration\n\n", dir)
+	for _, p := range plans {
+		fmt.Fprintf(&b, "start:         chronikd --config %s\n", filepath.Join(p.dir, "chronikd.yaml"))
+	}
+	if context != "" {
+		fmt.Fprintf(&b, "chronikctl:    chronikctl --context %s topic list        (saved in %s)\n", Context, context)
+	}
+	fmt.Fprintf(&b, "Kafka's tools: --bootstrap-server %s --command-config %s\n", bootstrap(plans), filepath.Join(dir, "admin.properties"))
+	fmt.Fprintf(&b, "clients trust: %s\n", filepath.Join(dir, "ca.pem"))
+	fmt.Fprintf(&b, "keep elsewhere: %s (only --renew needs it; who has it can pretend to be the broker)\n", filepath.Join(dir, "ca-key.pem"))
+	if len(plans) > 1 {
+		fmt.Fprintf(&b, "copy each node's directory to its machine under the same path; nothing else of %s belongs there\n", dir)
+	}
+	return b.String()
+}
+
+// SaveContext adds the context Context to chronikctl's file, which the environment names, and
+// returns the file's path. A context of the same name that leads elsewhere is kept under another
+// name, of which it tells on out.
+func (x *Installation) SaveContext(getenv func(string) string, out io.Writer) (string, error) {
+	file, err := contexts.Open(getenv)
+	if err != nil {
+		return "", err
+	}
+	ca := filepath.Join(x.dir, "ca.pem")
+	if old, ok := file.Contexts[Context]; ok && old[contexts.TLSCA] != ca {
+		n := 1
+		for file.Contexts[fmt.Sprintf("%s-%d", Context, n)] != nil {
+			n++
+		}
+		file.Contexts[fmt.Sprintf("%s-%d", Context, n)] = old
+		fmt.Fprintf(out, "the former context %s is now %s-%d\n", Context, Context, n)
+	}
+	delete(file.Contexts, Context)
+	settings := map[string]string{
+		contexts.Brokers: bootstrap(x.nodes), contexts.TLSCA: ca, contexts.SASL: "SCRAM-SHA-512", contexts.SASLUser: adminUser,
+		contexts.SASLPasswordFile: filepath.Join(x.dir, "admin.password"), contexts.Admin: defaultAdminOf(x.nodes),
+	}
+	for name, value := range settings {
+		if err := file.Set(Context, name, value); err != nil {
+			return "", err
+		}
+	}
+	return file.Path, file.Save()
+}
+
+// emptyDir makes a directory that only its owner can read, or accepts an empty one.
+func emptyDir(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("%w; name a directory that can be made", err)
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w; name a directory that can be made", err)
+	case len(entries) > 0:
+		remedy := "name a new directory"
+		if _, err := os.Stat(filepath.Join(dir, "ca.pem")); err == nil {
+			remedy += ", or renew its certificates with --renew"
+		}
+		return fmt.Errorf("%s is not empty (%s); %s", dir, entries[0].Name(), remedy)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("%w; name a new directory, or one that belongs to you", err)
+	}
+	return nil
+}
+
+// writeNew writes a file that does not exist, readable by its owner only unless it is public. The
+// umask does not change that: the broker may be another user than the one who makes the files.
+func writeNew(path string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	mode := fs.FileMode(0o600)
+	if filepath.Base(path) == "ca.pem" || filepath.Base(path) == "server.pem" || filepath.Base(path) == "chronikd.yaml" {
+		mode = 0o644
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+}
