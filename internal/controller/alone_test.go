@@ -106,3 +106,29 @@ func TestTheBrokerOfTheOnlyVoterIsNotFenced(t *testing.T) {
 		}
 	}
 }
+
+// Very many damaged logs take no other partition of their directory offline: no other replica could
+// lead in their place.
+func TestTheOnlyBrokerLeadsBesideManyDamagedLogs(t *testing.T) {
+	w, here := alone(t)
+	const n = MaxReportedDamaged + 1
+	id, none := [16]byte{9}, metadata.Placement{}
+	var many []metadata.TopicPartition
+	txn, placed := metadata.Txn{}, map[int32][16]byte{}
+	for i := range int32(n) {
+		p := metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}}
+		many, placed[i] = append(many, metadata.TopicPartition{Topic: id, Partition: i}), [16]byte{1}
+		txn.Put = append(txn.Put, metadata.KV{Key: metadata.PartitionKey(id, i), Value: p.Encode()})
+	}
+	txn.Put = append(txn.Put, metadata.KV{Key: metadata.NameKey("b"), Value: metadata.Name{Topic: "b", ID: id}.Encode()},
+		metadata.KV{Key: metadata.TopicKey(id), Value: metadata.TopicRecord{Name: "b", Partitions: n}.Encode()},
+		metadata.KV{Key: metadata.PlacementKey(1, id), Value: none.With(placed).Encode()})
+	_, err := w.store.Txn(t.Context(), txn)
+	w.must(err)
+	w.start(1, here(func(q *RegisterRequest) { q.Damaged = many }))
+	if state, _ := w.applier.Image().State(1); len(state.Damaged) > 0 || len(state.Unable) > 0 {
+		t.Errorf("%d damaged logs, directories %v", len(state.Damaged), state.Unable)
+	}
+	w.step()
+	w.want("with many damaged logs", "1@2 isr [1] elr []")
+}

@@ -88,11 +88,10 @@ func (c *Controller) assignMore(ctx context.Context, spec PartitionsSpec, id [16
 }
 
 // RaiseEpochs raises the leader epochs of partitions in one transaction (I9). Their leaders stay. A
-// broker without a cluster calls it after an unclean stop, before the first append; every broker
-// does for the partitions that it leads and whose log, or whose transactions, know a later epoch
-// than the metadata: that of another generation; and for those in which an unclean election passed
-// over its replica (metadata.Partition.PassedOver). RaiseEpochs omits partitions that no longer
-// exist or have another epoch by now. The Image at the returned revision shows the new epochs.
+// broker calls it for the partitions that it leads and whose log, or whose transactions, know an
+// epoch that the metadata should not give: that of another generation; and for those in which an
+// unclean election passed over its replica (metadata.Partition.PassedOver). RaiseEpochs omits
+// partitions that no longer exist or have another epoch by now. The Image at the returned revision shows the new epochs.
 func (c *Controller) RaiseEpochs(ctx context.Context, partitions map[metadata.TopicPartition]metadata.Raise) (revision int64, err error) {
 	cluster, err := c.get(ctx, metadata.ClusterKey)
 	if err != nil {

@@ -89,9 +89,16 @@ func nextState(img *metadata.Image, b *metadata.Broker, state metadata.BrokerSta
 	return to
 }
 
-// limitDamaged bounds the damaged logs in the state of a broker: if they are too many, the
-// directories that they are in count as failed. So the value of a state has a bound.
+// limitDamaged bounds the damaged logs in the state of a broker, so that its value has a bound. If
+// they are too many, those that are the only replica are left out, because no other one can lead;
+// and if that is not enough, the directories that they are in count as failed.
 func limitDamaged(img *metadata.Image, broker int32, state metadata.BrokerState) metadata.BrokerState {
+	if len(state.Damaged) > MaxReportedDamaged {
+		state.Damaged = slices.DeleteFunc(slices.Clone(state.Damaged), func(tp metadata.TopicPartition) bool {
+			p := img.Partition(tp)
+			return p != nil && len(p.Replicas) == 1
+		})
+	}
 	if len(state.Damaged) <= MaxReportedDamaged {
 		return state
 	}

@@ -74,6 +74,7 @@ type components struct {
 	// minFree follows the metadata, because the free-space threshold can change at run time.
 	minFree  atomic.Int64
 	cleaning atomic.Pointer[storage.Cleaning] // as applySettings set it last
+	loaded   atomic.Pointer[metadata.Image]   // as openLogs found it, nil since the applier has a later one
 }
 
 // open starts the components from the disk upwards: metadata, logs, partitions, handlers and, last,
@@ -210,6 +211,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	if err := b.applySettings(r, img); err != nil {
 		return err
 	}
+	r.loaded.Store(img)
 	b.health.Enter("recovering logs")
 	r.measured = metrics.NewStorage(b.reg)
 	r.storage, err = storage.Open(r.places, storage.Options{
@@ -333,6 +335,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	}
 	b.stack.push("applier", func(context.Context) error { r.applier.Stop(); return nil })
 	r.member.following.Store(true)
+	r.loaded.Store(nil)
 	// What the first image requires must be recorded and applied before a client can see the
 	// broker.
 	if err := r.applier.WaitFor(ctx, r.applier.Image().Version()); err != nil {

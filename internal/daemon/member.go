@@ -325,13 +325,17 @@ func (r *components) logEnd(tp metadata.TopicPartition) (epoch int32, end int64,
 }
 
 // reportDamage adds the damaged logs to a report, always in the same order: the controller writes a
-// broker's state when a heartbeat differs from it. If they are too many for one, the directories
+// broker's state when a heartbeat differs from it. If they are too many for one, those that are the
+// only replica are left out, because no other one can lead. If that is not enough, the directories
 // that have the most count as failed: the controller would refuse the heartbeat, and fence a broker
 // whose other logs are intact.
 func reportDamage(out *membership.Report, damaged []damagedLog) {
 	slices.SortFunc(damaged, func(a, b damagedLog) int {
 		return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))
 	})
+	if len(damaged) > controller.MaxReportedDamaged {
+		damaged = slices.DeleteFunc(damaged, func(l damagedLog) bool { return l.only })
+	}
 	byDir := map[[16]byte]int{}
 	for _, l := range damaged {
 		byDir[l.dir]++
@@ -358,7 +362,8 @@ func reportDamage(out *membership.Report, damaged []damagedLog) {
 // damagedLog is a log that lacks what it should have.
 type damagedLog struct {
 	metadata.TopicPartition
-	dir [16]byte
+	dir  [16]byte
+	only bool // the partition has no other replica
 }
 
 // damaged returns the logs that lack what they should have, or are not there.
@@ -367,6 +372,14 @@ type damagedLog struct {
 // is left: otherwise the leadership might go to a member that is down, and no client could read
 // what is intact here.
 func (r *components) damaged() (list []damagedLog) {
+	img := r.loaded.Load()
+	if img == nil {
+		img = r.applier.Image()
+	}
+	add := func(tp metadata.TopicPartition, dir [16]byte) {
+		p := img.Partition(tp)
+		list = append(list, damagedLog{tp, dir, p != nil && len(p.Replicas) == 1})
+	}
 	roles := r.member.following.Load() // the replicas have them
 	for _, l := range r.storage.Flawed() {
 		id := l.ID()
@@ -375,12 +388,12 @@ func (r *components) damaged() (list []damagedLog) {
 				continue
 			}
 		}
-		list = append(list, damagedLog{partitionOf(id), l.Dir().ID()})
+		add(partitionOf(id), l.Dir().ID())
 	}
 	if roles {
 		for _, tp := range r.replicas.Missing() {
 			dir, _ := r.applier.Image().Placement(r.conf.NodeID, tp)
-			list = append(list, damagedLog{tp, dir})
+			add(tp, dir)
 		}
 	}
 	return list

@@ -17,7 +17,7 @@ func TestAReportOfManyDamagedLogs(t *testing.T) {
 	var damaged []damagedLog
 	add := func(dir [16]byte, n int) {
 		for range n {
-			damaged = append(damaged, damagedLog{metadata.TopicPartition{Partition: int32(len(damaged))}, dir})
+			damaged = append(damaged, damagedLog{metadata.TopicPartition{Partition: int32(len(damaged))}, dir, false})
 		}
 	}
 	add(few, 10)
@@ -32,5 +32,12 @@ func TestAReportOfManyDamagedLogs(t *testing.T) {
 	reportDamage(&out, damaged)
 	if len(out.Damaged) != 10 || !slices.Equal(out.Unable, []metadata.UnableDir{failed, {ID: many, Why: metadata.DirFailed}}) {
 		t.Errorf("one more: %d logs and %v", len(out.Damaged), out.Unable)
+	}
+	for i := range damaged {
+		damaged[i].only = i > 0
+	}
+	out = membership.Report{Unable: []metadata.UnableDir{low, failed}}
+	if reportDamage(&out, damaged); len(out.Damaged) != 1 || len(out.Unable) != 2 {
+		t.Errorf("too many that are the only replica: %d logs and %v", len(out.Damaged), out.Unable)
 	}
 }

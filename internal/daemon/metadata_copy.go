@@ -32,12 +32,21 @@ func (b *Broker) refuseOlder(r *components) error {
 	dir := path.Join(b.cfg.DataDir, metadataDir)
 	for _, p := range r.answering() {
 		if err := copies.CheckAgainst(b.fs, copies.In(p.Path), dir, store.View()); errors.Is(err, copies.ErrOlder) {
-			return &ExitError{ExitData, fmt.Errorf("directory %s: %w: the metadata was restored from an older state; %s "+
-				"replaces it with the copy; to continue with the older metadata, move the copy away", b.cfg.DataDir, err,
-				b.repairAll(r.places, "--backup", path.Join(b.cfg.DataDir, "before-repair")))}
+			return &ExitError{ExitData, fmt.Errorf("directory %s: %w: the metadata was restored from an older state; %s",
+				b.cfg.DataDir, err, b.useCopy(r, dir, copies.In(p.Path)))}
 		}
 	}
 	return nil
+}
+
+// useCopy says how a copy replaces the metadata in dir. If a cluster has registered the log
+// directories, other brokers may have the metadata, too: it needs another generation then.
+func (b *Broker) useCopy(r *components, dir, from string) string {
+	if r.owners.cluster != "" {
+		return fmt.Sprintf("move %s away, and restore the copy: chronikd recover --from %s with the same configuration (docs/cluster.md)", dir, from)
+	}
+	return b.repairAll(r.places, "--backup", path.Join(b.cfg.DataDir, "before-repair")) + " replaces it with the copy; " +
+		"to continue with the older metadata, move the copy away"
 }
 
 // repairAll returns the command that repairs all directories of this broker, with the flags more.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/copies"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
@@ -309,6 +310,15 @@ func TestTheMetadataOfAMemberIsChecked(t *testing.T) {
 	if len(r.Findings) != 0 || len(r.Plan().Acts) != 0 {
 		t.Errorf("an intact member: %+v, plan %+v", r.Findings, r.Plan())
 	}
+	from := copies.In(data + "/logs")
+	s.must(copies.Write(s.fs, from, []metadata.KV{{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "x"}.Encode()}}, 2))
+	r, err = found(t, s.fs)
+	s.must(err)
+	if len(r.Findings) != 1 || r.Findings[0].Kind != inspect.MetadataOlder || !r.Refused() || len(r.Plan().Acts) != 0 ||
+		!strings.Contains(r.Findings[0].Restore, "chronikd recover --from "+from) {
+		t.Errorf("a member that is older than its copy: %+v, plan %+v", r.Findings, r.Plan())
+	}
+	s.must(s.fs.RemoveAll(from))
 	infos, err := s.fs.List(data + "/metadata")
 	s.must(err)
 	for _, in := range infos {

@@ -22,7 +22,7 @@ func (r *Report) metadata(opt Options) error {
 		at := path.Join(data, metadataDir)
 		m, err := raftstore.Read(opt.FS, at)
 		if r.ofCluster() || len(m.Voters) > 0 && !m.Sole() {
-			if err := r.member(opt.FS, at, &m, err); err != nil {
+			if err := r.member(opt, at, &m, err); err != nil {
 				return err
 			}
 			continue
@@ -90,10 +90,11 @@ func (r *Report) copyOf(fsys vfs.FS) string {
 	return ""
 }
 
-// member checks the metadata directory of a broker of a cluster, which was read as c with err. Its
+// member checks the metadata directory of a broker of a cluster, which was read as m with err. Its
 // topics are in the metadata of the other brokers, too, so nothing is rebuilt from the logs: a
-// broker whose directory is lost joins again as another member.
-func (r *Report) member(fsys vfs.FS, at string, c *raftstore.Content, err error) error {
+// broker whose directory is lost joins again as another member. Only the metadata of the only voter
+// can be older than a copy.
+func (r *Report) member(opt Options, at string, m *raftstore.Content, err error) error {
 	var damage *statelog.Damage
 	switch {
 	case access(err):
@@ -107,15 +108,20 @@ func (r *Report) member(fsys vfs.FS, at string, c *raftstore.Content, err error)
 	case err != nil:
 		r.find(MemberDamaged, at, at, -1, err.Error())
 		return nil
-	case !c.Used:
+	case !m.Used:
 		f := r.find(MemberMissing, at, at, -1, "no metadata of the cluster are there")
-		if from := r.copyOf(fsys); from != "" {
+		if from := r.copyOf(opt.FS); from != "" {
 			f.Restore = "if no other broker has the metadata: chronikd recover --from " + from +
 				", with the configuration of this broker"
 		}
 		return nil
 	}
-	r.cluster, err = metadata.Load(c.Keys, c.Revision)
+	c := contentOf(m)
+	if from := r.newerCopy(opt, &c); m.Sole() && from != "" {
+		f := r.find(MetadataOlder, at, m.Log, -1, fmt.Sprintf("it ends at revision %d, before its copy in %s", m.Revision, from))
+		f.Repair, f.Restore = "", "move "+at+" away, then run chronikd recover --from "+from+" with the configuration of this broker"
+	}
+	r.cluster, err = metadata.Load(m.Keys, m.Revision)
 	switch {
 	case errors.Is(err, metadata.ErrNewerVersion):
 		r.find(FormatNewer, at, at, -1, err.Error())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -116,6 +117,43 @@ func TestALogWithALaterEpochIsLedInAHigherOne(t *testing.T) {
 	must(t, c.apply(t, l.Manager))
 	if w := l.Leaderless(); len(w) != 1 || w[0].Raise != (metadata.Raise{From: 5, Seen: raised, Lossy: true}) {
 		t.Errorf("it waits for %+v", w)
+	}
+}
+
+// After a stop that was not clean, the registration has raised the epoch that restored metadata gave,
+// to one that the log has already. No leader continues it, and none leads in the epochs after it
+// whose records may be lost.
+func TestAnEpochOfRestoredMetadataIsNotResumed(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		disk, c := crashfs.New(1), newCluster()
+		l := start(t, disk, c)
+		c.topic("a", idA, 1)
+		tp := metadata.TopicPartition{Topic: idA}
+		must(t, c.edit(tp, func(p *metadata.Partition) { p.LeaderEpoch = 2 }))
+		must(t, c.apply(t, l.Manager))
+		must(t, c.apply(t, l.Manager))
+		grow(t, l.partition(t, idA, 0))
+		if clean {
+			must(t, l.storage.Close())
+		} else {
+			disk = disk.Kill()
+		}
+		l = start(t, disk, c)
+		must(t, c.apply(t, l.Manager))
+		p := l.partition(t, idA, 0)
+		want := int32(2)
+		if !clean {
+			if err := begin(t, p, AcksAll, 1).wait(t); !errors.Is(err, ErrNotLeader) {
+				t.Fatalf("an append in the epoch of the former process: %v", err)
+			}
+			want = 3 + metadata.Gap([16]byte{})
+		}
+		must(t, c.apply(t, l.Manager))
+		grow(t, p)
+		must(t, c.apply(t, l.Manager)) // its own records are no reason
+		if p.LeaderEpoch() != want || len(l.Leaderless()) > 0 {
+			t.Errorf("clean %t: epoch %d, want %d; %+v", clean, p.LeaderEpoch(), want, l.Leaderless())
+		}
 	}
 }
 

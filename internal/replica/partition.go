@@ -68,10 +68,16 @@ type Partition struct {
 	// decides on something outdated would repeat its request without a pause.
 	notBefore atomic.Int64
 	resigned  atomic.Int64 // when ReadFailed resigned last, 0 if it never did
+	// found is the latest epoch of the log when this process began to use it, if the stop before
+	// that was not clean: no leader continues it. Otherwise it is -1.
+	found int32
 }
 
 func newPartition(l *storage.Log, env *environment) *Partition {
-	p := &Partition{id: l.ID(), log: l, env: env}
+	p := &Partition{id: l.ID(), log: l, env: env, found: -1}
+	if !l.Dir().Clean() {
+		p.found = latest(l)
+	}
 	p.role.Store(&role{leaderID: -1, epoch: -1})
 	high, epoch := l.RecoveredHigh()
 	p.follow.High, p.follow.Epoch = high, epoch

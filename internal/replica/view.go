@@ -15,7 +15,8 @@ import (
 // directory, and a leader epoch above those of its log and high watermark. This broker must not
 // lead in a lower one, and cannot follow in one: a replica that an unclean election passed over has
 // what the others took back, and discards it only in a later epoch. A log has a later epoch than
-// the metadata give if these were restored from a copy.
+// the metadata give if these were restored from a copy, or the same one after a stop that was not
+// clean: the registration has raised what the copy had.
 func (m *Manager) applyRole(w wanted, changes changes) {
 	tp := w.tp()
 	m.mu.RLock()
@@ -35,10 +36,11 @@ func (m *Manager) applyRole(w wanted, changes changes) {
 	}
 	m.mu.Lock()
 	x, fenced := m.fence[tp]
-	later := part.Leader == m.opt.Self && seen > part.LeaderEpoch && (!fenced || x.From < part.LeaderEpoch)
+	later := part.Leader == m.opt.Self && max(seen-1, p.found) >= part.LeaderEpoch && (!fenced || x.From < part.LeaderEpoch)
 	if later {
-		// What an unclean election passed over that did not know this epoch is older than the next.
-		raise := metadata.Raise{From: part.LeaderEpoch, Seen: seen, Lossy: part.Unclean > 0}
+		// What an unclean stop lost may have been of a later epoch than what is left. What an
+		// unclean election passed over that did not know this epoch is older than the next.
+		raise := metadata.Raise{From: part.LeaderEpoch, Seen: max(seen, part.LeaderEpoch+1), Lossy: part.Unclean > 0}
 		x, fenced = Waiting{tp, raise, time.Now()}, true
 		m.fence[tp], changes.raise[tp] = x, x.Raise
 	}
@@ -47,7 +49,8 @@ func (m *Manager) applyRole(w wanted, changes changes) {
 	}
 	m.mu.Unlock()
 	if later {
-		m.opt.Logger.Warn("the log has a later leader epoch than the metadata, which were restored from a copy; asking for a higher one",
+		m.opt.Logger.Warn("the log has records of the leader epoch that the metadata give, or of a later one, because they were restored from a copy; "+
+			"asking for a higher one",
 			zap.Stringer("partition", p), zap.Int32("epoch", part.LeaderEpoch), zap.Int32("known", seen))
 	}
 	if fenced {
