@@ -128,7 +128,7 @@ func fetch(ctx context.Context, cl *kgo.Client, f *acl.Filter) ([]acl.Binding, e
 		return nil, app.Refused("list ACLs", app.BrokerError(err), "")
 	}
 	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
-		return nil, app.Refused("list ACLs", err, orEmpty(resp.ErrorMessage))
+		return nil, app.Refused("list ACLs", err, app.OrEmpty(resp.ErrorMessage))
 	}
 	var rules []acl.Binding
 	for _, r := range resp.Resources {
@@ -142,9 +142,3 @@ func fetch(ctx context.Context, cl *kgo.Client, f *acl.Filter) ([]acl.Binding, e
 	return rules, nil
 }
 
-func orEmpty(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
