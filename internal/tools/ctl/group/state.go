@@ -163,7 +163,8 @@ func members(ctx context.Context, adm *kadm.Client, names []string) (found map[s
 			d := &described{Group: name, State: g.State, Type: "consumer", Assignor: g.AssignorName, Epoch: &epoch,
 				Coordinator: g.Coordinator.NodeID, Members: []member{}}
 			for _, m := range g.Members {
-				d.Members = append(d.Members, member{m.MemberID, app.OrEmpty(m.InstanceID), m.ClientID, m.ClientHost, assignment(m.Assignment)})
+				d.Members = append(d.Members, member{m.MemberID, app.OrEmpty(m.InstanceID), m.ClientID, m.ClientHost,
+					assignment(m.Assignment)})
 			}
 			found[name] = d
 			continue
