@@ -141,4 +141,3 @@ func fetch(ctx context.Context, cl *kgo.Client, f *acl.Filter) ([]acl.Binding, e
 	slices.SortFunc(rules, acl.Compare)
 	return rules, nil
 }
-
