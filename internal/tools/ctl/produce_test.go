@@ -3,6 +3,7 @@ package ctl_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"io"
 	"net"
 	"strconv"
@@ -161,4 +162,47 @@ func TestProduceIsInterruptedWhileItWaitsForInput(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	say(t, in, "two\n")
+}
+
+// A topic that the first record creates may take a while: until then the broker answers that it
+// does not exist.
+func TestProduceWaitsForATopicThatIsBeingCreated(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	b := chronik.StartTest(t, chronik.Options{Settings: map[string]string{"advertise": l.Addr().String(),
+		"auto.create.topics.enable": "false"}})
+	const metadata, created = 3, 20 // the topic is created when the client has asked that often
+	var asks atomic.Int32
+	pass := func(frame []byte) bool {
+		if binary.BigEndian.Uint16(frame) == metadata && asks.Add(1) == created {
+			go func() {
+				if code, errs := runAt(t.Context(), b.Addr(), "topic create new"); code != 0 {
+					t.Errorf("create the topic: %s", errs)
+				}
+			}()
+		}
+		return true
+	}
+	go func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", b.Addr())
+			if err != nil {
+				_ = from.Close()
+				continue
+			}
+			t.Cleanup(func() { _, _ = from.Close(), to.Close() })
+			go func() { _ = new(asked).copy(to, from, pass) }()
+			go func() { _, _ = io.Copy(from, to) }()
+		}
+	}()
+	if code, errs := runAt(t.Context(), l.Addr().String(), "produce new"); code != 0 {
+		t.Error(errs)
+	}
 }

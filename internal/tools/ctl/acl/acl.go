@@ -128,7 +128,7 @@ func fetch(ctx context.Context, cl *kgo.Client, f *acl.Filter) ([]acl.Binding, e
 		return nil, app.Refused("list ACLs", app.BrokerError(err), "")
 	}
 	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
-		return nil, app.Refused("list ACLs", err, orEmpty(resp.ErrorMessage))
+		return nil, app.Refused("list ACLs", err, app.OrEmpty(resp.ErrorMessage))
 	}
 	var rules []acl.Binding
 	for _, r := range resp.Resources {
@@ -140,11 +140,4 @@ func fetch(ctx context.Context, cl *kgo.Client, f *acl.Filter) ([]acl.Binding, e
 	}
 	slices.SortFunc(rules, acl.Compare)
 	return rules, nil
-}
-
-func orEmpty(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

@@ -95,6 +95,28 @@ func withAll(ctx context.Context, a *app.App, do func(cl *kgo.Client, all []acl.
 	return do(cl, all)
 }
 
+// result is the broker's answer about one rule.
+type result struct {
+	code    int16
+	message *string
+}
+
+// report prints what was done with the rules for which the broker was asked.
+func report(a *app.App, out *app.Outcomes, verb, done string, asked []acl.Binding, results []result) error {
+	if len(results) != len(asked) {
+		return app.Refused(verb+" ACLs", fmt.Errorf("the broker answers for %d of %d rules", len(results), len(asked)), "")
+	}
+	for i, r := range results {
+		rule := asked[i].String()
+		if err := kerr.ErrorForCode(r.code); err != nil {
+			out.Refused(rule, verb+" "+rule, err, app.OrEmpty(r.message))
+		} else {
+			out.Done(rule, "%s", done)
+		}
+	}
+	return a.Report(out)
+}
+
 func add(a *app.App) *cobra.Command {
 	x := change{add: true}
 	c := &cobra.Command{
@@ -131,20 +153,14 @@ func add(a *app.App) *cobra.Command {
 			return a.Report(&out)
 		}
 		resp, err := req.RequestWith(cmd.Context(), cl)
-		if err == nil && len(resp.Results) != len(asked) {
-			err = fmt.Errorf("the broker answers for %d of %d rules", len(resp.Results), len(asked))
-		}
 		if err != nil {
 			return app.Refused("add ACLs", app.BrokerError(err), "")
 		}
-		for i, r := range resp.Results {
-			if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
-				out.Refused(asked[i].String(), "add "+asked[i].String(), err, orEmpty(r.ErrorMessage))
-			} else {
-				out.Done(asked[i].String(), "added")
-			}
+		var results []result
+		for _, r := range resp.Results {
+			results = append(results, result{r.ErrorCode, r.ErrorMessage})
 		}
-		return a.Report(&out)
+		return report(a, &out, "add", "added", asked, results)
 	})
 	x.flags(c)
 	return c
@@ -195,20 +211,14 @@ func remove(a *app.App) *cobra.Command {
 			return err
 		}
 		resp, err := req.RequestWith(cmd.Context(), cl)
-		if err == nil && len(resp.Results) != len(asked) {
-			err = fmt.Errorf("the broker answers for %d of %d rules", len(resp.Results), len(asked))
-		}
 		if err != nil {
 			return app.Refused("remove ACLs", app.BrokerError(err), "")
 		}
-		for i, r := range resp.Results {
-			if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
-				out.Refused(asked[i].String(), "remove "+asked[i].String(), err, orEmpty(r.ErrorMessage))
-			} else {
-				out.Done(asked[i].String(), "removed")
-			}
+		var results []result
+		for _, r := range resp.Results {
+			results = append(results, result{r.ErrorCode, r.ErrorMessage})
 		}
-		return a.Report(&out)
+		return report(a, &out, "remove", "removed", asked, results)
 	})
 	x.flags(c)
 	return c

@@ -59,14 +59,15 @@ func AdminPortOf(a *App) *AdminPort {
 	if transport.TLSClientConfig, p.err = a.Settings.TLSConfig(); p.err == nil {
 		p.token, p.err = a.Settings.AdminToken()
 	}
-	if u, err := url.Parse(p.base); p.err == nil && p.token.Len() > 0 && err == nil && u.Scheme != "https" && !loopback(u.Hostname()) {
+	if u, err := url.Parse(p.base); p.err == nil && p.token.Len() > 0 && err == nil && u.Scheme != "https" && !Loopback(u.Hostname()) {
 		p.err = fmt.Errorf("%s: the token would be sent in clear to %s; write https://%s", a.Settings.Source(contexts.AdminTokenFile),
 			u.Host, u.Host)
 	}
 	return p
 }
 
-func loopback(host string) bool {
+// Loopback reports whether a host is this machine.
+func Loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
@@ -77,7 +78,7 @@ func onThisHost(seeds []string) bool {
 		if err != nil {
 			host, port = at, "9092"
 		}
-		if port != "9092" || !loopback(host) {
+		if port != "9092" || !Loopback(host) {
 			return false
 		}
 	}

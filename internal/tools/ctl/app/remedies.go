@@ -18,6 +18,14 @@ func Refused(what string, err error, message string) error {
 	return fmt.Errorf("%s: %w", what, &refusal{err, message})
 }
 
+// OrEmpty returns the text that a broker may leave out, such as its message, or "".
+func OrEmpty(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
 // refusal is an error with the broker's message and a remedy.
 type refusal struct {
 	err     error

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
 
 // dialTime bounds the dial of an advertised address.
@@ -19,7 +20,7 @@ func (x *examination) addresses(ctx context.Context) {
 	for _, b := range x.Meta.Brokers {
 		at := net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
 		where := fmt.Sprintf("broker %d, %s", b.NodeID, at)
-		if loopback(b.Host) && !x.asksLoopback() {
+		if app.Loopback(b.Host) && !x.asksLoopback() {
 			x.Add("advertise", health.Bad, where, "it advertises a loopback address, though it was reached at "+x.a.Settings.Seeds()[0],
 				"set its advertised address (chronikd --advertise HOST:PORT) to one that clients can reach")
 			continue
@@ -41,14 +42,9 @@ func (x *examination) asksLoopback() bool {
 		if err != nil {
 			host = at
 		}
-		if !loopback(host) {
+		if !app.Loopback(host) {
 			return false
 		}
 	}
 	return true
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -62,7 +62,7 @@ func fetchOver(ctx context.Context, cl *kgo.Client, e Entity) ([]Described, erro
 	}
 	answer := resp.Resources[0]
 	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
-		return nil, app.Refused("describe "+e.String(), err, orEmpty(answer.ErrorMessage))
+		return nil, app.Refused("describe "+e.String(), err, app.OrEmpty(answer.ErrorMessage))
 	}
 	all := []Described{}
 	for i := range answer.Configs {
@@ -74,7 +74,7 @@ func fetchOver(ctx context.Context, cl *kgo.Client, e Entity) ([]Described, erro
 
 func described(c *kmsg.DescribeConfigsResponseResourceConfig) Described {
 	d := Described{Key: c.Name, Value: c.Value, Source: source(c.Source), Type: strings.ToLower(c.ConfigType.String()),
-		ReadOnly: c.ReadOnly, Sensitive: c.IsSensitive, Doc: orEmpty(c.Documentation), Synonyms: []Synonym{}}
+		ReadOnly: c.ReadOnly, Sensitive: c.IsSensitive, Doc: app.OrEmpty(c.Documentation), Synonyms: []Synonym{}}
 	if c.Source == kmsg.ConfigSourceDefaultConfig {
 		d.Default = c.Value
 	}
@@ -107,13 +107,6 @@ func scaled(key, synonym string, value *string) *string {
 	}
 	s := strconv.FormatInt(n*unit, 10)
 	return &s
-}
-
-func orEmpty(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // source names where a value is set.

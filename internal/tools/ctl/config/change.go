@@ -79,7 +79,7 @@ func Change(ctx context.Context, a *app.App, entities []Entity, values map[strin
 		resp, err := req.RequestWith(ctx, cl)
 		message := ""
 		if err == nil && len(resp.Resources) == 1 {
-			err, message = kerr.ErrorForCode(resp.Resources[0].ErrorCode), orEmpty(resp.Resources[0].ErrorMessage)
+			err, message = kerr.ErrorForCode(resp.Resources[0].ErrorCode), app.OrEmpty(resp.Resources[0].ErrorMessage)
 		} else if err == nil {
 			err = kerr.UnknownServerError
 		}

@@ -163,7 +163,8 @@ func members(ctx context.Context, adm *kadm.Client, names []string) (found map[s
 			d := &described{Group: name, State: g.State, Type: "consumer", Assignor: g.AssignorName, Epoch: &epoch,
 				Coordinator: g.Coordinator.NodeID, Members: []member{}}
 			for _, m := range g.Members {
-				d.Members = append(d.Members, member{m.MemberID, orEmpty(m.InstanceID), m.ClientID, m.ClientHost, assignment(m.Assignment)})
+				d.Members = append(d.Members, member{m.MemberID, app.OrEmpty(m.InstanceID), m.ClientID, m.ClientHost,
+					assignment(m.Assignment)})
 			}
 			found[name] = d
 			continue
@@ -203,7 +204,7 @@ func classicOf(name string, g kadm.DescribedGroup) *described {
 	d := &described{Group: name, State: g.State, Type: "classic", Assignor: g.Protocol, Coordinator: g.Coordinator.NodeID,
 		Members: []member{}}
 	for _, m := range g.Members {
-		x := member{m.MemberID, orEmpty(m.InstanceID), m.ClientID, m.ClientHost, map[string][]int32{}}
+		x := member{m.MemberID, app.OrEmpty(m.InstanceID), m.ClientID, m.ClientHost, map[string][]int32{}}
 		if c, ok := m.Assigned.AsConsumer(); ok {
 			for _, t := range c.Topics {
 				x.Assignment[t.Topic] = slices.Sorted(slices.Values(t.Partitions))
@@ -220,13 +221,6 @@ func assignment(s kadm.TopicsSet) map[string][]int32 {
 		m[topic] = slices.Sorted(maps.Keys(partitions))
 	}
 	return m
-}
-
-func orEmpty(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // gather joins committed and assigned partitions. It returns their topics.

@@ -56,7 +56,7 @@ func streamsOf(g *kmsg.StreamsGroupDescribeResponseGroup, coordinator int32) *de
 	}
 	for i := range g.Members {
 		m := &g.Members[i]
-		x := member{m.MemberID, orEmpty(m.InstanceID), m.ClientID, m.ClientHost, map[string][]int32{}}
+		x := member{m.MemberID, app.OrEmpty(m.InstanceID), m.ClientID, m.ClientHost, map[string][]int32{}}
 		for _, t := range m.Assignment.ActiveTasks {
 			for _, topic := range sources[t.SubtopologyID] {
 				x.Assignment[topic] = append(x.Assignment[topic], t.Partitions...)

@@ -151,12 +151,17 @@ func (o *produceOptions) check() error {
 // ms before it asks again.
 const metadataAge = 30 * time.Millisecond
 
+// creationTime is how long produce takes the answer that the topic does not exist for that of a
+// broker that is still creating it.
+const creationTime = 5 * time.Second
+
 // client returns the client options that the flags require.
 func (o *produceOptions) client(topic string) []kgo.Opt {
 	codec := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(),
 		"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}[o.compression]
 	opts := []kgo.Opt{kgo.DefaultProduceTopic(topic), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchMaxBytes(int32(o.batchBytes)),
-		kgo.ProducerBatchCompression(codec), kgo.MetadataMinAge(metadataAge)}
+		kgo.ProducerBatchCompression(codec), kgo.MetadataMinAge(metadataAge),
+		kgo.UnknownTopicRetries(int(creationTime / metadataAge))}
 	switch {
 	case o.transactionalID != "":
 		// The client gives up on records of a transaction too, because it ends the transaction.

@@ -284,7 +284,7 @@ func behindText(all map[int32]int64) string {
 
 // table formats a topic for people.
 func (d *described) table() *output.Table {
-	head := []string{"topic " + d.Topic, "id " + or(d.ID, "-"), text.Count(len(d.Partitions), "partition"),
+	head := []string{"topic " + d.Topic, "id " + cmp.Or(d.ID, "-"), text.Count(len(d.Partitions), "partition"),
 		fmt.Sprintf("replication factor %d", d.Replication),
 		text.Number(d.Records) + " offsets", size(d.Size)}
 	if d.Profile != "" {
@@ -309,13 +309,6 @@ func (d *described) table() *output.Table {
 		t.Add(row...)
 	}
 	return t
-}
-
-func or(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 // ids returns an empty list for nil, so that JSON does not contain null.
