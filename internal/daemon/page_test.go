@@ -168,7 +168,8 @@ func TestThePageShowsTheOldestWaitingRequests(t *testing.T) {
 		t.Cleanup(c.Close)
 		return c
 	}
-	client(kgo.ClientID("a reader"), kgo.ConsumeTopics("orders"), kgo.FetchMaxWait(time.Minute), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
+	client(kgo.ClientID("a reader"), kgo.ConsumeTopics("orders"), kgo.FetchMaxWait(time.Minute),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
 	member := client(kgo.ClientID("a member"))
 	join := kmsg.NewPtrJoinGroupRequest()
 	join.Group, join.InstanceID, join.ProtocolType = "billing", kmsg.StringPtr("i"), "consumer"

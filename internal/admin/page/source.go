@@ -64,8 +64,8 @@ type Overview struct {
 	// Brokers are the registered brokers by their ids; empty without a cluster.
 	Brokers []view.Broker
 	Budgets []Budget
-	// Waits has the requests that have waited the longest for the broker, at most MaxWaits: not those
-	// that wait as their clients ask.
+	// Waits has the requests that have waited the longest for the broker, at most MaxWaits, without
+	// those that wait as their clients ask.
 	Waits []view.Wait
 	// Heap is the size of Go's heap in bytes. MemoryLimit is the limit of the process or its
 	// container, 0 if there is none.
