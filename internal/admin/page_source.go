@@ -78,6 +78,7 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	if all := v.Cluster().Brokers; len(all) > 1 {
 		o.Brokers = all
 	}
+	o.Waits = slices.DeleteFunc(v.Waits(page.MaxWaits).List, func(w view.Wait) bool { return w.Idle })
 	for _, b := range v.Budgets() {
 		o.Budgets = append(o.Budgets, page.Budget{Name: strings.ReplaceAll(b.Name, "_", " "), Used: b.Used, Limit: b.Limit})
 	}

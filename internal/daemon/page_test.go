@@ -9,12 +9,16 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // browse sends a request to the admin port as a browser does.
@@ -149,5 +153,48 @@ func TestThePageShowsTheRunningBroker(t *testing.T) {
 	}
 	if _, body := browse(t, b, "/records?topic=orders&partition=0&last=3"); strings.Contains(body, `<span class="offset">1</span>`) {
 		t.Error("more records than were asked for")
+	}
+}
+
+// The overview has the requests that wait for the broker, not those that wait as their clients ask.
+func TestThePageShowsTheOldestWaitingRequests(t *testing.T) {
+	b, _ := startHere(t, vfs.Memory(), "group.initial.rebalance.delay.ms=600000")
+	fill(t, b, "orders", 1, 1)
+	client := func(opts ...kgo.Opt) *kgo.Client {
+		c, err := kgo.NewClient(append(opts, kgo.SeedBrokers(b.Addrs()...))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+	client(kgo.ClientID("a reader"), kgo.ConsumeTopics("orders"), kgo.FetchMaxWait(time.Minute),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
+	member := client(kgo.ClientID("a member"))
+	join := kmsg.NewPtrJoinGroupRequest()
+	join.Group, join.InstanceID, join.ProtocolType = "billing", kmsg.StringPtr("i"), "consumer"
+	join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 30_000, 60_000
+	join.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range"}}
+	var joins sync.WaitGroup
+	ctx, leave := context.WithCancel(t.Context())
+	joins.Go(func() { _, _ = member.Request(ctx, join) })
+	defer joins.Wait()
+	defer leave()
+	eventually(t, "a request of each kind waits", func() bool {
+		all := b.Waits(10)
+		return all.Idle > 0 && slices.ContainsFunc(all.List, func(w view.Wait) bool {
+			return len(w.Steps) > 0 && w.Steps[0].Step == view.StepGroup
+		})
+	})
+	_, body := browse(t, b, "/")
+	_, list, _ := strings.Cut(body, `<h2 id="waits">`)
+	list, _, _ = strings.Cut(list, "</section>")
+	for _, text := range []string{"a member", "<td>JoinGroup</td>", "the other members of group billing"} {
+		if !strings.Contains(list, text) {
+			t.Errorf("no %q in %s", text, list)
+		}
+	}
+	if strings.Contains(list, "a reader") {
+		t.Errorf("it shows a fetch that waits as its client asks: %s", list)
 	}
 }

@@ -272,6 +272,14 @@ func ill() (*fake, *History) {
 	f.overview.Brokers = []view.Broker{{ID: 1, Address: "a:9092", State: "active", Leads: 27, Replicas: 36},
 		{ID: 2, Address: "b:9092", State: "draining", Replicas: 36, OutOfSync: view.Partitions{Count: 3}},
 		{ID: 3, Address: "c:9092", State: "fenced", Replicas: 36, OutOfSync: view.Partitions{Count: 36}}}
+	f.overview.Waits = []view.Wait{
+		{ClientID: "orders-api", Address: "10.0.3.20:40112", Request: "Produce", AgeMs: 5120.2, More: 1, Steps: []view.WaitStep{
+			{Step: view.StepReplication, Partition: "orders-3", Brokers: []int32{3},
+				For: "offset 5002, the high watermark is 5000; broker 3 has the records below 5000"},
+			{Step: view.StepJournal, Partition: "payments-1", Dir: "/mnt/b/logs", For: "its journal to have offset 204127"}}},
+		{ClientID: "clickstream", Address: "10.0.4.3:33980", AgeMs: 84, Steps: []view.WaitStep{
+			{Step: view.StepThrottle, For: "the client's quota: it is not read for another 400ms"}}},
+	}
 	f.overview.Dirs[0].Free, f.overview.Dirs[0].Space, f.overview.Dirs[0].Refuses = 4198<<20, view.SpaceLow, view.RefusesClients
 	f.overview.Dirs[0].SpaceMessage, f.overview.Dirs[0].Offline = f.broker.Findings[3].Problem, 2
 	f.overview.Dirs = append(

@@ -266,8 +266,8 @@ func asset(w http.ResponseWriter, r *http.Request) {
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"bytes": func(n int64) string { return bytesText(float64(n)) }, "count": text.Number[int64], "short": shortText,
-		"seconds": secondsText,
-		"ago":     ago, "moment": moment, "percent": percent, "plural": text.Count[int], "name": name, "prose": prose,
+		"seconds": secondsText, "milliseconds": func(ms float64) string { return secondsText(ms / 1000) },
+		"ago": ago, "moment": moment, "percent": percent, "plural": text.Count[int], "name": name, "prose": prose,
 		"commands": commands, "content": contentOf,
 		"gravity": func(l view.Log) health.Severity { return SeverityOf(&l) },
 		"span":    func(now, then time.Time) string { return spanText(now.Sub(then)) },

@@ -125,6 +125,8 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 			{ID: evil, Instance: evil, ClientID: evil, Host: evil, Assigned: []string{evil}},
 		}, Offsets: []Offset{{Topic: evil}}}
 	src.conns = []view.Connection{{ClientID: evil, Address: evil, Software: evil, Listener: evil, Principal: evil}}
+	src.overview.Waits = []view.Wait{{ClientID: evil, Address: evil, Request: evil,
+		Steps: []view.WaitStep{{Step: view.StepLog, Partition: evil, For: evil}}}}
 	src.overview.Dirs[0].Path, src.overview.Dirs[0].Error = evil, evil
 	h := handlerOf(t, src, history)
 	asked := "%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E%3Cimg+src%3Dx+onerror%3Dalert(2)%3E%27%00%1B%5B31m%E2%80%AE"

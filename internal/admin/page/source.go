@@ -64,6 +64,9 @@ type Overview struct {
 	// Brokers are the registered brokers by their ids; empty without a cluster.
 	Brokers []view.Broker
 	Budgets []Budget
+	// Waits has the requests that have waited the longest for the broker, at most MaxWaits, without
+	// those that wait as their clients ask.
+	Waits []view.Wait
 	// Heap is the size of Go's heap in bytes. MemoryLimit is the limit of the process or its
 	// container, 0 if there is none.
 	Heap, MemoryLimit int64
@@ -162,6 +165,9 @@ const (
 	MaxHeaders = 20
 	MaxLast    = 100 // records
 )
+
+// MaxWaits is the maximum number of waiting requests in the overview.
+const MaxWaits = 5
 
 // Group is one line of the list of groups.
 type Group struct {
