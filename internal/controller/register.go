@@ -66,7 +66,8 @@ const (
 // is neither another controller nor a leader that changes an ISR. So it needs no proof: step 3
 // makes it active. It keeps a leadership with its epoch if it has the only replica and its
 // directory was closed cleanly: then nothing that the former process sent is lost. If step 2
-// changes nothing, step 1 is omitted, and the registration is one transaction.
+// changes nothing, step 1 is omitted, and the registration is one transaction. Otherwise the broker
+// leads what it can when it has registered, so that no client finds it without its leaderships.
 type registrar struct {
 	store  inTerm
 	images Images
@@ -97,7 +98,38 @@ func (r *registrar) register(ctx context.Context, q *RegisterRequest) (epoch int
 	if epoch, err = r.finish(ctx, q, fence); err != nil {
 		return 0, fmt.Errorf("register broker %d: %w", q.Broker, err)
 	}
+	if r.alone {
+		if err := r.lead(ctx, q.Broker, epoch); err != nil {
+			return 0, fmt.Errorf("register broker %d: elect it: %w", q.Broker, err)
+		}
+	}
 	return epoch, nil
+}
+
+// lead makes the only broker, whose registration has a revision, the leader of the partitions that
+// wait for it.
+func (r *registrar) lead(ctx context.Context, broker int32, revision int64) error {
+	if err := r.images.WaitShown(ctx, revision); err != nil {
+		return err
+	}
+	img := r.images.Image()
+	var changes []change
+	for t := range img.Topics() {
+		for i, p := range t.Partitions.All() {
+			if p.Leader != election.None || !p.HasReplica(broker) {
+				continue
+			}
+			v := view{img, metadata.TopicPartition{Topic: t.ID, Partition: i}}
+			if next, changed, _ := decide(election.Decider{MinISR: r.minISR(img, t, p)}, v, *p); changed {
+				changes = append(changes, newChange(img, v.tp, p, next))
+			}
+		}
+	}
+	revision, err := submit(ctx, r.store, changes)
+	if err != nil {
+		return err
+	}
+	return r.images.WaitShown(ctx, revision)
 }
 
 // admit returns why a request is refused, as an *Error. live is the member id of the process that
