@@ -230,7 +230,7 @@ func otherKinds() []About {
 		{MetadataMissing, Refuses, "a file of the metadata is missing", refuses, byCopy, costs},
 		{MetadataDamaged, Refuses, "a file of the metadata is damaged", refuses, byCopy, costs},
 		{MetadataOlder, Refuses, "the metadata ends before its copy does: an older version of it was restored", refuses,
-			"replaces it with the copy", nothing},
+			"replaces it with the copy; in a cluster none, but `chronikd recover --from` the copy", nothing},
 		{MetadataTorn, Heals, "the last transaction is incomplete: it was never acknowledged", "truncates the file", "", nothing},
 		{MemberDamaged, Refuses, "a file of the metadata of a broker in a cluster is damaged", refuses, "",
 			"nothing, if a majority of the voters is intact: move `metadata/` away, keep the log directories, and start the broker; " +
