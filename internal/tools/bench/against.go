@@ -3,6 +3,7 @@ package bench
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -73,14 +74,7 @@ func (t *topic) against(ctx context.Context) (*Against, *admin, error) {
 		a.Local = true
 	}
 	if t.secure != nil {
-		conn, err := wire.Dial(ctx, t.config.Brokers[0], t.secure)
-		if err != nil {
-			return nil, nil, err
-		}
-		a.TLS = conn.Cipher()
-		if err := conn.Close(); err != nil {
-			return nil, nil, fmt.Errorf("close a connection to %s: %w", t.config.Brokers[0], err)
-		}
+		a.TLS = cipher(ctx, t.config.Brokers, t.secure)
 	}
 	adm := kadm.NewClient(t.client)
 	if configs, err := adm.DescribeTopicConfigs(ctx, t.config.Topic); err == nil {
@@ -114,6 +108,21 @@ func (t *topic) against(ctx context.Context) (*Against, *admin, error) {
 		return nil, nil, fmt.Errorf("--admin %s: %w; name the admin port of the measured broker, or off", at, err)
 	}
 	return a, nil, nil
+}
+
+// cipher returns the version and the cipher suite of TLS with the first broker that answers, empty if
+// none does. One that hangs costs askTime.
+func cipher(ctx context.Context, brokers []string, secure *tls.Config) string {
+	for _, at := range brokers {
+		one, stop := context.WithTimeout(ctx, askTime)
+		conn, err := wire.Dial(one, at, secure)
+		stop()
+		if err == nil {
+			_ = conn.Close() // nothing was sent
+			return conn.Cipher()
+		}
+	}
+	return ""
 }
 
 // errUnknown is returned for a topic that the broker does not have.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -150,5 +151,25 @@ func TestExplainNamesAnAdminPort(t *testing.T) {
 				t.Errorf("%s, %v: %v", at, err, got)
 			}
 		}
+	}
+}
+
+// The first broker may accept connections and never answer.
+func TestCipherOfABrokerThatAnswers(t *testing.T) {
+	hangs, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangs.Close()
+	s := httptest.NewUnstartedServer(nil)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	defer s.Close()
+	secure := s.Client().Transport.(*http.Transport).TLSClientConfig
+	if got := cipher(t.Context(), []string{hangs.Addr().String(), s.Listener.Addr().String()}, secure); !strings.Contains(got, "TLS_") {
+		t.Errorf("%q", got)
+	}
+	if got := cipher(t.Context(), []string{hangs.Addr().String()}, secure); got != "" {
+		t.Errorf("%q of a broker that does not answer", got)
 	}
 }
