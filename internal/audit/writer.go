@@ -1,12 +1,17 @@
 package audit
 
-import "time"
+import (
+	"time"
+
+	"github.com/chronik-io/chronik/internal/label"
+)
 
 // flushEvery is how often counts that are due are written, and how often the sink is flushed.
 const flushEvery = time.Second
 
 // run writes lines until Close.
 func (l *Log) run() {
+	label.Goroutine("audit write", "")
 	defer close(l.ended)
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()

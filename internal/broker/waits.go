@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/view"
@@ -23,6 +24,9 @@ type handler[R any] struct {
 	waits waits[R]
 }
 
+// works labels the goroutines of handlers that block.
+var works = label.New("broker handler", "")
+
 type waits[R any] func(*Broker, R) (at *network.Waiter, about string)
 
 // answering makes a handler of a function that answers at once.
@@ -34,7 +38,12 @@ func answering[R any](answer func(*Broker, *network.Request, R) kmsg.Response) h
 // is at most one for each connection, which starts no other request in that time. ctx ends with the
 // broker, and knows whose changes are made with it.
 func inBackground[R any](at waits[R], answer func(context.Context, *Broker, *network.Request, R) kmsg.Response) handler[R] {
-	return later(at, func(c call, req R) { c.b.work.Go(func() { c.respond(answer(c.b.contextOf(c.r), c.b, c.r, req)) }) })
+	return later(at, func(c call, req R) {
+		c.b.work.Go(func() {
+			works.Set()
+			c.respond(answer(c.b.contextOf(c.r), c.b, c.r, req))
+		})
+	})
 }
 
 // later makes a handler of a function that may return before it answers.

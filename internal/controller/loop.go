@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/controller/election"
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
@@ -206,6 +207,7 @@ func (l *Loop) imageLocked() *metadata.Image {
 
 // Run decides while this node leads, until the context ends.
 func (l *Loop) Run(ctx context.Context) {
+	label.Goroutine("controller loop", "")
 	for ctx.Err() == nil {
 		term, changed := l.opt.Leadership.Leads()
 		if term.Number != 0 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+
+	"github.com/chronik-io/chronik/internal/label"
 )
 
 // workers are the goroutines on which shards run. A transaction makes a shard run six times, for
@@ -30,6 +32,9 @@ func newWorkers(ctx context.Context, work *sync.WaitGroup) *workers {
 	return &workers{ctx: ctx, work: work, next: make(chan *shard), maxFree: maxFree}
 }
 
+// works labels the goroutines of workers.
+var works = label.New("coordinator shard", "")
+
 // start runs a shard on a goroutine of its own until the shard has no work. It does not block.
 func (w *workers) start(s *shard) {
 	select {
@@ -42,6 +47,7 @@ func (w *workers) start(s *shard) {
 // run runs a shard, and then others, until enough goroutines are free without this one, or the
 // context ends.
 func (w *workers) run(s *shard) {
+	works.Set()
 	for {
 		s.run()
 		if w.free.Add(1) > w.maxFree {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/link/frame"
 )
 
@@ -236,6 +237,7 @@ func (s *sender) record() []byte {
 // run is the connection's goroutine: it writes what Push left and sends pings, until the connection
 // ends.
 func (s *sender) run() {
+	label.Goroutine("link write", "")
 	ping := time.NewTimer(s.conn.opts.Ping)
 	defer ping.Stop()
 	for {

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/pause"
 )
@@ -183,6 +184,7 @@ func (a *Agent) begin(epoch int64) {
 // Run sends heartbeats until ctx ends. If the controller no longer accepts them, the process
 // registers again.
 func (a *Agent) Run(ctx context.Context) {
+	label.Goroutine("membership agent", "")
 	var sends sync.WaitGroup
 	defer sends.Wait()
 	again := 0 // registrations since another process had this node.id

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/label"
 )
 
 // Subscriber is notified of every change, in the order of revisions, by the applier's goroutine,
@@ -153,6 +155,7 @@ func (a *Applier) Err() error {
 func (a *Applier) Done() <-chan struct{} { return a.done }
 
 func (a *Applier) run(ctx context.Context, store Store, watch Watcher) {
+	label.Goroutine("metadata apply", "")
 	defer close(a.done)
 	err := a.follow(ctx, store, watch)
 	if ctx.Err() != nil || errors.Is(err, ErrClosed) {

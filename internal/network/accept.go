@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/security/origin"
 	"go.uber.org/zap"
@@ -21,6 +22,7 @@ var acceptBackoff = pause.Backoff{First: 5 * time.Millisecond, Most: time.Second
 
 // accept takes connections from ln until it is closed.
 func (s *Server) accept(l *Listener, ln net.Listener) {
+	label.Goroutine("network accept", l.Name)
 	failures := 0
 	for {
 		nc, err := ln.Accept()

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/network/connlife"
 )
 
@@ -80,6 +81,7 @@ func (f *flusher) end() {
 
 // run is the flusher's goroutine.
 func (f *flusher) run() {
+	label.Goroutine("network flush", "")
 	var p writeBuffers
 	for range f.wake {
 		f.flushAll(&p)

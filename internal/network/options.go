@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/share"
 	"go.uber.org/zap"
@@ -195,6 +196,9 @@ type Listener struct {
 	SASL bool
 	// Brokers allows other brokers to connect: see Options.Link.
 	Brokers bool
+
+	// The labels of the goroutines of its connections; set by Serve.
+	handshakes, reads, writes label.Label
 }
 
 // Observer is notified of events, for metrics. Its methods are called on the request path, from

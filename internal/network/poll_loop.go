@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/network/connlife"
 )
 
@@ -40,6 +41,9 @@ type stallWatch struct {
 	phase uint64
 }
 
+// polls labels the goroutines of pollLoops: busy pollers have many of them.
+var polls = label.New("network poll", "")
+
 // startLoop starts a goroutine with a new pollLoop.
 func (p *poller) startLoop() {
 	s := &pollLoop{buf: make([]byte, pollRead)}
@@ -51,6 +55,7 @@ func (p *poller) startLoop() {
 // run is the goroutine of a pollLoop. It ends when it was replaced or the set is closed. If the set
 // fails, the connections' own goroutines read them from then on.
 func (p *poller) run(s *pollLoop) {
+	polls.Set()
 	for {
 		if err := p.wait(s); err != nil {
 			if !errors.Is(err, errSetClosed) {

@@ -31,6 +31,7 @@ const minFrame = protocol.HeaderPrefix + 2
 // handshake needs a stack several times as large as what follows, and Go keeps half of it or more
 // with the goroutine: an idle connection would keep it for hours.
 func (c *conn) begin() {
+	c.listener.handshakes.Set()
 	if err := c.secure(); err != nil {
 		c.endReading(c.classify(err))
 		return
@@ -46,6 +47,7 @@ func (c *conn) begin() {
 // unless commits in its batch wait for it. If a client waits for each answer, its reader does not
 // yield: it blocks anyway, and would move to another processor.
 func (c *conn) readLoop() {
+	c.listener.reads.Set()
 	var err error
 	for err == nil {
 		if err = c.offer(); err == nil {

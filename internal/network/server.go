@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/security/origin"
 	"github.com/chronik-io/chronik/internal/share"
 )
@@ -100,6 +101,10 @@ func (s *Server) Serve(l *Listener, ln net.Listener) error {
 		return errors.New("network: a listener with SASL needs an Authenticator")
 	}
 	s.listeners[ln] = struct{}{}
+	if l.reads == (label.Label{}) { // not yet served at another address
+		l.handshakes, l.reads = label.New("network handshake", l.Name), label.New("network read", l.Name)
+		l.writes = label.New("network write", l.Name)
+	}
 	s.wg.Go(func() { s.accept(l, ln) })
 	s.mu.Unlock()
 	return nil

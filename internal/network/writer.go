@@ -56,6 +56,7 @@ type answers struct {
 // writeLoop is the connection's writer: it writes answers that the reader does not write, calls the
 // expiry of the oldest request, and closes the connection.
 func (c *conn) writeLoop() {
+	c.listener.writes.Set()
 	c.mu.Lock()
 	for c.life.Alive() {
 		switch {

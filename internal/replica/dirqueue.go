@@ -3,6 +3,7 @@ package replica
 import (
 	"time"
 
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
 )
@@ -61,6 +62,7 @@ func (m *Manager) queue(d *storage.Dir, e *task) {
 
 // runTasks runs the tasks of a queue until there are none or the directory cannot run them.
 func (m *Manager) runTasks(l *dirQueue) {
+	label.Goroutine("replica create", l.dir.Path())
 	for {
 		if err := m.unusable(l.dir); err != nil && m.postpone(l, err) {
 			return

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
@@ -77,6 +78,7 @@ func (r *recorder) add(c changes, rounds []*round) {
 
 // run records changes until there are none or recording fails.
 func (r *recorder) run() {
+	label.Goroutine("replica record", "")
 	m := r.m
 	for {
 		m.mu.Lock()

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica/progress"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -79,6 +80,7 @@ func (u *upkeep) proposalDue(p *Partition) {
 
 // run ends with Close.
 func (u *upkeep) run() {
+	label.Goroutine("replica upkeep", "")
 	now := u.m.env.now()
 	u.swept, u.saved = now, now
 	timer := time.NewTimer(sweepInterval)
@@ -206,6 +208,7 @@ func (s *isrRequests) add(p *Partition, x isrRequest) {
 
 // run sends what is to be sent until there is nothing.
 func (s *isrRequests) run() {
+	label.Goroutine("replica isr", "")
 	m := s.u.m
 	for {
 		s.u.mu.Lock()

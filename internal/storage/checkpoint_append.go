@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -224,6 +225,7 @@ func (d *Dir) forgetTombstones(redo journal.LSN) {
 
 // renewCheckpoints is the goroutine that writes a whole checkpoint when the changes have grown.
 func (d *Dir) renewCheckpoints() {
+	label.Goroutine("storage checkpoint", d.path)
 	for {
 		select {
 		case <-d.quit:

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
@@ -26,7 +27,10 @@ const carryAhead = 256 << 10
 // start starts the directory's goroutines. Close stops them.
 func (d *Dir) start() {
 	for range flushers {
-		d.done.Go(d.work)
+		d.done.Go(func() {
+			label.Goroutine("storage flush", d.path)
+			d.work()
+		})
 	}
 	d.done.Go(d.maintain)
 	d.done.Go(d.relieveMemory)
@@ -57,6 +61,7 @@ var sweepBackoff = pause.Backoff{First: 5 * time.Millisecond, Most: time.Second}
 
 // maintain is the maintenance goroutine. It runs sweeps and repairs, and reopens a failed journal.
 func (d *Dir) maintain() {
+	label.Goroutine("storage sweep", d.path)
 	var retry, resume <-chan time.Time
 	vain, sweeps := 0, d.sweeps // vain counts the last sweeps that freed nothing
 	for {
@@ -276,6 +281,7 @@ func (o carriedOwner) Durable(e *journal.Entry, err error) {
 // relieveMemory is the goroutine that flushes logs under memory pressure. It is separate from
 // maintain, whose sweeps may take seconds.
 func (d *Dir) relieveMemory() {
+	label.Goroutine("storage memory", d.path)
 	for {
 		select {
 		case <-d.quit:

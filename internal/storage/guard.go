@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 )
@@ -87,6 +88,7 @@ func (g *spaceGuard) count(n int) {
 
 // guardSpace is the goroutine that measures the free space.
 func (d *Dir) guardSpace() {
+	label.Goroutine("storage space", d.path)
 	ticker := time.NewTicker(measureInterval)
 	defer ticker.Stop()
 	for {

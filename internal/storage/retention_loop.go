@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
@@ -72,6 +73,7 @@ func (d *Dir) Reclaim() {
 // runRetention is the retention goroutine. It applies retention to all logs and deletes the files
 // of removed segments. Close stops it without waiting for these files; the next start deletes them.
 func (d *Dir) runRetention() {
+	label.Goroutine("storage retention", d.path)
 	due := time.Now().Add(min(d.opt.RetentionInterval, firstRetentionDelay)) // of look
 	look := time.NewTimer(time.Until(due))
 	defer look.Stop()
@@ -105,6 +107,7 @@ func (d *Dir) runRetention() {
 // compactLogs is the goroutine that compacts logs one at a time. It is separate from runRetention,
 // since a pass may take hours and must not delay retention when the disk is full.
 func (d *Dir) compactLogs() {
+	label.Goroutine("storage compaction", d.path)
 	again := time.NewTimer(d.cleaning.Load().Backoff)
 	defer again.Stop()
 	for {

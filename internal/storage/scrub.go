@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/storage/statefile"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -60,6 +61,7 @@ type scrubbed struct {
 
 // scrub is the goroutine.
 func (d *Dir) scrub() {
+	label.Goroutine("storage scrub", d.path)
 	d.loadScrubbed()
 	timer := time.NewTimer(min(scrubLook, firstRetentionDelay))
 	defer timer.Stop()

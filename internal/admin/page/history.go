@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/metrics"
 )
 
@@ -58,6 +59,7 @@ type History struct {
 // Run takes a sample at once and then every SampleEvery, until ctx ends. read returns false while
 // there is nothing to sample; it must not block for long.
 func (h *History) Run(ctx context.Context, read func() (Totals, bool)) {
+	label.Goroutine("admin history", "")
 	tick := time.NewTicker(SampleEvery)
 	defer tick.Stop()
 	for now := time.Now(); ; {

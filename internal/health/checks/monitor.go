@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/label"
 )
 
 // Intervals of a Monitor, and limits of waiting for it.
@@ -304,6 +305,7 @@ func (m *Monitor) hangingLocked() (all []health.Finding) {
 
 // gatherSlow is the goroutine that may hang with a disk.
 func (m *Monitor) gatherSlow() {
+	label.Goroutine("health measure", "")
 	tick := time.NewTicker(cmp.Or(m.o.SlowEvery, slowEvery))
 	defer tick.Stop()
 	for first := true; ; first = false {
@@ -331,6 +333,7 @@ func (m *Monitor) gatherSlow() {
 
 // watch is the goroutine that logs when one of the other two hangs.
 func (m *Monitor) watch() {
+	label.Goroutine("health watch", "")
 	tick := time.NewTicker(quickEvery)
 	defer tick.Stop()
 	l := newLedger(&m.o)
@@ -349,6 +352,7 @@ func (m *Monitor) watch() {
 
 // run is the goroutine of the checks.
 func (m *Monitor) run() {
+	label.Goroutine("health check", "")
 	tick := time.NewTicker(quickEvery)
 	defer tick.Stop()
 	m.examine()

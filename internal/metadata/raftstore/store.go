@@ -11,6 +11,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/kv"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -180,6 +181,7 @@ func Open(opts Options) (*Store, error) {
 
 // run is the loop.
 func (s *Store) run() {
+	label.Goroutine("metadata store", "")
 	defer close(s.ended)
 	ticker := time.NewTicker(s.opts.Tick)
 	defer ticker.Stop()

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/label"
 )
 
 // write is the writer goroutine. It writes one group after the other until Close, and pauses
 // between a failure and Resume.
 func (j *Journal) write() {
+	label.Goroutine("journal write", j.opt.Dir)
 	defer j.done.Done()
 	defer close(j.outcomes)
 	timer := time.NewTimer(time.Hour)

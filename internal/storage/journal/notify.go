@@ -1,6 +1,10 @@
 package journal
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/chronik-io/chronik/internal/label"
+)
 
 // batch is the outcome of one write or datasync.
 type batch struct {
@@ -61,6 +65,7 @@ func (j *Journal) notifyNow(b batch) {
 
 // notify is the notifier goroutine: it calls owners while the writer works on the next group.
 func (j *Journal) notify() {
+	label.Goroutine("journal notify", j.opt.Dir)
 	defer j.done.Done()
 	defer j.space.stop()
 	for b := range j.outcomes {

@@ -49,7 +49,7 @@ const (
 
 // ground lists the leaf packages of this module that every package may import, as it may import the
 // standard library.
-var ground = []string{"internal/bytesio", "internal/pause", "internal/share"}
+var ground = []string{"internal/bytesio", "internal/label", "internal/pause", "internal/share"}
 
 // importRules returns the rule of every package, by its path without the module path. Add a new
 // package here and to docs/architecture.md in the same commit.
@@ -65,6 +65,7 @@ func importRules() map[string]importRule {
 		"internal/bufpool":     leaf(),
 		"internal/groupcommit": leaf(),
 		"internal/bytesio":     leaf(),
+		"internal/label":       leaf(),
 		"internal/pause":       leaf(),
 		"internal/share":       leaf(),
 		"internal/states":      leaf(),
