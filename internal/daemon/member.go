@@ -26,6 +26,7 @@ import (
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -59,19 +60,8 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	if err := vfs.MakeDir(b.fs, dir); err != nil {
 		return fail(err)
 	}
-	var endpoints []metadata.Endpoint
-	var err error
-	if r.linked() { // otherwise no other broker names them, and each listener has its own
-		if endpoints, err = b.endpoints(); err != nil {
-			return err
-		}
-	}
-	secrets, err := readSecrets(r.conf.Cluster.SecretFile)
-	if err != nil {
-		return err
-	}
 	listener := interListener(b.cfg, &r.conf)
-	peers, err := newPeers(listener, b.certs, b.net.DialContext)
+	endpoints, secrets, peers, err := b.peersOf(r, listener)
 	if err != nil {
 		return err
 	}
@@ -124,6 +114,21 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		return b.showCluster(ctx, r)
 	}
 	return nil
+}
+
+// peersOf returns what this broker tells other ones of itself, and how they prove each other who they
+// are on a listener. Without seeds there are no others, and none of that is checked.
+func (b *Broker) peersOf(r *components, listener string) (endpoints []metadata.Endpoint, secrets []secret.Secret, p *peers, err error) {
+	if !r.linked() {
+		return nil, nil, &peers{}, nil
+	}
+	if endpoints, err = b.endpoints(); err == nil {
+		secrets, err = readSecrets(r.conf.Cluster.SecretFile)
+	}
+	if err == nil {
+		p, err = newPeers(listener, b.certs, b.net.DialContext)
+	}
+	return endpoints, secrets, p, err
 }
 
 // enter waits until this node has metadata, and refuses those to which its directories or its

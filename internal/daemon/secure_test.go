@@ -3,12 +3,17 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
+	"encoding/pem"
 	"errors"
 	"io"
 	"io/fs"
+	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
@@ -315,6 +320,29 @@ func TestCertificatesReloadAtOnce(t *testing.T) {
 	if c.listeners["clients"].Certificate().SerialNumber.Cmp(before) == 0 {
 		t.Error("the former certificate is still in use")
 	}
+}
+
+// A broker without seeds shows its certificate to clients only: it needs nothing that other brokers
+// would ask of it.
+func TestALoneBrokerNeedsNoCertificateOfABroker(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	about := x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, &about, &about, key.Public(), key)
+	secret, err2 := x509.MarshalPKCS8PrivateKey(key)
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	startHere(t, vfs.Memory(), "security=tls", "tls.certificate="+filepath.Join(dir, "cert.pem"), "tls.key="+filepath.Join(dir, "key.pem"))
 }
 
 func TestTokensOfTheAdminPort(t *testing.T) {
