@@ -138,7 +138,7 @@ func TestAFloodIsBoundedAndCounted(t *testing.T) {
 	}
 }
 
-// From many addresses, too, the lines are bounded.
+// The lines from many addresses are also bounded.
 func TestManyAddresses(t *testing.T) {
 	m := new(memory)
 	bubble(t, m, Refusals, func(l *Log) {

@@ -64,7 +64,7 @@ func committed(t testing.TB, w *wire, version int16, offset int64, rt kmsg.Fetch
 }
 
 // In every version, a consumer of committed records gets those below the last stable offset, and
-// the aborted transactions among them. Its offsets end there, too.
+// the aborted transactions among them. Its offsets also end there.
 func TestAConsumerGetsCommittedRecords(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)

@@ -60,7 +60,7 @@ func TestInitProducerIdRefusals(t *testing.T) {
 	}
 }
 
-// A client that never asks for its coordinator gets one, too. Until then the answer is to look for
+// A client that never asks for its coordinator also gets one. Until then the answer is to look for
 // one, as in Kafka.
 func TestTheFirstTransactionalProducerCreatesItsCoordinator(t *testing.T) {
 	n := newNode(t)

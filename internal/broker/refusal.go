@@ -12,7 +12,7 @@ import (
 // for one, at the top and for each entity that the request names. Requests and responses of the
 // protocol are similar enough for that: a list of the response is filled from the request's list of
 // the same name, and the fields of an entry from those of the same names. A test compares it with
-// every version of every API. A missing right has a text, too.
+// every version of every API. A missing right also has a text.
 func refuseWhole(req kmsg.Request, code *kerr.Error) kmsg.Response {
 	resp := req.ResponseKind()
 	resp.SetVersion(req.GetVersion())

@@ -74,7 +74,7 @@ func plainNumber(name, value string) string {
 	return value
 }
 
-// parseDays is time.ParseDuration that accepts whole days, too.
+// parseDays is time.ParseDuration that also accepts whole days.
 func parseDays(v string) (time.Duration, error) {
 	const day = 24 * time.Hour
 	if days, ok := strings.CutSuffix(v, "d"); ok {

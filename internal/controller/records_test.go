@@ -44,7 +44,7 @@ func TestADamagedLogThatIsNotPlaced(t *testing.T) {
 }
 
 // The only replica of a partition continues to lead it, whatever it lost: no other broker has what
-// it lacks, and a broker without a cluster serves the rest, too.
+// it lacks, and a broker without a cluster also serves the rest.
 func TestTheOnlyReplicaStays(t *testing.T) {
 	w := newWorld(t)
 	w.lead()

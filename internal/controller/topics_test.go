@@ -214,7 +214,7 @@ func TestNameTakenMeanwhileIsRefused(t *testing.T) {
 	}
 }
 
-// The topic grows between the read and its deletion: the new partition is deleted, too.
+// The topic grows between the read and its deletion: the new partition is also deleted.
 func TestPartitionAddedMeanwhileIsDeletedToo(t *testing.T) {
 	c, s := cluster(t, 1)
 	made := mustCreate(t, c, "x", 1)

@@ -206,7 +206,7 @@ func (d *Damage) Error() string {
 // Unwrap makes Damage match ErrDamaged.
 func (d *Damage) Unwrap() error { return ErrDamaged }
 
-// newerFormat matches ErrNewerFormat. Versions below the first released one are unknown, too.
+// newerFormat matches ErrNewerFormat. Versions below the first released one are also unknown.
 type newerFormat struct {
 	format Format
 	found  uint16

@@ -22,7 +22,7 @@ import (
 // places is left out. One is a copy of the other, and the order of the configuration is the only
 // order that an operator can see and change.
 //
-// A directory whose recovery makes no progress for openPatience is left out, too, if another one is
+// A directory whose recovery makes no progress for openPatience is also left out if another one is
 // open by then. When its disk answers, its recovery ends, and its files stay as they are until the
 // next start.
 func Open(places []Place, opt Options) (*Manager, error) {

@@ -9,7 +9,7 @@ import (
 )
 
 // Records of an internal topic are accepted although clients' records fill the memory and segments
-// are blocked. Their additional memory is limited, too, and all appends succeed in the end.
+// are blocked. Their additional memory is also limited, and all appends succeed in the end.
 func TestClientsCannotFillTheMemoryOfInternalTopics(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	const bound = 256 << 10

@@ -68,7 +68,7 @@ func framesOf(name string) (id ID, ok bool) {
 	return id, framesName(stem(id), seq) == name
 }
 
-// partitionText is the content of PartitionFile, which Kafka reads, too.
+// partitionText is the content of PartitionFile, which Kafka also reads.
 const partitionText = "version: 0\ntopic_id: %s\n"
 
 func partitionMetaOf(id ID) []byte {

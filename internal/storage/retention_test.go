@@ -161,7 +161,7 @@ func TestRetentionOfRecordsOnlyInTheJournal(t *testing.T) {
 	holds(t, l, 5)
 }
 
-// When all records are old the active segment is removed, too. The log has no segment, like a new
+// When all records are old the active segment is also removed. The log has no segment, like a new
 // one, and accepts records.
 func TestRetentionLeavesAnEmptyLog(t *testing.T) {
 	for _, profile := range []string{"sync", "os", "interval"} {

@@ -10,7 +10,7 @@ import (
 // EnvContext is the variable for --context.
 const EnvContext = "CHRONIKCTL_CONTEXT"
 
-// EnvBrokers is another variable for brokers, which chronikd's environment may contain, too.
+// EnvBrokers is another variable for brokers, which chronikd's environment may also contain.
 // Env(Brokers) has priority over it.
 const EnvBrokers = "CHRONIK_BROKERS"
 

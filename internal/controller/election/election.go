@@ -59,7 +59,7 @@ type Leaving struct {
 	Fenced []int32
 	// Drained have no leadership to give away. One stays if it is the only member or the leader.
 	Drained []int32
-	// Damaged are those whose log is damaged, while their broker runs. They leave the ELR, too.
+	// Damaged are those whose log is damaged, while their broker runs. They also leave the ELR.
 	Damaged []Replica
 }
 

@@ -83,7 +83,7 @@ func TestMemberStaysWhenMemoryIsUsedUp(t *testing.T) {
 	}
 }
 
-// A leader's assignment counts, too.
+// A leader's assignment also counts.
 func TestAssignmentBeyondTheBudgetIsRefused(t *testing.T) {
 	w := newWorld(t)
 	leader, other, _ := w.two()

@@ -67,8 +67,8 @@ type Viewer struct{ Principal, Host string }
 type TopicsChanged struct {
 	Topics Topics
 	// Changed are the names of topics that were created, deleted, or got partitions. Deleted are
-	// those that were deleted; their committed offsets are deleted, too. If All is set, any topic
-	// may have changed, and Deleted may be incomplete. It is set, too, if other topics may have
+	// those that were deleted; their committed offsets are also deleted. If All is set, any topic
+	// may have changed, and Deleted may be incomplete. It is also set if other topics may have
 	// become visible to a viewer.
 	Changed, Deleted []string
 	All              bool

@@ -16,7 +16,7 @@ const (
 	// each quota that applies to them.
 	MaxOwners = 100_000
 	// forgetAfter is how long a bucket is kept that is not used. If there are MaxOwners, every full
-	// one is forgotten: a new one of the same owner is full, too. So a client that uses ever more
+	// one is forgotten: a new one of the same owner is also full. So a client that uses ever more
 	// client ids takes no bucket from others.
 	forgetAfter = time.Hour
 	// sweepEvery is the least time between two searches for buckets to forget, and fullEvery if

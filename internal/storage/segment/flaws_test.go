@@ -131,7 +131,7 @@ func TestAWrongOffsetMisleadsNoReader(t *testing.T) {
 	}
 }
 
-// A reader that meets damage while another reader examines it skips the damage, too.
+// A reader that meets damage while another reader examines it also skips the damage.
 func TestDamageExaminedByAnotherReader(t *testing.T) {
 	fsys, size, at := checkable(t, 40)
 	change(t, fsys, Name(100)+LogSuffix, at[20]+8, 0x7f)

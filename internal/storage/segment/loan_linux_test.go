@@ -239,7 +239,7 @@ type noWriteback struct{ vfs.File }
 func (noWriteback) Writeback(int64, int64) error { return syscall.EIO }
 func (noWriteback) StartWriteback(int64, int64)  {}
 
-// After a failed write-back, too, the system may have dropped what was written.
+// After a failed write-back, the system may also have dropped what was written.
 func TestAFailedWriteBackForgetsWhatWasVerified(t *testing.T) {
 	s := onDisk(t)
 	s.files.busy = func() bool { return true }

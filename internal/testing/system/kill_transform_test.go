@@ -23,7 +23,7 @@ const (
 )
 
 // The real binary is killed with SIGKILL under a group that reads a topic, writes to another one
-// and commits its offsets, all in one transaction. Members die, too. Each input is in the output
+// and commits its offsets, all in one transaction. Members also die. Each input is in the output
 // once.
 func TestKillTransformsEachInputOnce(t *testing.T) {
 	seed := rand.Uint64()

@@ -111,7 +111,7 @@ func txnKillCount(t *testing.T) int {
 }
 
 // The real binary is killed with SIGKILL while producers move amounts between partitions, in both
-// protocols. Clients die, too, and come back as zombies. A read_committed reader has the sum 0
+// protocols. Clients also die, and come back as zombies. A read_committed reader has the sum 0
 // whenever it has seen no transfer in part. Between kills, and in the end, it has seen each
 // committed transfer once and whole, and nothing of an aborted one.
 func TestKillKeepsTransfersWhole(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 // of the subtopologies that write it, and of those that write what they read. If it is
 // copartitioned with a source topic of the application, it gets as many as that has, and among
 // repartition topics the largest number. A number that copartitioning has set holds for the
-// subtopologies that read the topic, too.
+// subtopologies that also read the topic.
 
 // counts are numbers of partitions by topic.
 type counts map[string]int32

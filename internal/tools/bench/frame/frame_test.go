@@ -23,7 +23,7 @@ func (f figure) Table(w io.Writer) error {
 func (f figure) Succeeded() bool { return f.Count > 0 }
 
 // A command prints its result as text or JSON, and its progress before the text or on standard
-// error. A result without a success is printed, too, and is an error.
+// error. A result without a success is also printed, and is an error.
 func TestCommand(t *testing.T) {
 	for _, c := range []struct {
 		count    int

@@ -111,7 +111,7 @@ func TestPointsHoldTheirSecond(t *testing.T) {
 	if p99 := first[0].P99.Round(ms); p99 != 99*ms {
 		t.Errorf("p99 %v", p99)
 	}
-	// A late sample of a slow worker counts, too.
+	// A late sample of a slow worker also counts.
 	l2 := m.NewRecorder()
 	l2.Done(1000*ms, 1500*ms, one)
 	got := m.Totals()

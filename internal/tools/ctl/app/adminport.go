@@ -43,7 +43,7 @@ type AdminPort struct {
 
 // AdminPortOf returns the admin port in the settings, or nil if it is off. The default address
 // belongs to a broker with default settings on this machine, so AdminPortOf returns it only if the
-// broker has its default address, too.
+// broker also has its default address.
 func AdminPortOf(a *App) *AdminPort {
 	at := a.Settings.Get(contexts.Admin)
 	named := a.Settings.Source(contexts.Admin) != "default"
