@@ -110,8 +110,8 @@ func (t *topic) against(ctx context.Context) (*Against, *admin, error) {
 	return a, nil, nil
 }
 
-// cipher returns the version and the cipher suite of TLS with the first broker that answers, empty if
-// none does. One that hangs costs askTime.
+// cipher returns the version and the cipher suite of TLS with the first broker that answers, empty
+// if none does. One that hangs costs askTime.
 func cipher(ctx context.Context, brokers []string, secure *tls.Config) string {
 	for _, at := range brokers {
 		one, stop := context.WithTimeout(ctx, askTime)
