@@ -245,9 +245,6 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 		b.health.Add(presence(path.Join(b.cfg.DataDir, metadataDir), r.storage.Dirs()).Source)
 	}
 	b.keepCopy(ctx, r)
-	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, observe.Stored(r.storage)); err != nil {
-		return err
-	}
 	return metrics.RegisterDirs(b.reg, r.dirs.List)
 }
 
@@ -325,7 +322,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		return err
 	}
 	r.logs = &observe.Logs{Self: r.conf.NodeID, Image: r.applier.Image, Replicas: r.replicas, Storage: r.storage}
-	if err := metrics.RegisterPartitions(b.reg, r.cluster.View, r.logs.Each); err != nil {
+	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, r.logs.Each); err != nil {
 		return err
 	}
 	b.stack.push("handlers", r.handlers.Close)

@@ -80,7 +80,7 @@ func TestSumsRemainWithoutPartitions(t *testing.T) {
 
 func manyLogs(yield func(*view.Log)) {
 	for i := range 10_000 {
-		yield(&view.Log{Topic: "topic-" + strconv.Itoa(i/10), Partition: int32(i % 10), Bytes: int64(i), LogEnd: int64(i)})
+		yield(&view.Log{Exists: true, Topic: "topic-" + strconv.Itoa(i/10), Partition: int32(i % 10), Bytes: int64(i), LogEnd: int64(i)})
 	}
 }
 

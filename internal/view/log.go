@@ -47,6 +47,7 @@ type Log struct {
 	Offline bool     `json:"offline"`
 	Damaged string   `json:"damaged"`
 	Damages []Damage `json:"-"`
+	Exists  bool     `json:"-"` // there is a log; without one, the fields above have no values of it
 	// Creating reports that the log is being created now, which is no fault. Retried reports that
 	// it could not be created, or that its creation takes long: the broker retries.
 	Creating bool `json:"creating"`

@@ -163,23 +163,11 @@ func (s *Logs) Detail(x *view.Log) {
 	}
 }
 
-// Stored returns a function that calls yield for every log, with what storage knows of it. The Log
-// is valid until yield returns.
-func Stored(m *storage.Manager) func(yield func(*view.Log)) {
-	return func(yield func(*view.Log)) {
-		var x view.Log
-		for _, l := range m.Logs() {
-			x = stored(l)
-			yield(&x)
-		}
-	}
-}
-
 // stored returns what storage knows of a log.
 func stored(l *storage.Log) view.Log {
 	conf, ends := l.Config(), l.Ends()
 	x := view.Log{
-		Topic: l.Topic(), Partition: l.ID().Partition, Dir: l.Dir().Path(), Leader: -1, LeaderEpoch: -1, ISR: []int32{},
+		Exists: true, Topic: l.Topic(), Partition: l.ID().Partition, Dir: l.Dir().Path(), Leader: -1, LeaderEpoch: -1, ISR: []int32{},
 		Replicas: []int32{},
 		LogStart: ends.LogStart, HighWatermark: ends.LogStart, DurableEnd: ends.Durable, LogEnd: ends.LogEnd,
 		Bytes: l.Size(), Segments: l.Segments(), Profile: conf.Profile.Name, AcksWritten: conf.Profile.Ack == durability.Written,

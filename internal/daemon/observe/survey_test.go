@@ -2,7 +2,6 @@ package observe
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -254,8 +253,7 @@ func TestALaggingFollowerIsTheSameEverywhere(t *testing.T) {
 		return map[int32]replica.Lag{3: {Records: 120, Longest: 2500 * time.Millisecond}}
 	}
 	reg := prometheus.NewRegistry()
-	if err := errors.Join(metrics.RegisterCluster(reg, w.facts.View),
-		metrics.RegisterPartitions(reg, w.facts.View, func(func(*view.Log)) {})); err != nil {
+	if err := metrics.RegisterCluster(reg, w.facts.View); err != nil {
 		t.Fatal(err)
 	}
 	for _, x := range []struct {
