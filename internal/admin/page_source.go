@@ -19,7 +19,6 @@ import (
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/view"
-	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // source is the page's Source: it reads the View of the running broker for each request and holds
@@ -50,10 +49,8 @@ func (s *source) Broker(ctx context.Context) page.Broker {
 		Findings: r.Findings,
 	}
 	if v, err := s.view(); err == nil {
-		b.Addresses, b.Profile = v.Addresses, v.Default
-		if i := slices.IndexFunc(v.Profiles, func(p durability.Profile) bool { return p.Name == v.Default }); i >= 0 {
-			b.Promise = v.Profiles[i].Promise(durability.Setting{Acks: -1, Replicas: 1, MinISR: 1}, durability.LeaderPowerLoss).String()
-		}
+		all := v.Profiles()
+		b.Addresses, b.Profile = v.Addresses, all.Standard()
 	}
 	return b
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/view"
-	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // View is the state of a broker that serves clients, as the port shows it. Everything in it is
@@ -42,9 +41,8 @@ type View struct {
 	Configs  func(*metadata.Image, *metadata.Topic) []configdef.Value
 	// Budgets returns the parts of the memory with a limit.
 	Budgets func() []metrics.Budget
-	// Profiles are the durability profiles. Default is the one that topics have by default.
-	Profiles []durability.Profile
-	Default  string
+	// Profiles returns the durability profiles.
+	Profiles func() view.Profiles
 	// Rights is the configuration of access rules.
 	Rights view.Rights
 }

@@ -45,7 +45,8 @@ func (b *Broker) view() *admin.View {
 			return b.configs.DescribeTopic(r.settings.Layers(img, t))
 		},
 		Budgets:  observe.Budgets(server, r.handlers, r.groups.MemberMemory(), r.transactions.Memory()),
-		Profiles: b.cfg.Durability.All(), Default: b.cfg.WALProfile, Rights: rightsOf(&b.cfg.Security)}
+		Profiles: func() view.Profiles { return observe.Profiles(b.cfg.Durability.All(), b.cfg.WALProfile, r.measured) },
+		Rights:   rightsOf(&b.cfg.Security)}
 }
 
 // Waits returns the oldest requests without an answer, as GET /v1/waits does, at most most. The

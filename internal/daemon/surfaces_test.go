@@ -257,6 +257,7 @@ func normal(text string) string {
 func faults() []fault {
 	return append(append(diskFaults(), clusterFaults()...), []fault{
 		{name: "healthy"},
+		{name: "profile-weak", set: []string{"wal.profile=os"}},
 		{name: "log-not-created", checks: []string{"partition"}, plant: func(t *testing.T, s *sick) {
 			s.errs.Add(
 				errfs.Rule{

@@ -18,13 +18,14 @@ import (
 
 // surfaced is what one broker's surfaces show at about the same time.
 type surfaced struct {
-	logs    []view.Log
-	dirs    []view.Dir
-	brokers view.Brokers
-	conns   []view.Connection
-	report  health.Report
-	metrics map[string]float64 // by name and labels, as the text has them
-	page    func(path string) string
+	logs     []view.Log
+	dirs     []view.Dir
+	brokers  view.Brokers
+	conns    []view.Connection
+	profiles view.Profiles
+	report   health.Report
+	metrics  map[string]float64 // by name and labels, as the text has them
+	page     func(path string) string
 }
 
 // seen asks all surfaces of a broker.
@@ -35,7 +36,7 @@ func seen(t *testing.T, b *Broker) *surfaced {
 	var dirs struct{ Dirs []view.Dir }
 	var conns view.Connections
 	for path, v := range map[string]any{"/v1/logs?limit=10000": &logs, "/v1/dirs": &dirs, "/v1/brokers": &s.brokers,
-		"/v1/connections": &conns, "/v1/health": &s.report} {
+		"/v1/connections": &conns, "/v1/profiles": &s.profiles, "/v1/health": &s.report} {
 		if err := json.Unmarshal([]byte(body(t, b, path)), v); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
@@ -69,7 +70,7 @@ func agreeing(t *testing.T, b *Broker) {
 	}()
 	eventually(t, "the surfaces agree", func() bool {
 		s := seen(t, b)
-		wrong = slices.Concat(s.onLogs(), s.onDirs(), s.onBrokers(), s.onConnections())
+		wrong = slices.Concat(s.onLogs(), s.onDirs(), s.onBrokers(), s.onConnections(), s.onProfiles())
 		return len(wrong) == 0
 	})
 }
@@ -138,6 +139,11 @@ func (s *surfaced) about(subject string) (checks []string) {
 		}
 	}
 	return checks
+}
+
+// noted reports whether there is a finding about a subject.
+func (s *surfaced) noted(subject string) bool {
+	return slices.ContainsFunc(s.report.Findings, func(f health.Finding) bool { return f.Subject == subject })
 }
 
 func (s *surfaced) dir(path string) *view.Dir {
@@ -213,4 +219,31 @@ func (s *surfaced) onConnections() (wrong []string) {
 		}
 	}
 	return wrong
+}
+
+// onProfiles compares what is shown of durability profiles.
+func (s *surfaced) onProfiles() (wrong []string) {
+	want, standard := map[string]float64{}, s.profiles.Standard()
+	for i := range s.profiles.List {
+		p := &s.profiles.List[i]
+		if p.Waits != nil {
+			want[fmt.Sprintf(`chronik_commit_wait_seconds_count{profile=%q}`, p.Name)] = float64(p.Waits.Count)
+		}
+		if weak := s.noted("profile " + p.Name); weak != (p.Default && p.Weak()) {
+			wrong = append(wrong, fmt.Sprintf("%s is weak: %v; a finding says so: %v", p.Name, p.Weak(), weak))
+		}
+	}
+	for _, g := range s.profiles.Groups {
+		want[fmt.Sprintf(`chronik_commit_group_sync_seconds_count{dir=%q}`, g.Dir)] = float64(g.Count)
+	}
+	if text := standard.Name + "<small>if the power fails, " + standard.Promise(); standard.Name != s.profiles.Default ||
+		!strings.Contains(s.page("/"), text) {
+		wrong = append(wrong, fmt.Sprintf("the default profile is %q, and on the page not %s", s.profiles.Default, text))
+	}
+	for i := range s.logs {
+		if l := &s.logs[i]; l.Profile != "" && !slices.ContainsFunc(s.profiles.List, func(p view.Profile) bool { return p.Name == l.Profile }) {
+			wrong = append(wrong, l.String()+" has a profile that is not in the list: "+l.Profile)
+		}
+	}
+	return append(wrong, s.differ(want)...)
 }

@@ -75,8 +75,8 @@ const gib = 1 << 30
 // empty returns a broker that has just started.
 func empty() (*fake, *History) {
 	f := &fake{
-		broker: Broker{ID: 1, Version: "v1.0.0", Now: now(), Started: now().Add(-42 * time.Second), Profile: "sync",
-			Promise: "nothing acknowledged is lost", Addresses: []string{"localhost:9092"}},
+		broker: Broker{ID: 1, Version: "v1.0.0", Now: now(), Started: now().Add(-42 * time.Second), Profile: view.Profile{Name: "sync"},
+			Addresses: []string{"localhost:9092"}},
 		overview: Overview{
 			Dirs: []view.Dir{
 				{Path: "/var/lib/chronik/logs", Space: view.SpaceOK, Free: 82 * gib, Total: 100 * gib, MinFree: 5 * gib, JournalLimit: gib},

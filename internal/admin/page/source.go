@@ -48,9 +48,7 @@ type Broker struct {
 	// it serves. Progress has a line for each part of it.
 	Phase    string
 	Progress []string
-	// Profile is the default durability profile, Promise its guarantee for a loss of power, as a
-	// clause: "nothing acknowledged is lost".
-	Profile, Promise string
+	Profile  view.Profile // the default one; the zero Profile while the broker does not serve
 	// Addresses are the addresses for clients.
 	Addresses []string
 	// Findings are all findings of the broker, worst first.

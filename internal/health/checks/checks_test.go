@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/view"
+	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // findingsOf runs one check and returns its findings as "severity subject: problem", and its
@@ -491,15 +492,15 @@ func TestSettingsThatContradictEachOther(t *testing.T) {
 		{"messages", with(func(s *Settings) { s.MaxMessage = 200 << 20 }), []string{"warn configuration: message.max.bytes is 209715200"}},
 	})
 	examine(t, "profile", []patient{
-		{"synced", Facts{Settings: Settings{Profile: "sync", Synced: true}}, nil},
+		{"synced", Facts{Settings: Settings{Profile: builtin("sync")}}, nil},
 		{
 			"written",
-			Facts{Settings: Settings{Profile: "os", Lost: "records in the page cache may be lost"}, Weaker: []string{"a"}},
+			Facts{Settings: Settings{Profile: builtin("os")}, Weaker: []string{"a"}},
 			[]string{
 				"note profile os: it is the default and acknowledges records that a power failure can lose: records in the page cache may be lost",
 			},
 		},
-		{"some topics", Facts{Settings: Settings{Profile: "sync", Synced: true}, Weaker: []string{"a", "b", "c", "d", "e", "f", "g"}},
+		{"some topics", Facts{Settings: Settings{Profile: builtin("sync")}, Weaker: []string{"a", "b", "c", "d", "e", "f", "g"}},
 			[]string{
 				"note topics: 7 acknowledge records that are not durable, although the default profile sync does not: a, b, c, d, e and 2 more",
 			}},
@@ -610,7 +611,7 @@ func TestNothingKnownIsNothingWrong(t *testing.T) {
 
 func TestWorstComesFirst(t *testing.T) {
 	findings, _ := Examine(Checks(), &Facts{
-		Settings:   Settings{Profile: "os", Warnings: []string{"w"}},
+		Settings:   Settings{Profile: builtin("os"), Warnings: []string{"w"}},
 		Files:      Files{Limit: 100, Open: 85},
 		Partitions: []view.Log{{Topic: "t", Offline: true, Error: "gone"}},
 	})
@@ -679,4 +680,14 @@ func TestTransactionsThatStayOpen(t *testing.T) {
 	if !strings.Contains(findings[0].Remedy, want) {
 		t.Errorf("no %s in %s", want, findings[0].Remedy)
 	}
+}
+
+// builtin returns a durability profile that every broker has.
+func builtin(name string) view.Profile {
+	for _, p := range durability.Builtin() {
+		if p.Name == name {
+			return view.ProfileOf(p, name)
+		}
+	}
+	panic("no profile " + name)
 }

@@ -188,12 +188,8 @@ type Settings struct {
 	Secret     bool     // cluster.secret.file is set
 	ACL        bool     // requests need rights
 	Listeners  []Listener
-	Admin      Listener // an empty Listen: off
-	// Profile is the default durability profile. Synced reports whether it acknowledges only
-	// durable records; if not, Lost says what a power failure loses.
-	Profile string
-	Synced  bool
-	Lost    string
+	Admin      Listener     // an empty Listen: off
+	Profile    view.Profile // the default durability profile, without measurements
 	// Defaults of topics, and the limits that they must respect.
 	MinISR, Replicas             int64
 	RetentionBytes, SegmentBytes int64 // RetentionBytes -1: no limit

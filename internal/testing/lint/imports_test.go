@@ -373,7 +373,7 @@ func healthRules() map[string]importRule {
 		"internal/admin/page": {may: []string{"internal/health", "internal/metrics", "internal/text", "internal/view"},
 			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "the page shows what its Source returns, so that a test shows it any broker"},
-		"internal/view": {never: noProtocol, because: "a leaf: the broker and chronikctl share its types"},
+		"internal/view": {may: []string{"pkg/durability"}, never: noProtocol, because: "a leaf: the broker and chronikctl share its types"},
 		"internal/admin": {may: []string{"internal/view", "internal/admin/page", "internal/coordinator/service",
 			"internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
 			"internal/record", "internal/replica", "internal/security/certs", "internal/security/origin",
