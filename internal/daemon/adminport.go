@@ -40,7 +40,7 @@ func (b *Broker) view() *admin.View {
 		Waits:       server.Waits,
 		Trace:       server.Trace,
 		Connected:   func() int { return server.Stats().Connections }, Addresses: b.Addrs(),
-		Groups: r.groups, Settings: r.settings,
+		Groups: r.groups,
 		Configs: func(img *metadata.Image, t *metadata.Topic) []configdef.Value {
 			return b.configs.DescribeTopic(r.settings.Layers(img, t))
 		},

@@ -321,7 +321,8 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	if err := b.observeCluster(r); err != nil {
 		return err
 	}
-	r.logs = &observe.Logs{Self: r.conf.NodeID, Image: r.applier.Image, Replicas: r.replicas, Storage: r.storage}
+	r.logs = &observe.Logs{Self: r.conf.NodeID, Image: r.applier.Image, Replicas: r.replicas, Storage: r.storage,
+		Settings: r.settings}
 	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, r.logs.Each); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -70,7 +71,7 @@ func agreeing(t *testing.T, b *Broker) {
 	}()
 	eventually(t, "the surfaces agree", func() bool {
 		s := seen(t, b)
-		wrong = slices.Concat(s.onLogs(), s.onDirs(), s.onBrokers(), s.onConnections(), s.onProfiles())
+		wrong = slices.Concat(s.onLogs(), s.onDirs(), s.onBrokers(), s.onConnections(), s.onProfiles(), s.onTopics())
 		return len(wrong) == 0
 	})
 }
@@ -246,4 +247,38 @@ func (s *surfaced) onProfiles() (wrong []string) {
 		}
 	}
 	return append(wrong, s.differ(want)...)
+}
+
+// onTopics compares what is shown of topics. The page rounds sizes, so those of partitions are
+// added up as the page adds them.
+func (s *surfaced) onTopics() (wrong []string) {
+	list, sums := s.page("/topics?internal=show"), map[string]*view.Topic{}
+	stored, weak := map[string]bool{}, false
+	for i := range s.logs {
+		l := &s.logs[i]
+		if sums[l.Topic] == nil {
+			sums[l.Topic] = &view.Topic{Name: l.Topic, Profile: l.Profile}
+		}
+		sums[l.Topic].Add(l)
+		if l.Profile != "" { // there is a log
+			stored[l.Topic] = true
+		}
+	}
+	for name, t := range sums {
+		_, row, found := strings.Cut(list, fmt.Sprintf(`<a href="/topic?name=%s">`, url.QueryEscape(name)))
+		row, _, _ = strings.Cut(row, "</tr>")
+		for _, text := range []string{cmp.Or(t.Problem(), "<td>ok</td>"), fmt.Sprintf(`<td class="num">%d</td>`, t.Records), t.Profile} {
+			if !found || !strings.Contains(row, text) {
+				wrong = append(wrong, fmt.Sprintf("the partitions of %s say %q, on the page is %s", name, text, row))
+			}
+		}
+		if one := s.page("/topic?name=" + url.QueryEscape(name)); !strings.Contains(one, fmt.Sprintf("<dt>Records</dt><dd>%d</dd>", t.Records)) {
+			wrong = append(wrong, fmt.Sprintf("%s has %d records, its page has others", name, t.Records))
+		}
+		weak = weak || slices.ContainsFunc(s.profiles.List, func(p view.Profile) bool { return p.Name == t.Profile && p.Weak() })
+	}
+	if standard := s.profiles.Standard(); s.noted("topics") != (weak && !standard.Weak()) {
+		wrong = append(wrong, fmt.Sprintf("topics with a weaker profile than %s: %v, the findings differ", standard.Name, weak))
+	}
+	return append(wrong, s.differ(map[string]float64{"chronik_topics": float64(len(stored))})...)
 }

@@ -32,7 +32,6 @@ type Log struct {
 	Bytes          int64   `json:"bytes"`
 	Segments       int     `json:"segments"`
 	Profile        string  `json:"profile"`
-	AcksWritten    bool    `json:"-"` // the profile acknowledges records that are only written
 	CleanupPolicy  string  `json:"cleanupPolicy"`
 	RetentionMs    int64   `json:"retentionMs"`    // -1: no limit
 	RetentionBytes int64   `json:"retentionBytes"` // -1: no limit

@@ -16,7 +16,7 @@ type fake struct {
 	broker   Broker
 	err      error // of all but Broker
 	overview Overview
-	topics   []Topic
+	topics   []view.Topic
 	detail   TopicDetail
 	records  Records
 	groups   []Group
@@ -35,7 +35,7 @@ func (f *fake) Broker(context.Context) Broker { f.ask(); return f.broker }
 
 func (f *fake) Overview(context.Context) (Overview, error) { f.ask(); return f.overview, f.err }
 
-func (f *fake) Topics() ([]Topic, error) { f.ask(); return slices.Clone(f.topics), f.err }
+func (f *fake) Topics() ([]view.Topic, error) { f.ask(); return slices.Clone(f.topics), f.err }
 
 func (f *fake) Topic(_ context.Context, name string) (TopicDetail, error) {
 	f.ask()
@@ -115,15 +115,15 @@ func loaded() (*fake, *History) {
 	d.SyncP50, d.SyncP99 = 0.00084, 0.0041
 	f.overview.Topics, f.overview.Partitions, f.overview.Groups, f.overview.Connections = 5, 27, 3, 4
 	f.overview.Budgets, f.overview.Heap = budgets(0.4), 611<<20
-	f.topics = []Topic{
+	f.topics = []view.Topic{
 		{Name: "orders", Partitions: 12, Records: 48_211_904, Bytes: 11 * gib, Ends: 50_000_000, Profile: "sync", Cleanup: "delete"},
-		{Name: "payments", Partitions: 6, Records: 1_200_417, Bytes: 530 << 20, Ends: 1_200_417, Profile: "sync", Cleanup: "delete"},
+		{Name: "payments", ID: "nNmFUAjzS9a4LbCYMlTAGQ", Partitions: 6, Records: 1_200_417, Bytes: 530 << 20, Ends: 1_200_417, Profile: "sync", Cleanup: "delete"},
 		{Name: "customers", Partitions: 3, Records: 90_211, Bytes: 41 << 20, Ends: 412_000, Profile: "medium", Cleanup: "compact"},
 		{Name: "clickstream", Partitions: 4, Records: 310_000_518, Bytes: 36 * gib, Ends: 310_000_518, Profile: "os", Cleanup: "delete"},
 		{Name: "__consumer_offsets", Internal: true, Partitions: 2, Records: 812, Bytes: 91 << 10, Ends: 6120, Profile: "sync",
 			Cleanup: "compact"},
 	}
-	f.detail = TopicDetail{Topic: f.topics[1], ID: "nNmFUAjzS9a4LbCYMlTAGQ"}
+	f.detail = TopicDetail{Topic: f.topics[1]}
 	for i := range int32(6) {
 		f.detail.Partitions = append(
 			f.detail.Partitions,
@@ -286,8 +286,8 @@ func ill() (*fake, *History) {
 		f.overview.Dirs,
 		view.Dir{Path: "/mnt/b/logs", Error: f.broker.Findings[0].Problem, Logs: 9, Offline: 9},
 	)
-	f.topics[0].Severity, f.topics[0].Problem = health.Bad, "1 partition damaged, 4 offline"
-	f.topics[1].Severity, f.topics[1].Problem = health.Bad, "1 partition offline"
+	f.topics[0].Damaged, f.topics[0].Offline, f.topics[0].Uncovered = 1, 4, 5
+	f.topics[1].Offline, f.topics[1].Uncovered = 1, 1
 	f.detail.Topic, f.detail.Findings = f.topics[1], f.broker.Findings[2:3]
 	f.detail.Partitions[5].Offline = true
 	f.detail.Partitions[5].Error = "offline: write segment 00000000000000204127.log: input/output error"

@@ -106,10 +106,9 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 	src, history := loaded()
 	src.broker.Findings = []health.Finding{{Severity: health.Bad, Subject: evil, Problem: evil, Works: evil, Remedy: evil}}
 	src.broker.Version, src.broker.Addresses = markup, []string{markup}
-	src.topics = []Topic{{Name: evil, Profile: markup, Problem: evil, Severity: health.Bad}}
+	src.topics = []view.Topic{{Name: evil, ID: markup, Profile: markup, Offline: 1, Uncovered: 1}}
 	src.detail = TopicDetail{
 		Topic:      src.topics[0],
-		ID:         markup,
 		Configs:    []Config{{Name: markup, Value: evil, Default: evil, Source: markup, Doc: markup, Set: true}},
 		Partitions: []view.Log{{Dir: evil, Error: evil, HighWatermark: 1}, {Dir: "other"}},
 		Findings:   src.broker.Findings,
@@ -188,7 +187,7 @@ func TestLongListsArePaged(t *testing.T) {
 	for i := range 10_000 {
 		src.topics = append(
 			src.topics,
-			Topic{Name: fmt.Sprintf("topic-%05d", (i*7919)%10_000), Partitions: 1, Records: int64(i), Profile: "sync"},
+			view.Topic{Name: fmt.Sprintf("topic-%05d", (i*7919)%10_000), Partitions: 1, Records: int64(i), Profile: "sync"},
 		)
 		src.groups = append(src.groups, Group{ID: fmt.Sprintf("group-%05d", i), Lag: int64(i)})
 		src.conns = append(src.conns, view.Connection{ID: uint64(i), ClientID: fmt.Sprintf("client-%05d", i)})
@@ -197,7 +196,7 @@ func TestLongListsArePaged(t *testing.T) {
 		src.group.Members = append(src.group.Members, Member{ID: fmt.Sprintf("member-%05d", i)})
 		src.group.Offsets = append(src.group.Offsets, Offset{Topic: "t", Partition: int32(i)})
 	}
-	src.topics[0].Severity, src.topics[0].Problem = health.Bad, "damaged" // topic-00000, which has the fewest records
+	src.topics[0].Damaged, src.topics[0].Uncovered = 1, 1 // topic-00000, which has the fewest records
 	h := handlerOf(t, src, history)
 	for path, want := range map[string][]string{
 		"/":                           {"subject-00000", "subject-00019", "9,980 further findings"},

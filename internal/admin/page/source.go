@@ -28,7 +28,7 @@ type Source interface {
 	Broker(ctx context.Context) Broker
 	Overview(ctx context.Context) (Overview, error)
 	// Topics returns all topics in any order.
-	Topics() ([]Topic, error)
+	Topics() ([]view.Topic, error)
 	Topic(ctx context.Context, name string) (TopicDetail, error)
 	// Records returns up to last records from the end of a partition.
 	Records(ctx context.Context, topic string, partition int32, last int) (Records, error)
@@ -76,25 +76,9 @@ type Budget struct {
 	Used, Limit int64
 }
 
-// Topic is one line of the list of topics.
-type Topic struct {
-	Name           string
-	Internal       bool
-	Partitions     int
-	Records, Bytes int64
-	// Ends is the sum of the log end offsets; the rate of records is derived from its growth.
-	Ends    int64
-	Profile string
-	Cleanup string
-	// Severity is that of its worst problem, empty if it has none; Problem describes it.
-	Severity health.Severity
-	Problem  string
-}
-
 // TopicDetail is one topic.
 type TopicDetail struct {
-	Topic
-	ID      string
+	view.Topic
 	Configs []Config
 	// Findings are those about the topic or a partition of it.
 	Findings   []health.Finding
@@ -111,23 +95,18 @@ type Config struct {
 	Doc string
 }
 
-// SeverityOf returns the severity of a partition's problem, empty if it has none.
-func SeverityOf(l *view.Log) health.Severity {
+// severityOf returns the severity of the problem of a partition or a topic, empty if it has none.
+func severityOf(x interface {
+	Problem() string
+	Covered() bool
+}) health.Severity {
 	switch {
-	case l.Problem() == "":
+	case x.Problem() == "":
 		return ""
-	case l.Covered():
+	case x.Covered():
 		return health.Warn
 	}
 	return health.Bad
-}
-
-// Worse returns the worse of two severities; an empty one is none.
-func Worse(a, b health.Severity) health.Severity {
-	if weight(a) > weight(b) {
-		return a
-	}
-	return b
 }
 
 // Records are the records at the end of a partition.
