@@ -61,7 +61,7 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	ctx, cancel := context.WithTimeout(ctx, groupTime)
 	defer cancel()
 	o := page.Overview{Dirs: v.Dirs(),
-		Topics: v.Image().NumTopics(), Groups: len(v.Groups.Overview(ctx).Groups),
+		Topics: v.Image().NumTopics(), Groups: len(v.Groups.Overview(ctx).List),
 		Connections: v.Connected(), Heap: int64(heapBytes())}
 	for i := range o.Dirs {
 		o.Partitions += o.Dirs[i].Logs

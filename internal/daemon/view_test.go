@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,9 +45,9 @@ func seen(t *testing.T, b *Broker) *surfaced {
 	}
 	s.logs, s.dirs, s.conns = logs.List, dirs.Dirs, conns.List
 	for line := range strings.Lines(body(t, b, "/metrics")) {
-		name, value, ok := strings.Cut(strings.TrimSpace(line), " ")
-		if n, err := strconv.ParseFloat(value, 64); ok && err == nil {
-			s.metrics[name] = n
+		i := strings.LastIndex(line, " ") // label values may have spaces
+		if n, err := strconv.ParseFloat(strings.TrimSpace(line[i+1:]), 64); i > 0 && err == nil && !strings.HasPrefix(line, "#") {
+			s.metrics[line[:i]] = n
 		}
 	}
 	s.page = func(path string) string {
@@ -71,7 +72,7 @@ func agreeing(t *testing.T, b *Broker) {
 	}()
 	eventually(t, "the surfaces agree", func() bool {
 		s := seen(t, b)
-		wrong = slices.Concat(s.onLogs(), s.onDirs(), s.onBrokers(), s.onConnections(), s.onProfiles(), s.onTopics())
+		wrong = slices.Concat(s.onLogs(), s.onDirs(), s.onBrokers(), s.onConnections(), s.onProfiles(), s.onTopics(), s.onGroups())
 		return len(wrong) == 0
 	})
 }
@@ -242,7 +243,9 @@ func (s *surfaced) onProfiles() (wrong []string) {
 		wrong = append(wrong, fmt.Sprintf("the default profile is %q, and on the page not %s", s.profiles.Default, text))
 	}
 	for i := range s.logs {
-		if l := &s.logs[i]; l.Profile != "" && !slices.ContainsFunc(s.profiles.List, func(p view.Profile) bool { return p.Name == l.Profile }) {
+		l := &s.logs[i]
+		known := func(p view.Profile) bool { return p.Name == l.Profile }
+		if l.Profile != "" && !slices.ContainsFunc(s.profiles.List, known) {
 			wrong = append(wrong, l.String()+" has a profile that is not in the list: "+l.Profile)
 		}
 	}
@@ -272,7 +275,8 @@ func (s *surfaced) onTopics() (wrong []string) {
 				wrong = append(wrong, fmt.Sprintf("the partitions of %s say %q, on the page is %s", name, text, row))
 			}
 		}
-		if one := s.page("/topic?name=" + url.QueryEscape(name)); !strings.Contains(one, fmt.Sprintf("<dt>Records</dt><dd>%d</dd>", t.Records)) {
+		one := s.page("/topic?name=" + url.QueryEscape(name))
+		if !strings.Contains(one, fmt.Sprintf("<dt>Records</dt><dd>%d</dd>", t.Records)) {
 			wrong = append(wrong, fmt.Sprintf("%s has %d records, its page has others", name, t.Records))
 		}
 		weak = weak || slices.ContainsFunc(s.profiles.List, func(p view.Profile) bool { return p.Name == t.Profile && p.Weak() })
@@ -281,4 +285,40 @@ func (s *surfaced) onTopics() (wrong []string) {
 		wrong = append(wrong, fmt.Sprintf("topics with a weaker profile than %s: %v, the findings differ", standard.Name, weak))
 	}
 	return append(wrong, s.differ(map[string]float64{"chronik_topics": float64(len(stored))})...)
+}
+
+// groupRow is a row of the page's list of groups: id, state, what is wrong, lag and protocol.
+var groupRow = regexp.MustCompile(`href="/group\?id=([^"]*)">.*</th>\s*<td>(?:<span.*</span> )?(\w+)( <span class="why">.*)?</td>\s*` +
+	`<td class="num">([\d,]+)</td><td class="opt">(\w+)</td>`)
+
+// onGroups compares what is shown of groups: the list, the page of each, metrics and findings.
+func (s *surfaced) onGroups() (wrong []string) {
+	want, lags := map[string]float64{}, map[string]float64{}
+	for name, n := range s.metrics {
+		if _, labels, ok := strings.Cut(name, `chronik_group_topic_lag_records{group="`); ok {
+			group, _, _ := strings.Cut(labels, `"`)
+			lags[group] += n
+		}
+		if strings.HasPrefix(name, "chronik_groups{") {
+			want[name] = 0
+		}
+	}
+	for _, row := range groupRow.FindAllStringSubmatch(s.page("/groups"), -1) {
+		id, err := url.QueryUnescape(row[1])
+		lag, err2 := strconv.ParseFloat(strings.ReplaceAll(row[4], ",", ""), 64)
+		if err != nil || err2 != nil || lag != lags[id] {
+			wrong = append(wrong, fmt.Sprintf("the group %q has a lag of %s on the page, %v in metrics (%v)", id, row[4], lags[id], err))
+		}
+		want[fmt.Sprintf(`chronik_groups{state=%q,type=%q}`, row[2], row[5])]++
+		one := s.page("/group?id=" + row[1])
+		for _, text := range []string{"State</dt><dd>" + row[2] + "<", "Protocol</dt><dd>" + row[5] + "<", "Lag</dt><dd>" + row[4] + "<"} {
+			if !strings.Contains(one, text) {
+				wrong = append(wrong, fmt.Sprintf("the page of the group %q lacks %s", id, text))
+			}
+		}
+		if s.noted("group "+id) != (row[3] != "") {
+			wrong = append(wrong, fmt.Sprintf("the group %q has a finding: %v; the list says %q", id, s.noted("group "+id), row[3]))
+		}
+	}
+	return append(wrong, s.differ(want)...)
 }

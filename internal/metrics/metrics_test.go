@@ -47,9 +47,9 @@ func everything(t *testing.T) *prometheus.Registry {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := RegisterGroups(reg, true, func() Groups {
-		return Groups{States: map[GroupState]int{{"classic", "Stable"}: 2}, Shards: map[string]int{"active": 3},
-			Lags: []Lag{{"g", "t", 0, 5}}}
+	if err := RegisterGroups(reg, true, func() view.Groups {
+		return view.Groups{Shards: map[string]int{"active": 3},
+			List: []view.Group{{ID: "g", Kind: "classic", State: "Stable", Offsets: []view.GroupOffset{{Topic: "t", Lag: 5}}}}}
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -82,8 +82,9 @@ func everything(t *testing.T) *prometheus.Registry {
 		return &view.Cluster{Quorum: view.Quorum{Term: 2, Commit: 3, Leads: true, Voters: 5}, Revision: 4,
 			LeaseAge: 500 * time.Millisecond, Skew: 1500 * time.Millisecond,
 			Leaderless: []view.Leaderless{{Partitions: view.Partitions{Count: 1}}},
-			Self:       1, Brokers: []view.Broker{{ID: 1, State: "active", Leads: 4, UnderReplicated: 3, UnderMinISR: 2}, {ID: 2, State: "active", Follows: true,
-				Lag: view.Lag{Records: 9, Ms: 2500}}, {ID: 3, State: "active"}},
+			Self:       1, Brokers: []view.Broker{{ID: 1, State: "active", Leads: 4, UnderReplicated: 3, UnderMinISR: 2},
+				{ID: 2, State: "active", Follows: true,
+					Lag: view.Lag{Records: 9, Ms: 2500}}, {ID: 3, State: "active"}},
 			ISR: map[int]int{2: 7}, Eligible: 6, Moving: 8,
 			Stopped: []view.Stopped{{Partitions: view.Partitions{Count: 10}, Ahead: true}},
 			Streams: view.Streams{Connections: 11, SentFrames: 12, SentBytes: 13, ReceivedFrames: 14, ReceivedBytes: 15, Waits: 16,

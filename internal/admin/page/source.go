@@ -146,33 +146,15 @@ const (
 // MaxWaits is the maximum number of waiting requests in the overview.
 const MaxWaits = 5
 
-// Group is one line of the list of groups.
+// Group is a group with its worst finding.
 type Group struct {
-	ID, Kind, State string
-	Lag             int64
-	Severity        health.Severity
-	Problem         string
+	view.Group
+	Severity health.Severity
+	Problem  string
 }
 
 // GroupDetail is one group.
 type GroupDetail struct {
 	Group
-	Assignor string
 	Findings []health.Finding // those about the group
-	Members  []Member
-	Offsets  []Offset // by topic and partition
-}
-
-// Member is a member of a group.
-type Member struct {
-	ID, Instance, ClientID, Host string
-	Assigned                     []string // topic and its partitions, "orders 0-3, 7"
-}
-
-// Offset is a group's committed offset in a partition. End and Lag are -1 if this broker does not
-// lead the partition.
-type Offset struct {
-	Topic               string
-	Partition           int32
-	Committed, End, Lag int64
 }

@@ -20,7 +20,8 @@ func Profiles(all []durability.Profile, standard string, m *metrics.Storage) vie
 		}
 		x.List = append(x.List, s)
 	}
-	records, bytes, syncs := metrics.Distributions(m.GroupRecords), metrics.Distributions(m.GroupBytes), metrics.Distributions(m.SyncSeconds)
+	records, bytes := metrics.Distributions(m.GroupRecords), metrics.Distributions(m.GroupBytes)
+	syncs := metrics.Distributions(m.SyncSeconds)
 	for _, dir := range slices.Sorted(maps.Keys(syncs)) {
 		if s := syncs[dir]; s.Count > 0 {
 			x.Groups = append(x.Groups, view.GroupCommits{Dir: dir, Count: int64(s.Count), MeanRecords: records[dir].Mean(),

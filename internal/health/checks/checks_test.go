@@ -128,7 +128,7 @@ func TestARemedyForSeveralDamages(t *testing.T) {
 
 // The name of a group may contain characters that a shell interprets.
 func TestARemedyQuotesTheNameOfAGroup(t *testing.T) {
-	findings, _ := Examine(Checks(), &Facts{Slow: Slow{Rebalancing: []Rebalancing{{Group: "x; reboot", State: "PreparingRebalance"}}}})
+	findings, _ := Examine(Checks(), &Facts{Slow: Slow{Rebalancing: []view.Group{{ID: "x; reboot", State: "PreparingRebalance"}}}})
 	if len(findings) != 1 || !strings.HasPrefix(findings[0].Remedy, "`chronikctl group describe 'x; reboot'` shows") {
 		t.Errorf("%+v", findings)
 	}
@@ -433,10 +433,10 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 		{"fails to load", loading(loadedAfter, true), []string{"bad groups of __consumer_offsets-3: they are not served"}},
 		{"its partition is reported", loading(loadedAfter, true, view.Log{Topic: "__consumer_offsets", Partition: 3,
 			Offline: true, Error: "x"}), nil},
-		{"rebalances", Facts{Slow: Slow{Rebalancing: []Rebalancing{{"g", "PreparingRebalance", now}}}},
+		{"rebalances", Facts{Slow: Slow{Rebalancing: []view.Group{{ID: "g", State: "PreparingRebalance", Since: now}}}},
 			[]string{"warn group g: it has been rebalancing (PreparingRebalance) at least since 2026-01-02T03:04:05Z"}},
 	})
-	if found, _ := findingsOf(t, "group", Facts{Slow: Slow{Rebalancing: make([]Rebalancing, mostGroups+2)}}); len(found) != mostGroups+1 ||
+	if found, _ := findingsOf(t, "group", Facts{Slow: Slow{Rebalancing: make([]view.Group, mostGroups+2)}}); len(found) != mostGroups+1 ||
 		found[mostGroups] != "warn groups: 2 more do not finish a rebalance" {
 		t.Errorf("%q", found)
 	}

@@ -54,7 +54,7 @@ type Slow struct {
 	// Places are the directories that hold data.
 	Places []Place
 	// Rebalancing are the groups that have been rebalancing for a minute or more.
-	Rebalancing []Rebalancing
+	Rebalancing []view.Group
 	// Undone are transactions that are decided and do not end.
 	Undone []Undone
 	// Access is what is odd about users and rights.
@@ -241,10 +241,4 @@ type Held struct {
 	ProducerID                    int64
 	Epoch                         int16
 	TransactionalID, Client, Host string
-}
-
-// Rebalancing is a group that does not finish a rebalance.
-type Rebalancing struct {
-	Group, State string
-	Since        time.Time // or earlier
 }

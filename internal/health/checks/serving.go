@@ -349,13 +349,13 @@ func checkGroups(f *Facts, n *notes) {
 		}
 		n.add(
 			health.Warn,
-			"group "+g.Group,
+			"group "+g.ID,
 			fmt.Sprintf(
 				"it has been rebalancing (%s) at least since %s: a member keeps joining and leaving, or does not rejoin",
 				g.State,
 				g.Since.UTC().Format(time.RFC3339),
 			),
-			health.Command("chronikctl", "group", "describe", g.Group)+" shows its members; check the logs of those that change",
+			health.Command("chronikctl", "group", "describe", g.ID)+" shows its members; check the logs of those that change",
 		)
 	}
 }
