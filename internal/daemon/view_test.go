@@ -14,7 +14,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -72,7 +75,7 @@ func agreeing(t *testing.T, b *Broker) {
 	}()
 	eventually(t, "the surfaces agree", func() bool {
 		s := seen(t, b)
-		wrong = slices.Concat(s.onLogs(), s.onDirs(), s.onBrokers(), s.onConnections(), s.onProfiles(), s.onTopics(), s.onGroups())
+		wrong = slices.Concat(s.onLogs(), s.onDirs(), s.onBrokers(), s.onConnections(), s.onProfiles(), s.onTopics(), s.onGroups(), s.onTransactions())
 		return len(wrong) == 0
 	})
 }
@@ -321,4 +324,60 @@ func (s *surfaced) onGroups() (wrong []string) {
 		}
 	}
 	return append(wrong, s.differ(want)...)
+}
+
+// onTransactions compares what metrics and findings show of transactions.
+func (s *surfaced) onTransactions() (wrong []string) {
+	found := 0.0
+	for _, f := range s.report.Findings {
+		if strings.HasPrefix(f.Subject, "transaction of ") {
+			found++
+		}
+	}
+	open := 0
+	for name, n := range s.metrics {
+		if labels, ok := strings.CutPrefix(name, "chronik_txn_open"); ok && n > 0 {
+			open++
+			if age := s.metrics["chronik_partition_lso_age_seconds"+labels]; age > s.metrics["chronik_lso_age_max_seconds"] {
+				wrong = append(wrong, fmt.Sprintf("the last stable offset of %s is held for %v, more than the maximum", labels, age))
+			}
+		}
+	}
+	saw := 0
+	for _, c := range s.report.Checks {
+		for _, x := range c.Saw {
+			if c.Name == "transaction" {
+				_, _ = fmt.Sscanf(x, "%d partition", &saw)
+			}
+		}
+	}
+	if saw != open {
+		wrong = append(wrong, fmt.Sprintf("%d partitions have an open transaction, the check saw %d", open, saw))
+	}
+	return append(wrong, s.differ(map[string]float64{"chronik_txn_undone": found})...)
+}
+
+// All surfaces show the same open transactions.
+func TestEverySurfaceShowsAnOpenTransaction(t *testing.T) {
+	b, _ := startHere(t, vfs.Memory())
+	fill(t, b, "orders", 2, 1)
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.TransactionalID("x"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Partition: 1}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	agreeing(t, b)
+	if n := seen(t, b).metrics[`chronik_txn_open{partition="1",topic="orders"}`]; n != 1 {
+		t.Errorf("%v transactions are open, want 1", n)
+	}
+	if err := c.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+		t.Fatal(err)
+	}
+	agreeing(t, b)
 }

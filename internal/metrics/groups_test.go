@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -35,8 +36,8 @@ func TestLagIsBounded(t *testing.T) {
 // partition that has been held for the longest time.
 func TestTheLargestAgeRemains(t *testing.T) {
 	reg := NewRegistry()
-	open := func() []OpenTransactions {
-		return []OpenTransactions{{"t", 0, 1, 7, 8.5}, {"u", 3, 1, 9, 61}, {"t", 1, 1, 0, 0}}
+	open := func() []view.Held {
+		return []view.Held{{Age: 9 * time.Second}, {Age: 61 * time.Second}, {}}
 	}
 	if err := RegisterOpenTransactions(reg, false, open); err != nil {
 		t.Fatal(err)

@@ -53,13 +53,13 @@ func everything(t *testing.T) *prometheus.Registry {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := RegisterTransactions(reg, func() Transactions {
-		return Transactions{IDs: map[string]int{"Ongoing": 2}, Shards: map[string]int{"active": 3}, Waiting: map[string]int{"2": 7},
-			Parked: 4, Undone: 5, UndoneSeconds: 31, Gate: 6, Raised: 8, MaxTimeoutSeconds: 900}
+	if err := RegisterTransactions(reg, func() view.Transactions {
+		return view.Transactions{IDs: map[string]int{"Ongoing": 2}, Shards: map[string]int{"active": 3}, Waiting: map[int32]int{2: 7},
+			Parked: 4, Undone: []view.Undone{{Since: time.Now()}}, Gate: 6, Raised: 8, MaxTimeout: time.Minute}
 	}); err != nil {
 		t.Fatal(err)
 	}
-	open := func() []OpenTransactions { return []OpenTransactions{{"t", 0, 2, 7, 8.5}} }
+	open := func() []view.Held { return []view.Held{{Topic: "t", Count: 2, Lag: 7, Age: 8500 * time.Millisecond}} }
 	if err := RegisterOpenTransactions(reg, true, open); err != nil {
 		t.Fatal(err)
 	}

@@ -383,7 +383,7 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 	begun := func(age time.Duration) Facts {
 		return Facts{Now: now, Coordinators: []Coordinator{{Topic: "__transaction_state", Index: 4, Since: now.Add(-age)}}}
 	}
-	undone := Undone{ID: "payments", Commit: true, Since: now, Missing: 2, Partition: "a-1", Error: "NOT_ENOUGH_REPLICAS"}
+	undone := view.Undone{ID: "payments", Commit: true, Since: now, Missing: 2, Partition: "a-1", Error: "NOT_ENOUGH_REPLICAS"}
 	examine(t, "transaction", []patient{
 		{"loads", begun(time.Second), nil},
 		{
@@ -397,7 +397,7 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 		{"groups load", loading(loadedAfter, true), nil},
 		{
 			"does not end",
-			Facts{Slow: Slow{Undone: []Undone{undone}}},
+			Facts{Slow: Slow{Undone: []view.Undone{undone}}},
 			[]string{
 				"bad transaction of payments: it was committed at 2026-01-02T03:04:05Z, and 2 partitions lack the marker: " +
 					"a-1 answers NOT_ENOUGH_REPLICAS",
@@ -405,18 +405,18 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 		},
 		{
 			"is unanswered",
-			Facts{Slow: Slow{Undone: []Undone{{ID: "x", Since: now, Missing: 1, Partition: "b-0"}}}},
+			Facts{Slow: Slow{Undone: []view.Undone{{ID: "x", Since: now, Missing: 1, Partition: "b-0"}}}},
 			[]string{"bad transaction of x: it was aborted at 2026-01-02T03:04:05Z, and 1 partition lacks the marker: b-0 has not answered"},
 		},
 		{
 			"is not recorded",
-			Facts{Slow: Slow{Undone: []Undone{{ID: "x", Commit: true, Since: now, Partition: "__transaction_state-7"}}}},
+			Facts{Slow: Slow{Undone: []view.Undone{{ID: "x", Commit: true, Since: now, Partition: "__transaction_state-7"}}}},
 			[]string{"bad transaction of x: it was committed at 2026-01-02T03:04:05Z, and all partitions have the marker, but " +
 				"__transaction_state-7 does not accept the record that ends it"},
 		},
 		{
 			"many do not end",
-			Facts{Slow: Slow{Undone: slices.Repeat([]Undone{undone}, mostGroups+3)}},
+			Facts{Slow: Slow{Undone: slices.Repeat([]view.Undone{undone}, mostGroups+3)}},
 			append(slices.Repeat([]string{"bad transaction of payments: it was committed"}, mostGroups),
 				"bad transactions: 3 more do not end"),
 		},
@@ -654,16 +654,17 @@ func TestConnectionsGetWhatSegmentsLeave(t *testing.T) {
 // commands that show and end it.
 func TestTransactionsThatStayOpen(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	open := func(age time.Duration) Held {
-		return Held{Topic: "orders", Index: 3, Since: now.Add(-age), Limit: 15 * time.Minute, First: 120, ProducerID: 42, Epoch: 5}
+	open := func(age time.Duration) view.Held {
+		return view.Held{Topic: "orders", Partition: 3, Open: true, Age: age, Limit: 15 * time.Minute, First: 120, ProducerID: 42, Epoch: 5}
 	}
 	known := open(16*time.Minute + 1)
 	known.TransactionalID, known.Client, known.Host = "billing", "app", "10.0.0.7:1234"
 	examine(t, "transaction", []patient{
-		{"within its timeout and a minute", Facts{Now: now, Held: []Held{open(16 * time.Minute)}}, nil},
-		{"too long", Facts{Now: now, Held: []Held{open(time.Minute), open(16*time.Minute + 1)}}, []string{
+		{"only its marker is missing", Facts{Now: now, Held: []view.Held{{Topic: "orders", Age: time.Hour}}}, nil},
+		{"within its timeout and a minute", Facts{Now: now, Held: []view.Held{open(16 * time.Minute)}}, nil},
+		{"too long", Facts{Now: now, Held: []view.Held{open(time.Minute), open(16*time.Minute + 1)}}, []string{
 			"warn partition orders-3: a transaction of producer 42 (epoch 5) has been open since offset 120 for more than 16m0s"}},
-		{"its client is known", Facts{Now: now, Held: []Held{known}}, []string{
+		{"its client is known", Facts{Now: now, Held: []view.Held{known}}, []string{
 			"warn partition orders-3: a transaction of producer 42 (epoch 5, transactional id billing, client app at 10.0.0.7:1234)"}},
 	})
 	many := Facts{Now: now}
