@@ -83,7 +83,9 @@ func (w *world) state(broker int32, s metadata.BrokerState) {
 
 func (w *world) partition(p metadata.Partition) {
 	w.t.Helper()
-	p.Replicas = all()
+	if p.Replicas == nil {
+		p.Replicas = all()
+	}
 	w.put(metadata.KV{Key: metadata.PartitionKey(topicA, 0), Value: p.Encode()})
 }
 
@@ -144,6 +146,10 @@ func TestTheLastDamagedLogIsSeen(t *testing.T) {
 	b := w.at(time.Now()).Brokers
 	if b[0].LastDamaged.Count != 1 || b[1].LastDamaged.Count != 0 || b[1].Damaged.Count != 1 {
 		t.Errorf("%+v", b)
+	}
+	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1}, Replicas: []int32{1}})
+	if b = w.at(time.Now()).Brokers; b[0].LastDamaged.Count != 0 || b[0].SoleDamaged.Count != 1 {
+		t.Errorf("the only replica: %+v", b)
 	}
 }
 
