@@ -75,7 +75,8 @@ func agreeing(t *testing.T, b *Broker) {
 	}()
 	eventually(t, "the surfaces agree", func() bool {
 		s := seen(t, b)
-		wrong = slices.Concat(s.onLogs(), s.onDirs(), s.onBrokers(), s.onConnections(), s.onProfiles(), s.onTopics(), s.onGroups(), s.onTransactions())
+		wrong = slices.Concat(s.onLogs(), s.onDirs(), s.onBrokers(), s.onConnections(), s.onProfiles(),
+			s.onTopics(), s.onGroups(), s.onTransactions())
 		return len(wrong) == 0
 	})
 }

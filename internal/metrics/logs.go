@@ -51,8 +51,8 @@ func RegisterLogs(reg prometheus.Registerer, each bool, source LogSource) error 
 				list = append(list, logSeries{x.Topic, strconv.Itoa(int(x.Partition)), x.Bytes, x.LogStart, x.LogEnd})
 			}
 		})
-		// A scrape orders the series of a metric by their labels, in the order of the labels' names.
-		// That takes a third of its time, and almost none if they come in this order.
+		// A scrape orders the series of a metric by their labels, in the order of the labels'
+		// names. That takes a third of its time, and almost none if they come in this order.
 		slices.SortFunc(list, func(a, b logSeries) int {
 			return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.topic, b.topic))
 		})

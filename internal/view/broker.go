@@ -34,8 +34,9 @@ type Broker struct {
 	// replica in sync can.
 	Full Partitions `json:"full"`
 	// Damaged are the partitions whose log on this broker is damaged or lost. SoleDamaged are those
-	// of them that have no other replica, and LastDamaged the others that it leads: no other replica
-	// that is whole can. Some records of LastDamaged can be read, of SoleDamaged perhaps none.
+	// of them that have no other replica, and LastDamaged the others that it leads: no other
+	// replica that is whole can. Some records of LastDamaged can be read, of SoleDamaged perhaps
+	// none.
 	Damaged     Partitions `json:"damaged"`
 	LastDamaged Partitions `json:"lastDamaged"`
 	SoleDamaged Partitions `json:"soleDamaged"`
