@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -15,11 +14,8 @@ import (
 	"github.com/chronik-io/chronik/internal/admin/page"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/health"
-	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
-	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/view"
-	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // source is the page's Source: it reads the View of the running broker for each request and holds
@@ -50,10 +46,8 @@ func (s *source) Broker(ctx context.Context) page.Broker {
 		Findings: r.Findings,
 	}
 	if v, err := s.view(); err == nil {
-		b.Addresses, b.Profile = v.Addresses, v.Default
-		if i := slices.IndexFunc(v.Profiles, func(p durability.Profile) bool { return p.Name == v.Default }); i >= 0 {
-			b.Promise = v.Profiles[i].Promise(durability.Setting{Acks: -1, Replicas: 1, MinISR: 1}, durability.LeaderPowerLoss).String()
-		}
+		all := v.Profiles()
+		b.Addresses, b.Profile = v.Addresses, all.Standard()
 	}
 	return b
 }
@@ -67,7 +61,7 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	ctx, cancel := context.WithTimeout(ctx, groupTime)
 	defer cancel()
 	o := page.Overview{Dirs: v.Dirs(),
-		Topics: v.Image().NumTopics(), Groups: len(v.Groups.Overview(ctx).Groups),
+		Topics: v.Image().NumTopics(), Groups: len(v.Groups.Overview(ctx).List),
 		Connections: v.Connected(), Heap: int64(heapBytes())}
 	for i := range o.Dirs {
 		o.Partitions += o.Dirs[i].Logs
@@ -96,52 +90,12 @@ func heapBytes() uint64 {
 }
 
 // Topics implements page.Source.
-func (s *source) Topics() ([]page.Topic, error) {
+func (s *source) Topics() ([]view.Topic, error) {
 	v, err := s.view()
 	if err != nil {
 		return nil, err
 	}
-	var list []page.Topic
-	img := v.Image()
-	for t := range img.Topics() {
-		x, _ := v.topicOf(img, t)
-		list = append(list, x)
-	}
-	return list, nil
-}
-
-// topicOf sums up a topic's partitions on this broker, and returns them.
-func (v *View) topicOf(img *metadata.Image, t *metadata.Topic) (page.Topic, []view.Log) {
-	conf, list := v.Settings.Of(img, t), v.Logs.Topic(img, t)
-	x := page.Topic{Name: t.Name, Internal: t.Internal, Partitions: int(t.Partitions.Len()), Profile: conf.Conf.Durability.Name,
-		Cleanup: cmp.Or(conf.Log.Cleanup.Policy(), "none")}
-	var offline, closed, damaged int
-	for i := range list {
-		l := &list[i]
-		x.Records += l.HighWatermark - l.LogStart
-		x.Ends += l.LogEnd
-		x.Bytes += l.Bytes
-		switch {
-		case l.Offline:
-			offline++
-		case l.Error != "":
-			closed++
-		case l.Damaged != "":
-			damaged++
-		}
-		x.Severity = page.Worse(x.Severity, page.SeverityOf(l))
-	}
-	var problems []string
-	for _, p := range []struct {
-		n    int
-		what string
-	}{{offline, "offline"}, {closed, "accepting no records"}, {damaged, "damaged"}} {
-		if p.n > 0 {
-			problems = append(problems, text.Count(p.n, "partition")+" "+p.what)
-		}
-	}
-	x.Problem = strings.Join(problems, ", ")
-	return x, list
+	return v.Logs.Topics(), nil
 }
 
 // Topic implements page.Source.
@@ -155,8 +109,8 @@ func (s *source) Topic(ctx context.Context, name string) (page.TopicDetail, erro
 	if t == nil {
 		return page.TopicDetail{}, page.NotFound("There is no topic %q", name)
 	}
-	d := page.TopicDetail{ID: metadata.FormatID(t.ID)}
-	d.Topic, d.Partitions = v.topicOf(img, t)
+	d := page.TopicDetail{}
+	d.Topic, d.Partitions = v.Logs.Topic(img, t)
 	for _, c := range v.Configs(img, t) {
 		d.Configs = append(d.Configs, configOf(&c))
 	}

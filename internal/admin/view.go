@@ -9,7 +9,6 @@ import (
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/view"
-	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // View is the state of a broker that serves clients, as the port shows it. Everything in it is
@@ -37,14 +36,12 @@ type View struct {
 	Trace     func(ctx context.Context, client string, slow time.Duration) (view.Trace, bool)
 	Addresses []string
 	Groups    Groups
-	// Settings are the topics' resolved configurations. Configs describes every config of a topic.
-	Settings Settings
-	Configs  func(*metadata.Image, *metadata.Topic) []configdef.Value
+	// Configs describes every config of a topic.
+	Configs func(*metadata.Image, *metadata.Topic) []configdef.Value
 	// Budgets returns the parts of the memory with a limit.
 	Budgets func() []metrics.Budget
-	// Profiles are the durability profiles. Default is the one that topics have by default.
-	Profiles []durability.Profile
-	Default  string
+	// Profiles returns the durability profiles.
+	Profiles func() view.Profiles
 	// Rights is the configuration of access rules.
 	Rights view.Rights
 }
@@ -53,8 +50,9 @@ type View struct {
 type Logs interface {
 	// Each calls yield for every partition. The Log is valid until yield returns.
 	Each(yield func(*view.Log))
-	// Topic returns the partitions of a topic by number.
-	Topic(*metadata.Image, *metadata.Topic) []view.Log
+	// Topics returns all topics of the cluster, Topic one with its partitions by number.
+	Topics() []view.Topic
+	Topic(*metadata.Image, *metadata.Topic) (view.Topic, []view.Log)
 	// Detail adds what may read the disk.
 	Detail(*view.Log)
 }
@@ -62,9 +60,4 @@ type Logs interface {
 // Replicas is the part of the replica manager that the port uses.
 type Replicas interface {
 	Partition(topic [16]byte, partition int32) (*replica.Partition, error)
-}
-
-// Settings is the part of topics' configurations that the port uses.
-type Settings interface {
-	Of(*metadata.Image, *metadata.Topic) *replica.TopicSetting
 }

@@ -7,10 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/service"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // commit commits offsets outside a group's membership: "t 0 5" and so on.
@@ -402,8 +404,15 @@ func TestLagIsKnown(t *testing.T) {
 	commit(t, w, 9, "g", id, "t", 0, 1) // at 5 and 15, of 10 each
 	commit(t, w, 9, "h", id, "t", 0)
 	c := n.groups.Overview(t.Context())
-	slices.SortFunc(c.Lags, func(a, b service.GroupLag) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
-	if got := fmt.Sprint(c.Lags); got != "[{g t 0 5} {g t 1 0} {h t 0 5}]" || len(c.Groups) != 2 {
-		t.Errorf("%s, %+v", got, c.Groups)
+	slices.SortFunc(c.List, func(a, b view.Group) int { return strings.Compare(a.ID, b.ID) })
+	for i := range c.List {
+		slices.SortFunc(c.List[i].Offsets, func(a, b view.GroupOffset) int { return int(a.Partition - b.Partition) })
+	}
+	zero := view.GroupOffset{Topic: "t", Committed: 5, End: 10, Lag: 5}
+	want := []view.Group{{ID: "g", Kind: "classic", State: "Empty", Lag: 5,
+		Offsets: []view.GroupOffset{zero, {Topic: "t", Partition: 1, Committed: 15, End: 10}}},
+		{ID: "h", Kind: "classic", State: "Empty", Lag: 5, Offsets: []view.GroupOffset{zero}}}
+	if diff := cmp.Diff(want, c.List); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -40,12 +40,13 @@ func (b *Broker) view() *admin.View {
 		Waits:       server.Waits,
 		Trace:       server.Trace,
 		Connected:   func() int { return server.Stats().Connections }, Addresses: b.Addrs(),
-		Groups: r.groups, Settings: r.settings,
+		Groups: r.groups,
 		Configs: func(img *metadata.Image, t *metadata.Topic) []configdef.Value {
 			return b.configs.DescribeTopic(r.settings.Layers(img, t))
 		},
 		Budgets:  observe.Budgets(server, r.handlers, r.groups.MemberMemory(), r.transactions.Memory()),
-		Profiles: b.cfg.Durability.All(), Default: b.cfg.WALProfile, Rights: rightsOf(&b.cfg.Security)}
+		Profiles: func() view.Profiles { return observe.Profiles(b.cfg.Durability.All(), b.cfg.WALProfile, r.measured) },
+		Rights:   rightsOf(&b.cfg.Security)}
 }
 
 // Waits returns the oldest requests without an answer, as GET /v1/waits does, at most most. The

@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/txn/exchange"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/metrics"
@@ -245,9 +246,6 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 		b.health.Add(presence(path.Join(b.cfg.DataDir, metadataDir), r.storage.Dirs()).Source)
 	}
 	b.keepCopy(ctx, r)
-	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, observe.Stored(r.storage)); err != nil {
-		return err
-	}
 	return metrics.RegisterDirs(b.reg, r.dirs.List)
 }
 
@@ -324,8 +322,9 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	if err := b.observeCluster(r); err != nil {
 		return err
 	}
-	r.logs = &observe.Logs{Self: r.conf.NodeID, Image: r.applier.Image, Replicas: r.replicas, Storage: r.storage}
-	if err := metrics.RegisterPartitions(b.reg, r.cluster.View, r.logs.Each); err != nil {
+	r.logs = &observe.Logs{Self: r.conf.NodeID, Image: r.applier.Image, Replicas: r.replicas, Storage: r.storage,
+		Settings: r.settings}
+	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, r.logs.Each); err != nil {
 		return err
 	}
 	b.stack.push("handlers", r.handlers.Close)
@@ -352,7 +351,8 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	b.health.Add(observe.Coordinators(service.OffsetsTopic, r.groups.Service))
 	b.health.Add(observe.Coordinators(service.TransactionsTopic, r.transactions.Service))
 	b.health.AddSlow(observe.Rebalances(r.groups, cmp.Or(b.slowChecks, time.Minute)))
-	b.health.AddSlow(observe.Undone(r.transactions))
+	survey := observe.Transactions(r.transactions, r.exchange, r.gate)
+	b.health.AddSlow(func(s *checks.Slow) { s.Undone = survey().Undone })
 	b.health.AddSlow(accessSource(b.cfg, r.applier.Image))
 	r.fenced = true
 	unwatch := watch(r.applier.Done(), func() { b.fail(fmt.Errorf("metadata: %w", r.applier.Err())) })

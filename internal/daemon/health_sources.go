@@ -15,7 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/pkg/durability"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // startHealth starts the checks of a broker that is about to start. Until the broker serves clients
@@ -61,7 +61,6 @@ func settingsOf(cfg *config.Config, b *configdef.Broker, t *configdef.Topic) che
 		DataDir:    absolute(cfg.DataDir),
 		WorkingDir: absolute("."),
 		Warnings:   cfg.Warnings,
-		Profile:    cfg.WALProfile,
 		Admin:      checks.Listener{Name: "admin", Listen: cfg.AdminListen},
 	}
 	s.Secret = b.Cluster.SecretFile != ""
@@ -76,8 +75,7 @@ func settingsOf(cfg *config.Config, b *configdef.Broker, t *configdef.Topic) che
 			Open:    !config.Loopback(l.Listen), AdvertisesLoopback: l.Advertise != "" && config.Loopback(l.Advertise)})
 	}
 	if p, err := cfg.Durability.Lookup(cfg.WALProfile); err == nil {
-		s.Synced = p.Ack == durability.Synced
-		s.Lost = p.Promise(durability.Setting{Acks: -1, Replicas: 1, MinISR: 1}, durability.LeaderPowerLoss).String()
+		s.Profile = view.ProfileOf(p, cfg.WALProfile)
 	}
 	s.MinISR, s.Replicas = max(int64(t.MinInSyncReplicas), 1), int64(b.DefaultReplicationFactor)
 	s.RetentionBytes, s.SegmentBytes = t.RetentionBytes, int64(t.SegmentBytes)

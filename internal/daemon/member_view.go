@@ -16,7 +16,7 @@ import (
 func (b *Broker) observeCluster(r *components) error {
 	r.cluster = &observe.Cluster{Self: r.conf.NodeID, Image: r.applier.Image, MinISR: r.settings.MinISR}
 	if !r.linked() {
-		return nil
+		return metrics.RegisterPartitions(b.reg, r.cluster.View)
 	}
 	r.cluster.Lags = r.replicas.Lags
 	r.cluster.Member = func(img *metadata.Image, x *view.Cluster) { b.describeMember(r, img, x) }

@@ -154,6 +154,11 @@ func TestThePageShowsTheRunningBroker(t *testing.T) {
 	if _, body := browse(t, b, "/records?topic=orders&partition=0&last=3"); strings.Contains(body, `<span class="offset">1</span>`) {
 		t.Error("more records than were asked for")
 	}
+	unread := &kgo.Record{Topic: "orders", Value: []byte("nobody has read it")}
+	if err := client(t, b).ProduceSync(t.Context(), unread).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	agreeing(t, b)
 }
 
 // The overview has the requests that wait for the broker, not those that wait as their clients ask.

@@ -257,6 +257,13 @@ func normal(text string) string {
 func faults() []fault {
 	return append(append(diskFaults(), clusterFaults()...), []fault{
 		{name: "healthy"},
+		{name: "profile-weak", set: []string{"wal.profile=os"}},
+		{name: "topic-weak", plant: func(t *testing.T, s *sick) {
+			if _, err := kadm.NewClient(client(t, s.Broker)).CreateTopic(t.Context(), 1, 1,
+				map[string]*string{"chronik.durability.profile": new("os")}, "clicks"); err != nil {
+				t.Error(err)
+			}
+		}},
 		{name: "log-not-created", checks: []string{"partition"}, plant: func(t *testing.T, s *sick) {
 			s.errs.Add(
 				errfs.Rule{

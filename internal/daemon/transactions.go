@@ -56,5 +56,5 @@ func (b *Broker) openTransactions(r *components) error {
 		Limit: r.transactions.MaxTimeout()}
 	b.health.Add(open.Facts)
 	return errors.Join(metrics.RegisterTransactions(b.reg, observe.Transactions(r.transactions, r.exchange, r.gate)),
-		metrics.RegisterOpenTransactions(b.reg, b.cfg.MetricsPartitions, open.Metrics))
+		metrics.RegisterOpenTransactions(b.reg, b.cfg.MetricsPartitions, open.View))
 }

@@ -9,7 +9,31 @@ import (
 	"github.com/chronik-io/chronik/internal/view"
 )
 
-// RegisterCluster registers the metrics of a member of a cluster. Every scrape calls source.
+// RegisterPartitions registers the numbers of the partitions that this broker leads. Every scrape
+// calls source.
+func RegisterPartitions(reg prometheus.Registerer, source func() *view.Cluster) error {
+	var s scraped
+	led := registerLed(&s)
+	s.read = func(send sendFunc) { led(send, source()) }
+	return reg.Register(&s)
+}
+
+// registerLed adds the metrics of led partitions. It returns the function that sends them.
+func registerLed(s *scraped) func(sendFunc, *view.Cluster) {
+	led := s.gauge(nameLed, "Partitions that this broker leads.")
+	underReplicated := s.gauge(nameUnderReplicated, "Partitions that this broker leads and that have a replica out of sync.")
+	underMin := s.gauge(nameUnderMinISR,
+		"Partitions that this broker leads and that have fewer replicas in sync than min.insync.replicas; acks=all is rejected.")
+	return func(send sendFunc, now *view.Cluster) {
+		self := now.Of(now.Self)
+		send(led, float64(self.Leads))
+		send(underReplicated, float64(self.UnderReplicated))
+		send(underMin, float64(self.UnderMinISR))
+	}
+}
+
+// RegisterCluster registers the metrics of a member of a cluster, with those of RegisterPartitions.
+// Every scrape calls source once: it reads all partitions of the cluster.
 func RegisterCluster(reg prometheus.Registerer, source func() *view.Cluster) error {
 	var s scraped
 	term := s.gauge(nameMetaTerm, "Term of the metadata quorum, as this broker knows it.")
@@ -21,9 +45,10 @@ func RegisterCluster(reg prometheus.Registerer, source func() *view.Cluster) err
 	leaderless := s.gauge(nameLeaderless, "Partitions of the whole cluster that have no leader.")
 	isr := s.gauge(nameISRSize, "Partitions that this broker leads, by the number of their replicas in sync.", "size")
 	eligible := s.gauge(nameEligible, "Partitions that this broker leads and that have eligible leader replicas (KIP-966).")
-	more := registerReplication(&s)
+	led, more := registerLed(&s), registerReplication(&s)
 	s.read = func(send sendFunc) {
 		now := source()
+		led(send, now)
 		more(send, now)
 		send(term, float64(now.Quorum.Term))
 		send(commit, float64(now.Quorum.Commit))

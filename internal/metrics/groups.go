@@ -7,25 +7,18 @@ import (
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/chronik-io/chronik/internal/view"
 )
 
-// Groups describes the groups that this broker coordinates, for one scrape.
-type Groups struct {
-	States map[GroupState]int
-	// Shards counts the coordinator's shards by state.
-	Shards map[string]int
-	Lags   []Lag
+// groupLag is the lag of a group in a partition.
+type groupLag struct {
+	group string
+	view.GroupOffset
 }
 
-// GroupState is a type of group, "classic", "consumer" or "streams", and its state.
-type GroupState struct{ Type, State string }
-
-// Lag is the number of records in a partition that a group has not committed.
-type Lag struct {
-	Group, Topic string
-	Partition    int32
-	Records      int64
-}
+// groupState is what groups are counted by.
+type groupState struct{ kind, state string }
 
 // MaxLags bounds the series of one scrape, because clients choose the number of groups.
 const MaxLags = 10_000
@@ -33,7 +26,7 @@ const MaxLags = 10_000
 // RegisterGroups registers the groups by state and their lags. Every scrape calls source. It
 // exports the first MaxLags lags by name, and the number of the others. If each is false, it
 // exports only the sums by group and topic.
-func RegisterGroups(reg prometheus.Registerer, each bool, source func() Groups) error {
+func RegisterGroups(reg prometheus.Registerer, each bool, source func() view.Groups) error {
 	var s scraped
 	states := s.gauge(nameGroups, "Groups that this broker coordinates.", "type", "state")
 	shards := s.gauge(nameGroupShards, "Partitions of __consumer_offsets by the state of their coordinator.", "state")
@@ -44,33 +37,49 @@ func RegisterGroups(reg prometheus.Registerer, each bool, source func() Groups) 
 		"Partitions of groups whose lag is omitted, because there are too many or the group's name is not valid UTF-8.")
 	s.read = func(send sendFunc) {
 		now := source()
-		for s, n := range now.States {
-			send(states, float64(n), s.Type, s.State)
+		counts := map[groupState]int{}
+		for i := range now.List {
+			counts[groupState{now.List[i].Kind, now.List[i].State}]++
+		}
+		for s, n := range counts {
+			send(states, float64(n), s.kind, s.state)
 		}
 		for s, n := range now.Shards {
 			send(shards, float64(n), s)
 		}
-		lags := shownLags(now.Lags)
-		send(omitted, float64(len(now.Lags)-len(lags)))
+		lags, more := shownLags(now.List)
+		send(omitted, float64(more))
 		for i := 0; i < len(lags); {
 			first, sum := &lags[i], int64(0)
-			for ; i < len(lags) && lags[i].Group == first.Group && lags[i].Topic == first.Topic; i++ {
-				sum += lags[i].Records
+			for ; i < len(lags) && lags[i].group == first.group && lags[i].Topic == first.Topic; i++ {
+				sum += lags[i].Lag
 				if each {
-					send(lag, float64(lags[i].Records), first.Group, first.Topic, strconv.Itoa(int(lags[i].Partition)))
+					send(lag, float64(lags[i].Lag), first.group, first.Topic, strconv.Itoa(int(lags[i].Partition)))
 				}
 			}
-			send(topicLag, float64(sum), first.Group, first.Topic)
+			send(topicLag, float64(sum), first.group, first.Topic)
 		}
 	}
 	return reg.Register(&s)
 }
 
-// shownLags returns the first MaxLags lags of groups with valid names, sorted. It changes all.
-func shownLags(all []Lag) []Lag {
-	lags := slices.DeleteFunc(all, func(l Lag) bool { return !utf8.ValidString(l.Group) })
-	slices.SortFunc(lags, func(a, b Lag) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+// shownLags returns the first MaxLags known lags of groups with valid names, sorted, and the number
+// of the others.
+func shownLags(all []view.Group) (lags []groupLag, more int) {
+	for i := range all {
+		for _, o := range all[i].Offsets {
+			switch {
+			case o.Lag < 0: // another broker knows it
+			case utf8.ValidString(all[i].ID):
+				lags = append(lags, groupLag{all[i].ID, o})
+			default:
+				more++
+			}
+		}
+	}
+	slices.SortFunc(lags, func(a, b groupLag) int {
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
-	return lags[:min(len(lags), MaxLags)]
+	n := min(len(lags), MaxLags)
+	return lags[:n], more + len(lags) - n
 }

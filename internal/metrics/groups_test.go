@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -14,12 +15,12 @@ import (
 // Clients that create many groups with arbitrary names neither break nor flood a scrape.
 func TestLagIsBounded(t *testing.T) {
 	reg := NewRegistry()
-	var lags []Lag
+	g, odd := view.Group{ID: "g"}, view.Group{ID: "\xff", Offsets: []view.GroupOffset{{Topic: "t"}}}
 	for i := range int32(MaxLags + 3) {
-		lags = append(lags, Lag{Group: "g", Topic: "t", Partition: i, Records: 1})
+		g.Add(view.GroupOffset{Topic: "t", Partition: i, End: 1})
 	}
-	lags = append(lags, Lag{Group: "\xff", Topic: "t"})
-	if err := RegisterGroups(reg, true, func() Groups { return Groups{Lags: lags} }); err != nil {
+	g.Add(view.GroupOffset{Topic: "t", Partition: MaxLags + 4, End: -1}) // led elsewhere
+	if err := RegisterGroups(reg, true, func() view.Groups { return view.Groups{List: []view.Group{g, odd}} }); err != nil {
 		t.Fatal(err)
 	}
 	m := gather(t, reg)
@@ -35,8 +36,8 @@ func TestLagIsBounded(t *testing.T) {
 // partition that has been held for the longest time.
 func TestTheLargestAgeRemains(t *testing.T) {
 	reg := NewRegistry()
-	open := func() []OpenTransactions {
-		return []OpenTransactions{{"t", 0, 1, 7, 8.5}, {"u", 3, 1, 9, 61}, {"t", 1, 1, 0, 0}}
+	open := func() []view.Held {
+		return []view.Held{{Age: 9 * time.Second}, {Age: 61 * time.Second}, {}}
 	}
 	if err := RegisterOpenTransactions(reg, false, open); err != nil {
 		t.Fatal(err)
@@ -53,8 +54,10 @@ func TestTheLargestAgeRemains(t *testing.T) {
 // Without series of each partition, the sums remain.
 func TestSumsRemainWithoutPartitions(t *testing.T) {
 	reg := NewRegistry()
-	lags := []Lag{{"g", "t", 0, 5}, {"h", "t", 0, 1}, {"g", "u", 0, 7}, {"g", "t", 1, 6}}
-	if err := RegisterGroups(reg, false, func() Groups { return Groups{Lags: lags} }); err != nil {
+	list := []view.Group{{ID: "g", Offsets: []view.GroupOffset{{Topic: "t", Lag: 5}, {Topic: "u", Lag: 7},
+		{Topic: "t", Partition: 1, Lag: 6}}},
+		{ID: "h", Offsets: []view.GroupOffset{{Topic: "t", Lag: 1}}}}
+	if err := RegisterGroups(reg, false, func() view.Groups { return view.Groups{List: list} }); err != nil {
 		t.Fatal(err)
 	}
 	if err := RegisterLogs(reg, false, twoLogs); err != nil {
@@ -80,7 +83,7 @@ func TestSumsRemainWithoutPartitions(t *testing.T) {
 
 func manyLogs(yield func(*view.Log)) {
 	for i := range 10_000 {
-		yield(&view.Log{Topic: "topic-" + strconv.Itoa(i/10), Partition: int32(i % 10), Bytes: int64(i), LogEnd: int64(i)})
+		yield(&view.Log{Exists: true, Topic: "topic-" + strconv.Itoa(i/10), Partition: int32(i % 10), Bytes: int64(i), LogEnd: int64(i)})
 	}
 }
 

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,9 +14,15 @@ import (
 // a request waits for long.
 type LogSource func(yield func(*view.Log))
 
-// RegisterLogs registers the sizes and offsets of all logs, and the number of topics and
-// partitions. Only a scrape calls source, so that idle partitions cost nothing between scrapes. If
-// each is false, it exports only the numbers and the total size.
+// logSeries are the values of a log.
+type logSeries struct {
+	topic, partition string
+	size, start, end int64
+}
+
+// RegisterLogs registers the sizes and offsets of all logs, the number of topics and partitions,
+// and that of partitions with a problem. Only a scrape calls source, once, so that idle partitions
+// cost nothing between scrapes. If each is false, it exports only the numbers and the total size.
 func RegisterLogs(reg prometheus.Registerer, each bool, source LogSource) error {
 	var s scraped
 	all := s.gauge(nameLogsSize, "Bytes of all partitions' segments.")
@@ -23,23 +31,43 @@ func RegisterLogs(reg prometheus.Registerer, each bool, source LogSource) error 
 	end := s.gauge(nameLogEnd, "Offset of the next record of a partition.", "topic", "partition")
 	topics := s.gauge(nameTopics, "Topics with at least one log on this broker.")
 	parts := s.gauge(namePartitions, "Partitions with a log on this broker.")
+	unusable := s.gauge(nameUnavailable, "Partitions of this broker whose log is offline or missing.")
+	damaged := s.gauge(nameDamaged, "Partitions of this broker with records that were found damaged; their other records are served.")
+	failed := s.gauge(nameFailed, "Partitions of this broker whose log could not be created; the broker retries until it exists.")
 	s.read = func(send sendFunc) {
-		names := make(map[string]struct{})
-		n, total := 0, int64(0)
+		names, list := make(map[string]struct{}), []logSeries(nil)
+		var n, total, nUnusable, nDamaged, nFailed float64
 		source(func(x *view.Log) {
+			nUnusable += truth(x.Offline)
+			nDamaged += truth(x.Damaged != "")
+			nFailed += truth(x.Retried)
+			if !x.Exists {
+				return
+			}
 			names[x.Topic] = struct{}{}
 			n++
-			total += x.Bytes
+			total += float64(x.Bytes)
 			if each {
-				partition := strconv.Itoa(int(x.Partition))
-				send(size, float64(x.Bytes), x.Topic, partition)
-				send(start, float64(x.LogStart), x.Topic, partition)
-				send(end, float64(x.LogEnd), x.Topic, partition)
+				list = append(list, logSeries{x.Topic, strconv.Itoa(int(x.Partition)), x.Bytes, x.LogStart, x.LogEnd})
 			}
 		})
+		// A scrape orders the series of a metric by their labels, in the order of the labels'
+		// names. That takes a third of its time, and almost none if they come in this order.
+		slices.SortFunc(list, func(a, b logSeries) int {
+			return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.topic, b.topic))
+		})
+		for i := range list {
+			x := &list[i]
+			send(size, float64(x.size), x.topic, x.partition)
+			send(start, float64(x.start), x.topic, x.partition)
+			send(end, float64(x.end), x.topic, x.partition)
+		}
 		send(topics, float64(len(names)))
-		send(parts, float64(n))
-		send(all, float64(total))
+		send(parts, n)
+		send(all, total)
+		send(unusable, nUnusable)
+		send(damaged, nDamaged)
+		send(failed, nFailed)
 	}
 	return reg.Register(&s)
 }

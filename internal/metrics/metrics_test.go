@@ -47,19 +47,19 @@ func everything(t *testing.T) *prometheus.Registry {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := RegisterGroups(reg, true, func() Groups {
-		return Groups{States: map[GroupState]int{{"classic", "Stable"}: 2}, Shards: map[string]int{"active": 3},
-			Lags: []Lag{{"g", "t", 0, 5}}}
+	if err := RegisterGroups(reg, true, func() view.Groups {
+		return view.Groups{Shards: map[string]int{"active": 3},
+			List: []view.Group{{ID: "g", Kind: "classic", State: "Stable", Offsets: []view.GroupOffset{{Topic: "t", Lag: 5}}}}}
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := RegisterTransactions(reg, func() Transactions {
-		return Transactions{IDs: map[string]int{"Ongoing": 2}, Shards: map[string]int{"active": 3}, Waiting: map[string]int{"2": 7},
-			Parked: 4, Undone: 5, UndoneSeconds: 31, Gate: 6, Raised: 8, MaxTimeoutSeconds: 900}
+	if err := RegisterTransactions(reg, func() view.Transactions {
+		return view.Transactions{IDs: map[string]int{"Ongoing": 2}, Shards: map[string]int{"active": 3}, Waiting: map[int32]int{2: 7},
+			Parked: 4, Undone: []view.Undone{{Since: time.Now()}}, Gate: 6, Raised: 8, MaxTimeout: time.Minute}
 	}); err != nil {
 		t.Fatal(err)
 	}
-	open := func() []OpenTransactions { return []OpenTransactions{{"t", 0, 2, 7, 8.5}} }
+	open := func() []view.Held { return []view.Held{{Topic: "t", Count: 2, Lag: 7, Age: 8500 * time.Millisecond}} }
 	if err := RegisterOpenTransactions(reg, true, open); err != nil {
 		t.Fatal(err)
 	}
@@ -78,15 +78,13 @@ func everything(t *testing.T) *prometheus.Registry {
 	if err := RegisterTokenKeys(reg, func() (time.Time, bool) { return time.Now().Add(-time.Hour), true }); err != nil {
 		t.Fatal(err)
 	}
-	if err := registerFour(reg); err != nil {
-		t.Fatal(err)
-	}
 	if err := RegisterCluster(reg, func() *view.Cluster {
 		return &view.Cluster{Quorum: view.Quorum{Term: 2, Commit: 3, Leads: true, Voters: 5}, Revision: 4,
 			LeaseAge: 500 * time.Millisecond, Skew: 1500 * time.Millisecond,
 			Leaderless: []view.Leaderless{{Partitions: view.Partitions{Count: 1}}},
-			Brokers: []view.Broker{{ID: 1, State: "active"}, {ID: 2, State: "active", Follows: true,
-				Lag: view.Lag{Records: 9, Ms: 2500}}, {ID: 3, State: "active"}},
+			Self:       1, Brokers: []view.Broker{{ID: 1, State: "active", Leads: 4, UnderReplicated: 3, UnderMinISR: 2},
+				{ID: 2, State: "active", Follows: true,
+					Lag: view.Lag{Records: 9, Ms: 2500}}, {ID: 3, State: "active"}},
 			ISR: map[int]int{2: 7}, Eligible: 6, Moving: 8,
 			Stopped: []view.Stopped{{Partitions: view.Partitions{Count: 10}, Ahead: true}},
 			Streams: view.Streams{Connections: 11, SentFrames: 12, SentBytes: 13, ReceivedFrames: 14, ReceivedBytes: 15, Waits: 16,
@@ -115,8 +113,11 @@ func everything(t *testing.T) *prometheus.Registry {
 }
 
 func twoLogs(yield func(*view.Log)) {
-	yield(&view.Log{Topic: "a", Bytes: 100, LogStart: 3, LogEnd: 9})
-	yield(&view.Log{Topic: "a", Partition: 1, Bytes: 50, LogEnd: 1})
+	yield(&view.Log{Exists: true, Topic: "a", Bytes: 100, LogStart: 3, LogEnd: 9})
+	yield(&view.Log{Exists: true, Topic: "a", Partition: 1, Bytes: 50, LogEnd: 1})
+	yield(&view.Log{Topic: "b", Offline: true, Retried: true})
+	yield(&view.Log{Topic: "b", Partition: 1, Offline: true, Damaged: "x"})
+	yield(&view.Log{Topic: "b", Partition: 2, Creating: true})
 }
 
 func gather(t *testing.T, reg *prometheus.Registry) map[string]*dto.MetricFamily {
@@ -188,6 +189,11 @@ func TestLogsAreReadOnScrape(t *testing.T) {
 	if n := got[nameTopics].GetMetric()[0].GetGauge().GetValue(); n != 1 {
 		t.Errorf("topics = %v, want 1", n)
 	}
+	for name, want := range map[string]float64{nameUnavailable: 2, nameDamaged: 1, nameFailed: 1} {
+		if n := got[name].GetMetric()[0].GetGauge().GetValue(); n != want {
+			t.Errorf("%s = %v, want %v", name, n, want)
+		}
+	}
 	var size float64
 	for _, m := range got[nameLogSize].GetMetric() {
 		size += m.GetGauge().GetValue()
@@ -201,7 +207,7 @@ func TestTheClusterIsReadOnScrape(t *testing.T) {
 	got := gather(t, everything(t))
 	for name, want := range map[string]float64{nameMetaTerm: 2, nameMetaCommit: 3, nameMetaApplied: 4, nameMetaLeader: 1, nameLeaseAge: 0.5,
 		nameBrokers: 3, nameLeaderless: 1, nameISRSize: 7, nameEligible: 6, nameHasLeader: 1, nameVoters: 5, nameSkew: 1.5, nameMoving: 8,
-		nameLagRecords: 9, nameLagSeconds: 2.5, nameStopped: 10} {
+		nameLagRecords: 9, nameLagSeconds: 2.5, nameStopped: 10, nameLed: 4, nameUnderReplicated: 3, nameUnderMinISR: 2} {
 		if n := got[name].GetMetric()[0].GetGauge().GetValue(); n != want {
 			t.Errorf("%s = %v, want %v", name, n, want)
 		}
@@ -266,16 +272,4 @@ func TestKeysThatWereNeverRead(t *testing.T) {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
-}
-
-// registerFour registers the partitions of a broker that leads four.
-func registerFour(reg prometheus.Registerer) error {
-	return RegisterPartitions(reg, func() *view.Cluster {
-		return &view.Cluster{Self: 1, Brokers: []view.Broker{{ID: 1, Leads: 4, UnderReplicated: 3, UnderMinISR: 2}, {ID: 2}}}
-	}, func(yield func(*view.Log)) {
-		bad := view.Log{Damaged: "x"}
-		for _, l := range []view.Log{{Offline: true, Retried: true}, {Offline: true, Damaged: "x"}, {Creating: true}, bad, bad, bad, bad} {
-			yield(&l)
-		}
-	})
 }

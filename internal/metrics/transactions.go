@@ -4,30 +4,16 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/chronik-io/chronik/internal/view"
 )
 
-// Transactions describes the transactions that this broker coordinates, for one scrape.
-type Transactions struct {
-	IDs map[string]int // transactional ids by state
-	// Shards counts the coordinator's shards by state.
-	Shards map[string]int
-	// Waiting has the markers and flushes that wait for other brokers, by broker id.
-	Waiting map[string]int
-	Parked  int // requests that wait for the end of a transaction
-	Undone  int // transactions that were decided long ago and have not ended
-	// UndoneSeconds is the time since the oldest of them was decided, 0 without one.
-	UndoneSeconds float64
-	Gate          int    // batches that wait for a coordinator
-	Raised        uint64 // how often a leader epoch of __transaction_state had to be raised
-	// MaxTimeoutSeconds is transaction.max.timeout.ms.
-	MaxTimeoutSeconds float64
-}
-
 // RegisterTransactions registers the figures of transactions. Every scrape calls source.
-func RegisterTransactions(reg prometheus.Registerer, source func() Transactions) error {
+func RegisterTransactions(reg prometheus.Registerer, source func() view.Transactions) error {
 	var s scraped
 	ids := s.gauge(nameTxnIDs, "Transactional ids that this broker coordinates.", "state")
 	shards := s.gauge(nameTxnShards, "Partitions of __transaction_state by the state of their coordinator.", "state")
@@ -47,31 +33,26 @@ func RegisterTransactions(reg prometheus.Registerer, source func() Transactions)
 			send(shards, float64(n), state)
 		}
 		for broker, n := range now.Waiting {
-			send(waiting, float64(n), broker)
+			send(waiting, float64(n), strconv.Itoa(int(broker)))
 		}
 		send(parked, float64(now.Parked))
-		send(undone, float64(now.Undone))
+		send(undone, float64(len(now.Undone)))
 		send(gate, float64(now.Gate))
-		send(undoneFor, now.UndoneSeconds)
+		oldest := time.Duration(0)
+		for i := range now.Undone {
+			oldest = max(oldest, time.Since(now.Undone[i].Since))
+		}
+		send(undoneFor, oldest.Seconds())
 		send(raised, float64(now.Raised))
-		send(limit, now.MaxTimeoutSeconds)
+		send(limit, now.MaxTimeout.Seconds())
 	}
 	return reg.Register(&s)
-}
-
-// OpenTransactions describes a partition with open transactions.
-type OpenTransactions struct {
-	Topic      string
-	Partition  int32
-	Count      int     // open transactions
-	LagRecords int64   // offsets from the last stable offset up to the high watermark
-	AgeSeconds float64 // for how long the last stable offset has been held there
 }
 
 // RegisterOpenTransactions registers the open transactions of the partitions that this broker
 // leads. Every scrape calls source. It exports the first MaxLags partitions by age. If each is
 // false, it exports only the largest age.
-func RegisterOpenTransactions(reg prometheus.Registerer, each bool, source func() []OpenTransactions) error {
+func RegisterOpenTransactions(reg prometheus.Registerer, each bool, source func() []view.Held) error {
 	var s scraped
 	open := s.gauge(nameTxnOpen, "Open transactions of a partition that this broker leads.", "topic", "partition")
 	lag := s.gauge(nameLSOLag, "Offsets that open transactions keep from readers of committed records.", "topic", "partition")
@@ -79,19 +60,19 @@ func RegisterOpenTransactions(reg prometheus.Registerer, each bool, source func(
 	oldest := s.gauge(nameLSOAgeMax, "The longest time for which an open transaction has held a last stable offset; 0 without one.")
 	s.read = func(send sendFunc) {
 		all := source()
-		slices.SortFunc(all, func(a, b OpenTransactions) int { return cmp.Compare(b.AgeSeconds, a.AgeSeconds) })
-		most := 0.0
+		slices.SortFunc(all, func(a, b view.Held) int { return cmp.Compare(b.Age, a.Age) })
+		most := time.Duration(0)
 		for i := range all {
 			p := &all[i]
-			most = max(most, p.AgeSeconds)
+			most = max(most, p.Age)
 			if each && i < MaxLags {
 				partition := strconv.Itoa(int(p.Partition))
 				send(open, float64(p.Count), p.Topic, partition)
-				send(lag, float64(p.LagRecords), p.Topic, partition)
-				send(age, p.AgeSeconds, p.Topic, partition)
+				send(lag, float64(p.Lag), p.Topic, partition)
+				send(age, p.Age.Seconds(), p.Topic, partition)
 			}
 		}
-		send(oldest, most)
+		send(oldest, most.Seconds())
 	}
 	return reg.Register(&s)
 }

@@ -33,10 +33,13 @@ type Broker struct {
 	// Full are the partitions that it leads although its log directory takes no records: no other
 	// replica in sync can.
 	Full Partitions `json:"full"`
-	// Damaged are the partitions whose log on this broker is damaged, and LastDamaged those of them
-	// that it leads: no other replica that is whole can.
+	// Damaged are the partitions whose log on this broker is damaged or lost. SoleDamaged are those
+	// of them that have no other replica, and LastDamaged the others that it leads: no other
+	// replica that is whole can. Some records of LastDamaged can be read, of SoleDamaged perhaps
+	// none.
 	Damaged     Partitions `json:"damaged"`
 	LastDamaged Partitions `json:"lastDamaged"`
+	SoleDamaged Partitions `json:"soleDamaged"`
 	// Lag is what it lacks of the partitions that the answering broker leads. Follows reports
 	// whether it has replicas of those.
 	Lag     Lag  `json:"lag"`

@@ -32,7 +32,6 @@ type Log struct {
 	Bytes          int64   `json:"bytes"`
 	Segments       int     `json:"segments"`
 	Profile        string  `json:"profile"`
-	AcksWritten    bool    `json:"-"` // the profile acknowledges records that are only written
 	CleanupPolicy  string  `json:"cleanupPolicy"`
 	RetentionMs    int64   `json:"retentionMs"`    // -1: no limit
 	RetentionBytes int64   `json:"retentionBytes"` // -1: no limit
@@ -47,6 +46,7 @@ type Log struct {
 	Offline bool     `json:"offline"`
 	Damaged string   `json:"damaged"`
 	Damages []Damage `json:"-"`
+	Exists  bool     `json:"-"` // there is a log; without one, the fields above have no values of it
 	// Creating reports that the log is being created now, which is no fault. Retried reports that
 	// it could not be created, or that its creation takes long: the broker retries.
 	Creating bool `json:"creating"`

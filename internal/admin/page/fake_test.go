@@ -16,7 +16,7 @@ type fake struct {
 	broker   Broker
 	err      error // of all but Broker
 	overview Overview
-	topics   []Topic
+	topics   []view.Topic
 	detail   TopicDetail
 	records  Records
 	groups   []Group
@@ -35,7 +35,7 @@ func (f *fake) Broker(context.Context) Broker { f.ask(); return f.broker }
 
 func (f *fake) Overview(context.Context) (Overview, error) { f.ask(); return f.overview, f.err }
 
-func (f *fake) Topics() ([]Topic, error) { f.ask(); return slices.Clone(f.topics), f.err }
+func (f *fake) Topics() ([]view.Topic, error) { f.ask(); return slices.Clone(f.topics), f.err }
 
 func (f *fake) Topic(_ context.Context, name string) (TopicDetail, error) {
 	f.ask()
@@ -75,8 +75,8 @@ const gib = 1 << 30
 // empty returns a broker that has just started.
 func empty() (*fake, *History) {
 	f := &fake{
-		broker: Broker{ID: 1, Version: "v1.0.0", Now: now(), Started: now().Add(-42 * time.Second), Profile: "sync",
-			Promise: "nothing acknowledged is lost", Addresses: []string{"localhost:9092"}},
+		broker: Broker{ID: 1, Version: "v1.0.0", Now: now(), Started: now().Add(-42 * time.Second), Profile: view.Profile{Name: "sync"},
+			Addresses: []string{"localhost:9092"}},
 		overview: Overview{
 			Dirs: []view.Dir{
 				{Path: "/var/lib/chronik/logs", Space: view.SpaceOK, Free: 82 * gib, Total: 100 * gib, MinFree: 5 * gib, JournalLimit: gib},
@@ -115,15 +115,16 @@ func loaded() (*fake, *History) {
 	d.SyncP50, d.SyncP99 = 0.00084, 0.0041
 	f.overview.Topics, f.overview.Partitions, f.overview.Groups, f.overview.Connections = 5, 27, 3, 4
 	f.overview.Budgets, f.overview.Heap = budgets(0.4), 611<<20
-	f.topics = []Topic{
+	f.topics = []view.Topic{
 		{Name: "orders", Partitions: 12, Records: 48_211_904, Bytes: 11 * gib, Ends: 50_000_000, Profile: "sync", Cleanup: "delete"},
-		{Name: "payments", Partitions: 6, Records: 1_200_417, Bytes: 530 << 20, Ends: 1_200_417, Profile: "sync", Cleanup: "delete"},
+		{Name: "payments", ID: "nNmFUAjzS9a4LbCYMlTAGQ", Partitions: 6, Records: 1_200_417, Bytes: 530 << 20, Ends: 1_200_417,
+			Profile: "sync", Cleanup: "delete"},
 		{Name: "customers", Partitions: 3, Records: 90_211, Bytes: 41 << 20, Ends: 412_000, Profile: "medium", Cleanup: "compact"},
 		{Name: "clickstream", Partitions: 4, Records: 310_000_518, Bytes: 36 * gib, Ends: 310_000_518, Profile: "os", Cleanup: "delete"},
 		{Name: "__consumer_offsets", Internal: true, Partitions: 2, Records: 812, Bytes: 91 << 10, Ends: 6120, Profile: "sync",
 			Cleanup: "compact"},
 	}
-	f.detail = TopicDetail{Topic: f.topics[1], ID: "nNmFUAjzS9a4LbCYMlTAGQ"}
+	f.detail = TopicDetail{Topic: f.topics[1]}
 	for i := range int32(6) {
 		f.detail.Partitions = append(
 			f.detail.Partitions,
@@ -177,21 +178,19 @@ func loaded() (*fake, *History) {
 		},
 	}}
 	f.groups = []Group{
-		{ID: "billing", Kind: "consumer", State: "Stable", Lag: 12},
-		{ID: "reporting", Kind: "classic", State: "Empty", Lag: 1_204_112},
-		{ID: "search", Kind: "classic", State: "Stable"},
+		{Group: view.Group{ID: "billing", Kind: "consumer", State: "Stable", Lag: 12}},
+		{Group: view.Group{ID: "reporting", Kind: "classic", State: "Empty", Lag: 1_204_112}},
+		{Group: view.Group{ID: "search", Kind: "classic", State: "Stable"}},
 	}
-	f.group = GroupDetail{Group: f.groups[0], Assignor: "uniform", Members: []Member{
-		{ID: "2f0c1c1e-9a7e-4b1f-9be0-2ad1cf6ba121", ClientID: "billing-1", Host: "10.0.3.17", Assigned: []string{"payments 0-2"}},
-		{
-			ID:       "8a4cf0a1-5e43-4c11-87a9-3ba1a2b4c0de",
-			Instance: "b2",
-			ClientID: "billing-2",
-			Host:     "10.0.3.18",
-			Assigned: []string{"payments 3-5"},
-		},
-	}, Offsets: []Offset{{Topic: "payments", Committed: 199_988, End: 200_000, Lag: 12}, {Topic: "payments", Partition: 1,
-		Committed: 204_127, End: 204_127}}}
+	f.group = GroupDetail{Group: f.groups[0]}
+	f.group.Assignor, f.group.Members = "uniform", []view.GroupMember{
+		{ID: "2f0c1c1e-9a7e-4b1f-9be0-2ad1cf6ba121", ClientID: "billing-1", Host: "10.0.3.17",
+			Assigned: map[string][]int32{"payments": {0, 1, 2}}},
+		{ID: "8a4cf0a1-5e43-4c11-87a9-3ba1a2b4c0de", Instance: "b2", ClientID: "billing-2", Host: "10.0.3.18",
+			Assigned: map[string][]int32{"payments": {3, 4, 5}}},
+	}
+	f.group.Offsets = []view.GroupOffset{{Topic: "payments", Committed: 199_988, End: 200_000, Lag: 12},
+		{Topic: "payments", Partition: 1, Committed: 204_127, End: 204_127}}
 	for i, c := range []view.Connection{
 		{ClientID: "billing-1", Address: "10.0.3.17:51044", Software: "librdkafka", Version: "2.6.0", Requests: 81_201, BytesIn: 9 << 20,
 			BytesOut: 600 << 20, InFlight: 1},
@@ -286,8 +285,8 @@ func ill() (*fake, *History) {
 		f.overview.Dirs,
 		view.Dir{Path: "/mnt/b/logs", Error: f.broker.Findings[0].Problem, Logs: 9, Offline: 9},
 	)
-	f.topics[0].Severity, f.topics[0].Problem = health.Bad, "1 partition damaged, 4 offline"
-	f.topics[1].Severity, f.topics[1].Problem = health.Bad, "1 partition offline"
+	f.topics[0].Damaged, f.topics[0].Offline, f.topics[0].Uncovered = 1, 4, 5
+	f.topics[1].Offline, f.topics[1].Uncovered = 1, 1
 	f.detail.Topic, f.detail.Findings = f.topics[1], f.broker.Findings[2:3]
 	f.detail.Partitions[5].Offline = true
 	f.detail.Partitions[5].Error = "offline: write segment 00000000000000204127.log: input/output error"

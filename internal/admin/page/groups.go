@@ -2,8 +2,11 @@ package page
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,9 +57,9 @@ func (p *Page) groups(r *http.Request, _ *Broker) (any, string, error) {
 // groupBody is one group.
 type groupBody struct {
 	GroupDetail
-	ShownMembers []Member
+	ShownMembers []view.GroupMember
 	MoreMembers  int
-	Shown        []Offset
+	Shown        []view.GroupOffset
 	Pager        Pager
 }
 
@@ -70,6 +73,41 @@ func (p *Page) group(r *http.Request, _ *Broker) (any, string, error) {
 	body.MoreMembers = len(g.Members) - len(body.ShownMembers)
 	body.Shown, body.Pager = paged(g.Offsets, "/group", q)
 	return body, name(g.ID), nil
+}
+
+// maxAssigned is the maximum number of topics that are shown of a member's assignment.
+const maxAssigned = 20
+
+// assignedText returns a member's assignment as a text for each topic: "orders 0-3, 7".
+func assignedText(assigned map[string][]int32) []string {
+	var list []string
+	for i, topic := range slices.Sorted(maps.Keys(assigned)) {
+		if i == maxAssigned {
+			return append(list, fmt.Sprintf("and %d more topics", len(assigned)-i))
+		}
+		list = append(list, topic+" "+rangesText(assigned[topic]))
+	}
+	return list
+}
+
+// rangesText joins consecutive numbers: "0-3, 7". It stops after 50 ranges.
+func rangesText(numbers []int32) string {
+	numbers = slices.Sorted(slices.Values(numbers))
+	var parts []string
+	for i := 0; i < len(numbers); {
+		first := numbers[i]
+		for i++; i < len(numbers) && numbers[i] <= numbers[i-1]+1; i++ {
+		}
+		text := strconv.Itoa(int(first))
+		if last := numbers[i-1]; last > first {
+			text += "-" + strconv.Itoa(int(last))
+		}
+		if parts = append(parts, text); len(parts) == 50 && i < len(numbers) {
+			parts = append(parts, "…")
+			break
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // connectionsBody is the list of connections.

@@ -269,8 +269,9 @@ func functions() template.FuncMap {
 		"seconds": secondsText, "milliseconds": func(ms float64) string { return secondsText(ms / 1000) },
 		"ago": ago, "moment": moment, "percent": percent, "plural": text.Count[int], "name": name, "prose": prose,
 		"commands": commands, "content": contentOf,
-		"gravity": func(l view.Log) health.Severity { return SeverityOf(&l) },
-		"span":    func(now, then time.Time) string { return spanText(now.Sub(then)) },
-		"clock":   func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
+		"assigned": assignedText,
+		"gravity":  func(l view.Log) health.Severity { return severityOf(&l) },
+		"span":     func(now, then time.Time) string { return spanText(now.Sub(then)) },
+		"clock":    func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 	}
 }

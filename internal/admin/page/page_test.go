@@ -106,10 +106,9 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 	src, history := loaded()
 	src.broker.Findings = []health.Finding{{Severity: health.Bad, Subject: evil, Problem: evil, Works: evil, Remedy: evil}}
 	src.broker.Version, src.broker.Addresses = markup, []string{markup}
-	src.topics = []Topic{{Name: evil, Profile: markup, Problem: evil, Severity: health.Bad}}
+	src.topics = []view.Topic{{Name: evil, ID: markup, Profile: markup, Offline: 1, Uncovered: 1}}
 	src.detail = TopicDetail{
 		Topic:      src.topics[0],
-		ID:         markup,
 		Configs:    []Config{{Name: markup, Value: evil, Default: evil, Source: markup, Doc: markup, Set: true}},
 		Partitions: []view.Log{{Dir: evil, Error: evil, HighWatermark: 1}, {Dir: "other"}},
 		Findings:   src.broker.Findings,
@@ -119,11 +118,10 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 		{Key: []byte(evil), KeySize: len(evil), Value: []byte("<script>alert(3)</script>"), ValueSize: 25, HeaderCount: 1,
 			Headers: []Header{{Key: evil, Value: []byte("<img src=x onerror=alert(4)>"), ValueSize: 28}}},
 	}
-	src.groups = []Group{{ID: evil, State: markup, Kind: markup, Problem: evil, Severity: health.Warn}}
-	src.group = GroupDetail{Group: src.groups[0], Assignor: evil, Findings: src.broker.Findings,
-		Members: []Member{
-			{ID: evil, Instance: evil, ClientID: evil, Host: evil, Assigned: []string{evil}},
-		}, Offsets: []Offset{{Topic: evil}}}
+	src.groups = []Group{{Group: view.Group{ID: evil, State: markup, Kind: markup, Assignor: evil,
+		Members: []view.GroupMember{{ID: evil, Instance: evil, ClientID: evil, Host: evil, Assigned: map[string][]int32{evil: {1}}}},
+		Offsets: []view.GroupOffset{{Topic: evil}}}, Problem: evil, Severity: health.Warn}}
+	src.group = GroupDetail{Group: src.groups[0], Findings: src.broker.Findings}
 	src.conns = []view.Connection{{ClientID: evil, Address: evil, Software: evil, Listener: evil, Principal: evil}}
 	src.overview.Waits = []view.Wait{{ClientID: evil, Address: evil, Request: evil,
 		Steps: []view.WaitStep{{Step: view.StepLog, Partition: evil, For: evil}}}}
@@ -188,16 +186,16 @@ func TestLongListsArePaged(t *testing.T) {
 	for i := range 10_000 {
 		src.topics = append(
 			src.topics,
-			Topic{Name: fmt.Sprintf("topic-%05d", (i*7919)%10_000), Partitions: 1, Records: int64(i), Profile: "sync"},
+			view.Topic{Name: fmt.Sprintf("topic-%05d", (i*7919)%10_000), Partitions: 1, Records: int64(i), Profile: "sync"},
 		)
-		src.groups = append(src.groups, Group{ID: fmt.Sprintf("group-%05d", i), Lag: int64(i)})
+		src.groups = append(src.groups, Group{Group: view.Group{ID: fmt.Sprintf("group-%05d", i), Lag: int64(i)}})
 		src.conns = append(src.conns, view.Connection{ID: uint64(i), ClientID: fmt.Sprintf("client-%05d", i)})
 		src.broker.Findings = append(src.broker.Findings, health.Finding{Severity: health.Note, Subject: fmt.Sprintf("subject-%05d", i)})
 		src.detail.Partitions = append(src.detail.Partitions, view.Log{Partition: int32(i)})
-		src.group.Members = append(src.group.Members, Member{ID: fmt.Sprintf("member-%05d", i)})
-		src.group.Offsets = append(src.group.Offsets, Offset{Topic: "t", Partition: int32(i)})
+		src.group.Members = append(src.group.Members, view.GroupMember{ID: fmt.Sprintf("member-%05d", i)})
+		src.group.Offsets = append(src.group.Offsets, view.GroupOffset{Topic: "t", Partition: int32(i)})
 	}
-	src.topics[0].Severity, src.topics[0].Problem = health.Bad, "damaged" // topic-00000, which has the fewest records
+	src.topics[0].Damaged, src.topics[0].Uncovered = 1, 1 // topic-00000, which has the fewest records
 	h := handlerOf(t, src, history)
 	for path, want := range map[string][]string{
 		"/":                           {"subject-00000", "subject-00019", "9,980 further findings"},

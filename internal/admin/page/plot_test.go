@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // filled returns a history with a sample every five seconds, the last one now.
@@ -87,7 +89,7 @@ func TestRatesCompareRequests(t *testing.T) {
 	at := now()
 	look := func(after time.Duration, ends int64) (float64, bool) {
 		at = at.Add(after)
-		topics := []Topic{{Name: "a", Ends: ends}}
+		topics := []view.Topic{{Name: "a", Ends: ends}}
 		return r.measure(at, topics)(&topics[0])
 	}
 	for i, c := range []struct {

@@ -3,6 +3,8 @@ package page
 import (
 	"sync"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // rates measures how fast topics grow, from one request for the list of topics to the next: it does
@@ -27,7 +29,7 @@ const (
 
 // measure records the ends of topics and returns a function that reports the records per second of
 // a topic since an earlier call; false if there was no recent call or the topic did not exist then.
-func (r *rates) measure(now time.Time, topics []Topic) func(*Topic) (float64, bool) {
+func (r *rates) measure(now time.Time, topics []view.Topic) func(*view.Topic) (float64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now.Sub(r.next.at) >= ratesEvery {
@@ -42,9 +44,9 @@ func (r *rates) measure(now time.Time, topics []Topic) func(*Topic) (float64, bo
 	}
 	since := now.Sub(from.at)
 	if since < ratesLeast || since > ratesMost {
-		return func(*Topic) (float64, bool) { return 0, false }
+		return func(*view.Topic) (float64, bool) { return 0, false }
 	}
-	return func(t *Topic) (float64, bool) { // from.of does not change after its creation
+	return func(t *view.Topic) (float64, bool) { // from.of does not change after its creation
 		before, ok := from.of[t.Name]
 		if !ok || t.Ends < before {
 			return 0, false

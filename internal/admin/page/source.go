@@ -28,7 +28,7 @@ type Source interface {
 	Broker(ctx context.Context) Broker
 	Overview(ctx context.Context) (Overview, error)
 	// Topics returns all topics in any order.
-	Topics() ([]Topic, error)
+	Topics() ([]view.Topic, error)
 	Topic(ctx context.Context, name string) (TopicDetail, error)
 	// Records returns up to last records from the end of a partition.
 	Records(ctx context.Context, topic string, partition int32, last int) (Records, error)
@@ -48,9 +48,7 @@ type Broker struct {
 	// it serves. Progress has a line for each part of it.
 	Phase    string
 	Progress []string
-	// Profile is the default durability profile, Promise its guarantee for a loss of power, as a
-	// clause: "nothing acknowledged is lost".
-	Profile, Promise string
+	Profile  view.Profile // the default one; the zero Profile while the broker does not serve
 	// Addresses are the addresses for clients.
 	Addresses []string
 	// Findings are all findings of the broker, worst first.
@@ -78,25 +76,9 @@ type Budget struct {
 	Used, Limit int64
 }
 
-// Topic is one line of the list of topics.
-type Topic struct {
-	Name           string
-	Internal       bool
-	Partitions     int
-	Records, Bytes int64
-	// Ends is the sum of the log end offsets; the rate of records is derived from its growth.
-	Ends    int64
-	Profile string
-	Cleanup string
-	// Severity is that of its worst problem, empty if it has none; Problem describes it.
-	Severity health.Severity
-	Problem  string
-}
-
 // TopicDetail is one topic.
 type TopicDetail struct {
-	Topic
-	ID      string
+	view.Topic
 	Configs []Config
 	// Findings are those about the topic or a partition of it.
 	Findings   []health.Finding
@@ -113,23 +95,18 @@ type Config struct {
 	Doc string
 }
 
-// SeverityOf returns the severity of a partition's problem, empty if it has none.
-func SeverityOf(l *view.Log) health.Severity {
+// severityOf returns the severity of the problem of a partition or a topic, empty if it has none.
+func severityOf(x interface {
+	Problem() string
+	Covered() bool
+}) health.Severity {
 	switch {
-	case l.Problem() == "":
+	case x.Problem() == "":
 		return ""
-	case l.Covered():
+	case x.Covered():
 		return health.Warn
 	}
 	return health.Bad
-}
-
-// Worse returns the worse of two severities; an empty one is none.
-func Worse(a, b health.Severity) health.Severity {
-	if weight(a) > weight(b) {
-		return a
-	}
-	return b
 }
 
 // Records are the records at the end of a partition.
@@ -169,33 +146,15 @@ const (
 // MaxWaits is the maximum number of waiting requests in the overview.
 const MaxWaits = 5
 
-// Group is one line of the list of groups.
+// Group is a group with its worst finding.
 type Group struct {
-	ID, Kind, State string
-	Lag             int64
-	Severity        health.Severity
-	Problem         string
+	view.Group
+	Severity health.Severity
+	Problem  string
 }
 
 // GroupDetail is one group.
 type GroupDetail struct {
 	Group
-	Assignor string
 	Findings []health.Finding // those about the group
-	Members  []Member
-	Offsets  []Offset // by topic and partition
-}
-
-// Member is a member of a group.
-type Member struct {
-	ID, Instance, ClientID, Host string
-	Assigned                     []string // topic and its partitions, "orders 0-3, 7"
-}
-
-// Offset is a group's committed offset in a partition. End and Lag are -1 if this broker does not
-// lead the partition.
-type Offset struct {
-	Topic               string
-	Partition           int32
-	Committed, End, Lag int64
 }

@@ -27,9 +27,10 @@ type topicsBody struct {
 
 // topicLine is a topic with its rate.
 type topicLine struct {
-	Topic
-	rate  float64
-	known bool
+	view.Topic
+	Severity health.Severity
+	rate     float64
+	known    bool
 }
 
 // Rate returns the records per second as text.
@@ -58,12 +59,13 @@ func (p *Page) topics(r *http.Request, b *Broker) (any, string, error) {
 	var lines []topicLine
 	for i := range all {
 		t := &all[i]
+		severity := severityOf(t)
 		switch {
 		case !strings.Contains(strings.ToLower(t.Name), filter):
-		case t.Internal && !body.Internal && t.Severity == "": // an internal topic with a problem is always shown
+		case t.Internal && !body.Internal && severity == "": // an internal topic with a problem is always shown
 			body.Hidden++
 		default:
-			line := topicLine{Topic: *t}
+			line := topicLine{Topic: *t, Severity: severity}
 			line.rate, line.known = rate(t)
 			lines = append(lines, line)
 		}

@@ -11,38 +11,18 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/protocol"
+	views "github.com/chronik-io/chronik/internal/view"
 )
-
-// GroupDescription is the current state of one group, with its members and offsets.
-type GroupDescription struct {
-	Kind, State, Assignor string // Kind: "classic", "consumer" or "streams"
-	Members               []GroupMember
-	Offsets               []GroupOffset // sorted by topic and partition
-}
-
-// GroupMember is a member of a group.
-type GroupMember struct {
-	ID, Instance, ClientID, Host string
-	Assigned                     map[string][]int32 // by topic; nil if the assignment is not a consumer's
-}
-
-// GroupOffset is a committed offset. End is the partition's high watermark, or -1 if this broker
-// does not lead the partition.
-type GroupOffset struct {
-	Topic          string
-	Partition      int32
-	Committed, End int64
-}
 
 // Describe describes a group. It returns false if no group has that id. It waits for the group's
 // shard until ctx ends and then returns ctx's error. It returns the errors of Submit, such as
 // coordinator.ErrLoading, or coordinator.ErrNotCoordinator if another broker leads the shard.
-func (c *Groups) Describe(ctx context.Context, id string) (*GroupDescription, bool, error) {
+func (c *Groups) Describe(ctx context.Context, id string) (*views.Group, bool, error) {
 	shard, ok := c.Partition(id)
 	if !ok {
 		return nil, false, nil
 	}
-	d, found := &GroupDescription{}, false
+	d, found := &views.Group{ID: id}, false
 	for _, event := range []any{group.Describe{Groups: []string{id}, Version: 6}, group.DescribeConsumers{Groups: []string{id}},
 		group.DescribeStreams{Groups: []string{id}}, group.Committed{}} {
 		answer, err := c.ask(ctx, shard, event)
@@ -51,13 +31,13 @@ func (c *Groups) Describe(ctx context.Context, id string) (*GroupDescription, bo
 		}
 		switch list := answer.(type) {
 		case []kmsg.DescribeGroupsResponseGroup:
-			found = d.classic(list) || found
+			found = classicGroup(d, list) || found
 		case []kmsg.ConsumerGroupDescribeResponseGroup:
-			found = d.consumer(list) || found
+			found = consumerGroup(d, list) || found
 		case []kmsg.StreamsGroupDescribeResponseGroup:
-			found = d.streams(list) || found
+			found = streamsGroup(d, list) || found
 		case []group.CommittedOffset:
-			d.Offsets = c.offsetsOf(id, list)
+			c.addOffsets(d, list)
 		}
 	}
 	return d, found, nil
@@ -79,7 +59,7 @@ func (c *Groups) ask(ctx context.Context, shard int32, event any) (any, error) {
 	}
 }
 
-func (d *GroupDescription) classic(list []kmsg.DescribeGroupsResponseGroup) bool {
+func classicGroup(d *views.Group, list []kmsg.DescribeGroupsResponseGroup) bool {
 	if len(list) != 1 || list[0].ErrorCode != 0 {
 		return false
 	}
@@ -101,7 +81,7 @@ func (d *GroupDescription) classic(list []kmsg.DescribeGroupsResponseGroup) bool
 	return true
 }
 
-func (d *GroupDescription) consumer(list []kmsg.ConsumerGroupDescribeResponseGroup) bool {
+func consumerGroup(d *views.Group, list []kmsg.ConsumerGroupDescribeResponseGroup) bool {
 	if len(list) != 1 || list[0].ErrorCode != 0 {
 		return false
 	}
@@ -119,9 +99,9 @@ func (d *GroupDescription) consumer(list []kmsg.ConsumerGroupDescribeResponseGro
 	return true
 }
 
-// streams describes a streams group. A member is assigned the partitions that its active tasks
+// streamsGroup describes a streams group. A member is assigned the partitions that its active tasks
 // read.
-func (d *GroupDescription) streams(list []kmsg.StreamsGroupDescribeResponseGroup) bool {
+func streamsGroup(d *views.Group, list []kmsg.StreamsGroupDescribeResponseGroup) bool {
 	if len(list) != 1 || list[0].ErrorCode != 0 {
 		return false
 	}
@@ -149,32 +129,25 @@ func (d *GroupDescription) streams(list []kmsg.StreamsGroupDescribeResponseGroup
 	return true
 }
 
-func newGroupMember(id string, instance *string, clientID, host string) GroupMember {
-	m := GroupMember{ID: id, ClientID: clientID, Host: strings.TrimPrefix(host, "/")}
+func newGroupMember(id string, instance *string, clientID, host string) views.GroupMember {
+	m := views.GroupMember{ID: id, ClientID: clientID, Host: strings.TrimPrefix(host, "/")}
 	if instance != nil {
 		m.Instance = *instance
 	}
 	return m
 }
 
-// offsetsOf returns one group's offsets, out of all offsets of its shard.
-func (c *Groups) offsetsOf(id string, all []group.CommittedOffset) []GroupOffset {
-	var list []GroupOffset
-	img := c.Image()
-	for _, o := range all {
-		if o.Group != id {
-			continue
+// addOffsets adds the offsets of a group, out of all offsets of its shard.
+func (c *Groups) addOffsets(g *views.Group, all []group.CommittedOffset) {
+	high := c.newHighs()
+	for i := range all {
+		if all[i].Group == g.ID {
+			g.Add(high.of(&all[i]))
 		}
-		x := GroupOffset{Topic: o.Topic, Partition: o.Partition, Committed: o.Offset, End: -1}
-		if t := img.Topic(o.Topic); t != nil {
-			x.End = c.highWatermark(metadata.TopicPartition{Topic: t.ID, Partition: o.Partition})
-		}
-		list = append(list, x)
 	}
-	slices.SortFunc(list, func(a, b GroupOffset) int {
+	slices.SortFunc(g.Offsets, func(a, b views.GroupOffset) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
-	return list
 }
 
 // highWatermark returns the high watermark of a partition that this broker leads, -1 for any other.

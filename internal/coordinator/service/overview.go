@@ -8,28 +8,18 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/metadata"
+	views "github.com/chronik-io/chronik/internal/view"
 )
 
-// GroupOverview lists the current groups and their lag.
-type GroupOverview struct {
-	Groups []kmsg.ListGroupsResponseGroup
-	Lags   []GroupLag
-}
-
-// GroupLag is how far a group is behind in a partition.
-type GroupLag struct {
-	Group, Topic string
-	Partition    int32
-	// Records is the high watermark less the committed offset. Partitions led by other brokers are
-	// omitted.
-	Records int64
-}
-
 // Overview asks all shards. It omits those that are loading or do not answer before ctx ends.
-func (c *Groups) Overview(ctx context.Context) GroupOverview {
+func (c *Groups) Overview(ctx context.Context) views.Groups {
 	var mu sync.Mutex
-	var all GroupOverview
+	var listed []kmsg.ListGroupsResponseGroup
 	var committed []group.CommittedOffset
+	all := views.Groups{Shards: map[string]int{}}
+	for _, s := range c.Stats() {
+		all.Shards[s.State]++
+	}
 	done := make(chan struct{})
 	shards := c.Partitions()
 	left := 2 * len(shards)
@@ -41,7 +31,7 @@ func (c *Groups) Overview(ctx context.Context) GroupOverview {
 		defer mu.Unlock()
 		switch list := answer.(type) {
 		case []kmsg.ListGroupsResponseGroup:
-			all.Groups = append(all.Groups, list...)
+			listed = append(listed, list...)
 		case []group.CommittedOffset:
 			committed = append(committed, list...)
 		}
@@ -58,31 +48,43 @@ func (c *Groups) Overview(ctx context.Context) GroupOverview {
 	case <-ctx.Done():
 	}
 	mu.Lock()
-	known, offsets := GroupOverview{Groups: all.Groups}, committed
+	known, offsets := listed, committed
 	mu.Unlock()
-	known.Lags = c.lags(offsets)
-	return known
-}
-
-// lags compares committed offsets with the partitions that this broker leads.
-func (c *Groups) lags(offsets []group.CommittedOffset) []GroupLag {
-	img := c.Image()
-	high := map[metadata.TopicPartition]int64{}
-	var lags []GroupLag
-	for _, o := range offsets {
-		t := img.Topic(o.Topic)
-		if t == nil {
-			continue
-		}
-		tp := metadata.TopicPartition{Topic: t.ID, Partition: o.Partition}
-		end, known := high[tp]
-		if !known {
-			end = c.highWatermark(tp)
-			high[tp] = end
-		}
-		if end >= 0 {
-			lags = append(lags, GroupLag{Group: o.Group, Topic: o.Topic, Partition: o.Partition, Records: max(end-o.Offset, 0)})
+	at := make(map[string]int, len(known)) // in all.List, by id
+	for i := range known {
+		g := &known[i]
+		at[g.Group] = i
+		all.List = append(all.List, views.Group{ID: g.Group, Kind: g.GroupType, State: g.GroupState})
+	}
+	high := c.newHighs()
+	for i := range offsets {
+		if g, ok := at[offsets[i].Group]; ok {
+			all.List[g].Add(high.of(&offsets[i]))
 		}
 	}
-	return lags
+	return all
+}
+
+// highs looks up the high watermark of each partition once.
+type highs struct {
+	*Groups
+	img  *metadata.Image
+	high map[metadata.TopicPartition]int64
+}
+
+func (c *Groups) newHighs() *highs { return &highs{c, c.Image(), map[metadata.TopicPartition]int64{}} }
+
+// of returns a committed offset with the end of its partition.
+func (h *highs) of(o *group.CommittedOffset) views.GroupOffset {
+	x := views.GroupOffset{Topic: o.Topic, Partition: o.Partition, Committed: o.Offset, End: -1}
+	if t := h.img.Topic(o.Topic); t != nil {
+		tp := metadata.TopicPartition{Topic: t.ID, Partition: o.Partition}
+		end, known := h.high[tp]
+		if !known {
+			end = h.highWatermark(tp)
+			h.high[tp] = end
+		}
+		x.End = end
+	}
+	return x
 }

@@ -98,7 +98,8 @@ func (s *survey) brokers() {
 		state, _ := s.img.State(b.ID)
 		s.at[b.ID], s.regs, s.states = i, append(s.regs, b), append(s.states, state)
 		seen := view.Broker{ID: b.ID, State: state.Liveness.String(),
-			OutOfSync: none, BelowMin: none, Full: none, Damaged: none, LastDamaged: none}
+			OutOfSync: none, BelowMin: none, Full: none, Damaged: none, LastDamaged: none,
+			SoleDamaged: none}
 		if len(b.Listeners) > 0 {
 			seen.Address = address(b.Listeners[0].Host, b.Listeners[0].Port)
 		}
@@ -118,7 +119,11 @@ func (s *survey) brokers() {
 		for _, tp := range state.Damaged {
 			if t := s.img.TopicByID(tp.Topic); t != nil {
 				seen.Damaged.Add(t.Name, tp.Partition)
-				if p := t.Partitions.At(tp.Partition); p != nil && p.Leader == b.ID {
+				switch p := t.Partitions.At(tp.Partition); {
+				case p == nil:
+				case len(p.Replicas) == 1:
+					seen.SoleDamaged.Add(t.Name, tp.Partition)
+				case p.Leader == b.ID:
 					seen.LastDamaged.Add(t.Name, tp.Partition)
 				}
 			}

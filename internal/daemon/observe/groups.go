@@ -8,7 +8,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/health/checks"
-	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // censusTime bounds how long a scrape waits for the group coordinator.
@@ -40,48 +40,31 @@ func Coordinators(topic string, c *service.Service) checks.Source {
 // Rebalances returns the source of groups that have been rebalancing in all its calls for at least
 // patience.
 func Rebalances(c *service.Groups, patience time.Duration) checks.SlowSource {
-	type rebalance struct {
-		state string
-		since time.Time
-	}
-	before := map[string]rebalance{}
+	before := map[string]view.Group{}
 	return func(s *checks.Slow) {
-		ctx, cancel := context.WithTimeout(context.Background(), censusTime)
-		defer cancel()
-		now, at := map[string]rebalance{}, time.Now()
-		for _, g := range c.Overview(ctx).Groups {
-			if !slices.Contains([]string{"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"}, g.GroupState) {
+		now, at := map[string]view.Group{}, time.Now()
+		for _, g := range Groups(c)().List {
+			if !slices.Contains([]string{"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"}, g.State) {
 				continue
 			}
-			r := rebalance{g.GroupState, at}
-			if old, known := before[g.Group]; known && old.state == r.state {
-				r.since = old.since
+			g.Since = at
+			if old, known := before[g.ID]; known && old.State == g.State {
+				g.Since = old.Since
 			}
-			if now[g.Group] = r; at.Sub(r.since) >= patience {
-				s.Rebalancing = append(s.Rebalancing, checks.Rebalancing{Group: g.Group, State: r.state, Since: r.since})
+			if now[g.ID] = g; at.Sub(g.Since) >= patience {
+				s.Rebalancing = append(s.Rebalancing, g)
 			}
 		}
-		slices.SortFunc(s.Rebalancing, func(a, b checks.Rebalancing) int { return strings.Compare(a.Group, b.Group) })
+		slices.SortFunc(s.Rebalancing, func(a, b view.Group) int { return strings.Compare(a.ID, b.ID) })
 		before = now
 	}
 }
 
 // Groups returns the source of the metrics of groups.
-func Groups(c *service.Groups) func() metrics.Groups {
-	return func() metrics.Groups {
+func Groups(c *service.Groups) func() view.Groups {
+	return func() view.Groups {
 		ctx, cancel := context.WithTimeout(context.Background(), censusTime)
 		defer cancel()
-		now := c.Overview(ctx)
-		shown := metrics.Groups{States: map[metrics.GroupState]int{}, Shards: map[string]int{}}
-		for _, g := range now.Groups {
-			shown.States[metrics.GroupState{Type: g.GroupType, State: g.GroupState}]++
-		}
-		for _, s := range c.Stats() {
-			shown.Shards[s.State]++
-		}
-		for _, l := range now.Lags {
-			shown.Lags = append(shown.Lags, metrics.Lag{Group: l.Group, Topic: l.Topic, Partition: l.Partition, Records: l.Records})
-		}
-		return shown
+		return c.Overview(ctx)
 	}
 }

@@ -2,7 +2,6 @@ package observe
 
 import (
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/health/checks"
@@ -32,14 +31,15 @@ func (s *Logs) Facts(f *checks.Facts) {
 			r.asks[w.TopicPartition] = w
 		}
 	}
-	weaker := map[string]bool{}
-	r.each(func(x *view.Log) {
-		if x.AcksWritten {
-			weaker[x.Topic] = true
-		}
+	topics := r.each(func(x *view.Log) {
 		if x.Offline || len(x.Damages) > 0 || x.Copy != nil || x.Former != nil {
 			f.Partitions = append(f.Partitions, *x)
 		}
 	})
-	f.Weaker = slices.Sorted(maps.Keys(weaker))
+	for i := range topics {
+		if t := &topics[i]; t.Weak && t.Replicas > 0 {
+			f.Weaker = append(f.Weaker, t.Name)
+		}
+	}
+	slices.Sort(f.Weaker)
 }

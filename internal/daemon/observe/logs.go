@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,6 +22,7 @@ type Logs struct {
 	Image    func() *metadata.Image
 	Replicas *replica.Manager
 	Storage  *storage.Manager
+	Settings *replica.TopicSettings
 }
 
 // Each calls yield for every partition of this broker: first those that the metadata assign to it,
@@ -28,9 +30,10 @@ type Logs struct {
 // is valid until yield returns.
 func (s *Logs) Each(yield func(*view.Log)) { s.read(s.Image()).each(yield) }
 
-func (r *reading) each(yield func(*view.Log)) {
+// each returns the topics.
+func (r *reading) each(yield func(*view.Log)) (topics []view.Topic) {
 	for t := range r.img.Topics() {
-		r.topic(t, yield)
+		topics = append(topics, r.topic(t, yield))
 	}
 	var x view.Log
 	for _, l := range r.Storage.Logs() {
@@ -41,14 +44,17 @@ func (r *reading) each(yield func(*view.Log)) {
 			yield(&x)
 		}
 	}
+	return topics
 }
 
-// Topic returns this broker's partitions of a topic by number.
-func (s *Logs) Topic(img *metadata.Image, t *metadata.Topic) []view.Log {
+// Topics returns all topics of the cluster.
+func (s *Logs) Topics() []view.Topic { return s.read(s.Image()).each(func(*view.Log) {}) }
+
+// Topic returns a topic, and this broker's partitions of it by number.
+func (s *Logs) Topic(img *metadata.Image, t *metadata.Topic) (view.Topic, []view.Log) {
 	list := make([]view.Log, 0, t.Partitions.Len())
-	r := s.read(img)
-	r.topic(t, func(x *view.Log) { list = append(list, *x) })
-	return list
+	sum := s.read(img).topic(t, func(x *view.Log) { list = append(list, *x) })
+	return sum, list
 }
 
 // reading is a pass over the partitions.
@@ -71,16 +77,20 @@ func (s *Logs) read(img *metadata.Image) *reading {
 	return r
 }
 
-func (r *reading) topic(t *metadata.Topic, yield func(*view.Log)) {
-	id := metadata.FormatID(t.ID)
+func (r *reading) topic(t *metadata.Topic, yield func(*view.Log)) view.Topic {
+	conf := &r.Settings.Of(r.img, t).Log
+	sum := view.Topic{Name: t.Name, ID: metadata.FormatID(t.ID), Internal: t.Internal, Partitions: int(t.Partitions.Len()),
+		Profile: conf.Profile.Name, Weak: conf.Profile.Ack == durability.Written, Cleanup: cmp.Or(conf.Cleanup.Policy(), "none")}
 	var x view.Log
 	for i, p := range t.Partitions.All() {
 		if slices.Contains(p.Replicas, r.Self) {
 			x = r.assigned(t, i, p)
-			x.TopicID = id
+			x.TopicID = sum.ID
+			sum.Add(&x)
 			yield(&x)
 		}
 	}
+	return sum
 }
 
 // assigned describes a partition that the metadata assign to this broker.
@@ -163,26 +173,14 @@ func (s *Logs) Detail(x *view.Log) {
 	}
 }
 
-// Stored returns a function that calls yield for every log, with what storage knows of it. The Log
-// is valid until yield returns.
-func Stored(m *storage.Manager) func(yield func(*view.Log)) {
-	return func(yield func(*view.Log)) {
-		var x view.Log
-		for _, l := range m.Logs() {
-			x = stored(l)
-			yield(&x)
-		}
-	}
-}
-
 // stored returns what storage knows of a log.
 func stored(l *storage.Log) view.Log {
 	conf, ends := l.Config(), l.Ends()
 	x := view.Log{
-		Topic: l.Topic(), Partition: l.ID().Partition, Dir: l.Dir().Path(), Leader: -1, LeaderEpoch: -1, ISR: []int32{},
+		Exists: true, Topic: l.Topic(), Partition: l.ID().Partition, Dir: l.Dir().Path(), Leader: -1, LeaderEpoch: -1, ISR: []int32{},
 		Replicas: []int32{},
 		LogStart: ends.LogStart, HighWatermark: ends.LogStart, DurableEnd: ends.Durable, LogEnd: ends.LogEnd,
-		Bytes: l.Size(), Segments: l.Segments(), Profile: conf.Profile.Name, AcksWritten: conf.Profile.Ack == durability.Written,
+		Bytes: l.Size(), Segments: l.Segments(), Profile: conf.Profile.Name,
 		CleanupPolicy: conf.Cleanup.Policy(), RetentionMs: -1, RetentionBytes: max(conf.Cleanup.RetentionBytes, -1),
 	}
 	if conf.Cleanup.RetentionTime >= 0 {

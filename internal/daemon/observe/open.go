@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // OpenTransactions reports on the transactions that are open in the partitions that this broker
@@ -24,17 +25,9 @@ type OpenTransactions struct {
 	Limit    time.Duration // transaction.max.timeout.ms
 }
 
-// opened is a partition with an open transaction.
-type opened struct {
-	replica.Unstable
-	topic     string
-	index     int32
-	partition *replica.Partition
-}
-
-// open returns the led partitions with a transaction that is open, or whose marker is not below the
+// at returns the led partitions with a transaction that is open, or whose marker is not below the
 // high watermark.
-func (r *OpenTransactions) open(now time.Time) (all []opened) {
+func (r *OpenTransactions) at(now time.Time) (all []view.Held) {
 	for t := range r.Image().Topics() {
 		for i, at := range t.Partitions.All() {
 			if at.Leader != r.Self {
@@ -44,38 +37,28 @@ func (r *OpenTransactions) open(now time.Time) (all []opened) {
 			if err != nil {
 				continue // its log is not open yet
 			}
-			if u := p.Unstable(now); u.Held {
-				all = append(all, opened{u, t.Name, i, p})
+			u := p.Unstable(now)
+			if !u.Held {
+				continue
 			}
+			h := view.Held{Topic: t.Name, Partition: i, Open: u.Open, Count: len(p.OpenTransactions()), Lag: u.Records, Age: u.Age,
+				Limit: r.Limit, First: u.Holder.First, ProducerID: u.Holder.ID, Epoch: u.Holder.Epoch}
+			if who, ok := r.Gate.Holder(p, u.Holder.ID); ok && u.Open {
+				h.TransactionalID, h.Client, h.Host = who.TransactionalID, who.ClientID, who.Address
+			}
+			all = append(all, h)
 		}
 	}
 	return all
 }
 
-// Metrics returns what a scrape shows.
-func (r *OpenTransactions) Metrics() (shown []metrics.OpenTransactions) {
-	for _, x := range r.open(time.Now()) {
-		shown = append(shown, metrics.OpenTransactions{Topic: x.topic, Partition: x.index, Count: len(x.partition.OpenTransactions()),
-			LagRecords: x.Records, AgeSeconds: x.Age.Seconds()})
-	}
-	return shown
-}
+// View returns the partitions whose last stable offset is held now.
+func (r *OpenTransactions) View() []view.Held { return r.at(time.Now()) }
 
-// Facts is a checks.Source: the partitions with an open transaction.
+// Facts is a checks.Source.
 func (r *OpenTransactions) Facts(f *checks.Facts) {
-	if !f.Serving {
-		return
-	}
-	for _, x := range r.open(f.Now) {
-		if !x.Open {
-			continue // its marker is missing on other brokers, which have findings of their own
-		}
-		h := checks.Held{Topic: x.topic, Index: x.index, Since: f.Now.Add(-x.Age), Limit: r.Limit,
-			First: x.Holder.First, ProducerID: x.Holder.ID, Epoch: x.Holder.Epoch}
-		if who, ok := r.Gate.Holder(x.partition, x.Holder.ID); ok {
-			h.TransactionalID, h.Client, h.Host = who.TransactionalID, who.ClientID, who.Address
-		}
-		f.Held = append(f.Held, h)
+	if f.Serving {
+		f.Held = r.at(f.Now)
 	}
 }
 

@@ -2,7 +2,6 @@ package observe
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -84,7 +83,9 @@ func (w *world) state(broker int32, s metadata.BrokerState) {
 
 func (w *world) partition(p metadata.Partition) {
 	w.t.Helper()
-	p.Replicas = all()
+	if p.Replicas == nil {
+		p.Replicas = all()
+	}
 	w.put(metadata.KV{Key: metadata.PartitionKey(topicA, 0), Value: p.Encode()})
 }
 
@@ -145,6 +146,10 @@ func TestTheLastDamagedLogIsSeen(t *testing.T) {
 	b := w.at(time.Now()).Brokers
 	if b[0].LastDamaged.Count != 1 || b[1].LastDamaged.Count != 0 || b[1].Damaged.Count != 1 {
 		t.Errorf("%+v", b)
+	}
+	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1}, Replicas: []int32{1}})
+	if b = w.at(time.Now()).Brokers; b[0].LastDamaged.Count != 0 || b[0].SoleDamaged.Count != 1 {
+		t.Errorf("the only replica: %+v", b)
 	}
 }
 
@@ -254,8 +259,7 @@ func TestALaggingFollowerIsTheSameEverywhere(t *testing.T) {
 		return map[int32]replica.Lag{3: {Records: 120, Longest: 2500 * time.Millisecond}}
 	}
 	reg := prometheus.NewRegistry()
-	if err := errors.Join(metrics.RegisterCluster(reg, w.facts.View),
-		metrics.RegisterPartitions(reg, w.facts.View, func(func(*view.Log)) {})); err != nil {
+	if err := metrics.RegisterCluster(reg, w.facts.View); err != nil {
 		t.Fatal(err)
 	}
 	for _, x := range []struct {

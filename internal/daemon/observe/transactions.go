@@ -8,41 +8,25 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/exchange"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
-	"github.com/chronik-io/chronik/internal/health/checks"
-	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
-// Transactions returns the source of the metrics of transactions.
-func Transactions(c *service.Transactions, x *exchange.Exchange, g *gate.Gate) func() metrics.Transactions {
-	return func() metrics.Transactions {
+// Transactions returns the source of the transactions that a broker coordinates.
+func Transactions(c *service.Transactions, x *exchange.Exchange, g *gate.Gate) func() view.Transactions {
+	return func() view.Transactions {
 		ctx, cancel := context.WithTimeout(context.Background(), censusTime)
 		defer cancel()
 		f := c.Survey(ctx)
-		shown := metrics.Transactions{IDs: map[string]int{}, Shards: map[string]int{}, Waiting: map[string]int{}, Parked: f.Parked,
-			Undone: len(f.Undone), Gate: g.Waiting(), Raised: c.Raised(), MaxTimeoutSeconds: c.MaxTimeout().Seconds()}
-		for i := range f.Undone {
-			shown.UndoneSeconds = max(shown.UndoneSeconds, time.Since(time.UnixMilli(f.Undone[i].SinceMs)).Seconds())
-		}
+		now := view.Transactions{IDs: map[string]int{}, Shards: map[string]int{}, Waiting: x.Waiting(), Parked: f.Parked,
+			Gate: g.Waiting(), Raised: c.Raised(), MaxTimeout: c.MaxTimeout()}
 		for state, n := range f.IDs {
-			shown.IDs[state.String()] = n
+			now.IDs[state.String()] = n
 		}
 		for _, s := range c.Stats() {
-			shown.Shards[s.State]++
+			now.Shards[s.State]++
 		}
-		for broker, n := range x.Waiting() {
-			shown.Waiting[strconv.Itoa(int(broker))] = n
-		}
-		return shown
-	}
-}
-
-// Undone returns the source of decided transactions that do not end.
-func Undone(c *service.Transactions) checks.SlowSource {
-	return func(s *checks.Slow) {
-		ctx, cancel := context.WithTimeout(context.Background(), censusTime)
-		defer cancel()
-		for _, u := range c.Survey(ctx).Undone {
-			x := checks.Undone{ID: u.ID, Commit: u.Commit, Since: time.UnixMilli(u.SinceMs), Missing: len(u.Missing)}
+		for _, u := range f.Undone {
+			x := view.Undone{ID: u.ID, Commit: u.Commit, Since: time.UnixMilli(u.SinceMs), Missing: len(u.Missing)}
 			if len(u.Missing) > 0 {
 				x.Partition = u.Missing[0].Topic + "-" + strconv.Itoa(int(u.Missing[0].Index))
 			} else if p, ok := c.Partition(u.ID); ok {
@@ -51,7 +35,8 @@ func Undone(c *service.Transactions) checks.SlowSource {
 			if u.LastError != nil {
 				x.Error = u.LastError.Message
 			}
-			s.Undone = append(s.Undone, x)
+			now.Undone = append(now.Undone, x)
 		}
+		return now
 	}
 }

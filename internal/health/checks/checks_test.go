@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/view"
+	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // findingsOf runs one check and returns its findings as "severity subject: problem", and its
@@ -127,7 +128,7 @@ func TestARemedyForSeveralDamages(t *testing.T) {
 
 // The name of a group may contain characters that a shell interprets.
 func TestARemedyQuotesTheNameOfAGroup(t *testing.T) {
-	findings, _ := Examine(Checks(), &Facts{Slow: Slow{Rebalancing: []Rebalancing{{Group: "x; reboot", State: "PreparingRebalance"}}}})
+	findings, _ := Examine(Checks(), &Facts{Slow: Slow{Rebalancing: []view.Group{{ID: "x; reboot", State: "PreparingRebalance"}}}})
 	if len(findings) != 1 || !strings.HasPrefix(findings[0].Remedy, "`chronikctl group describe 'x; reboot'` shows") {
 		t.Errorf("%+v", findings)
 	}
@@ -382,7 +383,7 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 	begun := func(age time.Duration) Facts {
 		return Facts{Now: now, Coordinators: []Coordinator{{Topic: "__transaction_state", Index: 4, Since: now.Add(-age)}}}
 	}
-	undone := Undone{ID: "payments", Commit: true, Since: now, Missing: 2, Partition: "a-1", Error: "NOT_ENOUGH_REPLICAS"}
+	undone := view.Undone{ID: "payments", Commit: true, Since: now, Missing: 2, Partition: "a-1", Error: "NOT_ENOUGH_REPLICAS"}
 	examine(t, "transaction", []patient{
 		{"loads", begun(time.Second), nil},
 		{
@@ -396,7 +397,7 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 		{"groups load", loading(loadedAfter, true), nil},
 		{
 			"does not end",
-			Facts{Slow: Slow{Undone: []Undone{undone}}},
+			Facts{Slow: Slow{Undone: []view.Undone{undone}}},
 			[]string{
 				"bad transaction of payments: it was committed at 2026-01-02T03:04:05Z, and 2 partitions lack the marker: " +
 					"a-1 answers NOT_ENOUGH_REPLICAS",
@@ -404,18 +405,18 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 		},
 		{
 			"is unanswered",
-			Facts{Slow: Slow{Undone: []Undone{{ID: "x", Since: now, Missing: 1, Partition: "b-0"}}}},
+			Facts{Slow: Slow{Undone: []view.Undone{{ID: "x", Since: now, Missing: 1, Partition: "b-0"}}}},
 			[]string{"bad transaction of x: it was aborted at 2026-01-02T03:04:05Z, and 1 partition lacks the marker: b-0 has not answered"},
 		},
 		{
 			"is not recorded",
-			Facts{Slow: Slow{Undone: []Undone{{ID: "x", Commit: true, Since: now, Partition: "__transaction_state-7"}}}},
+			Facts{Slow: Slow{Undone: []view.Undone{{ID: "x", Commit: true, Since: now, Partition: "__transaction_state-7"}}}},
 			[]string{"bad transaction of x: it was committed at 2026-01-02T03:04:05Z, and all partitions have the marker, but " +
 				"__transaction_state-7 does not accept the record that ends it"},
 		},
 		{
 			"many do not end",
-			Facts{Slow: Slow{Undone: slices.Repeat([]Undone{undone}, mostGroups+3)}},
+			Facts{Slow: Slow{Undone: slices.Repeat([]view.Undone{undone}, mostGroups+3)}},
 			append(slices.Repeat([]string{"bad transaction of payments: it was committed"}, mostGroups),
 				"bad transactions: 3 more do not end"),
 		},
@@ -432,10 +433,10 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 		{"fails to load", loading(loadedAfter, true), []string{"bad groups of __consumer_offsets-3: they are not served"}},
 		{"its partition is reported", loading(loadedAfter, true, view.Log{Topic: "__consumer_offsets", Partition: 3,
 			Offline: true, Error: "x"}), nil},
-		{"rebalances", Facts{Slow: Slow{Rebalancing: []Rebalancing{{"g", "PreparingRebalance", now}}}},
+		{"rebalances", Facts{Slow: Slow{Rebalancing: []view.Group{{ID: "g", State: "PreparingRebalance", Since: now}}}},
 			[]string{"warn group g: it has been rebalancing (PreparingRebalance) at least since 2026-01-02T03:04:05Z"}},
 	})
-	if found, _ := findingsOf(t, "group", Facts{Slow: Slow{Rebalancing: make([]Rebalancing, mostGroups+2)}}); len(found) != mostGroups+1 ||
+	if found, _ := findingsOf(t, "group", Facts{Slow: Slow{Rebalancing: make([]view.Group, mostGroups+2)}}); len(found) != mostGroups+1 ||
 		found[mostGroups] != "warn groups: 2 more do not finish a rebalance" {
 		t.Errorf("%q", found)
 	}
@@ -491,15 +492,15 @@ func TestSettingsThatContradictEachOther(t *testing.T) {
 		{"messages", with(func(s *Settings) { s.MaxMessage = 200 << 20 }), []string{"warn configuration: message.max.bytes is 209715200"}},
 	})
 	examine(t, "profile", []patient{
-		{"synced", Facts{Settings: Settings{Profile: "sync", Synced: true}}, nil},
+		{"synced", Facts{Settings: Settings{Profile: builtin("sync")}}, nil},
 		{
 			"written",
-			Facts{Settings: Settings{Profile: "os", Lost: "records in the page cache may be lost"}, Weaker: []string{"a"}},
+			Facts{Settings: Settings{Profile: builtin("os")}, Weaker: []string{"a"}},
 			[]string{
 				"note profile os: it is the default and acknowledges records that a power failure can lose: records in the page cache may be lost",
 			},
 		},
-		{"some topics", Facts{Settings: Settings{Profile: "sync", Synced: true}, Weaker: []string{"a", "b", "c", "d", "e", "f", "g"}},
+		{"some topics", Facts{Settings: Settings{Profile: builtin("sync")}, Weaker: []string{"a", "b", "c", "d", "e", "f", "g"}},
 			[]string{
 				"note topics: 7 acknowledge records that are not durable, although the default profile sync does not: a, b, c, d, e and 2 more",
 			}},
@@ -610,7 +611,7 @@ func TestNothingKnownIsNothingWrong(t *testing.T) {
 
 func TestWorstComesFirst(t *testing.T) {
 	findings, _ := Examine(Checks(), &Facts{
-		Settings:   Settings{Profile: "os", Warnings: []string{"w"}},
+		Settings:   Settings{Profile: builtin("os"), Warnings: []string{"w"}},
 		Files:      Files{Limit: 100, Open: 85},
 		Partitions: []view.Log{{Topic: "t", Offline: true, Error: "gone"}},
 	})
@@ -653,16 +654,17 @@ func TestConnectionsGetWhatSegmentsLeave(t *testing.T) {
 // commands that show and end it.
 func TestTransactionsThatStayOpen(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	open := func(age time.Duration) Held {
-		return Held{Topic: "orders", Index: 3, Since: now.Add(-age), Limit: 15 * time.Minute, First: 120, ProducerID: 42, Epoch: 5}
+	open := func(age time.Duration) view.Held {
+		return view.Held{Topic: "orders", Partition: 3, Open: true, Age: age, Limit: 15 * time.Minute, First: 120, ProducerID: 42, Epoch: 5}
 	}
 	known := open(16*time.Minute + 1)
 	known.TransactionalID, known.Client, known.Host = "billing", "app", "10.0.0.7:1234"
 	examine(t, "transaction", []patient{
-		{"within its timeout and a minute", Facts{Now: now, Held: []Held{open(16 * time.Minute)}}, nil},
-		{"too long", Facts{Now: now, Held: []Held{open(time.Minute), open(16*time.Minute + 1)}}, []string{
+		{"only its marker is missing", Facts{Now: now, Held: []view.Held{{Topic: "orders", Age: time.Hour}}}, nil},
+		{"within its timeout and a minute", Facts{Now: now, Held: []view.Held{open(16 * time.Minute)}}, nil},
+		{"too long", Facts{Now: now, Held: []view.Held{open(time.Minute), open(16*time.Minute + 1)}}, []string{
 			"warn partition orders-3: a transaction of producer 42 (epoch 5) has been open since offset 120 for more than 16m0s"}},
-		{"its client is known", Facts{Now: now, Held: []Held{known}}, []string{
+		{"its client is known", Facts{Now: now, Held: []view.Held{known}}, []string{
 			"warn partition orders-3: a transaction of producer 42 (epoch 5, transactional id billing, client app at 10.0.0.7:1234)"}},
 	})
 	many := Facts{Now: now}
@@ -679,4 +681,14 @@ func TestTransactionsThatStayOpen(t *testing.T) {
 	if !strings.Contains(findings[0].Remedy, want) {
 		t.Errorf("no %s in %s", want, findings[0].Remedy)
 	}
+}
+
+// builtin returns a durability profile that every broker has.
+func builtin(name string) view.Profile {
+	for _, p := range durability.Builtin() {
+		if p.Name == name {
+			return view.ProfileOf(p, name)
+		}
+	}
+	panic("no profile " + name)
 }

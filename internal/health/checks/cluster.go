@@ -248,6 +248,11 @@ func checkBrokers(c *view.Cluster, n *notes) {
 			x.Works = "the records of these partitions that are not damaged can be read; the log is replaced by a copy when another replica " +
 				"has all of its records, and otherwise stays as it is"
 		}
+		if b.SoleDamaged.Count > 0 {
+			x.Severity = health.Bad
+			x.Problem += fmt.Sprintf("; no other broker has a replica of %s", partitionsText(&b.SoleDamaged))
+			x.Works = fmt.Sprintf("the other partitions; the findings of broker %d say whether records of these can be read", b.ID)
+		}
 		n.addFinding(x)
 	}
 }

@@ -152,6 +152,9 @@ func TestOneFindingForEachBroker(t *testing.T) {
 		{"damaged, and no other one is whole", third(view.Broker{State: "active", Damaged: some(2, "a-0"), LastDamaged: some(1, "a-0")}),
 			[]string{"bad broker 3: it cannot write everywhere: its logs of 2 partitions (a-0 and 1 more) are damaged; " +
 				"it leads 1 partition (a-0) nevertheless, because no other replica is whole and can lead"}},
+		{"damaged, without another replica", third(view.Broker{State: "active", Damaged: some(1, "a-0"), SoleDamaged: some(1, "a-0")}),
+			[]string{"bad broker 3: it cannot write everywhere: its logs of 1 partition (a-0) are damaged; " +
+				"no other broker has a replica of 1 partition (a-0)"}},
 		{"starting", third(view.Broker{State: "starting"}), []string{"note broker 3: it is starting"}},
 		{"stopping", third(view.Broker{State: "draining"}), []string{"note broker 3: it is stopping"}},
 	})

@@ -38,8 +38,8 @@ type Facts struct {
 	Partitions []view.Log
 	// Coordinators are the partitions of coordinators' topics that are not served.
 	Coordinators []Coordinator
-	// Held are the partitions whose last stable offset an open transaction holds.
-	Held []Held
+	// Held are the partitions whose last stable offset a transaction holds.
+	Held []view.Held
 	// Metadata is the state of the files with topics and configs.
 	Metadata Metadata
 	// Cluster is what a member of a cluster knows of it, nil for a broker without one.
@@ -54,9 +54,9 @@ type Slow struct {
 	// Places are the directories that hold data.
 	Places []Place
 	// Rebalancing are the groups that have been rebalancing for a minute or more.
-	Rebalancing []Rebalancing
+	Rebalancing []view.Group
 	// Undone are transactions that are decided and do not end.
-	Undone []Undone
+	Undone []view.Undone
 	// Access is what is odd about users and rights.
 	Access Access
 	// JournalTotals are the sizes of the file systems of journals, in bytes, by directory.
@@ -188,12 +188,8 @@ type Settings struct {
 	Secret     bool     // cluster.secret.file is set
 	ACL        bool     // requests need rights
 	Listeners  []Listener
-	Admin      Listener // an empty Listen: off
-	// Profile is the default durability profile. Synced reports whether it acknowledges only
-	// durable records; if not, Lost says what a power failure loses.
-	Profile string
-	Synced  bool
-	Lost    string
+	Admin      Listener     // an empty Listen: off
+	Profile    view.Profile // the default durability profile, without measurements
 	// Defaults of topics, and the limits that they must respect.
 	MinISR, Replicas             int64
 	RetentionBytes, SegmentBytes int64 // RetentionBytes -1: no limit
@@ -220,35 +216,4 @@ type Coordinator struct {
 	Index  int32
 	Since  time.Time
 	Failed bool // loading it has failed and is retried
-}
-
-// Undone is a transaction that was decided long ago and has not ended: partitions lack its marker,
-// or its coordinator cannot write the record of its end.
-type Undone struct {
-	ID        string // transactional id
-	Commit    bool
-	Since     time.Time
-	Missing   int    // partitions that lack the marker
-	Partition string // one of them, or that of the coordinator if there is none
-	Error     string // its last error, empty if it has not answered
-}
-
-// Held is a partition whose last stable offset an open transaction holds.
-type Held struct {
-	Topic string
-	Index int32
-	Since time.Time     // when the transaction was first seen to hold it
-	Limit time.Duration // the longest timeout that a producer may ask for
-	First int64         // first offset of the transaction
-	// ProducerID and Epoch are those of the transaction. TransactionalID, Client and Host are empty
-	// if this broker was not the leader when it began.
-	ProducerID                    int64
-	Epoch                         int16
-	TransactionalID, Client, Host string
-}
-
-// Rebalancing is a group that does not finish a rebalance.
-type Rebalancing struct {
-	Group, State string
-	Since        time.Time // or earlier
 }

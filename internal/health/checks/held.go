@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/text"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 const (
@@ -21,26 +23,27 @@ const (
 
 // checkHeld notes transactions that have been open for too long.
 func checkHeld(f *Facts, n *notes) {
-	if len(f.Held) > 0 {
-		n.see(text.Count(len(f.Held), "partition") + " with an open transaction")
+	// If only the marker is missing on other brokers, these have findings of their own.
+	held := slices.DeleteFunc(slices.Clone(f.Held), func(h view.Held) bool { return !h.Open })
+	if len(held) > 0 {
+		n.see(text.Count(len(held), "partition") + " with an open transaction")
 	}
-	held := slices.Clone(f.Held)
-	slices.SortFunc(held, func(a, b Held) int { return a.Since.Compare(b.Since) })
+	slices.SortFunc(held, func(a, b view.Held) int { return cmp.Compare(b.Age, a.Age) })
 	late := 0
 	for i := range held {
 		h := &held[i]
-		if f.Now.Sub(h.Since) <= h.Limit+openGrace {
+		if h.Age <= h.Limit+openGrace {
 			break // the others are younger
 		}
 		if late++; late > mostTransactions {
 			continue
 		}
-		where := []string{"--topic", h.Topic, "--partition", strconv.Itoa(int(h.Index))}
+		where := []string{"--topic", h.Topic, "--partition", strconv.Itoa(int(h.Partition))}
 		n.addFinding(health.Finding{
 			Severity: health.Warn,
-			Subject:  fmt.Sprintf("partition %s-%d", h.Topic, h.Index),
+			Subject:  fmt.Sprintf("partition %s-%d", h.Topic, h.Partition),
 			Problem: fmt.Sprintf("a transaction of %s has been open since offset %d for more than %v, the longest timeout of a transaction: "+
-				"readers of committed records wait there, and retention and compaction stop", h.who(), h.First, h.Limit+openGrace),
+				"readers of committed records wait there, and retention and compaction stop", who(h), h.First, h.Limit+openGrace),
 			Works: "records can be written, and read with read_uncommitted",
 			Remedy: health.Command(append([]string{"chronikctl", "txn", "find-hanging"}, where...)...) +
 				" shows whether it hangs; then " + health.Command(append([]string{"chronikctl", "txn", "abort", "--start-offset",
@@ -54,13 +57,13 @@ func checkHeld(f *Facts, n *notes) {
 }
 
 // who names the producer of the transaction.
-func (h *Held) who() string {
-	who := fmt.Sprintf("producer %d (epoch %d", h.ProducerID, h.Epoch)
+func who(h *view.Held) string {
+	x := fmt.Sprintf("producer %d (epoch %d", h.ProducerID, h.Epoch)
 	if h.TransactionalID != "" {
-		who += ", transactional id " + h.TransactionalID
+		x += ", transactional id " + h.TransactionalID
 	}
 	if h.Client != "" || h.Host != "" {
-		who += ", client " + strings.Trim(h.Client+" at "+h.Host, " ")
+		x += ", client " + strings.Trim(h.Client+" at "+h.Host, " ")
 	}
-	return who + ")"
+	return x + ")"
 }

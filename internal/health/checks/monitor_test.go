@@ -79,7 +79,7 @@ func TestAFindingIsLoggedOnce(t *testing.T) {
 		// Two findings of the same check and subject are different faults.
 		change(Facts{Settings: Settings{Warnings: []string{"a", "b"}}})
 		is("loud notes", "warn a\nwarn b")
-		change(Facts{Settings: Settings{Profile: "os", Warnings: []string{"a"}}})
+		change(Facts{Settings: Settings{Profile: builtin("os"), Warnings: []string{"a"}}})
 		got := logged()
 		if !strings.Contains(got, "info it is the default") || !strings.Contains(got, "info resolved: b") || strings.Count(got, "\n") != 1 {
 			t.Errorf("a quiet note: %q", got)

@@ -301,17 +301,17 @@ func checkCoordinators(f *Facts, n *notes, of coordinated) {
 func checkTransactions(f *Facts, n *notes) {
 	checkCoordinators(f, n, coordinated{"__transaction_state", "transactional ids", "states", "docs/transactions.md"})
 	checkHeld(f, n)
-	for i, u := range f.Undone {
+	for i := range f.Undone {
 		if i == mostGroups {
 			n.add(health.Bad, "transactions", fmt.Sprintf("%d more do not end", len(f.Undone)-i),
 				health.Command("chronikctl", "cluster", "health")+" names them when the first ones have ended")
 			return
 		}
-		n.addFinding(u.finding())
+		n.addFinding(undone(&f.Undone[i]))
 	}
 }
 
-func (u *Undone) finding() health.Finding {
+func undone(u *view.Undone) health.Finding {
 	decision := "aborted"
 	if u.Commit {
 		decision = "committed"
@@ -349,13 +349,13 @@ func checkGroups(f *Facts, n *notes) {
 		}
 		n.add(
 			health.Warn,
-			"group "+g.Group,
+			"group "+g.ID,
 			fmt.Sprintf(
 				"it has been rebalancing (%s) at least since %s: a member keeps joining and leaving, or does not rejoin",
 				g.State,
 				g.Since.UTC().Format(time.RFC3339),
 			),
-			health.Command("chronikctl", "group", "describe", g.Group)+" shows its members; check the logs of those that change",
+			health.Command("chronikctl", "group", "describe", g.ID)+" shows its members; check the logs of those that change",
 		)
 	}
 }

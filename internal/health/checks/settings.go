@@ -232,13 +232,13 @@ func checkSettings(f *Facts, n *notes) {
 }
 
 func checkProfiles(f *Facts, n *notes) {
-	s := f.Settings
-	if s.Profile == "" {
+	p := f.Settings.Profile
+	if p.Name == "" {
 		return
 	}
-	n.see("the default profile is " + s.Profile)
-	if !s.Synced {
-		n.add(health.Note, "profile "+s.Profile, "it is the default and acknowledges records that a power failure can lose: "+s.Lost,
+	n.see("the default profile is " + p.Name)
+	if p.Weak() {
+		n.add(health.Note, "profile "+p.Name, "it is the default and acknowledges records that a power failure can lose: "+p.Promise(),
 			"wal.profile=sync acknowledges only durable records; chronikctl profile explain TOPIC shows the guarantee of a topic")
 		return
 	}
@@ -249,7 +249,7 @@ func checkProfiles(f *Facts, n *notes) {
 			fmt.Sprintf(
 				"%d acknowledge records that are not durable, although the default profile %s does not: %s",
 				count,
-				s.Profile,
+				p.Name,
 				listed(f.Weaker, count),
 			),
 			"chronikctl profile explain TOPIC shows what can be lost; chronikctl config unset topic TOPIC chronik.durability.profile restores the default",

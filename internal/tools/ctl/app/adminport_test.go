@@ -54,11 +54,11 @@ func TestTheDefaultIsAskedOnlyForABrokerWithDefaults(t *testing.T) {
 
 func TestProfilesAreReadAsDocumented(t *testing.T) {
 	got, err := answering(t, 200, `{"default":"sync","new":1,"profiles":[{"name":"medium","ack":"written","sync":"interval","maxWaitMs":2.5,"maxRecords":4,"maxBytes":5,
-		"intervalMs":50,"doc":"d","waits":{"count":7,"meanMs":3.5}}],"groups":[{"dir":"/d","count":2,"meanRecords":null}]}`).Profiles(t.Context())
-	if err != nil || got.Default != "sync" || got.Groups[0].MeanRecords != nil || got.Profiles[0].Waits.Count != 7 {
+		"intervalMs":50,"doc":"d","waits":{"count":7,"meanMs":3.5}}],"groups":[{"dir":"/d","count":2,"meanRecords":3}]}`).Profiles(t.Context())
+	if err != nil || got.Default != "sync" || got.Groups[0].MeanRecords != 3 || got.List[0].Waits.Count != 7 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	p := got.Profiles[0].Durability()
+	p := got.List[0].Durability()
 	if p.Ack != durability.Written || p.Sync != durability.SyncInterval || p.Interval.String() != "50ms" || p.MaxWait.String() != "2.5ms" {
 		t.Errorf("%+v", p)
 	}

@@ -10,55 +10,11 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/view"
-	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// Profiles is the answer of GET /v1/profiles.
-type Profiles struct {
-	Default  string    `json:"default"`
-	Profiles []Profile `json:"profiles"`
-	Groups   []Groups  `json:"groups"`
-}
-
-// Profile is a durability profile of the broker.
-type Profile struct {
-	Name       string          `json:"name"`
-	Ack        durability.Ack  `json:"ack"`
-	Sync       durability.Sync `json:"sync"`
-	MaxWaitMs  float64         `json:"maxWaitMs"`
-	MaxRecords int             `json:"maxRecords"`
-	MaxBytes   int64           `json:"maxBytes"`
-	IntervalMs float64         `json:"intervalMs"`
-	Doc        string          `json:"doc"`
-	Waits      *CommitWaits    `json:"waits"` // nil if nothing has waited yet
-}
-
-// CommitWaits is how long records waited for their acknowledgement under a profile.
-type CommitWaits struct {
-	Count  int64   `json:"count"`
-	MeanMs float64 `json:"meanMs"`
-}
-
-// Groups describes the group commits of a directory: what one fdatasync made durable on average.
-type Groups struct {
-	Dir         string   `json:"dir"`
-	Count       int64    `json:"count"`
-	MeanRecords *float64 `json:"meanRecords"` // nil if there was none
-	MeanBytes   *float64 `json:"meanBytes"`
-	MeanSyncMs  *float64 `json:"meanSyncMs"`
-}
-
-// Durability returns the profile in the broker's type.
-func (p Profile) Durability() durability.Profile {
-	return durability.Profile{Name: p.Name, Doc: p.Doc, Ack: p.Ack, Sync: p.Sync, MaxRecords: p.MaxRecords, MaxBytes: p.MaxBytes,
-		MaxWait: milliseconds(p.MaxWaitMs), Interval: milliseconds(p.IntervalMs)}
-}
-
-func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
-
 // Profiles returns the durability profiles with their measurements.
-func (p *AdminPort) Profiles(ctx context.Context) (*Profiles, error) {
-	var answer Profiles
+func (p *AdminPort) Profiles(ctx context.Context) (*view.Profiles, error) {
+	var answer view.Profiles
 	if err := p.get(ctx, "/v1/profiles", &answer); err != nil {
 		return nil, err
 	}

@@ -154,8 +154,9 @@ func examine(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, 
 
 // everything runs all checks until one returns an error.
 func (x *examination) everything(ctx context.Context) error {
-	x.addresses(ctx)
-	if err := x.Health(ctx, x.port, x.broker); err != nil {
+	err := x.Health(ctx, x.port, x.broker)
+	x.addresses(ctx) // also if that could not look at everything
+	if err != nil {
 		return err
 	}
 	x.clock(ctx)

@@ -18,6 +18,9 @@ const dialTime = 3 * time.Second
 func (x *examination) addresses(ctx context.Context) {
 	x.Examined("advertised addresses, dialed from here")
 	for _, b := range x.Meta.Brokers {
+		if x.about(b.NodeID) {
+			continue // what is wrong with it explains why it cannot be dialed
+		}
 		at := net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
 		where := fmt.Sprintf("broker %d, %s", b.NodeID, at)
 		if app.Loopback(b.Host) && !x.asksLoopback() {
@@ -29,7 +32,8 @@ func (x *examination) addresses(ctx context.Context) {
 		c, err := d.DialContext(ctx, "tcp", at)
 		if err != nil {
 			x.Add("advertise", health.Bad, where, "the address that it advertises to clients cannot be dialed from here: "+err.Error(),
-				"set its advertised address (chronikd --advertise HOST:PORT) to one that clients can reach, or open the route to it")
+				"start the broker if it is down; otherwise set its advertised address (chronikd --advertise HOST:PORT) to one that clients can "+
+					"reach, or open the route to it")
 			continue
 		}
 		_ = c.Close() // nothing was sent

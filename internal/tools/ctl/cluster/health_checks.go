@@ -39,10 +39,11 @@ func (c *Checkup) brokers(ctx context.Context) {
 	}
 }
 
-// about reports whether the report of a member of the cluster has a finding about a broker.
+// about reports whether the report of a member of the cluster has a finding about a broker, for
+// example that it is down.
 func (c *Checkup) about(broker int32) bool {
 	return c.member && slices.ContainsFunc(c.findings, func(f health.Finding) bool {
-		return f.Subject == fmt.Sprintf("broker %d", broker) && f.Severity != health.Note
+		return f.Check == "brokers" && f.Subject == fmt.Sprintf("broker %d", broker) && f.Severity != health.Note
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
+	"github.com/chronik-io/chronik/internal/view"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -20,14 +21,16 @@ func NewProfile(a *app.App) *cobra.Command {
 
 // profileList is the broker's profiles, or the built-in ones.
 type profileList struct {
-	profiles []durability.Profile
-	standard string        // the broker's default
-	seen     *app.Profiles // nil if no admin port was asked
+	profiles []view.Profile
+	seen     *view.Profiles // nil if no admin port was asked
 }
 
 // askProfiles returns the broker's profiles if its admin port answers, otherwise the built-in ones.
 func askProfiles(ctx context.Context, a *app.App) (profileList, error) {
-	k := profileList{profiles: durability.Builtin(), standard: durability.Default}
+	k := profileList{}
+	for _, p := range durability.Builtin() {
+		k.profiles = append(k.profiles, view.ProfileOf(p, durability.Default))
+	}
 	p := app.AdminPortOf(a)
 	if p == nil {
 		return k, nil
@@ -39,25 +42,21 @@ func askProfiles(ctx context.Context, a *app.App) (profileList, error) {
 	if err != nil {
 		return k, err
 	}
-	k.seen, k.standard, k.profiles = answer, answer.Default, nil
-	for _, x := range answer.Profiles {
-		k.profiles = append(k.profiles, x.Durability())
-	}
-	return k, nil
+	return profileList{answer.List, answer}, nil
 }
 
 // lookup returns a profile by name.
-func (k *profileList) lookup(name string) (durability.Profile, error) {
+func (k *profileList) lookup(name string) (view.Profile, error) {
 	for _, p := range k.profiles {
 		if p.Name == name {
 			return p, nil
 		}
 	}
 	if k.seen == nil {
-		return durability.Profile{},
+		return view.Profile{},
 			fmt.Errorf("%q is not a built-in profile; for a broker's own profiles, give its admin port with --admin", name)
 	}
-	return durability.Profile{}, fmt.Errorf("the broker has no profile %q; chronikctl profile list shows its profiles", name)
+	return view.Profile{}, fmt.Errorf("the broker has no profile %q; chronikctl profile list shows its profiles", name)
 }
 
 // source names the origin of the profiles.
@@ -66,33 +65,6 @@ func (k *profileList) source() string {
 		return "built-in profiles; give --admin to include the broker's own"
 	}
 	return "profiles of the broker"
-}
-
-// profileJSON is a profile in JSON.
-type profileJSON struct {
-	Name       string           `json:"name"`
-	Default    bool             `json:"default"`
-	Ack        durability.Ack   `json:"ack"`
-	Sync       durability.Sync  `json:"sync"`
-	MaxWaitMs  int64            `json:"maxWaitMs"`
-	MaxRecords int              `json:"maxRecords"`
-	MaxBytes   int64            `json:"maxBytes"`
-	IntervalMs int64            `json:"intervalMs"`
-	Doc        string           `json:"doc"`
-	Waits      *app.CommitWaits `json:"waits"`
-}
-
-func (k *profileList) show(p durability.Profile) profileJSON {
-	s := profileJSON{p.Name, p.Name == k.standard, p.Ack, p.Sync, p.MaxWait.Milliseconds(), p.MaxRecords, p.MaxBytes,
-		p.Interval.Milliseconds(), p.Doc, nil}
-	if k.seen != nil {
-		for _, x := range k.seen.Profiles {
-			if x.Name == p.Name {
-				s.Waits = x.Waits
-			}
-		}
-	}
-	return s
 }
 
 func listProfiles(a *app.App) *cobra.Command {
@@ -104,15 +76,13 @@ func listProfiles(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all := []profileJSON{}
 			t := &output.Table{Title: k.source(), Columns: []string{"PROFILE", "DEFAULT", "COUNTS WHEN", "SYNCED BY", "MAX WAIT",
 				"+RECORDS#", "+BYTES#", "FOR"}}
 			for _, p := range k.profiles {
-				s := k.show(p)
-				all = append(all, s)
-				t.Add(s.Name, map[bool]string{true: "*"}[s.Default], s.Ack, syncedBy(p), wait(p), s.MaxRecords, s.MaxBytes, s.Doc)
+				t.Add(p.Name, map[bool]string{true: "*"}[p.Default], p.Ack, syncedBy(p.Durability()), wait(p.Durability()), p.MaxRecords,
+					p.MaxBytes, p.Doc)
 			}
-			return a.Print(all, t)
+			return a.Print(k.profiles, t)
 		},
 	}
 }

@@ -15,19 +15,20 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
+	"github.com/chronik-io/chronik/internal/view"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // facts is what a topic's guarantee depends on.
 type facts struct {
-	Topic    string           `json:"topic"`
-	Profile  string           `json:"profile"`
-	Source   string           `json:"profileSource"`
-	Replicas int              `json:"replicas"`
-	MinISR   int              `json:"minInsyncReplicas"`
-	Promises []promiseJSON    `json:"promises"`
-	Waits    *app.CommitWaits `json:"waits"`  // measured under the profile; nil if unknown
-	Groups   []app.Groups     `json:"groups"` // measured in the log directories
+	Topic    string              `json:"topic"`
+	Profile  string              `json:"profile"`
+	Source   string              `json:"profileSource"`
+	Replicas int                 `json:"replicas"`
+	MinISR   int                 `json:"minInsyncReplicas"`
+	Promises []promiseJSON       `json:"promises"`
+	Waits    *view.CommitWaits   `json:"waits"`  // measured under the profile; nil if unknown
+	Groups   []view.GroupCommits `json:"groups"` // measured in the log directories
 }
 
 func explain(a *app.App) *cobra.Command {
@@ -51,7 +52,7 @@ func explain(a *app.App) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("explain %s: %w", f.Topic, err)
 			}
-			return f.print(a, &k, p)
+			return f.print(a, &k, p.Durability())
 		}),
 	}
 }
@@ -73,7 +74,7 @@ func gather(ctx context.Context, adm *kadm.Client, topic string) (*facts, error)
 	if err != nil {
 		return nil, app.Refused("explain "+topic, app.BrokerError(err), "")
 	}
-	f := &facts{Topic: topic, Replicas: t.Partitions.NumReplicas(), MinISR: 1, Promises: []promiseJSON{}, Groups: []app.Groups{}}
+	f := &facts{Topic: topic, Replicas: t.Partitions.NumReplicas(), MinISR: 1, Promises: []promiseJSON{}, Groups: []view.GroupCommits{}}
 	for _, r := range configs {
 		for _, c := range r.Configs {
 			switch c.Key {
@@ -146,8 +147,8 @@ func (f *facts) seen(k *profileList) []string {
 		return []string{"  unknown: no admin port of chronik answered; give it with --admin"}
 	}
 	var lines []string
-	for _, x := range k.seen.Profiles {
-		if x.Name == f.Profile && x.Waits != nil && x.Waits.Count > 0 {
+	for _, x := range k.seen.List {
+		if x.Name == f.Profile && x.Waits != nil {
 			f.Waits = x.Waits
 			lines = append(lines, fmt.Sprintf("  %s under this profile waited %s on average for their acknowledgement.",
 				text.Count(x.Waits.Count, "append"), ms(x.Waits.MeanMs)))
@@ -155,10 +156,8 @@ func (f *facts) seen(k *profileList) []string {
 	}
 	for _, g := range k.seen.Groups {
 		f.Groups = append(f.Groups, g)
-		if g.Count > 0 && g.MeanRecords != nil && g.MeanBytes != nil && g.MeanSyncMs != nil {
-			lines = append(lines, fmt.Sprintf("  In %s one fdatasync covered %.1f records (%s) on average and took %s; there were %d.",
-				g.Dir, *g.MeanRecords, text.Bytes(int64(*g.MeanBytes)), ms(*g.MeanSyncMs), g.Count))
-		}
+		lines = append(lines, fmt.Sprintf("  In %s one fdatasync covered %.1f records (%s) on average and took %s; there were %d.",
+			g.Dir, g.MeanRecords, text.Bytes(int64(g.MeanBytes)), ms(g.MeanSyncMs), g.Count))
 	}
 	if lines == nil {
 		return []string{"  nothing has been written yet"}

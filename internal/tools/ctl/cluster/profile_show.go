@@ -7,6 +7,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
+	"github.com/chronik-io/chronik/internal/view"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -35,12 +36,13 @@ func showProfile(a *app.App) *cobra.Command {
 				return err
 			}
 			answer := struct {
-				profileJSON
+				view.Profile
 				Promises []promiseJSON `json:"promises"`
-			}{k.show(p), nil}
-			head := &output.Table{Title: "profile " + p.Name + "\n  " + p.Doc + "\n  " + ackText(p) + "\n  " + syncText(p)}
+			}{p, nil}
+			d := p.Durability()
+			head := &output.Table{Title: "profile " + p.Name + "\n  " + p.Doc + "\n  " + ackText(d) + "\n  " + syncText(d)}
 			t := &output.Table{Columns: []string{"REPLICAS#", "ACKS", "AFTER", "PROMISE"}}
-			for _, x := range p.Promises() {
+			for _, x := range d.Promises() {
 				if x.Setting.Replicas == 1 && x.Failure == durability.AllButOneLost {
 					continue // there is no other replica
 				}
