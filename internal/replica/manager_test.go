@@ -120,9 +120,9 @@ func TestALogWithALaterEpochIsLedInAHigherOne(t *testing.T) {
 	}
 }
 
-// After a stop that was not clean, the registration has raised the epoch that restored metadata gave,
-// to one that the log has already. No leader continues it, and none leads in the epochs after it
-// whose records may be lost.
+// After a stop that was not clean, the registration has raised the epoch that restored metadata
+// gave, to one that the log has already. No leader continues it, and none leads in the epochs after
+// it whose records may be lost.
 func TestAnEpochOfRestoredMetadataIsNotResumed(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		disk, c := crashfs.New(1), newCluster()
