@@ -116,8 +116,8 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	return nil
 }
 
-// peersOf returns what this broker tells other ones of itself, and how they prove each other who they
-// are on a listener. Without seeds there are no others, and none of that is checked.
+// peersOf returns what this broker tells other ones of itself, and how they prove each other who
+// they are on a listener. Without seeds there are no others, and none of that is checked.
 func (b *Broker) peersOf(r *components, listener string) (endpoints []metadata.Endpoint, secrets []secret.Secret, p *peers, err error) {
 	if !r.linked() {
 		return nil, nil, &peers{}, nil

@@ -251,7 +251,7 @@ func checkBrokers(c *view.Cluster, n *notes) {
 		if b.SoleDamaged.Count > 0 {
 			x.Severity = health.Bad
 			x.Problem += fmt.Sprintf("; no other broker has a replica of %s", partitionsText(&b.SoleDamaged))
-			x.Works = fmt.Sprintf("the other partitions; the findings of broker %d say whether records of these can be read", b.ID)
+			x.Works = fmt.Sprintf("the other partitions; in these, what the findings of broker %d name as readable", b.ID)
 		}
 		n.addFinding(x)
 	}
