@@ -29,7 +29,7 @@ func readOwners(fsys vfs.FS, all []storage.Place) (o owners, err error) {
 	from := ""
 	for _, p := range all {
 		s, err := checkpoint.Read(fsys, path.Join(p.Path, storage.CheckpointDir))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // the broker can serve beside it
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // the broker can serve without it
 			o.unread = errors.Join(o.unread, fmt.Errorf("log directory %s: %w", p.Path, err))
 		}
 		if err != nil || s == nil {

@@ -150,7 +150,8 @@ func Read(fsys vfs.FS, dir string) (Content, error) {
 	if checked != nil {
 		return c, err
 	}
-	return c, errors.Join(err, l.describe(&c))
+	described := l.describe(&c)
+	return c, errors.Join(err, described)
 }
 
 // describe sets the content of a directory whose records are loaded.

@@ -267,7 +267,7 @@ func (n *node) idle() bool {
 // step handles a message of another member. The library refuses messages that it can't use, which
 // is normal: for example, an answer to a member that is no longer leader. It does vote for a member
 // that has no vote: one that was a voter until now, and to which the leadership was being handed
-// over. The only voter does not, because Sole promises that nobody else is elected.
+// over. The only voter does not, because Sole promises that no other member is elected.
 func (n *node) step(m *pb.Message) (err error) {
 	defer n.guard(&err)
 	if n.failed != nil || m.GetType() == pb.MsgSnap && n.incoming == nil {

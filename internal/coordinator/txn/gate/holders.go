@@ -71,8 +71,8 @@ func (h *holders) add(k key, from Producer, by Client) {
 //     becomes that of another one;
 //   - if the leader is to add the partition, and it is unknown whether it has done so for the open
 //     transaction. Without an epoch for each transaction, the open one may be that before, whose
-//     marker is on its way: a client that adds partitions itself has been told to wait, and one
-//     that begins to leave it to the leader has asked nobody.
+//     marker is on its way: a client that adds partitions itself has been told to wait. One that
+//     begins to leave that to the leader has not asked.
 func (h *holders) allow(k key, from Producer) bool {
 	who, ok := h.of[k]
 	return (!ok || who.TransactionalID == from.TransactionalID) && (!from.Bumps || who.bumps)

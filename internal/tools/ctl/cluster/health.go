@@ -155,7 +155,7 @@ func examine(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, 
 // everything runs all checks until one returns an error.
 func (x *examination) everything(ctx context.Context) error {
 	err := x.Health(ctx, x.port, x.broker)
-	x.addresses(ctx) // also if that could not look at everything
+	x.addresses(ctx) // also if that could not check everything
 	if err != nil {
 		return err
 	}
