@@ -66,7 +66,10 @@ type node struct {
 	incoming *incoming   // the state of a snapshot that the library was given
 	failed   error       // why nothing may be written; nil: the files accept writes
 	retryAt  uint64      // the tick of the next attempt
-	retry    uint64      // ticks between attempts
+	// retries is how often callers had it made at once in the tick retriedAt.
+	retries   int
+	retriedAt uint64
+	retry     uint64 // ticks between attempts
 
 	ticks uint64
 	asked map[uint64]time.Time // by tick: when a majority was asked to confirm the leadership

@@ -112,12 +112,22 @@ func (s *Store) try(ctx context.Context, role Leadership, txn []byte) (int64, er
 	return r.revision, r.err
 }
 
-// retry tries at once to write what could not be written: a full disk may have space again.
+// maxRetries bounds the attempts to write again in a tick that callers have made at once.
+const maxRetries = 4
+
+// retry tries at once to write what could not be written: a full disk may have space again. Each
+// attempt writes a file, so a client that repeats its request gets only maxRetries in a tick.
 func (s *Store) retry(ctx context.Context) error {
 	failed := make(chan error, 1)
 	err := s.do(ctx, func(n *node) (err error) {
 		defer func() { failed <- n.failed }()
 		defer n.guard(&err)
+		if n.retriedAt != n.ticks {
+			n.retriedAt, n.retries = n.ticks, 0
+		}
+		if n.retries++; n.retries > maxRetries {
+			return nil
+		}
 		n.retryAt = n.ticks
 		return n.recover()
 	})
