@@ -270,6 +270,18 @@ func (n *node) topic(t testing.TB, name string, partitions int32, configs ...str
 	made, err := n.control.CreateTopic(t.Context(), spec)
 	must(t, err)
 	must(t, n.applier.WaitFor(t.Context(), made.Revision))
+	eventually(t, "the directories of the replicas are recorded, without which the high watermark does not move", func() bool {
+		for i := range partitions {
+			tp := metadata.TopicPartition{Topic: made.ID, Partition: i}
+			if p := n.image().Partition(tp); p == nil || p.Leader != n.opt.Self {
+				continue
+			}
+			if _, ok := n.image().Placement(n.opt.Self, tp); !ok {
+				return false
+			}
+		}
+		return true
+	})
 	return made.ID
 }
 
