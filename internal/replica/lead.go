@@ -64,8 +64,8 @@ func (p *Partition) Subscribe(epoch int32, s progress.Subscription) (progress.Ha
 }
 
 // Asks notes that a follower asks for a subscription in a leader epoch, and reports whether its
-// replica is a member, whose log may not be emptied; see progress.Leader.Asks. If this broker does not
-// lead in that epoch, it knows nothing, and every replica may be a member.
+// replica is a member, whose log may not be emptied; see progress.Leader.Asks. If this broker does
+// not lead in that epoch, it knows nothing, and every replica may be a member.
 func (p *Partition) Asks(epoch int32, s progress.Subscription) (member bool) {
 	p.mu.Lock()
 	if p.role.Load().check(epoch) != nil {

@@ -223,8 +223,9 @@ func (p *Partition) High() (offset int64, epoch int32) {
 	return offset, p.highEpoch.Load()
 }
 
-// Stable implements storage.Observer. Nothing is stable while an unclean election may have discarded
-// what this replica has as committed: compaction would remove a record because of one that is lost.
+// Stable implements storage.Observer. Nothing is stable while an unclean election may have
+// discarded what this replica has as committed: compaction would remove a record because of one
+// that is lost.
 func (p *Partition) Stable() int64 {
 	high := p.high.Load()
 	if p.voided(p.role.Load()) {

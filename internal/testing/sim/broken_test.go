@@ -102,8 +102,8 @@ func TestWalksDetectEveryRemovedRule(t *testing.T) {
 				switch {
 				case c.removed.has(leadBelowLog): // of several replicas, an election compares the logs first
 					cfg.replicas, cfg.restores = 1, true
-				case c.removed.progress == progress.JoinAboveStart, c.removed.has(nameFormerStart): // otherwise a client asked for what is missing
-					cfg.unclean = true
+				case c.removed.progress == progress.JoinAboveStart, c.removed.has(nameFormerStart):
+					cfg.unclean = true // otherwise a client asked for what is missing
 				case c.removed.election == election.ReportedEpoch, c.removed.has(stayAhead | compactVoided):
 					cfg.restores = true
 				case c.removed.election >= election.CompleteEarly && c.removed.election < election.LeaveOneByOne:
