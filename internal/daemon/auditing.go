@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/broker"
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/login"
@@ -57,7 +58,7 @@ func auditSink(cfg *config.Config, fsys vfs.FS) (mode audit.Mode, sink audit.Sin
 		return audit.Off, nil, "", nil
 	}
 	if mode, err = audit.ParseMode(s.AuditLog); err != nil {
-		return mode, nil, "", &ExitError{ExitUsage, fmt.Errorf("%s: %w", config.KeyAuditLog, err)}
+		return mode, nil, "", exit.With(exit.Usage, fmt.Errorf("%s: %w", config.KeyAuditLog, err))
 	}
 	if mode == audit.Off {
 		return mode, nil, "", nil
@@ -76,7 +77,7 @@ func auditSink(cfg *config.Config, fsys vfs.FS) (mode audit.Mode, sink audit.Sin
 		sink, err = audit.OpenFile(name)
 	}
 	if err != nil {
-		return mode, nil, place, &ExitError{ExitUsage, fmt.Errorf("%s %s: %w", config.KeyAuditFile, place, err)}
+		return mode, nil, place, exit.With(exit.Usage, fmt.Errorf("%s %s: %w", config.KeyAuditFile, place, err))
 	}
 	return mode, sink, place, nil
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -226,7 +227,7 @@ func TestAUserAddedOfflineIsRecorded(t *testing.T) {
 	var out bytes.Buffer
 	if code := Main(t.Context(), Process{Args: []string{"user", "add", "admin", "--data-dir", "/data", "--set", "audit.log=refusals",
 		"--set", "audit.file=" + file}, FS: vfs.Memory(), In: strings.NewReader("canary\n"), Out: &out, Err: &out,
-		Exit: func(int) {}}); code != ExitOK {
+		Exit: func(int) {}}); code != exit.OK {
 		t.Fatalf("%d %s", code, &out)
 	}
 	text, err := os.ReadFile(file)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/daemon/cluster"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
@@ -61,7 +62,7 @@ func openCertificates(cfg *config.Config, log *zap.Logger) (*certificates, error
 			MinVersion: t.MinVersion, CipherSuites: t.CipherSuites, Names: names,
 		}, time.Now, log)
 		if err != nil {
-			return nil, &ExitError{ExitUsage, fmt.Errorf("certificates of %s: %w", name, err)}
+			return nil, exit.With(exit.Usage, fmt.Errorf("certificates of %s: %w", name, err))
 		}
 		c.all = append(c.all, s)
 		return s, nil
@@ -75,7 +76,7 @@ func openCertificates(cfg *config.Config, log *zap.Logger) (*certificates, error
 		errs = append(errs, err)
 		c.listeners[l.Name] = s
 		if c.rules[l.Name], err = certs.ParseRules(l.TLS.PrincipalRules); err != nil {
-			errs = append(errs, &ExitError{ExitUsage, fmt.Errorf("%s of listener %s: %w", config.KeyTLSRules, l.Name, err)})
+			errs = append(errs, exit.With(exit.Usage, fmt.Errorf("%s of listener %s: %w", config.KeyTLSRules, l.Name, err)))
 		}
 	}
 	if t := cfg.AdminSecurity.TLS; t != nil && cfg.AdminListen != "" {
@@ -189,7 +190,7 @@ func adminToken(cfg *config.Config) (*[sha256.Size]byte, error) {
 		err = fmt.Errorf("it has %d characters, at least %d are needed; write random ones to it: openssl rand -hex 32", len(text), minToken)
 	}
 	if err != nil {
-		return nil, &ExitError{ExitUsage, fmt.Errorf("%s %s: %w", config.KeyAdminTokenFile, name, err)}
+		return nil, exit.With(exit.Usage, fmt.Errorf("%s %s: %w", config.KeyAdminTokenFile, name, err))
 	}
 	sum := sha256.Sum256(text)
 	return &sum, nil

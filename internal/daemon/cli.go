@@ -14,6 +14,8 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/memory"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -47,12 +49,12 @@ func Main(ctx context.Context, p Process) int {
 	root.SetErr(p.Err)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		return ExitOK
+		return exit.OK
 	}
 	for _, line := range strings.Split(err.Error(), "\n") {
 		fmt.Fprintf(p.Err, "chronikd: %s\n", line)
 	}
-	return ExitCode(err)
+	return exit.CodeOf(err)
 }
 
 // fileSystem returns the file system of the directories.
@@ -73,14 +75,6 @@ type commandLine struct {
 	signals *signals
 }
 
-// flagged returns the settings that have a flag, in the order of --help.
-func flagged() []string {
-	return []string{config.KeyDataDir, config.KeyListen, config.KeyAdminListen, config.KeyAdvertise,
-		config.KeyWALProfile, config.KeyProduceProfile, config.KeyLogLevel}
-}
-
-func flagName(setting string) string { return strings.ReplaceAll(setting, ".", "-") }
-
 func command(p Process, s *signals) *cobra.Command {
 	c := &commandLine{Process: p, signals: s, flags: make(map[string]*string)}
 	c.root = &cobra.Command{
@@ -90,7 +84,7 @@ func command(p Process, s *signals) *cobra.Command {
 			"and serves metrics and health on " + config.DefaultAdminListen + ".\n\n" +
 			"Every setting can be given in the YAML file of --config, as a variable (CHRONIK_NUM_PARTITIONS for\n" +
 			"num.partitions), with --set num.partitions=4 or, if it has one, by its flag; a later source overrides an earlier one.\n\n" +
-			exitCodes,
+			exit.Help,
 		Version:       p.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -104,10 +98,10 @@ func command(p Process, s *signals) *cobra.Command {
 	for _, d := range config.Own() {
 		docs[d.Name] = d
 	}
-	for _, name := range flagged() {
+	for _, name := range config.Flagged() {
 		first, _, _ := strings.Cut(docs[name].Doc, ". ")
 		c.flags[name] = f.String(
-			flagName(name),
+			config.FlagName(name),
 			"",
 			fmt.Sprintf("%s (%s; default %q)", strings.TrimSuffix(first, "."), config.EnvName(name), docs[name].Default),
 		)
@@ -135,7 +129,7 @@ func usageError(cmd *cobra.Command, err error) error {
 	return usage(errors.New(text))
 }
 
-func usage(err error) error { return &ExitError{ExitUsage, err} }
+func usage(err error) error { return exit.With(exit.Usage, err) }
 
 // noArgs rejects arguments. If cmd has subcommands, the error names the closest one.
 func noArgs(cmd *cobra.Command, args []string) error {
@@ -153,7 +147,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 func (c *commandLine) input() config.Input {
 	in := config.Input{File: c.file, ReadFile: os.ReadFile, Environ: c.Environ, Set: c.set, Flags: make(map[string]string)}
 	for name, value := range c.flags {
-		if c.root.PersistentFlags().Changed(flagName(name)) {
+		if c.root.PersistentFlags().Changed(config.FlagName(name)) {
 			in.Flags[name] = *value
 		}
 	}
@@ -182,7 +176,7 @@ func (c *commandLine) serve(ctx context.Context) error {
 		return &configError{err}
 	}
 	defer func() { _ = log.Sync() }() // standard error cannot always be synced, and nothing could be done
-	limitMemory(log)
+	memory.Limit(log)
 	c.signals.log.Store(log)
 	reload := make(chan struct{}, 1)
 	if cfg.HasTLS() { // otherwise a terminal that closes ends the broker, as it always did
@@ -196,7 +190,7 @@ func (c *commandLine) serve(ctx context.Context) error {
 type configError struct{ err error }
 
 func (e *configError) Error() string { return e.err.Error() }
-func (e *configError) Unwrap() error { return &ExitError{ExitUsage, e.err} }
+func (e *configError) Unwrap() error { return exit.With(exit.Usage, e.err) }
 
 func (c *commandLine) configCommand() *cobra.Command {
 	cmd := &cobra.Command{

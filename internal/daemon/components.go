@@ -18,6 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/exchange"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -85,7 +86,7 @@ func (b *Broker) open(ctx context.Context) error {
 	b.components = r
 	var err error
 	if r.conf, err = b.configs.ResolveBroker(r.static); err != nil {
-		return &ExitError{ExitUsage, err}
+		return exit.With(exit.Usage, err)
 	}
 	if r.logins, err = newLogins(b.cfg, b.log.Named("logins")); err != nil {
 		return err
@@ -118,7 +119,7 @@ func (b *Broker) refuseNewerFormats(_ context.Context, r *components) error {
 	}
 	var err error
 	if r.owners, err = readOwners(b.fs, r.answering()); err != nil {
-		return &ExitError{ExitData, err}
+		return exit.With(exit.Data, err)
 	}
 	if there, err := raftstore.Exists(b.fs, dir); err != nil || there {
 		return nil // opening it reports any other error
@@ -141,9 +142,9 @@ func (b *Broker) requireMetadata(all []storage.Place) error {
 				return dirErrors(b.cfg.Broker, &storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
 			}
 			_ = lock.Close() // the lock ends with the process in any case
-			return &ExitError{ExitData, fmt.Errorf("directory %s: the log directory %s holds partitions, and %s has no metadata of them; "+
+			return exit.With(exit.Data, fmt.Errorf("directory %s: the log directory %s holds partitions, and %s has no metadata of them; "+
 				"set data.dir (--data-dir) to the directory that has it, or give this broker an empty log directory; if it is lost, %s shows which topics can be restored",
-				b.cfg.DataDir, place.Path, dir, b.repairAll(all, "--dry-run"))}
+				b.cfg.DataDir, place.Path, dir, b.repairAll(all, "--dry-run")))
 		}
 	}
 	return nil
@@ -286,7 +287,7 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	r.groups, err = service.NewGroups(service.GroupsOptions{
 		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs,
 		Static: r.static, Share: b.share, Logger: b.log.Named("groups"),
-		MemberBytes: b.budgets.Members - b.budgets.transactions(), Lease: r.member.Lease, Brokers: len(r.conf.Cluster.Seeds),
+		MemberBytes: b.budgets.Members - b.budgets.Transactions(), Lease: r.member.Lease, Brokers: len(r.conf.Cluster.Seeds),
 		Visible: broker.Visible(r.rules),
 	})
 	if err != nil {

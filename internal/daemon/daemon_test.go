@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -31,7 +32,7 @@ func chronikd(t *testing.T, environ []string, args ...string) (code int, out, er
 }
 
 func TestVersion(t *testing.T) {
-	if code, out, _ := chronikd(t, nil, "version"); code != ExitOK || out != "v1.2.3\n" {
+	if code, out, _ := chronikd(t, nil, "version"); code != exit.OK || out != "v1.2.3\n" {
 		t.Errorf("%d %q", code, out)
 	}
 }
@@ -65,7 +66,7 @@ func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
 			"chronikd: --produce-profile: produce.profile: unknown produce profile \"max\": the known ones are low-latency, balanced, high-throughput, extreme\n"},
 	} {
 		code, out, errs := chronikd(t, nil, c.args...)
-		if code != ExitUsage || errs != c.want || out != "" {
+		if code != exit.Usage || errs != c.want || out != "" {
 			t.Errorf("%v: code %d\n got %swant %s", c.args, code, errs, c.want)
 		}
 	}
@@ -83,14 +84,14 @@ func TestConfigCheckSaysWhatIsSetAndFromWhere(t *testing.T) {
 		"broker.rack=a",
 	)
 	want := "broker.rack = a (--set)\ndata.dir = /d (--data-dir)\nnum.partitions = 4 (CHRONIK_NUM_PARTITIONS)\nthe configuration is valid\n"
-	if code != ExitOK || out != want || errs != "warning: the variable CHRONIK_SERVICE_PORT is not read: no setting has this name\n" {
+	if code != exit.OK || out != want || errs != "warning: the variable CHRONIK_SERVICE_PORT is not read: no setting has this name\n" {
 		t.Errorf("code %d\nout %s\nerr %s", code, out, errs)
 	}
 }
 
 func TestPrintedDefaultsAreAValidFile(t *testing.T) {
 	code, out, errs := chronikd(t, nil, "config", "print-defaults")
-	if code != ExitOK || errs != "" {
+	if code != exit.OK || errs != "" {
 		t.Fatalf("code %d, %s", code, errs)
 	}
 	read := func(string) ([]byte, error) { return []byte(out), nil }
@@ -138,7 +139,7 @@ func TestStaticConfigsSayWhatTheDaemonWasTold(t *testing.T) {
 
 func TestTwoNamesOfOneSettingMustAgree(t *testing.T) {
 	code, _, errs := chronikd(t, nil, "config", "check", "--set", "node.id=1", "--set", "broker.id=2")
-	if code != ExitUsage || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "broker.id") {
+	if code != exit.Usage || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "broker.id") {
 		t.Errorf("code %d, %s", code, errs)
 	}
 }
@@ -178,8 +179,8 @@ func TestATakenAddressIsNamed(t *testing.T) {
 			taken,
 			setting,
 		)
-		if err == nil || err.Error() != want || ExitCode(err) != ExitAddress {
-			t.Errorf("code %d, %v\nwant %s", ExitCode(err), err, want)
+		if err == nil || err.Error() != want || exit.CodeOf(err) != exit.Address {
+			t.Errorf("code %d, %v\nwant %s", exit.CodeOf(err), err, want)
 		}
 	}
 }
@@ -193,9 +194,9 @@ func TestDirectoryErrorsSayWhatToDo(t *testing.T) {
 		"make it writable ":                         &fs.PathError{Op: "mkdir", Path: "/d", Err: syscall.EROFS},
 	} {
 		got := dataError("/d", err)
-		if ExitCode(got) != ExitData || !strings.Contains(got.Error(), want) || !strings.HasPrefix(got.Error(), "directory /d: ") ||
+		if exit.CodeOf(got) != exit.Data || !strings.Contains(got.Error(), want) || !strings.HasPrefix(got.Error(), "directory /d: ") ||
 			strings.Contains(got.Error(), "\n") {
-			t.Errorf("code %d, %v", ExitCode(got), got)
+			t.Errorf("code %d, %v", exit.CodeOf(got), got)
 		}
 	}
 }
@@ -214,8 +215,8 @@ func TestTheErrorOfADamagedJournalSaysWhatToDo(t *testing.T) {
 }
 
 func TestAnUnknownErrorIsAFailure(t *testing.T) {
-	if ExitCode(nil) != ExitOK || ExitCode(errors.New("x")) != ExitFailed ||
-		ExitCode(fmt.Errorf("a: %w", &ExitError{Code: ExitData, Err: errors.New("b")})) != ExitData {
+	if exit.CodeOf(nil) != exit.OK || exit.CodeOf(errors.New("x")) != exit.Failed ||
+		exit.CodeOf(fmt.Errorf("a: %w", exit.With(exit.Data, errors.New("b")))) != exit.Data {
 		t.Error("the exit codes are wrong")
 	}
 }

@@ -62,7 +62,7 @@ func TestAClusterOfFewVotersKeepsTheCopyOfItsMetadata(t *testing.T) {
 			args = append(args, "--set", s)
 		}
 		for name, value := range in.Flags {
-			args = append(args, "--"+flagName(name), value)
+			args = append(args, "--"+config.FlagName(name), value)
 		}
 		if code := Main(t.Context(), Process{Args: args, Out: &out, Err: &out, FS: mem}); code != 0 {
 			t.Fatalf("round %d: exit code %d: %s", round, code, out.String())

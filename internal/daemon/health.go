@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/security/certs"
 )
 
@@ -39,14 +40,14 @@ func (c *commandLine) healthCommand() *cobra.Command {
 
 func (c *commandLine) health(ctx context.Context, live bool, timeout time.Duration) error {
 	if timeout <= 0 {
-		return &ExitError{ExitUsage, fmt.Errorf("--timeout %v is not a positive duration; write for example 5s", timeout)}
+		return exit.With(exit.Usage, fmt.Errorf("--timeout %v is not a positive duration; write for example 5s", timeout))
 	}
 	cfg, err := Load(c.input())
 	if err != nil {
 		return &configError{err}
 	}
 	if cfg.AdminListen == "" {
-		return &ExitError{ExitUsage, errors.New("admin.listen is off, so there is no port to query; set it to HOST:PORT")}
+		return exit.With(exit.Usage, errors.New("admin.listen is off, so there is no port to query; set it to HOST:PORT"))
 	}
 	path := "/readyz"
 	if live {
@@ -70,7 +71,7 @@ func (c *commandLine) health(ctx context.Context, live bool, timeout time.Durati
 		return fmt.Errorf(
 			"no broker responds at %s: %w; check that it is running and that admin.listen is its own",
 			cfg.AdminListen,
-			cause(err),
+			exit.Cause(err),
 		)
 	}
 	if status == http.StatusNotFound {

@@ -9,9 +9,11 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/health/host"
+	"github.com/chronik-io/chronik/internal/memory"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -24,26 +26,26 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 	conf := static(b.cfg)
 	broker, err := b.configs.ResolveBroker(conf)
 	if err != nil {
-		return &ExitError{ExitUsage, err}
+		return exit.With(exit.Usage, err)
 	}
 	topic, err := b.configs.ResolveTopic(configdef.Layers{Static: conf})
 	if err != nil {
-		return &ExitError{ExitUsage, err}
+		return exit.With(exit.Usage, err)
 	}
 	live, err := b.configs.ResolveLive(configdef.Layers{Static: conf})
 	if err != nil {
-		return &ExitError{ExitUsage, err}
+		return exit.With(exit.Usage, err)
 	}
 	b.limits = newConnectionLimits(b.cfg.Listeners, &live.Connections)
 	dirs := places(&broker)
-	b.memory = availableMemory()
-	wanted, cut := divide(b.memory, b.cfg.Produce, len(dirs), broker.Cleaning.KeyBytes)
+	b.memory = memory.Available()
+	wanted, cut := memory.Divide(b.memory, b.cfg.Produce, len(dirs), broker.Cleaning.KeyBytes)
 	b.budgets = cut
 	o := checks.Options{Broker: broker.NodeID, Version: version, Checks: checks.Checks(), SlowEvery: b.slowChecks, Ready: ready, Log: log}
 	settings := settingsOf(b.cfg, &broker, &topic)
 	o.Sources = []checks.Source{func(f *checks.Facts) {
 		f.Settings = settings
-		f.Memory.There, f.Memory.Budgets, f.Memory.Wanted = b.memory, cut.sum(len(dirs)), wanted.sum(len(dirs))
+		f.Memory.There, f.Memory.Budgets, f.Memory.Wanted = b.memory, cut.Sum(len(dirs)), wanted.Sum(len(dirs))
 	}, b.certs.facts}
 	if b.fs == vfs.OS() { // a broker in memory does not depend on the machine
 		m := observe.NewMachine(b.cfg.DataDir, dirs, b.limits.most)

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/admin"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metrics"
 )
@@ -32,10 +33,10 @@ func TestHealthReportsWhyItIsNotReady(t *testing.T) {
 	}
 	m.Enter("recovering logs")
 	m.Progress("/d", "partitions read", 3, 7)
-	check(ExitFailed, "chronikd: not ready: recovering logs; /d: partitions read: 3 of 7\n")
-	check(ExitOK, "ok\n", "--live")
+	check(exit.Failed, "chronikd: not ready: recovering logs; /d: partitions read: 3 of 7\n")
+	check(exit.OK, "ok\n", "--live")
 	m.Enter("")
-	check(ExitOK, "ready\n")
+	check(exit.OK, "ready\n")
 }
 
 // A response may have any size and any status.

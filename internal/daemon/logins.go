@@ -13,6 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/login"
@@ -54,7 +55,7 @@ func newLogins(cfg *config.Config, log *zap.Logger) (*logins, error) {
 		if strings.Contains(s.OAuth.JWKS, "://") {
 			var err error
 			if fetch, err = login.FetchURL(s.OAuth.JWKS); err != nil {
-				return nil, &ExitError{ExitUsage, fmt.Errorf("oauth.jwks: %w", err)}
+				return nil, exit.With(exit.Usage, fmt.Errorf("oauth.jwks: %w", err))
 			}
 		}
 		l.keys = login.NewKeys(login.KeysOptions{Fetch: fetch, Log: log})
@@ -63,7 +64,7 @@ func newLogins(cfg *config.Config, log *zap.Logger) (*logins, error) {
 			PrincipalClaim: s.OAuth.PrincipalClaim,
 		})
 		if err != nil {
-			return nil, &ExitError{ExitUsage, err}
+			return nil, exit.With(exit.Usage, err)
 		}
 		opt.Tokens = tokens
 	}
@@ -179,11 +180,11 @@ func (b *Broker) prepareLogins(ctx context.Context, r *components) error {
 	case had: // the file may be gone
 	case len(users) == 0:
 		if first, err = readUsers(name); err != nil {
-			return &ExitError{ExitUsage, fmt.Errorf("bootstrap.users %s: %w", name, err)}
+			return exit.With(exit.Usage, fmt.Errorf("bootstrap.users %s: %w", name, err))
 		}
 		if len(first) == 0 && onlyUsersLogIn(b.cfg) {
-			return &ExitError{ExitUsage, fmt.Errorf("there are no users, so no client can log in; make the first one: "+
-				"chronikd user add NAME --data-dir %s, or name a file of users with bootstrap.users", absolute(b.cfg.DataDir))}
+			return exit.With(exit.Usage, fmt.Errorf("there are no users, so no client can log in; make the first one: "+
+				"chronikd user add NAME --data-dir %s, or name a file of users with bootstrap.users", absolute(b.cfg.DataDir)))
 		}
 	case name != "":
 		b.log.Warn("there are users already: bootstrap.users was not applied, and will not be; add its users with chronikctl user add",

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -57,7 +58,7 @@ func TestTheFirstUserOfAnEmptyDirectoryLogsIn(t *testing.T) {
 	if err == nil {
 		_ = b.Close()
 	}
-	if exit := (*ExitError)(nil); !errors.As(err, &exit) || exit.Code != ExitUsage || !strings.Contains(err.Error(),
+	if e := (*exit.Error)(nil); !errors.As(err, &e) || e.Code != exit.Usage || !strings.Contains(err.Error(),
 		"there are no users, so no client can log in; make the first one: chronikd user add NAME --data-dir /data") {
 		t.Errorf("started without a user: %v", err)
 	}
@@ -70,11 +71,11 @@ func TestTheFirstUserOfAnEmptyDirectoryLogsIn(t *testing.T) {
 		}
 		return out.String(), code
 	}
-	if out, code := add("first password"); code != ExitOK || !strings.Contains(out, "user admin has a password now") {
+	if out, code := add("first password"); code != exit.OK || !strings.Contains(out, "user admin has a password now") {
 		t.Fatalf("%d %s", code, out)
 	}
 	b, _ = startHere(t, mem, withLogins)
-	if out, code := add("while it runs"); code == ExitOK {
+	if out, code := add("while it runs"); code == exit.OK {
 		t.Errorf("a user was added to the directory of a broker that runs: %s", out)
 	}
 	for _, m := range []sasl.Mechanism{scram512("admin", "first password"),
@@ -90,7 +91,7 @@ func TestTheFirstUserOfAnEmptyDirectoryLogsIn(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if out, code := add("second password"); code != ExitOK {
+	if out, code := add("second password"); code != exit.OK {
 		t.Fatalf("%d %s", code, out)
 	}
 	b, _ = startHere(t, mem, withLogins)
@@ -153,7 +154,7 @@ func TestTheFirstUsersDoNotReplaceOthers(t *testing.T) {
 	mem := vfs.Memory()
 	var out bytes.Buffer
 	if code := Main(t.Context(), Process{Args: []string{"user", "add", "admin", "--data-dir", "/data"}, FS: mem,
-		In: strings.NewReader("a\n"), Out: &out, Err: &out, Exit: func(int) {}}); code != ExitOK {
+		In: strings.NewReader("a\n"), Out: &out, Err: &out, Exit: func(int) {}}); code != exit.OK {
 		t.Fatalf("%d %s", code, &out)
 	}
 	b, _ := startHere(t, mem, withLogins, "bootstrap.users="+file)

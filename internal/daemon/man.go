@@ -7,6 +7,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 )
 
 // Manual returns chronikd's manual pages: the command and its configuration file. Their texts are
@@ -59,15 +60,15 @@ func Manual(version string) ([]cli.ManPage, error) {
 					},
 				}},
 				{Title: "EXIT STATUS", Items: []cli.ManItem{
-					{Term: fmt.Sprint(ExitOK), Text: "Stopped as requested, also before it was ready."},
-					{Term: fmt.Sprint(ExitFailed), Text: "Failed while running."},
-					{Term: fmt.Sprint(ExitUsage), Text: "The command line or the configuration is wrong; nothing was touched."},
+					{Term: fmt.Sprint(exit.OK), Text: "Stopped as requested, also before it was ready."},
+					{Term: fmt.Sprint(exit.Failed), Text: "Failed while running."},
+					{Term: fmt.Sprint(exit.Usage), Text: "The command line or the configuration is wrong; nothing was touched."},
 					{
-						Term: fmt.Sprint(ExitData),
+						Term: fmt.Sprint(exit.Data),
 						Text: "A directory is in use, not writable, damaged, of a newer format or another broker's.",
 					},
-					{Term: fmt.Sprint(ExitAddress), Text: "An address cannot be bound; nothing was touched."},
-					{Term: fmt.Sprint(ExitCut), Text: "Another signal ended the process before it had drained; the next start recovers."},
+					{Term: fmt.Sprint(exit.Address), Text: "An address cannot be bound; nothing was touched."},
+					{Term: fmt.Sprint(exit.Cut), Text: "Another signal ended the process before it had drained; the next start recovers."},
 				}},
 				{Title: "FILES", Items: []cli.ManItem{
 					{Term: "/etc/chronik/chronikd.yaml", Text: "The configuration of the service, if a package installed it."},

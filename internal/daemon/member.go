@@ -21,6 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/daemon/cluster"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/membership"
@@ -143,8 +144,8 @@ func (b *Broker) enter(ctx context.Context, r *components) error {
 		return b.memberError(ctx, r, err)
 	}
 	if logs := r.owners.cluster; logs != "" && logs != c.ID() {
-		return &ExitError{ExitData, fmt.Errorf("the log directories of this broker belong to the cluster %s, and %s to the cluster %s; "+
-			"use log directories of the same cluster, or empty ones", logs, dir, c.ID())}
+		return exit.With(exit.Data, fmt.Errorf("the log directories of this broker belong to the cluster %s, and %s to the cluster %s; "+
+			"use log directories of the same cluster, or empty ones", logs, dir, c.ID()))
 	}
 	return b.refuseOlder(r)
 }
@@ -205,9 +206,9 @@ func (b *Broker) waiting() bool {
 func (b *Broker) memberError(ctx context.Context, r *components, err error) error {
 	switch refused := errors.Is(err, membership.ErrRefused); {
 	case refused && !r.linked():
-		return &ExitError{ExitData, fmt.Errorf("directory %s: %w", b.cfg.DataDir, err)}
+		return exit.With(exit.Data, fmt.Errorf("directory %s: %w", b.cfg.DataDir, err))
 	case refused:
-		return &ExitError{ExitUsage, err}
+		return exit.With(exit.Usage, err)
 	case !r.linked() && ctx.Err() == nil:
 		return dataError(b.cfg.DataDir, err)
 	}

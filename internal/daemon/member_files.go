@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
@@ -57,16 +58,16 @@ func (b *Broker) checkOwners(r *components) error {
 	o, dir := r.owners, path.Join(b.cfg.DataDir, metadataDir)
 	switch linked := r.linked(); {
 	case linked && o.unread != nil:
-		return &ExitError{ExitData, fmt.Errorf("%w; %s has no metadata, so those of this directory may be lost: "+
-			"make it readable, or give this broker another one", o.unread, dir)}
+		return exit.With(exit.Data, fmt.Errorf("%w; %s has no metadata, so those of this directory may be lost: "+
+			"make it readable, or give this broker another one", o.unread, dir))
 	case !linked && o.cluster != "":
-		return &ExitError{ExitData, fmt.Errorf("the log directories of this broker hold records of the cluster %s, and %s has no metadata of them; "+
-			"set cluster.name and cluster.seeds, or use empty log directories", o.cluster, dir)}
+		return exit.With(exit.Data, fmt.Errorf("the log directories of this broker hold records of the cluster %s, and %s has no metadata of them; "+
+			"set cluster.name and cluster.seeds, or use empty log directories", o.cluster, dir))
 	case !linked:
 		return b.requireMetadata(r.answering())
 	case o.cluster == "" && o.alone != "":
-		return &ExitError{ExitData, fmt.Errorf("the log directory %s holds partitions of a broker without cluster.seeds, and %s has no metadata of them; "+
-			"put the metadata back to begin a cluster with them, or give this broker an empty log directory", o.alone, dir)}
+		return exit.With(exit.Data, fmt.Errorf("the log directory %s holds partitions of a broker without cluster.seeds, and %s has no metadata of them; "+
+			"put the metadata back to begin a cluster with them, or give this broker an empty log directory", o.alone, dir))
 	}
 	return nil
 }

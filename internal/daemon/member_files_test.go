@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -51,7 +52,7 @@ func TestLogsWithoutTheirMetadataJoinNoCluster(t *testing.T) {
 		if err == nil {
 			t.Fatal("it has joined", b.Close())
 		}
-		if exit := (*ExitError)(nil); !errors.As(err, &exit) || exit.Code != ExitData || !strings.Contains(err.Error(), "/data/logs") ||
+		if e := (*exit.Error)(nil); !errors.As(err, &e) || e.Code != exit.Data || !strings.Contains(err.Error(), "/data/logs") ||
 			!strings.Contains(err.Error(), "/data/metadata") {
 			t.Fatal(err)
 		}

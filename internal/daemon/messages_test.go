@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/golden"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -69,7 +70,7 @@ func TestMessages(t *testing.T) {
 		}
 		code, errs := m.run(t, places)
 		for _, line := range strings.Split(strings.TrimSuffix(errs, "\n"), "\n") {
-			if code == ExitOK || !strings.HasPrefix(line, "chronikd: ") {
+			if code == exit.OK || !strings.HasPrefix(line, "chronikd: ") {
 				t.Errorf("%scode %d, error %q", title, code, line)
 			}
 		}

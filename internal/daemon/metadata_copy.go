@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
@@ -32,8 +33,8 @@ func (b *Broker) refuseOlder(r *components) error {
 	dir := path.Join(b.cfg.DataDir, metadataDir)
 	for _, p := range r.answering() {
 		if err := copies.CheckAgainst(b.fs, copies.In(p.Path), dir, store.View()); errors.Is(err, copies.ErrOlder) {
-			return &ExitError{ExitData, fmt.Errorf("directory %s: %w: the metadata was restored from an older state; %s",
-				b.cfg.DataDir, err, b.useCopy(r, dir, copies.In(p.Path)))}
+			return exit.With(exit.Data, fmt.Errorf("directory %s: %w: the metadata was restored from an older state; %s",
+				b.cfg.DataDir, err, b.useCopy(r, dir, copies.In(p.Path))))
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/copies"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
@@ -140,7 +141,7 @@ func TestALogWithoutASnapshotIsNoMetadata(t *testing.T) {
 	if err == nil {
 		_ = b.Close()
 	}
-	if exit := (*ExitError)(nil); !errors.As(err, &exit) || exit.Code != ExitData || !strings.Contains(err.Error(), "has no metadata") {
+	if e := (*exit.Error)(nil); !errors.As(err, &e) || e.Code != exit.Data || !strings.Contains(err.Error(), "has no metadata") {
 		t.Errorf("the start: %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/internal/security/files"
@@ -50,8 +51,8 @@ func newPeers(listener string, c *certificates,
 		_, err = p.rules.Principal(p.store.Certificate())
 	}
 	if err != nil {
-		return nil, &ExitError{ExitUsage, fmt.Errorf("other brokers would not accept the certificate of listener %s: %w; it needs a subject, "+
-			"the extended key usages serverAuth and clientAuth, and an authority in %s", listener, err, config.KeyTLSClientCA)}
+		return nil, exit.With(exit.Usage, fmt.Errorf("other brokers would not accept the certificate of listener %s: %w; it needs a subject, "+
+			"the extended key usages serverAuth and clientAuth, and an authority in %s", listener, err, config.KeyTLSClientCA))
 	}
 	return p, nil
 }
@@ -188,8 +189,8 @@ func readSecrets(name string) ([]secret.Secret, error) {
 		err = fmt.Errorf("it has %d lines, at most %d secrets are accepted at a time", len(all), maxSecrets)
 	}
 	if err != nil {
-		return nil, &ExitError{ExitUsage, fmt.Errorf("cluster.secret.file %s: %w; "+
-			"write 32 random characters to it, the same on all brokers", name, err)}
+		return nil, exit.With(exit.Usage, fmt.Errorf("cluster.secret.file %s: %w; "+
+			"write 32 random characters to it, the same on all brokers", name, err))
 	}
 	return all, nil
 }

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -52,7 +53,7 @@ func besiege(t *testing.T) *besieged {
 	t.Helper()
 	dir := t.TempDir()
 	port := freePorts(t)
-	if code, _, errs := execute(t, nil, "secure", "init", dir, "--no-context", "--nodes", fmt.Sprint("localhost:", port)); code != ExitOK {
+	if code, _, errs := execute(t, nil, "secure", "init", dir, "--no-context", "--nodes", fmt.Sprint("localhost:", port)); code != exit.OK {
 		t.Fatal(errs)
 	}
 	s := &besieged{t: t, dir: dir, reload: make(chan struct{}), at: fmt.Sprint("localhost:", port+2)}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/daemon/cluster"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/membership"
 )
 
@@ -45,10 +46,10 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	}
 	conf, err := registry(cfg.Durability).ResolveBroker(static(cfg))
 	if err != nil {
-		return &ExitError{ExitUsage, err}
+		return exit.With(exit.Usage, err)
 	}
 	if conf.Cluster.Name == "" {
-		return &ExitError{ExitUsage, errors.New("cluster.name is not set, and a broker without a cluster has nothing to recover")}
+		return exit.With(exit.Usage, errors.New("cluster.name is not set, and a broker without a cluster has nothing to recover"))
 	}
 	secrets, err := readSecrets(conf.Cluster.SecretFile)
 	if err != nil {
@@ -75,7 +76,7 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	})
 	switch {
 	case errors.Is(err, membership.ErrRefused):
-		return &ExitError{ExitData, err}
+		return exit.With(exit.Data, err)
 	case err != nil:
 		return dataError(cmp.Or(from, cfg.DataDir), err)
 	}
@@ -90,9 +91,9 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	given := strings.Split(strings.ReplaceAll(lost, " ", ""), ",")
 	slices.Sort(given)
 	if slices.Sort(nodes); !slices.Equal(given, nodes) {
-		return &ExitError{ExitUsage, fmt.Errorf("the metadata of cluster %s in %s end at entry %d of term %d, and the %s are "+
+		return exit.With(exit.Usage, fmt.Errorf("the metadata of cluster %s in %s end at entry %d of term %d, and the %s are "+
 			"the brokers %s, which do not answer; if their metadata directories are lost for good, repeat the command with --lost %s (docs/cluster.md)",
-			r.Cluster, cmp.Or(from, dir), r.Last, r.Term, who, list, list)}
+			r.Cluster, cmp.Or(from, dir), r.Last, r.Term, who, list, list))
 	}
 	if err := r.Recover(); err != nil {
 		return dataError(cfg.DataDir, err)

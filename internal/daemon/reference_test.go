@@ -20,8 +20,8 @@ func TestDocsListEverySetting(t *testing.T) {
 	b.WriteString("| setting | flag | default | values | while running | clients see it as | meaning |\n|---|---|---|---|---|---|---|\n")
 	for _, d := range config.Own() {
 		flag := ""
-		if slices.Contains(flagged(), d.Name) {
-			flag = code("--" + flagName(d.Name))
+		if slices.Contains(config.Flagged(), d.Name) {
+			flag = code("--" + config.FlagName(d.Name))
 		}
 		row(&b, code(d.Name), flag, code(d.Default), values(d.Type, d.Bounds), orRestart(d.Live), code(d.Broker), d.Doc)
 	}

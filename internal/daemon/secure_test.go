@@ -26,6 +26,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/secureinit"
 	"github.com/chronik-io/chronik/internal/security/certs"
@@ -55,7 +56,7 @@ func TestSecureInit(t *testing.T) {
 	dir, file := filepath.Join(t.TempDir(), "made"), filepath.Join(t.TempDir(), "contexts.yaml")
 	env := []string{contexts.EnvFile + "=" + file}
 	code, out, errs := execute(t, env, "secure", "init", dir, "--advertise", "b1.example.com:9093", "--advertise", "10.1.2.3:19093")
-	if code != ExitOK {
+	if code != exit.OK {
 		t.Fatalf("%d %s", code, errs)
 	}
 	entries, err := os.ReadDir(dir)
@@ -133,7 +134,7 @@ func TestSecureInitUnderAUmask(t *testing.T) {
 	before := syscall.Umask(0o077)
 	code, _, errs := execute(t, nil, "secure", "init", dir)
 	syscall.Umask(before)
-	if code != ExitOK || !strings.Contains(errs, "HOME is not set") {
+	if code != exit.OK || !strings.Contains(errs, "HOME is not set") {
 		t.Fatal(code, errs)
 	}
 	for name, want := range map[string]fs.FileMode{"ca.pem": 0o644, "server.pem": 0o644, "chronikd.yaml": 0o644, "server-key.pem": 0o600,
@@ -147,15 +148,15 @@ func TestSecureInitUnderAUmask(t *testing.T) {
 // A directory with files is never changed, but by --renew, which keeps the names and the authority.
 func TestSecureInitAgain(t *testing.T) {
 	dir, env := t.TempDir(), []string{contexts.EnvFile + "=" + filepath.Join(t.TempDir(), "c.yaml")}
-	if code, _, errs := execute(t, env, "secure", "init", dir); code != ExitOK {
+	if code, _, errs := execute(t, env, "secure", "init", dir); code != exit.OK {
 		t.Fatal(errs)
 	}
 	before := content(t, dir, "server.pem")
-	if code, _, errs := execute(t, env, "secure", "init", dir); code != ExitUsage || !strings.Contains(errs, "is not empty") ||
+	if code, _, errs := execute(t, env, "secure", "init", dir); code != exit.Usage || !strings.Contains(errs, "is not empty") ||
 		content(t, dir, "server.pem") != before {
 		t.Errorf("again: %d %s", code, errs)
 	}
-	if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != ExitOK {
+	if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != exit.OK {
 		t.Fatal(errs)
 	}
 	old, err := certs.Parse([]byte(before))
@@ -170,18 +171,18 @@ func TestSecureInitAgain(t *testing.T) {
 		len(renewed[0].IPAddresses) != len(old[0].IPAddresses) {
 		t.Errorf("renewed %v to %v", old[0].DNSNames, renewed[0].DNSNames)
 	}
-	if code, _, errs := execute(t, env, "config", "check", "--config", filepath.Join(dir, "chronikd.yaml")); code != ExitOK {
+	if code, _, errs := execute(t, env, "config", "check", "--config", filepath.Join(dir, "chronikd.yaml")); code != exit.OK {
 		t.Errorf("after --renew: %s", errs)
 	}
 	other := filepath.Join(t.TempDir(), "other")
-	if code, _, errs := execute(t, env, "secure", "init", other); code != ExitOK || !strings.Contains(errs, "secured-1") {
+	if code, _, errs := execute(t, env, "secure", "init", other); code != exit.OK || !strings.Contains(errs, "secured-1") {
 		t.Errorf("another directory: %d %s", code, errs)
 	}
 	foreign, key := content(t, other, "server.pem"), content(t, dir, "server-key.pem")
 	if err := os.WriteFile(filepath.Join(dir, "server.pem"), []byte(foreign), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != ExitUsage ||
+	if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != exit.Usage ||
 		!strings.Contains(errs, "is not signed by the authority in ca.pem") || content(t, dir, "server.pem") != foreign ||
 		content(t, dir, "server-key.pem") != key {
 		t.Errorf("a certificate of another authority: %d %s", code, errs)
@@ -189,7 +190,7 @@ func TestSecureInitAgain(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "ca-key.pem")); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != ExitUsage ||
+	if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != exit.Usage ||
 		!strings.Contains(errs, "put the authority's key back") {
 		t.Errorf("without the key: %d %s", code, errs)
 	}
@@ -198,7 +199,7 @@ func TestSecureInitAgain(t *testing.T) {
 func TestSecureInitOfACluster(t *testing.T) {
 	dir := t.TempDir()
 	code, _, errs := execute(t, nil, "secure", "init", dir, "--no-context", "--nodes", "a.example.com,b.example.com,c.example.com")
-	if code != ExitOK {
+	if code != exit.OK {
 		t.Fatal(errs)
 	}
 	secrets := map[string]bool{}
@@ -261,7 +262,7 @@ func TestMistakesOfSecureInit(t *testing.T) {
 	} {
 		t.Chdir(t.TempDir())
 		code, _, errs := execute(t, nil, append([]string{"secure", "init"}, c.args...)...)
-		if code != ExitUsage || !strings.Contains(errs, c.want) {
+		if code != exit.Usage || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: %d %s, want %s", c.args, code, errs, c.want)
 		}
 		if entries, err := os.ReadDir("."); err != nil || len(entries) > 0 {
@@ -295,7 +296,7 @@ func TestHangupReloads(t *testing.T) {
 // A reload that is asked for reaches the listeners without waiting for the next look.
 func TestCertificatesReloadAtOnce(t *testing.T) {
 	dir := t.TempDir()
-	if code, _, errs := execute(t, nil, "secure", "init", dir, "--no-context"); code != ExitOK {
+	if code, _, errs := execute(t, nil, "secure", "init", dir, "--no-context"); code != exit.OK {
 		t.Fatal(errs)
 	}
 	cfg, err := Load(config.Input{File: filepath.Join(dir, "chronikd.yaml"), ReadFile: os.ReadFile})
@@ -365,7 +366,7 @@ func TestTokensOfTheAdminPort(t *testing.T) {
 func TestARemovedAuthorityEndsConnections(t *testing.T) {
 	dir, other := filepath.Join(t.TempDir(), "one"), filepath.Join(t.TempDir(), "two")
 	for _, d := range []string{dir, other} {
-		if code, _, errs := execute(t, nil, "secure", "init", d, "--no-context"); code != ExitOK {
+		if code, _, errs := execute(t, nil, "secure", "init", d, "--no-context"); code != exit.OK {
 			t.Fatal(errs)
 		}
 	}

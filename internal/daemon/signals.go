@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 )
 
 // signalsMerge is the time after the first signal in which further signals count as the same
@@ -87,7 +89,7 @@ func (s *signals) later(over <-chan struct{}, first time.Time) {
 				log.Warn("another signal, ending at once: in-flight requests are not answered, the data directory is not marked clean, "+
 					"and the next start must recover", zap.Stringer("signal", sig), zap.Duration("afterTheFirst", time.Since(first)))
 			}
-			s.exit(ExitCut)
+			s.exit(exit.Cut)
 			return
 		case <-over:
 			return

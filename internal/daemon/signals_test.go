@@ -11,6 +11,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	zapobserver "go.uber.org/zap/zaptest/observer"
+
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 )
 
 // The first signal drains, further signals within two seconds mean the same, and a later one ends
@@ -48,7 +50,7 @@ func TestSignals(t *testing.T) {
 				}
 				select {
 				case code := <-codes:
-					if !c.exits || code != ExitCut {
+					if !c.exits || code != exit.Cut {
 						t.Errorf("ended with %d", code)
 					}
 				default:

@@ -20,6 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/logtail"
+	"github.com/chronik-io/chronik/internal/memory"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/share"
@@ -86,9 +87,9 @@ type Broker struct {
 	stack      *stack
 	ended      sync.Once
 	endErr     error // of the stop, set in ended
-	budgets    budgets
+	budgets    memory.Budgets
 	limits     *connectionLimits
-	memory     int64       // bytes of memory available; see availableMemory
+	memory     int64       // bytes of memory available; see memory.Available
 	components *components // complete when health has left its last start phase
 
 	serving  atomic.Bool            // the start is complete
@@ -109,8 +110,8 @@ const logTailBytes = 512 << 10
 // Start starts a broker and returns when it serves clients. The order is: addresses (if one is
 // taken, nothing on disk has changed), checks, admin port, components from the disk upwards,
 // clients. ctx applies only to the start: if it ends early, a recovery ends too and leaves the
-// directory as a kill at that moment would. If the exit code is not ExitFailed, the error is an
-// *ExitError. After an error, Start has stopped everything that it had started.
+// directory as a kill at that moment would. If the exit code is not exit.Failed, the error is an
+// *exit.Error. After an error, Start has stopped everything that it had started.
 func Start(ctx context.Context, o Options) (*Broker, error) {
 	begin := time.Now()
 	if o.Net == nil {

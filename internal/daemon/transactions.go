@@ -44,7 +44,7 @@ func (b *Broker) openTransactions(r *components) error {
 		Version:    (*metadata.Image).TransactionVersion, Send: r.exchange.Send,
 		Lease: r.member.Lease, Brokers: len(r.conf.Cluster.Seeds), Share: b.share, Logger: b.log.Named("transactions"),
 		Decided: observe.Decided(ends), Marked: observe.Marked(ends), Refused: observe.Refused(ends),
-		Crowded: observe.Crowded(ends), OpenBytes: b.budgets.transactions(),
+		Crowded: observe.Crowded(ends), OpenBytes: b.budgets.Transactions(),
 	})
 	if err != nil {
 		return err

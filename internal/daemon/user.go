@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/daemon/cluster"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -112,11 +113,11 @@ func (c *commandLine) addUser(ctx context.Context, name string, password secret.
 	}
 	conf, err := registry(cfg.Durability).ResolveBroker(static(cfg))
 	if err != nil {
-		return &ExitError{ExitUsage, err}
+		return exit.With(exit.Usage, err)
 	}
 	if conf.Cluster.Name != "" {
-		return &ExitError{ExitUsage, errors.New("cluster.name is set, and the users of a cluster are not those of one broker: " +
-			"set bootstrap.users for the first ones, and use chronikctl user add for others")}
+		return exit.With(exit.Usage, errors.New("cluster.name is set, and the users of a cluster are not those of one broker: "+
+			"set bootstrap.users for the first ones, and use chronikctl user add for others"))
 	}
 	fsys, dir := c.fileSystem(), path.Join(cfg.DataDir, metadataDir)
 	if err := vfs.MakeDir(fsys, dir); err != nil {
@@ -129,7 +130,7 @@ func (c *commandLine) addUser(ctx context.Context, name string, password secret.
 	defer lock.Close()
 	store, err := cluster.OpenAlone(ctx, raftstore.Options{FS: fsys, Dir: dir, Log: log})
 	if errors.Is(err, membership.ErrRefused) {
-		return &ExitError{ExitData, fmt.Errorf("directory %s: %w", cfg.DataDir, err)}
+		return exit.With(exit.Data, fmt.Errorf("directory %s: %w", cfg.DataDir, err))
 	}
 	if err != nil {
 		return dataError(cfg.DataDir, err)

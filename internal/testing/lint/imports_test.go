@@ -72,6 +72,8 @@ func importRules() map[string]importRule {
 		"internal/metrics": {may: []string{"internal/view"}, never: append([]string{kmsgPkg, cobraPkg, yamlPkg}, osPkg),
 			because: leafReason},
 		"internal/configdef": leaf("pkg/durability"),
+		"internal/memory": {may: []string{"internal/protocol", "internal/vfs", "pkg/durability"}, never: noProtocol,
+			because: "it computes sizes: who counts against them knows what they are for"},
 
 		"internal/inspect": {may: []string{"internal/text", "internal/statelog", "internal/storage/...", "internal/storage",
 			"internal/metadata", "internal/metadata/copies", "internal/metadata/raftstore", "internal/record", "internal/vfs"},
@@ -106,18 +108,6 @@ func importRules() map[string]importRule {
 		"internal/config": {may: []string{"internal/text", "internal/configdef", "pkg/durability"},
 			never:   []string{kmsgPkg},
 			because: "the loader knows names, units and bounds; only the daemon knows which component gets a value"},
-		"internal/daemon": {may: []string{"internal/admin", "internal/view", "internal/audit",
-			"internal/audit/changes", "internal/broker", "internal/cli", "internal/cli/contexts", "internal/config",
-			"internal/configdef", "internal/controller", "internal/coordinator/group", "internal/coordinator/service",
-			"internal/coordinator/txn/exchange", "internal/coordinator/txn/gate", "internal/daemon/cluster",
-			"internal/daemon/observe", "internal/health", "internal/health/checks", "internal/health/host",
-			"internal/link", "internal/login", "internal/logtail", "internal/membership",
-			"internal/metadata", "internal/metadata/copies", "internal/metadata/raftstore", "internal/metrics",
-			"internal/network", "internal/protocol", "internal/purgatory", "internal/record", "internal/replica",
-			"internal/replica/stream", "internal/secureinit", "internal/security/acl", "internal/security/certs", "internal/security/files",
-			"internal/security/quota", "internal/security/secret", "internal/statelog", "internal/storage", "internal/storage/checkpoint",
-			"internal/storage/journal", "internal/storage/statefile", "internal/vfs", "pkg/durability"},
-			because: "the daemon connects the components; what a program does from outside is none of them"},
 		"pkg/chronik": {may: []string{"internal/config", "internal/daemon", "internal/vfs", "pkg/durability"},
 			because: "a program that embeds a broker gets the daemon's wiring, not one of its own"},
 		"cmd/chronikd":                {may: []string{"internal/daemon"}, because: "a main of at most 40 lines"},
@@ -146,6 +136,7 @@ func importRules() map[string]importRule {
 	maps.Copy(all, benchRules())
 	maps.Copy(all, healthRules())
 	maps.Copy(all, ctlRules())
+	maps.Copy(all, daemonRules())
 	maps.Copy(all, clusterRules())
 	maps.Copy(all, coordinatorRules())
 	maps.Copy(all, securityRules())
@@ -263,6 +254,26 @@ func storageRules() map[string]importRule {
 		"internal/storage": store("internal/storage/...", "internal/states",
 			"internal/statelog", "internal/vfs", "internal/record", "internal/bufpool",
 			"internal/metrics", "internal/groupcommit", "pkg/durability"),
+	}
+}
+
+// daemonRules returns the rules of what starts, connects and stops the components.
+func daemonRules() map[string]importRule {
+	return map[string]importRule{
+		"internal/daemon": {may: []string{"internal/admin", "internal/view", "internal/audit",
+			"internal/audit/changes", "internal/broker", "internal/cli", "internal/cli/contexts", "internal/config",
+			"internal/configdef", "internal/controller", "internal/coordinator/group", "internal/coordinator/service",
+			"internal/coordinator/txn/exchange", "internal/coordinator/txn/gate", "internal/daemon/cluster", "internal/daemon/exit",
+			"internal/daemon/observe", "internal/health", "internal/health/checks", "internal/health/host",
+			"internal/link", "internal/login", "internal/logtail", "internal/memory", "internal/membership",
+			"internal/metadata", "internal/metadata/copies", "internal/metadata/raftstore", "internal/metrics",
+			"internal/network", "internal/purgatory", "internal/record", "internal/replica",
+			"internal/replica/stream", "internal/secureinit", "internal/security/acl", "internal/security/certs", "internal/security/files",
+			"internal/security/quota", "internal/security/secret", "internal/statelog", "internal/storage", "internal/storage/checkpoint",
+			"internal/storage/journal", "internal/storage/statefile", "internal/vfs", "pkg/durability"},
+			because: "the daemon connects the components; what a program does from outside is none of them"},
+		"internal/daemon/exit": {never: []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
+			because: "whatever finds a reason not to start says it with an exit code, so that the codes know none of them"},
 	}
 }
 

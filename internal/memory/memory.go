@@ -1,4 +1,8 @@
-package daemon
+// Package memory divides the memory that a broker may use: it finds how much there is, limits the
+// Go heap to a share of it, and derives the budgets of clients and logs.
+//
+// It computes sizes only. Package bufpool and the owners of the budgets count what is in use.
+package memory
 
 import (
 	"errors"
@@ -22,11 +26,11 @@ const (
 	machineShare = 5.0 / 8
 )
 
-// limitMemory sets the Go runtime's memory limit from the available memory, unless GOMEMLIMIT is
+// Limit sets the Go runtime's memory limit from the available memory, unless GOMEMLIMIT is
 // set.
-func limitMemory(log *zap.Logger) {
+func Limit(log *zap.Logger) {
 	provider := func() (uint64, error) {
-		if n := availableMemory(); n > 0 {
+		if n := Available(); n > 0 {
 			return uint64(n), nil
 		}
 		return 0, memlimit.ErrNoLimit
@@ -41,10 +45,10 @@ func limitMemory(log *zap.Logger) {
 	}
 }
 
-// availableMemory returns how many bytes of memory the broker may use: the container's limit, or a
+// Available returns how many bytes of memory the broker may use: the container's limit, or a
 // share of the machine's memory, or what GOMEMLIMIT implies if that is less. It returns 0 if none
 // is known.
-func availableMemory() int64 {
+func Available() int64 {
 	available := int64(math.MaxInt64)
 	if limit, err := memlimit.FromCgroup(); err == nil {
 		available = int64(min(limit, math.MaxInt64))
@@ -61,10 +65,10 @@ func availableMemory() int64 {
 	return available
 }
 
-// budgets limit, in bytes, the memory that clients and logs can fill. docs/configuration.md
+// Budgets limit, in bytes, the memory that clients and logs can fill. docs/configuration.md
 // ("Memory") has what happens if one is used up. The names in backticks are the values of the label
 // budget of chronik_budget_limit_bytes; docs/requests.md uses them.
-type budgets struct {
+type Budgets struct {
 	Produce    int64 // produce requests: `produce`; half as much again is `produce_arriving`
 	Connection int64 // produce requests of one connection
 	Other      int64 // other requests: `other`; `other_arriving` and `unread_answers` are half of it, `read_buffers` a quarter
@@ -114,10 +118,10 @@ const (
 	leastBudget = 1 << 20
 )
 
-// divide derives the budgets from the configuration, for dirs log directories. It reduces all of
+// Divide derives the budgets from the configuration, for dirs log directories. It reduces all of
 // them by the same factor if they exceed the memory; memory 0 means that it is unknown.
-func divide(memory int64, preset durability.ProducePreset, dirs int, keys int64) (wanted, cut budgets) {
-	wanted = budgets{
+func Divide(memory int64, preset durability.ProducePreset, dirs int, keys int64) (wanted, cut Budgets) {
+	wanted = Budgets{
 		Produce:    preset.ProduceBytes,
 		Connection: preset.ConnectionBytes,
 		Other:      otherBytes,
@@ -135,7 +139,7 @@ func divide(memory int64, preset durability.ProducePreset, dirs int, keys int64)
 	wanted.Sessions = min(max(int64(sessionShare*float64(memory)), minSessions), maxSessions)
 	wanted.Decoded = min(max(int64(decodedShare*float64(memory)), minDecoded), maxDecoded)
 	cut = wanted
-	if part := spendable(memory) / float64(wanted.sum(dirs)); part < 1 {
+	if part := spendable(memory) / float64(wanted.Sum(dirs)); part < 1 {
 		for _, n := range []*int64{&cut.Produce, &cut.Connection, &cut.Other, &cut.Answers, &cut.Parked, &cut.Deferred,
 			&cut.Keys, &cut.Members, &cut.Sessions} {
 			*n = min(*n, max(int64(part*float64(*n)), leastBudget))
@@ -144,15 +148,16 @@ func divide(memory int64, preset durability.ProducePreset, dirs int, keys int64)
 	return wanted, cut
 }
 
-func (b budgets) transactions() int64 { return b.Members / 4 }
+// Transactions returns the part of Members that is for the partitions of open transactions.
+func (b Budgets) Transactions() int64 { return b.Members / 4 }
 
 // spendable returns how many bytes the budgets may have together.
 func spendable(memory int64) float64 { return budgetShare * float64(max(memory-fixedBytes, 0)) }
 
-// sum returns how much all budgets together can fill; those of a connection are part of the
+// Sum returns how much all budgets together can fill; those of a connection are part of the
 // broker's. In addition to Produce and Other, network has half of each for arriving requests, half
 // of Other for responses other than fetches, and a quarter of Other for read buffers. In addition
 // to Parked, broker has a quarter of it for requests that are too large to park.
-func (b budgets) sum(dirs int) int64 {
+func (b Budgets) Sum(dirs int) int64 {
 	return b.Produce*3/2 + b.Other*9/4 + b.Answers + b.Parked*5/4 + int64(dirs)*b.Deferred + b.Keys + b.Members + b.Sessions
 }

@@ -1,4 +1,4 @@
-package daemon
+package memory
 
 import (
 	"testing"
@@ -16,16 +16,16 @@ func TestBudgetsFitIntoTheMemory(t *testing.T) {
 		preset := rapid.SampledFrom(durability.Presets()).Draw(t, "preset")
 		dirs := rapid.IntRange(1, 20).Draw(t, "dirs")
 		keys := rapid.Int64Range(1<<20, 1<<32).Draw(t, "keys")
-		wanted, cut := divide(memory, preset, dirs, keys)
+		wanted, cut := Divide(memory, preset, dirs, keys)
 		if wanted.Produce != preset.ProduceBytes || wanted.Deferred != preset.DeferredBytes || wanted.Keys != keys {
 			t.Fatalf("wanted %+v", wanted)
 		}
-		fits := float64(wanted.sum(dirs)) <= spendable(memory)
+		fits := float64(wanted.Sum(dirs)) <= spendable(memory)
 		if fits != (cut == wanted) {
 			t.Fatalf("wanted %+v, got %+v of %d", wanted, cut, memory)
 		}
-		if most := spendable(memory) + float64(9+dirs)*leastBudget; float64(cut.sum(dirs)) > most {
-			t.Fatalf("%+v are %d of %d", cut, cut.sum(dirs), memory)
+		if most := spendable(memory) + float64(9+dirs)*leastBudget; float64(cut.Sum(dirs)) > most {
+			t.Fatalf("%+v are %d of %d", cut, cut.Sum(dirs), memory)
 		}
 		if cut.Decoded < 4<<20 || cut.Decoded > 64<<20 || cut.Decoded > max(memory/16, 4<<20) {
 			t.Fatalf("%d bytes for a decoded request, of %d", cut.Decoded, memory)
@@ -44,7 +44,7 @@ func TestBudgetsIfTheMemoryIsUnknown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wanted, cut := divide(0, preset, 1, 5)
+	wanted, cut := Divide(0, preset, 1, 5)
 	if wanted != cut || cut.Produce != preset.ProduceBytes || cut.Answers == 0 || cut.Parked == 0 || cut.Members == 0 ||
 		cut.Sessions == 0 ||
 		cut.Decoded == 0 ||
@@ -59,8 +59,8 @@ func TestBudgetsOfASmallContainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, cut := divide(64<<20, preset, 1, 128<<20)
-	if n := cut.sum(1); n > 20<<20 {
+	_, cut := Divide(64<<20, preset, 1, 128<<20)
+	if n := cut.Sum(1); n > 20<<20 {
 		t.Errorf("%+v are %d bytes of 64 MiB", cut, n)
 	}
 }
