@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -31,7 +32,7 @@ func startHere(t *testing.T, fsys vfs.FS, set ...string) (b *Broker, ask func(pa
 	if fsys == vfs.OS() {
 		dir = t.TempDir()
 	}
-	cfg, err := Load(
+	cfg, err := resolve.Load(
 		config.Input{
 			Set:   set,
 			Flags: map[string]string{config.KeyDataDir: dir, config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},

@@ -22,6 +22,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/network"
@@ -40,7 +41,7 @@ func TestAuditLogWithoutSecrets(t *testing.T) {
 	if err := os.WriteFile(token, []byte(strings.Repeat("canary-token", 4)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := Load(config.Input{
+	cfg, err := resolve.Load(config.Input{
 		Set: []string{withLogins, "bootstrap.users=" + users, "authorization=acl", "super-users=User:admin", "audit.log=refusals",
 			"audit.file=" + file, "admin.token-file=" + token, "connection.failed.authentication.delay.ms=1"},
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/memory"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -167,7 +168,7 @@ func (c *commandLine) serve(ctx context.Context) error {
 	// exit with 2, which reports a wrong configuration: a supervisor restarts the process after a
 	// signal but not after 2.
 	debug.SetTraceback("crash")
-	cfg, err := Load(c.input())
+	cfg, err := resolve.Load(c.input())
 	if err != nil {
 		return &configError{err}
 	}
@@ -183,7 +184,7 @@ func (c *commandLine) serve(ctx context.Context) error {
 		c.signals.reload.Store(&reload)
 	}
 	return run(ctx, Options{Config: cfg, FS: c.fileSystem(), Log: log, Level: level, Version: c.Version, Reload: reload,
-		Reread: func() (*config.Config, error) { return Load(c.input()) }})
+		Reread: func() (*config.Config, error) { return resolve.Load(c.input()) }})
 }
 
 // configError holds one or more lines about the configuration.
@@ -206,11 +207,11 @@ func (c *commandLine) configCommand() *cobra.Command {
 	print := &cobra.Command{
 		Use: "print-defaults", Short: "Print a configuration file with every setting, its meaning and its default", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			cfg, err := Load(config.Input{})
+			cfg, err := resolve.Load(config.Input{})
 			if err != nil {
 				return err
 			}
-			return config.Defaults(c.Out, kafkaSettings(registry(cfg.Durability)))
+			return config.Defaults(c.Out, resolve.Settings(resolve.Registry(cfg.Durability)))
 		},
 	}
 	cmd.AddCommand(check, print)
@@ -218,7 +219,7 @@ func (c *commandLine) configCommand() *cobra.Command {
 }
 
 func (c *commandLine) check() error {
-	cfg, err := Load(c.input())
+	cfg, err := resolve.Load(c.input())
 	if err != nil {
 		return &configError{err}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/audit/changes"
 	"github.com/chronik-io/chronik/internal/broker"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator/service"
@@ -32,13 +33,6 @@ import (
 	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
-)
-
-// Names below the data directory.
-const (
-	lockName    = ".lock"
-	metadataDir = "metadata"
-	logsDir     = "logs"
 )
 
 // components holds what open has built so far; each step uses the results of the steps before it.
@@ -82,7 +76,7 @@ type components struct {
 // open starts the components from the disk upwards: metadata, logs, partitions, handlers and, last,
 // connections.
 func (b *Broker) open(ctx context.Context) error {
-	r := &components{static: static(b.cfg), quotas: newQuotas()}
+	r := &components{static: resolve.Static(b.cfg), quotas: newQuotas()}
 	b.components = r
 	var err error
 	if r.conf, err = b.configs.ResolveBroker(r.static); err != nil {
@@ -113,7 +107,7 @@ func (b *Broker) refuseNewerFormats(_ context.Context, r *components) error {
 			return dirErrors(b.cfg.Broker, &storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
 		}
 	}
-	dir := path.Join(b.cfg.DataDir, metadataDir)
+	dir := path.Join(b.cfg.DataDir, resolve.MetadataDir)
 	if err := raftstore.Peek(b.fs, dir); err != nil {
 		return dataError(b.cfg.DataDir, err)
 	}
@@ -134,10 +128,10 @@ func (r *components) linked() bool { return len(r.conf.Cluster.Seeds) > 0 }
 // is missing: all their topics would be gone, and a new topic of the same name would be a different
 // one.
 func (b *Broker) requireMetadata(all []storage.Place) error {
-	dir := path.Join(b.cfg.DataDir, metadataDir)
+	dir := path.Join(b.cfg.DataDir, resolve.MetadataDir)
 	for _, place := range all {
 		if storage.Used(b.fs, place) {
-			lock, err := b.fs.Lock(path.Join(place.Path, lockName), holder())
+			lock, err := b.fs.Lock(path.Join(place.Path, storage.LockFile), holder())
 			if err != nil { // the broker that holds the lock also has the metadata
 				return dirErrors(b.cfg.Broker, &storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
 			}
@@ -156,12 +150,12 @@ func (b *Broker) lockData() error {
 	if err := vfs.MakeDir(b.fs, b.cfg.DataDir); err != nil {
 		return fail(err)
 	}
-	lock, err := b.fs.Lock(path.Join(b.cfg.DataDir, lockName), holder())
+	lock, err := b.fs.Lock(path.Join(b.cfg.DataDir, storage.LockFile), holder())
 	if err != nil {
 		return fail(err)
 	}
 	b.stack.pushDisk("lock", func(context.Context) error { return lock.Close() })
-	b.restrict(path.Join(b.cfg.DataDir, metadataDir))
+	b.restrict(path.Join(b.cfg.DataDir, resolve.MetadataDir))
 	return nil
 }
 
@@ -244,7 +238,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	r.dirs = observe.NewDirs(r.storage, b.remedyFor, r.measured, b.probes)
 	b.health.Add(r.dirs.Facts)
 	if b.fs == vfs.OS() {
-		b.health.Add(presence(path.Join(b.cfg.DataDir, metadataDir), r.storage.Dirs()).Source)
+		b.health.Add(presence(path.Join(b.cfg.DataDir, resolve.MetadataDir), r.storage.Dirs()).Source)
 	}
 	b.keepCopy(ctx, r)
 	return metrics.RegisterDirs(b.reg, r.dirs.List)
@@ -402,7 +396,7 @@ func (b *Broker) serve(server *network.Server, r *components, chosen func(name s
 		if err != nil {
 			return err
 		}
-		listener.Brokers = r.linked() && l.Name == interListener(b.cfg, &r.conf)
+		listener.Brokers = r.linked() && l.Name == resolve.InterListener(b.cfg, &r.conf)
 		for _, x := range b.bound.clients[i] {
 			if err := server.Serve(listener, x); err != nil {
 				return err
@@ -434,5 +428,5 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 		return err
 	}
 	r.member.starting.Serve(r.handlers)
-	return b.serve(server, r, func(name string) bool { return !r.linked() || name != interListener(b.cfg, &r.conf) })
+	return b.serve(server, r, func(name string) bool { return !r.linked() || name != resolve.InterListener(b.cfg, &r.conf) })
 }

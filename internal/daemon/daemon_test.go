@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -95,7 +95,7 @@ func TestPrintedDefaultsAreAValidFile(t *testing.T) {
 		t.Fatalf("code %d, %s", code, errs)
 	}
 	read := func(string) ([]byte, error) { return []byte(out), nil }
-	cfg, err := Load(config.Input{File: "f", ReadFile: read})
+	cfg, err := resolve.Load(config.Input{File: "f", ReadFile: read})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,46 +117,10 @@ func TestPrintedDefaultsAreAValidFile(t *testing.T) {
 	}
 }
 
-// DescribeConfigs shows clients the daemon's own settings under Kafka's names.
-func TestStaticConfigsSayWhatTheDaemonWasTold(t *testing.T) {
-	file := "listeners: [{name: in, listen: ':1', advertise: 'h:1'}, {name: out, listen: ':2'}]\nnum.partitions: 3\n"
-	cfg, err := Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(file), nil },
-		Flags: map[string]string{config.KeyWALProfile: "low", config.KeyProduceProfile: "extreme"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := static(cfg)
-	for name, want := range map[string]string{"listeners": "in://:1,out://:2", "advertised.listeners": "in://h:1", "num.partitions": "3",
-		"chronik.durability.profile": "low", "chronik.produce.profile": "extreme"} {
-		if got[name] != want {
-			t.Errorf("%s = %q, want %q", name, got[name], want)
-		}
-	}
-	if b, err := registry(cfg.Durability).ResolveBroker(got); err != nil || b.NumPartitions != 3 || b.ProduceProfile != "extreme" {
-		t.Errorf("resolved: %+v, %v", b, err)
-	}
-}
-
 func TestTwoNamesOfOneSettingMustAgree(t *testing.T) {
 	code, _, errs := chronikd(t, nil, "config", "check", "--set", "node.id=1", "--set", "broker.id=2")
 	if code != exit.Usage || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "broker.id") {
 		t.Errorf("code %d, %s", code, errs)
-	}
-}
-
-// The variable and the flag of every setting identify it.
-func TestEverySettingHasItsOwnVariable(t *testing.T) {
-	cfg, err := Load(config.Input{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := make(map[string]string)
-	for _, d := range slices.Concat(config.Own(), kafkaSettings(registry(cfg.Durability))) {
-		env := config.EnvName(d.Name)
-		if seen[env] != "" || env == config.EnvFile {
-			t.Errorf("%s and %s are both %s", d.Name, seen[env], env)
-		}
-		seen[env] = d.Name
 	}
 }
 

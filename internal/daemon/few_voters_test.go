@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/metadata/copies"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -33,7 +34,7 @@ func TestAClusterOfFewVotersKeepsTheCopyOfItsMetadata(t *testing.T) {
 			config.KeyAdminListen: "off"},
 	}
 	for round, topic := range []string{"first", "second"} {
-		cfg, err := Load(in)
+		cfg, err := resolve.Load(in)
 		if err != nil {
 			t.Fatal(err)
 		}

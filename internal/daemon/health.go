@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/security/certs"
 )
@@ -42,7 +43,7 @@ func (c *commandLine) health(ctx context.Context, live bool, timeout time.Durati
 	if timeout <= 0 {
 		return exit.With(exit.Usage, fmt.Errorf("--timeout %v is not a positive duration; write for example 5s", timeout))
 	}
-	cfg, err := Load(c.input())
+	cfg, err := resolve.Load(c.input())
 	if err != nil {
 		return &configError{err}
 	}

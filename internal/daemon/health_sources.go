@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
@@ -23,7 +24,7 @@ import (
 // startHealth starts the checks of a broker that is about to start. Until the broker serves clients
 // they use its configuration and the machine only.
 func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) error {
-	conf := static(b.cfg)
+	conf := resolve.Static(b.cfg)
 	broker, err := b.configs.ResolveBroker(conf)
 	if err != nil {
 		return exit.With(exit.Usage, err)
@@ -37,7 +38,7 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 		return exit.With(exit.Usage, err)
 	}
 	b.limits = newConnectionLimits(b.cfg.Listeners, &live.Connections)
-	dirs := places(&broker)
+	dirs := storage.Places(broker.LogDirs, broker.JournalDirs)
 	b.memory = memory.Available()
 	wanted, cut := memory.Divide(b.memory, b.cfg.Produce, len(dirs), broker.Cleaning.KeyBytes)
 	b.budgets = cut
@@ -73,7 +74,7 @@ func settingsOf(cfg *config.Config, b *configdef.Broker, t *configdef.Topic) che
 	for _, l := range cfg.Listeners {
 		s.Listeners = append(s.Listeners, checks.Listener{Name: l.Name, Listen: l.Listen, Advertise: l.Advertise,
 			TLS: l.TLS != nil, Login: len(l.SASL) > 0 || l.ClientCertificates == config.CertificatesRequire,
-			Brokers: b.Cluster.Name != "" && l.Name == interListener(cfg, b),
+			Brokers: b.Cluster.Name != "" && l.Name == resolve.InterListener(cfg, b),
 			Open:    !config.Loopback(l.Listen), AdvertisesLoopback: l.Advertise != "" && config.Loopback(l.Advertise)})
 	}
 	if p, err := cfg.Durability.Lookup(cfg.WALProfile); err == nil {

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/storage"
 )
@@ -22,7 +23,7 @@ const diskPatience = 15 * time.Second
 // must be there: otherwise the start waits, because what the hung directory holds decides whether
 // this broker may begin with empty metadata.
 func (b *Broker) findHung(ctx context.Context, r *components) error {
-	r.places = places(&r.conf)
+	r.places = storage.Places(r.conf.LogDirs, r.conf.JournalDirs)
 	if len(r.places) == 1 {
 		return nil
 	}
@@ -67,7 +68,7 @@ func (b *Broker) findHung(ctx context.Context, r *components) error {
 
 // hasMetadata reports whether the metadata directory that this start will use is there.
 func (b *Broker) hasMetadata() bool {
-	there, err := raftstore.Exists(b.fs, path.Join(b.cfg.DataDir, metadataDir))
+	there, err := raftstore.Exists(b.fs, path.Join(b.cfg.DataDir, resolve.MetadataDir))
 	return there && err == nil
 }
 

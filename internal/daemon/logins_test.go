@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -48,7 +49,7 @@ func tryLogin(t *testing.T, b *Broker, m sasl.Mechanism) error {
 
 func TestTheFirstUserOfAnEmptyDirectoryLogsIn(t *testing.T) {
 	mem := vfs.Memory()
-	cfg, err := Load(config.Input{Set: []string{withLogins},
+	cfg, err := resolve.Load(config.Input{Set: []string{withLogins},
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"}})
 	if err != nil {
 		t.Fatal(err)

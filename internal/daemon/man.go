@@ -7,13 +7,14 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 )
 
 // Manual returns chronikd's manual pages: the command and its configuration file. Their texts are
 // those of --help and config print-defaults.
 func Manual(version string) ([]cli.ManPage, error) {
-	cfg, err := Load(config.Input{})
+	cfg, err := resolve.Load(config.Input{})
 	if err != nil {
 		return nil, err
 	}
@@ -23,7 +24,7 @@ func Manual(version string) ([]cli.ManPage, error) {
 		Title: "SETTINGS",
 		Text:  "The file holds settings as name: value. A setting that is not in the file has its default.",
 	}
-	for _, d := range slices.Concat(config.Own(), kafkaSettings(registry(cfg.Durability))) {
+	for _, d := range slices.Concat(config.Own(), resolve.Settings(resolve.Registry(cfg.Durability))) {
 		if config.InListeners(d.Name) {
 			continue // in the file they belong to an entry of listeners
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 )
 
 // The manual is complete: it has every setting, flag and command.
@@ -21,11 +22,11 @@ func TestTheManualHasEverySettingAndCommand(t *testing.T) {
 		}
 		text[pages[i].File()] = strings.ReplaceAll(b.String(), `\-`, "-")
 	}
-	cfg, err := Load(config.Input{})
+	cfg, err := resolve.Load(config.Input{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range kafkaSettings(registry(cfg.Durability)) {
+	for _, d := range resolve.Settings(resolve.Registry(cfg.Durability)) {
 		if !strings.Contains(text["chronikd.yaml.5"], "\n.B "+d.Name+"\n") {
 			t.Errorf("chronikd.yaml(5) lacks %s", d.Name)
 		}

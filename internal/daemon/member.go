@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/broker"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator/service"
@@ -57,11 +58,11 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		return err
 	}
 	fail := func(err error) error { return dataError(b.cfg.DataDir, err) }
-	dir := path.Join(b.cfg.DataDir, metadataDir)
+	dir := path.Join(b.cfg.DataDir, resolve.MetadataDir)
 	if err := vfs.MakeDir(b.fs, dir); err != nil {
 		return fail(err)
 	}
-	listener := interListener(b.cfg, &r.conf)
+	listener := resolve.InterListener(b.cfg, &r.conf)
 	endpoints, secrets, peers, err := b.peersOf(r, listener)
 	if err != nil {
 		return err
@@ -135,7 +136,7 @@ func (b *Broker) peersOf(r *components, listener string) (endpoints []metadata.E
 // enter waits until this node has metadata, and refuses those to which its directories or its
 // configuration do not fit.
 func (b *Broker) enter(ctx context.Context, r *components) error {
-	c, dir := r.member.Cluster, path.Join(b.cfg.DataDir, metadataDir)
+	c, dir := r.member.Cluster, path.Join(b.cfg.DataDir, resolve.MetadataDir)
 	err := c.Enter(ctx)
 	if err == nil {
 		err = c.CheckNode(ctx)

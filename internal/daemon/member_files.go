@@ -7,8 +7,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -55,7 +54,7 @@ func readOwners(fsys vfs.FS, all []storage.Place) (o owners, err error) {
 // checkOwners rejects logs whose metadata are missing. It is called if this node has none: its
 // cluster would begin without the topics of these logs.
 func (b *Broker) checkOwners(r *components) error {
-	o, dir := r.owners, path.Join(b.cfg.DataDir, metadataDir)
+	o, dir := r.owners, path.Join(b.cfg.DataDir, resolve.MetadataDir)
 	switch linked := r.linked(); {
 	case linked && o.unread != nil:
 		return exit.With(exit.Data, fmt.Errorf("%w; %s has no metadata, so those of this directory may be lost: "+
@@ -70,12 +69,4 @@ func (b *Broker) checkOwners(r *components) error {
 			"put the metadata back to begin a cluster with them, or give this broker an empty log directory", o.alone, dir))
 	}
 	return nil
-}
-
-// interListener returns the name of the listener that other brokers connect to.
-func interListener(cfg *config.Config, conf *configdef.Broker) string {
-	if conf.Cluster.InterListener != "" {
-		return conf.Cluster.InterListener
-	}
-	return cfg.Listeners[0].Name
 }

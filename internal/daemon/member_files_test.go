@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -18,7 +19,7 @@ import (
 // memberConfig returns the configuration of a member of a cluster whose others do not answer.
 func memberConfig(t *testing.T, set ...string) *config.Config {
 	t.Helper()
-	cfg, err := Load(config.Input{
+	cfg, err := resolve.Load(config.Input{
 		Set: append(set, "cluster.name=test", "node.id=1", "cluster.seeds=127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"),
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdvertise: "127.0.0.1:1",
 			config.KeyAdminListen: "off"},

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/golden"
@@ -158,7 +159,7 @@ func (r readyEnds) Write(b []byte) (int, error) {
 // used creates a data directory with a topic.
 func used(t *testing.T, dir string) fs.FS {
 	t.Helper()
-	cfg, err := Load(
+	cfg, err := resolve.Load(
 		config.Input{Flags: map[string]string{config.KeyDataDir: dir, config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: config.Off}},
 	)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health"
@@ -30,7 +31,7 @@ func (b *Broker) refuseOlder(r *components) error {
 	if role, _ := store.Leadership(); store.Sole() == 0 || !role.Ready { // what it shows is not all that it has
 		return nil
 	}
-	dir := path.Join(b.cfg.DataDir, metadataDir)
+	dir := path.Join(b.cfg.DataDir, resolve.MetadataDir)
 	for _, p := range r.answering() {
 		if err := copies.CheckAgainst(b.fs, copies.In(p.Path), dir, store.View()); errors.Is(err, copies.ErrOlder) {
 			return exit.With(exit.Data, fmt.Errorf("directory %s: %w: the metadata was restored from an older state; %s",
@@ -55,7 +56,7 @@ func (b *Broker) repairAll(all []storage.Place, more ...string) string {
 	dirs := []string{"chronikctl", "log", "repair", "--dir", b.cfg.DataDir}
 	var journals []string
 	for _, p := range all {
-		if p.Path != path.Join(b.cfg.DataDir, logsDir) {
+		if p.Path != path.Join(b.cfg.DataDir, resolve.LogsDir) {
 			dirs = append(dirs, "--dir", p.Path)
 		}
 		if p.Journal != "" {
@@ -73,7 +74,7 @@ func (b *Broker) keepCopy(ctx context.Context, r *components) {
 	}
 	at := dirs[0].Path()
 	for _, d := range dirs {
-		if !within(d.Path(), path.Clean(b.cfg.DataDir)) {
+		if !resolve.Within(d.Path(), path.Clean(b.cfg.DataDir)) {
 			at = d.Path()
 			break
 		}

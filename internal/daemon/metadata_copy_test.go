@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/copies"
@@ -54,7 +55,7 @@ func TestTheMetadataHasACopy(t *testing.T) {
 	if err := raftstore.Begin(mem, "/data/metadata", older.Generation, older.Keys, older.Revision); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := Load(
+	cfg, err := resolve.Load(
 		config.Input{
 			Set:   []string{dirs},
 			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"},
@@ -131,7 +132,7 @@ func TestALogWithoutASnapshotIsNoMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := Load(
+	cfg, err := resolve.Load(
 		config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"}},
 	)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/security/certs"
@@ -134,31 +133,6 @@ func (p *peers) trusts(shown []*x509.Certificate) error {
 		return errors.New("its authority was removed from " + config.KeyTLSClientCA)
 	}
 	return p.isBroker(shown[0])
-}
-
-// checkPeers rejects settings with which brokers could not connect, or anybody could as one.
-func checkPeers(cfg *config.Config, conf *configdef.Broker) error {
-	name := interListener(cfg, conf)
-	i := slices.IndexFunc(cfg.Listeners, func(l config.Listener) bool { return l.Name == name })
-	if i < 0 {
-		return nil // checkInterListener reports it
-	}
-	l := &cfg.Listeners[i]
-	secured := cfg.Security.ACL || slices.ContainsFunc(cfg.Listeners, func(l config.Listener) bool {
-		return l.TLS != nil || len(l.SASL) > 0
-	})
-	switch {
-	case l.TLS == nil && len(l.SASL) > 0:
-		return fmt.Errorf("listener %s has sasl and no TLS, and brokers connect through it, which show certificates instead of logging in; "+
-			"set security: tls for it, or inter.broker.listener.name to another listener", name)
-	case l.TLS != nil && (l.TLS.ClientCA == "" || l.ClientCertificates == config.CertificatesNone):
-		return fmt.Errorf("brokers connect through listener %s, which has TLS and asks for no certificates; set %s, and "+
-			"client-certificates: require (or request, if its clients have none)", name, config.KeyTLSClientCA)
-	case conf.Cluster.SecretFile == "" && secured && (l.TLS != nil || !config.Loopback(l.Listen)):
-		return errors.New("cluster.secret.file is not set, and this broker has TLS, logins or rights: every program that reaches the " +
-			"listener of brokers could claim to be one and do everything; set it to a file with 32 random characters, the same on all brokers")
-	}
-	return nil
 }
 
 // maxSecrets is how many secrets cluster.secret.file may hold: the one in use, and the one that

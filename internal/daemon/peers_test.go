@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/link/frame"
@@ -68,7 +69,7 @@ func besiege(t *testing.T) *besieged {
 		t.Fatal(err)
 	}
 	s.read = func() (*config.Config, error) {
-		return Load(config.Input{File: filepath.Join(node, "chronikd.yaml"), ReadFile: os.ReadFile, Set: []string{"audit.log=off"},
+		return resolve.Load(config.Input{File: filepath.Join(node, "chronikd.yaml"), ReadFile: os.ReadFile, Set: []string{"audit.log=off"},
 			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyAdminListen: "off"}})
 	}
 	if s.own, err = s.read(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -63,7 +64,7 @@ func TestABrokerHangsIfEveryJournalHangs(t *testing.T) {
 
 // The pulse uses the clients' path to the broker, over one connection.
 func TestThePulseUsesTheClientsPath(t *testing.T) {
-	cfg, err := Load(
+	cfg, err := resolve.Load(
 		config.Input{
 			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: config.Off},
 		},

@@ -13,9 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/cluster"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/membership"
+	"github.com/chronik-io/chronik/internal/storage"
 )
 
 // recoverCommand makes the last voter of a cluster that is left its only one.
@@ -36,7 +38,7 @@ func (c *commandLine) recoverCommand() *cobra.Command {
 }
 
 func (c *commandLine) recover(ctx context.Context, lost, from string) error {
-	cfg, err := Load(c.input())
+	cfg, err := resolve.Load(c.input())
 	if err != nil {
 		return &configError{err}
 	}
@@ -44,7 +46,7 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	if err != nil {
 		return &configError{err}
 	}
-	conf, err := registry(cfg.Durability).ResolveBroker(static(cfg))
+	conf, err := resolve.Registry(cfg.Durability).ResolveBroker(resolve.Static(cfg))
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
@@ -55,7 +57,7 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	if err != nil {
 		return err
 	}
-	listener := interListener(cfg, &conf)
+	listener := resolve.InterListener(cfg, &conf)
 	certificates, err := openCertificates(cfg, log)
 	if err != nil {
 		return err
@@ -64,8 +66,8 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	if err != nil {
 		return err
 	}
-	fsys, dir := c.fileSystem(), path.Join(cfg.DataDir, metadataDir)
-	lock, err := fsys.Lock(path.Join(cfg.DataDir, lockName), holder())
+	fsys, dir := c.fileSystem(), path.Join(cfg.DataDir, resolve.MetadataDir)
+	lock, err := fsys.Lock(path.Join(cfg.DataDir, storage.LockFile), holder())
 	if err != nil {
 		return dataError(cfg.DataDir, err)
 	}
@@ -102,6 +104,6 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 		"1. start this broker\n"+
 		"2. empty the metadata directory, %s in data.dir, of every other broker, keep its log directories, and start it\n"+
 		"3. when all brokers are active, elect leaders: kafka-leader-election.sh --election-type unclean --all-topic-partitions\n",
-		conf.NodeID, r.Cluster, metadataDir)
+		conf.NodeID, r.Cluster, resolve.MetadataDir)
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/statelog"
@@ -94,7 +95,7 @@ func placeOf(static map[string]string, d *storage.DirError) (setting string, fla
 	if static["log.dirs"] != "" {
 		setting = "log.dirs"
 	}
-	if p := (*fs.PathError)(nil); static["journal.dirs"] != "" && errors.As(d.Err, &p) && within(path.Clean(p.Path), d.Journal) {
+	if p := (*fs.PathError)(nil); static["journal.dirs"] != "" && errors.As(d.Err, &p) && resolve.Within(path.Clean(p.Path), d.Journal) {
 		setting = "journal.dirs"
 	}
 	flags = []string{"--dir", d.Path}

@@ -8,6 +8,7 @@ import (
 	logtest "go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -17,7 +18,7 @@ import (
 func TestAStopWhileItStartsIsNoError(t *testing.T) {
 	disk := vfs.Memory()
 	for at := 1; ; at++ {
-		cfg, err := Load(
+		cfg, err := resolve.Load(
 			config.Input{
 				Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},
 			},

@@ -26,6 +26,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/secureinit"
@@ -93,7 +94,7 @@ func TestSecureInit(t *testing.T) {
 			t.Errorf("admin.properties has no %s", want)
 		}
 	}
-	cfg, err := Load(config.Input{File: filepath.Join(dir, "chronikd.yaml"), ReadFile: os.ReadFile})
+	cfg, err := resolve.Load(config.Input{File: filepath.Join(dir, "chronikd.yaml"), ReadFile: os.ReadFile})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func TestSecureInitOfACluster(t *testing.T) {
 	secrets := map[string]bool{}
 	for i, node := range []string{"node-1", "node-2", "node-3"} {
 		at := filepath.Join(dir, node, "chronikd.yaml")
-		cfg, err := Load(config.Input{File: at, ReadFile: os.ReadFile})
+		cfg, err := resolve.Load(config.Input{File: at, ReadFile: os.ReadFile})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -299,7 +300,7 @@ func TestCertificatesReloadAtOnce(t *testing.T) {
 	if code, _, errs := execute(t, nil, "secure", "init", dir, "--no-context"); code != exit.OK {
 		t.Fatal(errs)
 	}
-	cfg, err := Load(config.Input{File: filepath.Join(dir, "chronikd.yaml"), ReadFile: os.ReadFile})
+	cfg, err := resolve.Load(config.Input{File: filepath.Join(dir, "chronikd.yaml"), ReadFile: os.ReadFile})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +372,7 @@ func TestARemovedAuthorityEndsConnections(t *testing.T) {
 		}
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
-	cfg, err := Load(config.Input{
+	cfg, err := resolve.Load(config.Input{
 		Set: []string{"security=tls", "client.certificates=require", "tls.certificate=" + in("server.pem"),
 			"tls.key=" + in("server-key.pem"), "tls.client-ca=" + in("ca.pem")},
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"},

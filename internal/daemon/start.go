@@ -16,6 +16,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/admin"
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
@@ -134,7 +135,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	}
 	reg, tail := metrics.NewRegistry(), logtail.New(logTailBytes)
 	o.Log = tail.Follow(o.Log, o.Level)
-	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, net: o.Net, log: o.Log, level: o.Level, reg: reg,
+	b := &Broker{cfg: o.Config, configs: resolve.Registry(o.Config.Durability), fs: o.FS, net: o.Net, log: o.Log, level: o.Level, reg: reg,
 		bound: addresses, certs: opened, share: share.New(),
 		times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
 		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &observe.Probes{}, slowChecks: o.slowChecks,

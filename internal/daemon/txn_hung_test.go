@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -42,7 +43,7 @@ func (a *answers) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time
 func commitTorn(t *testing.T) *torn {
 	t.Helper()
 	errs := errfs.New(vfs.Memory())
-	cfg, err := Load(config.Input{Set: []string{"log.dirs=/one,/two", "transaction.state.log.num.partitions=1"},
+	cfg, err := resolve.Load(config.Input{Set: []string{"log.dirs=/one,/two", "transaction.state.log.num.partitions=1"},
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"}})
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/audit/changes"
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/daemon/cluster"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
@@ -26,6 +27,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/security/files"
 	"github.com/chronik-io/chronik/internal/security/secret"
+	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -103,7 +105,7 @@ const maxPassword = 1024
 
 // addUser gives a user a password in the data directory of the configuration.
 func (c *commandLine) addUser(ctx context.Context, name string, password secret.Secret) error {
-	cfg, err := Load(c.input())
+	cfg, err := resolve.Load(c.input())
 	if err != nil {
 		return &configError{err}
 	}
@@ -111,7 +113,7 @@ func (c *commandLine) addUser(ctx context.Context, name string, password secret.
 	if err != nil {
 		return &configError{err}
 	}
-	conf, err := registry(cfg.Durability).ResolveBroker(static(cfg))
+	conf, err := resolve.Registry(cfg.Durability).ResolveBroker(resolve.Static(cfg))
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
@@ -119,11 +121,11 @@ func (c *commandLine) addUser(ctx context.Context, name string, password secret.
 		return exit.With(exit.Usage, errors.New("cluster.name is set, and the users of a cluster are not those of one broker: "+
 			"set bootstrap.users for the first ones, and use chronikctl user add for others"))
 	}
-	fsys, dir := c.fileSystem(), path.Join(cfg.DataDir, metadataDir)
+	fsys, dir := c.fileSystem(), path.Join(cfg.DataDir, resolve.MetadataDir)
 	if err := vfs.MakeDir(fsys, dir); err != nil {
 		return dataError(cfg.DataDir, err)
 	}
-	lock, err := fsys.Lock(path.Join(cfg.DataDir, lockName), holder())
+	lock, err := fsys.Lock(path.Join(cfg.DataDir, storage.LockFile), holder())
 	if err != nil {
 		return dataError(cfg.DataDir, err)
 	}
@@ -159,7 +161,7 @@ func (c *commandLine) setUserAudited(ctx context.Context, cfg *config.Config, st
 		log = audit.Open(audit.Options{Mode: mode, Sink: sink, Node: node, Failed: func(err error) { failed = errors.Join(failed, err) }})
 	}
 	by := audit.Client{Who: fmt.Sprintf("uid=%d", os.Getuid()), ID: "chronikd user add"}
-	control := controller.New(controller.Options{Store: changes.Watch(store, log), Configs: registry(cfg.Durability)})
+	control := controller.New(controller.Options{Store: changes.Watch(store, log), Configs: resolve.Registry(cfg.Durability)})
 	err = setUser(audit.With(ctx, by), control, name, password, []metadata.ScramMechanism{metadata.ScramSHA256, metadata.ScramSHA512})
 	if e := errors.Join(log.Close(ctx), failed); err == nil && e != nil {
 		return fmt.Errorf("the password is set, but the audit log %s could not be written: %w", place, e)

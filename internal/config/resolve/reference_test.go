@@ -1,4 +1,4 @@
-package daemon
+package resolve
 
 import (
 	"maps"
@@ -8,9 +8,16 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/testing/golden"
 )
 
-const reference = "../../docs/configuration.md"
+const reference = "../../../docs/configuration.md"
+
+// generated compares the part of a document between its markers with want.
+func generated(t *testing.T, path, part, want string) {
+	t.Helper()
+	golden.Part(t, path, part, want, "go test ./internal/config/resolve -run Docs")
+}
 
 // The reference is generated from the definitions that the loader checks values with,
 // print-defaults prints and DescribeConfigs shows to clients.
@@ -30,7 +37,7 @@ func TestDocsListEverySetting(t *testing.T) {
 	b.Reset()
 	b.WriteString("| setting | default | values | while running | meaning |\n|---|---|---|---|---|\n")
 	derived := topicDefaults(reg)
-	for _, d := range kafkaSettings(reg) {
+	for _, d := range Settings(reg) {
 		if derived[d.Name] == "" {
 			row(&b, code(d.Name), defaultOf(d.Default, d.Unset), values(d.Type, d.Bounds), orRestart(d.Live), d.Doc)
 		}
@@ -39,7 +46,7 @@ func TestDocsListEverySetting(t *testing.T) {
 
 	b.Reset()
 	b.WriteString("| setting | sets | default | values | while running |\n|---|---|---|---|---|\n")
-	for _, d := range kafkaSettings(reg) {
+	for _, d := range Settings(reg) {
 		if topic := derived[d.Name]; topic != "" {
 			row(&b, code(d.Name), topic, defaultOf(d.Default, d.Unset), values(d.Type, d.Bounds), orRestart(d.Live))
 		}
@@ -86,7 +93,7 @@ func TestDocsListKafkasNames(t *testing.T) {
 func TestEveryBrokerConfigHasASetting(t *testing.T) {
 	reg := defaultRegistry(t)
 	byConfig := make(map[string]config.Def)
-	for _, d := range slices.Concat(kafkaSettings(reg), config.Own()) {
+	for _, d := range slices.Concat(Settings(reg), config.Own()) {
 		name := d.Name
 		if d.Broker != "" {
 			name = d.Broker
@@ -138,7 +145,7 @@ func defaultRegistry(t *testing.T) *configdef.Registry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return registry(cfg.Durability)
+	return Registry(cfg.Durability)
 }
 
 // topicDefaults returns the broker configs that are only the default of a topic config, each with

@@ -1,31 +1,17 @@
-package daemon
+package resolve
 
 import (
 	"fmt"
-	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/chronik-io/chronik/internal/configdef"
-	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// holder returns what lock files record about this process.
-func holder() string { return "pid " + strconv.Itoa(os.Getpid()) }
-
-// places returns the log directories and their journals.
-func places(conf *configdef.Broker) []storage.Place {
-	places := make([]storage.Place, len(conf.LogDirs))
-	for i, dir := range conf.LogDirs {
-		places[i].Path = dir
-		if i < len(conf.JournalDirs) {
-			places[i].Journal = conf.JournalDirs[i]
-		}
-	}
-	return places
-}
+// Names below the data directory.
+const (
+	MetadataDir = "metadata"
+	LogsDir     = "logs"
+)
 
 // checkPlaces rejects directories that would contain one another's files. The broker would notice
 // some of these mistakes at its start and others never.
@@ -45,10 +31,10 @@ func checkPlaces(data string, static map[string]string) error {
 			len(logs),
 		)
 	}
-	own := []string{path.Clean(data), path.Join(data, metadataDir)}
+	own := []string{path.Clean(data), path.Join(data, MetadataDir)}
 	for i, p := range logs {
 		for _, other := range logs[:i] {
-			if within(p, other) || within(other, p) {
+			if Within(p, other) || Within(other, p) {
 				return fmt.Errorf("log.dirs names %s and %s; give each log directory a place outside of the others", other, p)
 			}
 		}
@@ -56,7 +42,7 @@ func checkPlaces(data string, static map[string]string) error {
 			return fmt.Errorf(
 				"log.dirs names %s, where data.dir keeps its own files; choose a directory of its own, for example %s",
 				p,
-				path.Join(data, logsDir),
+				path.Join(data, LogsDir),
 			)
 		}
 	}
@@ -86,5 +72,5 @@ func placesOf(static map[string]string, setting string) ([]string, error) {
 	return all, nil
 }
 
-// within reports whether p is other or lies below it.
-func within(p, other string) bool { return p == other || strings.HasPrefix(p, other+"/") }
+// Within reports whether p is other or lies below it.
+func Within(p, other string) bool { return p == other || strings.HasPrefix(p, other+"/") }

@@ -1,4 +1,4 @@
-package daemon
+package resolve
 
 import (
 	"fmt"
@@ -23,8 +23,8 @@ func elsewhere() map[string]string {
 	}
 }
 
-// registry returns all broker and topic configs, with these durability profiles.
-func registry(profiles configdef.Profiles) *configdef.Registry {
+// Registry returns all broker and topic configs, with these durability profiles.
+func Registry(profiles configdef.Profiles) *configdef.Registry {
 	var presets []string
 	for _, p := range durability.Presets() {
 		presets = append(presets, p.Name)
@@ -32,9 +32,9 @@ func registry(profiles configdef.Profiles) *configdef.Registry {
 	return configdef.New(configdef.Options{Profiles: profiles, ProducePresets: presets})
 }
 
-// kafkaSettings returns the settings under Kafka's names that the file, the environment and --set
+// Settings returns the settings under Kafka's names that the file, the environment and --set
 // accept.
-func kafkaSettings(reg *configdef.Registry) []config.Def {
+func Settings(reg *configdef.Registry) []config.Def {
 	hidden := elsewhere()
 	var defs []config.Def
 	for _, d := range reg.Brokers() {
@@ -99,18 +99,12 @@ func explain(reg *configdef.Registry) func(string) string {
 // Load reads the configuration from all sources and checks it as a whole against the registry that
 // the broker will use. It sets in.Broker and in.Explain.
 func Load(in config.Input) (*config.Config, error) {
-	builtin, err := durability.NewSet()
+	cfg, err := Read(in)
 	if err != nil {
 		return nil, err
 	}
-	names := registry(builtin)
-	in.Broker, in.Explain = kafkaSettings(names), explain(names)
-	cfg, err := config.Load(in)
-	if err != nil {
-		return nil, err
-	}
-	all := static(cfg)
-	if err := registry(cfg.Durability).CheckStatic(all); err != nil {
+	all := Static(cfg)
+	if err := Registry(cfg.Durability).CheckStatic(all); err != nil {
 		return nil, sourced(cfg, err)
 	}
 	if err := checkPlaces(cfg.DataDir, all); err != nil {
@@ -120,6 +114,17 @@ func Load(in config.Input) (*config.Config, error) {
 		return nil, sourced(cfg, err)
 	}
 	return cfg, nil
+}
+
+// Read is Load without the checks of settings that have to go together.
+func Read(in config.Input) (*config.Config, error) {
+	builtin, err := durability.NewSet()
+	if err != nil {
+		return nil, err
+	}
+	names := Registry(builtin)
+	in.Broker, in.Explain = Settings(names), explain(names)
+	return config.Load(in)
 }
 
 // sourced adds to an error that names several settings where each of them was set, as each may come
@@ -142,9 +147,9 @@ func notInNames(c rune) bool {
 	return c != '.' && c != '_' && c != '-' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9')
 }
 
-// static returns the broker's configs as clients describe them: those that were set under Kafka's
+// Static returns the broker's configs as clients describe them: those that were set under Kafka's
 // names, and those that the daemon's own settings determine.
-func static(cfg *config.Config) map[string]string {
+func Static(cfg *config.Config) map[string]string {
 	all := make(map[string]string, len(cfg.Broker)+4)
 	for name, value := range cfg.Broker {
 		all[name] = value
@@ -167,7 +172,7 @@ func static(cfg *config.Config) map[string]string {
 		all["advertised.listeners"] = strings.Join(advertised, ",")
 	}
 	if all["log.dirs"] == "" {
-		all["log.dirs"] = path.Join(cfg.DataDir, logsDir)
+		all["log.dirs"] = path.Join(cfg.DataDir, LogsDir)
 	}
 	if seeds := all["cluster.seeds"]; seeds != "" && all["default.replication.factor"] == "" {
 		all["default.replication.factor"] = strconv.Itoa(min(3, 1+strings.Count(seeds, ",")))

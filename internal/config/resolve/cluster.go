@@ -1,4 +1,4 @@
-package daemon
+package resolve
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 
 // checkCluster rejects settings of a cluster that do not go together. all are the broker's configs.
 func checkCluster(cfg *config.Config, all map[string]string) error {
-	b, err := registry(cfg.Durability).ResolveBroker(all)
+	b, err := Registry(cfg.Durability).ResolveBroker(all)
 	if err != nil {
 		return err
 	}
@@ -63,4 +63,37 @@ func checkReachable(cfg *config.Config) error {
 		}
 	}
 	return nil
+}
+
+// checkPeers rejects settings with which brokers could not connect, or anybody could as one.
+func checkPeers(cfg *config.Config, conf *configdef.Broker) error {
+	name := InterListener(cfg, conf)
+	i := slices.IndexFunc(cfg.Listeners, func(l config.Listener) bool { return l.Name == name })
+	if i < 0 {
+		return nil // checkInterListener reports it
+	}
+	l := &cfg.Listeners[i]
+	secured := cfg.Security.ACL || slices.ContainsFunc(cfg.Listeners, func(l config.Listener) bool {
+		return l.TLS != nil || len(l.SASL) > 0
+	})
+	switch {
+	case l.TLS == nil && len(l.SASL) > 0:
+		return fmt.Errorf("listener %s has sasl and no TLS, and brokers connect through it, which show certificates instead of logging in; "+
+			"set security: tls for it, or inter.broker.listener.name to another listener", name)
+	case l.TLS != nil && (l.TLS.ClientCA == "" || l.ClientCertificates == config.CertificatesNone):
+		return fmt.Errorf("brokers connect through listener %s, which has TLS and asks for no certificates; set %s, and "+
+			"client-certificates: require (or request, if its clients have none)", name, config.KeyTLSClientCA)
+	case conf.Cluster.SecretFile == "" && secured && (l.TLS != nil || !config.Loopback(l.Listen)):
+		return errors.New("cluster.secret.file is not set, and this broker has TLS, logins or rights: every program that reaches the " +
+			"listener of brokers could claim to be one and do everything; set it to a file with 32 random characters, the same on all brokers")
+	}
+	return nil
+}
+
+// InterListener returns the name of the listener that other brokers connect to.
+func InterListener(cfg *config.Config, conf *configdef.Broker) string {
+	if conf.Cluster.InterListener != "" {
+		return conf.Cluster.InterListener
+	}
+	return cfg.Listeners[0].Name
 }
