@@ -12,6 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/network"
 )
 
@@ -125,8 +126,8 @@ func addressError(setting, address string, err error) error {
 }
 
 // listenerOf converts a listener to network's type.
-func listenerOf(l config.Listener, c *certificates) (*network.Listener, error) {
-	n := &network.Listener{Name: l.Name, TLS: c.tlsOf(l.Name), SASL: len(l.SASL) > 0}
+func listenerOf(l config.Listener, c *guard.Certificates) (*network.Listener, error) {
+	n := &network.Listener{Name: l.Name, TLS: c.TLSOf(l.Name), SASL: len(l.SASL) > 0}
 	if l.Advertise == "" {
 		return n, nil
 	}

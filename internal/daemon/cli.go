@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/memory"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -226,10 +227,10 @@ func (c *commandLine) check() error {
 	for _, w := range cfg.Warnings {
 		fmt.Fprintf(c.Err, "warning: %s\n", w)
 	}
-	if _, err := openCertificates(cfg, zap.NewNop()); err != nil {
+	if _, err := guard.OpenCertificates(cfg, zap.NewNop()); err != nil {
 		return err
 	}
-	if _, err := adminToken(cfg); err != nil {
+	if _, err := guard.AdminToken(cfg); err != nil {
 		return err
 	}
 	var errs []error

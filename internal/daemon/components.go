@@ -20,6 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/txn/exchange"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -45,7 +46,7 @@ type components struct {
 	store        metadata.Store
 	member       *member
 	control      *controller.Controller
-	logins       *logins // nil if no listener has SASL
+	logins       *guard.Logins // nil if no listener has SASL
 	storage      *storage.Manager
 	dirs         *observe.Dirs
 	cluster      *observe.Cluster
@@ -76,20 +77,20 @@ type components struct {
 // open starts the components from the disk upwards: metadata, logs, partitions, handlers and, last,
 // connections.
 func (b *Broker) open(ctx context.Context) error {
-	r := &components{static: resolve.Static(b.cfg), quotas: newQuotas()}
+	r := &components{static: resolve.Static(b.cfg), quotas: guard.NewQuotas()}
 	b.components = r
 	var err error
 	if r.conf, err = b.configs.ResolveBroker(r.static); err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	if r.logins, err = newLogins(b.cfg, b.log.Named("logins")); err != nil {
+	if r.logins, err = guard.NewLogins(b.cfg, b.log.Named("logins")); err != nil {
 		return err
 	}
 	r.settings = replica.NewTopicSettings(replica.SettingsOptions{
 		Self: r.conf.NodeID, Configs: b.configs, Static: r.static, KeepAll: !r.conf.Cleaning.Compact, Logger: b.log.Named("replica"),
 	})
 	for _, step := range []func(context.Context, *components) error{
-		b.findHung, b.refuseNewerFormats, b.openMember, b.openLogs, b.register, b.prepareLogins, b.openPartitions, b.openHandlers,
+		b.findHung, b.refuseNewerFormats, b.openMember, b.openLogs, b.register, b.openLogins, b.openPartitions, b.openHandlers,
 		b.awaitActive, b.openClients,
 	} {
 		if err := step(ctx, r); err != nil {
@@ -244,6 +245,11 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	return metrics.RegisterDirs(b.reg, r.dirs.List)
 }
 
+// openLogins makes the metadata ready for logins.
+func (b *Broker) openLogins(ctx context.Context, r *components) error {
+	return guard.PrepareLogins(ctx, b.cfg, r.store, r.control, b.log)
+}
+
 // openPartitions subscribes the replicas and the coordinators to the metadata: its content and
 // changes create, open and remove logs and give partitions their roles. That begins when
 // openHandlers starts the applier.
@@ -259,16 +265,16 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	r.member.streams, opt.RoleChanged = copies, copies.RoleChanged
 	r.replicas = replica.NewManager(opt)
 	r.applier = metadata.NewApplier(b.log.Named("metadata"))
-	r.rules = followRules(&b.cfg.Security, b.log.Named("security"), r.applier) // before what asks them
-	followQuotas(r.quotas, r.applier)
+	r.rules = guard.FollowRules(&b.cfg.Security, b.log.Named("security"), r.applier) // before what asks them
+	guard.FollowQuotas(r.quotas, r.applier)
 	r.applier.Subscribe("settings", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error {
 		return b.applySettings(r, next)
 	})
 	r.applier.Subscribe("topics", r.settings.Follow)
 	if r.logins != nil {
 		r.applier.Subscribe("logins", r.logins.Follow)
-		b.stack.push("keys of tokens", r.logins.run())
-		if err := b.watchTokenKeys(r.logins); err != nil {
+		b.stack.push("keys of tokens", r.logins.Run())
+		if err := r.logins.ShowKeys(b.cfg.Security.OAuth.JWKS, b.health, b.reg); err != nil {
 			return err
 		}
 	}
@@ -304,7 +310,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	}
 	r.handlers, err = broker.New(broker.Options{
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
-		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: withAuditedCluster(group, r.audit),
+		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: guard.WithAuditedCluster(group, r.audit),
 		Replicas: r.replicas, Settings: r.settings,
 		Audit:   r.audit,
 		Configs: b.configs, Groups: r.groups, Transactions: r.transactions.Service, Coordinators: r.exchange,
@@ -348,7 +354,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	b.health.AddSlow(observe.Rebalances(r.groups, cmp.Or(b.slowChecks, time.Minute)))
 	survey := observe.Transactions(r.transactions, r.exchange, r.gate)
 	b.health.AddSlow(func(s *checks.Slow) { s.Undone = survey().Undone })
-	b.health.AddSlow(accessSource(b.cfg, r.applier.Image))
+	b.health.AddSlow(observe.Access(b.cfg, r.applier.Image))
 	r.fenced = true
 	unwatch := watch(r.applier.Done(), func() { b.fail(fmt.Errorf("metadata: %w", r.applier.Err())) })
 	b.stack.push("applier watch", func(context.Context) error { unwatch(); return nil })
@@ -368,13 +374,13 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 	}
 	r.network, r.requests = metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg)
 	server, err := network.New(network.Options{
-		Observer:   withAudit(observe.NewNetwork(r.network, r.requests, names, table), r.audit),
+		Observer:   guard.WithAudit(observe.NewNetwork(r.network, r.requests, names, table), r.audit),
 		Connecting: r.quotas.Connect, Accepting: b.limits.rates.take,
 		Handler: r.member.starting, Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
 		Limits: b.networkLimits(r, b.limits.now.Load()), Idle: r.conf.ConnectionIdle,
-		Authenticator: r.logins.authenticator(), LoginTimeout: b.cfg.Security.LoginTimeout, LoginBytes: b.cfg.Security.LoginBytes,
+		Authenticator: r.logins.Authenticator(), LoginTimeout: b.cfg.Security.LoginTimeout, LoginBytes: b.cfg.Security.LoginBytes,
 		Places:             b.share.Of(share.Logins),
 		MaxUnauthenticated: b.cfg.Security.MaxUnauthenticated, MaxUnauthenticatedPerIP: b.cfg.Security.MaxUnauthenticatedPerIP,
 	})
@@ -382,7 +388,7 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 		return err
 	}
 	r.server.Store(server)
-	b.certs.server.Store(server)
+	b.certs.OnChange(server.EndUntrusted)
 	return nil
 }
 
@@ -411,7 +417,7 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 	server := r.server.Load()
 	b.limitConnections(r) // the logs are open
 	b.stack.push("clients", func(ctx context.Context) error { return stopClients(ctx, r, server) })
-	if err := metrics.RegisterQuotas(b.reg, quotaMetrics(r.quotas)); err != nil {
+	if err := metrics.RegisterQuotas(b.reg, observe.Quotas(r.quotas)); err != nil {
 		return err
 	}
 	budgets := observe.Budgets(server, r.handlers, r.groups.MemberMemory(), r.transactions.Memory())

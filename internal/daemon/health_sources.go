@@ -3,7 +3,6 @@ package daemon
 import (
 	"cmp"
 	"errors"
-	"path/filepath"
 
 	"go.uber.org/zap"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/health/host"
 	"github.com/chronik-io/chronik/internal/memory"
@@ -47,7 +47,7 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 	o.Sources = []checks.Source{func(f *checks.Facts) {
 		f.Settings = settings
 		f.Memory.There, f.Memory.Budgets, f.Memory.Wanted = b.memory, cut.Sum(len(dirs)), wanted.Sum(len(dirs))
-	}, b.certs.facts}
+	}, b.certs.Facts}
 	if b.fs == vfs.OS() { // a broker in memory does not depend on the machine
 		m := observe.NewMachine(b.cfg.DataDir, dirs, b.limits.most)
 		o.Slow = []checks.SlowSource{m.Slow}
@@ -55,14 +55,14 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 	}
 	b.health = checks.Start(o)
 	return errors.Join(metrics.RegisterFindings(b.reg, observe.Findings(b.health, o.Checks)),
-		metrics.RegisterCertificates(b.reg, b.certs.expiries))
+		metrics.RegisterCertificates(b.reg, b.certs.Expiries))
 }
 
 // settingsOf returns what was configured. It does not change while the broker runs.
 func settingsOf(cfg *config.Config, b *configdef.Broker, t *configdef.Topic) checks.Settings {
 	s := checks.Settings{
-		DataDir:    absolute(cfg.DataDir),
-		WorkingDir: absolute("."),
+		DataDir:    health.Path(cfg.DataDir),
+		WorkingDir: health.Path("."),
 		Warnings:   cfg.Warnings,
 		Admin:      checks.Listener{Name: "admin", Listen: cfg.AdminListen},
 	}
@@ -86,23 +86,15 @@ func settingsOf(cfg *config.Config, b *configdef.Broker, t *configdef.Topic) che
 	return s
 }
 
-// absolute returns a path for commands that an operator runs in another working directory.
-func absolute(dir string) string {
-	if abs, err := filepath.Abs(dir); err == nil {
-		return abs
-	}
-	return dir
-}
-
 // presence watches the directories in which the broker has open files. meta is that of the
 // metadata.
 func presence(meta string, dirs []*storage.Dir) *host.Presence {
-	used := []host.Used{{Role: checks.RoleMetadata, Path: absolute(meta), Files: "*.log"}}
+	used := []host.Used{{Role: checks.RoleMetadata, Path: health.Path(meta), Files: "*.log"}}
 	for _, d := range dirs {
 		used = append(
 			used,
-			host.Used{Role: checks.RoleLogs, Path: absolute(d.Path()), Files: storage.IdentityFile},
-			host.Used{Role: checks.RoleJournal, Path: absolute(d.JournalPath()), Files: "*.journal"},
+			host.Used{Role: checks.RoleLogs, Path: health.Path(d.Path()), Files: storage.IdentityFile},
+			host.Used{Role: checks.RoleJournal, Path: health.Path(d.JournalPath()), Files: "*.journal"},
 		)
 	}
 	return host.NewPresence(used...)

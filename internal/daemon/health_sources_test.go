@@ -14,6 +14,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metrics"
@@ -213,7 +214,7 @@ func TestChecksKnowTheSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &Broker{cfg: cfg, configs: resolve.Registry(cfg.Durability), probes: &observe.Probes{}, reg: metrics.NewRegistry(),
-		fs: vfs.Memory(), certs: &certificates{}}
+		fs: vfs.Memory(), certs: &guard.Certificates{}}
 	if err := b.startHealth("v", func(bool) {}, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}

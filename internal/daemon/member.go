@@ -23,6 +23,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/daemon/cluster"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/membership"
@@ -54,7 +55,10 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	if err := b.lockData(); err != nil {
 		return err
 	}
-	if err := b.openAudit(r); err != nil {
+	var err error
+	r.audit, err = guard.OpenAudit(b.cfg, b.fs, r.conf.NodeID, b.health, b.reg, b.log.Named("audit"))
+	b.stack.push("audit log", r.audit.Close)
+	if err != nil {
 		return err
 	}
 	fail := func(err error) error { return dataError(b.cfg.DataDir, err) }
@@ -68,7 +72,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		return err
 	}
 	c, err := cluster.Open(cluster.Options{
-		FS: b.fs, Dial: peers.dial, Admit: peers.admit, Trusts: peers.trusts,
+		FS: b.fs, Dial: peers.Dial, Admit: peers.Admit, Trusts: peers.Trusts,
 		Dir: dir, Conf: r.conf.Cluster, Node: r.conf.NodeID, Rack: r.conf.Rack, Endpoints: endpoints,
 		InternalReplicas: map[string]int{
 			service.OffsetsTopic:      min(int(r.conf.Offsets.ReplicationFactor), max(len(r.conf.Cluster.Seeds), 1)),
@@ -76,13 +80,13 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		},
 		Listener: listener, Secrets: secrets, Logs: r.owners.cluster,
 		Version: b.version, Progress: b.waits, Fail: b.fail, Log: b.log,
-		Refused: recordRefusedLinks(r.audit, listener),
+		Refused: guard.RecordRefusedLinks(r.audit, listener),
 	})
 	if err != nil {
 		return fail(err)
 	}
 	b.stack.pushDisk("metadata", c.Close)
-	b.certs.cluster.Store(c)
+	b.certs.OnChange(c.EndUntrusted)
 	r.member = &member{Cluster: c, incarnation: metadata.NewID(), shown: func() error { return nil }}
 	r.store = c.Store()
 	if c.ID() == "" { // a directory without metadata, which an interrupted start left, or none
@@ -120,15 +124,16 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 
 // peersOf returns what this broker tells other ones of itself, and how they prove each other who
 // they are on a listener. Without seeds there are no others, and none of that is checked.
-func (b *Broker) peersOf(r *components, listener string) (endpoints []metadata.Endpoint, secrets []secret.Secret, p *peers, err error) {
+func (b *Broker) peersOf(r *components, listener string) (endpoints []metadata.Endpoint, secrets []secret.Secret, p *guard.Peers,
+	err error) {
 	if !r.linked() {
-		return nil, nil, &peers{}, nil
+		return nil, nil, &guard.Peers{}, nil
 	}
 	if endpoints, err = b.endpoints(); err == nil {
-		secrets, err = readSecrets(r.conf.Cluster.SecretFile)
+		secrets, err = guard.ReadSecrets(r.conf.Cluster.SecretFile)
 	}
 	if err == nil {
-		p, err = newPeers(listener, b.certs, b.net.DialContext)
+		p, err = guard.NewPeers(listener, b.certs, b.net.DialContext)
 	}
 	return endpoints, secrets, p, err
 }
@@ -158,7 +163,7 @@ func (b *Broker) showCluster(ctx context.Context, r *components) error {
 	handlers, err := broker.New(broker.Options{
 		Self:        -1, // it has no replicas yet; the others' view of this broker is the right one
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
-		Rules:    followRules(&b.cfg.Security, b.log.Named("security"), images),
+		Rules:    guard.FollowRules(&b.cfg.Security, b.log.Named("security"), images),
 		Metadata: images, Controller: r.control, Cluster: r.member.Operator(), Settings: r.settings, Configs: b.configs,
 		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level,
 	})

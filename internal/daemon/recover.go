@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/cluster"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/storage"
 )
@@ -53,16 +54,16 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	if conf.Cluster.Name == "" {
 		return exit.With(exit.Usage, errors.New("cluster.name is not set, and a broker without a cluster has nothing to recover"))
 	}
-	secrets, err := readSecrets(conf.Cluster.SecretFile)
+	secrets, err := guard.ReadSecrets(conf.Cluster.SecretFile)
 	if err != nil {
 		return err
 	}
 	listener := resolve.InterListener(cfg, &conf)
-	certificates, err := openCertificates(cfg, log)
+	certificates, err := guard.OpenCertificates(cfg, log)
 	if err != nil {
 		return err
 	}
-	peers, err := newPeers(listener, certificates, new(net.Dialer).DialContext)
+	peers, err := guard.NewPeers(listener, certificates, new(net.Dialer).DialContext)
 	if err != nil {
 		return err
 	}
@@ -74,7 +75,7 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	defer lock.Close()
 	r, err := cluster.Inspect(ctx, cluster.RecoverOptions{
 		FS: fsys, Dir: dir, From: from, Conf: conf.Cluster, Node: conf.NodeID, Listener: listener, Secrets: secrets,
-		Dial: peers.dial, Log: log,
+		Dial: peers.Dial, Log: log,
 	})
 	switch {
 	case errors.Is(err, membership.ErrRefused):

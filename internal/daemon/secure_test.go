@@ -28,6 +28,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/secureinit"
 	"github.com/chronik-io/chronik/internal/security/certs"
@@ -102,12 +103,12 @@ func TestSecureInit(t *testing.T) {
 		!cfg.Security.ACL || !slices.Equal(cfg.Security.SuperUsers, []string{"User:admin"}) {
 		t.Errorf("%+v %+v", cfg.Listeners, cfg.Security)
 	}
-	c, err := openCertificates(cfg, zap.NewNop())
+	c, err := guard.OpenCertificates(cfg, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var f checks.Facts
-	c.facts(&f)
+	c.Facts(&f)
 	for _, x := range f.CertificateFiles {
 		if x.Problem != "" || len(x.Warnings) > 0 {
 			t.Errorf("%+v", x)
@@ -213,11 +214,11 @@ func TestSecureInitOfACluster(t *testing.T) {
 		if cfg.Broker["node.id"] != string(rune('1'+i)) || cfg.Listeners[1].ClientCertificates != config.CertificatesRequire {
 			t.Errorf("%s: %+v", node, cfg.Listeners)
 		}
-		c, err := openCertificates(cfg, zap.NewNop())
+		c, err := guard.OpenCertificates(cfg, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if dn := certs.DN(c.listeners["peers"].Certificate()); dn != "CN=chronik-broker" {
+		if dn := certs.DN(c.Listener("peers").Certificate()); dn != "CN=chronik-broker" {
 			t.Errorf("%s is %s", node, dn)
 		}
 		secrets[content(t, dir, node, "cluster.secret")] = true
@@ -294,36 +295,6 @@ func TestHangupReloads(t *testing.T) {
 	<-reload
 }
 
-// A reload that is asked for reaches the listeners without waiting for the next look.
-func TestCertificatesReloadAtOnce(t *testing.T) {
-	dir := t.TempDir()
-	if code, _, errs := execute(t, nil, "secure", "init", dir, "--no-context"); code != exit.OK {
-		t.Fatal(errs)
-	}
-	cfg, err := resolve.Load(config.Input{File: filepath.Join(dir, "chronikd.yaml"), ReadFile: os.ReadFile})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := openCertificates(cfg, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := c.listeners["clients"].Certificate().SerialNumber
-	if _, err := secureinit.Renew(dir, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	now, done := make(chan struct{}), make(chan struct{})
-	go func() { defer close(done); c.run(ctx, now, func() bool { return false }) }()
-	now <- struct{}{}
-	now <- struct{}{} // it is taken when the first has been done
-	cancel()
-	<-done
-	if c.listeners["clients"].Certificate().SerialNumber.Cmp(before) == 0 {
-		t.Error("the former certificate is still in use")
-	}
-}
-
 // A broker without seeds shows its certificate to clients only: it needs nothing that other brokers
 // would ask of it.
 func TestALoneBrokerNeedsNoCertificateOfABroker(t *testing.T) {
@@ -347,19 +318,6 @@ func TestALoneBrokerNeedsNoCertificateOfABroker(t *testing.T) {
 		}
 	}
 	startHere(t, vfs.Memory(), "security=tls", "tls.certificate="+filepath.Join(dir, "cert.pem"), "tls.key="+filepath.Join(dir, "key.pem"))
-}
-
-func TestTokensOfTheAdminPort(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "token")
-	for text, want := range map[string]string{"short\n": "at least 32 are needed", strings.Repeat("x", 32) + "\n": ""} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		sum, err := adminToken(&config.Config{AdminSecurity: config.AdminSecurity{TokenFile: path}})
-		if (want == "") != (sum != nil && err == nil) || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", text, err)
-		}
-	}
 }
 
 // When the authority of clients is removed from the file, connections that show its certificates

@@ -18,6 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/logtail"
@@ -83,7 +84,7 @@ type Broker struct {
 	health     *checks.Monitor
 	probes     *observe.Probes
 	bound      *bound
-	certs      *certificates
+	certs      *guard.Certificates
 	share      *share.Share // of the processors
 	stack      *stack
 	ended      sync.Once
@@ -125,11 +126,11 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if o.Level == (zap.AtomicLevel{}) {
 		o.Level = zap.NewAtomicLevel()
 	}
-	opened, err := openCertificates(o.Config, o.Log.Named("certificates"))
+	opened, err := guard.OpenCertificates(o.Config, o.Log.Named("certificates"))
 	if err != nil {
 		return nil, errors.Join(err, addresses.close())
 	}
-	token, err := adminToken(o.Config)
+	token, err := guard.AdminToken(o.Config)
 	if err != nil {
 		return nil, errors.Join(err, addresses.close())
 	}
@@ -148,7 +149,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	}
 	b.watchCertificates(o.Reload, o.Reread)
 	if addresses.admin != nil {
-		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config, token, opened), TLS: opened.adminTLS(),
+		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config, token, opened), TLS: opened.AdminTLS(),
 			Places: b.share.Of(share.Logins), Registry: reg, Level: o.Level, Health: b.health,
 			View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
 		if err != nil {
@@ -175,12 +176,16 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 // watchCertificates takes changed files until the broker has stopped, and the configuration that
 // read returns for each value of now.
 func (b *Broker) watchCertificates(now <-chan struct{}, read func() (*config.Config, error)) {
-	if len(b.certs.all) == 0 {
+	if !b.certs.Any() {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { b.certs.run(ctx, now, func() bool { return read != nil && b.reread(read) }) })
+	running.Go(func() {
+		b.certs.Run(ctx, now, func() bool {
+			return read != nil && b.certs.Reread(b.cfg, read, b.log.Named("configuration"))
+		})
+	})
 	b.stack.push("certificates", func(context.Context) error {
 		cancel()
 		running.Wait()

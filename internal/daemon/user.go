@@ -13,14 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/audit"
-	"github.com/chronik-io/chronik/internal/audit/changes"
 	"github.com/chronik-io/chronik/internal/cli"
-	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
-	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/daemon/cluster"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -137,7 +134,7 @@ func (c *commandLine) addUser(ctx context.Context, name string, password secret.
 	if err != nil {
 		return dataError(cfg.DataDir, err)
 	}
-	err = c.setUserAudited(ctx, cfg, store, name, password, conf.NodeID)
+	err = guard.AddUser(ctx, cfg, fsys, store, name, password, conf.NodeID)
 	if err = errors.Join(err, store.Close()); err != nil {
 		return dataError(cfg.DataDir, err)
 	}
@@ -146,25 +143,4 @@ func (c *commandLine) addUser(ctx context.Context, name string, password secret.
 		fmt.Fprintf(c.Out, "it has no rights yet: add %s to super-users, or give it rights with chronikctl acl\n", principal)
 	}
 	return nil
-}
-
-// setUserAudited sets a password in a store, and records that in the audit log, as a broker does.
-func (c *commandLine) setUserAudited(ctx context.Context, cfg *config.Config, store metadata.Store, name string, password secret.Secret,
-	node int32) error {
-	var failed error // set before Close returns
-	mode, sink, place, err := auditSink(cfg, c.fileSystem())
-	if err != nil {
-		return err
-	}
-	var log *audit.Log
-	if mode != audit.Off {
-		log = audit.Open(audit.Options{Mode: mode, Sink: sink, Node: node, Failed: func(err error) { failed = errors.Join(failed, err) }})
-	}
-	by := audit.Client{Who: fmt.Sprintf("uid=%d", os.Getuid()), ID: "chronikd user add"}
-	control := controller.New(controller.Options{Store: changes.Watch(store, log), Configs: resolve.Registry(cfg.Durability)})
-	err = setUser(audit.With(ctx, by), control, name, password, []metadata.ScramMechanism{metadata.ScramSHA256, metadata.ScramSHA512})
-	if e := errors.Join(log.Close(ctx), failed); err == nil && e != nil {
-		return fmt.Errorf("the password is set, but the audit log %s could not be written: %w", place, e)
-	}
-	return err
 }

@@ -1,4 +1,4 @@
-package daemon
+package guard
 
 import (
 	"bytes"
@@ -19,21 +19,21 @@ import (
 	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
-// peers dials other brokers and admits them. With TLS, both ends show a certificate that an
+// Peers dials other brokers and admits them. With TLS, both ends show a certificate that an
 // authority in tls.client-ca has signed and whose principal is one of cluster.principals. A link
 // then proves node, cluster and secret for this connection.
-type peers struct {
+type Peers struct {
 	connect    func(ctx context.Context, network, address string) (net.Conn, error)
 	store      *certs.Store // of the listener for brokers; nil for plain text
 	rules      *certs.Rules
-	principals *atomic.Pointer[[]string] // see certificates.brokers
+	principals *atomic.Pointer[[]string] // see Certificates.brokers
 }
 
-// newPeers returns how this broker connects with others through a listener. An error says why no
+// NewPeers returns how this broker connects with others through a listener. An error says why no
 // other broker would accept its certificate, and the remedy.
-func newPeers(listener string, c *certificates,
-	connect func(ctx context.Context, network, address string) (net.Conn, error)) (*peers, error) {
-	p := &peers{connect: connect, store: c.listeners[listener], rules: c.rules[listener], principals: &c.brokers}
+func NewPeers(listener string, c *Certificates,
+	connect func(ctx context.Context, network, address string) (net.Conn, error)) (*Peers, error) {
+	p := &Peers{connect: connect, store: c.listeners[listener], rules: c.rules[listener], principals: &c.brokers}
 	if p.store == nil {
 		return p, nil
 	}
@@ -56,8 +56,8 @@ func newPeers(listener string, c *certificates,
 	return p, nil
 }
 
-// dial is link.Options.Dial. An error of certificates is a *link.Mismatch.
-func (p *peers) dial(ctx context.Context, address string) (net.Conn, error) {
+// Dial is link.Options.Dial. An error of certificates is a *link.Mismatch.
+func (p *Peers) Dial(ctx context.Context, address string) (net.Conn, error) {
 	nc, err := p.connect(ctx, "tcp", address)
 	if err != nil || p.store == nil {
 		return nc, err
@@ -80,7 +80,7 @@ func (p *peers) dial(ctx context.Context, address string) (net.Conn, error) {
 			Remedy: "set security: tls for the listener of brokers on all of them"}
 	}
 	if err == nil {
-		err = p.admit(t, "")
+		err = p.Admit(t, "")
 	}
 	if err != nil {
 		_ = nc.Close() // the first error is the one that counts
@@ -89,9 +89,9 @@ func (p *peers) dial(ctx context.Context, address string) (net.Conn, error) {
 	return t, nil
 }
 
-// admit is link.Options.Admit: only a broker's certificate begins a link. The secret alone does not
+// Admit is link.Options.Admit: only a broker's certificate begins a link. The secret alone does not
 // with TLS, and neither does any other certificate of the same authority.
-func (p *peers) admit(nc net.Conn, _ string) error {
+func (p *Peers) Admit(nc net.Conn, _ string) error {
 	if p.store == nil {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (p *peers) admit(nc net.Conn, _ string) error {
 }
 
 // isBroker returns why a verified certificate is not one of a broker.
-func (p *peers) isBroker(shown *x509.Certificate) error {
+func (p *Peers) isBroker(shown *x509.Certificate) error {
 	name, err := p.rules.Principal(shown)
 	if err != nil {
 		return err
@@ -124,8 +124,8 @@ func (p *peers) isBroker(shown *x509.Certificate) error {
 	return nil
 }
 
-// trusts is link.Options.Trusts: a link lasts as long as it could begin.
-func (p *peers) trusts(shown []*x509.Certificate) error {
+// Trusts is link.Options.Trusts: a link lasts as long as it could begin.
+func (p *Peers) Trusts(shown []*x509.Certificate) error {
 	switch {
 	case p.store == nil:
 		return nil
@@ -139,9 +139,9 @@ func (p *peers) trusts(shown []*x509.Certificate) error {
 // replaces it or that it has replaced.
 const maxSecrets = 2
 
-// readSecrets returns the lines of cluster.secret.file without white space around them. Brokers
+// ReadSecrets returns the lines of cluster.secret.file without white space around them. Brokers
 // prove that they know the first, and accept each.
-func readSecrets(name string) ([]secret.Secret, error) {
+func ReadSecrets(name string) ([]secret.Secret, error) {
 	if name == "" {
 		return nil, nil
 	}

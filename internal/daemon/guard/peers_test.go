@@ -1,4 +1,4 @@
-package daemon
+package guard
 
 import (
 	"os"
@@ -21,7 +21,7 @@ func TestSecretsOfTheCluster(t *testing.T) {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		all, err := readSecrets(name)
+		all, err := ReadSecrets(name)
 		if want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "write 32 random")) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}

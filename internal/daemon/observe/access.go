@@ -1,4 +1,4 @@
-package daemon
+package observe
 
 import (
 	"maps"
@@ -6,47 +6,33 @@ import (
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/files"
 )
 
-// userPrefix is what a principal has before the name of a user.
-const userPrefix = "User:"
-
-// accessSource returns the facts about users and rights.
-func accessSource(cfg *config.Config, image func() *metadata.Image) checks.SlowSource {
+// Access returns the facts about users and rights.
+func Access(cfg *config.Config, image func() *metadata.Image) checks.SlowSource {
 	s := &cfg.Security
-	stored := onlyStored(cfg)
+	stored := cfg.OnlyStoredUsers()
 	return func(f *checks.Slow) {
 		img := image()
 		users := map[string]bool{}
 		for u := range img.Users() {
-			users[userPrefix+u.Name] = true
+			users[login.PrincipalType+u.Name] = true
 		}
 		if s.ACL {
-			f.Access = accessOf(bindingsOf(slices.Collect(img.ACLs())), users, s.SuperUsers, stored)
+			f.Access = accessOf(controller.BindingsOf(slices.Collect(img.ACLs())), users, s.SuperUsers, stored)
 		}
 		if text, _, err := files.ReadSecret(s.BootstrapUsers); s.BootstrapUsers != "" && err == nil {
 			f.Access.Bootstrap = s.BootstrapUsers
 			f.Access.NotAdded = missingUsers(string(text), img)
 		}
 	}
-}
-
-// onlyStored reports whether all principals are stored users: clients log in, and neither with
-// tokens nor with certificates, whose names no broker knows before.
-func onlyStored(cfg *config.Config) bool {
-	login := false
-	for _, l := range cfg.Listeners {
-		login = login || len(l.SASL) > 0
-		if slices.Contains(l.SASL, "OAUTHBEARER") || len(l.SASL) == 0 && l.ClientCertificates != config.CertificatesNone && l.TLS != nil {
-			return false
-		}
-	}
-	return login
 }
 
 // accessOf finds what is odd about rules. stored: there are no other users than those given.
@@ -121,7 +107,8 @@ func missingUsers(text string, img *metadata.Image) (missing []string) {
 		}
 		mechanism, _, _ := strings.Cut(rest, ":")
 		m, known := metadata.ParseScramMechanism(mechanism)
-		if one := userPrefix + name + " for " + mechanism; known && img.User(name).Credential(m) == nil && !slices.Contains(missing, one) {
+		one := login.PrincipalType + name + " for " + mechanism
+		if known && img.User(name).Credential(m) == nil && !slices.Contains(missing, one) {
 			missing = append(missing, one)
 		}
 	}

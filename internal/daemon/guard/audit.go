@@ -1,4 +1,4 @@
-package daemon
+package guard
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/audit"
@@ -14,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -25,27 +27,27 @@ import (
 // auditFile is the audit log's path below the data directory, unless audit.file names another.
 const auditFile = "audit/audit.log"
 
-// openAudit opens the audit log. The data directory must be locked.
-func (b *Broker) openAudit(r *components) error {
-	mode, sink, place, err := auditSink(b.cfg, b.fs)
+// OpenAudit opens the audit log, and shows it in findings and metrics. It returns nil if it is off.
+// The data directory must be locked.
+func OpenAudit(cfg *config.Config, fsys vfs.FS, node int32, in *checks.Monitor, reg prometheus.Registerer,
+	log *zap.Logger) (*audit.Log, error) {
+	mode, sink, place, err := auditSink(cfg, fsys)
 	if err != nil || mode == audit.Off {
-		return err
+		return nil, err
 	}
-	log := b.log.Named("audit")
-	r.audit = audit.Open(audit.Options{Mode: mode, Sink: sink, Node: r.conf.NodeID, Failed: func(err error) {
+	opened := audit.Open(audit.Options{Mode: mode, Sink: sink, Node: node, Failed: func(err error) {
 		if err != nil {
 			log.Error("the audit log cannot be written, and its lines are lost", zap.String("place", place), zap.Error(err))
 		} else {
 			log.Info("the audit log is written again", zap.String("place", place))
 		}
 	}})
-	b.stack.push("audit log", r.audit.Close)
-	b.health.Add(func(f *checks.Facts) {
-		x := r.audit.Stats()
+	in.Add(func(f *checks.Facts) {
+		x := opened.Stats()
 		f.Audit = checks.Audit{Place: place, Failed: observe.Reason(x.Err), Lost: x.Dropped}
 	})
-	return metrics.RegisterAudit(b.reg, func() metrics.Audit {
-		x := r.audit.Stats()
+	return opened, metrics.RegisterAudit(reg, func() metrics.Audit {
+		x := opened.Stats()
 		return metrics.Audit{Written: x.Written, Dropped: x.Dropped, Counted: x.Counted}
 	})
 }
@@ -67,13 +69,13 @@ func auditSink(cfg *config.Config, fsys vfs.FS) (mode audit.Mode, sink audit.Sin
 	case place == config.Journald:
 		sink, err = audit.OpenJournal()
 	case place != "":
-		place = absolute(place)
+		place = health.Path(place)
 		sink, err = audit.OpenFile(s.AuditFile)
 	case fsys != vfs.OS():
 		err = errors.New("a broker in memory has no data directory; name a file")
 	default:
 		name := filepath.Join(cfg.DataDir, filepath.FromSlash(auditFile))
-		place = absolute(name)
+		place = health.Path(name)
 		sink, err = audit.OpenFile(name)
 	}
 	if err != nil {
@@ -84,12 +86,12 @@ func auditSink(cfg *config.Config, fsys vfs.FS) (mode audit.Mode, sink audit.Sin
 
 // audited is the observer of connections with an audit log.
 type audited struct {
-	*observe.Network
+	network.Observer
 	log *audit.Log
 }
 
-// withAudit returns an observer that also records logins and their ends; the same without a log.
-func withAudit(o *observe.Network, log *audit.Log) network.Observer {
+// WithAudit returns an observer that also records logins and their ends; the same without a log.
+func WithAudit(o network.Observer, log *audit.Log) network.Observer {
 	if log == nil {
 		return o
 	}
@@ -107,7 +109,7 @@ func sessionClient(s *network.Session, peer net.Addr) audit.Client {
 
 // Login implements network.Observer.
 func (a audited) Login(e *network.LoginEvent) {
-	a.Network.Login(e)
+	a.Observer.Login(e)
 	a.log.Record(loginEvent(e))
 }
 
@@ -127,7 +129,7 @@ func loginEvent(e *network.LoginEvent) audit.Event {
 	}
 	switch {
 	case f != nil && f.User != "":
-		x.Who = userPrefix + f.User
+		x.Who = login.PrincipalType + f.User
 	case f != nil || !e.Again:
 		x.Who = ""
 	}
@@ -136,7 +138,7 @@ func loginEvent(e *network.LoginEvent) audit.Event {
 
 // Logout implements network.Observer.
 func (a audited) Logout(e *network.LogoutEvent) {
-	a.Network.Logout(e)
+	a.Observer.Logout(e)
 	x := audit.Event{Kind: audit.Logout, Client: sessionClient(e.Session, e.Peer), Why: string(e.Reason)}
 	if e.Reason == network.ClosedExpired {
 		x.Kind = audit.Expired
@@ -144,9 +146,9 @@ func (a audited) Logout(e *network.LogoutEvent) {
 	a.log.Record(x)
 }
 
-// recordRefusedLinks returns a function that records refused connections of other brokers; nil
+// RecordRefusedLinks returns a function that records refused connections of other brokers; nil
 // without a log.
-func recordRefusedLinks(log *audit.Log, listener string) func(net.Addr, string, error) {
+func RecordRefusedLinks(log *audit.Log, listener string) func(net.Addr, string, error) {
 	if log == nil {
 		return nil
 	}
@@ -167,7 +169,8 @@ type auditedCluster struct {
 	log *audit.Log
 }
 
-func withAuditedCluster(c broker.Cluster, log *audit.Log) broker.Cluster {
+// WithAuditedCluster returns c, with its changes in an audit log; the same without a log.
+func WithAuditedCluster(c broker.Cluster, log *audit.Log) broker.Cluster {
 	if log == nil || c == nil {
 		return c
 	}

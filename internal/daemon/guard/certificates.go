@@ -1,20 +1,22 @@
-package daemon
+package guard
 
 import (
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/daemon/cluster"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metrics"
@@ -34,9 +36,9 @@ const minToken = 32
 // adminListener is the name of the admin port in findings and metrics, which no listener can have.
 const adminListener = "admin port"
 
-// certificates holds the certificates of a broker: those of its TLS listeners by name, and those of
+// Certificates holds the certificates of a broker: those of its TLS listeners by name, and those of
 // the admin port.
-type certificates struct {
+type Certificates struct {
 	listeners map[string]*certs.Store
 	rules     map[string]*certs.Rules // of client certificates, by listener
 	admin     *certs.Store            // nil without TLS
@@ -44,17 +46,15 @@ type certificates struct {
 	// brokers are cluster.principals; empty: the one of this broker's own certificate. SIGHUP
 	// replaces it.
 	brokers atomic.Pointer[[]string]
-	// server ends the connections of clients whose authority was removed; nil before the start.
-	server atomic.Pointer[network.Server]
-	// cluster ends those of brokers that would not be admitted now; nil before the start, and
-	// without a cluster.
-	cluster atomic.Pointer[cluster.Cluster]
+
+	mu   sync.Mutex
+	ends []func() // see OnChange
 }
 
-// openCertificates loads the files of a configuration. Errors name the listener, the file and the
+// OpenCertificates loads the files of a configuration. Errors name the listener, the file and the
 // remedy.
-func openCertificates(cfg *config.Config, log *zap.Logger) (*certificates, error) {
-	c := &certificates{listeners: make(map[string]*certs.Store), rules: make(map[string]*certs.Rules)}
+func OpenCertificates(cfg *config.Config, log *zap.Logger) (*Certificates, error) {
+	c := &Certificates{listeners: make(map[string]*certs.Store), rules: make(map[string]*certs.Rules)}
 	c.brokers.Store(&cfg.Security.ClusterPrincipals)
 	open := func(name string, t *config.TLS, auth tls.ClientAuthType, names []string) (*certs.Store, error) {
 		s, err := certs.Open(name, certs.Config{
@@ -109,9 +109,32 @@ func advertisedNames(l *config.Listener) []string {
 	return nil
 }
 
-// run takes changed files until ctx ends: every reloadEvery, and at once for each value of now.
+// Listener returns the certificate of a listener; nil for plain text.
+func (c *Certificates) Listener(name string) *certs.Store { return c.listeners[name] }
+
+// Any reports whether there are certificates.
+func (c *Certificates) Any() bool { return len(c.all) > 0 }
+
+// OnChange has end called after a change of the files, or of the brokers that are admitted: it ends
+// connections that could not begin now.
+func (c *Certificates) OnChange(end func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ends = append(c.ends, end)
+}
+
+func (c *Certificates) changed() {
+	c.mu.Lock()
+	ends := slices.Clone(c.ends)
+	c.mu.Unlock()
+	for _, end := range ends {
+		end()
+	}
+}
+
+// Run takes changed files until ctx ends: every reloadEvery, and at once for each value of now.
 // For these it also calls reread, which reports whether other brokers are admitted than before.
-func (c *certificates) run(ctx context.Context, now <-chan struct{}, reread func() bool) {
+func (c *Certificates) Run(ctx context.Context, now <-chan struct{}, reread func() bool) {
 	tick := time.NewTicker(reloadEvery)
 	defer tick.Stop()
 	for {
@@ -130,17 +153,14 @@ func (c *certificates) run(ctx context.Context, now <-chan struct{}, reread func
 		if asked {
 			changed = reread() || changed
 		}
-		if server := c.server.Load(); changed && server != nil {
-			server.EndUntrusted()
-		}
-		if c := c.cluster.Load(); changed && c != nil {
-			c.EndUntrusted()
+		if changed {
+			c.changed()
 		}
 	}
 }
 
-// tlsOf returns the network's options of a listener; nil for plain text.
-func (c *certificates) tlsOf(name string) *network.TLSOptions {
+// TLSOf returns the network's options of a listener; nil for plain text.
+func (c *Certificates) TLSOf(name string) *network.TLSOptions {
 	s := c.listeners[name]
 	if s == nil {
 		return nil
@@ -148,16 +168,25 @@ func (c *certificates) tlsOf(name string) *network.TLSOptions {
 	return &network.TLSOptions{Config: s.Config, Principal: c.rules[name].Principal, Trusts: s.Trusts}
 }
 
-// adminTLS returns the configuration of the admin port; nil for plain text.
-func (c *certificates) adminTLS() func() *tls.Config {
+// AdminTLS returns the configuration of the admin port; nil for plain text.
+func (c *Certificates) AdminTLS() func() *tls.Config {
 	if c.admin == nil {
 		return nil
 	}
 	return c.admin.Config
 }
 
-// facts is the health source of certificates.
-func (c *certificates) facts(f *checks.Facts) {
+// AdminTrusts returns what decides whether an authority of the admin port has signed a certificate;
+// nil if it asks for none.
+func (c *Certificates) AdminTrusts() func([]*x509.Certificate) bool {
+	if c.admin == nil || c.admin.Config().ClientCAs == nil {
+		return nil
+	}
+	return c.admin.Trusts
+}
+
+// Facts is the health source of certificates.
+func (c *Certificates) Facts(f *checks.Facts) {
 	for _, s := range c.all {
 		st := s.Status()
 		for kind, at := range st.Expires {
@@ -168,8 +197,8 @@ func (c *certificates) facts(f *checks.Facts) {
 	}
 }
 
-// expiries returns what /metrics shows.
-func (c *certificates) expiries() (all []metrics.Expiry) {
+// Expiries returns what /metrics shows.
+func (c *Certificates) Expiries() (all []metrics.Expiry) {
 	for _, s := range c.all {
 		st := s.Status()
 		for kind, at := range st.Expires {
@@ -179,8 +208,8 @@ func (c *certificates) expiries() (all []metrics.Expiry) {
 	return all
 }
 
-// adminToken returns the hash of the admin port's token; nil without one.
-func adminToken(cfg *config.Config) (*[sha256.Size]byte, error) {
+// AdminToken returns the hash of the admin port's token; nil without one.
+func AdminToken(cfg *config.Config) (*[sha256.Size]byte, error) {
 	name := cfg.AdminSecurity.TokenFile
 	if name == "" {
 		return nil, nil

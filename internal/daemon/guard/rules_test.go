@@ -1,4 +1,4 @@
-package daemon
+package guard
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func newRulesWorld(t *testing.T, s config.Security) *rulesWorld {
 	t.Cleanup(func() { _ = store.Close() })
 	w := &rulesWorld{t: t, control: controller.New(controller.Options{Store: store}), store: store,
 		applier: metadata.NewApplier(zap.NewNop())}
-	w.rules = followRules(&s, zap.NewNop(), w.applier)
+	w.rules = FollowRules(&s, zap.NewNop(), w.applier)
 	return w
 }
 

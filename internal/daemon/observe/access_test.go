@@ -1,13 +1,14 @@
-package daemon
+package observe
 
 import (
 	"reflect"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
 func TestOddRights(t *testing.T) {
@@ -56,33 +57,17 @@ func TestOddRights(t *testing.T) {
 }
 
 func TestUsersOfTheBootstrapFile(t *testing.T) {
-	stored, err := parseUsers("admin:SCRAM-SHA-512:x\n")
+	c, err := login.NewCredential(metadata.ScramSHA512, secret.Of("x"), login.DefaultIterations)
 	if err != nil {
 		t.Fatal(err)
 	}
 	img, _, err := metadata.Empty().Apply(metadata.Batch{Revision: 1,
-		Events: []metadata.Event{{Key: metadata.UserKey("admin"), Value: stored[0].Encode()}}})
+		Events: []metadata.Event{{Key: metadata.UserKey("admin"), Value: metadata.User{Name: "admin"}.With(c).Encode()}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := "# first:users\n\nadmin:SCRAM-SHA-512:changed since\nadmin:SCRAM-SHA-256:x\neve:SCRAM-SHA-256:y\neve:SCRAM-SHA-256:y\n"
 	if got := missingUsers(text, img); !reflect.DeepEqual(got, []string{"User:admin for SCRAM-SHA-256", "User:eve for SCRAM-SHA-256"}) {
 		t.Errorf("%v", got)
-	}
-}
-
-func TestUsersThatAreNotStored(t *testing.T) {
-	for _, c := range []struct {
-		listeners []config.Listener
-		stored    bool
-	}{
-		{[]config.Listener{{}}, false},
-		{[]config.Listener{{SASL: []string{"SCRAM-SHA-512"}}, {ClientCertificates: config.CertificatesNone}}, true},
-		{[]config.Listener{{SASL: []string{"SCRAM-SHA-512", "OAUTHBEARER"}}}, false},
-		{[]config.Listener{{SASL: []string{"PLAIN"}}, {TLS: new(config.TLS), ClientCertificates: config.CertificatesRequest}}, false},
-	} {
-		if got := onlyStored(&config.Config{Listeners: c.listeners}); got != c.stored {
-			t.Errorf("%+v: %v", c.listeners, got)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package daemon
+package guard
 
 import (
 	"context"
@@ -6,19 +6,18 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/security/quota"
 )
 
-// newQuotas returns the quotas of clients, none at first.
-func newQuotas() *quota.Keeper {
+// NewQuotas returns the quotas of clients, none at first.
+func NewQuotas() *quota.Keeper {
 	began := time.Now()
 	return quota.NewKeeper(func() time.Duration { return time.Since(began) })
 }
 
-// followQuotas makes quotas follow an applier that has not started: an Image is shown when its
+// FollowQuotas makes quotas follow an applier that has not started: an Image is shown when its
 // quotas apply.
-func followQuotas(k *quota.Keeper, applier *metadata.Applier) {
+func FollowQuotas(k *quota.Keeper, applier *metadata.Applier) {
 	applier.Subscribe("quotas", func(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
 		if d.Quotas {
 			k.Set(quota.Compile(quotasOf(next)))
@@ -41,16 +40,5 @@ func quotasOf(img *metadata.Image) iter.Seq[quota.Quota] {
 				return
 			}
 		}
-	}
-}
-
-// quotaMetrics returns the source of the metrics of quotas.
-func quotaMetrics(k *quota.Keeper) func(most int) []metrics.Quota {
-	return func(most int) []metrics.Quota {
-		var list []metrics.Quota
-		for _, x := range k.Most(most) {
-			list = append(list, metrics.Quota{Entity: x.Owner.String(), Limit: x.Limit.String(), Waited: x.Waited, Debt: x.Debt})
-		}
-		return list
 	}
 }

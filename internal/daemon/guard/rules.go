@@ -1,4 +1,4 @@
-package daemon
+package guard
 
 import (
 	"context"
@@ -13,11 +13,11 @@ import (
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
-// followRules returns the access rules as broker.Options.Rules; nil without authorization. They
+// FollowRules returns the access rules as broker.Options.Rules; nil without authorization. They
 // follow an applier that has not started: an Image is shown when its rules are compiled, so that a
 // request after the answer to DeleteAcls is decided without the deleted rules. Until the first
 // Image, nothing is allowed but what super users do.
-func followRules(s *config.Security, log *zap.Logger, applier *metadata.Applier) func() *acl.Rules {
+func FollowRules(s *config.Security, log *zap.Logger, applier *metadata.Applier) func() *acl.Rules {
 	if !s.ACL {
 		return nil
 	}
@@ -35,19 +35,11 @@ func followRules(s *config.Security, log *zap.Logger, applier *metadata.Applier)
 			return nil
 		}
 		begun := time.Now()
-		rules = rules.Change(bindingsOf(d.ACLsRemoved), bindingsOf(d.ACLsAdded))
+		rules = rules.Change(controller.BindingsOf(d.ACLsRemoved), controller.BindingsOf(d.ACLsAdded))
 		current.Store(rules)
 		log.Info("access rules changed", zap.Int("added", len(d.ACLsAdded)), zap.Int("removed", len(d.ACLsRemoved)),
 			zap.Int("rules", rules.Len()), zap.Int64("version", next.Version()), zap.Duration("compiled", time.Since(begun)))
 		return nil
 	})
 	return current.Load
-}
-
-func bindingsOf(list []metadata.ACL) []acl.Binding {
-	out := make([]acl.Binding, len(list))
-	for i, a := range list {
-		out[i] = controller.BindingOf(a)
-	}
-	return out
 }
