@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path"
 	"sync/atomic"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/audit/changes"
@@ -19,12 +16,12 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/exchange"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
+	"github.com/chronik-io/chronik/internal/daemon/datadir"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/purgatory"
@@ -40,8 +37,7 @@ import (
 type components struct {
 	static       map[string]string
 	conf         configdef.Broker
-	places       []storage.Place // of the log directories
-	owners       owners          // of the logs in them
+	data         *datadir.Dirs
 	settings     *replica.TopicSettings
 	store        metadata.Store
 	member       *member
@@ -89,8 +85,9 @@ func (b *Broker) open(ctx context.Context) error {
 	r.settings = replica.NewTopicSettings(replica.SettingsOptions{
 		Self: r.conf.NodeID, Configs: b.configs, Static: r.static, KeepAll: !r.conf.Cleaning.Compact, Logger: b.log.Named("replica"),
 	})
+	r.data = datadir.New(b.fs, b.cfg, &r.conf, b.log)
 	for _, step := range []func(context.Context, *components) error{
-		b.findHung, b.refuseNewerFormats, b.openMember, b.openLogs, b.register, b.openLogins, b.openPartitions, b.openHandlers,
+		b.checkDirs, b.openMember, b.openLogs, b.register, b.openLogins, b.openPartitions, b.openHandlers,
 		b.awaitActive, b.openClients,
 	} {
 		if err := step(ctx, r); err != nil {
@@ -100,79 +97,16 @@ func (b *Broker) open(ctx context.Context) error {
 	return nil
 }
 
-// refuseNewerFormats rejects directories that a newer version wrote, before anything is changed: a
-// directory that is converted only in part would suit neither version.
-func (b *Broker) refuseNewerFormats(_ context.Context, r *components) error {
-	for _, place := range r.answering() {
-		if err := storage.Peek(b.fs, place); err != nil {
-			return dirErrors(b.cfg.Broker, &storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
-		}
+// checkDirs rejects directories that this broker can't use, before anything is changed.
+func (b *Broker) checkDirs(ctx context.Context, r *components) error {
+	if err := r.data.FindHung(ctx, b.diskPatience, b.health.Enter); err != nil {
+		return err
 	}
-	dir := path.Join(b.cfg.DataDir, resolve.MetadataDir)
-	if err := raftstore.Peek(b.fs, dir); err != nil {
-		return dataError(b.cfg.DataDir, err)
-	}
-	var err error
-	if r.owners, err = readOwners(b.fs, r.answering()); err != nil {
-		return exit.With(exit.Data, err)
-	}
-	if there, err := raftstore.Exists(b.fs, dir); err != nil || there {
-		return nil // opening it reports any other error
-	}
-	return b.checkOwners(r)
+	return r.data.CheckFormats()
 }
 
 // linked reports whether there may be other brokers.
 func (r *components) linked() bool { return len(r.conf.Cluster.Seeds) > 0 }
-
-// requireMetadata rejects log directories that hold partitions if the metadata that describes them
-// is missing: all their topics would be gone, and a new topic of the same name would be a different
-// one.
-func (b *Broker) requireMetadata(all []storage.Place) error {
-	dir := path.Join(b.cfg.DataDir, resolve.MetadataDir)
-	for _, place := range all {
-		if storage.Used(b.fs, place) {
-			lock, err := b.fs.Lock(path.Join(place.Path, storage.LockFile), holder())
-			if err != nil { // the broker that holds the lock also has the metadata
-				return dirErrors(b.cfg.Broker, &storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
-			}
-			_ = lock.Close() // the lock ends with the process in any case
-			return exit.With(exit.Data, fmt.Errorf("directory %s: the log directory %s holds partitions, and %s has no metadata of them; "+
-				"set data.dir (--data-dir) to the directory that has it, or give this broker an empty log directory; if it is lost, %s shows which topics can be restored",
-				b.cfg.DataDir, place.Path, dir, b.repairAll(all, "--dry-run")))
-		}
-	}
-	return nil
-}
-
-// lockData creates and locks the data directory.
-func (b *Broker) lockData() error {
-	fail := func(err error) error { return dataError(b.cfg.DataDir, err) }
-	if err := vfs.MakeDir(b.fs, b.cfg.DataDir); err != nil {
-		return fail(err)
-	}
-	lock, err := b.fs.Lock(path.Join(b.cfg.DataDir, storage.LockFile), holder())
-	if err != nil {
-		return fail(err)
-	}
-	b.stack.pushDisk("lock", func(context.Context) error { return lock.Close() })
-	b.restrict(path.Join(b.cfg.DataDir, resolve.MetadataDir))
-	return nil
-}
-
-// restrict makes directories of metadata unreadable for other users: the metadata has the keys with
-// which users log in. A directory that stays readable is no reason not to start.
-func (b *Broker) restrict(dirs ...string) {
-	for _, dir := range dirs {
-		switch changed, err := vfs.Restrict(b.fs, dir); {
-		case err != nil:
-			b.log.Warn("the metadata directory is readable by other users and contains password keys; run chmod -R go= on it",
-				zap.String("dir", dir), zap.Error(err))
-		case changed:
-			b.log.Info("the metadata directory is no longer readable by other users", zap.String("dir", dir))
-		}
-	}
-}
 
 // newController sets what changes the metadata for this broker.
 func (r *components) newController(configs *configdef.Registry) {
@@ -211,8 +145,8 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	r.loaded.Store(img)
 	b.health.Enter("recovering logs")
 	r.measured = metrics.NewStorage(b.reg)
-	r.storage, err = storage.Open(r.places, storage.Options{
-		FS: b.fs, Holder: holder(), Replicated: replicated(img), Logger: b.log.Named("storage"), Metrics: r.measured,
+	r.storage, err = storage.Open(r.data.Places(), storage.Options{
+		FS: b.fs, Holder: datadir.Holder(), Replicated: replicated(img), Logger: b.log.Named("storage"), Metrics: r.measured,
 		DeferredBytes: b.budgets.Deferred, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration, RetentionInterval: r.conf.Cleaning.Interval,
 		Progress: b.health.Progress, Interrupted: ctx.Err, MinFree: r.minFree.Load,
@@ -228,7 +162,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 		},
 	})
 	if err != nil {
-		return dirErrors(b.cfg.Broker, err)
+		return r.data.Errors(err)
 	}
 	b.stack.pushDisk("logs", func(ctx context.Context) error {
 		if !r.fenced {
@@ -236,12 +170,14 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 		}
 		return r.storage.Shutdown(ctx)
 	})
-	r.dirs = observe.NewDirs(r.storage, b.remedyFor, r.measured, b.probes)
+	r.dirs = observe.NewDirs(r.storage, r.data.Remedy, r.measured, b.probes)
 	b.health.Add(r.dirs.Facts)
 	if b.fs == vfs.OS() {
-		b.health.Add(presence(path.Join(b.cfg.DataDir, resolve.MetadataDir), r.storage.Dirs()).Source)
+		b.health.Add(r.data.Presence(r.storage.Dirs()).Source)
 	}
-	b.keepCopy(ctx, r)
+	held := r.data.KeepCopy(ctx, r.member.Store(), r.member.ID(), r.storage.Dirs())
+	b.health.Add(held.Facts)
+	b.stack.push("metadata copy", func(context.Context) error { held.Stop(); return nil })
 	return metrics.RegisterDirs(b.reg, r.dirs.List)
 }
 

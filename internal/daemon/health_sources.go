@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"errors"
 
 	"go.uber.org/zap"
@@ -13,7 +12,6 @@ import (
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
-	"github.com/chronik-io/chronik/internal/health/host"
 	"github.com/chronik-io/chronik/internal/memory"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -84,23 +82,4 @@ func settingsOf(cfg *config.Config, b *configdef.Broker, t *configdef.Topic) che
 	s.RetentionBytes, s.SegmentBytes = t.RetentionBytes, int64(t.SegmentBytes)
 	s.MaxMessage, s.MaxRequest = int64(t.MaxMessageBytes), int64(b.MaxRequestBytes)
 	return s
-}
-
-// presence watches the directories in which the broker has open files. meta is that of the
-// metadata.
-func presence(meta string, dirs []*storage.Dir) *host.Presence {
-	used := []host.Used{{Role: checks.RoleMetadata, Path: health.Path(meta), Files: "*.log"}}
-	for _, d := range dirs {
-		used = append(
-			used,
-			host.Used{Role: checks.RoleLogs, Path: health.Path(d.Path()), Files: storage.IdentityFile},
-			host.Used{Role: checks.RoleJournal, Path: health.Path(d.JournalPath()), Files: "*.journal"},
-		)
-	}
-	return host.NewPresence(used...)
-}
-
-// remedyFor returns what to do about a log directory that could not be opened.
-func (b *Broker) remedyFor(d *storage.DirError) string {
-	return cmp.Or(dirRemedy(b.cfg.Broker, d), "repair it")
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path"
 	"slices"
 	"strconv"
 	"sync"
@@ -52,19 +51,19 @@ type member struct {
 // has metadata. Other brokers can connect before that; clients cannot. A broker without seeds
 // begins a cluster of its own at its first start.
 func (b *Broker) openMember(ctx context.Context, r *components) error {
-	if err := b.lockData(); err != nil {
+	lock, err := r.data.Create()
+	if err != nil {
 		return err
 	}
-	var err error
+	b.stack.pushDisk("lock", func(context.Context) error { return lock.Close() })
 	r.audit, err = guard.OpenAudit(b.cfg, b.fs, r.conf.NodeID, b.health, b.reg, b.log.Named("audit"))
 	b.stack.push("audit log", r.audit.Close)
 	if err != nil {
 		return err
 	}
-	fail := func(err error) error { return dataError(b.cfg.DataDir, err) }
-	dir := path.Join(b.cfg.DataDir, resolve.MetadataDir)
+	dir := r.data.Metadata()
 	if err := vfs.MakeDir(b.fs, dir); err != nil {
-		return fail(err)
+		return r.data.Error(err)
 	}
 	listener := resolve.InterListener(b.cfg, &r.conf)
 	endpoints, secrets, peers, err := b.peersOf(r, listener)
@@ -78,22 +77,22 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 			service.OffsetsTopic:      min(int(r.conf.Offsets.ReplicationFactor), max(len(r.conf.Cluster.Seeds), 1)),
 			service.TransactionsTopic: min(int(r.conf.Transactions.ReplicationFactor), max(len(r.conf.Cluster.Seeds), 1)),
 		},
-		Listener: listener, Secrets: secrets, Logs: r.owners.cluster,
+		Listener: listener, Secrets: secrets, Logs: r.data.Cluster(),
 		Version: b.version, Progress: b.waits, Fail: b.fail, Log: b.log,
 		Refused: guard.RecordRefusedLinks(r.audit, listener),
 	})
 	if err != nil {
-		return fail(err)
+		return r.data.Error(err)
 	}
 	b.stack.pushDisk("metadata", c.Close)
 	b.certs.OnChange(c.EndUntrusted)
 	r.member = &member{Cluster: c, incarnation: metadata.NewID(), shown: func() error { return nil }}
 	r.store = c.Store()
 	if c.ID() == "" { // a directory without metadata, which an interrupted start left, or none
-		if err := b.checkOwners(r); err != nil {
+		if err := r.data.CheckOwners(); err != nil {
 			return err
 		}
-		b.nameCopy(r.answering(), r.owners.cluster)
+		r.data.NameCopy()
 	}
 	b.health.Add(func(f *checks.Facts) {
 		f.Metadata = checks.Metadata{Dir: dir, Failed: observe.Reason(c.Store().Failed()), Hanging: c.Store().Hanging()}
@@ -141,7 +140,7 @@ func (b *Broker) peersOf(r *components, listener string) (endpoints []metadata.E
 // enter waits until this node has metadata, and refuses those to which its directories or its
 // configuration do not fit.
 func (b *Broker) enter(ctx context.Context, r *components) error {
-	c, dir := r.member.Cluster, path.Join(b.cfg.DataDir, resolve.MetadataDir)
+	c := r.member.Cluster
 	err := c.Enter(ctx)
 	if err == nil {
 		err = c.CheckNode(ctx)
@@ -149,11 +148,11 @@ func (b *Broker) enter(ctx context.Context, r *components) error {
 	if err != nil {
 		return b.memberError(ctx, r, err)
 	}
-	if logs := r.owners.cluster; logs != "" && logs != c.ID() {
+	if logs := r.data.Cluster(); logs != "" && logs != c.ID() {
 		return exit.With(exit.Data, fmt.Errorf("the log directories of this broker belong to the cluster %s, and %s to the cluster %s; "+
-			"use log directories of the same cluster, or empty ones", logs, dir, c.ID()))
+			"use log directories of the same cluster, or empty ones", logs, r.data.Metadata(), c.ID()))
 	}
-	return b.refuseOlder(r)
+	return r.data.CheckAge(c.Store())
 }
 
 // showCluster describes the cluster to clients as soon as this node's metadata are as new as its
@@ -216,7 +215,7 @@ func (b *Broker) memberError(ctx context.Context, r *components, err error) erro
 	case refused:
 		return exit.With(exit.Usage, err)
 	case !r.linked() && ctx.Err() == nil:
-		return dataError(b.cfg.DataDir, err)
+		return r.data.Error(err)
 	}
 	return err
 }

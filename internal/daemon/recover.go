@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,10 +14,10 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/cluster"
+	"github.com/chronik-io/chronik/internal/daemon/datadir"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/membership"
-	"github.com/chronik-io/chronik/internal/storage"
 )
 
 // recoverCommand makes the last voter of a cluster that is left its only one.
@@ -67,21 +66,21 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	if err != nil {
 		return err
 	}
-	fsys, dir := c.fileSystem(), path.Join(cfg.DataDir, resolve.MetadataDir)
-	lock, err := fsys.Lock(path.Join(cfg.DataDir, storage.LockFile), holder())
+	dirs := datadir.New(c.fileSystem(), cfg, &conf, log)
+	lock, err := dirs.Lock()
 	if err != nil {
-		return dataError(cfg.DataDir, err)
+		return err
 	}
 	defer lock.Close()
 	r, err := cluster.Inspect(ctx, cluster.RecoverOptions{
-		FS: fsys, Dir: dir, From: from, Conf: conf.Cluster, Node: conf.NodeID, Listener: listener, Secrets: secrets,
+		FS: c.fileSystem(), Dir: dirs.Metadata(), From: from, Conf: conf.Cluster, Node: conf.NodeID, Listener: listener, Secrets: secrets,
 		Dial: peers.Dial, Log: log,
 	})
 	switch {
 	case errors.Is(err, membership.ErrRefused):
 		return exit.With(exit.Data, err)
 	case err != nil:
-		return dataError(cmp.Or(from, cfg.DataDir), err)
+		return dirs.ErrorOf(cmp.Or(from, cfg.DataDir), err)
 	}
 	var nodes []string
 	for _, n := range r.Lost {
@@ -96,10 +95,10 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	if slices.Sort(nodes); !slices.Equal(given, nodes) {
 		return exit.With(exit.Usage, fmt.Errorf("the metadata of cluster %s in %s end at entry %d of term %d, and the %s are "+
 			"the brokers %s, which do not answer; if their metadata directories are lost for good, repeat the command with --lost %s (docs/cluster.md)",
-			r.Cluster, cmp.Or(from, dir), r.Last, r.Term, who, list, list))
+			r.Cluster, cmp.Or(from, dirs.Metadata()), r.Last, r.Term, who, list, list))
 	}
 	if err := r.Recover(); err != nil {
-		return dataError(cfg.DataDir, err)
+		return dirs.Error(err)
 	}
 	_, err = fmt.Fprintf(c.Out, "broker %d is the only voter of cluster %s now\n"+
 		"1. start this broker\n"+

@@ -18,6 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/daemon/datadir"
 	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
@@ -140,7 +141,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		bound: addresses, certs: opened, share: share.New(),
 		times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
 		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &observe.Probes{}, slowChecks: o.slowChecks,
-		diskPatience: cmp.Or(o.diskPatience, diskPatience),
+		diskPatience: cmp.Or(o.diskPatience, datadir.Patience),
 		version:      o.Version}
 	record.UsePlaces(b.share.Of(share.Batches))
 	b.stack.push("addresses", func(context.Context) error { return addresses.close() })

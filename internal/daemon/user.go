@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"slices"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/cluster"
+	"github.com/chronik-io/chronik/internal/daemon/datadir"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/login"
@@ -24,7 +24,6 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/security/files"
 	"github.com/chronik-io/chronik/internal/security/secret"
-	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -118,25 +117,26 @@ func (c *commandLine) addUser(ctx context.Context, name string, password secret.
 		return exit.With(exit.Usage, errors.New("cluster.name is set, and the users of a cluster are not those of one broker: "+
 			"set bootstrap.users for the first ones, and use chronikctl user add for others"))
 	}
-	fsys, dir := c.fileSystem(), path.Join(cfg.DataDir, resolve.MetadataDir)
-	if err := vfs.MakeDir(fsys, dir); err != nil {
-		return dataError(cfg.DataDir, err)
+	fsys := c.fileSystem()
+	dirs := datadir.New(fsys, cfg, &conf, log)
+	if err := vfs.MakeDir(fsys, dirs.Metadata()); err != nil {
+		return dirs.Error(err)
 	}
-	lock, err := fsys.Lock(path.Join(cfg.DataDir, storage.LockFile), holder())
+	lock, err := dirs.Lock()
 	if err != nil {
-		return dataError(cfg.DataDir, err)
+		return err
 	}
 	defer lock.Close()
-	store, err := cluster.OpenAlone(ctx, raftstore.Options{FS: fsys, Dir: dir, Log: log})
+	store, err := cluster.OpenAlone(ctx, raftstore.Options{FS: fsys, Dir: dirs.Metadata(), Log: log})
 	if errors.Is(err, membership.ErrRefused) {
 		return exit.With(exit.Data, fmt.Errorf("directory %s: %w", cfg.DataDir, err))
 	}
 	if err != nil {
-		return dataError(cfg.DataDir, err)
+		return dirs.Error(err)
 	}
 	err = guard.AddUser(ctx, cfg, fsys, store, name, password, conf.NodeID)
 	if err = errors.Join(err, store.Close()); err != nil {
-		return dataError(cfg.DataDir, err)
+		return dirs.Error(err)
 	}
 	fmt.Fprintf(c.Out, "user %s has a password now, for %s, %s and %s\n", name, login.ScramSHA256, login.ScramSHA512, login.Plain)
 	if principal := "User:" + name; cfg.Security.ACL && !slices.Contains(cfg.Security.SuperUsers, principal) {

@@ -11,8 +11,8 @@ import (
 
 // Reread takes what read, the configuration of now, says about the principals of other brokers, and
 // reports whether that has changed. The other settings need a restart, so it logs which of them
-// differ from cfg, with which the broker runs. A configuration that could not start a broker changes
-// nothing.
+// differ from cfg, with which the broker runs. A configuration that could not start a broker
+// changes nothing.
 func (c *Certificates) Reread(cfg *config.Config, read func() (*config.Config, error), log *zap.Logger) bool {
 	next, err := read()
 	if err != nil {

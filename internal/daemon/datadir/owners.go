@@ -1,4 +1,4 @@
-package daemon
+package datadir
 
 import (
 	"errors"
@@ -7,13 +7,35 @@ import (
 	"path"
 	"slices"
 
-	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
+
+// CheckFormats rejects directories that a newer version wrote, before anything is changed: a
+// directory that is converted only in part would suit neither version.
+func (d *Dirs) CheckFormats() error {
+	for _, place := range d.Answering() {
+		if err := storage.Peek(d.fs, place); err != nil {
+			return d.Errors(&storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
+		}
+	}
+	dir := d.Metadata()
+	if err := raftstore.Peek(d.fs, dir); err != nil {
+		return d.Error(err)
+	}
+	var err error
+	if d.owners, err = readOwners(d.fs, d.Answering()); err != nil {
+		return exit.With(exit.Data, err)
+	}
+	if there, err := raftstore.Exists(d.fs, dir); err != nil || there {
+		return nil // opening it reports any other error
+	}
+	return d.CheckOwners()
+}
 
 // owners says to whom the logs in the log directories belong.
 type owners struct {
@@ -51,11 +73,11 @@ func readOwners(fsys vfs.FS, all []storage.Place) (o owners, err error) {
 	return o, nil
 }
 
-// checkOwners rejects logs whose metadata are missing. It is called if this node has none: its
+// CheckOwners rejects logs whose metadata are missing. It is called if this node has none: its
 // cluster would begin without the topics of these logs.
-func (b *Broker) checkOwners(r *components) error {
-	o, dir := r.owners, path.Join(b.cfg.DataDir, resolve.MetadataDir)
-	switch linked := r.linked(); {
+func (d *Dirs) CheckOwners() error {
+	o, dir := d.owners, d.Metadata()
+	switch linked := d.linked; {
 	case linked && o.unread != nil:
 		return exit.With(exit.Data, fmt.Errorf("%w; %s has no metadata, so those of this directory may be lost: "+
 			"make it readable, or give this broker another one", o.unread, dir))
@@ -63,10 +85,30 @@ func (b *Broker) checkOwners(r *components) error {
 		return exit.With(exit.Data, fmt.Errorf("the log directories of this broker hold records of the cluster %s, and %s has no metadata of them; "+
 			"set cluster.name and cluster.seeds, or use empty log directories", o.cluster, dir))
 	case !linked:
-		return b.requireMetadata(r.answering())
+		return d.requireMetadata()
 	case o.cluster == "" && o.alone != "":
 		return exit.With(exit.Data, fmt.Errorf("the log directory %s holds partitions of a broker without cluster.seeds, and %s has no metadata of them; "+
 			"put the metadata back to begin a cluster with them, or give this broker an empty log directory", o.alone, dir))
+	}
+	return nil
+}
+
+// requireMetadata rejects log directories that hold partitions if the metadata that describes them
+// is missing: all their topics would be gone, and a new topic of the same name would be a different
+// one.
+func (d *Dirs) requireMetadata() error {
+	all := d.Answering()
+	for _, place := range all {
+		if storage.Used(d.fs, place) {
+			lock, err := d.fs.Lock(path.Join(place.Path, storage.LockFile), Holder())
+			if err != nil { // the broker that holds the lock also has the metadata
+				return d.Errors(&storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
+			}
+			_ = lock.Close() // the lock ends with the process in any case
+			return exit.With(exit.Data, fmt.Errorf("directory %s: the log directory %s holds partitions, and %s has no metadata of them; "+
+				"set data.dir (--data-dir) to the directory that has it, or give this broker an empty log directory; if it is lost, %s shows which topics can be restored",
+				d.data, place.Path, d.Metadata(), d.repair(all, "--dry-run")))
+		}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
-package daemon
+package datadir
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,8 +19,11 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// dataError explains why the data directory cannot be used.
-func dataError(dir string, err error) error {
+// Error explains why the data directory cannot be used.
+func (d *Dirs) Error(err error) error { return d.ErrorOf(d.data, err) }
+
+// ErrorOf is Error for a directory in the place of the data directory.
+func (*Dirs) ErrorOf(dir string, err error) error {
 	return remedied(dir, err, dataRemedy(config.KeyDataDir, []string{"--dir", dir}, err))
 }
 
@@ -61,12 +65,14 @@ func dataRemedy(setting string, flags []string, err error) string {
 	return remedy
 }
 
-// dirErrors applies dataError to each log directory that could not be opened.
-func dirErrors(static map[string]string, err error) error {
+// Errors explains why log directories could not be opened.
+func (d *Dirs) Errors(err error) error { return dirErrors(d.set, err) }
+
+func dirErrors(set map[string]string, err error) error {
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		var errs []error
 		for _, e := range all.Unwrap() {
-			errs = append(errs, dirErrors(static, e))
+			errs = append(errs, dirErrors(set, e))
 		}
 		return errors.Join(errs...)
 	}
@@ -74,13 +80,16 @@ func dirErrors(static map[string]string, err error) error {
 	if !errors.As(err, &d) {
 		return exit.With(exit.Data, err)
 	}
-	return remedied(d.Path, d.Err, dirRemedy(static, d))
+	return remedied(d.Path, d.Err, dirRemedy(set, d))
 }
+
+// Remedy returns what to do about a log directory that could not be opened.
+func (d *Dirs) Remedy(e *storage.DirError) string { return cmp.Or(dirRemedy(d.set, e), "repair it") }
 
 // dirRemedy is dataRemedy for a log directory. A repair refuses where other brokers may have the
 // records.
-func dirRemedy(static map[string]string, d *storage.DirError) string {
-	setting, flags := placeOf(static, d)
+func dirRemedy(set map[string]string, d *storage.DirError) string {
+	setting, flags := placeOf(set, d)
 	text := dataRemedy(setting, flags, d.Err)
 	if d.Replicated && (errors.Is(d.Err, journal.ErrDamaged) || errors.Is(d.Err, statefile.ErrCorrupt)) {
 		text += "; where it refuses because other brokers have the records, " + d.Away()
@@ -90,12 +99,12 @@ func dirRemedy(static map[string]string, d *storage.DirError) string {
 
 // placeOf returns the setting that an error of a log directory is about, and the flags that name
 // the directory to chronikctl log.
-func placeOf(static map[string]string, d *storage.DirError) (setting string, flags []string) {
+func placeOf(set map[string]string, d *storage.DirError) (setting string, flags []string) {
 	setting = config.KeyDataDir
-	if static["log.dirs"] != "" {
+	if set["log.dirs"] != "" {
 		setting = "log.dirs"
 	}
-	if p := (*fs.PathError)(nil); static["journal.dirs"] != "" && errors.As(d.Err, &p) && resolve.Within(path.Clean(p.Path), d.Journal) {
+	if p := (*fs.PathError)(nil); set["journal.dirs"] != "" && errors.As(d.Err, &p) && resolve.Within(path.Clean(p.Path), d.Journal) {
 		setting = "journal.dirs"
 	}
 	flags = []string{"--dir", d.Path}
