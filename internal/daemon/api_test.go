@@ -393,8 +393,8 @@ func TestALowDiskIsDegradedNotDead(t *testing.T) {
 		) {
 		t.Errorf("%s", report.Text())
 	}
-	if !strings.Contains(b.status(), "serving") || !strings.Contains(b.status(), "80 MiB") {
-		t.Errorf("status: %s", b.status())
+	if !strings.Contains(b.Status(), "serving") || !strings.Contains(b.Status(), "80 MiB") {
+		t.Errorf("status: %s", b.Status())
 	}
 	_, v := ask("/v1/dirs")
 	if d := v["dirs"].([]any)[0].(map[string]any); d["space"] != "critical" || d["minFreeBytes"] != float64(10<<30) ||

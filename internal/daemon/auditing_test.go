@@ -1,9 +1,7 @@
 package daemon
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -20,7 +18,6 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
-	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -164,29 +161,5 @@ func wantEvents(t *testing.T, text string, want ...string) {
 		if !slices.Contains(got, w) {
 			t.Errorf("no line %q in %s", w, text)
 		}
-	}
-}
-
-// A user that is added while no broker runs has a line in the audit log, without the password.
-func TestAUserAddedOfflineIsRecorded(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "audit.log")
-	var out bytes.Buffer
-	if code := Main(t.Context(), Process{Args: []string{"user", "add", "admin", "--data-dir", "/data", "--set", "audit.log=refusals",
-		"--set", "audit.file=" + file}, FS: vfs.Memory(), In: strings.NewReader("canary\n"), Out: &out, Err: &out,
-		Exit: func(int) {}}); code != exit.OK {
-		t.Fatalf("%d %s", code, &out)
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{`"ev":"change"`, fmt.Sprintf(`"who":"uid=%d"`, os.Getuid()), `"client":"chronikd user add"`,
-		`"op":"CREATE"`, `"res":"User:admin"`} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("no %s in %s", want, text)
-		}
-	}
-	if strings.Contains(string(text), "canary") {
-		t.Error("the password is recorded")
 	}
 }

@@ -143,7 +143,7 @@ func TestAStartingBrokerIsChecked(t *testing.T) {
 	}
 	var got string
 	b, err := Start(t.Context(), Options{Config: cfg, FS: vfs.Memory(), Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test",
-		JournalFileSize: 1 << 20, JournalBytes: 16 << 20, begun: func(b *Broker) {
+		JournalFileSize: 1 << 20, JournalBytes: 16 << 20, Begun: func(b *Broker) {
 			for _, f := range b.health.Report(t.Context()).Findings {
 				got += fmt.Sprintf("%s %s\n", f.Severity, f.Check)
 			}

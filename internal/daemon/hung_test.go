@@ -26,7 +26,7 @@ func startHung(t *testing.T, fsys vfs.FS) (*Broker, <-chan struct{}) {
 	go func() {
 		defer close(serves)
 		b, err := Start(t.Context(), Options{Config: cfg, FS: fsys, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20,
-			JournalBytes: 16 << 20, diskPatience: 50 * time.Millisecond, begun: func(b *Broker) { begun <- b }})
+			JournalBytes: 16 << 20, diskPatience: 50 * time.Millisecond, Begun: func(b *Broker) { begun <- b }})
 		if err != nil {
 			t.Errorf("start: %v", err)
 			return

@@ -200,8 +200,8 @@ func (b *Broker) waits(what string) {
 	}
 }
 
-// waiting reports whether the start waits for other brokers.
-func (b *Broker) waiting() bool {
+// Waiting reports whether the start waits for other brokers.
+func (b *Broker) Waiting() bool {
 	what := b.waitsFor.Load()
 	return what != nil && *what == b.health.Phase()
 }

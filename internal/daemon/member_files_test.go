@@ -73,7 +73,7 @@ func TestConnectionsAreLimitedDuringTheStart(t *testing.T) {
 	go func() {
 		_, err := Start(ctx, Options{
 			Config: cfg, FS: vfs.Memory(), Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20,
-			begun: func(b *Broker) { begun <- b },
+			Begun: func(b *Broker) { begun <- b },
 		})
 		ended <- err
 	}()

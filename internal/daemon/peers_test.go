@@ -25,7 +25,6 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
-	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/link/frame"
@@ -55,9 +54,7 @@ func besiege(t *testing.T) *besieged {
 	t.Helper()
 	dir := t.TempDir()
 	port := freePorts(t)
-	if code, _, errs := execute(t, nil, "secure", "init", dir, "--no-context", "--nodes", fmt.Sprint("localhost:", port)); code != exit.OK {
-		t.Fatal(errs)
-	}
+	secured(t, dir, fmt.Sprint("localhost:", port))
 	s := &besieged{t: t, dir: dir, reload: make(chan struct{}), at: fmt.Sprint("localhost:", port+2)}
 	read := func(name string) []byte { return []byte(content(t, dir, name)) }
 	var err error

@@ -30,6 +30,10 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
+// StopTime is how long a stop may take, without the time in which leaderships move; see
+// Broker.Close.
+func StopTime() time.Duration { t := stopTimes(); return t.drain + t.disk }
+
 // stopTimes returns the limits of a stop. Within the first, accepted requests are answered and the
 // components above the disk end; within the second, log directories and metadata are closed.
 // Together with the grace period and the time for which leaderships move, they stay below the
@@ -61,9 +65,10 @@ type Options struct {
 	Reload <-chan struct{}
 	Reread func() (*config.Config, error)
 
-	// begun, if set, receives the broker before its components are opened, which can take as long
+	// Begun, if set, receives the broker before its components are opened, which can take as long
 	// as a recovery.
-	begun func(*Broker)
+	Begun func(*Broker)
+
 	// slowChecks, if set, is the interval at which slow health sources are queried.
 	slowChecks time.Duration
 	// diskPatience, if set, replaces the constant.
@@ -158,8 +163,8 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		}
 		b.stack.push("admin", func(ctx context.Context) error { a.Stop(ctx); return nil })
 	}
-	if o.begun != nil {
-		o.begun(b)
+	if o.Begun != nil {
+		o.Begun(b)
 	}
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))

@@ -3,37 +3,31 @@ package daemon
 import (
 	"fmt"
 	"strings"
+
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
-// status returns the broker's state as one line for people: how far startup is, what is served, and
+// Status returns the broker's state as one line for people: how far startup is, what is served, and
 // which findings there are.
-func (b *Broker) status() string {
+func (b *Broker) Status() string {
 	report := b.health.Last()
 	if !report.Ready {
-		return oneLine(report.Text())
+		return text.OneLine(report.Text())
 	}
 	// The broker is ready, so its components are complete.
-	text := fmt.Sprintf("serving %d partitions on %s", len(b.components.storage.Logs()), strings.Join(b.Addrs(), ", "))
+	line := fmt.Sprintf("serving %d partitions on %s", len(b.components.storage.Logs()), strings.Join(b.Addrs(), ", "))
 	if s := b.components.server.Load(); s != nil {
-		text += fmt.Sprintf(", %d connections", s.Stats().Connections)
+		line += fmt.Sprintf(", %d connections", s.Stats().Connections)
 	}
 	if _, weak, _ := strings.Cut(report.Text(), "\n"); weak != "" {
-		text += "; " + oneLine(weak)
+		line += "; " + text.OneLine(weak)
 	}
-	return text
+	return line
 }
 
-// watchedDirs returns the log directories of a broker that is ready.
-func (b *Broker) watchedDirs() []watchedDir {
-	dirs := b.components.storage.Dirs()
-	all := make([]watchedDir, len(dirs))
-	for i, d := range dirs {
-		all[i] = d
-	}
-	return all
-}
+// Moves grows with every sign of progress of the start.
+func (b *Broker) Moves() uint64 { return b.health.Moves() }
 
-// oneLine joins lines for messages that must be one line.
-func oneLine(text string) string {
-	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")
-}
+// Dirs returns the log directories of a broker that serves clients.
+func (b *Broker) Dirs() []*storage.Dir { return b.components.storage.Dirs() }

@@ -1,4 +1,4 @@
-package daemon
+package supervise
 
 import (
 	"context"
@@ -38,13 +38,24 @@ func (m *manager) take() []string {
 	return told
 }
 
-// supervised returns a supervisor of a broker that has only its health.
-func supervised(t *testing.T, m *manager, watch time.Duration) (*supervisor, *Broker) {
-	b := &Broker{health: checks.Start(checks.Options{Log: zap.NewNop()})}
+// starting is a broker that has only its health.
+type starting struct {
+	health *checks.Monitor
+	waits  string
+}
+
+func (*starting) Addrs() []string  { return nil }
+func (b *starting) Status() string { return b.health.Last().Text() }
+func (b *starting) Moves() uint64  { return b.health.Moves() }
+func (b *starting) Waiting() bool  { return b.waits != "" && b.waits == b.health.Phase() }
+
+// supervised returns a supervisor of a broker that starts.
+func supervised(t *testing.T, m *manager, watch time.Duration) (*Supervisor, *starting) {
+	b := &starting{health: checks.Start(checks.Options{Log: zap.NewNop()})}
 	t.Cleanup(func() { b.health.Stop(context.Background()) })
-	s := newSupervisor(zap.NewNop())
+	s := New(zap.NewNop())
 	s.send, s.watch = m.send, watch
-	s.begin(b)
+	s.Begin(b)
 	return s, b
 }
 
@@ -72,7 +83,7 @@ func TestAStartIsGivenTimeWhileItMakesProgress(t *testing.T) {
 		if got := m.take(); len(got) != 1 || !strings.HasPrefix(got[0], "EXTEND_TIMEOUT_USEC=") || !strings.HasSuffix(got[0], "read: 7") {
 			t.Errorf("sent %q", got)
 		}
-		s.end()
+		s.End()
 	})
 }
 
@@ -81,8 +92,8 @@ func TestAStartWaitsForOtherBrokers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &manager{}
 		s, b := supervised(t, m, 0)
-		b.log = zap.NewNop()
-		b.waits("waiting for seeds")
+		b.waits = "waiting for seeds"
+		b.health.Enter(b.waits)
 		m.take()
 		time.Sleep(time.Hour)
 		extended := 0
@@ -101,7 +112,7 @@ func TestAStartWaitsForOtherBrokers(t *testing.T) {
 		if got := m.take(); len(got) > 0 {
 			t.Errorf("a start that hangs after it waited sent %q", got)
 		}
-		s.end()
+		s.End()
 	})
 }
 
@@ -109,8 +120,8 @@ func TestAStartWaitsForOtherBrokers(t *testing.T) {
 func TestAFailedStartSaysWhy(t *testing.T) {
 	m := &manager{}
 	s, _ := supervised(t, m, time.Minute)
-	s.failed(errors.New("directory /d: in use\nstop that broker"))
-	s.end()
+	s.Failed(errors.New("directory /d: in use\nstop that broker"))
+	s.End()
 	want := []string{"STOPPING=1\nSTATUS=failed to start: directory /d: in use; stop that broker"}
 	if got := m.take(); !slices.Equal(got, want) {
 		t.Errorf("sent %q, want %q", got, want)
@@ -121,12 +132,12 @@ func TestAFailedStartSaysWhy(t *testing.T) {
 // starts: systemd bounds a start by another limit.
 func TestKeepAlivesFollowTheLifeOfTheBroker(t *testing.T) {
 	alive := func(state string, p *pulse) bool {
-		s := newSupervisor(zap.NewNop())
+		s := New(zap.NewNop())
 		s.watch = time.Minute
 		defer s.drain()
 		return s.alive(event{state: state}, p)
 	}
-	stuck := &pulse{dirs: []watchedDir{&dir{stalled: time.Hour}}}
+	stuck := &pulse{dirs: []Dir{&dir{stalled: time.Hour}}}
 	if alive("", nil) {
 		t.Error("a start sent a keep-alive")
 	}
@@ -141,7 +152,7 @@ func TestKeepAlivesFollowTheLifeOfTheBroker(t *testing.T) {
 // A stop does not wait for a progress check of a broker that does not respond.
 func TestAStopEndsAProgressCheck(t *testing.T) {
 	l := listen(t) // no connection is accepted
-	s := newSupervisor(zap.NewNop())
+	s := New(zap.NewNop())
 	s.watch = time.Hour
 	p := &pulse{address: l.Addr().String()}
 	defer p.close()
@@ -154,11 +165,11 @@ func TestAStopEndsAProgressCheck(t *testing.T) {
 // Without a service manager nothing is started and nothing waits.
 func TestWithoutAManagerNothingIsSent(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
-	s := newSupervisor(zap.NewNop())
-	s.begin(&Broker{})
-	s.ready()
-	s.stopping(nil)
-	s.end()
+	s := New(zap.NewNop())
+	s.Begin(&starting{})
+	s.Ready(nil)
+	s.Stopping(nil)
+	s.End()
 	if s.serving.Err() != context.Canceled {
 		t.Error("not ended")
 	}

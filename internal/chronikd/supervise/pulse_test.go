@@ -1,4 +1,4 @@
-package daemon
+package supervise
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/daemon"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -38,7 +39,7 @@ func listen(t *testing.T) net.Listener {
 // working journals hang.
 func TestABrokerHangsIfEveryJournalHangs(t *testing.T) {
 	a, b := &dir{}, &dir{}
-	p := newPulse("", []watchedDir{a, b}, time.Second)
+	p := newPulse("", []Dir{a, b}, time.Second)
 	look := func(hangs bool, why string) {
 		t.Helper()
 		if err := p.moving(); (err != nil) != hangs {
@@ -72,21 +73,21 @@ func TestThePulseUsesTheClientsPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := Start(
+	b, err := daemon.Start(
 		t.Context(),
-		Options{Config: cfg, FS: vfs.Memory(), Log: zap.NewNop(), Version: "v", JournalFileSize: 1 << 20, JournalBytes: 16 << 20},
+		daemon.Options{Config: cfg, FS: vfs.Memory(), Log: zap.NewNop(), Version: "v", JournalFileSize: 1 << 20, JournalBytes: 16 << 20},
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newPulse(b.Addrs()[0], b.watchedDirs(), time.Minute)
+	p := newPulse(b.Addrs()[0], nil, time.Minute)
 	defer p.close()
 	for range 3 {
 		if err := p.beat(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if text := b.status(); !strings.HasPrefix(text, "serving 0 partitions on 127.0.0.1:") || !strings.HasSuffix(text, ", 1 connections") {
+	if text := b.Status(); !strings.HasPrefix(text, "serving 0 partitions on 127.0.0.1:") || !strings.HasSuffix(text, ", 1 connections") {
 		t.Errorf("status: %s", text)
 	}
 	_ = p.conn.Close() // as the broker does with an idle connection

@@ -1,4 +1,4 @@
-package daemon
+package chronikd
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/daemon"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/memory"
@@ -184,7 +185,7 @@ func (c *commandLine) serve(ctx context.Context) error {
 	if cfg.HasTLS() { // otherwise a terminal that closes ends the broker, as it always did
 		c.signals.reload.Store(&reload)
 	}
-	return run(ctx, Options{Config: cfg, FS: c.fileSystem(), Log: log, Level: level, Version: c.Version, Reload: reload,
+	return run(ctx, daemon.Options{Config: cfg, FS: c.fileSystem(), Log: log, Level: level, Version: c.Version, Reload: reload,
 		Reread: func() (*config.Config, error) { return resolve.Load(c.input()) }})
 }
 

@@ -1,4 +1,4 @@
-package daemon
+package chronikd
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/security/certs"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // healthBody is the maximum number of bytes that are read of a response.
@@ -79,9 +80,9 @@ func (c *commandLine) health(ctx context.Context, live bool, timeout time.Durati
 		return fmt.Errorf("%s responds but is not a chronik broker; check that admin.listen is the broker's own", cfg.AdminListen)
 	}
 	if status != http.StatusOK {
-		return errors.New(oneLine(body))
+		return errors.New(text.OneLine(body))
 	}
-	_, err = fmt.Fprintln(c.Out, oneLine(body))
+	_, err = fmt.Fprintln(c.Out, text.OneLine(body))
 	return err
 }
 

@@ -1,4 +1,4 @@
-package daemon
+package supervise
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
 	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Intervals of the messages to the service manager.
@@ -26,18 +28,18 @@ const (
 	beatTime = 10 * time.Second
 )
 
-// supervisor reports the broker's state to systemd: a status text, the progress of startup, which
+// Supervisor reports the broker's state to systemd: a status text, the progress of startup, which
 // extends its time limit, readiness, the stop and, if a watchdog is configured, keep-alives.
 // Without a service manager it does nothing.
 //
-// run uses it in the order begin, ready, stopping, end; a step may be missing. One goroutine, which
-// begin starts and end ends, sends all messages.
-type supervisor struct {
+// Its user calls Begin, Ready, Stopping and End in this order; a step may be missing. One
+// goroutine, which Begin starts and End ends, sends all messages.
+type Supervisor struct {
 	log   *zap.Logger
 	send  func(state string) error // nil without a service manager
 	watch time.Duration            // the watchdog's timeout; 0 without a watchdog
 
-	broker *Broker // since begin
+	broker Broker // since Begin
 	events chan event
 	done   chan struct{}
 	// serving ends when the broker stops, and with it a progress check that waits for a response.
@@ -45,15 +47,27 @@ type supervisor struct {
 	drain   context.CancelFunc
 }
 
+// Broker is what a Supervisor reports on.
+type Broker interface {
+	Addrs() []string
+	// Status returns a text for people.
+	Status() string
+	// Moves grows with every sign of progress of the start.
+	Moves() uint64
+	// Waiting reports whether the start waits for other brokers.
+	Waiting() bool
+}
+
 // event is a step in the broker's life. The zero event ends the goroutine.
 type event struct {
 	state string // as systemd names it
 	text  string // the status; empty means the broker's own
+	dirs  []Dir  // of a broker that is ready
 }
 
-// newSupervisor reads from the environment whether a service manager listens.
-func newSupervisor(log *zap.Logger) *supervisor {
-	s := &supervisor{log: log, events: make(chan event), done: make(chan struct{})}
+// New reads from the environment whether a service manager listens.
+func New(log *zap.Logger) *Supervisor {
+	s := &Supervisor{log: log, events: make(chan event), done: make(chan struct{})}
 	s.serving, s.drain = context.WithCancel(context.Background())
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return s
@@ -69,19 +83,19 @@ func newSupervisor(log *zap.Logger) *supervisor {
 	return s
 }
 
-// begin starts to report on b, before b recovers.
-func (s *supervisor) begin(b *Broker) {
+// Begin starts to report on b, before b recovers.
+func (s *Supervisor) Begin(b Broker) {
 	s.broker = b
 	if s.send != nil {
 		go s.run()
 	}
 }
 
-// ready reports that clients are served.
-func (s *supervisor) ready() { s.say(event{state: sd.SdNotifyReady}) }
+// Ready reports that clients are served. dirs are the log directories.
+func (s *Supervisor) Ready(dirs []Dir) { s.say(event{state: sd.SdNotifyReady, dirs: dirs}) }
 
-// stopping reports that the broker drains and, if err is not nil, why.
-func (s *supervisor) stopping(err error) {
+// Stopping reports that the broker drains and, if err is not nil, why.
+func (s *Supervisor) Stopping(err error) {
 	s.drain()
 	e := event{state: sd.SdNotifyStopping, text: "draining"}
 	if err != nil {
@@ -90,19 +104,24 @@ func (s *supervisor) stopping(err error) {
 	s.say(e)
 }
 
-// failed reports why there is no broker.
-func (s *supervisor) failed(err error) {
+// Canceled reports that the start has ended as requested.
+func (s *Supervisor) Canceled() {
+	s.say(event{state: sd.SdNotifyStopping, text: "stopped before it was ready"})
+}
+
+// Failed reports why there is no broker.
+func (s *Supervisor) Failed(err error) {
 	s.say(event{state: sd.SdNotifyStopping, text: "failed to start: " + err.Error()})
 }
 
-func (s *supervisor) say(e event) {
+func (s *Supervisor) say(e event) {
 	if s.broker != nil && s.send != nil {
 		s.events <- e
 	}
 }
 
-// end ends the goroutine.
-func (s *supervisor) end() {
+// End ends the goroutine.
+func (s *Supervisor) End() {
 	s.drain()
 	if s.broker != nil && s.send != nil {
 		s.events <- event{}
@@ -111,7 +130,7 @@ func (s *supervisor) end() {
 }
 
 // run is the body of the goroutine.
-func (s *supervisor) run() {
+func (s *Supervisor) run() {
 	defer close(s.done)
 	tick := time.NewTicker(statusEvery)
 	defer tick.Stop()
@@ -137,7 +156,7 @@ func (s *supervisor) run() {
 			case now.state == "":
 				return
 			case now.state == sd.SdNotifyReady && s.watch > 0:
-				p = newPulse(s.broker.Addrs()[0], s.broker.watchedDirs(), s.watch/5) // less than between two beats
+				p = newPulse(s.broker.Addrs()[0], now.dirs, s.watch/5) // less than between two beats
 			}
 			said = s.status(now)
 			s.notify(now.state + "\nSTATUS=" + said)
@@ -146,13 +165,13 @@ func (s *supervisor) run() {
 				continue
 			}
 			more := ""
-			waits := s.broker.waiting() && ticks%extendEvery == 0
-			if n := s.broker.health.Moves(); now.state == "" && (n != moves || waits) {
+			waits := s.broker.Waiting() && ticks%extendEvery == 0
+			if n := s.broker.Moves(); now.state == "" && (n != moves || waits) {
 				moves, more = n, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\n", startExtension.Microseconds())
 			}
-			if text := s.status(now); text != said || more != "" {
-				said = text
-				s.notify(more + "STATUS=" + text)
+			if status := s.status(now); status != said || more != "" {
+				said = status
+				s.notify(more + "STATUS=" + status)
 			}
 		case <-beats:
 			if s.alive(now, &p) {
@@ -162,16 +181,16 @@ func (s *supervisor) run() {
 	}
 }
 
-func (s *supervisor) status(now event) string {
+func (s *Supervisor) status(now event) string {
 	if now.text != "" {
-		return oneLine(now.text)
+		return text.OneLine(now.text)
 	}
-	return oneLine(s.broker.status())
+	return text.OneLine(s.broker.Status())
 }
 
 // alive reports whether a keep-alive is due: for a serving broker, if it makes progress; for a
 // draining broker always, because another limit bounds its time. Startup is not watched.
-func (s *supervisor) alive(now event, p *pulse) bool {
+func (s *Supervisor) alive(now event, p *pulse) bool {
 	if now.state != sd.SdNotifyReady {
 		return now.state != ""
 	}
@@ -186,7 +205,7 @@ func (s *supervisor) alive(now event, p *pulse) bool {
 }
 
 // notify sends one message. The broker serves even if systemd cannot be notified.
-func (s *supervisor) notify(message string) {
+func (s *Supervisor) notify(message string) {
 	if err := s.send(message); err != nil {
 		s.log.Warn("cannot notify systemd", zap.String("message", message), zap.Error(err))
 	}

@@ -1,4 +1,4 @@
-package daemon
+package chronikd
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/daemon"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -30,7 +31,7 @@ func TestAStopWhileItStartsIsNoError(t *testing.T) {
 		f := errfs.New(disk)
 		f.Add(errfs.Rule{From: at, Count: 1, Before: func(errfs.Call) { cancel() }})
 		core, logs := logtest.New(zap.InfoLevel)
-		o := Options{
+		o := daemon.Options{
 			Config:          cfg,
 			FS:              f,
 			Log:             zap.New(core),

@@ -1,4 +1,4 @@
-package daemon
+package chronikd
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/daemon"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 )
 
@@ -73,7 +74,7 @@ func (s *signals) first(sig os.Signal) {
 	if log := s.log.Load(); log != nil {
 		log.Info("signal received, draining: accepted requests are answered and the data directory is marked clean; another signal, "+
 			signalsMerge.String()+" or more from now, ends the process at once, and the next start must recover",
-			zap.Stringer("signal", sig), zap.Duration("atMost", stopTimes().drain+stopTimes().disk))
+			zap.Stringer("signal", sig), zap.Duration("atMost", daemon.StopTime()))
 	}
 }
 

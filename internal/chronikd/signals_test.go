@@ -1,4 +1,4 @@
-package daemon
+package chronikd
 
 import (
 	"context"
@@ -64,4 +64,26 @@ func TestSignals(t *testing.T) {
 			})
 		})
 	}
+}
+
+// SIGHUP asks for a reload if there is something to reload, also while the broker drains, and ends
+// nothing then.
+func TestHangupReloads(t *testing.T) {
+	ch := make(chan os.Signal, 1)
+	s := &signals{ch: ch, exit: func(int) { t.Error("ended") }}
+	reload := make(chan struct{}, 1)
+	s.reload.Store(&reload)
+	ctx, end := s.watch(context.Background())
+	defer end()
+	for range 3 {
+		ch <- syscall.SIGHUP
+		<-reload
+	}
+	if ctx.Err() != nil {
+		t.Fatal("SIGHUP ended the broker")
+	}
+	ch <- syscall.SIGTERM
+	<-ctx.Done()
+	ch <- syscall.SIGHUP
+	<-reload
 }

@@ -1,4 +1,4 @@
-package daemon
+package supervise
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// watchedDir is a log directory whose progress a pulse checks.
-type watchedDir interface {
+// Dir is a log directory whose progress a pulse checks.
+type Dir interface {
 	Stalled() time.Duration
 	Err() error
 }
@@ -27,14 +27,14 @@ type watchedDir interface {
 // and one directory whose disk hangs does not take the others down.
 type pulse struct {
 	address  string // of the first listener
-	dirs     []watchedDir
+	dirs     []Dir
 	patience time.Duration // a directory that stalls for so long hangs
 
 	conn   net.Conn // nil if there is no connection
 	number int32    // of the last request
 }
 
-func newPulse(address string, dirs []watchedDir, patience time.Duration) pulse {
+func newPulse(address string, dirs []Dir, patience time.Duration) pulse {
 	return pulse{address: address, dirs: dirs, patience: patience}
 }
 

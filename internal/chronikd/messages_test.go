@@ -1,4 +1,4 @@
-package daemon
+package chronikd
 
 import (
 	"bytes"
@@ -23,6 +23,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/daemon"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/golden"
@@ -80,7 +81,7 @@ func TestMessages(t *testing.T) {
 		}
 		fmt.Fprintf(&all, "%s[%d]\n\n", passing(errs), code)
 	}
-	golden.File(t, path, all.String(), "go test ./internal/daemon -run Messages")
+	golden.File(t, path, all.String(), "go test ./internal/chronikd -run Messages")
 }
 
 // title returns the command as a person would type it.
@@ -165,9 +166,9 @@ func used(t *testing.T, dir string) fs.FS {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := Start(
+	b, err := daemon.Start(
 		t.Context(),
-		Options{
+		daemon.Options{
 			Config:          cfg,
 			FS:              vfs.OS(),
 			Log:             zap.NewNop(),
