@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/exchange"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
+	"github.com/chronik-io/chronik/internal/daemon/cluster"
 	"github.com/chronik-io/chronik/internal/daemon/datadir"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/guard"
@@ -197,7 +198,8 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 		MinISR: r.settings.MinISR,
 	}
 	r.member.replicas(&opt, r.control, &r.conf.Cluster.Replica)
-	copies := b.newStreams(r, func(t [16]byte, p int32) (*replica.Partition, error) { return r.replicas.Partition(t, p) })
+	copies := r.member.NewStreams(cluster.StreamsOptions{Conf: &r.conf.Cluster.Replica, CopyRates: r.settings.CopyRates,
+		Partition: func(t [16]byte, p int32) (*replica.Partition, error) { return r.replicas.Partition(t, p) }})
 	r.member.streams, opt.RoleChanged = copies, copies.RoleChanged
 	r.replicas = replica.NewManager(opt)
 	r.applier = metadata.NewApplier(b.log.Named("metadata"))
@@ -218,7 +220,8 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	r.applier.Subscribe("replicas", r.replicas.Apply)
 	r.applier.Finish(r.replicas.AwaitApplied)
 	b.stack.push("replicas", r.replicas.Close)
-	b.serveStreams(copies)
+	b.stack.push("streams", copies.Close)
+	copies.Serve()
 	var err error
 	r.groups, err = service.NewGroups(service.GroupsOptions{
 		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs,
@@ -270,8 +273,8 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		return err
 	}
 	b.stack.push("applier", func(context.Context) error { r.applier.Stop(); return nil })
-	r.member.following.Store(true)
 	r.loaded.Store(nil)
+	r.member.following.Store(true)
 	// What the first image requires must be recorded and applied before a client can see the
 	// broker.
 	if err := r.applier.WaitFor(ctx, r.applier.Image().Version()); err != nil {

@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,13 +27,8 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/secret"
-	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
-
-// dirFormat is the format of log directories that this version writes, as registrations show it.
-const dirFormat = 1
 
 // member is this broker as a member of its cluster, which may consist of it alone.
 type member struct {
@@ -43,7 +36,7 @@ type member struct {
 	incarnation [16]byte
 	starting    *broker.Starting // until this broker serves clients
 	shown       func() error     // ends what showCluster has started
-	streams     *streams
+	streams     *cluster.Streams
 	following   atomic.Bool // the applier has started
 }
 
@@ -252,162 +245,36 @@ func (b *Broker) endpoints() ([]metadata.Endpoint, error) {
 
 // register makes this process the broker, once its logs are recovered.
 func (b *Broker) register(ctx context.Context, r *components) error {
-	o := cluster.RegisterOptions{Incarnation: r.member.incarnation, Report: r.report, LogEnd: r.logEnd}
-	for _, d := range r.storage.Dirs() {
-		f := d.Finding()
-		o.Dirs = append(o.Dirs, controller.RegisterDir{
-			ID: d.ID(), Format: dirFormat, Clean: d.Clean(), Finding: f.ID, Found: f.Seq, Sequence: d.CheckpointSequence(),
-		})
-		if d.Lossy() {
-			b.log.Warn("records that were acknowledged before they were synced may be lost: the machine stopped and the last stop was not clean",
-				zap.String("dir", d.Path()), zap.Int("partitions", len(d.LossyLogs())))
-			for _, id := range d.LossyLogs() {
-				o.Lossy = append(o.Lossy, partitionOf(id))
-			}
-		}
-	}
-	for _, l := range r.damaged() {
-		o.Damaged = append(o.Damaged, l.TopicPartition)
-	}
 	if r.linked() {
 		b.waits("registering with the controller")
 	}
-	epoch, err := r.member.Register(ctx, o)
+	logs := &cluster.Logs{Self: r.conf.NodeID, Storage: r.storage,
+		Image: func() *metadata.Image {
+			if img := r.loaded.Load(); img != nil {
+				return img
+			}
+			return r.applier.Image()
+		},
+		Replicas: func() *replica.Manager {
+			if r.member.following.Load() {
+				return r.replicas
+			}
+			return nil
+		}}
+	epoch, err := r.member.Register(ctx, r.member.incarnation, logs)
 	if err != nil {
 		return b.memberError(ctx, r, err)
 	}
 	if err := r.store.WaitFor(ctx, epoch); err != nil {
 		return err
 	}
-	owner, err := r.member.owner()
-	if err != nil {
-		return err
-	}
-	for _, d := range r.storage.Dirs() {
-		d.Confirm(owner)
-	}
-	return nil
+	return r.member.Confirm(r.storage.Dirs())
 }
 
 // replicas adds to the options of the replica manager what a cluster needs.
 func (m *member) replicas(o *replica.Options, c *controller.Controller, conf *configdef.Replica) {
 	o.LagTime, o.StallTime = conf.Lag, conf.Stall
 	o.Incarnation, o.Cluster, o.Lease, o.Resigner = m.incarnation, c.As(m.incarnation), m.Lease, m.Cluster
-}
-
-// owner returns what log directories remember of their registration: the cluster whose metadata
-// other brokers may have, too.
-func (m *member) owner() (o checkpoint.Owner, err error) {
-	if !m.Linked() {
-		return o, nil
-	}
-	if o.Cluster, err = metadata.ParseID(m.ID()); err != nil {
-		return o, fmt.Errorf("the id of the cluster: %w", err)
-	}
-	o.Generation = m.Store().Generation()
-	return o, nil
-}
-
-func partitionOf(id storage.ID) metadata.TopicPartition {
-	return metadata.TopicPartition{Topic: id.Topic, Partition: id.Partition}
-}
-
-// report returns what a heartbeat says of this broker.
-func (r *components) report() membership.Report {
-	var out membership.Report
-	if r.member.following.Load() { // the partitions are open
-		out.Applied = r.applier.Image().Version()
-		out.Unable = r.replicas.Unable()
-	}
-	reportDamage(&out, r.damaged())
-	return out
-}
-
-// logEnd returns how far a log goes, unless its records can't be read or added to. One of which
-// some records can't be read is compared with the others all the same: of a partition with no whole
-// log, one must lead.
-func (r *components) logEnd(tp metadata.TopicPartition) (epoch int32, end int64, ok bool) {
-	l := r.storage.Get(storage.ID{Topic: tp.Topic, Partition: tp.Partition})
-	if l == nil || l.Err() != nil {
-		return 0, 0, false
-	}
-	epoch, end = l.LastEpoch()
-	return epoch, end, true
-}
-
-// reportDamage adds the damaged logs to a report, always in the same order: the controller writes a
-// broker's state when a heartbeat differs from it. If they are too many for one, those that are the
-// only replica are left out, because no other one can lead. If that is not enough, the directories
-// that have the most count as failed: the controller would refuse the heartbeat, and fence a broker
-// whose other logs are intact.
-func reportDamage(out *membership.Report, damaged []damagedLog) {
-	slices.SortFunc(damaged, func(a, b damagedLog) int {
-		return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))
-	})
-	if len(damaged) > controller.MaxReportedDamaged {
-		damaged = slices.DeleteFunc(damaged, func(l damagedLog) bool { return l.only })
-	}
-	byDir := map[[16]byte]int{}
-	for _, l := range damaged {
-		byDir[l.dir]++
-	}
-	for left := len(damaged); left > controller.MaxReportedDamaged; {
-		most := damaged[0].dir
-		for _, l := range damaged { // of equal ones always the same: heartbeats must not differ
-			if byDir[l.dir] > byDir[most] {
-				most = l.dir
-			}
-		}
-		left -= byDir[most]
-		delete(byDir, most)
-		out.Unable = slices.DeleteFunc(out.Unable, func(d metadata.UnableDir) bool { return d.ID == most })
-		out.Unable = append(out.Unable, metadata.UnableDir{ID: most, Why: metadata.DirFailed})
-	}
-	for _, l := range damaged {
-		if byDir[l.dir] > 0 {
-			out.Damaged = append(out.Damaged, l.TopicPartition)
-		}
-	}
-}
-
-// damagedLog is a log that lacks what it should have.
-type damagedLog struct {
-	metadata.TopicPartition
-	dir  [16]byte
-	only bool // the partition has no other replica
-}
-
-// damaged returns the logs that lack what they should have, or are not there.
-//
-// A leader reports its own log when a member of the ISR follows that can lead instead, or when none
-// is left: otherwise the leadership might go to a member that is down, and no client could read
-// what is intact here.
-func (r *components) damaged() (list []damagedLog) {
-	img := r.loaded.Load()
-	if img == nil {
-		img = r.applier.Image()
-	}
-	add := func(tp metadata.TopicPartition, dir [16]byte) {
-		p := img.Partition(tp)
-		list = append(list, damagedLog{tp, dir, p != nil && len(p.Replicas) == 1})
-	}
-	roles := r.member.following.Load() // the replicas have them
-	for _, l := range r.storage.Flawed() {
-		id := l.ID()
-		if roles {
-			if p, err := r.replicas.Partition(id.Topic, id.Partition); err == nil && p.Deserted() {
-				continue
-			}
-		}
-		add(partitionOf(id), l.Dir().ID())
-	}
-	if roles {
-		for _, tp := range r.replicas.Missing() {
-			dir, _ := r.applier.Image().Placement(r.conf.NodeID, tp)
-			add(tp, dir)
-		}
-	}
-	return list
 }
 
 // awaitActive waits until the controller counts this broker as active.

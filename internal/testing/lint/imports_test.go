@@ -267,11 +267,10 @@ func daemonRules() map[string]importRule {
 			"internal/config", "internal/config/resolve", "internal/configdef", "internal/controller",
 			"internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/txn/exchange",
 			"internal/coordinator/txn/gate", "internal/daemon/cluster", "internal/daemon/datadir", "internal/daemon/exit",
-			"internal/daemon/guard", "internal/daemon/observe", "internal/health", "internal/health/checks", "internal/link",
-			"internal/logtail", "internal/membership", "internal/memory", "internal/metadata", "internal/metrics",
-			"internal/network", "internal/purgatory", "internal/record", "internal/replica", "internal/replica/stream",
-			"internal/security/acl", "internal/security/quota", "internal/security/secret", "internal/storage",
-			"internal/storage/checkpoint", "internal/text", "internal/vfs", "internal/view"},
+			"internal/daemon/guard", "internal/daemon/observe", "internal/health", "internal/health/checks", "internal/logtail",
+			"internal/membership", "internal/memory", "internal/metadata", "internal/metrics", "internal/network",
+			"internal/purgatory", "internal/record", "internal/replica", "internal/security/acl", "internal/security/quota",
+			"internal/security/secret", "internal/storage", "internal/text", "internal/vfs", "internal/view"},
 			never:   []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "the daemon connects the components; what a program does from outside is none of them"},
 		"internal/chronikd": {may: []string{"internal/chronikd/supervise", "internal/cli", "internal/cli/contexts",
@@ -306,11 +305,12 @@ func daemonRules() map[string]importRule {
 func clusterRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/daemon/cluster": {may: []string{"internal/configdef", "internal/controller", "internal/controller/election",
-			"internal/link", "internal/membership", "internal/metadata", "internal/metadata/copies", "internal/metadata/raftstore",
-			"internal/network", "internal/security/secret", "internal/vfs"},
+			"internal/link", "internal/membership", "internal/metadata", "internal/metadata/copies",
+			"internal/metadata/raftstore", "internal/network", "internal/replica", "internal/replica/stream",
+			"internal/security/secret", "internal/storage", "internal/storage/checkpoint", "internal/vfs"},
 			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "it connects the parts of a cluster's member, and decides nothing"},
-		"internal/membership": {may: []string{"internal/metadata", "internal/controller"}, never: noProtocol,
+		"internal/membership": {may: []string{"internal/controller", "internal/metadata"}, never: noProtocol,
 			because: "it decides from answers of other brokers; the daemon connects it to links and to the metadata"},
 	}
 }

@@ -10,15 +10,12 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// Each replica.* setting of a broker reaches what it configures.
+// Each replica.* setting of a broker that is about partitions reaches them.
 func TestReplicaSettingsArePassed(t *testing.T) {
-	conf := configdef.Replica{Lag: time.Second, Stall: 2 * time.Second, Window: 3, Follow: 4, CatchUpRate: 5}
+	conf := configdef.Replica{Lag: time.Second, Stall: 2 * time.Second}
 	var o replica.Options
 	(&member{Cluster: &cluster.Cluster{}}).replicas(&o, &controller.Controller{}, &conf)
 	if o.LagTime != conf.Lag || o.StallTime != conf.Stall {
 		t.Errorf("replicas have %v and %v, want %v and %v", o.LagTime, o.StallTime, conf.Lag, conf.Stall)
-	}
-	if s := streamOptions(&conf); s.Window != conf.Window || s.FollowBytes != conf.Follow || s.CatchUpRate != conf.CatchUpRate {
-		t.Errorf("streams have %d, %d and %d, want %+v", s.Window, s.FollowBytes, s.CatchUpRate, conf)
 	}
 }

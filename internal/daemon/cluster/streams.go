@@ -1,4 +1,4 @@
-package daemon
+package cluster
 
 import (
 	"context"
@@ -11,25 +11,32 @@ import (
 	"github.com/chronik-io/chronik/internal/replica/stream"
 )
 
-// streams connects the replica streams of a member to its links.
-type streams struct {
+// Streams connects the replica streams of a member to its links.
+type Streams struct {
 	*stream.Streams
-	self   int32
-	member *member
+	self    int32
+	cluster *Cluster
 
 	mu      sync.Mutex
 	image   *metadata.Image // the latest one
 	dialers map[*streamDialer]struct{}
 }
 
-// newStreams returns the replica streams of a member, which begin with the first role of a
-// partition. partition finds a partition of this broker; serveStreams must not be called before it
-// can.
-func (b *Broker) newStreams(r *components, partition func([16]byte, int32) (*replica.Partition, error)) *streams {
-	s := &streams{self: r.conf.NodeID, member: r.member, image: metadata.Empty(), dialers: map[*streamDialer]struct{}{}}
-	opt := streamOptions(&r.conf.Cluster.Replica)
-	opt.Self, opt.Links, opt.Partition, opt.Logger = s.self, s, partition, b.log.Named("streams")
-	opt.CopyRates = r.settings.CopyRates
+// StreamsOptions configure Streams.
+type StreamsOptions struct {
+	Conf *configdef.Replica
+	// Partition finds a partition of this broker. Serve must not be called before it can.
+	Partition func(topic [16]byte, partition int32) (*replica.Partition, error)
+	CopyRates func(p *replica.Partition, follower int32) (leader, copies int64) // as in stream.Options
+}
+
+// NewStreams returns the replica streams of a member, which begin with the first role of a
+// partition.
+func (c *Cluster) NewStreams(o StreamsOptions) *Streams {
+	s := &Streams{self: c.o.Node, cluster: c, image: metadata.Empty(), dialers: map[*streamDialer]struct{}{}}
+	opt := streamOptions(o.Conf)
+	opt.Self, opt.Links, opt.Partition, opt.Logger = s.self, s, o.Partition, c.o.Log.Named("streams")
+	opt.CopyRates = o.CopyRates
 	s.Streams = stream.New(opt)
 	return s
 }
@@ -38,14 +45,15 @@ func streamOptions(conf *configdef.Replica) stream.Options {
 	return stream.Options{Window: conf.Window, FollowBytes: conf.Follow, CatchUpRate: conf.CatchUpRate}
 }
 
-// serveStreams serves the connections of followers, until the broker stops.
-func (b *Broker) serveStreams(s *streams) {
-	b.stack.push("streams", s.Close)
-	s.member.ServeStreams(func(c *link.Conn) { s.Serve(streamConn{c}) })
+// Serve serves the connections of followers, until Close. Before it, they are closed at once, and
+// the followers dial again.
+func (s *Streams) Serve() {
+	serve := func(c *link.Conn) { s.Streams.Serve(streamConn{c}) }
+	s.cluster.streams.Store(&serve)
 }
 
 // Apply is a metadata.Subscriber: a broker may have registered with another address or directory.
-func (s *streams) Apply(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
+func (s *Streams) Apply(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.image = next
@@ -58,7 +66,7 @@ func (s *streams) Apply(_ context.Context, _, next *metadata.Image, d *metadata.
 }
 
 // Follow implements stream.Links.
-func (s *streams) Follow(broker int32, run func(stream.Conn)) stream.Dialer {
+func (s *Streams) Follow(broker int32, run func(stream.Conn)) stream.Dialer {
 	d := &streamDialer{streams: s, broker: broker, run: run, changed: make(chan struct{}, 1), closing: make(chan struct{}),
 		closed: make(chan struct{})}
 	d.notify()
@@ -71,7 +79,7 @@ func (s *streams) Follow(broker int32, run func(stream.Conn)) stream.Dialer {
 
 // streamDialer keeps a connection to a leader, whatever address it registers.
 type streamDialer struct {
-	streams *streams
+	streams *Streams
 	broker  int32
 	run     func(stream.Conn)
 	changed chan struct{} // the image may show another target
@@ -121,7 +129,7 @@ func (d *streamDialer) follow() {
 		}
 		hangUp()
 		if ok {
-			conn, ok = s.member.Follow(img, d.broker, func(c *link.Conn) { d.run(streamConn{c}) })
+			conn, ok = s.cluster.follow(img, d.broker, func(c *link.Conn) { d.run(streamConn{c}) })
 		}
 		if ok {
 			at = to
@@ -131,14 +139,14 @@ func (d *streamDialer) follow() {
 	}
 }
 
-func (s *streams) target(img *metadata.Image, broker int32) (t streamTarget, ok bool) {
+func (s *Streams) target(img *metadata.Image, broker int32) (t streamTarget, ok bool) {
 	leader, ok := img.Broker(broker)
 	if !ok {
 		return t, false
 	}
 	self, ok := img.Broker(s.self)
 	t.member, t.epoch = leader.Member, self.Epoch
-	if at, found := leader.Endpoint(s.member.Listener()); found {
+	if at, found := leader.Endpoint(s.cluster.o.Listener); found {
 		t.endpoint = at
 		return t, ok
 	}
