@@ -53,16 +53,12 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	if conf.Cluster.Name == "" {
 		return exit.With(exit.Usage, errors.New("cluster.name is not set, and a broker without a cluster has nothing to recover"))
 	}
-	secrets, err := guard.ReadSecrets(conf.Cluster.SecretFile)
-	if err != nil {
-		return err
-	}
 	listener := resolve.InterListener(cfg, &conf)
 	certificates, err := guard.OpenCertificates(cfg, log)
 	if err != nil {
 		return err
 	}
-	peers, err := guard.NewPeers(listener, certificates, new(net.Dialer).DialContext)
+	peers, err := guard.NewPeers(listener, conf.Cluster.SecretFile, certificates, new(net.Dialer).DialContext)
 	if err != nil {
 		return err
 	}
@@ -73,7 +69,7 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	}
 	defer lock.Close()
 	r, err := cluster.Inspect(ctx, cluster.RecoverOptions{
-		FS: c.fileSystem(), Dir: dirs.Metadata(), From: from, Conf: conf.Cluster, Node: conf.NodeID, Listener: listener, Secrets: secrets,
+		FS: c.fileSystem(), Dir: dirs.Metadata(), From: from, Conf: conf.Cluster, Node: conf.NodeID, Listener: listener, Secrets: peers.Secrets,
 		Dial: peers.Dial, Log: log,
 	})
 	switch {

@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/audit"
-	"github.com/chronik-io/chronik/internal/audit/changes"
 	"github.com/chronik-io/chronik/internal/broker"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
@@ -27,8 +25,6 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
-	"github.com/chronik-io/chronik/internal/security/acl"
-	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -43,7 +39,6 @@ type components struct {
 	store        metadata.Store
 	member       *member
 	control      *controller.Controller
-	logins       *guard.Logins // nil if no listener has SASL
 	storage      *storage.Manager
 	dirs         *observe.Dirs
 	cluster      *observe.Cluster
@@ -60,9 +55,7 @@ type components struct {
 	exchange     *exchange.Exchange
 	gate         *gate.Gate
 	handlers     *broker.Broker
-	rules        func() *acl.Rules // nil without authorization
-	audit        *audit.Log        // nil if it is off
-	quotas       *quota.Keeper
+	guard        *guard.Guard
 	// server is set last; storage's journals, which are opened earlier, ask its Producers.
 	server atomic.Pointer[network.Server]
 	// minFree follows the metadata, because the free-space threshold can change at run time.
@@ -74,13 +67,13 @@ type components struct {
 // open starts the components from the disk upwards: metadata, logs, partitions, handlers and, last,
 // connections.
 func (b *Broker) open(ctx context.Context) error {
-	r := &components{static: resolve.Static(b.cfg), quotas: guard.NewQuotas()}
+	r := &components{static: resolve.Static(b.cfg)}
 	b.components = r
 	var err error
 	if r.conf, err = b.configs.ResolveBroker(r.static); err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	if r.logins, err = guard.NewLogins(b.cfg, b.log.Named("logins")); err != nil {
+	if r.guard, err = guard.New(b.cfg, b.log); err != nil {
 		return err
 	}
 	r.settings = replica.NewTopicSettings(replica.SettingsOptions{
@@ -112,7 +105,7 @@ func (r *components) linked() bool { return len(r.conf.Cluster.Seeds) > 0 }
 // newController sets what changes the metadata for this broker.
 func (r *components) newController(configs *configdef.Registry) {
 	r.control = controller.New(controller.Options{
-		Store: changes.Watch(r.store, r.audit), Configs: configs, NumPartitions: r.conf.NumPartitions,
+		Store: r.guard.Changes(r.store), Configs: configs, NumPartitions: r.conf.NumPartitions,
 		ReplicationFactor: r.conf.DefaultReplicationFactor,
 		Groups:            r.conf.Groups, MinISR: r.settings.MinISR,
 	})
@@ -203,16 +196,15 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	r.member.streams, opt.RoleChanged = copies, copies.RoleChanged
 	r.replicas = replica.NewManager(opt)
 	r.applier = metadata.NewApplier(b.log.Named("metadata"))
-	r.rules = guard.FollowRules(&b.cfg.Security, b.log.Named("security"), r.applier) // before what asks them
-	guard.FollowQuotas(r.quotas, r.applier)
+	r.guard.Follow(r.applier)
 	r.applier.Subscribe("settings", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error {
 		return b.applySettings(r, next)
 	})
 	r.applier.Subscribe("topics", r.settings.Follow)
-	if r.logins != nil {
-		r.applier.Subscribe("logins", r.logins.Follow)
-		b.stack.push("keys of tokens", r.logins.Run())
-		if err := r.logins.ShowKeys(b.cfg.Security.OAuth.JWKS, b.health, b.reg); err != nil {
+	if r.guard.Logins != nil {
+		r.applier.Subscribe("logins", r.guard.Logins.Follow)
+		b.stack.push("keys of tokens", r.guard.Logins.Run())
+		if err := r.guard.Logins.ShowKeys(b.cfg.Security.OAuth.JWKS, b.health, b.reg); err != nil {
 			return err
 		}
 	}
@@ -227,7 +219,7 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs,
 		Static: r.static, Share: b.share, Logger: b.log.Named("groups"),
 		MemberBytes: b.budgets.Members - b.budgets.Transactions(), Lease: r.member.Lease, Brokers: len(r.conf.Cluster.Seeds),
-		Visible: broker.Visible(r.rules),
+		Visible: broker.Visible(r.guard.Rules),
 	})
 	if err != nil {
 		return err
@@ -249,11 +241,11 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	}
 	r.handlers, err = broker.New(broker.Options{
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
-		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: guard.WithAuditedCluster(group, r.audit),
+		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: guard.WithAuditedCluster(group, r.guard.Audit),
 		Replicas: r.replicas, Settings: r.settings,
-		Audit:   r.audit,
+		Audit:   r.guard.Audit,
 		Configs: b.configs, Groups: r.groups, Transactions: r.transactions.Service, Coordinators: r.exchange,
-		Exchange: r.exchange, Gate: r.gate, Rules: r.rules, Quotas: r.quotas,
+		Exchange: r.exchange, Gate: r.gate, Rules: r.guard.Rules, Quotas: r.guard.Quotas,
 		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level,
 	})
 	if err != nil {
@@ -313,13 +305,13 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 	}
 	r.network, r.requests = metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg)
 	server, err := network.New(network.Options{
-		Observer:   guard.WithAudit(observe.NewNetwork(r.network, r.requests, names, table), r.audit),
-		Connecting: r.quotas.Connect, Accepting: b.limits.rates.take,
+		Observer:   guard.WithAudit(observe.NewNetwork(r.network, r.requests, names, table), r.guard.Audit),
+		Connecting: r.guard.Quotas.Connect, Accepting: b.limits.rates.Take,
 		Handler: r.member.starting, Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
 		Limits: b.networkLimits(r, b.limits.now.Load()), Idle: r.conf.ConnectionIdle,
-		Authenticator: r.logins.Authenticator(), LoginTimeout: b.cfg.Security.LoginTimeout, LoginBytes: b.cfg.Security.LoginBytes,
+		Authenticator: r.guard.Logins.Authenticator(), LoginTimeout: b.cfg.Security.LoginTimeout, LoginBytes: b.cfg.Security.LoginBytes,
 		Places:             b.share.Of(share.Logins),
 		MaxUnauthenticated: b.cfg.Security.MaxUnauthenticated, MaxUnauthenticatedPerIP: b.cfg.Security.MaxUnauthenticatedPerIP,
 	})
@@ -356,7 +348,7 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 	server := r.server.Load()
 	b.limitConnections(r) // the logs are open
 	b.stack.push("clients", func(ctx context.Context) error { return stopClients(ctx, r, server) })
-	if err := metrics.RegisterQuotas(b.reg, observe.Quotas(r.quotas)); err != nil {
+	if err := metrics.RegisterQuotas(b.reg, observe.Quotas(r.guard.Quotas)); err != nil {
 		return err
 	}
 	budgets := observe.Budgets(server, r.handlers, r.groups.MemberMemory(), r.transactions.Memory())

@@ -4,29 +4,28 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/network"
-	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // connectionLimits are the limits of connections. They follow the broker's settings while it runs.
 type connectionLimits struct {
 	now   atomic.Pointer[configdef.Connections]
-	rates *connectionRates
+	rates *guard.Rates
 	// applying makes reading the newest limits and passing them on one step.
 	applying sync.Mutex
 }
 
 // newConnectionLimits returns the limits that the configuration sets.
 func newConnectionLimits(listeners []config.Listener, c *configdef.Connections) *connectionLimits {
-	l := &connectionLimits{rates: newConnectionRates(listeners)}
+	l := &connectionLimits{rates: guard.NewRates(listeners)}
 	l.now.Store(c)
-	l.rates.set(c)
+	l.rates.Set(c)
 	return l
 }
 
@@ -38,7 +37,7 @@ func (b *Broker) limitConnections(r *components) {
 	b.limits.applying.Lock()
 	defer b.limits.applying.Unlock()
 	c := b.limits.now.Load()
-	b.limits.rates.set(c)
+	b.limits.rates.Set(c)
 	if server := r.server.Load(); server != nil {
 		server.SetLimits(b.networkLimits(r, c))
 	}
@@ -70,34 +69,4 @@ func (b *Broker) maxConnections(r *components, most int32) int {
 		}
 	}
 	return checks.Connections(vfs.Descriptors(), segments)
-}
-
-// connectionRates are the rates at which new connections are served: that of all, and those of
-// listeners.
-type connectionRates struct {
-	all  *quota.Rate
-	each map[string]*quota.Rate // by listener
-}
-
-func newConnectionRates(listeners []config.Listener) *connectionRates {
-	began := time.Now()
-	clock := func() time.Duration { return time.Since(began) }
-	c := &connectionRates{all: quota.NewRate(math.MaxInt32, clock), each: map[string]*quota.Rate{}}
-	for _, l := range listeners {
-		c.each[l.Name] = quota.NewRate(math.MaxInt32, clock)
-	}
-	return c
-}
-
-// set changes the rates.
-func (c *connectionRates) set(to *configdef.Connections) {
-	c.all.Set(float64(to.Rate))
-	for name, r := range c.each {
-		r.Set(float64(to.Listener(name).Rate))
-	}
-}
-
-// take counts a new connection, and returns after how long it is served.
-func (c *connectionRates) take(listener string) time.Duration {
-	return max(c.all.Take(), c.each[listener].Take())
 }

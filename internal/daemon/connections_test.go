@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"io"
-	"math"
 	"net"
 	"testing"
 
@@ -10,29 +9,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
-
-// The rate of the broker counts all listeners, that of a listener its own; the longer wait counts.
-func TestConnectionRates(t *testing.T) {
-	c := newConnectionRates([]config.Listener{{Name: "a"}, {Name: "B"}})
-	c.set(&configdef.Connections{Rate: math.MaxInt32, Listeners: map[string]configdef.ListenerConnections{"b": {Rate: 1}}})
-	for range 3 {
-		if c.take("a") != 0 {
-			t.Error("a waits for b")
-		}
-	}
-	if c.take("B") != 0 || c.take("B") <= 0 {
-		t.Error("b does not wait")
-	}
-	c.set(&configdef.Connections{Rate: 2})
-	if c.take("a") != 0 || c.take("B") != 0 || c.take("a") <= 0 {
-		t.Error("the broker's rate does not count all listeners, or b waits at its former rate")
-	}
-}
 
 // Kafka's tools change the limits of connections while a broker runs. The next connection counts
 // with the new ones.
@@ -99,7 +79,7 @@ func TestLimitsOfConnectionsAreAlteredWhileTheBrokerRuns(t *testing.T) {
 		}
 	}
 	rates := b.limits.rates
-	for of, r := range map[string]*quota.Rate{"the broker": rates.all, "the listener": rates.each[b.cfg.Listeners[0].Name]} {
+	for of, r := range map[string]*quota.Rate{"the broker": rates.All, "the listener": rates.Each[b.cfg.Listeners[0].Name]} {
 		for range 1000 {
 			r.Take()
 		}

@@ -26,7 +26,6 @@ import (
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
-	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -49,8 +48,8 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		return err
 	}
 	b.stack.pushDisk("lock", func(context.Context) error { return lock.Close() })
-	r.audit, err = guard.OpenAudit(b.cfg, b.fs, r.conf.NodeID, b.health, b.reg, b.log.Named("audit"))
-	b.stack.push("audit log", r.audit.Close)
+	err = r.guard.OpenAudit(b.fs, r.conf.NodeID, b.health, b.reg)
+	b.stack.push("audit log", r.guard.Audit.Close)
 	if err != nil {
 		return err
 	}
@@ -59,7 +58,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		return r.data.Error(err)
 	}
 	listener := resolve.InterListener(b.cfg, &r.conf)
-	endpoints, secrets, peers, err := b.peersOf(r, listener)
+	endpoints, peers, err := b.peersOf(r, listener)
 	if err != nil {
 		return err
 	}
@@ -70,9 +69,9 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 			service.OffsetsTopic:      min(int(r.conf.Offsets.ReplicationFactor), max(len(r.conf.Cluster.Seeds), 1)),
 			service.TransactionsTopic: min(int(r.conf.Transactions.ReplicationFactor), max(len(r.conf.Cluster.Seeds), 1)),
 		},
-		Listener: listener, Secrets: secrets, Logs: r.data.Cluster(),
+		Listener: listener, Secrets: peers.Secrets, Logs: r.data.Cluster(),
 		Version: b.version, Progress: b.waits, Fail: b.fail, Log: b.log,
-		Refused: guard.RecordRefusedLinks(r.audit, listener),
+		Refused: guard.RecordRefusedLinks(r.guard.Audit, listener),
 	})
 	if err != nil {
 		return r.data.Error(err)
@@ -116,18 +115,16 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 
 // peersOf returns what this broker tells other ones of itself, and how they prove each other who
 // they are on a listener. Without seeds there are no others, and none of that is checked.
-func (b *Broker) peersOf(r *components, listener string) (endpoints []metadata.Endpoint, secrets []secret.Secret, p *guard.Peers,
-	err error) {
+func (b *Broker) peersOf(r *components, listener string) ([]metadata.Endpoint, *guard.Peers, error) {
 	if !r.linked() {
-		return nil, nil, &guard.Peers{}, nil
+		return nil, &guard.Peers{}, nil
 	}
-	if endpoints, err = b.endpoints(); err == nil {
-		secrets, err = guard.ReadSecrets(r.conf.Cluster.SecretFile)
+	endpoints, err := b.endpoints()
+	if err != nil {
+		return nil, nil, err
 	}
-	if err == nil {
-		p, err = guard.NewPeers(listener, b.certs, b.net.DialContext)
-	}
-	return endpoints, secrets, p, err
+	peers, err := guard.NewPeers(listener, r.conf.Cluster.SecretFile, b.certs, b.net.DialContext)
+	return endpoints, peers, err
 }
 
 // enter waits until this node has metadata, and refuses those to which its directories or its

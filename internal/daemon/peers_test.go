@@ -163,7 +163,7 @@ func (s *besieged) expired(t *testing.T) *tls.Certificate {
 // second returns what a second broker of the cluster begins its links with.
 func (s *besieged) second(t *testing.T) (link.Options, *link.Identity) {
 	t.Helper()
-	p, err := guard.NewPeers("peers", s.certs, new(net.Dialer).DialContext)
+	p, err := guard.NewPeers("peers", "", s.certs, new(net.Dialer).DialContext)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func TestALinkEndsWithItsPrincipal(t *testing.T) {
 	o, _ := s.second(t)
 	events, done := s.connect(t, o)
 	defer done()
-	p, err := guard.NewPeers("peers", s.certs, nil)
+	p, err := guard.NewPeers("peers", "", s.certs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

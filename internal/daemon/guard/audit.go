@@ -27,15 +27,15 @@ import (
 // auditFile is the audit log's path below the data directory, unless audit.file names another.
 const auditFile = "audit/audit.log"
 
-// OpenAudit opens the audit log, and shows it in findings and metrics. It returns nil if it is off.
-// The data directory must be locked.
-func OpenAudit(cfg *config.Config, fsys vfs.FS, node int32, in *checks.Monitor, reg prometheus.Registerer,
-	log *zap.Logger) (*audit.Log, error) {
-	mode, sink, place, err := auditSink(cfg, fsys)
+// OpenAudit opens the audit log if it is on, and shows it in findings and metrics. The data
+// directory must be locked. The caller closes Audit, also after an error.
+func (g *Guard) OpenAudit(fsys vfs.FS, node int32, in *checks.Monitor, reg prometheus.Registerer) error {
+	mode, sink, place, err := auditSink(g.cfg, fsys)
 	if err != nil || mode == audit.Off {
-		return nil, err
+		return err
 	}
-	opened := audit.Open(audit.Options{Mode: mode, Sink: sink, Node: node, Failed: func(err error) {
+	log := g.log.Named("audit")
+	g.Audit = audit.Open(audit.Options{Mode: mode, Sink: sink, Node: node, Failed: func(err error) {
 		if err != nil {
 			log.Error("the audit log cannot be written, and its lines are lost", zap.String("place", place), zap.Error(err))
 		} else {
@@ -43,11 +43,11 @@ func OpenAudit(cfg *config.Config, fsys vfs.FS, node int32, in *checks.Monitor, 
 		}
 	}})
 	in.Add(func(f *checks.Facts) {
-		x := opened.Stats()
+		x := g.Audit.Stats()
 		f.Audit = checks.Audit{Place: place, Failed: observe.Reason(x.Err), Lost: x.Dropped}
 	})
-	return opened, metrics.RegisterAudit(reg, func() metrics.Audit {
-		x := opened.Stats()
+	return metrics.RegisterAudit(reg, func() metrics.Audit {
+		x := g.Audit.Stats()
 		return metrics.Audit{Written: x.Written, Dropped: x.Dropped, Counted: x.Counted}
 	})
 }

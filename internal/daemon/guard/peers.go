@@ -27,13 +27,20 @@ type Peers struct {
 	store      *certs.Store // of the listener for brokers; nil for plain text
 	rules      *certs.Rules
 	principals *atomic.Pointer[[]string] // see Certificates.brokers
+	// Secrets are those of the cluster, the one in use first.
+	Secrets []secret.Secret
 }
 
-// NewPeers returns how this broker connects with others through a listener. An error says why no
-// other broker would accept its certificate, and the remedy.
-func NewPeers(listener string, c *Certificates,
+// NewPeers returns how this broker connects with others through a listener. secrets is
+// cluster.secret.file. An error says why no other broker would accept its certificate or secret,
+// and the remedy.
+func NewPeers(listener, secrets string, c *Certificates,
 	connect func(ctx context.Context, network, address string) (net.Conn, error)) (*Peers, error) {
-	p := &Peers{connect: connect, store: c.listeners[listener], rules: c.rules[listener], principals: &c.brokers}
+	read, err := ReadSecrets(secrets)
+	if err != nil {
+		return nil, err
+	}
+	p := &Peers{Secrets: read, connect: connect, store: c.listeners[listener], rules: c.rules[listener], principals: &c.brokers}
 	if p.store == nil {
 		return p, nil
 	}
@@ -44,7 +51,7 @@ func NewPeers(listener string, c *Certificates,
 			between.AddCert(a)
 		}
 	}
-	_, err := p.store.Certificate().Verify(x509.VerifyOptions{Roots: conf.ClientCAs, Intermediates: between,
+	_, err = p.store.Certificate().Verify(x509.VerifyOptions{Roots: conf.ClientCAs, Intermediates: between,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err == nil {
 		_, err = p.rules.Principal(p.store.Certificate())

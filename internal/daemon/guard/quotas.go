@@ -3,21 +3,14 @@ package guard
 import (
 	"context"
 	"iter"
-	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/quota"
 )
 
-// NewQuotas returns the quotas of clients, none at first.
-func NewQuotas() *quota.Keeper {
-	began := time.Now()
-	return quota.NewKeeper(func() time.Duration { return time.Since(began) })
-}
-
-// FollowQuotas makes quotas follow an applier that has not started: an Image is shown when its
+// followQuotas makes quotas follow an applier that has not started: an Image is shown when its
 // quotas apply.
-func FollowQuotas(k *quota.Keeper, applier *metadata.Applier) {
+func followQuotas(k *quota.Keeper, applier *metadata.Applier) {
 	applier.Subscribe("quotas", func(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
 		if d.Quotas {
 			k.Set(quota.Compile(quotasOf(next)))

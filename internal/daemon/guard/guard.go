@@ -1,0 +1,43 @@
+package guard
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/audit"
+	"github.com/chronik-io/chronik/internal/audit/changes"
+	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/quota"
+)
+
+// Guard is what decides about the clients of one broker.
+type Guard struct {
+	cfg *config.Config
+	log *zap.Logger
+
+	Quotas *quota.Keeper
+	Logins *Logins           // nil if no listener has SASL
+	Rules  func() *acl.Rules // nil without authorization, and before Follow
+	Audit  *audit.Log        // nil if it is off, and before OpenAudit
+}
+
+// New returns the guard of a configuration, without rules and quotas. It opens no file.
+func New(cfg *config.Config, log *zap.Logger) (*Guard, error) {
+	began := time.Now()
+	g := &Guard{cfg: cfg, log: log, Quotas: quota.NewKeeper(func() time.Duration { return time.Since(began) })}
+	var err error
+	g.Logins, err = NewLogins(cfg, log.Named("logins"))
+	return g, err
+}
+
+// Follow makes rules and quotas follow an applier that has not started.
+func (g *Guard) Follow(applier *metadata.Applier) {
+	g.Rules = FollowRules(&g.cfg.Security, g.log.Named("security"), applier) // before what asks them
+	followQuotas(g.Quotas, applier)
+}
+
+// Changes returns the store, with the changes of clients in the audit log.
+func (g *Guard) Changes(store metadata.Store) metadata.Store { return changes.Watch(store, g.Audit) }
