@@ -69,8 +69,8 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	}
 	defer lock.Close()
 	r, err := cluster.Inspect(ctx, cluster.RecoverOptions{
-		FS: c.fileSystem(), Dir: dirs.Metadata(), From: from, Conf: conf.Cluster, Node: conf.NodeID, Listener: listener, Secrets: peers.Secrets,
-		Dial: peers.Dial, Log: log,
+		FS: c.fileSystem(), Dir: dirs.Metadata(), From: from, Conf: conf.Cluster, Node: conf.NodeID, Listener: listener,
+		Secrets: peers.Secrets, Dial: peers.Dial, Log: log,
 	})
 	switch {
 	case errors.Is(err, membership.ErrRefused):

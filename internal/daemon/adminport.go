@@ -38,11 +38,11 @@ func (b *Broker) view() *admin.View {
 		Waits:       server.Waits,
 		Trace:       server.Trace,
 		Connected:   func() int { return server.Stats().Connections }, Addresses: b.Addrs(),
-		Groups: r.groups,
+		Groups: r.coordinators.Groups,
 		Configs: func(img *metadata.Image, t *metadata.Topic) []configdef.Value {
 			return b.configs.DescribeTopic(r.settings.Layers(img, t))
 		},
-		Budgets:  observe.Budgets(server, r.handlers, r.groups.MemberMemory(), r.transactions.Memory()),
+		Budgets:  observe.Budgets(server, r.handlers, r.coordinators.Groups.MemberMemory(), r.coordinators.Transactions.Memory()),
 		Profiles: func() view.Profiles { return observe.Profiles(b.cfg.Durability.All(), b.cfg.WALProfile, r.measured) },
 		Rights:   rightsOf(&b.cfg.Security)}
 }

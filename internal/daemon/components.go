@@ -11,15 +11,12 @@ import (
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
-	"github.com/chronik-io/chronik/internal/coordinator/service"
-	"github.com/chronik-io/chronik/internal/coordinator/txn/exchange"
-	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 	"github.com/chronik-io/chronik/internal/daemon/cluster"
+	"github.com/chronik-io/chronik/internal/daemon/coordinators"
 	"github.com/chronik-io/chronik/internal/daemon/datadir"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
-	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
@@ -50,10 +47,7 @@ type components struct {
 	park         *purgatory.Purgatory
 	replicas     *replica.Manager
 	applier      *metadata.Applier
-	groups       *service.Groups
-	transactions *service.Transactions
-	exchange     *exchange.Exchange
-	gate         *gate.Gate
+	coordinators *coordinators.Coordinators
 	handlers     *broker.Broker
 	guard        *guard.Guard
 	// server is set last; storage's journals, which are opened earlier, ask its Producers.
@@ -214,22 +208,25 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	b.stack.push("replicas", r.replicas.Close)
 	b.stack.push("streams", copies.Close)
 	copies.Serve()
+	return b.openCoordinators(r)
+}
+
+// openCoordinators subscribes the coordinators to the metadata.
+func (b *Broker) openCoordinators(r *components) error {
 	var err error
-	r.groups, err = service.NewGroups(service.GroupsOptions{
-		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs,
-		Static: r.static, Share: b.share, Logger: b.log.Named("groups"),
-		MemberBytes: b.budgets.Members - b.budgets.Transactions(), Lease: r.member.Lease, Brokers: len(r.conf.Cluster.Seeds),
-		Visible: broker.Visible(r.guard.Rules),
-	})
+	r.coordinators, err = coordinators.Open(coordinators.Options{
+		Conf: &r.conf, Replicas: r.replicas, Controller: r.control, Configs: b.configs, Settings: r.settings, Static: r.static,
+		Share: b.share, Log: b.log,
+		MemberBytes: b.budgets.Members - b.budgets.Transactions(), TransactionBytes: b.budgets.Transactions(),
+		Lease: r.member.Lease, Visible: broker.Visible(r.guard.Rules), Ask: r.member.AskTransactions,
+		ProducerID: func(ctx context.Context) (int64, error) { return r.handlers.ProducerID(ctx) },
+		Registry:   b.reg, Partitions: b.cfg.MetricsPartitions, Health: b.health, Push: b.stack.push,
+	}, r.applier)
 	if err != nil {
 		return err
 	}
-	r.applier.Subscribe("groups", r.groups.Apply)
-	b.stack.push("groups", func(context.Context) error { r.groups.Close(); return nil })
-	if err := metrics.RegisterGroups(b.reg, b.cfg.MetricsPartitions, observe.Groups(r.groups)); err != nil {
-		return err
-	}
-	return b.openTransactions(r)
+	r.member.ServeTransactions(r.coordinators.Exchange.Handle)
+	return nil
 }
 
 // openHandlers connects the handlers to the components and starts the flow of metadata.
@@ -242,10 +239,9 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	r.handlers, err = broker.New(broker.Options{
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
 		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: guard.WithAuditedCluster(group, r.guard.Audit),
-		Replicas: r.replicas, Settings: r.settings,
-		Audit:   r.guard.Audit,
-		Configs: b.configs, Groups: r.groups, Transactions: r.transactions.Service, Coordinators: r.exchange,
-		Exchange: r.exchange, Gate: r.gate, Rules: r.guard.Rules, Quotas: r.guard.Quotas,
+		Replicas: r.replicas, Settings: r.settings, Configs: b.configs, Audit: r.guard.Audit,
+		Groups: r.coordinators.Groups, Transactions: r.coordinators.Transactions.Service,
+		Coordinators: r.coordinators.Exchange, Exchange: r.coordinators.Exchange, Gate: r.coordinators.Gate, Rules: r.guard.Rules, Quotas: r.guard.Quotas,
 		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level,
 	})
 	if err != nil {
@@ -280,11 +276,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		return err
 	}
 	b.health.Add(r.logs.Facts)
-	b.health.Add(observe.Coordinators(service.OffsetsTopic, r.groups.Service))
-	b.health.Add(observe.Coordinators(service.TransactionsTopic, r.transactions.Service))
-	b.health.AddSlow(observe.Rebalances(r.groups, cmp.Or(b.slowChecks, time.Minute)))
-	survey := observe.Transactions(r.transactions, r.exchange, r.gate)
-	b.health.AddSlow(func(s *checks.Slow) { s.Undone = survey().Undone })
+	r.coordinators.Report(b.health, cmp.Or(b.slowChecks, time.Minute))
 	b.health.AddSlow(observe.Access(b.cfg, r.applier.Image))
 	r.fenced = true
 	unwatch := watch(r.applier.Done(), func() { b.fail(fmt.Errorf("metadata: %w", r.applier.Err())) })
@@ -351,7 +343,7 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 	if err := metrics.RegisterQuotas(b.reg, observe.Quotas(r.guard.Quotas)); err != nil {
 		return err
 	}
-	budgets := observe.Budgets(server, r.handlers, r.groups.MemberMemory(), r.transactions.Memory())
+	budgets := observe.Budgets(server, r.handlers, r.coordinators.Groups.MemberMemory(), r.coordinators.Transactions.Memory())
 	if err := metrics.RegisterBudgets(b.reg, budgets); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -17,13 +16,12 @@ import (
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
-	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/daemon/cluster"
+	"github.com/chronik-io/chronik/internal/daemon/coordinators"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
-	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -65,11 +63,8 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	c, err := cluster.Open(cluster.Options{
 		FS: b.fs, Dial: peers.Dial, Admit: peers.Admit, Trusts: peers.Trusts,
 		Dir: dir, Conf: r.conf.Cluster, Node: r.conf.NodeID, Rack: r.conf.Rack, Endpoints: endpoints,
-		InternalReplicas: map[string]int{
-			service.OffsetsTopic:      min(int(r.conf.Offsets.ReplicationFactor), max(len(r.conf.Cluster.Seeds), 1)),
-			service.TransactionsTopic: min(int(r.conf.Transactions.ReplicationFactor), max(len(r.conf.Cluster.Seeds), 1)),
-		},
-		Listener: listener, Secrets: peers.Secrets, Logs: r.data.Cluster(),
+		InternalReplicas: coordinators.InternalReplicas(&r.conf),
+		Listener:         listener, Secrets: peers.Secrets, Logs: r.data.Cluster(),
 		Version: b.version, Progress: b.waits, Fail: b.fail, Log: b.log,
 		Refused: guard.RecordRefusedLinks(r.guard.Audit, listener),
 	})
@@ -199,7 +194,7 @@ func (b *Broker) Waiting() bool {
 // memberError explains why this broker can't be a member of its cluster. Without other brokers, its
 // data directory is the cause.
 func (b *Broker) memberError(ctx context.Context, r *components, err error) error {
-	switch refused := errors.Is(err, membership.ErrRefused); {
+	switch refused := cluster.Refused(err); {
 	case refused && !r.linked():
 		return exit.With(exit.Data, fmt.Errorf("directory %s: %w", b.cfg.DataDir, err))
 	case refused:

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Status returns the broker's state as one line for people: how far startup is, what is served, and
@@ -13,15 +12,15 @@ import (
 func (b *Broker) Status() string {
 	report := b.health.Last()
 	if !report.Ready {
-		return text.OneLine(report.Text())
+		return report.Line()
 	}
 	// The broker is ready, so its components are complete.
 	line := fmt.Sprintf("serving %d partitions on %s", len(b.components.storage.Logs()), strings.Join(b.Addrs(), ", "))
 	if s := b.components.server.Load(); s != nil {
 		line += fmt.Sprintf(", %d connections", s.Stats().Connections)
 	}
-	if _, weak, _ := strings.Cut(report.Text(), "\n"); weak != "" {
-		line += "; " + text.OneLine(weak)
+	if _, weak, _ := strings.Cut(report.Line(), "; "); weak != "" {
+		line += "; " + weak
 	}
 	return line
 }

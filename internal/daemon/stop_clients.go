@@ -14,10 +14,8 @@ const releaseInterval = 500 * time.Millisecond
 // stopClients ends the connections of clients after the requests that were accepted are answered,
 // or when ctx ends.
 func stopClients(ctx context.Context, r *components, server *network.Server) error {
-	r.transactions.Stop()
-	r.gate.Close()
-	r.groups.Stop() // members that wait for others are answered now; loads need not end first
-	r.park.Close()  // so are fetches that wait for records
+	r.coordinators.Stop()
+	r.park.Close() // fetches that wait for records are answered now
 	stopped, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)

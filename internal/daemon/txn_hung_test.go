@@ -146,7 +146,7 @@ func TestADiskThatHangsUnderMarkersHoldsUpOnlyItsPartitions(t *testing.T) {
 		return true
 	})
 	next := x.next(t, x.whole[0])
-	eventually(t, "the next transaction waits", func() bool { return x.components.gate.Waiting() > 0 })
+	eventually(t, "the next transaction waits", func() bool { return x.components.coordinators.Gate.Waiting() > 0 })
 	for _, p := range x.stuck {
 		if got := x.stable(t)[p]; got != 0 {
 			t.Errorf("the last stable offset of %d is %d while its disk hangs", p, got)
@@ -228,7 +228,7 @@ func TestADeletedTopicEndsACommitThatWaitsForIt(t *testing.T) {
 func TestAStopEndsRequestsThatWaitForATransaction(t *testing.T) {
 	x := commitTorn(t)
 	next := x.next(t, x.whole[0])
-	eventually(t, "the next transaction waits", func() bool { return x.components.gate.Waiting() > 0 })
+	eventually(t, "the next transaction waits", func() bool { return x.components.coordinators.Gate.Waiting() > 0 })
 	before := x.answers.n.Load()
 	err := x.Broker.Close()
 	if err == nil || !strings.HasPrefix(err.Error(), "stop: log directory /") {
