@@ -1,3 +1,8 @@
+// Package chronikd is the command line of chronikd: its commands and flags, its manual pages, its
+// log, the signals that drain or end the process, and the reports to systemd.
+//
+// It promises that a command that fails ends with an exit code of its kind and one line of cause
+// and remedy. Package daemon is the broker that it starts, which a Go program can start without it.
 package chronikd
 
 import (
@@ -6,8 +11,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"runtime/debug"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -15,6 +22,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/guard"
@@ -189,6 +197,24 @@ func (c *commandLine) serve(ctx context.Context) error {
 		Reread: func() (*config.Config, error) { return resolve.Load(c.input()) }})
 }
 
+// stopped reads the configuration of a broker that is stopped, for a command that does what it needs.
+// The log has errors only.
+func (c *commandLine) stopped() (*config.Config, *configdef.Broker, *zap.Logger, error) {
+	cfg, err := resolve.Load(c.input())
+	if err != nil {
+		return nil, nil, nil, &configError{err}
+	}
+	log, _, err := newLogger(c.Err, cfg.LogFormat, "error")
+	if err != nil {
+		return nil, nil, nil, &configError{err}
+	}
+	conf, err := resolve.Registry(cfg.Durability).ResolveBroker(resolve.Static(cfg))
+	if err != nil {
+		return nil, nil, nil, exit.With(exit.Usage, err)
+	}
+	return cfg, &conf, log, nil
+}
+
 // configError holds one or more lines about the configuration.
 type configError struct{ err error }
 
@@ -253,4 +279,17 @@ func (c *commandLine) versionCommand() *cobra.Command {
 			return err
 		},
 	}
+}
+
+// Command is the main function of chronikd: Main with this process's arguments, environment, output
+// and signals. It ends the process with Main's exit code.
+func Command(version string) {
+	signals := make(chan os.Signal, 1) // further signals while one waits mean the same
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // it is ignored under nohup
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	os.Exit(Main(context.Background(), Process{
+		Args: os.Args[1:], Environ: os.Environ(), Out: os.Stdout, Err: os.Stderr, Version: version, Signals: signals, Exit: os.Exit,
+	}))
 }

@@ -38,22 +38,14 @@ func (c *commandLine) recoverCommand() *cobra.Command {
 }
 
 func (c *commandLine) recover(ctx context.Context, lost, from string) error {
-	cfg, err := resolve.Load(c.input())
+	cfg, conf, log, err := c.stopped()
 	if err != nil {
-		return &configError{err}
-	}
-	log, _, err := newLogger(c.Err, cfg.LogFormat, "error")
-	if err != nil {
-		return &configError{err}
-	}
-	conf, err := resolve.Registry(cfg.Durability).ResolveBroker(resolve.Static(cfg))
-	if err != nil {
-		return exit.With(exit.Usage, err)
+		return err
 	}
 	if conf.Cluster.Name == "" {
 		return exit.With(exit.Usage, errors.New("cluster.name is not set, and a broker without a cluster has nothing to recover"))
 	}
-	listener := resolve.InterListener(cfg, &conf)
+	listener := resolve.InterListener(cfg, conf)
 	certificates, err := guard.OpenCertificates(cfg, log)
 	if err != nil {
 		return err
@@ -62,7 +54,7 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	if err != nil {
 		return err
 	}
-	dirs := datadir.New(c.fileSystem(), cfg, &conf, log)
+	dirs := datadir.New(c.fileSystem(), cfg, conf, log)
 	lock, err := dirs.Lock()
 	if err != nil {
 		return err

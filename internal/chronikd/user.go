@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/cli"
-	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/cluster"
 	"github.com/chronik-io/chronik/internal/daemon/datadir"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
@@ -101,24 +100,16 @@ const maxPassword = 1024
 
 // addUser gives a user a password in the data directory of the configuration.
 func (c *commandLine) addUser(ctx context.Context, name string, password secret.Secret) error {
-	cfg, err := resolve.Load(c.input())
+	cfg, conf, log, err := c.stopped()
 	if err != nil {
-		return &configError{err}
-	}
-	log, _, err := newLogger(c.Err, cfg.LogFormat, "error")
-	if err != nil {
-		return &configError{err}
-	}
-	conf, err := resolve.Registry(cfg.Durability).ResolveBroker(resolve.Static(cfg))
-	if err != nil {
-		return exit.With(exit.Usage, err)
+		return err
 	}
 	if conf.Cluster.Name != "" {
 		return exit.With(exit.Usage, errors.New("cluster.name is set, and the users of a cluster are not those of one broker: "+
 			"set bootstrap.users for the first ones, and use chronikctl user add for others"))
 	}
 	fsys := c.fileSystem()
-	dirs := datadir.New(fsys, cfg, &conf, log)
+	dirs := datadir.New(fsys, cfg, conf, log)
 	if err := vfs.MakeDir(fsys, dirs.Metadata()); err != nil {
 		return dirs.Error(err)
 	}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"slices"
-	"strconv"
 	"syscall"
 
 	"github.com/chronik-io/chronik/internal/config"
@@ -126,19 +124,10 @@ func addressError(setting, address string, err error) error {
 }
 
 // listenerOf converts a listener to network's type.
-func listenerOf(l config.Listener, c *guard.Certificates) (*network.Listener, error) {
+func listenerOf(l config.Listener, c *guard.Certificates) *network.Listener {
 	n := &network.Listener{Name: l.Name, TLS: c.TLSOf(l.Name), SASL: len(l.SASL) > 0}
-	if l.Advertise == "" {
-		return n, nil
+	if l.Advertise != "" {
+		n.AdvertisedHost, n.AdvertisedPort = config.HostPort(l.Advertise)
 	}
-	host, port, err := net.SplitHostPort(l.Advertise)
-	if err != nil {
-		return nil, exit.With(exit.Usage, fmt.Errorf("advertise %s: %w", l.Advertise, err))
-	}
-	p, err := strconv.ParseInt(port, 10, 32)
-	if err != nil || p > math.MaxUint16 {
-		return nil, exit.With(exit.Usage, fmt.Errorf("advertise %s: the port is not a number up to 65535", l.Advertise))
-	}
-	n.AdvertisedHost, n.AdvertisedPort = host, int32(p)
-	return n, nil
+	return n
 }

@@ -241,7 +241,8 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: guard.WithAuditedCluster(group, r.guard.Audit),
 		Replicas: r.replicas, Settings: r.settings, Configs: b.configs, Audit: r.guard.Audit,
 		Groups: r.coordinators.Groups, Transactions: r.coordinators.Transactions.Service,
-		Coordinators: r.coordinators.Exchange, Exchange: r.coordinators.Exchange, Gate: r.coordinators.Gate, Rules: r.guard.Rules, Quotas: r.guard.Quotas,
+		Coordinators: r.coordinators.Exchange, Exchange: r.coordinators.Exchange, Gate: r.coordinators.Gate,
+		Rules: r.guard.Rules, Quotas: r.guard.Quotas,
 		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level,
 	})
 	if err != nil {
@@ -321,10 +322,7 @@ func (b *Broker) serve(server *network.Server, r *components, chosen func(name s
 		if !chosen(l.Name) {
 			continue
 		}
-		listener, err := listenerOf(l, b.certs)
-		if err != nil {
-			return err
-		}
+		listener := listenerOf(l, b.certs)
 		listener.Brokers = r.linked() && l.Name == resolve.InterListener(b.cfg, &r.conf)
 		for _, x := range b.bound.clients[i] {
 			if err := server.Serve(listener, x); err != nil {

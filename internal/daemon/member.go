@@ -3,9 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/broker"
+	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
@@ -23,8 +22,10 @@ import (
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // member is this broker as a member of its cluster, which may consist of it alone.
@@ -114,12 +115,8 @@ func (b *Broker) peersOf(r *components, listener string) ([]metadata.Endpoint, *
 	if !r.linked() {
 		return nil, &guard.Peers{}, nil
 	}
-	endpoints, err := b.endpoints()
-	if err != nil {
-		return nil, nil, err
-	}
 	peers, err := guard.NewPeers(listener, r.conf.Cluster.SecretFile, b.certs, b.net.DialContext)
-	return endpoints, peers, err
+	return b.endpoints(), peers, err
 }
 
 // enter waits until this node has metadata, and refuses those to which its directories or its
@@ -207,32 +204,18 @@ func (b *Broker) memberError(ctx context.Context, r *components, err error) erro
 
 // endpoints returns the addresses that this broker registers: what its listeners advertise, or else
 // what they are bound to.
-func (b *Broker) endpoints() ([]metadata.Endpoint, error) {
-	var list []metadata.Endpoint
+func (b *Broker) endpoints() (list []metadata.Endpoint) {
 	for i, l := range b.cfg.Listeners {
-		at := l.Advertise
-		if at == "" {
-			host, _, err := net.SplitHostPort(l.Listen)
-			if err != nil {
-				return nil, err
-			}
-			_, port, err := net.SplitHostPort(b.bound.clients[i][0].Addr().String()) // the actual one if it was 0
-			if err != nil {
-				return nil, err
-			}
-			at = net.JoinHostPort(host, port)
+		e := metadata.Endpoint{Listener: l.Name}
+		if l.Advertise != "" {
+			e.Host, e.Port = config.HostPort(l.Advertise)
+		} else {
+			e.Host, _ = config.HostPort(l.Listen)
+			_, e.Port = config.HostPort(b.bound.clients[i][0].Addr().String()) // the actual one if it was 0
 		}
-		host, port, err := net.SplitHostPort(at)
-		if err != nil {
-			return nil, err
-		}
-		n, err := strconv.ParseUint(port, 10, 16)
-		if err != nil {
-			return nil, fmt.Errorf("advertise %s: the port is not a number up to 65535", at)
-		}
-		list = append(list, metadata.Endpoint{Listener: l.Name, Host: host, Port: int32(n)})
+		list = append(list, e)
 	}
-	return list, nil
+	return list
 }
 
 // register makes this process the broker, once its logs are recovered.
@@ -315,4 +298,23 @@ func shares(img *metadata.Image, broker int32) bool {
 		}
 	}
 	return false
+}
+
+// observeCluster shows what this broker knows of its cluster. It must be called before the applier
+// starts.
+func (b *Broker) observeCluster(r *components) error {
+	r.cluster = &observe.Cluster{Self: r.conf.NodeID, Image: r.applier.Image, MinISR: r.settings.MinISR}
+	if !r.linked() {
+		return metrics.RegisterPartitions(b.reg, r.cluster.View)
+	}
+	r.cluster.Lags = r.replicas.Lags
+	r.cluster.Member = func(img *metadata.Image, x *view.Cluster) { r.member.streams.Describe(img, b.version, x) }
+	r.cluster.Elections, r.cluster.ISRChanges = metrics.NewElections(b.reg), metrics.NewISRChanges(b.reg)
+	r.applier.Subscribe("cluster", r.cluster.Follow)
+	b.health.Add(r.cluster.Facts)
+	b.health.Add(func(f *checks.Facts) { // after the source that sets the other fields
+		self, _ := r.applier.Image().Broker(r.conf.NodeID)
+		f.Metadata.LostVote = r.member.LostVote(&self)
+	})
+	return metrics.RegisterCluster(b.reg, r.cluster.View)
 }

@@ -3,8 +3,6 @@ package resolve
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -53,11 +51,7 @@ func checkInterListener(cfg *config.Config, c *configdef.Cluster) error {
 // here, could not dial.
 func checkReachable(cfg *config.Config) error {
 	for _, l := range cfg.Listeners {
-		host, _, err := net.SplitHostPort(l.Listen)
-		if err != nil {
-			return err
-		}
-		if ip, err := netip.ParseAddr(host); l.Advertise == "" && (host == "" || err == nil && ip.IsUnspecified()) {
+		if host, _ := config.HostPort(l.Listen); l.Advertise == "" && config.Everywhere(host) {
 			return fmt.Errorf("listener %s listens on %s and advertises no address, and other brokers cannot guess one; "+
 				"set advertise (--advertise) to HOST:PORT under which this machine can be reached", l.Name, l.Listen)
 		}

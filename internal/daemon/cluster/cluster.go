@@ -408,21 +408,6 @@ func (c *Cluster) data(conn *link.Conn) {
 	}
 }
 
-// follow keeps a connection for replica streams to a registered broker, which leads partitions. It
-// returns false if an image does not show where other brokers reach that one. The caller closes the
-// Dialer, and follows again if the broker's registration changes.
-func (c *Cluster) follow(img *metadata.Image, broker int32, run func(*link.Conn)) (*link.Dialer, bool) {
-	b, ok := img.Broker(broker)
-	if !ok {
-		return nil, false
-	}
-	at, ok := b.Endpoint(c.o.Listener)
-	if !ok {
-		return nil, false
-	}
-	return c.links.Follow(link.Target{Address: address(at.Host, at.Port), Node: broker, Member: b.Member}, run), true
-}
-
 // here answers a request that this node sends to itself.
 func (c *Cluster) here(ctx context.Context, method uint16, body []byte) ([]byte, error) {
 	return c.serve.Handle(ctx, c.self.ID, method, body)

@@ -89,9 +89,8 @@ type streamDialer struct {
 
 // streamTarget is what a connection depends on: the registrations of both ends.
 type streamTarget struct {
-	member   uint64
-	endpoint metadata.Endpoint
-	epoch    int64 // of this broker, which it states when it dials
+	link.Target
+	epoch int64 // of this broker, which it states when it dials
 }
 
 func (d *streamDialer) notify() {
@@ -129,28 +128,19 @@ func (d *streamDialer) follow() {
 		}
 		hangUp()
 		if ok {
-			conn, ok = s.cluster.follow(img, d.broker, func(c *link.Conn) { d.run(streamConn{c}) })
-		}
-		if ok {
-			at = to
-		} else {
-			conn = nil
+			conn, at = s.cluster.links.Follow(to.Target, func(c *link.Conn) { d.run(streamConn{c}) }), to
 		}
 	}
 }
 
+// target returns false if an image does not show where other brokers reach a broker, or if it does
+// not have this one.
 func (s *Streams) target(img *metadata.Image, broker int32) (t streamTarget, ok bool) {
-	leader, ok := img.Broker(broker)
-	if !ok {
-		return t, false
-	}
-	self, ok := img.Broker(s.self)
-	t.member, t.epoch = leader.Member, self.Epoch
-	if at, found := leader.Endpoint(s.cluster.o.Listener); found {
-		t.endpoint = at
-		return t, ok
-	}
-	return t, false
+	leader, known := img.Broker(broker)
+	self, registered := img.Broker(s.self)
+	at, found := leader.Endpoint(s.cluster.o.Listener)
+	return streamTarget{link.Target{Address: address(at.Host, at.Port), Node: broker, Member: leader.Member}, self.Epoch},
+		known && registered && found
 }
 
 // Close implements stream.Dialer.

@@ -272,7 +272,7 @@ func daemonRules() map[string]importRule {
 			never:   []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "the daemon connects the components; what a program does from outside is none of them"},
 		"internal/chronikd": {may: []string{"internal/chronikd/supervise", "internal/cli", "internal/cli/contexts",
-			"internal/config", "internal/config/resolve", "internal/daemon", "internal/daemon/cluster",
+			"internal/config", "internal/config/resolve", "internal/configdef", "internal/daemon", "internal/daemon/cluster",
 			"internal/daemon/datadir", "internal/daemon/exit", "internal/daemon/guard", "internal/login", "internal/membership",
 			"internal/memory", "internal/metadata", "internal/metadata/raftstore", "internal/secureinit",
 			"internal/security/certs", "internal/security/files", "internal/security/secret", "internal/text", "internal/vfs"},
