@@ -27,7 +27,7 @@ func TestAClusterOfFewVotersKeepsTheCopyOfItsMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := []string{dirs, "cluster.name=test", "node.id=1",
-		fmt.Sprintf("cluster.seeds=%s,127.0.0.1:1,127.0.0.1:2", l.Addr())} // nobody listens at the others
+		fmt.Sprintf("cluster.seeds=%s,127.0.0.1:1,127.0.0.1:2", l.Addr())} // nothing listens at the others
 	flags := here()
 	flags[config.KeyListen] = l.Addr().String()
 	if err := l.Close(); err != nil {

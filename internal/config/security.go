@@ -355,13 +355,8 @@ var errJKS = errors.New("key stores of Java are not read; convert it once: opens
 
 // OnlyStoredUsers reports whether all principals are stored users: clients log in, and neither with
 // tokens nor with certificates, whose names no broker knows before.
-func (cfg *Config) OnlyStoredUsers() bool {
-	login := false
-	for _, l := range cfg.Listeners {
-		login = login || len(l.SASL) > 0
-		if slices.Contains(l.SASL, "OAUTHBEARER") || len(l.SASL) == 0 && l.ClientCertificates != CertificatesNone && l.TLS != nil {
-			return false
-		}
-	}
-	return login
+func (c *Config) OnlyStoredUsers() bool {
+	return c.HasSASL() && !slices.ContainsFunc(c.Listeners, func(l Listener) bool {
+		return slices.Contains(l.SASL, "OAUTHBEARER") || len(l.SASL) == 0 && l.ClientCertificates != CertificatesNone && l.TLS != nil
+	})
 }

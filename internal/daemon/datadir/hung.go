@@ -19,7 +19,7 @@ const Patience = 15 * time.Second
 // answer is hung: it stays out of use until the next start, and no later step may touch it, because
 // a blocked system call can't be canceled. At least one directory must answer, and the metadata
 // must be there: otherwise the start waits, because what the hung directory holds decides whether
-// this broker may begin with empty metadata. patience is Patience except in tests; waits is told
+// this broker may begin with empty metadata. patience is Patience except in tests; waits receives
 // what the start waits for.
 func (d *Dirs) FindHung(ctx context.Context, patience time.Duration, waits func(what string)) error {
 	if len(d.places) == 1 {
