@@ -48,7 +48,7 @@ type components struct {
 	replicas     *replica.Manager
 	applier      *metadata.Applier
 	coordinators *coordinators.Coordinators
-	handlers     *broker.Broker
+	handlers     *broker.Handler
 	guard        *guard.Guard
 	// server is set last; storage's journals, which are opened earlier, ask its Producers.
 	server atomic.Pointer[network.Server]
@@ -133,7 +133,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	r.loaded.Store(img)
 	b.health.Enter("recovering logs")
 	r.measured = metrics.NewStorage(b.reg)
-	r.storage, err = storage.Open(r.data.Places(), storage.Options{
+	r.storage, err = storage.Open(r.data.Locations(), storage.Options{
 		FS: b.fs, Holder: datadir.Holder(), Replicated: replicated(img), Logger: b.log.Named("storage"), Metrics: r.measured,
 		DeferredBytes: b.budgets.Deferred, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration, RetentionInterval: r.conf.Cleaning.Interval,

@@ -35,7 +35,7 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 		return exit.With(exit.Usage, err)
 	}
 	b.limits = newConnectionLimits(b.cfg.Listeners, &live.Connections)
-	dirs := storage.Places(broker.LogDirs, broker.JournalDirs)
+	dirs := storage.Locations(broker.LogDirs, broker.JournalDirs)
 	b.memory = memory.Available()
 	wanted, cut := memory.Divide(b.memory, b.cfg.Produce, len(dirs), broker.Cleaning.KeyBytes)
 	b.budgets = cut

@@ -30,7 +30,7 @@ func (b *Broker) applySettings(r *components, img *metadata.Image) error {
 		b.limitConnections(r) // not otherwise: the process may have few descriptors at the moment
 	}
 	c := &live.Cleaning
-	_, cut := memory.Divide(b.memory, b.cfg.Produce, len(r.data.Places()), c.KeyBytes)
+	_, cut := memory.Divide(b.memory, b.cfg.Produce, len(r.data.Locations()), c.KeyBytes)
 	cleaning := storage.Cleaning{Backoff: c.Backoff, KeyBytes: cut.Keys, BytesPerSecond: c.BytesPerSecond, Scrub: c.Scrub}
 	r.cleaning.Store(&cleaning)
 	if r.storage != nil {

@@ -16,12 +16,12 @@ type DamagedLog struct {
 	Only bool // the partition has no other replica
 }
 
-// AddDamage adds damaged logs to a report, always in the same order: the controller writes a
+// AddDamage adds damaged logs to the state of a broker, always in the same order: the controller writes a
 // broker's state when a heartbeat differs from it. If they are too many for one, those that are the
 // only replica are left out, because no other one can lead. If that is not enough, the directories
 // that have the most count as failed: the controller would refuse the heartbeat, and fence a broker
 // whose other logs are intact.
-func (r *Report) AddDamage(damaged []DamagedLog) {
+func (s *BrokerState) AddDamage(damaged []DamagedLog) {
 	slices.SortFunc(damaged, func(a, b DamagedLog) int {
 		return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))
 	})
@@ -41,12 +41,12 @@ func (r *Report) AddDamage(damaged []DamagedLog) {
 		}
 		left -= byDir[most]
 		delete(byDir, most)
-		r.Unable = slices.DeleteFunc(r.Unable, func(d metadata.UnableDir) bool { return d.ID == most })
-		r.Unable = append(r.Unable, metadata.UnableDir{ID: most, Why: metadata.DirFailed})
+		s.Unable = slices.DeleteFunc(s.Unable, func(d metadata.UnableDir) bool { return d.ID == most })
+		s.Unable = append(s.Unable, metadata.UnableDir{ID: most, Why: metadata.DirFailed})
 	}
 	for _, l := range damaged {
 		if byDir[l.Dir] > 0 {
-			r.Damaged = append(r.Damaged, l.TopicPartition)
+			s.Damaged = append(s.Damaged, l.TopicPartition)
 		}
 	}
 }

@@ -23,8 +23,8 @@ func (c *Cluster) Control(own [16]byte, minISR func(*metadata.Image, *metadata.T
 	applier := metadata.NewApplier(c.o.Log.Named("controller"))
 	loop := controller.NewLoop(controller.LoopOptions{
 		Store: ownTerm{c.store}, Images: applier, Leadership: leadership{c}, Own: own, MinISR: minISR, Unclean: unclean, Now: c.now,
-		Reports: c.askReports,
-		Timeout: c.o.Conf.Session, Interval: c.o.Conf.Heartbeat, DrainTime: c.o.Conf.DrainTime,
+		LogStates: c.askReports,
+		Timeout:   c.o.Conf.Session, Interval: c.o.Conf.Heartbeat, DrainTime: c.o.Conf.DrainTime,
 		Balance: c.o.Conf.Balance, InternalReplicas: c.o.InternalReplicas, Log: c.o.Log.Named("controller"),
 	})
 	applier.Subscribe("controller", loop.Follow)
@@ -111,7 +111,7 @@ func (c *Cluster) Register(ctx context.Context, incarnation [16]byte, logs *Logs
 			role, moved := c.store.Leadership()
 			return role.Leader, moved
 		},
-		Seek: c.seek, Call: c.book.Call, Report: logs.report, Wish: c.wish, Interval: c.o.Conf.Heartbeat, Timeout: c.o.Conf.Session,
+		Seek: c.seek, Call: c.book.Call, State: logs.state, Wish: c.wish, Interval: c.o.Conf.Heartbeat, Timeout: c.o.Conf.Session,
 		Hopeless: func() error {
 			if c.Linked() {
 				return nil // another node may lead

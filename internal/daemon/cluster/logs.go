@@ -59,9 +59,9 @@ func partitionOf(id storage.ID) metadata.TopicPartition {
 	return metadata.TopicPartition{Topic: id.Topic, Partition: id.Partition}
 }
 
-// report returns what a heartbeat says of this broker.
-func (b *Logs) report() membership.Report {
-	var out membership.Report
+// state returns what a heartbeat says of this broker.
+func (b *Logs) state() membership.BrokerState {
+	var out membership.BrokerState
 	if replicas := b.Replicas(); replicas != nil {
 		out.Applied = b.Image().Version()
 		out.Unable = replicas.Unable()

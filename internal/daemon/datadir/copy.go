@@ -47,12 +47,12 @@ func (d *Dirs) useCopy(from string) string {
 	if d.owners.cluster != "" {
 		return fmt.Sprintf("move %s away, and restore the copy: chronikd recover --from %s with the same configuration (docs/cluster.md)", d.Metadata(), from)
 	}
-	return d.repair(d.places, "--backup", path.Join(d.data, "before-repair")) + " replaces it with the copy; " +
+	return d.repair(d.locations, "--backup", path.Join(d.data, "before-repair")) + " replaces it with the copy; " +
 		"to continue with the older metadata, move the copy away"
 }
 
 // repair returns the command that repairs all directories of this broker, with the flags more.
-func (d *Dirs) repair(all []storage.Place, more ...string) string {
+func (d *Dirs) repair(all []storage.Location, more ...string) string {
 	dirs := []string{"chronikctl", "log", "repair", "--dir", d.data}
 	var journals []string
 	for _, p := range all {

@@ -28,26 +28,26 @@ import (
 
 // Dirs are the directories of a broker. One goroutine uses it until the broker has started.
 type Dirs struct {
-	fs     vfs.FS
-	data   string
-	set    map[string]string // the settings under Kafka's names
-	linked bool              // there may be other brokers
-	log    *zap.Logger
-	places []storage.Place // of the log directories
-	owners owners          // of the logs in them
+	fs        vfs.FS
+	data      string
+	set       map[string]string // the settings under Kafka's names
+	linked    bool              // there may be other brokers
+	log       *zap.Logger
+	locations []storage.Location // of the log directories
+	owners    owners             // of the logs in them
 }
 
 // New returns the directories of a configuration. It touches none of them.
 func New(fsys vfs.FS, cfg *config.Config, conf *configdef.Broker, log *zap.Logger) *Dirs {
 	return &Dirs{fs: fsys, data: cfg.DataDir, set: cfg.Broker, linked: len(conf.Cluster.Seeds) > 0, log: log,
-		places: storage.Places(conf.LogDirs, conf.JournalDirs)}
+		locations: storage.Locations(conf.LogDirs, conf.JournalDirs)}
 }
 
 // Metadata returns the directory of the metadata.
 func (d *Dirs) Metadata() string { return path.Join(d.data, resolve.MetadataDir) }
 
-// Places returns all log directories.
-func (d *Dirs) Places() []storage.Place { return d.places }
+// Locations returns all log directories.
+func (d *Dirs) Locations() []storage.Location { return d.locations }
 
 // Cluster returns the id of the cluster that has registered the log directories; "" if none has.
 func (d *Dirs) Cluster() string { return d.owners.cluster }

@@ -22,11 +22,11 @@ const Patience = 15 * time.Second
 // this broker may begin with empty metadata. patience is Patience except in tests; waits receives
 // what the start waits for.
 func (d *Dirs) FindHung(ctx context.Context, patience time.Duration, waits func(what string)) error {
-	if len(d.places) == 1 {
+	if len(d.locations) == 1 {
 		return nil
 	}
-	answers, silent := make(chan int, len(d.places)), map[int]bool{}
-	for i, p := range d.places {
+	answers, silent := make(chan int, len(d.locations)), map[int]bool{}
+	for i, p := range d.locations {
 		silent[i] = true
 		go func() { // it outlives the start if the disk hangs
 			_ = storage.Peek(d.fs, p) // the next step reports the error
@@ -44,17 +44,17 @@ func (d *Dirs) FindHung(ctx context.Context, patience time.Duration, waits func(
 			return ctx.Err()
 		case <-tick.C:
 			var names []string
-			for i := range d.places {
+			for i := range d.locations {
 				if silent[i] {
-					names = append(names, d.places[i].Path)
+					names = append(names, d.locations[i].Path)
 				}
 			}
-			if len(silent) == len(d.places) || !d.hasMetadata() {
+			if len(silent) == len(d.locations) || !d.hasMetadata() {
 				waits("waiting for the disk of " + strings.Join(names, ", "))
 				continue
 			}
 			for i := range silent {
-				d.places[i].Hung = true
+				d.locations[i].Hung = true
 			}
 			d.log.Error("log directories hang: the broker starts without them", zap.Strings("dirs", names),
 				zap.Duration("after", patience))
@@ -71,8 +71,8 @@ func (d *Dirs) hasMetadata() bool {
 }
 
 // Answering returns the log directories whose disks answer.
-func (d *Dirs) Answering() (all []storage.Place) {
-	for _, p := range d.places {
+func (d *Dirs) Answering() (all []storage.Location) {
+	for _, p := range d.locations {
 		if !p.Hung {
 			all = append(all, p)
 		}

@@ -18,9 +18,9 @@ import (
 // CheckFormats rejects directories that a newer version wrote, before anything is changed: a
 // directory that is converted only in part would suit neither version.
 func (d *Dirs) CheckFormats() error {
-	for _, place := range d.Answering() {
-		if err := storage.Peek(d.fs, place); err != nil {
-			return d.Errors(&storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
+	for _, loc := range d.Answering() {
+		if err := storage.Peek(d.fs, loc); err != nil {
+			return d.Errors(&storage.DirError{Path: loc.Path, Journal: loc.Journal, Err: err})
 		}
 	}
 	dir := d.Metadata()
@@ -47,7 +47,7 @@ type owners struct {
 // readOwners reads the checkpoints, because log directories are opened only when the node is a
 // member of its cluster. A broker whose metadata directory is lost must not form a new cluster, in
 // which its logs have no topics.
-func readOwners(fsys vfs.FS, all []storage.Place) (o owners, err error) {
+func readOwners(fsys vfs.FS, all []storage.Location) (o owners, err error) {
 	from := ""
 	for _, p := range all {
 		s, err := checkpoint.Read(fsys, path.Join(p.Path, storage.CheckpointDir))
@@ -98,16 +98,16 @@ func (d *Dirs) CheckOwners() error {
 // one.
 func (d *Dirs) requireMetadata() error {
 	all := d.Answering()
-	for _, place := range all {
-		if storage.Used(d.fs, place) {
-			lock, err := d.fs.Lock(path.Join(place.Path, storage.LockFile), Holder())
+	for _, loc := range all {
+		if storage.Used(d.fs, loc) {
+			lock, err := d.fs.Lock(path.Join(loc.Path, storage.LockFile), Holder())
 			if err != nil { // the broker that holds the lock also has the metadata
-				return d.Errors(&storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
+				return d.Errors(&storage.DirError{Path: loc.Path, Journal: loc.Journal, Err: err})
 			}
 			_ = lock.Close() // the lock ends with the process in any case
 			return exit.With(exit.Data, fmt.Errorf("directory %s: the log directory %s holds partitions, and %s has no metadata of them; "+
 				"set data.dir (--data-dir) to the directory that has it, or give this broker an empty log directory; if it is lost, %s shows which topics can be restored",
-				d.data, place.Path, d.Metadata(), d.repair(all, "--dry-run")))
+				d.data, loc.Path, d.Metadata(), d.repair(all, "--dry-run")))
 		}
 	}
 	return nil

@@ -44,7 +44,7 @@ func (g *Guard) OpenAudit(fsys vfs.FS, node int32, in *checks.Monitor, reg prome
 	}})
 	in.Add(func(f *checks.Facts) {
 		x := g.Audit.Stats()
-		f.Audit = checks.Audit{Place: place, Failed: observe.Reason(x.Err), Lost: x.Dropped}
+		f.Audit = checks.Audit{Sink: place, Failed: observe.Reason(x.Err), Lost: x.Dropped}
 	})
 	return metrics.RegisterAudit(reg, func() metrics.Audit {
 		x := g.Audit.Stats()

@@ -106,7 +106,7 @@ func (l *Logins) ShowKeys(place string, in *checks.Monitor, reg prometheus.Regis
 	}
 	in.Add(func(f *checks.Facts) {
 		k := l.keys.State()
-		f.TokenKeys = checks.TokenKeys{Place: place, Keys: k.Keys, Read: k.Read, Error: observe.Reason(k.Err)}
+		f.TokenKeys = checks.TokenKeys{Source: place, Keys: k.Keys, Read: k.Read, Error: observe.Reason(k.Err)}
 	})
 	return metrics.RegisterTokenKeys(reg, func() (time.Time, bool) {
 		k := l.keys.State()

@@ -105,8 +105,8 @@ func configured(file string) (o inspect.Options, err error) {
 		return o, app.Usage("--config %s: %w", file, err)
 	}
 	o = inspect.Options{FS: vfs.OS(), Data: []string{cfg.DataDir}, Node: conf.NodeID,
-		Places: storage.Places(conf.LogDirs, conf.JournalDirs)}
-	for _, place := range o.Places {
+		Locations: storage.Locations(conf.LogDirs, conf.JournalDirs)}
+	for _, place := range o.Locations {
 		if _, err := os.Stat(place.Path); err != nil {
 			return o, app.Usage("--config %s: %w; relative paths are relative to the directory in which chronikd was started", file, err)
 		}
