@@ -277,7 +277,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		return err
 	}
 	b.health.Add(r.logs.Facts)
-	r.coordinators.Report(b.health, cmp.Or(b.slowChecks, time.Minute))
+	r.coordinators.AddSources(b.health, cmp.Or(b.slowChecks, time.Minute))
 	b.health.AddSlow(observe.Access(b.cfg, r.applier.Image))
 	r.fenced = true
 	unwatch := watch(r.applier.Done(), func() { b.fail(fmt.Errorf("metadata: %w", r.applier.Err())) })

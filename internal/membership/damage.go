@@ -16,11 +16,11 @@ type DamagedLog struct {
 	Only bool // the partition has no other replica
 }
 
-// AddDamage adds damaged logs to the state of a broker, always in the same order: the controller writes a
-// broker's state when a heartbeat differs from it. If they are too many for one, those that are the
-// only replica are left out, because no other one can lead. If that is not enough, the directories
-// that have the most count as failed: the controller would refuse the heartbeat, and fence a broker
-// whose other logs are intact.
+// AddDamage adds damaged logs to the state of a broker, always in the same order: the controller
+// writes a broker's state when a heartbeat differs from it. If they are too many for one, those
+// that are the only replica are left out, because no other one can lead. If that is not enough, the
+// directories that have the most count as failed: the controller would refuse the heartbeat, and
+// fence a broker whose other logs are intact.
 func (s *BrokerState) AddDamage(damaged []DamagedLog) {
 	slices.SortFunc(damaged, func(a, b DamagedLog) int {
 		return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))

@@ -30,8 +30,8 @@ type Location struct {
 	Hung bool
 }
 
-// Locations returns log directories with their journals, in the same order. Those at the end may have
-// none of their own.
+// Locations returns log directories with their journals, in the same order. Those at the end may
+// have none of their own.
 func Locations(dirs, journals []string) []Location {
 	all := make([]Location, len(dirs))
 	for i, dir := range dirs {

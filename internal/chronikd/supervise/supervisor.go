@@ -39,7 +39,7 @@ type Supervisor struct {
 	send  func(state string) error // nil without a service manager
 	watch time.Duration            // the watchdog's timeout; 0 without a watchdog
 
-	broker Broker // since Begin
+	broker Process // since Begin
 	events chan event
 	done   chan struct{}
 	// serving ends when the broker stops, and with it a progress check that waits for a response.
@@ -47,8 +47,8 @@ type Supervisor struct {
 	drain   context.CancelFunc
 }
 
-// Broker is what a Supervisor reports on.
-type Broker interface {
+// Process is what a Supervisor reports on: a broker.
+type Process interface {
 	Addrs() []string
 	// Status returns a text for people.
 	Status() string
@@ -84,7 +84,7 @@ func New(log *zap.Logger) *Supervisor {
 }
 
 // Begin starts to report on b, before b recovers.
-func (s *Supervisor) Begin(b Broker) {
+func (s *Supervisor) Begin(b Process) {
 	s.broker = b
 	if s.send != nil {
 		go s.run()

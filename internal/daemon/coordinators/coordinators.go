@@ -128,9 +128,9 @@ func (c *Coordinators) openTransactions(o *Options, applier *metadata.Applier) e
 		metrics.RegisterOpenTransactions(o.Registry, o.Partitions, open.View))
 }
 
-// Report adds the sources of health that read partitions, which must have followed the metadata.
-// A rebalance that takes longer than patience is a finding.
-func (c *Coordinators) Report(in *checks.Monitor, patience time.Duration) {
+// AddSources adds the sources of health that read partitions, which must have followed the
+// metadata. A rebalance that takes longer than patience is a finding.
+func (c *Coordinators) AddSources(in *checks.Monitor, patience time.Duration) {
 	in.Add(observe.Coordinators(service.OffsetsTopic, c.Groups.Service))
 	in.Add(observe.Coordinators(service.TransactionsTopic, c.Transactions.Service))
 	in.AddSlow(observe.Rebalances(c.Groups, patience))
