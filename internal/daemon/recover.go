@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path"
 	"slices"
 	"strconv"
@@ -59,7 +58,10 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	if err != nil {
 		return err
 	}
-	peers, err := newPeers(listener, certificates, new(net.Dialer).DialContext)
+	if c.Net == nil {
+		c.Net = &kernel{}
+	}
+	peers, err := newPeers(listener, certificates, c.Net.DialContext)
 	if err != nil {
 		return err
 	}
