@@ -160,7 +160,7 @@ var rules = []rule{
 		"err != nil && !opt.LastCopy {", "err != nil && false {", "testing/brokers.TestDamagedLogDirectories"},
 	{"a log that a repair left records out of counts as whole", "inspect/repair.go",
 		"s.Lossy, s.Partial = true, true", "", "testing/brokers.TestDamagedLogDirectories"},
-	{"a new log gets the directory of another topic's log", "storage/manager_place.go",
+	{"a new log gets the directory of another topic's log", "storage/manager_assign.go",
 		"m.replaceNamesakes(d, specs)", "m.replaceNamesakes(d, nil)", "TestALogOfAnotherTopicWithItsNameIsSetAside"},
 }
 
