@@ -93,7 +93,7 @@ type world struct {
 	lose func(topic string, partition, epoch int32, since time.Time)
 
 	elects   atomic.Bool       // an operator elects leaders of recovered metadata
-	damaged  int32             // the broker whose disk may have damage that nobody has found; 0 for none
+	damaged  int32             // the broker whose disk may have damage that was not found yet; 0 for none
 	backup   map[string][]byte // of the metadata: files by name
 	moved    bool              // replicas were moved since the backup
 	restored bool              // metadata were restored from a backup

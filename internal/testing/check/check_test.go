@@ -177,7 +177,7 @@ func TestRemovedRecords(t *testing.T) {
 		}
 		h.Deleting(1)()
 		h.OutOfRange(0, 3) // it is deleted
-		h.OutOfRange(4, 3) // nobody knows whether there is a record
+		h.OutOfRange(4, 3) // there may be no record
 		if !h.MayStart(1) || h.MayStart(2) {
 			t.Error("where may the log start?")
 		}
