@@ -13,8 +13,8 @@
 // delete topics. One of the topics is compacted.
 //
 // Other faults need an operator, who does what brokers, commands and docs/cluster.md say: a damaged
-// or lost log directory, where log repair must refuse unless it gets the flag that nothing else is left;
-// lost metadata of a broker; lost metadata of most voters, once or again, which the rest or a
+// or lost log directory, where log repair must refuse unless it gets the flag that nothing else is
+// left; lost metadata of a broker; lost metadata of most voters, once or again, which the rest or a
 // copy in a log directory has; a restored backup. Only a backup may lack what was acknowledged: the
 // last changes of settings and topics.
 //
