@@ -45,6 +45,8 @@ type Process struct {
 	Exit func(code int)
 	// FS holds the directories of the configuration; nil means the operating system's.
 	FS vfs.FS
+	// Net is the network of recover; nil means the operating system's.
+	Net daemon.Network
 }
 
 // Main runs one command line until it is done or ctx ends, and returns the exit code. It writes

@@ -50,7 +50,11 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	if err != nil {
 		return err
 	}
-	peers, err := guard.NewPeers(listener, conf.Cluster.SecretFile, certificates, new(net.Dialer).DialContext)
+	dial := new(net.Dialer).DialContext
+	if c.Net != nil {
+		dial = c.Net.DialContext
+	}
+	peers, err := guard.NewPeers(listener, conf.Cluster.SecretFile, certificates, dial)
 	if err != nil {
 		return err
 	}

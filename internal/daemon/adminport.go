@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -46,6 +47,9 @@ func (b *Broker) view() *admin.View {
 		Profiles: func() view.Profiles { return observe.Profiles(b.cfg.Durability.All(), b.cfg.WALProfile, r.measured) },
 		Rights:   rightsOf(&b.cfg.Security)}
 }
+
+// Health checks the broker, as GET /v1/health does.
+func (b *Broker) Health(ctx context.Context) *health.Report { return b.health.Report(ctx) }
 
 // Waits returns the oldest requests without an answer, as GET /v1/waits does, at most most. The
 // broker must serve clients.

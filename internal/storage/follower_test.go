@@ -266,8 +266,8 @@ func TestI9AppendOfAnEndedEpochIsRefused(t *testing.T) {
 	}
 }
 
-// A log leads an epoch without a record, and a checkpoint names that epoch. It then follows a leader
-// with more records of the epoch before. After a crash, its records have their epochs.
+// A log leads an epoch without a record, and a checkpoint names that epoch. It then follows a
+// leader with more records of the epoch before. After a crash, its records have their epochs.
 func TestAnEpochWithoutARecordDoesNotComeBack(t *testing.T) {
 	if wrong := epochComesBack(t, broken{}); wrong != "" {
 		t.Error(wrong)

@@ -141,10 +141,10 @@ func (m *Manager) Replace(ids ...ID) error {
 	})
 }
 
-// setAside replaces logs of other topics that have the names of logs to be created. The metadata
-// does not know such a topic: it is older than the log, whose records may be the only copy, and a
-// new topic has the name. What only the journal has is written to the segments before.
-func (m *Manager) setAside(d *Dir, specs []Spec) error {
+// replaceNamesakes replaces logs of other topics that have the names of logs to be created. The
+// metadata does not know such a topic: it is older than the log, whose records may be the only
+// copy, and a new topic has the name. What only the journal has is written to the segments before.
+func (m *Manager) replaceNamesakes(d *Dir, specs []Spec) error {
 	var former []*Log
 	for _, s := range specs {
 		former = append(former, d.namesakes(s)...)

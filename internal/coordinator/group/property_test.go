@@ -95,8 +95,10 @@ func (c *oldClient) take(response any) {
 			sync.Protocol, sync.InstanceID = kmsg.StringPtr(c.protocol()), c.instance
 			if r.LeaderID == c.id {
 				list := c.lead(r.Members)
-				if !r.SkipAssignment {
-					sync.GroupAssignment = list
+				if r.SkipAssignment { // what changed while it was away concerns the assignment that stays
+					c.watches = c.w.watched
+				} else {
+					sync.GroupAssignment, c.w.watched = list, c.watches
 				}
 			}
 			c.generation = r.Generation

@@ -34,6 +34,8 @@ type world struct {
 	ticket coordinator.Ticket
 	got    map[coordinator.Ticket]any
 	ids    int
+	// watched are the topics of the last assignment of a leader with the classic protocol.
+	watched map[string]int32
 }
 
 // fataler is the common part of testing.T and rapid.T.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +33,8 @@ type partition struct {
 	history *check.History
 	group   check.Group // of the members that consume it
 	acks    atomic.Int64
-	final   []check.Record // what is committed in the end
+	key     func(value string) string // of a compacted topic; nil for others
+	final   []check.Record            // what is committed in the end
 }
 
 func (p *partition) String() string { return fmt.Sprintf("%s-%d", p.topic, p.index) }
@@ -111,6 +112,8 @@ func newClients(w *world) *clients {
 	w.Cleanup(c.admin.Close)
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.parts = append(c.create(topic, 2, 3), c.create("moved", 1, 2)...)
+	trimmed, compacted := c.trimmed(), c.compacted()
+	c.parts = append(c.parts, trimmed, compacted)
 	c.paid = c.create(payments, 3, 3)
 	w.mu.Lock()
 	w.lose = c.lose
@@ -118,6 +121,7 @@ func newClients(w *world) *clients {
 	for i, p := range c.parts {
 		c.work.Go(func() { c.produce(p, uint64(100+i)) })
 	}
+	c.work.Go(func() { c.trim(trimmed) })
 	c.work.Go(c.produceLoosely)
 	c.work.Go(c.read)
 	c.work.Go(c.commit)
@@ -133,13 +137,16 @@ func newClients(w *world) *clients {
 	return c
 }
 
-// create creates a topic whose records are judged.
-func (c *clients) create(name string, partitions int32, replicas int16) (parts []*partition) {
+// create creates a topic whose records are judged, with configs NAME=VALUE.
+func (c *clients) create(name string, partitions int32, replicas int16, more ...string) (parts []*partition) {
 	var err error
-	var configs map[string]*string
-	if c.w.kind.unclean {
-		yes, one := "true", "1" // with more, the eligible leader replicas make most of these elections clean
-		configs = map[string]*string{"unclean.leader.election.enable": &yes, "min.insync.replicas": &one}
+	if c.w.kind.unclean { // with more, the eligible leader replicas make most of these elections clean
+		more = append(more, "unclean.leader.election.enable=true", "min.insync.replicas=1")
+	}
+	configs := map[string]*string{}
+	for _, x := range more {
+		name, value, _ := strings.Cut(x, "=")
+		configs[name] = &value
 	}
 	if until(patience, func() bool {
 		var r kadm.CreateTopicResponse
@@ -222,7 +229,7 @@ func (c *clients) produce(p *partition, seed uint64) {
 		}
 		value := fmt.Sprintf("%v-%d", p, i)
 		h.Attempted(value)
-		one := &kgo.Record{Topic: p.topic, Partition: p.index, Value: []byte(value)}
+		one := p.record(value)
 		cl.Produce(context.Background(), one, func(r *kgo.Record, err error) {
 			if err != nil {
 				c.w.problem("record %s: %v", value, err) // the client would have repeated it
@@ -266,7 +273,7 @@ func (c *clients) produceLoosely() {
 		p := c.parts[random.IntN(len(c.parts))]
 		value := "loose-" + strconv.Itoa(i)
 		p.history.Loose(value)
-		cl.Produce(context.Background(), &kgo.Record{Topic: p.topic, Partition: p.index, Value: []byte(value)}, func(*kgo.Record, error) {})
+		cl.Produce(context.Background(), p.record(value), func(*kgo.Record, error) {})
 	}
 	within, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -286,7 +293,11 @@ func (c *clients) read() {
 		if random.IntN(4) > 0 {
 			from = random.Int64N(200)
 		}
+		known := p.history.Known()
 		list, _, err := c.fetch(c.ctx, cl, broker, p, from)
+		if errors.Is(err, kerr.OffsetOutOfRange) {
+			p.history.OutOfRange(from, known)
+		}
 		if err != nil {
 			continue
 		}
@@ -323,10 +334,9 @@ func (c *clients) fetch(ctx context.Context, cl *kgo.Client, broker int32, of *p
 	list []check.Record, high int64, err error) {
 	part, err := c.fetchOnce(ctx, cl, broker, of, from, 0)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, fmt.Errorf("%v at broker %d: %w", of, broker, err)
 	}
-	list, err = parse(part.RecordBatches)
-	list = slices.DeleteFunc(list, func(r check.Record) bool { return r.Offset < from })
+	list, _, err = parse(part.RecordBatches, from)
 	return list, part.HighWatermark, err
 }
 
@@ -358,22 +368,26 @@ func (c *clients) fetchOnce(ctx context.Context, cl *kgo.Client, broker int32, o
 	return part, kerr.ErrorForCode(part.ErrorCode)
 }
 
-// parse returns the records of batches.
-func parse(rest []byte) (list []check.Record, err error) {
+// parse returns the records of batches from an offset on, and the offset after the batches:
+// compaction leaves batches without records.
+func parse(rest []byte, from int64) (list []check.Record, next int64, err error) {
+	next = from
 	for len(rest) > 0 {
-		b, next, err := record.Next(rest)
+		b, more, err := record.Next(rest)
 		if err != nil {
-			return list, err
+			return list, next, err
 		}
 		if err := b.Each(0, func(r record.Record) error {
-			list = append(list, check.Record{Offset: r.Offset, Epoch: b.LeaderEpoch(), Value: string(r.Value)})
+			if r.Offset >= from {
+				list = append(list, check.Record{Offset: r.Offset, Epoch: b.LeaderEpoch(), Value: string(r.Value)})
+			}
 			return nil
 		}); err != nil {
-			return list, err
+			return list, next, err
 		}
-		rest = next
+		rest, next = more, b.LastOffset()+1
 	}
-	return list, nil
+	return list, next, nil
 }
 
 const group = "g"

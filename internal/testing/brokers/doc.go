@@ -1,22 +1,31 @@
-// Package brokers runs three whole brokers in one process under virtual time: all of a broker but
-// its kernel, as package daemon starts it, with clients that speak Kafka's protocol. The network is
-// a simtcp.Net, the disks are those of crashfs, and a synctest bubble is the clock.
+// Package brokers runs whole brokers in one process under virtual time: all of a broker but its
+// kernel, as package daemon starts it, with clients that speak Kafka's protocol. The network is a
+// simtcp.Net, the disks are those of crashfs, and a synctest bubble is the clock.
 //
 // A history is a seed: it determines which faults occur after which pauses, how long bytes travel,
 // what a power loss leaves, and every random number of the brokers. Faults are kills, losses of
 // power of one machine, two or all, replaced disks, pauses, cuts in one direction or both, failing
 // directories, stops, and partitions that move. Half of the histories run with a profile that
-// acknowledges written records, or with topics that permit unclean elections. Clients are
-// idempotent producers, one with acks=1, readers at leaders and followers, a group of two members,
-// and programs that commit offsets, change a setting, and create and delete topics.
+// acknowledges written records, or with topics that permit unclean elections. There are three
+// brokers with a vote; or five, of which two have none; or three, of which one has a vote. Clients
+// are idempotent producers, one with acks=1, readers at leaders and followers, a group of two
+// members, and programs that commit offsets, delete records, change a setting, and create and
+// delete topics. One of the topics is compacted.
+//
+// Other faults need an operator, who does what brokers, commands and docs/cluster.md say: a damaged
+// or lost log directory, where log repair must refuse unless it gets the flag that nothing else is
+// left; lost metadata of a broker; lost metadata of most voters, once or again, which the rest or a
+// copy in a log directory has; a restored backup. Only a backup may lack what was acknowledged: the
+// last changes of settings and topics.
 //
 // In the end everything is healed and judged with package check: the records (lost, vanished,
-// duplicate, phantom, out of order, different replicas), the group (a commit that is lost or that
-// a former generation makes, a record that no member consumed), a setting, topics, and the leaders
-// that brokers named (two in one epoch, an epoch that goes back). All replicas must be in sync,
-// and the group must consume, within two minutes. A history may lose records only if an unclean
-// election was logged that its topic or profile permits. A profile that acknowledges written
-// records loses nothing that is older than its bound when the first power loss occurs.
+// duplicate, phantom, out of order, out of range, returned, different replicas), the group (a
+// commit that is lost or that a former generation makes, a record that no member consumed), a
+// setting, topics, and the leaders that brokers named (two in one epoch, an epoch that goes back).
+// All replicas must be in sync, and the group must consume, within two minutes. A history may lose
+// records only if an unclean election was logged that its topic or profile permits. A profile that
+// acknowledges written records loses nothing that is older than its bound when the first power loss
+// occurs.
 //
 // A seed replays the faults exactly. It does not determine the order in which goroutines run at
 // the same virtual instant, nor the random numbers of package math/rand/v2 that clients draw, so a

@@ -28,13 +28,13 @@ func faults() []fault {
 		{"kill and start", 3, func(c *clients, id int32) { c.w.kill(id); c.w.start(id) }},
 		{"power loss", 4, func(c *clients, id int32) { c.w.powerLoss(id, c.w.mode()) }},
 		{"power loss of all", 1, func(c *clients, _ int32) {
-			for id := range int32(3) {
+			for id := range c.w.size() {
 				c.w.powerLoss(id+1, c.w.mode())
 			}
 		}},
 		{"power loss of two", 1, func(c *clients, id int32) {
 			c.w.powerLoss(id, c.w.mode())
-			c.w.powerLoss(other(id, c.w.random), c.w.mode())
+			c.w.powerLoss(c.w.other(id), c.w.mode())
 		}},
 		{"wipe", 2, (*clients).wipeIfInSync},
 		{"stop", 2, func(c *clients, id int32) { c.w.stop(id) }},
@@ -42,23 +42,23 @@ func faults() []fault {
 		{"pause", 3, func(c *clients, id int32) { c.w.pause(id, time.Duration(c.w.random.Int64N(int64(15*time.Second)))) }},
 		{"isolate", 3, func(c *clients, id int32) { c.w.isolate(id) }},
 		{"cut what it sends", 2, func(c *clients, id int32) {
-			for o := range int32(3) {
+			for o := range c.w.size() {
 				c.w.net.Cut(ip(id), ip(o+1), true)
 			}
 		}},
 		{"cut what it receives", 2, func(c *clients, id int32) {
-			for o := range int32(3) {
+			for o := range c.w.size() {
 				c.w.net.Cut(ip(o+1), ip(id), true)
 			}
 		}},
-		{"cut one way", 3, func(c *clients, id int32) { c.w.net.Cut(ip(id), ip(other(id, c.w.random)), true) }},
+		{"cut one way", 3, func(c *clients, id int32) { c.w.net.Cut(ip(id), ip(c.w.other(id)), true) }},
 		{"cut off clients", 1, func(c *clients, id int32) { c.w.net.Cut(ip(id), clientIP, true) }},
 		{"log directory fails", 1, func(c *clients, id int32) { c.w.breakDisk(id, "/data/logs/") }},
 		{"metadata fail", 1, func(c *clients, id int32) { c.w.breakDisk(id, "/data/metadata/") }},
 		{"metadata hang", 3, func(c *clients, id int32) { c.w.hang(id, "/data/metadata/", c.w.seconds(20)) }},
 		{"metadata fail for a while", 2, func(c *clients, id int32) { c.w.failDisk(id, "/data/metadata/", c.w.seconds(10)) }},
 		{"relays end", 3, func(c *clients, id int32) { c.w.relays(id, false) }},
-		{"relay to it ends", 2, func(c *clients, id int32) { c.w.net.Relay(ip(other(id, c.w.random)), ip(id), false) }},
+		{"relay to it ends", 2, func(c *clients, id int32) { c.w.net.Relay(ip(c.w.other(id)), ip(id), false) }},
 		{"reassign", 4, (*clients).reassign},
 		{"heal", 8, func(c *clients, _ int32) { c.w.heal() }},
 	}...)
@@ -66,14 +66,14 @@ func faults() []fault {
 
 // isolate cuts a broker off from the others, but not from clients.
 func (w *world) isolate(id int32) {
-	for o := range int32(3) {
+	for o := range w.size() {
 		w.net.Cut(ip(id), ip(o+1), true)
 		w.net.Cut(ip(o+1), ip(id), true)
 	}
 }
 
 // other returns another broker.
-func other(id int32, random *rand.Rand) int32 { return 1 + (id+random.Int32N(2))%3 }
+func (w *world) other(id int32) int32 { return 1 + (id+w.random.Int32N(w.size()-1))%w.size() }
 
 // mode returns what a power loss leaves of unsynced writes.
 func (w *world) mode() crashfs.Mode { return crashfs.Modes()[w.random.IntN(len(crashfs.Modes()))] }
@@ -81,12 +81,7 @@ func (w *world) mode() crashfs.Mode { return crashfs.Modes()[w.random.IntN(len(c
 // wipeIfInSync replaces the disk of a broker if the two others have everything: nothing survives
 // the loss of more disks than that.
 func (c *clients) wipeIfInSync(id int32) {
-	from := other(id, c.w.random)
-	_, bad := c.state(from)
-	if bad == "" {
-		bad = c.badQuorum(from)
-	}
-	if bad != "" {
+	if bad := c.needs(id); bad != "" {
 		c.w.note("not wiped: %s", bad)
 		return
 	}
@@ -94,14 +89,33 @@ func (c *clients) wipeIfInSync(id int32) {
 	c.w.start(id)
 }
 
+// needs returns why the others need the disk of a broker; "" if they have everything.
+func (c *clients) needs(id int32) string {
+	if c.w.damaged != 0 && c.w.damaged != id {
+		return fmt.Sprintf("the disk of broker %d may be damaged", c.w.damaged)
+	}
+	from := c.w.other(id)
+	if _, bad := c.state(from); bad != "" {
+		return bad
+	}
+	switch {
+	case id > c.w.seeds(): // it has no vote
+		return ""
+	case c.w.seeds() == 1:
+		return "no other broker has a vote"
+	}
+	return c.badQuorum(from)
+}
+
 // reassign moves a partition to other brokers, or its leadership.
 func (c *clients) reassign(id int32) {
+	c.w.moved = true
 	a := kadm.NewClient(c.admin)
 	within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	to := []int32{id, other(id, c.w.random)}
+	to := []int32{id, c.w.other(id)}
 	if c.w.random.IntN(3) == 0 {
-		to = []int32{id, 1 + id%3, 1 + (id+1)%3}
+		to = []int32{id, 1 + id%c.w.size(), 1 + (id+1)%c.w.size()}
 	}
 	moves := kadm.AlterPartitionAssignmentsReq{}
 	moves.Assign("moved", 0, to)
@@ -127,7 +141,7 @@ func (c *clients) badQuorum(broker int32) string {
 		return "no leader of the metadata"
 	}
 	voters := r.Topics[0].Partitions[0].CurrentVoters
-	if len(voters) != 3 {
+	if len(voters) != int(c.w.seeds()) {
 		return fmt.Sprintf("%d voters", len(voters))
 	}
 	for _, v := range voters {
@@ -222,29 +236,45 @@ type step struct {
 	random *rand.Rand // of the fault's own choices, which depend on what the brokers do
 }
 
-// plan returns the faults of a seed. They depend on nothing else.
-func plan(seed uint64, all []fault) (list []step) {
-	random, sum := rand.New(rand.NewPCG(seed, 7)), 0
+// pick returns one of a list of faults.
+func pick(random *rand.Rand, all []fault) fault {
+	sum := 0
 	for _, f := range all {
 		sum += f.often
 	}
+	at := random.IntN(sum)
+	for _, f := range all {
+		if at -= f.often; at < 0 {
+			return f
+		}
+	}
+	panic("unreachable")
+}
+
+// plan returns the faults of a seed. They depend on nothing else. What operators do, and the
+// brokers beyond the third one, are drawn from another source: a seed has the same faults of other
+// kinds with them and without.
+func plan(seed uint64, k kind) (list []step) {
+	random, extra := rand.New(rand.NewPCG(seed, 7)), rand.New(rand.NewPCG(seed, 10))
 	for i := range uint64(4 + random.IntN(8)) {
 		s := step{after: time.Duration(random.Int64N(int64(4 * time.Second))), broker: 1 + random.Int32N(3),
 			random: rand.New(rand.NewPCG(seed, 1000+i))}
-		at := random.IntN(sum)
-		for _, s.fault = range all {
-			if at -= s.fault.often; at < 0 {
-				break
-			}
+		s.fault = pick(random, faults())
+		if more := k.size() - 3; more > 0 && extra.IntN(2) == 0 {
+			s.broker = 4 + extra.Int32N(more)
 		}
 		list = append(list, s)
+		if extra.IntN(6) == 0 {
+			list = append(list, step{after: time.Duration(extra.Int64N(int64(4 * time.Second))), broker: 1 + extra.Int32N(k.size()),
+				random: rand.New(rand.NewPCG(seed, 2000+i)), fault: pick(extra, operations())})
+		}
 	}
 	return list
 }
 
 // walk causes random faults at random times.
 func (c *clients) walk() {
-	for _, s := range plan(c.w.seed, faults()) {
+	for _, s := range plan(c.w.seed, c.w.kind) {
 		time.Sleep(s.after)
 		c.w.note("%s: %d", s.fault.name, s.broker)
 		c.w.random = s.random

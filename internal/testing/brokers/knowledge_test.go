@@ -56,7 +56,7 @@ func TestAMetadataDiskThatIsFull(t *testing.T) {
 // The others cannot dial a broker without a vote, which can dial them: its heartbeats and their
 // answers arrive, and no change of the metadata does.
 func TestABrokerWithoutAVoteThatNobodyCanDial(t *testing.T) {
-	historyOf(t, 23, kind{learner: true}, func(w *world, c *clients) {
+	historyOf(t, 23, kind{brokers: 4}, func(w *world, c *clients) {
 		c.inSync()
 		for id := range int32(3) {
 			w.net.Relay(ip(id+1), ip(4), false)

@@ -10,19 +10,8 @@ import (
 
 // waits returns what the requests of a broker wait for; nothing if it does not run.
 func (w *world) waits(id int32) (list []view.WaitStep) {
-	n := w.nodes[id]
-	n.mu.Lock()
-	p := n.process
-	n.mu.Unlock()
+	p := w.process(id)
 	if p == nil {
-		return nil
-	}
-	select {
-	case <-p.over:
-	default:
-		return nil
-	}
-	if p.broker == nil {
 		return nil
 	}
 	for _, x := range p.broker.Waits(view.MaxWaits).List {

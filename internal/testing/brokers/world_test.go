@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,36 +35,38 @@ type kind struct {
 	profile string // the durability profile of all topics; "" for sync
 	unclean bool   // topics allow unclean elections
 	strict  bool   // clients repeat only what they repeat by default
-	single  bool   // there is one broker, without a cluster
-	learner bool   // there is a fourth broker, which is no seed and has no vote
+	brokers int32  // their number; 0 for three, 1 for a broker without a cluster
+	voters  int32  // how many of them, the first ones, are seeds and have a vote; 0 for three
 }
 
 // size returns the number of brokers.
-func (k kind) size() int32 {
-	switch {
-	case k.single:
-		return 1
-	case k.learner:
-		return 4
-	}
-	return 3
-}
+func (k kind) size() int32 { return cmp.Or(k.brokers, 3) }
+
+// seeds returns the number of brokers that have a vote.
+func (k kind) seeds() int32 { return min(cmp.Or(k.voters, 3), k.size()) }
 
 // kindOf returns the kind of a random history.
 func kindOf(seed uint64) kind {
-	switch n := rand.New(rand.NewPCG(seed, 8)).IntN(12); n {
+	var k kind
+	switch rand.New(rand.NewPCG(seed, 8)).IntN(12) {
 	case 0, 1:
-		return kind{profile: "interval"}
+		k.profile = "interval"
 	case 2, 3:
-		return kind{profile: "os"}
+		k.profile = "os"
 	case 4:
-		return kind{unclean: true}
+		k.unclean = true
 	case 5:
-		return kind{profile: "interval", unclean: true}
+		k.profile, k.unclean = "interval", true
 	case 6:
-		return kind{profile: "os", unclean: true}
+		k.profile, k.unclean = "os", true
 	}
-	return kind{}
+	switch rand.New(rand.NewPCG(seed, 9)).IntN(6) {
+	case 0:
+		k.brokers = 5
+	case 1:
+		k.voters = 1
+	}
+	return k
 }
 
 // bound is how long before a loss of power the last loss of an acknowledged record can be: what is
@@ -75,7 +78,7 @@ func (k kind) bound() time.Duration {
 	return 100 * time.Millisecond
 }
 
-// world is three machines with a broker each, and one with clients.
+// world is machines with a broker each, and one with clients.
 type world struct {
 	testing.TB
 	kind
@@ -90,6 +93,11 @@ type world struct {
 	// lose is called when a leader epoch began with an unclean election.
 	lose func(topic string, partition, epoch int32, since time.Time)
 
+	elects   atomic.Bool       // an operator elects leaders of recovered metadata
+	damaged  int32             // the broker whose disk may have damage that was not found yet; 0 for none
+	backup   map[string][]byte // of the metadata: files by name
+	moved    bool              // replicas were moved since the backup
+	restored bool              // metadata were restored from a backup
 	mu       sync.Mutex
 	wiped    bool         // a disk was replaced by an empty one
 	lossy    time.Time    // when a disk first lost or refused what was written; zero if none did
@@ -142,7 +150,7 @@ func (m machine) Free(dir string) (available, total uint64, err error) {
 // BootID identifies the run of the machine's kernel.
 func (m machine) BootID() [16]byte { return m.boot }
 
-// newWorld starts three brokers and waits until they serve.
+// newWorld starts the brokers.
 func newWorld(t testing.TB, seed uint64, k kind) *world {
 	w := &world{TB: t, kind: k, seed: seed, random: rand.New(rand.NewPCG(seed, 7)), net: simtcp.New(seed, time.Millisecond),
 		began: time.Now(),
@@ -188,6 +196,7 @@ func (w *world) electedUncleanly(line []byte) {
 	switch {
 	case w.unclean:
 		w.lose(e.Topic, e.Partition, e.Epoch, time.Time{})
+	case w.elects.Load() && (w.profile == "" || lossy.IsZero()): // all replicas take part, so the leader has everything
 	case w.profile == "" || lossy.IsZero():
 		w.problem("an unclean election of %s-%d, although nothing permits it", e.Topic, e.Partition)
 	default:
@@ -234,15 +243,7 @@ func (w *world) start(id int32) {
 	if n.process != nil || w.closed {
 		return
 	}
-	set := []string{fmt.Sprint("node.id=", id), "offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=2",
-		"group.initial.rebalance.delay.ms=0", "wal.profile=" + cmp.Or(w.profile, "sync")}
-	if !w.single {
-		set = append(set, "cluster.name=c", "cluster.seeds=10.0.0.1:9092,10.0.0.2:9092,10.0.0.3:9092")
-	}
-	cfg, err := resolve.Load(config.Input{
-		Set:   set,
-		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: ip(id) + ":9092", config.KeyAdminListen: "off"},
-	})
+	cfg, err := resolve.Load(config.Input{Set: w.settings(id)})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -254,6 +255,20 @@ func (w *world) start(id int32) {
 		Log: w.log.Named(fmt.Sprint(id)), Version: "test",
 		JournalFileSize: 1 << 20, JournalBytes: 8 << 20}
 	w.ending.Go(func() { w.supervise(ctx, n, p, o) })
+}
+
+// settings returns the configuration of a broker.
+func (w *world) settings(id int32) []string {
+	set := []string{fmt.Sprint("node.id=", id), "data.dir=/data", "listen=" + ip(id) + ":9092", "admin.listen=off",
+		"offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=2", "group.initial.rebalance.delay.ms=0",
+		"log.cleaner.backoff.ms=1000", "wal.profile=" + cmp.Or(w.profile, "sync")}
+	if w.size() > 1 {
+		set = append(set, "cluster.name=c", "cluster.seeds="+strings.Join(w.addresses()[:w.seeds()], ","))
+	}
+	if w.voters > 0 { // the default of this one follows the number of seeds
+		set = append(set, "default.replication.factor=3")
+	}
+	return set
 }
 
 func (w *world) supervise(ctx context.Context, n *node, p *process, o daemon.Options) {
@@ -401,26 +416,28 @@ func (w *world) name(id int32) string {
 	return n.process.name
 }
 
-// running reports whether a broker serves.
-func (w *world) running(id int32) bool {
+// process returns the process of a broker that serves, nil if it does not.
+func (w *world) process(id int32) *process {
 	n := w.nodes[id]
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.process == nil {
-		return false
+		return nil
 	}
 	select {
 	case <-n.process.over:
-		return n.process.broker != nil
+		if n.process.broker != nil {
+			return n.process
+		}
 	default:
-		return false
 	}
+	return nil
 }
 
 // allRun reports whether all brokers serve.
 func (w *world) allRun() bool {
 	for id := range w.size() {
-		if !w.running(id + 1) {
+		if w.process(id+1) == nil {
 			return false
 		}
 	}

@@ -26,6 +26,10 @@ type History struct {
 	changed   []change
 	unclean   []loss
 	high      map[int32]int64 // the last high watermark of each leader epoch
+	deleting  int64           // offsets below it were deleted, or may be
+	deleted   int64           // the deletion below it was acknowledged
+	known     int64           // the offset after the last one that was acknowledged or read
+	key       func(value string) string
 	problems  []string
 }
 
@@ -64,12 +68,55 @@ func (h *History) Loose(value string) {
 	h.attempted[value], h.loose[value] = true, true
 }
 
+// Compacts says that compaction may remove a value when a later one has the same key. It must be
+// called before all other methods.
+func (h *History) Compacts(key func(value string) string) { h.key = key }
+
+// Deleting notes that a client is about to delete the records below an offset. The result must be
+// called when the deletion is acknowledged: from then on, none of them is there.
+func (h *History) Deleting(below int64) (acked func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.deleting = max(h.deleting, below)
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.deleted = max(h.deleted, below)
+	}
+}
+
+// MayStart reports whether a replica's log may start at an offset.
+func (h *History) MayStart(offset int64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return offset <= h.deleting
+}
+
+// Known returns the offset after the last one that was acknowledged or read.
+func (h *History) Known() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.known
+}
+
+// OutOfRange notes that a broker refused a fetch from an offset as out of range. known is the
+// result of Known before the fetch.
+func (h *History) OutOfRange(offset, known int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.deleting <= offset && offset <= known && len(h.unclean) == 0 {
+		h.problems = append(h.problems, fmt.Sprintf("out of range: a fetch from offset %d was refused, of a log that has [%d, %d)", offset,
+			h.deleting, known))
+	}
+}
+
 // Acked notes that a value was acknowledged at an offset, with acks=all. The offset is -1 if the
 // acknowledgement does not name it.
 func (h *History) Acked(offset int64, value string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.acked = append(h.acked, fact{Record{Offset: offset, Value: value}, time.Now()})
+	h.known = max(h.known, offset+1)
 }
 
 // Read notes that a consumer read a record.
@@ -85,6 +132,7 @@ func (h *History) Read(r Record) {
 		h.changed = append(h.changed, change{before, now})
 	}
 	h.read[r.Offset] = now
+	h.known = max(h.known, r.Offset+1)
 }
 
 // Unclean notes that a leader epoch has just begun with an unclean election. Records of earlier
@@ -139,8 +187,11 @@ func (h *History) High(epoch int32, high int64) {
 //	order        offsets or leader epochs that decrease
 //	changed      an offset that was read with two values
 //	high watermark  one that fell while a leader led
+//	returned     a record below an offset up to which records were deleted
+//	out of range an offset that was refused although the log had it
 //
-// What Unclean excuses is not lost, vanished or changed.
+// What Unclean excuses is not lost, vanished, changed, returned or out of range; what was deleted,
+// or has a later record with its key in a compacted log, is neither lost nor vanished.
 func (h *History) Problems(final []Record) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -163,18 +214,22 @@ func (h *History) Problems(final []Record) []string {
 		if !h.attempted[r.Value] {
 			report("phantom: %q at offset %d was never sent", r.Value, r.Offset)
 		}
+		if r.Offset < h.deleted && len(h.unclean) == 0 {
+			report("returned: %q is at offset %d, and the records below %d were deleted", r.Value, r.Offset, h.deleted)
+		}
 		at[r.Offset], values[r.Value], epochs[r.Offset] = r.Value, r.Offset, r.Epoch
 	}
+	removed := h.removed(final)
 	for _, r := range h.acked {
 		if _, stored := values[r.Value]; r.Offset < 0 && stored {
 			continue
 		}
-		if at[r.Offset] != r.Value && !h.mayLose(r) {
+		if at[r.Offset] != r.Value && !h.mayLose(r) && !removed(r.Record, at[r.Offset]) {
 			report("lost: %q was acknowledged at offset %d, which has %q", r.Value, r.Offset, at[r.Offset])
 		}
 	}
 	for offset, r := range h.read {
-		if at[offset] == r.Value {
+		if at[offset] == r.Value || removed(r.Record, at[offset]) {
 			continue
 		}
 		by, ok := epochs[offset]
@@ -186,6 +241,26 @@ func (h *History) Problems(final []Record) []string {
 		}
 	}
 	return problems
+}
+
+// removed returns a function that reports whether a record may be missing, without another one in
+// its place, because it was deleted or compacted. Caller holds mu.
+func (h *History) removed(final []Record) func(r Record, instead string) bool {
+	last := map[string]int64{}
+	for _, r := range final {
+		if h.key != nil {
+			last[h.key(r.Value)] = r.Offset
+		}
+	}
+	return func(r Record, instead string) bool {
+		switch {
+		case instead != "":
+			return false
+		case 0 <= r.Offset && r.Offset < h.deleting:
+			return true
+		}
+		return h.key != nil && last[h.key(r.Value)] > r.Offset
+	}
 }
 
 // Replicas returns where two logs differ although they must not: if both have a record with the

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -156,6 +157,49 @@ func TestARegisterThatMayHaveLostWrites(t *testing.T) {
 	for n := range int64(4) {
 		if r.Read(n) == "" {
 			t.Errorf("%d may be read after a later write", n)
+		}
+	}
+}
+
+// What was deleted, or has a later record of its key in a compacted log, may be missing, and
+// nothing else. A deletion that was acknowledged stays.
+func TestRemovedRecords(t *testing.T) {
+	for want, change := range map[string]func(h *History, log []Record) []Record{
+		"":                      func(_ *History, log []Record) []Record { return log[1:] },
+		"returned: \"a\"":       func(_ *History, log []Record) []Record { return log },
+		"vanished: \"b\"":       func(_ *History, log []Record) []Record { return log[2:] },
+		"lost: \"a\"":           func(_ *History, log []Record) []Record { return append([]Record{{0, 1, "b"}}, log[1:]...) },
+		"out of range: a fetch": func(h *History, log []Record) []Record { h.OutOfRange(2, h.Known()); return log[1:] },
+	} {
+		h, log := sound()
+		if h.Known() != 3 || h.MayStart(1) {
+			t.Errorf("known below %d", h.Known())
+		}
+		h.Deleting(1)()
+		h.OutOfRange(0, 3) // it is deleted
+		h.OutOfRange(4, 3) // there may be no record
+		if !h.MayStart(1) || h.MayStart(2) {
+			t.Error("where may the log start?")
+		}
+		got := h.Problems(change(h, log))
+		if want == "" && len(got) > 0 || want != "" && !strings.Contains(strings.Join(got, "\n"), want) {
+			t.Errorf("want %q, got %q", want, got)
+		}
+	}
+	for want, log := range map[string][]Record{
+		"":             {{3, 2, "a3"}, {2, 2, "b2"}},
+		"lost: \"b2\"": {{3, 2, "a3"}},
+	} {
+		h := NewHistory()
+		h.Compacts(func(value string) string { return value[:1] })
+		for i, v := range []string{"a0", "b1", "b2", "a3"} {
+			h.Attempted(v)
+			h.Acked(int64(i), v)
+		}
+		slices.Reverse(log)
+		got := strings.Join(h.Problems(log), "\n")
+		if (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("want %q, got %q", want, got)
 		}
 	}
 }

@@ -156,6 +156,12 @@ var rules = []rule{
 		"KnownEnd(); known {", "KnownEnd(); known && false {", "TestEveryEpochOfACompactedSegment"},
 	{"the late end of a former leader's stream stops readers here", "replica/stream/follower_read.go",
 		"\t\tx.lost(e.Slot, 0)\n\t}\n}", "\t\tx.lost(e.Slot, 0)\n\t\tx.part.p.Unfollow()\n\t}\n}", "TestAFormerLeadersStreamEndsLate"},
+	{"log repair repairs logs that other brokers have, too", "inspect/repair.go",
+		"err != nil && !opt.LastCopy {", "err != nil && false {", "testing/brokers.TestDamagedLogDirectories"},
+	{"a log that a repair left records out of counts as whole", "inspect/repair.go",
+		"s.Lossy, s.Partial = true, true", "", "testing/brokers.TestDamagedLogDirectories"},
+	{"a new log gets the directory of another topic's log", "storage/manager_assign.go",
+		"m.replaceNamesakes(d, specs)", "m.replaceNamesakes(d, nil)", "TestALogOfAnotherTopicWithItsNameIsSetAside"},
 }
 
 // text returns the text of the rule's file, and of the file without the rule.
