@@ -238,6 +238,8 @@ func (f *follower) resume() {
 		x.part.mu.Unlock()
 		if named {
 			x.moveStart(start)
+		} else {
+			x.keepStart()
 		}
 		x.wake()
 	}
@@ -344,7 +346,7 @@ func (f *follower) subscribe(x *following) {
 	}
 	e := t.log.Ends()
 	if e.LogStart > t.log.DurableStart() {
-		x.again() // the start of a former leader's log becomes durable first: the leader has to see it
+		x.again() // the start of the log becomes durable first: the leader has to see it; see keepStart
 		return
 	}
 	f.mu.Lock()

@@ -422,8 +422,15 @@ func TestAStartThatCouldNotMoveMovesLater(t *testing.T) {
 
 // A leader moves the start of its log, and another broker leads before that is durable. The former
 // leader follows when the start of its log is decided: a log that begins above the new leader's is
-// copied again.
+// copied again. If its checkpoint failed, the start is made durable before.
 func TestAFormerLeaderFollowsWithTheStartThatItsLogKeeps(t *testing.T) {
+	for _, fails := range []error{nil, errors.New("the disk fails")} {
+		formerLeaderFollows(t, fails)
+	}
+}
+
+// formerLeaderFollows lets the checkpoint of a former leader hang, and end with an error.
+func formerLeaderFollows(t *testing.T, err error) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		defer w.close()
@@ -441,7 +448,7 @@ func TestAFormerLeaderFollowsWithTheStartThatItsLogKeeps(t *testing.T) {
 		must(t, former.produce(0, replica.AcksAll, 5, 100).wait(t))
 		w.converge(1, 2)
 		gate := make(chan struct{})
-		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Rename | errfs.Datasync, Before: func(errfs.Call) { <-gate },
+		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Rename | errfs.Datasync, Before: func(errfs.Call) { <-gate }, Err: err, Count: 1,
 			When: func(c errfs.Call) bool { return strings.Contains(c.Path, "checkpoint") }})
 		moved := make(chan struct{})
 		go func() {
