@@ -33,10 +33,10 @@ func (s *source) view() (*View, error) {
 	return s.o.View(), nil
 }
 
-// Broker implements page.Source.
-func (s *source) Broker(ctx context.Context) page.Broker {
+// Status implements page.Source.
+func (s *source) Status(ctx context.Context) page.Status {
 	r := s.o.Health.Report(ctx)
-	b := page.Broker{
+	b := page.Status{
 		ID:       r.Broker,
 		Version:  r.Version,
 		Now:      time.Now(),

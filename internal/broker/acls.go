@@ -13,7 +13,7 @@ import (
 
 // withoutRules returns the error of requests about access rules while the broker does not ask
 // them; nil if it does. The words are Kafka's, with where there has to be an authorizer.
-func (b *Broker) withoutRules(where string) error {
+func (b *Handler) withoutRules(where string) error {
 	if b.opt.Rules != nil && b.opt.Rules() != nil {
 		return nil
 	}

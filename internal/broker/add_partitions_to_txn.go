@@ -37,7 +37,7 @@ func addPartitionsToTxnAPI() api {
 }
 
 // atAddedTo is where a request waits: a client names one transactional id, a broker several.
-func atAddedTo(b *Broker, req *kmsg.AddPartitionsToTxnRequest) (*network.Waiter, string) {
+func atAddedTo(b *Handler, req *kmsg.AddPartitionsToTxnRequest) (*network.Waiter, string) {
 	switch {
 	case req.Version < 4:
 		return b.at.transaction, req.TransactionalID

@@ -102,7 +102,7 @@ func errDuplicateEntity(parts []entityPart) error {
 		strings.Join(texts, ", "))
 }
 
-func alterClientQuotas(ctx context.Context, b *Broker, r *network.Request, req *kmsg.AlterClientQuotasRequest) kmsg.Response {
+func alterClientQuotas(ctx context.Context, b *Handler, r *network.Request, req *kmsg.AlterClientQuotasRequest) kmsg.Response {
 	c := b.newChange(r, changeTimeout)
 	list := quotaChanges(req)
 	var valid []controller.QuotaChange

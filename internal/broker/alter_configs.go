@@ -34,7 +34,7 @@ type resource struct {
 
 var errRepeatedResource = protocolErrorf(kerr.InvalidRequest, "Each resource must appear at most once.")
 
-func replaceConfigs(ctx context.Context, b *Broker, r *network.Request, req *kmsg.AlterConfigsRequest) kmsg.Response {
+func replaceConfigs(ctx context.Context, b *Handler, r *network.Request, req *kmsg.AlterConfigsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrAlterConfigsResponse())
 	c := b.newChange(r, changeTimeout)
 	which := make([]resource, len(req.Resources))

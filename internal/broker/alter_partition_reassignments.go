@@ -25,7 +25,7 @@ func alterPartitionReassignmentsAPI() api {
 	}.api()
 }
 
-func alterPartitionReassignments(ctx context.Context, b *Broker, r *network.Request,
+func alterPartitionReassignments(ctx context.Context, b *Handler, r *network.Request,
 	req *kmsg.AlterPartitionAssignmentsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrAlterPartitionAssignmentsResponse())
 	resp.AllowReplicationFactorChange = req.AllowReplicationFactorChange
@@ -49,7 +49,7 @@ func alterPartitionReassignments(ctx context.Context, b *Broker, r *network.Requ
 
 // reassign returns an error or nil for each partition of each topic. It waits until this broker's
 // metadata show the changes, at most for the timeout of the request.
-func (b *Broker) reassign(ctx context.Context, r *network.Request, req *kmsg.AlterPartitionAssignmentsRequest) [][]error {
+func (b *Handler) reassign(ctx context.Context, r *network.Request, req *kmsg.AlterPartitionAssignmentsRequest) [][]error {
 	img := b.image()
 	results := make([][]error, len(req.Topics))
 	var list []controller.Reassignment

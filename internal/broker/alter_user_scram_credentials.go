@@ -96,7 +96,7 @@ func upsertion(u *kmsg.AlterUserSCRAMCredentialsRequestUpsertion) userChange {
 // maxSalt bounds salts, in bytes. Kafka's tools make about 25.
 const maxSalt = 256
 
-func alterUserScramCredentials(ctx context.Context, b *Broker, r *network.Request,
+func alterUserScramCredentials(ctx context.Context, b *Handler, r *network.Request,
 	req *kmsg.AlterUserSCRAMCredentialsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrAlterUserSCRAMCredentialsResponse())
 	c := b.newChange(r, changeTimeout)

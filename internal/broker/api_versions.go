@@ -20,7 +20,7 @@ func apiVersionsAPI() api {
 }
 
 // decodeApiVersions reads nothing of an unknown version, whose format is unknown too.
-func decodeApiVersions(b *Broker, r *network.Request) (*kmsg.ApiVersionsRequest, int, error) {
+func decodeApiVersions(b *Handler, r *network.Request) (*kmsg.ApiVersionsRequest, int, error) {
 	if r.Unsupported {
 		return nil, 0, nil
 	}
@@ -40,7 +40,7 @@ const (
 	streamsVersion  = 1
 )
 
-func apiVersions(b *Broker, r *network.Request, req *kmsg.ApiVersionsRequest) kmsg.Response {
+func apiVersions(b *Handler, r *network.Request, req *kmsg.ApiVersionsRequest) kmsg.Response {
 	return listVersions(b.table, b.image(), r, req)
 }
 

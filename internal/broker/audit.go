@@ -21,7 +21,7 @@ func clientOf(r *network.Request) audit.Client {
 }
 
 // contextOf returns a context for the work of a request. It ends with the broker.
-func (b *Broker) contextOf(r *network.Request) context.Context {
+func (b *Handler) contextOf(r *network.Request) context.Context {
 	if !b.opt.Audit.Records(audit.Change) {
 		return b.ctx
 	}

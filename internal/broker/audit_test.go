@@ -140,7 +140,7 @@ func TestRefusalsKeepNoLongTexts(t *testing.T) {
 	log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: &auditLines{}})
 	defer log.Close(t.Context())
 	rules := denying(nil, nil)
-	b := &Broker{opt: Options{Rules: func() *acl.Rules { return rules }, Audit: log}}
+	b := &Handler{opt: Options{Rules: func() *acl.Rules { return rules }, Audit: log}}
 	session := &network.Session{Principal: "User:mallory", Host: "10.0.0.1"}
 	heap := func() int64 {
 		runtime.GC()

@@ -41,10 +41,10 @@ func clusterAsks[R any](op acl.Operation) asks[R] {
 
 // refused are the parts of a request that are refused with one error.
 type refused[R any] struct {
-	code   *kerr.Error
-	only   R     // the request without its other parts
-	places []int // of the parts in the whole request, in order
-	none   bool  // the request has no other parts
+	code      *kerr.Error
+	only      R     // the request without its other parts
+	positions []int // of the parts in the whole request, in order
+	none      bool  // the request has no other parts
 }
 
 // each returns the asks.parts of an API whose requests have a list. list returns where it is; ask
@@ -82,7 +82,7 @@ func each[Q any, R interface {
 				k, at[code] = len(out), len(out)
 				out = append(out, refused[R]{code: code})
 			}
-			entries[code], out[k].places = append(entries[code], all[i]), append(out[k].places, i)
+			entries[code], out[k].positions = append(entries[code], all[i]), append(out[k].positions, i)
 		}
 		for k := range out {
 			only := R(new(Q))
@@ -127,7 +127,7 @@ func (l *apiDef[R]) authorize(c call, m rights, req R) (add func(kmsg.Response),
 	return c.add, !last.none
 }
 
-// placed is an entry of an answer, with its place.
+// placed is an entry of an answer, with its position.
 type placed struct {
 	at    int
 	entry reflect.Value
@@ -140,19 +140,19 @@ func (l *apiDef[R]) refusedLists(r *network.Request, parts []refused[R]) map[str
 		answer := reflect.ValueOf(l.refuse(r, p.only, p.code)).Elem()
 		for i := range answer.NumField() {
 			f := answer.Field(i)
-			if f.Kind() != reflect.Slice || f.Len() != len(p.places) {
+			if f.Kind() != reflect.Slice || f.Len() != len(p.positions) {
 				continue
 			}
 			name := answer.Type().Field(i).Name
-			for k := range p.places {
-				lists[name] = append(lists[name], placed{p.places[k], f.Index(k)})
+			for k := range p.positions {
+				lists[name] = append(lists[name], placed{p.positions[k], f.Index(k)})
 			}
 		}
 	}
 	return lists
 }
 
-// addRefused puts entries into the lists of an answer, each at its place. If the answer has one
+// addRefused puts entries into the lists of an answer, each at its position. If the answer has one
 // entry for several equal parts, the places behind them are those that are left.
 func addRefused(resp reflect.Value, lists map[string][]placed) {
 	for name, add := range lists {

@@ -93,7 +93,7 @@ func (c *creations) end(names []string, failed map[string]error) {
 // The client needs the rights to describe and to create them. Who may do only one of the two gets
 // the same error as for a topic that exists. A client over its quota of partitions retries, as it
 // does until a topic exists.
-func (b *Broker) autoCreate(img *metadata.Image, r *network.Request, req *kmsg.MetadataRequest) (failed map[string]error) {
+func (b *Handler) autoCreate(img *metadata.Image, r *network.Request, req *kmsg.MetadataRequest) (failed map[string]error) {
 	m, tenant := b.rights(r), b.tenant(r)
 	denials := map[string]error{}
 	missing := slices.DeleteFunc(b.toCreate(img, req), func(name string) bool {
@@ -139,7 +139,7 @@ func (b *Broker) autoCreate(img *metadata.Image, r *network.Request, req *kmsg.M
 
 // toCreate returns the topics that do not exist and that the request and this broker allow to be
 // created. Internal topics are created by the components that write to them.
-func (b *Broker) toCreate(img *metadata.Image, req *kmsg.MetadataRequest) []string {
+func (b *Handler) toCreate(img *metadata.Image, req *kmsg.MetadataRequest) []string {
 	if !b.conf.AutoCreateTopics || req.Version >= 4 && !req.AllowAutoTopicCreation {
 		return nil
 	}
@@ -158,7 +158,7 @@ func (b *Broker) toCreate(img *metadata.Image, req *kmsg.MetadataRequest) []stri
 
 // createTopics creates topics and waits until they are usable. It returns why some could not be
 // created.
-func (b *Broker) createTopics(ctx context.Context, specs []controller.TopicSpec) map[string]error {
+func (b *Handler) createTopics(ctx context.Context, specs []controller.TopicSpec) map[string]error {
 	ctx, cancel := context.WithTimeout(ctx, autoCreateTime)
 	defer cancel()
 	failed := map[string]error{}
@@ -186,7 +186,7 @@ func (b *Broker) createTopics(ctx context.Context, specs []controller.TopicSpec)
 }
 
 // atOnce returns how many topics fit into the partition limit of one operation, at least one.
-func (b *Broker) atOnce(specs []controller.TopicSpec) (n int) {
+func (b *Handler) atOnce(specs []controller.TopicSpec) (n int) {
 	partitions := 0
 	for _, s := range specs {
 		if s.Partitions < 0 {

@@ -27,7 +27,7 @@ import (
 	"github.com/chronik-io/chronik/internal/share"
 )
 
-// Options configures a Broker.
+// Options configures a Handler.
 type Options struct {
 	Self       int32
 	Metadata   *metadata.Applier
@@ -83,8 +83,8 @@ type Options struct {
 	Level  zap.AtomicLevel
 }
 
-// Broker answers requests. It implements network.Handler.
-type Broker struct {
+// Handler answers requests. It implements network.Handler.
+type Handler struct {
 	opt      Options
 	conf     configdef.Broker
 	table    *protocol.Table
@@ -122,7 +122,7 @@ const (
 const changeTimeout = 30 * time.Second
 
 // New returns a broker that can answer once the metadata applier has started.
-func New(opt Options) (*Broker, error) {
+func New(opt Options) (*Handler, error) {
 	conf, err := opt.Configs.ResolveBroker(opt.Static)
 	if err != nil {
 		return nil, fmt.Errorf("broker configuration: %w", err)
@@ -136,7 +136,7 @@ func New(opt Options) (*Broker, error) {
 	}
 	opt.ParkedBytes = cmp.Or(opt.ParkedBytes, defaultParkedBytes)
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
-	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(opt.Cluster != nil),
+	b := &Handler{opt: opt, conf: conf, table: table, entries: newEntries(opt.Cluster != nil),
 		sessions: newSessions(int(conf.FetchSessions), cmp.Or(opt.SessionBytes, defaultSessionBytes)),
 		damage:   damageReports{gap: damageGap},
 		answers:  bufpool.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: bufpool.NewBudget(opt.ParkedBytes),
@@ -148,17 +148,17 @@ func New(opt Options) (*Broker, error) {
 }
 
 // Answers returns the state of the budget of Options.AnswerBytes.
-func (b *Broker) Answers() bufpool.BudgetStats { return b.answers.Stats() }
+func (b *Handler) Answers() bufpool.BudgetStats { return b.answers.Stats() }
 
 // Parked returns the state of the budget of Options.ParkedBytes.
-func (b *Broker) Parked() bufpool.BudgetStats { return b.parked.Stats() }
+func (b *Handler) Parked() bufpool.BudgetStats { return b.parked.Stats() }
 
 // closeGrace is how long handlers may take to end after the context of Close has ended.
 const closeGrace = 250 * time.Millisecond
 
 // Close ends the background work of handlers and waits for it until ctx ends; work that a disk
 // still blocks then is abandoned. The caller must first stop the arrival of requests.
-func (b *Broker) Close(ctx context.Context) error {
+func (b *Handler) Close(ctx context.Context) error {
 	b.stop()
 	ended := make(chan struct{})
 	go func() {
@@ -179,7 +179,7 @@ func (b *Broker) Close(ctx context.Context) error {
 }
 
 // image returns the metadata that a request uses from start to end.
-func (b *Broker) image() *metadata.Image { return b.opt.Metadata.Image() }
+func (b *Handler) image() *metadata.Image { return b.opt.Metadata.Image() }
 
 // respondTo returns an empty response for a request's version.
 func respondTo[T kmsg.Response](r *network.Request, resp T) T {
@@ -189,7 +189,7 @@ func respondTo[T kmsg.Response](r *network.Request, resp T) T {
 
 // waitApplied waits until the metadata shows a change. A timeout is no error of the change itself,
 // which is made and will become visible.
-func (b *Broker) waitApplied(ctx context.Context, revision int64, timeout time.Duration) error {
+func (b *Handler) waitApplied(ctx context.Context, revision int64, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := b.opt.Metadata.WaitFor(ctx, revision)

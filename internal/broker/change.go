@@ -16,7 +16,7 @@ import (
 // change is one request that changes metadata: the revisions that it created, and until when it
 // waits to see them.
 type change struct {
-	b         *Broker
+	b         *Handler
 	r         *network.Request
 	deadline  time.Time
 	revisions []int64 // that it created
@@ -24,7 +24,7 @@ type change struct {
 
 // newChange begins a change with the timeout of its request; a request without one passes
 // changeTimeout.
-func (b *Broker) newChange(r *network.Request, timeout time.Duration) *change {
+func (b *Handler) newChange(r *network.Request, timeout time.Duration) *change {
 	return &change{b: b, r: r, deadline: r.Received.Add(timeout)}
 }
 

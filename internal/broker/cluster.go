@@ -40,7 +40,7 @@ func brokerOf(img *metadata.Image, member uint64) int32 {
 // controllerID returns the broker that clients should ask for changes of the metadata: the one that
 // leads it, because there they are fastest. Every broker accepts such requests, so that a client
 // that cannot reach the leader is sent to this one.
-func (b *Broker) controllerID(r *network.Request, img *metadata.Image) int32 {
+func (b *Handler) controllerID(r *network.Request, img *metadata.Image) int32 {
 	if b.opt.Cluster == nil {
 		return b.opt.Self
 	}

@@ -131,8 +131,8 @@ func TestWaitingRequestsAreRefusedWithoutMemory(t *testing.T) {
 	id := n.topic(t, "t", 2)
 	n.coordinates(t)
 	all := n.opt.ParkedBytes
-	must(t, n.Broker.parked.Acquire(t.Context(), all))
-	defer n.Broker.parked.Release(all)
+	must(t, n.Handler.parked.Acquire(t.Context(), all))
+	defer n.Handler.parked.Release(all)
 	busy := []int16{kerr.NotController.Code, kerr.CoordinatorNotAvailable.Code, kerr.LeaderNotAvailable.Code, kerr.RequestTimedOut.Code}
 	n.forEachAPI(t, id, func(t *testing.T, a *api, req kmsg.Request, resp kmsg.Response) {
 		codes := codesIn(resp)

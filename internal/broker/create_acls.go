@@ -26,7 +26,7 @@ func createACLsAPI() api {
 	}.api()
 }
 
-func createACLs(ctx context.Context, b *Broker, r *network.Request, req *kmsg.CreateACLsRequest) kmsg.Response {
+func createACLs(ctx context.Context, b *Handler, r *network.Request, req *kmsg.CreateACLsRequest) kmsg.Response {
 	if err := b.withoutRules(""); err != nil {
 		return refuseACLs(r, req, err)
 	}

@@ -27,7 +27,7 @@ func createPartitionsAPI() api {
 	}.api()
 }
 
-func createPartitions(ctx context.Context, b *Broker, r *network.Request, req *kmsg.CreatePartitionsRequest) kmsg.Response {
+func createPartitions(ctx context.Context, b *Handler, r *network.Request, req *kmsg.CreatePartitionsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrCreatePartitionsResponse())
 	c := b.newChange(r, milliseconds(req.TimeoutMillis))
 	times := counts(req.Topics, func(t *kmsg.CreatePartitionsRequestTopic) string { return t.Topic })

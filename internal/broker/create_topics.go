@@ -37,12 +37,12 @@ func createTopicsAPI() api {
 	}.api()
 }
 
-func createTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.CreateTopicsRequest) kmsg.Response {
+func createTopics(ctx context.Context, b *Handler, r *network.Request, req *kmsg.CreateTopicsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrCreateTopicsResponse())
 	c := b.newChange(r, milliseconds(req.TimeoutMillis))
 	times := counts(req.Topics, func(t *kmsg.CreateTopicsRequestTopic) string { return t.Topic })
 	var specs []controller.TopicSpec
-	var places []int // place of each spec in the answer
+	var positions []int // the position of each spec in the answer
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		n := times[t.Topic]
@@ -60,7 +60,7 @@ func createTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.
 			err = b.mutate(r, 6, b.wantedPartitions(t))
 		}
 		if out.ErrorCode, out.ErrorMessage = c.verdict(err); err == nil {
-			specs, places = append(specs, specOf(t, req.ValidateOnly)), append(places, len(resp.Topics))
+			specs, positions = append(specs, specOf(t, req.ValidateOnly)), append(positions, len(resp.Topics))
 		}
 		resp.Topics = append(resp.Topics, out)
 	}
@@ -69,7 +69,7 @@ func createTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.
 	}
 	made := c.createTopics(ctx, specs)
 	for i := range made {
-		b.created(c, &made[i], &resp.Topics[places[i]])
+		b.created(c, &made[i], &resp.Topics[positions[i]])
 	}
 	notSeen := c.waitVisible(ctx)
 	img := b.image()
@@ -78,7 +78,7 @@ func createTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.
 		if made[i].Revision <= img.Version() {
 			err = b.createdLogs(img, &made[i])
 		}
-		if out := &resp.Topics[places[i]]; err != nil {
+		if out := &resp.Topics[positions[i]]; err != nil {
 			out.ErrorCode, out.ErrorMessage = c.verdict(err)
 		}
 	}
@@ -86,7 +86,7 @@ func createTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.
 }
 
 // createdLogs returns why a topic that was created is not usable; nil if it is.
-func (b *Broker) createdLogs(img *metadata.Image, made *controller.Outcome) error {
+func (b *Handler) createdLogs(img *metadata.Image, made *controller.Outcome) error {
 	if t := img.TopicByID(made.ID); made.Revision > 0 && t != nil {
 		return b.missingLogs(t, 0)
 	}
@@ -94,7 +94,7 @@ func (b *Broker) createdLogs(img *metadata.Image, made *controller.Outcome) erro
 }
 
 // creatable returns why a topic may not be created, whatever else the request asks for.
-func (b *Broker) creatable(t *kmsg.CreateTopicsRequestTopic) error {
+func (b *Handler) creatable(t *kmsg.CreateTopicsRequestTopic) error {
 	if t.Topic == "__cluster_metadata" {
 		return protocolErrorf(kerr.InvalidRequest, "Creation of internal topic %s is prohibited.", t.Topic)
 	}
@@ -106,7 +106,7 @@ func (b *Broker) creatable(t *kmsg.CreateTopicsRequestTopic) error {
 }
 
 // wantedPartitions returns how many partitions a new topic will have.
-func (b *Broker) wantedPartitions(t *kmsg.CreateTopicsRequestTopic) int32 {
+func (b *Handler) wantedPartitions(t *kmsg.CreateTopicsRequestTopic) int32 {
 	switch {
 	case len(t.ReplicaAssignment) > 0:
 		return int32(len(t.ReplicaAssignment))
@@ -139,7 +139,7 @@ func (c *change) createTopics(ctx context.Context, specs []controller.TopicSpec)
 }
 
 // created fills in the answer for one topic.
-func (b *Broker) created(c *change, made *controller.Outcome, out *kmsg.CreateTopicsResponseTopic) {
+func (b *Handler) created(c *change, made *controller.Outcome, out *kmsg.CreateTopicsResponseTopic) {
 	m := b.rights(c.r)
 	if out.ErrorCode, out.ErrorMessage = c.verdict(m.collision(out.Topic, made.Err)); made.Err != nil {
 		return
@@ -155,7 +155,7 @@ func (b *Broker) created(c *change, made *controller.Outcome, out *kmsg.CreateTo
 
 // createdConfigs returns the configs of a topic for the answer of CreateTopics (KIP-525): all
 // effective ones, with their sources.
-func (b *Broker) createdConfigs(set map[string]string) []kmsg.CreateTopicsResponseTopicConfig {
+func (b *Handler) createdConfigs(set map[string]string) []kmsg.CreateTopicsResponseTopicConfig {
 	values := b.opt.Configs.DescribeTopic(b.layers(b.image(), &metadata.Topic{Configs: set}))
 	list := make([]kmsg.CreateTopicsResponseTopicConfig, 0, len(values))
 	for i := range values {

@@ -28,7 +28,7 @@ func deleteACLsAPI() api {
 	}.api()
 }
 
-func deleteACLs(ctx context.Context, b *Broker, r *network.Request, req *kmsg.DeleteACLsRequest) kmsg.Response {
+func deleteACLs(ctx context.Context, b *Handler, r *network.Request, req *kmsg.DeleteACLsRequest) kmsg.Response {
 	if err := b.withoutRules(""); err != nil {
 		return refuseFilters(r, req, err)
 	}

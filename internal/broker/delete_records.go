@@ -42,11 +42,11 @@ func deleteRecordsAPI() api {
 // maxDeleteWait bounds the request's timeout.
 const maxDeleteWait = 5 * time.Minute
 
-func deleteRecords(ctx context.Context, b *Broker, r *network.Request, req *kmsg.DeleteRecordsRequest) kmsg.Response {
+func deleteRecords(ctx context.Context, b *Handler, r *network.Request, req *kmsg.DeleteRecordsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDeleteRecordsResponse())
 	img := b.image()
 	var list []replica.Deletion
-	var places [][2]int // place of each deletion in the answer
+	var positions [][2]int // the position of each deletion in the answer
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		known, err := b.deletableFrom(img, t.Topic)
@@ -65,7 +65,7 @@ func deleteRecords(ctx context.Context, b *Broker, r *network.Request, req *kmsg
 			one.Partition, one.LowWatermark = p.Partition, -1
 			if err == nil {
 				list = append(list, replica.Deletion{Topic: known.ID, Partition: p.Partition, Offset: p.Offset})
-				places = append(places, [2]int{len(resp.Topics), len(out.Partitions)})
+				positions = append(positions, [2]int{len(resp.Topics), len(out.Partitions)})
 			} else {
 				one.ErrorCode = code(err)
 				r.Code = one.ErrorCode
@@ -78,7 +78,7 @@ func deleteRecords(ctx context.Context, b *Broker, r *network.Request, req *kmsg
 	defer cancel()
 	b.opt.Replicas.DeleteRecords(ctx, list)
 	for i := range list {
-		one := &resp.Topics[places[i][0]].Partitions[places[i][1]]
+		one := &resp.Topics[positions[i][0]].Partitions[positions[i][1]]
 		if err := list[i].Err; err != nil {
 			one.ErrorCode = code(err)
 			r.Code = one.ErrorCode
@@ -91,7 +91,7 @@ func deleteRecords(ctx context.Context, b *Broker, r *network.Request, req *kmsg
 
 // deletableFrom returns a topic from which clients may delete records, which excludes the broker's
 // internal topics.
-func (b *Broker) deletableFrom(img *metadata.Image, name string) (*metadata.Topic, error) {
+func (b *Handler) deletableFrom(img *metadata.Image, name string) (*metadata.Topic, error) {
 	t := img.Topic(name)
 	switch {
 	case t == nil:

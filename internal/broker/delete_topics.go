@@ -29,11 +29,11 @@ func deleteTopicsAPI() api {
 	}.api()
 }
 
-func deleteTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.DeleteTopicsRequest) kmsg.Response {
+func deleteTopics(ctx context.Context, b *Handler, r *network.Request, req *kmsg.DeleteTopicsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDeleteTopicsResponse())
 	c := b.newChange(r, milliseconds(req.TimeoutMillis))
 	var ids [][16]byte
-	var places []int // place of each id in the answer
+	var positions []int // the position of each id in the answer
 	for _, want := range b.toDelete(req) {
 		out := kmsg.NewDeleteTopicsResponseTopic()
 		out.Topic, out.TopicID = want.name, want.id
@@ -42,7 +42,7 @@ func deleteTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.
 		}
 		if want.err == nil {
 			out.Topic, out.TopicID = &want.topic.Name, want.topic.ID
-			ids, places = append(ids, want.topic.ID), append(places, len(resp.Topics))
+			ids, positions = append(ids, want.topic.ID), append(positions, len(resp.Topics))
 		}
 		out.ErrorCode, out.ErrorMessage = c.verdict(want.err)
 		resp.Topics = append(resp.Topics, out)
@@ -56,7 +56,7 @@ func deleteTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.
 		if err == nil && notSeen != nil && b.image().TopicByID(ids[i]) != nil {
 			err = notSeen
 		}
-		out := &resp.Topics[places[i]]
+		out := &resp.Topics[positions[i]]
 		out.ErrorCode, out.ErrorMessage = c.verdict(err)
 	}
 	return resp
@@ -80,7 +80,7 @@ type deletion struct {
 
 // toDelete resolves all entries before any topic is deleted. A topic that several entries name is
 // not deleted, and it is answered once.
-func (b *Broker) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
+func (b *Handler) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
 	entries := *deleteEntries(req)
 	keyOf := func(e *kmsg.DeleteTopicsRequestTopic) string {
 		if e.Topic == nil {
@@ -148,7 +148,7 @@ func askToDelete(m rights, _ *kmsg.DeleteTopicsRequest, x *kmsg.DeleteTopicsRequ
 }
 
 // deletable returns the topic that an entry names.
-func (b *Broker) deletable(img *metadata.Image, version int16, e *kmsg.DeleteTopicsRequestTopic, repeated bool) (*metadata.Topic, error) {
+func (b *Handler) deletable(img *metadata.Image, version int16, e *kmsg.DeleteTopicsRequestTopic, repeated bool) (*metadata.Topic, error) {
 	byID := e.TopicID != [16]byte{}
 	var t *metadata.Topic
 	if byID {

@@ -16,12 +16,12 @@ func describeACLsAPI() api {
 		asks: asks[*kmsg.DescribeACLsRequest]{
 			whole: func(m rights, _ *kmsg.DescribeACLsRequest) *kerr.Error { return m.cluster(acl.Describe) },
 		},
-		answerEntries: func(b *Broker, _ *kmsg.DescribeACLsRequest) int { return b.image().NumACLs() },
+		answerEntries: func(b *Handler, _ *kmsg.DescribeACLsRequest) int { return b.image().NumACLs() },
 		handle:        answering(describeACLs),
 	}.api()
 }
 
-func describeACLs(b *Broker, r *network.Request, req *kmsg.DescribeACLsRequest) kmsg.Response {
+func describeACLs(b *Handler, r *network.Request, req *kmsg.DescribeACLsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDescribeACLsResponse())
 	f := aclFilter(req.ResourceType, req.ResourceName, req.ResourcePatternType, req.Principal, req.Host, req.Operation,
 		req.PermissionType)

@@ -21,11 +21,11 @@ func describeClientQuotasAPI() api {
 		API:           protocol.API{Key: int16(kmsg.DescribeClientQuotas), Max: 1},
 		asks:          clusterAsks[*kmsg.DescribeClientQuotasRequest](acl.DescribeConfigs),
 		handle:        answering(describeClientQuotas),
-		answerEntries: func(b *Broker, _ *kmsg.DescribeClientQuotasRequest) int { return b.image().NumQuotas() },
+		answerEntries: func(b *Handler, _ *kmsg.DescribeClientQuotasRequest) int { return b.image().NumQuotas() },
 	}.api()
 }
 
-func describeClientQuotas(b *Broker, r *network.Request, req *kmsg.DescribeClientQuotasRequest) kmsg.Response {
+func describeClientQuotas(b *Handler, r *network.Request, req *kmsg.DescribeClientQuotasRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDescribeClientQuotasResponse())
 	f, err := quotaFilterOf(req)
 	if err != nil {

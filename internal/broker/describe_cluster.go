@@ -23,7 +23,7 @@ const (
 	controllerEndpoint = 2
 )
 
-func describeCluster(b *Broker, r *network.Request, req *kmsg.DescribeClusterRequest) kmsg.Response {
+func describeCluster(b *Handler, r *network.Request, req *kmsg.DescribeClusterRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDescribeClusterResponse())
 	switch {
 	case req.Version == 0 || req.EndpointType == brokerEndpoint:

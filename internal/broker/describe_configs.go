@@ -32,7 +32,7 @@ func describeConfigsAPI() api {
 // to describe. A request may name 12,000.
 const maxDescribeConfigs = 2 << 20
 
-func describedResources(b *Broker, r *network.Request, req *kmsg.DescribeConfigsRequest) kmsg.Response {
+func describedResources(b *Handler, r *network.Request, req *kmsg.DescribeConfigsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDescribeConfigsResponse())
 	img := b.image()
 	for _, want := range wantedConfigs(req) {
@@ -94,7 +94,7 @@ func (x resource) canonical() resource {
 }
 
 // describedConfigs returns the requested configs of a resource.
-func (b *Broker) describedConfigs(img *metadata.Image, req *kmsg.DescribeConfigsRequest,
+func (b *Handler) describedConfigs(img *metadata.Image, req *kmsg.DescribeConfigsRequest,
 	want *wanted) (list []kmsg.DescribeConfigsResponseResourceConfig, err error) {
 	if want.kind == kmsg.ConfigResourceTypeBrokerLogger {
 		return b.loggersOf(req, want)
@@ -109,7 +109,7 @@ func (b *Broker) describedConfigs(img *metadata.Image, req *kmsg.DescribeConfigs
 }
 
 // configsOf resolves all configs of a resource.
-func (b *Broker) configsOf(img *metadata.Image, res resource) ([]configdef.Value, error) {
+func (b *Handler) configsOf(img *metadata.Image, res resource) ([]configdef.Value, error) {
 	switch res.kind {
 	case kmsg.ConfigResourceTypeTopic:
 		if err := controller.CheckTopicName(res.name); err != nil {

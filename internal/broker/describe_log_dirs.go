@@ -25,20 +25,20 @@ func describeLogDirsAPI() api {
 		API:           protocol.API{Key: int16(kmsg.DescribeLogDirs), Min: 1, Max: 5},
 		asks:          clusterAsks[*kmsg.DescribeLogDirsRequest](acl.Describe),
 		overloaded:    kerr.RequestTimedOut,
-		answerEntries: func(b *Broker, _ *kmsg.DescribeLogDirsRequest) int { return b.logs() },
+		answerEntries: func(b *Handler, _ *kmsg.DescribeLogDirsRequest) int { return b.logs() },
 		handle:        inBackground(atDisk, describeLogDirs),
 	}.api()
 }
 
 // logs returns how many logs this broker has.
-func (b *Broker) logs() (n int) {
+func (b *Handler) logs() (n int) {
 	for _, d := range b.opt.Replicas.Dirs() {
 		n += len(d.Logs())
 	}
 	return n
 }
 
-func describeLogDirs(_ context.Context, b *Broker, r *network.Request, req *kmsg.DescribeLogDirsRequest) kmsg.Response {
+func describeLogDirs(_ context.Context, b *Handler, r *network.Request, req *kmsg.DescribeLogDirsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDescribeLogDirsResponse())
 	wanted := wantedLogs(req)
 	img := b.image()
@@ -80,7 +80,7 @@ func wantedLogs(req *kmsg.DescribeLogDirsRequest) map[topicPartition]bool {
 
 // describedLogs returns the wanted logs of a directory in the order of topics and partitions. It
 // leaves out logs of deleted topics.
-func (b *Broker) describedLogs(img *metadata.Image, logs []*storage.Log,
+func (b *Handler) describedLogs(img *metadata.Image, logs []*storage.Log,
 	wanted map[topicPartition]bool) []kmsg.DescribeLogDirsResponseDirTopic {
 	topics := map[string][]kmsg.DescribeLogDirsResponseDirTopicPartition{}
 	for _, l := range logs {

@@ -28,7 +28,7 @@ func describeProducersAPI() api {
 
 // describeProducers answers for a repeated partition once, at its first occurrence: its answer may
 // be a million times as large as the request for it.
-func describeProducers(b *Broker, r *network.Request, req *kmsg.DescribeProducersRequest) kmsg.Response {
+func describeProducers(b *Handler, r *network.Request, req *kmsg.DescribeProducersRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDescribeProducersResponse())
 	seen := map[txn.Partition]bool{}
 	for i := range req.Topics {
@@ -49,7 +49,7 @@ func describeProducers(b *Broker, r *network.Request, req *kmsg.DescribeProducer
 }
 
 // knownProducers returns how many producers an answer lists.
-func knownProducers(b *Broker, req *kmsg.DescribeProducersRequest) int {
+func knownProducers(b *Handler, req *kmsg.DescribeProducersRequest) int {
 	n := 0
 	for i := range req.Topics {
 		for _, p := range req.Topics[i].Partitions {
@@ -64,7 +64,7 @@ func knownProducers(b *Broker, req *kmsg.DescribeProducersRequest) int {
 	return n
 }
 
-func (b *Broker) describeProducersOf(r *network.Request, topic string, partition int32) kmsg.DescribeProducersResponseTopicPartition {
+func (b *Handler) describeProducersOf(r *network.Request, topic string, partition int32) kmsg.DescribeProducersResponseTopicPartition {
 	out := kmsg.NewDescribeProducersResponseTopicPartition()
 	out.Partition = partition
 	part, err := b.partitionByName(topic, partition)

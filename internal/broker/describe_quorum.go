@@ -36,7 +36,7 @@ const quorumTopic = "__cluster_metadata"
 // quorumTime bounds how long the metadata leader is asked; the request has no timeout.
 const quorumTime = 5 * time.Second
 
-func describeQuorum(ctx context.Context, b *Broker, r *network.Request, req *kmsg.DescribeQuorumRequest) kmsg.Response {
+func describeQuorum(ctx context.Context, b *Handler, r *network.Request, req *kmsg.DescribeQuorumRequest) kmsg.Response {
 	if len(req.Topics) != 1 || req.Topics[0].Topic != quorumTopic || len(req.Topics[0].Partitions) != 1 ||
 		req.Topics[0].Partitions[0].Partition != 0 {
 		r.Code = kerr.UnknownTopicOrPartition.Code
@@ -74,7 +74,7 @@ func quorumRefused(r *network.Request, req *kmsg.DescribeQuorumRequest, err erro
 }
 
 // quorum describes the quorum and adds the brokers of its members to resp.
-func (b *Broker) quorum(resp *kmsg.DescribeQuorumResponse, q controller.Quorum, now time.Time) kmsg.DescribeQuorumResponseTopicPartition {
+func (b *Handler) quorum(resp *kmsg.DescribeQuorumResponse, q controller.Quorum, now time.Time) kmsg.DescribeQuorumResponseTopicPartition {
 	img := b.image()
 	out := kmsg.NewDescribeQuorumResponseTopicPartition()
 	out.LeaderID, out.LeaderEpoch = brokerOf(img, q.Leader), int32(min(q.Term, math.MaxInt32))

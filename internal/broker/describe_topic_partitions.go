@@ -28,7 +28,7 @@ const maxDescribedPartitions = 2000
 
 // page is an answer that is being built.
 type page struct {
-	b    *Broker
+	b    *Handler
 	may  rights
 	r    *network.Request
 	img  *metadata.Image
@@ -36,7 +36,7 @@ type page struct {
 	left int32 // partitions that may still be described
 }
 
-func describeTopicPartitions(b *Broker, r *network.Request, req *kmsg.DescribeTopicPartitionsRequest) kmsg.Response {
+func describeTopicPartitions(b *Handler, r *network.Request, req *kmsg.DescribeTopicPartitionsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDescribeTopicPartitionsResponse())
 	from, first := "", int32(0)
 	if c := req.Cursor; c != nil {

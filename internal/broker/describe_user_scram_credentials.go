@@ -20,7 +20,7 @@ func describeUserScramCredentialsAPI() api {
 		API:    protocol.API{Key: int16(kmsg.DescribeUserSCRAMCredentials), Max: 0},
 		asks:   clusterAsks[*kmsg.DescribeUserSCRAMCredentialsRequest](acl.Describe),
 		handle: answering(describeUserScramCredentials),
-		answerEntries: func(b *Broker, req *kmsg.DescribeUserSCRAMCredentialsRequest) int {
+		answerEntries: func(b *Handler, req *kmsg.DescribeUserSCRAMCredentialsRequest) int {
 			if len(req.Users) == 0 {
 				return b.image().NumUsers()
 			}
@@ -29,7 +29,7 @@ func describeUserScramCredentialsAPI() api {
 	}.api()
 }
 
-func describeUserScramCredentials(b *Broker, r *network.Request, req *kmsg.DescribeUserSCRAMCredentialsRequest) kmsg.Response {
+func describeUserScramCredentials(b *Handler, r *network.Request, req *kmsg.DescribeUserSCRAMCredentialsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDescribeUserSCRAMCredentialsResponse())
 	img := b.image()
 	named := counts(req.Users, func(u *kmsg.DescribeUserSCRAMCredentialsRequestUser) string { return u.Name })

@@ -31,7 +31,7 @@ const (
 	uncleanElection   int8 = 1
 )
 
-func electLeaders(ctx context.Context, b *Broker, r *network.Request, req *kmsg.ElectLeadersRequest) kmsg.Response {
+func electLeaders(ctx context.Context, b *Handler, r *network.Request, req *kmsg.ElectLeadersRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrElectLeadersResponse())
 	img := b.image()
 	if !slices.Contains([]int8{preferredElection, uncleanElection}, req.ElectionType) {
@@ -67,7 +67,7 @@ func electLeaders(ctx context.Context, b *Broker, r *network.Request, req *kmsg.
 
 // elect elects leaders, and returns an error or nil for each partition of each topic. It waits
 // until this broker's metadata show them, at most for the timeout of the request.
-func (b *Broker) elect(ctx context.Context, r *network.Request, img *metadata.Image, topics []kmsg.ElectLeadersRequestTopic,
+func (b *Handler) elect(ctx context.Context, r *network.Request, img *metadata.Image, topics []kmsg.ElectLeadersRequestTopic,
 	req *kmsg.ElectLeadersRequest) [][]error {
 	results := make([][]error, len(topics))
 	var list []metadata.TopicPartition
@@ -113,7 +113,7 @@ func allPartitions(t *metadata.Topic) []int32 {
 
 // election returns the partition that a request names, or why no leader can be elected for it. The
 // controller decides again, on newer metadata.
-func (b *Broker) election(img *metadata.Image, topic string, partition int32, kind int8) (tp metadata.TopicPartition, err error) {
+func (b *Handler) election(img *metadata.Image, topic string, partition int32, kind int8) (tp metadata.TopicPartition, err error) {
 	if kind != preferredElection && kind != uncleanElection {
 		return tp, protocolErrorf(kerr.InvalidRequest, "Unknown election type %d", kind)
 	}

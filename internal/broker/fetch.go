@@ -62,8 +62,8 @@ type fetchOp struct {
 
 	version int16
 	sess    sessionUse
-	parked  int64         // bytes taken from Broker.parked
-	wide    int64         // bytes taken from Broker.wide
+	parked  int64         // bytes taken from Handler.parked
+	wide    int64         // bytes taken from Handler.wide
 	delay   time.Duration // how long the connection is throttled
 	quota   *quota.Tenant // of the client; nil: it has none
 	// follower: the request claims to come from a broker, which needs no hint about leaders.
@@ -76,7 +76,7 @@ type fetchOp struct {
 	give    func()
 }
 
-func (b *Broker) fetchOp(r *network.Request) *fetchOp {
+func (b *Handler) fetchOp(r *network.Request) *fetchOp {
 	op, _ := b.fetches.Get().(*fetchOp)
 	if op == nil {
 		op = &fetchOp{fetchRead: fetchRead{b: b}}

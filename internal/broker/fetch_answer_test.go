@@ -25,7 +25,7 @@ func TestAFetchIsReadFromMemoryOrLater(t *testing.T) {
 		topics []string
 		memory bool
 	}{{[]string{"now"}, true}, {[]string{"old"}, false}, {[]string{"now", "old"}, false}, {[]string{"now", "none"}, true}} {
-		op := &fetchRead{b: n.Broker, maxBytes: 1 << 20}
+		op := &fetchRead{b: n.Handler, maxBytes: 1 << 20}
 		for _, name := range c.topics {
 			op.parts = append(op.parts, fetchPartition{partitionRequest: partitionRequest{topic: topicRef{name: name}, maxBytes: 1 << 20,
 				currentEpoch: -1, fetchedEpoch: -1}})

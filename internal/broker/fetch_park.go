@@ -24,8 +24,8 @@ const (
 const manyParts = 256
 
 // admit charges a request that names more than manyParts partitions before it makes parts:
-// an entry of about 20 bytes becomes a part of several hundred. If Broker.parked cannot hold the
-// parts, admit takes them from Broker.wide; they are released when the answer is encoded. It
+// an entry of about 20 bytes becomes a part of several hundred. If Handler.parked cannot hold the
+// parts, admit takes them from Handler.wide; they are released when the answer is encoded. It
 // returns false if that memory is in use, or could never hold the parts.
 func (op *fetchOp) admit(c *call, req *kmsg.FetchRequest) bool {
 	n := int64(0)

@@ -59,7 +59,7 @@ func (rd *fetchRead) request(p *fetchPartition) replica.ReadRequest {
 // have, reads them within bounds and releases them. It knows neither how long the request waits nor
 // how it is answered. One goroutine uses it at a time.
 type fetchRead struct {
-	b          *Broker
+	b          *Handler
 	may        rights // of the client, when the partitions were found
 	byID       bool   // topics are named by id
 	committed  bool
@@ -80,15 +80,15 @@ const fewParts = 16
 // add adds a partition. A partition that is named again is one part, since Kafka puts partitions
 // into a map: the last request counts, at the place of the first.
 func (rd *fetchRead) add(a partitionRequest) {
-	if at := rd.place(&a); at < len(rd.parts) {
+	if at := rd.indexOf(&a); at < len(rd.parts) {
 		rd.parts[at].partitionRequest = a
 		return
 	}
 	rd.parts = append(rd.parts, fetchPartition{partitionRequest: a})
 }
 
-// place returns the index of the part for the partition of a, or of the next part to add.
-func (rd *fetchRead) place(a *partitionRequest) int {
+// indexOf returns the index of the part for the partition of a, or of the next part to add.
+func (rd *fetchRead) indexOf(a *partitionRequest) int {
 	n := len(rd.parts)
 	if n < fewParts {
 		for i := range rd.parts {

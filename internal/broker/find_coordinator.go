@@ -62,7 +62,7 @@ const (
 	shareCoordinator       = 2
 )
 
-func findCoordinator(b *Broker, r *network.Request, req *kmsg.FindCoordinatorRequest) kmsg.Response {
+func findCoordinator(b *Handler, r *network.Request, req *kmsg.FindCoordinatorRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrFindCoordinatorResponse())
 	if req.Version >= 4 {
 		for _, key := range req.CoordinatorKeys {
@@ -84,7 +84,7 @@ func findCoordinator(b *Broker, r *network.Request, req *kmsg.FindCoordinatorReq
 }
 
 // coordinatorOf returns the coordinator of one key.
-func (b *Broker) coordinatorOf(r *network.Request, req *kmsg.FindCoordinatorRequest, key string) (protocol.NodeEndpoint, error) {
+func (b *Handler) coordinatorOf(r *network.Request, req *kmsg.FindCoordinatorRequest, key string) (protocol.NodeEndpoint, error) {
 	noNode := protocol.NodeEndpoint{ID: -1, Port: -1}
 	var of *service.Service
 	switch {

@@ -38,7 +38,7 @@ func joinGroupAPI() api {
 			req.Protocols[i].Metadata = bytes.Clone(req.Protocols[i].Metadata)
 		}
 	})
-	l.handle.waits = func(b *Broker, req *kmsg.JoinGroupRequest) (*network.Waiter, string) { return b.at.members, req.Group }
+	l.handle.waits = func(b *Handler, req *kmsg.JoinGroupRequest) (*network.Waiter, string) { return b.at.members, req.Group }
 	return l.api()
 }
 
@@ -50,7 +50,7 @@ func syncGroupAPI() api {
 			req.GroupAssignment[i].MemberAssignment = bytes.Clone(req.GroupAssignment[i].MemberAssignment)
 		}
 	})
-	l.handle.waits = func(b *Broker, req *kmsg.SyncGroupRequest) (*network.Waiter, string) { return b.at.members, req.Group }
+	l.handle.waits = func(b *Handler, req *kmsg.SyncGroupRequest) (*network.Waiter, string) { return b.at.members, req.Group }
 	return l.api()
 }
 
@@ -77,7 +77,7 @@ func consumerGroupHeartbeatAPI() api {
 
 // askGroup passes a request to its group's shard. done receives the answer, which may be a refusal,
 // once, on any goroutine.
-func (b *Broker) askGroup(r *network.Request, groupID string, req kmsg.Request, done func(kmsg.Response)) {
+func (b *Handler) askGroup(r *network.Request, groupID string, req kmsg.Request, done func(kmsg.Response)) {
 	if join, ok := req.(*kmsg.JoinGroupRequest); ok && join.MemberID == "" {
 		b.opt.Groups.WatchConnection(r.Connection, r.OnClose)
 	}
@@ -95,7 +95,7 @@ func (b *Broker) askGroup(r *network.Request, groupID string, req kmsg.Request, 
 }
 
 // groupRequest returns a request about a group as its shard gets it.
-func (b *Broker) groupRequest(r *network.Request, req kmsg.Request) group.Request {
+func (b *Handler) groupRequest(r *network.Request, req kmsg.Request) group.Request {
 	e := group.Request{Connection: r.Connection, ClientID: r.ClientID, ClientHost: "/" + r.Session.Host, Body: req} // Kafka's form
 	if !b.rights(r).everything() {
 		e.Viewer = group.Viewer{Principal: r.Session.Principal, Host: r.Session.Host}
@@ -116,7 +116,7 @@ func Visible(rules func() *acl.Rules) func(group.Viewer) func(topic string) bool
 
 // coordinatorError returns the error of a shard's answer, nil if there is none; ok reports whether
 // the answer has the expected type.
-func (b *Broker) coordinatorError(answer any, ok bool, err error) *kerr.Error {
+func (b *Handler) coordinatorError(answer any, ok bool, err error) *kerr.Error {
 	switch {
 	case err != nil:
 		return kerr.TypedErrorForCode(code(err))
@@ -130,7 +130,7 @@ func (b *Broker) coordinatorError(answer any, ok bool, err error) *kerr.Error {
 // listError is coordinatorError for a list of what this broker coordinates. A shard that has no
 // machine, because it moves at this moment or its log is offline, makes the list incomplete. Admin
 // clients repeat the request.
-func (b *Broker) listError(answer any, ok bool, err error) *kerr.Error {
+func (b *Handler) listError(answer any, ok bool, err error) *kerr.Error {
 	if errors.Is(err, coordinator.ErrNotCoordinator) {
 		return kerr.CoordinatorLoadInProgress
 	}
@@ -186,12 +186,12 @@ type shards interface {
 // perKey asks the shards of keys, such as group ids, and calls then with an answer for every key in
 // their order. A repeated key has one answer, at the place of its first occurrence. The other
 // parameters are those of perShard.
-func perKey[G any](b *Broker, of shards, keys []string, event func(keys []string) any, failed func(key string, code *kerr.Error) G,
+func perKey[G any](b *Handler, of shards, keys []string, event func(keys []string) any, failed func(key string, code *kerr.Error) G,
 	then func([]G)) {
 	keys = distinct(keys)
-	perShard(b, of, keys, func(places []int) any {
-		some := make([]string, len(places))
-		for k, i := range places {
+	perShard(b, of, keys, func(positions []int) any {
+		some := make([]string, len(positions))
+		for k, i := range positions {
 			some[k] = keys[i]
 		}
 		return event(some)
@@ -205,7 +205,7 @@ const shardPart = 1000
 // perShard asks the shards of keys, and calls then with an answer for every entry of ids, in their
 // order. event builds the event for some indexes of ids, whose answer is a []G. failed returns the
 // answer for a key whose shard gave none.
-func perShard[G any](b *Broker, of shards, ids []string, event func(places []int) any,
+func perShard[G any](b *Handler, of shards, ids []string, event func(positions []int) any,
 	failed func(id string, code *kerr.Error) G, then func([]G)) {
 	answers := make([]G, len(ids))
 	byShard := map[int32][]int{}
@@ -217,9 +217,9 @@ func perShard[G any](b *Broker, of shards, ids []string, event func(places []int
 		}
 	}
 	all := newGather(len(byShard), func() { then(answers) })
-	var ask func(shard int32, places []int)
-	ask = func(shard int32, places []int) {
-		now, rest := places[:min(len(places), shardPart)], places[min(len(places), shardPart):]
+	var ask func(shard int32, positions []int)
+	ask = func(shard int32, positions []int) {
+		now, rest := positions[:min(len(positions), shardPart)], positions[min(len(positions), shardPart):]
 		of.SubmitTo(shard, event(now), func(answer any, err error) {
 			list, ok := answer.([]G)
 			c := b.coordinatorError(answer, ok && len(list) == len(now), err)
@@ -237,8 +237,8 @@ func perShard[G any](b *Broker, of shards, ids []string, event func(places []int
 			}
 		})
 	}
-	for shard, places := range byShard {
-		ask(shard, places)
+	for shard, positions := range byShard {
+		ask(shard, positions)
 	}
 	all.finish()
 }

@@ -54,7 +54,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 
 // node is a whole broker on a file system in memory, with clients on loopback.
 type node struct {
-	*Broker
+	*Handler
 	addr    string
 	fs      vfs.FS
 	store   *raftstore.Store
@@ -129,7 +129,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 		Config: func(string, storage.ID) storage.Config { return settings.Of(metadata.Empty(), nil).Log }}
 	o.storage(&opt)
 	var err error
-	n.storage, err = storage.Open([]storage.Place{{Path: dir}}, opt)
+	n.storage, err = storage.Open([]storage.Location{{Path: dir}}, opt)
 	must(t, err)
 	t.Cleanup(func() { must(t, n.storage.Close()) })
 	n.park = purgatory.New()
@@ -159,7 +159,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 		Groups:  n.groups, Static: n.static, Logger: zap.NewNop(), Level: n.level,
 		Transactions: n.txns.Service, Exchange: markers, Gate: gate.New(gate.Options{Coordinators: &n.coordinators})}
 	o.broker(&handlers)
-	n.Broker, err = New(handlers)
+	n.Handler, err = New(handlers)
 	must(t, err)
 	t.Cleanup(func() { must(t, n.Close(context.Background())) })
 	must(t, n.applier.Start(context.Background(), n.store))
@@ -199,7 +199,7 @@ func (n *node) openTransactions(t testing.TB, o nodeOptions, replicas *replica.M
 
 func (n *node) serve(t testing.TB, o nodeOptions) {
 	t.Helper()
-	opt := network.Options{Handler: n.Broker, Table: n.table, Linger: time.Millisecond}
+	opt := network.Options{Handler: n.Handler, Table: n.table, Linger: time.Millisecond}
 	o.network(&opt)
 	server, err := network.New(opt)
 	must(t, err)

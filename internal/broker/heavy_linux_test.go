@@ -94,7 +94,7 @@ func TestAPollerValidatesNoHeavyBatch(t *testing.T) {
 func TestHeavyBatchesTakePlaces(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)
-	fill(t, n.Broker.batches)
+	fill(t, n.Handler.batches)
 	heavy := batchOf(t, record.BatchOptions{Compression: compressed(t, record.Zstd)}, time.Now().UnixMilli(), strings.Repeat("\x00", 1<<20))
 	req := produceRequest("", id, -1, heavy)
 	req.SetVersion(13)
@@ -111,7 +111,7 @@ func TestHeavyBatchesTakePlaces(t *testing.T) {
 	if got := n.highWatermark(t, id); got != small {
 		t.Errorf("%d records are stored, %d of them small: a heavy batch did not wait for its turn", got, small)
 	}
-	empty(n.Broker.batches)
+	empty(n.Handler.batches)
 	for _, w := range heavies {
 		resp, err := w.receive(req)
 		must(t, err)

@@ -29,7 +29,7 @@ func incrementalAlterConfigsAPI() api {
 	}.api()
 }
 
-func incrementalAlterConfigs(ctx context.Context, b *Broker, r *network.Request, req *kmsg.IncrementalAlterConfigsRequest) kmsg.Response {
+func incrementalAlterConfigs(ctx context.Context, b *Handler, r *network.Request, req *kmsg.IncrementalAlterConfigsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrIncrementalAlterConfigsResponse())
 	c := b.newChange(r, changeTimeout)
 	which := make([]resource, len(req.Resources))

@@ -31,7 +31,7 @@ func initProducerIDAPI() api {
 	}.api()
 }
 
-func atProducerID(b *Broker, req *kmsg.InitProducerIDRequest) (*network.Waiter, string) {
+func atProducerID(b *Handler, req *kmsg.InitProducerIDRequest) (*network.Waiter, string) {
 	if req.TransactionalID == nil {
 		return b.at.ids, ""
 	}
@@ -89,7 +89,7 @@ func initTransactional(c call, req *kmsg.InitProducerIDRequest) {
 
 // ProducerID returns a producer id that was never used. It waits for the controller if all reserved
 // ids are used up.
-func (b *Broker) ProducerID(ctx context.Context) (int64, error) {
+func (b *Handler) ProducerID(ctx context.Context) (int64, error) {
 	return b.producerIDs.wait(ctx, b.reserveProducerIDs)
 }
 
@@ -186,7 +186,7 @@ func (p *producerIDs) loaded(first, count int64, err error) {
 }
 
 // reserveProducerIDs loads a block in the background.
-func (b *Broker) reserveProducerIDs() {
+func (b *Handler) reserveProducerIDs() {
 	b.work.Go(func() {
 		ctx, cancel := context.WithTimeout(b.ctx, changeTimeout)
 		defer cancel()

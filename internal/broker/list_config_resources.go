@@ -22,7 +22,7 @@ func listConfigResourcesAPI() api {
 	}.api()
 }
 
-func listConfigResources(b *Broker, r *network.Request, req *kmsg.ListConfigResourcesRequest) kmsg.Response {
+func listConfigResources(b *Handler, r *network.Request, req *kmsg.ListConfigResourcesRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrListConfigResourcesResponse())
 	known := []int8{int8(kmsg.ConfigResourceTypeTopic), int8(kmsg.ConfigResourceTypeBroker), int8(kmsg.ConfigResourceTypeBrokerLogger),
 		int8(kmsg.ConfigResourceTypeClientMetrics), int8(kmsg.ConfigResourceTypeGroupConfig)}

@@ -88,7 +88,7 @@ func listOffset(c call, req *kmsg.ListOffsetsRequest, topic string, p *kmsg.List
 }
 
 // findOffset finds the offset for one partition, unless the request names it repeatedly.
-func (b *Broker) findOffset(req *kmsg.ListOffsetsRequest, topic string, p *kmsg.ListOffsetsRequestTopicPartition,
+func (b *Handler) findOffset(req *kmsg.ListOffsetsRequest, topic string, p *kmsg.ListOffsetsRequestTopicPartition,
 	repeated bool) (storage.Timestamp, error) {
 	none := storage.Timestamp{Offset: -1, Time: -1, Epoch: -1}
 	if repeated {

@@ -19,7 +19,7 @@ func listPartitionReassignmentsAPI() api {
 	}.api()
 }
 
-func listPartitionReassignments(b *Broker, r *network.Request, req *kmsg.ListPartitionReassignmentsRequest) kmsg.Response {
+func listPartitionReassignments(b *Handler, r *network.Request, req *kmsg.ListPartitionReassignmentsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrListPartitionReassignmentsResponse())
 	img := b.image()
 	add := func(t *metadata.Topic, list []int32) {

@@ -30,7 +30,7 @@ func listTransactionsAPI() api {
 	}.api()
 }
 
-func listTransactions(ctx context.Context, b *Broker, r *network.Request, req *kmsg.ListTransactionsRequest) kmsg.Response {
+func listTransactions(ctx context.Context, b *Handler, r *network.Request, req *kmsg.ListTransactionsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrListTransactionsResponse())
 	resp.TransactionStates = []kmsg.ListTransactionsResponseTransactionState{}
 	filter, unknown := transactionFilter(req)
@@ -61,7 +61,7 @@ func listTransactions(ctx context.Context, b *Broker, r *network.Request, req *k
 }
 
 // allTransactions asks all shards that this broker coordinates.
-func allTransactions(ctx context.Context, b *Broker, filter txn.List) (list []txn.Description, failed *kerr.Error) {
+func allTransactions(ctx context.Context, b *Handler, filter txn.List) (list []txn.Description, failed *kerr.Error) {
 	var mu sync.Mutex
 	shards := b.opt.Transactions.Partitions()
 	done := make(chan struct{})

@@ -43,7 +43,7 @@ func levelName(l zapcore.Level) string {
 }
 
 // loggersOf describes the loggers of this broker.
-func (b *Broker) loggersOf(req *kmsg.DescribeConfigsRequest, res *wanted) ([]kmsg.DescribeConfigsResponseResourceConfig, error) {
+func (b *Handler) loggersOf(req *kmsg.DescribeConfigsRequest, res *wanted) ([]kmsg.DescribeConfigsResponseResourceConfig, error) {
 	if res.name == "" {
 		return nil, protocolErrorf(kerr.InvalidRequest, "Broker id must not be empty")
 	}
@@ -69,7 +69,7 @@ func (b *Broker) loggersOf(req *kmsg.DescribeConfigsRequest, res *wanted) ([]kms
 
 // alterLoggers changes the level. It checks all operations before it applies any; each logger can
 // be named only once.
-func (b *Broker) alterLoggers(name string, ops []controller.ConfigOp, validateOnly bool) error {
+func (b *Handler) alterLoggers(name string, ops []controller.ConfigOp, validateOnly bool) error {
 	if err := controller.CheckOps(ops); err != nil {
 		return err
 	}

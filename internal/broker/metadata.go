@@ -22,7 +22,7 @@ func metadataAPI() api {
 }
 
 // listedPartitions counts the topics and partitions of an answer, until it counts as large.
-func listedPartitions(b *Broker, req *kmsg.MetadataRequest) (n int) {
+func listedPartitions(b *Handler, req *kmsg.MetadataRequest) (n int) {
 	img := b.image()
 	if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
 		for t := range img.Topics() {
@@ -48,7 +48,7 @@ func listedPartitions(b *Broker, req *kmsg.MetadataRequest) (n int) {
 
 // describeTopics answers at once, as in Kafka: a topic that the request creates is answered as
 // unknown until it exists, and clients retry.
-func describeTopics(b *Broker, r *network.Request, req *kmsg.MetadataRequest) kmsg.Response {
+func describeTopics(b *Handler, r *network.Request, req *kmsg.MetadataRequest) kmsg.Response {
 	if req.Version == 0 && len(req.Topics) == 0 {
 		req.Topics = nil // all topics; from version 1 on an empty list means none
 	}
@@ -92,7 +92,9 @@ func metadataRefused(r *network.Request, req *kmsg.MetadataRequest, err error) k
 
 // metadataAnswer describes brokers and topics. failed are the topics that could not be
 // created, with the reasons.
-func (b *Broker) metadataAnswer(img *metadata.Image, r *network.Request, req *kmsg.MetadataRequest, failed map[string]error) kmsg.Response {
+func (b *Handler) metadataAnswer(
+	img *metadata.Image, r *network.Request, req *kmsg.MetadataRequest, failed map[string]error,
+) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrMetadataResponse())
 	resp.ControllerID = b.controllerID(r, img)
 	if id := img.ClusterID(); id != "" {
@@ -163,7 +165,7 @@ func missingTopic(name string, id [16]byte, failed map[string]error) error {
 }
 
 // topicMetadata describes a topic that exists.
-func (b *Broker) topicMetadata(
+func (b *Handler) topicMetadata(
 	r *network.Request, img *metadata.Image, t *metadata.Topic, req *kmsg.MetadataRequest,
 ) kmsg.MetadataResponseTopic {
 	out := kmsg.NewMetadataResponseTopic()
@@ -181,7 +183,7 @@ func (b *Broker) topicMetadata(
 }
 
 // nodes returns the usable brokers with the addresses at which this client reaches them.
-func (b *Broker) nodes(r *network.Request, img *metadata.Image) []protocol.NodeEndpoint {
+func (b *Handler) nodes(r *network.Request, img *metadata.Image) []protocol.NodeEndpoint {
 	var all nodeSet
 	for _, broker := range img.Brokers() {
 		all.add(broker.ID)

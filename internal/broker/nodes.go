@@ -20,7 +20,7 @@ func (s *nodeSet) add(id int32) {
 
 // endpoints returns the addresses of the brokers of a set for clients of the request's listener. It
 // omits brokers that clients cannot use.
-func (b *Broker) endpoints(r *network.Request, ids nodeSet) []protocol.NodeEndpoint {
+func (b *Handler) endpoints(r *network.Request, ids nodeSet) []protocol.NodeEndpoint {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (b *Broker) endpoints(r *network.Request, ids nodeSet) []protocol.NodeEndpo
 // node returns the address of a broker for clients of the request's listener. ok is false if the
 // broker is not registered, has no such listener, or leads nothing: clients would find no leader
 // there, and a drained broker is about to end.
-func (b *Broker) node(r *network.Request, img *metadata.Image, id int32) (n protocol.NodeEndpoint, ok bool) {
+func (b *Handler) node(r *network.Request, img *metadata.Image, id int32) (n protocol.NodeEndpoint, ok bool) {
 	if isFenced(img, id) {
 		return n, false
 	}
@@ -53,7 +53,7 @@ func isFenced(img *metadata.Image, id int32) bool {
 // advertises, or the one that the client dialed. The address of another broker is the one with
 // which its listener of the same name is registered: the names of listeners are the same on all
 // brokers of a cluster.
-func (b *Broker) address(r *network.Request, img *metadata.Image, id int32) (n protocol.NodeEndpoint, ok bool) {
+func (b *Handler) address(r *network.Request, img *metadata.Image, id int32) (n protocol.NodeEndpoint, ok bool) {
 	broker, ok := img.Broker(id)
 	if !ok {
 		return n, false

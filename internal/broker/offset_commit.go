@@ -52,7 +52,7 @@ func offsetCommit(c call, req *kmsg.OffsetCommitRequest) {
 
 // committable adds every partition of the request to resp; an unknown partition gets its error.
 // It returns the others with pointers to their codes.
-func (b *Broker) committable(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse) (topics []kmsg.OffsetCommitRequestTopic,
+func (b *Handler) committable(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse) (topics []kmsg.OffsetCommitRequestTopic,
 	left []*int16) {
 	img := b.image()
 	for i := range req.Topics {
@@ -72,15 +72,15 @@ func (b *Broker) committable(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCom
 			some.Topic, some.TopicID = known.Name, known.ID
 		}
 		for n := range t.Partitions {
-			p, place := t.Partitions[n], &out.Partitions[n]
-			place.Partition = p.Partition
+			p, entry := t.Partitions[n], &out.Partitions[n]
+			entry.Partition = p.Partition
 			switch {
 			case known == nil:
-				place.ErrorCode = missing.Code
+				entry.ErrorCode = missing.Code
 			case known.Partitions.At(p.Partition) == nil:
-				place.ErrorCode = kerr.UnknownTopicOrPartition.Code
+				entry.ErrorCode = kerr.UnknownTopicOrPartition.Code
 			default:
-				some.Partitions, left = append(some.Partitions, p), append(left, &place.ErrorCode)
+				some.Partitions, left = append(some.Partitions, p), append(left, &entry.ErrorCode)
 			}
 		}
 		resp.Topics = append(resp.Topics, out)

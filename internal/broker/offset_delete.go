@@ -46,13 +46,13 @@ func offsetDelete(c call, req *kmsg.OffsetDeleteRequest) {
 		out.Topic, out.Partitions = t.Topic, make([]kmsg.OffsetDeleteResponseTopicPartition, len(t.Partitions))
 		some := kmsg.OffsetDeleteRequestTopic{Topic: t.Topic}
 		for i, p := range t.Partitions {
-			place := &out.Partitions[i]
-			place.Partition = p.Partition
+			entry := &out.Partitions[i]
+			entry.Partition = p.Partition
 			if known == nil || known.Partitions.At(p.Partition) == nil {
-				place.ErrorCode = kerr.UnknownTopicOrPartition.Code
+				entry.ErrorCode = kerr.UnknownTopicOrPartition.Code
 				continue
 			}
-			some.Partitions, left = append(some.Partitions, p), append(left, &place.ErrorCode)
+			some.Partitions, left = append(some.Partitions, p), append(left, &entry.ErrorCode)
 		}
 		resp.Topics = append(resp.Topics, out)
 		if len(some.Partitions) > 0 {

@@ -44,7 +44,7 @@ func offsetFetchAPI() api {
 }
 
 // atOffsets is where a request waits: most name one group.
-func atOffsets(b *Broker, req *kmsg.OffsetFetchRequest) (*network.Waiter, string) {
+func atOffsets(b *Handler, req *kmsg.OffsetFetchRequest) (*network.Waiter, string) {
 	switch {
 	case req.Version < 8:
 		return b.at.group, req.Group
@@ -97,7 +97,7 @@ func onceAll(groups []kmsg.OffsetFetchRequestGroup) []kmsg.OffsetFetchRequestGro
 
 // fetchOffsets asks the shards of groups. done receives an answer for each. Topics that the client
 // may not describe are answered with an error if they are named, else left out.
-func (b *Broker) fetchOffsets(m rights, want []kmsg.OffsetFetchRequestGroup, stable bool,
+func (b *Handler) fetchOffsets(m rights, want []kmsg.OffsetFetchRequestGroup, stable bool,
 	done func([]kmsg.OffsetFetchResponseGroup)) {
 	ids := make([]string, len(want))
 	for i := range want {
@@ -106,9 +106,9 @@ func (b *Broker) fetchOffsets(m rights, want []kmsg.OffsetFetchRequestGroup, sta
 	if !m.everything() {
 		done = visibleOffsets(m, want, done)
 	}
-	perShard(b, b.opt.Groups, ids, func(places []int) any {
-		e := group.FetchOffsets{Groups: make([]kmsg.OffsetFetchRequestGroup, len(places)), RequireStable: stable}
-		for k, i := range places {
+	perShard(b, b.opt.Groups, ids, func(positions []int) any {
+		e := group.FetchOffsets{Groups: make([]kmsg.OffsetFetchRequestGroup, len(positions)), RequireStable: stable}
+		for k, i := range positions {
 			e.Groups[k] = want[i]
 		}
 		return e
@@ -155,7 +155,7 @@ func visibleOffsets(m rights, want []kmsg.OffsetFetchRequestGroup,
 
 // fetchByID is fetchOffsets for topics with ids. If all offsets are requested, it leaves out those
 // of deleted topics, which have no meaningful id.
-func (b *Broker) fetchByID(m rights, want []kmsg.OffsetFetchRequestGroup, stable bool,
+func (b *Handler) fetchByID(m rights, want []kmsg.OffsetFetchRequestGroup, stable bool,
 	done func([]kmsg.OffsetFetchResponseGroup)) {
 	img := b.image()
 	unknown := make([][]kmsg.OffsetFetchResponseGroupTopic, len(want))

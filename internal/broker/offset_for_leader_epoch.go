@@ -29,7 +29,7 @@ func offsetForLeaderEpochAPI() api {
 	}.api()
 }
 
-func offsetForLeaderEpoch(b *Broker, r *network.Request, req *kmsg.OffsetForLeaderEpochRequest) kmsg.Response {
+func offsetForLeaderEpoch(b *Handler, r *network.Request, req *kmsg.OffsetForLeaderEpochRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrOffsetForLeaderEpochResponse())
 	for i := range req.Topics {
 		t := &req.Topics[i]
@@ -53,7 +53,7 @@ func offsetForLeaderEpoch(b *Broker, r *network.Request, req *kmsg.OffsetForLead
 	return resp
 }
 
-func (b *Broker) epochEnd(topic string, p *kmsg.OffsetForLeaderEpochRequestTopicPartition) (int32, int64, error) {
+func (b *Handler) epochEnd(topic string, p *kmsg.OffsetForLeaderEpochRequestTopicPartition) (int32, int64, error) {
 	part, err := b.partitionByName(topic, p.Partition)
 	if err != nil {
 		return -1, -1, err

@@ -23,7 +23,7 @@ type partitionState struct {
 // read, and only counts as offline. Replicas of other brokers are offline, and cannot lead, while
 // their broker is not running or has reported their log directory as failed. This broker does not
 // name itself as a leader that is cut off.
-func (b *Broker) partitionState(img *metadata.Image, t *metadata.Topic, index int32, p *metadata.Partition) partitionState {
+func (b *Handler) partitionState(img *metadata.Image, t *metadata.Topic, index int32, p *metadata.Partition) partitionState {
 	s := partitionState{leader: p.Leader, offline: []int32{}}
 	tp := metadata.TopicPartition{Topic: t.ID, Partition: index}
 	for _, id := range p.Replicas {
@@ -52,7 +52,7 @@ func (b *Broker) partitionState(img *metadata.Image, t *metadata.Topic, index in
 // forClient removes a leader that has no address for the client of a request. As in Kafka, the
 // error of a leader without the client's listener has a code of its own, except for clients that
 // are too old to know it.
-func (s partitionState) forClient(b *Broker, r *network.Request, img *metadata.Image, old bool) partitionState {
+func (s partitionState) forClient(b *Handler, r *network.Request, img *metadata.Image, old bool) partitionState {
 	if s.leader < 0 {
 		return s
 	}

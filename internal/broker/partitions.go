@@ -15,7 +15,7 @@ import (
 // partition returns this broker's replica of a partition. The error matches
 // replica.ErrUnknownPartition if there is no such partition, ErrNotLeader if other brokers have it,
 // and ErrOffline if it is not available.
-func (b *Broker) partition(t *metadata.Topic, index int32) (*replica.Partition, error) {
+func (b *Handler) partition(t *metadata.Topic, index int32) (*replica.Partition, error) {
 	p, err := b.opt.Replicas.Partition(t.ID, index)
 	if err == nil {
 		return p, nil
@@ -32,7 +32,7 @@ func (b *Broker) partition(t *metadata.Topic, index int32) (*replica.Partition, 
 
 // leaderHint returns the leader of a partition for an error that means that the client has a stale
 // leader (KIP-951); nil for other errors and if there is no leader. p may be nil.
-func (b *Broker) leaderHint(code int16, t *metadata.Topic, index int32, p *replica.Partition) *protocol.Leader {
+func (b *Handler) leaderHint(code int16, t *metadata.Topic, index int32, p *replica.Partition) *protocol.Leader {
 	if code != kerr.NotLeaderForPartition.Code && code != kerr.FencedLeaderEpoch.Code || t == nil {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (b *Broker) leaderHint(code int16, t *metadata.Topic, index int32, p *repli
 }
 
 // partitionByName is partition for requests that name their topics.
-func (b *Broker) partitionByName(topic string, index int32) (*replica.Partition, error) {
+func (b *Handler) partitionByName(topic string, index int32) (*replica.Partition, error) {
 	t, err := rights{}.find(acl.Describe, b.image(), false, topic, [16]byte{})
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (b *Broker) partitionByName(topic string, index int32) (*replica.Partition,
 
 // missingLogs returns why partitions of a topic, from an index on, are not usable here: their logs
 // could not be created. The topic exists, and the broker retries.
-func (b *Broker) missingLogs(t *metadata.Topic, from int32) error {
+func (b *Handler) missingLogs(t *metadata.Topic, from int32) error {
 	for i := from; i < t.Partitions.Len(); i++ {
 		if _, err := b.partition(t, i); errors.Is(err, replica.ErrOffline) {
 			return fmt.Errorf("the topic was created but is not usable yet: %w", err)

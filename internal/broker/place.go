@@ -32,7 +32,7 @@ type place struct {
 // takePlace waits for a place for a large request, and for the memory of its answer, on its
 // connection's reader. On a poller, which handles Produce only, and if the broker ends, it returns
 // nil.
-func (b *Broker) takePlace(r *network.Request) *place {
+func (b *Handler) takePlace(r *network.Request) *place {
 	if !r.MayBlock() {
 		return nil
 	}

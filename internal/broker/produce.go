@@ -28,7 +28,7 @@ func produceAPI() api {
 		API:    protocol.API{Key: protocol.KeyProduce, Min: 3, Max: 13, ListZero: true},
 		decode: parseProduce,
 		asks:   asks[*produceOp]{inside: true},
-		handle: later(func(_ *Broker, op *produceOp) (*network.Waiter, string) { return &op.waiter, "" },
+		handle: later(func(_ *Handler, op *produceOp) (*network.Waiter, string) { return &op.waiter, "" },
 			func(c call, op *produceOp) { op.run(c, op.refused()) }),
 	}.api()
 }
@@ -39,7 +39,7 @@ func produceAPI() api {
 // Promise: the answer reports success for a partition only after replica.Append has; any other
 // outcome is an error in the answer, or no answer at all.
 type produceOp struct {
-	b     *Broker
+	b     *Handler
 	r     *network.Request
 	view  protocol.ProduceView
 	parts []producePart
@@ -78,7 +78,7 @@ type producePart struct {
 }
 
 // produceOp takes an op from the pool.
-func (b *Broker) produceOp(r *network.Request) *produceOp {
+func (b *Handler) produceOp(r *network.Request) *produceOp {
 	op, _ := b.produces.Get().(*produceOp)
 	if op == nil {
 		op = &produceOp{b: b, born: time.Now()}
@@ -91,7 +91,7 @@ func (b *Broker) produceOp(r *network.Request) *produceOp {
 }
 
 // parseProduce reads a request in place.
-func parseProduce(b *Broker, r *network.Request) (*produceOp, int, error) {
+func parseProduce(b *Handler, r *network.Request) (*produceOp, int, error) {
 	op := b.produceOp(r)
 	if err := op.view.Parse(r.Version, r.Body); err != nil {
 		op.recycle()

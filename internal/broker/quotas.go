@@ -20,7 +20,7 @@ import (
 //	topics       older ones wait
 
 // tenant returns the quotas of a request's client; nil if none apply to it.
-func (b *Broker) tenant(r *network.Request) *quota.Tenant {
+func (b *Handler) tenant(r *network.Request) *quota.Tenant {
 	if b.opt.Quotas == nil {
 		return nil
 	}
@@ -57,7 +57,7 @@ func timed(t *quota.Tenant) func() {
 
 // mutate charges a client with partitions that it wants to create or delete. In debt it refuses
 // them if the client's version of the API knows the error; strict is the first one that does.
-func (b *Broker) mutate(r *network.Request, strict int16, partitions int32) error {
+func (b *Handler) mutate(r *network.Request, strict int16, partitions int32) error {
 	t := b.tenant(r)
 	if t.Take(quota.Mutations, int64(partitions)) {
 		return nil

@@ -17,12 +17,12 @@ import (
 )
 
 // rights are what the client of a request may do, under the rules at the time of the call of
-// Broker.rights. The zero value may do everything.
+// Handler.rights. The zero value may do everything.
 //
 // Its methods return the error for a missing right, nil if there is none missing. They are asked
 // before anything is looked up, so that what exists and what does not are refused alike.
 type rights struct {
-	b  *Broker
+	b  *Handler
 	of *subject
 	r  *network.Request
 }
@@ -35,7 +35,7 @@ type subject struct {
 	answers [subjectAnswers]atomic.Pointer[rightsAnswer]
 }
 
-// subjectAnswers is how many answers a session remembers. Each is at the place that its question
+// subjectAnswers is how many answers a session remembers. Each is in the cell that its question
 // has by a hash.
 const subjectAnswers = 16
 
@@ -49,7 +49,7 @@ type rightsAnswer struct {
 var rightsSeed = maphash.MakeSeed()
 
 // rights returns the rights of a request's client.
-func (b *Broker) rights(r *network.Request) rights {
+func (b *Handler) rights(r *network.Request) rights {
 	if b.opt.Rules == nil {
 		return rights{}
 	}
@@ -88,13 +88,13 @@ func (m rights) operations(kind acl.ResourceType, name string) acl.Mask {
 	if m.of == nil {
 		return acl.Everything
 	}
-	place := &m.of.answers[(maphash.String(rightsSeed, name)+uint64(kind))%subjectAnswers]
-	if a := place.Load(); a != nil && a.kind == kind && a.name == name {
+	cell := &m.of.answers[(maphash.String(rightsSeed, name)+uint64(kind))%subjectAnswers]
+	if a := cell.Load(); a != nil && a.kind == kind && a.name == name {
 		return a.mask
 	}
 	a := &rightsAnswer{kind: kind, name: strings.Clone(name), mask: m.of.client.Operations(kind, name)}
 	if len(name) <= maxRemembered {
-		place.Store(a)
+		cell.Store(a)
 	}
 	return a.mask
 }

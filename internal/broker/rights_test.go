@@ -10,7 +10,7 @@ import (
 // askedAgain returns a question that a session has answered before.
 func askedAgain() func() bool {
 	rules := denying([]right{topicRight(acl.Write, "t")}, nil)
-	b := &Broker{opt: Options{Rules: func() *acl.Rules { return rules }}}
+	b := &Handler{opt: Options{Rules: func() *acl.Rules { return rules }}}
 	r := &network.Request{Session: &network.Session{Principal: network.Anonymous, Host: "127.0.0.1"}}
 	return func() bool { return b.rights(r).mayTopic(acl.Write, "t") }
 }

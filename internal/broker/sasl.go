@@ -16,7 +16,7 @@ func saslHandshakeAPI() api {
 	return apiDef[*kmsg.SASLHandshakeRequest]{
 		API:  protocol.API{Key: protocol.KeySASLHandshake, Max: 1},
 		asks: asks[*kmsg.SASLHandshakeRequest]{nothing: true},
-		handle: answering(func(_ *Broker, r *network.Request, _ *kmsg.SASLHandshakeRequest) kmsg.Response {
+		handle: answering(func(_ *Handler, r *network.Request, _ *kmsg.SASLHandshakeRequest) kmsg.Response {
 			resp := respondTo(r, kmsg.NewPtrSASLHandshakeResponse())
 			setCode(r, &resp.ErrorCode, kerr.IllegalSaslState)
 			return resp
@@ -29,7 +29,7 @@ func saslAuthenticateAPI() api {
 	return apiDef[*kmsg.SASLAuthenticateRequest]{
 		API:  protocol.API{Key: protocol.KeySASLAuthenticate, Max: 2},
 		asks: asks[*kmsg.SASLAuthenticateRequest]{nothing: true},
-		handle: answering(func(_ *Broker, r *network.Request, _ *kmsg.SASLAuthenticateRequest) kmsg.Response {
+		handle: answering(func(_ *Handler, r *network.Request, _ *kmsg.SASLAuthenticateRequest) kmsg.Response {
 			resp := respondTo(r, kmsg.NewPtrSASLAuthenticateResponse())
 			setCode(r, &resp.ErrorCode, kerr.IllegalSaslState)
 			resp.SASLAuthBytes = []byte{}

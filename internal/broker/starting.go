@@ -43,12 +43,12 @@ type Starting struct {
 
 // stage is a part of the start. Requests wait until it has a broker.
 type stage struct {
-	broker  atomic.Pointer[Broker]
+	broker  atomic.Pointer[Handler]
 	reached chan struct{} // closed after broker is set
 }
 
 // reach sets the broker, also in place of another one.
-func (s *stage) reach(b *Broker) {
+func (s *stage) reach(b *Handler) {
 	if s.broker.Swap(b) == nil {
 		close(s.reached)
 	}
@@ -63,11 +63,11 @@ func NewStarting(table *protocol.Table, known func() *metadata.Image) *Starting 
 
 // Show lets b answer requests that only describe the cluster. b needs no replicas and no groups.
 // Its metadata must not be older than the start of this broker.
-func (s *Starting) Show(b *Broker) { s.shows.reach(b) }
+func (s *Starting) Show(b *Handler) { s.shows.reach(b) }
 
 // Serve lets b answer all requests, those that wait too, and forgets the broker of Show. It must
 // not be called at the same time as Show, and at most once.
-func (s *Starting) Serve(b *Broker) {
+func (s *Starting) Serve(b *Handler) {
 	s.serves.reach(b)
 	s.shows.reach(b)
 }
@@ -100,7 +100,7 @@ func (s *Starting) Handle(r *network.Request) {
 
 // answerOr passes a request that has waited to b. ok is false if the request waits elsewhere; b is
 // nil if it has waited too long.
-func answerOr(r *network.Request, b *Broker, ok bool) {
+func answerOr(r *network.Request, b *Handler, ok bool) {
 	switch {
 	case !ok:
 	case b == nil:
@@ -113,7 +113,7 @@ func answerOr(r *network.Request, b *Broker, ok bool) {
 // await waits until the stage is reached. It returns nil at end, and when the client has gone. ok
 // is false if the caller must not touch the request any more: it is handled again where it may
 // wait. The requests of its connection that follow wait too.
-func (s *stage) await(r *network.Request, end time.Time) (b *Broker, ok bool) {
+func (s *stage) await(r *network.Request, end time.Time) (b *Handler, ok bool) {
 	if b := s.broker.Load(); b != nil {
 		return b, true
 	}
@@ -136,7 +136,7 @@ func (s *stage) await(r *network.Request, end time.Time) (b *Broker, ok bool) {
 
 // knows reports whether a broker that only describes the cluster can answer a request: not if no
 // broker is usable, and not if a topic may have to be created.
-func (b *Broker) knows(r *network.Request) bool {
+func (b *Handler) knows(r *network.Request) bool {
 	img := b.image()
 	if len(b.nodes(r, img)) == 0 {
 		return false

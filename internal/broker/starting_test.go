@@ -116,7 +116,7 @@ func TestANodeWithoutMetadataWaitsForItsFeatures(t *testing.T) {
 		must(t, w.send(late))
 		synctest.Wait()
 		has.Store(true)
-		s.Show(n.Broker)
+		s.Show(n.Handler)
 		got, err := w.receive(late)
 		must(t, err)
 		resp = got.(*kmsg.ApiVersionsResponse)
@@ -145,7 +145,7 @@ func TestRequestsWaitForTheStart(t *testing.T) {
 			t.Fatal("a request was answered before the start")
 		}
 
-		s.Show(n.Broker)
+		s.Show(n.Handler)
 		must(t, <-describes)
 		synctest.Wait()
 		if len(creates)+len(groups) > 0 {
@@ -158,7 +158,7 @@ func TestRequestsWaitForTheStart(t *testing.T) {
 		must(t, <-answered(n.dial(t), 12, byID))
 		must(t, <-answered(n.dial(t), 1, kmsg.NewPtrDescribeClusterRequest()))
 
-		s.Serve(n.Broker)
+		s.Serve(n.Handler)
 		must(t, <-creates)
 		must(t, <-groups)
 	})

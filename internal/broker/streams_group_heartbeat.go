@@ -98,7 +98,7 @@ func refuseTopology(req *kmsg.StreamsGroupHeartbeatRequest) string {
 
 // createInternal starts creating the internal topics that a streams group misses, in the
 // background, if the client may create them. If that is not possible, the status says so.
-func (b *Broker) createInternal(r *network.Request, beat *group.StreamsHeartbeat) {
+func (b *Handler) createInternal(r *network.Request, beat *group.StreamsHeartbeat) {
 	if len(beat.Create) == 0 {
 		return
 	}

@@ -24,7 +24,7 @@ type apiDef[R any] struct {
 	protocol.API
 	// decode reads the body, and returns about how many bytes the request takes in addition to it.
 	// Default: kmsg's. errHandedOver: it called Request.HandOver and did nothing else.
-	decode func(*Broker, *network.Request) (req R, cost int, err error)
+	decode func(*Handler, *network.Request) (req R, cost int, err error)
 	// member restricts the API to the members of a cluster; a single node does not have it.
 	member bool
 	// asks says which rights the request needs.
@@ -40,7 +40,7 @@ type apiDef[R any] struct {
 	copyBody func(R)
 	// answerEntries returns about how many entries the answer has that the request does not name.
 	// nil: the size of the answer is proportional to the request.
-	answerEntries func(*Broker, R) int
+	answerEntries func(*Handler, R) int
 	// handle answers, now or later, with call.respond. It must not block, except on a connection's
 	// own reader (Request.MayBlock). Its constructors are in waits.go.
 	handle handler[R]
@@ -52,7 +52,7 @@ var errHandedOver = errors.New("handed over to the connection's reader")
 // api is an apiDef without its type parameter.
 type api struct {
 	protocol.API
-	handle     func(*Broker, *network.Request)
+	handle     func(*Handler, *network.Request)
 	member     bool        // as in apiDef
 	declared   bool        // it says which rights its requests need
 	overloaded *kerr.Error // as in apiDef
@@ -71,7 +71,7 @@ func (l apiDef[R]) api() api {
 }
 
 // serve decodes a request, checks its rights and memory, and calls its handler.
-func (l *apiDef[R]) serve(b *Broker, r *network.Request) {
+func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	c := call{b: b, r: r}
 	if l.Key != protocol.KeyProduce && len(r.Body) > largeBody { // Produce takes places for what it decompresses
 		c.place = b.takePlace(r)
@@ -129,7 +129,7 @@ func (l *apiDef[R]) serve(b *Broker, r *network.Request) {
 }
 
 // decode reads a request with kmsg.
-func decode[R any](b *Broker, r *network.Request) (req R, cost int, err error) {
+func decode[R any](b *Handler, r *network.Request) (req R, cost int, err error) {
 	decoded, cost, err := b.table.DecodeCost(r.Key, r.Version, r.Body)
 	if err != nil {
 		return req, 0, err
@@ -140,7 +140,7 @@ func decode[R any](b *Broker, r *network.Request) (req R, cost int, err error) {
 // call is a request that must be answered exactly once, on any goroutine: with respond, or with the
 // methods of Request (Produce and Fetch, which have no charge).
 type call struct {
-	b      *Broker
+	b      *Handler
 	r      *network.Request
 	quota  *quota.Tenant // of the client; nil: it has none
 	charge *charge       // nil if nothing is charged
@@ -170,7 +170,7 @@ func throttleMillis(d time.Duration) int32 {
 	return int32((d + time.Millisecond - 1).Milliseconds())
 }
 
-// charge is the memory that one waiting request has taken from Broker.parked or Broker.wide.
+// charge is the memory that one waiting request has taken from Handler.parked or Handler.wide.
 // nil holds nothing.
 type charge struct {
 	budget *bufpool.Budget
@@ -178,9 +178,9 @@ type charge struct {
 	stop   func() bool // of Request.OnClose
 }
 
-// take charges n bytes to Broker.parked, at most half of the free ones: most requests end soon, and
-// the request of a group's leader may be large. A large request that is answered soon may take them
-// from Broker.wide instead. take returns nil if the request must be refused.
+// take charges n bytes to Handler.parked, at most half of the free ones: most requests end soon,
+// and the request of a group's leader may be large. A large request that is answered soon may take
+// them from Handler.wide instead. take returns nil if the request must be refused.
 func (c *call) take(n int64, soon bool) *charge {
 	budget := c.b.parked
 	if !budget.TryShare(n, 2) {
@@ -201,7 +201,7 @@ const (
 	wideMost = 4
 )
 
-// acquireWide takes n bytes from Broker.wide and reports whether it did. A request larger than the
+// acquireWide takes n bytes from Handler.wide and reports whether it did. A request larger than the
 // whole budget is admitted if it is alone. acquireWide does not wait: a waiting request would hold
 // its decoded form, which no budget counts.
 func (c *call) acquireWide(n int64) bool {
@@ -254,7 +254,7 @@ func Table(most int64, member bool) (*protocol.Table, error) {
 }
 
 // Handle is network.Handler.
-func (b *Broker) Handle(r *network.Request) {
+func (b *Handler) Handle(r *network.Request) {
 	if r.Key < 0 || int(r.Key) >= len(b.entries) || b.entries[r.Key] == nil {
 		r.Abort(fmt.Errorf("API %d has no handler", r.Key))
 		return

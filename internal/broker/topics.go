@@ -11,12 +11,12 @@ import (
 type topicConf = replica.TopicSetting
 
 // topicConf returns the resolved configuration of a topic under an image.
-func (b *Broker) topicConf(img *metadata.Image, t *metadata.Topic) *topicConf {
+func (b *Handler) topicConf(img *metadata.Image, t *metadata.Topic) *topicConf {
 	return b.opt.Settings.Of(img, t)
 }
 
 // layers returns the levels at which the configs of a topic may be set; t may be nil for those of
 // the broker.
-func (b *Broker) layers(img *metadata.Image, t *metadata.Topic) configdef.Layers {
+func (b *Handler) layers(img *metadata.Image, t *metadata.Topic) configdef.Layers {
 	return b.opt.Settings.Layers(img, t)
 }

@@ -10,7 +10,7 @@ import (
 
 // askTransaction passes an event to the coordinator of a transactional id. done receives its
 // response, or the error, once, on any goroutine.
-func askTransaction[A any](b *Broker, id string, event any, done func(A, *kerr.Error)) {
+func askTransaction[A any](b *Handler, id string, event any, done func(A, *kerr.Error)) {
 	b.opt.Transactions.Submit(id, event, func(answer any, err error) {
 		a, ok := answer.(A)
 		done(a, b.coordinatorError(answer, ok, err))

@@ -82,13 +82,13 @@ func (op *txnCommitOp) split(req *kmsg.TxnOffsetCommitRequest) {
 		out.Topic, out.Partitions = t.Topic, make([]kmsg.TxnOffsetCommitResponseTopicPartition, len(t.Partitions))
 		some := kmsg.TxnOffsetCommitRequestTopic{Topic: t.Topic}
 		for n := range t.Partitions {
-			place := &out.Partitions[n]
-			place.Partition = t.Partitions[n].Partition
-			if known == nil || known.Partitions.At(place.Partition) == nil {
-				setCode(op.c.r, &place.ErrorCode, kerr.UnknownTopicOrPartition)
+			entry := &out.Partitions[n]
+			entry.Partition = t.Partitions[n].Partition
+			if known == nil || known.Partitions.At(entry.Partition) == nil {
+				setCode(op.c.r, &entry.ErrorCode, kerr.UnknownTopicOrPartition)
 				continue
 			}
-			some.Partitions, op.left = append(some.Partitions, t.Partitions[n]), append(op.left, &place.ErrorCode)
+			some.Partitions, op.left = append(some.Partitions, t.Partitions[n]), append(op.left, &entry.ErrorCode)
 		}
 		op.resp.Topics = append(op.resp.Topics, out)
 		if len(some.Partitions) > 0 {
@@ -167,8 +167,8 @@ func (op *txnCommitOp) answer(got *kmsg.TxnOffsetCommitResponse) {
 
 // refuse answers with one error for all partitions that the group was asked for.
 func (op *txnCommitOp) refuse(code *kerr.Error) {
-	for _, place := range op.left {
-		setCode(op.c.r, place, op.known(code))
+	for _, at := range op.left {
+		setCode(op.c.r, at, op.known(code))
 	}
 	op.c.respond(op.resp)
 }

@@ -23,7 +23,7 @@ func unregisterBrokerAPI() api {
 	}.api()
 }
 
-func unregisterBroker(ctx context.Context, b *Broker, r *network.Request, req *kmsg.UnregisterBrokerRequest) kmsg.Response {
+func unregisterBroker(ctx context.Context, b *Handler, r *network.Request, req *kmsg.UnregisterBrokerRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrUnregisterBrokerResponse())
 	c := b.newChange(r, changeTimeout)
 	err := c.do(ctx, func(ctx context.Context) (int64, error) { return b.opt.Cluster.Unregister(ctx, req.BrokerID) })

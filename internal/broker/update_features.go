@@ -49,7 +49,7 @@ const (
 )
 
 // updateFeatures sets all levels or none, as Kafka does.
-func updateFeatures(ctx context.Context, b *Broker, r *network.Request, req *kmsg.UpdateFeaturesRequest) kmsg.Response {
+func updateFeatures(ctx context.Context, b *Handler, r *network.Request, req *kmsg.UpdateFeaturesRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrUpdateFeaturesResponse())
 	c := b.newChange(r, milliseconds(req.TimeoutMillis))
 	names := counts(req.FeatureUpdates, func(u *kmsg.UpdateFeaturesRequestFeatureUpdate) string { return u.Feature })

@@ -27,17 +27,17 @@ type handler[R any] struct {
 // works labels the goroutines of handlers that block.
 var works = label.New("broker handler", "")
 
-type waits[R any] func(*Broker, R) (at *network.Waiter, about string)
+type waits[R any] func(*Handler, R) (at *network.Waiter, about string)
 
 // answering makes a handler of a function that answers at once.
-func answering[R any](answer func(*Broker, *network.Request, R) kmsg.Response) handler[R] {
+func answering[R any](answer func(*Handler, *network.Request, R) kmsg.Response) handler[R] {
 	return handler[R]{run: func(c call, req R) { c.respond(answer(c.b, c.r, req)) }}
 }
 
 // inBackground makes a handler of a function that blocks: it runs on a goroutine of its own. There
 // is at most one for each connection, which starts no other request in that time. ctx ends with the
 // broker, and knows whose changes are made with it.
-func inBackground[R any](at waits[R], answer func(context.Context, *Broker, *network.Request, R) kmsg.Response) handler[R] {
+func inBackground[R any](at waits[R], answer func(context.Context, *Handler, *network.Request, R) kmsg.Response) handler[R] {
 	return later(at, func(c call, req R) {
 		c.b.work.Go(func() {
 			works.Set()
@@ -61,7 +61,7 @@ type waiters struct {
 	group, members, transaction *network.Waiter
 }
 
-func newWaiters(b *Broker) waiters {
+func newWaiters(b *Handler) waiters {
 	fixed := func(step view.Step, reason string) *network.Waiter {
 		return network.At(view.WaitStep{Step: step, For: reason})
 	}
@@ -88,7 +88,7 @@ func newWaiters(b *Broker) waiters {
 }
 
 // metadataStep is the step of a change of the metadata.
-func (b *Broker) metadataStep() view.WaitStep {
+func (b *Handler) metadataStep() view.WaitStep {
 	s := view.WaitStep{Step: view.StepMetadata, For: "a change of the metadata"}
 	if b.opt.Cluster == nil {
 		return s
@@ -106,7 +106,7 @@ func (b *Broker) metadataStep() view.WaitStep {
 
 // transactionSteps are the steps of a request about a transactional id: its coordinator, and the
 // other brokers that have not written the markers of earlier transactions.
-func (b *Broker) transactionSteps(id string, list []view.WaitStep) []view.WaitStep {
+func (b *Handler) transactionSteps(id string, list []view.WaitStep) []view.WaitStep {
 	list = b.opt.Transactions.Waits(id, "transactional id "+view.Cut(id), list)
 	if b.opt.Exchange == nil {
 		return list
@@ -127,21 +127,21 @@ func (b *Broker) transactionSteps(id string, list []view.WaitStep) []view.WaitSt
 
 // Where the requests of an API wait, for the table.
 
-func atMetadata[R any](b *Broker, _ R) (*network.Waiter, string)     { return b.at.metadata, "" }
-func atDisk[R any](b *Broker, _ R) (*network.Waiter, string)         { return b.at.disk, "" }
-func atReplicas[R any](b *Broker, _ R) (*network.Waiter, string)     { return b.at.replicas, "" }
-func atGroups[R any](b *Broker, _ R) (*network.Waiter, string)       { return b.at.groups, "" }
-func atTransactions[R any](b *Broker, _ R) (*network.Waiter, string) { return b.at.transactions, "" }
-func atQuorum[R any](b *Broker, _ R) (*network.Waiter, string)       { return b.at.quorum, "" }
+func atMetadata[R any](b *Handler, _ R) (*network.Waiter, string)     { return b.at.metadata, "" }
+func atDisk[R any](b *Handler, _ R) (*network.Waiter, string)         { return b.at.disk, "" }
+func atReplicas[R any](b *Handler, _ R) (*network.Waiter, string)     { return b.at.replicas, "" }
+func atGroups[R any](b *Handler, _ R) (*network.Waiter, string)       { return b.at.groups, "" }
+func atTransactions[R any](b *Handler, _ R) (*network.Waiter, string) { return b.at.transactions, "" }
+func atQuorum[R any](b *Handler, _ R) (*network.Waiter, string)       { return b.at.quorum, "" }
 
 // atGroup is that of requests about one group.
 func atGroup[R any](group func(R) string) waits[R] {
-	return func(b *Broker, req R) (*network.Waiter, string) { return b.at.group, group(req) }
+	return func(b *Handler, req R) (*network.Waiter, string) { return b.at.group, group(req) }
 }
 
 // atTransaction is that of requests about one transactional id.
 func atTransaction[R any](id func(R) string) waits[R] {
-	return func(b *Broker, req R) (*network.Waiter, string) { return b.at.transaction, id(req) }
+	return func(b *Handler, req R) (*network.Waiter, string) { return b.at.transaction, id(req) }
 }
 
 // waiting says where the partitions of a Produce wait. It is called with the lock of its

@@ -229,7 +229,7 @@ func TestAHandlerThatWaitsInSilenceIsFound(t *testing.T) {
 		handle: parks(func(call, *kmsg.ListGroupsRequest) {})}.api()
 	found := make(chan any, 1)
 	watched := silent
-	watched.handle = func(b *Broker, r *network.Request) {
+	watched.handle = func(b *Handler, r *network.Request) {
 		defer func() {
 			found <- recover()
 			r.Abort(errors.New("the test ends"))

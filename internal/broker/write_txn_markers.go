@@ -30,7 +30,7 @@ func writeTxnMarkersAPI() api {
 	}.api()
 }
 
-func writeTxnMarkers(ctx context.Context, b *Broker, r *network.Request, req *kmsg.WriteTxnMarkersRequest) kmsg.Response {
+func writeTxnMarkers(ctx context.Context, b *Handler, r *network.Request, req *kmsg.WriteTxnMarkersRequest) kmsg.Response {
 	var markers []exchange.Marker
 	var partitions []txn.Partition
 	for i := range req.Markers {

@@ -114,7 +114,7 @@ func (l *Loop) ElectUnclean(ctx context.Context, list []metadata.TopicPartition)
 		err = ErrNotController
 	case len(list) > MaxPartitions:
 		err = refuse(InvalidRequest, "%d partitions are more than the %d of one election", len(list), MaxPartitions)
-	case l.opt.Reports == nil:
+	case l.opt.LogStates == nil:
 		err = refuse(EligibleLeadersNotAvailable, "Eligible topic partition leaders are not available.")
 	default:
 		lost := map[metadata.TopicPartition]func(){} // logs the election of the latest attempt
@@ -176,7 +176,7 @@ func (l *Loop) addAsked(ask map[int32][]metadata.TopicPartition, v view, replica
 
 // logUnclean returns a function that logs that a partition may lose records, nil if its new leader
 // was not elected uncleanly. by names who permitted it.
-func (l *Loop) logUnclean(t *metadata.Topic, tp metadata.TopicPartition, next *metadata.Partition, logs []election.Report,
+func (l *Loop) logUnclean(t *metadata.Topic, tp metadata.TopicPartition, next *metadata.Partition, logs []election.LogState,
 	by string) func() {
 	if next.Unclean != next.LeaderEpoch {
 		return nil

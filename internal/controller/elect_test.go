@@ -142,7 +142,7 @@ func TestAnOperatorElectsUncleanly(t *testing.T) {
 	if got := unclean(tpA); got[0] != EligibleLeadersNotAvailable {
 		t.Errorf("it has not reported its log: %v", got)
 	}
-	w.reports = map[int32]election.Report{3: {End: 5}}
+	w.reports = map[int32]election.LogState{3: {End: 5}}
 	w.use(failing{w.store})
 	if _, errs := w.loop.ElectUnclean(t.Context(), []metadata.TopicPartition{tpA}); !errors.Is(errs[0], metadata.ErrUnavailable) ||
 		logs.Len() != 0 {

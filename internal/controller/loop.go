@@ -76,12 +76,12 @@ type LoopOptions struct {
 	MinISR func(*metadata.Image, *metadata.Topic, *metadata.Partition) int
 	// Unclean returns whether a topic permits unclean elections.
 	Unclean func(*metadata.Image, *metadata.Topic) bool
-	// Reports asks a broker for the last epochs and ends of its logs; logs that it does not have
+	// LogStates asks a broker for the last epochs and ends of its logs; logs that it does not have
 	// are missing in the result. A process that does not have the given incarnation must not
 	// answer. At most MaxPartitions are asked for. It must end with the context. Without it, there
 	// are no unclean elections.
-	Reports func(ctx context.Context, of *metadata.Broker, logs []metadata.TopicPartition) (
-		map[metadata.TopicPartition]election.Report, error)
+	LogStates func(ctx context.Context, of *metadata.Broker, logs []metadata.TopicPartition) (
+		map[metadata.TopicPartition]election.LogState, error)
 	// Now reads a monotonic clock.
 	Now func() time.Duration
 	// Timeout and Interval are those of the brokers' sessions; 0 for the defaults. DrainTime bounds
@@ -123,7 +123,7 @@ type Loop struct {
 	lost     map[metadata.TopicPartition]time.Duration // since when no member of the ISR is steady
 	stuck    map[metadata.TopicPartition]time.Duration // since when there is no leader
 	silent   map[metadata.TopicPartition]time.Duration // since when an unclean election lacks a report
-	asked    time.Duration                             // when brokers were asked for Reports last
+	asked    time.Duration                             // when brokers were asked for LogStates last
 	running  map[int32]time.Duration                   // since when a broker runs, as the images show
 	draining map[int32]time.Duration                   // since when a broker drains
 	// balanceAt is the time of the next election of preferred leaders, and raiseAt that of the next

@@ -395,7 +395,7 @@ func TestTheLongestOfLossyLogsLeads(t *testing.T) {
 	}{"all": {[]int32{3}, "3@2 isr [3] elr []"}, "one is away": {nil, "2@2 isr [2] elr []"}} {
 		w := three(t)
 		w.minISR = 1
-		w.reports = map[int32]election.Report{1: {LastEpoch: 0, End: 90}, 2: {LastEpoch: 0, End: 95}, 3: {LastEpoch: 0, End: 97}}
+		w.reports = map[int32]election.LogState{1: {LastEpoch: 0, End: 90}, 2: {LastEpoch: 0, End: 95}, 3: {LastEpoch: 0, End: 97}}
 		for id := range w.procs {
 			w.procs[id].up = false
 		}
@@ -432,8 +432,8 @@ func TestAnUncleanElectionWaitsForReports(t *testing.T) {
 	w.want("all are away", "-1@3 isr [] elr [2 3]")
 	w.pass(lossyPatience)
 	var asked []string
-	w.loop.opt.Reports = func(_ context.Context, of *metadata.Broker, logs []metadata.TopicPartition) (
-		map[metadata.TopicPartition]election.Report, error) {
+	w.loop.opt.LogStates = func(_ context.Context, of *metadata.Broker, logs []metadata.TopicPartition) (
+		map[metadata.TopicPartition]election.LogState, error) {
 		asked = append(asked, fmt.Sprint(of.ID))
 		if b, _ := w.applier.Image().Broker(of.ID); of.Incarnation != b.Incarnation {
 			t.Errorf("broker %d: another process is asked", of.ID)
@@ -450,8 +450,8 @@ func TestAnUncleanElectionWaitsForReports(t *testing.T) {
 		t.Errorf("asked %q", asked)
 	}
 	w.want("it does not report", "-1@3 isr [] elr [2 3]")
-	w.loop.opt.Reports = w.report
-	w.reports = map[int32]election.Report{1: {End: 5}}
+	w.loop.opt.LogStates = w.report
+	w.reports = map[int32]election.LogState{1: {End: 5}}
 	w.pass(time.Second * 2)
 	w.want("it reports", "1@4 isr [1] elr []")
 }
@@ -461,7 +461,7 @@ func TestAShorterLogWaitsForASilentOne(t *testing.T) {
 	lossy := func(q *RegisterRequest) { q.Lossy = []metadata.TopicPartition{tpA} }
 	w := three(t)
 	w.minISR = 1
-	w.reports = map[int32]election.Report{1: {End: 90}, 2: {End: 95}} // 3 is silent
+	w.reports = map[int32]election.LogState{1: {End: 90}, 2: {End: 95}} // 3 is silent
 	for id := range w.procs {
 		w.procs[id].up = false
 	}
@@ -494,7 +494,7 @@ func TestAnUncleanElectionComparesTheRegistration(t *testing.T) {
 // Without lossy logs, only the topic's config permits a loss.
 func TestUncleanElectionsNeedPermission(t *testing.T) {
 	w := three(t)
-	w.reports = map[int32]election.Report{1: {End: 5}}
+	w.reports = map[int32]election.LogState{1: {End: 5}}
 	for _, id := range []int32{1, 2, 3} {
 		w.procs[id].up = false
 		w.pass(4 * time.Second)

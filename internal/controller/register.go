@@ -294,7 +294,7 @@ func (r *registrar) finish(ctx context.Context, q *RegisterRequest, fence metada
 		b.Dirs = append(b.Dirs, metadata.BrokerDir{ID: d.ID, Format: d.Format, CheckpointSequence: d.Sequence, Finding: d.Finding})
 	}
 	for _, d := range former.Dirs {
-		if _, here := b.Dir(d.ID); !here && places(img, q.Broker, d.ID) && len(b.Dirs) < maxDirs {
+		if _, here := b.Dir(d.ID); !here && hasReplicaIn(img, q.Broker, d.ID) && len(b.Dirs) < maxDirs {
 			d.Offline = true
 			b.Dirs = append(b.Dirs, d)
 		}
@@ -319,8 +319,8 @@ func formerMembers(former *metadata.Broker, member uint64) []uint64 {
 	return list[:min(len(list), metadata.MaxFormer)]
 }
 
-// places reports whether a broker has a replica in a log directory.
-func places(img *metadata.Image, broker int32, dir [16]byte) bool {
+// hasReplicaIn reports whether a broker has a replica in a log directory.
+func hasReplicaIn(img *metadata.Image, broker int32, dir [16]byte) bool {
 	for t := range img.Topics() {
 		for i, p := range t.Partitions.All() {
 			at, ok := img.Placement(broker, metadata.TopicPartition{Topic: t.ID, Partition: i})

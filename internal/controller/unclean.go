@@ -56,7 +56,7 @@ func complete(p *metadata.Partition) []int32 {
 // electUnclean elects leaders for partitions that may lose records: of their active replicas, the
 // one with the most records. Each such election is logged.
 func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
-	if l.opt.Reports == nil || len(l.stuck) == 0 || now-l.asked < reportInterval {
+	if l.opt.LogStates == nil || len(l.stuck) == 0 || now-l.asked < reportInterval {
 		return nil
 	}
 	l.mu.Lock()
@@ -114,17 +114,17 @@ func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
 // partitions of which a broker that failed, or did not answer in time, may have records, with one
 // such broker.
 func (l *Loop) reports(ctx context.Context, img *metadata.Image, ask map[int32][]metadata.TopicPartition) (
-	got map[metadata.TopicPartition][]election.Report, silent map[metadata.TopicPartition]int32) {
+	got map[metadata.TopicPartition][]election.LogState, silent map[metadata.TopicPartition]int32) {
 	ctx, cancel := context.WithTimeout(ctx, reportTime)
 	defer cancel()
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	got, silent = map[metadata.TopicPartition][]election.Report{}, map[metadata.TopicPartition]int32{}
+	got, silent = map[metadata.TopicPartition][]election.LogState{}, map[metadata.TopicPartition]int32{}
 	for broker, list := range ask {
 		of, _ := img.Broker(broker) // an active broker is registered
 		state, _ := img.State(broker)
 		all.Go(func() {
-			answer, err := l.opt.Reports(ctx, &of, list)
+			answer, err := l.opt.LogStates(ctx, &of, list)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {

@@ -31,7 +31,7 @@ type world struct {
 	sole     bool // its node is the only voter
 	own      [16]byte
 	unclean  bool // the topic permits unclean elections
-	reports  map[int32]election.Report
+	reports  map[int32]election.LogState
 	term     uint64 // in which the node leads
 }
 
@@ -107,19 +107,19 @@ func (w *world) newLoop() {
 	w.loopMu.Lock()
 	defer w.loopMu.Unlock()
 	w.loop = NewLoop(LoopOptions{Store: w.leading(w.store), Images: w.applier, Leadership: w, Log: zap.NewNop(), Own: w.own,
-		MinISR:  func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return w.minISR },
-		Unclean: func(*metadata.Image, *metadata.Topic) bool { return w.unclean },
-		Reports: w.report,
-		Now:     func() time.Duration { return w.now }})
+		MinISR:    func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return w.minISR },
+		Unclean:   func(*metadata.Image, *metadata.Topic) bool { return w.unclean },
+		LogStates: w.report,
+		Now:       func() time.Duration { return w.now }})
 }
 
 func (w *world) report(_ context.Context, of *metadata.Broker, logs []metadata.TopicPartition) (
-	map[metadata.TopicPartition]election.Report, error) {
+	map[metadata.TopicPartition]election.LogState, error) {
 	r, ok := w.reports[of.ID]
 	if !ok {
 		return nil, errCut
 	}
-	return map[metadata.TopicPartition]election.Report{logs[0]: r}, nil
+	return map[metadata.TopicPartition]election.LogState{logs[0]: r}, nil
 }
 
 func (w *world) Leads() (Term, <-chan struct{}) { return Term{Number: w.term}, nil }

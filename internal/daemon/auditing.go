@@ -41,7 +41,7 @@ func (b *Broker) openAudit(r *components) error {
 	b.stack.push("audit log", r.audit.Close)
 	b.health.Add(func(f *checks.Facts) {
 		x := r.audit.Stats()
-		f.Audit = checks.Audit{Place: place, Failed: observe.Reason(x.Err), Lost: x.Dropped}
+		f.Audit = checks.Audit{Sink: place, Failed: observe.Reason(x.Err), Lost: x.Dropped}
 	})
 	return metrics.RegisterAudit(b.reg, func() metrics.Audit {
 		x := r.audit.Stats()

@@ -44,8 +44,8 @@ const (
 type components struct {
 	static       map[string]string
 	conf         configdef.Broker
-	places       []storage.Place // of the log directories
-	owners       owners          // of the logs in them
+	places       []storage.Location // of the log directories
+	owners       owners             // of the logs in them
 	settings     *replica.TopicSettings
 	store        metadata.Store
 	member       *member
@@ -66,7 +66,7 @@ type components struct {
 	transactions *service.Transactions
 	exchange     *exchange.Exchange
 	gate         *gate.Gate
-	handlers     *broker.Broker
+	handlers     *broker.Handler
 	rules        func() *acl.Rules // nil without authorization
 	audit        *audit.Log        // nil if it is off
 	quotas       *quota.Keeper
@@ -132,7 +132,7 @@ func (r *components) linked() bool { return len(r.conf.Cluster.Seeds) > 0 }
 // requireMetadata rejects log directories that hold partitions if the metadata that describes them
 // is missing: all their topics would be gone, and a new topic of the same name would be a different
 // one.
-func (b *Broker) requireMetadata(all []storage.Place) error {
+func (b *Broker) requireMetadata(all []storage.Location) error {
 	dir := path.Join(b.cfg.DataDir, metadataDir)
 	for _, place := range all {
 		if storage.Used(b.fs, place) {

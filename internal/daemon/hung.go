@@ -72,7 +72,7 @@ func (b *Broker) hasMetadata() bool {
 }
 
 // answering returns the log directories whose disks answer.
-func (r *components) answering() (all []storage.Place) {
+func (r *components) answering() (all []storage.Location) {
 	for _, p := range r.places {
 		if !p.Hung {
 			all = append(all, p)

@@ -106,7 +106,7 @@ func (b *Broker) watchTokenKeys(l *logins) error {
 	}
 	b.health.Add(func(f *checks.Facts) {
 		k := l.keys.State()
-		f.TokenKeys = checks.TokenKeys{Place: b.cfg.Security.OAuth.JWKS, Keys: k.Keys, Read: k.Read, Error: observe.Reason(k.Err)}
+		f.TokenKeys = checks.TokenKeys{Source: b.cfg.Security.OAuth.JWKS, Keys: k.Keys, Read: k.Read, Error: observe.Reason(k.Err)}
 	})
 	return metrics.RegisterTokenKeys(b.reg, func() (time.Time, bool) {
 		k := l.keys.State()

@@ -307,8 +307,8 @@ func partitionOf(id storage.ID) metadata.TopicPartition {
 }
 
 // report returns what a heartbeat says of this broker.
-func (r *components) report() membership.Report {
-	var out membership.Report
+func (r *components) report() membership.BrokerState {
+	var out membership.BrokerState
 	if r.member.following.Load() { // the partitions are open
 		out.Applied = r.applier.Image().Version()
 		out.Unable = r.replicas.Unable()
@@ -334,7 +334,7 @@ func (r *components) logEnd(tp metadata.TopicPartition) (epoch int32, end int64,
 // only replica are left out, because no other one can lead. If that is not enough, the directories
 // that have the most count as failed: the controller would refuse the heartbeat, and fence a broker
 // whose other logs are intact.
-func reportDamage(out *membership.Report, damaged []damagedLog) {
+func reportDamage(out *membership.BrokerState, damaged []damagedLog) {
 	slices.SortFunc(damaged, func(a, b damagedLog) int {
 		return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))
 	})

@@ -25,7 +25,7 @@ type owners struct {
 // readOwners reads the checkpoints, because log directories are opened only when the node is a
 // member of its cluster. A broker whose metadata directory is lost must not form a new cluster, in
 // which its logs have no topics.
-func readOwners(fsys vfs.FS, all []storage.Place) (o owners, err error) {
+func readOwners(fsys vfs.FS, all []storage.Location) (o owners, err error) {
 	from := ""
 	for _, p := range all {
 		s, err := checkpoint.Read(fsys, path.Join(p.Path, storage.CheckpointDir))

@@ -22,13 +22,13 @@ func TestAReportOfManyDamagedLogs(t *testing.T) {
 	}
 	add(few, 10)
 	add(many, controller.MaxReportedDamaged-10)
-	out := membership.Report{Unable: []metadata.UnableDir{low, failed}}
+	out := membership.BrokerState{Unable: []metadata.UnableDir{low, failed}}
 	reportDamage(&out, damaged)
 	if len(out.Damaged) != controller.MaxReportedDamaged || len(out.Unable) != 2 {
 		t.Errorf("as many as allowed: %d logs and %d directories", len(out.Damaged), len(out.Unable))
 	}
 	add(many, 1)
-	out = membership.Report{Unable: []metadata.UnableDir{low, failed}}
+	out = membership.BrokerState{Unable: []metadata.UnableDir{low, failed}}
 	reportDamage(&out, damaged)
 	if len(out.Damaged) != 10 || !slices.Equal(out.Unable, []metadata.UnableDir{failed, {ID: many, Why: metadata.DirFailed}}) {
 		t.Errorf("one more: %d logs and %v", len(out.Damaged), out.Unable)
@@ -36,7 +36,7 @@ func TestAReportOfManyDamagedLogs(t *testing.T) {
 	for i := range damaged {
 		damaged[i].only = i > 0
 	}
-	out = membership.Report{Unable: []metadata.UnableDir{low, failed}}
+	out = membership.BrokerState{Unable: []metadata.UnableDir{low, failed}}
 	if reportDamage(&out, damaged); len(out.Damaged) != 1 || len(out.Unable) != 2 {
 		t.Errorf("too many that are the only replica: %d logs and %v", len(out.Damaged), out.Unable)
 	}

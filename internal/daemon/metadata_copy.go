@@ -50,7 +50,7 @@ func (b *Broker) useCopy(r *components, dir, from string) string {
 }
 
 // repairAll returns the command that repairs all directories of this broker, with the flags more.
-func (b *Broker) repairAll(all []storage.Place, more ...string) string {
+func (b *Broker) repairAll(all []storage.Location, more ...string) string {
 	dirs := []string{"chronikctl", "log", "repair", "--dir", b.cfg.DataDir}
 	var journals []string
 	for _, p := range all {
@@ -180,7 +180,7 @@ func (k *memberCopy) end() {
 
 // nameCopy logs which copy a member without metadata may be restored from, if its cluster had too
 // few voters.
-func (b *Broker) nameCopy(all []storage.Place, cluster string) {
+func (b *Broker) nameCopy(all []storage.Location, cluster string) {
 	for _, p := range all {
 		dir := copies.In(p.Path)
 		if of, err := copies.ClusterOf(b.fs, dir); err == nil && of != "" && of == cluster {

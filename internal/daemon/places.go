@@ -16,8 +16,8 @@ import (
 func holder() string { return "pid " + strconv.Itoa(os.Getpid()) }
 
 // places returns the log directories and their journals.
-func places(conf *configdef.Broker) []storage.Place {
-	places := make([]storage.Place, len(conf.LogDirs))
+func places(conf *configdef.Broker) []storage.Location {
+	places := make([]storage.Location, len(conf.LogDirs))
 	for i, dir := range conf.LogDirs {
 		places[i].Path = dir
 		if i < len(conf.JournalDirs) {

@@ -91,7 +91,7 @@ func (c *commandLine) secureInit(dir string, f *secureFlags) error {
 			return fmt.Errorf("everything in %s is written, but not the context of chronikctl: %w; --no-context leaves it out", dir, err)
 		}
 	}
-	_, err = fmt.Fprint(c.Out, made.Report(context))
+	_, err = fmt.Fprint(c.Out, made.Summary(context))
 	return err
 }
 

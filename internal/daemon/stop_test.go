@@ -127,7 +127,7 @@ func TestAStartThatFailsLeavesAnUncleanStopUnclean(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	unclean(t, mem, storage.Place{Path: "/data/logs"})
+	unclean(t, mem, storage.Location{Path: "/data/logs"})
 	errs := errfs.New(mem)
 	var opened atomic.Bool
 	errs.Add(errfs.Rule{Ops: errfs.Lock, Path: "/data/logs/*", Before: func(errfs.Call) { opened.Store(true) }})
@@ -220,7 +220,7 @@ func TestALoadOnAHungDiskHoldsNoClient(t *testing.T) {
 }
 
 // unclean makes a directory that was stopped cleanly look as it does after a crash.
-func unclean(t testing.TB, fsys vfs.FS, place storage.Place) {
+func unclean(t testing.TB, fsys vfs.FS, place storage.Location) {
 	t.Helper()
 	b, err := storage.OpenForRepair(place, storage.Options{FS: fsys})
 	if err != nil {

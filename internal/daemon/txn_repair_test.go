@@ -133,7 +133,7 @@ func spoil(t *testing.T, fsys vfs.FS, name string, at int64) {
 // repair carries out a repair of /logs and returns its plan.
 func repair(t *testing.T, fsys vfs.FS) *inspect.Plan {
 	t.Helper()
-	r, err := inspect.Begin(context.Background(), inspect.Options{FS: fsys, Places: []storage.Place{{Path: "/logs"}}}, "repair")
+	r, err := inspect.Begin(context.Background(), inspect.Options{FS: fsys, Locations: []storage.Location{{Path: "/logs"}}}, "repair")
 	if err != nil {
 		t.Fatal(err)
 	}

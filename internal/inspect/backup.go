@@ -99,8 +99,8 @@ func (r *Repair) files() []Saved {
 
 // usable returns an error if copies cannot be stored in the directory.
 func (r *Repair) usable(backup string) error {
-	for _, d := range r.report.dirs {
-		for _, at := range []string{d.place.Path, d.place.JournalPath()} {
+	for _, d := range r.inspection.dirs {
+		for _, at := range []string{d.location.Path, d.location.JournalPath()} {
 			if backup == at || strings.HasPrefix(backup, at+"/") {
 				return fmt.Errorf("%w: %s is inside %s; use a directory outside of it, preferably on another disk", ErrBackup, backup, at)
 			}

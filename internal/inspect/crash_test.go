@@ -146,7 +146,7 @@ func interrupted(t *testing.T, fs *crashfs.FS, n int, how string) *crashfs.FS {
 // must do no harm either.
 func recovers(t *testing.T, fs *crashfs.FS, whole map[string]map[int64][]byte, announced []inspect.Loss) {
 	after := fs.KillImage(8)
-	if d, err := storage.OpenDir(place, options(after)); err == nil {
+	if d, err := storage.OpenDir(location, options(after)); err == nil {
 		if err := d.Close(); err != nil {
 			t.Logf("a start between: %v", err)
 		}
@@ -159,7 +159,7 @@ func recovers(t *testing.T, fs *crashfs.FS, whole map[string]map[int64][]byte, a
 func mendsAgain(t *testing.T, fs *crashfs.FS, whole map[string]map[int64][]byte, announced []inspect.Loss) {
 	t.Helper()
 	r := begin(t, fs)
-	for _, f := range r.Report().Findings {
+	for _, f := range r.Inspection().Findings {
 		if !f.Healing() {
 			t.Logf("%s (%s) %s: %s", f.Kind, f.Effect, f.File, f.Detail)
 		}

@@ -33,7 +33,7 @@ func dataDir(t *testing.T) *crashfs.FS {
 	if err := disk.MkdirAll(data); err != nil {
 		t.Fatal(err)
 	}
-	d, err := storage.OpenDir(storage.Place{Path: data + "/logs"}, options(disk))
+	d, err := storage.OpenDir(storage.Location{Path: data + "/logs"}, options(disk))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func dataDir(t *testing.T) *crashfs.FS {
 	return image
 }
 
-func found(t *testing.T, fsys vfs.FS) (*inspect.Report, error) {
+func found(t *testing.T, fsys vfs.FS) (*inspect.Inspection, error) {
 	t.Helper()
 	o, err := inspect.Find(fsys, []string{data}, nil)
 	if err != nil {
@@ -200,7 +200,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 	} {
 		faulty := errfs.New(image.KillImage(3))
 		faulty.Add(errfs.Rule{Ops: errfs.Open | errfs.List, Path: c.path, Err: c.err})
-		r, err := inspect.Verify(context.Background(), inspect.Options{FS: faulty, Places: []storage.Place{place}})
+		r, err := inspect.Verify(context.Background(), inspect.Options{FS: faulty, Locations: []storage.Location{location}})
 		if errors.Is(c.err, fs.ErrPermission) {
 			if !errors.Is(err, fs.ErrPermission) {
 				t.Errorf("%s: %v", name, err)
@@ -223,7 +223,7 @@ func TestInUse(t *testing.T) {
 	t.Parallel()
 	disk := used(t)
 	d := open(t, disk)
-	o := inspect.Options{FS: disk, Places: []storage.Place{place}}
+	o := inspect.Options{FS: disk, Locations: []storage.Location{location}}
 	if _, err := inspect.Verify(context.Background(), o); !errors.Is(err, storage.ErrLocked) || !strings.Contains(err.Error(), "pid 4711") {
 		t.Errorf("verify: %v", err)
 	}
@@ -234,7 +234,7 @@ func TestInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := begin(t, disk)
-	if _, err := storage.OpenDir(place, options(disk)); !errors.Is(err, storage.ErrLocked) {
+	if _, err := storage.OpenDir(location, options(disk)); !errors.Is(err, storage.ErrLocked) {
 		t.Errorf("a start beside a repair: %v", err)
 	}
 	if err := r.Close(); err != nil {
@@ -248,7 +248,8 @@ func TestVerifyEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := inspect.Verify(ctx, inspect.Options{FS: used(t), Places: []storage.Place{place}}); !errors.Is(err, context.Canceled) {
+	_, err := inspect.Verify(ctx, inspect.Options{FS: used(t), Locations: []storage.Location{location}})
+	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -261,7 +262,7 @@ func TestDump(t *testing.T) {
 	s.flip(second, 2000)
 	count := func(o inspect.DumpOptions) map[string]int {
 		n := map[string]int{}
-		err := inspect.Dump(context.Background(), inspect.Options{FS: disk, Places: []storage.Place{place}}, o,
+		err := inspect.Dump(context.Background(), inspect.Options{FS: disk, Locations: []storage.Location{location}}, o,
 			func(it *inspect.Item) error {
 				n[it.What]++
 				return nil
@@ -296,7 +297,7 @@ func TestTheMetadataOfAMemberIsChecked(t *testing.T) {
 	t.Parallel()
 	s := &site{TB: t, fs: dataDir(t).KillImage(3)}
 	s.must(s.fs.RemoveAll(data + "/metadata"))
-	d, err := storage.OpenDir(storage.Place{Path: data + "/logs"}, options(s.fs))
+	d, err := storage.OpenDir(storage.Location{Path: data + "/logs"}, options(s.fs))
 	s.must(err)
 	d.Confirm(checkpoint.Owner{Cluster: [16]byte{7}})
 	s.must(d.Close())

@@ -21,10 +21,10 @@ import (
 
 // dir holds the facts about one log directory. The plan of its repair is derived from them.
 type dir struct {
-	ctx   context.Context
-	fs    vfs.FS
-	place storage.Place
-	opt   *Options
+	ctx      context.Context
+	fs       vfs.FS
+	location storage.Location
+	opt      *Options
 
 	out      Directory
 	findings []Finding
@@ -46,7 +46,7 @@ type dir struct {
 
 // find adds a finding about the directory or, if l is set, about a log.
 func (d *dir) find(k Kind, l *log, file string, pos int64, format string, args ...any) *Finding {
-	f := newFinding(k, d.place.Path, file, pos, fmt.Sprintf(format, args...))
+	f := newFinding(k, d.location.Path, file, pos, fmt.Sprintf(format, args...))
 	if l != nil {
 		f.Topic, f.Partition = l.st.Topic, l.st.ID.Partition
 	}
@@ -72,7 +72,7 @@ func newFinding(k Kind, dir, file string, pos int64, detail string) Finding {
 // moveAway is the remedy for files that no log serves.
 const moveAway = "move it away when its contents are no longer needed"
 
-func (d *dir) path(name string) string { return path.Join(d.place.Path, name) }
+func (d *dir) path(name string) string { return path.Join(d.location.Path, name) }
 
 // read reads the directory, from its identity to the last batch.
 func (d *dir) read() error {
@@ -114,19 +114,19 @@ func (d *dir) read() error {
 
 // identities reads the identities of the directory and its journal, and the checkpoint.
 func (d *dir) identities() error {
-	own, err := storage.ReadIdentity(d.fs, d.place, false)
-	theirs, jerr := storage.ReadIdentity(d.fs, d.place, true)
+	own, err := storage.ReadIdentity(d.fs, d.location, false)
+	theirs, jerr := storage.ReadIdentity(d.fs, d.location, true)
 	var serr error
-	d.state, serr = storage.ReadState(d.fs, d.place.Path)
-	theirState, cerr := storage.ReadCopy(d.fs, d.place.Path)
+	d.state, serr = storage.ReadState(d.fs, d.location.Path)
+	theirState, cerr := storage.ReadCopy(d.fs, d.location.Path)
 	for _, e := range []error{err, jerr, serr, cerr} {
 		if access(e) {
-			return fmt.Errorf("log directory %s: %w", d.place.Path, e)
+			return fmt.Errorf("log directory %s: %w", d.location.Path, e)
 		}
 	}
 	for _, e := range []error{err, jerr, serr} {
 		if errors.Is(e, statefile.ErrNewer) || errors.Is(e, statelog.ErrNewerFormat) {
-			d.find(FormatNewer, nil, d.place.Path, -1, "%v", e)
+			d.find(FormatNewer, nil, d.location.Path, -1, "%v", e)
 			d.state = nil
 			return nil
 		}
@@ -148,8 +148,8 @@ func (d *dir) identities() error {
 // checkpoint reports damage of the checkpoint and of its copy. serr and cerr are the errors of
 // reading them. If the checkpoint is lost, its copy, theirs, replaces it.
 func (d *dir) checkpoint(serr error, theirs *checkpoint.State, cerr error) {
-	name, pos, detail := place(serr, d.path(storage.CheckpointDir))
-	spare, sparePos, spareDetail := place(cerr, d.path(storage.CheckpointMirror))
+	name, pos, detail := locate(serr, d.path(storage.CheckpointDir))
+	spare, sparePos, spareDetail := locate(cerr, d.path(storage.CheckpointMirror))
 	kind := CheckpointDamaged
 	switch {
 	case serr == nil && cerr == nil:
@@ -176,9 +176,9 @@ func (d *dir) checkpoint(serr error, theirs *checkpoint.State, cerr error) {
 		theirs.Seq).Repair = "replaces it with `checkpoint.copy/`"
 }
 
-// place returns the file that an error of a checkpoint names, or dir if it names none, the offset
+// locate returns the file that an error of a checkpoint names, or dir if it names none, the offset
 // in the file, or -1, and a description of the damage.
-func place(err error, dir string) (file string, pos int64, detail string) {
+func locate(err error, dir string) (file string, pos int64, detail string) {
 	var damage *statelog.Damage
 	switch {
 	case errors.As(err, &damage) && damage.Lost:
@@ -210,7 +210,7 @@ func (d *dir) distrustCopy() {
 
 // used reports whether the directory holds files that only a checkpoint can explain.
 func (d *dir) used() (bool, error) {
-	infos, err := d.fs.List(d.place.Path)
+	infos, err := d.fs.List(d.location.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -218,16 +218,16 @@ func (d *dir) used() (bool, error) {
 		return false, fmt.Errorf("log directory: %w", err)
 	}
 	for _, in := range infos {
-		if in.Dir && exists(d.fs, path.Join(d.place.Path, in.Name, storage.PartitionFile)) {
+		if in.Dir && exists(d.fs, path.Join(d.location.Path, in.Name, storage.PartitionFile)) {
 			return true, nil
 		}
 	}
-	files, err := journal.Files(d.fs, d.place.JournalPath(), 0)
+	files, err := journal.Files(d.fs, d.location.JournalPath(), 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	for i := 0; err == nil && i < len(files); i++ {
-		_, err = journal.Walk(d.fs, d.place.JournalPath(), files[i].Seq, func(journal.FrameAt) error { return errFound })
+		_, err = journal.Walk(d.fs, d.location.JournalPath(), files[i].Seq, func(journal.FrameAt) error { return errFound })
 	}
 	if access(err) {
 		return false, fmt.Errorf("journal: %w", err)
@@ -239,7 +239,7 @@ var errFound = errors.New("found")
 
 // checkIdentity compares the identities with each other and with the checkpoint.
 func (d *dir) checkIdentity(own storage.Identity, err error, theirs storage.Identity, jerr error) {
-	name, jname := d.path(storage.IdentityFile), path.Join(d.place.JournalPath(), storage.JournalIdentityFile)
+	name, jname := d.path(storage.IdentityFile), path.Join(d.location.JournalPath(), storage.JournalIdentityFile)
 	s := d.state
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, statefile.ErrCorrupt):
@@ -274,13 +274,13 @@ func (d *dir) checkIdentity(own storage.Identity, err error, theirs storage.Iden
 func (d *dir) checkJournalIdentity(own, theirs storage.Identity, jerr error, jname string) {
 	switch s := d.state; {
 	case errors.Is(jerr, fs.ErrNotExist):
-		files, err := journal.Files(d.fs, d.place.JournalPath(), 0)
+		files, err := journal.Files(d.fs, d.location.JournalPath(), 0)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return // journal reports the error
 		}
 		if len(files) == 0 {
 			d.newJournal, d.journalIdentity, d.endUnknown = true, true, true
-			d.find(JournalMissing, nil, d.place.JournalPath(), -1, "the directory holds no journal files")
+			d.find(JournalMissing, nil, d.location.JournalPath(), -1, "the directory holds no journal files")
 			return
 		}
 		d.journalIdentity = true
@@ -301,7 +301,7 @@ func (d *dir) checkJournalIdentity(own, theirs storage.Identity, jerr error, jna
 
 // checkCleanMark checks the mark of a clean stop.
 func (d *dir) checkCleanMark() error {
-	clean, err := storage.StoppedCleanly(d.fs, d.place, d.state)
+	clean, err := storage.StoppedCleanly(d.fs, d.location, d.state)
 	if access(err) {
 		return fmt.Errorf("log directory: %w", err)
 	}
@@ -312,7 +312,7 @@ func (d *dir) checkCleanMark() error {
 
 // leftovers checks the files next to the logs.
 func (d *dir) leftovers() error {
-	infos, err := d.fs.List(d.place.Path)
+	infos, err := d.fs.List(d.location.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -337,7 +337,7 @@ func (d *dir) leftovers() error {
 			if err := d.noteQuarantine(name, nil); err != nil {
 				return err
 			}
-		case !in.Dir || known[in.Name] || d.state == nil || name == d.place.JournalPath() ||
+		case !in.Dir || known[in.Name] || d.state == nil || name == d.location.JournalPath() ||
 			!exists(d.fs, path.Join(name, storage.PartitionFile)):
 		case storage.IsDeletedName(in.Name) || d.deleted(in.Name):
 			d.find(Leftover, nil, name, -1, "the directory of a deleted partition")
@@ -371,7 +371,7 @@ func (d *dir) partitions() []Partition {
 		if l.st.Deleted {
 			continue
 		}
-		p := Partition{Dir: d.place.Path, Topic: l.st.Topic, Partition: l.st.ID.Partition, Start: min(l.st.Start, l.end),
+		p := Partition{Dir: d.location.Path, Topic: l.st.Topic, Partition: l.st.ID.Partition, Start: min(l.st.Start, l.end),
 			Stored: l.st.Offset, End: l.end,
 			Frames: l.frames, Batches: l.batches, Bytes: l.bytes, Missing: merged(l.lost), id: l.st.ID}
 		for i := range d.findings {

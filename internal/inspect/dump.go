@@ -53,25 +53,25 @@ func (o *DumpOptions) within(from, to int64) bool {
 // run next to a broker; files that change in the meantime may look damaged.
 func Dump(ctx context.Context, opt Options, o DumpOptions, emit func(*Item) error) error {
 	opt.FS = vfs.ReadOnly(opt.FS)
-	for _, place := range opt.Places {
-		place.Path = path.Clean(place.Path)
-		d := &dumper{ctx: ctx, fs: opt.FS, place: place, o: o, emit: emit, byID: map[storage.ID]*checkpoint.Log{}}
+	for _, location := range opt.Locations {
+		location.Path = path.Clean(location.Path)
+		d := &dumper{ctx: ctx, fs: opt.FS, location: location, o: o, emit: emit, byID: map[storage.ID]*checkpoint.Log{}}
 		if err := d.run(); err != nil {
-			return fmt.Errorf("dump %s: %w", place.Path, err)
+			return fmt.Errorf("dump %s: %w", location.Path, err)
 		}
 	}
 	return nil
 }
 
 type dumper struct {
-	ctx   context.Context
-	fs    vfs.FS
-	place storage.Place
-	o     DumpOptions
-	emit  func(*Item) error
-	state *checkpoint.State
-	file  string // the directory from which state was read
-	byID  map[storage.ID]*checkpoint.Log
+	ctx      context.Context
+	fs       vfs.FS
+	location storage.Location
+	o        DumpOptions
+	emit     func(*Item) error
+	state    *checkpoint.State
+	file     string // the directory from which state was read
+	byID     map[storage.ID]*checkpoint.Log
 }
 
 func (d *dumper) run() error {
@@ -96,17 +96,17 @@ func (d *dumper) run() error {
 
 // load reads the checkpoint, or its copy if the checkpoint cannot be read.
 func (d *dumper) load() error {
-	d.file = path.Join(d.place.Path, storage.CheckpointDir)
-	s, err := storage.ReadState(d.fs, d.place.Path)
+	d.file = path.Join(d.location.Path, storage.CheckpointDir)
+	s, err := storage.ReadState(d.fs, d.location.Path)
 	if err != nil && !access(err) {
 		if d.o.Checkpoint {
-			file, pos, what := place(err, d.file)
+			file, pos, what := locate(err, d.file)
 			if err := d.emit(&Item{What: "damage", File: file, Position: max(pos, 0), Damage: what}); err != nil {
 				return err
 			}
 		}
-		d.file = path.Join(d.place.Path, storage.CheckpointMirror)
-		s, err = storage.ReadCopy(d.fs, d.place.Path)
+		d.file = path.Join(d.location.Path, storage.CheckpointMirror)
+		s, err = storage.ReadCopy(d.fs, d.location.Path)
 	}
 	if access(err) {
 		return err
@@ -122,7 +122,7 @@ func (d *dumper) load() error {
 
 func (d *dumper) checkpoint() error {
 	s := d.state
-	clean, _ := storage.StoppedCleanly(d.fs, d.place, s)
+	clean, _ := storage.StoppedCleanly(d.fs, d.location, s)
 	x := &ItemCheckpoint{
 		Sequence: s.Seq, RedoFile: s.Redo.File, RedoLSN: uint64(s.Redo.LSN), DurableLSN: uint64(s.Durable),
 		Directory: fmt.Sprintf("%x", s.Dir), Journal: fmt.Sprintf("%x", s.Journal), Logs: len(s.Logs), Clean: clean,
@@ -165,7 +165,7 @@ func (d *dumper) of(it *Item, topic string, id storage.ID, from, to int64) {
 }
 
 func (d *dumper) journal() error {
-	jpath := d.place.JournalPath()
+	jpath := d.location.JournalPath()
 	files, err := journal.Files(d.fs, jpath, 0)
 	if err != nil {
 		return err
@@ -297,7 +297,7 @@ func readable(p []byte) *string {
 
 // segments shows the segments in the directories of partitions, regardless of the checkpoint.
 func (d *dumper) segments() error {
-	infos, err := d.fs.List(d.place.Path)
+	infos, err := d.fs.List(d.location.Path)
 	if err != nil {
 		return err
 	}
@@ -306,7 +306,7 @@ func (d *dumper) segments() error {
 		if !in.Dir || !ok || !d.o.wants(topic, n) {
 			continue
 		}
-		if err := d.partition(topic, n, path.Join(d.place.Path, in.Name)); err != nil {
+		if err := d.partition(topic, n, path.Join(d.location.Path, in.Name)); err != nil {
 			return err
 		}
 	}

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const root = "/d"
 
-var place = storage.Place{Path: root}
+var location = storage.Location{Path: root}
 
 // profileOf returns the durability profile of a topic. Topic os is acknowledged when written.
 func profileOf(topic string) durability.Profile {
@@ -58,7 +58,7 @@ func options(fsys vfs.FS) storage.Options {
 
 func open(t testing.TB, fsys vfs.FS) *storage.Dir {
 	t.Helper()
-	d, err := storage.OpenDir(place, options(fsys))
+	d, err := storage.OpenDir(location, options(fsys))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,9 +238,9 @@ func compacted(t testing.TB, fsys vfs.FS) bool {
 	return n < 15<<10 && !s.Logs[i].Swapping
 }
 
-func verify(t testing.TB, fsys vfs.FS) *inspect.Report {
+func verify(t testing.TB, fsys vfs.FS) *inspect.Inspection {
 	t.Helper()
-	r, err := inspect.Verify(context.Background(), inspect.Options{FS: fsys, Places: []storage.Place{place}})
+	r, err := inspect.Verify(context.Background(), inspect.Options{FS: fsys, Locations: []storage.Location{location}})
 	if err != nil {
 		t.Fatal(err)
 	}

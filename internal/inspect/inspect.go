@@ -23,10 +23,10 @@ var ErrNotData = errors.New("is neither a data directory nor a log directory of 
 // Options name the directories to check.
 type Options struct {
 	FS vfs.FS
-	// Places are the log directories with their journals. Data are the data directories whose
+	// Locations are the log directories with their journals. Data are the data directories whose
 	// metadata is checked too.
-	Places []storage.Place
-	Data   []string
+	Locations []storage.Location
+	Data      []string
 	// LastCopy permits a repair of partitions of which other brokers have replicas. It leaves out
 	// what those may have.
 	LastCopy bool
@@ -58,7 +58,7 @@ func Find(fsys vfs.FS, dirs, journals []string) (Options, error) {
 		found := isData
 		for _, at := range []string{dir, logs} {
 			if isLogDir(fsys, at) {
-				o.Places, found = append(o.Places, storage.Place{Path: at}), true
+				o.Locations, found = append(o.Locations, storage.Location{Path: at}), true
 			}
 		}
 		if !found && !slices.ContainsFunc(names, func(in vfs.Info) bool { return in.Dir }) {
@@ -69,18 +69,18 @@ func Find(fsys vfs.FS, dirs, journals []string) (Options, error) {
 			return o, fmt.Errorf("%s %w: it holds neither %s nor %s", dir, ErrNotData, storage.IdentityFile, metadataDir)
 		}
 	}
-	if len(empty) == 1 && len(o.Data) == 0 && len(o.Places) > 0 { // the disk of the data directory was replaced
+	if len(empty) == 1 && len(o.Data) == 0 && len(o.Locations) > 0 { // the disk of the data directory was replaced
 		o.Data, empty = empty, nil
 	}
 	if len(empty) > 0 {
 		return o, fmt.Errorf("%s %w: it holds neither %s nor %s", empty[0], ErrNotData, storage.IdentityFile, metadataDir)
 	}
-	if len(journals) > 0 && len(journals) != len(o.Places) {
+	if len(journals) > 0 && len(journals) != len(o.Locations) {
 		return o, fmt.Errorf("%s given for %s; name one journal for each log directory, in the same order",
-			text.Count(len(journals), "journal"), text.Plural(len(o.Places), "log directory", "log directories"))
+			text.Count(len(journals), "journal"), text.Plural(len(o.Locations), "log directory", "log directories"))
 	}
 	for i, j := range journals {
-		o.Places[i].Journal = j
+		o.Locations[i].Journal = j
 	}
 	return o, nil
 }
@@ -104,10 +104,10 @@ func exists(fsys vfs.FS, name string) bool {
 // Verify checks everything and changes nothing. It locks the directories, so that no broker can
 // start in the meantime; if a broker is running, the error matches storage.ErrLocked. Other errors
 // mean that something could not be checked at all, usually for lack of permission.
-func Verify(ctx context.Context, opt Options) (*Report, error) {
+func Verify(ctx context.Context, opt Options) (*Inspection, error) {
 	opt.FS = vfs.ReadOnly(opt.FS)
 	dirs := slices.Clone(opt.Data)
-	for _, p := range opt.Places {
+	for _, p := range opt.Locations {
 		dirs = append(dirs, p.Path)
 	}
 	locks, err := lockAll(opt.FS, dirs, "")
@@ -138,14 +138,14 @@ func lockAll(fsys vfs.FS, dirs []string, holder string) (locks []io.Closer, err 
 }
 
 // verify is Verify for a caller that holds the locks.
-func verify(ctx context.Context, opt Options) (*Report, error) {
+func verify(ctx context.Context, opt Options) (*Inspection, error) {
 	if opt.Progress == nil {
 		opt.Progress = func(int64) {}
 	}
-	rep := &Report{Directories: []Directory{}, Partitions: []Partition{}, Findings: []Finding{}}
-	for _, place := range opt.Places {
-		place.Path = path.Clean(place.Path)
-		d := &dir{ctx: ctx, fs: opt.FS, place: place, opt: &opt, out: Directory{Path: place.Path, Journal: place.JournalPath()}}
+	rep := &Inspection{Directories: []Directory{}, Partitions: []Partition{}, Findings: []Finding{}}
+	for _, location := range opt.Locations {
+		location.Path = path.Clean(location.Path)
+		d := &dir{ctx: ctx, fs: opt.FS, location: location, opt: &opt, out: Directory{Path: location.Path, Journal: location.JournalPath()}}
 		if err := d.read(); err != nil {
 			return nil, err
 		}
@@ -172,7 +172,7 @@ func access(err error) bool {
 
 // Size estimates how many bytes Verify reads.
 func Size(opt Options) (n int64) {
-	for _, p := range opt.Places {
+	for _, p := range opt.Locations {
 		infos, _ := opt.FS.List(p.Path) // Verify reports directories that cannot be listed
 		for _, in := range infos {
 			if !in.Dir {

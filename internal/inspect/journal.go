@@ -15,7 +15,7 @@ import (
 // journal reads the journal as recovery does, reports its damage, and determines where the logs
 // end. If the broker would refuse to start, the logs end where a repair can bring them.
 func (d *dir) journal() error {
-	jpath := d.place.JournalPath()
+	jpath := d.location.JournalPath()
 	infos, err := journal.Files(d.fs, jpath, d.state.Redo.File)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		if access(err) {
@@ -51,7 +51,7 @@ func (d *dir) headers(infos []journal.FileInfo) (newer bool) {
 		d.endUnknown = d.endUnknown || len(d.foreign) > 0 && (own < infos[len(infos)-1].Seq || infos[0].ID != d.state.Journal)
 	}()
 	for _, f := range infos {
-		name := path.Join(d.place.JournalPath(), f.Name)
+		name := path.Join(d.location.JournalPath(), f.Name)
 		if f.Valid && f.ID == d.state.Journal {
 			own = f.Seq
 		}
@@ -71,7 +71,7 @@ func (d *dir) headers(infos []journal.FileInfo) (newer bool) {
 
 // chain reads the frames as recovery does.
 func (d *dir) chain() error {
-	jpath, unknown := d.place.JournalPath(), map[storage.ID]int{}
+	jpath, unknown := d.location.JournalPath(), map[storage.ID]int{}
 	ext, err := journal.ScanDir(d.fs, jpath, d.state.Journal, d.state.Redo, func(fr journal.Frame) error {
 		d.out.Frames++
 		d.opt.Progress(int64(len(fr.Payload)))
@@ -119,7 +119,7 @@ func (d *dir) chain() error {
 
 // gap reports frames that do not continue a log.
 func (d *dir) gap(l *log, fr *journal.Frame) {
-	f := d.find(FramesGap, l, d.place.JournalPath(), -1, "%v", l.broken)
+	f := d.find(FramesGap, l, d.location.JournalPath(), -1, "%v", l.broken)
 	if fr.PrevEnd > l.follow.End() {
 		f.Lost = []Loss{l.loss(l.follow.End(), fr.PrevEnd)}
 	}
@@ -129,12 +129,12 @@ func (d *dir) gap(l *log, fr *journal.Frame) {
 // damaged reports damage because of which the broker refuses to start.
 func (d *dir) damaged(x *journal.Damage) error {
 	d.newJournal = true
-	file, kind := path.Join(d.place.JournalPath(), x.File), JournalFrameDamaged
+	file, kind := path.Join(d.location.JournalPath(), x.File), JournalFrameDamaged
 	switch x.Kind {
 	case journal.MissingFile, journal.BeginsLate:
 		kind = JournalFileMissing
 		if d.out.JournalFiles == 0 {
-			kind, file = JournalMissing, d.place.JournalPath()
+			kind, file = JournalMissing, d.location.JournalPath()
 		}
 	case journal.NoHeader:
 		kind = JournalHeaderLost
@@ -166,11 +166,11 @@ func (d *dir) invalid(x *journal.Damage, file string) (Kind, string, error) {
 	}
 	// The file begins above the missing frame, which therefore belongs in an earlier file.
 	last := d.files[at-1]
-	before := path.Join(d.place.JournalPath(), last.Name)
+	before := path.Join(d.location.JournalPath(), last.Name)
 	if !last.Valid {
 		return JournalHeaderLost, before, nil
 	}
-	w, err := journal.Walk(d.fs, d.place.JournalPath(), last.Seq, func(journal.FrameAt) error { return nil })
+	w, err := journal.Walk(d.fs, d.location.JournalPath(), last.Seq, func(journal.FrameAt) error { return nil })
 	if err != nil {
 		return "", "", fmt.Errorf("journal: %w", err)
 	}
@@ -185,7 +185,7 @@ func (d *dir) invalid(x *journal.Damage, file string) (Kind, string, error) {
 func (d *dir) findTornWrite(ext journal.Extent) error {
 	for _, in := range d.files {
 		torn := false
-		w, err := journal.Walk(d.fs, d.place.JournalPath(), in.Seq, func(f journal.FrameAt) error {
+		w, err := journal.Walk(d.fs, d.location.JournalPath(), in.Seq, func(f journal.FrameAt) error {
 			torn = torn || f.LSN >= ext.Next
 			return d.ctx.Err()
 		})
@@ -193,7 +193,7 @@ func (d *dir) findTornWrite(ext journal.Extent) error {
 			return fmt.Errorf("journal: %w", err)
 		}
 		if torn || w.Tail != nil && w.Tail.LSN == ext.Next {
-			d.find(JournalTorn, nil, path.Join(d.place.JournalPath(), in.Name), w.End,
+			d.find(JournalTorn, nil, path.Join(d.location.JournalPath(), in.Name), w.End,
 				"the last write is incomplete; the journal ends before LSN %d", ext.Next)
 		}
 	}
@@ -264,7 +264,7 @@ func (s *salvage) run(emit func(*log, *journal.Frame) error) error {
 		if in.Newer != nil || in.Valid && in.ID != d.state.Journal {
 			continue
 		}
-		w, err := journal.Walk(d.fs, d.place.JournalPath(), in.Seq, func(f journal.FrameAt) error {
+		w, err := journal.Walk(d.fs, d.location.JournalPath(), in.Seq, func(f journal.FrameAt) error {
 			if s.above = max(s.above, f.LSN+1); f.LSN < s.next {
 				return d.ctx.Err()
 			}

@@ -142,7 +142,7 @@ func (d *dir) eachCounted(emit func(*log, *journal.Frame) error) error {
 	if d.newJournal || d.clean {
 		return nil
 	}
-	_, err := journal.ScanDir(d.fs, d.place.JournalPath(), d.state.Journal, d.state.Redo, func(f journal.Frame) error {
+	_, err := journal.ScanDir(d.fs, d.location.JournalPath(), d.state.Journal, d.state.Redo, func(f journal.Frame) error {
 		l := d.byID[f.Stream]
 		if l == nil || !l.journalled() || !l.follow.Counts(&f) || f.Carried && f.NextEnd <= l.follow.End() || l.follow.Take(&f) != nil {
 			return d.ctx.Err()

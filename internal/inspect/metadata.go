@@ -17,7 +17,7 @@ import (
 
 // metadata checks the metadata of the data directories, compares the logs with it, and plans a
 // rebuild of metadata that no start accepts.
-func (r *Report) metadata(opt Options) error {
+func (r *Inspection) metadata(opt Options) error {
 	for _, data := range opt.Data {
 		at := path.Join(data, metadataDir)
 		m, err := raftstore.Read(opt.FS, at)
@@ -75,14 +75,14 @@ func contentOf(m *raftstore.Content) copies.Content {
 
 // ofCluster reports whether a cluster of several brokers has registered the log directories.
 // Metadata that are made from the logs would not be those of the cluster.
-func (r *Report) ofCluster() bool {
+func (r *Inspection) ofCluster() bool {
 	return slices.ContainsFunc(r.dirs, func(d *dir) bool { return d.state != nil && d.state.Owner != checkpoint.Owner{} })
 }
 
 // copyOf returns the copy of the metadata in a log directory, "" if there is none.
-func (r *Report) copyOf(fsys vfs.FS) string {
+func (r *Inspection) copyOf(fsys vfs.FS) string {
 	for _, d := range r.dirs {
-		at := copies.In(d.place.Path)
+		at := copies.In(d.location.Path)
 		if c, err := copies.Check(fsys, at); err == nil && c.Used {
 			return at
 		}
@@ -94,7 +94,7 @@ func (r *Report) copyOf(fsys vfs.FS) string {
 // topics are in the metadata of the other brokers, too, so nothing is rebuilt from the logs: a
 // broker whose directory is lost joins again as another member. Only the metadata of the only voter
 // can be older than a copy.
-func (r *Report) member(opt Options, at string, m *raftstore.Content, err error) error {
+func (r *Inspection) member(opt Options, at string, m *raftstore.Content, err error) error {
 	var damage *statelog.Damage
 	switch {
 	case access(err):
@@ -132,7 +132,7 @@ func (r *Report) member(opt Options, at string, m *raftstore.Content, err error)
 }
 
 // lost plans a rebuild of metadata that f reports as lost; c is the part of it that can be read.
-func (r *Report) lost(opt Options, at string, c *copies.Content, f *Finding) {
+func (r *Inspection) lost(opt Options, at string, c *copies.Content, f *Finding) {
 	b, err := r.rebuild(opt, at, c)
 	if err != nil {
 		f.Repair, f.Restore = "", fmt.Sprintf("use the version of chronik that wrote it: %v", err)
@@ -150,9 +150,9 @@ func (r *Report) lost(opt Options, at string, c *copies.Content, f *Finding) {
 
 // newerCopy returns the directory of a copy of the metadata with transactions that the metadata
 // lacks.
-func (r *Report) newerCopy(opt Options, c *copies.Content) string {
+func (r *Inspection) newerCopy(opt Options, c *copies.Content) string {
 	for _, d := range r.dirs {
-		dir := copies.In(d.place.Path)
+		dir := copies.In(d.location.Path)
 		theirs, err := copies.Check(opt.FS, dir)
 		if err == nil && theirs.Used && theirs.Revision > c.Revision && c.SameCluster(&theirs) {
 			return dir
@@ -163,10 +163,10 @@ func (r *Report) newerCopy(opt Options, c *copies.Content) string {
 
 // unused reports missing metadata if a log directory was used: no start creates new metadata for
 // it.
-func (r *Report) unused(fsys vfs.FS, at string) *Finding {
+func (r *Inspection) unused(fsys vfs.FS, at string) *Finding {
 	for _, d := range r.dirs {
-		if d.out.Used || storage.Used(fsys, d.place) {
-			return r.find(MetadataMissing, at, at, -1, "there is no snapshot, but "+d.place.Path+" has been used")
+		if d.out.Used || storage.Used(fsys, d.location) {
+			return r.find(MetadataMissing, at, at, -1, "there is no snapshot, but "+d.location.Path+" has been used")
 		}
 	}
 	return nil
@@ -174,7 +174,7 @@ func (r *Report) unused(fsys vfs.FS, at string) *Finding {
 
 // checkPartitions reports the partitions that the metadata places in one of the directories and
 // whose logs that directory does not have.
-func (r *Report) checkPartitions(img *metadata.Image) {
+func (r *Inspection) checkPartitions(img *metadata.Image) {
 	dirs := map[[16]byte]*dir{}
 	for _, d := range r.dirs {
 		if d.state != nil {
@@ -199,7 +199,7 @@ func (r *Report) checkPartitions(img *metadata.Image) {
 }
 
 // find adds a finding that concerns no log directory.
-func (r *Report) find(k Kind, dir, file string, pos int64, detail string) *Finding {
+func (r *Inspection) find(k Kind, dir, file string, pos int64, detail string) *Finding {
 	r.Findings = append(r.Findings, newFinding(k, dir, file, pos, detail))
 	return &r.Findings[len(r.Findings)-1]
 }

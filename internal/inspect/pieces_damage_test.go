@@ -76,11 +76,13 @@ func TestDamageNearAFrameInPieces(t *testing.T) {
 			}
 			r := begin(t, s.fs)
 			defer func() { _ = r.Close() }()
-			if got := r.Report().Missing(); !slices.Equal(got, want) {
+			if got := r.Inspection().Missing(); !slices.Equal(got, want) {
 				t.Errorf("missing %v, want %v", got, want)
 			}
-			if !slices.ContainsFunc(r.Report().Findings, func(f inspect.Finding) bool { return f.Kind == inspect.JournalFrameDamaged }) {
-				t.Errorf("findings: %+v", r.Report().Findings)
+			if !slices.ContainsFunc(r.Inspection().Findings, func(f inspect.Finding) bool {
+				return f.Kind == inspect.JournalFrameDamaged
+			}) {
+				t.Errorf("findings: %+v", r.Inspection().Findings)
 			}
 			if got := r.Plan().Loses(); !slices.Equal(got, want) {
 				t.Errorf("the plan loses %v, want %v", got, want)
@@ -100,7 +102,7 @@ func TestDamageNearAFrameInPieces(t *testing.T) {
 func TestDumpOfASkipFrame(t *testing.T) {
 	image, at := withPieces(t)
 	skips := func(o inspect.DumpOptions) (n, damaged int) {
-		opt := inspect.Options{FS: image, Places: []storage.Place{place}}
+		opt := inspect.Options{FS: image, Locations: []storage.Location{location}}
 		err := inspect.Dump(context.Background(), opt, o, func(it *inspect.Item) error {
 			switch {
 			case it.Frame == nil || it.Frame.Type != "skip":

@@ -60,7 +60,7 @@ func (p *Plan) Files() []string {
 }
 
 // Plan returns the repair of the findings.
-func (r *Report) Plan() *Plan {
+func (r *Inspection) Plan() *Plan {
 	p := &Plan{Acts: []Act{}, Left: []Finding{}}
 	blocked := map[string]bool{}
 	for _, f := range r.Findings {
@@ -69,7 +69,7 @@ func (r *Report) Plan() *Plan {
 		}
 	}
 	for _, d := range r.dirs {
-		if d.state != nil && !blocked[d.place.Path] {
+		if d.state != nil && !blocked[d.location.Path] {
 			p.Acts = append(p.Acts, d.acts()...)
 			for _, l := range d.logs {
 				p.Reopened = append(p.Reopened, l.open...)
@@ -95,14 +95,14 @@ func (r *Report) Plan() *Plan {
 func (d *dir) acts() []Act {
 	var list []Act
 	add := func(l *log, what string, loses []Loss, files ...string) {
-		a := Act{Dir: d.place.Path, Partition: -1, What: what, Files: files, Loses: merged(slices.Clone(loses))}
+		a := Act{Dir: d.location.Path, Partition: -1, What: what, Files: files, Loses: merged(slices.Clone(loses))}
 		if l != nil {
 			a.Topic, a.Partition = l.st.Topic, l.st.ID.Partition
 		}
 		list = append(list, a)
 	}
 	checkpoint := []string{d.path(storage.CheckpointDir), d.path(storage.CheckpointMirror)}
-	own, theirs := d.path(storage.IdentityFile), path.Join(d.place.JournalPath(), storage.JournalIdentityFile)
+	own, theirs := d.path(storage.IdentityFile), path.Join(d.location.JournalPath(), storage.JournalIdentityFile)
 	if d.restored {
 		add(nil, "replace the checkpoint with its copy", nil, checkpoint...)
 	}
@@ -146,7 +146,7 @@ func (d *dir) unreadable() bool { return d.out.JournalFiles == 0 }
 
 func (d *dir) journalFiles() (names []string) {
 	for _, f := range d.files {
-		names = append(names, path.Join(d.place.JournalPath(), f.Name))
+		names = append(names, path.Join(d.location.JournalPath(), f.Name))
 	}
 	return names
 }

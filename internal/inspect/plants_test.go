@@ -100,7 +100,7 @@ func (s *site) edit(topic string, change func(st *checkpoint.State, l *checkpoin
 	st := s.state()
 	i := slices.IndexFunc(st.Logs, func(l checkpoint.Log) bool { return l.Topic == topic })
 	change(st, &st.Logs[i])
-	b, err := storage.OpenForRepair(place, options(s.fs))
+	b, err := storage.OpenForRepair(location, options(s.fs))
 	s.must(err)
 	s.must(b.Commit(st))
 	s.must(b.Close())

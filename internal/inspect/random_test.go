@@ -135,7 +135,7 @@ func survives(t *testing.T, fs *crashfs.FS, whole map[string]map[int64][]byte, e
 	if err := x.Do(context.Background(), "/backup"); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range x.Report().Findings {
+	for _, f := range x.Inspection().Findings {
 		if !f.Healing() {
 			t.Errorf("left: %s (%s) %s: %s", f.Kind, f.Effect, f.File, f.Detail)
 		}

@@ -62,7 +62,7 @@ type base struct {
 // rebuild plans the repair of the metadata in a directory; content is the part of it that can be
 // read. It returns nil if it would need logs that could not be read, or if the result is
 // inconsistent. An error means that a newer version of chronik wrote the metadata or a copy of it.
-func (r *Report) rebuild(opt Options, at string, content *copies.Content) (*rebuild, error) {
+func (r *Inspection) rebuild(opt Options, at string, content *copies.Content) (*rebuild, error) {
 	b := &rebuild{at: at, keys: map[string]metadata.KV{}}
 	best, newest, err := r.bestBase(opt, at, content)
 	if err != nil {
@@ -104,7 +104,7 @@ func (b *rebuild) sorted() []metadata.KV {
 // newest is the highest revision of all of them: startup refuses metadata that is behind one of its
 // copies. If a newer version of chronik wrote one of them, bestBase returns an error: a repair by
 // this version would lose its contents.
-func (r *Report) bestBase(opt Options, at string, content *copies.Content) (best *base, newest int64, err error) {
+func (r *Inspection) bestBase(opt Options, at string, content *copies.Content) (best *base, newest int64, err error) {
 	all := []base{}
 	consider := func(dir string, c copies.Content, err error) error {
 		if errors.Is(err, statelog.ErrNewerFormat) {
@@ -122,7 +122,7 @@ func (r *Report) bestBase(opt Options, at string, content *copies.Content) (best
 		}
 	}
 	for _, d := range r.dirs {
-		dir := copies.In(d.place.Path)
+		dir := copies.In(d.location.Path)
 		c, err := copies.Check(opt.FS, dir)
 		if err := consider(dir, c, err); err != nil {
 			return nil, 0, err
@@ -148,7 +148,7 @@ func (r *Report) bestBase(opt Options, at string, content *copies.Content) (best
 // owns reports whether an image can belong to these log directories: it has one of their topics, or
 // places a partition in one of them. The copy of another broker does neither. If there are no
 // topics and no partitions, nothing contradicts it.
-func (r *Report) owns(img *metadata.Image) bool {
+func (r *Inspection) owns(img *metadata.Image) bool {
 	placed := false
 	for t := range img.Topics() {
 		for i, p := range t.Partitions.All() {
@@ -174,7 +174,7 @@ func (r *Report) owns(img *metadata.Image) bool {
 }
 
 // hasDir reports whether one of the log directories has an id.
-func (r *Report) hasDir(id [16]byte) bool {
+func (r *Inspection) hasDir(id [16]byte) bool {
 	return slices.ContainsFunc(r.dirs, func(d *dir) bool { return d.state != nil && d.state.Dir == id })
 }
 

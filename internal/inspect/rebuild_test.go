@@ -54,7 +54,7 @@ func withTopics(t *testing.T, names ...string) (*crashfs.FS, map[string]string) 
 	if err := disk.MkdirAll(data); err != nil {
 		t.Fatal(err)
 	}
-	d, err := storage.OpenDir(storage.Place{Path: logsAt}, options(disk))
+	d, err := storage.OpenDir(storage.Location{Path: logsAt}, options(disk))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,8 +118,8 @@ func rebuilt(t *testing.T, fsys vfs.FS) inspect.Act {
 	if err := errors.Join(r.Do(context.Background(), "/backup"), r.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if !r.Report().Clean() {
-		t.Fatalf("after the repair: %+v", r.Report().Findings)
+	if !r.Inspection().Clean() {
+		t.Fatalf("after the repair: %+v", r.Inspection().Findings)
 	}
 	return acts[0]
 }
@@ -199,7 +199,7 @@ func TestNewerMetadataIsNotRebuilt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p := r.Plan(); len(p.Acts) > 0 || len(p.Left) == 0 || !r.Report().Refused() {
+			if p := r.Plan(); len(p.Acts) > 0 || len(p.Left) == 0 || !r.Inspection().Refused() {
 				t.Errorf("%s of %s: acts %+v, left %+v", name, at, p.Acts, p.Left)
 			}
 			if err := r.Close(); err != nil {
@@ -369,7 +369,7 @@ func TestACopyIsKnownByItsDirectories(t *testing.T) {
 	if got := repairedMetadata(t, ahead); got.Revision <= 90 || len(got.Keys) < 5 {
 		t.Errorf("with a copy of the same cluster that is none of these directories': revision %d, %d keys", got.Revision, len(got.Keys))
 	}
-	d, err := storage.OpenDir(storage.Place{Path: logsAt}, options(foreign))
+	d, err := storage.OpenDir(storage.Location{Path: logsAt}, options(foreign))
 	if err != nil {
 		t.Fatal(err)
 	}

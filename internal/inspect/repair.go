@@ -19,11 +19,11 @@ import (
 
 // Repair is a repair in progress: the directories are locked and have been checked.
 type Repair struct {
-	opt     Options
-	locks   []io.Closer
-	benches []*storage.RepairDir
-	report  *Report
-	plan    *Plan
+	opt        Options
+	locks      []io.Closer
+	benches    []*storage.RepairDir
+	inspection *Inspection
+	plan       *Plan
 }
 
 // Begin locks the directories for a repair and checks them. holder is shown to other processes that
@@ -34,7 +34,7 @@ func Begin(ctx context.Context, opt Options, holder string) (*Repair, error) {
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	for _, p := range opt.Places {
+	for _, p := range opt.Locations {
 		b, err := storage.OpenForRepair(p, storage.Options{FS: opt.FS, Holder: holder})
 		if err != nil {
 			return nil, errors.Join(err, r.Close())
@@ -44,7 +44,7 @@ func Begin(ctx context.Context, opt Options, holder string) (*Repair, error) {
 	if err := r.makePlan(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	if err := r.report.Replicated(); err != nil && !opt.LastCopy {
+	if err := r.inspection.Replicated(); err != nil && !opt.LastCopy {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
@@ -56,7 +56,7 @@ var ErrReplicated = errors.New("other brokers have replicas")
 // Replicated returns why the plan must not be carried out unless this is the last copy; nil if it
 // may. The error matches ErrReplicated. A repaired log continues without what was damaged, although
 // other replicas may have it.
-func (r *Report) Replicated() error {
+func (r *Inspection) Replicated() error {
 	concerned := map[string]bool{}
 	note := func(dir, topic string, partition int32) {
 		if topic != "" && r.replicated(dir, topic, partition) {
@@ -88,7 +88,7 @@ func (r *Report) Replicated() error {
 // replicated reports whether other brokers have replicas of a partition, as far as the metadata of
 // the broker's cluster show. If these cannot be read, a directory that belongs to a cluster counts
 // as shared.
-func (r *Report) replicated(at, topic string, partition int32) bool {
+func (r *Inspection) replicated(at, topic string, partition int32) bool {
 	if r.cluster != nil {
 		if t := r.cluster.Topic(topic); t != nil {
 			p := t.Partitions.At(partition)
@@ -96,7 +96,7 @@ func (r *Report) replicated(at, topic string, partition int32) bool {
 		}
 		return false // it was deleted, or the metadata are older
 	}
-	i := slices.IndexFunc(r.dirs, func(d *dir) bool { return d.place.Path == at })
+	i := slices.IndexFunc(r.dirs, func(d *dir) bool { return d.location.Path == at })
 	return i >= 0 && r.dirs[i].state != nil && r.dirs[i].state.Owner.Cluster != [16]byte{}
 }
 
@@ -104,16 +104,16 @@ func (r *Report) replicated(at, topic string, partition int32) bool {
 func (r *Repair) makePlan(ctx context.Context) error {
 	o := r.opt
 	o.FS = vfs.ReadOnly(r.opt.FS)
-	report, err := verify(ctx, o)
+	found, err := verify(ctx, o)
 	if err != nil {
 		return err
 	}
-	r.report, r.plan = report, report.Plan()
+	r.inspection, r.plan = found, found.Plan()
 	return nil
 }
 
-// Report returns the findings of Begin, or after Do, those that remain.
-func (r *Repair) Report() *Report { return r.report }
+// Inspection returns the findings of Begin, or after Do, those that remain.
+func (r *Repair) Inspection() *Inspection { return r.inspection }
 
 // Plan returns the acts that Do carries out.
 func (r *Repair) Plan() *Plan { return r.plan }
@@ -138,16 +138,16 @@ func (r *Repair) Do(ctx context.Context, backup string) error {
 	if err := r.save(ctx, backup); err != nil {
 		return err
 	}
-	for i, d := range r.report.dirs {
-		if !slices.ContainsFunc(r.plan.Acts, func(a Act) bool { return a.Dir == d.place.Path }) {
+	for i, d := range r.inspection.dirs {
+		if !slices.ContainsFunc(r.plan.Acts, func(a Act) bool { return a.Dir == d.location.Path }) {
 			continue
 		}
 		m := &apply{ctx: ctx, fs: r.opt.FS, bench: r.benches[i], dir: d}
 		if err := m.run(); err != nil {
-			return fmt.Errorf("repair %s: %w", d.place.Path, err)
+			return fmt.Errorf("repair %s: %w", d.location.Path, err)
 		}
 	}
-	for _, b := range r.report.rebuilds {
+	for _, b := range r.inspection.rebuilds {
 		if err := b.run(r.opt.FS); err != nil {
 			return fmt.Errorf("repair %s: %w", b.at, err)
 		}
@@ -212,7 +212,7 @@ func (m *apply) replaceFiles() error {
 		}
 	}
 	if len(d.foreign) > 0 {
-		if err := m.fs.SyncDir(d.place.JournalPath()); err != nil {
+		if err := m.fs.SyncDir(d.location.JournalPath()); err != nil {
 			return err
 		}
 	}
@@ -265,14 +265,14 @@ func (m *apply) commit() error {
 		return m.bench.Commit(m.state)
 	}
 	if d.renews() {
-		if err := vfs.MakeDir(m.fs, d.place.JournalPath()); err != nil {
+		if err := vfs.MakeDir(m.fs, d.location.JournalPath()); err != nil {
 			return err
 		}
 	}
 	if err := m.bench.CommitFresh(m.state, above, d.renews()); err != nil {
 		return err
 	}
-	s, err := storage.ReadState(m.fs, d.place.Path)
+	s, err := storage.ReadState(m.fs, d.location.Path)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 
 func begin(t testing.TB, fsys vfs.FS) *inspect.Repair {
 	t.Helper()
-	r, err := inspect.Begin(context.Background(), inspect.Options{FS: fsys, Places: []storage.Place{place}}, "repair")
+	r, err := inspect.Begin(context.Background(), inspect.Options{FS: fsys, Locations: []storage.Location{location}}, "repair")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,14 +43,14 @@ func TestRepairLosesWhatItAnnounces(t *testing.T) {
 			}
 			return
 		}
-		if missing := r.Report().Missing(); !covers(plan.Loses(), missing) {
+		if missing := r.Inspection().Missing(); !covers(plan.Loses(), missing) {
 			t.Errorf("the plan announces %v, missing is %v", plan.Loses(), missing)
 		}
 		if err := r.Do(context.Background(), "/backup"); err != nil {
 			t.Fatal(err)
 		}
 		saved(t, s.fs, before, plan)
-		for _, f := range r.Report().Findings {
+		for _, f := range r.Inspection().Findings {
 			t.Logf("left: %s (%s) %s: %s", f.Kind, f.Effect, f.File, f.Detail)
 			if !f.Healing() {
 				t.Errorf("left: %s", f.Kind)
@@ -115,7 +115,7 @@ func without(tree map[string][32]byte) map[string][32]byte {
 // came starts and compares the logs with the expected content.
 func came(t *testing.T, fsys vfs.FS, whole map[string]map[int64][]byte, announced []inspect.Loss) {
 	t.Helper()
-	d, err := storage.OpenDir(place, options(fsys))
+	d, err := storage.OpenDir(location, options(fsys))
 	if err != nil {
 		t.Fatalf("a start after the repair: %v", err)
 	}

@@ -101,8 +101,8 @@ type Directory struct {
 	Frames       int       `json:"frames"`
 }
 
-// Report is the result of Verify.
-type Report struct {
+// Inspection is the result of Verify.
+type Inspection struct {
 	Directories []Directory `json:"directories"`
 	Partitions  []Partition `json:"partitions"`
 	Findings    []Finding   `json:"findings"`
@@ -114,17 +114,17 @@ type Report struct {
 
 // Clean reports whether recovery restores everything that was acknowledged, and all of it can be
 // read.
-func (r *Report) Clean() bool {
+func (r *Inspection) Clean() bool {
 	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return !f.Healing() })
 }
 
 // Refused reports whether the broker would refuse to start.
-func (r *Report) Refused() bool {
+func (r *Inspection) Refused() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Effect == Refuses })
 }
 
 // Missing returns all acknowledged records that are missing.
-func (r *Report) Missing() (all []Loss) {
+func (r *Inspection) Missing() (all []Loss) {
 	for i := range r.Partitions {
 		all = append(all, r.Partitions[i].Missing...)
 	}

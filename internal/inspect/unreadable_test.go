@@ -68,7 +68,7 @@ func TestUnreadableIsNotMissing(t *testing.T) {
 			}
 			faulty := errfs.New(disk)
 			faulty.Add(errfs.Rule{Ops: errfs.Open | errfs.List, Path: c.faulty, Err: syscall.EIO})
-			r, err := inspect.Verify(context.Background(), inspect.Options{FS: faulty, Places: []storage.Place{place}})
+			r, err := inspect.Verify(context.Background(), inspect.Options{FS: faulty, Locations: []storage.Location{location}})
 			if err != nil {
 				t.Fatal(err)
 			}

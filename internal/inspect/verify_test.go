@@ -60,7 +60,7 @@ func TestPlantedDamageIsNamed(t *testing.T) {
 }
 
 // names reports whether the report has the damage at its place, and nothing else.
-func names(t *testing.T, r *inspect.Report, p plant, s *site) {
+func names(t *testing.T, r *inspect.Inspection, p plant, s *site) {
 	t.Helper()
 	found := 0
 	for _, f := range r.Findings {
@@ -92,9 +92,9 @@ func opened(t *testing.T, fsys vfs.FS) *storage.Dir {
 }
 
 // starts compares the result of a start with the report of Verify.
-func starts(t *testing.T, r *inspect.Report, fsys vfs.FS, whole map[string]map[int64][]byte) {
+func starts(t *testing.T, r *inspect.Inspection, fsys vfs.FS, whole map[string]map[int64][]byte) {
 	t.Helper()
-	d, err := storage.OpenDir(place, options(fsys))
+	d, err := storage.OpenDir(location, options(fsys))
 	if err != nil {
 		if !r.Refused() {
 			t.Errorf("a start is refused, and verify doesn't say so: %v", err)

@@ -31,8 +31,8 @@ const maxInFlight = 8
 // answer is compared with this broker's.
 const exact = 500 * time.Millisecond
 
-// Report is what a broker tells the controller of itself with each heartbeat.
-type Report struct {
+// BrokerState is what a broker tells the controller of itself with each heartbeat.
+type BrokerState struct {
 	Applied int64 // the version of its Image
 	Unable  []metadata.UnableDir
 	Damaged []metadata.TopicPartition
@@ -53,8 +53,8 @@ type AgentOptions struct {
 	Seek func(ctx context.Context) (leader uint64, why string)
 	// Call sends a request to a member, which may be this node.
 	Call func(ctx context.Context, member uint64, method uint16, body []byte) ([]byte, error)
-	// Report is called for each heartbeat. It must not block.
-	Report func() Report
+	// State is called for each heartbeat. It must not block.
+	State func() BrokerState
 	// Join is sent before each registration: the leader may not know the address of this member, or
 	// not even the member.
 	Join func() JoinRequest
@@ -234,7 +234,7 @@ func (a *Agent) interval() time.Duration {
 // send starts one heartbeat.
 func (a *Agent) send(ctx context.Context, sends *sync.WaitGroup) {
 	leader, _ := a.o.Leader()
-	report := a.o.Report()
+	state := a.o.State()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if leader == 0 || a.inFlight >= maxInFlight {
@@ -244,8 +244,8 @@ func (a *Agent) send(ctx context.Context, sends *sync.WaitGroup) {
 	a.asked = leader
 	q := &a.o.Request
 	h := controller.Heartbeat{
-		Broker: q.Broker, Epoch: a.epoch, Incarnation: q.Incarnation, Applied: report.Applied, Ready: true, Drain: a.drain,
-		Unable: report.Unable, Damaged: report.Damaged,
+		Broker: q.Broker, Epoch: a.epoch, Incarnation: q.Incarnation, Applied: state.Applied, Ready: true, Drain: a.drain,
+		Unable: state.Unable, Damaged: state.Damaged,
 	}
 	h.Sequence, h.Answered = a.session.Send(time.Now())
 	sends.Go(func() {

@@ -112,7 +112,7 @@ func (f *fakeController) newAgent(process byte) (*Agent, chan error) {
 		Call: func(ctx context.Context, _ uint64, method uint16, body []byte) ([]byte, error) {
 			return f.call(ctx, method, body)
 		},
-		Report: func() Report { return Report{Applied: 5} }, Interval: 500 * time.Millisecond, Timeout: 3 * time.Second,
+		State: func() BrokerState { return BrokerState{Applied: 5} }, Interval: 500 * time.Millisecond, Timeout: 3 * time.Second,
 		Progress: func(string) {}, Fail: func(err error) { failed <- err }, Log: zap.NewNop(),
 	}), failed
 }

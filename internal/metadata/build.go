@@ -37,7 +37,7 @@ func (m *Image) Apply(batches ...Batch) (*Image, *Delta, error) {
 		}
 		revision = batch.Revision
 		for j, e := range batch.Events {
-			if last != nil && last[e.Key] != (place{i, j}) {
+			if last != nil && last[e.Key] != (position{i, j}) {
 				continue
 			}
 			var err error

@@ -31,19 +31,19 @@ func gather(watch Watcher, batches []Batch) []Batch {
 	return batches
 }
 
-// place is the position of an event in a list of batches.
-type place struct{ batch, event int }
+// position is the position of an event in a list of batches.
+type position struct{ batch, event int }
 
 // lastEvents returns the position of the last event of each key. It returns nil if there is one
 // batch, in which every event counts.
-func lastEvents(batches []Batch) map[string]place {
+func lastEvents(batches []Batch) map[string]position {
 	if len(batches) < 2 {
 		return nil
 	}
-	last := map[string]place{}
+	last := map[string]position{}
 	for i := range batches {
 		for j := range batches[i].Events {
-			last[batches[i].Events[j].Key] = place{i, j}
+			last[batches[i].Events[j].Key] = position{i, j}
 		}
 	}
 	return last

@@ -162,8 +162,8 @@ func (m *Manager) created(tp metadata.TopicPartition, l *storage.Log) bool {
 	return m.partitions[tp] != nil || x != nil && x.dir == l.Dir()
 }
 
-// place chooses directories for logs and queues their creation.
-func (m *Manager) place(list []*missing, r *round) {
+// assignDirs chooses directories for logs and queues their creation.
+func (m *Manager) assignDirs(list []*missing, r *round) {
 	if len(list) == 0 {
 		return
 	}
@@ -173,7 +173,7 @@ func (m *Manager) place(list []*missing, r *round) {
 		specs[i] = storage.Spec{ID: storage.ID{Topic: x.topic.ID, Partition: x.partition}, Topic: x.topic.Name}
 		byID[specs[i].ID] = x
 	}
-	byDir, err := m.opt.Storage.Place(specs, m.slow())
+	byDir, err := m.opt.Storage.AssignDirs(specs, m.slow())
 	if err != nil {
 		m.noteFailed(list, err)
 		return
@@ -368,7 +368,7 @@ func (m *Manager) retryDue(now time.Time) (late []*storage.Log) {
 		}
 		return l != nil
 	})
-	m.place(due, nil)
+	m.assignDirs(due, nil)
 	return late
 }
 

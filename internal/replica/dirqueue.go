@@ -131,7 +131,7 @@ func (m *Manager) postpone(l *dirQueue, err error) bool {
 		for i, x := range makes {
 			ids[i] = storage.ID{Topic: x.topic.ID, Partition: x.partition}
 		}
-		m.opt.Storage.Unplace(ids)
+		m.opt.Storage.UnassignDirs(ids)
 		m.noteFailed(makes, err)
 	}
 	m.ended(rounds...)

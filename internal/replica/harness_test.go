@@ -47,7 +47,7 @@ func config(t testing.TB, profile string) storage.Config {
 func openStorage(t testing.TB, fs vfs.FS, dirs ...string) *storage.Manager {
 	t.Helper()
 	cfg := config(t, "sync")
-	places := make([]storage.Place, len(dirs))
+	places := make([]storage.Location, len(dirs))
 	for i, d := range dirs {
 		places[i].Path = d
 	}

@@ -255,7 +255,7 @@ func (m *Manager) Apply(_ context.Context, prev, next *metadata.Image, d *metada
 	m.review(d, r)
 	m.configure(next, d)
 	m.queueDeletions(d, next, r) // before creations, which may reuse a name in a directory
-	m.place(makes, r)
+	m.assignDirs(makes, r)
 	return err
 }
 

@@ -241,7 +241,7 @@ func (m *Manager) left(list []metadata.TopicPartition, c changes) {
 		}
 	}
 	m.mu.Unlock()
-	m.place(makes, nil)
+	m.assignDirs(makes, nil)
 }
 
 // maxNamed bounds the logs that one message names.

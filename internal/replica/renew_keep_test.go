@@ -169,7 +169,7 @@ func TestARepairedLogIsDamagedUntilItLeads(t *testing.T) {
 	tp := c.shared(idA, 2, 0)
 	must(t, c.apply(t, l.Manager))
 	must(t, l.storage.Close())
-	repaired, err := storage.OpenForRepair(storage.Place{Path: "/d"}, storage.Options{FS: fs})
+	repaired, err := storage.OpenForRepair(storage.Location{Path: "/d"}, storage.Options{FS: fs})
 	must(t, err)
 	state, err := storage.ReadState(fs, "/d")
 	must(t, err)

@@ -53,9 +53,9 @@ func (x *Installation) Write(now time.Time) error {
 	return nil
 }
 
-// Report returns what was made and what to do next. context is the file that SaveContext returned,
+// Summary returns what was made and what to do next. context is the file that SaveContext returned,
 // empty if there is none.
-func (x *Installation) Report(context string) string {
+func (x *Installation) Summary(context string) string {
 	dir, plans := x.dir, x.nodes
 	var b strings.Builder
 	fmt.Fprintf(&b, "written to %s: a private authority, server certificates, the user admin, and the configuration\n\n", dir)

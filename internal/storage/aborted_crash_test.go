@@ -84,7 +84,7 @@ var errDown = errors.New("the record was not acknowledged")
 
 func (s *abortScript) run(f *crashfs.FS) (err error) {
 	opt := s.options(f)
-	if s.d, err = OpenDir(Place{Path: "/d"}, opt); err != nil {
+	if s.d, err = OpenDir(Location{Path: "/d"}, opt); err != nil {
 		return err
 	}
 	logs, err := s.d.Create([]Spec{{ID: ID{Topic: [16]byte{1}}, Topic: "t", Config: s.config()}})
@@ -127,7 +127,7 @@ func (s *abortScript) compact() error {
 
 // check opens what a crash has left.
 func (s *abortScript) check(image *crashfs.FS) error {
-	d, err := OpenDir(Place{Path: "/d"}, s.options(image))
+	d, err := OpenDir(Location{Path: "/d"}, s.options(image))
 	if err != nil {
 		return err
 	}

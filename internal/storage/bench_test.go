@@ -17,7 +17,7 @@ func TestReplacingACheckpointRemovesNoneThatIsWhole(t *testing.T) {
 	}
 	errs := errfs.New(disk)
 	errs.Add(errfs.Rule{Ops: errfs.List, Path: "/d/" + CheckpointMirror, Err: syscall.EIO})
-	b, err := OpenForRepair(Place{Path: "/d"}, Options{FS: errs})
+	b, err := OpenForRepair(Location{Path: "/d"}, Options{FS: errs})
 	if err != nil {
 		t.Fatal(err)
 	}

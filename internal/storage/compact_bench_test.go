@@ -19,7 +19,7 @@ func BenchmarkCompaction(b *testing.B) {
 		b.StopTimer()
 		cfg := compacted("os")
 		cfg.Segment.Bytes, cfg.Segment.IndexInterval = 64<<20, 4096
-		d, err := OpenDir(Place{Path: b.TempDir()}, Options{
+		d, err := OpenDir(Location{Path: b.TempDir()}, Options{
 			FS: vfs.OS(), JournalFileSize: 64 << 20, JournalBytes: 256 << 20, Cleaning: Cleaning{KeyBytes: 128 << 20},
 			Config: func(string, ID) Config { return cfg },
 		})

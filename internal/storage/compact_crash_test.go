@@ -101,7 +101,7 @@ func (s *compactScript) compact() error {
 }
 
 func (s *compactScript) run(f *crashfs.FS) error {
-	d, err := OpenDir(Place{Path: "/d"}, s.options(f))
+	d, err := OpenDir(Location{Path: "/d"}, s.options(f))
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (s *compactScript) crashed(failed bool) {
 
 // check opens an image and compares it with what was written.
 func (s *compactScript) check(image *crashfs.FS) error {
-	d, err := OpenDir(Place{Path: "/d"}, s.options(image))
+	d, err := OpenDir(Location{Path: "/d"}, s.options(image))
 	if err != nil {
 		return err
 	}
@@ -329,7 +329,7 @@ func TestFault21CrashInsideRecovery(t *testing.T) {
 			for i, first := range []*crashfs.FS{f.KillImage(1), f.PowerLossImage(crashfs.KeepSectors, uint64(call)),
 				f.PowerLossImage(crashfs.DropUnsynced, 1)} {
 				first.CrashDuring(call)
-				if d, err := OpenDir(Place{Path: "/d"}, s.options(first)); err == nil {
+				if d, err := OpenDir(Location{Path: "/d"}, s.options(first)); err == nil {
 					_ = d.Close()
 				} else if !first.Crashed() {
 					t.Fatalf("crash at %d, start: %v", at, err)

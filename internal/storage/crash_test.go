@@ -80,7 +80,7 @@ func (s *script) note() { s.promised = max(s.promised, s.l.durable.Load()) }
 
 // run performs the operations until one fails.
 func (s *script) run(f *crashfs.FS, other string) error {
-	d, err := OpenDir(Place{Path: "/d"}, scriptOptions(f, "sync"))
+	d, err := OpenDir(Location{Path: "/d"}, scriptOptions(f, "sync"))
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (s *script) alter(profile string) error {
 
 // check opens an image and compares it with what was promised.
 func (s *script) check(image *crashfs.FS) error {
-	d, err := OpenDir(Place{Path: "/d"}, scriptOptions(image, "sync"))
+	d, err := OpenDir(Location{Path: "/d"}, scriptOptions(image, "sync"))
 	if err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func TestFault01PowerLossInsideRecovery(t *testing.T) {
 			crashed := false
 			for i, first := range images {
 				first.CrashDuring(call)
-				if d, err := OpenDir(Place{Path: "/d"}, scriptOptions(first, "sync")); err == nil {
+				if d, err := OpenDir(Location{Path: "/d"}, scriptOptions(first, "sync")); err == nil {
 					_ = d.Close()
 				} else if !first.Crashed() {
 					t.Fatalf("crash at %d, start: %v", at, err)

@@ -21,8 +21,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Place names a log directory and the directory of its journal.
-type Place struct {
+// Location names a log directory and the directory of its journal.
+type Location struct {
 	Path string
 	// Journal is the directory of the journal's files; "" means Path/journal.
 	Journal string
@@ -111,8 +111,8 @@ func (d *Dir) Path() string { return d.path }
 // JournalPath returns the directory of the journal.
 func (d *Dir) JournalPath() string { return d.jpath }
 
-// place returns the paths of the directory and its journal.
-func (d *Dir) place() Place { return Place{Path: d.path, Journal: d.jpath} }
+// location returns the paths of the directory and its journal.
+func (d *Dir) location() Location { return Location{Path: d.path, Journal: d.jpath} }
 
 // ID returns the directory's identity.
 func (d *Dir) ID() [16]byte { return d.ident.Dir }
@@ -135,23 +135,23 @@ func (d *Dir) relistLocked() {
 
 // OpenDir opens a log directory, creating it if it is missing or empty, and recovers its logs. If
 // the directory must not be used, the error is a DirError that names cause and remedy.
-func OpenDir(place Place, opt Options) (*Dir, error) {
+func OpenDir(loc Location, opt Options) (*Dir, error) {
 	opt.setDefaults()
-	d := newDir(place, &opt)
+	d := newDir(loc, &opt)
 	if err := d.open(); err != nil {
-		return nil, d.failure(place, err)
+		return nil, d.failure(loc, err)
 	}
 	return d, nil
 }
 
-func (d *Dir) failure(place Place, err error) *DirError {
-	return &DirError{Path: place.Path, Journal: place.Journal, ID: d.ident.Dir, Err: err, Replicated: d.opt.Replicated}
+func (d *Dir) failure(loc Location, err error) *DirError {
+	return &DirError{Path: loc.Path, Journal: loc.Journal, ID: d.ident.Dir, Err: err, Replicated: d.opt.Replicated}
 }
 
 // newDir returns a Dir for a place and does no I/O.
-func newDir(place Place, opt *Options) *Dir {
+func newDir(loc Location, opt *Options) *Dir {
 	d := &Dir{
-		opt: opt, path: path.Clean(place.Path), jpath: place.JournalPath(),
+		opt: opt, path: path.Clean(loc.Path), jpath: loc.JournalPath(),
 		logs: map[ID]*Log{}, broken: map[*Log]*mending{}, deleted: map[ID]tombstone{}, replaced: map[ID]ReplacedLog{},
 		loggedFailures: map[string]int{},
 		sweeps:         make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),

@@ -14,13 +14,13 @@ import (
 // unnoticed.
 func TestFormatIsFixed(t *testing.T) {
 	disk := crashfs.New(1)
-	place := Place{Path: "d", Journal: "j"}
+	loc := Location{Path: "d", Journal: "j"}
 	for _, dir := range []string{"d", "j"} {
 		must(t, disk.MkdirAll(dir))
 	}
 	ident := Identity{Dir: [16]byte{0xd1, 15: 0xd2}, Journal: [16]byte{0xa1, 15: 0xa2}}
-	must(t, writeIdentity(disk, place, ident, false))
-	must(t, writeIdentity(disk, place, ident, true))
+	must(t, writeIdentity(disk, loc, ident, false))
+	must(t, writeIdentity(disk, loc, ident, true))
 
 	id := ID{Topic: [16]byte{0xc1, 15: 0xc2}, Partition: 3}
 	read := &scrubbed{done: time.UnixMilli(4), began: time.UnixMilli(5), next: 6}

@@ -328,7 +328,7 @@ func TestAJournalsOwnDiskIsGuarded(t *testing.T) {
 	opt := Options{FS: fsys, JournalFileSize: 64 << 10, JournalBytes: 256 << 10,
 		Config: func(string, ID) Config { return testConfig("sync") }}
 	guarded(&opt)
-	d, err := OpenDir(Place{Path: "/d", Journal: "/j"}, opt)
+	d, err := OpenDir(Location{Path: "/d", Journal: "/j"}, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,7 +385,7 @@ func TestFastWritesAreMeasuredSooner(t *testing.T) {
 func TestPartitionsAreCreatedWhereThereIsSpace(t *testing.T) {
 	fsys := &twoDisks{FS: vfs.Memory()}
 	fsys.full.Store("/b")
-	m, err := Open([]Place{{Path: "/a"}, {Path: "/b"}},
+	m, err := Open([]Location{{Path: "/a"}, {Path: "/b"}},
 		Options{FS: fsys, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, MinFree: func() int64 { return 100 * mib }})
 	if err != nil {
 		t.Fatal(err)

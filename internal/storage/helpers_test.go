@@ -45,7 +45,7 @@ func openUnled(fsys vfs.FS, profile string, change ...func(*Options)) (*Dir, err
 	for _, f := range change {
 		f(&opt)
 	}
-	return OpenDir(Place{Path: "/d"}, opt)
+	return OpenDir(Location{Path: "/d"}, opt)
 }
 
 // lead makes logs lead in their last epoch, or in epoch 0. It returns them.
@@ -235,9 +235,9 @@ func (l *Log) SetLogStart(start int64) error {
 	return m[0].Err
 }
 
-// Create creates logs at once, each in the directory that Place chooses.
+// Create creates logs at once, each in the directory that AssignDirs chooses.
 func (m *Manager) Create(specs []Spec) ([]*Log, error) {
-	byDir, err := m.Place(specs, nil)
+	byDir, err := m.AssignDirs(specs, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -40,8 +40,8 @@ func newID() (id [16]byte) {
 
 // ReadIdentity reads the identity stored in the log directory, or the one stored in its journal's
 // directory if ofJournal is set. The errors are those of statefile.Read.
-func ReadIdentity(fsys vfs.FS, place Place, ofJournal bool) (id Identity, err error) {
-	name, kind := place.identity(ofJournal)
+func ReadIdentity(fsys vfs.FS, loc Location, ofJournal bool) (id Identity, err error) {
+	name, kind := loc.identity(ofJournal)
 	b, err := statefile.Read(fsys, name, kind, identityVersion)
 	if err != nil {
 		return id, err
@@ -53,25 +53,25 @@ func ReadIdentity(fsys vfs.FS, place Place, ofJournal bool) (id Identity, err er
 	return Identity{[16]byte(dir), [16]byte(journal)}, nil
 }
 
-func writeIdentity(fsys vfs.FS, place Place, id Identity, ofJournal bool) error {
-	name, kind := place.identity(ofJournal)
+func writeIdentity(fsys vfs.FS, loc Location, id Identity, ofJournal bool) error {
+	name, kind := loc.identity(ofJournal)
 	return statefile.Write(fsys, name, kind, identityVersion, fmt.Appendf(nil, identityText, id.Dir, id.Journal))
 }
 
 // identity returns the name and the kind of a file that holds an identity.
-func (p Place) identity(ofJournal bool) (name, kind string) {
+func (loc Location) identity(ofJournal bool) (name, kind string) {
 	if ofJournal {
-		return path.Join(p.JournalPath(), JournalIdentityFile), "journal"
+		return path.Join(loc.JournalPath(), JournalIdentityFile), "journal"
 	}
-	return path.Join(p.Path, IdentityFile), "directory"
+	return path.Join(loc.Path, IdentityFile), "directory"
 }
 
 // JournalPath returns the directory of the journal.
-func (p Place) JournalPath() string {
-	if p.Journal == "" {
-		return path.Join(path.Clean(p.Path), "journal")
+func (loc Location) JournalPath() string {
+	if loc.Journal == "" {
+		return path.Join(path.Clean(loc.Path), "journal")
 	}
-	return path.Clean(p.Journal)
+	return path.Clean(loc.Journal)
 }
 
 // remedy returns what to do about files of the directory that are lost: the repair and its result.
@@ -81,13 +81,13 @@ func (d *Dir) remedy(result string) string {
 	if !d.opt.Replicated {
 		return fmt.Sprintf("`chronikctl log repair --dir %[1]s --journal %[2]s --backup %[1]s.before-repair` %[3]s", d.path, d.jpath, result)
 	}
-	return away(d.place()) + "; a repair with --last-copy is for records that no other broker has"
+	return away(d.location()) + "; a repair with --last-copy is for records that no other broker has"
 }
 
 // away returns how a broker gets an empty directory, so that it copies its replicas.
-func away(p Place) string {
-	moves := fmt.Sprintf("`mv %s %[1]s.away`", path.Clean(p.Path))
-	if at := p.JournalPath(); path.Dir(at) != path.Clean(p.Path) {
+func away(loc Location) string {
+	moves := fmt.Sprintf("`mv %s %[1]s.away`", path.Clean(loc.Path))
+	if at := loc.JournalPath(); path.Dir(at) != path.Clean(loc.Path) {
 		moves += fmt.Sprintf(", `mkdir -p %[1]s` and `mv %[1]s %[1]s.away`", at)
 	}
 	return moves + " lets the broker copy its replicas from other brokers at the next start"
@@ -96,8 +96,8 @@ func away(p Place) string {
 // identify reads the identity of the directory and its journal, or creates it.
 func (d *Dir) identify() error {
 	fsys := d.opt.FS
-	own, err := ReadIdentity(fsys, d.place(), false)
-	theirs, jerr := ReadIdentity(fsys, d.place(), true)
+	own, err := ReadIdentity(fsys, d.location(), false)
+	theirs, jerr := ReadIdentity(fsys, d.location(), true)
 	d.ident = own
 	switch {
 	case err == nil && jerr == nil && theirs != own:
@@ -107,7 +107,7 @@ func (d *Dir) identify() error {
 		return nil
 	case err == nil && errors.Is(jerr, fs.ErrNotExist):
 		if has, err := statelog.Exists(fsys, path.Join(d.path, CheckpointDir)); !has && err == nil {
-			return writeIdentity(fsys, d.place(), d.ident, true) // the first start stopped here
+			return writeIdentity(fsys, d.location(), d.ident, true) // the first start stopped here
 		}
 		return foreign("the journal of log directory %s is not in %s: records that only the journal holds would be lost; "+
 			"restore the journal, or set journal.dirs to its location; if it is lost, "+
@@ -133,10 +133,10 @@ func (d *Dir) identify() error {
 			d.jpath, JournalIdentityFile))
 	}
 	d.ident = Identity{Dir: newID(), Journal: newID()}
-	if err := writeIdentity(fsys, d.place(), d.ident, false); err != nil {
+	if err := writeIdentity(fsys, d.location(), d.ident, false); err != nil {
 		return err
 	}
-	return writeIdentity(fsys, d.place(), d.ident, true)
+	return writeIdentity(fsys, d.location(), d.ident, true)
 }
 
 // refuseForeignDir refuses a directory of another program before anything is written to it: Kafka
@@ -173,26 +173,26 @@ func (d *Dir) refuseForeignFiles() error {
 
 // StoppedCleanly reports whether a clean stop wrote the checkpoint and the journal has not been
 // written to since, as far as files show.
-func StoppedCleanly(fsys vfs.FS, place Place, s *checkpoint.State) (bool, error) {
+func StoppedCleanly(fsys vfs.FS, loc Location, s *checkpoint.State) (bool, error) {
 	if s == nil || !s.Clean {
 		return false, nil
 	}
-	clean, err := journal.IsUntouched(fsys, place.JournalPath(), s.Journal, s.Redo)
+	clean, err := journal.IsUntouched(fsys, loc.JournalPath(), s.Journal, s.Redo)
 	return clean && err == nil, err
 }
 
 // Used reports whether a directory has been used as a log directory.
-func Used(fsys vfs.FS, place Place) bool {
-	_, err := fsys.Stat(path.Join(place.Path, IdentityFile))
+func Used(fsys vfs.FS, loc Location) bool {
+	_, err := fsys.Stat(path.Join(loc.Path, IdentityFile))
 	return err == nil
 }
 
 // Peek returns statefile.ErrNewer if a newer version of chronik wrote the log directory or its
 // journal. It changes nothing.
-func Peek(fsys vfs.FS, place Place) error {
+func Peek(fsys vfs.FS, loc Location) error {
 	for _, ofJournal := range []bool{false, true} {
 		// OpenDir finds and reports any other error.
-		if _, err := ReadIdentity(fsys, place, ofJournal); errors.Is(err, statefile.ErrNewer) {
+		if _, err := ReadIdentity(fsys, loc, ofJournal); errors.Is(err, statefile.ErrNewer) {
 			return err
 		}
 	}

@@ -227,7 +227,7 @@ func TestTheMarkOfACleanStopIsOfAnUntouchedJournal(t *testing.T) {
 	d.ckptMu.Unlock()
 	marked.Clean = true
 	state := &checkpoint.State{Header: marked}
-	if clean, err := StoppedCleanly(disk, d.place(), state); clean || err != nil {
+	if clean, err := StoppedCleanly(disk, d.location(), state); clean || err != nil {
 		t.Errorf("with frames behind the redo pointer: %v, %v", clean, err)
 	}
 	if err := d.Close(); err != nil {
@@ -237,7 +237,7 @@ func TestTheMarkOfACleanStopIsOfAnUntouchedJournal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if clean, err := StoppedCleanly(disk, d.place(), state); !clean || err != nil {
+	if clean, err := StoppedCleanly(disk, d.location(), state); !clean || err != nil {
 		t.Errorf("after a clean stop: %v, %v", clean, err)
 	}
 }
@@ -274,14 +274,14 @@ func TestCleanMark(t *testing.T) {
 }
 
 // unclean makes a directory that was stopped cleanly look as after a crash.
-func unclean(t testing.TB, fsys vfs.FS, place Place) {
+func unclean(t testing.TB, fsys vfs.FS, loc Location) {
 	t.Helper()
-	b, err := OpenForRepair(place, Options{FS: fsys})
+	b, err := OpenForRepair(loc, Options{FS: fsys})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	s, err := ReadState(fsys, place.Path)
+	s, err := ReadState(fsys, loc.Path)
 	if err == nil {
 		err = b.Commit(s)
 	}

@@ -49,9 +49,9 @@ func readState(fsys vfs.FS, dir string) (*checkpoint.State, error) {
 type RepairDir struct{ d *Dir }
 
 // OpenForRepair locks a directory for a repair. The error matches ErrLocked if a broker uses it.
-func OpenForRepair(place Place, opt Options) (*RepairDir, error) {
+func OpenForRepair(loc Location, opt Options) (*RepairDir, error) {
 	opt.setDefaults()
-	d := newDir(place, &opt)
+	d := newDir(loc, &opt)
 	var err error
 	if d.lock, err = d.takeLock(); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (b *RepairDir) WriteIdentity(id Identity, ofJournal bool) error {
 			return err
 		}
 	}
-	return writeIdentity(b.d.opt.FS, b.d.place(), id, ofJournal)
+	return writeIdentity(b.d.opt.FS, b.d.location(), id, ofJournal)
 }
 
 // Commit makes a state the directory's checkpoint, with the next sequence. It replaces both copies;
@@ -125,7 +125,7 @@ func (d *Dir) newJournal(c *checkpoint.State) error {
 		return err
 	}
 	for _, ofJournal := range []bool{true, false} {
-		if err := writeIdentity(d.opt.FS, d.place(), d.ident, ofJournal); err != nil {
+		if err := writeIdentity(d.opt.FS, d.location(), d.ident, ofJournal); err != nil {
 			return err
 		}
 	}

@@ -163,13 +163,13 @@ func TestAnInterruptionLeavesACleanStopClean(t *testing.T) {
 // With several directories every recovery stops, and no directory stays open.
 func TestAllDirectoriesAreInterrupted(t *testing.T) {
 	fs := crashfs.New(1)
-	places := []Place{{Path: "/a"}, {Path: "/b"}}
+	locations := []Location{{Path: "/a"}, {Path: "/b"}}
 	opt := Options{FS: fs, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, Interrupted: func() error { return context.Canceled }}
-	if _, err := Open(places, opt); !errors.Is(err, context.Canceled) {
+	if _, err := Open(locations, opt); !errors.Is(err, context.Canceled) {
 		t.Fatalf("not interrupted: %v", err)
 	}
 	opt.Interrupted = nil
-	m, err := Open(places, opt)
+	m, err := Open(locations, opt)
 	if err != nil {
 		t.Fatal(err)
 	}

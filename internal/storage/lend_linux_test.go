@@ -19,7 +19,7 @@ import (
 // lendDir returns a directory of the system's file system, whose logs have this configuration.
 func lendDir(t testing.TB, cfg Config) (*Dir, *Log) {
 	t.Helper()
-	d, err := OpenDir(Place{Path: t.TempDir()}, Options{FS: vfs.OS(), Holder: "pid 4711", JournalFileSize: 4 << 20,
+	d, err := OpenDir(Location{Path: t.TempDir()}, Options{FS: vfs.OS(), Holder: "pid 4711", JournalFileSize: 4 << 20,
 		JournalBytes: 16 << 20, Config: func(string, ID) Config { return cfg }})
 	if err != nil {
 		t.Fatal(err)

@@ -25,17 +25,17 @@ import (
 // A directory whose recovery makes no progress for openPatience is also left out if another one is
 // open by then. When its disk answers, its recovery ends, and its files stay as they are until the
 // next start.
-func Open(places []Place, opt Options) (*Manager, error) {
-	if len(places) == 0 {
+func Open(locations []Location, opt Options) (*Manager, error) {
+	if len(locations) == 0 {
 		return nil, errors.New("no log directory is configured")
 	}
-	opt.share(len(places))
-	dirs, errs := openAll(places, opt)
+	opt.share(len(locations))
+	dirs, errs := openAll(locations, opt)
 	m := newManager()
 	refused := opt.Interrupted != nil && opt.Interrupted() != nil
 	for i, d := range dirs {
 		if d != nil {
-			errs[i] = m.admit(d, places[i])
+			errs[i] = m.admit(d, locations[i])
 		}
 		if failed := (*DirError)(nil); errors.As(errs[i], &failed) {
 			refused = refused || refusesStart(failed)
@@ -65,17 +65,17 @@ type opening struct {
 }
 
 // openAll opens directories and returns, for each place, the directory or an error.
-func openAll(places []Place, opt Options) ([]*Dir, []error) {
+func openAll(locations []Location, opt Options) ([]*Dir, []error) {
 	opt.setDefaults()
-	dirs, errs := make([]*Dir, len(places)), make([]error, len(places))
-	ended, running, open := make(chan *opening, len(places)), map[*opening]bool{}, 0
-	for i, p := range places {
-		if p.Hung {
-			errs[i] = hungAtStart(p, "for some seconds")
+	dirs, errs := make([]*Dir, len(locations)), make([]error, len(locations))
+	ended, running, open := make(chan *opening, len(locations)), map[*opening]bool{}, 0
+	for i, loc := range locations {
+		if loc.Hung {
+			errs[i] = hungAtStart(loc, "for some seconds")
 			continue
 		}
 		own := opt
-		o := &opening{at: i, dir: newDir(p, &own)}
+		o := &opening{at: i, dir: newDir(loc, &own)}
 		running[o] = true
 		go func() {
 			if o.err = o.dir.open(); o.decided.CompareAndSwap(false, true) {
@@ -90,7 +90,7 @@ func openAll(places []Place, opt Options) ([]*Dir, []error) {
 		case o := <-ended:
 			delete(running, o)
 			if o.err != nil {
-				errs[o.at] = o.dir.failure(places[o.at], o.err)
+				errs[o.at] = o.dir.failure(locations[o.at], o.err)
 			} else {
 				dirs[o.at], open = o.dir, open+1
 			}
@@ -100,7 +100,7 @@ func openAll(places []Place, opt Options) ([]*Dir, []error) {
 				before := o.seen
 				if o.seen = o.dir.steps.Load(); o.seen == before && open > 0 && o.giveUp() {
 					delete(running, o)
-					errs[o.at] = hungAtStart(places[o.at], "for "+openPatience.String())
+					errs[o.at] = hungAtStart(locations[o.at], "for "+openPatience.String())
 				}
 			}
 		}
@@ -124,9 +124,9 @@ func (o *opening) leave() {
 	o.dir.log.Warn("the disk of a log directory that hung at the start answers; the next start uses the directory", zap.Error(o.err))
 }
 
-func hungAtStart(p Place, since string) *DirError {
+func hungAtStart(loc Location, since string) *DirError {
 	err := fmt.Errorf("%w: its disk has not answered %s; check the disk and the kernel log, and restart the broker", ErrFailed, since)
-	return &DirError{Path: p.Path, Journal: p.Journal, Err: err}
+	return &DirError{Path: loc.Path, Journal: loc.Journal, Err: err}
 }
 
 // share divides broker-wide bounds among the directories.
@@ -148,12 +148,12 @@ func refusesStart(err error) bool {
 
 // admit adds an open directory. If it is a copy of a directory that was added earlier, admit closes
 // it and returns a DirError.
-func (m *Manager) admit(d *Dir, place Place) error {
+func (m *Manager) admit(d *Dir, loc Location) error {
 	if err := m.isCopy(d); err != nil {
 		// The next start must still see the unclean stop, because no leader epoch was raised.
 		d.unused = true
 		_ = d.Close() // after an error the next start recovers it
-		return &DirError{Path: place.Path, Journal: place.Journal, ID: d.ident.Dir, Err: err, Replicated: d.opt.Replicated}
+		return &DirError{Path: loc.Path, Journal: loc.Journal, ID: d.ident.Dir, Err: err, Replicated: d.opt.Replicated}
 	}
 	m.dirs = append(m.dirs, d)
 	for _, l := range d.Logs() {

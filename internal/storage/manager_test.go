@@ -17,7 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-var ab = []Place{{Path: "/a"}, {Path: "/b"}}
+var ab = []Location{{Path: "/a"}, {Path: "/b"}}
 
 func openManager(fsys vfs.FS, change ...func(*Options)) (*Manager, error) {
 	opt := Options{FS: fsys, Holder: "pid 4711", JournalFileSize: 64 << 10, JournalBytes: 256 << 10,
@@ -193,8 +193,8 @@ func TestWhatIsNotOfADiskRefusesTheStart(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				disk := filled(t)
 				if !clean {
-					for _, p := range ab {
-						unclean(t, disk, p)
+					for _, loc := range ab {
+						unclean(t, disk, loc)
 					}
 				}
 				undo := func() {}
@@ -239,8 +239,8 @@ func TestAStartWithoutAnyDirectoryIsRefused(t *testing.T) {
 // error names both. The earlier one keeps the log.
 func TestOneLogInTwoDirectories(t *testing.T) {
 	disk := crashfs.New(1)
-	for i, p := range ab {
-		d, err := OpenDir(p, Options{FS: disk, JournalFileSize: 64 << 10, JournalBytes: 256 << 10})
+	for i, loc := range ab {
+		d, err := OpenDir(loc, Options{FS: disk, JournalFileSize: 64 << 10, JournalBytes: 256 << 10})
 		if err != nil {
 			t.Fatal(err)
 		}

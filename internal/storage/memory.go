@@ -37,7 +37,7 @@ func (m *memory) alloc(l *Log, size int) *chunk {
 	}
 	c.log = l
 	l.mu.Lock()
-	c.buf, c.at = l.tail.place(&m.pool, size)
+	c.buf, c.at = l.tail.reserve(&m.pool, size)
 	l.mu.Unlock()
 	c.data = c.buf.Bytes()[c.at : c.at : c.at+size]
 	c.cap = int64(size) // pages and size classes add less than that

@@ -88,7 +88,7 @@ func (w *world) crash() {
 		w.disk = next
 		opt := w.options()
 		w.oneBad()
-		d, err := OpenDir(Place{Path: "/d"}, opt)
+		d, err := OpenDir(Location{Path: "/d"}, opt)
 		if err == nil {
 			w.say("crash before the directory is used")
 			next.CrashAt(next.Ops())
@@ -161,7 +161,7 @@ func (w *world) start(image *crashfs.FS) {
 		w.replayTwice(image)
 	}
 	w.disk = image
-	d, err := OpenDir(Place{Path: "/d"}, w.options())
+	d, err := OpenDir(Location{Path: "/d"}, w.options())
 	if err != nil {
 		failf("start: %v", err)
 	}
@@ -221,7 +221,7 @@ func (w *world) replayTwice(image *crashfs.FS) {
 	var ends [2]map[ID]Ends
 	for i := range ends {
 		w.disk = image.KillImage(1)
-		d, err := OpenDir(Place{Path: "/d"}, w.options())
+		d, err := OpenDir(Location{Path: "/d"}, w.options())
 		if err != nil {
 			failf("start: %v", err)
 		}

@@ -75,7 +75,7 @@ func (s *leaving) move(to int64, how func() error) error {
 }
 
 func (s *leaving) run(f *crashfs.FS, profile string) error {
-	d, err := OpenDir(Place{Path: "/d"}, leavingOptions(f, profile))
+	d, err := OpenDir(Location{Path: "/d"}, leavingOptions(f, profile))
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (s *leaving) run(f *crashfs.FS, profile string) error {
 // check opens an image. The log begins at an acknowledged start or at that of a move in progress,
 // and has all acknowledged records above it.
 func (s *leaving) check(image *crashfs.FS, profile string) error {
-	d, err := OpenDir(Place{Path: "/d"}, leavingOptions(image, profile))
+	d, err := OpenDir(Location{Path: "/d"}, leavingOptions(image, profile))
 	if err != nil {
 		return err
 	}

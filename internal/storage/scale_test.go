@@ -68,7 +68,7 @@ func TestFault09SlowDiskAffectsNoOtherDirectory(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	const bound = 256 << 10
 	opt := Options{FS: errs, JournalFileSize: 1 << 20, JournalBytes: 4 << 20, DeferredBytes: bound}
-	m, err := Open([]Place{{Path: "/d"}, {Path: "/e"}}, opt)
+	m, err := Open([]Location{{Path: "/d"}, {Path: "/e"}}, opt)
 	if err != nil {
 		t.Fatal(err)
 	}

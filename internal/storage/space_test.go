@@ -24,7 +24,7 @@ func (s *shrinking) Free(string) (available, total uint64, err error) {
 func TestTheSameDiskUnderLoad(t *testing.T) {
 	fsys := &shrinking{FS: vfs.Memory()}
 	fsys.free.Store(1 << 30)
-	d, err := OpenDir(Place{Path: "/d", Journal: "/j"}, Options{FS: fsys})
+	d, err := OpenDir(Location{Path: "/d", Journal: "/j"}, Options{FS: fsys})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestTheSameDiskUnderLoad(t *testing.T) {
 func TestASmallDiskHasSpaceAgain(t *testing.T) {
 	fsys := newGauge(150 * mib)
 	fsys.total.Store(150 * mib)
-	d, err := OpenDir(Place{Path: "/d"}, Options{FS: fsys, MinFree: func() int64 { return diskguard.Auto },
+	d, err := OpenDir(Location{Path: "/d"}, Options{FS: fsys, MinFree: func() int64 { return diskguard.Auto },
 		Config: func(string, ID) Config { return testConfig("sync") }})
 	if err != nil {
 		t.Fatal(err)

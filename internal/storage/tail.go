@@ -80,9 +80,9 @@ type tail struct {
 // that at most half of the bytes of all pages are unused.
 const pageMax = 16 << 10
 
-// place returns memory for a chunk of up to size bytes, with a reference for the caller, and the
+// reserve returns memory for a chunk of up to size bytes, with a reference for the caller, and the
 // position of the chunk in it.
-func (t *tail) place(p *bufpool.Pool, size int) (*bufpool.Buffer, int) {
+func (t *tail) reserve(p *bufpool.Pool, size int) (*bufpool.Buffer, int) {
 	if t.page != nil && size <= t.page.Len()-t.used {
 		t.page.Retain()
 		return t.page, t.used

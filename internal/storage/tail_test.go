@@ -117,7 +117,7 @@ func TestPages(t *testing.T) {
 	var bufs []*bufpool.Buffer
 	next := int64(0)
 	for _, size := range []int{300, 300, 300, 300, 300, 5000, 300, 300} {
-		b, at := tl.place(&pool, size)
+		b, at := tl.reserve(&pool, size)
 		bufs = append(bufs, b)
 		got = append(got, fmt.Sprint(b.Len(), " ", at))
 		tl.add(&chunk{buf: b, at: at, data: b.Bytes()[at : at+size], base: next, next: next + 1, first: journal.LSN(next)})

@@ -13,7 +13,7 @@ import (
 
 // fake is a Source with fixed data.
 type fake struct {
-	broker   Broker
+	broker   Status
 	err      error // of all but Broker
 	overview Overview
 	topics   []view.Topic
@@ -31,7 +31,7 @@ func (f *fake) ask() {
 	}
 }
 
-func (f *fake) Broker(context.Context) Broker { f.ask(); return f.broker }
+func (f *fake) Status(context.Context) Status { f.ask(); return f.broker }
 
 func (f *fake) Overview(context.Context) (Overview, error) { f.ask(); return f.overview, f.err }
 
@@ -75,7 +75,7 @@ const gib = 1 << 30
 // empty returns a broker that has just started.
 func empty() (*fake, *History) {
 	f := &fake{
-		broker: Broker{ID: 1, Version: "v1.0.0", Now: now(), Started: now().Add(-42 * time.Second), Profile: view.Profile{Name: "sync"},
+		broker: Status{ID: 1, Version: "v1.0.0", Now: now(), Started: now().Add(-42 * time.Second), Profile: view.Profile{Name: "sync"},
 			Addresses: []string{"localhost:9092"}},
 		overview: Overview{
 			Dirs: []view.Dir{

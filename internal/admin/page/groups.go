@@ -23,7 +23,7 @@ type groupsBody struct {
 	All         int
 }
 
-func (p *Page) groups(r *http.Request, _ *Broker) (any, string, error) {
+func (p *Page) groups(r *http.Request, _ *Status) (any, string, error) {
 	all, err := p.src.Groups(r.Context())
 	if err != nil {
 		return nil, "", err
@@ -63,7 +63,7 @@ type groupBody struct {
 	Pager        Pager
 }
 
-func (p *Page) group(r *http.Request, _ *Broker) (any, string, error) {
+func (p *Page) group(r *http.Request, _ *Status) (any, string, error) {
 	q := r.URL.Query()
 	g, err := p.src.Group(r.Context(), q.Get("id"))
 	if err != nil {
@@ -124,7 +124,7 @@ type connectionsBody struct {
 // anonymous is the principal of a client that has not authenticated.
 const anonymous = "User:ANONYMOUS"
 
-func (p *Page) connections(r *http.Request, _ *Broker) (any, string, error) {
+func (p *Page) connections(r *http.Request, _ *Status) (any, string, error) {
 	all, err := p.src.Connections()
 	if err != nil {
 		return nil, "", err

@@ -24,7 +24,7 @@ type overviewBody struct {
 	Sampling bool // there is no sample yet
 }
 
-func (p *Page) overview(r *http.Request, b *Broker) (any, string, error) {
+func (p *Page) overview(r *http.Request, b *Status) (any, string, error) {
 	body := &overviewBody{Shown: b.Findings[:min(len(b.Findings), maxFindings)]}
 	body.Omitted = len(b.Findings) - len(body.Shown)
 	var err error

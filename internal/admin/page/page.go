@@ -104,7 +104,7 @@ func Wanted(r *http.Request) bool {
 
 // layout is the content of the layout around a page.
 type layout struct {
-	Broker
+	Status
 	Page, Title string
 	Assets      string // version of the assets
 	// Refresh is the interval in seconds at which a browser without JavaScript reloads the page, 0
@@ -169,9 +169,9 @@ type failure struct {
 func (f *failure) Error() string { return f.Problem }
 
 // handle renders a page. body returns its content and its title.
-func (p *Page) handle(name string, body func(*http.Request, *Broker) (any, string, error)) http.Handler {
+func (p *Page) handle(name string, body func(*http.Request, *Status) (any, string, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := layout{Broker: p.src.Broker(r.Context()), Page: name, Assets: p.version, Live: name != "records"}
+		v := layout{Status: p.src.Status(r.Context()), Page: name, Assets: p.version, Live: name != "records"}
 		again := r.URL.Query()
 		if again.Has("refresh") {
 			v.Refresh = refreshAfter
@@ -181,7 +181,7 @@ func (p *Page) handle(name string, body func(*http.Request, *Broker) (any, strin
 		}
 		v.RefreshLink = (&url.URL{Path: r.URL.Path, RawQuery: again.Encode()}).String()
 		var err error
-		if v.Body, v.Title, err = body(r, &v.Broker); err != nil {
+		if v.Body, v.Title, err = body(r, &v.Status); err != nil {
 			p.fail(w, &v, explain(err))
 			return
 		}
@@ -196,7 +196,7 @@ func (p *Page) Refused(w http.ResponseWriter, r *http.Request, status int, why s
 		return false
 	}
 	// The page shows nothing else about the broker: the request may come from anywhere.
-	p.fail(w, &layout{Broker: Broker{Now: time.Now()}, Assets: p.version, Bare: true}, &failure{status: status, Problem: why})
+	p.fail(w, &layout{Status: Status{Now: time.Now()}, Assets: p.version, Bare: true}, &failure{status: status, Problem: why})
 	return true
 }
 

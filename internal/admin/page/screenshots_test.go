@@ -104,8 +104,8 @@ type moving struct {
 	asked *atomic.Int64
 }
 
-func (m *moving) Broker(ctx context.Context) Broker {
-	b := m.fake.Broker(ctx)
+func (m *moving) Status(ctx context.Context) Status {
+	b := m.fake.Status(ctx)
 	b.Now = now().Add(time.Duration(m.asked.Add(1)) * time.Second)
 	return b
 }

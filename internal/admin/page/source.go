@@ -24,8 +24,8 @@ func NotFound(format string, args ...any) error {
 // concurrent use; they return copies and hold no lock when they return. All except Broker may fail
 // with ErrNotServing.
 type Source interface {
-	// Broker never fails: it also describes a broker that is starting.
-	Broker(ctx context.Context) Broker
+	// Status never fails: it also describes a broker that is starting.
+	Status(ctx context.Context) Status
 	Overview(ctx context.Context) (Overview, error)
 	// Topics returns all topics in any order.
 	Topics() ([]view.Topic, error)
@@ -39,8 +39,8 @@ type Source interface {
 	Connections() ([]view.Connection, error)
 }
 
-// Broker describes the broker as a whole.
-type Broker struct {
+// Status describes the broker as a whole.
+type Status struct {
 	ID           int32
 	Version      string
 	Now, Started time.Time

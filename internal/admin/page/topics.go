@@ -41,7 +41,7 @@ func (t *topicLine) Rate() string {
 	return shortText(t.rate) + "/s"
 }
 
-func (p *Page) topics(r *http.Request, b *Broker) (any, string, error) {
+func (p *Page) topics(r *http.Request, b *Status) (any, string, error) {
 	all, err := p.src.Topics()
 	if err != nil {
 		return nil, "", err
@@ -128,7 +128,7 @@ type topicBody struct {
 	Pager      Pager
 }
 
-func (p *Page) topic(r *http.Request, b *Broker) (any, string, error) {
+func (p *Page) topic(r *http.Request, b *Status) (any, string, error) {
 	q := r.URL.Query()
 	t, err := p.src.Topic(r.Context(), q.Get("name"))
 	if err != nil {
@@ -162,7 +162,7 @@ type recordsBody struct {
 	Back      string
 }
 
-func (p *Page) records(r *http.Request, _ *Broker) (any, string, error) {
+func (p *Page) records(r *http.Request, _ *Status) (any, string, error) {
 	q := r.URL.Query()
 	partition, err := strconv.ParseInt(q.Get("partition"), 10, 32)
 	if err != nil || partition < 0 {

@@ -176,8 +176,8 @@ func (d Decider) Prefer(p metadata.Partition) (metadata.Partition, bool) {
 	return finish(p, next)
 }
 
-// Report is what a broker reports about the log of one replica.
-type Report struct {
+// LogState is what a broker reports about the log of one replica.
+type LogState struct {
 	Broker int32
 	// LastEpoch is the epoch of the last record, -1 if the log is empty. End is the log end.
 	LastEpoch int32
@@ -189,7 +189,7 @@ type Report struct {
 // longer reports whether a log has more records than another one: it goes further, or as far
 // without damage. What damage took, a shorter log may have; it keeps that when it follows, and
 // leads then.
-func (r *Report) longer(than *Report) bool {
+func (r *LogState) longer(than *LogState) bool {
 	if r.LastEpoch != than.LastEpoch {
 		return r.LastEpoch > than.LastEpoch
 	}
@@ -199,14 +199,14 @@ func (r *Report) longer(than *Report) bool {
 // Unclean elects the active replica with the most records, by last epoch and end, although it may
 // lack acknowledged ones. It does nothing as long as the partition has a leader or Elect finds one.
 // The caller must log the result as a loss of data.
-func (d Decider) Unclean(p metadata.Partition, reports []Report) (metadata.Partition, bool) {
+func (d Decider) Unclean(p metadata.Partition, reports []LogState) (metadata.Partition, bool) {
 	next := p
 	if d.elect(&next); next.Leader != None {
 		return finish(p, next)
 	}
-	var best *Report
+	var best *LogState
 	for _, b := range p.Replicas {
-		i := slices.IndexFunc(reports, func(r Report) bool { return r.Broker == b })
+		i := slices.IndexFunc(reports, func(r LogState) bool { return r.Broker == b })
 		if i < 0 || !d.able(b) {
 			continue
 		}

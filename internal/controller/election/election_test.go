@@ -188,19 +188,19 @@ func TestRestoreTakesOnlyTheLastReplicaWithItsRecords(t *testing.T) {
 
 func TestUncleanElectsTheLongestLog(t *testing.T) {
 	d := Decider{View: brokers{active: ids(2, 3)}}
-	reports := []Report{{Broker: 1, LastEpoch: 9, End: 900}, {Broker: 2, LastEpoch: 4, End: 70}, {Broker: 3, LastEpoch: 4, End: 80}}
+	reports := []LogState{{Broker: 1, LastEpoch: 9, End: 900}, {Broker: 2, LastEpoch: 4, End: 70}, {Broker: 3, LastEpoch: 4, End: 80}}
 	p, ok := d.Unclean(record(1, ids(1), nil), reports)
 	epoch := 9 + metadata.Gap(d.Generation)
 	if !ok || p.Leader != 3 || p.LeaderEpoch != epoch || p.Unclean != epoch || !slices.Equal(p.ISR, ids(3)) || p.ELR != nil {
 		t.Errorf("%v %+v; the epoch must be above all that any replica can have", ok, p)
 	}
 	for end, leader := range map[int64]int32{80: 3, 79: 2} {
-		logs := []Report{{Broker: 2, LastEpoch: 4, End: 80, Damaged: true}, {Broker: 3, LastEpoch: 4, End: end}}
+		logs := []LogState{{Broker: 2, LastEpoch: 4, End: 80, Damaged: true}, {Broker: 3, LastEpoch: 4, End: end}}
 		if p, _ := d.Unclean(record(1, ids(1), nil), logs); p.Leader != leader {
 			t.Errorf("elected %d, with a damaged log that ends at 80 and another one at %d", p.Leader, end)
 		}
 	}
-	if p, _ := d.Unclean(record(1, ids(1), nil), []Report{{Broker: 2, LastEpoch: 5, End: 1}}); p.LeaderEpoch != 7 {
+	if p, _ := d.Unclean(record(1, ids(1), nil), []LogState{{Broker: 2, LastEpoch: 5, End: 1}}); p.LeaderEpoch != 7 {
 		t.Errorf("epoch %d, two elections after 5, which the metadata gave", p.LeaderEpoch)
 	}
 	if p, _ := d.Unclean(record(1, ids(1, 2), nil), reports); p.Leader != 2 || p.Unclean != 0 {
@@ -279,7 +279,7 @@ func decideOne(d Decider, p metadata.Partition, b int32, leaving Leaving, event 
 	case 6:
 		return d.Restore(p, b, dir)
 	case 7:
-		return d.Unclean(p, []Report{{Broker: b, LastEpoch: p.LeaderEpoch, End: 1}})
+		return d.Unclean(p, []LogState{{Broker: b, LastEpoch: p.LeaderEpoch, End: 1}})
 	default:
 		return d.Prefer(p)
 	}

@@ -65,7 +65,7 @@ func (s *Shard) applyPending(k format.Key, o format.Offset, by coordinator.Produ
 		return
 	}
 	g.pending.set(k.Item, k.Partition, append(all, x))
-	p.places = append(p.places, place{k.Group, k.Item, k.Partition})
+	p.pending = append(p.pending, pendingKey{k.Group, k.Item, k.Partition})
 }
 
 // pendingOf returns the index of a producer's offset, -1 if it has none.
@@ -95,8 +95,8 @@ func (s *Shard) applyMarker(m producers.Marker) {
 		return
 	}
 	p := s.transactions.end(m, s.nowMillis())
-	places := p.places
-	p.places = nil
+	places := p.pending
+	p.pending = nil
 	for _, at := range places {
 		g := s.groups[at.group]
 		if g == nil {

@@ -46,10 +46,10 @@ func recordedTopology(t *kmsg.StreamsGroupHeartbeatRequestTopology) format.Topol
 			RepartitionSources: recordedTopics(q.RepartitionSourceTopics),
 			RepartitionSinks:   slices.Sorted(slices.Values(q.RepartitionSinkTopics))}
 		var sources, regexes, repartitions []int
-		s.SourceTopics, sources = sortedWithPlaces(q.SourceTopics, strings.Compare)
-		s.SourceRegexes, regexes = sortedWithPlaces(q.SourceTopicRegex, strings.Compare)
+		s.SourceTopics, sources = sortedWithPositions(q.SourceTopics, strings.Compare)
+		s.SourceRegexes, regexes = sortedWithPositions(q.SourceTopicRegex, strings.Compare)
 		slices.SortFunc(s.Changelogs, byName)
-		s.RepartitionSources, repartitions = sortedWithPlaces(s.RepartitionSources, byName)
+		s.RepartitionSources, repartitions = sortedWithPositions(s.RepartitionSources, byName)
 		for _, c := range q.CopartitionGroups {
 			s.Copartitioned = append(s.Copartitioned, format.CopartitionGroup{SourceTopics: moved(c.SourceTopics, sources),
 				SourceRegexes: moved(c.SourceTopicRegex, regexes), RepartitionSources: moved(c.RepartitionSourceTopics, repartitions)})
@@ -66,28 +66,28 @@ func recordedTopology(t *kmsg.StreamsGroupHeartbeatRequestTopology) format.Topol
 
 func byName(a, b format.InternalTopic) int { return strings.Compare(a.Name, b.Name) }
 
-// sortedWithPlaces returns a sorted list, and the place of each element of the original one in it.
+// sortedWithPositions returns a sorted list, and the position of each element of the original one.
 // The list may have more elements than an int16 can number; topology.Check refuses it later.
-func sortedWithPlaces[E any](list []E, compare func(a, b E) int) (sorted []E, places []int) {
+func sortedWithPositions[E any](list []E, compare func(a, b E) int) (sorted []E, positions []int) {
 	order := make([]int, len(list))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return compare(list[a], list[b]) })
-	places = make([]int, len(list))
+	positions = make([]int, len(list))
 	for to, from := range order {
-		sorted, places[from] = append(sorted, list[from]), to
+		sorted, positions[from] = append(sorted, list[from]), to
 	}
-	return sorted, places
+	return sorted, positions
 }
 
-// moved returns the indexes of elements after they were moved to places, sorted. An index out of
+// moved returns the indexes of elements after they were moved to positions, sorted. An index out of
 // range stays: topology.Check refuses it.
-func moved(indexes []int16, places []int) []int16 {
+func moved(indexes []int16, positions []int) []int16 {
 	list := make([]int16, 0, len(indexes))
 	for _, i := range indexes {
-		if i >= 0 && int(i) < len(places) {
-			i = int16(places[i])
+		if i >= 0 && int(i) < len(positions) {
+			i = int16(positions[i])
 		}
 		list = append(list, i)
 	}

@@ -27,15 +27,15 @@ type transactions struct {
 // producer is a producer with its pending offsets.
 type producer struct {
 	producers.Fence
-	id     int64
-	ended  uint64 // its last marker, as a value of transactions.markers; 0: none
-	seen   int64  // ms since 1970, of the latest batch, or of the load
-	places []place
-	use    *list.Element
+	id      int64
+	ended   uint64 // its last marker, as a value of transactions.markers; 0: none
+	seen    int64  // ms since 1970, of the latest batch, or of the load
+	pending []pendingKey
+	use     *list.Element
 }
 
-// place is where a producer has a pending offset, or had one that is deleted.
-type place struct {
+// pendingKey is where a producer has a pending offset, or had one that is deleted.
+type pendingKey struct {
 	group, topic string
 	partition    int32
 }

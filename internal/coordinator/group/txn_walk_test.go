@@ -25,7 +25,7 @@ type walk struct {
 	ce     int32 // of the present coordinator
 	prods  []*walker
 	net    []message
-	writes map[place][]*written
+	writes map[pendingKey][]*written
 	value  int64
 	bad    []string
 }
@@ -86,7 +86,7 @@ type written struct {
 func (w *walk) fail(format string, args ...any) { w.bad = append(w.bad, fmt.Sprintf(format, args...)) }
 
 func newWalk(d dice, broken Broken) *walk {
-	w := &walk{dice: d, ce: 1, writes: map[place][]*written{}}
+	w := &walk{dice: d, ce: 1, writes: map[pendingKey][]*written{}}
 	w.world = newWorld(panics{}, func(c *Config) { c.Broken = broken })
 	w.topic("t", 2)
 	for i, v := range []int16{3, 3, 5} {
@@ -103,8 +103,8 @@ type fault string
 func (panics) Helper()                        {}
 func (panics) Fatalf(format string, a ...any) { panic(fault(fmt.Sprintf(format, a...))) }
 
-func (w *walk) place() place {
-	return place{[]string{"g", "h"}[w.roll(2)], "t", int32(w.roll(2))}
+func (w *walk) place() pendingKey {
+	return pendingKey{[]string{"g", "h"}[w.roll(2)], "t", int32(w.roll(2))}
 }
 
 func (w *walk) step() {
@@ -151,7 +151,7 @@ func (w *walk) step() {
 	}
 }
 
-func (w *walk) plain(at place) {
+func (w *walk) plain(at pendingKey) {
 	w.value++
 	req := commitOf("", -1, at.topic, w.value)
 	req.Group, req.Topics[0].Partitions[0].Partition = at.group, at.partition
@@ -200,7 +200,7 @@ func (p *walker) adopt() {
 	}
 }
 
-func (w *walk) submit(p *walker, c walkClient, at place, e TxnCommit) {
+func (w *walk) submit(p *walker, c walkClient, at pendingKey, e TxnCommit) {
 	switch r := ask[any](w.world, e).(type) {
 	case *kmsg.TxnOffsetCommitResponse:
 		if r.Topics[0].Partitions[0].ErrorCode == 0 {
@@ -325,7 +325,7 @@ func (w *walk) move() {
 }
 
 // shown returns an offset as a reader gets it.
-func (w *walk) shown(at place, stable bool) (int64, int16) {
+func (w *walk) shown(at pendingKey, stable bool) (int64, int16) {
 	req := kmsg.NewOffsetFetchRequestGroup()
 	req.Group, req.Topics = at.group, []kmsg.OffsetFetchRequestGroupTopic{{Topic: at.topic, Partitions: []int32{at.partition}}}
 	e := FetchOffsets{Groups: []kmsg.OffsetFetchRequestGroup{req}, RequireStable: stable}
@@ -335,7 +335,7 @@ func (w *walk) shown(at place, stable bool) (int64, int16) {
 
 // read compares an offset with the reference: the last written one that is committed, from the
 // marker on.
-func (w *walk) read(at place) {
+func (w *walk) read(at pendingKey) {
 	got, _ := w.shown(at, false)
 	want, open := int64(-1), false
 	for _, x := range w.writes[at] {

@@ -85,7 +85,7 @@ func open(t testing.TB, fs vfs.FS, c *cluster) (*replica.Partition, *purgatory.P
 	profile, err := set.Lookup("sync")
 	must(t, err)
 	cfg := storage.Config{Profile: profile, Segment: segment.Limits{Bytes: 4096, Ms: 1 << 40, IndexInterval: 512, IndexBytes: 1 << 20}}
-	s, err := storage.Open([]storage.Place{{Path: "/d"}},
+	s, err := storage.Open([]storage.Location{{Path: "/d"}},
 		storage.Options{FS: fs, JournalFileSize: 1 << 20, Config: func(string, storage.ID) storage.Config { return cfg }})
 	must(t, err)
 	t.Cleanup(func() { _ = s.Close() })

@@ -96,7 +96,7 @@ func startWith(t testing.TB, fs vfs.FS, add func(*broker)) (b *broker, stop func
 	incarnation, _, err := solestore.Register(t.Context(), store, 1, "")
 	must(t, err)
 	b.settings = replica.NewTopicSettings(replica.SettingsOptions{Self: 1, Configs: b.configs, Logger: zap.NewNop()})
-	logs, err := storage.Open([]storage.Place{{Path: "/logs"}}, storage.Options{FS: fs, JournalFileSize: 1 << 20,
+	logs, err := storage.Open([]storage.Location{{Path: "/logs"}}, storage.Options{FS: fs, JournalFileSize: 1 << 20,
 		Config: func(string, storage.ID) storage.Config { return b.settings.Of(metadata.Empty(), nil).Log }})
 	must(t, err)
 	park := purgatory.New()
@@ -121,7 +121,7 @@ func startWith(t testing.TB, fs vfs.FS, add func(*broker)) (b *broker, stop func
 // noReplicas returns a manager that has no partition.
 func noReplicas(t testing.TB) *replica.Manager {
 	t.Helper()
-	logs, err := storage.Open([]storage.Place{{Path: "/logs"}}, storage.Options{FS: vfs.Memory(), JournalFileSize: 1 << 20})
+	logs, err := storage.Open([]storage.Location{{Path: "/logs"}}, storage.Options{FS: vfs.Memory(), JournalFileSize: 1 << 20})
 	must(t, err)
 	m := replica.NewManager(replica.Options{Self: 1, Storage: logs, Logger: zap.NewNop()})
 	t.Cleanup(func() { must(t, errors.Join(m.Close(context.Background()), logs.Close())) })

@@ -23,8 +23,8 @@ func (c *Cluster) Control(own [16]byte, minISR func(*metadata.Image, *metadata.T
 	applier := metadata.NewApplier(c.o.Log.Named("controller"))
 	loop := controller.NewLoop(controller.LoopOptions{
 		Store: ownTerm{c.store}, Images: applier, Leadership: leadership{c}, Own: own, MinISR: minISR, Unclean: unclean, Now: c.now,
-		Reports: c.askReports,
-		Timeout: c.o.Conf.Session, Interval: c.o.Conf.Heartbeat, DrainTime: c.o.Conf.DrainTime,
+		LogStates: c.askReports,
+		Timeout:   c.o.Conf.Session, Interval: c.o.Conf.Heartbeat, DrainTime: c.o.Conf.DrainTime,
 		Balance: c.o.Conf.Balance, InternalReplicas: c.o.InternalReplicas, Log: c.o.Log.Named("controller"),
 	})
 	applier.Subscribe("controller", loop.Follow)
@@ -98,7 +98,7 @@ type RegisterOptions struct {
 	// Lossy and Damaged are logs that may lack records.
 	Lossy, Damaged []metadata.TopicPartition
 	// Report is what heartbeats report. It must not block.
-	Report func() membership.Report
+	Report func() membership.BrokerState
 	// LogEnd tells the controller what a log has, before an unclean election.
 	LogEnd LogEnd
 }
@@ -122,7 +122,7 @@ func (c *Cluster) Register(ctx context.Context, o RegisterOptions) (epoch int64,
 			role, moved := c.store.Leadership()
 			return role.Leader, moved
 		},
-		Seek: c.seek, Call: c.book.Call, Report: o.Report, Wish: c.wish, Interval: c.o.Conf.Heartbeat, Timeout: c.o.Conf.Session,
+		Seek: c.seek, Call: c.book.Call, State: o.Report, Wish: c.wish, Interval: c.o.Conf.Heartbeat, Timeout: c.o.Conf.Session,
 		Hopeless: func() error {
 			if c.Linked() {
 				return nil // another node may lead

@@ -45,7 +45,7 @@ type logReport struct {
 // askReports asks a registered process for the ends of logs. A later process of the same broker
 // refuses: its logs may differ, and the controller decides on its registration then.
 func (c *Cluster) askReports(ctx context.Context, of *metadata.Broker, logs []metadata.TopicPartition) (
-	map[metadata.TopicPartition]election.Report, error) {
+	map[metadata.TopicPartition]election.LogState, error) {
 	q := reportsRequest{Incarnation: of.Incarnation}
 	for _, tp := range logs {
 		q.Partitions = append(q.Partitions, partitionName{tp.Topic, tp.Partition})
@@ -67,7 +67,7 @@ func (c *Cluster) askReports(ctx context.Context, of *metadata.Broker, logs []me
 }
 
 // unpackReports decodes an answer to a request for logs.
-func unpackReports(p []byte, logs []metadata.TopicPartition) (map[metadata.TopicPartition]election.Report, error) {
+func unpackReports(p []byte, logs []metadata.TopicPartition) (map[metadata.TopicPartition]election.LogState, error) {
 	var a reportsAnswer
 	if err := decodeOperation(p, &a); err != nil {
 		return nil, err
@@ -76,14 +76,14 @@ func unpackReports(p []byte, logs []metadata.TopicPartition) (map[metadata.Topic
 	for _, tp := range logs {
 		asked[tp] = true
 	}
-	got := make(map[metadata.TopicPartition]election.Report, len(a.Logs))
+	got := make(map[metadata.TopicPartition]election.LogState, len(a.Logs))
 	for _, l := range a.Logs {
 		tp := metadata.TopicPartition{Topic: l.Topic, Partition: l.Partition}
 		if !asked[tp] || l.LastEpoch < -1 || l.End < 0 {
 			return nil, fmt.Errorf("a broker reports partition %d of topic %s, last epoch %d, end %d", l.Partition,
 				metadata.FormatID(l.Topic), l.LastEpoch, l.End)
 		}
-		got[tp] = election.Report{LastEpoch: l.LastEpoch, End: l.End}
+		got[tp] = election.LogState{LastEpoch: l.LastEpoch, End: l.End}
 	}
 	return got, nil
 }

@@ -16,7 +16,7 @@ func TestReportsOfLogs(t *testing.T) {
 	a, b := metadata.TopicPartition{Topic: [16]byte{1}}, metadata.TopicPartition{Topic: [16]byte{2}, Partition: 3}
 	r := &reporter{[16]byte{7}, func(tp metadata.TopicPartition) (int32, int64, bool) { return 4, 50, tp == b }}
 	c := &Cluster{self: membership.Member{ID: 9}}
-	ask := func(incarnation byte) (map[metadata.TopicPartition]election.Report, error) {
+	ask := func(incarnation byte) (map[metadata.TopicPartition]election.LogState, error) {
 		return c.askReports(t.Context(), &metadata.Broker{Member: 9, Incarnation: [16]byte{incarnation}}, []metadata.TopicPartition{a, b})
 	}
 	if got, err := ask(7); err == nil {
@@ -24,7 +24,7 @@ func TestReportsOfLogs(t *testing.T) {
 	}
 	c.reporter.Store(r)
 	got, err := ask(7)
-	if diff := cmp.Diff(map[metadata.TopicPartition]election.Report{b: {LastEpoch: 4, End: 50}}, got); err != nil || diff != "" {
+	if diff := cmp.Diff(map[metadata.TopicPartition]election.LogState{b: {LastEpoch: 4, End: 50}}, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	if got, err := ask(6); err == nil {

@@ -46,7 +46,7 @@ func Findings(m *checks.Monitor, all []checks.Check) func() []metrics.Findings {
 type Machine struct {
 	machine        *host.Machine
 	data           string // the data directory
-	dirs           []storage.Place
+	dirs           []storage.Location
 	maxConnections func() int
 	// The last reading of the clock, and its last step. Only the Monitor's goroutine uses them.
 	last      time.Time
@@ -56,7 +56,7 @@ type Machine struct {
 
 // NewMachine returns the source for a broker with these directories on this machine. maxConnections
 // returns its limit, as Files.MaxConnections.
-func NewMachine(data string, dirs []storage.Place, maxConnections func() int) *Machine {
+func NewMachine(data string, dirs []storage.Location, maxConnections func() int) *Machine {
 	return &Machine{machine: host.New(), data: data, dirs: dirs, maxConnections: maxConnections}
 }
 
@@ -85,13 +85,14 @@ func (m *Machine) Quick(f *checks.Facts) {
 // Slow is a checks.SlowSource: it finds the file systems of the directories. It blocks while a file
 // system does not respond.
 func (m *Machine) Slow(s *checks.Slow) {
-	s.Places, s.JournalTotals = []checks.Place{m.machine.Place(checks.RoleData, m.data)}, map[string]int64{}
+	s.MountedDirs, s.JournalTotals = []checks.MountedDir{m.machine.MountedDir(checks.RoleData, m.data)}, map[string]int64{}
 	for _, d := range m.dirs {
 		journal := d.Journal
 		if journal == "" {
 			journal = path.Join(d.Path, "journal")
 		}
-		s.Places = append(s.Places, m.machine.Place(checks.RoleLogs, d.Path), m.machine.Place(checks.RoleJournal, journal))
+		s.MountedDirs = append(s.MountedDirs,
+			m.machine.MountedDir(checks.RoleLogs, d.Path), m.machine.MountedDir(checks.RoleJournal, journal))
 		if _, total, err := vfs.OS().Free(journal); err == nil {
 			s.JournalTotals[journal] = int64(min(total, math.MaxInt64))
 		}

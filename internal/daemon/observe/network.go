@@ -180,7 +180,7 @@ func Places(s *share.Share) func() ([]metrics.Places, int) {
 }
 
 // Budgets reads the byte budgets of requests, answers, members and transactions for a scrape.
-func Budgets(s *network.Server, b *broker.Broker, members, transactions *coordinator.MemoryBudget) func() []metrics.Budget {
+func Budgets(s *network.Server, b *broker.Handler, members, transactions *coordinator.MemoryBudget) func() []metrics.Budget {
 	return func() []metrics.Budget {
 		x, answers, parked := s.Stats(), b.Answers(), b.Parked()
 		return []metrics.Budget{

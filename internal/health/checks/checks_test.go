@@ -572,10 +572,10 @@ func TestCertificates(t *testing.T) {
 func TestTokenKeys(t *testing.T) {
 	read := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	examine(t, "tokens", []patient{
-		{"read", Facts{TokenKeys: TokenKeys{Place: "/k", Keys: 2, Read: read}}, nil},
-		{"not again", Facts{TokenKeys: TokenKeys{Place: "/k", Keys: 2, Read: read, Error: "refused"}},
+		{"read", Facts{TokenKeys: TokenKeys{Source: "/k", Keys: 2, Read: read}}, nil},
+		{"not again", Facts{TokenKeys: TokenKeys{Source: "/k", Keys: 2, Read: read, Error: "refused"}},
 			[]string{"warn token keys: /k cannot be read (refused): the 2 keys of 2026-11-22 12:00:00 stay in use"}},
-		{"never", Facts{TokenKeys: TokenKeys{Place: "/k", Error: "refused"}},
+		{"never", Facts{TokenKeys: TokenKeys{Source: "/k", Error: "refused"}},
 			[]string{"bad token keys: /k cannot be read (refused): there are none, so no client can log in with a token"}},
 	})
 }
@@ -596,8 +596,8 @@ func TestAccess(t *testing.T) {
 
 func TestAudit(t *testing.T) {
 	examine(t, "audit", []patient{
-		{"written", Facts{Audit: Audit{Place: "/a", Lost: 3}}, nil},
-		{"failed", Facts{Audit: Audit{Place: "/a", Failed: "no space left on device", Lost: 3}},
+		{"written", Facts{Audit: Audit{Sink: "/a", Lost: 3}}, nil},
+		{"failed", Facts{Audit: Audit{Sink: "/a", Failed: "no space left on device", Lost: 3}},
 			[]string{"bad audit log /a: it cannot be written, and 3 lines are lost: no space left on device"}},
 	})
 }

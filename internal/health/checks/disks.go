@@ -67,7 +67,7 @@ func checkSyncs(f *Facts, n *notes) {
 		}
 		n.see(text + "; " + suits(l))
 		judgeSlow("log directory "+d.Path, l, n)
-		for _, p := range f.Places {
+		for _, p := range f.MountedDirs {
 			if p.Path == d.Journal {
 				judgeQuick(p, l, n)
 			}
@@ -120,7 +120,7 @@ func judgeSlow(subject string, l view.Latency, n *notes) {
 }
 
 // judgeQuick detects a disk that completes a flush faster than is physically possible.
-func judgeQuick(p Place, l view.Latency, n *notes) {
+func judgeQuick(p MountedDir, l view.Latency, n *notes) {
 	subject := p.String()
 	switch {
 	case kind(p.Mount.Type) == "memory":

@@ -11,7 +11,7 @@ import (
 // on returns a log directory on a file system.
 func on(kind string, options ...string) Facts {
 	m := Mount{Point: "/m", Type: kind, Source: "/dev/sda1", Options: append([]string{"rw", "relatime"}, options...), Device: "8:1"}
-	return Facts{Slow: Slow{Places: []Place{{Role: RoleLogs, Path: "/m/d", Mount: m}}}}
+	return Facts{Slow: Slow{MountedDirs: []MountedDir{{Role: RoleLogs, Path: "/m/d", Mount: m}}}}
 }
 
 func TestFileSystemsWithoutGuarantees(t *testing.T) {
@@ -34,7 +34,9 @@ func TestFileSystemsWithoutGuarantees(t *testing.T) {
 func TestDirectoriesOfAFileSystemAreReportedTogether(t *testing.T) {
 	m := Mount{Point: "/m", Type: "tmpfs"}
 	f := Facts{
-		Slow: Slow{Places: []Place{{RoleData, "/m/d", m, Disk{}}, {RoleLogs, "/m/d/logs", m, Disk{}}, {RoleLogs, "/m/e", m, Disk{}}}},
+		Slow: Slow{MountedDirs: []MountedDir{
+			{RoleData, "/m/d", m, Disk{}}, {RoleLogs, "/m/d/logs", m, Disk{}}, {RoleLogs, "/m/e", m, Disk{}},
+		}},
 	}
 	found, _ := findingsOf(t, "file_system", f)
 	if len(found) != 1 || !strings.Contains(found[0], "nothing of data directory /m/d, log directory /m/e survives") {
@@ -44,7 +46,7 @@ func TestDirectoriesOfAFileSystemAreReportedTogether(t *testing.T) {
 
 func TestMountOptionsThatChangeWhatASyncDoes(t *testing.T) {
 	readOnly := on("ext4")
-	readOnly.Places[0].Mount.Options = []string{"ro", "relatime"}
+	readOnly.MountedDirs[0].Mount.Options = []string{"ro", "relatime"}
 	examine(t, "mount", []patient{
 		{"usual", on("ext4", "noatime", "discard", "data=ordered", "data=writeback"), nil},
 		{"read-only", readOnly, []string{"bad file system /m: it is mounted read-only: nothing can be written to log directory /m/d"}},
@@ -58,18 +60,18 @@ func TestMountOptionsThatChangeWhatASyncDoes(t *testing.T) {
 }
 
 func TestLogDirectoriesOnOneDisk(t *testing.T) {
-	place := func(role, path, point, device, disk string) Place {
-		return Place{role, path, Mount{Point: point, Type: "ext4", Device: device}, Disk{Name: disk}}
+	dir := func(role, path, point, device, disk string) MountedDir {
+		return MountedDir{role, path, Mount{Point: point, Type: "ext4", Device: device}, Disk{Name: disk}}
 	}
 	examine(t, "shared_disk", []patient{
 		{
 			"one directory",
 			Facts{
 				Slow: Slow{
-					Places: []Place{
-						place(RoleData, "/a", "/", "8:1", "sda"),
-						place(RoleLogs, "/a/logs", "/", "8:1", "sda"),
-						place(RoleJournal, "/a/logs/journal", "/", "8:1", "sda"),
+					MountedDirs: []MountedDir{
+						dir(RoleData, "/a", "/", "8:1", "sda"),
+						dir(RoleLogs, "/a/logs", "/", "8:1", "sda"),
+						dir(RoleJournal, "/a/logs/journal", "/", "8:1", "sda"),
 					},
 				},
 			},
@@ -77,22 +79,26 @@ func TestLogDirectoriesOnOneDisk(t *testing.T) {
 		},
 		{
 			"two disks",
-			Facts{Slow: Slow{Places: []Place{place(RoleLogs, "/a", "/a", "8:1", "sda"), place(RoleLogs, "/b", "/b", "8:17", "sdb")}}},
+			Facts{Slow: Slow{MountedDirs: []MountedDir{
+				dir(RoleLogs, "/a", "/a", "8:1", "sda"), dir(RoleLogs, "/b", "/b", "8:17", "sdb"),
+			}}},
 			nil,
 		},
 		{
 			"two partitions",
-			Facts{Slow: Slow{Places: []Place{place(RoleLogs, "/a", "/a", "8:1", "sda"), place(RoleLogs, "/b", "/b", "8:2", "sda")}}},
+			Facts{Slow: Slow{MountedDirs: []MountedDir{
+				dir(RoleLogs, "/a", "/a", "8:1", "sda"), dir(RoleLogs, "/b", "/b", "8:2", "sda"),
+			}}},
 			[]string{"note log directory /b: it is on the same disk sda as /a"},
 		},
 		{
 			"one file system",
-			Facts{Slow: Slow{Places: []Place{place(RoleLogs, "/a", "/", "0:30", ""), place(RoleLogs, "/b", "/", "0:30", "")}}},
+			Facts{Slow: Slow{MountedDirs: []MountedDir{dir(RoleLogs, "/a", "/", "0:30", ""), dir(RoleLogs, "/b", "/", "0:30", "")}}},
 			[]string{"note log directory /b: it is on the same file system / as /a"},
 		},
 		{
 			"disks that are not known",
-			Facts{Slow: Slow{Places: []Place{place(RoleLogs, "/a", "/a", "0:30", ""), place(RoleLogs, "/b", "/b", "0:31", "")}}},
+			Facts{Slow: Slow{MountedDirs: []MountedDir{dir(RoleLogs, "/a", "/a", "0:30", ""), dir(RoleLogs, "/b", "/b", "0:31", "")}}},
 			nil,
 		},
 	})
@@ -109,12 +115,12 @@ func TestSyncsThatAreSlowOrTooQuick(t *testing.T) {
 					Syncs:   view.Latency{Count: count, Median: median, P99: p99, Over: "since the start", Records: records},
 				},
 			},
-			Slow: Slow{Places: []Place{{RoleJournal, "/d/journal", Mount{Type: "ext4", Point: "/"}, disk}}},
+			Slow: Slow{MountedDirs: []MountedDir{{RoleJournal, "/d/journal", Mount{Type: "ext4", Point: "/"}, disk}}},
 		}
 	}
 	back, through := Disk{Name: "sda", WriteCache: "write back"}, Disk{Name: "sda", WriteCache: "write through"}
 	memory := took(back, 1000, 25*us, 25*us, 1)
-	memory.Places[0].Mount.Type = "tmpfs"
+	memory.MountedDirs[0].Mount.Type = "tmpfs"
 	examine(t, "sync", []patient{
 		{"good", took(back, 1000, 800*us, 3*ms, 10), nil},
 		{"too few", took(back, 99, time.Second, time.Second, 1), nil},

@@ -51,8 +51,8 @@ type Facts struct {
 
 // Slow are the facts whose source may wait for a disk that does not respond.
 type Slow struct {
-	// Places are the directories that hold data.
-	Places []Place
+	// MountedDirs are the directories that hold data.
+	MountedDirs []MountedDir
 	// Rebalancing are the groups that have been rebalancing for a minute or more.
 	Rebalancing []view.Group
 	// Undone are transactions that are decided and do not end.
@@ -71,15 +71,15 @@ type Files struct {
 	MaxConnections int
 }
 
-// Place is a directory with data, and the file system and disk that it is on.
-type Place struct {
+// MountedDir is a directory with data, and the file system and disk that it is on.
+type MountedDir struct {
 	Role  string // "log directory", "journal of ...", "data directory"
 	Path  string
 	Mount Mount
 	Disk  Disk
 }
 
-func (p *Place) String() string { return p.Role + " " + p.Path }
+func (p *MountedDir) String() string { return p.Role + " " + p.Path }
 
 // Mount is a mounted file system; the zero value means unknown.
 type Mount struct {
@@ -155,15 +155,15 @@ type CertificateFile struct {
 
 // TokenKeys is the state of the keys that check tokens; the zero value without OAUTHBEARER.
 type TokenKeys struct {
-	Place string    // oauth.jwks
-	Keys  int       // in use
-	Read  time.Time // when they were read; zero: never
-	Error string    // of the last attempt to read them; empty if it succeeded
+	Source string    // oauth.jwks
+	Keys   int       // in use
+	Read   time.Time // when they were read; zero: never
+	Error  string    // of the last attempt to read them; empty if it succeeded
 }
 
 // Audit is the state of the audit log; the zero value if it is off.
 type Audit struct {
-	Place  string // its file, or journald
+	Sink   string // its file, or journald
 	Failed string // why it cannot be written; empty if it can
 	Lost   int64  // lines since the start
 }

@@ -10,7 +10,7 @@ import (
 
 // checkFileSystems checks the file systems of the directories, each once.
 func checkFileSystems(f *Facts, n *notes) {
-	for _, on := range mounts(f.Places) {
+	for _, on := range mounts(f.MountedDirs) {
 		m := on[0].Mount
 		holds := names(on)
 		n.see(fmt.Sprintf("%s on %s (%s) has %s", m.Type, m.Source, m.Point, holds))
@@ -19,13 +19,13 @@ func checkFileSystems(f *Facts, n *notes) {
 }
 
 // mounts groups places by file system. It leaves out places whose file system is unknown.
-func mounts(places []Place) [][]Place {
-	var all [][]Place
-	for _, p := range places {
+func mounts(dirs []MountedDir) [][]MountedDir {
+	var all [][]MountedDir
+	for _, p := range dirs {
 		if p.Mount.Type == "" {
 			continue
 		}
-		i := slices.IndexFunc(all, func(on []Place) bool { return on[0].Mount.Point == p.Mount.Point })
+		i := slices.IndexFunc(all, func(on []MountedDir) bool { return on[0].Mount.Point == p.Mount.Point })
 		if i < 0 {
 			all, i = append(all, nil), len(all)
 		}
@@ -35,10 +35,10 @@ func mounts(places []Place) [][]Place {
 }
 
 // names lists places, except those that lie in another.
-func names(on []Place) string {
+func names(on []MountedDir) string {
 	var all []string
 	for _, p := range on {
-		if !slices.ContainsFunc(on, func(q Place) bool { return strings.HasPrefix(p.Path, q.Path+"/") }) {
+		if !slices.ContainsFunc(on, func(q MountedDir) bool { return strings.HasPrefix(p.Path, q.Path+"/") }) {
 			all = append(all, p.String())
 		}
 	}
@@ -143,7 +143,7 @@ func kind(name string) string {
 
 // checkMountOptions detects options that change the effect of a write or a sync.
 func checkMountOptions(f *Facts, n *notes) {
-	for _, on := range mounts(f.Places) {
+	for _, on := range mounts(f.MountedDirs) {
 		m := on[0].Mount
 		subject := "file system " + m.Point
 		has := func(options ...string) string {
@@ -204,8 +204,8 @@ func checkMountOptions(f *Facts, n *notes) {
 
 // checkSharedDisk detects log directories that fail together.
 func checkSharedDisk(f *Facts, n *notes) {
-	var seen []Place
-	for _, p := range f.Places {
+	var seen []MountedDir
+	for _, p := range f.MountedDirs {
 		if p.Role != RoleLogs || p.Mount.Type == "" {
 			continue
 		}

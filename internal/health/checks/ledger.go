@@ -23,12 +23,12 @@ const (
 type ledger struct {
 	log     *zap.Logger
 	loud    func(check string) bool
-	entries map[place][]*entry
+	entries map[findingKey][]*entry
 }
 
-// place identifies findings by check and subject. If a place has one finding before and after, it
-// is the same fault, whatever its text; of several, those with the same shape are the same.
-type place struct{ check, subject string }
+// findingKey identifies findings by check and subject. If a key has one finding before and after,
+// it is the same fault, whatever its text; of several, those with the same shape are the same.
+type findingKey struct{ check, subject string }
 
 // entry is a fault. It stays for some time after it is resolved, so that flapping is detected.
 type entry struct {
@@ -43,7 +43,7 @@ type entry struct {
 }
 
 func newLedger(o *Options) ledger {
-	return ledger{log: o.Log, entries: map[place][]*entry{}, loud: func(check string) bool {
+	return ledger{log: o.Log, entries: map[findingKey][]*entry{}, loud: func(check string) bool {
 		return slices.ContainsFunc(o.Checks, func(c Check) bool { return c.Name == check && c.Loud })
 	}}
 }
@@ -51,18 +51,18 @@ func newLedger(o *Options) ledger {
 // enter receives all current findings, sets since when each exists and, if speaks is true, logs
 // those that appeared, changed their severity or were resolved.
 func (l *ledger) enter(findings []health.Finding, at time.Time, speaks bool) {
-	now := map[place][]*health.Finding{}
+	now := map[findingKey][]*health.Finding{}
 	for i := range findings {
 		f := &findings[i]
-		now[place{f.Check, f.Subject}] = append(now[place{f.Check, f.Subject}], f)
+		now[findingKey{f.Check, f.Subject}] = append(now[findingKey{f.Check, f.Subject}], f)
 	}
 	for p, list := range now {
 		l.entries[p] = matched(l.entries[p], list, at)
 	}
 	if speaks {
 		for i := range findings { // in the order of the report
-			for _, e := range l.entries[place{findings[i].Check, findings[i].Subject}] {
-				l.say(place{findings[i].Check, findings[i].Subject}, e, at)
+			for _, e := range l.entries[findingKey{findings[i].Check, findings[i].Subject}] {
+				l.say(findingKey{findings[i].Check, findings[i].Subject}, e, at)
 			}
 		}
 	}
@@ -128,7 +128,7 @@ func shapeOf(text string) string {
 }
 
 // say logs the current state of a fault, unless the log has it or has had too many lines about it.
-func (l *ledger) say(p place, e *entry, at time.Time) {
+func (l *ledger) say(p findingKey, e *entry, at time.Time) {
 	if e.logged == e.severity {
 		return
 	}

@@ -145,13 +145,13 @@ func checkTokenKeys(f *Facts, n *notes) {
 	if k.Keys == 0 {
 		severity, text = health.Bad, "there are none, so no client can log in with a token"
 	}
-	n.add(severity, "token keys", fmt.Sprintf("%s cannot be read (%s): %s", k.Place, k.Error, text),
+	n.add(severity, "token keys", fmt.Sprintf("%s cannot be read (%s): %s", k.Source, k.Error, text),
 		"correct oauth.jwks, or what answers there; the broker tries again every 10 seconds")
 }
 
 func checkAudit(f *Facts, n *notes) {
 	if f.Audit.Failed != "" {
-		n.add(health.Bad, "audit log "+f.Audit.Place,
+		n.add(health.Bad, "audit log "+f.Audit.Sink,
 			fmt.Sprintf("it cannot be written, and %d lines are lost: %s", f.Audit.Lost, f.Audit.Failed),
 			"make space, or correct audit.file; the log then says how many lines it lacks")
 	}

@@ -86,10 +86,10 @@ func kilobytes(text string) int64 {
 	return n << 10
 }
 
-// Place returns the file system and the disk of a directory. For a directory that does not exist
-// yet they are those of the place where it will be created.
-func (m *Machine) Place(role, dir string) checks.Place {
-	p := checks.Place{Role: role, Path: dir}
+// MountedDir returns the file system and the disk of a directory. For a directory that does not
+// exist yet they are those of the place where it will be created.
+func (m *Machine) MountedDir(role, dir string) checks.MountedDir {
+	p := checks.MountedDir{Role: role, Path: dir}
 	at, info := resolvePath(dir)
 	if info == nil {
 		return p

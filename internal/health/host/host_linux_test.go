@@ -11,7 +11,7 @@ func TestThisMachineIsRead(t *testing.T) {
 	if x := m.Memory(); x.Resident <= 0 {
 		t.Errorf("%+v", x)
 	}
-	if p := m.Place("log directory", t.TempDir()); p.Mount.Type == "" || p.Mount.Device == "" || len(p.Mount.Options) == 0 {
+	if p := m.MountedDir("log directory", t.TempDir()); p.Mount.Type == "" || p.Mount.Device == "" || len(p.Mount.Options) == 0 {
 		t.Errorf("%+v", p)
 	}
 }

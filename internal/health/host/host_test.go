@@ -128,7 +128,7 @@ func TestAMachineThatHidesEverything(t *testing.T) {
 	if m.Memory() != (checks.Memory{}) || m.Files() != (checks.Files{}) || m.Clock() != (checks.Clock{}) {
 		t.Error("a fact is known")
 	}
-	if p := m.Place("r", t.TempDir()); p.Mount.Type != "" || p.Disk != (checks.Disk{}) {
+	if p := m.MountedDir("r", t.TempDir()); p.Mount.Type != "" || p.Disk != (checks.Disk{}) {
 		t.Errorf("%+v", p)
 	}
 	for text, want := range map[string]int64{" 12 kB": 12 << 10, "x kB": 0, "-1 kB": 0, "": 0, "12 MB": 0} {

@@ -150,7 +150,7 @@ func (w *world) start(id int32) *node {
 	if w.wrap != nil {
 		disk = w.wrap(id, disk)
 	}
-	places := make([]storage.Place, len(w.paths))
+	places := make([]storage.Location, len(w.paths))
 	for i, p := range w.paths {
 		places[i].Path = p
 	}

@@ -126,7 +126,7 @@ func (j *Journal) writePiece() error {
 	}
 	if p.file == nil {
 		// Small frames with the next LSNs come first.
-		f, err := j.space.place(p.room+block, j.next)
+		f, err := j.space.fileFor(p.room+block, j.next)
 		if err != nil {
 			return err
 		}

@@ -135,9 +135,9 @@ func (s *space) wakePreparerLocked() {
 	}
 }
 
-// place returns the current file for the next n bytes, and makes the next file the current one if
+// fileFor returns the current file for the next n bytes, and makes the next file the current one if
 // necessary. fits must have returned true. Only the busy goroutine calls it.
-func (s *space) place(n int64, first LSN) (*file, error) {
+func (s *space) fileFor(n int64, first LSN) (*file, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	cur := s.cur

@@ -453,7 +453,7 @@ func (j *Journal) writeTaken(g *group, t taken) error {
 		total += frameHeader
 		g.file = t.part.file
 	} else {
-		f, err := j.space.place(total+block, t.entries[0].LSN)
+		f, err := j.space.fileFor(total+block, t.entries[0].LSN)
 		if err != nil {
 			return err
 		}

@@ -141,7 +141,7 @@ func (c *checker) run(pos, last int64) error {
 		case b.BaseOffset() < c.next || b.BaseOffset() >= c.limit || b.LastOffset() >= c.limit:
 			pos, err = c.misnumbered(pos, b)
 		default:
-			pos, err = c.place(pos, b)
+			pos, err = c.takeInEpoch(pos, b)
 		}
 		if err != nil {
 			return err
@@ -189,9 +189,9 @@ func (c *checker) wrongEpoch(pos int64, b record.Batch) bool {
 	return want >= 0 && want != b.LeaderEpoch()
 }
 
-// place takes a valid batch whose offsets are possible, unless its leader epoch shows that it
+// takeInEpoch takes a valid batch whose offsets are possible, unless its leader epoch shows that it
 // belongs elsewhere in the gap around it: then its base offset is wrong, and not the epoch.
-func (c *checker) place(pos int64, b record.Batch) (int64, error) {
+func (c *checker) takeInEpoch(pos int64, b record.Batch) (int64, error) {
 	if !c.wrongEpoch(pos, b) || b.BaseOffset() == c.next {
 		return c.take(pos, b)
 	}

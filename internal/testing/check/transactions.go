@@ -13,7 +13,7 @@ import (
 type Transactions struct {
 	mu       sync.Mutex
 	all      []*Transaction
-	byValue  map[string]place
+	byValue  map[string]position
 	read     map[string]map[int64]string // what was read first at each offset of each partition
 	problems []string
 	// lost are the partitions that lost records, and known is when all coordinators know that.
@@ -38,8 +38,8 @@ type Transaction struct {
 	excused bool
 }
 
-// place is where a value was written.
-type place struct {
+// position is where a value was written.
+type position struct {
 	t         *Transaction
 	partition string
 }
@@ -55,7 +55,7 @@ const (
 
 // NewTransactions returns an empty history.
 func NewTransactions() *Transactions {
-	return &Transactions{byValue: map[string]place{}, read: map[string]map[int64]string{}, lost: map[string]bool{}}
+	return &Transactions{byValue: map[string]position{}, read: map[string]map[int64]string{}, lost: map[string]bool{}}
 }
 
 // Begin begins a transaction of a transactional id. The numbers of an id grow.
@@ -71,7 +71,7 @@ func (x *Transactions) Begin(id string, number int64) *Transaction {
 func (t *Transaction) Attempted(partition, value string) {
 	t.of.mu.Lock()
 	defer t.of.mu.Unlock()
-	t.of.byValue[value], t.lost[value] = place{t, partition}, true
+	t.of.byValue[value], t.lost[value] = position{t, partition}, true
 }
 
 // Wrote notes that a value was acknowledged.

@@ -329,10 +329,10 @@ func (w *world) electUnclean() {
 	if w.store().part.Leader != election.None {
 		return
 	}
-	var reports []election.Report
+	var reports []election.LogState
 	for _, x := range w.nodes {
 		if x.runs() && x.step == registered && !x.leaving && !x.flaw {
-			reports = append(reports, election.Report{Broker: x.id, LastEpoch: x.lastEpoch(), End: x.end()})
+			reports = append(reports, election.LogState{Broker: x.id, LastEpoch: x.lastEpoch(), End: x.end()})
 		}
 	}
 	before := w.store().part.Unclean

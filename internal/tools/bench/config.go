@@ -5,7 +5,7 @@
 // It owns the description of a run (Config), its measurements (Result) and Run, which prepares the
 // topic, starts the generators of bench/load against the clock of bench/meter, and checks
 // afterwards that every acknowledged record exists. cmd/chronik-bench and bench/compare call it,
-// bench/report prints its Result. It speaks the protocol from outside and must not know the
+// bench/results prints its Result. It speaks the protocol from outside and must not know the
 // broker's internals.
 package bench
 

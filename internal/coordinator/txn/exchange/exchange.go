@@ -242,7 +242,7 @@ func (x *Exchange) leader(p txn.Partition) (topic [16]byte, leader, epoch int32,
 func (x *Exchange) WriteMarkers(ctx context.Context, markers []Marker, partitions []txn.Partition) []*kerr.Error {
 	errs, img := make([]*kerr.Error, len(markers)), x.opt.Image()
 	var list []order
-	var places []int // of the orders in errs
+	var positions []int // of the orders in errs
 	for i := range markers {
 		topic := partitions[i].Topic
 		if metadata.IsInternal(topic) && topic != x.opt.Offsets {
@@ -254,14 +254,14 @@ func (x *Exchange) WriteMarkers(ctx context.Context, markers []Marker, partition
 		if t := img.Topic(topic); t != nil {
 			o.topic = t.ID
 		}
-		list, places = append(list, o), append(places, i)
+		list, positions = append(list, o), append(positions, i)
 	}
 	verdicts := newCollector[verdict](len(list))
 	expire := x.carryOut(list, verdicts.set)
 	verdicts.wait(ctx, 0)
 	expire()
 	for k, v := range verdicts.take(verdict{err: kerr.RequestTimedOut}) {
-		errs[places[k]] = v.err
+		errs[positions[k]] = v.err
 	}
 	return errs
 }

@@ -99,7 +99,7 @@ func newWorld(t testing.TB, partitions int32) *world {
 	profile, err := set.Lookup("sync")
 	must(t, err)
 	cfg := storage.Config{Profile: profile, Segment: segment.Limits{Bytes: 1 << 20, Ms: 1 << 40, IndexInterval: 4096, IndexBytes: 1 << 20}}
-	s, err := storage.Open([]storage.Place{{Path: "/d"}},
+	s, err := storage.Open([]storage.Location{{Path: "/d"}},
 		storage.Options{FS: vfs.Memory(), JournalFileSize: 1 << 20, Config: func(string, storage.ID) storage.Config { return cfg }})
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })

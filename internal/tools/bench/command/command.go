@@ -24,7 +24,7 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/bench/connections"
 	"github.com/chronik-io/chronik/internal/tools/bench/grouping"
 	"github.com/chronik-io/chronik/internal/tools/bench/limits"
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/results"
 	"github.com/chronik-io/chronik/internal/tools/bench/transact"
 )
 
@@ -102,7 +102,7 @@ func measure(cmd *cobra.Command, version string, c bench.Config, o outputs) erro
 	if err := o.writable(); err != nil {
 		return err // now, and not after the run
 	}
-	live := report.NewLive(cmd.ErrOrStderr(), c, cli.IsTerminal(cmd.ErrOrStderr()))
+	live := results.NewLive(cmd.ErrOrStderr(), c, cli.IsTerminal(cmd.ErrOrStderr()))
 	r, err := bench.Run(cmd.Context(), c, live.Progress)
 	live.Done()
 	if err != nil {
@@ -114,12 +114,12 @@ func measure(cmd *cobra.Command, version string, c bench.Config, o outputs) erro
 
 // show prints a result and writes its file.
 func (o outputs) show(w io.Writer, r *bench.Result) error {
-	form := report.Table
+	form := results.Table
 	switch {
 	case o.json:
-		form = report.JSON
+		form = results.JSON
 	case o.csv:
-		form = report.CSV
+		form = results.CSV
 	}
 	return errors.Join(form(w, r), o.percentiles(r))
 }
@@ -150,7 +150,7 @@ func (o outputs) percentiles(r *bench.Result) error {
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	if err := errors.Join(report.HDR(f, r), f.Close()); err != nil {
+	if err := errors.Join(results.HDR(f, r), f.Close()); err != nil {
 		return fmt.Errorf("write the report %s: %w", o.hdr, err)
 	}
 	return nil

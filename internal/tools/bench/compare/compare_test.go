@@ -16,7 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/limits"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/results"
 )
 
 // The test binary is its own echo server, as chronik-bench is.
@@ -74,8 +74,8 @@ func (s *script) compare() compare {
 		echo: func(_ context.Context, c limits.EchoConfig) (*limits.EchoResult, error) {
 			s.order = append(s.order, "e")
 			f := measured(bench.Default(), 1000, time.Millisecond).Produce
-			return &limits.EchoResult{Config: c, Flow: report.FlowOf(bench.NamedFlow{Name: "echo", Flow: f}, time.Second),
-				Server: &report.CPU{PerRequest: 500}}, nil
+			return &limits.EchoResult{Config: c, Flow: results.FlowOf(bench.NamedFlow{Name: "echo", Flow: f}, time.Second),
+				Server: &results.CPU{PerRequest: 500}}, nil
 		},
 	}
 }

@@ -3,7 +3,7 @@ package compare
 import (
 	"slices"
 
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/results"
 )
 
 // Spread is a median with the minimum and the maximum of the same values.
@@ -32,23 +32,23 @@ type Measure struct {
 // figure is a figure that can be compared; 0 means that it is unknown.
 type figure struct {
 	name string
-	of   func(report.Flow, *report.CPU) float64
+	of   func(results.Flow, *results.CPU) float64
 }
 
 func figures() []figure {
-	latency := func(name string, of func(report.Latency) float64) figure {
-		return figure{name + " ms", func(f report.Flow, _ *report.CPU) float64 { return of(f.Latency) / 1000 }}
+	latency := func(name string, of func(results.Latency) float64) figure {
+		return figure{name + " ms", func(f results.Flow, _ *results.CPU) float64 { return of(f.Latency) / 1000 }}
 	}
 	return []figure{
-		{"records/s", func(f report.Flow, _ *report.CPU) float64 { return f.RecordsPerSecond }},
-		{"payload MB/s", func(f report.Flow, _ *report.CPU) float64 { return f.PayloadPerSecond / 1e6 }},
-		latency("p50", func(l report.Latency) float64 { return l.P50 }),
-		latency("p90", func(l report.Latency) float64 { return l.P90 }),
-		latency("p95", func(l report.Latency) float64 { return l.P95 }),
-		latency("p99", func(l report.Latency) float64 { return l.P99 }),
-		latency("p99.9", func(l report.Latency) float64 { return l.P999 }),
-		latency("max", func(l report.Latency) float64 { return l.Max }),
-		{"server CPU us", func(_ report.Flow, c *report.CPU) float64 {
+		{"records/s", func(f results.Flow, _ *results.CPU) float64 { return f.RecordsPerSecond }},
+		{"payload MB/s", func(f results.Flow, _ *results.CPU) float64 { return f.PayloadPerSecond / 1e6 }},
+		latency("p50", func(l results.Latency) float64 { return l.P50 }),
+		latency("p90", func(l results.Latency) float64 { return l.P90 }),
+		latency("p95", func(l results.Latency) float64 { return l.P95 }),
+		latency("p99", func(l results.Latency) float64 { return l.P99 }),
+		latency("p99.9", func(l results.Latency) float64 { return l.P999 }),
+		latency("max", func(l results.Latency) float64 { return l.Max }),
+		{"server CPU us", func(_ results.Flow, c *results.CPU) float64 {
 			if c == nil {
 				return 0
 			}
@@ -76,7 +76,7 @@ func measures(rounds []Round) []Measure {
 	return list
 }
 
-func (f figure) cpu() bool { return f.of(report.Flow{}, &report.CPU{PerRequest: 1}) > 0 }
+func (f figure) cpu() bool { return f.of(results.Flow{}, &results.CPU{PerRequest: 1}) > 0 }
 
 func measure(rounds []Round, flow string, by figure) (Measure, bool) {
 	var a, b, echo []float64

@@ -9,7 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/limits"
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/results"
 )
 
 // Comparison is the result of a comparison.
@@ -24,8 +24,8 @@ type Comparison struct {
 
 // Round is one run of each side and, if planned, of the echo.
 type Round struct {
-	A    report.Document    `json:"a"`
-	B    report.Document    `json:"b"`
+	A    results.Document   `json:"a"`
+	B    results.Document   `json:"b"`
 	Echo *limits.EchoResult `json:"echo,omitempty"`
 }
 
@@ -35,7 +35,7 @@ type Turn struct {
 	Round     int
 	Discarded bool
 	Name      string
-	Run       *report.Document
+	Run       *results.Document
 	Echo      *limits.EchoResult
 }
 
@@ -89,7 +89,7 @@ func (c compare) all(ctx context.Context, p Plan, each func(Turn)) (*Comparison,
 func (c compare) round(ctx context.Context, p Plan, turn Turn, each func(Turn)) (r Round, err error) {
 	for i, s := range []struct {
 		side Side
-		into *report.Document
+		into *results.Document
 	}{{p.A, &r.A}, {p.B, &r.B}} {
 		if i > 0 {
 			pause.Wait(ctx.Done(), p.Pause)
@@ -122,20 +122,20 @@ func (c compare) round(ctx context.Context, p Plan, turn Turn, each func(Turn)) 
 const echoName = "echo"
 
 // side makes one run and rejects a run that must not be compared.
-func (c compare) side(ctx context.Context, s Side) (report.Document, error) {
+func (c compare) side(ctx context.Context, s Side) (results.Document, error) {
 	r, err := c.run(ctx, s.Config, nil)
 	if err != nil {
-		return report.Document{}, err
+		return results.Document{}, err
 	}
 	if err := ctx.Err(); err != nil {
-		return report.Document{}, err
+		return results.Document{}, err
 	}
-	d := report.Of(r)
+	d := results.Of(r)
 	if !r.Succeeded() {
 		return d, fmt.Errorf("%w%s", bench.ErrNothing, failures(d))
 	}
 	if r.Verify != nil && r.Verify.Bad() {
-		return d, cli.WithCode(cli.ExitUnhealthy, errors.New(report.VerifyText(r.Verify)))
+		return d, cli.WithCode(cli.ExitUnhealthy, errors.New(results.VerifyText(r.Verify)))
 	}
 	for i := range d.Flows {
 		d.Flows[i].Series = nil // rounds are short; a single run's report has them
@@ -144,10 +144,10 @@ func (c compare) side(ctx context.Context, s Side) (report.Document, error) {
 }
 
 // failures lists the errors of d as the end of a sentence.
-func failures(d report.Document) string {
+func failures(d results.Document) string {
 	var text string
 	for _, f := range d.Flows {
-		for _, failed := range report.Failures(f.Failures) {
+		for _, failed := range results.Failures(f.Failures) {
 			text += "; " + f.Name + " " + failed
 		}
 	}

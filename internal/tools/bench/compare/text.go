@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/results"
 )
 
 // Text returns a run as one line.
@@ -25,7 +25,7 @@ func (t Turn) Text() string {
 	return head + cpuText(t.Run.CPU) + failures(*t.Run)
 }
 
-func flowText(f report.Flow) string {
+func flowText(f results.Flow) string {
 	l := f.Latency
 	return fmt.Sprintf(
 		"  %.0f/s, p50 %.3f p99 %.3f p99.9 %.3f max %.3f ms",
@@ -37,7 +37,7 @@ func flowText(f report.Flow) string {
 	)
 }
 
-func cpuText(c *report.CPU) string {
+func cpuText(c *results.CPU) string {
 	if c == nil {
 		return ""
 	}
@@ -53,8 +53,8 @@ func (c *Comparison) Table(w io.Writer) error {
 			&b,
 			"%s: clients %s\n   %s, %v measured after %v of warm-up\n",
 			s.Name,
-			report.ClientsText(s.Config),
-			report.LoadText(s.Config),
+			results.ClientsText(s.Config),
+			results.LoadText(s.Config),
 			s.Config.Duration,
 			s.Config.Warmup,
 		)
@@ -64,7 +64,7 @@ func (c *Comparison) Table(w io.Writer) error {
 		fmt.Fprintf(&b, "INTERRUPTED after %d of %d rounds\n", len(c.Rounds), p.Rounds)
 	}
 	b.WriteByte('\n')
-	t := report.Columns(&b)
+	t := results.Columns(&b)
 	fmt.Fprintf(t, "\t%s\t%s\t%s / %s\t", p.A.Name, p.B.Name, p.A.Name, p.B.Name)
 	if p.Echo {
 		fmt.Fprintf(t, "%s\t%s / %s\t%s / %s\t", echoName, p.A.Name, echoName, p.B.Name, echoName)
@@ -83,7 +83,7 @@ func (c *Comparison) Table(w io.Writer) error {
 	for i, r := range c.Rounds {
 		for _, s := range []struct {
 			name string
-			run  report.Document
+			run  results.Document
 		}{{p.A.Name, r.A}, {p.B.Name, r.B}} {
 			if text := failures(s.run); text != "" {
 				fmt.Fprintf(&b, "round %d, %s%s\n", i+1, s.name, text)

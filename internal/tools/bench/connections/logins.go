@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/load"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/results"
 	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
 
@@ -30,7 +30,7 @@ type LoginsResult struct {
 	Logins   int64            `json:"logins"`
 	Measured meter.Span       `json:"measured"`
 	Failures map[string]int64 `json:"failures,omitempty"`
-	Latency  report.Latency   `json:"latency"`
+	Latency  results.Latency  `json:"latency"`
 }
 
 // failurePause is the pause of a worker after a failure.
@@ -81,7 +81,7 @@ func (r *LoginsResult) measure(ctx context.Context, o *opener) error {
 	spans, err := window.Measure(ctx, r.Config.PID)
 	all.Wait()
 	t := m.Totals()
-	r.Measured, r.Logins, r.Failures, r.Latency = spans[0], t.Requests, t.Failures, report.LatencyOf(t.Latency, time.Microsecond)
+	r.Measured, r.Logins, r.Failures, r.Latency = spans[0], t.Requests, t.Failures, results.LatencyOf(t.Latency, time.Microsecond)
 	return err
 }
 
@@ -124,7 +124,7 @@ func (r *LoginsResult) Table(w io.Writer) error {
 	if cpu := r.CPU(); cpu > 0 {
 		fmt.Fprintf(&b, ", server CPU %.0f µs each", cpu)
 	}
-	for _, text := range report.Failures(r.Failures) {
+	for _, text := range results.Failures(r.Failures) {
 		b.WriteString("; " + text)
 	}
 	b.WriteByte('\n')

@@ -16,7 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/results"
 	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
 
@@ -43,7 +43,7 @@ func Command[T Output](use, short, long string, run func(ctx context.Context, pr
 				return err
 			}
 			if asJSON {
-				err = report.WriteJSON(cmd.OutOrStdout(), r)
+				err = results.WriteJSON(cmd.OutOrStdout(), r)
 			} else {
 				if progress.written {
 					fmt.Fprintln(progress)

@@ -14,7 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/load"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/results"
 	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 	"github.com/chronik-io/chronik/internal/tools/bench/wire"
 )
@@ -51,7 +51,7 @@ type CommitsResult struct {
 	Requests int64            `json:"requests"`
 	Offsets  int64            `json:"offsets"`
 	Failures map[string]int64 `json:"failures,omitempty"`
-	Latency  report.Latency   `json:"latency"`
+	Latency  results.Latency  `json:"latency"`
 }
 
 // Succeeded reports whether a commit was acknowledged.
@@ -103,7 +103,7 @@ func (r *CommitsResult) measure(ctx context.Context, groups, addrs []string) err
 	wg.Wait()
 	t := m.Totals()
 	r.Measured, r.Requests, r.Offsets, r.Failures = spans[0], t.Requests, t.Records, t.Failures
-	r.Latency = report.LatencyOf(t.Latency, time.Microsecond)
+	r.Latency = results.LatencyOf(t.Latency, time.Microsecond)
 	return errors.Join(append(errs, err)...)
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/results"
 	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
 
@@ -47,8 +47,8 @@ type HeartbeatsResult struct {
 	Heartbeats int64            `json:"heartbeats"`
 	Failures   map[string]int64 `json:"failures,omitempty"`
 	// Rejoins counts how often a member had to join again; in stable groups none has to.
-	Rejoins int            `json:"rejoins"`
-	Latency report.Latency `json:"latency"`
+	Rejoins int             `json:"rejoins"`
+	Latency results.Latency `json:"latency"`
 }
 
 // sharedRecorders is the number of recorders that all members share.
@@ -118,6 +118,6 @@ func (r *HeartbeatsResult) measure(ctx context.Context, all *memberSet) error {
 	}
 	all.heartbeats.Store(nil)
 	t := m.Totals()
-	r.Measured, r.Heartbeats, r.Failures, r.Latency = spans[0], t.Requests, t.Failures, report.LatencyOf(t.Latency, time.Microsecond)
+	r.Measured, r.Heartbeats, r.Failures, r.Latency = spans[0], t.Requests, t.Failures, results.LatencyOf(t.Latency, time.Microsecond)
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/chronik-io/chronik/internal/cli"
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/results"
 )
 
 // Limits of a disk measurement. DefaultFileSize is large enough for a device to have dropped a
@@ -61,8 +61,8 @@ type DiskRow struct {
 	// BytesPerSecond is the written bytes divided by Elapsed.
 	BytesPerSecond float64 `json:"bytes_per_second"`
 	// Sync is the time of the sync alone, Both that of write and sync.
-	Sync report.Latency `json:"sync"`
-	Both report.Latency `json:"write_and_sync"`
+	Sync results.Latency `json:"sync"`
+	Both results.Latency `json:"write_and_sync"`
 }
 
 // Patterns of writes.
@@ -247,5 +247,5 @@ func newRow() *rowRun {
 func (r *rowRun) row(size int, pattern string) DiskRow {
 	return DiskRow{Size: size, Pattern: pattern, Syncs: r.syncs, Elapsed: r.elapsed,
 		BytesPerSecond: float64(r.syncs) * float64(size) / r.elapsed.Seconds(),
-		Sync:           report.LatencyOf(r.sync, time.Nanosecond), Both: report.LatencyOf(r.both, time.Nanosecond)}
+		Sync:           results.LatencyOf(r.sync, time.Nanosecond), Both: results.LatencyOf(r.both, time.Nanosecond)}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/results"
 	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
 
@@ -44,11 +44,11 @@ type EchoResult struct {
 	// Elapsed is the measured interval in seconds.
 	Elapsed float64 `json:"elapsed_seconds"`
 	// Flow counts each response as a request and as a record.
-	Flow report.Flow `json:"flow"`
+	Flow results.Flow `json:"flow"`
 	// Server and Client are the CPU times of the two processes, nil if the system does not report
 	// them.
-	Server *report.CPU `json:"server_cpu,omitempty"`
-	Client *report.CPU `json:"client_cpu,omitempty"`
+	Server *results.CPU `json:"server_cpu,omitempty"`
+	Client *results.CPU `json:"client_cpu,omitempty"`
 }
 
 func (c EchoConfig) check() error {
@@ -157,15 +157,15 @@ func result(c EchoConfig, request int, w *meter.Window, t meter.Totals, cpu []me
 	f := &bench.Flow{Requests: t.Requests, Records: t.Records, PayloadBytes: t.Payload, WireBytes: t.Wire, WireKnown: true,
 		Unanswered: t.Unanswered, Oldest: t.Oldest, Failures: t.Failures, Latency: t.Latency}
 	r := &EchoResult{Config: c, Request: request, Response: answerSize(c.Topic), Elapsed: w.Elapsed().Seconds(),
-		Flow: report.FlowOf(bench.NamedFlow{Name: "echo", Flow: f}, w.Elapsed())}
+		Flow: results.FlowOf(bench.NamedFlow{Name: "echo", Flow: f}, w.Elapsed())}
 	r.Server, r.Client = perRequest(cpu[0], t.Requests), perRequest(cpu[1], t.Requests)
 	return r
 }
 
 // perRequest returns the CPU time of a span; nil if it is unknown or there were no requests.
-func perRequest(s meter.Span, requests int64) *report.CPU {
+func perRequest(s meter.Span, requests int64) *results.CPU {
 	if s.CPUSeconds == nil || requests == 0 {
 		return nil
 	}
-	return &report.CPU{Seconds: *s.CPUSeconds, PerRequest: *s.CPUSeconds * 1e6 / float64(requests)}
+	return &results.CPU{Seconds: *s.CPUSeconds, PerRequest: *s.CPUSeconds * 1e6 / float64(requests)}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/results"
 )
 
 // Result is the result of `limits`; a part that was not requested is nil.
@@ -45,7 +45,7 @@ func (r *EchoResult) Text() string {
 func (r *EchoResult) table(w io.Writer) error {
 	l := r.Flow.Latency
 	fmt.Fprintln(w, r.Text())
-	t := report.Columns(w)
+	t := results.Columns(w)
 	fmt.Fprintln(t, "requests/s\tp50\tp90\tp95\tp99\tp99.9\tmax ms\tserver CPU us\tclient CPU us\t")
 	fmt.Fprintf(t, "%.0f\t%s\t%s\t%s\t\n", r.Flow.RequestsPerSecond, millis(l.P50, l.P90, l.P95, l.P99, l.P999, l.Max),
 		cpuText(r.Server), cpuText(r.Client))
@@ -53,7 +53,7 @@ func (r *EchoResult) table(w io.Writer) error {
 }
 
 // cpuText returns "unknown" if the system does not report the CPU time.
-func cpuText(c *report.CPU) string {
+func cpuText(c *results.CPU) string {
 	if c == nil {
 		return "unknown"
 	}
@@ -62,7 +62,7 @@ func cpuText(c *report.CPU) string {
 
 func (r *DiskResult) table(w io.Writer) error {
 	fmt.Fprintf(w, "%s in %s: one write, one sync, files of %d MiB; times in ms\n", r.Call, r.Config.Dir, r.Config.FileSize>>20)
-	t := report.Columns(w)
+	t := results.Columns(w)
 	fmt.Fprintln(t, "write\tblocks\tMB/s\tsync p50\tp90\tp99\tp99.9\tmax\twrite+sync p50\tp99\tsyncs\t")
 	for _, row := range r.Rows {
 		s := row.Sync
@@ -73,4 +73,4 @@ func (r *DiskResult) table(w io.Writer) error {
 }
 
 // millis formats microseconds as cells of milliseconds.
-func millis(us ...float64) string { return strings.Join(report.Millis(us...), "\t") }
+func millis(us ...float64) string { return strings.Join(results.Millis(us...), "\t") }

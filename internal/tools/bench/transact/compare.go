@@ -10,7 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/compare"
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/results"
 )
 
 // Result is the result of a measurement.
@@ -184,7 +184,7 @@ func figureOf(load, name string, a, b []float64) Figure {
 func (r *Run) Text() string {
 	text := fmt.Sprintf("%s: %.0f transactions, %.0f records/s, p50 %.3f p99 %.3f ms", r.Load.Name, float64(r.Transactions),
 		float64(r.Records)/r.Elapsed.Seconds(), r.Whole.P50/1000, r.Whole.P99/1000)
-	for _, failed := range report.Failures(r.Failures) {
+	for _, failed := range results.Failures(r.Failures) {
 		text += "; " + failed
 	}
 	return text
@@ -203,7 +203,7 @@ func (r *Result) Table(w io.Writer) error {
 		fmt.Fprintf(&b, "%s: %s\n", l.Name, l.About)
 	}
 	b.WriteByte('\n')
-	t := report.Columns(&b)
+	t := results.Columns(&b)
 	fmt.Fprintf(t, "\t%s\t", c.A.Name)
 	if c.B != nil {
 		fmt.Fprintf(t, "%s\t%s / %s\t", c.B.Name, c.A.Name, c.B.Name)

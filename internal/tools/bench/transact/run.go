@@ -16,7 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/load"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/results"
 	"github.com/chronik-io/chronik/internal/tools/bench/wire"
 )
 
@@ -34,10 +34,10 @@ type Run struct {
 	// First is the time until the first record of a transaction is acknowledged, End that of
 	// EndTxn, Whole that of the transaction. A load that follows adds the time from its begin until
 	// the consumer has its records.
-	First    report.Latency `json:"first_produce"`
-	End      report.Latency `json:"end_txn"`
-	Whole    report.Latency `json:"whole"`
-	EndToEnd report.Latency `json:"end_to_end"`
+	First    results.Latency `json:"first_produce"`
+	End      results.Latency `json:"end_txn"`
+	Whole    results.Latency `json:"whole"`
+	EndToEnd results.Latency `json:"end_to_end"`
 	// ServerCPU and ClientCPU are the processor time of the broker and of all producers together,
 	// in microseconds for each transaction. 0: not measured.
 	ServerCPU float64 `json:"server_cpu_us,omitempty"`
@@ -106,7 +106,7 @@ func perTransaction(s meter.Span, r *Run) float64 {
 
 func (r *runner) result() *Run {
 	t := r.whole.Totals()
-	of := func(m *meter.Meter) report.Latency { return report.LatencyOf(m.Totals().Latency, time.Microsecond) }
+	of := func(m *meter.Meter) results.Latency { return results.LatencyOf(m.Totals().Latency, time.Microsecond) }
 	return &Run{Load: r.load, Transactions: t.Requests, Records: t.Records, Elapsed: r.window.Elapsed(), Failures: t.Failures,
 		First: of(r.first), End: of(r.end), Whole: of(r.whole), EndToEnd: of(r.received)}
 }

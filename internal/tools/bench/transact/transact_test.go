@@ -16,7 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/frame"
-	"github.com/chronik-io/chronik/internal/tools/bench/report"
+	"github.com/chronik-io/chronik/internal/tools/bench/results"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -126,7 +126,7 @@ func TestConfigNamesEveryMistake(t *testing.T) {
 // run returns a run with a rate of transactions per second.
 func run(name string, plain bool, rate int64) *Run {
 	return &Run{Load: Load{Name: name, Plain: plain}, Transactions: rate, Records: 100 * rate, Elapsed: time.Second,
-		End: report.Latency{P50: float64(rate)}}
+		End: results.Latency{P50: float64(rate)}}
 }
 
 func TestFiguresAreMediansOfRatios(t *testing.T) {

@@ -114,7 +114,7 @@ func report(a *app.App, out *app.Outcomes, verb, done string, asked []acl.Bindin
 			out.Done(rule, "%s", done)
 		}
 	}
-	return a.Report(out)
+	return a.PrintOutcomes(out)
 }
 
 func add(a *app.App) *cobra.Command {
@@ -150,7 +150,7 @@ func add(a *app.App) *cobra.Command {
 			}
 		}
 		if len(asked) == 0 {
-			return a.Report(&out)
+			return a.PrintOutcomes(&out)
 		}
 		resp, err := req.RequestWith(cmd.Context(), cl)
 		if err != nil {
@@ -205,7 +205,7 @@ func remove(a *app.App) *cobra.Command {
 			}
 		}
 		if len(asked) == 0 {
-			return a.Report(&out)
+			return a.PrintOutcomes(&out)
 		}
 		if err := a.Confirm(fmt.Sprintf("remove %d access rules", len(asked)), "acl add adds them again.", losses); err != nil {
 			return err

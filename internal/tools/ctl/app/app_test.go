@@ -417,14 +417,14 @@ func TestOutcomes(t *testing.T) {
 	var o Outcomes
 	o.Done("a", "has %d partitions", 3)
 	o.Refused("b", "change b", kerr.InvalidConfig, "no")
-	if err := a.Report(&o); err == nil || !strings.HasPrefix(err.Error(), "change b: INVALID_CONFIG: no; ") ||
+	if err := a.PrintOutcomes(&o); err == nil || !strings.HasPrefix(err.Error(), "change b: INVALID_CONFIG: no; ") ||
 		out.String() != "a has 3 partitions\n" {
 		t.Errorf("%v, %q", err, out.String())
 	}
 	a = app(t, "-o", "json")
 	out.Reset()
 	a.Out = &out
-	if err := a.Report(&Outcomes{}); err != nil || out.String() != "[]\n" {
+	if err := a.PrintOutcomes(&Outcomes{}); err != nil || out.String() != "[]\n" {
 		t.Errorf("%v, %q", err, out.String())
 	}
 }

@@ -37,8 +37,8 @@ func (o *Outcomes) Refused(name, what string, err error, message string) {
 // Err returns the failures, or nil if everything was done.
 func (o *Outcomes) Err() error { return errors.Join(o.errors...) }
 
-// Report prints the successes and returns the failures.
-func (a *App) Report(o *Outcomes) error {
+// PrintOutcomes prints the successes and returns the failures.
+func (a *App) PrintOutcomes(o *Outcomes) error {
 	if !a.Format().ForPeople() {
 		list := o.list
 		if list == nil {

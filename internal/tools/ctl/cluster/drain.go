@@ -55,5 +55,5 @@ func drain(ctx context.Context, a *app.App, adm *kadm.Client, id int32, dryRun b
 	default:
 		plan.Request(ctx, adm, &out)
 	}
-	return a.Report(&out)
+	return a.PrintOutcomes(&out)
 }

@@ -149,7 +149,7 @@ func examine(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, 
 	if err := c.Ended(ctx, x.everything(ctx)); err != nil {
 		return err
 	}
-	return c.Report(a)
+	return c.PrintFindings(a)
 }
 
 // everything runs all checks until one returns an error.
@@ -167,9 +167,9 @@ func (x *examination) everything(ctx context.Context) error {
 	return x.consumers(ctx)
 }
 
-// Report prints the findings, worst first. It returns an error with ExitUnhealthy if there are
-// findings other than notes.
-func (c *Checkup) Report(a *app.App) error {
+// PrintFindings prints the findings, worst first. It returns an error with ExitUnhealthy if there
+// are findings other than notes.
+func (c *Checkup) PrintFindings(a *app.App) error {
 	health.Sort(c.findings)
 	wrong := 0
 	t := &output.Table{Columns: []string{"SEVERITY", "SUBJECT", "PROBLEM", "REMEDY", "STILL WORKS", "SINCE"}, Empty: "healthy"}

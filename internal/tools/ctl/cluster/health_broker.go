@@ -27,7 +27,7 @@ func examineWithout(ctx context.Context, a *app.App, f healthFlags, unanswered e
 		"resolve the other findings first; without metadata, only what the admin port reports is known")
 	x.adopt(x.port, report)
 	x.clock(ctx)
-	return x.Report(a)
+	return x.PrintFindings(a)
 }
 
 // broker returns the health report of a chronik broker and adds its checks' measurements to what

@@ -35,7 +35,7 @@ func patient(t *testing.T, flags ...string) (*examination, func() string) {
 	x.groups = time.Second
 	return x, func() string {
 		out.Reset()
-		_ = x.Report(a)                                        // the code is cluster's to test
+		_ = x.PrintFindings(a)                                 // the code is cluster's to test
 		return strings.Join(strings.Fields(out.String()), " ") // texts are broken into lines
 	}
 }
@@ -155,7 +155,7 @@ func TestWhatTheBrokerFindsIsTakenOver(t *testing.T) {
 		x.AdminReport(t.Context(), x.port, x.broker)
 		s.Close()
 		finds(t, name, found(), c.findsIn...)
-		if code := app.ExitCode(x.Report(x.a)); code != c.code {
+		if code := app.ExitCode(x.PrintFindings(x.a)); code != c.code {
 			t.Errorf("%s: ends with %d, want %d", name, code, c.code)
 		}
 	}

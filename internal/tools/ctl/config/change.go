@@ -99,7 +99,7 @@ func Change(ctx context.Context, a *app.App, entities []Entity, values map[strin
 		}
 	}
 	Warn(ctx, a, kadm.NewClient(cl), topics, values)
-	return a.Report(&out)
+	return a.PrintOutcomes(&out)
 }
 
 // Unknown returns an error for the first key that topics do not have, with the closest one. It

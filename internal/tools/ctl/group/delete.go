@@ -43,7 +43,7 @@ func remove(a *app.App) *cobra.Command {
 				}
 				deleteGroups(ctx, adm, left, &out)
 			}
-			return a.Report(&out)
+			return a.PrintOutcomes(&out)
 		}),
 	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)

@@ -41,7 +41,7 @@ func forget(ctx context.Context, a *app.App, adm *kadm.Client, name string, only
 		}
 	}
 	if dryRun || len(losses) == 0 {
-		return a.Report(&out)
+		return a.PrintOutcomes(&out)
 	}
 	if err := a.Confirm(fmt.Sprintf("forget %s of group %s", text.Count(len(losses), "offset"), name), exportFirst, losses); err != nil {
 		return err
@@ -64,5 +64,5 @@ func forget(ctx context.Context, a *app.App, adm *kadm.Client, name string, only
 			out.Done(at, "forgotten")
 		}
 	}
-	return a.Report(&out)
+	return a.PrintOutcomes(&out)
 }

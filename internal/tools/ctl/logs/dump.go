@@ -80,7 +80,7 @@ func dump(a *app.App) *cobra.Command {
 
 // warn prints a warning if a broker is using a directory.
 func warn(a *app.App, at inspect.Options) {
-	for _, p := range at.Places {
+	for _, p := range at.Locations {
 		l, err := vfs.ReadOnly(at.FS).Lock(p.Path+"/"+storage.LockFile, "")
 		if errors.Is(err, vfs.ErrLocked) {
 			a.Note("warning: %s is in use: %v; data that changes meanwhile may look damaged", p.Path, err)

@@ -131,14 +131,14 @@ func configured(file string) (o inspect.Options, err error) {
 		dirs = []string{path.Join(cfg.DataDir, "logs")}
 	}
 	for i, dir := range dirs {
-		place := storage.Place{Path: dir}
+		location := storage.Location{Path: dir}
 		if i < len(journals) {
-			place.Journal = journals[i]
+			location.Journal = journals[i]
 		}
 		if _, err := os.Stat(dir); err != nil {
 			return o, app.Usage("--config %s: %w; relative paths are relative to the directory in which chronikd was started", file, err)
 		}
-		o.Places = append(o.Places, place)
+		o.Locations = append(o.Locations, location)
 	}
 	return o, nil
 }

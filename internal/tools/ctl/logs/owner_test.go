@@ -17,7 +17,7 @@ func TestOwnersAreNotLockedOut(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	o := inspect.Options{Places: []storage.Place{{Path: dir}}}
+	o := inspect.Options{Locations: []storage.Location{{Path: dir}}}
 	if err := owner(o); err != nil {
 		t.Errorf("one's own directory: %v", err)
 	}

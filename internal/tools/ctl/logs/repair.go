@@ -95,8 +95,8 @@ func absolute(o inspect.Options, backup string) (inspect.Options, string, error)
 		}
 		return full
 	}
-	for i := range o.Places {
-		o.Places[i].Path, o.Places[i].Journal = abs(o.Places[i].Path), abs(o.Places[i].Journal)
+	for i := range o.Locations {
+		o.Locations[i].Path, o.Locations[i].Journal = abs(o.Locations[i].Path), abs(o.Locations[i].Journal)
 	}
 	for i := range o.Data {
 		o.Data[i] = abs(o.Data[i])
@@ -106,7 +106,7 @@ func absolute(o inspect.Options, backup string) (inspect.Options, string, error)
 
 // owner refuses to create files as root that the broker's user could not open.
 func owner(o inspect.Options) error {
-	for _, p := range o.Places {
+	for _, p := range o.Locations {
 		in, err := os.Stat(p.Path)
 		if err != nil {
 			continue // Begin reports the error
@@ -151,9 +151,9 @@ func runRepair(cmd *cobra.Command, a *app.App, o inspect.Options, backup string)
 		}
 		out.Backup = backup
 	}
-	out.Clean = r.Report().Clean()
+	out.Clean = r.Inspection().Clean()
 	if !out.Clean {
-		out.Left = r.Report().Plan().Left
+		out.Left = r.Inspection().Plan().Left
 	}
 	return plan(a, out)
 }

@@ -34,7 +34,7 @@ func damagedMember(t *testing.T) string {
 	dir := filepath.Join(t.TempDir(), "d")
 	conf := storage.Config{Profile: durability.Profile{Name: "sync", MaxRecords: 10000, MaxBytes: 50 << 20},
 		Segment: segment.Limits{Bytes: 8 << 10, Ms: 1 << 40, IndexInterval: 512, IndexBytes: 10 << 20}}
-	d, err := storage.OpenDir(storage.Place{Path: dir}, storage.Options{FS: vfs.OS(), JournalFileSize: 64 << 10, JournalBytes: 4 << 20,
+	d, err := storage.OpenDir(storage.Location{Path: dir}, storage.Options{FS: vfs.OS(), JournalFileSize: 64 << 10, JournalBytes: 4 << 20,
 		Config: func(string, storage.ID) storage.Config { return conf }})
 	must(err)
 	_, err = d.Create([]storage.Spec{{ID: storage.ID{Topic: [16]byte{1}}, Topic: "a", Config: conf}})

@@ -43,7 +43,7 @@ func verifyCommand(a *app.App) *cobra.Command {
 }
 
 // runVerify verifies, with a progress bar on a terminal.
-func runVerify(cmd *cobra.Command, a *app.App, o inspect.Options) (*inspect.Report, error) {
+func runVerify(cmd *cobra.Command, a *app.App, o inspect.Options) (*inspect.Inspection, error) {
 	bar := output.NewBar(a.Err, cli.IsTerminal(a.Err), "reading", inspect.Size(o))
 	defer bar.End()
 	o.Progress = bar.Add
@@ -54,17 +54,17 @@ func runVerify(cmd *cobra.Command, a *app.App, o inspect.Options) (*inspect.Repo
 	return r, nil
 }
 
-// report is the answer of verify.
-type report struct {
+// verification is the answer of verify.
+type verification struct {
 	Clean   bool   `json:"clean"`
 	Refused bool   `json:"startRefused"`
 	Summary string `json:"summary"`
-	*inspect.Report
+	*inspect.Inspection
 	Missing []inspect.Loss `json:"missing"`
 }
 
-func show(a *app.App, r *inspect.Report, dryRun string) error {
-	v := report{Clean: r.Clean(), Refused: r.Refused(), Report: r, Missing: r.Missing(), Summary: summary(r)}
+func show(a *app.App, r *inspect.Inspection, dryRun string) error {
+	v := verification{Clean: r.Clean(), Refused: r.Refused(), Inspection: r, Missing: r.Missing(), Summary: summary(r)}
 	if v.Missing == nil {
 		v.Missing = []inspect.Loss{}
 	}
@@ -94,7 +94,7 @@ func show(a *app.App, r *inspect.Report, dryRun string) error {
 	return app.WithCode(app.ExitUnhealthy, fmt.Errorf("%s, see above%s", text.Plural(n, "thing is wrong", "things are wrong"), remedy))
 }
 
-func findings(r *inspect.Report, wide bool) *output.Table {
+func findings(r *inspect.Inspection, wide bool) *output.Table {
 	t := &output.Table{Columns: []string{"KIND", "A START", "WHERE", "AT#", "PARTITION", "WHAT", "REPAIR", "+LOST"}}
 	for _, group := range fold(r.Findings, func(f *inspect.Finding) string { return foldable(wide, f.Topic, f.Kind, f.Effect, f.Dir) }) {
 		f, at, lost := group[0], "", ""
@@ -128,7 +128,7 @@ func findings(r *inspect.Report, wide bool) *output.Table {
 }
 
 // partitions lists the partitions that are affected, or all.
-func partitions(r *inspect.Report, all bool) *output.Table {
+func partitions(r *inspect.Inspection, all bool) *output.Table {
 	t := &output.Table{Columns: []string{"PARTITION", "START#", "+IN SEGMENTS#", "END#", "+FRAMES#", "+BATCHES#", "STATE", "MISSING"}}
 	var shown []inspect.Partition
 	for _, p := range r.Partitions {
@@ -175,7 +175,7 @@ func state(e inspect.Effect) string {
 }
 
 // summary describes the result of a startup in one line.
-func summary(r *inspect.Report) string {
+func summary(r *inspect.Inspection) string {
 	frames, ready := 0, 0
 	for _, d := range r.Directories {
 		frames += d.Frames
@@ -220,7 +220,7 @@ func summary(r *inspect.Report) string {
 }
 
 // since names the oldest checkpoint; nothing is known of what followed it.
-func since(r *inspect.Report) string {
+func since(r *inspect.Inspection) string {
 	var first time.Time
 	for _, d := range r.Directories {
 		if at := d.CheckpointAt; !at.IsZero() && (first.IsZero() || at.Before(first)) {

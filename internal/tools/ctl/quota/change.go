@@ -75,7 +75,7 @@ func set(a *app.App) *cobra.Command {
 		var out app.Outcomes
 		if err := alter(ctx, adm, x.dryRun, e, ops); err != nil {
 			out.Failed(e.String(), fmt.Errorf("set quotas of %s: %w", e, err))
-			return a.Report(&out)
+			return a.PrintOutcomes(&out)
 		}
 		for _, op := range ops {
 			name := e.String() + " " + op.Key + "=" + number(op.Value)
@@ -93,7 +93,7 @@ func set(a *app.App) *cobra.Command {
 				out.Done(name, "set")
 			}
 		}
-		return a.Report(&out)
+		return a.PrintOutcomes(&out)
 	}, func(e quota.Entity, args []string) (err error) {
 		values, err = valuesOf(e, args)
 		return err
@@ -178,7 +178,7 @@ func remove(a *app.App) *cobra.Command {
 			}
 		}
 		if len(ops) == 0 {
-			return a.Report(&out)
+			return a.PrintOutcomes(&out)
 		}
 		if err := a.Confirm(fmt.Sprintf("remove %d quotas", len(ops)), "quota set sets them again.", losses); err != nil {
 			return err
@@ -191,7 +191,7 @@ func remove(a *app.App) *cobra.Command {
 				out.Done(what, "removed")
 			}
 		}
-		return a.Report(&out)
+		return a.PrintOutcomes(&out)
 	}, func(e quota.Entity, names []string) error {
 		for _, name := range names {
 			if _, err := limitOf(name, e); err != nil {

@@ -11,19 +11,20 @@ import (
 	"github.com/chronik-io/chronik/internal/view"
 )
 
-// Report is the difference between two samples. Rates are per second; null is unknown.
-type Report struct {
-	At      time.Time `json:"at"`
-	Seconds float64   `json:"seconds"` // duration of the measurement
-	Brokers []Broker  `json:"brokers"`
-	Topics  []Topic   `json:"topics"`
-	Groups  []Group   `json:"groups"`
-	Clients []Client  `json:"clients"`
-	Missing []string  `json:"missing"` // what could not be fetched, and why
+// Rates is the difference between two samples. Rates are per second; null is unknown.
+type Rates struct {
+	At      time.Time     `json:"at"`
+	Seconds float64       `json:"seconds"` // duration of the measurement
+	Brokers []BrokerRates `json:"brokers"`
+	Topics  []TopicRates  `json:"topics"`
+	Groups  []GroupRates  `json:"groups"`
+	Clients []ClientRates `json:"clients"`
+	Missing []string      `json:"missing"` // what could not be fetched, and why
 }
 
-// Broker holds the rates of a broker. Only the one behind the admin port has more than OutOfSync.
-type Broker struct {
+// BrokerRates holds the rates of a broker. Only the one behind the admin port has more than
+// OutOfSync.
+type BrokerRates struct {
 	ID          int32    `json:"id"`
 	Address     string   `json:"address"`
 	State       string   `json:"state,omitempty"` // in a cluster
@@ -39,8 +40,8 @@ type Broker struct {
 	Memory      *float64 `json:"memoryBytes"`    // resident
 }
 
-// Topic holds the rates of a topic.
-type Topic struct {
+// TopicRates holds the rates of a topic.
+type TopicRates struct {
 	Topic      string  `json:"topic"`
 	Internal   bool    `json:"internal"`
 	Partitions int     `json:"partitions"`
@@ -49,8 +50,8 @@ type Topic struct {
 	Size       *int64  `json:"sizeBytes"`
 }
 
-// Group holds the rates of a group.
-type Group struct {
+// GroupRates holds the rates of a group.
+type GroupRates struct {
 	Group   string   `json:"group"`
 	State   string   `json:"state"`
 	Members *int     `json:"members"`
@@ -60,8 +61,8 @@ type Group struct {
 	Error   string   `json:"error,omitempty"`
 }
 
-// Client sums all open connections with one client id from one host.
-type Client struct {
+// ClientRates sums all open connections with one client id from one host.
+type ClientRates struct {
 	ClientID    string  `json:"clientId"`
 	Host        string  `json:"host"`
 	Software    string  `json:"software"` // with its version, as the client reports it
@@ -75,10 +76,10 @@ type Client struct {
 }
 
 // compare compares a sample with a later one.
-func compare(before, now *sample) *Report {
+func compare(before, now *sample) *Rates {
 	d := delta{before, now, now.at.Sub(before.at).Seconds()}
-	r := &Report{At: now.at, Seconds: d.seconds, Missing: slices.Clone(now.missing),
-		Brokers: []Broker{}, Topics: []Topic{}, Groups: []Group{}, Clients: []Client{}}
+	r := &Rates{At: now.at, Seconds: d.seconds, Missing: slices.Clone(now.missing),
+		Brokers: []BrokerRates{}, Topics: []TopicRates{}, Groups: []GroupRates{}, Clients: []ClientRates{}}
 	if r.Missing == nil {
 		r.Missing = []string{}
 	}
@@ -105,8 +106,8 @@ func compare(before, now *sample) *Report {
 }
 
 // hideInternal removes internal topics.
-func (r *Report) hideInternal() {
-	r.Topics = slices.DeleteFunc(r.Topics, func(t Topic) bool { return t.Internal })
+func (r *Rates) hideInternal() {
+	r.Topics = slices.DeleteFunc(r.Topics, func(t TopicRates) bool { return t.Internal })
 }
 
 // delta compares two samples.
@@ -145,8 +146,8 @@ func (d delta) gauge(name string) *float64 {
 	return nil
 }
 
-func (d delta) broker(b brokerNow) Broker {
-	x := Broker{ID: b.id, Address: b.address, State: b.state, Leads: b.leads, OutOfSync: b.outOfSync}
+func (d delta) broker(b brokerNow) BrokerRates {
+	x := BrokerRates{ID: b.id, Address: b.address, State: b.state, Leads: b.leads, OutOfSync: b.outOfSync}
 	if b.id != d.now.admin {
 		return x
 	}
@@ -161,8 +162,8 @@ func (d delta) broker(b brokerNow) Broker {
 	return x
 }
 
-func (d delta) topic(was *topic.Total, t topic.Total) Topic {
-	x := Topic{Topic: t.Topic, Internal: t.Internal, Partitions: t.Partitions, Records: t.Records, Size: t.Size}
+func (d delta) topic(was *topic.Total, t topic.Total) TopicRates {
+	x := TopicRates{Topic: t.Topic, Internal: t.Internal, Partitions: t.Partitions, Records: t.Records, Size: t.Size}
 	if was == nil {
 		was = &topic.Total{Ends: map[int32]int64{}}
 		for p := range t.Ends {
@@ -179,8 +180,8 @@ func (d delta) topic(was *topic.Total, t topic.Total) Topic {
 	return x
 }
 
-func (d delta) group(was groupNow, compared bool, g groupNow) Group {
-	x := Group{Group: g.name, State: g.State}
+func (d delta) group(was groupNow, compared bool, g groupNow) GroupRates {
+	x := GroupRates{Group: g.name, State: g.State}
 	if g.err != nil {
 		x.Error = g.err.Error()
 		return x
@@ -195,8 +196,8 @@ func (d delta) group(was groupNow, compared bool, g groupNow) Group {
 }
 
 // clients sums the connections by client id and host.
-func (d delta) clients() []Client {
-	type place struct{ id, host string }
+func (d delta) clients() []ClientRates {
+	type sender struct{ id, host string }
 	type lasting struct { // a restarted broker numbers connections from 1 again
 		id     uint64
 		opened time.Time
@@ -206,16 +207,16 @@ func (d delta) clients() []Client {
 		c := &d.before.connections[i]
 		earlier[lasting{c.ID, c.Opened}] = c
 	}
-	all := map[place]*Client{}
+	all := map[sender]*ClientRates{}
 	for _, c := range d.now.connections {
 		host, _, err := net.SplitHostPort(c.Address)
 		if err != nil {
 			host = c.Address
 		}
-		x := all[place{c.ClientID, host}]
+		x := all[sender{c.ClientID, host}]
 		if x == nil {
-			x = &Client{ClientID: c.ClientID, Host: host}
-			all[place{c.ClientID, host}] = x
+			x = &ClientRates{ClientID: c.ClientID, Host: host}
+			all[sender{c.ClientID, host}] = x
 		}
 		was := earlier[lasting{c.ID, c.Opened}]
 		switch {
@@ -236,9 +237,9 @@ func (d delta) clients() []Client {
 		x.BytesIn += d.rate(float64(was.BytesIn), float64(c.BytesIn))
 		x.BytesOut += d.rate(float64(was.BytesOut), float64(c.BytesOut))
 	}
-	var list []Client
+	var list []ClientRates
 	for _, k := range slices.SortedFunc(maps.Keys(all),
-		func(x, y place) int { return cmp.Or(cmp.Compare(x.id, y.id), cmp.Compare(x.host, y.host)) }) {
+		func(x, y sender) int { return cmp.Or(cmp.Compare(x.id, y.id), cmp.Compare(x.host, y.host)) }) {
 		list = append(list, *all[k])
 	}
 	return list

@@ -13,11 +13,11 @@ import (
 
 // sort sorts the lists, the busiest first and unknown ones last. Those that are equal stay sorted
 // by name.
-func (r *Report) sort() {
-	slices.SortStableFunc(r.Brokers, func(x, y Broker) int { return descending(x.Requests, y.Requests) })
-	slices.SortStableFunc(r.Topics, func(x, y Topic) int { return cmp.Compare(y.RecordsIn, x.RecordsIn) })
-	slices.SortStableFunc(r.Groups, func(x, y Group) int { return descending(x.Lag, y.Lag) })
-	slices.SortStableFunc(r.Clients, func(x, y Client) int { return cmp.Compare(y.Requests, x.Requests) })
+func (r *Rates) sort() {
+	slices.SortStableFunc(r.Brokers, func(x, y BrokerRates) int { return descending(x.Requests, y.Requests) })
+	slices.SortStableFunc(r.Topics, func(x, y TopicRates) int { return cmp.Compare(y.RecordsIn, x.RecordsIn) })
+	slices.SortStableFunc(r.Groups, func(x, y GroupRates) int { return descending(x.Lag, y.Lag) })
+	slices.SortStableFunc(r.Clients, func(x, y ClientRates) int { return cmp.Compare(y.Requests, x.Requests) })
 }
 
 func descending[T cmp.Ordered](x, y *T) int {
@@ -33,11 +33,11 @@ func descending[T cmp.Ordered](x, y *T) int {
 }
 
 // tables returns the lists as tables of at most limit rows; 0 means all.
-func (r *Report) tables(limit int) []*output.Table {
+func (r *Rates) tables(limit int) []*output.Table {
 	brokers := &output.Table{Title: "brokers", Empty: "no brokers", Columns: []string{"BROKER#", "ADDRESS", "LEADS#", "CONNS#", "REQ/S#",
 		"IN/S#", "OUT/S#", "SYNC/S#", "SYNC#", "CPU#", "MEMORY#"}}
 	const leads = 2
-	inCluster := slices.ContainsFunc(r.Brokers, func(b Broker) bool { return b.State != "" })
+	inCluster := slices.ContainsFunc(r.Brokers, func(b BrokerRates) bool { return b.State != "" })
 	if inCluster {
 		brokers.Columns = slices.Insert(brokers.Columns, leads+1, "NOT IN SYNC#", "STATE")
 	}

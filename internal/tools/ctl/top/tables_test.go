@@ -23,7 +23,7 @@ func TestTables(t *testing.T) {
 	var b bytes.Buffer
 	for _, c := range []struct {
 		name  string
-		r     *Report
+		r     *Rates
 		limit int
 	}{
 		{"all", compare(busy(10), busy(14)), 0},

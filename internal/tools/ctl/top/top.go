@@ -85,7 +85,7 @@ func (t *top) run(ctx context.Context, adm *kadm.Client, _ []string) error {
 
 // measure returns the rates since the previous measurement, or those of an interval if there was
 // none. failed reports that a part is missing because the broker did not answer.
-func (t *top) measure(ctx context.Context, ask func(context.Context) (*sample, error)) (r *Report, failed bool, err error) {
+func (t *top) measure(ctx context.Context, ask func(context.Context) (*sample, error)) (r *Rates, failed bool, err error) {
 	if t.before == nil {
 		if t.before, err = ask(ctx); err != nil {
 			return nil, false, err

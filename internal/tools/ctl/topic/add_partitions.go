@@ -77,5 +77,5 @@ func grow(ctx context.Context, a *app.App, adm *kadm.Client, names []string, n, 
 			out.Refused(name, "add partitions to "+name, e, "")
 		}
 	}
-	return a.Report(&out)
+	return a.PrintOutcomes(&out)
 }

@@ -85,5 +85,5 @@ func replicate(ctx context.Context, a *app.App, adm *kadm.Client, names []string
 	} else {
 		plan.Request(ctx, adm, &out)
 	}
-	return a.Report(&out)
+	return a.PrintOutcomes(&out)
 }

@@ -88,5 +88,5 @@ func (w *createFlags) run(ctx context.Context, a *app.App, adm *kadm.Client, nam
 		}
 	}
 	config.Warn(ctx, a, adm, created, configs)
-	return a.Report(&out)
+	return a.PrintOutcomes(&out)
 }

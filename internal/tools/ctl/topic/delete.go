@@ -52,7 +52,7 @@ func remove(a *app.App) *cobra.Command {
 					out.Refused(name, "delete "+name, e, "")
 				}
 			}
-			return a.Report(&out)
+			return a.PrintOutcomes(&out)
 		}),
 	}
 	c.Flags().BoolVarP(&regex, "regex", "r", false, app.RegexHelp)

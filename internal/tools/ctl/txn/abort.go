@@ -51,7 +51,7 @@ func abort(a *app.App) *cobra.Command {
 				} else {
 					err = fence(ctx, a, adm, cl, ids, &out, dryRun)
 				}
-				return errors.Join(err, a.Report(&out))
+				return errors.Join(err, a.PrintOutcomes(&out))
 			})(cmd, ids)
 		},
 	}

@@ -110,7 +110,7 @@ func (x *change) run(ctx context.Context, a *app.App, adm *kadm.Client, name, do
 	var out app.Outcomes
 	if x.dryRun {
 		out.Done(name, "would get a password for %s", strings.Join(x.mechanisms, ", "))
-		return a.Report(&out)
+		return a.PrintOutcomes(&out)
 	}
 	password, err := x.password(a, name)
 	if err != nil {
@@ -129,11 +129,11 @@ func (x *change) run(ctx context.Context, a *app.App, adm *kadm.Client, name, do
 		}
 		if r := answers[name]; r.Err != nil {
 			out.Refused(name, what, r.Err, r.ErrMessage)
-			return a.Report(&out)
+			return a.PrintOutcomes(&out)
 		}
 	}
 	out.Done(name, "%s, for %s", done, strings.Join(x.mechanisms, ", "))
-	return a.Report(&out)
+	return a.PrintOutcomes(&out)
 }
 
 // inTurn moves the mechanism with which this command logs in to the end. Who changes their own user
@@ -228,7 +228,7 @@ func remove(a *app.App) *cobra.Command {
 					out.Done(u.User, "removed")
 				}
 			}
-			return a.Report(&out)
+			return a.PrintOutcomes(&out)
 		}),
 	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only list what would be done")

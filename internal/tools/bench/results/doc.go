@@ -1,7 +1,7 @@
-// Package report shows the results of a benchmark: a line while it runs, a table, JSON, CSV, and
+// Package results shows the results of a benchmark: a line while it runs, a table, JSON, CSV, and
 // HdrHistogram's percentile text.
 //
 // All forms are derived from a bench.Result, and compute only sums, ratios and quantiles of
 // recorded values. Every form names the kind of clients of the load. cmd/chronik-bench and the
 // packages limits and compare call it. It opens no connection and knows no protocol.
-package report
+package results

@@ -8,9 +8,9 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 )
 
-// CreateIn creates logs in the directory that Place chose for them, all or none. It returns them in
-// the order of specs once their creation is durable. It does not wait for a hung disk, on which the
-// logs may still be created later; see concurrently.
+// CreateIn creates logs in the directory that AssignDirs chose for them, all or none. It returns
+// them in the order of specs once their creation is durable. It does not wait for a hung disk, on
+// which the logs may still be created later; see concurrently.
 func (m *Manager) CreateIn(d *Dir, specs []Spec) ([]*Log, error) {
 	if err := m.concurrently([]*Dir{d}, func(d *Dir) error { return m.createIn(d, specs) }); err != nil {
 		return nil, err
@@ -22,11 +22,11 @@ func (m *Manager) CreateIn(d *Dir, specs []Spec) ([]*Log, error) {
 	return made, nil
 }
 
-// Place chooses a directory for each log, the usable one with the fewest logs, and records that the
-// creation begins there. Until CreateIn has ended, or Unplace or Delete has revoked the choice, the
-// log is created in no other directory. Place chooses a directory that is low on space only if all
-// are, and one in avoid only if all others are unusable. A nil avoid is empty.
-func (m *Manager) Place(specs []Spec, avoid map[*Dir]bool) (map[*Dir][]Spec, error) {
+// AssignDirs chooses a directory for each log, the usable one with the fewest logs, and records
+// that the creation begins there. Until CreateIn has ended, or UnassignDirs or Delete has revoked
+// the choice, the log is created in no other directory. AssignDirs chooses a directory that is low
+// on space only if all are, and one in avoid only if all others are unusable. A nil avoid is empty.
+func (m *Manager) AssignDirs(specs []Spec, avoid map[*Dir]bool) (map[*Dir][]Spec, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	counts := m.candidatesLocked(avoid)
@@ -57,10 +57,10 @@ func (m *Manager) Place(specs []Spec, avoid map[*Dir]bool) (map[*Dir][]Spec, err
 	return byDir, nil
 }
 
-// Unplace revokes the choice of directories for logs that were not created, so that Place may
-// choose others. A choice stays if the log may exist: in a hung directory, or in one whose
+// UnassignDirs revokes the choice of directories for logs that were not created, so that AssignDirs
+// may choose others. A choice stays if the log may exist: in a hung directory, or in one whose
 // checkpoint may name it.
-func (m *Manager) Unplace(ids []ID) {
+func (m *Manager) UnassignDirs(ids []ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, id := range ids {
