@@ -104,8 +104,8 @@ func TestTopicRecoversWhenDescriptorsAreFree(t *testing.T) {
 		t.Fatal(report)
 	}
 	pid := p.cmd.Process.Pid
-	// Standard input, output and error have the numbers below 3 always. So every open fails, also one
-	// that would take the number of a file that was open for a moment only.
+	// Standard input, output and error have the numbers below 3 always. So every open fails, also
+	// one that would take the number of a file that was open for a moment only.
 	limit := limitFiles(t, pid, 3)
 	_, _ = adm.CreateTopic(t.Context(), 4, 1, nil, "new")
 	waitFor(t, "the partitions are reported", func() bool {
