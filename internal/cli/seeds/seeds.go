@@ -1,9 +1,12 @@
-package app
+// Package seeds finds out which of the brokers that a user has named answers, without waiting long
+// for one that hangs.
+package seeds
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
@@ -11,24 +14,26 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// seedGap is how long a seed may be silent until the next one is asked, too.
-const seedGap = time.Second
+// gap is how long a seed may be silent until the next one is also asked.
+const gap = time.Second
 
-// reach waits until a seed answers, and returns nil, or the error of each seed. It asks them in
-// their order. A broker that hangs accepts connections and never answers, so reach asks the next
-// seed after a failure or some silence, and still waits for those before. Afterwards, the client
-// forgets the seeds that did not answer. patience is the time until ctx ends.
-func (a *App) reach(ctx context.Context, cl *kgo.Client, patience time.Duration) []error {
+// Reach waits until a seed of cl answers, and returns the seeds for further requests: the one that
+// answered and those that were not asked. If none answered, it returns the error of each seed. It
+// asks them in their order, which is that of addresses. A broker that hangs accepts connections and
+// never answers, so Reach asks the next seed after a failure or some silence, and still waits for
+// those before. Afterwards, cl has only the seeds that Reach returned. patience is the time until
+// ctx ends, which must have a deadline.
+func Reach(ctx context.Context, cl *kgo.Client, addresses []string, patience time.Duration) (left []string, failed []error) {
 	type answer struct {
 		seed int
 		err  error
 	}
-	seeds, all := a.Settings.Seeds(), cl.SeedBrokers()
+	all := cl.SeedBrokers()
 	answers := make(chan answer, len(all))
-	silence := time.NewTicker(min(seedGap, patience/time.Duration(len(all)+1)))
+	silence := time.NewTicker(min(gap, patience/time.Duration(len(all)+1)))
 	defer silence.Stop()
-	failed := make([]error, len(all))
-	for asked, left := 0, len(all); left > 0; {
+	failed = make([]error, len(all))
+	for asked, waiting := 0, len(all); waiting > 0; {
 		if seed := asked; seed < len(all) {
 			asked++
 			go func() {
@@ -43,33 +48,34 @@ func (a *App) reach(ctx context.Context, cl *kgo.Client, patience time.Duration)
 		case got := <-answers:
 			if got.err != nil {
 				failed[got.seed] = got.err
-				left--
+				waiting--
 				continue
 			}
+			left = append([]string{addresses[got.seed]}, addresses[asked:]...)
 			if asked > 1 {
-				// The seeds were checked with the settings, so there is no error.
-				_ = cl.UpdateSeedBrokers(append([]string{seeds[got.seed]}, seeds[asked:]...)...)
+				// The client was made with these addresses, so there is no error.
+				_ = cl.UpdateSeedBrokers(left...)
 			}
-			return nil
+			return left, nil
 		}
 	}
-	return failed
+	return nil, failed
 }
 
-// late reports whether err means that there was no answer in time.
-func late(err error) bool {
+// Late reports whether err means that there was no answer in time.
+func Late(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// reasons returns the errors of reach as one. Of several seeds it names each.
-func (a *App) reasons(failed []error) (all error) {
+// Join returns the errors of Reach as one. Of several seeds it names each.
+func Join(addresses []string, failed []error) (all error) {
 	if len(failed) == 1 {
 		return withoutGuess(failed[0])
 	}
-	for i, at := range a.Settings.Seeds() {
+	for i, at := range addresses {
 		err := fmt.Errorf("%s: %w", at, withoutGuess(failed[i]))
-		if late(failed[i]) {
+		if Late(failed[i]) {
 			err = errors.New(at + ": no answer in time")
 		}
 		if all == nil {
@@ -79,4 +85,13 @@ func (a *App) reasons(failed []error) (all error) {
 		}
 	}
 	return all
+}
+
+// withoutGuess removes the client library's own guess at the reason: the callers know the settings
+// and guess better.
+func withoutGuess(err error) error {
+	if eof := (*kgo.ErrFirstReadEOF)(nil); errors.As(err, &eof) {
+		return io.EOF
+	}
+	return err
 }
