@@ -44,7 +44,7 @@ const (
 type components struct {
 	static       map[string]string
 	conf         configdef.Broker
-	places       []storage.Location // of the log directories
+	locations    []storage.Location // of the log directories
 	owners       owners             // of the logs in them
 	settings     *replica.TopicSettings
 	store        metadata.Store
@@ -107,9 +107,9 @@ func (b *Broker) open(ctx context.Context) error {
 // refuseNewerFormats rejects directories that a newer version wrote, before anything is changed: a
 // directory that is converted only in part would suit neither version.
 func (b *Broker) refuseNewerFormats(_ context.Context, r *components) error {
-	for _, place := range r.answering() {
-		if err := storage.Peek(b.fs, place); err != nil {
-			return dirErrors(b.cfg.Broker, &storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
+	for _, loc := range r.answering() {
+		if err := storage.Peek(b.fs, loc); err != nil {
+			return dirErrors(b.cfg.Broker, &storage.DirError{Path: loc.Path, Journal: loc.Journal, Err: err})
 		}
 	}
 	dir := path.Join(b.cfg.DataDir, metadataDir)
@@ -134,16 +134,16 @@ func (r *components) linked() bool { return len(r.conf.Cluster.Seeds) > 0 }
 // one.
 func (b *Broker) requireMetadata(all []storage.Location) error {
 	dir := path.Join(b.cfg.DataDir, metadataDir)
-	for _, place := range all {
-		if storage.Used(b.fs, place) {
-			lock, err := b.fs.Lock(path.Join(place.Path, lockName), holder())
+	for _, loc := range all {
+		if storage.Used(b.fs, loc) {
+			lock, err := b.fs.Lock(path.Join(loc.Path, lockName), holder())
 			if err != nil { // the broker that holds the lock also has the metadata
-				return dirErrors(b.cfg.Broker, &storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
+				return dirErrors(b.cfg.Broker, &storage.DirError{Path: loc.Path, Journal: loc.Journal, Err: err})
 			}
 			_ = lock.Close() // the lock ends with the process in any case
 			return &ExitError{ExitData, fmt.Errorf("directory %s: the log directory %s holds partitions, and %s has no metadata of them; "+
 				"set data.dir (--data-dir) to the directory that has it, or give this broker an empty log directory; if it is lost, %s shows which topics can be restored",
-				b.cfg.DataDir, place.Path, dir, b.repairAll(all, "--dry-run"))}
+				b.cfg.DataDir, loc.Path, dir, b.repairAll(all, "--dry-run"))}
 		}
 	}
 	return nil
@@ -215,7 +215,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	r.loaded.Store(img)
 	b.health.Enter("recovering logs")
 	r.measured = metrics.NewStorage(b.reg)
-	r.storage, err = storage.Open(r.places, storage.Options{
+	r.storage, err = storage.Open(r.locations, storage.Options{
 		FS: b.fs, Holder: holder(), Replicated: replicated(img), Logger: b.log.Named("storage"), Metrics: r.measured,
 		DeferredBytes: b.budgets.Deferred, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration, RetentionInterval: r.conf.Cleaning.Interval,

@@ -35,7 +35,7 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 		return &ExitError{ExitUsage, err}
 	}
 	b.limits = newConnectionLimits(b.cfg.Listeners, &live.Connections)
-	dirs := places(&broker)
+	dirs := locations(&broker)
 	b.memory = availableMemory()
 	wanted, cut := divide(b.memory, b.cfg.Produce, len(dirs), broker.Cleaning.KeyBytes)
 	b.budgets = cut

@@ -22,12 +22,12 @@ const diskPatience = 15 * time.Second
 // must be there: otherwise the start waits, because what the hung directory holds decides whether
 // this broker may begin with empty metadata.
 func (b *Broker) findHung(ctx context.Context, r *components) error {
-	r.places = places(&r.conf)
-	if len(r.places) == 1 {
+	r.locations = locations(&r.conf)
+	if len(r.locations) == 1 {
 		return nil
 	}
-	answers, silent := make(chan int, len(r.places)), map[int]bool{}
-	for i, p := range r.places {
+	answers, silent := make(chan int, len(r.locations)), map[int]bool{}
+	for i, p := range r.locations {
 		silent[i] = true
 		go func() { // it outlives the start if the disk hangs
 			_ = storage.Peek(b.fs, p) // the next step reports the error
@@ -45,17 +45,17 @@ func (b *Broker) findHung(ctx context.Context, r *components) error {
 			return ctx.Err()
 		case <-patience.C:
 			var names []string
-			for i := range r.places {
+			for i := range r.locations {
 				if silent[i] {
-					names = append(names, r.places[i].Path)
+					names = append(names, r.locations[i].Path)
 				}
 			}
-			if len(silent) == len(r.places) || !b.hasMetadata() {
+			if len(silent) == len(r.locations) || !b.hasMetadata() {
 				b.health.Enter("waiting for the disk of " + strings.Join(names, ", "))
 				continue
 			}
 			for i := range silent {
-				r.places[i].Hung = true
+				r.locations[i].Hung = true
 			}
 			b.log.Error("log directories hang: the broker starts without them", zap.Strings("dirs", names),
 				zap.Duration("after", b.diskPatience))
@@ -73,7 +73,7 @@ func (b *Broker) hasMetadata() bool {
 
 // answering returns the log directories whose disks answer.
 func (r *components) answering() (all []storage.Location) {
-	for _, p := range r.places {
+	for _, p := range r.locations {
 		if !p.Hung {
 			all = append(all, p)
 		}

@@ -246,7 +246,7 @@ func (b *Broker) endpoints() ([]metadata.Endpoint, error) {
 
 // register makes this process the broker, once its logs are recovered.
 func (b *Broker) register(ctx context.Context, r *components) error {
-	o := cluster.RegisterOptions{Incarnation: r.member.incarnation, Report: r.report, LogEnd: r.logEnd}
+	o := cluster.RegisterOptions{Incarnation: r.member.incarnation, State: r.report, LogEnd: r.logEnd}
 	for _, d := range r.storage.Dirs() {
 		f := d.Finding()
 		o.Dirs = append(o.Dirs, controller.RegisterDir{

@@ -45,7 +45,7 @@ func (b *Broker) useCopy(r *components, dir, from string) string {
 	if r.owners.cluster != "" {
 		return fmt.Sprintf("move %s away, and restore the copy: chronikd recover --from %s with the same configuration (docs/cluster.md)", dir, from)
 	}
-	return b.repairAll(r.places, "--backup", path.Join(b.cfg.DataDir, "before-repair")) + " replaces it with the copy; " +
+	return b.repairAll(r.locations, "--backup", path.Join(b.cfg.DataDir, "before-repair")) + " replaces it with the copy; " +
 		"to continue with the older metadata, move the copy away"
 }
 

@@ -15,16 +15,16 @@ import (
 // holder returns what lock files record about this process.
 func holder() string { return "pid " + strconv.Itoa(os.Getpid()) }
 
-// places returns the log directories and their journals.
-func places(conf *configdef.Broker) []storage.Location {
-	places := make([]storage.Location, len(conf.LogDirs))
+// locations returns the log directories and their journals.
+func locations(conf *configdef.Broker) []storage.Location {
+	locations := make([]storage.Location, len(conf.LogDirs))
 	for i, dir := range conf.LogDirs {
-		places[i].Path = dir
+		locations[i].Path = dir
 		if i < len(conf.JournalDirs) {
-			places[i].Journal = conf.JournalDirs[i]
+			locations[i].Journal = conf.JournalDirs[i]
 		}
 	}
-	return places
+	return locations
 }
 
 // checkPlaces rejects directories that would contain one another's files. The broker would notice

@@ -20,7 +20,7 @@ func (b *Broker) applySettings(r *components, img *metadata.Image) error {
 		b.limitConnections(r) // not otherwise: the process may have few descriptors at the moment
 	}
 	c := &live.Cleaning
-	_, cut := divide(b.memory, b.cfg.Produce, len(r.places), c.KeyBytes)
+	_, cut := divide(b.memory, b.cfg.Produce, len(r.locations), c.KeyBytes)
 	cleaning := storage.Cleaning{Backoff: c.Backoff, KeyBytes: cut.Keys, BytesPerSecond: c.BytesPerSecond, Scrub: c.Scrub}
 	r.cleaning.Store(&cleaning)
 	if r.storage != nil {

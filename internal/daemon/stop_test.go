@@ -220,14 +220,14 @@ func TestALoadOnAHungDiskHoldsNoClient(t *testing.T) {
 }
 
 // unclean makes a directory that was stopped cleanly look as it does after a crash.
-func unclean(t testing.TB, fsys vfs.FS, place storage.Location) {
+func unclean(t testing.TB, fsys vfs.FS, loc storage.Location) {
 	t.Helper()
-	b, err := storage.OpenForRepair(place, storage.Options{FS: fsys})
+	b, err := storage.OpenForRepair(loc, storage.Options{FS: fsys})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	s, err := storage.ReadState(fsys, place.Path)
+	s, err := storage.ReadState(fsys, loc.Path)
 	if err == nil {
 		err = b.Commit(s)
 	}

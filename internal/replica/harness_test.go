@@ -110,7 +110,8 @@ var serials atomic.Uint64
 // of the log start, another one begins where the leader does. It has no effect in another epoch.
 func acknowledge(p *Partition, follower, epoch int32, end int64) progress.Handle {
 	s := progress.Subscription{Broker: follower, BrokerEpoch: 1, Dir: p.log.Dir().ID(), Written: end, Durable: end}
-	if s.LogStart, s.Serial = math.MaxInt64, serials.Add(1); p.Expendable(follower) {
+	s.LogStart, s.Serial = math.MaxInt64, serials.Add(1)
+	if !p.Asks(epoch, s) {
 		s.LogStart = p.log.DurableStart()
 	}
 	h, _ := p.Subscribe(epoch, s)

@@ -132,11 +132,14 @@ func TestARecordThatAnUncleanElectionMayHaveDiscardedIsNotServed(t *testing.T) {
 		if err := read(); !errors.Is(err, ErrNotLeader) {
 			t.Errorf("%s: %v", when, err)
 		}
+		if to := p.Stable(); to != 0 {
+			t.Errorf("%s: compaction trusts what is below %d", when, to)
+		}
 		must(t, p.Follow(7))
 	}
 	must(t, p.LeaderHigh(7, 3)) // the same one as before
-	if err := read(); err != nil {
-		t.Errorf("the leader has confirmed them: %v", err)
+	if err, to := read(), p.Stable(); err != nil || to != 3 {
+		t.Errorf("the leader has confirmed them: %v, stable below %d", err, to)
 	}
 }
 

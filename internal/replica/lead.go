@@ -63,11 +63,23 @@ func (p *Partition) Subscribe(epoch int32, s progress.Subscription) (progress.Ha
 	return h, nil
 }
 
-// Expendable reports whether a broker has a replica that the record has neither in the ISR nor in
+// Asks notes that a follower asks for a subscription in a leader epoch, and reports whether its
+// replica is a member, whose log may not be emptied; see progress.Leader.Asks. If this broker does
+// not lead in that epoch, it knows nothing, and every replica may be a member.
+func (p *Partition) Asks(epoch int32, s progress.Subscription) (member bool) {
+	p.mu.Lock()
+	if p.role.Load().check(epoch) != nil {
+		p.mu.Unlock()
+		return true
+	}
+	member, effect := p.lead.Asks(s, p.env.now())
+	p.complete(effect, p.log.AckEnd())
+	return member
+}
+
+// expendable reports whether a broker has a replica that the record has neither in the ISR nor in
 // the ELR. Nothing depends on its records, so its log may be emptied. A member claims to have
 // every committed record; it must leave first.
-func (p *Partition) Expendable(broker int32) bool { return p.role.Load().expendable(broker) }
-
 func (r *role) expendable(broker int32) bool {
 	for i := range r.members {
 		if m := &r.members[i]; m.Broker == broker {

@@ -223,8 +223,16 @@ func (p *Partition) High() (offset int64, epoch int32) {
 	return offset, p.highEpoch.Load()
 }
 
-// Stable implements storage.Observer.
-func (p *Partition) Stable() int64 { return p.stable(p.high.Load()) }
+// Stable implements storage.Observer. Nothing is stable while an unclean election may have
+// discarded what this replica has as committed: compaction would remove a record because of one
+// that is lost.
+func (p *Partition) Stable() int64 {
+	high := p.high.Load()
+	if p.voided(p.role.Load()) {
+		return 0
+	}
+	return p.stable(high)
+}
 
 // stable returns the last stable offset that belongs to a high watermark: no transaction below it
 // is open, and the markers of all are below the high watermark. It moves only with the high

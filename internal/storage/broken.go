@@ -45,4 +45,5 @@ const (
 	forgetDamage                         // a checkpoint does not have the damage that reads found
 	trustHeaders                         // what no checksum of a batch covers is not compared with what the log knows
 	skipTombstones                       // a sweep moves the redo pointer past deletions that are not committed
+	keepEpochs                           // a recovery keeps the epochs that begin at or after a frame
 )

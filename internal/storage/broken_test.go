@@ -270,6 +270,7 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 		"a start is of the present leader":             outlivesLeader(t, broken{rules: moveAnyStart}),
 		"an epoch ends when its records are lost":      takesBack(t, broken{rules: skipHold}),
 		"a follower deletes only what its leader does": deletesAsFollower(t, broken{rules: skipLeader}),
+		"epochs without a record are forgotten":        epochComesBack(t, broken{rules: keepEpochs}),
 	} {
 		if wrong == "" {
 			t.Errorf("without the rule that %s nothing went wrong", name)

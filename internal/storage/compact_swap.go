@@ -34,7 +34,9 @@ type swap struct {
 // finished the swap.
 func (l *Log) replace(old []*segment.Segment, fresh *segment.Segment, cuts int) error {
 	if fresh != nil {
-		fresh.Inherit(old[len(old)-1])
+		if end, known := old[len(old)-1].KnownEnd(); known {
+			l.establish(fresh, end)
+		}
 		if err := fresh.Ready(); err != nil {
 			return errors.Join(err, fresh.Discard())
 		}

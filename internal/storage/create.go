@@ -77,7 +77,7 @@ func (d *Dir) makeLog(s Spec) (*Log, error) {
 	l := newLog(d, s.ID, s.Topic, s.Config)
 	fsys := d.opt.FS
 	if _, err := fsys.Stat(l.path); err == nil {
-		// No checkpoint lists it: an earlier attempt was not completed.
+		// No checkpoint lists it (see setAside): an earlier attempt was not completed.
 		if err := d.quarantineDir(l.String()); err != nil {
 			return nil, err
 		}

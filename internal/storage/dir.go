@@ -207,7 +207,7 @@ func (d *Dir) open() (err error) {
 		return err
 	}
 	opt := d.journalOptions()
-	opt.Sweep = func() { signal(d.sweeps) }
+	opt.Sweep, opt.Stalls = func() { signal(d.sweeps) }, d.attend
 	opt.Absent, opt.Failed, opt.Synced, opt.DurableThrough = d.opt.Absent, d.journalFailed, d.stats.group, d.durableThrough
 	opt.Broken = d.opt.broken.inJournal()
 	opt.UnsyncedBytes = d.opt.DeferredBytes / 8 // only synced bytes can be flushed

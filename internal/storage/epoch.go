@@ -32,6 +32,13 @@ type Only struct {
 	Leads bool
 }
 
+// presentRole returns the role that the log has now.
+func (l *Log) presentRole() Only {
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
+	return Only{Is: true, Epoch: l.fence.epoch, Leads: l.fence.role.Allows(loglife.Leads)}
+}
+
 // onlyLocked returns an error unless the log has a role. The caller holds producersMu.
 func (l *Log) onlyLocked(o Only) error {
 	if f := l.fence; o.Is && (f.epoch != o.Epoch || f.role.Allows(loglife.Leads) != o.Leads) && !l.dir.opt.broken.has(moveAnyStart) {
@@ -88,13 +95,6 @@ func (l *Log) LeaderEpoch() int32 {
 	l.producersMu.Lock()
 	defer l.producersMu.Unlock()
 	return l.fence.epoch
-}
-
-// leads reports whether the log leads, in any epoch.
-func (l *Log) leads() bool {
-	l.producersMu.Lock()
-	defer l.producersMu.Unlock()
-	return l.fence.role.Allows(loglife.Leads)
 }
 
 // ResumeEpoch lets a leading log accept appends again in its epoch after records were discarded

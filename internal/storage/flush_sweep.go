@@ -3,6 +3,7 @@ package storage
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -134,9 +135,11 @@ func (d *Dir) sweep() error {
 	}
 	due, err := d.dueForRepair(failed)
 	before := d.mendings(due)
-	if e := d.quarantineLogs(due); e != nil {
-		d.postpone(before, e)
-		err = errors.Join(err, e)
+	errs := d.quarantineLogs(due)
+	maps.DeleteFunc(before, func(l *Log, _ *mending) bool { return errs[l] == nil || errors.Is(errs[l], errInFlight) })
+	d.postpone(before, errs)
+	for l := range before {
+		err = errors.Join(err, errs[l])
 	}
 	// On a timeout, in a journal without space, the carried logs still need their old frames; the
 	// next sweep syncs their segments.

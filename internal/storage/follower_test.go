@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -263,4 +264,48 @@ func TestI9AppendOfAnEndedEpochIsRefused(t *testing.T) {
 	if <-a.Sink.(sink); !errors.Is(a.Err, ErrFencedEpoch) || l.Ends().LogEnd != 1 {
 		t.Errorf("append under epoch 0 after epoch 3 began: %v, log end %d", a.Err, l.Ends().LogEnd)
 	}
+}
+
+// A log leads an epoch without a record, and a checkpoint names that epoch. It then follows a leader
+// with more records of the epoch before. After a crash, its records have their epochs.
+func TestAnEpochWithoutARecordDoesNotComeBack(t *testing.T) {
+	if wrong := epochComesBack(t, broken{}); wrong != "" {
+		t.Error(wrong)
+	}
+}
+
+// epochComesBack returns what is wrong with the epochs of such a log.
+func epochComesBack(t *testing.T, b broken) string {
+	t.Helper()
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	two := func(leader int32, base int64) {
+		l.SetLeaderEpoch(leader, false)
+		a := &Append{Kind: Assigned, LeaderEpoch: leader, PrevEnd: base, Batches: at(t, base, 1, 7, 7), Sink: make(sink, 1)}
+		l.Append(a, nil)
+		if <-a.Sink.(sink); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		eventually(t, "the records count", func() bool { return l.AckEnd() == base+2 })
+	}
+	two(2, 0)
+	if err := l.flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	l.SetLeaderEpoch(3, true)
+	if err := d.commit(l); err != nil {
+		t.Fatal(err)
+	}
+	two(4, 2)
+	after, err := openDir(disk.PowerLossImage(crashfs.KeepSectors, 1), "sync", func(o *Options) { o.broken = b })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer after.Close()
+	l = byPartition(t, after, 0)
+	if epoch, end := l.EpochEnd(1); epoch != 1 || end != 4 || l.EpochAt(2) != 1 {
+		return fmt.Sprintf("epoch %d ends at %d, and the record at 2 has epoch %d", epoch, end, l.EpochAt(2))
+	}
+	return ""
 }

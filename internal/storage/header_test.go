@@ -234,6 +234,55 @@ func TestEveryBitOfAHeaderBetweenGaps(t *testing.T) {
 	}
 }
 
+// Bits of two adjacent batches change, one after the other, and are corrected. Then the power
+// fails. A disk that was still writing one of the corrections makes anything of it, and the batch
+// is corrected again. Both at once could not be.
+func TestCorrectionsOutliveAPowerLoss(t *testing.T) {
+	disk, all := withEpochs(t, false)
+	_, l := compactLog(t, disk, "sync")
+	for i := range 2 {
+		x := &all[1+i]
+		change(t, disk, x.file, x.pos+7, []byte{x.data[7] ^ 1})
+		if _, err := ways["scrub"](l, x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for seed := range uint64(20) {
+		d, l := compactLog(t, disk.PowerLossImage(crashfs.GarbleWrites, seed), "sync")
+		for i := range 2 {
+			if _, err := ways["read"](l, &all[1+i]); err != nil {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+		}
+		must(t, d.Close())
+	}
+}
+
+// A compaction writes one segment from several. The leader epochs of each of them are known, also
+// before the next start.
+func TestEveryEpochOfACompactedSegment(t *testing.T) {
+	disk := crashfs.New(1)
+	d, l := compactLog(t, disk, "sync")
+	for i := range 8 {
+		l.SetLeaderEpoch(int32(3+i), true)
+		must(t, send(l, twoKeyed(t, fmt.Sprint("key ", i%6), "v")).Err)
+		flushedAndSynced(t, l)
+	}
+	compactAll(t, d)
+	s := l.segments[0]
+	all, epochs, _ := storedIn(t, disk, s)
+	if epochs < 3 {
+		t.Fatalf("%s has %d epochs", s.Path(), epochs)
+	}
+	for i, x := range all {
+		change(t, disk, x.file, x.pos+epochAt, []byte{x.data[epochAt] ^ 1<<6})
+		_, err := ways["scrub"](l, &x)
+		if got := readFile(t, disk, x.file)[x.pos:][:len(x.data)]; err != nil || !bytes.Equal(got, x.data) {
+			t.Errorf("batch %d of %d, at %d: not corrected, %v", i, len(all), record.Batch(x.data).BaseOffset(), err)
+		}
+	}
+}
+
 // copyOfChanged changes a bit in a leader's log, and copies the log. It returns what is wrong with
 // the copy.
 func copyOfChanged(t *testing.T, bit int, b broken) string {

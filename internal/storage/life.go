@@ -225,12 +225,4 @@ func (d *Dir) is(u loglife.DirUse) bool { return d.life.Load().state.Allows(u) }
 func (d *Dir) stopping() bool { return d.is(loglife.Stops) }
 
 // Err returns why the directory accepts no records, nil if it does.
-func (d *Dir) Err() error {
-	if cause := d.life.Load().cause; cause != nil {
-		return cause
-	}
-	if err := d.journal.Stalled(); err != nil {
-		return fmt.Errorf("%w: log directory %s: %w", ErrFailed, d.path, err)
-	}
-	return nil
-}
+func (d *Dir) Err() error { return d.life.Load().cause }

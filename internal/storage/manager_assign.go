@@ -104,6 +104,9 @@ func (m *Manager) candidatesLocked(avoid map[*Dir]bool) map[*Dir]int {
 // createIn creates logs in one directory and adds them to the manager, even if no caller waits any
 // longer.
 func (m *Manager) createIn(d *Dir, specs []Spec) error {
+	if err := m.setAside(d, specs); err != nil {
+		return err
+	}
 	logs, err := d.Create(specs)
 	m.mu.Lock()
 	defer m.mu.Unlock()

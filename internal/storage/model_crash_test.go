@@ -49,8 +49,16 @@ func (w *world) fault() {
 		w.poll()
 	}
 	w.healthy()
-	if !w.disk.Crashed() {
-		w.epoch++
+	w.elect()
+}
+
+// elect lets the logs lead in a new epoch.
+func (w *world) elect() {
+	w.epoch++
+	for _, m := range w.logs {
+		if m.l != nil {
+			m.l.SetLeaderEpoch(w.epoch, true)
+		}
 	}
 }
 

@@ -32,8 +32,12 @@ func (w *world) step() {
 		}
 	case n < 60 && !w.cfg.noReader:
 		w.read()
-	case n < 62:
+	case n < 61:
 		w.churn()
+	case n < 62 && w.cfg.faults:
+		w.outage(m)
+	case n < 62:
+		w.burst()
 	case n < 66:
 		_ = m.l.flush()
 	case n < 69:
@@ -207,22 +211,8 @@ func (w *world) sendFor(m *mlog, a *Append, pid int64) *Append {
 	m.mu.Lock()
 	pids := m.pids
 	m.mu.Unlock()
-	a.LeaderEpoch, a.Sink = w.epoch, &modelSink{m: m, pid: pid, done: make(chan struct{})}
-	if len(a.Batches)%2 == 0 {
-		m.l.Append(a, nil)
-	} else {
-		appendInBatch(m.l, a)
-	}
-	select {
-	case <-a.Sink.(*modelSink).done:
-	case <-time.After(patience):
-		m.l.queueMu.Lock()
-		state := fmt.Sprintf("queue %d, owned %v, waiters %d", len(m.l.queue), m.l.committing, m.l.waiters)
-		m.l.queueMu.Unlock()
-		failf("%s: an append was never answered: crashed %v, %s, deferred %d, journal %d, sweep target %d of %d, log: %v, directory: %v",
-			m.topic, w.disk.Crashed(), state, w.dir.memory.deferred.Load(), w.dir.journal.Used(), w.dir.journal.SweepTarget(),
-			w.dir.journal.Notified(), m.l.Err(), w.dir.Err())
-	}
+	w.begin(m, a, pid)
+	w.await(a)
 	if a.Err != nil {
 		w.diskError("append", a.Err)
 		m.mu.Lock()
@@ -233,6 +223,35 @@ func (w *world) sendFor(m *mlog, a *Append, pid int64) *Append {
 		}
 	}
 	return a
+}
+
+// begin appends to a log without waiting for the answer.
+func (w *world) begin(m *mlog, a *Append, pid int64) {
+	a.LeaderEpoch, a.Sink = w.epoch, &modelSink{m: m, pid: pid, done: make(chan struct{})}
+	if len(a.Batches)%2 == 0 {
+		m.l.Append(a, nil)
+	} else {
+		appendInBatch(m.l, a)
+	}
+}
+
+// await waits until an append is answered.
+func (w *world) await(a *Append) {
+	s := a.Sink.(*modelSink)
+	select {
+	case <-s.done:
+	case <-time.After(patience):
+		l := s.m.l
+		l.queueMu.Lock()
+		state := fmt.Sprintf("queue %d, owned %v, waiters %d", len(l.queue), l.committing, l.waiters)
+		l.queueMu.Unlock()
+		failf("%s: an append was never answered: crashed %v, %s, deferred %d, journal %d, sweep target %d of %d, log: %v, directory: %v",
+			s.m.topic, w.disk.Crashed(), state, w.dir.memory.deferred.Load(), w.dir.journal.Used(), w.dir.journal.SweepTarget(),
+			w.dir.journal.Notified(), l.Err(), w.dir.Err())
+	}
+	if e := epochOf(s.m.l); e != a.LeaderEpoch {
+		failf("%s: the model appends in epoch %d, but the log leads in epoch %d", s.m.topic, a.LeaderEpoch, e)
+	}
 }
 
 // retry sends acknowledged batches again: they must be recognized.

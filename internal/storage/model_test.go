@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/chronik-io/chronik/internal/record"
-	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -167,6 +166,7 @@ type world struct {
 	killed  bool // every crash since then kept the page cache
 	loss    loss
 	between between
+	room    room
 	reading *reader // runs concurrently with a step; nil if none does
 }
 
@@ -211,9 +211,10 @@ func (w *world) options() Options {
 	if w.cfg.wrap != nil {
 		fsys = w.cfg.wrap(fsys)
 	}
+	w.room = w.newRoom()
 	segments := w.limits()
 	return Options{
-		FS: fsys, Logger: w.logger(), JournalFileSize: 64 << 10, JournalBytes: 256 << 10, DeferredBytes: 64 << 10, OpenFiles: 8,
+		FS: fsys, Logger: w.logger(), JournalFileSize: 64 << 10, JournalBytes: w.room.journal, DeferredBytes: w.room.memory, OpenFiles: 8,
 		broken: w.cfg.broken, compactBytes: int64(1 + w.rng.IntN(8<<10)),
 		Config: func(topic string, id ID) Config {
 			for _, m := range w.logs {
@@ -239,10 +240,6 @@ type teller struct{ w *world }
 func (t teller) Write(p []byte) (int, error) {
 	t.w.say("%s", bytes.TrimSpace(p))
 	return len(p), nil
-}
-
-func (w *world) limits() segment.Limits {
-	return segment.Limits{Bytes: int64(2<<10 + w.rng.IntN(14<<10)), Ms: 1 << 40, IndexInterval: 512, IndexBytes: 4096}
 }
 
 // modelProfiles are the three durability profiles, and interval with a long delay.

@@ -118,9 +118,14 @@ func (r *recovery) apply() error {
 // replayFlush is the number of replayed bytes that are worth a write to a segment.
 const replayFlush = 1 << 20
 
-// replay appends a frame's batches to the tail of a log that is not in use yet.
+// replay appends a frame's batches to the tail of a log that is not in use yet. The checkpoint may
+// name an epoch that begins where the frame does: one in which the log led without a record, and
+// which it has forgotten when the batches of another leader followed.
 func (l *Log) replay(f *journal.Frame) error {
 	n := l.chunkOf(f)
+	if !l.dir.opt.broken.has(keepEpochs) {
+		l.epochs.CutEnd(f.PrevEnd)
+	}
 	l.moveEnd(f.NextEnd)
 	eachBatch(f.Payload, func(b record.Batch) {
 		l.producers.Replay(b, l.dir.now())

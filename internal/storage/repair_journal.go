@@ -104,7 +104,7 @@ func (l *Log) drain() error {
 	if l.flushAndSync() == nil {
 		return nil
 	}
-	if err := l.dir.replaceFailedSegments(l); err != nil {
+	if err := l.dir.replaceFailedSegments(l)[l]; err != nil {
 		return err
 	}
 	return l.flushAndSync()

@@ -107,25 +107,45 @@ type quarantineCopy struct {
 // quarantineLogs copies the journal's frames of logs with failed segments into one file for each
 // log, with one pass over the journal. replayQuarantine repairs the logs from these files later;
 // until then they pin neither the journal nor memory. Appends that wait in the journal's queue are
-// rolled back. A log that has a write in flight is skipped until the next call. The caller must not
-// hold flushMu of the logs.
-func (d *Dir) quarantineLogs(logs []*Log) error {
-	copies, from := map[ID]*quarantineCopy{}, journal.LSN(math.MaxUint64)
+// rolled back. It returns why the frames of which logs are not in a file: errInFlight for those
+// that must wait for writes in flight. The caller must not hold flushMu of the logs.
+func (d *Dir) quarantineLogs(logs []*Log) map[*Log]error {
+	copies, errs := map[ID]*quarantineCopy{}, map[*Log]error{}
 	defer func() {
 		for _, c := range copies {
 			c.l.unlockFromQuarantine()
 		}
 	}()
 	for _, l := range logs {
-		if c := l.lockForQuarantine(); c != nil {
-			copies[l.id], from = c, min(from, c.oldest)
+		if c, err := l.lockForQuarantine(); c != nil {
+			copies[l.id] = c
+		} else if err != nil {
+			errs[l] = err
 		}
 	}
 	if len(copies) == 0 {
-		return nil
+		return errs
 	}
+	if err := d.quarantine(copies); err != nil {
+		for _, c := range copies {
+			errs[c.l] = err
+		}
+		return errs
+	}
+	for _, c := range copies {
+		c.finish(d.journal.Assigned())
+	}
+	return errs
+}
+
+// quarantine makes the files of copies. There is one file for each, or none after an error.
+func (d *Dir) quarantine(copies map[ID]*quarantineCopy) error {
 	if err := d.hasRoom(sizeOf(copies)); err != nil {
 		return err
+	}
+	from := journal.LSN(math.MaxUint64)
+	for _, c := range copies {
+		from = min(from, c.oldest)
 	}
 	w := newQuarantine(d)
 	var err error
@@ -150,9 +170,6 @@ func (d *Dir) quarantineLogs(logs []*Log) error {
 		w.discard()
 		return err
 	}
-	for _, c := range copies {
-		c.finish(d.journal.Assigned())
-	}
 	return nil
 }
 
@@ -166,28 +183,34 @@ func sizeOf(copies map[ID]*quarantineCopy) (n int64) {
 }
 
 // lockForQuarantine takes the locks under which a log's frames are copied, and returns the copy
-// to make. It returns nil, without the locks, if the log has no frames to copy or has a write in
-// flight. It does not wait for a deletion, which holds flushMu of its logs and may itself wait
-// for logs that this caller has locked.
-func (l *Log) lockForQuarantine() *quarantineCopy {
-	if !l.tryAcquireCommit() {
-		return nil
-	}
+// to make. It returns none, without the locks, if the log has no frames to copy, or errInFlight. It
+// does not wait for a deletion, which holds flushMu of its logs and may itself wait for logs that
+// this caller has locked.
+func (l *Log) lockForQuarantine() (*quarantineCopy, error) {
 	if !l.is(loglife.Quarantine) {
-		l.releaseCommit()
-		return nil
+		return nil, nil
+	}
+	inFlight := fmt.Errorf("quarantine the frames of %s: %w", l, errInFlight)
+	if !l.tryAcquireCommit() {
+		return nil, inFlight
 	}
 	l.flushMu.Lock()
 	if cause := l.Err(); cause != nil {
 		l.revertQueued(cause)
 	}
 	entry, oldest := l.checkpointed(true)
-	if l.is(loglife.Quarantine) && !l.inFlight() && oldest != math.MaxUint64 {
-		return &quarantineCopy{found: found{l: l, Follower: *Follow(&entry)}, oldest: oldest}
+	switch {
+	case !l.is(loglife.Quarantine):
+		inFlight = nil
+	case l.inFlight():
+		l.dir.journal.Sync() // completes them
+	case oldest == math.MaxUint64:
+		inFlight = nil
+	default:
+		return &quarantineCopy{found: found{l: l, Follower: *Follow(&entry)}, oldest: oldest}, nil
 	}
 	l.unlockFromQuarantine()
-	l.dir.journal.Sync() // completes the writes in flight
-	return nil
+	return nil, inFlight
 }
 
 func (l *Log) unlockFromQuarantine() {

@@ -271,7 +271,10 @@ func TestADeletionBesideARepairEnds(t *testing.T) {
 	}
 	gate.flushMu.Lock()
 	copied, deleted := make(chan error, 1), make(chan error, 1)
-	go func() { copied <- d.quarantineLogs([]*Log{first, gate, last}) }()
+	go func() {
+		errs := d.quarantineLogs([]*Log{first, gate, last})
+		copied <- errors.Join(errs[first], errs[gate]) // the last one may be in the deletion's hands
+	}()
 	eventually(t, "the copy waits for the second log", func() bool {
 		gate.queueMu.Lock()
 		defer gate.queueMu.Unlock()

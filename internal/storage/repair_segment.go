@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,15 +22,15 @@ func (d *Dir) repairDue() <-chan time.Time {
 	d.mu.Unlock()
 	if logs, _ = d.dueForRepair(logs); len(logs) > 0 {
 		before := d.mendings(logs)
-		err := d.replaceFailedSegments(logs...)
+		errs := d.replaceFailedSegments(logs...)
 		for _, l := range logs {
 			if !l.is(loglife.Repair) {
 				l.Commit(nil)
-				continue
+			} else if err := errs[l]; err != nil {
+				d.logOnce(l, "segment could not be replaced, the partition accepts no records", err)
 			}
-			d.logOnce(l, "segment could not be replaced, the partition accepts no records", err)
 		}
-		d.postpone(before, err)
+		d.postpone(before, errs)
 		d.weigh()
 	}
 	if wait, some := d.nextRepair(); some {
@@ -44,31 +43,38 @@ func (d *Dir) repairDue() <-chan time.Time {
 // the last synced offset. Nothing proves that later writes to the failed segment are on disk, so
 // they are replayed from quarantined frames. One commit lists the new segments. A log that cannot
 // be repaired now is quarantined too, so that it pins neither the journal nor memory. It returns
-// the first error.
-func (d *Dir) replaceFailedSegments(logs ...*Log) error {
-	first := d.quarantineLogs(slices.DeleteFunc(slices.Clone(logs), func(l *Log) bool { return !l.needsReplay() }))
+// the error of each log that is not repaired: errInFlight if its frames are to be quarantined and
+// have to wait.
+func (d *Dir) replaceFailedSegments(logs ...*Log) map[*Log]error {
+	errs := d.quarantineLogs(slices.DeleteFunc(slices.Clone(logs), func(l *Log) bool { return !l.needsReplay() }))
 	var done, failed []*Log
 	for _, l := range logs {
+		if errs[l] != nil {
+			continue
+		}
 		ok, err := l.replaceSegment()
 		switch {
 		case err != nil:
 			failed = append(failed, l)
-			first = cmp.Or(first, err)
+			errs[l] = err
 		case ok:
 			done = append(done, l)
 		}
 	}
-	first = cmp.Or(first, d.quarantineLogs(failed))
+	maps.Copy(errs, d.quarantineLogs(failed))
 	if len(done) == 0 {
-		return first
+		return errs
 	}
 	if err := d.commit(done...); err != nil {
-		return errors.Join(first, err)
+		for _, l := range done {
+			errs[l] = err
+		}
+		return errs
 	}
 	for _, l := range done {
 		l.resume()
 	}
-	return first
+	return errs
 }
 
 // needsReplay reports whether the log must be replayed: its segment has failed and had bytes that

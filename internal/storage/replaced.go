@@ -141,6 +141,52 @@ func (m *Manager) Replace(ids ...ID) error {
 	})
 }
 
+// setAside replaces logs of other topics that have the names of logs to be created. The metadata
+// does not know such a topic: it is older than the log, whose records may be the only copy, and a
+// new topic has the name. What only the journal has is written to the segments before.
+func (m *Manager) setAside(d *Dir, specs []Spec) error {
+	var former []*Log
+	for _, s := range specs {
+		former = append(former, d.namesakes(s)...)
+	}
+	if len(former) == 0 {
+		return nil
+	}
+	for _, l := range former {
+		if l.Offline() != nil { // its frames are in a file
+			continue
+		}
+		l.acquireCommit()
+		err := l.flushAll()
+		l.releaseCommit()
+		if err != nil {
+			return fmt.Errorf("set %s of another topic aside: %w", l, err)
+		}
+	}
+	if err := d.remove(former, true); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range former {
+		delete(m.logs, l.id)
+	}
+	return nil
+}
+
+// namesakes returns the logs of other topics whose files have the names of a log to be created.
+func (d *Dir) namesakes(s Spec) (list []*Log) {
+	if _, err := d.opt.FS.Stat(path.Join(d.path, fmt.Sprintf("%s-%d", s.Topic, s.ID.Partition))); err != nil {
+		return nil
+	}
+	for _, l := range d.Logs() {
+		if l.id != s.ID && l.topic == s.Topic && l.id.Partition == s.ID.Partition {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
 // RemoveReplaced removes the files of logs that were replaced, in the background.
 func (m *Manager) RemoveReplaced(all ...ReplacedLog) {
 	for _, a := range all {
@@ -170,7 +216,7 @@ func (d *Dir) retain(logs []*Log, entries []checkpoint.Log) error {
 		if err := fsys.Rename(l.path, to); err != nil {
 			return fmt.Errorf("replace %s: %w", l, err)
 		}
-		d.log.Warn("a damaged log is replaced; its files stay until there is a whole copy", zap.Stringer("log", l), zap.String("as", to))
+		d.log.Warn("a log is replaced, and its files are kept", zap.Stringer("log", l), zap.String("as", to))
 		d.findReplaced(path.Base(to))
 	}
 	if err := fsys.SyncDir(d.path); err != nil {

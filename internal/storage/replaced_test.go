@@ -246,3 +246,45 @@ func outlivesLeader(t *testing.T, b broken) (wrong string) {
 	}
 	return ""
 }
+
+// The metadata are older than a log, and a new topic has the name of its topic. The log's files are
+// kept under another name, with the records that only the journal had, and none is of both logs.
+func TestALogOfAnotherTopicWithItsNameIsSetAside(t *testing.T) {
+	disk := crashfs.New(1)
+	m := mustManage(t, disk)
+	specs := specsOf('a', 1)
+	former, err := m.CreateIn(m.Dirs()[0], specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := send(lead(former...)[0], small); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	specs[0].ID.Topic[0] = 'b'
+	logs, err := m.CreateIn(m.Dirs()[0], specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if a := send(lead(logs...)[0], small); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m = mustManage(t, disk.Kill())
+	if l := m.Get(specs[0].ID); l == nil || l.Offline() != nil || l.Ends().LogEnd != 2 {
+		t.Errorf("the log of the new topic: %v", l)
+	}
+	id := ID{Topic: [16]byte{'a'}}
+	list := m.Replaced()
+	if len(list) != 1 || list[0].ID != id || list[0].Bytes < int64(len(small)) || m.Get(id) != nil {
+		t.Fatalf("set aside: %+v", list)
+	}
+	for _, l := range m.Logs() {
+		if l.Offline() != nil {
+			t.Errorf("%s: %v", l, l.Offline())
+		}
+	}
+}

@@ -44,9 +44,9 @@ func (d *Dir) applyRetentionTo(logs []*Log) (busy []*Log) {
 		}
 		parts := l.partsLocked()
 		l.flushMu.Unlock()
-		now := time.Now()
-		if v, start := l.judge(now, parts); len(v.Gone) > 0 {
-			moves = append(moves, StartMove{Log: l, To: v.Start(start), gone: v.Gone})
+		now, role := time.Now(), l.presentRole() // before the bounds are read, which belong to it
+		if v, start := l.judge(now, role, parts); len(v.Gone) > 0 {
+			moves = append(moves, StartMove{Log: l, To: v.Start(start), Only: role, gone: v.Gone})
 		} else if parts != nil && start > l.DurableStart() { // its checkpoint failed
 			moves = append(moves, StartMove{Log: l, To: start})
 		} else if l.rollDue(now) {
@@ -74,13 +74,14 @@ func (c *Cleanup) policy() cleaner.Policy {
 
 // judge decides which parts of the log retention removes now. It opens no file if the segments know
 // their timestamps. Only a leader removes anything: a follower has its leader's log start, and a
-// clock that is ahead on one broker must not delete what the other replicas keep.
-func (l *Log) judge(now time.Time, parts []cleaner.Part) (v cleaner.Verdict, start int64) {
+// clock that is ahead on one broker must not delete what the other replicas keep. The caller reads
+// the role first and moves the start only in it.
+func (l *Log) judge(now time.Time, role Only, parts []cleaner.Part) (v cleaner.Verdict, start int64) {
 	b := cleaner.Bounds{High: l.high(), Start: l.logStart.Load()}
 	if b.Stable = l.FirstUnstable(b.High); l.dir.opt.broken.has(retainOpen) {
 		b.Stable = b.High
 	}
-	if parts == nil || !l.leads() && !l.dir.opt.broken.has(skipLeader) {
+	if parts == nil || !role.Leads && !l.dir.opt.broken.has(skipLeader) {
 		return v, b.Start
 	}
 	return cleaner.Retain(now, l.cfg.Load().Cleanup.policy(), b, parts), b.Start
@@ -175,7 +176,7 @@ func (l *Log) Retained() string {
 	if len(parts) == 0 {
 		return ""
 	}
-	v, _ := l.judge(time.Now(), parts)
+	v, _ := l.judge(time.Now(), l.presentRole(), parts)
 	why := v.Kept()
 	if len(v.Gone) > 0 {
 		why = "the next retention run removes it: " + v.Gone[0].Why

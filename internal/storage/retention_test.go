@@ -239,6 +239,33 @@ func TestRetentionStopsAtTheHighWatermark(t *testing.T) {
 	}
 }
 
+// deposing is the observer of a log whose broker learns of another leader while retention looks.
+type deposing struct {
+	idle
+	log *Log
+}
+
+func (o deposing) High() (int64, int32) {
+	o.log.SetLeaderEpoch(9, false)
+	return o.idle.High()
+}
+
+// What retention decided for a leader does not move the start of a log that follows meanwhile: the
+// new leader would not know of that.
+func TestRetentionMovesNoStartOfAFollower(t *testing.T) {
+	d := mustOpen(t, crashfs.New(1), "sync")
+	l := kept(t, d, keeping("sync", hour, -1))
+	putAt(t, l, 8, 700, ago(2*hour))
+	if err := l.flush(); err != nil {
+		t.Fatal(err)
+	}
+	l.Observe(deposing{log: l})
+	d.applyRetention()
+	if start := l.Ends().LogStart; start != 0 {
+		t.Errorf("the log of a follower starts at %d", start)
+	}
+}
+
 // One checkpoint commits the new starts of many logs, and a run without removals writes none.
 func TestManyStartsAreOneCheckpoint(t *testing.T) {
 	errs := errfs.New(vfs.Memory())

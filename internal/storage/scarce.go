@@ -28,7 +28,7 @@ type scarcity struct {
 
 // mending is the repair of a log that failed. Guarded by Dir.mu.
 type mending struct {
-	err      error     // of the last attempt; nil if none has failed
+	err      error     // of the last attempt; nil if it did not fail, or had to wait for writes in flight
 	at       time.Time // when the next attempt is due
 	failures int       // in a row
 }
@@ -87,18 +87,22 @@ func (d *Dir) dueForRepair(logs []*Log) (due []*Log, waits error) {
 	return due, waits
 }
 
-// postpone records that an attempt failed for those of the logs that are still broken. before is
-// what d.broken had at its begin: a log that was repaired and has failed again is due at once.
-func (d *Dir) postpone(before map[*Log]*mending, err error) {
+// postpone records the attempts of those of the logs that are still broken, and their errors.
+// before is what d.broken had at its begin: a log that was repaired and has failed again is due at
+// once. What a log has in memory and journal counts as pinned only because of its own error: while
+// writes in flight hold up the attempt, there is none.
+func (d *Dir) postpone(before map[*Log]*mending, errs map[*Log]error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for l, m := range before {
 		if d.broken[l] != m {
 			continue
 		}
-		if err != nil && !errors.Is(err, errInFlight) {
-			m.err, m.failures = err, m.failures+1
+		if m.err = errs[l]; m.err == nil || errors.Is(m.err, errInFlight) {
+			m.err, m.at = nil, time.Now().Add(mendBackoff.First)
+			continue
 		}
+		m.failures++
 		m.at = time.Now().Add(mendBackoff.After(m.failures))
 	}
 }
@@ -202,10 +206,14 @@ func (d *Dir) weigh() {
 	}
 }
 
-// exhausted returns why nothing more can be accepted, nil if something can: the journal is full and
-// the last sweep failed, or logs that cannot be repaired hold all memory for records that are not
-// in segments. journal reports whether it is the journal. The caller holds scarce.mu.
+// exhausted returns why nothing more can be accepted, nil if something can: the system refuses the
+// journal another file, the journal is full and the last sweep failed, or logs that cannot be
+// repaired hold all memory for records that are not in segments. journal reports whether it is the
+// journal. The caller holds scarce.mu.
 func (d *Dir) exhausted() (journal bool, err error) {
+	if cause := d.journal.Stalled(); cause != nil {
+		return true, cause
+	}
 	if cause := d.scarce.sweepErr; cause != nil && d.journal.Full() {
 		return true, fmt.Errorf("the journal is full and no file of it can be released: %w", cause)
 	}

@@ -134,6 +134,39 @@ func TestMemoryThatNothingFreesBlocksTheDirectory(t *testing.T) {
 	}
 }
 
+// The system refuses the journal its next file while appends wait for it, and for the memory of
+// those. They are answered, and the directory accepts records when it has the file.
+func TestAJournalWithoutANextFileAnswers(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.DeferredBytes = 64 << 10 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	gate := make(chan struct{})
+	errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Rename, Path: "*.journal", Err: syscall.EIO, Before: func(errfs.Call) { <-gate }})
+	var sent []*Append
+	queued := func() int {
+		l.queueMu.Lock()
+		defer l.queueMu.Unlock()
+		return len(l.queue)
+	}
+	for queued() == 0 {
+		a := &Append{Batches: testBatch(t, 4000, nil), LeaderEpoch: epochOf(l), Sink: make(sink, 1)}
+		l.Append(a, nil)
+		sent = append(sent, a)
+	}
+	close(gate)
+	for _, a := range sent {
+		if !answered(a, patience) {
+			t.Fatal("an append waits")
+		}
+	}
+	eventually(t, "what has an offset and no place is taken back", func() bool {
+		return errors.Is(d.Err(), syscall.EIO) && l.logEnd.Load() == l.durable.Load() && queued() == 0
+	})
+	errs.Clear()
+	eventually(t, "the directory accepts records", func() bool { return d.Err() == nil })
+	put(t, l, 20, 4000)
+}
+
 // A repair that lacks space begins when the guard sees space, whenever its next attempt is due.
 // While the disk is full, an attempt reads nothing.
 func TestARepairBeginsWhenTheDiskHasSpace(t *testing.T) {
@@ -165,6 +198,42 @@ func TestARepairBeginsWhenTheDiskHasSpace(t *testing.T) {
 	fsys.free.Store(1000 * mib)
 	eventually(t, "the log is repaired", func() bool { return l.Err() == nil })
 	holds(t, l, 5)
+}
+
+// The repair of a log fails while one of its writes is in flight, so that its frames can't be
+// quarantined yet. That is no reason to refuse the records of other logs: they can be quarantined
+// when the write has ended.
+func TestAWriteInFlightPinsNothing(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 1, 100)
+	gate := make(chan struct{})
+	held := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Before: func(errfs.Call) { <-gate }}))
+	a := waiting(t, l)
+	eventually(t, "a write is in flight", func() bool { return held.Hits() > 0 })
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Create, Path: "/d/t-0/*", Err: syscall.EIO})
+	_ = l.flush()
+	var m mending
+	eventually(t, "an attempt has ended", func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if x := d.broken[l]; x != nil {
+			m = *x
+		}
+		return !m.at.IsZero()
+	})
+	if m.err != nil {
+		t.Errorf("what the log holds counts as pinned: %v", m.err)
+	}
+	close(gate)
+	eventually(t, "the frames are quarantined", l.isQuarantined)
+	errs.Clear()
+	eventually(t, "the log is repaired", func() bool { return l.Err() == nil })
+	if !answered(a, patience) || a.Err != nil {
+		t.Errorf("the append in flight: %v", a.Err)
+	}
+	holds(t, l, 2)
 }
 
 // Sweeps make one attempt for each wait: not each of them reads the journal.

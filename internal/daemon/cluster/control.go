@@ -97,8 +97,8 @@ type RegisterOptions struct {
 	Dirs        []controller.RegisterDir
 	// Lossy and Damaged are logs that may lack records.
 	Lossy, Damaged []metadata.TopicPartition
-	// Report is what heartbeats report. It must not block.
-	Report func() membership.BrokerState
+	// State is what heartbeats report. It must not block.
+	State func() membership.BrokerState
 	// LogEnd tells the controller what a log has, before an unclean election.
 	LogEnd LogEnd
 }
@@ -122,7 +122,7 @@ func (c *Cluster) Register(ctx context.Context, o RegisterOptions) (epoch int64,
 			role, moved := c.store.Leadership()
 			return role.Leader, moved
 		},
-		Seek: c.seek, Call: c.book.Call, State: o.Report, Wish: c.wish, Interval: c.o.Conf.Heartbeat, Timeout: c.o.Conf.Session,
+		Seek: c.seek, Call: c.book.Call, State: o.State, Wish: c.wish, Interval: c.o.Conf.Heartbeat, Timeout: c.o.Conf.Session,
 		Hopeless: func() error {
 			if c.Linked() {
 				return nil // another node may lead

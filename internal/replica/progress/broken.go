@@ -23,6 +23,7 @@ const (
 	JoinBelowEpochStart                  // a follower joins below the start of the epoch
 	JoinAboveStart                       // a follower joins whose log begins above the leader's
 	JoinBelowStart                       // a follower joins whose log has records that were deleted
+	EmptyProposed                        // a log begins again, empty, that the leader has proposed for the ISR, or proposes meanwhile
 	KeepDeleted                          // a follower continues behind records with which the leader's deleted ones can't be compared
 	JoinWithoutCompares                  // a proposal depends on the partition's record only
 	KeepDamaged                          // a member whose log ends below the high watermark stays

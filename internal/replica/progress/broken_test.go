@@ -45,6 +45,19 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 		t.Error("JoinAboveStart: a follower that begins above the leader is reset")
 	}
 
+	l = Lead(broken(EmptyProposed), view(1, 2, []int32{1, 2}, nil), 0)
+	subscribe(t, l, 3, 100)
+	asks := Subscription{Broker: 3, BrokerEpoch: 13, Dir: dirOf(3), Serial: 1 << 40}
+	if l.Asks(asks, 0); l.due()&ProposalDue == 0 {
+		t.Error("EmptyProposed: the ends of a subscription that its broker has left do not count")
+	}
+	if _, ok := l.Propose(0, true); !ok {
+		t.Fatal("no proposal")
+	}
+	if member, _ := l.Asks(asks, 0); member {
+		t.Error("EmptyProposed: a broker that is proposed is a member")
+	}
+
 	older := Position{Epoch: 5, LastEpoch: 3, End: 50}
 	begin := func(epoch int32) (int32, int64) { return epoch, 50 }
 	if v, _, _ := Answer(Offsets{Broken: Broken{KeepDeleted}, Epoch: 5, Start: 50, LogEnd: 100}, older, begin); v != Accepted {

@@ -310,7 +310,7 @@ func (l *Leader) Subscribe(s Subscription, now time.Duration) (h Handle, effect 
 	if s.LogStart > l.start && !m.InSync && !m.Eligible && !l.cfg.Broken.has(JoinAboveStart) {
 		return Handle{}, 0, false
 	}
-	if m.brokerEpoch == s.BrokerEpoch && m.asked >= s.Serial && !l.cfg.Broken.has(AcceptOldRequests) {
+	if m.overtook(s) && !l.cfg.Broken.has(AcceptOldRequests) {
 		return Handle{}, 0, false
 	}
 	m.asked = s.Serial
@@ -329,6 +329,33 @@ func (l *Leader) Subscribe(s Subscription, now time.Duration) (h Handle, effect 
 		effect |= MemberShort
 	}
 	return m.handle, effect, true
+}
+
+// Asks notes that a broker asks for a subscription, whatever the answer will be, and reports
+// whether it is a member of the ISR, of a proposed one that may have been accepted already, or of
+// the ELR. The log of a member may not be emptied. The broker has left its earlier subscription,
+// whose ends say nothing about the log that it has now: from here on, it joins the ISR only after
+// Subscribe. So a log that has to begin again is not proposed meanwhile. A request that is older
+// than the present subscription, or of another registration than that of the view, ends nothing: a
+// proposal names the registration.
+func (l *Leader) Asks(s Subscription, now time.Duration) (member bool, effect Effect) {
+	m := l.member(s.Broker)
+	if m == nil || s.Broker == l.cfg.Self {
+		return false, 0
+	}
+	if l.cfg.Broken.has(EmptyProposed) {
+		return m.InSync || m.Eligible, 0
+	}
+	if m.state == streamLive && m.BrokerEpoch == s.BrokerEpoch && !m.overtook(s) {
+		m.state, m.since = streamGone, now
+		effect = l.due()
+	}
+	return l.maximal(m) || m.Eligible, effect
+}
+
+// overtook reports whether a request is not newer than the present subscription.
+func (m *member) overtook(s Subscription) bool {
+	return s.BrokerEpoch == m.brokerEpoch && s.Serial <= m.asked
 }
 
 // short reports whether a member of the ISR or the ELR lacks committed records, because it

@@ -358,7 +358,7 @@ func (l *Leader) grow() change {
 // the high watermark and below the start of this epoch, since an earlier leader may have committed
 // more than this one knows. With a lower start than the leader's, deleted records would come back
 // with it. Subscribe has refused a higher one, with which others would delete their records if it
-// led.
+// led, and a follower subscribes with the start that its log keeps.
 func (l *Leader) mayJoin(m *member) bool {
 	if !m.counts || m.state != streamLive || !m.Active {
 		return false

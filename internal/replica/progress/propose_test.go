@@ -345,6 +345,37 @@ func TestAMemberThatBeginsAboveItsLeaderReturns(t *testing.T) {
 	}
 }
 
+// A log that has to begin again is not in an ISR, and does not get into one: neither by a proposal
+// that was sent before, nor by the ends of the subscription that its broker has left.
+func TestALogThatBeginsAgainIsNotProposed(t *testing.T) {
+	l := led(100, view(1, 2, []int32{1, 2}, nil))
+	asks := Subscription{Broker: 3, BrokerEpoch: 13, Dir: dirOf(3), Serial: 1 << 41, LogStart: 50}
+	subscribe(t, l, 3, 100)
+	if member, effect := l.Asks(asks, 0); member || effect&ProposalDue != 0 {
+		t.Errorf("a broker outside the ISR: member %t, effect %v", member, effect)
+	}
+	if p, ok := l.Propose(0, true); ok {
+		t.Errorf("%v is proposed by the ends of a subscription that has ended", p.ISR)
+	}
+	asks.Serial++
+	subscribe(t, l, 3, 100)
+	old := asks
+	old.Serial = 1
+	if l.Asks(old, 0); l.due()&ProposalDue == 0 {
+		t.Error("a request that was overtaken ends the subscription")
+	}
+	proposed(t, l, 0, []int32{1, 2, 3}, nil, CaughtUp)
+	if member, _ := l.Asks(asks, 0); !member {
+		t.Error("a broker whose ISR was proposed, and may have been accepted, is no member")
+	}
+	for _, b := range []int32{1, 9} {
+		asks.Broker = b
+		if member, effect := l.Asks(asks, 0); member || effect != 0 {
+			t.Errorf("broker %d: member %t, effect %v", b, member, effect)
+		}
+	}
+}
+
 func TestMinLogStartWaitsForISRAndELR(t *testing.T) {
 	l := led(100, view(1, 3, []int32{1, 2}, []int32{3}))
 	l.OwnLogStart(50)

@@ -343,6 +343,10 @@ func (f *follower) subscribe(x *following) {
 		return
 	}
 	e := t.log.Ends()
+	if e.LogStart > t.log.DurableStart() {
+		x.again() // the start of a former leader's log becomes durable first: the leader has to see it
+		return
+	}
 	f.mu.Lock()
 	f.last++
 	x.slot, x.turn = f.last, f.turn.Load()

@@ -268,9 +268,9 @@ func (o *outgoing) decide(x *frame.Subscription) frame.Verdict {
 		return frame.Verdict{Decision: frame.Busy}
 	}
 	e := t.log.Ends()
-	expendable := p.Expendable(o.conn.Broker())
+	member := p.Asks(epoch, o.subscription(x))
 	ours := progress.Offsets{Epoch: epoch, Start: t.startFor(x.LogEnd, e.LogStart), LogEnd: e.LogEnd}
-	theirs := progress.Position{Epoch: x.LeaderEpoch, LastEpoch: x.LastEpoch, Start: x.LogStart, End: x.LogEnd, Member: !expendable}
+	theirs := progress.Position{Epoch: x.LeaderEpoch, LastEpoch: x.LastEpoch, Start: x.LogStart, End: x.LogEnd, Member: member}
 	answer, at, end := progress.Answer(ours, theirs, t.log.EpochEnd)
 	if o.s.opt.broken.has(keepDiverged) && answer == progress.Diverged {
 		answer = progress.Accepted
@@ -282,7 +282,7 @@ func (o *outgoing) decide(x *frame.Subscription) frame.Verdict {
 		return frame.Verdict{Decision: frame.Diverged, Epoch: at, Offset: max(end, 0)}
 	case progress.Reset:
 		base, known := o.baseOf(t, e.LogStart)
-		if !known || !expendable {
+		if !known || member {
 			return frame.Verdict{Decision: frame.Busy}
 		}
 		return frame.Verdict{Decision: frame.Reset, Offset: base}
@@ -295,12 +295,17 @@ func (o *outgoing) decide(x *frame.Subscription) frame.Verdict {
 	}
 }
 
-// begin begins the stream of a subscription.
-func (o *outgoing) begin(t *part, x *frame.Subscription, epoch int32) frame.Verdict {
-	h, err := t.p.Subscribe(epoch, progress.Subscription{
+// subscription returns what a follower's request says.
+func (o *outgoing) subscription(x *frame.Subscription) progress.Subscription {
+	return progress.Subscription{
 		Broker: o.conn.Broker(), BrokerEpoch: o.conn.BrokerEpoch(), Dir: x.Directory, Serial: x.Serial,
 		Written: x.Written, Durable: x.Durable, LogStart: x.LogStart, WriteThrough: x.WriteThrough,
-	})
+	}
+}
+
+// begin begins the stream of a subscription.
+func (o *outgoing) begin(t *part, x *frame.Subscription, epoch int32) frame.Verdict {
+	h, err := t.p.Subscribe(epoch, o.subscription(x))
 	if err != nil {
 		o.mu.Lock()
 		o.stale(t)

@@ -420,6 +420,49 @@ func TestAStartThatCouldNotMoveMovesLater(t *testing.T) {
 	})
 }
 
+// A leader moves the start of its log, and another broker leads before that is durable. The former
+// leader follows when the start of its log is decided: a log that begins above the new leader's is
+// copied again.
+func TestAFormerLeaderFollowsWithTheStartThatItsLogKeeps(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer w.close()
+		var errs *errfs.FS
+		w.wrap = func(id int32, fs vfs.FS) vfs.FS {
+			if id != 1 {
+				return fs
+			}
+			errs = errfs.New(fs)
+			return errs
+		}
+		w.assign(1, 1, 1, 2)
+		former := w.start(1)
+		w.start(2)
+		must(t, former.produce(0, replica.AcksAll, 5, 100).wait(t))
+		w.converge(1, 2)
+		gate := make(chan struct{})
+		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Rename | errfs.Datasync, Before: func(errfs.Call) { <-gate },
+			When: func(c errfs.Call) bool { return strings.Contains(c.Path, "checkpoint") }})
+		moved := make(chan struct{})
+		go func() {
+			defer close(moved)
+			_, _ = former.partition(0).DeleteRecords(t.Context(), 3) // another broker leads when it ends
+		}()
+		synctest.Wait()
+		w.assign(2, 2, 2)
+		for range 100 {
+			time.Sleep(10 * time.Millisecond)
+			synctest.Wait()
+		}
+		if e := former.partition(0).Log().Ends(); e.LogStart != 3 {
+			t.Fatalf("the log of the former leader: %+v", e)
+		}
+		close(gate)
+		<-moved
+		w.converge(2, 1)
+	})
+}
+
 func failOnce(errs *errfs.FS) {
 	errs.Add(errfs.Rule{Ops: errfs.Datasync, When: func(c errfs.Call) bool { return strings.Contains(c.Path, "journal") },
 		Err: errors.New("the disk fails"), Count: 1})

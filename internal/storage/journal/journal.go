@@ -38,6 +38,9 @@ type Options struct {
 	// Sweep is called, from any goroutine and often, when half of MaxBytes is in use: the directory
 	// should flush logs so that old files can be released. It must not block.
 	Sweep func()
+	// Stalls is called when Stalled begins to return an error, and when it ends. It must not block.
+	// Nil: nobody is told.
+	Stalls func()
 	// Failed is called once per failure, after the owner of every entry that is not durable has
 	// been notified. It must not block.
 	Failed func(error)

@@ -23,8 +23,12 @@ func (s *space) prepare() {
 		wake = s.wake
 		worked, err := s.prepareOnce()
 		s.mu.Lock()
+		changed := (err == nil) != (s.lastErr == nil)
 		s.lastErr = err
 		s.mu.Unlock()
+		if changed && s.opt.Stalls != nil {
+			s.opt.Stalls()
+		}
 		switch {
 		case err != nil:
 			s.wakeWriter() // a writer that is about to stop must not wait for space

@@ -12,7 +12,7 @@ const (
 	// Running: the directory accepts records.
 	Running
 	// Blocked: the journal or the memory for records is full, and the last attempt to free it
-	// failed. Records are refused; the attempts continue.
+	// failed; or the journal gets no other file. Records are refused; the attempts continue.
 	Blocked
 	// JournalDead: the journal failed. The logs roll back to their acknowledged ends, and the
 	// directory reopens.

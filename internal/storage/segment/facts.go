@@ -28,12 +28,12 @@ func (s *Segment) Establish(end int64, e *epochs.Cache) {
 	s.facts.Store(&Facts{s.Size(), end, e.Within(s.base, end)})
 }
 
-// Inherit sets the facts about a segment that was written from the batches of others; last is the
-// last of these.
-func (s *Segment) Inherit(last *Segment) {
-	if f := last.facts.Load(); f.cover(last.Size()) {
-		s.facts.Store(&Facts{s.Size(), f.End, f.Epochs})
+// KnownEnd returns where the offsets of the segment end, if there are facts about all of its bytes.
+func (s *Segment) KnownEnd() (end int64, known bool) {
+	if f := s.facts.Load(); f.cover(s.Size()) {
+		return f.End, true
 	}
+	return 0, false
 }
 
 // truncateFacts limits the facts to size bytes, which end where offset next begins.
@@ -77,8 +77,9 @@ func (f *Facts) check(b record.Batch, pos, next int64) error {
 
 // mend writes the right base offset and leader epoch into the header of a batch, if its checksum
 // and the facts prove that it has no other damage. cuts is the value of positions.count at which
-// the flaw was found. mend writes the wrong fields only, and does not sync them: whatever a crash
-// makes of them is found and mended again.
+// the flaw was found. mend writes the wrong fields only, and Examine syncs them: a loss of power
+// may make anything of what is not synced. It is found and mended again in a single batch, but next
+// to another such batch its base offset has several values.
 func (s *Segment) mend(h *handle, f *Flaw, cuts int64) error {
 	s.mending.Lock()
 	defer s.mending.Unlock()

@@ -105,6 +105,9 @@ func (s *Segment) Examine(met *DamageError, size, limit int64) (news bool, mende
 			left = append(left, f)
 		}
 	}
+	if len(mended) > 0 {
+		err = errors.Join(err, s.fdatasync(h))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.positions.count() != cuts || s.Size() < size { // the bytes that were read may be gone

@@ -326,8 +326,17 @@ func (s *Segment) SyncBatches() error {
 	return nil
 }
 
-// datasync latches its error, and that of a datasync that Files ran before closing the file.
+// datasync is fdatasync when nobody writes to the file.
 func (s *Segment) datasync(h *handle) error {
+	err := s.fdatasync(h)
+	if err == nil {
+		s.files.setDirty(h, false)
+	}
+	return err
+}
+
+// fdatasync latches its error, and that of a datasync that Files ran before closing the file.
+func (s *Segment) fdatasync(h *handle) error {
 	err := s.files.latched(h)
 	if err == nil {
 		if err = h.f.Datasync(); err != nil {
@@ -337,10 +346,8 @@ func (s *Segment) datasync(h *handle) error {
 	if err != nil {
 		s.err.Store(&err)
 		s.renew() // the system may have dropped what was written
-		return err
 	}
-	s.files.setDirty(h, false)
-	return nil
+	return err
 }
 
 // Seal must be called when the next segment begins. It adds the last timestamp to the time index,

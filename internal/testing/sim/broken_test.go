@@ -70,10 +70,12 @@ var without = []struct {
 	{"replaceInEpoch", removed{sim: replaceInEpoch}, false},
 	{"damagedFollows", removed{sim: damagedFollows}, false},
 	{"moveAnyStart", removed{sim: moveAnyStart}, false},
+	{"nameFormerStart", removed{sim: nameFormerStart}, true},
 	{"sendEarlyStart", removed{sim: sendEarlyStart}, false},
 	{"reportInRole", removed{sim: reportInRole}, false},
 	{"deleteAlone", removed{sim: deleteAlone}, false},
 	{"compactUncommitted", removed{sim: compactUncommitted}, false},
+	{"compactVoided", removed{sim: compactVoided}, true},
 	{"forgetGaps", removed{sim: forgetGaps}, false},
 	{"oldHeartbeats", removed{sim: oldHeartbeats}, false},
 	{"keepRole", removed{sim: keepRole}, false},
@@ -100,9 +102,9 @@ func TestWalksDetectEveryRemovedRule(t *testing.T) {
 				switch {
 				case c.removed.has(leadBelowLog): // of several replicas, an election compares the logs first
 					cfg.replicas, cfg.restores = 1, true
-				case c.removed.progress == progress.JoinAboveStart: // otherwise a client asked for what is missing
-					cfg.unclean = true
-				case c.removed.election == election.ReportedEpoch, c.removed.has(stayAhead):
+				case c.removed.progress == progress.JoinAboveStart, c.removed.has(nameFormerStart):
+					cfg.unclean = true // otherwise a client asked for what is missing
+				case c.removed.election == election.ReportedEpoch, c.removed.has(stayAhead | compactVoided):
 					cfg.restores = true
 				case c.removed.election >= election.CompleteEarly && c.removed.election < election.LeaveOneByOne:
 					cfg.nodes, cfg.steps = 5, 700

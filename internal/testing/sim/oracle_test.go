@@ -15,6 +15,7 @@ type oracle struct {
 	lost     map[int64]bool // offsets that an operator gave up
 	leaders  map[int32]lead
 	unclean  int32 // newest epoch that began uncleanly
+	chosen   int32 // the broker whose log that unclean election kept
 	highs    map[int32]int64
 	// eligible are the brokers that left an ISR that was too small without them, although they had
 	// everything that was committed.
@@ -68,9 +69,6 @@ func (o *oracle) led(w *world, x *node, epoch int32) {
 		w.failf("C3: epoch %d is led by %s and by %s", epoch, name(old.broker), name(x.id))
 	}
 	o.leaders[epoch] = l
-	if epoch == o.unclean { // until it heard of that, it may have followed the former leader
-		o.asked = max(o.asked, x.startSynced)
-	}
 }
 
 // appended checks that an epoch has one record at an offset (C4).
@@ -173,7 +171,7 @@ func (o *oracle) started(x *node) { delete(o.highs, x.id) }
 
 // forgive drops what an unclean election lost.
 func (o *oracle) forgive(leader *node, counted int64, epoch int32) {
-	o.unclean = epoch
+	o.unclean, o.chosen = epoch, leader.id
 	o.asked, o.deleted = max(min(o.asked, counted), leader.startSynced), min(o.deleted, leader.startSynced)
 	for at, all := range o.compacted {
 		if slices.ContainsFunc(all, func(k kept) bool { return k.offset >= counted }) {
@@ -243,8 +241,8 @@ func (o *oracle) final(w *world) {
 	}
 	seen := map[int]bool{}
 	for at, e := range l.log {
-		if e.value == 0 || int64(at) < l.start {
-			continue
+		if e.value == 0 || int64(at) < max(l.start, o.asked) {
+			continue // what clients asked to delete may come back with another leader until that is answered
 		}
 		if seen[e.value] {
 			w.failf("TWICE: value %d, again at offset %d", e.value, at)

@@ -105,6 +105,7 @@ func (w *world) moveStart(x *node) {
 	w.logf("%s moves its log start from %d to %d, as the leader of epoch %d did", name(x.id), x.start, m.to, m.epoch)
 	w.stats["moves of followers"]++
 	w.oracle.moves(w, x, m.to)
+	w.oracle.ask(x, m.to)
 	x.start, x.movedIn = m.to, m.epoch
 	x.cache.CutStart(m.to)
 }
@@ -121,6 +122,7 @@ func (w *world) reset(x *node, to int64) {
 		w.stats["resets of logs above the leader's"]++
 	}
 	x.follower.Reset(to)
+	w.oracle.ask(x, to)
 	w.oracle.cutBelow(x)
 	x.log = make([]entry, to)
 	x.written, x.durable, x.savedHigh = to, to, min(x.savedHigh, to)
@@ -140,7 +142,10 @@ func (w *world) restart(x *node, to int32, tag uint64) {
 // compact lets a node remove a record whose key a later one has, where both are committed. Of a
 // value whose producer may still repeat it, compaction keeps the batch.
 func (w *world) compact(x *node) {
-	high, _ := x.high()
+	high, epoch := x.high()
+	if w.image(x).part.Unclean > max(epoch, 0) && !w.cfg.removed.has(compactVoided) {
+		return // an unclean election may have discarded what it has as committed
+	}
 	if w.cfg.removed.has(compactUncommitted) {
 		high = x.end()
 	}
@@ -198,10 +203,12 @@ type kept struct {
 	value  int
 }
 
-// ask notes that a leader was asked to delete its records below an offset. What a leader that an
-// unclean election has replaced is asked says nothing about the log that remains.
+// ask notes that a leader was asked to delete its records below an offset, or that a follower
+// removes what its leader removed. In an epoch before the last unclean election, that says nothing
+// about the log that remains, unless it is this one: the broker that was chosen may lead or follow
+// in an older epoch until it applies its election.
 func (o *oracle) ask(x *node, to int64) {
-	if x.epoch >= o.unclean {
+	if x.epoch >= o.unclean || x.id == o.chosen {
 		o.asked = max(o.asked, to)
 	}
 }

@@ -153,6 +153,9 @@ func (w *world) subscribe(x *node) {
 	if x.lastEpoch() > x.epoch || x.flaw && !w.cfg.removed.has(damagedFollows) {
 		return // until the epoch is raised
 	}
+	if x.startSynced < x.start && !w.cfg.removed.has(nameFormerStart) {
+		return // its leader has to see where its log begins
+	}
 	if len(x.queue) > 0 {
 		return // what it handed over to the log is not decided yet
 	}
@@ -173,8 +176,7 @@ func (w *world) answerSubscribe(x *node, from int32, f frame) {
 	if x.leader == nil {
 		return
 	}
-	p := &w.image(x).part
-	member := slices.Contains(p.ISR, from) || slices.Contains(p.ELR, from)
+	member, _ := x.leader.Asks(f.sub, w.now)
 	f.position.Member = member
 	offsets := progress.Offsets{Broken: w.cfg.removed.inProgress(), Epoch: x.leader.Epoch(), Start: x.start, LogEnd: x.end()}
 	epochEnd := func(e int32) (int32, int64) { return x.cache.End(e, x.end()) }

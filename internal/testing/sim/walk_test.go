@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/controller/election"
@@ -288,6 +289,10 @@ func (w *world) heal() {
 				w.repair(x)
 			}
 			w.electUnclean()
+		}
+		if k > 1600 && w.gone() && !slices.ContainsFunc(w.store().part.Replicas, w.store().Online) {
+			w.stats["all directories lost"]++ // nothing but a new topic helps
+			return
 		}
 		if k%25 == 24 {
 			w.retryStreams()
