@@ -23,7 +23,7 @@ func dialAddress(v string) error {
 	if err != nil {
 		return err
 	}
-	if everywhere(host) {
+	if Everywhere(host) {
 		return fmt.Errorf("%q is not an address that a client can dial; write a name or address under which clients reach this machine", v)
 	}
 	return nil
@@ -54,6 +54,12 @@ func splitAddress(v string, minPort int, example string) (host string, port int,
 	return host, port, nil
 }
 
+// HostPort splits an address that the loader has accepted, or one to which a listener is bound.
+func HostPort(address string) (host string, port int32) {
+	host, n, _ := splitAddress(address, 0, DefaultListen)
+	return host, int32(n)
+}
+
 // overlap reports whether a process cannot listen on both addresses: one without an address of its
 // own takes the port on all addresses of the machine.
 func overlap(a, b string) bool {
@@ -62,14 +68,14 @@ func overlap(a, b string) bool {
 	if errA != nil || errB != nil || portA != portB || portA == 0 {
 		return false
 	}
-	return hostA == hostB || everywhere(hostA) || everywhere(hostB) || within(hostA, hostB) || within(hostB, hostA)
+	return hostA == hostB || Everywhere(hostA) || Everywhere(hostB) || within(hostA, hostB) || within(hostB, hostA)
 }
 
 // within reports whether host is one of the addresses that Localhost stands for.
 func within(host, of string) bool { return of == Localhost && (host == "127.0.0.1" || host == "::1") }
 
-// everywhere reports whether host means all addresses of this machine.
-func everywhere(host string) bool {
+// Everywhere reports whether host means all addresses of this machine.
+func Everywhere(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "" || err == nil && ip.IsUnspecified()
 }

@@ -130,6 +130,11 @@ func (c *Config) HasTLS() bool {
 	return c.AdminSecurity.TLS != nil || slices.ContainsFunc(c.Listeners, func(l Listener) bool { return l.TLS != nil })
 }
 
+// HasSASL reports whether clients of any listener log in.
+func (c *Config) HasSASL() bool {
+	return slices.ContainsFunc(c.Listeners, func(l Listener) bool { return len(l.SASL) > 0 })
+}
+
 // mechanisms returns the SASL mechanisms in the order in which clients prefer them.
 func mechanisms() []string { return []string{"SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER", "PLAIN"} }
 
@@ -347,3 +352,11 @@ func integer(low, high int) func(string) error {
 var errJKS = errors.New("key stores of Java are not read; convert it once: openssl pkcs12 -in STORE.p12 -nodes -out server.pem " +
 	"(a JKS first: keytool -importkeystore -srckeystore STORE.jks -destkeystore STORE.p12 -deststoretype PKCS12), " +
 	"then write tls: {certificate: server.pem, key: server.pem}")
+
+// OnlyStoredUsers reports whether all principals are stored users: clients log in, and neither with
+// tokens nor with certificates, whose names no broker knows before.
+func (c *Config) OnlyStoredUsers() bool {
+	return c.HasSASL() && !slices.ContainsFunc(c.Listeners, func(l Listener) bool {
+		return slices.Contains(l.SASL, "OAUTHBEARER") || len(l.SASL) == 0 && l.ClientCertificates != CertificatesNone && l.TLS != nil
+	})
+}

@@ -147,3 +147,19 @@ func TestPlainWithoutTLS(t *testing.T) {
 		}
 	}
 }
+
+func TestUsersThatAreNotStored(t *testing.T) {
+	for _, c := range []struct {
+		listeners []Listener
+		stored    bool
+	}{
+		{[]Listener{{}}, false},
+		{[]Listener{{SASL: []string{"SCRAM-SHA-512"}}, {ClientCertificates: CertificatesNone}}, true},
+		{[]Listener{{SASL: []string{"SCRAM-SHA-512", "OAUTHBEARER"}}}, false},
+		{[]Listener{{SASL: []string{"PLAIN"}}, {TLS: new(TLS), ClientCertificates: CertificatesRequest}}, false},
+	} {
+		if got := (&Config{Listeners: c.listeners}).OnlyStoredUsers(); got != c.stored {
+			t.Errorf("%+v: %v", c.listeners, got)
+		}
+	}
+}

@@ -126,6 +126,15 @@ func stored(b *acl.Binding) metadata.ACL {
 		Operation: uint8(b.Operation), Permission: uint8(b.Permission)}
 }
 
+// BindingsOf returns the rules that are stored.
+func BindingsOf(list []metadata.ACL) []acl.Binding {
+	out := make([]acl.Binding, len(list))
+	for i, a := range list {
+		out[i] = BindingOf(a)
+	}
+	return out
+}
+
 // BindingOf returns the binding that a stored access rule is.
 func BindingOf(a metadata.ACL) acl.Binding {
 	return acl.Binding{Type: acl.ResourceType(a.Type), Name: a.Name, Pattern: acl.Pattern(a.Pattern), Principal: a.Principal,

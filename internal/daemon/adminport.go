@@ -8,6 +8,7 @@ import (
 	"github.com/chronik-io/chronik/internal/admin"
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
@@ -16,13 +17,10 @@ import (
 )
 
 // access returns the addresses and names that may use the admin port.
-func access(cfg *config.Config, token *[sha256.Size]byte, c *certificates) admin.Access {
-	a := admin.Access{Token: token,
+func access(cfg *config.Config, token *[sha256.Size]byte, c *guard.Certificates) admin.Access {
+	a := admin.Access{Token: token, Certificates: c.AdminTrusts(),
 		Addresses: []string{cfg.AdminListen}, Names: cfg.AdminHosts, Remote: cfg.AdminRemote,
 		NamesSetting: config.KeyAdminHosts, RemoteSetting: config.KeyAdminRemote}
-	if t := cfg.AdminSecurity.TLS; t != nil && t.ClientCA != "" && c.admin != nil {
-		a.Certificates = c.admin.Trusts
-	}
 	for _, l := range cfg.Listeners {
 		a.Addresses = append(a.Addresses, l.Listen, l.Advertise)
 	}
@@ -40,11 +38,11 @@ func (b *Broker) view() *admin.View {
 		Waits:       server.Waits,
 		Trace:       server.Trace,
 		Connected:   func() int { return server.Stats().Connections }, Addresses: b.Addrs(),
-		Groups: r.groups,
+		Groups: r.coordinators.Groups,
 		Configs: func(img *metadata.Image, t *metadata.Topic) []configdef.Value {
 			return b.configs.DescribeTopic(r.settings.Layers(img, t))
 		},
-		Budgets:  observe.Budgets(server, r.handlers, r.groups.MemberMemory(), r.transactions.Memory()),
+		Budgets:  observe.Budgets(server, r.handlers, r.coordinators.Groups.MemberMemory(), r.coordinators.Transactions.Memory()),
 		Profiles: func() view.Profiles { return observe.Profiles(b.cfg.Durability.All(), b.cfg.WALProfile, r.measured) },
 		Rights:   rightsOf(&b.cfg.Security)}
 }

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -31,7 +32,7 @@ func startHere(t *testing.T, fsys vfs.FS, set ...string) (b *Broker, ask func(pa
 	if fsys == vfs.OS() {
 		dir = t.TempDir()
 	}
-	cfg, err := Load(
+	cfg, err := resolve.Load(
 		config.Input{
 			Set:   set,
 			Flags: map[string]string{config.KeyDataDir: dir, config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},
@@ -392,8 +393,8 @@ func TestALowDiskIsDegradedNotDead(t *testing.T) {
 		) {
 		t.Errorf("%s", report.Text())
 	}
-	if !strings.Contains(b.status(), "serving") || !strings.Contains(b.status(), "80 MiB") {
-		t.Errorf("status: %s", b.status())
+	if !strings.Contains(b.Status(), "serving") || !strings.Contains(b.Status(), "80 MiB") {
+		t.Errorf("status: %s", b.Status())
 	}
 	_, v := ask("/v1/dirs")
 	if d := v["dirs"].([]any)[0].(map[string]any); d["space"] != "critical" || d["minFreeBytes"] != float64(10<<30) ||

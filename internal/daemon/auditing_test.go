@@ -1,12 +1,8 @@
 package daemon
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,10 +16,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/login"
-	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -39,7 +33,7 @@ func TestAuditLogWithoutSecrets(t *testing.T) {
 	if err := os.WriteFile(token, []byte(strings.Repeat("canary-token", 4)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := Load(config.Input{
+	cfg, err := resolve.Load(config.Input{
 		Set: []string{withLogins, "bootstrap.users=" + users, "authorization=acl", "super-users=User:admin", "audit.log=refusals",
 			"audit.file=" + file, "admin.token-file=" + token, "connection.failed.authentication.delay.ms=1"},
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},
@@ -167,79 +161,5 @@ func wantEvents(t *testing.T, text string, want ...string) {
 		if !slices.Contains(got, w) {
 			t.Errorf("no line %q in %s", w, text)
 		}
-	}
-}
-
-// linesOf is a sink in memory.
-type linesOf struct{ text string }
-
-func (l *linesOf) Write(line []byte) error { l.text += string(line); return nil }
-func (*linesOf) Flush() error              { return nil }
-func (*linesOf) Close() error              { return nil }
-
-// A refused connection of another broker has a line with its address, its certificate's principal
-// and the reason.
-func TestARefusedLinkIsRecorded(t *testing.T) {
-	sink := &linesOf{}
-	log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: sink})
-	refused := recordRefusedLinks(log, "peers")
-	refused(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 51234}, "User:CN=stranger", errors.New("it does not know the secret"))
-	if err := log.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{`"ev":"refused"`, `"who":"User:CN=stranger"`, `"from":"10.0.0.7:51234"`, `"listener":"peers"`,
-		`"op":"LINK"`, `"res":"Cluster"`, `"why":"it does not know the secret"`} {
-		if !strings.Contains(sink.text, want) {
-			t.Errorf("no %s in %s", want, sink.text)
-		}
-	}
-	if recordRefusedLinks(nil, "peers") != nil {
-		t.Error("recorded without a log")
-	}
-}
-
-// A login that failed before it named a user has no user in its line: it was not by
-// User:ANONYMOUS, whom rules may allow something. A failure to log in again has the session's user.
-func TestWhoseAFailedLoginIs(t *testing.T) {
-	for _, c := range []struct {
-		before string
-		again  bool
-		err    error
-		want   string
-	}{
-		{network.Anonymous, false, errors.New("no mechanism"), ""},
-		{network.Anonymous, false, &login.Failure{User: "eve"}, "User:eve"},
-		{network.Anonymous, false, &login.Failure{}, ""},
-		{"User:bob", true, errors.New("too late"), "User:bob"},
-		{"User:bob", false, nil, "User:bob"},
-	} {
-		e := &network.LoginEvent{Session: &network.Session{Principal: c.before}, Again: c.again, Err: c.err}
-		if got := loginEvent(e); got.Who != c.want || (got.Kind == audit.LoginFailed) != (c.err != nil) {
-			t.Errorf("%v: %s of %q, want %q", c.err, got.Kind, got.Who, c.want)
-		}
-	}
-}
-
-// A user that is added while no broker runs has a line in the audit log, without the password.
-func TestAUserAddedOfflineIsRecorded(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "audit.log")
-	var out bytes.Buffer
-	if code := Main(t.Context(), Process{Args: []string{"user", "add", "admin", "--data-dir", "/data", "--set", "audit.log=refusals",
-		"--set", "audit.file=" + file}, FS: vfs.Memory(), In: strings.NewReader("canary\n"), Out: &out, Err: &out,
-		Exit: func(int) {}}); code != ExitOK {
-		t.Fatalf("%d %s", code, &out)
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{`"ev":"change"`, fmt.Sprintf(`"who":"uid=%d"`, os.Getuid()), `"client":"chronikd user add"`,
-		`"op":"CREATE"`, `"res":"User:admin"`} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("no %s in %s", want, text)
-		}
-	}
-	if strings.Contains(string(text), "canary") {
-		t.Error("the password is recorded")
 	}
 }

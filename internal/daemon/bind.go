@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"slices"
-	"strconv"
 	"syscall"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/network"
 )
 
@@ -103,20 +103,31 @@ func ignoreClosed(err error) error {
 	return err
 }
 
+// addressError explains why an address cannot be bound. setting is the name of the setting that
+// holds the address.
+func addressError(setting, address string, err error) error {
+	setting = config.Named(setting)
+	remedy := "choose an address of this machine with " + setting
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		remedy = "another process listens there: stop it, or choose another address with " + setting
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		remedy = "this machine has no such address: choose one that it has with " + setting
+	case errors.Is(err, syscall.EACCES):
+		remedy = "ports below 1024 need a privilege: choose a higher port with " + setting
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		remedy = exit.MoreFiles
+	case errors.As(err, new(*net.DNSError)):
+		remedy = "write an address of this machine, or a name that resolves to one, in " + setting
+	}
+	return exit.With(exit.Address, fmt.Errorf("cannot listen on %s: %w; %s", address, exit.Cause(err), remedy))
+}
+
 // listenerOf converts a listener to network's type.
-func listenerOf(l config.Listener, c *certificates) (*network.Listener, error) {
-	n := &network.Listener{Name: l.Name, TLS: c.tlsOf(l.Name), SASL: len(l.SASL) > 0}
-	if l.Advertise == "" {
-		return n, nil
+func listenerOf(l config.Listener, c *guard.Certificates) *network.Listener {
+	n := &network.Listener{Name: l.Name, TLS: c.TLSOf(l.Name), SASL: len(l.SASL) > 0}
+	if l.Advertise != "" {
+		n.AdvertisedHost, n.AdvertisedPort = config.HostPort(l.Advertise)
 	}
-	host, port, err := net.SplitHostPort(l.Advertise)
-	if err != nil {
-		return nil, &ExitError{ExitUsage, fmt.Errorf("advertise %s: %w", l.Advertise, err)}
-	}
-	p, err := strconv.ParseInt(port, 10, 32)
-	if err != nil || p > math.MaxUint16 {
-		return nil, &ExitError{ExitUsage, fmt.Errorf("advertise %s: the port is not a number up to 65535", l.Advertise)}
-	}
-	n.AdvertisedHost, n.AdvertisedPort = host, int32(p)
-	return n, nil
+	return n
 }

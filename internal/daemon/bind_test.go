@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 )
 
 // A listener on localhost accepts connections on both addresses that clients resolve the name to.
@@ -23,7 +24,7 @@ func TestLocalhostIsBothLoopbackAddresses(t *testing.T) {
 	cfg := func(port string) *config.Config {
 		return &config.Config{Listeners: []config.Listener{{Name: "default", Listen: "localhost:" + port}}}
 	}
-	if b, err := bind(t.Context(), cfg(taken), &kernel{}); ExitCode(err) != ExitAddress || !errors.Is(err, syscall.EADDRINUSE) ||
+	if b, err := bind(t.Context(), cfg(taken), &kernel{}); exit.CodeOf(err) != exit.Address || !errors.Is(err, syscall.EADDRINUSE) ||
 		!strings.Contains(err.Error(), "localhost:"+taken) {
 		t.Errorf("%v, %v", b, err)
 	}

@@ -1,163 +1,18 @@
 package daemon
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"regexp"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/storage/journal"
-	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 )
-
-// chronikd runs a command line of chronikd that starts no broker.
-func chronikd(t *testing.T, environ []string, args ...string) (code int, out, errs string) {
-	t.Helper()
-	var o, e bytes.Buffer
-	code = Main(t.Context(), Process{Args: args, Environ: environ, Out: &o, Err: &e, Version: "v1.2.3"})
-	return code, o.String(), e.String()
-}
-
-func TestVersion(t *testing.T) {
-	if code, out, _ := chronikd(t, nil, "version"); code != ExitOK || out != "v1.2.3\n" {
-		t.Errorf("%d %q", code, out)
-	}
-}
-
-// A mistake on the command line ends with 2 and one line that suggests what was meant.
-func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"--datadir", "x"}, "chronikd: unknown flag: --datadir; did you mean --data-dir?\n"},
-		{[]string{"--zzz"}, "chronikd: unknown flag: --zzz; chronikd --help lists the flags, and --set name=value accepts any setting\n"},
-		{[]string{"start"},
-			"chronikd: chronikd has no command \"start\"; chronikd --help lists the commands, and chronikd alone starts the broker\n"},
-		{[]string{"config", "chek"}, "chronikd: chronikd config has no command \"chek\"; did you mean check?\n"},
-		{[]string{"config", "check", "--set", "num.partition=1"},
-			"chronikd: --set: num.partition: unknown key; did you mean num.partitions?\n"},
-		{[]string{"config", "check", "--set", "num.partitions=0"},
-			"chronikd: --set: num.partitions: invalid value \"0\": Value must be at least 1\n"},
-		{[]string{"config", "check", "--set", "connections.max.idle.ms=10w"},
-			"chronikd: --set: connections.max.idle.ms: invalid value \"10w\": write a whole number, at most 9223372036854775807\n"},
-		{[]string{"config", "check", "--set", "num.io.threads=8"},
-			"chronikd: --set: num.io.threads: Kafka has this setting and chronik does not act on it; leave it out: threads and buffers are not configurable\n"},
-		{[]string{"config", "check", "--set", "listeners=PLAINTEXT://:9092"},
-			"chronikd: --set: listeners: is a list; write it in the file as listeners: [{listen: HOST:PORT}], or use listen for the first\n"},
-		{[]string{"config", "check", "--set", "min.insync.replica=1"},
-			"chronikd: --set: min.insync.replica: unknown key; did you mean min.insync.replicas?\n"},
-		{[]string{"config", "check", "--wal-profile", "fsync"},
-			"chronikd: --wal-profile: wal.profile: unknown durability profile \"fsync\": the known ones are sync, low, medium, high, ultra, interval, os\n"},
-		{[]string{"config", "check", "--produce-profile", "max"},
-			"chronikd: --produce-profile: produce.profile: unknown produce profile \"max\": the known ones are low-latency, balanced, high-throughput, extreme\n"},
-	} {
-		code, out, errs := chronikd(t, nil, c.args...)
-		if code != ExitUsage || errs != c.want || out != "" {
-			t.Errorf("%v: code %d\n got %swant %s", c.args, code, errs, c.want)
-		}
-	}
-}
-
-func TestConfigCheckSaysWhatIsSetAndFromWhere(t *testing.T) {
-	code, out, errs := chronikd(
-		t,
-		[]string{"CHRONIK_NUM_PARTITIONS=4", "CHRONIK_SERVICE_PORT=1", "PATH=/"},
-		"config",
-		"check",
-		"--data-dir",
-		"/d",
-		"--set",
-		"broker.rack=a",
-	)
-	want := "broker.rack = a (--set)\ndata.dir = /d (--data-dir)\nnum.partitions = 4 (CHRONIK_NUM_PARTITIONS)\nthe configuration is valid\n"
-	if code != ExitOK || out != want || errs != "warning: the variable CHRONIK_SERVICE_PORT is not read: no setting has this name\n" {
-		t.Errorf("code %d\nout %s\nerr %s", code, out, errs)
-	}
-}
-
-func TestPrintedDefaultsAreAValidFile(t *testing.T) {
-	code, out, errs := chronikd(t, nil, "config", "print-defaults")
-	if code != ExitOK || errs != "" {
-		t.Fatalf("code %d, %s", code, errs)
-	}
-	read := func(string) ([]byte, error) { return []byte(out), nil }
-	cfg, err := Load(config.Input{File: "f", ReadFile: read})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(cfg.Broker) != 0 {
-		t.Errorf("it sets %v", cfg.Broker)
-	}
-	// The packages' file starts with these settings, so a renamed setting would be missing there.
-	first, _, _ := strings.Cut(out, "# ---- All other settings")
-	if n := strings.Count(first, "\n#  "); n != 6 {
-		t.Errorf("listeners has %d lines in the first part, want 6:\n%s", n, first)
-	}
-	if n := len(regexp.MustCompile(`(?m)^# [a-z.]+:( |$)`).FindAllString(first, -1)); n != 10 {
-		t.Errorf("%d settings come first, want 10:\n%s", n, first)
-	}
-	for _, name := range []string{"data.dir", "wal.profile", "num.partitions", "min.insync.replicas", "socket.request.max.bytes"} {
-		if !strings.Contains(out, "\n# "+name+":") {
-			t.Errorf("%s is missing", name)
-		}
-	}
-}
-
-// DescribeConfigs shows clients the daemon's own settings under Kafka's names.
-func TestStaticConfigsSayWhatTheDaemonWasTold(t *testing.T) {
-	file := "listeners: [{name: in, listen: ':1', advertise: 'h:1'}, {name: out, listen: ':2'}]\nnum.partitions: 3\n"
-	cfg, err := Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(file), nil },
-		Flags: map[string]string{config.KeyWALProfile: "low", config.KeyProduceProfile: "extreme"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := static(cfg)
-	for name, want := range map[string]string{"listeners": "in://:1,out://:2", "advertised.listeners": "in://h:1", "num.partitions": "3",
-		"chronik.durability.profile": "low", "chronik.produce.profile": "extreme"} {
-		if got[name] != want {
-			t.Errorf("%s = %q, want %q", name, got[name], want)
-		}
-	}
-	if b, err := registry(cfg.Durability).ResolveBroker(got); err != nil || b.NumPartitions != 3 || b.ProduceProfile != "extreme" {
-		t.Errorf("resolved: %+v, %v", b, err)
-	}
-}
-
-func TestTwoNamesOfOneSettingMustAgree(t *testing.T) {
-	code, _, errs := chronikd(t, nil, "config", "check", "--set", "node.id=1", "--set", "broker.id=2")
-	if code != ExitUsage || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "broker.id") {
-		t.Errorf("code %d, %s", code, errs)
-	}
-}
-
-// The variable and the flag of every setting identify it.
-func TestEverySettingHasItsOwnVariable(t *testing.T) {
-	cfg, err := Load(config.Input{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := make(map[string]string)
-	for _, d := range slices.Concat(config.Own(), kafkaSettings(registry(cfg.Durability))) {
-		env := config.EnvName(d.Name)
-		if seen[env] != "" || env == config.EnvFile {
-			t.Errorf("%s and %s are both %s", d.Name, seen[env], env)
-		}
-		seen[env] = d.Name
-	}
-}
 
 // If one address is taken, the start fails before anything else happens and closes the others.
 func TestATakenAddressIsNamed(t *testing.T) {
@@ -178,45 +33,9 @@ func TestATakenAddressIsNamed(t *testing.T) {
 			taken,
 			setting,
 		)
-		if err == nil || err.Error() != want || ExitCode(err) != ExitAddress {
-			t.Errorf("code %d, %v\nwant %s", ExitCode(err), err, want)
+		if err == nil || err.Error() != want || exit.CodeOf(err) != exit.Address {
+			t.Errorf("code %d, %v\nwant %s", exit.CodeOf(err), err, want)
 		}
-	}
-}
-
-func TestDirectoryErrorsSayWhatToDo(t *testing.T) {
-	for want, err := range map[string]error{
-		"stop that broker": fmt.Errorf("lock: %w (pid 7)", vfs.ErrLocked),
-		"make it writable": &fs.PathError{Op: "mkdir", Path: "/d", Err: syscall.EACCES},
-		"free space":       &fs.PathError{Op: "write", Path: "/d", Err: syscall.ENOSPC},
-		"choose another with data.dir (--data-dir)": errors.New("is of format 9, newer than this version's 1"),
-		"make it writable ":                         &fs.PathError{Op: "mkdir", Path: "/d", Err: syscall.EROFS},
-	} {
-		got := dataError("/d", err)
-		if ExitCode(got) != ExitData || !strings.Contains(got.Error(), want) || !strings.HasPrefix(got.Error(), "directory /d: ") ||
-			strings.Contains(got.Error(), "\n") {
-			t.Errorf("code %d, %v", ExitCode(got), got)
-		}
-	}
-}
-
-// A repair refuses a damaged journal whose records other brokers have: the error says what to do
-// then.
-func TestTheErrorOfADamagedJournalSaysWhatToDo(t *testing.T) {
-	for _, replicated := range []bool{false, true} {
-		d := &storage.DirError{Path: "/a", Journal: "/j/a", Err: fmt.Errorf("frame: %w", journal.ErrDamaged), Replicated: replicated}
-		got := dirErrors(map[string]string{"log.dirs": "/a"}, d).Error()
-		if !strings.Contains(got, "`chronikctl log verify --dir /a --journal /j/a`") ||
-			strings.Contains(got, "`mv /a /a.away`, `mkdir -p /j/a` and `mv /j/a /j/a.away` lets the broker copy") != replicated {
-			t.Errorf("replicated %v: %s", replicated, got)
-		}
-	}
-}
-
-func TestAnUnknownErrorIsAFailure(t *testing.T) {
-	if ExitCode(nil) != ExitOK || ExitCode(errors.New("x")) != ExitFailed ||
-		ExitCode(fmt.Errorf("a: %w", &ExitError{Code: ExitData, Err: errors.New("b")})) != ExitData {
-		t.Error("the exit codes are wrong")
 	}
 }
 
@@ -240,32 +59,5 @@ func TestComponentsStopInReverseOrder(t *testing.T) {
 	}
 	if err := s.unwind(stopTimes()); err != nil || len(order) != 3 {
 		t.Error("a component was stopped twice")
-	}
-}
-
-// A log is JSON unless a person reads it, and its level can change while it is in use.
-func TestLogFormats(t *testing.T) {
-	var b bytes.Buffer
-	log, level, err := newLogger(&b, "auto", "warn")
-	if err != nil {
-		t.Fatal(err)
-	}
-	log.Info("hidden")
-	level.SetLevel(zap.InfoLevel)
-	log.Info("shown", zap.String("topic", "t"))
-	var line map[string]any
-	if err := json.Unmarshal(b.Bytes(), &line); err != nil || line["msg"] != "shown" || line["topic"] != "t" {
-		t.Errorf("%s: %v", b.String(), err)
-	}
-	b.Reset()
-	if log, _, err = newLogger(&b, "console", "debug"); err != nil {
-		t.Fatal(err)
-	}
-	log.Warn("shown")
-	if strings.HasPrefix(b.String(), "{") || !strings.Contains(b.String(), "WARN  shown") {
-		t.Errorf("console: %q", b.String())
-	}
-	if _, _, err := newLogger(&b, "json", "loud"); err == nil {
-		t.Error("an unknown level was accepted")
 	}
 }

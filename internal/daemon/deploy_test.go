@@ -10,16 +10,17 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 )
 
 // Whatever stops the broker must give it the time for which leaderships may move, requests may be
 // answered, and log directories may be closed.
 func TestServiceManagersWaitForAStop(t *testing.T) {
-	cfg, err := Load(config.Input{})
+	cfg, err := resolve.Load(config.Input{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf, err := registry(cfg.Durability).ResolveBroker(map[string]string{})
+	conf, err := resolve.Registry(cfg.Durability).ResolveBroker(map[string]string{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,20 +87,20 @@ func TestTheComposeFileOfAClusterIsAccepted(t *testing.T) {
 		t.Fatalf("found the brokers %v", own)
 	}
 	for id, env := range own {
-		cfg, err := Load(config.Input{File: fmt.Sprintf("../../deploy/docker/cluster/%d.yaml", id), ReadFile: os.ReadFile,
+		cfg, err := resolve.Load(config.Input{File: fmt.Sprintf("../../deploy/docker/cluster/%d.yaml", id), ReadFile: os.ReadFile,
 			Environ: append(append(env, shared...), "CHRONIK_LISTEN=:9092")})
 		if err != nil {
 			t.Errorf("broker %d: %v", id, err)
 			continue
 		}
-		conf, err := registry(cfg.Durability).ResolveBroker(static(cfg))
+		conf, err := resolve.Registry(cfg.Durability).ResolveBroker(resolve.Static(cfg))
 		if err != nil {
 			t.Fatal(err)
 		}
 		seed := fmt.Sprintf("chronik-%d:19092", id)
 		var at string
 		for _, l := range cfg.Listeners {
-			if l.Name == interListener(cfg, &conf) {
+			if l.Name == resolve.InterListener(cfg, &conf) {
 				at = l.Advertise
 			}
 		}

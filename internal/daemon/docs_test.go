@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/testing/golden"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -84,7 +85,7 @@ func TestDocsShowAProfileThatWorks(t *testing.T) {
 	if !ok {
 		t.Fatal("there is no example")
 	}
-	cfg, err := Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(example), nil }})
+	cfg, err := resolve.Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(example), nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metrics"
@@ -126,7 +128,7 @@ func TestTopicsThatPromiseLessAreNamed(t *testing.T) {
 
 // While the broker starts, its configuration is checked; a start that fails logs no findings.
 func TestAStartingBrokerIsChecked(t *testing.T) {
-	cfg, err := Load(
+	cfg, err := resolve.Load(
 		config.Input{
 			Flags: map[string]string{
 				config.KeyDataDir:     "/data",
@@ -141,7 +143,7 @@ func TestAStartingBrokerIsChecked(t *testing.T) {
 	}
 	var got string
 	b, err := Start(t.Context(), Options{Config: cfg, FS: vfs.Memory(), Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test",
-		JournalFileSize: 1 << 20, JournalBytes: 16 << 20, begun: func(b *Broker) {
+		JournalFileSize: 1 << 20, JournalBytes: 16 << 20, Begun: func(b *Broker) {
 			for _, f := range b.health.Report(t.Context()).Findings {
 				got += fmt.Sprintf("%s %s\n", f.Severity, f.Check)
 			}
@@ -207,12 +209,12 @@ func TestDisksAreMeasuredOnRequest(t *testing.T) {
 
 func TestChecksKnowTheSettings(t *testing.T) {
 	file := "listeners: [{name: in, listen: ':1', advertise: 'localhost:1'}, {name: out, listen: '127.0.0.1:2', advertise: 'h:1'}]\nadmin.listen: ':3'\nwal.profile: interval\nmin.insync.replicas: 2\n"
-	cfg, err := Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(file), nil }})
+	cfg, err := resolve.Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(file), nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Broker{cfg: cfg, configs: registry(cfg.Durability), probes: &observe.Probes{}, reg: metrics.NewRegistry(),
-		fs: vfs.Memory(), certs: &certificates{}}
+	b := &Broker{cfg: cfg, configs: resolve.Registry(cfg.Durability), probes: &observe.Probes{}, reg: metrics.NewRegistry(),
+		fs: vfs.Memory(), certs: &guard.Certificates{}}
 	if err := b.startHealth("v", func(bool) {}, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -16,7 +17,7 @@ import (
 // a channel that is closed when it serves.
 func startHung(t *testing.T, fsys vfs.FS) (*Broker, <-chan struct{}) {
 	t.Helper()
-	cfg, err := Load(config.Input{Set: []string{"log.dirs=/one,/two"}, Flags: map[string]string{
+	cfg, err := resolve.Load(config.Input{Set: []string{"log.dirs=/one,/two"}, Flags: map[string]string{
 		config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"}})
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +26,7 @@ func startHung(t *testing.T, fsys vfs.FS) (*Broker, <-chan struct{}) {
 	go func() {
 		defer close(serves)
 		b, err := Start(t.Context(), Options{Config: cfg, FS: fsys, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20,
-			JournalBytes: 16 << 20, diskPatience: 50 * time.Millisecond, begun: func(b *Broker) { begun <- b }})
+			JournalBytes: 16 << 20, diskPatience: 50 * time.Millisecond, Begun: func(b *Broker) { begun <- b }})
 		if err != nil {
 			t.Errorf("start: %v", err)
 			return

@@ -1,11 +1,9 @@
 package daemon
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,11 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
-	saslplain "github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
-	"go.uber.org/zap"
 
-	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -43,63 +38,6 @@ func tryLogin(t *testing.T, b *Broker, m sasl.Mechanism) error {
 	t.Helper()
 	_, err := clientOf(t, b, m).ListTopics(t.Context())
 	return err
-}
-
-func TestTheFirstUserOfAnEmptyDirectoryLogsIn(t *testing.T) {
-	mem := vfs.Memory()
-	cfg, err := Load(config.Input{Set: []string{withLogins},
-		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := Start(t.Context(), Options{Config: cfg, FS: mem, Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test",
-		JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
-	if err == nil {
-		_ = b.Close()
-	}
-	if exit := (*ExitError)(nil); !errors.As(err, &exit) || exit.Code != ExitUsage || !strings.Contains(err.Error(),
-		"there are no users, so no client can log in; make the first one: chronikd user add NAME --data-dir /data") {
-		t.Errorf("started without a user: %v", err)
-	}
-	add := func(password string, args ...string) (string, int) {
-		var out bytes.Buffer
-		code := Main(t.Context(), Process{Args: append([]string{"user", "add", "admin", "--data-dir", "/data"}, args...), FS: mem,
-			In: strings.NewReader(password + "\nmore\n"), Out: &out, Err: &out, Exit: func(int) {}})
-		if strings.Contains(out.String(), password) {
-			t.Errorf("the password is shown: %s", &out)
-		}
-		return out.String(), code
-	}
-	if out, code := add("first password"); code != ExitOK || !strings.Contains(out, "user admin has a password now") {
-		t.Fatalf("%d %s", code, out)
-	}
-	b, _ = startHere(t, mem, withLogins)
-	if out, code := add("while it runs"); code == ExitOK {
-		t.Errorf("a user was added to the directory of a broker that runs: %s", out)
-	}
-	for _, m := range []sasl.Mechanism{scram512("admin", "first password"),
-		scram.Auth{User: "admin", Pass: "first password"}.AsSha256Mechanism(),
-		saslplain.Auth{User: "admin", Pass: "first password"}.AsMechanism()} {
-		if err := tryLogin(t, b, m); err != nil {
-			t.Errorf("%s: %v", m.Name(), err)
-		}
-		if err := tryLogin(t, b, scram512("admin", "wrong")); !errors.Is(err, kerr.SaslAuthenticationFailed) {
-			t.Errorf("a wrong password: %v", err)
-		}
-	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if out, code := add("second password"); code != ExitOK {
-		t.Fatalf("%d %s", code, out)
-	}
-	b, _ = startHere(t, mem, withLogins)
-	if err := tryLogin(t, b, scram512("admin", "second password")); err != nil {
-		t.Error(err)
-	}
-	if err := tryLogin(t, b, scram512("admin", "first password")); !errors.Is(err, kerr.SaslAuthenticationFailed) {
-		t.Errorf("the former password: %v", err)
-	}
 }
 
 func TestTheFirstUsersComeFromAFileOnce(t *testing.T) {
@@ -143,54 +81,6 @@ func TestTheFirstUsersComeFromAFileOnce(t *testing.T) {
 	b, _ = startHere(t, mem, withLogins, "bootstrap.users="+file)
 	if err := tryLogin(t, b, scram512("admin", "with:colon")); err != nil {
 		t.Error(err)
-	}
-}
-
-// A broker that has had users never gets those of a file: not when they were added otherwise, and
-// not when all of them were removed. It does not need the file either.
-func TestTheFirstUsersDoNotReplaceOthers(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "users")
-	mem := vfs.Memory()
-	var out bytes.Buffer
-	if code := Main(t.Context(), Process{Args: []string{"user", "add", "admin", "--data-dir", "/data"}, FS: mem,
-		In: strings.NewReader("a\n"), Out: &out, Err: &out, Exit: func(int) {}}); code != ExitOK {
-		t.Fatalf("%d %s", code, &out)
-	}
-	b, _ := startHere(t, mem, withLogins, "bootstrap.users="+file)
-	admin := clientOf(t, b, scram512("admin", "a"))
-	removed, err := admin.AlterUserSCRAMs(t.Context(), []kadm.DeleteSCRAM{{User: "admin", Mechanism: kadm.ScramSha256}}, nil)
-	if err == nil {
-		err = removed.Error()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if removed, err = admin.AlterUserSCRAMs(t.Context(), []kadm.DeleteSCRAM{{User: "admin", Mechanism: kadm.ScramSha512}},
-		nil); err == nil {
-		_ = removed // the session may end before the answer
-	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte("eve:SCRAM-SHA-512:e\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	b, _ = startHere(t, mem, withLogins, "bootstrap.users="+file)
-	for user, password := range map[string]string{"eve": "e", "admin": "a"} {
-		if err := tryLogin(t, b, scram512(user, password)); !errors.Is(err, kerr.SaslAuthenticationFailed) {
-			t.Errorf("%s: %v", user, err)
-		}
-	}
-}
-
-func TestMalformedFilesOfUsersAreRefused(t *testing.T) {
-	for _, text := range []string{"", "# none\n", "admin", "admin:secret-word", "admin:SCRAM-SHA-1:secret-word", "admin:SCRAM-SHA-512:",
-		":SCRAM-SHA-512:secret-word", "a:SCRAM-SHA-512:x\na:SCRAM-SHA-512:secret-word", "a\x01:SCRAM-SHA-512:secret-word"} {
-		if users, err := parseUsers(text); err == nil || len(users) > 0 {
-			t.Errorf("%q: %v", text, users)
-		} else if strings.Contains(err.Error(), "secret-word") || !strings.Contains(err.Error(), "NAME:SCRAM-SHA-512:PASSWORD") {
-			t.Errorf("%q: %v", text, err)
-		}
 	}
 }
 

@@ -11,13 +11,15 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // memberConfig returns the configuration of a member of a cluster whose others do not answer.
 func memberConfig(t *testing.T, set ...string) *config.Config {
 	t.Helper()
-	cfg, err := Load(config.Input{
+	cfg, err := resolve.Load(config.Input{
 		Set: append(set, "cluster.name=test", "node.id=1", "cluster.seeds=127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"),
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdvertise: "127.0.0.1:1",
 			config.KeyAdminListen: "off"},
@@ -51,7 +53,7 @@ func TestLogsWithoutTheirMetadataJoinNoCluster(t *testing.T) {
 		if err == nil {
 			t.Fatal("it has joined", b.Close())
 		}
-		if exit := (*ExitError)(nil); !errors.As(err, &exit) || exit.Code != ExitData || !strings.Contains(err.Error(), "/data/logs") ||
+		if e := (*exit.Error)(nil); !errors.As(err, &e) || e.Code != exit.Data || !strings.Contains(err.Error(), "/data/logs") ||
 			!strings.Contains(err.Error(), "/data/metadata") {
 			t.Fatal(err)
 		}
@@ -71,7 +73,7 @@ func TestConnectionsAreLimitedDuringTheStart(t *testing.T) {
 	go func() {
 		_, err := Start(ctx, Options{
 			Config: cfg, FS: vfs.Memory(), Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20,
-			begun: func(b *Broker) { begun <- b },
+			Begun: func(b *Broker) { begun <- b },
 		})
 		ended <- err
 	}()

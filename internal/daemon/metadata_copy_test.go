@@ -11,6 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/copies"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
@@ -53,7 +55,7 @@ func TestTheMetadataHasACopy(t *testing.T) {
 	if err := raftstore.Begin(mem, "/data/metadata", older.Generation, older.Keys, older.Revision); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := Load(
+	cfg, err := resolve.Load(
 		config.Input{
 			Set:   []string{dirs},
 			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"},
@@ -130,7 +132,7 @@ func TestALogWithoutASnapshotIsNoMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := Load(
+	cfg, err := resolve.Load(
 		config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"}},
 	)
 	if err != nil {
@@ -140,7 +142,7 @@ func TestALogWithoutASnapshotIsNoMetadata(t *testing.T) {
 	if err == nil {
 		_ = b.Close()
 	}
-	if exit := (*ExitError)(nil); !errors.As(err, &exit) || exit.Code != ExitData || !strings.Contains(err.Error(), "has no metadata") {
+	if e := (*exit.Error)(nil); !errors.As(err, &e) || e.Code != exit.Data || !strings.Contains(err.Error(), "has no metadata") {
 		t.Errorf("the start: %v", err)
 	}
 }

@@ -104,10 +104,10 @@ func TestThePageShowsTheRunningBroker(t *testing.T) {
 	fill(t, b, "orders", 2, 5)
 	consumes(t, b, t.Context(), "billing & more", "orders", 10)
 	// Another group of the same shard, with the newer protocol.
-	shard, _ := b.components.groups.Partition("billing & more")
+	shard, _ := b.components.coordinators.Groups.Partition("billing & more")
 	twin := ""
 	for i := 0; twin == ""; i++ {
-		if p, _ := b.components.groups.Partition(fmt.Sprint("twin-", i)); p == shard {
+		if p, _ := b.components.coordinators.Groups.Partition(fmt.Sprint("twin-", i)); p == shard {
 			twin = fmt.Sprint("twin-", i)
 		}
 	}

@@ -24,6 +24,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -52,9 +54,7 @@ func besiege(t *testing.T) *besieged {
 	t.Helper()
 	dir := t.TempDir()
 	port := freePorts(t)
-	if code, _, errs := execute(t, nil, "secure", "init", dir, "--no-context", "--nodes", fmt.Sprint("localhost:", port)); code != ExitOK {
-		t.Fatal(errs)
-	}
+	secured(t, dir, fmt.Sprint("localhost:", port))
 	s := &besieged{t: t, dir: dir, reload: make(chan struct{}), at: fmt.Sprint("localhost:", port+2)}
 	read := func(name string) []byte { return []byte(content(t, dir, name)) }
 	var err error
@@ -67,13 +67,13 @@ func besiege(t *testing.T) *besieged {
 		t.Fatal(err)
 	}
 	s.read = func() (*config.Config, error) {
-		return Load(config.Input{File: filepath.Join(node, "chronikd.yaml"), ReadFile: os.ReadFile, Set: []string{"audit.log=off"},
+		return resolve.Load(config.Input{File: filepath.Join(node, "chronikd.yaml"), ReadFile: os.ReadFile, Set: []string{"audit.log=off"},
 			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyAdminListen: "off"}})
 	}
 	if s.own, err = s.read(); err != nil {
 		t.Fatal(err)
 	}
-	if s.secrets, err = readSecrets(secret); err != nil || len(s.secrets) != 2 {
+	if s.secrets, err = guard.ReadSecrets(secret); err != nil || len(s.secrets) != 2 {
 		t.Fatal(len(s.secrets), err)
 	}
 	var core zapcore.Core
@@ -119,7 +119,7 @@ func freePorts(t *testing.T) int {
 
 // dialer returns how a broker with the certificate dials; nil: it shows none.
 func (s *besieged) dialer(own *tls.Certificate) func(ctx context.Context, address string) (net.Conn, error) {
-	conf := &tls.Config{RootCAs: s.certs.listeners["peers"].Config().ClientCAs, ServerName: "localhost", MinVersion: tls.VersionTLS13,
+	conf := &tls.Config{RootCAs: s.certs.Listener("peers").Config().ClientCAs, ServerName: "localhost", MinVersion: tls.VersionTLS13,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own, nil }}
 	if own == nil {
 		conf.GetClientCertificate = nil
@@ -163,14 +163,14 @@ func (s *besieged) expired(t *testing.T) *tls.Certificate {
 // second returns what a second broker of the cluster begins its links with.
 func (s *besieged) second(t *testing.T) (link.Options, *link.Identity) {
 	t.Helper()
-	p, err := newPeers("peers", s.certs, new(net.Dialer).DialContext)
+	p, err := guard.NewPeers("peers", "", s.certs, new(net.Dialer).DialContext)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := s.components.member
 	id := &link.Identity{ClusterName: "chronik", ClusterID: m.ID(), Generation: m.Store().Generation(), Node: 2, Member: 77,
 		BrokerEpoch: -1, FeatureLevel: int16(metadata.MaxFeatureLevel)}
-	return link.Options{Identity: func() link.Identity { return *id }, Dial: p.dial, Secrets: slices.Clone(s.secrets)}, id
+	return link.Options{Identity: func() link.Identity { return *id }, Dial: p.Dial, Secrets: slices.Clone(s.secrets)}, id
 }
 
 // begins dials the broker and returns the first thing that happens.
@@ -276,12 +276,12 @@ func TestALinkEndsWithItsPrincipal(t *testing.T) {
 	o, _ := s.second(t)
 	events, done := s.connect(t, o)
 	defer done()
-	p, err := newPeers("peers", s.certs, nil)
+	p, err := guard.NewPeers("peers", "", s.certs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	shown := leaf(t, s.ca, secureinit.BrokerSubject, time.Now()).Leaf
-	if err := p.trusts([]*x509.Certificate{shown}); err != nil {
+	if err := p.Trusts([]*x509.Certificate{shown}); err != nil {
 		t.Errorf("with the same subject: %v", err)
 	}
 	pair, err := s.ca.Leaf("renamed", []string{"localhost"}, time.Now())
@@ -298,7 +298,7 @@ func TestALinkEndsWithItsPrincipal(t *testing.T) {
 	if e := <-events; e.Kind != link.Broken {
 		t.Errorf("event %d after the change: %v", e.Kind, e.Err)
 	}
-	if err := p.trusts([]*x509.Certificate{shown}); err == nil || !strings.Contains(err.Error(), config.KeyClusterPrincipal) {
+	if err := p.Trusts([]*x509.Certificate{shown}); err == nil || !strings.Contains(err.Error(), config.KeyClusterPrincipal) {
 		t.Errorf("with another subject: %v", err)
 	}
 }
@@ -421,7 +421,7 @@ func TestWhoIsDialed(t *testing.T) {
 // A relay has two connections of TLS, even with a broker's certificate, so neither proof fits.
 func TestALinkIsNotRelayed(t *testing.T) {
 	s := besiege(t)
-	l, err := tls.Listen("tcp", "127.0.0.1:0", s.certs.listeners["peers"].Config())
+	l, err := tls.Listen("tcp", "127.0.0.1:0", s.certs.Listener("peers").Config())
 	if err != nil {
 		t.Fatal(err)
 	}

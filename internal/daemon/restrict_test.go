@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -21,7 +22,7 @@ func TestOthersReadNoMetadata(t *testing.T) {
 	start := func() *observer.ObservedLogs {
 		t.Helper()
 		core, logs := observer.New(zapcore.InfoLevel)
-		cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: data, config.KeyListen: "127.0.0.1:0",
+		cfg, err := resolve.Load(config.Input{Flags: map[string]string{config.KeyDataDir: data, config.KeyListen: "127.0.0.1:0",
 			config.KeyAdminListen: "off"}})
 		if err != nil {
 			t.Fatal(err)
@@ -44,7 +45,7 @@ func TestOthersReadNoMetadata(t *testing.T) {
 			t.Errorf("others have rights on %s: %v", name, mode)
 		}
 	}
-	metadata, copied := filepath.Join(data, metadataDir), filepath.Join(data, logsDir, "metadata.copy")
+	metadata, copied := filepath.Join(data, resolve.MetadataDir), filepath.Join(data, resolve.LogsDir, "metadata.copy")
 	for _, dir := range []string{metadata, copied} {
 		all := modes(t, dir)
 		if len(all) < 2 {

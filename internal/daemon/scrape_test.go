@@ -13,13 +13,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // BenchmarkScrapeOfABrokerWith10000Partitions measures what Prometheus costs a broker with many
 // partitions, as CPU time of the process, its garbage collector included.
 func BenchmarkScrapeOfABrokerWith10000Partitions(b *testing.B) {
-	cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0"},
+	cfg, err := resolve.Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0"},
 		Set: []string{"admin.listen=off"}})
 	if err != nil {
 		b.Fatal(err)

@@ -2,10 +2,20 @@ package daemon
 
 import (
 	"fmt"
+	"math"
 	"reflect"
+	"sync"
+	"sync/atomic"
 
+	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/daemon/guard"
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/memory"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // applySettings applies the broker settings of img that can change while the broker runs.
@@ -20,11 +30,69 @@ func (b *Broker) applySettings(r *components, img *metadata.Image) error {
 		b.limitConnections(r) // not otherwise: the process may have few descriptors at the moment
 	}
 	c := &live.Cleaning
-	_, cut := divide(b.memory, b.cfg.Produce, len(r.locations), c.KeyBytes)
+	_, cut := memory.Divide(b.memory, b.cfg.Produce, len(r.data.Locations()), c.KeyBytes)
 	cleaning := storage.Cleaning{Backoff: c.Backoff, KeyBytes: cut.Keys, BytesPerSecond: c.BytesPerSecond, Scrub: c.Scrub}
 	r.cleaning.Store(&cleaning)
 	if r.storage != nil {
 		r.storage.SetCleaning(cleaning)
 	}
 	return nil
+}
+
+// connectionLimits are the limits of connections. They follow the broker's settings while it runs.
+type connectionLimits struct {
+	now   atomic.Pointer[configdef.Connections]
+	rates *guard.Rates
+	// applying makes reading the newest limits and passing them on one step.
+	applying sync.Mutex
+}
+
+// newConnectionLimits returns the limits that the configuration sets.
+func newConnectionLimits(listeners []config.Listener, c *configdef.Connections) *connectionLimits {
+	l := &connectionLimits{rates: guard.NewRates(listeners)}
+	l.now.Store(c)
+	l.rates.Set(c)
+	return l
+}
+
+// most returns max.connections; math.MaxInt32 means no limit.
+func (l *connectionLimits) most() int { return int(l.now.Load().Most) }
+
+// limitConnections passes the limits of connections on to what counts them.
+func (b *Broker) limitConnections(r *components) {
+	b.limits.applying.Lock()
+	defer b.limits.applying.Unlock()
+	c := b.limits.now.Load()
+	b.limits.rates.Set(c)
+	if server := r.server.Load(); server != nil {
+		server.SetLimits(b.networkLimits(r, c))
+	}
+}
+
+func (b *Broker) networkLimits(r *components, c *configdef.Connections) network.Limits {
+	l := network.Limits{Connections: b.maxConnections(r, c.Most), PerIP: c.PerIP, PerIPOf: c.PerIPOf, Listeners: map[string]int{}}
+	for i := range b.cfg.Listeners {
+		name := b.cfg.Listeners[i].Name
+		l.Listeners[name] = int(c.Listener(name).Most)
+	}
+	return l
+}
+
+// maxConnections returns max.connections or, if that sets no limit, the number of file descriptors
+// that segments leave for connections: more would take descriptors from the logs. Before the logs
+// are open, that is half of all.
+func (b *Broker) maxConnections(r *components, most int32) int {
+	if most < math.MaxInt32 {
+		return int(most)
+	}
+	if r.storage == nil {
+		return vfs.Descriptors() / 2
+	}
+	var segments []int
+	if b.fs == vfs.OS() { // in memory there are no files
+		for _, d := range r.storage.Dirs() {
+			segments = append(segments, d.Usage().MaxOpenFiles)
+		}
+	}
+	return checks.Connections(vfs.Descriptors(), segments)
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/network"
 )
 
 // stack lists the started components so that they are stopped in reverse order, also if the start
@@ -85,4 +87,33 @@ func (x *stop) within(ctx context.Context, grace time.Duration) error {
 	case <-time.After(grace):
 		return fmt.Errorf("%s did not stop in time, possibly because a disk does not respond: %w", x.name, ctx.Err())
 	}
+}
+
+// releaseInterval is the time that appends with acks=all get, while the broker stops, until the
+// other replicas have them.
+const releaseInterval = 500 * time.Millisecond
+
+// stopClients ends the connections of clients after the requests that were accepted are answered,
+// or when ctx ends.
+func stopClients(ctx context.Context, r *components, server *network.Server) error {
+	r.coordinators.Stop()
+	r.park.Close() // fetches that wait for records are answered now
+	stopped, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(releaseInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stopped:
+				return
+			case <-tick.C:
+				r.replicas.Release()
+			}
+		}
+	}()
+	err := server.Shutdown(ctx)
+	close(stopped)
+	<-ended
+	return err
 }

@@ -16,15 +16,23 @@ import (
 
 	"github.com/chronik-io/chronik/internal/admin"
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/daemon/datadir"
+	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/logtail"
+	"github.com/chronik-io/chronik/internal/memory"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
+
+// StopTime is how long a stop may take, without the time in which leaderships move; see
+// Broker.Close.
+func StopTime() time.Duration { t := stopTimes(); return t.drain + t.disk }
 
 // stopTimes returns the limits of a stop. Within the first, accepted requests are answered and the
 // components above the disk end; within the second, log directories and metadata are closed.
@@ -57,9 +65,10 @@ type Options struct {
 	Reload <-chan struct{}
 	Reread func() (*config.Config, error)
 
-	// begun, if set, receives the broker before its components are opened, which can take as long
+	// Begun, if set, receives the broker before its components are opened, which can take as long
 	// as a recovery.
-	begun func(*Broker)
+	Begun func(*Broker)
+
 	// slowChecks, if set, is the interval at which slow health sources are queried.
 	slowChecks time.Duration
 	// diskPatience, if set, replaces the constant.
@@ -81,14 +90,14 @@ type Broker struct {
 	health     *checks.Monitor
 	probes     *observe.Probes
 	bound      *bound
-	certs      *certificates
+	certs      *guard.Certificates
 	share      *share.Share // of the processors
 	stack      *stack
 	ended      sync.Once
 	endErr     error // of the stop, set in ended
-	budgets    budgets
+	budgets    memory.Budgets
 	limits     *connectionLimits
-	memory     int64       // bytes of memory available; see availableMemory
+	memory     int64       // bytes of memory available; see memory.Available
 	components *components // complete when health has left its last start phase
 
 	serving  atomic.Bool            // the start is complete
@@ -109,8 +118,8 @@ const logTailBytes = 512 << 10
 // Start starts a broker and returns when it serves clients. The order is: addresses (if one is
 // taken, nothing on disk has changed), checks, admin port, components from the disk upwards,
 // clients. ctx applies only to the start: if it ends early, a recovery ends too and leaves the
-// directory as a kill at that moment would. If the exit code is not ExitFailed, the error is an
-// *ExitError. After an error, Start has stopped everything that it had started.
+// directory as a kill at that moment would. If the exit code is not exit.Failed, the error is an
+// *exit.Error. After an error, Start has stopped everything that it had started.
 func Start(ctx context.Context, o Options) (*Broker, error) {
 	begin := time.Now()
 	if o.Net == nil {
@@ -123,21 +132,21 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if o.Level == (zap.AtomicLevel{}) {
 		o.Level = zap.NewAtomicLevel()
 	}
-	opened, err := openCertificates(o.Config, o.Log.Named("certificates"))
+	opened, err := guard.OpenCertificates(o.Config, o.Log.Named("certificates"))
 	if err != nil {
 		return nil, errors.Join(err, addresses.close())
 	}
-	token, err := adminToken(o.Config)
+	token, err := guard.AdminToken(o.Config)
 	if err != nil {
 		return nil, errors.Join(err, addresses.close())
 	}
 	reg, tail := metrics.NewRegistry(), logtail.New(logTailBytes)
 	o.Log = tail.Follow(o.Log, o.Level)
-	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, net: o.Net, log: o.Log, level: o.Level, reg: reg,
+	b := &Broker{cfg: o.Config, configs: resolve.Registry(o.Config.Durability), fs: o.FS, net: o.Net, log: o.Log, level: o.Level, reg: reg,
 		bound: addresses, certs: opened, share: share.New(),
 		times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
 		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &observe.Probes{}, slowChecks: o.slowChecks,
-		diskPatience: cmp.Or(o.diskPatience, diskPatience),
+		diskPatience: cmp.Or(o.diskPatience, datadir.Patience),
 		version:      o.Version}
 	record.UsePlaces(b.share.Of(share.Batches))
 	b.stack.push("addresses", func(context.Context) error { return addresses.close() })
@@ -146,7 +155,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	}
 	b.watchCertificates(o.Reload, o.Reread)
 	if addresses.admin != nil {
-		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config, token, opened), TLS: opened.adminTLS(),
+		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config, token, opened), TLS: opened.AdminTLS(),
 			Places: b.share.Of(share.Logins), Registry: reg, Level: o.Level, Health: b.health,
 			View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
 		if err != nil {
@@ -154,8 +163,8 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		}
 		b.stack.push("admin", func(ctx context.Context) error { a.Stop(ctx); return nil })
 	}
-	if o.begun != nil {
-		o.begun(b)
+	if o.Begun != nil {
+		o.Begun(b)
 	}
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
@@ -173,12 +182,16 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 // watchCertificates takes changed files until the broker has stopped, and the configuration that
 // read returns for each value of now.
 func (b *Broker) watchCertificates(now <-chan struct{}, read func() (*config.Config, error)) {
-	if len(b.certs.all) == 0 {
+	if !b.certs.Any() {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { b.certs.run(ctx, now, func() bool { return read != nil && b.reread(read) }) })
+	running.Go(func() {
+		b.certs.Run(ctx, now, func() bool {
+			return read != nil && b.certs.Reread(b.cfg, read, b.log.Named("configuration"))
+		})
+	})
 	b.stack.push("certificates", func(context.Context) error {
 		cancel()
 		running.Wait()

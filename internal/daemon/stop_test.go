@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -67,7 +68,7 @@ func TestAStuckDiskTakesTheCleanMarkFromNoOther(t *testing.T) {
 	}
 	errs, free := errfs.New(mem), make(chan struct{})
 	held := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/two/t-*/*.log", Before: func(errfs.Call) { <-free }})
-	cfg, err := Load(config.Input{Set: []string{"log.dirs=/one,/two"}, Flags: map[string]string{config.KeyDataDir: "/data",
+	cfg, err := resolve.Load(config.Input{Set: []string{"log.dirs=/one,/two"}, Flags: map[string]string{config.KeyDataDir: "/data",
 		config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"}})
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +133,7 @@ func TestAStartThatFailsLeavesAnUncleanStopUnclean(t *testing.T) {
 	var opened atomic.Bool
 	errs.Add(errfs.Rule{Ops: errfs.Lock, Path: "/data/logs/*", Before: func(errfs.Call) { opened.Store(true) }})
 	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/data/metadata/*", When: func(errfs.Call) bool { return opened.Load() }, Err: syscall.EIO})
-	cfg, err := Load(
+	cfg, err := resolve.Load(
 		config.Input{
 			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},
 		},
@@ -178,7 +179,7 @@ func TestALoadOnAHungDiskHoldsNoClient(t *testing.T) {
 	}
 	errs, free := errfs.New(mem), make(chan struct{})
 	held := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/data/logs/__consumer_offsets-*/*.log", Before: func(errfs.Call) { <-free }})
-	cfg, err := Load(
+	cfg, err := resolve.Load(
 		config.Input{
 			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},
 		},

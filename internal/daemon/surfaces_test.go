@@ -20,6 +20,7 @@ import (
 	logged "go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata/copies"
@@ -95,7 +96,7 @@ func start(t *testing.T, mem vfs.FS, set []string) *sick {
 	s := &sick{disk: &filling{FS: mem}}
 	s.disk.free.Store(1 << 39)
 	s.errs = errfs.New(s.disk)
-	cfg, err := Load(
+	cfg, err := resolve.Load(
 		config.Input{
 			Set:   set,
 			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},

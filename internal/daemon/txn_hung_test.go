@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -42,7 +43,7 @@ func (a *answers) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time
 func commitTorn(t *testing.T) *torn {
 	t.Helper()
 	errs := errfs.New(vfs.Memory())
-	cfg, err := Load(config.Input{Set: []string{"log.dirs=/one,/two", "transaction.state.log.num.partitions=1"},
+	cfg, err := resolve.Load(config.Input{Set: []string{"log.dirs=/one,/two", "transaction.state.log.num.partitions=1"},
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"}})
 	if err != nil {
 		t.Fatal(err)
@@ -79,6 +80,12 @@ func commitTorn(t *testing.T) *torn {
 		t.Fatal(err)
 	}
 	return x
+}
+
+// release has the disk answer again. A stop after it has no reason to leave a directory open.
+func (x *torn) release() {
+	close(x.free)
+	x.times.disk = time.Minute
 }
 
 // places finds out which partitions are in the directory of the coordinator, and returns the other
@@ -145,7 +152,7 @@ func TestADiskThatHangsUnderMarkersHoldsUpOnlyItsPartitions(t *testing.T) {
 		return true
 	})
 	next := x.next(t, x.whole[0])
-	eventually(t, "the next transaction waits", func() bool { return x.components.gate.Waiting() > 0 })
+	eventually(t, "the next transaction waits", func() bool { return x.components.coordinators.Gate.Waiting() > 0 })
 	for _, p := range x.stuck {
 		if got := x.stable(t)[p]; got != 0 {
 			t.Errorf("the last stable offset of %d is %d while its disk hangs", p, got)
@@ -154,7 +161,7 @@ func TestADiskThatHangsUnderMarkersHoldsUpOnlyItsPartitions(t *testing.T) {
 	if len(next) > 0 {
 		t.Errorf("the next transaction began before the markers: %v", <-next)
 	}
-	close(x.free)
+	x.release()
 	if err := <-next; err != nil {
 		t.Error(err)
 	}
@@ -188,7 +195,7 @@ func TestADeletedTopicEndsACommitThatWaitsForIt(t *testing.T) {
 	if _, err := x.admin.DeleteTopics(t.Context(), "t"); err != nil {
 		t.Fatal(err)
 	}
-	close(x.free)
+	x.release()
 	x.admin.SetTimeoutMillis(15_000)
 	eventually(t, "the transaction has ended", func() bool { return state() == "CompleteCommit" })
 	eventually(t, "the topic is created again", func() bool {
@@ -227,7 +234,7 @@ func TestADeletedTopicEndsACommitThatWaitsForIt(t *testing.T) {
 func TestAStopEndsRequestsThatWaitForATransaction(t *testing.T) {
 	x := commitTorn(t)
 	next := x.next(t, x.whole[0])
-	eventually(t, "the next transaction waits", func() bool { return x.components.gate.Waiting() > 0 })
+	eventually(t, "the next transaction waits", func() bool { return x.components.coordinators.Gate.Waiting() > 0 })
 	before := x.answers.n.Load()
 	err := x.Broker.Close()
 	if err == nil || !strings.HasPrefix(err.Error(), "stop: log directory /") {

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -23,7 +24,7 @@ import (
 // transacting starts a broker with one log directory, /logs, and one partition of coordinators.
 func transacting(t *testing.T, fsys vfs.FS) *Broker {
 	t.Helper()
-	cfg, err := Load(config.Input{Set: []string{"log.dirs=/logs", "transaction.state.log.num.partitions=1"},
+	cfg, err := resolve.Load(config.Input{Set: []string{"log.dirs=/logs", "transaction.state.log.num.partitions=1"},
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"}})
 	if err != nil {
 		t.Fatal(err)

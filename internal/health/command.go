@@ -1,6 +1,9 @@
 package health
 
-import "strings"
+import (
+	"path/filepath"
+	"strings"
+)
 
 // Command returns a command of a remedy, in backticks and quoted for a POSIX shell: names of groups
 // and directories may hold any character, and people copy the command into a shell.
@@ -21,4 +24,12 @@ func quote(w string) string {
 		return w
 	}
 	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+}
+
+// Path returns a path for commands that an operator runs in another working directory.
+func Path(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		return abs
+	}
+	return dir
 }

@@ -112,6 +112,9 @@ func (r *Report) Text() string {
 	return b.String()
 }
 
+// Line returns Text as one line.
+func (r *Report) Line() string { return strings.ReplaceAll(strings.TrimSpace(r.Text()), "\n", "; ") }
+
 // CheckServing is the check whose finding is the phase of a broker that does not serve clients.
 const CheckServing = "serving"
 

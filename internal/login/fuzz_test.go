@@ -54,7 +54,7 @@ func FuzzScramClient(f *testing.F) {
 		if xor == 0 && err != nil {
 			t.Fatal(err)
 		}
-		if who != nil && who.Principal != principalType+user {
+		if who != nil && who.Principal != PrincipalType+user {
 			t.Fatalf("%+v", who)
 		}
 	})

@@ -37,8 +37,8 @@ func Known(mechanism string) bool {
 // Text is what a client sees of every failure, so that it can't tell one from another.
 const Text = "Authentication failed."
 
-// principalType begins every principal.
-const principalType = "User:"
+// PrincipalType begins every principal.
+const PrincipalType = "User:"
 
 // Bounds of what a client sends, in bytes.
 const (
@@ -182,7 +182,7 @@ func (a *attempt) succeed(user string, expires time.Time, until func(func()) fun
 			expires = end
 		}
 	}
-	return &Identity{Principal: principalType + user, Mechanism: a.mechanism, Expires: expires, Until: until}
+	return &Identity{Principal: PrincipalType + user, Mechanism: a.mechanism, Expires: expires, Until: until}
 }
 
 // derive computes bytes from the salt that all brokers share, for a purpose and a user.

@@ -30,6 +30,19 @@ type Location struct {
 	Hung bool
 }
 
+// Locations returns log directories with their journals, in the same order. Those at the end may
+// have none of their own.
+func Locations(dirs, journals []string) []Location {
+	all := make([]Location, len(dirs))
+	for i, dir := range dirs {
+		all[i].Path = dir
+		if i < len(journals) {
+			all[i].Journal = journals[i]
+		}
+	}
+	return all
+}
+
 // Dir is one log directory: its logs, their journal, and the goroutines that flush memory to
 // segments. It fails and recovers independently of other directories.
 type Dir struct {

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -79,7 +80,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	for key, value := range o.Settings {
 		in.Set = append(in.Set, key+"="+value)
 	}
-	cfg, err := daemon.Load(in)
+	cfg, err := resolve.Load(in)
 	if err != nil {
 		return nil, fmt.Errorf("chronik: %w", err)
 	}

@@ -11,9 +11,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/chronik-io/chronik/internal/chronikd"
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/cli/contexts"
-	"github.com/chronik-io/chronik/internal/daemon"
 	"github.com/chronik-io/chronik/internal/tools/bench/command"
 	"github.com/chronik-io/chronik/internal/tools/ctl"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
@@ -31,7 +31,7 @@ func run(args []string) error {
 		return errors.New("usage: man VERSION DIRECTORY")
 	}
 	version, dir := args[0], args[1]
-	pages, err := daemon.Manual(version)
+	pages, err := chronikd.Manual(version)
 	if err != nil {
 		return err
 	}

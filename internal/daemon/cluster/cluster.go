@@ -79,7 +79,7 @@ type Cluster struct {
 	control      atomic.Pointer[controller.Loop]     // since Control
 	agent        atomic.Pointer[membership.Agent]    // since Register
 	reporter     atomic.Pointer[reporter]            // since Register
-	streams      atomic.Pointer[func(*link.Conn)]    // since ServeStreams
+	streams      atomic.Pointer[func(*link.Conn)]    // since Streams.Serve
 	transactions atomic.Pointer[TransactionsHandler] // since ServeTransactions
 	watched      atomic.Pointer[Watched]
 
@@ -402,32 +402,10 @@ func (c *Cluster) notify(e link.Event) {
 	}
 }
 
-// ServeStreams sets what serves the connections of followers' replica streams; each is closed when
-// it returns. Before that, they are closed at once, and the followers dial again.
-func (c *Cluster) ServeStreams(serve func(*link.Conn)) { c.streams.Store(&serve) }
-
 func (c *Cluster) data(conn *link.Conn) {
 	if serve := c.streams.Load(); serve != nil {
 		(*serve)(conn)
 	}
-}
-
-// Listener returns the name of the listener for other brokers.
-func (c *Cluster) Listener() string { return c.o.Listener }
-
-// Follow keeps a connection for replica streams to a registered broker, which leads partitions. It
-// returns false if an image does not show where other brokers reach that one. The caller closes the
-// Dialer, and follows again if the broker's registration changes.
-func (c *Cluster) Follow(img *metadata.Image, broker int32, run func(*link.Conn)) (*link.Dialer, bool) {
-	b, ok := img.Broker(broker)
-	if !ok {
-		return nil, false
-	}
-	at, ok := b.Endpoint(c.o.Listener)
-	if !ok {
-		return nil, false
-	}
-	return c.links.Follow(link.Target{Address: address(at.Host, at.Port), Node: broker, Member: b.Member}, run), true
 }
 
 // here answers a request that this node sends to itself.

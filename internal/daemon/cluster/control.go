@@ -91,27 +91,16 @@ func (l leadership) Confirmed() (time.Duration, bool) {
 // Sole implements controller.Leadership.
 func (l leadership) Sole() bool { return l.c.store.Sole() != 0 }
 
-// RegisterOptions configure Register.
-type RegisterOptions struct {
-	Incarnation [16]byte
-	Dirs        []controller.RegisterDir
-	// Lossy and Damaged are logs that may lack records.
-	Lossy, Damaged []metadata.TopicPartition
-	// State is what heartbeats report. It must not block.
-	State func() membership.BrokerState
-	// LogEnd tells the controller what a log has, before an unclean election.
-	LogEnd LogEnd
-}
-
 // Register registers this process and begins its heartbeats, which end with Close. It blocks until
 // the controller has accepted the registration, and returns the broker epoch. The error matches
 // membership.ErrRefused, or is that of ctx.
-func (c *Cluster) Register(ctx context.Context, o RegisterOptions) (epoch int64, err error) {
+func (c *Cluster) Register(ctx context.Context, incarnation [16]byte, logs *Logs) (epoch int64, err error) {
+	own := logs.registration(c.o.Log)
 	a := membership.NewAgent(membership.AgentOptions{
 		Request: controller.RegisterRequest{
-			Broker: c.o.Node, Member: c.self.ID, ClusterID: c.ID(), Incarnation: o.Incarnation, Dirs: o.Dirs,
+			Broker: c.o.Node, Member: c.self.ID, ClusterID: c.ID(), Incarnation: incarnation, Dirs: own.dirs,
 			Listeners: c.o.Endpoints, Rack: c.o.Rack, Features: metadata.Features{Min: 1, Max: metadata.MaxFeatureLevel},
-			Lossy: o.Lossy, Damaged: o.Damaged,
+			Lossy: own.lossy, Damaged: own.damaged,
 		},
 		Registered: c.registered,
 		Join: func() membership.JoinRequest {
@@ -122,7 +111,7 @@ func (c *Cluster) Register(ctx context.Context, o RegisterOptions) (epoch int64,
 			role, moved := c.store.Leadership()
 			return role.Leader, moved
 		},
-		Seek: c.seek, Call: c.book.Call, State: o.State, Wish: c.wish, Interval: c.o.Conf.Heartbeat, Timeout: c.o.Conf.Session,
+		Seek: c.seek, Call: c.book.Call, State: logs.state, Wish: c.wish, Interval: c.o.Conf.Heartbeat, Timeout: c.o.Conf.Session,
 		Hopeless: func() error {
 			if c.Linked() {
 				return nil // another node may lead
@@ -131,7 +120,7 @@ func (c *Cluster) Register(ctx context.Context, o RegisterOptions) (epoch int64,
 		},
 		Progress: c.o.Progress, Fail: c.o.Fail, Log: c.o.Log.Named("membership"),
 	})
-	c.reporter.Store(&reporter{o.Incarnation, o.LogEnd})
+	c.reporter.Store(&reporter{incarnation, logs.logEnd})
 	if epoch, err = a.Register(ctx); err != nil {
 		return 0, err
 	}

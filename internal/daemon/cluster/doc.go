@@ -1,5 +1,6 @@
 // Package cluster connects the parts that make a broker a member of a cluster: links between
-// brokers, the replicated metadata store, membership and the controller.
+// brokers, the replicated metadata store, membership, the controller, and the replica streams. It
+// tells the controller what this broker's logs have.
 //
 // It owns the addresses of the other brokers, the goroutines of these parts and their order:
 //

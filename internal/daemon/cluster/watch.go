@@ -61,9 +61,9 @@ func (c *Cluster) watch() {
 	}
 }
 
-// Unreachable describes the voters to which this node has no connection, and counts those whose
+// unreachable describes the voters to which this node has no connection, and counts those whose
 // member no registered broker has.
-func (c *Cluster) Unreachable(img *metadata.Image, members []raftstore.MemberStatus) (names []string, orphans int) {
+func (c *Cluster) unreachable(img *metadata.Image, members []raftstore.MemberStatus) (names []string, orphans int) {
 	for _, m := range members {
 		if !m.Voter {
 			continue

@@ -93,7 +93,7 @@ func soleRun(fsys vfs.FS, txns []metadata.Txn) int {
 }
 
 // content returns what the only voter shows when it is open.
-func content(t *testing.T, s *Store) string {
+func content(t testing.TB, s *Store) string {
 	t.Helper()
 	keys, revision, err := s.Range(context.Background(), "")
 	if err != nil {
@@ -174,7 +174,7 @@ func TestTheOnlyVoterCrashesWhileItStarts(t *testing.T) {
 }
 
 // stopped returns the files of an only voter after a clean stop, and what it showed.
-func stopped(t *testing.T) (files map[string][]byte, held string) {
+func stopped(t testing.TB) (files map[string][]byte, held string) {
 	t.Helper()
 	fsys := vfs.Memory()
 	for i := range 2 {
@@ -189,17 +189,7 @@ func stopped(t *testing.T) (files map[string][]byte, held string) {
 			t.Fatal(err)
 		}
 	}
-	list, err := fsys.List("/m")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files = map[string][]byte{}
-	for _, in := range list {
-		if files[in.Name], err = vfs.ReadFile(fsys, path.Join("/m", in.Name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return files, held
+	return filesOf(t, fsys), held
 }
 
 // After a clean stop no flipped bit goes unnoticed, not even in the last transaction, and a start
@@ -208,24 +198,12 @@ func TestEveryFlippedBitIsFoundOrHarmless(t *testing.T) {
 	whole, held := stopped(t)
 	for name, p := range whole {
 		for i := range 8 * len(p) {
-			fsys := vfs.Memory()
 			broken := map[string][]byte{}
 			for n, q := range whole {
 				broken[n] = bytes.Clone(q)
 			}
 			broken[name][i/8] ^= 1 << (i % 8)
-			if err := fsys.MkdirAll("/m"); err != nil {
-				t.Fatal(err)
-			}
-			for n, q := range broken {
-				f, err := fsys.Create(path.Join("/m", n))
-				if err == nil {
-					_, err = f.WriteAt(q, 0)
-				}
-				if err := errors.Join(err, f.Close()); err != nil {
-					t.Fatal(err)
-				}
-			}
+			fsys := diskOf(t, broken)
 			s, err := Open(Options{FS: fsys, Dir: "/m"})
 			if err == nil {
 				if got := content(t, s); got != held {

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
@@ -238,7 +239,7 @@ func (w *world) start(id int32) {
 	if !w.single {
 		set = append(set, "cluster.name=c", "cluster.seeds=10.0.0.1:9092,10.0.0.2:9092,10.0.0.3:9092")
 	}
-	cfg, err := daemon.Load(config.Input{
+	cfg, err := resolve.Load(config.Input{
 		Set:   set,
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: ip(id) + ":9092", config.KeyAdminListen: "off"},
 	})

@@ -72,6 +72,8 @@ func importRules() map[string]importRule {
 		"internal/metrics": {may: []string{"internal/view"}, never: append([]string{kmsgPkg, cobraPkg, yamlPkg}, osPkg),
 			because: leafReason},
 		"internal/configdef": leaf("pkg/durability"),
+		"internal/memory": {may: []string{"internal/protocol", "internal/vfs", "pkg/durability"}, never: noProtocol,
+			because: "it computes sizes: who counts against them knows what they are for"},
 
 		"internal/inspect": {may: []string{"internal/text", "internal/statelog", "internal/storage/...", "internal/storage",
 			"internal/metadata", "internal/metadata/copies", "internal/metadata/raftstore", "internal/record", "internal/vfs"},
@@ -106,21 +108,12 @@ func importRules() map[string]importRule {
 		"internal/config": {may: []string{"internal/text", "internal/configdef", "pkg/durability"},
 			never:   []string{kmsgPkg},
 			because: "the loader knows names, units and bounds; only the daemon knows which component gets a value"},
-		"internal/daemon": {may: []string{"internal/admin", "internal/view", "internal/audit",
-			"internal/audit/changes", "internal/broker", "internal/cli", "internal/cli/contexts", "internal/config",
-			"internal/configdef", "internal/controller", "internal/coordinator/group", "internal/coordinator/service",
-			"internal/coordinator/txn/exchange", "internal/coordinator/txn/gate", "internal/daemon/cluster",
-			"internal/daemon/observe", "internal/health", "internal/health/checks", "internal/health/host",
-			"internal/link", "internal/login", "internal/logtail", "internal/membership",
-			"internal/metadata", "internal/metadata/copies", "internal/metadata/raftstore", "internal/metrics",
-			"internal/network", "internal/protocol", "internal/purgatory", "internal/record", "internal/replica",
-			"internal/replica/stream", "internal/secureinit", "internal/security/acl", "internal/security/certs", "internal/security/files",
-			"internal/security/quota", "internal/security/secret", "internal/statelog", "internal/storage", "internal/storage/checkpoint",
-			"internal/storage/journal", "internal/storage/statefile", "internal/vfs", "pkg/durability"},
-			because: "the daemon connects the components; what a program does from outside is none of them"},
-		"pkg/chronik": {may: []string{"internal/config", "internal/daemon", "internal/vfs", "pkg/durability"},
+		"internal/config/resolve": {may: []string{"internal/config", "internal/configdef", "pkg/durability"},
+			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
+			because: "chronikd and chronikctl log read the same configs from a file; it opens none that a setting names"},
+		"pkg/chronik": {may: []string{"internal/config", "internal/config/resolve", "internal/daemon", "internal/vfs", "pkg/durability"},
 			because: "a program that embeds a broker gets the daemon's wiring, not one of its own"},
-		"cmd/chronikd":                {may: []string{"internal/daemon"}, because: "a main of at most 40 lines"},
+		"cmd/chronikd":                {may: []string{"internal/chronikd"}, because: "a main of at most 40 lines"},
 		"cmd/chronikctl":              {may: []string{"internal/tools/ctl"}, because: "a main of at most 40 lines"},
 		"cmd/chronik-bench":           {may: []string{"internal/tools/bench/command"}, because: "a main of at most 40 lines"},
 		"scripts/clients/kgo":         {because: "a client test speaks the protocol from outside"},
@@ -133,7 +126,7 @@ func importRules() map[string]importRule {
 		"internal/text": {never: append([]string{kmsgPkg}, noDisk...),
 			because: "a leaf: it formats texts without interpreting them"},
 		"internal/logtail": {never: noProtocol, because: "a leaf: lines of a log are bytes to it"},
-		"scripts/man": {may: []string{"internal/daemon", "internal/tools/ctl/...", "internal/tools/bench/command", "internal/cli/..."},
+		"scripts/man": {may: []string{"internal/chronikd", "internal/tools/ctl/...", "internal/tools/bench/command", "internal/cli/..."},
 			because: "it collects the texts of the tools and adds none of its own"},
 		"scripts/platforms": {because: "it reads chronik's sources as data"},
 		"scripts/sbom":      {because: "it reads programs as data"},
@@ -146,6 +139,7 @@ func importRules() map[string]importRule {
 	maps.Copy(all, benchRules())
 	maps.Copy(all, healthRules())
 	maps.Copy(all, ctlRules())
+	maps.Copy(all, daemonRules())
 	maps.Copy(all, clusterRules())
 	maps.Copy(all, coordinatorRules())
 	maps.Copy(all, securityRules())
@@ -266,15 +260,61 @@ func storageRules() map[string]importRule {
 	}
 }
 
+// daemonRules returns the rules of what starts, connects and stops the components.
+func daemonRules() map[string]importRule {
+	return map[string]importRule{
+		"internal/daemon": {may: []string{"internal/admin", "internal/broker", "internal/config", "internal/config/resolve",
+			"internal/configdef", "internal/controller", "internal/daemon/cluster", "internal/daemon/coordinators",
+			"internal/daemon/datadir", "internal/daemon/exit", "internal/daemon/guard", "internal/daemon/observe",
+			"internal/health/checks", "internal/logtail", "internal/memory", "internal/metadata", "internal/metrics",
+			"internal/network", "internal/purgatory", "internal/record", "internal/replica", "internal/storage", "internal/vfs",
+			"internal/view"},
+			never:   []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg},
+			because: "the daemon connects the components; what a program does from outside is none of them"},
+		"internal/chronikd": {may: []string{"internal/chronikd/supervise", "internal/cli", "internal/cli/contexts",
+			"internal/config", "internal/config/resolve", "internal/configdef", "internal/daemon", "internal/daemon/cluster",
+			"internal/daemon/datadir", "internal/daemon/exit", "internal/daemon/guard", "internal/login", "internal/membership",
+			"internal/memory", "internal/metadata", "internal/metadata/raftstore", "internal/secureinit",
+			"internal/security/certs", "internal/security/files", "internal/security/secret", "internal/text", "internal/vfs"},
+			because: "a command line starts the broker, or does what a broker that is stopped needs; no component knows it"},
+		"internal/chronikd/supervise": {may: []string{"internal/text"},
+			never:   []string{unixPkg, cobraPkg, yamlPkg},
+			because: "it sees the broker from outside, so that a test can show it any"},
+		"internal/daemon/guard": {may: []string{"internal/audit", "internal/audit/changes", "internal/broker",
+			"internal/config", "internal/config/resolve", "internal/configdef", "internal/controller", "internal/daemon/exit",
+			"internal/daemon/observe", "internal/health", "internal/health/checks", "internal/link", "internal/login",
+			"internal/metadata", "internal/metrics", "internal/network", "internal/security/acl", "internal/security/certs",
+			"internal/security/files", "internal/security/quota", "internal/security/secret", "internal/vfs"},
+			never:   []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg},
+			because: "it connects what decides about clients with the configuration and the metadata; the daemon starts it"},
+		"internal/daemon/datadir": {may: []string{"internal/config", "internal/config/resolve", "internal/configdef",
+			"internal/daemon/exit", "internal/daemon/observe", "internal/health", "internal/health/checks",
+			"internal/health/host", "internal/metadata", "internal/metadata/copies", "internal/metadata/raftstore",
+			"internal/statelog", "internal/storage", "internal/storage/checkpoint", "internal/storage/journal",
+			"internal/storage/statefile", "internal/vfs"},
+			never:   []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg},
+			because: "it judges directories before storage and the metadata open them; the daemon knows what to start"},
+		"internal/daemon/coordinators": {may: []string{"internal/configdef", "internal/controller",
+			"internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/txn/exchange",
+			"internal/coordinator/txn/gate", "internal/daemon/observe", "internal/health/checks", "internal/metadata",
+			"internal/metrics", "internal/replica"},
+			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg, netPkg},
+			because: "it connects coordinators with the broker that the daemon opened, and decides nothing"},
+		"internal/daemon/exit": {never: []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
+			because: "whatever finds a reason not to start says it with an exit code, so that the codes know none of them"},
+	}
+}
+
 // clusterRules returns the rules of the packages that make brokers a cluster.
 func clusterRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/daemon/cluster": {may: []string{"internal/configdef", "internal/controller", "internal/controller/election",
-			"internal/link", "internal/membership", "internal/metadata", "internal/metadata/copies", "internal/metadata/raftstore",
-			"internal/network", "internal/security/secret", "internal/vfs"},
+			"internal/link", "internal/membership", "internal/metadata", "internal/metadata/copies",
+			"internal/metadata/raftstore", "internal/network", "internal/replica", "internal/replica/stream",
+			"internal/security/secret", "internal/storage", "internal/storage/checkpoint", "internal/vfs", "internal/view"},
 			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "it connects the parts of a cluster's member, and decides nothing"},
-		"internal/membership": {may: []string{"internal/metadata", "internal/controller"}, never: noProtocol,
+		"internal/membership": {may: []string{"internal/controller", "internal/metadata"}, never: noProtocol,
 			because: "it decides from answers of other brokers; the daemon connects it to links and to the metadata"},
 	}
 }
@@ -359,10 +399,12 @@ func linkRules() map[string]importRule {
 func healthRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/health": {never: noProtocol, because: "a leaf: the broker and chronikctl share its vocabulary"},
-		"internal/daemon/observe": {may: []string{"internal/broker", "internal/coordinator",
-			"internal/coordinator/service", "internal/coordinator/txn/...", "internal/health", "internal/health/...",
-			"internal/metadata", "internal/metrics", "internal/text", "internal/network", "internal/protocol",
-			"internal/replica", "internal/storage", "internal/vfs", "internal/view", "pkg/durability"},
+		"internal/daemon/observe": {may: []string{"internal/broker", "internal/config", "internal/config/resolve",
+			"internal/configdef", "internal/controller", "internal/coordinator", "internal/coordinator/service",
+			"internal/coordinator/txn", "internal/coordinator/txn/exchange", "internal/coordinator/txn/gate", "internal/health",
+			"internal/health/checks", "internal/health/host", "internal/login", "internal/metadata", "internal/metrics",
+			"internal/network", "internal/protocol", "internal/replica", "internal/security/acl", "internal/security/files",
+			"internal/security/quota", "internal/storage", "internal/text", "internal/vfs", "internal/view", "pkg/durability"},
 			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, netPkg},
 			because: "it reads the components that the daemon opened, and opens none"},
 		"internal/health/checks": {may: []string{"internal/health", "internal/text", "internal/view"}, never: noProtocol,
@@ -423,8 +465,7 @@ func ctlRules() map[string]importRule {
 		"internal/tools/ctl/top": command("internal/view", "internal/tools/ctl/group", "internal/tools/ctl/topic"),
 		"internal/tools/ctl/logs": {may: []string{"internal/tools/ctl/app", "internal/tools/ctl/output", "internal/cli", "internal/text",
 			"internal/inspect", "internal/health",
-			"internal/storage", "internal/vfs", "internal/config", "internal/configdef",
-			"pkg/durability"}, never: []string{yamlPkg, kmsgPkg},
+			"internal/storage", "internal/vfs", "internal/config", "internal/config/resolve"}, never: []string{yamlPkg, kmsgPkg},
 			because: "chronikctl log works on files without a broker, and finds them through chronikd's settings; internal/inspect knows the formats"},
 	}
 }

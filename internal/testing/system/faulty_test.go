@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/daemon"
+	"github.com/chronik-io/chronik/internal/chronikd"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/vfstest"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -97,7 +97,7 @@ func faultyChronikd() {
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	os.Exit(daemon.Main(ctx, daemon.Process{
+	os.Exit(chronikd.Main(ctx, chronikd.Process{
 		Args: os.Args[1:], Environ: os.Environ(), Out: io.Discard, Err: os.Stderr, Version: "on a disk that fails", FS: d,
 	}))
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/chronik-io/chronik/internal/daemon"
+	"github.com/chronik-io/chronik/internal/chronikd"
 	"github.com/chronik-io/chronik/internal/tools/ctl"
 )
 
@@ -26,12 +26,12 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", strconv.Itoa(atOnce)); err != nil {
 		panic(err) // the testing package has another flag for it
 	}
-	testscript.Main(m, map[string]func(){"chronikd": chronikd, "chronikd-slowdisk": slowChronikd, "chronikd-faulty": faultyChronikd,
+	testscript.Main(m, map[string]func(){"chronikd": runChronikd, "chronikd-slowdisk": slowChronikd, "chronikd-faulty": faultyChronikd,
 		"chronikctl": control, "code": code, "attacker": attacker})
 }
 
 // chronikd is the broker, with the version of an ordinary build.
-func chronikd() { daemon.Command("dev") }
+func runChronikd() { chronikd.Command("dev") }
 
 // control is chronikctl.
 func control() { os.Exit(ctl.Main(context.Background(), os.Args[1:], "test", ctl.Std())) }

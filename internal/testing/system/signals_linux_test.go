@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/daemon"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/testing/hostile"
 )
 
@@ -77,8 +77,8 @@ func TestLaterSignalEndsADrain(t *testing.T) {
 		}
 	}
 	took := time.Since(begin)
-	var exit *exec.ExitError
-	if err := p.end(syscall.SIGTERM); !errors.As(err, &exit) || exit.ExitCode() != daemon.ExitCut {
+	var end *exec.ExitError
+	if err := p.end(syscall.SIGTERM); !errors.As(err, &end) || end.ExitCode() != exit.Cut {
 		t.Errorf("ended with %v, after %v\n%s", err, took, p.logged())
 	}
 	if !strings.Contains(p.logged(), "another signal, ending at once") {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/daemon"
+	"github.com/chronik-io/chronik/internal/chronikd"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -67,7 +67,7 @@ func slowChronikd() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	os.Exit(daemon.Main(ctx, daemon.Process{
+	os.Exit(chronikd.Main(ctx, chronikd.Process{
 		Args: os.Args[1:], Environ: os.Environ(), Out: os.Stdout, Err: os.Stderr, Version: "with syncs of " + sync.String(),
 		FS: slowDisk{FS: vfs.OS(), sync: sync},
 	}))

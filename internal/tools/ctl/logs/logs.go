@@ -6,25 +6,20 @@
 package logs
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // New returns the command log.
@@ -101,55 +96,22 @@ func (w *dirFlags) find(cmd *cobra.Command) (inspect.Options, error) {
 
 // configured returns the directories in a broker's configuration file.
 func configured(file string) (o inspect.Options, err error) {
-	profiles, err := durability.NewSet()
-	if err != nil {
-		return o, err
-	}
-	var presets []string
-	for _, p := range durability.Presets() {
-		presets = append(presets, p.Name)
-	}
-	var defs []config.Def
-	for _, d := range configdef.New(configdef.Options{Profiles: profiles, ProducePresets: presets}).Brokers() {
-		switch d.Name {
-		case "listeners", "advertised.listeners", configdef.ProduceProfile, configdef.DurabilityProfile: // the daemon's own settings
-		default:
-			defs = append(defs, config.Def{Name: d.Name, Default: d.Default, Unset: !d.HasDefault})
-		}
-	}
-	cfg, err := config.Load(config.Input{Broker: defs, File: file, ReadFile: os.ReadFile})
+	cfg, err := resolve.Read(config.Input{File: file, ReadFile: os.ReadFile})
 	if err != nil {
 		return o, app.Usage("--config %w", err)
 	}
-	node, err := strconv.ParseInt(cmp.Or(cfg.Broker["node.id"], "1"), 10, 32)
+	conf, err := resolve.Registry(cfg.Durability).ResolveBroker(resolve.Static(cfg))
 	if err != nil {
-		return o, app.Usage("--config %s: node.id: %w", file, err)
+		return o, app.Usage("--config %s: %w", file, err)
 	}
-	o = inspect.Options{FS: vfs.OS(), Data: []string{cfg.DataDir}, Node: int32(node)}
-	dirs, journals := listed(cfg.Broker["log.dirs"]), listed(cfg.Broker["journal.dirs"])
-	if len(dirs) == 0 {
-		dirs = []string{path.Join(cfg.DataDir, "logs")}
-	}
-	for i, dir := range dirs {
-		location := storage.Location{Path: dir}
-		if i < len(journals) {
-			location.Journal = journals[i]
-		}
-		if _, err := os.Stat(dir); err != nil {
+	o = inspect.Options{FS: vfs.OS(), Data: []string{cfg.DataDir}, Node: conf.NodeID,
+		Locations: storage.Locations(conf.LogDirs, conf.JournalDirs)}
+	for _, place := range o.Locations {
+		if _, err := os.Stat(place.Path); err != nil {
 			return o, app.Usage("--config %s: %w; relative paths are relative to the directory in which chronikd was started", file, err)
 		}
-		o.Locations = append(o.Locations, location)
 	}
 	return o, nil
-}
-
-func listed(value string) (list []string) {
-	for _, s := range strings.Split(value, ",") {
-		if s = strings.TrimSpace(s); s != "" {
-			list = append(list, s)
-		}
-	}
-	return list
 }
 
 // explained adds a remedy to an error about a directory.

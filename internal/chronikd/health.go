@@ -1,0 +1,122 @@
+package chronikd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/security/certs"
+	"github.com/chronik-io/chronik/internal/text"
+)
+
+// healthBody is the maximum number of bytes that are read of a response.
+const healthBody = 16 << 10
+
+// healthCommand queries the health of a running broker, for a container's health check and for
+// scripts.
+func (c *commandLine) healthCommand() *cobra.Command {
+	var (
+		live    bool
+		timeout time.Duration
+	)
+	cmd := &cobra.Command{
+		Use: "health", Short: "Ask the broker of this configuration whether it is ready", Args: noArgs,
+		Long: "health asks the admin port that this configuration names (admin.listen) whether the broker serves clients, and prints its\n" +
+			"response. It exits with 0 if the broker is ready, with 1 if it is not or does not respond, with 2 if the configuration is\n" +
+			"wrong or has no admin port. With --live it succeeds for a broker that recovers or drains, too: the process only has to be alive.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.health(cmd.Context(), live, timeout) },
+	}
+	cmd.Flags().BoolVar(&live, "live", false, "ask whether the process is alive, not whether it serves")
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "maximum time to wait for the response")
+	return cmd
+}
+
+func (c *commandLine) health(ctx context.Context, live bool, timeout time.Duration) error {
+	if timeout <= 0 {
+		return exit.With(exit.Usage, fmt.Errorf("--timeout %v is not a positive duration; write for example 5s", timeout))
+	}
+	cfg, err := resolve.Load(c.input())
+	if err != nil {
+		return &configError{err}
+	}
+	if cfg.AdminListen == "" {
+		return exit.With(exit.Usage, errors.New("admin.listen is off, so there is no port to query; set it to HOST:PORT"))
+	}
+	path := "/readyz"
+	if live {
+		path = "/healthz"
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	scheme := "http://"
+	if cfg.AdminSecurity.TLS != nil {
+		scheme = "https://"
+	}
+	status, body, err := get(ctx, scheme+dialable(cfg.AdminListen)+path)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf(
+			"no broker responds at %s: no response within %v (--timeout); check that admin.listen is the broker's own; if it is, the broker hangs: see its log",
+			cfg.AdminListen,
+			timeout,
+		)
+	}
+	if err != nil {
+		return fmt.Errorf(
+			"no broker responds at %s: %w; check that it is running and that admin.listen is its own",
+			cfg.AdminListen,
+			exit.Cause(err),
+		)
+	}
+	if status == http.StatusNotFound {
+		return fmt.Errorf("%s responds but is not a chronik broker; check that admin.listen is the broker's own", cfg.AdminListen)
+	}
+	if status != http.StatusOK {
+		return errors.New(text.OneLine(body))
+	}
+	_, err = fmt.Fprintln(c.Out, text.OneLine(body))
+	return err
+}
+
+// get sends one GET request. It never uses a proxy, because the broker is on this machine.
+func get(ctx context.Context, url string) (status int, body string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, "", err
+	}
+	// The certificate may not cover the address of this machine, and no secret is sent.
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: certs.Base()}
+	transport.TLSClientConfig.InsecureSkipVerify = true
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, healthBody))
+	return resp.StatusCode, string(b), err
+}
+
+// dialable returns the address to dial for an address to listen on: an unspecified host becomes the
+// loopback address.
+func dialable(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return listen
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+		if ip.Is6() {
+			host = "::1"
+		}
+	}
+	return net.JoinHostPort(host, port)
+}

@@ -1,0 +1,65 @@
+package chronikd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/metadata/copies"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// While a cluster has fewer than three voters, the loss of one disk must not be the loss of the
+// metadata: the copy outlives the first start with cluster.name, has what was changed since, and
+// chronikd recover restores it, again and again, with every record.
+func TestAClusterOfFewVotersKeepsTheCopyOfItsMetadata(t *testing.T) {
+	const dirs, at = "log.dirs=/two", "/two/metadata.copy"
+	mem := vfs.Memory()
+	alone := start(t, mem, dirs, "node.id=1")
+	if err := errors.Join(produce(t, alone, "alone"), alone.Close()); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := []string{dirs, "cluster.name=test", "node.id=1",
+		fmt.Sprintf("cluster.seeds=%s,127.0.0.1:1,127.0.0.1:2", l.Addr())} // nothing listens at the others
+	flags := here()
+	flags[config.KeyListen] = l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for round, topic := range []string{"first", "second"} {
+		b, err := tryStart(t, mem, set, flags)
+		if err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if err := produce(t, b, "alone"); err != nil {
+			t.Errorf("round %d: %v", round, err)
+		}
+		if err := errors.Join(produce(t, b, topic), b.Close(), mem.RemoveAll("/data")); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := copies.Check(mem, at); err != nil || !c.Used {
+			t.Fatalf("round %d: there is no copy: %v", round, err)
+		}
+		if err := mem.MkdirAll("/data"); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		args := []string{"recover", "--from", at, "--lost", "1"}
+		for _, s := range set {
+			args = append(args, "--set", s)
+		}
+		for name, value := range flags {
+			args = append(args, "--"+config.FlagName(name), value)
+		}
+		if code := Main(t.Context(), Process{Args: args, Out: &out, Err: &out, FS: mem}); code != 0 {
+			t.Fatalf("round %d: exit code %d: %s", round, code, out.String())
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package chronikd
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/cli/contexts"
+	"github.com/chronik-io/chronik/internal/secureinit"
+)
+
+// secureFlags are the flags of secure init.
+type secureFlags struct {
+	advertise []string
+	nodes     []string
+	renew     bool
+	noContext bool
+}
+
+func (c *commandLine) secureCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "secure", Short: "Make everything that a broker with TLS and logins needs", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	var f secureFlags
+	create := &cobra.Command{
+		Use:   "init DIR",
+		Short: "Write a private authority, certificates, an admin user and a configuration to DIR",
+		Long: "init writes to DIR, which must be empty: ca.pem and ca-key.pem (a private certificate authority), server.pem and\n" +
+			"server-key.pem, users (the user admin with a random password), cluster.secret, chronikd.yaml, and admin.properties for\n" +
+			"Kafka's tools. It saves the context \"" + secureinit.Context + "\" for chronikctl. Then start the broker and use it:\n\n" +
+			"  chronikd --config DIR/chronikd.yaml\n" +
+			"  chronikctl --context " + secureinit.Context + " topic list\n\n" +
+			"Keep ca-key.pem elsewhere: only --renew needs it. --renew replaces server.pem and server-key.pem; a running broker takes\n" +
+			"them within a second.",
+		Example: "  chronikd secure init /etc/chronik\n" +
+			"  chronikd secure init /etc/chronik --advertise broker.example.com:9093\n" +
+			"  chronikd secure init ./cluster --nodes a.example.com,b.example.com,c.example.com\n" +
+			"  chronikd secure init /etc/chronik --renew",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage(errors.New("secure init needs one directory; write chronikd secure init DIR"))
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return c.secureInit(args[0], &f) },
+	}
+	create.Flags().StringArrayVar(&f.advertise, "advertise", nil,
+		"HOST:PORT under which clients reach the broker; may be repeated, each for a listener of its own")
+	create.Flags().StringSliceVar(&f.nodes, "nodes", nil, "HOST or HOST:PORT of 1, 3 or 5 brokers that form a cluster, separated by commas; a broker uses PORT and the two after it")
+	create.Flags().BoolVar(&f.renew, "renew", false, "replace the server certificates in DIR with new ones of its authority")
+	create.Flags().BoolVar(&f.noContext, "no-context", false, "write no context for chronikctl")
+	cmd.AddCommand(create)
+	return cmd
+}
+
+func (c *commandLine) secureInit(dir string, f *secureFlags) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return usage(err)
+	}
+	if f.renew {
+		if len(f.advertise)+len(f.nodes) > 0 {
+			return usage(errors.New("--renew keeps the names of the certificates; leave out --advertise and --nodes, or make a new directory"))
+		}
+		done, err := secureinit.Renew(dir, time.Now())
+		if err != nil {
+			return usage(fmt.Errorf("renew %s: %w", dir, err))
+		}
+		_, err = fmt.Fprintf(c.Out, "renewed %s; a running broker takes it within a second\n", strings.Join(done, ", "))
+		return err
+	}
+	made, err := secureinit.New(dir, f.advertise, f.nodes)
+	if err != nil {
+		return usage(err)
+	}
+	if err := made.Write(time.Now()); err != nil {
+		return fmt.Errorf("secure init %s: %w", dir, err)
+	}
+	context := ""
+	if !f.noContext {
+		switch context, err = made.SaveContext(c.getenv, c.Err); {
+		case errors.Is(err, contexts.ErrNoPlace): // as in a unit of systemd, where it is not needed
+			fmt.Fprintf(c.Err, "note: chronikctl got no context: %v\n", err)
+		case err != nil:
+			return fmt.Errorf("everything in %s is written, but not the context of chronikctl: %w; --no-context leaves it out", dir, err)
+		}
+	}
+	_, err = fmt.Fprint(c.Out, made.Summary(context))
+	return err
+}
+
+func (c *commandLine) getenv(name string) string {
+	i := slices.IndexFunc(c.Environ, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+	if i < 0 {
+		return ""
+	}
+	return c.Environ[i][len(name)+1:]
+}

@@ -1,0 +1,262 @@
+package chronikd
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/cli/contexts"
+	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/daemon/guard"
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/secureinit"
+	"github.com/chronik-io/chronik/internal/security/certs"
+)
+
+// execute runs one command line.
+func execute(t *testing.T, environ []string, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = Main(context.Background(), Process{Args: args, Environ: environ, Out: &o, Err: &e, Version: "v0", Exit: func(int) {}})
+	return code, o.String(), e.String()
+}
+
+func content(t *testing.T, path ...string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// One command writes everything that a broker with TLS and logins needs, and nothing that others
+// may read but what is public.
+func TestSecureInit(t *testing.T) {
+	dir, file := filepath.Join(t.TempDir(), "made"), filepath.Join(t.TempDir(), "contexts.yaml")
+	env := []string{contexts.EnvFile + "=" + file}
+	code, out, errs := execute(t, env, "secure", "init", dir, "--advertise", "b1.example.com:9093", "--advertise", "10.1.2.3:19093")
+	if code != exit.OK {
+		t.Fatalf("%d %s", code, errs)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := []string{"ca.pem", "server.pem", "chronikd.yaml"}
+	var names []string
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode := info.Mode().Perm(); mode&0o077 != 0 && !slices.Contains(public, e.Name()) {
+			t.Errorf("%s has mode %04o", e.Name(), mode)
+		}
+		names = append(names, e.Name())
+	}
+	if got := strings.Join(names, " "); got !=
+		"admin.password admin.properties ca-key.pem ca.pem chronikd.yaml cluster.secret server-key.pem server.pem users" {
+		t.Errorf("files: %s", got)
+	}
+	password := strings.TrimSpace(content(t, dir, "admin.password"))
+	if len(password) < 32 || strings.Contains(out+errs, password) {
+		t.Errorf("password of %d characters, or it was printed", len(password))
+	}
+	if users := content(t, dir, "users"); users != "admin:SCRAM-SHA-512:"+password+"\n" {
+		t.Errorf("users: %s", users)
+	}
+	for _, want := range []string{"security.protocol=SASL_SSL\n", "sasl.mechanism=SCRAM-SHA-512\n", "ssl.truststore.type=PEM\n",
+		"ssl.truststore.location=" + filepath.Join(dir, "ca.pem") + "\n", `password="` + password + `";`,
+		"bootstrap.servers=b1.example.com:9093\n"} {
+		if !strings.Contains(content(t, dir, "admin.properties"), want) {
+			t.Errorf("admin.properties has no %s", want)
+		}
+	}
+	cfg, err := resolve.Load(config.Input{File: filepath.Join(dir, "chronikd.yaml"), ReadFile: os.ReadFile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cfg.Listeners) != 2 || cfg.Listeners[1].Listen != ":19093" || cfg.Listeners[1].TLS == nil || len(cfg.Listeners[1].SASL) == 0 ||
+		!cfg.Security.ACL || !slices.Equal(cfg.Security.SuperUsers, []string{"User:admin"}) {
+		t.Errorf("%+v %+v", cfg.Listeners, cfg.Security)
+	}
+	c, err := guard.OpenCertificates(cfg, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f checks.Facts
+	c.Facts(&f)
+	for _, x := range f.CertificateFiles {
+		if x.Problem != "" || len(x.Warnings) > 0 {
+			t.Errorf("%+v", x)
+		}
+	}
+	s, err := contexts.Resolve(contexts.Input{Context: secureinit.Context, Getenv: func(name string) string {
+		if name == contexts.EnvFile {
+			return file
+		}
+		return ""
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := s.Password(); string(p.Bytes()) != password || err != nil || s.Get(contexts.Brokers) != "b1.example.com:9093" ||
+		!s.Encrypted() {
+		t.Errorf("context: %v %s", err, s.Get(contexts.Brokers))
+	}
+}
+
+// The files that are not secret are readable under every umask, as the broker may be another user.
+// Without HOME, as in a unit of systemd, chronikctl gets no context, and that is said.
+func TestSecureInitUnderAUmask(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	before := syscall.Umask(0o077)
+	code, _, errs := execute(t, nil, "secure", "init", dir)
+	syscall.Umask(before)
+	if code != exit.OK || !strings.Contains(errs, "HOME is not set") {
+		t.Fatal(code, errs)
+	}
+	for name, want := range map[string]fs.FileMode{"ca.pem": 0o644, "server.pem": 0o644, "chronikd.yaml": 0o644, "server-key.pem": 0o600,
+		"ca-key.pem": 0o600, "users": 0o600, "admin.password": 0o600, "admin.properties": 0o600, "cluster.secret": 0o600} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v %v, want %v", name, info.Mode().Perm(), err, want)
+		}
+	}
+}
+
+// A directory with files is never changed, but by --renew, which keeps the names and the authority.
+func TestSecureInitAgain(t *testing.T) {
+	dir, env := t.TempDir(), []string{contexts.EnvFile + "=" + filepath.Join(t.TempDir(), "c.yaml")}
+	if code, _, errs := execute(t, env, "secure", "init", dir); code != exit.OK {
+		t.Fatal(errs)
+	}
+	before := content(t, dir, "server.pem")
+	if code, _, errs := execute(t, env, "secure", "init", dir); code != exit.Usage || !strings.Contains(errs, "is not empty") ||
+		content(t, dir, "server.pem") != before {
+		t.Errorf("again: %d %s", code, errs)
+	}
+	if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != exit.OK {
+		t.Fatal(errs)
+	}
+	old, err := certs.Parse([]byte(before))
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewed, err := certs.Parse([]byte(content(t, dir, "server.pem")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if renewed[0].SerialNumber.Cmp(old[0].SerialNumber) == 0 || !slices.Equal(renewed[0].DNSNames, old[0].DNSNames) ||
+		len(renewed[0].IPAddresses) != len(old[0].IPAddresses) {
+		t.Errorf("renewed %v to %v", old[0].DNSNames, renewed[0].DNSNames)
+	}
+	if code, _, errs := execute(t, env, "config", "check", "--config", filepath.Join(dir, "chronikd.yaml")); code != exit.OK {
+		t.Errorf("after --renew: %s", errs)
+	}
+	other := filepath.Join(t.TempDir(), "other")
+	if code, _, errs := execute(t, env, "secure", "init", other); code != exit.OK || !strings.Contains(errs, "secured-1") {
+		t.Errorf("another directory: %d %s", code, errs)
+	}
+	foreign, key := content(t, other, "server.pem"), content(t, dir, "server-key.pem")
+	if err := os.WriteFile(filepath.Join(dir, "server.pem"), []byte(foreign), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != exit.Usage ||
+		!strings.Contains(errs, "is not signed by the authority in ca.pem") || content(t, dir, "server.pem") != foreign ||
+		content(t, dir, "server-key.pem") != key {
+		t.Errorf("a certificate of another authority: %d %s", code, errs)
+	}
+	if err := os.Remove(filepath.Join(dir, "ca-key.pem")); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != exit.Usage ||
+		!strings.Contains(errs, "put the authority's key back") {
+		t.Errorf("without the key: %d %s", code, errs)
+	}
+}
+
+func TestSecureInitOfACluster(t *testing.T) {
+	dir := t.TempDir()
+	code, _, errs := execute(t, nil, "secure", "init", dir, "--no-context", "--nodes", "a.example.com,b.example.com,c.example.com")
+	if code != exit.OK {
+		t.Fatal(errs)
+	}
+	secrets := map[string]bool{}
+	for i, node := range []string{"node-1", "node-2", "node-3"} {
+		at := filepath.Join(dir, node, "chronikd.yaml")
+		cfg, err := resolve.Load(config.Input{File: at, ReadFile: os.ReadFile})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg.Broker["node.id"] != string(rune('1'+i)) || cfg.Listeners[1].ClientCertificates != config.CertificatesRequire {
+			t.Errorf("%s: %+v", node, cfg.Listeners)
+		}
+		c, err := guard.OpenCertificates(cfg, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dn := certs.DN(c.Listener("peers").Certificate()); dn != "CN=chronik-broker" {
+			t.Errorf("%s is %s", node, dn)
+		}
+		secrets[content(t, dir, node, "cluster.secret")] = true
+	}
+	if len(secrets) != 1 {
+		t.Error("the nodes have different secrets")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "node-1", "ca-key.pem")); err == nil {
+		t.Error("a node has the authority's key")
+	}
+}
+
+func TestMistakesOfSecureInit(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "needs one directory"},
+		{[]string{filepath.Join(file, "x")}, "name a directory that can be made"},
+		{[]string{filepath.Dir(file)}, "is not empty (file); name a new directory\n"},
+		{[]string{"x", "--advertise", "a_b:9093"}, "with a name of letters, digits"},
+		{[]string{"x", "--advertise", "host"}, "is not HOST:PORT"},
+		{[]string{"x", "--advertise", "*.example.com:1"}, "is not HOST:PORT"},
+		{[]string{"x", "--advertise", "0.0.0.0:9093"}, "is not HOST:PORT"},
+		{[]string{"x", "--advertise", "[::]:9093"}, "is not HOST:PORT"},
+		{[]string{"x", "--advertise", "[fe80::1%eth0]:9093"}, "is not HOST:PORT"},
+		{[]string{"x", "--advertise", "a..b:9093"}, "is not HOST:PORT"},
+		{[]string{"x", "--advertise", "a.-b:9093"}, "is not HOST:PORT"},
+		{[]string{"x", "--advertise", "10.1.2:9093"}, "is not HOST:PORT"},
+		{[]string{"x", "--nodes", "0.0.0.0"}, "is not a host name"},
+		{[]string{"x", "--advertise", "a:1", "--advertise", "b:1"}, "have the same port"},
+		{[]string{"x", "--nodes", "a,b"}, "write 1, 3 or 5"},
+		{[]string{"x", "--nodes", "a,a,b"}, "another node has its ports"},
+		{[]string{"x", "--nodes", "a:9093,a:9094,a:9095"}, "\"a:9095\" is not a host name, or another"},
+		{[]string{"x", "--nodes", "a:65534"}, "is not a host name"},
+		{[]string{"x", "--nodes", "a", "--advertise", "a:1"}, "exclude each other"},
+		{[]string{"x", "--renew", "--nodes", "a"}, "--renew keeps the names"},
+		{[]string{"x", "--renew"}, "no such file"},
+	} {
+		t.Chdir(t.TempDir())
+		code, _, errs := execute(t, nil, append([]string{"secure", "init"}, c.args...)...)
+		if code != exit.Usage || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: %d %s, want %s", c.args, code, errs, c.want)
+		}
+		if entries, err := os.ReadDir("."); err != nil || len(entries) > 0 {
+			t.Errorf("%v: it has made %v", c.args, entries)
+		}
+	}
+}

@@ -1,0 +1,6 @@
+// Package supervise reports the life of a broker to systemd: readiness, a status text, time for a
+// start that makes progress, and keep-alives of a watchdog as long as the broker makes progress.
+//
+// It sees the broker as its clients and an operator do: by a request through its first listener, by
+// its status, and by what its log directories have written. It restarts nothing: systemd does.
+package supervise

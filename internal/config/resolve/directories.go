@@ -1,0 +1,76 @@
+package resolve
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Names below the data directory.
+const (
+	MetadataDir = "metadata"
+	LogsDir     = "logs"
+)
+
+// checkPlaces rejects directories that would contain one another's files. The broker would notice
+// some of these mistakes at its start and others never.
+func checkPlaces(data string, static map[string]string) error {
+	logs, err := placesOf(static, "log.dirs")
+	if err != nil {
+		return err
+	}
+	journals, err := placesOf(static, "journal.dirs")
+	if err != nil {
+		return err
+	}
+	if len(journals) > len(logs) {
+		return fmt.Errorf(
+			"journal.dirs has %d entries and log.dirs %d; write one for each entry of log.dirs, in that order",
+			len(journals),
+			len(logs),
+		)
+	}
+	own := []string{path.Clean(data), path.Join(data, MetadataDir)}
+	for i, p := range logs {
+		for _, other := range logs[:i] {
+			if Within(p, other) || Within(other, p) {
+				return fmt.Errorf("log.dirs names %s and %s; give each log directory a place outside of the others", other, p)
+			}
+		}
+		if slices.Contains(own, p) {
+			return fmt.Errorf(
+				"log.dirs names %s, where data.dir keeps its own files; choose a directory of its own, for example %s",
+				p,
+				path.Join(data, LogsDir),
+			)
+		}
+	}
+	for i, p := range journals {
+		if slices.Contains(journals[:i], p) {
+			return fmt.Errorf("journal.dirs names %s twice; give each log directory a journal of its own", p)
+		}
+		if slices.Contains(own, p) || slices.Contains(logs, p) {
+			return fmt.Errorf("journal.dirs names %s, which holds other files of the broker; choose a directory of its own", p)
+		}
+	}
+	return nil
+}
+
+// placesOf returns the directories that a setting names.
+func placesOf(static map[string]string, setting string) ([]string, error) {
+	if strings.TrimSpace(static[setting]) == "" {
+		return nil, nil
+	}
+	var all []string
+	for _, p := range strings.Split(static[setting], ",") {
+		if p = strings.TrimSpace(p); p == "" {
+			return nil, fmt.Errorf("%s has an empty entry; remove the extra comma", setting)
+		}
+		all = append(all, path.Clean(p))
+	}
+	return all, nil
+}
+
+// Within reports whether p is other or lies below it.
+func Within(p, other string) bool { return p == other || strings.HasPrefix(p, other+"/") }

@@ -1,0 +1,156 @@
+// Package coordinators opens the coordinators of a broker, of groups and of transactions, and
+// connects them with the partitions of all brokers, the metadata, metrics and findings.
+//
+// It decides nothing: packages coordinator/service, txn/exchange and txn/gate do. The daemon says
+// when they start and stop.
+package coordinators
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/coordinator/group"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
+	"github.com/chronik-io/chronik/internal/coordinator/txn/exchange"
+	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
+	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/share"
+)
+
+// Options are what coordinators use of a broker. All fields are needed, unless noted.
+type Options struct {
+	Conf       *configdef.Broker
+	Replicas   *replica.Manager
+	Controller *controller.Controller
+	Configs    *configdef.Registry
+	Settings   *replica.TopicSettings
+	Static     map[string]string
+	Share      *share.Share
+	Log        *zap.Logger
+
+	MemberBytes, TransactionBytes int64
+
+	Lease      func() bool
+	Visible    func(group.Viewer) func(topic string) bool // as in service.GroupsOptions; may be nil
+	ProducerID func(ctx context.Context) (int64, error)
+	// Ask sends a request of the exchange to another broker.
+	Ask func(ctx context.Context, img *metadata.Image, broker int32, body []byte) ([]byte, error)
+
+	// Registry and Partitions are for metrics: whether there are series for each partition.
+	Registry   prometheus.Registerer
+	Partitions bool
+	Health     *checks.Monitor
+	// Push takes what stops a part, in the order of the starts.
+	Push func(name string, stop func(context.Context) error)
+}
+
+// Coordinators are those of one broker.
+type Coordinators struct {
+	Groups       *service.Groups
+	Transactions *service.Transactions
+	Exchange     *exchange.Exchange
+	Gate         *gate.Gate
+}
+
+// Open subscribes the coordinators to the metadata. After an error, what was pushed until then must
+// be stopped.
+func Open(o Options, applier *metadata.Applier) (*Coordinators, error) {
+	c := &Coordinators{}
+	var err error
+	c.Groups, err = service.NewGroups(service.GroupsOptions{
+		Self: o.Conf.NodeID, Replicas: o.Replicas, Controller: o.Controller, Configs: o.Configs,
+		Static: o.Static, Share: o.Share, Logger: o.Log.Named("groups"),
+		MemberBytes: o.MemberBytes, Lease: o.Lease, Brokers: len(o.Conf.Cluster.Seeds), Visible: o.Visible,
+	})
+	if err != nil {
+		return nil, err
+	}
+	applier.Subscribe("groups", c.Groups.Apply)
+	o.Push("groups", func(context.Context) error { c.Groups.Close(); return nil })
+	if err := metrics.RegisterGroups(o.Registry, o.Partitions, observe.Groups(c.Groups)); err != nil {
+		return nil, err
+	}
+	err = c.openTransactions(&o, applier)
+	return c, err
+}
+
+// openTransactions subscribes the transaction coordinator to the metadata, and connects it with the
+// partitions of all brokers.
+func (c *Coordinators) openTransactions(o *Options, applier *metadata.Applier) error {
+	c.Exchange = exchange.New(exchange.Options{
+		Self: o.Conf.NodeID, Topic: service.TransactionsTopic, Offsets: service.OffsetsTopic, Logger: o.Log.Named("transactions"),
+		Image: func() *metadata.Image { return c.Transactions.Image() },
+		Submit: func(id string, event any, done func(any, error)) {
+			c.Transactions.Submit(id, event, done)
+		},
+		Partition: func(topic [16]byte, index int32) (exchange.Partition, error) {
+			return o.Replicas.Partition(topic, index)
+		},
+		WriteOffsets: func(index int32, m exchange.Marker, done func(error)) {
+			c.Groups.WriteMarker(index, group.Marker(m), done)
+		},
+		Fenced: func(partition, epoch, known int32) { c.Transactions.Fenced(partition, epoch, known) },
+		Call: func(ctx context.Context, broker int32, body []byte) ([]byte, error) {
+			return o.Ask(ctx, c.Transactions.Image(), broker, body)
+		},
+	})
+	o.Push("transaction exchange", func(context.Context) error { c.Exchange.Close(); return nil })
+	c.Gate = gate.New(gate.Options{Coordinators: c.Exchange})
+	ends := metrics.NewTransactionEnds(o.Registry)
+	var err error
+	c.Transactions, err = service.NewTransactions(service.TransactionsOptions{
+		Self: o.Conf.NodeID, Replicas: o.Replicas, Controller: o.Controller, Configs: o.Configs, Settings: o.Settings, Static: o.Static,
+		ProducerID: o.ProducerID,
+		Version:    (*metadata.Image).TransactionVersion, Send: c.Exchange.Send,
+		Lease: o.Lease, Brokers: len(o.Conf.Cluster.Seeds), Share: o.Share, Logger: o.Log.Named("transactions"),
+		Decided: observe.Decided(ends), Marked: observe.Marked(ends), Refused: observe.Refused(ends),
+		Crowded: observe.Crowded(ends), OpenBytes: o.TransactionBytes,
+	})
+	if err != nil {
+		return err
+	}
+	applier.Subscribe("transactions", c.Transactions.Apply)
+	o.Push("transactions", func(context.Context) error { c.Transactions.Close(); return nil })
+	open := &observe.OpenTransactions{Self: o.Conf.NodeID, Image: applier.Image, Replicas: o.Replicas, Gate: c.Gate,
+		Limit: c.Transactions.MaxTimeout()}
+	o.Health.Add(open.Facts)
+	return errors.Join(metrics.RegisterTransactions(o.Registry, observe.Transactions(c.Transactions, c.Exchange, c.Gate)),
+		metrics.RegisterOpenTransactions(o.Registry, o.Partitions, open.View))
+}
+
+// AddSources adds the sources of health that read partitions, which must have followed the
+// metadata. A rebalance that takes longer than patience is a finding.
+func (c *Coordinators) AddSources(in *checks.Monitor, patience time.Duration) {
+	in.Add(observe.Coordinators(service.OffsetsTopic, c.Groups.Service))
+	in.Add(observe.Coordinators(service.TransactionsTopic, c.Transactions.Service))
+	in.AddSlow(observe.Rebalances(c.Groups, patience))
+	survey := observe.Transactions(c.Transactions, c.Exchange, c.Gate)
+	in.AddSlow(func(s *checks.Slow) { s.Undone = survey().Undone })
+}
+
+// Stop ends requests that wait for a coordinator: transactions, and members that wait for others.
+// Loads need not end first.
+func (c *Coordinators) Stop() {
+	c.Transactions.Stop()
+	c.Gate.Close()
+	c.Groups.Stop()
+}
+
+// InternalReplicas returns how many replicas the internal topics of a configuration have.
+func InternalReplicas(conf *configdef.Broker) map[string]int {
+	most := max(len(conf.Cluster.Seeds), 1)
+	return map[string]int{
+		service.OffsetsTopic:      min(int(conf.Offsets.ReplicationFactor), most),
+		service.TransactionsTopic: min(int(conf.Transactions.ReplicationFactor), most),
+	}
+}

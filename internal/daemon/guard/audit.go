@@ -1,0 +1,200 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/audit"
+	"github.com/chronik-io/chronik/internal/broker"
+	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/login"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// auditFile is the audit log's path below the data directory, unless audit.file names another.
+const auditFile = "audit/audit.log"
+
+// OpenAudit opens the audit log if it is on, and shows it in findings and metrics. The data
+// directory must be locked. The caller closes Audit, also after an error.
+func (g *Guard) OpenAudit(fsys vfs.FS, node int32, in *checks.Monitor, reg prometheus.Registerer) error {
+	mode, sink, place, err := auditSink(g.cfg, fsys)
+	if err != nil || mode == audit.Off {
+		return err
+	}
+	log := g.log.Named("audit")
+	g.Audit = audit.Open(audit.Options{Mode: mode, Sink: sink, Node: node, Failed: func(err error) {
+		if err != nil {
+			log.Error("the audit log cannot be written, and its lines are lost", zap.String("place", place), zap.Error(err))
+		} else {
+			log.Info("the audit log is written again", zap.String("place", place))
+		}
+	}})
+	in.Add(func(f *checks.Facts) {
+		x := g.Audit.Stats()
+		f.Audit = checks.Audit{Sink: place, Failed: observe.Reason(x.Err), Lost: x.Dropped}
+	})
+	return metrics.RegisterAudit(reg, func() metrics.Audit {
+		x := g.Audit.Stats()
+		return metrics.Audit{Written: x.Written, Dropped: x.Dropped, Counted: x.Counted}
+	})
+}
+
+// auditSink opens what the audit log is written to, and returns its name. Without a log the mode is
+// Off. The data directory must be locked.
+func auditSink(cfg *config.Config, fsys vfs.FS) (mode audit.Mode, sink audit.Sink, place string, err error) {
+	s := &cfg.Security
+	if s.AuditLog == "" {
+		return audit.Off, nil, "", nil
+	}
+	if mode, err = audit.ParseMode(s.AuditLog); err != nil {
+		return mode, nil, "", exit.With(exit.Usage, fmt.Errorf("%s: %w", config.KeyAuditLog, err))
+	}
+	if mode == audit.Off {
+		return mode, nil, "", nil
+	}
+	switch place = s.AuditFile; {
+	case place == config.Journald:
+		sink, err = audit.OpenJournal()
+	case place != "":
+		place = health.Path(place)
+		sink, err = audit.OpenFile(s.AuditFile)
+	case fsys != vfs.OS():
+		err = errors.New("a broker in memory has no data directory; name a file")
+	default:
+		name := filepath.Join(cfg.DataDir, filepath.FromSlash(auditFile))
+		place = health.Path(name)
+		sink, err = audit.OpenFile(name)
+	}
+	if err != nil {
+		return mode, nil, place, exit.With(exit.Usage, fmt.Errorf("%s %s: %w", config.KeyAuditFile, place, err))
+	}
+	return mode, sink, place, nil
+}
+
+// audited is the observer of connections with an audit log.
+type audited struct {
+	network.Observer
+	log *audit.Log
+}
+
+// WithAudit returns an observer that also records logins and their ends; the same without a log.
+func WithAudit(o network.Observer, log *audit.Log) network.Observer {
+	if log == nil {
+		return o
+	}
+	return audited{o, log}
+}
+
+// sessionClient returns the client of a session.
+func sessionClient(s *network.Session, peer net.Addr) audit.Client {
+	c := audit.Client{Who: s.Principal, Host: s.Host, Listener: s.Listener, Mechanism: s.Mechanism}
+	if peer != nil {
+		c.From = peer.String()
+	}
+	return c
+}
+
+// Login implements network.Observer.
+func (a audited) Login(e *network.LoginEvent) {
+	a.Observer.Login(e)
+	a.log.Record(loginEvent(e))
+}
+
+// loginEvent returns the event of a login. One that failed has the user that the client has named.
+func loginEvent(e *network.LoginEvent) audit.Event {
+	x := audit.Event{Kind: audit.Login, Client: sessionClient(e.Session, e.Peer)}
+	if e.Again {
+		x.Why = "again"
+	}
+	if e.Err == nil {
+		return x
+	}
+	x.Kind, x.Mechanism, x.Why = audit.LoginFailed, e.Mechanism, e.Err.Error()
+	f := (*login.Failure)(nil)
+	if errors.As(e.Err, &f) {
+		x.Why = f.Reason
+	}
+	switch {
+	case f != nil && f.User != "":
+		x.Who = login.PrincipalType + f.User
+	case f != nil || !e.Again:
+		x.Who = ""
+	}
+	return x
+}
+
+// Logout implements network.Observer.
+func (a audited) Logout(e *network.LogoutEvent) {
+	a.Observer.Logout(e)
+	x := audit.Event{Kind: audit.Logout, Client: sessionClient(e.Session, e.Peer), Why: string(e.Reason)}
+	if e.Reason == network.ClosedExpired {
+		x.Kind = audit.Expired
+	}
+	a.log.Record(x)
+}
+
+// RecordRefusedLinks returns a function that records refused connections of other brokers; nil
+// without a log.
+func RecordRefusedLinks(log *audit.Log, listener string) func(net.Addr, string, error) {
+	if log == nil {
+		return nil
+	}
+	return func(from net.Addr, principal string, err error) {
+		c := audit.Client{Who: principal, Listener: listener}
+		if from != nil {
+			c.From = from.String()
+			c.Host, _, _ = net.SplitHostPort(c.From) // empty if it has no port
+		}
+		log.Record(audit.Event{Kind: audit.Refused, Client: c, Operation: "LINK", Resource: "Cluster", Why: err.Error()})
+	}
+}
+
+// auditedCluster records what clients ask the leader of the metadata to change, which does not pass
+// this broker's store.
+type auditedCluster struct {
+	broker.Cluster
+	log *audit.Log
+}
+
+// WithAuditedCluster returns c, with its changes in an audit log; the same without a log.
+func WithAuditedCluster(c broker.Cluster, log *audit.Log) broker.Cluster {
+	if log == nil || c == nil {
+		return c
+	}
+	return auditedCluster{c, log}
+}
+
+// Unregister implements broker.Cluster.
+func (a auditedCluster) Unregister(ctx context.Context, id int32) (int64, error) {
+	revision, err := a.Cluster.Unregister(ctx, id)
+	if client, ok := audit.From(ctx); ok && err == nil {
+		a.log.Record(audit.Event{Kind: audit.Change, Client: client, Operation: "DELETE", Resource: fmt.Sprintf("Broker:%d", id)})
+	}
+	return revision, err
+}
+
+// ElectUnclean implements broker.Cluster.
+func (a auditedCluster) ElectUnclean(ctx context.Context, list []metadata.TopicPartition) (int64, []error) {
+	revision, errs := a.Cluster.ElectUnclean(ctx, list)
+	client, ok := audit.From(ctx)
+	for i := range list {
+		if ok && errs[i] == nil {
+			a.log.Record(audit.Event{Kind: audit.Change, Client: client, Operation: "ELECT_UNCLEAN",
+				Resource: fmt.Sprintf("Partition:%s-%d", metadata.FormatID(list[i].Topic), list[i].Partition)})
+		}
+	}
+	return revision, errs
+}

@@ -1,0 +1,50 @@
+// Package guard opens what decides who may connect to a broker and what a client may do: the
+// certificates of listeners, the proofs between brokers, logins and the first users, access rules,
+// quotas, and the audit log of all that.
+//
+// The decisions are in the packages below: security/certs, login, security/acl, security/quota and
+// audit. This package gives them what the configuration says, and keeps them up to date when files
+// or the metadata change. The daemon starts and stops them.
+package guard
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/audit"
+	"github.com/chronik-io/chronik/internal/audit/changes"
+	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/quota"
+)
+
+// Guard is what decides about the clients of one broker.
+type Guard struct {
+	cfg *config.Config
+	log *zap.Logger
+
+	Quotas *quota.Keeper
+	Logins *Logins           // nil if no listener has SASL
+	Rules  func() *acl.Rules // nil without authorization, and before Follow
+	Audit  *audit.Log        // nil if it is off, and before OpenAudit
+}
+
+// New returns the guard of a configuration, without rules and quotas. It opens no file.
+func New(cfg *config.Config, log *zap.Logger) (*Guard, error) {
+	began := time.Now()
+	g := &Guard{cfg: cfg, log: log, Quotas: quota.NewKeeper(func() time.Duration { return time.Since(began) })}
+	var err error
+	g.Logins, err = NewLogins(cfg, log.Named("logins"))
+	return g, err
+}
+
+// Follow makes rules and quotas follow an applier that has not started.
+func (g *Guard) Follow(applier *metadata.Applier) {
+	g.Rules = FollowRules(&g.cfg.Security, g.log.Named("security"), applier) // before what asks them
+	followQuotas(g.Quotas, applier)
+}
+
+// Changes returns the store, with the changes of clients in the audit log.
+func (g *Guard) Changes(store metadata.Store) metadata.Store { return changes.Watch(store, g.Audit) }

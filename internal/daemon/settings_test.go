@@ -1,0 +1,121 @@
+package daemon
+
+import (
+	"io"
+	"net"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/security/quota"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// Kafka's tools change the limits of connections while a broker runs. The next connection counts
+// with the new ones.
+func TestLimitsOfConnectionsAreAlteredWhileTheBrokerRuns(t *testing.T) {
+	b, _ := startHere(t, vfs.Memory(), "max.connections.per.ip=50")
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	alter := func(op kadm.IncrementalOp, name, value string, of ...int32) {
+		t.Helper()
+		answers, err := admin.AlterBrokerConfigs(t.Context(), []kadm.AlterConfig{{Op: op, Name: name, Value: &value}}, of...)
+		if err != nil || answers[0].Err != nil {
+			t.Fatalf("%s=%s: %v, %v", name, value, err, answers)
+		}
+	}
+	self := b.components.conf.NodeID
+	listener := configdef.ListenerRateName(b.cfg.Listeners[0].Name)
+	alter(kadm.SetConfig, "max.connections", "3")                     // of all brokers
+	alter(kadm.SetConfig, "max.connections", "500", self)             // of this one
+	alter(kadm.SetConfig, "max.connection.creation.rate", "77", self) // as kafka-configs does
+	alter(kadm.SetConfig, listener, "33", self)
+	alter(kadm.SetConfig, "max.connections.per.ip.overrides", "10.0.0.7:9,[::1]:8", self)
+	c := b.limits.now.Load()
+	if c.Most != 500 || c.PerIP != 50 || c.Rate != 77 || c.Listener(b.cfg.Listeners[0].Name).Rate != 33 || len(c.PerIPOf) != 2 {
+		t.Errorf("limits: %+v", c)
+	}
+	described, err := admin.DescribeBrokerConfigs(t.Context(), self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"max.connections": "500 2", "max.connections.per.ip": "50 4", "max.connection.creation.rate": "77 2",
+		listener: "33 2", "max.connections.per.ip.overrides": "10.0.0.7:9,[::1]:8 2"}
+	for _, x := range described[0].Configs {
+		if w, ok := want[x.Key]; ok && x.Value != nil && *x.Value+" "+string('0'+rune(x.Source)) == w {
+			delete(want, x.Key)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("not described with these values and sources: %v", want)
+	}
+	if !answered(t, b) {
+		t.Error("a connection within the limits is not served")
+	}
+	alter(kadm.SetConfig, "max.connections.per.ip.overrides", "127.0.0.1:0", self)
+	if answered(t, b) {
+		t.Error("a connection of an address that may have none is served")
+	}
+	alter(kadm.DeleteConfig, "max.connections.per.ip.overrides", "", self)
+	if !answered(t, b) {
+		t.Error("a connection is refused after the limit was removed")
+	}
+	for _, limit := range []string{"max.connections.per.ip", "max.connections"} { // the client has one or more
+		former := map[string]string{"max.connections.per.ip": "50", "max.connections": "500"}[limit]
+		alter(kadm.SetConfig, limit, "1", self)
+		if answered(t, b) {
+			t.Errorf("a connection beyond %s is served", limit)
+		}
+		alter(kadm.SetConfig, limit, former, self)
+		if !answered(t, b) {
+			t.Errorf("a connection within %s=%s is refused", limit, former)
+		}
+	}
+	rates := b.limits.rates
+	for of, r := range map[string]*quota.Rate{"the broker": rates.All, "the listener": rates.Each[b.cfg.Listeners[0].Name]} {
+		for range 1000 {
+			r.Take()
+		}
+		if r.Take() <= 0 {
+			t.Errorf("the new rate of %s is not used", of)
+		}
+	}
+	alter(kadm.DeleteConfig, "max.connections.per.ip", "", self)
+	most := configdef.ListenerMostName(b.cfg.Listeners[0].Name)
+	alter(kadm.SetConfig, most, "1", self)
+	if answered(t, b) {
+		t.Error("a connection beyond the limit of its listener is served")
+	}
+	alter(kadm.DeleteConfig, most, "", self)
+	zero, only := "0", "10.0.0.7:9"
+	if _, err := admin.AlterBrokerConfigs(t.Context(), []kadm.AlterConfig{{Name: "max.connections.per.ip", Value: &zero},
+		{Name: "max.connections.per.ip.overrides", Value: &only}}, self); err != nil {
+		t.Fatal(err)
+	}
+	if answered(t, b) {
+		t.Error("a connection of an address that the overrides do not name is served")
+	}
+}
+
+// answered reports whether the broker answers ApiVersions on a new connection.
+func answered(t *testing.T, b *Broker) bool {
+	t.Helper()
+	c, err := net.Dial("tcp", b.Addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	versions := []byte{0, 0, 0, 10, 0, byte(kmsg.ApiVersions), 0, 0, 0, 0, 0, 1, 0xff, 0xff}
+	_, err = c.Write(versions)
+	if err == nil {
+		_, err = io.ReadFull(c, make([]byte, 4))
+	}
+	return err == nil
+}

@@ -1,0 +1,66 @@
+package memory
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// For any configuration the budgets leave most of the memory to other uses, unless they reach their
+// minimum; if the configured values fit, they are used.
+func TestBudgetsFitIntoTheMemory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		memory := rapid.Int64Range(1<<20, 1<<40).Draw(t, "memory")
+		preset := rapid.SampledFrom(durability.Presets()).Draw(t, "preset")
+		dirs := rapid.IntRange(1, 20).Draw(t, "dirs")
+		keys := rapid.Int64Range(1<<20, 1<<32).Draw(t, "keys")
+		wanted, cut := Divide(memory, preset, dirs, keys)
+		if wanted.Produce != preset.ProduceBytes || wanted.Deferred != preset.DeferredBytes || wanted.Keys != keys {
+			t.Fatalf("wanted %+v", wanted)
+		}
+		fits := float64(wanted.Sum(dirs)) <= spendable(memory)
+		if fits != (cut == wanted) {
+			t.Fatalf("wanted %+v, got %+v of %d", wanted, cut, memory)
+		}
+		if most := spendable(memory) + float64(9+dirs)*leastBudget; float64(cut.Sum(dirs)) > most {
+			t.Fatalf("%+v are %d of %d", cut, cut.Sum(dirs), memory)
+		}
+		if cut.Decoded < 4<<20 || cut.Decoded > 64<<20 || cut.Decoded > max(memory/16, 4<<20) {
+			t.Fatalf("%d bytes for a decoded request, of %d", cut.Decoded, memory)
+		}
+		for _, n := range []int64{cut.Produce, cut.Connection, cut.Other, cut.Answers, cut.Parked, cut.Deferred, cut.Keys,
+			cut.Members, cut.Sessions} {
+			if n < leastBudget {
+				t.Fatalf("%+v", cut)
+			}
+		}
+	})
+}
+
+func TestBudgetsIfTheMemoryIsUnknown(t *testing.T) {
+	preset, err := durability.LookupPreset("balanced")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted, cut := Divide(0, preset, 1, 5)
+	if wanted != cut || cut.Produce != preset.ProduceBytes || cut.Answers == 0 || cut.Parked == 0 || cut.Members == 0 ||
+		cut.Sessions == 0 ||
+		cut.Decoded == 0 ||
+		cut.Keys != 5 {
+		t.Errorf("%+v, %+v", wanted, cut)
+	}
+}
+
+// In a container of 64 MiB, as in `make hostile-soak`, the fixed part is a third of the memory.
+func TestBudgetsOfASmallContainer(t *testing.T) {
+	preset, err := durability.LookupPreset("balanced")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, cut := Divide(64<<20, preset, 1, 128<<20)
+	if n := cut.Sum(1); n > 20<<20 {
+		t.Errorf("%+v are %d bytes of 64 MiB", cut, n)
+	}
+}
