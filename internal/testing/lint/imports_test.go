@@ -359,7 +359,7 @@ func benchRules() map[string]importRule {
 		"internal/tools/bench/meter":    bench(),
 		"internal/tools/bench/load":     bench("internal/tools/bench/wire", "internal/tools/bench/meter"),
 		"internal/tools/bench/settings": bench("internal/cli"),
-		"internal/tools/bench": bench("internal/cli", "internal/tools/bench/load", "internal/tools/bench/wire",
+		"internal/tools/bench": bench("internal/cli", "internal/cli/seeds", "internal/tools/bench/load", "internal/tools/bench/wire",
 			"internal/tools/bench/meter", "internal/tools/bench/settings", "internal/security/certs"),
 		"internal/tools/bench/results": bench("internal/tools/bench", "internal/text"),
 		"internal/tools/bench/frame": bench("internal/cli", "internal/tools/bench", "internal/tools/bench/meter",
@@ -439,12 +439,13 @@ func ctlRules() map[string]importRule {
 	}
 	return map[string]importRule{
 		"internal/tools/ctl": ctl("internal/tools/ctl/...", "internal/cli/...", "internal/text"),
+		"internal/cli/seeds": ctl(),
 		"internal/cli/contexts": ctl("internal/security/certs", "internal/security/files", "internal/security/secret",
 			"internal/text"),
 		"internal/tools/ctl/output": ctl(),
 		"internal/tools/ctl/parse":  ctl(),
 		"internal/tools/ctl/app": ctl("internal/view", "internal/cli/contexts", "internal/tools/ctl/output", "internal/tools/ctl/parse",
-			"internal/cli", "internal/health", "internal/security/certs", "internal/security/secret",
+			"internal/cli", "internal/cli/seeds", "internal/health", "internal/security/certs", "internal/security/secret",
 			"internal/text"),
 		"internal/tools/ctl/topic": command("internal/view", "internal/tools/ctl/config", "internal/tools/ctl/move"),
 		"internal/tools/ctl/move":  ctl("internal/tools/ctl/app", "internal/text"),

@@ -12,11 +12,15 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/cli/seeds"
 	"github.com/chronik-io/chronik/internal/security/certs"
+	"github.com/chronik-io/chronik/internal/tools/bench/load"
 )
 
 // Secure returns the TLS configuration of clients that trust the authorities in a PEM file; nil
@@ -38,6 +42,32 @@ func Secure(authorities string) (*tls.Config, error) {
 	c := certs.Base()
 	c.RootCAs, c.MinVersion, c.CurvePreferences = pool, tls.VersionTLS13, []tls.CurveID{tls.X25519}
 	return c, nil
+}
+
+// reachTime bounds how long the brokers that a user has named may take to answer.
+const reachTime = 10 * time.Second
+
+// Reachable returns the brokers for the clients of a run: the first one that answers, and those
+// that were not asked. Without it, each client would wait many seconds for a broker that hangs. If
+// none answers, Reachable returns an error with a remedy.
+func Reachable(ctx context.Context, brokers []string, secure *tls.Config) ([]string, error) {
+	cl, err := kgo.NewClient(load.Reach(brokers, secure)...)
+	if err != nil {
+		return nil, cli.Usage("--bootstrap-servers: create a client for %v: %w", brokers, err)
+	}
+	defer cl.Close()
+	within, cancel := context.WithTimeout(ctx, reachTime)
+	defer cancel()
+	left, failed := seeds.Reach(within, cl, brokers, reachTime)
+	switch {
+	case failed == nil:
+		return left, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case !slices.ContainsFunc(failed, func(err error) bool { return !seeds.Late(err) }):
+		return nil, Explain(brokers, fmt.Errorf("no answer within %v: %w", reachTime, context.DeadlineExceeded))
+	}
+	return nil, Explain(brokers, seeds.Join(brokers, failed))
 }
 
 // Explain adds the remedy to an error of the first requests of a run: the brokers' addresses may be

@@ -41,7 +41,11 @@ func Run(ctx context.Context, c Config, progress Progress) (_ *Result, err error
 	if err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(append(load.Reach(c.Brokers, secure), load.Fresh())...)
+	brokers, err := Reachable(ctx, c.Brokers, secure)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kgo.NewClient(append(load.Reach(brokers, secure), load.Fresh())...)
 	if err != nil {
 		return nil, cli.Usage("--bootstrap-servers: create a client for %v: %w", c.Brokers, err)
 	}
@@ -55,7 +59,7 @@ func Run(ctx context.Context, c Config, progress Progress) (_ *Result, err error
 	if err != nil {
 		return nil, cli.WithCode(cli.ExitUsage, err)
 	}
-	r := &runner{config: c, cluster: load.NewCluster(c.Brokers, c.Topic, secure, client), window: meter.NewWindow(c.Warmup, c.Duration),
+	r := &runner{config: c, cluster: load.NewCluster(brokers, c.Topic, secure, client), window: meter.NewWindow(c.Warmup, c.Duration),
 		against: against, admin: port}
 	if err := r.cluster.Load(ctx); err != nil {
 		return nil, err

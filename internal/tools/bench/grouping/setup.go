@@ -55,7 +55,11 @@ type cluster struct {
 const adminTimeout = time.Minute
 
 func newCluster(ctx context.Context, t Target) (*cluster, error) {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(t.Brokers...), kgo.ClientID(wire.ClientID))
+	brokers, err := bench.Reachable(ctx, t.Brokers, nil)
+	if err != nil {
+		return nil, err
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ClientID(wire.ClientID))
 	if err != nil {
 		return nil, cli.Usage("--bootstrap-servers: create a client for %v: %w", t.Brokers, err)
 	}

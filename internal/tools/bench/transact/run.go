@@ -57,7 +57,11 @@ type runner struct {
 
 // measure makes one run. Its topic exists only meanwhile, unless keep is set.
 func measure(ctx context.Context, s Side, c Config, l Load) (_ *Run, err error) {
-	r := &runner{load: l, brokers: s.Brokers, topic: fmt.Sprintf("chronik-bench-txn-%x", rand.Uint64()), value: make([]byte, c.Size),
+	brokers, err := bench.Reachable(ctx, s.Brokers, nil)
+	if err != nil {
+		return nil, err
+	}
+	r := &runner{load: l, brokers: brokers, topic: fmt.Sprintf("chronik-bench-txn-%x", rand.Uint64()), value: make([]byte, c.Size),
 		window: c.Window()}
 	r.first, r.end, r.whole, r.received = meter.New(r.window), meter.New(r.window), meter.New(r.window), meter.New(r.window)
 	admin, err := r.client()

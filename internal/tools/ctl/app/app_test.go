@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/cli/contexts"
+	"github.com/chronik-io/chronik/internal/cli/seeds"
 	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
@@ -247,7 +248,7 @@ func TestAConnectionThatNeverAnswers(t *testing.T) {
 				}
 				_ = c.Close()
 			}
-			if took := time.Since(begin); !late(err) || errors.Is(err, context.DeadlineExceeded) || took != time.Second {
+			if took := time.Since(begin); !seeds.Late(err) || errors.Is(err, context.DeadlineExceeded) || took != time.Second {
 				t.Errorf("encrypted %v: %v after %v", encrypted, err, took)
 			}
 		})

@@ -20,6 +20,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/cli/contexts"
+	"github.com/chronik-io/chronik/internal/cli/seeds"
 	"github.com/chronik-io/chronik/internal/pause"
 )
 
@@ -61,7 +62,7 @@ func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) 
 	ctx, cancel := context.WithTimeout(ctx, first)
 	defer cancel()
 	web := a.probeHTTP(ctx, first/2)
-	if failed := a.reach(ctx, cl, first); failed != nil {
+	if _, failed := seeds.Reach(ctx, cl, a.Settings.Seeds(), first); failed != nil {
 		cl.Close()
 		return nil, a.noAnswer(ctx, failed, d, web, first)
 	}
@@ -105,13 +106,13 @@ func (a *App) speaksHTTP(ctx context.Context) bool {
 // noAnswer returns the error of seeds of which none answered within the time first, when ctx ended.
 // web receives the result of probeHTTP.
 func (a *App) noAnswer(ctx context.Context, failed []error, d *dialer, web chan bool, first time.Duration) error {
-	err := a.reasons(failed)
-	connected, waited := d.connected.Load(), slices.ContainsFunc(failed, late)
+	err := seeds.Join(a.Settings.Seeds(), failed)
+	connected, waited := d.connected.Load(), slices.ContainsFunc(failed, seeds.Late)
 	if connected && (waited && <-web || !waited && a.speaksHTTP(ctx)) {
 		err = errHTTP
 	}
 	from := fmt.Sprintf("no answer from %s (%s)", strings.Join(a.Settings.Seeds(), ", "), a.Settings.Source(contexts.Brokers))
-	hung := !slices.ContainsFunc(failed, func(err error) bool { return !late(err) })
+	hung := !slices.ContainsFunc(failed, func(err error) bool { return !seeds.Late(err) })
 	if connected && hung && !errors.Is(err, errHTTP) {
 		return WithCode(ExitUnreachable, fmt.Errorf("%s within %v: connected, but nothing answers there; a broker that hangs says more in "+
 			"its log, --timeout allows more time", from, first))
@@ -190,15 +191,6 @@ func SoftwareVersion(v string) string {
 		return "unknown"
 	}
 	return clean
-}
-
-// withoutGuess removes the client library's own guess at the reason: noAnswerRemedy knows the
-// settings and guesses better.
-func withoutGuess(err error) error {
-	if eof := (*kgo.ErrFirstReadEOF)(nil); errors.As(err, &eof) {
-		return io.EOF
-	}
-	return err
 }
 
 // retryGap is the wait before a coordinator is asked again.

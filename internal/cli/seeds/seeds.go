@@ -1,0 +1,97 @@
+// Package seeds finds out which of the brokers that a user has named answers, without waiting long
+// for one that hangs.
+package seeds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// gap is how long a seed may be silent until the next one is also asked.
+const gap = time.Second
+
+// Reach waits until a seed of cl answers, and returns the seeds for further requests: the one that
+// answered and those that were not asked. If none answered, it returns the error of each seed. It
+// asks them in their order, which is that of addresses. A broker that hangs accepts connections and
+// never answers, so Reach asks the next seed after a failure or some silence, and still waits for
+// those before. Afterwards, cl has only the seeds that Reach returned. patience is the time until
+// ctx ends, which must have a deadline.
+func Reach(ctx context.Context, cl *kgo.Client, addresses []string, patience time.Duration) (left []string, failed []error) {
+	type answer struct {
+		seed int
+		err  error
+	}
+	all := cl.SeedBrokers()
+	answers := make(chan answer, len(all))
+	silence := time.NewTicker(min(gap, patience/time.Duration(len(all)+1)))
+	defer silence.Stop()
+	failed = make([]error, len(all))
+	for asked, waiting := 0, len(all); waiting > 0; {
+		if seed := asked; seed < len(all) {
+			asked++
+			go func() {
+				req := kmsg.NewPtrMetadataRequest()
+				req.Topics = []kmsg.MetadataRequestTopic{} // none
+				_, err := all[seed].Request(ctx, req)
+				answers <- answer{seed, err}
+			}()
+		}
+		select {
+		case <-silence.C:
+		case got := <-answers:
+			if got.err != nil {
+				failed[got.seed] = got.err
+				waiting--
+				continue
+			}
+			left = append([]string{addresses[got.seed]}, addresses[asked:]...)
+			if asked > 1 {
+				// The client was made with these addresses, so there is no error.
+				_ = cl.UpdateSeedBrokers(left...)
+			}
+			return left, nil
+		}
+	}
+	return nil, failed
+}
+
+// Late reports whether err means that there was no answer in time.
+func Late(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// Join returns the errors of Reach as one. Of several seeds it names each.
+func Join(addresses []string, failed []error) (all error) {
+	if len(failed) == 1 {
+		return withoutGuess(failed[0])
+	}
+	for i, at := range addresses {
+		err := fmt.Errorf("%s: %w", at, withoutGuess(failed[i]))
+		if Late(failed[i]) {
+			err = errors.New(at + ": no answer in time")
+		}
+		if all == nil {
+			all = err
+		} else {
+			all = fmt.Errorf("%w, %w", all, err)
+		}
+	}
+	return all
+}
+
+// withoutGuess removes the client library's own guess at the reason: the callers know the settings
+// and guess better.
+func withoutGuess(err error) error {
+	if eof := (*kgo.ErrFirstReadEOF)(nil); errors.As(err, &eof) {
+		return io.EOF
+	}
+	return err
+}
