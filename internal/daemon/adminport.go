@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/guard"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
-	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -48,8 +48,8 @@ func (b *Broker) view() *admin.View {
 		Rights:   rightsOf(&b.cfg.Security)}
 }
 
-// Health checks the broker, as GET /v1/health does.
-func (b *Broker) Health(ctx context.Context) *health.Report { return b.health.Report(ctx) }
+// Health returns what GET /v1/health asks.
+func (b *Broker) Health() *checks.Monitor { return b.health }
 
 // Waits returns the oldest requests without an answer, as GET /v1/waits does, at most most. The
 // broker must serve clients.

@@ -283,9 +283,9 @@ func (f *following) moveStart(start int64) {
 	}
 }
 
-// keepStart makes the start that the log has in memory durable, on the directory's goroutine. It has
-// one that is not if its broker led or followed another one when it moved, and the checkpoint failed
-// or is not written yet.
+// keepStart makes the start that the log has in memory durable, on the directory's goroutine. It
+// has one that is not if its broker led or followed another one when it moved, and the checkpoint
+// failed or is not written yet.
 func (f *following) keepStart() {
 	t := f.part
 	start := t.log.Ends().LogStart

@@ -39,7 +39,7 @@ type Options struct {
 	// should flush logs so that old files can be released. It must not block.
 	Sweep func()
 	// Stalls is called when Stalled begins to return an error, and when it ends. It must not block.
-	// Nil: nobody is told.
+	// It may be nil.
 	Stalls func()
 	// Failed is called once per failure, after the owner of every entry that is not durable has
 	// been notified. It must not block.

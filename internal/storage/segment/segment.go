@@ -326,7 +326,7 @@ func (s *Segment) SyncBatches() error {
 	return nil
 }
 
-// datasync is fdatasync when nobody writes to the file.
+// datasync is fdatasync while there is no write to the file.
 func (s *Segment) datasync(h *handle) error {
 	err := s.fdatasync(h)
 	if err == nil {

@@ -32,7 +32,7 @@ func (w *world) findings(id int32) []health.Finding {
 	if p == nil {
 		return []health.Finding{{Check: "process", Severity: health.Bad, Problem: "it does not run"}}
 	}
-	return slices.DeleteFunc(p.broker.Health(context.Background()).Findings, func(f health.Finding) bool {
+	return slices.DeleteFunc(p.broker.Health().Report(context.Background()).Findings, func(f health.Finding) bool {
 		return f.Severity == health.Note || f.Check == "unclean"
 	})
 }
