@@ -199,8 +199,7 @@ func (c *commandLine) serve(ctx context.Context) error {
 		Reread: func() (*config.Config, error) { return resolve.Load(c.input()) }})
 }
 
-//	stopped reads the configuration of a broker that is stopped, for a command that does what it
-//
+// stopped reads the configuration of a broker that is stopped, for a command that does what it
 // needs. The log has errors only.
 func (c *commandLine) stopped() (*config.Config, *configdef.Broker, *zap.Logger, error) {
 	cfg, err := resolve.Load(c.input())

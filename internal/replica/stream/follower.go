@@ -81,6 +81,7 @@ type following struct {
 	tries    int
 	named    int64 // the log start that the leader named last
 	started  int64 // the log start that was last asked of the directory
+	kept     int64 // the log start that has to be durable before the stream subscribes
 	reported int64 // the log start that the leader knows
 	end      frame.End
 	off      frame.Offline
@@ -235,11 +236,16 @@ func (f *follower) resume() {
 			x.state = wanted
 		}
 		start, named := x.named, x.state == live && x.named > x.started
+		kept := x.state == wanted && x.kept > x.started
+		if kept {
+			start, x.started = x.kept, x.kept
+		}
 		x.part.mu.Unlock()
-		if named {
+		switch {
+		case named:
 			x.moveStart(start)
-		} else {
-			x.keepStart()
+		case kept:
+			x.askStart(start)
 		}
 		x.wake()
 	}
@@ -346,7 +352,10 @@ func (f *follower) subscribe(x *following) {
 	}
 	e := t.log.Ends()
 	if e.LogStart > t.log.DurableStart() {
-		x.again() // the start of the log becomes durable first: the leader has to see it; see keepStart
+		// It has moved in memory while this broker led, or followed another one, and the checkpoint failed
+		// or is not written yet. The leader has to see the start that the log keeps.
+		x.kept = e.LogStart
+		x.again()
 		return
 	}
 	f.mu.Lock()

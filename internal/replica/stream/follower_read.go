@@ -279,28 +279,14 @@ func (f *following) moveStart(start int64) {
 	}
 	t.mu.Unlock()
 	if ask {
-		t.dir.add(job{f: f, move: &storage.StartMove{Log: t.log, To: start, Only: f.still()}})
+		f.askStart(start)
 	}
 }
 
-// keepStart makes the start that the log has in memory durable, on the directory's goroutine. It
-// has one that is not if its broker led or followed another one when it moved, and the checkpoint
-// failed or is not written yet.
-func (f *following) keepStart() {
+// askStart lets the directory's goroutine move the log start, or make durable what has moved.
+func (f *following) askStart(start int64) {
 	t := f.part
-	start := t.log.Ends().LogStart
-	if start <= t.log.DurableStart() {
-		return
-	}
-	t.mu.Lock()
-	ask := f.state == wanted && start > f.started
-	if ask {
-		f.started = start
-	}
-	t.mu.Unlock()
-	if ask {
-		t.dir.add(job{f: f, move: &storage.StartMove{Log: t.log, To: start, Only: f.still()}})
-	}
+	t.dir.add(job{f: f, move: &storage.StartMove{Log: t.log, To: start, Only: f.still()}})
 }
 
 // ended handles an entry of US: the leader has ended the slot.
