@@ -352,8 +352,9 @@ func (f *follower) subscribe(x *following) {
 	}
 	e := t.log.Ends()
 	if e.LogStart > t.log.DurableStart() {
-		// It has moved in memory while this broker led, or followed another one, and the checkpoint failed
-		// or is not written yet. The leader has to see the start that the log keeps.
+		// It has moved in memory while this broker led, or followed another one, and the
+		// checkpoint failed or is not written yet. The leader has to see the start that the log
+		// keeps.
 		x.kept = e.LogStart
 		x.again()
 		return
