@@ -48,7 +48,7 @@ func (d *Dir) applyRetentionTo(logs []*Log) (busy []*Log) {
 		if v, start := l.judge(now, role, parts); len(v.Gone) > 0 {
 			moves = append(moves, StartMove{Log: l, To: v.Start(start), Only: role, gone: v.Gone})
 		} else if parts != nil && start > l.DurableStart() { // its checkpoint failed
-			moves = append(moves, StartMove{Log: l, To: start})
+			moves = append(moves, StartMove{Log: l, To: PresentStart})
 		} else if l.rollDue(now) {
 			if err := l.roll(); err != nil {
 				d.logOnce(l, "rolling a segment because of its age failed", err)

@@ -179,6 +179,29 @@ func TestRetentionCompletesAMovedStart(t *testing.T) {
 	}
 }
 
+// A start that has moved in memory, and whose checkpoint failed, is made durable later. A log that
+// has begun again meanwhile stays as it is.
+func TestAStartThatIsMadeDurableDoesNotMoveALogThatBeganAgain(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	l := kept(t, d, keeping("sync", hour, -1))
+	putAt(t, l, 4, 700, ago(0))
+	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/checkpoint/*", Err: syscall.ENOSPC})
+	if err := l.SetLogStart(2); err == nil || l.DurableStart() != 0 {
+		t.Fatalf("without a checkpoint: %v, durable start %d", err, l.DurableStart())
+	}
+	errs.Clear()
+	cut := []Truncation{{Log: l, End: 0, Reset: true}}
+	if d.Truncate(cut); cut[0].Err != nil {
+		t.Fatal(cut[0].Err)
+	}
+	putAt(t, l, 4, 700, ago(0))
+	again := []StartMove{{Log: l, To: PresentStart}}
+	if d.MoveStarts(again); again[0].Err != nil || l.Ends().LogStart != 0 {
+		t.Errorf("%v, the log begins at %d", again[0].Err, l.Ends().LogStart)
+	}
+}
+
 // Readers at all offsets of a log, writers, flushes and rolls run while its start moves repeatedly.
 // A reader gets the requested records, or an error that they are gone.
 func TestReadersDuringRetention(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 type StartMove struct {
 	Log *Log
 	// To is the new start, at most the log end. A log that begins there or later stays unchanged.
+	// PresentStart makes durable where the log begins when it is its turn.
 	To   int64
 	Only Only
 	// Err is the result, nil if the new start is durable. It matches ErrOffsetOutOfRange,
@@ -24,6 +25,10 @@ type StartMove struct {
 	// discarded is the number of bytes, from offset from on, that were never written to a segment.
 	from, discarded int64
 }
+
+// PresentStart is StartMove.To for a start that has moved in memory, and whose checkpoint failed. An
+// offset would move the log again if it has begun again below meanwhile.
+const PresentStart = -1
 
 // MoveStarts moves the starts of logs; see Dir.MoveStarts.
 func (m *Manager) MoveStarts(moves []StartMove) {
@@ -91,14 +96,21 @@ func (d *Dir) MoveStarts(moves []StartMove) {
 
 // raiseStart moves the start in memory. It sets m.needsCommit if a checkpoint must follow.
 func (l *Log) raiseStart(m *StartMove) error {
-	if m.To <= l.startSynced.Load() && len(m.gone) == 0 {
-		return nil
-	}
-	if err := l.awaitDurable(m.To, m.Only); err != nil {
-		return fmt.Errorf("move the start of %s to %d: %w", l, m.To, err)
+	if m.To != PresentStart {
+		if m.To <= l.startSynced.Load() && len(m.gone) == 0 {
+			return nil
+		}
+		if err := l.awaitDurable(m.To, m.Only); err != nil {
+			return fmt.Errorf("move the start of %s to %d: %w", l, m.To, err)
+		}
 	}
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
+	if m.To == PresentStart {
+		if m.To = l.logStart.Load(); m.To <= l.startSynced.Load() {
+			return nil
+		}
+	}
 	if err := l.startMovable(m.To); err != nil {
 		return err
 	}

@@ -81,11 +81,20 @@ type following struct {
 	tries    int
 	named    int64 // the log start that the leader named last
 	started  int64 // the log start that was last asked of the directory
-	kept     int64 // the log start that has to be durable before the stream subscribes
+	keep     keep  // of the start that the log has in memory
 	reported int64 // the log start that the leader knows
 	end      frame.End
 	off      frame.Offline
 }
+
+// keep reports whether the start of the log has to be durable before the stream subscribes.
+type keep uint8
+
+const (
+	keepDone   keep = iota
+	keepWanted      // the pause of the stream ends with a request to the directory
+	keepAsked       // the directory's goroutine has the request
+)
 
 func (f *following) inRing() *bool { return &f.queued }
 
@@ -236,16 +245,16 @@ func (f *follower) resume() {
 			x.state = wanted
 		}
 		start, named := x.named, x.state == live && x.named > x.started
-		kept := x.state == wanted && x.kept > x.started
-		if kept {
-			start, x.started = x.kept, x.kept
+		unkept := x.state == wanted && x.keep == keepWanted
+		if unkept {
+			x.keep = keepAsked
 		}
 		x.part.mu.Unlock()
 		switch {
 		case named:
 			x.moveStart(start)
-		case kept:
-			x.askStart(start)
+		case unkept:
+			x.askStart(storage.PresentStart)
 		}
 		x.wake()
 	}
@@ -355,7 +364,7 @@ func (f *follower) subscribe(x *following) {
 		// It has moved in memory while this broker led, or followed another one, and the
 		// checkpoint failed or is not written yet. The leader has to see the start that the log
 		// keeps.
-		x.kept = e.LogStart
+		x.keep = max(x.keep, keepWanted)
 		x.again()
 		return
 	}

@@ -424,8 +424,8 @@ func TestAStartThatCouldNotMoveMovesLater(t *testing.T) {
 // leader follows when the start of its log is decided: a log that begins above the new leader's is
 // copied again. If its checkpoint failed, the start is made durable before.
 func TestAFormerLeaderFollowsWithTheStartThatItsLogKeeps(t *testing.T) {
-	for _, fails := range []error{nil, errors.New("the disk fails")} {
-		formerLeaderFollows(t, fails)
+	for name, err := range map[string]error{"it is written late": nil, "it fails": errors.New("the disk fails")} {
+		t.Run(name, func(t *testing.T) { formerLeaderFollows(t, err) })
 	}
 }
 

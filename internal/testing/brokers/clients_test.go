@@ -148,9 +148,17 @@ func (c *clients) create(name string, partitions int32, replicas int16, more ...
 		name, value, _ := strings.Cut(x, "=")
 		configs[name] = &value
 	}
+	admin, tried := kadm.NewClient(c.admin), false
 	if until(patience, func() bool {
 		var r kadm.CreateTopicResponse
-		r, err = kadm.NewClient(c.admin).CreateTopic(c.ctx, partitions, min(replicas, int16(c.w.size())), configs, name)
+		r, err = admin.CreateTopic(c.ctx, partitions, min(replicas, int16(c.w.size())), configs, name)
+		if tried && errors.Is(err, kerr.TopicAlreadyExists) { // an attempt without an answer has made it
+			var list kadm.TopicDetails
+			if list, err = admin.ListTopics(c.ctx, name); err == nil {
+				r.ID, err = list[name].ID, list[name].Err
+			}
+		}
+		tried = true
 		for i := range partitions {
 			if err == nil {
 				parts = append(parts, &partition{topic: name, index: i, id: r.ID, history: check.NewHistory()})
