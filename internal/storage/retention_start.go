@@ -26,8 +26,8 @@ type StartMove struct {
 	from, discarded int64
 }
 
-// PresentStart is StartMove.To for a start that has moved in memory, and whose checkpoint failed. An
-// offset would move the log again if it has begun again below meanwhile.
+// PresentStart is StartMove.To for a start that has moved in memory, and whose checkpoint failed.
+// An offset would move the log again if it has begun again below meanwhile.
 const PresentStart = -1
 
 // MoveStarts moves the starts of logs; see Dir.MoveStarts.

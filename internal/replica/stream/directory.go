@@ -122,7 +122,7 @@ func (f *following) truncated(err error) {
 func (f *following) startMoved(err error) {
 	t := f.part
 	t.mu.Lock()
-	f.keep = keepDone
+	f.pinning = pinDone
 	if err != nil {
 		f.started = 0
 	}

@@ -79,21 +79,21 @@ type following struct {
 	next     int64  // the offset at which the next frame begins
 	through  bool   // of the subscription; see frame.Subscription.WriteThrough
 	tries    int
-	named    int64 // the log start that the leader named last
-	started  int64 // the log start that was last asked of the directory
-	keep     keep  // of the start that the log has in memory
-	reported int64 // the log start that the leader knows
+	named    int64   // the log start that the leader named last
+	started  int64   // the log start that was last asked of the directory
+	pinning  pinning // of the start that the log has in memory
+	reported int64   // the log start that the leader knows
 	end      frame.End
 	off      frame.Offline
 }
 
-// keep reports whether the start of the log has to be durable before the stream subscribes.
-type keep uint8
+// pinning reports whether the start of the log has to be durable before the stream subscribes.
+type pinning uint8
 
 const (
-	keepDone   keep = iota
-	keepWanted      // the pause of the stream ends with a request to the directory
-	keepAsked       // the directory's goroutine has the request
+	pinDone   pinning = iota
+	pinWanted         // the pause of the stream ends with a request to the directory
+	pinAsked          // the directory's goroutine has the request
 )
 
 func (f *following) inRing() *bool { return &f.queued }
@@ -245,9 +245,9 @@ func (f *follower) resume() {
 			x.state = wanted
 		}
 		start, named := x.named, x.state == live && x.named > x.started
-		unkept := x.state == wanted && x.keep == keepWanted
+		unkept := x.state == wanted && x.pinning == pinWanted
 		if unkept {
-			x.keep = keepAsked
+			x.pinning = pinAsked
 		}
 		x.part.mu.Unlock()
 		switch {
@@ -364,7 +364,7 @@ func (f *follower) subscribe(x *following) {
 		// It has moved in memory while this broker led, or followed another one, and the
 		// checkpoint failed or is not written yet. The leader has to see the start that the log
 		// keeps.
-		x.keep = max(x.keep, keepWanted)
+		x.pinning = max(x.pinning, pinWanted)
 		x.again()
 		return
 	}
