@@ -72,7 +72,6 @@ var without = []struct {
 	{"moveAnyStart", removed{sim: moveAnyStart}, false},
 	{"nameFormerStart", removed{sim: nameFormerStart}, true},
 	{"sendEarlyStart", removed{sim: sendEarlyStart}, false},
-	{"reportInRole", removed{sim: reportInRole}, false},
 	{"deleteAlone", removed{sim: deleteAlone}, false},
 	{"compactUncommitted", removed{sim: compactUncommitted}, false},
 	{"compactVoided", removed{sim: compactVoided}, true},
@@ -102,7 +101,7 @@ func TestWalksDetectEveryRemovedRule(t *testing.T) {
 				switch {
 				case c.removed.has(leadBelowLog): // of several replicas, an election compares the logs first
 					cfg.replicas, cfg.restores = 1, true
-				case c.removed.progress == progress.JoinAboveStart, c.removed.has(nameFormerStart):
+				case c.removed.progress == progress.JoinAboveStart, c.removed.has(nameFormerStart | damagedFollows):
 					cfg.unclean = true // otherwise a client asked for what is missing
 				case c.removed.election == election.ReportedEpoch, c.removed.has(stayAhead | compactVoided):
 					cfg.restores = true

@@ -41,7 +41,6 @@ type node struct {
 	step        int   // of the registration
 	brokerEpoch int64 // of the registration, 0 before it
 	start       int64 // the log start in memory
-	movedIn     int32 // the leader epoch in which it moved
 	moves       []move
 	deletions   []int64 // that wait for other replicas
 	former      int64   // brokerEpoch of the former process, as long as a heartbeat of it may arrive

@@ -53,7 +53,7 @@ func (w *world) syncStart(x *node) {
 
 // reportStart lets a follower report to its leader where its log begins, if that has moved.
 func (w *world) reportStart(x *node, to int32) {
-	if x.startSynced > x.sub.reported && (x.movedIn == x.epoch || !w.cfg.removed.has(reportInRole)) {
+	if x.startSynced > x.sub.reported {
 		x.sub.reported = x.startSynced
 		w.send(x.id, to, frame{kind: frameStart, handle: x.sub.handle, start: x.startSynced})
 	}
@@ -106,7 +106,7 @@ func (w *world) moveStart(x *node) {
 	w.stats["moves of followers"]++
 	w.oracle.moves(w, x, m.to)
 	w.oracle.ask(x, m.to)
-	x.start, x.movedIn = m.to, m.epoch
+	x.start = m.to
 	x.cache.CutStart(m.to)
 }
 
