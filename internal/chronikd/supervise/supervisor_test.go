@@ -41,13 +41,15 @@ func (m *manager) take() []string {
 // starting is a broker that has only its health.
 type starting struct {
 	health *checks.Monitor
-	waits  string
 }
+
+// forOthers is the phase of a start that waits for other brokers.
+const forOthers = "waiting for seeds"
 
 func (*starting) Addrs() []string  { return nil }
 func (b *starting) Status() string { return b.health.Last().Text() }
 func (b *starting) Moves() uint64  { return b.health.Moves() }
-func (b *starting) Waiting() bool  { return b.waits != "" && b.waits == b.health.Phase() }
+func (b *starting) Waiting() bool  { return b.health.Phase() == forOthers }
 
 // supervised returns a supervisor of a broker that starts.
 func supervised(t *testing.T, m *manager, watch time.Duration) (*Supervisor, *starting) {
@@ -92,8 +94,7 @@ func TestAStartWaitsForOtherBrokers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &manager{}
 		s, b := supervised(t, m, 0)
-		b.waits = "waiting for seeds"
-		b.health.Enter(b.waits)
+		b.health.Enter(forOthers)
 		m.take()
 		time.Sleep(time.Hour)
 		extended := 0
