@@ -311,7 +311,7 @@ func (f *follower) collect(x *following) {
 			f.subscribe(x)
 		}
 	case live:
-		if start := t.log.DurableStart(); start > x.reported { // also if it moved for a former leader
+		if start := t.log.DurableStart(); start > x.reported {
 			x.reported = start
 			f.starts = append(f.starts, frame.Start{Slot: x.slot, LogStart: start})
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -179,6 +180,24 @@ func (w *world) start(id int32) *node {
 	w.show()
 	w.show() // with the placements
 	return n
+}
+
+// faulty is the disk of a broker that has faults.
+type faulty struct {
+	errs *errfs.FS // of the process that was started last
+}
+
+// faulty gives a broker that starts later a disk that can have faults.
+func (w *world) faulty(broker int32) *faulty {
+	d := &faulty{}
+	w.wrap = func(id int32, fs vfs.FS) vfs.FS {
+		if id != broker {
+			return fs
+		}
+		d.errs = errfs.New(fs)
+		return d.errs
+	}
+	return d
 }
 
 // stop stops a broker; power: its disk keeps only what was synced.

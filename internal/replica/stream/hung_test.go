@@ -8,7 +8,6 @@ import (
 
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
-	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // A log directory of a follower hangs: the partitions in its other directory are not delayed. When
@@ -17,14 +16,7 @@ func TestADirectoryThatHangsDelaysOnlyItsPartitions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, 6)
 		defer w.close()
-		var errs *errfs.FS
-		w.wrap = func(id int32, fs vfs.FS) vfs.FS {
-			if id != 2 {
-				return fs
-			}
-			errs = errfs.New(fs)
-			return errs
-		}
+		disk := w.faulty(2)
 		w.options = func(o *Options) { o.Window, o.FollowBytes = 1<<20, 128<<10 }
 		w.assign(1, 1, 1)
 		l := w.start(1)
@@ -35,7 +27,7 @@ func TestADirectoryThatHangsDelaysOnlyItsPartitions(t *testing.T) {
 		}
 		w.converge(1, 2)
 		gate := make(chan struct{})
-		errs.Add(errfs.Rule{Ops: errfs.Datasync | errfs.Write, Before: func(errfs.Call) { <-gate },
+		disk.errs.Add(errfs.Rule{Ops: errfs.Datasync | errfs.Write, Before: func(errfs.Call) { <-gate },
 			When: func(c errfs.Call) bool { return strings.HasPrefix(c.Path, "/e") }})
 		for range 60 {
 			for i := range w.parts {

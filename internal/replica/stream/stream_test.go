@@ -14,7 +14,6 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
-	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // bubble runs a test in virtual time.
@@ -364,19 +363,12 @@ func failingFollower(t testing.TB, broken rule) error {
 	w := newWorld(t, 1)
 	w.broken = broken
 	defer w.close()
-	var errs *errfs.FS
-	w.wrap = func(id int32, fs vfs.FS) vfs.FS {
-		if id != 2 {
-			return fs
-		}
-		errs = errfs.New(fs)
-		return errs
-	}
+	disk := w.faulty(2)
 	w.assign(1, 1, 1, 2)
 	l := w.start(1)
 	w.start(2)
 	must(t, l.produce(0, replica.AcksAll, 1, 100).wait(t))
-	failOnce(errs)
+	failOnce(disk.errs)
 	d := l.produce(0, replica.AcksAll, 1, 100)
 	select {
 	case <-d.ended:
@@ -396,20 +388,13 @@ func TestAStartThatCouldNotMoveMovesLater(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		defer w.close()
-		var errs *errfs.FS
-		w.wrap = func(id int32, fs vfs.FS) vfs.FS {
-			if id != 2 {
-				return fs
-			}
-			errs = errfs.New(fs)
-			return errs
-		}
+		disk := w.faulty(2)
 		w.assign(1, 1, 1, 2)
 		l := w.start(1)
 		n := w.start(2)
 		must(t, l.produce(0, replica.AcksAll, 5, 100).wait(t))
 		w.converge(1, 2)
-		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Rename | errfs.Datasync, When: func(c errfs.Call) bool {
+		disk.errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Rename | errfs.Datasync, When: func(c errfs.Call) bool {
 			return strings.Contains(c.Path, "checkpoint")
 		}, Err: errors.New("the disk fails"), Count: 1})
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -434,21 +419,14 @@ func formerLeaderFollows(t *testing.T, err error) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		defer w.close()
-		var errs *errfs.FS
-		w.wrap = func(id int32, fs vfs.FS) vfs.FS {
-			if id != 1 {
-				return fs
-			}
-			errs = errfs.New(fs)
-			return errs
-		}
+		disk := w.faulty(1)
 		w.assign(1, 1, 1, 2)
 		former := w.start(1)
 		w.start(2)
 		must(t, former.produce(0, replica.AcksAll, 5, 100).wait(t))
 		w.converge(1, 2)
 		gate := make(chan struct{})
-		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Rename | errfs.Datasync, Before: func(errfs.Call) { <-gate }, Err: err, Count: 1,
+		disk.errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Rename | errfs.Datasync, Before: func(errfs.Call) { <-gate }, Err: err, Count: 1,
 			When: func(c errfs.Call) bool { return strings.Contains(c.Path, "checkpoint") }})
 		moved := make(chan struct{})
 		go func() {
