@@ -69,9 +69,7 @@ func newNodes(t *testing.T, n int) *nodes {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Contains(free, addr) {
-			free = append(free, addr)
-		}
+		free = append(free, addr)
 	}
 	c.seeds, c.ports = free[:n], free[n:]
 	for range n {

@@ -181,12 +181,19 @@ func (p *process) end(sig syscall.Signal) error {
 	return err
 }
 
-// freePort returns a free address. The port is below the kernel's ephemeral ports, so that a broker
-// that was killed finds it free when it restarts.
+// freePorts has the ports that freePort returned: nobody listens there until a broker starts, which
+// may be after another test asks for a port.
+var freePorts sync.Map
+
+// freePort returns a free address, another one for each call. The port is below the kernel's
+// ephemeral ports, so that a broker that was killed finds it free when it restarts.
 func freePort() (string, error) {
 	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 11000+rand.IntN(8000)))
-		if err == nil {
+		port := 11000 + rand.IntN(8000)
+		if _, taken := freePorts.LoadOrStore(port, true); taken {
+			continue
+		}
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			return l.Addr().String(), l.Close()
 		}
 	}

@@ -237,7 +237,7 @@ func (c *torture) removes(order []int) {
 		if refused.MatchString(c.run[i].logged()) {
 			return ""
 		}
-		return c.run[i].logged()
+		return "its log: " + c.run[i].logged()
 	})
 	c.goOn("the broker that was removed came back")
 	c.end(syscall.SIGTERM, i)
