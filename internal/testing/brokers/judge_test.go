@@ -29,6 +29,9 @@ func (c *clients) judge() {
 	w.heal()
 	c.inSync()
 	w.note("all replicas are in sync")
+	for _, p := range c.parts {
+		p.history.Agreed()
+	}
 	w.healthy()
 	time.Sleep(time.Second) // the clients continue when all is well
 	c.consumes()

@@ -25,6 +25,7 @@ type History struct {
 	read      map[int64]fact
 	changed   []change
 	unclean   []loss
+	agreed    time.Time       // the last time at which all brokers knew of all elections
 	high      map[int32]int64 // the last high watermark of each leader epoch
 	deleting  int64           // offsets below it were deleted, or may be
 	deleted   int64           // the deletion below it was acknowledged
@@ -144,6 +145,13 @@ func (h *History) Unclean(epoch int32, since time.Time) {
 	h.unclean = append(h.unclean, loss{epoch, since, time.Now()})
 }
 
+// Agreed notes that all brokers know of all elections.
+func (h *History) Agreed() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.agreed = time.Now()
+}
+
 // mayLose reports whether an acknowledged record may be lost. Caller holds mu.
 func (h *History) mayLose(f fact) bool {
 	for _, l := range h.unclean {
@@ -156,11 +164,13 @@ func (h *History) mayLose(f fact) bool {
 
 // mayVanish reports whether a record that was read may be replaced by what was read later: by one
 // of the epoch of an unclean election or a later one, or by one of an earlier epoch that only the
-// replica had which was elected. Caller holds mu.
+// replica had which was elected. A leader that was cut off does not know of the election, and serves
+// records of its epoch until it does. Caller holds mu.
 func (h *History) mayVanish(f, by fact) bool {
 	for _, l := range h.unclean {
 		between := f.at.Before(l.at) && !by.at.Before(l.at)
-		if !f.at.Before(l.since) && min(f.Epoch, by.Epoch) < l.epoch && (between || l.epoch <= max(f.Epoch, by.Epoch)) {
+		both := f.Epoch != by.Epoch && !f.at.Before(l.at) && (h.agreed.Before(l.at) || by.at.Before(h.agreed))
+		if !f.at.Before(l.since) && min(f.Epoch, by.Epoch) < l.epoch && (between || both || l.epoch <= max(f.Epoch, by.Epoch)) {
 			return true
 		}
 	}

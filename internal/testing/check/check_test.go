@@ -116,6 +116,12 @@ func TestUncleanElectionsExcuseLosses(t *testing.T) {
 			want: `vanished: "x"`},
 		"a change within an epoch": {epoch: 3, after: func(h *History) { h.Read(Record{1, 1, "d"}); h.Read(Record{1, 1, "b"}) },
 			want: "changed: offset 1"},
+		"a leader that was cut off": {epoch: 3, after: func(h *History) { h.Read(Record{1, 0, "d"}); h.Read(Record{1, 1, "b"}) }},
+		"a leader that knows of the election": {epoch: 3, after: func(h *History) {
+			h.Read(Record{1, 0, "d"})
+			h.Agreed()
+			h.Read(Record{1, 1, "b"})
+		}, want: "changed: offset 1"},
 		"an earlier epoch": {epoch: 1, want: `vanished: "b"`},
 	} {
 		t.Run(name, func(t *testing.T) {

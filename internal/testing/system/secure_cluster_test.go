@@ -262,8 +262,8 @@ func (c *securedNodes) rotate() {
 }
 
 // Three brokers form a secured cluster with nothing but what secure init wrote. New users, rights
-// and certificates take effect on all of them while clients write, and no request fails. They do
-// without one of them, which finds all changes when it is back.
+// and certificates take effect on all of them while clients write, and no request fails. The same
+// holds while one broker is down; it has all changes when it is back.
 func TestASecuredClusterChangesUnderLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts many processes")
