@@ -89,8 +89,8 @@ func answered(r *bufio.Reader) error {
 	return nil
 }
 
-// Clients that send nothing, half of a handshake, or half of a header take no operator's place, and
-// compute nothing while they do.
+// Clients that send nothing, half of a handshake, or half of a header do not keep operators out,
+// and cost no processor time while they wait.
 func TestHandshakesKeepNoOperatorOut(t *testing.T) {
 	hello := helloBytes(t, 100)
 	for name, begin := range map[string]func(s *sealed, c net.Conn) error{

@@ -48,7 +48,7 @@ func alterPartitionReassignments(ctx context.Context, b *Handler, r *network.Req
 }
 
 // reassign returns an error or nil for each partition of each topic. It waits until this broker's
-// metadata show the changes, at most for the timeout of the request.
+// metadata shows the changes, at most for the timeout of the request.
 func (b *Handler) reassign(ctx context.Context, r *network.Request, req *kmsg.AlterPartitionAssignmentsRequest) [][]error {
 	img := b.image()
 	results := make([][]error, len(req.Topics))
@@ -63,8 +63,8 @@ func (b *Handler) reassign(ctx context.Context, r *network.Request, req *kmsg.Al
 			if err == nil && seen[one.TopicPartition] {
 				err = protocolErrorf(kerr.InvalidRequest, "The request names partition %s-%d more than once.", t.Topic, one.Partition)
 			}
-			seen[one.TopicPartition] = true
 			if results[i][k] = err; err == nil {
+				seen[one.TopicPartition] = true
 				one.SameFactor = !req.AllowReplicationFactorChange
 				list, at = append(list, one), append(at, &results[i][k])
 			}

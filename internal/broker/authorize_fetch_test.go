@@ -102,7 +102,8 @@ func TestASessionAsksForEveryFetch(t *testing.T) {
 	}
 }
 
-// A request that claims to come from a broker reads nothing: brokers do not replicate by Fetch.
+// A Fetch that claims to come from a broker gets no records: brokers do not replicate by it. The
+// error depends on the right to act for the cluster.
 func TestAClaimToBeAReplicaNeedsARight(t *testing.T) {
 	g := newGuarded(t)
 	id := g.topic(t, "t", 1)

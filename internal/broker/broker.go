@@ -53,9 +53,9 @@ type Options struct {
 	AnswerBytes int64
 	// ParkedBytes bounds the memory of requests that wait: fetches for records, joins for other
 	// members. Near the bound, and earlier if they are large, fetches are answered without waiting,
-	// and other requests are refused with a retriable error. A quarter as much in addition is for
-	// large requests that the rest has no memory for; they wait for it, first come, first served.
-	// Default 64 MiB.
+	// and other requests are refused with a retriable error. For large requests that find no memory
+	// there, a quarter as much is reserved; they wait for it in the order of arrival. Default 64
+	// MiB.
 	ParkedBytes int64
 	// SessionBytes bounds the memory of fetch sessions; a client without a session names all its
 	// partitions in every fetch. Default 128 MiB.
@@ -71,7 +71,8 @@ type Options struct {
 	// called for every request, and by several goroutines. No function, or no rules: no
 	// authorization.
 	Rules func() *acl.Rules
-	// Audit records refusals, and its store what clients change. Nil: nothing is recorded.
+	// Audit gets refused requests; what clients change is recorded by changes.Watch. Nil: nothing
+	// is recorded.
 	Audit *audit.Log
 	// Quotas has the quotas of clients; nil: none.
 	Quotas *quota.Keeper
@@ -100,8 +101,8 @@ type Handler struct {
 	batches  *share.Places   // of batches that are inflated or compressed
 
 	producerIDs producerIDs
-	creations   creations // of Metadata
-	internal    creations // of streams groups
+	creations   creations // topics that Metadata requests create
+	internal    creations // internal topics of streams groups
 	fetches     sync.Pool // of *fetchOp
 
 	// Background work of handlers ends with ctx; Close waits for it.
@@ -121,7 +122,7 @@ const (
 // changeTimeout bounds a metadata change whose request has no timeout.
 const changeTimeout = 30 * time.Second
 
-// New returns a broker that can answer once the metadata applier has started.
+// New returns a Handler that can answer once the metadata applier has started.
 func New(opt Options) (*Handler, error) {
 	conf, err := opt.Configs.ResolveBroker(opt.Static)
 	if err != nil {

@@ -29,8 +29,11 @@ type Cluster interface {
 // brokerOf returns the broker that a member is registered as, or that was registered with it before
 // its metadata directory was lost; -1 if there is none.
 func brokerOf(img *metadata.Image, member uint64) int32 {
+	if member == 0 {
+		return -1
+	}
 	for _, b := range img.Brokers() {
-		if member != 0 && (b.Member == member || slices.Contains(b.Former, member)) {
+		if b.Member == member || slices.Contains(b.Former, member) {
 			return b.ID
 		}
 	}
@@ -38,8 +41,8 @@ func brokerOf(img *metadata.Image, member uint64) int32 {
 }
 
 // controllerID returns the broker that clients should ask for changes of the metadata: the one that
-// leads it, because there they are fastest. Every broker accepts such requests, so that a client
-// that cannot reach the leader is sent to this one.
+// leads it, because there they are fastest. Every broker accepts such requests, so a client that
+// cannot reach the leader is sent here.
 func (b *Handler) controllerID(r *network.Request, img *metadata.Image) int32 {
 	if b.opt.Cluster == nil {
 		return b.opt.Self

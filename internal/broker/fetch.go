@@ -47,11 +47,11 @@ const maxFetchWait = 5 * time.Minute
 //	peek      the reader, and the    count the available bytes; nothing is read and no memory is
 //	          callers of Check       held until they are enough, or the time is over
 //	answer    the one that ended it  read from memory, update the session, encode
-//	          the reader or its own  the same, if the disk must be read, or much
+//	          the reader or its own  read from the disk, or much; then the same
 //	Abandon   its own                the client is gone: nothing is read
 //	recycle   the writer             the answer was written: release the records, reuse the op
 //
-// One of these owns it at a time: after peek or Expire have started answer they do not touch it.
+// One of these owns it at a time: after they start answer, peek and Expire do not touch it.
 // Its parts have files of their own: reading (fetch_read.go), waiting (fetch_park.go,
 // fetch_damage.go), sessions (fetch_session.go), the answer (fetch_answer.go).
 type fetchOp struct {

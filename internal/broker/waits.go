@@ -116,10 +116,10 @@ func (b *Handler) transactionSteps(id string, list []view.WaitStep) []view.WaitS
 	for _, broker := range slices.Sorted(maps.Keys(waiting)) {
 		if n := waiting[broker]; n > 0 {
 			s.Brokers = append(s.Brokers, broker)
-			s.For = fmt.Sprintf("brokers %v to write the markers of transactions", s.Brokers)
 		}
 	}
 	if len(s.Brokers) > 0 {
+		s.For = fmt.Sprintf("the markers of transactions that brokers %v have not written yet", s.Brokers)
 		list = append(list, s)
 	}
 	return list

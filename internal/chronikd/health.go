@@ -1,6 +1,7 @@
 package chronikd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,8 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// healthBody is the maximum number of bytes that are read of a response.
-const healthBody = 16 << 10
+// maxHealthBody is the maximum number of bytes that are read of a response.
+const maxHealthBody = 16 << 10
 
 // healthCommand queries the health of a running broker, for a container's health check and for
 // scripts.
@@ -80,7 +81,7 @@ func (c *commandLine) health(ctx context.Context, live bool, timeout time.Durati
 		return fmt.Errorf("%s responds but is not a chronik broker; check that admin.listen is the broker's own", cfg.AdminListen)
 	}
 	if status != http.StatusOK {
-		return errors.New(text.OneLine(body))
+		return errors.New(cmp.Or(text.OneLine(body), path+" answers "+http.StatusText(status)))
 	}
 	_, err = fmt.Fprintln(c.Out, text.OneLine(body))
 	return err
@@ -92,8 +93,8 @@ func get(ctx context.Context, url string) (status int, body string, err error) {
 	if err != nil {
 		return 0, "", err
 	}
-	// The certificate may not cover the address of this machine, and no secret is sent.
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: certs.Base()}
+	// Any certificate is accepted: it may not name this machine's address, and no secret is sent.
 	transport.TLSClientConfig.InsecureSkipVerify = true
 	defer transport.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: transport}).Do(req)
@@ -101,7 +102,7 @@ func get(ctx context.Context, url string) (status int, body string, err error) {
 		return 0, "", err
 	}
 	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, healthBody))
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxHealthBody))
 	return resp.StatusCode, string(b), err
 }
 

@@ -47,7 +47,7 @@ func TestHealthReadsNoMoreThanItNeeds(t *testing.T) {
 	}))
 	defer s.Close()
 	status, body, err := get(t.Context(), s.URL)
-	if err != nil || status != http.StatusTeapot || len(body) != healthBody {
+	if err != nil || status != http.StatusTeapot || len(body) != maxHealthBody {
 		t.Errorf("%d, %d bytes, %v", status, len(body), err)
 	}
 }

@@ -43,6 +43,7 @@ func cluster(t testing.TB, brokers ...int32) (*Controller, metadata.Store) {
 	return c, s
 }
 
+// over returns a controller that uses this store.
 func over(s metadata.Store) *Controller {
 	return New(Options{Store: s, NumPartitions: 2, ReplicationFactor: 1,
 		Configs: configdef.New(configdef.Options{Profiles: profiles{}, ProducePresets: []string{"balanced"}})})
@@ -126,7 +127,7 @@ func TestOperationIsRetriedAfterAConflict(t *testing.T) {
 	}
 }
 
-// A topic without configs is deleted while it gets its first.
+// A config of a topic that is deleted meanwhile is refused, and leaves nothing.
 func TestConfigsAreNotSetOnADeletedTopic(t *testing.T) {
 	ctx := context.Background()
 	c, s := cluster(t, 1)
@@ -174,7 +175,7 @@ func TestProducerIDsAreNeverReused(t *testing.T) {
 	for range 32 {
 		first := <-blocks
 		if seen[first] || first%ProducerIDBlockSize != 0 || first >= 32*ProducerIDBlockSize {
-			t.Errorf("block %d twice or out of order", first)
+			t.Errorf("block %d was given before, is not aligned, or is too high", first)
 		}
 		seen[first] = true
 	}

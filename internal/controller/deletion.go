@@ -108,8 +108,8 @@ func (c *Controller) ForgetDeleted(ctx context.Context, broker int32, ids ...[16
 }
 
 // addConfirmation adds a broker's confirmation of a deletion to a transaction. If another broker
-// has to confirm, the condition is that it still has to: of two that confirm at the same time, one
-// sees that it is the last.
+// has not confirmed yet, the transaction requires that this is still so: of two that confirm at
+// once, one conflicts, tries again, and sees that it is the last.
 func (c *Controller) addConfirmation(ctx context.Context, txn *metadata.Txn, broker int32, brokers []int32, id [16]byte) error {
 	mine, err := c.get(ctx, metadata.DeletingBrokerKey(id, broker))
 	if err != nil || mine.ModRevision == 0 {

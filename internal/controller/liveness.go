@@ -234,10 +234,11 @@ func (s *sessions) prove(x *session, answered uint64) {
 }
 
 // refusedDial records that a connection to a broker broke and that its machine refused a new one:
-// no process listens there. The session ends when no heartbeat has arrived for an interval. If the
-// process runs and is only cut off, the end of the connection has ended its lease, because it knows
-// who leads; half an interval is left for that. A process that was not heard in this term may not
-// know, and keeps its time.
+// no process listens there, so its leaderships need not wait until the session times out. gone says
+// when the session ends: no heartbeat has arrived for an interval, and the dial was refused half an
+// interval ago. That is the time of a process that runs and is only cut off to learn of the broken
+// connection, which ends its lease. A process that was not heard in this term may not know who
+// leads, and its session times out.
 func (s *sessions) refusedDial(broker int32, now time.Duration) {
 	if x := s.brokers[broker]; x != nil && !x.refused && (x.last.Sequence > 0 || s.broken.has(refuseUnheard)) {
 		x.refused, x.refusedAt = true, now

@@ -147,7 +147,8 @@ func repair(t *testing.T, fsys vfs.FS) *inspect.Plan {
 
 // A repair gives up the end of __transaction_state, at every batch of it, while the partitions know
 // of later transactions of the id. Its next producer continues, and the committed records stay
-// committed. The transaction that was open is ended by the coordinator, or by an administrator.
+// committed. The open transaction is ended by the coordinator if it still knows it, and
+// otherwise by an administrator.
 func TestARepairGivesUpTheEndOfTheTransactionState(t *testing.T) {
 	t.Parallel()
 	const state = "/logs/__transaction_state-0/00000000000000000000.log"

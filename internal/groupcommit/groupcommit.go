@@ -30,7 +30,7 @@ type Syncer interface {
 	// WriteGroup does the work; there may be none left. It may block for about as long as
 	// it takes to wake another goroutine, and for longer if a disk hangs.
 	WriteGroup()
-	// Wake leaves the work to a goroutine of the Syncer. It does not block.
+	// Wake makes a goroutine of the Syncer do the work. It does not block.
 	Wake()
 }
 

@@ -2,7 +2,7 @@ package inspect
 
 import "slices"
 
-// Effect is what the broker does at startup about a single finding.
+// Effect is what the broker does at startup if this is the only finding.
 type Effect string
 
 // The effects, from harmless to severe.

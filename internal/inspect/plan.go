@@ -48,7 +48,7 @@ func (p *Plan) Loses() (all []Loss) {
 	return all
 }
 
-// Files returns the files and directories that the acts change or remove, or that the next start
+// Files returns the files and directories that the steps change or remove, or that the next start
 // may reuse because of them.
 func (p *Plan) Files() []string {
 	var all []string

@@ -17,7 +17,7 @@ import (
 // miss committed ones.
 type Torn struct {
 	Transaction
-	// Until is the offset of the first lost record after its beginning.
+	// Until is the offset of the first lost record after the transaction's first record.
 	Until int64 `json:"until"`
 }
 

@@ -101,7 +101,7 @@ func parseHello(p []byte) (h Hello, rest []byte, err error) {
 		h.ClusterID, rest, ok = cutName(rest)
 	}
 	if !ok {
-		return h, nil, fmt.Errorf("%w: hello with a name of more than %d bytes, or one that is cut", frame.ErrMalformed, maxName)
+		return h, nil, fmt.Errorf("%w: hello: a name is longer than %d bytes, or incomplete", frame.ErrMalformed, maxName)
 	}
 	return h, rest, nil
 }

@@ -127,7 +127,7 @@ func othersWait(t *testing.T, other int16) {
 	}
 }
 
-func TestCensusOfPolledConnections(t *testing.T) {
+func TestPolledConnectionsAreAbsentProducers(t *testing.T) {
 	q := newParked()
 	f := startPolled(t, q.handle, func(o *Options) { o.ProducerWindow = time.Hour })
 	defer f.end(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-func TestCensusForgetsAfterOneToTwoWindows(t *testing.T) {
+func TestAbsentProducersAreForgottenAfterOneToTwoWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newProducers(time.Second)
 		c.markAbsent(time.Now())
@@ -37,7 +37,7 @@ func TestCensusForgetsAfterOneToTwoWindows(t *testing.T) {
 	})
 }
 
-func TestCensusOfConnections(t *testing.T) {
+func TestConnectionsAreAbsentProducers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParked()
 		f := start(t, p.handle, nil)
@@ -75,7 +75,7 @@ func TestCensusOfConnections(t *testing.T) {
 	})
 }
 
-func TestCensusIsExactUnderContention(t *testing.T) {
+func TestAbsentProducersAreCountedUnderContention(t *testing.T) {
 	c := newProducers(time.Millisecond) // windows change all the time
 	var wg sync.WaitGroup
 	for range 4 {

@@ -56,7 +56,7 @@ func (m *countedQueue) check(t *testing.T) {
 	}
 }
 
-// mayAdd is the rule as a loop over the requests.
+// mayAdd computes in a loop over the requests what requestQueue keeps as counters.
 func (m *countedQueue) mayAdd(o *Options, key int16, size int) bool {
 	bytes, unwritten := int64(size), 0
 	for _, r := range m.open {

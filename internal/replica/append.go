@@ -33,7 +33,7 @@ type Append struct {
 	// Sender describes the sender of a Marker.
 	Sender producers.Sender
 	// Durable: Done also waits until the records are durable on every in-sync replica, whatever
-	// the topic's profile, and the replicas sync soon. Only with AcksAll.
+	// the topic's profile, and asks the replicas to sync soon. Only with AcksAll.
 	Durable bool
 	// Batches were validated for the topic. Their bytes must not change before Done.
 	Batches record.Accepted

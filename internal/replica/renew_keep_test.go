@@ -138,8 +138,8 @@ func TestALogIsReplacedOnce(t *testing.T) {
 	}
 }
 
-// With a deleted topic goes what was replaced, also if there is no log again yet and the tombstone
-// goes at once.
+// Deleting a topic also deletes its replaced logs, even if there is no new log yet and the
+// tombstone is removed at once.
 func TestADeletedTopicTakesReplacedLogsAlong(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		fs, c := vfs.Memory(), newCluster()

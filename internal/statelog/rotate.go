@@ -85,7 +85,7 @@ func (l *Log) Begin() (*Generation, error) {
 	return g, nil
 }
 
-var errBegun = errors.New("another generation is not finished")
+var errBegun = errors.New("the previous snapshot is still being written")
 
 // Finish makes a snapshot current that Generation.Write has written; written is its result. It
 // removes the older files. A generation that Rotate has replaced, or of a log that has failed, is

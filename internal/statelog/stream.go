@@ -24,8 +24,8 @@ type reader struct {
 	in     vfs.Window
 }
 
-// openReader opens a file and reads its header. Every fault of the content is *Damage, except a
-// newer format.
+// openReader opens a file and reads its header. A missing file and damaged content are *Damage;
+// errors of the file system and a newer format are not.
 func openReader(fsys vfs.FS, name string, f *Format, kind byte) (*reader, error) {
 	file, err := fsys.Open(name)
 	r := &reader{name: name, format: f, off: headerSize, in: vfs.Window{File: file, Step: readAhead}}

@@ -89,9 +89,9 @@ func (l *Log) DamagedAt(offset int64) bool {
 	return false
 }
 
-// examine mends the damage that a read met, or finds its end. It reports whether it found something
-// new, in which case the read may succeed now. It blocks while it reads to the end of the damage,
-// once per damage.
+// examine repairs the damage that a read met, or finds its end. It reports whether it found
+// something new, in which case the read may succeed now. It blocks while it reads to the end of the
+// damage, once per damage.
 func (l *Log) examine(s *segment.Segment, met error) bool {
 	l.dir.stats.segmentErrors.Inc()
 	var at *segment.DamageError
@@ -167,7 +167,7 @@ func (l *Log) damageAt(s *segment.Segment, pos int64) error {
 			}
 		}
 	}
-	return fmt.Errorf("%w: position %d of %s, which holds no offsets of the log", ErrCorrupt, pos, s.Path())
+	return fmt.Errorf("%w: position %d of %s; no offset is lost there", ErrCorrupt, pos, s.Path())
 }
 
 // extent returns the number of valid bytes of a segment and its end offset.

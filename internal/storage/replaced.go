@@ -141,9 +141,10 @@ func (m *Manager) Replace(ids ...ID) error {
 	})
 }
 
-// replaceNamesakes replaces logs of other topics that have the names of logs to be created. The
-// metadata does not know such a topic: it is older than the log, whose records may be the only
-// copy, and a new topic has the name. What only the journal has is written to the segments before.
+// replaceNamesakes sets aside logs of other topics that have the names of logs to be created. After
+// a restore, the metadata may be older than a log and lack its topic, while a new topic has the
+// name. The log may be the only copy, so what only the journal has is written to its segments
+// first.
 func (m *Manager) replaceNamesakes(d *Dir, specs []Spec) error {
 	var former []*Log
 	for _, s := range specs {

@@ -79,7 +79,7 @@ func checkPeers(cfg *config.Config, conf *configdef.Broker) error {
 			"client-certificates: require (or request, if its clients have none)", name, config.KeyTLSClientCA)
 	case conf.Cluster.SecretFile == "" && secured && (l.TLS != nil || !config.Loopback(l.Listen)):
 		return errors.New("cluster.secret.file is not set, and this broker has TLS, logins or rights: every program that reaches the " +
-			"listener of brokers could claim to be one and do everything; set it to a file with 32 random characters, the same on all brokers")
+			"listener of brokers could claim to be a broker and do everything; set it to a file with 32 random characters, the same on all brokers")
 	}
 	return nil
 }

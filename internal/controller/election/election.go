@@ -10,7 +10,7 @@ import (
 // None is the leader of a partition that has none.
 const None int32 = -1
 
-// View is what the controller knows about the brokers of one partition.
+// View is what the controller knows about the brokers that have replicas of one partition.
 type View interface {
 	// Active reports whether a broker may lead: it is neither fenced nor draining nor drained.
 	Active(broker int32) bool

@@ -90,8 +90,9 @@ func (s *Shard) updateTarget(g *group) {
 	s.emit(format.Key{Type: format.TypeTargetEpoch, Group: g.id}, format.TargetEpoch{Epoch: c.epoch, Time: s.nowMillis()})
 }
 
-// untilNext returns how long a target must wait, 0 if it need not. A last target in the future does
-// not count: the clock has been set back, or that of the last coordinator was ahead.
+// untilNext returns how long the next target assignment has to wait after the last one, or 0. A
+// last target in the future does not count: the clock has been set back, or that of the last
+// coordinator was ahead.
 func (s *Shard) untilNext(lastTarget int64, interval time.Duration) time.Duration {
 	since := s.now.Sub(time.UnixMilli(lastTarget))
 	if since < 0 {

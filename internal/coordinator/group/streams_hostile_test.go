@@ -25,8 +25,8 @@ func TestStreamsTopologyWithMoreTopicsThanIndexes(t *testing.T) {
 	is(t, w.streamsBeat(streamsJoin("a", repartitions)).Response.ErrorCode, kerr.StreamsInvalidTopology)
 }
 
-// The response that has a member's new tasks may be lost. The member reports then what it runs, and
-// receives them again.
+// The response with a member's new tasks may be lost. Then the member reports the tasks that it
+// runs, and receives the new ones again.
 func TestStreamsTasksAreToldAgain(t *testing.T) {
 	w := newWorld(t, quick())
 	w.topic("in", 2)

@@ -83,10 +83,9 @@ func NewTransactions(opt TransactionsOptions) (*Transactions, error) {
 	t := &Transactions{opt: opt, memory: cfg.OpenMemory, maxTimeout: cfg.MaxTimeout, raising: map[int32]bool{}}
 	cfg.Crowded = t.crowded
 	cfg.Overtaken = func(id string, p txn.Partition) {
-		opt.Logger.Warn("a partition knows a later epoch of a transactional id's producer than "+TransactionsTopic+
-			", which may lack records or come from an older copy; what is open of the producer there is aborted, "+
-			"and the transactional id gets another producer id", zap.String("transactional_id", id), zap.String("topic", p.Topic),
-			zap.Int32("partition", p.Index))
+		opt.Logger.Warn("a partition has a later producer epoch than "+TransactionsTopic+", which may have lost records; "+
+			"the producer's open transaction there is aborted, and the transactional id gets another producer id",
+			zap.String("transactional_id", id), zap.String("topic", p.Topic), zap.Int32("partition", p.Index))
 	}
 	c := &conf.Transactions
 	t.Service = New(Options{

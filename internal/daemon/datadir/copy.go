@@ -203,7 +203,7 @@ func (d *Dirs) dropCopies(dirs []string, id string) {
 			err = d.fs.RemoveAll(dir)
 		}
 		if err != nil {
-			d.log.Warn("a former copy of the metadata is still there", zap.String("dir", dir), zap.Error(err))
+			d.log.Warn("cannot remove an old copy of the metadata", zap.String("dir", dir), zap.Error(err))
 		}
 	}
 }

@@ -55,7 +55,7 @@ type Machine struct {
 }
 
 // NewMachine returns the source for a broker with these directories on this machine. maxConnections
-// returns its limit, as Files.MaxConnections.
+// returns how many connections the broker accepts.
 func NewMachine(data string, dirs []storage.Location, maxConnections func() int) *Machine {
 	return &Machine{machine: host.New(), data: data, dirs: dirs, maxConnections: maxConnections}
 }
@@ -85,7 +85,8 @@ func (m *Machine) Quick(f *checks.Facts) {
 // Slow is a checks.SlowSource: it finds the file systems of the directories. It blocks while a file
 // system does not respond.
 func (m *Machine) Slow(s *checks.Slow) {
-	s.MountedDirs, s.JournalTotals = []checks.MountedDir{m.machine.MountedDir(checks.RoleData, m.data)}, map[string]int64{}
+	s.MountedDirs = []checks.MountedDir{m.machine.MountedDir(checks.RoleData, m.data)}
+	s.JournalTotals = map[string]int64{}
 	for _, d := range m.dirs {
 		journal := d.Journal
 		if journal == "" {

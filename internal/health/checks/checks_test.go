@@ -497,7 +497,7 @@ func TestSettingsThatContradictEachOther(t *testing.T) {
 			"written",
 			Facts{Settings: Settings{Profile: builtin("os")}, Weaker: []string{"a"}},
 			[]string{
-				"note profile os: it is the default and acknowledges records that a power failure can lose: records in the page cache may be lost",
+				"note profile os: it is the default, and a power failure can lose records that it acknowledged: records in the page cache may be lost",
 			},
 		},
 		{"some topics", Facts{Settings: Settings{Profile: builtin("sync")}, Weaker: []string{"a", "b", "c", "d", "e", "f", "g"}},

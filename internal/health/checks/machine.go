@@ -55,7 +55,7 @@ func checkFiles(f *Facts, n *notes) {
 		n.add(
 			health.Bad,
 			subject,
-			fmt.Sprintf("%d of %d files are open: connections are refused and segments cannot be opened", open, limit),
+			fmt.Sprintf("%d of %d files are open: new connections and segments are refused, or soon will be", open, limit),
 			moreFiles,
 		)
 		return
@@ -63,7 +63,7 @@ func checkFiles(f *Facts, n *notes) {
 		n.add(
 			health.Warn,
 			subject,
-			fmt.Sprintf("%d of %d files are open: at the limit connections are refused and segments cannot be opened", open, limit),
+			fmt.Sprintf("%d of %d files are open: at the limit new connections and segments are refused", open, limit),
 			moreFiles,
 		)
 		return
@@ -232,7 +232,7 @@ func checkClock(f *Facts, n *notes) {
 			"clock",
 			fmt.Sprintf("the clock was set %s by %v at %s: retention by time deletes records too early or too late, and timestamps jump",
 				word, c.Stepped.Abs().Round(time.Second), c.SteppedAt.UTC().Format(time.RFC3339)),
-			"let NTP slew it (chrony: makestep only at the start); a suspended virtual machine has the same effect",
+			"let NTP slew it (chrony: makestep only at the start), and do not suspend this virtual machine",
 		)
 	}
 }

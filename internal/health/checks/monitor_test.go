@@ -66,16 +66,16 @@ func TestAFindingIsLoggedOnce(t *testing.T) {
 		if err := m.Speak(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		is("speaks", "warn 85 of 100 files are open: at the limit connections are refused and segments cannot be opened")
+		is("speaks", "warn 85 of 100 files are open: at the limit new connections and segments are refused")
 		change(Facts{Files: Files{Limit: 100, Open: 90}})
 		is("other numbers", "")
 		change(Facts{Files: Files{Limit: 100, Open: 99}})
-		is("worse", "error 99 of 100 files are open: connections are refused and segments cannot be opened")
+		is("worse", "error 99 of 100 files are open: new connections and segments are refused, or soon will be")
 		if since := m.Last().Findings[0].Since; since != begun || since.IsZero() {
 			t.Errorf("it exists since %v, and did since %v", since, begun)
 		}
 		change(Facts{})
-		is("well", "info resolved: 99 of 100 files are open: connections are refused and segments cannot be opened")
+		is("well", "info resolved: 99 of 100 files are open: new connections and segments are refused, or soon will be")
 		// Two findings of the same check and subject are different faults.
 		change(Facts{Settings: Settings{Warnings: []string{"a", "b"}}})
 		is("loud notes", "warn a\nwarn b")
@@ -99,7 +99,7 @@ func TestAReportIsCurrent(t *testing.T) {
 	m.Progress("/d", "partitions read", 3, 7)
 	m.Stop(context.Background())
 	r = m.Report(t.Context())
-	if want := "not ready: draining\n/d: partitions read: 3 of 7\nwarn: limit of open files: 85 of 100 files are open: at the limit connections are refused and segments cannot be opened\n"; r.Text() != want ||
+	if want := "not ready: draining\n/d: partitions read: 3 of 7\nwarn: limit of open files: 85 of 100 files are open: at the limit new connections and segments are refused\n"; r.Text() != want ||
 		r.Ready {
 		t.Errorf("%s", r.Text())
 	}

@@ -238,7 +238,7 @@ func checkProfiles(f *Facts, n *notes) {
 	}
 	n.see("the default profile is " + p.Name)
 	if p.Weak() {
-		n.add(health.Note, "profile "+p.Name, "it is the default and acknowledges records that a power failure can lose: "+p.Promise(),
+		n.add(health.Note, "profile "+p.Name, "it is the default, and a power failure can lose records that it acknowledged: "+p.Promise(),
 			"wal.profile=sync acknowledges only durable records; chronikctl profile explain TOPIC shows the guarantee of a topic")
 		return
 	}

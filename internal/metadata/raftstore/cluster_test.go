@@ -666,7 +666,7 @@ func TestDirectoryFromACopyEndsTheProcess(t *testing.T) {
 	})
 }
 
-// The directory of a stopped member can be read, and gives the state for another cluster.
+// The directory of a stopped member can be read, and a new cluster can start from its state.
 func TestReadReturnsWhatADirectoryHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := crashfs.New(1)

@@ -97,7 +97,8 @@ func short(client string) string {
 // Any is the Name of everyone without a quota of its own.
 var Any = Name{Kind: Default}
 
-// Entity is whom a quota is for: a user, a client id, both, or an address, as AddressText has it.
+// Entity is the owner of a quota: a user, a client id, both, or an address in the form of
+// AddressText.
 type Entity struct{ User, Client, Address Name }
 
 // Valid reports whether quotas can be for the entity.

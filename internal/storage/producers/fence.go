@@ -56,7 +56,7 @@ func (f Fence) Joins(id int64, epoch int16) (bool, error) {
 // sent markers, and the earlier one may not know that the transaction has ended.
 func (f Fence) CheckPermit(id int64, coordinator int32) error {
 	if coordinator < f.Coordinator {
-		return fmt.Errorf("%w: producer %d, permitted by coordinator epoch %d, the log knows %d", ErrUnverified, id, coordinator,
+		return fmt.Errorf("%w: the permit for producer %d is of coordinator epoch %d; the log has markers of epoch %d", ErrUnverified, id, coordinator,
 			f.Coordinator)
 	}
 	return nil

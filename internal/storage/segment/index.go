@@ -36,7 +36,7 @@ type timeEntry struct {
 type index struct {
 	offsets []offsetEntry
 	times   []timeEntry
-	// entries that the files hold; -1: the files must be rewritten
+	// savedOffsets and savedTimes count the entries in the files; -1: the files must be rewritten.
 	savedOffsets, savedTimes int
 }
 

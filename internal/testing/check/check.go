@@ -164,8 +164,8 @@ func (h *History) mayLose(f fact) bool {
 
 // mayVanish reports whether a record that was read may be replaced by what was read later: by one
 // of the epoch of an unclean election or a later one, or by one of an earlier epoch that only the
-// replica had which was elected. A leader that was cut off does not know of the election, and serves
-// records of its epoch until it does. Caller holds mu.
+// replica had which was elected. A leader that was cut off does not know of the election, and
+// serves records of its epoch until it does. Caller holds mu.
 func (h *History) mayVanish(f, by fact) bool {
 	for _, l := range h.unclean {
 		between := f.at.Before(l.at) && !by.at.Before(l.at)

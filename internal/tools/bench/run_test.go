@@ -31,9 +31,9 @@ func short(t *testing.T) Config {
 	return c
 }
 
-// run makes a run that must have a success and be enough (nil accepts any result), and checks what
-// all runs have in common. On a busy machine a short interval may be too short: then it measures
-// longer.
+// run runs until at least one request succeeded and enough, unless nil, accepts the result, each
+// time for longer: on a busy machine a short interval may be too short. It checks what all results
+// have in common.
 func run(t *testing.T, c Config, enough func(*Result) bool) *Result {
 	t.Helper()
 	for ; ; c.Duration *= 4 {

@@ -135,7 +135,7 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// reportBundle reports the file and the missing members.
+// reportBundle reports the file, what it lacks, and why.
 func reportBundle(a *app.App, m *manifest, file string) error {
 	there, missing := 0, 0
 	var reasons []string

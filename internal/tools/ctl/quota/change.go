@@ -33,7 +33,7 @@ func (x *change) command(a *app.App, do func(ctx context.Context, adm *kadm.Clie
 	return func(cmd *cobra.Command, args []string) error {
 		e, err := x.entity(cmd)
 		if err == nil && e == (quota.Entity{}) {
-			err = app.Usage("whose quotas? Name a --user, a --client-id, both, or an --ip; --user-default and others stand for all without their own")
+			err = app.Usage("whose quotas? Name a --user, a --client-id, both, or an --ip; --user-default, --client-id-default and --ip-default mean everyone without a quota of their own")
 		}
 		if err == nil {
 			err = check(e, args)

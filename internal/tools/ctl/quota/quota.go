@@ -51,7 +51,7 @@ const (
 	ipFlag     = "ip"
 )
 
-// part is one of the three parts of an entity.
+// part reads one name of an entity: its user, client id or address.
 type part struct {
 	kind string
 	of   func(*quota.Entity) *quota.Name
