@@ -280,7 +280,7 @@ func daemonRules() map[string]importRule {
 		"internal/chronikd/supervise": {may: []string{"internal/text"},
 			never:   []string{unixPkg, cobraPkg, yamlPkg},
 			because: "it sees the broker from outside, so that a test can show it any"},
-		"internal/daemon/guard": {may: []string{"internal/audit", "internal/audit/changes", "internal/broker",
+		"internal/daemon/guard": {may: []string{"internal/audit", "internal/audit/changes",
 			"internal/config", "internal/config/resolve", "internal/configdef", "internal/controller", "internal/daemon/exit",
 			"internal/daemon/observe", "internal/health", "internal/health/checks", "internal/link", "internal/login",
 			"internal/metadata", "internal/metrics", "internal/network", "internal/security/acl", "internal/security/certs",
