@@ -72,7 +72,8 @@ func matches(c *metadata.Credential, password []byte) bool {
 	return hmac.Equal(stored, c.StoredKey.Bytes())
 }
 
-// UserLine is a line NAME:MECHANISM:PASSWORD of a file of users. Who is its principal and mechanism.
+// UserLine is a line NAME:MECHANISM:PASSWORD of a file of users. Who is its principal and
+// mechanism.
 type UserLine struct {
 	Name      string
 	Mechanism metadata.ScramMechanism

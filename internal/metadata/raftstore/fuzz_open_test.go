@@ -58,8 +58,8 @@ func diskOf(t testing.TB, files map[string][]byte) vfs.FS {
 // changes nothing, or shows what was stored up to some transaction, as after a write that the power
 // cut off. It shows all if the end of the log is as it was written. ReadAll shows the same.
 func FuzzOpen(f *testing.F) {
-	// The snapshot has keys from the beginning: a compaction at its own time would remove files while
-	// they are read here, and give each process other files.
+	// The snapshot has keys from the beginning: a compaction at its own time would remove files
+	// while they are read here, and give each process other files.
 	fsys, txns, prefixes := vfs.Memory(), script()[:6], expectations(script()[:6])[2:]
 	initial := kv.NewState()
 	initial.Replay(txns[0])

@@ -105,8 +105,8 @@ func TestRatiosAreComputedWithinRounds(t *testing.T) {
 		t.Fatalf("%d rounds count", len(r.Rounds))
 	}
 	m := find(t, r, "records/s")
-	if m.Flow != "produce" || *m.A != (frame.Spread{Median: 300, Min: 200, Max: 800}) || *m.B != (frame.Spread{Median: 100, Min: 100, Max: 1000}) ||
-		*m.Ratio != (frame.Spread{Median: 2, Min: 0.8, Max: 3}) {
+	if m.Flow != "produce" || *m.A != (frame.Spread{Median: 300, Min: 200, Max: 800}) ||
+		*m.B != (frame.Spread{Median: 100, Min: 100, Max: 1000}) || *m.Ratio != (frame.Spread{Median: 2, Min: 0.8, Max: 3}) {
 		t.Errorf("records/s %+v: the ratios of the rounds are 2, 0.8 and 3", m)
 	}
 	if m.Echo == nil || *m.Echo != (frame.Spread{Median: 1000, Min: 1000, Max: 1000}) ||

@@ -29,8 +29,8 @@ type Round struct {
 	Echo *limits.EchoResult `json:"echo,omitempty"`
 }
 
-// Run makes a comparison. It calls each, which may be nil, with a line of text after each run. If ctx
-// ends, the comparison is of the complete rounds; without a complete round it is an error.
+// Run makes a comparison. It calls each, which may be nil, with a line of text after each run. If
+// ctx ends, the comparison is of the complete rounds; without a complete round it is an error.
 func Run(ctx context.Context, p Plan, each func(line string)) (*Comparison, error) {
 	return compare{run: bench.Run, echo: limits.Echo}.all(ctx, p, each)
 }

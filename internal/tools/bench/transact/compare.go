@@ -34,9 +34,9 @@ type Figure struct {
 	frame.Figure
 }
 
-// Measure runs each load on A and then on B, round by round. It calls each, which may be nil, with a
-// line of text after each run. If ctx ends, the result is of the complete rounds; without one it is
-// an error.
+// Measure runs each load on A and then on B, round by round. It calls each, which may be nil, with
+// a line of text after each run. If ctx ends, the result is of the complete rounds; without one it
+// is an error.
 func Measure(ctx context.Context, c Config, each func(line string)) (*Result, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -116,8 +116,8 @@ func figure(rounds []Round, load, name string, of func([]*Run) float64) []Figure
 	return []Figure{{Load: load, Figure: f}}
 }
 
-// share returns the rate of the load batch as a percentage of that of plain: what transactions cost.
-// It is 0 unless both were measured.
+// share returns the rate of the load batch as a percentage of that of plain: what transactions
+// cost. It is 0 unless both were measured.
 func share(runs []*Run) float64 {
 	var batch, plain float64
 	for _, r := range runs {

@@ -59,8 +59,9 @@ func TestCommandComparesBrokers(t *testing.T) {
 // Every transaction that a run counts was committed: readers of committed records get its records.
 func TestCountedTransactionsAreCommitted(t *testing.T) {
 	broker := chronik.StartTest(t)
-	c := Config{A: frame.Side{Name: "A", Brokers: []string{broker.Addr()}, PID: os.Getpid()}, Loads: []string{"ten", "batch", "plain", "latency"},
-		Schedule: frame.Schedule{Rounds: 1}, Interval: frame.Interval{Duration: 200 * time.Millisecond}, Size: 10, Keep: true}
+	c := Config{A: frame.Side{Name: "A", Brokers: []string{broker.Addr()}, PID: os.Getpid()},
+		Loads: []string{"ten", "batch", "plain", "latency"}, Schedule: frame.Schedule{Rounds: 1},
+		Interval: frame.Interval{Duration: 200 * time.Millisecond}, Size: 10, Keep: true}
 	r, err := Measure(t.Context(), c, nil)
 	for ; errors.Is(err, bench.ErrNothing) && c.Duration < 10*time.Second; r, err = Measure(t.Context(), c, nil) {
 		c.Duration *= 4 // the machine is busy
