@@ -28,6 +28,14 @@ func (b *Handler) contextOf(r *network.Request) context.Context {
 	return audit.With(b.ctx, clientOf(r))
 }
 
+// recordChange records a change of ctx's client that does not pass this broker's store: the leader
+// of the metadata has made it.
+func (b *Handler) recordChange(ctx context.Context, operation, resource string) {
+	if client, ok := audit.From(ctx); ok {
+		b.opt.Audit.Record(audit.Event{Kind: audit.Change, Client: client, Operation: operation, Resource: resource})
+	}
+}
+
 // ask reports whether the client may perform an operation that its request asks for, and records
 // the decision. Questions whose answer only shapes what a client is shown use may.
 func (m rights) ask(op acl.Operation, kind acl.ResourceType, name string) bool {

@@ -40,7 +40,7 @@ func auditedNode(t *testing.T, mode audit.Mode, rules ...acl.Binding) (*node, fu
 	compiled := acl.Compile(rules, acl.Options{})
 	n := newNode(t, quick, func(o *nodeOptions) {
 		o.broker = func(opt *Options) {
-			opt.Rules, opt.Audit = func() *acl.Rules { return compiled }, log
+			opt.Rules, opt.Audit, opt.Cluster = func() *acl.Rules { return compiled }, log, &fakeCluster{}
 		}
 		o.store = func(s metadata.Store) metadata.Store { return watching.Watch(s, log) }
 	})
@@ -165,7 +165,29 @@ func TestRefusalsKeepNoLongTexts(t *testing.T) {
 	runtime.KeepAlive(log)
 }
 
-// With all, what is permitted is recorded too.
+// A change that the leader of the metadata makes for a client has a line with the client.
+func TestAuditOfChangesElsewhere(t *testing.T) {
+	n, end := auditedNode(t, audit.Refusals, binding(acl.Alter, acl.Cluster, acl.ClusterName, acl.Allow),
+		binding(acl.Describe, acl.Topic, acl.Wildcard, acl.Allow))
+	id := n.topic(t, "t", 1)
+	n.record(t, metadata.TopicPartition{Topic: id}, func(p *metadata.Partition) {
+		p.Leader, p.ISR, p.Last = -1, nil, metadata.LastReplica{Broker: 1, Dir: [16]byte{1}}
+	})
+	w := n.dial(t)
+	ask[*kmsg.UnregisterBrokerResponse](t, w, 0, &kmsg.UnregisterBrokerRequest{BrokerID: 7})
+	if got := elected(t, w, 2, uncleanElection, nil); len(got) != 2 || got[1] != "0 ok" {
+		t.Errorf("elected %q", got)
+	}
+	events := end()
+	for event, api := range map[string]string{"change DELETE Broker:7": "UnregisterBroker",
+		"change ELECT_UNCLEAN Partition:" + metadata.FormatID(id) + "-0": "ElectLeaders"} {
+		if e := events[event]; e["api"] != api || e["who"] != "User:ANONYMOUS" {
+			t.Errorf("%s: %v in %v", event, e, events)
+		}
+	}
+}
+
+// With all, what is permitted is also recorded.
 func TestAuditOfPermits(t *testing.T) {
 	rule := binding(acl.Describe, acl.Cluster, acl.ClusterName, acl.Allow)
 	n, end := auditedNode(t, audit.All, rule)

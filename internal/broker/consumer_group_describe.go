@@ -3,26 +3,15 @@ package broker
 import (
 	"slices"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group"
-	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // ConsumerGroupDescribe (key 69), versions 0 to 1: consumer groups (KIP-848).
 func consumerGroupDescribeAPI() api {
-	return apiDef[*kmsg.ConsumerGroupDescribeRequest]{
-		API: protocol.API{Key: int16(kmsg.ConsumerGroupDescribe), Max: 1},
-		asks: asks[*kmsg.ConsumerGroupDescribeRequest]{parts: each(
-			func(req *kmsg.ConsumerGroupDescribeRequest) *[]string { return &req.Groups },
-			func(m rights, _ *kmsg.ConsumerGroupDescribeRequest, id *string) *kerr.Error {
-				return m.group(acl.Describe, *id)
-			})},
-		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     later(atGroups, consumerGroupDescribe),
-	}.api()
+	return namedGroupsAPI(kmsg.ConsumerGroupDescribe, 1, acl.Describe, func(req *kmsg.ConsumerGroupDescribeRequest) *[]string { return &req.Groups }, consumerGroupDescribe)
 }
 
 func consumerGroupDescribe(c call, req *kmsg.ConsumerGroupDescribeRequest) {

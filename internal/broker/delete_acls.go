@@ -16,10 +16,8 @@ import (
 // them (KIP-140).
 func deleteACLsAPI() api {
 	return apiDef[*kmsg.DeleteACLsRequest]{
-		API: protocol.API{Key: int16(kmsg.DeleteACLs), Min: 1, Max: 3},
-		asks: asks[*kmsg.DeleteACLsRequest]{
-			whole: func(m rights, _ *kmsg.DeleteACLsRequest) *kerr.Error { return m.cluster(acl.Alter) },
-		},
+		API:  protocol.API{Key: int16(kmsg.DeleteACLs), Min: 1, Max: 3},
+		asks: clusterAsks[*kmsg.DeleteACLsRequest](acl.Alter),
 		refuse: func(r *network.Request, req *kmsg.DeleteACLsRequest, code *kerr.Error) kmsg.Response {
 			return refuseFilters(r, req, denied(code))
 		},

@@ -5,20 +5,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group"
-	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // DeleteGroups (key 42), versions 0 to 2: groups without members, with their offsets.
 func deleteGroupsAPI() api {
-	return apiDef[*kmsg.DeleteGroupsRequest]{
-		API: protocol.API{Key: int16(kmsg.DeleteGroups), Max: 2},
-		asks: asks[*kmsg.DeleteGroupsRequest]{parts: each(
-			func(req *kmsg.DeleteGroupsRequest) *[]string { return &req.Groups },
-			func(m rights, _ *kmsg.DeleteGroupsRequest, id *string) *kerr.Error { return m.group(acl.Delete, *id) })},
-		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     later(atGroups, deleteGroups),
-	}.api()
+	return namedGroupsAPI(kmsg.DeleteGroups, 2, acl.Delete, func(req *kmsg.DeleteGroupsRequest) *[]string { return &req.Groups }, deleteGroups)
 }
 
 func deleteGroups(c call, req *kmsg.DeleteGroupsRequest) {

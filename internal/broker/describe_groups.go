@@ -9,18 +9,23 @@ import (
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
+// namedGroupsAPI returns the definition of an API whose requests name groups. Each needs the right
+// to an operation.
+func namedGroupsAPI[Q any, R interface {
+	*Q
+	kmsg.Request
+}](key kmsg.Key, most int16, op acl.Operation, groups func(R) *[]string, run func(call, R)) api {
+	return apiDef[R]{
+		API:        protocol.API{Key: int16(key), Max: most},
+		asks:       asks[R]{parts: each(groups, func(m rights, _ R, id *string) *kerr.Error { return m.group(op, *id) })},
+		overloaded: kerr.CoordinatorNotAvailable,
+		handle:     later(atGroups, run),
+	}.api()
+}
+
 // DescribeGroups (key 15), versions 0 to 6: classic groups.
 func describeGroupsAPI() api {
-	return apiDef[*kmsg.DescribeGroupsRequest]{
-		API: protocol.API{Key: int16(kmsg.DescribeGroups), Max: 6},
-		asks: asks[*kmsg.DescribeGroupsRequest]{parts: each(
-			func(req *kmsg.DescribeGroupsRequest) *[]string { return &req.Groups },
-			func(m rights, _ *kmsg.DescribeGroupsRequest, id *string) *kerr.Error {
-				return m.group(acl.Describe, *id)
-			})},
-		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     later(atGroups, describeGroups),
-	}.api()
+	return namedGroupsAPI(kmsg.DescribeGroups, 6, acl.Describe, func(req *kmsg.DescribeGroupsRequest) *[]string { return &req.Groups }, describeGroups)
 }
 
 func describeGroups(c call, req *kmsg.DescribeGroupsRequest) {

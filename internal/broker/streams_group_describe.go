@@ -3,26 +3,15 @@ package broker
 import (
 	"slices"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group"
-	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // StreamsGroupDescribe (key 89), version 0: streams groups (KIP-1071).
 func streamsGroupDescribeAPI() api {
-	return apiDef[*kmsg.StreamsGroupDescribeRequest]{
-		API: protocol.API{Key: int16(kmsg.StreamsGroupDescribe), Max: 0},
-		asks: asks[*kmsg.StreamsGroupDescribeRequest]{parts: each(
-			func(req *kmsg.StreamsGroupDescribeRequest) *[]string { return &req.Groups },
-			func(m rights, _ *kmsg.StreamsGroupDescribeRequest, id *string) *kerr.Error {
-				return m.group(acl.Describe, *id)
-			})},
-		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     later(atGroups, streamsGroupDescribe),
-	}.api()
+	return namedGroupsAPI(kmsg.StreamsGroupDescribe, 0, acl.Describe, func(req *kmsg.StreamsGroupDescribeRequest) *[]string { return &req.Groups }, streamsGroupDescribe)
 }
 
 func streamsGroupDescribe(c call, req *kmsg.StreamsGroupDescribeRequest) {

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -28,6 +29,7 @@ func unregisterBroker(ctx context.Context, b *Handler, r *network.Request, req *
 	c := b.newChange(r, changeTimeout)
 	err := c.do(ctx, func(ctx context.Context) (int64, error) { return b.opt.Cluster.Unregister(ctx, req.BrokerID) })
 	if err == nil {
+		b.recordChange(ctx, "DELETE", fmt.Sprintf("Broker:%d", req.BrokerID))
 		err = c.waitVisible(ctx)
 	}
 	resp.ErrorCode, resp.ErrorMessage = c.verdict(err)

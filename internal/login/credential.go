@@ -6,8 +6,12 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/sha512"
+	"errors"
 	"fmt"
 	"hash"
+	"iter"
+	"slices"
+	"strings"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/secret"
@@ -66,4 +70,75 @@ func matches(c *metadata.Credential, password []byte) bool {
 	}
 	stored, _ := keys(c.Mechanism, salted)
 	return hmac.Equal(stored, c.StoredKey.Bytes())
+}
+
+// UserLine is a line NAME:MECHANISM:PASSWORD of a file of users. Who is its principal and
+// mechanism.
+type UserLine struct {
+	Name      string
+	Mechanism metadata.ScramMechanism
+	Who       string
+	password  secret.Secret
+}
+
+// UserLines yields the lines of a file of users, or an error for a malformed line, which shows no
+// password. It skips empty lines and those that begin with #. A user may have a line for each
+// mechanism.
+func UserLines(text string) iter.Seq2[UserLine, error] {
+	return func(yield func(UserLine, error) bool) {
+		seen := map[string]bool{}
+		for i, line := range strings.Split(text, "\n") {
+			line = strings.TrimSuffix(line, "\r")
+			if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
+				continue
+			}
+			parts := append(strings.SplitN(line, ":", 3), "", "")
+			m, known := metadata.ParseScramMechanism(parts[1])
+			u := UserLine{parts[0], m, PrincipalType + parts[0] + " for " + parts[1], secret.Of(parts[2])}
+			var wrong string
+			switch {
+			case strings.Count(line, ":") < 2:
+				wrong = "it has fewer than three parts"
+			case !ValidName(u.Name):
+				wrong = fmt.Sprintf("the name is empty, longer than %d bytes, or has control characters", metadata.MaxUserName)
+			case !known:
+				wrong = "the mechanism is neither SCRAM-SHA-256 nor SCRAM-SHA-512"
+			case parts[2] == "":
+				wrong = "the password is empty"
+			case seen[u.Who]:
+				wrong = "user " + u.Name + " has a second password for " + parts[1]
+			}
+			var err error
+			if wrong != "" {
+				err = fmt.Errorf("line %d: %s; write lines NAME:SCRAM-SHA-512:PASSWORD", i+1, wrong)
+			}
+			seen[u.Who] = true
+			if !yield(u, err) {
+				return
+			}
+		}
+	}
+}
+
+// ParseUsers returns the users of a file of users, at least one.
+func ParseUsers(text string) ([]metadata.User, error) {
+	var users []metadata.User
+	for line, err := range UserLines(text) {
+		if err != nil {
+			return nil, err
+		}
+		c, err := NewCredential(line.Mechanism, line.password, DefaultIterations)
+		if err != nil {
+			return nil, err
+		}
+		at := slices.IndexFunc(users, func(u metadata.User) bool { return u.Name == line.Name })
+		if at < 0 {
+			at, users = len(users), append(users, metadata.User{Name: line.Name})
+		}
+		users[at] = users[at].With(c)
+	}
+	if len(users) == 0 {
+		return nil, errors.New("it names no user; write lines NAME:SCRAM-SHA-512:PASSWORD")
+	}
+	return users, nil
 }

@@ -93,6 +93,20 @@ func (c *classic) describe(r *kmsg.DescribeGroupsResponseGroup) {
 	}
 }
 
+// named returns the group of an id as one of a kind, or why there is none.
+func named[K any](s *Shard, id string, of func(*group) *K, kind string) (*K, *failure) {
+	g := s.groups[id]
+	switch {
+	case id == "":
+		return nil, refuse(kerr.InvalidGroupID)
+	case g == nil:
+		return nil, unknownGroup(id)
+	case of(g) == nil:
+		return nil, fail(kerr.GroupIDNotFound, "Group %s is not a %s group.", id, kind)
+	}
+	return of(g), nil
+}
+
 // DescribeConsumers describes consumer groups. The response is a
 // []kmsg.ConsumerGroupDescribeResponseGroup.
 type DescribeConsumers struct {
@@ -104,19 +118,11 @@ func (s *Shard) describeConsumers(e DescribeConsumers) []kmsg.ConsumerGroupDescr
 	for _, id := range e.Groups {
 		r := kmsg.NewConsumerGroupDescribeResponseGroup()
 		r.Group = id
-		g := s.groups[id]
-		switch {
-		case id == "":
-			r.ErrorCode = kerr.InvalidGroupID.Code
-		case g == nil:
-			f := unknownGroup(id)
-			r.ErrorCode, r.ErrorMessage = f.errorCode(), f.message()
-		case g.consumer() == nil:
-			f := fail(kerr.GroupIDNotFound, "Group %s is not a consumer group.", id)
-			r.ErrorCode, r.ErrorMessage = f.errorCode(), f.message()
-		default:
-			s.describeConsumer(g.consumer(), &r)
+		c, f := named(s, id, (*group).consumer, "consumer")
+		if f == nil {
+			s.describeConsumer(c, &r)
 		}
+		r.ErrorCode, r.ErrorMessage = f.errorCode(), f.message()
 		list = append(list, r)
 	}
 	return list

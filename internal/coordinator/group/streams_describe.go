@@ -1,7 +1,6 @@
 package group
 
 import (
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
@@ -19,17 +18,9 @@ func (s *Shard) describeStreams(e DescribeStreams) []kmsg.StreamsGroupDescribeRe
 	for _, id := range e.Groups {
 		r := kmsg.NewStreamsGroupDescribeResponseGroup()
 		r.Group = id
-		g := s.groups[id]
-		var f *failure
-		switch {
-		case id == "":
-			f = refuse(kerr.InvalidGroupID)
-		case g == nil:
-			f = unknownGroup(id)
-		case g.streams() == nil:
-			f = fail(kerr.GroupIDNotFound, "Group %s is not a streams group.", id)
-		default:
-			s.describeTasks(g.streams(), &r)
+		c, f := named(s, id, (*group).streams, "streams")
+		if f == nil {
+			s.describeTasks(c, &r)
 		}
 		r.ErrorCode, r.ErrorMessage = f.errorCode(), f.message()
 		list = append(list, r)

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,14 +10,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/audit"
-	"github.com/chronik-io/chronik/internal/broker"
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/login"
-	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -160,41 +157,4 @@ func RecordRefusedLinks(log *audit.Log, listener string) func(net.Addr, string, 
 		}
 		log.Record(audit.Event{Kind: audit.Refused, Client: c, Operation: "LINK", Resource: "Cluster", Why: err.Error()})
 	}
-}
-
-// auditedCluster records what clients ask the leader of the metadata to change, which does not pass
-// this broker's store.
-type auditedCluster struct {
-	broker.Cluster
-	log *audit.Log
-}
-
-// WithAuditedCluster returns c, with its changes in an audit log; the same without a log.
-func WithAuditedCluster(c broker.Cluster, log *audit.Log) broker.Cluster {
-	if log == nil || c == nil {
-		return c
-	}
-	return auditedCluster{c, log}
-}
-
-// Unregister implements broker.Cluster.
-func (a auditedCluster) Unregister(ctx context.Context, id int32) (int64, error) {
-	revision, err := a.Cluster.Unregister(ctx, id)
-	if client, ok := audit.From(ctx); ok && err == nil {
-		a.log.Record(audit.Event{Kind: audit.Change, Client: client, Operation: "DELETE", Resource: fmt.Sprintf("Broker:%d", id)})
-	}
-	return revision, err
-}
-
-// ElectUnclean implements broker.Cluster.
-func (a auditedCluster) ElectUnclean(ctx context.Context, list []metadata.TopicPartition) (int64, []error) {
-	revision, errs := a.Cluster.ElectUnclean(ctx, list)
-	client, ok := audit.From(ctx)
-	for i := range list {
-		if ok && errs[i] == nil {
-			a.log.Record(audit.Event{Kind: audit.Change, Client: client, Operation: "ELECT_UNCLEAN",
-				Resource: fmt.Sprintf("Partition:%s-%d", metadata.FormatID(list[i].Topic), list[i].Partition)})
-		}
-	}
-	return revision, errs
 }

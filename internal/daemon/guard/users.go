@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"go.uber.org/zap"
 
@@ -92,50 +91,7 @@ func readUsers(name string) ([]metadata.User, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseUsers(string(text))
-}
-
-// parseUsers parses lines NAME:MECHANISM:PASSWORD. Empty lines and those that begin with # are
-// skipped. A user may have a line for each mechanism. Errors show no password.
-func parseUsers(text string) ([]metadata.User, error) {
-	var users []metadata.User
-	for i, line := range strings.Split(text, "\n") {
-		line = strings.TrimSuffix(line, "\r")
-		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		wrong := func(format string, args ...any) error {
-			return fmt.Errorf("line %d: %s; write lines NAME:SCRAM-SHA-512:PASSWORD", i+1, fmt.Sprintf(format, args...))
-		}
-		name, rest, ok := strings.Cut(line, ":")
-		mechanism, password, ok2 := strings.Cut(rest, ":")
-		m, known := metadata.ParseScramMechanism(mechanism)
-		at := slices.IndexFunc(users, func(u metadata.User) bool { return u.Name == name })
-		switch {
-		case !ok || !ok2:
-			return nil, wrong("it has fewer than three parts")
-		case !login.ValidName(name):
-			return nil, wrong("the name is empty, longer than %d bytes, or has control characters", metadata.MaxUserName)
-		case !known:
-			return nil, wrong("the mechanism is neither SCRAM-SHA-256 nor SCRAM-SHA-512")
-		case password == "":
-			return nil, wrong("the password is empty")
-		case at >= 0 && users[at].Credential(m) != nil:
-			return nil, wrong("user %s has a second password for %s", name, m)
-		}
-		c, err := login.NewCredential(m, secret.Of(password), login.DefaultIterations)
-		if err != nil {
-			return nil, wrong("%v", err)
-		}
-		if at < 0 {
-			at, users = len(users), append(users, metadata.User{Name: name})
-		}
-		users[at] = users[at].With(c)
-	}
-	if len(users) == 0 {
-		return nil, errors.New("it names no user; write lines NAME:SCRAM-SHA-512:PASSWORD")
-	}
-	return users, nil
+	return login.ParseUsers(string(text))
 }
 
 // AddUser gives a user a password in the store of a broker that is stopped, and records that in the

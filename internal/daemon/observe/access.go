@@ -100,16 +100,9 @@ func covers(deny, allow *acl.Binding) bool {
 // missingUsers returns the users of a bootstrap file that do not exist, or have no password for the
 // mechanism of their line.
 func missingUsers(text string, img *metadata.Image) (missing []string) {
-	for line := range strings.Lines(text) {
-		name, rest, ok := strings.Cut(line, ":")
-		if !ok || strings.HasPrefix(name, "#") {
-			continue
-		}
-		mechanism, _, _ := strings.Cut(rest, ":")
-		m, known := metadata.ParseScramMechanism(mechanism)
-		one := login.PrincipalType + name + " for " + mechanism
-		if known && img.User(name).Credential(m) == nil && !slices.Contains(missing, one) {
-			missing = append(missing, one)
+	for line, err := range login.UserLines(text) {
+		if err == nil && img.User(line.Name).Credential(line.Mechanism) == nil {
+			missing = append(missing, line.Who)
 		}
 	}
 	return missing

@@ -17,88 +17,49 @@ type directory struct {
 	most int64 // of used
 	used atomic.Int64
 
-	mu      sync.Mutex
-	cuts    []job
-	moves   []job
-	cutting bool // a goroutine runs
-	moving  bool
+	mu    sync.Mutex
+	cuts  queue[storage.Truncation]
+	moves queue[storage.StartMove]
 }
 
-// job is a truncation or a move of the log start.
-type job struct {
-	f    *following
-	cut  *storage.Truncation
-	move *storage.StartMove
+// queue has the jobs of one kind for the logs of a directory, at most one for each log.
+type queue[T any] struct {
+	jobs    []T
+	of      []*following
+	running bool // a goroutine does them
 }
 
-// add queues a job. There is at most one truncation, and one move, for each log.
-func (d *directory) add(j job) {
+// add queues a job. A goroutine calls do with all that are queued, as often as there are some, and
+// then done with each.
+func add[T any](d *directory, q *queue[T], f *following, job T, do func([]T), done func(*following, *T)) {
 	d.s.mu.Lock()
 	defer d.s.mu.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if j.cut != nil {
-		d.cuts = append(d.cuts, j)
-		if !d.cutting {
-			d.cutting = d.s.spawn(d.truncate)
-		}
+	q.jobs, q.of = append(q.jobs, job), append(q.of, f)
+	if q.running {
 		return
 	}
-	d.moves = append(d.moves, j)
-	if !d.moving {
-		d.moving = d.s.spawn(d.moveStarts)
-	}
-}
-
-// take returns what is queued, and ends the goroutine if there is nothing.
-func (d *directory) take(list *[]job, running *bool) []job {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	jobs := *list
-	*list = nil
-	*running = len(jobs) > 0
-	return jobs
-}
-
-// truncate runs until nothing is queued.
-func (d *directory) truncate() {
-	for {
-		jobs := d.take(&d.cuts, &d.cutting)
-		if len(jobs) == 0 {
-			return
+	q.running = d.s.spawn(func() {
+		for {
+			d.mu.Lock()
+			jobs, of := q.jobs, q.of
+			q.jobs, q.of, q.running = nil, nil, len(jobs) > 0
+			d.mu.Unlock()
+			if len(jobs) == 0 {
+				return
+			}
+			do(jobs)
+			for i := range jobs {
+				done(of[i], &jobs[i])
+			}
 		}
-		cuts := make([]storage.Truncation, len(jobs))
-		for i, j := range jobs {
-			cuts[i] = *j.cut
-		}
-		d.dir.Truncate(cuts)
-		for i, j := range jobs {
-			j.f.truncated(cuts[i].Err)
-		}
-	}
-}
-
-// moveStarts runs until nothing is queued.
-func (d *directory) moveStarts() {
-	for {
-		jobs := d.take(&d.moves, &d.moving)
-		if len(jobs) == 0 {
-			return
-		}
-		moves := make([]storage.StartMove, len(jobs))
-		for i, j := range jobs {
-			moves[i] = *j.move
-		}
-		d.dir.MoveStarts(moves)
-		for i, j := range jobs {
-			j.f.startMoved(moves[i].Err)
-		}
-	}
+	})
 }
 
 // truncated subscribes again after a truncation.
-func (f *following) truncated(err error) {
-	t := f.part
+func (f *following) truncated(cut *storage.Truncation) {
+	t, err := f.part, cut.Err
 	if err != nil {
 		t.s.opt.Logger.Warn("cannot truncate a replica", zap.Stringer("partition", t.p), zap.Error(err))
 	}
@@ -119,8 +80,8 @@ func (f *following) truncated(err error) {
 
 // startMoved confirms a log start to the leader. One that could not move is tried again after a
 // pause: the leader names it only once, and a follower with another start never joins the ISR.
-func (f *following) startMoved(err error) {
-	t := f.part
+func (f *following) startMoved(move *storage.StartMove) {
+	t, err := f.part, move.Err
 	t.mu.Lock()
 	f.pinning = pinDone
 	if err != nil {

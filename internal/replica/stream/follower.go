@@ -406,5 +406,7 @@ func (f *following) still() storage.Only {
 
 // cutAt truncates the log of a stream, or empties it, on the directory's goroutine.
 func (f *following) cutAt(end int64, reset bool) {
-	f.part.dir.add(job{f: f, cut: &storage.Truncation{Log: f.part.log, End: end, Reset: reset, Only: f.still()}})
+	d := f.part.dir
+	add(d, &d.cuts, f, storage.Truncation{Log: f.part.log, End: end, Reset: reset, Only: f.still()}, d.dir.Truncate,
+		(*following).truncated)
 }

@@ -286,7 +286,7 @@ func (f *following) moveStart(start int64) {
 // askStart lets the directory's goroutine move the log start, or make durable what has moved.
 func (f *following) askStart(start int64) {
 	t := f.part
-	t.dir.add(job{f: f, move: &storage.StartMove{Log: t.log, To: start, Only: f.still()}})
+	add(t.dir, &t.dir.moves, f, storage.StartMove{Log: t.log, To: start, Only: f.still()}, t.dir.dir.MoveStarts, (*following).startMoved)
 }
 
 // ended handles an entry of US: the leader has ended the slot.

@@ -30,7 +30,7 @@ func newCommand() (*cobra.Command, *options) {
 			"--set-b acks=1 or --set-b topic-config=flush.messages=1. With --pid-a and --pid-b it reports the servers' CPU per request, with --echo\n"+
 			"it adds a bare TCP echo of the same sizes and connections to each round.",
 		func(ctx context.Context, progress io.Writer) (*Comparison, error) {
-			return Run(ctx, p, func(t Turn) { fmt.Fprintln(progress, t.Text()) })
+			return Run(ctx, p, func(line string) { fmt.Fprintln(progress, line) })
 		})
 	cmd.Args = nil
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) (err error) {
@@ -43,18 +43,11 @@ func newCommand() (*cobra.Command, *options) {
 	for _, name := range []string{brokersFlag, pidFlag} {
 		f.Lookup(name).Hidden = true
 	}
-	f.StringSliceVar(&o.a.brokers, "a", nil, "brokers of side A, host:port,…")
-	f.StringSliceVar(&o.b.brokers, "b", nil, "brokers of side B, host:port,…")
-	f.StringVar(&o.a.name, "name-a", "A", "name of side A")
-	f.StringVar(&o.b.name, "name-b", "B", "name of side B")
-	f.IntVar(&o.a.pid, "pid-a", 0, "process id of A's broker on this machine: shows its CPU time per request (Linux)")
-	f.IntVar(&o.b.pid, "pid-b", 0, "process id of B's broker")
+	frame.BindSides(f, &o.a.Side, &o.b.Side, "request", "")
 	f.StringArrayVar(&o.a.set, "set-a", nil, "flag of the load for side A only, name=value; may be repeated")
 	f.StringArrayVar(&o.b.set, "set-b", nil, "flag of the load for side B only")
-	f.IntVar(&o.plan.Rounds, "rounds", 5, "number of rounds")
-	f.IntVar(&o.plan.Discard, "discard", 0, "rounds before them that are not counted, to warm up the brokers")
+	o.plan.Schedule.Bind(f, 5)
 	f.BoolVar(&o.plan.Echo, "echo", false, "add a bare TCP echo to each round")
-	f.DurationVar(&o.plan.Pause, "pause", 0, "time between two runs")
 	return cmd, o
 }
 
@@ -72,10 +65,8 @@ type options struct {
 }
 
 type sideOptions struct {
-	name    string
-	brokers []string
-	pid     int
-	set     []string
+	frame.Side
+	set []string
 }
 
 // planOf returns the plan from the flags and from the arguments after "--", which are flags too.
@@ -106,10 +97,10 @@ func (o *options) planOf(cmd *cobra.Command, args []string) (Plan, error) {
 
 // side returns one side, whose flags override those of both.
 func (o sideOptions) side(cmd *cobra.Command, letter string, c bench.Config) (Side, error) {
-	if len(o.brokers) == 0 {
+	if len(o.Brokers) == 0 {
 		return Side{}, cli.Usage("--%s: name at least one host:port, for example %s", letter, bench.Default().Brokers[0])
 	}
-	c.Brokers, c.ServerPID = o.brokers, o.pid
+	c.Brokers, c.ServerPID = o.Brokers, o.PID
 	fs := pflag.NewFlagSet("set-"+letter, pflag.ContinueOnError)
 	c.Bind(fs)
 	for _, text := range o.set {
@@ -122,5 +113,5 @@ func (o sideOptions) side(cmd *cobra.Command, letter string, c bench.Config) (Si
 			return Side{}, cli.Usage("--set-%s: %s", letter, text)
 		}
 	}
-	return Side{Name: o.name, Config: c}, nil
+	return Side{Name: o.Name, Config: c}, nil
 }

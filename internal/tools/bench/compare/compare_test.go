@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/tools/bench"
+	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/limits"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
 	"github.com/chronik-io/chronik/internal/tools/bench/results"
@@ -38,7 +39,7 @@ func plan(rounds int) Plan {
 	a, b := bench.Default(), bench.Default()
 	a.Brokers, b.Brokers = []string{"a:1"}, []string{"b:1"}
 	a.Duration, b.Duration = time.Second, time.Second
-	return Plan{A: Side{Config: a}, B: Side{Config: b}, Rounds: rounds}
+	return Plan{A: Side{Config: a}, B: Side{Config: b}, Schedule: frame.Schedule{Rounds: rounds}}
 }
 
 // measured returns a result of records per second, each with this latency.
@@ -87,8 +88,8 @@ func TestRatiosAreComputedWithinRounds(t *testing.T) {
 	p := plan(3)
 	p.Discard, p.Echo = 1, true
 	var turns []string
-	r, err := s.compare().all(t.Context(), p, func(turn Turn) {
-		turns = append(turns, fmt.Sprintf("%s%d%v", turn.Name, turn.Round, turn.Discarded))
+	r, err := s.compare().all(t.Context(), p, func(line string) {
+		turns = append(turns, strings.Join(strings.SplitN(line, "  ", 3)[:2], " "))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -96,27 +97,26 @@ func TestRatiosAreComputedWithinRounds(t *testing.T) {
 	if got := strings.Join(s.order, ""); got != "abeabeabeabe" {
 		t.Errorf("turns %s", got)
 	}
-	if want := []string{"A1true", "B1true", "echo1true", "A1false", "B1false", "echo1false", "A2false", "B2false", "echo2false",
-		"A3false", "B3false", "echo3false"}; !slices.Equal(
-		turns,
-		want,
-	) {
+	if want := []string{"discarded round 1 A", "discarded round 1 B", "discarded round 1 echo", "round 1 A", "round 1 B", "round 1 echo",
+		"round 2 A", "round 2 B", "round 2 echo", "round 3 A", "round 3 B", "round 3 echo"}; !slices.Equal(turns, want) {
 		t.Errorf("told of %v", turns)
 	}
 	if len(r.Rounds) != 3 {
 		t.Fatalf("%d rounds count", len(r.Rounds))
 	}
 	m := find(t, r, "records/s")
-	if m.Flow != "produce" || m.A != (Spread{300, 200, 800}) || m.B != (Spread{100, 100, 1000}) || m.Ratio != (Spread{2, 0.8, 3}) {
+	if m.Flow != "produce" || *m.A != (frame.Spread{Median: 300, Min: 200, Max: 800}) ||
+		*m.B != (frame.Spread{Median: 100, Min: 100, Max: 1000}) || *m.Ratio != (frame.Spread{Median: 2, Min: 0.8, Max: 3}) {
 		t.Errorf("records/s %+v: the ratios of the rounds are 2, 0.8 and 3", m)
 	}
-	if m.Echo == nil || *m.Echo != (Spread{1000, 1000, 1000}) || *m.AEcho != (Spread{0.3, 0.2, 0.8}) || *m.BEcho != (Spread{0.1, 0.1, 1}) {
+	if m.Echo == nil || *m.Echo != (frame.Spread{Median: 1000, Min: 1000, Max: 1000}) ||
+		*m.AEcho != (frame.Spread{Median: 0.3, Min: 0.2, Max: 0.8}) || *m.BEcho != (frame.Spread{Median: 0.1, Min: 0.1, Max: 1}) {
 		t.Errorf("against the echo %+v", m)
 	}
 	if m := find(t, r, "p99 ms"); m.A.Min < 1.24 || m.A.Min > 1.26 || m.Ratio.Min < 0.33 || m.Ratio.Min > 0.34 {
 		t.Errorf("p99 %+v: A's are 5, 1.25 and 3.33 ms, B's 10, 1 and 10", m)
 	}
-	if m := find(t, r, "server CPU us"); m.A.Min != 1250 || *m.Echo != (Spread{500, 500, 500}) {
+	if m := find(t, r, "server CPU us"); m.A.Min != 1250 || *m.Echo != (frame.Spread{Median: 500, Min: 500, Max: 500}) {
 		t.Errorf("CPU %+v", m)
 	}
 }
@@ -130,22 +130,6 @@ func find(t *testing.T, c *Comparison, name string) Measure {
 	}
 	t.Fatalf("no %s in %+v", name, c.Measures)
 	return Measure{}
-}
-
-func TestSpread(t *testing.T) {
-	for _, tc := range []struct {
-		values []float64
-		want   Spread
-	}{{[]float64{3}, Spread{3, 3, 3}}, {[]float64{4, 1}, Spread{2.5, 1, 4}}, {[]float64{9, 1, 2}, Spread{2, 1, 9}}} {
-		if got := SpreadOf(tc.values); got != tc.want {
-			t.Errorf("%v: %+v, not %+v", tc.values, got, tc.want)
-		}
-	}
-	for v, want := range map[float64]string{82612.7: "82613", 1.3749: "1.37", 0.01234: "0.0123", 12.34: "12.3", 0.999: "0.999"} {
-		if got := digits(v); got != want {
-			t.Errorf("%g is written %s, not %s", v, got, want)
-		}
-	}
 }
 
 // A run that failed, had no success, or lost a record gives no ratio.

@@ -5,5 +5,5 @@
 // rounds' ratios with minimum and maximum. With an echo in each round it shows how far each broker
 // is from the machine's limit. A run without a success, or with a failed verification, ends the
 // comparison: it promises that no ratio is based on failures. cmd/chronik-bench offers it as
-// `compare`. It knows no protocol: package bench runs, report writes.
+// `compare`. It knows no protocol: package bench runs, frame repeats and compares.
 package compare

@@ -1,32 +1,15 @@
 package compare
 
 import (
-	"slices"
-
+	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/results"
 )
 
-// Spread is a median with the minimum and the maximum of the same values.
-type Spread struct {
-	Median float64 `json:"median"`
-	Min    float64 `json:"min"`
-	Max    float64 `json:"max"`
-}
-
-// Measure is one figure over all rounds. Ratios are computed within each round.
+// Measure is one figure of a flow over all rounds.
 type Measure struct {
 	// Flow is produce, consume or end-to-end.
 	Flow string `json:"flow"`
-	// Name is the figure's name with its unit.
-	Name string `json:"name"`
-	A    Spread `json:"a"`
-	B    Spread `json:"b"`
-	// Ratio is A/B.
-	Ratio Spread `json:"a_over_b"`
-	// Echo and the ratios to it are nil without an echo.
-	Echo  *Spread `json:"echo,omitempty"`
-	AEcho *Spread `json:"a_over_echo,omitempty"`
-	BEcho *Spread `json:"b_over_echo,omitempty"`
+	frame.Figure
 }
 
 // figure is a figure that can be compared; 0 means that it is unknown.
@@ -90,34 +73,6 @@ func measure(rounds []Round, flow string, by figure) (Measure, bool) {
 			echo = append(echo, by.of(r.Echo.Flow, r.Echo.Server))
 		}
 	}
-	if !positive(a) || !positive(b) {
-		return Measure{}, false
-	}
-	m := Measure{Flow: flow, Name: by.name, A: SpreadOf(a), B: SpreadOf(b), Ratio: SpreadOf(Over(a, b))}
-	if len(echo) == len(rounds) && positive(echo) {
-		e, ae, be := SpreadOf(echo), SpreadOf(Over(a, echo)), SpreadOf(Over(b, echo))
-		m.Echo, m.AEcho, m.BEcho = &e, &ae, &be
-	}
-	return m, true
-}
-
-func positive(values []float64) bool {
-	return !slices.ContainsFunc(values, func(v float64) bool { return !(v > 0) })
-}
-
-// Over divides pairwise.
-func Over(a, b []float64) []float64 {
-	out := make([]float64, len(a))
-	for i := range a {
-		out[i] = a[i] / b[i]
-	}
-	return out
-}
-
-// SpreadOf returns the spread of at least one value; the median of an even number is the mean of
-// the middle two.
-func SpreadOf(values []float64) Spread {
-	s := slices.Sorted(slices.Values(values))
-	n := len(s)
-	return Spread{Median: (s[(n-1)/2] + s[n/2]) / 2, Min: s[0], Max: s[n-1]}
+	f, ok := frame.FigureOf(by.name, a, b, echo)
+	return Measure{Flow: flow, Figure: f}, ok
 }

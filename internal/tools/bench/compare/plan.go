@@ -2,32 +2,20 @@ package compare
 
 import (
 	"strings"
-	"time"
 
 	"github.com/chronik-io/chronik/internal/tools/bench"
+	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/settings"
-)
-
-// Limits of a plan.
-const (
-	MaxRounds = 1000
-	maxPause  = time.Hour
 )
 
 // Plan describes a comparison.
 type Plan struct {
 	A Side `json:"a"`
 	B Side `json:"b"`
-	// Rounds is the number of counted rounds, 1 to MaxRounds. Discard is the number of rounds
-	// before them that are not counted: a broker that compiles at run time is slower in its first
-	// round.
-	Rounds  int `json:"rounds"`
-	Discard int `json:"discard"`
+	frame.Schedule
 	// Echo adds a bare TCP echo to each round. It needs mode produce and clients own, because it is
 	// not comparable with other loads.
 	Echo bool `json:"echo"`
-	// Pause is the time between two runs.
-	Pause time.Duration `json:"pause_ns"`
 }
 
 // Side is one of the two brokers with its load.
@@ -58,11 +46,7 @@ func (p Plan) complete() (Plan, error) {
 	if p.A.Name == p.B.Name {
 		x.Add("--name-a and --name-b: both sides have the name %q; choose different names", p.A.Name)
 	}
-	x.Between("rounds", p.Rounds, 1, MaxRounds)
-	x.Between("discard", p.Discard, 0, MaxRounds)
-	if p.Pause < 0 || p.Pause > maxPause {
-		x.Add("--pause: %v is not between 0s and %v", p.Pause, maxPause)
-	}
+	p.Schedule.Check(&x)
 	for _, c := range []bench.Config{p.A.Config, p.B.Config} {
 		if p.Echo && (c.Mode != bench.ModeProduce || c.Clients != bench.ClientsOwn || c.Rate > 0) {
 			x.Add("--echo: an echo is only comparable with mode produce, clients own, without a rate; remove it for this load")

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/chronik-io/chronik/internal/cli"
-	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/tools/bench"
+	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/limits"
 	"github.com/chronik-io/chronik/internal/tools/bench/results"
 )
@@ -29,19 +29,9 @@ type Round struct {
 	Echo *limits.EchoResult `json:"echo,omitempty"`
 }
 
-// Turn is a run that has ended: Run is set for a side, Echo for the echo.
-type Turn struct {
-	// Round counts from 1; discarded rounds are counted separately.
-	Round     int
-	Discarded bool
-	Name      string
-	Run       *results.Document
-	Echo      *limits.EchoResult
-}
-
-// Run makes a comparison. It calls each, which may be nil, after each run. If ctx ends, the
-// comparison is of the complete rounds; without a complete round it is an error.
-func Run(ctx context.Context, p Plan, each func(Turn)) (*Comparison, error) {
+// Run makes a comparison. It calls each, which may be nil, with a line of text after each run. If
+// ctx ends, the comparison is of the complete rounds; without a complete round it is an error.
+func Run(ctx context.Context, p Plan, each func(line string)) (*Comparison, error) {
 	return compare{run: bench.Run, echo: limits.Echo}.all(ctx, p, each)
 }
 
@@ -51,75 +41,37 @@ type compare struct {
 	echo func(context.Context, limits.EchoConfig) (*limits.EchoResult, error)
 }
 
-func (c compare) all(ctx context.Context, p Plan, each func(Turn)) (*Comparison, error) {
+func (c compare) all(ctx context.Context, p Plan, each func(line string)) (*Comparison, error) {
 	p, err := p.complete()
 	if err != nil {
 		return nil, err
 	}
-	if each == nil {
-		each = func(Turn) {}
-	}
 	r := &Comparison{Plan: p}
-	for i := range p.Discard + p.Rounds {
-		turn := Turn{Round: i - p.Discard + 1}
-		if turn.Discarded = i < p.Discard; turn.Discarded {
-			turn.Round = i + 1
+	r.Rounds, err = frame.Alternate(ctx, p.Schedule, p.names(), func(i int, r *Round) (text string, err error) {
+		if i == 2 {
+			if r.Echo, err = c.echo(ctx, limits.EchoOf(p.A.Config)); err != nil {
+				return "", err
+			}
+			return flowText(r.Echo.Flow) + cpuText(r.Echo.Server), nil
 		}
-		if i > 0 && !pause.Wait(ctx.Done(), p.Pause) {
-			break
-		}
-		round, err := c.round(ctx, p, turn, each)
-		if ctx.Err() != nil {
-			break // an interrupted run is not comparable
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !turn.Discarded {
-			r.Rounds = append(r.Rounds, round)
-		}
-	}
-	if len(r.Rounds) == 0 {
-		return nil, fmt.Errorf("no round was completed: %w", context.Cause(ctx))
+		d := []*results.Document{&r.A, &r.B}[i]
+		*d, err = c.side(ctx, []Side{p.A, p.B}[i])
+		return runText(*d), err
+	}, each)
+	if err != nil {
+		return nil, err
 	}
 	r.Measures = measures(r.Rounds)
 	return r, nil
 }
 
-func (c compare) round(ctx context.Context, p Plan, turn Turn, each func(Turn)) (r Round, err error) {
-	for i, s := range []struct {
-		side Side
-		into *results.Document
-	}{{p.A, &r.A}, {p.B, &r.B}} {
-		if i > 0 {
-			pause.Wait(ctx.Done(), p.Pause)
-			if err := ctx.Err(); err != nil {
-				return r, err
-			}
-		}
-		if *s.into, err = c.side(ctx, s.side); err != nil {
-			return r, fmt.Errorf("round %d, %s: %w", turn.Round, s.side.Name, err)
-		}
-		turn.Name, turn.Run = s.side.Name, s.into
-		each(turn)
+// names returns the names of what is measured in each round.
+func (p Plan) names() []string {
+	if p.Echo {
+		return []string{p.A.Name, p.B.Name, "echo"}
 	}
-	if !p.Echo {
-		return r, nil
-	}
-	pause.Wait(ctx.Done(), p.Pause)
-	if err := ctx.Err(); err != nil {
-		return r, err
-	}
-	if r.Echo, err = c.echo(ctx, limits.EchoOf(p.A.Config)); err != nil {
-		return r, fmt.Errorf("round %d: %w", turn.Round, err)
-	}
-	turn.Name, turn.Run, turn.Echo = echoName, nil, r.Echo
-	each(turn)
-	return r, ctx.Err()
+	return []string{p.A.Name, p.B.Name}
 }
-
-// echoName is the name of the echo in reports.
-const echoName = "echo"
 
 // side makes one run and rejects a run that must not be compared.
 func (c compare) side(ctx context.Context, s Side) (results.Document, error) {

@@ -1,6 +1,7 @@
-// Package frame is what the subcommands of chronik-bench have in common: the command that makes a
-// measurement and prints its result as text or JSON, and the measured interval with its flags. The
-// packages of the measurements use it. It does not know what they measure.
+// Package frame is the code that the subcommands of chronik-bench share: the command that makes a
+// measurement and prints its result as text or JSON, the measured interval, and rounds in which two
+// brokers are measured alternately, with the medians and ratios of their figures. The packages of
+// the measurements use it. It does not know what they measure.
 package frame
 
 import (

@@ -70,3 +70,19 @@ func TestCommandThatFails(t *testing.T) {
 		t.Errorf("%v, %q", err, out.String())
 	}
 }
+
+func TestSpread(t *testing.T) {
+	for _, tc := range []struct {
+		values []float64
+		want   Spread
+	}{{[]float64{3}, Spread{3, 3, 3}}, {[]float64{4, 1}, Spread{2.5, 1, 4}}, {[]float64{9, 1, 2}, Spread{2, 1, 9}}} {
+		if got := spreadOf(tc.values); *got != tc.want {
+			t.Errorf("%v: %+v, not %+v", tc.values, got, tc.want)
+		}
+	}
+	for v, want := range map[float64]string{82612.7: "82613", 1.3749: "1.37", 0.01234: "0.0123", 12.34: "12.3", 0.999: "0.999"} {
+		if got := digits(v); got != want {
+			t.Errorf("%g is written %s, not %s", v, got, want)
+		}
+	}
+}

@@ -59,23 +59,12 @@ func (r *CommitsResult) Succeeded() bool { return r.Requests > 0 }
 
 // Commits measures offset commits in a closed loop: each connection sends a commit and waits for
 // its response. The groups have no members, as with consumers that assign partitions themselves.
-func Commits(ctx context.Context, c CommitsConfig) (_ *CommitsResult, err error) {
+func Commits(ctx context.Context, c CommitsConfig) (*CommitsResult, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	cl, err := newCluster(ctx, c.Target)
-	if err != nil {
-		return nil, err
-	}
-	groups := c.groupNames(c.Groups)
-	defer func() { err = errors.Join(err, cl.clean(ctx, groups)) }()
-	addrs, err := cl.coordinators(ctx, groups)
-	if err != nil {
-		return nil, err
-	}
 	r := &CommitsResult{Config: c}
-	err = r.measure(ctx, groups, addrs)
-	return r, err
+	return r, c.run(ctx, c.Groups, func(groups, addrs []string) error { return r.measure(ctx, groups, addrs) })
 }
 
 func (r *CommitsResult) measure(ctx context.Context, groups, addrs []string) error {

@@ -3,7 +3,6 @@ package grouping
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/tools/bench/frame"
@@ -58,44 +57,32 @@ const sharedRecorders = 32
 func (r *HeartbeatsResult) Succeeded() bool { return r.Heartbeats > 0 }
 
 // Heartbeats measures the cost of many members in stable groups.
-func Heartbeats(ctx context.Context, c HeartbeatsConfig) (_ *HeartbeatsResult, err error) {
+func Heartbeats(ctx context.Context, c HeartbeatsConfig) (*HeartbeatsResult, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	cl, err := newCluster(ctx, c.Target)
-	if err != nil {
-		return nil, err
-	}
-	groups := c.groupNames(c.Groups)
-	defer func() { err = errors.Join(err, cl.clean(ctx, groups)) }()
-	addrs, err := cl.coordinators(ctx, groups)
-	if err != nil {
-		return nil, err
-	}
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	all, err := gather(ctx, fail, c.Protocol, &topic{c.Topic, int32(c.Partitions)}, groups, addrs, c.Members)
-	if err != nil {
-		return nil, err
-	}
-	all.interval, all.fixed = c.Heartbeat, true
-	for _, b := range all.states {
-		b.expect(c.Members)
-	}
 	r := &HeartbeatsResult{Config: c}
-	watch, err := meter.StartWatch(c.ServerPID)
-	if err != nil {
-		return nil, err
-	}
-	all.start(ctx, all.members...)
-	if err := all.await(ctx); err != nil {
-		return nil, errors.Join(err, all.disband())
-	}
-	if r.Setup, err = watch.Stop(); err == nil {
-		err = r.measure(ctx, all)
-	}
-	err = errors.Join(err, all.disband())
-	for _, m := range all.members {
+	var members []*member
+	err := c.runMembers(ctx, c.Protocol, c.Groups, c.Members, func(ctx context.Context, all *memberSet) error {
+		members = all.members
+		all.interval, all.fixed = c.Heartbeat, true
+		for _, b := range all.states {
+			b.expect(c.Members)
+		}
+		watch, err := meter.StartWatch(c.ServerPID)
+		if err != nil {
+			return err
+		}
+		all.start(ctx, all.members...)
+		if err := all.await(ctx); err != nil {
+			return err
+		}
+		if r.Setup, err = watch.Stop(); err != nil {
+			return err
+		}
+		return r.measure(ctx, all)
+	})
+	for _, m := range members {
 		r.Rejoins += m.rejoins
 	}
 	return r, err

@@ -2,7 +2,6 @@ package grouping
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
@@ -38,30 +37,15 @@ type RebalanceResult struct {
 }
 
 // Rebalance measures how long a large group takes to become stable.
-func Rebalance(ctx context.Context, c RebalanceConfig) (_ *RebalanceResult, err error) {
+func Rebalance(ctx context.Context, c RebalanceConfig) (*RebalanceResult, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	cl, err := newCluster(ctx, c.Target)
-	if err != nil {
-		return nil, err
-	}
-	groups := c.groupNames(1)
-	defer func() { err = errors.Join(err, cl.clean(ctx, groups)) }()
-	addrs, err := cl.coordinators(ctx, groups)
-	if err != nil {
-		return nil, err
-	}
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	all, err := gather(ctx, fail, c.Protocol, &topic{c.Topic, int32(c.Partitions)}, groups, addrs, c.Members+1)
-	if err != nil {
-		return nil, err
-	}
-	all.interval = c.Interval
 	r := &RebalanceResult{Config: c}
-	err = r.measure(ctx, all)
-	return r, errors.Join(err, all.disband())
+	return r, c.runMembers(ctx, c.Protocol, 1, c.Members+1, func(ctx context.Context, all *memberSet) error {
+		all.interval = c.Interval
+		return r.measure(ctx, all)
+	})
 }
 
 func (r *RebalanceResult) measure(ctx context.Context, all *memberSet) error {

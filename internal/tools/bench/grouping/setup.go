@@ -71,6 +71,35 @@ func newCluster(ctx context.Context, t Target) (*cluster, error) {
 	return c, nil
 }
 
+// run creates the topic, calls measure with the names of n groups and the addresses of their
+// coordinators, and deletes everything that the measurement has created.
+func (t Target) run(ctx context.Context, n int, measure func(groups, addrs []string) error) (err error) {
+	cl, err := newCluster(ctx, t)
+	if err != nil {
+		return err
+	}
+	groups := t.groupNames(n)
+	defer func() { err = errors.Join(err, cl.clean(ctx, groups)) }()
+	addrs, err := cl.coordinators(ctx, groups)
+	if err != nil {
+		return err
+	}
+	return measure(groups, addrs)
+}
+
+// runMembers is run with the members of n groups, all of which have left before it returns.
+func (t Target) runMembers(ctx context.Context, p Protocol, n, members int, measure func(context.Context, *memberSet) error) error {
+	return t.run(ctx, n, func(groups, addrs []string) error {
+		ctx, fail := context.WithCancelCause(ctx)
+		defer fail(nil)
+		all, err := gather(ctx, fail, p, &topic{t.Topic, int32(t.Partitions)}, groups, addrs, members)
+		if err != nil {
+			return err
+		}
+		return errors.Join(measure(ctx, all), all.disband())
+	})
+}
+
 // coordinators returns the addresses of the groups' coordinators.
 func (c *cluster) coordinators(ctx context.Context, groups []string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)

@@ -14,7 +14,7 @@ import (
 
 // Command returns `txn`.
 func Command() *cobra.Command {
-	c, b := Config{A: Side{Name: "A"}}, Side{Name: "B"}
+	c, b := Config{A: frame.Side{Brokers: []string{settings.Broker}}}, frame.Side{}
 	cmd := frame.Command("txn [--a HOST:PORT] [--b HOST:PORT] [flags]",
 		"Measure transactions on one broker, or alternately on two, and print their ratios",
 		"txn runs each load on A and, if there is a B, on B, and repeats this for each round. It prints medians and, for two brokers, the\n"+
@@ -26,19 +26,12 @@ func Command() *cobra.Command {
 			if b.Brokers != nil {
 				c.B = &b
 			}
-			return Measure(ctx, c, func(round int, side string, r *Run) {
-				fmt.Fprintf(progress, "round %d  %s  %s\n", round, side, r.Text())
-			})
+			return Measure(ctx, c, func(line string) { fmt.Fprintln(progress, line) })
 		})
 	f := cmd.Flags()
-	f.StringSliceVar(&c.A.Brokers, "a", []string{settings.Broker}, "brokers of side A, host:port,…")
-	f.StringSliceVar(&b.Brokers, "b", nil, "brokers of side B, host:port,…; without it only A is measured")
-	f.StringVar(&c.A.Name, "name-a", c.A.Name, "name of side A")
-	f.StringVar(&b.Name, "name-b", b.Name, "name of side B")
-	f.IntVar(&c.A.PID, "pid-a", 0, "process id of A's broker on this machine: shows its CPU time for each transaction (Linux)")
-	f.IntVar(&b.PID, "pid-b", 0, "process id of B's broker")
+	frame.BindSides(f, &c.A, &b, "transaction", "; without it only A is measured")
 	f.StringSliceVar(&c.Loads, "loads", nil, "names of loads: one, ten, hundred, many, batch, plain, latency (default all)")
-	f.IntVar(&c.Rounds, "rounds", 3, "number of rounds")
+	c.Schedule.Bind(f, 3)
 	c.Interval.Bind(f, " of each load", 5*time.Second, time.Second)
 	f.IntVarP(&c.Size, "message-size", "s", 256, "size of a record's value in bytes")
 	f.BoolVar(&c.Keep, "keep", false, "keep the topics")

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/tools/bench"
-	"github.com/chronik-io/chronik/internal/tools/bench/compare"
+	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/results"
 )
 
@@ -30,66 +30,36 @@ type Round struct {
 
 // Figure is one figure of one load over all rounds.
 type Figure struct {
-	Load string         `json:"load"`
-	Name string         `json:"name"`
-	A    compare.Spread `json:"a"`
-	// B and the ratio A/B are nil if only one broker was measured.
-	B     *compare.Spread `json:"b,omitempty"`
-	Ratio *compare.Spread `json:"a_over_b,omitempty"`
+	Load string `json:"load"`
+	frame.Figure
 }
 
-// Measure runs each load on A and then on B, round by round. It calls each, which may be nil, after
-// each run. If ctx ends, the result is of the complete rounds; without one it is an error.
-func Measure(ctx context.Context, c Config, each func(round int, side string, r *Run)) (*Result, error) {
+// Measure runs each load on A and then on B, round by round. It calls each, which may be nil, with
+// a line of text after each run. If ctx ends, the result is of the complete rounds; without one it
+// is an error.
+func Measure(ctx context.Context, c Config, each func(line string)) (*Result, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	if each == nil {
-		each = func(int, string, *Run) {}
-	}
-	result := &Result{Config: c}
-	for n := range c.Rounds {
-		round, err := measureRound(ctx, c, func(side string, r *Run) { each(n+1, side, r) })
-		if ctx.Err() != nil {
-			break // an interrupted run is not comparable
-		}
-		if err != nil {
-			return nil, fmt.Errorf("round %d, %w", n+1, err)
-		}
-		result.Rounds = append(result.Rounds, round)
-	}
-	if len(result.Rounds) == 0 {
-		return nil, fmt.Errorf("no round was completed: %w", context.Cause(ctx))
-	}
-	result.Figures = figures(result.Rounds)
-	return result, nil
-}
-
-func measureRound(ctx context.Context, c Config, each func(string, *Run)) (round Round, err error) {
-	one := func(s Side, l Load, into *[]*Run) error {
-		r, err := measure(ctx, s, c, l)
+	loads, sides := c.loads(), c.sides()
+	names := slices.Repeat(frame.Names(sides), len(loads))
+	rounds, err := frame.Alternate(ctx, c.Schedule, names, func(i int, round *Round) (string, error) {
+		l := loads[i/len(sides)]
+		r, err := measure(ctx, sides[i%len(sides)], c, l)
 		if err == nil && r.Transactions == 0 {
 			err = fmt.Errorf("%w; failed: %v", bench.ErrNothing, r.Failures)
 		}
 		if err != nil {
-			return fmt.Errorf("%s, load %s: %w", s.Name, l.Name, err)
+			return "", fmt.Errorf("load %s: %w", l.Name, err)
 		}
+		into := []*[]*Run{&round.A, &round.B}[i%len(sides)]
 		*into = append(*into, r)
-		each(s.Name, r)
-		return nil
+		return r.Text(), nil
+	}, each)
+	if err != nil {
+		return nil, err
 	}
-	for _, l := range c.loads() {
-		if err := one(c.A, l, &round.A); err != nil {
-			return round, err
-		}
-		if c.B == nil {
-			continue
-		}
-		if err := one(*c.B, l, &round.B); err != nil {
-			return round, err
-		}
-	}
-	return round, nil
+	return &Result{Config: c, Rounds: rounds, Figures: figures(rounds)}, nil
 }
 
 // kind is a figure of a run; 0 means that the run has none.
@@ -123,61 +93,45 @@ func kinds() []kind {
 func figures(rounds []Round) (list []Figure) {
 	for i, l := range rounds[0].A {
 		for _, k := range kinds() {
-			var a, b []float64
-			for _, r := range rounds {
-				a = append(a, k.of(r.A[i]))
-				if r.B != nil {
-					b = append(b, k.of(r.B[i]))
-				}
-			}
-			if slices.Contains(a, 0) || slices.Contains(b, 0) {
-				continue
-			}
-			list = append(list, figureOf(l.Load.Name, k.name, a, b))
+			of := func(runs []*Run) float64 { return k.of(runs[i]) }
+			list = append(list, figure(rounds, l.Load.Name, k.name, of)...)
 		}
 	}
-	return append(list, shares(rounds)...)
+	return append(list, figure(rounds, "batch", "% of plain", share)...)
 }
 
-// shares returns the rate of the load batch over that of plain: what transactions cost. It is nil
-// unless both were measured.
-func shares(rounds []Round) []Figure {
-	share := func(runs []*Run) float64 {
-		var batch, plain float64
-		for _, r := range runs {
-			switch r.Load.Name {
-			case "batch":
-				batch = float64(r.Records) / r.Elapsed.Seconds()
-			case "plain":
-				plain = float64(r.Records) / r.Elapsed.Seconds()
-			}
-		}
-		if plain == 0 {
-			return 0
-		}
-		return 100 * batch / plain
-	}
+// figure returns a figure from its value in each round, or nothing unless every run has one.
+func figure(rounds []Round, load, name string, of func([]*Run) float64) []Figure {
 	var a, b []float64
 	for _, r := range rounds {
-		a = append(a, share(r.A))
+		a = append(a, of(r.A))
 		if r.B != nil {
-			b = append(b, share(r.B))
+			b = append(b, of(r.B))
 		}
 	}
-	if slices.Contains(a, 0) || slices.Contains(b, 0) {
+	f, ok := frame.FigureOf(name, a, b, nil)
+	if !ok {
 		return nil
 	}
-	return []Figure{figureOf("batch", "% of plain", a, b)}
+	return []Figure{{Load: load, Figure: f}}
 }
 
-// figureOf returns a figure from its value in each round; b is nil if only one broker was measured.
-func figureOf(load, name string, a, b []float64) Figure {
-	f := Figure{Load: load, Name: name, A: compare.SpreadOf(a)}
-	if b != nil {
-		sb, ratio := compare.SpreadOf(b), compare.SpreadOf(compare.Over(a, b))
-		f.B, f.Ratio = &sb, &ratio
+// share returns the rate of the load batch as a percentage of that of plain: what transactions
+// cost. It is 0 unless both were measured.
+func share(runs []*Run) float64 {
+	var batch, plain float64
+	for _, r := range runs {
+		switch r.Load.Name {
+		case "batch":
+			batch = float64(r.Records) / r.Elapsed.Seconds()
+		case "plain":
+			plain = float64(r.Records) / r.Elapsed.Seconds()
+		}
 	}
-	return f
+	if plain == 0 {
+		return 0
+	}
+	return 100 * batch / plain
 }
 
 // Text returns a run as one line.
@@ -194,29 +148,14 @@ func (r *Run) Text() string {
 func (r *Result) Table(w io.Writer) error {
 	var b strings.Builder
 	c := r.Config
-	fmt.Fprintf(&b, "medians of %d rounds (min..max), %v measured after %v of warm-up, %d B per record\n", len(r.Rounds), c.Duration, c.Warmup,
-		c.Size)
-	if len(r.Rounds) < c.Rounds {
-		fmt.Fprintf(&b, "INTERRUPTED after %d of %d rounds\n", len(r.Rounds), c.Rounds)
-	}
+	c.Heading(&b, len(r.Rounds), fmt.Sprintf(", %v measured after %v of warm-up, %d B per record", c.Duration, c.Warmup, c.Size))
 	for _, l := range c.loads() {
 		fmt.Fprintf(&b, "%s: %s\n", l.Name, l.About)
 	}
 	b.WriteByte('\n')
-	t := results.Columns(&b)
-	fmt.Fprintf(t, "\t%s\t", c.A.Name)
-	if c.B != nil {
-		fmt.Fprintf(t, "%s\t%s / %s\t", c.B.Name, c.A.Name, c.B.Name)
-	}
-	fmt.Fprintln(t)
-	for _, f := range r.Figures {
-		fmt.Fprintf(t, "%s %s\t%s\t", f.Load, f.Name, f.A)
-		if f.B != nil {
-			fmt.Fprintf(t, "%s\t%s\t", *f.B, *f.Ratio)
-		}
-		fmt.Fprintln(t)
-	}
-	err := t.Flush()
+	err := frame.Table(&b, frame.Names(c.sides()), len(r.Figures), func(i int) (string, frame.Figure) {
+		return r.Figures[i].Load + " " + r.Figures[i].Name, r.Figures[i].Figure
+	})
 	_, written := io.WriteString(w, b.String())
 	return errors.Join(err, written)
 }

@@ -10,12 +10,12 @@ import (
 
 // Config describes a measurement.
 type Config struct {
-	A Side `json:"a"`
+	A frame.Side `json:"a"`
 	// B is nil if only one broker is measured.
-	B *Side `json:"b,omitempty"`
+	B *frame.Side `json:"b,omitempty"`
 	// Loads are names of Loads; all of them if empty.
-	Loads  []string `json:"loads"`
-	Rounds int      `json:"rounds"`
+	Loads []string `json:"loads"`
+	frame.Schedule
 	frame.Interval
 	// Size is the size of a record's value in bytes.
 	Size int `json:"message_size"`
@@ -23,19 +23,8 @@ type Config struct {
 	Keep bool `json:"keep"`
 }
 
-// Side is a broker, or a cluster.
-type Side struct {
-	Name    string   `json:"name"`
-	Brokers []string `json:"bootstrap_servers"`
-	// PID is the broker's process on this machine, 0 if its processor time is not measured.
-	PID int `json:"server_pid,omitempty"`
-}
-
-// Limits of a Config.
-const (
-	maxRounds = 1000
-	maxSize   = 1 << 20
-)
+// maxSize is the largest value of a record in bytes.
+const maxSize = 1 << 20
 
 // Load is a kind of load. Each producer makes one transaction after the other.
 type Load struct {
@@ -68,6 +57,14 @@ func Loads() []Load {
 	}
 }
 
+// sides returns the brokers that are measured.
+func (c Config) sides() []frame.Side {
+	if c.B == nil {
+		return []frame.Side{c.A}
+	}
+	return []frame.Side{c.A, *c.B}
+}
+
 // loads returns the loads of c.
 func (c Config) loads() (list []Load) {
 	for _, l := range Loads() {
@@ -81,7 +78,7 @@ func (c Config) loads() (list []Load) {
 // check returns an error for every invalid setting.
 func (c Config) check() error {
 	var x settings.Checks
-	side := func(flag string, s Side) {
+	side := func(flag string, s frame.Side) {
 		x.Brokers(flag, s.Brokers...)
 		if s.PID == 0 {
 			return
@@ -105,7 +102,7 @@ func (c Config) check() error {
 	for _, name := range c.Loads {
 		x.OneOf("loads", name, names...)
 	}
-	x.Between("rounds", c.Rounds, 1, maxRounds)
+	c.Schedule.Check(&x)
 	x.Between("message-size", c.Size, 1, maxSize)
 	c.Interval.Check(&x)
 	return x.Err()

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/tools/bench"
+	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/load"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
 	"github.com/chronik-io/chronik/internal/tools/bench/results"
@@ -56,7 +57,7 @@ type runner struct {
 }
 
 // measure makes one run. Its topic exists only meanwhile, unless keep is set.
-func measure(ctx context.Context, s Side, c Config, l Load) (_ *Run, err error) {
+func measure(ctx context.Context, s frame.Side, c Config, l Load) (_ *Run, err error) {
 	brokers, err := bench.Reachable(ctx, s.Brokers, nil)
 	if err != nil {
 		return nil, err

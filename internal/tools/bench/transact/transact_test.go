@@ -59,8 +59,9 @@ func TestCommandComparesBrokers(t *testing.T) {
 // Every transaction that a run counts was committed: readers of committed records get its records.
 func TestCountedTransactionsAreCommitted(t *testing.T) {
 	broker := chronik.StartTest(t)
-	c := Config{A: Side{Name: "A", Brokers: []string{broker.Addr()}, PID: os.Getpid()}, Loads: []string{"ten", "batch", "plain", "latency"},
-		Rounds: 1, Interval: frame.Interval{Duration: 200 * time.Millisecond}, Size: 10, Keep: true}
+	c := Config{A: frame.Side{Name: "A", Brokers: []string{broker.Addr()}, PID: os.Getpid()},
+		Loads: []string{"ten", "batch", "plain", "latency"}, Schedule: frame.Schedule{Rounds: 1},
+		Interval: frame.Interval{Duration: 200 * time.Millisecond}, Size: 10, Keep: true}
 	r, err := Measure(t.Context(), c, nil)
 	for ; errors.Is(err, bench.ErrNothing) && c.Duration < 10*time.Second; r, err = Measure(t.Context(), c, nil) {
 		c.Duration *= 4 // the machine is busy
@@ -99,7 +100,7 @@ func TestCountedTransactionsAreCommitted(t *testing.T) {
 
 // A load without a success ends the measurement: there is no ratio of failures.
 func TestNothingSucceeded(t *testing.T) {
-	c := Config{A: Side{Name: "A", Brokers: []string{"127.0.0.1:1"}}, Loads: []string{"one"}, Rounds: 1,
+	c := Config{A: frame.Side{Name: "A", Brokers: []string{"127.0.0.1:1"}}, Loads: []string{"one"}, Schedule: frame.Schedule{Rounds: 1},
 		Interval: frame.Interval{Duration: time.Millisecond}, Size: 1}
 	ctx, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer stop()
@@ -109,7 +110,7 @@ func TestNothingSucceeded(t *testing.T) {
 }
 
 func TestConfigNamesEveryMistake(t *testing.T) {
-	c := Config{A: Side{"x", []string{"x"}, -1}, B: &Side{"x", nil, -1}, Loads: []string{"what"},
+	c := Config{A: frame.Side{Name: "x", Brokers: []string{"x"}, PID: -1}, B: &frame.Side{Name: "x", PID: -1}, Loads: []string{"what"},
 		Interval: frame.Interval{Warmup: -1}}
 	err := c.check()
 	if cli.ExitCode(err) != cli.ExitUsage {
