@@ -13,11 +13,17 @@ import (
 // every byte of every topic name. A list of 300 names of 30 letters is within the bound.
 const maxInstructions = 10_000
 
+// maxExpression bounds an expression in bytes: a group records it together with its viewer.
+const maxExpression = 16 << 10
+
 var errTooLarge = errors.New("expression too large")
 
 // Compile compiles a client's regular expression (RE2) that must match a whole name. It bounds the
 // program before it builds anything: three kilobytes can ask for three million instructions.
 func Compile(expression string) (*regexp.Regexp, error) {
+	if len(expression) > maxExpression {
+		return nil, errTooLarge
+	}
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
 		return nil, err // refers to the member's own expression
