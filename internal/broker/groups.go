@@ -98,7 +98,7 @@ func (b *Handler) askGroup(r *network.Request, groupID string, req kmsg.Request,
 // groupRequest returns a request about a group as its shard gets it.
 func (b *Handler) groupRequest(r *network.Request, req kmsg.Request) group.Request {
 	e := group.Request{Connection: r.Connection, ClientID: view.Cut(r.ClientID), ClientHost: "/" + r.Session.Host, // Kafka's form
-		Body: req}
+		Client: r.Client(), Body: req}
 	if !b.rights(r).everything() {
 		e.Viewer = group.Viewer{Principal: r.Session.Principal, Host: r.Session.Host}
 	}
