@@ -361,7 +361,8 @@ func TestAParkedFetchHoldsNoMemoryAndEndsWithItsTime(t *testing.T) {
 		}
 		req := waiting(0, 1<<20, named("t", id))
 		req.MaxWaitMillis = 50
-		req.Rack = strings.Repeat("r", 20_000) // large enough to be charged to a budget
+		// Large enough to be charged to a budget.
+		req.ForgottenTopics = []kmsg.FetchRequestForgottenTopic{{Topic: "t", Partitions: make([]int32, 5000)}}
 		began := time.Now()
 		n.parked(t, w, 12, req)
 		synctest.Wait()

@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // groupAPI returns the definition of an API whose requests one group's shard answers. keep becomes
@@ -96,7 +97,8 @@ func (b *Handler) askGroup(r *network.Request, groupID string, req kmsg.Request,
 
 // groupRequest returns a request about a group as its shard gets it.
 func (b *Handler) groupRequest(r *network.Request, req kmsg.Request) group.Request {
-	e := group.Request{Connection: r.Connection, ClientID: r.ClientID, ClientHost: "/" + r.Session.Host, Body: req} // Kafka's form
+	e := group.Request{Connection: r.Connection, ClientID: view.Cut(r.ClientID), ClientHost: "/" + r.Session.Host, // Kafka's form
+		Client: r.Client(), Body: req}
 	if !b.rights(r).everything() {
 		e.Viewer = group.Viewer{Principal: r.Session.Principal, Host: r.Session.Host}
 	}

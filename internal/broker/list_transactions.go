@@ -35,7 +35,7 @@ func listTransactions(ctx context.Context, b *Handler, r *network.Request, req *
 	resp.TransactionStates = []kmsg.ListTransactionsResponseTransactionState{}
 	filter, unknown := transactionFilter(req)
 	resp.UnknownStateFilters = unknown
-	pattern, err := transactionPattern(req.TransactionalIDPattern)
+	_, err := transactionPattern(req.TransactionalIDPattern, nil)
 	if err != nil || len(unknown) > 0 && len(filter.States) == 0 { // unknown states match nothing
 		setCode(r, &resp.ErrorCode, err)
 		return resp
@@ -44,7 +44,7 @@ func listTransactions(ctx context.Context, b *Handler, r *network.Request, req *
 	m := b.rights(r)
 	list = slices.DeleteFunc(list, func(d txn.Description) bool { return !m.may(acl.Describe, acl.TransactionalID, d.ID) })
 	if err == nil {
-		list, err = matchingTransactions(ctx, list, pattern)
+		list, err = matchingTransactions(ctx, list, req.TransactionalIDPattern)
 	}
 	if err != nil {
 		setCode(r, &resp.ErrorCode, err)
@@ -87,21 +87,16 @@ func allTransactions(ctx context.Context, b *Handler, filter txn.List) (list []t
 	}
 }
 
-// matchTime bounds how long a pattern is compared with transactional ids: an expensive one may take
-// seconds for an id of 32 KiB.
-const matchTime = 5 * time.Second
-
 // matchingTransactions returns those whose ids match a pattern; nil matches any. It is not called
 // on a shard's goroutine, where it would keep transactions from ending.
-func matchingTransactions(ctx context.Context, list []txn.Description, pattern *regexp.Regexp) ([]txn.Description, *kerr.Error) {
-	if pattern == nil {
-		return list, nil
+func matchingTransactions(ctx context.Context, list []txn.Description, p *string) ([]txn.Description, *kerr.Error) {
+	pattern, err := transactionPattern(p, list)
+	if err != nil || pattern == nil {
+		return list, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, matchTime)
-	defer cancel()
 	list = slices.DeleteFunc(list, func(d txn.Description) bool { return ctx.Err() != nil || !pattern.MatchString(d.ID) })
 	if ctx.Err() != nil { // the list may lack some
-		return nil, kerr.InvalidRegularExpression
+		return nil, kerr.CoordinatorNotAvailable
 	}
 	return list, nil
 }
@@ -126,12 +121,16 @@ func transactionFilter(req *kmsg.ListTransactionsRequest) (f txn.List, unknown [
 	return f, unknown
 }
 
-// transactionPattern compiles the pattern of a request, nil if it has none.
-func transactionPattern(p *string) (*regexp.Regexp, *kerr.Error) {
+// transactionPattern compiles the pattern of a request for the ids in a list, nil if it has none.
+func transactionPattern(p *string, list []txn.Description) (*regexp.Regexp, *kerr.Error) {
 	if p == nil || *p == "" {
 		return nil, nil
 	}
-	re, err := group.Compile(*p)
+	ids := 0
+	for i := range list {
+		ids += len(list[i].ID)
+	}
+	re, err := group.Compile(*p, ids)
 	if err != nil {
 		return nil, kerr.InvalidRegularExpression
 	}

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,17 +17,22 @@ import (
 func TestPatternsOfTransactionalIDs(t *testing.T) {
 	for pattern, want := range map[string]*kerr.Error{"": nil, "a.*": nil, "(": kerr.InvalidRegularExpression,
 		"(" + strings.Repeat("x", 300) + "){1000}": kerr.InvalidRegularExpression} {
-		if _, err := transactionPattern(&pattern); err != want {
+		if _, err := transactionPattern(&pattern, nil); err != want {
 			t.Errorf("%.20q: %v", pattern, err)
 		}
 	}
 	all := func() []txn.Description { return []txn.Description{{ID: "ab"}, {ID: "b"}, {ID: "ba"}} }
-	re, _ := transactionPattern(kmsg.StringPtr("b|a."))
+	re := kmsg.StringPtr("b|a.")
 	if got, err := matchingTransactions(t.Context(), all(), re); err != nil || len(got) != 2 || got[0].ID != "ab" || got[1].ID != "b" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if got, err := matchingTransactions(t.Context(), all(), nil); err != nil || len(got) != 3 {
 		t.Errorf("%+v, %v", got, err)
+	}
+	slow := kmsg.StringPtr(strings.Repeat(".?", 3000))
+	many := slices.Repeat([]txn.Description{{ID: strings.Repeat("i", 1000)}}, 1000)
+	if got, err := matchingTransactions(t.Context(), many, slow); err != kerr.InvalidRegularExpression {
+		t.Errorf("%d ids, %v", len(got), err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

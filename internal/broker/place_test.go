@@ -34,7 +34,8 @@ func TestLargeRequestsTakePlaces(t *testing.T) {
 			kmsg.ListOffsetsRequestTopicPartition{Partition: int32(i), Timestamp: -1})
 	}
 	parked := waiting(0, 1<<20, named("small", [16]byte{}))
-	parked.MaxWaitMillis, parked.Rack = 10_000, strings.Repeat("r", largeBody)
+	parked.MaxWaitMillis = 10_000
+	parked.ForgottenTopics = []kmsg.FetchRequestForgottenTopic{{Topic: "small", Partitions: make([]int32, largeBody/4)}}
 	for name, x := range map[string]struct {
 		version int16
 		req     kmsg.Request

@@ -6,10 +6,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
+	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // The versions of Produce that matter to transactions (KIP-890).
@@ -52,9 +54,12 @@ func (op *produceOp) beginTurn() error {
 			"the request has transactional batches but no transactional id; set it in the request")
 	case len(id) == 0:
 		return protocolErrorf(kerr.InvalidRequest, "the transactional id is empty; set transactional.id in the producer's configuration")
+	case len(id) > protocol.MaxName: // its request is read in place, without the guard
+		return protocolErrorf(kerr.InvalidRequest, "the transactional id has %d bytes, more than %d; use a shorter transactional.id",
+			len(id), protocol.MaxName)
 	}
 	from.TransactionalID, from.Bumps = string(op.view.TransactionalID), op.view.Version >= addingProduce
-	op.turn = gate.Turn{Gate: op.b.opt.Gate, From: from, Client: gate.Client{ID: op.r.ClientID, Address: op.r.Peer},
+	op.turn = gate.Turn{Gate: op.b.opt.Gate, From: from, Client: gate.Client{ID: view.Cut(op.r.ClientID), Address: op.r.Peer},
 		Deadline: op.r.Received.Add(milliseconds(op.view.TimeoutMillis))}
 	return nil
 }

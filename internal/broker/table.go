@@ -80,7 +80,8 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	if errors.Is(err, errHandedOver) {
 		return
 	}
-	if err != nil {
+	var long *protocol.NameError
+	if err != nil && !errors.As(err, &long) {
 		c.place.end()
 		r.Abort(err)
 		return
@@ -89,6 +90,10 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 		if end := timed(c.quota); end != nil {
 			defer end()
 		}
+	}
+	if long != nil {
+		l.refused(c, req, long.Code)
+		return
 	}
 	if m := b.rights(r); !m.everything() && !l.asks.inside {
 		add, goes := l.authorize(c, m, req)
@@ -103,8 +108,7 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 			n += int64(len(r.Body))
 		}
 		if c.charge = c.take(n, l.copyBody == nil); c.charge == nil {
-			r.Code = l.overloaded.Code
-			c.respond(l.refuse(r, req, l.overloaded))
+			l.refused(c, req, l.overloaded)
 			return
 		}
 	}
@@ -128,13 +132,17 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	}
 }
 
+// refused answers a request that is refused as a whole.
+func (l *apiDef[R]) refused(c call, req R, code *kerr.Error) {
+	c.r.Code = code.Code
+	c.respond(l.refuse(c.r, req, code))
+}
+
 // decode reads a request with kmsg.
 func decode[R any](b *Handler, r *network.Request) (req R, cost int, err error) {
 	decoded, cost, err := b.table.DecodeCost(r.Key, r.Version, r.Body)
-	if err != nil {
-		return req, 0, err
-	}
-	return decoded.(R), cost, nil
+	req, _ = decoded.(R) // with an error it may be nil
+	return req, cost, err
 }
 
 // call is a request that must be answered exactly once, on any goroutine: with respond, or with the

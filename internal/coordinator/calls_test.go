@@ -1,6 +1,8 @@
 package coordinator
 
 import (
+	"context"
+	"fmt"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -68,6 +70,68 @@ func TestCallsOfAllShardsAreBounded(t *testing.T) {
 		close(gate)
 		a.want(t, "called a", nil)
 		other.want(t, "called b", nil)
+	})
+}
+
+// Calls that take long delay others by a slice: those of the same shard, and those of others.
+func TestLongCallsLeaveOthersTheirTurn(t *testing.T) {
+	gated(t, Options{Places: onePlace(t)}, func(t *testing.T, rt *Runtime, log *fakeLog, gate chan struct{}) {
+		var long []*result
+		for i := range 20 {
+			r := &result{}
+			rt.Submit(int32(i%2), fmt.Sprint("compute ", i), r.done)
+			long = append(long, r)
+		}
+		synctest.Wait()
+		for p := range int32(2) {
+			r, began := &result{}, time.Now()
+			rt.Submit(p, "quick q", r.done)
+			for !r.answered() {
+				if time.Since(began) > 2*20*slice {
+					t.Fatalf("a call of partition %d waits for %v", p, time.Since(began))
+				}
+				time.Sleep(time.Millisecond)
+			}
+			if n := rt.opt.Places.Held(); n > 1 {
+				t.Errorf("%d places are held", n)
+			}
+		}
+		close(gate)
+		time.Sleep(time.Second)
+		for i, r := range long {
+			r.want(t, fmt.Sprint("called ", i), nil)
+		}
+	})
+}
+
+// A call ends when its client is gone, and so do those that wait for their turn.
+func TestCallsEndWithTheirClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, leave := context.WithCancel(t.Context())
+		rt := NewRuntime(Options{Places: onePlace(t), New: func(p int32) Machine {
+			m := newTally(p).(*tally)
+			m.client = client
+			return m
+		}})
+		defer rt.Close()
+		rt.Lead(0, 1, &fakeLog{})
+		synctest.Wait()
+		var long []*result
+		for range 5 {
+			long = append(long, submit(rt, "compute x"))
+		}
+		time.Sleep(10 * slice)
+		for _, r := range long {
+			r.want(t, "", nil)
+		}
+		leave()
+		time.Sleep(time.Second)
+		for _, r := range long {
+			r.want(t, "called x", nil)
+		}
+		if n := rt.opt.Places.Held(); n != 0 {
+			t.Errorf("%d places are held", n)
+		}
 	})
 }
 

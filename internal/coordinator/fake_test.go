@@ -116,6 +116,7 @@ type tally struct {
 	after  map[string]string
 	ended  int
 	gate   chan struct{} // for calls
+	client context.Context
 	epoch  int32
 }
 
@@ -171,6 +172,22 @@ func (m *tally) Handle(now time.Time, to Ticket, event any, out *Effects) {
 			}
 			return "called " + words[1]
 		})
+	case "compute": // until the gate opens
+		gate := m.gate
+		out.CallFor(m.client, to, func(ctx context.Context) any {
+			for {
+				select {
+				case <-gate:
+					return "called " + words[1]
+				case <-ctx.Done():
+					return "called " + words[1] + " gone"
+				case <-time.After(time.Millisecond): // it computes
+					Pause(ctx)
+				}
+			}
+		})
+	case "quick":
+		out.Call(to, func(context.Context) any { return "called " + words[1] })
 	case "called":
 		m.add(words[1], out)
 		out.Reply(to, "called "+words[1])
@@ -223,6 +240,12 @@ func (r *result) done(response any, err error) {
 	defer r.mu.Unlock()
 	r.times++
 	r.response, r.err = response, err
+}
+
+func (r *result) answered() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.times > 0
 }
 
 func submit(rt *Runtime, event string) *result {

@@ -74,12 +74,15 @@ type Reply struct {
 }
 
 // Call is work that a machine asks another component to do, or itself if it takes long. Do runs on
-// a goroutine of its own, after the calls that the machine asked for earlier. It must not read
-// machine state that changes; ctx ends with the machine. Handle gets the result as an event, with
-// To as the ticket. If To is not 0 and the result writes, the request may be refused instead.
+// a goroutine of its own, and begins after the calls that the machine asked for earlier. It must
+// not read machine state that changes, and calls Pause if it may take long. ctx ends with the
+// machine and with Client, the client that waits for it (nil: none does); Do must then return soon,
+// and its result must say so. Handle gets the result as an event, with To as the ticket. If To is
+// not 0 and the result writes, the request may be refused instead.
 type Call struct {
-	To Ticket
-	Do func(ctx context.Context) any
+	To     Ticket
+	Client context.Context
+	Do     func(ctx context.Context) any
 }
 
 // Effects are the results of an event. A machine appends to them; the runtime empties them after
@@ -91,7 +94,7 @@ type Effects struct {
 	Replies []Reply
 	// Timers take effect at once, in this order.
 	Timers []Timer
-	// Calls run in this order, whether or not the records are committed.
+	// Calls begin in this order, whether or not the records are committed.
 	Calls []Call
 	// Sends leave the machine, in this order, AFTER all records emitted so far are committed.
 	Sends []any
@@ -129,6 +132,11 @@ func (e *Effects) Cancel(k TimerKey) { e.Timers = append(e.Timers, Timer{Key: k}
 // Call asks for a call. A request that waits for it must not be answered in this event.
 func (e *Effects) Call(to Ticket, do func(ctx context.Context) any) {
 	e.Calls = append(e.Calls, Call{To: to, Do: do})
+}
+
+// CallFor is Call for a request of a client, and ends with it.
+func (e *Effects) CallFor(client context.Context, to Ticket, do func(ctx context.Context) any) {
+	e.Calls = append(e.Calls, Call{To: to, Client: client, Do: do})
 }
 
 // Send sends a request to another component, see Options.Send. Like a response, it leaves only

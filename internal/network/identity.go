@@ -3,6 +3,8 @@ package network
 import (
 	"crypto/x509"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // identity is who a connection's client is. Only the reading role changes it, with conn.mu held; it
@@ -62,11 +64,11 @@ func (s *Server) EndUntrusted() {
 	}
 }
 
-// SetSoftware stores the client's name and version for this connection's later requests. Only the
-// handler of ApiVersions calls it, before it answers.
+// SetSoftware stores the client's name and version for this connection's later requests, as far as
+// they are shown. Only the handler of ApiVersions calls it, before it answers.
 func (r *Request) SetSoftware(s Software) {
 	c := r.conn
 	c.mu.Lock()
-	c.software = s
+	c.software = Software{Name: view.Cut(s.Name), Version: view.Cut(s.Version)}
 	c.mu.Unlock()
 }

@@ -332,9 +332,9 @@ func (c *conn) start(frame *bufpool.Buffer, budget *bufpool.Budget, size int, un
 	if unsupported {
 		body = nil
 	}
-	if c.clientID != string(h.ClientID) {
+	if id := h.ClientID[:min(len(h.ClientID), protocol.MaxName)]; c.clientID != string(id) {
 		c.mu.Lock()
-		c.clientID = string(h.ClientID)
+		c.clientID = string(id)
 		c.mu.Unlock()
 	}
 	r, _ := c.srv.requests.Get().(*Request)

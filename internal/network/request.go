@@ -195,6 +195,10 @@ func (r *Request) OnClose(fn func()) (stop func() bool) {
 	return context.AfterFunc(r.conn.span.client, fn)
 }
 
+// Client returns the context that ends when OnClose would call its function. It may be kept for
+// longer than the request.
+func (r *Request) Client() context.Context { return r.conn.span.client }
+
 // Batch returns the commits that run when the requests that arrived together with this one have
 // been handled, on the same goroutine. Only Handle may call it and add to it, before the request
 // may be answered.

@@ -1,6 +1,10 @@
 package protocol
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
 
 // The guard exists because of how kmsg reads a request that claims more than it contains. kmsg
 // allocates an array if its count is not larger than the remaining bytes, up to 160 bytes of memory
@@ -28,10 +32,20 @@ type guard struct {
 	cursor
 	flexible bool
 	budget   int // bytes of decoded memory left
+	// longName is the error of the first name of more than MaxName bytes; nil: there is none.
+	longName *kerr.Error
+}
+
+// NameError is the error of a request that is complete, but has a name that is longer than MaxName.
+// It must be answered with Code.
+type NameError struct{ Code *kerr.Error }
+
+func (e *NameError) Error() string {
+	return fmt.Sprintf("a name has more than %d bytes: %v", MaxName, e.Code)
 }
 
 // checkBody checks body against the shape of its version, and returns how much memory its decoded
-// form takes in addition to it.
+// form takes in addition to it, also with a NameError.
 func checkBody(v *versionInfo, body []byte) (cost int, err error) {
 	bound := costOf(len(body), v.maxCost)
 	g := guard{cursor: cursor{src: body}, flexible: v.flexible, budget: bound}
@@ -44,7 +58,10 @@ func checkBody(v *versionInfo, body []byte) (cost int, err error) {
 			"send fewer entries in one request or give the broker more memory: %w",
 			len(body), bound, ErrMalformed)
 	}
-	return baseCost + bound - g.budget, nil
+	if g.longName != nil {
+		err = &NameError{g.longName}
+	}
+	return baseCost + bound - g.budget, err
 }
 
 // costOf returns the decoded size that a body of that many bytes may have. Its strings can't be
@@ -70,9 +87,10 @@ func (g *guard) field(f *fieldShape) {
 	case kindFixed:
 		g.span(f.fixed)
 	case kindString:
-		g.budget -= len(g.str(g.flexible))
+		g.name(f, g.str(g.flexible))
 	case kindNullableString:
-		g.budget -= 16 + len(g.nullableStr(g.flexible))
+		g.budget -= 16
+		g.name(f, g.nullableStr(g.flexible))
 	case kindBytes:
 		g.bytes()
 	case kindNullableBytes:
@@ -90,6 +108,14 @@ func (g *guard) field(f *fieldShape) {
 			}
 			g.structure(f.elem)
 		}
+	}
+}
+
+// name counts a string, and checks the bound of names.
+func (g *guard) name(f *fieldShape, s []byte) {
+	g.budget -= len(s)
+	if len(s) > MaxName && f.longName != nil && g.longName == nil {
+		g.longName = f.longName
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // A layout describes a request's body in one line, for all its versions. It is a sequence of fields
@@ -13,6 +15,8 @@ import (
 //
 //	1 2 4 8 16  an integer or id of that many bytes
 //	s n         a string, a string that may be null
+//	g           the name of a group: a string of at most MaxName bytes, otherwise INVALID_GROUP_ID
+//	i j         another name that a client makes last, one that may be null; otherwise INVALID_REQUEST
 //	b N         bytes, bytes that may be null
 //	[x]         an array of one type, [4] or [s]
 //	( … )       an array of structs with these fields
@@ -41,8 +45,10 @@ type structShape struct {
 type fieldShape struct {
 	kind  kind
 	fixed int // bytes, for kindFixed
-	elem  *structShape
-	cost  int // bytes of memory that one decoded element takes, for kindArray
+	// longName is the error for more than MaxName bytes, for strings; nil: they have no such bound.
+	longName *kerr.Error
+	elem     *structShape
+	cost     int // bytes of memory that one decoded element takes, for kindArray
 }
 
 // The memory that is counted for one element of an array: an integer, or a string with what is made
@@ -111,6 +117,12 @@ func (p *layoutParser) field(what string) (fieldShape, error) {
 		return fieldShape{kind: kindString}, nil
 	case "n":
 		return fieldShape{kind: kindNullableString}, nil
+	case "g":
+		return fieldShape{kind: kindString, longName: kerr.InvalidGroupID}, nil
+	case "i":
+		return fieldShape{kind: kindString, longName: kerr.InvalidRequest}, nil
+	case "j":
+		return fieldShape{kind: kindNullableString, longName: kerr.InvalidRequest}, nil
 	case "b":
 		return fieldShape{kind: kindBytes}, nil
 	case "N":

@@ -122,7 +122,7 @@ func (t *Table) Flexible(key, version int16) bool {
 
 // Check walks a request's body and checks that it is complete: every length and count against the
 // remaining bytes, and the memory for decoding against a bound in proportion to its size. It
-// allocates nothing. The error wraps ErrUnsupported or ErrMalformed.
+// allocates nothing. The error wraps ErrUnsupported, ErrMalformed or a NameError.
 func (t *Table) Check(key, version int16, body []byte) error {
 	_, err := t.check(key, version, body)
 	return err
@@ -134,31 +134,33 @@ func (t *Table) check(key, version int16, body []byte) (cost int, err error) {
 		return 0, fmt.Errorf("API %d version %d: %w", key, version, ErrUnsupported)
 	}
 	if cost, err = checkBody(v, body); err != nil {
-		return 0, fmt.Errorf("body of %s version %d: %w", NameOf(key), version, err)
+		err = fmt.Errorf("body of %s version %d: %w", NameOf(key), version, err)
 	}
-	return cost, nil
+	return cost, err
 }
 
 // Decode checks a body and decodes it with kmsg. Strings are copies; byte slices alias body and are
 // valid as long as it is. Like Kafka it ignores bytes after the request. The error wraps
-// ErrUnsupported or ErrMalformed.
+// ErrUnsupported, ErrMalformed or a NameError.
 func (t *Table) Decode(key, version int16, body []byte) (kmsg.Request, error) {
 	req, _, err := t.DecodeCost(key, version, body)
 	return req, err
 }
 
 // DecodeCost is Decode, and also returns about how many bytes the decoded request takes in addition
-// to body.
+// to body. It decodes a request with a NameError too, so that it can be answered.
 func (t *Table) DecodeCost(key, version int16, body []byte) (req kmsg.Request, cost int, err error) {
-	if cost, err = t.check(key, version, body); err != nil {
+	cost, err = t.check(key, version, body)
+	var name *NameError
+	if err != nil && !errors.As(err, &name) {
 		return nil, 0, err
 	}
 	req = kmsg.RequestForKey(key)
 	req.SetVersion(version)
-	if err := req.ReadFrom(body); err != nil {
-		return nil, 0, fmt.Errorf("body of %s version %d: %w: %w", NameOf(key), version, ErrMalformed, err)
+	if failed := req.ReadFrom(body); failed != nil {
+		return nil, 0, fmt.Errorf("body of %s version %d: %w: %w", NameOf(key), version, ErrMalformed, failed)
 	}
-	return req, cost, nil
+	return req, cost, err
 }
 
 func (t *Table) entry(key int16) *entry {

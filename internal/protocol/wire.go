@@ -3,12 +3,23 @@ package protocol
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 )
 
 // ErrMalformed is returned for bytes that do not have the form of the request's version: too short,
 // or with a count or length larger than the remaining bytes. The connection that sent them has lost
 // its framing and must be closed.
 var ErrMalformed = errors.New("malformed request")
+
+const (
+	// MaxString bounds a string in bytes. Flexible versions could encode longer ones; Kafka refuses
+	// them too.
+	MaxString = math.MaxInt16
+	// MaxName bounds, in bytes, the names that clients make last: those of groups, members,
+	// instances, transactional ids, racks and software. A request with a longer one is refused (see
+	// NameError). Of a client's id, which comes with every request, the first MaxName bytes count.
+	MaxName = 1024
+)
 
 // cursor reads the protocol's primitive types. The first failure empties it and sets bad; from then
 // on every read returns zero.
@@ -77,10 +88,15 @@ func (c *cursor) nullableStr(flexible bool) []byte {
 }
 
 func (c *cursor) strLen(flexible bool) int {
-	if flexible {
-		return int(c.uvarint()) - 1
+	if !flexible {
+		return int(c.int16())
 	}
-	return int(c.int16())
+	n := int(c.uvarint()) - 1
+	if n > MaxString {
+		c.fail()
+		return 0
+	}
+	return n
 }
 
 func (c *cursor) byteLen(flexible bool) int {

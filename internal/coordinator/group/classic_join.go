@@ -2,6 +2,7 @@ package group
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -67,25 +68,31 @@ func (c *classic) join(s *Shard, g *group, j joining) {
 func (s *Shard) checkJoin(j joining) *kerr.Error {
 	session := millis(j.req.SessionTimeoutMillis)
 	switch {
-	case j.req.Group == "" || !fits(j.req.Group):
+	case j.req.Group == "":
 		return kerr.InvalidGroupID
 	case session < s.cfg.MinSession || session > s.cfg.MaxSession:
 		return kerr.InvalidSessionTimeout
-	// A generated member id is the client id or instance id, a dash and a random id; idSuffix is
-	// longer than dash and random id.
-	case !fits(j.ClientHost, j.ClientID+idSuffix, deref(j.req.InstanceID)+idSuffix, j.req.MemberID, j.req.ProtocolType):
-		return kerr.InvalidRequest
 	}
 	size := 0
 	for _, p := range j.req.Protocols {
-		if size += len(p.Name) + len(p.Metadata); !fits(p.Name) || size > s.cfg.MaxRequest {
+		if size += len(p.Name) + len(p.Metadata); size > s.cfg.MaxRequest {
 			return kerr.InvalidRequest
 		}
 	}
 	return nil
 }
 
-const idSuffix = "-................................................"
+// maxPrefix bounds the part of a generated member id that names its client or instance: a member id
+// has the bound of all names.
+const maxPrefix = 256
+
+// newID returns a new member id of a client or an instance.
+func (s *Shard) newID(of string) string {
+	if len(of) > maxPrefix {
+		of = strings.ToValidUTF8(of[:maxPrefix], "")
+	}
+	return of + "-" + s.cfg.NewID()
+}
 
 // accepts reports whether the group has space for a member. During a join phase only members that
 // have joined count, so the last ones to join are rejected.
@@ -109,19 +116,19 @@ func (s *Shard) joinNew(g *group, j joining) {
 	}
 	switch {
 	case instance != nil:
-		id := *instance + "-" + s.cfg.NewID()
+		id := s.newID(*instance)
 		if old, ok := c.static[*instance]; ok {
 			s.replaceStatic(g, c.members[old], id, j)
 			return
 		}
 		s.addMember(g, id, j)
 	case j.req.Version >= 4: // KIP-394: a client that loses its id must leave no member behind
-		id := j.ClientID + "-" + s.cfg.NewID()
+		id := s.newID(j.ClientID)
 		s.notePending(g, id, j.Connection)
 		s.setTimer(timerSession, g.id, id, millis(j.req.SessionTimeoutMillis))
 		s.refuseJoin(j.parked(), id, kerr.MemberIDRequired)
 	default:
-		s.addMember(g, j.ClientID+"-"+s.cfg.NewID(), j)
+		s.addMember(g, s.newID(j.ClientID), j)
 	}
 }
 

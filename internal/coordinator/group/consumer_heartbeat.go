@@ -55,8 +55,6 @@ func (s *Shard) checkHeartbeat(e Request, req *kmsg.ConsumerGroupHeartbeatReques
 	case namesSize(req.SubscribedTopicNames) > s.cfg.MaxRequest:
 		return fail(kerr.InvalidRequest, "SubscribedTopicNames have more than %d bytes in all; use a regular expression instead.",
 			s.cfg.MaxRequest)
-	case !fits(req.Group, req.MemberID, deref(req.InstanceID), s.expressionOf(e, req), e.ClientID, e.ClientHost):
-		return invalid("An id or expression is longer than 32767 bytes.")
 	case strings.Contains(deref(req.SubscribedTopicRegex), "\x00"):
 		return fail(kerr.InvalidRegularExpression, "SubscribedTopicRegex has a NUL byte, which no name of a topic has.")
 	case (req.MemberEpoch != epochJoin || req.Version >= 1) && strings.TrimSpace(req.MemberID) == "":

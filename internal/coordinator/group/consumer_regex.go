@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ type heartbeatMatch struct {
 	expression string
 	topics     Topics // the topics it was matched against
 	matches    []string
-	err        error // the expression is invalid
+	err        error // the expression is invalid, or its client is gone
 }
 
 // The topics that an expression matches depend on who subscribes: a member gets only topics that it
@@ -104,12 +105,15 @@ func (g *group) usesRegex() bool {
 // match starts a call that matches a heartbeat's expression.
 func (s *Shard) match(to coordinator.Ticket, e Request, expression string) {
 	topics := s.topics
-	s.out.Call(to, func(ctx context.Context) any {
+	s.out.CallFor(e.Client, to, func(ctx context.Context) any {
 		m := heartbeatMatch{request: e, expression: expression, topics: topics}
+		if m.err = ctx.Err(); m.err != nil {
+			return m
+		}
 		plain, viewer := unbind(expression)
-		re, err := Compile(plain)
+		re, err := Compile(plain, sizeOf(topics.Names()))
 		if m.err = err; err == nil {
-			m.matches = matching(ctx, re, topics, s.visible(viewer))
+			m.matches, m.err = matching(ctx, re, topics.Names(), s.visible(viewer))
 		}
 		return m
 	})
@@ -211,25 +215,35 @@ func (s *Shard) rematch() {
 	}
 	slices.Sort(r.groups)
 	s.rematching = true
+	names := r.topics.Names()
+	if !r.all {
+		names = existing(r.topics, r.changed)
+	}
 	s.out.Call(0, func(ctx context.Context) any {
 		for expression := range r.matches {
 			plain, viewer := unbind(expression)
-			re, err := Compile(plain)
+			re, err := Compile(plain, 0) // it was accepted for fewer topics
 			if err != nil {
 				continue
 			}
-			visible := s.visible(viewer)
-			if r.all {
-				r.matches[expression] = matching(ctx, re, r.topics, visible)
-				continue
+			r.matches[expression], err = matching(ctx, re, names, s.visible(viewer))
+			if err != nil {
+				return r // nobody applies it: the machine is gone
 			}
-			r.matches[expression] = slices.DeleteFunc(slices.Clone(r.changed), func(name string) bool {
-				_, exists := r.topics.ByName(name)
-				return !exists || ctx.Err() != nil || !re.MatchString(name) || !visible(name)
-			})
 		}
 		return r
 	})
+}
+
+// existing returns the names of topics that exist.
+func existing(topics Topics, names []string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, name := range names {
+			if _, exists := topics.ByName(name); exists && !yield(name) {
+				return
+			}
+		}
+	}
 }
 
 // maxMatches bounds the size of match lists that one event records, in bytes. The rest follows

@@ -3,27 +3,51 @@ package group
 import (
 	"context"
 	"errors"
+	"iter"
 	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strings"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
 )
 
 // maxInstructions bounds the compiled program of an expression, which may take as many steps for
 // every byte of every topic name. A list of 300 names of 30 letters is within the bound.
 const maxInstructions = 10_000
 
-var errTooLarge = errors.New("expression too large")
+// maxSteps bounds the steps of a program for all names: its instructions times their bytes. They
+// take about a second. An expression of smallProgram instructions is accepted whatever the number
+// of names, since few programs take a step of each instruction for each byte.
+const (
+	maxSteps     = 100_000_000
+	smallProgram = 100
+)
 
-// Compile compiles a client's regular expression (RE2) that must match a whole name. It bounds the
-// program before it builds anything: three kilobytes can ask for three million instructions.
-func Compile(expression string) (*regexp.Regexp, error) {
+// maxExpression bounds an expression in bytes: a group records it together with its viewer.
+const maxExpression = 16 << 10
+
+var (
+	errTooLarge = errors.New("expression too large")
+	errTooSlow  = errors.New("it would take too many steps for the names that there are; use a shorter one")
+)
+
+// Compile compiles a client's regular expression (RE2) that must match whole names, of so many
+// bytes together. It bounds the program before it builds anything: three kilobytes can ask for
+// three million instructions.
+func Compile(expression string, names int) (*regexp.Regexp, error) {
+	if len(expression) > maxExpression {
+		return nil, errTooLarge
+	}
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
 		return nil, err // refers to the member's own expression
 	}
-	if instructions(parsed) > maxInstructions {
+	switch n := instructions(parsed); {
+	case n > maxInstructions:
 		return nil, errTooLarge
+	case n > smallProgram && n*names > maxSteps:
+		return nil, errTooSlow
 	}
 	return regexp.Compile(`\A(?:` + expression + `)\z`)
 }
@@ -62,19 +86,27 @@ func instructions(re *syntax.Regexp) int {
 // rangesPerInstruction is about how many range bounds occupy the memory of an instruction.
 const rangesPerInstruction = 16
 
-// matching returns the visible topic names that an expression matches, sorted. It returns early
-// when ctx ends.
-func matching(ctx context.Context, re *regexp.Regexp, topics Topics, visible func(string) bool) (list []string) {
-	for name := range topics.Names() {
-		if ctx.Err() != nil {
-			return nil
-		}
+// matching returns the visible ones of some names that an expression matches, sorted. An error
+// means that ctx has ended.
+func matching(ctx context.Context, re *regexp.Regexp, names iter.Seq[string], visible func(string) bool) (list []string, err error) {
+	for name := range names {
 		if re.MatchString(name) && visible(name) {
 			list = append(list, name)
 		}
+		if coordinator.Pause(ctx); ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 	}
 	slices.Sort(list)
-	return list
+	return list, nil
+}
+
+// sizeOf returns how many bytes names have together.
+func sizeOf(names iter.Seq[string]) (n int) {
+	for name := range names {
+		n += len(name)
+	}
+	return n
 }
 
 // truncateExpression returns an expression as it is quoted in a response.

@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp/syntax"
 	"slices"
@@ -22,7 +23,7 @@ func TestLargeExpressionIsCheapToRefuse(t *testing.T) {
 		strings.Repeat("(ab?){900}", 20), "(x{2,}){900}y{900,}(a|b|c|d|e|f|g|h|i){800}", strings.Repeat(`[\pL\pN_-]`, 300),
 	} {
 		if used := allocated(func() {
-			if _, err := Compile(expression); err == nil {
+			if _, err := Compile(expression, 0); err == nil {
 				t.Errorf("%.40s is accepted", expression)
 			}
 		}); used > 8<<20 {
@@ -52,6 +53,28 @@ func TestInstructionsAreNotUndercounted(t *testing.T) {
 		if n := instructions(parsed); n+3 < len(prog.Inst) {
 			t.Errorf("%q: %d instructions, counted are %d", expression, len(prog.Inst), n)
 		}
+	}
+}
+
+// The steps of an expression are bounded for the names that there are, unless it is small.
+func TestTheStepsOfAnExpressionAreBounded(t *testing.T) {
+	const names = 30_000 // bytes: 1,000 topics
+	slow := strings.Repeat(".?", 2000)
+	for _, x := range []struct {
+		expression string
+		names      int
+		want       error
+	}{{slow, names, errTooSlow}, {slow, names / 10, nil}, {"orders-.*", 1000 * names, nil}, {strings.Repeat("x", 300), 300_000, nil}} {
+		if _, err := Compile(x.expression, x.names); !errors.Is(err, x.want) {
+			t.Errorf("%.20q for %d bytes: %v, want %v", x.expression, x.names, err, x.want)
+		}
+	}
+	w := newWorld(t)
+	for i := range 1000 {
+		w.topic(fmt.Sprintf("%030d", i), 1)
+	}
+	if got := w.consumerBeat(regexHeartbeat("a", slow)); got.ErrorCode != kerr.InvalidRegularExpression.Code {
+		t.Errorf("%d", got.ErrorCode)
 	}
 }
 

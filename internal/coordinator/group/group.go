@@ -55,20 +55,7 @@ func (s *Shard) finishEvent(id string) {
 	}
 }
 
-const (
-	consumerProtocol = "consumer" // the protocol type of consumers
-	maxString        = format.MaxString
-)
-
-// fits reports whether strings are short enough to be recorded.
-func fits(list ...string) bool {
-	for _, s := range list {
-		if len(s) > maxString {
-			return false
-		}
-	}
-	return true
-}
+const consumerProtocol = "consumer" // the protocol type of consumers
 
 func deref(s *string) string {
 	if s == nil {

@@ -146,8 +146,8 @@ func TestPendingIDSurvivesTheRetentionCheck(t *testing.T) {
 func TestPendingIDsAreBounded(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.MemberMemory = coordinator.NewMemoryBudget(4 << 20) })
 	refused := 0
-	for i := range 1000 {
-		resp := ask[*kmsg.JoinGroupResponse](w, joinFrom(uint64(i), "g", string(make([]byte, 15<<10)), 5, 10))
+	for i := range 3000 {
+		resp := ask[*kmsg.JoinGroupResponse](w, joinFrom(uint64(i), "g", string(make([]byte, 1<<10)), 5, 10))
 		if resp.ErrorCode == kerr.CoordinatorLoadInProgress.Code {
 			refused++
 		}

@@ -118,8 +118,6 @@ func (c partitionCheck) check(topic [16]byte, partition int32) *failure {
 func (s *Shard) checkCommit(by committer) (partitionCheck, *failure) {
 	g := s.groups[by.group]
 	switch {
-	case !fits(by.group):
-		return nil, refuse(kerr.InvalidGroupID)
 	case g == nil && by.generation < 0:
 		return nil, nil // a consumer that assigns partitions itself, or an administrator
 	case g == nil && by.version >= 9:

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -57,6 +58,9 @@ type Request struct {
 	// Viewer is who may not be assigned topics that are hidden from it, see Config.Visible. The
 	// zero value may be assigned any.
 	Viewer Viewer
+	// Client ends when the client is gone; nil: it does not. What is computed for the request alone
+	// ends with it.
+	Client context.Context
 	Body   kmsg.Request
 }
 

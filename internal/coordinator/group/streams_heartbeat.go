@@ -83,8 +83,6 @@ func (s *Shard) checkStreams(e Request, req *kmsg.StreamsGroupHeartbeatRequest) 
 		return invalid("TaskEndOffsets are not supported yet.")
 	case !none(req.WarmupTasks):
 		return invalid("WarmupTasks are not supported yet.")
-	case !fits(req.Group, req.MemberID, deref(req.RackID), deref(req.ProcessID), e.ClientID, e.ClientHost):
-		return invalid("An id is longer than 32767 bytes.")
 	case streamsSize(req) > s.cfg.MaxRequest:
 		return fail(kerr.InvalidRequest, "The topology and the tags have more than %d bytes in all.", s.cfg.MaxRequest)
 	case req.MemberEpoch == epochJoin:

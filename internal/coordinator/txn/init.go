@@ -53,12 +53,9 @@ func (t *transaction) claim(pid int64, epoch int16) claim {
 	return stale
 }
 
-// maxID is the length of the longest transactional id in bytes: its records have 16 bits for it.
-const maxID = math.MaxInt16
-
 func (s *Shard) initProducerID(to coordinator.Ticket, e InitProducerID, pid int64) {
 	refuse := func(err *kerr.Error) { s.out.Reply(to, s.refusal(e, err)) }
-	if e.ID == "" || len(e.ID) > maxID || (e.ProducerID == none) != (e.Epoch == none) {
+	if e.ID == "" || (e.ProducerID == none) != (e.Epoch == none) {
 		refuse(kerr.InvalidRequest)
 		return
 	}

@@ -3,9 +3,7 @@ package txn
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -434,20 +432,6 @@ func TestOfATopicThatWasMadeAnew(t *testing.T) {
 				t.Errorf("version %d: %v", version, sentMarkers(d))
 			}
 		}
-	}
-}
-
-// The records of __transaction_state have the id with a length of 16 bits. A longer one would end
-// every load of its partition.
-func TestAnIDOfAnyLength(t *testing.T) {
-	long := kerr.InvalidRequest
-	for length, want := range map[int]*kerr.Error{math.MaxInt16: nil, math.MaxInt16 + 1: long, 100_000: long} {
-		d := newDesk(t)
-		e := InitProducerID{ID: strings.Repeat("x", length), Timeout: 60_000, ProducerID: none, Epoch: none}
-		if got := ask[Identity](d, e).Err; got != want {
-			t.Errorf("an id of %d bytes: %v, want %v", length, got, want)
-		}
-		d.replays()
 	}
 }
 
