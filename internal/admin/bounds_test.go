@@ -74,7 +74,7 @@ func TestClientsThatDoNotReadAreCutOff(t *testing.T) {
 	eventually(t, "they are cut off", func() bool {
 		s.conns.mu.Lock()
 		defer s.conns.mu.Unlock()
-		return len(s.conns.open) == len(s.conns.waiting)
+		return len(s.conns.open) == s.conns.waiting.Len()
 	})
 }
 

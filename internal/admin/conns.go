@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
-	"net/netip"
-	"slices"
 	"sync"
 
 	"github.com/chronik-io/chronik/internal/security/origin"
@@ -18,7 +16,7 @@ const maxConnections = 256
 
 // connLimit limits the number of a server's connections. If there are too many, it closes one
 // without a running handler: of the address that has the most of these the one that has waited the
-// longest. If there is none, it closes the new connection.
+// longest; see origin.Crowd. If there is none, it closes the new connection.
 //
 // A connection whose TLS handshake or request header is incomplete has no running handler: slow
 // handshakes, headers and bodies must not keep an operator from the port.
@@ -26,12 +24,13 @@ type connLimit struct {
 	most int
 
 	mu      sync.Mutex
-	open    map[net.Conn]netip.Prefix // with origin.Of the client's address
-	waiting []net.Conn                // open connections without a running handler, the longest first
+	turns   int64
+	open    map[net.Conn]int64 // the turn in which it began to wait
+	waiting origin.Crowd[net.Conn]
 }
 
 func newConnLimit(most int) *connLimit {
-	return &connLimit{most: most, open: map[net.Conn]netip.Prefix{}}
+	return &connLimit{most: most, open: map[net.Conn]int64{}}
 }
 
 // connKey is the context key of a request's connection.
@@ -59,9 +58,15 @@ func (c *connLimit) handler(h http.Handler) http.Handler {
 func (c *connLimit) setWaiting(conn net.Conn, waiting bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.waiting = slices.DeleteFunc(c.waiting, func(x net.Conn) bool { return x == conn })
-	if _, open := c.open[conn]; open && waiting {
-		c.waiting = append(c.waiting, conn)
+	if _, open := c.open[conn]; !open {
+		return
+	}
+	from := origin.OfConn(conn)
+	c.waiting.Remove(from, conn)
+	if waiting {
+		c.turns++
+		c.open[conn] = c.turns
+		c.waiting.Add(from, conn)
 	}
 }
 
@@ -84,37 +89,20 @@ func (c *connLimit) add(conn net.Conn) net.Conn {
 	if _, known := c.open[conn]; known {
 		return nil
 	}
+	from := origin.OfConn(conn)
 	var surplus net.Conn
 	if len(c.open) >= c.most {
-		if len(c.waiting) == 0 {
+		var ok bool
+		if surplus, ok = c.waiting.Yielding(from, func(x net.Conn) (int64, bool) { return c.open[x], true }, c.turns); !ok {
 			return conn
 		}
-		i := c.greediest()
-		surplus = c.waiting[i]
-		c.waiting = slices.Delete(c.waiting, i, i+1)
+		c.waiting.Remove(origin.OfConn(surplus), surplus)
 		delete(c.open, surplus)
 	}
-	c.open[conn] = fromWhere(conn)
-	c.waiting = append(c.waiting, conn)
+	c.turns++
+	c.open[conn] = c.turns
+	c.waiting.Add(from, conn)
 	return surplus
-}
-
-// greediest returns the index of the first one of the address with the most that wait, of which
-// there is one. Caller holds mu.
-func (c *connLimit) greediest() int {
-	each, most := map[netip.Prefix]int{}, 0
-	for _, conn := range c.waiting {
-		from := c.open[conn]
-		each[from]++
-		most = max(most, each[from])
-	}
-	return slices.IndexFunc(c.waiting, func(conn net.Conn) bool { return each[c.open[conn]] == most })
-}
-
-// fromWhere returns what the client's address counts by; the zero Prefix if it has none.
-func fromWhere(conn net.Conn) netip.Prefix {
-	at, _ := netip.ParseAddrPort(conn.RemoteAddr().String()) // a pipe has none
-	return origin.Of(at.Addr())
 }
 
 // closeNow closes a connection without waiting for the client, as TLS would.
@@ -129,5 +117,5 @@ func (c *connLimit) remove(conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.open, conn)
-	c.waiting = slices.DeleteFunc(c.waiting, func(x net.Conn) bool { return x == conn })
+	c.waiting.Remove(origin.OfConn(conn), conn)
 }

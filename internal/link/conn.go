@@ -44,6 +44,7 @@ type Conn struct {
 	lane    Lane
 	version uint8
 	opts    *Options
+	begun   time.Time
 
 	// Owned by the reader.
 	buf     []byte
@@ -61,7 +62,8 @@ type Conn struct {
 }
 
 func newConn(nc net.Conn, dialed bool, o *Options) *Conn {
-	c := &Conn{nc: nc, dialed: dialed, opts: o, version: frame.MinVersion, buf: make([]byte, readBuffer), closed: make(chan struct{})}
+	c := &Conn{nc: nc, dialed: dialed, opts: o, version: frame.MinVersion, begun: time.Now(), buf: make([]byte, readBuffer),
+		closed: make(chan struct{})}
 	c.sender.init(c)
 	return c
 }

@@ -17,6 +17,6 @@ func TestFormatIsFixed(t *testing.T) {
 	there := &Hello{Identity: Identity{BrokerEpoch: -1}, Lane: Meta}
 	bound := []byte("keying material")
 	got := fmt.Sprintf("request %x\n\nhello %x\n\naccepts %x\n\ndials %x\n", request(here), there.appendTo(nil),
-		proof(shared, labelAccepts, here, there, bound), proof(shared, labelDials, here, there, bound))
+		seal(shared, here, there, bound), dials(shared, here, there, bound))
 	golden.File(t, "testdata/handshake.hex", got, "go test ./internal/link -run FormatIsFixed")
 }

@@ -1,6 +1,8 @@
 package link
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -17,20 +19,25 @@ import (
 )
 
 // The handshake. D is the end that dialed, A the one that accepted; mac is HMAC-SHA256 with the
-// shared secret, over a label of the direction, both hellos with their nonces, and with TLS keying
-// material of the connection:
+// shared secret, over a label of the direction, what both ends have said with their nonces, and with
+// TLS keying material of the connection:
 //
 //	D ──▶ A   a request of API key 20480: helloD
-//	A ──▶ D   HE: helloA, mac("accepts", helloD, helloA)
+//	A ──▶ D   HE: nonceA, helloA encrypted with the key mac("accepts", helloD, nonceA)
 //	D ──▶ A   PF: mac("dials", helloD, helloA)
 //	A ──▶ D   RY
 //
-// Either end sends NO with the reason instead, and closes. Without a secret the macs are empty.
+// Either end sends NO with the reason instead, and closes. Without a secret, helloA is not encrypted
+// and the mac is empty.
 //
-//   - Replay: each end's nonce is new, so an old proof never fits.
+//   - A stranger who dials learns whether there is a secret, and nothing else: what A states, and why
+//     two brokers do not fit, is for ends that have proved the secret. D compares first: who could
+//     read helloA had to have the secret.
+//   - Replay: each end's nonce is new, so an old proof never fits, and no key encrypts two hellos.
 //   - Reflection: the labels differ, and an end never accepts its own identity. An attacker that
-//     dials D back with D's own hello gets a proof for a connection of D with itself.
-//   - A's connection of this peer is replaced only after the proof.
+//     dials D back with D's own hello gets what only D can read, and D refuses itself.
+//   - A's connection of this peer is replaced, and takes one of Options.Accepted, only after the
+//     proof.
 //   - Relay: with TLS the proof fits this connection only. Without TLS it does not bind the frames
 //     that follow: who can change bytes on the way needs TLS to be stopped.
 const (
@@ -39,19 +46,15 @@ const (
 )
 
 // MinSecret is the shortest secret that New accepts, in bytes. Anyone who can dial a broker gets a
-// proof to try secrets against, so they must not be guessable.
+// hello to try secrets against, so they must not be guessable.
 const MinSecret = 16
 
-// proof returns the mac for an end with the first secret; empty without one. bound is what both
-// ends of this connection, and no others, know; see binding.
-func proof(secrets []secret.Secret, label string, dialer, acceptor *Hello, bound []byte) []byte {
-	if len(secrets) == 0 {
-		return nil
-	}
-	m := hmac.New(sha256.New, secrets[0].Bytes())
+// proof returns the mac of a secret over what the ends have said. bound is what both ends of this
+// connection, and no others, know; see binding.
+func proof(s secret.Secret, label string, dialer *Hello, acceptor, bound []byte) []byte {
+	m := hmac.New(sha256.New, s.Bytes())
 	m.Write([]byte(label))
-	for _, h := range []*Hello{dialer, acceptor} {
-		p := h.appendTo(nil)
+	for _, p := range [][]byte{dialer.appendTo(nil), acceptor} {
 		var n [4]byte
 		binary.BigEndian.PutUint32(n[:], uint32(len(p)))
 		m.Write(n[:])
@@ -61,15 +64,72 @@ func proof(secrets []secret.Secret, label string, dialer, acceptor *Hello, bound
 	return m.Sum(nil)
 }
 
-// prove checks a proof, which may be that of any secret.
-func prove(secrets []secret.Secret, label string, dialer, acceptor *Hello, bound, got []byte) *Mismatch {
+// dials returns the proof of an end that dialed and has the first secret; empty without one.
+func dials(secrets []secret.Secret, dialer, acceptor *Hello, bound []byte) []byte {
+	if len(secrets) == 0 {
+		return nil
+	}
+	return proof(secrets[0], labelDials, dialer, acceptor.appendTo(nil), bound)
+}
+
+// prove checks a proof of the end that dialed, which may be that of any secret.
+func prove(secrets []secret.Secret, dialer, acceptor *Hello, bound, got []byte) *Mismatch {
 	for i := range max(len(secrets), 1) {
-		if hmac.Equal(got, proof(secrets[i:], label, dialer, acceptor, bound)) {
+		if hmac.Equal(got, dials(secrets[i:], dialer, acceptor, bound)) {
 			return nil
 		}
 	}
+	return unproven()
+}
+
+func unproven() *Mismatch {
 	return &Mismatch{Reason: WrongSecret, Cause: "the peer did not prove that it has the secret of cluster.secret.file",
 		Remedy: "use the same file at all nodes"}
+}
+
+// sealer returns the cipher of the hello of the end that accepted, for one handshake: its key
+// encrypts nothing else, so its nonce is constant.
+func sealer(s secret.Secret, dialer *Hello, nonce, bound []byte) cipher.AEAD {
+	block, err := aes.NewCipher(proof(s, labelAccepts, dialer, nonce, bound))
+	if err != nil {
+		panic(err) // SHA-256 makes a key of 32 bytes
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		panic(err) // AES has blocks of 16 bytes
+	}
+	return aead
+}
+
+// seal returns the payload of HE, for an end with the first secret.
+func seal(secrets []secret.Secret, dialer, acceptor *Hello, bound []byte) []byte {
+	plain := acceptor.appendTo(nil)
+	if len(secrets) == 0 {
+		return plain
+	}
+	aead := sealer(secrets[0], dialer, acceptor.nonce[:], bound)
+	return aead.Seal(slices.Clone(acceptor.nonce[:]), make([]byte, aead.NonceSize()), plain, nil)
+}
+
+// unseal reads the payload of HE, which may be for any secret.
+func unseal(secrets []secret.Secret, dialer *Hello, bound, p []byte) (*Hello, error) {
+	plain, opened := p, len(secrets) == 0
+	for _, s := range secrets {
+		if len(p) < nonceSize {
+			break
+		}
+		aead := sealer(s, dialer, p[:nonceSize], bound)
+		var err error
+		if plain, err = aead.Open(nil, make([]byte, aead.NonceSize()), p[nonceSize:], nil); err == nil {
+			opened = true
+			break
+		}
+	}
+	if !opened {
+		return nil, unproven()
+	}
+	h, err := parseWhole(plain)
+	return &h, err
 }
 
 // hello returns what this end states.
@@ -128,41 +188,37 @@ func (l *Links) negotiate(c *Conn, t Target, lane Lane, dialer uint32) error {
 	if err != nil {
 		return err
 	}
-	peer, mac, err := parseHello(p)
-	if err != nil {
-		return err
-	}
 	bound, err := binding(c.nc)
 	if err != nil {
 		return err
 	}
-	m := l.check(here, &peer)
-	if m == nil {
-		m = prove(l.opts.Secrets, labelAccepts, here, &peer, bound, mac)
+	peer, err := unseal(l.opts.Secrets, here, bound, p)
+	if m := (*Mismatch)(nil); errors.As(err, &m) {
+		return errors.Join(m, c.refuse(m))
+	} else if err != nil {
+		return err
 	}
+	m := l.check(here, peer)
 	if m == nil {
-		c.peer = peer
-		m = t.check(&peer)
+		c.peer = *peer
+		m = t.check(peer)
 	}
 	if m != nil {
 		return errors.Join(m, c.refuse(m))
 	}
-	if err := c.sendNow(frame.PF, proof(l.opts.Secrets, labelDials, here, &peer, bound)); err != nil {
+	if err := c.sendNow(frame.PF, dials(l.opts.Secrets, here, peer, bound)); err != nil {
 		return err
 	}
 	if _, err := c.expect(frame.RY); err != nil {
 		return err
 	}
-	return c.agree(peer, lane)
+	return c.agree(*peer, lane)
 }
 
 // answer does the handshake of the end that accepted. claim is called when the peer has proved who
 // it is.
 func (l *Links) answer(c *Conn, hello []byte, claim func(*Hello) *Mismatch) error {
-	peer, rest, err := parseHello(hello)
-	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("%w: %d bytes after a hello", frame.ErrMalformed, len(rest))
-	}
+	peer, err := parseWhole(hello)
 	if err != nil {
 		return err
 	}
@@ -170,22 +226,24 @@ func (l *Links) answer(c *Conn, hello []byte, claim func(*Hello) *Mismatch) erro
 		return err
 	}
 	here := l.hello(peer.Lane)
-	if m := l.check(here, &peer); m != nil {
+	if m := compareSecured(here, &peer); m != nil {
 		return errors.Join(m, c.refuse(m))
 	}
 	bound, err := binding(c.nc)
 	if err != nil {
 		return err
 	}
-	mac := proof(l.opts.Secrets, labelAccepts, &peer, here, bound)
-	if err := c.sendNow(frame.HE, append(here.appendTo(nil), mac...)); err != nil {
+	if err := c.sendNow(frame.HE, seal(l.opts.Secrets, &peer, here, bound)); err != nil {
 		return err
 	}
 	p, err := c.expect(frame.PF)
 	if err != nil {
 		return err
 	}
-	m := prove(l.opts.Secrets, labelDials, &peer, here, bound, p)
+	m := prove(l.opts.Secrets, &peer, here, bound, p)
+	if m == nil {
+		m = l.check(here, &peer)
+	}
 	if m == nil {
 		m = claim(&peer)
 	}

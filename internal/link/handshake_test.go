@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -205,11 +206,11 @@ func TestReplayAndReflection(t *testing.T) {
 		b.Accept(w.ends[1], "", dialer.appendTo(nil))
 		s := script{t, w.ends[0]}
 		kind, p := s.read()
-		acceptor, _, err := parseHello(p)
+		acceptor, err := unseal(shared, dialer, nil, p)
 		if kind != frame.HE || err != nil {
 			t.Fatal(kind, err)
 		}
-		heard := proof(shared, labelDials, dialer, &acceptor, nil)
+		heard := dials(shared, dialer, acceptor, nil)
 		s.write(frame.PF, heard)
 		if kind, _ := s.read(); kind != frame.RY {
 			t.Fatalf("the right proof is answered by %s", kind)
@@ -250,13 +251,24 @@ func TestReplayAndReflection(t *testing.T) {
 			t.Errorf("an old proof is accepted: %v", m)
 		}
 
-		// Reflection: the attacker dials a with a's own hello.
-		w = newWire()
-		a.Accept(w.ends[1], "", challenge[10:])
-		if kind, p := (script{t, w.ends[0]}).read(); kind != frame.NO || decodeMismatch(p).Reason != Itself {
-			t.Errorf("a proves to itself: %s", kind)
+		// Reflection: the attacker dials a with a's own hello, and lets a answer itself.
+		w, back := newWire(), newWire()
+		c = newConn(w.ends[0], true, &a.opts)
+		go func() { done <- a.negotiate(c, target(2), Meta, 1); c.Close() }()
+		if _, err := io.ReadFull(w.ends[1], challenge); err != nil { // the length, and the first bytes
+			t.Fatal(err)
 		}
-		w.ends[0].Close()
+		rest := make([]byte, 4)
+		if _, err := io.ReadFull(w.ends[1], rest); err != nil {
+			t.Fatal(err)
+		}
+		a.Accept(back.ends[1], "", append(challenge, rest...)[14:])
+		kind, p = (script{t, back.ends[0]}).read()
+		script{t, w.ends[1]}.write(kind, p)
+		if m := (*Mismatch)(nil); !errors.As(<-done, &m) || m.Reason != Itself {
+			t.Errorf("a proves to itself: %v", m)
+		}
+		back.ends[0].Close()
 		a.end(t)
 		b.end(t)
 	})
@@ -266,18 +278,13 @@ func TestReplayAndReflection(t *testing.T) {
 func TestHandshakeHasAnEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
-		b := n.add(t, 2, func(o *Options) { o.Accepted = 2 })
+		b := n.add(t, 2, func(o *Options) { o.Strangers = 2 })
 		slow, silent := newWire(), newWire()
 		from := identity(1)
 		h := Hello{Identity: from, Lane: Meta, MinVersion: 1, MaxVersion: 1}
 		began := time.Now()
 		b.Accept(slow.ends[1], "", h.appendTo(nil))
 		b.Accept(silent.ends[1], "", h.appendTo(nil))
-		third := newWire()
-		b.Accept(third.ends[1], "", h.appendTo(nil))
-		if _, err := third.ends[0].Read(make([]byte, 1)); err == nil {
-			t.Error("more connections than allowed")
-		}
 		go func() {
 			for _, err := slow.ends[0].Write([]byte("P")); err == nil; _, err = slow.ends[0].Write([]byte{'F'}) {
 				time.Sleep(time.Second)
@@ -291,6 +298,70 @@ func TestHandshakeHasAnEnd(t *testing.T) {
 		}
 		slow.ends[0].Close()
 		time.Sleep(2 * time.Second) // for the goroutine above
+		b.end(t)
+	})
+}
+
+// Strangers without the secret take only places of their own, of which the oldest makes room, however
+// many connections they make; and they learn nothing of the cluster.
+func TestStrangersKeepNoBrokerOut(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNetwork()
+		with := func(o *Options) { o.Secrets, o.Accepted = shared, 1 }
+		a, b := n.add(t, 1, with), n.add(t, 2, with)
+		stop := make(chan struct{})
+		var strangers sync.WaitGroup
+		for i := range 80 {
+			strangers.Go(func() {
+				h := Hello{Identity: identity(int32(100 + i)), Lane: Meta, Process: uint64(i), MinVersion: 1, MaxVersion: 1, Secured: true}
+				if i%2 > 0 {
+					h.ClusterName, h.ClusterID = "another", "other"
+				}
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(300 * time.Millisecond):
+					}
+					w := newWire()
+					b.Accept(w.ends[1], "", h.appendTo(nil))
+					told, _ := io.ReadAll(w.ends[0])
+					if bytes.Contains(told, []byte("test")) || bytes.Contains(told, []byte("id")) && len(told) < 64 {
+						t.Errorf("a stranger is told %q", told)
+					}
+					w.ends[0].Close()
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		if s := b.Stats(); s.Accepted != b.opts.Strangers {
+			t.Errorf("%d places are taken", s.Accepted)
+		}
+		p := a.Peer(target(2))
+		connected := time.Now()
+		for _, ok := p.Hello(); !ok; _, ok = p.Hello() {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if d := time.Since(connected); d > 3*time.Second {
+			t.Errorf("a broker was connected after %v", d)
+		}
+		for range 5 {
+			time.Sleep(time.Second)
+			if _, ok := p.Hello(); !ok {
+				t.Error("a broker with the secret is cut off")
+			}
+		}
+		if c := n.add(t, 3, with); true { // the only place of a broker is taken
+			c.Peer(target(2))
+			if m := rejected(t, c); m.Reason != Overloaded {
+				t.Errorf("a second broker is told %v", m)
+			}
+			defer c.end(t)
+		}
+		close(stop)
+		strangers.Wait()
+		p.Close()
+		a.end(t)
 		b.end(t)
 	})
 }

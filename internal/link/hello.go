@@ -106,6 +106,15 @@ func parseHello(p []byte) (h Hello, rest []byte, err error) {
 	return h, rest, nil
 }
 
+// parseWhole reads a hello that nothing follows.
+func parseWhole(p []byte) (Hello, error) {
+	h, rest, err := parseHello(p)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%w: %d bytes after a hello", frame.ErrMalformed, len(rest))
+	}
+	return h, err
+}
+
 func cutName(p []byte) (name string, rest []byte, ok bool) {
 	if len(p) == 0 || p[0] > maxName || len(p) < 1+int(p[0]) {
 		return "", nil, false

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/security/origin"
 	"github.com/chronik-io/chronik/internal/security/secret"
 	"go.uber.org/zap"
 )
@@ -63,8 +65,10 @@ type Options struct {
 	// Redial bounds the pause between two dials, of which up to a quarter is taken off at random.
 	// Default 20 ms to 1 s.
 	Redial pause.Backoff
-	// Accepted bounds the accepted connections, handshakes included. Default 256.
-	Accepted int
+	// Accepted bounds the accepted connections of peers that have proved the secret. Default 256.
+	// Strangers bounds those that have not yet; a new one displaces the oldest of the address with
+	// the most, so that strangers keep out no broker. Default 64.
+	Accepted, Strangers int
 	// InboundBytes bounds the requests of all peers that are arriving or being handled, in bytes.
 	// Default 128 MiB.
 	InboundBytes int64
@@ -140,7 +144,8 @@ type Links struct {
 
 	mu       sync.Mutex
 	stopped  bool
-	accepted int
+	accepted int                   // connections whose peer has proved the secret
+	unproven origin.Crowd[*Conn]   // those whose peer has not yet
 	open     map[*Conn]struct{}    // after their handshake
 	serving  map[peerLane]*serving // accepted connections after their handshake
 	refusals int                   // logged since refusedAt
@@ -176,6 +181,7 @@ func New(opts Options) (*Links, error) {
 	orDefault(&opts.Redial.First, 20*time.Millisecond)
 	orDefault(&opts.Redial.Most, time.Second)
 	orDefault(&opts.Accepted, 256)
+	orDefault(&opts.Strangers, 64)
 	orDefault(&opts.InboundBytes, 128<<20)
 	l := &Links{opts: opts, inbound: bufpool.NewBudget(opts.InboundBytes), serving: make(map[peerLane]*serving),
 		open: make(map[*Conn]struct{})}
@@ -215,36 +221,55 @@ func (l *Links) spawn(fn func()) bool {
 // Accept serves a connection whose client sent a request of API key 20480, with this body. It
 // returns at once and owns nc from then on.
 func (l *Links) Accept(nc net.Conn, principal string, hello []byte) {
+	c, from := newConn(nc, false, &l.opts), origin.OfConn(nc)
 	l.mu.Lock()
-	full := l.accepted >= l.opts.Accepted
-	if !full {
-		l.accepted++
-	}
-	l.mu.Unlock()
-	if full || !l.spawn(func() { l.serve(nc, principal, hello) }) {
-		// The reason is sent without waiting: no goroutine is free for this connection.
-		_ = nc.Close()
-		l.logRefusal("connection of a broker refused", zap.Stringer("peer", nc.RemoteAddr()), zap.Bool("too many", full))
-		if !full {
-			l.leave()
-			return
+	var yielding *Conn
+	if l.unproven.Len() >= l.opts.Strangers {
+		if yielding, _ = l.unproven.Yielding(from, begun, math.MaxInt64); yielding != nil {
+			l.unproven.Remove(origin.OfConn(yielding.nc), yielding)
 		}
-		l.opts.Notify(Event{Kind: Rejected, From: nc.RemoteAddr(), Principal: principal,
-			Err: fmt.Errorf("%d connections of brokers are open", l.opts.Accepted)})
+	}
+	l.unproven.Add(from, c)
+	l.mu.Unlock()
+	if yielding != nil {
+		_ = yielding.fail(fmt.Errorf("it had not proved that it is a broker when there were %d such connections", l.opts.Strangers))
+	}
+	if !l.spawn(func() { l.serve(c, principal, hello) }) {
+		l.leave(c, false)
+		c.Close()
 	}
 }
 
-func (l *Links) leave() {
+// begun orders connections by age.
+func begun(c *Conn) (int64, bool) { return c.begun.UnixNano(), true }
+
+// enter counts an accepted connection as that of a broker, when its peer has proved the secret. The
+// caller holds mu.
+func (l *Links) enter(c *Conn) *Mismatch {
+	if l.accepted >= l.opts.Accepted {
+		return &Mismatch{Reason: Overloaded, Cause: fmt.Sprintf("%d connections of brokers are open", l.accepted)}
+	}
+	l.unproven.Remove(origin.OfConn(c.nc), c)
+	l.accepted++
+	return nil
+}
+
+// leave removes an accepted connection.
+func (l *Links) leave(c *Conn, proven bool) {
 	l.mu.Lock()
-	l.accepted--
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	if proven {
+		l.accepted--
+	} else {
+		l.unproven.Remove(origin.OfConn(c.nc), c)
+	}
 }
 
 // serve runs an accepted connection until it ends.
-func (l *Links) serve(nc net.Conn, principal string, hello []byte) {
-	defer l.leave()
-	c := newConn(nc, false, &l.opts)
+func (l *Links) serve(c *Conn, principal string, hello []byte) {
+	nc := c.nc
 	var s *serving
+	defer func() { l.leave(c, s != nil) }()
 	err := l.bounded(c, func() error {
 		if l.opts.Admit != nil {
 			if err := l.opts.Admit(nc, principal); err != nil {
@@ -336,5 +361,5 @@ type Stats struct {
 func (l *Links) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Stats{Accepted: l.accepted, Inbound: l.inbound.Stats()}
+	return Stats{Accepted: l.accepted + l.unproven.Len(), Inbound: l.inbound.Stats()}
 }

@@ -74,11 +74,9 @@ func decodeMismatch(p []byte) *Mismatch {
 	return m
 }
 
-// compare checks that two ends belong together. It is the same rule at both ends.
+// compare checks that two ends belong together. It is the same rule at both ends. What it says is for
+// peers that have proved the secret, if there is one.
 func compare(here, peer *Hello) *Mismatch {
-	differ := func(reason Reason, what string, a, b any, remedy string) *Mismatch {
-		return &Mismatch{Reason: reason, Cause: fmt.Sprintf("%s is %v here and %v at the peer", what, a, b), Remedy: remedy}
-	}
 	bothKnow := here.ClusterID != "" && peer.ClusterID != ""
 	switch {
 	case here.ClusterName != peer.ClusterName:
@@ -105,10 +103,21 @@ func compare(here, peer *Hello) *Mismatch {
 	case min(here.MaxVersion, peer.MaxVersion) < max(here.MinVersion, peer.MinVersion):
 		return differ(WrongVersion, "the range of frame versions", versions(here), versions(peer),
 			"the releases are too far apart; upgrade one step at a time")
-	case here.Secured != peer.Secured:
-		return differ(WrongSecret, "cluster.secret.file", set(here.Secured), set(peer.Secured), "set it at all nodes, or at none")
 	}
 	return nil
+}
+
+// compareSecured checks that both ends have a secret, or none. Of all that compare checks, it is what
+// a stranger may know.
+func compareSecured(here, peer *Hello) *Mismatch {
+	if here.Secured == peer.Secured {
+		return nil
+	}
+	return differ(WrongSecret, "cluster.secret.file", set(here.Secured), set(peer.Secured), "set it at all nodes, or at none")
+}
+
+func differ(reason Reason, what string, a, b any, remedy string) *Mismatch {
+	return &Mismatch{Reason: reason, Cause: fmt.Sprintf("%s is %v here and %v at the peer", what, a, b), Remedy: remedy}
 }
 
 func quoted(s string) string { return fmt.Sprintf("%q", s) }

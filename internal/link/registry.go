@@ -74,6 +74,9 @@ func (l *Links) claim(c *Conn, peer *Hello) (*serving, *Mismatch) {
 			replaced = append(replaced, old)
 		}
 	}
+	if m := l.enter(c); m != nil {
+		return nil, m
+	}
 	for _, old := range replaced {
 		_ = old.fail(fmt.Errorf("%w: node %d dialed again", ErrClosed, peer.Node))
 	}

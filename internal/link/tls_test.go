@@ -70,13 +70,16 @@ func TestAProofFitsOneConnection(t *testing.T) {
 	if !bytes.Equal(bindings[0], bindings[1]) || bytes.Equal(bindings[0], bindings[2]) {
 		t.Errorf("bindings %x", bindings)
 	}
-	p := proof(shared, labelDials, dialer, acceptor, bindings[0])
-	if m := prove(shared, labelDials, dialer, acceptor, bindings[1], p); m != nil {
+	p, sealed := dials(shared, dialer, acceptor, bindings[0]), seal(shared, dialer, acceptor, bindings[0])
+	if m := prove(shared, dialer, acceptor, bindings[1], p); m != nil {
 		t.Error(m)
 	}
 	for _, other := range [][]byte{bindings[2], nil} {
-		if prove(shared, labelDials, dialer, acceptor, other, p) == nil {
+		if prove(shared, dialer, acceptor, other, p) == nil {
 			t.Error("a proof fits another connection")
+		}
+		if _, err := unseal(shared, dialer, other, sealed); err == nil {
+			t.Error("a hello can be read on another connection")
 		}
 	}
 	here, there := net.Pipe()

@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/network/connlife"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/origin"
 )
 
 // conn is one client connection. Its parts have one owner each: what never changes, what mu guards,
@@ -40,8 +41,9 @@ type conn struct {
 	blocked blocking
 
 	// Any goroutine uses them.
-	awaited   atomic.Int64 // before the login: unix ns since when the broker waits for the client, 0 while it does not
-	muteUntil atomic.Int64 // unix ns; the reader pauses until then
+	crowd     *origin.Crowd[*conn] // in which it is; guarded by Server.mu
+	awaited   atomic.Int64         // before the login: unix ns since when the broker waits for the client, 0 while it does not
+	muteUntil atomic.Int64         // unix ns; the reader pauses until then
 
 	mu      sync.Mutex
 	rcond   sync.Cond // the reader waits until a request may start

@@ -112,7 +112,7 @@
 // compute at a place (internal/share), so that a storm of them leaves half of the processors to
 // clients that are served; so do, before the login, records without data (see barren). A client
 // that is waited for has no place. At a limit of connections, one that has not logged in makes room
-// for another (see visitors).
+// for another (see crowds).
 //
 // A connection has a Session, which tells handlers who the client is. Where clients log in, the
 // first one is anonymous and ends with the login. Session.End and an expiry close the connection.

@@ -17,9 +17,10 @@ import (
 const (
 	// maxLink is the largest request with which a broker may begin a connection, in bytes.
 	maxLink = 4 << 10
-	// maxLinks is how many connections of brokers do not count against the limits on connections.
-	// Clients that use up the limits must not cut off a broker from its cluster.
-	maxLinks = 64
+	// maxCallers is how many connections above the limits may begin as a broker's at the same time.
+	// Clients that use up the limits must not cut off a broker from its cluster. Options.Link bounds
+	// those that have begun, before and after they have proved that they are brokers.
+	maxCallers = 64
 	// linkWait is how long a connection above the limits may take until it shows that it is a
 	// broker's.
 	linkWait = 5 * time.Second
@@ -36,9 +37,8 @@ func (c *conn) isLink(h protocol.Header) bool {
 }
 
 // Hijack ends the request without an answer and returns the connection's socket, which the caller
-// owns from then on: no limit or timeout of this package applies to it. The first maxLinks of them
-// do not count against the limits on connections; the others keep their slots. The first bytes that
-// it reads are those that were received behind the request. It is closed by its owner, or by
+// owns from then on: no limit or timeout of this package applies to it. It
+// does not count against the limits on connections. The first bytes that it reads are those that were received behind the request. It is closed by its owner, or by
 // Shutdown when all other connections have ended, or by Close.
 //
 // Only Handle may call it, for a request of protocol.KeyLink. It blocks until earlier answers are
@@ -60,12 +60,11 @@ func (r *Request) Hijack() (net.Conn, error) {
 	s := c.srv
 	s.mu.Lock()
 	killed := s.killed
-	h.slot = c.slot
-	if !h.slot.link && s.links < maxLinks {
-		s.take(h.slot, -1)
-		h.slot.link = true
-		s.take(h.slot, 1)
+	if !c.slot.link {
+		s.take(c.slot, -1)
+		c.slot.link = true
 	}
+	c.join(nil)
 	s.hijacked[h] = struct{}{}
 	s.mu.Unlock()
 	if killed {
@@ -119,7 +118,6 @@ type hijackedConn struct {
 	net.Conn
 	srv      *Server
 	listener *Listener
-	slot     slot
 	socket   *tlsSocket // below Conn; nil without TLS
 	early    []byte     // received before it was hijacked; owned by the reader
 	once     sync.Once
@@ -160,7 +158,6 @@ func (h *hijackedConn) Close() error {
 		s := h.srv
 		s.mu.Lock()
 		delete(s.hijacked, h)
-		s.take(h.slot, -1)
 		s.mu.Unlock()
 		s.opts.Observer.Closed(h.listener, ClosedLink)
 	})

@@ -197,6 +197,7 @@ func (c *conn) continueLogin(r *Request, req *kmsg.SASLAuthenticateRequest) {
 	c.login.talk = nil
 	r.ReleaseBody()
 	if d := (interface{ Delay() time.Duration })(nil); errors.As(err, &d) {
+		c.srv.refuseLogin(c)
 		c.delay(d.Delay())
 	}
 	text := loginFailed

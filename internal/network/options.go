@@ -112,8 +112,8 @@ type Options struct {
 	serveTime   time.Duration // of a poller; tests on slow machines set more
 }
 
-// Limits bound the open connections. A closed connection counts until its requests are answered. 64
-// connections of other brokers do not count. 0 means no limit.
+// Limits bound the open connections. A closed connection counts until its requests are answered.
+// Connections of other brokers do not count. 0 means no limit.
 type Limits struct {
 	Connections int // of all addresses (max.connections)
 	// PerIP limits the connections of each address (max.connections.per.ip). With PerIPOf, 0

@@ -2,6 +2,7 @@ package network
 
 import (
 	"errors"
+	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -45,8 +46,7 @@ type Server struct {
 	slots     int                        // connections, including closed ones whose requests are unanswered
 	perIP     map[netip.Addr]int         // slots of each address
 	perName   map[string]int             // slots of each listener, by name
-	visitors  visitors                   // connections that have not logged in
-	links     int                        // slots of connections of brokers, at most maxLinks; not among the others
+	crowds    crowds                     // connections that have proved nothing
 	wg        sync.WaitGroup             // accept loops, readers, writers
 
 	endOnce sync.Once
@@ -82,7 +82,6 @@ func New(opts Options) (*Server, error) {
 		held:      make(map[net.Conn]*time.Timer),
 		perIP:     make(map[netip.Addr]int),
 		perName:   make(map[string]int),
-		visitors:  visitors{roomAfter: opts.roomAfter, of: make(map[netip.Prefix][]*conn)},
 	}, nil
 }
 
@@ -149,7 +148,7 @@ type Stats struct {
 // Stats returns the present state.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
-	n, hijacked, unknown := len(s.conns), len(s.hijacked), s.visitors.n
+	n, hijacked, unknown := len(s.conns), len(s.hijacked), s.crowds.visitors.Len()
 	s.mu.Unlock()
 	return Stats{
 		Connections: n, Hijacked: hijacked, Reads: s.reads.Stats(), Unwritten: s.outgoing.held.Load(), UnwrittenLimit: s.outgoing.size,
@@ -179,18 +178,26 @@ func (s *Server) enter(l *Listener, nc net.Conn) (reason RefuseReason, yielding 
 		return RefusedDraining, nil, false
 	}
 	over, yielding := s.over(l, ip, visitor)
-	if yielding != nil {
-		s.forget(yielding)
+	switch {
+	case yielding != nil:
 		over = ""
-	}
-	if over != "" && (s.opts.Link == nil || !l.Brokers || s.links >= maxLinks) {
+	case over == "":
+	case s.opts.Link == nil || !l.Brokers:
 		return over, nil, false
+	case s.crowds.callers.Len() >= maxCallers:
+		yielding, _ = s.crowds.callers.Yielding(origin.Of(ip), arrived, math.MaxInt64)
+	}
+	if yielding != nil {
+		yielding.join(nil)
 	}
 	c := newConn(s, l, nc)
 	c.slot, c.over = slot{ip: c.ip, listener: l.Name, link: over != ""}, over
 	c.login = s.beginLogin(l, c.opened, over != "")
-	if visitor && over == "" {
-		s.visitors.add(c)
+	switch {
+	case over != "":
+		c.join(&s.crowds.callers)
+	case visitor:
+		c.join(&s.crowds.visitors)
 	}
 	s.take(c.slot, 1)
 	s.assignPoller(c)
@@ -209,17 +216,20 @@ func (s *Server) enter(l *Listener, nc net.Conn) (reason RefuseReason, yielding 
 // may make room for it. That counts for all later limits as well. Caller holds mu.
 func (s *Server) over(l *Listener, ip netip.Addr, visitor bool) (reason RefuseReason, yielding *conn) {
 	o, from, now := &s.opts, origin.Of(ip), time.Now()
+	visitors, roomAfter := &s.crowds.visitors, o.roomAfter
 	switch most := o.Limits.Listeners[l.Name]; {
 	case o.Limits.reached(ip, s.perIP[ip]):
 		return RefusedPerIP, nil
-	case visitor && len(s.visitors.of[from]) >= o.MaxUnauthenticatedPerIP:
-		return RefusedUnauthenticated, s.visitors.yieldingOwn(from, l, now)
+	case visitor && visitors.From(from) >= o.MaxUnauthenticatedPerIP:
+		yielding, _ = visitors.YieldingOwn(from, waited(l, now), now.Add(-roomAfter).UnixNano())
+		return RefusedUnauthenticated, yielding
 	case most > 0 && s.perName[l.Name] >= most:
-		return RefusedListener, s.visitors.yielding(from, l, now)
+		return RefusedListener, s.crowds.yielding(from, l, roomAfter, now)
 	case o.Limits.Connections > 0 && s.slots >= o.Limits.Connections:
-		return RefusedTotal, s.visitors.yielding(from, nil, now)
-	case visitor && s.visitors.n >= o.MaxUnauthenticated:
-		return RefusedUnauthenticated, s.visitors.yielding(from, nil, now)
+		return RefusedTotal, s.crowds.yielding(from, nil, roomAfter, now)
+	case visitor && visitors.Len() >= o.MaxUnauthenticated:
+		yielding, _ = visitors.Yielding(from, waited(nil, now), now.Add(-roomAfter).UnixNano())
+		return RefusedUnauthenticated, yielding
 	}
 	return "", nil
 }
@@ -229,7 +239,7 @@ func (s *Server) over(l *Listener, ip netip.Addr, visitor bool) (reason RefuseRe
 func (s *Server) connectionClosed(c *conn, reason CloseReason, answered bool) {
 	s.mu.Lock()
 	delete(s.conns, c)
-	s.forget(c)
+	c.join(nil)
 	if answered && reason != ClosedLink {
 		s.take(c.slot, -1)
 	}
@@ -254,13 +264,8 @@ func (s *Server) connectionClosed(c *conn, reason CloseReason, answered bool) {
 // known removes a connection from those that have not logged in.
 func (s *Server) known(c *conn) {
 	s.mu.Lock()
-	s.forget(c)
+	c.join(nil)
 	s.mu.Unlock()
-}
-
-// forget is known for a caller that holds mu.
-func (s *Server) forget(c *conn) {
-	s.visitors.remove(c)
 }
 
 // slot is what a connection occupies of the limits. It is free again when the connection has ended
@@ -269,13 +274,12 @@ func (s *Server) forget(c *conn) {
 type slot struct {
 	ip       netip.Addr
 	listener string
-	link     bool // one of maxLinks
+	link     bool // of a broker, or of a caller: it does not count
 }
 
 // take occupies a slot (n = 1) or frees it (n = -1). Caller holds mu.
 func (s *Server) take(x slot, n int) {
 	if x.link {
-		s.links += n
 		return
 	}
 	s.slots += n

@@ -376,7 +376,7 @@ func TestUnauthenticatedConnectionsAreBounded(t *testing.T) {
 			if n := countOf(seen.told, "secure refused: unauthenticated"); n != 1 {
 				t.Errorf("%d were refused", n)
 			}
-			if s := f.Stats(); s.Unauthenticated != 0 || len(f.visitors.of) != 0 {
+			if s := f.Stats(); s.Unauthenticated != 0 || f.crowds.visitors.Len() != 0 {
 				t.Errorf("%d unauthenticated connections are left", s.Unauthenticated)
 			}
 		})

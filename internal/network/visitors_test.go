@@ -3,60 +3,12 @@ package network
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/protocol"
-	"github.com/chronik-io/chronik/internal/security/origin"
 )
-
-func from(ip string) netip.Prefix { return origin.Of(netip.MustParseAddr(ip)) }
-
-// visitor returns a connection that has not logged in, of an address. The broker has waited for
-// its client for some time; 0: it does not wait.
-func (s *visitors) visitor(l *Listener, ip string, silent time.Duration, now time.Time) *conn {
-	c := &conn{listener: l, ip: netip.MustParseAddr(ip)}
-	if silent > 0 {
-		c.awaited.Store(now.Add(-silent).UnixNano())
-	}
-	s.add(c)
-	return c
-}
-
-func TestWhichVisitorMakesRoom(t *testing.T) {
-	now, here, there := time.Unix(1e9, 0), &Listener{Name: "here"}, &Listener{Name: "there"}
-	s := &visitors{roomAfter: time.Second, of: map[netip.Prefix][]*conn{}}
-	a1 := s.visitor(here, "10.0.0.1", time.Second/2, now)
-	s.visitor(here, "10.0.0.1", 0, now)
-	a3 := s.visitor(here, "10.0.0.1", time.Second, now)
-	b1 := s.visitor(there, "2001:db8::1", 2*time.Second, now)
-	s.visitor(there, "2001:db8::2", 0, now)
-	check := func(what string, got, want *conn) {
-		t.Helper()
-		if got != want {
-			t.Errorf("%s: another one (none: %v)", what, got == nil)
-		}
-	}
-	check("of the address with three", s.yielding(from("10.0.0.9"), nil, now), a3)
-	check("for one of the same address", s.yielding(from("10.0.0.1"), nil, now), b1)
-	check("for an address that has two", s.yielding(from("2001:db8::3"), nil, now), b1)
-	check("of the other listener", s.yielding(from("10.0.0.9"), there, now), b1)
-	check("of its own, there", s.yieldingOwn(from("10.0.0.1"), there, now), nil)
-	check("of its own, here", s.yieldingOwn(from("10.0.0.1"), here, now), a3)
-	s.remove(a3)
-	s.remove(a3)
-	check("of its own, all heard lately", s.yieldingOwn(from("10.0.0.1"), here, now), nil)
-	s.remove(b1)
-	check("for one of two", s.yielding(from("10.0.0.1"), nil, now), nil)
-	check("of two for a new address", s.yielding(from("10.0.0.9"), nil, now), a1)
-	s.remove(a1)
-	check("of one each", s.yielding(from("10.0.0.9"), nil, now), nil)
-	if s.n != 2 || len(s.of) != 2 {
-		t.Errorf("%d of %d addresses are left", s.n, len(s.of))
-	}
-}
 
 // dialAs connects from an address.
 func (l *pipeListener) dialAs(ip string) *client {
@@ -121,7 +73,7 @@ func TestVisitorsKeepOutNobody(t *testing.T) {
 					_ = c.Close()
 				}
 				f.end(t)
-				if s := f.Stats(); s.Unauthenticated != 0 || len(f.visitors.of) != 0 || f.slots != 0 || f.perName["sasl"] != 0 {
+				if s := f.Stats(); s.Unauthenticated != 0 || f.crowds.visitors.Len() != 0 || f.slots != 0 || f.perName["sasl"] != 0 {
 					t.Errorf("left: %d visitors, %d slots", s.Unauthenticated, f.slots)
 				}
 			})
@@ -148,4 +100,81 @@ func TestAnAddressDisplacesItsOwn(t *testing.T) {
 		}
 		f.end(t)
 	})
+}
+
+// Addresses that open connections above the limits without end, and say nothing, keep out no broker.
+func TestStrangersKeepNoBrokerOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		taker := newHijacker()
+		f := start(t, echo, func(o *Options) { o.Link, o.Limits.Connections = taker, 1 })
+		ln := newPipeListener()
+		if err := f.Serve(&Listener{Name: "plain", Brokers: true}, ln); err != nil {
+			t.Fatal(err)
+		}
+		all := []*client{ln.dialAs("10.0.0.1")}
+		all[0].send(t, frame(keyMetadata, 1, 1, nil))
+		all[0].want(t, 1)
+		for i := range 4 * maxCallers {
+			all = append(all, ln.dialAs(fmt.Sprintf("10.0.2.%d", i%2)))
+			if n := f.Stats().Connections; n > 1+maxCallers {
+				t.Fatalf("%d connections are open", n)
+			}
+			if i%maxCallers == 0 {
+				c := ln.dialAs("10.0.0.3")
+				all = append(all, ln.dialAs("10.0.2.1"), c)
+				c.send(t, hello())
+				_ = (<-taker.conns).Close()
+			}
+		}
+		for _, c := range all {
+			_ = c.Close()
+		}
+		f.end(t)
+		if f.slots != 0 || f.crowds.callers.Len() != 0 {
+			t.Errorf("left over: %d slots, %d callers", f.slots, f.crowds.callers.Len())
+		}
+	})
+}
+
+// Logins that fail and wait for their refusals keep out no client, not even one of the same
+// address, and have bounds of their own.
+func TestFailedLoginsKeepNobodyOut(t *testing.T) {
+	for name, limit := range map[string]func(*Options){
+		"of an address":   func(o *Options) { o.MaxUnauthenticatedPerIP = 4 },
+		"unauthenticated": func(o *Options) { o.MaxUnauthenticated = 4 },
+		"total":           func(o *Options) { o.Limits.Connections = 8 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, ln := behindLogin(t, &users{delay: time.Minute}, echo, limit)
+				var all []*client
+				for i := range 20 {
+					c := ln.dialAs("10.0.0.1")
+					c.send(t, choose(1, "WORD"))
+					c.wantChoice(t, 1, 0)
+					c.send(t, message(2, "hello"))
+					c.wantMessage(t, 2, 0, "go on")
+					c.send(t, message(3, "bob wrong"))
+					synctest.Wait()
+					if n := f.Stats().LoginsDelayed; n < min(i+1, 4) || n > 8 {
+						t.Fatalf("%d refusals wait after %d failed logins", n, i+1)
+					}
+					all = append(all, c)
+				}
+				began := time.Now()
+				honest := ln.dialAs("10.0.0.1")
+				honest.login(t, "bob", "secret")
+				if waited := time.Since(began); waited > 0 {
+					t.Errorf("an honest client logged in after %v", waited)
+				}
+				for _, c := range append(all, honest) {
+					_ = c.Close()
+				}
+				f.end(t)
+				if f.slots != 0 || f.crowds.refused.Len() != 0 {
+					t.Errorf("left over: %d slots, %d refused", f.slots, f.crowds.refused.Len())
+				}
+			})
+		})
+	}
 }

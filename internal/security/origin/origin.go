@@ -6,7 +6,10 @@
 // otherwise be a new client for each attempt.
 package origin
 
-import "net/netip"
+import (
+	"net"
+	"net/netip"
+)
 
 // networkBits is the length of the part of an IPv6 address that counts.
 const networkBits = 64
@@ -18,6 +21,12 @@ func Of(ip netip.Addr) netip.Prefix {
 	ip = ip.Unmap().WithZone("")
 	p, _ := ip.Prefix(min(networkBits, ip.BitLen())) // the zero Prefix for the zero Addr
 	return p
+}
+
+// OfConn is Of the address at the other end of a connection; the zero Prefix if it has none.
+func OfConn(nc net.Conn) netip.Prefix {
+	at, _ := netip.ParseAddrPort(nc.RemoteAddr().String()) // a pipe has none
+	return Of(at.Addr())
 }
 
 // Text returns what an address counts by as messages show it: an IPv4 address, or a network such as
