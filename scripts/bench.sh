@@ -310,10 +310,14 @@ time.sleep(1e6)' "$BALLAST" >"$work/ballast" &
 }
 drop_ballast() { if [ -n "$ballast" ]; then kill "$ballast"; wait "$ballast"; ballast=; fi 2>/dev/null; }
 
+# profiles_acked WHEN: the built-in profiles that acknowledge records when these are so.
+profiles_acked() { "$root/bin/chronikctl" profile list 2>/dev/null | awk -v when="^($1)\$" 'NR > 1 && $3 ~ when { print $1 }'; }
+
 # What each profile costs, as docs/durability.md shows it; UPDATE=1 writes it there.
 # The profiles take turns, and the medians of the rounds count.
 row_profiles() {
-  local p c round profiles=(sync low medium high ultra interval os)
+  local p c round profiles
+  mapfile -t profiles < <(profiles_acked "synced|written")
   title "profiles: one producer, one record of 256 B at a time; 128 connections with one in flight each; acks=all"
   rm -f "$work"/cost.*
   for round in 0 $(seq "$rounds"); do # the first one warms up
@@ -356,7 +360,8 @@ machine() { echo "$(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinf
 # connections in a closed loop, and with 128 at a fixed rate, on this disk and on one whose
 # syncs take SYNC_TIME. The profiles take turns; medians of the rounds count.
 row_syncs() {
-  local disk p l round slow="$work/chronikd-slowdisk" real="$chronikd" real_addr="$addr" profiles=(sync low medium high ultra) loads=(1 16 128 rate)
+  local disk p l round slow="$work/chronikd-slowdisk" real="$chronikd" real_addr="$addr" profiles loads=(1 16 128 rate)
+  mapfile -t profiles < <(profiles_acked synced)
   export SYNC_TIME="${SYNC_TIME:-5ms}"
   local rate="${RATE_SYNCS:-2000}"
   title "syncs: what the windows bring, on this disk and on one of $SYNC_TIME for a sync; acks=all, 256 B"

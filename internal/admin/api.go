@@ -31,7 +31,7 @@ func BadRequest(format string, args ...any) error {
 func Conflict(text string) error { return &apiError{http.StatusConflict, text} }
 
 // register adds the paths to mux.
-func (a *jsonAPI) register(mux *http.ServeMux, g *guard) {
+func (a *jsonAPI) register(mux *paths, g *guard) {
 	mux.Handle("GET /v1/health", g.named(http.HandlerFunc(a.health)))
 	mux.Handle("POST /v1/health", g.control(g.disks, http.HandlerFunc(a.health)))
 	mux.Handle("GET /v1/log", g.fromThisMachine(http.HandlerFunc(a.log)))

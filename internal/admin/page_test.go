@@ -3,6 +3,8 @@ package admin
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,7 +44,7 @@ func TestBrowsersGetThePage(t *testing.T) {
 		w.Header().Get("Content-Type") != "text/html; charset=utf-8" {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
-	if code, body := request(h, "GET", "/", ""); code != http.StatusOK || !strings.HasPrefix(body, "chronikd: /metrics ") {
+	if code, body := request(h, "GET", "/", ""); code != http.StatusOK || !strings.HasPrefix(body, "chronikd: /") {
 		t.Errorf("%d %s", code, body)
 	}
 	if code, _ := request(h, "POST", "/topics", ""); code != http.StatusMethodNotAllowed {
@@ -52,6 +54,33 @@ func TestBrowsersGetThePage(t *testing.T) {
 		if w := browse(h, path, "localhost:9644", near); w.Code != http.StatusServiceUnavailable ||
 			!strings.Contains(w.Body.String(), "recovering logs") {
 			t.Errorf("%s of a broker that is not serving: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+// The text at / has the paths of the table in docs/configuration.md, in any order.
+func TestIndexHasTheDocumentedPaths(t *testing.T) {
+	text, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n| path | content |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var documented []string
+	for row := range strings.Lines(table) {
+		cell, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " | ")
+		for i, path := range strings.Split(cell, "`") {
+			if i%2 == 1 && path != "/" {
+				documented = append(documented, path)
+			}
+		}
+	}
+	slices.Sort(documented)
+	o, _ := options()
+	for name, h := range map[string]http.Handler{"with pages": paged(t, &o), "without": Handler(o)} {
+		_, body := request(h, "GET", "/", "")
+		if want := "chronikd: " + strings.Join(documented, " ") + "\n"; body != want {
+			t.Errorf("%s\n%s, want\n%s", name, body, want)
 		}
 	}
 }

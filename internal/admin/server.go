@@ -14,6 +14,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -133,19 +135,19 @@ func Handler(o Options) http.Handler {
 		o.Tail = new(logtail.Tail)
 	}
 	g := newGuard(o.Access)
-	mux := http.NewServeMux()
+	mux := &paths{mux: http.NewServeMux()}
 	mux.Handle(
 		"GET /metrics",
 		g.bounded(make(slots, maxScrapes), scrapeTime, promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{Registry: o.Registry})),
 	)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }))
+	mux.Handle("GET /readyz", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		report, status := o.Health.Report(r.Context()), http.StatusOK
 		if !report.Ready {
 			status = http.StatusServiceUnavailable
 		}
 		writeText(w, status, report.Text())
-	})
+	}))
 	// GET returns {"level":"info"}; PUT accepts the same, or a form.
 	mux.Handle("GET /loglevel", g.named(o.Level))
 	mux.Handle("PUT /loglevel", g.fromThisMachine(http.MaxBytesHandler(o.Level, maxBody)))
@@ -155,8 +157,8 @@ func Handler(o Options) http.Handler {
 		mux.Handle("GET /debug/pprof/"+path, g.control(g.profiles, profile))
 	}
 	(&jsonAPI{o}).register(mux, g)
-	mountPage(mux, g, o.page)
-	return mux
+	mountPage(mux.mux, g, o.page, mux.index)
+	return mux.mux
 }
 
 // promptBody sets a read deadline for request bodies. Before the server sends a large response it
@@ -175,7 +177,7 @@ func promptBody(h http.Handler, within time.Duration) http.Handler {
 // mountPage adds the page's paths. Records are clients' data and expensive to read, so they are
 // restricted to this machine, as profiles are. Requests for / that do not come from a browser get
 // the text index.
-func mountPage(mux *http.ServeMux, g *guard, p *page.Page) {
+func mountPage(mux *http.ServeMux, g *guard, p *page.Page, index http.HandlerFunc) {
 	if p == nil {
 		mux.HandleFunc("GET /{$}", index)
 		return
@@ -199,13 +201,29 @@ func mountPage(mux *http.ServeMux, g *guard, p *page.Page) {
 	}
 }
 
-// index lists the paths as text.
-func index(w http.ResponseWriter, _ *http.Request) {
-	writeText(
-		w,
-		http.StatusOK,
-		"chronikd: /metrics /healthz /readyz /v1/health /v1/logs /v1/dirs /v1/profiles /v1/connections /v1/brokers /v1/rights /v1/log /loglevel /debug/pprof/\n",
-	)
+// paths registers handlers, and lists their paths.
+type paths struct {
+	mux *http.ServeMux
+	all []string
+}
+
+// Handle registers a handler for a pattern: a method, a space and a path.
+func (p *paths) Handle(pattern string, h http.Handler) {
+	p.mux.Handle(pattern, h)
+	_, path, _ := strings.Cut(pattern, " ")
+	p.all = append(p.all, path)
+}
+
+// index lists the paths as text. One that ends in a slash stands for those below it.
+func (p *paths) index(w http.ResponseWriter, _ *http.Request) {
+	var listed []string
+	last := "-"
+	for _, path := range slices.Compact(slices.Sorted(slices.Values(p.all))) {
+		if !strings.HasSuffix(last, "/") || !strings.HasPrefix(path, last) {
+			listed, last = append(listed, path), path
+		}
+	}
+	writeText(w, http.StatusOK, "chronikd: "+strings.Join(listed, " ")+"\n")
 }
 
 func writeText(w http.ResponseWriter, status int, body string) {

@@ -49,7 +49,7 @@ func (g *guarded) authWorld(t *testing.T) *authWorld {
 	return w
 }
 
-// authCases are the lines of SECURITY.md's table for requests whose answer shows the missing right.
+// authCases are the kinds of requests that need rights, and what each needs.
 func authCases() []authCase {
 	return append(append(dataCases(), groupCases()...), adminCases()...)
 }

@@ -96,7 +96,7 @@ func inCommand(ops ...acl.Operation) need {
 // leftOut is a right without which an answer has less, and no error.
 func leftOut(any ...right) need { return need{any: any} }
 
-// authCase is a kind of request with what SECURITY.md says that it needs, in that order.
+// authCase is a kind of request with the rights that it needs, in the order in which they are asked.
 type authCase struct {
 	name  string
 	key   int16
@@ -211,8 +211,8 @@ func openAPIs() []int16 {
 }
 
 // Each version of each request is answered without rights, with all that it needs, with all but
-// one, and with all and one denied: with the code that SECURITY.md has, at the level that the
-// golden file has. No answer names what its client may not see, and nothing is made.
+// one, and with all and one denied: with the code of its case, at the level that the golden file
+// has. No answer names what its client may not see, and nothing is made.
 func TestEveryRequestNeedsItsRights(t *testing.T) {
 	g := newGuarded(t, quick, func(o *nodeOptions) { o.static["auto.create.topics.enable"] = "false" })
 	world := g.authWorld(t)

@@ -119,7 +119,8 @@ const (
 	defaultAppendTime   = 30 * time.Second
 )
 
-// changeTimeout bounds a metadata change whose request has no timeout.
+// changeTimeout bounds the write of a metadata change, and the wait for it to show if the request
+// has no timeout.
 const changeTimeout = 30 * time.Second
 
 // New returns a Handler that can answer once the metadata applier has started.
@@ -195,7 +196,7 @@ func (b *Handler) waitApplied(ctx context.Context, revision int64, timeout time.
 	defer cancel()
 	err := b.opt.Metadata.WaitFor(ctx, revision)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: the change is stored but not applied everywhere yet", errTimedOut)
+		return fmt.Errorf("%w: the change is made, but this broker does not show it yet", errTimedOut)
 	}
 	return err
 }

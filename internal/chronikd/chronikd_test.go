@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // chronikd runs a command line of chronikd that starts no broker.
@@ -30,6 +31,10 @@ func TestVersion(t *testing.T) {
 
 // A mistake on the command line ends with 2 and one line that suggests what was meant.
 func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
+	var profiles []string
+	for _, p := range durability.Builtin() {
+		profiles = append(profiles, p.Name)
+	}
 	for _, c := range []struct {
 		args []string
 		want string
@@ -52,7 +57,7 @@ func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
 		{[]string{"config", "check", "--set", "min.insync.replica=1"},
 			"chronikd: --set: min.insync.replica: unknown key; did you mean min.insync.replicas?\n"},
 		{[]string{"config", "check", "--wal-profile", "fsync"},
-			"chronikd: --wal-profile: wal.profile: unknown durability profile \"fsync\": the known ones are sync, low, medium, high, ultra, interval, os\n"},
+			"chronikd: --wal-profile: wal.profile: unknown durability profile \"fsync\": the known ones are " + strings.Join(profiles, ", ") + "\n"},
 		{[]string{"config", "check", "--produce-profile", "max"},
 			"chronikd: --produce-profile: produce.profile: unknown produce profile \"max\": the known ones are low-latency, balanced, high-throughput, extreme\n"},
 	} {

@@ -13,8 +13,8 @@ func profileKeys() []string {
 	return []string{"doc", "ack", "sync", "interval", "max_wait", "max_records", "max_bytes"}
 }
 
-// profile reads one custom profile. Fields that it leaves out are those of profile sync:
-// acknowledged when synced, without waiting.
+// profile reads one custom profile. Fields that it leaves out are those of profile sync,
+// except that sync is os if ack is written.
 func (l *loader) profile(source, name string, v any) (durability.Profile, bool) {
 	where := keyProfiles + "." + name
 	before := len(l.errs)

@@ -67,11 +67,14 @@ func image(t testing.TB, s metadata.Store) *metadata.Image {
 func wantError(t testing.TB, err error, kind Kind, msg string) {
 	t.Helper()
 	var e *Error
+	is := errors.As(err, &e)
 	switch {
 	case kind == 0 && err != nil:
 		t.Errorf("error %v, want none", err)
-	case kind != 0 && (!errors.As(err, &e) || e.Kind != kind || e.Msg != msg):
-		t.Errorf("error %v of kind %v\nwant  %s of kind %d", err, e, msg, kind)
+	case kind != 0 && !is:
+		t.Errorf("error %v, want one of kind %d: %s", err, kind, msg)
+	case kind != 0 && (e.Kind != kind || e.Msg != msg):
+		t.Errorf("error %s of kind %d\nwant  %s of kind %d", e.Msg, e.Kind, msg, kind)
 	}
 }
 

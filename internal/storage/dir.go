@@ -124,8 +124,8 @@ func (d *Dir) Path() string { return d.path }
 // JournalPath returns the directory of the journal.
 func (d *Dir) JournalPath() string { return d.jpath }
 
-// location returns the paths of the directory and its journal.
-func (d *Dir) location() Location { return Location{Path: d.path, Journal: d.jpath} }
+// Location returns the paths of the directory and its journal.
+func (d *Dir) Location() Location { return Location{Path: d.path, Journal: d.jpath} }
 
 // ID returns the directory's identity.
 func (d *Dir) ID() [16]byte { return d.ident.Dir }

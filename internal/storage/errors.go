@@ -66,7 +66,10 @@ type DirError struct {
 }
 
 // Away returns what lets the broker copy the replicas of the directory from other brokers.
-func (e *DirError) Away() string { return away(Location{Path: e.Path, Journal: e.Journal}) }
+func (e *DirError) Away() string { return away(e.Location()) }
+
+// Location returns the paths of the directory and its journal.
+func (e *DirError) Location() Location { return Location{Path: e.Path, Journal: e.Journal} }
 
 // Error names the directory and the cause.
 func (e *DirError) Error() string { return "log directory " + e.Path + ": " + e.Err.Error() }

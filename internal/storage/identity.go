@@ -74,6 +74,12 @@ func (loc Location) JournalPath() string {
 	return path.Clean(loc.Journal)
 }
 
+// JournalApart reports whether the journal is not in the log directory, so that a command that
+// names the directory must name the journal, too.
+func (loc Location) JournalApart() bool {
+	return loc.JournalPath() != Location{Path: loc.Path}.JournalPath()
+}
+
 // remedy returns what to do about files of the directory that are lost: the repair and its result.
 // Where other brokers have replicas, a repair would leave out what those have: the broker copies
 // them into an empty directory.
@@ -81,7 +87,7 @@ func (d *Dir) remedy(result string) string {
 	if !d.opt.Replicated {
 		return fmt.Sprintf("`chronikctl log repair --dir %[1]s --journal %[2]s --backup %[1]s.before-repair` %[3]s", d.path, d.jpath, result)
 	}
-	return away(d.location()) + "; a repair with --last-copy is for records that no other broker has"
+	return away(d.Location()) + "; a repair with --last-copy is for records that no other broker has"
 }
 
 // away returns how a broker gets an empty directory, so that it copies its replicas.
@@ -96,8 +102,8 @@ func away(loc Location) string {
 // identify reads the identity of the directory and its journal, or creates it.
 func (d *Dir) identify() error {
 	fsys := d.opt.FS
-	own, err := ReadIdentity(fsys, d.location(), false)
-	theirs, jerr := ReadIdentity(fsys, d.location(), true)
+	own, err := ReadIdentity(fsys, d.Location(), false)
+	theirs, jerr := ReadIdentity(fsys, d.Location(), true)
 	d.ident = own
 	switch {
 	case err == nil && jerr == nil && theirs != own:
@@ -107,7 +113,7 @@ func (d *Dir) identify() error {
 		return nil
 	case err == nil && errors.Is(jerr, fs.ErrNotExist):
 		if has, err := statelog.Exists(fsys, path.Join(d.path, CheckpointDir)); !has && err == nil {
-			return writeIdentity(fsys, d.location(), d.ident, true) // the first start stopped here
+			return writeIdentity(fsys, d.Location(), d.ident, true) // the first start stopped here
 		}
 		return foreign("the journal of log directory %s is not in %s: records that only the journal holds would be lost; "+
 			"restore the journal, or set journal.dirs to its location; if it is lost, "+
@@ -133,10 +139,10 @@ func (d *Dir) identify() error {
 			d.jpath, JournalIdentityFile))
 	}
 	d.ident = Identity{Dir: newID(), Journal: newID()}
-	if err := writeIdentity(fsys, d.location(), d.ident, false); err != nil {
+	if err := writeIdentity(fsys, d.Location(), d.ident, false); err != nil {
 		return err
 	}
-	return writeIdentity(fsys, d.location(), d.ident, true)
+	return writeIdentity(fsys, d.Location(), d.ident, true)
 }
 
 // refuseForeignDir refuses a directory of another program before anything is written to it: Kafka

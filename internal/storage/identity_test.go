@@ -22,6 +22,18 @@ func used(t *testing.T) *crashfs.FS {
 	return disk.PowerLossImage(crashfs.KeepAll, 1)
 }
 
+// A command names the journal of a directory only if it is in another place.
+func TestWhichJournalIsApart(t *testing.T) {
+	for loc, want := range map[Location]bool{
+		{Path: "/d"}: false, {Path: "/d/", Journal: "/d/journal"}: false, {Path: "d", Journal: "d//journal/"}: false,
+		{Path: "/d", Journal: "/j"}: true, {Path: "/d", Journal: "/d"}: true,
+	} {
+		if loc.JournalApart() != want {
+			t.Errorf("%+v: %v", loc, !want)
+		}
+	}
+}
+
 // copyTree copies the files of a directory, without its subdirectories.
 func copyTree(t *testing.T, from vfs.FS, a string, to vfs.FS, b string) {
 	t.Helper()
@@ -227,7 +239,7 @@ func TestTheMarkOfACleanStopIsOfAnUntouchedJournal(t *testing.T) {
 	d.ckptMu.Unlock()
 	marked.Clean = true
 	state := &checkpoint.State{Header: marked}
-	if clean, err := StoppedCleanly(disk, d.location(), state); clean || err != nil {
+	if clean, err := StoppedCleanly(disk, d.Location(), state); clean || err != nil {
 		t.Errorf("with frames behind the redo pointer: %v, %v", clean, err)
 	}
 	if err := d.Close(); err != nil {
@@ -237,7 +249,7 @@ func TestTheMarkOfACleanStopIsOfAnUntouchedJournal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if clean, err := StoppedCleanly(disk, d.location(), state); !clean || err != nil {
+	if clean, err := StoppedCleanly(disk, d.Location(), state); !clean || err != nil {
 		t.Errorf("after a clean stop: %v, %v", clean, err)
 	}
 }

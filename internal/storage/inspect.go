@@ -69,7 +69,7 @@ func (b *RepairDir) WriteIdentity(id Identity, ofJournal bool) error {
 			return err
 		}
 	}
-	return writeIdentity(b.d.opt.FS, b.d.location(), id, ofJournal)
+	return writeIdentity(b.d.opt.FS, b.d.Location(), id, ofJournal)
 }
 
 // Commit makes a state the directory's checkpoint, with the next sequence. It replaces both copies;
@@ -125,7 +125,7 @@ func (d *Dir) newJournal(c *checkpoint.State) error {
 		return err
 	}
 	for _, ofJournal := range []bool{true, false} {
-		if err := writeIdentity(d.opt.FS, d.location(), d.ident, ofJournal); err != nil {
+		if err := writeIdentity(d.opt.FS, d.Location(), d.ident, ofJournal); err != nil {
 			return err
 		}
 	}

@@ -122,7 +122,7 @@ func (r *recovery) readCheckpoint() error {
 	if r.above = c.Above(); d.opt.broken.has(skipCheckpointLSN) {
 		r.above = max(c.Durable+1, c.Redo.LSN)
 	}
-	d.clean, _ = StoppedCleanly(d.opt.FS, d.location(), c) // reading the journal later reports the error
+	d.clean, _ = StoppedCleanly(d.opt.FS, d.Location(), c) // reading the journal later reports the error
 	// The checkpoint may have been read from the page cache, which proves nothing about the disk.
 	// It is written again before any action that depends on it. From then on the stop no longer
 	// counts as clean.

@@ -7,6 +7,8 @@ type Dir struct {
 	Path    string `json:"path"`
 	ID      string `json:"id"`
 	Journal string `json:"journal"`
+	// JournalApart: the journal is not in the directory, and commands name it.
+	JournalApart bool `json:"-"`
 	// Error is why the directory accepts no records, empty if it does. If Unopened is true, it
 	// could not be opened at the start; then only Path, ID, Journal, Space and Remedy are set
 	// besides.

@@ -108,7 +108,7 @@ func placeOf(set map[string]string, d *storage.DirError) (setting string, flags 
 		setting = "journal.dirs"
 	}
 	flags = []string{"--dir", d.Path}
-	if d.Journal != "" && d.Journal != path.Join(d.Path, "journal") {
+	if d.Location().JournalApart() {
 		flags = append(flags, "--journal", d.Journal)
 	}
 	return setting, flags

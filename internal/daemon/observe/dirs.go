@@ -29,8 +29,8 @@ type Dirs struct {
 func NewDirs(m *storage.Manager, remedy func(*storage.DirError) string, measured *metrics.Storage, probes *Probes) *Dirs {
 	s := &Dirs{storage: m, measured: measured, probes: probes}
 	for _, d := range m.Failed() {
-		s.unopened = append(s.unopened, view.Dir{Path: d.Path, ID: metadata.FormatID(d.ID), Journal: d.Journal, Error: d.Err.Error(),
-			Unopened: true, Remedy: remedy(d), Space: view.SpaceUnknown})
+		s.unopened = append(s.unopened, view.Dir{Path: d.Path, ID: metadata.FormatID(d.ID), Journal: d.Journal, JournalApart: d.Location().JournalApart(),
+			Error: d.Err.Error(), Unopened: true, Remedy: remedy(d), Space: view.SpaceUnknown})
 	}
 	return s
 }
@@ -55,7 +55,8 @@ func (s *Dirs) List() []view.Dir {
 func describe(d *storage.Dir) view.Dir {
 	space, use := d.LastSpace(), d.Usage()
 	x := view.Dir{
-		Path: d.Path(), ID: metadata.FormatID(d.ID()), Journal: d.JournalPath(), Error: Reason(d.Err()),
+		Path: d.Path(), ID: metadata.FormatID(d.ID()), Journal: d.JournalPath(), JournalApart: d.Location().JournalApart(),
+		Error: Reason(d.Err()),
 		Space: view.SpaceUnknown, Refuses: view.Refusal(space.Level), SpaceMessage: space.Message,
 		Free: space.Free, Total: space.Total, MinFree: space.MinFree, JournalFree: space.JournalFree,
 		JournalBytes: use.JournalBytes, JournalLimit: use.JournalLimit, Deferred: use.DeferredBytes, Cached: use.CachedBytes,

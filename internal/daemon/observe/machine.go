@@ -7,7 +7,6 @@ package observe
 
 import (
 	"math"
-	"path"
 	"runtime/debug"
 	"time"
 
@@ -88,10 +87,7 @@ func (m *Machine) Slow(s *checks.Slow) {
 	s.MountedDirs = []checks.MountedDir{m.machine.MountedDir(checks.RoleData, m.data)}
 	s.JournalTotals = map[string]int64{}
 	for _, d := range m.dirs {
-		journal := d.Journal
-		if journal == "" {
-			journal = path.Join(d.Path, "journal")
-		}
+		journal := d.JournalPath()
 		s.MountedDirs = append(s.MountedDirs,
 			m.machine.MountedDir(checks.RoleLogs, d.Path), m.machine.MountedDir(checks.RoleJournal, journal))
 		if _, total, err := vfs.OS().Free(journal); err == nil {

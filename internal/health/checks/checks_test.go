@@ -68,7 +68,7 @@ func TestDirectoriesThatWereRemoved(t *testing.T) {
 // If the journal of a log directory is in another place, a repair needs it.
 func TestTheRemedyOfADamagedDirectoryNamesItsJournal(t *testing.T) {
 	f := Facts{
-		Dirs:     []view.Dir{{Path: "/a", Journal: "/a/journal"}, {Path: "/b", Journal: "/fast/b"}},
+		Dirs:     []view.Dir{{Path: "/a", Journal: "/a/journal"}, {Path: "/b", Journal: "/fast/b", JournalApart: true}},
 		Settings: Settings{DataDir: "/srv/d", WorkingDir: "/srv"},
 	}
 	for dir, want := range map[string]string{
@@ -86,15 +86,19 @@ func TestTheRemedyOfADamagedDirectoryNamesItsJournal(t *testing.T) {
 func TestTheRemedyOfARemovedDirectoryNamesAllDirectories(t *testing.T) {
 	const alone = "log repair --dir /srv/d --backup /srv/d/before-repair`"
 	const config = "log repair --config /etc/chronik/chronikd.yaml --backup /srv/d/before-repair`"
-	for _, c := range []struct{ logs, journal, want string }{
-		{"/srv/d/logs", "/srv/d/logs/journal", alone},
-		{"d/logs", "d/logs/journal", alone},
-		{"/srv/d/logs", "/fast", config},
-		{"/disk", "/disk/journal", config},
-		{"/srv/d", "/srv/d/journal", "log repair --config /etc/chronik/chronikd.yaml --backup /srv/d.before-repair`"},
+	for _, c := range []struct {
+		logs  string
+		apart bool
+		want  string
+	}{
+		{"/srv/d/logs", false, alone},
+		{"d/logs", false, alone},
+		{"/srv/d/logs", true, config},
+		{"/disk", false, config},
+		{"/srv/d", false, "log repair --config /etc/chronik/chronikd.yaml --backup /srv/d.before-repair`"},
 	} {
 		f := Facts{
-			Dirs:     []view.Dir{{Path: c.logs, Journal: c.journal}},
+			Dirs:     []view.Dir{{Path: c.logs, JournalApart: c.apart}},
 			Lost:     []Lost{{RoleMetadata, "/srv/d/metadata", "it was removed"}},
 			Settings: Settings{DataDir: "/srv/d", WorkingDir: "/srv"},
 		}

@@ -99,7 +99,7 @@ func judgeSlow(subject string, l view.Latency, n *notes) {
 		), "put the journal on a faster disk (journal.dirs)"
 		if l.Records > 0 && l.Records < lonely {
 			what += fmt.Sprintf(", and only %.1f records share one", l.Records)
-			remedy += ", or let more records share a sync: the profile medium or high"
+			remedy += ", or let more records share a sync: a profile that waits (docs/durability.md)"
 		}
 		n.add(health.Warn, subject, what, remedy)
 		return

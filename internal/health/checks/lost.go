@@ -36,7 +36,7 @@ func checkLost(f *Facts, n *notes) {
 func (f *Facts) whole() []string {
 	logs := path.Join(f.Settings.DataDir, "logs")
 	for _, d := range f.Dirs {
-		if f.absolute(d.Path) != logs || f.absolute(d.Journal) != path.Join(logs, "journal") {
+		if f.absolute(d.Path) != logs || d.JournalApart {
 			return []string{
 				"--config",
 				"/etc/chronik/chronikd.yaml",

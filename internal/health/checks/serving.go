@@ -97,7 +97,7 @@ func (f *Facts) repair(p *view.Log) string {
 	}
 	at := []string{"--dir", f.absolute(dir)}
 	for _, d := range f.Dirs {
-		if d.Path == dir && d.Journal != "" && d.Journal != path.Join(dir, "journal") {
+		if d.Path == dir && d.JournalApart {
 			at = append(at, "--journal", f.absolute(d.Journal))
 		}
 	}

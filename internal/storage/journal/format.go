@@ -7,20 +7,7 @@ import (
 	"hash/crc32"
 )
 
-// The layout of a journal file, version 3. All integers are little endian.
-//
-//	0      header, first copy: 512 bytes
-//	4096   header, second copy
-//	8192   frames
-//
-//	header: magic u32 "CJH1" | crc u32 of the following 64 bytes | version u16 | 0 u16 | 0 u32 | file sequence u64 |
-//	        salt u64 | first LSN u64 | journal id 16 | capacity u64 | 0 u64
-//	frame:  magic u32 "CJF1" | crc u32 of all that follows | payload length u32 | type u8 | flags u8 | 0 u16 |
-//	        salt u64 | LSN u64 | durableThrough u64 | topic id 16 | partition i32 | epoch i32 | prevEnd i64 | nextEnd i64 | payload
-//
-// A write begins at a new block, a multiple of 4096, so that it touches no block that holds
-// acknowledged frames. Its frames start at multiples of 8; the last one has flagLast, and zeros
-// follow it up to the end of its block.
+// docs/journal.md has the layout of a journal file.
 const (
 	headerMagic   = 0x31484a43 // "CJH1"
 	frameMagic    = 0x31464a43 // "CJF1"

@@ -2,9 +2,16 @@ package journal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"hash/crc32"
+	"maps"
+	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -41,12 +48,97 @@ func testFile() []byte {
 	return append(b, make([]byte, align(int64(len(b)), block)-int64(len(b)))...)
 }
 
-// Every later version must be able to read existing files: these bytes may change only together
-// with formatVersion.
+// testTypes are entries of each type, by the name of the type in docs/journal.md.
+func testTypes() map[string]*Entry {
+	s := NewStream(StreamID{Topic: [16]byte{0xaa, 0xbb}, Partition: 3})
+	return map[string]*Entry{
+		"batches": {Stream: s, Type: Batches, Payload: []byte("first"), PrevEnd: 4, NextEnd: 5, LSN: 45, Carried: true},
+		"gap":     {Stream: s, Type: Gap, Epoch: 7, PrevEnd: 5, NextEnd: 9, LSN: 46},
+		"skip":    {Stream: &Stream{}, Type: Skip, NextEnd: 3 * block, LSN: 47},
+	}
+}
+
+// layout encodes what docs/journal.md describes under a name, up to a payload, with a crc of b from
+// the 9th byte to its end.
+func layout(t *testing.T, name string, values map[string]any, b []byte) (coded []byte) {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/journal.md")
+	ok(t, err)
+	_, text, _ := strings.Cut(string(page), "\n"+name+": ")
+	text = regexp.MustCompile(`\n\S`).Split(text, 2)[0]
+	values["0"], values["crc"] = 0, crc32.Checksum(b[8:], castagnoli)
+	for _, m := range regexp.MustCompile(`([\w ]+?) ([ui])?(\d+)(?: \([\w ]+\))?\s+(?:\||$)`).FindAllStringSubmatch(text+" ", -1) {
+		v, known := values[strings.TrimSpace(m[1])]
+		bits, err := strconv.Atoi(m[3])
+		ok(t, err)
+		switch id, isID := v.([16]byte); {
+		case !known:
+			t.Fatalf("docs/journal.md, %s: an unknown field %q", name, m[1])
+		case isID && m[2] == "":
+			coded = append(coded, id[:bits]...)
+		default:
+			n, err := strconv.ParseInt(fmt.Sprint(v), 10, 64)
+			ok(t, err)
+			coded = append(coded, binary.LittleEndian.AppendUint64(nil, uint64(n))[:bits/8]...)
+		}
+	}
+	return coded
+}
+
+// The page that describes the layout is true to the byte, and has all types of frames.
+func TestLayoutIsAsDescribed(t *testing.T) {
+	h := testHeader()
+	b := h.encode()[:headerLen]
+	want := layout(t, "header", map[string]any{"magic": headerMagic, "version": formatVersion, "file sequence": h.seq, "salt": h.salt,
+		"first LSN": h.first, "journal id": h.id, "capacity": h.capacity}, b)
+	if !bytes.Equal(b, want) {
+		t.Errorf("header\n%swant\n%s", hex.Dump(b), hex.Dump(want))
+	}
+	var types []string
+	for name, e := range testTypes() {
+		types = append(types, fmt.Sprint(e.Type, " ", name))
+		b := make([]byte, frameHeader)
+		putFrame(b, e, h.salt, 41, true)
+		flags := flagLast
+		if e.Carried {
+			flags |= flagCarried
+		}
+		want := layout(t, "frame", map[string]any{"magic": frameMagic, "payload length": len(e.Payload), "type": e.Type, "flags": flags,
+			"salt": h.salt, "LSN": e.LSN, "durableThrough": 41, "topic id": e.Stream.id.Topic, "partition": e.Stream.id.Partition,
+			"epoch": e.Epoch, "prevEnd": e.PrevEnd, "nextEnd": e.NextEnd}, append(b[:frameHeader:frameHeader], e.Payload...))
+		if !bytes.Equal(b, want) {
+			t.Errorf("%s\n%swant\n%s", name, hex.Dump(b), hex.Dump(want))
+		}
+	}
+	page, err := os.ReadFile("../../../docs/journal.md")
+	ok(t, err)
+	slices.Sort(types)
+	var described []string
+	for _, m := range regexp.MustCompile(`(?m)^(?:type:)? +(\d) (\w+) \(`).FindAllStringSubmatch(string(page), -1) {
+		described = append(described, m[1]+" "+m[2])
+	}
+	if !slices.Equal(types, described) {
+		t.Errorf("types %v, described are %v", types, described)
+	}
+}
+
+// A file of another version is refused, so these bytes may change only together with formatVersion.
 func TestFormatIsFixed(t *testing.T) {
 	b := testFile()
 	frameBytes := bytes.TrimRight(b[dataStart:], "\x00")
-	goldenFile(t, "file.hex", hex.Dump(b[:headerLen])+hex.Dump(frameBytes)+fmt.Sprintf("zeros up to %d\n", len(b)))
+	dump := hex.Dump(b[:headerLen]) + hex.Dump(frameBytes) + fmt.Sprintf("zeros up to %d\n", len(b))
+	types := testTypes()
+	for _, name := range slices.Sorted(maps.Keys(types)) {
+		e := types[name]
+		f := make([]byte, frameHeader)
+		putFrame(f, e, testHeader().salt, 41, true)
+		dump += name + "\n" + hex.Dump(append(f, e.Payload...))
+		if back, valid := parseFrame(append(f, e.Payload...), testHeader().salt); !valid || back.Type != e.Type ||
+			back.Epoch != e.Epoch || back.NextEnd != e.NextEnd || back.Skips() != (e.Type == Skip) {
+			t.Errorf("%s reads back as %+v, %v", name, back, valid)
+		}
+	}
+	goldenFile(t, "file.hex", dump)
 	fsys := fileSystem(t, 7, b)
 	all, ext, err := frames(fsys, Position{File: 7, LSN: 42})
 	ok(t, err)
