@@ -44,7 +44,7 @@ func TestEveryClassIndexHasOneSize(t *testing.T) {
 	}
 }
 
-func TestBufferReturnsWithItsLastReference(t *testing.T) {
+func TestI15ABufferReturnsWithItsLastReference(t *testing.T) {
 	var p Pool
 	for _, n := range []int{-1, 0, 1, 513, 1 << 20, 1<<maxClass + 1} {
 		b := p.Get(n)
@@ -53,9 +53,11 @@ func TestBufferReturnsWithItsLastReference(t *testing.T) {
 		}
 		b.Retain()
 		b.Release()
-		if p.Outstanding() != 1 {
+		other := p.Get(n)
+		if p.Outstanding() != 2 || n > 0 && &other.Bytes()[0] == &b.Bytes()[0] {
 			t.Fatal("gone with a reference left")
 		}
+		other.Release()
 		if n > 0 {
 			b.Bytes()[n-1] = 1
 		}

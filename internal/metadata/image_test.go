@@ -292,7 +292,7 @@ func TestListingContinuesFromAnyName(t *testing.T) {
 
 // A random history: every image equals one loaded from the store's content at that time, Diff
 // agrees with the deltas, and no earlier image changes.
-func TestApplyingAHistoryEqualsLoadingItsResult(t *testing.T) {
+func TestI16ImagesAreReplacedAndNeverChange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store := map[string]KV{}
 		images, shown := []*Image{Empty()}, []string{show(Empty())}

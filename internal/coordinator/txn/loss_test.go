@@ -156,7 +156,7 @@ func TestAPartitionThatKnowsALaterEpoch(t *testing.T) {
 // What a partition may have lost since it was added is not committed, whatever the profile, the
 // protocol, and when the coordinator was loaded: a later question does not count as the add. A loss
 // from before the add and one of a topic of the same name mean nothing.
-func TestACommitNeedsAllRecordsSinceTheAdd(t *testing.T) {
+func TestI12ACommitNeedsAllRecordsSinceTheAdd(t *testing.T) {
 	type step func(d *desk)
 	again := func(version int16) step { // the next record of the producer
 		return func(d *desk) {

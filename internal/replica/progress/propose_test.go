@@ -101,7 +101,7 @@ func TestDamagedMembersLeaveISRAndELR(t *testing.T) {
 	proposed(t, l, 0, []int32{1, 3}, nil, Damaged)
 }
 
-func TestJoinersHaveAllThatWasCommitted(t *testing.T) {
+func TestI10JoinersHaveAllThatWasCommitted(t *testing.T) {
 	try := func(change func(*View, *Subscription)) bool {
 		l := led(60, view(1, 2, []int32{1, 2}, nil)) // the epoch begins at 100
 		v := view(2, 2, []int32{1, 2}, nil)

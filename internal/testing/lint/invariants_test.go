@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,7 +11,8 @@ import (
 )
 
 // TestInvariantsNameWhatExists checks docs/invariants.md: the files that it names exist, so do the
-// tests in the packages that it names, and every invariant that a test is named after has one row.
+// tests in the packages that it names, every invariant that a test is named after has one row, and
+// the row of each of the invariants I1 to I16 names a test that is named after it.
 func TestInvariantsNameWhatExists(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/invariants.md")
 	if err != nil {
@@ -55,6 +57,12 @@ func TestInvariantsNameWhatExists(t *testing.T) {
 	for name := range tests {
 		if m := numbered.FindStringSubmatch(name); len(m) == 2 && !rows["I"+m[1]] {
 			t.Errorf("%s is named after invariant I%s, and docs/invariants.md has no such row", name, m[1])
+		}
+	}
+	for n := 1; n <= 16; n++ {
+		row := regexp.MustCompile(fmt.Sprintf(`(?m)^\| I%d .*\.TestI%d[A-Z]`, n, n))
+		if !row.Match(page) {
+			t.Errorf("docs/invariants.md: the row of I%d names no test TestI%d…; name the test after the invariant that it tries to break", n, n)
 		}
 	}
 }

@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/testing/golden"
 )
 
-// rule is a rule of a cluster, the change that removes it, and the test that fails then.
+// rule is an invariant or a rule of a cluster, the change that removes it, and the test that fails
+// then.
 type rule struct {
 	without  string // what happens without it
 	file     string // below internal
@@ -170,6 +172,16 @@ var rules = []rule{
 		"s.Lossy, s.Partial = true, true", "", "testing/brokers.TestDamagedLogDirectories"},
 	{"a new log gets the directory of another topic's log", "storage/manager_assign.go",
 		"m.replaceNamesakes(d, specs)", "m.replaceNamesakes(d, nil)", "TestALogOfAnotherTopicWithItsNameIsSetAside"},
+	{"a request is answered before the one that arrived before it", "network/queue.go",
+		"\t} else {\n\t\tq.newest.next = r\n\t}\n\tq.newest = r\n",
+		"\t\tq.newest = r\n\t} else {\n\t\tr.next, q.oldest = q.oldest, r\n\t}\n", "TestI1ResponseOrder"},
+	{"a buffer is given to another owner while one still has a reference", "bufpool/buffer.go",
+		"case n == 0:", "case n >= 0:", "TestI15ABufferReturnsWithItsLastReference"},
+	{"a new image changes an earlier one", "metadata/shards.go",
+		"e.next[i], e.own[i] = fresh, true", "if e.next[i] == nil {\n\t\t\te.next[i] = fresh\n\t\t}\n\t\te.own[i] = true",
+		"TestI16ImagesAreReplacedAndNeverChange"},
+	{"an answer takes each topic from the latest image", "broker/metadata.go",
+		"m.find(acl.Describe, img, want", "m.find(acl.Describe, b.image(), want", "TestI16AnAnswerShowsOneImage"},
 }
 
 // text returns the text of the rule's file, and of the file without the rule.
@@ -193,10 +205,14 @@ func (r rule) from() (dir, name string) {
 	return filepath.Dir(r.file), r.test
 }
 
-// The rules are still in the code, and their tests exist. docs/replication.md lists them.
+// The rules are still in the code, and their tests exist. docs/replication.md lists them; those
+// whose tests are named after an invariant are in docs/invariants.md.
 func TestEveryRuleHasItsTest(t *testing.T) {
-	var rows strings.Builder
-	rows.WriteString("| without the rule | a test that fails then |\n|---|---|\n")
+	var rows, invariants strings.Builder
+	invariant := regexp.MustCompile(`^TestI\d`)
+	for _, list := range []*strings.Builder{&rows, &invariants} {
+		list.WriteString("| without the rule | a test that fails then |\n|---|---|\n")
+	}
 	for _, r := range rules {
 		r.text(t)
 		dir, name := r.from()
@@ -215,7 +231,12 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 		if !found {
 			t.Errorf("internal/%s has no %s", dir, name)
 		}
-		fmt.Fprintf(&rows, "| %s | `%s.%s` |\n", r.without, dir, name)
+		list := &rows
+		if invariant.MatchString(name) {
+			list = &invariants
+		}
+		fmt.Fprintf(list, "| %s | `%s.%s` |\n", r.without, dir, name)
 	}
 	golden.Part(t, "../../../docs/replication.md", "rules", rows.String(), "go test ./internal/testing/removed")
+	golden.Part(t, "../../../docs/invariants.md", "removed invariants", invariants.String(), "go test ./internal/testing/removed")
 }
