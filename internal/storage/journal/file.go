@@ -87,37 +87,6 @@ func (f *file) writeHeader() error {
 	return nil
 }
 
-func (f *file) latch(err error) error {
-	f.syncMu.Lock()
-	defer f.syncMu.Unlock()
-	f.latchLocked(err)
-	return err
-}
-
-func (f *file) latchLocked(err error) {
-	if f.err == nil {
-		f.err = err
-		f.failed.Store(!errors.Is(err, errClosed))
-	}
-}
-
-// sync makes everything written durable. After the first error the file is dead: the kernel may
-// have dropped the pages and would report the next attempt as a success.
-func (f *file) sync() error {
-	f.syncMu.Lock()
-	defer f.syncMu.Unlock()
-	if f.err != nil {
-		return fmt.Errorf("%s: %w: %w", f.name, errDeadFile, f.err)
-	}
-	if err := f.f.Datasync(); err != nil {
-		f.latchLocked(err)
-		return fmt.Errorf("sync journal file: %w", err)
-	}
-	f.dirty = false
-	f.durable.Store(f.begun)
-	return nil
-}
-
 // zero extends the writable part of the file by up to n bytes of zeros. Its datasync guarantees
 // that the blocks for frames exist. If paced, the disk gets one piece of them after the other,
 // because others wait for it.

@@ -29,7 +29,7 @@ type route struct {
 
 func routes() []route {
 	return []route{{
-		section: "The write path", begin: "internal/broker/produce.go", end: "Datasync", files: 7,
+		section: "The write path", begin: "internal/broker/produce.go", end: "Datasync", files: 6,
 		carried: []string{"internal/replica.Append", "internal/storage.Append", "internal/storage/journal.Entry"},
 		movers: []string{"internal/groupcommit.Batch", "internal/groupcommit.Committer", "internal/groupcommit.Pusher",
 			"internal/groupcommit.Syncer"},
