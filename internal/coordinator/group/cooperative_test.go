@@ -90,12 +90,36 @@ func replacing(t fataler, b Broken) int {
 	return cooperating(w, nil, n)
 }
 
+// recreated is the history of a topic that is deleted and created again, smaller, after a member
+// has reported its partitions and before the rebalance ends. It returns how many of 5 partitions
+// have an owner.
+func recreated(t fataler, b Broken) int {
+	w := brokenWorld(t, b)
+	w.topic("u", 2)
+	owner := &oldClient{w: w, topics: []string{"u"}, generation: -1, cooperative: true, instance: kmsg.StringPtr("s")}
+	slow := &oldClient{w: w, topics: []string{"t"}, generation: -1, cooperative: true}
+	cooperating(w, []*oldClient{owner, slow})
+	other := &oldClient{w: w, topics: []string{"u"}, generation: -1, cooperative: true}
+	other.step() // its id sorts before the owner's, and gets the partition
+	other.step()
+	for owner.parked == 0 {
+		owner.step()
+	}
+	w.topic("u", 0)
+	owner.has = nil
+	w.topic("u", 1)
+	return cooperating(w, []*oldClient{owner, slow, other})
+}
+
 func TestMembersOwnWhatTheyReport(t *testing.T) {
 	if n := returning(t, Broken{}); n != 4 {
 		t.Errorf("a static member has returned: %d of 4 partitions have an owner", n)
 	}
 	if n := upgraded(t, Broken{}); n != 0 {
 		t.Errorf("after an upgrade the new member gets %d partitions that another one owns", n)
+	}
+	if n := recreated(t, Broken{}); n != 5 {
+		t.Errorf("a topic was created again during a rebalance: %d of 5 partitions have an owner", n)
 	}
 	if n := replacing(t, Broken{}); n != 4 {
 		t.Errorf("a static member has been replaced: %d of 4 partitions have an owner", n)

@@ -28,9 +28,10 @@ type oldClient struct {
 	// assignment lacks. Otherwise it revokes all partitions before it joins, as with the eager
 	// assignors.
 	cooperative bool
-	rejoins     bool             // it must join again, and may keep its generation
-	joined      []string         // topics of its last JoinGroup
-	watches     map[string]int32 // the topics that it watches as the leader, with their partitions
+	rejoins     bool              // it must join again, and may keep its generation
+	joined      []string          // topics of its last JoinGroup
+	reported    assign.Assignment // the partitions that its last JoinGroup listed as its own
+	watches     map[string]int32  // the topics that it watches as the leader, with their partitions
 }
 
 func (c *oldClient) protocol() string {
@@ -70,7 +71,7 @@ func (c *oldClient) step() {
 func (c *oldClient) metadata() []byte {
 	v := kmsg.NewConsumerMemberMetadata()
 	c.joined = c.topics
-	v.Version, v.Topics = 1, c.topics
+	v.Version, v.Topics, c.reported = 1, c.topics, c.has
 	for _, id := range c.has.Topics() {
 		if topic, ok := c.w.topics.ByID(id); ok {
 			v.OwnedPartitions = append(v.OwnedPartitions,
@@ -117,9 +118,11 @@ func (c *oldClient) take(response any) {
 		if err != nil {
 			c.w.t.Fatalf("assignment: %v", err)
 		}
-		for id, list := range c.has {
+		// What it reported and does not get back is free when it has joined again, even if the topic was
+		// deleted and created again meanwhile: the leader knows topics by name.
+		for id, list := range c.reported {
 			for _, p := range list {
-				c.rejoins = c.rejoins || !slices.Contains(a[id], p) // it has revoked it, and another one may have it
+				c.rejoins = c.rejoins || !slices.Contains(a[id], p)
 			}
 		}
 		c.has = a
