@@ -11,7 +11,8 @@ import (
 
 // ConsumerGroupDescribe (key 69), versions 0 to 1: consumer groups (KIP-848).
 func consumerGroupDescribeAPI() api {
-	return namedGroupsAPI(kmsg.ConsumerGroupDescribe, 1, acl.Describe, func(req *kmsg.ConsumerGroupDescribeRequest) *[]string { return &req.Groups }, consumerGroupDescribe)
+	return namedGroupsAPI(kmsg.ConsumerGroupDescribe, 1, acl.Describe,
+		func(req *kmsg.ConsumerGroupDescribeRequest) *[]string { return &req.Groups }, consumerGroupDescribe)
 }
 
 func consumerGroupDescribe(c call, req *kmsg.ConsumerGroupDescribeRequest) {

@@ -25,7 +25,8 @@ func namedGroupsAPI[Q any, R interface {
 
 // DescribeGroups (key 15), versions 0 to 6: classic groups.
 func describeGroupsAPI() api {
-	return namedGroupsAPI(kmsg.DescribeGroups, 6, acl.Describe, func(req *kmsg.DescribeGroupsRequest) *[]string { return &req.Groups }, describeGroups)
+	return namedGroupsAPI(kmsg.DescribeGroups, 6, acl.Describe,
+		func(req *kmsg.DescribeGroupsRequest) *[]string { return &req.Groups }, describeGroups)
 }
 
 func describeGroups(c call, req *kmsg.DescribeGroupsRequest) {

@@ -11,7 +11,8 @@ import (
 
 // StreamsGroupDescribe (key 89), version 0: streams groups (KIP-1071).
 func streamsGroupDescribeAPI() api {
-	return namedGroupsAPI(kmsg.StreamsGroupDescribe, 0, acl.Describe, func(req *kmsg.StreamsGroupDescribeRequest) *[]string { return &req.Groups }, streamsGroupDescribe)
+	return namedGroupsAPI(kmsg.StreamsGroupDescribe, 0, acl.Describe,
+		func(req *kmsg.StreamsGroupDescribeRequest) *[]string { return &req.Groups }, streamsGroupDescribe)
 }
 
 func streamsGroupDescribe(c call, req *kmsg.StreamsGroupDescribeRequest) {
