@@ -99,8 +99,8 @@ func held(t *testing.T, fsys vfs.FS) map[string]string {
 	return m
 }
 
-// rebuilt repairs a data directory with lost metadata and returns the only act.
-func rebuilt(t *testing.T, fsys vfs.FS) inspect.Act {
+// begun begins the repair of a data directory.
+func begun(t *testing.T, fsys vfs.FS) *inspect.Repair {
 	t.Helper()
 	o, err := inspect.Find(fsys, []string{data}, nil)
 	if err != nil {
@@ -111,6 +111,13 @@ func rebuilt(t *testing.T, fsys vfs.FS) inspect.Act {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return r
+}
+
+// rebuilt repairs a data directory with lost metadata and returns the only act.
+func rebuilt(t *testing.T, fsys vfs.FS) inspect.Act {
+	t.Helper()
+	r := begun(t, fsys)
 	acts := r.Plan().Acts
 	if len(acts) != 1 || len(r.Plan().Left) > 0 {
 		t.Fatalf("acts %+v, left %+v", acts, r.Plan().Left)
@@ -385,15 +392,7 @@ func TestACopyIsKnownByItsDirectories(t *testing.T) {
 // repairedMetadata repairs a data directory with lost metadata and returns the repaired metadata.
 func repairedMetadata(t *testing.T, fsys vfs.FS) copies.Content {
 	t.Helper()
-	o, err := inspect.Find(fsys, []string{data}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Node = 4
-	r, err := inspect.Begin(context.Background(), o, "me")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := begun(t, fsys)
 	if err := errors.Join(r.Do(context.Background(), "/backup"), r.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"net"
 	"testing"
-	"time"
 )
 
 // BenchmarkTLS compares the closed loops of BenchmarkAgainstEcho, over TLS and in plain text.
@@ -24,17 +23,5 @@ func BenchmarkTLS(b *testing.B) {
 		sealed = append(sealed, c.Conn)
 	}
 	defer closeAll(sealed)
-	var tPlain, tSealed time.Duration
-	b.ResetTimer()
-	for done := 0; done < b.N; {
-		n := min(b.N-done, 20_000)
-		b.StopTimer()
-		tPlain += closedLoop(b, plain, n)
-		b.StartTimer()
-		tSealed += closedLoop(b, sealed, n)
-		done += n
-	}
-	b.ReportMetric(float64(tPlain)/float64(tSealed), "ratio")
-	b.ReportMetric(float64(b.N)/tPlain.Seconds(), "plain/s")
-	b.ReportMetric(float64(b.N)/tSealed.Seconds(), "tls/s")
+	alternate(b, plain, sealed, "plain/s", "tls/s")
 }

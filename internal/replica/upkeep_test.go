@@ -43,6 +43,12 @@ func (r *resigner) count() int {
 	return len(r.got)
 }
 
+// pass lets time pass in a bubble, and waits until everything that it causes is done.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // led is a broker that leads a partition of brokers 1 and 2, in a bubble.
 type led struct {
 	c        *cluster
@@ -93,8 +99,7 @@ func TestTheLeaderChangesItsISR(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := startLeader(t, vfs.Memory())
 		x.fail(errors.New("no leader of the metadata")) // the outcome is unknown
-		time.Sleep(4 * time.Second)
-		synctest.Wait()
+		pass(4 * time.Second)
 		if lags := x.l.Lags(); len(lags) != 1 || lags[2].Longest < 3*time.Second || lags[2].Records != 0 {
 			t.Errorf("lags of followers: %+v, want broker 2, for more than 3s", lags)
 		}
@@ -108,16 +113,14 @@ func TestTheLeaderChangesItsISR(t *testing.T) {
 			}
 		}
 		x.fail(nil)
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		x.show(t)
 		if isr := x.c.image.Partition(x.tp).ISR; !slices.Equal(isr, []int32{1}) {
 			t.Fatalf("ISR %v", isr)
 		}
 		must(t, begin(t, x.p, AcksAll, 3).wait(t))
 		n := len(x.altered())
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		if more := len(x.altered()) - n; more != 0 {
 			t.Errorf("%d requests without a reason", more)
 		}
@@ -136,14 +139,12 @@ func TestARefusedChangeIsDecidedAgain(t *testing.T) {
 		x := startLeader(t, vfs.Memory())
 		// Another change of the record comes first, and the leader does not see it yet.
 		must(t, x.c.change(x.tp, func(p *metadata.Partition) { p.PartitionEpoch++ }))
-		time.Sleep(4 * time.Second)
-		synctest.Wait()
+		pass(4 * time.Second)
 		if isr := x.c.keys[metadata.PartitionKey(x.tp.Topic, 0)]; len(x.altered()) == 0 || isr.ModRevision == x.altered()[0].Revision {
 			t.Fatalf("%d requests", len(x.altered()))
 		}
 		x.show(t)
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		x.show(t)
 		if isr := x.c.image.Partition(x.tp).ISR; !slices.Equal(isr, []int32{1}) {
 			t.Errorf("ISR %v", isr)
@@ -156,21 +157,18 @@ func TestARefusedChangeIsDecidedAgain(t *testing.T) {
 func TestARefusedGrowthIsDecidedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := startLeader(t, vfs.Memory())
-		time.Sleep(4 * time.Second)
-		synctest.Wait()
+		pass(4 * time.Second)
 		x.show(t)
 		active := metadata.BrokerState{Liveness: metadata.Active}
 		x.c.put(metadata.LivenessKey(2), active.Encode()) // the leader does not see it yet
 		must(t, x.c.acknowledge(x.p, 2, 1, [16]byte{22}, 0))
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		n := len(x.altered())
 		if n < 2 {
 			t.Fatal("nothing was requested")
 		}
 		x.show(t)
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		x.show(t)
 		if isr := x.c.image.Partition(x.tp).ISR; !slices.Equal(isr, []int32{1, 2}) {
 			t.Errorf("ISR %v", isr)
@@ -183,26 +181,22 @@ func TestARefusedGrowthIsDecidedAgain(t *testing.T) {
 func TestARefusalAtALaterRevisionIsDecidedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := startLeader(t, vfs.Memory())
-		time.Sleep(4 * time.Second)
-		synctest.Wait()
+		pass(4 * time.Second)
 		x.show(t) // the ISR is {1}
 		x.fail(errors.New("the answer is lost"))
 		must(t, x.c.acknowledge(x.p, 2, 1, [16]byte{22}, 0))
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		x.c.put(metadata.LivenessKey(2), metadata.BrokerState{Liveness: metadata.Active}.Encode())
 		x.show(t) // the leader sees what its change does not name, but not that it is refused
 		x.c.put(metadata.NameKey("other"), metadata.Name{Topic: "other", ID: idB}.Encode())
 		n := len(x.altered())
 		x.fail(nil) // it is refused, at the revision of the other topic
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		if len(x.altered()) == n {
 			t.Fatal("the change was not repeated")
 		}
 		x.show(t)
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		x.show(t)
 		if isr := x.c.image.Partition(x.tp).ISR; !slices.Equal(isr, []int32{1, 2}) {
 			t.Errorf("ISR %v", isr)
@@ -215,8 +209,7 @@ func TestRefusalsAreNotAnsweredAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := startLeader(t, vfs.Memory())
 		x.fail(&metadata.ConflictError{Revision: 1})
-		time.Sleep(14 * time.Second)
-		synctest.Wait()
+		pass(14 * time.Second)
 		if n := len(x.altered()); n < 10 || n > 60 {
 			t.Errorf("%d requests in about 10 s", n)
 		}
@@ -227,20 +220,17 @@ func TestRefusalsAreNotAnsweredAtOnce(t *testing.T) {
 func TestChangesOfTheISRWaitForALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := startLeader(t, vfs.Memory())
-		time.Sleep(4 * time.Second)
-		synctest.Wait()
+		pass(4 * time.Second)
 		x.show(t) // the ISR is {1}
 		x.lease.Store(false)
 		n := len(x.altered())
 		must(t, x.c.acknowledge(x.p, 2, 1, [16]byte{22}, 0))
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
+		pass(10 * time.Second)
 		if len(x.altered()) != n {
 			t.Errorf("requested %+v", x.altered()[n:])
 		}
 		x.lease.Store(true)
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		if len(x.altered()) == n {
 			t.Error("nothing was requested with the lease")
 		}
@@ -258,14 +248,12 @@ func TestAFailedReplicaDoesNotJoin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				x := startLeader(t, vfs.Memory())
-				time.Sleep(4 * time.Second)
-				synctest.Wait()
+				pass(4 * time.Second)
 				x.c.put(metadata.LivenessKey(2), state.Encode())
 				x.show(t)
 				n := len(x.altered())
 				must(t, x.c.acknowledge(x.p, 2, 1, [16]byte{22}, 0))
-				time.Sleep(time.Second)
-				synctest.Wait()
+				pass(time.Second)
 				if len(x.altered()) != n {
 					t.Errorf("requested %+v", x.altered()[n:])
 				}
@@ -281,8 +269,7 @@ func TestALeaderResignsUntilTheEpochMoves(t *testing.T) {
 		x := startLeader(t, vfs.Memory())
 		x.resigner.fail = errors.New("no controller")
 		x.p.Reverted(0, storage.ErrFailed)
-		time.Sleep(3 * time.Second)
-		synctest.Wait()
+		pass(3 * time.Second)
 		n := x.resigner.count()
 		if n < 3 || n > 20 || x.resigner.got[0][x.tp] != 1 {
 			t.Fatalf("%d requests", n)
@@ -293,8 +280,7 @@ func TestALeaderResignsUntilTheEpochMoves(t *testing.T) {
 		must(t, x.c.change(x.tp, func(p *metadata.Partition) { p.LeaderEpoch++ }))
 		x.show(t)
 		n = x.resigner.count()
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		if more := x.resigner.count() - n; more > 1 {
 			t.Errorf("%d requests in the next epoch", more)
 		}
@@ -316,8 +302,7 @@ func TestALeaderWithADamagedLogResigns(t *testing.T) {
 		if asked > 1 {
 			t.Errorf("%d partitions resign", asked)
 		}
-		time.Sleep(100 * time.Millisecond)
-		synctest.Wait()
+		pass(100 * time.Millisecond)
 		if n := x.resigner.count(); n != 1 {
 			t.Errorf("%d requests", n)
 		}
@@ -359,8 +344,7 @@ func TestHighWatermarksAreSaved(t *testing.T) {
 		if high := x.p.Ends().HighWatermark; high != 3 {
 			t.Fatalf("high watermark %d", high)
 		}
-		time.Sleep(saveInterval + time.Second)
-		synctest.Wait()
+		pass(saveInterval + time.Second)
 		if in, err := fs.Stat("/d/" + storage.HighFile); err != nil || in.Size < 36 {
 			t.Errorf("%d bytes, %v", in.Size, err)
 		}
@@ -376,19 +360,16 @@ func TestUnchangedHighWatermarksAreNotExamined(t *testing.T) {
 		must(t, begin(t, x.p, AcksLeader, 3).wait(t))
 		fail := fs.Add(errfs.Rule{Ops: errfs.Write, Path: storage.HighFile + "*", Err: errors.New("no space")})
 		must(t, x.c.acknowledge(x.p, 2, 1, [16]byte{22}, 3))
-		time.Sleep(2*saveInterval + time.Second)
-		synctest.Wait()
+		pass(2*saveInterval + time.Second)
 		if _, err := fs.Stat("/d/" + storage.HighFile); err == nil || fail.Hits() < 2 {
 			t.Errorf("a disk that fails was tried %d times (%v)", fail.Hits(), err)
 		}
 		fail.Off()
-		time.Sleep(saveInterval)
-		synctest.Wait()
+		pass(saveInterval)
 		if in, err := fs.Stat("/d/" + storage.HighFile); err != nil || in.Size < 36 {
 			t.Errorf("%d bytes, %v", in.Size, err)
 		}
-		time.Sleep(saveInterval)
-		synctest.Wait()
+		pass(saveInterval)
 		if n := testing.AllocsPerRun(10, x.p.env.upkeep.saveHigh); n > 0 {
 			t.Errorf("%v allocations while nothing changes", n)
 		}
@@ -407,8 +388,7 @@ func TestAHangingDirectoryDelaysNoChange(t *testing.T) {
 		held := fs.Add(errfs.Rule{Path: storage.HighFile + "*", Before: func(errfs.Call) { <-gate }})
 		time.Sleep(2 * saveInterval)
 		must(t, begin(t, x.p, AcksLeader, 1).wait(t)) // the follower falls behind
-		time.Sleep(4 * time.Second)
-		synctest.Wait()
+		pass(4 * time.Second)
 		if len(x.altered()) == 0 {
 			t.Error("no change was requested")
 		}
@@ -438,8 +418,7 @@ func TestPendingChangesCostNothingBetweenRepetitions(t *testing.T) {
 		must(t, c.apply(t, m.Manager))
 		x := led{c: c}
 		x.fail(errors.New("no leader of the metadata"))
-		time.Sleep(4 * time.Second) // the follower never came
-		synctest.Wait()
+		pass(4 * time.Second) // the follower never came
 		if sent := len(x.altered()); sent < n {
 			t.Fatalf("%d changes were requested, want %d at least", sent, n)
 		}

@@ -31,8 +31,7 @@ func TestAJournalFailureKeepsQuarantinedFrames(t *testing.T) {
 			t.Fatal(err)
 		}
 		put(t, logs[0], 6, 900)
-		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO,
-			Drop: errfs.DropCached})
+		errs.Add(segmentCalls)
 		_ = logs[0].sync()
 		eventually(t, "the log is quarantined", logs[0].isQuarantined)
 		errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached}))
@@ -113,7 +112,7 @@ func TestARepairThatFailedHalfWayBeginsAgain(t *testing.T) {
 	more(2)
 	_ = l.flush()
 	more(6)
-	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	errs.Add(segmentCalls)
 	_ = l.sync()
 	eventually(t, "the log is quarantined", l.isQuarantined)
 	cfg := testConfig("sync")
@@ -147,7 +146,7 @@ func TestLookupsDoNotSkipQuarantinedRecords(t *testing.T) {
 	d := mustOpen(t, errs, "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 5, 900)
-	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	errs.Add(segmentCalls)
 	_ = l.flush()
 	eventually(t, "the log is quarantined", l.isQuarantined)
 	if at, err := l.FindTime(1, 5); err == nil && at.Offset != 0 {
@@ -175,8 +174,7 @@ func TestALogIsQuarantinedWhileItsCacheIsEvicted(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO,
-			Drop: errfs.DropCached})
+		errs.Add(segmentCalls)
 		done := make(chan struct{})
 		go func() {
 			for {
@@ -212,8 +210,7 @@ func TestReadersBesideAReplayFindNoHole(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, l, 10, 300_000)
-	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO,
-		Drop: errfs.DropCached})
+	bad := errs.Add(segmentCalls)
 	_ = l.sync()
 	eventually(t, "the log is quarantined", l.isQuarantined)
 	hold := make(chan struct{})
@@ -242,8 +239,7 @@ func TestARepairThatIsCommittedLateLeavesNothing(t *testing.T) {
 	put(t, l, 5, 900)
 	_ = l.flush()
 	put(t, l, 5, 900)
-	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO,
-		Drop: errfs.DropCached})
+	bad := errs.Add(segmentCalls)
 	_ = l.sync()
 	eventually(t, "the log is quarantined", l.isQuarantined)
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "/d/checkpoint*/*", Count: 3, Err: syscall.EIO})
@@ -312,7 +308,7 @@ func TestAStartReadsQuarantinedFramesOnlyFromTheirFile(t *testing.T) {
 	}
 	first := d.journal.Oldest(0).File
 	put(t, l, 10, 20_000) // in several files
-	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	errs.Add(segmentCalls)
 	_ = l.flushAndSync()
 	eventually(t, "the log is quarantined", l.isQuarantined)
 	if err := d.checkpoint(nil); err != nil {
@@ -338,7 +334,7 @@ func TestFramesAreQuarantinedFromMemoryIfTheJournalCannotBeRead(t *testing.T) {
 	}
 	put(t, logs[0], 6, 900)
 	unread := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "*.journal", Err: syscall.EIO})
-	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	errs.Add(segmentCalls)
 	_ = logs[0].flush()
 	errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached}))
 	_ = send(logs[1], testBatch(t, 10, nil))
@@ -385,8 +381,7 @@ func TestADamagedQuarantineFileEndsTheRepair(t *testing.T) {
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 10, 900)
-	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO,
-		Drop: errfs.DropCached})
+	bad := errs.Add(segmentCalls)
 	_ = l.flush()
 	eventually(t, "the log is quarantined", l.isQuarantined)
 	name := "/d/" + framesIn(t, disk)[0]
@@ -418,8 +413,7 @@ func TestADeletionOfARepairedLogLeavesNothing(t *testing.T) {
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 5, 900)
-	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO,
-		Drop: errfs.DropCached})
+	bad := errs.Add(segmentCalls)
 	_ = l.flush()
 	eventually(t, "the log is quarantined", l.isQuarantined)
 	full := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "/d/checkpoint*/*", Err: syscall.EIO})

@@ -12,11 +12,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/kv"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/solestore"
+	"github.com/chronik-io/chronik/internal/testing/storetest"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -78,49 +78,13 @@ func mustTxn(t testing.TB, s *kept, txn metadata.Txn) {
 	}
 }
 
-func text(keys []metadata.KV, revision int64) string {
-	all := fmt.Sprintf("@%d", revision)
-	for _, key := range keys {
-		all += fmt.Sprintf(" %s=%s@%d", key.Key, key.Value, key.ModRevision)
-	}
-	return all
-}
-
 func dump(t testing.TB, s *kept) string {
 	t.Helper()
 	keys, revision, err := s.Range(context.Background(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return text(keys, revision)
-}
-
-// script is a workload of transactions with several keys each, so that an incomplete one would
-// show, and long enough for several generations.
-func script() []metadata.Txn {
-	var txns []metadata.Txn
-	for i := range 14 {
-		t := metadata.Txn{}
-		for k := range 3 {
-			t.Put = append(t.Put, metadata.KV{Key: fmt.Sprintf("/k%d", (i+k)%7), Value: fmt.Appendf(nil, "%d-%0*d", i, 40*i%300, k)})
-		}
-		if i%3 == 2 {
-			t.Delete = []string{fmt.Sprintf("/k%d", (i+3)%7)}
-		}
-		txns = append(txns, t)
-	}
-	return txns
-}
-
-// expectations returns the dumps after the first n transactions, for every n.
-func expectations(txns []metadata.Txn) []string {
-	st := kv.NewState()
-	want := []string{text(nil, 0)}
-	for _, t := range txns {
-		st.Replay(t)
-		want = append(want, text(st.Range(""), st.Revision()))
-	}
-	return want
+	return storetest.Text(keys, revision)
 }
 
 // checkAfterCrash checks that the acknowledged transactions are in the store, and that the one in
@@ -154,7 +118,7 @@ func copied(t testing.TB, fsys vfs.FS) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return text(c.Keys, c.Revision)
+		return storetest.Text(c.Keys, c.Revision)
 	}
 }
 
@@ -174,7 +138,7 @@ func TestCopyHasAcknowledgedTransactions(t *testing.T) {
 	fsys := vfs.Memory()
 	for range 3 {
 		s := open(t, fsys, patiently)
-		for _, txn := range script() {
+		for _, txn := range storetest.Script() {
 			mustTxn(t, s, txn)
 			if err := s.copy.Behind(); err != nil {
 				t.Fatal(err)
@@ -216,8 +180,8 @@ func copyRun(fsys vfs.FS, txns []metadata.Txn) (acknowledged, inCopy int) {
 // Whenever the process or the power fails, the store and the copy have the acknowledged
 // transactions, each complete, and the copy has nothing that the store does not have.
 func TestCopyAfterACrashAtEverySystemCall(t *testing.T) {
-	txns := script()
-	want := expectations(txns)
+	txns := storetest.Script()
+	want := storetest.Expectations(txns)
 	whole := crashfs.New(1)
 	if n, m := copyRun(whole, txns); n != len(txns) || m != n {
 		t.Fatalf("%d of %d transactions without a crash, %d in the copy", n, len(txns), m)
@@ -229,8 +193,8 @@ func TestCopyAfterACrashAtEverySystemCall(t *testing.T) {
 		if err != nil {
 			t.Fatalf("call %d: the copy: %v", call, err)
 		}
-		if !c.Used && inCopy > 0 || c.Used && (c.Revision < int64(inCopy) || text(c.Keys, c.Revision) != want[c.Revision]) {
-			t.Fatalf("call %d: %d transactions were in the copy, it has %s", call, inCopy, text(c.Keys, c.Revision))
+		if !c.Used && inCopy > 0 || c.Used && (c.Revision < int64(inCopy) || storetest.Text(c.Keys, c.Revision) != want[c.Revision]) {
+			t.Fatalf("call %d: %d transactions were in the copy, it has %s", call, inCopy, storetest.Text(c.Keys, c.Revision))
 		}
 	}
 	for call := range whole.Ops() + 1 {

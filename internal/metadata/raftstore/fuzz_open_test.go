@@ -16,6 +16,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metadata/kv"
 	"github.com/chronik-io/chronik/internal/statelog"
+	"github.com/chronik-io/chronik/internal/testing/storetest"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -60,7 +61,7 @@ func diskOf(t testing.TB, files map[string][]byte) vfs.FS {
 func FuzzOpen(f *testing.F) {
 	// The snapshot has keys from the beginning: a compaction at its own time would remove files
 	// while they are read here, and give each process other files.
-	fsys, txns, prefixes := vfs.Memory(), script()[:6], expectations(script()[:6])[2:]
+	fsys, txns, prefixes := vfs.Memory(), storetest.Script()[:6], storetest.Expectations(storetest.Script()[:6])[2:]
 	initial := kv.NewState()
 	initial.Replay(txns[0])
 	initial.Replay(txns[1])
@@ -121,8 +122,8 @@ func FuzzOpen(f *testing.F) {
 		if !slices.Contains(allowed, got) {
 			t.Errorf("with %d bytes at %d of %s, of %d, it opens as %s", len(with), from, name, len(files[name]), got)
 		}
-		if rerr != nil || textOf(read, revision) != got {
-			t.Errorf("ReadAll shows %s, %v, the store %s", textOf(read, revision), rerr, got)
+		if rerr != nil || storetest.Text(read, revision) != got {
+			t.Errorf("ReadAll shows %s, %v, the store %s", storetest.Text(read, revision), rerr, got)
 		}
 	})
 }

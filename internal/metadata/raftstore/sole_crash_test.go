@@ -10,47 +10,11 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/kv"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/storetest"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
-
-// script is a workload of transactions with several keys each, so that an incomplete one would
-// show, and long enough for several generations.
-func script() []metadata.Txn {
-	var txns []metadata.Txn
-	for i := range 14 {
-		t := metadata.Txn{}
-		for k := range 3 {
-			t.Put = append(t.Put, metadata.KV{Key: fmt.Sprintf("/k%d", (i+k)%7), Value: fmt.Appendf(nil, "%d-%0*d", i, 40*i%300, k)})
-		}
-		if i%3 == 2 {
-			t.Delete = []string{fmt.Sprintf("/k%d", (i+3)%7)}
-		}
-		txns = append(txns, t)
-	}
-	return txns
-}
-
-func textOf(keys []metadata.KV, revision int64) string {
-	all := fmt.Sprintf("@%d", revision)
-	for _, key := range keys {
-		all += fmt.Sprintf(" %s=%s@%d", key.Key, key.Value, key.ModRevision)
-	}
-	return all
-}
-
-// expectations returns the dumps after the first n transactions, for every n.
-func expectations(txns []metadata.Txn) []string {
-	st := kv.NewState()
-	want := []string{textOf(nil, 0)}
-	for _, t := range txns {
-		st.Replay(t)
-		want = append(want, textOf(st.Range(""), st.Revision()))
-	}
-	return want
-}
 
 // openSole opens the only voter in /m, and gives it an empty state if it has none, as a first start
 // does that may have been interrupted anywhere.
@@ -99,7 +63,7 @@ func content(t testing.TB, s *Store) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return textOf(keys, revision)
+	return storetest.Text(keys, revision)
 }
 
 // checkSole opens the only voter after a crash (I6): it leads at once, what was acknowledged is
@@ -116,7 +80,7 @@ func checkSole(t *testing.T, fsys vfs.FS, acknowledged int, want []string) {
 	if got != want[acknowledged] && (acknowledged+1 >= len(want) || got != want[acknowledged+1]) {
 		t.Fatalf("%d acknowledged, found %s\nwant %s\nor the one after", acknowledged, got, want[acknowledged])
 	}
-	if read := textOf(c.Keys, c.Revision); c.Used && read != got {
+	if read := storetest.Text(c.Keys, c.Revision); c.Used && read != got {
 		t.Fatalf("Read shows %s, the store %s", read, got)
 	}
 	if role, _ := s.Leadership(); !role.Ready || s.Sole() == 0 {
@@ -126,8 +90,8 @@ func checkSole(t *testing.T, fsys vfs.FS, acknowledged int, want []string) {
 
 // The power fails at any call, also during the first start: no acknowledged transaction is lost.
 func TestTheOnlyVoterAfterACrashAtEverySystemCall(t *testing.T) {
-	txns := script()
-	want := expectations(txns)
+	txns := storetest.Script()
+	want := storetest.Expectations(txns)
 	whole := crashfs.New(1)
 	if n := soleRun(whole, txns); n != len(txns) {
 		t.Fatalf("%d of %d transactions without a crash", n, len(txns))
@@ -150,8 +114,8 @@ func TestTheOnlyVoterAfterACrashAtEverySystemCall(t *testing.T) {
 // What the next process shows must persist as well: it is killed during or after its start, and
 // then the power fails.
 func TestTheOnlyVoterCrashesWhileItStarts(t *testing.T) {
-	txns := script()
-	want := expectations(txns)
+	txns := storetest.Script()
+	want := storetest.Expectations(txns)
 	for seed := range uint64(40) {
 		first := crashfs.New(seed)
 		first.CrashDuring(20 + int(seed))

@@ -19,30 +19,19 @@ func (c *clients) fenced(id int32) {
 	}
 }
 
-// The disk of the metadata hangs, of one broker after the other, and so of the metadata leader,
-// too. Its log directories, its network and its heartbeats work. The others take over, and what it
+// The disk of the metadata hangs, of one broker after the other, and so also of the metadata leader.
+// Its log directories, its network and its heartbeats work. The others take over, and what it
 // answers needs no knowledge that it lacks.
-func TestAMetadataDiskThatHangs(t *testing.T) {
-	history(t, 21, func(w *world, c *clients) {
-		for id := int32(1); id <= 3; id++ {
-			w.note("the metadata of %d hang", id)
-			w.hang(id, "/data/metadata/", time.Hour)
-			c.progress(20 * time.Second)
-			time.Sleep(2 * controller.DefaultSessionTimeout)
-			c.fenced(id)
-			c.refusesAcksOfOne(id)
-			w.heal()
-			c.inSync()
-		}
-	})
-}
+func TestAMetadataDiskThatHangs(t *testing.T) { eachMetadataDisk(t, 21, (*world).hang) }
 
 // The metadata disk of one broker after the other refuses writes for a while.
-func TestAMetadataDiskThatIsFull(t *testing.T) {
-	history(t, 22, func(w *world, c *clients) {
+func TestAMetadataDiskThatIsFull(t *testing.T) { eachMetadataDisk(t, 22, (*world).failDisk) }
+
+func eachMetadataDisk(t *testing.T, seed uint64, fault func(*world, int32, string, time.Duration)) {
+	history(t, seed, func(w *world, c *clients) {
 		for id := int32(1); id <= 3; id++ {
-			w.note("the metadata of %d are full", id)
-			w.failDisk(id, "/data/metadata/", time.Hour)
+			w.note("the disk of the metadata of %d fails", id)
+			fault(w, id, "/data/metadata/", time.Hour)
 			c.progress(20 * time.Second)
 			time.Sleep(2 * controller.DefaultSessionTimeout)
 			c.fenced(id)

@@ -54,10 +54,7 @@ func wantDump(t *testing.T, s metadata.Store, want string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintf("@%d", revision)
-	for _, key := range keys {
-		got += fmt.Sprintf(" %s=%s@%d", key.Key, key.Value, key.ModRevision)
-	}
+	got := Text(keys, revision)
 	if got != want {
 		t.Errorf("store holds %s, want %s", got, want)
 	}

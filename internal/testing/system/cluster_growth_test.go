@@ -311,11 +311,7 @@ func TestThreeVotersGrowToFive(t *testing.T) {
 func TestMetadataAreRestoredFromACopy(t *testing.T) {
 	inTorture(t)
 	t.Parallel() // it waits for elections and sessions most of the time
-	c := newNodes(t, 3)
-	c.expected = othersEnd
-	all := []int{0, 1, 2}
-	c.launch(all...)
-	c.await(all...)
+	c, all := threeNodes(t)
 	c.fill(0, 3)
 	copied := filepath.Join(t.TempDir(), "copy")
 	if err := os.CopyFS(copied, os.DirFS(filepath.Join(c.dirs[1], "d", "metadata"))); err != nil {
@@ -399,11 +395,7 @@ func TestALostMajorityIsRecovered(t *testing.T) {
 		t.Skip("it starts many processes")
 	}
 	t.Parallel() // it waits for elections and sessions most of the time
-	c := newNodes(t, 3)
-	c.expected = othersEnd
-	all := []int{0, 1, 2}
-	c.launch(all...)
-	c.await(all...)
+	c, all := threeNodes(t)
 	had := c.fill(0, 3)
 	if code, text := c.recovers(0); code == 0 || !strings.Contains(text, ".lock") {
 		t.Errorf("recover beside a running broker: %d %s", code, text)

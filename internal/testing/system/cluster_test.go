@@ -59,6 +59,15 @@ type network interface {
 	dial(ctx context.Context, from int, network, addr string) (net.Conn, error)
 }
 
+// threeNodes starts three brokers, and returns all their indices.
+func threeNodes(t *testing.T) (*nodes, []int) {
+	c, all := newNodes(t, 3), []int{0, 1, 2}
+	c.expected = othersEnd
+	c.launch(all...)
+	c.await(all...)
+	return c, all
+}
+
 // newNodes prepares brokers that are all seeds, with ids from 1 on.
 func newNodes(t *testing.T, n int) *nodes {
 	t.Helper()
@@ -333,11 +342,7 @@ func TestThreeBrokersFormACluster(t *testing.T) {
 		t.Skip("it starts many processes")
 	}
 	t.Parallel() // it waits for elections and sessions most of the time
-	c := newNodes(t, 3)
-	c.expected = othersEnd
-	all := []int{0, 1, 2}
-	c.launch(all...)
-	c.await(all...)
+	c, all := threeNodes(t)
 	const partitions = 6
 	if _, err := c.admin(0).CreateTopic(t.Context(), partitions, 1, nil, "t"); err != nil {
 		t.Fatal(err)

@@ -18,6 +18,25 @@ import (
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
+// proxy connects each client of a listener with a broker, and calls forward for what they send.
+func proxy(t *testing.T, l net.Listener, broker string, forward func(from, to net.Conn)) {
+	go func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", broker)
+			if err != nil {
+				_ = from.Close()
+				continue
+			}
+			t.Cleanup(func() { _, _ = from.Close(), to.Close() })
+			forward(from, to)
+		}
+	}()
+}
+
 // stuck is a proxy that forwards a broker's answers only for some APIs, like a broker that hangs
 // while a command is running.
 func stuck(t *testing.T, answered ...int16) (address string) {
@@ -30,23 +49,11 @@ func stuck(t *testing.T, answered ...int16) (address string) {
 	b := chronik.StartTest(t,
 		chronik.Options{Settings: map[string]string{"advertise": l.Addr().String(), "group.initial.rebalance.delay.ms": "0"}})
 	hangs := new(atomic.Bool)
-	go func() {
-		for {
-			from, err := l.Accept()
-			if err != nil {
-				return
-			}
-			to, err := net.Dial("tcp", b.Addr())
-			if err != nil {
-				_ = from.Close()
-				continue
-			}
-			t.Cleanup(func() { _, _ = from.Close(), to.Close() })
-			keys := &asked{answered: answered, hangs: hangs}
-			go func() { _ = keys.copy(to, from, keys.request) }()
-			go func() { _ = keys.copy(from, to, keys.response) }()
-		}
-	}()
+	proxy(t, l, b.Addr(), func(from, to net.Conn) {
+		k := &asked{answered: answered, hangs: hangs}
+		go func() { _ = k.copy(to, from, k.request) }()
+		go func() { _ = k.copy(from, to, k.response) }()
+	})
 	for _, line := range []string{"topic create a", "produce a", "consume a --group g"} {
 		if code, errs := runAt(t.Context(), b.Addr(), line); code != 0 {
 			t.Fatalf("%s: %s", line, errs)

@@ -30,22 +30,10 @@ func mute(t *testing.T) (b *chronik.Broker, deaf *atomic.Bool) {
 	t.Cleanup(func() { _ = l.Close() })
 	b = chronik.StartTest(t, chronik.Options{Settings: map[string]string{"advertise": l.Addr().String()}})
 	deaf = new(atomic.Bool)
-	go func() {
-		for {
-			from, err := l.Accept()
-			if err != nil {
-				return
-			}
-			to, err := net.Dial("tcp", b.Addr())
-			if err != nil {
-				_ = from.Close()
-				continue
-			}
-			t.Cleanup(func() { _, _ = from.Close(), to.Close() })
-			go func() { _, _ = io.Copy(to, from) }()
-			go func() { _, _ = io.Copy(silent{from, deaf}, to) }()
-		}
-	}()
+	proxy(t, l, b.Addr(), func(from, to net.Conn) {
+		go func() { _, _ = io.Copy(to, from) }()
+		go func() { _, _ = io.Copy(silent{from, deaf}, to) }()
+	})
 	return b, deaf
 }
 
@@ -186,22 +174,10 @@ func TestProduceWaitsForATopicThatIsBeingCreated(t *testing.T) {
 		}
 		return true
 	}
-	go func() {
-		for {
-			from, err := l.Accept()
-			if err != nil {
-				return
-			}
-			to, err := net.Dial("tcp", b.Addr())
-			if err != nil {
-				_ = from.Close()
-				continue
-			}
-			t.Cleanup(func() { _, _ = from.Close(), to.Close() })
-			go func() { _ = new(asked).copy(to, from, pass) }()
-			go func() { _, _ = io.Copy(from, to) }()
-		}
-	}()
+	proxy(t, l, b.Addr(), func(from, to net.Conn) {
+		go func() { _ = new(asked).copy(to, from, pass) }()
+		go func() { _, _ = io.Copy(from, to) }()
+	})
 	if code, errs := runAt(t.Context(), l.Addr().String(), "produce new"); code != 0 {
 		t.Error(errs)
 	}
