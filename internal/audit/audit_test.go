@@ -409,7 +409,7 @@ func TestAFloodHidesNoChange(t *testing.T) {
 	}
 }
 
-// Changes are bounded, too: who may make them must not fill the disk.
+// Changes are also bounded: who may make them must not fill the disk.
 func TestChangesAreBounded(t *testing.T) {
 	m := new(memory)
 	bubble(t, m, Refusals, func(l *Log) {

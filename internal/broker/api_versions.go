@@ -19,7 +19,7 @@ func apiVersionsAPI() api {
 	}.api()
 }
 
-// decodeApiVersions reads nothing of an unknown version, whose format is unknown too.
+// decodeApiVersions reads nothing of an unknown version, whose format is also unknown.
 func decodeApiVersions(b *Handler, r *network.Request) (*kmsg.ApiVersionsRequest, int, error) {
 	if r.Unsupported {
 		return nil, 0, nil

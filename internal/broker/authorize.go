@@ -12,8 +12,8 @@ import (
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
-// asks says what the requests of an API need. Every API has one, in its apiDef; with authorization,
-// requests of an API that says nothing are refused.
+// asks declares the rights that the requests of an API need. Every API has one, in its apiDef; with
+// authorization, requests of an API that declares nothing are refused.
 //
 // A right that is missing refuses the request as a whole, or the parts of it that need the right.
 // The handler does not see refused parts, and their answers are put between the others at their
@@ -31,7 +31,7 @@ type asks[R any] struct {
 	parts func(rights, R) []refused[R]
 }
 
-// declared reports whether there is anything that says what requests need.
+// declared reports whether the rights that requests need are declared.
 func (a *asks[R]) declared() bool { return a.nothing || a.inside || a.whole != nil || a.parts != nil }
 
 // clusterAsks are the asks of an API whose requests need one operation on the cluster.

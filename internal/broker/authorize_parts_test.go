@@ -223,7 +223,7 @@ func TestARefusedProduceWithoutAnswerEndsItsConnection(t *testing.T) {
 	}
 }
 
-// A page of topics names only topics that the client sees, in its cursor, too.
+// A page of topics names only topics that the client sees, also in its cursor.
 func TestPagesCountVisibleTopicsOnly(t *testing.T) {
 	g := newGuarded(t)
 	for _, name := range []string{"a", "b", "c"} {

@@ -10,7 +10,8 @@ import (
 
 // DeleteGroups (key 42), versions 0 to 2: groups without members, with their offsets.
 func deleteGroupsAPI() api {
-	return namedGroupsAPI(kmsg.DeleteGroups, 2, acl.Delete, func(req *kmsg.DeleteGroupsRequest) *[]string { return &req.Groups }, deleteGroups)
+	return namedGroupsAPI(kmsg.DeleteGroups, 2, acl.Delete,
+		func(req *kmsg.DeleteGroupsRequest) *[]string { return &req.Groups }, deleteGroups)
 }
 
 func deleteGroups(c call, req *kmsg.DeleteGroupsRequest) {

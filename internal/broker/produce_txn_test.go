@@ -222,7 +222,7 @@ func TestTheCoordinatorsAnswersByVersion(t *testing.T) {
 	}
 }
 
-// As in Kafka, a request may have plain batches too; they don't wait. A transactional id alone
+// As in Kafka, a request may also have plain batches; they don't wait. A transactional id alone
 // changes nothing.
 func TestPlainBatchesInATransactionalRequest(t *testing.T) {
 	n := newNode(t)

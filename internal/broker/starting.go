@@ -65,7 +65,7 @@ func NewStarting(table *protocol.Table, known func() *metadata.Image) *Starting 
 // Its metadata must not be older than the start of this broker.
 func (s *Starting) Show(b *Handler) { s.shows.reach(b) }
 
-// Serve lets b answer all requests, those that wait too, and forgets the broker of Show. It must
+// Serve lets b answer all requests, also those that wait, and forgets the broker of Show. It must
 // not be called at the same time as Show, and at most once.
 func (s *Starting) Serve(b *Handler) {
 	s.serves.reach(b)
@@ -112,7 +112,7 @@ func answerOr(r *network.Request, b *Handler, ok bool) {
 
 // await waits until the stage is reached. It returns nil at end, and when the client has gone. ok
 // is false if the caller must not touch the request any more: it is handled again where it may
-// wait. The requests of its connection that follow wait too.
+// wait. The requests of its connection that follow also wait.
 func (s *stage) await(r *network.Request, end time.Time) (b *Handler, ok bool) {
 	if b := s.broker.Load(); b != nil {
 		return b, true

@@ -27,7 +27,7 @@ type apiDef[R any] struct {
 	decode func(*Handler, *network.Request) (req R, cost int, err error)
 	// member restricts the API to the members of a cluster; a single node does not have it.
 	member bool
-	// asks says which rights the request needs.
+	// asks are the rights that the request needs.
 	asks asks[R]
 	// refuse returns the answer to a request that is refused as a whole. Default: refuseWhole.
 	refuse func(*network.Request, R, *kerr.Error) kmsg.Response
@@ -54,7 +54,7 @@ type api struct {
 	protocol.API
 	handle     func(*Handler, *network.Request)
 	member     bool        // as in apiDef
-	declared   bool        // it says which rights its requests need
+	declared   bool        // it declares the rights that its requests need
 	overloaded *kerr.Error // as in apiDef
 }
 

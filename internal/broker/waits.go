@@ -144,7 +144,7 @@ func atTransaction[R any](id func(R) string) waits[R] {
 	return func(b *Handler, req R) (*network.Waiter, string) { return b.at.transaction, id(req) }
 }
 
-// waiting says where the partitions of a Produce wait. It is called with the lock of its
+// waiting returns where the partitions of a Produce wait. It is called with the lock of its
 // connection, so the op is not used again meanwhile.
 func (op *produceOp) waiting(_ string, list []view.WaitStep) []view.WaitStep {
 	if op.expires.Load() == never {
@@ -182,8 +182,8 @@ func (op *fetchOp) parkedAt(until time.Time) {
 	op.r.WaitsAt(&op.waiter, "")
 }
 
-// waiting says what a parked Fetch waits for. It is called with the lock of its connection, so the
-// op is not used again meanwhile.
+// waiting returns what a parked Fetch waits for. It is called with the lock of its connection, so
+// the op is not used again meanwhile.
 func (op *fetchOp) waiting(_ string, list []view.WaitStep) []view.WaitStep {
 	w := &op.awaits
 	s := view.WaitStep{Step: view.StepRecords, For: fmt.Sprintf("%d bytes of records, for another %v at most", w.minBytes,

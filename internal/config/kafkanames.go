@@ -25,7 +25,7 @@ type alias struct {
 	name string // of the setting; empty: the value is kept until all sources are read
 	// convert returns the setting's value for Kafka's; nil if they are equal.
 	convert func(value string) (string, error)
-	// sets says what a value without name sets.
+	// sets is the setting of a value without a name.
 	sets string
 }
 

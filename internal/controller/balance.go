@@ -121,7 +121,7 @@ func (l *Loop) raise(ctx context.Context, now time.Duration) error {
 
 // raised returns the replicas with which a partition has a number of them, nil if it has, is being
 // reassigned, or there are too few brokers that take partitions. Those of consecutive partitions
-// begin with different brokers, so that the leaders are spread, too.
+// begin with different brokers, so that the leaders are also spread.
 func raised(img *metadata.Image, p *metadata.Partition, index int32, factor int) []int32 {
 	if len(p.Replicas) >= factor || p.Reassigning() {
 		return nil

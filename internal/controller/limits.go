@@ -11,7 +11,7 @@ const (
 )
 
 // checkEntries refuses a change after which there are too many entries of a kind, unless it adds
-// none. remedy says what to do instead.
+// none. remedy tells the client what to do instead.
 func checkEntries(before, after int, kind, remedy string) error {
 	if after > MaxEntries && after > before {
 		return refuse(PolicyViolation, "The cluster has %d %s, %d are allowed. %s", before, kind, MaxEntries, remedy)

@@ -73,7 +73,7 @@ func (s *shard) refuse(r request, err error) {
 
 // resumeWrites ends the halt. No timer ran meanwhile, because the
 // heartbeats of live members were refused. The log may have refused for up to haltCheckInterval
-// after the last check; timers get that time too.
+// after the last check; timers also get that time.
 func (s *shard) resumeWrites(now time.Time) {
 	d := &s.halt
 	if d.since.IsZero() {

@@ -21,7 +21,7 @@ func TestResponseWaitsUntilRecordsAreCommitted(t *testing.T) {
 		log.set(func(l *fakeLog) { l.held = true })
 		a := submit(rt, "a")
 		a.want(t, "", nil)
-		// A reader sees uncommitted records, so its response must wait too.
+		// A reader sees uncommitted records, so its response must also wait.
 		get := submit(rt, "get")
 		get.want(t, "", nil)
 		log.end(nil)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A goroutine that has run a shard runs the next one too.
+// A goroutine that has run a shard also runs the next one.
 func TestGoroutinesStay(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, _ *fakeLog) {
 		for i := range 10 {

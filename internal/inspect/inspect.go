@@ -24,7 +24,7 @@ var ErrNotData = errors.New("is neither a data directory nor a log directory of 
 type Options struct {
 	FS vfs.FS
 	// Locations are the log directories with their journals. Data are the data directories whose
-	// metadata is checked too.
+	// metadata is also checked.
 	Locations []storage.Location
 	Data      []string
 	// LastCopy permits a repair of partitions of which other brokers have replicas. It leaves out

@@ -36,7 +36,7 @@ type Plan struct {
 	Torn []Torn `json:"torn,omitempty"`
 	// Left lists the findings that neither the repair nor startup resolves.
 	Left []Finding `json:"left"`
-	// Blocked says why no repair is possible; empty if one is.
+	// Blocked is the reason why no repair is possible; empty if one is.
 	Blocked string `json:"blocked,omitempty"`
 }
 

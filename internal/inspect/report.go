@@ -23,11 +23,11 @@ type Finding struct {
 	Partition int32  `json:"partition"`
 	// Detail describes the actual and the expected state.
 	Detail string `json:"detail"`
-	// Start says what the broker does about it at startup. Repair says what a repair does; empty
+	// Start is what the broker does about it at startup. Repair is what a repair does; empty
 	// means nothing.
 	Start  string `json:"start"`
 	Repair string `json:"repair,omitempty"`
-	// Restore says what an operator can do if no repair helps.
+	// Restore is what an operator can do if no repair helps.
 	Restore string `json:"restore,omitempty"`
 	// Lost lists the records of the log that are lost, or that a repair gives up.
 	Lost []Loss `json:"lost,omitempty"`

@@ -29,7 +29,7 @@ type tail struct {
 	producers []byte
 }
 
-// unknown says of a segment that the broker must build its index of aborted transactions.
+// unknown marks a segment whose index of aborted transactions the broker must build.
 var unknown = txnindex.Mark{Count: txnindex.Unknown} //nolint:gochecknoglobals // a constant
 
 // findTail finds the tail: contiguous whole batches with leader epochs that never decrease. These

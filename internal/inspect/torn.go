@@ -107,7 +107,7 @@ func (a abort) batch(leaderEpoch int32) record.Batch {
 
 // findAborts finds the damaged batches that were abort markers according to the index of aborted
 // transactions. Clients skip the records of such a producer up to its abort marker: without one
-// they would skip the transactions after it, too. So a repair writes the marker again, and the
+// they would also skip the transactions after it. So a repair writes the marker again, and the
 // transaction is not torn.
 func (l *log) findAborts(f *tornFinder) {
 	for _, e := range l.st.Segments {

@@ -18,7 +18,7 @@ var tokenAlgorithms = []jose.SignatureAlgorithm{jose.RS256, jose.PS256, jose.ES2
 // minRSA is the size of the smallest RSA key that is used, in bits.
 const minRSA = 2048
 
-// TokenOptions say which tokens are accepted.
+// TokenOptions define which tokens are accepted.
 type TokenOptions struct {
 	// Keys are those of the issuer.
 	Keys *Keys

@@ -299,8 +299,8 @@ func (a *Agent) answered(h *controller.Heartbeat, answer controller.HeartbeatAns
 	}
 }
 
-// compare notes what an answer says of the metadata leader. Its clock was read between sent and
-// now; an answer that took long says too little about it.
+// compare records what an answer contains about the metadata leader. Its clock was read between
+// sent and now; an answer that took long says too little about it.
 func (a *Agent) compare(of leaderInfo, sent time.Time) {
 	took := time.Since(sent)
 	a.mu.Lock()

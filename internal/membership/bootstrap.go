@@ -210,7 +210,7 @@ func mismatch(self State, answers []Answer) string {
 			return fmt.Sprintf("the brokers at %s and %s both have node.id=%d; give each broker another node.id",
 				byNode[s.Self.Node], a.Seed, s.Self.Node)
 		case s.Self.Node == self.Self.Node && s.Self.ID != self.Self.ID:
-			return fmt.Sprintf("the broker at %s has node.id=%d, too; give each broker another node.id", a.Seed, s.Self.Node)
+			return fmt.Sprintf("the broker at %s also has node.id=%d; give each broker another node.id", a.Seed, s.Self.Node)
 		case s.Cluster == "" && s.Seeds != self.Seeds && s.Self.ID != self.Self.ID:
 			return fmt.Sprintf("the broker at %s has other cluster.seeds; set the same list on all brokers that form a cluster", a.Seed)
 		case s.Cluster != "" && cluster != "" && s.Cluster != cluster:

@@ -158,7 +158,7 @@ func Ask(ctx context.Context, seeds Seeds, list []string) []Answer {
 	return answers
 }
 
-// Reasons says what the seeds answered that know no metadata leader.
+// Reasons returns the answers of the seeds that know no metadata leader.
 func Reasons(answers []Answer) string {
 	var silent, list []string
 	for _, a := range answers {

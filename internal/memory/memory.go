@@ -22,7 +22,7 @@ const (
 	// stacks, the kernel's buffers and the page cache.
 	memoryShare = 0.8
 	// machineShare is the share of a machine's memory that counts as available if no container sets
-	// a limit: other programs run there, too.
+	// a limit: other programs also run there.
 	machineShare = 5.0 / 8
 )
 

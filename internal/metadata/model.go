@@ -167,7 +167,7 @@ func (s *BrokerState) Fault(dir [16]byte) DirFault {
 }
 
 // Able reports what a broker's log directory can do in a state: works that a replica in it can lead
-// or be in sync, and writes that it takes records of clients, too. A zero dir stands for a log that
+// or be in sync, and writes that it also takes records of clients. A zero dir stands for a log that
 // has no directory yet: then they are those of the broker's best directory. A broker without
 // a cluster registers no directories: what they can do is known to itself only.
 func (b *Broker) Able(s *BrokerState, dir [16]byte) (works, writes bool) {
@@ -254,7 +254,7 @@ type Partition struct {
 	Adding, Removing []int32
 	// Unclean is the newest leader epoch that began with an unclean election: records that were
 	// acknowledged may be missing in it. An epoch of the only replica, which may have lost such
-	// records at a start, counts too. 0 if there was none; epoch 0 always begins cleanly.
+	// records at a start, also counts. 0 if there was none; epoch 0 always begins cleanly.
 	Unclean int32
 	// AckRule is the rule by which appends with acks=all are acknowledged.
 	AckRule AckRule

@@ -2,7 +2,7 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Findings is the number of findings of a check with a severity. Zeros are exported too.
+// Findings is the number of findings of a check with a severity. Zeros are also exported.
 type Findings struct {
 	Check, Severity string
 	N               int

@@ -62,7 +62,7 @@ func start(t testing.TB, h func(*Request), change func(*Options)) *fixture {
 	return f
 }
 
-// tcp makes the server listen on a socket too, and returns its address.
+// tcp makes the server also listen on a socket, and returns its address.
 func (f *fixture) tcp(t testing.TB) string {
 	t.Helper()
 	ln := listen(t)

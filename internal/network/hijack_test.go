@@ -37,7 +37,7 @@ func (h *hijacker) Handle(r *Request) {
 	h.conns <- nc
 }
 
-// startForBrokers starts a server whose listener is for brokers too.
+// startForBrokers starts a server whose listener is also for brokers.
 func startForBrokers(t testing.TB, h func(*Request), o Observer) (*fixture, *hijacker) {
 	t.Helper()
 	taker := newHijacker()

@@ -98,7 +98,7 @@ type Options struct {
 	// several writes of at most half a MiB. Some writes get less time, but at least half of it.
 	// Default 30 s.
 	WriteTimeout time.Duration
-	// Linger is how long a closed connection waits for its client to close too, so that unread
+	// Linger is how long a closed connection waits for its client to also close, so that unread
 	// requests don't destroy the last answers. Default 250 ms.
 	Linger time.Duration
 	// ProducerWindow is how long a producer without a request counts as one that will send again;

@@ -95,7 +95,7 @@ func dialSmall(t testing.TB, addr string) *client {
 	return &client{c}
 }
 
-// smallBuffers makes segments small too: one of loopback's 64 KiB may not fit into such a buffer,
+// smallBuffers also makes segments small: one of loopback's 64 KiB may not fit into such a buffer,
 // and Linux then drops it and repeats it after seconds.
 func smallBuffers(_, _ string, c syscall.RawConn) (failed error) {
 	err := c.Control(func(fd uintptr) {

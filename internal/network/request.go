@@ -231,7 +231,7 @@ func (r *Request) MayBlock() bool {
 // HandOver passes this request to Handle again, on the connection's own reader, where MayBlock
 // returns true. Only Handle may call it, if MayBlock returned false, before it does anything else;
 // it must not touch the request afterwards. It is for requests that take far longer than a small
-// plain one, since a poller's other connections wait for it. The requests behind it wait too.
+// plain one, since a poller's other connections wait for it. The requests behind it also wait.
 func (r *Request) HandOver() { r.conn.in.handed = r }
 
 // Throttle stops reading the connection for d from now on (KIP-219). The handler calls it before it

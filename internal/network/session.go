@@ -56,8 +56,8 @@ func (s *Session) Ended() bool { return s.ended.Load() }
 // expired reports whether the session is over.
 func (s *Session) expired(now time.Time) bool { return s.over(now.Round(0), now.Sub(s.began)) }
 
-// over is expired for the time of the clock and the time since the login, which counts too: a clock
-// that is set back does not lengthen a session.
+// over is expired for the time of the clock and the time since the login, which also counts: a
+// clock that is set back does not lengthen a session.
 func (s *Session) over(clock time.Time, since time.Duration) bool {
 	if s.Expires.IsZero() {
 		return false

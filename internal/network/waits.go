@@ -10,7 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/view"
 )
 
-// Waiter says where requests of one kind wait. A request without one is with its handler.
+// Waiter names the step at which requests of one kind wait. A request without one is with its
+// handler.
 type Waiter struct {
 	// Idle: their clients ask them to wait, until there is something to answer.
 	Idle bool
@@ -156,7 +157,7 @@ func (c *conn) steps(r *Request, now time.Time) (list []view.WaitStep) {
 	return list
 }
 
-// handlerOf says what a handler may be doing. Caller holds mu.
+// handlerOf describes what a handler may be doing. Caller holds mu.
 func (c *conn) handlerOf(r *Request, now time.Time) string {
 	if c.blocked.since.IsZero() || c.blocked.key != r.Key {
 		return "its handler works, or is about to"

@@ -386,7 +386,7 @@ func (c *conn) lingerAndClose() {
 	for left := 4 << 20; left > 0; {
 		n, err := nc.Read(buf.Bytes())
 		if err != nil {
-			return // the client closed too, or its time is over
+			return // the client also closed, or its time is over
 		}
 		left -= n
 	}

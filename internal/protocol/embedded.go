@@ -9,7 +9,7 @@ import (
 
 // Consumers of the classic protocol exchange subscriptions and assignments in bytes that the broker
 // ignores, until a consumer with the newer protocol joins the group (KIP-848). Like any request
-// they may claim more than they contain, so the guard checks them too.
+// they may claim more than they contain, so the guard also checks them.
 const (
 	subscriptionLayout = "2 [s] N 1+:( s [4] ) 2+:4 3+:n"
 	assignmentLayout   = "2 ( s [4] ) N"

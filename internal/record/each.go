@@ -20,7 +20,7 @@ type Record struct {
 // returns. The record's slices are valid until fn returns.
 //
 // Each inflates at most maxInflated bytes, or DefaultMaxInflated if it is 0 or less; for a larger
-// batch it returns an *Error of Kind TooLarge. Invalid bytes are an *Error too: Each does not rely
+// batch it returns an *Error of Kind TooLarge. Invalid bytes are also an *Error: Each does not rely
 // on Accept. fn must not inflate another batch, nor wait for a client: other goroutines may be
 // waiting for the memory.
 //

@@ -144,7 +144,7 @@ func (s *snappyInflater) close() {
 
 // snappyLen walks over the elements of a block and returns their inflated size, which must match
 // the size that the block declares. It rejects the S2 extension (a copy with offset 0), because the
-// consumers of the batch would reject it too. After this walk the declared length can be trusted.
+// consumers of the batch would also reject it. After this walk the declared length can be trusted.
 func snappyLen(p []byte) (int64, error) {
 	want, n := binary.Uvarint(p)
 	if n <= 0 || want > 1<<32-1 {

@@ -216,7 +216,7 @@ func (p *Partition) Sweep() (more bool) {
 		return false
 	}
 	more = p.lead.Sweep(p.env.now(), p.log.Ends().LogEnd)
-	// Links that end together and begin again end lease and streams for a moment, too.
+	// Links that end together and begin again also end lease and streams for a moment.
 	apart := !lease && p.lead.Unreached()
 	cut := apart && p.apart
 	p.apart = apart

@@ -23,7 +23,7 @@ type ReadRequest struct {
 	// Lend states that the reader can use a loan (storage.Slice).
 	Lend bool
 	// FetchedEpoch is the epoch of the last batch that the reader has, -1: none. If the reader's
-	// log diverges from this one, the result says where (KIP-595).
+	// log diverges from this one, the result has the point (KIP-595).
 	FetchedEpoch int32
 }
 

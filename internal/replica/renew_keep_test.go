@@ -76,7 +76,7 @@ func TestAReplacedLogOutlivesAnUncleanElection(t *testing.T) {
 	stays("after a restart")
 }
 
-// A log is not replaced if the replica that it would be copied from is damaged, too, or gone.
+// A log is not replaced if the replica that it would be copied from is also damaged, or gone.
 func TestALogStaysIfTheLeaderHasNoWholeOne(t *testing.T) {
 	for name, state := range map[string]metadata.BrokerState{
 		"damaged": {Liveness: metadata.Active, Damaged: []metadata.TopicPartition{{Topic: idA}}},

@@ -1,5 +1,5 @@
 // Package states answers events from a table of states: which state follows, and which events a
-// state refuses. It is pure: no I/O, no locks, no clock. The packages with tables say what their
+// state refuses. It is pure: no I/O, no locks, no clock. The packages with tables define what their
 // states mean (storage/loglife, network/connlife).
 package states
 

@@ -16,7 +16,7 @@ import (
 )
 
 // Each segment with aborted transactions has an index of them, in Kafka's format. The entries of
-// the markers beyond the recovery point are in the producer state, too. A flush gives them to the
+// the markers beyond the recovery point are also in the producer state. A flush gives them to the
 // segment, and the sync that moves the recovery point writes them first. The checkpoint has the
 // number and the checksum of each segment's entries. A start cuts the file to them, and the replay
 // adds the rest.

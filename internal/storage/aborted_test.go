@@ -46,7 +46,7 @@ func contentsOf(l *Log) ([]record.Batch, error) {
 	}
 }
 
-// outcomes is what the batches of a log say of its transactions.
+// outcomes are the transactions of a log as its batches end them.
 type outcomes struct {
 	aborted  []txnindex.Entry // without Stable
 	visible  map[int64]bool   // by first offset of each batch: a reader of committed records gets it

@@ -121,7 +121,7 @@ func (s *compactScript) run(f *crashfs.FS) error {
 		s.compact,
 		func() error { return s.d.checkpoint(nil) },
 		s.sealAll,
-		s.compact, // tombstones are removed, too
+		s.compact, // tombstones are also removed
 		func() error { s.start[1] = 5; return s.l.SetLogStart(5) },
 		func() error { s.start[0] = 5; return nil },
 		s.set(6, 8, false), s.sealAll,

@@ -66,7 +66,7 @@ func (d *Dir) remove(logs []*Log, keep bool) error {
 		return fmt.Errorf("delete %d logs, %s first: %w", len(logs), logs[0], err)
 	}
 	if keep {
-		frames = nil // they are replaced, too
+		frames = nil // they are also replaced
 	}
 	d.removeFrames(frames)
 	return d.removeDeleted(deleted)

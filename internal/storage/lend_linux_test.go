@@ -72,7 +72,7 @@ func toFiles(t testing.TB, l *Log) {
 	l.dir.memory.evictAll([]*Log{l})
 }
 
-// wholeOf returns the batches of a slice, those of the loan too.
+// wholeOf returns the batches of a slice, also those of the loan.
 func wholeOf(s *Slice) ([]byte, error) {
 	all := make([]byte, 0, s.Size)
 	if s.Loan != nil {

@@ -144,8 +144,8 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	}
 	l.dir.stats.offline.Inc()
 	l.dir.log.Error("partition is offline", zap.Stringer("log", l), zap.Error(err))
-	// The goroutine that commits may still be assigning offsets, and those batches are lost too. It
-	// may wait for flushMu, which the caller may hold.
+	// The goroutine that commits may still be assigning offsets, and those batches are also lost.
+	// It may wait for flushMu, which the caller may hold.
 	tell := func() {
 		l.acquireCommit()
 		defer l.releaseCommit()

@@ -112,7 +112,7 @@ func (s *stored) end(i int) int64 {
 	return s.flushed
 }
 
-// extents returns what a checkpoint says of the segments. All that was flushed must be synced.
+// extents returns the segments as a checkpoint records them. All that was flushed must be synced.
 func (s *stored) extents() []checkpoint.Extent {
 	list := make([]checkpoint.Extent, len(s.segments))
 	for i, seg := range s.segments {

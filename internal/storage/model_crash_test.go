@@ -29,7 +29,7 @@ func (w *world) fault() {
 	r.Before = w.loss.watch(r.Drop)
 	w.say("fault: %s, call %d", what, r.From)
 	w.errs.Add(r)
-	for range w.rng.IntN(3) { // the reaction to the fault may fail, too
+	for range w.rng.IntN(3) { // the reaction to the fault may also fail
 		w.again()
 	}
 	for range 1 + w.rng.IntN(4) {
@@ -62,7 +62,7 @@ func (w *world) elect() {
 	}
 }
 
-// again adds a second fault, so that a repair or a reopening fails, too.
+// again adds a second fault, so that a repair or a reopening also fails.
 func (w *world) again() {
 	r := errfs.Rule{Count: 1 + w.rng.IntN(30), Err: syscall.EIO, From: 1 + w.rng.IntN(4), Drop: errfs.Drop(w.rng.IntN(3))}
 	switch w.rng.IntN(4) {

@@ -35,7 +35,7 @@ func TestLookupsByTimeFindRecordsFlushedMeanwhile(t *testing.T) {
 				cfg.Segment.Bytes = 1
 				l.Configure(cfg)
 			}
-			var begun atomic.Bool // the flush reads the segment, too
+			var begun atomic.Bool // the flush also reads the segment
 			flushed := false
 			errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/d/*-*/*.log", Before: func(errfs.Call) {
 				if begun.CompareAndSwap(false, true) {

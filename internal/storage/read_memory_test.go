@@ -50,7 +50,7 @@ func TestReadMemoryNeverReadsTheDisk(t *testing.T) {
 	holds(t, l, 5)
 }
 
-// same fails the test unless Read returns the bytes of a slice, too.
+// same fails the test unless Read also returns the bytes of a slice.
 func same(t *testing.T, l *Log, offset int64, s Slice) {
 	t.Helper()
 	other, err := l.Read(offset, 1<<40, 1<<20, true)

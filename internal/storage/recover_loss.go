@@ -146,7 +146,7 @@ func (d *Dir) storedBoot() (boot [16]byte) {
 }
 
 // markSyncFailure makes it durable that the journal failed, if a log acknowledges written records.
-// If the disk refuses that too, a start cannot know it.
+// If the disk also refuses that, a start cannot know it.
 func (d *Dir) markSyncFailure() {
 	for _, l := range d.Logs() {
 		if l.acks.marked.Load() {

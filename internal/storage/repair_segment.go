@@ -42,7 +42,7 @@ func (d *Dir) repairDue() <-chan time.Time {
 // replaceFailedSegments repairs logs whose segments failed: a new segment follows the failed one at
 // the last synced offset. Nothing proves that later writes to the failed segment are on disk, so
 // they are replayed from quarantined frames. One commit lists the new segments. A log that cannot
-// be repaired now is quarantined too, so that it pins neither the journal nor memory. It returns
+// be repaired now is also quarantined, so that it pins neither the journal nor memory. It returns
 // the error of each log that is not repaired: errInFlight if its frames are to be quarantined and
 // have to wait.
 func (d *Dir) replaceFailedSegments(logs ...*Log) map[*Log]error {

@@ -51,7 +51,7 @@ type scrubbing struct {
 	dirty   bool
 }
 
-// scrubbed says how far the reading of a log is.
+// scrubbed is the progress of reading a log.
 type scrubbed struct {
 	done  time.Time // the segments that were sealed then have been read since
 	began time.Time // of the pass in progress; zero: none

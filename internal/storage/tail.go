@@ -38,7 +38,7 @@ type chunk struct {
 	ready   bool        // the frame is durable: the chunk may be written to a segment
 	dropped bool        // the journal dropped it
 	writing bool        // it is part of a segment write: nothing may be joined to it
-	cached  bool        // it is in a segment too; other chunks are deferred
+	cached  bool        // it is also in a segment; other chunks are deferred
 }
 
 // setLSN records that a single frame holds the chunk.
@@ -157,7 +157,7 @@ func (t *tail) durable(lsn journal.LSN) (end int64, rest bool) {
 }
 
 // markWritten marks as ready everything that a failed journal had written, since it may have been
-// acknowledged. All chunks before a written one were written too.
+// acknowledged. All chunks before a written one were also written.
 func (t *tail) markWritten() {
 	n := len(t.chunks)
 	for n > t.flushed && t.chunks[n-1].last == 0 {

@@ -121,7 +121,7 @@ type cutting struct {
 	producers  producers.State  // of the remaining batches
 	aborted    []txnindex.Entry // of the last remaining segment, if trims is set
 	trims      bool
-	restarts   bool // the log start moves, too
+	restarts   bool // the log start also moves
 }
 
 // planCut determines the remaining segments, the size of the last of them, the end, and the

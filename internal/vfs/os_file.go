@@ -38,7 +38,7 @@ func (f *osFile) Close() error {
 	f.direct = nil
 	f.directMu.Unlock()
 	if d != nil {
-		_ = d.Close() // a Datasync of the other descriptor covers its writes, too
+		_ = d.Close() // a Datasync of the other descriptor also covers its writes
 	}
 	return f.File.Close()
 }

@@ -21,7 +21,7 @@ func TestMemoryKeepsTheContract(t *testing.T) {
 	})
 }
 
-// Names without a leading slash work too, so that tests may use short ones.
+// Names without a leading slash also work, so that tests may use short ones.
 func TestMemoryAcceptsRelativeNames(t *testing.T) {
 	vfstest.Run(t, func(t *testing.T) (vfs.FS, string) {
 		f := vfs.Memory()

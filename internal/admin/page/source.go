@@ -114,7 +114,7 @@ type Records struct {
 	// Start and High bound the offsets of its records.
 	Start, High int64
 	List        []Record // by offset
-	// Note says why there are fewer records than requested, empty if there are not.
+	// Note is the reason why there are fewer records than requested, empty otherwise.
 	Note string
 }
 

@@ -70,7 +70,7 @@ func (p *pulse) moving() error {
 // request sends a request through the first listener and waits for its response. It asks for the
 // metadata of no topics, which passes through all of the request path and costs next to nothing. A
 // connection that the broker closes, because it has too many or because the connection was idle, is
-// a response too: the broker accepted it.
+// also a response: the broker accepted it.
 func (p *pulse) request(ctx context.Context) error {
 	if p.conn != nil {
 		if err := p.exchange(ctx); err == nil || ctx.Err() != nil {

@@ -56,7 +56,7 @@ func TestDocsListEverySetting(t *testing.T) {
 	generated(t, reference, "group configs", single(reg.GroupDefs()))
 }
 
-// Settings of Kafka's that chronik rejects are listed too, so that a search finds them.
+// Settings of Kafka's that chronik rejects are also listed, so that a search finds them.
 func TestDocsListWhatIsRefused(t *testing.T) {
 	reg := defaultRegistry(t)
 	byRemedy := make(map[string][]string)

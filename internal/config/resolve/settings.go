@@ -76,7 +76,7 @@ func plain(d *configdef.Def, value string, err error) error {
 	return fmt.Errorf("invalid value %q: %s", value, text)
 }
 
-// explain returns a function that says what to do about a key that is not a setting.
+// explain returns a function that returns the remedy for a key that is not a setting.
 func explain(reg *configdef.Registry) func(string) string {
 	return func(key string) string {
 		if text := elsewhere()[key]; text != "" {

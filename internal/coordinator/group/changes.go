@@ -12,7 +12,7 @@ import (
 type changes struct {
 	all     bool                // any topic may have changed
 	changed map[string]struct{} // names of changed topics
-	deleted map[string]struct{} // names of deleted topics; their offsets are deleted, too
+	deleted map[string]struct{} // names of deleted topics; their offsets are also deleted
 }
 
 // topicsChanged stores the current topics. Affected groups update their targets when a member next

@@ -207,7 +207,7 @@ func compareSpots(a, b spot) int {
 func (c *chaos) checkOffsets() {
 	for at, want := range c.committed {
 		topic, ok := c.topics.ByID(at.topic)
-		if !ok { // its commits are deleted, too
+		if !ok { // its commits are also deleted
 			delete(c.committed, at)
 			for _, reads := range c.reads {
 				delete(reads, at)

@@ -248,7 +248,7 @@ func TestEmptiedMarkers(t *testing.T) {
 	w.topic("t", 1)
 	is(t, w.in("", -1, 5), nil)
 	if err := w.shard.Apply(empty); err == nil {
-		t.Error("the offsets of a transaction are in the log, and its marker does not say what becomes of them")
+		t.Error("the offsets of a transaction are in the log, and its marker does not decide them")
 	}
 }
 

@@ -198,7 +198,7 @@ func TestTwoDefinitionsOnOneBroker(t *testing.T) {
 	stop()
 	b, stop = start(t, fs, defs...)
 	defer stop()
-	// The start is a change too. A shard that is loaded early enough gets its event.
+	// The start is also a change. A shard that is loaded early enough gets its event.
 	if got := say(t, b.services[1], "k", "c"); got != "b (hello) c" && got != "b (hello) (news) c" {
 		t.Error(got)
 	}

@@ -59,7 +59,7 @@ func partitionOf(id storage.ID) metadata.TopicPartition {
 	return metadata.TopicPartition{Topic: id.Topic, Partition: id.Partition}
 }
 
-// state returns what a heartbeat says of this broker.
+// state returns the state of this broker for a heartbeat.
 func (b *Logs) state() membership.BrokerState {
 	var out membership.BrokerState
 	if replicas := b.Replicas(); replicas != nil {

@@ -41,8 +41,8 @@ func (d *Dirs) CheckAge(store *raftstore.Store) error {
 	return nil
 }
 
-// useCopy says how a copy replaces the metadata. If a cluster has registered the log
-// directories, other brokers may have the metadata, too: it needs another generation then.
+// useCopy is the remedy that replaces the metadata with a copy. If a cluster has registered the log
+// directories, other brokers may also have the metadata: it needs another generation then.
 func (d *Dirs) useCopy(from string) string {
 	if d.owners.cluster != "" {
 		return fmt.Sprintf("move %s away, and restore the copy: chronikd recover --from %s with the same configuration (docs/cluster.md)", d.Metadata(), from)

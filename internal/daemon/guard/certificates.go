@@ -82,7 +82,7 @@ func OpenCertificates(cfg *config.Config, log *zap.Logger) (*Certificates, error
 	if t := cfg.AdminSecurity.TLS; t != nil && cfg.AdminListen != "" {
 		auth := tls.NoClientCert
 		if t.ClientCA != "" {
-			auth = tls.VerifyClientCertIfGiven // a token is enough, too
+			auth = tls.VerifyClientCertIfGiven // a token is also enough
 		}
 		s, err := open(adminListener, t, auth, nil)
 		errs = append(errs, err)

@@ -32,8 +32,8 @@ type Peers struct {
 }
 
 // NewPeers returns how this broker connects with others through a listener. secrets is
-// cluster.secret.file. An error says why no other broker would accept its certificate or secret,
-// and the remedy.
+// cluster.secret.file. An error explains why no other broker would accept its certificate or
+// secret, and the remedy.
 func NewPeers(listener, secrets string, c *Certificates,
 	connect func(ctx context.Context, network, address string) (net.Conn, error)) (*Peers, error) {
 	read, err := ReadSecrets(secrets)

@@ -93,7 +93,7 @@ func (s *survey) brokers() {
 	if s.c.Lags != nil {
 		lags = s.c.Lags()
 	}
-	none := view.Partitions{Names: []string{}} // a list in JSON, too
+	none := view.Partitions{Names: []string{}} // also a list in JSON
 	for i, b := range s.img.Brokers() {
 		state, _ := s.img.State(b.ID)
 		s.at[b.ID], s.regs, s.states = i, append(s.regs, b), append(s.states, state)

@@ -24,8 +24,8 @@ type Dirs struct {
 	syncs syncHistory
 }
 
-// NewDirs returns the reader of the directories of m. remedy says how to open one that could not be
-// opened.
+// NewDirs returns the reader of the directories of m. remedy returns how to open one that could not
+// be opened.
 func NewDirs(m *storage.Manager, remedy func(*storage.DirError) string, measured *metrics.Storage, probes *Probes) *Dirs {
 	s := &Dirs{storage: m, measured: measured, probes: probes}
 	for _, d := range m.Failed() {

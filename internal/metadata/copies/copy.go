@@ -272,7 +272,7 @@ func (c *Copy) append(from int64) error {
 
 // group waits for the next transaction and returns it together with those that follow already, up
 // to the size of a group, and the last revision. It returns ErrClosed only when the store has
-// ended: a transaction in progress when Close is called is acknowledged, too.
+// ended: a transaction in progress when Close is called is also acknowledged.
 func (c *Copy) group(w *kv.Watcher) (records [][]byte, revision int64, err error) {
 	for bytes, last := int64(0), false; bytes < maxGroup; {
 		b, later, err := w.Poll()

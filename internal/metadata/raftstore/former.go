@@ -20,7 +20,7 @@ import (
 // Only a duration is sent, so clocks need the same rate and nothing else. A late message makes the
 // bound later, which is safe. If there were leaders in between, each began with an append to a
 // majority, so the newest touch of a voter is later than what bounds the leaders before. That holds
-// if the voters changed, too: a change is such an append.
+// also if the voters changed: a change is such an append.
 
 // quietTicks is for how long a leader that hears no majority continues to send. Otherwise, members
 // that hear it would neither elect another leader nor know that it is not confirmed any longer,

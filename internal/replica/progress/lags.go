@@ -26,7 +26,7 @@ func (l *Leader) Lags(now time.Duration, logEnd int64, each func(broker int32, r
 }
 
 // Lacking calls each for every follower that the high watermark waits for, and that lacks records
-// below end, or does not have them durably if durable is true. lack says what it has.
+// below end, or does not have them durably if durable is true. lack describes what it has.
 func (l *Leader) Lacking(end int64, durable bool, now time.Duration, each func(broker int32, lack string)) {
 	for i := range l.members {
 		m := &l.members[i]

@@ -93,7 +93,7 @@ func (o *outgoing) stale(t *part) bool {
 	return true
 }
 
-// cost is what a span takes of the window: more than its bytes, so that a gap takes some too.
+// cost is what a span takes of the window: more than its bytes, so that a gap also takes some.
 func cost(s *storage.Span) int64 { return int64(s.Size) + frame.HeaderSize + frame.DataSize }
 
 // sendSpan adds a DA frame. The caller holds mu.

@@ -183,7 +183,7 @@ func TestCopiesKeepTheirRates(t *testing.T) {
 }
 
 // A limit that is raised applies at once, also to a copy that waits because of the lower one. Many
-// partitions together keep the limit, too, although each of them has only a little to copy.
+// partitions together also keep the limit, although each of them has only a little to copy.
 func TestALimitThatChangesAppliesAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const parts = 8

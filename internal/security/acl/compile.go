@@ -60,7 +60,7 @@ type prefix struct {
 	rule rule
 }
 
-// rule says which operations are allowed and denied.
+// rule has the operations that are allowed and denied.
 type rule struct{ allow, deny Mask }
 
 // Compile returns the rules of all bindings. A binding may be given more than once.

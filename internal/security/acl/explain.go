@@ -39,8 +39,8 @@ type Explanation struct {
 	Almost []Binding
 }
 
-// Explain decides as Subject.Allowed does, and says which bindings are the reason. If none decides,
-// it reads all bindings for Explanation.Almost.
+// Explain decides as Subject.Allowed does, and returns the bindings that are the reason. If none
+// decides, it reads all bindings for Explanation.Almost.
 func (r *Rules) Explain(principal, host string, op Operation, t ResourceType, name string) Explanation {
 	e := r.Decide(principal, host, op, t, name)
 	if e.Reason != NoPermission {

@@ -96,7 +96,7 @@ func (s *Subject) AllowedAny(op Operation, t ResourceType) bool {
 
 // anyName returns the operations that the subject may perform on at least one resource of a type.
 func (s *Subject) anyName(t ResourceType) Mask {
-	// Kafka asks for a name that it made up, too. It decides only where a name without any binding
+	// Kafka also asks for a name that it made up. It decides only where a name without any binding
 	// is open to everybody.
 	m := s.Operations(t, "hardcode")
 	for _, says := range s.says {

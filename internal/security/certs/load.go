@@ -23,7 +23,7 @@ const minRSA = 2048
 // maxChain bounds the certificates of a file of server certificates.
 const maxChain = 5
 
-// Config says what a listener's certificates are.
+// Config describes a listener's certificates.
 type Config struct {
 	Certificate, Key string // paths of PEM files
 	ClientCA         string // path of a PEM file; empty: clients show no certificate

@@ -1,4 +1,4 @@
-// Package origin says which addresses count as one where a broker counts what a client does to it:
+// Package origin maps addresses to the origins by which a broker counts what clients do to it:
 // failed logins, connections that have not logged in, lines of logs, new connections.
 //
 // An IPv4 address counts alone. An IPv6 address counts by its /64, the smallest network that a

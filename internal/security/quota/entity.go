@@ -70,7 +70,7 @@ type Name struct {
 	Text string // if Kind is Named
 }
 
-// NameKind says what a Name stands for.
+// NameKind is what a Name stands for.
 type NameKind uint8
 
 // The kinds of names.

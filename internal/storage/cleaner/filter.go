@@ -28,7 +28,7 @@ type Filter struct {
 
 	// Kept and Removed count records.
 	Kept, Removed int64
-	// Free says of the last batch that it has no effect: its transaction was aborted, or it is the
+	// Free reports that the last batch has no effect: its transaction was aborted, or it is the
 	// marker of a transaction of which the pass has found no batch.
 	Free bool
 

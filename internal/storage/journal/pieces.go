@@ -82,7 +82,7 @@ func (s sizes) room(e *Entry) int64 {
 }
 
 // beginPartLocked makes the first entry of the first ready stream the part. The stream is served
-// again after the others, as they may have large entries too.
+// again after the others, as they may also have large entries.
 func (j *Journal) beginPartLocked(s *Stream) {
 	e := s.queue.pop()
 	j.part = &part{entry: e, owed: true, frame: align(frameHeader+int64(len(e.Payload)), block), room: j.sizes.room(e), gap: j.sizes.gap(e)}

@@ -110,7 +110,7 @@ func TestWhatMakesWrittenEntriesDurable(t *testing.T) {
 }
 
 // An entry that needs only the write does not wait for the datasync of other entries in its group,
-// which finally makes it durable too.
+// which finally also makes it durable.
 func TestWrittenEntriesDoNotWaitForTheDatasyncOfTheirGroup(t *testing.T) {
 	under := errfs.New(memory(t))
 	j, _, through := openCounting(t, under, nil)

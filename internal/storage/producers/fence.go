@@ -34,7 +34,7 @@ func (f Fence) Begin(epoch int16) Fence {
 	return f
 }
 
-// End returns the Fence after a marker. A marker of an unknown producer is remembered, too: it
+// End returns the Fence after a marker. A marker of an unknown producer is also remembered: it
 // fences batches that are still on their way.
 func (f Fence) End(m Marker) Fence {
 	return Fence{Epoch: max(f.Epoch, m.Epoch), Coordinator: max(f.Coordinator, m.Coordinator), Marked: true, Last: m.Kind}

@@ -291,7 +291,7 @@ func (s *State) makeRoom(now int64) {
 }
 
 // shrink forgets the least recently active producers while there are more than limit. It stops at
-// the first with a batch that is not durable, since more recent producers have such batches, too.
+// the first with a batch that is not durable, since more recent producers also have such batches.
 func (s *State) shrink(limit int) {
 	for n := len(s.ids); n > 0 && len(s.ids) > limit && s.durableBatches(s.oldest) == len(s.oldest.batches); n-- {
 		s.retire()
@@ -339,7 +339,7 @@ func (s *State) Complete(whole *State, end int64) {
 }
 
 // Last is where the last durable batch and the last durable marker of a producer are; -1: there is
-// none. Together they say what must be known of it.
+// none. Together they are all that must be known of it.
 type Last struct{ Batch, Marker int64 }
 
 // LastOffsets returns the last durable offsets of each producer.

@@ -164,7 +164,7 @@ type known struct {
 	fenced int16      // the epoch without that of batches outside of transactions
 }
 
-// replayed computes what the batches say of a producer.
+// replayed computes the state of a producer from the batches.
 func replayed(log []record.Batch, id int64) known {
 	k := known{transaction: noTransaction, fenced: -1}
 	for _, b := range log {
@@ -407,7 +407,7 @@ func TestCompleteTransactions(t *testing.T) {
 	var whole, part State
 	whole.MarkDurable(0)
 	whole.Add(in(t, 0, 1, 0, 0), now)                  // open, its records are gone from the log
-	whole.Add(marker(1, 2, 7, record.Commit, 4), now)  // a marker that is gone, too
+	whole.Add(marker(1, 2, 7, record.Commit, 4), now)  // a marker that is also gone
 	whole.Add(marker(2, 3, 7, record.Commit, 4), now)  // and one of a producer that continues
 	part.Add(in(t, 3, 3, 7, 0), now)                   //
 	whole.Add(in(t, 3, 3, 7, 0), now)                  //

@@ -40,7 +40,7 @@ func (a *aborted) drop() {
 	}
 }
 
-// Expect says what the index of a segment that Open returned must be.
+// Expect sets what the index of a segment that Open returned must contain.
 func (s *Segment) Expect(m txnindex.Mark) {
 	s.aborted.mu.Lock()
 	s.aborted.stored, s.aborted.held, s.aborted.kept = m, false, nil

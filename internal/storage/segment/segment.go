@@ -227,7 +227,7 @@ func (s *Segment) append(chunks [][]byte, indexInterval int, uncached bool) erro
 		err = s.writeBack(h, end, paced)
 	}
 	if err != nil {
-		s.renew() // a failed write-back may have dropped earlier bytes, too
+		s.renew() // a failed write-back may also have dropped earlier bytes
 		return s.latch(fmt.Errorf("append to segment: %w", err))
 	}
 	s.note(chunks, at, indexInterval)

@@ -42,7 +42,7 @@ func (m *Mark) Add(encoded []byte, n int) {
 	m.Sum = crc32.Update(m.Sum, castagnoli, encoded)
 }
 
-// Known reports whether the mark says which entries the index has.
+// Known reports whether the mark covers the entries of the index.
 func (m Mark) Known() bool { return m.Count != Unknown }
 
 // Bytes returns the size of the index's file; 0 if it is unknown.

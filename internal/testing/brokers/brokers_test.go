@@ -184,7 +184,7 @@ func TestAReplicaThatIsBehindIsElected(t *testing.T) {
 }
 
 // With one of three replicas left, acks=all is refused, and nothing that was acknowledged is lost
-// when the one that stayed dies too.
+// when the one that stayed also dies.
 func TestTwoOfThreeAreDown(t *testing.T) {
 	history(t, 5, func(w *world, c *clients) {
 		time.Sleep(2 * time.Second)

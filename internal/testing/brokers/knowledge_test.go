@@ -19,9 +19,9 @@ func (c *clients) fenced(id int32) {
 	}
 }
 
-// The disk of the metadata hangs, of one broker after the other, and so also of the metadata leader.
-// Its log directories, its network and its heartbeats work. The others take over, and what it
-// answers needs no knowledge that it lacks.
+// The disk of the metadata hangs, of one broker after the other, and so also of the metadata
+// leader. Its log directories, its network and its heartbeats work. The others take over, and what
+// it answers needs no knowledge that it lacks.
 func TestAMetadataDiskThatHangs(t *testing.T) { eachMetadataDisk(t, 21, (*world).hang) }
 
 // The metadata disk of one broker after the other refuses writes for a while.

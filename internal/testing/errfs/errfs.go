@@ -97,7 +97,7 @@ type Rule struct {
 	// Path is a pattern of path.Match for the whole path, or, if it has no slash, for the last
 	// element; for a rename either name may match. Empty matches every path.
 	Path string
-	// When, if set, must return true too. It must not call the FS.
+	// When, if set, must also return true. It must not call the FS.
 	When func(Call) bool
 	// From is the number of the first matching call on which the rule acts, from 1; 0 means 1.
 	From int

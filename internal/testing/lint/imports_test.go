@@ -194,7 +194,7 @@ func testRules() map[string]importRule {
 		"internal/testing/check":   {never: noProtocol, because: leafReason},
 		"internal/testing/removed": {because: "no code of its own: its tests remove rules from other packages"},
 		"internal/testing/txncases": {never: []string{osPkg, unixPkg, cobraPkg, yamlPkg},
-			because: "the cases ask a broker over the protocol and must not know its insides: they run against Kafka, too"},
+			because: "the cases ask a broker over the protocol and must not know its insides: they also run against Kafka"},
 		"internal/testing/brokers": {because: "no code of its own: its tests run whole brokers and clients under virtual time"},
 		"internal/testing/simtcp": {never: []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "a leaf: connections in memory, which know nothing of the bytes"},

@@ -168,7 +168,7 @@ func (h *Host) stop(off bool) {
 	}
 	h.dead, h.off = true, off
 	for _, l := range h.listeners {
-		_ = l.close() // its maps go, too
+		_ = l.close() // its maps also go
 	}
 	n.end(h, off)
 	n.cond.Broadcast()

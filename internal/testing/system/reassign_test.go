@@ -112,7 +112,7 @@ func TestPartitionsMoveUnderLoad(t *testing.T) {
 	c.moved(3, 1, 4)
 	c.goOn("a move that another controller has completed")
 
-	c.reassign(2) // the leader leaves, too
+	c.reassign(2) // the leader also leaves
 	c.moved(2)
 	c.reassign(4, 1, 2)
 	c.moved(4, 1, 2)

@@ -319,7 +319,7 @@ func (c *torture) misleads(i int) {
 	c.again(syscall.SIGKILL, []int{i})
 }
 
-// refused is the line of the log that says what a broker that was removed waits for.
+// refused is the line of the log with what a broker that was removed waits for.
 var refused = regexp.MustCompile(`"msg":"waiting","for":"[^"]*was unregistered from the cluster; start it with an empty data directory`)
 
 // skewed is the line of the log with the finding about a clock.

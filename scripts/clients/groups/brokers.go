@@ -16,7 +16,7 @@ import (
 // brokers are the nodes of a run: a single one, or three that form a cluster.
 type brokers []*broker
 
-// startBrokers starts the nodes and waits until each is ready. On an error, too, it returns those
+// startBrokers starts the nodes and waits until each is ready. Also on an error, it returns those
 // that it has started.
 func startBrokers(ctx context.Context, c config, session string) (brokers, error) {
 	settings := []string{"group.initial.rebalance.delay.ms=500", "group.consumer.session.timeout.ms=" + session,

@@ -69,7 +69,7 @@ type sideOptions struct {
 	set []string
 }
 
-// planOf returns the plan from the flags and from the arguments after "--", which are flags too.
+// planOf returns the plan from the flags and from the arguments after "--", which are also flags.
 func (o *options) planOf(cmd *cobra.Command, args []string) (Plan, error) {
 	f := cmd.Flags()
 	if len(args) > 0 {

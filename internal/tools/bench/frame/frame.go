@@ -90,7 +90,7 @@ type Interval struct {
 	Duration time.Duration `json:"duration_ns"`
 }
 
-// Bind adds the flags of the interval with their defaults. of says what is measured in it.
+// Bind adds the flags of the interval with their defaults. of describes what is measured in it.
 func (i *Interval) Bind(f *pflag.FlagSet, of string, duration, warmup time.Duration) {
 	f.DurationVarP(&i.Duration, "duration", "d", duration, "measured time"+of)
 	f.DurationVar(&i.Warmup, "warmup", warmup, "time before the measured time, not counted")

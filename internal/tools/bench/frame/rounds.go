@@ -18,7 +18,7 @@ const (
 	maxPause  = time.Hour
 )
 
-// Schedule says how often the runs of a comparison are repeated. All sides have their runs in
+// Schedule sets how often the runs of a comparison are repeated. All sides have their runs in
 // each round, so that a machine whose speed changes over time affects all of them alike.
 type Schedule struct {
 	// Rounds is the number of counted rounds, 1 to maxRounds. Discard is the number of rounds

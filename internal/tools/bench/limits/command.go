@@ -74,7 +74,7 @@ func EchoServerCommand() *cobra.Command {
 				// The goroutine ends with standard input, which is what ends the process.
 				go func() {
 					defer cancel()
-					_, _ = io.Copy(io.Discard, cmd.InOrStdin()) // an error is an end, too
+					_, _ = io.Copy(io.Discard, cmd.InOrStdin()) // an error is also an end
 				}()
 			}
 			return Serve(ctx, l, response)

@@ -72,7 +72,8 @@ func (s Span) over(interval time.Duration) Span {
 }
 
 // Measure waits for the end of the interval and returns its length with the CPU time that each
-// process used in it; a pid of 0 stands for an unknown process. If ctx ends, the interval ends too.
+// process used in it; a pid of 0 stands for an unknown process. If ctx ends, the interval also
+// ends.
 func (w *Window) Measure(ctx context.Context, pids ...int) ([]Span, error) {
 	w.SleepUntil(ctx, w.From())
 	watches, errs := make([]Stopwatch, len(pids)), make([]error, len(pids))

@@ -40,7 +40,7 @@ func New(a *app.App) *cobra.Command {
 	return c
 }
 
-// resourceHelp says how a resource is written.
+// resourceHelp is the syntax of a resource.
 const resourceHelp = "A resource is topic:NAME, group:NAME, transactional-id:NAME, user:NAME, " +
 	"delegation-token:NAME or cluster. NAME is * for all.\n"
 

@@ -108,8 +108,9 @@ func configuration(ctx context.Context, a *app.App) (c configured, err error) {
 	return c, err
 }
 
-// explain decides as the broker does, and says why. Two rights follow from others: create on the
-// cluster allows every topic, and who may write to any topic may do so idempotently (KIP-679).
+// explain decides as the broker does, and returns the reason. Two rights follow from others: create
+// on the cluster allows every topic, and who may write to any topic may do so idempotently
+// (KIP-679).
 func (c *configured) explain(all []acl.Binding, v *verdict, op acl.Operation, t acl.ResourceType) (acl.Explanation, string) {
 	if c.known && c.Authorization != "acl" {
 		return acl.Explanation{Allowed: true, Reason: acl.Off}, why(acl.Off)

@@ -37,7 +37,7 @@ func (a *App) Certificates(ctx context.Context, at string) (*Shown, error) {
 	}
 	config.ServerName = cmp.Or(config.ServerName, host)
 	accept := config.InsecureSkipVerify
-	config.InsecureSkipVerify = true // a certificate that is refused is shown, too
+	config.InsecureSkipVerify = true // a certificate that is refused is also shown
 	var s *Shown
 	config.VerifyConnection = func(state tls.ConnectionState) error {
 		s = &Shown{Chain: state.PeerCertificates}

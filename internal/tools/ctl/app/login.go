@@ -12,8 +12,8 @@ import (
 	"github.com/chronik-io/chronik/internal/cli/contexts"
 )
 
-// clientOptions returns the client options for brokers and SASL; the dialer needs TLSConfig too. An
-// error names a file that cannot be used.
+// clientOptions returns the client options for brokers and SASL; the dialer also needs TLSConfig.
+// An error names a file that cannot be used.
 func clientOptions(s contexts.Settings) ([]kgo.Opt, error) {
 	opts := []kgo.Opt{kgo.SeedBrokers(s.Seeds()...)}
 	mechanism, err := mechanism(s)

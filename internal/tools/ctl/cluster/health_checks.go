@@ -113,7 +113,7 @@ func replicas(partitions []kadm.PartitionDetail) (brokers []int32) {
 	return slices.Compact(brokers)
 }
 
-// subject names a partition as a chronik broker's own findings do, or says how many there are.
+// subject names a partition as a chronik broker's own findings do, or returns how many there are.
 func subject(partitions ...kadm.PartitionDetail) string {
 	first := partitions[0]
 	if len(partitions) == 1 {

@@ -120,7 +120,7 @@ func owner(o inspect.Options) error {
 	return nil
 }
 
-// wayBack says how to undo a repair.
+// wayBack refers to the instructions for undoing a repair.
 const wayBack = "The manifest.json there will say how to undo it."
 
 // runRepair asks and repairs.

@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 )
 
-// verdict says which quota applies to one limit.
+// verdict is the quota that applies to one limit.
 type verdict struct {
 	Limit string `json:"limit"`
 	// Value is 0 if there is no quota.

@@ -97,7 +97,7 @@ func checkTopic(ctx context.Context, a *app.App, cl *kgo.Client, topic string) (
 	if len(resp.Topics) != 1 {
 		return nil, nil
 	}
-	// The first record gets any other error too, with more detail.
+	// The first record also gets any other error, with more detail.
 	if resp.Topics[0].ErrorCode == kerr.UnknownTopicOrPartition.Code {
 		missing := app.UnknownTopic(ctx, kadm.NewClient(cl), topic)
 		if cli.IsTerminal(a.In) { // a script cannot answer, and may rely on automatic creation

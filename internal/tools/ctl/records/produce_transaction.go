@@ -152,7 +152,7 @@ func (t *transaction) lines() string {
 	return fmt.Sprintf("lines %d to %d are", t.first, t.last)
 }
 
-// summary says how many records are committed.
+// summary returns how many records are committed.
 func (t *transaction) summary(topic string) string {
 	return fmt.Sprintf("%s committed to %s in %s", text.Count(t.committed, "record"), topic, text.Count(t.ended, "transaction"))
 }

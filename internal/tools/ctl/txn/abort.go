@@ -114,7 +114,7 @@ func fence(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, id
 	return nil
 }
 
-// fate says what an abort does to a transactional id.
+// fate describes what an abort does to a transactional id.
 func (t *transaction) fate() string {
 	if t.State != ongoing {
 		return fmt.Sprintf("fenced: no transaction is open (%s), the producer %d with epoch %d loses its id", t.State, t.ProducerID, t.Epoch)
@@ -187,7 +187,7 @@ func (t *target) hangs(ctx context.Context, a *app.App, adm *kadm.Client, cl *kg
 	return p, nil
 }
 
-// end says how a transaction that its coordinator has ends.
+// end describes how a transaction that its coordinator has ends.
 func (t *transaction) end() string {
 	if decided(t.State) {
 		return "its coordinator writes the marker; " + health.Command("chronikctl", "txn", "describe", t.ID) + " shows which are missing"
