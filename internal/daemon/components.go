@@ -27,35 +27,38 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// components holds what open has built so far; each step uses the results of the steps before it.
+// components holds what open has built so far: the fields are in the order of the steps that set
+// them, and each step uses the results of the steps before it.
 type components struct {
-	static       map[string]string
-	conf         configdef.Broker
-	data         *datadir.Dirs
-	settings     *replica.TopicSettings
-	store        metadata.Store
-	member       *member
-	control      *controller.Controller
-	storage      *storage.Manager
-	dirs         *observe.Dirs
-	cluster      *observe.Cluster
-	logs         *observe.Logs
-	fenced       bool // no partition is led in a leader epoch of an unclean stop (I9)
-	measured     *metrics.Storage
-	network      *metrics.Network
-	requests     *metrics.Requests
+	// open
+	static   map[string]string
+	conf     configdef.Broker
+	guard    *guard.Guard
+	settings *replica.TopicSettings
+	data     *datadir.Dirs
+	// openMember, and openServer, which it calls; storage's journals ask the server's Producers
+	member   *member
+	network  *metrics.Network
+	requests *metrics.Requests
+	server   atomic.Pointer[network.Server]
+	control  *controller.Controller
+	// openLogs, which calls applySettings first
+	minFree  atomic.Int64 // follows the metadata: the free-space threshold can change at run time
+	cleaning atomic.Pointer[storage.Cleaning]
+	loaded   atomic.Pointer[metadata.Image] // as it was found, nil since the applier has a later one
+	measured *metrics.Storage
+	storage  *storage.Manager
+	dirs     *observe.Dirs
+	// openPartitions
 	park         *purgatory.Purgatory
 	replicas     *replica.Manager
 	applier      *metadata.Applier
 	coordinators *coordinators.Coordinators
-	handlers     *broker.Handler
-	guard        *guard.Guard
-	// server is set last; storage's journals, which are opened earlier, ask its Producers.
-	server atomic.Pointer[network.Server]
-	// minFree follows the metadata, because the free-space threshold can change at run time.
-	minFree  atomic.Int64
-	cleaning atomic.Pointer[storage.Cleaning] // as applySettings set it last
-	loaded   atomic.Pointer[metadata.Image]   // as openLogs found it, nil since the applier has a later one
+	// openHandlers
+	handlers *broker.Handler
+	cluster  *observe.Cluster
+	logs     *observe.Logs
+	fenced   bool // no partition is led in a leader epoch of an unclean stop (I9)
 }
 
 // open starts the components from the disk upwards: metadata, logs, partitions, handlers and, last,
@@ -96,15 +99,6 @@ func (b *Broker) checkDirs(ctx context.Context, r *components) error {
 // linked reports whether there may be other brokers.
 func (r *components) linked() bool { return len(r.conf.Cluster.Seeds) > 0 }
 
-// newController sets what changes the metadata for this broker.
-func (r *components) newController(configs *configdef.Registry) {
-	r.control = controller.New(controller.Options{
-		Store: r.guard.Changes(r.store), Configs: configs, NumPartitions: r.conf.NumPartitions,
-		ReplicationFactor: r.conf.DefaultReplicationFactor,
-		Groups:            r.conf.Groups, MinISR: r.settings.MinISR,
-	})
-}
-
 // replicated reports whether a partition has replicas on several brokers, as `log repair` asks.
 func replicated(img *metadata.Image) bool {
 	for t := range img.Topics() {
@@ -119,7 +113,7 @@ func replicated(img *metadata.Image) bool {
 
 // openLogs recovers the log directories.
 func (b *Broker) openLogs(ctx context.Context, r *components) error {
-	kvs, revision, err := r.store.Range(ctx, "/")
+	kvs, revision, err := r.member.Store().Range(ctx, "/")
 	if err != nil {
 		return fmt.Errorf("read metadata: %w", err)
 	}
@@ -171,7 +165,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 
 // openLogins makes the metadata ready for logins.
 func (b *Broker) openLogins(ctx context.Context, r *components) error {
-	return guard.PrepareLogins(ctx, b.cfg, r.store, r.control, b.log)
+	return guard.PrepareLogins(ctx, b.cfg, r.member.Store(), r.control, b.log)
 }
 
 // openPartitions subscribes the replicas and the coordinators to the metadata: its content and
@@ -258,7 +252,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	}
 	b.stack.push("handlers", r.handlers.Close)
 	// The applier lives as long as the broker, not only as long as its start.
-	if err := r.applier.Start(context.WithoutCancel(ctx), r.store); err != nil {
+	if err := r.applier.Start(context.WithoutCancel(ctx), r.member.Store()); err != nil {
 		return err
 	}
 	b.stack.push("applier", func(context.Context) error { r.applier.Stop(); return nil })
@@ -269,7 +263,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	if err := r.applier.WaitFor(ctx, r.applier.Image().Version()); err != nil {
 		return err
 	}
-	_, revision, err := r.store.Range(ctx, metadata.ClusterKey)
+	_, revision, err := r.member.Store().Range(ctx, metadata.ClusterKey)
 	if err != nil {
 		return fmt.Errorf("read metadata: %w", err)
 	}

@@ -75,7 +75,6 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	b.stack.pushDisk("metadata", c.Close)
 	b.certs.OnChange(c.EndUntrusted)
 	r.member = &member{Cluster: c, incarnation: metadata.NewID(), shown: func() error { return nil }}
-	r.store = c.Store()
 	if c.ID() == "" { // a directory without metadata, which an interrupted start left, or none
 		if err := r.data.CheckOwners(); err != nil {
 			return err
@@ -96,7 +95,10 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	if err := b.enter(ctx, r); err != nil {
 		return err
 	}
-	r.newController(b.configs)
+	r.control = controller.New(controller.Options{
+		Store: r.guard.Changes(c.Store()), Configs: b.configs, NumPartitions: r.conf.NumPartitions,
+		ReplicationFactor: r.conf.DefaultReplicationFactor, Groups: r.conf.Groups, MinISR: r.settings.MinISR,
+	})
 	err = c.Control(r.member.incarnation, r.settings.MinISR, func(img *metadata.Image, t *metadata.Topic) bool {
 		return r.settings.Of(img, t).Conf.UncleanElection
 	})
@@ -154,7 +156,7 @@ func (b *Broker) showCluster(ctx context.Context, r *components) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var shown sync.WaitGroup
 	shown.Go(func() {
-		if r.member.Current(ctx) == nil && images.Start(ctx, r.store) == nil {
+		if r.member.Current(ctx) == nil && images.Start(ctx, r.member.Store()) == nil {
 			r.member.starting.Show(handlers)
 		}
 	})
@@ -240,7 +242,7 @@ func (b *Broker) register(ctx context.Context, r *components) error {
 	if err != nil {
 		return b.memberError(ctx, r, err)
 	}
-	if err := r.store.WaitFor(ctx, epoch); err != nil {
+	if err := r.member.Store().WaitFor(ctx, epoch); err != nil {
 		return err
 	}
 	return r.member.Confirm(r.storage.Dirs())
