@@ -76,8 +76,8 @@ type Budgets struct {
 	Parked     int64 // held by requests that wait: fetches for records, joins for other members: `parked`
 	Deferred   int64 // per log directory: records that are not in segments yet, and the tail
 	Keys       int64 // the keys of a compaction
-	// Members is for the metadata and assignments of group members, `members`, and a quarter of it
-	// for the partitions of open transactions, `transactions`.
+	// Members is for the members and offsets of groups and for transactional ids, `members`, and a
+	// quarter of it for the partitions of open transactions, `transactions`.
 	Members  int64
 	Sessions int64 // the partitions of fetch sessions
 	// Decoded is for the arrays of one decoded request. Only a few large requests are decoded at a
@@ -102,10 +102,10 @@ const (
 	// KiB more for each further partition.
 	parkedShare          = 1.0 / 16
 	minParked, maxParked = 16 << 20, 256 << 20
-	// memberShare of the memory is for members, within bounds: a member of a large group needs some
-	// 10 kB.
-	memberShare            = 1.0 / 16
-	minMembers, maxMembers = 16 << 20, 1 << 30
+	// memberShare of the memory is for members and offsets, within bounds: a member of a large group
+	// needs some 10 kB, and an offset 130 bytes and its metadata.
+	memberShare            = 1.0 / 8
+	minMembers, maxMembers = 32 << 20, 1 << 30
 	// sessionShare of the memory is for fetch sessions, within bounds: a partition counts as half a
 	// KiB, and 128 MiB give each of Kafka's default of 1,000 sessions 256 partitions on average.
 	sessionShare             = 1.0 / 16

@@ -20,12 +20,17 @@ type groupLag struct {
 // groupState is what groups are counted by.
 type groupState struct{ kind, state string }
 
-// MaxLags bounds the series of one scrape, because clients choose the number of groups.
-const MaxLags = 10_000
+// MaxLags bounds the series of one scrape, because clients choose the number of groups, and
+// MaxLagNames the bytes of their names. A scrape has each name twice at most, in twice as many
+// bytes at most.
+const (
+	MaxLags     = 10_000
+	MaxLagNames = 3 << 20
+)
 
 // RegisterGroups registers the groups by state and their lags. Every scrape calls source. It
-// exports the first MaxLags lags by name, and the number of the others. If each is false, it
-// exports only the sums by group and topic.
+// exports the first lags by name, as many as MaxLags and MaxLagNames allow, and the number of the
+// others. If each is false, it exports only the sums by group and topic.
 func RegisterGroups(reg prometheus.Registerer, each bool, source func() view.Groups) error {
 	var s scraped
 	states := s.gauge(nameGroups, "Groups that this broker coordinates.", "type", "state")
@@ -34,7 +39,7 @@ func RegisterGroups(reg prometheus.Registerer, each bool, source func() view.Gro
 	topicLag := s.gauge(nameGroupTopicLag,
 		"Records of a topic that a group has not committed, in the partitions whose lag is exported.", "group", "topic")
 	omitted := s.gauge(nameGroupLagOmitted,
-		"Partitions of groups whose lag is omitted, because there are too many or the group's name is not valid UTF-8.")
+		"Partitions of groups whose lag is omitted: there are too many, their names have too many bytes, or a group's name is not valid UTF-8.")
 	s.read = func(send sendFunc) {
 		now := source()
 		counts := map[groupState]int{}
@@ -63,8 +68,8 @@ func RegisterGroups(reg prometheus.Registerer, each bool, source func() view.Gro
 	return reg.Register(&s)
 }
 
-// shownLags returns the first MaxLags known lags of groups with valid names, sorted, and the number
-// of the others.
+// shownLags returns the first known lags of groups with valid names, sorted, and the number of the
+// others.
 func shownLags(all []view.Group) (lags []groupLag, more int) {
 	for i := range all {
 		for _, o := range all[i].Offsets {
@@ -80,6 +85,11 @@ func shownLags(all []view.Group) (lags []groupLag, more int) {
 	slices.SortFunc(lags, func(a, b groupLag) int {
 		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
-	n := min(len(lags), MaxLags)
+	n, names := 0, 0
+	for ; n < min(len(lags), MaxLags); n++ {
+		if names += len(lags[n].group) + len(lags[n].Topic); names > MaxLagNames {
+			break
+		}
+	}
 	return lags[:n], more + len(lags) - n
 }

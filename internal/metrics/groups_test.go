@@ -1,9 +1,11 @@
 package metrics
 
 import (
+	"fmt"
 	"maps"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +31,30 @@ func TestLagIsBounded(t *testing.T) {
 	}
 	if got := m[nameGroupLagOmitted].GetMetric()[0].GetGauge().GetValue(); got != 4 {
 		t.Errorf("%v are omitted", got)
+	}
+}
+
+// The bytes of a scrape are bounded, whatever names clients choose.
+func TestAScrapeIsBoundedInBytes(t *testing.T) {
+	reg := NewRegistry()
+	var list []view.Group
+	const groups = 5000
+	for i := range groups {
+		g := view.Group{ID: fmt.Sprintf("%05d", i) + strings.Repeat(`"`, 1019)}
+		g.Add(view.GroupOffset{Topic: strings.Repeat("t", 249), End: 1})
+		list = append(list, g)
+	}
+	if err := RegisterGroups(reg, true, func() view.Groups { return view.Groups{List: list} }); err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if n := w.Body.Len(); n > 16<<20 || n < 1<<20 {
+		t.Errorf("a scrape of %d bytes", n)
+	}
+	shown, more := shownLags(list)
+	if len(shown)+more != groups || len(shown) < MaxLagNames/1300 {
+		t.Errorf("%d lags, and %d more", len(shown), more)
 	}
 }
 

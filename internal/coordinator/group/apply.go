@@ -117,8 +117,7 @@ func (s *Shard) apply(k format.Key, v value) {
 func (s *Shard) applyTombstone(g *group, k format.Key) {
 	switch k.Type {
 	case format.TypeOffset:
-		g.offsets.delete(k.Item, k.Partition)
-		g.pending.delete(k.Item, k.Partition) // written earlier; see dropDeleted
+		g.dropOffset(k.Item, k.Partition)
 	case format.TypeClassicGroup:
 		if g.classic() != nil {
 			g.kind = newClassic()

@@ -43,7 +43,7 @@ type Config struct {
 	// offsets of one commit, in bytes. MaxRequest bounds the data of one member: the metadata of a
 	// JoinGroup, the topic names of a heartbeat.
 	MaxRecord, MaxRequest int
-	// MemberMemory bounds the memory for members.
+	// MemberMemory bounds the memory for members and offsets.
 	MemberMemory *coordinator.MemoryBudget
 	// Visible returns which topics a viewer may see, by their names, under the rules of that
 	// moment; they are at least as new as the topics of the last TopicsChanged. Several goroutines

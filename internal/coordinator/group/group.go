@@ -11,6 +11,7 @@ type group struct {
 	offsets partitions[format.Offset]
 	pending partitions[[]pendingOffset] // at most one of each producer
 	kind    kind
+	kept    int   // bytes of the offsets
 	memory  int64 // bytes counted so far, see weigh
 }
 

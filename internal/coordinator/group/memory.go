@@ -1,20 +1,21 @@
 package group
 
 import (
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// Members occupy memory with their metadata, their assignments, and pending ids. Offsets are not
-// counted: a group has at most one for each partition, and they are on disk.
+// Groups occupy memory with their members, metadata, assignments and pending ids, and with their
+// offsets, which stay for days.
 
 // hasMemory reports whether the shard may use n more bytes. Zero or fewer are always allowed.
 func (s *Shard) hasMemory(n int) bool { return s.cfg.MemberMemory.Allows(s.memory, n) }
 
 // weigh updates the accounting of a group's memory.
 func (s *Shard) weigh(g *group) {
-	n := int64(g.kind.weight())
+	n := int64(g.kind.weight() + g.keptWeight())
 	s.countMemory(n - g.memory)
 	g.memory = n
 }
@@ -25,13 +26,73 @@ func (s *Shard) countMemory(n int64) {
 }
 
 // Overheads that are counted in addition to the data: a member with its maps and timers, an entry
-// of a list or map, a partition that a member owns, and a partition in its target.
+// of a list or map, a partition that a member owns, and a partition in its target; a group with
+// offsets, a topic of it, and an offset.
 const (
 	memberWeight    = 512
 	entryWeight     = 48
 	partitionWeight = 128
 	targetWeight    = 8
+	groupWeight     = 512
+	topicWeight     = 512
+	offsetWeight    = 128
 )
+
+// keptWeight returns the memory of a group's offsets.
+func (g *group) keptWeight() int {
+	if g.kept == 0 {
+		return 0
+	}
+	return groupWeight + 2*len(g.id) + g.kept
+}
+
+// commit is what a request to commit offsets makes of a group.
+type commit struct {
+	g       *group // nil: it is new
+	group   string
+	pending bool // in a transaction
+	record  int  // about the bytes of the records, which contain the names of the group and the topics
+	memory  int  // by how much the group grows
+}
+
+func (s *Shard) newCommit(group string, pending bool) commit {
+	c := commit{g: s.groups[group], group: group, pending: pending}
+	if c.g == nil || c.g.kept == 0 {
+		c.memory = groupWeight + 2*len(group)
+	}
+	return c
+}
+
+// add counts one offset.
+func (c *commit) add(topic string, partition int32, metadata string) {
+	c.record += 64 + len(c.group) + len(topic) + len(metadata)
+	c.memory += offsetWeight + len(metadata)
+	if c.pending {
+		c.memory += len(topic)
+		return
+	}
+	var all map[int32]format.Offset
+	if c.g != nil {
+		all = c.g.offsets[topic]
+	}
+	if old, replaced := all[partition]; replaced {
+		c.memory -= offsetWeight + len(old.Metadata)
+	} else if len(all) == 0 {
+		c.memory += topicWeight + len(topic)
+	}
+}
+
+// checkCommitSize returns why offsets are too much, nil if they are not. An offset that replaces
+// another one without more metadata is always accepted.
+func (s *Shard) checkCommitSize(c commit) *failure {
+	switch {
+	case c.record > s.cfg.MaxRecord:
+		return refuse(kerr.InvalidCommitOffsetSize)
+	case !s.cfg.MemberMemory.AllowsKept(s.memory, c.memory):
+		return refuse(kerr.CoordinatorLoadInProgress) // all clients back off on this error
+	}
+	return nil
+}
 
 // weight returns the memory of the group's members and pending ids.
 func (c *classic) weight() int {

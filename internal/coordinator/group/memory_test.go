@@ -161,6 +161,56 @@ func TestPendingIDsAreBounded(t *testing.T) {
 	}
 }
 
+// Offsets count against the budget, with their metadata and the names of their groups, also after a
+// load. Beyond their part of it, offsets that need more memory are refused, and all others are
+// accepted. Members can still join.
+func TestOffsetsCountAgainstTheBudget(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.MemberMemory = coordinator.NewMemoryBudget(1 << 20) })
+	w.topic("t", 10)
+	commit := func(group string, partition int32, metadata int) int16 {
+		req := kmsg.NewPtrOffsetCommitRequest()
+		req.Version, req.Group, req.Generation = 9, group, -1
+		p := kmsg.NewOffsetCommitRequestTopicPartition()
+		p.Partition, p.Offset, p.Metadata = partition, 1, kmsg.StringPtr(strings.Repeat("m", metadata))
+		req.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: "t", TopicID: idOf("t"),
+			Partitions: []kmsg.OffsetCommitRequestTopicPartition{p}}}
+		return w.commit(req)
+	}
+	full := kerr.CoordinatorLoadInProgress.Code
+	n := 0
+	for ; commit(fmt.Sprint("g", n), 0, 4000) == 0; n++ {
+		if n > 1000 {
+			t.Fatal("offsets are never refused")
+		}
+	}
+	if used := w.cfg.MemberMemory.Used(); used > 3<<16 || used < int64(n)*4000 {
+		t.Errorf("%d offsets use %d bytes", n, used)
+	}
+	w.weighs()
+	for _, x := range []struct {
+		group     string
+		partition int32
+		metadata  int
+		want      int16
+	}{{"g0", 0, 4000, 0}, {"g1", 0, 4000, 0}, {"g0", 1, 4000, full}, {"other", 0, 4000, full}, {"g0", 0, 10, 0}, {"g0", 0, 4000, 0}} {
+		if got := commit(x.group, x.partition, x.metadata); got != x.want {
+			t.Errorf("%+v: %d", x, got)
+		}
+	}
+	w.weighs()
+	w.newClient("a", "t") // a member can join
+	held := w.cfg.MemberMemory.Used()
+	if w.start(); w.cfg.MemberMemory.Used() != held {
+		t.Errorf("%d bytes after a load, %d before", w.cfg.MemberMemory.Used(), held)
+	}
+	w.topic("t", 0)
+	w.advance(time.Minute)
+	w.weighs()
+	if used := w.cfg.MemberMemory.Used(); used > 20_000 {
+		t.Errorf("%d bytes are in use after the topic was deleted", used)
+	}
+}
+
 // A shard releases its memory when it is discarded, and counts it again when it is loaded.
 func TestMemoryIsReleased(t *testing.T) {
 	w := newWorld(t)

@@ -13,8 +13,8 @@ import (
 func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
 	allowed, f := s.checkCommit(committer{group: req.Group, member: req.MemberID, instance: req.InstanceID, generation: req.Generation,
 		version: req.Version})
-	if f == nil && commitSize(req) > s.cfg.MaxRecord {
-		f = refuse(kerr.InvalidCommitOffsetSize)
+	if f == nil {
+		f = s.checkCommitSize(s.commitOf(req))
 	}
 	if f != nil {
 		s.out.Reply(to, commitRefused(req, f.errorCode()))
@@ -42,22 +42,15 @@ func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
 	s.out.Reply(to, resp)
 }
 
-// commitSize returns the approximate size of the records.
-func commitSize(req *kmsg.OffsetCommitRequest) int {
-	n := 0
+func (s *Shard) commitOf(req *kmsg.OffsetCommitRequest) commit {
+	c := s.newCommit(req.Group, false)
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		for j := range t.Partitions {
-			n += offsetSize(req.Group, t.Topic, t.Partitions[j].Metadata)
+			c.add(t.Topic, t.Partitions[j].Partition, deref(t.Partitions[j].Metadata))
 		}
 	}
-	return n
-}
-
-// offsetSize returns the approximate size of an offset's record, which contains the names of the
-// group and the topic.
-func offsetSize(group, topic string, metadata *string) int {
-	return 64 + len(group) + len(topic) + len(deref(metadata))
+	return c
 }
 
 func (s *Shard) committedNow(req *kmsg.OffsetCommitRequest, topic [16]byte, p kmsg.OffsetCommitRequestTopicPartition) format.Offset {

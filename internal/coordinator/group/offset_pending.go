@@ -45,6 +45,12 @@ func (m partitions[V]) delete(topic string, partition int32) {
 
 // setOffset sets the committed offset of a partition. order is when it was written.
 func (g *group) setOffset(topic string, partition int32, o format.Offset, order uint64) {
+	if old, replaced := g.offsets[topic][partition]; replaced {
+		g.kept -= offsetWeight + len(old.Metadata)
+	} else if len(g.offsets[topic]) == 0 {
+		g.kept += topicWeight + len(topic)
+	}
+	g.kept += offsetWeight + len(o.Metadata)
 	g.offsets.set(topic, partition, o)
 	for i := range g.pending[topic][partition] {
 		if x := &g.pending[topic][partition][i]; x.order < order {
@@ -53,6 +59,24 @@ func (g *group) setOffset(topic string, partition int32, o format.Offset, order 
 	}
 }
 
+// dropOffset removes the committed offset of a partition, and the pending ones, which were written
+// earlier; see dropDeleted.
+func (g *group) dropOffset(topic string, partition int32) {
+	if old, ok := g.offsets[topic][partition]; ok {
+		g.kept -= offsetWeight + len(old.Metadata)
+		if g.offsets.delete(topic, partition); len(g.offsets[topic]) == 0 {
+			g.kept -= topicWeight + len(topic)
+		}
+	}
+	for _, x := range g.pending[topic][partition] {
+		g.kept -= x.weight(topic)
+	}
+	g.pending.delete(topic, partition)
+}
+
+// weight returns the memory of a pending offset of a topic.
+func (x *pendingOffset) weight(topic string) int { return offsetWeight + len(topic) + len(x.Metadata) }
+
 // applyPending applies a pending offset.
 func (s *Shard) applyPending(k format.Key, o format.Offset, by coordinator.Producer) {
 	g, t := s.group(k.Group), &s.transactions
@@ -60,7 +84,10 @@ func (s *Shard) applyPending(k format.Key, o format.Offset, by coordinator.Produ
 	t.writes++
 	x := pendingOffset{Offset: o, producer: by.ID, order: t.writes}
 	all := g.pending[k.Item][k.Partition]
+	defer s.weigh(g)
+	g.kept += x.weight(k.Item)
 	if i := pendingOf(all, by.ID); i >= 0 {
+		g.kept -= all[i].weight(k.Item)
 		all[i] = x
 		return
 	}
@@ -81,6 +108,7 @@ func (g *group) takePending(topic string, partition int32, producer int64) (pend
 		return pendingOffset{}, false
 	}
 	x := all[i]
+	g.kept -= x.weight(topic)
 	if all = slices.Delete(all, i, i+1); len(all) == 0 {
 		g.pending.delete(topic, partition)
 	} else {

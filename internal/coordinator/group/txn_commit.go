@@ -86,17 +86,17 @@ func (s *Shard) commitPending(to coordinator.Ticket, e TxnCommit) {
 // client that does not know the generation (before version 3), commits without a check.
 func (s *Shard) checkTxnCommit(e TxnCommit) (partitionCheck, *failure) {
 	req := e.Body
-	size := 0
+	c := s.newCommit(req.Group, true)
 	for i := range req.Topics {
 		for j := range req.Topics[i].Partitions {
-			size += offsetSize(req.Group, req.Topics[i].Topic, req.Topics[i].Partitions[j].Metadata)
+			c.add(req.Topics[i].Topic, req.Topics[i].Partitions[j].Partition, deref(req.Topics[i].Partitions[j].Metadata))
 		}
 	}
-	switch {
-	case req.Group == "":
+	if req.Group == "" {
 		return nil, refuse(kerr.InvalidGroupID)
-	case size > s.cfg.MaxRecord:
-		return nil, refuse(kerr.InvalidCommitOffsetSize)
+	}
+	if f := s.checkCommitSize(c); f != nil {
+		return nil, f
 	}
 	return s.checkCommit(committer{group: req.Group, member: req.MemberID, instance: req.InstanceID, generation: req.Generation,
 		transactional: true})

@@ -335,6 +335,23 @@ func (w *world) weighs() {
 				n += taskWeight * t.Count()
 			}
 		}
+		kept := 0
+		for topic, all := range g.offsets {
+			kept += topicWeight + len(topic)
+			for _, o := range all {
+				kept += offsetWeight + len(o.Metadata)
+			}
+		}
+		for topic, all := range g.pending {
+			for _, list := range all {
+				for _, x := range list {
+					kept += offsetWeight + len(topic) + len(x.Metadata)
+				}
+			}
+		}
+		if kept > 0 {
+			n += kept + groupWeight + 2*len(id)
+		}
 		if g.memory != int64(n) {
 			w.t.Fatalf("group %s holds %d bytes, counted are %d", id, n, g.memory)
 		}

@@ -42,6 +42,8 @@ type TransactionsOptions struct {
 	Send func(partition, epoch int32, request any, batch *groupcommit.Batch, done func(result any))
 	// OpenBytes bounds the memory for the partitions of open transactions. 0 is 16 MiB.
 	OpenBytes int64
+	// IDMemory bounds the memory for transactional ids; nil: 64 MiB.
+	IDMemory *coordinator.MemoryBudget
 	// Lease, Brokers and Share are those of Options.
 	Lease   func() bool
 	Brokers int
@@ -79,6 +81,9 @@ func NewTransactions(opt TransactionsOptions) (*Transactions, error) {
 	cfg.ProducerID, cfg.Decided, cfg.Marked, cfg.Refused = opt.ProducerID, opt.Decided, opt.Marked, opt.Refused
 	if opt.OpenBytes > 0 {
 		cfg.OpenMemory = coordinator.NewMemoryBudget(opt.OpenBytes)
+	}
+	if opt.IDMemory != nil {
+		cfg.IDMemory = opt.IDMemory
 	}
 	t := &Transactions{opt: opt, memory: cfg.OpenMemory, maxTimeout: cfg.MaxTimeout, raising: map[int32]bool{}}
 	cfg.Crowded = t.crowded

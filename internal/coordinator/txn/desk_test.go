@@ -101,6 +101,7 @@ func (d *desk) load(log []coordinator.Record) *Shard {
 	d.t.Helper()
 	cfg := d.cfg
 	cfg.OpenMemory = coordinator.NewMemoryBudget(cfg.OpenMemory.Size()) // the other shards do not end
+	cfg.IDMemory = coordinator.NewMemoryBudget(cfg.IDMemory.Size())
 	s := New(cfg)
 	for i, r := range log {
 		r.Doubtful = i < d.lost

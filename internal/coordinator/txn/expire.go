@@ -56,11 +56,11 @@ const (
 	fullPause = time.Second
 )
 
-// hasRoom reports whether there may be one more id. If there are too many, it removes the most idle
-// ones. A client that makes up an id for each transaction pushes out its own then, and those that
-// are in use stay.
-func (s *Shard) hasRoom() bool {
-	if len(s.ids) < s.cfg.MaxIDs {
+// hasRoom reports whether there may be one more id. If there are too many, or too little memory is
+// left, it removes the most idle ones. A client that makes up an id for each transaction pushes out
+// its own then, and those that are in use stay.
+func (s *Shard) hasRoom(id string) bool {
+	if len(s.ids) < s.cfg.MaxIDs && s.cfg.IDMemory.AllowsKept(s.named, int(idWeight(id))) {
 		return true
 	}
 	if s.now.Before(s.fullUntil) {

@@ -64,7 +64,7 @@ func (s *Shard) initProducerID(to coordinator.Ticket, e InitProducerID, pid int6
 		return
 	}
 	t := s.ids[e.ID]
-	if t == nil && !s.hasRoom() {
+	if t == nil && !s.hasRoom(e.ID) {
 		refuse(kerr.CoordinatorLoadInProgress) // clients try again
 		return
 	}

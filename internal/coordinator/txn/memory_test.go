@@ -2,6 +2,7 @@ package txn
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -51,6 +52,44 @@ func TestOpenTransactionsCountAgainstABudget(t *testing.T) {
 	used((ids - 1) * each)
 	d.shard.End()
 	if got := d.shard.cfg.OpenMemory.Used(); got != 0 {
+		t.Errorf("%d bytes are in use after the end", got)
+	}
+}
+
+// Transactional ids count against a budget, also after a load. Beyond it, idle ones make room for
+// new ones, and while there are none, new ones are refused.
+func TestIDsCountAgainstABudget(t *testing.T) {
+	d := newDesk(t, func(c *Config) { c.IDMemory = coordinator.NewMemoryBudget(64 << 10) })
+	name := func(i int) string { return fmt.Sprintf("%04d", i) + strings.Repeat("x", 1000) }
+	open := func(i int) *kerr.Error {
+		return ask[Identity](d, InitProducerID{ID: name(i), Timeout: 60_000, ProducerID: none, Epoch: none}).Err
+	}
+	n := 0
+	for ; open(n) == nil; n++ {
+		if n > 1000 {
+			t.Fatal("ids are never refused")
+		}
+	}
+	if err := open(n); err != kerr.CoordinatorLoadInProgress {
+		t.Errorf("an id beyond the budget: %v", err)
+	}
+	if err := open(0); err != nil {
+		t.Errorf("an id that is known: %v", err)
+	}
+	want := int64(n) * idWeight(name(0))
+	if got := d.shard.cfg.IDMemory.Used(); got != want || want > 64<<8 {
+		t.Errorf("%d ids use %d bytes, want %d", n, got, want)
+	}
+	d.reload()
+	if got := d.shard.cfg.IDMemory.Used(); got != want {
+		t.Errorf("%d bytes after a load, want %d", got, want)
+	}
+	d.advance(minIdle)
+	if err := open(n); err != nil {
+		t.Errorf("an id while others are idle: %v", err)
+	}
+	d.shard.End()
+	if got := d.shard.cfg.IDMemory.Used(); got != 0 {
 		t.Errorf("%d bytes are in use after the end", got)
 	}
 }

@@ -215,6 +215,7 @@ func (s *Shard) apply(id string, v value) *transaction {
 	if t == nil {
 		t = &transaction{lastEpoch: none}
 		s.ids[id] = t
+		s.countID(idWeight(id))
 	}
 	s.count(weight(v.partitions) - weight(t.partitions))
 	t.value = v
@@ -225,6 +226,7 @@ func (s *Shard) apply(id string, v value) *transaction {
 func (s *Shard) forget(id string) {
 	if t := s.ids[id]; t != nil {
 		s.count(-weight(t.partitions))
+		s.countID(-idWeight(id))
 		delete(s.ids, id)
 	}
 }
@@ -245,6 +247,14 @@ func weight(list []Partition) int64 {
 		}
 	}
 	return int64(n)
+}
+
+// idWeight returns the memory of an id without a transaction.
+func idWeight(id string) int64 { return 256 + int64(len(id)) }
+
+func (s *Shard) countID(n int64) {
+	s.named += n
+	s.cfg.IDMemory.Count(n)
 }
 
 func (s *Shard) count(n int64) {

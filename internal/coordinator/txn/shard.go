@@ -45,6 +45,8 @@ type Config struct {
 	Overtaken func(id string, p Partition)
 	// OpenMemory bounds the memory for the partitions of transactions that have not ended.
 	OpenMemory *coordinator.MemoryBudget
+	// IDMemory bounds the memory for the transactional ids themselves.
+	IDMemory *coordinator.MemoryBudget
 	// Broken is for tests.
 	Broken Broken
 }
@@ -52,7 +54,8 @@ type Config struct {
 // DefaultConfig returns Kafka's defaults, without a source of producer ids.
 func DefaultConfig() Config {
 	return Config{MaxTimeout: 15 * time.Minute, Expiration: 7 * 24 * time.Hour, ExpirationCheck: time.Hour,
-		MaxIDs: 20_000, MaxPark: time.Second, OpenMemory: coordinator.NewMemoryBudget(16 << 20)}
+		MaxIDs: 20_000, MaxPark: time.Second, OpenMemory: coordinator.NewMemoryBudget(16 << 20),
+		IDMemory: coordinator.NewMemoryBudget(64 << 20)}
 }
 
 // Topics are the partitions of a version of the metadata. Its methods must not block.
@@ -75,6 +78,7 @@ type Shard struct {
 	epoch  int32 // the leader epoch in which it runs, and its coordinator epoch
 	ids    map[string]*transaction
 	memory int64  // bytes in use of cfg.OpenMemory
+	named  int64  // bytes in use of cfg.IDMemory
 	tagged bool   // records have tagged fields
 	topics Topics // nil until the first TopicsChanged
 	// asking has the ids whose transaction waits for requests to partitions. Volatile.
@@ -213,7 +217,10 @@ func (s *Shard) Writes(event any) bool {
 }
 
 // End implements coordinator.Machine.
-func (s *Shard) End() { s.count(-s.memory) }
+func (s *Shard) End() {
+	s.count(-s.memory)
+	s.countID(-s.named)
+}
 
 // Handle implements coordinator.Machine.
 func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coordinator.Effects) {

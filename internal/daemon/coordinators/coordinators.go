@@ -114,7 +114,7 @@ func (c *Coordinators) openTransactions(o *Options, applier *metadata.Applier) e
 		Version:    (*metadata.Image).TransactionVersion, Send: c.Exchange.Send,
 		Lease: o.Lease, Brokers: len(o.Conf.Cluster.Seeds), Share: o.Share, Logger: o.Log.Named("transactions"),
 		Decided: observe.Decided(ends), Marked: observe.Marked(ends), Refused: observe.Refused(ends),
-		Crowded: observe.Crowded(ends), OpenBytes: o.TransactionBytes,
+		Crowded: observe.Crowded(ends), OpenBytes: o.TransactionBytes, IDMemory: c.Groups.MemberMemory(),
 	})
 	if err != nil {
 		return err
