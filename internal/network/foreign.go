@@ -79,8 +79,8 @@ func badRequest(head []byte, admin string) []byte {
 // unnamed is the address of an admin port that the client must not learn.
 const unnamed = "-"
 
-// adminAddress returns the address of the HTTP port for a client: only clients of a listener without TLS and
-// logins learn it.
+// adminAddress returns the address of the HTTP port for a client: only clients of a listener
+// without TLS and logins learn it.
 func (c *conn) adminAddress() string {
 	if admin := c.srv.opts.AdminAddress; admin == "" || c.listener.TLS == nil && !c.listener.SASL {
 		return admin
