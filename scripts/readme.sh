@@ -44,7 +44,9 @@ awk -v dir="$work" '
 [ -e "$work/1.cmd" ] || { echo "$page has no commands"; exit 1; }
 sed -i "s/127\.0\.0\.1:9092/$kafka/g; s/localhost:9093/localhost:$one/g; s/127\.0\.0\.1:9644/$admin/g" "$work"/*.cmd "$work"/*.want
 
-ready() { curl -fs -o "$work/ready" "http://$admin/readyz"; }
+# secure init turns TLS of the admin port on.
+grep -q "secure init" "$work"/*.cmd && CHRONIKCTL_ADMIN="https://$admin"
+ready() { curl -fsk -o "$work/ready" "https://$admin/readyz" || curl -fs -o "$work/ready" "http://$admin/readyz"; }
 start() { # start COMMAND-FILE
   setsid bash "$1" >"$work/run.log" 2>&1 &
   pid=$!

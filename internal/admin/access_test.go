@@ -18,8 +18,43 @@ import (
 
 const token = "0123456789abcdef0123456789abcdef"
 
-// With a token, another machine without it gets metrics and health only, and with it everything;
-// this machine needs none.
+// Where clients have rights, this machine is no operator: without a token or a certificate it gets
+// health only, and so does everyone while the broker has neither.
+func TestAUserOfTheMachineIsNotTheOperator(t *testing.T) {
+	sum := sha256.Sum256([]byte(token))
+	for _, known := range []*[sha256.Size]byte{nil, &sum} {
+		o, _ := options()
+		o.Access = Access{Private: true, Token: known, Remote: true, PrivateSetting: "authorization: acl", TokenSetting: "admin.token-file"}
+		h := Handler(o)
+		for path, health := range map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 0, "/": 0, "/records?topic=a": 0, "/v1/health": 0,
+			"/v1/log": 0, "/v1/logs": 0, "/v1/rights": 0, "/v1/connections": 0, "/loglevel": 0, "/debug/pprof/": 0, "/debug/pprof/cmdline": 0,
+			"/v1/waits": 0, "/v1/waits/trace": 0, "PUT /loglevel": 0, "POST /v1/health": 0} {
+			for _, authorization := range []string{"", "Bearer " + token} {
+				method, at, ok := strings.Cut(path, " ")
+				if !ok {
+					method, at = http.MethodGet, path
+				}
+				r := httptest.NewRequest(method, at, http.NoBody)
+				r.RemoteAddr, r.Host = "127.0.0.1:5", "127.0.0.1:9644"
+				if authorization != "" {
+					r.Header.Set("Authorization", authorization)
+				}
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				refused := health == 0 && (authorization == "" || known == nil)
+				switch {
+				case refused != (w.Code == http.StatusUnauthorized), health != 0 && w.Code != health:
+					t.Errorf("%s with %q: %d", path, authorization, w.Code)
+				case refused && known == nil && !strings.Contains(w.Body.String(), "set admin.token-file"):
+					t.Errorf("%s: no remedy in %s", path, w.Body)
+				}
+			}
+		}
+	}
+}
+
+// With a token, another machine without it gets health only, and with it everything; this machine
+// needs none.
 func TestTheTokenOpensThePortToOtherMachines(t *testing.T) {
 	o, _ := options()
 	sum := sha256.Sum256([]byte(token))
@@ -30,10 +65,10 @@ func TestTheTokenOpensThePortToOtherMachines(t *testing.T) {
 		metrics, level, profiles int
 	}{
 		{"127.0.0.1:5", "", 200, 200, 200},
-		{"10.0.0.2:5", "", 200, 401, 401},
-		{"10.0.0.2:5", "Bearer ", 200, 401, 401},
-		{"10.0.0.2:5", "Bearer " + token[1:], 200, 401, 401},
-		{"10.0.0.2:5", token, 200, 401, 401},
+		{"10.0.0.2:5", "", 401, 401, 401},
+		{"10.0.0.2:5", "Bearer ", 401, 401, 401},
+		{"10.0.0.2:5", "Bearer " + token[1:], 401, 401, 401},
+		{"10.0.0.2:5", token, 401, 401, 401},
 		{"10.0.0.2:5", "Bearer " + token, 200, 200, 200},
 		{"10.0.0.2:5", "Basic OjAxMjM0NTY3ODlhYmNkZWYwMTIzNDU2Nzg5YWJjZGVm", 200, 200, 200},
 	} {

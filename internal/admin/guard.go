@@ -34,27 +34,29 @@ type Access struct {
 	Addresses, Names []string
 	// Remote allows other machines requests that change something or cost much.
 	Remote bool
-	// Token is the SHA-256 of the token that identifies a request from another machine; nil for
-	// none. Certificates reports whether a client certificate still does, which the listener has
-	// verified; the client's own is the first. If either is set, other machines without one get
-	// only metrics and health.
+	// Private: a request from the broker's own machine must be identified, too. Clients of the broker
+	// need rights, and not all users of its machine have them.
+	Private bool
+	// Token is the SHA-256 of the token that identifies a request; nil for none. Certificates
+	// reports whether a client certificate still does, which the listener has verified; the client's
+	// own is the first. If either is set, other machines without one get only health.
 	Token        *[sha256.Size]byte
 	Certificates func(shown []*x509.Certificate) bool
-	// NamesSetting and RemoteSetting are the settings that errors name as the remedy.
-	NamesSetting, RemoteSetting string
+	// These are the settings that errors name as the cause or the remedy.
+	NamesSetting, RemoteSetting, PrivateSetting, TokenSetting string
 }
 
 // guard rejects requests from a browser on the operator's machine or from another machine that must
 // not use the port:
 //
-//	open     /metrics, /healthz, /readyz   every client that reaches the port
-//	named    /v1/…, /, GET /loglevel       under a name of this broker, so that no web page reads
-//	                                       them through a name of its own (DNS rebinding)
-//	control  profiles and changes          named, from this machine or with Access.Remote, and
-//	                                       never from a page of another site
+//	open     /healthz, /readyz             every client that reaches the port
+//	read     everything else               who is identified: with Access.Private all, with
+//	                                       Access.Token or Access.Certificates other machines
+//	control  profiles and changes          who may read, from this machine, identified, or with
+//	                                       Access.Remote, and never from a page of another site
 //
-// With Access.Token or Access.Certificates, other machines have to identify themselves for named,
-// and may then do everything.
+// Every request needs a name of this broker (known), so that no web page reads the port through a
+// name of its own (DNS rebinding). The door in front of all paths checks names and who may read.
 type guard struct {
 	Access
 	hosts                  map[string]bool // lower case
@@ -97,6 +99,31 @@ func newGuard(a Access) *guard {
 	return g
 }
 
+// door allows requests under a name of the broker, from who may be here at all.
+func (g *guard) door(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		health := r.URL.Path == "/healthz" || r.URL.Path == "/readyz"
+		some := g.Token != nil || g.Certificates != nil
+		switch {
+		case !g.known(r) && !(health && r.Host == ""): // health checks of HTTP/1.0 have no Host, browsers always send one
+			g.forbid(w, r, "the admin port does not know the host name "+hostOf(r.Host)+
+				"; use one of its addresses, or add the name to "+g.NamesSetting)
+		case health, !g.Private && (!some || local(r)), g.identified(r):
+			h.ServeHTTP(w, r)
+		default:
+			w.Header().Set("WWW-Authenticate", `Basic realm="chronik"`) // browsers send the token as a password
+			who, how := "other machines need", "(Authorization: Bearer TOKEN, or as a password) or a client certificate"
+			if g.Private {
+				who = "clients have rights (" + g.PrivateSetting + "), so this request needs"
+			}
+			if !some {
+				how += "; the broker has neither: set " + g.TokenSetting
+			}
+			g.refuse(w, r, http.StatusUnauthorized, who+" the token of the admin port "+how)
+		}
+	})
+}
+
 // known reports whether a request's Host is an address or a name of this broker.
 func (g *guard) known(r *http.Request) bool {
 	host := hostOf(r.Host)
@@ -116,24 +143,6 @@ func hostOf(address string) string {
 	return strings.Trim(address, "[]")
 }
 
-// named allows requests whose Host is a name of this broker.
-func (g *guard) named(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.known(r) {
-			g.forbid(w, r, "the admin port does not know the host name "+hostOf(r.Host)+
-				"; use one of its addresses, or add the name to "+g.NamesSetting)
-			return
-		}
-		if (g.Token != nil || g.Certificates != nil) && !local(r) && !g.identified(r) {
-			w.Header().Set("WWW-Authenticate", `Basic realm="chronik"`) // browsers send the token as a password
-			g.refuse(w, r, http.StatusUnauthorized,
-				"other machines need the token of the admin port (Authorization: Bearer TOKEN, or as a password) or a client certificate")
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
-}
-
 // identified reports whether a request carries the token or a verified certificate. The hash makes
 // the comparison take the same time for every wrong token.
 func (g *guard) identified(r *http.Request) bool {
@@ -151,7 +160,7 @@ func (g *guard) identified(r *http.Request) bool {
 // fromThisMachine allows requests from the broker's own machine, for data that is not public and
 // for changes.
 func (g *guard) fromThisMachine(h http.Handler) http.Handler {
-	return g.named(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case foreignPage(r):
 			g.forbid(w, r, "a page of another site may not do this")
@@ -165,7 +174,7 @@ func (g *guard) fromThisMachine(h http.Handler) http.Handler {
 		default:
 			h.ServeHTTP(w, r)
 		}
-	}))
+	})
 }
 
 // control is fromThisMachine for expensive requests: only a few run at a time.
@@ -186,9 +195,9 @@ func (g *guard) control(of slots, h http.Handler) http.Handler {
 	}))
 }
 
-// reading is named for requests that read the broker's state.
+// reading bounds requests that read the broker's state.
 func (g *guard) reading(h http.Handler) http.Handler {
-	return g.named(g.bounded(g.reads, answerTime, h))
+	return g.bounded(g.reads, answerTime, h)
 }
 
 // bounded limits how many requests of a kind run at a time, responds in place of one that hangs,

@@ -149,7 +149,7 @@ func Handler(o Options) http.Handler {
 		writeText(w, status, report.Text())
 	}))
 	// GET returns {"level":"info"}; PUT accepts the same, or a form.
-	mux.Handle("GET /loglevel", g.named(o.Level))
+	mux.Handle("GET /loglevel", o.Level)
 	mux.Handle("PUT /loglevel", g.fromThisMachine(http.MaxBytesHandler(o.Level, maxBody)))
 	for path, profile := range map[string]http.HandlerFunc{
 		"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
@@ -158,7 +158,7 @@ func Handler(o Options) http.Handler {
 	}
 	(&jsonAPI{o}).register(mux, g)
 	mountPage(mux.mux, g, o.page, mux.index)
-	return mux.mux
+	return g.door(mux.mux)
 }
 
 // promptBody sets a read deadline for request bodies. Before the server sends a large response it

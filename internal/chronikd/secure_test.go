@@ -66,7 +66,7 @@ func TestSecureInit(t *testing.T) {
 		names = append(names, e.Name())
 	}
 	if got := strings.Join(names, " "); got !=
-		"admin.password admin.properties ca-key.pem ca.pem chronikd.yaml cluster.secret server-key.pem server.pem users" {
+		"admin.password admin.properties admin.token ca-key.pem ca.pem chronikd.yaml cluster.secret server-key.pem server.pem users" {
 		t.Errorf("files: %s", got)
 	}
 	password := strings.TrimSpace(content(t, dir, "admin.password"))

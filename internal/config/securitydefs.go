@@ -68,7 +68,7 @@ func securityDefs() []Def {
 			Check: oneOf([]string{Plaintext, WithTLS}),
 			Doc:   "Whether the admin port uses TLS, with the certificate of tls.certificate."},
 		{Name: KeyAdminTokenFile, Default: "", Type: "string", Bounds: "file of at least 32 characters",
-			Doc: "A token that other machines send to the admin port (Authorization: Bearer TOKEN, or as a password). With it, they may do everything; without it, they get only metrics and health. Only the broker's user may be able to read the file."},
+			Doc: "A token for the admin port (Authorization: Bearer TOKEN, or as a password). Who sends it may do everything. Without it, other machines get only health, and with authorization: acl this machine as well. Only the broker's user may be able to read the file."},
 		{Name: KeyAdminClientCA, Default: "", Type: "string", Bounds: "PEM file",
 			Doc: "The authorities whose client certificates do the same as the token."},
 	}...)

@@ -21,7 +21,8 @@ import (
 func access(cfg *config.Config, token *[sha256.Size]byte, c *guard.Certificates) admin.Access {
 	a := admin.Access{Token: token, Certificates: c.AdminTrusts(),
 		Addresses: []string{cfg.AdminListen}, Names: cfg.AdminHosts, Remote: cfg.AdminRemote,
-		NamesSetting: config.KeyAdminHosts, RemoteSetting: config.KeyAdminRemote}
+		Private: cfg.Security.ACL, NamesSetting: config.KeyAdminHosts, RemoteSetting: config.KeyAdminRemote,
+		PrivateSetting: config.KeyAuthorization + ": " + config.WithACLs, TokenSetting: config.KeyAdminTokenFile}
 	for _, l := range cfg.Listeners {
 		a.Addresses = append(a.Addresses, l.Listen, l.Advertise)
 	}

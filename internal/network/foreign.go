@@ -58,7 +58,9 @@ const notHTTP = "This port speaks Kafka's protocol, not HTTP"
 // badRequest returns the answer to an HTTP request.
 func badRequest(head []byte, admin string) []byte {
 	text := notHTTP + "."
-	if a, err := netip.ParseAddrPort(admin); err == nil && a.Addr().IsUnspecified() {
+	if admin == unnamed {
+		text += " HTTP is on the broker's admin port (admin.listen)."
+	} else if a, err := netip.ParseAddrPort(admin); err == nil && a.Addr().IsUnspecified() {
 		text += fmt.Sprintf(" Health, metrics and the admin API are on port %d of this host.", a.Port())
 	} else if admin != "" {
 		text += fmt.Sprintf(" Health, metrics and the admin API are at http://%s/.", admin)
@@ -72,6 +74,18 @@ func badRequest(head []byte, admin string) []byte {
 		return answer
 	}
 	return fmt.Appendf(answer, "%s\n", text)
+}
+
+// unnamed is the address of an admin port that the client must not learn.
+const unnamed = "-"
+
+// adminAddress returns the address of the HTTP port for a client: only clients of a listener
+// without TLS and logins learn it.
+func (c *conn) adminAddress() string {
+	if admin := c.srv.opts.AdminAddress; admin == "" || c.listener.TLS == nil && !c.listener.SASL {
+		return admin
+	}
+	return unnamed
 }
 
 // refuse logs that the client speaks another protocol and answers in that protocol if possible.
@@ -90,7 +104,7 @@ func (c *conn) refuse(f *foreign) {
 	if !mayWrite {
 		return
 	}
-	err := c.writeOne(f.answer(c.in.unread(), c.srv.opts.AdminAddress))
+	err := c.writeOne(f.answer(c.in.unread(), c.adminAddress()))
 	c.mu.Lock()
 	c.written(answers{}, false, err)
 	c.mu.Unlock()

@@ -151,3 +151,14 @@ func TestLogLimit(t *testing.T) {
 		t.Errorf("another address, after a minute: %t, and %d sources are remembered", ok, len(n.seen))
 	}
 }
+
+// A stranger to a listener where clients log in does not learn where the admin port is.
+func TestStrangersDoNotLearnTheAdminAddress(t *testing.T) {
+	for name, l := range map[string]*Listener{"SASL": {SASL: true}, "TLS": {TLS: &TLSOptions{}}, "neither": {}} {
+		c := &conn{listener: l, srv: &Server{opts: Options{AdminAddress: "192.0.2.7:9644"}}}
+		answer := string(badRequest([]byte("GET / HTTP/1.1"), c.adminAddress()))
+		if told := strings.Contains(answer, "192.0.2.7"); told != (name == "neither") || !strings.Contains(answer, "admin") {
+			t.Errorf("%s: %s", name, answer)
+		}
+	}
+}

@@ -151,7 +151,7 @@ func defaultAdminOf(plans []nodePlan) string {
 	if len(plans) > 1 {
 		return "off"
 	}
-	return config.DefaultAdminListen
+	return "https://" + config.DefaultAdminListen
 }
 
 // makeSecured returns the files of an installation by path.
@@ -165,7 +165,7 @@ func makeSecured(dir string, plans []nodePlan, now time.Time) (map[string][]byte
 	if err != nil {
 		return nil, err
 	}
-	password, secret := random(), random()
+	password, secret, token := random(), random(), random()
 	made := map[string][]byte{
 		filepath.Join(dir, "ca.pem"): ca.CertificatePEM, filepath.Join(dir, "ca-key.pem"): ca.KeyPEM,
 		filepath.Join(dir, "admin.password"):   []byte(password + "\n"),
@@ -181,6 +181,7 @@ func makeSecured(dir string, plans []nodePlan, now time.Time) (map[string][]byte
 		made[at("ca.pem")], made[at("server.pem")], made[at("server-key.pem")] = ca.CertificatePEM, leaf.Certificate, leaf.Key
 		made[at("users")] = []byte(adminUser + ":SCRAM-SHA-512:" + password + "\n")
 		made[at("cluster.secret")] = []byte(secret + "\n")
+		made[at("admin.token")] = []byte(token + "\n")
 		made[at("chronikd.yaml")] = []byte(p.configuration(plans))
 	}
 	return made, nil
@@ -260,6 +261,8 @@ func (p *nodePlan) configuration(plans []nodePlan) string {
 		"bootstrap.users: " + at("users") + "\n" +
 		"connections.max.reauth.ms: 1h\n" +
 		"audit.log: refusals\n" +
+		"admin.security: tls\n" +
+		"admin.token-file: " + at("admin.token") + "\n" +
 		"cluster.secret.file: " + at("cluster.secret") + "\n")
 	if p.peer != "" {
 		var seeds []string

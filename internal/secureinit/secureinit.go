@@ -96,6 +96,9 @@ func (x *Installation) SaveContext(getenv func(string) string, out io.Writer) (s
 		contexts.Brokers: bootstrap(x.nodes), contexts.TLSCA: ca, contexts.SASL: "SCRAM-SHA-512", contexts.SASLUser: adminUser,
 		contexts.SASLPasswordFile: filepath.Join(x.dir, "admin.password"), contexts.Admin: defaultAdminOf(x.nodes),
 	}
+	if len(x.nodes) == 1 {
+		settings[contexts.AdminTokenFile] = filepath.Join(x.nodes[0].dir, "admin.token")
+	}
 	for name, value := range settings {
 		if err := file.Set(Context, name, value); err != nil {
 			return "", err

@@ -77,7 +77,7 @@ func checkPeers(cfg *config.Config, conf *configdef.Broker) error {
 	case l.TLS != nil && (l.TLS.ClientCA == "" || l.ClientCertificates == config.CertificatesNone):
 		return fmt.Errorf("brokers connect through listener %s, which has TLS and asks for no certificates; set %s, and "+
 			"client-certificates: require (or request, if its clients have none)", name, config.KeyTLSClientCA)
-	case conf.Cluster.SecretFile == "" && secured && (l.TLS != nil || !config.Loopback(l.Listen)):
+	case conf.Cluster.SecretFile == "" && secured: // also on loopback: a user of the machine is no broker
 		return errors.New("cluster.secret.file is not set, and this broker has TLS, logins or rights: every program that reaches the " +
 			"listener of brokers could claim to be a broker and do everything; set it to a file with 32 random characters, the same on all brokers")
 	}

@@ -19,7 +19,7 @@ func TestTheListenerOfBrokersIsSecured(t *testing.T) {
 		"rights without secret": {"192.0.2.1:0", []string{"authorization=acl", "super-users=User:admin"},
 			"cluster.secret.file is not set"},
 		"rights with a secret":   {"192.0.2.1:0", []string{"authorization=acl", "super-users=User:admin", secret}, ""},
-		"rights on this machine": {"127.0.0.1:0", []string{"authorization=acl", "super-users=User:admin"}, ""},
+		"rights on this machine": {"127.0.0.1:0", []string{"authorization=acl", "super-users=User:admin"}, "cluster.secret.file is not set"},
 		"logins without TLS":     {"127.0.0.1:0", []string{"sasl=SCRAM-SHA-512", secret}, "has sasl and no TLS"},
 		"TLS without certificates of brokers": {"127.0.0.1:0", []string{"security=tls", "tls.certificate=c", "tls.key=k", secret},
 			"asks for no certificates"},

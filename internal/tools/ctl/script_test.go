@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -50,9 +51,13 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
+			token := filepath.Join(e.WorkDir, "admin.token")
+			if err := os.WriteFile(token, []byte("a token of more than thirty-two characters\n"), 0o600); err != nil {
+				return err
+			}
 			b, err := chronik.Start(context.Background(), chronik.Options{Admin: "127.0.0.1:0",
 				Settings: map[string]string{"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2",
-					"authorization": "acl", "super-users": "User:ANONYMOUS"}})
+					"authorization": "acl", "super-users": "User:ANONYMOUS", "admin.token-file": token}})
 			if err != nil {
 				return err
 			}
@@ -62,7 +67,7 @@ func TestScripts(t *testing.T) {
 				}
 			})
 			e.Vars = append(e.Vars, "BROKER="+b.Addr(), "ADMIN="+b.AdminAddr(), "CHRONIK_BROKERS="+b.Addr(), "NOBODY="+unusedAddress,
-				"HOME="+e.WorkDir)
+				"HOME="+e.WorkDir, "CHRONIKCTL_ADMIN_TOKEN_FILE="+token)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"tlsproxy": tlsProxy, "until": until, "broker": broker,
