@@ -96,7 +96,7 @@ func inCommand(ops ...acl.Operation) need {
 // leftOut is a right without which an answer has less, and no error.
 func leftOut(any ...right) need { return need{any: any} }
 
-// authCase is a kind of request with the rights that it needs, in the order in which they are asked.
+// authCase is a kind of request with the rights that it needs, in the order of the questions.
 type authCase struct {
 	name  string
 	key   int16

@@ -29,6 +29,7 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/ctl"
 	ctlapp "github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // fault is a fault of a broker and how a test causes it.
@@ -298,10 +299,74 @@ func faults() []fault {
 		{name: "boot-hidden", checks: []string{"boot"}, plant: func(_ *testing.T, s *sick) {
 			s.health.Add(func(f *checks.Facts) { f.Boot = checks.Boot{Hidden: true} })
 		}},
+		{name: "many", checks: plantedChecks(), plant: plantMany},
 		{name: "files-used-up", checks: []string{"files"}, plant: func(_ *testing.T, s *sick) {
 			s.health.Add(func(f *checks.Facts) { f.Files = checks.Files{Limit: 1024, Open: 1020} })
 		}},
 	}...)
+}
+
+// unplanted are the checks that no fault is planted for, with the reason.
+var unplanted = map[string]string{
+	health.CheckServing: "a Monitor's own: its tests",
+	"responding":        "a Monitor's own: its tests",
+	"exposed":           "finds notes only, which change no surface but the list of checks",
+	"access":            "finds notes only",
+	"advertise":         "finds notes only",
+	"profile":           "finds notes only: profile-weak and topic-weak",
+	"shared_disk":       "finds notes only",
+	"version":           "finds notes only",
+}
+
+// Every check has a fault, or a reason why none is planted.
+func TestEveryCheckHasAFault(t *testing.T) {
+	planted := map[string]bool{}
+	for _, f := range faults() {
+		for _, check := range f.checks {
+			planted[check] = true
+		}
+	}
+	known := map[string]bool{}
+	for _, c := range checks.Checks() {
+		known[c.Name] = true
+		if planted[c.Name] == (unplanted[c.Name] != "") {
+			t.Errorf("the check %s: planted %v, reason %q; add it to faults, clusterFaults or unplanted", c.Name,
+				planted[c.Name], unplanted[c.Name])
+		}
+	}
+	for name := range unplanted {
+		if !known[name] {
+			t.Errorf("there is no check %s", name)
+		}
+	}
+}
+
+func plantedChecks() []string {
+	return []string{"removed", "transaction", "file_system", "mount", "sync", "journal", "retention", "certificate", "tokens",
+		"audit", "settings"}
+}
+
+// plantMany plants a fault for each of plantedChecks, as facts: other tests check where these come
+// from.
+func plantMany(_ *testing.T, s *sick) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	slow := view.Latency{Count: 1000, Median: time.Second, P99: time.Second, Over: "since the start", Records: 100}
+	full := view.Dir{Path: "/planted", Journal: "/planted/journal", Space: view.SpaceOK, Free: 9 << 40, Total: 10 << 40, Syncs: slow,
+		JournalBytes: 9 << 20, JournalLimit: 10 << 20, KeptLogs: 1, Kept: 11 << 40}
+	s.health.Add(func(f *checks.Facts) {
+		f.Lost = []checks.Lost{{Role: checks.RoleJournal, Path: "/planted/journal", Why: "it was removed"}}
+		f.Coordinators = []checks.Coordinator{{Topic: "__transaction_state", Since: at, Failed: true}}
+		f.MountedDirs = []checks.MountedDir{
+			{Role: checks.RoleLogs, Path: "/a", Mount: checks.Mount{Point: "/a", Type: "ext2", Device: "8:1"}},
+			{Role: checks.RoleLogs, Path: "/b", Mount: checks.Mount{Point: "/b", Type: "ext4", Device: "8:2",
+				Options: []string{"nobarrier"}}},
+		}
+		f.Dirs = append(f.Dirs, full)
+		f.Certificates = []checks.Certificate{{Listener: "planted", Kind: "server", File: "/c.pem", Expires: at}}
+		f.TokenKeys = checks.TokenKeys{Source: "/keys", Error: "no such file"}
+		f.Audit = checks.Audit{Sink: "/audit", Failed: "no space", Lost: 3}
+		f.Settings.RetentionBytes, f.Settings.SegmentBytes = 1, 2
+	})
 }
 
 // diskFaults returns the faults of disks and of the files on them.

@@ -2,6 +2,7 @@ package metadata
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -32,7 +33,18 @@ func TestFormatIsFixed(t *testing.T) {
 		TopicConfigKey(idA):  EncodeConfigs(map[string]string{"b": "2", "a": "1"}),
 		UserKey("u"):         User{Credentials: []Credential{credential}}.Encode(),
 		LoginsKey:            Logins{Salt: secret.Of("sixteen bytes or"), Bootstrapped: true}.Encode(),
+		BrokerConfigKey(7):   EncodeConfigs(map[string]string{"c": "3"}),
+		GroupConfigKey("g"):  EncodeConfigs(map[string]string{"d": "4"}),
 		QuotaKey(tenant):     Quota{Limits: map[string]float64{"producer_byte_rate": 100}}.Encode(),
+	}
+	values[DeletingBrokerKey(idA, 7)] = EncodeWaiting()
+	for kind := KindCluster; (Key{Kind: kind}).String() != ""; kind++ {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(values)), func(key string) bool {
+			k, err := ParseKey(key)
+			return err == nil && k.Kind == kind
+		}) {
+			t.Errorf("no value is of the kind of %s", Key{Kind: kind})
+		}
 	}
 	var lines []string
 	for key, value := range values {

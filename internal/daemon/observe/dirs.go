@@ -29,8 +29,8 @@ type Dirs struct {
 func NewDirs(m *storage.Manager, remedy func(*storage.DirError) string, measured *metrics.Storage, probes *Probes) *Dirs {
 	s := &Dirs{storage: m, measured: measured, probes: probes}
 	for _, d := range m.Failed() {
-		s.unopened = append(s.unopened, view.Dir{Path: d.Path, ID: metadata.FormatID(d.ID), Journal: d.Journal, JournalApart: d.Location().JournalApart(),
-			Error: d.Err.Error(), Unopened: true, Remedy: remedy(d), Space: view.SpaceUnknown})
+		s.unopened = append(s.unopened, view.Dir{Path: d.Path, ID: metadata.FormatID(d.ID), Journal: d.Journal,
+			JournalApart: d.Location().JournalApart(), Error: d.Err.Error(), Unopened: true, Remedy: remedy(d), Space: view.SpaceUnknown})
 	}
 	return s
 }

@@ -48,7 +48,9 @@ func clusterChecks() []Check {
 		{Name: "unclean", Loud: true, run: member(checkUnclean),
 			Doc: "In a cluster: partitions whose leader was elected although it may lack acknowledged records."},
 		{Name: "skew", run: member(checkSkew),
-			Doc: "In a cluster: clocks and software versions that differ from the metadata leader's. Retention by time uses the clock."},
+			Doc: "In a cluster: a clock that differs from the metadata leader's. Retention by time uses it."},
+		{Name: "version", run: member(checkVersion),
+			Doc: "In a cluster: a software version that differs from the metadata leader's."},
 	}
 }
 
@@ -305,11 +307,14 @@ func checkUnclean(c *view.Cluster, n *notes) {
 			"replicas and their log ends (" + clusterPage + ")"})
 }
 
-func checkSkew(c *view.Cluster, n *notes) {
+func checkVersion(c *view.Cluster, n *notes) {
 	if c.Version != "" && c.Version != c.Own {
 		n.add(health.Note, "version", fmt.Sprintf("this broker runs %s, and %s, runs %s", c.Own, leaderText(c), c.Version),
 			"upgrade the other brokers, one at a time ("+clusterPage+")")
 	}
+}
+
+func checkSkew(c *view.Cluster, n *notes) {
 	if c.Skew.Abs() < mostSkew {
 		return
 	}

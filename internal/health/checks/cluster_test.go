@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -177,14 +178,33 @@ func TestStoppedReplicasAndUncleanElections(t *testing.T) {
 	})
 }
 
-func TestClocksAndVersionsOfBrokers(t *testing.T) {
+// docs/cluster.md has a row for each check of a cluster.
+func TestThePageHasTheChecksOfACluster(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range clusterChecks() {
+		if !strings.Contains(string(page), "\n| `"+c.Name+"` | ") {
+			t.Errorf("docs/cluster.md has no row for the check %s", c.Name)
+		}
+	}
+}
+
+func TestClocksOfBrokers(t *testing.T) {
 	examine(t, "skew", []patient{
 		{"none", member(func(c *view.Cluster) { c.Skew = time.Second }), nil},
 		{"behind", member(func(c *view.Cluster) { c.Skew = time.Hour }),
 			[]string{"warn clock: it is 1h0m0s behind that of the metadata leader, broker 2"}},
 		{"ahead", member(func(c *view.Cluster) { c.Skew = -time.Hour }),
 			[]string{"warn clock: it is 1h0m0s ahead of that of the metadata leader"}},
-		{"version", member(func(c *view.Cluster) { c.Version = "1.1" }),
+	})
+}
+
+func TestVersionsOfBrokers(t *testing.T) {
+	examine(t, "version", []patient{
+		{"the same", member(func(c *view.Cluster) { c.Version = c.Own }), nil},
+		{"another", member(func(c *view.Cluster) { c.Version = "1.1" }),
 			[]string{"note version: this broker runs 1.0, and the metadata leader, broker 2, runs 1.1"}},
 	})
 }

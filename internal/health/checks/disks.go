@@ -237,8 +237,8 @@ func checkRetention(f *Facts, n *notes) {
 				health.Warn,
 				"log directory "+d.Path,
 				fmt.Sprintf(
-					"%d partitions that only retention.bytes bounds may keep %s, and its file system can hold %s: it fills up before the oldest records are deleted",
-					d.KeptLogs,
+					"%s that only retention.bytes bounds may keep %s, and its file system can hold %s: it fills up before the oldest records are deleted",
+					text.Count(d.KeptLogs, "partition"),
 					text.Bytes(d.Kept),
 					text.Bytes(room),
 				),

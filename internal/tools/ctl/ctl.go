@@ -1,9 +1,10 @@
 // Package ctl is chronikctl: it administers chronik, and any other broker that speaks the Kafka
 // protocol, from a shell.
 //
-// It builds the command tree. The commands are in topic, config, group, txn, acl, user, quota,
-// cert, records (produce and consume), cluster, logs and top; they share app, contexts, output and
-// parse.
+// It builds the command tree, and has the commands context, version and completion. Each other noun
+// has a package, except that cluster also has broker, profile, debug and api-versions, records has
+// produce and consume, and logs has log. All build on app, which has the flags and the clients.
+//
 // Standard output carries only the answer, everything else goes to standard error. The exit code is
 // 0 only if everything was done. Only logs, which works on files, knows the broker's internals.
 package ctl
