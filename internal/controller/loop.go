@@ -222,15 +222,17 @@ func (l *Loop) Run(ctx context.Context) {
 
 // lead decides for one term, which ends with changed.
 func (l *Loop) lead(ctx context.Context, term Term, changed <-chan struct{}) {
+	var watch sync.WaitGroup
+	defer watch.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { // a waiting transaction ends with the term
+	watch.Go(func() { // a waiting transaction ends with the term
 		select {
 		case <-changed:
 			cancel()
 		case <-ctx.Done():
 		}
-	}()
+	})
 	if l.opt.Images.WaitShown(ctx, term.Revision) != nil {
 		return // the term is over
 	}

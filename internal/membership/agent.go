@@ -442,6 +442,8 @@ func (a *Agent) await(ctx context.Context, holds func() bool) error {
 // another broker could take. It gives up when ctx ends, or when the controller has not answered for
 // the given time: several brokers may be stopping.
 func (a *Agent) Drain(ctx context.Context, patience time.Duration) error {
+	var watch sync.WaitGroup
+	defer watch.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	begun := time.Now()
@@ -450,7 +452,7 @@ func (a *Agent) Drain(ctx context.Context, patience time.Duration) error {
 	a.mu.Unlock()
 	signal(a.beat)
 	lost := make(chan struct{})
-	go func() {
+	watch.Go(func() {
 		tick := time.NewTicker(min(a.o.Interval, patience))
 		defer tick.Stop()
 		for ctx.Err() == nil {
@@ -465,7 +467,7 @@ func (a *Agent) Drain(ctx context.Context, patience time.Duration) error {
 				}
 			}
 		}
-	}()
+	})
 	err := a.await(ctx, func() bool { return a.state == metadata.Drained })
 	select {
 	case <-lost:

@@ -4,7 +4,10 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestEstimateIsWithinTheBucket(t *testing.T) {
 	s := Distribution{Count: 10, Buckets: []Bucket{{1, 0}, {2, 4}, {4, 8}}} // two are above 4

@@ -66,6 +66,7 @@ type Purgatory struct {
 	mu     sync.Mutex
 	closed bool
 	all    map[*entry]struct{}
+	sweeps sync.WaitGroup // goroutines in shard.sweep; none begins when closed is set
 }
 
 // shard holds the entries that wait for some of the keys, with the index of the key in each entry's
@@ -153,15 +154,26 @@ func (p *Purgatory) Check(k Key) {
 	for _, w := range list {
 		w.e.try(w.i)
 	}
-	if sweep {
-		go s.sweep(k)
+	if sweep && !p.sweepSoon(s, k) {
+		s.sweep(k)
 	}
+}
+
+// sweepSoon starts a goroutine that sweeps. It returns false if the purgatory is closed.
+func (p *Purgatory) sweepSoon(s *shard, k Key) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.sweeps.Go(func() { s.sweep(k) })
+	}
+	return !p.closed
 }
 
 // Waiting returns how many operations wait.
 func (p *Purgatory) Waiting() int { return int(p.waiting.Load()) }
 
-// Close expires all operations; later ones expire at once.
+// Close expires all operations; later ones expire at once. It waits for the goroutines that try
+// operations.
 func (p *Purgatory) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -173,6 +185,7 @@ func (p *Purgatory) Close() {
 	for _, e := range list {
 		e.expire()
 	}
+	p.sweeps.Wait()
 }
 
 func (p *Purgatory) of(k Key) *shard {

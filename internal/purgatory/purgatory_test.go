@@ -274,6 +274,25 @@ func TestManyOperationsDoNotDelayTheEvent(t *testing.T) {
 	})
 }
 
+func TestACloseWaitsForSweeps(t *testing.T) {
+	for range 100 {
+		p := New()
+		for range 10 * maxInline {
+			p.Watch(&counter{need: 1}, time.Now().Add(time.Hour), key(1))
+		}
+		p.Check(key(1))
+		p.Close()
+		p.Check(key(1))
+		s := p.of(key(1))
+		s.mu.Lock()
+		left := len(s.sweeps)
+		s.mu.Unlock()
+		if left > 0 {
+			t.Fatal("a sweep runs after the Close")
+		}
+	}
+}
+
 // Watchers, events, deadlines and a Close all at once: every operation ends exactly once, one whose
 // events have all come ends by them, and nothing remains.
 func TestEveryOperationEndsExactlyOnce(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/broker"
@@ -16,6 +17,8 @@ import (
 	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rulesWorld is a metadata store with the rules that follow it.
 type rulesWorld struct {

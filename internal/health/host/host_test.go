@@ -8,8 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/chronik-io/chronik/internal/health/checks"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const mountinfo = `22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,discard,errors=remount-ro

@@ -48,7 +48,8 @@ func NewPresence(used ...Used) *Presence {
 }
 
 // Source is a checks.Source. It does not wait for a disk: it starts an examination in the
-// background, unless one is running, and returns the result of the last.
+// background, unless one is running, and returns the result of the last. Nothing waits for the
+// goroutine: a system call on a disk that hangs can't be canceled, and must not hold up a stop.
 func (p *Presence) Source(f *checks.Facts) {
 	if p.busy.CompareAndSwap(false, true) {
 		go func() {

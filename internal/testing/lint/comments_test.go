@@ -127,9 +127,23 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 	}
 }
 
-func TestAMissingPackageCommentIsFound(t *testing.T) {
+// parsed parses texts of Go files, by path.
+func parsed(t *testing.T, texts map[string]string) map[string]goFile {
+	t.Helper()
 	files := make(map[string]goFile)
-	for name, text := range map[string]string{
+	for name, text := range texts {
+		set := token.NewFileSet()
+		syntax, err := parser.ParseFile(set, name, text, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = goFile{set, syntax}
+	}
+	return files
+}
+
+func TestAMissingPackageCommentIsFound(t *testing.T) {
+	files := parsed(t, map[string]string{
 		"one/a.go":            "// Package one is one.\npackage one\n",
 		"one/b.go":            "package one\n",
 		"one/a_test.go":       "// A comment of a test.\npackage one\n",
@@ -142,14 +156,7 @@ func TestAMissingPackageCommentIsFound(t *testing.T) {
 		"program/other.go":    "//go:build ignore\n\n// Built elsewhere.\npackage main\n",
 		"program/unsaid.go":   "// Built elsewhere.\n\n//go:build ignore\n\npackage main\n",
 		"program/unsaid_b.go": "//go:build ignore\npackage main\n",
-	} {
-		set := token.NewFileSet()
-		syntax, err := parser.ParseFile(set, name, text, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[name] = goFile{set, syntax}
-	}
+	})
 	want := map[string]int{"one": 1, "two": 2, "apart": 0, "only": 1, "tag": 0, "program": 1, "program/other.go": 1,
 		"program/unsaid.go": 0, "program/unsaid_b.go": 0}
 	got := packageComments(files)

@@ -16,6 +16,9 @@
 // The queue ends when it is empty. A batch that arrives before lines up behind the others, so that
 // none overtakes. Plain batches and other producers never wait.
 //
-// The gate never blocks and has no goroutines that wait. It keeps no bytes of its own: the batches
-// are those of requests, which stay charged until they are answered.
+// The gate has no goroutines that wait. One goroutine passes on the batches of a queue whose
+// transaction was opened, and ends when the queue is empty or has to ask. A Question is repeated by
+// a timer. The gate does not know what is in a batch, and decides nothing about transactions. It
+// keeps no bytes of its own: the batches are those of requests, which stay charged until they are
+// answered.
 package gate

@@ -78,14 +78,10 @@ func (t *try) enter(batch *groupcommit.Batch) {
 func (t *try) assigned(*replica.Append) {
 	e, q := t.entry, t.entry.queue
 	q.shard.mu.Lock()
-	advance := false
+	defer q.shard.mu.Unlock()
 	if q.opening == t {
 		q.shard.holders.add(q.key, e.from, e.client)
-		advance = q.opened()
-	}
-	q.shard.mu.Unlock()
-	if advance {
-		go q.run()
+		q.opened()
 	}
 }
 
@@ -121,11 +117,10 @@ func (t *try) done(*replica.Append) {
 	if !again {
 		e.state = ended
 	}
-	advance := opening && q.opened()
-	q.shard.mu.Unlock()
-	if advance {
-		go q.run()
+	if opening {
+		q.opened()
 	}
+	q.shard.mu.Unlock()
 	if again {
 		return
 	}

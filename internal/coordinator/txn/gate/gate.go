@@ -34,12 +34,13 @@ type Options struct {
 }
 
 // Gate holds the batches that wait for a transaction's coordinator. All methods may be called
-// concurrently, and none blocks.
+// concurrently, and none waits for a disk or a coordinator.
 type Gate struct {
 	coordinators Coordinators
 	shards       [shards]shard
 	waiting      atomic.Int64
 	closed       atomic.Bool
+	running      sync.WaitGroup // goroutines in queue.run
 }
 
 // shard has the queues of some producers. Its lock is held while a log's producer state is asked,
@@ -71,7 +72,8 @@ func (g *Gate) shard(producer int64) *shard { return &g.shards[uint64(producer)%
 func (g *Gate) Waiting() int { return int(g.waiting.Load()) }
 
 // Close ends all batches that wait, and refuses later ones that would, with an error for which
-// clients look for another leader. Batches of open transactions still pass.
+// clients look for another leader. Batches of open transactions still pass. Close waits for the
+// goroutines that pass batches on. Append.Done must not call it.
 func (g *Gate) Close() {
 	g.closed.Store(true)
 	for i := range g.shards {
@@ -87,6 +89,7 @@ func (g *Gate) Close() {
 		s.mu.Unlock()
 		ended.finish()
 	}
+	g.running.Wait()
 }
 
 // Producer is the sender of transactional batches.

@@ -315,6 +315,42 @@ func TestACloseEndsAllThatWait(t *testing.T) {
 	w.wantEmpty()
 }
 
+// The first batch of a queue got its offsets on a goroutine that committed for others. Another
+// goroutine passes the rest on, and a Close waits for it.
+func TestACloseWaitsForTheGoroutineThatPassesBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.asked.answer = nil
+		inside, leave := make(chan struct{}), make(chan struct{})
+		a := &replica.Append{LeaderEpoch: -1, Acks: replica.AcksAll, Batches: batchOf(t, tv2, 0), Done: func(*replica.Append) {
+			close(inside)
+			<-leave
+		}}
+		turn := w.turn(tv2)
+		q := turn.Append(w.partitions[0], "t", a, nil).queue
+		turn.Ask()
+		q.shard.mu.Lock()
+		a.LeaderEpoch = 5 // the partition will refuse it
+		q.round, q.granted = nil, tv2
+		q.opened()
+		q.shard.mu.Unlock()
+		<-inside
+		closed := make(chan struct{})
+		go func() {
+			w.gate.Close()
+			close(closed)
+		}()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("closed while a batch is passed on")
+		default:
+		}
+		close(leave)
+		<-closed
+	})
+}
+
 func TestTheHolderOfATransaction(t *testing.T) {
 	w := newWorld(t, 1)
 	if _, ok := w.gate.Holder(w.partitions[0], 7); ok {

@@ -91,16 +91,18 @@ func (q *queue) closeIfIdle() {
 	}
 }
 
-// opened notes that the batch that was to begin the transaction is numbered or refused. It reports
-// whether the caller must call advance, on a goroutine that may append.
-func (q *queue) opened() (advance bool) {
+// opened notes that the batch that was to begin the transaction is numbered or refused. If others
+// wait, it starts a goroutine that advances the queue: this one may be in the log, and must not
+// append. Gate.Close waits for that goroutine. None starts after Close has emptied the queue.
+func (q *queue) opened() {
 	q.opening = nil
 	if q.advancing {
-		return false
+		return
 	}
-	q.closeIfIdle()
-	q.advancing = !q.closed
-	return q.advancing
+	if q.closeIfIdle(); !q.closed {
+		q.advancing = true
+		q.shard.gate.running.Go(q.run)
+	}
 }
 
 // run advances the queue as far as it can.

@@ -20,11 +20,14 @@ import (
 	"time"
 
 	"github.com/xdg-go/scram"
+	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is a broker with TLS and the files that its clients need.
 type world struct{ ca, password, address string }

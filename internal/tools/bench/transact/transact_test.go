@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/bench"
@@ -19,6 +20,8 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/bench/results"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The command measures two real brokers, and deletes its topics.
 func TestCommandComparesBrokers(t *testing.T) {

@@ -8,7 +8,11 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Secrets are masked wherever they are; other texts are not.
 func TestSecretsAreMasked(t *testing.T) {

@@ -1,0 +1,90 @@
+package lint
+
+import (
+	"go/ast"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// unchecked are packages that start goroutines and have no leak check of their own, with the
+// reasons.
+var unchecked = map[string]string{
+	"internal/testing/storetest": "it has no tests: the tests of the stores that call it check for leaks",
+	"internal/testing/vfstest":   "it has no tests: the tests of the file systems that call it start goroutines that end with a call",
+}
+
+// starts reports whether a file has a go statement, or calls a method Go, as sync.WaitGroup's.
+func (f goFile) starts() (found bool) {
+	ast.Inspect(f.syntax, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			found = true
+		case *ast.CallExpr:
+			s, ok := n.Fun.(*ast.SelectorExpr)
+			found = found || ok && s.Sel.Name == "Go"
+		}
+		return !found
+	})
+	return found
+}
+
+// checksLeaks reports whether a test file looks for goroutines that its tests leave: goleak does,
+// and so does synctest at the end of a bubble.
+func (f goFile) checksLeaks() bool {
+	for _, i := range f.syntax.Imports {
+		if i.Path.Value == `"go.uber.org/goleak"` || i.Path.Value == `"testing/synctest"` {
+			return true
+		}
+	}
+	return false
+}
+
+// leaky returns the packages that start goroutines and whose tests do not look for those that are
+// left.
+func leaky(files map[string]goFile) map[string]bool {
+	found := make(map[string]bool)
+	for path, f := range files {
+		if !strings.HasSuffix(path, "_test.go") && f.starts() {
+			found[filepath.Dir(path)] = true
+		}
+	}
+	for path, f := range files {
+		if strings.HasSuffix(path, "_test.go") && f.checksLeaks() {
+			delete(found, filepath.Dir(path))
+		}
+	}
+	return found
+}
+
+// TestGoroutinesAreAwaited checks that the tests of each package that starts goroutines find those
+// that nothing ends. The programs in scripts are clients, and end at once.
+func TestGoroutinesAreAwaited(t *testing.T) {
+	found := leaky(goFiles(t, func(path string) bool { return !strings.HasPrefix(path, "../../../scripts/") }))
+	for pkg := range found {
+		if unchecked[pkg] == "" {
+			t.Errorf("%s starts goroutines, and its tests do not find those that stay: write func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }",
+				pkg)
+		}
+	}
+	for pkg := range unchecked {
+		if !found[pkg] {
+			t.Errorf("%s needs no exception: its tests look for goroutines, or it starts none", pkg)
+		}
+	}
+}
+
+func TestAMissingLeakCheckIsFound(t *testing.T) {
+	found := leaky(parsed(t, map[string]string{
+		"plain/a.go":        "package plain\nfunc f() { go f() }\n",
+		"plain/a_test.go":   "package plain\nimport \"testing\"\n",
+		"group/a.go":        "package group\nfunc f() { work.Go(f) }\n",
+		"checked/a.go":      "package checked\nfunc f() { go f() }\n",
+		"checked/a_test.go": "package checked\nimport \"go.uber.org/goleak\"\n",
+		"none/a.go":         "package none\nfunc f() { f() }\n",
+		"none/a_test.go":    "package none\nfunc f() { go f() }\n",
+	}))
+	if len(found) != 2 || !found["plain"] || !found["group"] {
+		t.Errorf("found %v", found)
+	}
+}
