@@ -31,6 +31,7 @@ func without() map[string]removal {
 		"FenceWithoutELR": {remove: inElection(election.FenceWithoutELR)},
 		"keepDiverged":    {remove: inStream},
 		"KeepLossy":       {remove: inElection(election.KeepLossy), kind: kind{profile: "os"}},
+		"ForgetLoss":      {remove: inElection(election.ForgetLoss), kind: kind{profile: "os", brokers: 1}, run: powerFails},
 	}
 }
 
