@@ -11,5 +11,6 @@ const (
 	trustAnswers                      // an answer proves although its revision is not applied
 	activateUnproven                  // a broker becomes active with its first heartbeat
 	answerEnded                       // a session that ends proves something until its end is written
+	KeepUnable                        // a log directory that failed counts as failed for ever
 	refuseUnheard                     // a refused dial ends the session of a process that was not heard in this term
 )

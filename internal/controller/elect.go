@@ -159,7 +159,7 @@ func (l *Loop) losing(ctx context.Context, img *metadata.Image, list []metadata.
 		if !changed || next.Leader == election.None {
 			return *p, refuse(EligibleLeadersNotAvailable, "Eligible topic partition leaders are not available.")
 		}
-		lost[tp] = l.logUnclean(t, tp, &next, reports[tp], "an operator")
+		lost[tp] = logUnclean(l.opt.Log, t, tp, &next, reports[tp], "an operator")
 		return next, nil
 	}
 }
@@ -174,14 +174,14 @@ func (l *Loop) addAsked(ask map[int32][]metadata.TopicPartition, v view, replica
 	}
 }
 
-// logUnclean returns a function that logs that a partition may lose records, nil if its new leader
-// was not elected uncleanly. by names who permitted it.
-func (l *Loop) logUnclean(t *metadata.Topic, tp metadata.TopicPartition, next *metadata.Partition, logs []election.LogState,
+// logUnclean returns a function that logs that a partition may lose records, nil if no unclean
+// election decided its present epoch. by names who permitted it.
+func logUnclean(log *zap.Logger, t *metadata.Topic, tp metadata.TopicPartition, next *metadata.Partition, logs []election.LogState,
 	by string) func() {
 	if next.Unclean != next.LeaderEpoch {
 		return nil
 	}
 	fields := []zap.Field{zap.String("topic", t.Name), zap.Int32("partition", tp.Partition), zap.Int32("leader", next.Leader),
 		zap.Int32("epoch", next.LeaderEpoch), zap.String("permitted_by", by), zap.Any("logs", logs)}
-	return func() { l.opt.Log.Error("unclean leader election: acknowledged records may be lost", fields...) }
+	return func() { log.Error("unclean leader election: acknowledged records may be lost", fields...) }
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
@@ -121,7 +123,7 @@ func TestAnUnfinishedRegistrationDoesNotLockOut(t *testing.T) {
 	other := w.process(3)
 	other.Member, other.up = 99, false
 	w.procs[3] = p
-	r := registrar{store: w.loop.store, images: w.applier, minISR: w.loop.opt.MinISR}
+	r := registrar{log: zap.NewNop(), store: w.loop.store, images: w.applier, minISR: w.loop.opt.MinISR}
 	fence, err := r.begin(context.Background(), &other.RegisterRequest) // and dies
 	w.must(err)
 	w.must(w.applier.WaitShown(context.Background(), fence.ModRevision))

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"go.uber.org/zap"
+
 	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/metadata"
 )
@@ -69,6 +71,7 @@ const (
 // changes nothing, step 1 is omitted, and the registration is one transaction. Otherwise the broker
 // leads what it can when it has registered, so that no client finds it without its leaderships.
 type registrar struct {
+	log    *zap.Logger
 	store  inTerm
 	images Images
 	minISR func(*metadata.Image, *metadata.Topic, *metadata.Partition) int
@@ -240,7 +243,13 @@ func (r *registrar) returning(img *metadata.Image, q *RegisterRequest) (changes 
 			}
 			d := election.Decider{View: view{img, tp}, MinISR: r.minISR(img, t, p)}
 			if next, changed := d.Return(*p, q.Broker, dir, is); changed {
-				changes = append(changes, newChange(img, tp, p, next))
+				c := newChange(img, tp, p, next)
+				if is == election.LossySole {
+					leads := next
+					leads.Leader = q.Broker // when it is active
+					c.written = logUnclean(r.log, t, tp, &leads, nil, "nothing: the only replica may have lost records")
+				}
+				changes = append(changes, c)
 			}
 		}
 	}

@@ -19,7 +19,7 @@ var ErrNotController = errors.New("this broker is not the controller")
 // any other error the registration may be incomplete, and the process should ask again, possibly
 // another controller.
 func (l *Loop) Register(ctx context.Context, q *RegisterRequest) (epoch int64, err error) {
-	r := registrar{images: l.opt.Images, minISR: l.opt.MinISR}
+	r := registrar{log: l.opt.Log, images: l.opt.Images, minISR: l.opt.MinISR}
 	for range maxAttempts {
 		if r.store, err = l.admit(q); err != nil {
 			return 0, err

@@ -78,6 +78,9 @@ func nextState(img *metadata.Image, b *metadata.Broker, state metadata.BrokerSta
 	}
 	to := state
 	to.Unable, to.Damaged = last.Unable, last.Damaged
+	if (broken{}).has(KeepUnable) && len(last.Unable) == 0 {
+		to.Unable = state.Unable
+	}
 	switch {
 	case (state.Liveness == metadata.Starting || state.Liveness == metadata.Fenced) && last.Ready && proof:
 		to.Liveness = metadata.Active // one that was fenced while it ran does not start again

@@ -103,7 +103,7 @@ func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
 			continue
 		}
 		c := newChange(img, tp, p, next)
-		c.written = l.logUnclean(t, tp, &next, reports[tp], "the configuration")
+		c.written = logUnclean(l.opt.Log, t, tp, &next, reports[tp], "the configuration")
 		changes = append(changes, c)
 	}
 	revision, err := submit(ctx, l.store, changes)

@@ -18,4 +18,5 @@ const (
 	KeepEpoch                        // a leader continues in its epoch after replicas were removed
 	ReportedEpoch                    // an unclean election takes the epoch after the latest one that was reported
 	LeaveOneByOne                    // of those that leave the ISR in one decision, only the last ones are eligible
+	ForgetLoss                       // the loss of the only replica begins no epoch as after an unclean election
 )

@@ -131,7 +131,7 @@ func (d Decider) Return(p metadata.Partition, broker int32, dir [16]byte, is Con
 	if next.Leader == broker && !d.Broken.has(ResumeEpoch) {
 		d.resign(&next, broker)
 	}
-	if is == LossySole {
+	if is == LossySole && !d.Broken.has(ForgetLoss) {
 		next.Unclean = next.LeaderEpoch // the replica led in no later epoch than the one before
 	} else if next.Leader != None && next.Leader != broker {
 		d.elect(&next)

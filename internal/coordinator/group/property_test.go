@@ -118,8 +118,8 @@ func (c *oldClient) take(response any) {
 		if err != nil {
 			c.w.t.Fatalf("assignment: %v", err)
 		}
-		// What it reported and does not get back is free when it has joined again, even if the topic was
-		// deleted and created again meanwhile: the leader knows topics by name.
+		// What it reported and does not get back is free when it has joined again, even if the
+		// topic was deleted and created again meanwhile: the leader knows topics by name.
 		for id, list := range c.reported {
 			for _, p := range list {
 				c.rejoins = c.rejoins || !slices.Contains(a[id], p)

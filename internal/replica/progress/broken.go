@@ -30,4 +30,5 @@ const (
 	HighBeyondEnd                        // a follower's high watermark exceeds its own end
 	CutBelowHigh                         // a truncation below the high watermark needs no unclean election
 	DurableWritten                       // a follower's written end counts as durable
+	DeleteAlone                          // a deletion is answered when the leader's own log start has moved
 )

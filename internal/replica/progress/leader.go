@@ -445,6 +445,7 @@ func (l *Leader) MinLogStart() int64 {
 	for i := range l.members {
 		m := &l.members[i]
 		switch {
+		case l.cfg.Broken.has(DeleteAlone):
 		case m.Broker == l.cfg.Self || !l.maximal(m) && !m.Eligible:
 		case !m.counts:
 			return math.MinInt64

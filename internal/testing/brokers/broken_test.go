@@ -6,7 +6,9 @@ import (
 	"os"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/controller/election"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica/progress"
 	"github.com/chronik-io/chronik/internal/replica/stream"
 )
@@ -24,13 +26,20 @@ type removal struct {
 func without() map[string]removal {
 	inProgress := func(r progress.Rule) func(bool) { return func(remove bool) { set(&progress.Everywhere, r, remove) } }
 	inElection := func(r election.Rule) func(bool) { return func(remove bool) { set(&election.Everywhere, r, remove) } }
+	inController := func(remove bool) { set(&controller.Everywhere, controller.TrustAnswers, remove) }
 	inStream := func(remove bool) { set(&stream.Everywhere, stream.KeepDiverged, remove) }
 	return map[string]removal{
+		"trustAnswers": {remove: inController, kind: kind{brokers: 4}, run: undialed},
+		"KeepUnable": {remove: func(remove bool) { set(&controller.Everywhere, controller.KeepUnable, remove) },
+			run: failsForSeconds(erring, 1)},
+		"DeleteAlone":     {remove: inProgress(progress.DeleteAlone), run: deletedAlone},
+		"NoGap":           {remove: func(remove bool) { set(&metadata.Everywhere, metadata.NoGap, remove) }, run: restoredTwice},
 		"MoveDespiteELR":  {remove: inProgress(progress.MoveDespiteELR)},
 		"KeepMissing":     {remove: inElection(election.KeepMissing)},
 		"FenceWithoutELR": {remove: inElection(election.FenceWithoutELR)},
 		"keepDiverged":    {remove: inStream},
 		"KeepLossy":       {remove: inElection(election.KeepLossy), kind: kind{profile: "os"}},
+		"ForgetLoss":      {remove: inElection(election.ForgetLoss), kind: kind{profile: "os", brokers: 1}, run: powerFails},
 	}
 }
 

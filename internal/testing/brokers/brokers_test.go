@@ -132,22 +132,32 @@ func TestCoordinatorsThatArePaused(t *testing.T) {
 	})
 }
 
-// The power fails everywhere. What was acknowledged was synced; profiles that acknowledge written
-// records lose no more than they say.
+// The power fails everywhere, of three brokers and of the only one. What was acknowledged was
+// synced; profiles that acknowledge written records lose no more than they say. A kill loses
+// nothing: there is no unclean election after it.
 func TestThePowerFailsEverywhere(t *testing.T) {
-	for _, profile := range []string{"", "interval", "os"}[:race.Some(3, 1)] {
-		t.Run(profile, func(t *testing.T) {
-			historyOf(t, 4, kind{profile: profile}, func(w *world, c *clients) {
-				for range 3 {
-					time.Sleep(2 * time.Second)
-					for id := int32(1); id <= 3; id++ {
-						w.powerLoss(id, w.mode())
-					}
-					w.heal()
-					c.inSync()
-				}
+	for _, brokers := range []int32{1, 3} {
+		for _, profile := range []string{"", "interval", "os"}[:race.Some(3, 1)] {
+			t.Run(fmt.Sprintf("brokers %d, profile %q", brokers, profile), func(t *testing.T) {
+				historyOf(t, 4, kind{profile: profile, brokers: brokers}, powerFails)
 			})
-		})
+		}
+	}
+}
+
+// powerFails is the history of two kills and three losses of power of all machines.
+func powerFails(w *world, c *clients) {
+	for i := range 5 {
+		time.Sleep(2 * time.Second)
+		for id := range w.size() {
+			if i < 2 {
+				w.kill(id + 1)
+			} else {
+				w.powerLoss(id+1, w.mode())
+			}
+		}
+		w.heal()
+		c.inSync()
 	}
 }
 
@@ -217,7 +227,7 @@ func TestThePowerFailsAtAnyCall(t *testing.T) {
 			historyOf(t, seed, kind{brokers: 1}, func(w *world, _ *clients) {
 				for range 8 {
 					time.Sleep(time.Duration(w.random.Int64N(int64(2 * time.Second))))
-					w.crashAtCall(1, 1+w.random.IntN(60), w.mode())
+					w.crashAtCall(1, 1+w.random.IntN(60), w.mode(), func() {})
 				}
 			})
 		})

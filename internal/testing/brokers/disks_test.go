@@ -121,28 +121,33 @@ func TestDisksThatFailForSeconds(t *testing.T) {
 	for name, how := range map[string]ailment{"EIO": erring, "full": full} {
 		for _, n := range []int32{1, 3} {
 			t.Run(name, func(t *testing.T) {
-				history(t, uint64(20+n), func(w *world, c *clients) {
-					var before []string
-					for id := int32(1); id <= 3; id++ {
-						before = append(before, w.name(id))
-					}
-					for id := int32(1); id <= n; id++ {
-						w.ail(id, how, 5*time.Second)
-					}
-					time.Sleep(5 * time.Second)
-					began := time.Now()
-					c.inSync()
-					if took := time.Since(began); took > 30*time.Second {
-						w.problem("everything is in sync after %v only", took)
-					}
-					c.progress(10 * time.Second)
-					for id := int32(1); id <= 3; id++ {
-						if now := w.name(id); now != before[id-1] {
-							w.problem("%s was restarted: %s", before[id-1], now)
-						}
-					}
-				})
+				history(t, uint64(20+n), failsForSeconds(how, n))
 			})
+		}
+	}
+}
+
+// failsForSeconds returns that history, in which the disks of some brokers fail.
+func failsForSeconds(how ailment, brokers int32) func(w *world, c *clients) {
+	return func(w *world, c *clients) {
+		var before []string
+		for id := int32(1); id <= 3; id++ {
+			before = append(before, w.name(id))
+		}
+		for id := int32(1); id <= brokers; id++ {
+			w.ail(id, how, 5*time.Second)
+		}
+		time.Sleep(5 * time.Second)
+		began := time.Now()
+		c.inSync()
+		if took := time.Since(began); took > 30*time.Second {
+			w.problem("everything is in sync after %v only", took)
+		}
+		c.progress(10 * time.Second)
+		for id := int32(1); id <= 3; id++ {
+			if now := w.name(id); now != before[id-1] {
+				w.problem("%s was restarted: %s", before[id-1], now)
+			}
 		}
 	}
 }

@@ -439,20 +439,41 @@ func TestLostVotersAreRecovered(t *testing.T) {
 
 // All voters lose their metadata, and an older state is restored, twice the same one.
 func TestMetadataAreRestoredTwice(t *testing.T) {
-	historyOf(t, 43, kind{}, func(w *world, c *clients) {
+	history(t, 43, restoredTwice)
+}
+
+// restoredTwice is that history. After each restore new producers write: their ids are not those of
+// the producers that came after the former one.
+func restoredTwice(w *world, c *clients) {
+	time.Sleep(5 * time.Second)
+	c.inSync()
+	c.backUp(1)
+	for id := int32(1); id <= 2; id++ {
 		time.Sleep(5 * time.Second)
+		c.restore(id)
 		c.inSync()
-		c.backUp(1)
-		for id := int32(1); id <= 2; id++ {
-			time.Sleep(5 * time.Second)
-			c.restore(id)
-			c.inSync()
-			c.progress(time.Minute)
+		c.progress(time.Minute)
+		c.newcomers()
+	}
+	if !w.restored {
+		w.problem("nothing was restored")
+	}
+}
+
+// newcomers lets new producers write a record each.
+func (c *clients) newcomers() {
+	p := c.parts[0]
+	for i := range 4 * c.w.size() {
+		value := fmt.Sprintf("newcomer-%d-%d", i, time.Now().UnixNano())
+		p.history.Attempted(value)
+		cl := c.producer()
+		if r, err := cl.ProduceSync(c.ctx, p.record(value)).First(); err != nil {
+			c.w.problem("record %s: %v", value, err)
+		} else {
+			p.history.Acked(r.Offset, value)
 		}
-		if !w.restored {
-			w.problem("nothing was restored")
-		}
-	})
+		cl.Close()
+	}
 }
 
 // A log directory is damaged, of one broker after the other: log repair refuses or is misled, and

@@ -2,12 +2,16 @@ package brokers
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/testing/check"
 )
 
 // keys is the number of keys of the compacted topic.
@@ -50,15 +54,63 @@ func (c *clients) trim(p *partition) {
 		if below <= 0 {
 			continue
 		}
-		within, cancel := context.WithTimeout(c.ctx, 10*time.Second)
-		offsets := kadm.Offsets{}
-		offsets.AddOffset(p.topic, p.index, below, -1)
-		acked := p.history.Deleting(below)
-		rs, err := a.DeleteRecords(within, offsets)
-		if one, ok := rs.Lookup(p.topic, p.index); err == nil && ok && one.Err == nil {
-			acked()
+		c.deleteBelow(a, p, below, 10*time.Second)
+	}
+}
+
+// A leader deletes records while the followers stand still, and dies: what it acknowledged does not
+// come back with the next leader.
+func TestDeletedRecordsDoNotComeBack(t *testing.T) { history(t, 44, deletedAlone) }
+
+// deletedAlone is that history.
+func deletedAlone(w *world, c *clients) {
+	p := c.parts[slices.IndexFunc(c.parts, func(p *partition) bool { return p.topic == "trimmed" })]
+	if until(patience, func() bool { return p.history.Known() > 50 }) != nil {
+		w.problem("%v has few records", p)
+	}
+	leader := int32(0)
+	var followers []func()
+	for id := int32(1); id <= 3; id++ {
+		if list, err := c.leads(id); err == nil && slices.Contains(list, p.topic) {
+			leader = id
 		}
-		cancel()
+	}
+	for id := int32(1); id <= 3; id++ {
+		if id != leader {
+			followers = append(followers, w.pause(id, time.Hour))
+		}
+	}
+	c.deleteBelow(kadm.NewClient(c.admin), p, p.history.Known(), 2*time.Second)
+	w.kill(leader)
+	for _, resume := range followers {
+		resume()
+	}
+	for id := int32(1); id <= 3; id++ {
+		if id == leader {
+			continue
+		}
+		var list []check.Record
+		var err error
+		if until(patience, func() bool { list, _, err = c.log(id, p); return err == nil }) != nil {
+			w.problem("%v at broker %d: %v", p, id, err)
+		}
+		for _, r := range list {
+			p.history.Read(r)
+		}
+	}
+}
+
+// deleteBelow deletes the records of a partition below an offset, and waits for the answer at most
+// a time.
+func (c *clients) deleteBelow(a *kadm.Client, p *partition, below int64, most time.Duration) {
+	within, cancel := context.WithTimeout(c.ctx, most)
+	defer cancel()
+	offsets := kadm.Offsets{}
+	offsets.AddOffset(p.topic, p.index, below, -1)
+	acked := p.history.Deleting(below)
+	rs, err := a.DeleteRecords(within, offsets)
+	if one, ok := rs.Lookup(p.topic, p.index); err == nil && ok && one.Err == nil {
+		acked()
 	}
 }
 

@@ -35,7 +35,7 @@ type kind struct {
 	profile string // the durability profile of all topics; "" for sync
 	unclean bool   // topics allow unclean elections
 	strict  bool   // clients repeat only what they repeat by default
-	brokers int32  // their number; 0 for three, 1 for a broker without a cluster
+	brokers int32  // their number; 0 for three, 1 for a broker without seeds
 	voters  int32  // how many of them, the first ones, are seeds and have a vote; 0 for three
 }
 
@@ -116,8 +116,9 @@ type node struct {
 	disk    *crashfs.FS
 	boots   byte // losses of power so far
 	starts  int
-	process *process // nil while none runs
-	broken  bool     // its disk fails writes; a broker that has seen that restarts to use it again
+	process *process       // nil while none runs
+	broken  bool           // its disk fails writes; a broker that has seen that restarts to use it again
+	arm     func(*process) // adds faults to the next process before it starts; nil for none
 }
 
 // process is a broker from its start to its end.
@@ -249,6 +250,10 @@ func (w *world) start(id int32) {
 	}
 	n.starts++
 	p := &process{fs: errfs.New(n.disk), over: make(chan struct{}), gone: make(chan struct{}), name: fmt.Sprintf("%d/%d", id, n.starts)}
+	if n.arm != nil {
+		n.arm(p)
+		n.arm = nil
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.process, n.host, p.cancel = p, w.net.Host(ip(id)), cancel
 	o := daemon.Options{Config: cfg, FS: machine{p.fs, [16]byte{1, byte(id), n.boots}, &p.low}, Net: n.host,
@@ -445,13 +450,14 @@ func (w *world) allRun() bool {
 }
 
 // crashAtCall cuts the power of a machine at the n-th call of its file system from now, and turns
-// it on again.
-func (w *world) crashAtCall(id int32, n int, mode crashfs.Mode) {
+// it on again. It calls meanwhile before it waits for that.
+func (w *world) crashAtCall(id int32, n int, mode crashfs.Mode, meanwhile func()) {
 	at := w.nodes[id]
 	at.mu.Lock()
 	disk := at.disk
 	at.mu.Unlock()
 	disk.CrashAt(disk.Ops() + n)
+	meanwhile()
 	if until(10*time.Second, disk.Crashed) != nil {
 		w.note("broker %d makes no %d calls", id, n)
 	}

@@ -30,7 +30,6 @@ const (
 	moveAnyStart                        // a log start moves although the role has changed since the leader named it
 	sendEarlyStart                      // a leader names a log start that it may lose
 	nameFormerStart                     // a follower subscribes while its log start is not durable yet
-	deleteAlone                         // a deletion is answered when the leader's own log start has moved
 	compactUncommitted                  // compaction removes a record because of one that is not committed
 	compactVoided                       // compaction trusts a high watermark from before an unclean election
 	forgetGaps                          // a follower does not store the epoch of a gap

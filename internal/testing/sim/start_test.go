@@ -65,9 +65,6 @@ func (w *world) answerDeletions(x *node) {
 		return
 	}
 	low := x.leader.MinLogStart()
-	if w.cfg.removed.has(deleteAlone) {
-		low = x.startSynced
-	}
 	x.deletions = slices.DeleteFunc(x.deletions, func(to int64) bool {
 		if to <= low {
 			w.oracle.deletedUpTo(w, x, to)
