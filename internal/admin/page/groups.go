@@ -13,45 +13,22 @@ import (
 	"github.com/chronik-io/chronik/internal/view"
 )
 
-// groupsBody is the list of groups.
-type groupsBody struct {
-	Columns     []Column
-	List        []Group
-	Pager       Pager
-	Filter      string
-	Sort, Order string
-	All         int
-}
-
 func (p *Page) groups(r *http.Request, _ *Status) (any, string, error) {
 	all, err := p.src.Groups(r.Context())
 	if err != nil {
 		return nil, "", err
 	}
-	q := r.URL.Query()
-	body := &groupsBody{Filter: q.Get("filter"), Sort: q.Get("sort"), Order: q.Get("order"), All: len(all)}
-	filter := strings.ToLower(body.Filter)
-	all = slices.DeleteFunc(all, func(g Group) bool { return !strings.Contains(strings.ToLower(g.ID), filter) })
-	var order sorting
-	body.Columns, order = columnsFor([]field{
-		{"id", "Group", "", false}, {"state", "State", "", false}, {"lag", "Lag", "num", true}, {"kind", "Protocol", "opt", false},
-	}, "/groups", "lag", q)
-	slices.SortFunc(all, func(a, b Group) int {
-		c := 0
-		switch order.by {
-		case "state":
-			c = cmp.Or(cmp.Compare(weight(b.Severity), weight(a.Severity)), cmp.Compare(a.State, b.State))
-		case "lag":
-			c = cmp.Compare(a.Lag, b.Lag)
-		case "kind":
-			c = cmp.Compare(a.Kind, b.Kind)
-		case "id":
-			c = cmp.Compare(a.ID, b.ID)
-		}
-		return cmp.Or(order.direct(c), cmp.Compare(a.ID, b.ID))
-	})
-	body.List, body.Pager = paged(all, "/groups", q)
-	return body, "Groups", nil
+	q, id := r.URL.Query(), func(g *Group) string { return g.ID }
+	body := filtered(all, q, id)
+	body.show("/groups", "lag", q, []field[Group]{
+		{"id", "Group", "", false, by(id)},
+		{"state", "State", "", false, func(a, b *Group) int {
+			return cmp.Or(cmp.Compare(weight(b.Severity), weight(a.Severity)), cmp.Compare(a.State, b.State))
+		}},
+		{"lag", "Lag", "num", true, by(func(g *Group) int64 { return g.Lag })},
+		{"kind", "Protocol", "opt", false, by(func(g *Group) string { return g.Kind })},
+	}, by(id))
+	return &body, "Groups", nil
 }
 
 // groupBody is one group.
@@ -112,13 +89,8 @@ func rangesText(numbers []int32) string {
 
 // connectionsBody is the list of connections.
 type connectionsBody struct {
-	Columns     []Column
-	List        []view.Connection
-	Pager       Pager
-	Filter      string
-	Sort, Order string
-	All         int
-	Principals  bool // a client has authenticated, so the column is shown
+	listing[view.Connection]
+	Principals bool // a client has authenticated, so the column is shown
 }
 
 // anonymous is the principal of a client that has not authenticated.
@@ -129,57 +101,27 @@ func (p *Page) connections(r *http.Request, _ *Status) (any, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+	type line = view.Connection
 	q := r.URL.Query()
-	body := &connectionsBody{Filter: q.Get("filter"), Sort: q.Get("sort"), Order: q.Get("order"), All: len(all)}
-	filter := strings.ToLower(body.Filter)
-	all = slices.DeleteFunc(all, func(c view.Connection) bool {
-		return !strings.Contains(strings.ToLower(c.ClientID+"\n"+c.Address+"\n"+c.Program()+"\n"+c.Principal), filter)
-	})
-	fields := []field{
-		{"client", "Client", "", false}, {"address", "Address", "", false}, {"software", "Software", "opt", false},
-		{
-			"requests",
-			"Requests",
-			"num",
-			true,
-		}, {"records", "Records in", "num opt", true}, {"in", "In", "num", true}, {"out", "Out", "num", true}, {"waiting",
-			"Unanswered", "num opt", true},
-		{"last", "Last request", "num opt", true}, {"since", "Open for", "num opt", true},
+	body := &connectionsBody{listing: filtered(all, q, func(c *line) string {
+		return c.ClientID + "\n" + c.Address + "\n" + c.Program() + "\n" + c.Principal
+	})}
+	fields := []field[line]{
+		{"client", "Client", "", false, by(func(c *line) string { return c.ClientID })},
+		{"address", "Address", "", false, by(func(c *line) string { return c.Address })},
+		{"software", "Software", "opt", false, by((*line).Program)},
+		{"requests", "Requests", "num", true, by(func(c *line) int64 { return c.Requests })},
+		{"records", "Records in", "num opt", true, by(func(c *line) int64 { return c.RecordsIn })},
+		{"in", "In", "num", true, by(func(c *line) int64 { return c.BytesIn })},
+		{"out", "Out", "num", true, by(func(c *line) int64 { return c.BytesOut })},
+		{"waiting", "Unanswered", "num opt", true, by(func(c *line) int { return c.InFlight })},
+		{"last", "Last request", "num opt", true, func(a, b *line) int { return lastRequest(a).Compare(lastRequest(b)) }},
+		{"since", "Open for", "num opt", true, func(a, b *line) int { return b.Opened.Compare(a.Opened) }},
 	}
-	if body.Principals = slices.ContainsFunc(all, func(c view.Connection) bool { return c.Principal != anonymous }); body.Principals {
-		fields = slices.Insert(fields, 2, field{"principal", "Principal", "", false})
+	if body.Principals = slices.ContainsFunc(body.List, func(c line) bool { return c.Principal != anonymous }); body.Principals {
+		fields = slices.Insert(fields, 2, field[line]{"principal", "Principal", "", false, by(func(c *line) string { return c.Principal })})
 	}
-	var order sorting
-	body.Columns, order = columnsFor(fields, "/connections", "client", q)
-	slices.SortFunc(all, func(a, b view.Connection) int {
-		c := 0
-		switch order.by {
-		case "client":
-			c = cmp.Compare(a.ClientID, b.ClientID)
-		case "address":
-			c = cmp.Compare(a.Address, b.Address)
-		case "principal":
-			c = cmp.Compare(a.Principal, b.Principal)
-		case "software":
-			c = cmp.Compare(a.Program(), b.Program())
-		case "requests":
-			c = cmp.Compare(a.Requests, b.Requests)
-		case "records":
-			c = cmp.Compare(a.RecordsIn, b.RecordsIn)
-		case "in":
-			c = cmp.Compare(a.BytesIn, b.BytesIn)
-		case "out":
-			c = cmp.Compare(a.BytesOut, b.BytesOut)
-		case "waiting":
-			c = cmp.Compare(a.InFlight, b.InFlight)
-		case "last":
-			c = lastRequest(&a).Compare(lastRequest(&b))
-		case "since":
-			c = b.Opened.Compare(a.Opened)
-		}
-		return cmp.Or(order.direct(c), cmp.Compare(a.ID, b.ID))
-	})
-	body.List, body.Pager = paged(all, "/connections", q)
+	body.show("/connections", "client", q, fields, by(func(c *line) uint64 { return c.ID }))
 	return body, "Connections", nil
 }
 

@@ -1,9 +1,11 @@
 package page
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // perPage is the maximum number of lines of a table.
@@ -61,55 +63,65 @@ type Column struct {
 	Class string
 }
 
-// sorting is the order that a request selects.
-type sorting struct {
-	by   string
-	down bool
-}
-
-// field is a column and its key in the address.
-type field struct {
+// field is a column of a table with lines of type T, and its key in the address.
+type field[T any] struct {
 	key, name, class string
 	// down means that the first click sorts the largest first.
-	down bool
+	down    bool
+	compare func(a, b *T) int
 }
 
-// columnsFor returns the columns of a table, with links that sort by each, and the current order. A
-// request without a known column gets the order by the column first.
-func columnsFor(fields []field, path, first string, q url.Values) ([]Column, sorting) {
-	by := q.Get("sort")
-	if !slices.ContainsFunc(fields, func(f field) bool { return f.key == by }) {
-		by = first
+// by compares lines by a value.
+func by[T any, V cmp.Ordered](value func(*T) V) func(a, b *T) int {
+	return func(a, b *T) int { return cmp.Compare(value(a), value(b)) }
+}
+
+// listing is a list that a request filters and sorts, and of which it sees a page. Sort and Order
+// are as in the address, for the form. All counts the lines before the filter.
+type listing[T any] struct {
+	Columns             []Column
+	List                []T
+	Pager               Pager
+	Filter, Sort, Order string
+	All                 int
+}
+
+// filtered returns the lines whose text contains the filter of a request.
+func filtered[T any](all []T, q url.Values, text func(*T) string) listing[T] {
+	l := listing[T]{Filter: q.Get("filter"), Sort: q.Get("sort"), Order: q.Get("order"), All: len(all)}
+	filter := strings.ToLower(l.Filter)
+	l.List = slices.DeleteFunc(all, func(x T) bool { return !strings.Contains(strings.ToLower(text(&x)), filter) })
+	return l
+}
+
+// show sorts the lines by the column that a request selects, or else by the column first, and keeps
+// those of its page. The columns have links that sort by each. same orders lines that the column
+// does not distinguish.
+func (l *listing[T]) show(path, first string, q url.Values, fields []field[T], same func(a, b *T) int) {
+	at := slices.IndexFunc(fields, func(f field[T]) bool { return f.key == l.Sort })
+	if at < 0 {
+		at = slices.IndexFunc(fields, func(f field[T]) bool { return f.key == first })
 	}
-	order := sorting{by: by}
-	for _, f := range fields {
-		if f.key == by {
-			order.down = f.down != (q.Get("order") == "reversed")
-		}
-	}
-	list := make([]Column, len(fields))
 	for i, f := range fields {
-		c := Column{Name: f.name, Class: f.class, Sorted: "none"}
-		reversed := ""
-		if f.key == order.by {
-			c.Sorted = "ascending"
-			if order.down {
+		c, reversed := Column{Name: f.name, Class: f.class, Sorted: "none"}, ""
+		if i == at {
+			down := f.down != (l.Order == "reversed")
+			if c.Sorted = "ascending"; down {
 				c.Sorted = "descending"
 			}
-			if order.down == f.down {
+			if down == f.down {
 				reversed = "reversed"
 			}
+			slices.SortFunc(l.List, func(a, b T) int {
+				n := f.compare(&a, &b)
+				if down {
+					n = -n
+				}
+				return cmp.Or(n, same(&a, &b))
+			})
 		}
 		c.Link = link(path, q, "sort", f.key, "order", reversed, "page", "")
-		list[i] = c
+		l.Columns = append(l.Columns, c)
 	}
-	return list, order
-}
-
-// direct applies the direction to a comparison.
-func (s sorting) direct(c int) int {
-	if s.down {
-		return -c
-	}
-	return c
+	l.List, l.Pager = paged(l.List, path, q)
 }

@@ -1,12 +1,10 @@
 package page
 
 import (
-	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/view"
@@ -14,15 +12,10 @@ import (
 
 // topicsBody is the list of topics.
 type topicsBody struct {
-	Columns      []Column
-	List         []topicLine
-	Pager        Pager
-	Filter       string
-	Sort, Order  string // as in the address, for the form
-	Internal     bool   // internal topics are shown
-	Hidden       int    // internal topics that are not shown
+	listing[topicLine]
+	Internal     bool // internal topics are shown
+	Hidden       int  // internal topics that are not shown
 	InternalLink string
-	All          int // topics before the filter
 }
 
 // topicLine is a topic with its rate.
@@ -47,70 +40,35 @@ func (p *Page) topics(r *http.Request, b *Status) (any, string, error) {
 		return nil, "", err
 	}
 	rate := p.rates.measure(b.Now, all)
-	q := r.URL.Query()
-	body := &topicsBody{
-		Filter:   q.Get("filter"),
-		Sort:     q.Get("sort"),
-		Order:    q.Get("order"),
-		Internal: q.Get("internal") == "show",
-		All:      len(all),
-	}
-	filter := strings.ToLower(body.Filter)
-	var lines []topicLine
+	lines := make([]topicLine, len(all))
 	for i := range all {
-		t := &all[i]
-		severity := severityOf(t)
-		switch {
-		case !strings.Contains(strings.ToLower(t.Name), filter):
-		case t.Internal && !body.Internal && severity == "": // an internal topic with a problem is always shown
-			body.Hidden++
-		default:
-			line := topicLine{Topic: *t, Severity: severity}
-			line.rate, line.known = rate(t)
-			lines = append(lines, line)
-		}
+		lines[i] = topicLine{Topic: all[i], Severity: severityOf(&all[i])}
+		lines[i].rate, lines[i].known = rate(&all[i])
 	}
+	q, name := r.URL.Query(), func(t *topicLine) string { return t.Name }
+	body := &topicsBody{listing: filtered(lines, q, name), Internal: q.Get("internal") == "show"}
+	body.List = slices.DeleteFunc(body.List, func(t topicLine) bool { // an internal topic with a problem is always shown
+		hidden := t.Internal && !body.Internal && t.Severity == ""
+		if hidden {
+			body.Hidden++
+		}
+		return hidden
+	})
 	show := "show"
 	if body.Internal {
 		show = ""
 	}
 	body.InternalLink = link("/topics", q, "internal", show, "page", "")
-	var order sorting
-	body.Columns, order = columnsFor([]field{
-		{
-			"name",
-			"Topic",
-			"",
-			false,
-		}, {"state", "State", "", true}, {"partitions", "Partitions", "num opt", true}, {"records", "Records", "num", true},
-		{"bytes", "Size", "num", true}, {"rate", "Records/s", "num", true}, {"profile", "Durability", "opt", false},
-	}, "/topics", "state", q)
-	sortTopics(lines, order)
-	body.List, body.Pager = paged(lines, "/topics", q)
+	body.show("/topics", "state", q, []field[topicLine]{
+		{"name", "Topic", "", false, by(name)},
+		{"state", "State", "", true, by(func(t *topicLine) int { return weight(t.Severity) })},
+		{"partitions", "Partitions", "num opt", true, by(func(t *topicLine) int { return t.Partitions })},
+		{"records", "Records", "num", true, by(func(t *topicLine) int64 { return t.Records })},
+		{"bytes", "Size", "num", true, by(func(t *topicLine) int64 { return t.Bytes })},
+		{"rate", "Records/s", "num", true, by(func(t *topicLine) float64 { return t.rate })},
+		{"profile", "Durability", "opt", false, by(func(t *topicLine) string { return t.Profile })},
+	}, by(name))
 	return body, "Topics", nil
-}
-
-func sortTopics(lines []topicLine, order sorting) {
-	slices.SortFunc(lines, func(a, b topicLine) int {
-		c := 0
-		switch order.by {
-		case "partitions":
-			c = cmp.Compare(a.Partitions, b.Partitions)
-		case "records":
-			c = cmp.Compare(a.Records, b.Records)
-		case "bytes":
-			c = cmp.Compare(a.Bytes, b.Bytes)
-		case "rate":
-			c = cmp.Compare(a.rate, b.rate)
-		case "profile":
-			c = cmp.Compare(a.Profile, b.Profile)
-		case "state":
-			c = cmp.Compare(weight(a.Severity), weight(b.Severity))
-		case "name":
-			return order.direct(cmp.Compare(a.Name, b.Name))
-		}
-		return cmp.Or(order.direct(c), cmp.Compare(a.Name, b.Name))
-	})
 }
 
 // weight returns the rank of a severity; 0 without one.
