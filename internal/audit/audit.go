@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -83,8 +84,8 @@ const (
 	maxDecisions = maxWaiting / 2
 )
 
-// class is what has bounds of its own: a flood of requests that are refused, which every client can
-// make, must not hide who logged in and what was changed.
+// class is what has bounds and a sink of its own: a flood of requests that are refused, which every
+// client can make, must not hide or displace who logged in and what was changed.
 type class uint8
 
 const (
@@ -117,10 +118,33 @@ type Sink interface {
 	Close() error
 }
 
+// Sinks are where the lines of each class go. They may be the same.
+type Sinks struct {
+	Decisions, Sessions, Changes Sink
+}
+
+// Same returns Sinks that are all one.
+func Same(s Sink) Sinks { return Sinks{s, s, s} }
+
+// of returns the sink of a class.
+func (s *Sinks) of(c class) Sink { return [numClasses]Sink{s.Decisions, s.Sessions, s.Changes}[c] }
+
+// Close closes all sinks.
+func (s *Sinks) Close() error {
+	err := s.Decisions.Close()
+	if s.Sessions != s.Decisions {
+		err = errors.Join(err, s.Sessions.Close())
+	}
+	if s.Changes != s.Decisions {
+		err = errors.Join(err, s.Changes.Close())
+	}
+	return err
+}
+
 // Options configure a Log.
 type Options struct {
 	Mode Mode
-	Sink Sink
+	Sink Sinks
 	Node int32 // the broker's id, for each line
 	// Failed is called when writing begins to fail, and with nil when it works again. It may be
 	// nil.
@@ -142,15 +166,12 @@ type Log struct {
 	lines chan line
 	stop  chan struct{}
 	ended chan struct{}
-	// The last write or flush failed, and lines are written that were not flushed; owned by the
-	// writer.
-	unwritten, unflushed, dirty bool
+	sinks [numClasses]sinkState // owned by the writer
 
 	mu      sync.Mutex
 	causes  map[cause]*count
 	classes [numClasses]classCount
 	changes uint64 // so far
-	dropped int64  // lines since the last line of kind lost
 	stats   Stats
 	closed  bool
 }
@@ -161,6 +182,13 @@ type classCount struct {
 	hosts      map[string]int // causes of each address
 	overflow   int64          // events since the last line of that kind, which was written at overflowAt
 	overflowAt time.Time
+	dropped    int64 // lines since the last line of kind lost
+}
+
+// sinkState is what became of the lines of a class.
+type sinkState struct {
+	// The last write or flush failed, and lines are written that were not flushed.
+	unwritten, unflushed, dirty bool
 }
 
 // line is an event that stands for n.
@@ -168,6 +196,7 @@ type line struct {
 	Event
 	at time.Time
 	n  int64
+	of class
 }
 
 type cause struct {
@@ -232,7 +261,7 @@ func (l *Log) Record(e Event) {
 	l.causes[c] = &count{until: now.Add(period)}
 	of.causes++
 	of.hosts[c.host]++
-	l.write(line{e, now, 1})
+	l.write(line{e, now, 1, e.Kind.class()})
 }
 
 // bounded returns an event with texts that a line may have, and that share no memory with the
@@ -246,14 +275,14 @@ func bounded(e Event) Event {
 
 // write passes a line to the writer, or drops it. Caller holds mu.
 func (l *Log) write(x line) {
-	if x.Kind.class() != decisions || len(l.lines) < maxDecisions {
+	if x.of != decisions || len(l.lines) < maxDecisions {
 		select {
 		case l.lines <- x:
 			return
 		default:
 		}
 	}
-	l.dropped++
+	l.classes[x.of].dropped++
 	l.stats.Dropped++
 }
 

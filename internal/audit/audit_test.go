@@ -68,7 +68,7 @@ func refused(who, host, resource string) Event {
 // bubble runs a test with a log under virtual time.
 func bubble(t *testing.T, m *memory, mode Mode, test func(*Log)) {
 	synctest.Test(t, func(t *testing.T) {
-		l := Open(Options{Mode: mode, Sink: m, Node: 1})
+		l := Open(Options{Mode: mode, Sink: Same(m), Node: 1})
 		test(l)
 		if err := l.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -164,7 +164,7 @@ func TestASlowSinkIsNotWaitedFor(t *testing.T) {
 	const events = maxDecisions + 500
 	synctest.Test(t, func(t *testing.T) {
 		m.blocked = make(chan struct{})
-		l := Open(Options{Mode: Refusals, Sink: m})
+		l := Open(Options{Mode: Refusals, Sink: Same(m)})
 		for i := range events {
 			l.Record(refused("User:x", fmt.Sprintf("10.0.%d.%d", i>>8, i&255), "Topic:LITERAL:a"))
 		}
@@ -190,7 +190,7 @@ func TestAFullDisk(t *testing.T) {
 	m := new(memory)
 	var reports []error
 	synctest.Test(t, func(t *testing.T) {
-		l := Open(Options{Mode: Refusals, Sink: m, Failed: func(err error) { reports = append(reports, err) }})
+		l := Open(Options{Mode: Refusals, Sink: Same(m), Failed: func(err error) { reports = append(reports, err) }})
 		full := errors.New("no space left on device")
 		m.fail(full)
 		for i := range 3 {
@@ -226,7 +226,7 @@ func TestLostLinesAreNamedWithoutAnotherEvent(t *testing.T) {
 			m := new(memory)
 			var reports []error
 			synctest.Test(t, func(t *testing.T) {
-				l := Open(Options{Mode: Refusals, Sink: m, Failed: func(err error) { reports = append(reports, err) }})
+				l := Open(Options{Mode: Refusals, Sink: Same(m), Failed: func(err error) { reports = append(reports, err) }})
 				m.fail(errors.New("no space left on device"))
 				l.Record(refused("User:x", "10.0.0.1", "a"))
 				l.Record(refused("User:x", "10.0.0.1", "b"))
@@ -273,7 +273,7 @@ func TestADiskThatDoesNotSync(t *testing.T) {
 	u := &unsynced{}
 	var reports []error
 	synctest.Test(t, func(t *testing.T) {
-		l := Open(Options{Mode: Refusals, Sink: u, Failed: func(err error) { reports = append(reports, err) }})
+		l := Open(Options{Mode: Refusals, Sink: Same(u), Failed: func(err error) { reports = append(reports, err) }})
 		u.broken.Store(true)
 		for i := range 5 {
 			l.Record(refused("User:x", "10.0.0.1", fmt.Sprint(i)))
@@ -311,7 +311,7 @@ func (f *flushes) Flush() error            { f.open.Store(0); return nil }
 func TestLinesOfCountsAreFlushed(t *testing.T) {
 	f := &flushes{}
 	synctest.Test(t, func(t *testing.T) {
-		l := Open(Options{Mode: Refusals, Sink: f})
+		l := Open(Options{Mode: Refusals, Sink: Same(f)})
 		for range 2 {
 			l.Record(refused("User:x", "10.0.0.1", "a"))
 		}
@@ -389,7 +389,7 @@ func TestAFloodHidesNoChange(t *testing.T) {
 	m := &memory{}
 	synctest.Test(t, func(t *testing.T) {
 		m.blocked = make(chan struct{})
-		l := Open(Options{Mode: Refusals, Sink: m})
+		l := Open(Options{Mode: Refusals, Sink: Same(m)})
 		for i := range 2 * maxCauses {
 			l.Record(refused("User:bob", fmt.Sprintf("10.0.0.%d", i%100), fmt.Sprintf("Topic:LITERAL:%d", i)))
 		}

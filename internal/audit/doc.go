@@ -4,7 +4,7 @@
 // fill the disk: of each cause there is one line, and then at most one every 10 seconds with the
 // number of events. Only changes have a line each. The number of causes is bounded, in all and for
 // each address; what is above the bounds is counted in a line "overflow". Refusals, sessions and
-// changes have bounds of their own, so that none of them hides another. Record never waits. If the
+// changes have bounds and sinks of their own, so that none of them hides or overwrites another. Record never waits. If the
 // disk or the journal is slow or full, lines are dropped, those of refusals first. A line "lost"
 // gives their number when writing works again.
 //

@@ -22,9 +22,7 @@ func (l *Log) run() {
 		case now := <-tick.C:
 			l.due(now, false)
 			l.nameLost()
-			if l.dirty {
-				l.flush()
-			}
+			l.flush()
 		case <-l.stop:
 			l.finish()
 			return
@@ -41,16 +39,22 @@ func (l *Log) finish() {
 	l.flush()
 }
 
-// flush flushes the sink.
+// flush flushes the sinks that have lines.
 func (l *Log) flush() {
-	err := l.opt.Sink.Flush()
-	l.unflushed = err != nil
-	if err != nil {
-		l.failed(err, 0)
-		return
+	for of := range numClasses {
+		s := &l.sinks[of]
+		if !s.dirty {
+			continue
+		}
+		err := l.opt.Sink.of(of).Flush()
+		s.unflushed = err != nil
+		if err != nil {
+			l.failed(err, of, 0)
+			continue
+		}
+		s.dirty = false
+		l.works()
 	}
-	l.dirty = false
-	l.works()
 }
 
 func (l *Log) drain() {
@@ -77,12 +81,12 @@ func (l *Log) due(now time.Time, all bool) {
 			l.forget(c)
 			continue
 		}
-		out = append(out, line{k.last, now, k.n})
+		out = append(out, line{k.last, now, k.n, c.kind.class()})
 		k.n, k.last, k.until = 0, Event{}, now.Add(period)
 	}
 	for i := range l.classes {
 		if of := &l.classes[i]; of.overflow > 0 && (all || now.Sub(of.overflowAt) >= period) {
-			out = append(out, line{Event{Kind: overflow, Why: beyond[i]}, now, of.overflow})
+			out = append(out, line{Event{Kind: overflow, Why: beyond[i]}, now, of.overflow, class(i)})
 			of.overflow, of.overflowAt = 0, now
 		}
 	}
@@ -105,47 +109,50 @@ func (l *Log) forget(c cause) {
 // put writes a line, after one for the lines that were dropped before it. If it fails, the line is
 // lost.
 func (l *Log) put(x line) {
-	err := l.putLost()
+	err := l.putLost(x.of)
 	if err == nil {
 		err = l.writeLine(x)
 	}
 	if err != nil {
-		l.failed(err, 1)
+		l.failed(err, x.of, 1)
 	}
 }
 
-// nameLost writes the line for the lines that were dropped, although no other follows.
+// nameLost writes the lines for the lines that were dropped, although no other follows.
 func (l *Log) nameLost() {
-	if err := l.putLost(); err != nil {
-		l.failed(err, 0)
+	for of := range numClasses {
+		if err := l.putLost(of); err != nil {
+			l.failed(err, of, 0)
+		}
 	}
 }
 
-// putLost writes a line for the lines that were dropped, if there are any.
-func (l *Log) putLost() error {
+// putLost writes a line for the lines of a class that were dropped, if there are any.
+func (l *Log) putLost(of class) error {
 	l.mu.Lock()
-	dropped := l.dropped
+	dropped := l.classes[of].dropped
 	l.mu.Unlock()
 	if dropped == 0 {
 		return nil
 	}
-	err := l.writeLine(line{Event{Kind: lost, Why: "lines that could not be written"}, time.Now(), dropped})
+	err := l.writeLine(line{Event{Kind: lost, Why: "lines that could not be written"}, time.Now(), dropped, of})
 	if err == nil {
 		l.mu.Lock()
-		l.dropped -= dropped
+		l.classes[of].dropped -= dropped
 		l.mu.Unlock()
 	}
 	return err
 }
 
-// writeLine passes a line to the sink.
+// writeLine passes a line to its sink.
 func (l *Log) writeLine(x line) error {
-	err := l.opt.Sink.Write(l.encode(x))
-	l.unwritten = err != nil
+	s := &l.sinks[x.of]
+	err := l.opt.Sink.of(x.of).Write(l.encode(x))
+	s.unwritten = err != nil
 	if err != nil {
 		return err
 	}
-	l.dirty = true
+	s.dirty = true
 	l.mu.Lock()
 	l.stats.Written++
 	l.mu.Unlock()
@@ -153,10 +160,12 @@ func (l *Log) writeLine(x line) error {
 	return nil
 }
 
-// works notes that the sink works again, when it both writes and flushes.
+// works notes that the sinks work again, when all both write and flush.
 func (l *Log) works() {
-	if l.unwritten || l.unflushed {
-		return
+	for _, s := range l.sinks {
+		if s.unwritten || s.unflushed {
+			return
+		}
 	}
 	l.mu.Lock()
 	again := l.stats.Err != nil
@@ -167,12 +176,12 @@ func (l *Log) works() {
 	}
 }
 
-// failed notes an error of the sink, and lines that are lost by it.
-func (l *Log) failed(err error, lines int64) {
+// failed notes an error of the sink of a class, and lines that are lost by it.
+func (l *Log) failed(err error, of class, lines int64) {
 	l.mu.Lock()
 	first := l.stats.Err == nil
 	l.stats.Err = err
-	l.dropped += lines
+	l.classes[of].dropped += lines
 	l.stats.Dropped += lines
 	l.mu.Unlock()
 	if first && l.opt.Failed != nil {

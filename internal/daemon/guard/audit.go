@@ -21,8 +21,14 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// auditFile is the audit log's path below the data directory, unless audit.file names another.
-const auditFile = "audit/audit.log"
+// auditFile is the path of the audit log's changes below the data directory, unless audit.file names
+// another. auditLogins and auditRefusals are what follows it in the names of the files of logins,
+// and of refusals and failed logins: each has a size of its own, so that none displaces another.
+const (
+	auditFile     = "audit/audit.log"
+	auditLogins   = ".logins"
+	auditRefusals = ".refusals"
+)
 
 // OpenAudit opens the audit log if it is on, and shows it in findings and metrics. The data
 // directory must be locked. The caller closes Audit, also after an error.
@@ -51,34 +57,52 @@ func (g *Guard) OpenAudit(fsys vfs.FS, node int32, in *checks.Monitor, reg prome
 
 // auditSink opens what the audit log is written to, and returns its name. Without a log the mode is
 // Off. The data directory must be locked.
-func auditSink(cfg *config.Config, fsys vfs.FS) (mode audit.Mode, sink audit.Sink, place string, err error) {
+func auditSink(cfg *config.Config, fsys vfs.FS) (mode audit.Mode, sink audit.Sinks, place string, err error) {
 	s := &cfg.Security
 	if s.AuditLog == "" {
-		return audit.Off, nil, "", nil
+		return audit.Off, sink, "", nil
 	}
 	if mode, err = audit.ParseMode(s.AuditLog); err != nil {
-		return mode, nil, "", exit.With(exit.Usage, fmt.Errorf("%s: %w", config.KeyAuditLog, err))
+		return mode, sink, "", exit.With(exit.Usage, fmt.Errorf("%s: %w", config.KeyAuditLog, err))
 	}
 	if mode == audit.Off {
-		return mode, nil, "", nil
+		return mode, sink, "", nil
 	}
 	switch place = s.AuditFile; {
 	case place == config.Journald:
-		sink, err = audit.OpenJournal()
+		var journal audit.Sink
+		journal, err = audit.OpenJournal()
+		sink = audit.Same(journal)
 	case place != "":
 		place = health.Path(place)
-		sink, err = audit.OpenFile(s.AuditFile)
+		sink, err = auditFiles(s.AuditFile)
 	case fsys != vfs.OS():
 		err = errors.New("a broker in memory has no data directory; name a file")
 	default:
 		name := filepath.Join(cfg.DataDir, filepath.FromSlash(auditFile))
 		place = health.Path(name)
-		sink, err = audit.OpenFile(name)
+		sink, err = auditFiles(name)
 	}
 	if err != nil {
-		return mode, nil, place, exit.With(exit.Usage, fmt.Errorf("%s %s: %w", config.KeyAuditFile, place, err))
+		return mode, sink, place, exit.With(exit.Usage, fmt.Errorf("%s %s: %w", config.KeyAuditFile, place, err))
 	}
 	return mode, sink, place, nil
+}
+
+// auditFiles opens the files of an audit log.
+func auditFiles(name string) (audit.Sinks, error) {
+	var all [3]audit.Sink
+	for i, suffix := range []string{auditRefusals, auditLogins, ""} {
+		f, err := audit.OpenFile(name + suffix)
+		if err != nil {
+			for _, opened := range all[:i] {
+				_ = opened.Close() // it has no lines of this process
+			}
+			return audit.Sinks{}, err
+		}
+		all[i] = f
+	}
+	return audit.Sinks{Decisions: all[0], Sessions: all[1], Changes: all[2]}, nil
 }
 
 // audited is the observer of connections with an audit log.

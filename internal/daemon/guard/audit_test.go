@@ -22,7 +22,7 @@ func (*linesOf) Close() error              { return nil }
 // and the reason.
 func TestARefusedLinkIsRecorded(t *testing.T) {
 	sink := &linesOf{}
-	log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: sink})
+	log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: audit.Same(sink)})
 	refused := RecordRefusedLinks(log, "peers")
 	refused(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 51234}, "User:CN=stranger", errors.New("it does not know the secret"))
 	if err := log.Close(t.Context()); err != nil {
