@@ -65,6 +65,7 @@ func (r *recovery) quarantineStrays() error {
 		known[path.Base(f.l.path)] = true
 	}
 	r.removeAbandonedFrames(infos)
+	defer r.finishReplacing()
 	for _, in := range infos {
 		if !in.Dir || known[in.Name] || path.Join(d.path, in.Name) == d.jpath {
 			continue
@@ -84,4 +85,17 @@ func (r *recovery) quarantineStrays() error {
 		})
 	}
 	return nil
+}
+
+// finishReplacing removes the logs from the checkpoint whose files a crash left under the name of a
+// replaced log. Their metadata may be lost by now, and then nobody else would.
+func (r *recovery) finishReplacing() {
+	for _, f := range r.found {
+		r.d.mu.Lock()
+		_, replaced := r.d.replaced[f.l.id]
+		r.d.mu.Unlock()
+		if replaced && errors.Is(f.err, fs.ErrNotExist) {
+			r.later(nil, func() error { return r.d.remove([]*Log{f.l}, true) })
+		}
+	}
 }

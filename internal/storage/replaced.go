@@ -21,8 +21,8 @@ import (
 //
 //	rename to another name ─▶ sync the directory ─▶ checkpoint with a tombstone ─▶ a new log
 //
-// A crash before the checkpoint leaves a log that is listed and has no files. That is damage, for
-// which the log is replaced again, with nothing left to rename.
+// A crash before the checkpoint leaves a log that is listed and has no files; the next start
+// continues with the tombstone.
 
 // replacedName returns the name of the files of a log that was replaced in a leader epoch.
 func replacedName(id ID, epoch int32) string {

@@ -55,7 +55,7 @@ func renew(f *crashfs.FS, call int, made *bool) error {
 }
 
 // afterRenewal checks what a start finds after a crash in renew, with three possible states: the
-// log as it was; the log or none, and what was replaced; or the new log with its record.
+// log as it was; none, and what was replaced; or the new log with its record.
 func afterRenewal(image *crashfs.FS, made bool) error {
 	m, err := openManager(image)
 	if err != nil {
@@ -79,9 +79,9 @@ func afterRenewal(image *crashfs.FS, made bool) error {
 	switch {
 	case l == nil && kept == 0:
 		return errors.New("neither a log nor one that was replaced")
-	case l == nil, l.Flaw() != nil && kept > 0: // the log is made, or replaced again
+	case l == nil: // the log is made
 		if made {
-			return fmt.Errorf("the new log is gone: %v", l)
+			return errors.New("the new log is gone")
 		}
 		if err := m.Replace(theLog); err != nil {
 			return err
