@@ -130,6 +130,7 @@ type process struct {
 	broker *daemon.Broker     // after over; nil if the start failed
 	gone   chan struct{}      // closed when it was killed or stopped
 	name   string             // of this process among all
+	stops  bool               // stop ends it, however its start ends; node.mu protects it
 }
 
 // machine is the file system of a machine that boots with every loss of power.
@@ -288,7 +289,7 @@ func (w *world) supervise(ctx context.Context, n *node, p *process, o daemon.Opt
 		}
 	}
 	n.mu.Lock()
-	if n.process != p {
+	if n.process != p || p.stops {
 		n.mu.Unlock()
 		return
 	}
@@ -360,6 +361,9 @@ func (w *world) stop(id int32) {
 	n := w.nodes[id]
 	n.mu.Lock()
 	p := n.process
+	if p != nil {
+		p.stops = true
+	}
 	n.mu.Unlock()
 	if p == nil {
 		return
