@@ -56,6 +56,8 @@ type Quorum struct {
 	Leads        bool
 	// Hanging is the time since the metadata store responded, if that is long; otherwise 0.
 	Hanging time.Duration
+	// Failed is why the metadata files of this broker accept no writes: then it does not vote.
+	Failed string
 	// Voters is the number of voters, 0 if it is not known. Unreachable are those to which this
 	// broker has no connection: "broker 2 (b:9092)".
 	Voters      int

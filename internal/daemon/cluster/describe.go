@@ -19,6 +19,9 @@ func (s *Streams) Describe(img *metadata.Image, version string, x *view.Cluster)
 	q.Leader, q.Term, q.Commit, q.Leads = -1, w.Term, w.Commit, w.Leader == w.Member && w.Ready
 	q.Unreachable, q.Orphans = c.unreachable(img, w.Members)
 	q.Hanging = time.Since(w.At)
+	if err := c.store.Failed(); err != nil {
+		q.Failed = err.Error()
+	}
 	if w.Leader == 0 {
 		q.NoLeader = max(time.Since(w.Led), 1)
 	}

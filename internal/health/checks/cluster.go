@@ -114,9 +114,19 @@ func checkQuorum(c *view.Cluster, n *notes) {
 			problem += fmt.Sprintf("; of %s, these cannot be reached from this broker: %s", text.Count(q.Voters, "voter"),
 				listed(q.Unreachable, len(q.Unreachable)))
 		}
+		remedy := fmt.Sprintf("start brokers until %d of %d voters reach each other", q.Voters/2+1, q.Voters)
+		if q.Failed != "" {
+			problem += "; this broker has no vote, because its metadata cannot be written: " + q.Failed
+			mend := "run " + "`df -h`" + " and " + kernelLog + " on this machine to see whether the disk of the metadata is full or " +
+				"broken, and remove the cause: it votes again without a restart"
+			if len(q.Unreachable) >= q.Voters/2+1 {
+				mend = remedy + ", and " + mend
+			}
+			remedy = mend
+		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "metadata quorum", Problem: problem,
 			Works:  "partitions whose leader and enough replicas are alive can be written with acks=all and read",
-			Remedy: fmt.Sprintf("start brokers until %d of %d voters reach each other (%s)", q.Voters/2+1, q.Voters, clusterPage)})
+			Remedy: remedy + " (" + clusterPage + ")"})
 		return
 	}
 	switch {

@@ -90,6 +90,9 @@ func TestMetadataQuorum(t *testing.T) {
 			q.NoLeader, q.Unreachable = time.Minute, []string{"broker 2 (b:9092)", "broker 3 (c:9092)"}
 		}), []string{"bad metadata quorum: the cluster has no metadata leader: no election, topic or config can change; of 3 voters, these " +
 			"cannot be reached from this broker: broker 2 (b:9092), broker 3 (c:9092)"}},
+		{"no leader, the disk of the only voter is full", quorum(func(q *view.Quorum) {
+			q.NoLeader, q.Voters, q.Failed = time.Minute, 1, "write log: no space left on device"
+		}), []string{"this broker has no vote, because its metadata cannot be written: write log: no space left on device"}},
 		{"disk", quorum(func(q *view.Quorum) { q.Hanging = time.Minute }),
 			[]string{"bad metadata of this broker: its metadata store does not respond"}},
 		{"a vote moves", quorum(func(q *view.Quorum) { q.Orphans, q.Orphaned = 1, time.Second }), nil},

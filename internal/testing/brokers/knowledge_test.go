@@ -2,10 +2,12 @@ package brokers
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/health"
 )
 
 // fenced waits until another broker shows a broker as fenced.
@@ -38,6 +40,28 @@ func eachMetadataDisk(t *testing.T, seed uint64, fault func(*world, int32, strin
 			c.refusesAcksOfOne(id)
 			w.heal()
 			c.inSync()
+		}
+	})
+}
+
+// The metadata disk of the only voter is full. Its health names the disk and asks for no other
+// voter, and when there is room, it leads again.
+func TestTheMetadataDiskOfTheOnlyVoterIsFull(t *testing.T) {
+	historyOf(t, 25, kind{voters: 1}, func(w *world, c *clients) {
+		w.failDisk(1, "/data/metadata/", time.Hour)
+		var last health.Finding
+		if until(patience, func() bool {
+			for _, f := range w.findings(1) {
+				if f.Check == "quorum" && strings.Contains(f.Problem, "no metadata leader") {
+					last = f
+				}
+			}
+			return last.Check != ""
+		}) != nil {
+			w.problem("no finding about the metadata quorum")
+		}
+		if !strings.Contains(last.Problem, "no space left on device") || strings.Contains(last.Remedy, "start brokers") {
+			w.problem("the finding is %q, its remedy %q", last.Problem, last.Remedy)
 		}
 	})
 }
