@@ -151,7 +151,8 @@ func securityRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/security/acl": {never: noProtocol,
 			because: "rules are data and decisions are pure; the broker joins them with sessions, and the daemon with metadata"},
-		"internal/security/origin": {never: noProtocol, because: leafReason},
+		"internal/security/origin": {never: []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
+			because: "a leaf: it counts addresses and connections by their origins, and knows nothing that they carry"},
 		"internal/security/quota": {may: []string{"internal/security/origin"}, never: noProtocol,
 			because: "quotas are data and balances are pure, with the time given; the broker joins them with sessions"},
 		"internal/security/secret": {never: noProtocol, because: leafReason},
@@ -389,7 +390,8 @@ func benchRules() map[string]importRule {
 func linkRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/link/frame": {never: noProtocol, because: "a leaf: bytes in, values out, so that it can be fuzzed"},
-		"internal/link": {may: []string{"internal/link/frame", "internal/protocol", "internal/bufpool", "internal/security/secret"},
+		"internal/link": {may: []string{"internal/link/frame", "internal/protocol", "internal/bufpool", "internal/security/origin",
+			"internal/security/secret"},
 			never:   []string{cobraPkg, yamlPkg, kmsgPkg},
 			because: "a connection carries frames between brokers, and knows neither records nor metadata"},
 	}
