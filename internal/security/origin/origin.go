@@ -5,7 +5,7 @@
 // provider gives to a subscriber (RFC 6177, RIPE-690): a host may use any address of it, and could
 // otherwise be a new client for each attempt.
 //
-// The package does not know what is counted, and keeps nothing.
+// The package does not know what is counted.
 package origin
 
 import (
