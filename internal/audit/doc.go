@@ -9,5 +9,6 @@
 // gives their number when writing works again.
 //
 // Lines contain text from clients. Such text is at most 256 bytes and cannot end a line or contain
-// control characters, so that a client cannot write a line of its own, or change a terminal.
+// control characters, so that a client cannot write a line of its own, or change a terminal. It
+// knows neither requests nor the metadata: its callers say what happened.
 package audit

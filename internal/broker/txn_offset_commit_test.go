@@ -92,7 +92,7 @@ func (n *node) marked(t testing.TB, groupID string, producer int64, commit bool)
 	must(t, <-done)
 }
 
-// stableOffsets requests the offset of partition 0 with require_stable.
+// stableOffset requests the offset of partition 0 with require_stable.
 func stableOffset(t testing.TB, w *wire, n *node, version int16, groupID string) (offset int64, code int16) {
 	t.Helper()
 	req := kmsg.NewPtrOffsetFetchRequest()

@@ -1,5 +1,6 @@
 // Package bytesio reads binary messages from memory, and appends the parts that have a length. The
-// formats on the disk and between brokers use it.
+// formats on the disk and between brokers use it. The package does not know what a
+// message means.
 package bytesio
 
 import (

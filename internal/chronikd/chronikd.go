@@ -3,6 +3,7 @@
 //
 // It promises that a command that fails ends with an exit code of its kind and one line of cause
 // and remedy. Package daemon is the broker that it starts, which a Go program can start without it.
+// This package does not know of what parts the broker consists.
 package chronikd
 
 import (

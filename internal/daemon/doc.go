@@ -7,6 +7,6 @@
 // broker cannot start, the error is one line of cause and remedy with an exit code, for a wrong
 // configuration before anything on disk has changed; that /readyz succeeds only while clients are
 // served, and that Close answers accepted requests before it returns. internal/chronikd and
-// pkg/chronik call it. It is the only package that knows every component, and no component knows
-// it.
+// pkg/chronik call it. With the packages below it, it is the only one that knows every component,
+// and no component knows it.
 package daemon

@@ -100,7 +100,7 @@ func endsOf(t *testing.T, adm *kadm.Client) (stable, end int64) {
 	return committed["t"][0].Offset, all["t"][0].Offset
 }
 
-// damaged returns the positions of the batches of a segment.
+// positions returns the positions of the batches of a segment.
 func positions(t *testing.T, fsys vfs.FS, name string) (list []int64) {
 	t.Helper()
 	b, err := vfs.ReadFile(fsys, name)

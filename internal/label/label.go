@@ -2,7 +2,8 @@
 // directory, listener or broker that it works for. docs/troubleshooting.md shows how to read them.
 //
 // A goroutine has the labels of the one that started it until it sets its own. A value is one of
-// few: never a partition, a client or an address of a connection.
+// few: never a partition, a client or an address of a connection. The package knows none of these
+// parts, and imports no other package of the broker.
 package label
 
 import (

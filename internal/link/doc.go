@@ -42,8 +42,8 @@
 // at first and 1 s at last. Refused dials are reported, since they prove that a process is gone.
 //
 // Memory: the queues of the lane of metadata and what arrives for it are bounded in bytes, with the
-// bounds in Options and meta.go. The lane of data has no queue, and its reader allocates a payload
-// when its caller asks for it.
+// bounds in Options and outbox.go. The lane of data has no queue, and its reader allocates a
+// payload when its caller asks for it.
 //
 // daemon passes Dial and Admit. The metadata store, replica streams and the controller use the
 // lanes through interfaces of their own. The package must not know what a message or a record

@@ -35,7 +35,8 @@
 // # The life of a connection
 //
 // Package connlife has the states of a connection, its reader and its writer as tables, and draws
-// them. Only conn.on changes them. What they cost and promise:
+// them. Only conn.on changes them. In the tables, a connection that is accepted, authenticating or
+// hung up is open. What they cost and promise:
 //
 //	accepted        counts against the limits on connections, in total and per address
 //	authenticating  the TLS handshake, then the login (see login), both before one deadline; counts
@@ -48,6 +49,7 @@
 //	                idle, a bad or late frame); requests that were read are answered
 //	closing         after a short time for the client to read, the socket is closed
 //	killed          the socket is closed at once: it broke, or its client does not read
+//	hijacked        its socket belongs to a link; see below
 //	gone            it has no socket and no goroutines; unanswered requests are orphans,
 //	                which keep their memory until they are answered; the answers are dropped
 //	released        all its requests are answered, and another connection may have its slot

@@ -47,7 +47,7 @@ type poller struct {
 	failed  atomic.Bool
 
 	mu    sync.Mutex
-	conns []*conn // by pollID; nil if it is free
+	conns []*conn // by polling.id; nil if it is free
 	free  []int32
 }
 

@@ -1,4 +1,5 @@
-// Package pause waits between attempts: how long after how many failures, and until when.
+// Package pause waits between attempts: how long after how many failures, and until when. It does
+// not know what is attempted.
 package pause
 
 import (

@@ -12,6 +12,9 @@
 //	  acks=1    for ackEnd: the offset up to which the leader's log meets its durability profile
 //	  acks=all  for the high watermark: the smallest ackEnd of the in-sync replicas
 //
+// During a change of the ISR, the high watermark counts the members of the old and of the new one.
+// While the ELR is not empty, it stands still (progress.Leader).
+//
 // The goroutine that advances an end completes the appends that it covers: the log (Advanced), a
 // follower's acknowledgement (Acknowledged), or a change of the ISR. There is no goroutine per
 // append.

@@ -1,6 +1,6 @@
 // Package secureinit makes what a broker with TLS and logins needs: a private authority,
 // certificates, an admin user, the configuration, and the context of chronikctl. It is what
-// `chronikd secure init` does; no running broker uses it.
+// `chronikd secure init` does; it knows nothing of a running broker, and none uses it.
 package secureinit
 
 import (

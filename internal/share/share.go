@@ -1,5 +1,6 @@
 // Package share divides the processors: work that computes for long takes places, which are half as
-// many as the processors, so that small requests always find the other half.
+// many as the processors, so that small requests always find the other half. The package does
+// not know what the work is.
 package share
 
 import (

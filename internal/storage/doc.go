@@ -90,6 +90,8 @@
 //	retentionLoop.mu  removed segments whose files still exist
 //	pace.mu           the rate of compaction
 //	turnover.mu       the rate of segment writes
+//	debts.mu          the logs that wait until they owe fewer segments
+//	standstill.mu     the last state of the journal that was read
 //
 // The locks of the packages journal and segment come last.
 //

@@ -76,8 +76,8 @@ func (l *Log) markLocked(lc *checkpoint.Log) {
 	}
 }
 
-// marked records that a checkpoint with the log's mark is durable. The caller holds Dir.ckptMu, so
-// no checkpoint without the mark has been written since.
+// setMarked records that a checkpoint with the log's mark is durable. The caller holds Dir.ckptMu,
+// so no checkpoint without the mark has been written since.
 func (l *Log) setMarked() {
 	if l.acks.marked.Load() {
 		return

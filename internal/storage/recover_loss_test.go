@@ -22,7 +22,7 @@ func inBoot(n byte) func(*Options) {
 	return func(o *Options) { o.Boot = func() [16]byte { return [16]byte{n} } }
 }
 
-// profiles lets the partitions found at a start have profiles, the first the first.
+// withProfiles lets the partitions found at a start have profiles, the first the first.
 func withProfiles(names ...string) func(*Options) {
 	return func(o *Options) {
 		o.Config = func(_ string, id ID) Config { return testConfig(names[id.Partition]) }

@@ -2,7 +2,8 @@
 //
 // It stands between the controller and the metadata store, where every change passes, whatever
 // request it is for. The client is that of the transaction's context (audit.With). What the broker
-// does on its own, such as electing another leader after a failure, is not recorded.
+// does on its own, such as electing another leader after a failure, is not recorded. The package
+// decides nothing about them.
 package changes
 
 import (

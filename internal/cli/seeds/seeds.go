@@ -1,5 +1,5 @@
 // Package seeds finds out which of the brokers that a user has named answers, without waiting long
-// for one that hangs.
+// for one that hangs. It knows neither commands nor contexts.
 package seeds
 
 import (

@@ -46,7 +46,7 @@ func listen(t *testing.T, hangsUp bool) string {
 }
 
 // A seed that hangs does not keep the next one from being asked; each failure is named, and nothing
-// goes on when the time is over.
+// continues when the time is over.
 func TestEverySeedThatFailsIsNamed(t *testing.T) {
 	const patience = 2 * time.Second
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -89,7 +89,8 @@ func (s *shakySender) send(_, epoch int32, request any, _ *groupcommit.Batch, do
 	})
 }
 
-// producer runs transactions of version 2 and returns the markers that acknowledged commits need.
+// runProducer runs transactions of version 2 and returns the markers that acknowledged commits
+// need.
 func runProducer(rt *coordinator.Runtime, id string, transactions int) (need []string) {
 	ask := func(event any) any {
 		c := make(chan any, 1)

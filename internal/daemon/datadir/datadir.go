@@ -5,7 +5,8 @@
 // whose logs belong to another cluster, or whose metadata are missing or older than their copy. It
 // locks the data directory, closes the metadata to other users, and keeps the copy of the metadata
 // while few voters have them. Its errors say what to do, with an exit code. Packages storage and
-// raftstore open the directories.
+// raftstore open the directories; datadir does not know the
+// formats of their files.
 package datadir
 
 import (

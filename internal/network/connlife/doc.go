@@ -59,5 +59,5 @@
 //	left     the socket did not take all that the flusher wrote; the writer goroutine continues
 //	over     nothing more is written
 //
-// docs/requests.md shows the same tables.
+// docs/requests.md shows the same tables. The tables know neither sockets nor locks nor requests.
 package connlife

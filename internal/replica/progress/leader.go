@@ -121,7 +121,7 @@ const (
 type lag struct {
 	behind bool
 	since  time.Duration // when it was last caught up
-	target int64         // the log end at targetAt
+	target int64         // the log end at the time at
 	at     time.Duration
 }
 

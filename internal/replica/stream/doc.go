@@ -4,7 +4,9 @@
 // its partitions there, each under a slot, a number that is never used again on the connection. The
 // leader then pushes what is appended, before its own journal writes it. It reads that from the
 // log's memory at the moment of writing, so nothing is queued or copied for a follower. What is not
-// in memory any longer is read from the disk by one goroutine for each connection.
+// in memory any longer is read from the disk by one goroutine for each connection. The package
+// knows neither the metadata nor sockets: package replica says whom to follow, and its caller
+// connects.
 //
 //	follower                            leader
 //	SB position ──────────────────────▶ compares the two logs (progress.Answer)

@@ -4,6 +4,8 @@
 // An IPv4 address counts alone. An IPv6 address counts by its /64, the smallest network that a
 // provider gives to a subscriber (RFC 6177, RIPE-690): a host may use any address of it, and could
 // otherwise be a new client for each attempt.
+//
+// The package does not know what is counted.
 package origin
 
 import (

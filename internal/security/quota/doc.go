@@ -8,5 +8,6 @@
 // at most 2.5 % more than its rate in ten seconds. Buckets of partitions that are created or
 // deleted (KIP-599), and of new connections (KIP-612), hold eleven seconds: both come in bursts.
 //
-// The package is pure: it has no goroutines, and the time is given to it.
+// The package is pure: it has no goroutines, and the time is given to it. It knows neither requests
+// nor connections.
 package quota

@@ -1,5 +1,5 @@
 // Package secret holds bytes that must not get into logs, messages, JSON or panics: passwords, keys
-// and tokens.
+// and tokens. It does not know what they are for.
 package secret
 
 import (

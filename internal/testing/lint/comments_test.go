@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -123,6 +124,27 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 			t.Errorf("%s has no package comment: say what it owns, what it promises, who calls it, what it must not know", of)
 		case len(with) > 1:
 			t.Errorf("%s has package comments in %s: keep one", of, strings.Join(with, " and "))
+		}
+	}
+}
+
+// bound matches the words with which a package comment says what the package leaves to others.
+var bound = regexp.MustCompile(`\b(?:must not|does not|do not|nor) (?:know|own|interpret|decide|open)s?\b` +
+	`|\bknows? (?:no|nothing|neither|none|only)\b|\b(?:and|imports) no other\b` +
+	`|\b(?:decides?|changes?|imports?|opens?|reads?|starts?) (?:no|nothing|neither)\b|\b(?:no|without) (?:I/O|locks)\b`)
+
+// TestComponentsSayWhatTheyLeaveToOthers checks that the comment of each package of the broker
+// says what the package does not know, own or decide. Without that, a package takes over what
+// another one does.
+func TestComponentsSayWhatTheyLeaveToOthers(t *testing.T) {
+	for path, f := range goFiles(t, func(path string) bool { return strings.HasPrefix(path, "../../../internal/") }) {
+		of := filepath.Dir(path)
+		if f.syntax.Doc == nil || strings.HasPrefix(of, "internal/testing") || strings.HasPrefix(of, "internal/tools") ||
+			strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		if text := strings.ReplaceAll(f.syntax.Doc.Text(), "\n", " "); !bound.MatchString(text) {
+			t.Errorf("%s: the package comment does not say what the package does not know, own or decide", path)
 		}
 	}
 }

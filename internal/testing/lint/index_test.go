@@ -20,12 +20,15 @@ func TestIndexLinksEveryPage(t *testing.T) {
 }
 
 // The table of packages in docs/architecture.md has every package outside scripts, and no other.
+// Each row says what the packages own, and what they must not know: only tests and the programs'
+// mains may leave that out.
 func TestArchitectureNamesEveryPackage(t *testing.T) {
 	_, table, _ := strings.Cut(pages(t)["docs/architecture.md"], "\n## Packages\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	named := make(map[string]bool)
 	for row := range strings.Lines(table) {
-		cell, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " |")
+		cell, rest, _ := strings.Cut(strings.TrimPrefix(row, "| "), " |")
+		checkCells(t, row, strings.Split(rest, "|"))
 		for i, name := range strings.Split(cell, "`") {
 			if i%2 == 1 {
 				named[name] = true
@@ -48,6 +51,23 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 		if !known[name] {
 			t.Errorf("docs/architecture.md names the package %s, which does not exist", name)
 		}
+	}
+}
+
+// checkCells checks a row of the table of packages. cells follow the packages' names.
+func checkCells(t *testing.T, row string, cells []string) {
+	t.Helper()
+	if !strings.HasPrefix(row, "| ") {
+		return
+	}
+	whole := len(cells) == 3 // the last is the end of the line
+	for i, cell := range cells[:len(cells)-1] {
+		cell = strings.TrimSpace(cell)
+		outside := strings.HasPrefix(row, "| `internal/testing/") || strings.HasPrefix(row, "| `cmd/")
+		whole = whole && cell != "" && (cell != "–" || i == 1 && outside)
+	}
+	if !whole {
+		t.Errorf("docs/architecture.md: a row lacks what the packages own or must not know: %s", row)
 	}
 }
 
