@@ -37,7 +37,8 @@ func (s *source) Records(ctx context.Context, topic string, partition int32, las
 		return page.Records{}, fmt.Errorf("partition %d of %s: %w", partition, topic, err)
 	}
 	ends := p.Ends()
-	c := collector{from: max(ends.LogStart, ends.HighWatermark-int64(last)), bytes: recordBytes, inflated: recordInflated}
+	c := collector{from: max(ends.LogStart, ends.HighWatermark-int64(last)), bytes: recordBytes,
+		inflate: record.Limits{Bytes: recordInflated, Places: s.o.Batches}}
 	c.next = c.from
 	for c.next < ends.HighWatermark && c.note == "" && ctx.Err() == nil {
 		c.read(p)
@@ -53,10 +54,11 @@ func (s *source) Records(ctx context.Context, topic string, partition int32, las
 
 // collector collects the records from an offset on, cut at the page's limits.
 type collector struct {
-	from, next      int64
-	bytes, inflated int64 // still allowed to read
-	list            []page.Record
-	note            string
+	from, next int64
+	bytes      int64         // still allowed to read
+	inflate    record.Limits // still allowed
+	list       []page.Record
+	note       string
 }
 
 // read appends the records of the next batches. It advances next, or sets note.
@@ -97,8 +99,8 @@ func (c *collector) add(b record.Batch) bool {
 		return true
 	}
 	// Records can be much larger outside a compressed batch.
-	err := b.Each(c.inflated, func(r record.Record) error {
-		c.inflated -= int64(len(r.Key) + len(r.Value))
+	err := b.Each(c.inflate, func(r record.Record) error {
+		c.inflate.Bytes -= int64(len(r.Key) + len(r.Value))
 		if r.Offset >= c.from {
 			c.list = append(c.list, recordOf(&r))
 		}
@@ -106,7 +108,7 @@ func (c *collector) add(b record.Batch) bool {
 	})
 	var refused *record.Error
 	switch {
-	case errors.As(err, &refused) && refused.Kind == record.TooLarge, c.inflated <= 0 && err == nil:
+	case errors.As(err, &refused) && refused.Kind == record.TooLarge, c.inflate.Bytes <= 0 && err == nil:
 		c.note = fmt.Sprintf(
 			"The records from offset %d on are not shown: this page decompresses at most %d MiB.",
 			b.BaseOffset(),

@@ -33,7 +33,7 @@ func batchOf(t *testing.T, codec record.Codec, base int64, control bool, values 
 
 func TestRecordsAreCutAndCopied(t *testing.T) {
 	long := bytes.Repeat([]byte{'x'}, 3*page.MaxShown)
-	c := collector{from: 11, next: 11, bytes: recordBytes, inflated: recordInflated}
+	c := collector{from: 11, next: 11, bytes: recordBytes, inflate: record.Limits{Bytes: recordInflated}}
 	b := batchOf(t, record.None, 10, false, []byte("before"), nil, []byte{}, long)
 	if !c.add(b) || c.next != 14 || c.bytes != recordBytes-int64(b.Size()) {
 		t.Errorf("%+v", c)
@@ -66,13 +66,13 @@ func TestABatchThatInflatesIsNotShown(t *testing.T) {
 	if b.Size() > 64<<10 {
 		t.Fatalf("the compressed batch has %d bytes", b.Size())
 	}
-	c := collector{bytes: recordBytes, inflated: 1 << 20}
+	c := collector{bytes: recordBytes, inflate: record.Limits{Bytes: 1 << 20}}
 	if c.add(b) || !strings.Contains(c.note, "decompresses at most 64 MiB") || len(c.list) != 1 {
 		t.Errorf("%q with %d records", c.note, len(c.list))
 	}
-	c = collector{bytes: recordBytes, inflated: 3 << 20}
-	if !c.add(b) || c.inflated > 1<<20 || len(c.list) != 3 {
-		t.Errorf("%q, %d bytes left, %d records", c.note, c.inflated, len(c.list))
+	c = collector{bytes: recordBytes, inflate: record.Limits{Bytes: 3 << 20}}
+	if !c.add(b) || c.inflate.Bytes > 1<<20 || len(c.list) != 3 {
+		t.Errorf("%q, %d bytes left, %d records", c.note, c.inflate.Bytes, len(c.list))
 	}
 	if c.add(b) {
 		t.Error("a second batch has a budget of its own")
@@ -80,7 +80,7 @@ func TestABatchThatInflatesIsNotShown(t *testing.T) {
 }
 
 func TestBatchesWithoutRecordsOfClients(t *testing.T) {
-	c := collector{bytes: recordBytes, inflated: recordInflated}
+	c := collector{bytes: recordBytes, inflate: record.Limits{Bytes: recordInflated}}
 	if !c.add(batchOf(t, record.None, 5, true, []byte("marker"))) || len(c.list) != 0 || c.next != 6 {
 		t.Errorf("a control batch: %+v", c)
 	}

@@ -58,7 +58,9 @@ type Options struct {
 	// TLS, if set, returns the configuration for each handshake.
 	TLS func() *tls.Config
 	// Places are where handshakes compute; default: places of its own.
-	Places   *share.Places
+	Places *share.Places
+	// Batches are where the page of records inflates; default: it takes no place.
+	Batches  *share.Places
 	Registry *prometheus.Registry
 	Level    zap.AtomicLevel
 	Health   Health

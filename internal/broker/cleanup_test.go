@@ -248,7 +248,7 @@ func TestACompactedTopicKeepsTheLastOfEachKey(t *testing.T) {
 			for rest := p.RecordBatches; len(rest) > 0; {
 				b, more, err := record.Next(rest)
 				must(t, err)
-				must(t, b.Each(0, func(r record.Record) error {
+				must(t, b.Each(record.Limits{}, func(r record.Record) error {
 					got = append(got, fmt.Sprintf("%d:%s", r.Offset, r.Key))
 					return nil
 				}))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/share"
+	"github.com/chronik-io/chronik/internal/storage"
 )
 
 // A request that names much, or has a large answer, waits while others have the places; small ones
@@ -139,11 +140,14 @@ func TestAPlaceLapses(t *testing.T) {
 func TestALargeSearchHasOnePlace(t *testing.T) {
 	// Other tests use what this one leaves: places, and decoders. Those of zstd have channels.
 	heavy := batchOf(t, record.BatchOptions{Compression: compressed(t, record.Gzip)}, 1, strings.Repeat("\x00", 1<<20))
-	defer record.UsePlaces(share.New().Of(share.Batches))
 	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, quick, func(o *nodeOptions) { o.pipe = true })
+		all := share.New()
+		n := newNode(t, quick, func(o *nodeOptions) {
+			o.pipe = true
+			o.storage = func(s *storage.Options) { s.Inflate.Places = all.Of(share.Batches) }
+			o.broker = func(b *Options) { b.Share = all }
+		})
 		id := n.topic(t, "t", 1)
-		record.UsePlaces(n.batches)
 		w := n.dial(t)
 		defer w.Close()
 		if p := produced(t, w, 13, produceRequest("", id, -1, heavy)); p.ErrorCode != 0 {

@@ -121,7 +121,7 @@ func (n *node) readAll(t *testing.T, id [16]byte) int {
 			b, more, err := record.Next(rest)
 			must(t, err)
 			must(t, b.CheckCRC())
-			must(t, b.Each(1<<20, func(r record.Record) error {
+			must(t, b.Each(record.Limits{Bytes: 1 << 20}, func(r record.Record) error {
 				if r.Offset != next || string(r.Value) != fmt.Sprint(next) {
 					return fmt.Errorf("at offset %d is %d: %s", next, r.Offset, r.Value)
 				}

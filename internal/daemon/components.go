@@ -21,6 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -132,7 +133,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 		DeferredBytes: b.budgets.Deferred, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration, RetentionInterval: r.conf.Cleaning.Interval,
 		Progress: b.health.Progress, Interrupted: ctx.Err, MinFree: r.minFree.Load,
-		Cleaning: *r.cleaning.Load(),
+		Cleaning: *r.cleaning.Load(), Inflate: record.Limits{Places: b.share.Of(share.Batches)},
 		Absent: func() int {
 			if s := r.server.Load(); s != nil {
 				return s.Producers().Absent()

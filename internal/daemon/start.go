@@ -25,7 +25,6 @@ import (
 	"github.com/chronik-io/chronik/internal/logtail"
 	"github.com/chronik-io/chronik/internal/memory"
 	"github.com/chronik-io/chronik/internal/metrics"
-	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -148,7 +147,6 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &observe.Probes{}, slowChecks: o.slowChecks,
 		diskPatience: cmp.Or(o.diskPatience, datadir.Patience),
 		version:      o.Version}
-	record.UsePlaces(b.share.Of(share.Batches))
 	b.stack.push("addresses", func(context.Context) error { return addresses.close() })
 	if err := b.startHealth(o.Version, readyGauge(metrics.NewProcess(reg, o.Version)), o.Log.Named("health")); err != nil {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
@@ -156,7 +154,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	b.watchCertificates(o.Reload, o.Reread)
 	if addresses.admin != nil {
 		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config, token, opened), TLS: opened.AdminTLS(),
-			Places: b.share.Of(share.Logins), Registry: reg, Level: o.Level, Health: b.health,
+			Places: b.share.Of(share.Logins), Batches: b.share.Of(share.Batches), Registry: reg, Level: o.Level, Health: b.health,
 			View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
 		if err != nil {
 			return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))

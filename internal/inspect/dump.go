@@ -266,7 +266,7 @@ func (d *dumper) before(name string, f *journal.FrameAt) error {
 // records shows the records of a batch.
 func (d *dumper) records(name string, pos int64, topic string, id storage.ID, b record.Batch) error {
 	var stop error
-	err := b.Each(0, func(r record.Record) error {
+	err := b.Each(record.Limits{}, func(r record.Record) error {
 		if !d.o.within(r.Offset, r.Offset+1) {
 			return nil
 		}

@@ -221,9 +221,9 @@ func (r *Rules) recode(b Batch, now int64) (stored Batch, latest int64, err erro
 
 // scan walks over the records of b and writes the inflated bytes to tee.
 func (r *Rules) scan(b Batch, now int64, tee io.Writer) (latest int64, err error) {
-	s := scanner{placed: true}
+	var s scanner
 	defer s.close()
-	if err := s.open(b, r.maxInflated(), tee); err != nil {
+	if err := s.open(b, Limits{Bytes: r.maxInflated()}, tee); err != nil {
 		return 0, err
 	}
 	var found findings

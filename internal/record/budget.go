@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -19,7 +18,7 @@ import (
 // may use a part of the Go runtime's memory limit. Each is allocated at once, so a client that
 // declares a large window must not exhaust a small broker.
 //
-// Processors: batches with a large inflated size need a place (UsePlaces).
+// The limit is the process's, so brokers of one process share the budget. Processors: Limits.Places.
 type decodeBudget struct {
 	size   int64 // bytes; a batch that needs more is rejected
 	budget *bufpool.Budget
@@ -42,15 +41,15 @@ func newDecodeBudget(memory int64) *decodeBudget {
 	return &decodeBudget{size: size, budget: bufpool.NewBudget(size), best: memory/4 >= int64(share.Half())*zstdBestBytes}
 }
 
-// places are where batches are inflated.
-var places atomic.Pointer[share.Places]
-
-func init() { places.Store(share.New().Of(share.Batches)) }
-
-// UsePlaces sets the places that batches with a large inflated size take. Call it at the start of a
-// process; the default are places of this package alone. Accept takes none: its caller must have
-// one if Heavy reports so.
-func UsePlaces(p *share.Places) { places.Store(p) }
+// Limits bound what inflating one batch may use.
+type Limits struct {
+	// Bytes bounds its inflated size; 0 or less: DefaultMaxInflated.
+	Bytes int64
+	// Places are where a batch with a large inflated size is inflated: it waits for a place and has
+	// it until the end. nil: it takes none, because the caller has one, or shares the processors with
+	// no requests.
+	Places *share.Places
+}
 
 // zstdBestBytes is the memory of one compressor of zstd's best level; the level below needs 6 MiB.
 const zstdBestBytes = 36 << 20

@@ -148,8 +148,6 @@ func TestSeveralFramesGetTheWholeBudget(t *testing.T) {
 // A batch with a large inflated size holds a place; other batches hold none.
 func TestInflatingHoldsAPlace(t *testing.T) {
 	p := share.New().Of(share.Batches)
-	before := places.Swap(p)
-	defer places.Store(before)
 	for _, codec := range allCodecs[1:] {
 		for size, want := range map[int]int{1 << 20: 1, 50: 0} {
 			b, _, err := Next(packed(t, codec, bomb(t, codec, size), 1))
@@ -157,7 +155,7 @@ func TestInflatingHoldsAPlace(t *testing.T) {
 				t.Fatal(err)
 			}
 			held := -1
-			if err := b.Each(0, func(Record) error { held = p.Held(); return nil }); err != nil {
+			if err := b.Each(Limits{Places: p}, func(Record) error { held = p.Held(); return nil }); err != nil {
 				t.Fatal(err)
 			}
 			if held != want || p.Held() != 0 {

@@ -19,16 +19,15 @@ type Record struct {
 // Each calls fn with every record of the batch, in order, until fn returns an error, which Each
 // returns. The record's slices are valid until fn returns.
 //
-// Each inflates at most maxInflated bytes, or DefaultMaxInflated if it is 0 or less; for a larger
-// batch it returns an *Error of Kind TooLarge. Invalid bytes are also an *Error: Each does not rely
-// on Accept. fn must not inflate another batch, nor wait for a client: other goroutines may be
-// waiting for the memory.
+// Each inflates the batch within limits; for a larger batch it returns an *Error of Kind TooLarge.
+// Invalid bytes are also an *Error: Each does not rely on Accept. fn must not inflate another batch,
+// nor wait for a client: other goroutines may be waiting for the memory.
 //
 // Each uses the memory of the largest record and of the codec's window.
-func (b Batch) Each(maxInflated int64, fn func(Record) error) error {
+func (b Batch) Each(limits Limits, fn func(Record) error) error {
 	var s scanner
 	defer s.close()
-	if err := s.open(b, maxInflated, nil); err != nil {
+	if err := s.open(b, limits, nil); err != nil {
 		return err
 	}
 	var rec Record
@@ -44,21 +43,21 @@ func (b Batch) Each(maxInflated int64, fn func(Record) error) error {
 }
 
 // FindTimestamp returns the first record with a timestamp of at least ts and an offset of at least
-// from, as ListOffsets requires. found is false if there is none. maxInflated and the errors are
+// from, as ListOffsets requires. found is false if there is none. The limits and the errors are
 // those of Each.
-func (b Batch) FindTimestamp(ts, from, maxInflated int64) (offset, timestamp int64, found bool, err error) {
+func (b Batch) FindTimestamp(ts, from int64, limits Limits) (offset, timestamp int64, found bool, err error) {
 	if b.MaxTimestamp() < ts || b.LastOffset() < from {
 		return 0, 0, false, nil
 	}
-	return b.find(maxInflated, func(h head, offset int64) bool {
+	return b.find(limits, func(h head, offset int64) bool {
 		return h.timestamp >= ts && offset >= from
 	})
 }
 
-func (b Batch) find(maxInflated int64, match func(head, int64) bool) (offset, timestamp int64, found bool, err error) {
+func (b Batch) find(limits Limits, match func(head, int64) bool) (offset, timestamp int64, found bool, err error) {
 	var s scanner
 	defer s.close()
-	if err := s.open(b, maxInflated, nil); err != nil {
+	if err := s.open(b, limits, nil); err != nil {
 		return 0, 0, false, err
 	}
 	for range s.count {

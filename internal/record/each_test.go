@@ -25,7 +25,7 @@ func TestEachStops(t *testing.T) {
 	stop := errors.New("stop")
 	for _, codec := range allCodecs {
 		n := 0
-		err := stored(t, codec, sample(), nil).Each(0, func(r Record) error {
+		err := stored(t, codec, sample(), nil).Each(Limits{}, func(r Record) error {
 			n++
 			if r.Offset == 101 {
 				return stop
@@ -82,16 +82,16 @@ func TestEachDoesNotRelyOnAccept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Each(0, func(Record) error { return nil }); err == nil {
+		if err := b.Each(Limits{}, func(Record) error { return nil }); err == nil {
 			t.Errorf("%s: no error", c.name)
 		}
 	}
 	b, _, _ := Next(foreignBatch(t, None, sample(), func(b *kmsg.RecordBatch) { b.NumRecords = -1 }))
-	if err := b.Each(0, nil); err == nil {
+	if err := b.Each(Limits{}, nil); err == nil {
 		t.Error("a negative count: no error")
 	}
 	b, _, _ = Next(foreignBatch(t, None, sample(), func(b *kmsg.RecordBatch) { b.Attributes = 6 }))
-	if e, ok := errors.AsType[*Error](b.Each(0, nil)); !ok || e.Kind != UnsupportedCodec {
+	if e, ok := errors.AsType[*Error](b.Each(Limits{}, nil)); !ok || e.Kind != UnsupportedCodec {
 		t.Error("codec 6: no error")
 	}
 }
@@ -107,22 +107,22 @@ func TestFindTimestamp(t *testing.T) {
 			{0, 0, 100, 50}, {50, 0, 100, 50}, {51, 0, 102, 70}, {70, 0, 102, 70}, {71, 0, -1, 0},
 			{0, 101, 101, 10}, {60, 103, 103, 70}, {60, 104, 104, 60}, {70, 104, -1, 0}, {0, 105, -1, 0},
 		} {
-			offset, ts, found, err := b.FindTimestamp(c.ts, c.from, 0)
+			offset, ts, found, err := b.FindTimestamp(c.ts, c.from, Limits{})
 			if err != nil || found != (c.offset >= 0) || found && (offset != c.offset || ts != c.found) {
 				t.Errorf("%s: first at or after %d from offset %d: %d (time %d), %v, %v", codec, c.ts, c.from, offset, ts, found, err)
 			}
 		}
 		b.Stamp(80)
-		if offset, ts, found, err := b.FindTimestamp(80, 103, 0); offset != 103 || ts != 80 || !found || err != nil {
+		if offset, ts, found, err := b.FindTimestamp(80, 103, Limits{}); offset != 103 || ts != 80 || !found || err != nil {
 			t.Errorf("%s: LogAppendTime: found %d (time %d), %v, %v", codec, offset, ts, found, err)
 		}
 	}
 	lie := stored(t, None, recs, func(b *kmsg.RecordBatch) { b.MaxTimestamp = 99 })
-	if _, _, found, err := lie.FindTimestamp(99, 0, 0); found || err != nil {
+	if _, _, found, err := lie.FindTimestamp(99, 0, Limits{}); found || err != nil {
 		t.Errorf("a timestamp that no record has is found, %v", err)
 	}
 	cut := stored(t, None, recs, func(b *kmsg.RecordBatch) { b.Records = b.Records[:10] })
-	if _, _, found, err := cut.FindTimestamp(70, 0, 0); found || err == nil {
+	if _, _, found, err := cut.FindTimestamp(70, 0, Limits{}); found || err == nil {
 		t.Error("a cut batch is searched without an error")
 	}
 }

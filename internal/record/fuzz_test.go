@@ -97,7 +97,7 @@ func FuzzNext(f *testing.F) {
 			t.Fatalf("kmsg reads another header: %v", err)
 		}
 		_ = b.CheckCRC()
-		_ = b.Each(1<<20, func(Record) error { return nil })
+		_ = b.Each(Limits{Bytes: 1 << 20}, func(Record) error { return nil })
 	})
 }
 
@@ -141,7 +141,7 @@ func checkAccepted(t *testing.T, r *Rules, a Accepted) {
 		t.Fatalf("accepted bytes are not one good batch: %v", err)
 	}
 	n, latest := 0, int64(-1)
-	if err := b.Each(r.MaxInflatedBytes, func(rec Record) error {
+	if err := b.Each(Limits{Bytes: r.MaxInflatedBytes}, func(rec Record) error {
 		if rec.Offset != int64(n) {
 			t.Fatalf("record %d has offset %d", n, rec.Offset)
 		}

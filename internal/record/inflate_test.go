@@ -124,7 +124,7 @@ func TestManySmallRecordsAreBounded(t *testing.T) {
 			t.Errorf("%s: %v", codec, err)
 		}
 		b, _, _ := Next(p)
-		if e, ok := errors.AsType[*Error](b.Each(1000, func(Record) error { return nil })); !ok || e.Kind != TooLarge {
+		if e, ok := errors.AsType[*Error](b.Each(Limits{Bytes: 1000}, func(Record) error { return nil })); !ok || e.Kind != TooLarge {
 			t.Errorf("%s: Each: %v", codec, err)
 		}
 	}
@@ -300,7 +300,7 @@ func TestZstdWindows(t *testing.T) {
 	if shared.wide.idle != nil {
 		t.Error("the decoder for wide windows is kept")
 	}
-	if _, _, found, err := b.FindTimestamp(-1, 0, 0); !found || err != nil {
+	if _, _, found, err := b.FindTimestamp(-1, 0, Limits{}); !found || err != nil {
 		t.Error("a wide frame is not searched", err)
 	}
 	for _, r := range collect(t, b) {

@@ -123,7 +123,7 @@ func foreignDecode(t testing.TB, p []byte) (kmsg.RecordBatch, []Record) {
 func collect(t testing.TB, b Batch) []Record {
 	t.Helper()
 	var recs []Record
-	err := b.Each(0, func(r Record) error {
+	err := b.Each(Limits{}, func(r Record) error {
 		r.Key, r.Value = bytes.Clone(r.Key), bytes.Clone(r.Value)
 		hs := r.Headers
 		r.Headers = nil

@@ -30,7 +30,7 @@ func (b Batch) EndTxn() (kind ControlType, coordinatorEpoch int32, err error) {
 	if !b.Control() || b.Records() == 0 {
 		return kind, coordinatorEpoch, nil
 	}
-	err = b.Each(0, func(r Record) error {
+	err = b.Each(Limits{}, func(r Record) error {
 		if len(r.Key) < 4 {
 			return refuse(InvalidRecord, "a control record's key has %d bytes, it needs 4", len(r.Key))
 		}

@@ -51,7 +51,7 @@ func TestEndTxnMarker(t *testing.T) {
 		if got != kind || epoch != 70_000 || err != nil {
 			t.Errorf("type %d, epoch %d, %v", got, epoch, err)
 		}
-		err = b.Each(0, func(r Record) error {
+		err = b.Each(Limits{}, func(r Record) error {
 			var key kmsg.ControlRecordKey
 			var value kmsg.EndTxnMarker
 			if err := key.ReadFrom(r.Key); err != nil || key.Version != 0 || int16(key.Type) != int16(kind) {

@@ -26,9 +26,9 @@ func (b Batch) Empty() Batch {
 // stays, including the codec, except the number of records and the largest timestamp. A horizon
 // other than NoHorizon becomes the batch's delete horizon, in ms since 1970.
 //
-// maxInflated and the errors are those of Each. For a batch larger than 2 GiB the error is an
+// The limits and the errors are those of Each. For a batch larger than 2 GiB the error is an
 // *Error of Kind TooLarge.
-func (b Batch) Rewrite(maxInflated int64, horizon int64, keep func(i int32) bool) (Batch, error) {
+func (b Batch) Rewrite(limits Limits, horizon int64, keep func(i int32) bool) (Batch, error) {
 	c, err := CompressWith(b.Codec(), b.Codec().defaultLevel())
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (b Batch) Rewrite(maxInflated int64, horizon int64, keep func(i int32) bool
 	if horizon != NoHorizon {
 		w.first = horizon
 	}
-	if err := w.copy(b, maxInflated, keep); err != nil {
+	if err := w.copy(b, limits, keep); err != nil {
 		return nil, err
 	}
 	if w.count == 0 {
@@ -76,10 +76,10 @@ type rewriter struct {
 // rewriteStep is how many bytes of records are written to a compressor at once.
 const rewriteStep = 32 << 10
 
-func (w *rewriter) copy(b Batch, maxInflated int64, keep func(i int32) bool) error {
+func (w *rewriter) copy(b Batch, limits Limits, keep func(i int32) bool) error {
 	var s scanner
 	defer s.close()
-	if err := s.open(b, maxInflated, nil); err != nil {
+	if err := s.open(b, limits, nil); err != nil {
 		return err
 	}
 	var r Record

@@ -58,7 +58,7 @@ func TestRewriteKeepsAllButTheRecords(t *testing.T) {
 		stays[rapid.IntRange(0, len(all)-1).Draw(rt, "one stays")] = true
 		horizon := rapid.SampledFrom([]int64{NoHorizon, 0, 1_800_000_000_000}).Draw(rt, "horizon")
 
-		n, err := b.Rewrite(0, horizon, func(i int32) bool { return stays[i] })
+		n, err := b.Rewrite(Limits{}, horizon, func(i int32) bool { return stays[i] })
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestRewriteKeepsAllButTheRecords(t *testing.T) {
 			rt.Fatalf("codec %s became %s", codec, n.Codec())
 		}
 		// A second rewrite keeps the horizon.
-		again, err := n.Rewrite(0, NoHorizon, func(i int32) bool { return i == 0 })
+		again, err := n.Rewrite(Limits{}, NoHorizon, func(i int32) bool { return i == 0 })
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestEmptyKeepsTheProducerState(t *testing.T) {
 		if got := collect(t, e); len(got) > 0 {
 			t.Errorf("%s: %d records", codec, len(got))
 		}
-		if _, _, found, err := e.FindTimestamp(0, 0, 0); found || err != nil {
+		if _, _, found, err := e.FindTimestamp(0, 0, Limits{}); found || err != nil {
 			t.Errorf("%s: a record was found: %v", codec, err)
 		}
 	}
@@ -157,14 +157,14 @@ func TestEmptyKeepsTheProducerState(t *testing.T) {
 
 func TestRewriteRejectsUnreadableBatches(t *testing.T) {
 	b := stored(t, Gzip, sample(), nil)
-	if _, err := b.Rewrite(0, NoHorizon, func(int32) bool { return false }); !isKind(err, EmptySet) {
+	if _, err := b.Rewrite(Limits{}, NoHorizon, func(int32) bool { return false }); !isKind(err, EmptySet) {
 		t.Errorf("no record is kept: %v", err)
 	}
-	if _, err := b.Rewrite(10, NoHorizon, func(int32) bool { return true }); !isKind(err, TooLarge) {
+	if _, err := b.Rewrite(Limits{Bytes: 10}, NoHorizon, func(int32) bool { return true }); !isKind(err, TooLarge) {
 		t.Errorf("more than may be inflated: %v", err)
 	}
 	b[HeaderSize+20] ^= 0xff
-	if _, err := b.Rewrite(0, NoHorizon, func(int32) bool { return true }); err == nil {
+	if _, err := b.Rewrite(Limits{}, NoHorizon, func(int32) bool { return true }); err == nil {
 		t.Error("a damaged stream was rewritten")
 	}
 }
@@ -184,12 +184,12 @@ func FuzzRewrite(f *testing.F) {
 		if err != nil {
 			return
 		}
-		n, err := b.Rewrite(1<<20, max(horizon, NoHorizon), func(i int32) bool { return mask>>(i%64)&1 == 1 })
+		n, err := b.Rewrite(Limits{Bytes: 1 << 20}, max(horizon, NoHorizon), func(i int32) bool { return mask>>(i%64)&1 == 1 })
 		if err != nil {
 			return
 		}
 		var want, got []int64
-		if err := b.Each(1<<20, func(r Record) error {
+		if err := b.Each(Limits{Bytes: 1 << 20}, func(r Record) error {
 			want = append(want, r.Offset, r.Timestamp, int64(len(r.Value)))
 			return nil
 		}); err != nil {
@@ -201,7 +201,7 @@ func FuzzRewrite(f *testing.F) {
 				left = append(left, want[i:i+3]...)
 			}
 		}
-		if err := n.Each(1<<20, func(r Record) error {
+		if err := n.Each(Limits{Bytes: 1 << 20}, func(r Record) error {
 			got = append(got, r.Offset, r.Timestamp, int64(len(r.Value)))
 			return nil
 		}); err != nil {

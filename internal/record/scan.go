@@ -24,7 +24,6 @@ type scanner struct {
 
 	inf    inflater
 	most   int64         // limit for one inflated record
-	placed bool          // the caller has a place, if it needs one
 	place  *share.Places // one of these is held; nil if none is
 	window *[]byte
 }
@@ -38,11 +37,10 @@ type head struct {
 	key       bool  // not null
 }
 
-// open prepares s for the records of b and inflates at most limit bytes (0 or less:
-// DefaultMaxInflated). tee, unless nil, receives all inflated bytes. The caller must call close
-// after every open, even after an error. In between it must not open another batch, nor wait for a
+// open prepares s for the records of b and inflates within limits. tee, unless nil, receives all
+// inflated bytes. The caller must call close after every open, even after an error. In between it must not open another batch, nor wait for a
 // goroutine that does: both may need the same place and memory.
-func (s *scanner) open(b Batch, limit int64, tee io.Writer) error {
+func (s *scanner) open(b Batch, limits Limits, tee io.Writer) error {
 	s.batch, s.count = b, b.Records()
 	if s.count < 0 {
 		return refuse(InvalidRecord, "record count %d is negative", s.count)
@@ -55,13 +53,13 @@ func (s *scanner) open(b Batch, limit int64, tee io.Writer) error {
 	if !codec.Known() {
 		return refuse(UnsupportedCodec, "compression codec %d does not exist", codec)
 	}
+	limit := limits.Bytes
 	if limit <= 0 {
 		limit = DefaultMaxInflated
 	}
 	r := sharedBudget()
 	s.limit, s.tee, s.most = limit, tee, r.size
-	if !s.placed && codec.inflatesMuch(b.payload()) {
-		p := places.Load()
+	if p := limits.Places; p != nil && codec.inflatesMuch(b.payload()) {
 		if err := p.Take(context.Background(), nil, netip.Prefix{}); err != nil {
 			return err
 		}

@@ -209,7 +209,7 @@ func (s *compactScript) compare(l *Log, e Ends) error {
 		for _, p := range slice.Parts {
 			eachBatch(p, func(b record.Batch) {
 				at = b.LastOffset() + 1
-				if e := b.Each(0, func(r record.Record) error {
+				if e := b.Each(record.Limits{}, func(r record.Record) error {
 					w := s.all[r.Offset]
 					if !bytes.Equal(w.key, r.Key) || !bytes.Equal(w.value, r.Value) || r.Timestamp != r.Offset+1 {
 						return fmt.Errorf("another record stands at %d", r.Offset)

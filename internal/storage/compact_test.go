@@ -108,7 +108,7 @@ func state(t testing.TB, l *Log) (m map[string]string, records int) {
 					t.Fatalf("%s: the batch at %d comes after %d", l, b.BaseOffset(), at)
 				}
 				at = b.LastOffset() + 1
-				if err := b.Each(0, func(r record.Record) error {
+				if err := b.Each(record.Limits{}, func(r record.Record) error {
 					records++
 					if delete(m, string(r.Key)); r.Value != nil {
 						m[string(r.Key)] = string(r.Value)
@@ -226,7 +226,7 @@ func TestTombstonesStayTheirTime(t *testing.T) {
 	tombstones := func() (n int) {
 		_ = guard(func() error {
 			for _, b := range (&world{rng: newRandom(1)}).content(l) {
-				_ = record.Batch(b.data).Each(0, func(r record.Record) error {
+				_ = record.Batch(b.data).Each(record.Limits{}, func(r record.Record) error {
 					if r.Value == nil {
 						n++
 					}

@@ -151,7 +151,7 @@ func (w *compactedTxns) check() {
 			if at = b.LastOffset() + 1; !seen[b.BaseOffset()] {
 				continue
 			}
-			if err := b.Each(0, func(r record.Record) error {
+			if err := b.Each(record.Limits{}, func(r record.Record) error {
 				if r.Offset >= start {
 					applyRecord(got, r.Key, r.Value)
 				}

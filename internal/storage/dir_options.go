@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/states"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -48,8 +49,9 @@ type Options struct {
 	// ProducersPerLog bounds how many producers a log remembers; above it, the log forgets those
 	// that were silent for longest. Default: DeferredBytes / 640, but 1,000 to 100,000.
 	ProducersPerLog int
-	// MaxInflatedBytes bounds the decompressed size of a batch in a lookup by time. Default 1 GiB.
-	MaxInflatedBytes int64
+	// Inflate bounds what a lookup by time and a compaction use for a compressed batch. Default 1 GiB,
+	// and no places.
+	Inflate record.Limits
 	// Absent returns how many producing connections have no request waiting; nil means that the
 	// number is unknown.
 	Absent func() int
@@ -104,7 +106,7 @@ func (o *Options) setDefaults() {
 		o.openTick = func() <-chan time.Time { return time.After(openPatience) }
 	}
 	setDefault(&o.DeferredBytes, 64<<20)
-	setDefault(&o.MaxInflatedBytes, 1<<30)
+	setDefault(&o.Inflate.Bytes, 1<<30)
 	setDefault(&o.ProducersPerLog, int(min(max(o.DeferredBytes/640, 1000), producers.DefaultLimit)))
 	o.Cleaning = o.Cleaning.share(1)
 	setDefault(&o.IndexBytes, 16<<20)

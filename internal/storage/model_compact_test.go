@@ -68,7 +68,7 @@ type sees struct {
 }
 
 func (s *sees) batch(data []byte) {
-	err := record.Batch(data).Each(0, func(r record.Record) error {
+	err := record.Batch(data).Each(record.Limits{}, func(r record.Record) error {
 		v := fmt.Sprintf("%d %q %v %q", r.Timestamp, r.Key, r.Value == nil, r.Value)
 		s.at[r.Offset] = v
 		if r.Offset >= s.from {

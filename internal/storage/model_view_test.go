@@ -49,7 +49,7 @@ type mrecord struct {
 
 // recordsOf decodes a batch.
 func recordsOf(b record.Batch) (all []mrecord) {
-	err := b.Each(0, func(r record.Record) error {
+	err := b.Each(record.Limits{}, func(r record.Record) error {
 		all = append(all, mrecord{r.Offset, r.Timestamp, string(r.Key), r.Value == nil, string(r.Key) + "=" + string(r.Value)})
 		return nil
 	})

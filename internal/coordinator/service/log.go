@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
@@ -20,12 +21,13 @@ import (
 type partitionLog struct {
 	part      *replica.Partition
 	purgatory *purgatory.Purgatory
+	inflate   record.Limits // of a load
 }
 
 // newPartitionLog returns the log of a partition. Loads wait in purgatory for records to be
-// committed.
-func newPartitionLog(part *replica.Partition, park *purgatory.Purgatory) *partitionLog {
-	return &partitionLog{part: part, purgatory: park}
+// committed. They inflate batches at places; nil: they take none.
+func newPartitionLog(part *replica.Partition, park *purgatory.Purgatory, places *share.Places) *partitionLog {
+	return &partitionLog{part: part, purgatory: park, inflate: record.Limits{Places: places}}
 }
 
 // Append implements coordinator.Log with acks=all. A marker counts when it is durable, even if the
@@ -172,7 +174,7 @@ func (l *partitionLog) read(offset, end int64, epoch int32, apply func(coordinat
 				return next, err
 			}
 			doubtful := l.part.LostSince(b.LeaderEpoch())
-			if next, err = applyBatch(b, next, end, doubtful, apply); err != nil || next >= end {
+			if next, err = applyBatch(b, next, end, doubtful, l.inflate, apply); err != nil || next >= end {
 				return next, err
 			}
 		}
@@ -184,7 +186,9 @@ func (l *partitionLog) read(offset, end int64, epoch int32, apply func(coordinat
 }
 
 // applyBatch applies the records of a batch that are in [from, end), or its marker.
-func applyBatch(b record.Batch, from, end int64, doubtful bool, apply func(coordinator.Record) error) (next int64, err error) {
+func applyBatch(b record.Batch, from, end int64, doubtful bool, limits record.Limits,
+	apply func(coordinator.Record) error,
+) (next int64, err error) {
 	var p coordinator.Producer
 	if b.Transactional() {
 		p = coordinator.Producer{ID: b.ProducerID(), Epoch: b.ProducerEpoch(), Transactional: true}
@@ -196,7 +200,7 @@ func applyBatch(b record.Batch, from, end int64, doubtful bool, apply func(coord
 		}
 		return b.LastOffset() + 1, err
 	}
-	err = b.Each(0, func(r record.Record) error {
+	err = b.Each(limits, func(r record.Record) error {
 		if r.Offset < from || r.Offset >= end {
 			return nil
 		}

@@ -134,7 +134,7 @@ func get(ctx context.Context, l *partitionLog, epoch int32) (string, error) {
 
 func TestAppendedRecordsAreLoaded(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	l := newPartitionLog(p, park)
+	l := newPartitionLog(p, park, nil)
 	if got, err := get(t.Context(), l, 0); got != "" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -156,7 +156,7 @@ func TestAppendedRecordsAreLoaded(t *testing.T) {
 
 func TestOtherEpochsCanNeitherWriteNorRead(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	l := newPartitionLog(p, park)
+	l := newPartitionLog(p, park, nil)
 	must(t, put(t, l, 0, "a"))
 	p.SetRole(replicatest.Role(p, 1, 3, []int32{1}, []int32{1}))
 	if err := put(t, l, 0, "b"); !errors.Is(err, replica.ErrFencedEpoch) {
@@ -177,7 +177,7 @@ func TestOtherEpochsCanNeitherWriteNorRead(t *testing.T) {
 func TestLoadWaitsForUncommittedRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, park := open(t, vfs.Memory(), &cluster{})
-		l := newPartitionLog(p, park)
+		l := newPartitionLog(p, park, nil)
 		must(t, put(t, l, 0, "a"))
 		p.SetRole(replicatest.Role(p, 1, 1, []int32{1, 2}, []int32{1, 2}))
 		replicatest.Acknowledge(t, p, 2, 1)
@@ -206,7 +206,7 @@ func TestLoadWaitsForUncommittedRecords(t *testing.T) {
 
 func TestLoadEndsWithLeadership(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	l := newPartitionLog(p, park)
+	l := newPartitionLog(p, park, nil)
 	p.SetRole(replicatest.Role(p, 1, 1, []int32{1, 2}, []int32{1, 2}))
 	ended := make(chan error, 1)
 	l.Append(1, []coordinator.Record{{Key: []byte("a")}}, time.UnixMilli(1), nil, func(err error) { ended <- err })
@@ -229,7 +229,7 @@ func TestLoadEndsWithLeadership(t *testing.T) {
 
 func TestMachineErrorEndsTheLoad(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	l := newPartitionLog(p, park)
+	l := newPartitionLog(p, park, nil)
 	must(t, put(t, l, 0, "a", "b"))
 	wrong := errors.New("wrong")
 	if err := l.Load(t.Context(), 0, func(coordinator.Record) error { return wrong }); !errors.Is(err, wrong) {
@@ -251,7 +251,7 @@ func TestAnOfflineLogIsNotLoadedAsEmpty(t *testing.T) {
 	}
 	p, park := open(t, fs, c)
 	_, epoch := p.Leader()
-	if got, err := get(t.Context(), newPartitionLog(p, park), epoch); !errors.Is(err, storage.ErrFailed) {
+	if got, err := get(t.Context(), newPartitionLog(p, park, nil), epoch); !errors.Is(err, storage.ErrFailed) {
 		t.Errorf("loaded %q, %v", got, err)
 	}
 }
@@ -259,7 +259,7 @@ func TestAnOfflineLogIsNotLoadedAsEmpty(t *testing.T) {
 // Ready refuses, before anything is applied, exactly those appends that would fail.
 func TestReadyPredictsRefusedAppends(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	l := newPartitionLog(p, park)
+	l := newPartitionLog(p, park, nil)
 	must(t, l.Ready(0, false))
 	for _, epoch := range []int32{0, 7} {
 		if err := l.Ready(epoch, false); (err == nil) != (put(t, l, epoch, "x") == nil) {
@@ -295,7 +295,7 @@ func TestShardOverALog(t *testing.T) {
 	words := func(event string) string {
 		rt := coordinator.NewRuntime(coordinator.Options{New: func(int32) coordinator.Machine { return &words{} }})
 		defer rt.Close()
-		rt.Lead(0, p.LeaderEpoch(), newPartitionLog(p, park))
+		rt.Lead(0, p.LeaderEpoch(), newPartitionLog(p, park, nil))
 		for {
 			answered := make(chan any, 1)
 			rt.Submit(0, event, func(response any, err error) {
@@ -325,7 +325,7 @@ func TestShardOverALog(t *testing.T) {
 // marker has its own. All batches of an append are committed together. The log asks for no permit.
 func TestRecordsOfTransactionsHaveTheirOwnBatches(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	l := newPartitionLog(p, park)
+	l := newPartitionLog(p, park, nil)
 	one, two := coordinator.Producer{ID: 7, Epoch: 3, Transactional: true}, coordinator.Producer{ID: 8, Transactional: true}
 	var records []coordinator.Record
 	for i, producer := range []coordinator.Producer{{}, one, one, {}, two, one} {
@@ -380,7 +380,7 @@ func TestEmptiedMarkersAreLoaded(t *testing.T) {
 	whole := record.EndTxnMarker(7, 3, record.Commit, 5, 1000)
 	b := whole.Empty()
 	var loaded []coordinator.Record
-	next, err := applyBatch(b, 0, 1, false, func(r coordinator.Record) error {
+	next, err := applyBatch(b, 0, 1, false, record.Limits{}, func(r coordinator.Record) error {
 		loaded = append(loaded, r)
 		return nil
 	})

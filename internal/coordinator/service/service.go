@@ -60,6 +60,8 @@ type Service struct {
 	opt Options
 	def Definition
 	rt  *coordinator.Runtime
+	// batches are where loads inflate; nil without Options.Share.
+	batches *share.Places
 	// image is what the shards know, or are about to be notified of.
 	image atomic.Pointer[metadata.Image]
 
@@ -82,7 +84,7 @@ func New(opt Options, def Definition) *Service {
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	rt := coordinator.Options{New: def.New, Send: def.Send, Logger: opt.Logger}
 	if opt.Share != nil {
-		rt.Places = opt.Share.Of(share.Calls)
+		rt.Places, s.batches = opt.Share.Of(share.Calls), opt.Share.Of(share.Batches)
 	}
 	if def.InitialEvent != nil {
 		rt.InitialEvent = func(int32) any { return def.InitialEvent(s.image.Load()) }
@@ -160,7 +162,7 @@ func (s *Service) applyRole(t *metadata.Topic, index int32) {
 		s.rt.Resign(index, epoch)
 		return
 	}
-	s.rt.Lead(index, epoch, newPartitionLog(part, s.opt.Replicas.Purgatory()))
+	s.rt.Lead(index, epoch, newPartitionLog(part, s.opt.Replicas.Purgatory(), s.batches))
 }
 
 // Topic returns the name of the topic.

@@ -192,7 +192,7 @@ func (w *walk) judge() (err error) {
 		all, err := batches(l)
 		must(w.t, err)
 		for _, b := range all {
-			must(w.t, b.Each(1<<20, func(r record.Record) error {
+			must(w.t, b.Each(record.Limits{Bytes: 1 << 20}, func(r record.Record) error {
 				found[fmt.Sprintf("%d/%d/%s", i, b.BaseOffset(), r.Value)] = true
 				return nil
 			}))

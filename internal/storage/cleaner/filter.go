@@ -21,8 +21,8 @@ type Filter struct {
 	// marker is kept as it is, the batch without records if necessary: a replica that has nothing
 	// but the log learns from them the producer's sequence, its epoch and its coordinator's.
 	IsLast func(producer, offset int64) bool
-	// MaxInflated bounds the decompressed size of a batch, in bytes.
-	MaxInflated int64
+	// Inflate bounds what reading a compressed batch uses.
+	Inflate record.Limits
 	// Transactions knows the outcomes of the log's transactions.
 	Transactions *Transactions
 
@@ -78,7 +78,7 @@ func (f *Filter) Batch(b record.Batch) (out record.Batch, changed bool, err erro
 	if kept == b.Records() && horizon == record.NoHorizon {
 		return b, false, nil
 	}
-	out, err = b.Rewrite(f.MaxInflated, horizon, f.stay)
+	out, err = b.Rewrite(f.Inflate, horizon, f.stay)
 	return out, true, err
 }
 
@@ -107,7 +107,7 @@ func (f *Filter) records(b record.Batch) (kept int32, tombstones bool, err error
 	at, set := b.DeleteHorizon()
 	expired := set && f.Now >= at
 	i := 0
-	err = b.Each(f.MaxInflated, func(r record.Record) error {
+	err = b.Each(f.Inflate, func(r record.Record) error {
 		if i%64 == 0 {
 			f.stays = append(f.stays, 0)
 		}

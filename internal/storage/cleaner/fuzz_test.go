@@ -46,14 +46,14 @@ func FuzzPass(f *testing.F) {
 			next = b.LastOffset() + 1
 			list = append(list, b)
 		}
-		m := Mapper{Keys: NewKeyMap(0), Transactions: NewTransactions(o.Aborted()), MaxInflated: 1 << 20}
+		m := Mapper{Keys: NewKeyMap(0), Transactions: NewTransactions(o.Aborted()), Inflate: record.Limits{Bytes: 1 << 20}}
 		for _, b := range list {
 			if more, err := m.Batch(b); !more || err != nil {
 				break
 			}
 		}
 		x := Filter{
-			Keys: m.Keys, End: min(m.End, end), Last: m.Last, Now: now, Transactions: NewTransactions(o.Aborted()), MaxInflated: 1 << 20,
+			Keys: m.Keys, End: min(m.End, end), Last: m.Last, Now: now, Transactions: NewTransactions(o.Aborted()), Inflate: record.Limits{Bytes: 1 << 20},
 			IsLast: func(int64, int64) bool { return false },
 		}
 		for _, b := range list {
@@ -62,13 +62,13 @@ func FuzzPass(f *testing.F) {
 				continue
 			}
 			had := map[[2]int64]bool{}
-			if err := b.Each(1<<20, func(r record.Record) error {
+			if err := b.Each(record.Limits{Bytes: 1 << 20}, func(r record.Record) error {
 				had[[2]int64{r.Offset, r.Timestamp}] = true
 				return nil
 			}); err != nil && out.Records() > 0 {
 				t.Fatalf("records stay of what can't be read: %v", err)
 			}
-			if err := out.Each(1<<20, func(r record.Record) error {
+			if err := out.Each(record.Limits{Bytes: 1 << 20}, func(r record.Record) error {
 				if !had[[2]int64{r.Offset, r.Timestamp}] {
 					t.Fatalf("record %d of time %d was not there", r.Offset, r.Timestamp)
 				}

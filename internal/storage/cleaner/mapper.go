@@ -11,8 +11,8 @@ type Mapper struct {
 	Keys *KeyMap
 	// From is the first dirty offset.
 	From int64
-	// MaxInflated bounds the decompressed size of a batch, in bytes.
-	MaxInflated int64
+	// Inflate bounds what reading a compressed batch uses.
+	Inflate record.Limits
 	// Transactions starts at the first dirty offset.
 	Transactions *Transactions
 
@@ -36,7 +36,7 @@ func (m *Mapper) Batch(b record.Batch) (more bool, err error) {
 		return false, err
 	}
 	if counts {
-		err = b.Each(m.MaxInflated, func(r record.Record) error {
+		err = b.Each(m.Inflate, func(r record.Record) error {
 			if r.Key == nil || r.Offset < m.From {
 				return nil
 			}

@@ -183,7 +183,7 @@ func (h *history) committed(log []record.Batch, fn func(r record.Record)) {
 			}
 		}
 		if counts {
-			h.check(b.Each(0, func(r record.Record) error { fn(r); return nil }))
+			h.check(b.Each(record.Limits{}, func(r record.Record) error { fn(r); return nil }))
 		}
 	}
 }
@@ -303,7 +303,7 @@ func (h *history) finishAll() {
 		if b.Control() {
 			continue
 		}
-		h.check(b.Each(0, func(r record.Record) error {
+		h.check(b.Each(record.Limits{}, func(r record.Record) error {
 			if seen[string(r.Key)] || r.Value == nil {
 				h.t.Fatalf("the record at %d of key %q is not needed", r.Offset, r.Key)
 			}

@@ -47,7 +47,8 @@ const (
 	verifiedFor = time.Minute
 )
 
-// contents is the last Segment.content.
+// contents is the last Segment.content. It only counts: numbers that are unique in the process are
+// unique in each cache, whatever segments share one.
 var contents atomic.Uint64
 
 // renew forgets which bytes of the segment are verified, and ends its loans. The content is 0 while

@@ -385,7 +385,7 @@ func parse(rest []byte, from int64) (list []check.Record, next int64, err error)
 		if err != nil {
 			return list, next, err
 		}
-		if err := b.Each(0, func(r record.Record) error {
+		if err := b.Each(record.Limits{}, func(r record.Record) error {
 			if r.Offset >= from {
 				list = append(list, check.Record{Offset: r.Offset, Epoch: b.LeaderEpoch(), Value: string(r.Value)})
 			}

@@ -461,7 +461,7 @@ func committedRecords(part *kmsg.FetchResponseTopicPartition, from int64) (list 
 		if b.Transactional() && aborting[b.ProducerID()] {
 			continue
 		}
-		if err := b.Each(0, func(r record.Record) error {
+		if err := b.Each(record.Limits{}, func(r record.Record) error {
 			if r.Offset >= from {
 				list = append(list, check.Record{Offset: r.Offset, Epoch: b.LeaderEpoch(), Value: string(r.Value)})
 			}

@@ -31,7 +31,7 @@ func TestABombIsABatchThatInflates(t *testing.T) {
 			t.Fatalf("%d bytes are not a batch: %v, %d more", len(b), err, len(rest))
 		}
 		records := 0
-		err = batch.Each(inflated+1<<10, func(r record.Record) error {
+		err = batch.Each(record.Limits{Bytes: inflated + 1<<10}, func(r record.Record) error {
 			records++
 			if len(r.Value) != inflated {
 				return fmt.Errorf("a value of %d bytes", len(r.Value))

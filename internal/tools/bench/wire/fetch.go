@@ -155,7 +155,7 @@ func EachValue(p []byte, offset int64, fn func(value []byte)) (next int64, err e
 		if err == nil && batch.LastOffset() >= offset {
 			from := offset
 			offset = batch.LastOffset() + 1
-			err = batch.Each(0, func(r record.Record) error {
+			err = batch.Each(record.Limits{}, func(r record.Record) error {
 				if r.Offset >= from {
 					fn(r.Value)
 				}

@@ -49,7 +49,7 @@ func valueOf(t *testing.T, req *kmsg.ProduceRequest) []byte {
 		t.Fatalf("%d records in a batch", got.Records)
 	}
 	var value []byte
-	if err := record.Batch(got.Bytes).Each(1<<20, func(r record.Record) error {
+	if err := record.Batch(got.Bytes).Each(record.Limits{Bytes: 1 << 20}, func(r record.Record) error {
 		value = bytes.Clone(r.Value)
 		return nil
 	}); err != nil {
