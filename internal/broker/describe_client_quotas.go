@@ -93,7 +93,7 @@ func quotaFilterOf(req *kmsg.DescribeClientQuotasRequest) (quotaFilter, error) {
 		case x.MatchType == matchDefault && x.Match != nil:
 			return f, protocolErrorf(kerr.InvalidRequest, "Request specified MATCH_TYPE_DEFAULT, but also specified a match string.")
 		case x.MatchType == matchDefault:
-			name = &quota.Any
+			name = new(quota.Any())
 		case x.MatchType == matchAny && x.Match != nil:
 			return f, protocolErrorf(kerr.InvalidRequest, "Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.")
 		case x.MatchType != matchAny:

@@ -70,7 +70,7 @@ func entityOf(parts []entityPart) (e quota.Entity, err error) {
 		case n == nil:
 			return e, protocolErrorf(kerr.InvalidRequest, "Unhandled client quota entity type: %s", p.kind)
 		case p.name == nil:
-			*n = quota.Any
+			*n = quota.Any()
 		case *p.name == "":
 			return e, protocolErrorf(kerr.InvalidRequest, "Empty %s not supported", p.kind)
 		case len(*p.name) > maxEntityName || !utf8.ValidString(*p.name):

@@ -17,7 +17,7 @@ import (
 // keeperOf returns a Keeper with one quota, for all users that have none of their own.
 func keeperOf(l quota.Limit, rate float64, clock func() time.Duration) *quota.Keeper {
 	k := quota.NewKeeper(clock)
-	q := quota.Quota{Entity: quota.Entity{User: quota.Any}}
+	q := quota.Quota{Entity: quota.Entity{User: quota.Any()}}
 	q.Limits[l] = rate
 	k.Set(quota.Compile(slices.Values([]quota.Quota{q})))
 	return k

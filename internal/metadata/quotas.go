@@ -62,7 +62,7 @@ func parseEntity(s string) (e quota.Entity, ok bool) {
 			if p.kind != kind {
 				continue
 			}
-			if *p.name = quota.Any; text != "" {
+			if *p.name = quota.Any(); text != "" {
 				*p.name = quota.Of(text)
 			}
 		}

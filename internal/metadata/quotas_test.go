@@ -13,12 +13,12 @@ func TestQuotaKeys(t *testing.T) {
 	odd := "a/b&client=c=%+ \x00é"
 	for key, e := range map[string]quota.Entity{
 		"/quotas/user=bob":         {User: quota.Of("bob")},
-		"/quotas/user=":            {User: quota.Any},
-		"/quotas/user=bob&client=": {User: quota.Of("bob"), Client: quota.Any},
+		"/quotas/user=":            {User: quota.Any()},
+		"/quotas/user=bob&client=": {User: quota.Of("bob"), Client: quota.Any()},
 		"/quotas/client=app":       {Client: quota.Of("app")},
 		"/quotas/ip=10.0.0.1":      {Address: quota.Of("10.0.0.1")},
-		"/quotas/ip=":              {Address: quota.Any},
-		"/quotas/user=a%2Fb%26client%3Dc%3D%25%2B+%00%C3%A9&client=": {User: quota.Of(odd), Client: quota.Any},
+		"/quotas/ip=":              {Address: quota.Any()},
+		"/quotas/user=a%2Fb%26client%3Dc%3D%25%2B+%00%C3%A9&client=": {User: quota.Of(odd), Client: quota.Any()},
 	} {
 		if got := QuotaKey(e); got != key {
 			t.Errorf("%+v has key %s, want %s", e, got, key)
@@ -48,7 +48,7 @@ func TestDecodeQuotaRefuses(t *testing.T) {
 
 // An Image has the quotas after each change, and only a change of quotas is one in its Delta.
 func TestQuotasOfAnImage(t *testing.T) {
-	bob, all := quota.Entity{User: quota.Of("bob")}, quota.Entity{User: quota.Any}
+	bob, all := quota.Entity{User: quota.Of("bob")}, quota.Entity{User: quota.Any()}
 	set := func(e quota.Entity, v float64) Event {
 		return Event{Key: QuotaKey(e), Value: Quota{Limits: map[string]float64{"producer_byte_rate": v}}.Encode()}
 	}

@@ -73,11 +73,11 @@ const (
 	attrUnused        = ^int16(0x3f) // the delete horizon is set by the cleaner, never by a producer
 )
 
-// The fields of a header that no checksum covers, besides the length: where they begin and end.
-var (
-	BaseOffsetField  = [2]int64{atBaseOffset, atLength}
-	LeaderEpochField = [2]int64{atLeaderEpoch, atMagic}
-)
+// Uncovered returns the fields of a header that no checksum covers, besides the length: where they
+// begin and end.
+func Uncovered() [2][2]int64 {
+	return [...][2]int64{{atBaseOffset, atLength}, {atLeaderEpoch, atMagic}}
+}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

@@ -199,7 +199,7 @@ func (d *Dir) spaces() (r diskguard.Reading, journalTotal int64, err error) {
 // journalOptions returns the options of the directory's journal, with its configured sizes or those
 // that suit the disk. A disk of unknown size counts as large.
 func (d *Dir) journalOptions() journal.Options {
-	sizes := diskguard.LargeDisk
+	sizes := diskguard.LargeDisk()
 	if r, total, err := d.spaces(); err == nil {
 		sizes = diskguard.SizesFor(total, r.Apart)
 	}

@@ -71,7 +71,7 @@ func TestChanges(t *testing.T) {
 	}
 	rule := metadata.ACL{Type: uint8(acl.Topic), Name: "orders", Pattern: uint8(acl.Literal), Principal: "User:bob", Host: "*",
 		Operation: uint8(acl.Read), Permission: uint8(acl.Allow)}
-	of := quota.Entity{User: quota.Of("bob"), Client: quota.Any}
+	of := quota.Entity{User: quota.Of("bob"), Client: quota.Any()}
 	quotas := func(rate float64) []byte {
 		return metadata.Quota{Limits: map[string]float64{quota.Produced.String(): rate}}.Encode()
 	}

@@ -71,7 +71,7 @@ func (t *transactions) fence(id int64) producers.Fence {
 	if p := t.ids[id]; p != nil {
 		return p.Fence
 	}
-	return producers.NoFence
+	return producers.NoFence()
 }
 
 // use returns a producer, a new one if it is unknown, as the most recently used one.
@@ -79,7 +79,7 @@ func (t *transactions) use(id, now int64) *producer {
 	p := t.ids[id]
 	if p == nil {
 		t.retire(producers.DefaultLimit-1, func(*producer) bool { return true })
-		p = &producer{Fence: producers.NoFence, id: id}
+		p = &producer{Fence: producers.NoFence(), id: id}
 		p.use = t.byUse.PushBack(p)
 		t.ids[id] = p
 	} else {

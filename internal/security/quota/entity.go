@@ -94,8 +94,8 @@ func short(client string) string {
 	return strings.Clone(client[:maxClient])
 }
 
-// Any is the Name of everyone without a quota of its own.
-var Any = Name{Kind: Default}
+// Any returns the Name of everyone without a quota of its own.
+func Any() Name { return Name{Kind: Default} }
 
 // Entity is the owner of a quota: a user, a client id, both, or an address in the form of
 // AddressText.

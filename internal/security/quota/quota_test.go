@@ -37,9 +37,9 @@ func TestTheMostSpecificQuotaCounts(t *testing.T) {
 	u, c := Of("bob"), Of("app")
 	both, user, client := Entity{User: u, Client: c}, Entity{User: u}, Entity{Client: c}
 	order := []struct{ rule, owner Entity }{
-		{Entity{User: u, Client: c}, both}, {Entity{User: u, Client: Any}, both}, {Entity{User: u}, user},
-		{Entity{User: Any, Client: c}, both}, {Entity{User: Any, Client: Any}, both}, {Entity{User: Any}, user},
-		{Entity{Client: c}, client}, {Entity{Client: Any}, client},
+		{Entity{User: u, Client: c}, both}, {Entity{User: u, Client: Any()}, both}, {Entity{User: u}, user},
+		{Entity{User: Any(), Client: c}, both}, {Entity{User: Any(), Client: Any()}, both}, {Entity{User: Any()}, user},
+		{Entity{Client: c}, client}, {Entity{Client: Any()}, client},
 	}
 	var all []Quota
 	for i, x := range order {
@@ -69,7 +69,7 @@ func TestAClientGetsItsRate(t *testing.T) {
 	const rate, link = 10e6, 200e6
 	for _, size := range []int{1 << 10, 16 << 10, 256 << 10, 1 << 20} {
 		c := &clock{}
-		client := keeperOf(c, limited(Entity{User: Any}, Produced, rate)).Tenant(nil, "u", "c")
+		client := keeperOf(c, limited(Entity{User: Any()}, Produced, rate)).Tenant(nil, "u", "c")
 		second := map[int]float64{}
 		rnd := rand.New(rand.NewPCG(1, uint64(size)))
 		for c.now < 30*time.Second {
@@ -99,7 +99,7 @@ func TestAClientGetsItsRate(t *testing.T) {
 // Two sessions of a user share its quota, and their client ids have their own if the quota says so.
 func TestWhoSharesAQuota(t *testing.T) {
 	c := &clock{}
-	k := keeperOf(c, limited(Entity{User: Of("bob")}, Produced, 1000), limited(Entity{Client: Any}, Produced, 1000))
+	k := keeperOf(c, limited(Entity{User: Of("bob")}, Produced, 1000), limited(Entity{Client: Any()}, Produced, 1000))
 	k.Tenant(nil, "bob", "x").Charge(Produced, 10_000)
 	if k.Tenant(nil, "bob", "y").Wait(Produced) == 0 {
 		t.Error("a user dodges its quota with another client id")
@@ -114,7 +114,7 @@ func TestWhoSharesAQuota(t *testing.T) {
 // quota is forgotten.
 func TestAChangeApplies(t *testing.T) {
 	c := &clock{}
-	k := keeperOf(c, limited(Entity{User: Any}, Produced, 1000))
+	k := keeperOf(c, limited(Entity{User: Any()}, Produced, 1000))
 	was := k.Tenant(nil, "u", "c")
 	was.Charge(Produced, 10_250)
 	if got := was.Wait(Produced); got != 10*time.Second {
@@ -123,13 +123,13 @@ func TestAChangeApplies(t *testing.T) {
 	if k.Tenant(was, "u", "c") != was {
 		t.Error("the buckets are looked for again without a change")
 	}
-	k.Set(Compile(slices.Values([]Quota{limited(Entity{User: Any}, Produced, 10_000)})))
+	k.Set(Compile(slices.Values([]Quota{limited(Entity{User: Any()}, Produced, 10_000)})))
 	if got := k.Tenant(was, "u", "c").Wait(Produced); got != time.Second {
 		t.Error(got)
 	}
 	// Others' quotas stay. What has none is in no metric any more.
 	k.Tenant(nil, "other", "c").Charge(Fetched, 1)
-	k.Set(Compile(slices.Values([]Quota{limited(Entity{User: Any}, Fetched, 1), limited(Entity{User: Of("v")}, Produced, 1),
+	k.Set(Compile(slices.Values([]Quota{limited(Entity{User: Any()}, Fetched, 1), limited(Entity{User: Of("v")}, Produced, 1),
 		limited(Entity{User: Of("u")}, Fetched, 1), limited(Entity{User: Of("u"), Client: Of("other")}, Produced, 1)})))
 	if k.Tenant(was, "u", "c").Limited(Produced) || len(k.Most(10)) != 0 {
 		t.Errorf("a quota that was removed: %v", k.Most(10))
@@ -145,8 +145,8 @@ func TestAChangeApplies(t *testing.T) {
 func TestAChangeKeepsOtherDebts(t *testing.T) {
 	u, c := Of("bob"), Of("app")
 	other := limited(Entity{User: Of("other")}, Produced, 1)
-	for _, rule := range []Entity{{User: u, Client: c}, {User: u, Client: Any}, {User: u}, {User: Any, Client: c},
-		{User: Any, Client: Any}, {User: Any}, {Client: c}, {Client: Any}} {
+	for _, rule := range []Entity{{User: u, Client: c}, {User: u, Client: Any()}, {User: u}, {User: Any(), Client: c},
+		{User: Any(), Client: Any()}, {User: Any()}, {Client: c}, {Client: Any()}} {
 		for _, most := range []int{0, MaxOwners} {
 			k := keeperOf(&clock{}, limited(rule, Produced, 1000))
 			k.most = most
@@ -159,7 +159,7 @@ func TestAChangeKeepsOtherDebts(t *testing.T) {
 		}
 	}
 	address := netip.MustParseAddr("10.0.0.1")
-	for _, rule := range []Entity{{Address: Of("10.0.0.1")}, {Address: Any}} {
+	for _, rule := range []Entity{{Address: Of("10.0.0.1")}, {Address: Any()}} {
 		k := keeperOf(&clock{}, limited(rule, Connections, 1))
 		for k.Connect(address) == 0 {
 		}
@@ -173,7 +173,7 @@ func TestAChangeKeepsOtherDebts(t *testing.T) {
 // No wait is longer than MaxWait, and no debt than an hour.
 func TestWaitsAreBounded(t *testing.T) {
 	c := &clock{}
-	client := keeperOf(c, limited(Entity{User: Any}, Fetched, 1e-7)).Tenant(nil, "u", "c")
+	client := keeperOf(c, limited(Entity{User: Any()}, Fetched, 1e-7)).Tenant(nil, "u", "c")
 	client.Charge(Fetched, math.MaxInt64)
 	if got := client.Wait(Fetched); got != MaxWait {
 		t.Error(got)
@@ -186,7 +186,7 @@ func TestWaitsAreBounded(t *testing.T) {
 // A client in debt may not create partitions; before, it may create many at once.
 func TestPartitionsComeInBursts(t *testing.T) {
 	c := &clock{}
-	client := keeperOf(c, limited(Entity{User: Any}, Mutations, 10)).Tenant(nil, "u", "c")
+	client := keeperOf(c, limited(Entity{User: Any()}, Mutations, 10)).Tenant(nil, "u", "c")
 	if !client.Take(Mutations, 100) || client.Wait(Mutations) != 0 {
 		t.Error("100 partitions at 10 a second are refused, or delay the next ones")
 	}
@@ -201,7 +201,7 @@ func TestPartitionsComeInBursts(t *testing.T) {
 // The time of requests is charged in percent of a processor.
 func TestTimeOfRequests(t *testing.T) {
 	c := &clock{}
-	client := keeperOf(c, limited(Entity{User: Any}, RequestTime, 50)).Tenant(nil, "u", "c")
+	client := keeperOf(c, limited(Entity{User: Any()}, RequestTime, 50)).Tenant(nil, "u", "c")
 	client.ChargeTime(time.Second)
 	if got := client.Wait(Produced); got != 1750*time.Millisecond {
 		t.Error(got)
@@ -211,7 +211,7 @@ func TestTimeOfRequests(t *testing.T) {
 // An address that connects too often waits, and what waited is not charged.
 func TestConnectionsOfAnAddress(t *testing.T) {
 	c := &clock{}
-	k := keeperOf(c, limited(Entity{Address: Any}, Connections, 1), limited(Entity{Address: Of("10.0.0.9")}, Connections, 100))
+	k := keeperOf(c, limited(Entity{Address: Any()}, Connections, 1), limited(Entity{Address: Of("10.0.0.9")}, Connections, 100))
 	ip := netip.MustParseAddr("10.0.0.1")
 	n := 0
 	for k.Connect(ip) == 0 {
@@ -235,7 +235,7 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 // address with a quota of its own is one address.
 func TestConnectionsOfANetwork(t *testing.T) {
 	c := &clock{}
-	k := keeperOf(c, limited(Entity{Address: Any}, Connections, 1), limited(Entity{Address: Of("2001:db8::9")}, Connections, 1))
+	k := keeperOf(c, limited(Entity{Address: Any()}, Connections, 1), limited(Entity{Address: Of("2001:db8::9")}, Connections, 1))
 	at := func(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("2001:db8::%x", 0x100+i)) }
 	n := 0
 	for k.Connect(at(n)) == 0 {
@@ -258,7 +258,7 @@ func TestConnectionsOfANetwork(t *testing.T) {
 // not used for an hour are forgotten.
 func TestBucketsAreBounded(t *testing.T) {
 	c := &clock{}
-	k := keeperOf(c, limited(Entity{Client: Any}, Produced, 1000))
+	k := keeperOf(c, limited(Entity{Client: Any()}, Produced, 1000))
 	k.most = 3
 	for i := range 10 {
 		k.Tenant(nil, "u", fmt.Sprint(i)).Charge(Produced, 300)
@@ -281,7 +281,7 @@ func TestBucketsAreBounded(t *testing.T) {
 // share, with the debt of all.
 func TestManyClientIDsTakeNoBucket(t *testing.T) {
 	c := &clock{}
-	k := keeperOf(c, limited(Entity{User: Any, Client: Any}, Produced, 1000))
+	k := keeperOf(c, limited(Entity{User: Any(), Client: Any()}, Produced, 1000))
 	k.most = 100
 	victim := k.Tenant(nil, "victim", "app")
 	victim.Charge(Produced, 3250)
@@ -305,7 +305,7 @@ func TestManyClientIDsTakeNoBucket(t *testing.T) {
 // A client id may have 32 KiB, and each request another one: with their whole text, as many as are
 // remembered would take 3 GB. What is behind 256 bytes makes no bucket.
 func TestLongClientIDsTakeLittleMemory(t *testing.T) {
-	k := keeperOf(&clock{}, limited(Entity{Client: Any}, Produced, 1000), limited(Entity{User: Any, Client: Any}, Fetched, 1000))
+	k := keeperOf(&clock{}, limited(Entity{Client: Any()}, Produced, 1000), limited(Entity{User: Any(), Client: Any()}, Fetched, 1000))
 	long := strings.Repeat("é", 1<<14)
 	for i := range 10 {
 		k.Tenant(nil, "u", long+fmt.Sprint(i))
@@ -324,7 +324,7 @@ func TestLongClientIDsTakeLittleMemory(t *testing.T) {
 // Most names the owners that waited longest.
 func TestMostNamesWhoWaited(t *testing.T) {
 	c := &clock{}
-	k := keeperOf(c, limited(Entity{User: Any}, Produced, 1000))
+	k := keeperOf(c, limited(Entity{User: Any()}, Produced, 1000))
 	for i := range 5 {
 		client := k.Tenant(nil, fmt.Sprint("u", i), "c")
 		client.Charge(Produced, int64(250+1000*i))
@@ -339,7 +339,7 @@ func TestMostNamesWhoWaited(t *testing.T) {
 // Most is asked for each scrape: of many owners it writes the names of those only that it returns.
 func TestMostOfManyOwners(t *testing.T) {
 	c := &clock{}
-	k := keeperOf(c, limited(Entity{User: Any}, Produced, 1000))
+	k := keeperOf(c, limited(Entity{User: Any()}, Produced, 1000))
 	for i := range 2000 {
 		client := k.Tenant(nil, fmt.Sprint("u", i), "c")
 		client.Charge(Produced, int64(1000+i))

@@ -45,13 +45,13 @@ func (r *Rules) Client(l Limit, user, client string) (Applied, bool) {
 	u, c, own := Of(user), Of(client), Of(short(client))
 	for _, try := range [...]Applied{
 		{Rule: Entity{User: u, Client: c}, Owner: Entity{User: u, Client: own}},
-		{Rule: Entity{User: u, Client: Any}, Owner: Entity{User: u, Client: own}},
+		{Rule: Entity{User: u, Client: Any()}, Owner: Entity{User: u, Client: own}},
 		{Rule: Entity{User: u}, Owner: Entity{User: u}},
-		{Rule: Entity{User: Any, Client: c}, Owner: Entity{User: u, Client: own}},
-		{Rule: Entity{User: Any, Client: Any}, Owner: Entity{User: u, Client: own}},
-		{Rule: Entity{User: Any}, Owner: Entity{User: u}},
+		{Rule: Entity{User: Any(), Client: c}, Owner: Entity{User: u, Client: own}},
+		{Rule: Entity{User: Any(), Client: Any()}, Owner: Entity{User: u, Client: own}},
+		{Rule: Entity{User: Any()}, Owner: Entity{User: u}},
 		{Rule: Entity{Client: c}, Owner: Entity{Client: own}},
-		{Rule: Entity{Client: Any}, Owner: Entity{Client: own}},
+		{Rule: Entity{Client: Any()}, Owner: Entity{Client: own}},
 	} {
 		if try.Rate = r.of[try.Rule][l]; try.Rate > 0 {
 			return try, true
@@ -65,7 +65,7 @@ func (r *Rules) Client(l Limit, user, client string) (Applied, bool) {
 func (r *Rules) uses(l Limit, owner Entity) bool {
 	rules := func(n Name) []Name {
 		if n.Kind == Named {
-			return []Name{n, Any}
+			return []Name{n, Any()}
 		}
 		return []Name{n}
 	}
@@ -96,7 +96,7 @@ func (r *Rules) Address(ip netip.Addr) (Applied, bool) {
 	if rate := r.of[own][Connections]; rate > 0 {
 		return Applied{rate, own, own}, true
 	}
-	all := Entity{Address: Any}
+	all := Entity{Address: Any()}
 	if rate := r.of[all][Connections]; rate > 0 {
 		return Applied{rate, all, Entity{Address: Of(origin.Text(ip))}}, true
 	}

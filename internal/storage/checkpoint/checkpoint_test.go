@@ -220,7 +220,7 @@ func TestTheCopyReplacesALostCheckpoint(t *testing.T) {
 func raw(t testing.TB, snapshot [][]byte, changes ...[]byte) vfs.FS {
 	t.Helper()
 	fsys := vfs.Memory()
-	l, _, err := statelog.Open(statelog.Options{FS: fsys, Dir: "/d/checkpoint", Format: Format}, newLoader())
+	l, _, err := statelog.Open(statelog.Options{FS: fsys, Dir: "/d/checkpoint", Format: format}, newLoader())
 	must(t, err)
 	must(t, l.Rotate(func(emit statelog.Emit) error {
 		for _, record := range snapshot {

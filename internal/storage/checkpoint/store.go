@@ -15,8 +15,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Format is the format of the files.
-var Format = statelog.Format{Name: "checkpoint", Magic: "chronikc", Version: 4}
+// format is the format of the files.
+var format = statelog.Format{Name: "checkpoint", Magic: "chronikc", Version: 4}
 
 // Options describe where a checkpoint is stored.
 type Options struct {
@@ -45,7 +45,7 @@ type Store struct {
 func Open(opts Options) (*Store, *State, error) {
 	to := newLoader()
 	log, c, err := statelog.Open(statelog.Options{
-		FS: opts.FS, Dir: opts.Dir, Mirror: opts.Mirror, Format: Format, CompactBytes: opts.CompactBytes, Log: opts.Log,
+		FS: opts.FS, Dir: opts.Dir, Mirror: opts.Mirror, Format: format, CompactBytes: opts.CompactBytes, Log: opts.Log,
 	}, to)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open checkpoint: %w", err)
@@ -61,7 +61,7 @@ func Open(opts Options) (*Store, *State, error) {
 // changes nothing.
 func Read(fsys vfs.FS, dir string) (*State, error) {
 	to := newLoader()
-	c, err := statelog.Read(fsys, dir, Format, to)
+	c, err := statelog.Read(fsys, dir, format, to)
 	if err != nil {
 		return nil, fmt.Errorf("read checkpoint: %w", err)
 	}
@@ -71,7 +71,7 @@ func Read(fsys vfs.FS, dir string) (*State, error) {
 // Restore replaces a lost or damaged checkpoint with the copy in a mirror.
 func Restore(fsys vfs.FS, mirror, dir string) (*State, error) {
 	to := newLoader()
-	c, err := statelog.Restore(fsys, mirror, dir, Format, to)
+	c, err := statelog.Restore(fsys, mirror, dir, format, to)
 	if err != nil {
 		return nil, fmt.Errorf("restore checkpoint: %w", err)
 	}
@@ -270,7 +270,7 @@ func (l *loader) state(dir string, c statelog.Content) (*State, error) {
 		return nil, nil
 	}
 	if l.header == nil {
-		return nil, &statelog.Damage{Name: Format.Name, File: dir, What: "the snapshot has no header"}
+		return nil, &statelog.Damage{Name: format.Name, File: dir, What: "the snapshot has no header"}
 	}
 	s := &State{Header: *l.header}
 	for _, id := range slices.SortedFunc(maps.Keys(l.logs), compare) {

@@ -155,8 +155,8 @@ const (
 	journalMax, journalMin         = 1 << 30, 16 << 20
 )
 
-// LargeDisk are the sizes for a disk that does not report its size.
-var LargeDisk = JournalSizes{File: journalFileMax, All: journalMax}
+// LargeDisk returns the sizes for a disk that does not report its size.
+func LargeDisk() JournalSizes { return JournalSizes{File: journalFileMax, All: journalMax} }
 
 // SizesFor returns the sizes for a file system of total bytes: an eighth of it if it also has the
 // logs, half of it otherwise. On a small disk a journal of the usual size would leave no space for

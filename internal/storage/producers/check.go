@@ -175,7 +175,7 @@ func (s *State) CheckMarker(b record.Batch, from Sender) (d Duplicate, dup bool,
 	if kind != record.Abort && kind != record.Commit {
 		return d, false, fmt.Errorf("control record of type %d is not a transaction marker", kind)
 	}
-	t, f := noTransaction, NoFence
+	t, f := noTransaction, NoFence()
 	if p := s.ids[b.ProducerID()]; p != nil {
 		t = p.now()
 		f = t.fence(p.epoch())

@@ -17,8 +17,8 @@ type Fence struct {
 	Last        record.ControlType // of the last marker; NoControl: none, or a compaction emptied it
 }
 
-// NoFence is the Fence of an unknown producer.
-var NoFence = Fence{Epoch: -1, Coordinator: -1, Last: record.NoControl}
+// NoFence returns the Fence of an unknown producer.
+func NoFence() Fence { return Fence{Epoch: -1, Coordinator: -1, Last: record.NoControl} }
 
 // Marker is a transaction marker, without the batch that holds it.
 type Marker struct {

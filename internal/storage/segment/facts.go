@@ -95,7 +95,7 @@ func (s *Segment) mend(h *handle, f *Flaw, cuts int64) error {
 	}
 	was := bytes.Clone(b)
 	f.Mend(b)
-	for _, field := range [...][2]int64{record.BaseOffsetField, record.LeaderEpochField} {
+	for _, field := range record.Uncovered() {
 		from, to := field[0], field[1]
 		if bytes.Equal(was[from:to], b[from:to]) {
 			continue

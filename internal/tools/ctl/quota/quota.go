@@ -93,7 +93,7 @@ func (w *whom) entity(cmd *cobra.Command) (e quota.Entity, err error) {
 		case named:
 			*p.of(&e) = quota.Of(w.names[i])
 		case w.defaults[i]:
-			*p.of(&e) = quota.Any
+			*p.of(&e) = quota.Any()
 		}
 	}
 	if e != (quota.Entity{}) && !e.Valid() {
@@ -172,7 +172,7 @@ func fetch(ctx context.Context, adm *kadm.Client, e quota.Entity) ([]entry, erro
 				switch {
 				case p.kind != c.Type:
 				case c.Name == nil:
-					*p.of(&x.of) = quota.Any
+					*p.of(&x.of) = quota.Any()
 				default:
 					*p.of(&x.of) = quota.Of(*c.Name)
 				}
