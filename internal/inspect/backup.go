@@ -22,10 +22,11 @@ var ErrBackup = errors.New("backup directory cannot be used")
 
 // Manifest is the table of contents of a backup.
 type Manifest struct {
-	Made  string  `json:"made"` // RFC 3339
-	Back  string  `json:"wayBack"`
-	Acts  []Act   `json:"acts"`
-	Files []Saved `json:"files"`
+	Version int     `json:"v"`    // manifestVersion
+	Made    string  `json:"made"` // RFC 3339
+	Back    string  `json:"wayBack"`
+	Acts    []Act   `json:"acts"`
+	Files   []Saved `json:"files"`
 }
 
 // Saved is one copied file.
@@ -40,9 +41,10 @@ type Saved struct {
 }
 
 const (
-	manifestFile = "manifest.json"
-	copiesDir    = "files"
-	wayBack      = "stop the broker, remove everything that is listed as missing or as a directory, and copy the files below " +
+	manifestFile    = "manifest.json"
+	manifestVersion = 1 // raised if a field changes its meaning; a new field needs no new version
+	copiesDir       = "files"
+	wayBack         = "stop the broker, remove everything that is listed as missing or as a directory, and copy the files below " +
 		copiesDir + " back to their places (cp -a " + copiesDir + "/. /)"
 )
 
@@ -56,7 +58,7 @@ func (r *Repair) save(ctx context.Context, backup string) error {
 	if err := vfs.MakeDir(fsys, path.Join(backup, copiesDir)); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrBackup, backup, err)
 	}
-	m := Manifest{Made: time.Now().UTC().Format(time.RFC3339), Back: wayBack, Acts: r.plan.Acts}
+	m := Manifest{Version: manifestVersion, Made: time.Now().UTC().Format(time.RFC3339), Back: wayBack, Acts: r.plan.Acts}
 	for _, s := range r.files() {
 		if err := ctx.Err(); err != nil {
 			return err

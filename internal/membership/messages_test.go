@@ -75,6 +75,29 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
+// A later version may add fields to each message, and to what it contains.
+func TestUnknownFieldsAreIgnored(t *testing.T) {
+	more := func(p []byte) []byte { return bytes.ReplaceAll(p, []byte("{"), []byte(`{"later":[1,"x"],`)) }
+	q := &controller.RegisterRequest{Broker: 3, ClusterID: "c", Dirs: []controller.RegisterDir{{ID: [16]byte{4}}}}
+	if got, err := unpackRegister(more(packRegister(q))); err != nil || got.Broker != 3 || !reflect.DeepEqual(got.Dirs, q.Dirs) {
+		t.Errorf("a registration: %+v, %v", got, err)
+	}
+	h := controller.Heartbeat{Broker: 3, Epoch: 7, Unable: []metadata.UnableDir{{ID: [16]byte{4}, Why: metadata.DirHung}}}
+	if got, _, err := unpackHeartbeat(more(packHeartbeat(&h, Wish{}))); err != nil || !reflect.DeepEqual(got, h) {
+		t.Errorf("a heartbeat: %+v, %v", got, err)
+	}
+	a := controller.HeartbeatAnswer{Sequence: 5, Lease: time.Second}
+	if got, _, err := unpackAnswer(more(packAnswer(a, leaderInfo{Wall: 1}))); err != nil || got != a {
+		t.Errorf("an answer: %+v, %v", got, err)
+	}
+	if broker, epoch, _, err := unpackResign(bytes.Replace(packResign(3, 7, nil), []byte("{"), []byte(`{"later":1,`), 1)); err != nil || broker != 3 || epoch != 7 {
+		t.Errorf("a resignation: %d, %d, %v", broker, epoch, err)
+	}
+	if got, err := decode[State](more(encode(State{Name: "c", Self: Member{Node: 3}}))); err != nil || got.Name != "c" || got.Self.Node != 3 {
+		t.Errorf("a state: %+v, %v", got, err)
+	}
+}
+
 func TestLargeRequestsAreRefused(t *testing.T) {
 	if _, err := decode[State](make([]byte, maxRequest+1)); err == nil {
 		t.Error("a request of more than the maximum is accepted")
