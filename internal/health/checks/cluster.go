@@ -114,12 +114,13 @@ func checkQuorum(c *view.Cluster, n *notes) {
 			problem += fmt.Sprintf("; of %s, these cannot be reached from this broker: %s", text.Count(q.Voters, "voter"),
 				listed(q.Unreachable, len(q.Unreachable)))
 		}
-		remedy := fmt.Sprintf("start brokers until %d of %d voters reach each other", q.Voters/2+1, q.Voters)
+		most := q.Voters/2 + 1
+		remedy := fmt.Sprintf("start brokers until %d of %d voters reach each other", most, q.Voters)
 		if q.Failed != "" {
 			problem += "; this broker has no vote, because its metadata cannot be written: " + q.Failed
-			mend := "run " + "`df -h`" + " and " + kernelLog + " on this machine to see whether the disk of the metadata is full or " +
-				"broken, and remove the cause: it votes again without a restart"
-			if len(q.Unreachable) >= q.Voters/2+1 {
+			mend := "run `df -h` and " + kernelLog + " on this machine to see whether the disk of the metadata is full or broken, and " +
+				"remove the cause: it votes again without a restart"
+			if q.Voters-len(q.Unreachable) < most {
 				mend = remedy + ", and " + mend
 			}
 			remedy = mend
