@@ -4,6 +4,7 @@ package controller
 // with the tag breakrules can remove rules.
 type rule uint32
 
+// The rules, named after what happens without them.
 const (
 	leaseToTheEnd    rule = 1 << iota // a lease lasts a whole session after the controller was confirmed
 	ignoreUntil                       // the former controller's leases count as over when the next one begins
