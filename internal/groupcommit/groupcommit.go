@@ -51,10 +51,11 @@ const (
 	keptCommits = 128
 )
 
-// Add adds a Committer, unless it was just added. Nothing is durable when Add returns: records in the
-// log's queue get offsets and are queued for the journal when the batch commits, in Run, HandOff or a
-// later Add. They are durable when the journal has synced them, for which Run and HandOff need not
-// wait. So an append is complete when its log reports its end, never because Run returned.
+// Add adds a Committer, unless it was just added. Nothing is durable when Add returns: records in
+// the log's queue get offsets and are queued for the journal when the batch commits, in Run,
+// HandOff or a later Add. They are durable when the journal has synced them, for which Run and
+// HandOff need not wait. So an append is complete when its log reports its end, never because Run
+// returned.
 func (b *Batch) Add(c Committer) {
 	if len(b.commits) == maxCommits {
 		b.commit()

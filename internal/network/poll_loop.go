@@ -149,11 +149,11 @@ func (c *conn) afterPoll() bool {
 	return c.poll.armed
 }
 
-// commit runs the batch of a loop; it returns false if the loop was replaced in the meantime. If the
-// batch wrote the journal's group here, the records are durable when commit returns, as far as their
-// profile demands it, and the answers that waited only for that are queued: the loop sends them next.
-// Otherwise the journal's writer does the same later. An answer never depends on the return of
-// commit: it is queued when the ends of its logs cover its records.
+// commit runs the batch of a loop; it returns false if the loop was replaced in the meantime. If
+// the batch wrote the journal's group here, the records are durable when commit returns, as far as
+// their profile demands it, and the answers that waited only for that are queued: the loop sends
+// them next. Otherwise the journal's writer does the same later. An answer never depends on the
+// return of commit: it is queued when the ends of its logs cover its records.
 func (p *poller) commit(s *pollLoop) bool {
 	if s.batch.Empty() {
 		return true

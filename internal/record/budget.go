@@ -18,7 +18,8 @@ import (
 // may use a part of the Go runtime's memory limit. Each is allocated at once, so a client that
 // declares a large window must not exhaust a small broker.
 //
-// The limit is the process's, so brokers of one process share the budget. Processors: Limits.Places.
+// The limit is the process's, so brokers of one process share the budget. Processors:
+// Limits.Places.
 type decodeBudget struct {
 	size   int64 // bytes; a batch that needs more is rejected
 	budget *bufpool.Budget
@@ -46,8 +47,8 @@ type Limits struct {
 	// Bytes bounds its inflated size; 0 or less: DefaultMaxInflated.
 	Bytes int64
 	// Places are where a batch with a large inflated size is inflated: it waits for a place and has
-	// it until the end. nil: it takes none, because the caller has one, or shares the processors with
-	// no requests.
+	// it until the end. nil: it takes none, because the caller has one, or shares the processors
+	// with no requests.
 	Places *share.Places
 }
 

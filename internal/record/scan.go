@@ -38,8 +38,9 @@ type head struct {
 }
 
 // open prepares s for the records of b and inflates within limits. tee, unless nil, receives all
-// inflated bytes. The caller must call close after every open, even after an error. In between it must not open another batch, nor wait for a
-// goroutine that does: both may need the same place and memory.
+// inflated bytes. The caller must call close after every open, even after an error. In between it
+// must not open another batch, nor wait for a goroutine that does: both may need the same place and
+// memory.
 func (s *scanner) open(b Batch, limits Limits, tee io.Writer) error {
 	s.batch, s.count = b, b.Records()
 	if s.count < 0 {

@@ -49,8 +49,8 @@ type Options struct {
 	// ProducersPerLog bounds how many producers a log remembers; above it, the log forgets those
 	// that were silent for longest. Default: DeferredBytes / 640, but 1,000 to 100,000.
 	ProducersPerLog int
-	// Inflate bounds what a lookup by time and a compaction use for a compressed batch. Default 1 GiB,
-	// and no places.
+	// Inflate bounds what a lookup by time and a compaction use for a compressed batch. Default 1
+	// GiB, and no places.
 	Inflate record.Limits
 	// Absent returns how many producing connections have no request waiting; nil means that the
 	// number is unknown.

@@ -78,8 +78,8 @@ func fuzzScrubbed(t *testing.T, d *Dir, b []byte) {
 	}
 }
 
-// A saved high watermark counts only if it is above the checkpoint's, the log has these records, and
-// the last of them is the one that was committed.
+// A saved high watermark counts only if it is above the checkpoint's, the log has these records,
+// and the last of them is the one that was committed.
 func fuzzHigh(t *testing.T, d *Dir, id ID, b []byte) {
 	must(t, statefile.Write(d.opt.FS, "d/"+HighFile, highKind, highVersion, b))
 	l := &Log{dir: d, id: id, storedHigh: recoveredHigh{offset: 2}}

@@ -72,11 +72,13 @@ func TestUnknownFieldsAreIgnored(t *testing.T) {
 		t.Errorf("a request: %+v, %v", q, err)
 	}
 	r := &reporter{end: func(metadata.TopicPartition) (int32, int64, bool) { return 4, 50, true }}
-	p, err := r.answer([]byte(`{"incarnation":"` + zero + `","later":true,"partitions":[{"topic":"` + zero + `","partition":7,"later":1}]}`))
+	body := `{"incarnation":"` + zero + `","later":true,"partitions":[{"topic":"` + zero + `","partition":7,"later":1}]}`
+	p, err := r.answer([]byte(body))
 	if err != nil || !strings.Contains(string(p), `"end":50`) {
 		t.Errorf("%s, %v", p, err)
 	}
-	got, err := unpackReports([]byte(strings.Replace(string(p), `"end":50`, `"later":null,"end":50`, 1)), []metadata.TopicPartition{{Partition: 7}})
+	p = []byte(strings.Replace(string(p), `"end":50`, `"later":null,"end":50`, 1))
+	got, err := unpackReports(p, []metadata.TopicPartition{{Partition: 7}})
 	if err != nil || got[metadata.TopicPartition{Partition: 7}].End != 50 {
 		t.Errorf("an answer: %+v, %v", got, err)
 	}

@@ -53,8 +53,8 @@ func FuzzPass(f *testing.F) {
 			}
 		}
 		x := Filter{
-			Keys: m.Keys, End: min(m.End, end), Last: m.Last, Now: now, Transactions: NewTransactions(o.Aborted()), Inflate: record.Limits{Bytes: 1 << 20},
-			IsLast: func(int64, int64) bool { return false },
+			Keys: m.Keys, End: min(m.End, end), Last: m.Last, Now: now, Transactions: NewTransactions(o.Aborted()),
+			Inflate: record.Limits{Bytes: 1 << 20}, IsLast: func(int64, int64) bool { return false },
 		}
 		for _, b := range list {
 			out, changed, err := x.Batch(b)

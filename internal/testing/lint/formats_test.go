@@ -32,19 +32,28 @@ func formatFaults(page string, encoders []string, tests func(file string) string
 	_, text, _ := strings.Cut(page, "\n### A format\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	named := map[string]bool{}
-	inFile := regexp.MustCompile("`(Test\\w+)` in `([\\w/]+_test\\.go)`")
+	inFile := regexp.MustCompile("((?:`(?:Test|Fuzz)\\w+`(?:, )?)+) in `([\\w/]+_test\\.go)`")
 	for line := range strings.Lines(text) {
-		cells := strings.Split(line, " | ")
-		if len(cells) != 4 || strings.HasPrefix(line, "| format") {
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		if !strings.HasPrefix(line, "| ") || cells[0] == "format" {
 			continue
 		}
-		held := inFile.FindAllStringSubmatch(cells[3], -1)
-		if len(held) == 0 {
+		if len(cells) != 5 {
+			faults = append(faults, fmt.Sprintf("%d columns instead of 5 for %s", len(cells), cells[0]))
+			continue
+		}
+		held, fuzz := inFile.FindAllStringSubmatch(cells[3], -1), inFile.FindAllStringSubmatch(cells[4], -1)
+		if !strings.Contains(cells[3], "`Test") || len(held) == 0 {
 			faults = append(faults, "no test holds the bytes of "+cells[0])
 		}
-		for _, m := range held {
-			if !strings.Contains(tests(m[2]), "func "+m[1]+"(") {
-				faults = append(faults, fmt.Sprintf("%s has no %s", m[2], m[1]))
+		if (!strings.Contains(cells[4], "`Fuzz") || len(fuzz) == 0) && !strings.HasPrefix(cells[4], "none: ") {
+			faults = append(faults, "no fuzz target decodes "+cells[0])
+		}
+		for _, m := range slices.Concat(held, fuzz) {
+			for name := range strings.SplitSeq(m[1], ", ") {
+				if name = strings.Trim(name, "`"); !strings.Contains(tests(m[2]), "func "+name+"(") {
+					faults = append(faults, fmt.Sprintf("%s has no %s", m[2], name))
+				}
 			}
 		}
 		for _, m := range regexp.MustCompile("`(internal/[\\w/]+)/\\w+\\.go`").FindAllStringSubmatch(line, -1) {
@@ -65,7 +74,8 @@ func formatFaults(page string, encoders []string, tests func(file string) string
 	return faults
 }
 
-// The tables of CONTRIBUTING.md name all formats, and a test of the bytes of each.
+// The tables of CONTRIBUTING.md name all formats, a test of the bytes of each, and a fuzz target of
+// its decoder, or the reason for none.
 func TestFormatsAreListed(t *testing.T) {
 	var encoders []string
 	for _, p := range packages(t) {
@@ -97,9 +107,14 @@ func TestFormatsAreListed(t *testing.T) {
 }
 
 func TestAMissingFormatIsFound(t *testing.T) {
-	const page = "\n### A format\n\n| format | described | version | test |\n|---|---|---|---|\n" +
-		"| a | `internal/a/a.go` | 1 | `TestA` in `internal/a/a_test.go` |\n"
-	tests := func(string) string { return "func TestA(t *testing.T) {" }
+	const page = "\n### A format\n\n| format | described | version | test | fuzz |\n|---|---|---|---|---|\n" +
+		"| a | `internal/a/a.go` | 1 | `TestA` in `internal/a/a_test.go` | `FuzzA`, `FuzzB` in `internal/a/fuzz_test.go` |\n"
+	tests := func(file string) string {
+		if file == "internal/a/fuzz_test.go" {
+			return "func FuzzA(f *testing.F) {}\nfunc FuzzB(f *testing.F) {}"
+		}
+		return "func TestA(t *testing.T) {"
+	}
 	encoders := append(slices.Collect(maps.Keys(noFormats)), "internal/a")
 	for _, c := range []struct {
 		page     string
@@ -110,7 +125,11 @@ func TestAMissingFormatIsFound(t *testing.T) {
 		{page, append(encoders, "internal/b"), "internal/b encodes something that no table of formats names"},
 		{page, []string{"internal/a"}, "encodes nothing"},
 		{strings.Replace(page, "`TestA`", "`TestB`", 1), encoders, "internal/a/a_test.go has no TestB"},
-		{strings.Replace(page, "`TestA` in `internal/a/a_test.go`", "–", 1), encoders, "no test holds the bytes of | a"},
+		{strings.Replace(page, "`TestA` in `internal/a/a_test.go`", "–", 1), encoders, "no test holds the bytes of a"},
+		{strings.Replace(page, "`FuzzB`", "`FuzzC`", 1), encoders, "internal/a/fuzz_test.go has no FuzzC"},
+		{strings.Replace(page, "`FuzzA`, `FuzzB` in `internal/a/fuzz_test.go`", "none", 1), encoders, "no fuzz target decodes a"},
+		{strings.Replace(page, "`FuzzA`, `FuzzB` in `internal/a/fuzz_test.go`", "none: no program reads it", 1), encoders, ""},
+		{strings.Replace(page, " | `FuzzA`, `FuzzB` in `internal/a/fuzz_test.go`", "", 1), encoders, "4 columns instead of 5 for a"},
 		{"", encoders, "internal/a encodes something"},
 	} {
 		got := strings.Join(formatFaults(c.page, c.encoders, tests), "\n")

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// Two brokers may run in one process (pkg/chronik). A variable of a package that one of them sets is
-// shared by both. So such variables have one value from their declaration on, except these.
+// Two brokers may run in one process (pkg/chronik). A variable of a package that one of them sets
+// is shared by both. So such variables have one value from their declaration on, except these.
 var mutable = map[string]string{
 	"internal/storage/segment.contents": "a counter: a number that is unique in the process is unique in each cache of it",
 }
