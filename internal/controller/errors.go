@@ -29,6 +29,9 @@ const (
 	NoReassignmentInProgress
 	InvalidFeature // no such level of a feature
 	ResourceNotFound
+
+	// EndOfKinds is one more than the last kind.
+	EndOfKinds
 )
 
 // Error is a refusal: nothing was changed, and retrying will not help.

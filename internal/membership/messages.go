@@ -274,7 +274,10 @@ func unpackLogs(m map[string][]int32) (list []metadata.TopicPartition, err error
 func encode(v any) []byte {
 	p, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // the types above have no values that JSON lacks
+		// A bug, whatever another broker sent: the types above have no values that JSON lacks. They
+		// consist of numbers without fractions, booleans and texts, in which bytes that are no
+		// UTF-8 are replaced.
+		panic(err)
 	}
 	return p
 }

@@ -204,8 +204,8 @@ func (r *Request) Client() context.Context { return r.conn.span.client }
 // may be answered.
 func (r *Request) Batch() *groupcommit.Batch {
 	if bufpool.Invariants && r.answered.Load() {
-		// Without this check it would be another request's batch by now, used by two goroutines,
-		// and work would be lost.
+		// A bug of a handler: nothing that a client sends leads here. Without this check of test
+		// builds it would be another request's batch by now, and work would be lost.
 		panic(fmt.Sprintf("network: API %d version %d asked for its batch after its answer", r.Key, r.Version))
 	}
 	return r.commits
@@ -267,7 +267,7 @@ func (r *Request) claim() bool {
 	if !r.answered.Swap(true) {
 		return true
 	}
-	if bufpool.Invariants {
+	if bufpool.Invariants { // in test builds: a bug of a handler, whatever the client sent
 		panic(fmt.Sprintf("network: API %d version %d answered twice", r.Key, r.Version))
 	}
 	r.conn.srv.opts.Log.Error("BUG: a request was answered twice",

@@ -143,7 +143,7 @@ func (x *Exchange) Send(partition, epoch int32, request any, batch *groupcommit.
 		o := order{flush: true, partition: q.Partition, leaderEpoch: q.LeaderEpoch}
 		o.ProducerID, o.Epoch = q.ProducerID, q.Epoch
 		x.dispatch(&job{o, func(v verdict) { done(txn.Flushed{Flush: q, Err: v.err}) }}, batch)
-	default:
+	default: // a bug: package txn makes the requests, and nothing that was received chooses their type
 		panic(fmt.Sprintf("exchange: a coordinator sends an unknown %T", request))
 	}
 }
