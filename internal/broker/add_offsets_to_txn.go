@@ -16,7 +16,8 @@ import (
 // a partition of the groups' topic.
 func addOffsetsToTxnAPI() api {
 	return apiDef[*kmsg.AddOffsetsToTxnRequest]{
-		API: protocol.API{Key: int16(kmsg.AddOffsetsToTxn), Max: 4},
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.AddOffsetsToTxn), Max: 4},
 		asks: asks[*kmsg.AddOffsetsToTxnRequest]{whole: func(m rights, req *kmsg.AddOffsetsToTxnRequest) *kerr.Error {
 			return cmp.Or(m.transaction(acl.Write, req.TransactionalID), m.group(acl.Read, req.Group))
 		}},

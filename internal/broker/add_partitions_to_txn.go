@@ -16,7 +16,8 @@ import (
 // send 4 and 5 with many, to add partitions or to ask whether they were added.
 func addPartitionsToTxnAPI() api {
 	return apiDef[*kmsg.AddPartitionsToTxnRequest]{
-		API: protocol.API{Key: int16(kmsg.AddPartitionsToTxn), Max: 5, Quick: true},
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.AddPartitionsToTxn), Max: 5, Quick: true},
 		// The rights to topics are asked inside: without one of them nothing is added.
 		asks: asks[*kmsg.AddPartitionsToTxnRequest]{whole: func(m rights, req *kmsg.AddPartitionsToTxnRequest) *kerr.Error {
 			if req.Version >= 4 {

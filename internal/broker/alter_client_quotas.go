@@ -18,8 +18,9 @@ import (
 // addresses (KIP-546).
 func alterClientQuotasAPI() api {
 	return apiDef[*kmsg.AlterClientQuotasRequest]{
-		API:  protocol.API{Key: int16(kmsg.AlterClientQuotas), Max: 1},
-		asks: clusterAsks[*kmsg.AlterClientQuotasRequest](acl.AlterConfigs),
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.AlterClientQuotas), Max: 1},
+		asks:         clusterAsks[*kmsg.AlterClientQuotasRequest](acl.AlterConfigs),
 		refuse: func(r *network.Request, req *kmsg.AlterClientQuotasRequest, code *kerr.Error) kmsg.Response {
 			return refuseQuotas(r, req, denied(code))
 		},

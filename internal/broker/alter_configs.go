@@ -15,7 +15,8 @@ import (
 // AlterConfigs (key 33), versions 0 to 2: replaces all configs of a resource.
 func alterConfigsAPI() api {
 	return apiDef[*kmsg.AlterConfigsRequest]{
-		API: protocol.API{Key: int16(kmsg.AlterConfigs), Max: 2},
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.AlterConfigs), Max: 2},
 		asks: asks[*kmsg.AlterConfigsRequest]{parts: each(
 			func(req *kmsg.AlterConfigsRequest) *[]kmsg.AlterConfigsRequestResource { return &req.Resources },
 			func(m rights, _ *kmsg.AlterConfigsRequest, x *kmsg.AlterConfigsRequestResource) *kerr.Error {

@@ -18,10 +18,11 @@ import (
 // move of partitions to other brokers. It does not wait for the copies.
 func alterPartitionReassignmentsAPI() api {
 	return apiDef[*kmsg.AlterPartitionAssignmentsRequest]{
-		API:        protocol.API{Key: int16(kmsg.AlterPartitionAssignments), Max: 1},
-		asks:       clusterAsks[*kmsg.AlterPartitionAssignmentsRequest](acl.Alter),
-		overloaded: kerr.RequestTimedOut,
-		handle:     inBackground(atMetadata, alterPartitionReassignments),
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.AlterPartitionAssignments), Max: 1},
+		asks:         clusterAsks[*kmsg.AlterPartitionAssignmentsRequest](acl.Alter),
+		overloaded:   kerr.RequestTimedOut,
+		handle:       inBackground(atMetadata, alterPartitionReassignments),
 	}.api()
 }
 

@@ -20,11 +20,12 @@ import (
 // addition to what Kafka refuses, it refuses what no client could log in with.
 func alterUserScramCredentialsAPI() api {
 	return apiDef[*kmsg.AlterUserSCRAMCredentialsRequest]{
-		API:        protocol.API{Key: int16(kmsg.AlterUserSCRAMCredentials), Max: 0},
-		asks:       clusterAsks[*kmsg.AlterUserSCRAMCredentialsRequest](acl.Alter),
-		refuse:     refuseAlterUsers,
-		overloaded: kerr.RequestTimedOut,
-		handle:     inBackground(atMetadata, alterUserScramCredentials),
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.AlterUserSCRAMCredentials), Max: 0},
+		asks:         clusterAsks[*kmsg.AlterUserSCRAMCredentialsRequest](acl.Alter),
+		refuse:       refuseAlterUsers,
+		overloaded:   kerr.RequestTimedOut,
+		handle:       inBackground(atMetadata, alterUserScramCredentials),
 	}.api()
 }
 

@@ -12,10 +12,11 @@ import (
 // ApiVersions (key 18), versions 0 to 4: exactly the versions in the table.
 func apiVersionsAPI() api {
 	return apiDef[*kmsg.ApiVersionsRequest]{
-		API:    protocol.API{Key: protocol.KeyApiVersions, Max: 4},
-		asks:   asks[*kmsg.ApiVersionsRequest]{nothing: true},
-		decode: decodeApiVersions,
-		handle: answering(apiVersions),
+		inProportion: true,
+		API:          protocol.API{Key: protocol.KeyApiVersions, Max: 4},
+		asks:         asks[*kmsg.ApiVersionsRequest]{nothing: true},
+		decode:       decodeApiVersions,
+		handle:       answering(apiVersions),
 	}.api()
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -86,19 +87,20 @@ type Options struct {
 
 // Handler answers requests. It implements network.Handler.
 type Handler struct {
-	opt      Options
-	conf     configdef.Broker
-	table    *protocol.Table
-	entries  entries
-	at       waiters
-	sessions *sessions
-	damage   damageReports
-	answers  *bufpool.Budget // of record bytes in answers to fetches
-	parked   *bufpool.Budget // of requests that wait
-	wide     *bufpool.Budget // of large requests that parked has no memory for, until they are answered
-	produces sync.Pool       // of *produceOp
-	large    *share.Places   // of large requests
-	batches  *share.Places   // of batches that are inflated or compressed
+	imageSize atomic.Pointer[imageSize] // see largestAnswer
+	opt       Options
+	conf      configdef.Broker
+	table     *protocol.Table
+	entries   entries
+	at        waiters
+	sessions  *sessions
+	damage    damageReports
+	answers   *bufpool.Budget // of record bytes in answers to fetches
+	parked    *bufpool.Budget // of requests that wait
+	wide      *bufpool.Budget // of large requests that parked has no memory for, until they are answered
+	produces  sync.Pool       // of *produceOp
+	large     *share.Places   // of large requests
+	batches   *share.Places   // of batches that are inflated or compressed
 
 	producerIDs producerIDs
 	creations   creations // topics that Metadata requests create

@@ -14,8 +14,9 @@ import (
 // CreateAcls (key 30), versions 1 to 3: new access rules (KIP-140). Rules that exist are no error.
 func createACLsAPI() api {
 	return apiDef[*kmsg.CreateACLsRequest]{
-		API:  protocol.API{Key: int16(kmsg.CreateACLs), Min: 1, Max: 3},
-		asks: clusterAsks[*kmsg.CreateACLsRequest](acl.Alter),
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.CreateACLs), Min: 1, Max: 3},
+		asks:         clusterAsks[*kmsg.CreateACLsRequest](acl.Alter),
 		refuse: func(r *network.Request, req *kmsg.CreateACLsRequest, code *kerr.Error) kmsg.Response {
 			return refuseACLs(r, req, denied(code))
 		},

@@ -16,7 +16,8 @@ import (
 // CreatePartitions (key 37), versions 0 to 3.
 func createPartitionsAPI() api {
 	return apiDef[*kmsg.CreatePartitionsRequest]{
-		API: protocol.API{Key: int16(kmsg.CreatePartitions), Max: 3},
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.CreatePartitions), Max: 3},
 		asks: asks[*kmsg.CreatePartitionsRequest]{parts: each(
 			func(req *kmsg.CreatePartitionsRequest) *[]kmsg.CreatePartitionsRequestTopic { return &req.Topics },
 			func(m rights, _ *kmsg.CreatePartitionsRequest, x *kmsg.CreatePartitionsRequestTopic) *kerr.Error {

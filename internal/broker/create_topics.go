@@ -19,7 +19,8 @@ import (
 // topic exists, and the broker retries creating its logs.
 func createTopicsAPI() api {
 	return apiDef[*kmsg.CreateTopicsRequest]{
-		API: protocol.API{Key: int16(kmsg.CreateTopics), Min: 2, Max: 7},
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.CreateTopics), Min: 2, Max: 7},
 		asks: asks[*kmsg.CreateTopicsRequest]{parts: each(
 			func(req *kmsg.CreateTopicsRequest) *[]kmsg.CreateTopicsRequestTopic { return &req.Topics },
 			func(m rights, _ *kmsg.CreateTopicsRequest, x *kmsg.CreateTopicsRequestTopic) *kerr.Error {

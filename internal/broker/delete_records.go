@@ -19,7 +19,8 @@ import (
 // be undone halfway. Then it waits for the other replicas that may be elected, until the timeout.
 func deleteRecordsAPI() api {
 	return apiDef[*kmsg.DeleteRecordsRequest]{
-		API: protocol.API{Key: int16(kmsg.DeleteRecords), Max: 2},
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.DeleteRecords), Max: 2},
 		asks: asks[*kmsg.DeleteRecordsRequest]{parts: each(
 			func(req *kmsg.DeleteRecordsRequest) *[]kmsg.DeleteRecordsRequestTopic { return &req.Topics },
 			func(m rights, _ *kmsg.DeleteRecordsRequest, x *kmsg.DeleteRecordsRequestTopic) *kerr.Error {

@@ -18,8 +18,9 @@ import (
 // sees the topic; its files are deleted in the background.
 func deleteTopicsAPI() api {
 	return apiDef[*kmsg.DeleteTopicsRequest]{
-		API:  protocol.API{Key: int16(kmsg.DeleteTopics), Min: 1, Max: 6},
-		asks: asks[*kmsg.DeleteTopicsRequest]{parts: each(deleteEntries, askToDelete)},
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.DeleteTopics), Min: 1, Max: 6},
+		asks:         asks[*kmsg.DeleteTopicsRequest]{parts: each(deleteEntries, askToDelete)},
 		refuse: func(_ *network.Request, req *kmsg.DeleteTopicsRequest, code *kerr.Error) kmsg.Response {
 			deleteEntries(req)
 			return refuseWhole(req, code)

@@ -16,6 +16,8 @@ func namedGroupsAPI[Q any, R interface {
 	kmsg.Request
 }](key kmsg.Key, most int16, op acl.Operation, groups func(R) *[]string, run func(call, R)) api {
 	return apiDef[R]{
+		inProportion: op != acl.Describe, // a description has the members
+
 		API:        protocol.API{Key: int16(key), Max: most},
 		asks:       asks[R]{parts: each(groups, func(m rights, _ R, id *string) *kerr.Error { return m.group(op, *id) })},
 		overloaded: kerr.CoordinatorNotAvailable,

@@ -19,10 +19,11 @@ import (
 // replica of a partition leads it, or is offline, and then there is none to elect.
 func electLeadersAPI() api {
 	return apiDef[*kmsg.ElectLeadersRequest]{
-		API:        protocol.API{Key: int16(kmsg.ElectLeaders), Max: 2},
-		asks:       clusterAsks[*kmsg.ElectLeadersRequest](acl.Alter),
-		overloaded: kerr.RequestTimedOut,
-		handle:     inBackground(atMetadata, electLeaders),
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.ElectLeaders), Max: 2},
+		asks:         clusterAsks[*kmsg.ElectLeadersRequest](acl.Alter),
+		overloaded:   kerr.RequestTimedOut,
+		handle:       inBackground(atMetadata, electLeaders),
 	}.api()
 }
 

@@ -15,7 +15,8 @@ import (
 // transaction (KIP-890).
 func endTxnAPI() api {
 	return apiDef[*kmsg.EndTxnRequest]{
-		API: protocol.API{Key: int16(kmsg.EndTxn), Max: 5, Quick: true},
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.EndTxn), Max: 5, Quick: true},
 		asks: asks[*kmsg.EndTxnRequest]{whole: func(m rights, req *kmsg.EndTxnRequest) *kerr.Error {
 			return m.transaction(acl.Write, req.TransactionalID)
 		}},

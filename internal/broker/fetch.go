@@ -20,9 +20,10 @@ import (
 // Fetch: a request that claims to come from a replica is answered as Kafka answers an unknown one.
 func fetchAPI() api {
 	return apiDef[*kmsg.FetchRequest]{
-		API:    protocol.API{Key: int16(kmsg.Fetch), Min: 4, Max: 18, MaxCost: maxFetchCost},
-		asks:   asks[*kmsg.FetchRequest]{inside: true},
-		handle: parks(fetch),
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.Fetch), Min: 4, Max: 18, MaxCost: maxFetchCost},
+		asks:         asks[*kmsg.FetchRequest]{inside: true},
+		handle:       parks(fetch),
 	}.api()
 }
 

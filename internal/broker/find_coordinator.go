@@ -15,7 +15,8 @@ import (
 // answered with a retriable error.
 func findCoordinatorAPI() api {
 	return apiDef[*kmsg.FindCoordinatorRequest]{
-		API: protocol.API{Key: int16(kmsg.FindCoordinator), Max: 6},
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.FindCoordinator), Max: 6},
 		asks: asks[*kmsg.FindCoordinatorRequest]{
 			whole: func(m rights, req *kmsg.FindCoordinatorRequest) *kerr.Error {
 				if req.Version >= 4 {

@@ -23,12 +23,13 @@ import (
 // its copyBody.
 func groupAPI[R kmsg.Request](key kmsg.Key, most int16, groupOf func(R) string, keep func(R)) apiDef[R] {
 	return apiDef[R]{
-		API:        protocol.API{Key: int16(key), Max: most},
-		asks:       asks[R]{whole: func(m rights, req R) *kerr.Error { return m.group(acl.Read, groupOf(req)) }},
-		refuse:     func(_ *network.Request, req R, code *kerr.Error) kmsg.Response { return group.Refuse(req, code) },
-		overloaded: kerr.CoordinatorNotAvailable,
-		copyBody:   keep,
-		handle:     later(atGroup(groupOf), func(c call, req R) { c.b.askGroup(c.r, groupOf(req), req, c.respond) }),
+		inProportion: true,
+		API:          protocol.API{Key: int16(key), Max: most},
+		asks:         asks[R]{whole: func(m rights, req R) *kerr.Error { return m.group(acl.Read, groupOf(req)) }},
+		refuse:       func(_ *network.Request, req R, code *kerr.Error) kmsg.Response { return group.Refuse(req, code) },
+		overloaded:   kerr.CoordinatorNotAvailable,
+		copyBody:     keep,
+		handle:       later(atGroup(groupOf), func(c call, req R) { c.b.askGroup(c.r, groupOf(req), req, c.respond) }),
 	}
 }
 
@@ -90,9 +91,24 @@ func (b *Handler) askGroup(r *network.Request, groupID string, req kmsg.Request,
 		} else if c := b.coordinatorError(answer, ok, err); c != nil {
 			resp = group.Refuse(req, c)
 		}
+		if large(resp) && !r.HasAnswerBudget() {
+			resp = group.Refuse(req, kerr.CoordinatorLoadInProgress) // clients try again, and find the group as it is
+		}
 		r.Code = groupCode(resp)
 		done(resp)
 	})
+}
+
+// large reports whether an answer about one group has what other members have sent. It may be due
+// after minutes, so it can't wait for memory.
+func large(resp kmsg.Response) bool {
+	switch resp := resp.(type) {
+	case *kmsg.JoinGroupResponse:
+		return len(resp.Members) > 0
+	case *kmsg.SyncGroupResponse:
+		return len(resp.MemberAssignment) > smallAnswer
+	}
+	return false
 }
 
 // groupRequest returns a request about a group as its shard gets it.

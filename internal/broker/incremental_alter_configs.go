@@ -16,7 +16,8 @@ import (
 // single configs (KIP-339). The configs of one resource change together or not at all.
 func incrementalAlterConfigsAPI() api {
 	return apiDef[*kmsg.IncrementalAlterConfigsRequest]{
-		API: protocol.API{Key: int16(kmsg.IncrementalAlterConfigs), Max: 1},
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.IncrementalAlterConfigs), Max: 1},
 		asks: asks[*kmsg.IncrementalAlterConfigsRequest]{parts: each(
 			func(req *kmsg.IncrementalAlterConfigsRequest) *[]kmsg.IncrementalAlterConfigsRequestResource {
 				return &req.Resources

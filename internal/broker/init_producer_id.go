@@ -19,7 +19,8 @@ import (
 // transactional one, which ends the transaction of its predecessor.
 func initProducerIDAPI() api {
 	return apiDef[*kmsg.InitProducerIDRequest]{
-		API: protocol.API{Key: int16(kmsg.InitProducerID), Max: 5},
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.InitProducerID), Max: 5},
 		asks: asks[*kmsg.InitProducerIDRequest]{whole: func(m rights, req *kmsg.InitProducerIDRequest) *kerr.Error {
 			if req.TransactionalID != nil {
 				return m.transaction(acl.Write, *req.TransactionalID)

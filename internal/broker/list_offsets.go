@@ -17,7 +17,8 @@ import (
 // consumer's: no client sees an offset above the high watermark.
 func listOffsetsAPI() api {
 	return apiDef[*kmsg.ListOffsetsRequest]{
-		API: protocol.API{Key: int16(kmsg.ListOffsets), Min: 1, Max: 11},
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.ListOffsets), Min: 1, Max: 11},
 		asks: asks[*kmsg.ListOffsetsRequest]{parts: each(
 			func(req *kmsg.ListOffsetsRequest) *[]kmsg.ListOffsetsRequestTopic { return &req.Topics },
 			func(m rights, _ *kmsg.ListOffsetsRequest, x *kmsg.ListOffsetsRequestTopic) *kerr.Error {

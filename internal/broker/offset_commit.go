@@ -13,7 +13,8 @@ import (
 // exist; the group decides about the others.
 func offsetCommitAPI() api {
 	return apiDef[*kmsg.OffsetCommitRequest]{
-		API: protocol.API{Key: int16(kmsg.OffsetCommit), Min: 2, Max: 10},
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.OffsetCommit), Min: 2, Max: 10},
 		asks: asks[*kmsg.OffsetCommitRequest]{
 			whole: func(m rights, req *kmsg.OffsetCommitRequest) *kerr.Error { return m.group(acl.Read, req.Group) },
 			parts: each(func(req *kmsg.OffsetCommitRequest) *[]kmsg.OffsetCommitRequestTopic { return &req.Topics },

@@ -14,7 +14,8 @@ import (
 // in Kafka, a missing group is reported first.
 func offsetDeleteAPI() api {
 	return apiDef[*kmsg.OffsetDeleteRequest]{
-		API: protocol.API{Key: int16(kmsg.OffsetDelete), Max: 0},
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.OffsetDelete), Max: 0},
 		asks: asks[*kmsg.OffsetDeleteRequest]{
 			whole: func(m rights, req *kmsg.OffsetDeleteRequest) *kerr.Error { return m.group(acl.Delete, req.Group) },
 			parts: each(func(req *kmsg.OffsetDeleteRequest) *[]kmsg.OffsetDeleteRequestTopic { return &req.Topics },

@@ -13,7 +13,8 @@ import (
 // detect that its position belongs to a truncated history (KIP-320).
 func offsetForLeaderEpochAPI() api {
 	return apiDef[*kmsg.OffsetForLeaderEpochRequest]{
-		API: protocol.API{Key: int16(kmsg.OffsetForLeaderEpoch), Min: 2, Max: 4},
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.OffsetForLeaderEpoch), Min: 2, Max: 4},
 		asks: asks[*kmsg.OffsetForLeaderEpochRequest]{
 			parts: each(func(req *kmsg.OffsetForLeaderEpochRequest) *[]kmsg.OffsetForLeaderEpochRequestTopic {
 				return &req.Topics

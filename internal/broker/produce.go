@@ -25,9 +25,10 @@ import (
 // that the broker supports compression, but have no handler, as in Kafka 4.
 func produceAPI() api {
 	return apiDef[*produceOp]{
-		API:    protocol.API{Key: protocol.KeyProduce, Min: 3, Max: 13, ListZero: true},
-		decode: parseProduce,
-		asks:   asks[*produceOp]{inside: true},
+		inProportion: true,
+		API:          protocol.API{Key: protocol.KeyProduce, Min: 3, Max: 13, ListZero: true},
+		decode:       parseProduce,
+		asks:         asks[*produceOp]{inside: true},
 		handle: later(func(_ *Handler, op *produceOp) (*network.Waiter, string) { return &op.waiter, "" },
 			func(c call, op *produceOp) { op.run(c, op.refused()) }),
 	}.api()

@@ -14,8 +14,9 @@ import (
 // which otherwise does not log in at all, although it uses version 1 (rd_kafka_feature_map).
 func saslHandshakeAPI() api {
 	return apiDef[*kmsg.SASLHandshakeRequest]{
-		API:  protocol.API{Key: protocol.KeySASLHandshake, Max: 1},
-		asks: asks[*kmsg.SASLHandshakeRequest]{nothing: true},
+		inProportion: true,
+		API:          protocol.API{Key: protocol.KeySASLHandshake, Max: 1},
+		asks:         asks[*kmsg.SASLHandshakeRequest]{nothing: true},
 		handle: answering(func(_ *Handler, r *network.Request, _ *kmsg.SASLHandshakeRequest) kmsg.Response {
 			resp := respondTo(r, kmsg.NewPtrSASLHandshakeResponse())
 			setCode(r, &resp.ErrorCode, kerr.IllegalSaslState)
@@ -27,8 +28,9 @@ func saslHandshakeAPI() api {
 // SaslAuthenticate (key 36), versions 0 to 2: a message of a login; otherwise as SaslHandshake.
 func saslAuthenticateAPI() api {
 	return apiDef[*kmsg.SASLAuthenticateRequest]{
-		API:  protocol.API{Key: protocol.KeySASLAuthenticate, Max: 2},
-		asks: asks[*kmsg.SASLAuthenticateRequest]{nothing: true},
+		inProportion: true,
+		API:          protocol.API{Key: protocol.KeySASLAuthenticate, Max: 2},
+		asks:         asks[*kmsg.SASLAuthenticateRequest]{nothing: true},
 		handle: answering(func(_ *Handler, r *network.Request, _ *kmsg.SASLAuthenticateRequest) kmsg.Response {
 			resp := respondTo(r, kmsg.NewPtrSASLAuthenticateResponse())
 			setCode(r, &resp.ErrorCode, kerr.IllegalSaslState)

@@ -24,7 +24,8 @@ import (
 // (KIP-1071). The broker creates the internal topics that the application misses.
 func streamsGroupHeartbeatAPI() api {
 	return apiDef[*kmsg.StreamsGroupHeartbeatRequest]{
-		API: protocol.API{Key: int16(kmsg.StreamsGroupHeartbeat), Max: 0},
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.StreamsGroupHeartbeat), Max: 0},
 		// The right to create internal topics is asked inside.
 		asks: asks[*kmsg.StreamsGroupHeartbeatRequest]{whole: func(m rights, req *kmsg.StreamsGroupHeartbeatRequest) *kerr.Error {
 			return cmp.Or(m.group(acl.Read, req.Group), m.allTopics(acl.Describe, topicsOf(req)))

@@ -38,8 +38,11 @@ type apiDef[R any] struct {
 	// member's metadata; then the request's memory is released. nil: the request keeps its body. It
 	// requires overloaded.
 	copyBody func(R)
+	// inProportion: the size of the answer is proportional to the request. If not, the request waits
+	// for the memory of the largest answer there can be (see answers.go) before it is handled.
+	inProportion bool
 	// answerEntries returns about how many entries the answer has that the request does not name.
-	// nil: the size of the answer is proportional to the request.
+	// nil: none.
 	answerEntries func(*Handler, R) int
 	// handle answers, now or later, with call.respond. It must not block, except on a connection's
 	// own reader (Request.MayBlock). Its constructors are in waits.go.
@@ -56,6 +59,8 @@ type api struct {
 	member     bool        // as in apiDef
 	declared   bool        // it declares the rights that its requests need
 	overloaded *kerr.Error // as in apiDef
+
+	inProportion bool // as in apiDef
 }
 
 func (l apiDef[R]) api() api {
@@ -67,12 +72,16 @@ func (l apiDef[R]) api() api {
 			return refuseWhole(any(req).(kmsg.Request), code)
 		}
 	}
-	return api{API: l.API, handle: l.serve, member: l.member, declared: l.asks.declared(), overloaded: l.overloaded}
+	return api{API: l.API, handle: l.serve, member: l.member, declared: l.asks.declared(), overloaded: l.overloaded,
+		inProportion: l.inProportion}
 }
 
 // serve decodes a request, checks its rights and memory, and calls its handler.
 func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	c := call{b: b, r: r}
+	if !l.inProportion {
+		b.reserveAnswer(r, l.handle.waits != nil)
+	}
 	if l.Key != protocol.KeyProduce && len(r.Body) > largeBody { // Produce takes places for what it decompresses
 		c.place = b.takePlace(r)
 	}

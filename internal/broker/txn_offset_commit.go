@@ -20,7 +20,8 @@ import (
 // added the group (AddOffsetsToTxn).
 func txnOffsetCommitAPI() api {
 	return apiDef[*kmsg.TxnOffsetCommitRequest]{
-		API: protocol.API{Key: int16(kmsg.TxnOffsetCommit), Max: 5},
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.TxnOffsetCommit), Max: 5},
 		asks: asks[*kmsg.TxnOffsetCommitRequest]{
 			whole: func(m rights, req *kmsg.TxnOffsetCommitRequest) *kerr.Error {
 				return cmp.Or(m.transaction(acl.Write, req.TransactionalID), m.group(acl.Read, req.Group))

@@ -16,11 +16,12 @@ import (
 // runs or has replicas.
 func unregisterBrokerAPI() api {
 	return apiDef[*kmsg.UnregisterBrokerRequest]{
-		API:        protocol.API{Key: int16(kmsg.UnregisterBroker), Max: 0},
-		member:     true,
-		asks:       clusterAsks[*kmsg.UnregisterBrokerRequest](acl.Alter),
-		overloaded: kerr.RequestTimedOut,
-		handle:     inBackground(atMetadata, unregisterBroker),
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.UnregisterBroker), Max: 0},
+		member:       true,
+		asks:         clusterAsks[*kmsg.UnregisterBrokerRequest](acl.Alter),
+		overloaded:   kerr.RequestTimedOut,
+		handle:       inBackground(atMetadata, unregisterBroker),
 	}.api()
 }
 

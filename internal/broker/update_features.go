@@ -16,10 +16,11 @@ import (
 // transaction.version has more than one level.
 func updateFeaturesAPI() api {
 	return apiDef[*kmsg.UpdateFeaturesRequest]{
-		API:        protocol.API{Key: int16(kmsg.UpdateFeatures), Max: 2},
-		asks:       clusterAsks[*kmsg.UpdateFeaturesRequest](acl.Alter),
-		overloaded: kerr.RequestTimedOut,
-		handle:     inBackground(atMetadata, updateFeatures),
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.UpdateFeatures), Max: 2},
+		asks:         clusterAsks[*kmsg.UpdateFeaturesRequest](acl.Alter),
+		overloaded:   kerr.RequestTimedOut,
+		handle:       inBackground(atMetadata, updateFeatures),
 	}.api()
 }
 

@@ -17,7 +17,8 @@ import (
 // broker leads. chronik's coordinators send markers on links instead.
 func writeTxnMarkersAPI() api {
 	return apiDef[*kmsg.WriteTxnMarkersRequest]{
-		API: protocol.API{Key: int16(kmsg.WriteTxnMarkers), Min: 1, Max: 2},
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.WriteTxnMarkers), Min: 1, Max: 2},
 		asks: asks[*kmsg.WriteTxnMarkersRequest]{whole: func(m rights, _ *kmsg.WriteTxnMarkersRequest) *kerr.Error {
 			if m.mayCluster(acl.ClusterAction) {
 				return nil

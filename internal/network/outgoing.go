@@ -15,15 +15,20 @@ import (
 // bound acts before and after it. While the count is over the bound, a connection that has answers
 // to read starts no request, and a connection whose write takes longer than lagTime plus a second
 // for every lagBytes of it is closed. Beyond the bound there is therefore at most one answer for
-// each connection, until the connections that don't read are closed. The handler of a large answer
-// waits for the bound first (Request.AwaitAnswerBudget), so these answers are small.
+// each connection, until the connections that don't read are closed. The handler of an answer that
+// may be large waits for its memory first (Request.ReserveAnswer), so these answers are small.
 type outgoing struct {
 	size     int64
 	held     atomic.Int64
 	watching atomic.Bool
 
-	mu         sync.Mutex
-	belowLimit chan struct{} // closed when the count is within the bound; nil if no handler waits
+	mu sync.Mutex
+	// reserved is for answers that are being built: of handlers that answer at once, and of those
+	// that may wait.
+	reserved [2]int64
+	// belowLimit is closed when the count is within the bound, or a reservation ends; nil: no
+	// handler waits.
+	belowLimit chan struct{}
 }
 
 // countStep bounds the difference between a connection's bytes and those that are counted: few
@@ -65,6 +70,52 @@ func (o *outgoing) await(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// ReserveAnswer blocks until there is memory for an answer of at most n bytes, or until the
+// connection ends. It is given back when the request is answered. An answer that is larger than
+// what is free is alone: no other of its kind is built before it is answered, which is one that
+// waits for something or one that does not. So beyond the bound, there is one answer of each kind
+// that is being built, or has been. A handler calls it once, before it builds the answer, if
+// MayBlock returned true.
+func (r *Request) ReserveAnswer(n int64, waits bool) {
+	o, kind := &r.conn.srv.outgoing, 0
+	if waits {
+		kind = 1
+	}
+	for r.conn.span.ctx.Err() == nil {
+		o.mu.Lock()
+		held, reserved := o.held.Load(), o.reserved[kind]
+		if held <= o.size && (reserved == 0 || held+reserved+n <= o.size) {
+			o.reserved[kind] += n
+			o.mu.Unlock()
+			r.reserved, r.reservedKind = n, kind
+			return
+		}
+		if o.belowLimit == nil {
+			o.belowLimit = make(chan struct{})
+		}
+		changed := o.belowLimit
+		o.mu.Unlock()
+		select {
+		case <-changed:
+		case <-r.conn.span.ctx.Done():
+		}
+	}
+}
+
+// release gives the memory of an answer back.
+func (o *outgoing) release(n int64, kind int) {
+	if n == 0 {
+		return
+	}
+	o.mu.Lock()
+	o.reserved[kind] -= n
+	if o.belowLimit != nil {
+		close(o.belowLimit)
+		o.belowLimit = nil
+	}
+	o.mu.Unlock()
 }
 
 // AwaitAnswerBudget blocks while the answers that clients have not read exceed the server's bound

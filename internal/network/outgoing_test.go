@@ -61,6 +61,52 @@ func TestUnreadAnswersOfAllConnectionsAreBounded(t *testing.T) {
 	}
 }
 
+// Beyond the bound there is one answer of each kind, however many clients ask at once and do not
+// read, and a handler that waits for a disk does not delay those that do not.
+func TestAnswersOfReservedSizeAreAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const bound, size, n = 1 << 20, 400_000, 60
+		disk := make(chan struct{})
+		f := start(t, func(r *Request) {
+			waits := r.CorrelationID < 0
+			r.ReserveAnswer(bound, waits)
+			if waits {
+				<-disk
+			}
+			r.Respond(body(make([]byte, size)))
+		}, func(o *Options) { o.AnswerBytes, o.WriteTimeout = bound, time.Hour })
+		defer f.end(t)
+		ask := func(correlation int32) {
+			c := f.pipe.dial()
+			t.Cleanup(func() { c.Close() })
+			c.sendAsync(frame(keyMetadata, 3, correlation, nil))
+		}
+		for i := range int32(n) {
+			ask(-i - 1)
+		}
+		synctest.Wait()
+		if s := f.Stats(); s.Unwritten != 0 {
+			t.Errorf("%d bytes are unwritten", s.Unwritten)
+		}
+		for i := range int32(n) {
+			ask(i)
+		}
+		synctest.Wait()
+		if s := f.Stats(); s.Unwritten <= bound || s.Unwritten > bound+size+countStep {
+			t.Errorf("%d bytes are unwritten, %d the bound", s.Unwritten, bound)
+		}
+		close(disk)
+		synctest.Wait()
+		if s := f.Stats(); s.Unwritten > bound+2*(size+countStep) {
+			t.Errorf("%d bytes are unwritten, %d the bound", s.Unwritten, bound)
+		}
+		reads := f.pipe.dial()
+		defer reads.Close()
+		reads.sendAsync(frame(keyMetadata, 3, 99, nil))
+		reads.want(t, 99) // those that don't read are closed by then
+	})
+}
+
 // If handlers build large answers one after the other, and each waits for the bound first, at most
 // one of them exceeds it, however many clients do not read.
 func TestLargeAnswersWaitForTheirBudget(t *testing.T) {

@@ -78,7 +78,10 @@ type Request struct {
 	release func()      // called when parts were written or dropped
 	outSize int
 	next    *Request
-	readied time.Time // when the answer was ready
+	// reserved is the memory that ReserveAnswer gave it, of reservedKind.
+	reserved     int64
+	reservedKind int
+	readied      time.Time // when the answer was ready
 }
 
 // maxKeptHead bounds the memory for an encoded answer that a Request keeps for its next use.
@@ -299,7 +302,9 @@ func (r *Request) complete() {
 	r.conn.srv.opts.Observer.Answered(r, r.outSize, now.Sub(r.Received))
 	r.ReleaseBody()
 	r.readied = now
-	r.conn.answer(r, now)
+	o, reserved, kind := &r.conn.srv.outgoing, r.reserved, r.reservedKind
+	r.conn.answer(r, now) // counts the answer
+	o.release(reserved, kind)
 }
 
 // recycle drops the answer and makes the request ready for another use.

@@ -62,6 +62,7 @@ func Attacks() []Attack {
 	all = append(all, fetchAttacks()...)
 	all = append(all, groupAttacks()...)
 	all = append(all, offsetAttacks()...)
+	all = append(all, fieldAttacks()...)
 	all = append(all, transactionAttacks()...)
 	return append(all, adminAttacks()...)
 }

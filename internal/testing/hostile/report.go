@@ -22,12 +22,23 @@ type Result struct {
 	// Waited had passed since they were closed.
 	Held, Kept int64
 	Waited     time.Duration
+	// Disk is how much the data directory grew, and Scrape the size of a scrape of /metrics while
+	// the connections were open.
+	Disk, Scrape int64
 	// Alone and During are the latencies of bystanders without the attack and during it; empty if
 	// not measured. Control are those of other bystanders at the same time on a broker on the same
 	// machine that is not attacked: the cost of a busy machine is not the broker's fault.
 	Alone, During, Control map[string]Latency
 	Outcomes               string
 }
+
+// Limits of what an attack makes the broker write for each byte that it sends, beyond files of fixed
+// size, and of the scrape beside it.
+const (
+	diskPerByte = 20
+	maxDisk     = 64 << 20
+	maxScrape   = 16 << 20
+)
 
 // Faults describes the limits that the attack broke. limit is the memory that the process may have;
 // 0 means no limit.
@@ -42,6 +53,12 @@ func (r Result) Faults(limit int64) []string {
 	}
 	if r.Kept > r.Attack.Keeps {
 		bad("%s kept %v after its connections were closed, limit %s", mib(r.Kept), r.Waited.Round(time.Second), mib(r.Attack.Keeps))
+	}
+	if bound := maxDisk + diskPerByte*r.Sent; r.Disk > bound {
+		bad("%s written to disk for %s sent, limit %s", mib(r.Disk), mib(r.Sent), mib(bound))
+	}
+	if r.Scrape > maxScrape {
+		bad("a scrape of %s, limit %s", mib(r.Scrape), mib(maxScrape))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.During)) {
 		alone, during, control := r.Alone[name], r.During[name], r.Control[name]

@@ -119,7 +119,7 @@ func TestHostileClientsDoNotOwnTheGroupsTopic(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.end(9) })
-	v := &victim{p, t}
+	v := &victim{process: p, t: t}
 	c := v.raw()
 	create := kmsg.NewPtrCreateTopicsRequest()
 	create.Version, create.TimeoutMillis = 5, 30_000

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +35,8 @@ const (
 // victim is a broker of its own for one attack.
 type victim struct {
 	*process
-	t *testing.T
+	t   *testing.T
+	dir string // of its data
 }
 
 func startVictim(t *testing.T, args ...string) *victim {
@@ -41,12 +44,13 @@ func startVictim(t *testing.T, args ...string) *victim {
 	env := []string{"GOMEMLIMIT=" + strconv.Itoa(hostileHeap)}
 	args = append([]string{"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--set", "group.initial.rebalance.delay.ms=0",
 		"--set", "offsets.topic.num.partitions=1"}, args...) // all groups share one queue
-	p, err := start(t.TempDir(), env, args...)
+	dir := t.TempDir()
+	p, err := start(dir, env, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
-	v := &victim{p, t}
+	v := &victim{p, t, dir}
 	ctx, cancel := context.WithTimeout(t.Context(), startTime)
 	defer cancel()
 	if err := hostile.Prepare(ctx, p.Addr); err != nil {
@@ -85,6 +89,22 @@ func (v *victim) metric(name string) int64 {
 	return 0
 }
 
+// disk returns how many bytes the data directory has on the disk.
+func (v *victim) disk() (n int64) {
+	v.t.Helper()
+	err := filepath.WalkDir(v.dir, func(path string, _ fs.DirEntry, err error) error {
+		var st syscall.Stat_t
+		if err == nil && syscall.Lstat(path, &st) == nil {
+			n += st.Blocks * 512
+		}
+		return nil // a file that is gone has none
+	})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return n
+}
+
 // memory returns a line of /proc/PID/status in bytes.
 func (v *victim) memory(line string) int64 {
 	v.t.Helper()
@@ -115,7 +135,7 @@ func (v *victim) attack(a hostile.Attack, part, turns int, bystanders bool) host
 		control = startVictim(v.t)
 		r.Alone = v.watch(ctx, aloneFor)
 	}
-	before := v.live()
+	before, disk := v.live(), v.disk()
 	r.Before = v.memory("VmRSS")
 	begin := time.Now()
 	limit := hostileTime
@@ -147,7 +167,8 @@ func (v *victim) attack(a hostile.Attack, part, turns int, bystanders bool) host
 		}
 	}
 	r.Sent, r.Outcomes = o.Sent, o.Outcomes
-	r.Held = v.live() - before
+	r.Held, r.Disk = v.live()-before, v.disk()-disk
+	r.Scrape = int64(len(adminText(v.t, v.process, "/metrics")))
 	if err := c.leave(); err != nil {
 		v.t.Errorf("%s: %v", a.Name, err)
 	}

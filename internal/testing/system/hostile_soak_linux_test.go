@@ -104,7 +104,7 @@ func TestHostileSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
-	v := &victim{p, t}
+	v := &victim{process: p, t: t}
 	prepare, prepared := context.WithTimeout(t.Context(), startTime)
 	defer prepared()
 	if err := hostile.Prepare(prepare, p.Addr); err != nil {
