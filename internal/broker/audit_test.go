@@ -36,7 +36,7 @@ func (*auditLines) Close() error { return nil }
 // log and returns the lines by "EVENT OPERATION RESOURCE".
 func auditedNode(t *testing.T, mode audit.Mode, rules ...acl.Binding) (*node, func() map[string]map[string]any) {
 	out := &auditLines{}
-	log := audit.Open(audit.Options{Mode: mode, Sink: out, Node: 1})
+	log := audit.Open(audit.Options{Mode: mode, Sink: audit.Same(out), Node: 1})
 	compiled := acl.Compile(rules, acl.Options{})
 	n := newNode(t, quick, func(o *nodeOptions) {
 		o.broker = func(opt *Options) {

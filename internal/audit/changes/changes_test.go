@@ -138,7 +138,7 @@ func record(t *testing.T, key string, before, after, topic []byte, topicKey stri
 		m.kvs[key] = metadata.KV{Key: key, Value: before, ModRevision: 1}
 	}
 	out := &lines{}
-	log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: out})
+	log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: audit.Same(out)})
 	s := Watch(m, log)
 	txn := metadata.Txn{Put: []metadata.KV{{Key: key, Value: after}}}
 	if after == nil {
