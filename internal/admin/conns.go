@@ -61,7 +61,7 @@ func (c *connLimit) setWaiting(conn net.Conn, waiting bool) {
 	if _, open := c.open[conn]; !open {
 		return
 	}
-	from := origin.OfConn(conn)
+	from := origin.OfPeer(conn.RemoteAddr().String())
 	c.waiting.Remove(from, conn)
 	if waiting {
 		c.turns++
@@ -89,14 +89,14 @@ func (c *connLimit) add(conn net.Conn) net.Conn {
 	if _, known := c.open[conn]; known {
 		return nil
 	}
-	from := origin.OfConn(conn)
+	from := origin.OfPeer(conn.RemoteAddr().String())
 	var surplus net.Conn
 	if len(c.open) >= c.most {
 		var ok bool
 		if surplus, ok = c.waiting.Yielding(from, func(x net.Conn) (int64, bool) { return c.open[x], true }, c.turns); !ok {
 			return conn
 		}
-		c.waiting.Remove(origin.OfConn(surplus), surplus)
+		c.waiting.Remove(origin.OfPeer(surplus.RemoteAddr().String()), surplus)
 		delete(c.open, surplus)
 	}
 	c.turns++
@@ -117,5 +117,5 @@ func (c *connLimit) remove(conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.open, conn)
-	c.waiting.Remove(origin.OfConn(conn), conn)
+	c.waiting.Remove(origin.OfPeer(conn.RemoteAddr().String()), conn)
 }

@@ -34,12 +34,12 @@ type Access struct {
 	Addresses, Names []string
 	// Remote allows other machines requests that change something or cost much.
 	Remote bool
-	// Private: a request from the broker's own machine must be identified, too. Clients of the broker
-	// need rights, and not all users of its machine have them.
+	// Private: a request from the broker's own machine must be identified, too. Clients of the
+	// broker need rights, and not all users of its machine have them.
 	Private bool
 	// Token is the SHA-256 of the token that identifies a request; nil for none. Certificates
-	// reports whether a client certificate still does, which the listener has verified; the client's
-	// own is the first. If either is set, other machines without one get only health.
+	// reports whether a client certificate still does, which the listener has verified; the
+	// client's own is the first. If either is set, other machines without one get only health.
 	Token        *[sha256.Size]byte
 	Certificates func(shown []*x509.Certificate) bool
 	// These are the settings that errors name as the cause or the remedy.

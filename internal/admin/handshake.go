@@ -84,7 +84,7 @@ func (p *tlsPort) run() {
 			p.pass(accepted{err: err}) // the server waits a moment before it asks for the next
 			continue
 		}
-		s := &socket{Conn: nc, from: origin.OfConn(nc), places: p.places, shaking: true}
+		s := &socket{Conn: nc, from: origin.OfPeer(nc.RemoteAddr().String()), places: p.places, shaking: true}
 		t := tls.Server(s, p.config)
 		if surplus := p.conns.add(t); surplus != nil {
 			closeNow(surplus)

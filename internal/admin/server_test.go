@@ -145,8 +145,9 @@ func TestAdminStops(t *testing.T) {
 }
 
 // Every client that reaches the port can read metrics, health, JSON and the log level, under the
-// broker's own names only; health checks of HTTP/1.0 name none. Changes and expensive requests are allowed from its own
-// machine, or from all with admin.remote, and never from a page of another site.
+// broker's own names only; health checks of HTTP/1.0 name none. Changes and expensive requests are
+// allowed from its own machine, or from all with admin.remote, and never from a page of another
+// site.
 func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
 	for _, remote := range []bool{false, true} {
 		o, broker := options()

@@ -4,9 +4,9 @@
 // fill the disk: of each cause there is one line, and then at most one every 10 seconds with the
 // number of events. Only changes have a line each. The number of causes is bounded, in all and for
 // each address; what is above the bounds is counted in a line "overflow". Refusals, sessions and
-// changes have bounds and sinks of their own, so that none of them hides or overwrites another. Record never waits. If the
-// disk or the journal is slow or full, lines are dropped, those of refusals first. A line "lost"
-// gives their number when writing works again.
+// changes have bounds and sinks of their own, so that none of them hides or overwrites another.
+// Record never waits. If the disk or the journal is slow or full, lines are dropped, those of
+// refusals first. A line "lost" gives their number when writing works again.
 //
 // Lines contain text from clients. Such text is at most 256 bytes and cannot end a line or contain
 // control characters, so that a client cannot write a line of its own, or change a terminal. It

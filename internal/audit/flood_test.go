@@ -12,8 +12,8 @@ import (
 )
 
 // A day under a flood from ten addresses, at a scale of 1 to 1024 in time and in the size of files:
-// each makes as many refusals as it may have causes, and logs in and out all the time. Only refusals
-// are overwritten.
+// each makes as many refusals as it may have causes, and logs in and out all the time. Only
+// refusals are overwritten.
 func TestAFloodOverwritesNoChangeAndNoLogin(t *testing.T) {
 	const scale = 1024
 	dir := t.TempDir()

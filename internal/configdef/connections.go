@@ -52,7 +52,7 @@ func connectionDefs() []*Def {
 	return []*Def{
 		brokerDef(maxConnections, Int, "2147483647",
 			"The maximum number of connections to the broker. By default, the limit depends on how many file descriptors the segments leave "+
-				"free. A single listener has its own: max-connections in `listeners:` of the file, or dynamically "+
+				"free, and idle connections, of 24 KiB each, take at most a quarter of the memory. A single listener has its own: max-connections in `listeners:` of the file, or dynamically "+
 				"listener.name.NAME."+maxConnections+" with its name in lower case.",
 			dynamic(), atLeast(1)),
 		brokerDef(maxConnectionsPerIP, Int, "2147483647",

@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/memory"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -102,5 +103,9 @@ func TestConnectionsAreLimitedDuringTheStart(t *testing.T) {
 	disk := &Broker{fs: vfs.OS()}
 	if n := disk.maxConnections(&components{}, math.MaxInt32); n <= 0 || n > vfs.Descriptors()/2 {
 		t.Errorf("%d connections of %d files before the logs are open", n, vfs.Descriptors())
+	}
+	disk.memory = 1 << 20
+	if n := disk.maxConnections(&components{}, math.MaxInt32); n != int(memory.Connections(1<<20)) {
+		t.Errorf("%d connections with a MiB of memory", n)
 	}
 }

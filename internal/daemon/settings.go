@@ -80,13 +80,14 @@ func (b *Broker) networkLimits(r *components, c *configdef.Connections) network.
 
 // maxConnections returns max.connections or, if that sets no limit, the number of file descriptors
 // that segments leave for connections: more would take descriptors from the logs. Before the logs
-// are open, that is half of all.
+// are open, that is half of all. It is less if memory is short; see memory.Connections.
 func (b *Broker) maxConnections(r *components, most int32) int {
 	if most < math.MaxInt32 {
 		return int(most)
 	}
+	most = memory.Connections(b.memory)
 	if r.storage == nil {
-		return vfs.Descriptors() / 2
+		return min(int(most), vfs.Descriptors()/2)
 	}
 	var segments []int
 	if b.fs == vfs.OS() { // in memory there are no files
@@ -94,5 +95,5 @@ func (b *Broker) maxConnections(r *components, most int32) int {
 			segments = append(segments, d.Usage().MaxOpenFiles)
 		}
 	}
-	return checks.Connections(vfs.Descriptors(), segments)
+	return min(int(most), checks.Connections(vfs.Descriptors(), segments))
 }

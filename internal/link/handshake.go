@@ -19,27 +19,26 @@ import (
 )
 
 // The handshake. D is the end that dialed, A the one that accepted; mac is HMAC-SHA256 with the
-// shared secret, over a label of the direction, what both ends have said with their nonces, and with
-// TLS keying material of the connection:
+// shared secret, over a label of the direction, what both ends have said with their nonces, and
+// with TLS keying material of the connection:
 //
 //	D ──▶ A   a request of API key 20480: helloD
 //	A ──▶ D   HE: nonceA, helloA encrypted with the key mac("accepts", helloD, nonceA)
 //	D ──▶ A   PF: mac("dials", helloD, helloA)
 //	A ──▶ D   RY
 //
-// Either end sends NO with the reason instead, and closes. Without a secret, helloA is not encrypted
-// and the mac is empty.
+// Either end sends NO with the reason instead, and closes. Without a secret, helloA is not
+// encrypted and the mac is empty.
 //
-//   - A stranger who dials learns whether there is a secret, and nothing else: what A states, and why
-//     two brokers do not fit, is for ends that have proved the secret. D compares first: who could
-//     read helloA had to have the secret.
-//   - Replay: each end's nonce is new, so an old proof never fits, and no key encrypts two hellos.
-//   - Reflection: the labels differ, and an end never accepts its own identity. An attacker that
-//     dials D back with D's own hello gets what only D can read, and D refuses itself.
-//   - A's connection of this peer is replaced, and takes one of Options.Accepted, only after the
-//     proof.
-//   - Relay: with TLS the proof fits this connection only. Without TLS it does not bind the frames
-//     that follow: who can change bytes on the way needs TLS to be stopped.
+//   - A stranger who dials learns whether there is a secret, and nothing else: what A states, and
+// why     two brokers do not fit, is for ends that have proved the secret. D compares first: who
+// could     read helloA had to have the secret.   - Replay: each end's nonce is new, so an old
+// proof never fits, and no key encrypts two hellos.   - Reflection: the labels differ, and an end
+// never accepts its own identity. An attacker that     dials D back with D's own hello gets what
+// only D can read, and D refuses itself.   - A's connection of this peer is replaced, and takes one
+// of Options.Accepted, only after the     proof.   - Relay: with TLS the proof fits this connection
+// only. Without TLS it does not bind the frames     that follow: who can change bytes on the way
+// needs TLS to be stopped.
 const (
 	labelAccepts = "chronik link, accepts\x00"
 	labelDials   = "chronik link, dials\x00"

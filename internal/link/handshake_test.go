@@ -302,8 +302,8 @@ func TestHandshakeHasAnEnd(t *testing.T) {
 	})
 }
 
-// Strangers without the secret take only places of their own, of which the oldest makes room, however
-// many connections they make; and they learn nothing of the cluster.
+// Strangers without the secret take only places of their own, of which the oldest makes room,
+// however many connections they make; and they learn nothing of the cluster.
 func TestStrangersKeepNoBrokerOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()

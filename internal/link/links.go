@@ -221,12 +221,12 @@ func (l *Links) spawn(fn func()) bool {
 // Accept serves a connection whose client sent a request of API key 20480, with this body. It
 // returns at once and owns nc from then on.
 func (l *Links) Accept(nc net.Conn, principal string, hello []byte) {
-	c, from := newConn(nc, false, &l.opts), origin.OfConn(nc)
+	c, from := newConn(nc, false, &l.opts), origin.OfPeer(nc.RemoteAddr().String())
 	l.mu.Lock()
 	var yielding *Conn
 	if l.unproven.Len() >= l.opts.Strangers {
 		if yielding, _ = l.unproven.Yielding(from, begun, math.MaxInt64); yielding != nil {
-			l.unproven.Remove(origin.OfConn(yielding.nc), yielding)
+			l.unproven.Remove(origin.OfPeer(yielding.nc.RemoteAddr().String()), yielding)
 		}
 	}
 	l.unproven.Add(from, c)
@@ -249,7 +249,7 @@ func (l *Links) enter(c *Conn) *Mismatch {
 	if l.accepted >= l.opts.Accepted {
 		return &Mismatch{Reason: Overloaded, Cause: fmt.Sprintf("%d connections of brokers are open", l.accepted)}
 	}
-	l.unproven.Remove(origin.OfConn(c.nc), c)
+	l.unproven.Remove(origin.OfPeer(c.nc.RemoteAddr().String()), c)
 	l.accepted++
 	return nil
 }
@@ -261,7 +261,7 @@ func (l *Links) leave(c *Conn, proven bool) {
 	if proven {
 		l.accepted--
 	} else {
-		l.unproven.Remove(origin.OfConn(c.nc), c)
+		l.unproven.Remove(origin.OfPeer(c.nc.RemoteAddr().String()), c)
 	}
 }
 

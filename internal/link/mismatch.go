@@ -74,8 +74,8 @@ func decodeMismatch(p []byte) *Mismatch {
 	return m
 }
 
-// compare checks that two ends belong together. It is the same rule at both ends. What it says is for
-// peers that have proved the secret, if there is one.
+// compare checks that two ends belong together. It is the same rule at both ends. What it says is
+// for peers that have proved the secret, if there is one.
 func compare(here, peer *Hello) *Mismatch {
 	bothKnow := here.ClusterID != "" && peer.ClusterID != ""
 	switch {
@@ -107,8 +107,8 @@ func compare(here, peer *Hello) *Mismatch {
 	return nil
 }
 
-// compareSecured checks that both ends have a secret, or none. Of all that compare checks, it is what
-// a stranger may know.
+// compareSecured checks that both ends have a secret, or none. Of all that compare checks, it is
+// what a stranger may know.
 func compareSecured(here, peer *Hello) *Mismatch {
 	if here.Secured == peer.Secured {
 		return nil

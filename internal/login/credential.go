@@ -6,11 +6,13 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/sha512"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"hash"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -50,6 +52,49 @@ func CredentialOf(m metadata.ScramMechanism, salt, salted secret.Secret, iterati
 		ServerKey: secret.New(server)}
 }
 
+// Stored returns a credential as a file of first users has it instead of a password.
+func Stored(c metadata.Credential) string {
+	b64 := base64.StdEncoding.EncodeToString
+	return fmt.Sprintf("[iterations=%d,salt=%s,storedkey=%s,serverkey=%s]", c.Iterations, b64(c.Salt.Bytes()), b64(c.StoredKey.Bytes()),
+		b64(c.ServerKey.Bytes()))
+}
+
+// IsStored reports whether a text is one that Stored returns, and no password.
+func IsStored(s string) bool {
+	return strings.HasPrefix(s, "[iterations=") && strings.HasSuffix(s, "]")
+}
+
+// ParseStored reads what Stored returns. Its errors show nothing of the text.
+func ParseStored(m metadata.ScramMechanism, s string) (metadata.Credential, error) {
+	c := metadata.Credential{Mechanism: m}
+	fields := strings.Split(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"), ",")
+	into := []*secret.Secret{&c.Salt, &c.StoredKey, &c.ServerKey}
+	names := []string{"iterations=", "salt=", "storedkey=", "serverkey="}
+	if len(fields) != len(names) {
+		return c, errors.New("a stored password has iterations, salt, storedkey and serverkey")
+	}
+	for i, name := range names {
+		value, ok := strings.CutPrefix(fields[i], name)
+		if !ok {
+			return c, fmt.Errorf("a stored password has no %s at its place", strings.TrimSuffix(name, "="))
+		}
+		if i == 0 {
+			n, err := strconv.ParseInt(value, 10, 32)
+			if err != nil || n < metadata.MinScramIterations || n > metadata.MaxScramIterations {
+				return c, fmt.Errorf("the iterations are not %d to %d", metadata.MinScramIterations, metadata.MaxScramIterations)
+			}
+			c.Iterations = int32(n)
+			continue
+		}
+		b, err := base64.StdEncoding.DecodeString(value)
+		if size := hashOf(m)().Size(); err != nil || i > 1 && len(b) != size || len(b) < saltSize || len(b) > 2*size {
+			return c, fmt.Errorf("the %s is not base64 of its size", strings.TrimSuffix(name, "="))
+		}
+		*into[i-1] = secret.New(b)
+	}
+	return c, nil
+}
+
 // keys returns StoredKey and ServerKey of RFC 5802.
 func keys(m metadata.ScramMechanism, salted []byte) (stored, server []byte) {
 	mac := hmac.New(hashOf(m), salted)
@@ -72,13 +117,21 @@ func matches(c *metadata.Credential, password []byte) bool {
 	return hmac.Equal(stored, c.StoredKey.Bytes())
 }
 
-// UserLine is a line NAME:MECHANISM:PASSWORD of a file of users. Who is its principal and
-// mechanism.
+// UserLine is a line NAME:MECHANISM:PASSWORD of a file of users, with a password or its Stored. Who
+// is its principal and mechanism.
 type UserLine struct {
 	Name      string
 	Mechanism metadata.ScramMechanism
 	Who       string
 	password  secret.Secret
+}
+
+// credential returns what is stored of the password, which may be given as Stored returns it.
+func (u *UserLine) credential() (metadata.Credential, error) {
+	if text := string(u.password.Bytes()); IsStored(text) {
+		return ParseStored(u.Mechanism, text)
+	}
+	return NewCredential(u.Mechanism, u.password, DefaultIterations)
 }
 
 // UserLines yields the lines of a file of users, or an error for a malformed line, which shows no
@@ -127,7 +180,7 @@ func ParseUsers(text string) ([]metadata.User, error) {
 		if err != nil {
 			return nil, err
 		}
-		c, err := NewCredential(line.Mechanism, line.password, DefaultIterations)
+		c, err := line.credential()
 		if err != nil {
 			return nil, err
 		}

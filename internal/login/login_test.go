@@ -477,3 +477,30 @@ func TestMemoIsBounded(t *testing.T) {
 		t.Error("a proof does not depend on everything")
 	}
 }
+
+// A password that is stored as text is read as it was. A damaged one is refused.
+func TestAStoredPasswordIsText(t *testing.T) {
+	for _, m := range []metadata.ScramMechanism{metadata.ScramSHA256, metadata.ScramSHA512} {
+		c, err := NewCredential(m, secret.Of("a password"), DefaultIterations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := Stored(c)
+		got, err := ParseStored(m, text)
+		if err != nil || !IsStored(text) || Stored(got) != text || got.Mechanism != m || got.Iterations != DefaultIterations {
+			t.Errorf("%s: %v", text, err)
+		}
+		for _, wrong := range []string{
+			// ings.Replace(text, "8192", "1", 1), strings.Replace(text, "storedkey", "key", 1),
+			// strings.Replace(text, "salt=", "salt=!", 1),
+			text[:len(text)-9] + "]", "[iterations=8192]", strings.Replace(text, ",server", ",more=,server", 1),
+		} {
+			if _, err := ParseStored(m, wrong); err == nil {
+				t.Errorf("%s is accepted", wrong)
+			}
+		}
+	}
+	if IsStored("[abc]") || IsStored("iterations=8192") {
+		t.Error("a password counts as a stored one")
+	}
+}

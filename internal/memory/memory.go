@@ -66,6 +66,18 @@ func Available() int64 {
 	return available
 }
 
+// connectionBytes is what an idle connection holds: 13 KiB without TLS, and some 22 KiB with it.
+const connectionBytes = 24 << 10
+
+// Connections returns how many connections may be open, so that idle ones take at most a quarter of
+// the memory, in bytes; any number if that is not known.
+func Connections(memory int64) int32 {
+	if memory <= 0 {
+		return math.MaxInt32
+	}
+	return int32(min(max(memory/4/connectionBytes, 1), math.MaxInt32))
+}
+
 // Budgets limit, in bytes, the memory that clients and logs can fill. docs/configuration.md
 // ("Memory") has what happens if one is used up. The names in backticks are the values of the label
 // budget of chronik_budget_limit_bytes; docs/requests.md uses them.

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"math"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -62,5 +63,14 @@ func TestBudgetsOfASmallContainer(t *testing.T) {
 	_, cut := Divide(64<<20, preset, 1, 128<<20)
 	if n := cut.Sum(1); n > 20<<20 {
 		t.Errorf("%+v are %d bytes of 64 MiB", cut, n)
+	}
+}
+
+// Idle connections leave three quarters of the memory, whatever the limit of descriptors is.
+func TestConnectionsKnowTheMemory(t *testing.T) {
+	for memory, want := range map[int64]int32{0: math.MaxInt32, 1: 1, 320 << 20: 3413, 8 << 30: 87_381, 1 << 60: math.MaxInt32} {
+		if got := Connections(memory); got != want {
+			t.Errorf("%d bytes: %d connections, want %d", memory, got, want)
+		}
 	}
 }

@@ -151,3 +151,50 @@ func TestBrokersAreNotServedLate(t *testing.T) {
 		}
 	})
 }
+
+// Connections that are held count against the limits, and make room for those that are served: one
+// address that connects too often uses up no descriptors, and keeps nothing out.
+func TestHeldConnectionsCount(t *testing.T) {
+	for name, limit := range map[string]func(*Options){
+		"total":   func(o *Options) { o.Limits.Connections = 4 },
+		"address": func(o *Options) { o.Limits.PerIP = 4 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				wait := time.Hour
+				f := start(t, echo, func(o *Options) {
+					limit(o)
+					o.Connecting = func(netip.Addr) time.Duration { return wait }
+				})
+				var open []io.Closer
+				for i := range 10 {
+					c := f.pipe.dial()
+					synctest.Wait()
+					if open = append(open, c); i >= 4 {
+						c.wantClosed(t)
+					}
+				}
+				if f.slots != 4 || len(f.held) != 4 {
+					t.Errorf("%d are held, with %d slots", len(f.held), f.slots)
+				}
+				wait = 0
+				for range 4 {
+					c := f.pipe.dial()
+					open = append(open, c)
+					c.send(t, frame(keyMetadata, 1, 1, nil))
+					c.want(t, 1)
+				}
+				if f.slots != 4 || len(f.held) != 0 {
+					t.Errorf("%d are held, with %d slots", len(f.held), f.slots)
+				}
+				for _, c := range open {
+					_ = c.Close()
+				}
+				f.end(t)
+				if f.slots != 0 || len(f.perIP) != 0 {
+					t.Errorf("left over: %d slots", f.slots)
+				}
+			})
+		})
+	}
+}

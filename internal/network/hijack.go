@@ -18,8 +18,8 @@ const (
 	// maxLink is the largest request with which a broker may begin a connection, in bytes.
 	maxLink = 4 << 10
 	// maxCallers is how many connections above the limits may begin as a broker's at the same time.
-	// Clients that use up the limits must not cut off a broker from its cluster. Options.Link bounds
-	// those that have begun, before and after they have proved that they are brokers.
+	// Clients that use up the limits must not cut off a broker from its cluster. Options.Link
+	// bounds those that have begun, before and after they have proved that they are brokers.
 	maxCallers = 64
 	// linkWait is how long a connection above the limits may take until it shows that it is a
 	// broker's.
@@ -37,9 +37,10 @@ func (c *conn) isLink(h protocol.Header) bool {
 }
 
 // Hijack ends the request without an answer and returns the connection's socket, which the caller
-// owns from then on: no limit or timeout of this package applies to it. It
-// does not count against the limits on connections. The first bytes that it reads are those that were received behind the request. It is closed by its owner, or by
-// Shutdown when all other connections have ended, or by Close.
+// owns from then on: no limit or timeout of this package applies to it. It does not count against
+// the limits on connections. The first bytes that it reads are those that were received behind the
+// request. It is closed by its owner, or by Shutdown when all other connections have ended, or by
+// Close.
 //
 // Only Handle may call it, for a request of protocol.KeyLink. It blocks until earlier answers are
 // written. Body is invalid after it. On error, when the server shuts down or the connection has

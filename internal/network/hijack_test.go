@@ -142,7 +142,8 @@ func TestHijackedConnectionIsNotIdleAndTakesNoSlot(t *testing.T) {
 	})
 }
 
-// Clients at the limits do not keep out other brokers, which have places of their own until they say so.
+// Clients at the limits do not keep out other brokers, which have places of their own until they
+// say so.
 func TestLinksAreAcceptedAboveTheLimits(t *testing.T) {
 	for name, limit := range map[RefuseReason]func(*Options, int){
 		RefusedTotal:    func(o *Options, n int) { o.Limits.Connections = n },

@@ -41,7 +41,7 @@ type Server struct {
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
 	hijacked  map[*hijackedConn]struct{} // not closed yet
-	held      map[net.Conn]*time.Timer   // see hold
+	held      map[net.Conn]held          // see hold
 	killed    bool                       // connections that are hijacked from now on are closed
 	slots     int                        // connections, including closed ones whose requests are unanswered
 	perIP     map[netip.Addr]int         // slots of each address
@@ -79,7 +79,7 @@ func New(opts Options) (*Server, error) {
 		listeners: make(map[net.Listener]struct{}),
 		conns:     make(map[*conn]struct{}),
 		hijacked:  make(map[*hijackedConn]struct{}),
-		held:      make(map[net.Conn]*time.Timer),
+		held:      make(map[net.Conn]held),
 		perIP:     make(map[netip.Addr]int),
 		perName:   make(map[string]int),
 	}, nil
@@ -178,6 +178,9 @@ func (s *Server) enter(l *Listener, nc net.Conn) (reason RefuseReason, yielding 
 		return RefusedDraining, nil, false
 	}
 	over, yielding := s.over(l, ip, visitor)
+	if yielding == nil && over != "" && s.heldYields(over, l, ip) {
+		over = ""
+	}
 	switch {
 	case yielding != nil:
 		over = ""

@@ -11,14 +11,15 @@ import (
 // crowds are the connections that have proved nothing, each with a bound of its own, so that no
 // kind keeps out another. At a bound, one of a crowd makes room for a new one; see origin.Crowd.
 //
-// A visitor has not logged in. The broker waits for its client, or works for it. It yields to one of
-// an address that has fewer, and otherwise when the broker has waited for it for Options.roomAfter.
+// A visitor has not logged in. The broker waits for its client, or works for it. It yields to one
+// of an address that has fewer, and otherwise when the broker has waited for it for
+// Options.roomAfter.
 //
 // A refused one has failed to log in, and waits for the answer. It has nothing to lose, and yields
 // first.
 //
-// A caller is above the limits on connections, and may still show that it is a broker. A broker says
-// so at once, so the oldest caller yields.
+// A caller is above the limits on connections, and may still show that it is a broker. A broker
+// says so at once, so the oldest caller yields.
 type crowds struct {
 	visitors, refused, callers origin.Crowd[*conn]
 }
@@ -45,8 +46,8 @@ func (s *crowds) yielding(to netip.Prefix, at *Listener, roomAfter time.Duration
 	return c
 }
 
-// waited orders connections, of a listener if at is set, by how long the broker has waited for their
-// clients.
+// waited orders connections, of a listener if at is set, by how long the broker has waited for
+// their clients.
 func waited(at *Listener, now time.Time) origin.Since[*conn] {
 	return func(c *conn) (int64, bool) {
 		since := c.awaited.Load()

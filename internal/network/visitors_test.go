@@ -102,7 +102,8 @@ func TestAnAddressDisplacesItsOwn(t *testing.T) {
 	})
 }
 
-// Addresses that open connections above the limits without end, and say nothing, keep out no broker.
+// Addresses that open connections above the limits without end, and say nothing, keep out no
+// broker.
 func TestStrangersKeepNoBrokerOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		taker := newHijacker()

@@ -16,8 +16,11 @@ import (
 	"unicode/utf16"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/login"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/internal/security/files"
+	secretvalue "github.com/chronik-io/chronik/internal/security/secret"
 )
 
 // Names and defaults of what secure init writes.
@@ -166,6 +169,10 @@ func makeSecured(dir string, plans []nodePlan, now time.Time) (map[string][]byte
 		return nil, err
 	}
 	password, secret, token := random(), random(), random()
+	stored, err := login.NewCredential(metadata.ScramSHA512, secretvalue.Of(password), login.DefaultIterations)
+	if err != nil {
+		return nil, err
+	}
 	made := map[string][]byte{
 		filepath.Join(dir, "ca.pem"): ca.CertificatePEM, filepath.Join(dir, "ca-key.pem"): ca.KeyPEM,
 		filepath.Join(dir, "admin.password"):   []byte(password + "\n"),
@@ -179,7 +186,7 @@ func makeSecured(dir string, plans []nodePlan, now time.Time) (map[string][]byte
 		}
 		at := func(name string) string { return filepath.Join(p.dir, name) }
 		made[at("ca.pem")], made[at("server.pem")], made[at("server-key.pem")] = ca.CertificatePEM, leaf.Certificate, leaf.Key
-		made[at("users")] = []byte(adminUser + ":SCRAM-SHA-512:" + password + "\n")
+		made[at("users")] = []byte(adminUser + ":SCRAM-SHA-512:" + login.Stored(stored) + "\n")
 		made[at("cluster.secret")] = []byte(secret + "\n")
 		made[at("admin.token")] = []byte(token + "\n")
 		made[at("chronikd.yaml")] = []byte(p.configuration(plans))

@@ -68,6 +68,8 @@ func (x *Installation) Summary(context string) string {
 	fmt.Fprintf(&b, "Kafka's tools: --bootstrap-server %s --command-config %s\n", bootstrap(plans), filepath.Join(dir, "admin.properties"))
 	fmt.Fprintf(&b, "clients trust: %s\n", filepath.Join(dir, "ca.pem"))
 	fmt.Fprintf(&b, "keep elsewhere: %s (only --renew needs it; who has it can pretend to be the broker)\n", filepath.Join(dir, "ca-key.pem"))
+	fmt.Fprintf(&b, "                %s and admin.properties (the password of %s; the broker needs neither)\n",
+		filepath.Join(dir, "admin.password"), adminUser)
 	if len(plans) > 1 {
 		fmt.Fprintf(&b, "copy each node's directory to its machine under the same path; nothing else of %s belongs there\n", dir)
 	}

@@ -21,9 +21,10 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// auditFile is the path of the audit log's changes below the data directory, unless audit.file names
-// another. auditLogins and auditRefusals are what follows it in the names of the files of logins,
-// and of refusals and failed logins: each has a size of its own, so that none displaces another.
+// auditFile is the path of the audit log's changes below the data directory, unless audit.file
+// names another. auditLogins and auditRefusals are what follows it in the names of the files of
+// logins, and of refusals and failed logins: each has a size of its own, so that none displaces
+// another.
 const (
 	auditFile     = "audit/audit.log"
 	auditLogins   = ".logins"

@@ -6,8 +6,8 @@ import (
 )
 
 // Crowd is a set of those who have proved nothing yet, by what their addresses count by. Its owner
-// bounds it, and asks which of them makes room for a new one, so that a few addresses cannot keep out
-// all others. The zero Crowd is empty. It has no lock.
+// bounds it, and asks which of them makes room for a new one, so that a few addresses cannot keep
+// out all others. The zero Crowd is empty. It has no lock.
 type Crowd[C comparable] struct {
 	n  int
 	of map[netip.Prefix][]C
@@ -48,9 +48,9 @@ func (s *Crowd[C]) Len() int { return s.n }
 func (s *Crowd[C]) From(from netip.Prefix) int { return len(s.of[from]) }
 
 // Yielding returns the member that makes room for a new one of an origin. It is the oldest of the
-// origin that has the most. If that would not have more than the new one's, it yields only if it has
-// had its place since before; so honest clients that come at the same moment need not displace each
-// other. If there is none, it returns the zero C and false.
+// origin that has the most. If that would not have more than the new one's, it yields only if it
+// has had its place since before; so honest clients that come at the same moment need not displace
+// each other. If there is none, it returns the zero C and false.
 func (s *Crowd[C]) Yielding(to netip.Prefix, since Since[C], before int64) (c C, ok bool) {
 	var greedy oldest[C]
 	most, own := 0, 0

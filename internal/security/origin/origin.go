@@ -8,10 +8,7 @@
 // The package does not know what is counted.
 package origin
 
-import (
-	"net"
-	"net/netip"
-)
+import "net/netip"
 
 // networkBits is the length of the part of an IPv6 address that counts.
 const networkBits = 64
@@ -25,9 +22,10 @@ func Of(ip netip.Addr) netip.Prefix {
 	return p
 }
 
-// OfConn is Of the address at the other end of a connection; the zero Prefix if it has none.
-func OfConn(nc net.Conn) netip.Prefix {
-	at, _ := netip.ParseAddrPort(nc.RemoteAddr().String()) // a pipe has none
+// OfPeer is Of the address in ADDRESS:PORT, that of the other end of a connection; the zero Prefix
+// if it has none.
+func OfPeer(peer string) netip.Prefix {
+	at, _ := netip.ParseAddrPort(peer) // a pipe has none
 	return Of(at.Addr())
 }
 
