@@ -26,7 +26,9 @@ func TestListsHaveTheirMemoryFirst(t *testing.T) {
 		t.Fatalf("%d bytes", most)
 	}
 	w := n.dial(t)
-	for what, req := range map[string]*kmsg.MetadataRequest{"all": kmsg.NewPtrMetadataRequest(), "named": metadataRequest(false, names...)} {
+	for what, req := range map[string]*kmsg.MetadataRequest{
+		"all": kmsg.NewPtrMetadataRequest(), "named": metadataRequest(false, names...),
+	} {
 		if size := len(ask[*kmsg.MetadataResponse](t, w, 12, req).AppendTo(nil)); int64(size) > most || int64(size) < most/4 {
 			t.Errorf("%s: an answer of %d bytes, %d are reserved", what, size, most)
 		}

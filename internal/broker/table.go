@@ -38,8 +38,9 @@ type apiDef[R any] struct {
 	// member's metadata; then the request's memory is released. nil: the request keeps its body. It
 	// requires overloaded.
 	copyBody func(R)
-	// inProportion: the size of the answer is proportional to the request. If not, the request waits
-	// for the memory of the largest answer there can be (see answers.go) before it is handled.
+	// inProportion: the size of the answer is proportional to the request. If not, the request
+	// waits for the memory of the largest answer there can be (see answers.go) before it is
+	// handled.
 	inProportion bool
 	// answerEntries returns about how many entries the answer has that the request does not name.
 	// nil: none.

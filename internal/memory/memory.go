@@ -115,8 +115,8 @@ const (
 	// KiB more for each further partition.
 	parkedShare          = 1.0 / 16
 	minParked, maxParked = 16 << 20, 256 << 20
-	// memberShare of the memory is for members and offsets, within bounds: a member of a large group
-	// needs some 10 kB, and an offset 130 bytes and its metadata.
+	// memberShare of the memory is for members and offsets, within bounds: a member of a large
+	// group needs some 10 kB, and an offset 130 bytes and its metadata.
 	memberShare            = 1.0 / 8
 	minMembers, maxMembers = 32 << 20, 1 << 30
 	// sessionShare of the memory is for fetch sessions, within bounds: a partition counts as half a

@@ -48,7 +48,8 @@ func (s *Server) letGo(nc net.Conn) {
 	}
 }
 
-// heldYields closes a connection that is held, if that makes room below a limit. The caller holds mu.
+// heldYields closes a connection that is held, if that makes room below a limit. The caller holds
+// mu.
 func (s *Server) heldYields(over RefuseReason, l *Listener, ip netip.Addr) bool {
 	for nc, h := range s.held {
 		if over == RefusedTotal || over == RefusedListener && h.slot.listener == l.Name || over == RefusedPerIP && h.slot.ip == ip {

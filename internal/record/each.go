@@ -20,8 +20,8 @@ type Record struct {
 // returns. The record's slices are valid until fn returns.
 //
 // Each inflates the batch within limits; for a larger batch it returns an *Error of Kind TooLarge.
-// Invalid bytes are also an *Error: Each does not rely on Accept. fn must not inflate another batch,
-// nor wait for a client: other goroutines may be waiting for the memory.
+// Invalid bytes are also an *Error: Each does not rely on Accept. fn must not inflate another
+// batch, nor wait for a client: other goroutines may be waiting for the memory.
 //
 // Each uses the memory of the largest record and of the codec's window.
 func (b Batch) Each(limits Limits, fn func(Record) error) error {
