@@ -14,8 +14,8 @@ import (
 	"github.com/chronik-io/chronik/internal/pause"
 )
 
-// fieldAttacks send valid requests whose strings and arrays are as long as a broker might take them.
-// They are made of the protocol's definitions, so an API or a field that is new is filled, too.
+// fieldAttacks send valid requests whose strings and arrays are as long as a broker might take
+// them. They are made of the protocol's definitions, so an API or a field that is new is filled, too.
 func fieldAttacks() []Attack {
 	return []Attack{
 		{

@@ -32,8 +32,8 @@ type Result struct {
 	Outcomes               string
 }
 
-// Limits of what an attack makes the broker write for each byte that it sends, beyond files of fixed
-// size, and of the scrape beside it.
+// Limits of what an attack makes the broker write for each byte that it sends, beyond files of
+// fixed size, and of the scrape beside it.
 const (
 	diskPerByte = 20
 	maxDisk     = 64 << 20
