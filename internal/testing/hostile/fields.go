@@ -15,7 +15,8 @@ import (
 )
 
 // fieldAttacks send valid requests whose strings and arrays are as long as a broker might take
-// them. They are made of the protocol's definitions, so an API or a field that is new is filled, too.
+// them. They are made of the protocol's definitions, so an API or a field that is new is filled,
+// too.
 func fieldAttacks() []Attack {
 	return []Attack{
 		{
