@@ -122,7 +122,7 @@ func TestEveryRefusalIsRecorded(t *testing.T) {
 			continue // the answer has less, and no error
 		}
 		out := &auditLines{}
-		log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: out})
+		log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: audit.Same(out)})
 		g.opt.Audit = log
 		g.rules.Store(denying(c.base, nil))
 		g.exchange(t, c.request(world, max(a.Min, c.from)))
@@ -137,7 +137,7 @@ func TestEveryRefusalIsRecorded(t *testing.T) {
 // Names of groups and client ids have up to 32 KiB. The audit log counts events for ten seconds,
 // and must not keep such texts for each of them.
 func TestRefusalsKeepNoLongTexts(t *testing.T) {
-	log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: &auditLines{}})
+	log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: audit.Same(&auditLines{})})
 	defer log.Close(t.Context())
 	rules := denying(nil, nil)
 	b := &Handler{opt: Options{Rules: func() *acl.Rules { return rules }, Audit: log}}

@@ -158,7 +158,7 @@ func record(t *testing.T, key string, before, after, topic []byte, topicKey stri
 func TestOnlyChangesOfClients(t *testing.T) {
 	m := &memory{kvs: map[string]metadata.KV{}}
 	out := &lines{}
-	log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: out})
+	log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: audit.Same(out)})
 	s := Watch(m, log)
 	txn := metadata.Txn{Put: []metadata.KV{{Key: metadata.GroupConfigKey("g"), Value: metadata.EncodeConfigs(nil)}}}
 	if _, err := s.Txn(t.Context(), txn); err != nil {
