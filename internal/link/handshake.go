@@ -31,14 +31,15 @@ import (
 // encrypted and the mac is empty.
 //
 //   - A stranger who dials learns whether there is a secret, and nothing else: what A states, and
-// why     two brokers do not fit, is for ends that have proved the secret. D compares first: who
-// could     read helloA had to have the secret.   - Replay: each end's nonce is new, so an old
-// proof never fits, and no key encrypts two hellos.   - Reflection: the labels differ, and an end
-// never accepts its own identity. An attacker that     dials D back with D's own hello gets what
-// only D can read, and D refuses itself.   - A's connection of this peer is replaced, and takes one
-// of Options.Accepted, only after the     proof.   - Relay: with TLS the proof fits this connection
-// only. Without TLS it does not bind the frames     that follow: who can change bytes on the way
-// needs TLS to be stopped.
+//     why two brokers do not fit, is for ends that have proved the secret. D compares first: who
+//     could read helloA had to have the secret.
+//   - Replay: each end's nonce is new, so an old proof never fits, and no key encrypts two hellos.
+//   - Reflection: the labels differ, and an end never accepts its own identity. An attacker that
+//     dials D back with D's own hello gets what only D can read, and D refuses itself.
+//   - A's connection of this peer is replaced, and takes one of Options.Accepted, only after the
+//     proof.
+//   - Relay: with TLS the proof fits this connection only. Without TLS it does not bind the frames
+//     that follow: who can change bytes on the way needs TLS to be stopped.
 const (
 	labelAccepts = "chronik link, accepts\x00"
 	labelDials   = "chronik link, dials\x00"
