@@ -40,7 +40,9 @@ func repeatable(t testing.TB, w *wire, req kmsg.Request) (frame []byte, answer i
 	w.correlation++
 	return w.format.AppendRequest(nil, req, w.correlation), len(body) + 8
 }
-//  A whole Produce, from the socket to the answer, allocates 4 times, once of them for the file
+
+//	A whole Produce, from the socket to the answer, allocates 4 times, once of them for the file
+//
 // system in memory; a Fetch of one batch allocates 7 times. The bounds leave one for other
 // goroutines.
 func TestRequestsHardlyAllocate(t *testing.T) {

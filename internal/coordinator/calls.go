@@ -9,8 +9,8 @@ import (
 // caller runs the calls of a shard's machine, each of them at a place of Options.Places. So a shard
 // never computes for long on its own goroutine.
 //
-// A call that takes longer than a slice (see Pause) leaves the queue to the next one and goes on in
-// the slow lane of its shard, where there is one at a time. It gives its place back after each
+// A call that takes longer than a slice (see Pause) leaves the queue to the next one and continues
+// in the slow lane of its shard, where there is one at a time. It gives its place back after each
 // slice, and the calls of other shards get it first. So a call that takes long delays others by a
 // slice, however many of its kind there are.
 type caller struct {

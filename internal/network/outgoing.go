@@ -73,11 +73,11 @@ func (o *outgoing) await(ctx context.Context) {
 }
 
 // ReserveAnswer blocks until there is memory for an answer of at most n bytes, or until the
-// connection ends. It is given back when the request is answered. An answer that is larger than
-// what is free is alone: no other of its kind is built before it is answered, which is one that
-// waits for something or one that does not. So beyond the bound, there is one answer of each kind
-// that is being built, or has been. A handler calls it once, before it builds the answer, if
-// MayBlock returned true.
+// connection ends. The request returns it with its answer. An answer that is larger than what is
+// free is alone: no other of its kind is built before it is answered, which is one that waits for
+// something or one that does not. So beyond the bound, there is one answer of each kind that is
+// being built, or has been. A handler calls it once, before it builds the answer, if MayBlock
+// returned true.
 func (r *Request) ReserveAnswer(n int64, waits bool) {
 	o, kind := &r.conn.srv.outgoing, 0
 	if waits {

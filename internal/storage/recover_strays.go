@@ -88,7 +88,8 @@ func (r *recovery) quarantineStrays() error {
 }
 
 // finishReplacing removes the logs from the checkpoint whose files a crash left under the name of a
-// replaced log. Their metadata may be lost by now, and then nobody else would.
+// replaced log. Their metadata may be lost by now, and then no replica is made again in their
+// place.
 func (r *recovery) finishReplacing() {
 	for _, f := range r.found {
 		r.d.mu.Lock()

@@ -141,7 +141,7 @@ func (m *Manager) Replace(ids ...ID) error {
 	})
 }
 
-// replaceNamesakes sets aside logs of other topics that have the names of logs to be created. After
+// replaceNamesakes replaces logs of other topics that have the names of logs to be created. After
 // a restore, the metadata may be older than a log and lack its topic, while a new topic has the
 // name. The log may be the only copy, so what only the journal has is written to its segments
 // first.

@@ -15,7 +15,7 @@ import (
 // consumerHeartbeat answers a ConsumerGroupHeartbeat: a member joins, stays, or leaves.
 func (s *Shard) consumerHeartbeat(to coordinator.Ticket, e Request, req *kmsg.ConsumerGroupHeartbeatRequest) {
 	resp := kmsg.NewPtrConsumerGroupHeartbeatResponse()
-	f := s.checkHeartbeat(e, req)
+	f := s.checkHeartbeat(req)
 	switch {
 	case f != nil:
 	case s.topicsUnknown():
@@ -42,7 +42,7 @@ func (s *Shard) refuseHeartbeat(to coordinator.Ticket, req *kmsg.ConsumerGroupHe
 	s.out.Reply(to, resp)
 }
 
-func (s *Shard) checkHeartbeat(e Request, req *kmsg.ConsumerGroupHeartbeatRequest) *failure {
+func (s *Shard) checkHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest) *failure {
 	blank := func(p *string) bool { return p != nil && strings.TrimSpace(*p) == "" }
 	invalid := func(msg string) *failure { return fail(kerr.InvalidRequest, "%s", msg) }
 	switch {

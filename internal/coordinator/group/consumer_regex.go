@@ -228,7 +228,7 @@ func (s *Shard) rematch() {
 			}
 			r.matches[expression], err = matching(ctx, re, names, s.visible(viewer))
 			if err != nil {
-				return r // nobody applies it: the machine is gone
+				return r // the machine is gone, and nothing applies it
 			}
 		}
 		return r

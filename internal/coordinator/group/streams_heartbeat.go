@@ -45,7 +45,7 @@ func (s *Shard) streamsHeartbeat(to coordinator.Ticket, e Request, req *kmsg.Str
 	resp := kmsg.NewPtrStreamsGroupHeartbeatResponse()
 	resp.Version, resp.Status = req.Version, []kmsg.StreamsGroupHeartbeatResponseStatus{}
 	answer := &StreamsHeartbeat{Response: resp}
-	f := s.checkStreams(e, req)
+	f := s.checkStreams(req)
 	switch {
 	case f != nil:
 	case s.topicsUnknown():
@@ -61,7 +61,7 @@ func (s *Shard) streamsHeartbeat(to coordinator.Ticket, e Request, req *kmsg.Str
 	s.out.Reply(to, answer)
 }
 
-func (s *Shard) checkStreams(e Request, req *kmsg.StreamsGroupHeartbeatRequest) *failure {
+func (s *Shard) checkStreams(req *kmsg.StreamsGroupHeartbeatRequest) *failure {
 	invalid := func(msg string) *failure { return fail(kerr.InvalidRequest, "%s", msg) }
 	none := func(list []kmsg.TaskIDs) bool { return len(list) == 0 }
 	switch {

@@ -33,7 +33,7 @@ type Result struct {
 }
 
 // Limits of what an attack makes the broker write for each byte that it sends, beyond files of
-// fixed size, and of the scrape beside it.
+// fixed size, and of a scrape during the attack.
 const (
 	diskPerByte = 20
 	maxDisk     = 64 << 20

@@ -72,7 +72,7 @@ func changes(files map[string]goFile) map[string][]string {
 			}
 			imported[as] = own
 		}
-		top := f.syntax.Scope.Objects
+		top := func(id *ast.Ident) bool { return id.Obj == f.syntax.Scope.Objects[id.Name] }
 		note := func(e ast.Expr) {
 			if g := known[named(e, path.Dir(name), imported, top)]; g.name != "" {
 				found[g.name] = append(found[g.name], f.at(name, e))
@@ -100,7 +100,7 @@ func changes(files map[string]goFile) map[string][]string {
 }
 
 // named returns the package-level variable that an expression is, or is a part of, or "".
-func named(e ast.Expr, in string, imported map[string]string, top map[string]*ast.Object) string {
+func named(e ast.Expr, in string, imported map[string]string, top func(*ast.Ident) bool) string {
 	for {
 		switch x := e.(type) {
 		case *ast.ParenExpr:
@@ -115,7 +115,7 @@ func named(e ast.Expr, in string, imported map[string]string, top map[string]*as
 			}
 			e = x.X
 		case *ast.Ident:
-			if x.Obj == nil || x.Obj == top[x.Name] { // of another file of the package, or of this one
+			if x.Obj == nil || top(x) { // of another file of the package, or of this one
 				return in + "." + x.Name
 			}
 			return ""

@@ -181,8 +181,8 @@ func (p *process) end(sig syscall.Signal) error {
 	return err
 }
 
-// freePorts has the ports that freePort returned: nobody listens there until a broker starts, which
-// may be after another test asks for a port.
+// freePorts has the ports that freePort returned: they are free until a broker starts, which may be
+// after another test asks for a port.
 var freePorts sync.Map
 
 // freePort returns a free address, another one for each call. The port is below the kernel's
