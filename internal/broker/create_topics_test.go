@@ -225,7 +225,7 @@ func TestTimeoutReportsThatTheChangeIsStored(t *testing.T) {
 	create.TimeoutMillis = 1
 	resp := ask[*kmsg.CreateTopicsResponse](t, w, 7, create)
 	if got := said(resp.Topics[0].ErrorCode, resp.Topics[0].ErrorMessage); !strings.HasPrefix(got,
-		"REQUEST_TIMED_OUT: timed out: the change is stored") {
+		"REQUEST_TIMED_OUT: timed out: the change is made") {
 		t.Errorf("create: %s", got)
 	}
 	if resp.Topics[1].ErrorCode != kerr.TopicAlreadyExists.Code {
