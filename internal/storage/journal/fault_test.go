@@ -174,6 +174,36 @@ func TestFullDiskMakesCommitsWait(t *testing.T) {
 	})
 }
 
+// A journal that stalls fails and begins a new file, before the preparer tries again. That the stall
+// is over is told: who was told of the stall would refuse entries for ever.
+func TestTheEndOfAStallIsToldAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys, calls := errfs.New(memory(t)), 0
+		j := open(t, fsys, func(o *Options) { o.Stalls = func() { calls++ } })
+		s, o := newStream(1), newRecorder()
+		synctest.Wait()
+		fsys.Add(errfs.Rule{Ops: errfs.Create | errfs.Rename, Err: syscall.EIO, Count: 1})
+		ok(t, j.Submit(nil, entry(s, 0, 20<<10, eager, o))) // so large that the next file is made
+		synctest.Wait()
+		if calls != 1 || j.Stalled() == nil {
+			t.Fatalf("%d calls, stalled: %v", calls, j.Stalled())
+		}
+		fsys.Add(errfs.Rule{Ops: errfs.Datasync, Err: syscall.EIO, Count: 1})
+		ok(t, j.Submit(nil, entry(s, 1, 100, eager, o)))
+		<-j.failed
+		j.begin(t, 0)
+		if j.Stalled() != nil {
+			t.Fatal(j.Stalled())
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if calls != 2 {
+			t.Errorf("%d calls, want one for the beginning and one for the end", calls)
+		}
+		ok(t, j.Close())
+	})
+}
+
 // Close on a full disk returns, and the owners of waiting entries receive an error.
 func TestCloseWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

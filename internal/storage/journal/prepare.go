@@ -12,7 +12,7 @@ import (
 func (s *space) prepare() {
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
-	wake := s.wake
+	wake, stalled := s.wake, false // as Stalls was last told
 	for {
 		select {
 		case <-s.quit:
@@ -23,10 +23,11 @@ func (s *space) prepare() {
 		wake = s.wake
 		worked, err := s.prepareOnce()
 		s.mu.Lock()
-		changed := (err == nil) != (s.lastErr == nil)
 		s.lastErr = err
 		s.mu.Unlock()
-		if changed && s.opt.Stalls != nil {
+		// Not compared with lastErr: begin clears it while a call of Stalls may still act on it.
+		if now := err != nil; now != stalled && s.opt.Stalls != nil {
+			stalled = now
 			s.opt.Stalls()
 		}
 		switch {
