@@ -51,7 +51,7 @@ func TestDamageIsNotReportedAtFullSpeed(t *testing.T) {
 		t.Errorf("%d answers came within %v", answers, took)
 	}
 	// The damage is known now, and none of these fetches is held: one that is would not end.
-	n.damage.gap = time.Hour
+	n.damage.setGap(time.Hour)
 	began := n.damage.count()
 	for offset, want := range map[int64]string{4: "a-0[0 10: [4]]", 6: "a-0[0 10: [6 7 8 9]]"} {
 		if got := show(t, ask[*kmsg.FetchResponse](t, w, 12, fetchRequest(offset, named("a", [16]byte{})))); got != want {
@@ -66,6 +66,12 @@ func TestDamageIsNotReportedAtFullSpeed(t *testing.T) {
 	}
 }
 
+func (d *damageReports) setGap(gap time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.gap = gap
+}
+
 func (d *damageReports) count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -76,7 +82,7 @@ func (d *damageReports) count() int {
 // has records already is not held.
 func TestDamageHoldsNoRecords(t *testing.T) {
 	n := damagedNode(t)
-	n.damage.gap = time.Hour
+	n.damage.setGap(time.Hour)
 	w := n.dial(t)
 	both := func(offset int64) *kmsg.FetchRequest {
 		req := waiting(5, 1, named("a", [16]byte{}), named("b", [16]byte{}))

@@ -146,6 +146,13 @@ func TestRequestsOfGroupsWaitForMembersAndTheirLog(t *testing.T) {
 	eventually(t, "the topic of offsets exists", func() bool {
 		return ask[*kmsg.FindCoordinatorResponse](t, n.dial(t), 3, find).ErrorCode == 0
 	})
+	for _, group := range []string{long, "alone"} {
+		fetch := kmsg.NewPtrOffsetFetchRequest()
+		fetch.Group = group
+		eventually(t, "the group's coordinator is loaded", func() bool {
+			return ask[*kmsg.OffsetFetchResponse](t, n.dial(t), 5, fetch).ErrorCode == 0
+		})
+	}
 	join := kmsg.NewPtrJoinGroupRequest()
 	join.Group, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis, join.ProtocolType = long, 30_000, 60_000, "consumer"
 	protocolOf := kmsg.NewJoinGroupRequestProtocol()

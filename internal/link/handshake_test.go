@@ -235,9 +235,13 @@ func TestReplayAndReflection(t *testing.T) {
 
 		// Replay of an acceptor's bytes against a, which dials the attacker.
 		w = newWire()
-		c := newConn(w.ends[0], true, &a.opts)
 		done := make(chan error, 1)
-		go func() { done <- a.negotiate(c, target(2), Meta, 1); c.Close() }()
+		negotiate := func(nc net.Conn) {
+			c := newConn(nc, true, &a.opts)
+			done <- a.negotiate(c, target(2), Meta, 1)
+			c.Close()
+		}
+		go negotiate(w.ends[0])
 		skip := make([]byte, 4)
 		if _, err := io.ReadFull(w.ends[1], skip); err != nil {
 			t.Fatal(err)
@@ -253,8 +257,7 @@ func TestReplayAndReflection(t *testing.T) {
 
 		// Reflection: the attacker dials a with a's own hello, and lets a answer itself.
 		w, back := newWire(), newWire()
-		c = newConn(w.ends[0], true, &a.opts)
-		go func() { done <- a.negotiate(c, target(2), Meta, 1); c.Close() }()
+		go negotiate(w.ends[0])
 		if _, err := io.ReadFull(w.ends[1], challenge); err != nil { // the length, and the first bytes
 			t.Fatal(err)
 		}
