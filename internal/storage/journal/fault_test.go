@@ -174,9 +174,9 @@ func TestFullDiskMakesCommitsWait(t *testing.T) {
 	})
 }
 
-// A journal that stalls fails and begins a new file, before the preparer tries again. That the stall
-// is over is told: who was told of the stall would refuse entries for ever.
-func TestTheEndOfAStallIsToldAfterAFailure(t *testing.T) {
+// A journal that stalls fails and begins a new file, before the preparer tries again. Stalls reports
+// the end of the stall: without it, the log directory would refuse records for ever.
+func TestTheEndOfAStallIsReportedAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys, calls := errfs.New(memory(t)), 0
 		j := open(t, fsys, func(o *Options) { o.Stalls = func() { calls++ } })

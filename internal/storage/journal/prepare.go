@@ -12,7 +12,7 @@ import (
 func (s *space) prepare() {
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
-	wake, stalled := s.wake, false // as Stalls was last told
+	wake, stalled := s.wake, false // as Stalls last reported
 	for {
 		select {
 		case <-s.quit:
