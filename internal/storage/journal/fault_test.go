@@ -174,8 +174,8 @@ func TestFullDiskMakesCommitsWait(t *testing.T) {
 	})
 }
 
-// A journal that stalls fails and begins a new file, before the preparer tries again. Stalls reports
-// the end of the stall: without it, the log directory would refuse records for ever.
+// A journal that stalls fails and begins a new file, before the preparer tries again. Stalls
+// reports the end of the stall: without it, the log directory would refuse records for ever.
 func TestTheEndOfAStallIsReportedAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys, calls := errfs.New(memory(t)), 0
