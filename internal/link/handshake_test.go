@@ -330,7 +330,7 @@ func TestStrangersKeepNoBrokerOut(t *testing.T) {
 					b.Accept(w.ends[1], "", h.appendTo(nil))
 					told, _ := io.ReadAll(w.ends[0])
 					if bytes.Contains(told, []byte("test")) || bytes.Contains(told, []byte("id")) && len(told) < 64 {
-						t.Errorf("a stranger is told %q", told)
+						t.Errorf("a stranger receives %q", told)
 					}
 					w.ends[0].Close()
 				}
@@ -357,7 +357,7 @@ func TestStrangersKeepNoBrokerOut(t *testing.T) {
 		if c := n.add(t, 3, with); true { // the only place of a broker is taken
 			c.Peer(target(2))
 			if m := rejected(t, c); m.Reason != Overloaded {
-				t.Errorf("a second broker is told %v", m)
+				t.Errorf("a second broker receives %v", m)
 			}
 			defer c.end(t)
 		}

@@ -198,3 +198,36 @@ func TestHeldConnectionsCount(t *testing.T) {
 		})
 	}
 }
+
+// A connection that is held makes room at the limit at which it counts, and not at another one.
+func TestAHeldConnectionMakesRoomAtItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wait := time.Duration(0)
+		f, _ := behindLogin(t, &users{}, echo, func(o *Options) {
+			o.Limits.Connections, o.MaxUnauthenticated = 4, 2
+			o.Connecting = func(netip.Addr) time.Duration { return wait }
+		})
+		ln := newPipeListener()
+		if err := f.Serve(&Listener{Name: "clients", SASL: true}, ln); err != nil {
+			t.Fatal(err)
+		}
+		all := []*client{ln.dialAs("10.0.0.1"), ln.dialAs("10.0.0.2")}
+		synctest.Wait()
+		wait = time.Hour
+		all = append(all, ln.dialAs("10.0.0.3"), ln.dialAs("10.0.0.4"))
+		synctest.Wait()
+		if len(f.held) != 2 || f.slots != 4 {
+			t.Fatalf("%d are held, with %d slots", len(f.held), f.slots)
+		}
+		wait = 0
+		c := ln.dialAs("10.0.0.5")
+		synctest.Wait()
+		if n := f.crowds.visitors.Len(); n != 2 {
+			t.Errorf("%d have not logged in", n)
+		}
+		for _, c := range append(all, c) {
+			_ = c.Close()
+		}
+		f.end(t)
+	})
+}

@@ -178,8 +178,8 @@ func (s *Server) enter(l *Listener, nc net.Conn) (reason RefuseReason, yielding 
 		return RefusedDraining, nil, false
 	}
 	over, yielding := s.over(l, ip, visitor)
-	if yielding == nil && over != "" && s.heldYields(over, l, ip) {
-		over = ""
+	for yielding == nil && over != "" && s.heldYields(over, l, ip) {
+		over, yielding = s.over(l, ip, visitor) // there may be another limit
 	}
 	switch {
 	case yielding != nil:

@@ -38,7 +38,7 @@ func TestWhoYields(t *testing.T) {
 		got, ok := s.Yielding(of(to), since, before)
 		check(what, got, ok, want)
 	}
-	yields("of nobody", "10.0.0.9", "")
+	yields("of an origin without a member", "10.0.0.9", "")
 	add("10.0.0.1", "a1", 150)
 	a2 := add("10.0.0.1", "a2", 200)
 	a3 := add("10.0.0.1", "a3", 140)
