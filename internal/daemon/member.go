@@ -139,7 +139,7 @@ func (b *Broker) enter(ctx context.Context, r *components) error {
 	return r.data.CheckAge(c.Store())
 }
 
-// showCluster describes the cluster to clients as soon as this node's metadata are as new as its
+// showCluster describes the cluster to clients as soon as this node's metadata is as new as its
 // start, which may be long before its logs are recovered.
 func (b *Broker) showCluster(ctx context.Context, r *components) error {
 	images := metadata.NewApplier(b.log.Named("metadata"))

@@ -126,7 +126,7 @@ func partitionAdvice() map[string]string {
 		nameTxnDuration:       "Long transactions delay the readers of committed records.",
 		nameTxnMarkerSeconds:  "Above 1 s: the disks or the brokers of the transaction's partitions are slow; see `chronik_commit_group_sync_seconds`.",
 		nameTxnMarkerRetries:  "Grows: the error says what keeps transactions from their end: `KAFKA_STORAGE_ERROR` a disk, `NOT_ENOUGH_REPLICAS` replicas.",
-		nameTxnRaised:         "Grows: metadata were restored from a copy, or `__transaction_state` was made again. The log names the partition.",
+		nameTxnRaised:         "Grows: metadata was restored from a copy, or `__transaction_state` was made again. The log names the partition.",
 		nameTxnMaxTimeout:     "",
 		nameTxnOpen:           "",
 		nameLSOLag:            "Grows with `chronik_partition_lso_age_seconds`: readers of committed records wait for a transaction.",

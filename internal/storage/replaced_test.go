@@ -247,7 +247,7 @@ func outlivesLeader(t *testing.T, b broken) (wrong string) {
 	return ""
 }
 
-// The metadata are older than a log, and a new topic has the name of its topic. The log's files are
+// The metadata is older than a log, and a new topic has the name of its topic. The log's files are
 // kept under another name, with the records that only the journal had, and none is of both logs.
 func TestALogOfAnotherTopicWithItsNameIsSetAside(t *testing.T) {
 	disk := crashfs.New(1)
