@@ -39,7 +39,8 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 	b.memory = memory.Available()
 	wanted, cut := memory.Divide(b.memory, b.cfg.Produce, len(dirs), broker.Cleaning.KeyBytes)
 	b.budgets = cut
-	o := checks.Options{Broker: broker.NodeID, Version: version, Checks: checks.Checks(), SlowEvery: b.slowChecks, Ready: ready, Log: log}
+	o := checks.Options{Broker: broker.NodeID, Version: version, Member: len(broker.Cluster.Seeds) > 0, Checks: checks.Checks(),
+		SlowEvery: b.slowChecks, Ready: ready, Log: log}
 	settings := observe.Settings(b.cfg, &broker, &topic)
 	o.Sources = []checks.Source{func(f *checks.Facts) {
 		f.Settings = settings
@@ -58,7 +59,7 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 // Status returns the broker's state as one line for people: how far startup is, what is served, and
 // which findings there are.
 func (b *Broker) Status() string {
-	report := b.health.Last()
+	report := b.health.Own()
 	if !report.Ready {
 		return report.Line()
 	}

@@ -310,7 +310,7 @@ func daemonRules() map[string]importRule {
 func clusterRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/daemon/cluster": {may: []string{"internal/configdef", "internal/controller", "internal/controller/election",
-			"internal/link", "internal/membership", "internal/metadata", "internal/metadata/copies",
+			"internal/health", "internal/link", "internal/membership", "internal/metadata", "internal/metadata/copies",
 			"internal/metadata/raftstore", "internal/network", "internal/replica", "internal/replica/stream",
 			"internal/security/secret", "internal/storage", "internal/storage/checkpoint", "internal/vfs", "internal/view"},
 			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
