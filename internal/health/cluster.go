@@ -2,13 +2,22 @@ package health
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 )
 
-// MaxBytes bounds an encoded report. Findings beyond it are counted only.
-const MaxBytes = 256 << 10
+// Bounds of encoded reports, in bytes. Findings beyond them are counted only.
+const (
+	MaxBytes  = 256 << 10 // between brokers
+	MaxAnswer = 60 << 10  // to clients
+)
+
+// Tag is the number of the tagged field (KIP-482) with which a DescribeCluster request asks a broker
+// for a report, and which has it in the answer: chronik's own, ignored by other clients and brokers.
+// In the request it is empty. In the answer it is a report, as Encode writes it, or Refusal.
+const Tag uint32 = 20480
 
 // FreshFor is the age up to which the report of another broker is current. A broker asks the others
 // once a second, so that this is more than the delay on a busy machine.
@@ -117,16 +126,31 @@ func (h *Heard) own(known []Finding) (list []Finding) {
 		f.Broker = h.Broker
 		list = append(list, f)
 	}
-	return list
+	return append(list, h.Report.More(h.Broker)...)
 }
 
-// Encode returns the report as JSON of at most MaxBytes. It leaves out the last findings if there
-// are too many, and then counts them in Omitted; if the rest is too large, it leaves out Checks and
-// Progress, too.
-func (r *Report) Encode() ([]byte, error) {
-	const half = MaxBytes / 2
+// More returns the finding that stands for those that Encode left out, empty if there are none.
+// broker is the one that has them.
+func (r *Report) More(broker int32) []Finding {
+	if r.Omitted <= 0 {
+		return nil
+	}
+	f := Finding{Broker: broker, Check: CheckReports, Severity: Note, Subject: "findings", Since: r.At,
+		Problem: fmt.Sprintf("%d more are left out, which are not worse than the others", r.Omitted),
+		Remedy:  "resolve the others first"}
+	if n := len(r.Findings); n > 0 {
+		f.Severity = r.Findings[n-1].Severity
+	}
+	return []Finding{f}
+}
+
+// Encode returns the report as JSON of at most limit bytes, which are at least MaxAnswer. It leaves
+// out the last findings if there are too many, and then counts them in Omitted; if the rest is too
+// large, it leaves out Checks and Progress, too.
+func (r *Report) Encode(limit int) ([]byte, error) {
+	half := limit / 2
 	c := *r
-	c.Findings, c.Brokers = []Finding{}, r.Brokers
+	c.Findings = []Finding{}
 	p, err := json.Marshal(c)
 	if err == nil && len(p) > half {
 		c.Checks, c.Progress = []Examined{}, []string{}
@@ -135,7 +159,7 @@ func (r *Report) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	left := MaxBytes - len(p) - len(`18446744073709551615`) // of Omitted
+	left := limit - len(p) - len(`18446744073709551615`) // of Omitted
 	for i := range r.Findings {
 		f, err := json.Marshal(&r.Findings[i])
 		if err != nil {
@@ -150,15 +174,31 @@ func (r *Report) Encode() ([]byte, error) {
 	return json.Marshal(c)
 }
 
-// Decode reads a report of Encode.
+// Refusal returns the answer to a request for a report that is refused.
+func Refusal(text string) []byte {
+	p, _ := json.Marshal(answer{Error: text}) // a text is always encoded
+	return p
+}
+
+// answer is a report, or the reason for none.
+type answer struct {
+	Error string `json:"error"`
+	Report
+}
+
+// Decode reads a report of Encode. The error is that of a Refusal.
 func Decode(p []byte) (*Report, error) {
 	if len(p) > MaxBytes {
 		return nil, fmt.Errorf("a health report of %d bytes is larger than %d", len(p), MaxBytes)
 	}
-	var r Report
-	if err := json.Unmarshal(p, &r); err != nil {
+	var a answer
+	if err := json.Unmarshal(p, &a); err != nil {
 		return nil, fmt.Errorf("health report: %w", err)
 	}
+	if a.Error != "" {
+		return nil, errors.New(a.Error)
+	}
+	r := a.Report
 	for i := range r.Findings {
 		if f := &r.Findings[i]; !f.Severity.Known() { // of a newer version
 			f.Severity = Warn

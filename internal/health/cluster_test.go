@@ -110,7 +110,7 @@ func TestAnEncodedReportIsBounded(t *testing.T) {
 		for i := range n {
 			r.Findings = append(r.Findings, Finding{Check: "space", Severity: Bad, Subject: fmt.Sprint(i), Problem: long})
 		}
-		p, err := r.Encode()
+		p, err := r.Encode(MaxBytes)
 		if err != nil || len(p) > MaxBytes {
 			t.Fatalf("%d findings: %d bytes, %v", n, len(p), err)
 		}
@@ -128,7 +128,7 @@ func TestAnEncodedReportIsBounded(t *testing.T) {
 		}
 	}
 	r := &Report{Checks: []Examined{{Saw: []string{strings.Repeat("x", MaxBytes)}}}, Findings: []Finding{{Subject: "s"}}}
-	p, err := r.Encode()
+	p, err := r.Encode(MaxBytes)
 	if err != nil || len(p) > MaxBytes {
 		t.Fatalf("large measurements: %d bytes, %v", len(p), err)
 	}

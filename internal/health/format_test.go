@@ -16,7 +16,7 @@ func TestFormatIsFixed(t *testing.T) {
 		Omitted: 1, Checks: []Examined{{Name: "space", Doc: "d", Saw: []string{"s"}}},
 		Brokers: []Other{{Broker: 2, Version: "v", At: at, Current: true, Ready: true, Phase: "p", Omitted: 2}},
 		Load:    &Load{Connections: 1, Requests: 2, BytesIn: 3, BytesOut: 4, Syncs: 5, SyncSeconds: 6, CPUSeconds: 7, MemoryBytes: 8}}
-	text, err := r.Encode()
+	text, err := r.Encode(MaxBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestFormatIsFixed(t *testing.T) {
 
 // What is read of another broker is bounded, has known severities, and can be written again.
 func FuzzDecode(f *testing.F) {
-	own, err := reportOf(3, "-/brokers/broker 2", "o/space/disk of /a").Encode()
+	own, err := reportOf(3, "-/brokers/broker 2", "o/space/disk of /a").Encode(MaxBytes)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		own := Report{Broker: 1}
 		own.Add([]Heard{{Broker: 3, At: present(), Report: r}}, present())
-		if again, err := r.Encode(); err != nil || len(again) > MaxBytes {
+		if again, err := r.Encode(MaxBytes); err != nil || len(again) > MaxBytes {
 			t.Errorf("%d bytes, %v", len(again), err)
 		}
 	})

@@ -157,6 +157,9 @@ const CheckServing = "serving"
 // accepts its heartbeats.
 const CheckMembership = "membership"
 
+// CheckReports is the check of the reports of other brokers.
+const CheckReports = "reports"
+
 // CheckBrokers is the check whose findings have the BrokerSubject of a broker that is not in order,
 // as the metadata show it.
 const CheckBrokers = "brokers"

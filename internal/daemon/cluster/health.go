@@ -120,7 +120,7 @@ func (c *Cluster) answerHealth() ([]byte, error) {
 	if c.o.Health == nil {
 		return nil, errors.New("this process has no health report")
 	}
-	return c.o.Health().Encode()
+	return c.o.Health().Encode(health.MaxBytes)
 }
 
 // connections returns the connections to other brokers, by node.

@@ -34,7 +34,7 @@ func askers(t *testing.T) *Cluster {
 // What a broker answers decides what is known of it: a report, that its version has none, or
 // nothing new.
 func TestAnswersToARequestForAReport(t *testing.T) {
-	own, err := (&health.Report{Broker: 3, Version: "v", Findings: []health.Finding{{Check: "space"}}}).Encode()
+	own, err := (&health.Report{Broker: 3, Version: "v", Findings: []health.Finding{{Check: "space"}}}).Encode(health.MaxBytes)
 	if err != nil {
 		t.Fatal(err)
 	}

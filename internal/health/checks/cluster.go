@@ -43,7 +43,7 @@ func clusterChecks() []Check {
 			Doc: "In a cluster: partitions without a leader, and which broker or directory they wait for."},
 		{Name: health.CheckBrokers, run: checkBrokers,
 			Doc: "In a cluster: brokers that are fenced or start, and replicas that are not in sync, one finding for each broker."},
-		{Name: "reports", run: checkReports,
+		{Name: health.CheckReports, run: checkReports,
 			Doc: "In a cluster: active brokers whose own report does not reach this broker, which then does not know their findings."},
 		{Name: "stopped_replica", run: member(checkStopped),
 			Doc: "In a cluster: replicas of this broker that cannot follow their leaders without discarding committed records."},
