@@ -464,7 +464,7 @@ func ctlRules() map[string]importRule {
 			"internal/tools/ctl/config", "internal/cli/contexts", "internal/tools/ctl/group", "internal/tools/ctl/move",
 			"internal/tools/ctl/txn",
 			"internal/health", "internal/security/secret", "pkg/durability"),
-		"internal/tools/ctl/top": command("internal/view", "internal/tools/ctl/group", "internal/tools/ctl/topic"),
+		"internal/tools/ctl/top": command("internal/health", "internal/view", "internal/tools/ctl/group", "internal/tools/ctl/topic"),
 		"internal/tools/ctl/logs": {may: []string{"internal/tools/ctl/app", "internal/tools/ctl/output", "internal/cli", "internal/text",
 			"internal/inspect", "internal/health",
 			"internal/storage", "internal/vfs", "internal/config", "internal/config/resolve"}, never: []string{yamlPkg, kmsgPkg},
