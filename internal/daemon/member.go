@@ -66,7 +66,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		Dir: dir, Conf: r.conf.Cluster, Node: r.conf.NodeID, Rack: r.conf.Rack, Endpoints: endpoints,
 		InternalReplicas: coordinators.InternalReplicas(&r.conf),
 		Listener:         listener, Secrets: peers.Secrets, Logs: r.data.Cluster(),
-		Version: b.version, Health: b.health.Own, Progress: b.waits, Fail: b.fail, Log: b.log,
+		Version: b.version, Health: b.health.Recent, Progress: b.waits, Fail: b.fail, Log: b.log,
 		Refused: guard.RecordRefusedLinks(r.guard.Audit, listener),
 	})
 	if err != nil {

@@ -59,9 +59,9 @@ type Options struct {
 	Progress func(string)
 	// Version is that of the software.
 	Version string
-	// Health returns this broker's own health report, for other brokers. It must not block. Nil:
-	// they get none.
-	Health func() *health.Report
+	// Health returns this broker's own health report, for other brokers, until ctx ends. Nil: they
+	// get none.
+	Health func(ctx context.Context) *health.Report
 	// Fail is called if this process cannot continue. It must not block.
 	Fail func(error)
 	Log  *zap.Logger

@@ -116,11 +116,11 @@ func (o *others) forget(now time.Time) {
 }
 
 // answerHealth answers another broker's request for the report of this one.
-func (c *Cluster) answerHealth() ([]byte, error) {
+func (c *Cluster) answerHealth(ctx context.Context) ([]byte, error) {
 	if c.o.Health == nil {
 		return nil, errors.New("this process has no health report")
 	}
-	return c.o.Health().Encode(health.MaxBytes)
+	return c.o.Health(ctx).Encode(health.MaxBytes)
 }
 
 // connections returns the connections to other brokers, by node.

@@ -25,6 +25,8 @@ const (
 	slowEvery = time.Minute
 	// patience bounds how long Report waits for the checks.
 	patience = time.Second
+	// recent is the age of findings from which Recent runs the checks.
+	recent = time.Second
 	// staleAfter is the age of the last findings above which the checks count as hung. It is more
 	// than the delay on a busy machine.
 	staleAfter = 5 * time.Second
@@ -268,6 +270,21 @@ func registered(heard []health.Heard, brokers []int32) (list []health.Heard) {
 		list = append(list, h)
 	}
 	return list
+}
+
+// Recent returns this broker's own report for other brokers. It runs the checks if the last ones are
+// a second old, so that others know a finding as early as those who ask here. It waits as Report
+// does.
+func (m *Monitor) Recent(ctx context.Context) *health.Report {
+	m.mu.Lock()
+	old := time.Since(m.found.at) >= recent
+	m.mu.Unlock()
+	if old {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		_ = m.await(ctx, m.asks) // without a response, the report has the last findings
+	}
+	return m.Own()
 }
 
 // Own returns this broker's own report without waiting: the current phase and the latest findings,

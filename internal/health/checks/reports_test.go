@@ -127,3 +127,22 @@ func TestAMonitorShowsAllBrokers(t *testing.T) {
 		}
 	})
 }
+
+// What other brokers get has findings of the last second; asking for it more often runs no checks.
+func TestARecentReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, set, _ := monitored(t)
+		has := func(when string, want int) {
+			t.Helper()
+			if got := len(m.Recent(t.Context()).Findings); got != want {
+				t.Errorf("%s: %d findings, want %d", when, got, want)
+			}
+		}
+		m.Report(t.Context())
+		set(Facts{Files: Files{Limit: 100, Open: 85}})
+		time.Sleep(recent / 2)
+		has("half a second later", 0)
+		time.Sleep(recent / 2)
+		has("a second later", 1)
+	})
+}
