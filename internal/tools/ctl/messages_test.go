@@ -19,7 +19,7 @@ import (
 
 // mistakes are wrong command lines with their standard input.
 func mistakes() [][]string {
-	return slices.Concat(elsewhere(), misspelt(), transactions(), misset(), unanswered(), refused())
+	return slices.Concat(elsewhere(), misspelt(), transactions(), jobs(), misset(), unanswered(), refused())
 }
 
 // elsewhere are commands and flags of other tools that this one has under another name or lacks.
@@ -150,6 +150,20 @@ func transactions() [][]string {
 		{"", "produce", "a", "--transaction-records", "10"},
 		{"", "produce", "a", "--transactional-id", "x", "--acks", "1"},
 		{"", "produce", "a", "--transactional-id", ""},
+	}
+}
+
+// jobs are wrong command lines about replicas, leaders and brokers.
+func jobs() [][]string {
+	return [][]string{
+		{"", "broker", "unregister", "one"},
+		{"", "broker", "unregister"},
+		{"", "topic", "elect", ":1"},
+		{"", "topic", "elect", "a:x"},
+		{"", "topic", "elect", "a:0", "a:1"},
+		{"", "broker", "unregister", "7"},
+		{"", "topic", "elect", "none"},
+		{"", "topic", "elect", "a:7"},
 	}
 }
 
