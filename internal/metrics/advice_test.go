@@ -162,7 +162,7 @@ func clusterAdvice() map[string]string {
 		nameHasLeader:   "0 for 10 s: the cluster has no metadata leader, or this broker cannot reach it; `chronikctl cluster health` names the voters that it cannot reach.",
 		nameVoters:      "Less than the entries of `cluster.seeds`, or even: the metadata survive fewer failures.",
 		nameSkew:        "More than 2 s in either direction: synchronize the clocks of the machines. Retention by time uses them.",
-		nameMoving:      "Does not return to 0: a reassignment does not advance; `kafka-reassign-partitions --verify` shows which.",
+		nameMoving:      "Does not return to 0: a reassignment does not advance; `chronikctl topic move` lists them.",
 		nameLagRecords:  "Does not fall: the follower copies more slowly than producers write, or not at all. Compare its disk and network with those of other brokers.",
 		nameLagSeconds:  "At `replica.lag.time.max.ms` the follower leaves the ISR.",
 		nameStopped:     "Not 0: `chronikctl cluster health` of this broker names the partitions, and what to do.",

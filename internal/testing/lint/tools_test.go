@@ -8,11 +8,12 @@ import (
 	"strings"
 	"testing"
 )
-//  foreignTool finds Kafka's tools for which chronikctl has a command. An operator who follows a
+
+// foreignTool finds Kafka's tools for which chronikctl has a command. An operator who follows a
 // remedy or a page must not need a JVM.
 var foreignTool = regexp.MustCompile(`\bkafka-(acls|broker-api-versions|cluster|configs|console-consumer|console-producer|` +
 	`consumer-groups|delete-records|features|get-offsets|groups|leader-election|log-dirs|metadata-quorum|` +
-	`topics|transactions)\b(\.sh)?`)
+	`reassign-partitions|topics|transactions)\b(\.sh)?`)
 
 // foreignToolMeant says where such a tool may be named, and why: a file, or a file and a tool.
 var foreignToolMeant = map[string]string{
