@@ -95,7 +95,7 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	_, err = fmt.Fprintf(c.Out, "broker %d is the only voter of cluster %s now\n"+
 		"1. start this broker\n"+
 		"2. empty the metadata directory, %s in data.dir, of every other broker, keep its log directories, and start it\n"+
-		"3. when all brokers are active, elect leaders: kafka-leader-election.sh --election-type unclean --all-topic-partitions\n",
+		"3. when all brokers are active, elect leaders: chronikctl topic elect --unclean\n",
 		conf.NodeID, r.Cluster, resolve.MetadataDir)
 	return err
 }

@@ -182,13 +182,13 @@ func checkLeaderless(c *view.Cluster, n *notes) {
 		on := brokersText(l.Brokers)
 		x := health.Finding{Severity: health.Bad, Subject: "partitions without a leader",
 			Problem: partitionsText(&l.Partitions) + " cannot be written or read: ", Works: "the other partitions can be written and read"}
-		unclean := "; if they are lost for good, `kafka-leader-election.sh --election-type unclean` makes another replica the leader and " +
-			"loses the records that only they have (" + clusterPage + ")"
+		unclean := "; if they are lost for good, `chronikctl topic elect --unclean` makes another replica the leader and loses the records " +
+			"that only they have (" + clusterPage + ")"
 		switch l.Why {
 		case view.ForBrokers:
 			x.Subject += ", on " + on
 			x.Problem += "only " + on + " may have all of their acknowledged records, and " + isAre(len(l.Brokers)) + " not active"
-			x.Remedy = "start " + on + " with the data directories that they had" + unclean
+			x.Remedy = "start " + on + " with the data directories that " + theyIt(len(l.Brokers)) + " had" + unclean
 		case view.ForDirectory:
 			x.Subject += ", on " + on
 			x.Problem += "their acknowledged records are in log directories or logs of " + on + " that are offline, damaged or missing"
@@ -219,7 +219,7 @@ func checkBrokers(f *Facts, n *notes) {
 		case "fenced":
 			x.Problem = "it is fenced: it sends no heartbeats, or its metadata stand still"
 			x.Remedy = fmt.Sprintf("start it, read its own findings, or check the network between it and %s, in both directions; if it will not return, "+
-				"move its replicas to other brokers and run `kafka-cluster.sh unregister --id %d` (%s)", leaderText(c), b.ID, clusterPage)
+				"run `chronikctl broker drain %[2]d` and then `chronikctl broker unregister %[2]d` (%[3]s)", leaderText(c), b.ID, clusterPage)
 		case "starting":
 			x.Severity, x.Problem = health.Note, "it is starting"
 			x.Remedy = "wait until it is ready"
@@ -370,3 +370,5 @@ func isAre(n int) string {
 	}
 	return "they are"
 }
+
+func theyIt(n int) string { return strings.Fields(isAre(n))[0] }

@@ -450,7 +450,7 @@ func ctlRules() map[string]importRule {
 			"internal/cli", "internal/cli/seeds", "internal/health", "internal/security/certs", "internal/security/secret",
 			"internal/text"),
 		"internal/tools/ctl/topic": command("internal/view", "internal/tools/ctl/config", "internal/tools/ctl/move"),
-		"internal/tools/ctl/move":  ctl("internal/tools/ctl/app", "internal/text"),
+		"internal/tools/ctl/move":  ctl("internal/tools/ctl/app", "internal/tools/ctl/parse", "internal/text"),
 		"internal/tools/ctl/config": ctl("internal/tools/ctl/app", "internal/tools/ctl/output", "internal/tools/ctl/parse",
 			"internal/text"),
 		"internal/tools/ctl/group":   command(),

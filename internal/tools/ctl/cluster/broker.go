@@ -19,8 +19,8 @@ import (
 
 // NewBroker returns the command broker.
 func NewBroker(a *app.App) *cobra.Command {
-	return app.Parent("broker", "List brokers, show their log directories, and move their replicas away", listBrokers(a), describeBroker(a),
-		drainBroker(a))
+	return app.Parent("broker", "List brokers, show their log directories, move their replicas, and remove them", listBrokers(a),
+		describeBroker(a), drainBroker(a), fillBroker(a), rebalance(a), maintainBroker(a), unregisterBroker(a))
 }
 
 func listBrokers(a *app.App) *cobra.Command {
