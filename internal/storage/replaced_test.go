@@ -250,16 +250,16 @@ func outlivesLeader(t *testing.T, b broken) (wrong string) {
 // The metadata is older than a log, and a new topic has the name of its topic. The log's files are
 // kept under another name, with the records that only the journal had, and none is of both logs.
 func TestALogOfAnotherTopicWithItsNameIsSetAside(t *testing.T) {
-	t.Run("at once", func(t *testing.T) { setNamesakeAside(t, errfs.Rule{}) })
+	t.Run("at once", func(t *testing.T) { quarantineNamesake(t, errfs.Rule{}) })
 	t.Run("after a full disk", func(t *testing.T) {
-		setNamesakeAside(t, errfs.Rule{Ops: errfs.Write, Path: "/*/checkpoint/*", Err: syscall.ENOSPC, Count: 3})
+		quarantineNamesake(t, errfs.Rule{Ops: errfs.Write, Path: "/*/checkpoint/*", Err: syscall.ENOSPC, Count: 3})
 	})
 	t.Run("after a failed rename", func(t *testing.T) {
-		setNamesakeAside(t, errfs.Rule{Ops: errfs.Rename, Path: "*-replaced", Err: syscall.EIO, Count: 1})
+		quarantineNamesake(t, errfs.Rule{Ops: errfs.Rename, Path: "*-replaced", Err: syscall.EIO, Count: 1})
 	})
 }
 
-func setNamesakeAside(t *testing.T, fault errfs.Rule) {
+func quarantineNamesake(t *testing.T, fault errfs.Rule) {
 	t.Helper()
 	disk := crashfs.New(1)
 	faulty := errfs.New(disk)

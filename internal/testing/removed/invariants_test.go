@@ -72,6 +72,8 @@ var invariants = []invariant{
 		"case health, !g.Private && (", "case health, (", "TestAUserOfTheMachineIsNotTheOperator"}},
 	{"I23", rule{"refusals are in the same file as changes", "audit/audit.go",
 		"{s.Decisions, s.Sessions, s.Changes}[c]", "{s.Decisions, s.Decisions, s.Decisions}[c]", "TestAFloodOverwritesNoChangeAndNoLogin"}},
+	{"I24", rule{"findings of another broker that were heard long ago count as present", "health/cluster.go",
+		"&& now.Sub(h.At) < FreshFor", "", "TestTheReportOfTheCluster"}},
 	{"S1", rule{"a listener with logins serves any request", "network/login.go",
 		"case !isLogin(h.Key) && !c.isLink(h):", "case false:", "TestNothingIsServedBeforeTheLogin"}},
 	{"S2", rule{"a client asks for versions as often as it likes before its login", "network/login.go",
