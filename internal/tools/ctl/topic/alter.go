@@ -9,7 +9,6 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/config"
 	"github.com/chronik-io/chronik/internal/tools/ctl/move"
-	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
 )
 
 func alter(a *app.App) *cobra.Command {
@@ -19,16 +18,13 @@ func alter(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "alter NAME...", Short: "Change configs and the number of replicas of topics", Args: app.Args(1, -1, "at least one topic"),
 		ValidArgsFunction: a.Topics(0),
-		Long: "alter sets configs of topics, or resets them to their defaults, atomically per topic. config set does the same for one topic or broker.\n" +
+		Long: "alter sets configs of topics, or resets them to their defaults, atomically per topic. config set does the same for one topic or broker,\n" +
+			"and asks in the same way if records fall out of logs at once.\n" +
 			"With --replication-factor it adds replicas on the brokers that have the fewest, or removes the last ones. Brokers copy the logs in\n" +
 			"the background; topic describe shows what is left.",
 		Example: "  chronikctl topic alter orders --config retention.ms=1d --unset segment.bytes\n" +
 			"  chronikctl topic alter orders --replication-factor 3",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			values, err := parse.Configs(set)
-			if err != nil {
-				return app.Usage("--config %w", err)
-			}
 			switch {
 			case cmd.Flags().Changed("replication-factor") && len(set)+len(unset) > 0:
 				return app.Usage("give --replication-factor alone: it is a request of its own")
@@ -41,7 +37,8 @@ func alter(a *app.App) *cobra.Command {
 			case len(set)+len(unset) == 0:
 				return app.Usage("nothing to change: give --config name=value, --unset name or --replication-factor n")
 			}
-			return config.Change(cmd.Context(), a, config.Topics(names), values, unset, dryRun)
+			return config.Change(cmd.Context(), a, config.Topics(names),
+				config.Edit{Set: set, Flag: "--config ", Unset: unset, DryRun: dryRun})
 		},
 	}
 	c.Flags().StringArrayVarP(&set, "config", "c", nil, "config name=value to set; repeatable")
