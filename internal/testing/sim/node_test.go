@@ -31,9 +31,10 @@ type node struct {
 	savedEpoch       int32
 	flaw             bool // the log is damaged: it lacks the record at hole
 	hole             int64
-	spare            disk // one that was unmounted
-	through          bool // the log acknowledges written records, and its checkpoint says so
-	lossy            bool // the log may lack what it acknowledged, which the next start notices
+	relied           int64 // the end of the records because of which compaction removed others
+	spare            disk  // one that was unmounted
+	through          bool  // the log acknowledges written records, and its checkpoint says so
+	lossy            bool  // the log may lack what it acknowledged, which the next start notices
 
 	// The process.
 	life        int   // number of starts
@@ -233,6 +234,9 @@ func (w *world) lead(x *node, s *state) {
 	clear(x.slots)
 	x.view = view(s)
 	x.leader = progress.Lead(cfg, x.view, w.now)
+	if x.hole == discarded {
+		x.flaw, x.hole = false, 0 // no other replica has what it lacks
+	}
 	w.logf("%s leads epoch %d with %d to %d, high %d", name(x.id), epoch, x.start, x.end(), high)
 }
 

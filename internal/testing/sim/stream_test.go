@@ -242,6 +242,14 @@ func (w *world) truncate(x *node, to int64) {
 		w.oracle.cutBelow(x)
 	}
 	w.cut(x, to)
+	switch {
+	case x.start == x.end():
+		x.relied = 0
+	case to < x.relied && !w.cfg.removed.has(keepCompacted):
+		w.logf("%s lacks what it compacted because of records that it truncates", name(x.id))
+		w.stats["compacted logs cut"]++
+		x.flaw, x.void, x.hole = true, 0, discarded
+	}
 }
 
 // push lets a leader send the next records of a follower's stream.
