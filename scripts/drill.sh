@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # drill.sh [FAULT...]   plants each fault on one running broker under load, alone or, with NODES=3, as
 # one of three, measures how long `chronikctl cluster health` takes to report it there, and follows
-# the remedy that it prints, word for word: commands in backticks are run as they are (log repair
-# asks, and --yes answers), "stop the broker" and "start the broker" are done. Of three brokers, what
+# the remedy that it prints, word for word: commands in backticks are run as they are (some
+# ask, and --yes answers), "stop the broker" and "start the broker" are done. Of three brokers, what
 # heals within the time of `alone` needs no remedy, and none is followed then. In the end every broker
 # must be healthy with complete ISRs, accept records, and have every record that was acknowledged:
 # the drill counts those that are lost for readers, and those that a replica's own files lack. What
@@ -268,7 +268,7 @@ follow() {
         command="${command%\`}"
         topic="$(grep -oP 'topic delete \K\S+' <<<"$command")" || true
         for word in "${names[@]}"; do command="${command//"${word%%=*}"/"${word#*=}"}"; done
-        [[ "$command" != *' log repair '* && -z "$topic" ]] || command="$command --yes" # the answer to its question
+        [[ "$command" != *' log repair '* && "$command" != *' config set '* && -z "$topic" ]] || command="$command --yes" # the answer to its question
         echo "\$ $command" >>"$dir/followed"
         # log verify ends with 4 where it found something, which here it must.
         bash -c "$command" >>"$dir/followed" 2>&1 || { [ $? = 4 ] && [[ "$command" == *' log verify '* ]]; } || return 1
@@ -405,7 +405,7 @@ full-disk() {
   local free
   free="$(df --output=avail -B1 "$dir/$target/data" | tail -n 1)"
   fallocate -l "$((free - 80000000))" "$dir/$target/data/of-another-process"
-  names=(TOPIC=backlog AGE=1000)
+  names=(TOPIC=backlog AGE=1s)
   drill full-disk space data/logs
   end
   release

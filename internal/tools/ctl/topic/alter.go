@@ -10,7 +10,6 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/config"
 	"github.com/chronik-io/chronik/internal/tools/ctl/move"
-	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
 )
 
 func alter(a *app.App) *cobra.Command {
@@ -20,16 +19,13 @@ func alter(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "alter NAME...", Short: "Change configs and the number of replicas of topics", Args: app.Args(1, -1, "at least one topic"),
 		ValidArgsFunction: a.Topics(0),
-		Long: "alter sets configs of topics, or resets them to their defaults, atomically per topic. config set does the same for one topic or broker.\n" +
+		Long: "alter sets configs of topics, or resets them to their defaults, atomically per topic. config set does the same for one topic or broker,\n" +
+			"and asks in the same way if records fall out of logs at once.\n" +
 			"With --replication-factor it adds replicas on the brokers that have the fewest, or removes those on the brokers that have the most,\n" +
 			"first on brokers that are not active. " + move.Help,
 		Example: "  chronikctl topic alter orders --config retention.ms=1d --unset segment.bytes\n" +
 			"  chronikctl topic alter orders --replication-factor 3",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			values, err := parse.Configs(set)
-			if err != nil {
-				return app.Usage("--config %w", err)
-			}
 			if err := o.Check(); err != nil {
 				return err
 			}
@@ -45,7 +41,8 @@ func alter(a *app.App) *cobra.Command {
 			case len(set)+len(unset) == 0:
 				return app.Usage("nothing to change: give --config name=value, --unset name or --replication-factor n")
 			}
-			return config.Change(cmd.Context(), a, config.Topics(names), values, unset, o.DryRun)
+			return config.Change(cmd.Context(), a, config.Topics(names),
+				config.Edit{Set: set, Flag: "--config ", Unset: unset, DryRun: o.DryRun})
 		},
 	}
 	c.Flags().StringArrayVarP(&set, "config", "c", nil, "config name=value to set; repeatable")
