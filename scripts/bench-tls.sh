@@ -9,7 +9,7 @@ tls="$work/tls" tls_user=admin tls_plain='' tls_addr='' tls_logins='' tls_kafka=
 
 tls_files() { # the authority, the certificate and the user, once
   [ ! -d "$tls" ] || return 0
-  "$chronikd" secure init "$tls" --advertise 127.0.0.1:9093 --no-context </dev/null >/dev/null || exit 1
+  "$chronikd" secure init "$tls" --advertise 127.0.0.1:9093 --no-context <<<bench-password >/dev/null || exit 1
   cat "$tls/server-key.pem" "$tls/server.pem" >"$tls/kafka.pem"
   cat >"$tls/bench.yaml" <<YAML
 listeners:

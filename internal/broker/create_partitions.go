@@ -88,7 +88,7 @@ func (c *change) createPartitions(ctx context.Context, t *kmsg.CreatePartitionsR
 		return err
 	}
 	if known := c.b.image().Topic(t.Topic); known != nil && !validateOnly && t.Count > known.Partitions.Len() {
-		if err := c.b.mutate(c.r, 3, t.Count-known.Partitions.Len()); err != nil {
+		if err := c.b.mutate(c.r, t.Count-known.Partitions.Len()); err != nil {
 			return err
 		}
 	}

@@ -58,7 +58,7 @@ func createTopics(ctx context.Context, b *Handler, r *network.Request, req *kmsg
 			times[t.Topic], err = 0, errDuplicateTopic
 		}
 		if err == nil && !req.ValidateOnly && b.image().Topic(t.Topic) == nil {
-			err = b.mutate(r, 6, b.wantedPartitions(t))
+			err = b.mutate(r, b.wantedPartitions(t))
 		}
 		if out.ErrorCode, out.ErrorMessage = c.verdict(err); err == nil {
 			specs, positions = append(specs, specOf(t, req.ValidateOnly)), append(positions, len(resp.Topics))

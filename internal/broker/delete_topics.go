@@ -39,7 +39,7 @@ func deleteTopics(ctx context.Context, b *Handler, r *network.Request, req *kmsg
 		out := kmsg.NewDeleteTopicsResponseTopic()
 		out.Topic, out.TopicID = want.name, want.id
 		if want.err == nil {
-			want.err = b.mutate(r, 5, want.topic.Partitions.Len())
+			want.err = b.mutate(r, want.topic.Partitions.Len())
 		}
 		if want.err == nil {
 			out.Topic, out.TopicID = &want.topic.Name, want.topic.ID

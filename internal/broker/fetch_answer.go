@@ -36,11 +36,15 @@ func (op *fetchOp) answerNow() {
 
 // respond updates the session, charges the client and sends the records that were read.
 func (op *fetchOp) respond() {
-	id, err := op.b.sessions.finish(&op.sess, op.parts, time.Now())
-	if op.quota != nil && err == nil {
-		op.quota.Charge(quota.Fetched, op.bytes())
+	if op.quota != nil {
+		within := op.quota.Take(quota.Fetched, op.bytes())
 		op.delay = max(op.delay, op.quota.Wait(quota.Fetched))
+		if !within { // others have used it since this fetch began
+			op.respondLater()
+			return
+		}
 	}
+	id, err := op.b.sessions.finish(&op.sess, op.parts, time.Now())
 	if op.delay > 0 {
 		op.r.Throttle(op.delay)
 	}

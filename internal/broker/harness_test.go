@@ -199,7 +199,7 @@ func (n *node) openTransactions(t testing.TB, o nodeOptions, replicas *replica.M
 
 func (n *node) serve(t testing.TB, o nodeOptions) {
 	t.Helper()
-	opt := network.Options{Handler: n.Handler, Table: n.table, Linger: time.Millisecond}
+	opt := network.Options{Handler: n.Handler, Quotas: n.Handler.Quotas(), Table: n.table, Linger: time.Millisecond}
 	o.network(&opt)
 	server, err := network.New(opt)
 	must(t, err)

@@ -115,7 +115,6 @@ func parseProduce(b *Handler, r *network.Request) (*produceOp, int, error) {
 
 // run starts the appends, or refuses all of them, and returns; the last one to finish answers.
 func (op *produceOp) run(c call, refused error) {
-	c.quota.Charge(quota.Produced, int64(op.r.FrameSize()))
 	op.delay = c.quota.Wait(quota.Produced)
 	op.left.Store(int32(len(op.parts)) + 1)
 	if refused != nil {

@@ -3,6 +3,7 @@ package broker
 import (
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/security/quota"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // keeperOf returns a Keeper with one quota, for all users that have none of their own.
@@ -140,7 +142,11 @@ func TestPartitionsHaveAQuota(t *testing.T) {
 	show("12 partitions of 11", create(7, "a", false), 0, 1000)
 	show("in debt", create(7, "b", false), 89, 1000)
 	show("one that exists, in debt", create(7, "a", false), 36, 1000)
-	show("in debt, with an old version", create(5, "c", false), 0, 13_000)
+	old := make(chan *kmsg.CreateTopicsResponse)
+	go func() { old <- create(5, "c", false) }()
+	eventually(t, "a request in debt waits for its turn", n.throttles)
+	clock.Add(int64(time.Second))
+	show("with an old version, after the wait", <-old, 0, 12_000)
 	del := kmsg.NewPtrDeleteTopicsRequest()
 	del.TimeoutMillis, del.TopicNames = 10_000, []string{"a"}
 	if got := ask[*kmsg.DeleteTopicsResponse](t, n.dial(t), 5, del).Topics[0].ErrorCode; got != 89 {
@@ -154,5 +160,125 @@ func TestPartitionsHaveAQuota(t *testing.T) {
 	clock.Add(int64(13 * time.Second))
 	if got := ask[*kmsg.DeleteTopicsResponse](t, n.dial(t), 5, del).Topics[0].ErrorCode; got != 0 {
 		t.Errorf("deletion after the wait: %d", got)
+	}
+}
+
+// throttles reports whether a connection is not read because of a quota.
+func (n *node) throttles() bool {
+	for _, w := range n.server.Load().Waits(10).List {
+		if w.Steps[0].Step == view.StepThrottle {
+			return true
+		}
+	}
+	return false
+}
+
+// Those who share a quota get its rate together, and none of them wins anything with connections:
+// with one for each request, with many at once, or with more than the quota can serve before
+// requests time out.
+func TestConnectionsWinNothing(t *testing.T) {
+	const rate, size, during = 100_000, 10_000, 30 * time.Second
+	for name, x := range map[string]struct {
+		clients int
+		keep    bool // the connection
+		pause   time.Duration
+	}{
+		"one, a connection for each request":   {clients: 1},
+		"many, a connection for each request":  {clients: 100},
+		"many that pause, a connection each":   {clients: 50, pause: 100 * time.Millisecond},
+		"many that stay":                       {clients: 40, keep: true},
+		"so many that each has to wait longer": {clients: 400, keep: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t, func(o *nodeOptions) {
+					o.pipe, o.broker = true, func(b *Options) { b.Quotas = keeperOf(quota.Produced, rate, virtual()) }
+				})
+				req := produceRequest("t", n.topic(t, "t", 1), 1, batchOf(t, record.BatchOptions{}, 1, strings.Repeat("x", size)))
+				req.SetVersion(9)
+				over := time.Now().Add(during)
+				var served atomic.Int64
+				var all sync.WaitGroup
+				for range x.clients {
+					all.Go(func() {
+						w := n.dial(t)
+						for ; served.Load() < 2*rate*int64(during.Seconds()); time.Sleep(x.pause) {
+							_ = w.SetDeadline(over)
+							if w.send(req) != nil {
+								break
+							}
+							if _, err := w.receive(req); err != nil {
+								break
+							}
+							served.Add(int64(len(req.AppendTo(nil))))
+							if !x.keep {
+								_ = w.Close()
+								w = n.dial(t)
+							}
+						}
+						_ = w.Close()
+					})
+				}
+				all.Wait()
+				if share := float64(served.Load()) / rate / during.Seconds(); share < 0.95 || share > 1.05 {
+					t.Errorf("the clients got %.3f of the rate", share)
+				}
+			})
+		})
+	}
+}
+
+// Consumers that share a quota get its rate together: with a connection for each request, and if
+// many wait for the same records.
+func TestConsumersWinNothingWithConnections(t *testing.T) {
+	const rate, size, during = 100_000, 50_000, 30 * time.Second
+	for name, keep := range map[string]bool{"a connection for each request": false, "many that stay": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t, func(o *nodeOptions) {
+					o.pipe, o.broker = true, func(b *Options) { b.Quotas = keeperOf(quota.Fetched, rate, virtual()) }
+				})
+				id := n.topic(t, "t", 1)
+				over := time.Now().Add(during)
+				var got atomic.Int64
+				var all sync.WaitGroup
+				for range 20 {
+					all.Go(func() {
+						w := n.dial(t)
+						for got.Load() < 2*rate*int64(during.Seconds()) {
+							req := fetchRequest(0, named("t", id))
+							req.SetVersion(12)
+							req.MaxWaitMillis, req.MinBytes = 500, 1 // until there are records
+							_ = w.SetDeadline(over)
+							if w.send(req) != nil {
+								break
+							}
+							resp, err := w.receive(req)
+							if err != nil {
+								break
+							}
+							fetched := resp.(*kmsg.FetchResponse)
+							for _, topic := range fetched.Topics {
+								got.Add(int64(len(topic.Partitions[0].RecordBatches)))
+							}
+							if !keep { // its answers come at once, so it waits as they ask
+								_ = w.Close()
+								time.Sleep(time.Duration(fetched.ThrottleMillis) * time.Millisecond)
+								w = n.dial(t)
+							}
+						}
+						_ = w.Close()
+					})
+				}
+				synctest.Wait() // for the consumers to be parked
+				w := n.dial(t)
+				produced(t, w, 9, produceRequest("t", id, 1, batchOf(t, record.BatchOptions{}, 1, strings.Repeat("x", size))))
+				_ = w.Close()
+				all.Wait()
+				if share := float64(got.Load()) / rate / during.Seconds(); share < 0.95 || share > 1.05 {
+					t.Errorf("the consumers got %.3f of the rate", share)
+				}
+			})
+		})
 	}
 }

@@ -20,6 +20,7 @@ type secureFlags struct {
 	nodes     []string
 	renew     bool
 	noContext bool
+	password  string
 }
 
 func (c *commandLine) secureCommand() *cobra.Command {
@@ -32,10 +33,12 @@ func (c *commandLine) secureCommand() *cobra.Command {
 		Use:   "init DIR",
 		Short: "Write a private authority, certificates, an admin user and a configuration to DIR",
 		Long: "init writes to DIR, which must be empty: ca.pem and ca-key.pem (a private certificate authority), server.pem and\n" +
-			"server-key.pem, users (the user admin with a random password), cluster.secret, chronikd.yaml, and admin.properties for\n" +
-			"Kafka's tools. It saves the context \"" + secureinit.Context + "\" for chronikctl. Then start the broker and use it:\n\n" +
+			"server-key.pem, users (the user admin, without the password), cluster.secret, admin.token, and chronikd.yaml. It saves the\n" +
+			"context \"" + secureinit.Context + "\" for chronikctl, with a random password. Then start the broker and use it:\n\n" +
 			"  chronikd --config DIR/chronikd.yaml\n" +
 			"  chronikctl --context " + secureinit.Context + " topic list\n\n" +
+			"With --no-context, or without a home directory, it asks for the password on a terminal, or reads a line from its input or\n" +
+			"from --password-file.\n\n" +
 			"Keep ca-key.pem elsewhere: only --renew needs it. --renew replaces server.pem and server-key.pem; a running broker takes\n" +
 			"them within a second.",
 		Example: "  chronikd secure init /etc/chronik\n" +
@@ -48,25 +51,28 @@ func (c *commandLine) secureCommand() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return c.secureInit(args[0], &f) },
+		RunE: func(cmd *cobra.Command, args []string) error { return c.secureInit(cmd, args[0], &f) },
 	}
 	create.Flags().StringArrayVar(&f.advertise, "advertise", nil,
 		"HOST:PORT under which clients reach the broker; may be repeated, each for a listener of its own")
 	create.Flags().StringSliceVar(&f.nodes, "nodes", nil, "HOST or HOST:PORT of 1, 3 or 5 brokers that form a cluster, separated by commas; a broker uses PORT and the two after it")
 	create.Flags().BoolVar(&f.renew, "renew", false, "replace the server certificates in DIR with new ones of its authority")
 	create.Flags().BoolVar(&f.noContext, "no-context", false, "write no context for chronikctl")
+	create.Flags().StringVar(&f.password, "password-file", "",
+		"file with the password of admin in its first line; only its owner may be able to read it")
 	cmd.AddCommand(create)
 	return cmd
 }
 
-func (c *commandLine) secureInit(dir string, f *secureFlags) error {
+func (c *commandLine) secureInit(cmd *cobra.Command, dir string, f *secureFlags) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return usage(err)
 	}
 	if f.renew {
-		if len(f.advertise)+len(f.nodes) > 0 {
-			return usage(errors.New("--renew keeps the names of the certificates; leave out --advertise and --nodes, or make a new directory"))
+		if len(f.advertise)+len(f.nodes)+len(f.password) > 0 {
+			return usage(errors.New("--renew keeps the names of the certificates and the users; leave out --advertise, --nodes and " +
+				"--password-file, or make a new directory"))
 		}
 		done, err := secureinit.Renew(dir, time.Now())
 		if err != nil {
@@ -79,16 +85,26 @@ func (c *commandLine) secureInit(dir string, f *secureFlags) error {
 	if err != nil {
 		return usage(err)
 	}
+	saves := !f.noContext
+	if _, err := contexts.Open(c.getenv); saves && errors.Is(err, contexts.ErrNoPlace) { // as in a unit of systemd, where it is not needed
+		fmt.Fprintf(c.Err, "note: chronikctl gets no context: %v\n", err)
+		saves = false
+	}
+	if !saves || f.password != "" {
+		password, err := c.password(cmd, f.password)
+		if err != nil {
+			return err
+		}
+		made.SetPassword(password)
+	}
 	if err := made.Write(time.Now()); err != nil {
 		return fmt.Errorf("secure init %s: %w", dir, err)
 	}
 	context := ""
-	if !f.noContext {
-		switch context, err = made.SaveContext(c.getenv, c.Err); {
-		case errors.Is(err, contexts.ErrNoPlace): // as in a unit of systemd, where it is not needed
-			fmt.Fprintf(c.Err, "note: chronikctl got no context: %v\n", err)
-		case err != nil:
-			return fmt.Errorf("everything in %s is written, but not the context of chronikctl: %w; --no-context leaves it out", dir, err)
+	if saves {
+		if context, err = made.SaveContext(c.getenv, c.Err); err != nil {
+			return fmt.Errorf("everything in %s is written, but not the context of chronikctl with the password: %w; "+
+				"remove %s and try again, with --no-context and a password of yours", dir, err, dir)
 		}
 	}
 	_, err = fmt.Fprint(c.Out, made.Summary(context))

@@ -66,23 +66,45 @@ func TestSecureInit(t *testing.T) {
 		names = append(names, e.Name())
 	}
 	if got := strings.Join(names, " "); got !=
-		"admin.password admin.properties admin.token ca-key.pem ca.pem chronikd.yaml cluster.secret server-key.pem server.pem users" {
+		"admin.token ca-key.pem ca.pem chronikd.yaml cluster.secret server-key.pem server.pem users" {
 		t.Errorf("files: %s", got)
 	}
-	password := strings.TrimSpace(content(t, dir, "admin.password"))
+	s, err := contexts.Resolve(contexts.Input{Context: secureinit.Context, Getenv: func(name string) string {
+		if name == contexts.EnvFile {
+			return file
+		}
+		return ""
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := s.Password()
+	if err != nil {
+		t.Fatal(err)
+	}
+	password := string(read.Bytes())
+	for _, name := range names { // who has a copy of the directory cannot log in with it
+		if strings.Contains(content(t, dir, name), password) {
+			t.Errorf("%s has the password", name)
+		}
+	}
 	if len(password) < 32 || strings.Contains(out+errs, password) {
 		t.Errorf("password of %d characters, or it was printed", len(password))
 	}
 	users := content(t, dir, "users")
-	if !strings.HasPrefix(users, "admin:SCRAM-SHA-512:[iterations=") ||
-		strings.Contains(users, password) {
+	if !strings.HasPrefix(users, "admin:SCRAM-SHA-512:[iterations=") {
 		t.Errorf("users: %s", users)
 	}
 	for _, want := range []string{"security.protocol=SASL_SSL\n", "sasl.mechanism=SCRAM-SHA-512\n", "ssl.truststore.type=PEM\n",
 		"ssl.truststore.location=" + filepath.Join(dir, "ca.pem") + "\n", `password="` + password + `";`,
 		"bootstrap.servers=b1.example.com:9093\n"} {
-		if !strings.Contains(content(t, dir, "admin.properties"), want) {
-			t.Errorf("admin.properties has no %s", want)
+		if !strings.Contains(content(t, filepath.Dir(file), "secured.properties"), want) {
+			t.Errorf("the file for Kafka's tools has no %s", want)
+		}
+	}
+	for _, own := range []string{file, filepath.Join(filepath.Dir(file), "secured.properties")} {
+		if info, err := os.Stat(own); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v %v", own, info.Mode(), err)
 		}
 	}
 	cfg, err := resolve.Load(config.Input{File: filepath.Join(dir, "chronikd.yaml"), ReadFile: os.ReadFile})
@@ -104,33 +126,24 @@ func TestSecureInit(t *testing.T) {
 			t.Errorf("%+v", x)
 		}
 	}
-	s, err := contexts.Resolve(contexts.Input{Context: secureinit.Context, Getenv: func(name string) string {
-		if name == contexts.EnvFile {
-			return file
-		}
-		return ""
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p, err := s.Password(); string(p.Bytes()) != password || err != nil || s.Get(contexts.Brokers) != "b1.example.com:9093" ||
-		!s.Encrypted() {
-		t.Errorf("context: %v %s", err, s.Get(contexts.Brokers))
+	if s.Get(contexts.Brokers) != "b1.example.com:9093" || !s.Encrypted() {
+		t.Errorf("context: %s", s.Get(contexts.Brokers))
 	}
 }
 
 // The files that are not secret are readable under every umask, as the broker may be another user.
-// Without HOME, as in a unit of systemd, chronikctl gets no context, and that is said.
+// Without HOME, as in a unit of systemd, chronikctl gets no context, which a note says, and the
+// password has to be given.
 func TestSecureInitUnderAUmask(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "d")
+	dir, own := filepath.Join(t.TempDir(), "d"), passwordFile(t)
 	before := syscall.Umask(0o077)
-	code, _, errs := execute(t, nil, "secure", "init", dir)
+	code, _, errs := execute(t, nil, "secure", "init", dir, "--password-file", own)
 	syscall.Umask(before)
 	if code != exit.OK || !strings.Contains(errs, "HOME is not set") {
 		t.Fatal(code, errs)
 	}
 	for name, want := range map[string]fs.FileMode{"ca.pem": 0o644, "server.pem": 0o644, "chronikd.yaml": 0o644, "server-key.pem": 0o600,
-		"ca-key.pem": 0o600, "users": 0o600, "admin.password": 0o600, "admin.properties": 0o600, "cluster.secret": 0o600} {
+		"ca-key.pem": 0o600, "users": 0o600, "cluster.secret": 0o600} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v %v, want %v", name, info.Mode().Perm(), err, want)
 		}
@@ -170,6 +183,11 @@ func TestSecureInitAgain(t *testing.T) {
 	if code, _, errs := execute(t, env, "secure", "init", other); code != exit.OK || !strings.Contains(errs, "secured-1") {
 		t.Errorf("another directory: %d %s", code, errs)
 	}
+	own := filepath.Dir(strings.TrimPrefix(env[0], contexts.EnvFile+"="))
+	if first, second := content(t, own, "secured-1.properties"), content(t, own, "secured.properties"); !strings.Contains(first, dir) ||
+		!strings.Contains(second, other) {
+		t.Errorf("files for Kafka's tools:\n%s\n%s", first, second)
+	}
 	foreign, key := content(t, other, "server.pem"), content(t, dir, "server-key.pem")
 	if err := os.WriteFile(filepath.Join(dir, "server.pem"), []byte(foreign), 0o600); err != nil {
 		t.Fatal(err)
@@ -188,9 +206,23 @@ func TestSecureInitAgain(t *testing.T) {
 	}
 }
 
+// passwordFile returns a file with a password.
+func passwordFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(path, []byte("correct-horse\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 func TestSecureInitOfACluster(t *testing.T) {
 	dir := t.TempDir()
-	code, _, errs := execute(t, nil, "secure", "init", dir, "--no-context", "--nodes", "a.example.com,b.example.com,c.example.com")
+	nodes := []string{"secure", "init", dir, "--no-context", "--nodes", "a.example.com,b.example.com,c.example.com"}
+	if code, _, errs := execute(t, nil, nodes...); code != exit.Usage || !strings.Contains(errs, "the password is empty") {
+		t.Errorf("without a password: %d %s", code, errs)
+	}
+	code, _, errs := execute(t, nil, append(nodes, "--password-file", passwordFile(t))...)
 	if code != exit.OK {
 		t.Fatal(errs)
 	}

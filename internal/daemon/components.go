@@ -295,7 +295,8 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 	server, err := network.New(network.Options{
 		Observer:   guard.WithAudit(observe.NewNetwork(r.network, r.requests, names, table), r.guard.Audit),
 		Connecting: r.guard.Quotas.Connect, Accepting: b.limits.rates.Take,
-		Handler: r.member.starting, Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
+		Handler: r.member.starting, Quotas: r.member.starting.Quotas(),
+		Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
 		Limits: b.networkLimits(r, b.limits.now.Load()), Idle: r.conf.ConnectionIdle,

@@ -5,8 +5,8 @@
 //
 // The path of a request:
 //
-//	reader   reads the frame's length and key; waits until the request may start and
-//	         the connection's limits allow it; reads the rest, charging what has
+//	reader   reads the frame's length and key; waits until the request may start, the
+//	         connection's limits allow it, and its client's quotas; reads the rest, charging what has
 //	         arrived (see admission); calls Handler.Handle, which may block only
 //	         if Request.MayBlock allows it
 //	handler  answers, once, from any goroutine: Respond, RespondRaw,
@@ -98,6 +98,7 @@
 //	                                     more, AnswerBytes in all          after WriteTimeout or sooner
 //	time of a poller                     128 KiB decompressed (broker),    continues on its own reader
 //	                                     2 ms for one read
+//	bytes and time of a quota            the quota, of all who share it    waits for its turn, unread
 //	requests that outlive it             its slot among Limits             can't reconnect
 //	parked requests                      the handler's                     released by OnClose
 //

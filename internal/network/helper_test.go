@@ -145,11 +145,24 @@ func dial(t testing.TB, addr string) *client {
 
 // frame builds a request with a null client id.
 func frame(key, version int16, correlation int32, body []byte) []byte {
+	return frameFrom(nil, key, version, correlation, body)
+}
+
+// frameOf is frame of a client with a client id.
+func frameOf(clientID string, key, version int16, correlation int32, body []byte) []byte {
+	return frameFrom(&clientID, key, version, correlation, body)
+}
+
+func frameFrom(clientID *string, key, version int16, correlation int32, body []byte) []byte {
 	f := binary.BigEndian.AppendUint32(nil, 0)
 	f = binary.BigEndian.AppendUint16(f, uint16(key))
 	f = binary.BigEndian.AppendUint16(f, uint16(version))
 	f = binary.BigEndian.AppendUint32(f, uint32(correlation))
-	f = append(f, 0xff, 0xff)
+	if clientID == nil {
+		f = append(f, 0xff, 0xff)
+	} else {
+		f = append(binary.BigEndian.AppendUint16(f, uint16(len(*clientID))), *clientID...)
+	}
 	if key == protocol.KeyProduce && version >= 9 || key == keyMetadata && version >= 9 || key == protocol.KeyApiVersions && version >= 3 {
 		f = append(f, 0)
 	}

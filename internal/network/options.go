@@ -9,6 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/share"
 	"go.uber.org/zap"
 )
@@ -73,6 +74,8 @@ type Options struct {
 	// how long it is served (max.connection.creation.rate, KIP-612). Until then later ones wait in
 	// the kernel's queue. Listeners of other brokers are exempt. Default: none waits.
 	Accepting func(listener string) time.Duration
+	// Quotas decides when the requests of clients that have logged in are read. Default: at once.
+	Quotas Quotas
 	// MaxUnauthenticated (max.connections.unauthenticated) and MaxUnauthenticatedPerIP bound the
 	// connections that have not completed their TLS handshake and login; the second counts a /64 of
 	// IPv6 as one address. Defaults 1000 and 64.
@@ -110,6 +113,15 @@ type Options struct {
 	roomAfter   time.Duration
 	loginBudget int64         // bytes of requests before login, in all connections; 16 MiB
 	serveTime   time.Duration // of a poller; tests on slow machines set more
+}
+
+// Quotas gives the requests of clients their turns. Any goroutine may call it; it does not block.
+type Quotas interface {
+	// Any reports whether there are quotas. If there are none, no turn is asked for.
+	Any() bool
+	// Turn charges a request of size bytes to the quotas of its client, and returns its place
+	// behind what they were charged with before. Of a long client id it gets what is distinct.
+	Turn(s *Session, clientID string, key, version int16, size int) quota.Turn
 }
 
 // Limits bound the open connections. A closed connection counts until its requests are answered.

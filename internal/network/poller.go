@@ -196,9 +196,15 @@ func (c *conn) handleSmall(p []byte, batch *groupcommit.Batch, now time.Time) []
 			!c.canStart(h.Key, size) {
 			break
 		}
+		turn := c.turn(h, p[4:4+size], size)
+		if turn.Wait() > 0 {
+			turn.Leave() // the reader waits for it
+			break
+		}
 		var budget *bufpool.Budget // small requests of other APIs have none, see admissionOf
 		if h.Key == protocol.KeyProduce {
 			if budget = c.srv.produce.whole; !budget.TryAcquire(int64(size)) {
+				turn.Leave()
 				break
 			}
 		}
@@ -209,6 +215,7 @@ func (c *conn) handleSmall(p []byte, batch *groupcommit.Batch, now time.Time) []
 			if budget != nil {
 				budget.Release(int64(size))
 			}
+			turn.Leave()
 			break // the reader ends the same way
 		}
 		p = p[4+size:]

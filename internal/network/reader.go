@@ -126,9 +126,14 @@ func (c *conn) readRequest() error {
 	if err := c.checkSize(h.Key, size); err != nil {
 		return err
 	}
+	turn, err := c.awaitTurn(h, size)
+	if err != nil {
+		return err
+	}
 	frame, budget, err := c.receive(h.Key, size)
 	c.in.since = time.Time{}
 	if err != nil {
+		turn.Leave()
 		return err
 	}
 	c.in.pollable = c.listener.TLS == nil && c.polls(h.Key, size)
@@ -333,9 +338,7 @@ func (c *conn) start(frame *bufpool.Buffer, budget *bufpool.Budget, size int, un
 		body = nil
 	}
 	if id := h.ClientID[:min(len(h.ClientID), protocol.MaxName)]; c.clientID != string(id) {
-		c.mu.Lock()
-		c.clientID = string(id)
-		c.mu.Unlock()
+		c.named(id)
 	}
 	r, _ := c.srv.requests.Get().(*Request)
 	if r == nil {
@@ -353,6 +356,13 @@ func (c *conn) start(frame *bufpool.Buffer, budget *bufpool.Budget, size int, un
 	}
 	c.handle(r)
 	return nil
+}
+
+// named records the client id of a request.
+func (c *conn) named(id []byte) {
+	c.mu.Lock()
+	c.clientID = string(id)
+	c.mu.Unlock()
 }
 
 // handle calls the handler, on the reader goroutine or a poller.

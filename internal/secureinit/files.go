@@ -157,8 +157,8 @@ func defaultAdminOf(plans []nodePlan) string {
 	return "https://" + config.DefaultAdminListen
 }
 
-// makeSecured returns the files of an installation by path.
-func makeSecured(dir string, plans []nodePlan, now time.Time) (map[string][]byte, error) {
+// makeSecured returns the files of an installation by path. None of them has the password.
+func makeSecured(dir string, plans []nodePlan, password secretvalue.Secret, now time.Time) (map[string][]byte, error) {
 	var names []string
 	for i := range plans {
 		names = append(names, plans[i].names()...)
@@ -168,15 +168,13 @@ func makeSecured(dir string, plans []nodePlan, now time.Time) (map[string][]byte
 	if err != nil {
 		return nil, err
 	}
-	password, secret, token := random(), random(), random()
-	stored, err := login.NewCredential(metadata.ScramSHA512, secretvalue.Of(password), login.DefaultIterations)
+	secret, token := random(), random()
+	stored, err := login.NewCredential(metadata.ScramSHA512, password, login.DefaultIterations)
 	if err != nil {
 		return nil, err
 	}
 	made := map[string][]byte{
 		filepath.Join(dir, "ca.pem"): ca.CertificatePEM, filepath.Join(dir, "ca-key.pem"): ca.KeyPEM,
-		filepath.Join(dir, "admin.password"):   []byte(password + "\n"),
-		filepath.Join(dir, "admin.properties"): []byte(clientProperties(dir, plans, password)),
 	}
 	for i := range plans {
 		p := &plans[i]
@@ -207,8 +205,8 @@ func clientProperties(dir string, plans []nodePlan, password string) string {
 		"bootstrap.servers=" + bootstrap(plans) + "\n" +
 		"security.protocol=SASL_SSL\n" +
 		"sasl.mechanism=SCRAM-SHA-512\n" +
-		"sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username=\"" + adminUser +
-		"\" password=\"" + password + "\";\n" +
+		"sasl.jaas.config=" + escapeProperty("org.apache.kafka.common.security.scram.ScramLoginModule required username=\""+adminUser+
+		"\" password=\""+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(password)+"\";") + "\n" +
 		"ssl.truststore.type=PEM\n" +
 		"ssl.truststore.location=" + escapeProperty(filepath.Join(dir, "ca.pem")) + "\n"
 }

@@ -14,15 +14,19 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/cli/contexts"
+	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
 // Context is the context of chronikctl that SaveContext writes.
 const Context = "secured"
 
-// Installation is the files of one broker, or of the brokers of a cluster, below a directory.
+// Installation is the files of one broker, or of the brokers of a cluster, below a directory. The
+// administrator's password is not there, where the broker's data and backups may be: it is in
+// chronikctl's file, or only with who has given it.
 type Installation struct {
-	dir   string
-	nodes []nodePlan
+	dir      string
+	nodes    []nodePlan
+	password secret.Secret
 }
 
 // New plans an installation in a directory, which it makes if there is none. advertise lists the
@@ -36,12 +40,16 @@ func New(dir string, advertise, nodes []string) (*Installation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Installation{dir, list}, nil
+	return &Installation{dir, list, secret.Of(random())}, nil
 }
+
+// SetPassword replaces the administrator's password, which is a random one otherwise. It must be
+// called before Write.
+func (x *Installation) SetPassword(password secret.Secret) { x.password = password }
 
 // Write makes all files. None of them exists before; after an error, some may.
 func (x *Installation) Write(now time.Time) error {
-	made, err := makeSecured(x.dir, x.nodes, now)
+	made, err := makeSecured(x.dir, x.nodes, x.password, now)
 	if err != nil {
 		return err
 	}
@@ -63,22 +71,26 @@ func (x *Installation) Summary(context string) string {
 		fmt.Fprintf(&b, "start:         chronikd --config %s\n", filepath.Join(p.dir, "chronikd.yaml"))
 	}
 	if context != "" {
-		fmt.Fprintf(&b, "chronikctl:    chronikctl --context %s topic list        (saved in %s)\n", Context, context)
+		fmt.Fprintf(&b, "chronikctl:    chronikctl --context %s topic list\n", Context)
+		fmt.Fprintf(&b, "Kafka's tools: --bootstrap-server %s --command-config %s\n", bootstrap(plans), properties(context, Context))
+		fmt.Fprintf(&b, "password:      of %s, in %s and the file for Kafka's tools only\n", adminUser, context)
 	}
-	fmt.Fprintf(&b, "Kafka's tools: --bootstrap-server %s --command-config %s\n", bootstrap(plans), filepath.Join(dir, "admin.properties"))
 	fmt.Fprintf(&b, "clients trust: %s\n", filepath.Join(dir, "ca.pem"))
 	fmt.Fprintf(&b, "keep elsewhere: %s (only --renew needs it; who has it can pretend to be the broker)\n", filepath.Join(dir, "ca-key.pem"))
-	fmt.Fprintf(&b, "                %s and admin.properties (the password of %s; the broker needs neither)\n",
-		filepath.Join(dir, "admin.password"), adminUser)
 	if len(plans) > 1 {
 		fmt.Fprintf(&b, "copy each node's directory to its machine under the same path; nothing else of %s belongs there\n", dir)
 	}
 	return b.String()
 }
 
+// properties returns the path of a context's file for Kafka's tools, next to chronikctl's file.
+func properties(file, context string) string {
+	return filepath.Join(filepath.Dir(file), context+".properties")
+}
+
 // SaveContext adds the context Context to chronikctl's file, which the environment names, and
-// returns the file's path. A context of the same name that leads elsewhere is kept under another
-// name, of which it tells on out.
+// returns the file's path. Next to it, it writes a file for Kafka's tools. A context of the same
+// name that leads elsewhere is kept under another name, which SaveContext writes to out.
 func (x *Installation) SaveContext(getenv func(string) string, out io.Writer) (string, error) {
 	file, err := contexts.Open(getenv)
 	if err != nil {
@@ -90,13 +102,17 @@ func (x *Installation) SaveContext(getenv func(string) string, out io.Writer) (s
 		for file.Contexts[fmt.Sprintf("%s-%d", Context, n)] != nil {
 			n++
 		}
-		file.Contexts[fmt.Sprintf("%s-%d", Context, n)] = old
-		fmt.Fprintf(out, "the former context %s is now %s-%d\n", Context, Context, n)
+		name := fmt.Sprintf("%s-%d", Context, n)
+		file.Contexts[name] = old
+		if err := os.Rename(properties(file.Path, Context), properties(file.Path, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		fmt.Fprintf(out, "the former context %s is now %s\n", Context, name)
 	}
 	delete(file.Contexts, Context)
 	settings := map[string]string{
 		contexts.Brokers: bootstrap(x.nodes), contexts.TLSCA: ca, contexts.SASL: "SCRAM-SHA-512", contexts.SASLUser: adminUser,
-		contexts.SASLPasswordFile: filepath.Join(x.dir, "admin.password"), contexts.Admin: defaultAdminOf(x.nodes),
+		contexts.SASLPassword: string(x.password.Bytes()), contexts.Admin: defaultAdminOf(x.nodes),
 	}
 	if len(x.nodes) == 1 {
 		settings[contexts.AdminTokenFile] = filepath.Join(x.nodes[0].dir, "admin.token")
@@ -106,7 +122,14 @@ func (x *Installation) SaveContext(getenv func(string) string, out io.Writer) (s
 			return "", err
 		}
 	}
-	return file.Path, file.Save()
+	if err := file.Save(); err != nil {
+		return "", err
+	}
+	own := properties(file.Path, Context)
+	if err := os.Remove(own); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	return file.Path, writeNew(own, []byte(clientProperties(x.dir, x.nodes, string(x.password.Bytes()))))
 }
 
 // emptyDir makes a directory that only its owner can read, or accepts an empty one.

@@ -94,14 +94,16 @@ settings() {
 
 ctl() {
   "$root/bin/chronikctl" --brokers "$SCRAM" --admin off --tls-ca "$secure/ca.pem" --sasl SCRAM-SHA-512 --sasl-user admin \
-    --sasl-password-file "$secure/admin.password" "$@" >/dev/null
+    --sasl-password-file "$WORK/admin.password" "$@" >/dev/null
 }
 
 broker() { # starts it and sets its addresses
   local ports who ready='' _
   read -ra ports < <(python3 "$root/scripts/free-ports.py" 3)
   export SCRAM="localhost:${ports[0]}" MTLS="localhost:${ports[1]}" OAUTH="localhost:${ports[2]}"
-  "$root/bin/chronikd" secure init "$secure" --advertise "$SCRAM" --advertise "$MTLS" --advertise "$OAUTH" --no-context >/dev/null
+  (umask 077 && head -c 18 /dev/urandom | base64 >"$WORK/admin.password")
+  "$root/bin/chronikd" secure init "$secure" --advertise "$SCRAM" --advertise "$MTLS" --advertise "$OAUTH" --no-context \
+    --password-file "$WORK/admin.password" >/dev/null
   (cd "$root" && go run ./scripts/clients/secure/keys "$secure")
   # The first listener stays as it is.
   sed -i -e "s/\(\"$MTLS\".*\), sasl: .*}/\1, client-certificates: require}/" -e "s/\(\"$OAUTH\".*, sasl: \)\[.*\]/\1[OAUTHBEARER, PLAIN]/" "$secure/chronikd.yaml"
@@ -221,7 +223,7 @@ for name in $libraries; do
 done
 if grep -E '"level":"(error|dpanic|panic|fatal)"' "$secure/log"; then echo "the broker logged errors"; failed=1; fi
 # No password and no token may stand in the log.
-if grep -qF -e "$(cat "$secure/alice.password")" -e "$(cat "$secure/admin.password")" -e "$(cat "$secure/token")" "$secure/log"; then
+if grep -qF -e "$(cat "$secure/alice.password")" -e "$(cat "$WORK/admin.password")" -e "$(cat "$secure/token")" "$secure/log"; then
   echo "a secret is in the broker's log"; failed=1
 fi
 [ "$failed" = 0 ] || exit 1

@@ -120,19 +120,21 @@ func (s *Shard) match(to coordinator.Ticket, e Request, expression string) {
 }
 
 // resumeHeartbeat handles a heartbeat whose expression was matched. If topics have changed
-// meanwhile, the expression is matched again.
+// meanwhile, the expressions of the group are matched again afterwards, and not before: a client
+// that makes topics would keep the heartbeat from an end.
 func (s *Shard) resumeHeartbeat(to coordinator.Ticket, m heartbeatMatch) {
 	req := m.request.Body.(*kmsg.ConsumerGroupHeartbeatRequest)
 	switch {
 	case m.err != nil:
 		s.refuseHeartbeat(to, req, fail(kerr.InvalidRegularExpression, "SubscribedTopicRegex `%s` is not a valid regular expression: %s.",
 			truncateExpression(deref(req.SubscribedTopicRegex)), reason(m.err)))
-	case m.topics.Version() != s.topics.Version():
-		s.match(to, m.request, m.expression)
 	default:
 		s.matched = &m
 		s.consumerHeartbeat(to, m.request, req)
 		s.matched = nil
+		if g := s.groups[req.Group]; g != nil && g.usesRegex() && m.topics.Version() != s.topics.Version() {
+			s.requestMatches(g)
+		}
 	}
 	s.finishEvent(req.Group)
 }

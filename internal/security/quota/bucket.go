@@ -45,17 +45,33 @@ func newBucket(owner Entity, l Limit, rate float64, now time.Duration) *bucket {
 	return b
 }
 
-// charge takes n from the bucket.
-func (b *bucket) charge(n float64, now time.Duration) {
-	cost := min(n/math.Float64frombits(b.rate.Load())*float64(time.Second), float64(maxDebt))
+// cost returns the time in which the rate pays for n.
+func (b *bucket) cost(n float64) time.Duration {
+	return time.Duration(min(n/math.Float64frombits(b.rate.Load())*float64(time.Second), float64(maxDebt)))
+}
+
+// charge takes n from the bucket. It returns when what was taken before is paid.
+func (b *bucket) charge(n float64, now time.Duration) (paid time.Duration) {
+	paid, _ = b.chargeWithin(n, now, math.MaxInt64)
+	return paid
+}
+
+// chargeWithin is charge, unless the debt is already greater than most.
+func (b *bucket) chargeWithin(n float64, now, most time.Duration) (paid time.Duration, ok bool) {
+	cost := b.cost(n)
 	for {
 		old := b.zero.Load()
-		next := min(max(old, int64(now-b.depth))+int64(cost), int64(now+maxDebt))
-		if b.zero.CompareAndSwap(old, next) {
-			return
+		if paid = time.Duration(old); paid-now > most {
+			return paid, false
+		}
+		if b.zero.CompareAndSwap(old, int64(min(max(paid, now-b.depth)+cost, now+maxDebt))) {
+			return paid, true
 		}
 	}
 }
+
+// refund removes a charge of n.
+func (b *bucket) refund(n float64) { b.zero.Add(-int64(b.cost(n))) }
 
 // debt returns how long it takes until the balance is not below 0.
 func (b *bucket) debt(now time.Duration) time.Duration {

@@ -83,15 +83,19 @@ const (
 // Of returns the Name of one user, client id or address.
 func Of(text string) Name { return Name{Named, text} }
 
-// maxClient is how many bytes of a client id make an owner. A client chooses the id, up to 32 KiB,
+// MaxOwner is how many bytes of a client id make an owner. A client chooses the id, up to 32 KiB,
 // and each owner's is kept; no longer one has a quota of its own.
-const maxClient = 256
+const MaxOwner = 256
+
+// Distinct returns the part of a client id that decides which quotas apply: at most a byte more
+// than an owner has.
+func Distinct[T string | []byte](client T) T { return client[:min(len(client), MaxOwner+1)] }
 
 func short(client string) string {
-	if len(client) <= maxClient {
+	if len(client) <= MaxOwner {
 		return client
 	}
-	return strings.Clone(client[:maxClient])
+	return strings.Clone(client[:MaxOwner])
 }
 
 // Any returns the Name of everyone without a quota of its own.

@@ -56,20 +56,21 @@ func (k *Keeper) Set(r *Rules) {
 	maps.DeleteFunc(k.buckets, func(key bucketKey, _ *bucket) bool { return r == nil || !r.uses(key.limit, key.owner) })
 }
 
+// Any reports whether there are quotas.
+func (k *Keeper) Any() bool { return k != nil && k.rules.Load() != nil }
+
 // Tenant returns the buckets of a client; nil if no quota applies to it. was is a former answer for
 // the same user, or nil: it is returned again if it is still right.
 func (k *Keeper) Tenant(was *Tenant, user, client string) *Tenant {
-	if k == nil {
+	if !k.Any() {
 		return nil
 	}
 	r := k.rules.Load()
-	if r == nil {
-		return nil
-	}
+	client = Distinct(client)
 	if was != nil && was.rules == r && was.client == client {
 		return was
 	}
-	t := &Tenant{keeper: k, rules: r, client: client}
+	t := &Tenant{keeper: k, rules: r, user: user, client: client}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for l := range Connections {

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -410,5 +412,102 @@ func TestARateSpacesEvents(t *testing.T) {
 	}
 	if got := (*Rate)(nil).Take(); got != 0 {
 		t.Errorf("without a limit: %v", got)
+	}
+}
+
+// Requests get their turns in the order in which they come, each when what was charged before is
+// paid. They do not wait for the charge of one that has left.
+func TestTurnsComeOneAfterAnother(t *testing.T) {
+	c := &clock{now: time.Hour}
+	client := keeperOf(c, limited(Entity{User: Any()}, Produced, 1000)).Tenant(nil, "u", "c")
+	var turns [4]Turn
+	for i := range turns {
+		turns[i] = client.Turn(Produced, 1000)
+	}
+	check := func(what string, want ...time.Duration) {
+		t.Helper()
+		for i, w := range want {
+			if got := turns[i].Wait(); got != w*time.Millisecond {
+				t.Errorf("%s: turn %d waits %v, want %v", what, i, got, w*time.Millisecond)
+			}
+		}
+	}
+	check("at once", 0, 750, 1750, 2750)
+	if got := client.Wait(Produced); got != 3750*time.Millisecond {
+		t.Errorf("an answer asks to wait %v, which is not for all turns", got)
+	}
+	c.now += 750 * time.Millisecond
+	check("later", 0, 0, 1000, 2000)
+	turns[2].Leave()
+	if got := turns[3].Wait(); got != time.Second {
+		t.Errorf("when one has left, that behind it waits %v", got)
+	}
+	c.now += time.Second
+	if turns[3].Wait() != 0 || client.Wait(Produced) != time.Second {
+		t.Error("what was given back is waited for")
+	}
+	if most := client.keeper.Most(1); len(most) != 1 || most[0].Waited != (3750+3*750+1000+1000)*time.Millisecond {
+		t.Errorf("what was waited: %v", most)
+	}
+}
+
+// A change of quotas applies to requests that wait for their turn, with what they were charged.
+func TestAChangeAppliesToTurns(t *testing.T) {
+	c := &clock{now: time.Hour}
+	k := keeperOf(c, limited(Entity{User: Any()}, Produced, 1000))
+	client := k.Tenant(nil, "u", "c")
+	client.Charge(Produced, 10_250)
+	turn, none := client.Turn(Produced, 1000), (*Tenant)(nil).Turn(Produced, 1000)
+	check := func(what string, want time.Duration, quotas ...Quota) {
+		t.Helper()
+		k.Set(Compile(slices.Values(quotas)))
+		if got := turn.Wait(); got != want {
+			t.Errorf("%s: it waits %v, want %v", what, got, want)
+		}
+	}
+	other := limited(Entity{User: Of("other")}, Produced, 1)
+	check("another quota", 10*time.Second, limited(Entity{User: Any()}, Produced, 1000), other)
+	k.Tenant(nil, "u", "c") // a request of the client, which gets the new rate
+	k.Set(Compile(slices.Values([]Quota{limited(Entity{User: Any()}, Produced, 10_000)})))
+	check("ten times the rate", time.Second, limited(Entity{User: Any()}, Produced, 10_000))
+	check("a quota of its own", 0, limited(Entity{User: Of("u"), Client: Of("c")}, Produced, 1000))
+	if got := k.Tenant(nil, "u", "c").Wait(Produced); got != 750*time.Millisecond {
+		t.Errorf("it is charged with %v to the new one", got)
+	}
+	check("none", 0)
+	if none.Wait() != 0 {
+		t.Error("a client without a quota waits")
+	}
+}
+
+// Those who wait for the time of requests pass together.
+func TestTurnsOfTheTimeOfRequests(t *testing.T) {
+	c := &clock{now: time.Hour}
+	client := keeperOf(c, limited(Entity{User: Any()}, RequestTime, 50)).Tenant(nil, "u", "c")
+	client.ChargeTime(time.Second)
+	for l, n := range map[Limit]int64{Produced: 1000, RequestTime: 0, Fetched: 0} {
+		if turn := client.Turn(l, n); turn.Wait() != 1750*time.Millisecond {
+			t.Errorf("%v: %v", l, turn.Wait())
+		}
+	}
+}
+
+// What others take at the same moment is not lent twice.
+func TestTakeIsOneStep(t *testing.T) {
+	client := keeperOf(&clock{now: time.Hour}, limited(Entity{User: Any()}, Fetched, 1000)).Tenant(nil, "u", "c")
+	var taken atomic.Int64
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			if client.Take(Fetched, 1000) {
+				taken.Add(1)
+			}
+		})
+	}
+	if all.Wait(); taken.Load() != 1 {
+		t.Errorf("%d took the whole", taken.Load())
+	}
+	if !client.Take(Fetched, 0) {
+		t.Error("nothing may not be taken in debt")
 	}
 }

@@ -10,6 +10,7 @@ import (
 type Tenant struct {
 	keeper  *Keeper
 	rules   *Rules
+	user    string
 	client  string
 	buckets [Connections]*bucket // nil: no quota
 }
@@ -55,17 +56,14 @@ func (t *Tenant) Wait(l Limit) time.Duration {
 	return longest
 }
 
-// Take charges n if the client is not in debt, and reports whether it did.
+// Take charges n if the client is not in debt, in one step, and reports whether it did. Nothing may
+// be taken in debt, too.
 func (t *Tenant) Take(l Limit, n int64) bool {
-	if !t.Limited(l) {
+	if !t.Limited(l) || n <= 0 {
 		return true
 	}
-	now := t.keeper.clock()
-	if t.buckets[l].debt(now) > 0 {
-		return false
-	}
-	t.buckets[l].charge(float64(n), now)
-	return true
+	_, ok := t.buckets[l].chargeWithin(float64(n), t.keeper.clock(), 0)
+	return ok
 }
 
 // Second returns how much the client may use in one second, math.MaxInt64 without a quota.

@@ -96,7 +96,7 @@ func importRules() map[string]importRule {
 		"internal/network/connlife": leaf("internal/states"),
 		"internal/network": {
 			may: []string{"internal/protocol", "internal/bufpool", "internal/groupcommit", "internal/network/connlife", "internal/states",
-				"internal/security/origin", "internal/view"},
+				"internal/security/origin", "internal/security/quota", "internal/view"},
 			never: []string{cobraPkg, yamlPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
 			"internal/coordinator", "internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/txn/...",

@@ -80,6 +80,9 @@ func threePorts() (first int, held []net.Listener, err error) {
 	return 0, nil, errors.New("there are no three free ports in a row")
 }
 
+// adminPassword is the password of admin that secure init is given.
+const adminPassword = "correct-horse-battery"
+
 // secure runs chronikd secure init.
 func (c *securedNodes) secure(dir string, args ...string) {
 	c.t.Helper()
@@ -87,7 +90,9 @@ func (c *securedNodes) secure(dir string, args ...string) {
 	if name == "" {
 		name = "chronikd"
 	}
-	if out, err := exec.Command(name, append([]string{"secure", "init", dir}, args...)...).CombinedOutput(); err != nil {
+	init := exec.Command(name, append([]string{"secure", "init", dir}, args...)...)
+	init.Stdin = strings.NewReader(adminPassword + "\n")
+	if out, err := init.CombinedOutput(); err != nil {
 		c.t.Fatalf("%v: %s", err, out)
 	}
 }
@@ -273,11 +278,7 @@ func TestASecuredClusterChangesUnderLoad(t *testing.T) {
 	// be slow to report to a controller on a machine with much other work.
 	c.expected = []string{"changed certificate files were not taken", "does not confirm its heartbeats"}
 	c.start(0, 1, 2)
-	password, err := os.ReadFile(filepath.Join(c.dir, "admin.password"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := c.as("admin", strings.TrimSpace(string(password)))
+	root := c.as("admin", adminPassword)
 	admin := kadm.NewClient(root)
 	if made, err := admin.CreateTopic(t.Context(), 3, 3, nil, "orders"); err != nil || made.Err != nil {
 		t.Fatal(err, made.Err)
