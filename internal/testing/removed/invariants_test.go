@@ -107,6 +107,8 @@ var invariants = []invariant{
 		"case !s.cfg.MemberMemory.AllowsKept(s.memory, c.memory):", "case false:", "TestOffsetsCountAgainstTheBudget"}},
 	{"S15", rule{"a large answer does not wait for the one before it", "network/outgoing.go",
 		"if held <= o.size && (", "if held <= o.size || (", "TestAnswersOfReservedSizeAreAlone"}},
+	{"S16", rule{"a request in debt is read at once", "network/turn.go",
+		"if wait := t.Wait(); wait > 0 {", "if wait := t.Wait(); wait > 0 && false {", "TestARequestInDebtWaitsForItsTurn"}},
 }
 
 // invariantRow matches a row of docs/invariants.md: its number, and the tests that it names.
