@@ -178,7 +178,8 @@ func TestAListenerAnswersInPlaceOfTheAdminPort(t *testing.T) {
 		for i := range c.findings {
 			got = append(got, c.findings[i].Where())
 		}
-		if !slices.Equal(got, x.want) || !strings.Contains(strings.Join(c.examined, "\n"), x.examined) || (len(c.reported) > 0) != (len(got) > 0) {
+		if !slices.Equal(got, x.want) || !strings.Contains(strings.Join(c.examined, "\n"), x.examined) ||
+			(len(c.reported) > 0) != (len(got) > 0) {
 			t.Errorf("%s: findings %q, want %q; examined %q; reports of %d", name, got, x.want, c.examined, c.reported)
 		}
 	}
