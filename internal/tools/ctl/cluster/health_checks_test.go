@@ -113,7 +113,8 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 // The report of a chronik broker is included unchanged.
 func TestABrokersReportIsTakenOver(t *testing.T) {
 	want := health.Report{Broker: 7, Brokers: []health.Other{{Broker: 8, Current: true}, {Broker: 9}}, Findings: []health.Finding{
-		{Broker: 8, Check: "log_dir", Severity: health.Bad, Subject: "x", Problem: "m", Works: "w", Remedy: "r", Since: time.Unix(1, 0).UTC(),
+		{Broker: 8, Check: "log_dir",
+			Severity: health.Bad, Subject: "x", Problem: "m", Works: "w", Remedy: "r", Since: time.Unix(1, 0).UTC(),
 			NotReady: true},
 		{Check: "files", Severity: health.Warn, Subject: "y", Problem: "n", Remedy: "s"},
 	}}
@@ -178,7 +179,8 @@ func TestAListenerAnswersInPlaceOfTheAdminPort(t *testing.T) {
 		for i := range c.findings {
 			got = append(got, c.findings[i].Where())
 		}
-		if !slices.Equal(got, x.want) || !strings.Contains(strings.Join(c.examined, "\n"), x.examined) || (len(c.reported) > 0) != (len(got) > 0) {
+		if !slices.Equal(got, x.want) || !strings.Contains(strings.Join(c.examined, "\n"), x.examined) ||
+			(len(c.reported) > 0) != (len(got) > 0) {
 			t.Errorf("%s: findings %q, want %q; examined %q; reports of %d", name, got, x.want, c.examined, c.reported)
 		}
 	}
