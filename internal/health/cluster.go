@@ -14,9 +14,10 @@ const (
 	MaxAnswer = 60 << 10  // to clients
 )
 
-// Tag is the number of the tagged field (KIP-482) with which a DescribeCluster request asks a broker
-// for a report, and which has it in the answer: chronik's own, ignored by other clients and brokers.
-// In the request it is empty. In the answer it is a report, as Encode writes it, or Refusal.
+// Tag is the number of the tagged field (KIP-482) with which a DescribeCluster request asks a
+// broker for a report, and which has it in the answer: chronik's own, ignored by other clients and
+// brokers. In the request it is empty. In the answer it is a report, as Encode writes it, or
+// Refusal.
 const Tag uint32 = 20480
 
 // FreshFor is the age up to which the report of another broker is current. A broker asks the others

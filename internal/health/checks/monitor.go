@@ -272,9 +272,9 @@ func registered(heard []health.Heard, brokers []int32) (list []health.Heard) {
 	return list
 }
 
-// Recent returns this broker's own report for other brokers. It runs the checks if the last ones are
-// a second old, so that others know a finding as early as those who ask here. It waits as Report
-// does.
+// Recent returns this broker's own report for other brokers. It runs the checks if the last ones
+// are a second old, so that others know a finding as early as those who ask here. It waits as
+// Report does.
 func (m *Monitor) Recent(ctx context.Context) *health.Report {
 	m.mu.Lock()
 	old := time.Since(m.found.at) >= recent

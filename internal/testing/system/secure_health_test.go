@@ -15,8 +15,9 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// ask runs chronikctl as the administrator at one broker, without an admin port, as the context that
-// secure init saves for several brokers has it. It decodes the output; exit code 4 is no error.
+// ask runs chronikctl as the administrator at one broker, without an admin port, as the context
+// that secure init saves for several brokers has it. It decodes the output; exit code 4 is no
+// error.
 func (c *securedNodes) ask(ctx context.Context, i int, answer any, args ...string) error {
 	out, err := exec.CommandContext(ctx, "chronikctl", append([]string{"--brokers", c.seeds[i], "--admin", "off",
 		"--tls-ca", filepath.Join(c.dir, "ca.pem"), "--sasl", "SCRAM-SHA-512", "--sasl-user", "admin",
@@ -27,14 +28,14 @@ func (c *securedNodes) ask(ctx context.Context, i int, answer any, args ...strin
 	return json.Unmarshal(out, answer)
 }
 
-// Whoever asks any broker of a secured cluster for its health, without an admin port, gets what
-// every broker finds: here that a new certificate of the third is not used. top shows all brokers.
+// Each broker of a secured cluster reports what every broker finds, without an admin port: here
+// that a new certificate of the third is not used. top shows all brokers.
 func TestEveryBrokerOfASecuredClusterHasTheFindingsOfAll(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts many processes")
 	}
 	c := newSecuredNodes(t)
-	c.expected = append(othersEnd, "changed certificate files were not taken")
+	c.expected = append([]string{"changed certificate files were not taken"}, othersEnd...)
 	c.start(0, 1, 2)
 	if err := os.WriteFile(filepath.Join(c.dir, "node-3", "server.pem"), []byte("cut short"), 0o600); err != nil {
 		t.Fatal(err)

@@ -48,8 +48,8 @@ func (p *AdminPort) report(ctx context.Context, client *http.Client, method stri
 	return &answer, nil
 }
 
-// ErrNoReport means that a broker sends no health report to clients: it is of another kind, or of an
-// older version.
+// ErrNoReport means that a broker sends no health report to clients: it is of another kind, or of
+// an older version.
 var ErrNoReport = errors.New("the broker sends no health report to clients")
 
 // Report returns the health report of a broker and its cluster, which needs no admin port: ask is a

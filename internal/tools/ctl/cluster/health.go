@@ -109,7 +109,7 @@ func healthCommand(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "health", Short: "List what is wrong, with cause and remedy", Args: app.Args(0, 0, "no argument"),
 		Long: "health lists what is wrong, and what it examined. It asks a chronik broker for its health report, which has what all brokers of\n" +
-			"its cluster find: at its admin port (--admin), or at its listener for clients if there is none or it is off. It checks\n" +
+			"its cluster find. The admin port (--admin) answers, or a listener for clients if the port is off. It checks\n" +
 			"what Kafka's protocol shows of brokers, partitions, log directories, configs, groups and transactions, whether this machine reaches each\n" +
 			"advertised address, and whether the clocks agree. If no broker answers clients, it shows the report of the admin port.\n" +
 			"Each finding has a remedy.\n" +
@@ -243,9 +243,9 @@ func block(f *health.Finding) string {
 // textWidth is the width of a finding's text without its indentation.
 const textWidth = 96
 
-// OwnReport adds the health report of a chronik broker, which has the findings of all brokers of its
-// cluster: from the admin port, or if that does not answer, from a listener for clients. An admin
-// port that does not answer is a finding, unless its address is only the default.
+// OwnReport adds the health report of a chronik broker, which has the findings of all brokers of
+// its cluster: from the admin port, or if that does not answer, from a listener for clients. An
+// admin port that does not answer is a finding, unless its address is only the default.
 func (c *Checkup) OwnReport(ctx context.Context, p *app.AdminPort, port, listener ask) {
 	missing := "no admin port (--admin)"
 	if p != nil {

@@ -113,7 +113,8 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 // The report of a chronik broker is included unchanged.
 func TestABrokersReportIsTakenOver(t *testing.T) {
 	want := health.Report{Broker: 7, Brokers: []health.Other{{Broker: 8, Current: true}, {Broker: 9}}, Findings: []health.Finding{
-		{Broker: 8, Check: "log_dir", Severity: health.Bad, Subject: "x", Problem: "m", Works: "w", Remedy: "r", Since: time.Unix(1, 0).UTC(),
+		{Broker: 8, Check: "log_dir",
+			Severity: health.Bad, Subject: "x", Problem: "m", Works: "w", Remedy: "r", Since: time.Unix(1, 0).UTC(),
 			NotReady: true},
 		{Check: "files", Severity: health.Warn, Subject: "y", Problem: "n", Remedy: "s"},
 	}}
