@@ -126,7 +126,7 @@ func partitionAdvice() map[string]string {
 		nameTxnDuration:       "Long transactions delay the readers of committed records.",
 		nameTxnMarkerSeconds:  "Above 1 s: the disks or the brokers of the transaction's partitions are slow; see `chronik_commit_group_sync_seconds`.",
 		nameTxnMarkerRetries:  "Grows: the error says what keeps transactions from their end: `KAFKA_STORAGE_ERROR` a disk, `NOT_ENOUGH_REPLICAS` replicas.",
-		nameTxnRaised:         "Grows: metadata were restored from a copy, or `__transaction_state` was made again. The log names the partition.",
+		nameTxnRaised:         "Grows: metadata was restored from a copy, or `__transaction_state` was made again. The log names the partition.",
 		nameTxnMaxTimeout:     "",
 		nameTxnOpen:           "",
 		nameLSOLag:            "Grows with `chronik_partition_lso_age_seconds`: readers of committed records wait for a transaction.",
@@ -144,6 +144,8 @@ func partitionAdvice() map[string]string {
 		nameKeysAge:           "Above 600: the issuer's keys (oauth.jwks) cannot be read; the finding tokens says why.",
 		nameKeysFailed:        "1: the finding tokens says why. Former keys stay in use, until the issuer changes them.",
 		nameExpiry:            "Below 2592000 (30 days): replace the file; the broker reads it within a second.",
+		nameReported:          "`bad` or `warn` is not 0: `chronikctl cluster health` has the findings. Add it up for one scraped broker only, since every broker exports it for all.",
+		nameReportAge:         "Above 10: the broker is down or cut off from this one, so that its findings are unknown. 0 is the broker that is scraped.",
 		nameFindings:          "`bad` or `warn` is not 0: `chronikctl cluster health` reports what is wrong, where, and what to do ([operations.md](operations.md) lists the checks). A `note` needs no action.",
 	}
 }

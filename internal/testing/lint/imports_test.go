@@ -101,8 +101,8 @@ func importRules() map[string]importRule {
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
 			"internal/coordinator", "internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/txn/...",
 			"internal/metadata", "internal/purgatory", "internal/storage", "internal/storage/producers", "internal/record",
-			"internal/bufpool", "internal/configdef", "internal/audit", "internal/login", "internal/security/...",
-			"internal/view"},
+			"internal/bufpool", "internal/configdef", "internal/audit", "internal/health", "internal/login",
+			"internal/security/...", "internal/view"},
 			never: noDisk, because: brokerReason},
 
 		"internal/config": {may: []string{"internal/text", "internal/configdef", "pkg/durability"},
@@ -267,7 +267,7 @@ func daemonRules() map[string]importRule {
 		"internal/daemon": {may: []string{"internal/admin", "internal/broker", "internal/config", "internal/config/resolve",
 			"internal/configdef", "internal/controller", "internal/daemon/cluster", "internal/daemon/coordinators",
 			"internal/daemon/datadir", "internal/daemon/exit", "internal/daemon/guard", "internal/daemon/observe",
-			"internal/health/checks", "internal/logtail", "internal/memory", "internal/metadata", "internal/metrics",
+			"internal/health", "internal/health/checks", "internal/logtail", "internal/memory", "internal/metadata", "internal/metrics",
 			"internal/network", "internal/purgatory", "internal/record", "internal/replica", "internal/storage", "internal/vfs",
 			"internal/view"},
 			never:   []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg},
@@ -310,7 +310,7 @@ func daemonRules() map[string]importRule {
 func clusterRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/daemon/cluster": {may: []string{"internal/configdef", "internal/controller", "internal/controller/election",
-			"internal/link", "internal/membership", "internal/metadata", "internal/metadata/copies",
+			"internal/health", "internal/link", "internal/membership", "internal/metadata", "internal/metadata/copies",
 			"internal/metadata/raftstore", "internal/network", "internal/replica", "internal/replica/stream",
 			"internal/security/secret", "internal/storage", "internal/storage/checkpoint", "internal/vfs", "internal/view"},
 			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
@@ -464,7 +464,7 @@ func ctlRules() map[string]importRule {
 			"internal/tools/ctl/config", "internal/cli/contexts", "internal/tools/ctl/group", "internal/tools/ctl/move",
 			"internal/tools/ctl/txn",
 			"internal/health", "internal/security/secret", "pkg/durability"),
-		"internal/tools/ctl/top": command("internal/view", "internal/tools/ctl/group", "internal/tools/ctl/topic"),
+		"internal/tools/ctl/top": command("internal/health", "internal/view", "internal/tools/ctl/group", "internal/tools/ctl/topic"),
 		"internal/tools/ctl/logs": {may: []string{"internal/tools/ctl/app", "internal/tools/ctl/output", "internal/cli", "internal/text",
 			"internal/inspect", "internal/health",
 			"internal/storage", "internal/vfs", "internal/config", "internal/config/resolve"}, never: []string{yamlPkg, kmsgPkg},

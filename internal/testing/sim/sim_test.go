@@ -79,11 +79,11 @@ func TestASeedDeterminesAWalk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg.trace = true
+			// A single walk may be short: the only replica may be drained for most of it.
+			longest := 0
 			for seed := range walks(t, 25) {
 				a, b := walk(uint64(seed), cfg), walk(uint64(seed), cfg)
-				if len(a.lines) < 20 {
-					t.Fatalf("seed %d: a trace of %d lines", seed, len(a.lines))
-				}
+				longest = max(longest, len(a.lines))
 				for i, line := range a.lines {
 					if i >= len(b.lines) || line != b.lines[i] {
 						t.Fatalf("seed %d: line %d differs: %q", seed, i, line)
@@ -93,6 +93,9 @@ func TestASeedDeterminesAWalk(t *testing.T) {
 					t.Fatalf("seed %d: %d lines, %q, %v, and then %d lines, %q, %v",
 						seed, len(a.lines), a.fault, a.stats, len(b.lines), b.fault, b.stats)
 				}
+			}
+			if longest < 20 {
+				t.Fatalf("the longest trace has %d lines", longest)
 			}
 		})
 	}
