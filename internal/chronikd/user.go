@@ -106,7 +106,8 @@ func (c *commandLine) addUser(ctx context.Context, name string, password secret.
 	}
 	if conf.Cluster.Name != "" {
 		return exit.With(exit.Usage, errors.New("cluster.name is set, and the users of a cluster are not those of one broker: "+
-			"set bootstrap.users for the first ones, and use chronikctl user add for others"))
+			"set bootstrap.users for the first ones, and use chronikctl user add for others; docs/security.md has the way back "+
+			"if the administrator's password is lost"))
 	}
 	fsys := c.fileSystem()
 	dirs := datadir.New(fsys, cfg, conf, log)

@@ -159,6 +159,20 @@ func TestListenFlagsAreTheFirstEntryOfTheList(t *testing.T) {
 	}
 }
 
+// A file with one listener needs no list, and a list may leave out what stands before it.
+func TestTheFirstListenerNeedsNoList(t *testing.T) {
+	c, err := load("listen: ':9092'\nadvertise: 'a.example:9092'\n")
+	must(t, c, err)
+	if addressed(c.Listeners[0]) != ([3]string{"default", ":9092", "a.example:9092"}) || len(c.Listeners) != 1 {
+		t.Errorf("%+v", c.Listeners)
+	}
+	c, err = load("advertise: 'a.example:9092'\nlisteners: [{name: in, listen: ':9093'}, {name: out, listen: ':9094'}]\n")
+	must(t, c, err)
+	if addressed(c.Listeners[0]) != ([3]string{"in", ":9093", "a.example:9092"}) || c.Listeners[1].Advertise != "" {
+		t.Errorf("with a list: %+v", c.Listeners)
+	}
+}
+
 func TestAdminCanBeOff(t *testing.T) {
 	c, err := load("admin.listen: off\n")
 	if err == nil && c.AdminListen != "" {
@@ -202,9 +216,9 @@ func mistakes() []mistake {
 		{"num.partitions:\n", nil, "c.yaml: num.partitions: has no value; write one, or leave out the key for the default"},
 		{"num.partitions: {a: 1}\n", nil, "c.yaml: num.partitions: takes a single value, not keys below it"},
 		{
-			"listen: ':9092'\n",
+			"listen: ':9092'\nlisteners: [{listen: ':9093'}]\n",
 			nil,
-			"c.yaml: listen: in the file this belongs to the first entry of `listeners:`; write listeners: [{listen: HOST:PORT}]",
+			"c.yaml: listen: the first entry of `listeners:` has it too; remove one of the two",
 		},
 		{"listeners: ':9092'\n", nil, "c.yaml: listeners: is not a list of 1 to 64 entries; write listeners: [{listen: localhost:9092}]"},
 		{"listeners: [{listem: ':9092'}]\n", nil, "c.yaml: listeners[0].listem: unknown key; did you mean listen?"},

@@ -31,7 +31,11 @@ func (l *loader) file(in Input) {
 	top := l.parse(in)
 	l.ungroup(in.File, top)
 	for _, key := range slices.Sorted(maps.Keys(top)) {
-		if field := fieldOf(key); field != "" {
+		if ofFirst(key) && firstHas(top[keyListeners], key) {
+			l.add(in.File, key, "the first entry of `listeners:` has it too; remove one of the two")
+			continue
+		}
+		if field := fieldOf(key); field != "" && !ofFirst(key) {
 			l.add(in.File, key, "in the file this belongs to the first entry of `listeners:`; write listeners: [{"+field+"}]")
 			continue
 		}
@@ -68,7 +72,21 @@ func (l *loader) file(in Input) {
 	l.fileProfiles(in, top[keyProfiles])
 }
 
-// InListeners reports whether the file sets a setting only in an entry of `listeners:`.
+// ofFirst reports whether the file may set a setting of the first listener also without a list.
+func ofFirst(key string) bool { return key == KeyListen || key == KeyAdvertise }
+
+// firstHas reports whether the first entry of the file's list has a key.
+func firstHas(listeners any, key string) bool {
+	list, _ := listeners.([]any)
+	if len(list) == 0 {
+		return false
+	}
+	first, _ := list[0].(map[string]any)
+	_, has := first[key]
+	return has
+}
+
+// InListeners reports whether a setting is one of the entries of `listeners:`.
 func InListeners(name string) bool { return fieldOf(name) != "" }
 
 // fieldOf returns how the file writes a setting that belongs to an entry of `listeners:`, or "".

@@ -1,0 +1,65 @@
+package resolve
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/config"
+)
+
+// otherYAML are the blocks of pages that are no configuration of chronikd, by their first line.
+var otherYAML = map[string]string{
+	"current: prod": "the contexts of chronikctl",
+}
+
+// configBlocks returns the configurations of chronikd in a page: the blocks that are marked as
+// YAML, and the indented ones whose first line sets something.
+func configBlocks(page string) (blocks []string) {
+	fence := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
+	for _, m := range fence.FindAllStringSubmatch(page, -1) {
+		blocks = append(blocks, m[1])
+	}
+	indented := regexp.MustCompile(`(?m)(?:^    [^\n]*\n(?:^\n(?:    ))?)+`)
+	setting := regexp.MustCompile(`^    (listeners|profiles|tls|oauth|[a-z-]+(\.[a-z-]+)+|listen|advertise):( |\n)`)
+	for _, m := range indented.FindAllString(fence.ReplaceAllString(page, ""), -1) {
+		if setting.MatchString(m) {
+			blocks = append(blocks, regexp.MustCompile(`(?m)^    `).ReplaceAllString(m, ""))
+		}
+	}
+	return blocks
+}
+
+// Every configuration in a page is one that chronikd accepts.
+func TestPagesHaveConfigurationsThatStart(t *testing.T) {
+	pages, err := filepath.Glob("../../../docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatal("there are no pages: ", err)
+	}
+	checked := 0
+	for _, path := range append(pages, "../../../README.md") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range configBlocks(string(text)) {
+			first, _, _ := strings.Cut(block, "\n")
+			if otherYAML[first] != "" {
+				continue
+			}
+			checked++
+			file := filepath.Join(t.TempDir(), "chronikd.yaml")
+			if err := os.WriteFile(file, []byte(block), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Load(config.Input{File: file, ReadFile: os.ReadFile}); err != nil {
+				t.Errorf("%s: %v\n%s", path, err, block)
+			}
+		}
+	}
+	if checked < 5 {
+		t.Errorf("only %d configurations were found", checked)
+	}
+}
