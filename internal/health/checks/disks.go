@@ -40,7 +40,7 @@ const (
 	rareSync    = 250 * time.Millisecond // as in the alert ChronikSyncSlow
 	lonely      = 5                      // records of a group commit that hardly shares its sync
 
-	fullJournal = 0.8  // of its limit
+	fullJournal = 0.8      // of its limit
 	littleSpace = 20       // a file system is nearly full if less than this part of it is free …
 	muchSpace   = 10 << 30 // … and less than this many bytes
 )
