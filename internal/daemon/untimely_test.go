@@ -78,7 +78,7 @@ func TestABrokerStartsWithAnExpiredCertificate(t *testing.T) {
 	eventually(t, "the finding ends", func() bool { return !reported() })
 }
 
-// A broker of a cluster also starts: what other brokers would refuse apart from the dates still ends
+// A broker of a cluster also starts. What others would refuse apart from the dates still ends
 // the start.
 func TestABrokerOfAClusterStartsWithAnExpiredCertificate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made")

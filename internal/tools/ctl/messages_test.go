@@ -41,6 +41,17 @@ func elsewhere() [][]string {
 func misspelt() [][]string {
 	return [][]string{
 		{"", "topc"},
+		{"", "get", "topics"},
+		{"", "pub", "orders", "hello"},
+		{"", "logs"},
+		{"", "config", "use-context", "prod"},
+		{"", "group", "reset-offsets", "g", "--to-earliest"},
+		{"", "topic", "alter-config", "x", "--set", "a=b"},
+		{"", "acl", "create", "--allow-principal", "User:a"},
+		{"", "topic", "list", "--bootstrap-server", "a:9092"},
+		{"", "consume", "-b", "a:9092"},
+		{"", "produce", "orders", "hello"},
+		{"", "config", "get", "orders"},
 		{"", "topic", "lst"},
 		{"", "help", "nothing"},
 		{"", "topic", "lits"},

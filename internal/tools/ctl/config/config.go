@@ -14,12 +14,17 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
 
 // New returns the command config.
 func New(a *app.App) *cobra.Command {
-	return app.Parent("config", "Read and change the configs of topics, brokers, groups and loggers", get(a), set(a), unset(a), describe(a))
+	c := app.Parent("config", "Read and change the configs of topics, brokers, groups and loggers", get(a), set(a), unset(a), describe(a))
+	const context = "config is about topics and brokers; chronikctl context keeps the addresses and logins of brokers"
+	cli.Instead(c, map[string]string{"view": context, "use-context": context, "get-contexts": context, "set-context": context,
+		"current-context": context})
+	return c
 }
 
 // Entity is a topic, broker, group or logger with configs.
@@ -76,8 +81,8 @@ func entity(kind, name string) (Entity, error) {
 
 func noEntity(kind string) error {
 	return app.Usage(
-		"%q has no configs: write topic NAME, broker ID, broker %s for all brokers, group NAME, or logger ID for a broker's log levels",
-		kind, allBrokers)
+		"%q is not a kind: write topic %s if it is a topic, else broker ID, broker %s for all brokers, group NAME, or logger ID for a "+
+			"broker's log levels", kind, kind, allBrokers)
 }
 
 // String names the entity as on the command line.
