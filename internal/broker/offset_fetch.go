@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"math"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -38,9 +39,36 @@ func offsetFetchAPI() api {
 			}
 			return refuseWhole(req, code)
 		},
-		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     later(atOffsets, offsetFetch),
+		overloaded:    kerr.CoordinatorNotAvailable,
+		answerEntries: fetchedOffsets,
+		handle:        later(atOffsets, offsetFetch),
 	}.api()
+}
+
+// fetchedOffsets returns how many entries the answer may have: any number if a group's offsets are
+// asked for without their partitions, since the group may have many. Otherwise each partition may
+// have metadata, of 4 KiB by default (offset.metadata.max.bytes).
+func fetchedOffsets(_ *Handler, req *kmsg.OffsetFetchRequest) (n int) {
+	const metadataEntries = 4096 / entryAnswer
+	if req.Version < 8 {
+		if req.Topics == nil {
+			return math.MaxInt
+		}
+		for i := range req.Topics {
+			n += metadataEntries * len(req.Topics[i].Partitions)
+		}
+		return n
+	}
+	for i := range req.Groups {
+		g := &req.Groups[i]
+		if g.Topics == nil {
+			return math.MaxInt
+		}
+		for j := range g.Topics {
+			n += metadataEntries * len(g.Topics[j].Partitions)
+		}
+	}
+	return n
 }
 
 // atOffsets is where a request waits: most name one group.

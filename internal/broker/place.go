@@ -17,8 +17,10 @@ const (
 	manyEntries = 2000
 )
 
-// placeTime bounds how long a request has a place. It computes for less, and one that waits for a
-// disk or for other members must not delay others.
+// placeTime bounds how long a request has a place while it may wait for a disk or for others, whom
+// it must not delay meanwhile. Time in which it only computes has no bound: on a busy machine it
+// would end while requests still compute, and they would then take the other half of the
+// processors as well.
 const placeTime = 250 * time.Millisecond
 
 // place is that of a large request; nil holds nothing. The places also bound the large answers that
@@ -26,7 +28,7 @@ const placeTime = 250 * time.Millisecond
 type place struct {
 	of    *share.Places
 	ended atomic.Bool
-	lapse *time.Timer
+	lapse *time.Timer // nil: the request only computes
 }
 
 // takePlace waits for a place for a large request, and for the memory of its answer, on its
@@ -50,10 +52,13 @@ func (b *Handler) takePlace(r *network.Request) *place {
 	}
 }
 
-func newPlace(of *share.Places) *place {
-	p := &place{of: of}
-	p.lapse = time.AfterFunc(placeTime, p.release)
-	return p
+func newPlace(of *share.Places) *place { return &place{of: of} }
+
+// mayWait says that the request may wait from now on. It is called once, before end.
+func (p *place) mayWait() {
+	if p != nil {
+		p.lapse = time.AfterFunc(placeTime, p.release)
+	}
 }
 
 // end gives the place back, unless that has happened.
@@ -61,7 +66,9 @@ func (p *place) end() {
 	if p == nil {
 		return
 	}
-	p.lapse.Stop()
+	if p.lapse != nil {
+		p.lapse.Stop()
+	}
 	p.release()
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -40,10 +41,10 @@ type apiDef[R any] struct {
 	copyBody func(R)
 	// inProportion: the size of the answer is proportional to the request. If not, the request
 	// waits for the memory of the largest answer there can be (see answers.go) before it is
-	// handled.
+	// handled, or for that of answerEntries.
 	inProportion bool
-	// answerEntries returns about how many entries the answer has that the request does not name.
-	// nil: none.
+	// answerEntries returns about how many entries the answer has that the request does not name, of
+	// entryAnswer bytes at most. nil: none if the answer is inProportion, otherwise any number.
 	answerEntries func(*Handler, R) int
 	// handle answers, now or later, with call.respond. It must not block, except on a connection's
 	// own reader (Request.MayBlock). Its constructors are in waits.go.
@@ -80,8 +81,9 @@ func (l apiDef[R]) api() api {
 // serve decodes a request, checks its rights and memory, and calls its handler.
 func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	c := call{b: b, r: r}
-	if !l.inProportion {
-		b.reserveAnswer(r, l.handle.waits != nil)
+	sized := l.inProportion || l.answerEntries != nil && len(r.Body) <= largeBody
+	if !sized {
+		b.reserveAnswer(r, math.MaxInt, l.handle.waits != nil)
 	}
 	if l.Key != protocol.KeyProduce && len(r.Body) > largeBody { // Produce takes places for what it decompresses
 		c.place = b.takePlace(r)
@@ -127,11 +129,20 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 		l.copyBody(req)
 		r.ReleaseBody()
 	}
-	if c.place == nil && l.answerEntries != nil && l.answerEntries(b, req) > manyEntries {
-		c.place = b.takePlace(r)
+	if sized && l.answerEntries != nil {
+		n := l.answerEntries(b, req)
+		if !l.inProportion {
+			b.reserveAnswer(r, n, l.handle.waits != nil)
+		}
+		if c.place == nil && n > manyEntries && !l.handle.elsewhere {
+			c.place = b.takePlace(r)
+		}
 	}
 	if w := l.handle.waits; w != nil {
 		r.WaitsAt(w(b, req))
+	}
+	if !l.handle.atOnce {
+		c.place.mayWait()
 	}
 	l.handle.run(c, req)
 	if bufpool.Invariants && !r.SaysWhere() {

@@ -22,6 +22,10 @@ type handler[R any] struct {
 	// waits returns where a request waits that run leaves unanswered, and for what (see
 	// network.Request.WaitsAt). nil: run answers before it returns, or says it itself.
 	waits waits[R]
+	// atOnce: run answers before it returns, and waits for nothing.
+	atOnce bool
+	// elsewhere: a shard computes the answer, for which the request takes no place here.
+	elsewhere bool
 }
 
 // works labels the goroutines of handlers that block.
@@ -31,23 +35,23 @@ type waits[R any] func(*Handler, R) (at *network.Waiter, about string)
 
 // answering makes a handler of a function that answers at once.
 func answering[R any](answer func(*Handler, *network.Request, R) kmsg.Response) handler[R] {
-	return handler[R]{run: func(c call, req R) { c.respond(answer(c.b, c.r, req)) }}
+	return handler[R]{run: func(c call, req R) { c.respond(answer(c.b, c.r, req)) }, atOnce: true}
 }
 
 // inBackground makes a handler of a function that blocks: it runs on a goroutine of its own. There
 // is at most one for each connection, which starts no other request in that time. ctx ends with the
 // broker, and knows whose changes are made with it.
 func inBackground[R any](at waits[R], answer func(context.Context, *Handler, *network.Request, R) kmsg.Response) handler[R] {
-	return later(at, func(c call, req R) {
+	return handler[R]{waits: at, run: func(c call, req R) {
 		c.b.work.Go(func() {
 			works.Set()
 			c.respond(answer(c.b.contextOf(c.r), c.b, c.r, req))
 		})
-	})
+	}}
 }
 
 // later makes a handler of a function that may return before it answers.
-func later[R any](at waits[R], run func(call, R)) handler[R] { return handler[R]{run, at} }
+func later[R any](at waits[R], run func(call, R)) handler[R] { return handler[R]{run: run, waits: at, elsewhere: true} }
 
 // parks makes a handler of a function that records where its requests wait itself, because it uses
 // their memory again or knows more of them than the request says.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -152,6 +153,7 @@ func TestDocsShowWhatTheAdminPortAnswers(t *testing.T) {
 	b, ask := startHere(t, disk)
 	fill(t, b, "orders", 1, 3)
 	disk.leave(t, b, 80<<20) // so that there is a finding
+	b.health.Join(func() []health.Heard { return []health.Heard{{Broker: 2, At: time.Now(), Report: &health.Report{}}} })
 	client := connect(t, b, "shop")
 	defer client.Close()
 	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections", "/v1/brokers", "/v1/rights", "/v1/waits",

@@ -152,33 +152,52 @@ func TestUnreadableMetadataRefusesAStart(t *testing.T) {
 }
 
 // A partition that the metadata places in a directory whose checkpoint does not list it is
-// reported.
+// reported, if records are missing with it. Where another broker has a replica, a start copies it.
 func TestMissingLogIsNamed(t *testing.T) {
 	t.Parallel()
-	image := dataDir(t)
-	st, err := storage.ReadState(image, data+"/logs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := solestore.Open(t, raftstore.Options{FS: image, Dir: data + "/metadata"})
-	id := [16]byte{99}
-	kvs := []metadata.KV{
-		{Key: metadata.TopicKey(id), Value: metadata.TopicRecord{Name: "lost", Partitions: 1}.Encode()},
-		{Key: metadata.PartitionKey(id, 0), Value: metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}}.Encode()},
-		{Key: metadata.PlacementKey(1, id), Value: placed(st.Dir)},
-	}
-	if _, err := s.Txn(context.Background(), metadata.Txn{Put: kvs}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := found(t, image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(r.Findings) != 1 || r.Findings[0].Kind != inspect.LogMissing || r.Findings[0].Topic != "lost" || len(r.Findings[0].Lost) != 1 {
-		t.Errorf("%+v", r.Findings)
+	for name, c := range map[string]struct {
+		replicas, isr []int32
+		effect        inspect.Effect // empty: no finding
+	}{
+		"the only replica": {[]int32{1}, []int32{1}, inspect.Offline},
+		"one of three":     {[]int32{1, 2, 3}, []int32{1, 2}, inspect.Heals},
+		"out of the ISR":   {[]int32{1, 2, 3}, []int32{2}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			image := dataDir(t)
+			st, err := storage.ReadState(image, data+"/logs")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := solestore.Open(t, raftstore.Options{FS: image, Dir: data + "/metadata"})
+			id := [16]byte{99}
+			kvs := []metadata.KV{
+				{Key: metadata.TopicKey(id), Value: metadata.TopicRecord{Name: "lost", Partitions: 1}.Encode()},
+				{Key: metadata.PartitionKey(id, 0), Value: metadata.Partition{Leader: c.isr[0], Replicas: c.replicas, ISR: c.isr}.Encode()},
+				{Key: metadata.PlacementKey(1, id), Value: placed(st.Dir)},
+			}
+			if _, err := s.Txn(context.Background(), metadata.Txn{Put: kvs}); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			r, err := found(t, image)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.effect == "" {
+				if len(r.Findings) > 0 {
+					t.Errorf("%+v", r.Findings)
+				}
+				return
+			}
+			if len(r.Findings) != 1 || r.Findings[0].Kind != inspect.LogMissing || r.Findings[0].Topic != "lost" ||
+				r.Findings[0].Effect != c.effect || (len(r.Findings[0].Lost) == 1) != (c.effect == inspect.Offline) {
+				t.Errorf("%+v", r.Findings)
+			}
+		})
 	}
 }
 

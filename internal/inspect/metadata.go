@@ -127,6 +127,8 @@ func (r *Inspection) member(opt Options, at string, m *raftstore.Content, err er
 		r.find(FormatNewer, at, at, -1, err.Error())
 	case err != nil:
 		r.find(MemberDamaged, at, at, -1, err.Error())
+	default:
+		r.checkPartitions(r.cluster)
 	}
 	return nil
 }
@@ -186,13 +188,17 @@ func (r *Inspection) checkPartitions(img *metadata.Image) {
 			for _, broker := range p.Replicas {
 				id, _ := img.Placement(broker, metadata.TopicPartition{Topic: t.ID, Partition: i})
 				d := dirs[id]
-				if d == nil || d.byID[storage.ID{Topic: t.ID, Partition: i}] != nil {
+				if d == nil || d.byID[storage.ID{Topic: t.ID, Partition: i}] != nil || !p.Counts(broker) {
 					continue
 				}
 				f := d.find(LogMissing, nil, d.path(fmt.Sprintf("%s-%d", t.Name, i)), -1,
 					"the metadata places the partition here, but the checkpoint does not list it")
 				f.Topic, f.Partition = t.Name, i
 				f.Lost = []Loss{{Topic: t.Name, Partition: i, From: 0, To: Unknown}}
+				if len(p.Replicas) > 1 {
+					f.Effect, f.Lost = Heals, nil
+					f.Restore = "start the broker: it copies the log from another replica that has its records"
+				}
 			}
 		}
 	}

@@ -285,6 +285,12 @@ const AckISR AckRule = 0
 // HasReplica reports whether a broker has a replica of the partition.
 func (p *Partition) HasReplica(broker int32) bool { return slices.Contains(p.Replicas, broker) }
 
+// Counts reports whether the loss of a broker's log would be a loss of committed records: it is in
+// the ISR or ELR, or both are empty.
+func (p *Partition) Counts(broker int32) bool {
+	return len(p.ISR)+len(p.ELR) == 0 || slices.Contains(p.ISR, broker) || slices.Contains(p.ELR, broker)
+}
+
 // PassedOver reports whether an unclean election decided without regard to a broker's replica, and
 // nothing depends on that since: another broker leads, and the replica is neither in the ISR nor in
 // the ELR.

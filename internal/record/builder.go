@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 )
 
 // Producer is the identity of an idempotent batch (KIP-98).
@@ -43,6 +44,9 @@ var errBatchFull = errors.New("build a record batch: it is larger than 2 GiB")
 func NewBuilder(o BatchOptions) *Builder {
 	return &Builder{opts: o, buf: make([]byte, HeaderSize, 512), max: noTimestamp}
 }
+
+// Grow makes room for n more bytes of records, so that appends need not copy what there is.
+func (w *Builder) Grow(n int) { w.buf = slices.Grow(w.buf, n) }
 
 // Len returns the number of appended records.
 func (w *Builder) Len() int { return int(w.count) }

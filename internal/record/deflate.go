@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -184,12 +185,16 @@ func (r *recoder) Write(p []byte) (int, error) {
 	return n, r.failed(err)
 }
 
-// finish returns the batch. It sets the codec and the length, not the CRC.
+// finish returns the batch. It sets the codec and the length, not the CRC. Whoever keeps the batch
+// counts its length, so it holds no more than twice as much.
 func (r *recoder) finish() (Batch, error) {
 	if err := r.w.Close(); err != nil {
 		return nil, r.failed(err)
 	}
 	b := Batch(r.out.buf)
+	if cap(b) > 2*len(b) {
+		b = slices.Clone(b)
+	}
 	b.setLength()
 	b.setCodec(r.c.codec)
 	return b, nil

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/chronik-io/chronik/internal/storage"
 )
@@ -55,6 +54,5 @@ func (m *Manager) misplaced(w wanted, dir [16]byte, found *storage.Log, first bo
 
 // needed reports whether the loss of this broker's log would be the loss of committed records.
 func (m *Manager) needed(w wanted) bool {
-	p := w.topic.Partitions.At(w.partition)
-	return len(p.ISR)+len(p.ELR) == 0 || slices.Contains(p.ISR, m.opt.Self) || slices.Contains(p.ELR, m.opt.Self)
+	return w.topic.Partitions.At(w.partition).Counts(m.opt.Self)
 }

@@ -46,4 +46,5 @@ const (
 	trustHeaders                         // what no checksum of a batch covers is not compared with what the log knows
 	skipTombstones                       // a sweep moves the redo pointer past deletions that are not committed
 	keepEpochs                           // a recovery keeps the epochs that begin at or after a frame
+	keepCompacted                        // a log counts as whole although it truncates what its compaction relied on
 )

@@ -258,6 +258,9 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 	if sweepAfterADeletion(t, broken{rules: skipTombstones}) == 1 {
 		t.Error("the redo pointer may pass a deletion that is not committed")
 	}
+	if cutCompacted(t, 60, true, broken{rules: keepCompacted}) == "" {
+		t.Error("a log may truncate what its compaction relied on")
+	}
 	if damageAfterARestart(t, broken{rules: forgetDamage}) > 0 {
 		t.Error("a checkpoint without the damage has it")
 	}

@@ -184,7 +184,7 @@ func (l *Log) checkpointed(withProducers bool) (checkpoint.Log, journal.LSN) {
 		return lc, math.MaxUint64
 	}
 	lc := checkpoint.Log{ID: l.id, Topic: l.topic, Start: l.logStart.Load(), Point: l.rp}
-	lc.Clean = l.firstDirty
+	lc.Clean, lc.Relied = l.firstDirty, l.relied
 	lc.Flaws = l.flawsLocked()
 	l.storeHighLocked(&lc, high)
 	l.markLocked(&lc)

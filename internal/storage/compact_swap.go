@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
-
-	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
@@ -46,6 +45,7 @@ func (l *Log) replace(old []*segment.Segment, fresh *segment.Segment, cuts int) 
 	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {
 		return errors.Join(fmt.Errorf("replace segments: %w", err), discard(fresh))
 	}
+	high := l.high()
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
 	l.mu.Lock()
@@ -60,6 +60,7 @@ func (l *Log) replace(old []*segment.Segment, fresh *segment.Segment, cuts int) 
 	}
 	l.rp.Segments = append(extents, l.rp.Segments[i+len(old):]...)
 	l.life.swap = &swap{old: old, fresh: fresh}
+	l.relied = max(l.relied, high) // all that the pass has read was committed
 	l.applyEventLocked(loglife.SwapBegun, nil)
 	l.mu.Unlock()
 	return l.finishSwap()

@@ -351,6 +351,47 @@ func TestCompactionStaysBelowItsBounds(t *testing.T) {
 	}
 }
 
+// cutCompacted compacts a log of 50 keys with two values each, truncates it, and returns what is
+// wrong about its Flaw, now and after a kill.
+func cutCompacted(t *testing.T, end int64, flawed bool, b broken) string {
+	t.Helper()
+	disk := crashfs.New(1)
+	change := func(o *Options) { o.broken = b }
+	d, l := compactLog(t, disk, "sync", change)
+	set(t, l, 50, "a")
+	set(t, l, 50, "b")
+	if n := compactAll(t, d); n != 1 {
+		t.Fatalf("%d passes", n)
+	}
+	cuts := []Truncation{{Log: l, End: end}}
+	if d.Truncate(cuts); cuts[0].Err != nil {
+		t.Fatal(cuts[0].Err)
+	}
+	if (l.Flaw() != nil) != flawed || (len(d.Flawed()) == 1) != flawed {
+		return fmt.Sprintf("truncated to %d: %v, %v", end, l.Flaw(), d.Flawed())
+	}
+	d, l = compactLog(t, disk.KillImage(1), "sync", change)
+	if (l.Flaw() != nil) != flawed || (len(d.Flawed()) == 1) != flawed {
+		return fmt.Sprintf("truncated to %d and killed: %v, %v", end, l.Flaw(), d.Flawed())
+	}
+	cuts = []Truncation{{Log: l, End: 0}}
+	if d.Truncate(cuts); cuts[0].Err != nil || l.Flaw() != nil {
+		return fmt.Sprintf("emptied: %v, %v", cuts[0].Err, l.Flaw())
+	}
+	set(t, l, 50, "c")
+	return ""
+}
+
+// A log that loses records because of which its compaction removed others lacks what other replicas
+// may have.
+func TestATruncatedCompactionIsAFlaw(t *testing.T) {
+	for end, flawed := range map[int64]bool{100: false, 99: true, 60: true, 10: true, 0: false} {
+		if wrong := cutCompacted(t, end, flawed, broken{}); wrong != "" {
+			t.Error(wrong)
+		}
+	}
+}
+
 // TestReadersDuringSwaps checks that readers see every remaining batch in order, and the last
 // values, while segments are replaced.
 func TestReadersDuringSwaps(t *testing.T) {

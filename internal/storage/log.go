@@ -128,6 +128,10 @@ type Log struct {
 	carrying bool // a carried entry is in flight
 	stored
 	firstDirty int64 // everything below it was compacted
+	// relied is the end of what compaction has relied on: it removed records because of later ones
+	// of their keys, or because their transactions ended. All of that was committed, so only an
+	// unclean election discards it later.
+	relied     int64
 	storedHigh recoveredHigh
 	acks       acks
 	cuts       int // how often the log end moved back

@@ -12,12 +12,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/storage/checkpoint"
-	"github.com/chronik-io/chronik/internal/storage/loglife"
-
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
@@ -311,7 +310,7 @@ func (r *recovery) openLog(lc *checkpoint.Log) {
 	r.found[lc.ID] = f
 	d.logs[lc.ID] = l
 	l.rp = checkpoint.Point{Offset: lc.Offset, LSN: lc.LSN}
-	l.firstDirty = lc.Clean
+	l.firstDirty, l.relied = lc.Clean, lc.Relied
 	l.storedHigh = recoveredHigh{lc.High, lc.HighEpoch}
 	l.acks.lossy.Store(lc.Lossy)
 	if l.partial.Store(lc.Partial); lc.Partial {

@@ -40,11 +40,14 @@ func ReplacedID(name string) (id ID, epoch int32, ok bool) {
 	return id, epoch, replacedName(id, epoch) == name
 }
 
-// errPartial is the Flaw of a log that was repaired.
-var errPartial = errors.New("a repair left out records that another replica may have")
+// errPartial is the Flaw of a log that was repaired, or that was compacted because of records which
+// an unclean election has discarded since.
+var errPartial = errors.New("another replica may have records that a repair left out, " +
+	"or that compaction removed because of records which an unclean election discarded")
 
 // Flaw returns why the log lacks records that it should have, nil as far as is known if it has all:
-// stored bytes are wrong or missing, or a repair left them out.
+// stored bytes are wrong or missing, a repair left them out, or compaction has removed them because
+// of records that were truncated.
 func (l *Log) Flaw() error {
 	if l.state() == loglife.Damaged {
 		return l.Offline()
@@ -55,9 +58,9 @@ func (l *Log) Flaw() error {
 	return errPartial
 }
 
-// Whole states that no other replica has what a repair left out: this one leads. Otherwise the log
-// would follow with a hole that no comparison of ends finds. Whole does not wait for the disk: a
-// start after a crash may find that the log is not whole yet.
+// Whole states that no other replica has what this one lacks: it leads. Otherwise the log would
+// follow with a hole that no comparison of ends finds. Whole does not wait for the disk: a start
+// after a crash may find that the log is not whole yet.
 func (l *Log) Whole() {
 	if !l.partial.CompareAndSwap(true, false) {
 		return
@@ -164,15 +167,18 @@ func (m *Manager) replaceNamesakes(d *Dir, specs []Spec) error {
 			return fmt.Errorf("set %s of another topic aside: %w", l, err)
 		}
 	}
-	if err := d.remove(former, true); err != nil {
-		return err
-	}
+	// The next attempt may not find them as namesakes any longer: their files are renamed before the
+	// checkpoint is written, and Create completes that.
+	err := d.remove(former, true)
+	left := d.Logs()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range former {
-		delete(m.logs, l.id)
+		if !slices.Contains(left, l) {
+			delete(m.logs, l.id)
+		}
 	}
-	return nil
+	return err
 }
 
 // namesakes returns the logs of other topics whose files have the names of a log to be created.

@@ -6,10 +6,9 @@ import (
 	"math"
 	"sort"
 
+	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
-
-	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
@@ -212,6 +211,7 @@ func (l *Log) publishCut(c *cutting, x *Truncation) error {
 	}
 	l.flushed, l.lowestUnsynced = c.end, 0
 	l.firstDirty = min(l.firstDirty, c.end)
+	l.cutReliedLocked(c)
 	l.cuts++
 	l.lowerHighLocked(c.end)
 	l.life.cut = c
@@ -237,6 +237,20 @@ func (l *Log) publishCut(c *cutting, x *Truncation) error {
 	l.producersMu.Unlock()
 	l.dir.memory.drop(gone)
 	return nil
+}
+
+// cutReliedLocked notes what a cut takes back of that because of which compaction has removed other
+// records: the leader may still have these, and the log is not whole without them. The caller holds
+// mu.
+func (l *Log) cutReliedLocked(c *cutting) {
+	switch {
+	case c.reset, c.end <= l.logStart.Load(): // compaction may have left a log without a segment, not without a past
+		l.relied = 0
+		l.partial.Store(false)
+	case c.end < l.relied && !l.dir.opt.broken.has(keepCompacted):
+		l.partial.Store(true)
+		l.dir.flawed.Store(true)
+	}
 }
 
 // complete finishes a cut after an attempt to write its checkpoint; err is that attempt's result.

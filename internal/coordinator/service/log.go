@@ -104,11 +104,45 @@ func buildOne(records []coordinator.Record, now time.Time) (record.Batch, error)
 		}
 		o.Transactional, o.Producer = true, &record.Producer{ID: p.ID, Epoch: p.Epoch, Sequence: -1}
 	}
+	size, repeats := measure(records)
+	if repeats {
+		o.Compression = packed
+	}
 	b := record.NewBuilder(o)
+	b.Grow(size)
 	for _, r := range records {
 		b.Append(now.UnixMilli(), r.Key, r.Value, nil)
 	}
 	return b.Build()
+}
+
+// packed is how runs are stored that repeat names. lz4 needs less time than writing the bytes.
+var packed = func() record.Compression {
+	c, err := record.CompressWith(record.Lz4, record.DefaultLevels().Lz4)
+	if err != nil {
+		panic(err) // the level is a constant
+	}
+	return c
+}()
+
+// Bounds, in bytes, of a run that is compressed, and of a record in it. A reader needs the memory
+// of the largest record of a compressed batch, whatever the memory of its broker.
+const (
+	packedFrom   = 8 << 10
+	packedRecord = 64 << 10
+)
+
+// measure returns about how many bytes a run has, and whether that is so much that its records
+// repeat names. Each committed offset contains the names of its group and topic, which a request
+// has once. A client could otherwise have the disk written for some hundred times the bytes that it
+// sends.
+func measure(records []coordinator.Record) (size int, repeats bool) {
+	largest := 0
+	for _, r := range records {
+		size += r.Size()
+		largest = max(largest, r.Size())
+	}
+	return size, size >= packedFrom && largest <= packedRecord
 }
 
 // Ready implements coordinator.Log.

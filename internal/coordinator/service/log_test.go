@@ -154,6 +154,40 @@ func TestAppendedRecordsAreLoaded(t *testing.T) {
 	}
 }
 
+// A commit of 400 partitions has its group's name 400 times: the log has little more than what
+// differs. A large record is stored as it is, since each broker must be able to read it.
+func TestRunsThatRepeatNamesAreStoredSmall(t *testing.T) {
+	p, park := open(t, vfs.Memory(), &cluster{})
+	l := newPartitionLog(p, park, nil)
+	group := strings.Repeat("g", 1024)
+	var names []string
+	for i := range 400 {
+		names = append(names, fmt.Sprintf("%s-%03d", group, i))
+	}
+	stored := func(words ...string) int64 {
+		from := p.Log().Size()
+		must(t, put(t, l, 0, words...))
+		return p.Log().Size() - from
+	}
+	if n := stored(names...); n > 400*64 {
+		t.Errorf("400 records of one group have %d bytes in the log", n)
+	}
+	few, large := names[:3], strings.Repeat("x", packedRecord)
+	if n := stored(few...); n < 3*1024 {
+		t.Errorf("three records have %d bytes in the log, so they were compressed, which takes time", n)
+	}
+	if n := stored(large, large); n < 2*packedRecord {
+		t.Errorf("two records of %d bytes have %d bytes in the log: a small broker may not be able to read them", packedRecord, n)
+	}
+	var want []string
+	for _, w := range slices.Concat(names, few, []string{large, large}) {
+		want = append(want, w+strings.ToUpper(w))
+	}
+	if got, err := get(t.Context(), l, 0); got != strings.Join(want, " ") || err != nil {
+		t.Errorf("loaded %d bytes, %v", len(got), err)
+	}
+}
+
 func TestOtherEpochsCanNeitherWriteNorRead(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
 	l := newPartitionLog(p, park, nil)

@@ -34,7 +34,7 @@ func header(seq uint64) Header {
 // full returns a log with all parts set.
 func full(n byte) Log {
 	l := Log{
-		ID: id(n), Topic: fmt.Sprintf("topic%d", n), Deleted: true, Offline: "damaged", QuarantineFile: "frames", Start: 7, Clean: 9,
+		ID: id(n), Topic: fmt.Sprintf("topic%d", n), Deleted: true, Offline: "damaged", QuarantineFile: "frames", Start: 7, Clean: 9, Relied: 300,
 		Swapping: true, Swap: 8, High: 120, HighEpoch: 4, AcksWritten: true, Lossy: true, Partial: true,
 		Point: Point{Offset: 100, LSN: 5, Segments: []Extent{{Base: 0, Size: 10}, {Base: 50, Size: 20}}}, Producers: []byte("producers"),
 		Flaws: []Flaw{{Base: 50, Pos: 3, Size: 4, From: 51, To: 53}},
@@ -309,7 +309,7 @@ func TestBytesOfACheckpoint(t *testing.T) {
 	logID := "00000000000000000000000000000001" + "01000000"
 	log := "06" + hex.EncodeToString([]byte("topic1")) + "07" + hex.EncodeToString([]byte("damaged")) + "06" +
 		hex.EncodeToString([]byte("frames")) +
-		"0700000000000000" + "7800000000000000" + "04000000" + "0900000000000000" + "0800000000000000" +
+		"0700000000000000" + "7800000000000000" + "04000000" + "0900000000000000" + "ac02" + "0800000000000000" +
 		"6400000000000000" + "0500000000000000" + "02" + "0000000000000000" + "0a00000000000000" + "3200000000000000" + "1400000000000000" +
 		"02" + "03000000" + "0000000000000000" + "04000000" + "3c00000000000000"
 	aborted := "01" + "01" + "01000000" + "bbaa0000"

@@ -88,6 +88,7 @@ func (l *Log) append(b []byte, producers bool) []byte {
 	b = le.AppendUint64(b, uint64(l.High))
 	b = le.AppendUint32(b, uint32(l.HighEpoch))
 	b = le.AppendUint64(b, uint64(l.Clean))
+	b = binary.AppendUvarint(b, uint64(l.Relied))
 	b = le.AppendUint64(b, uint64(l.Swap))
 	b = l.Point.append(b)
 	known := l.Epochs.Entries()
@@ -198,7 +199,7 @@ func (c *cursor) log(known func(journal.StreamID) *Log) *Log {
 	l.AcksWritten, l.Lossy, l.Partial = flags&flagAcksWritten != 0, flags&flagLossy != 0, flags&flagPartial != 0
 	l.Topic, l.Offline, l.QuarantineFile = c.Text(), c.Text(), c.Text()
 	l.Start, l.High, l.HighEpoch = c.i64(), c.i64(), int32(c.LE32())
-	l.Clean, l.Swap = c.i64(), c.i64()
+	l.Clean, l.Relied, l.Swap = c.i64(), int64(c.Uvarint()), c.i64()
 	l.Point = c.point()
 	l.Epochs = c.epochs()
 	if flags&flagProducers != 0 {

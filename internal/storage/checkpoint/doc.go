@@ -20,6 +20,7 @@
 //	log         topic id 16 | partition i32 | flags u8 | topic string | why it is offline string
 //	            | quarantine file string | log start i64
 //	            | high watermark i64, its leader epoch i32 | first offset not compacted i64
+//	            | end of what compaction relied on uvarint
 //	            | base of the segment that replaces others i64 | recovery point
 //	            | count { leader epoch i32, its first offset i64 }
 //	            | producers, as producers.State.Append writes them, as a string, if flag 4 is set
@@ -31,7 +32,7 @@
 //	point
 //	flags       1 deleted, 2 a swap is in progress, 4 with producers, 8 acknowledges written
 //	            records, 16 may have lost acknowledged records, 32 has aborted transactions,
-//	            64 has known damage, 128 a repair left records out
+//	            64 has known damage, 128 another replica may have records that this one lacks
 //
 // If a record lacks producers, they are those of the log's previous record. The first record of
 // a log has them.

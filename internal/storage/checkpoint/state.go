@@ -63,8 +63,9 @@ type Log struct {
 	HighEpoch   int32
 	AcksWritten bool  // it may have acknowledged records that were written and not synced
 	Lossy       bool  // a power loss may have removed acknowledged records; see storage.Dir.Lossy
-	Partial     bool  // a repair left out records that another replica may have; see storage.Log.Whole
+	Partial     bool  // another replica may have records that this one lacks; see storage.Log.Whole
 	Clean       int64 // all offsets below it have been compacted
+	Relied      int64 // compaction has removed records because of others below it
 	Swapping    bool  // the segment with base Swap is replacing others
 	Swap        int64
 	Point

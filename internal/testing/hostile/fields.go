@@ -25,9 +25,10 @@ func fieldAttacks() []Attack {
 			run: func(ctx context.Context, m *Attacker) error { return fillFields(ctx, m, keeping) },
 		},
 		{
-			Name: "long-groups", Aim: "one client commits offsets of 1,000 groups, whose names have 1,000 or 32,000 bytes",
-			Holds: some, Keeps: little, Part: 100, prepare: victimTopic,
-			run: func(ctx context.Context, m *Attacker) error { return commitForGroups(ctx, m, m.some(1000)) },
+			Name: "long-groups", Aim: "one client commits offsets of 100 partitions for each of 1,000 groups, whose names have 1,000 or 32,000 bytes",
+			Holds: some, Keeps: some, Part: 100,
+			prepare: func(_ context.Context, c *Conn, _ *Attacker) error { return c.makeTopic(broad, manyPartitions) },
+			run:     func(ctx context.Context, m *Attacker) error { return commitForGroups(ctx, m, m.some(1000)) },
 		},
 		{
 			Name: "slow-expressions", Aim: "eight clients subscribe by expressions of 9,800 instructions and leave; an honest one follows",
@@ -184,12 +185,25 @@ func leaveUnread(ctx context.Context, m *Attacker) error {
 	})
 }
 
-// commitForGroups commits an offset of each of n groups.
+// broad is a topic with many partitions: the record of each offset has the group's name.
+const (
+	broad          = "broad"
+	manyPartitions = 100
+)
+
+// commitForGroups commits offsets of each of n groups, of all partitions of a topic.
 func commitForGroups(ctx context.Context, m *Attacker, n int) error {
 	return m.once(ctx, 1, func(c *Conn, _ int) error {
 		for i := range n {
 			req := newest(kmsg.OffsetCommit).(*kmsg.OffsetCommitRequest)
 			filled(req, fmt.Sprintf("%06d-", i), lengths[i%2])
+			t := &req.Topics[0]
+			t.Topic = broad
+			for p := range int32(manyPartitions - 1) {
+				next := t.Partitions[0]
+				next.Partition = p + 1
+				t.Partitions = append(t.Partitions, next)
+			}
 			resp, err := c.Ask(req)
 			if err != nil {
 				return err

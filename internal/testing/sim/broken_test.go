@@ -75,6 +75,7 @@ var without = []struct {
 	{"sendEarlyStart", removed{sim: sendEarlyStart}, false},
 	{"compactUncommitted", removed{sim: compactUncommitted}, false},
 	{"compactVoided", removed{sim: compactVoided}, true},
+	{"keepCompacted", removed{sim: keepCompacted}, true},
 	{"forgetGaps", removed{sim: forgetGaps}, false},
 	{"oldHeartbeats", removed{sim: oldHeartbeats}, false},
 	{"keepRole", removed{sim: keepRole}, false},
@@ -103,7 +104,7 @@ func TestWalksDetectEveryRemovedRule(t *testing.T) {
 					cfg.replicas, cfg.restores = 1, true
 				case c.removed.progress == progress.JoinAboveStart, c.removed.has(nameFormerStart | damagedFollows):
 					cfg.unclean = true // otherwise a client asked for what is missing
-				case c.removed.election == election.ReportedEpoch, c.removed.has(stayAhead | compactVoided):
+				case c.removed.election == election.ReportedEpoch, c.removed.has(stayAhead | compactVoided | keepCompacted):
 					cfg.restores = true
 				case c.removed.election >= election.CompleteEarly && c.removed.election < election.LeaveOneByOne:
 					cfg.nodes, cfg.steps = 5, 700

@@ -8,6 +8,10 @@ import (
 	"github.com/chronik-io/chronik/internal/replica/progress"
 )
 
+// discarded is the hole of a log from which compaction removed records because of others that an
+// unclean election has discarded.
+const discarded = -1
+
 // damage destroys a stored record of a node, if another member of ISR or ELR has it. The broker
 // notices that at once, and only it: it cannot send the record any more.
 func (w *world) damage(x *node) {
@@ -31,7 +35,7 @@ func (w *world) repairLast() {
 
 // repair lets an operator repair a damaged log: the record is given up.
 func (w *world) repair(x *node) {
-	if !x.flaw {
+	if !x.flaw || x.hole == discarded {
 		return
 	}
 	w.stats["operator repairs"]++

@@ -33,6 +33,7 @@ type disk struct {
 	lossy      bool
 	flaw       bool
 	hole       int64
+	relied     int64
 }
 
 // whole reports whether a node has everything that it acknowledged.
@@ -68,7 +69,7 @@ func (w *world) crash(x *node, how crashKind) {
 		x.lossy = x.lossy || x.through
 	case wipe:
 		keep, x.startSynced, x.base = 0, 0, 0
-		x.dir, x.lossy, x.flaw, x.savedHigh, x.savedEpoch = w.newDir(), false, false, 0, 0
+		x.dir, x.lossy, x.flaw, x.hole, x.relied, x.savedHigh, x.savedEpoch = w.newDir(), false, false, 0, 0, 0, 0
 	case unmount:
 		keep = w.mountOther(x)
 	case rollback:
@@ -97,12 +98,12 @@ func (w *world) crash(x *node, how crashKind) {
 func (w *world) mountOther(x *node) int64 {
 	old := x.spare
 	x.spare = disk{dir: x.dir, log: slices.Clone(x.log[:x.written]), savedHigh: x.savedHigh, savedEpoch: x.savedEpoch, lossy: x.lossy,
-		flaw: x.flaw, hole: x.hole, start: x.startSynced, base: x.base}
+		flaw: x.flaw, hole: x.hole, relied: x.relied, start: x.startSynced, base: x.base}
 	if old.dir == (dir{}) {
 		old.dir = w.newDir()
 	}
 	x.dir, x.log, x.savedHigh, x.savedEpoch, x.lossy = old.dir, old.log, old.savedHigh, old.savedEpoch, old.lossy
-	x.flaw, x.hole, x.startSynced, x.base = old.flaw, old.hole, old.start, old.base
+	x.flaw, x.hole, x.relied, x.startSynced, x.base = old.flaw, old.hole, old.relied, old.start, old.base
 	return x.end()
 }
 
@@ -119,9 +120,10 @@ func (w *world) start(x *node) {
 	x.void = 0
 	x.fence, x.held, x.epoch, x.image = 0, 0, 0, 0
 	x.cache = epochs.Cache{}
-	for at, e := range x.log[x.start:] {
-		x.cache.Assign(e.epoch, x.start+int64(at))
+	for at, e := range x.log[x.base:] {
+		x.cache.Assign(e.epoch, x.base+int64(at))
 	}
+	x.cache.CutStart(x.start)
 	x.follower = progress.Follower{Broken: w.cfg.removed.inProgress(), High: x.savedHigh, Epoch: x.savedEpoch}
 	x.follower.Follow()
 	if w.cfg.removed.has(highFromEnd) {

@@ -31,9 +31,10 @@ type node struct {
 	savedEpoch       int32
 	flaw             bool // the log is damaged: it lacks the record at hole
 	hole             int64
-	spare            disk // one that was unmounted
-	through          bool // the log acknowledges written records, and its checkpoint says so
-	lossy            bool // the log may lack what it acknowledged, which the next start notices
+	relied           int64 // the end of the records because of which compaction removed others
+	spare            disk  // one that was unmounted
+	through          bool  // the log acknowledges written records, and its checkpoint says so
+	lossy            bool  // the log may lack what it acknowledged, which the next start notices
 
 	// The process.
 	life        int   // number of starts
@@ -111,10 +112,20 @@ func (x *node) end() int64 { return int64(len(x.log)) }
 func (x *node) runs() bool { return x.up && !x.paused }
 
 func (x *node) lastEpoch() int32 {
-	if x.start == x.end() {
+	if x.base == x.end() {
 		return -1
 	}
 	return x.log[len(x.log)-1].epoch
+}
+
+// epochEnd returns the largest known epoch not above another, and its end, which is not below the
+// log start.
+func (x *node) epochEnd(epoch int32) (int32, int64) {
+	known, end := x.cache.End(epoch, x.end())
+	if end >= 0 {
+		end = max(end, x.start)
+	}
+	return known, end
 }
 
 // seen returns the latest epoch of the log and of the high watermark.
@@ -233,6 +244,9 @@ func (w *world) lead(x *node, s *state) {
 	clear(x.slots)
 	x.view = view(s)
 	x.leader = progress.Lead(cfg, x.view, w.now)
+	if x.hole == discarded {
+		x.flaw, x.hole = false, 0 // no other replica has what it lacks
+	}
 	w.logf("%s leads epoch %d with %d to %d, high %d", name(x.id), epoch, x.start, x.end(), high)
 }
 

@@ -173,11 +173,6 @@ func (o *oracle) started(x *node) { delete(o.highs, x.id) }
 func (o *oracle) forgive(leader *node, counted int64, epoch int32) {
 	o.unclean, o.chosen = epoch, leader.id
 	o.asked, o.deleted = max(min(o.asked, counted), leader.startSynced), min(o.deleted, leader.startSynced)
-	for at, all := range o.compacted {
-		if slices.ContainsFunc(all, func(k kept) bool { return k.offset >= counted }) {
-			o.giveUp(at)
-		}
-	}
 	for _, facts := range [][]fact{o.acked, o.shown} {
 		for at := range facts {
 			if int64(at) >= counted || leader.log[at].value != facts[at].value {
@@ -187,7 +182,7 @@ func (o *oracle) forgive(leader *node, counted int64, epoch int32) {
 	}
 }
 
-// restored notes that the metadata were restored. What remains acknowledged is what the next
+// restored notes that the metadata was restored. What remains acknowledged is what the next
 // unclean election keeps, whose epoch may be below those before.
 func (o *oracle) restored() {
 	o.unclean = 0

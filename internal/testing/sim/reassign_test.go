@@ -38,7 +38,7 @@ func (w *world) moveTo(target []int32) {
 }
 
 // move changes the replicas of the partition, unless every copy that would remain was destroyed and
-// the metadata do not know it yet.
+// the metadata does not know it yet.
 func (w *world) move(what string, f func(election.Decider, metadata.Partition) (metadata.Partition, bool)) {
 	w.decide(what, func(d election.Decider, p metadata.Partition) (metadata.Partition, bool) {
 		next, changed := f(d, p)
@@ -97,7 +97,8 @@ func (w *world) forget(x *node) {
 
 // empty gives a node a new log.
 func (w *world) empty(x *node) {
-	x.log, x.written, x.durable, x.savedHigh, x.savedEpoch, x.held, x.flaw = nil, 0, 0, 0, 0, 0, false
+	x.log, x.written, x.durable, x.savedHigh, x.savedEpoch, x.held = nil, 0, 0, 0, 0, 0
+	x.flaw, x.hole, x.relied = false, 0, 0
 	x.base, x.start, x.startSynced, x.moves, x.cache = 0, 0, 0, nil, epochs.Cache{}
 }
 

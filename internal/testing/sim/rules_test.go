@@ -32,6 +32,7 @@ const (
 	nameFormerStart                     // a follower subscribes while its log start is not durable yet
 	compactUncommitted                  // compaction removes a record because of one that is not committed
 	compactVoided                       // compaction trusts a high watermark from before an unclean election
+	keepCompacted                       // a log stays that compaction left incomplete after a truncation
 	forgetGaps                          // a follower does not store the epoch of a gap
 	oldHeartbeats                       // a registration is recorded although a heartbeat made the former process active
 	keepRole                            // a leader whose proposal was refused waits for an image that concerns its partition

@@ -121,7 +121,7 @@ func (w *world) reset(x *node, to int64) {
 	x.follower.Reset(to)
 	w.oracle.ask(x, to)
 	w.oracle.cutBelow(x)
-	x.log = make([]entry, to)
+	x.log, x.relied = make([]entry, to), 0
 	x.written, x.durable, x.savedHigh = to, to, min(x.savedHigh, to)
 	x.start, x.startSynced, x.base = to, to, to
 	x.moves, x.cache = nil, epochs.Cache{}
@@ -161,7 +161,8 @@ func (w *world) compact(x *node) {
 		}
 		w.logf("%s compacts value %d at %d, because of value %d at %d", name(x.id), value, at, x.log[newer].value, newer)
 		w.stats["compacted records"]++
-		w.oracle.compact(x, at, kept{newer, x.log[newer].value})
+		x.relied = max(x.relied, newer+1)
+		w.oracle.compact(at, kept{newer, x.log[newer].value})
 		x.log[at].value, x.log[at].gone = 0, true
 	}
 }
@@ -220,13 +221,9 @@ func (o *oracle) deletedUpTo(w *world, x *node, to int64) {
 	w.logf("%s answers that its records below %d are deleted", name(x.id), to)
 }
 
-// compact notes that a node has removed a record because of a later one. If that one is lost in an
-// unclean election, so is the record.
-func (o *oracle) compact(x *node, at int64, later kept) {
+// compact notes that a node has removed a record because of a later one.
+func (o *oracle) compact(at int64, later kept) {
 	o.compacted[at] = append(o.compacted[at], later)
-	if x.epoch < o.unclean {
-		o.giveUp(at)
-	}
 }
 
 // moves checks that a follower removes only what a leader of its own epoch has removed (C6).
