@@ -37,10 +37,9 @@ func elsewhere() [][]string {
 	}
 }
 
-// misspelt are command lines with typing mistakes.
-func misspelt() [][]string {
+// habits are command lines as other tools have them.
+func habits() [][]string {
 	return [][]string{
-		{"", "topc"},
 		{"", "get", "topics"},
 		{"", "pub", "orders", "hello"},
 		{"", "logs"},
@@ -52,6 +51,13 @@ func misspelt() [][]string {
 		{"", "consume", "-b", "a:9092"},
 		{"", "produce", "orders", "hello"},
 		{"", "config", "get", "orders"},
+	}
+}
+
+// misspelt are command lines with typing mistakes.
+func misspelt() [][]string {
+	return append(habits(), [][]string{
+		{"", "topc"},
 		{"", "topic", "lst"},
 		{"", "help", "nothing"},
 		{"", "topic", "lits"},
@@ -144,7 +150,7 @@ func misspelt() [][]string {
 		{"", "log", "dump", "--dir", "EMPTYDIR", "--partition", "-2"},
 		{"", "log", "repair", "--dir", "EMPTYDIR"},
 		{"", "log", "repair", "--dir", "/nowhere/at/all", "--dry-run"},
-	}
+	}...)
 }
 
 // transactions are wrong command lines about transactions.

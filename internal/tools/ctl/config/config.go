@@ -14,17 +14,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
 
 // New returns the command config.
 func New(a *app.App) *cobra.Command {
-	c := app.Parent("config", "Read and change the configs of topics, brokers, groups and loggers", get(a), set(a), unset(a), describe(a))
-	const context = "config is about topics and brokers; chronikctl context keeps the addresses and logins of brokers"
-	cli.Instead(c, map[string]string{"view": context, "use-context": context, "get-contexts": context, "set-context": context,
-		"current-context": context})
-	return c
+	return app.Parent("config", "Read and change the configs of topics, brokers, groups and loggers", get(a), set(a), unset(a), describe(a))
 }
 
 // Entity is a topic, broker, group or logger with configs.
