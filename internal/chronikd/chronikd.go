@@ -257,7 +257,11 @@ func (c *commandLine) check() error {
 	for _, w := range cfg.Warnings {
 		fmt.Fprintf(c.Err, "warning: %s\n", w)
 	}
-	if _, err := guard.OpenCertificates(cfg, zap.NewNop()); err != nil {
+	certificates, err := guard.OpenCertificates(cfg, zap.NewNop())
+	if err != nil {
+		return err
+	}
+	if err := certificates.Untimely(); err != nil {
 		return err
 	}
 	if _, err := guard.AdminToken(cfg); err != nil {

@@ -18,11 +18,17 @@ import (
 )
 
 // FlagError returns the text for an error of cobra's flag parser, with a remedy. known reports
-// whether the flag itself exists.
+// whether the flag itself exists. If the command before the flag does not exist, that is the error:
+// the flag belongs to it.
 func FlagError(cmd *cobra.Command, err error) (text string, known bool) {
+	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
+		if missing := NoArgs(cmd, words); missing != nil {
+			return missing.Error(), false
+		}
+	}
 	text = regexp.MustCompile(`(strconv\.\w+: parsing "[^"]*"|time): `).ReplaceAllString(err.Error(), "")
 	if e := (*pflag.NotExistError)(nil); errors.As(err, &e) && e.GetSpecifiedShortnames() == "" {
-		if what := cmd.Annotations[instead+"--"+e.GetSpecifiedName()]; what != "" {
+		if what := hint(cmd, "--"+e.GetSpecifiedName()); what != "" {
 			return fmt.Sprintf("%s; %s", text, what), false
 		}
 		if near := nearFlag(cmd, e.GetSpecifiedName()); near != "" {
@@ -31,8 +37,8 @@ func FlagError(cmd *cobra.Command, err error) (text string, known bool) {
 		return fmt.Sprintf("%s; %s --help lists the flags", text, cmd.CommandPath()), false
 	}
 	if e := (*pflag.NotExistError)(nil); errors.As(err, &e) {
-		if hint := cmd.Annotations[instead+"-"+e.GetSpecifiedName()]; hint != "" {
-			return fmt.Sprintf("%s; %s", text, hint), false
+		if what := hint(cmd, "-"+e.GetSpecifiedName()); what != "" {
+			return fmt.Sprintf("%s; %s", text, what), false
 		}
 	}
 	if e := (*pflag.InvalidValueError)(nil); errors.As(err, &e) {
@@ -103,8 +109,19 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 // instead prefixes the annotations that Instead sets.
 const instead = "instead of "
 
+// hint returns what Instead has registered for a flag at a command or its nearest parent.
+func hint(cmd *cobra.Command, flag string) string {
+	for c := cmd; c != nil; c = c.Parent() {
+		if what := c.Annotations[instead+flag]; what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
 // Instead registers hints for subcommands and flags ("--name", "-n") that other tools have and c
-// does not. The error for an unknown name then carries the hint.
+// does not. The error for an unknown name then carries the hint. A hint for a flag is also that of
+// c's subcommands.
 func Instead(c *cobra.Command, texts map[string]string) {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}

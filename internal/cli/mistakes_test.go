@@ -19,7 +19,7 @@ func tree() *cobra.Command {
 	sub.Flags().StringToString("config", nil, "")
 	sub.Flags().StringP("name", "n", "", "")
 	root.AddCommand(sub, &cobra.Command{Use: "secret", Hidden: true, RunE: func(*cobra.Command, []string) error { return nil }})
-	Instead(root, map[string]string{"status": "topic shows it"})
+	Instead(root, map[string]string{"status": "topic shows it", "--server": "give --wait"})
 	Instead(sub, map[string]string{"--tail": "give --name", "-w": "--wait waits"})
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -51,6 +51,9 @@ func TestTexts(t *testing.T) {
 		"topic --name":                "flag needs an argument: --name; x topic --help lists the flags (known)",
 		"status":                      `x has no command "status"; topic shows it`,
 		"topic --tail 3":              "unknown flag: --tail; give --name",
+		"topic --server 3":            "unknown flag: --server; give --wait",
+		"status --of x":               `x has no command "status"; topic shows it`,
+		"topc x -z":                   `x has no command "topc"; did you mean topic?`,
 		"topc":                        `x has no command "topc"; did you mean topic?`,
 		"secre":                       `x has no command "secre"; x --help lists the commands`,
 		"topic a":                     `x topic takes no argument "a"; see x topic --help`,

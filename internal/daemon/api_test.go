@@ -109,7 +109,7 @@ func (f *filling) leave(t *testing.T, b *Broker, free uint64) {
 // fill creates a topic and writes n records to each of its partitions.
 func fill(t *testing.T, b *Broker, topic string, partitions int32, n int) {
 	t.Helper()
-	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()[0]), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}

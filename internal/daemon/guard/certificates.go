@@ -191,11 +191,27 @@ func (c *Certificates) Facts(f *checks.Facts) {
 	for _, s := range c.all {
 		st := s.Status()
 		for kind, at := range st.Expires {
-			f.Certificates = append(f.Certificates, checks.Certificate{Listener: st.Listener, Kind: kind, File: st.File, Expires: at})
+			x := checks.Certificate{Listener: st.Listener, Kind: kind, File: st.File, Expires: at}
+			if kind == certs.KindServer {
+				x.Begins = st.Begins
+			}
+			f.Certificates = append(f.Certificates, x)
 		}
 		f.CertificateFiles = append(f.CertificateFiles, checks.CertificateFile{Listener: st.Listener, File: st.File, Problem: st.Problem,
 			Warnings: st.Warnings, Stranger: st.Stranger})
 	}
+}
+
+// Untimely returns an error for each certificate that clients refuse now because of its dates. A
+// broker starts with it, and reports it.
+func (c *Certificates) Untimely() error {
+	var errs []error
+	for _, s := range c.all {
+		if err := s.Untimely(); err != nil {
+			errs = append(errs, exit.With(exit.Usage, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Expiries returns what /metrics shows.

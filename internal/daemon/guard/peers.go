@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
@@ -33,7 +34,7 @@ type Peers struct {
 
 // NewPeers returns how this broker connects with others through a listener. secrets is
 // cluster.secret.file. An error explains why no other broker would accept its certificate or
-// secret, and the remedy.
+// secret, whatever the date, and the remedy.
 func NewPeers(listener, secrets string, c *Certificates,
 	connect func(ctx context.Context, network, address string) (net.Conn, error)) (*Peers, error) {
 	read, err := ReadSecrets(secrets)
@@ -44,7 +45,7 @@ func NewPeers(listener, secrets string, c *Certificates,
 	if p.store == nil {
 		return p, nil
 	}
-	conf := p.store.Config()
+	conf, state := p.store.Config(), p.store.Status()
 	between := x509.NewCertPool()
 	for _, der := range conf.Certificates[0].Certificate[1:] {
 		if a, err := x509.ParseCertificate(der); err == nil {
@@ -52,7 +53,8 @@ func NewPeers(listener, secrets string, c *Certificates,
 		}
 	}
 	_, err = p.store.Certificate().Verify(x509.VerifyOptions{Roots: conf.ClientCAs, Intermediates: between,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		CurrentTime: state.Timely(time.Now()),
+		KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err == nil {
 		_, err = p.rules.Principal(p.store.Certificate())
 	}

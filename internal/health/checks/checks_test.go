@@ -562,6 +562,12 @@ func TestCertificates(t *testing.T) {
 		{"soon", left(30 * day), []string{"note certificate of in: the server certificate expires on 2026-12-22 12:00:00"}},
 		{"now", left(7 * day), []string{"warn certificate of in: the server certificate expires on 2026-11-29 12:00:00"}},
 		{"over", left(0), []string{"bad certificate of in: the server certificate expired, so clients refuse it, on 2026-11-22 12:00:00"}},
+		{
+			"too early",
+			Facts{Now: now, Certificates: []Certificate{
+				{Listener: "in", Kind: "server", Expires: now.Add(99 * day), Begins: now.Add(day)}}},
+			[]string{"bad certificate of in: the server certificate is valid only from 2026-11-23 12:00:00, so clients refuse it"},
+		},
 		{"files", Facts{CertificateFiles: []CertificateFile{{Listener: "in", File: "s.pem", Problem: "k.pem: does not fit",
 			Warnings: []string{"RSA"}}}},
 			[]string{"warn certificate of in: its changed files are not used", "note certificate of in: s.pem: RSA"}},

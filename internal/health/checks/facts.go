@@ -151,6 +151,7 @@ type Listener struct {
 type Certificate struct {
 	Listener, Kind, File string
 	Expires              time.Time
+	Begins               time.Time // when it becomes valid; zero: long ago
 }
 
 // CertificateFile is the state of the certificate files of a listener.

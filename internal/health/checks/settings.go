@@ -94,20 +94,29 @@ func checkCertificates(f *Facts, n *notes) {
 		}
 	}
 	for _, c := range f.Certificates {
-		left, severity := c.Expires.Sub(f.Now), health.Note
+		left := c.Expires.Sub(f.Now)
 		n.see(fmt.Sprintf("%s certificate of %s expires in %.0f days", c.Kind, c.Listener, left.Hours()/24))
-		if left > expiresSoon {
+		x := health.Finding{Severity: health.Note, Subject: "certificate of " + c.Listener,
+			Problem: fmt.Sprintf("the %s certificate expires on %s", c.Kind, c.Expires.UTC().Format(time.DateTime)),
+			Remedy:  "replace the file; the broker takes it without a restart, and connections stay"}
+		const works = "open connections of clients stay, and the other listeners serve"
+		switch {
+		case f.Now.Before(c.Begins):
+			x.Severity, x.Works = health.Bad, works
+			x.Problem = fmt.Sprintf("the %s certificate is valid only from %s, so clients refuse it", c.Kind,
+				c.Begins.UTC().Format(time.DateTime))
+			x.Remedy = "set the clock of this machine, or " + x.Remedy
+		case left <= 0:
+			x.Severity, x.Works = health.Bad, works
+			x.Problem = fmt.Sprintf("the %s certificate expired, so clients refuse it, on %s", c.Kind,
+				c.Expires.UTC().Format(time.DateTime))
+			x.Remedy += "; if that date is still to come, set the clock of this machine"
+		case left <= expiresNow:
+			x.Severity = health.Warn
+		case left > expiresSoon:
 			continue
 		}
-		text := "expires"
-		if left <= expiresNow {
-			severity = health.Warn
-		}
-		if left <= 0 {
-			severity, text = health.Bad, "expired, so clients refuse it,"
-		}
-		n.add(severity, "certificate of "+c.Listener, fmt.Sprintf("the %s certificate %s on %s", c.Kind, text,
-			c.Expires.UTC().Format(time.DateTime)), "replace the file; connections stay")
+		n.addFinding(x)
 	}
 }
 

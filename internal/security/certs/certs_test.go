@@ -412,8 +412,6 @@ func TestUnusableFilesAreRefusedWithTheCause(t *testing.T) {
 		{"another key", good, otherKey, "does not fit"},
 		{"no key", good, good, "does not fit"},
 		{"encrypted", good, []byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\n"), "openssl pkey -in KEY"},
-		{"expired", with(func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Minute) }), goodKey, "expired on"},
-		{"too early", with(func(c *x509.Certificate) { c.NotBefore = now.Add(time.Minute) }), goodKey, "check the clock"},
 		{"for clients", with(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }), goodKey,
 			"serverAuth"},
 		{"order", append(bytes.Clone(good), with(func(c *x509.Certificate) { c.SerialNumber = big.NewInt(2) })...), goodKey,
@@ -437,6 +435,38 @@ func TestUnusableFilesAreRefusedWithTheCause(t *testing.T) {
 	paths.ClientCA = ""
 	if _, err := Open("x", paths, time.Now, zap.NewNop()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A certificate that is not valid now is reported and used, and its successor is taken. It replaces
+// no valid one.
+func TestAnUntimelyCertificateIsUsedUntilItsSuccessor(t *testing.T) {
+	key := mustKey(t)
+	good, goodKey := made(t, key, nil)
+	for want, change := range map[string]func(*x509.Certificate){
+		"expired on": func(c *x509.Certificate) {
+			c.SerialNumber, c.NotBefore, c.NotAfter = big.NewInt(2), now.Add(-time.Hour), now.Add(-time.Minute)
+		},
+		"check the clock": func(c *x509.Certificate) { c.SerialNumber, c.NotBefore = big.NewInt(2), now.Add(time.Minute) },
+	} {
+		dir := t.TempDir()
+		untimely, _ := made(t, key, change)
+		c := Config{Certificate: put(t, filepath.Join(dir, "s.pem"), untimely), Key: put(t, filepath.Join(dir, "k.pem"), goodKey)}
+		s, err := Open("x", c, func() time.Time { return now }, zap.NewNop())
+		if err != nil {
+			t.Fatalf("%s: %v", want, err)
+		}
+		if err := s.Untimely(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), c.Certificate) {
+			t.Errorf("the store says %v, want %s", err, want)
+		}
+		put(t, c.Certificate, good)
+		if !s.Reload(true) || s.Untimely() != nil || s.Status().Problem != "" {
+			t.Errorf("%s: the successor was not taken: %+v", want, s.Status())
+		}
+		put(t, c.Certificate, untimely)
+		if s.Reload(true) || s.Untimely() != nil || !strings.Contains(s.Status().Problem, want) {
+			t.Errorf("%s: it replaced a valid one: %+v", want, s.Status())
+		}
 	}
 }
 

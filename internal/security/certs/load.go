@@ -44,8 +44,9 @@ type loaded struct {
 	warnings []string
 }
 
-// load reads and checks the files of c. An error names the file, the cause and the remedy.
-func load(c *Config, now time.Time) (*loaded, error) {
+// load reads and checks the files of c, but not whether the certificates are valid now: untimely
+// does. An error names the file, the cause and the remedy.
+func load(c *Config) (*loaded, error) {
 	l := &loaded{stamps: stamps(c)}
 	fail := func(path string, err error) (*loaded, error) { return nil, fmt.Errorf("%s: %w", path, err) }
 	certificate, _, err := files.Read(c.Certificate)
@@ -57,7 +58,7 @@ func load(c *Config, now time.Time) (*loaded, error) {
 		return fail(c.Key, err)
 	}
 	if l.chain, err = Parse(certificate); err == nil {
-		err = checkChain(l.chain, now)
+		err = checkChain(l.chain)
 	}
 	if err != nil {
 		return fail(c.Certificate, err)
@@ -142,13 +143,10 @@ func Parse(text []byte) ([]*x509.Certificate, error) {
 	return all, nil
 }
 
-// checkChain checks the certificates that a server shows, its own first.
-func checkChain(chain []*x509.Certificate, now time.Time) error {
-	if len(chain) > maxChain {
-		return fmt.Errorf("holds %d certificates, at most %d are sent; leave only the server's and those of its authorities",
-			len(chain), maxChain)
-	}
-	for i, c := range chain {
+// untimely returns why clients refuse the certificates at a time, with the remedy; nil if they do
+// not. The files are not at fault then: the time may be what is wrong.
+func (l *loaded) untimely(now time.Time) error {
+	for _, c := range l.chain {
 		switch {
 		case now.After(c.NotAfter):
 			return fmt.Errorf("the certificate of %s expired on %s; renew it", DN(c), c.NotAfter.UTC().Format(time.DateTime))
@@ -156,6 +154,17 @@ func checkChain(chain []*x509.Certificate, now time.Time) error {
 			return fmt.Errorf("the certificate of %s is valid from %s only; check the clock of this machine", DN(c),
 				c.NotBefore.UTC().Format(time.DateTime))
 		}
+	}
+	return nil
+}
+
+// checkChain checks the certificates that a server shows, its own first.
+func checkChain(chain []*x509.Certificate) error {
+	if len(chain) > maxChain {
+		return fmt.Errorf("holds %d certificates, at most %d are sent; leave only the server's and those of its authorities",
+			len(chain), maxChain)
+	}
+	for i, c := range chain {
 		if i > 0 && chain[i-1].CheckSignatureFrom(c) != nil {
 			return fmt.Errorf("certificate %d (%s) has not signed the one before it (%s); "+
 				"write the server's certificate first and then each one's authority", i+1, DN(c), DN(chain[i-1]))

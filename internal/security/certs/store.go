@@ -3,6 +3,7 @@ package certs
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -28,14 +29,19 @@ type Store struct {
 	tried []files.Stamp // of the files that were last read
 }
 
-// Open loads the files of a listener. An error names the file, the cause and the remedy.
+// Open loads the files of a listener. An error names the file, the cause and the remedy. A
+// certificate that is not valid now is none: clients refuse it, and the store takes its successor
+// without a restart.
 func Open(listener string, c Config, now func() time.Time, log *zap.Logger) (*Store, error) {
-	l, err := load(&c, now())
+	l, err := load(&c)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{listener: listener, c: c, log: log, now: now, seen: l.stamps, tried: l.stamps}
 	s.current.Store(l)
+	if err := s.Untimely(); err != nil {
+		log.Error("clients refuse the certificate of a listener", zap.String("listener", listener), zap.Error(err))
+	}
 	return s, nil
 }
 
@@ -57,9 +63,10 @@ func (s *Store) Trusts(shown []*x509.Certificate) bool {
 
 // Reload takes files that have changed since the last call but one and not since the last: a file
 // that is just being written may look complete, and lack an authority that follows. If always is
-// set it takes them at once. Files that do not fit together are not taken: the former ones stay,
-// with one line in the log for each change of the files, and each call tries again. It reports
-// whether the certificates or the authorities are other ones now.
+// set it takes them at once. Files that do not fit together are not taken, nor are those that are
+// not valid now in the place of valid ones: the former ones stay, with one line in the log for each
+// change of the files, and each call tries again. It reports whether the certificates or the
+// authorities are other ones now.
 func (s *Store) Reload(always bool) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +76,13 @@ func (s *Store) Reload(always bool) (changed bool) {
 	if !always && (!settled || unchanged && s.problem.Load() == nil) {
 		return false
 	}
-	l, err := load(&s.c, s.now())
+	now := s.now()
+	l, err := load(&s.c)
+	if err == nil && s.current.Load().untimely(now) == nil {
+		if err = l.untimely(now); err != nil {
+			err = fmt.Errorf("%s: %w", s.c.Certificate, err)
+		}
+	}
 	if err != nil {
 		problem := err.Error()
 		before := s.problem.Swap(&problem)
@@ -98,6 +111,11 @@ func same(a, b []*x509.Certificate) bool {
 // expiry returns when the first certificate of the server's chain expires.
 func (l *loaded) expiry() time.Time { return first(l.chain) }
 
+// beginning returns from when on all certificates of the server's chain are valid.
+func (l *loaded) beginning() time.Time {
+	return slices.MaxFunc(l.chain, func(a, b *x509.Certificate) int { return a.NotBefore.Compare(b.NotBefore) }).NotBefore
+}
+
 func first(all []*x509.Certificate) time.Time {
 	return slices.MinFunc(all, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
 }
@@ -116,6 +134,7 @@ type Status struct {
 	// Expires is when the first certificate of a kind expires; KindClientCA is missing without
 	// client certificates.
 	Expires map[string]time.Time
+	Begins  time.Time // when the last certificate of the server's chain becomes valid
 	// Problem is why changed files are not used; empty if there are none.
 	Problem string
 	// Warnings are about the certificates in use.
@@ -128,15 +147,38 @@ type Status struct {
 func (s *Store) Status() Status {
 	l := s.current.Load()
 	st := Status{Listener: s.listener, File: s.c.Certificate, Subject: DN(l.chain[0]), Warnings: l.warnings,
-		Expires: map[string]time.Time{KindServer: l.expiry()}}
+		Expires: map[string]time.Time{KindServer: l.expiry()}, Begins: l.beginning()}
 	if problem := s.problem.Load(); problem != nil {
 		st.Problem = *problem
 	}
 	if len(l.clientCA) > 0 {
 		st.Expires[KindClientCA] = first(l.clientCA)
-		st.Stranger = !s.Trusts(l.chain)
+		st.Stranger = l.untimely(s.now()) == nil && !s.Trusts(l.chain)
 	}
 	return st
+}
+
+// Timely returns now, or the nearest time at which the server's certificates were or will be valid.
+// With it, a verification finds what is wrong apart from the dates.
+func (s *Status) Timely(now time.Time) time.Time {
+	for _, at := range s.Expires {
+		if at.Before(now) {
+			now = at
+		}
+	}
+	if now.Before(s.Begins) {
+		return s.Begins
+	}
+	return now
+}
+
+// Untimely returns why clients refuse the present certificate now, with the remedy; nil if they do
+// not.
+func (s *Store) Untimely() error {
+	if err := s.current.Load().untimely(s.now()); err != nil {
+		return fmt.Errorf("%s: %w", s.c.Certificate, err)
+	}
+	return nil
 }
 
 // Certificate returns the server's present certificate.

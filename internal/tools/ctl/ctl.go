@@ -70,8 +70,12 @@ func Main(ctx context.Context, args []string, version string, s Streams) int {
 
 // Root returns the command tree.
 func Root(a *app.App) *cobra.Command {
+	configs := config.New(a)
+	const kept = "config is about topics and brokers; chronikctl context keeps the addresses and logins of brokers"
+	cli.Instead(configs, map[string]string{"view": kept, "use-context": kept, "get-contexts": kept, "set-context": kept,
+		"current-context": kept})
 	root := app.Parent("chronikctl", "Administer chronik, or any broker that speaks the Kafka protocol",
-		topic.New(a), config.New(a), group.New(a), txn.New(a), acl.New(a), user.New(a), quota.New(a), cert.New(a),
+		topic.New(a), configs, group.New(a), txn.New(a), acl.New(a), user.New(a), quota.New(a), cert.New(a),
 		records.NewProduce(a), records.NewConsume(a),
 		cluster.NewBroker(a), cluster.New(a),
 		cluster.NewAPIVersions(a), cluster.NewProfile(a), top.New(a), cluster.NewDebug(a, runner(a)), logs.New(a),
@@ -82,17 +86,34 @@ func Root(a *app.App) *cobra.Command {
 	root.Version = a.Version
 	root.SilenceErrors, root.SilenceUsage = true, true
 	cli.Instead(root, map[string]string{
-		"info":    "chronikctl cluster describe shows the cluster",
-		"bundle":  "chronikctl debug bundle writes it",
-		"status":  "chronikctl cluster health lists what is wrong",
-		"health":  "chronikctl cluster health lists what is wrong",
-		"doctor":  "chronikctl cluster health lists what is wrong",
-		"list":    "chronikctl topic list and group list do that",
-		"ls":      "chronikctl topic list and group list do that",
-		"lag":     "chronikctl group list shows each group's lag",
-		"role":    notYet,
-		"schema":  notYet,
-		"connect": notYet,
+		"info":               "chronikctl cluster describe shows the cluster",
+		"bundle":             "chronikctl debug bundle writes it",
+		"status":             "chronikctl cluster health lists what is wrong",
+		"health":             "chronikctl cluster health lists what is wrong",
+		"doctor":             "chronikctl cluster health lists what is wrong",
+		"list":               "chronikctl topic list and group list do that",
+		"ls":                 "chronikctl topic list and group list do that",
+		"lag":                "chronikctl group list shows each group's lag",
+		"logs":               "chronikctl log reads the log directories of a stopped broker; the broker's own messages are in journalctl -u chronikd",
+		"get":                "write the noun first: chronikctl topic list, group list, config get",
+		"describe":           "write the noun first: chronikctl topic describe NAME, group describe NAME",
+		"delete":             "write the noun first: chronikctl topic delete NAME, group delete NAME",
+		"create":             "write the noun first: chronikctl topic create NAME, user add NAME",
+		"apply":              "chronikctl applies no files: topic create and topic alter make and change topics",
+		"stream":             "what others call a stream is a topic: chronikctl topic",
+		"pub":                "chronikctl produce TOPIC writes records",
+		"sub":                "chronikctl consume TOPIC prints records",
+		"partition":          "chronikctl topic describe NAME shows the partitions of a topic",
+		"bench":              "chronik-bench measures a broker",
+		"backup":             "chronikctl has no such command; docs/operations.md describes backups",
+		"--bootstrap-server": "--brokers names the brokers",
+		"--command-config":   "chronikctl context keeps TLS and logins",
+		"-b":                 "--brokers names the brokers",
+		"--topic":            "topics are arguments, without a flag",
+		"--reset-offsets":    "chronikctl group reset GROUP sets offsets",
+		"role":               notYet,
+		"schema":             notYet,
+		"connect":            notYet,
 	})
 	root.SetFlagErrorFunc(app.FlagError)
 	a.Prepare(root)

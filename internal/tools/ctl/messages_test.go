@@ -37,9 +37,26 @@ func elsewhere() [][]string {
 	}
 }
 
+// habits are command lines as other tools have them.
+func habits() [][]string {
+	return [][]string{
+		{"", "get", "topics"},
+		{"", "pub", "orders", "hello"},
+		{"", "logs"},
+		{"", "config", "use-context", "prod"},
+		{"", "group", "reset-offsets", "g", "--to-earliest"},
+		{"", "topic", "alter-config", "x", "--set", "a=b"},
+		{"", "acl", "create", "--allow-principal", "User:a"},
+		{"", "topic", "list", "--bootstrap-server", "a:9092"},
+		{"", "consume", "-b", "a:9092"},
+		{"", "produce", "orders", "hello"},
+		{"", "config", "get", "orders"},
+	}
+}
+
 // misspelt are command lines with typing mistakes.
 func misspelt() [][]string {
-	return [][]string{
+	return append(habits(), [][]string{
 		{"", "topc"},
 		{"", "topic", "lst"},
 		{"", "help", "nothing"},
@@ -133,7 +150,7 @@ func misspelt() [][]string {
 		{"", "log", "dump", "--dir", "EMPTYDIR", "--partition", "-2"},
 		{"", "log", "repair", "--dir", "EMPTYDIR"},
 		{"", "log", "repair", "--dir", "/nowhere/at/all", "--dry-run"},
-	}
+	}...)
 }
 
 // transactions are wrong command lines about transactions.

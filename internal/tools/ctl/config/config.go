@@ -76,8 +76,8 @@ func entity(kind, name string) (Entity, error) {
 
 func noEntity(kind string) error {
 	return app.Usage(
-		"%q has no configs: write topic NAME, broker ID, broker %s for all brokers, group NAME, or logger ID for a broker's log levels",
-		kind, allBrokers)
+		"%q is not a kind: write topic %s if it is a topic, else broker ID, broker %s for all brokers, group NAME, or logger ID for a "+
+			"broker's log levels", kind, kind, allBrokers)
 }
 
 // String names the entity as on the command line.

@@ -34,7 +34,7 @@ func NewProduce(a *app.App) *cobra.Command {
 		Example: "  printf 'one\\ntwo\\n' | chronikctl produce hello\n  chronikctl produce orders --file orders.txt --key-separator : --compression zstd\n" +
 			"  chronikctl consume orders -o json | chronikctl produce copy --input json\n" +
 			"  chronikctl produce orders --file orders.txt --transactional-id import --transaction-records 1000",
-		Args: app.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
+		Args: app.Args(1, 1, "one topic (the records come from standard input or --file)"), ValidArgsFunction: a.Topics(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if err := o.check(); err != nil {
 				return err
