@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # drill.sh [FAULT...]   plants each fault on one running broker under load, alone or, with NODES=3, as
 # one of three, measures how long `chronikctl cluster health` takes to report it there, and follows
-# the remedy that it prints, word for word: commands in backticks are run as they are (log repair
-# asks, and --yes answers), "stop the broker" and "start the broker" are done. Of three brokers, what
+# the remedy that it prints, word for word: commands in backticks are run as they are (some
+# ask, and --yes answers), "stop the broker" and "start the broker" are done. Of three brokers, what
 # heals within the time of `alone` needs no remedy, and none is followed then. In the end every broker
 # must be healthy with complete ISRs, accept records, and have every record that was acknowledged:
 # the drill counts those that are lost for readers, and those that a replica's own files lack. What
 # heals must not have been reported as something else meanwhile, nor have been called healthy for
-# long while a replica was missing. The drill prints a table, and fails if a row does not hold.
+# long while a replica was missing. Of three brokers, another one than the target is asked over its
+# listener for clients, with its admin port off: it must report the fault as well, in the same time.
+# The drill prints a table, and fails if a row does not hold.
 #
 # Faults: damage cut-segment lost-partition lost-log-dir full-disk erring-disk stuck-disk
 # stuck-metadata lost-journal lost-metadata killed replaced wrong-port wrong-advertise
@@ -61,7 +63,7 @@ every() { seq "$nodes"; }
 addresses() { local i; for i in $(every); do printf '127.0.0.1:%s\n' "${ports[i]}"; done | paste -sd,; }
 # line_of I: the command line of a broker, in args.
 line_of() {
-  args=(--data-dir "$dir/$1/data" --listen "127.0.0.1:${ports[$1]}" --admin-listen "127.0.0.1:${admins[$1]}")
+  args=(--data-dir "$dir/$1/data" --listen "127.0.0.1:${ports[$1]}" --admin-listen "$(admin_of "$1")")
   [ "$nodes" = 1 ] || args+=(--set cluster.name=drill --set "node.id=$1" --set "cluster.seeds=$(addresses)")
   [ "$1" != "$target" ] || args+=("${flags[@]}")
 }
@@ -71,7 +73,18 @@ launch() { # launch I: without waiting
   "${wrap[@]}" chronikd "${args[@]}" 2>>"$dir/$1/broker.log" &
   pids[$1]=$!
 }
-ready() { chronikd health --admin-listen "127.0.0.1:${admins[$1]}"; }
+# admin_of I: the admin port of a broker. That of the first of three is off.
+admin_of() { if [ "$nodes" = 3 ] && [ "$1" = 1 ]; then echo off; else echo "127.0.0.1:${admins[$1]}"; fi; }
+# ask I COMMAND...: chronikctl at one broker, whatever it has.
+ask() { chronikctl --brokers "127.0.0.1:${ports[$1]}" --admin "$(admin_of "$1")" "${@:2}"; }
+ready() {
+  if [ "$(admin_of "$1")" = off ]; then
+    ask "$1" --timeout 2s cluster health -o json >"$work/asked" 2>/dev/null || [ $? = 4 ] || return 1
+    jq -e --argjson id "$1" 'any(.examined[]; startswith("broker \($id), by its listener"))' "$work/asked"
+  else
+    chronikd health --admin-listen "127.0.0.1:${admins[$1]}"
+  fi
+}
 start_broker() {
   launch "$1"
   until_true 60 ready "$1" || return 1
@@ -132,7 +145,7 @@ loaded() { grep -q 'produce [1-9]' "$dir/load.log"; }
 # healthy: every broker finds nothing, and all replicas are in sync.
 healthy() {
   local i
-  for i in $(every); do chronikctl --admin "127.0.0.1:${admins[i]}" --timeout 5s cluster health || return 1; done
+  for i in $(every); do ask "$i" --timeout 5s cluster health || return 1; done
   in_sync
 }
 in_sync() {
@@ -174,9 +187,31 @@ found() {
   rc=0
   timeout 10 chronikctl cluster health -o json >"$dir/health.json" 2>"$dir/health.err" || rc=$?
   [ "$rc" != 0 ] || return 1
-  jq -e --arg check "$1" --arg subject "$2" \
-    '[.findings[] | select(($check == "" or .check == $check) and .severity != "note" and (.subject | contains($subject)))][0] // empty' \
-    "$dir/health.json" >"$dir/finding.json" 2>/dev/null
+  shows "$dir/health.json" "$1" "$2" >"$dir/finding.json" 2>/dev/null
+}
+# shows FILE CHECK SUBJECT: prints the finding in the output of cluster health.
+shows() {
+  jq -e --arg check "$2" --arg subject "$3" \
+    '[.findings[] | select(($check == "" or .check == $check) and .severity != "note" and (.subject | contains($subject)))][0] // empty' "$1"
+}
+# elsewhere CHECK SUBJECT: broker 1, which has no admin port, reports it of the target.
+elsewhere() {
+  ! ask 1 --timeout 5s cluster health -o json >"$dir/elsewhere.json" 2>"$dir/elsewhere.err" || return 1
+  shows "$dir/elsewhere.json" "$1" "$2" >/dev/null || return 1
+  jq -e --argjson id "$target" 'any(.findings[]; .broker == $id or .subject == "broker \($id)")' "$dir/elsewhere.json"
+}
+# also_elsewhere FAULT CHECK SUBJECT: the time until broker 1 reports it, too, in there.
+also_elsewhere() {
+  there=''
+  [ "$nodes" = 3 ] || return 0
+  if until_true 10 elsewhere "$2" "$3"; then
+    there=$(($(now) - planted))
+    [ "$there" -le "$within" ] || failed="$failed $1"
+    there=", at broker 1 $there ms"
+  elif until_true 1 found "$2" "$3"; then # it did not heal meanwhile
+    there=', NOT at broker 1'
+    failed="$failed $1"
+  fi
 }
 # watch: what each broker's health says from now on, in seen, a finding a line: CHECK SUBJECT PROBLEM.
 # "healthy" while a replica is missing counts as false after 5 s, since brokers check every 2 s.
@@ -185,7 +220,7 @@ watch() {
   while :; do
     local i calm=yes since="${since:-}"
     for i in $(every); do
-      chronikctl --admin "127.0.0.1:${admins[i]}" --timeout 5s cluster health -o json >"$dir/watched" 2>/dev/null && continue
+      ask "$i" --timeout 5s cluster health -o json >"$dir/watched" 2>/dev/null && continue
       calm=''
       jq -r '.findings[] | select(.severity != "note") | [.check, .subject, .problem] | @tsv' "$dir/watched" 2>/dev/null >>"$dir/seen" || true
     done
@@ -209,7 +244,7 @@ unwatch() {
 # Checks that are true of the fault itself are arguments.
 untrue() {
   unwatch
-  awk -F'\t' -v all="broker brokers quorum membership leaderless serving $*" \
+  awk -F'\t' -v all="broker brokers reports quorum membership leaderless serving $*" \
     'BEGIN { split(all, a, " "); for (k in a) ok[a[k]] = 1 } !ok[$1] && !/unable to dial/' "$dir/seen" | sort | uniq -c | sort -rn >"$dir/untrue"
   [ -s "$dir/untrue" ]
 }
@@ -233,7 +268,7 @@ follow() {
         command="${command%\`}"
         topic="$(grep -oP 'topic delete \K\S+' <<<"$command")" || true
         for word in "${names[@]}"; do command="${command//"${word%%=*}"/"${word#*=}"}"; done
-        [[ "$command" != *' log repair '* && -z "$topic" ]] || command="$command --yes" # the answer to its question
+        [[ "$command" != *' log repair '* && "$command" != *' config set '* && -z "$topic" ]] || command="$command --yes" # the answer to its question
         echo "\$ $command" >>"$dir/followed"
         # log verify ends with 4 where it found something, which here it must.
         bash -c "$command" >>"$dir/followed" 2>&1 || { [ $? = 4 ] && [[ "$command" == *' log verify '* ]]; } || return 1
@@ -296,7 +331,8 @@ drill() {
     remedy="$(jq -r .remedy "$dir/finding.json")"
     problem="$(jq -r '.subject + ": " + .problem' "$dir/finding.json")"
     [ "$took" -le "$within" ] || failed="$failed $1"
-    took="$took ms, exit code $rc"
+    also_elsewhere "$1" "$2" "$3"
+    took="$took ms$there, exit code $rc"
   fi
   if [ "$nodes" = 3 ] && until_true "$alone" healthy; then
     judge "$1" 0 'heals without a remedy' "${also[@]}" "$([ "$took" = 'not reported' ] || jq -r .check "$dir/finding.json")"
@@ -369,7 +405,7 @@ full-disk() {
   local free
   free="$(df --output=avail -B1 "$dir/$target/data" | tail -n 1)"
   fallocate -l "$((free - 80000000))" "$dir/$target/data/of-another-process"
-  names=(TOPIC=backlog AGE=1000)
+  names=(TOPIC=backlog AGE=1s)
   drill full-disk space data/logs
   end
   release
@@ -408,7 +444,8 @@ frozen_disk() {
   if until_true 30 found "$2" "$3"; then
     took=$(($(now) - planted))
     [ "$took" -le "$within" ] || failed="$failed $1"
-    took="$took ms, exit code $rc"
+    also_elsewhere "$1" "$2" "$3"
+    took="$took ms$there, exit code $rc"
   else
     failed="$failed $1"
   fi

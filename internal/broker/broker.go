@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/exchange"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
@@ -75,6 +76,9 @@ type Options struct {
 	// Audit gets refused requests; what clients change is recorded by changes.Watch. Nil: nothing
 	// is recorded.
 	Audit *audit.Log
+	// Report returns the health report of the broker and its cluster. It must not block. Nil:
+	// clients get none.
+	Report func() *health.Report
 	// Quotas has the quotas of clients; nil: none.
 	Quotas *quota.Keeper
 	// Share divides the processors. Default: one of the broker alone.

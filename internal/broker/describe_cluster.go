@@ -4,8 +4,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // DescribeCluster (key 60), versions 0 to 2.
@@ -51,5 +53,23 @@ func describeCluster(b *Handler, r *network.Request, req *kmsg.DescribeClusterRe
 		one.NodeID, one.Host, one.Port, one.Rack = n.ID, n.Host, n.Port, nonEmpty(n.Rack)
 		resp.Brokers = append(resp.Brokers, one)
 	}
+	req.UnknownTags.Each(func(tag uint32, _ []byte) {
+		if tag == health.Tag && b.opt.Report != nil {
+			resp.UnknownTags.Set(tag, b.report(r))
+		}
+	})
 	return resp
+}
+
+// report returns the health report for a client that asks for it. That needs the right to describe
+// the cluster: findings name topics and directories, as DescribeLogDirs does.
+func (b *Handler) report(r *network.Request) []byte {
+	if code := b.rights(r).cluster(acl.Describe); code != nil {
+		return health.Refusal(denialText(code))
+	}
+	p, err := b.opt.Report().Encode(health.MaxAnswer)
+	if err != nil {
+		return health.Refusal(err.Error())
+	}
+	return p
 }

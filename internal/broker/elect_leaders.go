@@ -68,7 +68,7 @@ func electLeaders(ctx context.Context, b *Handler, r *network.Request, req *kmsg
 }
 
 // elect elects leaders, and returns an error or nil for each partition of each topic. It waits
-// until this broker's metadata show them, at most for the timeout of the request.
+// until this broker's metadata shows them, at most for the timeout of the request.
 func (b *Handler) elect(ctx context.Context, r *network.Request, img *metadata.Image, topics []kmsg.ElectLeadersRequestTopic,
 	req *kmsg.ElectLeadersRequest) [][]error {
 	results := make([][]error, len(topics))

@@ -25,7 +25,7 @@ func (c *commandLine) recoverCommand() *cobra.Command {
 	var lost, from string
 	cmd := &cobra.Command{
 		Use: "recover", Short: "Recover the metadata of a cluster that has lost most of its voters", Args: noArgs,
-		Long: "recover is for a cluster whose metadata have no leader, because the metadata directories of most voters are lost for good.\n" +
+		Long: "recover is for a cluster whose metadata has no leader, because the metadata directories of most voters are lost for good.\n" +
 			"Run it with the configuration of a broker that has one, while that broker is stopped. It makes this broker the only voter.\n" +
 			"The last changes of topics and configs may be lost, and partitions with several replicas have no leader until all brokers\n" +
 			"are back and an operator elects one: see docs/cluster.md. It asks all seeds and voters first, and refuses if another voter\n" +
@@ -95,7 +95,7 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	_, err = fmt.Fprintf(c.Out, "broker %d is the only voter of cluster %s now\n"+
 		"1. start this broker\n"+
 		"2. empty the metadata directory, %s in data.dir, of every other broker, keep its log directories, and start it\n"+
-		"3. when all brokers are active, elect leaders: kafka-leader-election.sh --election-type unclean --all-topic-partitions\n",
+		"3. when all brokers are active, elect leaders: chronikctl topic elect --unclean\n",
 		conf.NodeID, r.Cluster, resolve.MetadataDir)
 	return err
 }

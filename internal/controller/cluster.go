@@ -31,8 +31,8 @@ func (c *Controller) ProducerIDBlock(ctx context.Context) (first, count int64, e
 		if err != nil {
 			return err
 		}
-		if kv.ModRevision == 0 { // the first metadata have it: some were given, and which ones is unknown
-			return fmt.Errorf("the metadata have no %s, so that no producer id is known to be unused; restore them from a copy "+
+		if kv.ModRevision == 0 { // the first metadata has it: some were given, and which ones is unknown
+			return fmt.Errorf("the metadata has no %s, so that no producer id is known to be unused; restore it from a copy "+
 				"(docs/cluster.md)", kv.Key)
 		}
 		ids, err := metadata.DecodeProducerIDs(kv)

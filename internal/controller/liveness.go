@@ -92,7 +92,7 @@ type sessions struct {
 // session is the session of one broker process.
 type session struct {
 	incarnation [16]byte
-	runs        bool                  // the metadata show the broker as running
+	runs        bool                  // the metadata shows the broker as running
 	reached     time.Duration         // when the newest answer that has arrived was composed
 	proven      time.Duration         // when the newest answer was composed that has arrived and whose revision is applied
 	answered    uint64                // the sequence of that answer
@@ -142,8 +142,8 @@ func (s *sessions) begin(broker int32, incarnation [16]byte, runs bool, at time.
 	s.brokers[broker] = &session{incarnation: incarnation, runs: runs, reached: at, proven: at, heard: at}
 }
 
-// fenced notes that the metadata show a broker as fenced whose session has ended. If its process is
-// still reached, it needs a new proof, and no registration.
+// fenced notes that the metadata shows a broker as fenced whose session has ended. If its process
+// is still reached, it needs a new proof, and no registration.
 func (s *sessions) fenced(broker int32, now time.Duration) {
 	x := s.brokers[broker]
 	if x == nil {

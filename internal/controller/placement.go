@@ -196,7 +196,7 @@ func checkFit(replicas []int32, brokers []candidate) error {
 }
 
 // TakesPartitions reports whether a broker can take new partitions of clients, as far as the
-// metadata show.
+// metadata shows.
 func TakesPartitions(img *metadata.Image, broker int32) bool {
 	b, ok := img.Broker(broker)
 	state, _ := img.State(broker)

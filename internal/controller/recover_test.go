@@ -9,7 +9,7 @@ import (
 )
 
 // I9: nothing that the lost changes may have given is given again, and no replica counts as in sync
-// only because older metadata say so.
+// only because older metadata says so.
 func TestRecoveredMetadataTrustNoISR(t *testing.T) {
 	gap := metadata.Gap([16]byte{8})
 	topic, other := [16]byte{1}, [16]byte{2}

@@ -28,7 +28,7 @@ type succession struct {
 	made    []time.Duration // when the revisions were made, from 1 on
 	applied int64           // by the broker
 	stuck   time.Duration   // until then it applies nothing
-	runs    bool            // the metadata show the broker as running
+	runs    bool            // the metadata shows the broker as running
 	fence   int64           // the revision that has fenced it last
 	writing bool            // a state of the broker is being written
 

@@ -69,7 +69,7 @@ type process struct {
 	applied      int64
 }
 
-// applies returns the revision that a process has applied when the metadata are at another one.
+// applies returns the revision that a process has applied when the metadata is at another one.
 func (p *process) applies(revision int64) int64 {
 	if !p.stuck {
 		p.applied = revision

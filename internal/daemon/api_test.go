@@ -20,6 +20,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -152,6 +153,7 @@ func TestDocsShowWhatTheAdminPortAnswers(t *testing.T) {
 	b, ask := startHere(t, disk)
 	fill(t, b, "orders", 1, 3)
 	disk.leave(t, b, 80<<20) // so that there is a finding
+	b.health.Join(func() []health.Heard { return []health.Heard{{Broker: 2, At: time.Now(), Report: &health.Report{}}} })
 	client := connect(t, b, "shop")
 	defer client.Close()
 	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections", "/v1/brokers", "/v1/rights", "/v1/waits",
@@ -389,7 +391,7 @@ func TestALowDiskIsDegradedNotDead(t *testing.T) {
 	if !report.Ready ||
 		!strings.HasPrefix(
 			report.Text(),
-			"ready\nbad: disk of /data/logs: log directory /data/logs has 80 MiB free, the threshold is 10 GiB",
+			"ready\nbad: disk of /data/logs: log directory /data/logs has 80 MiB free, the threshold is 1 GiB",
 		) {
 		t.Errorf("%s", report.Text())
 	}
@@ -397,7 +399,7 @@ func TestALowDiskIsDegradedNotDead(t *testing.T) {
 		t.Errorf("status: %s", b.Status())
 	}
 	_, v := ask("/v1/dirs")
-	if d := v["dirs"].([]any)[0].(map[string]any); d["space"] != "critical" || d["minFreeBytes"] != float64(10<<30) ||
+	if d := v["dirs"].([]any)[0].(map[string]any); d["space"] != "critical" || d["minFreeBytes"] != float64(1<<30) ||
 		d["freeBytes"] != float64(80<<20) {
 		t.Errorf("%v", d)
 	}
@@ -406,7 +408,7 @@ func TestALowDiskIsDegradedNotDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{`chronik_log_dir_low_space{dir="/data/logs"} 2`,
-		`chronik_log_dir_min_free_bytes{dir="/data/logs"} 1.073741824e+10`} {
+		`chronik_log_dir_min_free_bytes{dir="/data/logs"} 1.073741824e+09`} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("the metrics have no line %s", line)
 		}

@@ -237,7 +237,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		Replicas: r.replicas, Settings: r.settings, Configs: b.configs, Audit: r.guard.Audit,
 		Groups: r.coordinators.Groups, Transactions: r.coordinators.Transactions.Service,
 		Coordinators: r.coordinators.Exchange, Exchange: r.coordinators.Exchange, Gate: r.coordinators.Gate,
-		Rules: r.guard.Rules, Quotas: r.guard.Quotas,
+		Rules: r.guard.Rules, Quotas: r.guard.Quotas, Report: b.report,
 		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level,
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/exit"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/memory"
 	"github.com/chronik-io/chronik/internal/metrics"
@@ -39,7 +40,8 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 	b.memory = memory.Available()
 	wanted, cut := memory.Divide(b.memory, b.cfg.Produce, len(dirs), broker.Cleaning.KeyBytes)
 	b.budgets = cut
-	o := checks.Options{Broker: broker.NodeID, Version: version, Checks: checks.Checks(), SlowEvery: b.slowChecks, Ready: ready, Log: log}
+	o := checks.Options{Broker: broker.NodeID, Version: version, Member: len(broker.Cluster.Seeds) > 0, Checks: checks.Checks(),
+		SlowEvery: b.slowChecks, Ready: ready, Log: log}
 	settings := observe.Settings(b.cfg, &broker, &topic)
 	o.Sources = []checks.Source{func(f *checks.Facts) {
 		f.Settings = settings
@@ -58,7 +60,7 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 // Status returns the broker's state as one line for people: how far startup is, what is served, and
 // which findings there are.
 func (b *Broker) Status() string {
-	report := b.health.Last()
+	report := b.health.Own()
 	if !report.Ready {
 		return report.Line()
 	}
@@ -71,6 +73,13 @@ func (b *Broker) Status() string {
 		line += "; " + weak
 	}
 	return line
+}
+
+// report returns the health report for clients of a broker that serves them.
+func (b *Broker) report() *health.Report {
+	r, server := b.health.Last(), b.components.server.Load()
+	r.Load = observe.Load(b.components.network, b.components.requests, b.components.measured, server.Stats().Connections)
+	return r
 }
 
 // Moves grows with every sign of progress of the start.

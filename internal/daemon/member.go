@@ -66,7 +66,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		Dir: dir, Conf: r.conf.Cluster, Node: r.conf.NodeID, Rack: r.conf.Rack, Endpoints: endpoints,
 		InternalReplicas: coordinators.InternalReplicas(&r.conf),
 		Listener:         listener, Secrets: peers.Secrets, Logs: r.data.Cluster(),
-		Version: b.version, Progress: b.waits, Fail: b.fail, Log: b.log,
+		Version: b.version, Health: b.health.Recent, Progress: b.waits, Fail: b.fail, Log: b.log,
 		Refused: guard.RecordRefusedLinks(r.guard.Audit, listener),
 	})
 	if err != nil {
@@ -74,6 +74,12 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	}
 	b.stack.pushDisk("metadata", c.Close)
 	b.certs.OnChange(c.EndUntrusted)
+	if r.linked() {
+		b.health.Join(c.Reports)
+		if err := metrics.RegisterReports(b.reg, observe.Reports(b.health)); err != nil {
+			return err
+		}
+	}
 	r.member = &member{Cluster: c, incarnation: metadata.NewID(), shown: func() error { return nil }}
 	if c.ID() == "" { // a directory without metadata, which an interrupted start left, or none
 		if err := r.data.CheckOwners(); err != nil {
@@ -139,7 +145,7 @@ func (b *Broker) enter(ctx context.Context, r *components) error {
 	return r.data.CheckAge(c.Store())
 }
 
-// showCluster describes the cluster to clients as soon as this node's metadata are as new as its
+// showCluster describes the cluster to clients as soon as this node's metadata is as new as its
 // start, which may be long before its logs are recovered.
 func (b *Broker) showCluster(ctx context.Context, r *components) error {
 	images := metadata.NewApplier(b.log.Named("metadata"))
@@ -148,7 +154,7 @@ func (b *Broker) showCluster(ctx context.Context, r *components) error {
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
 		Rules:    guard.FollowRules(&b.cfg.Security, b.log.Named("security"), images),
 		Metadata: images, Controller: r.control, Cluster: r.member.Operator(), Settings: r.settings, Configs: b.configs,
-		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level,
+		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level, Report: b.health.Last,
 	})
 	if err != nil {
 		return err

@@ -38,6 +38,12 @@ func clusterFaults() (list []fault) {
 	})
 	add("replica-stopped", "stopped_replica", func(c *view.Cluster) { c.Stopped = []view.Stopped{{Partitions: some, Leader: 2}} })
 	add("unclean", "unclean", func(c *view.Cluster) { c.Unclean = some })
+	list = append(list, fault{name: "cluster-report-missing", checks: []string{"reports"}, plant: func(_ *testing.T, s *sick) {
+		s.health.Add(func(f *checks.Facts) {
+			f.Cluster = &view.Cluster{Seeds: 3, State: "active", Quorum: view.Quorum{Leader: 2, Voters: 3}}
+			f.Others = []checks.Other{{Heard: health.Heard{Broker: 3}, Active: f.Now.Add(-time.Hour)}}
+		})
+	}})
 	add("clock-ahead", "skew", func(c *view.Cluster) { c.Skew = -time.Hour })
 	return list
 }

@@ -384,7 +384,7 @@ func diskFaults() []fault {
 	}
 	return []fault{
 		{name: "space-low", checks: []string{"space"}, plant: func(t *testing.T, s *sick) { s.disk.leave(t, s.Broker, 80<<20) }},
-		{name: "space-nearly-low", checks: []string{"space"}, plant: func(t *testing.T, s *sick) { s.disk.leave(t, s.Broker, 15<<30) }},
+		{name: "space-nearly-low", checks: []string{"space"}, plant: func(t *testing.T, s *sick) { s.disk.leave(t, s.Broker, 9<<30) }},
 		{name: "dir-failed", set: []string{"log.dirs=/one"}, checks: []string{"log_dir"}, plant: fail},
 		{name: "one-dir-of-two-failed", set: []string{"log.dirs=/one,/two"}, checks: []string{"log_dir"}, plant: fail},
 		{

@@ -3,8 +3,9 @@
 //
 // Every surface shows that list in the same words: GET /v1/health is a Report, /readyz is
 // Report.Text, the log and the metric chronik_findings are derived from it, and chronikctl prints
-// it. The package imports no other, so that both the broker and chronikctl can import it.
-// health/checks makes the reports; health/host reads the machine.
+// it. The brokers of a cluster send each other their reports in the same form, and each adds those
+// of the others to its own (Report.Add). The package imports no other, so that both the broker and
+// chronikctl can import it. health/checks makes the reports; health/host reads the machine.
 package health
 
 import (
@@ -35,9 +36,15 @@ func Severities() []Severity { return []Severity{Bad, Warn, Note} }
 // Known reports whether the severity is one of Severities.
 func (s Severity) Known() bool { return slices.Contains(Severities(), s) }
 
-// Finding is one problem. Two findings of the same check and subject are the same fault with other
-// numbers.
+// NoBroker is Finding.Broker of a finding that is not one broker's own.
+const NoBroker int32 = -1
+
+// Finding is one problem. Two findings of the same broker, check and subject are the same fault
+// with other numbers.
 type Finding struct {
+	// Broker is the member of a cluster that has the fault and reports it. NoBroker: it follows
+	// from the metadata, so that every broker finds it, or there is no cluster.
+	Broker   int32     `json:"broker"`
 	Check    string    `json:"check"`    // name of the check that found it
 	Severity Severity  `json:"severity"` //
 	Subject  string    `json:"subject"`  // where: "log directory /data"
@@ -48,9 +55,28 @@ type Finding struct {
 	NotReady bool      `json:"notReady"` // clients should be sent elsewhere: /readyz answers 503
 }
 
+// ThisBroker is the subject of a finding about the broker that reports it, as a whole.
+const ThisBroker = "this broker"
+
+// BrokerSubject is the subject of a finding about a broker that others report.
+func BrokerSubject(id int32) string { return fmt.Sprintf("broker %d", id) }
+
+// Where returns the subject for readers who see the findings of several brokers.
+func (f *Finding) Where() string {
+	switch {
+	case f.Broker == NoBroker:
+		return f.Subject
+	case f.Subject == ThisBroker:
+		return BrokerSubject(f.Broker)
+	}
+	return BrokerSubject(f.Broker) + ", " + f.Subject
+}
+
 // String returns the finding in one line, without its remedy.
-func (f *Finding) String() string {
-	text := fmt.Sprintf("%s: %s: %s", f.Severity, f.Subject, f.Problem)
+func (f *Finding) String() string { return f.line(f.Where()) }
+
+func (f *Finding) line(where string) string {
+	text := fmt.Sprintf("%s: %s: %s", f.Severity, where, f.Problem)
 	if f.Works != "" {
 		text += "; " + f.Works
 	}
@@ -64,19 +90,24 @@ type Examined struct {
 	Saw  []string `json:"saw"`
 }
 
-// Report is a broker's health at one moment.
+// Report is a broker's health at one moment, and after Add that of its cluster.
 type Report struct {
 	Broker  int32     `json:"broker"` // node.id
 	Version string    `json:"version"`
 	At      time.Time `json:"at"` // UTC
-	// Ready reports whether clients are served: no finding is NotReady.
+	// Ready reports whether this broker serves clients: no finding of its own is NotReady.
 	Ready bool `json:"ready"`
 	// Phase is what the broker does instead of serving clients, such as "recovering logs"; empty
 	// while it serves them. Progress has one line for each part of the phase.
 	Phase    string     `json:"phase"`
 	Progress []string   `json:"progress"`
 	Findings []Finding  `json:"findings"` // worst first
+	Omitted  int        `json:"omitted"`  // findings that Encode left out
 	Checks   []Examined `json:"checks"`
+	// Brokers are the other brokers of the cluster, by id; empty in a report without Add.
+	Brokers []Other `json:"brokers"`
+	// Load is what the broker does; nil if it was not asked for, or serves no clients.
+	Load *Load `json:"load,omitempty"`
 }
 
 // Sort orders findings, worst first; those of the same severity keep their order.
@@ -89,7 +120,7 @@ func Sort(all []Finding) {
 
 // Text returns the report for people and for /readyz: a first line that begins with "ready" or "not
 // ready", the progress of startup or shutdown, and one line for each finding that is worse than a
-// note.
+// note, without those of other brokers.
 func (r *Report) Text() string {
 	var b strings.Builder
 	switch {
@@ -104,9 +135,13 @@ func (r *Report) Text() string {
 		b.WriteString(line + "\n")
 	}
 	for i := range r.Findings {
+		f := &r.Findings[i]
+		if f.Broker != NoBroker && f.Broker != r.Broker {
+			continue // Ready is about this broker
+		}
 		// The first line already reports the phase.
-		if f := &r.Findings[i]; f.Severity != Note && f.Check != CheckServing {
-			b.WriteString(f.String() + "\n")
+		if f.Severity != Note && f.Check != CheckServing {
+			b.WriteString(f.line(f.Subject) + "\n")
 		}
 	}
 	return b.String()
@@ -121,3 +156,10 @@ const CheckServing = "serving"
 // CheckMembership is the check that measures, on a member of a cluster, whether the controller
 // accepts its heartbeats.
 const CheckMembership = "membership"
+
+// CheckReports is the check of the reports of other brokers.
+const CheckReports = "reports"
+
+// CheckBrokers is the check whose findings have the BrokerSubject of a broker that is not in order,
+// as the metadata show it.
+const CheckBrokers = "brokers"

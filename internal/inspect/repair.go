@@ -94,7 +94,7 @@ func (r *Inspection) replicated(at, topic string, partition int32) bool {
 			p := t.Partitions.At(partition)
 			return p != nil && len(p.Replicas) > 1
 		}
-		return false // it was deleted, or the metadata are older
+		return false // it was deleted, or the metadata is older
 	}
 	i := slices.IndexFunc(r.dirs, func(d *dir) bool { return d.location.Path == at })
 	return i >= 0 && r.dirs[i].state != nil && r.dirs[i].state.Owner.Cluster != [16]byte{}

@@ -42,8 +42,8 @@ func TestClientsLogIn(t *testing.T) {
 	}
 }
 
-// A wrong password, an unknown user and a user without that mechanism fail at the same step, with
-// the same text for the client.
+// A wrong password, an unknown user and a user without that mechanism fail at the same step, the
+// one that has the client's proof. The connection has one text for all failures.
 func TestFailuresLookAlike(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.set("bob", "right")
@@ -53,6 +53,9 @@ func TestFailuresLookAlike(t *testing.T) {
 		for _, client := range byPassword(user, "wrong") {
 			if who, err := w.talk(client, ""); err == nil {
 				t.Errorf("%s as %s with a wrong password: %+v", client.Name(), user, who)
+			}
+			if proof := map[string]int{ScramSHA256: 2, ScramSHA512: 2, Plain: 1}[client.Name()]; w.steps != proof {
+				t.Errorf("%s as %s fails at step %d, not %d", client.Name(), user, w.steps, proof)
 			}
 		}
 	}

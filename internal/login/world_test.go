@@ -19,6 +19,7 @@ type world struct {
 	*Logins
 	image *metadata.Image
 	now   time.Time
+	steps int // of the last talk
 }
 
 // cheap is the number of iterations in tests: the least that is allowed.
@@ -76,7 +77,7 @@ func (w *world) talk(client sasl.Mechanism, host string) (*Identity, error) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	for range 4 {
+	for w.steps = 1; w.steps < 5; w.steps++ {
 		out, who, err := server.Step(message)
 		if err != nil {
 			var f *Failure

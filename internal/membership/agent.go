@@ -43,7 +43,7 @@ type AgentOptions struct {
 	// Request is what the broker registers. Seen is filled in from Registered.
 	Request controller.RegisterRequest
 	// Registered returns the revision and the incarnation of the broker's registration that this
-	// node's metadata show; revision 0 means none.
+	// node's metadata shows; revision 0 means none.
 	Registered func(ctx context.Context) (revision int64, incarnation [16]byte, err error)
 	// Leader returns the metadata leader, 0 if none is known, and a channel that is closed when
 	// that changes.

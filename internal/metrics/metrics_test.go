@@ -72,6 +72,11 @@ func everything(t *testing.T) *prometheus.Registry {
 	if err := RegisterFindings(reg, func() []Findings { return []Findings{{"files", "warn", 1}} }); err != nil {
 		t.Fatal(err)
 	}
+	if err := RegisterReports(reg, func() []Reported {
+		return []Reported{{Broker: 3, Age: 1500 * time.Millisecond, N: []Findings{{Severity: "bad", N: 2}}}, {Broker: 4, Age: time.Minute}}
+	}); err != nil {
+		t.Fatal(err)
+	}
 	if err := RegisterCertificates(reg, func() []Expiry { return []Expiry{{"clients", "server", 7}} }); err != nil {
 		t.Fatal(err)
 	}

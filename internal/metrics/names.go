@@ -153,6 +153,8 @@ const (
 	nameBuild        = "chronik_build_info"
 	nameReady        = "chronik_ready"
 	nameFindings     = "chronik_findings"
+	nameReported     = "chronik_broker_findings"
+	nameReportAge    = "chronik_broker_report_age_seconds"
 	nameExpiry       = "chronik_certificate_expiry_seconds"
 	nameKeysAge      = "chronik_token_keys_age_seconds"
 	nameKeysFailed   = "chronik_token_keys_failed"

@@ -244,7 +244,7 @@ func (m *Manager) specs(list []*missing) ([]*missing, []storage.Spec, int64) {
 }
 
 // adoptCreated turns created logs into partitions with the role and the configuration of the latest
-// image, and adds what the metadata do not have to done. version is that of the image under which
+// image, and adds what the metadata does not have to done. version is that of the image under which
 // they were created. A log whose topic was deleted meanwhile is skipped; its deletion is queued.
 func (m *Manager) adoptCreated(logs []*storage.Log, version int64, done changes) {
 	var adopted []wanted

@@ -22,6 +22,24 @@
 // Invariants: no append completes without error before its condition holds (I2); the high watermark
 // of a leader never decreases, and no read returns records above it (I4); a leader whose epoch is
 // older than the metadata's accepts no append (I9).
+//
+// # Goroutines and locks
+//
+//	Apply       the applier's goroutine gives roles and settings, in memory
+//	dirqueue    one for each log directory with logs to create or to delete
+//	recorder    one, while there is something to record in the metadata
+//	upkeep      one that decides; requests to the controller and saved high watermarks have
+//	            further ones, at most one for each purpose and directory
+//
+// All other calls come on goroutines of storage, of streams and of requests.
+//
+// An append belongs to the log from Append to OffsetsAssigned, then to a queue of its partition,
+// guarded by Partition.mu. The goroutine that removes it from there owns it, and calls Done without
+// that lock.
+//
+// Lock order: Manager.roles, abilities.mu, Manager.mu, Partition.mu, then producersMu and mu of a
+// storage.Log. upkeep.mu comes last. None is held across I/O. The purgatory and a Tail are called
+// without Manager.mu and Partition.mu, and storage calls a Partition without producersMu and mu.
 package replica
 
 import "errors"

@@ -42,7 +42,7 @@ type resignation struct {
 	is    bool // it was sent
 }
 
-// resignRequests asks for other leaders until the metadata show a higher leader epoch.
+// resignRequests asks for other leaders until the metadata shows a higher leader epoch.
 type resignRequests struct {
 	u    *upkeep
 	todo map[*Partition]resignation // guarded by upkeep.mu

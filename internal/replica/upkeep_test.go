@@ -262,7 +262,7 @@ func TestAFailedReplicaDoesNotJoin(t *testing.T) {
 	}
 }
 
-// The leader of a log that took records back asks for another leader until the metadata show a
+// The leader of a log that took records back asks for another leader until the metadata shows a
 // higher epoch.
 func TestALeaderResignsUntilTheEpochMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

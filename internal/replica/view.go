@@ -11,11 +11,11 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// applyRole gives a partition its role, and adds to changes what the metadata do not have: its
+// applyRole gives a partition its role, and adds to changes what the metadata does not have: its
 // directory, and a leader epoch above those of its log and high watermark. This broker must not
 // lead in a lower one, and cannot follow in one: a replica that an unclean election passed over has
 // what the others took back, and discards it only in a later epoch. A log has a later epoch than
-// the metadata give if these were restored from a copy, or the same one after a stop that was not
+// the metadata gives if that was restored from a copy, or the same one after a stop that was not
 // clean: the registration has raised what the copy had.
 func (m *Manager) applyRole(w wanted, changes changes) {
 	tp := w.tp()
@@ -49,7 +49,7 @@ func (m *Manager) applyRole(w wanted, changes changes) {
 	}
 	m.mu.Unlock()
 	if later {
-		m.opt.Logger.Warn("the log has records of the leader epoch that the metadata give, or of a later one, because they were restored from a copy; "+
+		m.opt.Logger.Warn("the log has records of the leader epoch that the metadata gives, or of a later one, because the metadata was restored from a copy; "+
 			"asking for a higher one",
 			zap.Stringer("partition", p), zap.Int32("epoch", part.LeaderEpoch), zap.Int32("known", seen))
 	}

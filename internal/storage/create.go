@@ -7,7 +7,6 @@ import (
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
-
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 

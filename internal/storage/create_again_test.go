@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
-
 	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"

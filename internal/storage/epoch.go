@@ -177,12 +177,16 @@ func (l *Log) storedEpoch(epoch int32) int32 {
 	return epoch
 }
 
-// EpochEnd returns the largest known epoch not above epoch, and its end offset; see
-// epochs.Cache.End.
+// EpochEnd returns the largest known epoch not above epoch, and its end offset, which is not below
+// the log start; see epochs.Cache.End.
 func (l *Log) EpochEnd(epoch int32) (int32, int64) {
 	l.producersMu.Lock()
 	defer l.producersMu.Unlock()
-	return l.epochs.End(epoch, l.logEnd.Load())
+	known, end := l.epochs.End(epoch, l.logEnd.Load())
+	if end >= 0 {
+		end = max(end, l.logStart.Load())
+	}
+	return known, end
 }
 
 // EpochAt returns the leader epoch of the record at an offset, -1 if unknown.
@@ -192,8 +196,8 @@ func (l *Log) EpochAt(offset int64) int32 {
 	return l.epochs.At(offset)
 }
 
-// LastEpoch returns the epoch of the last records of the log, -1 if there are none, and the log
-// end. A follower names both to its leader, which finds the offset where the two logs diverge. A
+// LastEpoch returns the epoch of the last records of the log, also if they are deleted, -1 if it
+// never had any, and the log end. A follower names both to its leader, which finds the offset where the two logs diverge. A
 // leader counts its own epoch even if that has no records yet.
 func (l *Log) LastEpoch() (epoch int32, end int64) {
 	l.producersMu.Lock()

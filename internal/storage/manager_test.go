@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/statelog"
-
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"

@@ -4,10 +4,9 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
-
-	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 )

@@ -167,15 +167,18 @@ func (m *Manager) replaceNamesakes(d *Dir, specs []Spec) error {
 			return fmt.Errorf("set %s of another topic aside: %w", l, err)
 		}
 	}
-	if err := d.remove(former, true); err != nil {
-		return err
-	}
+	// The next attempt may not find them as namesakes any longer: their files are renamed before the
+	// checkpoint is written, and Create completes that.
+	err := d.remove(former, true)
+	left := d.Logs()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range former {
-		delete(m.logs, l.id)
+		if !slices.Contains(left, l) {
+			delete(m.logs, l.id)
+		}
 	}
-	return nil
+	return err
 }
 
 // namesakes returns the logs of other topics whose files have the names of a log to be created.

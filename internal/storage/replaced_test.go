@@ -247,11 +247,23 @@ func outlivesLeader(t *testing.T, b broken) (wrong string) {
 	return ""
 }
 
-// The metadata are older than a log, and a new topic has the name of its topic. The log's files are
+// The metadata is older than a log, and a new topic has the name of its topic. The log's files are
 // kept under another name, with the records that only the journal had, and none is of both logs.
 func TestALogOfAnotherTopicWithItsNameIsSetAside(t *testing.T) {
+	t.Run("at once", func(t *testing.T) { setNamesakeAside(t, errfs.Rule{}) })
+	t.Run("after a full disk", func(t *testing.T) {
+		setNamesakeAside(t, errfs.Rule{Ops: errfs.Write, Path: "/*/checkpoint/*", Err: syscall.ENOSPC, Count: 3})
+	})
+	t.Run("after a failed rename", func(t *testing.T) {
+		setNamesakeAside(t, errfs.Rule{Ops: errfs.Rename, Path: "*-replaced", Err: syscall.EIO, Count: 1})
+	})
+}
+
+func setNamesakeAside(t *testing.T, fault errfs.Rule) {
+	t.Helper()
 	disk := crashfs.New(1)
-	m := mustManage(t, disk)
+	faulty := errfs.New(disk)
+	m := mustManage(t, faulty)
 	specs := specsOf('a', 1)
 	former, err := m.CreateIn(m.Dirs()[0], specs)
 	if err != nil {
@@ -261,9 +273,25 @@ func TestALogOfAnotherTopicWithItsNameIsSetAside(t *testing.T) {
 		t.Fatal(a.Err)
 	}
 	specs[0].ID.Topic[0] = 'b'
-	logs, err := m.CreateIn(m.Dirs()[0], specs)
+	var logs []*Log
+	if fault.Err == nil {
+		logs, err = m.CreateIn(m.Dirs()[0], specs)
+	} else {
+		f := faulty.Add(fault)
+		for n := 0; len(logs) == 0 && n < 10; n++ {
+			logs, err = m.CreateIn(m.Dirs()[0], specs)
+		}
+		if f.Hits() == 0 {
+			t.Fatal("nothing failed")
+		}
+	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, l := range m.Logs() {
+		if l.Offline() != nil {
+			t.Errorf("%s of %x: %v", l, l.ID().Topic, l.Offline())
+		}
 	}
 	for range 2 {
 		if a := send(lead(logs...)[0], small); a.Err != nil {

@@ -2,6 +2,7 @@ package text
 
 import (
 	"fmt"
+	"math/bits"
 	"strconv"
 	"strings"
 )
@@ -13,14 +14,12 @@ func Bytes(n int64) string {
 	if n < 1<<10 {
 		return strconv.FormatInt(n, 10) + " B"
 	}
-	i := 0
-	for n >= 1<<20 {
-		i, n = i+1, n>>10
+	i := (bits.Len64(uint64(n)) - 1) / 10
+	unit := uint64(1) << (10 * i)
+	if tenths := uint64(n) % unit * 10 / unit; tenths > 0 {
+		return fmt.Sprintf("%d.%d %ciB", uint64(n)/unit, tenths, units[i-1])
 	}
-	if tenths := n & (1<<10 - 1) * 10 >> 10; tenths > 0 {
-		return fmt.Sprintf("%d.%d %ciB", n>>10, tenths, units[i])
-	}
-	return fmt.Sprintf("%d %ciB", n>>10, units[i])
+	return fmt.Sprintf("%d %ciB", uint64(n)/unit, units[i-1])
 }
 
 // Number returns a whole number with a comma between each three digits: "1,234,567".

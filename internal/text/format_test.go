@@ -8,7 +8,7 @@ import (
 func TestBytes(t *testing.T) {
 	for n, want := range map[int64]string{
 		0: "0 B", 1023: "1023 B", 1024: "1 KiB", 1536: "1.5 KiB", 1 << 20: "1 MiB", 5 << 40: "5 TiB",
-		1<<20 - 1: "1023.9 KiB", 2<<30 - 1: "1.9 GiB", math.MaxInt64: "7.9 EiB", 9 << 57: "1.1 EiB",
+		1<<20 - 1: "1023.9 KiB", 2<<30 - 1: "1.9 GiB", 1<<30 + (1<<30+9)/10: "1.1 GiB", math.MaxInt64: "7.9 EiB", 9 << 57: "1.1 EiB",
 	} {
 		if got := Bytes(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)

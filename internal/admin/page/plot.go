@@ -70,6 +70,7 @@ type figure struct {
 	names []string
 	text  func(float64) string
 	least float64 // minimum of the scale's top
+	size  bool    // the values are bytes: see niceTop
 }
 
 func figures() []figure {
@@ -77,12 +78,12 @@ func figures() []figure {
 		return func(v float64) string { return f(v) + "/s" }
 	}
 	return []figure{
-		{"Records in", []series{recordsIn}, []string{"records"}, perSecond(shortText), 10},
-		{"Traffic", []series{bytesIn, bytesOut}, []string{"in", "out"}, perSecond(bytesText), 10 << 10},
-		{"Produce requests", []series{produceP50, produceP99}, []string{"p50", "p99"}, secondsText, 1e-3},
-		{"Disk sync", []series{syncP50, syncP99}, []string{"p50", "p99"}, secondsText, 1e-3},
-		{"Records per sync", []series{perSync}, []string{"records"}, shortText, 10},
-		{"Journal", []series{journal}, []string{"bytes"}, bytesText, 1 << 20},
+		{"Records in", []series{recordsIn}, []string{"records"}, perSecond(shortText), 10, false},
+		{"Traffic", []series{bytesIn, bytesOut}, []string{"in", "out"}, perSecond(bytesText), 10 << 10, true},
+		{"Produce requests", []series{produceP50, produceP99}, []string{"p50", "p99"}, secondsText, 1e-3, false},
+		{"Disk sync", []series{syncP50, syncP99}, []string{"p50", "p99"}, secondsText, 1e-3, false},
+		{"Records per sync", []series{perSync}, []string{"records"}, shortText, 10, false},
+		{"Journal", []series{journal}, []string{"bytes"}, bytesText, 1 << 20, true},
 	}
 }
 
@@ -114,7 +115,7 @@ func (f *figure) draw(l *lines, now time.Time, over span) Plot {
 			}
 		}
 	}
-	top = niceTop(top, f.title == "Traffic" || f.title == "Journal")
+	top = niceTop(top, f.size)
 	p.Top = f.text(top)
 	var said []string
 	for i, s := range f.of {
@@ -178,6 +179,7 @@ func niceTop(top float64, size bool) float64 {
 // pathsOf draws the columns as a line with gaps for unknown values, and the area below it.
 func pathsOf(columns []float64, top float64) (line, area string) {
 	var l, a strings.Builder
+	bottom := strconv.FormatFloat(plotHeight, 'f', -1, 64)
 	y := func(v float64) string {
 		return strconv.FormatFloat(math.Round(10*plotHeight*(1-math.Min(v/top, 1)))/10, 'f', -1, 64)
 	}
@@ -191,7 +193,7 @@ func pathsOf(columns []float64, top float64) (line, area string) {
 			x := strconv.Itoa(i)
 			if i == begin {
 				l.WriteString("M" + x + " " + y(columns[i]))
-				a.WriteString("M" + x + " 100V" + y(columns[i]))
+				a.WriteString("M" + x + " " + bottom + "V" + y(columns[i]))
 				continue
 			}
 			l.WriteString("L" + x + " " + y(columns[i]))
@@ -200,7 +202,7 @@ func pathsOf(columns []float64, top float64) (line, area string) {
 		if i == begin+1 {
 			l.WriteString("h0") // a dot
 		}
-		a.WriteString("V100Z")
+		a.WriteString("V" + bottom + "Z")
 	}
 	return l.String(), a.String()
 }

@@ -208,7 +208,7 @@ const (
 
 // Fenced is called when a partition has refused a marker of the shard that runs in a partition's
 // leader epoch, because it has one of a higher coordinator epoch, known. If this broker is the
-// coordinator according to its metadata, no coordinator had that epoch: the metadata were restored
+// coordinator according to its metadata, no coordinator had that epoch: the metadata was restored
 // from a copy, or the topic was deleted by hand and created again. No marker would ever be accepted
 // then. So Fenced has the controller raise the leader epoch above known. It does not block.
 func (t *Transactions) Fenced(partition, epoch, known int32) {
@@ -248,7 +248,7 @@ func (t *Transactions) raise(tp metadata.TopicPartition, epoch, known int32) {
 	case err == nil:
 		t.raised.Add(1)
 		t.opt.Logger.Warn("a partition knows a later coordinator epoch than that of "+TransactionsTopic+
-			", for example because metadata were restored from a copy; the epoch was raised", fields...)
+			", for example because metadata was restored from a copy; the epoch was raised", fields...)
 	case t.ctx.Err() == nil:
 		t.opt.Logger.Error("a partition knows a later coordinator epoch than that of "+TransactionsTopic+
 			", which could not be raised; its transactions do not end until it is, trying again", fields...)

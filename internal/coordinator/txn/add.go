@@ -186,7 +186,7 @@ func (s *Shard) note(t *transaction, list []AddedPartition) {
 	}
 }
 
-// isCurrent reports whether a partition is of the topic that the metadata have, or does not say.
+// isCurrent reports whether a partition is of the topic that the metadata has, or does not say.
 func (s *Shard) isCurrent(p AddedPartition) bool {
 	return p.TopicID == [16]byte{} || s.topics != nil && s.topics.ID(p.Topic) == p.TopicID
 }

@@ -287,7 +287,7 @@ func (s *Shard) flushed(e flushed) {
 }
 
 // lossy reports whether a partition of an open transaction may have lost records since it was
-// added, which may have been acknowledged. The metadata say so before a leader serves the rest.
+// added, which may have been acknowledged. The metadata says so before a leader serves the rest.
 func (s *Shard) lossy(t *transaction) bool {
 	for i, p := range t.partitions {
 		was := t.live.of(i)
@@ -302,12 +302,12 @@ func (s *Shard) lossy(t *transaction) bool {
 	return false
 }
 
-// remains reports whether the metadata have a partition, and still of the topic with an id; zero:
+// remains reports whether the metadata has a partition, and still of the topic with an id; zero:
 // of any topic of that name.
 //
-// These metadata are never older than those of the leader that asked for the partition: an Add and
-// a Verify of another id than theirs are refused, and a new coordinator's metadata have what the
-// one before has seen. So another id is that of a later topic, which needs no marker.
+// This metadata is never older than that of the leader that asked for the partition: an Add and a
+// Verify of another id are refused, and a new coordinator's metadata has what the one before has
+// seen. So another id is that of a later topic, which needs no marker.
 func (s *Shard) remains(p Partition, topic [16]byte) bool {
 	return s.topics.Exists(p) && (topic == [16]byte{} || s.topics.ID(p.Topic) == topic)
 }

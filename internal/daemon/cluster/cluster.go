@@ -16,6 +16,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -58,6 +59,9 @@ type Options struct {
 	Progress func(string)
 	// Version is that of the software.
 	Version string
+	// Health returns this broker's own health report, for other brokers, until ctx ends. Nil: they
+	// get none.
+	Health func(ctx context.Context) *health.Report
 	// Fail is called if this process cannot continue. It must not block.
 	Fail func(error)
 	Log  *zap.Logger
@@ -82,6 +86,7 @@ type Cluster struct {
 	streams      atomic.Pointer[func(*link.Conn)]    // since Streams.Serve
 	transactions atomic.Pointer[TransactionsHandler] // since ServeTransactions
 	watched      atomic.Pointer[Watched]
+	others       others
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -91,7 +96,7 @@ type Cluster struct {
 // Open opens the metadata directory and the links, and begins to dial the seeds. The caller must
 // serve Accept on the listener for brokers and call Close.
 func Open(o Options) (*Cluster, error) {
-	c := &Cluster{o: o, began: time.Now()}
+	c := &Cluster{o: o, began: time.Now(), others: others{heard: map[int32]health.Heard{}, asked: map[int32]bool{}}}
 	if !c.Linked() { // the rest is news of other brokers
 		c.o.Log = o.Log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
 		o = c.o
@@ -130,6 +135,7 @@ func Open(o Options) (*Cluster, error) {
 		Handler: &router{
 			heard: c.book.heard, operator: c.Operator(), store: c.store, server: c.serve, log: o.Log.Named("link"),
 			reports: func(body []byte) ([]byte, error) { return c.reporter.Load().answer(body) }, transactions: c.handleTransactions,
+			health: c.answerHealth,
 		}, Data: c.data, Check: c.admit,
 	})
 	if err != nil {
@@ -137,6 +143,9 @@ func Open(o Options) (*Cluster, error) {
 	}
 	c.book.start(c.links, c.self.Address)
 	c.work.Go(c.watch)
+	if c.Linked() {
+		c.work.Go(c.askHealth)
+	}
 	return c, nil
 }
 

@@ -138,7 +138,7 @@ func (c *Cluster) Lease() bool {
 }
 
 // Resign asks the controller to end leaderships of this broker in the given leader epochs. At most
-// controller.MaxPartitions are allowed. It returns when this node's metadata show the result.
+// controller.MaxPartitions are allowed. It returns when this node's metadata shows the result.
 func (c *Cluster) Resign(ctx context.Context, broker int32, brokerEpoch int64, partitions map[metadata.TopicPartition]int32) error {
 	a := c.agent.Load()
 	if a == nil || broker != c.o.Node {
@@ -151,7 +151,7 @@ func (c *Cluster) Resign(ctx context.Context, broker int32, brokerEpoch int64, p
 	return c.store.WaitFor(ctx, revision)
 }
 
-// registered returns this broker's registration as this node's metadata show it.
+// registered returns this broker's registration as this node's metadata shows it.
 func (c *Cluster) registered(ctx context.Context) (revision int64, incarnation [16]byte, err error) {
 	kv, _, err := c.store.Get(ctx, metadata.BrokerKey(c.o.Node))
 	if err != nil || kv.ModRevision == 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/view"
 )
 
-// Describe sets what the metadata do not show. version is that of this broker. It does not wait for
-// the metadata store.
+// Describe sets what the metadata does not show. version is that of this broker. It does not wait
+// for the metadata store.
 func (s *Streams) Describe(img *metadata.Image, version string, x *view.Cluster) {
 	c := s.cluster
 	w := c.Watched()

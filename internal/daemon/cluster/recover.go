@@ -66,7 +66,7 @@ type Recovery struct {
 
 // Inspect reads the directory of a voter and asks all seeds, and the other voters where they have
 // registered. It fails if the cluster is not lost as far as these show: another voter answers, or
-// the metadata were recovered before. It changes nothing. The error matches membership.ErrRefused
+// the metadata was recovered before. It changes nothing. The error matches membership.ErrRefused
 // if the text has the cause and a remedy.
 func Inspect(ctx context.Context, o RecoverOptions) (*Recovery, error) {
 	r := &Recovery{o: o, ask: slices.Clone(o.Conf.Seeds)}

@@ -2,7 +2,7 @@
 // runs what they have to do with each other.
 //
 // Before anything is changed, it finds directories whose disks hang, that a newer version wrote,
-// whose logs belong to another cluster, or whose metadata are missing or older than their copy. It
+// whose logs belong to another cluster, or whose metadata is missing or older than its copy. It
 // locks the data directory, closes the metadata to other users, and keeps the copy of the metadata
 // while few voters have them. Its errors say what to do, with an exit code. Packages storage and
 // raftstore open the directories; datadir does not know the

@@ -73,7 +73,7 @@ func readOwners(fsys vfs.FS, all []storage.Location) (o owners, err error) {
 	return o, nil
 }
 
-// CheckOwners rejects logs whose metadata are missing. It is called if this node has none: its
+// CheckOwners rejects logs whose metadata is missing. It is called if this node has none: its
 // cluster would begin without the topics of these logs.
 func (d *Dirs) CheckOwners() error {
 	o, dir := d.owners, d.Metadata()

@@ -76,7 +76,7 @@ func TestAccessRulesFollowTheMetadata(t *testing.T) {
 	w := newRulesWorld(t, config.Security{ACL: true, SuperUsers: []string{"User:admin"}})
 	w.create(readOrders(acl.Allow))
 	if w.may("User:bob") || !w.may("User:admin") {
-		t.Error("before the metadata are read, somebody else than a super user may read")
+		t.Error("before the metadata is read, somebody else than a super user may read")
 	}
 	w.start()
 	if !w.may("User:bob") || w.may("User:eve") {

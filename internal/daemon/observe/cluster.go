@@ -23,7 +23,7 @@ type Cluster struct {
 	MinISR func(*metadata.Image, *metadata.Topic, *metadata.Partition) int
 	// Lags returns what the followers of this broker lack.
 	Lags func() map[int32]replica.Lag
-	// Member sets what the metadata do not show: the quorum, the lease, the metadata leader's
+	// Member sets what the metadata does not show: the quorum, the lease, the metadata leader's
 	// clock, and the replicas that have stopped. It must not wait for the metadata store. It is
 	// nil for a broker without a cluster.
 	Member func(*metadata.Image, *view.Cluster)

@@ -28,7 +28,7 @@ func Findings(m *checks.Monitor, all []checks.Check) func() []metrics.Findings {
 			severity health.Severity
 		}
 		n := map[key]int{}
-		for _, f := range m.Last().Findings {
+		for _, f := range m.Own().Findings {
 			n[key{f.Check, f.Severity}]++
 		}
 		var found []metrics.Findings
@@ -38,6 +38,37 @@ func Findings(m *checks.Monitor, all []checks.Check) func() []metrics.Findings {
 			}
 		}
 		return found
+	}
+}
+
+// Reports returns the source of the metrics about the reports of all brokers of a cluster.
+func Reports(m *checks.Monitor) func() []metrics.Reported {
+	return func() []metrics.Reported {
+		r := m.Last()
+		count := func(broker int32) (n []metrics.Findings) {
+			for _, s := range health.Severities() {
+				x := metrics.Findings{Severity: string(s)}
+				for i := range r.Findings {
+					if f := &r.Findings[i]; f.Broker == broker && f.Severity == s {
+						x.N++
+					}
+				}
+				n = append(n, x)
+			}
+			return n
+		}
+		list := []metrics.Reported{{Broker: r.Broker, N: count(r.Broker)}}
+		for _, o := range r.Brokers {
+			if o.At.IsZero() {
+				continue
+			}
+			x := metrics.Reported{Broker: o.Broker, Age: max(r.At.Sub(o.At), time.Millisecond)}
+			if o.Current {
+				x.N = count(o.Broker)
+			}
+			list = append(list, x)
+		}
+		return list
 	}
 }
 

@@ -49,6 +49,12 @@ func (n *notes) addFinding(f health.Finding) {
 	n.findings = append(n.findings, f)
 }
 
+// addShared is addFinding for what follows from the metadata, so that every broker finds it.
+func (n *notes) addShared(f health.Finding) {
+	f.Broker = health.NoBroker
+	n.addFinding(f)
+}
+
 // see records a measurement.
 func (n *notes) see(text string) { n.saw = append(n.saw, text) }
 

@@ -41,8 +41,10 @@ func clusterChecks() []Check {
 			Doc: "In a cluster: whether the metadata have a leader, and how many voters can fail before they have none."},
 		{Name: "leaderless", run: member(checkLeaderless),
 			Doc: "In a cluster: partitions without a leader, and which broker or directory they wait for."},
-		{Name: "brokers", run: member(checkBrokers),
+		{Name: health.CheckBrokers, run: checkBrokers,
 			Doc: "In a cluster: brokers that are fenced or start, and replicas that are not in sync, one finding for each broker."},
+		{Name: health.CheckReports, run: checkReports,
+			Doc: "In a cluster: active brokers whose own report does not reach this broker, which then does not know their findings."},
 		{Name: "stopped_replica", run: member(checkStopped),
 			Doc: "In a cluster: replicas of this broker that cannot follow their leaders without discarding committed records."},
 		{Name: "unclean", Loud: true, run: member(checkUnclean),
@@ -57,7 +59,7 @@ func clusterChecks() []Check {
 func checkMembership(c *view.Cluster, n *notes) {
 	n.see("state " + c.State)
 	x := health.Finding{
-		Severity: health.Bad, Subject: "this broker", NotReady: true,
+		Severity: health.Bad, Subject: health.ThisBroker, NotReady: true,
 		Works: "what it answers with acks=all is on all replicas in sync; it refuses acks=1 and group requests",
 	}
 	switch {
@@ -132,25 +134,26 @@ func checkQuorum(c *view.Cluster, n *notes) {
 	}
 	switch {
 	case q.Orphans > 0 && q.Orphaned >= orphanAfter:
-		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
+		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
 			Problem: fmt.Sprintf("%s of %d has a member id that no broker has: its metadata directory was lost, and its vote has not moved",
 				text.Count(q.Orphans, "voter"), q.Voters),
 			Works:  "the metadata can be changed",
 			Remedy: "do not stop another broker now; start the broker whose directory was lost, with its node.id and an empty data directory: it takes the vote over (" + clusterPage + ")"})
 	case q.Voters < c.Seeds:
-		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
+		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
 			Problem: fmt.Sprintf("only %d of %d seeds vote, so the metadata survive the failure of %s", q.Voters, c.Seeds,
 				failures(q.Voters)),
 			Works:  "the metadata can be changed",
 			Remedy: "start the other brokers of cluster.seeds; they become voters when they have copied the metadata (" + clusterPage + ")"})
 	case q.Voters%2 == 0:
-		n.add(health.Warn, "metadata quorum",
-			fmt.Sprintf("the number of voters is even: %d survive the failure of %s, not more than %d do", q.Voters, failures(q.Voters),
-				q.Voters-1),
-			"name 1, 3 or 5 brokers in cluster.seeds of all brokers ("+clusterPage+")")
+		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
+			Problem: fmt.Sprintf("the number of voters is even: %d survive the failure of %s, not more than %d do", q.Voters,
+				failures(q.Voters), q.Voters-1),
+			Remedy: "name 1, 3 or 5 brokers in cluster.seeds of all brokers (" + clusterPage + ")"})
 	case q.Voters == 1:
-		n.add(health.Note, "metadata quorum", "this cluster has one voter: if it loses its data directory, the metadata are lost",
-			"name 3 or 5 brokers in cluster.seeds if the cluster has that many ("+clusterPage+")")
+		n.addShared(health.Finding{Severity: health.Note, Subject: "metadata quorum",
+			Problem: "this cluster has one voter: if it loses its data directory, the metadata are lost",
+			Remedy:  "name 3 or 5 brokers in cluster.seeds if the cluster has that many (" + clusterPage + ")"})
 	}
 }
 
@@ -179,13 +182,13 @@ func checkLeaderless(c *view.Cluster, n *notes) {
 		on := brokersText(l.Brokers)
 		x := health.Finding{Severity: health.Bad, Subject: "partitions without a leader",
 			Problem: partitionsText(&l.Partitions) + " cannot be written or read: ", Works: "the other partitions can be written and read"}
-		unclean := "; if they are lost for good, `kafka-leader-election.sh --election-type unclean` makes another replica the leader and " +
-			"loses the records that only they have (" + clusterPage + ")"
+		unclean := "; if they are lost for good, `chronikctl topic elect --unclean` makes another replica the leader and loses the records " +
+			"that only they have (" + clusterPage + ")"
 		switch l.Why {
 		case view.ForBrokers:
 			x.Subject += ", on " + on
 			x.Problem += "only " + on + " may have all of their acknowledged records, and " + isAre(len(l.Brokers)) + " not active"
-			x.Remedy = "start " + on + " with the data directories that they had" + unclean
+			x.Remedy = "start " + on + " with the data directories that " + theyIt(len(l.Brokers)) + " had" + unclean
 		case view.ForDirectory:
 			x.Subject += ", on " + on
 			x.Problem += "their acknowledged records are in log directories or logs of " + on + " that are offline, damaged or missing"
@@ -199,23 +202,27 @@ func checkLeaderless(c *view.Cluster, n *notes) {
 			x.Problem += "the controller is electing leaders"
 			x.Remedy = "wait; if this stays, the log of " + leaderText(c) + " names the reason (" + clusterPage + ")"
 		}
-		n.addFinding(x)
+		n.addShared(x)
 	}
 }
 
-func checkBrokers(c *view.Cluster, n *notes) {
+func checkBrokers(f *Facts, n *notes) {
+	c := f.Cluster
+	if c == nil || !f.Serving {
+		return
+	}
 	n.see(text.Count(len(c.Brokers), "registered broker"))
 	for i := range c.Brokers {
 		b := &c.Brokers[i]
-		x := health.Finding{Severity: health.Warn, Subject: fmt.Sprintf("broker %d", b.ID)}
+		x := health.Finding{Severity: health.Warn, Subject: health.BrokerSubject(b.ID)}
 		switch b.State {
 		case "fenced":
 			x.Problem = "it is fenced: it sends no heartbeats, or its metadata stand still"
 			x.Remedy = fmt.Sprintf("start it, read its own findings, or check the network between it and %s, in both directions; if it will not return, "+
-				"move its replicas to other brokers and run `kafka-cluster.sh unregister --id %d` (%s)", leaderText(c), b.ID, clusterPage)
+				"run `chronikctl broker drain %[2]d` and then `chronikctl broker unregister %[2]d` (%[3]s)", leaderText(c), b.ID, clusterPage)
 		case "starting":
 			x.Severity, x.Problem = health.Note, "it is starting"
-			x.Remedy = "wait: /readyz of its admin port shows the progress"
+			x.Remedy = "wait until it is ready"
 		case "draining", "drained":
 			x.Severity, x.Problem = health.Note, "it is stopping, and its leaderships have moved or move"
 			x.Remedy = "wait until it has returned before you stop another broker"
@@ -231,9 +238,14 @@ func checkBrokers(c *view.Cluster, n *notes) {
 				continue
 			}
 			x.Problem = "it is active, and not all of its replicas are in sync"
-			x.Remedy = "do not stop another broker now; if the number does not fall, `chronikctl cluster health` with the admin port of that " +
-				"broker, its log and those of the leaders name the reason (" + clusterPage + ")"
+			x.Remedy = "do not stop another broker now; if the number does not fall, follow its own findings; if it has none about them, " +
+				"its log and those of the leaders name the reason (" + clusterPage + ")"
+			if faulty := f.faulty(b.ID, &b.OutOfSync); faulty.Count > 0 {
+				x.Problem += fmt.Sprintf("; it reports faults of its own logs of %s, to which it may copy nothing", partitionsText(&faulty))
+				x.Remedy = "do not stop another broker now; follow its own findings about these partitions (" + clusterPage + ")"
+			}
 		}
+		x.Problem += f.reported(b.ID)
 		if b.OutOfSync.Count > 0 {
 			x.Problem += fmt.Sprintf("; it is not in sync in %s", partitionsText(&b.OutOfSync))
 			x.Works = "the other replicas have all acknowledged records"
@@ -266,7 +278,7 @@ func checkBrokers(c *view.Cluster, n *notes) {
 			x.Problem += fmt.Sprintf("; no other broker has a replica of %s", partitionsText(&b.SoleDamaged))
 			x.Works = fmt.Sprintf("the other partitions; in these, what the findings of broker %d name as readable", b.ID)
 		}
-		n.addFinding(x)
+		n.addShared(x)
 	}
 }
 
@@ -289,7 +301,7 @@ func unable(b *view.Broker) (problem, remedy string) {
 		return "", ""
 	}
 	return "it cannot write everywhere: " + strings.Join(what, ", "), strings.Join(do, "; ") +
-		fmt.Sprintf(": `chronikctl cluster health` at the admin port of broker %d names the directories (%s)", b.ID, clusterPage)
+		fmt.Sprintf(": the findings of broker %d name the directories (%s)", b.ID, clusterPage)
 }
 
 func checkStopped(c *view.Cluster, n *notes) {
@@ -311,7 +323,7 @@ func checkUnclean(c *view.Cluster, n *notes) {
 	if c.Unclean.Count == 0 {
 		return
 	}
-	n.addFinding(health.Finding{Severity: health.Warn, Subject: "unclean elections",
+	n.addShared(health.Finding{Severity: health.Warn, Subject: "unclean elections",
 		Problem: partitionsText(&c.Unclean) + ": a leader of the last 24 hours may lack acknowledged records",
 		Works:   "these partitions can be written and read",
 		Remedy: "compare the records with their source, and produce again what is missing; the log of the controller at the time of the election has the " +
@@ -358,3 +370,5 @@ func isAre(n int) string {
 	}
 	return "they are"
 }
+
+func theyIt(n int) string { return strings.Fields(isAre(n))[0] }

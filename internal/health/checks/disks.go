@@ -40,8 +40,9 @@ const (
 	rareSync    = 250 * time.Millisecond // as in the alert ChronikSyncSlow
 	lonely      = 5                      // records of a group commit that hardly shares its sync
 
-	fullJournal = 0.8  // of its limit
-	littleSpace = 0.05 // of a file system without a disk guard
+	fullJournal = 0.8      // of its limit
+	littleSpace = 20       // a file system is nearly full if less than this part of it is free …
+	muchSpace   = 10 << 30 // … and less than this many bytes
 )
 
 func checkSyncs(f *Facts, n *notes) {
@@ -207,15 +208,16 @@ func checkSpace(f *Facts, n *notes) {
 		}
 		n.see(fmt.Sprintf("%s of %s are free in %s", text.Bytes(d.Free), text.Bytes(d.Total), d.Path))
 		switch {
-		case d.SpaceMessage != "":
-		case d.MinFree > 0 && d.Free < 2*d.MinFree:
+		case d.SpaceMessage != "" || d.Free >= max(2*d.MinFree, min(d.Total/littleSpace, muchSpace)):
+		case d.MinFree > 0:
 			n.add(
 				health.Warn,
 				subject,
-				fmt.Sprintf("%s are free; below %s the broker rejects records of clients", text.Bytes(d.Free), text.Bytes(d.MinFree)),
+				fmt.Sprintf("%s of %s are free; below %s the broker rejects records of clients",
+					text.Bytes(d.Free), text.Bytes(d.Total), text.Bytes(d.MinFree)),
 				remedy,
 			)
-		case d.MinFree == 0 && float64(d.Free) < littleSpace*float64(d.Total):
+		default:
 			n.add(
 				health.Warn,
 				subject,

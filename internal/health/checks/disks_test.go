@@ -206,10 +206,16 @@ func TestDisksThatFill(t *testing.T) {
 	}
 	examine(t, "space", []patient{
 		{"room", dir(10*gb, 100*gb, 5*gb), nil},
+		{"room on a large disk", dir(10*gb, 1000*gb, gb), nil},
+		{
+			"a large disk that is nearly full",
+			dir(10*gb-1, 1000*gb, gb),
+			[]string{"warn disk of /d: 9.9 GiB of 1000 GiB are free; below 1 GiB the broker rejects records of clients"},
+		},
 		{
 			"near the threshold",
 			dir(10*gb-1, 100*gb, 5*gb),
-			[]string{"warn disk of /d: 9.9 GiB are free; below 5 GiB the broker rejects records of clients"},
+			[]string{"warn disk of /d: 9.9 GiB of 100 GiB are free; below 5 GiB the broker rejects records of clients"},
 		},
 		{"no disk guard", dir(4*gb, 100*gb, 0), []string{"warn disk of /d: 4 GiB of 100 GiB are free, and the broker may fill the rest"}},
 		{"no disk guard, and enough free space", dir(6*gb, 100*gb, 0), nil},

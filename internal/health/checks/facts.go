@@ -3,6 +3,7 @@ package checks
 import (
 	"time"
 
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -44,9 +45,17 @@ type Facts struct {
 	Metadata Metadata
 	// Cluster is what a member of a cluster knows of it, nil for a broker without one.
 	Cluster *view.Cluster
+	// Others are the reports of the other registered brokers. A Monitor sets them.
+	Others []Other
 	// Weaker names the topics whose profile acknowledges records that are only written, although
 	// the default profile guarantees more.
 	Weaker []string
+}
+
+// Other is the newest report of another registered broker.
+type Other struct {
+	health.Heard
+	Active time.Time // since when the metadata show it as active; zero: they do not
 }
 
 // Slow are the facts whose source may wait for a disk that does not respond.

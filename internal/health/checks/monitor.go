@@ -25,6 +25,8 @@ const (
 	slowEvery = time.Minute
 	// patience bounds how long Report waits for the checks.
 	patience = time.Second
+	// recent is the age of findings from which Recent runs the checks.
+	recent = time.Second
 	// staleAfter is the age of the last findings above which the checks count as hung. It is more
 	// than the delay on a busy machine.
 	staleAfter = 5 * time.Second
@@ -48,7 +50,9 @@ type SlowSource func(*Slow)
 type Options struct {
 	Broker  int32 // node.id
 	Version string
-	Checks  []Check
+	// Member reports that there may be other brokers: the broker's own findings have its number.
+	Member bool
+	Checks []Check
 	// Sources and Slow are the sources from the start; Add and AddSlow add more.
 	Sources []Source
 	Slow    []SlowSource
@@ -87,11 +91,13 @@ type Monitor struct {
 	found    found
 	slowAt   time.Time // of the slow facts
 	ready    bool      // the last argument of Options.Ready
+	others   func() []health.Heard
 
 	// Used by the quick goroutine only.
 	ledger ledger
-	rested time.Time     // end of the last checks
-	took   time.Duration // their duration
+	active map[int32]time.Time // since when the metadata show other brokers as active
+	rested time.Time           // end of the last checks
+	took   time.Duration       // their duration
 }
 
 // found is the result of the last checks.
@@ -99,6 +105,8 @@ type found struct {
 	at       time.Time
 	findings []health.Finding
 	examined []health.Examined
+	// brokers are the other brokers in the metadata; nil if it is not known.
+	brokers []int32
 }
 
 // Start returns the Monitor of a broker that is starting. The checks run at once and then every few
@@ -116,7 +124,9 @@ func Start(o Options) *Monitor {
 		since:  now,
 		found:  found{at: now},
 		slowAt: now,
+		others: func() []health.Heard { return nil },
 		ledger: newLedger(&o),
+		active: map[int32]time.Time{},
 	}
 	m.slow.Store(&Slow{})
 	m.sources, m.slowly = slices.Clone(o.Sources), slices.Clone(o.Slow)
@@ -141,6 +151,13 @@ func (m *Monitor) AddSlow(s SlowSource) {
 	m.slowly = append(m.slowly, s)
 }
 
+// Join sets where the reports of the other brokers come from. others must not block.
+func (m *Monitor) Join(others func() []health.Heard) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.others = others
+}
+
 // Enter sets what the broker does instead of serving clients; an empty phase means that it serves
 // them.
 func (m *Monitor) Enter(phase string) {
@@ -148,7 +165,7 @@ func (m *Monitor) Enter(phase string) {
 	m.phase, m.progress, m.since = phase, nil, time.Now()
 	m.moves++
 	m.mu.Unlock()
-	m.Last() // notifies Options.Ready
+	m.Own() // notifies Options.Ready
 }
 
 // Progress sets how far one part of the phase is; all is 0 if the total is unknown.
@@ -180,8 +197,8 @@ func (m *Monitor) Phase() string {
 	return m.phase
 }
 
-// Report runs the checks and returns the result. It waits a second at most; if the checks take
-// longer, it returns what Last does.
+// Report runs the checks and returns the result, with what the other brokers report. It waits a
+// second at most; if the checks take longer, it returns what Last does.
 func (m *Monitor) Report(ctx context.Context) *health.Report {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -229,25 +246,74 @@ func (m *Monitor) Stop(ctx context.Context) {
 	}
 }
 
-// Last returns the report without waiting: the current phase and the latest findings, and, if those
-// are older than five seconds, a finding that the checks hang.
+// Last returns the report without waiting: that of Own, and what the other brokers report.
 func (m *Monitor) Last() *health.Report {
+	r := m.Own()
+	m.mu.Lock()
+	others, known := m.others, m.found.brokers
+	m.mu.Unlock()
+	r.Add(registered(others(), known), r.At)
+	return r
+}
+
+// registered returns the reports of the registered brokers, also of those that were never heard, by
+// broker. If it is not known which there are, it returns all reports.
+func registered(heard []health.Heard, brokers []int32) (list []health.Heard) {
+	if brokers == nil {
+		return heard
+	}
+	for _, id := range brokers {
+		h := health.Heard{Broker: id}
+		if i := slices.IndexFunc(heard, func(h health.Heard) bool { return h.Broker == id }); i >= 0 {
+			h = heard[i]
+		}
+		list = append(list, h)
+	}
+	return list
+}
+
+// Recent returns this broker's own report for other brokers. It runs the checks if the last ones are
+// a second old, so that others know a finding as early as those who ask here. It waits as Report
+// does.
+func (m *Monitor) Recent(ctx context.Context) *health.Report {
+	m.mu.Lock()
+	old := time.Since(m.found.at) >= recent
+	m.mu.Unlock()
+	if old {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		_ = m.await(ctx, m.asks) // without a response, the report has the last findings
+	}
+	return m.Own()
+}
+
+// Own returns this broker's own report without waiting: the current phase and the latest findings,
+// and, if those are older than five seconds, a finding that the checks hang.
+func (m *Monitor) Own() *health.Report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := &health.Report{Broker: m.o.Broker, Version: m.o.Version, At: time.Now().UTC(), Ready: true, Phase: m.phase, Progress: []string{},
-		Findings: []health.Finding{}, Checks: m.found.examined}
+		Findings: []health.Finding{}, Checks: m.found.examined, Brokers: []health.Other{}}
 	for _, part := range slices.Sorted(maps.Keys(m.progress)) {
 		r.Progress = append(r.Progress, part+": "+m.progress[part])
 	}
 	if m.phase != "" {
 		r.Findings = append(
 			r.Findings,
-			health.Finding{Check: health.CheckServing, Severity: health.Bad, Subject: "broker", NotReady: true, Since: m.since.UTC(),
+			health.Finding{Check: health.CheckServing, Severity: health.Bad, Subject: health.ThisBroker, NotReady: true,
+				Since:   m.since.UTC(),
 				Problem: "clients are not served: " + m.phase,
 				Remedy:  "wait: /readyz and systemctl status show the progress; a recovery takes as long as the disk needs to read the journal, a stop at most a minute"},
 		)
 	}
 	r.Findings = append(append(r.Findings, m.hangingLocked()...), m.found.findings...)
+	for i := range r.Findings {
+		if f := &r.Findings[i]; !m.o.Member {
+			f.Broker = health.NoBroker
+		} else if f.Broker != health.NoBroker {
+			f.Broker = m.o.Broker
+		}
+	}
 	health.Sort(r.Findings)
 	r.Ready = !slices.ContainsFunc(r.Findings, func(f health.Finding) bool { return f.NotReady })
 	if r.Ready != m.ready && m.o.Ready != nil {
@@ -281,7 +347,7 @@ func (m *Monitor) hangingLocked() (all []health.Finding) {
 	if at := m.found.at; time.Since(at) >= staleAfter {
 		add(
 			health.Bad,
-			"broker",
+			health.ThisBroker,
 			at,
 			"the checks have not finished since "+at.UTC().Format(
 				time.RFC3339,
@@ -384,18 +450,50 @@ func (m *Monitor) run() {
 // examine runs the checks over new facts.
 func (m *Monitor) examine() {
 	m.mu.Lock()
-	sources, serving := slices.Clone(m.sources), m.phase == ""
+	sources, serving, others := slices.Clone(m.sources), m.phase == "", m.others
 	m.mu.Unlock()
 	f := &Facts{Now: time.Now(), Serving: serving, Slow: *m.slow.Load()}
 	for _, s := range sources {
 		s(f)
 	}
+	brokers := m.expect(f, others())
 	findings, examined := Examine(m.o.Checks, f)
 	m.ledger.enter(findings, f.Now, m.speaks.Load())
 	m.mu.Lock()
-	m.found = found{f.Now, findings, examined}
+	m.found = found{f.Now, findings, examined, brokers}
 	m.mu.Unlock()
-	m.Last() // notifies Options.Ready
+	m.Own() // notifies Options.Ready
 	m.rested = time.Now()
 	m.took = m.rested.Sub(f.Now)
+}
+
+// expect adds to the facts the reports of the other brokers, and since when each is expected. It
+// returns the other brokers in the metadata, nil if those are not known.
+func (m *Monitor) expect(f *Facts, heard []health.Heard) (brokers []int32) {
+	if f.Cluster == nil || !m.o.Member {
+		clear(m.active)
+		return nil
+	}
+	brokers = []int32{}
+	before := maps.Clone(m.active)
+	clear(m.active)
+	for i := range f.Cluster.Brokers {
+		b := &f.Cluster.Brokers[i]
+		if b.ID == f.Cluster.Self {
+			continue
+		}
+		brokers = append(brokers, b.ID)
+		if b.State != "active" {
+			continue
+		}
+		since, was := before[b.ID]
+		if !was {
+			since = f.Now
+		}
+		m.active[b.ID] = since
+	}
+	for _, h := range registered(heard, brokers) {
+		f.Others = append(f.Others, Other{h, m.active[h.Broker]})
+	}
+	return brokers
 }

@@ -27,7 +27,7 @@ func monitored(t *testing.T) (m *Monitor, set func(Facts), logged func() string)
 	var facts atomic.Pointer[Facts]
 	facts.Store(&Facts{})
 	core, logs := observer.New(zap.DebugLevel)
-	m = Start(Options{Broker: 7, Version: "v", Checks: Checks(), Log: zap.New(core)})
+	m = Start(Options{Broker: 7, Version: "v", Member: true, Checks: Checks(), Log: zap.New(core)})
 	m.Add(func(f *Facts) {
 		now, slow := f.Now, f.Slow
 		*f = *facts.Load()

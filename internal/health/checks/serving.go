@@ -162,7 +162,7 @@ func checkPartitions(f *Facts, n *notes) {
 		}
 		x := health.Finding{
 			Severity: health.Bad,
-			Subject:  "partition " + p.String(),
+			Subject:  partitionSubject(p.String()),
 			Problem:  "it can be neither written nor read: " + p.Error,
 			Works:    "the other partitions of the topic can be written and read",
 			Remedy:   f.repair(&p),
@@ -184,6 +184,9 @@ func checkPartitions(f *Facts, n *notes) {
 	}
 }
 
+// partitionSubject is the subject of a finding about the log of a partition.
+func partitionSubject(name string) string { return "partition " + name }
+
 const (
 	servedElsewhere = "the other replicas serve all records"
 	renews          = "wait: the broker replaces the log and copies the partition again within seconds (docs/replication.md, A damaged replica)"
@@ -196,8 +199,7 @@ func renewal(p *view.Log) string {
 		return renews
 	}
 	return "remove no directory of this broker; follow the finding of the partition's leader, which " +
-		health.Command("chronikctl", "topic", "describe", p.Topic) + " names: `chronikctl cluster health` at its admin port " +
-		"(docs/replication.md, A damaged replica)"
+		health.Command("chronikctl", "topic", "describe", p.Topic) + " names (docs/replication.md, A damaged replica)"
 }
 
 // former returns the finding about a replaced log that may have records which no replica has.
@@ -205,7 +207,7 @@ func (f *Facts) former(p *view.Log) health.Finding {
 	dump := logCommand("dump", []string{"--dir", f.absolute(path.Dir(p.Former.Path))}, "--topic", p.Topic, "--partition",
 		strconv.Itoa(int(p.Partition)),
 		"--replaced", "--for-produce")
-	return health.Finding{Severity: health.Warn, Subject: "partition " + p.String(),
+	return health.Finding{Severity: health.Warn, Subject: partitionSubject(p.String()),
 		Problem: fmt.Sprintf("the damaged log that this broker replaced may have records that no replica has, because a later leader lacked "+
 			"records; its %s are in %s", text.Bytes(p.Former.Bytes), p.Former.Path),
 		Works: "the partition can be written and read",
@@ -215,14 +217,14 @@ func (f *Facts) former(p *view.Log) health.Finding {
 
 // copied returns the finding about a partition that is copied again.
 func copied(p *view.Log) health.Finding {
-	x := health.Finding{Severity: health.Note, Subject: "partition " + p.String(), Works: servedElsewhere,
+	x := health.Finding{Severity: health.Note, Subject: partitionSubject(p.String()), Works: servedElsewhere,
 		Remedy: "wait, and do not stop another broker with a replica of it now (docs/replication.md, A damaged replica)"}
 	c := p.Copy
 	if !p.Elsewhere && c.Leader >= 0 {
 		x.Severity, x.Works = health.Bad, "the former log of this broker is kept; the leader serves the records that it can read"
 		x.Problem = fmt.Sprintf("it must be copied again from broker %d, whose log is damaged, too", c.Leader)
-		x.Remedy = fmt.Sprintf("remove no directory of this broker; follow the finding of broker %d about the partition: `chronikctl cluster "+
-			"health` at its admin port (docs/replication.md, A damaged replica)", c.Leader)
+		x.Remedy = fmt.Sprintf("remove no directory of this broker; follow the finding of broker %d about the partition "+
+			"(docs/replication.md, A damaged replica)", c.Leader)
 		x.Problem += "; " + copyText(c)
 		return x
 	}
@@ -391,7 +393,7 @@ func checkDamage(f *Facts, n *notes) {
 			}, " reads all other records"
 		}
 		if p.Elsewhere || p.Renews {
-			x := health.Finding{Severity: health.Warn, Subject: "partition " + p.String(),
+			x := health.Finding{Severity: health.Warn, Subject: partitionSubject(p.String()),
 				Problem: "the replica on this broker is damaged: " + problem, Works: servedElsewhere, Remedy: renewal(&p)}
 			if !p.Elsewhere {
 				x.Works = "another replica leads it, which is damaged, too"
@@ -400,7 +402,7 @@ func checkDamage(f *Facts, n *notes) {
 			continue
 		}
 		read = append([]string{"chronikctl", "consume", p.Topic, "-p", strconv.Itoa(int(p.Partition))}, read...)
-		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partition " + p.String(), Problem: problem, Works: works,
+		n.addFinding(health.Finding{Severity: health.Bad, Subject: partitionSubject(p.String()), Problem: problem, Works: works,
 			Remedy: health.Command(read...) + what + "; to repair, " + f.repair(&p)})
 	}
 	if more := count - mostPartitions; more > 0 {

@@ -53,7 +53,7 @@ func (n *node) bootstrap(initial Initial) (refused, err error) {
 	case !slices.Contains(initial.Voters, n.member):
 		return fmt.Errorf("member %x is not a voter of the first metadata", n.member), nil
 	case initial.Generation == [16]byte{}:
-		return errors.New("the first metadata have no generation"), nil
+		return errors.New("the first metadata has no generation"), nil
 	case n.failed != nil:
 		return n.failed, nil
 	}

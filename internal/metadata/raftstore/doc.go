@@ -67,7 +67,7 @@
 //	                               own term; the controller waits for that. LeaderTxn names the
 //	                               term, so that a deposed controller changes nothing.
 //	a member is far behind         It gets the state in pieces of 256 KiB instead of old entries.
-//	metadata were restored         Another generation: every header has it, other ones are refused.
+//	metadata was restored          Another generation: every header has it, other ones are refused.
 //
 // # Memory
 //

@@ -272,7 +272,7 @@ func (s *Store) deliver() error {
 
 // die ends the store after a contradiction.
 func (s *Store) die(cause error) {
-	s.opts.Log.Error("replicated metadata are inconsistent, this process must end", zap.Error(cause))
+	s.opts.Log.Error("replicated metadata is inconsistent, this process must end", zap.Error(cause))
 	s.err = cause
 	s.node.abandon(fmt.Errorf("%w: %w", metadata.ErrUnknown, cause))
 	_ = s.node.disk.Close() // the cause is more important

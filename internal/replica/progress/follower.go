@@ -110,7 +110,8 @@ const (
 type Position struct {
 	// Epoch is the leader epoch that the follower believes to be the present one.
 	Epoch int32
-	// LastEpoch is the epoch of the last record, -1 if the log has no record. End is the log end.
+	// LastEpoch is the epoch of the last record, which may be deleted, -1 if there was none. End is
+	// the log end.
 	LastEpoch  int32
 	Start, End int64
 	// Member states that the record has the replica in its ISR or ELR. A member joined with the

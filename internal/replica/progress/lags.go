@@ -52,7 +52,7 @@ func (l *Leader) Lacking(end int64, durable bool, now time.Duration, each func(b
 func (l *Leader) Blocked() string {
 	switch {
 	case !l.counts:
-		return "the metadata do not have this broker's own replica yet"
+		return "the metadata does not have this broker's own replica yet"
 	case l.eligible > 0:
 		return "the ISR has fewer brokers than min.insync.replicas"
 	}

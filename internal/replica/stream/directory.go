@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/storage"
 	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/storage"
 )
 
 // directory truncates the logs of a log directory and moves their starts, as many as possible with

@@ -5,10 +5,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/storage"
-	"go.uber.org/zap"
 )
 
 // follower has the streams from one leader. It implements Source.

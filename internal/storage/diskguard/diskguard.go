@@ -22,9 +22,14 @@ const Auto = -1
 
 // The bounds of an automatic threshold. Within them it is 5 % of the file system, but at most a
 // quarter, so that a small file system stays usable.
+//
+// The free space below the threshold has to hold what is written while clients' records are
+// refused: those of internal topics, checkpoints, snapshots of the metadata, and what a compaction
+// writes until it notices. What was accepted before counts as owed, above the threshold. None of it
+// grows with the disk, so the threshold stays below what a disk of any size should have free.
 const (
 	autoLow  = 256 << 20
-	autoHigh = 10 << 30
+	autoHigh = 1 << 30
 )
 
 // stride is the minimum number of bytes that may be appended before the next measurement is due.
@@ -138,10 +143,10 @@ func message(what string, free, owed, need int64, level Level) string {
 	if owed > 0 && free >= need {
 		has += ", " + text.Bytes(owed) + " of it reserved for records in memory and the journal's next file"
 	}
-	refused := fmt.Sprintf("clients' records are refused until %s are free; internal topics still accept records", text.Bytes(need+need/10))
+	refused := fmt.Sprintf("clients' records are refused until %s are free; internal topics still accept records", text.Bytes(need+(need+9)/10))
 	if level == Critical {
 		refused = fmt.Sprintf("all records are refused: clients' until %s are free, those of internal topics until %s are",
-			text.Bytes(need+need/10), text.Bytes(need/2+need/20))
+			text.Bytes(need+(need+9)/10), text.Bytes(need/2+need/20))
 	}
 	return fmt.Sprintf("%s has %s, the threshold is %s (chronik.disk.min.free.bytes): %s; "+
 		"delete records or topics, lower retention, or enlarge the disk", what, has, text.Bytes(need), refused)

@@ -10,7 +10,7 @@ const mib = 1 << 20
 func TestThresholdFollowsTheFileSystem(t *testing.T) {
 	const gib = 1 << 30
 	for total, want := range map[int64]int64{
-		400 * gib: 10 * gib, 100 * gib: 5 * gib, 10 * gib: 512 * mib, 2 * gib: 256 * mib, gib: 256 * mib, gib / 2: 128 * mib, 0: 0,
+		16_000 * gib: gib, 100 * gib: gib, 20 * gib: gib, 10 * gib: 512 * mib, 2 * gib: 256 * mib, gib: 256 * mib, gib / 2: 128 * mib, 0: 0,
 	} {
 		if got := Threshold(Auto, total); got != want {
 			t.Errorf("of %d bytes it is %d, want %d", total, got, want)
@@ -18,6 +18,17 @@ func TestThresholdFollowsTheFileSystem(t *testing.T) {
 	}
 	if Threshold(0, gib) != 0 || Threshold(7, gib) != 7 {
 		t.Error("a threshold that was set is not the one in force")
+	}
+}
+
+// A disk of any size with 2 GiB free accepts records: a laptop's is often nearly full.
+func TestALaptopWithLittleFreeSpaceAcceptsRecords(t *testing.T) {
+	const gib = 1 << 30
+	for _, total := range []int64{3 * gib, 20 * gib, 252 * gib, 16_000 * gib} {
+		r := Reading{Free: 2 * gib, Total: total, Owed: 128 * mib}
+		if s := r.Judge(Auto, OK, "/d", "/d/journal"); s.Level != OK {
+			t.Errorf("of %d GiB: %s", total/gib, s.Message)
+		}
 	}
 }
 

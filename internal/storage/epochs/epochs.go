@@ -77,7 +77,7 @@ func (c *Cache) after(offset int64) int {
 // End returns the largest known epoch that is not above epoch, and the offset after its last
 // record; the latest epoch ends at logEnd. It returns (-1, -1) if there are no entries or epoch is
 // above the latest. For an epoch below all entries it returns that epoch and the first entry's
-// start (KIP-279).
+// start (KIP-279), which may be below the log's.
 func (c *Cache) End(epoch int32, logEnd int64) (int32, int64) {
 	if len(c.entries) == 0 || epoch < 0 || epoch > c.Latest() {
 		return -1, -1
@@ -100,14 +100,13 @@ func (c *Cache) CutEnd(end int64) {
 	}
 }
 
-// CutStart removes the epochs that end at or before start, because the log begins there now.
+// CutStart removes the epochs that end below start, because the log begins there now. The epoch of
+// the record before start stays, and begins below the log then: a log whose records are all deleted
+// is compared with other logs by the epoch of the last one.
 func (c *Cache) CutStart(start int64) {
-	i := c.after(start)
-	if i > 1 {
-		c.entries = slices.Delete(c.entries, 0, i-1)
-	}
-	if i > 0 {
-		c.entries[0].Start = max(c.entries[0].Start, start)
+	n := sort.Search(len(c.entries), func(i int) bool { return c.entries[i].Start >= start })
+	if n > 1 {
+		c.entries = slices.Delete(c.entries, 0, n-1)
 	}
 }
 

@@ -36,6 +36,20 @@ func TestAssign(t *testing.T) {
 	}
 }
 
+// A log whose records are all deleted is compared with others by the epoch of its last record.
+func TestAnEmptiedLogKeepsItsLastEpoch(t *testing.T) {
+	var c Cache
+	c.Assign(2, 0)
+	c.Assign(5, 10)
+	c.CutStart(20)
+	c.Assign(6, 30) // nothing was appended in it
+	c.CutStart(30)
+	c.CutEnd(30)
+	if got := c.Entries(); !slices.Equal(got, []Entry{{5, 10}}) || c.At(30) != 5 {
+		t.Errorf("%v", got)
+	}
+}
+
 // The cache agrees with a log that remembers every record's epoch.
 func TestAgainstEveryRecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

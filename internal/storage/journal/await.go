@@ -117,7 +117,7 @@ func (j *Journal) inlineLocked(now time.Time) bool {
 }
 
 // decideLocked reports whether to write a group now, and if not, how long the writer may sleep
-// unless it is woken.
+// unless it is woken. It sets noSpace.
 func (j *Journal) decideLocked(now time.Time) (write bool, wait time.Duration) {
 	j.noSpace = false
 	if j.state == stopped {
@@ -134,7 +134,8 @@ func (j *Journal) decideLocked(now time.Time) (write bool, wait time.Duration) {
 }
 
 // syncDueLocked reports whether written entries must be synced now although no entry waits for a
-// datasync, and if not, how long that may be delayed.
+// datasync, and if not, how long that may be delayed. If nothing is written or queued, it forgets
+// that a sync was requested.
 func (j *Journal) syncDueLocked(now time.Time) (due bool, wait time.Duration) {
 	u := &j.group.unsynced
 	switch {

@@ -2,11 +2,12 @@ package journal
 
 import (
 	"fmt"
-	"github.com/chronik-io/chronik/internal/vfs"
 	"path"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 const suffix = ".journal"

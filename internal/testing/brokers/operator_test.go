@@ -336,7 +336,7 @@ func (c *clients) restore(id int32) {
 	c.recoverOn(id, "recover", "--from", from)
 }
 
-// deleteOffline deletes the topics that restored metadata have and no broker has logs of.
+// deleteOffline deletes the topics that restored metadata has and no broker has logs of.
 func (c *clients) deleteOffline(ctx context.Context) {
 	all, err := kadm.NewClient(c.admin).Metadata(ctx)
 	if err != nil {
@@ -352,7 +352,7 @@ func (c *clients) deleteOffline(ctx context.Context) {
 	}
 }
 
-// survivor returns the broker from which the metadata are recovered, and the command; 0 if none has
+// survivor returns the broker from which the metadata is recovered, and the command; 0 if none has
 // all that was acknowledged.
 func (w *world) survivor() (id int32, args []string) {
 	var best raftstore.Content

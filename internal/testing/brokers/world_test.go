@@ -97,7 +97,7 @@ type world struct {
 	damaged  int32             // the broker whose disk may have damage that was not found yet; 0 for none
 	backup   map[string][]byte // of the metadata: files by name
 	moved    bool              // replicas were moved since the backup
-	restored bool              // metadata were restored from a backup
+	restored bool              // metadata was restored from a backup
 	mu       sync.Mutex
 	wiped    bool         // a disk was replaced by an empty one
 	lossy    time.Time    // when a disk first lost or refused what was written; zero if none did

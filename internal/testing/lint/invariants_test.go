@@ -10,6 +10,70 @@ import (
 	"testing"
 )
 
+// testsOf returns all tests of the tree, by package below internal and name, such as
+// storage.TestI2NoEarlyAck, with the names of the faults that a schedule causes.
+func testsOf(t *testing.T) (tests map[string]bool, scheduled []string) {
+	t.Helper()
+	tests = make(map[string]bool)
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	entry := regexp.MustCompile(`(?m)^\t\{name: "(\d+ [^"]+)", `)
+	err := filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		pkg, _ := filepath.Rel("../../../internal", filepath.Dir(path))
+		for _, m := range declared.FindAllSubmatch(text, -1) {
+			tests[pkg+"."+string(m[1])] = true
+		}
+		for _, m := range entry.FindAllSubmatch(text, -1) {
+			scheduled = append(scheduled, string(m[1]))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tests, scheduled
+}
+
+// TestFaultsAreListed checks that the list of faults in docs/invariants.md has every number that
+// names of tests and of scheduled faults begin with, and no other.
+func TestFaultsAreListed(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/invariants.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, tried := map[string]bool{}, map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\| (\d+) \| `).FindAllStringSubmatch(string(page), -1) {
+		listed[m[1]] = true
+	}
+	use := func(number, name string) {
+		if tried[number] = true; !listed[number] {
+			t.Errorf("%s tries fault %s, which the list of docs/invariants.md lacks", name, number)
+		}
+	}
+	tests, scheduled := testsOf(t)
+	numbered := regexp.MustCompile(`\.TestFault0*(\d+)`)
+	for name := range tests {
+		if m := numbered.FindStringSubmatch(name); m != nil {
+			use(m[1], name)
+		}
+	}
+	for _, name := range scheduled {
+		number, _, _ := strings.Cut(name, " ")
+		use(number, name)
+	}
+	for number := range listed {
+		if !tried[number] {
+			t.Errorf("docs/invariants.md lists fault %s, which no test tries", number)
+		}
+	}
+	if len(listed) < 20 || len(scheduled) < 20 {
+		t.Errorf("%d faults are listed and %d scheduled: do the patterns still match?", len(listed), len(scheduled))
+	}
+}
+
 // TestInvariantsNameWhatExists checks docs/invariants.md: the files that it names exist, so do the
 // tests in the packages that it names, every invariant that a test is named after has one row, and
 // the row of each of the invariants I1 to I16 names a test that is named after it.
@@ -18,22 +82,7 @@ func TestInvariantsNameWhatExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests := make(map[string]bool) // by package below internal and name, such as storage.TestI2NoEarlyAck
-	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	err = filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		for _, m := range declared.FindAllSubmatch(text, -1) {
-			pkg, _ := filepath.Rel("../../../internal", filepath.Dir(path))
-			tests[pkg+"."+string(m[1])] = true
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tests, _ := testsOf(t)
 	for _, m := range regexp.MustCompile("`([^`]*\\bTest\\w+|internal/[\\w/.]+)`").FindAllStringSubmatch(string(page), -1) {
 		name := m[1]
 		switch {

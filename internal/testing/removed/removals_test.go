@@ -7,13 +7,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // Without its rule, each test fails.
 func TestWithoutEachRule(t *testing.T) {
-	for _, r := range rules {
+	all := slices.Clone(rules)
+	for _, i := range invariants {
+		all = append(all, i.rule)
+	}
+	for _, r := range all {
 		t.Run(r.without, func(t *testing.T) {
 			_, text := r.text(t)
 			path, err := filepath.Abs("../../" + r.file)

@@ -4,15 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/testing/golden"
 )
 
-// rule is an invariant or a rule of a cluster, the change that removes it, and the test that fails
-// then.
+// rule is a rule, the change of the code that removes it, and the test that fails then.
 type rule struct {
 	without  string // what happens without it
 	file     string // below internal
@@ -20,6 +18,7 @@ type rule struct {
 	test     string // of the package of the file, unless it names another one
 }
 
+// rules are those of a cluster.
 var rules = []rule{
 	{"a registration counts before the broker's records are adjusted", "controller/register.go",
 		"if err := r.clean(ctx, q, fence); err != nil {", "if err := error(nil); err != nil {", "TestReturningReplicas"},
@@ -172,16 +171,6 @@ var rules = []rule{
 		"s.Lossy, s.Partial = true, true", "", "testing/brokers.TestDamagedLogDirectories"},
 	{"a new log gets the directory of another topic's log", "storage/manager_assign.go",
 		"m.replaceNamesakes(d, specs)", "m.replaceNamesakes(d, nil)", "TestALogOfAnotherTopicWithItsNameIsSetAside"},
-	{"a request is answered before the one that arrived before it", "network/queue.go",
-		"\t} else {\n\t\tq.newest.next = r\n\t}\n\tq.newest = r\n",
-		"\t\tq.newest = r\n\t} else {\n\t\tr.next, q.oldest = q.oldest, r\n\t}\n", "TestI1ResponseOrder"},
-	{"a buffer is given to another owner while one still has a reference", "bufpool/buffer.go",
-		"case n == 0:", "case n >= 0:", "TestI15ABufferReturnsWithItsLastReference"},
-	{"a new image changes an earlier one", "metadata/shards.go",
-		"e.next[i], e.own[i] = fresh, true", "if e.next[i] == nil {\n\t\t\te.next[i] = fresh\n\t\t}\n\t\te.own[i] = true",
-		"TestI16ImagesAreReplacedAndNeverChange"},
-	{"an answer takes each topic from the latest image", "broker/metadata.go",
-		"m.find(acl.Describe, img, want", "m.find(acl.Describe, b.image(), want", "TestI16AnAnswerShowsOneImage"},
 }
 
 // text returns the text of the rule's file, and of the file without the rule.
@@ -205,38 +194,45 @@ func (r rule) from() (dir, name string) {
 	return filepath.Dir(r.file), r.test
 }
 
-// The rules are still in the code, and their tests exist. docs/replication.md lists them; those
-// whose tests are named after an invariant are in docs/invariants.md.
-func TestEveryRuleHasItsTest(t *testing.T) {
-	var rows, invariants strings.Builder
-	invariant := regexp.MustCompile(`^TestI\d`)
-	for _, list := range []*strings.Builder{&rows, &invariants} {
-		list.WriteString("| without the rule | a test that fails then |\n|---|---|\n")
+// exists checks that the rule is still in the code, and that its test exists.
+func (r rule) exists(t *testing.T) {
+	t.Helper()
+	r.text(t)
+	dir, name := r.from()
+	files, err := filepath.Glob("../../" + dir + "/*_test.go")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, r := range rules {
-		r.text(t)
-		dir, name := r.from()
-		files, err := filepath.Glob("../../" + dir + "/*_test.go")
+	for _, file := range files {
+		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := false
-		for _, file := range files {
-			b, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			found = found || strings.Contains(string(b), "\nfunc "+name+"(")
+		if strings.Contains(string(b), "\nfunc "+name+"(") {
+			return
 		}
-		if !found {
-			t.Errorf("internal/%s has no %s", dir, name)
-		}
-		list := &rows
-		if invariant.MatchString(name) {
-			list = &invariants
-		}
-		fmt.Fprintf(list, "| %s | `%s.%s` |\n", r.without, dir, name)
 	}
-	golden.Part(t, "../../../docs/replication.md", "rules", rows.String(), "go test ./internal/testing/removed")
-	golden.Part(t, "../../../docs/invariants.md", "removed invariants", invariants.String(), "go test ./internal/testing/removed")
+	t.Errorf("internal/%s has no %s", dir, name)
+}
+
+// The rules are still in the code, and their tests exist. docs/replication.md lists them, and
+// docs/invariants.md the invariants.
+func TestEveryRuleHasItsTest(t *testing.T) {
+	const again = "go test ./internal/testing/removed"
+	var list strings.Builder
+	list.WriteString("| without the rule | a test that fails then |\n|---|---|\n")
+	for _, r := range rules {
+		r.exists(t)
+		dir, name := r.from()
+		fmt.Fprintf(&list, "| %s | `%s.%s` |\n", r.without, dir, name)
+	}
+	golden.Part(t, "../../../docs/replication.md", "rules", list.String(), again)
+	list.Reset()
+	list.WriteString("| without the invariant | | a test that fails then |\n|---|---|---|\n")
+	for _, i := range invariants {
+		i.exists(t)
+		dir, name := i.from()
+		fmt.Fprintf(&list, "| %s | %s | `%s.%s` |\n", i.without, i.of, dir, name)
+	}
+	golden.Part(t, "../../../docs/invariants.md", "removed invariants", list.String(), again)
 }

@@ -120,9 +120,10 @@ func (w *world) start(x *node) {
 	x.void = 0
 	x.fence, x.held, x.epoch, x.image = 0, 0, 0, 0
 	x.cache = epochs.Cache{}
-	for at, e := range x.log[x.start:] {
-		x.cache.Assign(e.epoch, x.start+int64(at))
+	for at, e := range x.log[x.base:] {
+		x.cache.Assign(e.epoch, x.base+int64(at))
 	}
+	x.cache.CutStart(x.start)
 	x.follower = progress.Follower{Broken: w.cfg.removed.inProgress(), High: x.savedHigh, Epoch: x.savedEpoch}
 	x.follower.Follow()
 	if w.cfg.removed.has(highFromEnd) {

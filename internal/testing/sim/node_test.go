@@ -112,10 +112,20 @@ func (x *node) end() int64 { return int64(len(x.log)) }
 func (x *node) runs() bool { return x.up && !x.paused }
 
 func (x *node) lastEpoch() int32 {
-	if x.start == x.end() {
+	if x.base == x.end() {
 		return -1
 	}
 	return x.log[len(x.log)-1].epoch
+}
+
+// epochEnd returns the largest known epoch not above another, and its end, which is not below the
+// log start.
+func (x *node) epochEnd(epoch int32) (int32, int64) {
+	known, end := x.cache.End(epoch, x.end())
+	if end >= 0 {
+		end = max(end, x.start)
+	}
+	return known, end
 }
 
 // seen returns the latest epoch of the log and of the high watermark.

@@ -182,7 +182,7 @@ func (o *oracle) forgive(leader *node, counted int64, epoch int32) {
 	}
 }
 
-// restored notes that the metadata were restored. What remains acknowledged is what the next
+// restored notes that the metadata was restored. What remains acknowledged is what the next
 // unclean election keeps, whose epoch may be below those before.
 func (o *oracle) restored() {
 	o.unclean = 0

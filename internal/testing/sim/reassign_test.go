@@ -38,7 +38,7 @@ func (w *world) moveTo(target []int32) {
 }
 
 // move changes the replicas of the partition, unless every copy that would remain was destroyed and
-// the metadata do not know it yet.
+// the metadata does not know it yet.
 func (w *world) move(what string, f func(election.Decider, metadata.Partition) (metadata.Partition, bool)) {
 	w.decide(what, func(d election.Decider, p metadata.Partition) (metadata.Partition, bool) {
 		next, changed := f(d, p)

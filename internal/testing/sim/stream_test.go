@@ -179,7 +179,7 @@ func (w *world) answerSubscribe(x *node, from int32, f frame) {
 	member, _ := x.leader.Asks(f.sub, w.now)
 	f.position.Member = member
 	offsets := progress.Offsets{Broken: w.cfg.removed.inProgress(), Epoch: x.leader.Epoch(), Start: x.start, LogEnd: x.end()}
-	epochEnd := func(e int32) (int32, int64) { return x.cache.End(e, x.end()) }
+	epochEnd := func(e int32) (int32, int64) { return x.epochEnd(e) }
 	v, epoch, end := progress.Answer(offsets, f.position, epochEnd)
 	if v == progress.Reset && member {
 		v = progress.LeaderBehind // it leaves the ISR first
@@ -210,7 +210,7 @@ func (w *world) takeVerdict(x *node, from int32, f frame) {
 		x.follower.LeaderHigh(f.high, x.epoch, w.counted(x))
 	case progress.Diverged:
 		x.sub = subscription{}
-		_, own := x.cache.End(f.epoch, x.end())
+		_, own := x.epochEnd(f.epoch)
 		if own < 0 {
 			own = x.end()
 		}

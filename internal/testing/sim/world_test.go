@@ -13,7 +13,7 @@ type config struct {
 	replicas int
 	steps    int
 	unclean  bool // the topic allows unclean elections
-	restores bool // the metadata are restored from one copy, again and again, and an operator elects
+	restores bool // the metadata is restored from one copy, again and again, and an operator elects
 	// nodes is the number of brokers, if it is more than the replicas. Then replicas move.
 	nodes   int
 	removed removed

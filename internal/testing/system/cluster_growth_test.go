@@ -419,7 +419,7 @@ func TestALostMajorityIsRecovered(t *testing.T) {
 		t.Fatalf("recover: %d %s", code, text)
 	}
 	c.launch(2, 0)
-	c.waits(0, "the metadata were recovered on one end") // it has those of before
+	c.waits(0, "the metadata was recovered on one end") // it has those of before
 	c.end(syscall.SIGTERM, 0)
 	c.loseMetadata(0, 1)
 	c.launch(0, 1)

@@ -35,7 +35,7 @@ type nodes struct {
 	run   []*process // nil: not running
 	// voters is how many of them are seeds.
 	voters int
-	// observers is how many other members the metadata have.
+	// observers is how many other members the metadata has.
 	observers int
 	net       network // nil: brokers and clients run on this machine's loopback
 	// faulty brokers run on a disk that fails on command.

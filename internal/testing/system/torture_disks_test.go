@@ -294,7 +294,7 @@ func (c *torture) losesQuorum(order []int) {
 	}
 	c.changesMetadata(order[2])
 	c.refusesAcksOfOne(order...)
-	c.writes("the metadata lost their quorum")
+	c.writes("the metadata lost its quorum")
 	for _, i := range order[:2] {
 		c.order(i, "heal")
 	}

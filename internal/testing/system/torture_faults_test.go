@@ -92,7 +92,7 @@ var faults = []fault{
 	{name: "25 all brokers are cut off from each other", wires: true, hurt: func(c *torture, order []int) {
 		c.cuts(append(both(order[0], order[1], order[2]), both(order[1], order[2])...), order...)
 	}},
-	{name: "25 the metadata lose their quorum", heals: true, hurt: (*torture).losesQuorum},
+	{name: "25 the metadata loses its quorum", heals: true, hurt: (*torture).losesQuorum},
 	{name: "26 all brokers are killed", hurt: func(c *torture, order []int) { c.again(syscall.SIGKILL, order) }},
 	{name: "26 the last brokers in sync are killed and come back last", heals: true, hurt: (*torture).lastInSync},
 	{name: "27 rolling restart", strict: true, hurt: func(c *torture, order []int) {

@@ -19,7 +19,7 @@ import (
 
 // mistakes are wrong command lines with their standard input.
 func mistakes() [][]string {
-	return slices.Concat(elsewhere(), misspelt(), transactions(), misset(), unanswered(), refused())
+	return slices.Concat(elsewhere(), misspelt(), transactions(), jobs(), misset(), unanswered(), refused())
 }
 
 // elsewhere are commands and flags of other tools that this one has under another name or lacks.
@@ -150,6 +150,36 @@ func transactions() [][]string {
 		{"", "produce", "a", "--transaction-records", "10"},
 		{"", "produce", "a", "--transactional-id", "x", "--acks", "1"},
 		{"", "produce", "a", "--transactional-id", ""},
+	}
+}
+
+// jobs are wrong command lines about replicas, leaders and brokers.
+func jobs() [][]string {
+	return [][]string{
+		{"", "broker", "unregister", "one"},
+		{"", "broker", "unregister"},
+		{"", "topic", "elect", ":1"},
+		{"", "topic", "move", "a:0"},
+		{"", "topic", "move", "a:0", "1,1"},
+		{"", "topic", "move", "a:0", "1", "--at-a-time", "0"},
+		{"", "topic", "move", "a:0", "1", "--throttle", "fast"},
+		{"", "topic", "move", "--file", "BADFILE"},
+		{"", "topic", "move", "--file", "/nowhere/at/all"},
+		{"", "topic", "move", "a:0", "1", "--file", "BADFILE"},
+		{"", "topic", "move", "--cancel"},
+		{"", "broker", "fill", "one"},
+		{"", "broker", "maintain", "1", "--wait", "soon"},
+		{"", "topic", "elect", "a:x"},
+		{"", "topic", "elect", "a:0", "a:1"},
+		{"", "broker", "unregister", "7"},
+		{"", "topic", "elect", "none"},
+		{"", "topic", "move", "none", "1"},
+		{"", "topic", "move", "a:7", "1"},
+		{"", "topic", "move", "a:0", "7"},
+		{"", "broker", "fill", "7"},
+		{"", "broker", "drain", "1"},
+		{"", "broker", "maintain", "7", "--wait", "1ms"},
+		{"", "topic", "elect", "a:7"},
 	}
 }
 

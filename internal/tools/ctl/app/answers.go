@@ -2,11 +2,15 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/view"
@@ -36,7 +40,42 @@ func (p *AdminPort) report(ctx context.Context, client *http.Client, method stri
 	if err := p.do(ctx, client, method, "/v1/health", &answer); err != nil {
 		return nil, err
 	}
+	if answer.Brokers == nil { // of a version whose findings do not name brokers
+		for i := range answer.Findings {
+			answer.Findings[i].Broker = health.NoBroker
+		}
+	}
 	return &answer, nil
+}
+
+// ErrNoReport means that a broker sends no health report to clients: it is of another kind, or of an
+// older version.
+var ErrNoReport = errors.New("the broker sends no health report to clients")
+
+// Report returns the health report of a broker and its cluster, which needs no admin port: ask is a
+// client, for any broker, or one of its brokers. The error matches ErrNoReport if the broker knows
+// none.
+func Report(ctx context.Context, ask kmsg.Requestor) (*health.Report, error) {
+	req := kmsg.NewPtrDescribeClusterRequest()
+	req.UnknownTags.Set(health.Tag, []byte{})
+	resp, err := req.RequestWith(ctx, ask)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if err != nil {
+		if IsUnsupported(err) {
+			err = ErrNoReport
+		}
+		return nil, BrokerError(err)
+	}
+	var report *health.Report
+	err = ErrNoReport
+	resp.UnknownTags.Each(func(tag uint32, p []byte) {
+		if tag == health.Tag {
+			report, err = health.Decode(p)
+		}
+	})
+	return report, err
 }
 
 // Logs returns the broker's logs of the given topics, or all without topics.

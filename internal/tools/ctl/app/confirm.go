@@ -15,6 +15,9 @@ const shownLosses = 20
 // Irreversible is the way back for Confirm if there is none.
 const Irreversible = "This cannot be undone."
 
+// Asks reports whether Confirm may ask or refuse, which is so without --yes.
+func (a *App) Asks() bool { return !a.yes }
+
 // Confirm asks before an action. what names the action, "delete 2 topics"; losses lists what it
 // deletes or changes; back is a sentence about how to undo it. If standard input is not a terminal,
 // Confirm returns an error unless --yes is set.
@@ -31,7 +34,8 @@ func (a *App) Confirm(what, back string, losses []string) error {
 	return a.ask(what, back, losses)
 }
 
-func (a *App) ask(what, back string, losses []string) error {
+// NoteLosses lists what an action deletes or changes.
+func (a *App) NoteLosses(losses []string) {
 	for i, loss := range losses {
 		if i == shownLosses {
 			a.Note("  … and %d more", len(losses)-i)
@@ -39,6 +43,10 @@ func (a *App) ask(what, back string, losses []string) error {
 		}
 		a.Note("  %s", loss)
 	}
+}
+
+func (a *App) ask(what, back string, losses []string) error {
+	a.NoteLosses(losses)
 	fmt.Fprintf(a.Err, "%s? %s yes or no: ", what, back)
 	answer, err := bufio.NewReader(a.In).ReadString('\n')
 	if s := strings.ToLower(strings.TrimSpace(answer)); s == "yes" || s == "y" {

@@ -28,6 +28,10 @@ import (
 // broker.
 const dialTime = 10 * time.Second
 
+// freshAge is how old the metadata may be that a command shows: by default the library keeps them
+// for seconds, and a command that waits for a change would not see it.
+const freshAge = 10 * time.Millisecond
+
 // Client connects to a broker and fails quickly if none answers. Later requests wait as long as
 // their kind needs.
 func (a *App) Client(ctx context.Context, opts ...kgo.Opt) (*kgo.Client, error) {
@@ -54,6 +58,7 @@ func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) 
 		kgo.RecordDeliveryTimeout(max(timeout, time.Second)),
 		kgo.RequestTimeoutOverhead(max(first, 100*time.Millisecond)), // the library's minimum
 		kgo.Dialer(d.dial),
+		kgo.MetadataMinAge(freshAge),
 	)
 	cl, err := kgo.NewClient(append(base, opts...)...)
 	if err != nil {

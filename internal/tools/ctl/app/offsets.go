@@ -37,7 +37,8 @@ func (f OffsetFailures) Err() error {
 	return nil
 }
 
-func (f OffsetFailures) add(topic string, partition int32, err error) {
+// Add adds the error of a partition.
+func (f OffsetFailures) Add(topic string, partition int32, err error) {
 	if f[topic] == nil {
 		f[topic] = map[int32]error{}
 	}
@@ -117,7 +118,7 @@ func (f OffsetFailures) gather(ctx context.Context, adm *kadm.Client, l kadm.Lis
 			case p < 0:
 				return Refused(topic, o.Err, "")
 			default:
-				f.add(topic, p, o.Err)
+				f.Add(topic, p, o.Err)
 			}
 		}
 	}
@@ -127,7 +128,7 @@ func (f OffsetFailures) gather(ctx context.Context, adm *kadm.Client, l kadm.Lis
 func (f OffsetFailures) unanswered(req *kmsg.ListOffsetsRequest, err error) {
 	for _, t := range req.Topics {
 		for _, p := range t.Partitions {
-			f.add(t.Topic, p.Partition, err)
+			f.Add(t.Topic, p.Partition, err)
 		}
 	}
 }
@@ -184,7 +185,7 @@ func (r OffsetRanges) Find(ctx context.Context, adm *kadm.Client, at parse.Posit
 				switch {
 				case failed[topic][p] != nil:
 				case !ok:
-					failed.add(topic, p, fmt.Errorf("the broker did not return the offset of %v", at))
+					failed.Add(topic, p, fmt.Errorf("the broker did not return the offset of %v", at))
 				default:
 					found[topic][p] = min(max(o.Offset, x.Start), x.End)
 				}

@@ -34,6 +34,9 @@ func (o *Outcomes) Refused(name, what string, err error, message string) {
 	o.Failed(name, Refused(what, err, message))
 }
 
+// Empty reports whether nothing was recorded.
+func (o *Outcomes) Empty() bool { return len(o.list) == 0 }
+
 // Err returns the failures, or nil if everything was done.
 func (o *Outcomes) Err() error { return errors.Join(o.errors...) }
 

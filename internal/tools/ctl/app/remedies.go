@@ -140,6 +140,8 @@ func remedies() map[int16]string {
 		kerr.UnsupportedSaslMechanism.Code:           "choose another mechanism with --sasl",
 		kerr.InvalidTimestamp.Code:                   "chronikctl config describe topic NAME message.timestamp.type shows which timestamps the topic accepts",
 		kerr.UnsupportedCompressionType.Code:         "choose another --compression",
+		kerr.PreferredLeaderNotAvailable.Code:        "its first replica is not active, not in sync, or low on space: chronikctl topic describe shows it; wait until it has caught up",
+		kerr.EligibleLeadersNotAvailable.Code:        "start a broker that has a replica (chronikctl topic describe names them); if all are lost, delete the topic",
 		kerr.ReassignmentInProgress.Code:             "wait until its replicas have moved",
 		kerr.UnstableOffsetCommit.Code:               "a transaction has not ended yet: try again",
 		kerr.BrokerIDNotRegistered.Code:              "chronikctl broker list shows the brokers",

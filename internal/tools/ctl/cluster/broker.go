@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
@@ -17,8 +19,8 @@ import (
 
 // NewBroker returns the command broker.
 func NewBroker(a *app.App) *cobra.Command {
-	return app.Parent("broker", "List brokers, show their log directories, and move their replicas away", listBrokers(a), describeBroker(a),
-		drainBroker(a))
+	return app.Parent("broker", "List brokers, show their log directories, move their replicas, and remove them", listBrokers(a),
+		describeBroker(a), drainBroker(a), fillBroker(a), rebalance(a), maintainBroker(a), unregisterBroker(a))
 }
 
 func listBrokers(a *app.App) *cobra.Command {
@@ -47,6 +49,8 @@ func listBrokers(a *app.App) *cobra.Command {
 type brokerDetail struct {
 	broker
 	Dirs []logDir `json:"logDirs"`
+	// Report is the broker's health report; null if it sends none.
+	Report *health.Report `json:"report"`
 }
 
 // logDir is a log directory.
@@ -104,6 +108,9 @@ func showBroker(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Clien
 		d := brokerDetail{broker: b, Dirs: []logDir{}}
 		if !b.reachable {
 			return a.Print(d, brokerTable([]broker{b}))
+		}
+		if d.Report, err = app.Report(ctx, cl.Broker(int(id))); err != nil && !errors.Is(err, app.ErrNoReport) {
+			a.Note("note: no health report of broker %d: %v", id, err)
 		}
 		dirs, err := adm.DescribeBrokerLogDirs(ctx, id, nil)
 		if err != nil && !app.IsUnsupported(err) {

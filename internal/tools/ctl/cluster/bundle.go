@@ -39,9 +39,9 @@ func bundle(a *app.App, run Runner) *cobra.Command {
 	var file, dir string
 	c := &cobra.Command{
 		Use: "bundle", Short: "Write one file with the data for a bug report", Args: app.Args(0, 0, "no argument; --file names the file"),
-		Long: "bundle collects version, health, findings, two samples of the metrics, configs, topics, groups, clients, log\n" +
-			"directories, the broker's last log lines, its goroutines, and facts about this machine. It masks passwords and keys\n" +
-			"and reads no records; the names of topics, groups, clients and hosts are in the file. In the archive, manifest.json\n" +
+		Long: "bundle collects version, configs, topics, groups, log directories, the health report of each broker, and facts about this\n" +
+			"machine; of the broker behind --admin also two samples of the metrics, clients, its last log lines and its goroutines. It\n" +
+			"masks passwords and keys and reads no records; the names of topics, groups, clients and hosts are in the file. In the archive, manifest.json\n" +
 			"lists the other files, and the reason for each one that is missing. If files are missing, bundle still writes the\n" +
 			"archive, but exits with 1. If the broker hangs, the archive has the data that arrived within --timeout. With --dir it\n" +
 			"describes the data directory of a stopped broker.",

@@ -78,7 +78,7 @@ func (k *collector) online(ctx context.Context) []bundleMember {
 	command("api-versions.json", "api-versions")
 	command("brokers.json", "broker", "list")
 	command("topics.json", "topic", "list", "--internal")
-	command("partitions.json", "topic", "describe", "--regex", ".*")
+	members = append(members, k.partitions())
 	command("groups.json", "group", "describe", "--all")
 	command("rates.json", "top", "--internal", "--interval="+k.interval.String())
 	for _, id := range k.brokers(ctx) {
@@ -94,6 +94,21 @@ func (k *collector) online(ctx context.Context) []bundleMember {
 		members = append(members, k.admin(name, path, 0))
 	}
 	return append(members, k.admin("admin/metrics-2.txt", "/metrics", k.interval), journal())
+}
+
+// partitions returns the member with the partitions of all topics. It does not apply if there are
+// none.
+func (k *collector) partitions() bundleMember {
+	m, topics := k.command("partitions.json", "topic", "describe", "--regex", ".*"), k.command("", "topic", "list", "--internal")
+	describe := m.get
+	m.get = func(ctx context.Context) ([]byte, error) {
+		var list []json.RawMessage
+		if text, err := topics.get(ctx); err == nil && json.Unmarshal(text, &list) == nil && len(list) == 0 {
+			return nil, fmt.Errorf("%w: there are no topics", errSkipped)
+		}
+		return describe(ctx)
+	}
+	return m
 }
 
 // offline returns the members of a data directory.

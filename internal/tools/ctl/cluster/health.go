@@ -26,8 +26,8 @@ type Checkup struct {
 	findings []health.Finding
 	examined []string // what the checks covered
 	at       time.Time
-	// reported is the id of the broker whose own health report is among the findings, or -1.
-	reported int32
+	// reported are the brokers whose own findings are among them.
+	reported []int32
 	// member reports that this broker follows the metadata of a cluster: its report covers all
 	// brokers and partitions, one finding for each cause.
 	member bool
@@ -45,13 +45,13 @@ func NewCheckup(ctx context.Context, adm *kadm.Client) (*Checkup, error) {
 }
 
 func newCheckup() *Checkup {
-	return &Checkup{findings: []health.Finding{}, reported: -1, at: time.Now().UTC()}
+	return &Checkup{findings: []health.Finding{}, at: time.Now().UTC()}
 }
 
 // Add adds a finding.
 func (c *Checkup) Add(check string, severity health.Severity, subject, problem, remedy string) {
-	c.findings = append(c.findings, health.Finding{Check: check, Severity: severity, Subject: subject, Problem: problem, Remedy: remedy,
-		Since: c.at})
+	c.findings = append(c.findings, health.Finding{Broker: health.NoBroker, Check: check, Severity: severity, Subject: subject,
+		Problem: problem, Remedy: remedy, Since: c.at})
 }
 
 // Reported reports whether a check has a finding about a subject.
@@ -62,11 +62,15 @@ func (c *Checkup) Reported(check, subject string) bool {
 // Examined records what a check covered, so that "healthy" claims no more than that.
 func (c *Checkup) Examined(what string) { c.examined = append(c.examined, what) }
 
-// Health checks brokers, partitions and log directories. ask requests the health report from the
-// admin port p, which may be nil. The report knows more than Kafka's protocol carries, so Health
-// skips what it covers and reports no fault twice.
-func (c *Checkup) Health(ctx context.Context, p *app.AdminPort, ask func(context.Context) (*health.Report, error)) error {
-	c.AdminReport(ctx, p, ask)
+// ask requests a health report.
+type ask func(context.Context) (*health.Report, error)
+
+// Health checks brokers, partitions and log directories. port requests the health report from the
+// admin port p, which may be nil, and listener from a broker's listener for clients. The report
+// knows more than Kafka's protocol carries, so Health skips what it covers and reports no fault
+// twice.
+func (c *Checkup) Health(ctx context.Context, p *app.AdminPort, port, listener ask) error {
+	c.OwnReport(ctx, p, port, listener)
 	c.brokers(ctx)
 	err := c.partitions(ctx)
 	c.dirs(ctx)
@@ -104,7 +108,8 @@ func healthCommand(a *app.App) *cobra.Command {
 	var f healthFlags
 	c := &cobra.Command{
 		Use: "health", Short: "List what is wrong, with cause and remedy", Args: app.Args(0, 0, "no argument"),
-		Long: "health lists what is wrong, and what it examined. It asks a chronik broker for its health report, at its admin port. It checks\n" +
+		Long: "health lists what is wrong, and what it examined. It asks a chronik broker for its health report, which has what all brokers of\n" +
+			"its cluster find: at its admin port (--admin), or at its listener for clients if there is none or it is off. It checks\n" +
 			"what Kafka's protocol shows of brokers, partitions, log directories, configs, groups and transactions, whether this machine reaches each\n" +
 			"advertised address, and whether the clocks agree. If no broker answers clients, it shows the report of the admin port.\n" +
 			"Each finding has a remedy.\n" +
@@ -154,7 +159,7 @@ func examine(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, 
 
 // everything runs all checks until one returns an error.
 func (x *examination) everything(ctx context.Context) error {
-	err := x.Health(ctx, x.port, x.broker)
+	err := x.Health(ctx, x.port, x.broker, x.listener)
 	x.addresses(ctx) // also if that could not check everything
 	if err != nil {
 		return err
@@ -173,14 +178,14 @@ func (c *Checkup) PrintFindings(a *app.App) error {
 	health.Sort(c.findings)
 	wrong := 0
 	t := &output.Table{Columns: []string{"SEVERITY", "SUBJECT", "PROBLEM", "REMEDY", "STILL WORKS", "SINCE"}, Empty: "healthy"}
-	if c.reported < 0 {
-		// Only the admin port reports damaged records and faulty disks.
+	if len(c.reported) == 0 {
+		// Only a broker's own report has damaged records and faulty disks.
 		t.Empty = "healthy, as far as Kafka's protocol shows; --admin HOST:PORT adds the broker's own report"
 	}
 	var blocks []string
 	for i := range c.findings {
 		f := &c.findings[i]
-		t.Add(f.Severity, f.Subject, f.Problem, f.Remedy, f.Works, f.Since.Format(time.RFC3339))
+		t.Add(f.Severity, f.Where(), f.Problem, f.Remedy, f.Works, f.Since.Format(time.RFC3339))
 		blocks = append(blocks, block(f))
 		if f.Severity != health.Note {
 			wrong++
@@ -212,9 +217,15 @@ func (c *Checkup) PrintFindings(a *app.App) error {
 	return nil
 }
 
+// since is the age from which people read when a finding began.
+const since = time.Minute
+
 // block formats a finding for people.
 func block(f *health.Finding) string {
-	lines := []string{fmt.Sprintf("%s  %s", f.Severity, f.Subject)}
+	lines := []string{fmt.Sprintf("%s  %s", f.Severity, f.Where())}
+	if !f.Since.IsZero() && time.Since(f.Since) >= since {
+		lines[0] += ", since " + f.Since.Format(time.RFC3339)
+	}
 	add := func(head, s string) {
 		for _, line := range text.Wrap(s, textWidth) {
 			lines = append(lines, head+line)
@@ -232,29 +243,44 @@ func block(f *health.Finding) string {
 // textWidth is the width of a finding's text without its indentation.
 const textWidth = 96
 
-// AdminReport adds the health report of a chronik broker. If the admin port does not answer, that
-// is a finding, unless its address is only the default.
-func (c *Checkup) AdminReport(ctx context.Context, p *app.AdminPort, ask func(context.Context) (*health.Report, error)) {
-	const less = "only what Kafka's protocol shows is known of brokers"
-	if p == nil {
-		c.Examined("no admin port (--admin): " + less)
-		return
+// OwnReport adds the health report of a chronik broker, which has the findings of all brokers of its
+// cluster: from the admin port, or if that does not answer, from a listener for clients. An admin
+// port that does not answer is a finding, unless its address is only the default.
+func (c *Checkup) OwnReport(ctx context.Context, p *app.AdminPort, port, listener ask) {
+	missing := "no admin port (--admin)"
+	if p != nil {
+		report, err := port(ctx)
+		if err == nil {
+			c.adopt("its admin port "+p.String(), report)
+			return
+		}
+		missing = "no admin port at " + p.String()
+		if !errors.Is(err, app.ErrNoAdminPort) || p.Named {
+			c.Add("admin_port", health.Warn, "admin port", err.Error(), "check --admin")
+		}
 	}
-	report, err := ask(ctx)
-	switch {
-	case errors.Is(err, app.ErrNoAdminPort) && !p.Named:
-		c.Examined("no admin port at " + p.String() + ": " + less)
-	case err != nil:
-		c.Add("admin_port", health.Warn, "admin port", err.Error(), "check --admin; without the port "+less)
+	const less = ": only what Kafka's protocol shows is known of brokers"
+	switch report, err := listener(ctx); {
+	case err == nil:
+		c.adopt("its listener for clients", report)
+	case errors.Is(err, app.ErrNoReport):
+		c.Examined(missing + less)
 	default:
-		c.adopt(p, report)
+		c.Examined(missing + ", and no report of a broker: " + err.Error() + less)
 	}
 }
 
 // adopt adds the findings of a broker's own report.
-func (c *Checkup) adopt(p *app.AdminPort, report *health.Report) {
-	c.Examined(fmt.Sprintf("broker %d, by its admin port %s", report.Broker, p))
-	c.findings, c.reported = append(c.findings, report.Findings...), report.Broker
+func (c *Checkup) adopt(by string, report *health.Report) {
+	c.Examined(fmt.Sprintf("broker %d, by %s", report.Broker, by))
+	c.findings = append(append(c.findings, report.Findings...), report.More(health.NoBroker)...)
+	c.reported = append(c.reported, report.Broker)
+	for _, o := range report.Brokers {
+		if o.Current {
+			c.Examined(fmt.Sprintf("broker %d, by its report to broker %d", o.Broker, report.Broker))
+			c.reported = append(c.reported, o.Broker)
+		}
+	}
 	c.member = follows(report)
 }
 

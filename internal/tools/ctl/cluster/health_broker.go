@@ -25,7 +25,7 @@ func examineWithout(ctx context.Context, a *app.App, f healthFlags, unanswered e
 	}
 	x.Add("clients", health.Bad, "clients", unanswered.Error(),
 		"resolve the other findings first; without metadata, only what the admin port reports is known")
-	x.adopt(x.port, report)
+	x.adopt("its admin port "+x.port.String(), report)
 	x.clock(ctx)
 	return x.PrintFindings(a)
 }
@@ -37,7 +37,16 @@ func (x *examination) broker(ctx context.Context) (*health.Report, error) {
 	if x.probe {
 		ask = x.port.Probe
 	}
-	report, err := ask(ctx)
+	return x.measured(ask(ctx))
+}
+
+// listener is broker without an admin port: any broker's listener for clients answers.
+func (x *examination) listener(ctx context.Context) (*health.Report, error) {
+	return x.measured(app.Report(ctx, x.cl))
+}
+
+// measured adds the measurements of a report.
+func (x *examination) measured(report *health.Report, err error) (*health.Report, error) {
 	if err != nil {
 		return nil, err
 	}

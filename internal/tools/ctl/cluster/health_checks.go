@@ -129,10 +129,10 @@ func subject(partitions ...kadm.PartitionDetail) string {
 	return fmt.Sprintf("%d partitions of %d topics", len(partitions), len(topics))
 }
 
-// offline returns the brokers with an offline replica of a partition, without the broker whose
-// report covers it.
+// offline returns the brokers with an offline replica of a partition, without those whose reports
+// cover it.
 func (c *Checkup) offline(p kadm.PartitionDetail) []int32 {
-	return slices.DeleteFunc(slices.Clone(p.OfflineReplicas), func(id int32) bool { return id == c.reported })
+	return slices.DeleteFunc(slices.Clone(p.OfflineReplicas), func(id int32) bool { return slices.Contains(c.reported, id) })
 }
 
 func because(err error) string {
@@ -211,8 +211,8 @@ func (c *Checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail)
 	return least, nil
 }
 
-// dirs checks the log directories and their free space, except those of the broker whose report
-// covers them.
+// dirs checks the log directories and their free space, except those of brokers whose reports cover
+// them.
 func (c *Checkup) dirs(ctx context.Context) {
 	all, err := c.adm.DescribeAllLogDirs(ctx, nil)
 	if err = app.BrokerError(err); err != nil {
@@ -228,7 +228,7 @@ func (c *Checkup) judgeDirs(all kadm.DescribedAllLogDirs) {
 	n := 0
 	for _, d := range all.Sorted() {
 		n++
-		if d.Broker != c.reported {
+		if !slices.Contains(c.reported, d.Broker) {
 			c.judgeDir(d)
 		}
 	}

@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -31,7 +33,7 @@ func TestPartitionsWithoutLeaderOrReplicasAreFound(t *testing.T) {
 		return kadm.PartitionDetail{Topic: "a", Partition: n, Leader: leader, Replicas: []int32{1, 2}, ISR: isr, OfflineReplicas: offline,
 			Err: err}
 	}
-	c := &Checkup{reported: -1, Meta: kadm.Metadata{Topics: kadm.TopicDetails{
+	c := &Checkup{Meta: kadm.Metadata{Topics: kadm.TopicDetails{
 		"a": {Topic: "a", Partitions: kadm.PartitionDetails{
 			0: p(0, 1, []int32{1, 2}, nil, nil),
 			1: p(1, -1, nil, nil, kerr.LeaderNotAvailable),
@@ -100,7 +102,7 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 	failed := "bad|broker 2, /c|the log directory accepts no records: " + kerr.KafkaStorageError.Error() +
 		"|see the broker's log and its disk; the broker uses the directory again when its disk works, or after a restart if the directory could not be opened"
 	for reported, want := range map[int32]string{-1: full + "\n" + failed, 1: failed, 2: full} {
-		c := &Checkup{reported: reported}
+		c := &Checkup{reported: []int32{reported}}
 		c.judgeDirs(all)
 		if got := lines(c); got != want {
 			t.Errorf("broker %d has reported\ngot  %s\nwant %s", reported, got, want)
@@ -110,8 +112,8 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 
 // The report of a chronik broker is included unchanged.
 func TestABrokersReportIsTakenOver(t *testing.T) {
-	want := health.Report{Broker: 7, Findings: []health.Finding{
-		{Check: "log_dir", Severity: health.Bad, Subject: "x", Problem: "m", Works: "w", Remedy: "r", Since: time.Unix(1, 0).UTC(),
+	want := health.Report{Broker: 7, Brokers: []health.Other{{Broker: 8, Current: true}, {Broker: 9}}, Findings: []health.Finding{
+		{Broker: 8, Check: "log_dir", Severity: health.Bad, Subject: "x", Problem: "m", Works: "w", Remedy: "r", Since: time.Unix(1, 0).UTC(),
 			NotReady: true},
 		{Check: "files", Severity: health.Warn, Subject: "y", Problem: "n", Remedy: "s"},
 	}}
@@ -124,9 +126,9 @@ func TestABrokersReportIsTakenOver(t *testing.T) {
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	c, port := &Checkup{reported: -1}, app.AdminPortOf(a)
-	c.AdminReport(t.Context(), port, port.Health)
-	if !slices.Equal(c.findings, want.Findings) || c.reported != 7 {
+	c, port := &Checkup{}, app.AdminPortOf(a)
+	c.OwnReport(t.Context(), port, port.Health, nil)
+	if !slices.Equal(c.findings, want.Findings) || !slices.Equal(c.reported, []int32{7, 8}) {
 		t.Errorf("%+v", c)
 	}
 }
@@ -138,13 +140,46 @@ func TestNoFaultIsReportedTwice(t *testing.T) {
 		7: "", -1: "bad|partition a-0|it can be neither written nor read: the log of its leader, broker 7, is offline|" +
 			"the log of broker 7 shows the cause; chronikctl log verify on its machine reports damage while it is stopped",
 	} {
-		c := &Checkup{reported: reported,
+		c := &Checkup{reported: []int32{reported},
 			Meta: kadm.Metadata{Topics: kadm.TopicDetails{"a": {Topic: "a", Partitions: kadm.PartitionDetails{0: offline}}}}}
 		if err := c.partitions(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := lines(c); got != want {
 			t.Errorf("broker %d has reported\ngot  %s\nwant %s", reported, got, want)
+		}
+	}
+}
+
+// Without an admin port, a broker's listener for clients answers with its report. If the port is
+// named and does not answer, that is a finding, and the report is there all the same.
+func TestAListenerAnswersInPlaceOfTheAdminPort(t *testing.T) {
+	report := &health.Report{Broker: 2, Omitted: 3, Brokers: []health.Other{{Broker: 1, Current: true}}, Findings: []health.Finding{
+		{Broker: 1, Check: "space", Severity: health.Bad, Subject: "disk of /a"}}}
+	refused := func(context.Context) (*health.Report, error) { return nil, errors.New("connection refused") }
+	for name, x := range map[string]struct {
+		port     *app.AdminPort
+		listener ask
+		want     []string
+		examined string
+	}{
+		"off": {nil, func(context.Context) (*health.Report, error) { return report, nil }, []string{"broker 1, disk of /a", "findings"},
+			"broker 2, by its listener for clients"},
+		"named": {&app.AdminPort{Named: true}, func(context.Context) (*health.Report, error) { return report, nil },
+			[]string{"admin port", "broker 1, disk of /a", "findings"}, "broker 1, by its report to broker 2"},
+		"another kind of broker": {nil, func(context.Context) (*health.Report, error) { return nil, app.ErrNoReport }, nil,
+			"no admin port (--admin): only what Kafka's protocol shows"},
+		"without the right": {nil, func(context.Context) (*health.Report, error) { return nil, errors.New("authorization failed") }, nil,
+			"no report of a broker: authorization failed: only what Kafka's protocol shows"},
+	} {
+		c := &Checkup{}
+		c.OwnReport(t.Context(), x.port, refused, x.listener)
+		var got []string
+		for i := range c.findings {
+			got = append(got, c.findings[i].Where())
+		}
+		if !slices.Equal(got, x.want) || !strings.Contains(strings.Join(c.examined, "\n"), x.examined) || (len(c.reported) > 0) != (len(got) > 0) {
+			t.Errorf("%s: findings %q, want %q; examined %q; reports of %d", name, got, x.want, c.examined, c.reported)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -152,7 +153,7 @@ func TestWhatTheBrokerFindsIsTakenOver(t *testing.T) {
 		}))
 		x, found := patient(t, "--admin", s.URL)
 		x.port = app.AdminPortOf(x.a)
-		x.AdminReport(t.Context(), x.port, x.broker)
+		x.OwnReport(t.Context(), x.port, x.broker, func(context.Context) (*health.Report, error) { return nil, app.ErrNoReport })
 		s.Close()
 		finds(t, name, found(), c.findsIn...)
 		if code := app.ExitCode(x.PrintFindings(x.a)); code != c.code {

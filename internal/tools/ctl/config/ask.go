@@ -48,28 +48,44 @@ func fetch(ctx context.Context, a *app.App, e Entity) ([]Described, error) {
 }
 
 func fetchOver(ctx context.Context, cl *kgo.Client, e Entity) ([]Described, error) {
+	all, err := describeAll(ctx, cl, []Entity{e}, nil)
+	return all[e], err
+}
+
+// describeAll returns the configs of entities, sorted by key, or only those with some keys.
+func describeAll(ctx context.Context, to kmsg.Requestor, entities []Entity, keys []string) (map[Entity][]Described, error) {
 	req := kmsg.NewPtrDescribeConfigsRequest()
-	req.IncludeDocumentation, req.IncludeSynonyms = true, true
-	r := kmsg.NewDescribeConfigsRequestResource()
-	r.ResourceType, r.ResourceName = e.Kind, e.Name
-	req.Resources = append(req.Resources, r)
-	resp, err := req.RequestWith(ctx, cl)
+	req.IncludeDocumentation, req.IncludeSynonyms = keys == nil, true
+	for _, e := range entities {
+		r := kmsg.NewDescribeConfigsRequestResource()
+		r.ResourceType, r.ResourceName, r.ConfigNames = e.Kind, e.Name, keys
+		req.Resources = append(req.Resources, r)
+	}
+	what := "describe the configs of " + text.Plural(len(entities), "entity", "entities")
+	if len(entities) == 1 {
+		what = "describe " + entities[0].String()
+	}
+	resp, err := req.RequestWith(ctx, to)
 	if err != nil {
-		return nil, app.Refused("describe "+e.String(), err, "")
+		return nil, app.Refused(what, err, "")
 	}
-	if len(resp.Resources) != 1 {
-		return nil, fmt.Errorf("describe %v: the broker answered for %d entities instead of one", e, len(resp.Resources))
+	if len(resp.Resources) != len(entities) {
+		return nil, fmt.Errorf("%s: the broker answered for %d entities instead of %d", what, len(resp.Resources), len(entities))
 	}
-	answer := resp.Resources[0]
-	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
-		return nil, app.Refused("describe "+e.String(), err, app.OrEmpty(answer.ErrorMessage))
+	found := map[Entity][]Described{}
+	for _, answer := range resp.Resources {
+		e := Entity{answer.ResourceType, answer.ResourceName}
+		if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
+			return nil, app.Refused("describe "+e.String(), err, app.OrEmpty(answer.ErrorMessage))
+		}
+		all := []Described{}
+		for i := range answer.Configs {
+			all = append(all, described(&answer.Configs[i]))
+		}
+		slices.SortFunc(all, func(x, y Described) int { return cmp.Compare(x.Key, y.Key) })
+		found[e] = all
 	}
-	all := []Described{}
-	for i := range answer.Configs {
-		all = append(all, described(&answer.Configs[i]))
-	}
-	slices.SortFunc(all, func(x, y Described) int { return cmp.Compare(x.Key, y.Key) })
-	return all, nil
+	return found, nil
 }
 
 func described(c *kmsg.DescribeConfigsResponseResourceConfig) Described {

@@ -23,12 +23,10 @@ func set(a *app.App) *cobra.Command {
 	var dryRun bool
 	c := command(a, "set topic|broker|group|logger NAME KEY=VALUE...", "Set configs", 1, " and KEY=VALUE",
 		func(cmd *cobra.Command, e Entity, args []string) error {
-			values, err := parse.Configs(args)
-			if err != nil {
-				return app.Usage("%w", err)
-			}
-			return Change(cmd.Context(), a, []Entity{e}, values, nil, dryRun)
+			return Change(cmd.Context(), a, []Entity{e}, Edit{Set: args, DryRun: dryRun})
 		})
+	c.Long = "set sets configs of a topic, broker, group or logger, atomically. If the change makes records fall out of logs at once, it counts them\n" +
+		"and asks; --yes confirms, --dry-run only lists. It also asks if retention.ms is below one minute and has no unit."
 	c.Example = "  chronikctl config set topic orders retention.ms=7d segment.bytes=512MiB\n" +
 		"  chronikctl config set broker default log.retention.ms=1d\n" +
 		"  chronikctl config set group billing consumer.session.timeout.ms=1m\n  chronikctl config set logger 1 root=DEBUG"
@@ -40,66 +38,126 @@ func unset(a *app.App) *cobra.Command {
 	var dryRun bool
 	c := command(a, "unset topic|broker|group|logger NAME KEY...", "Reset configs to their defaults", 1, " and KEY",
 		func(cmd *cobra.Command, e Entity, keys []string) error {
-			return Change(cmd.Context(), a, []Entity{e}, nil, keys, dryRun)
+			return Change(cmd.Context(), a, []Entity{e}, Edit{Unset: keys, DryRun: dryRun})
 		})
+	c.Long = "unset resets configs to their defaults. If records fall out of logs at once because of the defaults, it counts them and asks, as config\n" +
+		"set does."
 	c.Example = "  chronikctl config unset topic orders retention.ms segment.bytes"
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only check and list what would be done")
 	return c
 }
 
-// Change sets and unsets configs, atomically for each entity.
-func Change(ctx context.Context, a *app.App, entities []Entity, values map[string]string, unset []string, dryRun bool) error {
-	for _, k := range unset {
+// Edit is a change of the configs of entities.
+type Edit struct {
+	Set    []string // key=value, with or without a unit
+	Flag   string   // the flag that has them, for errors; empty for arguments
+	Unset  []string // keys
+	DryRun bool     // only check and list what would be done
+
+	values map[string]string // Set in the units of the configs
+}
+
+// read checks the texts and sets values.
+func (d *Edit) read() error {
+	var err error
+	if d.values, err = parse.Configs(d.Set); err != nil {
+		return app.Usage("%s%w", d.Flag, err)
+	}
+	for _, k := range d.Unset {
 		if strings.Contains(k, "=") {
 			return app.Usage("%q is not the name of a config: unset takes no value", k)
 		}
-		if _, both := values[k]; both {
+		if _, both := d.values[k]; both {
 			return app.Usage("%s cannot be both set and unset", k)
 		}
+	}
+	return nil
+}
+
+// String formats the change for people.
+func (d *Edit) String() string {
+	var parts []string
+	if len(d.Set) > 0 {
+		parts = append(parts, "set "+strings.Join(d.Set, " "))
+	}
+	if len(d.Unset) > 0 {
+		parts = append(parts, "unset "+strings.Join(d.Unset, " "))
+	}
+	return strings.Join(parts, " and ")
+}
+
+// Change changes configs, atomically for each entity. Every change of a config by chronikctl passes
+// through it: if records fall out of logs at once, it counts them and asks.
+func Change(ctx context.Context, a *app.App, entities []Entity, d Edit) error {
+	if err := d.read(); err != nil {
+		return err
 	}
 	cl, err := a.Client(ctx)
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	changed := "changed"
-	if dryRun {
-		changed = "would be changed"
-	}
 	var out app.Outcomes
-	var topics []string // changed topics
-	for _, e := range entities {
-		if err := checkKeys(ctx, cl, e, unset); err != nil {
-			out.Failed(e.String(), fmt.Errorf("change configs of %v: %w", e, err))
-			continue
-		}
-		req := kmsg.NewPtrIncrementalAlterConfigsRequest()
-		req.ValidateOnly = dryRun
-		req.Resources = append(req.Resources, resource(e, values, unset))
-		resp, err := req.RequestWith(ctx, cl)
-		message := ""
-		if err == nil && len(resp.Resources) == 1 {
-			err, message = kerr.ErrorForCode(resp.Resources[0].ErrorCode), app.OrEmpty(resp.Resources[0].ErrorMessage)
-		} else if err == nil {
-			err = kerr.UnknownServerError
-		}
-		if (errors.Is(err, kerr.InvalidConfig) || errors.Is(err, kerr.InvalidRequest)) && strings.HasPrefix(message, "Unknown ") {
-			if better := checkKeys(ctx, cl, e, slices.Sorted(maps.Keys(values))); better != nil {
-				out.Failed(e.String(), fmt.Errorf("change configs of %v: %w", e, better))
-				continue
+	losses := map[Entity]*loss{}
+	if d.touchesRetention() && (d.DryRun || a.Asks()) {
+		var valid []Entity // the others are refused before anybody is asked about them
+		for _, e := range entities {
+			if alter(ctx, cl, e, &d, true, &out) {
+				valid = append(valid, e)
+				losses[e] = d.loses(ctx, cl, e)
 			}
 		}
-		if err != nil {
-			out.Refused(e.String(), "change configs of "+e.String(), err, message)
+		entities = valid
+		if err := d.ask(a, entities, losses); err != nil {
+			return errors.Join(err, out.Err())
+		}
+	}
+	var topics []string // changed topics
+	for _, e := range entities {
+		if !alter(ctx, cl, e, &d, d.DryRun, &out) {
 			continue
 		}
-		out.Done(e.String(), "%s", changed)
+		if result := losses[e].result(); d.DryRun {
+			out.Done(e.String(), "would be changed%s", result)
+		} else {
+			out.Done(e.String(), "changed")
+		}
 		if e.Kind == kmsg.ConfigResourceTypeTopic {
 			topics = append(topics, e.Name)
 		}
 	}
-	Warn(ctx, a, kadm.NewClient(cl), topics, values)
+	Warn(ctx, a, kadm.NewClient(cl), topics, d.values)
 	return a.PrintOutcomes(&out)
+}
+
+// alter requests the change of one entity, or only its check. It reports whether the broker agreed;
+// otherwise it adds the failure to out.
+func alter(ctx context.Context, cl *kgo.Client, e Entity, d *Edit, validate bool, out *app.Outcomes) bool {
+	if err := checkKeys(ctx, cl, e, d.Unset); err != nil {
+		out.Failed(e.String(), fmt.Errorf("change configs of %v: %w", e, err))
+		return false
+	}
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	req.ValidateOnly = validate
+	req.Resources = append(req.Resources, resource(e, d.values, d.Unset))
+	resp, err := req.RequestWith(ctx, cl)
+	message := ""
+	if err == nil && len(resp.Resources) == 1 {
+		err, message = kerr.ErrorForCode(resp.Resources[0].ErrorCode), app.OrEmpty(resp.Resources[0].ErrorMessage)
+	} else if err == nil {
+		err = kerr.UnknownServerError
+	}
+	if (errors.Is(err, kerr.InvalidConfig) || errors.Is(err, kerr.InvalidRequest)) && strings.HasPrefix(message, "Unknown ") {
+		if better := checkKeys(ctx, cl, e, slices.Sorted(maps.Keys(d.values))); better != nil {
+			out.Failed(e.String(), fmt.Errorf("change configs of %v: %w", e, better))
+			return false
+		}
+	}
+	if err != nil {
+		out.Refused(e.String(), "change configs of "+e.String(), err, message)
+		return false
+	}
+	return true
 }
 
 // Unknown returns an error for the first key that topics do not have, with the closest one. It

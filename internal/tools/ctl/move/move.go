@@ -1,5 +1,9 @@
-// Package move plans and requests moves of partitions to other brokers, for the commands topic and
-// broker.
+// Package move plans moves of replicas and of preferred leaders, and carries them out, for the
+// commands topic and broker.
+//
+// A Plan starts from the cluster as it is, with the moves in progress as if they were complete. So
+// a command that was interrupted continues if it is run again. run.go requests a bounded number of
+// moves at a time and waits for the copies; throttle.go bounds their rate.
 package move
 
 import (
@@ -17,13 +21,61 @@ import (
 // Plan chooses brokers for replicas. Of several, it chooses one in a rack that has no replica of
 // the partition, then the one with the fewest replicas.
 type Plan struct {
-	brokers kadm.BrokerDetails
-	load    map[int32]int // replicas by broker, with those that are planned
-	moves   kadm.AlterPartitionAssignmentsReq
-	list    []string // the moves as text
-	count   map[string]int
-	topics  []string
+	brokers kadm.BrokerDetails // that are active
+	load    map[int32]int      // replicas by broker, with those that are planned
+	parts   []*part            // of all topics, by topic and number
 	moving  kadm.ListPartitionReassignmentsResponses
+	sizes   map[partition]int64
+	// topics are those that the command is about: it waits for their moves in progress.
+	topics map[string]bool
+}
+
+type partition struct {
+	topic string
+	n     int32
+}
+
+func (p partition) String() string { return fmt.Sprintf("%s-%d", p.topic, p.n) }
+
+// part is a partition with its replicas, the preferred leader first: those that it has when the
+// move in progress is complete, and those that are planned.
+type part struct {
+	partition
+	was, to  []int32
+	isr      []int32
+	leader   int32
+	internal bool
+}
+
+// Move is a planned move.
+type Move struct {
+	partition
+	from, to []int32
+	bytes    int64 // of one replica; -1 if unknown
+	seen     int   // how often the metadata did not show it as complete, although it is not in progress
+}
+
+// adds returns the brokers that copy the log.
+func (m *Move) adds() []int32 {
+	return slices.DeleteFunc(slices.Clone(m.to), func(b int32) bool { return slices.Contains(m.from, b) })
+}
+
+// copies returns the bytes that are copied.
+func (m *Move) copies() int64 { return max(0, m.bytes) * int64(len(m.adds())) }
+
+// change returns what the move changes.
+func (m *Move) change() string {
+	if adds := m.adds(); len(adds) > 0 {
+		size := "bytes unknown"
+		if m.bytes >= 0 {
+			size = text.Bytes(m.copies()) + " to copy"
+		}
+		return fmt.Sprintf("from brokers %s to %s, %s", text.Numbers(m.from), text.Numbers(m.to), size)
+	}
+	if len(m.to) < len(m.from) {
+		return fmt.Sprintf("from brokers %s to %s, nothing to copy", text.Numbers(m.from), text.Numbers(m.to))
+	}
+	return fmt.Sprintf("preferred leader from broker %d to %d, nothing to copy", m.from[0], m.to[0])
 }
 
 // Read returns an empty plan for the cluster as it is now.
@@ -36,16 +88,36 @@ func Read(ctx context.Context, adm *kadm.Client) (*Plan, kadm.Metadata, error) {
 	if err != nil && !app.IsUnsupported(app.BrokerError(err)) {
 		return nil, m, app.Refused("read the moves in progress", app.BrokerError(err), "")
 	}
-	return newPlan(m, moves), m, nil
+	p := newPlan(m, moves)
+	dirs, err := adm.DescribeAllLogDirs(ctx, nil)
+	if app.RequestFailed(err) != nil {
+		return p, m, nil // the sizes are only additional information
+	}
+	dirs.Each(func(d kadm.DescribedLogDir) {
+		d.Topics.Each(func(x kadm.DescribedLogDirPartition) {
+			if d.Err == nil && !x.IsFuture {
+				at := partition{x.Topic, x.Partition}
+				p.sizes[at] = max(p.sizes[at], x.Size)
+			}
+		})
+	})
+	return p, m, nil
 }
 
 // newPlan returns an empty plan. The metadata must have all topics, and moves all reassignments in
 // progress.
 func newPlan(m kadm.Metadata, moves kadm.ListPartitionReassignmentsResponses) *Plan {
-	p := &Plan{brokers: m.Brokers, load: map[int32]int{}, count: map[string]int{}, moving: moves}
-	for _, t := range m.Topics {
-		for _, x := range t.Partitions {
-			for _, r := range p.replicas(t.Topic, x) {
+	p := &Plan{brokers: m.Brokers, load: map[int32]int{}, moving: moves, sizes: map[partition]int64{}, topics: map[string]bool{}}
+	for _, t := range m.Topics.Sorted() {
+		for _, x := range t.Partitions.Sorted() {
+			if len(x.Replicas) == 0 {
+				continue
+			}
+			leaving := moves[t.Topic][x.Partition].RemovingReplicas
+			was := slices.DeleteFunc(slices.Clone(x.Replicas), func(r int32) bool { return slices.Contains(leaving, r) })
+			p.parts = append(p.parts, &part{partition: partition{t.Topic, x.Partition}, was: was, to: slices.Clone(was), isr: x.ISR,
+				leader: x.Leader, internal: t.IsInternal})
+			for _, r := range was {
 				p.load[r]++
 			}
 		}
@@ -53,118 +125,151 @@ func newPlan(m kadm.Metadata, moves kadm.ListPartitionReassignmentsResponses) *P
 	return p
 }
 
-// replicas returns those that a partition has when the move in progress is complete.
-func (p *Plan) replicas(topic string, x kadm.PartitionDetail) []int32 {
-	leaving := p.moving[topic][x.Partition].RemovingReplicas
-	return slices.DeleteFunc(slices.Clone(x.Replicas), func(r int32) bool { return slices.Contains(leaving, r) })
+// of returns the partitions of a topic, and makes the plan about it.
+func (p *Plan) of(topic string) (parts []*part) {
+	p.topics[topic] = true
+	for _, x := range p.parts {
+		if x.topic == topic {
+			parts = append(parts, x)
+		}
+	}
+	return parts
 }
 
-// SetFactor plans a number of replicas for each partition of a topic. The preferred leader stays.
-func (p *Plan) SetFactor(t kadm.TopicDetail, factor int) error {
-	for _, x := range t.Partitions.Sorted() {
-		was := p.replicas(t.Topic, x)
-		replicas := slices.Clone(was)
-		for len(replicas) > factor {
-			last := len(replicas) - 1
-			p.load[replicas[last]]--
-			replicas = replicas[:last]
+// Moves returns what is planned, those first that copy nothing.
+func (p *Plan) Moves() (moves []Move) {
+	for _, x := range p.parts {
+		if slices.Equal(x.was, x.to) {
+			continue
 		}
-		for len(replicas) < factor {
-			next, ok := p.choose(replicas, -1)
+		size, ok := p.sizes[x.partition]
+		if !ok {
+			size = -1
+		}
+		moves = append(moves, Move{partition: x.partition, from: x.was, to: x.to, bytes: size})
+	}
+	slices.SortStableFunc(moves, func(a, b Move) int { return cmp.Compare(min(1, len(a.adds())), min(1, len(b.adds()))) })
+	return moves
+}
+
+func (p *Plan) active(broker int32) bool {
+	return slices.ContainsFunc(p.brokers, func(b kadm.BrokerDetail) bool { return b.NodeID == broker })
+}
+
+// rack returns the rack of an active broker, "" if it has none.
+func (p *Plan) rack(broker int32) string {
+	for _, b := range p.brokers {
+		if b.NodeID == broker && b.Rack != nil {
+			return *b.Rack
+		}
+	}
+	return ""
+}
+
+// shares reports whether a broker is in the rack of one of some others.
+func (p *Plan) shares(broker int32, others []int32) bool {
+	rack := p.rack(broker)
+	return rack != "" && slices.ContainsFunc(others, func(o int32) bool { return o != broker && p.rack(o) == rack })
+}
+
+// SetFactor plans a number of replicas for each partition of a topic. It removes replicas first on
+// brokers that are not active, then in racks with several, then on the broker that has the most;
+// the preferred leader stays if its broker is active.
+func (p *Plan) SetFactor(topic string, factor int) error {
+	for _, x := range p.of(topic) {
+		for len(x.to) > factor {
+			gone := p.surplus(x.to)
+			p.load[x.to[gone]]--
+			x.to = slices.Delete(x.to, gone, gone+1)
+		}
+		for len(x.to) < factor {
+			next, ok := p.choose(x.to, -1)
 			if !ok {
-				return fmt.Errorf("%s cannot have %s: there are %s to choose from; start more brokers, or give a lower number", t.Topic,
+				return fmt.Errorf("%s cannot have %s: there are %s to choose from; start more brokers, or give a lower number", topic,
 					text.Count(factor, "replica"), text.Count(len(p.brokers), "active broker"))
 			}
-			replicas = append(replicas, next)
+			x.to = append(x.to, next)
 		}
-		p.add(t.Topic, x.Partition, was, replicas)
 	}
 	return nil
 }
 
-// Leave plans the move of a topic's replicas from a broker to others.
-func (p *Plan) Leave(t kadm.TopicDetail, broker int32) error {
-	for _, x := range t.Partitions.Sorted() {
-		was := p.replicas(t.Topic, x)
-		at := slices.Index(was, broker)
+// surplus returns the index of the replica to remove.
+func (p *Plan) surplus(replicas []int32) int {
+	worth := func(i int) int {
+		b := replicas[i]
+		switch {
+		case !p.active(b):
+			return 0
+		case i == 0:
+			return 3
+		case p.shares(b, replicas):
+			return 1
+		}
+		return 2
+	}
+	gone := len(replicas) - 1
+	for i := gone - 1; i >= 0; i-- {
+		if c := cmp.Or(worth(i)-worth(gone), p.load[replicas[gone]]-p.load[replicas[i]]); c < 0 {
+			gone = i
+		}
+	}
+	return gone
+}
+
+// Leave plans the move of all replicas from a broker to others.
+func (p *Plan) Leave(broker int32) error {
+	for _, x := range p.parts {
+		p.topics[x.topic] = p.topics[x.topic] || slices.Contains(p.moving[x.topic][x.n].RemovingReplicas, broker)
+		at := slices.Index(x.to, broker)
 		if at < 0 {
 			continue
 		}
-		next, ok := p.choose(was, broker)
+		p.topics[x.topic] = true
+		next, ok := p.choose(x.to, broker)
 		if !ok {
 			return fmt.Errorf("%s has %s, and there is no other active broker for the one on broker %d; start another broker, "+
 				"or reduce the replicas with chronikctl topic alter %s --replication-factor",
-				t.Topic, text.Count(len(was), "replica"), broker, t.Topic)
+				x.topic, text.Count(len(x.to), "replica"), broker, x.topic)
 		}
-		replicas := slices.Clone(was)
-		replicas[at] = next
+		x.to[at] = next
 		p.load[broker]--
-		p.add(t.Topic, x.Partition, was, replicas)
 	}
 	return nil
+}
+
+// Set plans the replicas of a partition, the preferred leader first.
+func (p *Plan) Set(topic string, n int32, replicas []int32) error {
+	for _, x := range p.of(topic) {
+		if x.n == n {
+			x.to = replicas
+			return nil
+		}
+	}
+	return fmt.Errorf("%s has no partition %d", topic, n)
 }
 
 // choose returns the broker for one more replica, which is not the one to leave.
 func (p *Plan) choose(replicas []int32, leave int32) (best int32, ok bool) {
-	racks := map[string]bool{}
-	for _, b := range p.brokers {
-		if b.Rack != nil && b.NodeID != leave && slices.Contains(replicas, b.NodeID) {
-			racks[*b.Rack] = true
-		}
-	}
-	var free []kadm.BrokerDetail
+	stay := slices.DeleteFunc(slices.Clone(replicas), func(r int32) bool { return r == leave })
+	var free []int32
 	for _, b := range p.brokers {
 		if b.NodeID != leave && !slices.Contains(replicas, b.NodeID) {
-			free = append(free, b)
+			free = append(free, b.NodeID)
 		}
 	}
 	if len(free) == 0 {
 		return 0, false
 	}
-	taken := func(b *kadm.BrokerDetail) int {
-		if b.Rack != nil && racks[*b.Rack] {
+	taken := func(b int32) int {
+		if p.shares(b, stay) {
 			return 1
 		}
 		return 0
 	}
-	chosen := slices.MinFunc(free, func(a, b kadm.BrokerDetail) int {
-		return cmp.Or(taken(&a)-taken(&b), p.load[a.NodeID]-p.load[b.NodeID], int(a.NodeID)-int(b.NodeID))
+	best = slices.MinFunc(free, func(a, b int32) int {
+		return cmp.Or(taken(a)-taken(b), p.load[a]-p.load[b], int(a)-int(b))
 	})
-	p.load[chosen.NodeID]++
-	return chosen.NodeID, true
-}
-
-func (p *Plan) add(topic string, partition int32, was, replicas []int32) {
-	if slices.Equal(was, replicas) {
-		return
-	}
-	p.moves.Assign(topic, partition, replicas)
-	p.list = append(p.list, fmt.Sprintf("%s-%d from brokers %s to %s", topic, partition, text.Numbers(was), text.Numbers(replicas)))
-	if p.count[topic]++; p.count[topic] == 1 {
-		p.topics = append(p.topics, topic)
-	}
-}
-
-// List returns the moves as text.
-func (p *Plan) List() []string { return p.list }
-
-// Request requests the moves, and adds the outcome of each topic. It does not wait for the copies.
-func (p *Plan) Request(ctx context.Context, adm *kadm.Client, out *app.Outcomes) {
-	if len(p.list) == 0 {
-		return
-	}
-	answers, err := adm.AlterPartitionAssignments(ctx, p.moves)
-	for _, topic := range p.topics {
-		failed, message := err, ""
-		for _, r := range answers[topic] {
-			if r.Err != nil && failed == nil {
-				failed, message = r.Err, r.ErrMessage
-			}
-		}
-		if failed != nil {
-			out.Refused(topic, "move partitions of "+topic, app.BrokerError(failed), message)
-			continue
-		}
-		out.Done(topic, "moves %s", text.Count(p.count[topic], "partition"))
-	}
+	p.load[best]++
+	return best, true
 }

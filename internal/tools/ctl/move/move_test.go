@@ -2,6 +2,8 @@ package move
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +13,7 @@ import (
 
 // cluster returns metadata with brokers 1 to n, in racks if there are some, and a topic with these
 // replicas.
-func cluster(n int32, racks string, replicas ...[]int32) (kadm.Metadata, kadm.TopicDetail) {
+func cluster(n int32, racks string, replicas ...[]int32) kadm.Metadata {
 	m := kadm.Metadata{Topics: kadm.TopicDetails{}}
 	for id := range n {
 		b := kadm.BrokerDetail{NodeID: id + 1}
@@ -23,30 +25,34 @@ func cluster(n int32, racks string, replicas ...[]int32) (kadm.Metadata, kadm.To
 	}
 	t := kadm.TopicDetail{Topic: "t", Partitions: kadm.PartitionDetails{}}
 	for i, r := range replicas {
-		t.Partitions[int32(i)] = kadm.PartitionDetail{Topic: "t", Partition: int32(i), Replicas: r}
+		t.Partitions[int32(i)] = kadm.PartitionDetail{Topic: "t", Partition: int32(i), Replicas: r, Leader: r[0], ISR: r}
 	}
 	m.Topics["t"] = t
-	return m, t
+	return m
 }
 
 func TestPlans(t *testing.T) {
 	all := [][]int32{{1, 2}, {2, 3}, {3, 1}}
-	factor := func(n int) func(*Plan, kadm.TopicDetail) error {
-		return func(p *Plan, t kadm.TopicDetail) error { return p.SetFactor(t, n) }
-	}
-	leave := func(id int32) func(*Plan, kadm.TopicDetail) error {
-		return func(p *Plan, t kadm.TopicDetail) error { return p.Leave(t, id) }
-	}
+	factor := func(n int) func(*Plan) error { return func(p *Plan) error { return p.SetFactor("t", n) } }
+	leave := func(id int32) func(*Plan) error { return func(p *Plan) error { return p.Leave(id) } }
+	fill := func(id int32) func(*Plan) error { return func(p *Plan) error { p.Fill(id); return nil } }
+	balance := func(p *Plan) error { p.Balance(); return nil }
+	lead := func(p *Plan) error { p.Lead(); return nil }
+	yield := func(id int32) func(*Plan) error { return func(p *Plan) error { p.Yield(id); return nil } }
+	firsts := [][]int32{{1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}}
 	for _, c := range []struct {
 		name     string
 		brokers  int32
 		racks    string
 		replicas [][]int32
-		plan     func(*Plan, kadm.TopicDetail) error
+		plan     func(*Plan) error
 		want     string
 	}{
 		{"three replicas", 3, "", all, factor(3), "0 [1 2 3], 1 [2 3 1], 2 [3 1 2]"},
 		{"one replica", 3, "", all, factor(1), "0 [1], 1 [2], 2 [3]"},
+		{"the fullest broker loses replicas", 4, "", [][]int32{{1, 2, 3, 4}, {1, 2}, {3, 2}}, factor(2), "0 [1 4]"},
+		{"a dead broker loses replicas first", 3, "", [][]int32{{9, 1, 2}, {1, 9, 2}}, factor(2), "0 [1 2], 1 [1 2]"},
+		{"a rack with two loses one", 3, "xyx", [][]int32{{1, 2, 3}}, factor(2), "0 [1 2]"},
 		{"nothing to do", 3, "", all, factor(2), ""},
 		{"the load is spread", 4, "", [][]int32{{1}, {1}, {1}}, factor(2), "0 [1 2], 1 [1 3], 2 [1 4]"},
 		{"racks come first", 4, "xxxy", [][]int32{{1}, {1}, {1}}, factor(2), "0 [1 4], 1 [1 4], 2 [1 4]"},
@@ -55,13 +61,23 @@ func TestPlans(t *testing.T) {
 		{"the rack of the one that leaves is free", 4, "xyzz", [][]int32{{1, 2, 3}}, leave(3), "0 [1 2 4]"},
 		{"a dead broker leaves", 3, "", [][]int32{{9, 1}, {2, 3}}, leave(9), "0 [2 1]"},
 		{"there is no other broker", 2, "", all[:1], leave(2), "error: t has 2 replicas"},
+		{"a cluster has grown", 3, "", firsts, balance, "0 [2 1 3], 1 [2 1 3], 2 [3 1 2]"},
+		{"a new broker is filled", 4, "", all, fill(4), "0 [4 2]"},
+		{"a new broker is empty", 4, "", [][]int32{{1}, {1}, {2}, {3}, {1}}, balance, "0 [4]"},
+		{"a cluster is balanced", 3, "", all, balance, ""},
+		{"a rack keeps its replica", 4, "xxyy", [][]int32{{1, 3}, {1, 3}, {1, 3}, {1, 3}}, balance, "0 [4 2], 1 [2 4], 2 [3 1]"},
+		{"a preferred leader passes through a broker", 3, "", [][]int32{{1, 2}, {1, 2}, {1, 2}, {2, 3}, {2, 3}}, lead,
+			"0 [2 1], 3 [3 2]"},
+		{"a dead broker gets nothing", 2, "", [][]int32{{1, 9}, {1, 9}, {1, 9}}, balance, "0 [2 9]"},
+		{"a broker gives its leaders up", 3, "", firsts[:3], yield(1), "0 [2 3 1], 1 [3 2 1], 2 [2 3 1]"},
+		{"a broker is alone", 3, "", [][]int32{{1}, {2, 1}}, yield(1), ""},
 	} {
-		m, topic := cluster(c.brokers, c.racks, c.replicas...)
+		m := cluster(c.brokers, c.racks, c.replicas...)
 		p := newPlan(m, nil)
-		err := c.plan(p, topic)
+		err := c.plan(p)
 		var got []string
-		for i, r := range p.moves["t"] {
-			got = append(got, fmt.Sprint(i, " ", r))
+		for _, x := range p.Moves() {
+			got = append(got, fmt.Sprint(x.n, " ", x.to))
 		}
 		slices.Sort(got)
 		text := strings.Join(got, ", ")
@@ -78,24 +94,77 @@ func TestPlans(t *testing.T) {
 func TestPlansContinueFromTheMoveInProgress(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		plan func(*Plan, kadm.TopicDetail) error
+		plan func(*Plan) error
 		want string
 	}{
-		{"more replicas", func(p *Plan, t kadm.TopicDetail) error { return p.SetFactor(t, 4) }, "[4 2 1 3]"},
-		{"the same", func(p *Plan, t kadm.TopicDetail) error { return p.SetFactor(t, 3) }, "[]"},
-		{"the broker that is being left", func(p *Plan, t kadm.TopicDetail) error { return p.Leave(t, 3) }, "[]"},
-		{"another broker", func(p *Plan, t kadm.TopicDetail) error { return p.Leave(t, 2) }, "[4 3 1]"},
+		{"more replicas", func(p *Plan) error { return p.SetFactor("t", 4) }, "[4 2 1 3]"},
+		{"the same", func(p *Plan) error { return p.SetFactor("t", 3) }, "[]"},
+		{"the broker that is being left", func(p *Plan) error { return p.Leave(3) }, "[]"},
+		{"another broker", func(p *Plan) error { return p.Leave(2) }, "[4 3 1]"},
+		{"a balance", func(p *Plan) error { p.Balance(); return nil }, "[]"},
 	} {
-		m, topic := cluster(5, "", []int32{4, 2, 1, 3}) // from 3 to 4
+		m := cluster(5, "", []int32{4, 2, 1, 3}) // from 3 to 4
 		if c.name == "more replicas" {
 			m.Brokers = m.Brokers[:4]
 		}
 		p := newPlan(m, kadm.ListPartitionReassignmentsResponses{"t": {0: {AddingReplicas: []int32{4}, RemovingReplicas: []int32{3}}}})
-		if err := c.plan(p, topic); err != nil {
+		if err := c.plan(p); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if got := fmt.Sprint(p.moves["t"][0]); got != c.want {
+		got := "[]"
+		if moves := p.Moves(); len(moves) == 1 {
+			got = fmt.Sprint(moves[0].to)
+		}
+		if got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+		if !p.topics["t"] {
+			t.Errorf("%s: the command does not wait for the move in progress", c.name)
+		}
+	}
+}
+
+// Any plan leaves each partition as many replicas as it had, on different brokers, and no broker
+// with two more preferred leaders than another one that could have one of them.
+func TestABalanceIsOne(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		n := 1 + random.Int32N(6)
+		var replicas [][]int32
+		for range random.IntN(40) {
+			var r []int32
+			for _, b := range random.Perm(int(n))[:1+random.IntN(min(3, int(n)))] {
+				r = append(r, int32(b)+1)
+			}
+			replicas = append(replicas, r)
+		}
+		if len(replicas) == 0 {
+			continue
+		}
+		grown := n + random.Int32N(3)
+		p := newPlan(cluster(grown, "", replicas...), nil)
+		p.Balance()
+		load, leads := map[int32]int{}, map[int32]int{}
+		for i, x := range p.parts {
+			seen := slices.Compact(slices.Sorted(slices.Values(x.to)))
+			if len(seen) != len(replicas[i]) || len(x.to) != len(seen) {
+				t.Fatalf("seed %d: %v became %v", seed, replicas[i], x.to)
+			}
+			leads[x.to[0]]++
+			for _, b := range x.to {
+				load[b]++
+			}
+		}
+		for a := int32(1); a <= grown; a++ {
+			for b := int32(1); b <= grown; b++ {
+				if load[a]-load[b] > 1 {
+					t.Fatalf("seed %d: broker %d has %d replicas, broker %d %d", seed, a, load[a], b, load[b])
+				}
+			}
+		}
+		fullest := slices.MaxFunc(slices.Collect(maps.Keys(leads)), func(a, b int32) int { return leads[a] - leads[b] })
+		if p.pass(p.parts, leads, fullest) {
+			t.Fatalf("seed %d: the preferred leaders are not spread: %v", seed, leads)
 		}
 	}
 }

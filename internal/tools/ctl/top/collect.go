@@ -8,10 +8,13 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/group"
 	"github.com/chronik-io/chronik/internal/tools/ctl/topic"
@@ -25,9 +28,11 @@ type sample struct {
 	topics  []topic.Total // nil if unknown
 	groups  []groupNow
 
+	// loads are what brokers say of themselves; a broker that did not answer is absent.
+	loads map[int32]health.Load
+
 	// From the broker behind the admin port; empty if it did not answer.
 	admin       int32 // its id, or -1 if unknown
-	metrics     map[string]float64
 	connections []view.Connection
 
 	missing []string // what could not be fetched, and why
@@ -52,6 +57,7 @@ type groupNow struct {
 type collector struct {
 	a    *app.App
 	adm  *kadm.Client
+	cl   *kgo.Client
 	port *app.AdminPort // nil for none
 }
 
@@ -62,8 +68,9 @@ func (k *collector) sample(ctx context.Context) (*sample, error) {
 	if err != nil {
 		return nil, app.Refused("describe the cluster", app.BrokerError(err), "")
 	}
-	s := &sample{at: time.Now(), admin: -1}
+	s := &sample{at: time.Now(), admin: -1, loads: map[int32]health.Load{}}
 	s.brokers = brokersOf(m)
+	k.loads(ctx, s)
 	if s.topics, err = topic.Totals(ctx, k.adm); err != nil {
 		s.addMissing(err)
 	}
@@ -96,7 +103,7 @@ func brokersOf(m kadm.Metadata) (list []brokerNow) {
 			}
 			for _, id := range p.Replicas {
 				if _, ok := at[id]; !ok {
-					add(brokerNow{id: id, address: "-", state: "fenced"})
+					add(brokerNow{id: id, address: noAddress, state: "fenced"})
 				}
 				if !slices.Contains(p.ISR, id) {
 					list[at[id]].outOfSync++
@@ -110,6 +117,36 @@ func brokersOf(m kadm.Metadata) (list []brokerNow) {
 	slices.SortFunc(list, func(x, y brokerNow) int { return cmp.Compare(x.id, y.id) })
 	return list
 }
+
+// loads asks each broker for what it does. One that does not answer within the timeout of a request
+// is unknown, and so is one of another kind.
+func (k *collector) loads(ctx context.Context, s *sample) {
+	ctx, cancel := context.WithTimeout(ctx, k.a.Settings.Timeout())
+	defer cancel()
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	for _, b := range s.brokers {
+		if b.address == noAddress {
+			continue
+		}
+		asking.Go(func() {
+			report, err := app.Report(ctx, k.cl.Broker(int(b.id)))
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil && report.Load != nil:
+				s.loads[b.id] = *report.Load
+			case err != nil && !errors.Is(err, app.ErrNoReport):
+				s.addMissing(fmt.Errorf("requests of broker %d: %w", b.id, err))
+			}
+		})
+	}
+	asking.Wait()
+	slices.Sort(s.missing)
+}
+
+// noAddress is the address of a broker that clients cannot use.
+const noAddress = "-"
 
 // states adds the states that the admin port knows and Kafka's protocol has not. A port that does
 // not know them is no failure.
@@ -151,7 +188,7 @@ func (k *collector) groups(ctx context.Context, s *sample) error {
 // settings name the port, or if a port answered.
 func (k *collector) admin(ctx context.Context, s *sample) error {
 	if k.port == nil {
-		return errors.New("no admin port is known, so clients and requests are unknown; give it with --admin")
+		return errors.New("no admin port is known, so clients are unknown; give it with --admin")
 	}
 	c, err := k.port.Connections(ctx)
 	if err != nil {
@@ -162,8 +199,21 @@ func (k *collector) admin(ctx context.Context, s *sample) error {
 		s.addMissing(fmt.Errorf("clients: only the oldest %d connections are counted", len(c.List)))
 	}
 	k.states(ctx, s)
-	if s.metrics, err = k.port.Metrics(ctx); err != nil {
+	if _, ok := s.loads[s.admin]; ok {
+		return nil
+	}
+	metrics, err := k.port.Metrics(ctx) // a version that does not say this to clients
+	if err != nil {
 		return fmt.Errorf("requests of the broker: %w", err)
 	}
+	s.loads[s.admin] = loadOf(metrics)
 	return nil
+}
+
+// loadOf returns what a broker does from its metrics.
+func loadOf(m map[string]float64) health.Load {
+	return health.Load{Connections: int(m["chronik_connections"]), Requests: m["chronik_requests_total"],
+		BytesIn: m["chronik_network_bytes_in_total"], BytesOut: m["chronik_network_bytes_out_total"],
+		Syncs: m["chronik_commit_group_sync_seconds_count"], SyncSeconds: m["chronik_commit_group_sync_seconds_sum"],
+		CPUSeconds: m["process_cpu_seconds_total"], MemoryBytes: m["process_resident_memory_bytes"]}
 }

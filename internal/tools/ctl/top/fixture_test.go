@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/tools/ctl/group"
 	"github.com/chronik-io/chronik/internal/tools/ctl/topic"
 	"github.com/chronik-io/chronik/internal/view"
@@ -29,12 +30,9 @@ func busy(seconds int64) *sample {
 			{name: "billing", Progress: group.Progress{State: "Empty", Lag: 70 * seconds, Committed: 7}},
 			{name: "lost", Progress: group.Progress{State: "Dead"}, err: errors.New("group lost: no coordinator")},
 		},
-		metrics: map[string]float64{
-			"chronik_connections": 3, "process_resident_memory_bytes": 64 << 20, "chronik_requests_total": float64(500 * seconds),
-			"process_cpu_seconds_total": 0.25 * float64(seconds), "chronik_network_bytes_in_total": float64(seconds << 20),
-			"chronik_network_bytes_out_total": float64(seconds << 10), "chronik_commit_group_sync_seconds_count": float64(100 * seconds),
-			"chronik_commit_group_sync_seconds_sum": 0.3 * float64(seconds),
-		},
+		loads: map[int32]health.Load{1: {Connections: 3, MemoryBytes: 64 << 20,
+			Requests: float64(500 * seconds), CPUSeconds: 0.25 * float64(seconds), BytesIn: float64(seconds << 20),
+			BytesOut: float64(seconds << 10), Syncs: float64(100 * seconds), SyncSeconds: 0.3 * float64(seconds)}},
 	}
 	for id := range uint64(3) {
 		c := view.Connection{ID: id, Address: fmt.Sprintf("10.0.0.%d:5000", 1+id/2), ClientID: "shop", Software: "librdkafka",

@@ -22,8 +22,7 @@ type Rates struct {
 	Missing []string      `json:"missing"` // what could not be fetched, and why
 }
 
-// BrokerRates holds the rates of a broker. Only the one behind the admin port has more than
-// OutOfSync.
+// BrokerRates holds the rates of a broker. One that does not answer has no more than OutOfSync.
 type BrokerRates struct {
 	ID          int32    `json:"id"`
 	Address     string   `json:"address"`
@@ -128,35 +127,27 @@ func (d delta) rate(before, now float64) float64 {
 	return (now - before) / d.seconds
 }
 
-// counter returns the rate of a metric, or nil if unknown.
-func (d delta) counter(name string) *float64 {
-	now, ok := d.now.metrics[name]
-	if !ok || d.before.metrics == nil {
-		return nil
-	}
-	r := d.rate(d.before.metrics[name], now)
-	return &r
-}
-
-// gauge returns the value of a metric, or nil if unknown.
-func (d delta) gauge(name string) *float64 {
-	if v, ok := d.now.metrics[name]; ok {
-		return &v
-	}
-	return nil
-}
-
 func (d delta) broker(b brokerNow) BrokerRates {
 	x := BrokerRates{ID: b.id, Address: b.address, State: b.state, Leads: b.leads, OutOfSync: b.outOfSync}
-	if b.id != d.now.admin {
+	now, ok := d.now.loads[b.id]
+	if !ok {
 		return x
 	}
-	x.Connections, x.Memory = d.gauge("chronik_connections"), d.gauge("process_resident_memory_bytes")
-	x.Requests, x.CPU = d.counter("chronik_requests_total"), d.counter("process_cpu_seconds_total")
-	x.BytesIn, x.BytesOut = d.counter("chronik_network_bytes_in_total"), d.counter("chronik_network_bytes_out_total")
-	x.Syncs = d.counter("chronik_commit_group_sync_seconds_count")
-	if busy := d.counter("chronik_commit_group_sync_seconds_sum"); busy != nil && x.Syncs != nil && *x.Syncs > 0 {
-		ms := *busy / *x.Syncs * 1000
+	connections := float64(now.Connections)
+	x.Connections, x.Memory = &connections, &now.MemoryBytes
+	before, ok := d.before.loads[b.id]
+	if !ok {
+		return x
+	}
+	counter := func(before, now float64) *float64 {
+		r := d.rate(before, now)
+		return &r
+	}
+	x.Requests, x.CPU = counter(before.Requests, now.Requests), counter(before.CPUSeconds, now.CPUSeconds)
+	x.BytesIn, x.BytesOut = counter(before.BytesIn, now.BytesIn), counter(before.BytesOut, now.BytesOut)
+	x.Syncs = counter(before.Syncs, now.Syncs)
+	if *x.Syncs > 0 {
+		ms := *counter(before.SyncSeconds, now.SyncSeconds) / *x.Syncs * 1000
 		x.SyncMs = &ms
 	}
 	return x

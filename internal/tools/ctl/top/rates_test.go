@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/health"
 )
 
 func TestRatesAreOfTheTimeBetween(t *testing.T) {
@@ -45,7 +47,7 @@ func TestRatesAreOfTheTimeBetween(t *testing.T) {
 
 // Things created since the first sample count in full; unknown ones do not count.
 func TestRatesOfWhatWasNotThereBefore(t *testing.T) {
-	empty := &sample{at: busy(0).at, admin: 1, metrics: map[string]float64{}, topics: busy(0).topics[:0]}
+	empty := &sample{at: busy(0).at, admin: 1, loads: map[int32]health.Load{1: {}}, topics: busy(0).topics[:0]}
 	r := compare(empty, busy(2))
 	if r.Topics[1].RecordsIn != 60 || r.Clients[1].Requests != 200 || *r.Brokers[0].Requests != 500 {
 		t.Errorf("%+v", r)

@@ -1,8 +1,8 @@
 // Package top implements chronikctl top: brokers, topics, groups and clients with their rates.
 //
 // A collector samples counters (collect.go), two samples give rates (rates.go), and tables.go
-// prints them. Any Kafka broker provides the data on topics and groups; clients and broker metrics
-// come from chronik's admin port.
+// prints them. Any Kafka broker provides the data on topics and groups, and each broker of chronik
+// what it does itself; clients come from chronik's admin port.
 package top
 
 import (
@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/pause"
@@ -33,7 +34,7 @@ func New(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "top", Short: "Show brokers, topics, groups and clients with their rates", Args: app.Args(0, 0, "no argument"),
 		Long: "top measures for an interval what brokers, topics, groups and clients do, and prints the busiest of each first. With --watch it\n" +
-			"repeats, and each measurement begins where the one before ended. Clients and the requests of brokers require chronik's admin port\n" +
+			"repeats, and each measurement begins where the one before ended. Clients are those of the broker behind chronik's admin port\n" +
 			"(--admin). -o json and -o yaml have all topics, groups and clients.",
 		Example: "  chronikctl top\n  chronikctl top --watch\n  chronikctl top -o json | jq '.clients[0]'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,7 +45,7 @@ func New(a *app.App) *cobra.Command {
 			if t.limit < 0 {
 				return app.Usage("--limit %d is negative; 0 shows all", t.limit)
 			}
-			return a.Admin(t.run)(cmd, nil)
+			return a.Both(t.run)(cmd, nil)
 		},
 	}
 	c.Flags().Var(&interval, "interval", "time between the first two samples, 100ms to 1m")
@@ -64,8 +65,8 @@ type top struct {
 }
 
 // run prints a measurement.
-func (t *top) run(ctx context.Context, adm *kadm.Client, _ []string) error {
-	k := &collector{a: t.a, adm: adm, port: app.AdminPortOf(t.a)}
+func (t *top) run(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []string) error {
+	k := &collector{a: t.a, adm: adm, cl: cl, port: app.AdminPortOf(t.a)}
 	r, failed, err := t.measure(ctx, k.sample)
 	if err != nil {
 		return err

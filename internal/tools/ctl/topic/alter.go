@@ -2,6 +2,7 @@ package topic
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -9,25 +10,24 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/config"
 	"github.com/chronik-io/chronik/internal/tools/ctl/move"
-	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
 )
 
 func alter(a *app.App) *cobra.Command {
 	var set, unset []string
-	var dryRun bool
+	var o move.Options
 	var factor int
 	c := &cobra.Command{
 		Use: "alter NAME...", Short: "Change configs and the number of replicas of topics", Args: app.Args(1, -1, "at least one topic"),
 		ValidArgsFunction: a.Topics(0),
-		Long: "alter sets configs of topics, or resets them to their defaults, atomically per topic. config set does the same for one topic or broker.\n" +
-			"With --replication-factor it adds replicas on the brokers that have the fewest, or removes the last ones. Brokers copy the logs in\n" +
-			"the background; topic describe shows what is left.",
+		Long: "alter sets configs of topics, or resets them to their defaults, atomically per topic. config set does the same for one topic or broker,\n" +
+			"and asks in the same way if records fall out of logs at once.\n" +
+			"With --replication-factor it adds replicas on the brokers that have the fewest, or removes those on the brokers that have the most,\n" +
+			"first on brokers that are not active. " + move.Help,
 		Example: "  chronikctl topic alter orders --config retention.ms=1d --unset segment.bytes\n" +
 			"  chronikctl topic alter orders --replication-factor 3",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			values, err := parse.Configs(set)
-			if err != nil {
-				return app.Usage("--config %w", err)
+			if err := o.Check(); err != nil {
+				return err
 			}
 			switch {
 			case cmd.Flags().Changed("replication-factor") && len(set)+len(unset) > 0:
@@ -36,25 +36,26 @@ func alter(a *app.App) *cobra.Command {
 				return app.Usage("--replication-factor %d: a topic has at least 1 replica", factor)
 			case factor > 0:
 				return a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
-					return replicate(ctx, a, adm, names, factor, dryRun)
+					return replicate(ctx, a, adm, names, factor, o)
 				})(cmd, names)
 			case len(set)+len(unset) == 0:
 				return app.Usage("nothing to change: give --config name=value, --unset name or --replication-factor n")
 			}
-			return config.Change(cmd.Context(), a, config.Topics(names), values, unset, dryRun)
+			return config.Change(cmd.Context(), a, config.Topics(names),
+				config.Edit{Set: set, Flag: "--config ", Unset: unset, DryRun: o.DryRun})
 		},
 	}
 	c.Flags().StringArrayVarP(&set, "config", "c", nil, "config name=value to set; repeatable")
 	c.Flags().StringArrayVar(&unset, "unset", nil, "config to reset to its default; repeatable")
 	c.Flags().IntVar(&factor, "replication-factor", 0, "number of replicas of each partition")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
+	o.Flags(c)
 	app.CompleteFlag(c, "config", config.TopicKeys(a, "="))
 	app.CompleteFlag(c, "unset", config.TopicKeys(a, ""))
 	return c
 }
 
 // replicate gives topics another number of replicas.
-func replicate(ctx context.Context, a *app.App, adm *kadm.Client, names []string, factor int, dryRun bool) error {
+func replicate(ctx context.Context, a *app.App, adm *kadm.Client, names []string, factor int, o move.Options) error {
 	topics, missing, err := app.FindTopics(ctx, adm, names, false)
 	if err != nil {
 		return err
@@ -65,11 +66,11 @@ func replicate(ctx context.Context, a *app.App, adm *kadm.Client, names []string
 	}
 	var out app.Outcomes
 	for _, t := range topics {
-		before := len(plan.List())
-		switch err := plan.SetFactor(t, factor); {
+		before := len(plan.Moves())
+		switch err := plan.SetFactor(t.Topic, factor); {
 		case err != nil:
 			return app.WithCode(app.ExitFailed, err)
-		case len(plan.List()) == before:
+		case len(plan.Moves()) == before:
 			out.Done(t.Topic, "has replication factor %d", factor)
 		}
 	}
@@ -78,12 +79,6 @@ func replicate(ctx context.Context, a *app.App, adm *kadm.Client, names []string
 			out.Refused(name, "change the replicas of "+name, e, "")
 		}
 	}
-	if dryRun {
-		for _, line := range plan.List() {
-			out.Done(line, "would be moved")
-		}
-	} else {
-		plan.Request(ctx, adm, &out)
-	}
-	return a.PrintOutcomes(&out)
+	err = plan.Run(ctx, a, adm, o, &out)
+	return errors.Join(a.PrintOutcomes(&out), err)
 }

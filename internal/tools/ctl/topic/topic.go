@@ -1,5 +1,5 @@
 // Package topic implements chronikctl topic: create, list, describe, alter, delete,
-// add-partitions and trim. Each command is in a file of its name.
+// add-partitions, elect, move and trim. Each command is in a file of its name.
 package topic
 
 import (
@@ -15,7 +15,7 @@ import (
 // New returns the command topic.
 func New(a *app.App) *cobra.Command {
 	c := app.Parent("topic", "Create, list, describe, alter and delete topics, and their records",
-		create(a), list(a), describe(a), alter(a), addPartitions(a), trim(a), remove(a))
+		create(a), list(a), describe(a), alter(a), addPartitions(a), elect(a), moveCommand(a), trim(a), remove(a))
 	cli.Instead(c, map[string]string{
 		"consume":      "chronikctl consume TOPIC prints records",
 		"produce":      "chronikctl produce TOPIC writes records",

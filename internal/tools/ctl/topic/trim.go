@@ -116,7 +116,11 @@ func trimAll(ctx context.Context, a *app.App, adm *kadm.Client, topic string, cu
 			ask.AddOffset(topic, c.Partition, c.NewStart, -1)
 		}
 	}
-	before := sizes(ctx, adm, topic, cuts)
+	all := kadm.TopicsSet{}
+	for _, c := range cuts {
+		all.Add(topic, c.Partition)
+	}
+	before := app.LogSizes(ctx, adm, all)[topic]
 	answers, err := adm.DeleteRecords(ctx, ask)
 	if err != nil && len(answers) == 0 {
 		return app.Refused("trim "+topic, app.BrokerError(err), "")
@@ -137,41 +141,19 @@ func trimAll(ctx context.Context, a *app.App, adm *kadm.Client, topic string, cu
 			c.NewStart = r.LowWatermark
 		}
 	}
-	freed(cuts, before, sizes(ctx, adm, topic, cuts))
+	freed(cuts, before, app.LogSizes(ctx, adm, all)[topic])
 	noteFreed(a, cuts)
 	return errors.Join(printCuts(a, topic, "NEW START", cuts), out.Err())
 }
 
-// sizes returns the bytes of the partitions on all brokers, without those that no broker reports.
-func sizes(ctx context.Context, adm *kadm.Client, topic string, cuts []partitionTrim) map[int32]int64 {
-	set := kadm.TopicsSet{}
-	for _, c := range cuts {
-		set.Add(topic, c.Partition)
-	}
-	dirs, err := adm.DescribeAllLogDirs(ctx, set)
-	if err != nil {
-		return nil // the sizes are only additional information
-	}
-	found := map[int32]int64{}
-	dirs.Each(func(d kadm.DescribedLogDir) {
-		d.Topics.Each(func(p kadm.DescribedLogDirPartition) {
-			if p.Topic == topic && d.Err == nil && !p.IsFuture {
-				found[p.Partition] += p.Size
-			}
-		})
-	})
-	return found
-}
-
 // freed sets how many bytes left each log between two measurements. Records written meanwhile make
 // the number smaller.
-func freed(cuts []partitionTrim, before, after map[int32]int64) {
+func freed(cuts []partitionTrim, before, after map[int32]app.LogSize) {
 	for i := range cuts {
 		c := &cuts[i]
-		was, known := before[c.Partition]
-		is, still := after[c.Partition]
-		if known && still && c.NewStart > c.Start && c.Error == "" {
-			n := max(was-is, 0)
+		was, is := before[c.Partition], after[c.Partition]
+		if was.Replicas > 0 && was.Replicas == is.Replicas && c.NewStart > c.Start && c.Error == "" {
+			n := max(was.All-is.All, 0)
 			c.Freed = &n
 		}
 	}

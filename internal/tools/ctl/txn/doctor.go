@@ -35,6 +35,7 @@ func Diagnose(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client)
 			who += ", transactional id " + h.Transactional
 		}
 		d.Findings = append(d.Findings, health.Finding{
+			Broker:   health.NoBroker,
 			Severity: health.Warn,
 			Subject:  fmt.Sprintf("partition %s-%d", h.Topic, h.Partition),
 			Problem: fmt.Sprintf("a transaction of %s) hangs there, open since offset %d for %s: %s; readers of committed records wait for it, and "+

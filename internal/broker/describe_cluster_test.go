@@ -1,0 +1,57 @@
+package broker
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/security/acl"
+)
+
+// A client that asks for the health report gets it in a tagged field, which needs the right to
+// describe the cluster. Others get an answer without it, and no answer is large.
+func TestTheHealthReportInAnAnswer(t *testing.T) {
+	g := newGuarded(t, quick)
+	report := &health.Report{Broker: 1, Findings: []health.Finding{}}
+	for range 100 {
+		report.Findings = append(report.Findings, health.Finding{Check: "space", Severity: health.Bad, Problem: strings.Repeat("x", 4000)})
+	}
+	g.Handler.opt.Report = func() *health.Report { return report }
+	w := g.dial(t)
+	for _, x := range []struct {
+		name     string
+		tag      uint32
+		right    acl.Operation
+		has, got bool
+	}{
+		{"not asked for", health.Tag + 1, acl.Describe, false, false},
+		{"asked for", health.Tag, acl.Describe, true, true},
+		{"without the right", health.Tag, acl.Create, true, false},
+	} {
+		g.allow(clusterRight(x.right))
+		for version := range int16(3) {
+			req := kmsg.NewPtrDescribeClusterRequest()
+			req.UnknownTags.Set(x.tag, []byte{})
+			resp := ask[*kmsg.DescribeClusterResponse](t, w, version, req)
+			has := false
+			resp.UnknownTags.Each(func(tag uint32, p []byte) {
+				has = true
+				r, err := health.Decode(p)
+				if tag != health.Tag || len(p) > health.MaxAnswer || (err == nil) != x.got {
+					t.Errorf("%s, version %d: tag %d, %d bytes, %v", x.name, version, tag, len(p), err)
+				}
+				if x.got && (r.Omitted == 0 || r.Omitted+len(r.Findings) != len(report.Findings)) {
+					t.Errorf("%s, version %d: %d findings, %d are left out", x.name, version, len(r.Findings), r.Omitted)
+				}
+				if !x.got && !strings.Contains(err.Error(), "authorization failed") {
+					t.Errorf("%s: %v", x.name, err)
+				}
+			})
+			if has != x.has || len(resp.Brokers) != 1 {
+				t.Errorf("%s, version %d: a report %v, %d brokers", x.name, version, has, len(resp.Brokers))
+			}
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/link"
+	"github.com/chronik-io/chronik/internal/pause"
+)
+
+// methodHealth is the method of the metadata lane with which brokers ask each other for their
+// health reports. The request is empty, the answer that of health.Report.Encode. It needs neither a
+// controller nor metadata: connected brokers know each other's findings.
+const methodHealth uint16 = 36
+
+const (
+	// healthEvery is the interval at which each connected broker is asked. With that of the checks,
+	// it bounds how long a finding stays unknown to the others.
+	healthEvery = time.Second
+	// healthTime bounds the wait for an answer. A broker is not asked again before.
+	healthTime = 3 * time.Second
+	// forgetAfter is the age from which the report of a broker is forgotten.
+	forgetAfter = time.Hour
+)
+
+// others holds the newest reports of other brokers.
+type others struct {
+	mu    sync.Mutex
+	heard map[int32]health.Heard
+	asked map[int32]bool // a request waits for its answer
+}
+
+// Reports returns the newest reports of the other brokers, by broker. It does not block.
+func (c *Cluster) Reports() (list []health.Heard) {
+	c.others.mu.Lock()
+	defer c.others.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(c.others.heard)) {
+		list = append(list, c.others.heard[id])
+	}
+	return list
+}
+
+// askHealth asks the other brokers for their reports until Close. One that does not answer delays
+// none of the others.
+func (c *Cluster) askHealth() {
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	for pause.Sleep(c.ctx, healthEvery) == nil {
+		for node, p := range c.book.connections() {
+			if node != c.o.Node && c.others.begin(node) {
+				waiting.Go(func() { c.others.end(node, c.askReport(node, p)) })
+			}
+		}
+		c.others.forget(time.Now())
+	}
+}
+
+// askReport asks a broker for its report; nil if it does not answer with one.
+func (c *Cluster) askReport(node int32, p asker) *health.Heard {
+	ctx, cancel := context.WithTimeout(c.ctx, healthTime)
+	defer cancel()
+	answer, err := p.Call(ctx, methodHealth, nil)
+	at := time.Now()
+	if r := (*link.RemoteError)(nil); errors.As(err, &r) && r.Code != link.CodeBusy {
+		return &health.Heard{Broker: node, At: at, Mute: true}
+	}
+	var report *health.Report
+	if err == nil {
+		report, err = health.Decode(answer)
+	}
+	if err != nil {
+		c.o.Log.Debug("no health report", zap.Int32("node", node), zap.Error(err))
+		return nil
+	}
+	return &health.Heard{Broker: node, At: at, Report: report}
+}
+
+// asker is the part of link.Peer that askReport needs.
+type asker interface {
+	Call(ctx context.Context, method uint16, body []byte) ([]byte, error)
+}
+
+// begin reports whether a broker may be asked: the answer to the last request does not stand out.
+func (o *others) begin(node int32) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.asked[node] {
+		return false
+	}
+	o.asked[node] = true
+	return true
+}
+
+// end notes the answer of a broker, nil for none.
+func (o *others) end(node int32, h *health.Heard) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.asked, node)
+	if h != nil {
+		o.heard[node] = *h
+	}
+}
+
+// forget removes the reports of brokers that were not heard for a long time.
+func (o *others) forget(now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	maps.DeleteFunc(o.heard, func(_ int32, h health.Heard) bool { return now.Sub(h.At) >= forgetAfter })
+}
+
+// answerHealth answers another broker's request for the report of this one.
+func (c *Cluster) answerHealth(ctx context.Context) ([]byte, error) {
+	if c.o.Health == nil {
+		return nil, errors.New("this process has no health report")
+	}
+	return c.o.Health(ctx).Encode(health.MaxBytes)
+}
+
+// connections returns the connections to other brokers, by node.
+func (b *book) connections() map[int32]*link.Peer {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := map[int32]*link.Peer{}
+	add := func(p *link.Peer) {
+		if p == nil {
+			return
+		}
+		if h, ok := p.Hello(); ok {
+			all[h.Node] = p
+		}
+	}
+	for _, s := range b.seeds {
+		add(s.peer)
+	}
+	for _, o := range b.others {
+		add(o.peer)
+	}
+	return all
+}

@@ -1,0 +1,148 @@
+package checks
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/view"
+)
+
+// hearing returns the facts of broker 1 with a report of broker 3 of an age.
+func hearing(f Facts, age time.Duration, active time.Duration, r *health.Report) Facts {
+	f.Now = time.Now()
+	o := Other{Heard: health.Heard{Broker: 3, Report: r}}
+	if r != nil {
+		o.At = f.Now.Add(-age)
+	}
+	if active > 0 {
+		o.Active = f.Now.Add(-active)
+	}
+	f.Others = append(f.Others, Other{Heard: health.Heard{Broker: 2, At: f.Now, Report: &health.Report{}}, Active: o.Active}, o)
+	return f
+}
+
+func TestReportsThatDoNotArrive(t *testing.T) {
+	full := &health.Report{Findings: []health.Finding{{Check: "space", Severity: health.Bad, Subject: "disk of /a", Problem: "it is full"}}}
+	mute := hearing(member(), 0, time.Hour, full)
+	mute.Others[1].Mute = true
+	starting := hearing(member(), time.Minute, time.Hour, full)
+	starting.Serving = false
+	examine(t, "reports", []patient{
+		{"no cluster", Facts{Serving: true}, nil},
+		{"they arrive", hearing(member(), 4*time.Second, time.Hour, full), nil},
+		{"not for a while", hearing(member(), 40*time.Second, time.Hour, full),
+			[]string{"warn report of broker 3: it is active, but its own report does not arrive, so that its findings are not known here; " +
+				"its own report is 40s old and has: disk of /a: it is full"}},
+		{"never", hearing(member(), 0, time.Hour, nil),
+			[]string{"warn report of broker 3: it is active, but its own report does not arrive"}},
+		{"it is active since a moment ago", hearing(member(), time.Minute, 2*time.Second, full), nil},
+		{"it is not active, for which it has another finding", hearing(member(), time.Minute, 0, full), nil},
+		{"an older version", mute, nil},
+		{"this broker starts", starting, nil},
+	})
+}
+
+// What the metadata show of a broker is completed by what it reports itself.
+func TestBrokersInTheirOwnWords(t *testing.T) {
+	fenced := func(c *view.Cluster) { c.Brokers[2].State = "fenced" }
+	begins := func(c *view.Cluster) { c.Brokers[2].State = "starting" }
+	behind := func(c *view.Cluster) { c.Brokers[2].OutOfSync = some(2, "orders-0", "orders-1") }
+	offline := &health.Report{Findings: []health.Finding{
+		{Check: "partition", Severity: health.Warn, Subject: "partition orders-1", Problem: "the replica on this broker is offline"},
+		{Check: "partition", Severity: health.Note, Subject: "partition orders-0", Problem: "it is copied again"},
+	}}
+	examine(t, health.CheckBrokers, []patient{
+		{"fenced, and silent", hearing(member(fenced), 40*time.Second, 0, &health.Report{}),
+			[]string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still; its own report is 40s old"}},
+		{"fenced, and heard", hearing(member(fenced), 0, 0, &health.Report{}),
+			[]string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still"}},
+		{"starting", hearing(member(begins), 0, 0, &health.Report{Phase: "recovering logs", Progress: []string{"logs: 3 of 9"}}),
+			[]string{"note broker 3: it is starting; it reports: recovering logs, logs: 3 of 9"}},
+		{"not in sync", hearing(member(behind), 0, time.Hour, &health.Report{}),
+			[]string{"warn broker 3: it is active, and not all of its replicas are in sync; it is not in sync in 2 partitions"}},
+		{"not in sync, and offline there", hearing(member(behind), 0, time.Hour, offline),
+			[]string{"; it reports faults of its own logs of 1 partition (orders-1), to which it may copy nothing"}},
+		{"not in sync, and an old report", hearing(member(behind), time.Minute, time.Hour, offline),
+			[]string{"; its own report is 1m0s old and has: partition orders-1: the replica on this broker is offline"}},
+	})
+	f := hearing(member(behind), 0, time.Hour, offline)
+	findings, _ := Examine(Checks(), &f)
+	for _, x := range findings {
+		if x.Check == health.CheckBrokers &&
+			(strings.Contains(x.Remedy, "wait") || !strings.Contains(x.Remedy, "own findings about these partitions")) {
+			t.Errorf("the remedy of a replica that is offline: %s", x.Remedy)
+		}
+	}
+}
+
+// A Monitor shows what other brokers report, as long as that is current, without checks of its own.
+// Its own findings, and whether it is ready, stay its own.
+func TestAMonitorShowsAllBrokers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, set, logged := monitored(t)
+		var heard atomic.Pointer[health.Report]
+		var at atomic.Pointer[time.Time]
+		m.Join(func() []health.Heard {
+			if heard.Load() == nil {
+				return nil
+			}
+			return []health.Heard{{Broker: 3, At: *at.Load(), Report: heard.Load()}, {Broker: 9, At: *at.Load(), Report: heard.Load()}}
+		})
+		hear := func(r *health.Report) { now := time.Now(); at.Store(&now); heard.Store(r) }
+		set(member(func(c *view.Cluster) { c.Self = 7; c.Brokers[0].ID, c.Brokers[1].ID = 7, 3; c.Brokers = c.Brokers[:2] }))
+		if err := m.Speak(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		shows := func(when string, want ...string) {
+			t.Helper()
+			r := m.Last()
+			var got []string
+			for i := range r.Findings {
+				got = append(got, r.Findings[i].Where())
+			}
+			if !slices.Equal(got, want) || !r.Ready || len(r.Brokers) != 1 || r.Brokers[0].Broker != 3 {
+				t.Errorf("%s: %q, want %q; ready %v, other brokers %+v", when, got, want, r.Ready, r.Brokers)
+			}
+		}
+		shows("never heard")
+		hear(&health.Report{Broker: 3, Ready: true, Findings: []health.Finding{
+			{Broker: 3, Check: "space", Severity: health.Bad, Subject: "disk of /a", NotReady: true},
+			{Broker: 3, Check: "files", Severity: health.Warn, Subject: "files"}}})
+		shows("heard", "broker 3, disk of /a", "broker 3, files")
+		if own := m.Own(); len(own.Findings) != 0 || len(own.Brokers) != 0 {
+			t.Errorf("its own report has %+v", own)
+		}
+		time.Sleep(4 * time.Second)
+		shows("4 s later", "broker 3, disk of /a", "broker 3, files")
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		shows("8 s later", "broker 7, report of broker 3")
+		if got := logged(); strings.Contains(got, "full") || !strings.Contains(got, "its own report does not arrive") {
+			t.Errorf("the log has %q", got)
+		}
+	})
+}
+
+// What other brokers get has findings of the last second; asking for it more often runs no checks.
+func TestARecentReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, set, _ := monitored(t)
+		has := func(when string, want int) {
+			t.Helper()
+			if got := len(m.Recent(t.Context()).Findings); got != want {
+				t.Errorf("%s: %d findings, want %d", when, got, want)
+			}
+		}
+		m.Report(t.Context())
+		set(Facts{Files: Files{Limit: 100, Open: 85}})
+		time.Sleep(recent / 2)
+		has("half a second later", 0)
+		time.Sleep(recent / 2)
+		has("a second later", 1)
+	})
+}

@@ -1,0 +1,208 @@
+package health
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Bounds of encoded reports, in bytes. Findings beyond them are counted only.
+const (
+	MaxBytes  = 256 << 10 // between brokers
+	MaxAnswer = 60 << 10  // to clients
+)
+
+// Tag is the number of the tagged field (KIP-482) with which a DescribeCluster request asks a broker
+// for a report, and which has it in the answer: chronik's own, ignored by other clients and brokers.
+// In the request it is empty. In the answer it is a report, as Encode writes it, or Refusal.
+const Tag uint32 = 20480
+
+// FreshFor is the age up to which the report of another broker is current. A broker asks the others
+// once a second, so that this is more than the delay on a busy machine.
+const FreshFor = 5 * time.Second
+
+// Heard is the newest report that a broker has from another one.
+type Heard struct {
+	Broker int32
+	At     time.Time // when it arrived; zero: none did
+	Report *Report   // without the reports of others; nil if none arrived
+	// Mute reports that the broker has answered at At that it knows no reports: its version is
+	// older.
+	Mute bool
+}
+
+// Fresh reports whether the report is current.
+func (h *Heard) Fresh(now time.Time) bool {
+	return h.Report != nil && !h.Mute && now.Sub(h.At) < FreshFor
+}
+
+// Other describes the report of another broker.
+type Other struct {
+	Broker  int32     `json:"broker"`
+	Version string    `json:"version"` // empty: it was never heard
+	At      time.Time `json:"at"`      // when its newest report arrived, UTC; zero: none did
+	// Current reports that it arrived a short time ago, so that Findings has what it found.
+	Current bool `json:"current"`
+	Ready   bool `json:"ready"` // as in its report
+	// Phase is that of its report.
+	Phase   string `json:"phase"`
+	Omitted int    `json:"omitted"` // findings that the report leaves out
+}
+
+// Load is what a broker does, as counters since its start. Two samples give rates.
+type Load struct {
+	Connections int     `json:"connections"` // open now
+	Requests    float64 `json:"requests"`
+	BytesIn     float64 `json:"bytesIn"`
+	BytesOut    float64 `json:"bytesOut"`
+	Syncs       float64 `json:"syncs"`       // fdatasync calls of its journals
+	SyncSeconds float64 `json:"syncSeconds"` // their duration
+	CPUSeconds  float64 `json:"cpuSeconds"`
+	MemoryBytes float64 `json:"memoryBytes"` // resident
+}
+
+// Add adds what other brokers report, sorted by broker. Findings that follow from the metadata are
+// the same everywhere, and are not repeated: they are those of this broker, or if it knows no
+// present metadata, of the first that does. Reports that are not current add no findings. Ready
+// stays about this broker.
+func (r *Report) Add(others []Heard, now time.Time) {
+	r.Brokers = make([]Other, 0, len(others))
+	var shared *Report // whose findings about the metadata are shown
+	if r.informed() {
+		shared = r
+	}
+	for i := range others {
+		h := &others[i]
+		r.Brokers = append(r.Brokers, h.other(now))
+		if shared == nil && h.Fresh(now) && h.Report.informed() {
+			shared = h.Report
+		}
+	}
+	if shared == nil {
+		shared = r
+	}
+	is := func(f Finding) bool { return f.Broker == NoBroker }
+	all := slices.Clone(r.Findings)
+	if shared != r {
+		all = slices.DeleteFunc(all, is)
+		all = append(all, slices.DeleteFunc(slices.Clone(shared.Findings), func(f Finding) bool { return !is(f) })...)
+	}
+	for i := range others {
+		if h := &others[i]; h.Fresh(now) {
+			all = append(all, h.own(all)...)
+		}
+	}
+	r.Findings = all
+	Sort(r.Findings)
+}
+
+// informed reports whether a broker's findings about the metadata describe the present state: it
+// serves clients, and the controller accepts its heartbeats.
+func (r *Report) informed() bool {
+	return r.Phase == "" && !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Check == CheckMembership })
+}
+
+// other describes the report.
+func (h *Heard) other(now time.Time) Other {
+	o := Other{Broker: h.Broker, At: h.At.UTC(), Current: h.Fresh(now)}
+	if h.Report != nil {
+		o.Version, o.Ready, o.Phase, o.Omitted = h.Report.Version, h.Report.Ready, h.Report.Phase, h.Report.Omitted
+	}
+	return o
+}
+
+// own returns the broker's own findings, with the broker's number. What it does instead of serving
+// clients is left out if a finding in known is about that.
+func (h *Heard) own(known []Finding) (list []Finding) {
+	covered := slices.ContainsFunc(known, func(f Finding) bool {
+		return f.Check == CheckBrokers && f.Subject == BrokerSubject(h.Broker)
+	})
+	for _, f := range h.Report.Findings {
+		if f.Broker == NoBroker || covered && f.Check == CheckServing {
+			continue
+		}
+		f.Broker = h.Broker
+		list = append(list, f)
+	}
+	return append(list, h.Report.More(h.Broker)...)
+}
+
+// More returns the finding that stands for those that Encode left out, empty if there are none.
+// broker is the one that has them.
+func (r *Report) More(broker int32) []Finding {
+	if r.Omitted <= 0 {
+		return nil
+	}
+	f := Finding{Broker: broker, Check: CheckReports, Severity: Note, Subject: "findings", Since: r.At,
+		Problem: fmt.Sprintf("%d more are left out, which are not worse than the others", r.Omitted),
+		Remedy:  "resolve the others first"}
+	if n := len(r.Findings); n > 0 {
+		f.Severity = r.Findings[n-1].Severity
+	}
+	return []Finding{f}
+}
+
+// Encode returns the report as JSON of at most limit bytes, which are at least MaxAnswer. It leaves
+// out the last findings if there are too many, and then counts them in Omitted; if the rest is too
+// large, it leaves out Checks and Progress, too.
+func (r *Report) Encode(limit int) ([]byte, error) {
+	half := limit / 2
+	c := *r
+	c.Findings = []Finding{}
+	p, err := json.Marshal(c)
+	if err == nil && len(p) > half {
+		c.Checks, c.Progress = []Examined{}, []string{}
+		p, err = json.Marshal(c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	left := limit - len(p) - len(`18446744073709551615`) // of Omitted
+	for i := range r.Findings {
+		f, err := json.Marshal(&r.Findings[i])
+		if err != nil {
+			return nil, err
+		}
+		if left -= len(f) + 1; left < 0 {
+			c.Omitted += len(r.Findings) - i
+			break
+		}
+		c.Findings = append(c.Findings, r.Findings[i])
+	}
+	return json.Marshal(c)
+}
+
+// Refusal returns the answer to a request for a report that is refused.
+func Refusal(text string) []byte {
+	p, _ := json.Marshal(answer{Error: text}) // a text is always encoded
+	return p
+}
+
+// answer is a report, or the reason for none.
+type answer struct {
+	Error string `json:"error"`
+	Report
+}
+
+// Decode reads a report of Encode. The error is that of a Refusal.
+func Decode(p []byte) (*Report, error) {
+	if len(p) > MaxBytes {
+		return nil, fmt.Errorf("a health report of %d bytes is larger than %d", len(p), MaxBytes)
+	}
+	var a answer
+	if err := json.Unmarshal(p, &a); err != nil {
+		return nil, fmt.Errorf("health report: %w", err)
+	}
+	if a.Error != "" {
+		return nil, errors.New(a.Error)
+	}
+	r := a.Report
+	for i := range r.Findings {
+		if f := &r.Findings[i]; !f.Severity.Known() { // of a newer version
+			f.Severity = Warn
+		}
+	}
+	return &r, nil
+}

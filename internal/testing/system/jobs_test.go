@@ -1,0 +1,130 @@
+package system
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/tools/ctl"
+)
+
+// ctl runs chronikctl with an operator's yes, against the brokers that run, and returns its exit
+// code and what it printed.
+func (c *nodes) ctl(ctx context.Context, line string) (code int, text string) {
+	var running []string
+	for i, p := range c.run {
+		if p != nil {
+			running = append(running, c.seeds[i])
+		}
+	}
+	var out, errs bytes.Buffer
+	code = ctl.Main(ctx, append(strings.Fields(line), "--yes", "--admin", "off"), "test", ctl.Streams{In: strings.NewReader(""), Out: &out,
+		Err: &errs, Getenv: func(name string) string {
+			return map[string]string{"CHRONIKCTL_BROKERS": strings.Join(running, ",")}[name]
+		}})
+	return code, out.String() + errs.String()
+}
+
+// does runs chronikctl until it succeeds and prints some text.
+func (c *nodes) does(line, want string) {
+	c.t.Helper()
+	c.eventually("chronikctl "+line, func(ctx context.Context) string {
+		if code, text := c.ctl(ctx, line); code != 0 || !strings.Contains(text, want) {
+			return fmt.Sprintf("code %d, %q is not in: %s", code, want, text)
+		}
+		return ""
+	})
+}
+
+// refusesTo runs a command that must fail at once, with some text.
+func (c *nodes) refusesTo(line, want string) {
+	c.t.Helper()
+	if code, text := c.ctl(c.t.Context(), line); code == 0 || !strings.Contains(text, want) {
+		c.t.Errorf("%s: code %d, %q is not in: %s", line, code, want, text)
+	}
+}
+
+// A broker is added, gets its share, is prepared for a restart and restarted, and dies for good.
+// Then its replicas are copied to the others, and it is unregistered.
+func TestOneToolDoesTheJobsOfACluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts many processes")
+	}
+	t.Parallel() // it waits for elections and sessions most of the time
+	c := newNodes(t, 4)
+	c.voters, c.expected = 3, othersEnd
+	c.launch(0, 1, 2)
+	c.await(0, 1, 2)
+	c.does("topic create t --partitions 4 --replication-factor 1", "t created")
+	c.write("t", 4)
+	for p := range 4 { // as after the growth from one broker
+		c.does(fmt.Sprintf("topic move t:%d 1", p), "t")
+	}
+	c.does("topic alter t --replication-factor 3", "moved 4 partitions")
+	c.does("broker rebalance --dry-run", "preferred leader from broker 1 to")
+	c.does("broker rebalance", "t moved")
+	c.does("broker rebalance", "the brokers are balanced")
+	c.shareLeads("t", 3)
+
+	c.launch(3)
+	c.await(3)
+	c.does("broker list", "  4  ")
+	c.does("broker fill 4 --at-a-time 1 --throttle 10MiB", "t moved 3 partitions")
+	c.does("broker fill 4", "has its share")
+	for _, list := range []string{"follower", "leader"} {
+		line := "config get topic t " + list + ".replication.throttled.replicas"
+		if code, text := c.ctl(t.Context(), line); code != 0 || strings.Contains(text, ":") {
+			t.Errorf("the limit of the copies stays: %s", text)
+		}
+	}
+	c.does("topic alter t --replication-factor 4", "moved 4 partitions")
+	c.does("topic alter t --replication-factor 3", "moved 4 partitions")
+	c.does("broker rebalance --dry-run", "") // the replicas are spread, also on the new broker
+	c.does("topic move", "no partition is being moved")
+	c.refusesTo("topic move t:9 1", "t has no partition 9")
+	c.refusesTo("topic move t:0 9", "INVALID_REPLICA_ASSIGNMENT")
+	c.does("topic move t:0 1,2,4", "t")
+	c.does("topic move t:0 1,2,4", "t-0 is on brokers 1,2,4")
+
+	c.does("broker maintain 2", "broker 2 can be stopped: it leads 0 partitions")
+	c.refusesTo("broker unregister 2", "broker drain 2 moves them")
+	c.end(syscall.SIGKILL, 1)
+	c.does("broker list", "fenced")
+	c.refusesTo("broker maintain 2 --end --wait 1ms", "maintain broker 2")
+	c.launch(1)
+	c.await(1)
+	c.does("broker maintain 2 --end", "broker 2 is in sync and leads")
+
+	c.end(syscall.SIGKILL, 3)
+	c.does("broker drain 4", "moved")
+	c.does("broker drain 4", "broker 4 has no replicas")
+	c.does("broker unregister 4", "broker 4 unregistered")
+	c.refusesTo("broker unregister 4", "BROKER_ID_NOT_REGISTERED")
+	c.refusesTo("broker unregister 3", "broker drain 3 moves them")
+	c.write("t", 4)
+	c.end(syscall.SIGTERM, 0, 1, 2)
+}
+
+// shareLeads waits until each of the first brokers leads its share of a topic's partitions.
+func (c *nodes) shareLeads(topic string, brokers int) {
+	c.t.Helper()
+	c.eventually("leaders of "+topic, func(ctx context.Context) string {
+		m, err := c.admin(0).Metadata(ctx, topic)
+		if err != nil {
+			return err.Error()
+		}
+		got, all := map[int32]int{}, m.Topics[topic].Partitions
+		for _, p := range all {
+			got[p.Leader]++
+		}
+		for id := range int32(brokers) {
+			if n := got[id+1]; n < len(all)/brokers || n > len(all)/brokers+1 {
+				return fmt.Sprint(got)
+			}
+		}
+		return ""
+	})
+}

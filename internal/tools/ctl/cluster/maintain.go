@@ -1,0 +1,193 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/text"
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+	"github.com/chronik-io/chronik/internal/tools/ctl/move"
+	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
+)
+
+// maintenanceGap is the time between two questions whether all replicas are in sync.
+const maintenanceGap = 200 * time.Millisecond
+
+func maintainBroker(a *app.App) *cobra.Command {
+	var end bool
+	wait := parse.DurationFlag(10 * time.Minute)
+	c := &cobra.Command{
+		Use: "maintain ID", Short: "Prepare a broker for a restart, or end that with --end",
+		Args:              app.Args(1, 1, "one broker's id"),
+		ValidArgsFunction: a.Brokers(1),
+		Long: "maintain waits until all replicas of the cluster are in sync, and makes other brokers lead what the broker leads. Then the broker\n" +
+			"can be stopped without a partition that waits for it, and its leaderships do not return on their own.\n" +
+			"With --end it waits until the broker has returned and all replicas are in sync again, and spreads the leaderships over all\n" +
+			"brokers. Nothing is stored: an interrupted command can be repeated. It exits with 1 if replicas are not in sync within --wait.\n" +
+			"Maintain the next broker when --end has exited with 0.",
+		Example: "  chronikctl broker maintain 3 && ssh broker-3 systemctl restart chronikd && chronikctl broker maintain 3 --end",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := brokerID(args[0])
+			if err != nil {
+				return err
+			}
+			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
+				if err := inSync(ctx, a, adm, id, wait.Value()); err != nil {
+					return err
+				}
+				if end {
+					return endMaintenance(ctx, a, adm, id)
+				}
+				return beginMaintenance(ctx, a, adm, id)
+			})(cmd, args)
+		},
+	}
+	c.Flags().BoolVar(&end, "end", false, "the broker runs again: wait for its replicas, and give leaderships back")
+	c.Flags().Var(&wait, "wait", "how long to wait for replicas that are not in sync")
+	return c
+}
+
+func beginMaintenance(ctx context.Context, a *app.App, adm *kadm.Client, id int32) error {
+	p, m, err := move.Read(ctx, adm)
+	if err != nil {
+		return err
+	}
+	alone := p.Yield(id)
+	var out app.Outcomes
+	if err := p.Run(ctx, a, adm, move.Once(), &out); err != nil {
+		return err
+	}
+	if err := out.Err(); err != nil {
+		return err
+	}
+	leads, err := leadsWhen(ctx, a, adm, id, func(n int) bool { return n <= len(alone) })
+	if err != nil {
+		return err
+	}
+	var done app.Outcomes
+	done.Done(fmt.Sprintf("broker %d", id), "can be stopped: it leads %s of %d; then run chronikctl broker maintain %d --end",
+		text.Count(leads, "partition"), partitionCount(m), id)
+	if len(alone) > 0 {
+		a.Note("no other broker has a replica of %s: %s cannot be written or read while the broker is stopped", strings.Join(alone, ", "),
+			text.Plural(len(alone), "partition", "partitions"))
+	}
+	return a.PrintOutcomes(&done)
+}
+
+func endMaintenance(ctx context.Context, a *app.App, adm *kadm.Client, id int32) error {
+	p, m, err := move.Read(ctx, adm)
+	if err != nil {
+		return err
+	}
+	p.Lead()
+	var out app.Outcomes
+	if err := p.Run(ctx, a, adm, move.Once(), &out); err != nil {
+		return err
+	}
+	if err := out.Err(); err != nil {
+		return err
+	}
+	leads, err := leadsWhen(ctx, a, adm, id, func(n int) bool { return n >= p.Prefers(id) })
+	if err != nil {
+		return err
+	}
+	var done app.Outcomes
+	done.Done(fmt.Sprintf("broker %d", id), "is in sync and leads %s of %d", text.Count(leads, "partition"), partitionCount(m))
+	return a.PrintOutcomes(&done)
+}
+
+var errBehind = errors.New("not all replicas are in sync")
+
+// inSync waits until a broker is active, and all replicas of the cluster are in sync.
+func inSync(ctx context.Context, a *app.App, adm *kadm.Client, id int32, most time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, most, errBehind)
+	defer cancel()
+	for said := ""; ; {
+		m, err := adm.Metadata(ctx)
+		why := ""
+		switch {
+		case err == nil && !slices.Contains(m.Brokers.NodeIDs(), id):
+			why = fmt.Sprintf("broker %d is not active", id)
+		case err == nil:
+			why = behind(m)
+		case ctx.Err() == nil:
+			return app.Refused("read the metadata", app.BrokerError(err), "")
+		}
+		if why == "" && err == nil {
+			return nil
+		}
+		if why != "" && why != said {
+			said = why
+			a.Note("waiting: %s", why)
+		}
+		if pause.Sleep(ctx, maintenanceGap) != nil {
+			return app.WithCode(app.ExitFailed, fmt.Errorf("maintain broker %d: %s; chronikctl cluster health names the reason", id, said))
+		}
+	}
+}
+
+// behind returns which replicas are not in sync, "" if all are.
+func behind(m kadm.Metadata) string {
+	var names []string
+	for _, t := range m.Topics.Sorted() {
+		for _, p := range t.Partitions.Sorted() {
+			if len(p.ISR) < len(p.Replicas) || p.Leader < 0 {
+				names = append(names, fmt.Sprintf("%s-%d", t.Topic, p.Partition))
+			}
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	more := ""
+	if len(names) > 3 {
+		more, names = " and others", names[:3]
+	}
+	return "replicas of " + strings.Join(names, ", ") + more + " are not in sync"
+}
+
+// leadsWhen waits until a broker leads a number of partitions that is right, and returns it.
+func leadsWhen(ctx context.Context, a *app.App, adm *kadm.Client, id int32, right func(int) bool) (leads int, err error) {
+	moves := errors.New("leaderships move still")
+	err = a.While(ctx, func(err error) bool { return errors.Is(err, moves) }, func() error {
+		m, err := adm.Metadata(ctx)
+		if err != nil {
+			return app.Refused("read the metadata", app.BrokerError(err), "")
+		}
+		if leads = leadsOf(m, id); !right(leads) {
+			return moves
+		}
+		return nil
+	})
+	if errors.Is(err, moves) {
+		err = fmt.Errorf("broker %d leads %s, because other replicas could not lead; run the command again", id,
+			text.Count(leads, "partition"))
+	}
+	return leads, err
+}
+
+func leadsOf(m kadm.Metadata, id int32) (n int) {
+	for _, t := range m.Topics {
+		for _, p := range t.Partitions {
+			if p.Leader == id {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func partitionCount(m kadm.Metadata) (n int) {
+	for _, t := range m.Topics {
+		n += len(t.Partitions)
+	}
+	return n
+}

@@ -1,0 +1,200 @@
+package move
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Balance spreads replicas, and then preferred leaders, evenly over the active brokers; topics of
+// users and internal topics each for themselves. It moves as few replicas as possible, and none
+// into a rack that has one of the partition already, unless it leaves such a rack. Partitions
+// without a leader stay as they are: they may not give up a replica.
+func (p *Plan) Balance() {
+	p.classes(func(parts []*part) { p.spread(parts, -1) })
+	p.Lead()
+}
+
+// Fill moves replicas to one broker until it has its share, and spreads the preferred leaders.
+func (p *Plan) Fill(broker int32) {
+	p.classes(func(parts []*part) { p.spread(parts, broker) })
+	p.Lead()
+}
+
+// Lead spreads the preferred leaders over the replicas that there are, or are planned.
+func (p *Plan) Lead() { p.classes(p.lead) }
+
+// Prefers returns how many partitions prefer a broker as their leader, with what is planned.
+func (p *Plan) Prefers(broker int32) (n int) {
+	for _, x := range p.parts {
+		if x.to[0] == broker {
+			n++
+		}
+	}
+	return n
+}
+
+// Yield makes other brokers the preferred leaders of the partitions that prefer a broker: of those
+// in sync, the one with the fewest. It returns the partitions that have no other.
+func (p *Plan) Yield(broker int32) (alone []string) {
+	leads := map[int32]int{}
+	for _, x := range p.parts {
+		p.topics[x.topic] = true
+		leads[x.to[0]]++
+	}
+	for _, x := range p.parts {
+		if x.to[0] != broker {
+			continue
+		}
+		best := -1
+		for i, b := range x.to {
+			if b != broker && p.active(b) && slices.Contains(x.isr, b) && (best < 0 || leads[b] < leads[x.to[best]]) {
+				best = i
+			}
+		}
+		if best < 0 {
+			alone = append(alone, x.String())
+			continue
+		}
+		leads[broker]--
+		leads[x.to[best]]++
+		toFront(x.to, best)
+		x.to = append(slices.Delete(x.to, 1, 2), broker)
+	}
+	return alone
+}
+
+// classes calls f with the partitions of users' topics, and with those of internal ones.
+func (p *Plan) classes(f func(parts []*part)) {
+	for _, internal := range []bool{false, true} {
+		var parts []*part
+		for _, x := range p.parts {
+			if p.topics[x.topic] = true; x.internal == internal {
+				parts = append(parts, x)
+			}
+		}
+		f(parts)
+	}
+}
+
+// spread moves replicas from the brokers with the most to those with the fewest, or to one broker
+// if only is not negative.
+func (p *Plan) spread(parts []*part, only int32) {
+	load := map[int32]int{}
+	for _, x := range parts {
+		for _, b := range x.to {
+			load[b]++
+		}
+	}
+	for p.shift(parts, load, only) {
+	}
+}
+
+// shift moves one replica and reports whether one can move.
+func (p *Plan) shift(parts []*part, load map[int32]int, only int32) bool {
+	type way struct{ from, to int32 }
+	var ways []way
+	for _, a := range p.brokers {
+		for _, b := range p.brokers {
+			if load[a.NodeID]-load[b.NodeID] > 1 && (only < 0 || b.NodeID == only) {
+				ways = append(ways, way{a.NodeID, b.NodeID})
+			}
+		}
+	}
+	slices.SortStableFunc(ways, func(x, y way) int {
+		return cmp.Or(load[y.from]-load[x.from], load[x.to]-load[y.to])
+	})
+	for _, w := range ways {
+		if x := p.choice(parts, w.from, w.to); x != nil {
+			x.to[slices.Index(x.to, w.from)] = w.to
+			load[w.from]--
+			load[w.to]++
+			p.load[w.from]--
+			p.load[w.to]++
+			return true
+		}
+	}
+	return false
+}
+
+// choice returns the partition whose replica moves between two brokers: of the topic whose replicas
+// are spread least, the smallest one. It returns nil if none can.
+func (p *Plan) choice(parts []*part, from, to int32) *part {
+	uneven := map[string]int{}
+	for _, x := range parts {
+		if slices.Contains(x.to, from) {
+			uneven[x.topic]++
+		}
+		if slices.Contains(x.to, to) {
+			uneven[x.topic]--
+		}
+	}
+	var best *part
+	for _, x := range parts {
+		others := slices.DeleteFunc(slices.Clone(x.to), func(b int32) bool { return b == from })
+		_, moves := p.moving[x.topic][x.n]
+		if len(others) == len(x.to) || slices.Contains(others, to) || moves || x.leader < 0 ||
+			p.shares(to, others) && !p.shares(from, others) {
+			continue
+		}
+		if best == nil || cmp.Or(uneven[best.topic]-uneven[x.topic], cmp.Compare(p.sizes[x.partition], p.sizes[best.partition])) < 0 {
+			best = x
+		}
+	}
+	return best
+}
+
+// lead changes preferred leaders until no active broker has two more than another one that could
+// have one of them, directly or through others.
+func (p *Plan) lead(parts []*part) {
+	leads := map[int32]int{}
+	for _, x := range parts {
+		leads[x.to[0]]++
+	}
+	ids := make([]int32, 0, len(p.brokers))
+	for _, b := range p.brokers {
+		ids = append(ids, b.NodeID)
+	}
+	for {
+		slices.SortStableFunc(ids, func(a, b int32) int { return cmp.Or(leads[b]-leads[a], int(a)-int(b)) })
+		if !slices.ContainsFunc(ids, func(from int32) bool { return p.pass(parts, leads, from) }) {
+			return
+		}
+	}
+}
+
+// pass gives one preferred leadership of a broker to one that has at least two fewer, along the
+// shortest chain of partitions, and reports whether there is one.
+func (p *Plan) pass(parts []*part, leads map[int32]int, from int32) bool {
+	by := map[int32]*part{from: nil} // how a broker is reached: it gets this partition from its leader
+	for queue := []int32{from}; len(queue) > 0; queue = queue[1:] {
+		if to := queue[0]; leads[to] <= leads[from]-2 {
+			leads[from]--
+			leads[to]++
+			for at := to; at != from; {
+				x := by[at]
+				before := x.to[0]
+				toFront(x.to, slices.Index(x.to, at))
+				at = before
+			}
+			return true
+		}
+		for _, x := range parts {
+			if x.to[0] != queue[0] {
+				continue
+			}
+			for _, b := range x.to[1:] {
+				if _, known := by[b]; !known && p.active(b) {
+					by[b], queue = x, append(queue, b)
+				}
+			}
+		}
+	}
+	return false
+}
+
+// toFront moves a replica to the front; the others keep their order.
+func toFront(replicas []int32, at int) {
+	b := replicas[at]
+	copy(replicas[1:at+1], replicas[:at])
+	replicas[0] = b
+}

@@ -1,0 +1,143 @@
+package move
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+)
+
+// The topic configs that name the replicas whose copies are bounded, and the broker configs with
+// the rates.
+const (
+	leaderRate       = "leader.replication.throttled.rate"
+	followerRate     = "follower.replication.throttled.rate"
+	leaderReplicas   = "leader.replication.throttled.replicas"
+	followerReplicas = "follower.replication.throttled.replicas"
+)
+
+// limit bounds the rate of copies, in Kafka's way: each broker has a rate, which
+// counts for the replicas that the topics name. It is in the metadata, so it outlives an
+// interruption; release removes what no move needs any more.
+type limit struct {
+	adm  *kadm.Client
+	rate int64 // 0: none
+}
+
+// set names the replicas of moves that are about to begin.
+func (l *limit) set(ctx context.Context, moves []Move) error {
+	copies := slices.DeleteFunc(slices.Clone(moves), func(m Move) bool { return len(m.adds()) == 0 })
+	if l.rate == 0 || len(copies) == 0 {
+		return nil
+	}
+	rate := strconv.FormatInt(l.rate, 10)
+	if err := l.rates(ctx, func(name string) kadm.AlterConfig {
+		return kadm.AlterConfig{Op: kadm.SetConfig, Name: name, Value: &rate}
+	}); err != nil {
+		return err
+	}
+	byTopic := map[string]map[string][]string{}
+	for _, m := range copies {
+		if byTopic[m.topic] == nil {
+			byTopic[m.topic] = map[string][]string{}
+		}
+		byTopic[m.topic][leaderReplicas] = append(byTopic[m.topic][leaderReplicas], entries(m.n, m.from)...)
+		byTopic[m.topic][followerReplicas] = append(byTopic[m.topic][followerReplicas], entries(m.n, m.adds())...)
+	}
+	for _, topic := range slices.Sorted(maps.Keys(byTopic)) {
+		if err := l.change(ctx, kadm.AppendConfig, topic, byTopic[topic]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func entries(partition int32, brokers []int32) (list []string) {
+	for _, b := range brokers {
+		list = append(list, fmt.Sprintf("%d:%d", partition, b))
+	}
+	return list
+}
+
+// release removes the names of replicas of partitions that no longer move, and the rates if there
+// was one.
+func (l *limit) release(ctx context.Context, topics map[string]bool) error {
+	if len(topics) == 0 {
+		return nil
+	}
+	configs, err := l.adm.DescribeTopicConfigs(ctx, slices.Sorted(maps.Keys(topics))...)
+	if err != nil {
+		return app.Refused("read the limits of copies", app.BrokerError(err), "")
+	}
+	moving, err := l.adm.ListPartitionReassignments(ctx, nil)
+	if err != nil && !app.IsUnsupported(app.BrokerError(err)) {
+		return app.Refused("read the moves in progress", app.BrokerError(err), "")
+	}
+	found := false
+	for _, r := range configs {
+		gone := map[string][]string{}
+		for _, kv := range r.Configs {
+			if kv.Key != leaderReplicas && kv.Key != followerReplicas {
+				continue
+			}
+			for _, entry := range strings.Split(kv.MaybeValue(), ",") {
+				partition, _, named := strings.Cut(entry, ":")
+				n, err := strconv.ParseInt(strings.TrimSpace(partition), 10, 32)
+				if _, goesOn := moving[r.Name][int32(n)]; named && err == nil && !goesOn {
+					gone[kv.Key] = append(gone[kv.Key], entry)
+				}
+			}
+		}
+		if len(gone) == 0 {
+			continue
+		}
+		found = true
+		if err := l.change(ctx, kadm.SubtractConfig, r.Name, gone); err != nil {
+			return err
+		}
+	}
+	if !found {
+		return nil
+	}
+	return l.rates(ctx, func(name string) kadm.AlterConfig { return kadm.AlterConfig{Op: kadm.DeleteConfig, Name: name} })
+}
+
+// change appends names of replicas to configs of a topic, or removes them.
+func (l *limit) change(ctx context.Context, op kadm.IncrementalOp, topic string, lists map[string][]string) error {
+	var changes []kadm.AlterConfig
+	for _, name := range slices.Sorted(maps.Keys(lists)) {
+		value := strings.Join(lists[name], ",")
+		changes = append(changes, kadm.AlterConfig{Op: op, Name: name, Value: &value})
+	}
+	answers, err := l.adm.AlterTopicConfigs(ctx, changes, topic)
+	return refusedLimit("bound the copies of "+topic, answers, err)
+}
+
+// rates changes the rates of all active brokers.
+func (l *limit) rates(ctx context.Context, change func(name string) kadm.AlterConfig) error {
+	brokers, err := l.adm.ListBrokers(ctx)
+	if err != nil {
+		return app.Refused("list brokers", app.BrokerError(err), "")
+	}
+	answers, err := l.adm.AlterBrokerConfigs(ctx, []kadm.AlterConfig{change(leaderRate), change(followerRate)},
+		brokers.NodeIDs()...)
+	return refusedLimit("bound the rate of copies", answers, err)
+}
+
+func refusedLimit(what string, answers kadm.AlterConfigsResponses, err error) error {
+	if err != nil {
+		return app.Refused(what, app.BrokerError(err), "")
+	}
+	for _, x := range answers {
+		if x.Err != nil {
+			return app.Refused(what, x.Err, x.ErrMessage)
+		}
+	}
+	return nil
+}
