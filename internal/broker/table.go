@@ -43,8 +43,8 @@ type apiDef[R any] struct {
 	// waits for the memory of the largest answer there can be (see answers.go) before it is
 	// handled, or for that of answerEntries.
 	inProportion bool
-	// answerEntries returns about how many entries the answer has that the request does not name, of
-	// entryAnswer bytes at most. nil: none if the answer is inProportion, otherwise any number.
+	// answerEntries returns about how many entries the answer has that the request does not name,
+	// of entryAnswer bytes at most. nil: none if the answer is inProportion, otherwise any number.
 	answerEntries func(*Handler, R) int
 	// handle answers, now or later, with call.respond. It must not block, except on a connection's
 	// own reader (Request.MayBlock). Its constructors are in waits.go.

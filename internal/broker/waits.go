@@ -51,7 +51,9 @@ func inBackground[R any](at waits[R], answer func(context.Context, *Handler, *ne
 }
 
 // later makes a handler of a function that may return before it answers.
-func later[R any](at waits[R], run func(call, R)) handler[R] { return handler[R]{run: run, waits: at, elsewhere: true} }
+func later[R any](at waits[R], run func(call, R)) handler[R] {
+	return handler[R]{run: run, waits: at, elsewhere: true}
+}
 
 // parks makes a handler of a function that records where its requests wait itself, because it uses
 // their memory again or knows more of them than the request says.

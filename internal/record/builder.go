@@ -45,7 +45,7 @@ func NewBuilder(o BatchOptions) *Builder {
 	return &Builder{opts: o, buf: make([]byte, HeaderSize, 512), max: noTimestamp}
 }
 
-// Grow makes room for n more bytes of records, so that appends need not copy what there is.
+// Grow makes room for n more bytes of records, so that appends copy no earlier ones.
 func (w *Builder) Grow(n int) { w.buf = slices.Grow(w.buf, n) }
 
 // Len returns the number of appended records.

@@ -185,8 +185,8 @@ func (r *recoder) Write(p []byte) (int, error) {
 	return n, r.failed(err)
 }
 
-// finish returns the batch. It sets the codec and the length, not the CRC. Whoever keeps the batch
-// counts its length, so it holds no more than twice as much.
+// finish returns the batch. It sets the codec and the length, not the CRC. The caller counts
+// its length if it keeps it, so it holds no more than twice as much.
 func (r *recoder) finish() (Batch, error) {
 	if err := r.w.Close(); err != nil {
 		return nil, r.failed(err)
