@@ -20,7 +20,7 @@ type secureFlags struct {
 	nodes     []string
 	renew     bool
 	noContext bool
-	password  string
+	givenIn   string
 }
 
 func (c *commandLine) secureCommand() *cobra.Command {
@@ -58,7 +58,7 @@ func (c *commandLine) secureCommand() *cobra.Command {
 	create.Flags().StringSliceVar(&f.nodes, "nodes", nil, "HOST or HOST:PORT of 1, 3 or 5 brokers that form a cluster, separated by commas; a broker uses PORT and the two after it")
 	create.Flags().BoolVar(&f.renew, "renew", false, "replace the server certificates in DIR with new ones of its authority")
 	create.Flags().BoolVar(&f.noContext, "no-context", false, "write no context for chronikctl")
-	create.Flags().StringVar(&f.password, "password-file", "",
+	create.Flags().StringVar(&f.givenIn, "password-file", "",
 		"file with the password of admin in its first line; only its owner may be able to read it")
 	cmd.AddCommand(create)
 	return cmd
@@ -70,7 +70,7 @@ func (c *commandLine) secureInit(cmd *cobra.Command, dir string, f *secureFlags)
 		return usage(err)
 	}
 	if f.renew {
-		if len(f.advertise)+len(f.nodes)+len(f.password) > 0 {
+		if len(f.advertise)+len(f.nodes)+len(f.givenIn) > 0 {
 			return usage(errors.New("--renew keeps the names of the certificates and the users; leave out --advertise, --nodes and " +
 				"--password-file, or make a new directory"))
 		}
@@ -90,8 +90,8 @@ func (c *commandLine) secureInit(cmd *cobra.Command, dir string, f *secureFlags)
 		fmt.Fprintf(c.Err, "note: chronikctl gets no context: %v\n", err)
 		saves = false
 	}
-	if !saves || f.password != "" {
-		password, err := c.password(cmd, f.password)
+	if !saves || f.givenIn != "" {
+		password, err := c.password(cmd, f.givenIn)
 		if err != nil {
 			return err
 		}

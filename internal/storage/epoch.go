@@ -197,8 +197,8 @@ func (l *Log) EpochAt(offset int64) int32 {
 }
 
 // LastEpoch returns the epoch of the last records of the log, also if they are deleted, -1 if it
-// never had any, and the log end. A follower names both to its leader, which finds the offset where the two logs diverge. A
-// leader counts its own epoch even if that has no records yet.
+// never had any, and the log end. A follower names both to its leader, which finds the offset where
+// the two logs diverge. A leader counts its own epoch even if that has no records yet.
 func (l *Log) LastEpoch() (epoch int32, end int64) {
 	l.producersMu.Lock()
 	defer l.producersMu.Unlock()

@@ -167,8 +167,8 @@ func (m *Manager) replaceNamesakes(d *Dir, specs []Spec) error {
 			return fmt.Errorf("set %s of another topic aside: %w", l, err)
 		}
 	}
-	// The next attempt may not find them as namesakes any longer: their files are renamed before the
-	// checkpoint is written, and Create completes that.
+	// The next attempt may not find them as namesakes any longer: their files are renamed before
+	// the checkpoint is written, and Create completes that.
 	err := d.remove(former, true)
 	left := d.Logs()
 	m.mu.Lock()

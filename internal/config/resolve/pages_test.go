@@ -18,15 +18,15 @@ var otherYAML = map[string]string{
 // configBlocks returns the configurations of chronikd in a page: the blocks that are marked as
 // YAML, and the indented ones whose first line sets something.
 func configBlocks(page string) (blocks []string) {
-	fence := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
+	fence := regexp.MustCompile("(?s)```yaml\n(.*?)```")
 	for _, m := range fence.FindAllStringSubmatch(page, -1) {
 		blocks = append(blocks, m[1])
 	}
-	indented := regexp.MustCompile(`(?m)(?:^    [^\n]*\n(?:^\n(?:    ))?)+`)
+	indented := regexp.MustCompile(`\n((?:    [^\n]*\n)(?:\n?    [^\n]*\n)*)`)
 	setting := regexp.MustCompile(`^    (listeners|profiles|tls|oauth|[a-z-]+(\.[a-z-]+)+|listen|advertise):( |\n)`)
-	for _, m := range indented.FindAllString(fence.ReplaceAllString(page, ""), -1) {
-		if setting.MatchString(m) {
-			blocks = append(blocks, regexp.MustCompile(`(?m)^    `).ReplaceAllString(m, ""))
+	for _, m := range indented.FindAllStringSubmatch(fence.ReplaceAllString(page, ""), -1) {
+		if setting.MatchString(m[1]) {
+			blocks = append(blocks, regexp.MustCompile(`(?m)^    `).ReplaceAllString(m[1], ""))
 		}
 	}
 	return blocks

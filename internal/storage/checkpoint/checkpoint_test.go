@@ -34,7 +34,8 @@ func header(seq uint64) Header {
 // full returns a log with all parts set.
 func full(n byte) Log {
 	l := Log{
-		ID: id(n), Topic: fmt.Sprintf("topic%d", n), Deleted: true, Offline: "damaged", QuarantineFile: "frames", Start: 7, Clean: 9, Relied: 300,
+		ID: id(n), Topic: fmt.Sprintf("topic%d", n), Deleted: true, Offline: "damaged", QuarantineFile: "frames", Start: 7,
+		Clean: 9, Relied: 300,
 		Swapping: true, Swap: 8, High: 120, HighEpoch: 4, AcksWritten: true, Lossy: true, Partial: true,
 		Point: Point{Offset: 100, LSN: 5, Segments: []Extent{{Base: 0, Size: 10}, {Base: 50, Size: 20}}}, Producers: []byte("producers"),
 		Flaws: []Flaw{{Base: 50, Pos: 3, Size: 4, From: 51, To: 53}},
