@@ -224,7 +224,7 @@ func TestChecksKnowTheSettings(t *testing.T) {
 	for _, f := range r.Findings {
 		got = append(got, fmt.Sprintf("%s %s: %s", f.Severity, f.Check, f.Subject))
 	}
-	want := "bad serving: broker\nnote exposed: listener in on :1\nnote exposed: admin port on :3\nnote advertise: listener in on :1\nnote settings: configuration\nnote profile: profile interval"
+	want := "bad serving: this broker\nnote exposed: listener in on :1\nnote exposed: admin port on :3\nnote advertise: listener in on :1\nnote settings: configuration\nnote profile: profile interval"
 	if strings.Join(got, "\n") != want {
 		t.Errorf("found\n%s\nwant\n%s", strings.Join(got, "\n"), want)
 	}
