@@ -19,9 +19,13 @@ import (
 // that secure init saves for several brokers has it. It decodes the output; exit code 4 is no
 // error.
 func (c *securedNodes) ask(ctx context.Context, i int, answer any, args ...string) error {
+	password := c.dir + ".password"
+	if err := os.WriteFile(password, []byte(adminPassword+"\n"), 0o600); err != nil {
+		return err
+	}
 	out, err := exec.CommandContext(ctx, "chronikctl", append([]string{"--brokers", c.seeds[i], "--admin", "off",
 		"--tls-ca", filepath.Join(c.dir, "ca.pem"), "--sasl", "SCRAM-SHA-512", "--sasl-user", "admin",
-		"--sasl-password-file", filepath.Join(c.dir, "admin.password"), "-o", "json"}, args...)...).Output()
+		"--sasl-password-file", password, "-o", "json"}, args...)...).Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && (exit.ExitCode() != 4 || len(out) == 0) {
 		return fmt.Errorf("%w: %s", err, exit.Stderr)
 	}
