@@ -46,11 +46,20 @@ try '^interval ' profile list
 try 'one sync are lost' profile show interval
 try "^topic $topic: profile interval \(set on the topic\)" profile explain "$topic"
 try "profile interval" topic describe "$topic"
-# One broker alone has nowhere to move replicas to, which it says with a 1.
-echo broker drain >>"$CALLED"
-rc=0
-"$ctl" broker drain 1 --dry-run >"$WORK/ctl.out" 2>&1 || rc=$?
-{ [ $rc = 1 ] && grep -q 'no other active broker' "$WORK/ctl.out"; } || { echo "chronikctl broker drain ended with $rc:"; cat "$WORK/ctl.out"; exit 1; }
+# One broker alone has nowhere to move replicas to, and stays registered, which it says with a 1.
+refuse() { # refuse TEXT SUBCOMMAND ACTION ARGUMENT...: the command must end with 1 and print TEXT
+  echo "$2 $3" >>"$CALLED"
+  local rc=0
+  "$ctl" "${@:2}" >"$WORK/ctl.out" 2>&1 || rc=$?
+  { [ $rc = 1 ] && grep -q "$1" "$WORK/ctl.out"; } || { echo "chronikctl ${*:2} ended with $rc:"; cat "$WORK/ctl.out"; exit 1; }
+}
+refuse 'no other active broker' broker drain 1 --dry-run
+refuse 'not a member of a cluster' broker unregister 1 --yes
+try '.' broker fill 1 --dry-run
+try '.' broker rebalance --dry-run
+try 'can be stopped' broker maintain 1
+try "^$topic-0 " topic elect "$topic"
+try "$topic-0 is on" topic move "$topic:0" 1 --dry-run
 "$ctl" topic delete "$topic" --yes >/dev/null
 try 'context mine set' context set mine "brokers=$BOOTSTRAP" timeout=20s
 try '^\* +mine ' context list
