@@ -165,11 +165,16 @@ func (h *History) mayLose(f fact) bool {
 // mayVanish reports whether a record that was read may be replaced by what was read later: by one
 // of the epoch of an unclean election or a later one, or by one of an earlier epoch that only the
 // replica had which was elected. A leader that was cut off does not know of the election, and
-// serves records of its epoch until it does. Caller holds mu.
+// serves records of its epoch until it does. What the log has at the end was read at no time.
+// Caller holds mu.
 func (h *History) mayVanish(f, by fact) bool {
+	final, last := by.at.IsZero(), by.at
+	if final {
+		last = f.at
+	}
 	for _, l := range h.unclean {
-		between := f.at.Before(l.at) && !by.at.Before(l.at)
-		both := f.Epoch != by.Epoch && !f.at.Before(l.at) && (h.agreed.Before(l.at) || by.at.Before(h.agreed))
+		between := f.at.Before(l.at) && (final || !by.at.Before(l.at))
+		both := f.Epoch != by.Epoch && !f.at.Before(l.at) && (h.agreed.Before(l.at) || last.Before(h.agreed))
 		if !f.at.Before(l.since) && min(f.Epoch, by.Epoch) < l.epoch && (between || both || l.epoch <= max(f.Epoch, by.Epoch)) {
 			return true
 		}
@@ -246,7 +251,7 @@ func (h *History) Problems(final []Record) []string {
 		if !ok {
 			by = math.MaxInt32 // the log ends below it
 		}
-		if !h.mayVanish(r, fact{Record: Record{Epoch: by}, at: time.Now()}) {
+		if !h.mayVanish(r, fact{Record: Record{Epoch: by}}) {
 			report("vanished: %q was read at offset %d, which has %q", r.Value, offset, at[offset])
 		}
 	}

@@ -147,6 +147,34 @@ func TestUncleanElectionsExcuseLosses(t *testing.T) {
 	}
 }
 
+// What a leader served while it was cut off may be missing at the end, where the elected log has a
+// record of an earlier epoch; what one served after all knew of the election may not.
+func TestReadsOfALeaderThatWasCutOff(t *testing.T) {
+	for name, agreedFirst := range map[string]bool{"until it knows of the election": false, "afterwards": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, log := sound()
+				h.Attempted("d")
+				h.Attempted("n")
+				h.Unclean(4, time.Time{})
+				read := func() { h.Read(Record{3, 3, "d"}) }
+				steps := []func(){read, h.Agreed}
+				if agreedFirst {
+					slices.Reverse(steps)
+				}
+				for _, step := range steps {
+					time.Sleep(time.Second)
+					step()
+				}
+				got := strings.Join(h.Problems(append(log, Record{3, 2, "n"})), "\n")
+				if strings.Contains(got, "vanished") != agreedFirst {
+					t.Errorf("%q", got)
+				}
+			})
+		})
+	}
+}
+
 func TestARegisterThatMayHaveLostWrites(t *testing.T) {
 	var r Register
 	for n := range int64(3) {
