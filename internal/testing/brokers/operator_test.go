@@ -345,6 +345,11 @@ func (c *clients) deleteOffline(ctx context.Context) {
 	for name, t := range all.Topics {
 		for _, p := range t.Partitions {
 			if p.Leader < 0 && (name == refunds || strings.HasPrefix(name, "extra-")) {
+				c.mu.Lock()
+				if _, known := c.topics[name]; known {
+					c.topics[name] = unsure
+				}
+				c.mu.Unlock()
 				_, err := kadm.NewClient(c.admin).DeleteTopic(ctx, name)
 				c.w.note("an operator deletes %s: %v", name, err)
 			}
