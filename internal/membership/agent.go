@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,9 +49,10 @@ type AgentOptions struct {
 	// Leader returns the metadata leader, 0 if none is known, and a channel that is closed when
 	// that changes.
 	Leader func() (member uint64, moved <-chan struct{})
-	// Seek asks the seeds for the leader if this node hears none. If they know none either, it
-	// returns 0 and what they answered.
-	Seek func(ctx context.Context) (leader uint64, why string)
+	// Seek asks the seeds for the leader if this node hears none, or if the one that it knows turned
+	// out not to lead: former, 0 for none. It returns another one if a seed knows another. If the
+	// seeds know none, it returns 0 and what they answered.
+	Seek func(ctx context.Context, former uint64) (leader uint64, why string)
 	// Call sends a request to a member, which may be this node.
 	Call func(ctx context.Context, member uint64, method uint16, body []byte) ([]byte, error)
 	// State is called for each heartbeat. It must not block.
@@ -109,19 +111,24 @@ func NewAgent(o AgentOptions) *Agent {
 // Register registers the process with the controller, and asks again until that succeeds. The error
 // matches ErrRefused, or is that of ctx.
 func (a *Agent) Register(ctx context.Context) (epoch int64, err error) {
-	var last int64 // the newest registration of another process that made ours stale
+	var last int64    // the newest registration of another process that made ours stale
+	var former uint64 // the member that was asked last, if it does not lead or does not answer
 	overtaken := 0
 	for {
 		revision, incarnation, err := a.o.Registered(ctx)
 		if err != nil {
 			return 0, err
 		}
-		epoch, err = a.register(ctx, revision)
+		var asked uint64
+		epoch, asked, err = a.register(ctx, revision, former)
 		if err == nil {
 			a.begin(epoch)
 			return epoch, nil
 		}
 		f := failure(err)
+		if former = 0; f == nil || f.Code == CodeNotLeader {
+			former = asked
+		}
 		if f.refusedAs(controller.StaleBrokerEpoch) && revision > last && incarnation != a.o.Request.Incarnation {
 			if last = revision; overtaken > 1 {
 				return 0, a.twice()
@@ -143,27 +150,29 @@ func (a *Agent) Register(ctx context.Context) (epoch int64, err error) {
 	}
 }
 
-func (a *Agent) register(ctx context.Context, seen int64) (epoch int64, err error) {
-	leader, _ := a.o.Leader()
-	if leader == 0 {
-		var why string
-		if leader, why = a.o.Seek(ctx); leader == 0 {
-			return 0, fmt.Errorf("%w: %s", errNoLeader, why)
+// register asks a member to register the process, and returns which. That is the leader that this
+// node's metadata know, unless it is former: a new leader does not know the address of a member
+// that has not registered, and so cannot tell it that it leads.
+func (a *Agent) register(ctx context.Context, seen int64, former uint64) (epoch int64, leader uint64, err error) {
+	if leader, _ = a.o.Leader(); leader == 0 || leader == former {
+		found, why := a.o.Seek(ctx, former)
+		if leader = cmp.Or(found, leader); leader == 0 {
+			return 0, 0, fmt.Errorf("%w: %s", errNoLeader, why)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
 	if _, err := a.o.Call(ctx, leader, MethodJoin, encode(a.o.Join())); err != nil {
-		return 0, err
+		return 0, leader, err
 	}
 	q := a.o.Request
 	q.Seen = seen
 	p, err := a.o.Call(ctx, leader, MethodRegister, packRegister(&q))
 	if err != nil {
-		return 0, err
+		return 0, leader, err
 	}
 	r, err := decode[registered](p)
-	return r.Epoch, err
+	return r.Epoch, leader, err
 }
 
 func (a *Agent) twice() error {

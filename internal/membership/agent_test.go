@@ -108,7 +108,7 @@ func (f *fakeController) newAgent(process byte) (*Agent, chan error) {
 			return f.epoch, f.owner, nil
 		},
 		Join: func() JoinRequest { return JoinRequest{} }, Wish: func() Wish { return Wish{Vote: true} },
-		Leader: func() (uint64, <-chan struct{}) { return 12, nil }, Seek: func(context.Context) (uint64, string) { return 0, "" },
+		Leader: func() (uint64, <-chan struct{}) { return 12, nil }, Seek: func(context.Context, uint64) (uint64, string) { return 0, "" },
 		Call: func(ctx context.Context, _ uint64, method uint16, body []byte) ([]byte, error) {
 			return f.call(ctx, method, body)
 		},
@@ -132,6 +132,35 @@ func running(t *testing.T, f *fakeController, process byte) (*Agent, chan error)
 	go func() { a.Run(ctx); close(ended) }()
 	t.Cleanup(func() { cancel(); <-ended })
 	return a, failed
+}
+
+// A new leader does not know the address of a member that has not registered, so the member goes on
+// to know the former one. It then asks the seeds.
+func TestAFormerLeaderIsNotAskedForEver(t *testing.T) {
+	for name, refused := range map[string]error{
+		"it does not lead":    &Failure{CodeNotLeader, "this node does not lead the metadata"},
+		"it does not answer":  context.DeadlineExceeded,
+		"it can't be reached": errors.New("the address of member 000000000000000c is not known"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeController{state: metadata.Active}
+				a, _ := f.newAgent(1)
+				a.o.Seek = func(_ context.Context, former uint64) (uint64, string) { return former + 1, "" }
+				a.o.Call = func(ctx context.Context, member uint64, method uint16, body []byte) ([]byte, error) {
+					if member != 13 {
+						return nil, refused
+					}
+					return f.call(ctx, method, body)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if _, err := a.Register(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 func TestTheLeaseEndsWhenAnswersAreLost(t *testing.T) {

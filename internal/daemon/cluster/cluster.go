@@ -423,14 +423,21 @@ func (c *Cluster) here(ctx context.Context, method uint16, body []byte) ([]byte,
 }
 
 // seek asks the seeds for the metadata leader, for a node that hears none: it may have been removed
-// from the group while its directory was away. If no seed knows one, it returns 0 and the reasons.
-func (c *Cluster) seek(ctx context.Context) (leader uint64, why string) {
+// from the group while its directory was away. It returns former, which was asked in vain, only if
+// no seed knows another. If no seed knows any, it returns 0 and the reasons.
+func (c *Cluster) seek(ctx context.Context, former uint64) (leader uint64, why string) {
 	answers := membership.Ask(ctx, c.book, c.o.Conf.Seeds)
 	for _, a := range answers {
-		if a.State != nil && a.State.Cluster == c.ID() && a.State.Leader.ID != 0 {
-			c.book.Reach(a.State.Leader)
-			return a.State.Leader.ID, ""
+		if a.State == nil || a.State.Cluster != c.ID() || a.State.Leader.ID == 0 {
+			continue
 		}
+		c.book.Reach(a.State.Leader)
+		if leader = a.State.Leader.ID; leader != former {
+			return leader, ""
+		}
+	}
+	if leader != 0 {
+		return leader, ""
 	}
 	return 0, membership.Reasons(answers)
 }
