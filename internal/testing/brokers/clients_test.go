@@ -63,6 +63,7 @@ type clients struct {
 	forgot   bool            // one of them was of a topic of coordinators, which may not know transactions any more
 	unpaid   map[string]bool // partitions of payments and refunds that may have lost records
 	topics   map[string]existence
+	restores int // of metadata
 }
 
 // existence is the known state of a topic.
@@ -470,10 +471,16 @@ func (c *clients) makeTopics() {
 	cl := c.w.client()
 	defer cl.Close()
 	a := kadm.NewClient(cl)
+	restores := 0 // before the request: what was acknowledged before a restore may be lost
 	put := func(name string, e existence) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.topics[name] = e
+		switch c.topics[name] = e; {
+		case e == unsure:
+			restores = c.restores
+		case restores != c.restores:
+			c.topics[name] = unsure
+		}
 	}
 	for i := 0; c.pace(random, 3*time.Second); i++ {
 		name := fmt.Sprint("extra-", i)

@@ -320,6 +320,7 @@ func (c *clients) restore(id int32) {
 	c.config.Lose()
 	c.refunds.set(nil)
 	c.mu.Lock()
+	c.restores++
 	for name := range c.topics {
 		c.topics[name] = unsure
 	}
