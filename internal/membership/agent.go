@@ -49,9 +49,9 @@ type AgentOptions struct {
 	// Leader returns the metadata leader, 0 if none is known, and a channel that is closed when
 	// that changes.
 	Leader func() (member uint64, moved <-chan struct{})
-	// Seek asks the seeds for the leader if this node hears none, or if the one that it knows turned
-	// out not to lead: former, 0 for none. It returns another one if a seed knows another. If the
-	// seeds know none, it returns 0 and what they answered.
+	// Seek asks the seeds for the leader if this node hears none, or if the one that it knows
+	// turned out not to lead: former, 0 for none. It returns another one if a seed knows another.
+	// If the seeds know none, it returns 0 and what they answered.
 	Seek func(ctx context.Context, former uint64) (leader uint64, why string)
 	// Call sends a request to a member, which may be this node.
 	Call func(ctx context.Context, member uint64, method uint16, body []byte) ([]byte, error)
