@@ -100,6 +100,8 @@ func (x resource) of() (controller.Resource, error) {
 		return controller.Resource{Type: controller.BrokerResource, Name: x.name}, nil
 	case kmsg.ConfigResourceTypeGroupConfig:
 		return controller.Resource{Type: controller.GroupResource, Name: x.name}, nil
+	case kmsg.ConfigResourceTypeClientMetrics:
+		return controller.Resource{Type: controller.SubscriptionResource, Name: x.name}, nil
 	}
 	if x.kind == kmsg.ConfigResourceTypeBrokerLogger {
 		return controller.Resource{}, protocolErrorf(kerr.InvalidRequest,

@@ -65,6 +65,8 @@ func everyAPI() []api {
 		consumerGroupDescribeAPI(),
 		streamsGroupHeartbeatAPI(),
 		streamsGroupDescribeAPI(),
+		getTelemetrySubscriptionsAPI(),
+		pushTelemetryAPI(),
 		listConfigResourcesAPI(),
 		describeTopicPartitionsAPI(),
 	}

@@ -207,7 +207,8 @@ func (g *guarded) made(t *testing.T) string {
 
 // openAPIs are those that every client may use.
 func openAPIs() []int16 {
-	return []int16{int16(kmsg.ApiVersions), int16(kmsg.DescribeCluster), protocol.KeySASLHandshake, protocol.KeySASLAuthenticate}
+	return []int16{int16(kmsg.ApiVersions), int16(kmsg.DescribeCluster), int16(kmsg.GetTelemetrySubscriptions), int16(kmsg.PushTelemetry),
+		protocol.KeySASLHandshake, protocol.KeySASLAuthenticate}
 }
 
 // Each version of each request is answered without rights, with all that it needs, with all but

@@ -27,6 +27,7 @@ import (
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/share"
+	"github.com/chronik-io/chronik/internal/telemetry"
 )
 
 // Options configures a Handler.
@@ -81,6 +82,8 @@ type Options struct {
 	Report func() *health.Report
 	// Quotas has the quotas of clients; nil: none.
 	Quotas *quota.Keeper
+	// Telemetry keeps the metrics of clients. Default: one without subscriptions.
+	Telemetry *telemetry.Keeper
 	// Share divides the processors. Default: one of the broker alone.
 	Share *share.Share
 	// Logger receives the log messages of handlers. Level is the log level of the whole broker,
@@ -141,6 +144,9 @@ func New(opt Options) (*Handler, error) {
 	}
 	if opt.Share == nil {
 		opt.Share = share.New()
+	}
+	if opt.Telemetry == nil {
+		opt.Telemetry = telemetry.New(time.Now)
 	}
 	opt.ParkedBytes = cmp.Or(opt.ParkedBytes, defaultParkedBytes)
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)

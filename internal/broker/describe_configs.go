@@ -15,7 +15,8 @@ import (
 )
 
 // DescribeConfigs (key 32), versions 1 to 4: the configs that chronik uses. Resources are topics,
-// this broker, the default of all brokers, consumer groups, and the broker's log level.
+// this broker, the default of all brokers, consumer groups, subscriptions to metrics of clients,
+// and the broker's log level.
 func describeConfigsAPI() api {
 	return apiDef[*kmsg.DescribeConfigsRequest]{
 		API: protocol.API{Key: int16(kmsg.DescribeConfigs), Min: 1, Max: 4, MaxCost: maxDescribeConfigs},
@@ -140,15 +141,23 @@ func (b *Handler) configsOf(img *metadata.Image, res resource) ([]configdef.Valu
 		l := b.layers(img, nil)
 		l.Group = img.GroupConfig(res.name) // none for an unknown group
 		return b.opt.Configs.DescribeGroup(l), nil
+	case kmsg.ConfigResourceTypeClientMetrics:
+		if res.name == "" {
+			return nil, protocolErrorf(kerr.InvalidRequest, "Subscription name can't be empty")
+		}
+		set, ok := img.Subscription(res.name)
+		if !ok {
+			return nil, nil // as in Kafka, an unknown one has no configs
+		}
+		return b.opt.Configs.DescribeSubscription(set), nil
 	}
 	return nil, unknownResource(res.kind)
 }
 
-// unknownResource refuses resource types that Kafka has and chronik does not (client metrics), and
-// unknown ones.
+// unknownResource refuses unknown resource types.
 func unknownResource(t kmsg.ConfigResourceType) error {
 	return protocolErrorf(kerr.InvalidRequest,
-		"Unknown resource type %d: only topics (2), brokers (4), broker loggers (8) and groups (32) have configs",
+		"Unknown resource type %d: only topics (2), brokers (4), broker loggers (8), client metrics (16) and groups (32) have configs",
 		t)
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // ListConfigResources (key 74), versions 0 to 1: the resources that have configs (KIP-1142).
-// Version 0 lists only subscriptions to client metrics, of which there are none.
+// Version 0 lists only subscriptions to metrics of clients (KIP-714).
 func listConfigResourcesAPI() api {
 	return apiDef[*kmsg.ListConfigResourcesRequest]{
 		API:    protocol.API{Key: int16(kmsg.ListConfigResources), Max: 1},
@@ -26,10 +26,10 @@ func listConfigResources(b *Handler, r *network.Request, req *kmsg.ListConfigRes
 	resp := respondTo(r, kmsg.NewPtrListConfigResourcesResponse())
 	known := []int8{int8(kmsg.ConfigResourceTypeTopic), int8(kmsg.ConfigResourceTypeBroker), int8(kmsg.ConfigResourceTypeBrokerLogger),
 		int8(kmsg.ConfigResourceTypeClientMetrics), int8(kmsg.ConfigResourceTypeGroupConfig)}
-	if req.Version == 0 {
-		return resp
-	}
 	wanted := req.ResourceTypes
+	if req.Version == 0 {
+		wanted = []int8{int8(kmsg.ConfigResourceTypeClientMetrics)}
+	}
 	if len(wanted) == 0 {
 		wanted = known
 	}
@@ -64,6 +64,11 @@ func listConfigResources(b *Handler, r *network.Request, req *kmsg.ListConfigRes
 	if slices.Contains(wanted, int8(kmsg.ConfigResourceTypeGroupConfig)) {
 		for _, g := range slices.Sorted(img.GroupConfigs()) {
 			add(kmsg.ConfigResourceTypeGroupConfig, g)
+		}
+	}
+	if slices.Contains(wanted, int8(kmsg.ConfigResourceTypeClientMetrics)) {
+		for _, s := range slices.Sorted(img.Subscriptions()) {
+			add(kmsg.ConfigResourceTypeClientMetrics, s)
 		}
 	}
 	return resp

@@ -29,6 +29,8 @@ type Broker struct {
 	ProducerExpiration time.Duration
 	ProduceProfile     string // name of a durability.ProducePreset
 
+	TelemetryMaxBytes int32 // of the metrics that a client pushes at once
+
 	Groups       Groups
 	Offsets      Offsets
 	Transactions Transactions
@@ -88,6 +90,7 @@ func (r *Registry) ResolveBroker(static map[string]string) (Broker, error) {
 		ConnectionIdle:           milliseconds(f.value("connections.max.idle.ms").n),
 		MaxFetchBytes:            int32(f.value("fetch.max.bytes").n),
 		FetchSessions:            int32(f.value("max.incremental.fetch.session.cache.slots").n),
+		TelemetryMaxBytes:        int32(f.value("telemetry.max.bytes").n),
 		NumPartitions:            int32(f.value("num.partitions").n),
 		DefaultReplicationFactor: int16(f.value("default.replication.factor").n),
 		AutoCreateTopics:         f.value("auto.create.topics.enable").b,

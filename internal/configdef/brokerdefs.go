@@ -75,6 +75,10 @@ func networkDefs() []*Def {
 		brokerDef("max.incremental.fetch.session.cache.slots", Int, "1000",
 			"The maximum number of incremental fetch sessions (KIP-227) that the broker maintains.",
 			atLeast(0)),
+		brokerDef("telemetry.max.bytes", Int, "1048576",
+			"The maximum number of bytes of metrics that a client may push at once (KIP-714), as compressed as it sends them. "+
+				"Inflated they may have four times as many.",
+			between(1, 16<<20)),
 	}
 }
 

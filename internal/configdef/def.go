@@ -51,6 +51,7 @@ const (
 	SourceDynamicAll    Source = 3 // set on all brokers, dynamically
 	SourceStatic        Source = 4 // from the broker's file, flags or environment
 	SourceDefault       Source = 5
+	SourceSubscription  Source = 7 // set on a subscription to metrics of clients, as strong as SourceTopic
 	SourceGroup         Source = 8 // set on the group, as strong as SourceTopic
 )
 

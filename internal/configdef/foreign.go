@@ -88,7 +88,7 @@ ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.client.auth ssl
 ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
 ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type
 ssl.principal.mapping.rules ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
-ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type telemetry.max.bytes
+ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type
 transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size
 transaction.two.phase.commit.enable unclean.leader.election.interval.ms
 unstable.api.versions.enable unstable.feature.versions.enable

@@ -33,6 +33,9 @@ type Registry struct {
 	topics   []*Def          // supported, sorted by name
 	brokers  []*Def
 	groups   []*Def // supported, sorted by name
+	// The configs of subscriptions to metrics of clients, by name and sorted.
+	subscription  map[string]*Def
+	subscriptions []*Def
 }
 
 // New builds the registry.
@@ -42,13 +45,14 @@ func New(opts Options) *Registry {
 	groups := singleGroupDefs()
 	r := &Registry{profiles: opts.Profiles, topic: byName(topics), group: byName(groups), broker: byName(brokers),
 		foreign: map[string]bool{},
-		topics:  topics, brokers: brokers, groups: groups}
+		topics:  topics, brokers: brokers, groups: groups, subscriptions: subscriptionDefs()}
+	r.subscription = byName(r.subscriptions)
 	maps.Copy(r.topic, byName(foreignTopicDefs()))
 	maps.Copy(r.group, byName(foreignGroupDefs()))
 	for _, name := range strings.Fields(foreignBrokerNames + formerBrokerNames) {
 		r.foreign[name] = true
 	}
-	for _, defs := range [][]*Def{r.topics, r.brokers, r.groups} {
+	for _, defs := range [][]*Def{r.topics, r.brokers, r.groups, r.subscriptions} {
 		slices.SortFunc(defs, func(a, b *Def) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	return r

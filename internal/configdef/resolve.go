@@ -10,11 +10,13 @@ import (
 // Layers are the places where a config may be set, strongest first, with names and checked raw
 // values. Any may be nil; none is modified.
 type Layers struct {
-	Topic  map[string]string // the topic's overrides
-	Group  map[string]string // the consumer group's
-	Broker map[string]string // dynamic, for this broker
-	All    map[string]string // dynamic, for all brokers
-	Static map[string]string // file, flags and environment of this broker
+	Topic map[string]string // the topic's overrides
+	Group map[string]string // the consumer group's
+	// Subscription is a subscription's to metrics of clients.
+	Subscription map[string]string
+	Broker       map[string]string // dynamic, for this broker
+	All          map[string]string // dynamic, for all brokers
+	Static       map[string]string // file, flags and environment of this broker
 	// Replicas is the number of replicas of the topic's partitions, for the default of
 	// min.insync.replicas; 0 counts as 1.
 	Replicas int
@@ -120,6 +122,9 @@ func (r *Registry) settings(d *Def, l Layers) []Setting {
 	}
 	if raw, ok := l.Group[d.Name]; ok {
 		found = append(found, Setting{d.Name, d.Canonical(raw), SourceGroup})
+	}
+	if raw, ok := l.Subscription[d.Name]; ok {
+		found = append(found, Setting{d.Name, d.Canonical(raw), SourceSubscription})
 	}
 	for _, layer := range []struct {
 		set    map[string]string

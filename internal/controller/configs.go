@@ -20,10 +20,12 @@ const (
 	TopicResource ResourceType = iota + 1
 	BrokerResource
 	GroupResource
+	SubscriptionResource
 )
 
-// Resource names a resource as in requests: a topic or a consumer group by its name, a broker by
-// its id in decimal, all brokers by the empty name. A group need not exist.
+// Resource names a resource as in requests: a topic, a consumer group or a subscription to metrics
+// of clients by its name, a broker by its id in decimal, all brokers by the empty name. A group
+// need not exist; a subscription exists if it has configs.
 type Resource struct {
 	Type ResourceType
 	Name string
@@ -123,6 +125,8 @@ func (c *Controller) apply(t ResourceType, set map[string]string, op ConfigOp) e
 		def = c.opts.Configs.Broker(op.Name)
 	case GroupResource:
 		def = c.opts.Configs.GroupDef(op.Name)
+	case SubscriptionResource:
+		def = c.opts.Configs.SubscriptionDef(op.Name)
 	}
 	if def == nil || def.Type != configdef.List {
 		verb := map[Op]string{Append: "APPEND", Subtract: "SUBTRACT"}[op.Op]
@@ -202,6 +206,11 @@ func (c *Controller) changeConfigs(ctx context.Context, res Resource, validateOn
 		if validateOnly {
 			return nil
 		}
+		if kv.ModRevision == 0 && res.Type == SubscriptionResource && len(after) > 0 {
+			if err := c.roomForSubscription(ctx); err != nil {
+				return err
+			}
+		}
 		txn := metadata.Txn{If: append(exists, unchanged(kv))}
 		switch {
 		case maps.Equal(before, after):
@@ -226,11 +235,28 @@ func (c *Controller) checkConfigs(res Resource, set map[string]string) error {
 		}
 		return nil
 	}
+	if res.Type == SubscriptionResource {
+		if err := c.opts.Configs.CheckSubscription(set); err != nil {
+			return refuse(InvalidConfig, "%s", err)
+		}
+		return nil
+	}
 	// Kafka answers INVALID_REQUEST here (KAFKA-13609), and tools expect it.
 	if err := c.opts.Configs.CheckDynamic(set, res.Name == ""); err != nil {
 		return refuse(InvalidRequest, "%s", err)
 	}
 	return nil
+}
+
+// roomForSubscription refuses one more subscription to metrics of clients than there may be. Two
+// brokers that add one at the same time may exceed the bound by one.
+func (c *Controller) roomForSubscription(ctx context.Context) error {
+	kvs, _, err := c.opts.Store.Range(ctx, metadata.SubscriptionPrefix)
+	if err == nil && len(kvs) >= configdef.MaxSubscriptions {
+		err = refuse(InvalidRequest, "there are %d subscriptions to metrics of clients, the most there may be; delete one, or add to one",
+			len(kvs))
+	}
+	return err
 }
 
 func (c *Controller) checkTopicConfigs(set map[string]string) error {
@@ -250,6 +276,10 @@ func (c *Controller) locate(ctx context.Context, res Resource) (key string, exis
 		return "", nil, nil, refuse(InvalidRequest, "Default group resources are not allowed.")
 	case res.Type == GroupResource:
 		return metadata.GroupConfigKey(res.Name), nil, nil, nil
+	case res.Type == SubscriptionResource && res.Name == "":
+		return "", nil, nil, refuse(InvalidRequest, "Subscription name can't be empty")
+	case res.Type == SubscriptionResource:
+		return metadata.SubscriptionKey(res.Name), nil, nil, nil
 	case res.Type != BrokerResource:
 		return "", nil, nil, refuse(InvalidRequest, "Unknown resource type %d", res.Type)
 	case res.Name == "":

@@ -25,6 +25,7 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/telemetry"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -54,6 +55,7 @@ type components struct {
 	park         *purgatory.Purgatory
 	replicas     *replica.Manager
 	applier      *metadata.Applier
+	telemetry    *telemetry.Keeper
 	coordinators *coordinators.Coordinators
 	// openHandlers
 	handlers *broker.Handler
@@ -190,6 +192,11 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 		return b.applySettings(r, next)
 	})
 	r.applier.Subscribe("topics", r.settings.Follow)
+	r.telemetry = telemetry.New(time.Now)
+	r.applier.Subscribe("client metrics", r.telemetry.Follow(b.configs))
+	if err := metrics.RegisterClients(b.reg, r.telemetry.View); err != nil {
+		return err
+	}
 	if r.guard.Logins != nil {
 		r.applier.Subscribe("logins", r.guard.Logins.Follow)
 		b.stack.push("keys of tokens", r.guard.Logins.Run())
@@ -237,7 +244,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		Replicas: r.replicas, Settings: r.settings, Configs: b.configs, Audit: r.guard.Audit,
 		Groups: r.coordinators.Groups, Transactions: r.coordinators.Transactions.Service,
 		Coordinators: r.coordinators.Exchange, Exchange: r.coordinators.Exchange, Gate: r.coordinators.Gate,
-		Rules: r.guard.Rules, Quotas: r.guard.Quotas, Report: b.report,
+		Rules: r.guard.Rules, Quotas: r.guard.Quotas, Report: b.report, Telemetry: r.telemetry,
 		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level,
 	})
 	if err != nil {

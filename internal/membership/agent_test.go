@@ -134,8 +134,8 @@ func running(t *testing.T, f *fakeController, process byte) (*Agent, chan error)
 	return a, failed
 }
 
-// A new leader does not know the address of a member that has not registered, so the member goes on
-// to know the former one. It then asks the seeds.
+// A new leader does not know the address of a member that has not registered, so the member still
+// knows the former one. It then asks the seeds.
 func TestAFormerLeaderIsNotAskedForEver(t *testing.T) {
 	for name, refused := range map[string]error{
 		"it does not lead":    &Failure{CodeNotLeader, "this node does not lead the metadata"},

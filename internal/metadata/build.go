@@ -63,6 +63,7 @@ type builder struct {
 	ids     *shardsEdit[[16]byte, *Topic]
 	deleted *shardsEdit[[16]byte, *Deleting]
 	groups  *shardsEdit[string, brokerConfig]
+	subs    *shardsEdit[string, brokerConfig]
 	placed  *shardsEdit[BrokerTopic, *Placement]
 	acls    *shardsEdit[[16]byte, ACL]
 	users   *shardsEdit[string, *User]
@@ -91,9 +92,9 @@ func newBuilder(prev *Image) *builder {
 	return &builder{
 		prev: prev, next: *prev, topics: map[[16]byte]*topicEdit{},
 		names: prev.topics.edit(), ids: prev.byID.edit(), deleted: prev.deleting.edit(),
-		groups: prev.groups.edit(), placed: prev.placed.edit(), acls: prev.acls.edit(), users: prev.users.edit(),
-		quotas: prev.quotas.edit(),
-		tombs:  map[[16]byte]*tombEdit{},
+		groups: prev.groups.edit(), subs: prev.subscriptions.edit(), placed: prev.placed.edit(), acls: prev.acls.edit(),
+		users: prev.users.edit(), quotas: prev.quotas.edit(),
+		tombs: map[[16]byte]*tombEdit{},
 	}
 }
 
@@ -153,6 +154,11 @@ func (b *builder) put(kv KV) error {
 		set, err = DecodeConfigs(kv)
 		b.groups.set(k.Name, brokerConfig{set: set, revision: kv.ModRevision})
 		b.delta.GroupConfigs = append(b.delta.GroupConfigs, k.Name)
+	case KindSubscription:
+		var set map[string]string
+		set, err = DecodeConfigs(kv)
+		b.subs.set(k.Name, brokerConfig{set: set, revision: kv.ModRevision})
+		b.delta.Subscriptions = true
 	case KindDeleting:
 		var d Deleting
 		d, err = DecodeDeleting(kv)
@@ -209,6 +215,11 @@ func (b *builder) remove(key string) error {
 		if _, ok := b.prev.groups.get(k.Name); ok {
 			b.groups.delete(k.Name)
 			b.delta.GroupConfigs = append(b.delta.GroupConfigs, k.Name)
+		}
+	case KindSubscription:
+		if _, ok := b.prev.subscriptions.get(k.Name); ok {
+			b.subs.delete(k.Name)
+			b.delta.Subscriptions = true
 		}
 	case KindDeleting:
 		b.tomb(k.ID).removed = true
@@ -293,6 +304,7 @@ func (b *builder) done(revision int64) (*Image, *Delta, error) {
 	next.version, next.placed, next.acls = revision, b.placed.done(), b.acls.done()
 	next.users, next.quotas = b.users.done(), b.quotas.done()
 	next.topics, next.byID, next.deleting, next.groups = b.names.done(), b.ids.done(), b.deleted.done(), b.groups.done()
+	next.subscriptions = b.subs.done()
 	if next.topics.len() != next.byID.len() {
 		return nil, nil, fmt.Errorf("revision %d: %d topics have %d names, two of them share one", revision, next.byID.len(),
 			next.topics.len())

@@ -18,6 +18,7 @@ func TestKeysRoundTrip(t *testing.T) {
 		ClusterKey, ProducerIDsKey, BrokerKey(0), BrokerKey(2147483647), NameKey("a.b_c-d"), TopicKey(idA),
 		PartitionKey(idA, 0), PartitionKey(idA, 2147483647), TopicConfigKey(idB), BrokerConfigKey(7),
 		BrokerConfigKey(DefaultBroker), DeletingKey(idC), GroupConfigKey("g"), GroupConfigKey("a/b %\x00\xffü"),
+		SubscriptionKey("a/b %\x00\xffü"),
 		LivenessKey(3), ACLKey(idB), PlacementKey(3, idB), DeletingBrokerKey(idC, 3), GoneKey(0), GoneKey(1<<64 - 1),
 	} {
 		k, err := ParseKey(s)

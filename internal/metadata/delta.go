@@ -27,6 +27,8 @@ type Delta struct {
 	BrokerConfigs []int32
 	// GroupConfigs lists the groups whose configs changed, sorted.
 	GroupConfigs []string
+	// Subscriptions is set if a subscription to metrics of clients was added, changed or removed.
+	Subscriptions bool
 	// ACLsAdded and ACLsRemoved are the access rules that only one of the images has, sorted by id.
 	ACLsAdded, ACLsRemoved []ACL
 	// Users lists the users that were added, changed or removed, sorted.
@@ -55,7 +57,7 @@ type TopicChange struct {
 // visible change.
 func (d *Delta) Empty() bool {
 	return len(d.Created) == 0 && len(d.Deleted) == 0 && len(d.Changed) == 0 && len(d.Tombstones) == 0 &&
-		len(d.Forgotten) == 0 && len(d.BrokerConfigs) == 0 && len(d.GroupConfigs) == 0 &&
+		len(d.Forgotten) == 0 && len(d.BrokerConfigs) == 0 && len(d.GroupConfigs) == 0 && !d.Subscriptions &&
 		len(d.Placements) == 0 && len(d.Liveness) == 0 &&
 		len(d.ACLsAdded) == 0 && len(d.ACLsRemoved) == 0 && len(d.Users) == 0 && !d.Logins && !d.Quotas && !d.Brokers && !d.Cluster
 }
@@ -106,21 +108,27 @@ func Diff(prev, next *Image) *Delta {
 		}
 	}
 	d.BrokerConfigs = slices.Sorted(maps.Keys(ids))
-	groups := map[string]bool{}
-	for _, all := range []func(func(string, brokerConfig) bool){prev.groups.all(), next.groups.all()} {
-		for name := range all {
-			p, _ := prev.groups.get(name)
-			if n, _ := next.groups.get(name); p.revision != n.revision {
-				groups[name] = true
-			}
-		}
-	}
-	d.GroupConfigs = slices.Sorted(maps.Keys(groups))
+	d.GroupConfigs = changedConfigs(prev.groups, next.groups)
+	d.Subscriptions = len(changedConfigs(prev.subscriptions, next.subscriptions)) > 0
 	d.diffBrokers(prev, next)
 	d.diffACLs(prev, next)
 	d.diffUsers(prev, next)
 	d.Quotas = !sameQuotas(prev, next)
 	return d
+}
+
+// changedConfigs returns the names whose configs differ, sorted.
+func changedConfigs(prev, next shards[string, brokerConfig]) []string {
+	names := map[string]bool{}
+	for _, all := range []func(func(string, brokerConfig) bool){prev.all(), next.all()} {
+		for name := range all {
+			p, _ := prev.get(name)
+			if n, _ := next.get(name); p.revision != n.revision {
+				names[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 // diffBrokers adds the differences of liveness and placements.

@@ -35,6 +35,7 @@ func TestFormatIsFixed(t *testing.T) {
 		LoginsKey:            Logins{Salt: secret.Of("sixteen bytes or"), Bootstrapped: true}.Encode(),
 		BrokerConfigKey(7):   EncodeConfigs(map[string]string{"c": "3"}),
 		GroupConfigKey("g"):  EncodeConfigs(map[string]string{"d": "4"}),
+		SubscriptionKey("s"): EncodeConfigs(map[string]string{"e": "5"}),
 		QuotaKey(tenant):     Quota{Limits: map[string]float64{"producer_byte_rate": 100}}.Encode(),
 	}
 	values[DeletingBrokerKey(idA, 7)] = EncodeWaiting()

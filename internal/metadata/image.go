@@ -13,20 +13,22 @@ import (
 // Image is the metadata of the cluster at one revision. It never changes. The zero value is not
 // usable; Empty returns the image of an empty store.
 type Image struct {
-	version  int64
-	cluster  Cluster
-	topics   shards[string, *Topic]
-	byID     shards[[16]byte, *Topic]
-	brokers  []Broker // sorted by id
-	configs  map[int32]brokerConfig
-	groups   shards[string, brokerConfig]
-	deleting shards[[16]byte, *Deleting]
-	liveness map[int32]stateAt
-	placed   shards[BrokerTopic, *Placement]
-	acls     shards[[16]byte, ACL]
-	users    shards[string, *User]
-	logins   Logins
-	quotas   shards[quota.Entity, Quota]
+	version int64
+	cluster Cluster
+	topics  shards[string, *Topic]
+	byID    shards[[16]byte, *Topic]
+	brokers []Broker // sorted by id
+	configs map[int32]brokerConfig
+	groups  shards[string, brokerConfig]
+	// subscriptions are those to metrics of clients.
+	subscriptions shards[string, brokerConfig]
+	deleting      shards[[16]byte, *Deleting]
+	liveness      map[int32]stateAt
+	placed        shards[BrokerTopic, *Placement]
+	acls          shards[[16]byte, ACL]
+	users         shards[string, *User]
+	logins        Logins
+	quotas        shards[quota.Entity, Quota]
 	// sorted is built on first use, and shared by images between which no topic was created or
 	// deleted.
 	sorted *sortedNames
@@ -194,6 +196,27 @@ func (m *Image) GroupConfigs() iter.Seq[string] {
 		}
 	}
 }
+
+// Subscription returns the configs of a subscription to metrics of clients (KIP-714), and whether
+// it exists. The map must not be modified.
+func (m *Image) Subscription(name string) (map[string]string, bool) {
+	c, ok := m.subscriptions.get(name)
+	return c.set, ok
+}
+
+// Subscriptions iterates over the names of the subscriptions to metrics of clients, in no order.
+func (m *Image) Subscriptions() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name := range m.subscriptions.all() {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// NumSubscriptions returns the number of subscriptions to metrics of clients.
+func (m *Image) NumSubscriptions() int { return m.subscriptions.len() }
 
 // Deleting returns the tombstone of a deleted topic whose logs may still exist, or nil.
 func (m *Image) Deleting(id [16]byte) *Deleting {

@@ -32,6 +32,10 @@ func show(m *Image) string {
 		c, _ := m.groups.get(g)
 		fmt.Fprintf(&b, "group %s %v@%d\n", g, c.set, c.revision)
 	}
+	for _, s := range slices.Sorted(m.Subscriptions()) {
+		c, _ := m.subscriptions.get(s)
+		fmt.Fprintf(&b, "subscription %s %v@%d\n", s, c.set, c.revision)
+	}
 	for _, id := range slices.Sorted(maps.Keys(m.liveness)) {
 		fmt.Fprintf(&b, "liveness %d %v\n", id, m.liveness[id])
 	}
@@ -370,7 +374,7 @@ func randomEvents(t *rapid.T, id [16]byte, topics map[[16]byte]int32) []Event {
 		topics[id] = rapid.SampledFrom([]int32{1, 2, chunkSize - 1, chunkSize}).Draw(t, "partitions")
 		return create(id, name, topics[id])
 	}
-	switch rapid.IntRange(0, 8).Draw(t, "what") {
+	switch rapid.IntRange(0, 9).Draw(t, "what") {
 	case 0:
 		topics[id] = -1
 		return remove(id, name, n)
@@ -387,6 +391,11 @@ func randomEvents(t *rapid.T, id [16]byte, topics map[[16]byte]int32) []Event {
 		return []Event{set(ACLKey(rule.ID()), rule.Encode())}
 	case 7:
 		return []Event{gone(ACLKey(someACL(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "rule")).ID()))}
+	case 9:
+		if rapid.Bool().Draw(t, "gone") {
+			return []Event{gone(SubscriptionKey(name))}
+		}
+		return []Event{set(SubscriptionKey(name), EncodeConfigs(map[string]string{"k": rapid.StringN(0, 3, 9).Draw(t, "value")}))}
 	case 5:
 		return []Event{set(GroupConfigKey(name), EncodeConfigs(map[string]string{"k": rapid.StringN(0, 3, 9).Draw(t, "value")}))}
 	case 4:

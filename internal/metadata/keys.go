@@ -26,6 +26,7 @@ import (
 //	/configs/topics/<id>        Configs: a topic's overrides
 //	/configs/brokers/<broker>   Configs; "default" instead of a broker: for all
 //	/configs/groups/<group>     Configs: a consumer group's own; its name escaped as in a URL path
+//	/configs/client-metrics/<n> Configs: a subscription to metrics of clients (KIP-714); its name escaped as above
 //	/acls/<id>                  ACL: an access rule; the id is made of its contents
 //	/deleting/<id>              Deleting: stays until no broker has to confirm
 //	/deleting/<id>/<broker>     the broker has not removed its logs of the topic yet; it deletes
@@ -51,6 +52,7 @@ const (
 	TopicConfigPrefix  = "/configs/topics/"
 	BrokerConfigPrefix = "/configs/brokers/"
 	GroupConfigPrefix  = "/configs/groups/"
+	SubscriptionPrefix = "/configs/client-metrics/"
 	DeletingPrefix     = "/deleting/"
 	ACLPrefix          = "/acls/"
 	UserPrefix         = "/users/"
@@ -103,6 +105,10 @@ func BrokerConfigKey(id int32) string {
 // GroupConfigKey returns the key of the configs of a consumer group. The name may have any bytes.
 func GroupConfigKey(group string) string { return GroupConfigPrefix + url.PathEscape(group) }
 
+// SubscriptionKey returns the key of the configs of a subscription to metrics of clients. The name
+// may have any bytes.
+func SubscriptionKey(name string) string { return SubscriptionPrefix + url.PathEscape(name) }
+
 // UserKey returns the key of a user. The name may have any bytes.
 func UserKey(name string) string { return UserPrefix + url.PathEscape(name) }
 
@@ -141,6 +147,7 @@ const (
 	KindUser
 	KindLogins
 	KindQuota
+	KindSubscription
 )
 
 // Key is a parsed key. Fields that a family does not have are zero.
@@ -150,8 +157,9 @@ type Key struct {
 	Partition int32
 	Broker    int32
 	Member    uint64
-	Name      string // KindName: with '_' instead of '.'; KindGroupConfig: the group; KindUser: the user
-	Entity    quota.Entity
+	Name      string // KindName: with '_' instead of '.'; KindGroupConfig: the group; KindUser: the user;
+	// KindSubscription: the subscription
+	Entity quota.Entity
 }
 
 // ParseKey parses a key. A key of an unknown family, or not in the form that the functions above
@@ -197,6 +205,8 @@ func (k Key) String() string {
 		return GoneKey(k.Member)
 	case KindACL:
 		return ACLKey(k.ID)
+	case KindSubscription:
+		return SubscriptionKey(k.Name)
 	case KindUser:
 		return UserKey(k.Name)
 	case KindLogins:
@@ -237,6 +247,10 @@ func parseKey(s string) (Key, bool) {
 	if rest, ok := strings.CutPrefix(s, GroupConfigPrefix); ok {
 		group, err := url.PathUnescape(rest)
 		return Key{Kind: KindGroupConfig, Name: group}, err == nil && group != ""
+	}
+	if rest, ok := strings.CutPrefix(s, SubscriptionPrefix); ok {
+		name, err := url.PathUnescape(rest)
+		return Key{Kind: KindSubscription, Name: name}, err == nil && name != ""
 	}
 	if rest, ok := strings.CutPrefix(s, UserPrefix); ok {
 		name, err := url.PathUnescape(rest)

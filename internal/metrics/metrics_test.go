@@ -53,10 +53,10 @@ func everything(t *testing.T) *prometheus.Registry {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := RegisterTransactions(reg, func() view.Transactions {
-		return view.Transactions{IDs: map[string]int{"Ongoing": 2}, Shards: map[string]int{"active": 3}, Waiting: map[int32]int{2: 7},
-			Parked: 4, Undone: []view.Undone{{Since: time.Now()}}, Gate: 6, Raised: 8, MaxTimeout: time.Minute}
-	}); err != nil {
+	if err := RegisterClients(reg, twoSeries); err != nil {
+		t.Fatal(err)
+	}
+	if err := RegisterTransactions(reg, someTransactions); err != nil {
 		t.Fatal(err)
 	}
 	open := func() []view.Held { return []view.Held{{Topic: "t", Count: 2, Lag: 7, Age: 8500 * time.Millisecond}} }
@@ -115,6 +115,15 @@ func everything(t *testing.T) *prometheus.Registry {
 		t.Fatal(err)
 	}
 	return reg
+}
+
+func twoSeries() view.ClientMetrics {
+	return view.ClientMetrics{Clients: 1, Series: []view.ClientSeries{{Metric: "a", Value: 1}, {Metric: "b", Value: 2, Total: true}}}
+}
+
+func someTransactions() view.Transactions {
+	return view.Transactions{IDs: map[string]int{"Ongoing": 2}, Shards: map[string]int{"active": 3}, Waiting: map[int32]int{2: 7},
+		Parked: 4, Undone: []view.Undone{{Since: time.Now()}}, Gate: 6, Raised: 8, MaxTimeout: time.Minute}
 }
 
 func twoLogs(yield func(*view.Log)) {

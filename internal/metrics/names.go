@@ -129,6 +129,12 @@ const (
 	nameGroupTopicLag   = "chronik_group_topic_lag_records"
 	nameGroupLagOmitted = "chronik_group_lag_omitted"
 
+	// Metrics of clients
+	nameClientInstances      = "chronik_client_instances"
+	nameClientMetric         = "chronik_client_metric"
+	nameClientMetricTotal    = "chronik_client_metric_total"
+	nameClientMetricsOmitted = "chronik_client_metrics_omitted_total"
+
 	// Transactions
 	nameTxnIDs            = "chronik_txn_ids"
 	nameTxnIDsCrowded     = "chronik_txn_ids_crowded_total"

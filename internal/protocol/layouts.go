@@ -63,8 +63,10 @@ func requestLayouts() map[int16]string {
 		kmsg.DeleteACLs:                   "( 1 n 1+:1 n n 1 1 )",
 		kmsg.StreamsGroupHeartbeat: "g i 4 4 j j 4 ?{ 4 ( s [s] [s] ( s 4 2 ( s s ) ) [s] ( s 4 2 ( s s ) ) ( [2] [2] [2] ) ) } " +
 			"( s [4] ) ( s [4] ) ( s [4] ) j ?{ i 2 } ( s s ) ( s 4 8 ) ( s 4 8 ) 1",
-		kmsg.StreamsGroupDescribe:  "[g] 1 1+:1",
-		kmsg.ConsumerGroupDescribe: "[g] 1",
+		kmsg.StreamsGroupDescribe:      "[g] 1 1+:1",
+		kmsg.ConsumerGroupDescribe:     "[g] 1",
+		kmsg.GetTelemetrySubscriptions: "16",
+		kmsg.PushTelemetry:             "16 4 1 1 b",
 	}
 	byKey := make(map[int16]string, len(layouts))
 	for key, layout := range layouts {

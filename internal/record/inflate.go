@@ -75,3 +75,30 @@ func spare(buf []byte) []byte {
 	}
 	return buf[:0]
 }
+
+// Inflate returns what p inflates to, which is compressed as a batch's records are. limit bounds
+// the bytes of the result, and of the memory for it: the error is then an *Error with the reason
+// TooLarge, otherwise InvalidRecord. It may wait for memory that batches are inflated in.
+func Inflate(c Codec, p []byte, limit int) ([]byte, error) {
+	if c == None {
+		return p, nil
+	}
+	if !c.Known() {
+		return nil, refuse(InvalidRecord, "unknown %s", c)
+	}
+	inf := getInflater(c)
+	defer func() { inf.close(); putInflater(c, inf) }()
+	err := inf.open(p, int64(limit), sharedBudget())
+	var out []byte
+	if err == nil {
+		out, err = io.ReadAll(io.LimitReader(inf, int64(limit)+1))
+	}
+	_, budget := errors.AsType[budgetError](err)
+	switch {
+	case budget || errors.Is(err, errInflated) || err == nil && len(out) > limit:
+		return nil, refuse(TooLarge, "the %s data inflates to more than %d bytes", c, limit)
+	case err != nil:
+		return nil, refuse(InvalidRecord, "the %s data cannot be inflated: %v", c, err)
+	}
+	return out, nil
+}

@@ -99,6 +99,7 @@ func (s *store) events(ctx context.Context, t *metadata.Txn) (events []audit.Eve
 func recorded(k metadata.KeyKind) bool {
 	switch k {
 	case metadata.KindTopic, metadata.KindPartition, metadata.KindTopicConfig, metadata.KindBrokerConfig, metadata.KindGroupConfig,
+		metadata.KindSubscription,
 		metadata.KindACL, metadata.KindUser, metadata.KindQuota, metadata.KindCluster:
 		return true
 	}
@@ -150,6 +151,8 @@ func (s *store) resource(ctx context.Context, t *metadata.Txn, c changed) (strin
 		return fmt.Sprintf("Configs:broker:%d", c.key.Broker), nil
 	case metadata.KindGroupConfig:
 		return "Configs:group:" + c.key.Name, nil
+	case metadata.KindSubscription:
+		return "Configs:client-metrics:" + c.key.Name, nil
 	case metadata.KindACL:
 		a, err := metadata.DecodeACL(present(c))
 		return fmt.Sprintf("ACL:%s:%s:%s", acl.ResourceType(a.Type), acl.Pattern(a.Pattern), a.Name), err

@@ -54,6 +54,7 @@ func TestDocsListEverySetting(t *testing.T) {
 	generated(t, reference, "topic defaults", b.String())
 	generated(t, reference, "topic configs", single(reg.Topics()))
 	generated(t, reference, "group configs", single(reg.GroupDefs()))
+	generated(t, reference, "client-metrics configs", single(reg.SubscriptionDefs()))
 }
 
 // Settings of Kafka's that chronik rejects are also listed, so that a search finds them.

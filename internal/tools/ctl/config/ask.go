@@ -140,6 +140,8 @@ func source(s kmsg.ConfigSource) string {
 		return "logger"
 	case kmsg.ConfigSourceGroupConfig:
 		return "group"
+	case kmsg.ConfigSourceClientMetricsConfig:
+		return "subscription"
 	case kmsg.ConfigSourceDefaultConfig:
 		return byDefault
 	}

@@ -1,5 +1,5 @@
 // Package config implements chronikctl config: it gets, sets, unsets and describes the configs of
-// topics, brokers, groups and loggers.
+// topics, brokers, groups, loggers and subscriptions to metrics of clients.
 //
 // The broker provides names, documentation, defaults, sources and bounds. The package knows by name
 // only the configs that decide which records are kept, and those that are warned about. All changes
@@ -19,13 +19,14 @@ import (
 
 // New returns the command config.
 func New(a *app.App) *cobra.Command {
-	return app.Parent("config", "Read and change the configs of topics, brokers, groups and loggers", get(a), set(a), unset(a), describe(a))
+	return app.Parent("config", "Read and change the configs of topics, brokers, groups, loggers and client metrics",
+		get(a), set(a), unset(a), describe(a))
 }
 
 // Entity is a topic, broker, group or logger with configs.
 type Entity struct {
 	Kind kmsg.ConfigResourceType
-	Name string // a topic, a group, or a broker's id; empty for all brokers
+	Name string // a topic, a group, a subscription, or a broker's id; empty for all brokers
 }
 
 // Topics returns the entities of topics.
@@ -46,18 +47,22 @@ const (
 	brokerKind = "broker"
 	groupKind  = "group"
 	loggerKind = "logger"
+	clientKind = "client-metrics"
 )
 
 // kinds returns the possible first words of an entity.
-func kinds() []string { return []string{topicKind, brokerKind, groupKind, loggerKind} }
+func kinds() []string { return []string{topicKind, brokerKind, groupKind, loggerKind, clientKind} }
 
-// entity parses "topic NAME", "broker ID", "broker default", "group NAME" or "logger ID".
+// entity parses "topic NAME", "broker ID", "broker default", "group NAME", "logger ID" or
+// "client-metrics NAME".
 func entity(kind, name string) (Entity, error) {
 	switch kind {
 	case topicKind:
 		return Entity{kmsg.ConfigResourceTypeTopic, name}, nil
 	case groupKind:
 		return Entity{kmsg.ConfigResourceTypeGroupConfig, name}, nil
+	case clientKind:
+		return Entity{kmsg.ConfigResourceTypeClientMetrics, name}, nil
 	case brokerKind, loggerKind:
 		if kind == brokerKind && name == allBrokers {
 			return Entity{kmsg.ConfigResourceTypeBroker, ""}, nil
@@ -76,8 +81,8 @@ func entity(kind, name string) (Entity, error) {
 
 func noEntity(kind string) error {
 	return app.Usage(
-		"%q is not a kind: write topic %s if it is a topic, else broker ID, broker %s for all brokers, group NAME, or logger ID for a "+
-			"broker's log levels", kind, kind, allBrokers)
+		"%q is not a kind: write topic %s if it is a topic, else broker ID, broker %s for all brokers, group NAME, logger ID for a "+
+			"broker's log levels, or client-metrics NAME for a subscription to metrics of clients", kind, kind, allBrokers)
 }
 
 // String names the entity as on the command line.
@@ -87,6 +92,8 @@ func (e Entity) String() string {
 		return topicKind + " " + e.Name
 	case kmsg.ConfigResourceTypeGroupConfig:
 		return groupKind + " " + e.Name
+	case kmsg.ConfigResourceTypeClientMetrics:
+		return clientKind + " " + e.Name
 	case kmsg.ConfigResourceTypeBrokerLogger:
 		return loggerKind + " " + e.Name
 	}
@@ -100,7 +107,7 @@ func (e Entity) String() string {
 func command(a *app.App, use, short string, least int, wanted string,
 	run func(cmd *cobra.Command, e Entity, rest []string) error) *cobra.Command {
 	topics, groups, brokers := a.Topics(0), a.Groups(0), a.Brokers(0)
-	enough := app.Args(2+least, -1, "an entity (topic NAME, broker ID, group NAME, logger ID)"+wanted)
+	enough := app.Args(2+least, -1, "an entity (topic NAME, broker ID, group NAME, logger ID, client-metrics NAME)"+wanted)
 	return &cobra.Command{
 		Use: use, Short: short,
 		Args: func(cmd *cobra.Command, args []string) error {

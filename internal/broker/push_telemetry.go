@@ -1,0 +1,74 @@
+package broker
+
+import (
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/record"
+)
+
+var (
+	errTelemetryCodec    = errors.New("unknown compression of metrics")
+	errTelemetryTooLarge = errors.New("the metrics are larger than telemetry.max.bytes")
+	errReservedInstance  = errors.New("the client instance id is zero")
+)
+
+// PushTelemetry (key 72), version 0: metrics of the client (KIP-714). As in Kafka, it needs no
+// right.
+func pushTelemetryAPI() api {
+	return apiDef[*kmsg.PushTelemetryRequest]{
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.PushTelemetry)},
+		asks:         asks[*kmsg.PushTelemetryRequest]{nothing: true},
+		decode:       decodePushTelemetry,
+		overloaded:   kerr.ThrottlingQuotaExceeded,
+		handle: handler[*kmsg.PushTelemetryRequest]{atOnce: true, run: func(c call, req *kmsg.PushTelemetryRequest) {
+			if c.place == nil && req.CompressionType != int8(record.None) {
+				c.place = c.b.takePlace(c.r)
+			}
+			c.respond(pushTelemetry(c.b, c.r, req))
+		}},
+	}.api()
+}
+
+// inflatedMetrics bounds what the metrics of a request may inflate to: a multiple of
+// telemetry.max.bytes, and no more than metrics of such a compressed size do. Their names repeat,
+// so they shrink to a tenth.
+func (b *Handler) inflatedMetrics(compressed int) int {
+	return min(4*int(b.conf.TelemetryMaxBytes), 64<<10+32*compressed)
+}
+
+// decodePushTelemetry also counts what the metrics may inflate to.
+func decodePushTelemetry(b *Handler, r *network.Request) (*kmsg.PushTelemetryRequest, int, error) {
+	req, cost, err := decode[*kmsg.PushTelemetryRequest](b, r)
+	if err == nil && req.CompressionType != int8(record.None) {
+		cost += b.inflatedMetrics(min(len(req.Metrics), int(b.conf.TelemetryMaxBytes)))
+	}
+	return req, cost, err
+}
+
+func pushTelemetry(b *Handler, r *network.Request, req *kmsg.PushTelemetryRequest) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrPushTelemetryResponse())
+	err := errReservedInstance
+	if req.ClientInstanceID != ([16]byte{}) {
+		err = b.opt.Telemetry.Push(telemetryClient(r, req.ClientInstanceID), req.SubscriptionID, req.Terminating, func() ([]byte, error) {
+			switch codec := record.Codec(req.CompressionType); {
+			case !codec.Known():
+				return nil, errTelemetryCodec
+			case len(req.Metrics) > int(b.conf.TelemetryMaxBytes):
+				return nil, errTelemetryTooLarge
+			default:
+				return record.Inflate(codec, req.Metrics, b.inflatedMetrics(len(req.Metrics)))
+			}
+		})
+	}
+	if err != nil {
+		resp.ErrorCode = telemetryCode(err).Code
+		r.Code = resp.ErrorCode
+	}
+	return resp
+}

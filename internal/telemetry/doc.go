@@ -1,0 +1,28 @@
+// Package telemetry keeps the metrics that clients push to the broker (KIP-714): which client may
+// push what and how often, and the last values of each.
+//
+// # Subscriptions
+//
+// An operator subscribes to metrics with the configs of a client-metrics resource: names or
+// prefixes of metrics, an interval, and selectors of the clients that are asked. A client asks for
+// its subscription, which is the union of all that select it with the shortest of their intervals,
+// and then pushes these metrics. The id of a subscription follows from its contents, so that every
+// broker of a cluster computes the same, and a client may push to another broker than the one that
+// it asked. A push with another id is refused; the client then asks again.
+//
+// # States of a client
+//
+//	unknown ── asks, is subscribed to ──▶ asked ── pushes ──▶ pushed ── pushes after the interval ──▶ pushed
+//	asked, pushed ── asks after the interval, or after a refused id ──▶ asked
+//	any ── pushes with terminating ──▶ ended
+//	any ── silent for three intervals, or the oldest of who has the most, when there is no room ──▶ unknown
+//
+// Nothing is kept of a client that no subscription selects.
+//
+// # Bounds
+//
+// Clients choose names and numbers of what they push, so all of it is bounded: clients, series and
+// the bytes of their names, in total and for each client. When there is no room, the oldest client
+// of whoever (user and address) has the most yields, so that none keeps the others out. What finds
+// no room is counted. The package knows neither requests nor how metrics are shown.
+package telemetry
