@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
@@ -93,6 +94,9 @@ func (c *clients) wipeIfInSync(id int32) {
 func (c *clients) needs(id int32) string {
 	if c.w.damaged != 0 && c.w.damaged != id {
 		return fmt.Sprintf("the disk of broker %d may be damaged", c.w.damaged)
+	}
+	if c.w.profile != "" && time.Since(c.w.unpowered) < 3*controller.DefaultSessionTimeout {
+		return "a broker that lost power may still be in the ISR, and lack records"
 	}
 	from := c.w.other(id)
 	if _, bad := c.state(from); bad != "" {

@@ -2,13 +2,34 @@ package brokers
 
 import (
 	"context"
+	"regexp"
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/health"
 )
 
+// former matches the finding about a replaced log that may have records which no replica has.
+var former = regexp.MustCompile(`records that no replica has.* are in (/\S+-replaced)$`)
+
+// removeFormer follows the remedy for replaced logs whose records may be lost: the operator removes
+// their directories while the broker is stopped.
+func (w *world) removeFormer() {
+	for id := int32(1); id <= w.size(); id++ {
+		for _, f := range w.findings(id) {
+			if m := former.FindStringSubmatch(f.Problem); m != nil && w.process(id) != nil {
+				w.note("an operator removes %s of broker %d", m[1], id)
+				w.stop(id)
+				w.remove(w.at(id), m[1])
+				w.start(id)
+				break
+			}
+		}
+	}
+}
+
 // healthy waits until no broker has a finding about the present state.
 func (w *world) healthy() {
+	w.removeFormer()
 	var list []health.Finding
 	at := int32(1)
 	if until(patience, func() bool {

@@ -99,12 +99,14 @@ type world struct {
 	moved    bool              // replicas were moved since the backup
 	restored bool              // metadata was restored from a backup
 	mu       sync.Mutex
-	wiped    bool         // a disk was replaced by an empty one
-	lossy    time.Time    // when a disk first lost or refused what was written; zero if none did
-	text     bytes.Buffer // what was logged
-	problems []string     // what contradicts the promises
-	closed   bool         // no process starts any longer
-	healing  []func()     // what ends faults of disks
+	wiped    bool // a disk was replaced by an empty one
+	// unpowered is when a broker last lost power; zero if none did.
+	unpowered time.Time
+	lossy     time.Time    // when a disk first lost or refused what was written; zero if none did
+	text      bytes.Buffer // what was logged
+	problems  []string     // what contradicts the promises
+	closed    bool         // no process starts any longer
+	healing   []func()     // what ends faults of disks
 }
 
 // node is a machine.
@@ -335,6 +337,7 @@ func (w *world) powerLoss(id int32, mode crashfs.Mode) {
 		return
 	}
 	w.mayLose()
+	w.unpowered = time.Now()
 	w.crash(id, func() *crashfs.FS { n.boots++; return n.disk.PowerLoss(mode) }, func() { n.host.PowerOff() })
 }
 
