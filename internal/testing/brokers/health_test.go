@@ -12,29 +12,26 @@ import (
 var former = regexp.MustCompile(`records that no replica has.* are in (/\S+-replaced)$`)
 
 // removeFormer follows the remedy for replaced logs whose records may be lost: the operator removes
-// their directories while the broker is stopped.
-func (w *world) removeFormer() {
-	for id := int32(1); id <= w.size(); id++ {
-		for _, f := range w.findings(id) {
-			if m := former.FindStringSubmatch(f.Problem); m != nil && w.process(id) != nil {
-				w.note("an operator removes %s of broker %d", m[1], id)
-				w.stop(id)
-				w.remove(w.at(id), m[1])
-				w.start(id)
-				break
-			}
+// their directories while their broker is stopped.
+func (w *world) removeFormer(list []health.Finding) {
+	for _, f := range list {
+		if m := former.FindStringSubmatch(f.Problem); m != nil && f.Check == "partition" && w.process(f.Broker) != nil {
+			w.note("an operator removes %s of broker %d", m[1], f.Broker)
+			w.stop(f.Broker)
+			w.remove(w.at(f.Broker), m[1])
+			w.start(f.Broker)
 		}
 	}
 }
 
 // healthy waits until no broker has a finding about the present state.
 func (w *world) healthy() {
-	w.removeFormer()
 	var list []health.Finding
 	at := int32(1)
 	if until(patience, func() bool {
 		for ; at <= w.size(); at++ {
 			if list = w.findings(at); len(list) > 0 {
+				w.removeFormer(list)
 				return false
 			}
 		}
