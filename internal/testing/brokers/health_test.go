@@ -15,13 +15,20 @@ var former = regexp.MustCompile(`records that no replica has.* are in (/\S+-repl
 // their directories while their broker is stopped.
 func (w *world) removeFormer(list []health.Finding) {
 	for _, f := range list {
-		if m := former.FindStringSubmatch(f.Problem); m != nil && f.Check == "partition" && w.process(f.Broker) != nil {
+		m := former.FindStringSubmatch(f.Problem)
+		if m != nil && f.Check == "partition" && w.process(f.Broker) != nil && w.exists(f.Broker, m[1]) {
 			w.note("an operator removes %s of broker %d", m[1], f.Broker)
 			w.stop(f.Broker)
 			w.remove(w.at(f.Broker), m[1])
 			w.start(f.Broker)
 		}
 	}
+}
+
+// exists reports whether a broker's disk has a directory; other brokers report it a while longer.
+func (w *world) exists(id int32, dir string) bool {
+	_, err := w.at(id).List(dir)
+	return err == nil
 }
 
 // healthy waits until no broker has a finding about the present state.
