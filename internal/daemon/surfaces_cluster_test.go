@@ -30,6 +30,7 @@ func clusterFaults() (list []fault) {
 		c.Quorum.Unreachable = []string{"broker 2 (b:9092)", "broker 3 (c:9092)"}
 	})
 	add("lost-vote", "quorum", func(c *view.Cluster) { c.Quorum.Orphans, c.Quorum.Orphaned = 1, time.Minute })
+	add("unregistered-vote", "quorum", func(c *view.Cluster) { c.Quorum.Unregistered = []int32{3} })
 	add("leaderless", "leaderless", func(c *view.Cluster) {
 		c.Leaderless = []view.Leaderless{{Partitions: some, Why: view.ForBrokers, Brokers: []int32{3}}}
 	})

@@ -177,7 +177,13 @@ func (b *builder) put(kv KV) error {
 		b.placed.set(BrokerTopic{k.Broker, k.ID}, &p)
 		b.delta.Placements = append(b.delta.Placements, BrokerTopic{k.Broker, k.ID})
 	case KindGone:
-		_, err = DecodeGone(kv)
+		var g Gone
+		g, err = DecodeGone(kv)
+		b.next.gone = maps.Clone(b.next.gone)
+		if b.next.gone == nil {
+			b.next.gone = map[uint64]int32{}
+		}
+		b.next.gone[k.Member] = g.Broker
 	case KindACL:
 		err = b.putACL(k.ID, kv)
 	case KindUser:
@@ -221,6 +227,9 @@ func (b *builder) remove(key string) error {
 			b.subs.delete(k.Name)
 			b.delta.Subscriptions = true
 		}
+	case KindGone:
+		b.next.gone = maps.Clone(b.next.gone)
+		delete(b.next.gone, k.Member)
 	case KindDeleting:
 		b.tomb(k.ID).removed = true
 	case KindDeletingBroker:

@@ -20,6 +20,8 @@ type Image struct {
 	brokers []Broker // sorted by id
 	configs map[int32]brokerConfig
 	groups  shards[string, brokerConfig]
+	// gone are the members that were unregistered, with the broker that each was.
+	gone map[uint64]int32
 	// subscriptions are those to metrics of clients.
 	subscriptions shards[string, brokerConfig]
 	deleting      shards[[16]byte, *Deleting]
@@ -217,6 +219,12 @@ func (m *Image) Subscriptions() iter.Seq[string] {
 
 // NumSubscriptions returns the number of subscriptions to metrics of clients.
 func (m *Image) NumSubscriptions() int { return m.subscriptions.len() }
+
+// Gone returns the broker that a member was before it was unregistered, and false if it was not.
+func (m *Image) Gone(member uint64) (broker int32, ok bool) {
+	broker, ok = m.gone[member]
+	return broker, ok
+}
 
 // Deleting returns the tombstone of a deleted topic whose logs may still exist, or nil.
 func (m *Image) Deleting(id [16]byte) *Deleting {

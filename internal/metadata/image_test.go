@@ -32,6 +32,9 @@ func show(m *Image) string {
 		c, _ := m.groups.get(g)
 		fmt.Fprintf(&b, "group %s %v@%d\n", g, c.set, c.revision)
 	}
+	for _, member := range slices.Sorted(maps.Keys(m.gone)) {
+		fmt.Fprintf(&b, "gone %d of %d\n", member, m.gone[member])
+	}
 	for _, s := range slices.Sorted(m.Subscriptions()) {
 		c, _ := m.subscriptions.get(s)
 		fmt.Fprintf(&b, "subscription %s %v@%d\n", s, c.set, c.revision)
@@ -393,7 +396,7 @@ func randomEvents(t *rapid.T, id [16]byte, topics map[[16]byte]int32) []Event {
 		return []Event{gone(ACLKey(someACL(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "rule")).ID()))}
 	case 9:
 		if rapid.Bool().Draw(t, "gone") {
-			return []Event{gone(SubscriptionKey(name))}
+			return []Event{gone(SubscriptionKey(name)), set(GoneKey(uint64(id[0])), Gone{Broker: 3}.Encode())}
 		}
 		return []Event{set(SubscriptionKey(name), EncodeConfigs(map[string]string{"k": rapid.StringN(0, 3, 9).Draw(t, "value")}))}
 	case 5:

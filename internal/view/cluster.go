@@ -65,6 +65,9 @@ type Quorum struct {
 	// Orphans are the voters whose member no registered broker has, for Orphaned or longer.
 	Orphans  int
 	Orphaned time.Duration
+	// Unregistered are the brokers that were unregistered and whose votes have not moved, sorted.
+	// They are no Orphans.
+	Unregistered []int32
 }
 
 // MostNamed is the maximum number of names in Partitions.

@@ -17,18 +17,13 @@ func (s *Streams) Describe(img *metadata.Image, version string, x *view.Cluster)
 	x.Seeds, x.Own = len(c.o.Conf.Seeds), version
 	q := &x.Quorum
 	q.Leader, q.Term, q.Commit, q.Leads = -1, w.Term, w.Commit, w.Leader == w.Member && w.Ready
-	q.Unreachable, q.Orphans = c.unreachable(img, w.Members)
+	c.describeVoters(img, w.Members, q)
 	q.Hanging = time.Since(w.At)
 	if err := c.store.Failed(); err != nil {
 		q.Failed = err.Error()
 	}
 	if w.Leader == 0 {
 		q.NoLeader = max(time.Since(w.Led), 1)
-	}
-	for _, m := range w.Members {
-		if m.Voter {
-			q.Voters++
-		}
 	}
 	for _, broker := range img.Brokers() {
 		if broker.Member == w.Leader && w.Leader != 0 {

@@ -2,10 +2,12 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // watchEvery is the interval at which the state of the metadata group is read for findings.
@@ -61,13 +63,14 @@ func (c *Cluster) watch() {
 	}
 }
 
-// unreachable describes the voters to which this node has no connection, and counts those whose
-// member no registered broker has.
-func (c *Cluster) unreachable(img *metadata.Image, members []raftstore.MemberStatus) (names []string, orphans int) {
+// describeVoters counts the voters, and sets which of them have no broker and to which this node has
+// no connection.
+func (c *Cluster) describeVoters(img *metadata.Image, members []raftstore.MemberStatus, q *view.Quorum) {
 	for _, m := range members {
 		if !m.Voter {
 			continue
 		}
+		q.Voters++
 		name := fmt.Sprintf("a member without a broker, %016x", m.Member)
 		known := false
 		for _, b := range img.Brokers() {
@@ -79,14 +82,16 @@ func (c *Cluster) unreachable(img *metadata.Image, members []raftstore.MemberSta
 				name += " (" + address(at.Host, at.Port) + ")"
 			}
 		}
-		if !known {
-			orphans++
+		if former, gone := img.Gone(m.Member); gone {
+			q.Unregistered, name = append(q.Unregistered, former), fmt.Sprintf("broker %d, which was unregistered", former)
+		} else if !known {
+			q.Orphans++
 		}
 		if m.Member != c.self.ID && !c.book.connected(m.Member) {
-			names = append(names, name)
+			q.Unreachable = append(q.Unreachable, name)
 		}
 	}
-	return names, orphans
+	slices.Sort(q.Unregistered)
 }
 
 // connected reports whether there is a connection to a member.

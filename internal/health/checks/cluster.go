@@ -133,6 +133,13 @@ func checkQuorum(c *view.Cluster, n *notes) {
 		return
 	}
 	switch {
+	case len(q.Unregistered) > 0:
+		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
+			Problem: fmt.Sprintf("%s of %d belongs to %s, unregistered before, and no other broker has taken it over: the metadata "+
+				"survive one failure less", text.Count(len(q.Unregistered), "vote"), q.Voters, brokersText(q.Unregistered)),
+			Works: "the metadata can be changed",
+			Remedy: "if this stays for more than 15 s, start another broker at an address of cluster.seeds, with an empty data directory, or " +
+				"take the address of the unregistered one out of cluster.seeds of all brokers (" + clusterPage + ")"})
 	case q.Orphans > 0 && q.Orphaned >= orphanAfter:
 		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
 			Problem: fmt.Sprintf("%s of %d has a member id that no broker has: its metadata directory was lost, and its vote has not moved",

@@ -98,6 +98,8 @@ func TestMetadataQuorum(t *testing.T) {
 		{"a vote moves", quorum(func(q *view.Quorum) { q.Orphans, q.Orphaned = 1, time.Second }), nil},
 		{"lost vote", quorum(func(q *view.Quorum) { q.Orphans, q.Orphaned = 1, time.Minute }),
 			[]string{"warn metadata quorum: 1 voter of 3 has a member id that no broker has"}},
+		{"the vote of an unregistered broker", quorum(func(q *view.Quorum) { q.Unregistered = []int32{3} }),
+			[]string{"warn metadata quorum: 1 vote of 3 belongs to broker 3, unregistered before"}},
 		{"growing", quorum(func(q *view.Quorum) { q.Voters = 1 }),
 			[]string{"warn metadata quorum: only 1 of 3 seeds vote, so the metadata survive the failure of none"}},
 		{"even", member(func(c *view.Cluster) { c.Seeds, c.Quorum.Voters = 4, 4 }),
