@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/admin/page"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Limits of reading records for a page.
@@ -19,8 +21,9 @@ const (
 )
 
 // Records implements page.Source. It reads up to recordBytes of batches, and ends with a note if
-// that is not enough or if a batch cannot be read.
-func (s *source) Records(ctx context.Context, topic string, partition int32, last int) (page.Records, error) {
+// that is not enough or if a batch cannot be read. A replica that does not lead is as good: its
+// records below its high watermark are those of the leader.
+func (s *source) Records(ctx context.Context, topic string, partition int32, which page.Which) (page.Records, error) {
 	v, err := s.view()
 	if err != nil {
 		return page.Records{}, err
@@ -32,38 +35,70 @@ func (s *source) Records(ctx context.Context, topic string, partition int32, las
 	if t.Partitions.At(partition) == nil {
 		return page.Records{}, page.NotFound("Topic %q has no partition %d", topic, partition)
 	}
+	if brokers := t.Partitions.At(partition).Replicas; !slices.Contains(brokers, v.Node) {
+		return page.Records{}, page.NotFound("This broker has no replica of %s-%d; the pages of the brokers %s show its records", topic,
+			partition, text.Numbers(brokers))
+	}
 	p, err := v.Replicas.Partition(t.ID, partition)
 	if err != nil {
 		return page.Records{}, fmt.Errorf("partition %d of %s: %w", partition, topic, err)
 	}
 	ends := p.Ends()
-	c := collector{from: max(ends.LogStart, ends.HighWatermark-int64(last)), bytes: recordBytes,
-		inflate: record.Limits{Bytes: recordInflated, Places: s.o.Batches}}
+	c := collector{bytes: recordBytes, most: which.Most, inflate: record.Limits{Bytes: recordInflated, Places: s.o.Batches}}
+	if c.from, err = begin(p, ends, which); err != nil {
+		c.note = fmt.Sprintf("The records from that time on cannot be found: %v.", err)
+	}
 	c.next = c.from
-	for c.next < ends.HighWatermark && c.note == "" && ctx.Err() == nil {
+	for c.next < ends.HighWatermark && c.note == "" && len(c.list) < c.most && ctx.Err() == nil {
 		c.read(p)
 	}
-	if wanted := min(int64(last), ends.HighWatermark-ends.LogStart); c.note == "" && int64(len(c.list)) < wanted {
+	c.limit()
+	last := which.From < 0 && which.Since.IsZero()
+	if wanted := min(int64(which.Most), ends.HighWatermark-ends.LogStart); last && c.note == "" && int64(len(c.list)) < wanted {
 		c.note = fmt.Sprintf(
 			"The last %d offsets hold no more records: compaction has removed the others, or they are transaction markers.",
 			wanted,
 		)
 	}
-	return page.Records{Start: ends.LogStart, High: ends.HighWatermark, List: c.list, Note: c.note}, ctx.Err()
+	return page.Records{Start: ends.LogStart, High: ends.HighWatermark, List: c.list, Next: c.next, Note: c.note}, ctx.Err()
+}
+
+// begin returns the first offset to show.
+func begin(p *replica.Partition, ends replica.Ends, which page.Which) (int64, error) {
+	switch {
+	case which.From >= 0:
+		return min(max(which.From, ends.LogStart), ends.HighWatermark), nil
+	case which.Since.IsZero():
+		return max(ends.LogStart, ends.HighWatermark-int64(which.Most)), nil
+	}
+	found, err := p.Log().FindTime(which.Since.UnixMilli(), ends.HighWatermark)
+	if err != nil || found.Offset < 0 { // there are none so late
+		return ends.HighWatermark, err
+	}
+	return found.Offset, nil
 }
 
 // collector collects the records from an offset on, cut at the page's limits.
 type collector struct {
 	from, next int64
+	most       int           // records
 	bytes      int64         // still allowed to read
 	inflate    record.Limits // still allowed
 	list       []page.Record
 	note       string
 }
 
+// limit drops the records after the most that are shown, and continues with them on the next page.
+func (c *collector) limit() {
+	if len(c.list) > c.most {
+		c.next = c.list[c.most].Offset
+		c.list = c.list[:c.most]
+	}
+}
+
 // read appends the records of the next batches. It advances next, or sets note.
 func (c *collector) read(p *replica.Partition) {
-	res, err := p.Read(replica.ReadRequest{Offset: c.next, MaxBytes: int(c.bytes), CurrentEpoch: -1, FetchedEpoch: -1})
+	res, err := p.Read(replica.ReadRequest{Offset: c.next, MaxBytes: int(c.bytes), CurrentEpoch: -1, FetchedEpoch: -1, AnyReplica: true})
 	defer res.Release()
 	if err != nil {
 		c.note = fmt.Sprintf("The records from offset %d on cannot be read: %v.", c.next, err)

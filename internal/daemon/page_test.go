@@ -151,6 +151,16 @@ func TestThePageShowsTheRunningBroker(t *testing.T) {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
+	if _, body := browse(t, b, "/records?topic=orders&partition=0&last=2&from=1"); strings.Contains(body, `<span class="offset">0</span>`) ||
+		!strings.Contains(body, `<span class="offset">1</span>`) || !strings.Contains(body, `<span class="offset">2</span>`) ||
+		strings.Contains(body, `<span class="offset">3</span>`) || !strings.Contains(body, ">Newer<") {
+		t.Error("not the records 1 and 2:\n" + body)
+	}
+	for at, n := range map[string]string{"2001-01-01": "5 records", "2999-01-01T00:00": "0 records"} {
+		if _, body := browse(t, b, "/records?topic=orders&partition=0&at="+at); !strings.Contains(body, n) {
+			t.Errorf("at %s: no %q", at, n)
+		}
+	}
 	if _, body := browse(t, b, "/records?topic=orders&partition=0&last=3"); strings.Contains(body, `<span class="offset">1</span>`) {
 		t.Error("more records than were asked for")
 	}

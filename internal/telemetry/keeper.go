@@ -73,7 +73,7 @@ func (c *Client) selects(s *configdef.Subscription) bool {
 	return true
 }
 
-// fact returns what a selector looks at.
+// fact returns what a selector compares.
 func (c *Client) fact(f configdef.ClientFact) string {
 	switch f {
 	case configdef.ClientInstanceID:
@@ -277,7 +277,7 @@ func (k *Keeper) entry(c *Client, now time.Time) *client {
 	k.expire(now)
 	e := k.clients[c.Instance]
 	if e != nil && e.of.pusher() != c.pusher() {
-		// Whoever learns an instance id must not push in another's name.
+		// A client that learns an instance id must not push in another's name.
 		k.drop(e)
 		e = nil
 	}
@@ -300,7 +300,7 @@ func (k *Keeper) touch(e *client, now time.Time, interval time.Duration) {
 	k.byAge.MoveToBack(e.age)
 }
 
-// expire drops clients that were silent for too long. It looks at the oldest first, and stops at
+// expire drops clients that were silent for too long. It checks the oldest first, and stops at
 // one that stays, so that a request costs little; some with a shorter interval stay longer
 // therefore. Caller holds mu.
 func (k *Keeper) expire(now time.Time) {

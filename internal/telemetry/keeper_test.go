@@ -243,7 +243,7 @@ func TestAnInstanceBelongsToItsUser(t *testing.T) {
 	}
 }
 
-// One origin fills what there is, and others find room all the same.
+// One origin pushes more than there is room for, and others find room all the same.
 func TestAnOriginThatPushesMuchYields(t *testing.T) {
 	k := newKeeper(t, map[string]string{"metrics": "*", "interval.ms": "1000"})
 	var points [][]byte

@@ -45,7 +45,7 @@ func (f *fake) Topic(_ context.Context, name string) (TopicDetail, error) {
 	return f.detail, f.err
 }
 
-func (f *fake) Records(context.Context, string, int32, int) (Records, error) {
+func (f *fake) Records(context.Context, string, int32, Which) (Records, error) {
 	f.ask()
 	r := f.records
 	r.List = slices.Clone(r.List)

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -130,7 +131,8 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 	asked := "%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E%3Cimg+src%3Dx+onerror%3Dalert(2)%3E%27%00%1B%5B31m%E2%80%AE"
 	for _, path := range []string{"/", "/topics?filter=" + asked, "/topics?filter=script&sort=" + asked + "&order=" + asked,
 		"/topic?name=" + asked,
-		"/records?topic=" + asked + "&partition=0", "/records?topic=a&partition=" + asked, "/groups", "/groups?filter=" +
+		"/records?topic=" + asked + "&partition=0", "/records?topic=a&partition=" + asked,
+		"/records?topic=a&partition=0&from=" + asked, "/records?topic=a&partition=0&at=" + asked, "/groups", "/groups?filter=" +
 			asked, "/group?id=" + asked, "/group?id=x" + asked,
 		"/connections", "/connections?filter=" + asked} {
 		code, body := get(t, h, path)
@@ -264,6 +266,34 @@ func TestListsAreSorted(t *testing.T) {
 }
 
 // A broker that cannot show something explains why.
+// Links lead from each part of a partition to the others.
+func TestRecordsAreBrowsed(t *testing.T) {
+	src, history := loaded()
+	h := handlerOf(t, src, history)
+	src.records = Records{Start: 100, High: 1000, Next: 530, List: []Record{{Offset: 500}, {Offset: 529}}}
+	const older, newer, end = `href="/records?from=480&amp;last=20&amp;partition=0&amp;topic=a">Older<`,
+		`href="/records?from=530&amp;last=20&amp;partition=0&amp;topic=a">Newer<`,
+		`href="/records?last=20&amp;partition=0&amp;topic=a">Latest<`
+	for query, want := range map[string][]string{
+		"&from=500": {older, newer, end}, "&at=2026-01-02T15:04": {older, newer, end}, "&at=2026-01-02T15:04:05Z": {older, newer, end}, "": {older},
+	} {
+		_, body := get(t, h, "/records?topic=a&partition=0&last=20"+query)
+		for _, link := range []string{older, newer, end} {
+			if strings.Contains(body, link) != slices.Contains(want, link) {
+				t.Errorf("%q: %s: %t", query, link, slices.Contains(want, link))
+			}
+		}
+		if latest := strings.Index(body, ">529<") < strings.Index(body, ">500<"); latest != (query == "") {
+			t.Errorf("%q: the latest first: %t", query, latest)
+		}
+	}
+	src.records = Records{Start: 100, High: 1000, Next: 1000, List: []Record{{Offset: 105}, {Offset: 999}}}
+	if _, body := get(t, h, "/records?topic=a&partition=0&last=20&from=105"); strings.Contains(body, ">Newer<") ||
+		!strings.Contains(body, "from=100&amp;") {
+		t.Error("links beyond the partition")
+	}
+}
+
 func TestErrorsAreExplained(t *testing.T) {
 	src, history := loaded()
 	h := handlerOf(t, src, history)
@@ -274,6 +304,8 @@ func TestErrorsAreExplained(t *testing.T) {
 		"/records?topic=a&partition=-1":            "400 partition=-1",
 		"/records?topic=a&partition=0&last=101":    "400 last=101 is not a number from 1 to 100",
 		"/records?topic=a&partition=0&last=many":   "400 last=many",
+		"/records?topic=a&partition=0&from=-1":     "400 from=-1 is not an offset",
+		"/records?topic=a&partition=0&at=noon":     "400 at=noon is not a time",
 		"/records?topic=a&partition=4000000000000": "400 partition=4000000000000",
 	} {
 		code, body := get(t, h, path)

@@ -30,8 +30,8 @@ type Source interface {
 	// Topics returns all topics in any order.
 	Topics() ([]view.Topic, error)
 	Topic(ctx context.Context, name string) (TopicDetail, error)
-	// Records returns up to last records from the end of a partition.
-	Records(ctx context.Context, topic string, partition int32, last int) (Records, error)
+	// Records returns records of a partition of which this broker has a replica.
+	Records(ctx context.Context, topic string, partition int32, which Which) (Records, error)
 	// Groups returns the groups that this broker coordinates, in any order.
 	Groups(ctx context.Context) ([]Group, error)
 	Group(ctx context.Context, id string) (GroupDetail, error)
@@ -114,8 +114,17 @@ type Records struct {
 	// Start and High bound the offsets of its records.
 	Start, High int64
 	List        []Record // by offset
+	Next        int64    // the offset after those that were read
 	// Note is the reason why there are fewer records than requested, empty otherwise.
 	Note string
+}
+
+// Which are records to show: Most at most, from the offset From on, or if that is below 0 from the
+// time Since on, or if that is zero the last ones of the partition.
+type Which struct {
+	From  int64
+	Since time.Time
+	Most  int
 }
 
 // Record is one record. Key, Value and the values of headers hold at most their first MaxShown

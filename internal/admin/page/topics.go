@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/view"
@@ -110,14 +111,41 @@ func (p *Page) topic(r *http.Request, b *Status) (any, string, error) {
 	return body, t.Name, nil
 }
 
-// recordsBody is the end of a partition.
+// recordsBody is a part of a partition.
 type recordsBody struct {
 	Records
 	Topic     string
 	Partition int32
+	Latest    bool // the last records, the latest first; otherwise from a place on, by offset
 	Last      int
-	More      string // link to more records, empty at the limit
-	Back      string
+	From, At  string // as they were asked for
+	// Links; empty if there is nothing there, or for More at the limit.
+	More, Older, Newer, End string
+	Back                    string
+}
+
+// timeForms are the forms in which people and browsers write a time; without a zone it is UTC.
+var timeForms = [...]string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"}
+
+// which reads which records are asked for.
+func (b *recordsBody) which(q url.Values) (w Which, err error) {
+	w = Which{From: -1, Most: b.Last}
+	if b.From = q.Get("from"); b.From != "" {
+		if w.From, err = strconv.ParseInt(b.From, 10, 64); err != nil || w.From < 0 {
+			return w, bad("from=%s is not an offset", name(b.From))
+		}
+		return w, nil
+	}
+	if b.At = q.Get("at"); b.At != "" {
+		for _, form := range timeForms {
+			if w.Since, err = time.Parse(form, b.At); err == nil {
+				return w, nil
+			}
+		}
+		return w, bad("at=%s is not a time; write it as 2006-01-02T15:04:05, in UTC", name(b.At))
+	}
+	b.Latest = true
+	return w, nil
 }
 
 func (p *Page) records(r *http.Request, _ *Status) (any, string, error) {
@@ -132,13 +160,37 @@ func (p *Page) records(r *http.Request, _ *Status) (any, string, error) {
 			return nil, "", bad("last=%s is not a number from 1 to %d", name(v), MaxLast)
 		}
 	}
-	if body.Records, err = p.src.Records(r.Context(), body.Topic, body.Partition, body.Last); err != nil {
+	which, err := body.which(q)
+	if err != nil {
 		return nil, "", err
 	}
-	slices.Reverse(body.List) // the latest first, as people read them
-	if body.Last < MaxLast && body.High-body.Start > int64(body.Last) {
-		body.More = link("/records", q, "last", strconv.Itoa(MaxLast))
+	if body.Records, err = p.src.Records(r.Context(), body.Topic, body.Partition, which); err != nil {
+		return nil, "", err
 	}
-	body.Back = link("/topic", url.Values{}, "name", body.Topic)
+	body.links(q)
+	if body.Latest {
+		slices.Reverse(body.List) // the latest first, as people read them
+	}
 	return body, "Records of " + body.Topic + "-" + strconv.Itoa(int(body.Partition)), nil
+}
+
+// links sets the links to other records. The list is by offset.
+func (b *recordsBody) links(q url.Values) {
+	b.Back = link("/topic", url.Values{}, "name", b.Topic)
+	if b.Last < MaxLast && b.High-b.Start > int64(b.Last) {
+		b.More = link("/records", q, "last", strconv.Itoa(MaxLast))
+	}
+	first := max(b.Next-int64(b.Last), b.Start)
+	if len(b.List) > 0 {
+		first = b.List[0].Offset
+	}
+	if first > b.Start {
+		b.Older = link("/records", q, "at", "", "from", strconv.FormatInt(max(b.Start, first-int64(b.Last)), 10))
+	}
+	if !b.Latest {
+		b.End = link("/records", q, "at", "", "from", "")
+		if b.Next < b.High {
+			b.Newer = link("/records", q, "at", "", "from", strconv.FormatInt(b.Next, 10))
+		}
+	}
 }

@@ -63,8 +63,8 @@ func (c *Cluster) watch() {
 	}
 }
 
-// describeVoters counts the voters, and sets which of them have no broker and to which this node has
-// no connection.
+// describeVoters counts the voters, and sets which of them have no broker and to which this node
+// has no connection.
 func (c *Cluster) describeVoters(img *metadata.Image, members []raftstore.MemberStatus, q *view.Quorum) {
 	for _, m := range members {
 		if !m.Voter {

@@ -426,7 +426,7 @@ func healthRules() map[string]importRule {
 		"internal/admin": {may: []string{"internal/view", "internal/admin/page",
 			"internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
 			"internal/record", "internal/replica", "internal/security/certs", "internal/security/origin",
-			"internal/configdef"},
+			"internal/text", "internal/configdef"},
 			never:   []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "the admin port shows the components that the daemon passes to it"},
 	}
