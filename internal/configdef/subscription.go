@@ -31,7 +31,7 @@ const (
 	maxMatch = 1024
 )
 
-// ClientFact is what a selector of a subscription looks at.
+// ClientFact is what a selector of a subscription compares.
 type ClientFact string
 
 // The facts, as selectors name them.

@@ -22,7 +22,7 @@
 // # Bounds
 //
 // Clients choose names and numbers of what they push, so all of it is bounded: clients, series and
-// the bytes of their names, in total and for each client. When there is no room, the oldest client
-// of whoever (user and address) has the most yields, so that none keeps the others out. What finds
-// no room is counted. The package knows neither requests nor how metrics are shown.
+// the bytes of their names, in total and for each client. When there is no room, the user and
+// address with the most lose their oldest client, so that none keeps the others out. What finds no
+// room is counted. The package knows neither requests nor how metrics are shown.
 package telemetry
