@@ -39,6 +39,7 @@ func remedies() []remedy {
 			"allow.everyone.if.no.acl.found",
 			"connections.max.reauth.ms", "connection.failed.authentication.delay.ms"},
 			"see docs/security.md for the settings of TLS, logins and rights, which only the broker's own file changes"},
+		{[]string{"replica.selector.class"}, "leave it out: consumers with a client.rack read from a replica in that rack in any case"},
 		{[]string{"replica.", "num.replica.", "follower.", "leader.",
 			"alter.log.dirs.",
 			"replication.", "socket.connection.setup.", "request.timeout.ms", "cordoned.log.dirs", "unclean.leader.election.interval.ms"},

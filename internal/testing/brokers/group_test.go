@@ -18,15 +18,16 @@ func (c *clients) consume(seed uint64) {
 	random := c.random(seed)
 	for c.pace(random, 2*time.Second) {
 		within, cancel := context.WithTimeout(c.ctx, 3*time.Second+time.Duration(random.Int64N(int64(15*time.Second))))
-		c.member(within)
+		c.member(within, rack(random.Int32N(c.w.size()+1))) // of rack 0 is no broker: it reads from leaders
 		cancel()
 	}
 }
 
-// member consumes and commits as one member of the group until ctx ends.
-func (c *clients) member(ctx context.Context) {
+// member consumes and commits as one member of the group until ctx ends. It reads from the replicas
+// of its rack (KIP-392).
+func (c *clients) member(ctx context.Context, near string) {
 	acked := map[*partition]int64{} // when it asked for the offset of a partition whose first record it waits for
-	cl := c.w.client(kgo.ConsumerGroup(readers), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
+	cl := c.w.client(kgo.ConsumerGroup(readers), kgo.ConsumeTopics(topic), kgo.Rack(near), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		kgo.Balancers(kgo.RangeBalancer()), kgo.SessionTimeout(6*time.Second), kgo.RebalanceTimeout(10*time.Second),
 		kgo.HeartbeatInterval(time.Second), kgo.FetchMaxWait(500*time.Millisecond),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),

@@ -265,11 +265,14 @@ func (w *world) start(id int32) {
 	w.ending.Go(func() { w.supervise(ctx, n, p, o) })
 }
 
+// rack returns the rack of a broker, in which it is alone.
+func rack(id int32) string { return fmt.Sprint("rack-", id) }
+
 // settings returns the configuration of a broker.
 func (w *world) settings(id int32) []string {
 	set := []string{fmt.Sprint("node.id=", id), "data.dir=/data", "listen=" + ip(id) + ":9092", "admin.listen=off",
 		"offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=2", "group.initial.rebalance.delay.ms=0",
-		"log.cleaner.backoff.ms=1000", "wal.profile=" + cmp.Or(w.profile, "sync")}
+		"log.cleaner.backoff.ms=1000", "wal.profile=" + cmp.Or(w.profile, "sync"), "broker.rack=" + rack(id)}
 	if w.size() > 1 {
 		set = append(set, "cluster.name=c", "cluster.seeds="+strings.Join(w.addresses()[:w.seeds()], ","))
 	}
