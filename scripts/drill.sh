@@ -548,7 +548,7 @@ wrong-port() {
   begin wrong-port
   planted=$(now)
   rc=0
-  said="$(chronikctl --brokers "$CHRONIKCTL_ADMIN" cluster health 2>&1 >/dev/null)" || rc=$?
+  said="$(chronikctl --brokers "$CHRONIKCTL_ADMIN" cluster health 2>&1 | tr -s '\n ' '  ' | grep -o 'the server speaks HTTP[^>]*')" || rc=$?
   took=$(($(now) - planted))
   # What it names instead is what the next call dials.
   if [ "$rc" != 0 ] && grep -q 'admin port' <<<"$said" && [ "$took" -le "$within" ] && restored; then

@@ -65,6 +65,23 @@ func TestDirectoriesThatWereRemoved(t *testing.T) {
 	})
 }
 
+// Of three brokers the others have what was lost, so nothing is repaired.
+func TestTheRemedyOfARemovedDirectoryOfThreeBrokers(t *testing.T) {
+	for role, want := range map[string]string{
+		RoleJournal:  "stop the broker, run `mv /d/logs /d/logs.away`, then start the broker",
+		RoleLogs:     "stop the broker, then start the broker",
+		RoleMetadata: "stop the broker, then start the broker",
+	} {
+		f := Facts{Lost: []Lost{{role, "/d/journal", "it was removed"}}, Settings: Settings{DataDir: "/d"},
+			Dirs: []view.Dir{{Path: "/d/logs", Journal: "/d/journal", JournalApart: true}}, Cluster: &view.Cluster{Brokers: make([]view.Broker, 3)}}
+		var n notes
+		checkLost(&f, &n)
+		if got := n.findings; len(got) != 1 || !strings.HasPrefix(got[0].Remedy, want) || strings.Contains(got[0].Remedy, "repair") {
+			t.Errorf("%s: %+v", role, got)
+		}
+	}
+}
+
 // If the journal of a log directory is in another place, a repair needs it.
 func TestTheRemedyOfADamagedDirectoryNamesItsJournal(t *testing.T) {
 	f := Facts{

@@ -23,12 +23,30 @@ func checkLost(f *Facts, n *notes) {
 		}
 		n.addFinding(
 			health.Finding{Severity: health.Bad, Subject: l.Role + " " + l.Path, Problem: l.Why + " while the broker uses it: " + what,
-				Works: "until then the broker reads and writes its open files",
-				Remedy: "stop producers; as the broker's user run " + health.Command("mkdir", "-p", l.Path) + "; stop the broker, run " +
-					logCommand("repair", f.whole(), "--backup", f.backup("")) +
-					", then start the broker (docs/operations.md, A directory that was removed)"},
+				Works:  "until then the broker reads and writes its open files",
+				Remedy: f.restore(&l) + " (docs/operations.md, A directory that was removed)"},
 		)
 	}
+}
+
+// restore returns the remedy for a directory that was removed. Of several brokers, the others have
+// what was in it, and a repair would leave out what they have.
+func (f *Facts) restore(l *Lost) string {
+	if f.Cluster == nil || len(f.Cluster.Brokers) < 2 {
+		return "stop producers; as the broker's user run " + health.Command("mkdir", "-p", l.Path) + "; stop the broker, run " +
+			logCommand("repair", f.whole(), "--backup", f.backup("")) + ", then start the broker"
+	}
+	if l.Role != RoleJournal {
+		return "stop the broker, then start the broker: it copies from the other brokers what was there"
+	}
+	logs := path.Dir(l.Path)
+	for _, d := range f.Dirs {
+		if d.Journal == l.Path {
+			logs = f.absolute(d.Path)
+		}
+	}
+	return "stop the broker, run " + health.Command("mv", logs, logs+".away") + ", then start the broker: it copies its replicas from " +
+		"the other brokers; partitions that have no other replica are in the directory that was moved"
 }
 
 // whole returns the flags that name all directories of the broker to chronikctl log: a repair
