@@ -73,7 +73,8 @@ func TestTheRemedyOfARemovedDirectoryOfThreeBrokers(t *testing.T) {
 		RoleMetadata: "stop the broker, then start the broker",
 	} {
 		f := Facts{Lost: []Lost{{role, "/d/journal", "it was removed"}}, Settings: Settings{DataDir: "/d"},
-			Dirs: []view.Dir{{Path: "/d/logs", Journal: "/d/journal", JournalApart: true}}, Cluster: &view.Cluster{Brokers: make([]view.Broker, 3)}}
+			Dirs:    []view.Dir{{Path: "/d/logs", Journal: "/d/journal", JournalApart: true}},
+			Cluster: &view.Cluster{Brokers: make([]view.Broker, 3)}}
 		var n notes
 		checkLost(&f, &n)
 		if got := n.findings; len(got) != 1 || !strings.HasPrefix(got[0].Remedy, want) || strings.Contains(got[0].Remedy, "repair") {

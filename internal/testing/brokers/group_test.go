@@ -28,8 +28,8 @@ func (c *clients) consume(seed uint64) {
 func (c *clients) member(ctx context.Context, near string) {
 	acked := map[*partition]int64{} // when it asked for the offset of a partition whose first record it waits for
 	cl := c.w.client(kgo.ConsumerGroup(readers), kgo.ConsumeTopics(topic), kgo.Rack(near),
-		kgo.RecheckPreferredReplicaInterval(2*time.Second), kgo.DisableAutoCommit(),
-		kgo.BlockRebalanceOnPoll(), kgo.Balancers(kgo.RangeBalancer()), kgo.SessionTimeout(6*time.Second), kgo.RebalanceTimeout(10*time.Second),
+		kgo.RecheckPreferredReplicaInterval(2*time.Second), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
+		kgo.Balancers(kgo.RangeBalancer()), kgo.SessionTimeout(6*time.Second), kgo.RebalanceTimeout(10*time.Second),
 		kgo.HeartbeatInterval(time.Second), kgo.FetchMaxWait(500*time.Millisecond),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, assigned map[string][]int32) {
