@@ -110,7 +110,7 @@ func (c *nodes) launch(which ...int) {
 		}
 		args := []string{"--data-dir", "d", "--listen", c.seeds[i], "--admin-listen", c.ports[i]}
 		for _, setting := range append([]string{"cluster.name=" + c.name, fmt.Sprint("node.id=", i+1),
-			"cluster.seeds=" + strings.Join(c.seeds[:c.voters], ",")}, c.set...) {
+			fmt.Sprint("broker.rack=", i+1), "cluster.seeds=" + strings.Join(c.seeds[:c.voters], ",")}, c.set...) {
 			args = append(args, "--set", setting)
 		}
 		var env []string

@@ -91,7 +91,7 @@ func TestPartitionsMoveUnderLoad(t *testing.T) {
 	for id := range 2 {
 		clients.Go(func() { c.produce(ctx, t, c.client, id) })
 	}
-	clients.Go(func() { c.consume(ctx, t, c.client) })
+	clients.Go(func() { c.consume(ctx, t, c.client, "") })
 	clients.Go(func() { c.commit(ctx, t, c.client) })
 	c.goOn("the start")
 

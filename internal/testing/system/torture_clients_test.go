@@ -209,9 +209,11 @@ func (b *tortureBook) ack(r *kgo.Record, err error, sent time.Time, kind int) {
 	}
 }
 
-// consume reads all partitions.
-func (b *tortureBook) consume(ctx context.Context, t *testing.T, client connect) {
-	cl, err := client(kgo.AlwaysRetryEOF(), kgo.ConsumeTopics(tortureTopic),
+// consume reads all partitions, from the replicas of a rack (KIP-392), or from the leaders if it is
+// empty.
+func (b *tortureBook) consume(ctx context.Context, t *testing.T, client connect, near string) {
+	cl, err := client(kgo.AlwaysRetryEOF(), kgo.ConsumeTopics(tortureTopic), kgo.Rack(near),
+		kgo.RecheckPreferredReplicaInterval(time.Second),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchMaxWait(100*time.Millisecond), kgo.MetadataMinAge(50*time.Millisecond))
 	if err != nil {

@@ -87,7 +87,8 @@ func TestClusterUnderFaults(t *testing.T) {
 	for id := range 3 {
 		clients.Go(func() { c.produce(ctx, t, c.client, id) })
 	}
-	clients.Go(func() { c.consume(ctx, t, c.client) })
+	clients.Go(func() { c.consume(ctx, t, c.client, "") })
+	clients.Go(func() { c.consume(ctx, t, c.client, "2") })
 	clients.Go(func() { c.commit(ctx, t, c.client) })
 	for i := range c.seeds {
 		for p := range int32(torturePartitions) {
