@@ -22,7 +22,7 @@ func misspelt() []string {
 	return []string{
 		"--concurency 3", "--zz", "-z", "--acks", "what", "limts", "help nothing", "groups what", "groups rebalanc", "limits x",
 		"compare x", "compare -- x",
-		"--json --csv", "-c many", "-d 5", "-d soon", "--rate much", "--verify=maybe", "--topic-config a",
+		"-c many", "-d 5", "-d soon", "--rate much", "--verify=maybe", "--topic-config a",
 		"--bootstrap-servers x", "--bootstrap-servers=", "--topic=", "--mode x", "--clients x", "--batched --clients own",
 		"-c -1", "-c 99999",
 		"--pipeline -1", "--pipeline 9999", "--pipeline 2 --clients shared", "-s -1", "-s 3 --verify", "-s 3 --mode e2e",
@@ -31,7 +31,6 @@ func misspelt() []string {
 		"--server-pid -1",
 		"--partitions 0", "--replication-factor 0", "--topic x --topic-config a=1", "--create-topic --topic-config =1",
 		"-c -1 -d 0s", "-c 0", "--pipeline 0", "--admin x",
-		"--hdr /nowhere/at/all", "--hdr DIR",
 		"limits --no-echo", "limits --no-echo --dir /nowhere/at/all", "limits --no-echo --dir DIR --file-size 1",
 		"limits --no-echo --dir DIR --disk-duration 0s",
 		"limits -c 0", "limits --pipeline 99999", "limits -s -1", "limits -d 0s", "limits --duration soon",

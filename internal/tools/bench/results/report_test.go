@@ -2,7 +2,6 @@ package results
 
 import (
 	"bytes"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -71,8 +70,6 @@ func TestEveryFormNamesTheClients(t *testing.T) {
 		for name, write := range map[string]func(*bytes.Buffer) error{
 			"table": func(b *bytes.Buffer) error { return Table(b, r) },
 			"JSON":  func(b *bytes.Buffer) error { return JSON(b, r) },
-			"CSV":   func(b *bytes.Buffer) error { return CSV(b, r) },
-			"HDR":   func(b *bytes.Buffer) error { return HDR(b, r) },
 		} {
 			var b bytes.Buffer
 			if err := write(&b); err != nil {
@@ -115,8 +112,8 @@ func TestNothingSucceeded(t *testing.T) {
 		Elapsed: time.Second,
 		Produce: &bench.Flow{Failures: map[string]int64{"connection: refused": 9}},
 	}
-	var table, doc, hdr bytes.Buffer
-	if err := errors.Join(Table(&table, r), JSON(&doc, r), HDR(&hdr, r)); err != nil {
+	var table, doc bytes.Buffer
+	if err := errors.Join(Table(&table, r), JSON(&doc, r)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"produce - - - - - - - - 0", "failed 9 times: connection: refused"} {
@@ -155,29 +152,6 @@ func TestJSONIsReadBack(t *testing.T) {
 	}
 }
 
-func TestCSVHasALineForEachFlow(t *testing.T) {
-	var b bytes.Buffer
-	if err := CSV(&b, full(t)); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := csv.NewReader(&b).ReadAll() // it checks that all lines have the same number of fields
-	if err != nil || len(rows) != 3 {
-		t.Fatalf("%d lines, %v", len(rows), err)
-	}
-	at := map[string]int{}
-	for i, name := range rows[0] {
-		at[name] = i
-	}
-	for _, tc := range []struct{ column, produce, end string }{
-		{"flow", "produce", "end-to-end"}, {"records_per_second", "1000.000", "900.000"}, {"wire_bytes", "800000", ""},
-		{"failures", "43", "0"}, {"p50_us", "1000.000", "1000.000"}, {"topic", `<script>"t" & co`, `<script>"t" & co`}, {"lost", "1", "1"},
-	} {
-		if p, e := rows[1][at[tc.column]], rows[2][at[tc.column]]; p != tc.produce || e != tc.end {
-			t.Errorf("%s: %q and %q, not %q and %q", tc.column, p, e, tc.produce, tc.end)
-		}
-	}
-}
-
 // There is no remark about the requests that a closed loop always has in flight at the end; there
 // is one about more, or about one that waits longer than any response took.
 func TestAStallAtTheEndIsReported(t *testing.T) {
@@ -194,20 +168,6 @@ func TestAStallAtTheEndIsReported(t *testing.T) {
 		}
 		if got := strings.Contains(b.String(), "without a response at the end"); got != tc.want {
 			t.Errorf("%d unanswered of 16 connections, the oldest for %v, answers within 2 ms: said %v", tc.unanswered, tc.oldest, got)
-		}
-	}
-}
-
-// The percentile text has HdrHistogram's columns, in milliseconds.
-func TestHDRText(t *testing.T) {
-	var b bytes.Buffer
-	if err := HDR(&b, full(t)); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"#[produce, ", "#[end-to-end, ", "1/(1-Percentile)",
-		"       1.000     0.500000         1000         2.00\n", "Total count    =         2000]"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q in\n%s", want, b.String())
 		}
 	}
 }
