@@ -20,9 +20,10 @@ import (
 )
 
 // othersEnd are the findings of a broker that follow from the end of others. On a busy machine a
-// broker's lease may end before there is another metadata leader.
+// broker's lease may end before there is another metadata leader, or before it has applied what
+// that one made.
 var othersEnd = []string{`"check":"quorum"`, `"check":"leaderless"`, `"check":"brokers"`,
-	"the controller does not confirm its heartbeats"}
+	"the controller does not confirm its heartbeats", "its metadata stand still"}
 
 // launchAlone starts a broker without a cluster and does not wait.
 func (c *nodes) launchAlone(i int, more ...string) {
