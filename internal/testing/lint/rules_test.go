@@ -14,25 +14,19 @@ import (
 	"github.com/chronik-io/chronik/internal/testing/golden"
 )
 
-// The switches that disable a durability rule exist only with the tag breakrules: an ordinary build
-// uses broken_off.go, in which their type is empty, as that package's own test checks.
+// The switches that remove a rule exist only with the tag breakrules: the test of package
+// breakrules checks that an ordinary build has none, and no other package has code for that tag.
 func TestOrdinaryBuildHasNoBrokenRules(t *testing.T) {
-	all, err := listed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := 0
-	for _, p := range all {
-		if slices.Contains(p.GoFiles, "broken_on.go") {
-			t.Errorf("%s: an ordinary build has broken_on.go", p.name())
+	var tagged []string
+	walk(t, ".go", func(file string) error {
+		text, err := os.ReadFile(file)
+		if !strings.HasSuffix(file, "_test.go") && strings.HasPrefix(string(text), "//go:build breakrules\n") {
+			tagged = append(tagged, file)
 		}
-		if slices.Contains(p.GoFiles, "broken_off.go") {
-			found++
-		}
-	}
-	if found != 10 {
-		t.Errorf("%d packages have a broken_off.go, want 10: storage, journal, progress, stream, controller, election, metadata, raftstore, txn and group",
-			found)
+		return err
+	})
+	if !slices.Equal(tagged, []string{"../../../internal/breakrules/on.go"}) {
+		t.Errorf("files of builds with the tag breakrules: %q", tagged)
 	}
 }
 
