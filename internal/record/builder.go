@@ -48,6 +48,12 @@ func NewBuilder(o BatchOptions) *Builder {
 // Grow makes room for n more bytes of records, so that appends copy no earlier ones.
 func (w *Builder) Grow(n int) { w.buf = slices.Grow(w.buf, n) }
 
+// Len returns the number of appended records.
+func (w *Builder) Len() int { return int(w.count) }
+
+// Size returns the size of the batch so far in bytes, before compression.
+func (w *Builder) Size() int { return len(w.buf) }
+
 // Append adds a record: its timestamp in ms since 1970 (-1: none), its key and value, where nil is
 // null, and its headers. It copies the bytes. Build reports a batch larger than 2 GiB.
 func (w *Builder) Append(timestamp int64, key, value []byte, headers []Header) {

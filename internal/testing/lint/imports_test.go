@@ -207,6 +207,7 @@ func testRules() map[string]importRule {
 		"internal/testing/race": {never: noProtocol, because: "a leaf: it knows how this process was built"},
 		"internal/testing/tries": {never: []string{cobraPkg, unixPkg, yamlPkg, kmsgPkg, netPkg},
 			because: "a leaf: it knows the environment and the clock"},
+		"internal/testing/must": {never: noProtocol, because: leafReason},
 		"internal/testing/golden": {never: []string{cobraPkg, unixPkg, yamlPkg, kmsgPkg, netPkg},
 			because: "a leaf: it compares the output of tests with files"},
 		"internal/testing/hostile": {may: []string{"internal/record"}, never: []string{unixPkg, cobraPkg, yamlPkg},

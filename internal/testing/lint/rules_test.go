@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // The switches that remove a rule exist only with the tag breakrules: the test of package
@@ -70,9 +71,7 @@ func TestEveryRuleIsRemovedByATest(t *testing.T) {
 func rulesOf(t *testing.T, name string) (list []removable) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../../"+name, nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, d := range file.Decls {
 		g, ok := d.(*ast.GenDecl)
 		if !ok || g.Tok != token.CONST {
@@ -99,21 +98,15 @@ func removers(t *testing.T, r removable) (tests []string) {
 	t.Helper()
 	for _, dir := range []string{r.pkg, filepath.Dir(r.pkg), "testing/sim", "testing/brokers"} {
 		files, err := filepath.Glob("../../" + dir + "/*_test.go")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, name := range files {
 			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if !strings.HasPrefix(string(text), "//go:build breakrules\n") {
 				continue
 			}
 			file, err := parser.ParseFile(token.NewFileSet(), name, text, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for _, test := range mentioning(file, r, dir == r.pkg) {
 				tests = append(tests, "`"+dir+"."+test+"`")
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -82,16 +83,12 @@ func unanswered() []string {
 func TestMessages(t *testing.T) {
 	b, other := chronik.StartTest(t, chronik.Options{Admin: "127.0.0.1:0"}), chronik.StartTest(t, chronik.Options{Admin: "127.0.0.1:0"})
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer taken.Close()
 	// No service uses this port, so a connection is refused.
 	const nobody = "127.0.0.1:71"
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), 1, 1, nil, "a"); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"go.uber.org/goleak"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/bench"
 )
 
@@ -22,9 +23,7 @@ func flow(t *testing.T, n int64) *bench.Flow {
 	t.Helper()
 	h := hdrhistogram.New(1, 3_600_000_000, 3)
 	for i := range int64(2000) {
-		if err := h.RecordValue(i + 1); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, h.RecordValue(i+1))
 	}
 	f := &bench.Flow{Requests: 2 * n, Records: 2 * n, PayloadBytes: 200 * n, WireBytes: 800 * n, WireKnown: true, Latency: h}
 	for i := range 2 {
@@ -84,9 +83,7 @@ func TestEveryFormNamesTheClients(t *testing.T) {
 
 func TestTableSaysEverything(t *testing.T) {
 	var b bytes.Buffer
-	if err := Table(&b, full(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Table(&b, full(t)))
 	for _, want := range []string{
 		"2.000 s measured", "closed loop", "shared: 16 tasks",
 		"produce 1000 1000 0.10 0.40 43", // rates over the interval; wire apart from payload
@@ -113,9 +110,7 @@ func TestNothingSucceeded(t *testing.T) {
 		Produce: &bench.Flow{Failures: map[string]int64{"connection: refused": 9}},
 	}
 	var table, doc bytes.Buffer
-	if err := errors.Join(Table(&table, r), JSON(&doc, r)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(Table(&table, r), JSON(&doc, r)))
 	for _, want := range []string{"produce - - - - - - - - 0", "failed 9 times: connection: refused"} {
 		if !strings.Contains(words(table.String()), want) {
 			t.Errorf("no %q in\n%s", want, table.String())
@@ -125,13 +120,9 @@ func TestNothingSucceeded(t *testing.T) {
 
 func TestJSONIsReadBack(t *testing.T) {
 	var b bytes.Buffer
-	if err := JSON(&b, full(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, JSON(&b, full(t)))
 	var d Document
-	if err := json.Unmarshal(b.Bytes(), &d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(b.Bytes(), &d))
 	p, e := d.Flow("produce"), d.Flow("end-to-end")
 	if p == nil || e == nil || d.Flow("consume") != nil {
 		t.Fatalf("flows %+v", d.Flows)
@@ -163,9 +154,7 @@ func TestAStallAtTheEndIsReported(t *testing.T) {
 		r := full(t)
 		r.Produce.Unanswered, r.Produce.Oldest = tc.unanswered, tc.oldest
 		var b bytes.Buffer
-		if err := Table(&b, r); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, Table(&b, r))
 		if got := strings.Contains(b.String(), "without a response at the end"); got != tc.want {
 			t.Errorf("%d unanswered of 16 connections, the oldest for %v, answers within 2 ms: said %v", tc.unanswered, tc.oldest, got)
 		}
@@ -241,9 +230,7 @@ func TestWhatItWasMeasuredAgainst(t *testing.T) {
 		Load:    &load,
 	}
 	var table, doc bytes.Buffer
-	if err := errors.Join(Table(&table, r), JSON(&doc, r)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(Table(&table, r), JSON(&doc, r)))
 	const against = "against chronik v1.2, durability profile sync, 1200 fdatasyncs/s of 0.700 ms, each for 45.0 records"
 	const from = "from chronik-bench v9 on linux/amd64, 2 CPUs, load average 1.50 before, shared with the broker"
 	for _, want := range []string{against, from, "received - 250 0.03 - 0 produce 1000", "payload MB/s values of these records",
