@@ -1,13 +1,9 @@
 package app
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"fmt"
 	"net/url"
 	"strconv"
-	"strings"
 
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -38,37 +34,4 @@ func (p *AdminPort) Rights(ctx context.Context) (*view.Rights, error) {
 		return nil, err
 	}
 	return &answer, nil
-}
-
-// Metrics returns all metrics, each as the sum over its labels.
-func (p *AdminPort) Metrics(ctx context.Context) (map[string]float64, error) {
-	text, err := p.Text(ctx, "/metrics")
-	if err != nil {
-		return nil, err
-	}
-	return sums(text)
-}
-
-// sums adds up the samples of each name in Prometheus's text format.
-func sums(text []byte) (map[string]float64, error) {
-	all := map[string]float64{}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, maxAnswer)
-	for lines.Scan() {
-		line := lines.Text()
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		end := strings.IndexAny(line, "{ ")
-		at := strings.LastIndexByte(line, ' ')
-		if end <= 0 || at < 0 {
-			return nil, fmt.Errorf("metrics: %q is not a sample in Prometheus's text format", line)
-		}
-		n, err := strconv.ParseFloat(line[at+1:], 64)
-		if err != nil {
-			return nil, fmt.Errorf("metrics: %q has no number: %w", line, err)
-		}
-		all[line[:end]] += n
-	}
-	return all, lines.Err()
 }

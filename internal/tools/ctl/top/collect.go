@@ -199,21 +199,5 @@ func (k *collector) admin(ctx context.Context, s *sample) error {
 		s.addMissing(fmt.Errorf("clients: only the oldest %d connections are counted", len(c.List)))
 	}
 	k.states(ctx, s)
-	if _, ok := s.loads[s.admin]; ok {
-		return nil
-	}
-	metrics, err := k.port.Metrics(ctx) // a version that does not say this to clients
-	if err != nil {
-		return fmt.Errorf("requests of the broker: %w", err)
-	}
-	s.loads[s.admin] = loadOf(metrics)
 	return nil
-}
-
-// loadOf returns what a broker does from its metrics.
-func loadOf(m map[string]float64) health.Load {
-	return health.Load{Connections: int(m["chronik_connections"]), Requests: m["chronik_requests_total"],
-		BytesIn: m["chronik_network_bytes_in_total"], BytesOut: m["chronik_network_bytes_out_total"],
-		Syncs: m["chronik_commit_group_sync_seconds_count"], SyncSeconds: m["chronik_commit_group_sync_seconds_sum"],
-		CPUSeconds: m["process_cpu_seconds_total"], MemoryBytes: m["process_resident_memory_bytes"]}
 }
