@@ -70,7 +70,7 @@ func (s *Shard) checkStreams(req *kmsg.StreamsGroupHeartbeatRequest) *failure {
 	case strings.TrimSpace(req.Group) == "":
 		return invalid("GroupId can't be empty.")
 	case req.InstanceID != nil:
-		return invalid("Static membership is not yet supported.") // nor in Kafka 4.3
+		return invalid("Static membership is not yet supported.") // nor in Kafka 4.4
 	case req.RackID != nil && strings.TrimSpace(*req.RackID) == "":
 		return invalid("RackId can't be empty.")
 	case req.MemberEpoch == epochStaticLeave:
