@@ -45,9 +45,9 @@ func apiVersions(b *Handler, r *network.Request, req *kmsg.ApiVersionsRequest) k
 	return listVersions(b.table, b.image(), b.opt.Self, r, req)
 }
 
-// listVersions answers with the table and the features of an image, for the broker self. A nil image
-// means that no features are known yet: the answer then finalizes none, with the epoch -1 that says
-// so (KIP-584).
+// listVersions answers with the table and the features of an image, for the broker self. A nil
+// image means that no features are known yet: the answer then finalizes none, with the epoch -1
+// that says so (KIP-584).
 func listVersions(table *protocol.Table, img *metadata.Image, self int32, r *network.Request, req *kmsg.ApiVersionsRequest) kmsg.Response {
 	resp := kmsg.NewPtrApiVersionsResponse()
 	if r.Unsupported {
@@ -74,8 +74,8 @@ func listVersions(table *protocol.Table, img *metadata.Image, self int32, r *net
 	return resp
 }
 
-// misrouted returns why a client must not use this connection: its software has no valid name, or it
-// looks for another broker (KIP-1242). That happens when brokers exchange addresses, or when an
+// misrouted returns why a client must not use this connection: its software has no valid name, or
+// it looks for another broker (KIP-1242). That happens when brokers exchange addresses, or when an
 // address leads to another cluster than before. The client then asks its bootstrap servers again.
 func misrouted(img *metadata.Image, self int32, req *kmsg.ApiVersionsRequest) *kerr.Error {
 	switch known := img != nil && img.ClusterID() != ""; {

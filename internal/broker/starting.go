@@ -55,8 +55,9 @@ func (s *stage) reach(b *Handler) {
 	}
 }
 
-// NewStarting returns a handler of the broker self that knows the table of APIs. known returns an image with at least
-// the cluster's record as this node has it, nil before it has one. It must not block.
+// NewStarting returns a handler of the broker self that knows the table of APIs. known returns an
+// image with at least the cluster's record as this node has it, nil before it has one. It must not
+// block.
 func NewStarting(table *protocol.Table, self int32, known func() *metadata.Image) *Starting {
 	return &Starting{table: table, self: self, known: known,
 		shows: stage{reached: make(chan struct{})}, serves: stage{reached: make(chan struct{})}}

@@ -20,8 +20,8 @@ import (
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
-// StreamsGroupHeartbeat (key 88), versions 0 and 1: everything that a member of a streams group sends
-// (KIP-1071). The broker creates the internal topics that the application misses.
+// StreamsGroupHeartbeat (key 88), versions 0 and 1: everything that a member of a streams group
+// sends (KIP-1071). The broker creates the internal topics that the application misses.
 func streamsGroupHeartbeatAPI() api {
 	return apiDef[*kmsg.StreamsGroupHeartbeatRequest]{
 		inProportion: true,

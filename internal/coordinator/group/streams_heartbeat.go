@@ -40,9 +40,9 @@ const (
 	statusDelayed  int8 = 5
 )
 
-// taskOffsetInterval is how often members send the offsets of their tasks, in milliseconds, as in Kafka
-// 4.4. Only warm-up tasks need them, which this coordinator does not assign, so it ignores them: its
-// answer has no lag at which a task counts as warmed up.
+// taskOffsetInterval is how often members send the offsets of their tasks, in milliseconds, as in
+// Kafka 4.4. Only warm-up tasks need them, which this coordinator does not assign, so it ignores
+// them: its answer has no lag at which a task counts as warmed up.
 const taskOffsetInterval = 60_000
 
 // streamsHeartbeat answers a StreamsGroupHeartbeat: a member joins, stays, or leaves.

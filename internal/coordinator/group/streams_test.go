@@ -384,7 +384,7 @@ func TestStreamsHeartbeatRefused(t *testing.T) {
 	w.replays()
 }
 
-// Kafka Streams 4.4 sends the offsets of tasks with state when it joins, and later, to every broker.
+// Kafka Streams 4.4 sends the offsets of tasks with state when it joins, and later.
 func TestStreamsOffsetsOfTasksAreIgnored(t *testing.T) {
 	w := newWorld(t, quick())
 	w.topic("in", 2)
