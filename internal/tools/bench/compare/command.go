@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -101,6 +102,7 @@ func (o sideOptions) side(cmd *cobra.Command, letter string, c bench.Config) (Si
 		return Side{}, cli.Usage("--%s: name at least one host:port, for example %s", letter, bench.Default().Brokers[0])
 	}
 	c.Brokers, c.ServerPID = o.Brokers, o.PID
+	c.TopicConfig = maps.Clone(c.TopicConfig) // a flag of one side changes the map
 	fs := pflag.NewFlagSet("set-"+letter, pflag.ContinueOnError)
 	c.Bind(fs)
 	for _, text := range o.set {
