@@ -212,7 +212,7 @@ func (c *Cluster) Enter(ctx context.Context) error {
 	})
 }
 
-func (c *Cluster) bootstrap(generation membership.ID, voters []uint64, keys []metadata.KV) error {
+func (c *Cluster) bootstrap(generation metadata.ID, voters []uint64, keys []metadata.KV) error {
 	err := c.store.Bootstrap(raftstore.Initial{Generation: generation, Voters: voters, Keys: keys, Revision: 1})
 	if errors.Is(err, raftstore.ErrNotEmpty) {
 		return nil // it has voted already; the leader sends its metadata

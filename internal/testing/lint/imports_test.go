@@ -223,8 +223,8 @@ func metadataRules() map[string]importRule {
 			because: "a back end implements metadata.Store and does not interpret the records that it stores"}
 	}
 	return map[string]importRule{
-		"internal/metadata": {may: []string{"internal/security/quota", "internal/security/secret"}, never: noProtocol,
-			because: "the Image is data; components that act on it subscribe"},
+		"internal/metadata": {may: []string{"internal/security/acl", "internal/security/quota", "internal/security/secret"},
+			never: noProtocol, because: "the Image is data; components that act on it subscribe"},
 		"internal/metadata/kv": {may: []string{"internal/metadata"}, never: noProtocol,
 			because: "it decides transactions in memory; a back end stores them"},
 		"internal/metadata/copies":    backEnd(),
@@ -406,7 +406,7 @@ func healthRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/health": {never: noProtocol, because: "a leaf: the broker and chronikctl share its vocabulary"},
 		"internal/daemon/observe": {may: []string{"internal/broker", "internal/config", "internal/config/resolve",
-			"internal/configdef", "internal/controller", "internal/coordinator", "internal/coordinator/service",
+			"internal/configdef", "internal/coordinator", "internal/coordinator/service",
 			"internal/coordinator/txn", "internal/coordinator/txn/exchange", "internal/coordinator/txn/gate", "internal/health",
 			"internal/health/checks", "internal/health/host", "internal/login", "internal/metadata", "internal/metrics",
 			"internal/network", "internal/protocol", "internal/replica", "internal/security/acl", "internal/security/files",
