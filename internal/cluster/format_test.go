@@ -26,5 +26,5 @@ func TestFormatIsFixed(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "%T %s\n\n", v, text)
 	}
-	golden.File(t, "testdata/messages.json", strings.TrimSuffix(b.String(), "\n"), "go test ./internal/daemon/cluster -run FormatIsFixed")
+	golden.File(t, "testdata/messages.json", strings.TrimSuffix(b.String(), "\n"), "go test ./internal/cluster -run FormatIsFixed")
 }
