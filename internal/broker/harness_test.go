@@ -134,10 +134,9 @@ func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 	n.storage, err = storage.Open([]storage.Location{{Path: dir}}, opt)
 	must(t, err)
 	t.Cleanup(func() { must(t, n.storage.Close()) })
-	n.park = purgatory.New()
 	n.applier = metadata.NewApplier(zap.NewNop())
 	replicas := replica.NewManager(replica.Options{Self: o.self, Incarnation: incarnation, Storage: n.storage, Cluster: n.control,
-		Park: n.park, Logger: zap.NewNop(),
+		Logger: zap.NewNop(),
 		Config: func(img *metadata.Image, topic *metadata.Topic) storage.Config {
 			s := settings.Of(img, topic)
 			if s.Err != nil {
@@ -145,6 +144,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 			}
 			return s.Log
 		}})
+	n.park = replicas.Purgatory()
 	n.applier.Subscribe("settings", settings.Follow)
 	t.Cleanup(func() { must(t, replicas.Close(context.Background())) })
 	n.applier.Subscribe("replicas", replicas.Apply)

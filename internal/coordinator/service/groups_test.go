@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -92,7 +93,7 @@ func TestChangesOfRulesForShards(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Close)
-		for _, d := range []*metadata.Delta{{ACLsAdded: make([]metadata.ACL, 1)}, {ACLsRemoved: make([]metadata.ACL, 1)}} {
+		for _, d := range []*metadata.Delta{{ACLsAdded: make([]acl.Binding, 1)}, {ACLsRemoved: make([]acl.Binding, 1)}} {
 			if e, ok := c.changeEvent(img, d).(group.TopicsChanged); ok != (visible != nil) || e.All != ok {
 				t.Errorf("%+v: %+v, %v", d, e, ok)
 			}
