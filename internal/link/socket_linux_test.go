@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/link/frame"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,9 +16,7 @@ import (
 func sockets(t testing.TB) (list [2]net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer ln.Close()
 	accepted := make(chan net.Conn)
 	go func() {
@@ -163,9 +162,7 @@ func TestSocketOptions(t *testing.T) {
 	defer list[1].Close()
 	tune(list[0], Meta, 2*time.Second)
 	raw, err := list[0].(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var timeout, buffer int
 	_ = raw.Control(func(fd uintptr) {
 		timeout, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
@@ -194,9 +191,7 @@ func TestFramesCostNoAllocation(t *testing.T) {
 				t.Fatal(err)
 			}
 			b, err := ends[0].Payload()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			b.Release()
 		})
 		end()

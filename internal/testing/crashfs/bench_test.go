@@ -6,12 +6,8 @@ import "testing"
 func BenchmarkWriteAndSync(b *testing.B) {
 	f := New(1)
 	h, err := f.Create("/journal")
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := h.Truncate(64 << 20); err != nil {
-		b.Fatal(err)
-	}
+	ok(b, err)
+	ok(b, h.Truncate(64<<20))
 	p := make([]byte, 4096)
 	for i := range p {
 		p[i] = byte(i)
@@ -20,9 +16,7 @@ func BenchmarkWriteAndSync(b *testing.B) {
 		if _, err := h.WriteAt(p, int64(i%(16<<10))*4096); err != nil {
 			b.Fatal(err)
 		}
-		if err := h.Datasync(); err != nil {
-			b.Fatal(err)
-		}
+		ok(b, h.Datasync())
 	}
 }
 
@@ -31,17 +25,13 @@ func BenchmarkPowerLossImage(b *testing.B) {
 	f := New(1)
 	for _, name := range []string{"a", "b", "c", "e", "f", "g", "h", "i"} {
 		h, err := f.Create("/" + name)
-		if err != nil {
-			b.Fatal(err)
-		}
+		ok(b, err)
 		for i := range int64(20) {
 			if _, err := h.WriteAt(make([]byte, 1000), i*1000); err != nil {
 				b.Fatal(err)
 			}
 			if i == 10 {
-				if err := h.Datasync(); err != nil {
-					b.Fatal(err)
-				}
+				ok(b, h.Datasync())
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
@@ -15,18 +16,12 @@ import (
 // not.
 func TestAClusterShowsItsQuorum(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	at := l.Addr().String() // it must be known before the broker starts
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Close())
 	b, err := chronik.Start(t.Context(), chronik.Options{Dir: t.TempDir(), Listen: at, Settings: map[string]string{
 		"cluster.name": "test", "cluster.seeds": at, "node.id": "1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer b.Close()
 	alone := chronik.StartTest(t, chronik.Options{})
 	for _, c := range []struct{ broker, line, want, never string }{

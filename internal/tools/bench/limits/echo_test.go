@@ -15,6 +15,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 )
@@ -35,9 +36,7 @@ func measured(t *testing.T, c EchoConfig) *EchoResult {
 	t.Helper()
 	for ; ; c.Duration *= 4 {
 		r, err := Echo(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		counted := runtime.GOOS != "linux" || r.Server != nil && r.Server.Seconds > 0 && r.Client != nil && r.Client.Seconds > 0
 		if r.Flow.Requests > 0 && counted || c.Duration > 10*time.Second {
 			return r
@@ -94,9 +93,7 @@ func TestAnswerSize(t *testing.T) {
 
 func TestEchoOfARun(t *testing.T) {
 	c, err := bench.Default().Complete()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got := EchoOf(c)
 	want := EchoConfig{Connections: 128, Pipeline: 1, MessageSize: 256, Topic: c.Topic,
 		Interval: frame.Interval{Warmup: c.Warmup, Duration: c.Duration}}
@@ -143,9 +140,7 @@ func TestEchoIsStrict(t *testing.T) {
 func answering(t *testing.T, answer []byte) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -169,9 +164,7 @@ func answering(t *testing.T, answer []byte) string {
 // If a connection fails, the run of the others ends: fewer connections measure something else.
 func TestEchoEndsWithOneConnection(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	c := short()
 	c.Connections, c.Duration = 2, time.Hour
@@ -197,9 +190,7 @@ func TestEchoEndsWithOneConnection(t *testing.T) {
 // after the interval.
 func TestEchoFailsWhileAnotherWaits(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := short()
 	c.Connections, c.Duration = 2, time.Hour
 	type outcome struct {
@@ -214,9 +205,7 @@ func TestEchoFailsWhileAnotherWaits(t *testing.T) {
 	silent, err1 := l.Accept()
 	bad, err2 := l.Accept()
 	l.Close()
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(err1, err2))
 	defer silent.Close()
 	// The request was sent, so this connection waits for its response.
 	if _, err := io.ReadFull(silent, make([]byte, smallestFrame)); err != nil {
@@ -267,9 +256,7 @@ func TestEchoEndsWithItsContext(t *testing.T) {
 func cancelling(t *testing.T, n int, cancel func()) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var wg sync.WaitGroup
 	t.Cleanup(func() { l.Close(); wg.Wait() })
 	wg.Go(func() {

@@ -8,15 +8,15 @@ import (
 	"io"
 	"net"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // serve starts an echo server in the test and returns its address and the error that it ends with.
 func serve(t *testing.T, ctx context.Context, response int) (string, <-chan error) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	done := make(chan error, 1)
 	go func() { done <- Serve(ctx, l, response) }()
 	return l.Addr().String(), done
@@ -25,9 +25,7 @@ func serve(t *testing.T, ctx context.Context, response int) (string, <-chan erro
 func dial(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -89,9 +87,7 @@ func TestServeBoundsFrames(t *testing.T) {
 // A connection that was accepted while the server ended is closed.
 func TestServerAcceptsNothingAfterItsEnd(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := &server{response: DefaultResponse, open: map[net.Conn]struct{}{}}
 	s.close(l)
 	near, far := net.Pipe()
@@ -117,9 +113,7 @@ func TestStartServer(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		t.Cleanup(cancel)
 		s, err := StartServer(ctx, 80)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		c := dial(t, s.Addr())
 		if _, err := c.Write([]byte{0, 0, 0, 8, 0, 0, 0, 9, 1, 2, 3, 4}); err != nil {
 			t.Fatal(err)
