@@ -126,6 +126,12 @@ func noReplicas(t testing.TB) *replica.Manager {
 	return m
 }
 
+// alone returns the options of a service of broker 1, which has no partitions.
+func alone(t testing.TB) Options {
+	t.Helper()
+	return Options{Self: 1, Replicas: noReplicas(t), Logger: zap.NewNop()}
+}
+
 // say sends a word to a key's shard until it is answered; an empty word only reads.
 func say(t testing.TB, h *Service, key, word string) string {
 	t.Helper()
