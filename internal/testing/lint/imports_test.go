@@ -371,7 +371,7 @@ func benchRules() map[string]importRule {
 		"internal/tools/bench/frame": bench("internal/cli", "internal/tools/bench", "internal/tools/bench/meter",
 			"internal/tools/bench/results", "internal/tools/bench/settings"),
 		"internal/tools/bench/limits": bench("internal/cli", "internal/tools/bench", "internal/tools/bench/frame",
-			"internal/tools/bench/wire", "internal/tools/bench/meter", "internal/tools/bench/results",
+			"internal/tools/bench/load", "internal/tools/bench/wire", "internal/tools/bench/meter", "internal/tools/bench/results",
 			"internal/tools/bench/settings"),
 		"internal/tools/bench/compare": bench("internal/cli", "internal/tools/bench", "internal/tools/bench/frame",
 			"internal/tools/bench/limits", "internal/tools/bench/results", "internal/tools/bench/settings"),

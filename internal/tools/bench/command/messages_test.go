@@ -36,7 +36,6 @@ func misspelt() []string {
 		"limits --no-echo --dir DIR --disk-duration 0s",
 		"limits -c 0", "limits --pipeline 99999", "limits -s -1", "limits -d 0s", "limits --duration soon",
 		"echo-server --listen x", "echo-server --listen TAKEN",
-		"echo-server --response-size 1",
 		"compare", "compare --a NOBODY", "compare --a x --b y", "compare --a NOBODY --b NOBODY --name-b A",
 		"compare --a NOBODY --b NOBODY --rounds 0",
 		"compare --a NOBODY --b NOBODY --discard -1", "compare --a NOBODY --b NOBODY --pause -1s",
