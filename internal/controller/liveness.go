@@ -19,21 +19,22 @@ const MaxReportedDamaged = 1000
 
 // Heartbeat is what a broker reports to the controller, at each interval and on every change.
 type Heartbeat struct {
-	Broker      int32
-	Epoch       int64 // the broker epoch
-	Incarnation [16]byte
+	Broker      int32       `json:"broker"`
+	Epoch       int64       `json:"epoch"` // the broker epoch
+	Incarnation metadata.ID `json:"incarnation"`
 	// Sequence numbers the heartbeats of a process from 1 on. Answered is the sequence of the last
 	// answer that the broker has received, 0 for none: it proves that both directions work.
-	Sequence, Answered uint64
+	Sequence uint64 `json:"sequence"`
+	Answered uint64 `json:"answered"`
 	// Applied is the version of the broker's Image, 0 before it follows the metadata.
-	Applied int64
+	Applied int64 `json:"applied"`
 	// Ready reports that all logs were recovered or found to be offline.
-	Ready bool
+	Ready bool `json:"ready,omitempty"`
 	// Drain reports that the broker is about to stop.
-	Drain bool
+	Drain bool `json:"drain,omitempty"`
 	// Unable and Damaged are those of metadata.BrokerState.
-	Unable  []metadata.UnableDir
-	Damaged []metadata.TopicPartition
+	Unable  []metadata.UnableDir     `json:"unable,omitempty"`
+	Damaged metadata.TopicPartitions `json:"damaged,omitempty"`
 }
 
 // HeartbeatAnswer is the controller's answer.
@@ -41,11 +42,12 @@ type Heartbeat struct {
 // The broker's lease ends when Lease has passed since the broker sent heartbeat Proven. The
 // controller does not let the session end earlier, whatever becomes of this answer.
 type HeartbeatAnswer struct {
-	Sequence, Proven uint64
-	Lease            time.Duration // 0 or less: no lease
-	Liveness         metadata.Liveness
+	Sequence uint64            `json:"sequence"`
+	Proven   uint64            `json:"proven"`
+	Lease    time.Duration     `json:"-"` // 0 or less: no lease
+	Liveness metadata.Liveness `json:"state"`
 	// Revision is that of the metadata that the controller showed when it composed the answer.
-	Revision int64
+	Revision int64 `json:"revision"`
 }
 
 // sessions decides which brokers are alive. It is pure: times are readings of a monotonic clock,

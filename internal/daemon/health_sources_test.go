@@ -14,10 +14,10 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
-	"github.com/chronik-io/chronik/internal/daemon/guard"
-	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/guard"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/observe"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )

@@ -15,7 +15,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
-	"github.com/chronik-io/chronik/internal/daemon/guard"
+	"github.com/chronik-io/chronik/internal/guard"
 	"github.com/chronik-io/chronik/internal/secureinit"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"

@@ -17,7 +17,6 @@ import (
 	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -171,7 +170,7 @@ func (w *world) start(id int32) *node {
 		resigns = w.resigns
 	}
 	n.manager = replica.NewManager(replica.Options{Self: id, Resigner: resigns, Incarnation: n.incarnation, Storage: n.storage, Cluster: n,
-		Park: purgatory.New(), Logger: zap.NewNop(), Config: func(*metadata.Image, *metadata.Topic) storage.Config { return cfg },
+		Logger: zap.NewNop(), Config: func(*metadata.Image, *metadata.Topic) storage.Config { return cfg },
 		RoleChanged: n.streams.RoleChanged})
 	w.mu.Lock()
 	w.set(metadata.BrokerKey(id), metadata.Broker{Incarnation: n.incarnation}.Encode())

@@ -62,7 +62,7 @@ var invariants = []invariant{
 		"m.find(acl.Describe, img, want", "m.find(acl.Describe, b.image(), want", "TestI16AnAnswerShowsOneImage"}},
 	{"I17", rule{"restored metadata continues with the next leader epoch", "controller/recover.go",
 		"p.LeaderEpoch+gap, p.PartitionEpoch+gap\n", "p.LeaderEpoch+1, p.PartitionEpoch+gap\n", "TestRecoveredMetadataTrustNoISR"}},
-	{"I18", rule{"a cluster of few voters keeps no copy of its metadata", "daemon/datadir/copy.go",
+	{"I18", rule{"a cluster of few voters keeps no copy of its metadata", "datadir/copy.go",
 		"len(voters) < enoughVoters &&", "len(voters) < enoughVoters && false &&", "daemon.TestTheMetadataHasACopy"}},
 	{"I19", rule{"work that takes long does not count against the places", "share/share.go",
 		"\t\ts.free--\n", "", "TestBusyClassesLeaveHalfOfTheProcessors"}},

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/testing/hostile"
 	"github.com/chronik-io/chronik/internal/testing/must"
 )

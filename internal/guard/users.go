@@ -14,7 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/controller"
-	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/metadata"

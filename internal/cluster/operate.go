@@ -107,8 +107,8 @@ type electRequest struct {
 }
 
 type partitionName struct {
-	Topic     membership.ID `json:"topic"`
-	Partition int32         `json:"partition"`
+	Topic     metadata.ID `json:"topic"`
+	Partition int32       `json:"partition"`
 }
 
 // outcome answers unregisterRequest with one refusal, and electRequest with one for each partition.

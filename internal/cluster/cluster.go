@@ -171,24 +171,6 @@ func (c *Cluster) Store() *raftstore.Store { return c.store }
 // Agent returns the agent of this process, nil before Register.
 func (c *Cluster) Agent() *membership.Agent { return c.agent.Load() }
 
-// HandOver ends the leadership of the metadata on this node, if it has that: another voter leads
-// when it returns, unless none is able to within two election timeouts. It must be called while
-// other brokers can still connect: the one that takes over may lack entries, and the answers that
-// say so arrive on their connections.
-func (c *Cluster) HandOver(ctx context.Context) {
-	if role, _ := c.store.Leadership(); role.Leader != c.self.ID || c.store.Sole() != 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, 2*c.o.Conf.Election)
-	defer cancel()
-	begun := time.Now()
-	if err := c.store.Resign(ctx); err != nil {
-		c.o.Log.Info("metadata leadership not handed over", zap.Error(err))
-		return
-	}
-	c.o.Log.Info("metadata leadership handed over", zap.Duration("took", time.Since(begun)))
-}
-
 // Close ends everything.
 func (c *Cluster) Close(context.Context) error {
 	c.cancel()
@@ -212,7 +194,7 @@ func (c *Cluster) Enter(ctx context.Context) error {
 	})
 }
 
-func (c *Cluster) bootstrap(generation membership.ID, voters []uint64, keys []metadata.KV) error {
+func (c *Cluster) bootstrap(generation metadata.ID, voters []uint64, keys []metadata.KV) error {
 	err := c.store.Bootstrap(raftstore.Initial{Generation: generation, Voters: voters, Keys: keys, Revision: 1})
 	if errors.Is(err, raftstore.ErrNotEmpty) {
 		return nil // it has voted already; the leader sends its metadata

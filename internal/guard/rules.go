@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
@@ -35,7 +34,7 @@ func FollowRules(s *config.Security, log *zap.Logger, applier *metadata.Applier)
 			return nil
 		}
 		begun := time.Now()
-		rules = rules.Change(controller.BindingsOf(d.ACLsRemoved), controller.BindingsOf(d.ACLsAdded))
+		rules = rules.Change(d.ACLsRemoved, d.ACLsAdded)
 		current.Store(rules)
 		log.Info("access rules changed", zap.Int("added", len(d.ACLsAdded)), zap.Int("removed", len(d.ACLsRemoved)),
 			zap.Int("rules", rules.Len()), zap.Int64("version", next.Version()), zap.Duration("compiled", time.Since(begun)))

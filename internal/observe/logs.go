@@ -38,7 +38,8 @@ func (r *reading) each(yield func(*view.Log)) (topics []view.Topic) {
 	var x view.Log
 	for _, l := range r.Storage.Logs() {
 		id := l.ID()
-		if p := r.img.Partition(metadata.TopicPartition(id)); p == nil || !slices.Contains(p.Replicas, r.Self) {
+		tp := metadata.TopicPartition{Topic: id.Topic, Partition: id.Partition}
+		if p := r.img.Partition(tp); p == nil || !slices.Contains(p.Replicas, r.Self) {
 			x = stored(l)
 			x.TopicID = metadata.FormatID(id.Topic)
 			yield(&x)
@@ -101,7 +102,7 @@ func (r *reading) assigned(t *metadata.Topic, index int32, p *metadata.Partition
 	if err == nil {
 		l = at.Log()
 	} else {
-		l = r.Storage.Get(storage.ID(tp))
+		l = r.Storage.Get(storage.ID{Topic: tp.Topic, Partition: tp.Partition})
 	}
 	x := view.Log{Topic: t.Name, Partition: index, RetentionMs: -1, RetentionBytes: -1}
 	if l != nil {

@@ -12,12 +12,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config/resolve"
-	"github.com/chronik-io/chronik/internal/daemon/exit"
-	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata/copies"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/observe"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/internal/security/files"

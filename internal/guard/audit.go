@@ -11,13 +11,13 @@ import (
 
 	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/daemon/exit"
-	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/observe"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 

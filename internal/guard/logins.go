@@ -13,13 +13,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/daemon/exit"
-	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/observe"
 	"github.com/chronik-io/chronik/internal/security/files"
 )
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/controller/election"
-	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
@@ -28,7 +27,7 @@ type reporter struct {
 
 // reportsRequest asks the process of a broker for its logs. The answer omits those that it lacks.
 type reportsRequest struct {
-	Incarnation membership.ID   `json:"incarnation"`
+	Incarnation metadata.ID     `json:"incarnation"`
 	Partitions  []partitionName `json:"partitions"`
 }
 

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -26,7 +25,7 @@ func Access(cfg *config.Config, image func() *metadata.Image) checks.SlowSource 
 			users[login.PrincipalType+u.Name] = true
 		}
 		if s.ACL {
-			f.Access = accessOf(controller.BindingsOf(slices.Collect(img.ACLs())), users, s.SuperUsers, stored)
+			f.Access = accessOf(slices.Collect(img.ACLs()), users, s.SuperUsers, stored)
 		}
 		if text, _, err := files.ReadSecret(s.BootstrapUsers); s.BootstrapUsers != "" && err == nil {
 			f.Access.Bootstrap = s.BootstrapUsers
