@@ -331,7 +331,7 @@ func coordinatorRules() map[string]importRule {
 		"internal/coordinator/group": {may: []string{"internal/coordinator", "internal/coordinator/group/...", "internal/protocol",
 			"internal/record", "internal/storage/producers"},
 			never: noDisk, because: machineReason},
-		"internal/coordinator/txn": {may: []string{"internal/coordinator"}, never: append([]string{netPkg}, noDisk...),
+		"internal/coordinator/txn": {may: []string{"internal/coordinator", "internal/view"}, never: append([]string{netPkg}, noDisk...),
 			because: machineReason},
 		"internal/coordinator/txn/gate": {may: []string{"internal/coordinator/txn", "internal/replica", "internal/storage",
 			"internal/storage/producers", "internal/groupcommit", "internal/view"}, never: append([]string{netPkg}, noDisk...),
