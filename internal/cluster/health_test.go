@@ -12,6 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/link"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // answers is a broker that answers requests for its report.
@@ -35,9 +36,7 @@ func askers(t *testing.T) *Cluster {
 // nothing new.
 func TestAnswersToARequestForAReport(t *testing.T) {
 	own, err := (&health.Report{Broker: 3, Version: "v", Findings: []health.Finding{{Check: "space"}}}).Encode(health.MaxBytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, x := range []struct {
 		name      string
 		answer    []byte

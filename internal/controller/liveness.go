@@ -127,7 +127,7 @@ func (s *sessions) spare() time.Duration { return s.timeout / 4 }
 // term was confirmed after until, so its leases end when spare is left of a session from then on.
 // The broker has an interval to be heard, at least.
 func (s *sessions) beginFormer(broker int32, incarnation [16]byte, until, now, interval time.Duration) {
-	if s.broken.has(ignoreUntil) {
+	if s.broken.Has(ignoreUntil) {
 		until = now - s.timeout
 	}
 	s.begin(broker, incarnation, true, now)
@@ -171,7 +171,7 @@ func (s *sessions) live(broker int32) (incarnation [16]byte, last Heartbeat, ok 
 // its session began, and is known to be reached since.
 func (s *sessions) proof(broker int32, now time.Duration) bool {
 	x := s.brokers[broker]
-	if s.broken.has(activateUnproven) {
+	if s.broken.Has(activateUnproven) {
 		return x != nil && x.last.Sequence > 0
 	}
 	return x != nil && !x.ended && x.answered > 0 && now-x.proven < s.timeout
@@ -201,7 +201,7 @@ func (s *sessions) beat(h Heartbeat, is shown) (a HeartbeatAnswer, ok bool) {
 	}
 	x.heard, x.refused, x.runs = is.now, false, is.runs
 	a = HeartbeatAnswer{Sequence: h.Sequence, Revision: is.revision}
-	if x.ended && !s.broken.has(answerEnded) {
+	if x.ended && !s.broken.Has(answerEnded) {
 		return a, true
 	}
 	s.prove(x, h.Answered)
@@ -210,10 +210,10 @@ func (s *sessions) beat(h Heartbeat, is shown) (a HeartbeatAnswer, ok bool) {
 	}
 	if a.Proven = x.answered; is.ever && is.runs && x.answered > 0 {
 		known := is.confirmed - s.spare()
-		if s.broken.has(leaseToTheEnd) {
+		if s.broken.Has(leaseToTheEnd) {
 			known = is.confirmed
 		}
-		if a.Lease = min(x.proven, known) + s.timeout - x.proven; !s.broken.has(equalClocks) {
+		if a.Lease = min(x.proven, known) + s.timeout - x.proven; !s.broken.Has(equalClocks) {
 			a.Lease -= s.timeout / drift
 		}
 	}
@@ -228,7 +228,7 @@ func (s *sessions) prove(x *session, answered uint64) {
 	}
 	for i := range x.sent {
 		c := &x.sent[i]
-		known := c.revision <= x.last.Applied || s.broken.has(trustAnswers)
+		known := c.revision <= x.last.Applied || s.broken.Has(TrustAnswers)
 		if c.sequence > 0 && c.at <= x.reached && known && (x.answered == 0 || c.at > x.proven) {
 			x.answered, x.proven = c.sequence, c.at
 		}
@@ -242,7 +242,7 @@ func (s *sessions) prove(x *session, answered uint64) {
 // connection, which ends its lease. A process that was not heard in this term may not know who
 // leads, and its session times out.
 func (s *sessions) refusedDial(broker int32, now time.Duration) {
-	if x := s.brokers[broker]; x != nil && !x.refused && (x.last.Sequence > 0 || s.broken.has(refuseUnheard)) {
+	if x := s.brokers[broker]; x != nil && !x.refused && (x.last.Sequence > 0 || s.broken.Has(refuseUnheard)) {
 		x.refused, x.refusedAt = true, now
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // linesOf is a sink in memory.
@@ -25,9 +26,7 @@ func TestARefusedLinkIsRecorded(t *testing.T) {
 	log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: audit.Same(sink)})
 	refused := RecordRefusedLinks(log, "peers")
 	refused(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 51234}, "User:CN=stranger", errors.New("it does not know the secret"))
-	if err := log.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, log.Close(t.Context()))
 	for _, want := range []string{`"ev":"refused"`, `"who":"User:CN=stranger"`, `"from":"10.0.0.7:51234"`, `"listener":"peers"`,
 		`"op":"LINK"`, `"res":"Cluster"`, `"why":"it does not know the secret"`} {
 		if !strings.Contains(sink.text, want) {

@@ -13,14 +13,13 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/secureinit"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func TestTokensOfTheAdminPort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	for text, want := range map[string]string{"short\n": "at least 32 are needed", strings.Repeat("x", 32) + "\n": ""} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		sum, err := AdminToken(&config.Config{AdminSecurity: config.AdminSecurity{TokenFile: path}})
 		if (want == "") != (sum != nil && err == nil) || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
@@ -35,17 +34,11 @@ func TestCertificatesReloadAtOnce(t *testing.T) {
 	if err == nil {
 		err = made.Write(time.Now())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cfg, err := resolve.Load(config.Input{File: filepath.Join(dir, "chronikd.yaml"), ReadFile: os.ReadFile})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c, err := OpenCertificates(cfg, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	before := c.listeners["clients"].Certificate().SerialNumber
 	if _, err := secureinit.Renew(dir, time.Now()); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func TestSecretsOfTheCluster(t *testing.T) {
@@ -18,9 +20,7 @@ func TestSecretsOfTheCluster(t *testing.T) {
 		one + "\n" + two + "\n" + one + "two": "it has 3 lines",
 	} {
 		name := filepath.Join(t.TempDir(), "secret")
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(name, []byte(text), 0o600))
 		all, err := ReadSecrets(name)
 		if want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "write 32 random")) {
 			t.Errorf("%q: %v, want %q", text, err, want)

@@ -14,6 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -32,9 +33,7 @@ type rulesWorld struct {
 func newRulesWorld(t *testing.T, s config.Security) *rulesWorld {
 	t.Helper()
 	fs := vfs.Memory()
-	if err := vfs.MakeDir(fs, "/m"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, vfs.MakeDir(fs, "/m"))
 	store := solestore.Open(t, raftstore.Options{FS: fs, Dir: "/m", Log: zap.NewNop()})
 	t.Cleanup(func() { _ = store.Close() })
 	w := &rulesWorld{t: t, control: controller.New(controller.Options{Store: store}), store: store,
@@ -45,9 +44,7 @@ func newRulesWorld(t *testing.T, s config.Security) *rulesWorld {
 
 func (w *rulesWorld) start() {
 	w.t.Helper()
-	if err := w.applier.Start(context.Background(), w.store); err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, w.applier.Start(context.Background(), w.store))
 	w.t.Cleanup(w.applier.Stop)
 }
 
@@ -57,9 +54,7 @@ func (w *rulesWorld) create(b acl.Binding) {
 	if err == nil && w.applier.Done() != nil {
 		err = w.applier.WaitFor(context.Background(), revision)
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 }
 
 func (w *rulesWorld) may(principal string) bool {

@@ -9,6 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/secret"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func TestOddRights(t *testing.T) {
@@ -58,14 +59,10 @@ func TestOddRights(t *testing.T) {
 
 func TestUsersOfTheBootstrapFile(t *testing.T) {
 	c, err := login.NewCredential(metadata.ScramSHA512, secret.Of("x"), login.DefaultIterations)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	img, _, err := metadata.Empty().Apply(metadata.Batch{Revision: 1,
 		Events: []metadata.Event{{Key: metadata.UserKey("admin"), Value: metadata.User{Name: "admin"}.With(c).Encode()}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	text := "# first:users\n\nadmin:SCRAM-SHA-512:changed since\nadmin:SCRAM-SHA-256:x\neve:SCRAM-SHA-256:y\neve:SCRAM-SHA-256:y\n"
 	if got := missingUsers(text, img); !reflect.DeepEqual(got, []string{"User:admin for SCRAM-SHA-256", "User:eve for SCRAM-SHA-256"}) {
 		t.Errorf("%v", got)

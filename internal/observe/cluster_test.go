@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -27,17 +28,11 @@ func TestAClustersMetricsFollowTheMetadata(t *testing.T) {
 	write := func(kvs ...metadata.KV) {
 		t.Helper()
 		rev, err := store.Txn(t.Context(), metadata.Txn{Put: kvs})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := applier.WaitFor(t.Context(), rev); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, applier.WaitFor(t.Context(), rev))
 	}
 	partition := func(p metadata.Partition) { write(metadata.KV{Key: metadata.PartitionKey(id, 0), Value: p.Encode()}) }
-	if err := applier.Start(t.Context(), store); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, applier.Start(t.Context(), store))
 	t.Cleanup(applier.Stop)
 	all := []int32{1, 2, 3}
 	write(metadata.KV{Key: metadata.NameKey("a"), Value: metadata.Name{Topic: "a", ID: id}.Encode()},
@@ -79,9 +74,7 @@ func TestAClustersMetricsFollowTheMetadata(t *testing.T) {
 		Adding: []int32{3}})
 	for kind, want := range map[string]float64{"shrink": 2, "expand": 2} { // with those of the steps above
 		var m dto.Metric
-		if err := c.ISRChanges.WithLabelValues(kind).Write(&m); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.ISRChanges.WithLabelValues(kind).Write(&m))
 		if got := m.GetCounter().GetValue(); got != want {
 			t.Errorf("%s: %v changes of ISRs that this broker leads, want %v", kind, got, want)
 		}
@@ -97,9 +90,7 @@ func counts(t *testing.T, c *Cluster) map[string]float64 {
 	all := map[string]float64{}
 	for _, from := range []string{"isr", "elr", "unclean", "none"} {
 		var m dto.Metric
-		if err := c.Elections.WithLabelValues(from).Write(&m); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Elections.WithLabelValues(from).Write(&m))
 		all[from] = m.GetCounter().GetValue()
 	}
 	return all

@@ -10,14 +10,13 @@ import (
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func newTestObserver(t testing.TB) (*Network, *metrics.Network, *metrics.Requests) {
 	t.Helper()
 	table, err := protocol.NewTable(protocol.API{Key: 3, Min: 0, Max: 13}, protocol.API{Key: 18, Min: 0, Max: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n, r := metrics.NewNetwork(prometheus.NewRegistry()), metrics.NewRequests(prometheus.NewRegistry())
 	return NewNetwork(n, r, []string{"default"}, table), n, r
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
@@ -47,9 +48,7 @@ func newWorld(t *testing.T) *world {
 		Member:    func(_ *metadata.Image, c *view.Cluster) { c.Quorum.Orphans = w.orphans },
 		Elections: metrics.NewElections(nil), ISRChanges: metrics.NewISRChanges(nil)}
 	w.applier.Subscribe("facts", w.facts.Follow)
-	if err := w.applier.Start(t.Context(), store); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.applier.Start(t.Context(), store))
 	t.Cleanup(w.applier.Stop)
 	for id, dir := range dirs {
 		w.put(metadata.KV{Key: metadata.BrokerKey(id), Value: metadata.Broker{Dirs: []metadata.BrokerDir{{ID: dir}}}.Encode()})
@@ -68,12 +67,8 @@ func all() []int32 { return []int32{1, 2, 3} }
 func (w *world) put(kvs ...metadata.KV) {
 	w.t.Helper()
 	rev, err := w.store.Txn(w.t.Context(), metadata.Txn{Put: kvs})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := w.applier.WaitFor(w.t.Context(), rev); err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
+	must.OK(w.t, w.applier.WaitFor(w.t.Context(), rev))
 }
 
 func (w *world) state(broker int32, s metadata.BrokerState) {
@@ -222,9 +217,7 @@ func TestUncleanElectionsAreRemembered(t *testing.T) {
 		w.partition(p)
 		again.unclean = nil
 		first := &metadata.Delta{Created: []*metadata.Topic{w.applier.Image().TopicByID(topicA)}}
-		if err := again.Follow(t.Context(), nil, nil, first); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, again.Follow(t.Context(), nil, nil, first))
 		if len(again.unclean) != want {
 			t.Errorf("epoch %d: a new process finds %v", epoch, again.unclean)
 		}
@@ -259,9 +252,7 @@ func TestALaggingFollowerIsTheSameEverywhere(t *testing.T) {
 		return map[int32]replica.Lag{3: {Records: 120, Longest: 2500 * time.Millisecond}}
 	}
 	reg := prometheus.NewRegistry()
-	if err := metrics.RegisterCluster(reg, w.facts.View); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, metrics.RegisterCluster(reg, w.facts.View))
 	for _, x := range []struct {
 		adding []int32
 		out    int
@@ -269,18 +260,14 @@ func TestALaggingFollowerIsTheSameEverywhere(t *testing.T) {
 		w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1, 2}, Adding: x.adding})
 		now := w.facts.View()
 		text, err := json.Marshal(view.Brokers{List: now.Brokers})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if want := fmt.Sprintf(`"outOfSync":{"count":%d,`, x.out); !strings.Contains(string(text), want) ||
 			!strings.Contains(string(text), `"lag":{"records":120,"ms":2500}`) {
 			t.Errorf("%+v: no %s in %s", x, want, text)
 		}
 		got := map[string]float64{}
 		all, err := reg.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, m := range all {
 			got[m.GetName()] = m.GetMetric()[0].GetGauge().GetValue()
 		}

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/record"
@@ -159,7 +160,7 @@ func (w *world) start(id int32) *node {
 	must(w.t, err)
 	find := func(t [16]byte, p int32) (*replica.Partition, error) { return n.manager.Partition(t, p) }
 	opt := Options{Self: id, Links: n, Partition: find}
-	opt.setRules(w.broken)
+	opt.broken = breakrules.Without(w.broken)
 	if w.options != nil {
 		w.options(&opt)
 	}

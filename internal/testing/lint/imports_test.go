@@ -49,7 +49,7 @@ const (
 
 // ground lists the leaf packages of this module that every package may import, as it may import the
 // standard library.
-var ground = []string{"internal/bytesio", "internal/label", "internal/pause", "internal/share"}
+var ground = []string{"internal/breakrules", "internal/bytesio", "internal/label", "internal/pause", "internal/share"}
 
 // importRules returns the rule of every package, by its path without the module path. Add a new
 // package here and to docs/architecture.md in the same commit.
@@ -64,6 +64,7 @@ func importRules() map[string]importRule {
 			because: "record is bytes in, bytes out: no files, no requests, so that it can be fuzzed and reused anywhere"},
 		"internal/bufpool":     leaf(),
 		"internal/groupcommit": leaf(),
+		"internal/breakrules":  leaf(),
 		"internal/bytesio":     leaf(),
 		"internal/label":       leaf(),
 		"internal/pause":       leaf(),
@@ -206,6 +207,7 @@ func testRules() map[string]importRule {
 		"internal/testing/race": {never: noProtocol, because: "a leaf: it knows how this process was built"},
 		"internal/testing/tries": {never: []string{cobraPkg, unixPkg, yamlPkg, kmsgPkg, netPkg},
 			because: "a leaf: it knows the environment and the clock"},
+		"internal/testing/must": {never: noProtocol, because: leafReason},
 		"internal/testing/golden": {never: []string{cobraPkg, unixPkg, yamlPkg, kmsgPkg, netPkg},
 			because: "a leaf: it compares the output of tests with files"},
 		"internal/testing/hostile": {may: []string{"internal/record"}, never: []string{unixPkg, cobraPkg, yamlPkg},
@@ -369,7 +371,7 @@ func benchRules() map[string]importRule {
 		"internal/tools/bench/frame": bench("internal/cli", "internal/tools/bench", "internal/tools/bench/meter",
 			"internal/tools/bench/results", "internal/tools/bench/settings"),
 		"internal/tools/bench/limits": bench("internal/cli", "internal/tools/bench", "internal/tools/bench/frame",
-			"internal/tools/bench/wire", "internal/tools/bench/meter", "internal/tools/bench/results",
+			"internal/tools/bench/load", "internal/tools/bench/wire", "internal/tools/bench/meter", "internal/tools/bench/results",
 			"internal/tools/bench/settings"),
 		"internal/tools/bench/compare": bench("internal/cli", "internal/tools/bench", "internal/tools/bench/frame",
 			"internal/tools/bench/limits", "internal/tools/bench/results", "internal/tools/bench/settings"),

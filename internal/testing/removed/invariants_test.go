@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // invariant is the removal of an invariant of docs/invariants.md.
@@ -139,9 +141,7 @@ func unremoved(page string, all []invariant) (faults []string) {
 // Each invariant has a removal, and its row names the test that finds it.
 func TestEveryInvariantIsRemoved(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/invariants.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if n := len(invariantRow.FindAllString(string(page), -1)); n < 30 {
 		t.Fatalf("docs/invariants.md has %d rows: does the pattern still match?", n)
 	}

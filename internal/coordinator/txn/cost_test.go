@@ -21,10 +21,9 @@ func (everything) ID(string) [16]byte                     { return [16]byte{1} }
 
 // benchDesk drives a Shard as the runtime does, and answers its requests at once.
 type benchDesk struct {
-	s      *Shard
-	now    time.Time
-	events int
-	out    coordinator.Effects
+	s   *Shard
+	now time.Time
+	out coordinator.Effects
 }
 
 func newBenchDesk() *benchDesk {
@@ -46,7 +45,6 @@ func (d *benchDesk) handle(to coordinator.Ticket, event any) (response any) {
 	}
 	for queue := []step{{to, event}}; len(queue) > 0; queue = queue[1:] {
 		d.out = coordinator.Effects{}
-		d.events++
 		d.s.Handle(d.now, queue[0].to, queue[0].event, &d.out)
 		for _, r := range d.out.Replies {
 			response = r.Response
@@ -62,31 +60,6 @@ func (d *benchDesk) handle(to coordinator.Ticket, event any) (response any) {
 		}
 	}
 	return response
-}
-
-// BenchmarkTransaction is the work of the coordinator for one transaction: add, end, markers,
-// complete. It bounds the transactions per second of a partition of __transaction_state.
-func BenchmarkTransaction(b *testing.B) {
-	for _, partitions := range []int32{1, 10, 100} {
-		b.Run(fmt.Sprintf("partitions=%d", partitions), func(b *testing.B) {
-			d := newBenchDesk()
-			p := d.handle(1, InitProducerID{ID: "id", Timeout: 60_000, ProducerID: none, Epoch: none}).(Identity)
-			var list []AddedPartition
-			for i := range partitions {
-				list = append(list, AddedPartition{Partition: Partition{"topic", i}})
-			}
-			d.events = 0
-			b.ReportAllocs()
-			for b.Loop() {
-				d.handle(1, Add{ID: "id", ProducerID: p.ProducerID, Epoch: p.Epoch, Version: 2, Partitions: list})
-				p = d.handle(2, End{ID: "id", ProducerID: p.ProducerID, Epoch: p.Epoch, Commit: true, Version: 2}).(Identity)
-				if p.Err != nil {
-					b.Fatal(p.Err)
-				}
-			}
-			b.ReportMetric(float64(d.events)/b.Elapsed().Seconds(), "events/s")
-		})
-	}
 }
 
 // A transactional id without a transaction costs little memory: a broker may have a million.
