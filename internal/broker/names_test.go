@@ -66,8 +66,8 @@ func TestShownTextsAreCut(t *testing.T) {
 	software.ClientSoftwareVersion = strings.Repeat("1", protocol.MaxName)
 	ask[*kmsg.ApiVersionsResponse](t, w, 3, software)
 	for _, c := range n.server.Load().Connections() {
-		if len(c.Software.Name) > view.MaxWaitText || len(c.Software.Version) > view.MaxWaitText || len(c.Software.Name) < 200 {
-			t.Errorf("%d and %d bytes of software are kept", len(c.Software.Name), len(c.Software.Version))
+		if len(c.Software) > view.MaxWaitText || len(c.Version) > view.MaxWaitText || len(c.Software) < 200 {
+			t.Errorf("%d and %d bytes of software are kept", len(c.Software), len(c.Version))
 		}
 	}
 }

@@ -121,13 +121,8 @@ func Open(o Options) (*Cluster, error) {
 	}
 	c.self = membership.Member{Node: o.Node, ID: c.store.Member(), Address: own}
 	c.serve = membership.NewServer(membership.ServerOptions{
-		Version: o.Version, State: c.state, Reach: c.book.Reach, Group: group{c.store}, Gone: c.gone,
-		Controller: func() membership.Controller {
-			if l := c.control.Load(); l != nil {
-				return l
-			}
-			return nil
-		},
+		Version: o.Version, State: c.state, Reach: c.book.Reach, AddLearner: c.addLearner, Gone: c.gone,
+		Controller: c.control.Load,
 	})
 	c.links, err = link.New(link.Options{
 		Identity: c.identity, Secrets: o.Secrets, Notify: c.notify, Log: o.Log.Named("link"), Dial: o.Dial, Admit: o.Admit,
@@ -429,12 +424,8 @@ func (c *Cluster) gone(ctx context.Context, member uint64) (bool, error) {
 	return kv.ModRevision != 0, err
 }
 
-// group implements membership.Group.
-type group struct{ store *raftstore.Store }
-
-// AddLearner implements membership.Group.
-func (g group) AddLearner(ctx context.Context, member uint64) error {
-	err := g.store.AddLearner(ctx, member)
+func (c *Cluster) addLearner(ctx context.Context, member uint64) error {
+	err := c.store.AddLearner(ctx, member)
 	if errors.Is(err, raftstore.ErrNotLeader) {
 		return membership.ErrNotLeader
 	}

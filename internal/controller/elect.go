@@ -27,7 +27,7 @@ type round func(img *metadata.Image, list []metadata.TopicPartition) decision
 // changeEach changes the records of partitions, each in a transaction of its own. A change that is
 // refused because the partition or one of its brokers has changed is decided again. It returns an
 // error or nil for each partition, and a revision that shows the result. what is for errors.
-func changeEach(ctx context.Context, store writer, images Images, what string, list []metadata.TopicPartition, begin round) (
+func changeEach(ctx context.Context, store writer, images *metadata.Applier, what string, list []metadata.TopicPartition, begin round) (
 	revision int64, errs []error) {
 	errs = make([]error, len(list))
 	pending := make([]int, len(list))
@@ -84,7 +84,8 @@ func decideOne(img *metadata.Image, tp metadata.TopicPartition, decide decision)
 
 // ElectPreferred makes the first replicas of partitions their leaders. It returns an error or nil
 // for each partition, and a revision that shows the result. Any broker may call it.
-func (c *Controller) ElectPreferred(ctx context.Context, images Images, list []metadata.TopicPartition) (revision int64, errs []error) {
+func (c *Controller) ElectPreferred(ctx context.Context, images *metadata.Applier, list []metadata.TopicPartition) (revision int64,
+	errs []error) {
 	return changeEach(ctx, c.opts.Store, images, "elect a leader", list, func(img *metadata.Image, _ []metadata.TopicPartition) decision {
 		return func(tp metadata.TopicPartition, p *metadata.Partition) (metadata.Partition, error) {
 			if p.Leader == p.Replicas[0] {

@@ -38,13 +38,6 @@ type Term struct {
 	FormerUntil time.Duration
 }
 
-// Images gives the newest image, as metadata.Applier does.
-type Images interface {
-	Image() *metadata.Image
-	// WaitShown waits until Image shows a version.
-	WaitShown(ctx context.Context, version int64) error
-}
-
 // Store is the part of the metadata store that a Loop needs.
 type Store interface {
 	// Get reads the state of this node.
@@ -68,7 +61,7 @@ func (s inTerm) Txn(ctx context.Context, t metadata.Txn) (revision int64, err er
 // LoopOptions configure a Loop.
 type LoopOptions struct {
 	Store      Store
-	Images     Images
+	Images     *metadata.Applier
 	Leadership Leadership
 	// Own is the incarnation of this node's broker process.
 	Own [16]byte

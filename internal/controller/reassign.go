@@ -25,7 +25,7 @@ var errUnchanged = errors.New("nothing to change")
 // Reassign begins, replaces or cancels reassignments. The brokers copy the logs, and the controller
 // completes each reassignment when all of its replicas are in sync. It returns an error or nil for
 // each, and a revision that shows the result. Any broker may call it.
-func (c *Controller) Reassign(ctx context.Context, images Images, list []Reassignment) (revision int64, errs []error) {
+func (c *Controller) Reassign(ctx context.Context, images *metadata.Applier, list []Reassignment) (revision int64, errs []error) {
 	wanted := make(map[metadata.TopicPartition]*Reassignment, len(list))
 	partitions := make([]metadata.TopicPartition, len(list))
 	for i := range list {

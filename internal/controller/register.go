@@ -75,7 +75,7 @@ const (
 type registrar struct {
 	log    *zap.Logger
 	store  inTerm
-	images Images
+	images *metadata.Applier
 	minISR func(*metadata.Image, *metadata.Topic, *metadata.Partition) int
 	alone  bool // the broker is on this node, and there is no other voter and no other broker
 }

@@ -36,7 +36,7 @@ func (b *Broker) view() *admin.View {
 	return &admin.View{Node: r.conf.NodeID, Dirs: r.dirs.List, Cluster: r.cluster.View, Logs: r.logs,
 		Replicas: r.replicas, Image: r.applier.Image, Measured: r.measured,
 		Network: r.network, Requests: r.requests,
-		Connections: func() []view.Connection { return observe.Connections(server) },
+		Connections: server.Connections,
 		Waits:       server.Waits,
 		Trace:       server.Trace,
 		Connected:   func() int { return server.Stats().Connections }, Addresses: b.Addrs(),

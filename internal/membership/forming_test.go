@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
@@ -49,7 +50,7 @@ func (m *meeting) add(id int32, member uint64) *attendee {
 	n := &attendee{m: m}
 	n.state = State{Name: "c", Seeds: SeedsHash(m.list), Self: Member{Node: id, ID: member, Address: address}}
 	n.server = NewServer(ServerOptions{
-		State: n.current, Reach: func(Member) {}, Group: n, Controller: func() Controller { return nil },
+		State: n.current, Reach: func(Member) {}, AddLearner: n.AddLearner, Controller: func() *controller.Loop { return nil },
 		Gone: func(_ context.Context, member uint64) (bool, error) { return member == 666, nil },
 	})
 	m.mu.Lock()
@@ -64,7 +65,7 @@ func (n *attendee) current() State {
 	return n.state
 }
 
-// AddLearner implements Group: the member gets the metadata at once.
+// AddLearner adds a member: the member gets the metadata at once.
 func (n *attendee) AddLearner(_ context.Context, member uint64) error {
 	n.m.mu.Lock()
 	defer n.m.mu.Unlock()

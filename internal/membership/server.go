@@ -29,21 +29,6 @@ type Failure struct {
 // Error returns the text.
 func (f *Failure) Error() string { return f.Text }
 
-// Controller is the part of the controller that answers other brokers. Its methods return an error
-// that matches controller.ErrNotController while this node does not lead the metadata.
-type Controller interface {
-	Register(ctx context.Context, q *controller.RegisterRequest) (epoch int64, err error)
-	Heartbeat(ctx context.Context, h controller.Heartbeat) (controller.HeartbeatAnswer, error)
-	Resign(ctx context.Context, broker int32, epoch int64, list []controller.Resigned) (revision int64, err error)
-}
-
-// Group is the Raft group of the metadata.
-type Group interface {
-	// AddLearner adds a member that has no vote. It returns an error that matches ErrNotLeader on
-	// other nodes than the leader's.
-	AddLearner(ctx context.Context, member uint64) error
-}
-
 // ErrNotLeader reports that this node does not lead the metadata.
 var ErrNotLeader = errors.New("this node does not lead the metadata")
 
@@ -53,11 +38,13 @@ type ServerOptions struct {
 	State func() State
 	// Reach makes a member reachable: the metadata leader sends to it from now on.
 	Reach func(Member)
-	Group Group
+	// AddLearner adds a member that has no vote to the Raft group of the metadata. It returns an
+	// error that matches ErrNotLeader on other nodes than the leader's.
+	AddLearner func(ctx context.Context, member uint64) error
 	// Gone reports whether a member was unregistered.
 	Gone func(ctx context.Context, member uint64) (bool, error)
 	// Controller is nil until the node has metadata.
-	Controller func() Controller
+	Controller func() *controller.Loop
 	// Version is that of the software, for the findings of other brokers.
 	Version string
 }
@@ -161,7 +148,7 @@ func (s *Server) join(ctx context.Context, from uint64, q *JoinRequest) error {
 			"start it with an empty data directory to add it as a new member", q.Member.Node)}
 	}
 	s.o.Reach(q.Member)
-	return s.o.Group.AddLearner(ctx, from)
+	return s.o.AddLearner(ctx, from)
 }
 
 // ForgetWishes forgets what heartbeats to this node said about votes: a new term has begun, and the

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // queue has the requests of a connection in the order of their arrival, and counts them.
@@ -23,7 +24,7 @@ type queue struct {
 	counted        int   // of those, bytes that are counted in Server.outgoing
 	writing        writing
 	answered       time.Time // when the last answer was ready
-	traffic        Traffic
+	traffic        view.Traffic
 	away           absence
 }
 

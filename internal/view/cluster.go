@@ -120,13 +120,15 @@ type Stopped struct {
 	Ahead bool
 }
 
-// Streams are totals of the replica streams of a broker.
+// Streams are totals of the replica streams of a broker. Frames are those with records.
 type Streams struct {
 	Connections                   uint64 // to leaders
 	SentFrames, SentBytes         uint64 // to followers
 	ReceivedFrames, ReceivedBytes uint64 // from leaders
-	Waits                         uint64
-	Truncated, Refused            uint64
+	Waits                         uint64 // how often a follower's window was full
+	// Truncated are records that this broker's replicas discarded because their leaders do not have
+	// them. Refused are truncations that would have discarded committed records.
+	Truncated, Refused uint64
 }
 
 // WithoutLeader returns the number of partitions of the whole cluster that have no leader.

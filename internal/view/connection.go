@@ -16,19 +16,24 @@ type Connections struct {
 type Connection struct {
 	ID          uint64     `json:"id"` // unique until the broker stops
 	Listener    string     `json:"listener"`
-	Address     string     `json:"address"`
+	Address     string     `json:"address"` // empty without an IP address
 	ClientID    string     `json:"clientId"`
 	Software    string     `json:"software"`
 	Version     string     `json:"softwareVersion"`
 	Principal   string     `json:"principal"`
 	Opened      time.Time  `json:"opened"`
-	LastRequest *time.Time `json:"lastRequest"` // nil before the first request
+	LastRequest *time.Time `json:"lastRequest"` // now if one is in flight, nil before the first
 	InFlight    int        `json:"inFlight"`
 	ThrottledMs int64      `json:"throttledMs"` // how long the broker will not read from it
-	Requests    int64      `json:"requests"`
-	BytesIn     int64      `json:"bytesIn"`
-	BytesOut    int64      `json:"bytesOut"`
-	RecordsIn   int64      `json:"recordsIn"`
+	Traffic
+}
+
+// Traffic counts what a connection carried since it was opened.
+type Traffic struct {
+	Requests  int64 `json:"requests"`  // that arrived and were handled
+	BytesIn   int64 `json:"bytesIn"`   // of these requests, with their length fields
+	BytesOut  int64 `json:"bytesOut"`  // of their answers, written or ready to be written
+	RecordsIn int64 `json:"recordsIn"` // that handlers counted
 }
 
 // Program returns the client's software with its version, empty if the client does not report it.

@@ -192,13 +192,13 @@ func loaded() (*fake, *History) {
 	f.group.Offsets = []view.GroupOffset{{Topic: "payments", Committed: 199_988, End: 200_000, Lag: 12},
 		{Topic: "payments", Partition: 1, Committed: 204_127, End: 204_127}}
 	for i, c := range []view.Connection{
-		{ClientID: "billing-1", Address: "10.0.3.17:51044", Software: "librdkafka", Version: "2.6.0", Requests: 81_201, BytesIn: 9 << 20,
-			BytesOut: 600 << 20, InFlight: 1},
-		{ClientID: "orders-api", Address: "10.0.3.20:40112", Software: "apache-kafka-java", Version: "4.1.0", Requests: 9_120_004,
-			RecordsIn: 48_211_904, BytesIn: 12 * gib, BytesOut: 800 << 20, InFlight: 4},
-		{ClientID: "clickstream", Address: "10.0.4.3:33980", Software: "kgo", Version: "v1.18.1", Requests: 1_004_209, BytesIn: 30 * gib,
-			BytesOut: 90 << 20, ThrottledMs: 400},
-		{ClientID: "sarama", Address: "[2001:db8::17]:33980", Requests: 12, BytesIn: 1200, BytesOut: 4410},
+		{ClientID: "billing-1", Address: "10.0.3.17:51044", Software: "librdkafka", Version: "2.6.0", InFlight: 1,
+			Traffic: view.Traffic{Requests: 81_201, BytesIn: 9 << 20, BytesOut: 600 << 20}},
+		{ClientID: "orders-api", Address: "10.0.3.20:40112", Software: "apache-kafka-java", Version: "4.1.0", InFlight: 4,
+			Traffic: view.Traffic{Requests: 9_120_004, RecordsIn: 48_211_904, BytesIn: 12 * gib, BytesOut: 800 << 20}},
+		{ClientID: "clickstream", Address: "10.0.4.3:33980", Software: "kgo", Version: "v1.18.1", ThrottledMs: 400,
+			Traffic: view.Traffic{Requests: 1_004_209, BytesIn: 30 * gib, BytesOut: 90 << 20}},
+		{ClientID: "sarama", Address: "[2001:db8::17]:33980", Traffic: view.Traffic{Requests: 12, BytesIn: 1200, BytesOut: 4410}},
 	} {
 		c.ID, c.Listener, c.Principal = uint64(i), "PLAINTEXT", anonymous
 		c.Opened, c.LastRequest = now().Add(-3*time.Hour), new(now().Add(-time.Duration(i)*time.Second))

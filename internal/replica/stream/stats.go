@@ -7,31 +7,18 @@ import (
 
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/view"
 )
-
-// Stats are totals since the start of the process.
-type Stats struct {
-	// Connections are those that this broker made to leaders.
-	Connections uint64
-	// Sent and Received are frames with records, and their bytes.
-	SentFrames, SentBytes         uint64
-	ReceivedFrames, ReceivedBytes uint64
-	// Waits counts how often a follower's window was full.
-	Waits uint64
-	// Truncated are records that this broker's replicas discarded because their leaders do not have
-	// them. Refused are truncations that would have discarded committed records.
-	Truncated, Refused uint64
-}
 
 // counters are the totals. They are counted for each frame, not for each record.
 type counters struct {
 	connections, sentFrames, sentBytes, receivedFrames, receivedBytes, waits, truncated, refused atomic.Uint64
 }
 
-// Stats returns the totals.
-func (s *Streams) Stats() Stats {
+// Stats returns the totals since the start of the process.
+func (s *Streams) Stats() view.Streams {
 	c := &s.count
-	return Stats{
+	return view.Streams{
 		Connections: c.connections.Load(), SentFrames: c.sentFrames.Load(), SentBytes: c.sentBytes.Load(),
 		ReceivedFrames: c.receivedFrames.Load(), ReceivedBytes: c.receivedBytes.Load(), Waits: c.waits.Load(),
 		Truncated: c.truncated.Load(), Refused: c.refused.Load(),

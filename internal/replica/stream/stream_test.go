@@ -14,6 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // bubble runs a test in virtual time.
@@ -42,7 +43,7 @@ func TestFollowersCopyALeadersLog(t *testing.T) {
 			must(t, d.wait(t))
 		}
 		w.converge(1, 2, 3)
-		for id, want := range map[int32]Stats{1: {SentFrames: 1}, 2: {ReceivedFrames: 1, Connections: 1}} {
+		for id, want := range map[int32]view.Streams{1: {SentFrames: 1}, 2: {ReceivedFrames: 1, Connections: 1}} {
 			n := w.nodes[id].streams.Stats()
 			if (n.SentFrames > 0) != (want.SentFrames > 0) || (n.SentBytes > 600*100*2) != (want.SentFrames > 0) ||
 				(n.ReceivedFrames > 0) != (want.ReceivedFrames > 0) || (n.ReceivedBytes > 600*100) != (want.ReceivedFrames > 0) ||

@@ -86,7 +86,7 @@ func importRules() map[string]importRule {
 			"internal/configdef", "internal/groupcommit", "internal/replica/progress", "internal/view", "pkg/durability"},
 			never: noProtocol, because: replicaReason},
 		"internal/replica/stream": {may: []string{"internal/replica", "internal/replica/progress", "internal/storage", "internal/record",
-			"internal/bufpool", "internal/groupcommit", "internal/link/frame"},
+			"internal/bufpool", "internal/groupcommit", "internal/link/frame", "internal/view"},
 			never: append([]string{netPkg}, noProtocol...), because: streamReason},
 
 		"internal/controller": {may: []string{"internal/controller/election", "internal/metadata", "internal/configdef",

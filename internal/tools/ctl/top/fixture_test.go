@@ -37,8 +37,8 @@ func busy(seconds int64) *sample {
 	for id := range uint64(3) {
 		c := view.Connection{ID: id, Address: fmt.Sprintf("10.0.0.%d:5000", 1+id/2), ClientID: "shop", Software: "librdkafka",
 			Version: "2.3.0",
-			Opened:  opened, InFlight: 1, Requests: 100 * seconds, BytesIn: 1000 * seconds, BytesOut: 2000 * seconds,
-			RecordsIn: 50 * seconds}
+			Opened:  opened, InFlight: 1,
+			Traffic: view.Traffic{Requests: 100 * seconds, BytesIn: 1000 * seconds, BytesOut: 2000 * seconds, RecordsIn: 50 * seconds}}
 		if id == 2 {
 			c.ClientID, c.Software, c.ThrottledMs = "evil\x1b[2J", "", 100
 			c.Requests = 7
