@@ -3,6 +3,8 @@ package brokers
 import (
 	"context"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -87,7 +89,7 @@ func diskFaults() []fault {
 	}
 }
 
-// leads returns what a broker leads, as another one shows it.
+// leads returns the partitions that a broker leads, as another one shows it.
 func (c *clients) leads(broker int32) (list []string, err error) {
 	within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -97,7 +99,7 @@ func (c *clients) leads(broker int32) (list []string, err error) {
 	}
 	m.Topics.EachPartition(func(p kadm.PartitionDetail) {
 		if p.Leader == broker {
-			list = append(list, p.Topic)
+			list = append(list, fmt.Sprintf("%s-%d", p.Topic, p.Partition))
 		}
 	})
 	return list, nil
@@ -170,6 +172,67 @@ func TestABrokerThatCannotWriteLeadsNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A start cannot read the logs of a broker, or of all brokers, for some seconds. Meanwhile brokers
+// that can read them lead, and then everything is in sync again, without a restart.
+func TestLogsThatAStartCannotRead(t *testing.T) {
+	for _, n := range []int32{1, 3} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) { history(t, 41, unreadableAtStarts(n)) })
+	}
+}
+
+func unreadableAtStarts(n int32) func(w *world, c *clients) {
+	return func(w *world, c *clients) {
+		time.Sleep(10 * time.Second)
+		var heal []func()
+		former := map[string]bool{}
+		for id := int32(1); id <= 3; id++ {
+			w.kill(id)
+			if id > n {
+				continue
+			}
+			w.nodes[id].arm = func(p *process) {
+				heal = append(heal, p.fs.Add(errfs.Rule{Ops: errfs.List, Err: syscall.EIO, When: ofPartition}).Off)
+			}
+			infos, _ := w.nodes[id].disk.List(logDir)
+			for _, in := range infos {
+				former[in.Name] = true
+			}
+		}
+		for id := int32(1); id <= 3; id++ {
+			w.start(id)
+		}
+		if n == 1 && until(patience, func() bool { return !c.leadsAny(1, former) }) != nil {
+			w.problem("broker 1 leads what it cannot read")
+		}
+		time.Sleep(10 * time.Second)
+		before := w.name(1)
+		for _, end := range heal {
+			end()
+		}
+		began := time.Now()
+		c.inSync()
+		if took := time.Since(began); took > time.Minute {
+			w.problem("everything is in sync after %v only", took)
+		}
+		c.progress(10 * time.Second)
+		if now := w.name(1); now != before {
+			w.problem("%s was restarted: %s", before, now)
+		}
+	}
+}
+
+// leadsAny reports whether a broker leads one of some partitions, or no broker says so.
+func (c *clients) leadsAny(broker int32, partitions map[string]bool) bool {
+	list, err := c.leads(broker)
+	return err != nil || slices.ContainsFunc(list, func(p string) bool { return partitions[p] })
+}
+
+// ofPartition reports whether a call is about the directory of a partition.
+func ofPartition(c errfs.Call) bool {
+	at, name := path.Split(c.Path)
+	return path.Clean(at) == logDir && strings.Contains(name, "-")
 }
 
 // createElsewhere creates a topic of which a broker can lead nothing, though it is the first
