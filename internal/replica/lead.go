@@ -205,9 +205,9 @@ func (p *Partition) Refused(epoch int32, id uint64, revision int64) {
 }
 
 // Sweep measures the followers' lag, and fails the appends with acks=all of a leader that is cut
-// off: at two sweeps in a row. A leader whose log is offline gives way. The caller must call it every
-// 500 ms as long as it returns true, and after an append or a change of the role that follows a false
-// one.
+// off: at two sweeps in a row. A leader whose log is offline gives way. The caller must call it
+// every 500 ms as long as it returns true, and after an append or a change of the role that follows
+// a false one.
 func (p *Partition) Sweep() (more bool) {
 	lease := p.env.leaseLive()
 	var ready decided

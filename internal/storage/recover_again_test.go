@@ -90,7 +90,8 @@ func TestThePowerFailsWhileALogIsOpenedLater(t *testing.T) {
 		for at, ended := 1, false; !ended; at++ {
 			d, l, errs, disk := refusedStart(t, errfs.List, syscall.EIO, unclean)
 			errs.Clear()
-			fails := errs.Add(errfs.Rule{From: at, Err: syscall.EIO, When: func(c errfs.Call) bool { return !strings.Contains(c.Path, "journal") }})
+			notJournal := func(c errfs.Call) bool { return !strings.Contains(c.Path, "journal") }
+			fails := errs.Add(errfs.Rule{From: at, Err: syscall.EIO, When: notJournal})
 			eventually(t, "it is opened, or the disk fails", func() bool {
 				ended = l.Err() == nil
 				return ended || fails.Hits() > 0
@@ -102,8 +103,8 @@ func TestThePowerFailsWhileALogIsOpenedLater(t *testing.T) {
 	}
 }
 
-// A leader whose log is opened later does not continue in its epoch: the log ended elsewhere when the
-// epoch began.
+// A leader whose log is opened later does not continue in its epoch: the log ended elsewhere when
+// the epoch began.
 func TestALogThatIsOpenedLaterNeedsANewEpoch(t *testing.T) {
 	_, l, errs, _ := refusedStart(t, errfs.List, syscall.EIO, true)
 	l.Observe(noopObserver{}) // there are other replicas

@@ -123,10 +123,10 @@ func (r *recovery) apply() error {
 // replayFlush is the number of replayed bytes that are worth a write to a segment.
 const replayFlush = 1 << 20
 
-// replay appends a frame's batches to the tail of a log that is not in use, and has write bring them
-// to segments when that is worth it. The checkpoint may name an epoch that begins where the frame
-// does: one in which the log led without a record, and which it has forgotten when the batches of
-// another leader followed.
+// replay appends a frame's batches to the tail of a log that is not in use, and has write bring
+// them to segments when that is worth it. The checkpoint may name an epoch that begins where the
+// frame does: one in which the log led without a record, and which it has forgotten when the
+// batches of another leader followed.
 func (l *Log) replay(f *journal.Frame, write func() error) error {
 	n := l.chunkOf(f)
 	l.noteReplayed(f)

@@ -117,6 +117,51 @@ func (c *clients) ledByOthers(broker int32) {
 	}
 }
 
+// isrs returns the partitions that have a broker in their ISR, and all partitions.
+func (c *clients) isrs(broker int32) (in, all map[string]bool, err error) {
+	within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	m, err := kadm.NewClient(c.admin).Metadata(within)
+	in, all = map[string]bool{}, map[string]bool{}
+	if err == nil {
+		m.Topics.EachPartition(func(p kadm.PartitionDetail) {
+			name := fmt.Sprintf("%s-%d", p.Topic, p.Partition)
+			all[name] = true
+			if slices.Contains(p.ISR, broker) {
+				in[name] = true
+			}
+		})
+	}
+	return in, all, err
+}
+
+// A replica that has left the ISR because its disk hangs does not return before the disk answers,
+// also if one other replica is all that is left.
+func TestAnISRIsSteadyWhileADiskHangs(t *testing.T) {
+	history(t, 27, func(w *world, c *clients) {
+		time.Sleep(5 * time.Second)
+		heal := w.ail(1, hanging, time.Hour)
+		left := map[string]bool{}
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
+			in, all, err := c.isrs(1)
+			if err != nil {
+				continue
+			}
+			for p := range all {
+				if left[p] && in[p] {
+					w.problem("broker 1 is in the ISR of %s again, and its disk hangs", p)
+				}
+				left[p] = left[p] || !in[p]
+			}
+		}
+		if !left["moved-0"] {
+			w.problem("a replica whose disk hangs stays in the ISR of %v", left)
+		}
+		heal()
+		c.inSync()
+	})
+}
+
 // Disks fail for five seconds, of one broker or of all, and no broker is restarted: everything is
 // in sync again, and nothing is lost.
 func TestDisksThatFailForSeconds(t *testing.T) {
