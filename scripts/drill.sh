@@ -245,7 +245,7 @@ unwatch() {
 untrue() {
   unwatch
   awk -F'\t' -v all="broker brokers reports quorum controller membership leaderless serving $*" \
-    'BEGIN { split(all, a, " "); for (k in a) ok[a[k]] = 1 } !ok[$1] && !/cannot be dialed/' "$dir/seen" | sort | uniq -c | sort -rn >"$dir/untrue"
+    'BEGIN { split(all, a, " "); for (k in a) ok[a[k]] = 1 } !ok[$1] && !/unable to dial|cannot be dialed/' "$dir/seen" | sort | uniq -c | sort -rn >"$dir/untrue"
   [ -s "$dir/untrue" ]
 }
 # follow: does what the remedy says, in its order. What it leaves to the operator's choice is
