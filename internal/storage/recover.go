@@ -309,6 +309,10 @@ func (r *recovery) openLog(lc *checkpoint.Log) {
 	f := foundAs(l, lc)
 	r.found[lc.ID] = f
 	d.logs[lc.ID] = l
+	l.acks.lossy.Store(lc.Lossy)
+	if l.partial.Store(lc.Partial); lc.Partial {
+		d.flawed.Store(true)
+	}
 	if f.err = l.restore(lc); lc.Offline != "" {
 		f.err = errors.New(lc.Offline)
 	}
@@ -330,10 +334,6 @@ func (l *Log) restore(lc *checkpoint.Log) error {
 	l.storedHigh = recoveredHigh{lc.High, lc.HighEpoch}
 	l.setEnds(lc.Offset)
 	l.mu.Unlock()
-	l.acks.lossy.Store(lc.Lossy)
-	if l.partial.Store(lc.Partial); lc.Partial {
-		l.dir.flawed.Store(true)
-	}
 	l.moveStart(lc.Start)
 	l.epochs = lc.Epochs
 	l.unstable.aborted.Store(-1)

@@ -17,7 +17,7 @@ func (l *Log) reopen() error {
 		l.dir.memory.evictAll([]*Log{l})
 		l.forgetFiles(&lc)
 		l.bound()
-		if !isSystemError(err) {
+		if !isSystemError(err) && !l.dir.stopping() {
 			l.giveUp(&lc, err)
 		}
 		return err
