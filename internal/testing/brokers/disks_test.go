@@ -86,6 +86,11 @@ func diskFaults() []fault {
 		{"log directory hangs for a while", 3, some(hanging)},
 		{"log directory is full for a while", 3, some(full)},
 		{"log directory is low for a while", 4, some(low)},
+		{"a start cannot read logs for a while", 2, func(c *clients, id int32) {
+			c.w.kill(id)
+			c.w.unreadable(id, time.Duration(c.w.random.Int64N(int64(15*time.Second))))
+			c.w.start(id)
+		}},
 	}
 }
 
@@ -117,6 +122,28 @@ func (c *clients) ledByOthers(broker int32) {
 	}
 }
 
+// unreadable lets the next process of a broker, which does not run, get errors for the directories of
+// its partitions for a time, or until the result is called.
+func (w *world) unreadable(id int32, d time.Duration) (heal func()) {
+	early, heal := context.WithTimeout(context.Background(), d)
+	n := w.nodes[id]
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.arm = func(p *process) {
+		rule := p.fs.Add(errfs.Rule{Ops: errfs.List, Err: syscall.EIO, When: ofPartition})
+		w.ending.Go(func() {
+			select {
+			case <-early.Done():
+			case <-p.gone:
+			}
+			heal()
+			rule.Off()
+			w.note("%d can read its logs", id)
+		})
+	}
+	return heal
+}
+
 // isrs returns the partitions that have a broker in their ISR, and all partitions.
 func (c *clients) isrs(broker int32) (in, all map[string]bool, err error) {
 	within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -140,6 +167,8 @@ func (c *clients) isrs(broker int32) (in, all map[string]bool, err error) {
 func TestAnISRIsSteadyWhileADiskHangs(t *testing.T) {
 	history(t, 27, func(w *world, c *clients) {
 		time.Sleep(5 * time.Second)
+		c.move(1, 2)
+		c.inSync()
 		heal := w.ail(1, hanging, time.Hour)
 		left := map[string]bool{}
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
@@ -238,9 +267,7 @@ func unreadableAtStarts(n int32) func(w *world, c *clients) {
 			if id > n {
 				continue
 			}
-			w.nodes[id].arm = func(p *process) {
-				heal = append(heal, p.fs.Add(errfs.Rule{Ops: errfs.List, Err: syscall.EIO, When: ofPartition}).Off)
-			}
+			heal = append(heal, w.unreadable(id, time.Hour))
 			infos, _ := w.nodes[id].disk.List(logDir)
 			for _, in := range infos {
 				former[in.Name] = true

@@ -175,6 +175,8 @@ var rules = []rule{
 		"return false, l.reopen()", "return false, errInFlight", "TestALogThatAStartCouldNotReadIsOpenedLater"},
 	{"a log that is opened later continues in its epoch", "storage/recover_again.go",
 		"\tl.holdLocked()\n", "", "TestALogThatIsOpenedLaterNeedsANewEpoch"},
+	{"a replica that left because it is slow returns where it stood", "replica/progress/propose.go",
+		"if end < m.returns {", "if false {", "TestAMemberReturnsWhenItHasGoneOn"},
 	{"a leader that cannot read its log leads on", "replica/lead.go",
 		"if offline {", "if false {", "testing/brokers.TestLogsThatAStartCannotRead"},
 }
