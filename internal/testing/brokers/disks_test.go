@@ -122,8 +122,8 @@ func (c *clients) ledByOthers(broker int32) {
 	}
 }
 
-// unreadable lets the next process of a broker, which does not run, get errors for the directories of
-// its partitions for a time, or until the result is called.
+// unreadable lets the next process of a broker, which does not run, get errors for the directories
+// of its partitions for a time, or until the result is called.
 func (w *world) unreadable(id int32, d time.Duration) (heal func()) {
 	early, heal := context.WithTimeout(context.Background(), d)
 	n := w.nodes[id]
