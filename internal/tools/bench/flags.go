@@ -52,7 +52,8 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	fs.IntVar(&c.Partitions, "partitions", c.Partitions, "partitions of a created topic")
 	fs.IntVar(&c.ReplicationFactor, "replication-factor", c.ReplicationFactor, "replicas of a created topic")
 	// A flag that is set changes the map of its default.
-	fs.StringToStringVar(&c.TopicConfig, "topic-config", maps.Clone(c.TopicConfig), "config of a created topic, name=value; may be repeated")
+	fs.StringToStringVar(&c.TopicConfig, "topic-config", maps.Clone(c.TopicConfig),
+		"config of a created topic, name=value; may be repeated")
 	fs.BoolVar(&c.Verify, "verify", c.Verify, "read the topic afterwards: it must have every acknowledged record once")
 	fs.StringVar(&c.ClientID, "client-id", c.ClientID, "client id of the load, to which quotas may apply (default "+wire.ClientID+")")
 	fs.IntVar(&c.FetchMaxBytes, "fetch-max-bytes", c.FetchMaxBytes, "maximum bytes of a raw fetch")
