@@ -239,13 +239,13 @@ unwatch() {
   watcher=''
 }
 # untrue: what watch saw of checks that have nothing to do with a broker that is gone for a while:
-# that it is fenced or starts, that the quorum has one voter less, that partitions wait for a leader,
-# that it cannot be dialed.
+# that it is fenced or starts, that the quorum has one voter less, that a controller is elected, that
+# partitions wait for a leader, that it cannot be dialed.
 # Checks that are true of the fault itself are arguments.
 untrue() {
   unwatch
-  awk -F'\t' -v all="broker brokers reports quorum membership leaderless serving $*" \
-    'BEGIN { split(all, a, " "); for (k in a) ok[a[k]] = 1 } !ok[$1] && !/unable to dial/' "$dir/seen" | sort | uniq -c | sort -rn >"$dir/untrue"
+  awk -F'\t' -v all="broker brokers reports quorum controller membership leaderless serving $*" \
+    'BEGIN { split(all, a, " "); for (k in a) ok[a[k]] = 1 } !ok[$1] && !/unable to dial|cannot be dialed/' "$dir/seen" | sort | uniq -c | sort -rn >"$dir/untrue"
   [ -s "$dir/untrue" ]
 }
 # follow: does what the remedy says, in its order. What it leaves to the operator's choice is

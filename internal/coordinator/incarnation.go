@@ -126,8 +126,18 @@ func (s *shard) loaded(incarnation uint64, m Machine, records int64, took time.D
 	s.applyEffects()
 	s.resume(now)
 	if s.r.opt.InitialEvent != nil {
-		s.notify(s.r.opt.InitialEvent(s.partition))
+		s.notify(s.initialEvent())
 	}
+}
+
+// initialEvent returns the initial event of the machine, and notes which announcements it includes:
+// some of them may still be in the inbox, and are older.
+func (s *shard) initialEvent() (event any) {
+	for done := false; !done; done = s.knows == s.r.announced.Load() {
+		s.knows = s.r.announced.Load()
+		event = s.r.opt.InitialEvent(s.partition)
+	}
+	return event
 }
 
 // savedTimers are the timers of a discarded machine, kept for its successor on this broker.

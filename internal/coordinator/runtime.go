@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,8 +18,8 @@ type Options struct {
 	// New makes an empty machine for a partition, before every load.
 	New func(partition int32) Machine
 	// InitialEvent, if it is set, makes the event that a machine gets right after it is loaded,
-	// before any request. A loading shard misses broadcasts, so the event must include everything
-	// that earlier calls of Broadcast announced.
+	// before any request. A loading shard misses what Announce says, so the event must include
+	// everything that earlier calls of it said.
 	InitialEvent func(partition int32) any
 	// Send carries out a request of a machine, see Effects.Send. epoch is the leader epoch in which
 	// the machine runs. What Send appends shares batch, which the runtime runs soon. Send must not
@@ -64,6 +65,8 @@ type Runtime struct {
 	workers *workers // run shards
 
 	limited *zap.Logger // for lines about appends
+
+	announced atomic.Uint64 // calls of Announce
 
 	mu     sync.RWMutex
 	closed bool
@@ -139,13 +142,27 @@ func (r *Runtime) Submit(partition int32, event any, done func(response any, err
 	s.submit(event, done)
 }
 
-// Broadcast hands an event without a response to every loaded machine. Others learn of it from
-// Options.InitialEvent.
+// Broadcast hands an event without a response to every loaded machine.
 func (r *Runtime) Broadcast(event any) {
+	r.toAll(func(s *shard) { s.notify(event) })
+}
+
+// Announce is Broadcast of a state of which other machines learn from Options.InitialEvent. Calls
+// must not overlap. A machine never gets a state older than that of its initial event.
+func (r *Runtime) Announce(event any) {
+	n := r.announced.Add(1)
+	r.toAll(func(s *shard) {
+		if n > s.knows {
+			s.notify(event)
+		}
+	})
+}
+
+func (r *Runtime) toAll(do func(*shard)) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, s := range r.shards {
-		s.post(func() { s.notify(event) })
+		s.post(func() { do(s) })
 	}
 }
 

@@ -329,6 +329,26 @@ func TestBroadcastAndInitialEvent(t *testing.T) {
 	})
 }
 
+// A machine does not get what was announced before its initial event was made.
+func TestAnnouncementsDoNotGoBack(t *testing.T) {
+	var rt *Runtime
+	states := 0
+	initial := func(int32) any {
+		if states++; rt != nil && states == 2 { // the shard's goroutine handles it after this event
+			rt.Announce("hello")
+		}
+		return "news"
+	}
+	run(t, Options{InitialEvent: initial}, func(t *testing.T, started *Runtime, log *fakeLog) {
+		rt = started
+		rt.Lead(0, 2, log)
+		synctest.Wait()
+		submit(rt, "get").want(t, "has news news", nil) // one of each machine
+		rt.Announce("hello")
+		submit(rt, "get").want(t, "has news news hello", nil)
+	})
+}
+
 func TestCloseInEveryPhase(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) { // with waiting requests and appends
 		log.set(func(l *fakeLog) { l.held = true })

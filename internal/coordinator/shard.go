@@ -46,6 +46,7 @@ type shard struct {
 	// incarnation counts machines: results for an earlier incarnation are ignored.
 	incarnation  uint64
 	machine      Machine
+	knows        uint64 // how many calls of Announce its initial event includes
 	effects      Effects
 	timers       *timers
 	alarm        *time.Timer

@@ -188,7 +188,7 @@ func stored(l *storage.Log) view.Log {
 		x.RetentionMs = conf.Cleanup.RetentionTime.Milliseconds()
 	}
 	if err := l.Offline(); err != nil {
-		x.Error, x.Offline = Reason(err), true
+		x.Error, x.Offline, x.Reopens = Reason(err), true, l.Reopens()
 	} else {
 		x.Error = Reason(l.Err())
 	}

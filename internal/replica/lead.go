@@ -205,8 +205,9 @@ func (p *Partition) Refused(epoch int32, id uint64, revision int64) {
 }
 
 // Sweep measures the followers' lag, and fails the appends with acks=all of a leader that is cut
-// off: at two sweeps in a row. The caller must call it every 500 ms as long as it returns true, and
-// after an append or a change of the role that follows a false one.
+// off: at two sweeps in a row. A leader whose log is offline gives way. The caller must call it
+// every 500 ms as long as it returns true, and after an append or a change of the role that follows
+// a false one.
 func (p *Partition) Sweep() (more bool) {
 	lease := p.env.leaseLive()
 	var ready decided
@@ -225,7 +226,11 @@ func (p *Partition) Sweep() (more bool) {
 	}
 	p.mu.Unlock()
 	ready.finish()
-	return more || apart
+	offline := p.log.Offline() != nil
+	if offline { // a start could not read it: otherwise Reverted has resigned
+		p.giveWay()
+	}
+	return more || apart || offline
 }
 
 // CutOff reports whether this broker leads the partition, and has lost contact with the controller

@@ -67,7 +67,7 @@ type Partition struct {
 	// notBefore is when a change may be requested after one was refused. Otherwise a leader that
 	// decides on something outdated would repeat its request without a pause.
 	notBefore atomic.Int64
-	resigned  atomic.Int64 // when ReadFailed resigned last, 0 if it never did
+	resigned  atomic.Int64 // when giveWay resigned last, 0 if it never did
 	// found is the latest epoch of the log when this process began to use it, if the stop before
 	// that was not clean: no leader continues it. Otherwise it is -1.
 	found int32

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/chronik-io/chronik/internal/replica/progress"
 )
@@ -45,6 +46,11 @@ func newRole(a *Role, self int32) *role {
 	}
 	r.sole = r.replicas == 1 && a.View.Replicas[0].Broker == self
 	return r
+}
+
+// hasOther reports whether another broker than self is in sync and can lead.
+func (r *role) hasOther(self int32) bool {
+	return slices.ContainsFunc(r.members, func(m progress.Replica) bool { return m.Broker != self && m.InSync && m.Active })
 }
 
 // accepts returns why an append is refused, nil if it is accepted.

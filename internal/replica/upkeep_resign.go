@@ -120,11 +120,18 @@ func (s *resignRequests) request(list map[metadata.TopicPartition]int32) {
 }
 
 // ReadFailed is called with the error of a read of the partition's log. If records are damaged
-// here and other replicas are in sync, this broker resigns: an intact replica leads. It takes
-// no lock of the partition.
+// here, this broker gives way to an intact replica. It takes no lock of the partition.
 func (p *Partition) ReadFailed(err error) {
+	if errors.Is(err, storage.ErrCorrupt) {
+		p.giveWay()
+	}
+}
+
+// giveWay resigns if this broker leads and another in-sync replica can lead, but not often: that
+// one may not be able to read its log either.
+func (p *Partition) giveWay() {
 	r := p.role.Load()
-	if !errors.Is(err, storage.ErrCorrupt) || !r.leader || r.isr < 2 || p.env.resign == nil {
+	if !r.leader || !r.hasOther(p.env.self) || p.env.resign == nil {
 		return
 	}
 	now := int64(p.env.now())

@@ -181,7 +181,7 @@ func (l *Log) addSegment(base int64, cfg *Config) (*segment.Segment, error) {
 		prealloc = cfg.Segment.Bytes
 	}
 	create := segment.Create
-	if l.state() == loglife.Opening {
+	if now := l.state(); now == loglife.Opening || now == loglife.Offline {
 		create = segment.Renew // the journal has everything beyond the recovery point
 	}
 	s, err := create(l.dir.files, l.path, base, prealloc)

@@ -121,7 +121,10 @@ func (l *Log) is(u loglife.Use) bool {
 // Offline returns why the log neither accepts nor serves records, nil if it does.
 func (l *Log) Offline() error { return l.refused(loglife.Read) }
 
-// goOffline stops all use of the log, until the next start (Unreadable) or permanently
+// Reopens reports whether the log is offline because the system refused a call, and is tried again.
+func (l *Log) Reopens() bool { return l.state() == loglife.Offline }
+
+// goOffline stops all use of the log, until reopen succeeds (Unreadable) or permanently
 // (FoundDamaged).
 // Checkpoints repeat found as the log's entry; if it is nil, the current entry.
 func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
@@ -131,7 +134,7 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	}
 	err = fmt.Errorf("%w: %s is offline: %w", ErrFailed, l, err)
 	l.mu.Lock()
-	l.applyEventLocked(e, err)
+	was := l.applyEventLocked(e, err)
 	if l.life.cause != err { //nolint:errorlint // this very error: otherwise it was out of use before
 		l.mu.Unlock()
 		return
@@ -142,7 +145,9 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	if e == loglife.FoundDamaged {
 		l.dir.flawed.Store(true) // see Flawed
 	}
-	l.dir.stats.offline.Inc()
+	if !was.Allows(loglife.AsFound) {
+		l.dir.stats.offline.Inc()
+	}
 	l.dir.log.Error("partition is offline", zap.Stringer("log", l), zap.Error(err))
 	// The goroutine that commits may still be assigning offsets, and those batches are also lost.
 	// It may wait for flushMu, which the caller may hold.
@@ -150,9 +155,11 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 		l.acquireCommit()
 		defer l.releaseCommit()
 		l.flushMu.Lock()
-		l.dir.memory.evictAll([]*Log{l})
-		l.flushMu.Unlock()
-		l.observer().Reverted(end, err)
+		defer l.flushMu.Unlock()
+		if l.is(loglife.AsFound) { // otherwise reopen was faster
+			l.dir.memory.evictAll([]*Log{l})
+			l.observer().Reverted(end, err)
+		}
 	}
 	if !l.dir.run(tell) {
 		l.observer().Reverted(end, err)

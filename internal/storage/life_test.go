@@ -331,6 +331,20 @@ func starts() map[string]scene {
 		"a start cannot read a log": plain(func(s *stage) {
 			s.restart(errfs.Rule{Ops: errfs.List, Path: "/d/t-0", Err: syscall.EIO}).end(loglife.Offline)
 		}),
+		"a log that a start cannot read is read later": plain(func(s *stage) {
+			n := s.restart(errfs.Rule{Ops: errfs.List, Path: "/d/t-0", Err: syscall.EIO})
+			n.errs.Clear()
+			n.v.await(n, loglife.Offline, loglife.Mended)
+		}),
+		"a log that a start cannot read is damaged": plain(func(s *stage) {
+			put(s, s.l, 4, 100)
+			must(s, s.l.flushAndSync())
+			must(s, s.d.checkpoint(nil))
+			must(s, s.disk.Remove("/d/t-0/00000000000000000000.log"))
+			n := s.restart(errfs.Rule{Ops: errfs.List, Path: "/d/t-0", Err: syscall.EIO})
+			n.errs.Clear()
+			n.v.await(n, loglife.Offline, loglife.FoundDamaged)
+		}),
 		"a start finds a log damaged": plain(func(s *stage) {
 			put(s, s.l, 4, 100)
 			if err := s.l.flushAndSync(); err != nil {

@@ -140,6 +140,7 @@ type Log struct {
 	attempts attempts // of compaction
 
 	flawed          atomic.Bool  // a segment has or had flaws; see Damages
+	storing         atomic.Bool  // the flaws are about to be committed
 	partial         atomic.Bool  // a repair left records out; see Whole
 	lastSegmentRead atomic.Int64 // time of the last read from a segment, in Unix ns; 0: never
 	wait            atomic.Pointer[waitSeries]

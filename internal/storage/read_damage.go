@@ -112,15 +112,25 @@ func (l *Log) examine(s *segment.Segment, met error) bool {
 	}
 	if news && len(s.Flaws()) > 0 {
 		l.noteFlawed()
-		l.dir.run(func() {
-			if err := l.dir.commit(l); err != nil {
-				l.dir.logOnce(l, "damage is not in the checkpoint yet; a restart now would have to find it again", err)
-			}
-		})
+		l.storeFlaws()
 		l.dir.log.Error("stored bytes are damaged; the records there can't be served", zap.Stringer("log", l),
 			zap.Error(l.damageAt(s, at.Pos)))
 	}
 	return news
+}
+
+// storeFlaws has the known flaws committed in the background. Those that are found until the commit
+// begins share it.
+func (l *Log) storeFlaws() {
+	if !l.storing.CompareAndSwap(false, true) {
+		return
+	}
+	l.dir.run(func() {
+		l.storing.Store(false)
+		if err := l.dir.commit(l); err != nil {
+			l.dir.logOnce(l, "damage is not in the checkpoint yet; a restart now would have to find it again", err)
+		}
+	})
 }
 
 // noteFlawed makes Damages inspect the log's segments.

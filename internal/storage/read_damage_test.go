@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -176,6 +177,35 @@ func TestDamageIsKnownAfterARestart(t *testing.T) {
 	if n := damageAfterARestart(t, broken{}); n != 1 {
 		t.Errorf("%d ranges are known", n)
 	}
+}
+
+// Flaws that are found while a commit waits share it.
+func TestFlawsShareACommit(t *testing.T) {
+	image := served(t, "sync")
+	size := int64(len(readFile(t, image, firstSegment))) / 20
+	for _, batch := range []int64{3, 5, 9} {
+		change(t, image, firstSegment, batch*size+8, binary.BigEndian.AppendUint32(nil, 1<<30))
+	}
+	d := mustOpen(t, image, "sync")
+	l, release := byPartition(t, d, 0), make(chan struct{})
+	var busy sync.WaitGroup
+	busy.Add(flushers)
+	for range flushers {
+		d.run(func() { busy.Done(); <-release })
+	}
+	busy.Wait()
+	damagedOffsets(t, l)
+	d.tasksMu.Lock()
+	waiting := len(d.queue)
+	d.tasksMu.Unlock()
+	close(release)
+	if n := len(l.Damages()); n != 3 || waiting != 1 {
+		t.Errorf("%d commits for %d flaws", waiting, n)
+	}
+	eventually(t, "all of them are committed", func() bool {
+		state, err := checkpoint.Read(image, "/d/"+CheckpointDir)
+		return err == nil && slices.ContainsFunc(state.Logs, func(l checkpoint.Log) bool { return len(l.Flaws) == 3 })
+	})
 }
 
 // Damage is forgotten when its bytes are gone: cut off, removed by retention, or mended while the

@@ -185,7 +185,7 @@ func (r *recovery) logs() error {
 			return err
 		}
 		if f.err == nil && f.lc.QuarantineFile != "" {
-			f.err = f.readQuarantine(f.lc.QuarantineFile, f.l.replay)
+			f.err = f.replayQuarantined(f.l.flush)
 			r.later(nil, func() error { return r.removeQuarantine(f) })
 		}
 	}
@@ -306,26 +306,43 @@ func (r *recovery) openLog(lc *checkpoint.Log) {
 		cfg = d.opt.Config(lc.Topic, lc.ID)
 	}
 	l := newLog(d, lc.ID, lc.Topic, cfg)
-	f := &found{l: l, Follower: *Follow(lc), files: map[int64]int64{}, aborted: map[int64]int64{}}
+	f := foundAs(l, lc)
 	r.found[lc.ID] = f
 	d.logs[lc.ID] = l
-	l.rp = checkpoint.Point{Offset: lc.Offset, LSN: lc.LSN}
-	l.firstDirty, l.relied = lc.Clean, lc.Relied
-	l.storedHigh = recoveredHigh{lc.High, lc.HighEpoch}
 	l.acks.lossy.Store(lc.Lossy)
 	if l.partial.Store(lc.Partial); lc.Partial {
 		d.flawed.Store(true)
 	}
-	l.moveStart(lc.Start)
-	l.setEnds(lc.Offset)
-	l.epochs = lc.Epochs
-	if _, err := l.producers.Decode(lc.Producers); err != nil {
-		f.err = fmt.Errorf("producer state in the checkpoint: %w", err)
-	}
-	l.noteUnstableLocked()
-	if lc.Offline != "" {
+	if f.err = l.restore(lc); lc.Offline != "" {
 		f.err = errors.New(lc.Offline)
 	}
+}
+
+// foundAs returns what recovery knows of a log before it reads any of its files.
+func foundAs(l *Log, lc *checkpoint.Log) *found {
+	return &found{l: l, Follower: *Follow(lc), files: map[int64]int64{}, aborted: map[int64]int64{}}
+}
+
+// restore gives a log that is not in use the state of its checkpoint entry, without segments. The
+// caller is its only user, or holds flushMu.
+func (l *Log) restore(lc *checkpoint.Log) error {
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
+	l.mu.Lock()
+	l.stored = stored{rp: checkpoint.Point{Offset: lc.Offset, LSN: lc.LSN}}
+	l.firstDirty, l.relied = lc.Clean, lc.Relied
+	l.storedHigh = recoveredHigh{lc.High, lc.HighEpoch}
+	l.setEnds(lc.Offset)
+	l.mu.Unlock()
+	l.moveStart(lc.Start)
+	l.epochs = lc.Epochs
+	l.unstable.aborted.Store(-1)
+	_, err := l.producers.Decode(lc.Producers)
+	if err != nil {
+		err = fmt.Errorf("producer state in the checkpoint: %w", err)
+	}
+	l.noteUnstableLocked()
+	return err
 }
 
 // setEnds sets all ends of a log that is not in use yet.
@@ -337,7 +354,7 @@ func (l *Log) setEnds(end int64) {
 
 // finish puts a log online, or takes it offline if its recovery failed. The files of a failed log
 // stay unchanged, and checkpoints repeat what they said of it. A damaged log stays offline; after
-// an error of the system the next start tries again.
+// an error of the system it is tried again (reopen).
 func (r *recovery) finish(f *found) {
 	l := f.l
 	if f.err == nil {
@@ -352,10 +369,26 @@ func (r *recovery) finish(f *found) {
 		case f.quarantineFile != "" && !r.d.opt.broken.has(skipQuarantineEntry):
 			as.QuarantineFile = f.quarantineFile
 		}
-		l.segments = nil
-		l.setEnds(f.lc.Offset)
+		l.forgetFiles(f.lc)
 		l.goOffline(event, &as, f.err)
 	}
+	l.bound()
+}
+
+// forgetFiles reverts what recovery read of a log's files.
+func (l *Log) forgetFiles(lc *checkpoint.Log) {
+	l.mu.Lock()
+	gone := l.segments
+	l.segments = nil
+	l.setEnds(lc.Offset)
+	l.mu.Unlock()
+	for _, s := range gone {
+		s.Forget()
+	}
+}
+
+// bound keeps the log start and the stored high watermark within what recovery found of the log.
+func (l *Log) bound() {
 	if l.logStart.Load() > l.logEnd.Load() {
 		l.moveStart(l.logEnd.Load())
 	}

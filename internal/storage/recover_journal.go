@@ -59,6 +59,11 @@ func (f *found) readQuarantine(name string, fn func(*journal.Frame) error) error
 	})
 }
 
+// replayQuarantined replays the frames of the quarantine file that the checkpoint names.
+func (f *found) replayQuarantined(write func() error) error {
+	return f.readQuarantine(f.lc.QuarantineFile, func(fr *journal.Frame) error { return f.l.replay(fr, write) })
+}
+
 // Follower checks that the frames of a log are contiguous, as recovery does.
 type Follower struct {
 	lc  *checkpoint.Log
@@ -103,7 +108,7 @@ func (r *recovery) apply() error {
 		if f == nil || f.err != nil || !f.Counts(&fr) || fr.Carried && fr.NextEnd <= f.l.logEnd.Load() {
 			return nil
 		}
-		if f.err = f.l.replay(&fr); r.d.memory.deferred.Load() > r.d.memory.bound {
+		if f.err = f.l.replay(&fr, f.l.flush); r.d.memory.deferred.Load() > r.d.memory.bound {
 			r.flushForMemory()
 		}
 		return nil
@@ -118,11 +123,23 @@ func (r *recovery) apply() error {
 // replayFlush is the number of replayed bytes that are worth a write to a segment.
 const replayFlush = 1 << 20
 
-// replay appends a frame's batches to the tail of a log that is not in use yet. The checkpoint may
-// name an epoch that begins where the frame does: one in which the log led without a record, and
-// which it has forgotten when the batches of another leader followed.
-func (l *Log) replay(f *journal.Frame) error {
+// replay appends a frame's batches to the tail of a log that is not in use, and has write bring
+// them to segments when that is worth it. The checkpoint may name an epoch that begins where the
+// frame does: one in which the log led without a record, and which it has forgotten when the
+// batches of another leader followed.
+func (l *Log) replay(f *journal.Frame, write func() error) error {
 	n := l.chunkOf(f)
+	l.noteReplayed(f)
+	if n < replayFlush {
+		return nil
+	}
+	return write()
+}
+
+// noteReplayed brings producers, epochs and ends to the end of a frame.
+func (l *Log) noteReplayed(f *journal.Frame) {
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
 	if !l.dir.opt.broken.has(keepEpochs) {
 		l.epochs.CutEnd(f.PrevEnd)
 	}
@@ -136,10 +153,6 @@ func (l *Log) replay(f *journal.Frame) error {
 	if f.Type == journal.Gap {
 		l.epochs.Assign(f.Epoch, f.PrevEnd)
 	}
-	if n < replayFlush {
-		return nil
-	}
-	return l.flush()
 }
 
 // chunkOf appends a frame's batches, or its gap, to the tail as a chunk. It returns how many bytes

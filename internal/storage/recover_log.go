@@ -140,7 +140,9 @@ func (r *recovery) openListed(f *found) error {
 		}
 		l.establish(s, next)
 		l.recallFlaws(s, f.lc, e.Size, next)
+		l.mu.Lock()
 		l.segments = append(l.segments, s)
+		l.mu.Unlock()
 		delete(f.files, e.Base)
 	}
 	return nil

@@ -27,7 +27,7 @@ func (d *Dir) repairDue() <-chan time.Time {
 			if !l.is(loglife.Repair) {
 				l.Commit(nil)
 			} else if err := errs[l]; err != nil {
-				d.logOnce(l, "segment could not be replaced, the partition accepts no records", err)
+				d.logOnce(l, "partition could not be repaired and accepts no records", err)
 			}
 		}
 		d.postpone(before, errs)
@@ -123,6 +123,8 @@ func (l *Log) replaceSegment() (done bool, err error) {
 		}
 	case loglife.Cutting, loglife.CutStuck:
 		return false, l.finish(l.dir.commitRule(skipCutCommit, l))
+	case loglife.Offline:
+		return false, l.reopen()
 	case loglife.Failing, loglife.Quarantined:
 	default:
 		return false, nil // it was repaired in the meantime, while the directory reopened, or is out of use

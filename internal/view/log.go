@@ -55,11 +55,12 @@ type Log struct {
 	// serves all records. Renews: the broker replaces the damaged log, and copies the partition
 	// again. The latter two are known only of a log with a problem.
 	Replicated, Elsewhere, Renews bool `json:"-"`
-	// The following are known to findings only. Asks: the broker asks the controller for a higher
-	// leader epoch. Copy is not nil while the partition is copied again because its log was
-	// damaged. Former, if it is not nil, is a damaged log that may have records which no replica
-	// has.
-	Asks   bool    `json:"-"`
+	// The following are known to findings only. Reopens: the broker tries to open the log again.
+	// Asks: the broker asks the controller for a higher leader epoch. Copy is not nil while the
+	// partition is copied again because its log was damaged. Former, if it is not nil, is a damaged
+	// log that may have records which no replica has.
+	Reopens, Asks bool `json:"-"`
+
 	Copy   *Copy   `json:"-"`
 	Former *Former `json:"-"`
 }

@@ -105,7 +105,7 @@ func (s *Service) Apply(_ context.Context, _, next *metadata.Image, d *metadata.
 	}
 	if s.def.ChangeEvent != nil {
 		if e := s.def.ChangeEvent(next, d); e != nil {
-			s.rt.Broadcast(e)
+			s.rt.Announce(e)
 		}
 	}
 	return nil

@@ -177,6 +177,9 @@ func checkPartitions(f *Facts, n *notes) {
 		if p.Asks {
 			x.Remedy = "see the findings about the metadata: the broker asks for that epoch until the metadata have it, and then leads the partition"
 		}
+		if p.Reopens {
+			x.Remedy = "remove the cause; the broker then opens the log automatically within half a minute"
+		}
 		if p.Retried {
 			x.Remedy = "remove the cause; the broker then creates the log automatically within half a minute"
 		}

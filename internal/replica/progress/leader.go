@@ -101,6 +101,7 @@ type member struct {
 	through     bool // the follower's log is known to acknowledge written records
 	logStart    int64
 	penalty     penalty
+	returns     int64 // an end that a member needs for its return, if it left because it was too slow
 	state       streamState
 	since       time.Duration // of state
 	lag         lag

@@ -222,6 +222,7 @@ func (l *Leader) Propose(now time.Duration, lease bool) (p Proposal, ok bool) {
 		m := &l.members[i]
 		if m.next = c.inSync[i]; m.InSync && !m.next && (c.reason == Lagging || c.reason == Stalled) {
 			m.penalty.begin(now)
+			m.returns = l.counted(m) + 1
 		}
 	}
 	l.recompute()
@@ -358,7 +359,8 @@ func (l *Leader) grow() change {
 // the high watermark and below the start of this epoch, since an earlier leader may have committed
 // more than this one knows. With a lower start than the leader's, deleted records would come back
 // with it. Subscribe has refused a higher one, with which others would delete their records if it
-// led, and a follower subscribes with the start that its log keeps.
+// led, and a follower subscribes with the start that its log keeps. One that was too slow must have
+// gone on since: below min.insync.replicas the high watermark waits where it stands.
 func (l *Leader) mayJoin(m *member) bool {
 	if !m.counts || m.state != streamLive || !m.Active {
 		return false
@@ -370,6 +372,9 @@ func (l *Leader) mayJoin(m *member) bool {
 		return false
 	}
 	end := l.counted(m)
+	if end < m.returns {
+		return false
+	}
 	return (end >= l.high || l.cfg.Broken.Has(JoinBelowHigh)) && (end >= l.cfg.EpochStart || l.cfg.Broken.Has(JoinBelowEpochStart))
 }
 

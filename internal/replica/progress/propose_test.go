@@ -272,6 +272,40 @@ func TestAPenaltyGrowsUntilItIsForgotten(t *testing.T) {
 	}
 }
 
+// While too few members are in sync, the high watermark stands where the log of one ends whose disk
+// hangs. That one does not return before it has acknowledged more.
+func TestAMemberReturnsWhenItHasGoneOn(t *testing.T) {
+	l := led(100, view(1, 2, []int32{1, 2}, nil))
+	h2 := subscribe(t, l, 2, 100)
+	l.Own(110)
+	now := time.Hour
+	sweep := func() (p Proposal, ok bool) {
+		now += 500 * time.Millisecond
+		l.Sweep(now, 110)
+		l.Ends(h2, 100, 100)
+		return l.Propose(now, true)
+	}
+	p, ok := sweep()
+	for ; !ok; p, ok = sweep() {
+		if now > time.Hour+time.Minute {
+			t.Fatal("a member that stands still stays")
+		}
+	}
+	if p.Reason != Lagging || !slices.Equal(p.ELR, []int32{2}) {
+		t.Fatalf("it leaves with %+v", p)
+	}
+	l.SetView(view(2, 2, []int32{1}, []int32{2}), now)
+	for range 20 {
+		if p, ok := sweep(); ok {
+			t.Fatalf("it returns where it stood: %+v", p)
+		}
+	}
+	l.Ends(h2, 101, 101)
+	if p, ok := l.Propose(now, true); !ok || p.Reason != CaughtUp || !slices.Equal(p.ISR, []int32{1, 2}) {
+		t.Errorf("when it has gone on: %+v, %t", p, ok)
+	}
+}
+
 func TestAPauseOfTheLeaderBlamesNoFollower(t *testing.T) {
 	l := led(100, view(1, 1, []int32{1, 2}, nil))
 	subscribe(t, l, 2, 100)

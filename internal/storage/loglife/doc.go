@@ -19,8 +19,8 @@
 //	                        cutting ── cut failed ──▶ cut stuck ── cut done ──▶ online
 //	                                                  cut stuck ── cut failed ──▶ cut stuck
 //
-//	{opening, online, cutting, cut stuck} ── unreadable ──▶ offline
-//	{opening, failing, quarantined, swap stuck} ── found damaged ──▶ damaged
+//	{opening, online, cutting, cut stuck} ── unreadable ──▶ offline ── repaired ──▶ online
+//	{opening, failing, quarantined, swap stuck, offline} ── found damaged ──▶ damaged
 //	{any but opening and deleted} ── deletion ──▶ deleted
 //
 // Each state except online and swapping has one cause, an error that says why the log accepts no

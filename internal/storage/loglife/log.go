@@ -29,7 +29,8 @@ const (
 	Quarantined
 	// QuarantinedStuck is Quarantined and SwapStuck.
 	QuarantinedStuck
-	// Offline: the system refused to read or change its files. The next start tries again.
+	// Offline: the system refused to read or change its files. The maintenance goroutine tries
+	// again what a start does.
 	Offline
 	// Damaged: its stored bytes are wrong. It stays offline after restarts.
 	Damaged
@@ -121,7 +122,9 @@ var logs = states.New(
 		QuarantinedStuck: {Name: "quarantined, swap stuck", Allows: Read | Repair | Replay, Next: map[Event]State{
 			SwapFailed: QuarantinedStuck, SwapDone: Quarantined, Deletion: Deleted,
 		}},
-		Offline: {Name: "offline", Allows: AsFound, Next: map[Event]State{Unreadable: states.Ignore, Deletion: Deleted}},
+		Offline: {Name: "offline", Allows: Repair | AsFound, Next: map[Event]State{
+			Unreadable: states.Ignore, FoundDamaged: Damaged, Mended: Online, Deletion: Deleted,
+		}},
 		Damaged: {Name: "damaged", Allows: AsFound, Next: map[Event]State{Unreadable: states.Ignore, Deletion: Deleted}},
 		// Work that was in progress at the deletion ends without effect.
 		Deleted: {Name: "deleted", Allows: 0, Next: map[Event]State{

@@ -52,7 +52,7 @@ func TestWhatTheStatesPromise(t *testing.T) {
 			{s.Allows(Repair) && s.Allows(Append|Flush|Change), "is repaired while others write"},
 			{s.Allows(Quarantine) && (s.Allows(Replay) || !s.Allows(Repair)), "may be quarantined and is not repaired, or is quarantined"},
 			{s.Allows(Replay) && (s.Allows(Whole) || !s.Allows(Repair)), "is quarantined and whole, or not repaired"},
-			{s.Allows(AsFound) && s.Allows(Append|Read|Whole|Flush|Repair), "is used, and checkpoints repeat what they said"},
+			{s.Allows(AsFound) && s.Allows(Append|Read|Whole|Flush), "is used, and checkpoints repeat what they said"},
 			{s.Allows(Append) && s != Online && s != Swapping, "takes records"},
 			{s != Opening && s != Deleted && !leads(s, Deletion), "cannot be deleted"},
 			{s.Allows(Repair) && !leads(s, Mended, SwapDone, CutDone, Replayed), "is repaired without an end"},

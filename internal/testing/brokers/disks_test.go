@@ -3,6 +3,8 @@ package brokers
 import (
 	"context"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -84,10 +86,15 @@ func diskFaults() []fault {
 		{"log directory hangs for a while", 3, some(hanging)},
 		{"log directory is full for a while", 3, some(full)},
 		{"log directory is low for a while", 4, some(low)},
+		{"a start cannot read logs for a while", 2, func(c *clients, id int32) {
+			c.w.kill(id)
+			c.w.unreadable(id, time.Duration(c.w.random.Int64N(int64(15*time.Second))))
+			c.w.start(id)
+		}},
 	}
 }
 
-// leads returns what a broker leads, as another one shows it.
+// leads returns the partitions that a broker leads, as another one shows it.
 func (c *clients) leads(broker int32) (list []string, err error) {
 	within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -97,7 +104,7 @@ func (c *clients) leads(broker int32) (list []string, err error) {
 	}
 	m.Topics.EachPartition(func(p kadm.PartitionDetail) {
 		if p.Leader == broker {
-			list = append(list, p.Topic)
+			list = append(list, fmt.Sprintf("%s-%d", p.Topic, p.Partition))
 		}
 	})
 	return list, nil
@@ -113,6 +120,75 @@ func (c *clients) ledByOthers(broker int32) {
 	}) != nil {
 		c.w.problem("broker %d cannot write, and leads %v", broker, list)
 	}
+}
+
+// unreadable lets the next process of a broker, which does not run, get errors for the directories
+// of its partitions for a time, or until the result is called.
+func (w *world) unreadable(id int32, d time.Duration) (heal func()) {
+	early, heal := context.WithTimeout(context.Background(), d)
+	n := w.nodes[id]
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.arm = func(p *process) {
+		rule := p.fs.Add(errfs.Rule{Ops: errfs.List, Err: syscall.EIO, When: ofPartition})
+		w.ending.Go(func() {
+			select {
+			case <-early.Done():
+			case <-p.gone:
+			}
+			heal()
+			rule.Off()
+			w.note("%d can read its logs", id)
+		})
+	}
+	return heal
+}
+
+// isrs returns the partitions that have a broker in their ISR, and all partitions.
+func (c *clients) isrs(broker int32) (in, all map[string]bool, err error) {
+	within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	m, err := kadm.NewClient(c.admin).Metadata(within)
+	in, all = map[string]bool{}, map[string]bool{}
+	if err == nil {
+		m.Topics.EachPartition(func(p kadm.PartitionDetail) {
+			name := fmt.Sprintf("%s-%d", p.Topic, p.Partition)
+			all[name] = true
+			if slices.Contains(p.ISR, broker) {
+				in[name] = true
+			}
+		})
+	}
+	return in, all, err
+}
+
+// A replica that has left the ISR because its disk hangs does not return before the disk answers,
+// also if one other replica is all that is left.
+func TestAnISRIsSteadyWhileADiskHangs(t *testing.T) {
+	history(t, 27, func(w *world, c *clients) {
+		time.Sleep(5 * time.Second)
+		c.move(1, 2)
+		c.inSync()
+		heal := w.ail(1, hanging, time.Hour)
+		left := map[string]bool{}
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
+			in, all, err := c.isrs(1)
+			if err != nil {
+				continue
+			}
+			for p := range all {
+				if left[p] && in[p] {
+					w.problem("broker 1 is in the ISR of %s again, and its disk hangs", p)
+				}
+				left[p] = left[p] || !in[p]
+			}
+		}
+		if !left["moved-0"] {
+			w.problem("a replica whose disk hangs stays in the ISR of %v", left)
+		}
+		heal()
+		c.inSync()
+	})
 }
 
 // Disks fail for five seconds, of one broker or of all, and no broker is restarted: everything is
@@ -170,6 +246,66 @@ func TestABrokerThatCannotWriteLeadsNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A start cannot read the logs of a broker, or of all brokers, for some seconds. Meanwhile brokers
+// that can read them lead, and then everything is in sync again, without a restart.
+func TestLogsThatAStartCannotRead(t *testing.T) {
+	for _, n := range []int32{1, 3} {
+		t.Run(fmt.Sprint(n, " of 3"), func(t *testing.T) { history(t, 41, unreadableAtStarts(n)) })
+	}
+	t.Run("1 of 1", func(t *testing.T) { historyOf(t, 41, kind{brokers: 1}, unreadableAtStarts(1)) })
+}
+
+func unreadableAtStarts(n int32) func(w *world, c *clients) {
+	return func(w *world, c *clients) {
+		time.Sleep(10 * time.Second)
+		var heal []func()
+		former := map[string]bool{}
+		for id := int32(1); id <= w.size(); id++ {
+			w.kill(id)
+			if id > n {
+				continue
+			}
+			heal = append(heal, w.unreadable(id, time.Hour))
+			infos, _ := w.nodes[id].disk.List(logDir)
+			for _, in := range infos {
+				former[in.Name] = true
+			}
+		}
+		for id := int32(1); id <= w.size(); id++ {
+			w.start(id)
+		}
+		if n < w.size() && until(patience, func() bool { return !c.leadsAny(1, former) }) != nil {
+			w.problem("broker 1 leads what it cannot read")
+		}
+		time.Sleep(10 * time.Second)
+		before := w.name(1)
+		for _, end := range heal {
+			end()
+		}
+		began := time.Now()
+		c.inSync()
+		if took := time.Since(began); took > time.Minute {
+			w.problem("everything is in sync after %v only", took)
+		}
+		c.progress(10 * time.Second)
+		if now := w.name(1); now != before {
+			w.problem("%s was restarted: %s", before, now)
+		}
+	}
+}
+
+// leadsAny reports whether a broker leads one of some partitions, or no broker says so.
+func (c *clients) leadsAny(broker int32, partitions map[string]bool) bool {
+	list, err := c.leads(broker)
+	return err != nil || slices.ContainsFunc(list, func(p string) bool { return partitions[p] })
+}
+
+// ofPartition reports whether a call is about the directory of a partition.
+func ofPartition(c errfs.Call) bool {
+	at, name := path.Split(c.Path)
+	return path.Clean(at) == logDir && strings.Contains(name, "-")
 }
 
 // createElsewhere creates a topic of which a broker can lead nothing, though it is the first

@@ -113,14 +113,19 @@ func (c *clients) needs(id int32) string {
 
 // reassign moves a partition to other brokers, or its leadership.
 func (c *clients) reassign(id int32) {
-	c.w.moved = true
-	a := kadm.NewClient(c.admin)
-	within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
 	to := []int32{id, c.w.other(id)}
 	if c.w.random.IntN(3) == 0 {
 		to = []int32{id, 1 + id%c.w.size(), 1 + (id+1)%c.w.size()}
 	}
+	c.move(to...)
+}
+
+// move assigns a partition to brokers, and asks for preferred leaders.
+func (c *clients) move(to ...int32) {
+	c.w.moved = true
+	a := kadm.NewClient(c.admin)
+	within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
 	moves := kadm.AlterPartitionAssignmentsReq{}
 	moves.Assign("moved", 0, to)
 	_, err := a.AlterPartitionAssignments(within, moves)

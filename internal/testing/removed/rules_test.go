@@ -172,6 +172,14 @@ var rules = []rule{
 		"s.Lossy, s.Partial = true, true", "", "testing/brokers.TestDamagedLogDirectories"},
 	{"a new log gets the directory of another topic's log", "storage/manager_assign.go",
 		"m.replaceNamesakes(d, specs)", "m.replaceNamesakes(d, nil)", "TestALogOfAnotherTopicWithItsNameIsSetAside"},
+	{"a log that a start could not read stays offline", "storage/repair_segment.go",
+		"return false, l.reopen()", "return false, errInFlight", "TestALogThatAStartCouldNotReadIsOpenedLater"},
+	{"a log that is opened later continues in its epoch", "storage/recover_again.go",
+		"\tl.holdLocked()\n", "", "TestALogThatIsOpenedLaterNeedsANewEpoch"},
+	{"a replica that left because it is slow returns where it stood", "replica/progress/propose.go",
+		"if end < m.returns {", "if false {", "TestAMemberReturnsWhenItHasGoneOn"},
+	{"a leader that cannot read its log leads on", "replica/lead.go",
+		"if offline {", "if false {", "testing/brokers.TestLogsThatAStartCannotRead"},
 }
 
 // text returns the text of the rule's file, and of the file without the rule.

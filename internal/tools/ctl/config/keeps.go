@@ -122,7 +122,9 @@ type held struct {
 }
 
 // cut returns the offset below which retention removes records, at most: it removes whole segments.
-// Which records the limit by size removes is estimated from their mean size.
+// Which records the limit by size removes is estimated from their mean size, because brokers name
+// the sizes of whole logs only. The estimate is wrong if older records are larger or smaller than
+// newer ones. The question is there to show mistakes of orders of magnitude.
 func (k keeps) cut(p *held, now time.Time) int64 {
 	cut := p.start
 	if at, ok := k.horizon(now); ok {
