@@ -301,14 +301,23 @@ func (r *recovery) openLog(lc *checkpoint.Log) {
 		r.later(nil, func() error { return d.removeDeleted([]checkpoint.Log{*lc}) })
 		return
 	}
-	cfg := Config{}
-	if d.opt.Config != nil {
-		cfg = d.opt.Config(lc.Topic, lc.ID)
+	f := r.openEntry(lc, d.configOf(lc))
+	r.found[lc.ID] = f
+	d.logs[lc.ID] = f.l
+}
+
+func (d *Dir) configOf(lc *checkpoint.Log) Config {
+	if d.opt.Config == nil {
+		return Config{}
 	}
+	return d.opt.Config(lc.Topic, lc.ID)
+}
+
+// openEntry returns the log of a checkpoint entry, without its segments.
+func (r *recovery) openEntry(lc *checkpoint.Log, cfg Config) *found {
+	d := r.d
 	l := newLog(d, lc.ID, lc.Topic, cfg)
 	f := &found{l: l, Follower: *Follow(lc), files: map[int64]int64{}, aborted: map[int64]int64{}}
-	r.found[lc.ID] = f
-	d.logs[lc.ID] = l
 	l.rp = checkpoint.Point{Offset: lc.Offset, LSN: lc.LSN}
 	l.firstDirty, l.relied = lc.Clean, lc.Relied
 	l.storedHigh = recoveredHigh{lc.High, lc.HighEpoch}
@@ -326,6 +335,7 @@ func (r *recovery) openLog(lc *checkpoint.Log) {
 	if lc.Offline != "" {
 		f.err = errors.New(lc.Offline)
 	}
+	return f
 }
 
 // setEnds sets all ends of a log that is not in use yet.
