@@ -34,6 +34,7 @@ func apis() []api {
 		deleteACLsAPI(),
 		describeConfigsAPI(),
 		alterConfigsAPI(),
+		alterReplicaLogDirsAPI(),
 		describeLogDirsAPI(),
 		saslAuthenticateAPI(),
 		createPartitionsAPI(),

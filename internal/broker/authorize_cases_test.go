@@ -224,6 +224,10 @@ func adminCases() []authCase {
 		{key: int16(kmsg.DeleteACLs), needs: []need{inCommand(acl.Alter)}},
 		{key: int16(kmsg.DescribeClientQuotas), needs: []need{inCommand(acl.DescribeConfigs)}},
 		{key: int16(kmsg.AlterClientQuotas), needs: []need{inCommand(acl.AlterConfigs)}},
+		{key: int16(kmsg.AlterReplicaLogDirs), fill: func(_ *authWorld, r kmsg.Request) {
+			r.(*kmsg.AlterReplicaLogDirsRequest).Dirs = []kmsg.AlterReplicaLogDirsRequestDir{{Dir: "/data/logs",
+				Topics: []kmsg.AlterReplicaLogDirsRequestDirTopic{{Topic: "t", Partitions: []int32{0}}}}}
+		}, needs: []need{inCommand(acl.Alter)}},
 		{key: int16(kmsg.DescribeLogDirs), needs: []need{inCommand(acl.Describe)}},
 		{key: int16(kmsg.ElectLeaders), needs: []need{inCommand(acl.Alter)}},
 		{key: int16(kmsg.AlterPartitionAssignments), needs: []need{inCommand(acl.Alter)}},

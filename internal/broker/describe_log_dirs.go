@@ -17,9 +17,9 @@ import (
 )
 
 // DescribeLogDirs (key 35), versions 1 to 5: the logs of each directory, their sizes and the free
-// space (KIP-113, KIP-827). Logs are never moved between directories, so none is a future log and
-// none lags. A directory that could not be opened is listed with an error and without logs. The
-// handler calls file systems, so it runs on a goroutine of its own.
+// space (KIP-113, KIP-827). The copy of a log that moves to a directory is a future log there; its
+// lag is how many offsets it lacks. A directory that could not be opened is listed with an error
+// and without logs. The handler calls file systems, so it runs on a goroutine of its own.
 func describeLogDirsAPI() api {
 	return apiDef[*kmsg.DescribeLogDirsRequest]{
 		API:           protocol.API{Key: int16(kmsg.DescribeLogDirs), Min: 1, Max: 5},
@@ -41,7 +41,7 @@ func (b *Handler) logs() (n int) {
 func describeLogDirs(_ context.Context, b *Handler, r *network.Request, req *kmsg.DescribeLogDirsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDescribeLogDirsResponse())
 	wanted := wantedLogs(req)
-	img := b.image()
+	img, moves := b.image(), b.opt.Replicas.Moves()
 	for _, d := range b.opt.Replicas.Dirs() {
 		out := kmsg.NewDescribeLogDirsResponseDir()
 		out.Dir = d.Path()
@@ -52,7 +52,7 @@ func describeLogDirs(_ context.Context, b *Handler, r *network.Request, req *kms
 		if available, total, err := d.Space(); err == nil {
 			out.UsableBytes, out.TotalBytes = available, total
 		}
-		out.Topics = b.describedLogs(img, d.Logs(), wanted)
+		out.Topics = b.describedLogs(img, d, moves, wanted)
 		resp.Dirs = append(resp.Dirs, out)
 	}
 	for _, d := range b.opt.Replicas.FailedDirs() {
@@ -78,22 +78,57 @@ func wantedLogs(req *kmsg.DescribeLogDirsRequest) map[topicPartition]bool {
 	return wanted
 }
 
-// describedLogs returns the wanted logs of a directory in the order of topics and partitions. It
-// leaves out logs of deleted topics.
-func (b *Handler) describedLogs(img *metadata.Image, logs []*storage.Log,
+// recordedIn returns the directory in which a log is described: its own, or the one from which it
+// has moved until the metadata show that. Only then may that directory be taken away.
+func (b *Handler) recordedIn(img *metadata.Image, l *storage.Log) [16]byte {
+	at, _ := img.Placement(b.opt.Self, metadata.TopicPartition{Topic: l.ID().Topic, Partition: l.ID().Partition})
+	if at != [16]byte{} && at == l.MovedFrom() {
+		return at
+	}
+	return l.Dir().ID()
+}
+
+// describedLogs returns the wanted logs of a directory, and of the copies that moves make there, in
+// the order of topics and partitions. It leaves out logs of deleted topics.
+func (b *Handler) describedLogs(img *metadata.Image, d *storage.Dir, moves []storage.Move,
 	wanted map[topicPartition]bool) []kmsg.DescribeLogDirsResponseDirTopic {
 	topics := map[string][]kmsg.DescribeLogDirsResponseDirTopicPartition{}
-	for _, l := range logs {
-		id := l.ID()
-		if img.TopicByID(id.Topic) == nil || wanted != nil && !wanted[topicPartition{l.Topic(), id.Partition}] {
-			continue
+	add := func(id storage.ID, topic string, size int64) *kmsg.DescribeLogDirsResponseDirTopicPartition {
+		if img.TopicByID(id.Topic) == nil || wanted != nil && !wanted[topicPartition{topic, id.Partition}] {
+			return nil
 		}
 		one := kmsg.NewDescribeLogDirsResponseDirTopicPartition()
-		one.Partition, one.Size = id.Partition, l.Size()
-		if p, err := b.opt.Replicas.Partition(id.Topic, id.Partition); err == nil {
-			one.OffsetLag = p.Behind()
+		one.Partition, one.Size = id.Partition, size
+		topics[topic] = append(topics[topic], one)
+		return &topics[topic][len(topics[topic])-1]
+	}
+	for _, other := range b.opt.Replicas.Dirs() {
+		for _, l := range other.Logs() {
+			before := other.ID()
+			if from := l.MovedFrom(); other == d || from == d.ID() {
+				before = b.recordedIn(img, l)
+			}
+			if other != d && before != d.ID() {
+				continue
+			}
+			one := add(l.ID(), l.Topic(), l.Size())
+			if one == nil {
+				continue
+			}
+			if one.IsFuture = before != d.ID(); one.IsFuture {
+				continue
+			}
+			if p, err := b.opt.Replicas.Partition(l.ID().Topic, l.ID().Partition); err == nil {
+				one.OffsetLag = p.Behind()
+			}
 		}
-		topics[l.Topic()] = append(topics[l.Topic()], one)
+	}
+	for i := range moves {
+		if x := &moves[i]; x.To == d {
+			if one := add(x.ID, x.Topic, x.Copied); one != nil {
+				one.IsFuture, one.OffsetLag = true, x.Lag()
+			}
+		}
 	}
 	list := make([]kmsg.DescribeLogDirsResponseDirTopic, 0, len(topics))
 	for _, name := range slices.Sorted(maps.Keys(topics)) {

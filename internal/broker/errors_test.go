@@ -61,8 +61,8 @@ func TestEveryErrorOfTheLogHasACode(t *testing.T) {
 		"replica.ErrTimedOut":                     replica.ErrTimedOut, "replica.ErrOffsetNotAvailable": replica.ErrOffsetNotAvailable,
 		"replica.ErrPolicy": replica.ErrPolicy, "replica.ErrDeleted": replica.ErrDeleted,
 		"storage.ErrOffsetOutOfRange": storage.ErrOffsetOutOfRange, "storage.ErrFailed": storage.ErrFailed,
-		"storage.ErrLowSpace": storage.ErrLowSpace,
-		"storage.ErrCorrupt":  storage.ErrCorrupt, "storage.ErrClosed": storage.ErrClosed,
+		"storage.ErrLowSpace": storage.ErrLowSpace, "storage.ErrMoving": storage.ErrMoving,
+		"storage.ErrCorrupt": storage.ErrCorrupt, "storage.ErrClosed": storage.ErrClosed,
 		"storage.ErrFencedEpoch":            storage.ErrFencedEpoch,
 		"storage.ErrOutOfOrderSequence":     storage.ErrOutOfOrderSequence,
 		"storage.ErrInvalidProducerEpoch":   storage.ErrInvalidProducerEpoch,
@@ -86,7 +86,9 @@ func TestEveryErrorOfTheLogHasACode(t *testing.T) {
 		"replica.ErrNotReplica": "a follower's subscription",
 		"replica.ErrDiverged":   "a follower's truncation",
 		"storage.ErrLocked":     "Open",
-		"storage.ErrForeign":    "Open",
+
+		"storage.ErrMoveCanceled": "the goroutine that moves logs",
+		"storage.ErrForeign":      "Open",
 	}
 	for _, dir := range []string{"replica", "storage", "storage/producers"} {
 		for _, name := range declared(t, dir) {

@@ -95,6 +95,9 @@ func fillRequest(r kmsg.Request, id [16]byte) {
 	case *kmsg.DeleteRecordsRequest:
 		r.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: name, Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Offset: 0},
 			{Partition: 100}}}}
+	case *kmsg.AlterReplicaLogDirsRequest:
+		r.Dirs = []kmsg.AlterReplicaLogDirsRequestDir{{Dir: "/d", Topics: []kmsg.AlterReplicaLogDirsRequestDirTopic{{Topic: name,
+			Partitions: []int32{0, 100}}}}}
 	case *kmsg.ElectLeadersRequest:
 		r.Topics = []kmsg.ElectLeadersRequestTopic{{Topic: name, Partitions: []int32{0, 100}}}
 	case *kmsg.DescribeQuorumRequest:

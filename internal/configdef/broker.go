@@ -162,12 +162,15 @@ type Live struct {
 	// Cleaning has the live values of Backoff, KeyBytes and BytesPerSecond.
 	Cleaning    Cleaning
 	Connections Connections
+	// MoveRate is how many bytes per second moves of logs between directories copy; 0: no limit.
+	MoveRate int64
 }
 
 // ResolveLive returns the settings that can change while a broker runs.
 func (r *Registry) ResolveLive(l Layers) (Live, error) {
 	f := reader{r: r, defs: r.broker, l: l}
-	return Live{MinFree: f.value(DiskMinFree).n, Cleaning: f.cleaning(), Connections: f.connections()}, f.err
+	return Live{MinFree: f.value(DiskMinFree).n, Cleaning: f.cleaning(), Connections: f.connections(),
+		MoveRate: r.CopyRate(MoveRate, l)}, f.err
 }
 
 func (f *reader) cleaning() Cleaning {

@@ -67,6 +67,9 @@ func clusterDefs() []*Def {
 		brokerDef(FollowerRate, Long, unlimited,
 			"The number of bytes per second that this broker copies into the replicas in follower.replication.throttled.replicas that are not in sync.",
 			dynamic(), atLeast(0)),
+		brokerDef(MoveRate, Long, unlimited,
+			"The number of bytes per second that this broker copies while it moves logs between its log directories.",
+			dynamic(), atLeast(1)),
 		brokerDef("replica.lag.time.max.ms", Long, "3000",
 			"The number of milliseconds for which a replica may be behind its leader before it leaves the in-sync replicas. Kafka's default is 30000. "+
 				"Acknowledgements with acks=all wait for a replica that is in sync, so this bounds how long a lost broker delays them.",

@@ -11,6 +11,8 @@ import (
 const (
 	LeaderRate   = "leader.replication.throttled.rate"
 	FollowerRate = "follower.replication.throttled.rate"
+	// MoveRate is for logs that move between the directories of a broker.
+	MoveRate = "replica.alter.log.dirs.io.max.bytes.per.second"
 )
 
 const unlimited = "9223372036854775807"

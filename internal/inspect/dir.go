@@ -344,6 +344,9 @@ func (d *dir) leftovers() error {
 		case d.isReplaced(in.Name):
 			f := d.find(PartitionStray, nil, name, -1, "the broker copies the partition from another replica")
 			f.Start = "keeps it until the copy is whole"
+		case storage.IsFutureName(in.Name):
+			d.find(PartitionStray, nil, name, -1, "a copy of a partition that was moving to this directory").Start =
+				"completes the move, or begins it again"
 		case storage.IsStrayName(in.Name):
 			d.find(PartitionStray, nil, name, -1, "an earlier start quarantined it").Start = "ignores it"
 		default:

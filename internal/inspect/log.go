@@ -113,6 +113,10 @@ func (l *log) unreadable(name string, err error) error {
 func (l *log) list() error {
 	d := l.dir
 	infos, err := d.fs.List(l.path)
+	if copied := d.path(storage.FutureName(l.st.ID)); errors.Is(err, fs.ErrNotExist) && exists(d.fs, path.Join(copied, storage.MoveFile)) {
+		l.path = copied // a crash in the last step of a move to this directory, which the start completes
+		infos, err = d.fs.List(l.path)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		l.absent = true
 		f := d.find(PartitionMissing, l, l.path, -1, "the directory is missing; its segments held offsets %d to %d", l.st.Start,

@@ -35,6 +35,7 @@ func dirAdvice() map[string]string {
 		nameDirMinFree:      "",
 		nameDirLowSpace:     "1: records of clients are rejected. 2: all records are rejected. Free space: shorten retention, run `chronikctl topic trim`, delete topics, or enlarge the disk. The value returns to 0 automatically at 110 % of the threshold.",
 		nameDirCapacity:     "",
+		nameDirArriving:     "Does not fall while logs move to the directory: `chronikctl cluster health` says why they stand still, or `replica.alter.log.dirs.io.max.bytes.per.second` is low.",
 		nameJournalFree:     "If the journal has its own disk: less than `chronik_journal_limit_bytes` minus `chronik_journal_bytes` means that the journal may run out of space; enlarge that disk.",
 		nameLowSpaceRefused: "Grows: producers are held back because of `chronik_log_dir_low_space`. They retry until their delivery timeout.",
 		nameJournalErrors:   "Any increase: the disk of the journal returns errors. Check the kernel's log and replace the disk. Acknowledged records are as safe as their profile guarantees.",

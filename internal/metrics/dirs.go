@@ -22,6 +22,7 @@ func RegisterDirs(reg prometheus.Registerer, source func() []view.Dir) error {
 		"Free bytes below which records of clients are rejected (chronik.disk.min.free.bytes); 0: never.", "dir")
 	lowSpace := s.gauge(nameDirLowSpace,
 		"0: the broker accepts records; 1: it rejects records of clients for lack of space; 2: it also rejects records of internal topics.", "dir")
+	arriving := s.gauge(nameDirArriving, "Bytes still to be copied of the logs that move to the directory.", "dir")
 	s.read = func(send sendFunc) {
 		all := source()
 		for i := range all {
@@ -43,6 +44,7 @@ func RegisterDirs(reg prometheus.Registerer, source func() []view.Dir) error {
 			}
 			send(minFree, float64(x.MinFree), x.Path)
 			send(lowSpace, float64(x.Refuses), x.Path)
+			send(arriving, float64(x.Left()), x.Path)
 		}
 	}
 	return reg.Register(&s)

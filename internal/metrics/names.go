@@ -20,6 +20,7 @@ const (
 	nameDirMinFree      = "chronik_log_dir_min_free_bytes"
 	nameDirLowSpace     = "chronik_log_dir_low_space"
 	nameDirCapacity     = "chronik_log_dir_capacity_bytes"
+	nameDirArriving     = "chronik_log_dir_arriving_bytes"
 	nameJournalFree     = "chronik_journal_dir_free_bytes"
 	nameLowSpaceRefused = "chronik_low_space_refused_total"
 	nameJournalErrors   = "chronik_journal_errors_total"

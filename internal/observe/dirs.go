@@ -42,8 +42,15 @@ func (s *Dirs) List() []view.Dir {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	latencies, list := s.syncs.add(time.Now(), syncs, records), []view.Dir{}
+	moves := s.storage.Moves()
 	for _, d := range s.storage.Dirs() {
 		x := describe(d)
+		for i := range moves {
+			if m := &moves[i]; m.To == d {
+				x.Arriving = append(x.Arriving, view.Arrival{Topic: m.Topic, Partition: m.Partition, From: m.From.Path(), Copied: m.Copied,
+					Size: m.Want, Error: Reason(m.Err)})
+			}
+		}
 		x.Syncs, x.Probe = latencies[x.Path], s.probes.of(x.Journal)
 		x.SyncP50, x.SyncP99 = syncs[x.Path].Estimate(0.5), syncs[x.Path].Estimate(0.99)
 		list = append(list, x)

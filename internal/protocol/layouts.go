@@ -42,6 +42,7 @@ func requestLayouts() map[int16]string {
 		kmsg.OffsetForLeaderEpoch:         "3+:4 ( s ( 4 2+:4 4 ) )",
 		kmsg.DescribeConfigs:              "( 1 s [s] ) 1+:1 3+:1",
 		kmsg.AlterConfigs:                 "( 1 s ( s n ) ) 1",
+		kmsg.AlterReplicaLogDirs:          "( s ( s [4] ) )",
 		kmsg.DescribeLogDirs:              "( s [4] )",
 		kmsg.SASLAuthenticate:             "b",
 		kmsg.CreatePartitions:             "( s 4 ( [4] ) ) 4 1",

@@ -50,6 +50,7 @@ type missing struct {
 	err       error // of the last attempt; nil before the first
 	since     time.Time
 	next      time.Time // time of the next attempt
+	led       int32     // of a log that moved: the epoch of its partition; a leader needs a later one
 }
 
 // why returns the error of a partition without a log. It matches ErrOffline. made says when each
@@ -138,7 +139,7 @@ func (m *Manager) noteUncreated(w wanted) *missing {
 	if x := m.missing[w.tp()]; x != nil && !x.permanent {
 		return nil
 	}
-	x := &missing{wanted: w, queued: true, since: time.Now()}
+	x := &missing{wanted: w, queued: true, since: time.Now(), led: -1}
 	m.missing[w.tp()] = x
 	return x
 }
@@ -147,7 +148,7 @@ func (m *Manager) noteUncreated(w wanted) *missing {
 func (m *Manager) noteMissing(w wanted, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.missing[w.tp()] = &missing{wanted: w, permanent: true, err: err, since: time.Now()}
+	m.missing[w.tp()] = &missing{wanted: w, permanent: true, err: err, since: time.Now(), led: -1}
 }
 
 // created reports whether this process has created a log, or has already compared its directory

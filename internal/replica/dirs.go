@@ -26,7 +26,7 @@ func (m *Manager) FailedDirs() []*storage.DirError { return m.opt.Storage.Failed
 func (m *Manager) misplaced(w wanted, dir [16]byte, found *storage.Log, first bool) error {
 	failed := m.FailedDirs()
 	if found != nil {
-		if at := found.Dir(); dir != [16]byte{} && dir != at.ID() && (m.needed(w) || len(failed) > 0) {
+		if at := found.Dir(); dir != [16]byte{} && dir != at.ID() && dir != found.MovedFrom() && (m.needed(w) || len(failed) > 0) {
 			return fmt.Errorf("%w: the log of %s is in %s, but it was made in log directory %x: "+
 				"one of them is a copy; remove the log in %s and put directory %x back, or delete the topic",
 				ErrOffline, w, at.Path(), dir, at.Path(), dir)

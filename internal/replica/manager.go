@@ -94,6 +94,7 @@ type Manager struct {
 	fence     map[metadata.TopicPartition]Waiting
 	watchers  []func(*metadata.Topic, int32)
 	dirQueues map[*storage.Dir]*dirQueue
+	movers    map[*storage.Dir]chan struct{} // wake the goroutines that move logs to directories
 	removals  map[[16]byte]*removal
 	// leaving has the replicas that the metadata assigned to other brokers, until their logs in
 	// these directories are deleted.
@@ -119,7 +120,7 @@ func NewManager(opt Options) *Manager {
 	m := &Manager{
 		opt: opt, image: metadata.Empty(), partitions: map[metadata.TopicPartition]*Partition{},
 		missing: map[metadata.TopicPartition]*missing{}, made: map[*storage.Dir]time.Time{}, fence: map[metadata.TopicPartition]Waiting{},
-		dirQueues: map[*storage.Dir]*dirQueue{}, removals: map[[16]byte]*removal{},
+		dirQueues: map[*storage.Dir]*dirQueue{}, removals: map[[16]byte]*removal{}, movers: map[*storage.Dir]chan struct{}{},
 		leaving: map[metadata.TopicPartition]*storage.Dir{}, renewing: map[metadata.TopicPartition]*renewal{},
 		damagedIn: map[metadata.TopicPartition]int32{},
 	}
@@ -256,6 +257,9 @@ func (m *Manager) Apply(_ context.Context, prev, next *metadata.Image, d *metada
 	m.configure(next, d)
 	m.queueDeletions(d, next, r) // before creations, which may reuse a name in a directory
 	m.assignDirs(makes, r)
+	if first {
+		m.runMoves() // that an earlier process has begun
+	}
 	return err
 }
 
@@ -339,11 +343,16 @@ func (m *Manager) reconcile(want []wanted, first bool, r *round) (makes []*missi
 func (m *Manager) adopt(tp metadata.TopicPartition, l *storage.Log) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	x := m.missing[tp]
 	delete(m.missing, tp)
 	if m.partitions[tp] != nil {
 		return false
 	}
-	m.partitions[tp] = newPartition(l, &m.env)
+	p := newPartition(l, &m.env)
+	if x != nil {
+		p.found = max(p.found, x.led)
+	}
+	m.partitions[tp] = p
 	return true
 }
 

@@ -69,7 +69,7 @@ type Partition struct {
 	notBefore atomic.Int64
 	resigned  atomic.Int64 // when giveWay resigned last, 0 if it never did
 	// found is the latest epoch of the log when this process began to use it, if the stop before
-	// that was not clean: no leader continues it. Otherwise it is -1.
+	// that was not clean, or if the log has moved: no leader continues it. Otherwise it is -1.
 	found int32
 }
 

@@ -131,6 +131,7 @@ func (m *Manager) deleteIn(d *storage.Dir, e *task) changes {
 		}
 	}
 	m.mu.Unlock()
+	m.runMoves() // those of the logs are canceled
 	c := forgetting(m.forgettable(done))
 	m.left(e.leaves, c)
 	return c

@@ -48,7 +48,7 @@ func (m *Manager) applyRole(w wanted, changes changes) {
 		delete(m.fence, tp)
 	}
 	m.mu.Unlock()
-	if later {
+	if later && seen > part.LeaderEpoch {
 		m.opt.Logger.Warn("the log has records of the leader epoch that the metadata gives, or of a later one, because the metadata was restored from a copy; "+
 			"asking for a higher one",
 			zap.Stringer("partition", p), zap.Int32("epoch", part.LeaderEpoch), zap.Int32("known", seen))

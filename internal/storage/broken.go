@@ -51,6 +51,9 @@ const (
 	trustHeaders                         // what no checksum of a batch covers is not compared with what the log knows
 	skipTombstones                       // a sweep moves the redo pointer past deletions that are not committed
 	keepEpochs                           // a recovery keeps the epochs that begin at or after a frame
+	skipMoveSync                         // a move is committed before the copy is synced
+	skipMoveCommit                       // the target of a move takes the log over before the source's tombstone is durable
+	skipMoveMark                         // a start does not complete a move that was committed
 	keepCompacted                        // a log counts as whole although it truncates what its compaction relied on
 )
 

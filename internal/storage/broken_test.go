@@ -190,6 +190,24 @@ func TestFault21DetectsEveryRemovedRule(t *testing.T) {
 	}
 }
 
+// If any one of the rules of a move is removed, the script must detect a fault.
+func TestEveryRuleOfAMoveIsNeeded(t *testing.T) {
+	for name, removed := range map[string]broken{
+		"a copy is synced before the move is committed": without(skipMoveSync),
+		"a move is committed":                           without(skipMoveCommit),
+		"a start completes a move":                      without(skipMoveMark),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := moveEverywhere(removed, 1)
+			if err == nil {
+				t.Fatal("nothing went wrong without it")
+			}
+			t.Logf("found: %v", err)
+		})
+	}
+}
+
 // Each of these rules has a test of its own, which must fail without it.
 func TestEveryRuleHasItsTest(t *testing.T) {
 	for _, b := range []broken{without(skipCheckpointLSN), {journal: breakrules.Without(journal.ReuseLSNs)}} {

@@ -217,7 +217,7 @@ func (d *Dir) forgetTombstones(redo journal.LSN) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for id, t := range d.deleted {
-		if t.stored && t.gone && t.LSN < redo {
+		if t.stored && t.gone && !t.Swapping && t.LSN < redo {
 			delete(d.deleted, id)
 		}
 	}

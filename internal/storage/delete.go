@@ -192,7 +192,7 @@ func (d *Dir) logsAndDeleted() ([]*Log, map[ID]tombstone) {
 func (d *Dir) tombstones(deleted map[ID]tombstone, redo journal.LSN) []checkpoint.Log {
 	var list []checkpoint.Log
 	for id, t := range deleted {
-		if !t.gone || t.LSN >= redo {
+		if !t.gone || t.Swapping || t.LSN >= redo {
 			list = append(list, t.Log)
 			continue
 		}

@@ -75,6 +75,7 @@ type Dir struct {
 	broken         map[*Log]*mending // logs that the maintenance goroutine must repair
 	deleted        map[ID]tombstone
 	replaced       map[ID]ReplacedLog
+	futures        []future       // that the start has found; used by Open only
 	unmarked       []*Log         // logs for which writeMarks is queued
 	loggedFailures map[string]int // repeated failures that were logged
 

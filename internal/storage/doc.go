@@ -51,6 +51,7 @@
 //	aborted             the indexes of aborted transactions, for readers of committed records
 //	checkpoint          commits everything but batches
 //	create delete       creates and deletes logs
+//	move                moves a log to another directory
 //	truncate            truncates a log, with the state of its producers
 //	retention           removes data at the start of a log, on request or by policy
 //	compact             one pass over the keys of a log, and the swap of the segments it wrote
@@ -74,6 +75,7 @@
 //
 // A goroutine acquires locks in this order. Those in the last group are never held together.
 //
+//	Manager.beginning one move of a log to another directory begins at a time
 //	Manager.mu        the broker's logs, and where they are placed
 //	Dir.compactingMu  one compaction pass at a time
 //	Dir.scarce.mu     one change between running and blocked at a time
@@ -104,10 +106,10 @@
 // tries to get the right to commit, keeps it, and skips deleted logs, so the two never wait for
 // each other. Manager.Delete passes a log to one Dir.Delete only, so two calls share no log.
 //
-// Of these, only compactingMu, scarce.mu, the right to commit, flushMu and ckptMu are held across
-// disk I/O; those that are mutexes are a vfs.Mutex. Produce and fetch requests wait for none of
-// them. They do acquire producersMu and mu, as does every checkpoint for every log, so those are
-// never held across I/O.
+// Of these, only beginning, compactingMu, scarce.mu, the right to commit, flushMu and ckptMu are
+// held across disk I/O; those that are mutexes are a vfs.Mutex. Produce and fetch requests wait for
+// none of them. They do acquire producersMu and mu, as does every checkpoint for every log, so
+// those are never held across I/O.
 //
 // A function whose name ends in Locked needs the mutexes that its comment names.
 package storage

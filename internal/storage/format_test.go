@@ -32,9 +32,13 @@ func TestFormatIsFixed(t *testing.T) {
 	put(t, l, 10, 100)
 	l.Observe(knowing{high: 6, epoch: 3})
 	must(t, own.SaveHigh([]*Log{l}))
+	e, _ := l.checkpointed(true)
+	e.Swap = 7
+	must(t, own.writeMove("t-0", ident.Dir, &e))
 	got := ""
 	partition := l.path + "/" + PartitionFile
-	for _, name := range []string{"d/" + IdentityFile, "j/" + JournalIdentityFile, "d/" + ScrubFile, own.path + "/" + HighFile, partition} {
+	for _, name := range []string{"d/" + IdentityFile, "j/" + JournalIdentityFile, "d/" + ScrubFile, own.path + "/" + HighFile, partition,
+		l.path + "/" + MoveFile} {
 		got += fmt.Sprintf("%s %q\n\n", name, readFile(t, disk, name))
 	}
 	golden.File(t, "testdata/files.txt", strings.TrimSuffix(got, "\n"), "go test ./internal/storage -run FormatIsFixed")

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"encoding/binary"
 	"path"
 	"testing"
@@ -32,6 +33,7 @@ func FuzzSmallFiles(f *testing.F) {
 		fuzzScrubbed(t, d, b)
 		fuzzHigh(t, d, id, b)
 		fuzzProducers(t, d, b)
+		fuzzMove(t, d, b)
 	})
 }
 
@@ -46,6 +48,19 @@ func fuzzIdentity(t *testing.T, disk vfs.FS, b []byte) {
 	must(t, writeIdentity(disk, loc, got, true))
 	if again, err := ReadIdentity(disk, loc, true); err != nil || again != got {
 		t.Errorf("%x became %x, %v", got, again, err)
+	}
+}
+
+func fuzzMove(t *testing.T, d *Dir, b []byte) {
+	must(t, d.opt.FS.MkdirAll("d/t-0"))
+	must(t, statefile.Write(d.opt.FS, "d/t-0/"+MoveFile, moveKind, moveVersion, b))
+	from, e, err := d.readMove("t-0")
+	if err != nil {
+		return
+	}
+	must(t, d.writeMove("t-0", from, e))
+	if f, again, err := d.readMove("t-0"); err != nil || f != from || !bytes.Equal(again.Encode(), e.Encode()) {
+		t.Errorf("%+v became %+v, %v", e, again, err)
 	}
 }
 

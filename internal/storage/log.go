@@ -134,7 +134,8 @@ type Log struct {
 	relied     int64
 	storedHigh recoveredHigh
 	acks       acks
-	cuts       int // how often the log end moved back
+	movedFrom  [16]byte // see MovedFrom
+	cuts       int      // how often the log end moved back
 
 	debt     debt
 	attempts attempts // of compaction

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Manager holds all log directories of a broker.
@@ -22,7 +24,13 @@ type Manager struct {
 	// directory's checkpoint is known not to name the log, the log is created there or nowhere: it
 	// must never exist in two directories.
 	begun map[ID]*Dir
-	late  map[*Dir]int // operations in flight that have been reported as hung
+	// moves are the moves of logs, and preferred where BeginMove wants logs that do not exist yet.
+	moves     map[ID]*move
+	preferred map[ID]*Dir
+	moveRate  pace
+	beginning vfs.Mutex // held by BeginMove; acquired before mu
+
+	late map[*Dir]int // operations in flight that have been reported as hung
 
 	closing bool // Shutdown has begun: no operation starts any more
 }
@@ -31,6 +39,7 @@ func newManager() *Manager {
 	return &Manager{
 		tick: func() <-chan time.Time { return time.After(hungAfter) },
 		logs: map[ID]*Log{}, begun: map[ID]*Dir{}, late: map[*Dir]int{},
+		moves: map[ID]*move{}, preferred: map[ID]*Dir{},
 	}
 }
 

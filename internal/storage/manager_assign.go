@@ -36,6 +36,9 @@ func (m *Manager) AssignDirs(specs []Spec, avoid map[*Dir]bool) (map[*Dir][]Spec
 			return nil, fmt.Errorf("create log %s-%d: %w", s.Topic, s.ID.Partition, ErrExists)
 		}
 		best := m.begun[s.ID]
+		if _, can := counts[m.preferred[s.ID]]; best == nil && can {
+			best = m.preferred[s.ID]
+		}
 		if best == nil {
 			for _, d := range m.dirs {
 				if n, ok := counts[d]; ok && (best == nil || n < counts[best]) {
@@ -112,6 +115,7 @@ func (m *Manager) createIn(d *Dir, specs []Spec) error {
 	defer m.mu.Unlock()
 	for _, l := range logs {
 		m.logs[l.id] = l
+		delete(m.preferred, l.id)
 	}
 	for i := range specs {
 		if err == nil || !d.unsure.Load() {
@@ -126,6 +130,10 @@ func (m *Manager) createIn(d *Dir, specs []Spec) error {
 func (m *Manager) Delete(ids ...ID) error {
 	byDir, begun, left := map[*Dir][]*Log{}, map[*Dir][]ID{}, map[*Dir][]checkpoint.Log{}
 	m.mu.Lock()
+	if err := m.unmoveLocked(ids); err != nil {
+		m.mu.Unlock()
+		return err
+	}
 	for _, id := range ids {
 		if l := m.logs[id]; l != nil {
 			byDir[l.dir] = append(byDir[l.dir], l)

@@ -43,6 +43,7 @@ func Open(locations []Location, opt Options) (*Manager, error) {
 		}
 	}
 	if len(m.failed) == 0 || len(m.dirs) > 0 && !refused {
+		m.resumeMoves()
 		return m, nil
 	}
 	m.Unused()

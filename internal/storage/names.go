@@ -18,6 +18,7 @@ const (
 	deleteSuffix   = "-delete"
 	straySuffix    = "-stray"
 	replacedSuffix = "-replaced" // of a log that was replaced
+	futureSuffix   = "-future"   // of the copy of a log that moves to this directory
 
 	// FramesSuffix ends the name of a quarantine file.
 	FramesSuffix  = ".frames"
@@ -40,6 +41,25 @@ func (d *Dir) deletedPath(l *checkpoint.Log) string {
 // IsDeletedName reports whether name is that of a deleted partition's directory, which recovery
 // removes.
 func IsDeletedName(name string) bool { return strings.HasSuffix(name, deleteSuffix) }
+
+// FutureName returns the name of the directory of a log's copy.
+func FutureName(id ID) string { return stem(id) + futureSuffix }
+
+// futureID returns the log to whose copy a directory belongs.
+func futureID(name string) (id ID, ok bool) {
+	var topic []byte
+	if _, err := fmt.Sscanf(name, "%32x-%d", &topic, &id.Partition); err != nil || len(topic) != len(id.Topic) {
+		return ID{}, false
+	}
+	copy(id.Topic[:], topic)
+	return id, FutureName(id) == name
+}
+
+// IsFutureName reports whether name is that of the copy of a log that moves to the directory.
+func IsFutureName(name string) bool {
+	_, is := futureID(name)
+	return is
+}
 
 // strayName returns a new name for a partition directory that the checkpoint does not list. It
 // begins with the topic id that the directory holds, zeros if it holds none.

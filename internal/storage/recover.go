@@ -301,14 +301,23 @@ func (r *recovery) openLog(lc *checkpoint.Log) {
 		r.later(nil, func() error { return d.removeDeleted([]checkpoint.Log{*lc}) })
 		return
 	}
-	cfg := Config{}
-	if d.opt.Config != nil {
-		cfg = d.opt.Config(lc.Topic, lc.ID)
+	f := r.openEntry(lc, d.configOf(lc))
+	r.found[lc.ID] = f
+	d.logs[lc.ID] = f.l
+}
+
+func (d *Dir) configOf(lc *checkpoint.Log) Config {
+	if d.opt.Config == nil {
+		return Config{}
 	}
+	return d.opt.Config(lc.Topic, lc.ID)
+}
+
+// openEntry returns the log of a checkpoint entry, without its segments.
+func (r *recovery) openEntry(lc *checkpoint.Log, cfg Config) *found {
+	d := r.d
 	l := newLog(d, lc.ID, lc.Topic, cfg)
 	f := foundAs(l, lc)
-	r.found[lc.ID] = f
-	d.logs[lc.ID] = l
 	l.acks.lossy.Store(lc.Lossy)
 	if l.partial.Store(lc.Partial); lc.Partial {
 		d.flawed.Store(true)
@@ -316,6 +325,7 @@ func (r *recovery) openLog(lc *checkpoint.Log) {
 	if f.err = l.restore(lc); lc.Offline != "" {
 		f.err = errors.New(lc.Offline)
 	}
+	return f
 }
 
 // foundAs returns what recovery knows of a log before it reads any of its files.

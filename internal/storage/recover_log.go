@@ -1,7 +1,9 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -16,11 +18,21 @@ import (
 func (r *recovery) prepare(f *found) error {
 	l := f.l
 	infos, err := r.d.opt.FS.List(l.path)
+	if errors.Is(err, fs.ErrNotExist) && r.d.isFuture(l.id) { // a crash in the last step of its move
+		if err = r.d.nameFuture(l); err == nil {
+			infos, err = r.d.opt.FS.List(l.path)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("log directory of the partition: %w", err)
 	}
 	compacted, waits := int64(0), false // the segment that the swap puts in place
 	for _, in := range infos {
+		if in.Name == MoveFile {
+			if l.movedFrom, _, err = r.d.readMove(path.Base(l.path)); err != nil {
+				r.d.logOnce(l, "where a log was moved from is not known", err)
+			}
+		}
 		if base, ok := segment.ParseName(in.Name); ok {
 			f.files[base] = in.Size
 		}

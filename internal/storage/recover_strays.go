@@ -70,6 +70,9 @@ func (r *recovery) quarantineStrays() error {
 		if !in.Dir || known[in.Name] || path.Join(d.path, in.Name) == d.jpath {
 			continue
 		}
+		if d.findFuture(in.Name) {
+			continue
+		}
 		if _, err := d.opt.FS.Stat(path.Join(d.path, in.Name, PartitionFile)); d.findReplaced(in.Name) || err != nil {
 			continue
 		}

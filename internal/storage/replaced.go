@@ -122,13 +122,17 @@ func (m *Manager) Replaced() (all []ReplacedLog) {
 // of use; another call completes what this one began.
 func (m *Manager) Replace(ids ...ID) error {
 	byDir := map[*Dir][]*Log{}
-	m.mu.RLock()
+	m.mu.Lock()
+	if err := m.unmoveLocked(ids); err != nil {
+		m.mu.Unlock()
+		return err
+	}
 	for _, id := range ids {
 		if l := m.logs[id]; l != nil && !slices.Contains(byDir[l.dir], l) {
 			byDir[l.dir] = append(byDir[l.dir], l)
 		}
 	}
-	m.mu.RUnlock()
+	m.mu.Unlock()
 	return m.concurrently(slices.Collect(maps.Keys(byDir)), func(d *Dir) error {
 		if err := d.remove(byDir[d], true); err != nil {
 			return err

@@ -165,13 +165,7 @@ func (l *Log) sealedAt(offset int64) (s *segment.Segment, end int64) {
 // meets is examined and recorded like that of a read.
 func (d *Dir) scrubSegment(l *Log, s *segment.Segment) bool {
 	var at segment.Point
-	var err error
-	for {
-		at, err = s.Scrub(at, func(f vfs.File) vfs.File { return &scrubFile{File: f, d: d} })
-		if err == nil || !errors.Is(err, segment.ErrCorrupt) || !l.examine(s, err) {
-			break
-		}
-	}
+	err := l.readAll(s, &at, func(f vfs.File) vfs.File { return &scrubFile{File: f, d: d} })
 	if now, _ := l.sealedAt(s.Base()); err == nil || now != s {
 		return true
 	}
@@ -179,6 +173,17 @@ func (d *Dir) scrubSegment(l *Log, s *segment.Segment) bool {
 		d.segmentError(l, err)
 	}
 	return false
+}
+
+// readAll reads all batches of a segment from a point on, and moves the point. It skips damage,
+// which it examines and records.
+func (l *Log) readAll(s *segment.Segment, at *segment.Point, wrap func(vfs.File) vfs.File) (err error) {
+	for {
+		*at, err = s.Scrub(*at, wrap)
+		if err == nil || !errors.Is(err, segment.ErrCorrupt) || !l.examine(s, err) {
+			return err
+		}
+	}
 }
 
 // scrubFile is a file that is read in pieces, with pauses.

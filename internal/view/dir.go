@@ -1,6 +1,9 @@
 package view
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Dir is a log directory with its journal. Sizes are in bytes.
 type Dir struct {
@@ -42,6 +45,8 @@ type Dir struct {
 	Offline  int   `json:"offline"`
 	KeptLogs int   `json:"-"`
 	Kept     int64 `json:"-"`
+	// Arriving are the logs that move to the directory.
+	Arriving []Arrival `json:"arriving,omitempty"`
 	// Waiting is the time for which a write or an fdatasync of the journal has been due and none
 	// has completed.
 	Waiting time.Duration `json:"-"`
@@ -52,6 +57,29 @@ type Dir struct {
 	Probe   Latency `json:"-"`
 	SyncP50 float64 `json:"-"`
 	SyncP99 float64 `json:"-"`
+}
+
+// Arrival is a log that moves to a directory.
+type Arrival struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	From      string `json:"from"` // its present directory
+	// Copied is how many bytes of Size are copied.
+	Copied int64 `json:"copiedBytes"`
+	Size   int64 `json:"sizeBytes"`
+	// Error is why the move stands still and is tried again, empty if it does not.
+	Error string `json:"error,omitempty"`
+}
+
+// String returns topic-partition.
+func (a *Arrival) String() string { return fmt.Sprintf("%s-%d", a.Topic, a.Partition) }
+
+// Left returns how many bytes of the logs that move to the directory are not copied.
+func (d *Dir) Left() (n int64) {
+	for i := range d.Arriving {
+		n += max(d.Arriving[i].Size-d.Arriving[i].Copied, 0)
+	}
+	return n
 }
 
 // Space is what a disk guard knows of the free space of a log directory.

@@ -68,6 +68,9 @@ func checkLogDirs(f *Facts, n *notes) {
 			)
 		}
 	}
+	for i := range f.Dirs {
+		f.arrivals(&f.Dirs[i], n)
+	}
 	for _, d := range f.Unopened {
 		var in []string
 		for _, p := range f.Partitions {
@@ -78,6 +81,25 @@ func checkLogDirs(f *Facts, n *notes) {
 		finding(d.Path, fmt.Sprintf("it could not be opened, and its partitions can be neither written nor read%s: %s", named(in), d.Error),
 			d.Remedy+"; then restart the broker, which opens it again (docs/operations.md, A damaged disk)")
 	}
+}
+
+// arrivals reports the logs that move to a directory and stand still.
+func (f *Facts) arrivals(d *view.Dir, n *notes) {
+	var still []string
+	why := ""
+	for i := range d.Arriving {
+		if x := &d.Arriving[i]; x.Error != "" {
+			still, why = append(still, x.String()), x.Error
+		}
+	}
+	if len(still) == 0 {
+		return
+	}
+	n.addFinding(health.Finding{Severity: health.Warn, Subject: "moves to " + d.Path,
+		Problem: fmt.Sprintf("%s cannot be moved there%s: %s", text.Count(len(still), "log"), named(still), why),
+		Works:   "the partitions are used where they are",
+		Remedy: "remove the cause, and the broker continues automatically; or cancel the moves with " +
+			health.Command("chronikctl", "broker", "move-logs", "BROKER", "--cancel")})
 }
 
 // repair returns the remedy of a log directory with damaged files. Its commands are complete and in

@@ -37,6 +37,16 @@ const (
 	kindHeader = 2
 )
 
+// Encode returns the log as a record has it, with its producers.
+func (l *Log) Encode() []byte { return l.append(nil, true) }
+
+// DecodeLog decodes what Encode has returned.
+func DecodeLog(b []byte) (*Log, error) {
+	c := cursor{bytesio.NewReader(b)}
+	l := c.log(func(journal.StreamID) *Log { return nil })
+	return l, c.End()
+}
+
 // Sum appends a log without its producers to buf[:0], which it returns for the next call, and
 // returns a checksum of that.
 func (l *Log) Sum(buf []byte) (uint64, []byte) {

@@ -30,9 +30,10 @@
 //	              i64, their number i64, first offset that they held i64, the offset after them i64 }
 //	recovery    offset i64 | LSN u64 | count { segment base i64, size i64 }
 //	point
-//	flags       1 deleted, 2 a swap is in progress, 4 with producers, 8 acknowledges written
-//	            records, 16 may have lost acknowledged records, 32 has aborted transactions,
-//	            64 has known damage, 128 another replica may have records that this one lacks
+//	flags       1 deleted, 2 a swap is in progress, 1 and 2 moved to another directory, 4 with
+//	            producers, 8 acknowledges written records, 16 may have lost acknowledged records,
+//	            32 has aborted transactions, 64 has known damage, 128 another replica may
+//	            have records that this one lacks
 //
 // If a record lacks producers, they are those of the log's previous record. The first record of
 // a log has them.

@@ -66,8 +66,10 @@ type Log struct {
 	Partial     bool  // another replica may have records that this one lacks; see storage.Log.Whole
 	Clean       int64 // all offsets below it have been compacted
 	Relied      int64 // compaction has removed records because of others below it
-	Swapping    bool  // the segment with base Swap is replacing others
-	Swap        int64
+	// Swapping: the segment with base Swap is replacing others. Of a deleted log: it has moved to
+	// another directory, and Swap is the number of the move.
+	Swapping bool
+	Swap     int64
 	Point
 	Epochs epochs.Cache
 	// Producers is the state of idempotent producers, encoded by producers.State.

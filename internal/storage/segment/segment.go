@@ -177,6 +177,12 @@ func (s *Segment) AbortedPath() string { return s.stem() + AbortedSuffix }
 // ProducersPath returns the path of the producer snapshot.
 func (s *Segment) ProducersPath() string { return s.stem() + ProducersSuffix }
 
+// Accompanying returns the paths of the files that are copied with the batches as they are. Some
+// may be missing.
+func (s *Segment) Accompanying() []string {
+	return []string{s.stem() + indexSuffixes[0], s.stem() + indexSuffixes[1], s.ProducersPath()}
+}
+
 func (s *Segment) stem() string { return path.Join(s.dir, Name(s.base)) }
 
 // Err returns the error of the first failed write or datasync, after which the segment is

@@ -55,6 +55,10 @@ var contents atomic.Uint64
 // the bytes change: nothing is remembered then, and nothing lent.
 func (s *Segment) renew() { s.content.Store(contents.Add(1)) }
 
+// Content returns a number that changes when bytes of the segment may have been replaced or cut.
+// Appends do not change it. It is 0 while the bytes change.
+func (s *Segment) Content() uint64 { return s.content.Load() }
+
 // stopwatch returns a clock that begins now.
 func stopwatch() func() time.Duration {
 	begin := time.Now()

@@ -13,6 +13,8 @@
 // and programs that commit offsets, delete records, change a setting, and create and delete topics.
 // One of the topics is compacted.
 //
+// In some histories brokers have two log directories, between which an operator moves logs.
+//
 // Other faults need an operator, who does what brokers, commands and docs/cluster.md say: a damaged
 // or lost log directory, where log repair must refuse unless it gets the flag that nothing else is
 // left; lost metadata of a broker; lost metadata of most voters, once or again, which the rest or a

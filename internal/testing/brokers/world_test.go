@@ -36,6 +36,7 @@ type kind struct {
 	unclean bool   // topics allow unclean elections
 	strict  bool   // clients repeat only what they repeat by default
 	brokers int32  // their number; 0 for three, 1 for a broker without seeds
+	dirs    int    // log directories of each broker; 0 for one
 	voters  int32  // how many of them, the first ones, are seeds and have a vote; 0 for three
 }
 
@@ -275,6 +276,9 @@ func (w *world) settings(id int32) []string {
 		"log.cleaner.backoff.ms=1000", "wal.profile=" + cmp.Or(w.profile, "sync"), "broker.rack=" + rack(id)}
 	if w.size() > 1 {
 		set = append(set, "cluster.name=c", "cluster.seeds="+strings.Join(w.addresses()[:w.seeds()], ","))
+	}
+	if w.dirs > 1 {
+		set = append(set, "log.dirs="+logDir+","+otherLogs)
 	}
 	if w.voters > 0 { // the default of this one follows the number of seeds
 		set = append(set, "default.replication.factor=3")

@@ -69,7 +69,7 @@ func examples(ts *testscript.TestScript, neg bool, args []string) {
 			line += " --for 1s || test $? -eq 1" // no client has this id
 		}
 		if slices.ContainsFunc([]string{" --replication-factor ", " broker unregister ", " topic move orders", " broker drain ",
-			" broker fill "}, func(other string) bool { return strings.Contains(line, other) }) {
+			" broker fill ", " broker move-logs "}, func(other string) bool { return strings.Contains(line, other) }) {
 			line += " || test $? -eq 1" // there is one broker
 		}
 		if strings.Contains(line, " --start-offset ") {

@@ -20,7 +20,7 @@ import (
 // NewBroker returns the command broker.
 func NewBroker(a *app.App) *cobra.Command {
 	return app.Parent("broker", "List brokers, show their log directories, move their replicas, and remove them", listBrokers(a),
-		describeBroker(a), drainBroker(a), fillBroker(a), rebalance(a), maintainBroker(a), unregisterBroker(a))
+		describeBroker(a), drainBroker(a), fillBroker(a), rebalance(a), moveLogs(a), maintainBroker(a), unregisterBroker(a))
 }
 
 func listBrokers(a *app.App) *cobra.Command {
@@ -53,6 +53,7 @@ type brokerDetail struct {
 type logDir struct {
 	Path       string `json:"path"`
 	Partitions int    `json:"partitions"`
+	Arriving   int    `json:"arriving"`   // logs that move to it
 	Size       int64  `json:"sizeBytes"`  // of its logs
 	Total      int64  `json:"totalBytes"` // of the file system; -1 if unknown
 	Usable     int64  `json:"usableBytes"`
@@ -108,18 +109,22 @@ func showBroker(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Clien
 		if err != nil && !app.IsUnsupported(err) {
 			return app.Refused(fmt.Sprintf("log directories of broker %d", id), app.BrokerError(err), "")
 		}
-		t := &output.Table{Columns: []string{"DIRECTORY", "PARTITIONS#", "SIZE#", "FREE#", "OF#", "ERROR"},
+		t := &output.Table{Columns: []string{"DIRECTORY", "PARTITIONS#", "ARRIVING#", "SIZE#", "FREE#", "OF#", "ERROR"},
 			Empty: "this broker does not report its log directories"}
 		for _, x := range dirs.Sorted() {
 			y := logDir{Path: x.Dir, Size: x.Size(), Total: x.TotalBytes, Usable: x.UsableBytes}
-			for _, partitions := range x.Topics {
-				y.Partitions += len(partitions)
-			}
+			x.Topics.Each(func(p kadm.DescribedLogDirPartition) {
+				if p.IsFuture {
+					y.Arriving++
+				} else {
+					y.Partitions++
+				}
+			})
 			if x.Err != nil {
 				y.Error = x.Err.Error()
 			}
 			d.Dirs = append(d.Dirs, y)
-			t.Add(y.Path, y.Partitions, text.Bytes(y.Size), bytesOr(y.Usable), bytesOr(y.Total), y.Error)
+			t.Add(y.Path, y.Partitions, y.Arriving, text.Bytes(y.Size), bytesOr(y.Usable), bytesOr(y.Total), y.Error)
 		}
 		return a.Print(d, brokerTable([]broker{b}), t)
 	}

@@ -1,0 +1,293 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+)
+
+// A log moves to another directory as its files: a checkpoint entry describes wholly what synced
+// segments hold. While the log is in use, its segments are copied. For the rest it takes no
+// appends. Then the entry changes the checkpoint:
+//
+//	copy, repeatedly ─▶ no appends, flush, copy the rest ─▶ the entry beside the copy, synced
+//	  ─▶ checkpoint of the source with a tombstone that names the move
+//	  ─▶ rename of the copy ─▶ checkpoint of the target with the entry ─▶ files of the source removed
+//
+// The tombstone is the commit point. Before it the log is the source's, whatever the target has.
+// After it the log is the target's: a start completes the move, and the source keeps the tombstone
+// until then. docs/journal.md has the failure cases.
+
+// ErrMoving: the log is changing its directory at this moment.
+var ErrMoving = fmt.Errorf("%w: it is moving to another log directory", ErrFailed)
+
+// ErrMoveCanceled: the move was canceled, or the log was deleted.
+var ErrMoveCanceled = errors.New("the move was canceled")
+
+// move is a move of a log in progress.
+type move struct {
+	id    ID
+	to    *Dir
+	since time.Time
+
+	// Guarded by Manager.mu.
+	running    chan struct{} // closed when RunMove ends; nil: it does not run
+	completing bool          // it cannot be canceled now
+
+	canceled          atomic.Bool
+	copied, want, end atomic.Int64          // see Move
+	err               atomic.Pointer[error] // why it last came to a stop
+
+	// Used by RunMove only.
+	copies map[int64]*segmentCopy // by base offset
+	entry  *checkpoint.Log        // that the tombstone commits; nil before
+}
+
+// Move describes a move of a log to another directory.
+type Move struct {
+	ID
+	Topic    string
+	From, To *Dir
+	Since    time.Time
+	// Copied is how many bytes the target has of Want, and End the offset below which it has all.
+	Copied, Want, End int64
+	LogEnd            int64
+	Err               error // why it stands still; nil: it does not
+}
+
+// PendingMoves returns the logs for which RunMove has something to do, with the directories to
+// which they move. For one whose move was canceled, it removes the copy.
+func (m *Manager) PendingMoves() map[ID]*Dir {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	list := make(map[ID]*Dir, len(m.moves))
+	for id, x := range m.moves {
+		list[id] = x.to
+	}
+	return list
+}
+
+// Moves returns the moves in progress, by topic name and partition.
+func (m *Manager) Moves() (list []Move) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for id, x := range m.moves {
+		l := m.logs[id]
+		if l == nil || x.canceled.Load() {
+			continue
+		}
+		v := Move{ID: id, Topic: l.topic, From: l.dir, To: x.to, Since: x.since, Copied: x.copied.Load(),
+			Want: max(x.want.Load(), l.Size()), End: max(x.end.Load(), l.logStart.Load()), LogEnd: l.logEnd.Load()}
+		if p := x.err.Load(); p != nil {
+			v.Err = *p
+		}
+		list = append(list, v)
+	}
+	slices.SortFunc(list, func(a, b Move) int {
+		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return list
+}
+
+// Lag returns how many offsets the copy lacks.
+func (x *Move) Lag() int64 { return max(x.LogEnd-x.End, 0) }
+
+// SetMoveRate bounds the bytes per second that all moves copy; 0 is no bound.
+func (m *Manager) SetMoveRate(perSec float64) { m.moveRate.limit(perSec) }
+
+// BeginMove makes it durable that a log is to move to a directory; RunMove then moves it. To its
+// own directory it cancels a move. It replaces a move to another directory. If there is no log, it
+// will be created in the directory, as long as this process runs.
+func (m *Manager) BeginMove(ctx context.Context, id ID, to *Dir) error {
+	m.beginning.Lock() // two calls would remove each other's directory
+	defer m.beginning.Unlock()
+	if err := m.endMove(ctx, id, to); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	l := m.logs[id]
+	if l == nil {
+		m.preferred[id] = to
+	}
+	done := l == nil || l.dir == to || m.moves[id] != nil
+	m.mu.Unlock()
+	if done {
+		return nil
+	}
+	if err := cmp.Or(to.Err(), m.Hung(to), to.CanCreate()); err != nil {
+		return fmt.Errorf("move %s to %s: %w", l, to.path, err)
+	}
+	if err := to.makeFuture(id); err != nil {
+		return fmt.Errorf("move %s to %s: %w", l, to.path, err)
+	}
+	to.log.Info("a log moves to this directory", zap.Stringer("log", l), zap.String("from", l.dir.path))
+	m.addMove(id, to)
+	return nil
+}
+
+func (m *Manager) addMove(id ID, to *Dir) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.moves[id] = &move{id: id, to: to, since: to.now(), copies: map[int64]*segmentCopy{}}
+}
+
+// endMove ends the move of a log to another directory than to.
+func (m *Manager) endMove(ctx context.Context, id ID, to *Dir) error {
+	for {
+		m.mu.Lock()
+		delete(m.preferred, id)
+		x := m.moves[id]
+		if x == nil || x.to == to && !x.canceled.Load() {
+			m.mu.Unlock()
+			return nil
+		}
+		if x.completing {
+			m.mu.Unlock()
+			return fmt.Errorf("cancel the move to %s: %w", x.to.path, ErrMoving)
+		}
+		x.canceled.Store(true)
+		running := x.running
+		m.mu.Unlock()
+		if running == nil {
+			return m.dropMove(x)
+		}
+		select {
+		case <-running:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// dropMove removes what a canceled move has copied.
+func (m *Manager) dropMove(x *move) error {
+	m.mu.Lock()
+	if m.moves[x.id] == x {
+		delete(m.moves, x.id)
+	}
+	m.mu.Unlock()
+	x.to.log.Info("a move to this directory was canceled", zap.String("log", stem(x.id)))
+	return x.to.removeFuture(FutureName(x.id))
+}
+
+// unmoveLocked cancels the moves of logs that are going to be deleted. The error is that one can't
+// be canceled at this moment. The caller holds mu.
+func (m *Manager) unmoveLocked(ids []ID) error {
+	for _, id := range ids {
+		if x := m.moves[id]; x != nil && x.completing {
+			return fmt.Errorf("delete log %s: %w", stem(id), ErrMoving)
+		}
+	}
+	for _, id := range ids {
+		delete(m.preferred, id)
+		if x := m.moves[id]; x != nil {
+			x.canceled.Store(true)
+		}
+	}
+	return nil
+}
+
+// RunMove moves a log as BeginMove has asked for, and returns it as it is in its new directory. The
+// former one refuses everything from then on. After an error the caller calls RunMove again, unless
+// the error matches ErrMoveCanceled.
+func (m *Manager) RunMove(ctx context.Context, id ID) (moved *Log, err error) {
+	x, l, err := m.startMove(id)
+	if err != nil {
+		return nil, err
+	}
+	if l != nil {
+		moved, err = m.runMove(ctx, x, l)
+		l.dir.operations.Done()
+	}
+	if l == nil || errors.Is(err, ErrMoveCanceled) {
+		err = errors.Join(ErrMoveCanceled, m.dropMove(x))
+	} else if err != nil {
+		err = fmt.Errorf("move %s to %s: %w", l, x.to.path, err)
+		x.err.Store(&err)
+	}
+	m.mu.Lock()
+	if err == nil {
+		m.logs[id] = moved
+		delete(m.moves, id)
+	}
+	close(x.running)
+	x.running = nil
+	m.mu.Unlock()
+	x.to.operations.Done()
+	return moved, err
+}
+
+// startMove notes that a move runs, until the caller has closed running. The log is nil if it was
+// deleted.
+func (m *Manager) startMove(id ID) (*move, *Log, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	x, l := m.moves[id], m.logs[id]
+	switch {
+	case x == nil:
+		return nil, nil, ErrMoveCanceled
+	case m.closing:
+		return nil, nil, ErrClosed
+	case x.running != nil:
+		return nil, nil, ErrMoving
+	}
+	x.running = make(chan struct{})
+	x.err.Store(nil)
+	x.to.operations.Add(1)
+	if l != nil {
+		l.dir.operations.Add(1)
+	}
+	return x, l, nil
+}
+
+// restBytes is how much may be left to copy when a log stops to take appends.
+const restBytes = 4 << 20
+
+func (m *Manager) runMove(ctx context.Context, x *move, l *Log) (*Log, error) {
+	if x.canceled.Load() {
+		return nil, ErrMoveCanceled
+	}
+	for x.entry == nil {
+		n, err := m.copyPass(ctx, x, l, false)
+		if err == nil && n <= restBytes {
+			err = m.finishMove(ctx, x, l)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := l.dir.ascertain(); err != nil { // the tombstone, if its commit failed
+		return nil, err
+	}
+	moved, err := x.to.promote(&future{name: FutureName(x.id), entry: x.entry, from: l.dir.ID()}, *l.cfg.Load())
+	if err != nil {
+		return nil, err
+	}
+	l.dir.moved(x.id)
+	return moved, nil
+}
+
+// moved forgets that a tombstone names a move, which is complete, and removes the files.
+func (d *Dir) moved(id ID) {
+	d.mu.Lock()
+	t, is := d.deleted[id]
+	if t.Swapping, t.Swap = false, 0; is {
+		d.deleted[id] = t
+	}
+	d.mu.Unlock()
+	if !is || t.gone {
+		return
+	}
+	if err := d.removeDeleted([]checkpoint.Log{t.Log}); err != nil {
+		d.logOnce(nil, "files of a log that was moved could not be removed, the next start tries again", err)
+	}
+}

@@ -1,0 +1,360 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"path"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
+	"github.com/chronik-io/chronik/internal/storage/statefile"
+)
+
+// MoveFile is the name of a state file of kind "move" in the directory of a log that moves, or was
+// moved: the id of the source directory 16, and the checkpoint entry of the log with which the move
+// ends. The field Swap of the entry is the number of the move, which the tombstone names.
+const MoveFile = "chronik.move"
+
+const moveKind, moveVersion = "move", 1
+
+// future is a copy that a move has made or begun.
+type future struct {
+	name  string // of its directory
+	id    ID
+	from  [16]byte        // the source directory; zero if there is no entry
+	entry *checkpoint.Log // nil if the copy is not complete
+}
+
+// restTries is how often the rest is copied again because the log has changed meanwhile.
+const restTries = 5
+
+// finishMove copies the rest of a log, which takes no appends meanwhile, and commits the move with
+// the tombstone. No lock of the source is held while the target's disk works: only this log waits.
+func (m *Manager) finishMove(ctx context.Context, x *move, l *Log) error {
+	m.mu.Lock()
+	x.completing = !x.canceled.Load()
+	completing := x.completing
+	m.mu.Unlock()
+	if !completing {
+		return ErrMoveCanceled
+	}
+	defer func() {
+		m.mu.Lock()
+		x.completing = x.entry != nil
+		m.mu.Unlock()
+	}()
+	l.acquireCommit()
+	defer l.releaseCommit()
+	if err := l.flushAll(); err != nil {
+		return err
+	}
+	for range restTries {
+		entry, err := l.wholeEntry()
+		if err != nil {
+			return err
+		}
+		if _, err := m.copyPass(ctx, x, l, true); err != nil {
+			return err
+		}
+		if !x.covers(&entry) {
+			continue
+		}
+		entry.Swap = rand.Int64()
+		if err := x.to.writeMove(FutureName(x.id), l.dir.ID(), &entry); err != nil {
+			return err
+		}
+		if done, err := l.moveAway(x, &entry); done || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: its segments change all the time", ErrFailed)
+}
+
+// wholeEntry returns the checkpoint entry of a log of which everything is in synced segments. The
+// caller has the right to commit.
+func (l *Log) wholeEntry() (checkpoint.Log, error) {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	if err := l.refused(loglife.Change); err != nil {
+		return checkpoint.Log{}, err
+	}
+	e, _ := l.checkpointed(true)
+	if e.Segments = slices.Clone(e.Segments); e.Offset != l.logEnd.Load() {
+		return e, fmt.Errorf("%w: %s ends at %d, and its segments at %d", ErrFailed, l, l.logEnd.Load(), e.Offset)
+	}
+	return e, nil
+}
+
+// covers reports whether the copies are those of an entry, and sets what it must know of them.
+func (x *move) covers(e *checkpoint.Log) bool {
+	for i := range e.Segments {
+		s := &e.Segments[i]
+		if s.Size == 0 {
+			continue
+		}
+		c := x.copies[s.Base]
+		if c == nil || !c.whole || c.at.Pos != s.Size {
+			return false
+		}
+		s.Aborted = c.aborted
+	}
+	return true
+}
+
+// moveAway commits a move, unless the log has changed since its entry was written. The caller has
+// the right to commit.
+func (l *Log) moveAway(x *move, entry *checkpoint.Log) (done bool, err error) {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	if err := l.refused(loglife.Change); err != nil {
+		return false, err
+	}
+	d, same := l.dir, l.sameContent(x)
+	now, _ := l.checkpointed(true)
+	now.Segments, now.LSN, now.High, now.HighEpoch, now.Swap = entry.Segments, entry.LSN, entry.High, entry.HighEpoch, entry.Swap
+	if !same || !bytes.Equal(now.Encode(), entry.Encode()) {
+		return false, nil
+	}
+	if d.stopping() || x.to.stopping() {
+		return false, ErrClosed
+	}
+	l.Observe(noopObserver{}) // nothing of it is lost
+	l.applyEvent(loglife.Deletion, fmt.Errorf("%s: %w", l, ErrMoving))
+	d.journal.Drop(l.stream)
+	now.Swapping = true
+	gone, _ := d.putTombstones([]*Log{l}, []checkpoint.Log{now})
+	err = d.commitRule(skipMoveCommit, l)
+	d.releaseLogs(gone)
+	if x.entry = entry; err != nil {
+		d.unsure.Store(true)
+		return true, fmt.Errorf("checkpoint of %s: %w", d.path, err)
+	}
+	return true, nil
+}
+
+// sameContent reports whether the copies are those of the segments as they are now. The caller
+// holds flushMu.
+func (l *Log) sameContent(x *move) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, s := range l.segments {
+		if c := x.copies[s.Base()]; s.Size() > 0 && (c == nil || c.content != s.Content() || c.at.Pos != s.Size()) {
+			return false
+		}
+	}
+	return true
+}
+
+// makeFuture makes the directory of a log's copy, whose name makes it durable that the log moves.
+func (d *Dir) makeFuture(id ID) error {
+	name := path.Join(d.path, FutureName(id))
+	err := d.opt.FS.RemoveAll(name)
+	if err == nil {
+		err = d.opt.FS.MkdirAll(name)
+	}
+	if err == nil {
+		err = writePartitionMeta(d.opt.FS, name, id)
+	}
+	if err == nil {
+		err = d.opt.FS.SyncDir(d.path)
+	}
+	return err
+}
+
+func (d *Dir) removeFuture(name string) error {
+	if err := d.opt.FS.RemoveAll(path.Join(d.path, name)); err != nil {
+		return fmt.Errorf("remove an incomplete copy of a log: %w", err)
+	}
+	return d.opt.FS.SyncDir(d.path)
+}
+
+// writeMove writes the entry beside the copy. All names in the directory are durable then.
+func (d *Dir) writeMove(name string, from [16]byte, e *checkpoint.Log) error {
+	return statefile.Write(d.opt.FS, path.Join(d.path, name, MoveFile), moveKind, moveVersion, append(from[:], e.Encode()...))
+}
+
+// readMove reads what writeMove has written. The entry is nil if there is none.
+func (d *Dir) readMove(name string) (from [16]byte, e *checkpoint.Log, err error) {
+	b, err := statefile.Read(d.opt.FS, path.Join(d.path, name, MoveFile), moveKind, moveVersion)
+	if errors.Is(err, fs.ErrNotExist) {
+		return from, nil, nil
+	}
+	if err == nil && len(b) < len(from) {
+		err = statefile.ErrCorrupt
+	}
+	if err != nil {
+		return from, nil, err
+	}
+	e, err = checkpoint.DecodeLog(b[copy(from[:], b):])
+	return from, e, err
+}
+
+// findFuture notes the directory of a copy, and reports whether it is one.
+func (d *Dir) findFuture(name string) bool {
+	id, is := futureID(name)
+	if !is {
+		return false
+	}
+	from, entry, err := d.readMove(name)
+	if err != nil {
+		d.logOnce(nil, "the copy of a log is not complete", err)
+	}
+	d.futures = append(d.futures, future{name, id, from, entry})
+	return true
+}
+
+// promote takes a log over whose move is committed. It may be repeated. Its directory gets the
+// log's name when the checkpoint lists the log: a tombstone of an earlier log with the id would
+// claim it.
+func (d *Dir) promote(f *future, cfg Config) (*Log, error) {
+	e := *f.entry
+	from, to := path.Join(d.path, f.name), path.Join(d.path, e.String())
+	_, err := d.opt.FS.Stat(from)
+	waits := err == nil
+	if err := d.ascertain(); err != nil {
+		return nil, err
+	}
+	if waits {
+		if err := d.clearName(&e, to); err != nil {
+			return nil, err
+		}
+	}
+	e.Swapping, e.Swap, e.LSN = false, 0, d.journal.Assigned()
+	r := &recovery{d: d}
+	x := r.openEntry(&e, cfg)
+	if x.err != nil {
+		return nil, x.err
+	}
+	x.l.rp.Segments = e.Segments
+	buried := d.add([]*Log{x.l})
+	if err := d.commit(x.l); err != nil {
+		if d.unsure.Store(true); waits {
+			d.forget([]*Log{x.l}, buried)
+		}
+		return nil, fmt.Errorf("take over the copy of %s: %w", to, err)
+	}
+	if err := d.nameFuture(x.l); err != nil {
+		return nil, err
+	}
+	if x.err = r.prepare(x); x.err == nil {
+		x.err = x.l.flushReplayed()
+	}
+	if x.err != nil {
+		return nil, x.err
+	}
+	r.finish(x)
+	r.runDeferred()
+	d.log.Info("a log has moved to this directory", zap.Stringer("log", x.l), zap.Int64("bytes", e.Point.Bytes()))
+	return x.l, nil
+}
+
+// clearName removes what has the name of a log that comes to this directory.
+func (d *Dir) clearName(e *checkpoint.Log, name string) error {
+	if slices.ContainsFunc(d.Logs(), func(l *Log) bool { return l.path == name && l.id != e.ID }) {
+		return fmt.Errorf("%w: another topic has its name", ErrMoveCanceled)
+	}
+	if err := d.finishDeletion(d.leftOf([]ID{e.ID})); err != nil {
+		return err
+	}
+	if _, err := d.opt.FS.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := d.quarantineDir(e.String()); err != nil {
+		return err
+	}
+	return d.opt.FS.SyncDir(d.path)
+}
+
+// isFuture reports whether there is a complete copy of a log.
+func (d *Dir) isFuture(id ID) bool {
+	_, e, err := d.readMove(FutureName(id))
+	return e != nil && err == nil
+}
+
+// nameFuture gives the copy of a log that the checkpoint lists the log's name.
+func (d *Dir) nameFuture(l *Log) error {
+	err := d.opt.FS.Rename(path.Join(d.path, FutureName(l.id)), l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // it has it
+	}
+	if err == nil {
+		err = d.opt.FS.SyncDir(d.path)
+	}
+	if err != nil {
+		return fmt.Errorf("take over the copy of %s: %w", l, err)
+	}
+	return nil
+}
+
+// MovedFrom returns the directory from which the log was moved to its own, zero if it was not.
+func (l *Log) MovedFrom() [16]byte { return l.movedFrom }
+
+// resumeMoves completes the moves that were committed before this start, and begins the others
+// again. It removes copies that nothing needs.
+func (m *Manager) resumeMoves() {
+	for _, d := range m.dirs {
+		for i := range d.futures {
+			if err := m.resumeMove(d, &d.futures[i]); err != nil {
+				d.log.Error("the copy of a log that moves to this directory can't be used; it stays where it is until the next start",
+					zap.String("dir", d.futures[i].name), zap.Error(err))
+			}
+		}
+		d.futures = nil
+	}
+	for _, d := range m.dirs {
+		d.mu.Lock()
+		var done []ID
+		for id, t := range d.deleted {
+			if l := m.logs[id]; t.Swapping && l != nil && l.dir != d {
+				done = append(done, id)
+			}
+		}
+		d.mu.Unlock()
+		for _, id := range done {
+			d.moved(id)
+		}
+	}
+}
+
+func (m *Manager) resumeMove(d *Dir, f *future) error {
+	var source *Dir
+	committed := false
+	for _, from := range m.dirs {
+		if f.entry != nil && from.ID() == f.from {
+			source = from
+			from.mu.Lock()
+			t, deleted := from.deleted[f.id]
+			committed = deleted && t.Swapping && t.Swap == f.entry.Swap && !d.opt.broken.has(skipMoveMark)
+			from.mu.Unlock()
+		}
+	}
+	switch l := m.logs[f.id]; {
+	case committed && l == nil:
+		moved, err := d.promote(f, d.configOf(f.entry))
+		if errors.Is(err, ErrMoveCanceled) {
+			return errors.Join(err, d.removeFuture(f.name))
+		}
+		if err != nil {
+			return err
+		}
+		m.logs[f.id] = moved
+		return nil
+	case l != nil && l.dir != d && m.moves[f.id] == nil:
+		if err := d.makeFuture(f.id); err != nil {
+			return err
+		}
+		m.addMove(f.id, d)
+		return nil
+	case l == nil && (len(m.failed) > 0 || f.entry != nil && source == nil):
+		d.log.Warn("the copy of a log is kept, because the directory from which the log moves is not in use", zap.String("dir", f.name))
+		return nil
+	}
+	return d.removeFuture(f.name)
+}

@@ -1,0 +1,388 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/storage/diskguard"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// movable returns a manager of /a and /b whose only log is in /a.
+func movable(t testing.TB, fsys vfs.FS, cfg Config) (*Manager, *Log) {
+	t.Helper()
+	m := mustManage(t, fsys, func(o *Options) { o.Config = func(string, ID) Config { return cfg } })
+	m.dirs[1].guard.last.Store(&Space{Level: diskguard.Low})
+	logs, err := m.Create([]Spec{{ID: scriptID, Topic: "t", Config: cfg}})
+	m.dirs[1].guard.last.Store(&Space{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, lead(logs...)[0]
+}
+
+// movesTo moves the log to a directory.
+func movesTo(t testing.TB, m *Manager, to *Dir) *Log {
+	t.Helper()
+	if err := m.BeginMove(context.Background(), scriptID, to); err != nil {
+		t.Fatal(err)
+	}
+	return ran(t, m)
+}
+
+// ran completes a move.
+func ran(t testing.TB, m *Manager) *Log {
+	t.Helper()
+	epoch := epochOf(m.Get(scriptID))
+	l, err := m.RunMove(context.Background(), scriptID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetLeaderEpoch(epoch, true)
+	l.Observe(alone{l: l})
+	return l
+}
+
+// namesOf returns the names of a directory that begin or end with a log's.
+func namesOf(t testing.TB, fsys vfs.FS, dir string) (list []string) {
+	t.Helper()
+	infos, err := fsys.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range infos {
+		if in.Name == "t-0" || strings.HasPrefix(in.Name, stem(scriptID)) {
+			list = append(list, in.Name)
+		}
+	}
+	return list
+}
+
+// A log that has moved has its records, transactions, producers, epochs and start, also after a
+// start, and nothing is left of it in the former directory.
+func TestAMoveTakesEverythingAlong(t *testing.T) {
+	disk := crashfs.New(1)
+	cfg := testConfig("sync")
+	cfg.Segment.Bytes = 4 << 10
+	m, l := movable(t, disk, cfg)
+	interleave(t, l)
+	must(t, l.roll())
+	interleave(t, l)
+	l.SetLeaderEpoch(7, true)
+	put(t, l, 2, 10)
+	must(t, l.SetLogStart(3))
+	want, err := contentsOf(l)
+	must(t, err)
+	producers, end := fmt.Sprint(l.Producers()), l.Ends().LogEnd
+	same := func(what string, now *Log) {
+		t.Helper()
+		got, err := contentsOf(now)
+		must(t, err)
+		if fmt.Sprint(got) != fmt.Sprint(want) || now.Ends().LogStart != 3 {
+			t.Errorf("%s: %d batches from %d on, want %d", what, len(got), now.Ends().LogStart, len(want))
+		}
+		if epoch, at := now.EpochEnd(0); epoch != 0 || at != end-2 {
+			t.Errorf("%s: epoch %d ends at %d", what, epoch, at)
+		}
+		if now := fmt.Sprint(now.Producers()); now != producers {
+			t.Errorf("%s: producers %s, were %s", what, now, producers)
+		}
+		if err := readsCommitted(now, false); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	same("moved", movesTo(t, m, m.dirs[1]))
+	if left := namesOf(t, disk, "/a"); len(left) > 0 && !IsDeletedName(left[0]) {
+		t.Errorf("left: %v", left)
+	}
+	for what, image := range map[string]*crashfs.FS{"killed": disk.KillImage(1),
+		"power loss": disk.PowerLossImage(crashfs.DropUnsynced, 1)} {
+		again := mustManage(t, image)
+		same(what, again.Get(scriptID))
+		if from := again.Get(scriptID).MovedFrom(); from != again.dirs[0].ID() {
+			t.Errorf("%s: it was moved from %x", what, from)
+		}
+	}
+	must(t, m.Close())
+	m = mustManage(t, disk)
+	lead(m.Get(scriptID))
+	same("and back", movesTo(t, m, m.dirs[0]))
+	if left := namesOf(t, disk, "/b"); len(left) > 0 && !IsDeletedName(left[0]) {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// What happens to a log while it is copied also happens to the copy: it is truncated and gets other
+// records, segments are removed at its start, and compacted.
+func TestTheCopyFollowsTheLog(t *testing.T) {
+	for what, happens := range map[string]func(*Log){
+		"truncated": func(l *Log) {
+			must(t, l.Truncate(7))
+			put(t, l, 30, 700)
+		},
+		"truncated and as long as before": func(l *Log) {
+			must(t, l.Truncate(l.Ends().LogEnd-2))
+			put(t, l, 2, 710)
+		},
+		"reset":        func(l *Log) { must(t, l.Reset(500)); put(t, l, 3, 600) },
+		"begins later": func(l *Log) { must(t, l.SetLogStart(25)); put(t, l, 1, 600) },
+		"compacted": func(l *Log) {
+			must(t, l.flushAndSync())
+			l.Observe(idle{})
+			compactAll(t, l.dir)
+			l.Observe(alone{l: l})
+		},
+		"all of it is removed": func(l *Log) { must(t, l.SetLogStart(l.Ends().LogEnd)) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			disk := crashfs.New(1)
+			m, l := movable(t, disk, compacted("sync"))
+			set(t, l, 40, "a")
+			set(t, l, 40, "b")
+			l.Observe(alone{l: l})
+			must(t, l.flushAndSync())
+			must(t, m.BeginMove(context.Background(), scriptID, m.dirs[1]))
+			x, _, err := m.startMove(scriptID)
+			must(t, err)
+			if _, err := m.copyPass(context.Background(), x, l, false); err != nil {
+				t.Fatal(err)
+			}
+			x.running = nil
+			x.to.operations.Done()
+			l.dir.operations.Done()
+			happens(l)
+			want, err := contentsOf(l)
+			must(t, err)
+			end, start := l.Ends().LogEnd, l.Ends().LogStart
+			ran(t, m)
+			must(t, m.Close())
+			m = mustManage(t, disk)
+			now := m.Get(scriptID)
+			got, err := contentsOf(now)
+			must(t, err)
+			if fmt.Sprint(got) != fmt.Sprint(want) || now.Ends().LogEnd != end || now.Ends().LogStart != start || now.dir != m.dirs[1] {
+				t.Errorf("%d batches, %+v; want %d, [%d, %d)", len(got), now.Ends(), len(want), start, end)
+			}
+		})
+	}
+}
+
+// Appends continue while a log is copied, and all that were acknowledged are in the new directory.
+func TestAppendsDuringAMove(t *testing.T) {
+	disk := crashfs.New(1)
+	m, l := movable(t, disk, testConfig("sync"))
+	put(t, l, 200, 10_000)
+	var wg sync.WaitGroup
+	acked, stop := int64(0), make(chan struct{})
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			a := send(l, testBatch(t, 1000, nil))
+			if a.Err != nil {
+				if !errors.Is(a.Err, ErrMoving) {
+					t.Error(a.Err)
+				}
+				return
+			}
+			acked = a.Next // durable when the log moves away: the rest is flushed
+		}
+	})
+	now := movesTo(t, m, m.dirs[1])
+	close(stop)
+	wg.Wait()
+	if end := now.Ends().LogEnd; end != max(acked, 200) {
+		t.Errorf("the log ends at %d, acknowledged was %d", end, acked)
+	}
+	put(t, now, 3, 10)
+	holds(t, mustManage(t, disk.PowerLossImage(crashfs.DropUnsynced, 1)).Get(scriptID), max(acked, 200)+3)
+}
+
+// A move ends with a move to where the log is, and with the deletion of the log.
+func TestAMoveIsCanceled(t *testing.T) {
+	for what, cancel := range map[string]func(*Manager) error{
+		"moved to where it is": func(m *Manager) error { return m.BeginMove(context.Background(), scriptID, m.dirs[0]) },
+		"deleted":              func(m *Manager) error { return m.Delete(scriptID) },
+		"replaced":             func(m *Manager) error { return m.Replace(scriptID) },
+	} {
+		disk := crashfs.New(1)
+		m, l := movable(t, disk, testConfig("sync"))
+		put(t, l, 5, 100)
+		must(t, m.BeginMove(context.Background(), scriptID, m.dirs[1]))
+		if n := len(m.Moves()); n != 1 {
+			t.Fatalf("%s: %d moves", what, n)
+		}
+		must(t, cancel(m))
+		if _, err := m.RunMove(context.Background(), scriptID); !errors.Is(err, ErrMoveCanceled) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if left := namesOf(t, disk, "/b"); len(left) > 0 || len(m.Moves()) > 0 {
+			t.Errorf("%s: %v, %v", what, left, m.Moves())
+		}
+		must(t, m.Close())
+		m = mustManage(t, disk)
+		if now := m.Get(scriptID); (now != nil) != (what == "moved to where it is") || len(m.Moves()) > 0 {
+			t.Errorf("%s: after a start: %v", what, now)
+		}
+	}
+}
+
+// A log that does not exist yet is made where it is to move.
+func TestALogIsMadeWhereItIsToMove(t *testing.T) {
+	m := mustManage(t, crashfs.New(1))
+	must(t, m.BeginMove(context.Background(), scriptID, m.dirs[1]))
+	logs, err := m.Create([]Spec{{ID: scriptID, Topic: "t", Config: testConfig("sync")}})
+	must(t, err)
+	if logs[0].dir != m.dirs[1] {
+		t.Errorf("it is in %s", logs[0].dir.path)
+	}
+}
+
+// Each call of a move fails once. The log stays in use, or moves when the call works again; nothing
+// is lost.
+func TestAFaultAtEveryCallOfAMove(t *testing.T) {
+	ops := []errfs.Op{errfs.Create, errfs.Write, errfs.Datasync, errfs.Rename, errfs.SyncDir, errfs.Mkdir, errfs.Read}
+	for _, op := range ops {
+		for _, dir := range []string{"/a", "/b"} {
+			for failing := 1; ; failing++ {
+				disk := crashfs.New(1)
+				errs := errfs.New(disk)
+				m, l := movable(t, errs, testConfig("sync"))
+				put(t, l, 3, 100)
+				must(t, l.roll())
+				put(t, l, 3, 100)
+				rule := errs.Add(errfs.Rule{Ops: op, From: failing, Count: 1, Err: syscall.EIO,
+					When: func(c errfs.Call) bool { return strings.HasPrefix(c.Path, dir+"/") || c.Path == dir }})
+				what := fmt.Sprintf("call %d of %v in %s", failing, op, dir)
+				err := m.BeginMove(context.Background(), scriptID, m.dirs[1])
+				for tries := 0; err != nil && tries < 3; tries++ {
+					err = m.BeginMove(context.Background(), scriptID, m.dirs[1])
+				}
+				must(t, err)
+				var now *Log
+				eventually(t, what, func() bool { // a segment or a journal that failed is repaired
+					now, err = m.RunMove(context.Background(), scriptID)
+					return err == nil
+				})
+				holds(t, now, 6)
+				lead(now)
+				put(t, now, 1, 10)
+				hits := rule.Hits()
+				errs.Clear()
+				holds(t, mustManage(t, disk.PowerLossImage(crashfs.DropUnsynced, 1)).Get(scriptID), 7)
+				must(t, m.Close())
+				if hits < failing {
+					break
+				}
+			}
+		}
+	}
+}
+
+// A directory without room for a log is not filled with a part of it, and the log stays in use.
+func TestAMoveNeedsRoom(t *testing.T) {
+	m, l := movable(t, crashfs.New(1), testConfig("sync"))
+	put(t, l, 3, 1000)
+	must(t, l.flushAndSync())
+	must(t, m.BeginMove(context.Background(), scriptID, m.dirs[1]))
+	for _, s := range []Space{{Level: diskguard.Low, Known: true}, {Known: true, MinFree: 1000, Free: 2000}} {
+		m.dirs[1].guard.last.Store(&s)
+		if _, err := m.RunMove(context.Background(), scriptID); !errors.Is(err, ErrLowSpace) {
+			t.Errorf("%+v: %v", s, err)
+		}
+		if x := m.Moves(); len(x) != 1 || !errors.Is(x[0].Err, ErrLowSpace) {
+			t.Errorf("%+v: %+v", s, x)
+		}
+		put(t, l, 1, 1000)
+	}
+	m.dirs[1].guard.last.Store(&Space{})
+	holds(t, ran(t, m), 5)
+}
+
+// committedIn returns a disk on which the process ended after the tombstone of a move was durable,
+// and before the target had the log.
+func committedIn(t testing.TB) *crashfs.FS {
+	t.Helper()
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	m, l := movable(t, errs, testConfig("sync"))
+	put(t, l, 3, 100)
+	must(t, m.BeginMove(context.Background(), scriptID, m.dirs[1]))
+	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/b/checkpoint/*", Err: syscall.EIO})
+	if _, err := m.RunMove(context.Background(), scriptID); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("the move: %v", err)
+	}
+	if err := m.Delete(scriptID); !errors.Is(err, ErrMoving) {
+		t.Errorf("a deletion of a log that is between two directories: %v", err)
+	}
+	return disk.KillImage(1)
+}
+
+// A start without one of the two directories of a move neither uses what may be old nor makes the
+// log again, and a later start with both completes the move.
+func TestAStartWithOneOfTwoDirectories(t *testing.T) {
+	for _, missing := range []int{0, 1} {
+		disk := committedIn(t)
+		for range 2 {
+			some := slices.Delete(slices.Clone(ab), missing, missing+1)
+			m, err := Open(some, Options{FS: disk, JournalFileSize: 64 << 10, JournalBytes: 256 << 10})
+			must(t, err)
+			if l := m.Get(scriptID); l != nil {
+				t.Errorf("without %s, %s has the log", ab[missing].Path, l.dir.path)
+			}
+			must(t, m.dirs[0].checkpoint(nil))
+			must(t, m.Close())
+		}
+		m := mustManage(t, disk)
+		l := m.Get(scriptID)
+		if l == nil || l.dir.path != "/b" {
+			t.Fatalf("without %s before: %v", ab[missing].Path, l)
+		}
+		holds(t, l, 3)
+	}
+}
+
+// A start that completes a move may end at any call.
+func TestPowerLossInAStartThatCompletesAMove(t *testing.T) {
+	for at := 1; ; at++ {
+		disk := committedIn(t)
+		disk.CrashDuring(at)
+		m, err := openManager(disk)
+		if err == nil {
+			_ = m.Close()
+		}
+		for _, mode := range crashfs.Modes() {
+			m := mustManage(t, disk.PowerLossImage(mode, uint64(at)))
+			l := m.Get(scriptID)
+			if l == nil || l.dir.path != "/b" {
+				t.Fatalf("call %d: %v, %v", at, l, m.Failed())
+			}
+			holds(t, l, 3)
+			must(t, m.Close())
+		}
+		if !disk.Crashed() {
+			return
+		}
+	}
+}
+
+// The directory of a copy is known by its name, which no partition has.
+func TestNamesOfAMove(t *testing.T) {
+	name := FutureName(scriptID)
+	if id, is := futureID(name); !is || id != scriptID || !IsFutureName(name) || IsFutureName("a"+name) ||
+		IsFutureName(path.Join(name, "x")) {
+		t.Errorf("%s is %v", name, id)
+	}
+}

@@ -1,0 +1,370 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/text"
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
+)
+
+// moveRate is the broker config that bounds the bytes per second of moves between directories.
+const moveRate = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+// logMoves is a run of broker move-logs.
+type logMoves struct {
+	a      *app.App
+	adm    *kadm.Client
+	broker int32
+	out    app.Outcomes
+
+	from, to, topic, throttle string
+	cancel, dryRun            bool
+}
+
+func moveLogs(a *app.App) *cobra.Command {
+	var o logMoves
+	c := &cobra.Command{
+		Use: "move-logs ID [DIRECTORY]", Short: "Move logs out of a log directory, or spread them over all",
+		Args:              app.Args(1, 2, "one broker's id, and a directory"),
+		ValidArgsFunction: a.Brokers(1),
+		Long: "move-logs moves the logs of a broker between its log directories. With a directory it moves all logs out of it, for example\n" +
+			"before the directory is removed from log.dirs. Without one it moves as few bytes as possible so that all directories have about\n" +
+			"the same, for example after log.dirs has grown. --to names the directory to which they move, --topic those that move.\n" +
+			"It shows the progress until all are moved. If it is interrupted, the broker completes the moves; the same command continues.\n" +
+			"Clients are served meanwhile. --dry-run lists the moves, --cancel ends those in progress.",
+		Example: "  chronikctl broker move-logs 1 /disk2/logs --dry-run\n  chronikctl broker move-logs 1 --throttle 50MiB",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := brokerID(args[0])
+			if err != nil {
+				return err
+			}
+			if o.broker = id; len(args) > 1 {
+				o.from = args[1]
+			}
+			if n, err := parse.Size(cmp.Or(o.throttle, "1")); err != nil || n < 1 {
+				return app.Usage("--throttle %q is not a number of bytes a second; write for example 20MiB", o.throttle)
+			}
+			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
+				o.a, o.adm = a, adm
+				err := o.run(ctx)
+				return errors.Join(a.PrintOutcomes(&o.out), err)
+			})(cmd, args)
+		},
+	}
+	c.Flags().StringVar(&o.to, "to", "", "move the logs to this directory; without it, to those with the most space")
+	c.Flags().StringVar(&o.topic, "topic", "", "move only logs of TOPIC[:PARTITIONS]")
+	c.Flags().StringVar(&o.throttle, "throttle", "", "bytes a second that the broker copies at most, such as 20MiB; removed at the end")
+	c.Flags().BoolVar(&o.cancel, "cancel", false, "cancel the moves in progress")
+	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "only list what would be moved")
+	return c
+}
+
+// storedLog is a log in a directory.
+type storedLog struct {
+	topic     string
+	partition int32
+	size      int64
+	dir       string
+	to        string // the directory to which it moves, empty if it does not
+	copied    int64
+}
+
+func (l *storedLog) String() string { return fmt.Sprintf("%s-%d", l.topic, l.partition) }
+
+// logPlace is a directory of the broker.
+type logPlace struct {
+	path string
+	free int64
+	size int64 // of the logs that it has or will have
+}
+
+// read returns the directories and the logs of the broker, largest first.
+func (o *logMoves) read(ctx context.Context) (dirs []*logPlace, logs []*storedLog, err error) {
+	all, err := o.adm.DescribeBrokerLogDirs(ctx, o.broker, nil)
+	if err != nil {
+		return nil, nil, app.Refused(fmt.Sprintf("log directories of broker %d", o.broker), app.BrokerError(err), "")
+	}
+	type key struct {
+		topic     string
+		partition int32
+	}
+	futures, byKey := map[key]kadm.DescribedLogDirPartition{}, map[key]*storedLog{}
+	for _, d := range all.Sorted() {
+		if d.Err == nil {
+			dirs = append(dirs, &logPlace{path: d.Dir, free: d.UsableBytes})
+		}
+		d.Topics.Each(func(p kadm.DescribedLogDirPartition) {
+			k := key{p.Topic, p.Partition}
+			if p.IsFuture {
+				futures[k] = p
+				return
+			}
+			byKey[k] = &storedLog{topic: p.Topic, partition: p.Partition, size: p.Size, dir: d.Dir}
+		})
+	}
+	for k, f := range futures {
+		if l := byKey[k]; l != nil {
+			l.to, l.copied = f.Dir, f.Size
+		}
+	}
+	logs = slices.SortedFunc(maps.Values(byKey), func(a, b *storedLog) int {
+		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
+	})
+	for _, l := range logs {
+		for _, d := range dirs {
+			if d.path == cmp.Or(l.to, l.dir) {
+				d.size += l.size
+			}
+		}
+	}
+	return dirs, logs, nil
+}
+
+// choose returns the logs that are to move, with their destinations.
+func (o *logMoves) choose(dirs []*logPlace, logs []*storedLog) (moves []*storedLog, err error) {
+	named := func(path string) bool {
+		return path == "" || slices.ContainsFunc(dirs, func(d *logPlace) bool { return d.path == path })
+	}
+	for _, path := range []string{o.from, o.to} {
+		if !named(path) {
+			return nil, app.WithCode(app.ExitFailed,
+				fmt.Errorf("broker %d has no log directory %s that works; chronikctl broker describe %d lists them", o.broker, path, o.broker))
+		}
+	}
+	wants, err := o.wanted()
+	if err != nil {
+		return nil, err
+	}
+	if o.from == "" && o.to == "" && o.topic == "" {
+		return balance(dirs, logs), nil
+	}
+	for _, l := range logs {
+		if !wants(l) || o.from != "" && l.dir != o.from || l.dir == o.to || o.from == "" && o.to == "" {
+			continue
+		}
+		if l.to != "" && (o.to == "" || l.to == o.to) { // it moves already
+			moves = append(moves, l)
+			continue
+		}
+		l.to = o.to
+		if l.to == "" {
+			var best *logPlace
+			for _, d := range dirs {
+				if d.path != l.dir && (best == nil || d.free > best.free) {
+					best = d
+				}
+			}
+			if best == nil {
+				return nil, app.WithCode(app.ExitFailed,
+					fmt.Errorf("broker %d has no other log directory; add one to log.dirs first", o.broker))
+			}
+			l.to = best.path
+			best.free -= l.size
+		}
+		moves = append(moves, l)
+	}
+	return moves, nil
+}
+
+// wanted returns what --topic selects.
+func (o *logMoves) wanted() (func(*storedLog) bool, error) {
+	if o.topic == "" {
+		return func(*storedLog) bool { return true }, nil
+	}
+	topic, partitions, err := parse.TopicPartitions(o.topic)
+	if err != nil {
+		return nil, app.Usage("--topic: %w", err)
+	}
+	if o.from == "" && o.to == "" && !o.cancel {
+		return nil, app.Usage("to which directory? Add --to DIRECTORY")
+	}
+	return func(l *storedLog) bool {
+		return l.topic == topic && (partitions == nil || slices.Contains(partitions, l.partition))
+	}, nil
+}
+
+// balance moves logs from the fullest directory to the emptiest one as long as that brings them
+// closer.
+func balance(dirs []*logPlace, logs []*storedLog) (moves []*storedLog) {
+	for range logs {
+		least := slices.MinFunc(dirs, func(a, b *logPlace) int { return cmp.Compare(a.size, b.size) })
+		most := slices.MaxFunc(dirs, func(a, b *logPlace) int { return cmp.Compare(a.size, b.size) })
+		i := slices.IndexFunc(logs, func(l *storedLog) bool {
+			return l.to == "" && l.dir == most.path && l.size > 0 && l.size <= (most.size-least.size)/2
+		})
+		if i < 0 {
+			break
+		}
+		logs[i].to = least.path
+		most.size, least.size = most.size-logs[i].size, least.size+logs[i].size
+		moves = append(moves, logs[i])
+	}
+	return moves
+}
+
+func (o *logMoves) run(ctx context.Context) error {
+	dirs, logs, err := o.read(ctx)
+	if err != nil {
+		return err
+	}
+	if o.cancel {
+		return o.cancelAll(ctx, logs)
+	}
+	moves, err := o.choose(dirs, logs)
+	if err != nil {
+		return err
+	}
+	if o.dryRun {
+		var bytes int64
+		for _, l := range moves {
+			o.out.Done(l.String(), "would move from %s to %s", l.dir, l.to)
+			bytes += l.size
+		}
+		if len(moves) > 0 {
+			o.a.Note("%s, %s to copy; nothing was done", text.Count(len(moves), "move"), text.Bytes(bytes))
+		}
+		return nil
+	}
+	if len(moves) > 0 {
+		if err := o.limit(ctx); err != nil {
+			return err
+		}
+		if err := o.request(ctx, moves); err != nil {
+			return err
+		}
+		if err := o.follow(ctx, moves); err != nil {
+			return err
+		}
+	}
+	switch {
+	case o.from != "" && o.topic == "":
+		o.out.Done(o.from, "has no logs; it may be removed from log.dirs, with its entry of journal.dirs, before the next start")
+	case len(moves) == 0:
+		o.out.Done(fmt.Sprintf("broker %d", o.broker), "has its logs there")
+	}
+	return o.unlimit(ctx)
+}
+
+// request asks for moves.
+func (o *logMoves) request(ctx context.Context, moves []*storedLog) error {
+	var req kadm.AlterReplicaLogDirsReq
+	for _, l := range moves {
+		set := kadm.TopicsSet{}
+		set.Add(l.topic, l.partition)
+		req.Add(l.to, set)
+	}
+	answers, err := o.adm.AlterBrokerReplicaLogDirs(ctx, o.broker, req)
+	if err != nil {
+		return app.Refused("move logs", app.BrokerError(err), "")
+	}
+	for _, x := range answers.Sorted() {
+		if x.Err != nil {
+			name := fmt.Sprintf("%s-%d", x.Topic, x.Partition)
+			o.out.Refused(name, "move "+name, x.Err, "the broker's log has the reason")
+		}
+	}
+	return nil
+}
+
+// follow waits until the moves are complete.
+func (o *logMoves) follow(ctx context.Context, moves []*storedLog) error {
+	said, saidAt := "", time.Now()
+	for {
+		_, logs, err := o.read(ctx)
+		if err != nil {
+			return err
+		}
+		left, bytes := 0, int64(0)
+		for _, m := range moves {
+			i := slices.IndexFunc(logs, func(l *storedLog) bool { return l.topic == m.topic && l.partition == m.partition })
+			if i < 0 || logs[i].dir == m.to {
+				continue
+			}
+			if logs[i].to == "" {
+				return app.WithCode(app.ExitFailed,
+					fmt.Errorf("%s does not move to %s any longer: the move was refused or canceled", m, m.to))
+			}
+			left, bytes = left+1, bytes+max(logs[i].size-logs[i].copied, 0)
+		}
+		if left == 0 {
+			for _, m := range moves {
+				o.out.Done(m.String(), "moved from %s to %s", m.dir, m.to)
+			}
+			return nil
+		}
+		line := fmt.Sprintf("%d of %s complete, %s left to copy", len(moves)-left, text.Count(len(moves), "move"), text.Bytes(bytes))
+		if line != said && time.Since(saidAt) > 5*time.Second {
+			said, saidAt = line, time.Now()
+			o.a.Note("%s", line)
+		}
+		if err := pause.Sleep(ctx, 200*time.Millisecond); err != nil {
+			return app.WithCode(app.ExitFailed,
+				fmt.Errorf("interrupted: %s; the broker completes the moves, and the same command continues", line))
+		}
+	}
+}
+
+func (o *logMoves) cancelAll(ctx context.Context, logs []*storedLog) error {
+	wants, err := o.wanted()
+	if err != nil {
+		return err
+	}
+	var moves []*storedLog
+	for _, l := range logs {
+		if l.to != "" && wants(l) && (o.from == "" || l.dir == o.from) {
+			l.to = l.dir
+			o.out.Done(l.String(), "stays in %s", l.dir)
+			moves = append(moves, l)
+		}
+	}
+	if len(moves) == 0 {
+		o.out.Done(fmt.Sprintf("broker %d", o.broker), "moves no logs")
+		return nil
+	}
+	return errors.Join(o.request(ctx, moves), o.unlimit(ctx))
+}
+
+// limit sets the rate of --throttle.
+func (o *logMoves) limit(ctx context.Context) error {
+	if o.throttle == "" {
+		return nil
+	}
+	n, err := parse.Size(o.throttle)
+	if err != nil {
+		return err
+	}
+	rate := strconv.FormatInt(n, 10)
+	return o.config(ctx, kadm.AlterConfig{Op: kadm.SetConfig, Name: moveRate, Value: &rate})
+}
+
+func (o *logMoves) unlimit(ctx context.Context) error {
+	if o.throttle == "" {
+		return nil
+	}
+	return o.config(ctx, kadm.AlterConfig{Op: kadm.DeleteConfig, Name: moveRate})
+}
+
+func (o *logMoves) config(ctx context.Context, change kadm.AlterConfig) error {
+	answers, err := o.adm.AlterBrokerConfigs(ctx, []kadm.AlterConfig{change}, o.broker)
+	if err != nil {
+		return app.Refused("bound the rate of moves", app.BrokerError(err), "")
+	}
+	for _, x := range answers {
+		if x.Err != nil {
+			return app.Refused("bound the rate of moves", x.Err, x.ErrMessage)
+		}
+	}
+	return nil
+}
