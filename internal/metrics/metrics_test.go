@@ -77,6 +77,11 @@ func everything(t *testing.T) *prometheus.Registry {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	if err := RegisterForward(reg, func() []view.Forwarding {
+		return []view.Forwarding{{Broker: 3, Tunnels: 2, Passed: 9, Lost: 1, Refused: 4}}
+	}); err != nil {
+		t.Fatal(err)
+	}
 	if err := RegisterCertificates(reg, func() []Expiry { return []Expiry{{"clients", "server", 7}} }); err != nil {
 		t.Fatal(err)
 	}
@@ -97,6 +102,13 @@ func everything(t *testing.T) *prometheus.Registry {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	someOfAll(t, reg)
+	return reg
+}
+
+// someOfAll registers the rest of everything.
+func someOfAll(t *testing.T, reg *prometheus.Registry) {
+	t.Helper()
 	NewElections(reg).WithLabelValues("isr").Inc()
 	NewISRChanges(reg).WithLabelValues("shrink").Inc()
 	if err := RegisterAudit(reg, func() Audit { return Audit{3, 2, 1} }); err != nil {
@@ -114,7 +126,6 @@ func everything(t *testing.T) *prometheus.Registry {
 	if err := RegisterBudgets(reg, func() []Budget { return []Budget{{"produce", 3, 10}, {"other", 0, 5}} }); err != nil {
 		t.Fatal(err)
 	}
-	return reg
 }
 
 func twoSeries() view.ClientMetrics {

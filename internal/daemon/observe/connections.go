@@ -19,6 +19,10 @@ func Connections(s *network.Server) []view.Connection {
 			ThrottledMs: max(c.ThrottledUntil.Sub(now).Milliseconds(), 0),
 			Requests:    c.Requests, BytesIn: c.BytesIn, BytesOut: c.BytesOut, RecordsIn: c.RecordsIn,
 		}
+		if c.Session.Via {
+			front := c.Session.Front
+			x.Front, x.Listener = &front, c.Session.Listener
+		}
 		if c.Peer.IsValid() {
 			x.Address = c.Peer.String()
 		}
