@@ -100,7 +100,7 @@ func stopClients(ctx context.Context, r *components, server *network.Server) err
 	if f := r.handlers.Forwarder(); f != nil {
 		f.Stop()
 	}
-	r.park.Close() // fetches that wait for records are answered now
+	r.replicas.Purgatory().Close() // fetches that wait for records are answered now
 	stopped, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
