@@ -6,7 +6,9 @@
 #
 # DIR keeps the brokers' directories; without it they are temporary. CHRONIKD is the binary,
 # CHRONIK_PORT the first of six ports (default 9092, and 9644 for the admin ports). COMMAND gets
-# BROKERS, ADMINS, DIRS and PIDS, separated by commas or spaces.
+# BROKERS, ADMINS, DIRS and PIDS, separated by commas or spaces. With CHRONIK_ONE_PORT, the first of
+# four more ports, BROKERS is the address of a balancer, and each broker has a listener that forwards
+# (docs/forwarding.md), and a name of its own that leads to the balancer, for old clients.
 set -euo pipefail
 
 chronikd=${CHRONIKD:-$(cd "$(dirname "$0")/.." && pwd)/bin/chronikd}
@@ -52,7 +54,13 @@ done
 list=$(IFS=,; echo "${seeds[*]}")
 for i in 0 1 2; do
   mkdir -p "${dirs[i]}"
-  env -u CHRONIK_PORT -u CHRONIK_ADMIN_PORT -u CHRONIK_CLUSTER "$chronikd" --data-dir "${dirs[i]}" --listen "${seeds[i]}" --admin-listen "${admins[i]}" \
+  one=()
+  if [[ -n ${CHRONIK_ONE_PORT:-} ]]; then
+    printf 'listeners:\n- name: default\n- {name: one, listen: "127.0.0.1:%d", route: forward, advertise: "127.0.0.{id}:%d"}\n' \
+      $((CHRONIK_ONE_PORT + 1 + i)) "$CHRONIK_ONE_PORT" >"${dirs[i]}/one.yaml"
+    one=(--config "${dirs[i]}/one.yaml")
+  fi
+  env -u CHRONIK_PORT -u CHRONIK_ADMIN_PORT -u CHRONIK_CLUSTER "$chronikd" "${one[@]}" --data-dir "${dirs[i]}" --listen "${seeds[i]}" --admin-listen "${admins[i]}" \
     --set cluster.name="${CHRONIK_CLUSTER:-local}" --set node.id=$((i + 1)) --set cluster.seeds="$list" \
     2>"${dirs[i]}/log" &
   pids+=($!)
@@ -69,6 +77,13 @@ for i in 0 1 2; do
   done
 done
 
+if [[ -n ${CHRONIK_ONE_PORT:-} ]]; then
+  list=127.0.0.1:$CHRONIK_ONE_PORT
+  python3 "$(dirname "$0")/balancer.py" "127.0.0.1,127.0.0.2,127.0.0.3:$CHRONIK_ONE_PORT" 127.0.0.1:$((CHRONIK_ONE_PORT + 1)) 127.0.0.1:$((CHRONIK_ONE_PORT + 2)) \
+    127.0.0.1:$((CHRONIK_ONE_PORT + 3)) &
+  pids+=($!)
+  until (: <"/dev/tcp/127.0.0.1/$CHRONIK_ONE_PORT") 2>/dev/null; do sleep 0.1; done
+fi
 echo "brokers  $list"
 echo "admin    ${admins[*]}"
 echo "data     ${dirs[*]}, each with a file log"

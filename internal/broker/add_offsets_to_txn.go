@@ -22,6 +22,7 @@ func addOffsetsToTxnAPI() api {
 			return cmp.Or(m.transaction(acl.Write, req.TransactionalID), m.group(acl.Read, req.Group))
 		}},
 		overloaded: kerr.CoordinatorNotAvailable,
+		route:      toTransaction(func(req *kmsg.AddOffsetsToTxnRequest) string { return req.TransactionalID }),
 		handle:     later(atTransaction(func(req *kmsg.AddOffsetsToTxnRequest) string { return req.TransactionalID }), addOffsetsToTxn),
 	}.api()
 }

@@ -27,6 +27,7 @@ func addPartitionsToTxnAPI() api {
 		}},
 		refuse:     refuseAdd,
 		overloaded: kerr.CoordinatorNotAvailable,
+		route:      toTransactions(transactionsAddedTo),
 		handle: later(atAddedTo, func(c call, req *kmsg.AddPartitionsToTxnRequest) {
 			if req.Version >= 4 {
 				addForBroker(c, req)

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -42,7 +44,19 @@ const (
 )
 
 func apiVersions(b *Handler, r *network.Request, req *kmsg.ApiVersionsRequest) kmsg.Response {
-	return listVersions(b.table, b.image(), b.opt.Self, r, req)
+	self := b.opt.Self
+	if r.Listener.Forward && !r.Unsupported {
+		if _, known := b.image().Broker(req.NodeID); known {
+			self = req.NodeID // the address is that of every broker
+		}
+	}
+	resp := listVersions(b.table, b.image(), self, r, req).(*kmsg.ApiVersionsResponse)
+	if b.forwards(r) {
+		resp.ApiKeys = slices.DeleteFunc(resp.ApiKeys, func(v kmsg.ApiVersionsResponseApiKey) bool {
+			return b.entries[v.ApiKey].route == byNone
+		})
+	}
+	return resp
 }
 
 // listVersions answers with the table and the features of an image, for the broker self. A nil

@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/exchange"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
+	"github.com/chronik-io/chronik/internal/forward"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
@@ -74,6 +75,12 @@ type Options struct {
 	// called for every request, and by several goroutines. No function, or no rules: no
 	// authorization.
 	Rules func() *acl.Rules
+	// Tunnel opens connections to other brokers, over which requests of clients are passed to them.
+	// Nil: none are.
+	Tunnel forward.Dial
+	// ProduceBytes is that of network.Options; a quarter of it bounds what waits for another
+	// broker.
+	ProduceBytes int64
 	// Audit gets refused requests; what clients change is recorded by changes.Watch. Nil: nothing
 	// is recorded.
 	Audit *audit.Log
@@ -101,6 +108,7 @@ type Handler struct {
 	entries   entries
 	at        waiters
 	sessions  *sessions
+	forward   *forward.Forwarder // nil: requests are not passed on
 	damage    damageReports
 	answers   *bufpool.Budget // of record bytes in answers to fetches
 	parked    *bufpool.Budget // of requests that wait
@@ -157,6 +165,10 @@ func New(opt Options) (*Handler, error) {
 		wide:  bufpool.NewBudget(opt.ParkedBytes / 4),
 		large: opt.Share.Of(share.Requests), batches: opt.Share.Of(share.Batches)}
 	b.at = newWaiters(b)
+	if opt.Tunnel != nil {
+		b.forward = forward.New(forward.Options{Dial: opt.Tunnel, Answers: b.answers, Bytes: opt.ProduceBytes / 4, Log: opt.Logger,
+			Lost: func(r *network.Request, sent bool) { b.entries[r.Key].lost(b, r, sent) }})
+	}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b, nil
 }
@@ -174,6 +186,9 @@ const closeGrace = 250 * time.Millisecond
 // still blocks then is abandoned. The caller must first stop the arrival of requests.
 func (b *Handler) Close(ctx context.Context) error {
 	b.stop()
+	if b.forward != nil {
+		b.forward.Close()
+	}
 	ended := make(chan struct{})
 	go func() {
 		b.work.Wait()
@@ -191,6 +206,9 @@ func (b *Handler) Close(ctx context.Context) error {
 		return fmt.Errorf("requests that wait for a disk have not ended: %w", context.Cause(ctx))
 	}
 }
+
+// Forwarder returns what passes requests to other brokers; nil if nothing does.
+func (b *Handler) Forwarder() *forward.Forwarder { return b.forward }
 
 // image returns the metadata that a request uses from start to end.
 func (b *Handler) image() *metadata.Image { return b.opt.Metadata.Image() }

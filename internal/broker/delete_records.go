@@ -36,6 +36,7 @@ func deleteRecordsAPI() api {
 			return resp
 		},
 		overloaded: kerr.LeaderNotAvailable,
+		route:      toLeader(recordsDeleted),
 		handle:     inBackground(atReplicas, deleteRecords),
 	}.api()
 }

@@ -25,6 +25,7 @@ func describeConfigsAPI() api {
 			func(m rights, _ *kmsg.DescribeConfigsRequest, x *kmsg.DescribeConfigsRequestResource) *kerr.Error {
 				return m.configs(acl.DescribeConfigs, resource{x.ResourceType, x.ResourceName})
 			})},
+		route:  toBroker(configsDescribed, kmsg.ConfigResourceTypeBroker, kmsg.ConfigResourceTypeBrokerLogger),
 		handle: answering(describedResources),
 	}.api()
 }

@@ -21,6 +21,7 @@ func namedGroupsAPI[Q any, R interface {
 		API:        protocol.API{Key: int16(key), Max: most},
 		asks:       asks[R]{parts: each(groups, func(m rights, _ R, id *string) *kerr.Error { return m.group(op, *id) })},
 		overloaded: kerr.CoordinatorNotAvailable,
+		route:      toGroups(func(req R) []string { return *groups(req) }),
 		handle:     later(atGroups, run),
 	}.api()
 }

@@ -26,6 +26,7 @@ func describeLogDirsAPI() api {
 		asks:          clusterAsks[*kmsg.DescribeLogDirsRequest](acl.Describe),
 		overloaded:    kerr.RequestTimedOut,
 		answerEntries: func(b *Handler, _ *kmsg.DescribeLogDirsRequest) int { return b.logs() },
+		route:         route[*kmsg.DescribeLogDirsRequest]{by: byNone},
 		handle:        inBackground(atDisk, describeLogDirs),
 	}.api()
 }

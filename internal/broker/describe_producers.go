@@ -22,6 +22,7 @@ func describeProducersAPI() api {
 			})},
 		overloaded:    kerr.LeaderNotAvailable,
 		answerEntries: knownProducers,
+		route:         toLeader(producersDescribed),
 		handle:        answering(describeProducers),
 	}.api()
 }

@@ -28,6 +28,7 @@ func describeTransactionsAPI() api {
 			return resp
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
+		route:      toTransactions(func(req *kmsg.DescribeTransactionsRequest) []string { return req.TransactionalIDs }),
 		handle:     later(atTransactions, describeTransactions),
 	}.api()
 }

@@ -8,6 +8,22 @@ import (
 	"github.com/chronik-io/chronik/internal/testing/golden"
 )
 
+// The documentation lists the APIs that are passed to other brokers.
+func TestDocsListEveryRoute(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| API | served by |\n|---|---|\n")
+	for _, by := range []string{byLeader, byGroup, byTransaction, byBroker, byAll, byNone} {
+		var names []string
+		for _, a := range apis() {
+			if a.route == by {
+				names = append(names, a.Name())
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names, ", "), by)
+	}
+	golden.Part(t, "../../docs/forwarding.md", "routes", b.String(), "go test ./internal/broker -run Docs")
+}
+
 // The documentation lists exactly the APIs of the table.
 func TestDocsListEveryAPI(t *testing.T) {
 	table, err := Table(0)

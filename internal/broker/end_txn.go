@@ -26,6 +26,7 @@ func endTxnAPI() api {
 			return resp
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
+		route:      toTransaction(func(req *kmsg.EndTxnRequest) string { return req.TransactionalID }),
 		handle:     later(atTransaction(func(req *kmsg.EndTxnRequest) string { return req.TransactionalID }), endTxn),
 	}.api()
 }

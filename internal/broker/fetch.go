@@ -3,6 +3,7 @@ package broker
 import (
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/network"
@@ -20,11 +21,30 @@ import (
 // Fetch: a request that claims to come from a replica is answered as Kafka answers an unknown one.
 func fetchAPI() api {
 	return apiDef[*kmsg.FetchRequest]{
+		refuse:       refuseFetch,
 		inProportion: true,
 		API:          protocol.API{Key: int16(kmsg.Fetch), Min: 4, Max: 18, MaxCost: maxFetchCost},
 		asks:         asks[*kmsg.FetchRequest]{inside: true},
+		route:        toLeader(partitionsFetched),
 		handle:       parks(fetch),
 	}.api()
+}
+
+// refuseFetch refuses each partition. Only what is wrong with the request as a whole has an error
+// at the top, which consumers take for one of their session.
+func refuseFetch(_ *network.Request, req *kmsg.FetchRequest, code *kerr.Error) kmsg.Response {
+	resp := refuseWhole(req, code).(*kmsg.FetchResponse)
+	if code != kerr.NotLeaderForPartition {
+		return resp
+	}
+	resp.ErrorCode, resp.SessionID = 0, 0
+	for i := range resp.Topics {
+		for j := range resp.Topics[i].Partitions {
+			p := &resp.Topics[i].Partitions[j]
+			p.HighWatermark, p.LastStableOffset, p.LogStartOffset = -1, -1, -1
+		}
+	}
+	return resp
 }
 
 // claimedReplica returns the broker that a request claims to come from, below 0 for a consumer.
@@ -104,13 +124,18 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	op.maxBytes = min(int64(min(max(req.MaxBytes, 0), b.conf.MaxFetchBytes)), c.quota.Second(quota.Fetched))
 	op.minBytes = min(int64(max(req.MinBytes, 0)), op.maxBytes)
 	op.sess = b.sessions.begin(req, ownerOf(r), &op.fetchRead, time.Now())
+	op.sess.make = op.sess.make && !r.Listener.Forward // each request names its partitions, which say where it goes
 	if op.delay = c.quota.Wait(quota.Fetched); op.delay > 0 {
 		c.place.end()
 		op.respondLater()
 		return
 	}
 	op.follower = claimedReplica(req) >= 0
-	keys, atOnce := op.find(claimedReplica(req), req.Rack)
+	rack := req.Rack
+	if r.Listener.Forward {
+		rack = "" // its address is not that of a replica nearby
+	}
+	keys, atOnce := op.find(claimedReplica(req), rack)
 	c.place.end() // from here on it may read the disk, or wait
 	wait := max(min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait), op.delayDamage(r.Received))
 	if end := r.Session.Expires; !end.IsZero() {

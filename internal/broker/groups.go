@@ -30,6 +30,7 @@ func groupAPI[R kmsg.Request](key kmsg.Key, most int16, groupOf func(R) string, 
 		refuse:       func(_ *network.Request, req R, code *kerr.Error) kmsg.Response { return group.Refuse(req, code) },
 		overloaded:   kerr.CoordinatorNotAvailable,
 		copyBody:     keep,
+		route:        toGroup(groupOf),
 		handle:       later(atGroup(groupOf), func(c call, req R) { c.b.askGroup(c.r, groupOf(req), req, c.respond) }),
 	}
 }

@@ -26,6 +26,7 @@ func incrementalAlterConfigsAPI() api {
 				return m.configs(acl.AlterConfigs, resource{x.ResourceType, x.ResourceName})
 			})},
 		overloaded: kerr.NotController,
+		route:      toBroker(configsAltered, kmsg.ConfigResourceTypeBrokerLogger),
 		handle:     inBackground(atMetadata, incrementalAlterConfigs),
 	}.api()
 }

@@ -28,6 +28,7 @@ func initProducerIDAPI() api {
 			return m.idempotentWrite()
 		}},
 		overloaded: kerr.CoordinatorNotAvailable,
+		route:      toTransactions(transactionBegun),
 		handle:     later(atProducerID, initProducerID),
 	}.api()
 }

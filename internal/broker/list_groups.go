@@ -22,6 +22,7 @@ func listGroupsAPI() api {
 		API:        protocol.API{Key: int16(kmsg.ListGroups), Max: 5},
 		asks:       asks[*kmsg.ListGroupsRequest]{inside: true},
 		overloaded: kerr.CoordinatorNotAvailable,
+		route:      route[*kmsg.ListGroupsRequest]{by: byAll, join: joinGroups},
 		handle:     inBackground(atGroups, listGroups),
 	}.api()
 }

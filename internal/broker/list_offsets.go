@@ -25,6 +25,7 @@ func listOffsetsAPI() api {
 				return m.topic(acl.Describe, x.Topic)
 			})},
 		overloaded: kerr.LeaderNotAvailable,
+		route:      toLeader(offsetsListed),
 		handle: later(atDisk, func(c call, req *kmsg.ListOffsetsRequest) {
 			c.b.work.Go(func() { c.respond(listOffsets(c, req)) })
 		}),

@@ -26,6 +26,7 @@ func listTransactionsAPI() api {
 		API:        protocol.API{Key: int16(kmsg.ListTransactions), Max: 2},
 		asks:       asks[*kmsg.ListTransactionsRequest]{inside: true},
 		overloaded: kerr.CoordinatorNotAvailable,
+		route:      route[*kmsg.ListTransactionsRequest]{by: byAll, join: joinTransactions},
 		handle:     inBackground(atTransactions, listTransactions),
 	}.api()
 }

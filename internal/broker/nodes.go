@@ -3,6 +3,8 @@ package broker
 import (
 	"net"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
@@ -52,19 +54,22 @@ func isFenced(img *metadata.Image, id int32) bool {
 // address is node for any registered broker. The address of this broker is what the listener
 // advertises, or the one that the client dialed. The address of another broker is the one with
 // which its listener of the same name is registered: the names of listeners are the same on all
-// brokers of a cluster.
+// brokers of a cluster. A listener that forwards is the address of all brokers.
 func (b *Handler) address(r *network.Request, img *metadata.Image, id int32) (n protocol.NodeEndpoint, ok bool) {
 	broker, ok := img.Broker(id)
 	if !ok {
 		return n, false
 	}
 	n = protocol.NodeEndpoint{ID: id, Rack: broker.Rack}
-	if id != b.opt.Self {
+	if id != b.opt.Self && !r.Listener.Forward {
 		at, ok := broker.Endpoint(r.Listener.Name)
 		n.Host, n.Port = at.Host, at.Port
 		return n, ok
 	}
 	n.Host, n.Port = r.Listener.AdvertisedHost, r.Listener.AdvertisedPort
+	if r.Listener.Forward {
+		n.Host = strings.ReplaceAll(n.Host, network.BrokerID, strconv.Itoa(int(id)))
+	}
 	if tcp, ok := r.Local.(*net.TCPAddr); ok {
 		if n.Host == "" {
 			n.Host = tcp.IP.String()

@@ -23,6 +23,7 @@ func offsetCommitAPI() api {
 				}),
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
+		route:      toGroup(func(req *kmsg.OffsetCommitRequest) string { return req.Group }),
 		handle:     later(atGroup(func(req *kmsg.OffsetCommitRequest) string { return req.Group }), offsetCommit),
 	}.api()
 }

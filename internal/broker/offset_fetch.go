@@ -41,6 +41,7 @@ func offsetFetchAPI() api {
 		},
 		overloaded:    kerr.CoordinatorNotAvailable,
 		answerEntries: fetchedOffsets,
+		route:         toGroups(groupsFetched),
 		handle:        later(atOffsets, offsetFetch),
 	}.api()
 }

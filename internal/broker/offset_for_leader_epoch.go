@@ -26,6 +26,7 @@ func offsetForLeaderEpochAPI() api {
 					return m.topic(acl.Describe, x.Topic)
 				}),
 		},
+		route:  toLeader(epochsAsked),
 		handle: answering(offsetForLeaderEpoch),
 	}.api()
 }

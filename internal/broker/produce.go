@@ -24,7 +24,7 @@ import (
 // Produce (key 0), versions 3 to 13. Versions 0 to 2 are listed, because librdkafka then assumes
 // that the broker supports compression, but have no handler, as in Kafka 4.
 func produceAPI() api {
-	return apiDef[*produceOp]{
+	a := apiDef[*produceOp]{
 		inProportion: true,
 		API:          protocol.API{Key: protocol.KeyProduce, Min: 3, Max: 13, ListZero: true},
 		decode:       parseProduce,
@@ -32,6 +32,8 @@ func produceAPI() api {
 		handle: later(func(_ *Handler, op *produceOp) (*network.Waiter, string) { return &op.waiter, "" },
 			func(c call, op *produceOp) { op.run(c, op.refused()) }),
 	}.api()
+	a.route, a.lost = byLeader, lostProduce
+	return a
 }
 
 // produceOp is one Produce request in flight. It collects the results of the partitions' appends
@@ -97,6 +99,10 @@ func parseProduce(b *Handler, r *network.Request) (*produceOp, int, error) {
 	if err := op.view.Parse(r.Version, r.Body); err != nil {
 		op.recycle()
 		return nil, 0, err
+	}
+	if b.forwards(r) && b.passProduce(r, &op.view) {
+		op.recycle()
+		return nil, 0, errHandedOver
 	}
 	n := op.view.Partitions()
 	if cap(op.parts) < n {

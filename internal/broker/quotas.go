@@ -56,6 +56,8 @@ func (t turns) Any() bool {
 func (t turns) Turn(s *network.Session, clientID string, key, version int16, size int) quota.Turn {
 	of, n := limitOf(kmsg.Key(key)), 0
 	switch {
+	case of == quota.Produced && s.Via:
+		of = quota.RequestTime // the broker to which the client is connected has charged the bytes
 	case of == quota.Produced:
 		n = size
 	case of == quota.Fetched, version >= strictFrom(kmsg.Key(key)):

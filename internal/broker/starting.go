@@ -11,7 +11,6 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
-	"github.com/chronik-io/chronik/internal/replica"
 )
 
 // startPatience bounds how long a request waits for the start of its broker. Clients wait at least
@@ -84,7 +83,7 @@ func (s *Starting) Handle(r *network.Request) {
 	case protocol.KeyApiVersions:
 		s.apiVersions(r)
 	case protocol.KeyProduce:
-		s.produce(r)
+		refuseProduce(r, kerr.NotLeaderForPartition, errStarting)
 	case int16(kmsg.Fetch):
 		r.Reset(errStarting)
 	case int16(kmsg.Metadata), int16(kmsg.DescribeCluster):
@@ -178,22 +177,4 @@ func (s *Starting) apiVersions(r *network.Request) {
 		img = s.known()
 	}
 	r.Respond(listVersions(s.table, img, s.self, r, q))
-}
-
-// produce refuses all partitions of a Produce request.
-func (*Starting) produce(r *network.Request) {
-	var view protocol.ProduceView
-	if err := view.Parse(r.Version, r.Body); r.Unsupported || err != nil || view.Acks == int16(replica.AcksNone) {
-		r.Reset(errStarting)
-		return
-	}
-	r.Code = kerr.NotLeaderForPartition.Code
-	w := protocol.NewProduceWriter(nil, view.Version, len(view.Topics))
-	for _, t := range view.Topics {
-		w.Topic(t.Name, t.ID, len(t.Partitions))
-		for _, p := range t.Partitions {
-			w.Partition(&protocol.ProducePartitionResult{Index: p.Index, Code: r.Code, BaseOffset: -1, AppendTime: -1, LogStart: -1})
-		}
-	}
-	r.RespondRaw([][]byte{w.End(0, nil)}, nil)
 }

@@ -34,6 +34,7 @@ func streamsGroupHeartbeatAPI() api {
 			return group.Refuse(req, code)
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
+		route:      toGroup(func(req *kmsg.StreamsGroupHeartbeatRequest) string { return req.Group }),
 		handle:     later(atGroup(func(req *kmsg.StreamsGroupHeartbeatRequest) string { return req.Group }), streamsGroupHeartbeat),
 	}.api()
 }

@@ -24,7 +24,8 @@ type apiDef[R any] struct {
 	// API is the key with its versions, and the memory bound of a decoded request.
 	protocol.API
 	// decode reads the body, and returns about how many bytes the request takes in addition to it.
-	// Default: kmsg's. errHandedOver: it called Request.HandOver and did nothing else.
+	// Default: kmsg's. errHandedOver: it called Request.HandOver and did nothing else, or has
+	// passed the request to another broker.
 	decode func(*Handler, *network.Request) (req R, cost int, err error)
 	// asks are the rights that the request needs.
 	asks asks[R]
@@ -44,20 +45,25 @@ type apiDef[R any] struct {
 	// answerEntries returns about how many entries the answer has that the request does not name,
 	// of entryAnswer bytes at most. nil: none if the answer is inProportion, otherwise any number.
 	answerEntries func(*Handler, R) int
+	// route says which broker serves a request, where all have one address. Default: each does.
+	route route[R]
 	// handle answers, now or later, with call.respond. It must not block, except on a connection's
 	// own reader (Request.MayBlock). Its constructors are in waits.go.
 	handle handler[R]
 }
 
-// errHandedOver ends serve: the request is handled again on its connection's reader.
-var errHandedOver = errors.New("handed over to the connection's reader")
+// errHandedOver ends serve: the request is handled again on its connection's reader, or was passed
+// to another broker.
+var errHandedOver = errors.New("handed over")
 
 // api is an apiDef without its type parameter.
 type api struct {
 	protocol.API
 	handle     func(*Handler, *network.Request)
-	declared   bool        // it declares the rights that its requests need
-	overloaded *kerr.Error // as in apiDef
+	declared   bool                                            // it declares the rights that its requests need
+	overloaded *kerr.Error                                     // as in apiDef
+	route      string                                          // as in apiDef
+	lost       func(b *Handler, r *network.Request, sent bool) // answers a request that was passed on in vain
 
 	inProportion bool // as in apiDef
 }
@@ -71,7 +77,8 @@ func (l apiDef[R]) api() api {
 			return refuseWhole(any(req).(kmsg.Request), code)
 		}
 	}
-	return api{API: l.API, handle: l.serve, declared: l.asks.declared(), overloaded: l.overloaded, inProportion: l.inProportion}
+	return api{API: l.API, handle: l.serve, declared: l.asks.declared(), overloaded: l.overloaded,
+		inProportion: l.inProportion, route: l.route.by, lost: l.lost}
 }
 
 // serve decodes a request, checks its rights and memory, and calls its handler.
@@ -102,6 +109,21 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	if long != nil {
 		l.refused(c, req, long.Code)
 		return
+	}
+	if b.forwards(r) {
+		if l.route.by == byNone {
+			r.Abort(errors.New("a listener with one address for all brokers does not offer this API"))
+			return
+		}
+		if l.route.to != nil && l.passes(c, req) {
+			return
+		}
+		if l.route.join != nil {
+			var goes bool
+			if c.add, goes = l.joined(c, req); !goes {
+				return
+			}
+		}
 	}
 	if m := b.rights(r); !m.everything() && !l.asks.inside {
 		add, goes := l.authorize(c, m, req)

@@ -32,6 +32,7 @@ func txnOffsetCommitAPI() api {
 				}),
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
+		route:      toGroup(func(req *kmsg.TxnOffsetCommitRequest) string { return req.Group }),
 		handle:     later(atGroup(func(req *kmsg.TxnOffsetCommitRequest) string { return req.Group }), txnOffsetCommit),
 	}.api()
 }

@@ -27,6 +27,7 @@ func writeTxnMarkersAPI() api {
 		}},
 		refuse:     refuseMarkers,
 		overloaded: kerr.NotLeaderForPartition,
+		route:      toLeader(markersWritten),
 		handle:     inBackground(atTransactions, writeTxnMarkers),
 	}.api()
 }

@@ -37,6 +37,8 @@ type Options struct {
 	Dial   func(ctx context.Context, address string) (net.Conn, error)
 	Admit  func(nc net.Conn, principal string) error
 	Trusts func(shown []*x509.Certificate) error
+	// Adopt serves a connection for a client of another broker; see network.Server.Adopt.
+	Adopt func(nc net.Conn, early []byte, of *network.Adopted) error
 	// Dir is the metadata directory; its parent must exist and be locked.
 	Dir  string
 	Conf configdef.Cluster
@@ -131,7 +133,7 @@ func Open(o Options) (*Cluster, error) {
 			heard: c.book.heard, operator: c.Operator(), store: c.store, server: c.serve, log: o.Log.Named("link"),
 			reports: func(body []byte) ([]byte, error) { return c.reporter.Load().answer(body) }, transactions: c.handleTransactions,
 			health: c.answerHealth,
-		}, Data: c.data, Check: c.admit,
+		}, Data: c.data, Client: c.client, Check: c.admit,
 	})
 	if err != nil {
 		return nil, errors.Join(err, c.store.Close())

@@ -87,6 +87,9 @@ type Listener struct {
 	// Advertise is the HOST:PORT that is advertised to clients. Empty means the address that the
 	// client dialed.
 	Advertise string
+	// Forward: its address is that of all brokers, and requests are passed to the one that serves
+	// them.
+	Forward bool
 	// TLS is nil for plain text.
 	TLS *TLS
 	// SASL lists the mechanisms of logins, in the order in which clients receive them. Empty:

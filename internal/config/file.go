@@ -308,7 +308,7 @@ func (l *loader) fileListeners(source string, v any) {
 		where := fmt.Sprintf("%s[%d]", keyListeners, i)
 		over := l.overOf(source, where, entry)
 		m := l.fields(source, where, entry, []string{"name", KeyListen, KeyAdvertise, KeySecurity, KeySASL, fieldClientCerts,
-			fieldMaxConns, fieldMaxRate, groupTLS})
+			fieldMaxConns, fieldMaxRate, fieldRoute, groupTLS})
 		delete(m, groupTLS)
 		for _, key := range slices.Sorted(maps.Keys(m)) {
 			if err := listenerField(key, m[key]); err != nil {
@@ -325,7 +325,8 @@ func (l *loader) fileListeners(source string, v any) {
 		most, _ := strconv.Atoi(m[fieldMaxConns]) // listenerField has accepted them; 0 without one
 		rate, _ := strconv.Atoi(m[fieldMaxRate])
 		l.cfg.Listeners = append(l.cfg.Listeners, Listener{Name: name, MaxConnections: most, MaxConnectionRate: rate,
-			Listen: m[KeyListen], Advertise: m[KeyAdvertise],
+			Forward: m[fieldRoute] == routeForward,
+			Listen:  m[KeyListen], Advertise: m[KeyAdvertise],
 			SASL: split(m[KeySASL], ","), security: m[KeySecurity], clientCerts: m[fieldClientCerts], over: over})
 	}
 	// Later sources can override the first listener, so its values are settings like others.
@@ -341,6 +342,13 @@ func (l *loader) fileListeners(source string, v any) {
 
 // fieldClientCerts is the key of client.certificates in an entry of `listeners:`.
 const fieldClientCerts = "client-certificates"
+
+// fieldRoute is the key of an entry of `listeners:` that says which brokers its address is for.
+const (
+	fieldRoute   = "route"
+	routeDirect  = "direct"
+	routeForward = "forward"
+)
 
 // Keys of an entry of `listeners:` for Kafka's configs of one listener,
 // listener.name.NAME.max.connections and listener.name.NAME.max.connection.creation.rate.
@@ -379,6 +387,8 @@ func listenerField(key, v string) error {
 		return sasl(v)
 	case fieldClientCerts:
 		return clientCertificates(v)
+	case fieldRoute:
+		return oneOf([]string{routeDirect, routeForward})(v)
 	case fieldMaxConns, fieldMaxRate:
 		return integer(1, math.MaxInt32)(v)
 	}
@@ -408,6 +418,10 @@ func (l *loader) listeners() {
 					fmt.Sprintf("%s and %s of an earlier listener have the same port; give each its own", x.Listen, earlier.Listen),
 				)
 			}
+		}
+		if !x.Forward && strings.Contains(x.Advertise, "{id}") {
+			l.add(source, where, fmt.Sprintf("%s has {id} in advertise, which is for listeners with route: forward; write this broker's address",
+				x.Name))
 		}
 		if overlap(x.Listen, l.cfg.AdminListen) {
 			if source == SourceDefault {

@@ -125,7 +125,7 @@ func addressError(setting, address string, err error) error {
 
 // listenerOf converts a listener to network's type.
 func listenerOf(l config.Listener, c *guard.Certificates) *network.Listener {
-	n := &network.Listener{Name: l.Name, TLS: c.TLSOf(l.Name), SASL: len(l.SASL) > 0}
+	n := &network.Listener{Name: l.Name, TLS: c.TLSOf(l.Name), SASL: len(l.SASL) > 0, Forward: l.Forward}
 	if l.Advertise != "" {
 		n.AdvertisedHost, n.AdvertisedPort = config.HostPort(l.Advertise)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/datadir"
 	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/guard"
+	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
@@ -238,9 +239,16 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		Coordinators: r.coordinators.Exchange, Exchange: r.coordinators.Exchange, Gate: r.coordinators.Gate,
 		Rules: r.guard.Rules, Quotas: r.guard.Quotas, Report: b.report, Telemetry: r.telemetry,
 		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level,
+		Tunnel: r.member.tunnels(), ProduceBytes: b.budgets.Produce,
 	})
 	if err != nil {
 		return err
+	}
+	if f := r.handlers.Forwarder(); f != nil {
+		b.health.Add(func(x *checks.Facts) { x.Forwarding = f.Targets() })
+		if err := metrics.RegisterForward(b.reg, f.Targets); err != nil {
+			return err
+		}
 	}
 	if err := b.observeCluster(r); err != nil {
 		return err

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 
@@ -16,10 +17,12 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/daemon/coordinators"
 	"github.com/chronik-io/chronik/internal/exit"
+	"github.com/chronik-io/chronik/internal/forward"
 	"github.com/chronik-io/chronik/internal/guard"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/observe"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -65,6 +68,12 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		InternalReplicas: coordinators.InternalReplicas(&r.conf),
 		Listener:         listener, Secrets: peers.Secrets, Logs: r.data.Cluster(),
 		Version: b.version, Health: b.health.Recent, Progress: b.waits, Fail: b.fail, Log: b.log,
+		Adopt: func(nc net.Conn, early []byte, of *network.Adopted) error {
+			if s := r.server.Load(); s != nil {
+				return s.Adopt(nc, early, of)
+			}
+			return network.ErrClosed // it is starting
+		},
 		Refused: guard.RecordRefusedLinks(r.guard.Audit, listener),
 	})
 	if err != nil {
@@ -212,6 +221,9 @@ func (b *Broker) memberError(ctx context.Context, r *components, err error) erro
 // what they are bound to.
 func (b *Broker) endpoints() (list []metadata.Endpoint) {
 	for i, l := range b.cfg.Listeners {
+		if l.Forward {
+			continue // none of them needs to know it
+		}
 		e := metadata.Endpoint{Listener: l.Name}
 		if l.Advertise != "" {
 			e.Host, e.Port = config.HostPort(l.Advertise)
@@ -222,6 +234,14 @@ func (b *Broker) endpoints() (list []metadata.Endpoint) {
 		list = append(list, e)
 	}
 	return list
+}
+
+// tunnels returns what opens connections to other brokers for clients; nil without other brokers.
+func (m *member) tunnels() forward.Dial {
+	if !m.Linked() {
+		return nil
+	}
+	return m.streams.Tunnel
 }
 
 // register makes this process the broker, once its logs are recovered.

@@ -97,6 +97,9 @@ const releaseInterval = 500 * time.Millisecond
 // or when ctx ends.
 func stopClients(ctx context.Context, r *components, server *network.Server) error {
 	r.coordinators.Stop()
+	if f := r.handlers.Forwarder(); f != nil {
+		f.Stop()
+	}
 	r.replicas.Purgatory().Close() // fetches that wait for records are answered now
 	stopped, ended := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -39,6 +39,14 @@ func clusterFaults() (list []fault) {
 	})
 	add("replica-stopped", "stopped_replica", func(c *view.Cluster) { c.Stopped = []view.Stopped{{Partitions: some, Leader: 2}} })
 	add("unclean", "unclean", func(c *view.Cluster) { c.Unclean = some })
+	list = append(list, fault{name: "cluster-not-forwarded", checks: []string{"forwarding"}, plant: func(_ *testing.T, s *sick) {
+		s.health.Add(func(f *checks.Facts) {
+			f.Cluster = &view.Cluster{Seeds: 3, State: "active", Quorum: view.Quorum{Leader: 2, Voters: 3},
+				Brokers: []view.Broker{{ID: 1, State: "active"}, {ID: 3, State: "active"}}}
+			f.Forwarding = []view.Forwarding{{Broker: 3, Passed: 7, Failing: f.Now.Add(-time.Minute), Last: f.Now,
+				Err: "connection timed out"}}
+		})
+	}})
 	list = append(list, fault{name: "cluster-report-missing", checks: []string{"reports"}, plant: func(_ *testing.T, s *sick) {
 		s.health.Add(func(f *checks.Facts) {
 			f.Cluster = &view.Cluster{Seeds: 3, State: "active", Quorum: view.Quorum{Leader: 2, Voters: 3}}

@@ -40,6 +40,7 @@ const (
 type Conn struct {
 	nc      net.Conn
 	peer    Hello
+	client  *ClientHello // of an accepted connection of its lane
 	dialed  bool
 	lane    Lane
 	version uint8
@@ -94,13 +95,17 @@ func (c *Conn) fail(err error) error {
 	c.closeOnce.Do(func() {
 		c.cause.Store(&err)
 		close(c.closed)
-		nc := c.nc
-		if t, ok := nc.(*tls.Conn); ok {
-			nc = t.NetConn() // its own Close would wait for the peer
-		}
-		_ = nc.Close() // a failed close takes nothing back that the peer was promised
+		_ = endOf(c.nc).Close() // a failed close takes nothing back that the peer was promised
 	})
 	return c.Err()
+}
+
+// endOf returns what closes a connection at once.
+func endOf(nc net.Conn) net.Conn {
+	if t, ok := nc.(*tls.Conn); ok {
+		return t.NetConn() // its own Close would wait for the peer
+	}
+	return nc
 }
 
 // Buffered reports whether the frame that Next returns has arrived completely, so that Next, Peek,
@@ -310,7 +315,7 @@ func allowed(l Lane, k frame.Kind, fromDialer bool) bool {
 		return l == Data && !fromDialer
 	case frame.US:
 		return l == Data
-	case frame.PF:
+	case frame.PF, frame.CL:
 		return l == 0 && fromDialer
 	case frame.HE, frame.RY:
 		return l == 0 && !fromDialer

@@ -11,6 +11,9 @@
 //	      each broker of a pair dials the other
 //	data  replica streams, dialed by the follower: one connection for each pair of
 //	      leader and follower. Its frames are those of frame/payload.go
+//	client
+//	      the requests of one client of the broker that dialed, and their answers, without
+//	      frames: a Tunnel, which the other end serves as it serves its own clients
 //
 // # Writing
 //

@@ -16,7 +16,7 @@ func TestFormatIsFixed(t *testing.T) {
 	}
 	there := &Hello{Identity: Identity{BrokerEpoch: -1}, Lane: Meta}
 	bound := []byte("keying material")
-	got := fmt.Sprintf("request %x\n\nhello %x\n\naccepts %x\n\ndials %x\n", request(here), there.appendTo(nil),
-		seal(shared, here, there, bound), dials(shared, here, there, bound))
+	got := fmt.Sprintf("request %x\n\nhello %x\n\naccepts %x\n\ndials %x\n\nclient %x\n", request(here), there.appendTo(nil),
+		seal(shared, here, there, bound), dials(shared, here, there, bound), bob.encode())
 	golden.File(t, "testdata/handshake.hex", got, "go test ./internal/link -run FormatIsFixed")
 }

@@ -26,6 +26,7 @@ import (
 //	A ──▶ D   HE: nonceA, helloA encrypted with the key mac("accepts", helloD, nonceA)
 //	D ──▶ A   PF: mac("dials", helloD, helloA)
 //	A ──▶ D   RY
+//	D ──▶ A   on the lane of clients, CL: ClientHello
 //
 // Either end sends NO with the reason instead, and closes. Without a secret, helloA is not
 // encrypted and the mac is empty.
@@ -253,6 +254,15 @@ func (l *Links) answer(c *Conn, hello []byte, claim func(*Hello) *Mismatch) erro
 	if err := c.sendNow(frame.RY, nil); err != nil {
 		return err
 	}
+	if peer.Lane == Client {
+		p, err := c.expect(frame.CL)
+		if err != nil {
+			return err
+		}
+		if c.client, err = parseClientHello(p); err != nil {
+			return err
+		}
+	}
 	return c.agree(peer, peer.Lane)
 }
 
@@ -260,7 +270,9 @@ func (l *Links) answer(c *Conn, hello []byte, claim func(*Hello) *Mismatch) erro
 func (c *Conn) agree(peer Hello, lane Lane) error {
 	c.peer, c.lane = peer, lane
 	c.version = min(frame.MaxVersion, peer.MaxVersion)
-	tune(c.nc, lane, c.opts.Silence)
+	if lane != Client { // its window may be closed for as long as quotas and budgets like
+		tune(c.nc, lane, c.opts.Silence)
+	}
 	return c.nc.SetWriteDeadline(time.Time{})
 }
 

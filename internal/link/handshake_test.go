@@ -517,3 +517,23 @@ func FuzzHello(f *testing.F) {
 		}
 	})
 }
+
+// FuzzClientHello: every statement about a client is refused, or is the encoding of what it was
+// read as.
+func FuzzClientHello(f *testing.F) {
+	h := ClientHello{Listener: "one", Host: "kafka", Port: 9094, Principal: "User:bob", Address: "10.0.0.1:5", Software: "kcat"}
+	f.Add(h.encode())
+	f.Add(h.encode()[:9])
+	f.Fuzz(func(t *testing.T, p []byte) {
+		h, err := parseClientHello(p)
+		if err != nil {
+			if !errors.Is(err, frame.ErrMalformed) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if got := h.encode(); !bytes.Equal(got, p) {
+			t.Fatalf("% x was parsed and is now % x", p, got)
+		}
+	})
+}

@@ -14,6 +14,7 @@ type Lane uint8
 const (
 	Meta Lane = 1 + iota
 	Data
+	Client
 )
 
 // String returns the lane's name in messages.
@@ -23,6 +24,8 @@ func (l Lane) String() string {
 		return "meta"
 	case Data:
 		return "data"
+	case Client:
+		return "client"
 	}
 	return fmt.Sprintf("lane %d", uint8(l))
 }
@@ -44,7 +47,7 @@ type Hello struct {
 	Identity
 	Lane Lane
 	// Process is a random number of the process. Dialer is the number of the Peer in it that dials,
-	// 0 on the lane of data. Attempt counts the dials of the process, so that of two connections of
+	// 0 on the other lanes. Attempt counts the dials of the process, so that of two connections of
 	// a Dialer the newer one is known.
 	Process, Attempt       uint64
 	Dialer                 uint32

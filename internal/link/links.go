@@ -50,6 +50,9 @@ type Options struct {
 	// Data serves an accepted connection of the lane of data until it ends, on a goroutine of
 	// its own. The connection is closed when it returns. With nil the lane is refused.
 	Data func(*Conn)
+	// Client serves an accepted tunnel for a client of the broker node. early has arrived on it
+	// already. It must not block, and owns the tunnel. With nil the lane is refused.
+	Client func(t *Tunnel, early []byte, node int32, of *ClientHello)
 	// Notify is called for each Event. It must not block. Default: none.
 	Notify func(Event)
 	// Log receives a line for each refusal and each end of a connection. Default: none.
@@ -144,9 +147,10 @@ type Links struct {
 
 	mu       sync.Mutex
 	stopped  bool
-	accepted int                   // connections whose peer has proved the secret
-	unproven origin.Crowd[*Conn]   // those whose peer has not yet
-	open     map[*Conn]struct{}    // after their handshake
+	accepted int                 // connections whose peer has proved the secret
+	unproven origin.Crowd[*Conn] // those whose peer has not yet
+	open     map[*Conn]struct{}  // after their handshake
+	tunnels  map[*Tunnel]struct{}
 	serving  map[peerLane]*serving // accepted connections after their handshake
 	refusals int                   // logged since refusedAt
 	refused  time.Time
@@ -184,7 +188,7 @@ func New(opts Options) (*Links, error) {
 	orDefault(&opts.Strangers, 64)
 	orDefault(&opts.InboundBytes, 128<<20)
 	l := &Links{opts: opts, inbound: bufpool.NewBudget(opts.InboundBytes), serving: make(map[peerLane]*serving),
-		open: make(map[*Conn]struct{})}
+		open: make(map[*Conn]struct{}), tunnels: make(map[*Tunnel]struct{})}
 	var p [8]byte
 	_, _ = rand.Read(p[:]) // it never fails
 	l.process = binary.BigEndian.Uint64(p[:])
@@ -279,6 +283,9 @@ func (l *Links) serve(c *Conn, principal string, hello []byte) {
 			}
 		}
 		return l.answer(c, hello, func(peer *Hello) (m *Mismatch) {
+			if peer.Lane == Client && l.opts.Client != nil {
+				return nil // the broker at the other end bounds its clients
+			}
 			s, m = l.claim(c, peer)
 			return m
 		})
@@ -286,7 +293,13 @@ func (l *Links) serve(c *Conn, principal string, hello []byte) {
 	if s != nil {
 		defer l.drop(s)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case c.lane == Client:
+		if err = l.pass(c); err == nil {
+			return
+		}
+	default:
 		err = l.await(s)
 	}
 	if err != nil {
@@ -328,6 +341,9 @@ func (l *Links) use(c *Conn, t Target, run func()) {
 	run()
 	c.Close()
 	sender.Wait()
+	if c.lane == Meta && !errors.Is(c.Err(), ErrClosed) {
+		l.endTunnels(c.peer.Node, c.dialed)
+	}
 	l.opts.Log.Info("connection to a broker ended", zap.Int32("node", c.peer.Node), zap.Stringer("lane", c.lane),
 		zap.Bool("dialed", c.dialed), zap.Error(c.Err()))
 	l.opts.Notify(Event{Kind: Broken, Lane: c.lane, Dialed: c.dialed, Target: t, Peer: c.peer, Err: c.Err()})

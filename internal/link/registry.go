@@ -54,7 +54,7 @@ func (l *Links) await(s *serving) error {
 // All connections of the older process end. A node of another member is refused while the first one
 // is connected: one of them has a wrong node.id.
 func (l *Links) claim(c *Conn, peer *Hello) (*serving, *Mismatch) {
-	if peer.Lane == Meta && l.opts.Handler == nil || peer.Lane == Data && l.opts.Data == nil {
+	if peer.Lane == Meta && l.opts.Handler == nil || peer.Lane == Data && l.opts.Data == nil || peer.Lane == Client {
 		return nil, &Mismatch{Reason: NotAdmitted, Cause: fmt.Sprintf("the node does not serve the lane %s", peer.Lane)}
 	}
 	key := peerLane{peer.Node, peer.Lane, peer.Dialer}

@@ -65,7 +65,7 @@ func (l *Links) opened(c *Conn) (ended func()) {
 	l.mu.Lock()
 	l.open[c] = struct{}{}
 	l.mu.Unlock()
-	l.verify(c)
+	l.verify(c.nc, func(err error) { _ = c.fail(err) })
 	return func() {
 		l.mu.Lock()
 		delete(l.open, c)
@@ -81,17 +81,21 @@ func (l *Links) EndUntrusted() {
 	open := slices.Collect(maps.Keys(l.open))
 	l.mu.Unlock()
 	for _, c := range open {
-		l.verify(c)
+		l.verify(c.nc, func(err error) { _ = c.fail(err) })
+	}
+	for _, t := range l.openTunnels() {
+		l.verify(t.Conn, func(error) { _ = t.Close() })
 	}
 }
 
-func (l *Links) verify(c *Conn) {
-	state, ok := tlsState(c.nc)
+// verify calls end if the certificates of a connection's other end are not accepted.
+func (l *Links) verify(nc net.Conn, end func(error)) {
+	state, ok := tlsState(nc)
 	if !ok || l.opts.Trusts == nil || len(state.PeerCertificates) == 0 {
 		return
 	}
 	if err := l.opts.Trusts(state.PeerCertificates); err != nil {
-		_ = c.fail(fmt.Errorf("%w: %w", errUntrusted, err))
+		end(fmt.Errorf("%w: %w", errUntrusted, err))
 	}
 }
 

@@ -157,6 +157,10 @@ func partitionAdvice() map[string]string {
 
 func clusterAdvice() map[string]string {
 	return map[string]string{
+		nameForwarded: "`lost` and `refused` grow while all brokers run: connections between brokers break, or cannot be made; " +
+			"`chronikctl cluster health` names the broker. Clients repeat these requests.",
+		nameForwardTunnels: "",
+
 		nameMetaTerm:    "Grows often: the metadata leader changes; its disk or the network between the brokers is too slow for `metadata.election.ms`.",
 		nameMetaCommit:  "Differs between brokers for long: one of them does not receive the metadata.",
 		nameMetaApplied: "Differs between brokers for long: one of them works with outdated metadata.",

@@ -62,6 +62,9 @@ func everything(t *testing.T) *prometheus.Registry {
 	must.OK(t, RegisterReports(reg, func() []Reported {
 		return []Reported{{Broker: 3, Age: 1500 * time.Millisecond, N: []Findings{{Severity: "bad", N: 2}}}, {Broker: 4, Age: time.Minute}}
 	}))
+	must.OK(t, RegisterForward(reg, func() []view.Forwarding {
+		return []view.Forwarding{{Broker: 3, Tunnels: 2, Passed: 9, Lost: 1, Refused: 4}}
+	}))
 	must.OK(t, RegisterCertificates(reg, func() []Expiry { return []Expiry{{"clients", "server", 7}} }))
 	must.OK(t, RegisterTokenKeys(reg, func() (time.Time, bool) { return time.Now().Add(-time.Hour), true }))
 	must.OK(t, RegisterCluster(reg, func() *view.Cluster {

@@ -97,6 +97,10 @@ const (
 	nameTopics          = "chronik_topics"
 	namePartitions      = "chronik_partitions"
 
+	// Requests that are passed to other brokers
+	nameForwarded      = "chronik_forwarded_requests_total"
+	nameForwardTunnels = "chronik_forward_tunnels"
+
 	// Members of a cluster
 	nameMetaTerm    = "chronik_metadata_term"
 	nameMetaCommit  = "chronik_metadata_commit_index"

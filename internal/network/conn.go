@@ -27,12 +27,14 @@ type conn struct {
 	slot        slot
 	over        RefuseReason // the limit above which it was accepted: its first request must be a broker's
 	span        span
+	adopted     func() // called at the end of a connection that Adopt made; nil for others
 
 	// Of the reading role.
 	in      input
 	arrival arrival
 	batch   groupcommit.Batch // of the reader goroutine
 	login   login
+	kept    any // see Request.Keep; written with mu held
 
 	out output // of the writing role
 
@@ -108,7 +110,7 @@ func (c *conn) answer(r *Request, now time.Time) {
 	q := &c.queue
 	q.handled(r, now)
 	c.life.served = c.life.served || r.Key != protocol.KeyApiVersions && !isLogin(r.Key)
-	if r.Key == protocol.KeyProduce && q.produces == 0 && c.life.Alive() {
+	if r.Key == protocol.KeyProduce && q.produces == 0 && c.life.Alive() && c.kept == nil {
 		q.away = c.srv.producers.markAbsent(now)
 	}
 	if c.life.Life() >= connlife.Gone {

@@ -32,6 +32,10 @@ func (c *conn) describe(now time.Time) view.Connection {
 		Principal: c.session.Principal, Opened: c.opened.UTC(), InFlight: c.queue.unready, Traffic: c.queue.traffic,
 		ThrottledMs: max((c.muteUntil.Load()-now.UnixNano())/int64(time.Millisecond), 0),
 	}
+	if c.session.Via {
+		front := c.session.Front
+		d.Front, d.Listener = &front, c.session.Listener
+	}
 	if _, err := netip.ParseAddrPort(c.peer.String()); err == nil { // a pipe has none
 		d.Address = c.peer.String()
 	}

@@ -122,6 +122,7 @@ type hijackedConn struct {
 	socket   *tlsSocket // below Conn; nil without TLS
 	early    []byte     // received before it was hijacked; owned by the reader
 	once     sync.Once
+	made     *conn // of Adopt; guarded by Server.mu
 }
 
 // Read implements net.Conn.
@@ -154,6 +155,15 @@ func (h *hijackedConn) NetConn() net.Conn { return below(h.Conn) }
 
 // Close implements net.Conn. It releases the connection's slot.
 func (h *hijackedConn) Close() error {
+	h.srv.mu.Lock()
+	made := h.made
+	h.srv.mu.Unlock()
+	if made != nil {
+		made.mu.Lock()
+		made.kill(ClosedLink)
+		made.mu.Unlock()
+		return nil
+	}
 	err := below(h.Conn).Close() // TLS would wait for the other broker
 	h.once.Do(func() {
 		s := h.srv

@@ -193,6 +193,9 @@ func orDefault[T int | int64 | time.Duration](v *T, to T) {
 	}
 }
 
+// BrokerID stands for a broker's id in the AdvertisedHost of a Listener that forwards.
+const BrokerID = "{id}"
+
 // Listener is one address that clients connect to, as handlers see it.
 type Listener struct {
 	// Name is the listener's name in the configuration.
@@ -208,6 +211,9 @@ type Listener struct {
 	SASL bool
 	// Brokers allows other brokers to connect: see Options.Link.
 	Brokers bool
+	// Forward: its address is that of all brokers, and requests are passed to the one that serves
+	// them (docs/forwarding.md).
+	Forward bool
 
 	// The labels of the goroutines of its connections; set by Serve.
 	handshakes, reads, writes label.Label

@@ -115,7 +115,7 @@ func (s *Server) stopPollers() {
 
 // assignPoller gives a connection a poller. Caller holds Server.mu.
 func (s *Server) assignPoller(c *conn) {
-	tcp, ok := c.sock.nc.(*net.TCPConn)
+	tcp, ok := below(c.sock.nc).(*net.TCPConn)
 	if !ok {
 		return
 	}

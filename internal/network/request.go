@@ -90,7 +90,9 @@ const maxKeptHead = 16 << 10
 // Respond answers with a response of kmsg, or with one that encodes itself. The response is encoded
 // during the call; its version must be the request's. Error 35 to an Unsupported request has
 // version 0.
-func (r *Request) Respond(resp protocol.Response) {
+func (r *Request) Respond(resp protocol.Response) { r.encode(resp) }
+
+func (r *Request) encode(resp interface{ AppendTo(dst []byte) []byte }) {
 	if !r.claim() {
 		return
 	}

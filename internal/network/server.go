@@ -259,7 +259,10 @@ func (s *Server) connectionClosed(c *conn, reason CloseReason, answered bool) {
 	c.mu.Lock()
 	session := c.session
 	c.mu.Unlock()
-	if session.Mechanism != "" {
+	if c.adopted != nil {
+		c.adopted()
+	}
+	if session.Mechanism != "" && !session.Via {
 		s.opts.Observer.Logout(&LogoutEvent{Session: session, Peer: c.peer, Reason: reason})
 	}
 }

@@ -20,6 +20,10 @@ type Session struct {
 	Listener  string    // its name
 	Mechanism string    // "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER", "SSL" (a client certificate), or "" without a login
 	Expires   time.Time // zero: never
+	// Via is set if the client is another broker's, to whose listener it has connected and logged
+	// in; see Server.Adopt. Front is that broker.
+	Via   bool
+	Front int32
 
 	began time.Time // of the monotonic clock, for Expires
 	ended atomic.Bool

@@ -21,6 +21,7 @@ type Connection struct {
 	Software    string     `json:"software"`
 	Version     string     `json:"softwareVersion"`
 	Principal   string     `json:"principal"`
+	Front       *int32     `json:"front"` // the broker to which the client has connected, nil if that is this one
 	Opened      time.Time  `json:"opened"`
 	LastRequest *time.Time `json:"lastRequest"` // now if one is in flight, nil before the first
 	InFlight    int        `json:"inFlight"`

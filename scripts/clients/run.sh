@@ -16,6 +16,7 @@
 #                       started on a directory and ports of its own.
 # NODES=3               three brokers that form a cluster (scripts/cluster-up.sh);
 #                       topics and groups have three replicas.
+# ONE_ADDRESS=1         with NODES=3: clients know only the address of a balancer, and brokers forward.
 # RESTARTS=1            with NODES=3: one broker after the other is stopped and
 #                       killed, and started again, as long as the clients run.
 # RESTART_PAUSE=2       seconds between two restarts.
@@ -43,8 +44,9 @@ if [ "${NODES:-1}" != 1 ] && [ -z "${BOOTSTRAP:-}" ] && [ -z "${BROKERS:-}" ]; t
   fi
 fi
 if [ "${NODES:-1}" != 1 ] && [ -z "${BOOTSTRAP:-}" ] && [ -z "${BROKERS:-}" ]; then
-  read -r CHRONIK_PORT _ _ CHRONIK_ADMIN_PORT _ < <(python3 "$root/scripts/free-ports.py" 6)
+  read -r CHRONIK_PORT _ _ CHRONIK_ADMIN_PORT _ _ CHRONIK_ONE_PORT _ < <(python3 "$root/scripts/free-ports.py" 10)
   export CHRONIK_PORT CHRONIK_ADMIN_PORT
+  if [ -n "${ONE_ADDRESS:-}" ]; then export CHRONIK_ONE_PORT; else unset CHRONIK_ONE_PORT; fi
   exec "$root/scripts/cluster-up.sh" -- "$here/run.sh" "$@"
 fi
 export NODES="${NODES:-1}"

@@ -51,7 +51,7 @@ func checkInterListener(cfg *config.Config, c *configdef.Cluster) error {
 // here, could not dial.
 func checkReachable(cfg *config.Config) error {
 	for _, l := range cfg.Listeners {
-		if host, _ := config.HostPort(l.Listen); l.Advertise == "" && config.Everywhere(host) {
+		if host, _ := config.HostPort(l.Listen); !l.Forward && l.Advertise == "" && config.Everywhere(host) {
 			return fmt.Errorf("listener %s listens on %s and advertises no address, and other brokers cannot guess one; "+
 				"set advertise (--advertise) to HOST:PORT under which this machine can be reached", l.Name, l.Listen)
 		}
@@ -71,6 +71,9 @@ func checkPeers(cfg *config.Config, conf *configdef.Broker) error {
 		return l.TLS != nil || len(l.SASL) > 0
 	})
 	switch {
+	case l.Forward:
+		return fmt.Errorf("brokers connect through listener %s, which has route: forward and so one address for all of them; "+
+			"add a listener for brokers, and set inter.broker.listener.name to it", name)
 	case l.TLS == nil && len(l.SASL) > 0:
 		return fmt.Errorf("listener %s has sasl and no TLS, and brokers connect through it, which show certificates instead of logging in; "+
 			"set security: tls for it, or inter.broker.listener.name to another listener", name)

@@ -45,6 +45,8 @@ func clusterChecks() []Check {
 			Doc: "In a cluster: brokers that are fenced or start, and replicas that are not in sync, one finding for each broker."},
 		{Name: health.CheckReports, run: checkReports,
 			Doc: "In a cluster: active brokers whose own report does not reach this broker, which then does not know their findings."},
+		{Name: "forwarding", run: checkForwarding,
+			Doc: "In a cluster: brokers to which requests of a listener with `route: forward` cannot be passed."},
 		{Name: "stopped_replica", run: member(checkStopped),
 			Doc: "In a cluster: replicas of this broker that cannot follow their leaders without discarding committed records."},
 		{Name: "unclean", Loud: true, run: member(checkUnclean),

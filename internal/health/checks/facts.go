@@ -45,6 +45,8 @@ type Facts struct {
 	Metadata Metadata
 	// Cluster is what a member of a cluster knows of it, nil for a broker without one.
 	Cluster *view.Cluster
+	// Forwarding is what is passed to other brokers for clients.
+	Forwarding []view.Forwarding
 	// Others are the reports of the other registered brokers. A Monitor sets them.
 	Others []Other
 	// Weaker names the topics whose profile acknowledges records that are only written, although

@@ -31,7 +31,7 @@ func TestFormatIsFixed(t *testing.T) {
 	for _, k := range kinds() {
 		p := payloads[k]
 		switch k {
-		case HE, PF, RY, NO, PG:
+		case HE, PF, RY, NO, CL, PG:
 		default:
 			if p == nil {
 				t.Errorf("no payload of %s", k)

@@ -43,13 +43,14 @@ var (
 // Kind is the magic of a frame, two letters.
 type Kind uint16
 
-// The kinds of frames. HE to NO belong to the handshake, RQ to MS to the lane of metadata, SB to SY
+// The kinds of frames. HE to CL belong to the handshake, RQ to MS to the lane of metadata, SB to SY
 // to the lane of data; PG belongs to all lanes.
 const (
 	HE Kind = 'H'<<8 | 'E' // hello of the end that accepted, with its proof
 	PF Kind = 'P'<<8 | 'F' // proof of the end that dialed
 	RY Kind = 'R'<<8 | 'Y' // ready: frames of the lane follow
 	NO Kind = 'N'<<8 | 'O' // refusal, with its reason
+	CL Kind = 'C'<<8 | 'L' // the client whose requests follow
 
 	RQ Kind = 'R'<<8 | 'Q' // request, or a piece of one
 	RS Kind = 'R'<<8 | 'S' // response, or a piece of one
@@ -89,7 +90,7 @@ func (k Kind) String() string {
 // limit returns the most bytes that a payload of this kind may have, -1 for an unknown kind.
 func (k Kind) limit() int {
 	switch k {
-	case HE, PF, RY, NO:
+	case HE, PF, RY, NO, CL:
 		return maxHello
 	case RQ, RS, MS:
 		return MaxPiece + PieceSize

@@ -12,7 +12,7 @@ import (
 
 // kinds are all kinds of frames.
 func kinds() []Kind {
-	return []Kind{HE, PF, RY, NO, RQ, RS, MS, SB, VD, DA, HW, AK, OF, LS, US, SY, PG}
+	return []Kind{HE, PF, RY, NO, CL, RQ, RS, MS, SB, VD, DA, HW, AK, OF, LS, US, SY, PG}
 }
 
 // The bytes of a frame are fixed: another release of the broker reads them.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -83,15 +84,37 @@ func (w *world) addresses() (list []string) {
 	return list
 }
 
-// client returns a client that knows all brokers.
+// oneAddress is the address of all brokers. A balancer there passes each connection to one of them,
+// at forwardPort.
+const oneAddress, forwardPort = "10.0.0.99:9093", "9093"
+
+// dial connects a client.
+func (w *world) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	within, cancel := context.WithTimeout(ctx, 10*time.Second) // as the client's own dialer
+	defer cancel()
+	if address != oneAddress {
+		return w.host.DialContext(within, network, address)
+	}
+	for range w.size() { // one that refuses has no process
+		at := ip(1+int32(w.balanced.Add(1)+int64(w.seed))%w.size()) + ":" + forwardPort
+		if conn, err = w.host.DialContext(within, network, at); !errors.Is(err, syscall.ECONNREFUSED) {
+			break
+		}
+	}
+	return conn, err
+}
+
+// direct makes a client know all brokers: it asks each of them what it knows.
+func (w *world) direct() kgo.Opt { return kgo.SeedBrokers(w.addresses()...) }
+
+// client returns a client that knows all brokers, or the one address of all.
 func (w *world) client(more ...kgo.Opt) *kgo.Client {
+	seeds := w.addresses()
+	if (w.clients.Add(1)+int64(w.seed))%2 == 0 {
+		seeds = []string{oneAddress}
+	}
 	o := []kgo.Opt{
-		kgo.SeedBrokers(w.addresses()...),
-		kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
-			within, cancel := context.WithTimeout(ctx, 10*time.Second) // as the client's own dialer
-			defer cancel()
-			return w.host.DialContext(within, network, address)
-		}),
+		kgo.SeedBrokers(seeds...), kgo.Dialer(w.dial),
 		kgo.RequestTimeoutOverhead(5 * time.Second), kgo.UnknownTopicRetries(-1), kgo.MetadataMinAge(200 * time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond }),
 	}
@@ -108,7 +131,7 @@ func (w *world) client(more ...kgo.Opt) *kgo.Client {
 
 // newClients creates the topics and starts the clients.
 func newClients(w *world) *clients {
-	c := &clients{w: w, admin: w.client(), topics: map[string]existence{}, payments: check.NewTransactions(),
+	c := &clients{w: w, admin: w.client(w.direct()), topics: map[string]existence{}, payments: check.NewTransactions(),
 		unpaid: map[string]bool{}}
 	w.Cleanup(c.admin.Close)
 	c.ctx, c.stop = context.WithCancel(context.Background())
@@ -294,7 +317,7 @@ func (c *clients) produceLoosely() {
 // read reads at random brokers, leaders and followers, from random places.
 func (c *clients) read() {
 	random := c.random(300)
-	cl := c.w.client()
+	cl := c.w.client(c.w.direct())
 	defer cl.Close()
 	for c.pace(random, 200*time.Millisecond) {
 		p, broker := c.parts[random.IntN(len(c.parts))], 1+random.Int32N(c.w.size())

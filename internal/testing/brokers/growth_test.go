@@ -34,7 +34,7 @@ func grow(t *testing.T, seed uint64, n int, fault func(g *growing, n int)) (call
 		if until(patience, w.allRun) != nil {
 			t.Fatal("the broker does not serve")
 		}
-		g := &growing{clients: &clients{w: w, admin: w.client()}}
+		g := &growing{clients: &clients{w: w, admin: w.client(w.direct())}}
 		t.Cleanup(g.admin.Close)
 		g.ctx, g.clients.stop = context.WithCancel(context.Background())
 		defer g.clients.stop()

@@ -30,6 +30,7 @@ func TestConsumersReadInTheirRack(t *testing.T) {
 		for id := int32(1); id <= w.size(); id++ {
 			s := &sources{from: map[int32]int{}}
 			cl := w.client(kgo.Rack(rack(id)), kgo.ConsumeTopics(topic), kgo.WithHooks(s), kgo.RecheckPreferredReplicaInterval(time.Second),
+				w.direct(),
 				kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 			reads := func(what string, ok func(from map[int32]int) bool) {
 				t.Helper()

@@ -56,7 +56,7 @@ func begin(t *testing.T, w *world, version int16, replicas int16) *lossy {
 	if until(patience, w.allRun) != nil {
 		t.Fatal("not all brokers serve")
 	}
-	l := &lossy{clients: &clients{w: w, admin: w.client(), topics: map[string]existence{}, payments: check.NewTransactions(),
+	l := &lossy{clients: &clients{w: w, admin: w.client(w.direct()), topics: map[string]existence{}, payments: check.NewTransactions(),
 		unpaid: map[string]bool{}}}
 	t.Cleanup(l.admin.Close)
 	l.ctx, l.clients.stop = context.WithCancel(context.Background())

@@ -93,6 +93,9 @@ type world struct {
 	ending sync.WaitGroup // of processes that were killed, and of what restarts them
 	// lose is called when a leader epoch began with an unclean election.
 	lose func(topic string, partition, epoch int32, since time.Time)
+	// clients counts clients: every second one uses the address that forwards. balanced counts its
+	// connections.
+	clients, balanced atomic.Int64
 
 	elects   atomic.Bool       // an operator elects leaders of recovered metadata
 	damaged  int32             // the broker whose disk may have damage that was not found yet; 0 for none
@@ -248,7 +251,10 @@ func (w *world) start(id int32) {
 	if n.process != nil || w.closed {
 		return
 	}
-	cfg, err := resolve.Load(config.Input{Set: w.settings(id)})
+	cfg, err := resolve.Load(config.Input{Set: w.settings(id), File: "listeners", ReadFile: func(string) ([]byte, error) {
+		return fmt.Appendf(nil, "listeners:\n- listen: %s:9092\n- {name: one, listen: %[1]s:%s, route: forward, advertise: %s}\n",
+			ip(id), forwardPort, oneAddress), nil
+	}})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -271,7 +277,7 @@ func rack(id int32) string { return fmt.Sprint("rack-", id) }
 
 // settings returns the configuration of a broker.
 func (w *world) settings(id int32) []string {
-	set := []string{fmt.Sprint("node.id=", id), "data.dir=/data", "listen=" + ip(id) + ":9092", "admin.listen=off",
+	set := []string{fmt.Sprint("node.id=", id), "data.dir=/data", "admin.listen=off",
 		"offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=2", "group.initial.rebalance.delay.ms=0",
 		"log.cleaner.backoff.ms=1000", "wal.profile=" + cmp.Or(w.profile, "sync"), "broker.rack=" + rack(id)}
 	if w.size() > 1 {

@@ -26,6 +26,7 @@ var noFormats = map[string]string{
 	"internal/security/secret":   "encodes a secret as a text that hides it",
 	"internal/broker":            "an id in an answer that kmsg encodes",
 	"internal/coordinator/group": "a hash in memory",
+	"internal/forward":           "the length of a frame of Kafka's",
 	"internal/telemetry":         "a hash of a subscription, which is its id in answers",
 }
 

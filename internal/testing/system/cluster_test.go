@@ -49,6 +49,11 @@ type nodes struct {
 	set    []string // settings of all brokers
 	// paused: brokers are stopped for seconds and continue, and report that they did not respond.
 	paused bool
+	// one is the address of all brokers, empty for none: each has a listener that forwards at one
+	// of forwards. balanced counts the connections.
+	one      string
+	forwards []string
+	balanced atomic.Int64
 }
 
 // network is where the processes of a cluster run, each broker on the host of its index, and the
@@ -113,6 +118,7 @@ func (c *nodes) launch(which ...int) {
 			fmt.Sprint("broker.rack=", i+1), "cluster.seeds=" + strings.Join(c.seeds[:c.voters], ",")}, c.set...) {
 			args = append(args, "--set", setting)
 		}
+		args = append(args, c.listeners(i)...)
 		var env []string
 		if ahead, ok := c.ahead[i]; ok {
 			prog.name, env = c.skewed, append(env, fmt.Sprint("CLOCK_AHEAD=", int64(ahead.Seconds())))

@@ -66,6 +66,7 @@ func TestClusterUnderFaults(t *testing.T) {
 	c.skewed = os.Getenv("CHRONIKD_SKEWED")
 	c.set = append(c.set, "chronik.log.scrub.interval.ms=10000") // damage is found without a reader
 	c.apart(seed)
+	c.oneAddress("127.0.0.1:9")
 	possible := c.possible()
 	c.launch(0, 1, 2)
 	c.await(0, 1, 2)
@@ -84,12 +85,12 @@ func TestClusterUnderFaults(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var clients sync.WaitGroup
-	for id := range 3 {
-		clients.Go(func() { c.produce(ctx, t, c.client, id) })
+	for id, client := range []connect{c.client, c.client, c.through} {
+		clients.Go(func() { c.produce(ctx, t, client, id) })
 	}
 	clients.Go(func() { c.consume(ctx, t, c.client, "") })
-	clients.Go(func() { c.consume(ctx, t, c.client, "2") })
-	clients.Go(func() { c.commit(ctx, t, c.client) })
+	clients.Go(func() { c.consume(ctx, t, c.through, "2") })
+	clients.Go(func() { c.commit(ctx, t, c.through) })
 	for i := range c.seeds {
 		for p := range int32(torturePartitions) {
 			clients.Go(func() { c.probes.probe(ctx, t, c.client, i, p) })

@@ -61,6 +61,9 @@ func list(a *app.App) *cobra.Command {
 					return app.Refused("list groups", shard.Err, "")
 				}
 				for _, g := range resp.Groups {
+					if slices.ContainsFunc(all, func(x listed) bool { return x.Group == g.Group }) {
+						continue // a broker that forwards has answered for others, too
+					}
 					all = append(all, listed{Group: g.Group, State: g.GroupState, Type: strings.ToLower(g.GroupType),
 						Protocol:    g.ProtocolType,
 						Coordinator: shard.Meta.NodeID})
