@@ -36,9 +36,46 @@ type registered struct {
 	Epoch int64 `json:"epoch"`
 }
 
+// heartbeat has faults as numbers on the wire, which earlier builds read; the metadata has words.
 type heartbeat struct {
 	controller.Heartbeat
 	Wish
+}
+
+type unable struct {
+	Dir metadata.ID `json:"dir"`
+	Why uint8       `json:"why"` // metadata.DirFault
+}
+
+// MarshalJSON implements json.Marshaler.
+func (h heartbeat) MarshalJSON() ([]byte, error) {
+	type fields heartbeat
+	w := struct {
+		fields
+		Unable []unable `json:"unable,omitempty"`
+	}{fields: fields(h)}
+	for _, d := range h.Unable {
+		w.Unable = append(w.Unable, unable{d.ID, uint8(d.Why)})
+	}
+	return json.Marshal(w)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (h *heartbeat) UnmarshalJSON(p []byte) error {
+	type fields heartbeat
+	var w struct {
+		fields
+		Unable []unable `json:"unable"`
+	}
+	err := json.Unmarshal(p, &w)
+	*h = heartbeat(w.fields)
+	for _, d := range w.Unable {
+		h.Unable = append(h.Unable, metadata.UnableDir{ID: d.Dir, Why: metadata.DirFault(d.Why)})
+	}
+	if err == nil && metadata.UnknownFault(h.Unable) {
+		err = fmt.Errorf("heartbeat of broker %d with an unknown fault of a directory", h.Broker)
+	}
+	return err
 }
 
 // Wish is what a heartbeat says about votes.
@@ -61,7 +98,8 @@ type resigned struct {
 
 type heartbeatAnswer struct {
 	controller.HeartbeatAnswer
-	Lease int64 `json:"leaseMicros"`
+	Lease    int64 `json:"leaseMicros"`
+	Liveness uint8 `json:"state"` // metadata.Liveness; the metadata has a word
 	leaderInfo
 }
 
@@ -73,7 +111,7 @@ type leaderInfo struct {
 }
 
 func packAnswer(a controller.HeartbeatAnswer, of leaderInfo) []byte {
-	return encode(heartbeatAnswer{a, a.Lease.Microseconds(), of})
+	return encode(heartbeatAnswer{a, a.Lease.Microseconds(), uint8(a.Liveness), of})
 }
 
 func unpackAnswer(p []byte) (a controller.HeartbeatAnswer, of leaderInfo, err error) {
@@ -81,6 +119,9 @@ func unpackAnswer(p []byte) (a controller.HeartbeatAnswer, of leaderInfo, err er
 	w, err := decode[heartbeatAnswer](p)
 	a, of = w.HeartbeatAnswer, w.leaderInfo
 	a.Lease = time.Duration(min(max(w.Lease, 0), most)) * time.Microsecond
+	if a.Liveness = metadata.Liveness(w.Liveness); err == nil && a.Liveness > metadata.Drained {
+		err = fmt.Errorf("answer of the controller with the unknown state %d", w.Liveness)
+	}
 	return a, of, err
 }
 
