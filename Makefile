@@ -117,7 +117,7 @@ chaos: build ## for CHAOS, 20 consumers of both protocols join, leave, crash and
 .PHONY: cluster-torture
 cluster-torture: build ## ROUNDS faults (default 100) of three brokers under load: processes, networks, disks, losses of power (SEED=n FAULT=text)
 	scripts/skewed.sh $(CURDIR)/$(BIN)/chronikd-skewed
-	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_SKEWED=$(CURDIR)/$(BIN)/chronikd-skewed CHRONIK_CLUSTER_ROUNDS=$(ROUNDS) CHRONIK_CLUSTER_SEED=$(SEED) CHRONIK_CLUSTER_FAULT="$(FAULT)" go test -count=1 -timeout 6h -v -run '^Test(ClusterUnderFaults|PartitionsMoveUnderLoad|ThreeVotersGrowToFive|MetadataAreRestoredFromACopy)$$' ./internal/testing/system/
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_SKEWED=$(CURDIR)/$(BIN)/chronikd-skewed CHRONIK_CLUSTER_ROUNDS=$(ROUNDS) CHRONIK_CLUSTER_SEED=$(SEED) CHRONIK_CLUSTER_FAULT="$(FAULT)" go test -count=1 -timeout 6h -v -run '^Test(ClusterUnderFaults|AWitnessUnderFaults|PartitionsMoveUnderLoad|ThreeVotersGrowToFive|MetadataAreRestoredFromACopy)$$' ./internal/testing/system/
 
 .PHONY: cluster-scale
 cluster-scale: build ## three brokers with 10 and with 10,000 partitions: creation, idle, cost of a change, fail-over, stop, start (SIZES="10 10000")

@@ -37,6 +37,7 @@ type kind struct {
 	strict  bool   // clients repeat only what they repeat by default
 	brokers int32  // their number; 0 for three, 1 for a broker without seeds
 	voters  int32  // how many of them, the first ones, are seeds and have a vote; 0 for three
+	witness bool   // the last of three only votes
 }
 
 // size returns the number of brokers.
@@ -44,6 +45,14 @@ func (k kind) size() int32 { return cmp.Or(k.brokers, 3) }
 
 // seeds returns the number of brokers that have a vote.
 func (k kind) seeds() int32 { return min(cmp.Or(k.voters, 3), k.size()) }
+
+// holders returns the number of brokers that hold logs, the first ones.
+func (k kind) holders() int32 {
+	if k.witness {
+		return k.size() - 1
+	}
+	return k.size()
+}
 
 // kindOf returns the kind of a random history.
 func kindOf(seed uint64) kind {
@@ -65,6 +74,8 @@ func kindOf(seed uint64) kind {
 		k.brokers = 5
 	case 1:
 		k.voters = 1
+	case 2:
+		k.witness = true
 	}
 	return k
 }
@@ -275,6 +286,9 @@ func (w *world) settings(id int32) []string {
 		"log.cleaner.backoff.ms=1000", "wal.profile=" + cmp.Or(w.profile, "sync"), "broker.rack=" + rack(id)}
 	if w.size() > 1 {
 		set = append(set, "cluster.name=c", "cluster.seeds="+strings.Join(w.addresses()[:w.seeds()], ","))
+	}
+	if id > w.holders() {
+		set = append(set, "log.dirs=none")
 	}
 	if w.voters > 0 { // the default of this one follows the number of seeds
 		set = append(set, "default.replication.factor=3")

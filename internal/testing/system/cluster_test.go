@@ -47,6 +47,8 @@ type nodes struct {
 	ahead  map[int]time.Duration
 	skewed string
 	set    []string // settings of all brokers
+	// holders is how many of them hold logs, the first ones. The others only vote.
+	holders int
 	// paused: brokers are stopped for seconds and continue, and report that they did not respond.
 	paused bool
 }
@@ -71,7 +73,7 @@ func threeNodes(t *testing.T) (*nodes, []int) {
 // newNodes prepares brokers that are all seeds, with ids from 1 on.
 func newNodes(t *testing.T, n int) *nodes {
 	t.Helper()
-	c := &nodes{t: t, name: "test", run: make([]*process, n), voters: n}
+	c := &nodes{t: t, name: "test", run: make([]*process, n), voters: n, holders: n}
 	var free []string
 	for len(free) < 2*n {
 		addr, err := freePort()
@@ -112,6 +114,9 @@ func (c *nodes) launch(which ...int) {
 		for _, setting := range append([]string{"cluster.name=" + c.name, fmt.Sprint("node.id=", i+1),
 			fmt.Sprint("broker.rack=", i+1), "cluster.seeds=" + strings.Join(c.seeds[:c.voters], ",")}, c.set...) {
 			args = append(args, "--set", setting)
+		}
+		if i >= c.holders {
+			args = append(args, "--set", "log.dirs=none")
 		}
 		var env []string
 		if ahead, ok := c.ahead[i]; ok {

@@ -118,6 +118,9 @@ func showBroker(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Clien
 		}
 		t := &output.Table{Columns: []string{"DIRECTORY", "PARTITIONS#", "SIZE#", "FREE#", "OF#", "ERROR"},
 			Empty: "this broker does not report its log directories"}
+		if err == nil && isMember(versions) && len(dirs) == 0 {
+			t.Empty = "this broker only votes: it has no log directories"
+		}
 		for _, x := range dirs.Sorted() {
 			y := logDir{Path: x.Dir, Size: x.Size(), Total: x.TotalBytes, Usable: x.UsableBytes}
 			for _, partitions := range x.Topics {

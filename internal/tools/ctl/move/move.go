@@ -90,13 +90,13 @@ func Read(ctx context.Context, adm *kadm.Client) (*Plan, kadm.Metadata, error) {
 	}
 	p := newPlan(m, moves)
 	dirs, err := adm.DescribeAllLogDirs(ctx, nil)
-	if app.RequestFailed(err) != nil {
-		return p, m, nil // the sizes are only additional information
-	}
 	p.brokers = slices.DeleteFunc(slices.Clone(p.brokers), func(b kadm.BrokerDetail) bool {
 		has, answered := dirs[b.NodeID]
 		return answered && len(has) == 0 // it only votes
 	})
+	if app.RequestFailed(err) != nil {
+		return p, m, nil // the sizes are only additional information
+	}
 	dirs.Each(func(d kadm.DescribedLogDir) {
 		d.Topics.Each(func(x kadm.DescribedLogDirPartition) {
 			if d.Err == nil && !x.IsFuture {
