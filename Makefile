@@ -119,6 +119,11 @@ cluster-torture: build ## ROUNDS faults (default 100) of three brokers under loa
 	scripts/skewed.sh $(CURDIR)/$(BIN)/chronikd-skewed
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_SKEWED=$(CURDIR)/$(BIN)/chronikd-skewed CHRONIK_CLUSTER_ROUNDS=$(ROUNDS) CHRONIK_CLUSTER_SEED=$(SEED) CHRONIK_CLUSTER_FAULT="$(FAULT)" go test -count=1 -timeout 6h -v -run '^Test(ClusterUnderFaults|AWitnessUnderFaults|PartitionsMoveUnderLoad|ThreeVotersGrowToFive|MetadataAreRestoredFromACopy)$$' ./internal/testing/system/
 
+.PHONY: rolling-upgrade
+rolling-upgrade: build ## three brokers of the commit in scripts/former are upgraded, downgraded and upgraded under load
+	@scripts/former.sh $(CURDIR)/$(BIN)/chronikd-former || { rc=$$?; test $$rc = 3 && exit 0; exit $$rc; }; \
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_FORMER=$(CURDIR)/$(BIN)/chronikd-former go test -count=1 -timeout 20m -v -run '^TestRollingUpgrade$$' ./internal/testing/system/
+
 .PHONY: cluster-scale
 cluster-scale: build ## three brokers with 10 and with 10,000 partitions: creation, idle, cost of a change, fail-over, stop, start (SIZES="10 10000")
 	python3 scripts/cluster-scale.py $(SIZES)

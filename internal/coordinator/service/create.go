@@ -114,7 +114,7 @@ func (s *Service) create() error {
 	ctx, cancel := context.WithTimeout(s.ctx, createTimeout)
 	defer cancel()
 	img := s.image.Load()
-	brokers := len(img.Brokers())
+	replicas := img.DefaultReplicas(min(int(s.def.ReplicationFactor), max(len(img.Brokers()), 1)), s.opt.Brokers)
 	segment, policy, profile, compression := strconv.Itoa(int(s.def.SegmentBytes)), "compact", durability.Default, "producer"
 	configs := map[string]*string{"cleanup.policy": &policy, "compression.type": &compression, "segment.bytes": &segment,
 		configdef.DurabilityProfile: &profile}
@@ -123,7 +123,7 @@ func (s *Service) create() error {
 		configs["min.insync.replicas"] = &minISR
 	}
 	_, err := s.opt.Controller.CreateTopic(ctx, controller.TopicSpec{
-		Name: s.def.Topic, Partitions: s.def.Partitions, ReplicationFactor: int16(img.DefaultReplicas(min(int(s.def.ReplicationFactor), max(brokers, 1)), s.opt.Brokers)),
+		Name: s.def.Topic, Partitions: s.def.Partitions, ReplicationFactor: int16(replicas),
 		Configs: configs,
 	})
 	return err

@@ -45,6 +45,7 @@ type nodes struct {
 	// ahead is by how much the clocks of brokers are ahead of this machine's. Such a broker runs
 	// the binary skewed; see scripts/skewed.sh.
 	ahead  map[int]time.Duration
+	binary map[int]string // of brokers that run another one than the others
 	skewed string
 	set    []string // settings of all brokers
 	// holders is how many of them hold logs, the first ones. The others only vote.
@@ -104,6 +105,7 @@ func (c *nodes) launch(which ...int) {
 	c.t.Helper()
 	for _, i := range which {
 		var prog program
+		prog.name = c.binary[i]
 		if c.faulty[i] {
 			prog.name, prog.console = "chronikd-faulty", true
 		}

@@ -81,27 +81,9 @@ func underFaults(t *testing.T, holders int, set ...string) {
 	possible := c.possible()
 	c.launch(0, 1, 2)
 	c.await(0, 1, 2)
-	for i := range c.seeds {
-		c.admins = append(c.admins, c.admin(i))
-	}
-	c.eventually("create the topics", func(ctx context.Context) string {
-		for _, topic := range []string{tortureTopic, tortureAlone} {
-			_, err := c.admins[0].CreateTopic(ctx, torturePartitions, int16(c.holders), map[string]*string{"segment.ms": kadm.StringPtr("10000")}, topic)
-			if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-				return err.Error()
-			}
-		}
-		return ""
-	})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	var clients sync.WaitGroup
-	for id := range 3 {
-		clients.Go(func() { c.produce(ctx, t, c.client, id) })
-	}
-	clients.Go(func() { c.consume(ctx, t, c.client, "") })
-	clients.Go(func() { c.consume(ctx, t, c.client, "2") })
-	clients.Go(func() { c.commit(ctx, t, c.client) })
+	clients := c.load(ctx)
 	for i := range c.seeds {
 		for p := range int32(torturePartitions) {
 			clients.Go(func() { c.probes.probe(ctx, t, c.client, i, p) })
@@ -121,6 +103,37 @@ func underFaults(t *testing.T, holders int, set ...string) {
 	}
 	c.table()
 	t.Logf("the producer by default reported %d records as failed", c.refusals[byDefault])
+	c.judge(t, stop, clients)
+}
+
+// load creates the topics, and starts the clients, which end with ctx.
+func (c *torture) load(ctx context.Context) *sync.WaitGroup {
+	for i := range c.seeds {
+		c.admins = append(c.admins, c.admin(i))
+	}
+	c.eventually("create the topics", func(ctx context.Context) string {
+		for _, topic := range []string{tortureTopic, tortureAlone} {
+			_, err := c.admins[0].CreateTopic(ctx, torturePartitions, int16(c.holders),
+				map[string]*string{"segment.ms": kadm.StringPtr("10000")}, topic)
+			if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+				return err.Error()
+			}
+		}
+		return ""
+	})
+	clients, t := &sync.WaitGroup{}, c.t // each round has another one
+	for id := range 3 {
+		clients.Go(func() { c.produce(ctx, t, c.client, id) })
+	}
+	clients.Go(func() { c.consume(ctx, t, c.client, "") })
+	clients.Go(func() { c.consume(ctx, t, c.client, "2") })
+	clients.Go(func() { c.commit(ctx, t, c.client) })
+	return clients
+}
+
+// judge ends the clients and the brokers, and compares what is in the logs with what was
+// acknowledged and seen.
+func (c *torture) judge(t *testing.T, stop func(), clients *sync.WaitGroup) {
 	c.inSync()
 	stop()
 	clients.Wait()
