@@ -11,7 +11,6 @@ VALE := $(shell command -v vale 2>/dev/null || echo $(shell go env GOPATH)/bin/v
 VALE_VERSION := v3.22.0
 HELM := $(shell command -v helm 2>/dev/null || echo $(shell go env GOPATH)/bin/helm)
 HELM_VERSION := v3.18.4
-KUBECONFORM := $(shell command -v kubeconform 2>/dev/null || echo $(shell go env GOPATH)/bin/kubeconform)
 GOVULNCHECK := $(shell command -v govulncheck 2>/dev/null || echo $(shell go env GOPATH)/bin/govulncheck)
 GOVULNCHECK_VERSION := v1.8.0
 # Packages of test and test-race, and the time limit of a package's tests: a busy machine
@@ -128,9 +127,9 @@ rolling-upgrade: build ## three brokers of the commit in scripts/former are upgr
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_FORMER=$(CURDIR)/$(BIN)/chronikd-former go test -count=1 -timeout 20m -v -run '^TestRollingUpgrade$$' ./internal/testing/system/
 
 .PHONY: helm
-helm: build ## the Helm chart: linted, compared with the schemas of Kubernetes, and run by three processes through a rolling restart
+helm: build ## the Helm chart: linted, decoded as objects of Kubernetes, and run by three processes through a rolling restart
 	@test -x "$(HELM)" || { echo "helm is missing: go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)"; exit 1; }
-	scripts/helm.sh "$(HELM)" "$(KUBECONFORM)"
+	scripts/helm.sh "$(HELM)"
 
 .PHONY: cluster-scale
 cluster-scale: build ## three brokers with 10 and with 10,000 partitions: creation, idle, cost of a change, fail-over, stop, start (SIZES="10 10000")

@@ -14,13 +14,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 	"go.yaml.in/yaml/v3"
 )
@@ -84,8 +87,8 @@ type chart struct {
 }
 
 // What helm renders of deploy/helm/chronik runs: the command, the arguments, the environment and
-// the files of each pod. They restart in the order of a StatefulSet, the next one when the readiness
-// probe of the one before succeeds, and no record is lost or refused meanwhile. The containers of
+// the files of each pod. They restart in the order of a StatefulSet, the next one when the
+// readiness probe of the one before succeeds, and no record is refused meanwhile. The containers of
 // helm test succeed. CHRONIK_CHARTS are files that scripts/helm.sh has rendered.
 func TestChart(t *testing.T) {
 	files := strings.Fields(os.Getenv("CHRONIK_CHARTS"))
@@ -94,33 +97,63 @@ func TestChart(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			c := readChart(t, file)
-			for i := range c.addresses {
-				c.start(i)
-			}
-			for i := range c.addresses {
-				c.await(i)
-			}
+			c := readChart(t, file, t.TempDir(), loopbackNet())
+			c.startAll(0)
 			c.rolls()
-			for _, x := range append(c.test.InitContainers, c.test.Containers...) {
-				c.runs(x)
-			}
-			for _, p := range c.run {
-				if err := p.end(syscall.SIGTERM); err != nil {
-					t.Error(err)
-				}
-			}
+			c.testsAndEnds()
 		})
+	}
+	// A release with one broker is upgraded to three: the new pods start first.
+	t.Run("growth", func(t *testing.T) {
+		dir, net := t.TempDir(), loopbackNet()
+		one := readChart(t, files[0], dir, net)
+		one.startAll(0)
+		c := readChart(t, files[1], dir, net)
+		c.run[0] = one.run[0]
+		c.startAll(1)
+		if err := c.run[0].end(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		c.start(0)
+		c.await(0)
+		c.rolls()
+		c.testsAndEnds()
+	})
+}
+
+// loopbackNet returns the beginning of addresses of loopback that no other test has.
+func loopbackNet() string { return fmt.Sprintf("127.%d.%d.", 1+rand.IntN(250), rand.IntN(250)) }
+
+func (c *chart) startAll(from int) {
+	c.Helper()
+	for i := from; i < len(c.run); i++ {
+		c.start(i)
+	}
+	for i := from; i < len(c.run); i++ {
+		c.await(i)
 	}
 }
 
-func readChart(t *testing.T, file string) *chart {
+// testsAndEnds runs helm test, and ends all pods.
+func (c *chart) testsAndEnds() {
+	c.Helper()
+	for _, x := range append(c.test.InitContainers, c.test.Containers...) {
+		c.runs(x)
+	}
+	for _, p := range c.run {
+		if err := p.end(syscall.SIGTERM); err != nil {
+			c.Error(err)
+		}
+	}
+}
+
+func readChart(t *testing.T, file, dir, net string) *chart {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &chart{T: t, dir: t.TempDir()}
+	c := &chart{T: t, dir: dir}
 	config := map[string]string{}
 	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		var m manifest
@@ -138,7 +171,7 @@ func readChart(t *testing.T, file string) *chart {
 			c.test = m.Spec.podSpec
 		}
 	}
-	net, names := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(250), rand.IntN(250)), []string{}
+	names := []string{}
 	for i := range c.run {
 		c.addresses = append(c.addresses, fmt.Sprint(net, i+1))
 		host := regexp.MustCompile(regexp.QuoteMeta(fmt.Sprintf("%s-%d.", c.name, i)) + `[a-z0-9.-]+`).FindString(config[c.pod(0)+".yaml"])
@@ -303,10 +336,14 @@ func (c *chart) client() *kgo.Client {
 	return cl
 }
 
-// rolls restarts all pods as an upgrade of the StatefulSet does, under load.
+// rolls restarts all pods as an upgrade of the StatefulSet does, under load. The copies are slow, so
+// that a pod serves long before its replicas are in sync.
 func (c *chart) rolls() {
 	c.Helper()
 	cl := c.client()
+	adm, all, rate := kadm.NewClient(cl), "*", "500000"
+	must(c.T)(adm.CreateTopic(c.Context(), 3, -1, map[string]*string{"leader.replication.throttled.replicas": &all}, "load"))
+	must(c.T)(adm.AlterBrokerConfigs(c.Context(), []kadm.AlterConfig{{Name: "leader.replication.throttled.rate", Value: &rate}}))
 	ctx, stop := context.WithCancel(c.Context())
 	defer stop()
 	acked := make(chan struct{}, 1)
@@ -340,12 +377,38 @@ func (c *chart) rolls() {
 		if err := c.run[i].end(syscall.SIGTERM); err != nil {
 			c.Fatalf("%s: %v", c.pod(i), err)
 		}
+		within, cancel := context.WithTimeout(c.Context(), startTime)
+		for range min(40, 40*(len(c.run)-1)) {
+			if err := cl.ProduceSync(within, &kgo.Record{Topic: "load", Value: make([]byte, 50_000)}).FirstErr(); err != nil {
+				c.Fatal(err)
+			}
+		}
+		cancel()
 		c.start(i)
 		c.await(i)
+		c.inSync(cl, i)
 		progress()
 	}
 	stop()
 	load.Wait()
+}
+
+// inSync fails the test if a replica of a pod is not in sync, as the pod itself shows it.
+func (c *chart) inSync(cl *kgo.Client, i int) {
+	c.Helper()
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = nil
+	resp, err := cl.Broker(i+1).RetriableRequest(c.Context(), req)
+	if err != nil {
+		c.Fatal(err)
+	}
+	for _, t := range resp.(*kmsg.MetadataResponse).Topics {
+		for _, p := range t.Partitions {
+			if slices.Contains(p.Replicas, int32(i+1)) && !slices.Contains(p.ISR, int32(i+1)) {
+				c.Errorf("%s is ready, and not in sync in %s-%d", c.pod(i), *t.Topic, p.Partition)
+			}
+		}
+	}
 }
 
 // runs runs a container of helm test to its end.

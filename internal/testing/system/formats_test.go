@@ -197,7 +197,9 @@ func keepDirectory(t *testing.T, name string) {
 	}
 	retention := "123456789"
 	must(t)(b.admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &retention}}, "records"))
-	must(t)(b.admin.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{{User: "alice", Mechanism: kadm.ScramSha512, Iterations: 4096, Password: "secret"}}))
+	must(t)(b.admin.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{{
+		User: "alice", Mechanism: kadm.ScramSha512, Iterations: 4096, Password: "secret",
+	}}))
 	b.transact(t, "paid", "open", kgo.TryCommit) // its client leaves it open
 	b.end(t, syscall.SIGKILL)
 	pack(t, dir, name)

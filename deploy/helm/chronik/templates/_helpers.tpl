@@ -1,5 +1,6 @@
 {{- define "chronik.name" -}}
-{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name }}{{ end | trunc 40 | trimSuffix "-" }}
+{{- $name := ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) (contains .Chart.Name .Release.Name) }}
+{{- $name | trunc 40 | trimSuffix "-" }}
 {{- end }}
 
 {{- define "chronik.selector" -}}
