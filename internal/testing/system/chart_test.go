@@ -336,8 +336,8 @@ func (c *chart) client() *kgo.Client {
 	return cl
 }
 
-// rolls restarts all pods as an upgrade of the StatefulSet does, under load. The copies are slow, so
-// that a pod serves long before its replicas are in sync.
+// rolls restarts all pods as an upgrade of the StatefulSet does, under load. The copies are slow,
+// so that a pod serves long before its replicas are in sync.
 func (c *chart) rolls() {
 	c.Helper()
 	cl := c.client()
