@@ -342,8 +342,8 @@ func (c *chart) rolls() {
 	c.Helper()
 	cl := c.client()
 	adm, all, rate := kadm.NewClient(cl), "*", "500000"
-	must(c.T)(adm.CreateTopic(c.Context(), 3, -1, map[string]*string{"leader.replication.throttled.replicas": &all}, "load"))
-	must(c.T)(adm.AlterBrokerConfigs(c.Context(), []kadm.AlterConfig{{Name: "leader.replication.throttled.rate", Value: &rate}}))
+	succeeds(c.T)(adm.CreateTopic(c.Context(), 3, -1, map[string]*string{"leader.replication.throttled.replicas": &all}, "load"))
+	succeeds(c.T)(adm.AlterBrokerConfigs(c.Context(), []kadm.AlterConfig{{Name: "leader.replication.throttled.rate", Value: &rate}}))
 	ctx, stop := context.WithCancel(c.Context())
 	defer stop()
 	acked := make(chan struct{}, 1)

@@ -177,9 +177,9 @@ func keepDirectory(t *testing.T, name string) {
 	ctx := t.Context()
 	one, compact := int32(1), "compact"
 	for _, topic := range []string{"records", "paid"} {
-		must(t)(b.admin.CreateTopic(ctx, one, 1, nil, topic))
+		succeeds(t)(b.admin.CreateTopic(ctx, one, 1, nil, topic))
 	}
-	must(t)(b.admin.CreateTopic(ctx, one, 1, map[string]*string{"cleanup.policy": &compact}, "table"))
+	succeeds(t)(b.admin.CreateTopic(ctx, one, 1, map[string]*string{"cleanup.policy": &compact}, "table"))
 	for codec, c := range codecs() {
 		b.write(t, "records", codec, kgo.ProducerBatchCompression(c))
 	}
@@ -196,8 +196,8 @@ func keepDirectory(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	retention := "123456789"
-	must(t)(b.admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &retention}}, "records"))
-	must(t)(b.admin.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{{
+	succeeds(t)(b.admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &retention}}, "records"))
+	succeeds(t)(b.admin.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{{
 		User: "alice", Mechanism: kadm.ScramSha512, Iterations: 4096, Password: "secret",
 	}}))
 	b.transact(t, "paid", "open", kgo.TryCommit) // its client leaves it open
@@ -205,8 +205,8 @@ func keepDirectory(t *testing.T, name string) {
 	pack(t, dir, name)
 }
 
-// must returns a function that fails the test for an error.
-func must(t *testing.T) func(answer any, err error) {
+// succeeds returns a function that fails the test for an error.
+func succeeds(t *testing.T) func(answer any, err error) {
 	return func(_ any, err error) {
 		t.Helper()
 		if err != nil {
