@@ -110,7 +110,7 @@ func showBroker(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Clien
 		}
 		t := &output.Table{Columns: []string{"DIRECTORY", "PARTITIONS#", "SIZE#", "FREE#", "OF#", "ERROR"},
 			Empty: "this broker does not report its log directories"}
-		if err == nil && isMember(versions) && len(dirs) == 0 {
+		if err == nil && len(dirs) == 0 {
 			t.Empty = "this broker only votes: it has no log directories"
 		}
 		for _, x := range dirs.Sorted() {
