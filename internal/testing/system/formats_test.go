@@ -196,7 +196,8 @@ func keepDirectory(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	retention := "123456789"
-	succeeds(t)(b.admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &retention}}, "records"))
+	succeeds(t)(b.admin.AlterTopicConfigs(ctx,
+		[]kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &retention}}, "records"))
 	succeeds(t)(b.admin.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{{
 		User: "alice", Mechanism: kadm.ScramSha512, Iterations: 4096, Password: "secret",
 	}}))
