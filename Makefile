@@ -9,6 +9,8 @@ GOLANGCI := $(shell command -v golangci-lint 2>/dev/null || echo $(shell go env 
 GOLANGCI_VERSION := v2.15.0
 VALE := $(shell command -v vale 2>/dev/null || echo $(shell go env GOPATH)/bin/vale)
 VALE_VERSION := v3.22.0
+HELM := $(shell command -v helm 2>/dev/null || echo $(shell go env GOPATH)/bin/helm)
+HELM_VERSION := v3.18.4
 GOVULNCHECK := $(shell command -v govulncheck 2>/dev/null || echo $(shell go env GOPATH)/bin/govulncheck)
 GOVULNCHECK_VERSION := v1.8.0
 # Packages of test and test-race, and the time limit of a package's tests: a busy machine
@@ -117,7 +119,17 @@ chaos: build ## for CHAOS, 20 consumers of both protocols join, leave, crash and
 .PHONY: cluster-torture
 cluster-torture: build ## ROUNDS faults (default 100) of three brokers under load: processes, networks, disks, losses of power (SEED=n FAULT=text)
 	scripts/skewed.sh $(CURDIR)/$(BIN)/chronikd-skewed
-	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_SKEWED=$(CURDIR)/$(BIN)/chronikd-skewed CHRONIK_CLUSTER_ROUNDS=$(ROUNDS) CHRONIK_CLUSTER_SEED=$(SEED) CHRONIK_CLUSTER_FAULT="$(FAULT)" go test -count=1 -timeout 6h -v -run '^Test(ClusterUnderFaults|PartitionsMoveUnderLoad|ThreeVotersGrowToFive|MetadataAreRestoredFromACopy)$$' ./internal/testing/system/
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_SKEWED=$(CURDIR)/$(BIN)/chronikd-skewed CHRONIK_CLUSTER_ROUNDS=$(ROUNDS) CHRONIK_CLUSTER_SEED=$(SEED) CHRONIK_CLUSTER_FAULT="$(FAULT)" go test -count=1 -timeout 6h -v -run '^Test(ClusterUnderFaults|AWitnessUnderFaults|PartitionsMoveUnderLoad|ThreeVotersGrowToFive|MetadataAreRestoredFromACopy)$$' ./internal/testing/system/
+
+.PHONY: rolling-upgrade
+rolling-upgrade: build ## three brokers of the commit in scripts/former are upgraded, downgraded and upgraded under load
+	@scripts/former.sh $(CURDIR)/$(BIN)/chronikd-former || { rc=$$?; test $$rc = 3 && exit 0; exit $$rc; }; \
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_FORMER=$(CURDIR)/$(BIN)/chronikd-former go test -count=1 -timeout 20m -v -run '^TestRollingUpgrade$$' ./internal/testing/system/
+
+.PHONY: helm
+helm: build ## the Helm chart: linted, decoded as objects of Kubernetes, and run by three processes through a rolling restart
+	@test -x "$(HELM)" || { echo "helm is missing: go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)"; exit 1; }
+	scripts/helm.sh "$(HELM)"
 
 .PHONY: cluster-scale
 cluster-scale: build ## three brokers with 10 and with 10,000 partitions: creation, idle, cost of a change, fail-over, stop, start (SIZES="10 10000")

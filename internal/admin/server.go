@@ -143,13 +143,7 @@ func Handler(o Options) http.Handler {
 		g.bounded(make(slots, maxScrapes), scrapeTime, promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{Registry: o.Registry})),
 	)
 	mux.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }))
-	mux.Handle("GET /readyz", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		report, status := o.Health.Report(r.Context()), http.StatusOK
-		if !report.Ready {
-			status = http.StatusServiceUnavailable
-		}
-		writeText(w, status, report.Text())
-	}))
+	mux.Handle("GET /readyz", http.HandlerFunc(o.readyz))
 	// GET returns {"level":"info"}; PUT accepts the same, or a form.
 	mux.Handle("GET /loglevel", o.Level)
 	mux.Handle("PUT /loglevel", g.fromThisMachine(http.MaxBytesHandler(o.Level, maxBody)))

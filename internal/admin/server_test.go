@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -77,6 +78,30 @@ func TestReadyzIsTheReport(t *testing.T) {
 		}
 		if status, _ := request(routes, "GET", "/healthz", ""); status != http.StatusOK {
 			t.Errorf("/healthz is %d", status)
+		}
+	}
+}
+
+// With ?in-sync a broker is not ready while one of its own replicas is not in sync.
+func TestReadyzWaitsForReplicas(t *testing.T) {
+	o, h := options()
+	own := 0
+	o.View = func() *View {
+		return &View{Node: 2, Cluster: func() *view.Cluster {
+			return &view.Cluster{Brokers: []view.Broker{{ID: 1, OutOfSync: view.Partitions{Count: 5}},
+				{ID: 2, OutOfSync: view.Partitions{Count: own}}}}
+		}}
+	}
+	routes := Handler(o)
+	for _, c := range []struct {
+		ready  bool
+		own    int
+		path   string
+		status int
+	}{{true, 0, "/readyz?in-sync", 200}, {true, 1, "/readyz?in-sync", 503}, {true, 1, "/readyz", 200}, {false, 0, "/readyz?in-sync", 503}} {
+		h.is, own = health.Report{Ready: c.ready}, c.own
+		if status, body := request(routes, "GET", c.path, ""); status != c.status {
+			t.Errorf("%+v: %d %q", c, status, body)
 		}
 	}
 }

@@ -249,7 +249,8 @@ func misset() []mistake {
 		"--set group.consumer.heartbeat.interval.ms=50000", "--set group.consumer.min.heartbeat.interval.ms=16000",
 		"--set group.consumer.max.session.timeout.ms=1",
 		"--set log.cleaner.min.compaction.lag.ms=2 --set log.cleaner.max.compaction.lag.ms=1",
-		"--set log.dirs=a,a/b", "--set log.dirs=a,,b", "--set log.dirs=d", "--set journal.dirs=a,b",
+		"--set log.dirs=a,a/b", "--set log.dirs=a,,b",
+		"--set log.dirs=none", "--set log.dirs=none,a", "--set log.dirs=d", "--set journal.dirs=a,b",
 		"--set log.dirs=a,b --set journal.dirs=j,j", "--set log.dirs=a --set journal.dirs=a",
 		"--set node.id=-1 --set broker.id=-2 --log-level x",
 	} {

@@ -25,7 +25,7 @@ func (c *Cluster) Control(own [16]byte, minISR func(*metadata.Image, *metadata.T
 		Store: ownTerm{c.store}, Images: applier, Leadership: leadership{c}, Own: own, MinISR: minISR, Unclean: unclean, Now: c.now,
 		LogStates: c.askReports,
 		Timeout:   c.o.Conf.Session, Interval: c.o.Conf.Heartbeat, DrainTime: c.o.Conf.DrainTime,
-		Balance: c.o.Conf.Balance, InternalReplicas: c.o.InternalReplicas, Log: c.o.Log.Named("controller"),
+		Balance: c.o.Conf.Balance, InternalReplicas: c.o.InternalReplicas, Seeds: len(c.o.Conf.Seeds), Log: c.o.Log.Named("controller"),
 	})
 	applier.Subscribe("controller", loop.Follow)
 	applier.Subscribe("links", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error {

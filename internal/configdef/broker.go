@@ -82,7 +82,7 @@ func (r *Registry) ResolveBroker(static map[string]string) (Broker, error) {
 	b := Broker{
 		NodeID:                   int32(f.value("node.id").n),
 		Rack:                     f.value("broker.rack").s,
-		LogDirs:                  f.value("log.dirs").list,
+		LogDirs:                  f.logDirs(),
 		JournalDirs:              f.value("journal.dirs").list,
 		Listeners:                f.value("listeners").list,
 		AdvertisedListeners:      f.value("advertised.listeners").list,
@@ -104,6 +104,14 @@ func (r *Registry) ResolveBroker(static map[string]string) (Broker, error) {
 		Cluster:                  f.cluster(),
 	}
 	return b, f.err
+}
+
+// logDirs returns the directories of log.dirs, none if the broker only votes.
+func (f *reader) logDirs() []string {
+	if dirs := f.value("log.dirs").list; len(dirs) != 1 || dirs[0] != NoLogs {
+		return dirs
+	}
+	return nil
 }
 
 func (f *reader) groups() Groups {

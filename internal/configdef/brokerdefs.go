@@ -39,6 +39,9 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 // ProduceProfile is the name of the broker config that selects a durability.ProducePreset.
 const ProduceProfile = "chronik.produce.profile"
 
+// NoLogs is the value of log.dirs with which a broker of a cluster holds no logs.
+const NoLogs = "none"
+
 func identityDefs() []*Def {
 	nonNegative := atLeast(0)
 	return []*Def{
@@ -48,7 +51,8 @@ func identityDefs() []*Def {
 		brokerDef("broker.id", Int, "", "The old name of node.id.",
 			importance(High), nonNegative, from("node.id"), noDefault),
 		brokerDef("broker.rack", String, "", "The rack, zone or host of this broker, as reported to clients.", noDefault),
-		brokerDef("log.dirs", List, "", "The directories that hold the logs; by default one below the data directory.",
+		brokerDef("log.dirs", List, "", "The directories that hold the logs; by default one below the data directory. "+
+			NoLogs+" makes this broker only vote: it holds no partitions.",
 			importance(High), noDefault),
 		brokerDef("journal.dirs", List, "",
 			"The journal directory for each entry of log.dirs, in the same order; by default the log directory itself.",

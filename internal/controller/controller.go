@@ -25,6 +25,8 @@ type Options struct {
 	// 1.
 	NumPartitions     int32
 	ReplicationFactor int16
+	// Seeds is how many brokers form the cluster; see metadata.DefaultReplicas.
+	Seeds int
 	// Groups bounds the configs of consumer groups.
 	Groups configdef.Groups
 	// MinISR returns the effective min.insync.replicas of a partition; nil selects 1.

@@ -85,7 +85,9 @@ type LoopOptions struct {
 	// InternalReplicas is the number of replicas of each internal topic, by name, as soon as there
 	// are so many active brokers.
 	InternalReplicas map[string]int
-	Log              *zap.Logger
+	// Seeds is how many brokers form the cluster; see metadata.DefaultReplicas.
+	Seeds int
+	Log   *zap.Logger
 }
 
 // Loop is the part of the controller that runs on one node of a cluster, the leader of the metadata

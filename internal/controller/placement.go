@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 
@@ -34,12 +35,16 @@ const (
 	slow
 	// unfit: it is not active, or no log directory of it works.
 	unfit
+	// voter: it has no log directories, so it gets no replicas.
+	voter
 )
 
 // fitnessOf returns how well a registered broker in a state can take new replicas.
 func fitnessOf(b *metadata.Broker, state *metadata.BrokerState) fitness {
 	works, writes := b.Able(state, [16]byte{})
 	switch {
+	case b.Votes():
+		return voter
 	case state.Liveness != metadata.Active || !works:
 		return unfit
 	case !writes:
@@ -73,25 +78,17 @@ func (c *Controller) candidates(ctx context.Context) ([]candidate, error) {
 	return list, nil
 }
 
-func idsOf(list []candidate) []int32 {
-	ids := make([]int32, len(list))
-	for i, b := range list {
-		ids[i] = b.id
-	}
-	return ids
-}
-
 // spread assigns replicas to partitions: the leaders are assigned round-robin to the brokers of the
 // best fitness. Each follower is in a rack that the partition does not have yet, if there is one,
 // otherwise on any other broker; of several, the one with the fewest replicas of this assignment,
 // and then the next one after the leader. Brokers that are less fit get replicas only if there are
 // too few others. The error is an *Error.
 func spread(brokers []candidate, partitions int32, rf int) ([][]int32, error) {
-	if rf > len(brokers) {
+	order, fit := slices.DeleteFunc(slices.Clone(brokers), func(b candidate) bool { return b.fit == voter }), 0
+	if rf > len(order) {
 		return nil, refuse(InvalidReplicationFactor, "Unable to replicate the partition %d time(s): The target replication factor of %d "+
-			"cannot be reached because only %d broker(s) are registered.", rf, rf, len(brokers))
+			"cannot be reached because only %d broker(s) are registered%s.", rf, rf, len(order), others(len(brokers)-len(order)))
 	}
-	order, fit := slices.Clone(brokers), 0
 	slices.SortStableFunc(order, func(a, b candidate) int { return int(a.fit - b.fit) })
 	for fit < len(order) && order[fit].fit == order[0].fit {
 		fit++
@@ -116,6 +113,14 @@ func spread(brokers []candidate, partitions int32, rf int) ([][]int32, error) {
 	return out, nil
 }
 
+// others names the brokers that get no replicas.
+func others(voters int) string {
+	if voters == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and %d that only vote", voters)
+}
+
 // nextReplica returns the index of the next replica of a partition whose leader is chosen[0].
 func nextReplica(order []candidate, chosen, load []int) int {
 	best, bestScore := -1, 0
@@ -138,15 +143,19 @@ func nextReplica(order []candidate, chosen, load []int) int {
 
 // checkReplicas refuses an invalid manual assignment of one partition. rf is the replication factor
 // of the earlier partitions, 0 for the first.
-func checkReplicas(replicas, brokers []int32, rf int) error {
+func checkReplicas(replicas []int32, brokers []candidate, rf int) error {
 	const head = "The manual partition assignment includes "
 	if len(replicas) == 0 {
 		return refuse(InvalidReplicaAssignment, head+"an empty replica list.")
 	}
 	sorted := slices.Sorted(slices.Values(replicas))
 	for i, b := range sorted {
-		if !slices.Contains(brokers, b) {
+		at := slices.IndexFunc(brokers, func(c candidate) bool { return c.id == b })
+		if at < 0 {
 			return refuse(InvalidReplicaAssignment, head+"broker %d, but no such broker is registered.", b)
+		}
+		if brokers[at].fit == voter {
+			return refuse(InvalidReplicaAssignment, head+"broker %d, which has no log directories: it only votes.", b)
 		}
 		if i > 0 && sorted[i-1] == b {
 			return refuse(InvalidReplicaAssignment, head+"the broker %d more than once.", b)

@@ -22,18 +22,19 @@ func TestReplicasAreSpreadOverRacks(t *testing.T) {
 		active, racks := 0, map[string]int{}
 		for i := range brokers {
 			brokers[i] = candidate{id: int32(i + 1), rack: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "rack"),
-				fit: rapid.SampledFrom([]fitness{able, able, slow, unfit}).Draw(t, "fit")}
+				fit: rapid.SampledFrom([]fitness{able, able, slow, unfit, voter}).Draw(t, "fit")}
 		}
+		holders := slices.DeleteFunc(slices.Clone(brokers), func(c candidate) bool { return c.fit == voter })
 		best := slices.MinFunc(brokers, func(a, b candidate) int { return int(a.fit - b.fit) }).fit
 		for _, c := range brokers {
-			if c.fit == best && best != unfit {
+			if c.fit == best && best < unfit {
 				active++
 				racks[c.rack]++
 			}
 		}
 		rf, partitions := rapid.IntRange(1, 4).Draw(t, "rf"), rapid.Int32Range(1, 40).Draw(t, "partitions")
 		out, err := spread(brokers, partitions, rf)
-		if rf > len(brokers) || active == 0 {
+		if rf > len(holders) || active == 0 {
 			if !isRefusal(err, InvalidReplicationFactor) {
 				t.Fatalf("%d replicas on %d brokers, %d of them fit: %v", rf, len(brokers), active, err)
 			}
@@ -44,6 +45,9 @@ func TestReplicasAreSpreadOverRacks(t *testing.T) {
 		for _, list := range out {
 			idle, has := 0, map[string]bool{}
 			for _, b := range list {
+				if brokers[b-1].fit == voter {
+					t.Fatalf("replicas %v, one on a broker that only votes", list)
+				}
 				if c := brokers[b-1]; c.fit == best {
 					has[c.rack] = true
 				} else {

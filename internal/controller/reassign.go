@@ -34,9 +34,10 @@ func (c *Controller) Reassign(ctx context.Context, images *metadata.Applier, lis
 	}
 	canceled := map[metadata.TopicPartition][]int32{} // the replicas that a cancellation has asked for
 	return changeEach(ctx, c.opts.Store, images, "reassign", partitions, func(img *metadata.Image, _ []metadata.TopicPartition) decision {
-		brokers := make([]int32, 0, len(img.Brokers()))
+		brokers := make([]candidate, 0, len(img.Brokers()))
 		for _, b := range img.Brokers() {
-			brokers = append(brokers, b.ID)
+			state, _ := img.State(b.ID)
+			brokers = append(brokers, candidate{id: b.ID, fit: fitnessOf(&b, &state)})
 		}
 		return func(tp metadata.TopicPartition, p *metadata.Partition) (metadata.Partition, error) {
 			d := election.Decider{View: view{img, tp}, MinISR: 1}
@@ -55,7 +56,7 @@ func (c *Controller) Reassign(ctx context.Context, images *metadata.Applier, lis
 	})
 }
 
-func reassign(d election.Decider, p *metadata.Partition, to *Reassignment, brokers []int32) (metadata.Partition, error) {
+func reassign(d election.Decider, p *metadata.Partition, to *Reassignment, brokers []candidate) (metadata.Partition, error) {
 	if to.Replicas == nil {
 		if !p.Reassigning() {
 			return *p, refuse(NoReassignmentInProgress, "No partition reassignment is in progress.")

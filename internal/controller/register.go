@@ -299,6 +299,10 @@ func condition(former *metadata.Broker, q *RegisterRequest, v view, dir [16]byte
 func (r *registrar) finish(ctx context.Context, q *RegisterRequest, fence metadata.KV) (int64, error) {
 	img := r.images.Image()
 	former, _ := img.Broker(q.Broker)
+	if n := replicasOf(img, q.Broker); n > 0 && len(q.Dirs) == 0 {
+		return 0, refuse(InvalidRequest, "log.dirs is none on broker %d, and %d partitions have replicas there: start it with its log directories, "+
+			"run chronikctl broker drain %d, and then set log.dirs to none", q.Broker, n, q.Broker)
+	}
 	b := metadata.Broker{Member: q.Member, Incarnation: q.Incarnation, Listeners: q.Listeners, Rack: q.Rack, Features: q.Features}
 	b.Former = formerMembers(&former, q.Member)
 	for _, d := range q.Dirs {
@@ -328,6 +332,18 @@ func formerMembers(former *metadata.Broker, member uint64) []uint64 {
 	list := slices.Insert(slices.Clone(former.Former), 0, former.Member)
 	list = slices.DeleteFunc(list, func(m uint64) bool { return m == member || m == 0 })
 	return list[:min(len(list), metadata.MaxFormer)]
+}
+
+// replicasOf returns how many partitions have a replica on a broker.
+func replicasOf(img *metadata.Image, broker int32) (n int) {
+	for t := range img.Topics() {
+		for _, p := range t.Partitions.All() {
+			if p.HasReplica(broker) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // hasReplicaIn reports whether a broker has a replica in a log directory.

@@ -213,7 +213,13 @@ func (c *Controller) assign(spec *TopicSpec, brokers []candidate) ([][]int32, er
 		partitions = c.opts.NumPartitions
 	}
 	if rf == -1 {
-		rf = c.opts.ReplicationFactor
+		voters := 0
+		for _, b := range brokers {
+			if b.fit == voter {
+				voters++
+			}
+		}
+		rf = int16(metadata.DefaultReplicas(int(c.opts.ReplicationFactor), c.opts.Seeds, len(brokers)-voters, voters))
 	}
 	return spread(brokers, partitions, int(rf))
 }
@@ -240,7 +246,7 @@ func assignManually(spec *TopicSpec, brokers []candidate) ([][]int32, error) {
 			return nil, refuse(InvalidReplicaAssignment, "Found multiple manual partition assignments for partition %d", a.Partition)
 		}
 		seen[a.Partition] = true
-		if err := cmp.Or(checkReplicas(a.Brokers, idsOf(brokers), rf), checkFit(a.Brokers, brokers)); err != nil {
+		if err := cmp.Or(checkReplicas(a.Brokers, brokers, rf), checkFit(a.Brokers, brokers)); err != nil {
 			return nil, err
 		}
 		rf = len(a.Brokers)

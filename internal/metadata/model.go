@@ -190,13 +190,16 @@ func (s *BrokerState) Fault(dir [16]byte) DirFault {
 	return s.Unable[i].Why
 }
 
+// Votes reports whether a broker only votes: it has no log directories, so no partition has a
+// replica on it. A broker with a metadata store of its own names none.
+func (b *Broker) Votes() bool { return len(b.Dirs) == 0 && b.Member != 0 }
+
 // Able reports what a broker's log directory can do in a state: works that a replica in it can lead
 // or be in sync, and writes that it also takes records of clients. A zero dir stands for a log that
-// has no directory yet: then they are those of the broker's best directory. A broker without
-// a cluster registers no directories: what they can do is known to itself only.
+// has no directory yet: then they are those of the broker's best directory.
 func (b *Broker) Able(s *BrokerState, dir [16]byte) (works, writes bool) {
 	if len(b.Dirs) == 0 {
-		return true, true
+		return !b.Votes(), !b.Votes()
 	}
 	for i := range b.Dirs {
 		if d := &b.Dirs[i]; !d.Offline && (d.ID == dir || dir == [16]byte{}) {

@@ -97,7 +97,7 @@ func (s *survey) brokers() {
 	for i, b := range s.img.Brokers() {
 		state, _ := s.img.State(b.ID)
 		s.at[b.ID], s.regs, s.states = i, append(s.regs, b), append(s.states, state)
-		seen := view.Broker{ID: b.ID, State: state.Liveness.String(),
+		seen := view.Broker{ID: b.ID, State: state.Liveness.String(), VotesOnly: b.Votes(),
 			OutOfSync: none, BelowMin: none, Full: none, Damaged: none, LastDamaged: none,
 			SoleDamaged: none}
 		if len(b.Listeners) > 0 {

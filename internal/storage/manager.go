@@ -73,8 +73,11 @@ func (m *Manager) Damaged() (logs []*Log) {
 }
 
 // CanCreate returns why no partition should be created for a client now: every directory that
-// accepts records is low on space. The error matches ErrLowSpace.
+// accepts records is low on space, or there is none. The error matches ErrLowSpace.
 func (m *Manager) CanCreate() (err error) {
+	if len(m.dirs)+len(m.failed) == 0 {
+		return fmt.Errorf("%w: this broker only votes, and no other one takes new partitions", ErrLowSpace)
+	}
 	for _, d := range m.dirs {
 		if d.Err() != nil {
 			continue

@@ -16,7 +16,7 @@ import (
 // Open opens the directories concurrently and recovers their logs. It leaves out a directory that
 // cannot be used, which Failed then lists: a failed disk takes only its own partitions offline.
 // Open fails, with a DirError for each failed directory, if none can be used or if the cause is not
-// a disk; see refusesStart.
+// a disk; see refusesStart. A broker that only votes has no directories, and no log can be made.
 //
 // If two directories hold the same log or have the same identity, the one that comes later in
 // places is left out. One is a copy of the other, and the order of the configuration is the only
@@ -26,8 +26,8 @@ import (
 // open by then. When its disk answers, its recovery ends, and its files stay as they are until the
 // next start.
 func Open(locations []Location, opt Options) (*Manager, error) {
-	if len(locations) == 0 {
-		return nil, errors.New("no log directory is configured")
+	if len(locations) == 0 { // the broker only votes
+		return newManager(), nil
 	}
 	opt.share(len(locations))
 	dirs, errs := openAll(locations, opt)

@@ -158,7 +158,7 @@ func (c Cleaning) share(dirs int) Cleaning {
 // SetCleaning changes the configuration of compaction for all directories together. KeyBytes
 // applies from the next pass on, the others at once.
 func (m *Manager) SetCleaning(c Cleaning) {
-	own := c.share(len(m.dirs) + len(m.failed))
+	own := c.share(max(len(m.dirs)+len(m.failed), 1))
 	for _, d := range m.dirs {
 		if own != *d.cleaning.Load() {
 			d.setCleaning(own)

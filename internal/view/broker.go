@@ -13,6 +13,8 @@ type Broker struct {
 	ID      int32  `json:"id"`
 	Address string `json:"address"` // of its first listener
 	State   string `json:"state"`   // one of BrokerStates
+	// VotesOnly: it has no log directories, so it has no replicas.
+	VotesOnly bool `json:"votesOnly"`
 	// Leads and Replicas are numbers of partitions.
 	Leads    int `json:"leads"`
 	Replicas int `json:"replicas"`

@@ -18,6 +18,9 @@ func checkCluster(cfg *config.Config, all map[string]string) error {
 	}
 	c := &b.Cluster
 	switch {
+	case c.Name == "" && len(c.Seeds) == 0 && len(b.LogDirs) == 0:
+		return errors.New("log.dirs is none, which makes a broker of a cluster only vote, and cluster.name is not set; " +
+			"set cluster.name and cluster.seeds, or remove log.dirs")
 	case c.Name == "" && len(c.Seeds) == 0:
 		return nil
 	case c.Name == "":

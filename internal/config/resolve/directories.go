@@ -1,10 +1,13 @@
 package resolve
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/chronik-io/chronik/internal/configdef"
 )
 
 // Names below the data directory.
@@ -19,6 +22,15 @@ func checkPlaces(data string, static map[string]string) error {
 	logs, err := placesOf(static, "log.dirs")
 	if err != nil {
 		return err
+	}
+	for text := range strings.SplitSeq(static["log.dirs"], ",") {
+		if strings.TrimSpace(text) != configdef.NoLogs {
+			continue
+		}
+		if len(logs) > 1 {
+			return errors.New("log.dirs names none and directories; write none alone, or ./none for a directory of that name")
+		}
+		logs = nil
 	}
 	journals, err := placesOf(static, "journal.dirs")
 	if err != nil {

@@ -96,9 +96,9 @@ func (s *Service) Ensure() error {
 
 // enough returns an error if fewer brokers are active than the topic needs.
 func (s *Service) enough(img *metadata.Image) error {
-	active, need := 0, min(int(s.def.ReplicationFactor), s.opt.Brokers)
+	active, need := 0, img.DefaultReplicas(min(int(s.def.ReplicationFactor), s.opt.Brokers), s.opt.Brokers)
 	for _, b := range img.Brokers() {
-		if state, _ := img.Liveness(b.ID); state == metadata.Active {
+		if state, _ := img.Liveness(b.ID); state == metadata.Active && !b.Votes() {
 			active++
 		}
 	}
@@ -113,7 +113,8 @@ func (s *Service) enough(img *metadata.Image) error {
 func (s *Service) create() error {
 	ctx, cancel := context.WithTimeout(s.ctx, createTimeout)
 	defer cancel()
-	brokers := len(s.image.Load().Brokers())
+	img := s.image.Load()
+	replicas := img.DefaultReplicas(min(int(s.def.ReplicationFactor), max(len(img.Brokers()), 1)), s.opt.Brokers)
 	segment, policy, profile, compression := strconv.Itoa(int(s.def.SegmentBytes)), "compact", durability.Default, "producer"
 	configs := map[string]*string{"cleanup.policy": &policy, "compression.type": &compression, "segment.bytes": &segment,
 		configdef.DurabilityProfile: &profile}
@@ -122,7 +123,7 @@ func (s *Service) create() error {
 		configs["min.insync.replicas"] = &minISR
 	}
 	_, err := s.opt.Controller.CreateTopic(ctx, controller.TopicSpec{
-		Name: s.def.Topic, Partitions: s.def.Partitions, ReplicationFactor: int16(min(int(s.def.ReplicationFactor), max(brokers, 1))),
+		Name: s.def.Topic, Partitions: s.def.Partitions, ReplicationFactor: int16(replicas),
 		Configs: configs,
 	})
 	return err

@@ -254,6 +254,10 @@ func checkBrokers(f *Facts, n *notes) {
 				x.Remedy = "do not stop another broker now; follow its own findings about these partitions (" + clusterPage + ")"
 			}
 		}
+		if b.VotesOnly {
+			x.Problem += "; it only votes, so clients notice nothing"
+			x.Works = "everything; if one more voter fails, the metadata may have no leader"
+		}
 		x.Problem += f.reported(b.ID)
 		if b.OutOfSync.Count > 0 {
 			x.Problem += fmt.Sprintf("; it is not in sync in %s", partitionsText(&b.OutOfSync))

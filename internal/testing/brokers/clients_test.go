@@ -175,7 +175,7 @@ func (c *clients) create(name string, partitions int32, replicas int16, more ...
 	admin, tried := kadm.NewClient(c.admin), false
 	if until(patience, func() bool {
 		var r kadm.CreateTopicResponse
-		r, err = admin.CreateTopic(c.ctx, partitions, min(replicas, int16(c.w.size())), configs, name)
+		r, err = admin.CreateTopic(c.ctx, partitions, min(replicas, int16(c.w.holders())), configs, name)
 		if tried && errors.Is(err, kerr.TopicAlreadyExists) { // an attempt without an answer has made it
 			var list kadm.TopicDetails
 			if list, err = admin.ListTopics(c.ctx, name); err == nil {
@@ -509,7 +509,7 @@ func (c *clients) makeTopics() {
 		name := fmt.Sprint("extra-", i)
 		put(name, unsure)
 		within, cancel := context.WithTimeout(c.ctx, 15*time.Second)
-		_, err := a.CreateTopic(within, 1, min(int16(2+random.IntN(2)), int16(c.w.size())), nil, name)
+		_, err := a.CreateTopic(within, 1, min(int16(2+random.IntN(2)), int16(c.w.holders())), nil, name)
 		if err == nil || errors.Is(err, kerr.TopicAlreadyExists) {
 			put(name, exists)
 		}

@@ -7,11 +7,11 @@
 // power of one machine, two or all, replaced disks, pauses, cuts in one direction or both, failing
 // directories, stops, and partitions that move. Half of the histories run with a profile that
 // acknowledges written records, or with topics that permit unclean elections. There are three
-// brokers with a vote; or five, of which two have none; or three, of which one has a vote. Directed
-// histories have one broker only, which may get seeds and become the first of three. Clients are
-// idempotent producers, one with acks=1, readers at leaders and followers, a group of two members,
-// and programs that commit offsets, delete records, change a setting, and create and delete topics.
-// One of the topics is compacted.
+// brokers with a vote; or five, of which two have none; or three, of which one has a vote; or
+// three, of which one only votes and holds no logs. Directed histories have one broker only, which
+// may get seeds and become the first of three. Clients are idempotent producers, one with acks=1,
+// readers at leaders and followers, a group of two members, and programs that commit offsets,
+// delete records, change a setting, and create and delete topics. One of the topics is compacted.
 //
 // In some histories brokers have two log directories, between which an operator moves logs.
 //

@@ -274,7 +274,7 @@ func plan(seed uint64, k kind) (list []step) {
 		}
 		list = append(list, s)
 		if extra.IntN(6) == 0 {
-			list = append(list, step{after: time.Duration(extra.Int64N(int64(4 * time.Second))), broker: 1 + extra.Int32N(k.size()),
+			list = append(list, step{after: time.Duration(extra.Int64N(int64(4 * time.Second))), broker: 1 + extra.Int32N(k.holders()),
 				random: rand.New(rand.NewPCG(seed, 2000+i)), fault: pick(extra, operations())})
 		}
 	}

@@ -185,6 +185,9 @@ func (c *clients) state(broker int32) (all map[string][][]int32, bad string) {
 				all[*t.Topic] = append(all[*t.Topic], nil)
 			}
 			all[*t.Topic][p.Partition] = p.ISR
+			if slices.ContainsFunc(p.Replicas, func(b int32) bool { return b > c.w.holders() }) {
+				c.w.problem("%s-%d has a replica on a broker that only votes: %v", *t.Topic, p.Partition, p.Replicas)
+			}
 			if p.ErrorCode != 0 || p.Leader < 0 || len(p.ISR) != len(p.Replicas) {
 				bad += fmt.Sprintf("%s-%d: leader %d, ISR %v, replicas %v, %v; ", *t.Topic, p.Partition, p.Leader, p.ISR, p.Replicas,
 					kerr.ErrorForCode(p.ErrorCode))

@@ -40,7 +40,7 @@ func (c *clients) renewRefunds() {
 	a := kadm.NewClient(c.admin)
 	for {
 		within, cancel := context.WithTimeout(c.ctx, 15*time.Second)
-		r, err := a.CreateTopic(within, 1, min(3, int16(c.w.size())), nil, refunds)
+		r, err := a.CreateTopic(within, 1, min(3, int16(c.w.holders())), nil, refunds)
 		if err == nil {
 			c.refunds.set(&partition{topic: refunds, id: r.ID})
 		}

@@ -38,6 +38,7 @@ type kind struct {
 	brokers int32  // their number; 0 for three, 1 for a broker without seeds
 	dirs    int    // log directories of each broker; 0 for one
 	voters  int32  // how many of them, the first ones, are seeds and have a vote; 0 for three
+	witness bool   // the last of three only votes
 }
 
 // size returns the number of brokers.
@@ -45,6 +46,14 @@ func (k kind) size() int32 { return cmp.Or(k.brokers, 3) }
 
 // seeds returns the number of brokers that have a vote.
 func (k kind) seeds() int32 { return min(cmp.Or(k.voters, 3), k.size()) }
+
+// holders returns the number of brokers that hold logs, the first ones.
+func (k kind) holders() int32 {
+	if k.witness {
+		return k.size() - 1
+	}
+	return k.size()
+}
 
 // kindOf returns the kind of a random history.
 func kindOf(seed uint64) kind {
@@ -66,6 +75,8 @@ func kindOf(seed uint64) kind {
 		k.brokers = 5
 	case 1:
 		k.voters = 1
+	case 2:
+		k.witness = true
 	}
 	return k
 }
@@ -285,6 +296,9 @@ func (w *world) settings(id int32) []string {
 	}
 	if w.dirs > 1 {
 		set = append(set, "log.dirs="+logDir+","+otherLogs)
+	}
+	if id > w.holders() {
+		set = append(set, "log.dirs=none")
 	}
 	if w.voters > 0 { // the default of this one follows the number of seeds
 		set = append(set, "default.replication.factor=3")

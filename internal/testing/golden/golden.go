@@ -15,6 +15,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files and generated parts of docs")
 
+// Update reports whether tests rewrite files, for those whose files have another form.
+func Update() bool { return *update }
+
 // File fails the test if got differs from the file, and shows the first paragraph that differs.
 // again is the command that updates the file.
 func File(t testing.TB, path, got, again string) {

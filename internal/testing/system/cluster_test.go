@@ -45,8 +45,11 @@ type nodes struct {
 	// ahead is by how much the clocks of brokers are ahead of this machine's. Such a broker runs
 	// the binary skewed; see scripts/skewed.sh.
 	ahead  map[int]time.Duration
+	binary map[int]string // of brokers that run another one than the others
 	skewed string
 	set    []string // settings of all brokers
+	// holders is how many of them hold logs, the first ones. The others only vote.
+	holders int
 	// paused: brokers are stopped for seconds and continue, and report that they did not respond.
 	paused bool
 	// one is the address of all brokers, empty for none: each has a listener that forwards at one
@@ -76,7 +79,7 @@ func threeNodes(t *testing.T) (*nodes, []int) {
 // newNodes prepares brokers that are all seeds, with ids from 1 on.
 func newNodes(t *testing.T, n int) *nodes {
 	t.Helper()
-	c := &nodes{t: t, name: "test", run: make([]*process, n), voters: n}
+	c := &nodes{t: t, name: "test", run: make([]*process, n), voters: n, holders: n}
 	var free []string
 	for len(free) < 2*n {
 		addr, err := freePort()
@@ -107,6 +110,7 @@ func (c *nodes) launch(which ...int) {
 	c.t.Helper()
 	for _, i := range which {
 		var prog program
+		prog.name = c.binary[i]
 		if c.faulty[i] {
 			prog.name, prog.console = "chronikd-faulty", true
 		}
@@ -119,6 +123,9 @@ func (c *nodes) launch(which ...int) {
 			args = append(args, "--set", setting)
 		}
 		args = append(args, c.listeners(i)...)
+		if i >= c.holders {
+			args = append(args, "--set", "log.dirs=none")
+		}
 		var env []string
 		if ahead, ok := c.ahead[i]; ok {
 			prog.name, env = c.skewed, append(env, fmt.Sprint("CLOCK_AHEAD=", int64(ahead.Seconds())))

@@ -123,7 +123,7 @@ func (c *torture) staleMetadata(command string, i int) {
 func (c *torture) changesMetadata(i int) {
 	within, cancel := context.WithTimeout(c.t.Context(), tortureAnswer)
 	defer cancel()
-	_, _ = c.admins[i].CreateTopic(within, 1, 3, nil, fmt.Sprint("change-", time.Now().UnixNano()))
+	_, _ = c.admins[i].CreateTopic(within, 1, int16(c.holders), nil, fmt.Sprint("change-", time.Now().UnixNano()))
 }
 
 // sealed returns the sealed segments of a broker by partition directory, oldest first.

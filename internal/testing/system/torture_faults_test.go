@@ -26,6 +26,7 @@ type fault struct {
 	name  string
 	wires bool // it requires hosts of their own
 	clock bool // it requires a broker whose clock is wrong
+	logs  bool // it requires that all brokers hold logs
 	heals bool // the next fault comes after all replicas are in sync again
 	// strict: no client with the settings by default may report an error.
 	strict bool
@@ -88,13 +89,13 @@ var faults = []fault{
 	}},
 	{name: "23 a broker that was cut off is killed and comes back with its tail", wires: true, hurt: (*torture).diverges},
 	{name: "24 a broker loses its data directory", hurt: func(c *torture, order []int) { c.wiped(order[0]) }},
-	{name: "24 the disk of a broker is too slow", heals: true, hurt: (*torture).lags},
+	{name: "24 the disk of a broker is too slow", logs: true, heals: true, hurt: (*torture).lags},
 	{name: "25 all brokers are cut off from each other", wires: true, hurt: func(c *torture, order []int) {
 		c.cuts(append(both(order[0], order[1], order[2]), both(order[1], order[2])...), order...)
 	}},
 	{name: "25 the metadata loses its quorum", heals: true, hurt: (*torture).losesQuorum},
 	{name: "26 all brokers are killed", hurt: func(c *torture, order []int) { c.again(syscall.SIGKILL, order) }},
-	{name: "26 the last brokers in sync are killed and come back last", heals: true, hurt: (*torture).lastInSync},
+	{name: "26 the last brokers in sync are killed and come back last", logs: true, heals: true, hurt: (*torture).lastInSync},
 	{name: "27 rolling restart", strict: true, hurt: func(c *torture, order []int) {
 		for _, i := range order {
 			c.again(syscall.SIGTERM, []int{i})
@@ -108,7 +109,7 @@ var faults = []fault{
 	}},
 	{name: "27 all brokers are stopped", hurt: func(c *torture, order []int) { c.again(syscall.SIGTERM, order) }},
 	{name: "28 streams break again and again", wires: true, hurt: (*torture).breaks},
-	{name: "29 a broker is removed and comes back", hurt: (*torture).removes},
+	{name: "29 a broker is removed and comes back", logs: true, hurt: (*torture).removes},
 	{name: "30 the clock of a broker is wrong", clock: true, heals: true, hurt: func(c *torture, order []int) { c.misleads(order[0]) }},
 	{name: "30 the clock of the metadata leader is wrong", clock: true, heals: true, hurt: func(c *torture, _ []int) {
 		c.misleads(c.controller())
@@ -116,19 +117,35 @@ var faults = []fault{
 	{name: "1 a broker loses power", heals: true, hurt: func(c *torture, order []int) { c.power(order[:1]) }},
 	{name: "1 two brokers lose power", heals: true, hurt: func(c *torture, order []int) { c.power(order[:2]) }},
 	{name: "1 all brokers lose power", heals: true, hurt: func(c *torture, order []int) { c.power(order) }},
-	{name: "3 one sync of a broker fails", heals: true, hurt: func(c *torture, order []int) { c.spoils("one-sync-fails", order[0]) }},
-	{name: "3 the syncs of a broker fail", heals: true, hurt: func(c *torture, order []int) { c.spoils("syncs-fail", order[0]) }},
-	{name: "3 the writes of a broker fail", heals: true, hurt: func(c *torture, order []int) { c.spoils("writes-fail", order[0]) }},
-	{name: "3 the disks of all brokers fail", heals: true, hurt: func(c *torture, order []int) { c.spoils("syncs-fail", order...) }},
-	{name: "4 the disk of a broker is full", heals: true, hurt: func(c *torture, order []int) { c.continues("full", order[0]) }},
-	{name: "4 the log directory of a broker hangs", heals: true, hurt: func(c *torture, order []int) {
+	{name: "3 one sync of a broker fails", logs: true, heals: true, hurt: func(c *torture, order []int) {
+		c.spoils("one-sync-fails", order[0])
+	}},
+	{name: "3 the syncs of a broker fail", logs: true, heals: true, hurt: func(c *torture, order []int) {
+		c.spoils("syncs-fail", order[0])
+	}},
+	{name: "3 the writes of a broker fail", logs: true, heals: true, hurt: func(c *torture, order []int) {
+		c.spoils("writes-fail", order[0])
+	}},
+	{name: "3 the disks of all brokers fail", logs: true, heals: true, hurt: func(c *torture, order []int) {
+		c.spoils("syncs-fail", order...)
+	}},
+	{name: "4 the disk of a broker is full", logs: true, heals: true, hurt: func(c *torture, order []int) {
+		c.continues("full", order[0])
+	}},
+	{name: "4 the log directory of a broker hangs", logs: true, heals: true, hurt: func(c *torture, order []int) {
 		c.continues("logs-hang", order[0])
 	}},
-	{name: "7 bytes of a broker's segments change", heals: true, hurt: func(c *torture, order []int) { c.rots(order[0], true) }},
-	{name: "7 bytes of a stopped broker's segments change", heals: true, hurt: func(c *torture, order []int) { c.rots(order[0], false) }},
-	{name: "8 segments of a broker are cut short", heals: true, hurt: func(c *torture, order []int) { c.cutsShort(order[:1]) }},
-	{name: "8 segments of two brokers are cut short", heals: true, hurt: func(c *torture, order []int) { c.cutsShort(order[:2]) }},
-	{name: "8 a partition's directory is removed", heals: true, hurt: func(c *torture, order []int) { c.removesLog(order[0]) }},
+	{name: "7 bytes of a broker's segments change", logs: true, heals: true, hurt: func(c *torture, order []int) {
+		c.rots(order[0], true)
+	}},
+	{name: "7 bytes of a stopped broker's segments change", logs: true, heals: true, hurt: func(c *torture, order []int) {
+		c.rots(order[0], false)
+	}},
+	{name: "8 segments of a broker are cut short", logs: true, heals: true, hurt: func(c *torture, order []int) { c.cutsShort(order[:1]) }},
+	{name: "8 segments of two brokers are cut short", logs: true, heals: true, hurt: func(c *torture, order []int) {
+		c.cutsShort(order[:2])
+	}},
+	{name: "8 a partition's directory is removed", logs: true, heals: true, hurt: func(c *torture, order []int) { c.removesLog(order[0]) }},
 	{name: "25 the metadata disk of a broker hangs", heals: true, hurt: func(c *torture, order []int) {
 		c.staleMetadata("metadata-hangs", without(order, c.controller())[0])
 	}},

@@ -57,6 +57,17 @@ func TestClusterUnderFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts many processes")
 	}
+	underFaults(t, 3)
+}
+
+// The same of two brokers that hold logs and a third one that only votes. One of the two continues
+// alone.
+func TestAWitnessUnderFaults(t *testing.T) {
+	inTorture(t)
+	underFaults(t, 2, "min.insync.replicas=1")
+}
+
+func underFaults(t *testing.T, holders int, set ...string) {
 	t.Parallel() // it waits for elections and sessions most of the time
 	rounds, seed := tries.Of(t, "CHRONIK_CLUSTER_ROUNDS", tortureRounds), fromEnv(t, "CHRONIK_CLUSTER_SEED", rand.Uint64())
 	t.Logf("CHRONIK_CLUSTER_SEED=%d repeats this schedule", seed)
@@ -64,33 +75,16 @@ func TestClusterUnderFaults(t *testing.T) {
 	c.expected = []string{`"logger":"health"`} // the health reports what is caused here
 	c.faulty, c.took, c.ahead = map[int]bool{}, map[string][][3]time.Duration{}, map[int]time.Duration{}
 	c.skewed = os.Getenv("CHRONIKD_SKEWED")
+	c.holders, c.set = holders, set
 	c.set = append(c.set, "chronik.log.scrub.interval.ms=10000") // damage is found without a reader
 	c.apart(seed)
 	c.oneAddress("127.0.0.1:9")
 	possible := c.possible()
 	c.launch(0, 1, 2)
 	c.await(0, 1, 2)
-	for i := range c.seeds {
-		c.admins = append(c.admins, c.admin(i))
-	}
-	c.eventually("create the topics", func(ctx context.Context) string {
-		for _, topic := range []string{tortureTopic, tortureAlone} {
-			_, err := c.admins[0].CreateTopic(ctx, torturePartitions, 3, map[string]*string{"segment.ms": kadm.StringPtr("10000")}, topic)
-			if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-				return err.Error()
-			}
-		}
-		return ""
-	})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	var clients sync.WaitGroup
-	for id, client := range []connect{c.client, c.client, c.through} {
-		clients.Go(func() { c.produce(ctx, t, client, id) })
-	}
-	clients.Go(func() { c.consume(ctx, t, c.client, "") })
-	clients.Go(func() { c.consume(ctx, t, c.through, "2") })
-	clients.Go(func() { c.commit(ctx, t, c.through) })
+	clients := c.load(ctx)
 	for i := range c.seeds {
 		for p := range int32(torturePartitions) {
 			clients.Go(func() { c.probes.probe(ctx, t, c.client, i, p) })
@@ -110,13 +104,48 @@ func TestClusterUnderFaults(t *testing.T) {
 	}
 	c.table()
 	t.Logf("the producer by default reported %d records as failed", c.refusals[byDefault])
+	c.judge(t, stop, clients)
+}
+
+// load creates the topics, and starts the clients, which end with ctx.
+func (c *torture) load(ctx context.Context) *sync.WaitGroup {
+	for i := range c.seeds {
+		c.admins = append(c.admins, c.admin(i))
+	}
+	c.eventually("create the topics", func(ctx context.Context) string {
+		for _, topic := range []string{tortureTopic, tortureAlone} {
+			_, err := c.admins[0].CreateTopic(ctx, torturePartitions, int16(c.holders),
+				map[string]*string{"segment.ms": kadm.StringPtr("10000")}, topic)
+			if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+				return err.Error()
+			}
+		}
+		return ""
+	})
+	clients, t := &sync.WaitGroup{}, c.t // each round has another one
+	through := connect(c.client)
+	if c.one != "" {
+		through = c.through
+	}
+	for id, client := range []connect{c.client, c.client, through} {
+		clients.Go(func() { c.produce(ctx, t, client, id) })
+	}
+	clients.Go(func() { c.consume(ctx, t, c.client, "") })
+	clients.Go(func() { c.consume(ctx, t, through, "2") })
+	clients.Go(func() { c.commit(ctx, t, through) })
+	return clients
+}
+
+// judge ends the clients and the brokers, and compares what is in the logs with what was
+// acknowledged and seen.
+func (c *torture) judge(t *testing.T, stop func(), clients *sync.WaitGroup) {
 	c.inSync()
 	stop()
 	clients.Wait()
 	c.readsWhatWasSeen(t, c.client)
 	c.commitsAreKept()
 	c.end(syscall.SIGTERM, 0, 1, 2)
-	c.sameLogs(t, c.dirs)
+	c.sameLogs(t, c.dirs[:c.holders])
 	c.report(t)
 }
 
@@ -154,7 +183,7 @@ func (c *torture) apart(seed uint64) {
 func (c *torture) possible() (all []fault) {
 	wanted := strings.Split(os.Getenv("CHRONIK_CLUSTER_FAULT"), "|")
 	for _, f := range faults {
-		if (c.wires != nil || !f.wires) && (c.skewed != "" || !f.clock) &&
+		if (c.wires != nil || !f.wires) && (c.skewed != "" || !f.clock) && (c.holders == len(c.seeds) || !f.logs) &&
 			slices.ContainsFunc(wanted, func(text string) bool { return strings.Contains(f.name, text) }) {
 			all = append(all, f)
 		}
@@ -256,7 +285,7 @@ func (c *torture) controller() (i int) {
 // inSync waits until all replicas are in sync.
 func (c *torture) inSync() {
 	c.t.Helper()
-	c.isr("with all brokers", func(isr []int32) bool { return len(isr) == len(c.seeds) })
+	c.isr("with all brokers", func(isr []int32) bool { return len(isr) == c.holders })
 }
 
 // isr waits until all brokers that run show leaders and such in-sync replicas for all partitions.

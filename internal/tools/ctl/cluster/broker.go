@@ -111,6 +111,9 @@ func showBroker(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Clien
 		}
 		t := &output.Table{Columns: []string{"DIRECTORY", "PARTITIONS#", "ARRIVING#", "SIZE#", "FREE#", "OF#", "ERROR"},
 			Empty: "this broker does not report its log directories"}
+		if err == nil && len(dirs) == 0 {
+			t.Empty = "this broker only votes: it has no log directories"
+		}
 		for _, x := range dirs.Sorted() {
 			y := logDir{Path: x.Dir, Size: x.Size(), Total: x.TotalBytes, Usable: x.UsableBytes}
 			x.Topics.Each(func(p kadm.DescribedLogDirPartition) {

@@ -34,6 +34,9 @@ func fillBroker(a *app.App) *cobra.Command {
 		if !slices.Contains(m.Brokers.NodeIDs(), id) {
 			return fmt.Errorf("broker %d is not active; chronikctl broker list shows the brokers and their states", id)
 		}
+		if !p.Takes(id) {
+			return fmt.Errorf("broker %d only votes: it has no log directories", id)
+		}
 		p.Fill(id)
 		return nil
 	})

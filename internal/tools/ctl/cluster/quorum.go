@@ -143,7 +143,24 @@ func ofCluster(ctx context.Context, a *app.App, cl *kgo.Client, m kadm.Metadata)
 	}
 	q, err := askQuorum(ctx, cl)
 	withStates(all, known, q)
+	for _, id := range voters(ctx, cl) {
+		if i := slices.IndexFunc(all, func(b broker) bool { return b.ID == id }); i >= 0 {
+			all[i].State += ", only votes"
+		}
+	}
 	return all, q, err
+}
+
+// voters returns the brokers that answer that they have no log directories.
+func voters(ctx context.Context, cl *kgo.Client) (ids []int32) {
+	req := kmsg.NewPtrDescribeLogDirsRequest()
+	req.Topics = []kmsg.DescribeLogDirsRequestTopic{} // of no partition
+	for _, shard := range cl.RequestSharded(ctx, req) {
+		if resp, ok := shard.Resp.(*kmsg.DescribeLogDirsResponse); ok && shard.Err == nil && resp.ErrorCode == 0 && len(resp.Dirs) == 0 {
+			ids = append(ids, shard.Meta.NodeID)
+		}
+	}
+	return ids
 }
 
 // withStates sets what the admin port and the quorum say about brokers. Kafka's protocol has only

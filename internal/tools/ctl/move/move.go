@@ -21,7 +21,7 @@ import (
 // Plan chooses brokers for replicas. Of several, it chooses one in a rack that has no replica of
 // the partition, then the one with the fewest replicas.
 type Plan struct {
-	brokers kadm.BrokerDetails // that are active
+	brokers kadm.BrokerDetails // that are active and have log directories
 	load    map[int32]int      // replicas by broker, with those that are planned
 	parts   []*part            // of all topics, by topic and number
 	moving  kadm.ListPartitionReassignmentsResponses
@@ -90,6 +90,10 @@ func Read(ctx context.Context, adm *kadm.Client) (*Plan, kadm.Metadata, error) {
 	}
 	p := newPlan(m, moves)
 	dirs, err := adm.DescribeAllLogDirs(ctx, nil)
+	p.brokers = slices.DeleteFunc(slices.Clone(p.brokers), func(b kadm.BrokerDetail) bool {
+		has, answered := dirs[b.NodeID]
+		return answered && len(has) == 0 // it only votes
+	})
 	if app.RequestFailed(err) != nil {
 		return p, m, nil // the sizes are only additional information
 	}
@@ -151,6 +155,9 @@ func (p *Plan) Moves() (moves []Move) {
 	slices.SortStableFunc(moves, func(a, b Move) int { return cmp.Compare(min(1, len(a.adds())), min(1, len(b.adds()))) })
 	return moves
 }
+
+// Takes reports whether a broker is active and has log directories.
+func (p *Plan) Takes(broker int32) bool { return p.active(broker) }
 
 func (p *Plan) active(broker int32) bool {
 	return slices.ContainsFunc(p.brokers, func(b kadm.BrokerDetail) bool { return b.NodeID == broker })

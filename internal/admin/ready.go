@@ -1,0 +1,36 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/chronik-io/chronik/internal/text"
+)
+
+// readyz answers whether the broker serves clients. With ?in-sync it is also not ready while one of
+// its replicas is not in sync: the next broker of a rolling restart has to wait for that.
+func (o *Options) readyz(w http.ResponseWriter, r *http.Request) {
+	report := o.Health.Report(r.Context())
+	body, status := report.Text(), http.StatusOK
+	if !report.Ready {
+		status = http.StatusServiceUnavailable
+	} else if behind := o.behind(r); behind > 0 {
+		status = http.StatusServiceUnavailable
+		body = fmt.Sprintf("not ready: %s of this broker not in sync\n", text.Plural(behind, "replica is", "replicas are"))
+	}
+	writeText(w, status, body)
+}
+
+// behind returns how many replicas of the broker are not in sync, 0 if the request does not ask.
+func (o *Options) behind(r *http.Request) int {
+	if !r.URL.Query().Has("in-sync") {
+		return 0
+	}
+	v := o.View()
+	for _, b := range v.Cluster().Brokers {
+		if b.ID == v.Node {
+			return b.OutOfSync.Count
+		}
+	}
+	return 0
+}
