@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,7 +56,7 @@ func TestOneToolDoesTheJobsOfACluster(t *testing.T) {
 	}
 	t.Parallel() // it waits for elections and sessions most of the time
 	c := newNodes(t, 4)
-	c.voters, c.expected = 3, othersEnd
+	c.voters, c.expected = 3, append(slices.Clone(othersEnd), "unclean leader election")
 	c.launch(0, 1, 2)
 	c.await(0, 1, 2)
 	c.does("topic create t --partitions 4 --replication-factor 1", "t created")
@@ -95,7 +96,14 @@ func TestOneToolDoesTheJobsOfACluster(t *testing.T) {
 	c.await(1)
 	c.does("broker maintain 2 --end", "broker 2 is in sync and leads")
 
+	c.does("topic create lone --replication-factor 1", "lone created")
+	c.does("topic move lone:0 4", "lone")
 	c.end(syscall.SIGKILL, 3)
+	c.does("broker list", "fenced")
+	c.refusesTo("topic move lone:0 1", "move lone-0: it has no leader to copy from")
+	c.does("topic move", "lone  ")
+	c.refusesTo("topic move lone:0 --cancel", "gives up no replica")
+	c.does("topic elect --unclean", "lone-0 is led by broker 1")
 	c.does("broker drain 4", "moved")
 	c.does("broker drain 4", "broker 4 has no replicas")
 	c.does("broker unregister 4", "broker 4 unregistered")

@@ -75,9 +75,9 @@ func (l *limit) release(ctx context.Context, topics map[string]bool) error {
 	if err != nil {
 		return app.Refused("read the limits of copies", app.BrokerError(err), "")
 	}
-	moving, err := l.adm.ListPartitionReassignments(ctx, nil)
-	if err != nil && !app.IsUnsupported(app.BrokerError(err)) {
-		return app.Refused("read the moves in progress", app.BrokerError(err), "")
+	moving, err := app.Moves(ctx, l.adm)
+	if err != nil {
+		return err
 	}
 	found := false
 	for _, r := range configs {
