@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # cluster-move.sh   measures what clients notice while partitions move. Three brokers have PARTITIONS
 # partitions (default 1,000) of replication factor 3 with MIB mebibytes of records (default 512), and
-# two more brokers join. A producer sends RATE records a second (default 1,000): for SECONDS (default
-# 60) undisturbed, and while `chronikctl broker rebalance --throttle THROTTLE` (default 20MiB) gives
-# the new brokers their share. Then one broker dies with its data, and another one replaces it,
+# two more brokers join. A producer sends RATE records a second (default 1,000): undisturbed, for
+# SECONDS_OF_LOAD (default 60), and while `chronikctl broker rebalance` gives the new brokers their
+# share, with THROTTLE (default 20MiB). Then one broker dies with its data, and another replaces it,
 # without a limit; that time stands beside what the disk can write. All is on this machine and below
 # TMPDIR, and removed in the end. Needs jq and bin/ of `make build`.
 set -euo pipefail

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/tools/ctl"
 )
@@ -49,7 +53,8 @@ func (c *nodes) refusesTo(line, want string) {
 }
 
 // A broker is added, gets its share, is prepared for a restart and restarted, and dies for good.
-// Then its replicas are copied to the others, and it is unregistered.
+// Then its replicas are copied to the others, and it is unregistered. A producer writes all the
+// time, and no acknowledged record is lost or doubled.
 func TestOneToolDoesTheJobsOfACluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts many processes")
@@ -61,6 +66,7 @@ func TestOneToolDoesTheJobsOfACluster(t *testing.T) {
 	c.await(0, 1, 2)
 	c.does("topic create t --partitions 4 --replication-factor 1", "t created")
 	c.write("t", 4)
+	written := c.writes("t")
 	for p := range 4 { // as after the growth from one broker
 		c.does(fmt.Sprintf("topic move t:%d 1", p), "t")
 	}
@@ -110,7 +116,48 @@ func TestOneToolDoesTheJobsOfACluster(t *testing.T) {
 	c.refusesTo("broker unregister 4", "BROKER_ID_NOT_REGISTERED")
 	c.refusesTo("broker unregister 3", "broker drain 3 moves them")
 	c.write("t", 4)
+	acknowledged := written()
+	ends, err := c.admin(0).ListEndOffsets(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found int64
+	ends.Each(func(o kadm.ListedOffset) { found += o.Offset })
+	if found != acknowledged+8 { // two calls of write, too
+		t.Errorf("t has %d records, and %d were acknowledged", found, acknowledged+8)
+	}
 	c.end(syscall.SIGTERM, 0, 1, 2)
+}
+
+// writes begins to write one record after the other to a topic, all of which must be acknowledged,
+// until the result is called, which returns their number.
+func (c *nodes) writes(topic string) func() int64 {
+	c.t.Helper()
+	cl, err := c.client(kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(cl.Close)
+	var stopped atomic.Bool
+	var acknowledged int64
+	ended := make(chan error, 1)
+	go func() {
+		for !stopped.Load() {
+			if err := cl.ProduceSync(context.Background(), kgo.StringRecord("one")).FirstErr(); err != nil {
+				ended <- err
+				return
+			}
+			acknowledged++
+		}
+		ended <- nil
+	}()
+	return func() int64 {
+		stopped.Store(true)
+		if err := <-ended; err != nil {
+			c.t.Errorf("after %d records: %v", acknowledged, err)
+		}
+		return acknowledged
+	}
 }
 
 // shareLeads waits until each of the first brokers leads its share of a topic's partitions.

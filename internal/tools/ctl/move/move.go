@@ -233,7 +233,6 @@ func (p *Plan) Leave(broker int32) error {
 				x.topic, text.Count(len(x.to), "replica"), broker, x.topic)
 		}
 		x.to[at] = next
-		p.load[broker]--
 	}
 	return nil
 }
