@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/cli"
-	"github.com/chronik-io/chronik/internal/daemon/datadir"
-	"github.com/chronik-io/chronik/internal/daemon/guard"
+	"github.com/chronik-io/chronik/internal/datadir"
+	"github.com/chronik-io/chronik/internal/guard"
 	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/files"
