@@ -135,6 +135,10 @@ helm: build ## the Helm chart: linted, decoded as objects of Kubernetes, and run
 cluster-scale: build ## three brokers with 10 and with 10,000 partitions: creation, idle, cost of a change, fail-over, stop, start (SIZES="10 10000")
 	python3 scripts/cluster-scale.py $(SIZES)
 
+.PHONY: cluster-move
+cluster-move: build ## what clients notice while 1,000 partitions move from three to five brokers, and how long a dead broker takes to replace
+	scripts/cluster-move.sh
+
 .PHONY: hostile
 hostile: build ## the cost of attacks without login: memory, its duration, other clients' p99 (ATTACKS=name,name)
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_HOSTILE=$(ATTACKS) go test -count=1 -timeout 60m -v -run '^TestHostile' ./internal/testing/system/

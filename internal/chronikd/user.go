@@ -9,37 +9,34 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/cli"
-	"github.com/chronik-io/chronik/internal/cluster"
 	"github.com/chronik-io/chronik/internal/datadir"
-	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/guard"
 	"github.com/chronik-io/chronik/internal/login"
-	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/security/files"
 	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// userCommand holds the commands that change users of a broker that is stopped.
+// userCommand holds the commands that set passwords without a login.
 func (c *commandLine) userCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "user", Short: "Add a user to a data directory, while the broker is stopped", Args: noArgs,
+		Use: "user", Short: "Add a user without a login, as the owner of a broker's files", Args: noArgs,
 		Long: "user is for the first user of a broker, and for an administrator whose password is lost.\n" +
-			"While a broker runs, use chronikctl user.",
+			"Otherwise use chronikctl user.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var file string
 	add := &cobra.Command{
 		Use: "add NAME", Short: "Add a user, or give one a new password",
-		Long: "add gives a user a password for SCRAM-SHA-256, SCRAM-SHA-512 and PLAIN, in the data directory of a broker that is stopped.\n" +
-			"The directory may be empty. It asks for the password on a terminal, or reads a line from its input or from --password-file.\n" +
-			"A member of a cluster gets its first users by bootstrap.users.",
+		Long: "add gives a user a password for SCRAM-SHA-256, SCRAM-SHA-512 and PLAIN. It leaves the password's keys in the data directory,\n" +
+			"which may be empty; the broker of the directory sets the password within a second, or when it starts. In a cluster, any one broker\n" +
+			"sets it for all. add asks for the password on a terminal, or reads a line from its input or from --password-file.",
 		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			password, err := c.password(cmd, file)
@@ -61,6 +58,9 @@ func oneName(_ *cobra.Command, args []string) error {
 	}
 	if !login.ValidName(args[0]) {
 		return usage(fmt.Errorf("the name of a user has 1 to %d bytes and no control characters", metadata.MaxUserName))
+	}
+	if strings.Contains(args[0], ":") {
+		return usage(errors.New("the name has a colon; add such a user with chronikctl user add"))
 	}
 	return nil
 }
@@ -98,37 +98,35 @@ func (c *commandLine) password(cmd *cobra.Command, file string) (secret.Secret, 
 // maxPassword bounds passwords, in bytes.
 const maxPassword = 1024
 
-// addUser gives a user a password in the data directory of the configuration.
+// addUser leaves a user's password in the data directory of the configuration, for its broker.
 func (c *commandLine) addUser(ctx context.Context, name string, password secret.Secret) error {
 	cfg, conf, log, err := c.stopped()
 	if err != nil {
 		return err
 	}
-	if conf.Cluster.Name != "" {
-		return exit.With(exit.Usage, errors.New("cluster.name is set, and the users of a cluster are not those of one broker: "+
-			"set bootstrap.users for the first ones, and use chronikctl user add for others; docs/security.md has the way back "+
-			"if the administrator's password is lost"))
-	}
 	fsys := c.fileSystem()
 	dirs := datadir.New(fsys, cfg, conf, log)
-	if err := vfs.MakeDir(fsys, dirs.Metadata()); err != nil {
+	if err := vfs.MakeDir(fsys, cfg.DataDir); err != nil {
 		return dirs.Error(err)
 	}
-	lock, err := dirs.Lock()
-	if err != nil {
+	own := func(file string) error {
+		if fsys != vfs.OS() {
+			return nil
+		}
+		return files.OwnAs(file, cfg.DataDir)
+	}
+	if err := guard.LeaveUser(fsys, cfg.DataDir, name, password, own); err != nil {
+		return dirs.Error(err)
+	}
+	if runs, err := dirs.Used(); err != nil || !runs {
+		fmt.Fprintf(c.Out, "user %s gets the password when the broker of %s is started\n", name, cfg.DataDir)
 		return err
 	}
-	defer lock.Close()
-	store, err := cluster.OpenAlone(ctx, raftstore.Options{FS: fsys, Dir: dirs.Metadata(), Log: log})
-	if errors.Is(err, membership.ErrRefused) {
-		return exit.With(exit.Data, fmt.Errorf("directory %s: %w", cfg.DataDir, err))
-	}
-	if err != nil {
-		return dirs.Error(err)
-	}
-	err = guard.AddUser(ctx, cfg, fsys, store, name, password, conf.NodeID)
-	if err = errors.Join(err, store.Close()); err != nil {
-		return dirs.Error(err)
+	ctx, cancel := context.WithTimeout(ctx, takeTime)
+	defer cancel()
+	if err := guard.AwaitTaken(ctx, fsys, cfg.DataDir); err != nil {
+		return fmt.Errorf("the broker of %s has not set the password within %v, and does so as soon as it can; its log says why: %w",
+			cfg.DataDir, takeTime, err)
 	}
 	fmt.Fprintf(c.Out, "user %s has a password now, for %s, %s and %s\n", name, login.ScramSHA256, login.ScramSHA512, login.Plain)
 	if principal := "User:" + name; cfg.Security.ACL && !slices.Contains(cfg.Security.SuperUsers, principal) {
@@ -136,3 +134,7 @@ func (c *commandLine) addUser(ctx context.Context, name string, password secret.
 	}
 	return nil
 }
+
+// takeTime is how long a broker may need to set a password: the cluster may elect a leader
+// meanwhile.
+const takeTime = 15 * time.Second

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,12 +40,19 @@ func TestTheFirstUserOfAnEmptyDirectoryLogsIn(t *testing.T) {
 		}
 		return out.String(), code
 	}
-	if out, code := add("first password"); code != exit.OK || !strings.Contains(out, "user admin has a password now") {
+	const later = "user admin gets the password when the broker of /data is started"
+	if out, code := add("first password"); code != exit.OK || !strings.Contains(out, later) {
 		t.Fatalf("%d %s", code, out)
 	}
 	b = start(t, mem, withLogins)
-	if out, code := add("while it runs"); code == exit.OK {
-		t.Errorf("a user was added to the directory of a broker that runs: %s", out)
+	if out, code := add("while it runs"); code != exit.OK || !strings.Contains(out, "user admin has a password now") {
+		t.Errorf("%d %s", code, out)
+	}
+	if err := tryLogin(t, b, scram512("admin", "while it runs")); err != nil {
+		t.Error(err)
+	}
+	if out, code := add("first password"); code != exit.OK {
+		t.Errorf("%d %s", code, out)
 	}
 	for _, m := range []sasl.Mechanism{scram512("admin", "first password"),
 		scram.Auth{User: "admin", Pass: "first password"}.AsSha256Mechanism(),
@@ -108,14 +116,33 @@ func TestTheFirstUsersDoNotReplaceOthers(t *testing.T) {
 	}
 }
 
-// A user that is added while no broker runs has a line in the audit log, without the password.
-func TestAUserAddedOfflineIsRecorded(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "audit.log")
-	var out bytes.Buffer
-	if code := Main(t.Context(), Process{Args: []string{"user", "add", "admin", "--data-dir", "/data", "--set", "audit.log=refusals",
-		"--set", "audit.file=" + file}, FS: vfs.Memory(), In: strings.NewReader("canary\n"), Out: &out, Err: &out,
-		Exit: func(int) {}}); code != exit.OK {
-		t.Fatalf("%d %s", code, &out)
+// Users that are added while no broker runs are all set at its start, with lines in the audit log
+// that do not have the passwords.
+func TestUsersAddedOfflineAreRecorded(t *testing.T) {
+	file, mem := filepath.Join(t.TempDir(), "audit.log"), vfs.Memory()
+	for _, line := range []string{"admin canary", "other second", "other third"} {
+		name, password, _ := strings.Cut(line, " ")
+		var out bytes.Buffer
+		if code := Main(t.Context(), Process{Args: []string{"user", "add", name, "--data-dir", "/data"}, FS: mem,
+			In: strings.NewReader(password + "\n"), Out: &out, Err: &out, Exit: func(int) {}}); code != exit.OK {
+			t.Fatalf("%d %s", code, &out)
+		}
+	}
+	left, err := vfs.ReadFile(mem, "/data/new-users")
+	if err != nil || bytes.Contains(left, []byte("canary")) || bytes.Contains(left, []byte("third")) {
+		t.Errorf("%s %v", left, err)
+	}
+	b := start(t, mem, withLogins, "audit.log=refusals", "audit.file="+file)
+	for user, password := range map[string]string{"admin": "canary", "other": "third"} {
+		if err := tryLogin(t, b, scram512(user, password)); err != nil {
+			t.Errorf("%s: %v", user, err)
+		}
+	}
+	if _, err := mem.Stat("/data/new-users"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file of new users is still there: %v", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {

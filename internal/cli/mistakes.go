@@ -9,6 +9,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -29,6 +30,11 @@ func FlagError(cmd *cobra.Command, err error) (text string, known bool) {
 	if e := (*pflag.NotExistError)(nil); errors.As(err, &e) && e.GetSpecifiedShortnames() == "" {
 		if what := hint(cmd, "--"+e.GetSpecifiedName()); what != "" {
 			return fmt.Sprintf("%s; %s", text, what), false
+		}
+		for _, sub := range cmd.Commands() {
+			if sub.Name() == e.GetSpecifiedName() {
+				return fmt.Sprintf("%s; %s is a command, without dashes", text, sub.CommandPath()), false
+			}
 		}
 		if near := nearFlag(cmd, e.GetSpecifiedName()); near != "" {
 			return fmt.Sprintf("%s; did you mean --%s?", text, near), false
@@ -82,16 +88,33 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	if near, found := text.Closest(args[0], names); found {
 		return Usage("%s has no command %q; did you mean %s?", path, args[0], near)
 	}
+	if paths := called(cmd.Root(), args[0]); len(paths) > 0 {
+		return Usage("%s has no command %q; did you mean %s?", path, args[0], strings.Join(paths, " or "))
+	}
+	if what := hint(cmd, args[0]); what != "" {
+		return Usage("%s has no command %q; %s", path, args[0], what)
+	}
 	return Usage("%s has no command %q; %s --help lists the commands", path, args[0], path)
+}
+
+// called returns the paths of the commands below c that have a name.
+func called(c *cobra.Command, name string) (paths []string) {
+	for _, sub := range c.Commands() {
+		if !sub.Hidden && (sub.Name() == name || sub.HasAlias(name)) {
+			paths = append(paths, sub.CommandPath())
+		}
+		paths = append(paths, called(sub, name)...)
+	}
+	return paths
 }
 
 // instead prefixes the annotations that Instead sets.
 const instead = "instead of "
 
-// hint returns what Instead has registered for a flag at a command or its nearest parent.
-func hint(cmd *cobra.Command, flag string) string {
+// hint returns what Instead has registered for a word or a flag at a command or its nearest parent.
+func hint(cmd *cobra.Command, word string) string {
 	for c := cmd; c != nil; c = c.Parent() {
-		if what := c.Annotations[instead+flag]; what != "" {
+		if what := c.Annotations[instead+word]; what != "" {
 			return what
 		}
 	}
@@ -99,8 +122,9 @@ func hint(cmd *cobra.Command, flag string) string {
 }
 
 // Instead registers hints for subcommands and flags ("--name", "-n") that other tools have and c
-// does not. The error for an unknown name then carries the hint. A hint for a flag is also that of
-// c's subcommands.
+// does not. The error for an unknown name then carries the hint, also that of c's subcommands. A
+// word that is the name of a command elsewhere needs no hint, and neither does a flag that is the
+// name of a subcommand.
 func Instead(c *cobra.Command, texts map[string]string) {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}

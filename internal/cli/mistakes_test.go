@@ -19,6 +19,9 @@ func tree() *cobra.Command {
 	sub.Flags().StringToString("config", nil, "")
 	sub.Flags().StringP("name", "n", "", "")
 	root.AddCommand(sub, &cobra.Command{Use: "secret", Hidden: true, RunE: func(*cobra.Command, []string) error { return nil }})
+	list := &cobra.Command{Use: "list", Args: NoArgs, RunE: func(*cobra.Command, []string) error { return nil }}
+	list.AddCommand(&cobra.Command{Use: "all", RunE: func(*cobra.Command, []string) error { return nil }})
+	root.AddCommand(list)
 	Instead(root, map[string]string{"status": "topic shows it", "--server": "give --wait"})
 	Instead(sub, map[string]string{"--tail": "give --name", "-w": "--wait waits"})
 	root.CompletionOptions.DisableDefaultCmd = true
@@ -54,6 +57,9 @@ func TestTexts(t *testing.T) {
 		"status --of x":               `x has no command "status"; topic shows it`,
 		"topc x -z":                   `x has no command "topc"; did you mean topic?`,
 		"topc":                        `x has no command "topc"; did you mean topic?`,
+		"all":                         `x has no command "all"; did you mean x list all?`,
+		"list status":                 `x list has no command "status"; topic shows it`,
+		"list --all":                  "unknown flag: --all; x list all is a command, without dashes",
 		"secre":                       `x has no command "secre"; x --help lists the commands`,
 		"topic a":                     `x topic takes no argument "a"; see x topic --help`,
 		"help topc":                   `x has no command "topc"; did you mean topic?`,

@@ -242,19 +242,6 @@ func (c *Cluster) CheckNode(ctx context.Context) error {
 	return nil
 }
 
-// OpenAlone opens the metadata of a broker without seeds for another process than the broker, and
-// makes them if there are none. The error matches membership.ErrRefused if others have a vote.
-func OpenAlone(ctx context.Context, o raftstore.Options) (*raftstore.Store, error) {
-	s, err := raftstore.Open(o)
-	if err != nil {
-		return nil, err
-	}
-	if err := begin(ctx, s); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
-}
-
 // begin makes a member without metadata the only voter of a new cluster. It refuses one that needs
 // the votes of others.
 func begin(ctx context.Context, s *raftstore.Store) error {

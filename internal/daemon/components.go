@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -164,9 +165,24 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	return metrics.RegisterDirs(b.reg, r.dirs.List)
 }
 
-// openLogins makes the metadata ready for logins.
+// openLogins makes the metadata ready for logins, and sets passwords that an operator leaves in the
+// data directory.
 func (b *Broker) openLogins(ctx context.Context, r *components) error {
-	return guard.PrepareLogins(ctx, b.cfg, r.member.Store(), r.control, b.log)
+	if err := r.guard.TakeUsers(ctx, b.fs, r.control); err != nil {
+		return err
+	}
+	if err := guard.PrepareLogins(ctx, b.cfg, r.member.Store(), r.control, b.log); err != nil {
+		return err
+	}
+	following, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { r.guard.FollowUsers(following, b.fs, r.control) })
+	b.stack.push("new users", func(context.Context) error {
+		cancel()
+		running.Wait()
+		return nil
+	})
+	return nil
 }
 
 // openPartitions subscribes the replicas and the coordinators to the metadata: its content and

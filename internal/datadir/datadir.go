@@ -10,7 +10,9 @@
 package datadir
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"strconv"
@@ -75,6 +77,25 @@ func (d *Dirs) Lock() (io.Closer, error) {
 		return nil, d.Error(err)
 	}
 	return lock, nil
+}
+
+// Used reports whether a process has the data directory, which its broker locks.
+func (d *Dirs) Used() (bool, error) {
+	at := path.Join(d.data, storage.LockFile)
+	if _, err := d.fs.Stat(at); err != nil { // no broker has started there yet
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		return false, d.Error(err)
+	}
+	lock, err := d.fs.Lock(at, Holder())
+	if errors.Is(err, vfs.ErrLocked) {
+		return true, nil
+	}
+	if err != nil {
+		return false, d.Error(err)
+	}
+	return false, lock.Close()
 }
 
 // restrict makes directories of metadata unreadable for other users: the metadata has the keys with

@@ -29,6 +29,8 @@ type Guard struct {
 	Logins *Logins           // nil if no listener has SASL
 	Rules  func() *acl.Rules // nil without authorization, and before Follow
 	Audit  *audit.Log        // nil if it is off, and before OpenAudit
+
+	taken string // what TakeUsers has set last
 }
 
 // New returns the guard of a configuration, without rules and quotas. It opens no file.

@@ -2,25 +2,18 @@ package guard
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"go.uber.org/zap"
 
-	"github.com/chronik-io/chronik/internal/audit"
-	"github.com/chronik-io/chronik/internal/audit/changes"
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/files"
-	"github.com/chronik-io/chronik/internal/security/secret"
-	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // credentialUsers is the name of the first users among systemd's credentials.
@@ -92,44 +85,4 @@ func readUsers(name string) ([]metadata.User, error) {
 		return nil, err
 	}
 	return login.ParseUsers(string(text))
-}
-
-// AddUser gives a user a password in the store of a broker that is stopped, and records that in the
-// audit log, as the broker does.
-func AddUser(ctx context.Context, cfg *config.Config, fsys vfs.FS, store metadata.Store, name string, password secret.Secret,
-	node int32) error {
-	var failed error // set before Close returns
-	mode, sink, place, err := auditSink(cfg, fsys)
-	if err != nil {
-		return err
-	}
-	var log *audit.Log
-	if mode != audit.Off {
-		log = audit.Open(audit.Options{Mode: mode, Sink: sink, Node: node, Failed: func(err error) { failed = errors.Join(failed, err) }})
-	}
-	by := audit.Client{Who: fmt.Sprintf("uid=%d", os.Getuid()), ID: "chronikd user add"}
-	control := controller.New(controller.Options{Store: changes.Watch(store, log), Configs: resolve.Registry(cfg.Durability)})
-	err = setUser(audit.With(ctx, by), control, name, password, []metadata.ScramMechanism{metadata.ScramSHA256, metadata.ScramSHA512})
-	if e := errors.Join(log.Close(ctx), failed); err == nil && e != nil {
-		return fmt.Errorf("the password is set, but the audit log %s could not be written: %w", place, e)
-	}
-	return err
-}
-
-// setUser gives a user a password for some mechanisms.
-func setUser(ctx context.Context, c *controller.Controller, name string, password secret.Secret,
-	mechanisms []metadata.ScramMechanism) error {
-	if _, _, err := c.PrepareLogins(ctx, nil); err != nil {
-		return err
-	}
-	var changes []controller.UserChange // made together: no former password stays for one of them
-	for _, m := range mechanisms {
-		credential, err := login.NewCredential(m, password, login.DefaultIterations)
-		if err != nil {
-			return err
-		}
-		changes = append(changes, controller.UserChange{User: name, Mechanism: m, Set: &credential})
-	}
-	_, errs, err := c.AlterUsers(ctx, changes)
-	return errors.Join(append(errs, err)...)
 }

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -9,7 +10,7 @@ import (
 )
 
 // key identifies a group of partitions without a leader.
-func key(l *view.Leaderless) string { return string(l.Why) + " " + text.Numbers(l.Brokers) }
+func key(l *view.Leaderless) string { return fmt.Sprint(l.Why, " ", text.Numbers(l.Brokers), l.Sole) }
 
 // leaderless returns why a partition has no leader; its name is not added.
 func leaderless(img *metadata.Image, tp metadata.TopicPartition, p *metadata.Partition) view.Leaderless {
@@ -30,7 +31,7 @@ func leaderless(img *metadata.Image, tp metadata.TopicPartition, p *metadata.Par
 		}
 	}
 	if away := absent(img, could); len(away) > 0 {
-		return view.Leaderless{Why: view.ForBrokers, Brokers: away}
+		return view.Leaderless{Why: view.ForBrokers, Brokers: away, Sole: len(away) == len(p.Replicas)}
 	}
 	return view.Leaderless{Why: view.ForDirectory, Brokers: could}
 }

@@ -160,6 +160,8 @@ func TestWhatAPartitionWithoutALeaderWaitsFor(t *testing.T) {
 		on    []int32
 	}{
 		{"ISR away", metadata.Partition{ISR: []int32{2}}, map[int32]metadata.BrokerState{2: down}, view.ForBrokers, []int32{2}},
+		{"the only replica is away", metadata.Partition{Replicas: []int32{2}, ELR: []int32{2}}, map[int32]metadata.BrokerState{2: down},
+			view.ForBrokers, []int32{2}},
 		{"ELR away, too", metadata.Partition{ISR: []int32{2}, ELR: []int32{3}}, map[int32]metadata.BrokerState{2: down, 3: down},
 			view.ForBrokers, []int32{2, 3}},
 		{"ELR can lead", metadata.Partition{ISR: []int32{2}, ELR: []int32{3}}, map[int32]metadata.BrokerState{2: down},
@@ -193,7 +195,7 @@ func TestWhatAPartitionWithoutALeaderWaitsFor(t *testing.T) {
 			got[i].For = got[i].For.Round(time.Second) // the case before may have had the same reason
 		}
 		want := []view.Leaderless{{Partitions: view.Partitions{Count: 1, Names: []string{"a-0"}}, Why: x.want, Brokers: x.on,
-			For: time.Minute}}
+			Sole: len(x.p.Replicas) == 1, For: time.Minute}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", x.name, diff)
 		}

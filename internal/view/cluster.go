@@ -108,6 +108,7 @@ type Leaderless struct {
 	Why Waiting
 	// Brokers have all acknowledged records of these partitions, as far as any broker has.
 	Brokers []int32
+	Sole    bool          // no other broker has a replica of them
 	For     time.Duration // since such partitions were first seen
 }
 

@@ -54,6 +54,32 @@ func TestFlagOverVariableOverContextOverDefault(t *testing.T) {
 	}
 }
 
+// A password and a file with one are the same setting: the stronger source wins.
+func TestAFileWithAPasswordIsTheExceptionToAContext(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(path, []byte("file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	context := "current: a\ncontexts:\n  a: {sasl: PLAIN, sasl-user: me, sasl-password: context}\n"
+	for _, c := range []struct {
+		flags, vars map[string]string
+		want        string
+	}{
+		{nil, nil, "context"},
+		{map[string]string{SASLPasswordFile: path}, nil, "file"},
+		{nil, map[string]string{Env(SASLPasswordFile): path}, "file"},
+		{map[string]string{SASLPasswordFile: path}, map[string]string{Env(SASLPassword): "variable"}, "file"},
+		{nil, map[string]string{Env(SASLPasswordFile): path, Env(SASLPassword): "variable"}, "variable"},
+		{map[string]string{SASLPassword: "flag"}, map[string]string{Env(SASLPasswordFile): path}, "flag"},
+	} {
+		s, err := Resolve(Input{Flags: c.flags, Getenv: env(t, context, c.vars)})
+		got, err2 := s.Password()
+		if err := errors.Join(err, err2); err != nil || string(got.Bytes()) != c.want {
+			t.Errorf("%+v: %s, %v", c, got.Bytes(), err)
+		}
+	}
+}
+
 // A variable close to a setting is an error; any other unknown variable is only reported.
 func TestAMisspeltVariableIsRefused(t *testing.T) {
 	for environ, want := range map[string]string{

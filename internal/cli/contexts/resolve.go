@@ -26,6 +26,7 @@ type Input struct {
 type Value struct {
 	Text   string
 	Source string
+	rank   int // of the source in the order of find
 }
 
 // Settings holds the settings of one run. The zero value has none.
@@ -79,6 +80,10 @@ func Resolve(in Input) (Settings, error) {
 		}
 		s.values[x.Name] = v
 	}
+	if inline, file := s.values[SASLPassword], s.values[SASLPasswordFile]; inline.Text != "" && file.Text != "" &&
+		file.rank < inline.rank {
+		s.values[SASLPassword] = Value{} // that of a context, for example, to which a flag is the exception
+	}
 	if s.Source(Brokers) == sourceDefault {
 		s.NoFile = noFile
 	}
@@ -91,7 +96,7 @@ const sourceDefault = "default"
 // find returns a setting from the first source that has it: flag, variable, context, default.
 func find(s Setting, in Input, context map[string]string, name string) Value {
 	if v, ok := in.Flags[s.Name]; ok {
-		return Value{v, "--" + s.Name}
+		return Value{v, "--" + s.Name, 0}
 	}
 	variables := []string{Env(s.Name)}
 	if s.Name == Brokers {
@@ -99,13 +104,13 @@ func find(s Setting, in Input, context map[string]string, name string) Value {
 	}
 	for _, env := range variables {
 		if v := in.Getenv(env); v != "" {
-			return Value{v, env}
+			return Value{v, env, 1}
 		}
 	}
 	if v, ok := context[s.Name]; ok {
-		return Value{v, "context " + name}
+		return Value{v, "context " + name, 2}
 	}
-	return Value{s.Default, sourceDefault}
+	return Value{s.Default, sourceDefault, 3}
 }
 
 // checkConflicts returns an error for settings that contradict each other.

@@ -197,6 +197,10 @@ func checkLeaderless(c *view.Cluster, n *notes) {
 		case view.ForBrokers:
 			x.Subject += ", on " + on
 			x.Problem += "only " + on + " may have all of their acknowledged records, and " + isAre(len(l.Brokers)) + " not active"
+			if l.Sole {
+				unclean = fmt.Sprintf("; if they are lost for good, run `chronikctl broker drain %d`, which gives these partitions another replica, "+
+					"and then `chronikctl topic elect --unclean`, which begins them without their records (%s)", l.Brokers[0], clusterPage)
+			}
 			x.Remedy = "start " + on + " with the data directories that " + theyIt(len(l.Brokers)) + " had" + unclean
 		case view.ForDirectory:
 			x.Subject += ", on " + on
@@ -228,7 +232,7 @@ func checkBrokers(f *Facts, n *notes) {
 		case "fenced":
 			x.Problem = "it is fenced: it sends no heartbeats, or its metadata stand still"
 			x.Remedy = fmt.Sprintf("start it, read its own findings, or check the network between it and %s, in both directions; if it will not return, "+
-				"run `chronikctl broker drain %[2]d` and then `chronikctl broker unregister %[2]d` (%[3]s)", leaderText(c), b.ID, clusterPage)
+				"start another broker if its replicas need one, run `chronikctl broker drain %[2]d` and then `chronikctl broker unregister %[2]d` (%[3]s)", leaderText(c), b.ID, clusterPage)
 		case "starting":
 			x.Severity, x.Problem = health.Note, "it is starting"
 			x.Remedy = "wait until it is ready"

@@ -2,6 +2,7 @@ package checks
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -131,6 +132,19 @@ func TestPartitionsWithoutALeader(t *testing.T) {
 		{"an election of a few seconds", soon, nil},
 		{"election", group(view.Elected, 3), []string{them + "the controller is electing leaders"}},
 	})
+}
+
+// Without another replica there is none to elect.
+func TestTheRemedyOfALostOnlyReplica(t *testing.T) {
+	f := member(func(c *view.Cluster) {
+		c.Leaderless = []view.Leaderless{{Partitions: some(1, "a-0"), Why: view.ForBrokers, Brokers: []int32{3}, Sole: true}}
+	})
+	findings, _ := Examine(Checks(), &f)
+	if !slices.ContainsFunc(findings, func(x health.Finding) bool {
+		return strings.Contains(x.Remedy, "`chronikctl broker drain 3`, which gives these partitions another replica")
+	}) {
+		t.Errorf("%+v", findings)
+	}
 }
 
 // A broker that is away is one finding, however many partitions it concerns.

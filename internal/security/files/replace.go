@@ -77,3 +77,16 @@ func keepOwner(f *os.File, of fs.FileInfo) error {
 	}
 	return f.Chown(uid, gid)
 }
+
+// OwnAs gives a new file the owner and group of another file or directory.
+func OwnAs(path, like string) error {
+	info, err := os.Stat(like)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(keepOwner(f, info), f.Close())
+}

@@ -4,9 +4,14 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/tools/ctl"
 )
@@ -48,18 +53,20 @@ func (c *nodes) refusesTo(line, want string) {
 }
 
 // A broker is added, gets its share, is prepared for a restart and restarted, and dies for good.
-// Then its replicas are copied to the others, and it is unregistered.
+// Then its replicas are copied to the others, and it is unregistered. A producer writes all the
+// time, and no acknowledged record is lost or doubled.
 func TestOneToolDoesTheJobsOfACluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts many processes")
 	}
 	t.Parallel() // it waits for elections and sessions most of the time
 	c := newNodes(t, 4)
-	c.voters, c.expected = 3, othersEnd
+	c.voters, c.expected = 3, append(slices.Clone(othersEnd), "unclean leader election")
 	c.launch(0, 1, 2)
 	c.await(0, 1, 2)
 	c.does("topic create t --partitions 4 --replication-factor 1", "t created")
 	c.write("t", 4)
+	written := c.writes("t")
 	for p := range 4 { // as after the growth from one broker
 		c.does(fmt.Sprintf("topic move t:%d 1", p), "t")
 	}
@@ -74,11 +81,8 @@ func TestOneToolDoesTheJobsOfACluster(t *testing.T) {
 	c.does("broker list", "  4  ")
 	c.does("broker fill 4 --at-a-time 1 --throttle 10MiB", "t moved 3 partitions")
 	c.does("broker fill 4", "has its share")
-	for _, list := range []string{"follower", "leader"} {
-		line := "config get topic t " + list + ".replication.throttled.replicas"
-		if code, text := c.ctl(t.Context(), line); code != 0 || strings.Contains(text, ":") {
-			t.Errorf("the limit of the copies stays: %s", text)
-		}
+	if code, text := c.ctl(t.Context(), "topic describe t"); code != 0 || strings.Contains(text, "throttled") {
+		t.Errorf("the limit of the copies stays: %s", text)
 	}
 	c.does("topic alter t --replication-factor 4", "moved 4 partitions")
 	c.does("topic alter t --replication-factor 3", "moved 4 partitions")
@@ -98,14 +102,62 @@ func TestOneToolDoesTheJobsOfACluster(t *testing.T) {
 	c.await(1)
 	c.does("broker maintain 2 --end", "broker 2 is in sync and leads")
 
+	c.does("topic create lone --replication-factor 1", "lone created")
+	c.does("topic move lone:0 4", "lone")
 	c.end(syscall.SIGKILL, 3)
+	c.does("broker list", "fenced")
+	c.refusesTo("topic move lone:0 1", "move lone-0: it has no leader to copy from")
+	c.does("topic move", "lone  ")
+	c.refusesTo("topic move lone:0 --cancel", "gives up no replica")
+	c.does("topic elect --unclean", "lone-0 is led by broker 1")
 	c.does("broker drain 4", "moved")
 	c.does("broker drain 4", "broker 4 has no replicas")
 	c.does("broker unregister 4", "broker 4 unregistered")
 	c.refusesTo("broker unregister 4", "BROKER_ID_NOT_REGISTERED")
 	c.refusesTo("broker unregister 3", "broker drain 3 moves them")
 	c.write("t", 4)
+	acknowledged := written()
+	ends, err := c.admin(0).ListEndOffsets(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found int64
+	ends.Each(func(o kadm.ListedOffset) { found += o.Offset })
+	if found != acknowledged+8 { // two calls of write, too
+		t.Errorf("t has %d records, and %d were acknowledged", found, acknowledged+8)
+	}
 	c.end(syscall.SIGTERM, 0, 1, 2)
+}
+
+// writes begins to write one record after the other to a topic, all of which must be acknowledged,
+// until the result is called, which returns their number.
+func (c *nodes) writes(topic string) func() int64 {
+	c.t.Helper()
+	cl, err := c.client(kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(cl.Close)
+	var stopped atomic.Bool
+	var acknowledged int64
+	ended := make(chan error, 1)
+	go func() {
+		for !stopped.Load() {
+			if err := cl.ProduceSync(context.Background(), kgo.StringRecord("one")).FirstErr(); err != nil {
+				ended <- err
+				return
+			}
+			acknowledged++
+		}
+		ended <- nil
+	}()
+	return func() int64 {
+		stopped.Store(true)
+		if err := <-ended; err != nil {
+			c.t.Errorf("after %d records: %v", acknowledged, err)
+		}
+		return acknowledged
+	}
 }
 
 // shareLeads waits until each of the first brokers leads its share of a topic's partitions.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
 
 // reassign moves all partitions of the topic to brokers, whose first is the preferred leader; none
@@ -45,7 +47,7 @@ func (c *torture) reassign(to ...int32) {
 func (c *torture) moved(to ...int32) {
 	c.t.Helper()
 	c.eventually(fmt.Sprintf("the move to %v", to), func(ctx context.Context) string {
-		left, err := c.admins[1].ListPartitionReassignments(ctx, nil)
+		left, err := app.Moves(ctx, c.admins[1])
 		if err != nil {
 			return err.Error()
 		}

@@ -86,14 +86,16 @@ const adminPassword = "correct-horse-battery"
 // secure runs chronikd secure init.
 func (c *securedNodes) secure(dir string, args ...string) {
 	c.t.Helper()
-	name := os.Getenv("CHRONIKD")
-	if name == "" {
-		name = "chronikd"
-	}
-	init := exec.Command(name, append([]string{"secure", "init", dir}, args...)...)
-	init.Stdin = strings.NewReader(adminPassword + "\n")
-	if out, err := init.CombinedOutput(); err != nil {
-		c.t.Fatalf("%v: %s", err, out)
+	c.chronikd(adminPassword, append([]string{"secure", "init", dir}, args...)...)
+}
+
+// chronikd runs a command that reads a password.
+func (c *securedNodes) chronikd(password string, args ...string) {
+	c.t.Helper()
+	cmd := exec.Command(cmp.Or(os.Getenv("CHRONIKD"), "chronikd"), args...)
+	cmd.Stdin = strings.NewReader(password + "\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		c.t.Fatalf("%v: %v: %s", args, err, out)
 	}
 }
 
@@ -361,7 +363,11 @@ func TestASecuredClusterChangesUnderLoad(t *testing.T) {
 		t.Fatal(err, gone)
 	}
 	c.everywhere("writer", "the password of writer", "orders", kerr.TopicAuthorizationFailed)
+	const found = "the administrator's password was lost"
+	c.chronikd(found, "user", "add", "admin", "--config", filepath.Join(c.dir, "node-2", "chronikd.yaml"))
+	c.everywhere("admin", found, "orders", nil)
 	c.start(2)
 	c.everywhere("writer", "the password of writer", "orders", kerr.TopicAuthorizationFailed)
+	c.everywhere("admin", found, "orders", nil)
 	c.nodes.end(syscall.SIGTERM, 0, 1, 2)
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/ctl/config"
 	"github.com/chronik-io/chronik/internal/tools/ctl/group"
 	"github.com/chronik-io/chronik/internal/tools/ctl/logs"
+	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 	"github.com/chronik-io/chronik/internal/tools/ctl/quota"
 	"github.com/chronik-io/chronik/internal/tools/ctl/records"
 	"github.com/chronik-io/chronik/internal/tools/ctl/top"
@@ -86,38 +87,52 @@ func Root(a *app.App) *cobra.Command {
 	root.Version = a.Version
 	root.SilenceErrors, root.SilenceUsage = true, true
 	cli.Instead(root, map[string]string{
-		"info":               "chronikctl cluster describe shows the cluster",
-		"bundle":             "chronikctl debug bundle writes it",
-		"status":             "chronikctl cluster health lists what is wrong",
-		"health":             "chronikctl cluster health lists what is wrong",
-		"doctor":             "chronikctl cluster health lists what is wrong",
-		"list":               "chronikctl topic list and group list do that",
-		"ls":                 "chronikctl topic list and group list do that",
-		"lag":                "chronikctl group list shows each group's lag",
-		"logs":               "chronikctl log reads the log directories of a stopped broker; the broker's own messages are in journalctl -u chronikd",
-		"get":                "write the noun first: chronikctl topic list, group list, config get",
-		"describe":           "write the noun first: chronikctl topic describe NAME, group describe NAME",
-		"delete":             "write the noun first: chronikctl topic delete NAME, group delete NAME",
-		"create":             "write the noun first: chronikctl topic create NAME, user add NAME",
-		"apply":              "chronikctl applies no files: topic create and topic alter make and change topics",
-		"stream":             "what others call a stream is a topic: chronikctl topic",
-		"pub":                "chronikctl produce TOPIC writes records",
-		"sub":                "chronikctl consume TOPIC prints records",
-		"partition":          "chronikctl topic describe NAME shows the partitions of a topic",
-		"bench":              "chronik-bench measures a broker",
-		"backup":             "chronikctl has no such command; docs/operations.md describes backups",
-		"--bootstrap-server": "--brokers names the brokers",
-		"--command-config":   "chronikctl context keeps TLS and logins",
-		"-b":                 "--brokers names the brokers",
-		"--topic":            "topics are arguments, without a flag",
-		"--reset-offsets":    "chronikctl group reset GROUP sets offsets",
-		"role":               notYet,
-		"schema":             notYet,
-		"connect":            notYet,
+		"info":                "chronikctl cluster describe shows the cluster",
+		"bundle":              "chronikctl debug bundle writes it",
+		"status":              "chronikctl cluster health lists what is wrong",
+		"health":              "chronikctl cluster health lists what is wrong",
+		"doctor":              "chronikctl cluster health lists what is wrong",
+		"list":                "chronikctl topic list and group list do that",
+		"ls":                  "chronikctl topic list and group list do that",
+		"lag":                 "chronikctl group list shows each group's lag",
+		"logs":                "chronikctl log reads the log directories of a stopped broker; the broker's own messages are in journalctl -u chronikd",
+		"get":                 "write the noun first: chronikctl topic list, group list, config get",
+		"describe":            "write the noun first: chronikctl topic describe NAME, group describe NAME",
+		"delete":              "write the noun first: chronikctl topic delete NAME, group delete NAME",
+		"create":              "write the noun first: chronikctl topic create NAME, user add NAME",
+		"apply":               "chronikctl applies no files: topic create and topic alter make and change topics",
+		"stream":              "what others call a stream is a topic: chronikctl topic",
+		"pub":                 "chronikctl produce TOPIC writes records",
+		"sub":                 "chronikctl consume TOPIC prints records",
+		"partition":           partitions,
+		"partitions":          partitions,
+		"reassign":            "chronikctl topic move moves partitions, broker rebalance spreads them",
+		"reassign-partitions": "chronikctl topic move moves partitions, broker rebalance spreads them",
+		"leader":              "chronikctl topic elect elects leaders",
+		"leader-election":     "chronikctl topic elect elects leaders",
+		"metadata-quorum":     "chronikctl cluster describe shows the voters of the metadata",
+		"cluster-info":        "chronikctl cluster describe shows the cluster",
+		"maintenance":         "chronikctl broker maintain ID prepares a broker for a restart",
+		"cordon":              "chronikctl broker maintain ID prepares a broker for a restart",
+		"decommission":        "chronikctl broker drain ID moves its replicas away, broker unregister ID removes it",
+		"security":            "chronikctl user, acl and cert do that",
+		"server":              "chronikctl cluster health lists what is wrong, top shows the load",
+		"edit":                "chronikctl config set changes configs",
+		"bench":               "chronik-bench measures a broker",
+		"backup":              backups,
+		"restore":             backups,
+		"--bootstrap-server":  "--brokers names the brokers",
+		"--command-config":    "chronikctl context keeps TLS and logins",
+		"-b":                  "--brokers names the brokers",
+		"--topic":             "topics are arguments, without a flag",
+		"--reset-offsets":     "chronikctl group reset GROUP sets offsets",
+		"role":                notYet,
+		"schema":              notYet,
+		"connect":             notYet,
 	})
 	root.SetFlagErrorFunc(app.FlagError)
 	a.Prepare(root)
-	app.CompleteFlag(root, contexts.Output, app.OneOf("table", "wide", "json", "yaml"))
+	app.CompleteFlag(root, contexts.Output, app.OneOf("table", "wide", "name", "json", "yaml", output.Path))
 	app.CompleteFlag(root, contexts.SASL, app.OneOf("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"))
 	app.CompleteFlag(root, "context", contextNames(a))
 	cli.RejectUnknownHelp(root, cli.NoArgs)
@@ -134,6 +149,12 @@ func runner(a *app.App) cluster.Runner {
 		return Main(ctx, args, a.Version, Streams{In: strings.NewReader(""), Out: out, Err: errs, Getenv: a.Getenv, Environ: a.Environ})
 	}
 }
+
+// Hints for several words.
+const (
+	partitions = "chronikctl topic describe NAME shows the partitions of a topic, topic move moves them"
+	backups    = "chronikctl has no such command; docs/operations.md describes backups"
+)
 
 // notYet is the hint for commands that other brokers' tools have.
 const notYet = "chronikctl has no such command; docs/compatibility.md lists what chronik supports"

@@ -174,6 +174,9 @@ func (a *App) Resolve(cmd *cobra.Command) error {
 		return Usage("%w", err)
 	}
 	a.Settings = s
+	if err := a.Format().Check(); err != nil {
+		return Usage("%s: %w", s.Source(contexts.Output), err)
+	}
 	return nil
 }
 

@@ -14,6 +14,25 @@ import (
 // RegexHelp is the help of the flag --regex of commands that take names of topics.
 const RegexHelp = "the names are regular expressions; they match no internal topic"
 
+// Moves returns the moves in progress of topics, and of all without topics. The library asks for
+// those of the partitions that it is given, and for nothing if it is given none.
+func Moves(ctx context.Context, adm *kadm.Client, topics ...string) (kadm.ListPartitionReassignmentsResponses, error) {
+	all, err := adm.ListTopicsWithInternal(ctx, topics...)
+	var moves kadm.ListPartitionReassignmentsResponses
+	if err == nil {
+		moves, err = adm.ListPartitionReassignments(ctx, all.TopicsSet())
+	}
+	if err = BrokerError(err); err != nil && !IsUnsupported(err) {
+		return nil, Refused("read the moves in progress", err, "")
+	}
+	for topic, partitions := range moves {
+		if len(partitions) == 0 {
+			delete(moves, topic)
+		}
+	}
+	return moves, nil
+}
+
 // FindTopics returns the topics with the given names or, with regex, each topic whose whole name
 // matches one of them, sorted. missing has an error for each name or expression without a topic.
 func FindTopics(ctx context.Context, adm *kadm.Client, names []string, regex bool) (

@@ -34,16 +34,17 @@ func (c *Checkup) brokers(ctx context.Context) {
 			c.Add("broker", health.Bad, fmt.Sprintf("broker %d", b.NodeID),
 				fmt.Sprintf("it does not answer at the address that it advertises to clients, %s: %v",
 					net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), app.BrokerError(why)),
-				"start it, or set its advertised address to one that clients can reach")
+				"start it if it does not run; if it runs, it advertises an address that clients cannot reach (chronikd --advertise HOST:PORT)")
 		}
 	}
 }
 
-// about reports whether the report of a member of the cluster has a finding about a broker, for
-// example that it is down.
+// about reports whether there is a finding about a broker, for example that it is down: of a member
+// of the cluster, or that it does not answer.
 func (c *Checkup) about(broker int32) bool {
-	return c.member && slices.ContainsFunc(c.findings, func(f health.Finding) bool {
-		return f.Check == "brokers" && f.Subject == fmt.Sprintf("broker %d", broker) && f.Severity != health.Note
+	return slices.ContainsFunc(c.findings, func(f health.Finding) bool {
+		return (c.member && f.Check == "brokers" || f.Check == "broker") && f.Subject == fmt.Sprintf("broker %d", broker) &&
+			f.Severity != health.Note
 	})
 }
 
@@ -216,7 +217,8 @@ func (c *Checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail)
 func (c *Checkup) dirs(ctx context.Context) {
 	all, err := c.adm.DescribeAllLogDirs(ctx, nil)
 	if err = app.BrokerError(err); err != nil {
-		if !app.IsUnsupported(err) {
+		silent := slices.ContainsFunc(c.Meta.Brokers.NodeIDs(), c.about) // that is why
+		if !app.IsUnsupported(err) && !silent {
 			c.Add("log_dir", health.Warn, "log directories", "brokers do not describe them: "+err.Error(), "see the brokers' logs")
 		}
 		return

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 	"github.com/chronik-io/chronik/internal/view"
@@ -15,8 +16,10 @@ import (
 
 // NewProfile returns the command profile.
 func NewProfile(a *app.App) *cobra.Command {
-	return app.Parent("profile", "Show durability profiles, and explain what an acknowledgement guarantees", listProfiles(a),
+	c := app.Parent("profile", "Show durability profiles, and explain what an acknowledgement guarantees", listProfiles(a),
 		showProfile(a), explain(a))
+	cli.Instead(c, map[string]string{"set": "chronikctl topic alter TOPIC --config chronik.durability.profile=PROFILE sets a topic's profile"})
+	return c
 }
 
 // profileList is the broker's profiles, or the built-in ones.

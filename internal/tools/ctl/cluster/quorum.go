@@ -198,7 +198,11 @@ func (q *quorum) tables(brokers *output.Table) []*output.Table {
 		case m.Voter:
 			role = "voter"
 		}
-		t.Add(m.Broker, role, m.Behind, fmt.Sprintf("%.1f s", m.Silent), m.Member)
+		name := fmt.Sprint(m.Broker)
+		if m.Broker < 0 {
+			name, role = "?", role+" that no broker has"
+		}
+		t.Add(name, role, m.Behind, fmt.Sprintf("%.1f s", m.Silent), m.Member)
 	}
 	return []*output.Table{brokers, t}
 }

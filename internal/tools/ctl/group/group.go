@@ -19,6 +19,8 @@ func New(a *app.App) *cobra.Command {
 	cli.Instead(c, map[string]string{
 		"lag":           "group list shows each group's lag, group describe the lag of each partition",
 		"members":       "group describe shows the members",
+		"list-members":  "group describe shows the members",
+		"--to-datetime": "--to-time sets the offsets at a time",
 		"offsets":       "group describe shows the offsets",
 		"seek":          "group reset sets offsets",
 		"reset-offsets": "group reset sets offsets",

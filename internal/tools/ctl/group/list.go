@@ -3,6 +3,7 @@ package group
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,13 +53,15 @@ func list(a *app.App) *cobra.Command {
 			req := kmsg.NewPtrListGroupsRequest()
 			req.StatesFilter = in
 			all := []listed{}
+			var missing []error // of brokers whose groups are not in the list
 			for _, shard := range cl.RequestSharded(cmd.Context(), req) {
 				resp, _ := shard.Resp.(*kmsg.ListGroupsResponse)
 				if shard.Err == nil && resp != nil {
 					shard.Err = kerr.ErrorForCode(resp.ErrorCode)
 				}
 				if shard.Err != nil {
-					return app.Refused("list groups", shard.Err, "")
+					missing = append(missing, app.Refused(fmt.Sprintf("list groups of broker %d", shard.Meta.NodeID), shard.Err, ""))
+					continue
 				}
 				for _, g := range resp.Groups {
 					if slices.ContainsFunc(all, func(x listed) bool { return x.Group == g.Group }) {
@@ -84,7 +87,7 @@ func list(a *app.App) *cobra.Command {
 				}
 				t.Add(g.Group, g.State, g.Type, members, lag, g.Protocol, g.Coordinator, g.Error)
 			}
-			return a.Print(all, t)
+			return errors.Join(append([]error{a.Print(all, t)}, missing...)...)
 		},
 	}
 	c.Flags().StringSliceVar(&in, "state", nil, "only groups in these states: "+strings.Join(states(), ", "))

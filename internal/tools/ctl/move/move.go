@@ -84,9 +84,9 @@ func Read(ctx context.Context, adm *kadm.Client) (*Plan, kadm.Metadata, error) {
 	if err != nil {
 		return nil, m, app.Refused("read the metadata", app.BrokerError(err), "")
 	}
-	moves, err := adm.ListPartitionReassignments(ctx, nil)
-	if err != nil && !app.IsUnsupported(app.BrokerError(err)) {
-		return nil, m, app.Refused("read the moves in progress", app.BrokerError(err), "")
+	moves, err := app.Moves(ctx, adm)
+	if err != nil {
+		return nil, m, err
 	}
 	p := newPlan(m, moves)
 	dirs, err := adm.DescribeAllLogDirs(ctx, nil)
@@ -240,7 +240,6 @@ func (p *Plan) Leave(broker int32) error {
 				x.topic, text.Count(len(x.to), "replica"), broker, x.topic)
 		}
 		x.to[at] = next
-		p.load[broker]--
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package move
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -31,6 +32,17 @@ func cluster(n int32, racks string, replicas ...[]int32) kadm.Metadata {
 	return m
 }
 
+// Moves that copy nothing do not wait for those that do.
+func TestMovesThatCopyNothingAreFirst(t *testing.T) {
+	p := newPlan(cluster(3, "", []int32{1, 2}, []int32{1, 2}), nil)
+	if err := errors.Join(p.Set("t", 0, []int32{3, 1}), p.Set("t", 1, []int32{2, 1})); err != nil {
+		t.Fatal(err)
+	}
+	if all := p.Moves(); len(all) != 2 || all[0].n != 1 {
+		t.Errorf("%+v", all)
+	}
+}
+
 func TestPlans(t *testing.T) {
 	all := [][]int32{{1, 2}, {2, 3}, {3, 1}}
 	factor := func(n int) func(*Plan) error { return func(p *Plan) error { return p.SetFactor("t", n) } }
@@ -39,6 +51,8 @@ func TestPlans(t *testing.T) {
 	balance := func(p *Plan) error { p.Balance(); return nil }
 	lead := func(p *Plan) error { p.Lead(); return nil }
 	yield := func(id int32) func(*Plan) error { return func(p *Plan) error { p.Yield(id); return nil } }
+	spread := func(p *Plan) error { p.classes(func(parts []*part) { p.spread(parts, -1) }); return nil }
+	ones, twos := [][]int32{{1}, {1}, {1}}, [][]int32{{1, 2}, {1, 2}, {1, 2}}
 	firsts := [][]int32{{1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}}
 	for _, c := range []struct {
 		name     string
@@ -71,6 +85,43 @@ func TestPlans(t *testing.T) {
 		{"a dead broker gets nothing", 2, "", [][]int32{{1, 9}, {1, 9}, {1, 9}}, balance, "0 [2 9]"},
 		{"a broker gives its leaders up", 3, "", firsts[:3], yield(1), "0 [2 3 1], 1 [3 2 1], 2 [2 3 1]"},
 		{"a broker is alone", 3, "", [][]int32{{1}, {2, 1}}, yield(1), ""},
+		{"the preferred leader stays", 3, "", [][]int32{{1, 2}, {1, 3}}, factor(1), "0 [1], 1 [1]"},
+		{"a shared rack loses one", 3, "xxy", [][]int32{{1, 2, 3}}, factor(2), "0 [1 3]"},
+		{"only the rack of the one that leaves is free", 5, "xyzxz", [][]int32{{1, 2, 3}}, leave(3), "0 [1 2 5]"},
+		{"a dead broker does not lead", 2, "", [][]int32{{1, 9}}, yield(1), ""},
+		{"one that is not in sync does not lead", 2, "", [][]int32{{1, 2}}, func(p *Plan) error {
+			p.parts[0].isr = []int32{1}
+			p.Yield(1)
+			return nil
+		}, ""},
+		{"internal topics are spread for themselves", 2, "", [][]int32{{1}, {1}, {2}, {2}}, func(p *Plan) error {
+			p.parts[2].internal, p.parts[3].internal = true, true
+			p.Balance()
+			return nil
+		}, "0 [2], 2 [1]"},
+		{"what moves is not moved", 2, "", ones, func(p *Plan) error {
+			p.moving = kadm.ListPartitionReassignmentsResponses{"t": {0: {}}}
+			p.Balance()
+			return nil
+		}, "1 [2]"},
+		{"what has no leader is not moved", 2, "", ones, func(p *Plan) error {
+			p.parts[0].leader = -1
+			p.Balance()
+			return nil
+		}, "1 [2]"},
+		{"the smallest moves", 2, "", ones, func(p *Plan) error {
+			p.sizes = map[partition]int64{{"t", 0}: 5, {"t", 1}: 1, {"t", 2}: 3}
+			p.Balance()
+			return nil
+		}, "1 [2]"},
+		{"the topic that is spread least moves", 2, "", ones, func(p *Plan) error {
+			p.parts[0].topic = "u"
+			p.Balance()
+			return nil
+		}, "1 [2]"},
+		{"no second replica gets into a rack", 3, "xyy", twos, spread, "0 [1 3]"},
+		{"replicas of a rack may stay in it", 3, "xxx", twos, spread, "0 [3 2], 1 [1 3]"},
+		{"only one broker is filled", 4, "", [][]int32{{1}, {1}, {1}, {2}}, fill(4), "0 [4]"},
 	} {
 		m := cluster(c.brokers, c.racks, c.replicas...)
 		p := newPlan(m, nil)

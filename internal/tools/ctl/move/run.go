@@ -25,7 +25,8 @@ const (
 	// most is how many moves one request has if nothing is copied.
 	most = 500
 	// changedAfter is how often the metadata must not show a move that is not in progress, before
-	// it counts as cancelled: the broker that is asked may be behind.
+	// it counts as cancelled: the broker that is asked may be behind. So often a partition may have
+	// no leader, which an election may change.
 	changedAfter = 50
 	// pollGap is the time between two questions for the moves in progress, and progressGap that
 	// between two lines about them.
@@ -157,9 +158,12 @@ func (r *run) all(ctx context.Context) error {
 		if err := r.begin(ctx); err != nil {
 			return err
 		}
-		moving, err := r.adm.ListPartitionReassignments(ctx, nil)
-		if err != nil {
-			return app.Refused("read the moves in progress", app.BrokerError(err), "")
+		var moving kadm.ListPartitionReassignmentsResponses
+		if topics := r.topicsBegun(); len(topics) > 0 {
+			var err error
+			if moving, err = app.Moves(ctx, r.adm, topics...); err != nil {
+				return err
+			}
 		}
 		now, err := r.adm.Metadata(ctx)
 		if err != nil {
@@ -168,6 +172,8 @@ func (r *run) all(ctx context.Context) error {
 		for at, m := range r.begun {
 			if _, goesOn := moving[at.topic][at.n]; !goesOn {
 				r.end(m, now)
+			} else {
+				r.leaderless(m, now)
 			}
 		}
 		if len(r.waiting)+len(r.begun) == 0 {
@@ -178,6 +184,15 @@ func (r *run) all(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// topicsBegun returns the topics with moves that are not complete.
+func (r *run) topicsBegun() []string {
+	topics := map[string]bool{}
+	for at := range r.begun {
+		topics[at.topic] = true
+	}
+	return slices.Sorted(maps.Keys(topics))
 }
 
 // begin requests as many moves as may be in progress.
@@ -250,6 +265,20 @@ func (r *run) end(m *Move, now kadm.Metadata) {
 	}
 	r.done[m.topic]++
 	r.copied += m.copies()
+}
+
+// leaderless gives a move up, for this run, whose partition has had no leader for long.
+func (r *run) leaderless(m *Move, now kadm.Metadata) {
+	if now.Topics[m.topic].Partitions[m.n].Leader >= 0 {
+		m.seen = 0
+		return
+	}
+	if m.seen++; m.seen < changedAfter {
+		return
+	}
+	delete(r.begun, m.partition)
+	r.out.Failed(m.topic, fmt.Errorf("move %s: it has no leader to copy from; the move continues when it has one, and chronikctl cluster health "+
+		"says what it waits for", m))
 }
 
 // progress prints how far the moves are, and brokers for which they wait.

@@ -65,8 +65,8 @@ func entries(partition int32, brokers []int32) (list []string) {
 	return list
 }
 
-// release removes the names of replicas of partitions that no longer move, and the rates if there
-// was one.
+// release removes the names of replicas of partitions that no longer move, and the rates when
+// nothing moves any more.
 func (l *limit) release(ctx context.Context, topics map[string]bool) error {
 	if len(topics) == 0 {
 		return nil
@@ -75,41 +75,49 @@ func (l *limit) release(ctx context.Context, topics map[string]bool) error {
 	if err != nil {
 		return app.Refused("read the limits of copies", app.BrokerError(err), "")
 	}
-	moving, err := l.adm.ListPartitionReassignments(ctx, nil)
-	if err != nil && !app.IsUnsupported(app.BrokerError(err)) {
-		return app.Refused("read the moves in progress", app.BrokerError(err), "")
+	moving, err := app.Moves(ctx, l.adm)
+	if err != nil {
+		return err
 	}
 	found := false
 	for _, r := range configs {
-		gone := map[string][]string{}
+		gone, all := map[string][]string{}, map[string][]string{}
 		for _, kv := range r.Configs {
 			if kv.Key != leaderReplicas && kv.Key != followerReplicas {
 				continue
 			}
-			for _, entry := range strings.Split(kv.MaybeValue(), ",") {
+			entries := strings.Split(kv.MaybeValue(), ",")
+			for _, entry := range entries {
 				partition, _, named := strings.Cut(entry, ":")
 				n, err := strconv.ParseInt(strings.TrimSpace(partition), 10, 32)
 				if _, goesOn := moving[r.Name][int32(n)]; named && err == nil && !goesOn {
 					gone[kv.Key] = append(gone[kv.Key], entry)
 				}
 			}
+			if len(gone[kv.Key]) == len(entries) {
+				all[kv.Key] = nil
+				delete(gone, kv.Key)
+			}
 		}
-		if len(gone) == 0 {
-			continue
-		}
-		found = true
+		found = found || len(gone)+len(all) > 0
 		if err := l.change(ctx, kadm.SubtractConfig, r.Name, gone); err != nil {
 			return err
 		}
+		if err := l.change(ctx, kadm.DeleteConfig, r.Name, all); err != nil {
+			return err
+		}
 	}
-	if !found {
+	if !found || len(moving) > 0 { // the rates are those of other moves, too
 		return nil
 	}
 	return l.rates(ctx, func(name string) kadm.AlterConfig { return kadm.AlterConfig{Op: kadm.DeleteConfig, Name: name} })
 }
 
-// change appends names of replicas to configs of a topic, or removes them.
+// change appends names of replicas to configs of a topic, or removes them or the configs.
 func (l *limit) change(ctx context.Context, op kadm.IncrementalOp, topic string, lists map[string][]string) error {
+	if len(lists) == 0 {
+		return nil
+	}
 	var changes []kadm.AlterConfig
 	for _, name := range slices.Sorted(maps.Keys(lists)) {
 		value := strings.Join(lists[name], ",")

@@ -1,5 +1,5 @@
-// Package output prints answers: as a table for people, as JSON or YAML for programs, records as
-// lines of JSON, and progress bars.
+// Package output prints answers: as a table for people, as names, JSON, parts of it or YAML for
+// programs, records as lines of JSON, and progress bars.
 //
 // JSON and YAML have the same names and values in the same order. Control characters in a name
 // cannot break a table. The package does not know the meaning of what it prints.
@@ -8,8 +8,10 @@ package output
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -26,10 +28,11 @@ const (
 	Wide Format = "wide" // a table with more columns
 	JSON Format = "json"
 	YAML Format = "yaml"
+	Name Format = "name" // the names in a list, one a line
 )
 
 // ForPeople reports whether the format is a table.
-func (f Format) ForPeople() bool { return f != JSON && f != YAML }
+func (f Format) ForPeople() bool { return f != JSON && f != YAML && !f.isPath() }
 
 // Table is a table with a heading.
 type Table struct {
@@ -59,6 +62,11 @@ func Print(w io.Writer, f Format, v any, tables ...*Table) error {
 		return printJSON(w, v)
 	case YAML:
 		return printYAML(w, v)
+	case Name:
+		return printNames(w, tables)
+	}
+	if f.isPath() {
+		return printPath(w, f, v)
 	}
 	var b bytes.Buffer
 	for i, t := range tables {
@@ -66,6 +74,24 @@ func Print(w io.Writer, f Format, v any, tables ...*Table) error {
 			b.WriteByte('\n')
 		}
 		t.write(&b, f == Wide)
+	}
+	return write(w, b.Bytes())
+}
+
+// printNames prints the column NAME of a list, or else its first, each name once.
+func printNames(w io.Writer, tables []*Table) error {
+	if len(tables) != 1 || len(tables[0].Columns) == 0 || len(tables[0].Rows) > 0 && tables[0].Title != "" {
+		return errors.New("-o name: this answer is not one list; -o json has all of it")
+	}
+	t := tables[0]
+	column := max(0, slices.Index(t.Columns, "NAME"))
+	var b bytes.Buffer
+	last := ""
+	for _, row := range t.Rows {
+		if name := Plain(row[column]); name != last {
+			b.WriteString(name + "\n")
+			last = name
+		}
 	}
 	return write(w, b.Bytes())
 }

@@ -79,6 +79,7 @@ func (o *consumeOptions) flags(c *cobra.Command, a *app.App) {
 		"--tail":           "--from -N prints the last N records",
 		"--last":           "--from -N prints the last N records",
 		"--num":            "--count stops after that many records",
+		"-c":               "--count stops after that many records",
 		"--max-messages":   "--count stops after that many records",
 		"--limit":          "--count stops after that many records",
 	})
@@ -122,6 +123,8 @@ func (o *consumeOptions) check(f output.Format) error {
 		return app.Usage("--skip-damaged and --group exclude each other: move the group past the damage with chronikctl group reset")
 	case o.group != "" && o.until != "":
 		return app.Usage("--until and --group exclude each other: a group continues where it stopped; use --count")
+	case f == output.Name || strings.HasPrefix(string(f), output.Path):
+		return app.Usage("-o %s is not for records: --format chooses what is printed of each", f)
 	case o.format != "" && !f.ForPeople():
 		return app.Usage("--format and -o %s exclude each other", f)
 	case !f.ForPeople() && (o.separator != "" || o.headers || o.offsets):

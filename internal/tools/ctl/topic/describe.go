@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -36,6 +37,7 @@ type described struct {
 	Records     int64             `json:"records"`           // offsets between start and end: an upper bound
 	Size        *int64            `json:"sizeBytes"`         // of all replicas; nil if unknown
 	Partitions  []partition       `json:"partitions"`
+	more        bool              // Records lacks those of leaders that do not answer
 }
 
 type partition struct {
@@ -150,7 +152,8 @@ func askHoldings(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetai
 	if unanswered(err) {
 		return f, app.Refused("end offsets", app.BrokerError(err), "")
 	}
-	if f.dirs, err = adm.DescribeAllLogDirs(ctx, set); unanswered(err) && !app.IsUnsupported(app.BrokerError(err)) {
+	f.dirs, err = adm.DescribeAllLogDirs(ctx, set)
+	if unanswered(err) && !app.IsUnsupported(app.BrokerError(err)) && !errors.Is(err, kerr.ClusterAuthorizationFailed) {
 		return f, app.Refused("log directories", app.BrokerError(err), "")
 	}
 	return f, nil
@@ -163,6 +166,15 @@ func unanswered(err error) bool {
 }
 
 func show(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, topics []kadm.TopicDetail) error {
+	names := make([]string, len(topics))
+	for i, t := range topics {
+		names[i] = t.Topic
+	}
+	var logs map[log]view.Log
+	var unasked error // reported after the broker's own answer
+	var asked sync.WaitGroup
+	asked.Go(func() { logs, unasked = logsOf(ctx, a, names) }) // a port that hangs does not add its time
+	defer asked.Wait()
 	f, err := ask(ctx, adm, topics)
 	if err != nil {
 		return err
@@ -170,12 +182,8 @@ func show(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, top
 	if f.eligible, err = askEligible(ctx, cl, topics); err != nil {
 		return app.Refused("eligible leader replicas", app.BrokerError(err), "")
 	}
-	names := make([]string, len(topics))
-	for i, t := range topics {
-		names[i] = t.Topic
-	}
-	var unasked error // reported after the broker's own answer
-	f.logs, unasked = logsOf(ctx, a, names)
+	asked.Wait()
+	f.logs = logs
 	all := []described{}
 	var tables []*output.Table
 	for _, t := range topics {
@@ -206,6 +214,8 @@ func (f *facts) describe(t kadm.TopicDetail) described {
 		x := f.partition(p)
 		if x.Start != nil && x.End != nil {
 			d.Records += *x.End - *x.Start
+		} else {
+			d.more = true
 		}
 		d.Size = sum(d.Size, x.Size)
 		d.Partitions = append(d.Partitions, x)
@@ -237,6 +247,9 @@ func (f *facts) partition(p kadm.PartitionDetail) partition {
 	x.Behind = f.behind(p)
 	at := f.eligible[log{p.Topic, p.Partition}]
 	x.ELR, x.State = at.elr, state(&x, at)
+	if x.State == "" && (x.Start == nil || x.End == nil) {
+		x.State = fmt.Sprintf("its leader, broker %d, does not answer", x.Leader)
+	}
 	l := f.logs[log{p.Topic, p.Partition}]
 	x.Retained = l.Retained
 	if own := cmp.Or(l.Error, l.Damaged); own != "" {
@@ -282,11 +295,19 @@ func behindText(all map[int32]int64) string {
 	return strings.Join(list, ", ")
 }
 
+// offsets formats the number of records.
+func (d *described) offsets() string {
+	if d.more {
+		return "≥ " + text.Number(d.Records)
+	}
+	return text.Number(d.Records)
+}
+
 // table formats a topic for people.
 func (d *described) table() *output.Table {
 	head := []string{"topic " + d.Topic, "id " + cmp.Or(d.ID, "-"), text.Count(len(d.Partitions), "partition"),
 		fmt.Sprintf("replication factor %d", d.Replication),
-		text.Number(d.Records) + " offsets", size(d.Size)}
+		d.offsets() + " offsets", size(d.Size)}
 	if d.Profile != "" {
 		head = append(head, "profile "+d.Profile)
 	}

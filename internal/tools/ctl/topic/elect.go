@@ -182,7 +182,8 @@ func uncleanLoss(p kadm.PartitionDetail, at eligible) string {
 	others := slices.DeleteFunc(slices.Clone(p.Replicas), func(r int32) bool { return slices.Contains(whole, r) })
 	switch {
 	case len(whole) > 0 && len(others) == 0:
-		return fmt.Sprintf("only %s may have its records: start it; if it is lost, so are they, and the topic can only be deleted",
+		return fmt.Sprintf("only %s may have its records: start it; if it is lost, so are they, and chronikctl topic move gives the partition "+
+			"another replica, which can be elected",
 			brokersText(whole))
 	case len(whole) == 0:
 		return fmt.Sprintf("no replica is known to have all acknowledged records; what the longest of %s lacks is lost",

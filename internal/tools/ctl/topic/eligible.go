@@ -38,8 +38,12 @@ func askEligible(ctx context.Context, cl *kgo.Client, topics []kadm.TopicDetail)
 	}
 	all := map[log]eligible{}
 	if len(req.Topics) > 0 {
-		moves, err := kadm.NewClient(cl).ListPartitionReassignments(ctx, nil)
-		if err != nil && !app.IsUnsupported(app.BrokerError(err)) {
+		var names []string
+		for _, t := range req.Topics {
+			names = append(names, t.Topic)
+		}
+		moves, err := app.Moves(ctx, kadm.NewClient(cl), names...)
+		if err != nil {
 			return nil, err
 		}
 		for _, m := range moves.Sorted() {

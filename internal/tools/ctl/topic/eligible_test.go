@@ -5,7 +5,10 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The state of a partition names the brokers that are the reason.
 func TestTheStateNamesItsReason(t *testing.T) {

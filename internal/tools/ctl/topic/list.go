@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 )
@@ -87,7 +86,7 @@ func (l *listFlags) show(ctx context.Context, a *app.App, adm *kadm.Client, topi
 		return nil
 	}
 	var f facts
-	if a.Format() != output.Text && len(topics) > 0 { // the short table needs no more
+	if as := a.Format(); as != output.Text && as != output.Name && len(topics) > 0 { // the short table needs no more
 		var err error
 		if f, err = ask(ctx, adm, topics); err != nil {
 			return err
@@ -101,7 +100,7 @@ func (l *listFlags) show(ctx context.Context, a *app.App, adm *kadm.Client, topi
 		x := listed{Topic: t.Topic, Partitions: len(t.Partitions), Replication: d.Replication, ID: d.ID, Internal: t.IsInternal,
 			Size: d.Size, Records: d.Records, Profile: d.Profile}
 		all = append(all, x)
-		table.Add(x.Topic, x.Partitions, x.Replication, size(x.Size), text.Number(x.Records), x.Profile, x.ID, x.Internal)
+		table.Add(x.Topic, x.Partitions, x.Replication, size(x.Size), d.offsets(), x.Profile, x.ID, x.Internal)
 	}
 	return a.Print(all, table)
 }

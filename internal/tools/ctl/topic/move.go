@@ -180,9 +180,9 @@ func moveTo(ctx context.Context, a *app.App, adm *kadm.Client, wanted []destinat
 }
 
 func cancelMoves(ctx context.Context, a *app.App, adm *kadm.Client, wanted []destination, dryRun bool) error {
-	moving, err := adm.ListPartitionReassignments(ctx, nil)
+	moving, err := app.Moves(ctx, adm)
 	if err != nil {
-		return app.Refused("read the moves in progress", app.BrokerError(err), "")
+		return err
 	}
 	var out app.Outcomes
 	var req kadm.AlterPartitionAssignmentsReq
@@ -224,9 +224,9 @@ type moveInProgress struct {
 }
 
 func listMoves(ctx context.Context, a *app.App, adm *kadm.Client) error {
-	moving, err := adm.ListPartitionReassignments(ctx, nil)
+	moving, err := app.Moves(ctx, adm)
 	if err != nil {
-		return app.Refused("read the moves in progress", app.BrokerError(err), "")
+		return err
 	}
 	list := []moveInProgress{}
 	t := &output.Table{Columns: []string{"TOPIC", "PARTITION#", "REPLICAS", "COPYING TO", "LEAVING"}, Empty: "no partition is being moved"}

@@ -24,6 +24,7 @@ func New(a *app.App) *cobra.Command {
 		"info":         "topic describe shows a topic",
 		"alter-config": "topic alter changes configs",
 		"set":          "topic alter changes configs",
+		"--profile":    "--config chronik.durability.profile=PROFILE sets it",
 		"config":       "topic alter changes configs, config get shows them",
 		"trim-prefix":  "topic trim deletes records",
 		"truncate":     "topic trim NAME --before latest deletes all records",

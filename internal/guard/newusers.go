@@ -1,0 +1,146 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/audit"
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/login"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/security/secret"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// newUsers is the file of the data directory in which `chronikd user add` leaves users for the
+// broker of the directory, as lines of login.UserLines with keys in the place of passwords. The
+// first line names who has left them. Only who may write into the directory can make it, and the
+// metadata of that user's broker are in the same directory.
+const newUsers = "new-users"
+
+// by begins the first line of the file.
+const by = "# uid="
+
+// takeEvery is how often a broker looks for the file.
+const takeEvery = time.Second
+
+// LeaveUser leaves a user's password for the broker of a data directory, which is there. The name
+// has no colon. own gives the file the owner that the broker needs.
+func LeaveUser(fsys vfs.FS, dir, name string, password secret.Secret, own func(file string) error) error {
+	at := path.Join(dir, newUsers)
+	text, err := vfs.ReadFile(fsys, at)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	lines := []string{fmt.Sprintf("%s%d", by, os.Getuid())}
+	for line := range strings.Lines(string(text)) { // of other users, which no broker has taken yet
+		if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, name+":") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	for _, m := range []metadata.ScramMechanism{metadata.ScramSHA256, metadata.ScramSHA512} {
+		c, err := login.NewCredential(m, password, login.DefaultIterations)
+		if err != nil {
+			return err
+		}
+		lines = append(lines, strings.Join([]string{name, m.String(), login.Stored(c)}, ":"))
+	}
+	err = vfs.WriteFile(fsys, at+".tmp", []byte(strings.Join(lines, "\n")+"\n"), true)
+	if err == nil {
+		err = own(at + ".tmp")
+	}
+	if err == nil {
+		err = fsys.Rename(at+".tmp", at)
+	}
+	if err != nil {
+		return err
+	}
+	return fsys.SyncDir(dir)
+}
+
+// AwaitTaken waits until the broker of a data directory has set the passwords that are left there.
+func AwaitTaken(ctx context.Context, fsys vfs.FS, dir string) error {
+	for {
+		if _, err := fsys.Stat(path.Join(dir, newUsers)); err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return err
+		}
+		if err := pause.Sleep(ctx, takeEvery/10); err != nil {
+			return err
+		}
+	}
+}
+
+// TakeUsers sets the passwords that LeaveUser has left in the data directory of this broker, in the
+// metadata of its cluster, and records that in the audit log as a change of the user who left them.
+func (g *Guard) TakeUsers(ctx context.Context, fsys vfs.FS, control *controller.Controller) error {
+	at := path.Join(g.cfg.DataDir, newUsers)
+	if _, err := fsys.Stat(at); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	text, err := vfs.ReadFile(fsys, at)
+	if err != nil {
+		return err
+	}
+	if string(text) != g.taken {
+		if err := g.setUsers(ctx, string(text), control); err != nil {
+			return fmt.Errorf("%s: %w", at, err)
+		}
+		g.taken = string(text) // not again if the file cannot be removed
+	}
+	if err := fsys.Remove(at); err != nil {
+		return err
+	}
+	return fsys.SyncDir(g.cfg.DataDir)
+}
+
+// setUsers sets the passwords of a file of LeaveUser.
+func (g *Guard) setUsers(ctx context.Context, text string, control *controller.Controller) error {
+	users, err := login.ParseUsers(text)
+	if err != nil {
+		return fmt.Errorf("%w; remove the file, and run chronikd user add again", err)
+	}
+	var changes []controller.UserChange // made together: no former password stays for one of the mechanisms
+	var names []string
+	for _, u := range users {
+		for _, c := range u.Credentials {
+			changes = append(changes, controller.UserChange{User: u.Name, Mechanism: c.Mechanism, Set: &c})
+		}
+		names = append(names, u.Name)
+	}
+	if _, _, err := control.PrepareLogins(ctx, nil); err != nil {
+		return err
+	}
+	who, _, _ := strings.Cut(text, "\n")
+	ctx = audit.With(ctx, audit.Client{Who: strings.TrimPrefix(who, "# "), ID: "chronikd user add"})
+	_, errs, err := control.AlterUsers(ctx, changes)
+	if err := errors.Join(append(slices.Clone(errs), err)...); err != nil {
+		return err
+	}
+	g.log.Info("set passwords that chronikd user add has left", zap.Strings("users", names))
+	return nil
+}
+
+// FollowUsers calls TakeUsers until ctx ends. It logs an error once.
+func (g *Guard) FollowUsers(ctx context.Context, fsys vfs.FS, control *controller.Controller) {
+	said := ""
+	for pause.Sleep(ctx, takeEvery) == nil {
+		err := g.TakeUsers(ctx, fsys, control)
+		if err != nil && err.Error() != said && ctx.Err() == nil {
+			g.log.Warn("passwords that chronikd user add has left are not set yet", zap.Error(err))
+			said = err.Error()
+		}
+	}
+}
