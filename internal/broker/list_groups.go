@@ -38,8 +38,9 @@ func listGroups(c call, req *kmsg.ListGroupsRequest) {
 		r.Code = resp.ErrorCode
 		c.respond(resp)
 	})
+	which := group.List{States: group.FilterOf(req.StatesFilter), Types: group.FilterOf(req.TypesFilter)}
 	for _, p := range shards {
-		b.opt.Groups.SubmitTo(p, group.List{States: req.StatesFilter, Types: req.TypesFilter}, func(answer any, err error) {
+		b.opt.Groups.SubmitTo(p, which, func(answer any, err error) {
 			list, ok := answer.([]kmsg.ListGroupsResponseGroup)
 			mu.Lock()
 			if c := b.listError(answer, ok, err); c != nil {
