@@ -59,6 +59,6 @@ func (b *Handler) reserveAnswer(r *network.Request, n int64, waits bool) {
 		return
 	}
 	r.WaitsAt(b.at.place, "")
-	r.ReserveAnswer(n, waits)
+	r.ReserveAnswer(2*n, waits) // it is built, and then encoded
 	r.WaitsAt(nil, "")
 }
