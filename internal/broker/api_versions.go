@@ -9,11 +9,11 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// ApiVersions (key 18), versions 0 to 4: exactly the versions in the table.
+// ApiVersions (key 18), versions 0 to 5: exactly the versions in the table.
 func apiVersionsAPI() api {
 	return apiDef[*kmsg.ApiVersionsRequest]{
 		inProportion: true,
-		API:          protocol.API{Key: protocol.KeyApiVersions, Max: 4},
+		API:          protocol.API{Key: protocol.KeyApiVersions, Max: 5},
 		asks:         asks[*kmsg.ApiVersionsRequest]{nothing: true},
 		decode:       decodeApiVersions,
 		handle:       answering(apiVersions),
@@ -28,26 +28,27 @@ func decodeApiVersions(b *Handler, r *network.Request) (*kmsg.ApiVersionsRequest
 	return decode[*kmsg.ApiVersionsRequest](b, r)
 }
 
-// metadataVersion is the level of metadata.version that clients see, as Kafka numbers it: 30 is
-// 4.3-IV0. It means that requests have the same meaning as in Kafka 4.3. There is no other level,
+// metadataVersion is the level of metadata.version that clients see, as Kafka numbers it: 33 is
+// 4.4-IV2. It means that requests have the same meaning as in Kafka 4.4. There is no other level,
 // since chronik's own metadata has its own (metadata.MaxFeatureLevel). Features of share groups are
 // listed when they work.
 //
 // groupVersion is the level of group.version: with 1 clients may use the protocol of KIP-848.
 // streamsVersion is that of streams.version: with 1 Kafka Streams may use that of KIP-1071.
 const (
-	metadataVersion = 30
+	metadataVersion = 33
 	groupVersion    = 1
 	streamsVersion  = 1
 )
 
 func apiVersions(b *Handler, r *network.Request, req *kmsg.ApiVersionsRequest) kmsg.Response {
-	return listVersions(b.table, b.image(), r, req)
+	return listVersions(b.table, b.image(), b.opt.Self, r, req)
 }
 
-// listVersions answers with the table and the features of an image. A nil image means that no
-// features are known yet: the answer then finalizes none, with the epoch -1 that says so (KIP-584).
-func listVersions(table *protocol.Table, img *metadata.Image, r *network.Request, req *kmsg.ApiVersionsRequest) kmsg.Response {
+// listVersions answers with the table and the features of an image, for the broker self. A nil
+// image means that no features are known yet: the answer then finalizes none, with the epoch -1
+// that says so (KIP-584).
+func listVersions(table *protocol.Table, img *metadata.Image, self int32, r *network.Request, req *kmsg.ApiVersionsRequest) kmsg.Response {
 	resp := kmsg.NewPtrApiVersionsResponse()
 	if r.Unsupported {
 		// Version 0 is the only one that this client is certain to understand; the entry tells it
@@ -60,9 +61,8 @@ func listVersions(table *protocol.Table, img *metadata.Image, r *network.Request
 	}
 	respondTo(r, resp)
 	if r.Version >= 3 {
-		if !softwareName(req.ClientSoftwareName) || !softwareName(req.ClientSoftwareVersion) {
-			resp.ErrorCode = kerr.InvalidRequest.Code
-			r.Code = resp.ErrorCode
+		if err := misrouted(img, self, req); err != nil {
+			setCode(r, &resp.ErrorCode, err)
 			return resp
 		}
 		r.SetSoftware(network.Software{Name: req.ClientSoftwareName, Version: req.ClientSoftwareVersion})
@@ -72,6 +72,23 @@ func listVersions(table *protocol.Table, img *metadata.Image, r *network.Request
 	}
 	listFeatures(resp, img)
 	return resp
+}
+
+// misrouted returns why a client must not use this connection: its software has no valid name, or
+// it looks for another broker (KIP-1242). That happens when brokers exchange addresses, or when an
+// address leads to another cluster than before. The client then asks its bootstrap servers again.
+func misrouted(img *metadata.Image, self int32, req *kmsg.ApiVersionsRequest) *kerr.Error {
+	switch known := img != nil && img.ClusterID() != ""; {
+	case !softwareName(req.ClientSoftwareName) || !softwareName(req.ClientSoftwareVersion):
+		return kerr.InvalidRequest
+	case (req.ClusterID == nil) != (req.NodeID == -1): // both fields are absent before version 5
+		return kerr.InvalidRequest
+	case req.ClusterID == nil:
+		return nil
+	case req.NodeID != self, known && *req.ClusterID != img.ClusterID():
+		return kerr.RebootstrapRequired
+	}
+	return nil
 }
 
 func apiVersion(a protocol.API) kmsg.ApiVersionsResponseApiKey {

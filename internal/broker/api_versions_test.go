@@ -21,8 +21,8 @@ func apiVersionsRequest(name, version string) *kmsg.ApiVersionsRequest {
 func TestApiVersionsListsTheTable(t *testing.T) {
 	n := newNode(t)
 	w := n.dial(t)
-	for v := range int16(5) {
-		resp := ask[*kmsg.ApiVersionsResponse](t, w, v, apiVersionsRequest("apache-kafka-java", "4.3.1"))
+	for v := range int16(6) {
+		resp := ask[*kmsg.ApiVersionsResponse](t, w, v, apiVersionsRequest("apache-kafka-java", "4.4.0"))
 		got := map[int16]kmsg.ApiVersionsResponseApiKey{}
 		for _, k := range resp.ApiKeys {
 			got[k.ApiKey] = k
@@ -41,12 +41,37 @@ func TestApiVersionsListsTheTable(t *testing.T) {
 		if v < 3 {
 			continue
 		}
-		listed, want := features(resp), "metadata.version 30-30 group.version 1-1 streams.version 1-1 transaction.version 2-2"
+		listed, want := features(resp), "metadata.version 33-33 group.version 1-1 streams.version 1-1 transaction.version 2-2"
 		if v >= 4 {
 			want += " (group.version from 0) (streams.version from 0) (transaction.version from 0)"
 		}
 		if listed != want || resp.FinalizedFeaturesEpoch != n.image().Version() {
 			t.Errorf("version %d: features %s, want %s; epoch %d", v, listed, want, resp.FinalizedFeaturesEpoch)
+		}
+	}
+}
+
+// From version 5 on, a client names the broker that it looks for (KIP-1242). Kafka 4.4 answers the
+// same.
+func TestAClientOfAnotherBrokerAsksItsBootstrapServersAgain(t *testing.T) {
+	n := newNode(t)
+	w := n.dial(t)
+	own, other := n.image().ClusterID(), "AAAAAAAAAAAAAAAAAAAAAA"
+	for _, x := range []struct {
+		cluster *string
+		node    int32
+		want    *kerr.Error
+	}{
+		{nil, -1, nil}, {&own, 1, nil},
+		{&other, 1, kerr.RebootstrapRequired}, {&own, 2, kerr.RebootstrapRequired}, {new(""), 1, kerr.RebootstrapRequired},
+		{&own, -2, kerr.RebootstrapRequired},
+		{&own, -1, kerr.InvalidRequest}, {nil, 1, kerr.InvalidRequest},
+	} {
+		req := apiVersionsRequest("apache-kafka-java", "4.4.0")
+		req.ClusterID, req.NodeID = x.cluster, x.node
+		resp := ask[*kmsg.ApiVersionsResponse](t, w, 5, req)
+		if got := kerr.TypedErrorForCode(resp.ErrorCode); got != x.want || (got == nil) != (len(resp.ApiKeys) > 0) {
+			t.Errorf("cluster %v, broker %d: %v with %d APIs, want %v", x.cluster, x.node, got, len(resp.ApiKeys), x.want)
 		}
 	}
 }
@@ -74,7 +99,7 @@ func TestAnUnsupportedVersionOfApiVersionsIsAnsweredInVersion0(t *testing.T) {
 	must(t, err)
 	body, err := w.body()
 	must(t, err)
-	if got, want := hex.EncodeToString(body), "0023"+"00000001"+"0012"+"0000"+"0004"; got != want {
+	if got, want := hex.EncodeToString(body), "0023"+"00000001"+"0012"+"0000"+"0005"; got != want {
 		t.Fatalf("%s, want %s", got, want)
 	}
 	if resp := ask[*kmsg.ApiVersionsResponse](t, w, 4, apiVersionsRequest("a", "1")); resp.ErrorCode != 0 {

@@ -1,15 +1,8 @@
 package broker
 
-import "slices"
-
-// apis lists every API that has a handler, on a member of a cluster or on a single node. Each is
-// declared in the file named after it, those of group members in groups.go. Other APIs are neither
-// advertised nor dispatched.
-func apis(member bool) []api {
-	return slices.DeleteFunc(everyAPI(), func(a api) bool { return a.member && !member })
-}
-
-func everyAPI() []api {
+// apis lists every API that has a handler. Each is declared in the file named after it, those of
+// group members in groups.go. Other APIs are neither advertised nor dispatched.
+func apis() []api {
 	return []api{
 		produceAPI(),
 		fetchAPI(),

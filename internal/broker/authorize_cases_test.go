@@ -100,7 +100,10 @@ func dataCases() []authCase {
 		{key: int16(kmsg.AddOffsetsToTxn), needs: []need{anyTxn(acl.Write, "tx"), anyGroup(acl.Read, "g")}},
 		{key: int16(kmsg.EndTxn), needs: []need{anyTxn(acl.Write, "tx")}},
 		{key: int16(kmsg.WriteTxnMarkers), needs: []need{inCommand(acl.Alter, acl.ClusterAction)}},
-		{key: int16(kmsg.TxnOffsetCommit), needs: []need{anyTxn(acl.Write, "tx"), anyGroup(acl.Read, "g"), anyTopic(acl.Read)}},
+		{key: int16(kmsg.TxnOffsetCommit), to: 5,
+			needs: []need{anyTxn(acl.Write, "tx"), anyGroup(acl.Read, "g"), anyTopic(acl.Read)}},
+		{name: "TxnOffsetCommit by id", key: int16(kmsg.TxnOffsetCommit), from: 6,
+			needs: append([]need{anyTxn(acl.Write, "tx"), anyGroup(acl.Read, "g")}, byID(acl.Read)...)},
 		{key: int16(kmsg.DescribeProducers), needs: []need{anyTopic(acl.Read)}},
 		{key: int16(kmsg.DescribeTransactions), needs: []need{
 			anyTxn(acl.Describe, "tx"), anyTxn(acl.Describe, "ty"), leftOut(topicRight(acl.Describe, "t")),

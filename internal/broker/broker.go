@@ -138,7 +138,7 @@ func New(opt Options) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("broker configuration: %w", err)
 	}
-	table, err := Table(opt.DecodedBytes, opt.Cluster != nil)
+	table, err := Table(opt.DecodedBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func New(opt Options) (*Handler, error) {
 	}
 	opt.ParkedBytes = cmp.Or(opt.ParkedBytes, defaultParkedBytes)
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
-	b := &Handler{opt: opt, conf: conf, table: table, entries: newEntries(opt.Cluster != nil),
+	b := &Handler{opt: opt, conf: conf, table: table, entries: newEntries(),
 		sessions: newSessions(int(conf.FetchSessions), cmp.Or(opt.SessionBytes, defaultSessionBytes)),
 		damage:   damageReports{gap: damageGap},
 		answers:  bufpool.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: bufpool.NewBudget(opt.ParkedBytes),

@@ -9,7 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 )
 
-// Cluster is what handlers ask of the cluster of which this broker is a member. Its methods may be
+// Cluster is what handlers ask of the cluster of which this broker is a member, perhaps the only
+// one. Its methods may be
 // called concurrently. Those with a context may ask the broker that leads the metadata, and return
 // when the context ends at the latest. Their errors match *controller.Error if that broker refused,
 // and controller.ErrNotController if none leads.
@@ -44,9 +45,6 @@ func brokerOf(img *metadata.Image, member uint64) int32 {
 // leads it, because there they are fastest. Every broker accepts such requests, so a client that
 // cannot reach the leader is sent here.
 func (b *Handler) controllerID(r *network.Request, img *metadata.Image) int32 {
-	if b.opt.Cluster == nil {
-		return b.opt.Self
-	}
 	leader := brokerOf(img, b.opt.Cluster.Leader())
 	if _, ok := b.node(r, img, leader); ok {
 		return leader

@@ -101,25 +101,6 @@ func (n *node) record(t testing.TB, tp metadata.TopicPartition, change func(*met
 	n.write(t, metadata.KV{Key: metadata.PartitionKey(tp.Topic, tp.Partition), Value: p.Encode()})
 }
 
-// A single node has no APIs that need a cluster, and closes connections that use them.
-func TestASingleNodeHasNoAPIsOfAClusters(t *testing.T) {
-	alone, in := newNode(t), newNode(t, inCluster(&fakeCluster{}))
-	var more []int16
-	for _, a := range in.table.APIs() {
-		if _, ok := alone.table.Lookup(a.Key); !ok {
-			more = append(more, a.Key)
-		}
-	}
-	if want := []int16{int16(kmsg.DescribeQuorum), int16(kmsg.UnregisterBroker)}; !slices.Equal(more, want) {
-		t.Errorf("a member has %v in addition, want %v", more, want)
-	}
-	w := alone.dial(t)
-	must(t, w.send(&kmsg.UnregisterBrokerRequest{BrokerID: 1}))
-	if _, err := w.body(); err == nil {
-		t.Error("a single node answers UnregisterBroker")
-	}
-}
-
 func quorumRequest(topic string, partitions ...int32) *kmsg.DescribeQuorumRequest {
 	req := kmsg.NewPtrDescribeQuorumRequest()
 	one := kmsg.DescribeQuorumRequestTopic{Topic: topic}

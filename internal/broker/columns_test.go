@@ -203,7 +203,7 @@ func TestCostBoundsOfAPIs(t *testing.T) {
 	if resp := ask[*kmsg.DescribeConfigsResponse](t, n.dial(t), 4, req); len(resp.Resources) != 1000 {
 		t.Errorf("%d resources", len(resp.Resources))
 	}
-	for _, a := range apis(true) {
+	for _, a := range apis() {
 		if a.MaxCost < 0 || a.MaxCost > 64<<20 {
 			t.Errorf("%s: %d", a.Name(), a.MaxCost)
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
-// DeleteGroups (key 42), versions 0 to 2: groups without members, with their offsets.
+// DeleteGroups (key 42), versions 0 to 3: groups without members, with their offsets.
 func deleteGroupsAPI() api {
-	return namedGroupsAPI(kmsg.DeleteGroups, 2, acl.Delete,
+	return namedGroupsAPI(kmsg.DeleteGroups, 3, acl.Delete,
 		func(req *kmsg.DeleteGroupsRequest) *[]string { return &req.Groups }, deleteGroups)
 }
 

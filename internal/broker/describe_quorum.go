@@ -23,7 +23,6 @@ import (
 func describeQuorumAPI() api {
 	return apiDef[*kmsg.DescribeQuorumRequest]{
 		API:        protocol.API{Key: int16(kmsg.DescribeQuorum), Max: 2},
-		member:     true,
 		asks:       clusterAsks[*kmsg.DescribeQuorumRequest](acl.Describe),
 		overloaded: kerr.RequestTimedOut,
 		handle:     inBackground(atQuorum, describeQuorum),

@@ -135,17 +135,8 @@ func (b *Handler) election(img *metadata.Image, topic string, partition int32, k
 	if p == nil {
 		return tp, protocolErrorf(kerr.UnknownTopicOrPartition, "No such partition as %s-%d", topic, partition)
 	}
-	leader := p.Leader
-	if b.opt.Cluster == nil { // the record names a leader whose log may be offline
-		leader = b.partitionState(img, t, partition, p).leader
-	}
-	switch {
-	case leader >= 0 && (kind == uncleanElection || leader == p.Replicas[0]):
+	if p.Leader >= 0 && (kind == uncleanElection || p.Leader == p.Replicas[0]) {
 		return tp, protocolErrorf(kerr.ElectionNotNeeded, "Leader election not needed for topic partition.")
-	case b.opt.Cluster != nil:
-		return metadata.TopicPartition{Topic: t.ID, Partition: partition}, nil
-	case kind == preferredElection:
-		return tp, protocolErrorf(kerr.PreferredLeaderNotAvailable, "The preferred leader was not available.")
 	}
-	return tp, protocolErrorf(kerr.EligibleLeadersNotAvailable, "Eligible topic partition leaders are not available.")
+	return metadata.TopicPartition{Topic: t.ID, Partition: partition}, nil
 }

@@ -160,7 +160,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 	markers := n.openTransactions(t, o, replicas, settings)
 	handlers := Options{Self: o.self, Metadata: n.applier, Controller: n.control, Replicas: replicas, Settings: settings,
 		Configs: n.configs,
-		Groups:  n.groups, Static: n.static, Logger: zap.NewNop(), Level: n.level,
+		Cluster: &fakeCluster{}, Groups: n.groups, Static: n.static, Logger: zap.NewNop(), Level: n.level,
 		Telemetry:    n.telemetry,
 		Transactions: n.txns.Service, Exchange: markers, Gate: gate.New(gate.Options{Coordinators: &n.coordinators})}
 	o.broker(&handlers)

@@ -36,6 +36,7 @@ var errStarting = errors.New("the broker is starting and serves no clients yet")
 // So is a Fetch at once, for its consumer continues at the new leader.
 type Starting struct {
 	table  *protocol.Table
+	self   int32
 	known  func() *metadata.Image
 	shows  stage // describes the cluster
 	serves stage // serves everything
@@ -54,10 +55,11 @@ func (s *stage) reach(b *Handler) {
 	}
 }
 
-// NewStarting returns a handler that knows the table of APIs. known returns an image with at least
-// the cluster's record as this node has it, nil before it has one. It must not block.
-func NewStarting(table *protocol.Table, known func() *metadata.Image) *Starting {
-	return &Starting{table: table, known: known,
+// NewStarting returns a handler of the broker self that knows the table of APIs. known returns an
+// image with at least the cluster's record as this node has it, nil before it has one. It must not
+// block.
+func NewStarting(table *protocol.Table, self int32, known func() *metadata.Image) *Starting {
+	return &Starting{table: table, self: self, known: known,
 		shows: stage{reached: make(chan struct{})}, serves: stage{reached: make(chan struct{})}}
 }
 
@@ -175,7 +177,7 @@ func (s *Starting) apiVersions(r *network.Request) {
 		}
 		img = s.known()
 	}
-	r.Respond(listVersions(s.table, img, r, q))
+	r.Respond(listVersions(s.table, img, s.self, r, q))
 }
 
 // produce refuses all partitions of a Produce request.

@@ -29,7 +29,7 @@ func startingNodeWith(t *testing.T, known func(*node) *metadata.Image) (*node, *
 	n := newNode(t, func(o *nodeOptions) {
 		o.pipe = true
 		o.network = func(opt *network.Options) {
-			s = NewStarting(opt.Table, func() *metadata.Image { return known(self.Load()) })
+			s = NewStarting(opt.Table, 1, func() *metadata.Image { return known(self.Load()) })
 			opt.Handler = s
 		}
 	})

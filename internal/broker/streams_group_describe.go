@@ -9,11 +9,15 @@ import (
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
-// StreamsGroupDescribe (key 89), version 0: streams groups (KIP-1071).
+// StreamsGroupDescribe (key 89), versions 0 and 1: streams groups (KIP-1071).
 func streamsGroupDescribeAPI() api {
-	return namedGroupsAPI(kmsg.StreamsGroupDescribe, 0, acl.Describe,
+	return namedGroupsAPI(kmsg.StreamsGroupDescribe, 1, acl.Describe,
 		func(req *kmsg.StreamsGroupDescribeRequest) *[]string { return &req.Groups }, streamsGroupDescribe)
 }
+
+// descriptionNotStored is the status of a topology's description that no broker has (KIP-1331).
+// Members are not asked to send one: brokers keep it for tools only, in a plugin of Kafka's.
+const descriptionNotStored = 1
 
 func streamsGroupDescribe(c call, req *kmsg.StreamsGroupDescribeRequest) {
 	type described = kmsg.StreamsGroupDescribeResponseGroup
@@ -24,6 +28,11 @@ func streamsGroupDescribe(c call, req *kmsg.StreamsGroupDescribeRequest) {
 		func(list []described) kmsg.Response {
 			resp := respondTo(c.r, kmsg.NewPtrStreamsGroupDescribeResponse())
 			resp.Groups = list
+			for i := range list {
+				if req.IncludeTopologyDescription && list[i].ErrorCode == 0 {
+					list[i].TopologyDescriptionStatus = descriptionNotStored
+				}
+			}
 			return resp
 		})
 }

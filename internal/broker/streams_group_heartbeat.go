@@ -20,12 +20,12 @@ import (
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
-// StreamsGroupHeartbeat (key 88), version 0: everything that a member of a streams group sends
-// (KIP-1071). The broker creates the internal topics that the application misses.
+// StreamsGroupHeartbeat (key 88), versions 0 and 1: everything that a member of a streams group
+// sends (KIP-1071). The broker creates the internal topics that the application misses.
 func streamsGroupHeartbeatAPI() api {
 	return apiDef[*kmsg.StreamsGroupHeartbeatRequest]{
 		inProportion: true,
-		API:          protocol.API{Key: int16(kmsg.StreamsGroupHeartbeat), Max: 0},
+		API:          protocol.API{Key: int16(kmsg.StreamsGroupHeartbeat), Max: 1},
 		// The right to create internal topics is asked inside.
 		asks: asks[*kmsg.StreamsGroupHeartbeatRequest]{whole: func(m rights, req *kmsg.StreamsGroupHeartbeatRequest) *kerr.Error {
 			return cmp.Or(m.group(acl.Read, req.Group), m.allTopics(acl.Describe, topicsOf(req)))

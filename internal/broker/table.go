@@ -25,8 +25,6 @@ type apiDef[R any] struct {
 	// decode reads the body, and returns about how many bytes the request takes in addition to it.
 	// Default: kmsg's. errHandedOver: it called Request.HandOver and did nothing else.
 	decode func(*Handler, *network.Request) (req R, cost int, err error)
-	// member restricts the API to the members of a cluster; a single node does not have it.
-	member bool
 	// asks are the rights that the request needs.
 	asks asks[R]
 	// refuse returns the answer to a request that is refused as a whole. Default: refuseWhole.
@@ -57,7 +55,6 @@ var errHandedOver = errors.New("handed over to the connection's reader")
 type api struct {
 	protocol.API
 	handle     func(*Handler, *network.Request)
-	member     bool        // as in apiDef
 	declared   bool        // it declares the rights that its requests need
 	overloaded *kerr.Error // as in apiDef
 
@@ -73,8 +70,7 @@ func (l apiDef[R]) api() api {
 			return refuseWhole(any(req).(kmsg.Request), code)
 		}
 	}
-	return api{API: l.API, handle: l.serve, member: l.member, declared: l.asks.declared(), overloaded: l.overloaded,
-		inProportion: l.inProportion}
+	return api{API: l.API, handle: l.serve, declared: l.asks.declared(), overloaded: l.overloaded, inProportion: l.inProportion}
 }
 
 // serve decodes a request, checks its rights and memory, and calls its handler.
@@ -254,9 +250,9 @@ func (h *charge) releaseBytes() { h.budget.Release(h.n.Swap(0)) }
 // entries are the APIs by key.
 type entries []*api
 
-func newEntries(member bool) entries {
+func newEntries() entries {
 	var list entries
-	for _, a := range apis(member) {
+	for _, a := range apis() {
 		for len(list) <= int(a.Key) {
 			list = append(list, nil)
 		}
@@ -265,12 +261,11 @@ func newEntries(member bool) entries {
 	return list
 }
 
-// Table returns the versions of the APIs that have a handler, on a member of a cluster or on a
-// single node. The arrays of a decoded request may take as many bytes as its API allows, but at
-// most most; 0 is no bound.
-func Table(most int64, member bool) (*protocol.Table, error) {
+// Table returns the versions of the APIs that have a handler. The arrays of a decoded request may
+// take as many bytes as its API allows, but at most most; 0 is no bound.
+func Table(most int64) (*protocol.Table, error) {
 	var lines []protocol.API
-	for _, a := range apis(member) {
+	for _, a := range apis() {
 		if most > 0 {
 			a.MaxCost = int(min(int64(cmp.Or(a.MaxCost, protocol.MaxCost)), most))
 		}

@@ -150,12 +150,12 @@ func fillRequest(r kmsg.Request, id [16]byte) {
 		r.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name,
 			Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Op: kmsg.IncrementalAlterConfigOpDelete}}}}
 	default:
-		fillTransactional(r)
+		fillTransactional(r, id)
 	}
 }
 
 // fillTransactional is fillRequest for the requests of transactions.
-func fillTransactional(r kmsg.Request) {
+func fillTransactional(r kmsg.Request, id [16]byte) {
 	name := "t"
 	switch r := r.(type) {
 	case *kmsg.AddPartitionsToTxnRequest:
@@ -172,7 +172,7 @@ func fillTransactional(r kmsg.Request) {
 			Topics: []kmsg.WriteTxnMarkersRequestMarkerTopic{{Topic: name, Partitions: []int32{0, 100}}}}}
 	case *kmsg.TxnOffsetCommitRequest:
 		r.TransactionalID, r.ProducerID, r.Group = "tx", 7, "g"
-		r.Topics = []kmsg.TxnOffsetCommitRequestTopic{{Topic: name,
+		r.Topics = []kmsg.TxnOffsetCommitRequestTopic{{Topic: name, TopicID: id,
 			Partitions: []kmsg.TxnOffsetCommitRequestTopicPartition{{Offset: 5}, {Partition: 100}}}}
 	case *kmsg.DescribeProducersRequest:
 		r.Topics = []kmsg.DescribeProducersRequestTopic{{Topic: name, Partitions: []int32{0, 100}}}

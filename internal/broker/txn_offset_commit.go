@@ -15,20 +15,20 @@ import (
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
-// TxnOffsetCommit (key 28), versions 0 to 5: offsets of a group that a producer's transaction
+// TxnOffsetCommit (key 28), versions 0 to 6: offsets of a group that a producer's transaction
 // commits. From version 5 on, the offsets are added to the transaction; before, the client has
 // added the group (AddOffsetsToTxn).
 func txnOffsetCommitAPI() api {
 	return apiDef[*kmsg.TxnOffsetCommitRequest]{
 		inProportion: true,
-		API:          protocol.API{Key: int16(kmsg.TxnOffsetCommit), Max: 5},
+		API:          protocol.API{Key: int16(kmsg.TxnOffsetCommit), Max: 6},
 		asks: asks[*kmsg.TxnOffsetCommitRequest]{
 			whole: func(m rights, req *kmsg.TxnOffsetCommitRequest) *kerr.Error {
 				return cmp.Or(m.transaction(acl.Write, req.TransactionalID), m.group(acl.Read, req.Group))
 			},
 			parts: each(func(req *kmsg.TxnOffsetCommitRequest) *[]kmsg.TxnOffsetCommitRequestTopic { return &req.Topics },
-				func(m rights, _ *kmsg.TxnOffsetCommitRequest, x *kmsg.TxnOffsetCommitRequestTopic) *kerr.Error {
-					return m.topic(acl.Read, x.Topic)
+				func(m rights, req *kmsg.TxnOffsetCommitRequest, x *kmsg.TxnOffsetCommitRequestTopic) *kerr.Error {
+					return m.topicRef(acl.Read, req.Version >= 6, x.Topic, x.TopicID)
 				}),
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
@@ -78,15 +78,21 @@ func (op *txnCommitOp) split(req *kmsg.TxnOffsetCommitRequest) {
 	img := op.c.b.image()
 	for i := range req.Topics {
 		t := &req.Topics[i]
-		known := img.Topic(t.Topic)
+		known, missing := img.Topic(t.Topic), kerr.UnknownTopicOrPartition
+		if req.Version >= 6 {
+			known, missing = img.TopicByID(t.TopicID), kerr.UnknownTopicID
+		}
 		out := kmsg.NewTxnOffsetCommitResponseTopic()
-		out.Topic, out.Partitions = t.Topic, make([]kmsg.TxnOffsetCommitResponseTopicPartition, len(t.Partitions))
-		some := kmsg.TxnOffsetCommitRequestTopic{Topic: t.Topic}
+		out.Topic, out.TopicID, out.Partitions = t.Topic, t.TopicID, make([]kmsg.TxnOffsetCommitResponseTopicPartition, len(t.Partitions))
+		var some kmsg.TxnOffsetCommitRequestTopic
+		if known != nil {
+			some.Topic, some.TopicID, missing = known.Name, known.ID, kerr.UnknownTopicOrPartition
+		}
 		for n := range t.Partitions {
 			entry := &out.Partitions[n]
 			entry.Partition = t.Partitions[n].Partition
 			if known == nil || known.Partitions.At(entry.Partition) == nil {
-				setCode(op.c.r, &entry.ErrorCode, kerr.UnknownTopicOrPartition)
+				setCode(op.c.r, &entry.ErrorCode, missing)
 				continue
 			}
 			some.Partitions, op.left = append(some.Partitions, t.Partitions[n]), append(op.left, &entry.ErrorCode)
@@ -94,7 +100,6 @@ func (op *txnCommitOp) split(req *kmsg.TxnOffsetCommitRequest) {
 		op.resp.Topics = append(op.resp.Topics, out)
 		if len(some.Partitions) > 0 {
 			op.event.Body.Topics = append(op.event.Body.Topics, some)
-			op.event.TopicIDs = append(op.event.TopicIDs, known.ID)
 		}
 	}
 }

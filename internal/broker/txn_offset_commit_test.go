@@ -65,6 +65,9 @@ func commitInTxn(t testing.TB, w *wire, version int16, groupID string, producer 
 	req.Group, req.TransactionalID, req.ProducerID, req.ProducerEpoch = groupID, "x", producer, 4
 	one := kmsg.NewTxnOffsetCommitRequestTopic()
 	one.Topic = "t"
+	if version >= 6 {
+		one.TopicID = ask[*kmsg.MetadataResponse](t, w, 12, metadataRequest(false, "t")).Topics[0].TopicID
+	}
 	for _, i := range partitions {
 		p := kmsg.NewTxnOffsetCommitRequestTopicPartition()
 		p.Partition, p.Offset, p.Metadata = i, 7, kmsg.StringPtr("note")
@@ -74,7 +77,7 @@ func commitInTxn(t testing.TB, w *wire, version int16, groupID string, producer 
 	resp := ask[*kmsg.TxnOffsetCommitResponse](t, w, version, req)
 	var codes []int16
 	for i, p := range resp.Topics[0].Partitions {
-		if p.Partition != partitions[i] || resp.Topics[0].Topic != "t" {
+		if p.Partition != partitions[i] || version < 6 && resp.Topics[0].Topic != "t" || resp.Topics[0].TopicID != one.TopicID {
 			t.Errorf("version %d: %+v", version, resp.Topics[0])
 		}
 		codes = append(codes, p.ErrorCode)
@@ -109,13 +112,13 @@ func stableOffset(t testing.TB, w *wire, n *node, version int16, groupID string)
 	return p.Offset, p.ErrorCode
 }
 
-// G4: every version of both requests. Version 5 adds the group's partition to the transaction;
-// the earlier ones ask whether the client has.
+// G4: every version of both requests. Versions from 5 on add the group's partition to the
+// transaction; the earlier ones ask whether the client has.
 func TestOffsetsAreCommittedWithTheirTransaction(t *testing.T) {
 	p := &permitter{}
 	n, w := permitted(t, p)
 	unknown, unstable := kerr.UnknownTopicOrPartition.Code, kerr.UnstableOffsetCommit.Code
-	for v := int16(0); v <= 5; v++ {
+	for v := int16(0); v <= 6; v++ {
 		g := fmt.Sprint("g", v)
 		if got := commitInTxn(t, w, v, g, int64(v), 9, 0, -1); !slices.Equal(got, []int16{unknown, 0, unknown}) {
 			t.Fatalf("version %d: %d", v, got)
@@ -123,7 +126,7 @@ func TestOffsetsAreCommittedWithTheirTransaction(t *testing.T) {
 		shard, _ := n.groups.Partition(g)
 		asked := p.questions()
 		q := asked[len(asked)-1]
-		if len(p.questions()) != int(v)+1 || q.ID != "x" || q.ProducerID != int64(v) || q.Epoch != 4 || q.Add != (v == 5) ||
+		if len(p.questions()) != int(v)+1 || q.ID != "x" || q.ProducerID != int64(v) || q.Epoch != 4 || q.Add != (v >= 5) ||
 			len(q.Partitions) != 1 || q.Partitions[0].Topic != "__consumer_offsets" || q.Partitions[0].Index != shard ||
 			q.Deadline.IsZero() {
 			t.Errorf("version %d: asked %+v", v, q)
@@ -152,8 +155,31 @@ func TestOffsetsAreCommittedWithTheirTransaction(t *testing.T) {
 			}
 		}
 	}
-	if got := commitInTxn(t, w, 5, "g", 1, 9); got[0] != unknown || len(p.questions()) != 6 {
+	if got := commitInTxn(t, w, 5, "g", 1, 9); got[0] != unknown || len(p.questions()) != 7 {
 		t.Errorf("no partition exists: %d", got)
+	}
+}
+
+// Version 6 names topics by id and knows the errors of KIP-848 (KIP-1319).
+func TestOffsetsOfATransactionNameTopicsByID(t *testing.T) {
+	p := &permitter{}
+	_, w := permitted(t, p)
+	req := kmsg.NewPtrTxnOffsetCommitRequest()
+	req.Group, req.TransactionalID, req.ProducerID = "none", "x", 1
+	one := kmsg.NewTxnOffsetCommitRequestTopic()
+	one.TopicID, one.Partitions = [16]byte{1}, []kmsg.TxnOffsetCommitRequestTopicPartition{kmsg.NewTxnOffsetCommitRequestTopicPartition()}
+	req.Topics = append(req.Topics, one)
+	if got := ask[*kmsg.TxnOffsetCommitResponse](t, w, 6, req).Topics[0].Partitions[0].ErrorCode; got != kerr.UnknownTopicID.Code {
+		t.Errorf("version 6: %d, want kerr.UnknownTopicID", got)
+	}
+	req.Topics[0].TopicID = ask[*kmsg.MetadataResponse](t, w, 12, metadataRequest(false, "t")).Topics[0].TopicID
+	req.Topics[0].Topic = "t"
+	req.Generation, req.MemberID = 3, "m"
+	if got := ask[*kmsg.TxnOffsetCommitResponse](t, w, 6, req).Topics[0].Partitions[0].ErrorCode; got != kerr.GroupIDNotFound.Code {
+		t.Errorf("version 6: %d, want kerr.GroupIDNotFound", got)
+	}
+	if got := ask[*kmsg.TxnOffsetCommitResponse](t, w, 5, req).Topics[0].Partitions[0].ErrorCode; got != kerr.IllegalGeneration.Code {
+		t.Errorf("version 5: %d, want kerr.IllegalGeneration", got)
 	}
 }
 

@@ -18,7 +18,6 @@ func unregisterBrokerAPI() api {
 	return apiDef[*kmsg.UnregisterBrokerRequest]{
 		inProportion: true,
 		API:          protocol.API{Key: int16(kmsg.UnregisterBroker), Max: 0},
-		member:       true,
 		asks:         clusterAsks[*kmsg.UnregisterBrokerRequest](acl.Alter),
 		overloaded:   kerr.RequestTimedOut,
 		handle:       inBackground(atMetadata, unregisterBroker),

@@ -96,9 +96,6 @@ func newWaiters(b *Handler) waiters {
 // metadataStep is the step of a change of the metadata.
 func (b *Handler) metadataStep() view.WaitStep {
 	s := view.WaitStep{Step: view.StepMetadata, For: "a change of the metadata"}
-	if b.opt.Cluster == nil {
-		return s
-	}
 	switch leader := brokerOf(b.image(), b.opt.Cluster.Leader()); leader {
 	case -1:
 		s.For += ", which no broker leads that this one knows of"

@@ -234,13 +234,9 @@ func (b *Broker) openCoordinators(r *components) error {
 // openHandlers connects the handlers to the components and starts the flow of metadata.
 func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	var err error
-	var group broker.Cluster
-	if r.linked() {
-		group = r.member.Operator()
-	}
 	r.handlers, err = broker.New(broker.Options{
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
-		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: group,
+		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: r.member.Operator(),
 		Replicas: r.replicas, Settings: r.settings, Configs: b.configs, Audit: r.guard.Audit,
 		Groups: r.coordinators.Groups, Transactions: r.coordinators.Transactions.Service,
 		Coordinators: r.coordinators.Exchange, Exchange: r.coordinators.Exchange, Gate: r.coordinators.Gate,
@@ -289,11 +285,11 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 
 // openServer prepares to accept connections. links is nil without other brokers.
 func (b *Broker) openServer(r *components, links network.Handler) error {
-	table, err := broker.Table(b.budgets.Decoded, links != nil)
+	table, err := broker.Table(b.budgets.Decoded)
 	if err != nil {
 		return err
 	}
-	r.member.starting = broker.NewStarting(table, r.member.Features)
+	r.member.starting = broker.NewStarting(table, r.conf.NodeID, r.member.Features)
 	var names []string
 	for _, l := range b.cfg.Listeners {
 		names = append(names, l.Name)

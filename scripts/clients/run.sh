@@ -24,7 +24,8 @@
 # RECORDS=100000        records of each client and codec.
 # STRICT=1              a client that is not installed is a failure.
 # KEEP=1                keeps logs and data.
-# KAFKA_TOOLS=DIR       where Kafka's own tools are (default ../shared/kafka).
+# KAFKA_TOOLS=DIR       where Kafka's own tools are (default ../shared/kafka); scripts/kafka has those
+#                       of the newest version, and gets them with Maven.
 set -uo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(cd "$here/../.." && pwd)"

@@ -226,9 +226,8 @@ func (w *world) commitIn(req *kmsg.TxnOffsetCommitRequest) *kmsg.TxnOffsetCommit
 }
 
 func txnCommitOf(req *kmsg.TxnOffsetCommitRequest) TxnCommit {
-	e := TxnCommit{Body: req}
-	for _, t := range req.Topics {
-		e.TopicIDs = append(e.TopicIDs, idOf(t.Topic))
+	for i := range req.Topics {
+		req.Topics[i].TopicID = idOf(req.Topics[i].Topic)
 	}
-	return e
+	return TxnCommit{Body: req}
 }

@@ -12,7 +12,7 @@ import (
 // commit answers an OffsetCommit.
 func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
 	allowed, f := s.checkCommit(committer{group: req.Group, member: req.MemberID, instance: req.InstanceID, generation: req.Generation,
-		version: req.Version})
+		knowsEpochs: req.Version >= 9})
 	if f == nil {
 		f = s.checkCommitSize(s.commitOf(req))
 	}
@@ -87,7 +87,7 @@ type committer struct {
 	group, member string
 	instance      *string
 	generation    int32 // or member epoch; negative: none
-	version       int16 // of the OffsetCommit
+	knowsEpochs   bool  // the request's version has the errors of KIP-848: GROUP_ID_NOT_FOUND, STALE_MEMBER_EPOCH
 	transactional bool  // a TxnOffsetCommit
 	topics        Topics
 }
@@ -113,7 +113,7 @@ func (s *Shard) checkCommit(by committer) (partitionCheck, *failure) {
 	switch {
 	case g == nil && by.generation < 0:
 		return nil, nil // a consumer that assigns partitions itself, or an administrator
-	case g == nil && by.version >= 9:
+	case g == nil && by.knowsEpochs:
 		return nil, unknownGroup(by.group)
 	case g == nil:
 		return nil, refuse(kerr.IllegalGeneration)
@@ -158,13 +158,13 @@ func (c *consumer) checkCommit(by committer) (partitionCheck, *failure) {
 	switch {
 	case m == nil:
 		return nil, refuse(kerr.UnknownMemberID)
-	case !by.transactional && !m.classic() && by.version < 9:
+	case !by.transactional && !m.classic() && !by.knowsEpochs:
 		return nil, refuse(kerr.UnsupportedVersion)
 	case by.generation == m.epoch:
 		return nil, nil
 	}
 	stale := m.stale()
-	if by.transactional { // no version of TxnOffsetCommit knows the code
+	if !by.knowsEpochs { // a transaction of an older client, or a member of the classic protocol
 		stale = refuse(kerr.IllegalGeneration)
 	}
 	if by.generation > m.epoch || by.generation < 0 {

@@ -30,6 +30,7 @@ func (s *Shard) describeStreams(e DescribeStreams) []kmsg.StreamsGroupDescribeRe
 
 func (s *Shard) describeTasks(c *streams, r *kmsg.StreamsGroupDescribeResponseGroup) {
 	r.State, r.Epoch, r.AssignmentEpoch = c.stateName(), c.epoch, c.goal()
+	r.AssignorName = new(assign.TaskAssignor)
 	t := kmsg.NewStreamsGroupDescribeResponseGroupTopology()
 	t.Subtopologies = []kmsg.StreamsGroupDescribeResponseGroupTopologySubtopology{}
 	if c.topology != nil {

@@ -40,6 +40,11 @@ const (
 	statusDelayed  int8 = 5
 )
 
+// taskOffsetInterval is how often members send the offsets of their tasks, in milliseconds, as in
+// Kafka 4.4. Only warm-up tasks need them, which this coordinator does not assign, so it ignores
+// them: its answer has no lag at which a task counts as warmed up.
+const taskOffsetInterval = 60_000
+
 // streamsHeartbeat answers a StreamsGroupHeartbeat: a member joins, stays, or leaves.
 func (s *Shard) streamsHeartbeat(to coordinator.Ticket, e Request, req *kmsg.StreamsGroupHeartbeatRequest) {
 	resp := kmsg.NewPtrStreamsGroupHeartbeatResponse()
@@ -70,17 +75,13 @@ func (s *Shard) checkStreams(req *kmsg.StreamsGroupHeartbeatRequest) *failure {
 	case strings.TrimSpace(req.Group) == "":
 		return invalid("GroupId can't be empty.")
 	case req.InstanceID != nil:
-		return invalid("Static membership is not yet supported.") // nor in Kafka 4.3
+		return invalid("Static membership is not yet supported.") // nor in Kafka 4.4
 	case req.RackID != nil && strings.TrimSpace(*req.RackID) == "":
 		return invalid("RackId can't be empty.")
 	case req.MemberEpoch == epochStaticLeave:
 		return invalid("InstanceId can't be null.")
 	case req.MemberEpoch < epochStaticLeave:
 		return fail(kerr.InvalidRequest, "MemberEpoch is %d, but must be greater than or equal to -2.", req.MemberEpoch)
-	case len(req.TaskOffsets) > 0:
-		return invalid("TaskOffsets are not supported yet.")
-	case len(req.TaskEndOffsets) > 0:
-		return invalid("TaskEndOffsets are not supported yet.")
 	case !none(req.WarmupTasks):
 		return invalid("WarmupTasks are not supported yet.")
 	case streamsSize(req) > s.cfg.MaxRequest:
@@ -301,6 +302,7 @@ func (s *Shard) respondStreams(g *group, m *streamsMember, e Request, req *kmsg.
 	c := g.streams()
 	resp.MemberID, resp.MemberEpoch = m.id, m.epoch
 	resp.HeartbeatIntervalMillis = int32(s.timesOf(g).Streams.Heartbeat / time.Millisecond)
+	resp.TaskOffsetIntervalMillis = taskOffsetInterval
 	if withTasks {
 		t := m.assigned.tasks()
 		resp.ActiveTasks, resp.StandbyTasks, resp.WarmupTasks = taskIDs(t.Active), taskIDs(t.Standby), []kmsg.TaskIDs{}

@@ -111,13 +111,13 @@ func (c *streams) checkCommit(by committer) (partitionCheck, *failure) {
 	}
 	m := c.members[by.member]
 	stale := refuse(kerr.StaleMemberEpoch)
-	if by.transactional { // no version of TxnOffsetCommit knows the code
+	if !by.knowsEpochs { // a transaction of an older client
 		stale = refuse(kerr.IllegalGeneration)
 	}
 	switch {
 	case m == nil:
 		return nil, refuse(kerr.UnknownMemberID)
-	case !by.transactional && by.version < 9:
+	case !by.transactional && !by.knowsEpochs:
 		return nil, refuse(kerr.UnsupportedVersion)
 	case by.generation == m.epoch:
 		return nil, nil

@@ -333,14 +333,19 @@ func TestStreamsStaleCommits(t *testing.T) {
 	k := newStreams()
 	k.apply("", recordedTopology(simple("in")))
 	k.apply("a", format.StreamsCurrent{Epoch: 9, State: tasksStable})
-	for transactional, want := range map[bool]*kerr.Error{false: kerr.StaleMemberEpoch, true: kerr.IllegalGeneration} {
-		by := committer{member: "a", generation: 10, version: 9, transactional: transactional, topics: fakeTopics{}}
-		if _, f := k.checkCommit(by); f.errorCode() != want.Code {
-			t.Errorf("transactional %v, later epoch: %d", transactional, f.errorCode())
+	for _, x := range []struct {
+		transactional, knows bool
+		want                 *kerr.Error
+	}{
+		{false, true, kerr.StaleMemberEpoch}, {true, true, kerr.StaleMemberEpoch}, {true, false, kerr.IllegalGeneration},
+	} {
+		by := committer{member: "a", generation: 10, knowsEpochs: x.knows, transactional: x.transactional, topics: fakeTopics{}}
+		if _, f := k.checkCommit(by); f.errorCode() != x.want.Code {
+			t.Errorf("%+v, later epoch: %d", x, f.errorCode())
 		}
 		by.generation = 8
-		if check, f := k.checkCommit(by); f != nil || check(idOf("in"), 0).errorCode() != want.Code {
-			t.Errorf("transactional %v, earlier epoch: %v", transactional, f)
+		if check, f := k.checkCommit(by); f != nil || check(idOf("in"), 0).errorCode() != x.want.Code {
+			t.Errorf("%+v, earlier epoch: %v", x, f)
 		}
 	}
 }

@@ -351,10 +351,6 @@ func TestStreamsHeartbeatRefused(t *testing.T) {
 			"If one task-type is non-null, all must be non-null."},
 		{"warmup tasks", beat("a", 2, func(r *req) { r.WarmupTasks = []kmsg.TaskIDs{{}} }), kerr.InvalidRequest,
 			"WarmupTasks are not supported yet."},
-		{"task offsets", beat("a", 2, func(r *req) { r.TaskOffsets = []kmsg.TaskOffset{{}} }), kerr.InvalidRequest,
-			"TaskOffsets are not supported yet."},
-		{"end offsets", beat("a", 2, func(r *req) { r.TaskEndOffsets = []kmsg.TaskOffset{{}} }), kerr.InvalidRequest,
-			"TaskEndOffsets are not supported yet."},
 		{"no subtopology", ownTasks(beat("a", 2, none), "9", 0), kerr.InvalidRequest, "Subtopology 9 does not exist in the topology."},
 		{"no task", ownTasks(beat("a", 2, none), "0", 7), kerr.InvalidRequest,
 			"Task 7 for subtopology 0 is invalid. Number of tasks for this subtopology: 2"},
@@ -386,6 +382,23 @@ func TestStreamsHeartbeatRefused(t *testing.T) {
 	}
 	is(t, a.join(), nil) // a member may join again
 	w.replays()
+}
+
+// Kafka Streams 4.4 sends the offsets of tasks with state when it joins, and later.
+func TestStreamsOffsetsOfTasksAreIgnored(t *testing.T) {
+	w := newWorld(t, quick())
+	w.topic("in", 2)
+	offsets := []kmsg.TaskOffset{{SubtopologyID: "0", Partition: 1, Offset: 5}}
+	req := streamsJoin("a", simple("in"))
+	req.Version, req.TaskOffsets, req.TaskEndOffsets = 1, offsets, offsets
+	first := w.streamsBeat(req).Response
+	is(t, first.ErrorCode, nil)
+	if first.AcceptableRecoveryLag != -1 || first.TaskOffsetIntervalMillis != 60_000 {
+		t.Errorf("lag %d, interval %d ms", first.AcceptableRecoveryLag, first.TaskOffsetIntervalMillis)
+	}
+	req = streamsBeatOf("a", first.MemberEpoch)
+	req.Version, req.TaskOffsets, req.TaskEndOffsets = 1, offsets, offsets
+	is(t, w.streamsBeat(req).Response.ErrorCode, nil)
 }
 
 func ownTasks(r *kmsg.StreamsGroupHeartbeatRequest, sub string, partitions ...int32) *kmsg.StreamsGroupHeartbeatRequest {

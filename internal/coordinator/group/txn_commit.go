@@ -14,10 +14,9 @@ import (
 // TxnCommit is a TxnOffsetCommit. The response is a *kmsg.TxnOffsetCommitResponse, or a NeedsPermit
 // if the offsets would begin a transaction of the producer in the shard.
 type TxnCommit struct {
-	Body *kmsg.TxnOffsetCommitRequest
-	// TopicIDs are the ids of Body.Topics.
-	TopicIDs [][16]byte
-	Permit   Permit
+	// Body has the names and the ids of topics, whatever its version.
+	Body   *kmsg.TxnOffsetCommitRequest
+	Permit Permit
 }
 
 // Permit says that the transaction's coordinator knows of the transaction, and will send its
@@ -49,7 +48,7 @@ func (s *Shard) commitPending(to coordinator.Ticket, e TxnCommit) {
 			p, result := &req.Topics[i].Partitions[n], &resp.Topics[i].Partitions[n]
 			if len(deref(p.Metadata)) > s.cfg.MaxMetadata {
 				result.ErrorCode = kerr.OffsetMetadataTooLarge.Code
-			} else if f := allowed.check(e.TopicIDs[i], p.Partition); f != nil {
+			} else if f := allowed.check(req.Topics[i].TopicID, p.Partition); f != nil {
 				result.ErrorCode = f.errorCode()
 			} else {
 				write = append(write, spot{i, n})
@@ -75,7 +74,7 @@ func (s *Shard) commitPending(to coordinator.Ticket, e TxnCommit) {
 		t, p := &req.Topics[x.topic], &req.Topics[x.topic].Partitions[x.partition]
 		k := format.Key{Type: format.TypeOffset, Group: req.Group, Item: t.Topic, Partition: p.Partition}
 		o := format.Offset{Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Metadata: deref(p.Metadata), Committed: s.nowMillis(),
-			Expires: -1, Topic: e.TopicIDs[x.topic]}
+			Expires: -1, Topic: t.TopicID}
 		s.applyPending(k, o, by)
 		s.out.Emit(coordinator.Record{Key: k.Encode(), Value: o.Encode(), Producer: by})
 	}
@@ -99,7 +98,7 @@ func (s *Shard) checkTxnCommit(e TxnCommit) (partitionCheck, *failure) {
 		return nil, f
 	}
 	return s.checkCommit(committer{group: req.Group, member: req.MemberID, instance: req.InstanceID, generation: req.Generation,
-		transactional: true})
+		transactional: true, knowsEpochs: req.Version >= 6})
 }
 
 // checkProducer reports whether offsets would begin a transaction of their producer, or why they
@@ -148,7 +147,7 @@ func TxnRefused(req *kmsg.TxnOffsetCommitRequest, code int16) *kmsg.TxnOffsetCom
 	resp.Version = req.Version
 	for _, t := range req.Topics {
 		r := kmsg.NewTxnOffsetCommitResponseTopic()
-		r.Topic = t.Topic
+		r.Topic, r.TopicID = t.Topic, t.TopicID
 		for _, p := range t.Partitions {
 			q := kmsg.NewTxnOffsetCommitResponseTopicPartition()
 			q.Partition, q.ErrorCode = p.Partition, code

@@ -76,6 +76,9 @@ func Sticky(in TaskInput) map[string]Tasks {
 	return result
 }
 
+// TaskAssignor is the name of the assignor of streams groups, as Kafka names it (KIP-1357).
+const TaskAssignor = "sticky"
+
 // sticky is one computation.
 type sticky struct {
 	members []*candidate // by place: members of different processes alternate
