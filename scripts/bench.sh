@@ -249,7 +249,7 @@ row_bulk() {
   take_ballast
   for n in 1 16; do
     title "bulk: a kgo producer for ${BULK_TIME:-120s} on $n partitions, 1 KiB; $keep GiB are kept, $(awk '/^MemAvailable/ {printf "%.1f", $2 / 2^20}' /proc/meminfo) GiB of memory are there"
-    load=(--create-topic "${large[@]}" --batched -s 1024 --partitions "$n" -d "${BULK_TIME:-120s}" --warmup "$warmup" --csv
+    load=(--create-topic "${large[@]}" --batched -s 1024 --partitions "$n" -d "${BULK_TIME:-120s}" --warmup "$warmup" --json
       --topic-config "retention.bytes=$((keep * 2**30 / n))" --topic-config segment.bytes=268435456 --topic-config file.delete.delay.ms=1000)
     for round in $(seq "${BULK_ROUNDS:-2}"); do
       for side in chronik kafka; do
@@ -257,8 +257,8 @@ row_bulk() {
         if [ $side = kafka ]; then [ -n "$kafka" ] || continue; at="$kafka"; fi
         sync
         sleep "${BULK_PAUSE:-6}"
-        "$bench" --bootstrap-servers "$at" --topic "$(topic)" "${load[@]}" >"$work/csv" || { cat "$work/csv"; continue; }
-        column records_per_second p50_us p99_us <"$work/csv" | awk -v side="$side" '{printf "%-8s %d MB/s, p50 %.0f ms, p99 %.0f ms\n", side, $1 * 1024 / 1e6, $2 / 1000, $3 / 1000}'
+        "$bench" --bootstrap-servers "$at" --topic "$(topic)" "${load[@]}" >"$work/json" || { cat "$work/json"; continue; }
+        column records_per_second p50_us p99_us <"$work/json" | awk -v side="$side" '{printf "%-8s %d MB/s, p50 %.0f ms, p99 %.0f ms\n", side, $1 * 1024 / 1e6, $2 / 1000, $3 / 1000}'
       done
     done
   done
@@ -324,8 +324,8 @@ row_profiles() {
     for p in "${profiles[@]}"; do
       for c in 1 128; do # requests/s p50 p99
         "$bench" --bootstrap-servers "$addr" --create-topic --topic "$(topic)" --topic-config "chronik.durability.profile=$p" \
-          -c "$c" -s 256 -d "$time" --warmup "$warmup" --csv >"$work/csv" || { echo "profiles: $p with $c connections failed"; cat "$work/csv"; exit 1; }
-        [ "$round" = 0 ] || column records_per_second p50_us p99_us <"$work/csv" >>"$work/cost.$p.$c"
+          -c "$c" -s 256 -d "$time" --warmup "$warmup" --json >"$work/json" || { echo "profiles: $p with $c connections failed"; cat "$work/json"; exit 1; }
+        [ "$round" = 0 ] || column records_per_second p50_us p99_us <"$work/json" >>"$work/cost.$p.$c"
       done
     done
   done
@@ -380,9 +380,9 @@ row_syncs() {
           local flags=(-c "$l")
           [ "$l" != rate ] || flags=(-c 128 --rate "$rate")
           "$bench" --bootstrap-servers "$addr" --admin "$admin" --topic "$(topic)" --create-topic --delete-topic \
-            --topic-config "chronik.durability.profile=$p" "${flags[@]}" -s 256 -d "$time" --warmup "$warmup" --csv >"$work/csv" ||
-            { echo "syncs: $p with $l failed"; cat "$work/csv"; exit 1; }
-          [ "$round" = 0 ] || column fdatasyncs_per_second p50_us p99_us records_per_second <"$work/csv" >>"$work/cost.$disk.$p.$l"
+            --topic-config "chronik.durability.profile=$p" "${flags[@]}" -s 256 -d "$time" --warmup "$warmup" --json >"$work/json" ||
+            { echo "syncs: $p with $l failed"; cat "$work/json"; exit 1; }
+          [ "$round" = 0 ] || column fdatasyncs_per_second p50_us p99_us records_per_second <"$work/json" >>"$work/cost.$disk.$p.$l"
         done
       done
     done
@@ -411,9 +411,13 @@ row_syncs() {
   } | tee "$work/syncs.table"
   [ -z "${UPDATE:-}" ] || put_table windows "$work/syncs.table"
 }
-# column NAME...: these columns of the last line of a CSV.
+# column NAME...: these figures of the last flow of a run's JSON.
 column() {
-  awk -F, -v names="$*" 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } END { n = split(names, want, " "); for (i = 1; i <= n; i++) printf "%s ", $at[want[i]]; print "" }'
+  python3 -c 'import json, sys
+run = json.load(sys.stdin)
+flow, syncs = run["flows"][-1], run.get("against", {}).get("fdatasyncs", {})
+figures = {**flow, **flow["latency"], "fdatasyncs_per_second": syncs.get("per_second", 0)}
+print(*(figures[name] for name in sys.argv[1:]))' "$@"
 }
 # cost PROFILE CONNECTIONS FIELD DIVISOR FORMAT: the median.
 cost() { awk -v f="$3" '{ print $f }' "$work/cost.$1.$2" | sort -n | awk -v by="$4" -v form="$5" '{ v[NR] = $1 } END { printf form, v[int((NR + 1) / 2)] / by }'; }

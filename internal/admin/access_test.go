@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/security/certs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 const token = "0123456789abcdef0123456789abcdef"
@@ -129,30 +130,20 @@ func TestClientCertificatesOpenThePort(t *testing.T) {
 // The port speaks TLS with the configuration of the moment.
 func TestThePortSpeaksTLS(t *testing.T) {
 	ca, err := certs.NewAuthority("CA", []string{"127.0.0.1"}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	leaf := func() *tls.Config {
 		p, err := ca.Leaf("admin", []string{"127.0.0.1"}, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		pair, err := tls.X509KeyPair(p.Certificate, p.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	o, _ := options()
 	o.TLS = leaf
 	s, err := Start(l, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.Stop(context.Background())
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca.CertificatePEM)
@@ -160,9 +151,7 @@ func TestThePortSpeaksTLS(t *testing.T) {
 	serials := map[string]bool{}
 	for range 2 {
 		resp, err := (&http.Client{Transport: transport}).Get("https://" + l.Addr().String() + "/healthz")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		body, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		if err != nil || string(body) != "ok\n" {

@@ -17,15 +17,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // served starts a port, with a client that ends with the test.
 func served(t *testing.T, o Options) (s *Server, address string, get func(path string) (int, error)) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if s, err = Start(l, o); err != nil {
 		t.Fatal(err)
 	}
@@ -46,9 +45,7 @@ func served(t *testing.T, o Options) (s *Server, address string, get func(path s
 func dial(t *testing.T, address string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -104,9 +101,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if code, err := get("/healthz"); code != http.StatusOK {
 		t.Errorf("%d, %v", code, err)
 	}
-	if err := first.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, first.SetReadDeadline(time.Now().Add(patience)))
 	if _, err := first.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the oldest connection is still open: %v", err)
 	}
@@ -156,9 +151,7 @@ func TestABodyHasADeadline(t *testing.T) {
 	if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.SetReadDeadline(time.Now().Add(patience)))
 	if text, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 200 ") {
 		t.Errorf("%q, %v", text, err)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/internal/share"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // sealed is a port with TLS.
@@ -34,17 +35,11 @@ type sealed struct {
 func seal(t *testing.T, o Options) *sealed {
 	t.Helper()
 	ca, err := certs.NewAuthority("CA", []string{"127.0.0.1"}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	pair, err := ca.Leaf("admin", []string{"127.0.0.1"}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	own, err := tls.X509KeyPair(pair.Certificate, pair.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	config := certs.Base()
 	config.Certificates = []tls.Certificate{own}
 	o.TLS = func() *tls.Config { return config }
@@ -62,9 +57,7 @@ func (s *sealed) dialFrom(t *testing.T, ip string) net.Conn {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
 	c, err := d.Dial("tcp", s.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -106,18 +99,14 @@ func TestHandshakesKeepNoOperatorOut(t *testing.T) {
 			o.headerTime, o.Places = time.Hour, share.New().Of(share.Logins) // only their number counts
 			s := seal(t, o)
 			operator := tls.Client(s.dialFrom(t, "127.0.0.2"), s.client)
-			if err := get(operator); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, get(operator))
 			var silent []net.Conn
 			for range 30 {
 				c := s.dialFrom(t, "127.0.0.1")
 				_ = begin(s, c) // it may have been closed already
 				silent = append(silent, c)
 			}
-			if err := silent[0].SetReadDeadline(time.Now().Add(patience)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, silent[0].SetReadDeadline(time.Now().Add(patience)))
 			if _, err := io.Copy(io.Discard, silent[0]); errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Error("the first one is still open")
 			}
@@ -185,9 +174,7 @@ func TestHandshakesTakePlaces(t *testing.T) {
 		eventually(t, "the handshake waits", func() bool { return o.Places.Waiting() == 1 })
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := <-done; err != nil {
 		t.Errorf("when a place is free: %v", err)
 	}
@@ -201,9 +188,7 @@ func TestHandshakesHaveADeadline(t *testing.T) {
 	s := seal(t, o)
 	for range 3 {
 		c := s.dialFrom(t, "127.0.0.1")
-		if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.SetReadDeadline(time.Now().Add(patience)))
 		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("a silent connection: %v", err)
 		}
@@ -239,9 +224,7 @@ func TestRecordsOfARequestAreBounded(t *testing.T) {
 	}
 	r := bufio.NewReader(c)
 	for i := range 3 {
-		if err := send(maxRecords / 2); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, send(maxRecords/2))
 		if err := answered(r); err != nil {
 			t.Fatalf("request %d: %v", i, err)
 		}

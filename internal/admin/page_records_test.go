@@ -8,6 +8,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/admin/page"
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // batchOf returns a batch with these values from an offset on.
@@ -17,17 +18,13 @@ func batchOf(t *testing.T, codec record.Codec, base int64, control bool, values 
 	if codec == record.Gzip {
 		c, err = record.CompressWith(codec, 6)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w := record.NewBuilder(record.BatchOptions{BaseOffset: base, Compression: c, Control: control})
 	for i, v := range values {
 		w.Append(1_700_000_000_000+int64(i), fmt.Append(nil, "key-", i), v, []record.Header{{Key: []byte("h"), Value: nil}})
 	}
 	b, err := w.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return b
 }
 

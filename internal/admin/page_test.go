@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/admin/page"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // paged returns a port with a page.
@@ -61,9 +62,7 @@ func TestBrowsersGetThePage(t *testing.T) {
 // The text at / has the paths of the table in docs/configuration.md, in any order.
 func TestIndexHasTheDocumentedPaths(t *testing.T) {
 	text, err := os.ReadFile("../../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, table, _ := strings.Cut(string(text), "\n| path | content |\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	var documented []string

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // memory is a Sink in memory.
@@ -453,18 +455,12 @@ func TestModes(t *testing.T) {
 func TestFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "logs", "audit.log")
 	f, err := OpenFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f.max = 100
 	for i := range 200 {
-		if err := f.Write(fmt.Appendf(nil, "line %04d\n", i)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Write(fmt.Appendf(nil, "line %04d\n", i)))
 	}
-	if err := errors.Join(f.Flush(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(f.Flush(), f.Close()))
 	list, err := os.ReadDir(filepath.Dir(name))
 	if err != nil || len(list) != fileCount {
 		t.Fatalf("%v %v", list, err)
@@ -486,16 +482,10 @@ func TestFile(t *testing.T) {
 // permissions are tightened.
 func TestFileAfterACrash(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "audit.log")
-	if err := os.WriteFile(name, []byte("whole\ncut"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(name, []byte("whole\ncut"), 0o644))
 	f, err := OpenFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(f.Write([]byte("next\n")), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, errors.Join(f.Write([]byte("next\n")), f.Close()))
 	text, err := os.ReadFile(name)
 	if info, _ := os.Stat(name); err != nil || string(text) != "whole\ncut\nnext\n" || info.Mode().Perm() != 0o600 {
 		t.Errorf("%q %v %v", text, info.Mode(), err)
@@ -510,9 +500,7 @@ func TestFileAfterACrash(t *testing.T) {
 func TestFileThatOthersRotate(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "audit.log")
 	f, err := OpenFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i, rotate := range []func() error{
 		func() error { return os.Rename(name, name+"-20261122") },
 		func() error { return os.Remove(name) },
@@ -520,9 +508,7 @@ func TestFileThatOthersRotate(t *testing.T) {
 	} {
 		before := fmt.Sprintf("before %d\n", i)
 		after := fmt.Sprintf("after %d\n", i)
-		if err := errors.Join(f.Write([]byte(before)), rotate(), f.Write([]byte(after)), f.Flush()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(f.Write([]byte(before)), rotate(), f.Write([]byte(after)), f.Flush()))
 		if text, err := os.ReadFile(name); err != nil || string(text) != after {
 			t.Errorf("%d: the file has %q: %v", i, text, err)
 		}

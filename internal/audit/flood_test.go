@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // A day under a flood from ten addresses, at a scale of 1 to 1024 in time and in the size of files:
@@ -20,9 +22,7 @@ func TestAFloodOverwritesNoChangeAndNoLogin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := func(name string) *File {
 			f, err := OpenFile(filepath.Join(dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			f.max = fileBytes / scale
 			return f
 		}
@@ -51,9 +51,7 @@ func TestAFloodOverwritesNoChangeAndNoLogin(t *testing.T) {
 		files, err := filepath.Glob(filepath.Join(dir, name+"*"))
 		for _, path := range files {
 			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			all.Write(text)
 		}
 		if err != nil || strings.Contains(all.String(), "User:first") != kept || all.Len() > fileCount*fileBytes/scale {

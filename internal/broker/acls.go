@@ -6,7 +6,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
@@ -31,8 +30,8 @@ func aclFilter(t kmsg.ACLResourceType, name *string, pattern kmsg.ACLResourcePat
 // selectRules returns the access rules that a filter selects, those of a resource together.
 func selectRules(img *metadata.Image, f *acl.Filter) []acl.Binding {
 	var list []acl.Binding
-	for a := range img.ACLs() {
-		if b := controller.BindingOf(a); f.Matches(&b) {
+	for b := range img.ACLs() {
+		if f.Matches(&b) {
 			list = append(list, b)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
@@ -235,7 +234,7 @@ func TestACreatedACLIsVisible(t *testing.T) {
 	w := n.dial(t)
 	for _, name := range []string{"a", "b", "c"} {
 		create(t, w, creation(name))
-		if !slices.ContainsFunc(slices.Collect(n.image().ACLs()), func(a metadata.ACL) bool { return a.Name == name }) {
+		if !slices.ContainsFunc(slices.Collect(n.image().ACLs()), func(a acl.Binding) bool { return a.Name == name }) {
 			t.Fatalf("%s is not there", name)
 		}
 	}

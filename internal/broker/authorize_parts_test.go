@@ -25,7 +25,7 @@ func TestAnAPIThatSaysNothingIsRefused(t *testing.T) {
 	}
 	g := newGuarded(t, quick)
 	careless := apiDef[*kmsg.ListGroupsRequest]{API: protocol.API{Key: int16(kmsg.ListGroups), Max: 5},
-		handle: later(atGroups, listGroups)}.api()
+		handle: inBackground(atGroups, listGroups)}.api()
 	g.entries[kmsg.ListGroups] = &careless
 	g.rules.Store(denying(everything(), nil))
 	req := kmsg.NewPtrListGroupsRequest()

@@ -57,9 +57,9 @@ func (g *guarded) allow(rights ...right) { g.rules.Store(denying(rights, nil)) }
 // metadata.
 func (g *guarded) rulesChanged(t testing.TB) {
 	t.Helper()
-	a := metadata.ACL{Type: uint8(acl.Topic), Name: fmt.Sprint(g.image().NumACLs()), Pattern: uint8(acl.Literal), Principal: "User:x",
-		Host: acl.Wildcard, Operation: uint8(acl.Read), Permission: uint8(acl.Allow)}
-	g.write(t, metadata.KV{Key: metadata.ACLKey(a.ID()), Value: a.Encode()})
+	a := acl.Binding{Type: acl.Topic, Name: fmt.Sprint(g.image().NumACLs()), Pattern: acl.Literal, Principal: "User:x",
+		Host: acl.Wildcard, Operation: acl.Read, Permission: acl.Allow}
+	g.write(t, metadata.KV{Key: metadata.ACLKey(&a), Value: metadata.EncodeACL(&a)})
 }
 
 // need is one right that a request needs, or one of several, and the error if they are missing: 0

@@ -33,9 +33,7 @@ func TestAClientProducesToATopicThatIsMadeForItAndReadsBack(t *testing.T) {
 	consumer := n.client(t, kgo.ConsumeTopics("fresh"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	for want := 0; want < 100; {
 		fetches := consumer.PollFetches(ctx)
-		if err := fetches.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, fetches.Err())
 		fetches.EachRecord(func(r *kgo.Record) {
 			if string(r.Value) != fmt.Sprint(want) || r.Offset != int64(want) {
 				t.Errorf("offset %d: %s, want %d", r.Offset, r.Value, want)

@@ -3,6 +3,7 @@ package broker
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -145,14 +146,17 @@ func (b *Handler) coordinatorError(answer any, ok bool, err error) *kerr.Error {
 	return nil
 }
 
-// listError is coordinatorError for a list of what this broker coordinates. A shard that has no
+// listError returns the error of a list of what this broker coordinates. A shard that has no
 // machine, because it moves at this moment or its log is offline, makes the list incomplete. Admin
 // clients repeat the request.
-func (b *Handler) listError(answer any, ok bool, err error) *kerr.Error {
-	if errors.Is(err, coordinator.ErrNotCoordinator) {
+func listError(err error) *kerr.Error {
+	switch {
+	case errors.Is(err, coordinator.ErrNotCoordinator):
 		return kerr.CoordinatorLoadInProgress
+	case errors.Is(err, context.Canceled): // the broker stops
+		return kerr.CoordinatorNotAvailable
 	}
-	return b.coordinatorError(answer, ok, err)
+	return kerr.TypedErrorForCode(code(err))
 }
 
 // groupCode returns the error of an answer as a whole, for metrics.

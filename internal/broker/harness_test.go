@@ -134,10 +134,9 @@ func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 	n.storage, err = storage.Open([]storage.Location{{Path: dir}}, opt)
 	must(t, err)
 	t.Cleanup(func() { must(t, n.storage.Close()) })
-	n.park = purgatory.New()
 	n.applier = metadata.NewApplier(zap.NewNop())
 	replicas := replica.NewManager(replica.Options{Self: o.self, Incarnation: incarnation, Storage: n.storage, Cluster: n.control,
-		Park: n.park, Logger: zap.NewNop(),
+		Logger: zap.NewNop(),
 		Config: func(img *metadata.Image, topic *metadata.Topic) storage.Config {
 			s := settings.Of(img, topic)
 			if s.Err != nil {
@@ -145,15 +144,15 @@ func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 			}
 			return s.Log
 		}})
+	n.park = replicas.Purgatory()
 	n.applier.Subscribe("settings", settings.Follow)
 	t.Cleanup(func() { must(t, replicas.Close(context.Background())) })
 	n.applier.Subscribe("replicas", replicas.Apply)
 	n.telemetry = telemetry.New(time.Now)
 	n.applier.Subscribe("client metrics", n.telemetry.Follow(n.configs))
 	n.applier.Finish(replicas.AwaitApplied)
-	n.groups, err = service.NewGroups(service.GroupsOptions{Self: o.self, Replicas: replicas, Controller: n.control,
-		Configs: n.configs,
-		Static:  n.static, Visible: o.visible, Logger: zap.NewNop()})
+	n.groups, err = service.NewGroups(service.GroupsOptions{Configs: n.configs, Static: n.static, Visible: o.visible,
+		Options: service.Options{Self: o.self, Replicas: replicas, Controller: n.control, Logger: zap.NewNop()}})
 	must(t, err)
 	n.applier.Subscribe("groups", n.groups.Apply)
 	t.Cleanup(n.groups.Close)
@@ -193,9 +192,10 @@ func (n *node) openTransactions(t testing.TB, o nodeOptions, replicas *replica.M
 		Fenced: func(partition, epoch, known int32) { n.txns.Fenced(partition, epoch, known) }})
 	t.Cleanup(x.Close)
 	var err error
-	n.txns, err = service.NewTransactions(service.TransactionsOptions{Self: o.self, Replicas: replicas, Controller: n.control,
-		Configs: n.configs, Settings: settings, Static: n.static, Version: (*metadata.Image).TransactionVersion, Send: x.Send,
-		ProducerID: func(ctx context.Context) (int64, error) { return n.ProducerID(ctx) }, Logger: zap.NewNop()})
+	n.txns, err = service.NewTransactions(service.TransactionsOptions{
+		Options: service.Options{Self: o.self, Replicas: replicas, Controller: n.control, Logger: zap.NewNop()}, Configs: n.configs,
+		Settings: settings, Static: n.static, Version: (*metadata.Image).TransactionVersion, Send: x.Send,
+		ProducerID: func(ctx context.Context) (int64, error) { return n.ProducerID(ctx) }})
 	must(t, err)
 	n.applier.Subscribe("transactions", n.txns.Apply)
 	t.Cleanup(n.txns.Close)

@@ -5,13 +5,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
@@ -40,8 +40,11 @@ func listTransactions(ctx context.Context, b *Handler, r *network.Request, req *
 		setCode(r, &resp.ErrorCode, err)
 		return resp
 	}
-	list, err := allTransactions(ctx, b, filter)
-	m := b.rights(r)
+	lists, failed := service.Collect[[]txn.Description](ctx, b.opt.Transactions, filter)
+	if failed != nil {
+		err = listError(failed)
+	}
+	list, m := slices.Concat(lists...), b.rights(r)
 	list = slices.DeleteFunc(list, func(d txn.Description) bool { return !m.may(acl.Describe, acl.TransactionalID, d.ID) })
 	if err == nil {
 		list, err = matchingTransactions(ctx, list, req.TransactionalIDPattern)
@@ -58,33 +61,6 @@ func listTransactions(ctx context.Context, b *Handler, r *network.Request, req *
 		resp.TransactionStates = append(resp.TransactionStates, one)
 	}
 	return resp
-}
-
-// allTransactions asks all shards that this broker coordinates.
-func allTransactions(ctx context.Context, b *Handler, filter txn.List) (list []txn.Description, failed *kerr.Error) {
-	var mu sync.Mutex
-	shards := b.opt.Transactions.Partitions()
-	done := make(chan struct{})
-	all := newGather(len(shards), func() { close(done) })
-	for _, p := range shards {
-		b.opt.Transactions.SubmitTo(p, filter, func(answer any, err error) {
-			some, ok := answer.([]txn.Description)
-			mu.Lock()
-			if code := b.listError(answer, ok, err); code != nil {
-				failed = code
-			}
-			list = append(list, some...)
-			mu.Unlock()
-			all.finish()
-		})
-	}
-	all.finish()
-	select {
-	case <-done:
-		return list, failed
-	case <-ctx.Done():
-		return nil, kerr.CoordinatorNotAvailable
-	}
 }
 
 // matchingTransactions returns those whose ids match a pattern; nil matches any. It is not called

@@ -151,7 +151,7 @@ func TestALargeSearchHasOnePlace(t *testing.T) {
 		all := share.New()
 		n := newNode(t, quick, func(o *nodeOptions) {
 			o.pipe = true
-			o.storage = func(s *storage.Options) { s.Inflate.Places = all.Of(share.Batches) }
+			o.storage = func(s *storage.Options) { s.Places = all.Of(share.Batches) }
 			o.broker = func(b *Options) { b.Share = all }
 		})
 		id := n.topic(t, "t", 1)

@@ -9,15 +9,15 @@ import (
 	"testing/synctest"
 
 	"pgregory.net/rapid"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func TestBudgetIsFirstComeFirstServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(100)
 		ctx := t.Context()
-		if err := b.Acquire(ctx, 60); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.Acquire(ctx, 60))
 		var (
 			mu    sync.Mutex
 			order []int64

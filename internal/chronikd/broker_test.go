@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -27,9 +28,7 @@ const withLogins = "sasl=SCRAM-SHA-512,SCRAM-SHA-256,PLAIN"
 func tryStart(t *testing.T, fsys vfs.FS, set []string, flags map[string]string) (*daemon.Broker, error) {
 	t.Helper()
 	cfg, err := resolve.Load(config.Input{Set: set, Flags: flags})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return daemon.Start(t.Context(), daemon.Options{Config: cfg, FS: fsys, Log: zap.NewNop(), Level: zap.NewAtomicLevel(),
 		Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
 }
@@ -38,9 +37,7 @@ func tryStart(t *testing.T, fsys vfs.FS, set []string, flags map[string]string) 
 func start(t *testing.T, fsys vfs.FS, set ...string) *daemon.Broker {
 	t.Helper()
 	b, err := tryStart(t, fsys, set, here())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -57,9 +54,7 @@ func here() map[string]string {
 func clientOf(t *testing.T, b *daemon.Broker, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(b.Addrs()...), kgo.RequestRetries(0), kgo.RetryTimeout(5*time.Second))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(cl.Close)
 	return cl
 }

@@ -11,7 +11,8 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
-	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/exit"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -92,9 +93,7 @@ func TestPrintedDefaultsAreAValidFile(t *testing.T) {
 	}
 	read := func(string) ([]byte, error) { return []byte(out), nil }
 	cfg, err := resolve.Load(config.Input{File: "f", ReadFile: read})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(cfg.Broker) != 0 {
 		t.Errorf("it sets %v", cfg.Broker)
 	}
@@ -124,9 +123,7 @@ func TestTwoNamesOfOneSettingMustAgree(t *testing.T) {
 func TestLogFormats(t *testing.T) {
 	var b bytes.Buffer
 	log, level, err := newLogger(&b, "auto", "warn")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	log.Info("hidden")
 	level.SetLevel(zap.InfoLevel)
 	log.Info("shown", zap.String("topic", "t"))

@@ -24,9 +24,10 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon"
-	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -46,9 +47,7 @@ type mistake struct {
 // what happened, where, and what to do. testdata/errors.golden has the texts for review.
 func TestMessages(t *testing.T) {
 	path, err := filepath.Abs("testdata/errors.golden")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Chdir(t.TempDir())
 	base := used(t, "base")
 	used(t, "other")
@@ -56,13 +55,9 @@ func TestMessages(t *testing.T) {
 	var all strings.Builder
 	for _, m := range slices.Concat(misspelt(), misset(), misfiled(), misplaced(), mismade(), unheard()) {
 		for _, name := range []string{"d", "e", "j", "f"} {
-			if err := os.RemoveAll(name); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.RemoveAll(name))
 		}
-		if err := os.CopyFS("d", base); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.CopyFS("d", base))
 		title := m.title()
 		all.WriteString(title)
 		if m.harm != nil {
@@ -120,9 +115,7 @@ func (m *mistake) run(t *testing.T, places map[string]string) (code int, errs st
 	}
 	if m.file != "" {
 		args = append(args, "--config", "c.yaml")
-		if err := os.WriteFile("c.yaml", []byte(m.file), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile("c.yaml", []byte(m.file), 0o600))
 	}
 	p := Process{Args: args, Out: &o, Err: readyEnds{&e, cancel}, Version: "test", FS: vfs.OS(),
 		Environ: []string{"CHRONIK_DATA_DIR=d", "CHRONIK_LOG_FORMAT=json"}}
@@ -163,9 +156,7 @@ func used(t *testing.T, dir string) fs.FS {
 	cfg, err := resolve.Load(
 		config.Input{Flags: map[string]string{config.KeyDataDir: dir, config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: config.Off}},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b, err := daemon.Start(
 		t.Context(),
 		daemon.Options{
@@ -177,20 +168,14 @@ func used(t *testing.T, dir string) fs.FS {
 			JournalBytes:    16 << 20,
 		},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	if made, err := kadm.NewClient(cl).CreateTopics(t.Context(), 2, 1, nil, "t"); err != nil || made.Error() != nil {
 		t.Fatal(err, made.Error())
 	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close())
 	return os.DirFS(dir)
 }
 
@@ -198,9 +183,7 @@ func used(t *testing.T, dir string) fs.FS {
 func somewhere(t *testing.T) map[string]string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	quiet, other, unready := make(chan struct{}), http.NewServeMux(), http.NewServeMux()
 	other.HandleFunc("/wait/", func(http.ResponseWriter, *http.Request) { <-quiet })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/metadata/copies"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -19,20 +20,14 @@ func TestAClusterOfFewVotersKeepsTheCopyOfItsMetadata(t *testing.T) {
 	const dirs, at = "log.dirs=/two", "/two/metadata.copy"
 	mem := vfs.Memory()
 	alone := start(t, mem, dirs, "node.id=1")
-	if err := errors.Join(produce(t, alone, "alone"), alone.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(produce(t, alone, "alone"), alone.Close()))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	set := []string{dirs, "cluster.name=test", "node.id=1",
 		fmt.Sprintf("cluster.seeds=%s,127.0.0.1:1,127.0.0.1:2", l.Addr())} // nothing listens at the others
 	flags := here()
 	flags[config.KeyListen] = l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Close())
 	for round, topic := range []string{"first", "second"} {
 		b, err := tryStart(t, mem, set, flags)
 		if err != nil {
@@ -41,15 +36,11 @@ func TestAClusterOfFewVotersKeepsTheCopyOfItsMetadata(t *testing.T) {
 		if err := produce(t, b, "alone"); err != nil {
 			t.Errorf("round %d: %v", round, err)
 		}
-		if err := errors.Join(produce(t, b, topic), b.Close(), mem.RemoveAll("/data")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(produce(t, b, topic), b.Close(), mem.RemoveAll("/data")))
 		if c, err := copies.Check(mem, at); err != nil || !c.Used {
 			t.Fatalf("round %d: there is no copy: %v", round, err)
 		}
-		if err := mem.MkdirAll("/data"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, mem.MkdirAll("/data"))
 		var out bytes.Buffer
 		args := []string{"recover", "--from", at, "--lost", "1"}
 		for _, s := range set {

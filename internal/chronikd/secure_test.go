@@ -16,11 +16,12 @@ import (
 	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
-	"github.com/chronik-io/chronik/internal/daemon/exit"
-	"github.com/chronik-io/chronik/internal/daemon/guard"
+	"github.com/chronik-io/chronik/internal/exit"
+	"github.com/chronik-io/chronik/internal/guard"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/secureinit"
 	"github.com/chronik-io/chronik/internal/security/certs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // execute runs one command line.
@@ -34,9 +35,7 @@ func execute(t *testing.T, environ []string, args ...string) (code int, out, err
 func content(t *testing.T, path ...string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(b)
 }
 
@@ -50,16 +49,12 @@ func TestSecureInit(t *testing.T) {
 		t.Fatalf("%d %s", code, errs)
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	public := []string{"ca.pem", "server.pem", "chronikd.yaml"}
 	var names []string
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if mode := info.Mode().Perm(); mode&0o077 != 0 && !slices.Contains(public, e.Name()) {
 			t.Errorf("%s has mode %04o", e.Name(), mode)
 		}
@@ -75,13 +70,9 @@ func TestSecureInit(t *testing.T) {
 		}
 		return ""
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	read, err := s.Password()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	password := string(read.Bytes())
 	for _, name := range names { // who has a copy of the directory cannot log in with it
 		if strings.Contains(content(t, dir, name), password) {
@@ -108,17 +99,13 @@ func TestSecureInit(t *testing.T) {
 		}
 	}
 	cfg, err := resolve.Load(config.Input{File: filepath.Join(dir, "chronikd.yaml"), ReadFile: os.ReadFile})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(cfg.Listeners) != 2 || cfg.Listeners[1].Listen != ":19093" || cfg.Listeners[1].TLS == nil || len(cfg.Listeners[1].SASL) == 0 ||
 		!cfg.Security.ACL || !slices.Equal(cfg.Security.SuperUsers, []string{"User:admin"}) {
 		t.Errorf("%+v %+v", cfg.Listeners, cfg.Security)
 	}
 	c, err := guard.OpenCertificates(cfg, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var f checks.Facts
 	c.Facts(&f)
 	for _, x := range f.CertificateFiles {
@@ -165,13 +152,9 @@ func TestSecureInitAgain(t *testing.T) {
 		t.Fatal(errs)
 	}
 	old, err := certs.Parse([]byte(before))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	renewed, err := certs.Parse([]byte(content(t, dir, "server.pem")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if renewed[0].SerialNumber.Cmp(old[0].SerialNumber) == 0 || !slices.Equal(renewed[0].DNSNames, old[0].DNSNames) ||
 		len(renewed[0].IPAddresses) != len(old[0].IPAddresses) {
 		t.Errorf("renewed %v to %v", old[0].DNSNames, renewed[0].DNSNames)
@@ -189,17 +172,13 @@ func TestSecureInitAgain(t *testing.T) {
 		t.Errorf("files for Kafka's tools:\n%s\n%s", first, second)
 	}
 	foreign, key := content(t, other, "server.pem"), content(t, dir, "server-key.pem")
-	if err := os.WriteFile(filepath.Join(dir, "server.pem"), []byte(foreign), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "server.pem"), []byte(foreign), 0o600))
 	if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != exit.Usage ||
 		!strings.Contains(errs, "is not signed by the authority in ca.pem") || content(t, dir, "server.pem") != foreign ||
 		content(t, dir, "server-key.pem") != key {
 		t.Errorf("a certificate of another authority: %d %s", code, errs)
 	}
-	if err := os.Remove(filepath.Join(dir, "ca-key.pem")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(dir, "ca-key.pem")))
 	if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != exit.Usage ||
 		!strings.Contains(errs, "put the authority's key back") {
 		t.Errorf("without the key: %d %s", code, errs)
@@ -210,9 +189,7 @@ func TestSecureInitAgain(t *testing.T) {
 func passwordFile(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(path, []byte("correct-horse\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte("correct-horse\n"), 0o600))
 	return path
 }
 
@@ -230,16 +207,12 @@ func TestSecureInitOfACluster(t *testing.T) {
 	for i, node := range []string{"node-1", "node-2", "node-3"} {
 		at := filepath.Join(dir, node, "chronikd.yaml")
 		cfg, err := resolve.Load(config.Input{File: at, ReadFile: os.ReadFile})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if cfg.Broker["node.id"] != string(rune('1'+i)) || cfg.Listeners[1].ClientCertificates != config.CertificatesRequire {
 			t.Errorf("%s: %+v", node, cfg.Listeners)
 		}
 		c, err := guard.OpenCertificates(cfg, zap.NewNop())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if dn := certs.DN(c.Listener("peers").Certificate()); dn != "CN=chronik-broker" {
 			t.Errorf("%s is %s", node, dn)
 		}
@@ -255,9 +228,7 @@ func TestSecureInitOfACluster(t *testing.T) {
 
 func TestMistakesOfSecureInit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, nil, 0o600))
 	for _, c := range []struct {
 		args []string
 		want string

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // tool returns a command line with everything that a page shows or must hide.
@@ -27,9 +29,7 @@ func page(t *testing.T) string {
 	var b strings.Builder
 	p := ManPage{Name: "tool", Section: 1, Version: "v1", Short: "does things", Command: tool(),
 		Sections: []ManSection{{Title: "EXIT STATUS", Items: []ManItem{{"0", "all was done"}}}}}
-	if err := p.Write(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Write(&b))
 	if p.File() != "tool.1" {
 		t.Errorf("the file is %s", p.File())
 	}

@@ -9,7 +9,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"regexp"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -26,7 +25,7 @@ func FlagError(cmd *cobra.Command, err error) (text string, known bool) {
 			return missing.Error(), false
 		}
 	}
-	text = regexp.MustCompile(`(strconv\.\w+: parsing "[^"]*"|time): `).ReplaceAllString(err.Error(), "")
+	text = err.Error()
 	if e := (*pflag.NotExistError)(nil); errors.As(err, &e) && e.GetSpecifiedShortnames() == "" {
 		if what := hint(cmd, "--"+e.GetSpecifiedName()); what != "" {
 			return fmt.Sprintf("%s; %s", text, what), false
@@ -42,29 +41,9 @@ func FlagError(cmd *cobra.Command, err error) (text string, known bool) {
 		}
 	}
 	if e := (*pflag.InvalidValueError)(nil); errors.As(err, &e) {
-		if how := example(e.GetFlag().Value.Type()); how != "" {
-			return text + "; " + how, true
-		}
+		return text, true // which says what the value must be
 	}
 	return fmt.Sprintf("%s; %s --help lists the flags", text, cmd.CommandPath()), true
-}
-
-// example returns a hint for a value of one of pflag's types, or "" if pflag's own text
-// suffices.
-func example(kind string) string {
-	switch kind {
-	case "duration":
-		return "write for example 500ms, 30s or 2m"
-	case "int", "int8", "int16", "int32", "int64", "uint", "uint8", "uint16", "uint32", "uint64":
-		return "write a whole number"
-	case "float32", "float64":
-		return "write a number"
-	case "bool":
-		return "write true or false"
-	case "stringToString":
-		return "write name=value"
-	}
-	return ""
 }
 
 // nearFlag returns the flag of the command that is closest to name, or "" if none is close.

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func open(t *testing.T, name string) *os.File {
@@ -21,16 +23,12 @@ func open(t *testing.T, name string) *os.File {
 
 func TestReaderClosed(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer w.Close()
 	if ReaderClosed(w) || ReaderClosed(open(t, os.DevNull)) || ReaderClosed(&bytes.Buffer{}) || ReaderClosed((*os.File)(nil)) {
 		t.Error("ReaderClosed is true for an open stream")
 	}
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Close())
 	if !ReaderClosed(w) {
 		t.Error("ReaderClosed is false for a pipe whose reading end is closed")
 	}
@@ -39,9 +37,7 @@ func TestReaderClosed(t *testing.T) {
 // Devices, pipes and files are not terminals; the user's side of a pseudo-terminal is.
 func TestIsTerminal(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer r.Close()
 	defer w.Close()
 	for name, stream := range map[string]any{"/dev/null": open(t, os.DevNull), "/dev/zero": open(t, "/dev/zero"), "a pipe": w,

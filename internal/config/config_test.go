@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -55,11 +56,9 @@ func flag(name, value string) func(*Input) {
 	return func(in *Input) { in.Flags = map[string]string{name: value} }
 }
 
-func must(t *testing.T, c *Config, err error) *Config {
+func loaded(t *testing.T, c *Config, err error) *Config {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c
 }
 
@@ -68,7 +67,7 @@ func addressed(l Listener) [3]string { return [3]string{l.Name, l.Listen, l.Adve
 
 func TestDefaultsNeedNoSource(t *testing.T) {
 	c, err := load("")
-	must(t, c, err)
+	loaded(t, c, err)
 	if c.DataDir != "data" || c.AdminListen != DefaultAdminListen || c.WALProfile != "sync" || c.LogLevel != "info" ||
 		c.Produce.Name != "balanced" {
 		t.Errorf("defaults: %+v", c)
@@ -96,7 +95,7 @@ func TestEachSourceOverridesTheOneBefore(t *testing.T) {
 	}
 	for _, s := range steps {
 		c, err := load(file, s.options...)
-		must(t, c, err)
+		loaded(t, c, err)
 		if c.DataDir != s.want {
 			t.Errorf("data.dir = %q, want %q", c.DataDir, s.want)
 		}
@@ -114,7 +113,7 @@ func TestEachSourceOverridesTheOneBefore(t *testing.T) {
 func TestKafkaNamesInEverySource(t *testing.T) {
 	c, err := load("log.segment.bytes: 1048576\nauto.create.topics.enable: false\nlog.dirs: [a, b]\n",
 		env("CHRONIK_NUM_PARTITIONS=4"), sets("log.retention.ms=1000"))
-	must(t, c, err)
+	loaded(t, c, err)
 	want := map[string]string{"log.segment.bytes": "1048576", "auto.create.topics.enable": "false", "log.dirs": "a,b",
 		"num.partitions": "4", "log.retention.ms": "1000"}
 	for k, v := range want {
@@ -130,13 +129,13 @@ func TestKafkaNamesInEverySource(t *testing.T) {
 // Every source accepts a number with a unit for a setting whose name ends in a unit.
 func TestUnitsInEverySource(t *testing.T) {
 	c, err := load("log.retention.ms: 7d\n", env("CHRONIK_LOG_SEGMENT_BYTES=512MiB"))
-	must(t, c, err)
+	loaded(t, c, err)
 	if got := c.Broker["log.retention.ms"] + " " + c.Broker["log.segment.bytes"]; got != "604800000 536870912" {
 		t.Errorf("the file and the environment set %s", got)
 	}
 	for value, want := range map[string]string{"90s": "90000", "1h30m": "5400000", "0": "0", "-1": "-1", "5": "5"} {
 		c, err := load("", sets("log.retention.ms="+value))
-		must(t, c, err)
+		loaded(t, c, err)
 		if got := c.Broker["log.retention.ms"]; got != want {
 			t.Errorf("--set log.retention.ms=%s sets %s, want %s", value, got, want)
 		}
@@ -147,13 +146,13 @@ func TestUnitsInEverySource(t *testing.T) {
 func TestListenFlagsAreTheFirstEntryOfTheList(t *testing.T) {
 	file := "listeners:\n- {name: in, listen: '10.0.0.1:9092', advertise: 'a.example:9092'}\n- {name: out, listen: ':9093'}\n"
 	c, err := load(file)
-	must(t, c, err)
+	loaded(t, c, err)
 	if addressed(c.Listeners[0]) != ([3]string{"in", "10.0.0.1:9092", "a.example:9092"}) ||
 		addressed(c.Listeners[1]) != ([3]string{"out", ":9093", ""}) {
 		t.Errorf("file: %+v", c.Listeners)
 	}
 	c, err = load(file, env("CHRONIK_ADVERTISE=b.example:1"), flag(KeyListen, "127.0.0.1:0"))
-	must(t, c, err)
+	loaded(t, c, err)
 	if addressed(c.Listeners[0]) != ([3]string{"in", "127.0.0.1:0", "b.example:1"}) || c.Listeners[1].Name != "out" {
 		t.Errorf("with flags: %+v", c.Listeners)
 	}
@@ -162,12 +161,12 @@ func TestListenFlagsAreTheFirstEntryOfTheList(t *testing.T) {
 // A file with one listener needs no list, and a list may leave out what stands before it.
 func TestTheFirstListenerNeedsNoList(t *testing.T) {
 	c, err := load("listen: ':9092'\nadvertise: 'a.example:9092'\n")
-	must(t, c, err)
+	loaded(t, c, err)
 	if addressed(c.Listeners[0]) != ([3]string{"default", ":9092", "a.example:9092"}) || len(c.Listeners) != 1 {
 		t.Errorf("%+v", c.Listeners)
 	}
 	c, err = load("advertise: 'a.example:9092'\nlisteners: [{name: in, listen: ':9093'}, {name: out, listen: ':9094'}]\n")
-	must(t, c, err)
+	loaded(t, c, err)
 	if addressed(c.Listeners[0]) != ([3]string{"in", ":9093", "a.example:9092"}) || c.Listeners[1].Advertise != "" {
 		t.Errorf("with a list: %+v", c.Listeners)
 	}
@@ -178,7 +177,7 @@ func TestAdminCanBeOff(t *testing.T) {
 	if err == nil && c.AdminListen != "" {
 		t.Errorf("admin.listen = %q", c.AdminListen)
 	}
-	must(t, c, err)
+	loaded(t, c, err)
 }
 
 // A mistake causes an error of one line: source, key, cause, remedy.
@@ -327,7 +326,7 @@ func TestMissingFileSaysSo(t *testing.T) {
 func TestUnknownVariablesAreWarnings(t *testing.T) {
 	c, err := load("", env("CHRONIK_PORT_9092_TCP=tcp://10.0.0.1", "CHRONIK_NUM_PARTITION=3", "PATH=/bin", "CHRONIK_CONFIG=x",
 		"CHRONIKD_DATA_DIR=/data", "CHRONIKD_VERSION=3"))
-	must(t, c, err)
+	loaded(t, c, err)
 	want := []string{
 		"the variable CHRONIKD_DATA_DIR is not read: chronikd's variables begin with CHRONIK_; did you mean CHRONIK_DATA_DIR?",
 		"the variable CHRONIKD_VERSION is not read: chronikd's variables begin with CHRONIK_",
@@ -346,7 +345,7 @@ func TestProfilesOfTheProgram(t *testing.T) {
 		func(in *Input) { in.Profiles = []durability.Profile{mine} },
 		flag(KeyWALProfile, "mine"),
 	)
-	must(t, c, err)
+	loaded(t, c, err)
 	if p, err := c.Durability.Lookup("mine"); err != nil || p.MaxRecords != 1 || c.WALProfile != "mine" {
 		t.Errorf("%+v, %v", p, err)
 	}
@@ -360,7 +359,7 @@ func TestProfilesOfTheProgram(t *testing.T) {
 
 func TestAnEmptyVariableIsNotSet(t *testing.T) {
 	c, err := load("num.partitions: 3\n", env("CHRONIK_NUM_PARTITIONS=", "CHRONIK_DATA_DIR="))
-	must(t, c, err)
+	loaded(t, c, err)
 	if c.Broker["num.partitions"] != "3" || c.DataDir != "data" {
 		t.Errorf("num.partitions %q, data.dir %q", c.Broker["num.partitions"], c.DataDir)
 	}
@@ -374,11 +373,9 @@ profiles:
   loose: {ack: written, sync: interval, interval: 200ms}
   short: {max_wait: 1ms}
 `)
-	must(t, c, err)
+	loaded(t, c, err)
 	p, err := c.Durability.Lookup("patient")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if p.Ack != durability.Synced || p.Sync != durability.SyncGroup || p.MaxWait != 20*time.Millisecond || p.MaxRecords != 5000 ||
 		p.MaxBytes != 20_000_000 {
 		t.Errorf("patient: %+v", p)
@@ -399,11 +396,9 @@ profiles:
 // The output of print-defaults is read as the defaults, commented out or not.
 func TestPrintedDefaultsAreTheDefaults(t *testing.T) {
 	var b strings.Builder
-	if err := Defaults(&b, kafka()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Defaults(&b, kafka()))
 	c, err := load(b.String())
-	must(t, c, err)
+	loaded(t, c, err)
 	if len(c.Broker) != 0 {
 		t.Errorf("a printed file sets %v", c.Broker)
 	}
@@ -418,7 +413,7 @@ func TestPrintedDefaultsAreTheDefaults(t *testing.T) {
 		}
 	}
 	c, err = load(strings.Join(live, "\n"))
-	must(t, c, err)
+	loaded(t, c, err)
 	if len(c.Broker) != len(kafka()) || c.DataDir != "data" {
 		t.Errorf("uncommented it sets %v of\n%s", c.Broker, strings.Join(live, "\n"))
 	}
@@ -440,9 +435,7 @@ func TestPrintedDefaultsBeginWithTheEssentials(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	if err := Defaults(&b, defs); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Defaults(&b, defs))
 	first, rest, ok := strings.Cut(b.String(), "# ---- All other settings")
 	if !ok {
 		t.Fatalf("no second part in\n%s", b.String())

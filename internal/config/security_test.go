@@ -17,7 +17,7 @@ func TestSecurityOfListeners(t *testing.T) {
 		"- {name: clients, listen: ':9093', security: tls, sasl: [SCRAM-SHA-512, PLAIN], tls: {min-version: '1.3', key: own.pem}}\n" +
 		"- {name: peers, listen: ':9095', security: tls, client-certificates: require}\n" +
 		"- {name: open, listen: '127.0.0.1:9092'}\n")
-	must(t, c, err)
+	loaded(t, c, err)
 	one, two, three := c.Listeners[0], c.Listeners[1], c.Listeners[2]
 	if !slices.Equal(one.SASL, []string{"SCRAM-SHA-512", "PLAIN"}) || one.TLS == nil || one.TLS.Key != "own.pem" ||
 		one.TLS.Certificate != "s.pem" || one.TLS.MinVersion != tls.VersionTLS13 {
@@ -38,7 +38,7 @@ func TestSecurityOfListeners(t *testing.T) {
 
 func TestSecurityIsOffByDefault(t *testing.T) {
 	c, err := load("")
-	must(t, c, err)
+	loaded(t, c, err)
 	s := c.Security
 	if l := c.Listeners[0]; l.TLS != nil || l.SASL != nil || l.ClientCertificates != CertificatesNone || s.ACL ||
 		c.AdminSecurity.TLS != nil {
@@ -56,7 +56,7 @@ func TestSecurityFromVariables(t *testing.T) {
 	c, err := load("", env("CHRONIK_SECURITY=tls", "CHRONIK_SASL=SCRAM-SHA-256", "CHRONIK_TLS_CERTIFICATE=s", "CHRONIK_TLS_KEY=k",
 		"CHRONIK_TLS_CLIENT_CA=c", "CHRONIK_CLIENT_CERTIFICATES=request", "CHRONIK_SUPER_USERS=User:a;User:b",
 		"CHRONIK_LOGIN_TIMEOUT_MS=5s"))
-	must(t, c, err)
+	loaded(t, c, err)
 	l := c.Listeners[0]
 	if l.TLS == nil || l.TLS.Certificate != "s" || !slices.Equal(l.SASL, []string{"SCRAM-SHA-256"}) ||
 		l.ClientCertificates != CertificatesRequest || len(c.Security.SuperUsers) != 2 || c.Security.LoginTimeout != 5*time.Second {
@@ -72,7 +72,7 @@ func TestKafkasNamesOfSecurity(t *testing.T) {
 		"ssl.enabled.protocols: TLSv1.3\nauthorizer.class.name: org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"+
 		"super.users: User:admin;User:other\nsasl.server.max.receive.size: 4096\n",
 		env("CHRONIK_SSL_CLIENT_AUTH=required"), sets("sasl.oauthbearer.clock.skew.seconds=7"))
-	must(t, c, err)
+	loaded(t, c, err)
 	one, two := c.Listeners[0], c.Listeners[1]
 	if one.TLS == nil || one.TLS.Certificate != "both.pem" || one.TLS.Key != "both.pem" || one.TLS.ClientCA != "ca.pem" ||
 		one.TLS.MinVersion != tls.VersionTLS13 || !slices.Equal(one.SASL, []string{"SCRAM-SHA-512"}) ||

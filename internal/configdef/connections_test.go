@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // The limits of connections are dynamic as in Kafka 4.3, also the rate of one listener. What Kafka
@@ -68,9 +70,7 @@ func TestLimitsOfConnections(t *testing.T) {
 			"max.connections.per.ip.overrides": "::ffff:10.0.0.1:5"},
 	}
 	live, err := r.ResolveLive(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := live.Connections
 	if c.Most != 7 || c.PerIP != math.MaxInt32 || c.Rate != 5 || c.Listener("In") != (ListenerConnections{33, 3}) ||
 		c.Listener("out") != (ListenerConnections{66, 6}) ||

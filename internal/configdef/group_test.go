@@ -4,15 +4,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // The texts are Apache Kafka 4.3.1's answers.
 func TestGroupConfigsWithinTheBrokersLimits(t *testing.T) {
 	r := registry()
 	b, err := r.ResolveBroker(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, c := range []struct{ name, value, want string }{
 		{"consumer.session.timeout.ms", "45000", ""}, {"consumer.session.timeout.ms", "60000", ""},
 		{"consumer.session.timeout.ms", "44999",
@@ -42,15 +42,11 @@ func TestGroupConfigsWithinTheBrokersLimits(t *testing.T) {
 	}
 	wantMsg(t, r.CheckGroup(nil, &b.Groups), "")
 	wide, err := r.ResolveBroker(map[string]string{"group.consumer.max.heartbeat.interval.ms": "50000"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	wantMsg(t, r.CheckGroup(map[string]string{"consumer.heartbeat.interval.ms": "45000"}, &wide.Groups),
 		"consumer.heartbeat.interval.ms must be less than consumer.session.timeout.ms")
 	wide, err = r.ResolveBroker(map[string]string{"group.streams.max.heartbeat.interval.ms": "50000"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	wantMsg(t, r.CheckGroup(map[string]string{"streams.heartbeat.interval.ms": "45000"}, &wide.Groups),
 		"streams.session.timeout.ms must be greater than streams.heartbeat.interval.ms")
 	for name, want := range map[string]string{

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func find(t *testing.T, values []Value, name string) Value {
@@ -201,9 +203,7 @@ func TestEveryBrokerConfigIsRead(t *testing.T) {
 		if s := special[d.Name]; s != "" {
 			sample = s
 		}
-		if err := r.CheckStatic(map[string]string{d.Name: sample}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, r.CheckStatic(map[string]string{d.Name: sample}))
 		a, errA := r.ResolveBroker(nil)
 		b, errB := r.ResolveBroker(map[string]string{d.Name: sample})
 		if errA != nil || errB != nil || reflect.DeepEqual(a, b) {

@@ -21,14 +21,13 @@ func (c *Controller) CreateACLs(ctx context.Context, rules []acl.Binding) (errs 
 		return nil, 0, err
 	}
 	errs = make([]error, len(rules))
-	wanted := map[string]metadata.ACL{}
+	wanted := map[string]*acl.Binding{}
 	for i := range rules {
 		if why := rules[i].Check(); why != "" {
 			errs[i] = refuse(InvalidRequest, "%s", why)
 			continue
 		}
-		a := stored(&rules[i])
-		wanted[metadata.ACLKey(a.ID())] = a
+		wanted[metadata.ACLKey(&rules[i])] = &rules[i]
 	}
 	if len(wanted) == 0 {
 		return errs, 0, nil
@@ -53,7 +52,7 @@ func (c *Controller) CreateACLs(ctx context.Context, rules []acl.Binding) (errs 
 		var txn metadata.Txn
 		for key, a := range missing {
 			txn.If = append(txn.If, metadata.Compare{Key: key})
-			txn.Put = append(txn.Put, metadata.KV{Key: key, Value: a.Encode()})
+			txn.Put = append(txn.Put, metadata.KV{Key: key, Value: metadata.EncodeACL(a)})
 		}
 		revision, err = c.opts.Store.Txn(ctx, txn)
 		return err
@@ -81,11 +80,9 @@ func (c *Controller) DeleteACLs(ctx context.Context, filters []acl.Filter) (resu
 		}
 		rules := make([]acl.Binding, len(existing))
 		for i, kv := range existing {
-			a, err := metadata.DecodeACL(kv)
-			if err != nil {
+			if rules[i], err = metadata.DecodeACL(kv); err != nil {
 				return err
 			}
-			rules[i] = BindingOf(a)
 		}
 		var txn metadata.Txn
 		found := 0
@@ -118,25 +115,4 @@ func (c *Controller) DeleteACLs(ctx context.Context, filters []acl.Filter) (resu
 		return err
 	})
 	return results, revision, err
-}
-
-// stored returns the form in which a binding is stored.
-func stored(b *acl.Binding) metadata.ACL {
-	return metadata.ACL{Type: uint8(b.Type), Name: b.Name, Pattern: uint8(b.Pattern), Principal: b.Principal, Host: b.Host,
-		Operation: uint8(b.Operation), Permission: uint8(b.Permission)}
-}
-
-// BindingsOf returns the rules that are stored.
-func BindingsOf(list []metadata.ACL) []acl.Binding {
-	out := make([]acl.Binding, len(list))
-	for i, a := range list {
-		out[i] = BindingOf(a)
-	}
-	return out
-}
-
-// BindingOf returns the binding that a stored access rule is.
-func BindingOf(a metadata.ACL) acl.Binding {
-	return acl.Binding{Type: acl.ResourceType(a.Type), Name: a.Name, Pattern: acl.Pattern(a.Pattern), Principal: a.Principal,
-		Host: a.Host, Operation: acl.Operation(a.Operation), Permission: acl.Permission(a.Permission)}
 }

@@ -22,12 +22,7 @@ func binding(name string, edit ...func(*acl.Binding)) acl.Binding {
 
 func bindings(t *testing.T, s metadata.Store) []acl.Binding {
 	t.Helper()
-	var list []acl.Binding
-	for a := range image(t, s).ACLs() {
-		list = append(list, BindingOf(a))
-	}
-	slices.SortFunc(list, acl.Compare)
-	return list
+	return slices.SortedFunc(image(t, s).ACLs(), acl.Compare)
 }
 
 func TestACLsAreCreatedOnceAndDeletedByFilters(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // Apache Kafka 4.3.1's answers, except for configs that chronik does not have.
@@ -139,9 +140,7 @@ func TestManyEntriesAreAppendedAndSubtracted(t *testing.T) {
 	}
 	many := b.String()
 	set := map[string]string{"cleanup.policy": "delete"}
-	if err := c.apply(TopicResource, set, ConfigOp{Name: "cleanup.policy", Op: Append, Value: &many}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.apply(TopicResource, set, ConfigOp{Name: "cleanup.policy", Op: Append, Value: &many}))
 	if got := set["cleanup.policy"]; strings.Count(got, ",") != n || !strings.HasPrefix(got, "delete,0,1,2,") {
 		t.Errorf("%d commas: %.50s", strings.Count(got, ","), got)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -53,13 +54,9 @@ func over(s metadata.Store) *Controller {
 func image(t testing.TB, s metadata.Store) *metadata.Image {
 	t.Helper()
 	kvs, rev, err := s.Range(context.Background(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m, err := metadata.Load(kvs, rev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m
 }
 
@@ -81,9 +78,7 @@ func wantError(t testing.TB, err error, kind Kind, msg string) {
 func mustCreate(t testing.TB, c *Controller, name string, partitions int32) Created {
 	t.Helper()
 	made, err := c.CreateTopic(context.Background(), TopicSpec{Name: name, Partitions: partitions, ReplicationFactor: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return made
 }
 
@@ -149,9 +144,7 @@ func TestConfigsAreNotSetOnADeletedTopic(t *testing.T) {
 
 func TestStoreErrorsAreNotRefusals(t *testing.T) {
 	c, s := cluster(t, 1)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	_, err := c.CreateTopic(context.Background(), TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: 1})
 	var refused *Error
 	if !errors.Is(err, metadata.ErrClosed) || errors.As(err, &refused) || !strings.Contains(err.Error(), "create topic x") {

@@ -19,21 +19,22 @@ const MaxReportedDamaged = 1000
 
 // Heartbeat is what a broker reports to the controller, at each interval and on every change.
 type Heartbeat struct {
-	Broker      int32
-	Epoch       int64 // the broker epoch
-	Incarnation [16]byte
+	Broker      int32       `json:"broker"`
+	Epoch       int64       `json:"epoch"` // the broker epoch
+	Incarnation metadata.ID `json:"incarnation"`
 	// Sequence numbers the heartbeats of a process from 1 on. Answered is the sequence of the last
 	// answer that the broker has received, 0 for none: it proves that both directions work.
-	Sequence, Answered uint64
+	Sequence uint64 `json:"sequence"`
+	Answered uint64 `json:"answered"`
 	// Applied is the version of the broker's Image, 0 before it follows the metadata.
-	Applied int64
+	Applied int64 `json:"applied"`
 	// Ready reports that all logs were recovered or found to be offline.
-	Ready bool
+	Ready bool `json:"ready,omitempty"`
 	// Drain reports that the broker is about to stop.
-	Drain bool
+	Drain bool `json:"drain,omitempty"`
 	// Unable and Damaged are those of metadata.BrokerState.
-	Unable  []metadata.UnableDir
-	Damaged []metadata.TopicPartition
+	Unable  []metadata.UnableDir     `json:"unable,omitempty"`
+	Damaged metadata.TopicPartitions `json:"damaged,omitempty"`
 }
 
 // HeartbeatAnswer is the controller's answer.
@@ -41,11 +42,12 @@ type Heartbeat struct {
 // The broker's lease ends when Lease has passed since the broker sent heartbeat Proven. The
 // controller does not let the session end earlier, whatever becomes of this answer.
 type HeartbeatAnswer struct {
-	Sequence, Proven uint64
-	Lease            time.Duration // 0 or less: no lease
-	Liveness         metadata.Liveness
+	Sequence uint64            `json:"sequence"`
+	Proven   uint64            `json:"proven"`
+	Lease    time.Duration     `json:"-"` // 0 or less: no lease
+	Liveness metadata.Liveness `json:"state"`
 	// Revision is that of the metadata that the controller showed when it composed the answer.
-	Revision int64
+	Revision int64 `json:"revision"`
 }
 
 // sessions decides which brokers are alive. It is pure: times are readings of a monotonic clock,
@@ -125,7 +127,7 @@ func (s *sessions) spare() time.Duration { return s.timeout / 4 }
 // term was confirmed after until, so its leases end when spare is left of a session from then on.
 // The broker has an interval to be heard, at least.
 func (s *sessions) beginFormer(broker int32, incarnation [16]byte, until, now, interval time.Duration) {
-	if s.broken.has(ignoreUntil) {
+	if s.broken.Has(ignoreUntil) {
 		until = now - s.timeout
 	}
 	s.begin(broker, incarnation, true, now)
@@ -169,7 +171,7 @@ func (s *sessions) live(broker int32) (incarnation [16]byte, last Heartbeat, ok 
 // its session began, and is known to be reached since.
 func (s *sessions) proof(broker int32, now time.Duration) bool {
 	x := s.brokers[broker]
-	if s.broken.has(activateUnproven) {
+	if s.broken.Has(activateUnproven) {
 		return x != nil && x.last.Sequence > 0
 	}
 	return x != nil && !x.ended && x.answered > 0 && now-x.proven < s.timeout
@@ -199,7 +201,7 @@ func (s *sessions) beat(h Heartbeat, is shown) (a HeartbeatAnswer, ok bool) {
 	}
 	x.heard, x.refused, x.runs = is.now, false, is.runs
 	a = HeartbeatAnswer{Sequence: h.Sequence, Revision: is.revision}
-	if x.ended && !s.broken.has(answerEnded) {
+	if x.ended && !s.broken.Has(answerEnded) {
 		return a, true
 	}
 	s.prove(x, h.Answered)
@@ -208,10 +210,10 @@ func (s *sessions) beat(h Heartbeat, is shown) (a HeartbeatAnswer, ok bool) {
 	}
 	if a.Proven = x.answered; is.ever && is.runs && x.answered > 0 {
 		known := is.confirmed - s.spare()
-		if s.broken.has(leaseToTheEnd) {
+		if s.broken.Has(leaseToTheEnd) {
 			known = is.confirmed
 		}
-		if a.Lease = min(x.proven, known) + s.timeout - x.proven; !s.broken.has(equalClocks) {
+		if a.Lease = min(x.proven, known) + s.timeout - x.proven; !s.broken.Has(equalClocks) {
 			a.Lease -= s.timeout / drift
 		}
 	}
@@ -226,7 +228,7 @@ func (s *sessions) prove(x *session, answered uint64) {
 	}
 	for i := range x.sent {
 		c := &x.sent[i]
-		known := c.revision <= x.last.Applied || s.broken.has(trustAnswers)
+		known := c.revision <= x.last.Applied || s.broken.Has(TrustAnswers)
 		if c.sequence > 0 && c.at <= x.reached && known && (x.answered == 0 || c.at > x.proven) {
 			x.answered, x.proven = c.sequence, c.at
 		}
@@ -240,7 +242,7 @@ func (s *sessions) prove(x *session, answered uint64) {
 // connection, which ends its lease. A process that was not heard in this term may not know who
 // leads, and its session times out.
 func (s *sessions) refusedDial(broker int32, now time.Duration) {
-	if x := s.brokers[broker]; x != nil && !x.refused && (x.last.Sequence > 0 || s.broken.has(refuseUnheard)) {
+	if x := s.brokers[broker]; x != nil && !x.refused && (x.last.Sequence > 0 || s.broken.Has(refuseUnheard)) {
 		x.refused, x.refusedAt = true, now
 	}
 }

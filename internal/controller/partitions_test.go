@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // Apache Kafka 4.3.1's answers.
@@ -117,14 +118,10 @@ func TestDirectoriesAreAssignedToOneReplica(t *testing.T) {
 	ctx := context.Background()
 	c, s := cluster(t, 1, 2)
 	made, err := c.CreateTopic(ctx, manual(Assignment{0, []int32{1, 2}}, Assignment{1, []int32{2, 1}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dir, tp0, tp1 := [16]byte{5}, metadata.TopicPartition{Topic: made.ID}, metadata.TopicPartition{Topic: made.ID, Partition: 1}
 	rev, err := c.AssignDirs(ctx, 2, map[metadata.TopicPartition][16]byte{tp0: dir, tp1: dir, {Topic: [16]byte{9}}: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m := image(t, s)
 	for _, tp := range []metadata.TopicPartition{tp0, tp1} {
 		if got, ok := m.Placement(2, tp); got != dir || !ok || m.Partition(tp).Revision >= rev {
@@ -176,9 +173,7 @@ func TestARemovalFromADeletedTopicIsNoError(t *testing.T) {
 	ctx := context.Background()
 	c, s := cluster(t, 1, 2)
 	made, err := c.CreateTopic(ctx, manual(Assignment{0, []int32{1}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	tp := metadata.TopicPartition{Topic: made.ID}
 	if _, err := c.AssignDirs(ctx, 2, map[metadata.TopicPartition][16]byte{tp: {5}}); err != nil {
 		t.Fatal(err)

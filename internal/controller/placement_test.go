@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // Replicas of a partition are in as many racks as possible, on the fittest brokers if there are
@@ -38,9 +39,7 @@ func TestReplicasAreSpreadOverRacks(t *testing.T) {
 			}
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		leads := map[int32]int{}
 		for _, list := range out {
 			idle, has := 0, map[string]bool{}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // I9: nothing that the lost changes may have given is given again, and no replica counts as in sync
@@ -33,9 +34,7 @@ func TestRecoveredMetadataTrustNoISR(t *testing.T) {
 	}
 	for _, kv := range after {
 		k, err := metadata.ParseKey(kv.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		switch k.Kind {
 		case metadata.KindCluster:
 			c, err := metadata.DecodeCluster(kv)
@@ -78,9 +77,7 @@ func TestRecoveredMetadataTrustNoISR(t *testing.T) {
 	}
 
 	half, _, err := Recovered(keys, 12, [16]byte{8, 15: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	i := slices.IndexFunc(half, func(kv metadata.KV) bool { return kv.Key == metadata.PartitionKey(topic, 0) })
 	one, _ := metadata.DecodePartition(after[i])
 	if two, err := metadata.DecodePartition(half[i]); err != nil || one.LeaderEpoch == two.LeaderEpoch {

@@ -11,36 +11,38 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// RegisterRequest is what a broker process of a cluster reports when it registers.
+// RegisterRequest is what a broker process of a cluster reports when it registers. As JSON
+// it is the request of another broker.
 type RegisterRequest struct {
-	Broker      int32
-	Member      uint64
-	ClusterID   string
-	Incarnation [16]byte
+	Broker      int32       `json:"broker"`
+	Member      uint64      `json:"member"`
+	ClusterID   string      `json:"cluster"`
+	Incarnation metadata.ID `json:"incarnation"`
 	// Seen is the revision of the broker's registration that the process has seen, 0 for none. A
 	// request of a process that was overtaken by another one is refused by it.
-	Seen      int64
-	Dirs      []RegisterDir
-	Listeners []metadata.Endpoint
-	Rack      string
-	Features  metadata.Features
+	Seen      int64               `json:"seen"`
+	Dirs      []RegisterDir       `json:"dirs"`
+	Listeners []metadata.Endpoint `json:"listeners"`
+	Rack      string              `json:"rack,omitempty"`
+	Features  metadata.Features   `json:"features"`
 	// Lossy are the logs that may lack records that they acknowledged: those of a directory that
 	// was not closed before the machine ended, with a durability profile that permits it.
-	Lossy []metadata.TopicPartition
+	Lossy metadata.TopicPartitions `json:"lossy,omitempty"`
 	// Damaged are the logs that recovery found damaged.
-	Damaged []metadata.TopicPartition
+	Damaged metadata.TopicPartitions `json:"damaged,omitempty"`
 }
 
 // RegisterDir is a log directory that the process has opened.
 type RegisterDir struct {
-	ID     [16]byte
-	Format int32
+	ID     metadata.ID `json:"id"`
+	Format int32       `json:"format"`
 	// Clean: the last stop closed the directory, with all records on disk.
-	Clean bool
+	Clean bool `json:"clean,omitempty"`
 	// Finding identifies what the start found, Found is the sequence of the checkpoint there, and
 	// Sequence that of the present one.
-	Finding         [16]byte
-	Found, Sequence uint64
+	Finding  metadata.ID `json:"finding"`
+	Found    uint64      `json:"found"`
+	Sequence uint64      `json:"sequence"`
 }
 
 // Limits of what a broker may register.

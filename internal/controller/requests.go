@@ -91,6 +91,9 @@ func (l *Loop) Heartbeat(_ context.Context, h Heartbeat) (HeartbeatAnswer, error
 	if len(h.Unable) > maxDirs || len(h.Damaged) > MaxReportedDamaged {
 		return HeartbeatAnswer{}, refuse(InvalidRequest, "heartbeat of broker %d reports too many directories or logs", h.Broker)
 	}
+	if metadata.UnknownFault(h.Unable) {
+		return HeartbeatAnswer{}, refuse(InvalidRequest, "heartbeat of broker %d with a directory without a fault", h.Broker)
+	}
 	img := l.imageLocked()
 	b, ok := img.Broker(h.Broker)
 	state, _ := img.State(h.Broker)

@@ -78,7 +78,7 @@ func nextState(img *metadata.Image, b *metadata.Broker, state metadata.BrokerSta
 	}
 	to := state
 	to.Unable, to.Damaged = last.Unable, last.Damaged
-	if (broken{}).has(KeepUnable) && len(last.Unable) == 0 {
+	if (broken{}).Has(KeepUnable) && len(last.Unable) == 0 {
 		to.Unable = state.Unable
 	}
 	switch {

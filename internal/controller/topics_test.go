@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func ptr(s string) *string { return &s }
@@ -126,9 +127,7 @@ func TestCreateTopicIsAtomic(t *testing.T) {
 	c, s := cluster(t, 1, 2, 3)
 	made, err := c.CreateTopic(context.Background(), TopicSpec{Name: "x", Partitions: 6, ReplicationFactor: 2,
 		Configs: map[string]*string{"segment.ms": ptr("5")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m := image(t, s)
 	x := m.Topic("x")
 	if m.Version() != made.Revision || x.ID != made.ID || x.Partitions.Len() != 6 || made.ReplicationFactor != 2 || made.Partitions != 6 ||

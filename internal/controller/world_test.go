@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -95,9 +96,7 @@ func newWorld(t testing.TB) *world {
 		w.loopMu.Unlock()
 		return l.Follow(ctx, prev, next, d)
 	})
-	if err := w.applier.Start(context.Background(), s); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.applier.Start(context.Background(), s))
 	t.Cleanup(w.applier.Stop)
 	return w
 }

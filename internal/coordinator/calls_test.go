@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/share"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // gated runs a test with machines whose calls wait until the test closes the gate.
@@ -35,9 +36,7 @@ func onePlace(t *testing.T) *share.Places {
 	t.Helper()
 	s := share.New()
 	for range share.Half() - 1 {
-		if err := s.Of(share.Batches).Take(t.Context(), nil, netip.Prefix{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Of(share.Batches).Take(t.Context(), nil, netip.Prefix{}))
 	}
 	return s.Of(share.Calls)
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/daemon/guard"
+	"github.com/chronik-io/chronik/internal/guard"
 )
 
 // Where clients need rights, the admin port asks for its token on the broker's own machine, too.

@@ -21,6 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -39,9 +40,7 @@ func startHere(t *testing.T, fsys vfs.FS, set ...string) (b *Broker, ask func(pa
 			Flags: map[string]string{config.KeyDataDir: dir, config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},
 		},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b, err = Start(
 		t.Context(),
 		Options{
@@ -54,9 +53,7 @@ func startHere(t *testing.T, fsys vfs.FS, set ...string) (b *Broker, ask func(pa
 			JournalBytes:    16 << 20,
 		},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	client := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(func() {
 		client.CloseIdleConnections()
@@ -67,14 +64,10 @@ func startHere(t *testing.T, fsys vfs.FS, set ...string) (b *Broker, ask func(pa
 	return b, func(path string) (int, map[string]any) {
 		t.Helper()
 		resp, err := client.Get("http://" + b.AdminAddr() + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var v map[string]any
 		if err := json.Unmarshal(body, &v); err != nil {
 			t.Fatalf("%s: %v: %s", path, err, body)
@@ -110,19 +103,15 @@ func (f *filling) leave(t *testing.T, b *Broker, free uint64) {
 func fill(t *testing.T, b *Broker, topic string, partitions int32, n int) {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()[0]), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer c.Close()
 	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), partitions, 1, nil, topic); err != nil {
 		t.Fatal(err)
 	}
 	for p := range partitions {
 		for i := range n {
-			if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: p, Key: []byte("k"),
-				Value: fmt.Append(nil, i)}).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, c.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: p, Key: []byte("k"),
+				Value: fmt.Append(nil, i)}).FirstErr())
 		}
 	}
 }
@@ -145,9 +134,7 @@ func keysOf(v any, at string, found map[string]bool) {
 // The examples in docs/admin.md have all the names of the broker's responses and no others.
 func TestDocsShowWhatTheAdminPortAnswers(t *testing.T) {
 	page, err := os.ReadFile("../../docs/admin.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	disk := &filling{FS: vfs.Memory()}
 	disk.free.Store(1 << 39)
 	b, ask := startHere(t, disk)
@@ -192,9 +179,7 @@ func decoded(t *testing.T, text string, v any) any {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Decode(v))
 	return v
 }
 
@@ -205,9 +190,7 @@ func connect(t *testing.T, b *Broker, id string) *kgo.Client {
 	if err == nil {
 		err = c.Ping(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c
 }
 
@@ -222,9 +205,7 @@ func TestConnectionsAreListed(t *testing.T) {
 	}
 	fill(t, b, "orders", 1, 1)
 	r := []*kgo.Record{{Topic: "orders", Value: []byte("1")}, {Topic: "orders", Value: []byte("2")}}
-	if err := first.ProduceSync(t.Context(), r...).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, first.ProduceSync(t.Context(), r...).FirstErr())
 	records, requests, seen, after := 0.0, 0.0, 0, ""
 	for page := 0; ; page++ {
 		status, v := ask("/v1/connections?limit=1" + after)
@@ -260,9 +241,7 @@ func TestConnectionsAreListed(t *testing.T) {
 // The profiles in the example of docs/admin.md have the broker's values.
 func TestDocsShowProfilesAsTheyAre(t *testing.T) {
 	page, err := os.ReadFile("../../docs/admin.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	type profiles struct {
 		Default  string           `json:"default"`
 		Profiles []map[string]any `json:"profiles"`
@@ -404,9 +383,7 @@ func TestALowDiskIsDegradedNotDead(t *testing.T) {
 		t.Errorf("%v", d)
 	}
 	text, err := prometheusText(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, line := range []string{`chronik_log_dir_low_space{dir="/data/logs"} 2`,
 		`chronik_log_dir_min_free_bytes{dir="/data/logs"} 1.073741824e+09`} {
 		if !strings.Contains(text, line+"\n") {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -26,32 +27,22 @@ import (
 func TestAuditLogWithoutSecrets(t *testing.T) {
 	dir := t.TempDir()
 	users, file, logged := filepath.Join(dir, "users"), filepath.Join(dir, "logs", "audit.log"), filepath.Join(dir, "log")
-	if err := os.WriteFile(users, []byte("admin:SCRAM-SHA-512:canary-admin\nbob:SCRAM-SHA-512:canary-bob\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(users, []byte("admin:SCRAM-SHA-512:canary-admin\nbob:SCRAM-SHA-512:canary-bob\n"), 0o600))
 	token := filepath.Join(dir, "token")
-	if err := os.WriteFile(token, []byte(strings.Repeat("canary-token", 4)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(token, []byte(strings.Repeat("canary-token", 4)), 0o600))
 	cfg, err := resolve.Load(config.Input{
 		Set: []string{withLogins, "bootstrap.users=" + users, "authorization=acl", "super-users=User:admin", "audit.log=refusals",
 			"audit.file=" + file, "admin.token-file=" + token, "connection.failed.authentication.delay.ms=1"},
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	out, err := os.Create(logged)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = out.Close() }()
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(out), zap.DebugLevel))
 	b, err := Start(t.Context(), Options{Config: cfg, FS: vfs.Memory(), Log: log, Level: zap.NewAtomicLevelAt(zap.DebugLevel),
 		Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = b.Close() }()
 
 	shown := auditedRequests(t, b)
@@ -59,21 +50,15 @@ func TestAuditLogWithoutSecrets(t *testing.T) {
 		"/debug/pprof/goroutine?debug=2", "/debug/pprof/cmdline"} {
 		shown = append(shown, fetched(t, "http://"+b.AdminAddr()+path))
 	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close())
 	var text [3]string // what is changed, who logs in, and what is refused have files of their own
 	for i, suffix := range []string{"", ".logins", ".refusals"} {
 		read, err := os.ReadFile(file + suffix)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		text[i] = string(read)
 	}
 	debug, err := os.ReadFile(logged)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, s := range append(shown, text[0], text[1], text[2], string(debug)) {
 		if i := strings.Index(s, "canary"); i >= 0 {
 			t.Errorf("a secret is shown: …%.200s", s[max(0, i-100):])
@@ -96,9 +81,7 @@ func auditedRequests(t *testing.T, b *Broker) (shown []string) {
 		t.Fatal(err)
 	}
 	configs, err := admin.DescribeBrokerConfigs(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, r := range configs {
 		for _, c := range r.Configs {
 			shown = append(shown, c.Key+"="+c.MaybeValue())
@@ -115,9 +98,7 @@ func auditedRequests(t *testing.T, b *Broker) (shown []string) {
 		for _, m := range []kgo.Opt{kgo.SASL(scram512(user, password)),
 			kgo.SASL(saslplain.Auth{User: user, Pass: password}.AsMechanism())} {
 			cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()[0]), m, kgo.RequestRetries(0))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if err := cl.Ping(t.Context()); err == nil {
 				t.Errorf("%s logged in", user)
 			} else {
@@ -134,14 +115,10 @@ func auditedRequests(t *testing.T, b *Broker) (shown []string) {
 func fetched(t *testing.T, url string) string {
 	t.Helper()
 	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(body)
 }
 

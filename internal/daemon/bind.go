@@ -9,8 +9,8 @@ import (
 	"syscall"
 
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/daemon/exit"
-	"github.com/chronik-io/chronik/internal/daemon/guard"
+	"github.com/chronik-io/chronik/internal/exit"
+	"github.com/chronik-io/chronik/internal/guard"
 	"github.com/chronik-io/chronik/internal/network"
 )
 

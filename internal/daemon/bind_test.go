@@ -9,7 +9,8 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/exit"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // A listener on localhost accepts connections on both addresses that clients resolve the name to.
@@ -28,22 +29,16 @@ func TestLocalhostIsBothLoopbackAddresses(t *testing.T) {
 		!strings.Contains(err.Error(), "localhost:"+taken) {
 		t.Errorf("%v, %v", b, err)
 	}
-	if err := six.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, six.Close())
 	b, err := bind(t.Context(), cfg(taken), &kernel{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = b.close() }()
 	for i, want := range []string{"127.0.0.1:" + taken, "[::1]:" + taken} {
 		if got := slices.Concat(b.clients...)[i].Addr().String(); got != want {
 			t.Errorf("it listens on %s, want %s", got, want)
 		}
 		c, err := net.Dial("tcp", want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_ = c.Close()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -16,9 +17,7 @@ import (
 func TestSettingsOfCompactionAreAlteredWhileTheBrokerRuns(t *testing.T) {
 	b, _ := startHere(t, vfs.Memory(), "log.cleaner.backoff.ms=60000")
 	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer c.Close()
 	want := map[string]string{
 		"log.cleaner.backoff.ms": "7000", "log.cleaner.dedupe.buffer.size": "2097152", "log.cleaner.io.max.bytes.per.second": "1000000",
@@ -38,9 +37,7 @@ func TestSettingsOfCompactionAreAlteredWhileTheBrokerRuns(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	described, err := admin.DescribeBrokerConfigs(t.Context(), b.components.conf.NodeID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, got := range described[0].Configs {
 		if v, ok := want[got.Key]; ok && got.Value != nil && (*got.Value == v || got.Key == "log.cleaner.io.max.bytes.per.second") {
 			delete(want, got.Key)

@@ -8,20 +8,18 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/broker"
+	"github.com/chronik-io/chronik/internal/cluster"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
-	"github.com/chronik-io/chronik/internal/daemon/cluster"
 	"github.com/chronik-io/chronik/internal/daemon/coordinators"
-	"github.com/chronik-io/chronik/internal/daemon/datadir"
-	"github.com/chronik-io/chronik/internal/daemon/exit"
-	"github.com/chronik-io/chronik/internal/daemon/guard"
-	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/datadir"
+	"github.com/chronik-io/chronik/internal/exit"
+	"github.com/chronik-io/chronik/internal/guard"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
-	"github.com/chronik-io/chronik/internal/purgatory"
-	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/observe"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -52,7 +50,6 @@ type components struct {
 	storage  *storage.Manager
 	dirs     *observe.Dirs
 	// openPartitions
-	park         *purgatory.Purgatory
 	replicas     *replica.Manager
 	applier      *metadata.Applier
 	telemetry    *telemetry.Keeper
@@ -135,7 +132,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 		DeferredBytes: b.budgets.Deferred, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration, RetentionInterval: r.conf.Cleaning.Interval,
 		Progress: b.health.Progress, Interrupted: ctx.Err, MinFree: r.minFree.Load,
-		Cleaning: *r.cleaning.Load(), Inflate: record.Limits{Places: b.share.Of(share.Batches)},
+		Cleaning: *r.cleaning.Load(), Places: b.share.Of(share.Batches),
 		Absent: func() int {
 			if s := r.server.Load(); s != nil {
 				return s.Producers().Absent()
@@ -175,9 +172,8 @@ func (b *Broker) openLogins(ctx context.Context, r *components) error {
 // changes create, open and remove logs and give partitions their roles. That begins when
 // openHandlers starts the applier.
 func (b *Broker) openPartitions(_ context.Context, r *components) error {
-	r.park = purgatory.New()
 	opt := replica.Options{
-		Self: r.conf.NodeID, Storage: r.storage, Cluster: r.control, Park: r.park, Logger: b.log.Named("replica"),
+		Self: r.conf.NodeID, Storage: r.storage, Cluster: r.control, Logger: b.log.Named("replica"),
 		Config: func(img *metadata.Image, t *metadata.Topic) storage.Config { return r.settings.Of(img, t).Log },
 		MinISR: r.settings.MinISR,
 	}

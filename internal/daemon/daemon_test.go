@@ -11,15 +11,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
-	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/exit"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // If one address is taken, the start fails before anything else happens and closes the others.
 func TestATakenAddressIsNamed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	taken := l.Addr().String()
 	for setting, cfg := range map[string]*config.Config{

@@ -11,19 +11,16 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // Whatever stops the broker must give it the time for which leaderships may move, requests may be
 // answered, and log directories may be closed.
 func TestServiceManagersWaitForAStop(t *testing.T) {
 	cfg, err := resolve.Load(config.Input{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	conf, err := resolve.Registry(cfg.Durability).ResolveBroker(map[string]string{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	stop := stopTimes()
 	least := conf.Cluster.DrainTime + stop.drain + stop.disk + 2*stop.grace
 	for file, pattern := range map[string]string{
@@ -33,9 +30,7 @@ func TestServiceManagersWaitForAStop(t *testing.T) {
 		"docs/operations.md":              `--stop-timeout (\d+)`,
 	} {
 		text, err := os.ReadFile("../../" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		found := regexp.MustCompile(pattern).FindSubmatch(text)
 		if found == nil {
 			t.Errorf("%s sets no limit that matches %s", file, pattern)
@@ -55,9 +50,7 @@ func TestServiceManagersWaitForAStop(t *testing.T) {
 // is one. scripts/packages-test.sh inspects the broker in it.
 func TestTheSandboxShowsTheBootID(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/systemd/chronikd.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if set := regexp.MustCompile(`(?m)^(ProcSubset|InaccessiblePaths|TemporaryFileSystem)=.*`).Find(text); set != nil {
 		t.Errorf("%s: a crash of the process may count as a loss of power", set)
 	}
@@ -67,9 +60,7 @@ func TestTheSandboxShowsTheBootID(t *testing.T) {
 // each other.
 func TestTheComposeFileOfAClusterIsAccepted(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/docker/cluster.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var shared []string // set by all
 	own := map[int32][]string{}
 	for _, m := range regexp.MustCompile(`(?m)^ +(CHRONIK_\w+): "?([^"\n]+)"?$`).FindAllStringSubmatch(string(text), -1) {
@@ -94,9 +85,7 @@ func TestTheComposeFileOfAClusterIsAccepted(t *testing.T) {
 			continue
 		}
 		conf, err := resolve.Registry(cfg.Durability).ResolveBroker(resolve.Static(cfg))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		seed := fmt.Sprintf("chronik-%d:19092", id)
 		var at string
 		for _, l := range cfg.Listeners {

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -23,9 +24,7 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 	mem := vfs.Memory()
 	b, _ := startHere(t, mem, two)
 	fill(t, b, "t", 2, 3)
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close())
 	errs := errfs.New(mem)
 	errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/two/checkpoint/*", Err: syscall.EIO})
 	b, ask := startHere(t, errs, two)
@@ -46,9 +45,7 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 		t.Errorf("%v", dirs)
 	}
 	scrape, err := prometheusText(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, line := range []string{`chronik_log_dir_online{dir="/one"} 1`, `chronik_log_dir_online{dir="/two"} 0`,
 		`chronik_partitions_unavailable 1`} {
 		if !strings.Contains(scrape, line+"\n") {
@@ -77,9 +74,7 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 
 	fill(t, b, "new", 4, 1)
 	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer c.Close()
 	admin := kadm.NewClient(c)
 	ends, err := admin.ListEndOffsets(t.Context(), "t")
@@ -90,9 +85,7 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 		t.Errorf("t-0: %+v", end)
 	}
 	described, err := admin.DescribeBrokerLogDirs(t.Context(), b.components.conf.NodeID, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if d, there := described["/two"]; !there || !errors.Is(d.Err, kerr.KafkaStorageError) {
 		t.Errorf("/two is described as %+v", d)
 	}
@@ -110,9 +103,7 @@ func TestOneDirectoryThatTakesRecordsIsEnough(t *testing.T) {
 			kgo.DisableIdempotentWrite(),
 			kgo.RecordRetries(0),
 		)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 2, 1, nil, "t"); err != nil {
 			t.Fatal(err)
 		}

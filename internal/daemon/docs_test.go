@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -77,18 +78,14 @@ func failures() []string {
 // The loader accepts the example of a profile in the documentation.
 func TestDocsShowAProfileThatWorks(t *testing.T) {
 	b, err := os.ReadFile("../../docs/durability.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, rest, _ := strings.Cut(string(b), "```yaml\n")
 	example, _, ok := strings.Cut(rest, "```")
 	if !ok {
 		t.Fatal("there is no example")
 	}
 	cfg, err := resolve.Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(example), nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if p, err := cfg.Durability.Lookup("patient"); err != nil || p.MaxWait != 20*time.Millisecond {
 		t.Errorf("%+v, %v", p, err)
 	}

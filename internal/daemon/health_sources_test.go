@@ -14,10 +14,11 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
-	"github.com/chronik-io/chronik/internal/daemon/guard"
-	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/guard"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/observe"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -77,14 +78,10 @@ func body(t *testing.T, b *Broker, path string) string {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + b.AdminAddr() + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(text)
 }
 
@@ -96,9 +93,7 @@ func TestTopicsAreChecked(t *testing.T) {
 	if !strings.HasPrefix(got, "warn retention log directory /data/logs: 2 partitions that only retention.bytes bounds may keep ") {
 		t.Errorf("found %s", got)
 	}
-	if err := b.components.storage.Delete(b.components.storage.Logs()[0].ID()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.components.storage.Delete(b.components.storage.Logs()[0].ID()))
 	if got := found(t, ask); !strings.HasPrefix(got, "bad partition partition kept-") ||
 		!strings.Contains(got, "it can be neither written nor read: ") {
 		t.Errorf("found %s", got)
@@ -111,9 +106,7 @@ func TestTopicsThatPromiseLessAreNamed(t *testing.T) {
 	b, ask := startHere(t, vfs.Memory(), "chronik.disk.min.free.bytes=0", "log.retention.bytes=9223372036854775807")
 	fill(t, b, "kept", 1, 1)
 	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer c.Close()
 	profile := "os"
 	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 2, 1, map[string]*string{"chronik.durability.profile": &profile},
@@ -138,9 +131,7 @@ func TestAStartingBrokerIsChecked(t *testing.T) {
 			},
 		},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var got string
 	b, err := Start(t.Context(), Options{Config: cfg, FS: vfs.Memory(), Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test",
 		JournalFileSize: 1 << 20, JournalBytes: 16 << 20, Begun: func(b *Broker) {
@@ -148,9 +139,7 @@ func TestAStartingBrokerIsChecked(t *testing.T) {
 				got += fmt.Sprintf("%s %s\n", f.Severity, f.Check)
 			}
 		}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
@@ -167,14 +156,10 @@ func TestDisksAreMeasuredOnRequest(t *testing.T) {
 	post := func(b *Broker) (int, string) {
 		t.Helper()
 		resp, err := http.Post("http://"+b.AdminAddr()+"/v1/health", "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return resp.StatusCode, string(body)
 	}
 	defer http.DefaultClient.CloseIdleConnections()
@@ -210,14 +195,10 @@ func TestDisksAreMeasuredOnRequest(t *testing.T) {
 func TestChecksKnowTheSettings(t *testing.T) {
 	file := "listeners: [{name: in, listen: ':1', advertise: 'localhost:1'}, {name: out, listen: '127.0.0.1:2', advertise: 'h:1'}]\nadmin.listen: ':3'\nwal.profile: interval\nmin.insync.replicas: 2\n"
 	cfg, err := resolve.Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(file), nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b := &Broker{cfg: cfg, configs: resolve.Registry(cfg.Durability), probes: &observe.Probes{}, reg: metrics.NewRegistry(),
 		fs: vfs.Memory(), certs: &guard.Certificates{}}
-	if err := b.startHealth("v", func(bool) {}, zap.NewNop()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.startHealth("v", func(bool) {}, zap.NewNop()))
 	defer b.health.Stop(context.Background())
 	r := b.health.Report(t.Context())
 	var got []string

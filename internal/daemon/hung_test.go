@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -19,9 +20,7 @@ func startHung(t *testing.T, fsys vfs.FS) (*Broker, <-chan struct{}) {
 	t.Helper()
 	cfg, err := resolve.Load(config.Input{Set: []string{"log.dirs=/one,/two"}, Flags: map[string]string{
 		config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	begun, serves := make(chan *Broker, 1), make(chan struct{})
 	go func() {
 		defer close(serves)
@@ -50,9 +49,7 @@ func TestABrokerServesBesideAHungLogDirectory(t *testing.T) {
 	mem := vfs.Memory()
 	b, _ := startHere(t, mem, "log.dirs=/one,/two")
 	fill(t, b, "t", 2, 3)
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close())
 	errs := errfs.New(mem)
 	free := make(chan struct{})
 	hold(errs, free)

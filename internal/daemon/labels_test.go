@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -16,9 +17,7 @@ func TestTheGoroutinesOfABrokerAreLabeled(t *testing.T) {
 	b, _ := startHere(t, vfs.Memory())
 	fill(t, b, "orders", 1, 1)
 	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.ConsumeTopics("orders"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(c.Close)
 	var missing []string
 	defer func() {

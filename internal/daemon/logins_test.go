@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -22,9 +23,7 @@ const withLogins = "sasl=SCRAM-SHA-512,SCRAM-SHA-256,PLAIN"
 func clientOf(t *testing.T, b *Broker, m sasl.Mechanism) *kadm.Client {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()[0]), kgo.SASL(m), kgo.RequestRetries(0), kgo.RetryTimeout(5*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(cl.Close)
 	return kadm.NewClient(cl)
 }
@@ -44,12 +43,8 @@ func TestTheFirstUsersComeFromAFileOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users")
 	write := func(text string, mode os.FileMode) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(file, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(text), mode))
+		must.OK(t, os.Chmod(file, mode))
 	}
 	mem := vfs.Memory()
 	write("# first users\n\nadmin:SCRAM-SHA-512:with:colon\r\nbob:SCRAM-SHA-256:b\nbob:SCRAM-SHA-512:b\n", 0o600)
@@ -59,9 +54,7 @@ func TestTheFirstUsersComeFromAFileOnce(t *testing.T) {
 			t.Errorf("%s: %v", user, err)
 		}
 	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close())
 	write("eve:SCRAM-SHA-512:e\nadmin:SCRAM-SHA-512:other\n", 0o600)
 	b, _ = startHere(t, mem, withLogins, "bootstrap.users="+file)
 	if err := errors.Join(tryLogin(t, b, scram512("admin", "with:colon"))); err != nil {
@@ -72,9 +65,7 @@ func TestTheFirstUsersComeFromAFileOnce(t *testing.T) {
 			t.Errorf("the file was applied twice: %s", user)
 		}
 	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close())
 	if err := os.Remove(file); err != nil { // it is needed once
 		t.Fatal(err)
 	}
@@ -88,19 +79,13 @@ func TestTheFirstUsersComeFromAFileOnce(t *testing.T) {
 // and other users do not.
 func TestSessionsEndWithTheirUsers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users")
-	if err := os.WriteFile(file, []byte("admin:SCRAM-SHA-512:a\nbob:SCRAM-SHA-512:b\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte("admin:SCRAM-SHA-512:a\nbob:SCRAM-SHA-512:b\n"), 0o600))
 	b, _ := startHere(t, vfs.Memory(), withLogins, "bootstrap.users="+file)
 	admin := clientOf(t, b, scram512("admin", "a"))
 	bob, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()[0]), kgo.SASL(scram512("bob", "b")), kgo.RequestRetries(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer bob.Close()
-	if err := bob.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, bob.Ping(t.Context()))
 	answers, err := admin.AlterUserSCRAMs(t.Context(), nil,
 		[]kadm.UpsertSCRAM{{User: "bob", Mechanism: kadm.ScramSha512, Iterations: 4096, Password: "new"}})
 	if err = errors.Join(err, answers.Error()); err != nil {

@@ -3,26 +3,24 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/broker"
+	"github.com/chronik-io/chronik/internal/cluster"
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
-	"github.com/chronik-io/chronik/internal/daemon/cluster"
 	"github.com/chronik-io/chronik/internal/daemon/coordinators"
-	"github.com/chronik-io/chronik/internal/daemon/exit"
-	"github.com/chronik-io/chronik/internal/daemon/guard"
-	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/exit"
+	"github.com/chronik-io/chronik/internal/guard"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/observe"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
@@ -275,37 +273,10 @@ func (b *Broker) leave() {
 	if r == nil || r.member == nil {
 		return
 	}
-	if r.member.Agent() != nil && b.serving.Load() && r.conf.Cluster.Drain && len(r.applier.Image().Brokers()) > 1 {
-		b.drain(r)
+	if b.serving.Load() && r.conf.Cluster.Drain {
+		r.member.Drain(r.applier.Image())
 	}
 	r.member.HandOver(context.Background())
-}
-
-// drain moves the leaderships of partitions away.
-func (b *Broker) drain(r *components) {
-	ctx, cancel := context.WithTimeout(context.Background(), r.conf.Cluster.DrainTime)
-	defer cancel()
-	// With nothing to hand over, the others only learn of the stop a moment later if the controller
-	// is not reached.
-	begun, patience := time.Now(), r.conf.Cluster.Heartbeat
-	if shares(r.applier.Image(), r.conf.NodeID) {
-		patience = r.conf.Cluster.Session
-	}
-	if err := r.member.Agent().Drain(ctx, patience); err != nil {
-		b.log.Warn("stopping before all leaderships have moved", zap.Error(err), zap.Duration("waited", time.Since(begun)))
-	}
-}
-
-// shares reports whether a broker is in an ISR with others.
-func shares(img *metadata.Image, broker int32) bool {
-	for t := range img.Topics() {
-		for _, p := range t.Partitions.All() {
-			if len(p.ISR) > 1 && slices.Contains(p.ISR, broker) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // observeCluster shows what this broker knows of its cluster. It must be called before the applier

@@ -12,8 +12,9 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
-	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/memory"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -25,9 +26,7 @@ func memberConfig(t *testing.T, set ...string) *config.Config {
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdvertise: "127.0.0.1:1",
 			config.KeyAdminListen: "off"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return cfg
 }
 
@@ -41,9 +40,7 @@ func TestLogsWithoutTheirMetadataJoinNoCluster(t *testing.T) {
 	}
 	b := single()
 	fill(t, b, "t", 1, 3)
-	if err := errors.Join(b.Close(), mem.Rename("/data/metadata", "/data/moved")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(b.Close(), mem.Rename("/data/metadata", "/data/moved")))
 	cfg := memberConfig(t)
 	for range 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -59,9 +56,7 @@ func TestLogsWithoutTheirMetadataJoinNoCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := mem.Rename("/data/moved", "/data/metadata"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, mem.Rename("/data/moved", "/data/metadata"))
 	single()
 }
 
@@ -82,9 +77,7 @@ func TestConnectionsAreLimitedDuringTheStart(t *testing.T) {
 	var last net.Conn
 	for range 3 {
 		c, err := net.Dial("tcp", b.Addrs()[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		last = c
 	}

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/cluster"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
-	"github.com/chronik-io/chronik/internal/daemon/cluster"
 	"github.com/chronik-io/chronik/internal/replica"
 )
 

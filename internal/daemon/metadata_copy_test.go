@@ -12,11 +12,12 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
-	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/copies"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -28,18 +29,12 @@ func TestTheMetadataHasACopy(t *testing.T) {
 	b, _ := startHere(t, mem, dirs)
 	fill(t, b, "first", 1, 1)
 	older, err := raftstore.Read(mem, "/data/metadata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	fill(t, b, "second", 1, 1)
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close())
 	own, err := raftstore.Read(mem, "/data/metadata")
 	copied, cerr := copies.Check(mem, at)
-	if err := errors.Join(err, cerr); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(err, cerr))
 	names := func(keys []metadata.KV) (all []string) {
 		for _, kv := range keys {
 			all = append(all, kv.Key+"="+string(kv.Value))
@@ -49,21 +44,15 @@ func TestTheMetadataHasACopy(t *testing.T) {
 	if own.Revision != copied.Revision || !slices.Equal(names(own.Keys), names(copied.Keys)) {
 		t.Errorf("the copy has revision %d, the metadata %d", copied.Revision, own.Revision)
 	}
-	if err := mem.RemoveAll("/data/metadata"); err != nil {
-		t.Fatal(err)
-	}
-	if err := raftstore.Begin(mem, "/data/metadata", older.Generation, older.Keys, older.Revision); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, mem.RemoveAll("/data/metadata"))
+	must.OK(t, raftstore.Begin(mem, "/data/metadata", older.Generation, older.Keys, older.Revision))
 	cfg, err := resolve.Load(
 		config.Input{
 			Set:   []string{dirs},
 			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"},
 		},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, err = Start(t.Context(), Options{Config: cfg, FS: mem, Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test"})
 	if !errors.Is(err, copies.ErrOlder) || !strings.Contains(err.Error(), "chronikctl log repair --dir /data --dir /two ") {
 		t.Errorf("with older metadata: %v", err)
@@ -80,9 +69,7 @@ func TestAFormerCopyIsRemoved(t *testing.T) {
 	mem := vfs.Memory()
 	b, _ := startHere(t, mem)
 	fill(t, b, "t", 1, 1)
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close())
 	if c, err := copies.Check(mem, former); err != nil || !c.Used {
 		t.Fatalf("the copy: used %t, %v", c.Used, err)
 	}
@@ -96,9 +83,7 @@ func TestAFormerCopyIsRemoved(t *testing.T) {
 			t.Fatalf("the former copy still exists: %t, %v", left, err)
 		}
 	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close())
 	if now, err := copies.Check(mem, "/two/metadata.copy"); err != nil || !now.Used {
 		t.Errorf("the new copy: used %t, %v", now.Used, err)
 	}
@@ -110,13 +95,9 @@ func TestALogWithoutASnapshotIsNoMetadata(t *testing.T) {
 	mem := vfs.Memory()
 	b, _ := startHere(t, mem)
 	fill(t, b, "t", 1, 1)
-	if err := errors.Join(b.Close(), mem.RemoveAll("/data/logs/metadata.copy")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(b.Close(), mem.RemoveAll("/data/logs/metadata.copy")))
 	infos, err := mem.List("/data/metadata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, in := range infos {
 		name := "/data/metadata/" + in.Name
 		if strings.HasSuffix(name, ".log") {
@@ -129,15 +110,11 @@ func TestALogWithoutASnapshotIsNoMetadata(t *testing.T) {
 			err = errors.Join(err, mem.Remove(name))
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cfg, err := resolve.Load(
 		config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"}},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b, err = Start(t.Context(), Options{Config: cfg, FS: mem, Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test"})
 	if err == nil {
 		_ = b.Close()

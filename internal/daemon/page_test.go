@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -25,21 +26,15 @@ import (
 func browse(t *testing.T, b *Broker, path string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+b.AdminAddr()+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	req.Header.Set("Accept", "text/html")
 	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: transport}).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return resp.StatusCode, string(body)
 }
 
@@ -80,20 +75,14 @@ func consumes(t *testing.T, b *Broker, ctx context.Context, group, topic string,
 		kgo.DisableAutoCommit(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(c.Close)
 	for got := 0; got < n; {
 		f := c.PollFetches(t.Context())
-		if err := f.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Err())
 		got += f.NumRecords()
 	}
-	if err := c.CommitUncommittedOffsets(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.CommitUncommittedOffsets(t.Context()))
 	return c
 }
 
@@ -166,9 +155,7 @@ func TestThePageShowsTheRunningBroker(t *testing.T) {
 		t.Error("more records than were asked for")
 	}
 	unread := &kgo.Record{Topic: "orders", Value: []byte("nobody has read it")}
-	if err := client(t, b).ProduceSync(t.Context(), unread).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, client(t, b).ProduceSync(t.Context(), unread).FirstErr())
 	agreeing(t, b)
 }
 
@@ -178,9 +165,7 @@ func TestThePageShowsTheOldestWaitingRequests(t *testing.T) {
 	fill(t, b, "orders", 1, 1)
 	client := func(opts ...kgo.Opt) *kgo.Client {
 		c, err := kgo.NewClient(append(opts, kgo.SeedBrokers(b.Addrs()...))...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(c.Close)
 		return c
 	}

@@ -25,13 +25,14 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
-	"github.com/chronik-io/chronik/internal/daemon/guard"
+	"github.com/chronik-io/chronik/internal/guard"
 	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/secureinit"
 	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/internal/security/secret"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -63,9 +64,7 @@ func besiege(t *testing.T) *besieged {
 	}
 	node := filepath.Join(dir, "node-1")
 	secret := filepath.Join(node, "cluster.secret")
-	if err := os.WriteFile(secret, append([]byte(strings.Repeat("n", 32)+"\n"), content(t, secret)...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(secret, append([]byte(strings.Repeat("n", 32)+"\n"), content(t, secret)...), 0o600))
 	s.read = func() (*config.Config, error) {
 		return resolve.Load(config.Input{File: filepath.Join(node, "chronikd.yaml"), ReadFile: os.ReadFile, Set: []string{"audit.log=off"},
 			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyAdminListen: "off"}})
@@ -80,9 +79,7 @@ func besiege(t *testing.T) *besieged {
 	core, s.logged = observer.New(zap.InfoLevel)
 	s.Broker, err = Start(t.Context(), Options{Config: s.own, FS: vfs.Memory(), Log: zap.New(core), Version: "test",
 		Reload: s.reload, Reread: s.read, JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -96,9 +93,7 @@ func freePorts(t *testing.T) int {
 	t.Helper()
 	for range 100 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		port := l.Addr().(*net.TCPAddr).Port
 		free := port < 65000
 		for i := range 2 {
@@ -138,9 +133,7 @@ func leaf(t *testing.T, ca *certs.Authority, subject string, now time.Time) *tls
 	if err == nil {
 		own, err = tls.X509KeyPair(pair.Certificate, pair.Key)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return &own
 }
 
@@ -148,9 +141,7 @@ func leaf(t *testing.T, ca *certs.Authority, subject string, now time.Time) *tls
 func (s *besieged) expired(t *testing.T) *tls.Certificate {
 	t.Helper()
 	ca, err := tls.X509KeyPair(s.ca.CertificatePEM, s.ca.KeyPEM)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	own := leaf(t, s.ca, secureinit.BrokerSubject, time.Now())
 	old := *own.Leaf
 	old.NotAfter = time.Now().Add(-time.Minute)
@@ -164,9 +155,7 @@ func (s *besieged) expired(t *testing.T) *tls.Certificate {
 func (s *besieged) second(t *testing.T) (link.Options, *link.Identity) {
 	t.Helper()
 	p, err := guard.NewPeers("peers", "", s.certs, new(net.Dialer).DialContext)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m := s.components.member
 	id := &link.Identity{ClusterName: "chronik", ClusterID: m.ID(), Generation: m.Store().Generation(), Node: 2, Member: 77,
 		BrokerEpoch: -1, FeatureLevel: int16(metadata.MaxFeatureLevel)}
@@ -184,9 +173,7 @@ func begins(t *testing.T, o link.Options, address string) link.Event {
 		}
 	}
 	l, err := link.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	defer l.Peer(link.Target{Address: address, Node: -1}).Close()
 	return <-events
@@ -205,9 +192,7 @@ func refused(t *testing.T, e link.Event, reason link.Reason, want string) {
 func TestWhoBeginsALink(t *testing.T) {
 	s := besiege(t)
 	stranger, err := certs.NewAuthority("chronik private CA", []string{"localhost"}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, c := range map[string]struct {
 		change func(o *link.Options, id *link.Identity)
 		reason link.Reason // 0: it connects
@@ -259,9 +244,7 @@ func (s *besieged) connect(t *testing.T, o link.Options) (events chan link.Event
 	events = make(chan link.Event, 100)
 	o.Notify = func(e link.Event) { events <- e }
 	l, err := link.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	peer := l.Peer(link.Target{Address: s.at, Node: -1})
 	if e := <-events; e.Kind != link.Connected {
 		t.Fatal(e.Kind, e.Err)
@@ -277,23 +260,17 @@ func TestALinkEndsWithItsPrincipal(t *testing.T) {
 	events, done := s.connect(t, o)
 	defer done()
 	p, err := guard.NewPeers("peers", "", s.certs, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	shown := leaf(t, s.ca, secureinit.BrokerSubject, time.Now()).Leaf
 	if err := p.Trusts([]*x509.Certificate{shown}); err != nil {
 		t.Errorf("with the same subject: %v", err)
 	}
 	pair, err := s.ca.Leaf("renamed", []string{"localhost"}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	node := filepath.Join(s.dir, "node-1")
 	err = errors.Join(os.WriteFile(filepath.Join(node, "server-key.pem"), pair.Key, 0o600),
 		os.WriteFile(filepath.Join(node, "server.pem"), pair.Certificate, 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s.reload <- struct{}{}
 	if e := <-events; e.Kind != link.Broken {
 		t.Errorf("event %d after the change: %v", e.Kind, e.Err)
@@ -348,9 +325,7 @@ func TestClusterPrincipalsAreReadAgain(t *testing.T) {
 	text, _, _ := strings.Cut(content(t, file), "num.partitions")
 	list := func(names ...string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 		says("cluster.principals: ["+strings.Join(names, ", ")+"]\n", fmt.Sprintf("now:%v", names))
 	}
 	list("User:CN=next")
@@ -371,9 +346,7 @@ func TestClusterPrincipalsAreReadAgain(t *testing.T) {
 func TestWhoIsDialed(t *testing.T) {
 	s := besiege(t)
 	stranger, err := certs.NewAuthority("chronik private CA", []string{"localhost"}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, c := range map[string]struct {
 		shows *tls.Certificate // nil: plain text
 		host  string
@@ -386,9 +359,7 @@ func TestWhoIsDialed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			received := make(chan []byte, 1)
 			go func() {
 				nc, err := l.Accept()
@@ -406,9 +377,7 @@ func TestWhoIsDialed(t *testing.T) {
 			}()
 			o, _ := s.second(t)
 			_, port, err := net.SplitHostPort(l.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			refused(t, begins(t, o, net.JoinHostPort(c.host, port)), link.NotAdmitted, c.want)
 			_ = l.Close()
 			if p := <-received; c.shows != nil && len(p) > 0 {
@@ -422,9 +391,7 @@ func TestWhoIsDialed(t *testing.T) {
 func TestALinkIsNotRelayed(t *testing.T) {
 	s := besiege(t)
 	l, err := tls.Listen("tcp", "127.0.0.1:0", s.certs.Listener("peers").Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	o, _ := s.second(t)
 	go func() {
@@ -441,9 +408,7 @@ func TestALinkIsNotRelayed(t *testing.T) {
 		_, _ = io.Copy(from, to)
 	}()
 	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	refused(t, begins(t, o, net.JoinHostPort("localhost", port)), link.WrongSecret, "did not prove")
 }
 
@@ -485,9 +450,7 @@ func TestALinkIsNotReplayed(t *testing.T) {
 	first = first[:n]
 
 	nc, err := dial(t.Context(), s.at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer nc.Close()
 	if _, err := nc.Write(first); err != nil {
 		t.Fatal(err)
@@ -507,18 +470,12 @@ func TestALinkIsNotReplayed(t *testing.T) {
 	}
 
 	plain, err := net.Dial("tcp", s.at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer plain.Close()
 	host, port, err := net.SplitHostPort(s.own.Listeners[0].Advertise)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	toClients, err := dial(t.Context(), net.JoinHostPort(host, port))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer toClients.Close()
 	for name, nc := range map[string]net.Conn{"plain text": plain, "listener for clients": toClients} {
 		if _, err := nc.Write(first); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -24,17 +25,11 @@ func TestOthersReadNoMetadata(t *testing.T) {
 		core, logs := observer.New(zapcore.InfoLevel)
 		cfg, err := resolve.Load(config.Input{Flags: map[string]string{config.KeyDataDir: data, config.KeyListen: "127.0.0.1:0",
 			config.KeyAdminListen: "off"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		b, err := Start(t.Context(), Options{Config: cfg, FS: vfs.OS(), Log: zap.New(core), Level: zap.NewAtomicLevel(), Version: "test",
 			JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, b.Close())
 		return logs.FilterMessage("the metadata directory is no longer readable by other users")
 	}
 	if said := start().Len(); said != 0 {
@@ -52,9 +47,7 @@ func TestOthersReadNoMetadata(t *testing.T) {
 			t.Fatalf("%s has %d entries", dir, len(all))
 		}
 		for name, mode := range all {
-			if err := os.Chmod(name, mode.Perm()|0o044); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Chmod(name, mode.Perm()|0o044))
 		}
 	}
 	if said := start().Len(); said != 2 {
@@ -83,8 +76,6 @@ func modes(t *testing.T, dir string) map[string]fs.FileMode {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return all
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -22,19 +23,13 @@ import (
 func BenchmarkScrapeOfABrokerWith10000Partitions(b *testing.B) {
 	cfg, err := resolve.Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0"},
 		Set: []string{"admin.listen=off"}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	broker, err := Start(b.Context(), Options{Config: cfg, FS: vfs.Memory(), Log: zap.NewNop(), Level: zap.NewAtomicLevel(),
 		Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	b.Cleanup(func() { _ = broker.Close() })
 	c, err := kgo.NewClient(kgo.SeedBrokers(broker.Addrs()...))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	b.Cleanup(c.Close)
 	for i := range 10 {
 		if _, err := kadm.NewClient(c).CreateTopic(b.Context(), 1000, 1, nil, "topic-"+strconv.Itoa(i)); err != nil {
@@ -55,8 +50,6 @@ func BenchmarkScrapeOfABrokerWith10000Partitions(b *testing.B) {
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -97,7 +97,7 @@ const releaseInterval = 500 * time.Millisecond
 // or when ctx ends.
 func stopClients(ctx context.Context, r *components, server *network.Server) error {
 	r.coordinators.Stop()
-	r.park.Close() // fetches that wait for records are answered now
+	r.replicas.Purgatory().Close() // fetches that wait for records are answered now
 	stopped, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -70,21 +71,15 @@ func TestAStuckDiskTakesTheCleanMarkFromNoOther(t *testing.T) {
 	held := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/two/t-*/*.log", Before: func(errfs.Call) { <-free }})
 	cfg, err := resolve.Load(config.Input{Set: []string{"log.dirs=/one,/two"}, Flags: map[string]string{config.KeyDataDir: "/data",
 		config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b, err = Start(
 		t.Context(),
 		Options{Config: cfg, FS: errs, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20,
 			stop: times{drain: 100 * time.Millisecond, disk: patience, grace: 100 * time.Millisecond}},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.ConsumeTopics("t"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer c.Close()
 	eventually(t, "a client reads", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -125,9 +120,7 @@ func TestAStartThatFailsLeavesAnUncleanStopUnclean(t *testing.T) {
 	mem := vfs.Memory()
 	b, _ := startHere(t, mem)
 	fill(t, b, "t", 1, 3)
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close())
 	unclean(t, mem, storage.Location{Path: "/data/logs"})
 	errs := errfs.New(mem)
 	var opened atomic.Bool
@@ -138,9 +131,7 @@ func TestAStartThatFailsLeavesAnUncleanStopUnclean(t *testing.T) {
 			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},
 		},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if b, err := Start(t.Context(), Options{Config: cfg, FS: errs, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20,
 		JournalBytes: 16 << 20}); err == nil {
 		t.Error("it started")
@@ -151,9 +142,7 @@ func TestAStartThatFailsLeavesAnUncleanStopUnclean(t *testing.T) {
 	}
 	b, _ = startHere(t, mem)
 	p, err := b.components.replicas.Partition(b.components.applier.Image().Topic("t").ID, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if p.LeaderEpoch() < 1 {
 		t.Errorf("epoch %d was not raised", p.LeaderEpoch())
 	}
@@ -165,9 +154,7 @@ func TestALoadOnAHungDiskHoldsNoClient(t *testing.T) {
 	b, _ := startHere(t, mem)
 	fill(t, b, "t", 1, 1)
 	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer c.Close()
 	eventually(t, "an offset is committed", func() bool {
 		offsets := kadm.Offsets{}
@@ -184,21 +171,15 @@ func TestALoadOnAHungDiskHoldsNoClient(t *testing.T) {
 			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},
 		},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b, err = Start(
 		t.Context(),
 		Options{Config: cfg, FS: errs, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20,
 			stop: times{drain: time.Hour, disk: time.Hour, grace: time.Hour}},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	client, err := net.Dial("tcp", b.Addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer client.Close()
 	eventually(
 		t,
@@ -207,9 +188,7 @@ func TestALoadOnAHungDiskHoldsNoClient(t *testing.T) {
 	)
 	ended := make(chan error, 1)
 	go func() { ended <- b.Close() }()
-	if err := client.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, client.SetReadDeadline(time.Now().Add(patience)))
 	// It was served nothing, so it is reset.
 	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the client's connection was not reset: %v", err)
@@ -224,17 +203,13 @@ func TestALoadOnAHungDiskHoldsNoClient(t *testing.T) {
 func unclean(t testing.TB, fsys vfs.FS, loc storage.Location) {
 	t.Helper()
 	b, err := storage.OpenForRepair(loc, storage.Options{FS: fsys})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer b.Close()
 	s, err := storage.ReadState(fsys, loc.Path)
 	if err == nil {
 		err = b.Commit(s)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // markedClean reports whether the checkpoint of a log directory marks a clean stop.

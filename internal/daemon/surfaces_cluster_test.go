@@ -10,7 +10,7 @@ import (
 )
 
 // clusterFaults returns the faults of a cluster as one of its members sees them. They are planted
-// as facts: the tests of internal/daemon/observe check where the facts come from.
+// as facts: the tests of internal/observe check where the facts come from.
 func clusterFaults() (list []fault) {
 	add := func(name, check string, change func(*view.Cluster)) {
 		list = append(list, fault{name: "cluster-" + name, checks: []string{check}, plant: func(_ *testing.T, s *sick) {

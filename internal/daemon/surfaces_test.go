@@ -26,6 +26,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata/copies"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl"
 	ctlapp "github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -61,9 +62,7 @@ func TestEverySurfaceShowsTheSameFindings(t *testing.T) {
 			if f.damage != nil {
 				s := start(t, mem, f.set)
 				orders(t, s.Broker)
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, s.Close())
 				f.damage(t, mem)
 			}
 			s := start(t, mem, f.set)
@@ -103,16 +102,12 @@ func start(t *testing.T, mem vfs.FS, set []string) *sick {
 			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},
 		},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	core, logs := logged.New(zap.InfoLevel)
 	s.logs = logs
 	s.Broker, err = Start(t.Context(), Options{Config: cfg, FS: s.errs, Log: zap.New(core), Level: zap.NewAtomicLevel(), Version: "test",
 		JournalFileSize: 1 << 20, JournalBytes: 16 << 20, slowChecks: 50 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -126,10 +121,8 @@ func orders(t *testing.T, b *Broker) {
 		t.Fatal(err)
 	}
 	for i := range 100 {
-		if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Partition: int32(i % 2),
-			Value: []byte(wide)}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Partition: int32(i % 2),
+			Value: []byte(wide)}).FirstErr())
 	}
 }
 
@@ -137,9 +130,7 @@ func client(t *testing.T, b *Broker) *kgo.Client {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableIdempotentWrite(),
 		kgo.ProducerBatchCompression(kgo.NoCompression()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -151,14 +142,10 @@ func surfaces(t *testing.T, s *sick, ill bool) string {
 	show := func(surface, text string) { fmt.Fprintf(&out, "--- %s\n%s\n", surface, strings.TrimRight(text, "\n")) }
 	show("GET /readyz", body(t, s.Broker, "/readyz"))
 	var report health.Report
-	if err := json.Unmarshal([]byte(body(t, s.Broker, "/v1/health")), &report); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(body(t, s.Broker, "/v1/health")), &report))
 	report.Checks = []health.Examined{} // they have numbers
 	text, err := json.MarshalIndent(report, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	show("GET /v1/health", string(text))
 	var lines []string
 	for line := range strings.Lines(body(t, s.Broker, "/metrics")) {
@@ -228,9 +215,7 @@ func described(t *testing.T, s *sick, findings []health.Finding) {
 				Error     string `json:"error"`
 			} `json:"partitions"`
 		}
-		if err := json.Unmarshal(stdout.Bytes(), &topics); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(stdout.Bytes(), &topics))
 		for _, p := range topics[0].Partitions {
 			if (p.Error != "") != (strconv.Itoa(p.Partition) == index) {
 				t.Errorf(
@@ -424,9 +409,7 @@ func diskFaults() []fault {
 					kgo.SeedBrokers(s.Addrs()...),
 					kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"orders": {0: kgo.NewOffset().At(0)}}),
 				)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				defer c.Close()
 				eventually(t, "a read finds the damage", func() bool {
 					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -449,9 +432,7 @@ func segment(t *testing.T, fsys vfs.FS, partition, suffix string) string {
 	t.Helper()
 	dir := path.Join("/data/logs", partition)
 	all, err := fsys.List(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, x := range all {
 		if strings.HasSuffix(x.Name, suffix) {
 			return path.Join(dir, x.Name)
@@ -463,9 +444,7 @@ func segment(t *testing.T, fsys vfs.FS, partition, suffix string) string {
 
 func removed(t *testing.T, fsys vfs.FS, name string) {
 	t.Helper()
-	if err := fsys.RemoveAll(name); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fsys.RemoveAll(name))
 }
 
 func truncate(t *testing.T, fsys vfs.FS, name string, size int64) {
@@ -489,15 +468,9 @@ func flip(t *testing.T, fsys vfs.FS, name string, at int64) {
 func changed(t *testing.T, fsys vfs.FS, name string, fn func(vfs.File) error) {
 	t.Helper()
 	f, err := fsys.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := fn(f); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, fn(f))
+	must.OK(t, f.Close())
 }
 
 // stickGroup creates the group g with a member that does not rejoin when another member joins.

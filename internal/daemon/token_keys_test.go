@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -30,9 +31,7 @@ func TestTokensAreCheckedAsConfigured(t *testing.T) {
 	if got := found(t, ask); !strings.Contains(got, "bad tokens token keys: "+file+" cannot be read") {
 		t.Errorf("without keys: %s", got)
 	}
-	if err := os.WriteFile(file, keys, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, keys, 0o600))
 	b, ask := start()
 	awaitScrape(t, b, "chronik_token_keys_age_seconds ")
 	if got := found(t, ask); strings.Contains(got, "token keys") {

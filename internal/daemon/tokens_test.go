@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -25,9 +26,7 @@ import (
 func TestAClientWithATokenLogsInAgain(t *testing.T) {
 	keys, sign := issuer(t)
 	file := filepath.Join(t.TempDir(), "keys.json")
-	if err := os.WriteFile(file, keys, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, keys, 0o600))
 	token := sign(map[string]any{"sub": "bob", "aud": "chronik", "exp": time.Now().Add(time.Hour).Unix()})
 	b, _ := startHere(t, vfs.Memory(), "sasl=OAUTHBEARER", "oauth.jwks="+file, "oauth.audience=chronik",
 		"connection.failed.authentication.delay.ms=0")
@@ -38,27 +37,21 @@ func TestAClientWithATokenLogsInAgain(t *testing.T) {
 		}
 	}
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()[0]), kgo.SASL(bearer), kgo.RequestRetries(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	same := cl.SeedBrokers()[0] // its requests share a connection, whose login is the client's
 	for range 2 {
 		choice := kmsg.NewPtrSASLHandshakeRequest()
 		choice.Mechanism = bearer.Name()
 		chosen, err := same.Request(t.Context(), choice)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if code := chosen.(*kmsg.SASLHandshakeResponse).ErrorCode; code != 0 {
 			t.Fatalf("another login is refused with %d", code)
 		}
 		login := kmsg.NewPtrSASLAuthenticateRequest()
 		login.SASLAuthBytes = []byte("n,,\x01auth=Bearer " + token + "\x01\x01")
 		resp, err := same.Request(t.Context(), login)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if r := resp.(*kmsg.SASLAuthenticateResponse); r.ErrorCode != 0 || r.SessionLifetimeMillis <= 0 {
 			t.Errorf("logged in again with error %d, for %d ms", r.ErrorCode, r.SessionLifetimeMillis)
 		}
@@ -69,23 +62,15 @@ func TestAClientWithATokenLogsInAgain(t *testing.T) {
 func issuer(t *testing.T) (keys []byte, sign func(claims map[string]any) string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	keys, err = json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", "k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return keys, func(claims map[string]any) string {
 		t.Helper()
 		token, err := jwt.Signed(signer).Claims(claims).Serialize()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return token
 	}
 }

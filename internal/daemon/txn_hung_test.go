@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -45,40 +46,28 @@ func commitTorn(t *testing.T) *torn {
 	errs := errfs.New(vfs.Memory())
 	cfg, err := resolve.Load(config.Input{Set: []string{"log.dirs=/one,/two", "transaction.state.log.num.partitions=1"},
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b, err := Start(t.Context(), Options{Config: cfg, FS: errs, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20,
 		JournalBytes: 16 << 20, stop: times{drain: 5 * time.Second, disk: 100 * time.Millisecond, grace: 100 * time.Millisecond}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	x := &torn{Broker: b, free: make(chan struct{})}
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()[0]), kgo.WithHooks(&x.answers), kgo.TransactionalID("x"),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RecordRetries(1),
 		kgo.RetryBackoffFn(func(int) time.Duration { return time.Millisecond }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	x.client, x.admin = cl, kadm.NewClient(cl)
 	if _, err := x.admin.CreateTopic(t.Context(), 4, 1, nil, "t"); err != nil {
 		t.Fatal(err)
 	}
-	if err := cl.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cl.BeginTransaction())
 	for p := range int32(4) {
-		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Partition: p, Value: []byte("v")}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Partition: p, Value: []byte("v")}).FirstErr())
 	}
 	hung := x.places(t)
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync,
 		When:   func(c errfs.Call) bool { return strings.HasPrefix(c.Path, hung+"/") },
 		Before: func(errfs.Call) { <-x.free }})
-	if err := cl.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cl.EndTransaction(t.Context(), kgo.TryCommit))
 	return x
 }
 
@@ -93,9 +82,7 @@ func (x *torn) release() {
 func (x *torn) places(t *testing.T) (hung string) {
 	t.Helper()
 	all, err := x.admin.DescribeAllLogDirs(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, dirs := range all {
 		for name, dir := range dirs {
 			var here []int32
@@ -119,9 +106,7 @@ func (x *torn) places(t *testing.T) (hung string) {
 func (x *torn) stable(t *testing.T) (list [4]int64) {
 	t.Helper()
 	ends, err := x.admin.ListCommittedOffsets(t.Context(), "t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ends.Each(func(o kadm.ListedOffset) { list[o.Partition] = o.Offset })
 	return list
 }
@@ -129,9 +114,7 @@ func (x *torn) stable(t *testing.T) (list [4]int64) {
 // next begins the next transaction in a partition, which waits for the markers of the one before.
 func (x *torn) next(t *testing.T, partition int32) <-chan error {
 	t.Helper()
-	if err := x.client.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, x.client.BeginTransaction())
 	done := make(chan error, 1)
 	x.client.Produce(context.Background(), &kgo.Record{Topic: "t", Partition: partition, Value: []byte("next")},
 		func(_ *kgo.Record, err error) { done <- err })
@@ -183,9 +166,7 @@ func TestADeletedTopicEndsACommitThatWaitsForIt(t *testing.T) {
 	defer x.client.Close()
 	state := func() string {
 		d, err := x.admin.DescribeTransactions(t.Context(), "x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return d["x"].State
 	}
 	if got := state(); got != "PrepareCommit" {
@@ -204,18 +185,12 @@ func TestADeletedTopicEndsACommitThatWaitsForIt(t *testing.T) {
 	})
 	x.client.Close()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(x.Addrs()[0]), kgo.TransactionalID("x"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	x.client, x.admin = cl, kadm.NewClient(cl)
-	if err := cl.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cl.BeginTransaction())
 	for p := range int32(4) {
-		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Partition: p, Value: []byte("v")}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Partition: p, Value: []byte("v")}).FirstErr())
 	}
 	if got := x.stable(t); got != [4]int64{} {
 		t.Errorf("the new topic is stable up to %v in its first transaction", got)

@@ -18,6 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -26,14 +27,10 @@ func transacting(t *testing.T, fsys vfs.FS) *Broker {
 	t.Helper()
 	cfg, err := resolve.Load(config.Input{Set: []string{"log.dirs=/logs", "transaction.state.log.num.partitions=1"},
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b, err := Start(t.Context(), Options{Config: cfg, FS: fsys, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20,
 		JournalBytes: 16 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return b
 }
 
@@ -42,18 +39,14 @@ func instance(t *testing.T, b *Broker) *kgo.Client {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()[0]), kgo.TransactionalID("x"), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.AlwaysRetryEOF())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return cl
 }
 
 // begin begins a transaction and writes a record to t-0.
 func begin(t *testing.T, cl *kgo.Client, value string) {
 	t.Helper()
-	if err := cl.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cl.BeginTransaction())
 	if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte(value)}).FirstErr(); err != nil {
 		t.Fatalf("%s: %v", value, err)
 	}
@@ -61,9 +54,7 @@ func begin(t *testing.T, cl *kgo.Client, value string) {
 
 func commit(t *testing.T, cl *kgo.Client) {
 	t.Helper()
-	if err := cl.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cl.EndTransaction(t.Context(), kgo.TryCommit))
 }
 
 // shown returns what a reader of committed records sees in t-0, up to an offset.
@@ -71,15 +62,11 @@ func shown(t *testing.T, b *Broker, end int64) (values []string) {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()[0]), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"t": {0: kgo.NewOffset().AtStart()}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	for next := int64(0); next < end; {
 		fetches := cl.PollFetches(t.Context())
-		if err := fetches.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, fetches.Err())
 		fetches.EachRecord(func(r *kgo.Record) {
 			if next = r.Offset + 1; !r.Attrs.IsControl() {
 				values = append(values, string(r.Value))
@@ -94,9 +81,7 @@ func endsOf(t *testing.T, adm *kadm.Client) (stable, end int64) {
 	t.Helper()
 	committed, err := adm.ListCommittedOffsets(t.Context(), "t")
 	all, err2 := adm.ListEndOffsets(t.Context(), "t")
-	if err := errors.Join(err, err2, committed.Error(), all.Error()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(err, err2, committed.Error(), all.Error()))
 	return committed["t"][0].Offset, all["t"][0].Offset
 }
 
@@ -110,9 +95,7 @@ func positions(t *testing.T, fsys vfs.FS, name string) (list []int64) {
 			list, at = append(list, at), at+int64(len(x))
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return list
 }
 
@@ -120,28 +103,20 @@ func positions(t *testing.T, fsys vfs.FS, name string) (list []int64) {
 func spoil(t *testing.T, fsys vfs.FS, name string, at int64) {
 	t.Helper()
 	f, err := fsys.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b := make([]byte, 1)
 	_, err = f.ReadAt(b, at+40)
 	_, err2 := f.WriteAt([]byte{b[0] ^ 0x10}, at+40)
-	if err := errors.Join(err, err2, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(err, err2, f.Close()))
 }
 
 // repair carries out a repair of /logs and returns its plan.
 func repair(t *testing.T, fsys vfs.FS) *inspect.Plan {
 	t.Helper()
 	r, err := inspect.Begin(context.Background(), inspect.Options{FS: fsys, Locations: []storage.Location{{Path: "/logs"}}}, "repair")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	plan := r.Plan()
-	if err := errors.Join(r.Do(context.Background(), "/backup"), r.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(r.Do(context.Background(), "/backup"), r.Close()))
 	return plan
 }
 
@@ -164,9 +139,7 @@ func TestARepairGivesUpTheEndOfTheTransactionState(t *testing.T) {
 	}
 	begin(t, cl, "open")
 	cl.CloseAllowingRebalance()
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close())
 	batches := positions(t, disk, state)
 	if len(batches) < 6 {
 		t.Fatalf("__transaction_state has %d batches", len(batches))
@@ -204,13 +177,9 @@ func abortHanging(t *testing.T, adm *kadm.Client) {
 	var set kadm.TopicsSet
 	set.Add("t", 0)
 	found, err := adm.DescribeProducers(t.Context(), set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	known, err := adm.DescribeTransactions(t.Context(), "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, p := range found.SortedProducers() {
 		if p.CurrentTxnStartOffset < 0 || p.ProducerID == known["x"].ProducerID {
 			continue

@@ -15,8 +15,9 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
-	"github.com/chronik-io/chronik/internal/daemon/guard"
+	"github.com/chronik-io/chronik/internal/guard"
 	"github.com/chronik-io/chronik/internal/secureinit"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -28,17 +29,13 @@ func TestABrokerStartsWithAnExpiredCertificate(t *testing.T) {
 	if err == nil {
 		err = old.Write(time.Now().AddDate(-2, 0, 0))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	secured(t, renewed)
 	file := fmt.Sprintf("listeners:\n- {name: plain, listen: '127.0.0.1:0'}\n- {name: private, listen: '127.0.0.1:0', security: tls}\n"+
 		"tls.certificate: %s/server.pem\ntls.key: %s/server-key.pem\n", expired, expired)
 	cfg, err := resolve.Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(file), nil },
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyAdminListen: "off"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	now := make(chan struct{})
 	b, err := Start(t.Context(), Options{Config: cfg, FS: vfs.Memory(), Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test",
 		Reload: now, JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
@@ -69,9 +66,7 @@ func TestABrokerStartsWithAnExpiredCertificate(t *testing.T) {
 		t.Errorf("the report does not name the certificate:\n%s", b.health.Report(t.Context()).Text())
 	}
 	for _, name := range []string{"server-key.pem", "server.pem"} {
-		if err := os.WriteFile(filepath.Join(expired, name), []byte(content(t, renewed, name)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(expired, name), []byte(content(t, renewed, name)), 0o600))
 	}
 	now <- struct{}{}
 	eventually(t, "clients can connect", func() bool { return dial() == nil })
@@ -86,20 +81,14 @@ func TestABrokerOfAClusterStartsWithAnExpiredCertificate(t *testing.T) {
 	if err == nil {
 		err = made.Write(time.Now().AddDate(-2, 0, 0))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	peers := func(authority string) error {
 		file := fmt.Sprintf("listeners: [{name: peers, listen: '127.0.0.1:0', security: tls}]\n"+
 			"tls: {certificate: %[1]s/server.pem, key: %[1]s/server-key.pem, client-ca: %[2]s}\n", filepath.Join(dir, "node-1"), authority)
 		cfg, err := resolve.Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(file), nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		c, err := guard.OpenCertificates(cfg, zap.NewNop())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, err = guard.NewPeers("peers", "", c, nil)
 		return err
 	}

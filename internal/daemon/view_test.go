@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -363,22 +364,14 @@ func TestEverySurfaceShowsAnOpenTransaction(t *testing.T) {
 	b, _ := startHere(t, vfs.Memory())
 	fill(t, b, "orders", 2, 1)
 	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.TransactionalID("x"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer c.Close()
-	if err := c.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Partition: 1}).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.BeginTransaction())
+	must.OK(t, c.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Partition: 1}).FirstErr())
 	agreeing(t, b)
 	if n := seen(t, b).metrics[`chronik_txn_open{partition="1",topic="orders"}`]; n != 1 {
 		t.Errorf("%v transactions are open, want 1", n)
 	}
-	if err := c.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.EndTransaction(t.Context(), kgo.TryAbort))
 	agreeing(t, b)
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // present is the time at which the reports of these tests are added.
@@ -144,9 +146,7 @@ func TestReportsOfOtherVersions(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	big, err := json.Marshal(strings.Repeat("x", MaxBytes))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, p := range []string{"", "x", `[]`, string(big)} {
 		if _, err := Decode([]byte(p)); err == nil {
 			t.Errorf("%.10q was accepted", p)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // The exact text of a report, which other brokers and chronikctl read: no change of the format goes
@@ -17,18 +18,14 @@ func TestFormatIsFixed(t *testing.T) {
 		Brokers: []Other{{Broker: 2, Version: "v", At: at, Current: true, Ready: true, Phase: "p", Omitted: 2}},
 		Load:    &Load{Connections: 1, Requests: 2, BytesIn: 3, BytesOut: 4, Syncs: 5, SyncSeconds: 6, CPUSeconds: 7, MemoryBytes: 8}}
 	text, err := r.Encode(MaxBytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	golden.File(t, "testdata/report.json", string(text), "go test ./internal/health -run FormatIsFixed")
 }
 
 // What is read of another broker is bounded, has known severities, and can be written again.
 func FuzzDecode(f *testing.F) {
 	own, err := reportOf(3, "-/brokers/broker 2", "o/space/disk of /a").Encode(MaxBytes)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	f.Add(own)
 	f.Add([]byte(`{"findings":[{"severity":"dire"}],"omitted":-1}`))
 	f.Fuzz(func(t *testing.T, p []byte) {

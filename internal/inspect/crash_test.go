@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // crashed lists damage whose repair is killed at every call. Together these repairs have every act.
@@ -83,9 +84,7 @@ func sumOf(t *testing.T, fs *crashfs.FS) [32]byte {
 func durable(t *testing.T, fs *crashfs.FS, dir string) {
 	t.Helper()
 	infos, err := fs.List(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, in := range infos {
 		name := dir + "/" + in.Name
 		if in.Dir {
@@ -93,16 +92,10 @@ func durable(t *testing.T, fs *crashfs.FS, dir string) {
 			continue
 		}
 		f, err := fs.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(f.Datasync(), f.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, errors.Join(f.Datasync(), f.Close()))
 	}
-	if err := errors.Join(fs.SyncDir(dir), fs.SyncDir("/")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(fs.SyncDir(dir), fs.SyncDir("/")))
 }
 
 // through repairs the directory. It returns the announced losses, and the calls before which
@@ -114,9 +107,7 @@ func through(t *testing.T, fs *crashfs.FS) (announced []inspect.Loss, calls []in
 	defer func() { _ = r.Close() }()
 	announced = r.Plan().Loses()
 	fs.SetTrace(true)
-	if err := r.Do(context.Background(), "/backup"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Do(context.Background(), "/backup"))
 	for n, call := range fs.Trace() {
 		alike := strings.Contains(call, "/backup") || strings.HasPrefix(call, "write ") &&
 			(strings.Contains(call, ".frames") || strings.Contains(call, ".journal"))
@@ -165,9 +156,7 @@ func mendsAgain(t *testing.T, fs *crashfs.FS, whole map[string]map[int64][]byte,
 		}
 	}
 	if len(r.Plan().Acts) > 0 {
-		if err := r.Do(context.Background(), "/backup2"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, r.Do(context.Background(), "/backup2"))
 	}
 	if err := r.Close(); err != nil {
 		t.Error(err)

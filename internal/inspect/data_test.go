@@ -20,6 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -30,17 +31,11 @@ const data = "/data"
 func dataDir(t *testing.T) *crashfs.FS {
 	t.Helper()
 	disk := crashfs.New(1)
-	if err := disk.MkdirAll(data); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, disk.MkdirAll(data))
 	d, err := storage.OpenDir(storage.Location{Path: data + "/logs"}, options(disk))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	put(t, create(t, d)["a"], 3)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Close())
 	s := solestore.Open(t, raftstore.Options{FS: disk, Dir: data + "/metadata"})
 	for _, name := range []string{"one", "two", "three"} {
 		kv := metadata.KV{Key: metadata.BrokerConfigKey(int32(len(name))),
@@ -50,18 +45,14 @@ func dataDir(t *testing.T) *crashfs.FS {
 		}
 	}
 	image := disk.KillImage(2)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	return image
 }
 
 func found(t *testing.T, fsys vfs.FS) (*inspect.Inspection, error) {
 	t.Helper()
 	o, err := inspect.Find(fsys, []string{data}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return inspect.Verify(context.Background(), o)
 }
 
@@ -90,9 +81,7 @@ func TestDamagedMetadataIsNamed(t *testing.T) {
 		s := &site{TB: t, fs: image.KillImage(3)}
 		c.do(s)
 		r, err := found(t, s.fs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, openErr := raftstore.Read(s.fs, data+"/metadata")
 		switch {
 		case c.kind == "" && len(r.Findings) == 0:
@@ -110,9 +99,7 @@ func TestDamagedMetadataIsNamed(t *testing.T) {
 func metadataFiles(t *testing.T, fsys vfs.FS) (snapshot, log string) {
 	t.Helper()
 	infos, err := fsys.List(data + "/metadata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, in := range infos {
 		switch path.Ext(in.Name) {
 		case ".snapshot":
@@ -142,9 +129,7 @@ func TestUnreadableMetadataRefusesAStart(t *testing.T) {
 		faulty := errfs.New(image.KillImage(3))
 		faulty.Add(errfs.Rule{Ops: errfs.Open, Path: name, Err: syscall.EIO})
 		r, err := found(t, faulty)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if len(r.Findings) != 1 || r.Findings[0].Kind != inspect.Unreadable || !r.Refused() {
 			t.Errorf("%s: %+v", name, r.Findings)
 		}
@@ -167,9 +152,7 @@ func TestMissingLogIsNamed(t *testing.T) {
 			t.Parallel()
 			image := dataDir(t)
 			st, err := storage.ReadState(image, data+"/logs")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			s := solestore.Open(t, raftstore.Options{FS: image, Dir: data + "/metadata"})
 			id := [16]byte{99}
 			kvs := []metadata.KV{
@@ -180,13 +163,9 @@ func TestMissingLogIsNamed(t *testing.T) {
 			if _, err := s.Txn(context.Background(), metadata.Txn{Put: kvs}); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.Close())
 			r, err := found(t, image)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if c.effect == "" {
 				if len(r.Findings) > 0 {
 					t.Errorf("%+v", r.Findings)
@@ -226,9 +205,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if !slices.ContainsFunc(r.Findings, func(f inspect.Finding) bool { return f.Kind == inspect.Unreadable && f.File == c.path }) ||
 			r.Clean() {
 			t.Errorf("%s: %+v", name, r.Findings)
@@ -249,9 +226,7 @@ func TestInUse(t *testing.T) {
 	if _, err := inspect.Begin(context.Background(), o, "me"); !errors.Is(err, storage.ErrLocked) {
 		t.Errorf("repair: %v", err)
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Close())
 	r := begin(t, disk)
 	if _, err := storage.OpenDir(location, options(disk)); !errors.Is(err, storage.ErrLocked) {
 		t.Errorf("a start beside a repair: %v", err)
@@ -286,9 +261,7 @@ func TestDump(t *testing.T) {
 				n[it.What]++
 				return nil
 			})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return n
 	}
 	all := count(inspect.DumpOptions{Checkpoint: true, Journal: true, Segments: true, Partition: -1})

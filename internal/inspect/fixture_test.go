@@ -23,6 +23,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -59,9 +60,7 @@ func options(fsys vfs.FS) storage.Options {
 func open(t testing.TB, fsys vfs.FS) *storage.Dir {
 	t.Helper()
 	d, err := storage.OpenDir(location, options(fsys))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return d
 }
 
@@ -77,9 +76,7 @@ func create(t testing.TB, d *storage.Dir) map[string]*storage.Log {
 		specs = append(specs, storage.Spec{ID: idOf(i), Topic: name, Config: configOf(name)})
 	}
 	_, err := d.Create(specs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return logsOf(d)
 }
 
@@ -123,9 +120,7 @@ func put(t testing.TB, l *storage.Log, n int) {
 func putBatch(t testing.TB, l *storage.Log, b *record.Builder) {
 	t.Helper()
 	data, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	epoch := max(3, l.EpochAt(l.Ends().LogEnd))
 	l.SetLeaderEpoch(epoch, true)
 	a := &storage.Append{Batches: data, LeaderEpoch: epoch, Sink: make(sink, 1)}
@@ -171,12 +166,8 @@ func makeUsed(t testing.TB) *crashfs.FS {
 			put(t, logs[name], 60)
 		}
 	}
-	if err := truncate(logs["cut"], 30); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, truncate(logs["cut"], 30))
+	must.OK(t, d.Close())
 	d = open(t, disk)
 	logs = logsOf(d)
 	logs["compacted"].Observe(bounds{logs["compacted"]})
@@ -201,14 +192,10 @@ func makeUsed(t testing.TB) *crashfs.FS {
 	}
 	// Each is a change in the log of the checkpoint.
 	for _, to := range []int64{180, 170, 160} {
-		if err := truncate(logs["cut"], to); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, truncate(logs["cut"], to))
 	}
 	image := disk.KillImage(2)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Close())
 	return image
 }
 
@@ -227,9 +214,7 @@ func proven(t testing.TB, disk *crashfs.FS) bool {
 func compacted(t testing.TB, fsys vfs.FS) bool {
 	t.Helper()
 	s, err := storage.ReadState(fsys, root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	i := slices.IndexFunc(s.Logs, func(l checkpoint.Log) bool { return l.Topic == "compacted" })
 	var n int64
 	for _, e := range s.Logs[i].Segments {
@@ -241,9 +226,7 @@ func compacted(t testing.TB, fsys vfs.FS) bool {
 func verify(t testing.TB, fsys vfs.FS) *inspect.Inspection {
 	t.Helper()
 	r, err := inspect.Verify(context.Background(), inspect.Options{FS: fsys, Locations: []storage.Location{location}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r
 }
 
@@ -252,9 +235,7 @@ func tree(t testing.TB, fsys vfs.FS, dir string) map[string][32]byte {
 	t.Helper()
 	all := map[string][32]byte{}
 	infos, err := fsys.List(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, in := range infos {
 		name := path.Join(dir, in.Name)
 		if in.Dir {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // Exact text of a backup's table of contents, so that no change of the format goes unnoticed.
@@ -15,8 +16,6 @@ func TestFormatIsFixed(t *testing.T) {
 			{Path: "f", Bytes: 2, SHA256: "aa"}, {Path: "g", Missing: true}, {Path: "h", Directory: true},
 		}}
 	text, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	golden.File(t, "testdata/manifest.json", string(text)+"\n", "go test ./internal/inspect -run FormatIsFixed")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // putLarge appends a batch that the journal writes in pieces if other logs have small ones.
@@ -87,9 +88,7 @@ func TestDamageNearAFrameInPieces(t *testing.T) {
 			if got := r.Plan().Loses(); !slices.Equal(got, want) {
 				t.Errorf("the plan loses %v, want %v", got, want)
 			}
-			if err := r.Do(context.Background(), "/backup"); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, r.Do(context.Background(), "/backup"))
 			_ = r.Close()
 			lossy(t, s.fs, want)
 			came(t, s.fs, whole, want)
@@ -118,9 +117,7 @@ func TestDumpOfASkipFrame(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return n, damaged
 	}
 	s := &site{TB: t, fs: image}

@@ -14,15 +14,14 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // stopped returns a used directory after a clean stop.
 func stopped(t testing.TB, image *crashfs.FS) *crashfs.FS {
 	t.Helper()
 	fs := image.KillImage(77)
-	if err := open(t, fs).Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, open(t, fs).Close())
 	return fs
 }
 
@@ -132,9 +131,7 @@ func survives(t *testing.T, fs *crashfs.FS, whole map[string]map[int64][]byte, e
 	for _, a := range plan.Acts {
 		t.Logf("act: %s %s, loses %v", a.What, a.Topic, a.Loses)
 	}
-	if err := x.Do(context.Background(), "/backup"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, x.Do(context.Background(), "/backup"))
 	for _, f := range x.Inspection().Findings {
 		if !f.Healing() {
 			t.Errorf("left: %s (%s) %s: %s", f.Kind, f.Effect, f.File, f.Detail)

@@ -18,6 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -51,23 +52,15 @@ func placed(dir [16]byte) []byte {
 func withTopics(t *testing.T, names ...string) (*crashfs.FS, map[string]string) {
 	t.Helper()
 	disk := crashfs.New(1)
-	if err := disk.MkdirAll(data); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, disk.MkdirAll(data))
 	d, err := storage.OpenDir(storage.Location{Path: logsAt}, options(disk))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, l := range create(t, d) {
 		put(t, l, 3)
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Close())
 	st, err := storage.ReadState(disk, logsAt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := solestore.Open(t, raftstore.Options{FS: disk, Dir: metadataAt})
 	c := copies.Start(t.Context(), copies.Options{FS: disk, Dir: copies.In(logsAt), View: s.View(), Ended: s.Ended(), Patience: time.Hour,
 		Log: zap.NewNop()})
@@ -75,9 +68,7 @@ func withTopics(t *testing.T, names ...string) (*crashfs.FS, map[string]string) 
 	if _, err := s.Txn(t.Context(), metadata.Txn{Put: keysOf(st.Dir, names...)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(c.Behind(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(c.Behind(), s.Close()))
 	c.Stop()
 	durable(t, disk, data)
 	return disk, held(t, disk)
@@ -103,14 +94,10 @@ func held(t *testing.T, fsys vfs.FS) map[string]string {
 func begun(t *testing.T, fsys vfs.FS) *inspect.Repair {
 	t.Helper()
 	o, err := inspect.Find(fsys, []string{data}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	o.Node = 4
 	r, err := inspect.Begin(context.Background(), o, "me")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r
 }
 
@@ -122,9 +109,7 @@ func rebuilt(t *testing.T, fsys vfs.FS) inspect.Act {
 	if len(acts) != 1 || len(r.Plan().Left) > 0 {
 		t.Fatalf("acts %+v, left %+v", acts, r.Plan().Left)
 	}
-	if err := errors.Join(r.Do(context.Background(), "/backup"), r.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(r.Do(context.Background(), "/backup"), r.Close()))
 	if !r.Inspection().Clean() {
 		t.Fatalf("after the repair: %+v", r.Inspection().Findings)
 	}
@@ -160,9 +145,7 @@ func TestMetadataComesBackFromItsCopy(t *testing.T) {
 		},
 	} {
 		fsys := image.KillImage(2)
-		if err := lose(fsys); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, lose(fsys))
 		act := rebuilt(t, fsys)
 		if got := held(t, fsys); !maps.Equal(got, want) || act.Gone != "" || !strings.Contains(act.What, copies.In(logsAt)) {
 			t.Errorf("%s: %+v\nmetadata is %v\nwant %v", name, act, got, want)
@@ -195,23 +178,15 @@ func TestNewerMetadataIsNotRebuilt(t *testing.T) {
 			if !slices.Contains(at, metadataAt) {
 				err = errors.Join(err, fsys.RemoveAll(metadataAt))
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			o, err := inspect.Find(fsys, []string{data}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			r, err := inspect.Begin(context.Background(), o, "me")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if p := r.Plan(); len(p.Acts) > 0 || len(p.Left) == 0 || !r.Inspection().Refused() {
 				t.Errorf("%s of %s: acts %+v, left %+v", name, at, p.Acts, p.Left)
 			}
-			if err := r.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, r.Close())
 		}
 	}
 }
@@ -222,9 +197,7 @@ func TestNewerMetadataIsNotRebuilt(t *testing.T) {
 func TestMetadataIsMadeOfTheLogs(t *testing.T) {
 	t.Parallel()
 	fsys, _ := withTopics(t, topics...)
-	if err := errors.Join(fsys.RemoveAll(metadataAt), fsys.RemoveAll(copies.In(logsAt))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(fsys.RemoveAll(metadataAt), fsys.RemoveAll(copies.In(logsAt))))
 	act := rebuilt(t, fsys)
 	for _, gone := range []string{"configs of topics, brokers and groups", "cluster id"} {
 		if !strings.Contains(act.Gone, gone) {
@@ -232,17 +205,11 @@ func TestMetadataIsMadeOfTheLogs(t *testing.T) {
 		}
 	}
 	c, err := raftstore.Read(fsys, metadataAt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	img, err := metadata.Load(c.Keys, c.Revision)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	st, err := storage.ReadState(fsys, logsAt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i, name := range topics {
 		topic := img.Topic(name)
 		if topic == nil || topic.ID != idOf(i).Topic || topic.Partitions.Len() != 1 {
@@ -271,9 +238,7 @@ func TestMetadataIsMadeOfTheLogs(t *testing.T) {
 func TestWhatACopyLacks(t *testing.T) {
 	t.Parallel()
 	fsys, want := withTopics(t, topics[:3]...)
-	if err := fsys.RemoveAll(metadataAt); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fsys.RemoveAll(metadataAt))
 	foreign := fsys.KillImage(3)
 	act := rebuilt(t, fsys)
 	got := held(t, fsys)
@@ -287,9 +252,7 @@ func TestWhatACopyLacks(t *testing.T) {
 		t.Errorf("act: %+v", act)
 	}
 	other := [16]byte{77}
-	if err := foreign.RemoveAll(copies.In(logsAt)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, foreign.RemoveAll(copies.In(logsAt)))
 	kvs := []metadata.KV{
 		{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "theirs"}.Encode(), ModRevision: 90},
 		{Key: metadata.NameKey("x"), Value: metadata.Name{Topic: "x", ID: other}.Encode(), ModRevision: 90},
@@ -298,9 +261,7 @@ func TestWhatACopyLacks(t *testing.T) {
 			ModRevision: 90},
 		{Key: metadata.TopicKey(other), Value: metadata.TopicRecord{Name: "x", Partitions: 1}.Encode(), ModRevision: 90},
 	}
-	if err := copies.Write(foreign, copies.In(logsAt), kvs, 90); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, copies.Write(foreign, copies.In(logsAt), kvs, 90))
 	if act := rebuilt(t, foreign); !strings.HasPrefix(act.What, "create new metadata") {
 		t.Errorf("with the copy of another broker: %+v", act)
 	}
@@ -314,19 +275,11 @@ func TestOlderMetadataIsReplacedByItsCopy(t *testing.T) {
 	t.Parallel()
 	fsys, want := withTopics(t, topics...)
 	older, err := raftstore.Read(fsys, metadataAt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := fsys.RemoveAll(metadataAt); err != nil {
-		t.Fatal(err)
-	}
-	if err := raftstore.Begin(fsys, metadataAt, [16]byte{1}, older.Keys[:1], 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, fsys.RemoveAll(metadataAt))
+	must.OK(t, raftstore.Begin(fsys, metadataAt, [16]byte{1}, older.Keys[:1], 0))
 	r, err := found(t, fsys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(r.Findings) != 1 || r.Findings[0].Kind != inspect.MetadataOlder || !r.Refused() {
 		t.Errorf("findings: %+v", r.Findings)
 	}
@@ -344,9 +297,7 @@ func TestACopyIsKnownByItsDirectories(t *testing.T) {
 	t.Parallel()
 	fsys, _ := withTopics(t, topics[0])
 	st, err := storage.ReadState(fsys, logsAt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	gone, copied := [16]byte{77}, copies.In(logsAt)
 	kvs := []metadata.KV{
 		{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "this"}.Encode(), ModRevision: 90},
@@ -358,9 +309,7 @@ func TestACopyIsKnownByItsDirectories(t *testing.T) {
 		{Key: metadata.PlacementKey(4, gone), Value: placed(st.Dir), ModRevision: 90},
 	}
 	foreign := fsys.KillImage(2)
-	if err := errors.Join(fsys.RemoveAll(metadataAt), fsys.RemoveAll(copied), copies.Write(fsys, copied, kvs, 90)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(fsys.RemoveAll(metadataAt), fsys.RemoveAll(copied), copies.Write(fsys, copied, kvs, 90)))
 	if got := repairedMetadata(t, fsys); got.Revision <= 90 || !got.SameCluster(&copies.Content{Keys: kvs}) {
 		t.Errorf("revision %d, which is to be above 90, of another cluster: %t", got.Revision,
 			!got.SameCluster(&copies.Content{Keys: kvs}))
@@ -370,16 +319,12 @@ func TestACopyIsKnownByItsDirectories(t *testing.T) {
 	// there are no logs.
 	kvs[4].Value = placed([16]byte{99})
 	ahead := foreign.KillImage(3)
-	if err := errors.Join(ahead.RemoveAll(copied), copies.Write(ahead, copied, kvs, 90)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(ahead.RemoveAll(copied), copies.Write(ahead, copied, kvs, 90)))
 	if got := repairedMetadata(t, ahead); got.Revision <= 90 || len(got.Keys) < 5 {
 		t.Errorf("with a copy of the same cluster that is none of these directories': revision %d, %d keys", got.Revision, len(got.Keys))
 	}
 	d, err := storage.OpenDir(storage.Location{Path: logsAt}, options(foreign))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := errors.Join(d.Delete(d.Logs()...), d.Close(), foreign.RemoveAll(metadataAt), foreign.RemoveAll(copied),
 		copies.Write(foreign, copied, kvs, 90)); err != nil {
 		t.Fatal(err)
@@ -393,9 +338,7 @@ func TestACopyIsKnownByItsDirectories(t *testing.T) {
 func repairedMetadata(t *testing.T, fsys vfs.FS) copies.Content {
 	t.Helper()
 	r := begun(t, fsys)
-	if err := errors.Join(r.Do(context.Background(), "/backup"), r.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(r.Do(context.Background(), "/backup"), r.Close()))
 	c, err := raftstore.Read(fsys, metadataAt)
 	if err != nil || !c.Used {
 		t.Fatalf("the metadata: used %t, %v", c.Used, err)
@@ -418,9 +361,7 @@ func TestASecondRepairKilledAtEachCall(t *testing.T) {
 	image, want := withTopics(t, topics...)
 	// This is the state after a kill between removing the damaged metadata and renaming the new
 	// directory.
-	if err := errors.Join(image.RemoveAll(copies.In(logsAt)), image.Rename(metadataAt, metadataAt+".new")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(image.RemoveAll(copies.In(logsAt)), image.Rename(metadataAt, metadataAt+".new")))
 	durable(t, image, data)
 	image = image.KillImage(1)
 	whole := image.KillImage(2)
@@ -435,9 +376,7 @@ func TestASecondRepairKilledAtEachCall(t *testing.T) {
 			}
 		}
 		after := fsys.KillImage(4)
-		if err := after.RemoveAll("/backup"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, after.RemoveAll("/backup"))
 		if report, err := found(t, after); err != nil {
 			t.Fatalf("call %d: %v", call, err)
 		} else if !report.Clean() {
@@ -454,9 +393,7 @@ func TestASecondRepairKilledAtEachCall(t *testing.T) {
 func TestMetadataRepairKilledAtEachCall(t *testing.T) {
 	t.Parallel()
 	image, want := withTopics(t, topics...)
-	if err := image.RemoveAll(metadataAt); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, image.RemoveAll(metadataAt))
 	durable(t, image, data)
 	image = image.KillImage(1)
 	whole := image.KillImage(2)
@@ -475,9 +412,7 @@ func TestMetadataRepairKilledAtEachCall(t *testing.T) {
 		_ = r.Do(context.Background(), "/backup")
 		_ = r.Close()
 		for _, after := range []*crashfs.FS{fsys.KillImage(4), fsys.PowerLossImage(crashfs.KeepSectors, uint64(call))} {
-			if err := after.RemoveAll("/backup"); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, after.RemoveAll("/backup"))
 			if report, err := found(t, after); err != nil {
 				t.Fatalf("call %d: %v", call, err)
 			} else if !report.Clean() {

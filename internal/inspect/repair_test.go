@@ -12,15 +12,14 @@ import (
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 func begin(t testing.TB, fsys vfs.FS) *inspect.Repair {
 	t.Helper()
 	r, err := inspect.Begin(context.Background(), inspect.Options{FS: fsys, Locations: []storage.Location{location}}, "repair")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r
 }
 
@@ -46,9 +45,7 @@ func TestRepairLosesWhatItAnnounces(t *testing.T) {
 		if missing := r.Inspection().Missing(); !covers(plan.Loses(), missing) {
 			t.Errorf("the plan announces %v, missing is %v", plan.Loses(), missing)
 		}
-		if err := r.Do(context.Background(), "/backup"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, r.Do(context.Background(), "/backup"))
 		saved(t, s.fs, before, plan)
 		for _, f := range r.Inspection().Findings {
 			t.Logf("left: %s (%s) %s: %s", f.Kind, f.Effect, f.File, f.Detail)
@@ -68,9 +65,7 @@ func TestRepairLosesWhatItAnnounces(t *testing.T) {
 func lossy(t *testing.T, fsys vfs.FS, losses []inspect.Loss) {
 	t.Helper()
 	state, err := storage.ReadState(fsys, root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range state.Logs {
 		l := &state.Logs[i]
 		lost := slices.ContainsFunc(losses, func(x inspect.Loss) bool { return x.Topic == l.Topic && x.Partition == l.ID.Partition })
@@ -148,9 +143,7 @@ func came(t *testing.T, fsys vfs.FS, whole map[string]map[int64][]byte, announce
 func TestLostJournalKeepsWhatSegmentsHold(t *testing.T) {
 	t.Parallel()
 	fs := used(t)
-	if err := fs.RemoveAll(root + "/journal"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fs.RemoveAll(root+"/journal"))
 	r := begin(t, fs)
 	defer func() { _ = r.Close() }()
 	i := slices.IndexFunc(r.Plan().Loses(), func(l inspect.Loss) bool { return l.Topic == "flushed" })
@@ -165,14 +158,10 @@ func TestRepairKeepsTheAge(t *testing.T) {
 	t.Parallel()
 	s, old := &site{TB: t, fs: used(t)}, time.UnixMilli(1_000_000_000_123)
 	s.flip(first, 100)
-	if err := s.fs.SetModified(s.file, old); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.fs.SetModified(s.file, old))
 	r := begin(t, s.fs)
 	defer func() { _ = r.Close() }()
-	if err := r.Do(context.Background(), "/backup"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Do(context.Background(), "/backup"))
 	if in, err := s.fs.Stat(s.file); err != nil || !in.Modified.Equal(old) {
 		t.Errorf("it counts as written at %v, not %v, %v", in.Modified, old, err)
 	}
@@ -187,9 +176,7 @@ func TestRepairRemovesEveryFileOfAnEmptiedSegment(t *testing.T) {
 	r := begin(t, s.fs)
 	defer func() { _ = r.Close() }()
 	before := tree(t, s.fs, root+"/a-0")
-	if err := r.Do(context.Background(), "/backup"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Do(context.Background(), "/backup"))
 	after, copies, n := tree(t, s.fs, root+"/a-0"), tree(t, s.fs, "/backup/files"), 0
 	for name, sum := range before {
 		if !strings.HasPrefix(name, strings.TrimSuffix(s.file, segment.LogSuffix)) {

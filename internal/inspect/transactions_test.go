@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // appended appends and waits for the acknowledgement.
@@ -57,12 +58,8 @@ func repaired(t *testing.T, fsys *crashfs.FS, topic string) (*inspect.Plan, *sto
 	t.Helper()
 	r := begin(t, fsys)
 	plan := r.Plan()
-	if err := r.Do(context.Background(), "/backup"); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Do(context.Background(), "/backup"))
+	must.OK(t, r.Close())
 	l := logsOf(opened(t, fsys))[topic]
 	if l == nil || l.Offline() != nil {
 		t.Fatalf("%s is gone or offline", topic)
@@ -83,9 +80,7 @@ func TestARepairSaysWhichTransactionsItReopens(t *testing.T) {
 	marker := ended(t, l, 9, record.Commit)
 	put(t, l, 3) // shows that the marker was synced
 	s := &site{TB: t, fs: disk.KillImage(2)}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Close())
 	for _, f := range s.frames() {
 		if f.at.Stream == l.ID() && f.at.PrevEnd == marker {
 			s.flip(f.file, f.at.Pos+60)
@@ -111,9 +106,7 @@ func TestARepairKeepsOpenTransactions(t *testing.T) {
 	inTransaction(t, l, 8, 0)
 	first := inTransaction(t, l, 9, 0)
 	ended(t, l, 8, record.Abort)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Close())
 	s := &site{TB: t, fs: disk}
 	s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Producers = []byte{1, 2} })
 	plan, l := repaired(t, disk, "a")
@@ -140,9 +133,7 @@ func TestARepairWritesAnAbortMarkerAgain(t *testing.T) {
 			bumped(t, l, 9, 5, record.Commit)
 		}
 		put(t, l, 3)
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.Close())
 		s := &site{TB: t, fs: disk}
 		_, at := s.batch(path.Join("a-0", "00000000000000000000.log"), 1)
 		s.flip("a-0/00000000000000000000.log", at+30)
@@ -151,9 +142,7 @@ func TestARepairWritesAnAbortMarkerAgain(t *testing.T) {
 			t.Errorf("torn %+v, reopened %+v", plan.Torn, plan.Reopened)
 		}
 		slice, err := l.Read(first, l.Ends().LogEnd, math.MaxInt, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		list, err := l.AbortedIn(first, &slice, math.MaxInt)
 		want := []txnindex.Entry{{Producer: 9, First: first, Last: last, Stable: last + 1}}
 		if err != nil || !slices.Equal(list, want) {
@@ -177,9 +166,7 @@ func written(t testing.TB, l *storage.Log, id int64, epoch int16, sequence int32
 	b := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: id, Epoch: epoch, Sequence: sequence}, Transactional: true})
 	b.Append(1, nil, []byte("value"), nil)
 	data, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l.SetLeaderEpoch(3, true) // it destroys guards
 	a := &storage.Append{Batches: data, Permit: producers.Permit{Guard: l.Guard(id), CoordinatorEpoch: math.MaxInt32}}
 	appended(t, l, a)
@@ -213,9 +200,7 @@ func TestARepairSaysWhichTransactionsItTears(t *testing.T) {
 			put(t, l, 3) // shows that the markers were synced
 			lost := map[string]int64{"marker": marker, "record": second}[what]
 			s := &site{TB: t, fs: disk.KillImage(2)}
-			if err := d.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, d.Close())
 			if stopped {
 				s.fs = disk
 				name := path.Join("a-0", "00000000000000000000.log")

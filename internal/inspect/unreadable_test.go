@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // Files that the disk fails to read may be intact. They are not reported as missing and not given
@@ -69,9 +70,7 @@ func TestUnreadableIsNotMissing(t *testing.T) {
 			faulty := errfs.New(disk)
 			faulty.Add(errfs.Rule{Ops: errfs.Open | errfs.List, Path: c.faulty, Err: syscall.EIO})
 			r, err := inspect.Verify(context.Background(), inspect.Options{FS: faulty, Locations: []storage.Location{location}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for _, f := range r.Findings {
 				t.Logf("%s (%s) %s: %s; lost %v", f.Kind, f.Effect, f.File, f.Detail, f.Lost)
 				if f.Effect != inspect.Heals && !slices.Contains(c.names, f.Kind) {

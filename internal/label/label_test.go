@@ -5,14 +5,14 @@ import (
 	"runtime/pprof"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func profile(t *testing.T) string {
 	t.Helper()
 	var text bytes.Buffer
-	if err := pprof.Lookup("goroutine").WriteTo(&text, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, pprof.Lookup("goroutine").WriteTo(&text, 1))
 	return text.String()
 }
 

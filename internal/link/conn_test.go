@@ -13,6 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/link/frame"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // acks is a Source of AK frames: one for each call of add.
@@ -49,15 +50,11 @@ func pair(t testing.TB, w [2]net.Conn, change func(*Options)) (ends [2]*Conn, en
 		change(o)
 	}
 	l, err := New(*o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var senders sync.WaitGroup
 	for i := range ends {
 		ends[i] = newConn(w[i], i == 0, &l.opts)
-		if err := ends[i].agree(Hello{MaxVersion: frame.MaxVersion}, Data); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, ends[i].agree(Hello{MaxVersion: frame.MaxVersion}, Data))
 		senders.Go(ends[i].sender.run)
 	}
 	return ends, func() {
@@ -353,9 +350,7 @@ func TestPayloads(t *testing.T) {
 					t.Fatalf("%+v, %v", d, errors.Join(err, e))
 				}
 				if drop {
-					if err := ends[0].Discard(); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, ends[0].Discard())
 					continue
 				}
 				b, err := ends[0].Payload()
@@ -528,9 +523,7 @@ func TestPushDuringFillIsNotLost(t *testing.T) {
 					t.Fatal(err)
 				}
 				b, err := ends[1].Payload()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if a, err := frame.ParseAck(b.Bytes()); err != nil || a.Written != want {
 					t.Errorf("%+v, %v, want %d", a, err, want)
 				}

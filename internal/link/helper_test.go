@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"go.uber.org/goleak"
 )
 
@@ -64,9 +65,7 @@ func (n *network) add(t testing.TB, node int32, change func(*Options)) *broker {
 		change(&o)
 	}
 	l, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b.Links = l
 	n.mu.Lock()
 	n.brokers[fmt.Sprint(node)] = b

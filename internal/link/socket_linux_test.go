@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/link/frame"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,9 +16,7 @@ import (
 func sockets(t testing.TB) (list [2]net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer ln.Close()
 	accepted := make(chan net.Conn)
 	go func() {
@@ -163,9 +162,7 @@ func TestSocketOptions(t *testing.T) {
 	defer list[1].Close()
 	tune(list[0], Meta, 2*time.Second)
 	raw, err := list[0].(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var timeout, buffer int
 	_ = raw.Control(func(fd uintptr) {
 		timeout, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
@@ -194,9 +191,7 @@ func TestFramesCostNoAllocation(t *testing.T) {
 				t.Fatal(err)
 			}
 			b, err := ends[0].Payload()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			b.Release()
 		})
 		end()
@@ -231,70 +226,4 @@ func (s *load) Fill(v *Vector) {
 func loads() map[string]*load {
 	half := func(n int) [][]byte { return [][]byte{make([]byte, n/2), make([]byte, n/2)} }
 	return map[string]*load{"DA16KiB": {body: half(16 << 10)}, "DA1MiB": {body: half(1 << 20)}, "AK1": {acks: 1}, "AK1000": {acks: 1000}}
-}
-
-// BenchmarkFrames sends frames over the loopback interface, one Push each, while another goroutine
-// reads them and verifies their checksums.
-func BenchmarkFrames(b *testing.B) {
-	for _, name := range []string{"DA16KiB", "DA1MiB", "AK1", "AK1000"} {
-		s := loads()[name]
-		b.Run(name, func(b *testing.B) {
-			ends, end := pair(b, sockets(b), patient)
-			defer end()
-			ends[1].sender.source = &turns{load: s}
-			source := ends[1].sender.source.(*turns)
-			if s.acks > 0 {
-				ends[0].dialed, ends[1].dialed = false, true
-			}
-			size := frame.HeaderSize + s.acks*frame.AckSize
-			if s.acks == 0 {
-				size = frame.HeaderSize + frame.DataSize + len(s.body)*len(s.body[0])
-			}
-			b.SetBytes(int64(size))
-			b.ReportAllocs()
-			done := make(chan error)
-			b.ResetTimer()
-			go func() {
-				for range b.N {
-					if _, err := ends[0].Next(); err != nil {
-						done <- err
-						return
-					}
-					p, err := ends[0].Payload()
-					if err != nil {
-						done <- err
-						return
-					}
-					p.Release()
-				}
-				done <- nil
-			}()
-			for range b.N {
-				source.add()
-				ends[1].Push()
-			}
-			if err := <-done; err != nil {
-				b.Fatal(err)
-			}
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "frames/s")
-		})
-	}
-}
-
-// turns is a load to which frames are added while it is read.
-type turns struct {
-	mu sync.Mutex
-	*load
-}
-
-func (s *turns) add() {
-	s.mu.Lock()
-	s.left++
-	s.mu.Unlock()
-}
-
-func (s *turns) Fill(v *Vector) {
-	s.mu.Lock()
-	s.load.Fill(v)
-	s.mu.Unlock()
 }

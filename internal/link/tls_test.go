@@ -16,24 +16,20 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // overTLS returns the two ends of a connection of TLS.
 func overTLS(t *testing.T) (client, server *tls.Conn) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"broker"}, NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	roots := x509.NewCertPool()
 	roots.AddCert(leaf)
 	here, there := net.Pipe()
@@ -42,9 +38,7 @@ func overTLS(t *testing.T) (client, server *tls.Conn) {
 		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, SessionTicketsDisabled: true})
 	done := make(chan error)
 	go func() { done <- server.Handshake() }()
-	if err := client.Handshake(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, client.Handshake())
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -206,9 +200,7 @@ func TestAnEndWithinARecordIsAnEnd(t *testing.T) {
 			done <- err
 		}()
 		_, err := server.NetConn().Write(last)
-		if err := errors.Join(err, server.NetConn().Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(err, server.NetConn().Close()))
 		if err := <-done; !errors.Is(err, io.EOF) {
 			t.Errorf("after %x: %v", last, err)
 		}

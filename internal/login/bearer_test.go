@@ -22,6 +22,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // issuer signs tokens.
@@ -32,21 +34,13 @@ type issuer struct {
 
 func newIssuer(t *testing.T) *issuer {
 	small, err := rsa.GenerateKey(rand.Reader, 1024)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	large, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, ed, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return &issuer{t, map[string]crypto.Signer{"small": small, "rsa": large, "ec": ec, "ed": ed}}
 }
 
@@ -93,14 +87,10 @@ func claims(w *world, change ...any) map[string]any {
 
 func newTokenWorld(t *testing.T, i *issuer, o TokenOptions) *world {
 	o.Keys = NewKeys(KeysOptions{Fetch: func(context.Context) ([]byte, error) { return i.set(), nil }})
-	if err := o.Keys.read(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, o.Keys.read(t.Context()))
 	o.Issuer, o.Audience, o.Skew = "https://issuer", []string{"chronik", "kafka"}, 30*time.Second
 	tokens, err := NewTokens(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return newWorld(t, Options{Tokens: tokens})
 }
 
@@ -142,9 +132,7 @@ func TestWrongTokensAreRefused(t *testing.T) {
 	w := newTokenWorld(t, i, TokenOptions{})
 	ec := func(change ...any) string { return i.sign(jose.ES256, i.keys["ec"], "ec", claims(w, change...)) }
 	pem, err := json.Marshal(jose.JSONWebKey{Key: i.keys["rsa"].Public()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	valid := ec()
 	parts := strings.Split(valid, ".")
 	unsigned := "eyJhbGciOiJub25lIiwia2lkIjoiZWMifQ." + parts[1] + "."
@@ -188,9 +176,7 @@ func TestWrongTokensAreRefused(t *testing.T) {
 		}
 	}
 	c, err := w.Begin(OAuthBearer, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	out, who, err := c.Step([]byte("n,,\x01auth=Bearer " + unsigned + "\x01\x01"))
 	if string(out) != refusedToken || who != nil || err != nil {
 		t.Errorf("%q %v %v", out, who, err)
@@ -324,9 +310,7 @@ func TestKeysAreFetched(t *testing.T) {
 	defer server.Close()
 	for path, want := range map[string]string{"/keys": "the keys", "/here": "the keys", "/elsewhere": "", "/missing": "", "/huge": ""} {
 		fetch, err := FetchURL(server.URL + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		text, err := fetch(t.Context())
 		if path == "/huge" {
 			if _, err = parseKeys(text); len(text) > maxKeySet+1 {

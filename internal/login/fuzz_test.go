@@ -9,6 +9,7 @@ import (
 	scramclient "github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // FuzzMessages sends any two messages to each mechanism that takes a password. No one logs in
@@ -22,9 +23,7 @@ func FuzzMessages(f *testing.F) {
 		w.set("bob", "right", metadata.ScramSHA256)
 		for _, mechanism := range []string{ScramSHA256, ScramSHA512, Plain} {
 			c, err := w.Begin(mechanism, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for _, in := range [][]byte{first, second} {
 				out, who, err := c.Step(in)
 				if who != nil && !(mechanism == Plain && strings.HasSuffix(string(in), "\x00bob\x00right")) {
@@ -120,13 +119,9 @@ func FuzzToken(f *testing.F) {
 		return []byte(`{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",` +
 			`"y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}]}`), nil
 	}})
-	if err := keys.read(f.Context()); err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, keys.read(f.Context()))
 	tokens, err := NewTokens(TokenOptions{Keys: keys, Audience: []string{"a"}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	f.Add("eyJhbGciOiJFUzI1NiIsImtpZCI6ImEifQ.eyJzdWIiOiJib2IiLCJhdWQiOiJhIiwiZXhwIjo5OTk5OTk5OTk5fQ.AAAA")
 	f.Add("eyJhbGciOiJub25lIn0.eyJzdWIiOiJib2IifQ.")
 	f.Fuzz(func(t *testing.T, token string) {

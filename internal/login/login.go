@@ -25,15 +25,6 @@ const (
 	OAuthBearer = "OAUTHBEARER"
 )
 
-// Known reports whether there is a mechanism of that name.
-func Known(mechanism string) bool {
-	switch mechanism {
-	case ScramSHA256, ScramSHA512, Plain, OAuthBearer:
-		return true
-	}
-	return false
-}
-
 // Text is what a client sees of every failure, so that it can't tell one from another.
 const Text = "Authentication failed."
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/secret"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // byPassword returns franz-go's clients of the mechanisms that use a password.
@@ -119,9 +120,7 @@ func TestUnknownUsersAreShapedLikeKnownOnes(t *testing.T) {
 	for i := range 4 {
 		u := metadata.User{}
 		c, err := NewCredential(metadata.ScramSHA256, secret.Of("x"), cheap)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if i == 0 {
 			c.Iterations, c.Salt = 10_000, secret.Of("abcdefghij0123456789")
 		}
@@ -148,9 +147,7 @@ func TestPlainTakesThePasswordOfEachMechanism(t *testing.T) {
 	u := metadata.User{Name: "bob"}
 	for m, password := range map[metadata.ScramMechanism]string{metadata.ScramSHA256: "old", metadata.ScramSHA512: "new"} {
 		c, err := NewCredential(m, secret.Of(password), cheap)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		u = u.With(c)
 	}
 	w.write(metadata.Event{Key: metadata.UserKey("bob"), Value: u.Encode()})
@@ -209,9 +206,7 @@ func TestMalformedMessagesFail(t *testing.T) {
 	} {
 		for _, m := range messages {
 			c, err := w.Begin(mechanism, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if out, who, err := c.Step([]byte(m)); err == nil || who != nil || len(out) > 0 {
 				t.Errorf("%s %.50q: %v %q", mechanism, m, who, out)
 			} else if strings.Contains(err.Error(), "right") || len(err.Error()) > 2000 {
@@ -240,9 +235,7 @@ func TestReasonsOfScramNameTheMistake(t *testing.T) {
 	} {
 		c, err := w.Begin(ScramSHA256, "")
 		for _, m := range messages {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			_, _, err = c.Step([]byte(m))
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -262,9 +255,7 @@ func TestReasonsShowNothingOfAMessage(t *testing.T) {
 		{"n,,n=bob,r=x", "c=s3cr3t,r=x,p=AAAA"},
 	} {
 		c, err := w.Begin(ScramSHA256, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, m := range messages {
 			_, _, err = c.Step([]byte(m))
 		}
@@ -307,25 +298,17 @@ func TestProofsAreNotReplayed(t *testing.T) {
 	w.set("bob", "right")
 	client := scramclient.Auth{User: "bob", Pass: "right"}.AsSha256Mechanism()
 	session, first, err := client.Authenticate(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	begin := func() (Conversation, []byte) {
 		c, err := w.Begin(ScramSHA256, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		out, _, err := c.Step(first)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return c, out
 	}
 	c, out := begin()
 	_, proof, err := session.Challenge(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	other, otherOut := begin()
 	if bytes.Equal(out, otherOut) {
 		t.Fatal("two conversations have the same nonce")
@@ -361,9 +344,7 @@ func TestSessionsEndWithTheirUser(t *testing.T) {
 	w.set("eve", "right")
 	begin := func(user string, mechanism int) (ended *int, forget func()) {
 		who, err := w.talk(byPassword(user, "right")[mechanism], "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		ended = new(int)
 		return ended, who.Until(func() { *ended++ })
 	}
@@ -374,14 +355,10 @@ func TestSessionsEndWithTheirUser(t *testing.T) {
 	forgotten, forget := begin("bob", 0)
 	forget()
 	late, err := w.talk(byPassword("bob", "right")[0], "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 
 	c, err := NewCredential(metadata.ScramSHA256, secret.Of("new"), cheap) // the other credential stays
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w.write(metadata.Event{Key: metadata.UserKey("bob"), Value: w.image.User("bob").With(c).Encode()})
 	if *by256 != 1 || *by512 != 0 || *byPlain != 1 || *eve != 0 || *forgotten != 0 {
 		t.Errorf("after a new password for SCRAM-SHA-256: %d %d %d, another user %d, a closed connection %d", *by256, *by512, *byPlain,
@@ -485,9 +462,7 @@ func TestMemoIsBounded(t *testing.T) {
 func TestAStoredPasswordIsText(t *testing.T) {
 	for _, m := range []metadata.ScramMechanism{metadata.ScramSHA256, metadata.ScramSHA512} {
 		c, err := NewCredential(m, secret.Of("a password"), DefaultIterations)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		text := Stored(c)
 		got, err := ParseStored(m, text)
 		if err != nil || !IsStored(text) || Stored(got) != text || got.Mechanism != m || got.Iterations != DefaultIterations {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/secret"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // sorted returns shapes without what may differ: the order of names, and lists without entries.
@@ -78,9 +79,7 @@ func BenchmarkOneChangeAmong10000Users(b *testing.B) {
 		if err == nil {
 			err = l.Follow(context.Background(), image, next, delta)
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 		image = next
 	}
 	for i := range 10_000 {

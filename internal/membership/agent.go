@@ -167,7 +167,7 @@ func (a *Agent) register(ctx context.Context, seen int64, former uint64) (epoch 
 	}
 	q := a.o.Request
 	q.Seen = seen
-	p, err := a.o.Call(ctx, leader, MethodRegister, packRegister(&q))
+	p, err := a.o.Call(ctx, leader, MethodRegister, encode(&q))
 	if err != nil {
 		return 0, leader, err
 	}
@@ -261,7 +261,7 @@ func (a *Agent) send(ctx context.Context, sends *sync.WaitGroup) {
 		within, cancel := context.WithTimeout(ctx, a.o.Timeout)
 		defer cancel()
 		sent := time.Now()
-		p, err := a.o.Call(within, leader, MethodHeartbeat, packHeartbeat(&h, a.o.Wish()))
+		p, err := a.o.Call(within, leader, MethodHeartbeat, encode(heartbeat{h, a.o.Wish()}))
 		var answer controller.HeartbeatAnswer
 		if err == nil {
 			var of leaderInfo

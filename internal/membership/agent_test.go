@@ -46,7 +46,7 @@ func (f *fakeController) call(ctx context.Context, method uint16, body []byte) (
 		f.joined++
 		return nil, nil
 	case MethodRegister:
-		q, err := unpackRegister(body)
+		q, err := decode[controller.RegisterRequest](body)
 		if err != nil {
 			return nil, err
 		}
@@ -64,11 +64,11 @@ func (f *fakeController) call(ctx context.Context, method uint16, body []byte) (
 		f.stale = false
 		return encode(registered{f.epoch}), nil
 	case MethodHeartbeat:
-		h, _, err := unpackHeartbeat(body)
+		h, err := decode[heartbeat](body)
 		if err != nil {
 			return nil, err
 		}
-		f.beats = append(f.beats, h)
+		f.beats = append(f.beats, h.Heartbeat)
 		if f.deaf {
 			f.mu.Unlock()
 			<-ctx.Done()

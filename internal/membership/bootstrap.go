@@ -12,19 +12,6 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// ID is an id of 16 bytes. Its text is that of metadata.FormatID.
-type ID [16]byte
-
-// MarshalText implements encoding.TextMarshaler.
-func (id ID) MarshalText() ([]byte, error) { return []byte(metadata.FormatID(id)), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (id *ID) UnmarshalText(p []byte) error {
-	x, err := metadata.ParseID(string(p))
-	*id = x
-	return err
-}
-
 // Member identifies one metadata directory of a broker in the Raft group.
 type Member struct {
 	Node    int32  `json:"node"`    // node.id
@@ -38,8 +25,8 @@ type State struct {
 	Name string `json:"name"` // cluster.name
 	Self Member `json:"self"`
 	// Cluster and Generation identify the cluster; Cluster is empty for a node without one.
-	Cluster    string `json:"cluster,omitempty"`
-	Generation ID     `json:"generation,omitzero"`
+	Cluster    string      `json:"cluster,omitempty"`
+	Generation metadata.ID `json:"generation,omitzero"`
 	// Logs is the cluster whose records are in the node's log directories, empty if there is none.
 	// Without a Cluster, it means that the metadata is lost.
 	Logs string `json:"logs,omitempty"`
@@ -90,7 +77,7 @@ type Decision struct {
 	Seen    string
 	// Cluster and Generation are those of the cluster to form or to join.
 	Cluster    string
-	Generation ID
+	Generation metadata.ID
 	// Contacts are members of the cluster to join: the leader first, if one is known.
 	Contacts []Member
 	// Complete reports that all seeds have answered, if Step is Begin.
@@ -270,10 +257,10 @@ func FormationID(members []Member) string {
 
 // identity returns the cluster id and the generation that every member computes for itself. The
 // first bit of the id is 0, so that its text does not begin with a dash, as for other ids.
-func identity(members []Member) (cluster string, generation ID) {
+func identity(members []Member) (cluster string, generation metadata.ID) {
 	sum := formation(members)
 	sum[0] &= 0x7f
-	return metadata.FormatID([16]byte(sum[:16])), ID(sum[16:])
+	return metadata.FormatID([16]byte(sum[:16])), metadata.ID(sum[16:])
 }
 
 // formation is a hash of which no half is zero.

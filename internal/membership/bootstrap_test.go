@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/chronik-io/chronik/internal/metadata"
 )
 
 func node(id int32, member uint64) State {
@@ -27,7 +29,7 @@ func TestDecide(t *testing.T) {
 	all := []Member{a.Self, b.Self, c.Self}
 	seen := func(s State) *State { s.Seen = FormationID(all); return &s }
 	old := b
-	old.Cluster, old.Generation, old.Leader = "X", ID{7}, c.Self
+	old.Cluster, old.Generation, old.Leader = "X", metadata.ID{7}, c.Self
 	formedByAll := b
 	formedByAll.Cluster, formedByAll.Generation = identity(all)
 	change := func(s State, f func(*State)) *State { f(&s); return &s }
@@ -81,7 +83,7 @@ func TestDecide(t *testing.T) {
 		t.Errorf("two members form %+v and %+v", formed, again)
 	}
 	d := Decide(a, answers(&a, &old, nil))
-	if d.Cluster != "X" || d.Generation != (ID{7}) || !slices.Equal(d.Contacts, []Member{c.Self, b.Self}) {
+	if d.Cluster != "X" || d.Generation != (metadata.ID{7}) || !slices.Equal(d.Contacts, []Member{c.Self, b.Self}) {
 		t.Errorf("joins %+v", d)
 	}
 }

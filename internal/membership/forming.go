@@ -65,7 +65,7 @@ type EnterOptions struct {
 	Note func(seen string)
 	// Bootstrap writes the first metadata. It returns nil if the node has voted already: it then
 	// gets them from the leader.
-	Bootstrap func(generation ID, voters []uint64, keys []metadata.KV) error
+	Bootstrap func(generation metadata.ID, voters []uint64, keys []metadata.KV) error
 	// HasMetadata waits until the node has metadata, at most for the given time.
 	HasMetadata func(ctx context.Context, most time.Duration) bool
 	// Alone reports whether no other broker can have the metadata that this node has.
@@ -206,7 +206,7 @@ func (d *Decision) voters() []uint64 {
 }
 
 // FirstKeys returns the first metadata of a cluster. Every member must write the same.
-func FirstKeys(cluster string, generation ID) []metadata.KV {
+func FirstKeys(cluster string, generation metadata.ID) []metadata.KV {
 	keys := metadata.First(metadata.NewCluster(cluster, generation))
 	for i := range keys {
 		keys[i].ModRevision = 1

@@ -120,7 +120,7 @@ func (n *attendee) enter(ctx context.Context) error {
 	}
 	return Enter(ctx, EnterOptions{
 		List: n.m.list, Seeds: n, Self: n.current, Note: func(seen string) { set(func() { n.state.Seen = seen }) },
-		Bootstrap: func(generation ID, voters []uint64, keys []metadata.KV) error {
+		Bootstrap: func(generation metadata.ID, voters []uint64, keys []metadata.KV) error {
 			c, err := metadata.DecodeCluster(keys[0])
 			if err != nil || c.Generation != generation {
 				return fmt.Errorf("the first metadata: %+v, %w", c, err)
@@ -147,7 +147,7 @@ func (n *attendee) enter(ctx context.Context) error {
 func (n *attendee) bring(cluster string) {
 	n.m.mu.Lock()
 	defer n.m.mu.Unlock()
-	n.state.Cluster, n.state.Generation, n.state.Leader, n.alone = cluster, ID{8}, n.state.Self, true
+	n.state.Cluster, n.state.Generation, n.state.Leader, n.alone = cluster, metadata.ID{8}, n.state.Self, true
 }
 
 // A node with data begins the cluster, in whatever order the seeds start, and the empty ones join
@@ -243,7 +243,7 @@ func TestALaterBrokerJoins(t *testing.T) {
 		m := newMeeting(1, 2, 3)
 		leader := m.nodes["n2:1"]
 		for _, n := range m.nodes {
-			n.state.Cluster, n.state.Generation, n.state.Leader = "X", ID{1}, leader.state.Self
+			n.state.Cluster, n.state.Generation, n.state.Leader = "X", metadata.ID{1}, leader.state.Self
 		}
 		m.nodes["n1:1"].down = true
 		if err := m.add(4, 104).enter(t.Context()); err != nil {
@@ -270,7 +270,7 @@ func TestALaterBrokerJoins(t *testing.T) {
 func TestJoinIsRefusedAcrossClusters(t *testing.T) {
 	m := newMeeting(1)
 	n := m.nodes["n1:1"]
-	q := JoinRequest{Cluster: "X", Generation: ID{1}, Member: Member{Node: 2, ID: 7}}
+	q := JoinRequest{Cluster: "X", Generation: metadata.ID{1}, Member: Member{Node: 2, ID: 7}}
 	ask := func(from uint64) *Failure {
 		_, err := n.server.Handle(t.Context(), from, MethodJoin, encode(q))
 		return failure(err)
@@ -278,11 +278,11 @@ func TestJoinIsRefusedAcrossClusters(t *testing.T) {
 	if f := ask(7); f == nil || f.Code != CodeNotLeader {
 		t.Errorf("a node without a cluster answers %v", f)
 	}
-	n.state.Cluster, n.state.Generation, n.state.Leader = "X", ID{2}, n.state.Self
+	n.state.Cluster, n.state.Generation, n.state.Leader = "X", metadata.ID{2}, n.state.Self
 	if f := ask(7); f == nil || f.Code != CodeRefused {
 		t.Errorf("another generation is answered with %v", f)
 	}
-	n.state.Generation = ID{1}
+	n.state.Generation = metadata.ID{1}
 	if f := ask(8); f == nil || f.Code != CodeRefused {
 		t.Errorf("a request for another member is answered with %v", f)
 	}

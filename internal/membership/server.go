@@ -109,33 +109,33 @@ func (s *Server) handle(ctx context.Context, from uint64, method uint16, body []
 	}
 	switch method {
 	case MethodRegister:
-		q, err := unpackRegister(body)
+		q, err := decode[controller.RegisterRequest](body)
 		if err == nil && q.Member != from {
 			err = fmt.Errorf("member %016x registers member %016x", from, q.Member)
 		}
 		if err != nil {
 			return nil, &Failure{CodeRefused, err.Error()}
 		}
-		epoch, err := c.Register(ctx, q)
+		epoch, err := c.Register(ctx, &q)
 		return encode(registered{epoch}), err
 	case MethodHeartbeat:
-		h, wish, err := unpackHeartbeat(body)
+		h, err := decode[heartbeat](body)
 		if err != nil {
 			return nil, &Failure{CodeRefused, err.Error()}
 		}
-		a, err := c.Heartbeat(ctx, h)
+		a, err := c.Heartbeat(ctx, h.Heartbeat)
 		if err == nil {
 			s.mu.Lock()
-			s.wishes[from] = wish
+			s.wishes[from] = h.Wish
 			s.mu.Unlock()
 		}
 		return packAnswer(a, leaderInfo{time.Now().UnixMicro(), s.o.Version}), err
 	case MethodResign:
-		broker, epoch, list, err := unpackResign(body)
+		q, err := decode[resignation](body)
 		if err != nil {
 			return nil, &Failure{CodeRefused, err.Error()}
 		}
-		revision, err := c.Resign(ctx, broker, epoch, list)
+		revision, err := c.Resign(ctx, q.Broker, q.Epoch, q.list())
 		return encode(resigned{revision}), err
 	}
 	return nil, &Failure{CodeRefused, fmt.Sprintf("request of the unknown method %d", method)}

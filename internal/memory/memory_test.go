@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -42,9 +43,7 @@ func TestBudgetsFitIntoTheMemory(t *testing.T) {
 
 func TestBudgetsIfTheMemoryIsUnknown(t *testing.T) {
 	preset, err := durability.LookupPreset("balanced")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	wanted, cut := Divide(0, preset, 1, 5)
 	if wanted != cut || cut.Produce != preset.ProduceBytes || cut.Answers == 0 || cut.Parked == 0 || cut.Members == 0 ||
 		cut.Sessions == 0 ||
@@ -57,9 +56,7 @@ func TestBudgetsIfTheMemoryIsUnknown(t *testing.T) {
 // In a container of 64 MiB, as in `make hostile-soak`, the fixed part is a third of the memory.
 func TestBudgetsOfASmallContainer(t *testing.T) {
 	preset, err := durability.LookupPreset("balanced")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, cut := Divide(64<<20, preset, 1, 128<<20)
 	if n := cut.Sum(1); n > 20<<20 {
 		t.Errorf("%+v are %d bytes of 64 MiB", cut, n)

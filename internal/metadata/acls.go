@@ -6,62 +6,44 @@ import (
 	"encoding/binary"
 	"iter"
 	"slices"
-)
 
-// ACL is an access rule: it allows or denies a principal an operation on resources. The numbers are
-// Kafka's codes. It is immutable.
-type ACL struct {
-	Type       uint8  `json:"type"`
-	Name       string `json:"name"`
-	Pattern    uint8  `json:"pattern"`
-	Principal  string `json:"principal"`
-	Host       string `json:"host"`
-	Operation  uint8  `json:"operation"`
-	Permission uint8  `json:"permission"`
-}
+	"github.com/chronik-io/chronik/internal/security/acl"
+)
 
 type aclJSON struct {
 	header
-	ACL
+	acl.Binding
 }
 
-// ID returns the id of an access rule: the beginning of a SHA-256 of its contents. Equal rules have
-// one key, so that a rule exists once however often it is written.
-func (a ACL) ID() [16]byte {
-	p := []byte{a.Type, a.Pattern, a.Operation, a.Permission}
+// aclID returns the id of an access rule: the beginning of a SHA-256 of its contents. Equal rules
+// have one key, so that a rule exists once however often it is written.
+func aclID(a *acl.Binding) ID {
+	p := []byte{byte(a.Type), byte(a.Pattern), byte(a.Operation), byte(a.Permission)}
 	for _, s := range []string{a.Name, a.Principal, a.Host} {
 		p = append(binary.AppendUvarint(p, uint64(len(s))), s...)
 	}
 	sum := sha256.Sum256(p)
-	return [16]byte(sum[:16])
+	return ID(sum[:16])
 }
 
-// Encode returns the value of ACLKey. The texts must be valid UTF-8.
-func (a ACL) Encode() []byte { return encode(aclJSON{header: current, ACL: a}) }
+// EncodeACL returns the value of ACLKey. The texts must be valid UTF-8.
+func EncodeACL(a *acl.Binding) []byte { return encode(aclJSON{header: current, Binding: *a}) }
 
-// DecodeACL is the inverse of ACL.Encode.
-func DecodeACL(kv KV) (ACL, error) {
+// DecodeACL is the inverse of EncodeACL.
+func DecodeACL(kv KV) (acl.Binding, error) {
 	k, err := keyOf(kv, KindACL)
 	if err != nil {
-		return ACL{}, err
+		return acl.Binding{}, err
 	}
 	w, err := decode[aclJSON](kv)
-	if err == nil && w.ACL.ID() != k.ID {
+	if err == nil && aclID(&w.Binding) != k.ID {
 		err = invalid(kv, "the key does not belong to this access rule")
 	}
-	return w.ACL, err
+	return w.Binding, err
 }
 
 // ACLs iterates over all access rules, in no order.
-func (m *Image) ACLs() iter.Seq[ACL] {
-	return func(yield func(ACL) bool) {
-		for _, a := range m.acls.all() {
-			if !yield(a) {
-				return
-			}
-		}
-	}
-}
+func (m *Image) ACLs() iter.Seq[acl.Binding] { return m.acls.values() }
 
 // NumACLs returns the number of access rules.
 func (m *Image) NumACLs() int { return m.acls.len() }
@@ -88,13 +70,11 @@ func (b *builder) removeACL(id [16]byte) {
 
 // diffACLs adds the differences of access rules. Rules with one id are equal.
 func (d *Delta) diffACLs(prev, next *Image) {
-	for id, a := range next.acls.all() {
-		if _, ok := prev.acls.get(id); !ok {
+	for id := range changed(prev.acls, next.acls, func(_, _ acl.Binding) bool { return true }) {
+		if a, ok := next.acls.get(id); ok {
 			d.ACLsAdded = append(d.ACLsAdded, a)
-		}
-	}
-	for id, a := range prev.acls.all() {
-		if _, ok := next.acls.get(id); !ok {
+		} else {
+			a, _ = prev.acls.get(id)
 			d.ACLsRemoved = append(d.ACLsRemoved, a)
 		}
 	}
@@ -102,9 +82,9 @@ func (d *Delta) diffACLs(prev, next *Image) {
 }
 
 func (d *Delta) sortACLs() {
-	for _, list := range [][]ACL{d.ACLsAdded, d.ACLsRemoved} {
-		slices.SortFunc(list, func(a, b ACL) int {
-			x, y := a.ID(), b.ID()
+	for _, list := range [][]acl.Binding{d.ACLsAdded, d.ACLsRemoved} {
+		slices.SortFunc(list, func(a, b acl.Binding) int {
+			x, y := aclID(&a), aclID(&b)
 			return bytes.Compare(x[:], y[:])
 		})
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -38,25 +39,19 @@ func addTopic(t *testing.T, s metadata.Store, i int) int64 {
 		{Key: metadata.TopicKey(id), Value: metadata.TopicRecord{Name: name, Partitions: 1}.Encode()},
 		{Key: metadata.PartitionKey(id, 0), Value: part.Encode()},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return rev
 }
 
 func start(t *testing.T, a *metadata.Applier, s metadata.Store) {
 	t.Helper()
-	if err := a.Start(context.Background(), s); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Start(context.Background(), s))
 	t.Cleanup(a.Stop)
 }
 
 func wait(t *testing.T, a *metadata.Applier, version int64) {
 	t.Helper()
-	if err := a.WaitFor(context.Background(), version); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.WaitFor(context.Background(), version))
 }
 
 func names(topics []*metadata.Topic) []string {
@@ -126,9 +121,7 @@ func TestVersionsGrowWithoutAVisibleChange(t *testing.T) {
 	start(t, a, s)
 	rev, err := s.Txn(context.Background(), metadata.Txn{Put: []metadata.KV{{Key: metadata.ProducerIDsKey,
 		Value: metadata.ProducerIDs{Next: 1}.Encode()}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	wait(t, a, rev)
 }
 
@@ -167,9 +160,7 @@ func TestWaitingChangesBecomeOneImage(t *testing.T) {
 			var err error
 			last, err = s.Txn(context.Background(), metadata.Txn{Put: []metadata.KV{
 				{Key: metadata.PartitionKey([16]byte{1}, 0), Value: part.Encode()}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 		}
 		close(release)
 		wait(t, a, last-5)
@@ -211,9 +202,7 @@ func TestSlowApplierCatchesUpInOneStep(t *testing.T) {
 		id := [16]byte{1}
 		last, err := s.Txn(context.Background(),
 			metadata.Txn{Delete: []string{metadata.TopicKey(id), metadata.PartitionKey(id, 0), metadata.NameKey("t0")}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		close(release)
 		wait(t, a, last)
 		want := []string{"0 1 [t0] []", "1 2 [t1] []", "2 13 [t2 t3 t4 t5 t6 t7 t8 t9 t10 t11] [t0]"}
@@ -258,9 +247,7 @@ func TestUnreadableDataEndsTheApplier(t *testing.T) {
 	rev := addTopic(t, s, 0)
 	wait(t, a, rev)
 	bad, err := s.Txn(context.Background(), metadata.Txn{Put: []metadata.KV{{Key: metadata.ClusterKey, Value: []byte(`{"v":99}`)}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	<-a.Done()
 	if err := a.WaitFor(context.Background(), bad); !errors.Is(err, metadata.ErrNewerVersion) {
 		t.Errorf("waiting for a version that cannot be read: %v", err)
@@ -275,9 +262,7 @@ func TestUnreadableDataEndsTheApplier(t *testing.T) {
 
 func TestStartOnAClosedStoreFails(t *testing.T) {
 	s := openStore(t, 0)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	a := metadata.NewApplier(zap.NewNop())
 	if err := a.Start(context.Background(), s); !errors.Is(err, metadata.ErrClosed) {
 		t.Errorf("%v", err)

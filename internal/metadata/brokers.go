@@ -4,53 +4,20 @@ import "slices"
 
 type brokerJSON struct {
 	header
-	Member      string         `json:"member,omitempty"` // "" for 0
-	Former      []string       `json:"former,omitempty"`
-	Incarnation string         `json:"incarnation"`
-	Dirs        []dirJSON      `json:"dirs,omitempty"`
-	Listeners   []listenerJSON `json:"listeners,omitempty"`
-	Rack        string         `json:"rack,omitempty"`
-	Features    featuresJSON   `json:"features"`
-}
-
-type dirJSON struct {
-	ID         string `json:"id"`
-	Format     int32  `json:"format"`
-	Checkpoint uint64 `json:"checkpoint"`
-	Finding    string `json:"finding,omitempty"`
-	Offline    bool   `json:"offline,omitempty"`
-}
-
-type listenerJSON struct {
-	Name string `json:"name"`
-	Host string `json:"host"`
-	Port int32  `json:"port"`
-}
-
-type featuresJSON struct {
-	Min int32 `json:"min"`
-	Max int32 `json:"max"`
+	Member string   `json:"member,omitempty"` // "" for 0
+	Former []string `json:"former,omitempty"`
+	Broker
 }
 
 // Encode returns the value of BrokerKey, without ID and Epoch, which are in the key and the
 // revision.
 func (b Broker) Encode() []byte {
-	w := brokerJSON{header: current, Incarnation: FormatID(b.Incarnation), Rack: b.Rack, Features: featuresJSON(b.Features)}
+	w := brokerJSON{header: current, Broker: b}
 	if b.Member != 0 {
 		w.Member = formatMember(b.Member)
 	}
 	for _, m := range b.Former {
 		w.Former = append(w.Former, formatMember(m))
-	}
-	for _, d := range b.Dirs {
-		dir := dirJSON{ID: FormatID(d.ID), Format: d.Format, Checkpoint: d.CheckpointSequence, Offline: d.Offline}
-		if d.Finding != [16]byte{} {
-			dir.Finding = FormatID(d.Finding)
-		}
-		w.Dirs = append(w.Dirs, dir)
-	}
-	for _, e := range b.Listeners {
-		w.Listeners = append(w.Listeners, listenerJSON{Name: e.Listener, Host: e.Host, Port: e.Port})
 	}
 	return encode(w)
 }
@@ -65,10 +32,8 @@ func DecodeBroker(kv KV) (Broker, error) {
 	if err != nil {
 		return Broker{}, err
 	}
-	b := Broker{ID: k.Broker, Rack: w.Rack, Features: Features(w.Features), Epoch: kv.ModRevision}
-	if b.Incarnation, err = ParseID(w.Incarnation); err != nil {
-		return Broker{}, invalid(kv, err.Error())
-	}
+	b := w.Broker
+	b.ID, b.Epoch = k.Broker, kv.ModRevision
 	if w.Member != "" {
 		member, ok := parseMember(w.Member)
 		if !ok || member == 0 {
@@ -89,59 +54,28 @@ func DecodeBroker(kv KV) (Broker, error) {
 	if b.Features.Min > b.Features.Max {
 		return Broker{}, invalid(kv, "no feature level between min and max")
 	}
-	for _, d := range w.Dirs {
-		dir := BrokerDir{Format: d.Format, CheckpointSequence: d.Checkpoint, Offline: d.Offline}
-		if dir.ID, err = ParseID(d.ID); err != nil {
-			return Broker{}, invalid(kv, err.Error())
-		}
-		if d.Finding != "" {
-			if dir.Finding, err = ParseID(d.Finding); err != nil {
-				return Broker{}, invalid(kv, err.Error())
-			}
-		}
-		if _, twice := b.Dir(dir.ID); twice || dir.ID == [16]byte{} {
+	for i, d := range b.Dirs {
+		same := func(x BrokerDir) bool { return x.ID == d.ID }
+		if d.ID == (ID{}) || slices.ContainsFunc(b.Dirs[:i], same) {
 			return Broker{}, invalid(kv, "a log directory has no id, or the id of another one")
 		}
-		b.Dirs = append(b.Dirs, dir)
 	}
-	for _, l := range w.Listeners {
-		if _, twice := b.Endpoint(l.Name); twice {
+	for i, l := range b.Listeners {
+		same := func(x Endpoint) bool { return x.Listener == l.Listener }
+		if slices.ContainsFunc(b.Listeners[:i], same) {
 			return Broker{}, invalid(kv, "two listeners have the same name")
 		}
-		b.Listeners = append(b.Listeners, Endpoint{Listener: l.Name, Host: l.Host, Port: l.Port})
 	}
 	return b, nil
 }
 
 type stateJSON struct {
 	header
-	State       string       `json:"state"`
-	Incarnation string       `json:"incarnation"`
-	Unable      []unableJSON `json:"unable,omitempty"`
-	Damaged     []logJSON    `json:"damaged,omitempty"`
-}
-
-type unableJSON struct {
-	Dir string `json:"dir"`
-	Why string `json:"why"`
-}
-
-type logJSON struct {
-	Topic     string `json:"topic"`
-	Partition int32  `json:"partition"`
+	BrokerState
 }
 
 // Encode returns the value of LivenessKey.
-func (s BrokerState) Encode() []byte {
-	w := stateJSON{header: current, State: s.Liveness.String(), Incarnation: FormatID(s.Incarnation)}
-	for _, d := range s.Unable {
-		w.Unable = append(w.Unable, unableJSON{FormatID(d.ID), d.Why.String()})
-	}
-	for _, tp := range s.Damaged {
-		w.Damaged = append(w.Damaged, logJSON{Topic: FormatID(tp.Topic), Partition: tp.Partition})
-	}
-	return encode(w)
-}
+func (s BrokerState) Encode() []byte { return encode(stateJSON{header: current, BrokerState: s}) }
 
 // DecodeState is the inverse of BrokerState.Encode. For a missing key it returns a fenced broker.
 func DecodeState(kv KV) (BrokerState, error) {
@@ -149,36 +83,10 @@ func DecodeState(kv KV) (BrokerState, error) {
 		return BrokerState{}, nil
 	}
 	w, err := decode[stateJSON](kv)
-	if err != nil {
-		return BrokerState{}, err
+	if err == nil && UnknownFault(w.Unable) {
+		err = invalid(kv, "a directory without a fault")
 	}
-	i := slices.Index(livenessNames[:], w.State)
-	if i < 0 {
-		return BrokerState{}, invalid(kv, "unknown state")
-	}
-	s := BrokerState{Liveness: Liveness(i)}
-	if s.Incarnation, err = ParseID(w.Incarnation); err != nil {
-		return BrokerState{}, invalid(kv, err.Error())
-	}
-	for _, d := range w.Unable {
-		id, err := ParseID(d.Dir)
-		if err != nil {
-			return BrokerState{}, invalid(kv, err.Error())
-		}
-		why := DirFault(max(slices.Index(faultNames[:], d.Why), 0))
-		if !why.Valid() {
-			return BrokerState{}, invalid(kv, "unknown fault of a directory")
-		}
-		s.Unable = append(s.Unable, UnableDir{id, why})
-	}
-	for _, l := range w.Damaged {
-		id, err := ParseID(l.Topic)
-		if err != nil {
-			return BrokerState{}, invalid(kv, err.Error())
-		}
-		s.Damaged = append(s.Damaged, TopicPartition{Topic: id, Partition: l.Partition})
-	}
-	return s, nil
+	return w.BrokerState, err
 }
 
 // Gone is the value of GoneKey.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/quota"
 )
 
@@ -65,7 +66,7 @@ type builder struct {
 	groups  *shardsEdit[string, brokerConfig]
 	subs    *shardsEdit[string, brokerConfig]
 	placed  *shardsEdit[BrokerTopic, *Placement]
-	acls    *shardsEdit[[16]byte, ACL]
+	acls    *shardsEdit[[16]byte, acl.Binding]
 	users   *shardsEdit[string, *User]
 	quotas  *shardsEdit[quota.Entity, Quota]
 	tombs   map[[16]byte]*tombEdit
@@ -179,11 +180,7 @@ func (b *builder) put(kv KV) error {
 	case KindGone:
 		var g Gone
 		g, err = DecodeGone(kv)
-		b.next.gone = maps.Clone(b.next.gone)
-		if b.next.gone == nil {
-			b.next.gone = map[uint64]int32{}
-		}
-		b.next.gone[k.Member] = g.Broker
+		b.next.gone = edited(b.next.gone, k.Member, &g.Broker)
 	case KindACL:
 		err = b.putACL(k.ID, kv)
 	case KindUser:
@@ -228,8 +225,7 @@ func (b *builder) remove(key string) error {
 			b.delta.Subscriptions = true
 		}
 	case KindGone:
-		b.next.gone = maps.Clone(b.next.gone)
-		delete(b.next.gone, k.Member)
+		b.next.gone = edited(b.next.gone, k.Member, nil)
 	case KindDeleting:
 		b.tomb(k.ID).removed = true
 	case KindDeletingBroker:
@@ -254,17 +250,27 @@ func (b *builder) remove(key string) error {
 }
 
 func (b *builder) setLiveness(id int32, l *stateAt) {
-	next := maps.Clone(b.next.liveness)
-	if next == nil {
-		next = map[int32]stateAt{}
-	}
-	if l == nil {
-		delete(next, id)
-	} else {
-		next[id] = *l
-	}
-	b.next.liveness = next
+	b.next.liveness = edited(b.next.liveness, id, l)
 	b.delta.Liveness = append(b.delta.Liveness, id)
+}
+
+func (b *builder) setBrokerConfig(id int32, c *brokerConfig) {
+	b.next.configs = edited(b.next.configs, id, c)
+	b.delta.BrokerConfigs = append(b.delta.BrokerConfigs, id)
+}
+
+// edited returns a copy of a map with another value of a key, nil to remove it.
+func edited[K comparable, V any](m map[K]V, k K, v *V) map[K]V {
+	next := maps.Clone(m)
+	switch {
+	case v == nil:
+		delete(next, k)
+	case next == nil:
+		next = map[K]V{k: *v}
+	default:
+		next[k] = *v
+	}
+	return next
 }
 
 func (b *builder) putBroker(kv KV) error {
@@ -281,20 +287,6 @@ func (b *builder) putBroker(kv KV) error {
 	}
 	b.next.brokers, b.delta.Brokers = list, true
 	return nil
-}
-
-func (b *builder) setBrokerConfig(id int32, c *brokerConfig) {
-	next := maps.Clone(b.next.configs)
-	if next == nil {
-		next = map[int32]brokerConfig{}
-	}
-	if c == nil {
-		delete(next, id)
-	} else {
-		next[id] = *c
-	}
-	b.next.configs = next
-	b.delta.BrokerConfigs = append(b.delta.BrokerConfigs, id)
 }
 
 // done builds the new image from the changes.

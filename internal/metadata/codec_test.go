@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 var (
@@ -19,7 +21,7 @@ func TestKeysRoundTrip(t *testing.T) {
 		PartitionKey(idA, 0), PartitionKey(idA, 2147483647), TopicConfigKey(idB), BrokerConfigKey(7),
 		BrokerConfigKey(DefaultBroker), DeletingKey(idC), GroupConfigKey("g"), GroupConfigKey("a/b %\x00\xffü"),
 		SubscriptionKey("a/b %\x00\xffü"),
-		LivenessKey(3), ACLKey(idB), PlacementKey(3, idB), DeletingBrokerKey(idC, 3), GoneKey(0), GoneKey(1<<64 - 1),
+		LivenessKey(3), ACLPrefix + FormatID(idB), PlacementKey(3, idB), DeletingBrokerKey(idC, 3), GoneKey(0), GoneKey(1<<64 - 1),
 	} {
 		k, err := ParseKey(s)
 		if err != nil || k.String() != s {
@@ -55,8 +57,8 @@ func somePartition() Partition {
 		Adding: []int32{7}, Removing: []int32{1}, Unclean: 2, Revision: 9}
 }
 
-func someACL(name string) ACL {
-	return ACL{Type: 2, Name: name, Pattern: 3, Principal: "User:bob", Host: "*", Operation: 4, Permission: 3}
+func someACL(name string) *acl.Binding {
+	return &acl.Binding{Type: 2, Name: name, Pattern: 3, Principal: "User:bob", Host: "*", Operation: 4, Permission: 3}
 }
 
 func someBroker() Broker {
@@ -102,7 +104,7 @@ func TestValuesRoundTrip(t *testing.T) {
 		check(PartitionKey(idA, 0), part.Encode(), part, func(kv KV) (any, error) { return DecodePartition(kv) })
 	}
 	rule := someACL("a/\x00ü")
-	check(ACLKey(rule.ID()), rule.Encode(), rule, func(kv KV) (any, error) { return DecodeACL(kv) })
+	check(ACLKey(rule), EncodeACL(rule), *rule, func(kv KV) (any, error) { return DecodeACL(kv) })
 	deleting := Deleting{ID: idA, Name: "x", Partitions: 2, Revision: 9}
 	check(DeletingKey(idA), deleting.Encode(), deleting, func(kv KV) (any, error) { return DecodeDeleting(kv) })
 	configs := map[string]string{"a": "", "b": "\x00ü"}
@@ -112,18 +114,18 @@ func TestValuesRoundTrip(t *testing.T) {
 // decoders are all decoders, for tests of common properties.
 func decoders() map[string]func(KV) error {
 	return map[string]func(KV) error{
-		ClusterKey:           func(kv KV) error { _, err := DecodeCluster(kv); return err },
-		ProducerIDsKey:       func(kv KV) error { _, err := DecodeProducerIDs(kv); return err },
-		BrokerKey(1):         func(kv KV) error { _, err := DecodeBroker(kv); return err },
-		NameKey("a"):         func(kv KV) error { _, err := DecodeName(kv); return err },
-		TopicKey(idA):        func(kv KV) error { _, err := DecodeTopicRecord(kv); return err },
-		PartitionKey(idA, 0): func(kv KV) error { _, err := DecodePartition(kv); return err },
-		TopicConfigKey(idA):  func(kv KV) error { _, err := DecodeConfigs(kv); return err },
-		DeletingKey(idA):     func(kv KV) error { _, err := DecodeDeleting(kv); return err },
-		LivenessKey(1):       func(kv KV) error { _, err := DecodeState(kv); return err },
-		GoneKey(1):           func(kv KV) error { _, err := DecodeGone(kv); return err },
-		ACLKey(idB):          func(kv KV) error { _, err := DecodeACL(kv); return err },
-		PlacementKey(1, idA): func(kv KV) error { _, err := DecodePlacement(kv); return err },
+		ClusterKey:                func(kv KV) error { _, err := DecodeCluster(kv); return err },
+		ProducerIDsKey:            func(kv KV) error { _, err := DecodeProducerIDs(kv); return err },
+		BrokerKey(1):              func(kv KV) error { _, err := DecodeBroker(kv); return err },
+		NameKey("a"):              func(kv KV) error { _, err := DecodeName(kv); return err },
+		TopicKey(idA):             func(kv KV) error { _, err := DecodeTopicRecord(kv); return err },
+		PartitionKey(idA, 0):      func(kv KV) error { _, err := DecodePartition(kv); return err },
+		TopicConfigKey(idA):       func(kv KV) error { _, err := DecodeConfigs(kv); return err },
+		DeletingKey(idA):          func(kv KV) error { _, err := DecodeDeleting(kv); return err },
+		LivenessKey(1):            func(kv KV) error { _, err := DecodeState(kv); return err },
+		GoneKey(1):                func(kv KV) error { _, err := DecodeGone(kv); return err },
+		ACLPrefix + FormatID(idB): func(kv KV) error { _, err := DecodeACL(kv); return err },
+		PlacementKey(1, idA):      func(kv KV) error { _, err := DecodePlacement(kv); return err },
 	}
 }
 

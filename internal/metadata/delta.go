@@ -3,8 +3,10 @@ package metadata
 import (
 	"bytes"
 	"cmp"
-	"maps"
+	"iter"
 	"slices"
+
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // Delta is the difference between two Images. Lists of topics are sorted by id.
@@ -30,7 +32,7 @@ type Delta struct {
 	// Subscriptions is set if a subscription to metrics of clients was added, changed or removed.
 	Subscriptions bool
 	// ACLsAdded and ACLsRemoved are the access rules that only one of the images has, sorted by id.
-	ACLsAdded, ACLsRemoved []ACL
+	ACLsAdded, ACLsRemoved []acl.Binding
 	// Users lists the users that were added, changed or removed, sorted.
 	Users []string
 	// Logins is set if Image.Logins changed.
@@ -80,7 +82,7 @@ func (d *Delta) sort() {
 // missed part of the history.
 func Diff(prev, next *Image) *Delta {
 	d := &Delta{Cluster: prev.cluster != next.cluster, Brokers: !slices.EqualFunc(prev.brokers, next.brokers, sameRegistration)}
-	for _, id := range sortedIDs(prev.byID.all(), next.byID.all()) {
+	for _, id := range sortIDs(changed(prev.byID, next.byID, func(p, n *Topic) bool { return p == n })) {
 		p, n := prev.TopicByID(id), next.TopicByID(id)
 		switch {
 		case p == nil:
@@ -91,7 +93,7 @@ func Diff(prev, next *Image) *Delta {
 			d.change(p, n)
 		}
 	}
-	for _, id := range sortedIDs(prev.deleting.all(), next.deleting.all()) {
+	for _, id := range sortIDs(changed(prev.deleting, next.deleting, func(_, _ *Deleting) bool { return true })) {
 		p, n := prev.Deleting(id), next.Deleting(id)
 		if p == nil {
 			d.Tombstones = append(d.Tombstones, n)
@@ -99,60 +101,31 @@ func Diff(prev, next *Image) *Delta {
 			d.Forgotten = append(d.Forgotten, id)
 		}
 	}
-	ids := map[int32]bool{}
-	for _, configs := range []map[int32]brokerConfig{prev.configs, next.configs} {
-		for id := range configs {
-			if prev.configs[id].revision != next.configs[id].revision {
-				ids[id] = true
-			}
-		}
-	}
-	d.BrokerConfigs = slices.Sorted(maps.Keys(ids))
-	d.GroupConfigs = changedConfigs(prev.groups, next.groups)
-	d.Subscriptions = len(changedConfigs(prev.subscriptions, next.subscriptions)) > 0
-	d.diffBrokers(prev, next)
+	sameConfig := func(p, n brokerConfig) bool { return p.revision == n.revision }
+	d.BrokerConfigs = changedIn(prev.configs, next.configs, sameConfig)
+	d.GroupConfigs = slices.Sorted(changed(prev.groups, next.groups, sameConfig))
+	d.Subscriptions = some(changed(prev.subscriptions, next.subscriptions, sameConfig))
+	d.Liveness = changedIn(prev.liveness, next.liveness, func(p, n stateAt) bool { return p.revision == n.revision })
+	samePlaces := func(p, n *Placement) bool { return p.rev == n.rev }
+	d.Placements = slices.SortedFunc(changed(prev.placed, next.placed, samePlaces), compareBrokerTopics)
 	d.diffACLs(prev, next)
-	d.diffUsers(prev, next)
-	d.Quotas = !sameQuotas(prev, next)
+	d.Users = slices.Sorted(changed(prev.users, next.users, func(p, n *User) bool { return p.Revision == n.Revision }))
+	d.Logins = !prev.logins.Salt.Equal(next.logins.Salt) || prev.logins.Bootstrapped != next.logins.Bootstrapped
+	d.Quotas = some(changed(prev.quotas, next.quotas, sameQuota))
 	return d
 }
 
-// changedConfigs returns the names whose configs differ, sorted.
-func changedConfigs(prev, next shards[string, brokerConfig]) []string {
-	names := map[string]bool{}
-	for _, all := range []func(func(string, brokerConfig) bool){prev.all(), next.all()} {
-		for name := range all {
-			p, _ := prev.get(name)
-			if n, _ := next.get(name); p.revision != n.revision {
-				names[name] = true
+// changedIn returns the keys whose values differ, sorted. A missing value is a zero one.
+func changedIn[V any](prev, next map[int32]V, same func(a, b V) bool) (ids []int32) {
+	for _, m := range []map[int32]V{prev, next} {
+		for id := range m {
+			if !same(prev[id], next[id]) && !slices.Contains(ids, id) {
+				ids = append(ids, id)
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(names))
-}
-
-// diffBrokers adds the differences of liveness and placements.
-func (d *Delta) diffBrokers(prev, next *Image) {
-	brokers := map[int32]bool{}
-	for _, all := range []map[int32]stateAt{prev.liveness, next.liveness} {
-		for id := range all {
-			if prev.liveness[id].revision != next.liveness[id].revision {
-				brokers[id] = true
-			}
-		}
-	}
-	d.Liveness = slices.Sorted(maps.Keys(brokers))
-	placed := map[BrokerTopic]bool{}
-	for _, all := range []func(func(BrokerTopic, *Placement) bool){prev.placed.all(), next.placed.all()} {
-		for at := range all {
-			p, _ := prev.placed.get(at)
-			n, _ := next.placed.get(at)
-			if p == nil || n == nil || p.rev != n.rev {
-				placed[at] = true
-			}
-		}
-	}
-	d.Placements = slices.SortedFunc(maps.Keys(placed), compareBrokerTopics)
+	slices.Sort(ids)
+	return ids
 }
 
 func sameRegistration(a, b Broker) bool { return a.ID == b.ID && a.Epoch == b.Epoch }
@@ -163,9 +136,6 @@ func compareBrokerTopics(a, b BrokerTopic) int {
 
 // change adds a topic that exists before and after, if it differs.
 func (d *Delta) change(p, n *Topic) {
-	if p == n {
-		return
-	}
 	c := TopicChange{Prev: p, Next: n, Config: p.ConfigRevision != n.ConfigRevision}
 	for i, part := range n.Partitions.All() {
 		if old := p.Partitions.At(i); old == nil || old.Revision != part.Revision {
@@ -177,17 +147,6 @@ func (d *Delta) change(p, n *Topic) {
 	}
 }
 
-// sortedIDs returns the keys of both maps, sorted.
-func sortedIDs[V any](a, b func(func([16]byte, V) bool)) [][16]byte {
-	seen := map[[16]byte]bool{}
-	for _, all := range []func(func([16]byte, V) bool){a, b} {
-		for id := range all {
-			seen[id] = true
-		}
-	}
-	return sortIDs(maps.Keys(seen))
-}
-
-func sortIDs(ids func(func([16]byte) bool)) [][16]byte {
-	return slices.SortedFunc(ids, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
+func sortIDs[T ~[16]byte](ids iter.Seq[T]) []T {
+	return slices.SortedFunc(ids, func(a, b T) int { return bytes.Compare(a[:], b[:]) })
 }

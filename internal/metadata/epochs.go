@@ -19,7 +19,7 @@ const minGap = 1 << 20
 // with different numbers. So if two halves of a cluster are recovered by mistake, the replicas of
 // one find out that they do not have the records of the other.
 func Gap(generation [16]byte) int32 {
-	if (broken{}).has(NoGap) {
+	if (broken{}).Has(NoGap) {
 		return 0
 	}
 	return int32(minGap + binary.BigEndian.Uint32(generation[12:])%minGap)

@@ -6,6 +6,22 @@ import (
 	"fmt"
 )
 
+// ID is an id of 16 bytes. Its text, also as JSON, is that of FormatID.
+type ID [16]byte
+
+// String returns the text of the id.
+func (id ID) String() string { return FormatID(id) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (id ID) MarshalText() ([]byte, error) { return []byte(FormatID(id)), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (id *ID) UnmarshalText(p []byte) error {
+	x, err := ParseID(string(p))
+	*id = x
+	return err
+}
+
 // idLen is the length of an id as text: 16 bytes in base64 without padding.
 const idLen = 22
 

@@ -7,6 +7,7 @@ import (
 	"sort"
 	"sync"
 
+	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/quota"
 )
 
@@ -27,7 +28,7 @@ type Image struct {
 	deleting      shards[[16]byte, *Deleting]
 	liveness      map[int32]stateAt
 	placed        shards[BrokerTopic, *Placement]
-	acls          shards[[16]byte, ACL]
+	acls          shards[[16]byte, acl.Binding]
 	users         shards[string, *User]
 	logins        Logins
 	quotas        shards[quota.Entity, Quota]
@@ -189,15 +190,7 @@ func (m *Image) GroupConfig(group string) map[string]string {
 }
 
 // GroupConfigs iterates over the groups that have configs, in no order.
-func (m *Image) GroupConfigs() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for group := range m.groups.all() {
-			if !yield(group) {
-				return
-			}
-		}
-	}
-}
+func (m *Image) GroupConfigs() iter.Seq[string] { return m.groups.keys() }
 
 // Subscription returns the configs of a subscription to metrics of clients (KIP-714), and whether
 // it exists. The map must not be modified.
@@ -207,15 +200,7 @@ func (m *Image) Subscription(name string) (map[string]string, bool) {
 }
 
 // Subscriptions iterates over the names of the subscriptions to metrics of clients, in no order.
-func (m *Image) Subscriptions() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for name := range m.subscriptions.all() {
-			if !yield(name) {
-				return
-			}
-		}
-	}
-}
+func (m *Image) Subscriptions() iter.Seq[string] { return m.subscriptions.keys() }
 
 // NumSubscriptions returns the number of subscriptions to metrics of clients.
 func (m *Image) NumSubscriptions() int { return m.subscriptions.len() }

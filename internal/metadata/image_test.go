@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // show returns the content of an image as text.
@@ -233,24 +235,26 @@ func TestGroupsHaveConfigs(t *testing.T) {
 // A rule that is written again is no change: those who compile rules are not told.
 func TestAccessRules(t *testing.T) {
 	a, b := someACL("a"), someACL("b")
-	m, d := apply(t, Empty(), set(ACLKey(a.ID()), a.Encode()), set(ACLKey(b.ID()), b.Encode()))
+	m, d := apply(t, Empty(), set(ACLKey(a), EncodeACL(a)), set(ACLKey(b), EncodeACL(b)))
 	if m.NumACLs() != 2 || len(d.ACLsAdded) != 2 || len(d.ACLsRemoved) != 0 || d.Empty() {
 		t.Errorf("%+v %s", d, show(m))
 	}
-	m, d = apply(t, m, set(ACLKey(a.ID()), a.Encode()), gone(ACLKey(someACL("c").ID())))
+	m, d = apply(t, m, set(ACLKey(a), EncodeACL(a)), gone(ACLKey(someACL("c"))))
 	if !d.Empty() || m.NumACLs() != 2 {
 		t.Errorf("a rule that existed: %+v", d)
 	}
-	next, d := apply(t, m, gone(ACLKey(a.ID())))
-	if got := slices.Collect(next.ACLs()); !slices.Equal(got, []ACL{b}) || !slices.Equal(d.ACLsRemoved, []ACL{a}) || d.Empty() {
+	next, d := apply(t, m, gone(ACLKey(a)))
+	if got := slices.Collect(next.ACLs()); len(got) != 1 || got[0] != *b || !slices.Equal(d.ACLsRemoved, []acl.Binding{*a}) || d.Empty() {
 		t.Errorf("%v %+v", got, d)
 	}
 	for range m.ACLs() {
 		break // an iteration may end early
 	}
-	for _, other := range []ACL{{Name: "ab", Principal: "c"}, {Name: "a", Principal: "bc"}, {Name: "a", Principal: "b", Host: "c"}} {
-		for _, o := range []ACL{{Name: "a", Principal: "b"}, {Principal: "abc"}, {Host: "abc"}, {Name: "abc"}} {
-			if other.ID() == o.ID() {
+	for _, other := range []acl.Binding{
+		{Name: "ab", Principal: "c"}, {Name: "a", Principal: "bc"}, {Name: "a", Principal: "b", Host: "c"},
+	} {
+		for _, o := range []acl.Binding{{Name: "a", Principal: "b"}, {Principal: "abc"}, {Host: "abc"}, {Name: "abc"}} {
+			if aclID(&other) == aclID(&o) {
 				t.Errorf("%+v and %+v have one id", other, o)
 			}
 		}
@@ -268,7 +272,7 @@ func TestInconsistentStoresAreRefused(t *testing.T) {
 		"a topic that shrinks":             {set(TopicKey(idA), TopicRecord{Name: "x", Partitions: 1}.Encode())},
 		"two topics of one name":           create(idB, "x", 1),
 		"a confirmation to no deletion":    {set(DeletingBrokerKey(idB, 1), EncodeWaiting())},
-		"an access rule under another key": {set(ACLKey(someACL("a").ID()), someACL("b").Encode())},
+		"an access rule under another key": {set(ACLKey(someACL("a")), EncodeACL(someACL("b")))},
 		"an unknown key":                   {set("/unknown/1", []byte(`{"v":1}`))},
 		"an unknown key that goes away":    {gone("/unknown/1")},
 	} {
@@ -391,9 +395,9 @@ func randomEvents(t *rapid.T, id [16]byte, topics map[[16]byte]int32) []Event {
 			set(ProducerIDsKey, ProducerIDs{Next: 5}.Encode())}
 	case 6:
 		rule := someACL(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "rule"))
-		return []Event{set(ACLKey(rule.ID()), rule.Encode())}
+		return []Event{set(ACLKey(rule), EncodeACL(rule))}
 	case 7:
-		return []Event{gone(ACLKey(someACL(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "rule")).ID()))}
+		return []Event{gone(ACLKey(someACL(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "rule"))))}
 	case 9:
 		if rapid.Bool().Draw(t, "gone") {
 			return []Event{gone(SubscriptionKey(name)), set(GoneKey(uint64(id[0])), Gone{Broker: 3}.Encode())}

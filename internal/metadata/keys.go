@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/quota"
 )
 
@@ -27,7 +28,7 @@ import (
 //	/configs/brokers/<broker>   Configs; "default" instead of a broker: for all
 //	/configs/groups/<group>     Configs: a consumer group's own; its name escaped as in a URL path
 //	/configs/client-metrics/<n> Configs: a subscription to metrics of clients (KIP-714); its name escaped as above
-//	/acls/<id>                  ACL: an access rule; the id is made of its contents
+//	/acls/<id>                  acl.Binding: an access rule; the id is made of its contents
 //	/deleting/<id>              Deleting: stays until no broker has to confirm
 //	/deleting/<id>/<broker>     the broker has not removed its logs of the topic yet; it deletes
 //	                            the key when it has
@@ -65,63 +66,61 @@ const (
 const DefaultBroker int32 = -1
 
 // BrokerKey returns the key of a broker's registration.
-func BrokerKey(id int32) string { return BrokerPrefix + strconv.Itoa(int(id)) }
+func BrokerKey(id int32) string { return Key{Kind: KindBroker, Broker: id}.String() }
 
 // LivenessKey returns the key of a broker's liveness.
-func LivenessKey(id int32) string { return LivenessPrefix + strconv.Itoa(int(id)) }
+func LivenessKey(id int32) string { return Key{Kind: KindLiveness, Broker: id}.String() }
 
 // PlacementKey returns the key of the log directories of a broker's replicas of a topic.
 func PlacementKey(broker int32, topic [16]byte) string {
-	return PlacementPrefix + strconv.Itoa(int(broker)) + "/" + FormatID(topic)
+	return Key{Kind: KindPlacement, Broker: broker, ID: topic}.String()
 }
 
 // GoneKey returns the key of an unregistered member.
-func GoneKey(member uint64) string { return GonePrefix + formatMember(member) }
+func GoneKey(member uint64) string { return Key{Kind: KindGone, Member: member}.String() }
 
 // NameKey returns the key that guards a topic's name; colliding names share it.
 func NameKey(topic string) string { return NamePrefix + strings.ReplaceAll(topic, ".", "_") }
 
 // TopicKey returns the key of a topic.
-func TopicKey(id [16]byte) string { return TopicPrefix + FormatID(id) }
+func TopicKey(id [16]byte) string { return Key{Kind: KindTopic, ID: id}.String() }
 
 // PartitionKey returns the key of a partition. The number has leading zeros so that keys sort like
 // partitions.
 func PartitionKey(id [16]byte, partition int32) string {
-	return fmt.Sprintf("%s%s/%010d", PartitionPrefix, FormatID(id), partition)
+	return Key{Kind: KindPartition, ID: id, Partition: partition}.String()
 }
 
 // TopicConfigKey returns the key of a topic's config overrides.
-func TopicConfigKey(id [16]byte) string { return TopicConfigPrefix + FormatID(id) }
+func TopicConfigKey(id [16]byte) string { return Key{Kind: KindTopicConfig, ID: id}.String() }
 
 // BrokerConfigKey returns the key of a broker's dynamic configs, or with DefaultBroker of those
 // common to all brokers.
-func BrokerConfigKey(id int32) string {
-	if id == DefaultBroker {
-		return BrokerConfigPrefix + defaultBroker
-	}
-	return BrokerConfigPrefix + strconv.Itoa(int(id))
-}
+func BrokerConfigKey(id int32) string { return Key{Kind: KindBrokerConfig, Broker: id}.String() }
 
 // GroupConfigKey returns the key of the configs of a consumer group. The name may have any bytes.
-func GroupConfigKey(group string) string { return GroupConfigPrefix + url.PathEscape(group) }
+func GroupConfigKey(group string) string { return Key{Kind: KindGroupConfig, Name: group}.String() }
 
 // SubscriptionKey returns the key of the configs of a subscription to metrics of clients. The name
 // may have any bytes.
-func SubscriptionKey(name string) string { return SubscriptionPrefix + url.PathEscape(name) }
+func SubscriptionKey(name string) string { return Key{Kind: KindSubscription, Name: name}.String() }
 
 // UserKey returns the key of a user. The name may have any bytes.
-func UserKey(name string) string { return UserPrefix + url.PathEscape(name) }
+func UserKey(name string) string { return Key{Kind: KindUser, Name: name}.String() }
 
-// ACLKey returns the key of an access rule with this id.
-func ACLKey(id [16]byte) string { return ACLPrefix + FormatID(id) }
+// QuotaKey returns the key of an entity's quota, whose names must not be empty.
+func QuotaKey(e quota.Entity) string { return Key{Kind: KindQuota, Entity: e}.String() }
+
+// ACLKey returns the key of an access rule.
+func ACLKey(a *acl.Binding) string { return Key{Kind: KindACL, ID: aclID(a)}.String() }
 
 // DeletingKey returns the key of a deleted topic's tombstone.
-func DeletingKey(id [16]byte) string { return DeletingPrefix + FormatID(id) }
+func DeletingKey(id [16]byte) string { return Key{Kind: KindDeleting, ID: id}.String() }
 
 // DeletingBrokerKey returns the key that a broker deletes when it has removed its logs of a deleted
 // topic.
 func DeletingBrokerKey(id [16]byte, broker int32) string {
-	return DeletingKey(id) + "/" + strconv.Itoa(int(broker))
+	return Key{Kind: KindDeletingBroker, ID: id, Broker: broker}.String()
 }
 
 // KeyKind is the family that a key belongs to.
@@ -172,136 +171,125 @@ func ParseKey(s string) (Key, error) {
 	return k, nil
 }
 
+// part is a part of a key after the prefix of its family: a field of Key, as text without a '/'.
+type part struct {
+	text  func(*Key) string
+	parse func(*Key, string) bool
+}
+
+var (
+	idPart = part{
+		func(k *Key) string { return FormatID(k.ID) },
+		func(k *Key, s string) (ok bool) { var err error; k.ID, err = ParseID(s); return err == nil },
+	}
+	brokerPart = part{
+		func(k *Key) string { return strconv.Itoa(int(k.Broker)) },
+		func(k *Key, s string) (ok bool) { k.Broker, ok = parseInt32(s); return ok },
+	}
+	brokersPart = part{ // a broker, or all
+		func(k *Key) string {
+			if k.Broker == DefaultBroker {
+				return defaultBroker
+			}
+			return brokerPart.text(k)
+		},
+		func(k *Key, s string) bool {
+			if s == defaultBroker {
+				k.Broker = DefaultBroker
+				return true
+			}
+			return brokerPart.parse(k, s)
+		},
+	}
+	partitionPart = part{
+		func(k *Key) string { return fmt.Sprintf("%010d", k.Partition) },
+		func(k *Key, s string) (ok bool) { k.Partition, ok = parseInt32(s); return ok },
+	}
+	memberPart = part{
+		func(k *Key) string { return formatMember(k.Member) },
+		func(k *Key, s string) (ok bool) { k.Member, ok = parseMember(s); return ok },
+	}
+	guardPart = part{ // of names of topics that collide
+		func(k *Key) string { return k.Name },
+		func(k *Key, s string) bool { k.Name = s; return s != "" && !strings.Contains(s, ".") },
+	}
+	namePart = part{
+		func(k *Key) string { return url.PathEscape(k.Name) },
+		func(k *Key, s string) bool {
+			var err error
+			k.Name, err = url.PathUnescape(s)
+			return err == nil && s != ""
+		},
+	}
+	entityPart = part{
+		func(k *Key) string { return formatEntity(k.Entity) },
+		func(k *Key, s string) (ok bool) { k.Entity, ok = parseEntity(s); return ok },
+	}
+)
+
+// family is what the keys of one kind have in common. A key without parts is its prefix.
+type family struct {
+	prefix string
+	parts  []part // separated by '/'
+}
+
+var families = [...]family{
+	KindCluster:        {ClusterKey, nil},
+	KindProducerIDs:    {ProducerIDsKey, nil},
+	KindLogins:         {LoginsKey, nil},
+	KindBroker:         {BrokerPrefix, []part{brokerPart}},
+	KindLiveness:       {LivenessPrefix, []part{brokerPart}},
+	KindPlacement:      {PlacementPrefix, []part{brokerPart, idPart}},
+	KindGone:           {GonePrefix, []part{memberPart}},
+	KindName:           {NamePrefix, []part{guardPart}},
+	KindTopic:          {TopicPrefix, []part{idPart}},
+	KindPartition:      {PartitionPrefix, []part{idPart, partitionPart}},
+	KindTopicConfig:    {TopicConfigPrefix, []part{idPart}},
+	KindBrokerConfig:   {BrokerConfigPrefix, []part{brokersPart}},
+	KindGroupConfig:    {GroupConfigPrefix, []part{namePart}},
+	KindSubscription:   {SubscriptionPrefix, []part{namePart}},
+	KindDeleting:       {DeletingPrefix, []part{idPart}},
+	KindDeletingBroker: {DeletingPrefix, []part{idPart, brokerPart}},
+	KindACL:            {ACLPrefix, []part{idPart}},
+	KindUser:           {UserPrefix, []part{namePart}},
+	KindQuota:          {QuotaPrefix, []part{entityPart}},
+}
+
 // String returns the text of a key.
 func (k Key) String() string {
-	switch k.Kind {
-	case KindCluster:
-		return ClusterKey
-	case KindProducerIDs:
-		return ProducerIDsKey
-	case KindBroker:
-		return BrokerKey(k.Broker)
-	case KindName:
-		return NamePrefix + k.Name
-	case KindTopic:
-		return TopicKey(k.ID)
-	case KindPartition:
-		return PartitionKey(k.ID, k.Partition)
-	case KindTopicConfig:
-		return TopicConfigKey(k.ID)
-	case KindBrokerConfig:
-		return BrokerConfigKey(k.Broker)
-	case KindDeleting:
-		return DeletingKey(k.ID)
-	case KindGroupConfig:
-		return GroupConfigKey(k.Name)
-	case KindLiveness:
-		return LivenessKey(k.Broker)
-	case KindPlacement:
-		return PlacementKey(k.Broker, k.ID)
-	case KindDeletingBroker:
-		return DeletingBrokerKey(k.ID, k.Broker)
-	case KindGone:
-		return GoneKey(k.Member)
-	case KindACL:
-		return ACLKey(k.ID)
-	case KindSubscription:
-		return SubscriptionKey(k.Name)
-	case KindUser:
-		return UserKey(k.Name)
-	case KindLogins:
-		return LoginsKey
-	case KindQuota:
-		return QuotaKey(k.Entity)
+	f := &families[k.Kind]
+	text := f.prefix
+	for i, p := range f.parts {
+		if i > 0 {
+			text += "/"
+		}
+		text += p.text(&k)
 	}
-	return ""
+	return text
 }
 
 func parseKey(s string) (Key, bool) {
-	switch s {
-	case ClusterKey:
-		return Key{Kind: KindCluster}, true
-	case ProducerIDsKey:
-		return Key{Kind: KindProducerIDs}, true
-	case LoginsKey:
-		return Key{Kind: KindLogins}, true
-	case BrokerConfigPrefix + defaultBroker:
-		return Key{Kind: KindBrokerConfig, Broker: DefaultBroker}, true
-	}
-	if rest, ok := strings.CutPrefix(s, BrokerPrefix); ok {
-		id, ok := parseInt32(rest)
-		return Key{Kind: KindBroker, Broker: id}, ok
-	}
-	if rest, ok := strings.CutPrefix(s, LivenessPrefix); ok {
-		id, ok := parseInt32(rest)
-		return Key{Kind: KindLiveness, Broker: id}, ok
-	}
-	if rest, ok := strings.CutPrefix(s, GonePrefix); ok {
-		member, ok := parseMember(rest)
-		return Key{Kind: KindGone, Member: member}, ok
-	}
-	if rest, ok := strings.CutPrefix(s, BrokerConfigPrefix); ok {
-		id, ok := parseInt32(rest)
-		return Key{Kind: KindBrokerConfig, Broker: id}, ok
-	}
-	if rest, ok := strings.CutPrefix(s, GroupConfigPrefix); ok {
-		group, err := url.PathUnescape(rest)
-		return Key{Kind: KindGroupConfig, Name: group}, err == nil && group != ""
-	}
-	if rest, ok := strings.CutPrefix(s, SubscriptionPrefix); ok {
-		name, err := url.PathUnescape(rest)
-		return Key{Kind: KindSubscription, Name: name}, err == nil && name != ""
-	}
-	if rest, ok := strings.CutPrefix(s, UserPrefix); ok {
-		name, err := url.PathUnescape(rest)
-		return Key{Kind: KindUser, Name: name}, err == nil && name != ""
-	}
-	if rest, ok := strings.CutPrefix(s, QuotaPrefix); ok {
-		e, ok := parseEntity(rest)
-		return Key{Kind: KindQuota, Entity: e}, ok
-	}
-	if rest, ok := strings.CutPrefix(s, NamePrefix); ok {
-		return Key{Kind: KindName, Name: rest}, rest != "" && !strings.Contains(rest, ".")
-	}
-	if rest, ok := strings.CutPrefix(s, PartitionPrefix); ok {
-		id, n, ok := parseIDAndNumber(rest)
-		return Key{Kind: KindPartition, ID: id, Partition: n}, ok
-	}
-	if rest, ok := strings.CutPrefix(s, PlacementPrefix); ok {
-		number, idText, ok := strings.Cut(rest, "/")
-		n, isNumber := parseInt32(number)
-		id, err := ParseID(idText)
-		return Key{Kind: KindPlacement, ID: id, Broker: n}, ok && isNumber && err == nil
-	}
-	if rest, ok := strings.CutPrefix(s, DeletingPrefix); ok && strings.Contains(rest, "/") {
-		id, n, ok := parseIDAndNumber(rest)
-		return Key{Kind: KindDeletingBroker, ID: id, Broker: n}, ok
-	}
-	return parseIDKey(s)
-}
-
-// parseIDAndNumber parses what follows the family in a key of the form <id>/<n>.
-func parseIDAndNumber(s string) (id [16]byte, n int32, ok bool) {
-	idText, number, ok := strings.Cut(s, "/")
-	if !ok {
-		return id, 0, false
-	}
-	id, err := ParseID(idText)
-	n, ok = parseInt32(number)
-	return id, n, ok && err == nil
-}
-
-// parseIDKey parses keys that end with an id.
-func parseIDKey(s string) (Key, bool) {
-	for prefix, kind := range map[string]KeyKind{
-		TopicPrefix: KindTopic, TopicConfigPrefix: KindTopicConfig, DeletingPrefix: KindDeleting, ACLPrefix: KindACL,
-	} {
-		if rest, ok := strings.CutPrefix(s, prefix); ok {
-			id, err := ParseID(rest)
-			return Key{Kind: kind, ID: id}, err == nil
+	for kind := range families {
+		f := &families[kind]
+		if rest, ok := strings.CutPrefix(s, f.prefix); ok && f.prefix != "" {
+			if k := (Key{Kind: KeyKind(kind)}); f.parse(&k, rest) {
+				return k, true
+			}
 		}
 	}
 	return Key{}, false
+}
+
+// parse parses what follows the prefix.
+func (f *family) parse(k *Key, s string) bool {
+	for i, p := range f.parts {
+		text, rest, more := strings.Cut(s, "/")
+		if more != (i+1 < len(f.parts)) || !p.parse(k, text) {
+			return false
+		}
+		s = rest
+	}
+	return s == ""
 }
 
 // parseInt32 parses a number that is not negative.

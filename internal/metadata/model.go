@@ -1,21 +1,26 @@
 package metadata
 
-import "slices"
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // Cluster is the data of the cluster as a whole.
 type Cluster struct {
 	// ID is the permanent cluster id: 22 characters of base64, as in Kafka.
-	ID string
+	ID string `json:"id"`
 	// Generation is new when the cluster is created and whenever its metadata is restored from a
 	// backup. Nodes of different generations do not talk to each other: after a restore, epochs
 	// and revisions are used a second time.
-	Generation [16]byte
+	Generation ID `json:"generation"`
 	// FeatureLevel is the highest feature level of the metadata on which all members have agreed;
 	// see MaxFeatureLevel.
-	FeatureLevel int32
+	FeatureLevel int32 `json:"featureLevel"`
 	// TransactionVersion is the level of Kafka's feature transaction.version; see
 	// MaxTransactionVersion.
-	TransactionVersion int16
+	TransactionVersion int16 `json:"transactionVersion"`
 }
 
 // NewCluster returns the data of a new cluster, with all features at their highest levels.
@@ -34,25 +39,25 @@ const MaxFeatureLevel int32 = 1
 
 // Broker is one registered broker. It and everything that it refers to is immutable.
 type Broker struct {
-	ID int32
+	ID int32 `json:"-"`
 	// Member is the id of the broker's metadata directory in the metadata quorum; 0 for a broker
 	// with a metadata store of its own.
-	Member uint64
+	Member uint64 `json:"-"`
 	// Former are members of the directories with which this broker registered before, the newest
 	// first; at most MaxFormer are kept. One of them may still vote: see package membership.
-	Former []uint64
+	Former []uint64 `json:"-"`
 	// Incarnation is new with every start of the broker process.
-	Incarnation [16]byte
+	Incarnation ID `json:"incarnation"`
 	// Dirs are the broker's log directories.
-	Dirs []BrokerDir
+	Dirs []BrokerDir `json:"dirs,omitempty"`
 	// Listeners are the addresses at which clients reach the broker.
-	Listeners []Endpoint
+	Listeners []Endpoint `json:"listeners,omitempty"`
 	// Rack is broker.rack, empty if it is not set.
-	Rack string
+	Rack string `json:"rack,omitempty"`
 	// Features are the feature levels that the broker supports.
-	Features Features
+	Features Features `json:"features"`
 	// Epoch is the broker epoch, the revision of the registration: it grows with every start.
-	Epoch int64
+	Epoch int64 `json:"-"`
 }
 
 // MaxFormer bounds Broker.Former.
@@ -60,30 +65,33 @@ const MaxFormer = 8
 
 // BrokerDir is a log directory of a broker.
 type BrokerDir struct {
-	ID [16]byte
+	ID ID `json:"id"`
 	// Format is the version of the directory's files.
-	Format int32
+	Format int32 `json:"format"`
 	// CheckpointSequence is the number of the directory's checkpoint when the broker registered. It
 	// grows with every start, so a smaller one belongs to an older copy of the directory.
-	CheckpointSequence uint64
+	CheckpointSequence uint64 `json:"checkpoint"`
 	// Finding identifies what the start of the broker found in the directory. A directory that
 	// could not note that it was registered reports the same finding with the next registration. It
 	// is no older copy then, although the number of the checkpoint in the finding is smaller.
-	Finding [16]byte
+	Finding ID `json:"finding,omitzero"`
 	// Offline reports that the broker registered without the directory, although it has replicas
 	// there. The entry keeps its last known state.
-	Offline bool
+	Offline bool `json:"offline,omitempty"`
 }
 
 // Endpoint is the address of a listener.
 type Endpoint struct {
-	Listener string // its name in the configuration
-	Host     string
-	Port     int32
+	Listener string `json:"name"` // in the configuration
+	Host     string `json:"host"`
+	Port     int32  `json:"port"`
 }
 
 // Features is a range of feature levels, both ends included.
-type Features struct{ Min, Max int32 }
+type Features struct {
+	Min int32 `json:"min"`
+	Max int32 `json:"max"`
+}
 
 // Dir returns the broker's log directory with an id, false if it has no such directory.
 func (b *Broker) Dir(id [16]byte) (BrokerDir, bool) {
@@ -107,14 +115,14 @@ func (b *Broker) Endpoint(listener string) (Endpoint, bool) {
 
 // BrokerState is what the controller has decided about a broker.
 type BrokerState struct {
-	Liveness Liveness
+	Liveness Liveness `json:"state"`
 	// Incarnation is the broker process to which the state applies. While a process registers, it
 	// differs from the registered one, of which nothing is accepted any longer.
-	Incarnation [16]byte
+	Incarnation ID `json:"incarnation"`
 	// Unable are the log directories that cannot take records, and Damaged the logs that cannot be
 	// read as they were written; both as the process's newest heartbeat says.
-	Unable  []UnableDir
-	Damaged []TopicPartition
+	Unable  []UnableDir      `json:"unable,omitempty"`
+	Damaged []TopicPartition `json:"damaged,omitempty"`
 }
 
 // Equal reports whether two states are the same.
@@ -125,8 +133,8 @@ func (s *BrokerState) Equal(o *BrokerState) bool {
 
 // UnableDir is a log directory that cannot take records.
 type UnableDir struct {
-	ID  [16]byte
-	Why DirFault
+	ID  ID       `json:"dir"`
+	Why DirFault `json:"why"`
 }
 
 // DirFault is why a log directory cannot take records. Its zero value is that it can.
@@ -155,6 +163,22 @@ func (f DirFault) String() string {
 		return ""
 	}
 	return faultNames[f]
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (f DirFault) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (f *DirFault) UnmarshalText(p []byte) error {
+	if *f = DirFault(max(slices.Index(faultNames[:], string(p)), 0)); !f.Valid() {
+		return fmt.Errorf("unknown fault %q of a directory", p)
+	}
+	return nil
+}
+
+// UnknownFault reports whether an entry has no fault.
+func UnknownFault(list []UnableDir) bool {
+	return slices.ContainsFunc(list, func(d UnableDir) bool { return !d.Why.Valid() })
 }
 
 // Fault returns why a log directory cannot take records, 0 if it can.
@@ -213,6 +237,19 @@ func (l Liveness) String() string {
 		return livenessNames[l]
 	}
 	return "unknown"
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (l Liveness) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (l *Liveness) UnmarshalText(p []byte) error {
+	i := slices.Index(livenessNames[:], string(p))
+	if i < 0 {
+		return fmt.Errorf("unknown state %q of a broker", p)
+	}
+	*l = Liveness(i)
+	return nil
 }
 
 // Topic is one topic. It and everything that it refers to is immutable.
@@ -333,8 +370,35 @@ func (d *Deleting) Waits(broker int32) bool { return slices.Contains(d.Brokers, 
 
 // TopicPartition names a partition of one incarnation of a topic.
 type TopicPartition struct {
-	Topic     [16]byte
-	Partition int32
+	Topic     ID    `json:"topic"`
+	Partition int32 `json:"partition"`
+}
+
+// TopicPartitions are partitions of topics, in any order. As JSON they are grouped by topic:
+// {"<id>":[0,1]}.
+type TopicPartitions []TopicPartition
+
+// MarshalJSON implements json.Marshaler.
+func (l TopicPartitions) MarshalJSON() ([]byte, error) {
+	m := make(map[ID][]int32)
+	for _, tp := range l {
+		m[tp.Topic] = append(m[tp.Topic], tp.Partition)
+	}
+	return json.Marshal(m)
+}
+
+// UnmarshalJSON implements json.Unmarshaler. It returns the partitions in one order, so that equal
+// lists stay equal.
+func (l *TopicPartitions) UnmarshalJSON(p []byte) error {
+	var m map[ID][]int32
+	err := json.Unmarshal(p, &m)
+	*l = nil
+	for _, id := range sortIDs(maps.Keys(m)) {
+		for _, n := range m[id] {
+			*l = append(*l, TopicPartition{id, n})
+		}
+	}
+	return err
 }
 
 // InternalTopics returns the names of topics that are reserved for the broker, so that clients may

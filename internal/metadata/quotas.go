@@ -33,10 +33,9 @@ func quotaParts(e *quota.Entity) []quotaPart {
 	return []quotaPart{{"user", &e.User}, {"client", &e.Client}, {"ip", &e.Address}}
 }
 
-// QuotaKey returns the key of an entity's quota, whose names must not be empty:
-// /quotas/ip=10.0.0.1, /quotas/user=bob, or /quotas/user=bob&client= if the second part is the
-// default. Names are escaped as in a URL query.
-func QuotaKey(e quota.Entity) string {
+// formatEntity returns what follows QuotaPrefix in a key: ip=10.0.0.1, user=bob, or
+// user=bob&client= if the second part is the default. Names are escaped as in a URL query.
+func formatEntity(e quota.Entity) string {
 	var parts []string
 	for _, p := range quotaParts(&e) {
 		switch p.name.Kind {
@@ -47,10 +46,10 @@ func QuotaKey(e quota.Entity) string {
 		case quota.None:
 		}
 	}
-	return QuotaPrefix + strings.Join(parts, "&")
+	return strings.Join(parts, "&")
 }
 
-// parseEntity parses what follows QuotaPrefix in a key.
+// parseEntity is the inverse of formatEntity.
 func parseEntity(s string) (e quota.Entity, ok bool) {
 	for part := range strings.SplitSeq(s, "&") {
 		kind, escaped, _ := strings.Cut(part, "=")
@@ -95,15 +94,7 @@ func DecodeQuota(kv KV) (Quota, error) {
 }
 
 // Quotas iterates over all quotas, in no order.
-func (m *Image) Quotas() iter.Seq[Quota] {
-	return func(yield func(Quota) bool) {
-		for _, q := range m.quotas.all() {
-			if !yield(q) {
-				return
-			}
-		}
-	}
-}
+func (m *Image) Quotas() iter.Seq[Quota] { return m.quotas.values() }
 
 // NumQuotas returns the number of entities that have quotas.
 func (m *Image) NumQuotas() int { return m.quotas.len() }
@@ -127,15 +118,4 @@ func (b *builder) removeQuota(e quota.Entity) {
 	}
 }
 
-// sameQuotas reports whether two images have the same quotas.
-func sameQuotas(a, b *Image) bool {
-	if a.quotas.len() != b.quotas.len() {
-		return false
-	}
-	for e, q := range a.quotas.all() {
-		if other, ok := b.quotas.get(e); !ok || other.Revision != q.Revision || !maps.Equal(other.Limits, q.Limits) {
-			return false
-		}
-	}
-	return true
-}
+func sameQuota(a, b Quota) bool { return a.Revision == b.Revision && maps.Equal(a.Limits, b.Limits) }

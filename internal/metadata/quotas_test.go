@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/security/quota"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // The key of each kind of entity is read back, whatever its names are.
@@ -65,9 +66,7 @@ func TestQuotasOfAnImage(t *testing.T) {
 		{[]Event{{Key: QuotaKey(bob), Deleted: true}}, false, "[user=<default> 2]"},
 	} {
 		next, d, err := img.Apply(Batch{Revision: int64(i + 1), Events: x.events})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if d.Quotas != x.changed || d.Empty() == x.changed || Diff(img, next).Quotas != x.changed {
 			t.Errorf("%d: the delta says %v, that of the images %v", i, d.Quotas, Diff(img, next).Quotas)
 		}

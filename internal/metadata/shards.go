@@ -46,6 +46,44 @@ func (s shards[K, V]) all() iter.Seq2[K, V] {
 	}
 }
 
+// keys iterates over the keys in no order.
+func (s shards[K, V]) keys() iter.Seq[K] {
+	return func(yield func(K) bool) {
+		s.all()(func(k K, _ V) bool { return yield(k) })
+	}
+}
+
+// values iterates over the values in no order.
+func (s shards[K, V]) values() iter.Seq[V] {
+	return func(yield func(V) bool) {
+		s.all()(func(_ K, v V) bool { return yield(v) })
+	}
+}
+
+// changed iterates over the keys that only one of two versions has, or whose values differ.
+func changed[K comparable, V any](prev, next shards[K, V], same func(a, b V) bool) iter.Seq[K] {
+	return func(yield func(K) bool) {
+		for k, n := range next.all() {
+			if p, ok := prev.get(k); (!ok || !same(p, n)) && !yield(k) {
+				return
+			}
+		}
+		for k := range prev.all() {
+			if _, ok := next.get(k); !ok && !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// some reports whether there is a key.
+func some[K any](keys iter.Seq[K]) bool {
+	for range keys {
+		return true
+	}
+	return false
+}
+
 // edit starts a new version.
 func (s shards[K, V]) edit() *shardsEdit[K, V] { return &shardsEdit[K, V]{base: s} }
 

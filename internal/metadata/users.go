@@ -3,7 +3,6 @@ package metadata
 import (
 	"cmp"
 	"iter"
-	"maps"
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/security/secret"
@@ -117,15 +116,7 @@ func (m *Image) User(name string) *User {
 func (m *Image) NumUsers() int { return m.users.len() }
 
 // Users iterates over all users, in no order.
-func (m *Image) Users() iter.Seq[*User] {
-	return func(yield func(*User) bool) {
-		for _, u := range m.users.all() {
-			if !yield(u) {
-				return
-			}
-		}
-	}
-}
+func (m *Image) Users() iter.Seq[*User] { return m.users.values() }
 
 // Logins returns what brokers need to check logins.
 func (m *Image) Logins() Logins { return m.logins }
@@ -148,21 +139,6 @@ func (b *builder) removeUser(name string) {
 	}
 	b.users.delete(name)
 	b.delta.Users = append(b.delta.Users, name)
-}
-
-// diffUsers adds the differences of users.
-func (d *Delta) diffUsers(prev, next *Image) {
-	names := map[string]bool{}
-	for _, all := range []func(func(string, *User) bool){prev.users.all(), next.users.all()} {
-		for name := range all {
-			p, n := prev.User(name), next.User(name)
-			if p == nil || n == nil || p.Revision != n.Revision {
-				names[name] = true
-			}
-		}
-	}
-	d.Users = slices.Sorted(maps.Keys(names))
-	d.Logins = !prev.logins.Salt.Equal(next.logins.Salt) || prev.logins.Bootstrapped != next.logins.Bootstrapped
 }
 
 // credentialJSON has byte slices, which JSON shows as base64, because a Secret never shows itself.

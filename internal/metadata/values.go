@@ -28,8 +28,8 @@ type TopicRecord struct {
 
 // Name is the value of NameKey.
 type Name struct {
-	Topic string // the exact name
-	ID    [16]byte
+	Topic string `json:"topic"` // the exact name
+	ID    ID     `json:"id"`
 }
 
 // ProducerIDs is the value of ProducerIDsKey.
@@ -44,11 +44,7 @@ type header struct {
 
 type clusterJSON struct {
 	header
-	ID           string `json:"id"`
-	Generation   string `json:"generation"`
-	FeatureLevel int32  `json:"featureLevel"`
-
-	TransactionVersion int16 `json:"transactionVersion"`
+	Cluster
 }
 
 type producerIDsJSON struct {
@@ -58,8 +54,7 @@ type producerIDsJSON struct {
 
 type nameJSON struct {
 	header
-	Topic string `json:"topic"`
-	ID    string `json:"id"`
+	Name
 }
 
 type topicJSON struct {
@@ -79,10 +74,7 @@ type deletingJSON struct {
 }
 
 // Encode returns the value of ClusterKey.
-func (c Cluster) Encode() []byte {
-	return encode(clusterJSON{header: current, ID: c.ID, Generation: FormatID(c.Generation), FeatureLevel: c.FeatureLevel,
-		TransactionVersion: c.TransactionVersion})
-}
+func (c Cluster) Encode() []byte { return encode(clusterJSON{header: current, Cluster: c}) }
 
 // DecodeCluster is the inverse of Cluster.Encode.
 func DecodeCluster(kv KV) (Cluster, error) {
@@ -101,11 +93,7 @@ func DecodeCluster(kv KV) (Cluster, error) {
 		return Cluster{}, fmt.Errorf("transaction.version %d, this version of chronik knows levels up to %d: %w", w.TransactionVersion,
 			MaxTransactionVersion, ErrNewerVersion)
 	}
-	c := Cluster{ID: w.ID, FeatureLevel: w.FeatureLevel, TransactionVersion: w.TransactionVersion}
-	if c.Generation, err = ParseID(w.Generation); err != nil {
-		return Cluster{}, invalid(kv, err.Error())
-	}
-	return c, nil
+	return w.Cluster, nil
 }
 
 // First returns the first keys of a cluster, without revisions. The next producer id is one of
@@ -115,9 +103,7 @@ func First(c Cluster) []KV {
 }
 
 // Encode returns the value of ProducerIDsKey.
-func (p ProducerIDs) Encode() []byte {
-	return encode(producerIDsJSON{header: current, ProducerIDs: p})
-}
+func (p ProducerIDs) Encode() []byte { return encode(producerIDsJSON{header: current, ProducerIDs: p}) }
 
 // DecodeProducerIDs is the inverse of ProducerIDs.Encode.
 func DecodeProducerIDs(kv KV) (ProducerIDs, error) {
@@ -129,27 +115,16 @@ func DecodeProducerIDs(kv KV) (ProducerIDs, error) {
 }
 
 // Encode returns the value of NameKey.
-func (n Name) Encode() []byte {
-	return encode(nameJSON{header: current, Topic: n.Topic, ID: FormatID(n.ID)})
-}
+func (n Name) Encode() []byte { return encode(nameJSON{header: current, Name: n}) }
 
 // DecodeName is the inverse of Name.Encode.
 func DecodeName(kv KV) (Name, error) {
 	w, err := decode[nameJSON](kv)
-	if err != nil {
-		return Name{}, err
-	}
-	id, err := ParseID(w.ID)
-	if err != nil {
-		return Name{}, invalid(kv, err.Error())
-	}
-	return Name{Topic: w.Topic, ID: id}, nil
+	return w.Name, err
 }
 
 // Encode returns the value of TopicKey.
-func (t TopicRecord) Encode() []byte {
-	return encode(topicJSON{header: current, TopicRecord: t})
-}
+func (t TopicRecord) Encode() []byte { return encode(topicJSON{header: current, TopicRecord: t}) }
 
 // DecodeTopicRecord is the inverse of TopicRecord.Encode.
 func DecodeTopicRecord(kv KV) (TopicRecord, error) {

@@ -13,6 +13,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // section is a heading of names.go and the names under it.
@@ -24,9 +25,7 @@ type section struct {
 func sections(t *testing.T) (list []section) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "names.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, d := range file.Decls {
 		for _, spec := range d.(*ast.GenDecl).Specs {
 			v := spec.(*ast.ValueSpec)
@@ -37,9 +36,7 @@ func sections(t *testing.T) (list []section) {
 				t.Fatalf("%s has no heading", v.Names[0])
 			}
 			name, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			s := &list[len(list)-1]
 			s.names = append(s.names, name)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -22,9 +23,7 @@ func TestLagIsBounded(t *testing.T) {
 		g.Add(view.GroupOffset{Topic: "t", Partition: i, End: 1})
 	}
 	g.Add(view.GroupOffset{Topic: "t", Partition: MaxLags + 4, End: -1}) // led elsewhere
-	if err := RegisterGroups(reg, true, func() view.Groups { return view.Groups{List: []view.Group{g, odd}} }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, RegisterGroups(reg, true, func() view.Groups { return view.Groups{List: []view.Group{g, odd}} }))
 	m := gather(t, reg)
 	if n := len(m[nameGroupLag].GetMetric()); n != MaxLags {
 		t.Errorf("%d series", n)
@@ -44,9 +43,7 @@ func TestAScrapeIsBoundedInBytes(t *testing.T) {
 		g.Add(view.GroupOffset{Topic: strings.Repeat("t", 249), End: 1})
 		list = append(list, g)
 	}
-	if err := RegisterGroups(reg, true, func() view.Groups { return view.Groups{List: list} }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, RegisterGroups(reg, true, func() view.Groups { return view.Groups{List: list} }))
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	if n := w.Body.Len(); n > 16<<20 || n < 1<<20 {
@@ -65,9 +62,7 @@ func TestTheLargestAgeRemains(t *testing.T) {
 	open := func() []view.Held {
 		return []view.Held{{Age: 9 * time.Second}, {Age: 61 * time.Second}, {}}
 	}
-	if err := RegisterOpenTransactions(reg, false, open); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, RegisterOpenTransactions(reg, false, open))
 	m := gather(t, reg)
 	if m[nameLSOAge] != nil || m[nameLSOLag] != nil || m[nameTxnOpen] != nil {
 		t.Error("there are series of partitions")
@@ -83,12 +78,8 @@ func TestSumsRemainWithoutPartitions(t *testing.T) {
 	list := []view.Group{{ID: "g", Offsets: []view.GroupOffset{{Topic: "t", Lag: 5}, {Topic: "u", Lag: 7},
 		{Topic: "t", Partition: 1, Lag: 6}}},
 		{ID: "h", Offsets: []view.GroupOffset{{Topic: "t", Lag: 1}}}}
-	if err := RegisterGroups(reg, false, func() view.Groups { return view.Groups{List: list} }); err != nil {
-		t.Fatal(err)
-	}
-	if err := RegisterLogs(reg, false, twoLogs); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, RegisterGroups(reg, false, func() view.Groups { return view.Groups{List: list} }))
+	must.OK(t, RegisterLogs(reg, false, twoLogs))
 	m := gather(t, reg)
 	for _, name := range []string{nameGroupLag, nameLogSize, nameLogStart, nameLogEnd} {
 		if m[name] != nil {
@@ -116,9 +107,7 @@ func manyLogs(yield func(*view.Log)) {
 // A scrape of 10,000 partitions must take less than a second.
 func BenchmarkScrapeOf10000Partitions(b *testing.B) {
 	reg := NewRegistry()
-	if err := RegisterLogs(reg, true, manyLogs); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, RegisterLogs(reg, true, manyLogs))
 	h := promhttp.HandlerFor(reg, promhttp.HandlerOpts{})
 	for b.Loop() {
 		w := httptest.NewRecorder()

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -38,52 +39,32 @@ func everything(t *testing.T) *prometheus.Registry {
 		c.WithLabelValues("x", "y").Inc()
 	}
 	n.Logins.WithLabelValues("x", "y", "z").Inc()
-	if err := RegisterLogs(reg, true, twoLogs); err != nil {
-		t.Fatal(err)
-	}
-	if err := RegisterDirs(reg, func() []view.Dir {
+	must.OK(t, RegisterLogs(reg, true, twoLogs))
+	must.OK(t, RegisterDirs(reg, func() []view.Dir {
 		return []view.Dir{{Path: "/a", JournalBytes: 7, Free: 9, Space: view.SpaceOK}, {Path: "/b"},
 			{Path: "/c", Error: "x", Unopened: true}}
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := RegisterGroups(reg, true, func() view.Groups {
+	}))
+	must.OK(t, RegisterGroups(reg, true, func() view.Groups {
 		return view.Groups{Shards: map[string]int{"active": 3},
 			List: []view.Group{{ID: "g", Kind: "classic", State: "Stable", Offsets: []view.GroupOffset{{Topic: "t", Lag: 5}}}}}
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := RegisterClients(reg, twoSeries); err != nil {
-		t.Fatal(err)
-	}
-	if err := RegisterTransactions(reg, someTransactions); err != nil {
-		t.Fatal(err)
-	}
+	}))
+	must.OK(t, RegisterClients(reg, twoSeries))
+	must.OK(t, RegisterTransactions(reg, someTransactions))
 	open := func() []view.Held { return []view.Held{{Topic: "t", Count: 2, Lag: 7, Age: 8500 * time.Millisecond}} }
-	if err := RegisterOpenTransactions(reg, true, open); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, RegisterOpenTransactions(reg, true, open))
 	ends := NewTransactionEnds(reg)
 	ends.Ended.WithLabelValues("commit", "client").Inc()
 	ends.Duration.WithLabelValues("commit").Observe(1)
 	ends.Marker.WithLabelValues("commit").Observe(1)
 	ends.Refused.WithLabelValues("KAFKA_STORAGE_ERROR").Inc()
 	ends.Crowded.WithLabelValues("removed").Inc()
-	if err := RegisterFindings(reg, func() []Findings { return []Findings{{"files", "warn", 1}} }); err != nil {
-		t.Fatal(err)
-	}
-	if err := RegisterReports(reg, func() []Reported {
+	must.OK(t, RegisterFindings(reg, func() []Findings { return []Findings{{"files", "warn", 1}} }))
+	must.OK(t, RegisterReports(reg, func() []Reported {
 		return []Reported{{Broker: 3, Age: 1500 * time.Millisecond, N: []Findings{{Severity: "bad", N: 2}}}, {Broker: 4, Age: time.Minute}}
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := RegisterCertificates(reg, func() []Expiry { return []Expiry{{"clients", "server", 7}} }); err != nil {
-		t.Fatal(err)
-	}
-	if err := RegisterTokenKeys(reg, func() (time.Time, bool) { return time.Now().Add(-time.Hour), true }); err != nil {
-		t.Fatal(err)
-	}
-	if err := RegisterCluster(reg, func() *view.Cluster {
+	}))
+	must.OK(t, RegisterCertificates(reg, func() []Expiry { return []Expiry{{"clients", "server", 7}} }))
+	must.OK(t, RegisterTokenKeys(reg, func() (time.Time, bool) { return time.Now().Add(-time.Hour), true }))
+	must.OK(t, RegisterCluster(reg, func() *view.Cluster {
 		return &view.Cluster{Quorum: view.Quorum{Term: 2, Commit: 3, Leads: true, Voters: 5}, Revision: 4,
 			LeaseAge: 500 * time.Millisecond, Skew: 1500 * time.Millisecond,
 			Leaderless: []view.Leaderless{{Partitions: view.Partitions{Count: 1}}},
@@ -94,26 +75,14 @@ func everything(t *testing.T) *prometheus.Registry {
 			Stopped: []view.Stopped{{Partitions: view.Partitions{Count: 10}, Ahead: true}},
 			Streams: view.Streams{Connections: 11, SentFrames: 12, SentBytes: 13, ReceivedFrames: 14, ReceivedBytes: 15, Waits: 16,
 				Truncated: 17, Refused: 18}}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	NewElections(reg).WithLabelValues("isr").Inc()
 	NewISRChanges(reg).WithLabelValues("shrink").Inc()
-	if err := RegisterAudit(reg, func() Audit { return Audit{3, 2, 1} }); err != nil {
-		t.Fatal(err)
-	}
-	if err := RegisterPlaces(reg, func() ([]Places, int) { return []Places{{"requests", 2, 1.5}}, 4 }); err != nil {
-		t.Fatal(err)
-	}
-	if err := RegisterLogins(reg, func() Logins { return Logins{3, 1} }); err != nil {
-		t.Fatal(err)
-	}
-	if err := RegisterQuotas(reg, func(int) []Quota { return []Quota{{"user=a\xff", "producer_byte_rate", 3, 1}} }); err != nil {
-		t.Fatal(err)
-	}
-	if err := RegisterBudgets(reg, func() []Budget { return []Budget{{"produce", 3, 10}, {"other", 0, 5}} }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, RegisterAudit(reg, func() Audit { return Audit{3, 2, 1} }))
+	must.OK(t, RegisterPlaces(reg, func() ([]Places, int) { return []Places{{"requests", 2, 1.5}}, 4 }))
+	must.OK(t, RegisterLogins(reg, func() Logins { return Logins{3, 1} }))
+	must.OK(t, RegisterQuotas(reg, func(int) []Quota { return []Quota{{"user=a\xff", "producer_byte_rate", 3, 1}} }))
+	must.OK(t, RegisterBudgets(reg, func() []Budget { return []Budget{{"produce", 3, 10}, {"other", 0, 5}} }))
 	return reg
 }
 
@@ -137,9 +106,7 @@ func twoLogs(yield func(*view.Log)) {
 func gather(t *testing.T, reg *prometheus.Registry) map[string]*dto.MetricFamily {
 	t.Helper()
 	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m := make(map[string]*dto.MetricFamily)
 	for _, f := range families {
 		m[f.GetName()] = f
@@ -150,9 +117,7 @@ func gather(t *testing.T, reg *prometheus.Registry) map[string]*dto.MetricFamily
 // A scrape returns every name in names.go, with a help text, and no other chronik name.
 func TestNamesAreTheOnesThatAreCollected(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "names.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	named := make(map[string]bool)
 	ast.Inspect(file, func(n ast.Node) bool {
 		if lit, ok := n.(*ast.BasicLit); ok {
@@ -277,9 +242,7 @@ func TestKeysThatWereNeverRead(t *testing.T) {
 		want   int
 	}{{time.Time{}, true, 1}, {time.Now().Add(-time.Hour), false, 2}} {
 		reg := prometheus.NewRegistry()
-		if err := RegisterTokenKeys(reg, func() (time.Time, bool) { return c.read, c.failed }); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, RegisterTokenKeys(reg, func() (time.Time, bool) { return c.read, c.failed }))
 		got := gather(t, reg)
 		if len(got) != c.want || (got[nameKeysFailed].GetMetric()[0].GetGauge().GetValue() == 1) != c.failed ||
 			c.want == 2 && got[nameKeysAge].GetMetric()[0].GetGauge().GetValue() < 3600 {

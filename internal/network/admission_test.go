@@ -352,9 +352,7 @@ func TestLargeFramesPassManySmallOnes(t *testing.T) {
 		began := time.Now()
 		for i := range int32(5) {
 			c := f.pipe.dial()
-			if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.SetDeadline(time.Now().Add(time.Minute)))
 			pace{piece: 50_000, every: 10 * time.Millisecond}.send(c, frame(protocol.KeyProduce, 3, i, make([]byte, 400_000)), 0)
 			c.want(t, i)
 			c.Close()

@@ -56,9 +56,7 @@ func TestBatchRunsBeforeTheReaderWaits(t *testing.T) {
 			defer f.end(t)
 			p := f.pipe.dial()
 			defer p.Close()
-			if err := p.SetReadDeadline(time.Now().Add(patience)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, p.SetReadDeadline(time.Now().Add(patience)))
 			p.sendAsync(append(frame(protocol.KeyProduce, 3, 1, nil), c.then...))
 			p.want(t, 1)
 			if name == "while it is muted" {
@@ -86,9 +84,7 @@ func TestReaderYields(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	c := dial(t, f.tcp(t))
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.SetDeadline(time.Now().Add(patience)))
 	c.send(t, bytes.Repeat(frame(keyMetadata, 3, 1, nil), requests))
 	close(sent)
 	for range requests {

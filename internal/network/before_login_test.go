@@ -97,9 +97,7 @@ func behindLogin(t testing.TB, u *users, h func(*Request), change func(*Options)
 		}
 	})
 	ln := newPipeListener()
-	if err := f.Serve(&Listener{Name: "sasl", SASL: true, Brokers: true}, ln); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Serve(&Listener{Name: "sasl", SASL: true, Brokers: true}, ln))
 	return f, ln
 }
 

@@ -138,31 +138,23 @@ func produceTable(t testing.TB) *protocol.Table {
 		protocol.API{Key: 3, Max: 13}, protocol.API{Key: keyEndTxn, Max: 5, Quick: true},
 		protocol.API{Key: protocol.KeyApiVersions, Max: 4},
 		protocol.API{Key: protocol.KeySASLHandshake, Max: 1}, protocol.API{Key: protocol.KeySASLAuthenticate, Max: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return table
 }
 
 func listen(t testing.TB) net.Listener {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ln
 }
 
 func serve(t testing.TB, o Options) (*Server, string) {
 	t.Helper()
 	srv, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ln := listen(t)
-	if err := srv.Serve(&Listener{Name: "test"}, ln); err != nil {
-		t.Fatal(err)
-	}
+	must(t, srv.Serve(&Listener{Name: "test"}, ln))
 	return srv, ln.Addr().String()
 }
 
@@ -192,9 +184,7 @@ func dialAll(t testing.TB, addr string) []net.Conn {
 	var conns []net.Conn
 	for range benchConns {
 		c, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		conns = append(conns, c)
 	}
 	return conns

@@ -17,9 +17,7 @@ func BenchmarkTLS(b *testing.B) {
 	sealed := make([]net.Conn, 0, benchConns)
 	for range benchConns {
 		c := dialTLS(b, addr, nil)
-		if err := c.Conn.(*tls.Conn).Handshake(); err != nil {
-			b.Fatal(err)
-		}
+		must(b, c.Conn.(*tls.Conn).Handshake())
 		sealed = append(sealed, c.Conn)
 	}
 	defer closeAll(sealed)

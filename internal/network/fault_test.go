@@ -37,9 +37,7 @@ func TestFault11FrameCutAtEveryByte(t *testing.T) {
 	for cut := range whole {
 		c := dial(t, addr)
 		c.send(t, whole[:cut])
-		if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Conn.(*net.TCPConn).CloseWrite())
 		c.wantClosed(t)
 		c.Close()
 	}
@@ -165,9 +163,7 @@ func TestFault12HalfClosedClientGetsItsAnswers(t *testing.T) {
 	c := dial(t, f.tcp(t))
 	defer c.Close()
 	c.send(t, frame(protocol.KeyProduce, 3, 1, nil), frame(protocol.KeyProduce, 3, 2, nil))
-	if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Conn.(*net.TCPConn).CloseWrite())
 	a, b := p.next(), p.next()
 	b.Respond(body("b"))
 	a.Respond(body("a"))
@@ -185,9 +181,7 @@ func TestFault12ResetInTheMiddleOfAProduce(t *testing.T) {
 	whole := produceFrame(100_000)
 	c.send(t, whole, whole[:50_000])
 	r := p.next()
-	if err := c.Conn.(*net.TCPConn).SetLinger(0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Conn.(*net.TCPConn).SetLinger(0))
 	c.Close()
 	for f.Stats().Connections != 0 {
 		time.Sleep(time.Millisecond)
@@ -282,9 +276,7 @@ func TestFault13AConnectionCountsUntilItsRequestsAreAnswered(t *testing.T) {
 				c := dial(t, addr)
 				c.send(t, frame(protocol.KeyProduce, 3, 1, nil), frame(protocol.KeyProduce, 3, 2, nil))
 				left = append(left, p.next(), p.next())
-				if err := c.Conn.(*net.TCPConn).SetLinger(0); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.Conn.(*net.TCPConn).SetLinger(0))
 				c.Close()
 			}
 			for f.Stats().Connections != 0 {
@@ -297,9 +289,7 @@ func TestFault13AConnectionCountsUntilItsRequestsAreAnswered(t *testing.T) {
 			}
 			out := dial(t, addr)
 			defer out.Close()
-			if err := out.SetDeadline(time.Now().Add(patience)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, out.SetDeadline(time.Now().Add(patience)))
 			if n, err := out.Read(make([]byte, 1)); n > 0 || err == nil || isTimeout(err) {
 				t.Errorf("one too many was let in: %v", err)
 			}

@@ -35,9 +35,7 @@ func (f *pollFixture) choke(t *testing.T) *choked {
 	for full := 0; full < 10; { // the client's buffer takes some of it a little later
 		var n int
 		var failed error
-		if err := p.c.sock.control(func(fd uintptr) { n, failed = unix.Write(int(fd), junk) }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.c.sock.control(func(fd uintptr) { n, failed = unix.Write(int(fd), junk) }))
 		switch {
 		case failed == nil:
 			p.filled += n

@@ -58,13 +58,9 @@ func TestAnHTTPClientGetsAnAnswerThatNamesTheAdminPort(t *testing.T) {
 		addr, logged := foreigners(t, admin)
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodOptions, http.MethodHead} {
 			req, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+"/metrics", bytes.NewReader(make([]byte, 10_000)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			resp, err := http.DefaultTransport.RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			text, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if err != nil || resp.StatusCode != http.StatusBadRequest || !strings.HasSuffix(string(text), want+"\n") &&

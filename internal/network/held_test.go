@@ -208,9 +208,7 @@ func TestAHeldConnectionMakesRoomAtItsLimit(t *testing.T) {
 			o.Connecting = func(netip.Addr) time.Duration { return wait }
 		})
 		ln := newPipeListener()
-		if err := f.Serve(&Listener{Name: "clients", SASL: true}, ln); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Serve(&Listener{Name: "clients", SASL: true}, ln))
 		all := []*client{ln.dialAs("10.0.0.1"), ln.dialAs("10.0.0.2")}
 		synctest.Wait()
 		wait = time.Hour

@@ -52,13 +52,9 @@ func start(t testing.TB, h func(*Request), change func(*Options)) *fixture {
 		change(&o)
 	}
 	srv, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f.Server = srv
-	if err := srv.Serve(&f.name, f.pipe); err != nil {
-		t.Fatal(err)
-	}
+	must(t, srv.Serve(&f.name, f.pipe))
 	return f
 }
 
@@ -66,9 +62,7 @@ func start(t testing.TB, h func(*Request), change func(*Options)) *fixture {
 func (f *fixture) tcp(t testing.TB) string {
 	t.Helper()
 	ln := listen(t)
-	if err := f.Serve(&f.name, ln); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Serve(&f.name, ln))
 	return ln.Addr().String()
 }
 
@@ -137,9 +131,7 @@ const patience = 2 * time.Minute
 func dial(t testing.TB, addr string) *client {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &client{c}
 }
 

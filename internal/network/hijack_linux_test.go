@@ -13,9 +13,7 @@ import (
 func watched(t *testing.T, p *poller) int {
 	t.Helper()
 	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", p.set.fd))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.Count(string(info), "tfd:") - 1
 }
 

@@ -352,9 +352,7 @@ func TestShutdownResetsWhomItHasNotServed(t *testing.T) {
 		conn *client
 		want error
 	}{{"fresh", fresh, syscall.ECONNRESET}, {"introduced", introduced, syscall.ECONNRESET}, {"served", served, io.EOF}} {
-		if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.conn.SetDeadline(time.Now().Add(patience)))
 		if _, err := c.conn.Read(make([]byte, 1)); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}

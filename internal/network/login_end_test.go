@@ -33,9 +33,7 @@ func TestABrokerThatStartsRefusesNoLogin(t *testing.T) {
 func hold(t *testing.T, p *share.Places, n int) {
 	t.Helper()
 	for range n {
-		if err := p.Take(t.Context(), nil, netip.Prefix{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Take(t.Context(), nil, netip.Prefix{}))
 	}
 }
 

@@ -13,9 +13,7 @@ import (
 func sendBuffer(t *testing.T, nc net.Conn) (n int) {
 	t.Helper()
 	raw, err := nc.(syscall.Conn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fault := raw.Control(func(fd uintptr) { n, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF) })
 	if fault != nil || err != nil {
 		t.Fatal(fault, err)
@@ -27,19 +25,13 @@ func sendBuffer(t *testing.T, nc net.Conn) (n int) {
 // when they have none any longer. A socket that has never been changed is left to the kernel.
 func TestANearClientSharesTheProcessors(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	client, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer client.Close()
 	nc, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer nc.Close()
 	s := &Server{}
 	c := &conn{srv: s, sock: socket{nc: nc}}

@@ -16,9 +16,7 @@ func TestOnCloseIsCalledWhenTheClientHasClosedItsSide(t *testing.T) {
 	c.send(t, frame(keyMetadata, 1, 1, nil))
 	r := p.next()
 	r.OnClose(func() { r.Respond(body("nothing new")) })
-	if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Conn.(*net.TCPConn).CloseWrite())
 	if got := c.want(t, 1); string(got) != "nothing new" {
 		t.Errorf("%q", got)
 	}
@@ -38,9 +36,7 @@ func TestOnCloseIsCalledWhenTheClientIsGone(t *testing.T) {
 		t.Error("the connection is open, and yet the call could not be taken back")
 	}
 	r.OnClose(func() { close(called) })
-	if err := c.Conn.(*net.TCPConn).SetLinger(0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Conn.(*net.TCPConn).SetLinger(0))
 	c.Close()
 	select {
 	case <-called:

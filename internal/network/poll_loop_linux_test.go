@@ -107,9 +107,7 @@ func TestShutdownWhileACommitHangs(t *testing.T) {
 func openFiles(t testing.TB) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(list)
 }
 

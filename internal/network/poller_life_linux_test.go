@@ -53,9 +53,7 @@ func TestStrayEvents(t *testing.T) {
 	p := f.dial(t)
 	defer p.Close()
 	set, err := newPollSet()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer set.free()
 	stray, own := &poller{srv: f.Server, set: set}, &pollLoop{buf: make([]byte, pollRead)}
 	defer own.batch.HandOff()
@@ -246,9 +244,7 @@ func TestShutdownWithoutAConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			never, err := New(Options{Handler: handlerFunc(echo), Table: produceTable(t)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			f := start(t, echo, nil)
 			f.tcp(t)
 			for range 2 {

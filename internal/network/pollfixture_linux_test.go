@@ -66,9 +66,7 @@ func (f *pollFixture) dial(t testing.TB) *polled {
 // adopt brings a client's connection to its poller.
 func (f *pollFixture) adopt(t testing.TB, client *client) *polled {
 	t.Helper()
-	if err := client.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.SetDeadline(time.Now().Add(patience)))
 	client.send(t, frame(protocol.KeyProduce, 3, warm, nil))
 	client.want(t, warm)
 	p := &polled{client: client}
@@ -89,9 +87,7 @@ func dialSmall(t testing.TB, addr string) *client {
 	t.Helper()
 	d := net.Dialer{Control: smallBuffers}
 	c, err := d.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &client{c}
 }
 
@@ -111,12 +107,8 @@ func (f *pollFixture) narrow(t testing.TB) {
 	t.Helper()
 	lc := net.ListenConfig{Control: smallBuffers}
 	ln, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Serve(&f.name, ln); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, f.Serve(&f.name, ln))
 	f.addr = ln.Addr().String()
 }
 
@@ -209,17 +201,13 @@ func (p *polled) wantClosed(t testing.TB) {
 
 func (p *polled) closeWrite(t testing.TB) {
 	t.Helper()
-	if err := p.tcp().CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.tcp().CloseWrite())
 }
 
 // reset closes the connection so that the server sees a broken one.
 func (p *polled) reset(t testing.TB) {
 	t.Helper()
-	if err := p.tcp().SetLinger(0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.tcp().SetLinger(0))
 	p.Close()
 }
 

@@ -197,9 +197,7 @@ func TestRecordsWithoutDataNeedAPlace(t *testing.T) {
 	c.wantChoice(t, 1, 0)
 	all := share.Half()
 	for range all {
-		if err := f.places.Take(t.Context(), nil, origin.Of(remoteIP(w.raw))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.places.Take(t.Context(), nil, origin.Of(remoteIP(w.raw))))
 	}
 	c.send(t, frame(protocol.KeyApiVersions, 0, 2, nil)) // waits for no place
 	c.want(t, 2)

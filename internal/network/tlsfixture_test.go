@@ -34,22 +34,16 @@ func newAuthority(t testing.TB, name string) *authority {
 func (a *authority) sign(t testing.TB, c *x509.Certificate) *tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.SerialNumber, c.NotBefore = big.NewInt(time.Now().UnixNano()), today.Add(-time.Hour)
 	parent, signer := a.cert, a.key
 	if signer == nil {
 		parent, signer = c, key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
@@ -93,9 +87,7 @@ func (f *fixture) serveTLS(t testing.TB, ln net.Listener, client tls.ClientAuthT
 	if change != nil {
 		change(l)
 	}
-	if err := f.Serve(l, ln); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Serve(l, ln))
 }
 
 // securePipe makes the server listen in memory with TLS. Tests with a clock of their own call
@@ -123,9 +115,7 @@ var today = time.Now()
 func dialTLS(t testing.TB, addr string, cert *tls.Certificate) *client {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return overTLS(nc, cert)
 }
 

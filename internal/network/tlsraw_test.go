@@ -49,9 +49,7 @@ func seize(t testing.TB, nc net.Conn, version uint16) *rawTLS {
 	c := tls.Client(tap, &tls.Config{RootCAs: testCA().pool(), ServerName: "broker", MinVersion: version, MaxVersion: version,
 		KeyLogWriter: &keys, Time: func() time.Time { return today },
 		CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}})
-	if err := c.Handshake(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Handshake())
 	w := &rawTLS{Conn: c, raw: nc, version: version}
 	// A line of the key log is LABEL, the client's random number and the secret, in hex.
 	logged := func(label string) (random, secret []byte) {
@@ -99,9 +97,7 @@ func expand(t testing.TB, secret []byte, label string, n int) []byte {
 	info := binary.BigEndian.AppendUint16(nil, uint16(n))
 	info = append(append(append(info, byte(6+len(label))), "tls13 "+label...), 0)
 	out, err := hkdf.Expand(sha256.New, secret, string(info), n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
@@ -133,9 +129,7 @@ func (w *rawTLS) use(t testing.TB, key, iv []byte) {
 	if err == nil {
 		w.aead, err = cipher.NewGCM(block)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.iv = iv
 }
 

@@ -109,9 +109,7 @@ func TestStrangersKeepNoBrokerOut(t *testing.T) {
 		taker := newHijacker()
 		f := start(t, echo, func(o *Options) { o.Link, o.Limits.Connections = taker, 1 })
 		ln := newPipeListener()
-		if err := f.Serve(&Listener{Name: "plain", Brokers: true}, ln); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Serve(&Listener{Name: "plain", Brokers: true}, ln))
 		all := []*client{ln.dialAs("10.0.0.1")}
 		all[0].send(t, frame(keyMetadata, 1, 1, nil))
 		all[0].want(t, 1)

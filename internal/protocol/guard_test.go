@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // fullTable supports every version of every API for which the guard has a layout.
@@ -20,9 +22,7 @@ func fullTable(t testing.TB) *Table {
 		apis = append(apis, API{Key: key, Max: kmsg.RequestForKey(key).MaxVersion()})
 	}
 	table, err := NewTable(apis...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return table
 }
 
@@ -296,9 +296,7 @@ func TestTheCostOfARequestIsWhatDecodingTakes(t *testing.T) {
 		req.SetVersion(2)
 		body := req.AppendTo(nil)
 		_, cost, err := table.DecodeCost(req.Key(), 2, body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if used := decodeCost(table, req.Key(), 2, body); used > 2*uint64(cost) || uint64(cost) > 10*used {
 			t.Errorf("%s: decoding takes %d bytes, and is said to take %d", kmsg.NameForKey(req.Key()), used, cost)
 		}
@@ -314,9 +312,7 @@ func TestMaxCostBoundsOneAPI(t *testing.T) {
 	body := req.AppendTo(nil)
 	for most, want := range map[int]error{0: nil, 1 << 20: ErrMalformed} {
 		table, err := NewTable(API{Key: req.Key(), Max: 2, MaxCost: most})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if err := table.Check(req.Key(), 0, body); !errors.Is(err, want) {
 			t.Errorf("bound %d: %v, want %v", most, err, want)
 		}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func TestHeaderOfEveryVersionAsKmsgFramesIt(t *testing.T) {
@@ -20,9 +22,7 @@ func TestHeaderOfEveryVersionAsKmsgFramesIt(t *testing.T) {
 		for client, f := range formatters {
 			frame := f.AppendRequest(nil, req, 77)[4:]
 			h, body, err := ParseHeader(frame, table.Flexible(a.Key, version))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if h.Key != a.Key || h.Version != version || h.CorrelationID != 77 || string(h.ClientID) != client {
 				t.Fatalf("%s version %d: %+v", a.Name(), version, h)
 			}
@@ -88,9 +88,7 @@ func TestTableRefusesWhatHasNoMeaning(t *testing.T) {
 
 func TestTableListsAndAcceptsTheSame(t *testing.T) {
 	table, err := NewTable(API{Key: KeyApiVersions, Max: 4}, API{Key: KeyProduce, Min: 3, Max: 13, ListZero: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if a := table.APIs()[0]; a.Key != KeyProduce || a.ListedMin() != 0 || table.Supports(KeyProduce, 2) || !table.Supports(KeyProduce, 3) {
 		t.Errorf("Produce is listed from 0 on and accepted from 3 on: %+v", a)
 	}

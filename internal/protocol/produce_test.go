@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // sameProduce compares a view with what kmsg reads from the same bytes.
@@ -56,9 +58,7 @@ func TestProduceViewReadsWhatKmsgReads(t *testing.T) {
 			body := randomRequest(rnd, KeyProduce, version).AppendTo(nil)
 			var req kmsg.ProduceRequest
 			req.Version = version
-			if err := req.ReadFrom(body); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, req.ReadFrom(body))
 			if err := v.Parse(version, body); err != nil {
 				t.Fatalf("version %d: %v", version, err)
 			}
@@ -91,9 +91,7 @@ func TestProduceViewAllocatesNothingOnReuse(t *testing.T) {
 	body := req.AppendTo(nil)
 	var v ProduceView
 	if n := testing.AllocsPerRun(10, func() {
-		if err := v.Parse(13, body); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, v.Parse(13, body))
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -220,8 +218,6 @@ func BenchmarkProduceView(b *testing.B) {
 	body := req.AppendTo(nil)
 	var v ProduceView
 	for b.Loop() {
-		if err := v.Parse(13, body); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, v.Parse(13, body))
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // golden is one fixed batch: producer id 7, epoch 3, sequence 11, records
@@ -19,9 +21,7 @@ const golden = "0000000000000000" + "00000045" + "ffffffff" + "02" + "5f7e2d17" 
 
 func goldenBatch(t *testing.T) Batch {
 	p, err := hex.DecodeString(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b, rest, err := Next(p)
 	if err != nil || len(rest) > 0 {
 		t.Fatalf("Next: %d bytes left, %v", len(rest), err)
@@ -38,9 +38,7 @@ func goldenRecords() []Record {
 
 func TestGoldenBatchReads(t *testing.T) {
 	b := goldenBatch(t)
-	if err := b.CheckCRC(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.CheckCRC())
 	got := []int64{b.BaseOffset(), b.LastOffset(), int64(b.LastOffsetDelta()), int64(b.LeaderEpoch()), int64(b.Magic()),
 		int64(b.Attributes()), b.FirstTimestamp(), b.MaxTimestamp(), b.ProducerID(), int64(b.ProducerEpoch()),
 		int64(b.BaseSequence()), int64(b.LastSequence()), int64(b.Records()), int64(b.Size())}
@@ -59,9 +57,7 @@ func TestBuilderBuildsTheGoldenBatch(t *testing.T) {
 		w.Append(r.Timestamp, r.Key, r.Value, r.Headers)
 	}
 	b, err := w.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got := hex.EncodeToString(b); got != golden {
 		t.Errorf("got  %s\nwant %s", got, golden)
 	}
@@ -75,13 +71,9 @@ func TestViewAgreesWithKmsg(t *testing.T) {
 			b.ProducerID, b.ProducerEpoch, b.FirstSequence = 1<<50, 9, math.MaxInt32
 		})
 		b, _, err := Next(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var k kmsg.RecordBatch
-		if err := k.ReadFrom(p); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, k.ReadFrom(p))
 		got := kmsg.RecordBatch{FirstOffset: b.BaseOffset(), Length: int32(b.Size() - 12), PartitionLeaderEpoch: b.LeaderEpoch(),
 			Magic: b.Magic(), CRC: int32(b.CRC()), Attributes: b.Attributes(), LastOffsetDelta: b.LastOffsetDelta(),
 			FirstTimestamp: b.FirstTimestamp(), MaxTimestamp: b.MaxTimestamp(), ProducerID: b.ProducerID(),
@@ -177,9 +169,7 @@ func TestSettersLeaveTheCRC(t *testing.T) {
 func TestStampGivesAllRecordsOneTime(t *testing.T) {
 	b := goldenBatch(t)
 	b.Stamp(5000)
-	if err := b.CheckCRC(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.CheckCRC())
 	_, recs := foreignDecode(t, b)
 	for i, r := range collect(t, b) {
 		if r.Timestamp != 5000 || recs[i].Timestamp != 5000 {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/klauspost/compress/s2"
 	"github.com/pierrec/lz4/v4"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // These tests verify the inner bounds, even if a later check would reject the same input at a
@@ -68,15 +70,11 @@ func TestDeclaredSizeIsRefusedAtOnce(t *testing.T) {
 	var buf bytes.Buffer
 	w := lz4.NewWriter(&buf)
 	raw := raw1()
-	if err := w.Apply(lz4.SizeOption(uint64(len(raw)))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Apply(lz4.SizeOption(uint64(len(raw)))))
 	if _, err := w.Write(raw); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Close())
 	wantKind(t, "lz4", &Rules{MaxInflatedBytes: int64(len(raw) - 1)}, packed(t, Lz4, buf.Bytes(), 1), TooLarge, -1)
 	mustAccept(t, &Rules{MaxInflatedBytes: int64(len(raw))}, packed(t, Lz4, buf.Bytes(), 1))
 

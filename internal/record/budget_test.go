@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/chronik-io/chronik/internal/share"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // The budget is a part of the memory, and never less than RFC 8878 requires.
@@ -134,9 +135,7 @@ func TestSeveralFramesGetTheWholeBudget(t *testing.T) {
 	r := newDecodeBudget(64 << 20)
 	defer r.wide.forget()
 	small := foreignDeflate(t, Zstd, raw1())
-	if err := inflateIn(r, Zstd, append(small[:len(small):len(small)], windowed(t, 23, 20<<20)...)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, inflateIn(r, Zstd, append(small[:len(small):len(small)], windowed(t, 23, 20<<20)...)))
 	if peak := r.budget.Stats().Peak; peak != r.size {
 		t.Errorf("%d bytes were taken", peak)
 	}
@@ -151,13 +150,9 @@ func TestInflatingHoldsAPlace(t *testing.T) {
 	for _, codec := range allCodecs[1:] {
 		for size, want := range map[int]int{1 << 20: 1, 50: 0} {
 			b, _, err := Next(packed(t, codec, bomb(t, codec, size), 1))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			held := -1
-			if err := b.Each(Limits{Places: p}, func(Record) error { held = p.Held(); return nil }); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, b.Each(Limits{Places: p}, func(Record) error { held = p.Held(); return nil }))
 			if held != want || p.Held() != 0 {
 				t.Errorf("%s, %d bytes: %d places are held, and %d afterwards", codec, size, held, p.Held())
 			}

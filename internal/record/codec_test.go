@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func TestKnownCodecs(t *testing.T) {
@@ -69,9 +71,7 @@ func TestLevelsDiffer(t *testing.T) {
 	}
 	size := func(c Codec, level int) int {
 		comp, err := CompressWith(c, level)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		a, _ := mustAccept(t, &Rules{Compression: comp}, foreignBatch(t, None, recs, nil))
 		return len(a.Bytes)
 	}

@@ -9,14 +9,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func stored(t *testing.T, codec Codec, recs []Record, change func(*kmsg.RecordBatch)) Batch {
 	t.Helper()
 	b, _, err := Next(foreignBatch(t, codec, recs, change))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b.SetBaseOffset(100)
 	return b
 }
@@ -55,17 +55,13 @@ func TestEachReadsCompactedBatches(t *testing.T) {
 	raw := append(foreignRecord(3, 0, Record{Value: []byte("a")}), foreignRecord(9, 1, Record{})...)
 	for _, codec := range allCodecs {
 		b, _, err := Next(foreignRaw(t, codec, raw, 2, func(b *kmsg.RecordBatch) { b.LastOffsetDelta, b.FirstOffset = 20, 1000 }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got := collect(t, b)
 		if len(got) != 2 || got[0].Offset != 1003 || got[1].Offset != 1009 || b.LastOffset() != 1020 {
 			t.Errorf("%s: %+v", codec, got)
 		}
 		empty, _, err := Next(foreignRaw(t, None, nil, 0, func(b *kmsg.RecordBatch) { b.Attributes, b.LastOffsetDelta = int16(codec), 5 }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := collect(t, empty); len(got) != 0 {
 			t.Errorf("%s: records in an empty batch", codec)
 		}
@@ -79,9 +75,7 @@ func TestEachDoesNotRelyOnAccept(t *testing.T) {
 			continue // the cleaner may create gaps
 		}
 		b, _, err := Next(foreignRaw(t, None, c.raw, c.count, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if err := b.Each(Limits{}, func(Record) error { return nil }); err == nil {
 			t.Errorf("%s: no error", c.name)
 		}
@@ -138,9 +132,7 @@ func TestBuilder(t *testing.T) {
 			w.Append(r.Timestamp, r.Key, r.Value, r.Headers)
 		}
 		b, err := w.Build()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if err := b.CheckCRC(); err != nil {
 			t.Error(err)
 		}

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func drawBytes(t *rapid.T, nullable bool, max int, what string) []byte {
@@ -178,9 +180,7 @@ func fuzzInflater(f *testing.F, codec Codec) {
 	w := NewBuilder(BatchOptions{Compression: compression(f, codec)})
 	w.Append(1, nil, bytes.Repeat(noise(50), 1500), nil)
 	b, err := w.Build()
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	f.Add(b.payload())
 	const limit = 1 << 20
 	f.Fuzz(func(t *testing.T, p []byte) {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/pierrec/lz4/v4"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // text returns n bytes that compress about as well as text that people write.
@@ -62,9 +64,7 @@ func ours(t *testing.T, value []byte) []byte {
 	b := NewBuilder(BatchOptions{Compression: compression(t, Lz4)})
 	b.Append(1, nil, value, nil)
 	p, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return p
 }
 
@@ -115,9 +115,7 @@ func TestLz4BlockBound(t *testing.T) {
 	for _, raw := range [][]byte{text(10), text(5000), noise(5000), make([]byte, 70_000), bytes.Repeat(noise(300), 300)} {
 		p := make([]byte, lz4.CompressBlockBound(len(raw)))
 		n, err := new(lz4.Compressor).CompressBlock(raw, p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if n == 0 {
 			continue // would be stored uncompressed
 		}

@@ -14,6 +14,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // packed puts a compressed payload after a header.
@@ -29,23 +31,17 @@ func bomb(t testing.TB, codec Codec, n int) []byte {
 		Gzip: func() io.WriteCloser { return gzip.NewWriter(&buf) },
 		Lz4: func() io.WriteCloser {
 			w := lz4.NewWriter(&buf)
-			if err := w.Apply(lz4.BlockSizeOption(lz4.Block4Mb), lz4.ConcurrencyOption(1)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.Apply(lz4.BlockSizeOption(lz4.Block4Mb), lz4.ConcurrencyOption(1)))
 			return w
 		},
 		Snappy: func() io.WriteCloser {
 			w := newXerialWriter()
-			if err := w.reset(&buf); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.reset(&buf))
 			return w
 		},
 		Zstd: func() io.WriteCloser {
 			w, err := zstd.NewWriter(&buf, zstd.WithEncoderConcurrency(1))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return w
 		},
 	}[codec]()
@@ -62,9 +58,7 @@ func bomb(t testing.TB, codec Codec, n int) []byte {
 		write(zeros[:min(n, len(zeros))])
 	}
 	write([]byte{0})
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Close())
 	return buf.Bytes()
 }
 
@@ -192,15 +186,11 @@ func TestLz4Frames(t *testing.T) {
 	frame := func(opts ...lz4.Option) []byte {
 		var buf bytes.Buffer
 		w := lz4.NewWriter(&buf)
-		if err := w.Apply(opts...); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Apply(opts...))
 		if _, err := w.Write(raw); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Close())
 		return buf.Bytes()
 	}
 	full := frame(lz4.ChecksumOption(true), lz4.BlockChecksumOption(true), lz4.SizeOption(uint64(len(raw))))
@@ -253,20 +243,14 @@ func TestZstdWindows(t *testing.T) {
 	stream := func(window int) []byte {
 		var buf bytes.Buffer
 		w, err := zstd.NewWriter(&buf, zstd.WithWindowSize(window), zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, half := range [][]byte{raw[:50], raw[50:]} { // no single segment
 			if _, err := w.Write(half); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.Flush())
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Close())
 		return buf.Bytes()
 	}
 	wide := packed(t, Zstd, stream(128<<20), 1)
@@ -284,9 +268,7 @@ func TestZstdWindows(t *testing.T) {
 	long := bomb(t, Zstd, 20<<20)
 	long[5] = (26 - 10) << 3 // 64 MiB, and more than 8 MiB of content
 	b, _, err := Next(packed(t, Zstd, long, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	shared := sharedBudget()
 	shared.wide.forget()
 	mustAccept(t, &Rules{}, b)

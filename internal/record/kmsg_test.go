@@ -6,6 +6,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // The other side of the cross-checks: the encoding, decoding and codecs of franz-go, which share no
@@ -63,9 +65,7 @@ func foreignDeflate(t testing.TB, codec Codec, raw []byte) []byte {
 	c, err := kgo.DefaultCompressor(map[Codec]kgo.CompressionCodec{
 		Gzip: kgo.GzipCompression(), Snappy: kgo.SnappyCompression(), Lz4: kgo.Lz4Compression(), Zstd: kgo.ZstdCompression(),
 	}[codec])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var buf bytes.Buffer
 	p, used := c.Compress(&buf, raw)
 	if int(used) != int(codec) {
@@ -165,9 +165,7 @@ func compression(t testing.TB, c Codec) Compression {
 	t.Helper()
 	l := DefaultLevels()
 	comp, err := CompressWith(c, map[Codec]int{Gzip: l.Gzip, Lz4: l.Lz4, Zstd: l.Zstd}[c])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return comp
 }
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func TestMarker(t *testing.T) {
@@ -11,9 +13,7 @@ func TestMarker(t *testing.T) {
 		w := NewBuilder(BatchOptions{Producer: &Producer{ID: 1, Sequence: -1}, Transactional: true, Control: true})
 		w.Append(1, key, []byte{0, 0, 0, 0, 0, 1}, nil)
 		b, err := w.Build()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return b
 	}
 	for want, key := range map[ControlType][]byte{Abort: {0, 0, 0, 0}, Commit: {0, 0, 0, 1}, 2: {0, 0, 0, 2}} {

@@ -10,6 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // consumer is a franz-go consumer of stored bytes.
@@ -201,12 +203,10 @@ func FuzzRewrite(f *testing.F) {
 				left = append(left, want[i:i+3]...)
 			}
 		}
-		if err := n.Each(Limits{Bytes: 1 << 20}, func(r Record) error {
+		must.OK(t, n.Each(Limits{Bytes: 1 << 20}, func(r Record) error {
 			got = append(got, r.Offset, r.Timestamp, int64(len(r.Value)))
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if n.CheckCRC() != nil || !cmp.Equal(left, got) {
 			t.Fatalf("%v became %v", left, got)
 		}

@@ -13,18 +13,14 @@ import (
 // Each config of a topic reaches the log's configuration, in the right field.
 func TestEveryConfigOfATopicReachesItsLogs(t *testing.T) {
 	profiles, err := durability.NewSet()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resolved, err := configdef.New(configdef.Options{Profiles: profiles}).ResolveTopic(configdef.Layers{Topic: map[string]string{
 		"cleanup.policy": "compact,delete", "retention.ms": "11", "retention.bytes": "12", "message.timestamp.after.max.ms": "13",
 		"file.delete.delay.ms": "14", "min.cleanable.dirty.ratio": "0.15", "min.compaction.lag.ms": "16", "max.compaction.lag.ms": "17",
 		"delete.retention.ms": "18", "segment.bytes": "1900000", "segment.ms": "20", "segment.jitter.ms": "21",
 		"index.interval.bytes": "22", "segment.index.bytes": "23", "preallocate": "true",
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := LogConfig(&resolved, true)
 	want := storage.Cleanup{
 		Delete: true, Compact: true, RetentionTime: 11 * time.Millisecond, RetentionBytes: 12, TimestampAfter: 13 * time.Millisecond,

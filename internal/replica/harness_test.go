@@ -447,7 +447,7 @@ func startWith(t testing.TB, fs vfs.FS, c *cluster, opt Options, dirs ...string)
 	if opt.Logger == nil {
 		opt.Logger = zap.NewNop()
 	}
-	m := NewManager(Options{Self: self, Storage: s, Cluster: c, Park: purgatory.New(), Logger: opt.Logger,
+	m := NewManager(Options{Self: self, Storage: s, Cluster: c, Logger: opt.Logger,
 		Incarnation: opt.Incarnation, Resigner: opt.Resigner, Lease: opt.Lease, Now: opt.Now,
 		Config: func(_ *metadata.Image, topic *metadata.Topic) storage.Config {
 			if profile := topic.Configs["profile"]; profile != "" {

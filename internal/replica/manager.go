@@ -40,7 +40,6 @@ type Options struct {
 
 	Storage *storage.Manager
 	Cluster Cluster
-	Park    *purgatory.Purgatory
 	Logger  *zap.Logger
 	// Config returns the configuration of a topic's logs under an image. It must not block.
 	Config func(*metadata.Image, *metadata.Topic) storage.Config
@@ -124,7 +123,8 @@ func NewManager(opt Options) *Manager {
 		leaving: map[metadata.TopicPartition]*storage.Dir{}, renewing: map[metadata.TopicPartition]*renewal{},
 		damagedIn: map[metadata.TopicPartition]int32{},
 	}
-	m.env = environment{self: opt.Self, park: opt.Park, now: opt.Now, lease: opt.Lease, limits: opt.limits(), roleChanged: opt.RoleChanged}
+	m.env = environment{self: opt.Self, park: purgatory.New(), now: opt.Now, lease: opt.Lease, limits: opt.limits(),
+		roleChanged: opt.RoleChanged}
 	if opt.Now == nil {
 		begin := time.Now()
 		m.env.now = func() time.Duration { return time.Since(begin) }
@@ -171,7 +171,7 @@ func (m *Manager) Close(ctx context.Context) error {
 }
 
 // Purgatory returns the purgatory for this broker's partitions.
-func (m *Manager) Purgatory() *purgatory.Purgatory { return m.opt.Park }
+func (m *Manager) Purgatory() *purgatory.Purgatory { return m.env.park }
 
 // Watch adds a function that is called for each partition that got its log and its role outside
 // Apply. It must not block, and several goroutines may call it concurrently. Watch must be called

@@ -317,8 +317,6 @@ func TestCloseWithAnEndedContextFindsNothing(t *testing.T) {
 	cancel()
 	for range 200 {
 		m := NewManager(Options{Self: self, Storage: openStorage(t, vfs.Memory(), "/d"), Logger: zap.NewNop()})
-		if err := m.Close(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.Close(ctx))
 	}
 }

@@ -118,9 +118,7 @@ func TestCopyRates(t *testing.T) {
 			kvs[i].ModRevision = 1
 		}
 		loaded, err := metadata.Load(kvs, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return loaded
 	}
 	const leaders, followers = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
@@ -140,9 +138,7 @@ func TestCopyRates(t *testing.T) {
 		{"nothing is named", []int32{1, 2}, nil, rates, 0, 0},
 	} {
 		s, _ := settings(t, false)
-		if err := s.Follow(t.Context(), nil, img(c.isr, c.configs, c.rates), &metadata.Delta{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Follow(t.Context(), nil, img(c.isr, c.configs, c.rates), &metadata.Delta{}))
 		p := &Partition{id: storage.ID{Topic: id, Partition: 0}}
 		if leader, copies := s.CopyRates(p, 3); leader != c.leader || copies != c.copies {
 			t.Errorf("%s: %d and %d, want %d and %d", c.name, leader, copies, c.leader, c.copies)

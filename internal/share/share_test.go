@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/security/origin"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func from(ip string) netip.Prefix { return origin.Of(netip.MustParseAddr(ip)) }
@@ -134,9 +135,7 @@ func TestAClassWaitsForOnePlace(t *testing.T) {
 		for range 20 {
 			time.Sleep(730 * time.Millisecond)
 			begin := time.Now()
-			if err := s.Of(Logins).Take(t.Context(), nil, netip.Prefix{}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.Of(Logins).Take(t.Context(), nil, netip.Prefix{}))
 			if waited := time.Since(begin); waited > 100*time.Millisecond {
 				t.Errorf("a login waited %v for requests of 100 ms", waited)
 			}
@@ -154,9 +153,7 @@ func TestPlacesAreSharedByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShare(1)
 		p := s.Of(Logins)
-		if err := p.Take(t.Context(), nil, from("10.0.0.9")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Take(t.Context(), nil, from("10.0.0.9")))
 		var order []string
 		for _, who := range []struct{ ip, name string }{
 			{"10.0.0.1", "a1"}, {"10.0.0.1", "a2"}, {"10.0.0.1", "a3"}, {"10.0.0.2", "b1"},
@@ -220,9 +217,7 @@ func TestAWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShare(1)
 		p := s.Of(Requests)
-		if err := p.Take(t.Context(), nil, netip.Prefix{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Take(t.Context(), nil, netip.Prefix{}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := p.Take(ctx, nil, netip.Prefix{}); !errors.Is(err, context.DeadlineExceeded) {
@@ -241,9 +236,7 @@ func TestAWaitEnds(t *testing.T) {
 			cancel()
 			p.Leave()
 			if err := <-ended; err != nil {
-				if err := p.Take(t.Context(), nil, netip.Prefix{}); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, p.Take(t.Context(), nil, netip.Prefix{}))
 			}
 		}
 		p.Leave()

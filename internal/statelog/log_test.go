@@ -66,9 +66,7 @@ func tryOwn(opts Options) (*owner, error) {
 func own(t testing.TB, opts Options) *owner {
 	t.Helper()
 	o, err := tryOwn(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return o
 }
 

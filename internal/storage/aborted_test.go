@@ -203,24 +203,18 @@ func TestReadersLearnOfAbortedTransactions(t *testing.T) {
 	for _, what := range []string{"", "flushed", "synced", "rolled", "dropped from memory", "synced above the recovery point", "synced",
 		"dropped from memory"} {
 		if step := steps[what]; step != nil {
-			if err := step(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, step())
 			committedReads(t, what, l)
 		}
 		interleave(t, l)
 		committedReads(t, "after "+what, l)
 	}
-	if err := errors.Join(l.flush(), d.checkpoint(nil)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(l.flush(), d.checkpoint(nil)))
 	for _, image := range []*crashfs.FS{disk.KillImage(1), disk.PowerLossImage(crashfs.DropUnsynced, 1)} {
 		l := mustOpen(t, image, "sync").Logs()[0]
 		committedReads(t, "after a start", l)
 		for end := l.Ends().LogEnd - 1; end > 0; end -= 17 {
-			if err := l.Truncate(end); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Truncate(end))
 			committedReads(t, fmt.Sprint("truncated to ", end), l)
 		}
 	}
@@ -233,9 +227,7 @@ func TestMemoryHasTheRecentAbortedTransactions(t *testing.T) {
 	interleave(t, l)
 	for _, what := range []string{"unflushed", "synced"} {
 		s, _, err := l.ReadMemory(0, math.MaxInt64, 1<<20, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		list, ok, err := l.AbortedInMemory(0, &s, math.MaxInt)
 		want, e := l.AbortedIn(0, &s, math.MaxInt)
 		// A checkpoint in the background may have flushed the segment; then the file has the list.
@@ -247,9 +239,7 @@ func TestMemoryHasTheRecentAbortedTransactions(t *testing.T) {
 			t.Errorf("%s, after it was read: %+v, %v, %v", what, list, ok, err)
 		}
 		s.Release()
-		if err := l.flushAndSync(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.flushAndSync())
 	}
 }
 
@@ -269,9 +259,7 @@ func TestALongListCutsTheAnswer(t *testing.T) {
 	end, answers := l.Ends().LogEnd, 0
 	for at := int64(0); at < end; answers++ {
 		s, err := l.Read(at, end, 1<<20, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		list, err := l.AbortedIn(at, &s, 5)
 		got, e := sliceBatches(&s)
 		if err != nil || e != nil || len(list) > 5 || len(got) == 0 {
@@ -318,9 +306,7 @@ func abortedDuringASync(t testing.TB, b broken, before bool) (markers []int64) {
 	for i, then := range []func() error{l.flushAll, l.flush, func() error { return nil }} {
 		ok(t, transact(l, inTxn(t, int64(i), 0, 0, 10)))
 		ok(t, endTxn(l, int64(i), 1, record.Abort, producers.Sender{Bumps: true}))
-		if err := then(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, then())
 	}
 	list, _, err := l.aborted(0, l.logEnd.Load(), func(s *segment.Segment) ([]txnindex.Entry, error) {
 		var first error
@@ -330,9 +316,7 @@ func abortedDuringASync(t testing.TB, b broken, before bool) (markers []int64) {
 		entries, err := l.segmentAborted(s)
 		return slices.Clone(entries), errors.Join(first, err, l.flushAll())
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range list {
 		markers = append(markers, e.Last)
 	}
@@ -347,26 +331,18 @@ func damagedIndex(t testing.TB, b broken, harm func(fsys vfs.FS, name string) er
 	l := makeLogs(t, d, 1, "sync")[0]
 	for range 3 {
 		interleave(t, l)
-		if err := errors.Join(l.flushAndSync(), l.roll()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(l.flushAndSync(), l.roll()))
 	}
 	name := l.segments[1].AbortedPath()
-	if err := d.checkpoint(nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.checkpoint(nil))
 	image := disk.KillImage(1)
-	if err := harm(image, name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, harm(image, name))
 	d = mustOpen(t, image, "sync", rules)
 	l = d.Logs()[0]
 	if err := readsCommitted(l, true); err != nil {
 		return err
 	}
-	if err := errors.Join(l.flushAndSync(), d.checkpoint(nil)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(l.flushAndSync(), d.checkpoint(nil)))
 	l = mustOpen(t, image.PowerLossImage(crashfs.DropUnsynced, 1), "sync", rules).Logs()[0]
 	if _, err := l.segments[1].Aborted(false); err != nil {
 		return fmt.Errorf("the index was not built for good: %w", err)
@@ -409,23 +385,15 @@ func TestAnIndexThatCannotBeBuiltIsAnError(t *testing.T) {
 	d := mustOpen(t, vfs.Memory(), "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
 	interleave(t, l)
-	if err := errors.Join(l.flushAndSync(), l.roll()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(l.flushAndSync(), l.roll()))
 	d.memory.evict(l, math.MaxInt64, 0)
 	f, err := d.opt.FS.Open(l.segments[0].Path())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = f.WriteAt([]byte{0xff, 0xff}, l.segments[0].Size()-40)
-	if err := errors.Join(err, f.Close(), d.opt.FS.Remove(l.segments[0].AbortedPath())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, f.Close(), d.opt.FS.Remove(l.segments[0].AbortedPath())))
 	l.segments[0].Expect(l.segments[0].AbortedMark())
 	s, err := l.Read(0, math.MaxInt64, 100, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Release()
 	if list, err := l.AbortedIn(0, &s, 100); !errors.Is(err, ErrFailed) {
 		t.Errorf("%+v, %v", list, err)
@@ -441,15 +409,11 @@ func TestFilesOfAbortedTransactions(t *testing.T) {
 	ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
 	ok(t, endTxn(l, 7, 1, record.Commit, producers.Sender{}))
 	synced(t, l)
-	if err := errors.Join(l.flushAndSync(), l.roll()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(l.flushAndSync(), l.roll()))
 	ok(t, transact(l, inTxn(t, 7, 1, 0, 10)))
 	ok(t, endTxn(l, 7, 2, record.Abort, producers.Sender{}))
 	synced(t, l)
-	if err := errors.Join(l.flushAndSync(), l.roll()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(l.flushAndSync(), l.roll()))
 	put(t, l, 1, 10)
 	exist := func() (there []bool) {
 		for _, base := range []int64{0, 5, 7} {
@@ -461,9 +425,7 @@ func TestFilesOfAbortedTransactions(t *testing.T) {
 	if got := exist(); !slices.Equal(got, []bool{false, true, false}) {
 		t.Errorf("the segments have indexes: %v", got)
 	}
-	if err := l.SetLogStart(7); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.SetLogStart(7))
 	if got := exist(); slices.Contains(got, true) {
 		t.Errorf("after their segments are gone: %v", got)
 	}
@@ -486,9 +448,7 @@ func indexAfterPowerLoss(t testing.TB, disk *crashfs.FS, fsys vfs.FS, mode crash
 	l := makeLogs(t, d, 1, "sync")[0]
 	for range 2 {
 		interleave(t, l)
-		if err := errors.Join(l.flushAndSync(), d.commit(l)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(l.flushAndSync(), d.commit(l)))
 	}
 	l = mustOpen(t, disk.PowerLossImage(mode, 1), "sync").Logs()[0]
 	entries, err := l.segments[0].Aborted(false)
@@ -513,9 +473,7 @@ func TestCompactionKeepsTheIndexForReaders(t *testing.T) {
 	entries := func() (n int) {
 		for _, s := range l.segments {
 			list, err := s.Aborted(false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			n += len(list)
 			_, err = fsys.Stat(s.AbortedPath())
 			if (err == nil) != (len(list) > 0) {
@@ -527,9 +485,7 @@ func TestCompactionKeepsTheIndexForReaders(t *testing.T) {
 	var got []int
 	for range 3 {
 		put(t, l, 1, 10)
-		if err := errors.Join(l.flushAndSync(), l.roll()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(l.flushAndSync(), l.roll()))
 		got = append(got, entries())
 		old := l.segments[0]
 		compactAll(t, d)

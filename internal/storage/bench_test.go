@@ -12,15 +12,11 @@ import (
 func TestReplacingACheckpointRemovesNoneThatIsWhole(t *testing.T) {
 	disk := used(t)
 	before, err := ReadState(disk, "/d")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	errs := errfs.New(disk)
 	errs.Add(errfs.Rule{Ops: errfs.List, Path: "/d/" + CheckpointMirror, Err: syscall.EIO})
 	b, err := OpenForRepair(Location{Path: "/d"}, Options{FS: errs})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = b.Close() }()
 	if err := b.Commit(before.Clone()); err == nil {
 		t.Error("the error of the disk is not returned")

@@ -1,7 +1,12 @@
 package storage
 
+import (
+	"github.com/chronik-io/chronik/internal/breakrules"
+	"github.com/chronik-io/chronik/internal/storage/journal"
+)
+
 // rule is a durability rule that a test can remove to prove that the model detects its absence.
-// Only a build with the tag breakrules can remove rules.
+// See package breakrules.
 type rule uint64
 
 const (
@@ -48,3 +53,11 @@ const (
 	keepEpochs                           // a recovery keeps the epochs that begin at or after a frame
 	keepCompacted                        // a log counts as whole although it truncates what its compaction relied on
 )
+
+// broken names the rules that a test has removed.
+type broken struct {
+	rules   breakrules.Removed[rule]
+	journal journal.Broken
+}
+
+func (b broken) has(r rule) bool { return b.rules.Has(r) }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/segment"
@@ -82,23 +83,23 @@ var rules = map[string]modelConfig{
 	"the checkpoint's name is synced":             {wrap: lie("syncdir", "checkpoint")},
 	"a checkpoint's copy is synced":               {wrap: lie("datasync", "/d/checkpoint.copy/*")},
 
-	"a segment gets only records that are durable in the journal": {broken: broken{rules: notDurable}},
-	"the recovery point claims only synced records":               {broken: broken{rules: earlyLSN}},
-	"a journal file is released after the checkpoint":             {broken: broken{rules: earlyRelease}, rare: true},
-	"a truncation is committed":                                   {broken: broken{rules: skipCutCommit}},
-	"a log start is committed":                                    {broken: broken{rules: skipStartCommit}},
-	"producers outlive their records":                             {broken: broken{rules: forgetProducers}, rare: true},
-	"a sweep commits the logs that moved":                         {broken: broken{rules: skipMoved}},
-	"a swap of segments is committed":                             {broken: broken{rules: skipSwapCommit}},
-	"a start completes a swap":                                    {broken: broken{rules: skipSwapEntry}},
-	"a swap ends after its names are synced":                      {broken: broken{rules: skipSwapSync}},
-	"a checkpoint names quarantined frames":                       {broken: broken{rules: skipQuarantineEntry}},
-	"names on the disk are made of ids":                           {broken: broken{rules: topicNames}},
-	"a recovery passes on only frames that a log needs":           {broken: broken{journal: journal.Broken{Rules: journal.BelowRedo}}},
-	"headers are compared with what the log knows":                {broken: broken{rules: trustHeaders}},
+	"a segment gets only records that are durable in the journal": {broken: without(notDurable)},
+	"the recovery point claims only synced records":               {broken: without(earlyLSN)},
+	"a journal file is released after the checkpoint":             {broken: without(earlyRelease), rare: true},
+	"a truncation is committed":                                   {broken: without(skipCutCommit)},
+	"a log start is committed":                                    {broken: without(skipStartCommit)},
+	"producers outlive their records":                             {broken: without(forgetProducers), rare: true},
+	"a sweep commits the logs that moved":                         {broken: without(skipMoved)},
+	"a swap of segments is committed":                             {broken: without(skipSwapCommit)},
+	"a start completes a swap":                                    {broken: without(skipSwapEntry)},
+	"a swap ends after its names are synced":                      {broken: without(skipSwapSync)},
+	"a checkpoint names quarantined frames":                       {broken: without(skipQuarantineEntry)},
+	"names on the disk are made of ids":                           {broken: without(topicNames)},
+	"a recovery passes on only frames that a log needs":           {broken: broken{journal: breakrules.Without(journal.BelowRedo)}},
+	"headers are compared with what the log knows":                {broken: without(trustHeaders)},
 	"a batch that does not fit is not skipped":                    {read: readSkipping},
 	"a lookup sees records that are flushed during it":            {findTime: findTimeForgetful},
-	"the records of a failed segment are replayed":                {broken: broken{rules: skipReplay}, rare: true},
+	"the records of a failed segment are replayed":                {broken: without(skipReplay), rare: true},
 }
 
 // readSkipping is Log.Read, except that a batch that does not fit is treated as missing: the read
@@ -142,6 +143,9 @@ func findTimeForgetful(l *Log, ts, limit int64) (Timestamp, error) {
 	return t, err
 }
 
+// without returns what removes a rule.
+func without(r rule) broken { return broken{rules: breakrules.Without(r)} }
+
 // If any one of the rules is removed, the model must detect a fault. Rules for which that takes
 // thousands of histories are tested only if CHRONIK_MODEL_RUNS is set.
 func TestModelDetectsEveryRemovedRule(t *testing.T) {
@@ -170,10 +174,10 @@ func TestModelDetectsEveryRemovedRule(t *testing.T) {
 // If any one of the rules of a swap is removed, the script must detect a fault.
 func TestFault21DetectsEveryRemovedRule(t *testing.T) {
 	for name, removed := range map[string]broken{
-		"a swap is committed":                     {rules: skipSwapCommit},
-		"a swap ends after its names are synced":  {rules: skipSwapSync},
-		"a segment is whole before it has a name": {rules: skipCompactedSync},
-		"a start completes a swap":                {rules: skipSwapEntry},
+		"a swap is committed":                     without(skipSwapCommit),
+		"a swap ends after its names are synced":  without(skipSwapSync),
+		"a segment is whole before it has a name": without(skipCompactedSync),
+		"a start completes a swap":                without(skipSwapEntry),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -188,39 +192,39 @@ func TestFault21DetectsEveryRemovedRule(t *testing.T) {
 
 // Each of these rules has a test of its own, which must fail without it.
 func TestEveryRuleHasItsTest(t *testing.T) {
-	for _, b := range []broken{{rules: skipCheckpointLSN}, {journal: journal.Broken{Rules: journal.ReuseLSNs}}} {
+	for _, b := range []broken{without(skipCheckpointLSN), {journal: breakrules.Without(journal.ReuseLSNs)}} {
 		if lostLSNs(t, b) == "" {
 			t.Errorf("lost LSNs: nothing went wrong with %+v", b)
 		}
 	}
-	if knowsStoredProducers(t, broken{rules: liveProducers}) {
+	if knowsStoredProducers(t, without(liveProducers)) {
 		t.Error("a checkpoint may store the producers of the log's end")
 	}
-	if gone, named := lostBeforeMark(t, broken{rules: lateMark}); !gone || named {
+	if gone, named := lostBeforeMark(t, without(lateMark)); !gone || named {
 		t.Errorf("a profile applied before its mark: a record was lost %v, the log was named %v", gone, named)
 	}
-	if during, _ := lossyAfterFailedSync(t, broken{rules: trustFailedSync}); during {
+	if during, _ := lossyAfterFailedSync(t, without(trustFailedSync)); during {
 		t.Error("a failed sync was known although it was not stored")
 	}
-	if h := highAfterOtherRecords(t, broken{rules: anyHigh}); h <= 5 {
+	if h := highAfterOtherRecords(t, without(anyHigh)); h <= 5 {
 		t.Errorf("a saved high watermark of other records was refused: it is %d", h)
 	}
-	if knowsGoneProducers(t, broken{rules: forgetProducers}) {
+	if knowsGoneProducers(t, without(forgetProducers)) {
 		t.Error("producers may be forgotten with their records")
 	}
-	if got := stableAfterRestart(t, broken{rules: liveStable}); got == "1 1 true" {
+	if got := stableAfterRestart(t, without(liveStable)); got == "1 1 true" {
 		t.Error("a marker may count before it is committed")
 	}
-	if openInCheckpoint(t, broken{rules: aheadTransactions}) {
+	if openInCheckpoint(t, without(aheadTransactions)) {
 		t.Error("a checkpoint may count markers above its recovery point")
 	}
-	if truncatedOpen(t, broken{rules: unsyncedSnapshots}) == 0 {
+	if truncatedOpen(t, without(unsyncedSnapshots)) == 0 {
 		t.Error("a producer snapshot need not be synced")
 	}
-	if truncatedWithoutSnapshot(t, broken{rules: skipKeptSnapshot}) == 0 {
+	if truncatedWithoutSnapshot(t, without(skipKeptSnapshot)) == 0 {
 		t.Error("the first segment may go without the producer snapshot of the next")
 	}
-	if err := damagedIndex(t, broken{rules: uncountedIndex}, removeIndex); err == nil {
+	if err := damagedIndex(t, without(uncountedIndex), removeIndex); err == nil {
 		t.Error("an index may be taken for what is there")
 	} else {
 		t.Logf("found: %v", err)
@@ -230,61 +234,61 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 	if err := indexAfterPowerLoss(t, disk, lazy, crashfs.DropUnsynced); err == nil {
 		t.Error("an index need not be synced")
 	}
-	if list := abortedDuringASync(t, broken{rules: segmentsFirst}, false); slices.Equal(list, abortedThrice) {
+	if list := abortedDuringASync(t, without(segmentsFirst), false); slices.Equal(list, abortedThrice) {
 		t.Error("the memory may be read after the segments")
 	}
-	if list := abortedDuringASync(t, broken{rules: abortedTwice}, true); slices.Equal(list, abortedThrice) {
+	if list := abortedDuringASync(t, without(abortedTwice), true); slices.Equal(list, abortedThrice) {
 		t.Error("an aborted transaction is in the segments or in the memory")
 	}
-	if retainedOpen(t, broken{rules: retainOpen}) == 3 {
+	if retainedOpen(t, without(retainOpen)) == 3 {
 		t.Error("retention may remove open transactions")
 	}
-	for n := 0; afterASwap(t, broken{rules: edgesOnly}, time.Second); n++ { // a flush may wait for the end of the swap
+	for n := 0; afterASwap(t, without(edgesOnly), time.Second); n++ { // a flush may wait for the end of the swap
 		if n == 10 {
 			t.Fatal("a change of a log's state need not wake what frees memory")
 		}
 	}
-	if _, _, a, repair := memoryOfAFailedLog(t, broken{rules: pinMemory}); answered(a, time.Second) {
+	if _, _, a, repair := memoryOfAFailedLog(t, without(pinMemory)); answered(a, time.Second) {
 		t.Errorf("an append is answered with %v although a failed log holds the memory", a.Err)
 	} else {
 		repair()
 	}
-	if markerInAFullMemory(t, broken{rules: markersWait}) {
+	if markerInAFullMemory(t, without(markersWait)) {
 		t.Error("a marker need not overtake the records of clients")
 	}
-	if chunks, _ := tinySegments(t, 1, "sync", "time", broken{rules: unboundedDebt}); chunks <= debtMax+1 {
+	if chunks, _ := tinySegments(t, 1, "sync", "time", without(unboundedDebt)); chunks <= debtMax+1 {
 		t.Error("a log with many segments to write waited")
 	}
-	if sweepAfterADeletion(t, broken{rules: skipTombstones}) == 1 {
+	if sweepAfterADeletion(t, without(skipTombstones)) == 1 {
 		t.Error("the redo pointer may pass a deletion that is not committed")
 	}
-	if cutCompacted(t, 60, true, broken{rules: keepCompacted}) == "" {
+	if cutCompacted(t, 60, true, without(keepCompacted)) == "" {
 		t.Error("a log may truncate what its compaction relied on")
 	}
-	if damageAfterARestart(t, broken{rules: forgetDamage}) > 0 {
+	if damageAfterARestart(t, without(forgetDamage)) > 0 {
 		t.Error("a checkpoint without the damage has it")
 	}
 	for name, wrong := range map[string]string{
-		"an epoch that went back is found":             copyOfChanged(t, 8*(magicAt-1)+3, broken{rules: trustHeaders}),
-		"an epoch that went ahead is found":            copyOfChanged(t, 8*epochAt+6, broken{rules: trustHeaders}),
-		"a frame follows the log end":                  losesFrame(t, broken{rules: skipPrevEnd}),
-		"appends of another epoch are fenced":          outlivesRole(t, false, broken{rules: skipFence}),
-		"appends of a leader's earlier role":           outlivesRole(t, true, broken{rules: skipFence}),
-		"a start is of the present leader":             outlivesLeader(t, broken{rules: moveAnyStart}),
-		"an epoch ends when its records are lost":      takesBack(t, broken{rules: skipHold}),
-		"a follower deletes only what its leader does": deletesAsFollower(t, broken{rules: skipLeader}),
-		"epochs without a record are forgotten":        epochComesBack(t, broken{rules: keepEpochs}),
+		"an epoch that went back is found":             copyOfChanged(t, 8*(magicAt-1)+3, without(trustHeaders)),
+		"an epoch that went ahead is found":            copyOfChanged(t, 8*epochAt+6, without(trustHeaders)),
+		"a frame follows the log end":                  losesFrame(t, without(skipPrevEnd)),
+		"appends of another epoch are fenced":          outlivesRole(t, false, without(skipFence)),
+		"appends of a leader's earlier role":           outlivesRole(t, true, without(skipFence)),
+		"a start is of the present leader":             outlivesLeader(t, without(moveAnyStart)),
+		"an epoch ends when its records are lost":      takesBack(t, without(skipHold)),
+		"a follower deletes only what its leader does": deletesAsFollower(t, without(skipLeader)),
+		"epochs without a record are forgotten":        epochComesBack(t, without(keepEpochs)),
 	} {
 		if wrong == "" {
 			t.Errorf("without the rule that %s nothing went wrong", name)
 		}
 	}
-	for seed := uint64(0); copyAndCrash(t, seed, broken{rules: skipGaps}) == ""; seed++ {
+	for seed := uint64(0); copyAndCrash(t, seed, without(skipGaps)) == ""; seed++ {
 		if seed == 40 {
 			t.Fatal("the journal may forget the epochs of gaps")
 		}
 	}
-	if framesOfADeletedLog(t, broken{journal: journal.Broken{Rules: journal.BelowRedo}}) == "" {
+	if framesOfADeletedLog(t, broken{journal: breakrules.Without(journal.BelowRedo)}) == "" {
 		t.Error("a recovery may pass on frames below the redo pointer")
 	}
 	image, _ := damagedJournal(t)

@@ -22,9 +22,7 @@ func TestEveryLogKeepsTheEndOfItsTail(t *testing.T) {
 			put(t, l, 4<<i, size)
 		}
 		for _, l := range logs {
-			if err := l.flush(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.flush())
 		}
 		if n := d.memory.deferred.Load() + d.memory.cached.Load(); n > bound {
 			t.Fatalf("%d bytes in memory, at most %d are allowed", n, bound)
@@ -99,9 +97,7 @@ func TestABulkLoadBypassesThePageCache(t *testing.T) {
 		put(t, l, records, size)
 		err := l.flushLocked()
 		l.flushMu.Unlock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return f.once.Load() - once, f.kept.Load() - kept
 	}
 	wrote(1, 100) // after that the rate is known

@@ -59,18 +59,12 @@ func TestCallsOfARollADeletionAndARecovery(t *testing.T) {
 		c.skip()
 		put(t, logs[0], 1, 100)
 		put(t, logs[0], 1, 100)
-		if err := logs[0].roll(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, logs[0].roll())
 		c.step("two records, each in a group of the journal; a roll flushes them")
 		put(t, logs[0], 1, 100)
-		if err := logs[0].roll(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, logs[0].roll())
 		c.step("one more, and a second roll")
-		if err := d.Delete(logs[1]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Delete(logs[1]))
 		c.step("a deletion")
 		put(t, logs[0], 1, 100)
 		c.skip()
@@ -79,9 +73,7 @@ func TestCallsOfARollADeletionAndARecovery(t *testing.T) {
 		mustOpen(t, image, "sync")
 		again.step("a start after a kill: one record is in the journal only")
 		c.WriteString(again.String())
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Close())
 		c.step("a clean stop")
 		c.golden("calls.txt")
 	})

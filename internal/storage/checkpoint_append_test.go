@@ -25,9 +25,7 @@ func knowProducers(t *testing.T, l *Log, n int64) {
 		b := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: id}})
 		b.Append(1, nil, []byte("v"), nil)
 		data, err := b.Build()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		data.SetBaseOffset(-10)
 		l.producers.Add(data, time.Now())
 	}
@@ -41,24 +39,18 @@ func TestASweepWritesWhatMoved(t *testing.T) {
 	for _, l := range logs {
 		knowProducers(t, l, 200)
 		put(t, l, 1, 10)
-		if err := l.flushAndSync(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.flushAndSync())
 	}
 	var n atomic.Int64
 	errs.Add(errfs.Rule{Ops: errfs.Write, Path: path.Join(d.path, CheckpointDir, "*"), Before: func(c errfs.Call) { n.Add(c.Len) }})
 	checkpoint := func() int64 {
 		n.Store(0)
-		if err := d.checkpoint(nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.checkpoint(nil))
 		return n.Load()
 	}
 	all := checkpoint()
 	put(t, logs[7], 1, 10)
-	if err := logs[7].flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, logs[7].flushAndSync())
 	one, none := checkpoint(), checkpoint()
 	if one < all/100 || one > all/20 || none > 500 {
 		t.Errorf("a checkpoint of 50 logs that moved writes %d bytes, of one %d, of none %d", all, one, none)
@@ -94,15 +86,9 @@ func TestCommitsDoNotWaitForAWholeCheckpoint(t *testing.T) {
 	}
 	eventually(t, "a whole checkpoint is written", func() bool { return held.Hits() > 0 })
 	put(t, logs[0], 3, 10)
-	if err := logs[0].flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Delete(logs[1]); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.checkpoint(nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, logs[0].flushAndSync())
+	must(t, d.Delete(logs[1]))
+	must(t, d.checkpoint(nil))
 	check := func(when string) {
 		t.Helper()
 		again := mustOpen(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), "sync")
@@ -136,12 +122,8 @@ func sweepAfterADeletion(t *testing.T, b broken) int {
 	}
 	lc, _ := logs[1].checkpointed(false)
 	d.putTombstones(logs[1:], []checkpoint.Log{lc})
-	if err := logs[0].flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.checkpoint(nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, logs[0].flushAndSync())
+	must(t, d.checkpoint(nil))
 	return len(mustOpen(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), "sync").Logs())
 }
 

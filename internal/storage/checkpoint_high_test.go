@@ -30,9 +30,7 @@ func savedHigh(t *testing.T, b broken) (*crashfs.FS, *errfs.FS, *Log) {
 	logs := makeLogs(t, d, 2, "sync")
 	putInEpoch(t, logs[0], 3, 10)
 	logs[0].Observe(knowing{high: 8, epoch: 3})
-	if err := d.SaveHigh(logs); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.SaveHigh(logs))
 	return disk, errs, logs[0]
 }
 
@@ -43,17 +41,11 @@ func TestASavedHighWatermarkSurvivesAKill(t *testing.T) {
 	wantHigh(t, byPartition(t, d, 0), 8, 3)
 	wantHigh(t, byPartition(t, d, 1), 0, -1) // nothing is known of an empty log
 	again := d.opt.FS.(*crashfs.FS).KillImage(1)
-	if err := again.Remove("/d/" + HighFile); err != nil {
-		t.Fatal(err)
-	}
+	must(t, again.Remove("/d/"+HighFile))
 	wantHigh(t, byPartition(t, mustOpen(t, again, "sync"), 0), 8, 3) // the start has written a checkpoint
 	before := errs.Calls(errfs.Write | errfs.Datasync | errfs.SyncDir)
-	if err := l.dir.SaveHigh(l.dir.Logs()[:0]); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.dir.SaveHigh(l.dir.Logs()[:0]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.dir.SaveHigh(l.dir.Logs()[:0]))
+	must(t, l.dir.SaveHigh(l.dir.Logs()[:0]))
 	if n := errs.Calls(errfs.Write|errfs.Datasync|errfs.SyncDir) - before; n != 1 {
 		t.Errorf("saving the same twice took %d writes and syncs", n)
 	}
@@ -66,9 +58,7 @@ func TestASavedHighWatermarkBelongsToItsRecords(t *testing.T) {
 		t.Errorf("after other records took its offsets the high watermark is %d", h)
 	}
 	disk, _, l := savedHigh(t, broken{})
-	if err := l.Truncate(6); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Truncate(6))
 	wantHigh(t, byPartition(t, mustOpen(t, disk.KillImage(1), "sync"), 0), 6, 3)
 
 	disk, _, _ = savedHigh(t, broken{})
@@ -79,9 +69,7 @@ func TestASavedHighWatermarkBelongsToItsRecords(t *testing.T) {
 	} {
 		image := disk.KillImage(1)
 		b := damage(readFile(t, image, "/d/"+HighFile))
-		if err := image.Remove("/d/" + HighFile); err != nil {
-			t.Fatal(err)
-		}
+		must(t, image.Remove("/d/"+HighFile))
 		writeFile(t, image, "/d/"+HighFile, b)
 		wantHigh(t, byPartition(t, mustOpen(t, image, "sync"), 0), 0, -1)
 	}
@@ -92,9 +80,7 @@ func TestASavedHighWatermarkBelongsToItsRecords(t *testing.T) {
 func highAfterOtherRecords(t *testing.T, b broken) int64 {
 	t.Helper()
 	disk, _, l := savedHigh(t, b)
-	if err := l.Truncate(5); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Truncate(5))
 	l.Observe(knowing{high: 5, epoch: 3})
 	putInEpoch(t, l, 4, 6)
 	d := mustOpen(t, disk.KillImage(1), "sync", func(o *Options) { o.broken = b })

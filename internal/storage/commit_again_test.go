@@ -21,26 +21,18 @@ func TestACommitIgnoresADeletedLogWhoseIDIsReused(t *testing.T) {
 	old := logs[0]
 	put(t, old, 5, 100)
 	put(t, logs[1], 5, 100)
-	if err := old.flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, old.flushAndSync())
 	logs[1].flushMu.Lock() // the second move waits, and with it the commit of both
 	ended := make(chan struct{})
 	moves := []StartMove{{Log: old, To: 2}, {Log: logs[1], To: 1}}
 	go func() { d.MoveStarts(moves); close(ended) }()
 	eventually(t, "the first has moved", func() bool { return old.logStart.Load() == 2 })
-	if err := d.Delete(old); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Delete(old))
 	again, err := d.Create([]Spec{{ID: old.id, Topic: "t", Config: testConfig("sync")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	logs[1].flushMu.Unlock()
 	<-ended
-	if err := errors.Join(moves[0].Err, moves[1].Err); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(moves[0].Err, moves[1].Err))
 	put(t, again[0], 3, 10)
 	l := byPartition(t, mustOpen(t, disk.KillImage(1), "sync"), 0)
 	holds(t, l, 3)
@@ -52,9 +44,7 @@ func TestNothingIsCommittedAfterClose(t *testing.T) {
 	errs := errfs.New(disk)
 	d := mustOpen(t, errs, "sync")
 	logs := makeLogs(t, d, 3, "sync")
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Close())
 	before := errs.Calls(errfs.Write | errfs.Create | errfs.Rename)
 	for _, l := range logs {
 		if err := d.commit(l); err == nil {
@@ -110,17 +100,13 @@ func TestACreationThatFailsLeavesTheTombstone(t *testing.T) {
 	logs := makeLogs(t, d, 2, "sync")
 	put(t, logs[0], 3, 10)
 	put(t, logs[1], 3, 10)
-	if err := d.Delete(logs[0]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Delete(logs[0]))
 	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/d/checkpoint/*", Count: 1, Err: syscall.EIO})
 	if _, err := d.Create([]Spec{{ID: logs[0].id, Topic: "t", Config: testConfig("sync")}}); err == nil {
 		t.Fatal("no error")
 	}
 	errs.Clear()
-	if err := logs[1].SetLogStart(1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, logs[1].SetLogStart(1))
 	image := disk.KillImage(1)
 	mustOpen(t, image, "sync")
 	infos, _ := image.List("/d")

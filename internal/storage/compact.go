@@ -240,7 +240,7 @@ func (p *pass) fill() error {
 			at, known := last[id]
 			return known && (at.Batch == offset || at.Marker == offset)
 		},
-		Inflate: p.d.opt.Inflate, Transactions: cleaner.NewTransactions(o.Aborted()),
+		Inflate: p.d.opt.inflating(), Transactions: cleaner.NewTransactions(o.Aborted()),
 	}
 	return nil
 }
@@ -250,7 +250,7 @@ func (p *pass) fill() error {
 func (p *pass) mapKeys(keys *cleaner.KeyMap, o *cleaner.Outcomes) (*cleaner.Mapper, error) {
 	limit := o.Stable(p.dirt.Until)
 	m := &cleaner.Mapper{Keys: keys, From: p.dirt.From, End: p.dirt.From, Last: p.dirt.From - 1,
-		Inflate: p.d.opt.Inflate, Transactions: cleaner.NewTransactions(o.Aborted())}
+		Inflate: p.d.opt.inflating(), Transactions: cleaner.NewTransactions(o.Aborted())}
 	for _, s := range p.list {
 		if s.next <= p.dirt.From {
 			continue

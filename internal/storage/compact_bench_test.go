@@ -23,13 +23,9 @@ func BenchmarkCompaction(b *testing.B) {
 			FS: vfs.OS(), JournalFileSize: 64 << 20, JournalBytes: 256 << 20, Cleaning: Cleaning{KeyBytes: 128 << 20},
 			Config: func(string, ID) Config { return cfg },
 		})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		logs, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{1}}, Topic: "t", Config: cfg}})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		l := logs[0]
 		l.Observe(idle{})
 		random, value := rand.New(rand.NewPCG(1, 1)), bytes.Repeat([]byte{'v'}, values)
@@ -39,9 +35,7 @@ func BenchmarkCompaction(b *testing.B) {
 				w.Append(time.Now().UnixMilli(), fmt.Append(nil, random.IntN(keys)), value, nil)
 			}
 			batch, err := w.Build()
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			if a := send(l, batch); a.Err != nil {
 				b.Fatal(a.Err)
 			}
@@ -53,9 +47,7 @@ func BenchmarkCompaction(b *testing.B) {
 			b.Fatal("nothing was due")
 		}
 		b.StopTimer()
-		if err := d.Close(); err != nil {
-			b.Fatal(err)
-		}
+		must(b, d.Close())
 		b.StartTimer()
 	}
 	b.SetBytes(size)

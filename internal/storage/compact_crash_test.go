@@ -290,9 +290,7 @@ func TestFault21CompactionAndPowerLoss(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		t.Run(profile, func(t *testing.T) {
 			t.Parallel()
-			if err := crashEverywhere(profile, broken{}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, crashEverywhere(profile, broken{}))
 		})
 	}
 }

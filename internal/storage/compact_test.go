@@ -42,9 +42,7 @@ func compactLog(t testing.TB, fsys vfs.FS, profile string, change ...func(*Optio
 		return d, logs[0]
 	}
 	logs, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{1}}, Topic: "t", Config: compacted(profile)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	logs[0].Observe(idle{})
 	return d, logs[0]
 }
@@ -59,9 +57,7 @@ func keyed(t testing.TB, key, value string, p *record.Producer) []byte {
 	}
 	w.Append(time.Now().UnixMilli(), []byte(key), v, nil)
 	b, err := w.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -80,12 +76,8 @@ func set(t testing.TB, l *Log, n int, suffix string) {
 func flushedAndSynced(t testing.TB, l *Log) {
 	t.Helper()
 	synced(t, l)
-	if err := l.flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.roll(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flushAndSync())
+	must(t, l.roll())
 }
 
 // state reads the log from its start. It returns the last value of each key and the number of
@@ -108,15 +100,13 @@ func state(t testing.TB, l *Log) (m map[string]string, records int) {
 					t.Fatalf("%s: the batch at %d comes after %d", l, b.BaseOffset(), at)
 				}
 				at = b.LastOffset() + 1
-				if err := b.Each(record.Limits{}, func(r record.Record) error {
+				must(t, b.Each(record.Limits{}, func(r record.Record) error {
 					records++
 					if delete(m, string(r.Key)); r.Value != nil {
 						m[string(r.Key)] = string(r.Value)
 					}
 					return nil
-				}); err != nil {
-					t.Fatal(err)
-				}
+				}))
 			})
 		}
 		s.Release()
@@ -163,9 +153,7 @@ func TestCompactionKeepsTheLastValues(t *testing.T) {
 		}
 		check("afterwards", l)
 		killed := disk.KillImage(1)
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Close())
 		for when, image := range map[string]*crashfs.FS{"after a kill": killed, "after a stop": disk.KillImage(2)} {
 			d, l := compactLog(t, image, profile)
 			check(when, l)
@@ -187,9 +175,7 @@ func TestCompactionKeepsTheAge(t *testing.T) {
 	old := time.Now().Add(-100 * time.Hour)
 	before := slices.Clone(l.segments)
 	for i, s := range before {
-		if err := disk.SetModified(s.Path(), old.Add(time.Duration(i)*time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, disk.SetModified(s.Path(), old.Add(time.Duration(i)*time.Second)))
 	}
 	if n := compactAll(t, d); n != 1 {
 		t.Fatalf("%d passes", n)
@@ -257,9 +243,7 @@ func TestTombstonesStayTheirTime(t *testing.T) {
 	if p.dirt, err = l.measureDirt(p.now); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.run(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.run())
 	if want, _ := state(t, l); tombstones() != 0 || len(want) != 8 {
 		t.Errorf("%d tombstones, %v", tombstones(), want)
 	}
@@ -494,18 +478,14 @@ func TestDamageStopsOneLogOnly(t *testing.T) {
 	fs := vfs.Memory()
 	d, l := compactLog(t, fs, "sync")
 	other, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{1}, Partition: 1}, Topic: "t", Config: compacted("sync")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, x := range []*Log{l, other[0]} {
 		x.Observe(idle{})
 		set(t, x, 60, "a")
 		set(t, x, 60, "b")
 	}
 	f, err := fs.Open(path.Join(l.path, segment.Name(0)+segment.LogSuffix))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := f.WriteAt([]byte{0xff}, 200); err != nil {
 		t.Fatal(err)
 	}

@@ -68,9 +68,7 @@ func (w *compactedTxns) write(producer int64, txn bool) {
 		x.written = append(x.written, r)
 	}
 	data, err := b.Build()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	a := ok(w.t, map[bool]func(*Log, []byte) *Append{true: transact, false: send}[txn](w.l, data))
 	x.base, x.next = a.Base, a.Next
 	w.all = append(w.all, x)
@@ -131,18 +129,12 @@ func (w *compactedTxns) check() {
 	size := []int{1, 300, 3000, 1 << 20}[w.rng.IntN(4)]
 	for at := start; at < end; {
 		s, err := w.l.Read(at, end, size, true)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, err)
 		list, err := w.l.AbortedIn(at, &s, math.MaxInt)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, err)
 		all, err := sliceBatches(&s)
 		s.Release()
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, err)
 		if len(all) == 0 {
 			break
 		}
@@ -151,14 +143,12 @@ func (w *compactedTxns) check() {
 			if at = b.LastOffset() + 1; !seen[b.BaseOffset()] {
 				continue
 			}
-			if err := b.Each(record.Limits{}, func(r record.Record) error {
+			must(w.t, b.Each(record.Limits{}, func(r record.Record) error {
 				if r.Offset >= start {
 					applyRecord(got, r.Key, r.Value)
 				}
 				return nil
-			}); err != nil {
-				w.t.Fatal(err)
-			}
+			}))
 		}
 	}
 	if !maps.Equal(want, got) {

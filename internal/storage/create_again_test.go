@@ -80,9 +80,7 @@ func TestALogWhoseCreationFailedIsDeleted(t *testing.T) {
 		spec := specsOf('t', 1)
 		_, _ = m.Create(spec)
 		errs.Clear()
-		if err := m.Delete(spec[0].ID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.Delete(spec[0].ID))
 		for _, image := range []vfs.FS{disk.KillImage(1), disk.PowerLossImage(crashfs.DropUnsynced, 1)} {
 			if left := mustManage(t, image).Logs(); len(left) > 0 {
 				t.Errorf("sync %d fails: %v is left", failing, left)
@@ -113,9 +111,7 @@ func TestACheckpointHasALogOrItsTombstone(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := ReadState(disk, "/d")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	seen := map[ID]bool{}
 	for i := range c.Logs {
 		if seen[c.Logs[i].ID] {

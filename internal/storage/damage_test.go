@@ -29,13 +29,9 @@ func served(t *testing.T, profile string) *crashfs.FS {
 	d := mustOpen(t, disk, profile)
 	for _, l := range makeLogs(t, d, 2, profile) {
 		put(t, l, 20, 1000)
-		if err := l.flushAndSync(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.flushAndSync())
 	}
-	if err := d.checkpoint(nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.checkpoint(nil))
 	return disk.KillImage(1)
 }
 
@@ -49,9 +45,7 @@ func change(t *testing.T, fsys vfs.FS, name string, off int64, p []byte) {
 	if err == nil {
 		err = f.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func byPartition(t *testing.T, d *Dir, p int32) *Log {
@@ -119,9 +113,7 @@ func TestFault08MissingSegmentIsReported(t *testing.T) {
 			if err == nil {
 				err = f.Truncate(5000)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		} else if err := image.Remove(firstSegment); err != nil {
 			t.Fatal(err)
 		}
@@ -134,9 +126,7 @@ func TestFault08MissingSegmentIsReported(t *testing.T) {
 				t.Errorf("append to a partition that is offline: %v", a.Err)
 			}
 			holds(t, byPartition(t, d, 1), 20)
-			if err := d.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.Close())
 		}
 	}
 }
@@ -206,9 +196,7 @@ func damagedJournal(t *testing.T) (image *crashfs.FS, name string) {
 	put(t, l, 1, 1000)
 	image = disk.KillImage(1)
 	infos, err := image.List("/d/journal")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	change(t, image, "/d/journal/"+infos[0].Name, 8192+300, []byte{0xff, 0xfe})
 	return image, infos[0].Name
 }
@@ -253,9 +241,7 @@ func TestFault05ShortWriteAndNoDescriptors(t *testing.T) {
 // A partition that is offline is counted until it is deleted.
 func TestOfflinePartitionsAreCounted(t *testing.T) {
 	image := served(t, "sync")
-	if err := image.Remove(firstSegment); err != nil {
-		t.Fatal(err)
-	}
+	must(t, image.Remove(firstSegment))
 	m := metrics.NewStorage(nil)
 	d := mustOpen(t, image, "sync", func(o *Options) { o.Metrics = m })
 	offline := func() float64 { return testutil.ToFloat64(m.Offline.WithLabelValues("/d")) }
@@ -263,9 +249,7 @@ func TestOfflinePartitionsAreCounted(t *testing.T) {
 		t.Errorf("%v partitions are offline", n)
 	}
 	for range 2 {
-		if err := d.Delete(d.Logs()...); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Delete(d.Logs()...))
 		if n := offline(); n != 0 {
 			t.Errorf("%v partitions are offline, and all are deleted", n)
 		}

@@ -64,9 +64,7 @@ func newDebtors(t *testing.T, n int, profile, limit string, b broken) *debtors {
 		for range 3 { // then it is known what a chunk costs
 			x.send(i)
 			synced(t, x.logs[i])
-			if err := x.logs[i].flush(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, x.logs[i].flush())
 		}
 		if got := x.logs[i].Segments(); got != 3 {
 			t.Fatalf("three chunks are in %d segments", got)
@@ -129,9 +127,7 @@ func tinySegments(t *testing.T, n int, profile, limit string, b broken) (chunks 
 	}
 	for _, l := range x.logs[:n] {
 		synced(t, l)
-		if err := l.flushAndSync(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.flushAndSync())
 		holds(t, l, int64(3+each))
 	}
 	eventually(t, "nothing is owed", func() bool { return x.d.debts.owed.Load() == 0 })
@@ -168,9 +164,7 @@ func TestAnOrdinaryLogOwesNothing(t *testing.T) {
 	l := x.logs[1]
 	for range 3 {
 		put(t, l, 100, 1000)
-		if err := l.roll(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.roll())
 		for range 40 {
 			put(t, l, 1, 1000)
 			if owed := l.debt.owed.Load(); owed > 1 {

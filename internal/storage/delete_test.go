@@ -18,14 +18,10 @@ func TestManyLogsAreDeletedAtOnce(t *testing.T) {
 	logs := makeLogs(t, d, 100, "sync")
 	for _, l := range logs {
 		put(t, l, 3, 100)
-		if err := l.flush(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.flush())
 	}
 	syncs, dirs := disk.Calls(errfs.Datasync), disk.Calls(errfs.SyncDir)
-	if err := d.Delete(logs[1:]...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Delete(logs[1:]...))
 	// A sweep may write a checkpoint in between.
 	if n := disk.Calls(errfs.Datasync) - syncs; n > 20 {
 		t.Errorf("%d datasyncs", n)
@@ -40,9 +36,7 @@ func TestManyLogsAreDeletedAtOnce(t *testing.T) {
 		t.Error("a deleted log takes records")
 	}
 	holds(t, logs[0], 3)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Close())
 	d = mustOpen(t, disk, "sync")
 	if n := len(d.Logs()); n != 1 {
 		t.Fatalf("%d logs after a start", n)
@@ -64,9 +58,7 @@ func TestDeleteLeavesTheJournalItsMemory(t *testing.T) {
 	data := testBatch(t, 20_000, nil) // more than is copied next to its frame's header
 	send(logs[1], data)
 	eventually(t, "the write began", func() bool { return held.Hits() > 0 })
-	if err := d.Delete(logs[1]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Delete(logs[1]))
 	var others []*bufpool.Buffer
 	for range 16 { // a pool returns them in no particular order
 		b := d.memory.pool.Get(len(data))
@@ -84,9 +76,7 @@ func TestDeleteLeavesTheJournalItsMemory(t *testing.T) {
 		t.Fatalf("%d logs after a start", len(again))
 	}
 	holds(t, again[0], 2)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Close())
 	if n := d.memory.pool.Outstanding(); n != 0 {
 		t.Errorf("%d buffers are still in use", n)
 	}

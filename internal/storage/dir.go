@@ -221,7 +221,7 @@ func (d *Dir) open() (err error) {
 	opt := d.journalOptions()
 	opt.Sweep, opt.Stalls = func() { signal(d.sweeps) }, d.attend
 	opt.Absent, opt.Failed, opt.Synced, opt.DurableThrough = d.opt.Absent, d.journalFailed, d.stats.group, d.durableThrough
-	opt.Broken = d.opt.broken.inJournal()
+	opt.Broken = d.opt.broken.journal
 	opt.UnsyncedBytes = d.opt.DeferredBytes / 8 // only synced bytes can be flushed
 	if d.journal, err = journal.Open(opt); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/states"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -49,9 +50,9 @@ type Options struct {
 	// ProducersPerLog bounds how many producers a log remembers; above it, the log forgets those
 	// that were silent for longest. Default: DeferredBytes / 640, but 1,000 to 100,000.
 	ProducersPerLog int
-	// Inflate bounds what a lookup by time and a compaction use for a compressed batch. Default 1
-	// GiB, and no places.
-	Inflate record.Limits
+	// Places are where a lookup by time and a compaction inflate a batch, each to 1 GiB at most;
+	// nil: anywhere.
+	Places *share.Places
 	// Absent returns how many producing connections have no request waiting; nil means that the
 	// number is unknown.
 	Absent func() int
@@ -106,7 +107,6 @@ func (o *Options) setDefaults() {
 		o.openTick = func() <-chan time.Time { return time.After(openPatience) }
 	}
 	setDefault(&o.DeferredBytes, 64<<20)
-	setDefault(&o.Inflate.Bytes, 1<<30)
 	setDefault(&o.ProducersPerLog, int(min(max(o.DeferredBytes/640, 1000), producers.DefaultLimit)))
 	o.Cleaning = o.Cleaning.share(1)
 	setDefault(&o.IndexBytes, 16<<20)
@@ -123,3 +123,6 @@ func setDefault[T ~int | ~int64](p *T, v T) {
 
 // openFiles returns the default bound of open segment files for each of several directories.
 func openFiles(dirs int) int { return min(max(vfs.Descriptors()/2/dirs, 256), 16384) }
+
+// inflating returns the bounds of one inflated batch.
+func (o *Options) inflating() record.Limits { return record.Limits{Bytes: 1 << 30, Places: o.Places} }

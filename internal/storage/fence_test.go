@@ -106,9 +106,7 @@ func TestEpochsOfReplicatedRecordsAreInOrder(t *testing.T) {
 		l.Append(a, nil)
 		return (<-a.Sink.(sink)).Err
 	}
-	if err := next(at(t, 0, 3, 1), at(t, 1, 5, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, next(at(t, 0, 3, 1), at(t, 1, 5, 1)))
 	for name, bad := range map[string][]record.Batch{
 		"above the leader's":      {at(t, 2, 8, 1)},
 		"below the last":          {at(t, 2, 4, 1)},
@@ -157,9 +155,7 @@ func TestALogWithoutARoleAcceptsNothing(t *testing.T) {
 	l.SetLeaderEpoch(3, true)
 	put(t, l, 1, 10)
 	d, err := openUnled(disk.PowerLossImage(crashfs.DropUnsynced, 1), "sync")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	l = byPartition(t, d, 0)
 	try := func(epoch int32) error {
@@ -273,9 +269,7 @@ func parts(t *testing.T, leader, follower *Log) {
 			return
 		}
 		_, own := follower.EpochEnd(e)
-		if err := follower.Truncate(min(until, own)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, follower.Truncate(min(until, own)))
 	}
 	t.Fatal("the handshake does not end")
 }
@@ -317,9 +311,7 @@ func takesBack(t *testing.T, b broken) (wrong string) {
 	}
 	synced(t, leader)
 	parts(t, leader, follower)
-	if err := replicateAs(leader, follower); err != nil {
-		t.Fatal(err)
-	}
+	must(t, replicateAs(leader, follower))
 	return differ(leader, follower)
 }
 
@@ -367,9 +359,7 @@ func TestALeaderThatLostPowerLeadsANewEpoch(t *testing.T) {
 		t.Fatalf("the follower has %+v: %v", follower.Ends(), x.err)
 	}
 	d, err := openUnled(image, "sync")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	leader = byPartition(t, d, 0)
 	old := &Append{Batches: testBatch(t, 70, nil), LeaderEpoch: 5, Sink: make(sink, 1)}
@@ -380,9 +370,7 @@ func TestALeaderThatLostPowerLeadsANewEpoch(t *testing.T) {
 	leader.SetLeaderEpoch(6, true)
 	put(t, leader, 1, 70)
 	parts(t, leader, follower)
-	if err := replicateAs(leader, follower); err != nil {
-		t.Fatal(err)
-	}
+	must(t, replicateAs(leader, follower))
 	synced(t, follower)
 	if wrong := differ(leader, follower); wrong != "" {
 		t.Error(wrong)
@@ -400,9 +388,7 @@ func deletesAsFollower(t *testing.T, b broken) (wrong string) {
 	l := withRules(t, b)
 	l.Observe(idle{})
 	put(t, l, 10, 1000)
-	if err := l.flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flushAndSync())
 	l.SetLeaderEpoch(9, false)
 	l.Configure(keeping("sync", 1000, -1)) // all records are of 1970
 	l.dir.applyRetention()

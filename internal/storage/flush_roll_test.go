@@ -16,9 +16,7 @@ func TestACompactedLogRollsWithoutAppends(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			disk := crashfs.New(1)
 			d, err := openDir(disk, "sync", func(o *Options) { o.RetentionInterval = 10 * time.Minute })
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			cfg := keeping("sync", -1, -1)
 			cfg.Cleanup.Delete, cfg.Cleanup.Compact, cfg.Cleanup.MaxLag = false, true, time.Hour
 			l := kept(t, d, cfg)
@@ -48,9 +46,7 @@ func TestACompactedLogRollsWithoutAppends(t *testing.T) {
 			holds(t, l, 4)
 			_ = d.Close()
 			again, err := openDir(disk, "sync")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			holds(t, again.Logs()[0], 4)
 			_ = again.Close()
 		})

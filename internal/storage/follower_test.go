@@ -20,9 +20,7 @@ func at(t testing.TB, base int64, epoch int32, times ...int64) record.Batch {
 		b.Append(ts, nil, []byte("v"), nil)
 	}
 	data, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data.SetLeaderEpoch(epoch)
 	return data
 }
@@ -58,9 +56,7 @@ func TestFollowerKeepsAGapOfMoreThanAnIndexCanHold(t *testing.T) {
 			t.Fatal(a.Err)
 		}
 		eventually(t, "it counts", func() bool { return l.AckEnd() == base+1 })
-		if err := l.flushAndSync(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.flushAndSync())
 	}
 	check := func(l *Log) {
 		t.Helper()
@@ -116,9 +112,7 @@ func TestFollowerKeepsGapsAndEpochs(t *testing.T) {
 			}
 			eventually(t, "the records count", func() bool { return l.AckEnd() == l.logEnd.Load() })
 			if flushed {
-				if err := l.flushAndSync(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, l.flushAndSync())
 			}
 			image := disk.KillImage(1)
 			if profile == "sync" {
@@ -202,18 +196,14 @@ func TestLookupsByTimeAgreeWithTheRecords(t *testing.T) {
 			next = base + int64(len(times))
 			if i == 60 { // the other records stay in memory
 				eventually(t, "the records count", func() bool { return l.AckEnd() == next })
-				if err := l.flushAndSync(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, l.flushAndSync())
 			}
 		}
 		eventually(t, "the records count", func() bool { return l.AckEnd() == next })
 		lookups(t, l, all, rng)
 		again := byPartition(t, mustOpen(t, disk.PowerLossImage(crashfs.KeepSectors, seed), "sync"), 0)
 		lookups(t, again, all, rng)
-		if err := again.SetLogStart(next / 3); err != nil {
-			t.Fatal(err)
-		}
+		must(t, again.SetLogStart(next/3))
 		lookups(t, again, all, rng)
 	}
 }
@@ -290,18 +280,12 @@ func epochComesBack(t *testing.T, b broken) string {
 		eventually(t, "the records count", func() bool { return l.AckEnd() == base+2 })
 	}
 	two(2, 0)
-	if err := l.flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flushAndSync())
 	l.SetLeaderEpoch(3, true)
-	if err := d.commit(l); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.commit(l))
 	two(4, 2)
 	after, err := openDir(disk.PowerLossImage(crashfs.KeepSectors, 1), "sync", func(o *Options) { o.broken = b })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer after.Close()
 	l = byPartition(t, after, 0)
 	if epoch, end := l.EpochEnd(1); epoch != 1 || end != 4 || l.EpochAt(2) != 1 {

@@ -190,9 +190,7 @@ func TestALowDiskIsLoggedOnceAndRequestsRetention(t *testing.T) {
 		core, logged := logtest.New(zapcore.InfoLevel)
 		fsys := newGauge(1000 * mib)
 		d, err := openDir(fsys, "sync", guarded, func(o *Options) { o.Logger = zap.New(core) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer d.Close()
 		var before time.Time
 		asked := func() bool {
@@ -329,9 +327,7 @@ func TestAJournalsOwnDiskIsGuarded(t *testing.T) {
 		Config: func(string, ID) Config { return testConfig("sync") }}
 	guarded(&opt)
 	d, err := OpenDir(Location{Path: "/d", Journal: "/j"}, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.Close()
 	client, _ := ours(t, d)
 	put(t, client, 1, 10)
@@ -364,9 +360,7 @@ func TestFastWritesAreMeasuredSooner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := newGauge(104 * mib)
 		d, err := openDir(fsys, "sync", guarded)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer d.Close()
 		l := makeLogs(t, d, 1, "sync")[0]
 		synctest.Wait()
@@ -387,9 +381,7 @@ func TestPartitionsAreCreatedWhereThereIsSpace(t *testing.T) {
 	fsys.full.Store("/b")
 	m, err := Open([]Location{{Path: "/a"}, {Path: "/b"}},
 		Options{FS: fsys, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, MinFree: func() int64 { return 100 * mib }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer m.Close()
 	if err := m.CanCreate(); err != nil {
 		t.Errorf("/a has room: %v", err)
@@ -397,9 +389,7 @@ func TestPartitionsAreCreatedWhereThereIsSpace(t *testing.T) {
 	place := func(topic byte) string {
 		logs, err := m.Create([]Spec{{ID: ID{Topic: [16]byte{topic}}, Topic: string('a' + rune(topic)),
 			Config: Config{Profile: modelProfiles()["sync"], Segment: segment.Limits{Bytes: 1 << 20, Ms: 1 << 40}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return logs[0].Dir().Path()
 	}
 	for i := range byte(3) {

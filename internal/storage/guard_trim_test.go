@@ -26,21 +26,15 @@ func TestATrimFreesBytesAtOnceWhileSpaceIsLow(t *testing.T) {
 	}
 	for range 2 {
 		put(t, client, 5, 100)
-		if err := client.roll(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, client.roll())
 	}
-	if err := client.SetLogStart(5); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.SetLogStart(5))
 	if retired() != 1 {
 		t.Fatal("with room, the files don't stay for the delay")
 	}
 	fsys.leave(t, d, 60*mib) // which also deletes what was retired before
 	eventually(t, "what was retired is removed", func() bool { return retired() == 0 })
-	if err := client.SetLogStart(10); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.SetLogStart(10))
 	if retired() > 0 {
 		t.Error("a trim keeps its bytes for the delay")
 	}

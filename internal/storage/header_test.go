@@ -53,9 +53,7 @@ func withEpochs(t *testing.T, compact bool) (*crashfs.FS, []stood) {
 		compactAll(t, d)
 	}
 	put(t, l, 1, 10) // a segment without records is not the active one after a start
-	if err := l.flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flushAndSync())
 	var best []stood
 	for _, s := range l.segments[:len(l.segments)-1] {
 		all, epochs, gaps := storedIn(t, disk, s)
@@ -77,9 +75,7 @@ func twoKeyed(t *testing.T, key, value string) []byte {
 		w.Append(1, []byte(key), []byte(value), nil)
 	}
 	b, err := w.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -89,9 +85,7 @@ func storedIn(t *testing.T, disk vfs.FS, s *segment.Segment) (all []stood, epoch
 	text, next, epoch := readFile(t, disk, s.Path()), s.Base(), int32(-1)
 	for pos := int64(0); pos < s.Size(); {
 		b, _, err := record.Next(text[pos:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, stood{s.Path(), pos, slices.Clone(b), s.Base(), b.BaseOffset() - next})
 		if b.BaseOffset() > next {
 			gaps++

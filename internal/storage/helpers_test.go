@@ -79,9 +79,7 @@ func epochOf(l *Log) int32 {
 func mustOpen(t testing.TB, fsys vfs.FS, profile string, change ...func(*Options)) *Dir {
 	t.Helper()
 	d, err := openDir(fsys, profile, change...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
@@ -94,9 +92,7 @@ func makeLogs(t testing.TB, d *Dir, n int, profile string) []*Log {
 		specs[i] = Spec{ID: ID{Topic: [16]byte{1}, Partition: int32(i)}, Topic: "t", Config: testConfig(profile)}
 	}
 	logs, err := d.Create(specs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return lead(logs...)
 }
 
@@ -105,9 +101,7 @@ func testBatch(t testing.TB, size int, p *record.Producer) []byte {
 	b := record.NewBuilder(record.BatchOptions{Producer: p})
 	b.Append(1, nil, bytes.Repeat([]byte{'v'}, size), nil)
 	data, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return data
 }
 
@@ -181,9 +175,7 @@ func countReopened(n *atomic.Int32) func(*Options) {
 // holds fails the test unless the log has exactly n records, whole and in order.
 func holds(t testing.TB, l *Log, n int64) {
 	t.Helper()
-	if err := l.Offline(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Offline())
 	at := l.Ends().LogStart
 	err := guard(func() error {
 		for _, b := range (&world{rng: newRandom(1)}).content(l) {

@@ -37,13 +37,9 @@ func TestWhichJournalIsApart(t *testing.T) {
 // copyTree copies the files of a directory, without its subdirectories.
 func copyTree(t *testing.T, from vfs.FS, a string, to vfs.FS, b string) {
 	t.Helper()
-	if err := to.MkdirAll(b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, to.MkdirAll(b))
 	infos, err := from.List(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, in := range infos {
 		if in.Dir {
 			copyTree(t, from, path.Join(a, in.Name), to, path.Join(b, in.Name))
@@ -57,9 +53,7 @@ func copyTree(t *testing.T, from vfs.FS, a string, to vfs.FS, b string) {
 func readFile(t *testing.T, fsys vfs.FS, name string) []byte {
 	t.Helper()
 	b, err := vfs.ReadFile(fsys, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -72,9 +66,7 @@ func writeFile(t *testing.T, fsys vfs.FS, name string, b []byte) {
 	if err == nil {
 		err = f.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // refused opens a directory that must not be used, and checks the error for its cause.
@@ -97,18 +89,14 @@ func refused(t *testing.T, fsys vfs.FS, is error, says ...string) {
 
 func TestEmptyJournalIsRefused(t *testing.T) {
 	disk := used(t)
-	if err := disk.RemoveAll("/d/journal"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, disk.RemoveAll("/d/journal"))
 	refused(t, disk, ErrForeign, "/d/journal", "journal.dirs")
 }
 
 // Where other brokers have replicas, log repair refuses: the error must advise something else.
 func TestRefusalAdvisesNoRepairOfReplicas(t *testing.T) {
 	disk := used(t)
-	if err := disk.RemoveAll("/d/journal"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, disk.RemoveAll("/d/journal"))
 	for _, replicated := range []bool{false, true} {
 		_, err := openUnled(disk, "sync", func(o *Options) { o.Replicated = replicated })
 		if !errors.Is(err, ErrForeign) {
@@ -123,9 +111,7 @@ func TestRefusalAdvisesNoRepairOfReplicas(t *testing.T) {
 
 func TestForeignJournalIsRefused(t *testing.T) {
 	disk, other := used(t), used(t)
-	if err := disk.RemoveAll("/d/journal"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, disk.RemoveAll("/d/journal"))
 	copyTree(t, other, "/d/journal", disk, "/d/journal")
 	refused(t, disk, ErrForeign, "/d/journal", "belongs to log directory")
 }
@@ -144,26 +130,18 @@ func TestOlderJournalIsRefused(t *testing.T) {
 	put(t, l, 2, 100)
 	before := disk.KillImage(1)
 	put(t, l, 2, 100)
-	if err := d.checkpoint(nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.checkpoint(nil))
 	image := disk.KillImage(1)
-	if err := image.RemoveAll("/d/journal"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, image.RemoveAll("/d/journal"))
 	copyTree(t, before, "/d/journal", image, "/d/journal")
 	refused(t, image, journal.ErrDamaged, "older copy")
 }
 
 func TestLostCheckpointIsRefused(t *testing.T) {
 	disk := used(t)
-	if err := disk.RemoveAll("/d/checkpoint"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, disk.RemoveAll("/d/checkpoint"))
 	refused(t, disk, statelog.ErrDamaged, "checkpoint.copy")
-	if err := disk.RemoveAll("/d/checkpoint.copy"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, disk.RemoveAll("/d/checkpoint.copy"))
 	refused(t, disk, ErrForeign, "no checkpoint")
 }
 
@@ -171,9 +149,7 @@ func TestLostCheckpointIsRefused(t *testing.T) {
 func TestADirectoryOfAnotherProgramIsLeftAsItIs(t *testing.T) {
 	for _, stranger := range []string{"/d/meta.properties", "/d/orders-0/partition.metadata"} {
 		disk := crashfs.New(1)
-		if err := disk.MkdirAll(path.Dir(stranger)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, disk.MkdirAll(path.Dir(stranger)))
 		writeFile(t, disk, stranger, []byte("version=1"))
 		refused(t, disk, ErrForeign, "was written by another program")
 		infos, err := disk.List("/d")
@@ -185,9 +161,7 @@ func TestADirectoryOfAnotherProgramIsLeftAsItIs(t *testing.T) {
 
 func TestFault06CheckpointOfAnotherDirectoryIsRefused(t *testing.T) {
 	disk, other := used(t), used(t)
-	if err := disk.RemoveAll("/d/checkpoint"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, disk.RemoveAll("/d/checkpoint"))
 	copyTree(t, other, "/d/checkpoint", disk, "/d/checkpoint")
 	refused(t, disk, ErrForeign, "checkpoint")
 }
@@ -210,9 +184,7 @@ func TestFault06StaleCheckpoint(t *testing.T) {
 		return err != nil
 	})
 	image := disk.KillImage(1)
-	if err := image.RemoveAll("/d/checkpoint"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, image.RemoveAll("/d/checkpoint"))
 	copyTree(t, stale, "/d/checkpoint", image, "/d/checkpoint")
 	refused(t, image, journal.ErrDamaged, "missing")
 }
@@ -242,13 +214,9 @@ func TestTheMarkOfACleanStopIsOfAnUntouchedJournal(t *testing.T) {
 	if clean, err := StoppedCleanly(disk, d.Location(), state); clean || err != nil {
 		t.Errorf("with frames behind the redo pointer: %v, %v", clean, err)
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Close())
 	state, err := ReadState(disk, "/d")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if clean, err := StoppedCleanly(disk, d.Location(), state); !clean || err != nil {
 		t.Errorf("after a clean stop: %v, %v", clean, err)
 	}
@@ -260,9 +228,7 @@ func TestCleanMark(t *testing.T) {
 	d := mustOpen(t, disk, "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 3, 100)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Close())
 	if !markedClean(disk, "/d") {
 		t.Error("the checkpoint of a clean stop does not say so")
 	}
@@ -289,15 +255,11 @@ func TestCleanMark(t *testing.T) {
 func unclean(t testing.TB, fsys vfs.FS, loc Location) {
 	t.Helper()
 	b, err := OpenForRepair(loc, Options{FS: fsys})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer b.Close()
 	s, err := ReadState(fsys, loc.Path)
 	if err == nil {
 		err = b.Commit(s)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }

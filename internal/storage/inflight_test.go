@@ -50,9 +50,7 @@ func TestALateRepairMovesTheDurableEnd(t *testing.T) {
 	d := mustOpen(t, errs, "sync", countReopened(&reopened))
 	logs := makeLogs(t, d, 2, "sync")
 	put(t, logs[0], 2, 900)
-	if err := logs[0].flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, logs[0].flush())
 	logs[0].Configure(slowInterval())
 	if a := send(logs[0], testBatch(t, 900, nil)); a.Err != nil {
 		t.Fatal(a.Err)

@@ -36,18 +36,14 @@ func killedWithWork(t *testing.T, logs int) (live *crashfs.FS, n int64) {
 		specs[i] = Spec{ID: id, Topic: "t", Config: testConfig(mixedProfile(id))}
 	}
 	made, err := d.Create(specs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for round := range 2 {
 		for _, l := range made {
 			put(t, l, 2, 100)
 		}
 		if round == 0 {
 			_, err := d.allDrained()
-			if err := errors.Join(err, d.checkpoint(nil)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(err, d.checkpoint(nil)))
 		}
 	}
 	return live, 4
@@ -148,9 +144,7 @@ func TestAnInterruptionLeavesACleanStopClean(t *testing.T) {
 	fs := crashfs.New(1)
 	d := mustOpen(t, fs, "sync")
 	put(t, makeLogs(t, d, 1, "sync")[0], 3, 100)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Close())
 	stop := func(o *Options) { o.Interrupted = func() error { return context.Canceled } }
 	if _, err := openDir(fs, "sync", stop); !errors.Is(err, context.Canceled) {
 		t.Fatalf("not interrupted: %v", err)
@@ -170,9 +164,7 @@ func TestAllDirectoriesAreInterrupted(t *testing.T) {
 	}
 	opt.Interrupted = nil
 	m, err := Open(locations, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := m.Close(); err != nil {
 		t.Error(err)
 	}

@@ -101,9 +101,7 @@ func TestI4EndsAreOrdered(t *testing.T) {
 		case 10, 30:
 			l.Configure(testConfig([]string{"interval", "sync"}[i/20%2]))
 		case 20:
-			if err := l.flushAndSync(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.flushAndSync())
 		}
 	}
 	if e := w.bad.Load(); e != nil {
@@ -120,9 +118,7 @@ func TestI5FailedSegmentIsNotTriedAgain(t *testing.T) {
 		d := mustOpen(t, errs, "sync")
 		l := makeLogs(t, d, 1, "sync")[0]
 		put(t, l, 3, 1000)
-		if err := l.flushAndSync(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.flushAndSync())
 		put(t, l, 4, 1000)
 		failed := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: firstSegment, Count: 1, Err: syscall.EIO, Drop: drop})
 		again := errs.Add(errfs.Rule{Ops: errfs.Write, Path: firstSegment})
@@ -132,16 +128,12 @@ func TestI5FailedSegmentIsNotTriedAgain(t *testing.T) {
 		writes := again.Hits()
 		eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
 		put(t, l, 2, 100)
-		if err := l.flushAndSync(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.flushAndSync())
 		if again.Hits() != writes {
 			t.Error("the dead file was written to")
 		}
 		holds(t, l, 9)
-		if err := d.checkpoint(nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.checkpoint(nil))
 		next := mustOpen(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), "sync")
 		holds(t, next.Logs()[0], 9)
 	}
@@ -201,12 +193,8 @@ func TestI11DuplicatesAreKnownAfterACrash(t *testing.T) {
 		var sent [][]byte
 		for i := range 8 {
 			if i == flushed {
-				if err := l.flushAndSync(); err != nil {
-					t.Fatal(err)
-				}
-				if err := d.checkpoint(nil); err != nil {
-					t.Fatal(err)
-				}
+				must(t, l.flushAndSync())
+				must(t, d.checkpoint(nil))
 			}
 			data := testBatch(t, 100, &record.Producer{ID: 7, Sequence: int32(i)})
 			sent = append(sent, data)
@@ -254,18 +242,14 @@ func knowsStoredProducers(t *testing.T, b broken) bool {
 		next()
 	}
 	eventually(t, "the records count", func() bool { return l.AckEnd() == 5 })
-	if err := l.flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flushAndSync())
 	hold := make(chan struct{})
 	held := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Before: func(errfs.Call) { <-hold }}))
 	for range 5 {
 		next()
 	}
 	eventually(t, "the datasync began", func() bool { return held.Hits() > 0 })
-	if err := d.checkpoint(nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.checkpoint(nil))
 	image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
 	close(hold)
 	again := mustOpen(t, image, "sync").Logs()[0]
@@ -290,9 +274,7 @@ func TestI11SnapshotIsNeverAheadOfTheLog(t *testing.T) {
 	held := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Before: func(errfs.Call) { <-hold }}))
 	send(l, slices.Clone(second))
 	eventually(t, "the datasync began", func() bool { return held.Hits() > 0 })
-	if err := d.checkpoint(nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.checkpoint(nil))
 	image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
 	close(hold)
 	again := mustOpen(t, image, "sync").Logs()[0]

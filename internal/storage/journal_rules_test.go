@@ -24,9 +24,7 @@ func TestDeadSegmentDoesNotPinTheJournal(t *testing.T) {
 	logs := makeLogs(t, d, 30, "sync")
 	bad := logs[0]
 	put(t, bad, 5, 1000)
-	if err := bad.flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, bad.flush())
 	put(t, bad, 5, 1000)
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*", Err: syscall.EIO})
 	_ = bad.flushAndSync()
@@ -211,9 +209,7 @@ func TestDeleteNeedsNoJournalSpace(t *testing.T) {
 		logs[0].Append(a, nil)
 		queued = append(queued, a)
 	}
-	if err := d.Delete(logs[0]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Delete(logs[0]))
 	for _, a := range queued {
 		<-a.Sink.(sink)
 	}

@@ -17,9 +17,7 @@ import (
 func namesIn(t *testing.T, fsys vfs.FS, dir, part string) string {
 	t.Helper()
 	infos, err := fsys.List(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	for _, in := range infos {
 		if strings.Contains(in.Name, part) {
@@ -37,9 +35,7 @@ func TestAStartRemovesAbandonedFrames(t *testing.T) {
 	for _, l := range makeLogs(t, d, 3, "sync") {
 		put(t, l, 3, 1000)
 	}
-	if err := d.Delete(byPartition(t, d, 2)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Delete(byPartition(t, d, 2)))
 	image := disk.PowerLossImage(crashfs.KeepAll, 1)
 	topic := func(n byte) string { return fmt.Sprintf("%x", [16]byte{n}) }
 	gone := []string{topic(1) + "-0-1", topic(1) + "-2-9"}
@@ -81,25 +77,19 @@ func TestADeletedLogsDirectoryIsNoStray(t *testing.T) {
 	d := mustOpen(t, disk, "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 3, 1000)
-	if err := l.flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flush())
 	stuck := disk.Add(errfs.Rule{Ops: errfs.Rename, Path: "/d/t-0", Err: syscall.EIO})
 	if err := d.Delete(l); err == nil || stuck.Hits() == 0 {
 		t.Fatalf("deleted: %v", err)
 	}
 	disk.Clear()
 	logs, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{2}}, Topic: "t", Config: testConfig("sync")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	put(t, logs[0], 1, 10)
 	if names := namesIn(t, disk, "/d", "t-0"); names != "t-0" {
 		t.Errorf("left: %s", names)
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Close())
 	holds(t, mustOpen(t, disk, "sync").Logs()[0], 1)
 }
 
@@ -112,9 +102,7 @@ func TestALogWhoseDeletionFailedKeepsItsDirectory(t *testing.T) {
 		d := mustOpen(t, errs, "sync")
 		l := makeLogs(t, d, 1, "sync")[0]
 		put(t, l, 3, 1000)
-		if err := errors.Join(l.flushAndSync(), d.checkpoint(nil)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(l.flushAndSync(), d.checkpoint(nil)))
 		errs.Add(errfs.Rule{Ops: errfs.SyncDir | errfs.Rename | errfs.Create, Path: "/d/checkpoint*", From: failing, Err: syscall.EIO})
 		errs.Add(errfs.Rule{Ops: errfs.SyncDir, Path: "/d", From: failing, Err: syscall.EIO})
 		if err := d.Delete(l); err == nil {

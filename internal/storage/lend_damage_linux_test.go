@@ -16,9 +16,7 @@ func TestNoLoanExtendsBeyondItsSegment(t *testing.T) {
 	_, l := lendDir(t, lendConfig(512<<10))
 	fill(t, l, rand.New(rand.NewPCG(7, 8)), 40, 100_000, 'a')
 	all, err := contentsOf(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	end, pos := l.segments[1].Base(), int64(0)
 	var last record.Batch
 	for _, b := range all {
@@ -27,9 +25,7 @@ func TestNoLoanExtendsBeyondItsSegment(t *testing.T) {
 		}
 	}
 	f, err := os.OpenFile(l.segments[0].Path(), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = f.Close() }()
 	if _, err := f.WriteAt(binary.BigEndian.AppendUint64(nil, uint64(end+1)), pos-int64(len(last))); err != nil {
 		t.Fatal(err)

@@ -21,14 +21,10 @@ func lendDir(t testing.TB, cfg Config) (*Dir, *Log) {
 	t.Helper()
 	d, err := OpenDir(Location{Path: t.TempDir()}, Options{FS: vfs.OS(), Holder: "pid 4711", JournalFileSize: 4 << 20,
 		JournalBytes: 16 << 20, Config: func(string, ID) Config { return cfg }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	logs, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{1}}, Topic: "t", Config: cfg}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lead(logs...)
 	logs[0].Observe(idle{})
 	return d, logs[0]
@@ -54,9 +50,7 @@ func fill(t testing.TB, l *Log, rng *rand.Rand, n, most int, mark byte) {
 			b.Append(1, nil, bytes.Repeat([]byte{mark}, size/2), nil)
 		}
 		data, err := b.Build()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ok(t, send(l, data))
 	}
 	toFiles(t, l)
@@ -66,9 +60,7 @@ func fill(t testing.TB, l *Log, rng *rand.Rand, n, most int, mark byte) {
 func toFiles(t testing.TB, l *Log) {
 	t.Helper()
 	synced(t, l)
-	if err := l.flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flushAndSync())
 	l.dir.memory.evictAll([]*Log{l})
 }
 
@@ -112,19 +104,13 @@ func split(all []byte) (list []record.Batch, err error) {
 func lendLikeRead(t testing.TB, l *Log, all []record.Batch, offset, limit int64, max int, one bool) {
 	t.Helper()
 	r, err := l.Read(offset, limit, max, one)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Release()
 	s, err := l.Lend(offset, limit, max, one)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Release()
 	got, err := wholeOf(&s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	list, err := split(got)
 	if err != nil || (len(list) == 0) != (r.Size == 0) || s.Size > max && (!one || len(list) > 1) {
 		t.Fatalf("Lend(%d, %d, %d, %t): %d bytes, %d batches, Read has %d bytes: %v", offset, limit, max, one, s.Size, len(list), r.Size,
@@ -153,9 +139,7 @@ func lentReads(l *Log) float64 { return testutil.ToFloat64(l.dir.stats.lentReads
 func randomLends(t testing.TB, l *Log, rng *rand.Rand, n int) {
 	t.Helper()
 	all, err := contentsOf(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	before, end := lentReads(l), l.Ends().LogEnd
 	start := l.logStart.Load()
 	for i := range n {
@@ -194,9 +178,7 @@ func hold(t testing.TB, l *Log, offset int64) (s Slice, was []byte) {
 	}
 	t.Cleanup(s.Release)
 	was, err := wholeOf(&s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s, was
 }
 
@@ -221,18 +203,14 @@ func TestLendReturnsWhatReadReturns(t *testing.T) {
 
 	mid := l.segments[1].Base() / 2
 	all, err := contentsOf(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range all {
 		if mid = all[i].BaseOffset(); mid >= l.segments[1].Base()/2 {
 			break
 		}
 	}
 	cut, _ := hold(t, l, mid-10)
-	if err := l.Truncate(mid); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Truncate(mid))
 	if b, err := wholeOf(&cut); err == nil {
 		t.Errorf("a loan has %d bytes after a truncation", len(b))
 	}
@@ -243,17 +221,13 @@ func TestLendReturnsWhatReadReturns(t *testing.T) {
 	randomLends(t, l, rng, 60)
 
 	s, was := hold(t, l, 1)
-	if err := l.SetLogStart(mid - 3); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.SetLogStart(mid-3))
 	if _, err := l.Lend(mid-4, math.MaxInt64, 1<<20, true); !errors.Is(err, ErrOffsetOutOfRange) {
 		t.Errorf("below the log start: %v", err)
 	}
 	randomLends(t, l, rng, 30)
 	keeps(t, &s, was)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Close())
 	if _, err := wholeOf(&s); err == nil {
 		t.Error("a loan of a closed directory has bytes")
 	}

@@ -19,9 +19,7 @@ func TestAbortedTransactionsOfALoan(t *testing.T) {
 	toFiles(t, l)
 	s, was := hold(t, l, 0)
 	r, err := l.Read(0, s.end(), len(was), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Release()
 	want, err := l.AbortedIn(0, &r, math.MaxInt)
 	if err != nil || len(want) < 5 || r.Size != s.Size {

@@ -33,9 +33,7 @@ func TestAStartKnowsTheHighWatermark(t *testing.T) {
 	wantHigh(t, l, 0, -1)
 	put(t, l, 10, 100)
 	l.Observe(knowing{high: 6, epoch: 3})
-	if err := d.checkpoint(nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.checkpoint(nil))
 	l.Observe(knowing{high: 8, epoch: 4})
 	d = mustOpen(t, disk.KillImage(1), "sync")
 	wantHigh(t, d.Logs()[0], 6, 3)
@@ -44,12 +42,8 @@ func TestAStartKnowsTheHighWatermark(t *testing.T) {
 	}
 	put(t, d.Logs()[0], 5, 100)
 	wantHigh(t, d.Logs()[0], 6, 3)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.dir.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Close())
+	must(t, l.dir.Close())
 	wantHigh(t, mustOpen(t, disk, "sync").Logs()[0], 8, 4)
 }
 
@@ -64,9 +58,7 @@ func TestTheHighWatermarkIsNotBelowTheLogStart(t *testing.T) {
 	}
 	logs[1].Observe(knowing{high: 3, epoch: 2})
 	for _, l := range logs {
-		if err := l.SetLogStart(5); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.SetLogStart(5))
 	}
 	d = mustOpen(t, disk.KillImage(1), "sync")
 	wantHigh(t, byPartition(t, d, 0), 5, -1)
@@ -87,9 +79,7 @@ func TestTheHighWatermarkIsNotAboveTheLogEnd(t *testing.T) {
 	}
 	eventually(t, "the records are written", func() bool { return l.AckEnd() == 10 })
 	l.Observe(knowing{high: 10, epoch: 7})
-	if err := d.commit(l); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.commit(l))
 	d = mustOpen(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), "os")
 	l = d.Logs()[0]
 	wantHigh(t, l, 4, 7)

@@ -46,9 +46,7 @@ func lostLSNs(t *testing.T, b broken) (wrong string) {
 			held := errs.Add(rule)
 			send(logs[1], testBatch(t, 100, nil)) // has its LSN, and is on no disk
 			eventually(t, "the datasync began", func() bool { return held.Hits() > 0 })
-			if err := commit(d, logs[0]); err != nil {
-				t.Fatal(err)
-			}
+			must(t, commit(d, logs[0]))
 			image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
 			close(hold)
 			if failing {

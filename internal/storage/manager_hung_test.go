@@ -94,9 +94,7 @@ func TestAHungDiskHoldsUpNoOtherDirectory(t *testing.T) {
 		}
 	}
 	logs, err := h.Create(specsOf('u', 3))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, l := range logs {
 		put(t, l, 1, 10)
 		if l.Dir().Path() != "/a" {
@@ -120,9 +118,7 @@ func TestAHungDiskHoldsUpNoOthersDeletion(t *testing.T) {
 	h := hangs(t)
 	specs := specsOf('t', 4)
 	logs, err := h.Create(specs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var ids []ID
 	for _, l := range logs {
 		put(t, l, 1, 10)
@@ -139,9 +135,7 @@ func TestAHungDiskHoldsUpNoOthersDeletion(t *testing.T) {
 		t.Errorf("%d logs are in use", n)
 	}
 	h.release()
-	if err := h.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.Close())
 	if left := mustManage(t, h.disk).Logs(); len(left) > 0 {
 		t.Errorf("left after a start: %v", left)
 	}
@@ -181,9 +175,7 @@ func TestARefusedDeletionIsMadeUpFor(t *testing.T) {
 	h := hangs(t)
 	specs := specsOf('t', 2)
 	logs, err := h.Create(specs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	held := h.hold(errfs.Mkdir, "/b/*")
 	more := specsOf('u', 2)
 	h.during(t, held, h.made(3), func() { _, _ = h.Create(more) })
@@ -192,9 +184,7 @@ func TestARefusedDeletionIsMadeUpFor(t *testing.T) {
 	}
 	h.release()
 	eventually(t, "/b answers", func() bool { return h.Hung(h.dirs[1]) == nil })
-	if err := h.Delete(specs[0].ID, specs[1].ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.Delete(specs[0].ID, specs[1].ID))
 	for _, l := range logs {
 		if slices.Contains(l.Dir().Logs(), l) {
 			t.Errorf("%s was reported as deleted, and its directory has it", l)
@@ -206,9 +196,7 @@ func TestARefusedDeletionIsMadeUpFor(t *testing.T) {
 func TestAHungDiskTakesTheCleanMarkFromNoOther(t *testing.T) {
 	h := hangs(t)
 	logs, err := h.Create(specsOf('t', 4))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, l := range logs {
 		put(t, l, 1, 10)
 	}

@@ -25,13 +25,9 @@ func TestStartGoesOnWithoutOneLog(t *testing.T) {
 			d := mustOpen(t, disk, "sync", unswept)
 			for _, l := range makeLogs(t, d, 2, "sync") {
 				put(t, l, 4, 700)
-				if err := l.flushAndSync(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, l.flushAndSync())
 			}
-			if err := d.checkpoint(nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.checkpoint(nil))
 			for _, l := range d.Logs() {
 				put(t, l, 5, 3000) // some of it flushed, all of it in the journal
 				_ = l.flush()
@@ -56,9 +52,7 @@ func TestStartGoesOnWithoutOneLog(t *testing.T) {
 				d = mustOpen(t, image, "sync")
 				holds(t, byPartition(t, d, 0), 11)
 				holds(t, byPartition(t, d, 1), others)
-				if err := d.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, d.Close())
 				if left := framesIn(t, image); len(left) > 0 {
 					t.Errorf("%v: left behind: %v", op, left)
 				}
@@ -94,9 +88,7 @@ func TestAStartInAShortageBlamesNoLog(t *testing.T) {
 func framesIn(t *testing.T, fsys *crashfs.FS) (names []string) {
 	t.Helper()
 	infos, err := fsys.List("/d")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, in := range infos {
 		if strings.HasSuffix(in.Name, ".frames") {
 			names = append(names, in.Name)
@@ -114,9 +106,7 @@ func TestAStopWithAQuarantinedLogIsNotClean(t *testing.T) {
 		d := mustOpen(t, errs, profile)
 		logs := makeLogs(t, d, 2, profile)
 		put(t, logs[0], 10, 900)
-		if err := logs[0].flush(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, logs[0].flush())
 		put(t, logs[1], 1, 900)
 		errs.Add(errfs.Rule{Ops: errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 		_ = logs[0].sync()
@@ -171,9 +161,7 @@ func TestReopenGoesOnWithoutOneLog(t *testing.T) {
 		put(t, byPartition(t, again, 0), 1, 10)
 	}
 	// If the log is deleted instead, it leaves nothing.
-	if err := d.Delete(logs[0]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Delete(logs[0]))
 	if left := framesIn(t, disk); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -189,9 +177,7 @@ func TestReopenGoesOnWithoutALogThatNeedsNothing(t *testing.T) {
 	cfg.Preallocate = true
 	logs[0].Configure(cfg)
 	put(t, logs[0], 3, 100)
-	if err := logs[0].flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, logs[0].flushAndSync())
 	bad := errs.Add(errfs.Rule{Ops: errfs.Truncate | errfs.Create | errfs.Remove, Path: "/d/t-0/*", Err: syscall.EIO})
 	if err := logs[0].roll(); err == nil || logs[0].Err() == nil {
 		t.Fatal("the segment was sealed")
@@ -251,8 +237,6 @@ func TestADamagedQuarantineFileIsReported(t *testing.T) {
 			t.Errorf("partition 0: %v", err)
 		}
 		holds(t, byPartition(t, d, 1), 3)
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Close())
 	}
 }

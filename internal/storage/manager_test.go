@@ -30,9 +30,7 @@ func openManager(fsys vfs.FS, change ...func(*Options)) (*Manager, error) {
 func mustManage(t testing.TB, fsys vfs.FS, change ...func(*Options)) *Manager {
 	t.Helper()
 	m, err := openManager(fsys, change...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = m.Close() })
 	return m
 }
@@ -52,15 +50,11 @@ func filled(t *testing.T) *crashfs.FS {
 	disk := crashfs.New(1)
 	m := mustManage(t, disk)
 	logs, err := m.Create(specsOf('t', 2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, l := range logs {
 		put(t, l, 3, 100)
 	}
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.Close())
 	return disk
 }
 
@@ -128,9 +122,7 @@ func TestOneBadDirectoryStopsNoOther(t *testing.T) {
 			}
 			a := in(t, m, "/a")
 			logs, err := m.Create(specsOf('u', 3))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, l := range logs {
 				put(t, l, 1, 10)
 				if l.Dir().Path() != "/a" {
@@ -138,9 +130,7 @@ func TestOneBadDirectoryStopsNoOther(t *testing.T) {
 				}
 			}
 			holds(t, a, 3)
-			if err := m.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, m.Close())
 			if c.harm != nil {
 				return
 			}
@@ -156,9 +146,7 @@ func TestOneBadDirectoryStopsNoOther(t *testing.T) {
 // moved renames a directory.
 func moved(t *testing.T, disk *crashfs.FS, dir string) {
 	t.Helper()
-	if err := disk.Rename(dir, dir+".away"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, disk.Rename(dir, dir+".away"))
 }
 
 // An error whose cause is not a disk refuses the start with all directories and releases every one
@@ -171,9 +159,7 @@ func TestWhatIsNotOfADiskRefusesTheStart(t *testing.T) {
 	}{
 		"another process has it": {prepare: func(t *testing.T, disk *crashfs.FS) func() {
 			lock, err := disk.Lock("/b/.lock", "pid 7")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return func() { _ = lock.Close() }
 		}, want: ErrLocked},
 		"a newer version wrote it": {prepare: func(t *testing.T, disk *crashfs.FS) func() {
@@ -240,13 +226,9 @@ func TestOneLogInTwoDirectories(t *testing.T) {
 	disk := crashfs.New(1)
 	for i, loc := range ab {
 		d, err := OpenDir(loc, Options{FS: disk, JournalFileSize: 64 << 10, JournalBytes: 256 << 10})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		put(t, makeLogs(t, d, 1, "sync")[0], i+1, 10)
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Close())
 	}
 	leavesOutB(t, disk, 1)
 }
@@ -255,12 +237,8 @@ func TestOneLogInTwoDirectories(t *testing.T) {
 func TestACopiedDirectoryIsLeftOut(t *testing.T) {
 	disk := crashfs.New(1)
 	d, err := OpenDir(ab[0], Options{FS: disk, JournalFileSize: 64 << 10, JournalBytes: 256 << 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, d.Close())
 	copyTree(t, disk, "/a", disk, "/b")
 	leavesOutB(t, disk, 0)
 }
@@ -286,9 +264,7 @@ func leavesOutB(t *testing.T, disk vfs.FS, records int64) {
 func newestSnapshot(t *testing.T, fsys vfs.FS, dir string) (name string) {
 	t.Helper()
 	infos, err := fsys.List(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, in := range infos {
 		if strings.HasSuffix(in.Name, ".snapshot") {
 			name = max(name, dir+"/"+in.Name)

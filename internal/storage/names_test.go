@@ -22,9 +22,7 @@ func makeLong(t *testing.T, d *Dir) (long, other *Log) {
 		{ID: ID{Topic: [16]byte{1}, Partition: 99_999}, Topic: longTopic, Config: testConfig("sync")},
 		{ID: ID{Topic: [16]byte{2}}, Topic: "t", Config: testConfig("sync")},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lead(logs...)
 	return logs[0], logs[1]
 }

@@ -15,16 +15,12 @@ func TestANewSegmentDoesNotOverlap(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 3, 100)
-	if err := l.flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flushAndSync())
 	for i := range int64(2) { // timestamps so far apart that two chunks remain
 		w := record.NewBuilder(record.BatchOptions{})
 		w.Append(10_000*i, nil, []byte("value"), nil)
 		b, err := w.Build()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if a := send(l, b); a.Err != nil {
 			t.Fatal(a.Err)
 		}
@@ -42,9 +38,7 @@ func TestANewSegmentDoesNotOverlap(t *testing.T) {
 	if err != nil || rp.Offset != 3 || synced == rp.Segments[0].Size {
 		t.Fatalf("recovery point %+v, %d bytes are synced: %v", rp, synced, err)
 	}
-	if err := l.cutToSynced(l.segments[:1:1], rp.Offset); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.cutToSynced(l.segments[:1:1], rp.Offset))
 	if got := l.segments[0].Size(); got != rp.Segments[0].Size {
 		t.Errorf("the old segment has %d bytes, %d are below the recovery point", got, rp.Segments[0].Size)
 	}

@@ -44,9 +44,7 @@ func TestATruncationKeepsProducersOfOldRecords(t *testing.T) {
 			t.Fatal(a.Err)
 		}
 	}
-	if err := l.Truncate(4); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Truncate(4))
 	for _, l := range []*Log{l, byPartition(t, mustOpen(t, disk.KillImage(1), "sync"), 0)} {
 		if a := send(l, batch(3)); !a.Duplicate || a.Base != 3 {
 			t.Errorf("a retry of the batch at 3 was written at %d: %v", a.Base, a.Err)

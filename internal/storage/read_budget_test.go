@@ -26,14 +26,10 @@ func uneven(t *testing.T, d *Dir) *Log {
 	l := makeLogs(t, d, 1, "sync")[0]
 	for i, size := range []int{5000, 10, 5000, 10, 5000, 10, 10} {
 		if i == 1 || i == 3 {
-			if err := l.roll(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.roll())
 		}
 		if i == 5 {
-			if err := l.flush(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.flush())
 			d.memory.evictCached([]*Log{l})
 		}
 		put(t, l, 1, size)
@@ -80,9 +76,7 @@ func TestAReaderWithASmallBudgetGetsEveryBatch(t *testing.T) {
 		var got []int64
 		for at, first := int64(0), false; at < 7; first = !first { // every other time like the first partition of a fetch
 			s, err := l.Read(at, 7, max, first)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if list := bases(s); len(list) > 0 {
 				got, at = append(got, list...), list[len(list)-1]+1
 			}
@@ -120,9 +114,7 @@ func TestAReadPassesMissingOffsets(t *testing.T) {
 	l := makeLogs(t, d, 1, "sync")[0]
 	for range 3 {
 		put(t, l, 10, 10)
-		if err := l.roll(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.roll())
 	}
 	put(t, l, 2, 10)
 	d.memory.evictCached([]*Log{l})
@@ -160,13 +152,9 @@ func TestIndexesOfOldSegmentsAreBounded(t *testing.T) {
 	for range 20 {
 		for range 20 {
 			put(t, l, 1, 10)
-			if err := l.flush(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.flush())
 		}
-		if err := l.roll(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.roll())
 	}
 	if n := d.files.IndexBytes(); n != 0 {
 		t.Errorf("%d bytes of indexes before anything was read", n)

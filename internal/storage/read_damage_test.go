@@ -89,9 +89,7 @@ func TestDamageLeavesWithItsBytes(t *testing.T) {
 		if bad := damagedOffsets(t, l); !slices.Equal(bad, []int64{5}) {
 			t.Fatalf("%s: offsets %v are damaged, want 5", name, bad)
 		}
-		if err := remove(l); err != nil {
-			t.Fatal(err)
-		}
+		must(t, remove(l))
 		if d := l.Damages(); len(d) > 0 || l.Damaged() != nil {
 			t.Errorf("%s: still known: %v", name, d)
 		}
@@ -130,9 +128,7 @@ func TestTheLastBatchOfASegmentIsMisnumbered(t *testing.T) {
 		d := mustOpen(t, disk, "sync")
 		l := kept(t, d, keeping("sync", -1, -1))
 		putAt(t, l, 6, 700, 1) // two per segment
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Close())
 		change(t, disk, firstSegment, int64(len(readFile(t, disk, firstSegment)))/2, binary.BigEndian.AppendUint64(nil, uint64(base)))
 		l = byPartition(t, mustOpen(t, disk, "sync"), 0)
 		if bad := damagedOffsets(t, l); len(bad) > 0 {
@@ -186,10 +182,10 @@ func TestDamageIsKnownAfterARestart(t *testing.T) {
 // broker was stopped.
 func TestDamageThatIsGoneIsForgotten(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, l *Log, image *crashfs.FS, whole []byte){
-		"emptied":     func(t *testing.T, l *Log, _ *crashfs.FS, _ []byte) { mustDo(t, l.Reset(20)) },
-		"below start": func(t *testing.T, l *Log, _ *crashfs.FS, _ []byte) { mustDo(t, l.SetLogStart(6)) },
+		"emptied":     func(t *testing.T, l *Log, _ *crashfs.FS, _ []byte) { must(t, l.Reset(20)) },
+		"below start": func(t *testing.T, l *Log, _ *crashfs.FS, _ []byte) { must(t, l.SetLogStart(6)) },
 		"file mended": func(t *testing.T, l *Log, image *crashfs.FS, whole []byte) {
-			mustDo(t, l.dir.Close())
+			must(t, l.dir.Close())
 			change(t, image, firstSegment, 0, whole)
 		},
 	} {
@@ -205,12 +201,5 @@ func TestDamageThatIsGoneIsForgotten(t *testing.T) {
 		if known := byPartition(t, mustOpen(t, image, "sync"), 0).Damages(); len(known) > 0 {
 			t.Errorf("%s: %+v is known after a restart", name, known)
 		}
-	}
-}
-
-func mustDo(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

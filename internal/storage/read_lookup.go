@@ -165,7 +165,7 @@ func (l *Log) changed(since searchState) bool {
 
 // findInBatch finds the first record of a batch with a timestamp of at least ts.
 func (l *Log) findInBatch(b record.Batch, ts, limit int64) (Timestamp, bool, error) {
-	off, t, ok, err := b.FindTimestamp(ts, l.logStart.Load(), l.dir.opt.Inflate)
+	off, t, ok, err := b.FindTimestamp(ts, l.logStart.Load(), l.dir.opt.inflating())
 	if err != nil {
 		return noTimestamp, false, fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
 	}

@@ -14,9 +14,7 @@ func stampedBatch(t testing.TB, ts int64, size int) []byte {
 	b := record.NewBuilder(record.BatchOptions{})
 	b.Append(ts, nil, make([]byte, size), nil)
 	data, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return data
 }
 
@@ -41,9 +39,7 @@ func TestALookupByTimeDuringATruncation(t *testing.T) {
 		for i := range int64(6) {
 			putStamps(t, l, 1000, 1000*(i+1))
 		}
-		if err := l.flushAndSync(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.flushAndSync())
 		d.memory.evictCached(d.Logs())
 		var reads atomic.Int32
 		errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/d/t-0/*.log", Before: func(errfs.Call) {
@@ -75,14 +71,10 @@ func TestMaxTimeDuringADeletionOfRecords(t *testing.T) {
 			l := makeLogs(t, d, 1, "sync")[0]
 			putStamps(t, l, 100, 9000, 2000)
 			if whole {
-				if err := l.roll(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, l.roll())
 			}
 			putStamps(t, l, 100, 3000, 4000)
-			if err := l.flushAndSync(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.flushAndSync())
 			d.memory.evictCached(d.Logs())
 			var reads atomic.Int32
 			errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/d/t-0/*.log", Before: func(errfs.Call) {
@@ -111,9 +103,7 @@ func TestIndexesDoNotOutliveATruncation(t *testing.T) {
 	if err := l.roll(); err != nil { // saves indexes
 		t.Fatal(err)
 	}
-	if err := l.Truncate(3); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Truncate(3))
 	putStamps(t, l, 5000, 1003, 5000, 1005, 1006, 1007, 1008, 1009)
 	image := disk.KillImage(1)
 	byPartition(t, mustOpen(t, image, "sync", big), 0)

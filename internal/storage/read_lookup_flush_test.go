@@ -20,12 +20,8 @@ func TestLookupsByTimeFindRecordsFlushedMeanwhile(t *testing.T) {
 			d := mustOpen(t, disk, "sync/atomic")
 			l := makeLogs(t, d, 1, "sync/atomic")[0]
 			followAt(t, l, 0, 1000)
-			if err := l.flushAndSync(); err != nil {
-				t.Fatal(err)
-			}
-			if err := d.checkpoint(nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.flushAndSync())
+			must(t, d.checkpoint(nil))
 			errs := errfs.New(disk.KillImage(1)) // makes the lookup read the segment
 			l = byPartition(t, mustOpen(t, errs, "sync/atomic"), 0)
 			followAt(t, l, 1, 2000)

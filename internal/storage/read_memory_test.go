@@ -16,9 +16,7 @@ func TestReadMemoryNeverReadsTheDisk(t *testing.T) {
 	d := mustOpen(t, disk, "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 3, 100)
-	if err := l.flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flush())
 	d.memory.evict(l, math.MaxInt64, 0)
 	put(t, l, 2, 100)
 	fault := disk.Add(errfs.Rule{Ops: errfs.Read | errfs.Open, Err: errors.New("the disk was asked")})

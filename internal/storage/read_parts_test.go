@@ -23,9 +23,7 @@ func long(t *testing.T, fsys vfs.FS, n int) *Log {
 	l.Configure(cfg)
 	put(t, l, n, 1<<20)
 	synced(t, l)
-	if err := l.flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flush())
 	d.memory.evictCached([]*Log{l})
 	return l
 }
@@ -35,9 +33,7 @@ func long(t *testing.T, fsys vfs.FS, n int) *Log {
 func TestALargeReadHasManyParts(t *testing.T) {
 	l := long(t, vfs.Memory(), 15)
 	one, err := l.Read(0, 1, 1, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	size := one.Size
 	one.Release()
 	for _, c := range []struct {
@@ -154,9 +150,7 @@ func TestReadsYieldTheDiskToTheJournal(t *testing.T) {
 	read := func(want ...bool) {
 		t.Helper()
 		s, err := l.Read(0, math.MaxInt64, 1<<20, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s.Release()
 		if !slices.Equal(f.switched, want) {
 			t.Errorf("read-ahead was switched to %v, want %v", f.switched, want)
@@ -164,9 +158,7 @@ func TestReadsYieldTheDiskToTheJournal(t *testing.T) {
 	}
 	read() // only large entries were written
 	logs, err := l.dir.Create([]Spec{{ID: ID{Topic: [16]byte{2}}, Topic: "u", Config: testConfig("sync")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	put(t, lead(logs...)[0], 1, 10)
 	read(false)
 	read(false)

@@ -62,9 +62,7 @@ func wantLoss(t *testing.T, fsys vfs.FS, boot byte, clean, lossy bool, partition
 
 func mustClose(t *testing.T, d *Dir) {
 	t.Helper()
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Close())
 }
 
 // The end of the process loses nothing that was written. A power loss may, and a boot that is
@@ -83,9 +81,7 @@ func TestLossesOfWrittenRecordsAreKnown(t *testing.T) {
 	mustClose(t, d)
 	d = wantLoss(t, disk, 0, true, false)
 	wantLoss(t, disk.KillImage(1), 2, false, true, 1) // the boot before is not known
-	if err := d.Delete(byPartition(t, d, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Delete(byPartition(t, d, 1)))
 	wantLoss(t, disk.KillImage(1), 2, false, true)
 }
 
@@ -104,9 +100,7 @@ func TestALossIsReportedUntilTheRegistration(t *testing.T) {
 	d = wantLoss(t, disk, 2, false, true, 1)
 	mustClose(t, d)
 	d = wantLoss(t, disk, 2, true, true, 1)
-	if err := d.Registered(cluster7); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Registered(cluster7))
 	if o := wantLoss(t, disk.KillImage(1), 2, false, false).Owner(); o != cluster7 {
 		t.Errorf("the directory belongs to %+v", o)
 	}
@@ -309,9 +303,7 @@ func TestAnOlderCopyHasAnOlderCheckpoint(t *testing.T) {
 		if f := d.Finding(); f != last {
 			t.Errorf("found %v and then %v, without a registration", last, f)
 		}
-		if err := d.Registered(cluster7); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Registered(cluster7))
 		registered := d.CheckpointSequence()
 		mustClose(t, d)
 		older = disk.KillImage(1)

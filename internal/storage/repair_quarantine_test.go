@@ -27,9 +27,7 @@ func TestAJournalFailureKeepsQuarantinedFrames(t *testing.T) {
 		d := mustOpen(t, errs, profile, countReopened(&reopened))
 		logs := makeLogs(t, d, 2, profile)
 		put(t, logs[0], 4, 900)
-		if err := logs[0].flush(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, logs[0].flush())
 		put(t, logs[0], 6, 900)
 		errs.Add(segmentCalls)
 		_ = logs[0].sync()
@@ -85,18 +83,14 @@ func TestARepairThatFailedHalfWayBeginsAgain(t *testing.T) {
 		}
 		var bases, listed []int64
 		infos, err := l.dir.opt.FS.List(l.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, in := range infos {
 			if base, ok := segment.ParseName(in.Name); ok {
 				bases = append(bases, base)
 			}
 		}
 		segments, err := l.snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, s := range segments {
 			listed = append(listed, s.Base())
 		}
@@ -106,9 +100,7 @@ func TestARepairThatFailedHalfWayBeginsAgain(t *testing.T) {
 	}
 
 	more(2)
-	if err := l.flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flushAndSync())
 	more(2)
 	_ = l.flush()
 	more(6)
@@ -121,9 +113,7 @@ func TestARepairThatFailedHalfWayBeginsAgain(t *testing.T) {
 	errs.Clear()
 	late := errs.Add(errfs.Rule{Ops: errfs.Create, Path: "/d/t-0/*.log", From: 3, Err: syscall.EIO})
 	eventually(t, "two attempts have failed", func() bool { return late.Hits() > 1 })
-	if err := d.commit(l); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.commit(l))
 	if entry, _ := l.checkpointed(true); entry.Offset != 4 {
 		t.Errorf("the recovery point is %d during the repair", entry.Offset)
 	}
@@ -170,9 +160,7 @@ func TestALogIsQuarantinedWhileItsCacheIsEvicted(t *testing.T) {
 		l := makeLogs(t, d, 1, "sync")[0]
 		for range 40 {
 			put(t, l, 1, 900)
-			if err := l.flush(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.flush())
 		}
 		errs.Add(segmentCalls)
 		done := make(chan struct{})
@@ -189,9 +177,7 @@ func TestALogIsQuarantinedWhileItsCacheIsEvicted(t *testing.T) {
 		_ = l.sync()
 		eventually(t, "the log is quarantined or given up", func() bool { return l.isQuarantined() || l.Offline() != nil })
 		close(done)
-		if err := l.Offline(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Offline())
 		_ = d.Close()
 	}
 }
@@ -206,9 +192,7 @@ func TestReadersBesideAReplayFindNoHole(t *testing.T) {
 	large.Segment.Bytes = 64 << 20
 	l.Configure(large)
 	put(t, l, 10, 300_000)
-	if err := l.flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flush())
 	put(t, l, 10, 300_000)
 	bad := errs.Add(segmentCalls)
 	_ = l.sync()
@@ -303,17 +287,13 @@ func TestAStartReadsQuarantinedFramesOnlyFromTheirFile(t *testing.T) {
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 4, 900)
-	if err := l.flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flushAndSync())
 	first := d.journal.Oldest(0).File
 	put(t, l, 10, 20_000) // in several files
 	errs.Add(segmentCalls)
 	_ = l.flushAndSync()
 	eventually(t, "the log is quarantined", l.isQuarantined)
-	if err := d.checkpoint(nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.checkpoint(nil))
 	if d.journal.Oldest(0).File == first {
 		t.Fatal("the journal has all its files")
 	}
@@ -329,9 +309,7 @@ func TestFramesAreQuarantinedFromMemoryIfTheJournalCannotBeRead(t *testing.T) {
 	d := mustOpen(t, errs, "sync")
 	logs := makeLogs(t, d, 2, "sync")
 	put(t, logs[0], 4, 900)
-	if err := logs[0].flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, logs[0].flushAndSync())
 	put(t, logs[0], 6, 900)
 	unread := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "*.journal", Err: syscall.EIO})
 	errs.Add(segmentCalls)
@@ -357,9 +335,7 @@ func TestAJournalThatCannotBeReadForATimeLosesNothing(t *testing.T) {
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 10, 900)
-	if err := l.flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flush())
 	d.memory.evictCached(d.Logs())
 	unread := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "*.journal", Err: syscall.EIO})
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Count: 1, Err: syscall.EIO,
@@ -391,9 +367,7 @@ func TestADamagedQuarantineFileEndsTheRepair(t *testing.T) {
 	if err := l.Offline(); !errors.Is(err, journal.ErrDamaged) || l.state() != loglife.Damaged {
 		t.Errorf("%v: %v", l.state(), err)
 	}
-	if err := d.checkpoint(nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.checkpoint(nil))
 	if s, err := ReadState(disk, "/d"); err != nil || s.Logs[0].Offline == "" || "/d/"+s.Logs[0].QuarantineFile != name {
 		t.Errorf("the checkpoint says %+v: %v", s, err)
 	}
@@ -421,9 +395,7 @@ func TestADeletionOfARepairedLogLeavesNothing(t *testing.T) {
 	eventually(t, "the log is replayed, and that can't be committed",
 		func() bool { return l.state() == loglife.Failing && full.Hits() > 0 })
 	full.Off()
-	if err := d.Delete(l); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Delete(l))
 	eventually(t, "its frames are gone", func() bool { return len(framesIn(t, disk)) == 0 })
 }
 
@@ -435,9 +407,7 @@ func TestFramesAreQuarantinedFromTheMiddleOfAChunk(t *testing.T) {
 	d := mustOpen(t, errs, "os", countReopened(&reopened))
 	l := makeLogs(t, d, 1, "os")[0]
 	other, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{2}, Partition: 1}, Topic: "u", Config: testConfig("sync")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lead(other...)
 	put(t, l, 20, 100)
 	if a := send(l, testBatch(t, 100, nil)); a.Err != nil {

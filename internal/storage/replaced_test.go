@@ -141,9 +141,7 @@ func TestFilesOfAReplacedLogStayUntilTheyAreRemoved(t *testing.T) {
 		}
 		files := path.Join(at.Path(), replacedName(theLog, 0))
 		for range 2 {
-			if err := m.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, m.Close())
 			m = mustManage(t, disk)
 			if all := m.Replaced(); len(all) != 1 || all[0].ID != theLog || all[0].Bytes == 0 || m.Get(theLog) != nil {
 				t.Fatalf("%s: after a start: %+v", name, all)
@@ -155,12 +153,8 @@ func TestFilesOfAReplacedLogStayUntilTheyAreRemoved(t *testing.T) {
 		if _, err := m.CreateIn(m.Dirs()[0], specsOf('t', 1)); err != nil {
 			t.Fatal(err)
 		}
-		if err := end(m); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, end(m))
+		must(t, m.Close())
 		if _, err := disk.Stat(files); err == nil || len(mustManage(t, disk).Replaced()) != 0 {
 			t.Errorf("%s: what was replaced is still there", name)
 		}
@@ -266,9 +260,7 @@ func quarantineNamesake(t *testing.T, fault errfs.Rule) {
 	m := mustManage(t, faulty)
 	specs := specsOf('a', 1)
 	former, err := m.CreateIn(m.Dirs()[0], specs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if a := send(lead(former...)[0], small); a.Err != nil {
 		t.Fatal(a.Err)
 	}
@@ -285,9 +277,7 @@ func quarantineNamesake(t *testing.T, fault errfs.Rule) {
 			t.Fatal("nothing failed")
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, l := range m.Logs() {
 		if l.Offline() != nil {
 			t.Errorf("%s of %x: %v", l, l.ID().Topic, l.Offline())
@@ -298,9 +288,7 @@ func quarantineNamesake(t *testing.T, fault errfs.Rule) {
 			t.Fatal(a.Err)
 		}
 	}
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.Close())
 	m = mustManage(t, disk.Kill())
 	if l := m.Get(specs[0].ID); l == nil || l.Offline() != nil || l.Ends().LogEnd != 2 {
 		t.Errorf("the log of the new topic: %v", l)

@@ -118,9 +118,7 @@ func compactedLog(t testing.TB, l *Log, rng *rand.Rand) {
 		}
 		if end = got.Next; rng.IntN(8) == 0 {
 			synced(t, l)
-			if err := l.flushAndSync(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.flushAndSync())
 			l.dir.memory.evictCached([]*Log{l})
 		}
 	}
@@ -152,14 +150,10 @@ func copyAndCrash(t *testing.T, seed uint64, b broken) (wrong string) {
 		}
 		synced(t, l)
 		if rng.IntN(2) == 0 {
-			if err := l.flushAndSync(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.flushAndSync())
 		}
 		if rng.IntN(2) == 0 {
-			if err := d.checkpoint(nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.checkpoint(nil))
 		}
 		end := l.Ends().LogEnd
 		modes := crashfs.Modes()

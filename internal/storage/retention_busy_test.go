@@ -13,9 +13,7 @@ import (
 func TestRetentionPassesABusyLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := openDir(vfs.Memory(), "sync", func(o *Options) { o.RetentionInterval = time.Hour })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer d.Close()
 		logs := makeLogs(t, d, 3, "sync")
 		for _, l := range logs {
@@ -46,9 +44,7 @@ func TestRetentionPassesABusyLog(t *testing.T) {
 func TestChangesOfABusyLogDoNotDelayTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := openDir(vfs.Memory(), "sync", func(o *Options) { o.RetentionInterval = time.Minute })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer d.Close()
 		logs := makeLogs(t, d, 2, "sync")
 		for _, l := range logs {

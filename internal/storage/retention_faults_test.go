@@ -25,9 +25,7 @@ func TestFault17BrokenTimestamps(t *testing.T) {
 				disk := crashfs.New(1)
 				slow := func(o *Options) { o.RetentionInterval = 1000 * time.Hour }
 				d, err := openDir(disk, "sync", slow)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				l := kept(t, d, keeping("sync", hour, -1))
 				putAt(t, l, 3, 700, ts)
 				if flushed {
@@ -62,9 +60,7 @@ func TestFault17BrokenTimestamps(t *testing.T) {
 func TestFault17TimestampsThatDontMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.RetentionInterval = 10 * time.Minute })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer d.Close()
 		cfg := keeping("sync", hour, -1)
 		cfg.Segment.Bytes, cfg.Segment.Ms = 1<<20, hour/2
@@ -86,9 +82,7 @@ func TestFault17TimestampsThatDontMove(t *testing.T) {
 func TestFault17ClockGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.RetentionInterval = 1000 * time.Hour })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer d.Close()
 		l := kept(t, d, keeping("sync", hour, -1))
 		putAt(t, l, 2, 700, time.Now().Add(30*time.Minute).UnixMilli()) // by a clock that is set back by half an hour now
@@ -115,9 +109,7 @@ func TestRetentionWithADamagedSegment(t *testing.T) {
 	d := mustOpen(t, errs, "sync")
 	logs := []*Log{kept(t, d, keeping("sync", hour, -1))}
 	other, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{2}}, Topic: "u", Config: keeping("sync", hour, -1)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	other[0].Observe(idle{})
 	for _, l := range append(logs, other...) {
 		putAt(t, l, 4, 700, ago(2*hour))
@@ -324,14 +316,10 @@ func TestFault17DamageHoldsUpNoRetention(t *testing.T) {
 			o.Config = func(string, ID) Config { return keeping("sync", hour, -1) }
 		}
 		d, err := openDir(disk, "sync", options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		l := kept(t, d, keeping("sync", hour, -1))
 		putAt(t, l, 6, 700, ago(0)) // two per segment
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Close())
 		change(t, disk, firstSegment, 8, []byte{0x7f})
 		if d, err = openDir(disk, "sync", options); err != nil {
 			t.Fatal(err)

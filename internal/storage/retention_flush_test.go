@@ -18,16 +18,12 @@ func TestRetentionCountsBytesOnce(t *testing.T) {
 		t.Fatal("nothing is to be flushed")
 	}
 	active, err := l.activeFor(run[0], l.cfg.Load(), l.cfg.Load().limits())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	bufs := make([][]byte, len(run))
 	for i, c := range run {
 		bufs[i] = c.data
 	}
-	if err := active.Append(bufs, 1<<20); err != nil {
-		t.Fatal(err)
-	}
+	must(t, active.Append(bufs, 1<<20))
 	got := make(chan int64)
 	go func() { got <- l.parts()[0].Bytes }()
 	var early int64

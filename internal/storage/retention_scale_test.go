@@ -20,9 +20,7 @@ func idleLogs(t testing.TB, fs vfs.FS, n int) *Dir {
 		specs[i] = Spec{ID: ID{Topic: [16]byte{1}, Partition: int32(i)}, Topic: "t", Config: keeping("sync", hour, 1<<30)}
 	}
 	logs, err := d.Create(specs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data := testBatch(t, 100, nil)
 	for _, l := range logs {
 		l.Observe(idle{})
@@ -30,9 +28,7 @@ func idleLogs(t testing.TB, fs vfs.FS, n int) *Dir {
 	}
 	for _, l := range logs {
 		eventually(t, "the record counts", func() bool { return l.AckEnd() == 1 })
-		if err := l.flush(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.flush())
 	}
 	for _, l := range logs { // records of 1970 under a policy of many years
 		cfg := l.Config()
@@ -47,9 +43,7 @@ func idleLogs(t testing.TB, fs vfs.FS, n int) *Dir {
 func TestAnIdleRoundReadsNothing(t *testing.T) {
 	const n = 500
 	disk := vfs.Memory()
-	if err := idleLogs(t, disk, n).Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, idleLogs(t, disk, n).Close())
 	errs := errfs.New(disk)
 	d := mustOpen(t, errs, "sync", large, func(o *Options) {
 		o.Config = func(string, ID) Config {

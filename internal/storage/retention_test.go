@@ -56,9 +56,7 @@ func keeping(profile string, ms, size int64) Config {
 func kept(t testing.TB, d *Dir, cfg Config) *Log {
 	t.Helper()
 	logs, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{1}}, Topic: "t", Config: cfg}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	logs[0].Observe(idle{})
 	return logs[0]
 }
@@ -70,9 +68,7 @@ func putAt(t testing.TB, l *Log, n, size int, ts int64) {
 		b := record.NewBuilder(record.BatchOptions{})
 		b.Append(ts, nil, bytes.Repeat([]byte{'v'}, size), nil)
 		data, err := b.Build()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if a := send(l, data); a.Err != nil {
 			t.Fatal(a.Err)
 		}
@@ -84,9 +80,7 @@ func putAt(t testing.TB, l *Log, n, size int, ts int64) {
 func files(t testing.TB, l *Log, suffix string) (names []string) {
 	t.Helper()
 	infos, err := l.dir.opt.FS.List(l.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, in := range infos {
 		if strings.HasSuffix(in.Name, suffix) {
 			names = append(names, in.Name)
@@ -107,9 +101,7 @@ func TestRetentionByTime(t *testing.T) {
 			l := kept(t, d, keeping(profile, hour, -1))
 			putAt(t, l, 6, 700, ago(2*hour)) // two per segment
 			putAt(t, l, 4, 700, ago(minute))
-			if err := l.flush(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.flush())
 			d.applyRetention()
 			if e := l.Ends(); e.LogStart != 6 || e.LogEnd != 10 {
 				t.Fatalf("%+v", e)
@@ -170,9 +162,7 @@ func TestRetentionLeavesAnEmptyLog(t *testing.T) {
 			d := mustOpen(t, disk, profile)
 			l := kept(t, d, keeping(profile, hour, -1))
 			putAt(t, l, 5, 700, ago(2*hour))
-			if err := l.flush(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.flush())
 			d.applyRetention()
 			if e := l.Ends(); e.LogStart != 5 || e.LogEnd != 5 || l.Size() != 0 {
 				t.Fatalf("%+v, %d bytes", e, l.Size())
@@ -199,9 +189,7 @@ func TestRetentionBySize(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := kept(t, d, keeping("sync", -1, 4000))
 	putAt(t, l, 11, 700, ago(0)) // two per segment of about 1540 bytes
-	if err := l.flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flush())
 	putAt(t, l, 1, 700, ago(0)) // in memory
 	all := l.Size()
 	d.applyRetention()
@@ -219,9 +207,7 @@ func TestRetentionStopsAtTheHighWatermark(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := kept(t, d, keeping("sync", hour, -1))
 	putAt(t, l, 8, 700, ago(2*hour))
-	if err := l.flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flush())
 	for _, c := range []struct {
 		who   Observer
 		start int64
@@ -256,9 +242,7 @@ func TestRetentionMovesNoStartOfAFollower(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := kept(t, d, keeping("sync", hour, -1))
 	putAt(t, l, 8, 700, ago(2*hour))
-	if err := l.flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flush())
 	l.Observe(deposing{log: l})
 	d.applyRetention()
 	if start := l.Ends().LogStart; start != 0 {
@@ -275,16 +259,12 @@ func TestManyStartsAreOneCheckpoint(t *testing.T) {
 		specs = append(specs, Spec{ID: ID{Topic: [16]byte{1}, Partition: int32(i)}, Topic: "t", Config: keeping("sync", hour, -1)})
 	}
 	logs, err := d.Create(specs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, l := range logs {
 		l.Observe(idle{})
 		putAt(t, l, 2, 100, ago(2*hour))
 		if i%2 == 0 {
-			if err := l.flush(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.flush())
 		}
 	}
 	before := d.lastSeq()
@@ -315,13 +295,9 @@ func TestARemovalIsLoggedAndCounted(t *testing.T) {
 	l := kept(t, d, keeping("sync", hour, 3000))
 	putAt(t, l, 2, 700, ago(2*hour))
 	putAt(t, l, 9, 700, ago(0))
-	if err := l.flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flush())
 	d.applyRetention()
-	if err := l.SetLogStart(l.Ends().LogStart + 2); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.SetLogStart(l.Ends().LogStart+2))
 	var got []string
 	for _, e := range said.FilterMessage("segment removed").All() {
 		f := e.ContextMap()
@@ -350,20 +326,14 @@ func TestFilesAreDeletedAfterTheDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := crashfs.New(1)
 		d, err := openDir(disk, "sync")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cfg := keeping("sync", hour, -1)
 		cfg.Cleanup.DeleteDelay = time.Minute
 		l := kept(t, d, cfg)
 		remove := func(to int64) {
 			putAt(t, l, 4, 700, time.Now().UnixMilli())
-			if err := l.flush(); err != nil {
-				t.Fatal(err)
-			}
-			if err := l.SetLogStart(to); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.flush())
+			must(t, l.SetLogStart(to))
 		}
 		remove(2)
 		if got := files(t, l, ".deleted"); !slices.Equal(got, []string{"00000000000000000000.log.deleted"}) {
@@ -391,9 +361,7 @@ func TestFilesAreDeletedAfterTheDelay(t *testing.T) {
 			t.Errorf("the stop took %v: %v", time.Since(began), err)
 		}
 		again, err := openDir(disk, "sync")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer again.Close()
 		if got := files(t, again.Logs()[0], ".deleted"); len(got) != 0 {
 			t.Errorf("after a start: %q", got)
@@ -406,9 +374,7 @@ func TestFilesAreDeletedAfterTheDelay(t *testing.T) {
 func TestRetentionRunsAtIntervalsAndOnChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.RetentionInterval = time.Minute })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer d.Close()
 		l := kept(t, d, keeping("sync", hour, -1))
 		putAt(t, l, 2, 700, time.Now().UnixMilli())
@@ -443,16 +409,10 @@ func TestAStartRemovesSegmentsBelowTheLogStart(t *testing.T) {
 		d := mustOpen(t, disk, profile)
 		l := kept(t, d, keeping(profile, -1, -1))
 		putAt(t, l, 8, 700, ago(0))
-		if err := l.flushAndSync(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.flushAndSync())
 		m := StartMove{Log: l, To: 5}
-		if err := l.raiseStart(&m); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.checkpoint(nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.raiseStart(&m))
+		must(t, d.checkpoint(nil))
 		again := mustOpen(t, disk.KillImage(1), profile)
 		if got, want := files(t, again.Logs()[0], ".log"), path.Base(l.segments[2].Path()); got[0] != want {
 			t.Errorf("%s: segments %v, want %s first", profile, got, want)
@@ -471,12 +431,8 @@ func TestRecordsBehindTheNewStartStay(t *testing.T) {
 	l := kept(t, d, cfg)
 	putAt(t, l, 5, 100, ago(0))
 	m := StartMove{Log: l, To: 5}
-	if err := l.raiseStart(&m); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.checkpoint(nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.raiseStart(&m))
+	must(t, d.checkpoint(nil))
 	putAt(t, l, 2, 100, ago(0))
 	l.dropBelow(&m)
 	holds(t, l, 7)
@@ -493,13 +449,9 @@ func TestNothingIsRemovedDuringASwap(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := kept(t, d, keeping("sync", -1, -1))
 	putAt(t, l, 8, 700, ago(0))
-	if err := l.flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flushAndSync())
 	m := StartMove{Log: l, To: 5}
-	if err := l.raiseStart(&m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.raiseStart(&m))
 	l.applyEvent(loglife.SwapBegun, nil)
 	l.applyEvent(loglife.SwapFailed, ErrFailed)
 	if l.dropBelow(&m); len(l.segments) != 4 {
@@ -522,13 +474,9 @@ func TestRecordsBehindADiscardedSegmentStay(t *testing.T) {
 	d := mustOpen(t, disk, "sync")
 	l := kept(t, d, keeping("sync", -1, -1))
 	putAt(t, l, 3, 100, ago(0))
-	if err := l.roll(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.roll())
 	putAt(t, l, 2, 100, ago(0)) // only in the journal
-	if err := l.SetLogStart(5); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.SetLogStart(5))
 	l.Configure(keeping("os", -1, -1))
 	putAt(t, l, 4, 700, ago(0))
 	back := mustOpen(t, disk.KillImage(1), "os").Logs()[0]

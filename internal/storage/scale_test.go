@@ -41,9 +41,7 @@ func TestFault10StartWithManyPartitions(t *testing.T) {
 		m := metrics.NewStorage(nil)
 		began := time.Now()
 		again, err := openDir(errs, "sync", large, func(o *Options) { o.Logger, o.Metrics = zap.New(core), m })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer again.Close()
 		if ops := errs.Calls(errfs.Any); ops > 8*busy+2*n {
 			t.Errorf("the start took %d calls for %d partitions, %d of them busy", ops, n, busy)
@@ -69,17 +67,13 @@ func TestFault09SlowDiskAffectsNoOtherDirectory(t *testing.T) {
 	const bound = 256 << 10
 	opt := Options{FS: errs, JournalFileSize: 1 << 20, JournalBytes: 4 << 20, DeferredBytes: bound}
 	m, err := Open([]Location{{Path: "/d"}, {Path: "/e"}}, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer m.Close()
 	logs, err := m.Create([]Spec{
 		{ID: ID{Topic: [16]byte{1}}, Topic: "t", Config: testConfig("sync")},
 		{ID: ID{Topic: [16]byte{1}, Partition: 1}, Topic: "t", Config: testConfig("sync")},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lead(logs...)
 	slow, quick := logs[0], logs[1]
 	if slow.dir.path != "/d" || quick.dir.path != "/e" {

@@ -23,15 +23,11 @@ const week = 7 * 24 * time.Hour
 func sealed(t *testing.T, errs *errfs.FS, n int) (*Dir, *Log) {
 	t.Helper()
 	d, err := openDir(errs, "sync", func(o *Options) { o.Cleaning.Scrub = week })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l := makeLogs(t, d, 1, "sync")[0]
 	for range n {
 		put(t, l, 5, 900)
-		if err := l.roll(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.roll())
 	}
 	return d, l
 }

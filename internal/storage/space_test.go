@@ -25,9 +25,7 @@ func TestTheSameDiskUnderLoad(t *testing.T) {
 	fsys := &shrinking{FS: vfs.Memory()}
 	fsys.free.Store(1 << 30)
 	d, err := OpenDir(Location{Path: "/d", Journal: "/j"}, Options{FS: fsys})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.Close()
 	if limit := d.Usage().JournalLimit; limit != 2<<30/8 {
 		t.Errorf("the journal may have %d MiB of 2 GiB", limit/mib)
@@ -41,9 +39,7 @@ func TestASmallDiskHasSpaceAgain(t *testing.T) {
 	fsys.total.Store(150 * mib)
 	d, err := OpenDir(Location{Path: "/d"}, Options{FS: fsys, MinFree: func() int64 { return diskguard.Auto },
 		Config: func(string, ID) Config { return testConfig("sync") }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.Close()
 	if s := d.LastSpace(); s.MinFree != 150*mib/4 {
 		t.Fatalf("%+v", s)
@@ -53,14 +49,10 @@ func TestASmallDiskHasSpaceAgain(t *testing.T) {
 		eventually(t, "the guard lets it", func() bool { return send(l, data).Err == nil })
 	}
 	eventually(t, "all counts", func() bool { return l.AckEnd() >= l.logEnd.Load() })
-	if err := d.Delete(l); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Delete(l))
 	var took int64
 	infos, err := fsys.List(d.JournalPath())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, in := range infos {
 		took += in.Size
 	}

@@ -20,9 +20,7 @@ func TestAStartLeavesIndexesToTheStop(t *testing.T) {
 	errs := errfs.New(image)
 	indexes := errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Open | errfs.Write, Path: "*index*"})
 	again, err := openDir(errs, "sync", large)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if n := indexes.Hits(); n != 0 {
 		t.Errorf("the start made %d calls for index files", n)
 	}
@@ -31,9 +29,7 @@ func TestAStartLeavesIndexesToTheStop(t *testing.T) {
 		t.Errorf("the log is back up to %d", end)
 	}
 	name := path.Join(back.path, segment.Name(0)+".index")
-	if err := again.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, again.Close())
 	if _, err := image.Stat(name); err != nil {
 		t.Errorf("after the stop: %v", err)
 	}

@@ -17,29 +17,21 @@ func TestAStartEmptiesSegmentsInsteadOfRemovingThem(t *testing.T) {
 	d := mustOpen(t, disk, "sync", large)
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 100, 1000)
-	if err := l.flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flush())
 	name := path.Join(l.path, segment.Name(0)+segment.LogSuffix)
 	copyTree(t, disk, "/d", image, "/d") // like after a kill
 	junk(t, image, name)
 	errs := errfs.New(image)
 	removed := errs.Add(errfs.Rule{Ops: errfs.Remove, Path: "/d/*-*/*" + segment.LogSuffix})
 	again, err := openDir(errs, "sync", large)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if n := removed.Hits(); n != 0 {
 		t.Errorf("%d segments were removed", n)
 	}
 	holds(t, again.Logs()[0], 100)
-	if err := again.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, again.Close())
 	was, err := disk.Stat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if is, err := image.Stat(name); err != nil || is.Size != was.Size {
 		t.Errorf("the segment has %d bytes, it had %d: %v", is.Size, was.Size, err)
 	}
@@ -51,9 +43,7 @@ func TestAStartEmptiesSegmentsInsteadOfRemovingThem(t *testing.T) {
 func junk(t *testing.T, fsys vfs.FS, name string) {
 	t.Helper()
 	f, err := fsys.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	if _, err := f.WriteAt(bytes.Repeat([]byte("junk"), 100_000), 0); err != nil {
 		t.Fatal(err)

@@ -42,9 +42,7 @@ func TestSmallRecordsShareMemory(t *testing.T) {
 		s.Release()
 	}
 	holds(t, l, n)
-	if err := l.flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flush())
 	d.memory.evict(l, math.MaxInt64, 0)
 	if left := d.memory.pool.Outstanding(); left != 0 {
 		t.Errorf("%d buffers are left of a log that has everything in segments", left)

@@ -24,9 +24,7 @@ func inTxn(t testing.TB, id int64, epoch int16, seq int32, size int) []byte {
 	b := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: id, Epoch: epoch, Sequence: seq}, Transactional: true})
 	b.Append(1, []byte("k"), make([]byte, size), nil)
 	data, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return data
 }
 
@@ -173,12 +171,8 @@ func stableAfterRestart(t *testing.T, b broken) string {
 	ok(t, endTxn(l, 7, 1, record.Abort, producers.Sender{}))
 	synced(t, l)
 	before := fmt.Sprint(l.FirstUnstable(2))
-	if err := l.flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.commit(l); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flushAndSync())
+	must(t, d.commit(l))
 	l = mustOpen(t, disk.KillImage(1), "sync", rules).Logs()[0]
 	return fmt.Sprint(before, " ", l.FirstUnstable(2), " ", l.FirstUnstable(3) == math.MaxInt64)
 }
@@ -197,14 +191,10 @@ func openInCheckpoint(t *testing.T, b broken) bool {
 	l := makeLogs(t, d, 1, "sync")[0]
 	ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
 	synced(t, l)
-	if err := l.flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flushAndSync())
 	ok(t, endTxn(l, 7, 1, record.Commit, producers.Sender{}))
 	synced(t, l)
-	if err := l.flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flush())
 	var known producers.State
 	entry, _ := l.checkpointed(true)
 	if _, err := known.Decode(entry.Producers); err != nil || entry.Offset != 1 || l.flushed != 2 {
@@ -232,24 +222,16 @@ func truncatedOpen(t *testing.T, b broken) int64 {
 	ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
 	for range 2 {
 		put(t, l, 1, 10)
-		if err := l.roll(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.roll())
 	}
-	if err := l.SetLogStart(l.active().Base()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.SetLogStart(l.active().Base()))
 	put(t, l, 1, 10)
 	ok(t, endTxn(l, 7, 1, record.Abort, producers.Sender{}))
 	synced(t, l)
-	if err := errors.Join(l.flushAndSync(), d.checkpoint(nil)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(l.flushAndSync(), d.checkpoint(nil)))
 	image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
 	l = mustOpen(t, image, "sync", rules).Logs()[0]
-	if err := l.Truncate(l.Ends().LogEnd - 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Truncate(l.Ends().LogEnd-1))
 	if p, known := l.Producer(7); known {
 		return p.First
 	}
@@ -264,21 +246,15 @@ func truncatedWithoutSnapshot(t *testing.T, b broken) int64 {
 	ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
 	for range 2 {
 		put(t, l, 1, 10)
-		if err := l.roll(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.roll())
 	}
 	put(t, l, 1, 10)
 	ok(t, endTxn(l, 7, 1, record.Abort, producers.Sender{}))
 	synced(t, l)
 	for _, s := range l.segments[1:] {
-		if err := d.opt.FS.Remove(s.ProducersPath()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.opt.FS.Remove(s.ProducersPath()))
 	}
-	if err := errors.Join(l.flushAndSync(), l.SetLogStart(l.active().Base()), l.Truncate(l.Ends().LogEnd-1)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(l.flushAndSync(), l.SetLogStart(l.active().Base()), l.Truncate(l.Ends().LogEnd-1)))
 	if p, known := l.Producer(7); known {
 		return p.First
 	}
@@ -310,9 +286,7 @@ func retainedOpen(t *testing.T, b broken) int64 {
 	putAt(t, l, 3, 1500, 1)
 	ok(t, transact(l, inTxn(t, 7, 0, 0, 1500)))
 	putAt(t, l, 3, 1500, 1)
-	if err := l.flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flushAndSync())
 	d.applyRetention()
 	return l.Ends().LogStart
 }
@@ -339,9 +313,7 @@ func TestAFollowerKnowsTheTransactions(t *testing.T) {
 	disk := crashfs.New(1)
 	copyOf := makeLogs(t, mustOpen(t, disk, "sync"), 1, "sync")[0]
 	s, err := l.Read(0, math.MaxInt64, math.MaxInt, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Release()
 	ok(t, followFrom(copyOf, 0, record.Batch(slices.Concat(s.Parts...))))
 	synced(t, copyOf)
@@ -357,9 +329,7 @@ func TestAFollowerKnowsTheTransactions(t *testing.T) {
 	}
 	same("a follower", copyOf)
 	same("a start", mustOpen(t, disk.KillImage(1), "sync").Logs()[0])
-	if err := copyOf.SetLogStart(5); err != nil {
-		t.Fatal(err)
-	}
+	must(t, copyOf.SetLogStart(5))
 	same("a later log start", copyOf)
 	same("a start after it", mustOpen(t, disk.KillImage(1), "sync").Logs()[0])
 }
@@ -371,9 +341,7 @@ func TestAStartRemovesAnUnfinishedSnapshot(t *testing.T) {
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 1, 10)
 	name := path.Join(l.path, segment.Name(0)+segment.ProducersSuffix+".tmp")
-	if err := vfs.WriteFile(disk, name, []byte("half"), true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, vfs.WriteFile(disk, name, []byte("half"), true))
 	image := disk.KillImage(1)
 	mustOpen(t, image, "sync")
 	if _, err := image.Stat(name); err == nil {
@@ -396,23 +364,19 @@ func TestACompactedLogShowsItsProducers(t *testing.T) {
 	ok(t, endTxn(l, 2, 4, record.Commit, producers.Sender{}))
 	for range 3 { // a marker goes in a later pass than the records of its transaction
 		put(t, l, 1, 10)
-		if err := l.roll(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.roll())
 		compactAll(t, d)
 	}
 	var known producers.State
 	records := 0
 	for _, s := range l.segments {
-		if err := s.Batches(0, func(b record.Batch) error {
+		must(t, s.Batches(0, func(b record.Batch) error {
 			if b.Transactional() && !b.Control() {
 				records += int(b.Records())
 			}
 			known.Add(b, l.dir.now())
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	for _, want := range l.Producers() {
 		got, _ := known.Producer(want.ID)
@@ -461,9 +425,7 @@ func TestTransactionsAtEveryCall(t *testing.T) {
 	for at := 1; ; at += race.Some(1, 7) {
 		disk := crashfs.New(uint64(at))
 		d, err := openDir(disk, "sync")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		l := makeLogs(t, d, 1, "sync")[0]
 		l.Observe(alone{l: l})
 		disk.CrashDuring(disk.Ops() + at)
@@ -545,9 +507,7 @@ func TestOpenTransactionsOfAllLogsAreBounded(t *testing.T) {
 	ok(t, endTxn(logs[0], 7, 1, record.Commit, producers.Sender{}))
 	ok(t, transact(logs[0], inTxn(t, 9, 0, 0, 10)))
 	ok(t, endTxn(logs[1], 8, 1, record.Commit, producers.Sender{}))
-	if err := d.Delete(logs[1]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Delete(logs[1]))
 	for range 2 {
 		if n := open() - (producers.MaxOpenEverywhere - 3); n != 1 {
 			t.Errorf("%d are open after the deletion of a log", n)
@@ -572,9 +532,7 @@ func TestTheOldestTransaction(t *testing.T) {
 			b := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: id}, Transactional: true})
 			b.Append(timestamp.UnixMilli(), nil, []byte("v"), nil)
 			data, err := b.Build()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			ok(t, transact(l, data))
 		}
 		append(l, 8, begin)
@@ -593,16 +551,12 @@ func TestTheOldestTransaction(t *testing.T) {
 		}
 		want(l, 1000)
 		disk = disk.KillImage(1)
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Close())
 		time.Sleep(time.Minute)
 		for range 2 {
 			d = mustOpen(t, disk, "sync")
 			want(d.Logs()[0], 62_000)
-			if err := d.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.Close())
 			time.Sleep(time.Minute)
 		}
 	})

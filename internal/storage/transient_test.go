@@ -71,9 +71,7 @@ func TestTruncationIsFinishedLater(t *testing.T) {
 			put(t, logs[0], 10, 500)
 			for _, l := range logs {
 				put(t, l, 1, 500)
-				if err := l.flushAndSync(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, l.flushAndSync())
 			}
 			fault := errs.Add(rule)
 			if err := logs[0].Truncate(4); err == nil && profile == "os" {

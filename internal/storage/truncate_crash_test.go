@@ -108,9 +108,7 @@ func TestFault01PowerLossInTruncationsTogether(t *testing.T) {
 	for call := 1; ; call += race.Some(1, 9) {
 		f := crashfs.New(uint64(call))
 		d, err := openDir(f, "sync", func(o *Options) { o.JournalBytes = 16 << 20 })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var specs []Spec
 		for i := range int32(n) {
 			specs = append(specs, Spec{ID: ID{Topic: [16]byte{1}, Partition: i}, Topic: "t", Config: turnsConfig()})
@@ -119,9 +117,7 @@ func TestFault01PowerLossInTruncationsTogether(t *testing.T) {
 		for i := 0; i < n && err == nil; i++ {
 			err = inTurns(logs[i], 1, 12)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cuts := make([]Truncation, n)
 		for i, l := range logs {
 			cuts[i] = Truncation{Log: l, End: int64(3*i) + 1, Reset: i == 1} // the last two keep all

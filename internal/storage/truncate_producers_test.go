@@ -139,9 +139,7 @@ func TestTruncationRevivesNoExpiredProducers(t *testing.T) {
 	l.producersMu.Lock()
 	l.producers = l.noProducers()
 	l.producersMu.Unlock()
-	if err := l.Truncate(4); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Truncate(4))
 	if m := l.lastOffsets(); len(m) != 2 || m[0].Batch != 0 || m[1].Batch != 1 {
 		t.Errorf("the last offsets of producers are %v", m)
 	}
@@ -166,9 +164,7 @@ func TestTruncationRemembersProducersOfOldRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := l.Truncate(7); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Truncate(7))
 	for seq := int32(1); seq < 6; seq++ {
 		if a := send(l, numbered(1, seq, lastYear)); a.Err != nil || !a.Duplicate {
 			t.Errorf("a retry of batch %d is stored at %d: %v", seq, a.Base, a.Err)
@@ -190,12 +186,8 @@ func TestProducersOfALogAreBounded(t *testing.T) {
 			}
 		}
 	}
-	if err := l.flushAll(); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.checkpoint(nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flushAll())
+	must(t, d.checkpoint(nil))
 	for _, l := range []*Log{l, byPartition(t, mustOpen(t, disk.KillImage(1), "sync", few), 0)} {
 		if n := l.producers.Len(); n != 3 {
 			t.Errorf("%d producers are remembered", n)
@@ -223,9 +215,7 @@ func TestCompactionKeepsFilesOfProducers(t *testing.T) {
 		}
 		if i%5 == 4 {
 			flushedAndSynced(t, l)
-			if err := l.roll(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.roll())
 		}
 	}
 	old := l.segments
@@ -256,15 +246,9 @@ func TestAResetForgetsProducersOverACrash(t *testing.T) {
 		t.Fatal(a.Err)
 	}
 	synced(t, l)
-	if err := l.flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.commit(l); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Reset(1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flushAndSync())
+	must(t, d.commit(l))
+	must(t, l.Reset(1))
 	l = mustOpen(t, disk.KillImage(1), "sync").Logs()[0]
 	if a := send(l, b); a.Duplicate {
 		t.Errorf("a batch that the reset removed is acknowledged as stored at [%d, %d)", a.Base, a.Next)
@@ -285,14 +269,10 @@ func TestACommitWritesProducersOnce(t *testing.T) {
 		t.Fatal(a.Err)
 	}
 	synced(t, l)
-	if err := l.flushAndSync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.flushAndSync())
 	size := func() (n int64) {
 		infos, err := disk.List("/d/" + CheckpointDir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, in := range infos {
 			n += in.Size
 		}
@@ -300,9 +280,7 @@ func TestACommitWritesProducersOnce(t *testing.T) {
 	}
 	grows := func() int64 {
 		before := size()
-		if err := d.commit(l); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.commit(l))
 		return size() - before
 	}
 	if first, second := grows(), grows(); first < 2*n || second > n {
@@ -326,17 +304,11 @@ func TestTruncationKeepsProducersOfWhatRetentionTook(t *testing.T) {
 		if a := send(l, numbered(1, seq, time.Now())); a.Err != nil {
 			t.Fatal(a.Err)
 		}
-		if err := l.flushAll(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.flushAll())
 	}
-	if err := l.SetLogStart(l.segments[len(l.segments)-3].Base()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.SetLogStart(l.segments[len(l.segments)-3].Base()))
 	for _, s := range l.segments {
-		if err := disk.Remove(s.ProducersPath()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, disk.Remove(s.ProducersPath()))
 	}
 	end := l.Ends().LogEnd - 1
 	if err := l.Truncate(end); err != nil || l.Ends().LogEnd != end {

@@ -44,9 +44,7 @@ func turnsLog(t testing.TB, d *Dir, n int) *Log {
 	t.Helper()
 	l := makeLogs(t, d, 2, "sync")[0]
 	l.Configure(turnsConfig())
-	if err := inTurns(l, 1, n); err != nil {
-		t.Fatal(err)
-	}
+	must(t, inTurns(l, 1, n))
 	return l
 }
 
@@ -110,9 +108,7 @@ func TestTruncationThatCannotReadChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	fault.Off()
-	if err := byPartition(t, d, 1).SetLogStart(1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, byPartition(t, d, 1).SetLogStart(1))
 	again := byPartition(t, mustOpen(t, disk.KillImage(1), "sync"), 0)
 	for _, l := range []*Log{l, again} {
 		if err := errors.Join(remembered(l), inTurns(l, 1, 1)); err != nil || l.Ends().LogEnd != 21 {
@@ -130,9 +126,7 @@ func TestTruncationsShareACheckpoint(t *testing.T) {
 		put(t, l, 4, 100)
 		cuts[i] = Truncation{Log: l, End: int64(i % 6), Reset: i == 12}
 	}
-	if err := d.Delete(logs[29]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Delete(logs[29]))
 	before := d.lastSeq()
 	(&Manager{}).Truncate(cuts)
 	if n := d.lastSeq() - before; n != 1 {

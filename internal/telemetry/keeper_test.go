@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/view"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -28,20 +29,14 @@ type timed struct {
 func newKeeper(t rapid.TB, sets ...map[string]string) *timed {
 	t.Helper()
 	profiles, err := durability.NewSet()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	k := &timed{time: time.Unix(1000, 0), r: configdef.New(configdef.Options{Profiles: profiles})}
 	k.Keeper = New(func() time.Time { return k.time })
 	var subs []configdef.Subscription
 	for _, set := range sets {
-		if err := k.r.CheckSubscription(set); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, k.r.CheckSubscription(set))
 		s, err := k.r.ResolveSubscription(set)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		subs = append(subs, s)
 	}
 	k.subscribe(subs)
@@ -100,9 +95,7 @@ func (k *timed) push(t rapid.TB, c Client, data []byte) {
 	if err != nil && !errors.Is(err, ErrTooEarly) {
 		t.Fatal(err)
 	}
-	if err := k.Push(c, s.ID, false, func() ([]byte, error) { return data, nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, k.Push(c, s.ID, false, func() ([]byte, error) { return data, nil }))
 }
 
 func TestSubscriptionsAreMerged(t *testing.T) {

@@ -3,15 +3,15 @@ package vfs
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // StartRead and StartWriteback are harmless for any range, even beyond the end, and on a closed
 // file. So is SetReadAhead.
 func TestAdviceIsHarmless(t *testing.T) {
 	f, err := OS().Create(filepath.Join(t.TempDir(), "f"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := f.WriteAt(make([]byte, 3*adviseStep/2), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -32,9 +32,7 @@ func TestAdviceIsHarmless(t *testing.T) {
 			t.Errorf("read %d bytes: %v", n, err)
 		}
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Close())
 	StartRead(f, 0, adviseStep)
 	StartWriteback(f, 0, adviseStep)
 	if Writeback(f, 0, adviseStep) == nil {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"unsafe"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // Bytes written with WriteDirect read back like others, next to and over bytes written through the
@@ -15,24 +17,18 @@ func TestDirectWritesReadBack(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, string) File{
 		"as the system can": func(t *testing.T, dir string) File {
 			f, err := OS().Create(filepath.Join(dir, "f"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return f
 		},
 		"as where the file system can't": func(t *testing.T, dir string) File {
 			f, err := OS().Create(filepath.Join(dir, "f"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			f.(*osFile).noDirect.Store(true)
 			return f
 		},
 		"in memory": func(t *testing.T, _ string) File {
 			f, err := Memory().Create("/f")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return f
 		},
 	} {
@@ -61,22 +57,16 @@ func TestDirectWritesReadBack(t *testing.T) {
 				}
 				copy(want[off:], p)
 				if i%2 == 1 {
-					if err := f.Datasync(); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, f.Datasync())
 				}
 				size, err := f.Size()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				got := make([]byte, size)
 				if _, err := f.ReadAt(got, 0); err != nil || !bytes.Equal(got, want[:size]) {
 					t.Fatalf("after write %d: %v", i, err)
 				}
 			}
-			if err := f.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, f.Close())
 			if _, err := WriteDirect(f, DirectBuffer(DirectBlock), 0); !errors.Is(err, fs.ErrClosed) {
 				t.Errorf("a write to a closed file: %v", err)
 			}

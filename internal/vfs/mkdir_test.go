@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -16,9 +17,7 @@ func TestMadeDirectoriesSurvive(t *testing.T) {
 		f.CrashDuring(f.Ops() + at)
 		first := vfs.MakeDir(f, dir)
 		next := f.KillImage(1)
-		if err := vfs.MakeDir(next, dir); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, vfs.MakeDir(next, dir))
 		after := next.PowerLossImage(crashfs.DropUnsynced, 1)
 		if _, err := after.Stat(dir); err != nil {
 			t.Errorf("killed at call %d: %v", at, err)

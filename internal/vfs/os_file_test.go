@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // kernel is a pwritev that writes at most limit bytes, and is interrupted as often as configured.
@@ -75,18 +77,14 @@ func TestWriteVecCountsBytesBeforeAnError(t *testing.T) {
 // Allocate calls extend on a file system that cannot reserve.
 func TestExtendNeverTruncates(t *testing.T) {
 	h, err := OS().Create(t.TempDir() + "/a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer h.Close()
 	f, ok := h.(*osFile)
 	if !ok {
 		t.Fatalf("%T", h)
 	}
 	for _, c := range []struct{ to, want int64 }{{10, 10}, {5, 10}, {10, 10}, {11, 11}} {
-		if err := f.extend(c.to); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.extend(c.to))
 		if size, err := f.Size(); size != c.want || err != nil {
 			t.Errorf("extend(%d): size %d, want %d (%v)", c.to, size, c.want, err)
 		}

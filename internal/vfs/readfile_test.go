@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -22,9 +23,7 @@ func TestReadFile(t *testing.T) {
 		if err == nil && want != "" {
 			_, err = f.WriteAt([]byte(want), 0)
 		}
-		if err := errors.Join(err, f.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(err, f.Close()))
 		if got, err := vfs.ReadFile(fsys, name); err != nil || string(got) != want {
 			t.Errorf("%d bytes came back as %d, %v", len(want), len(got), err)
 		}

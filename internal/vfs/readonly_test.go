@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/vfstest"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -15,9 +16,7 @@ import (
 func TestReadOnlyChangesNothing(t *testing.T) {
 	for name, fsys := range map[string]vfs.FS{"os": vfs.OS(), "memory": vfs.Memory()} {
 		dir := filepath.Join(t.TempDir(), "d")
-		if err := fsys.MkdirAll(dir); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, fsys.MkdirAll(dir))
 		file := dir + "/f"
 		vfstest.Put(t, fsys, file, "content")
 		view := vfs.ReadOnly(fsys)
@@ -25,9 +24,7 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 			t.Errorf("%s: read %q", name, got)
 		}
 		f, err := view.Open(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, create := view.Create(dir + "/g")
 		_, write := f.WriteAt([]byte("x"), 0)
 		_, vec := f.WriteVecAt([][]byte{{'x'}}, 0)
@@ -53,14 +50,10 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 func TestReadOnlyLock(t *testing.T) {
 	for name, fsys := range map[string]vfs.FS{"os": vfs.OS(), "memory": vfs.Memory()} {
 		dir := filepath.Join(t.TempDir(), "d")
-		if err := fsys.MkdirAll(dir); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, fsys.MkdirAll(dir))
 		file, view := dir+"/.lock", vfs.ReadOnly(fsys)
 		none, err := view.Lock(file, "reader")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, err := fsys.Stat(file); err == nil {
 			t.Errorf("%s: the view created a lock file", name)
 		}
@@ -68,9 +61,7 @@ func TestReadOnlyLock(t *testing.T) {
 			t.Error(err)
 		}
 		held, err := fsys.Lock(file, "pid 17")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, err := view.Lock(file, "reader"); !errors.Is(err, vfs.ErrLocked) {
 			t.Errorf("%s: with a writer: %v", name, err)
 		}
@@ -78,9 +69,7 @@ func TestReadOnlyLock(t *testing.T) {
 			t.Error(err)
 		}
 		shared, err := view.Lock(file, "reader")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, err := fsys.Lock(file, "pid 18"); !errors.Is(err, vfs.ErrLocked) {
 			t.Errorf("%s: a writer with a reader: %v", name, err)
 		}

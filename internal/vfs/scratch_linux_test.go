@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // A scratch file can be written and synced, and has no name.
@@ -14,9 +16,7 @@ func TestScratchLeavesNothing(t *testing.T) {
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := f.WriteAt([]byte("x"), 0); err != nil {
 		t.Error(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -19,18 +20,14 @@ func sockets(t *testing.T) (from, to int) {
 	if err == nil {
 		err = unix.SetNonblock(pair[0], true)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = errors.Join(unix.Close(pair[0]), unix.Close(pair[1])) })
 	return pair[0], pair[1]
 }
 
 func TestSendToSendsARangeOfAFile(t *testing.T) {
 	f, err := vfs.OS().Create(t.TempDir() + "/f")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	data := make([]byte, 3*os.Getpagesize()+10)
 	for i := range data {
 		data[i] = byte(i + i>>8)
@@ -66,9 +63,7 @@ func TestSendToSendsARangeOfAFile(t *testing.T) {
 	if err != unix.EAGAIN { //nolint:errorlint // not wrapped, as it says
 		t.Errorf("full: %v", err)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Close())
 	if n, err := vfs.SendTo(from, f, 0, 1); n != 0 || !errors.Is(err, os.ErrClosed) {
 		t.Errorf("closed: %d, %v", n, err)
 	}
@@ -79,9 +74,7 @@ func TestSendToSendsARangeOfAFile(t *testing.T) {
 
 func TestMemoryCannotSend(t *testing.T) {
 	f, err := vfs.Memory().Create("f")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := f.WriteAt([]byte("data"), 0); err != nil && !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"path/filepath"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // Bytes written with WriteVecUncached read back like others, before and after a sync, next to and
@@ -12,9 +14,7 @@ func TestUncachedWritesReadBack(t *testing.T) {
 	for name, cached := range map[string]bool{"as the system can": false, "as where the file system can't": true} {
 		t.Run(name, func(t *testing.T) {
 			f, err := OS().Create(filepath.Join(t.TempDir(), "f"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer f.Close()
 			f.(*osFile).cached.Store(cached)
 			var want []byte
@@ -30,9 +30,7 @@ func TestUncachedWritesReadBack(t *testing.T) {
 				}
 				want = append(want, all...)
 				if i%2 == 1 {
-					if err := f.Datasync(); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, f.Datasync())
 				}
 				got := make([]byte, len(want))
 				if _, err := f.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {

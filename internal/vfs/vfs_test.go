@@ -3,6 +3,7 @@ package vfs_test
 import (
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/vfstest"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -14,9 +15,7 @@ func TestOSKeepsTheContract(t *testing.T) {
 func TestMemoryKeepsTheContract(t *testing.T) {
 	vfstest.Run(t, func(t *testing.T) (vfs.FS, string) {
 		f := vfs.Memory()
-		if err := f.MkdirAll("/data/dir"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.MkdirAll("/data/dir"))
 		return f, "/data/dir"
 	})
 }
@@ -25,9 +24,7 @@ func TestMemoryKeepsTheContract(t *testing.T) {
 func TestMemoryAcceptsRelativeNames(t *testing.T) {
 	vfstest.Run(t, func(t *testing.T) (vfs.FS, string) {
 		f := vfs.Memory()
-		if err := f.MkdirAll("data"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.MkdirAll("data"))
 		return f, "data"
 	})
 }

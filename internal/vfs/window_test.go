@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -18,13 +19,9 @@ func TestWindowReadsWhatTheFileHolds(t *testing.T) {
 		content[i] = byte(rng.Uint32())
 	}
 	fsys := vfs.Memory()
-	if err := vfs.WriteFile(fsys, "f", content, false); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, vfs.WriteFile(fsys, "f", content, false))
 	f, err := fsys.Open("f")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w := vfs.Window{File: f, Size: size, Step: step}
 	longest := int64(step)
 	for range 2000 {

@@ -2,7 +2,7 @@
 // log directory, a connection or a broker of the cluster.
 //
 // The admin port writes the structs as JSON (the names of docs/admin.md), and chronikctl decodes
-// them. internal/daemon/observe fills each in one place; the page, metrics and health checks read
+// them. internal/observe fills each in one place; the page, metrics and health checks read
 // that struct too, so the surfaces cannot disagree. Fields without a JSON name are for findings and
 // metrics, which have names of their own for them.
 //

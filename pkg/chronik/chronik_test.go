@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 	logtest "go.uber.org/zap/zaptest/observer"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/pkg/chronik"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -28,9 +29,7 @@ func client(t *testing.T, b *chronik.Broker, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.Addr()), kgo.AllowAutoTopicCreation(),
 		kgo.RecordDeliveryTimeout(time.Minute)}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(cl.Close)
 	return cl
 }
@@ -43,9 +42,7 @@ func write(t *testing.T, b *chronik.Broker, topic, name string, n int) {
 		records = append(records, &kgo.Record{Topic: topic, Value: fmt.Appendf(nil, "%s %d", name, i)})
 	}
 	cl := client(t, b)
-	if err := cl.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cl.ProduceSync(t.Context(), records...).FirstErr())
 }
 
 // read returns the values of the first n records of partition 0.
@@ -97,9 +94,7 @@ func TestADirectoryKeepsRecordsAndIdentity(t *testing.T) {
 	var cluster string
 	for round := range 3 {
 		b, err := chronik.Start(t.Context(), chronik.Options{Dir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		write(t, b, "kept", fmt.Sprint("round ", round), 1)
 		got := read(t, b, "kept", round+1)
 		for i, v := range got {
@@ -168,9 +163,7 @@ func TestSettingsAndAdminPort(t *testing.T) {
 		t.Errorf("%d partitions, %v", len(topics["three"].Partitions), err)
 	}
 	resp, err := http.Get("http://" + b.AdminAddr() + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	body, err := io.ReadAll(resp.Body)
 	if closed := resp.Body.Close(); err != nil || closed != nil || string(body) != "ready\n" {
 		t.Errorf("%q %v %v", body, err, closed)
@@ -181,15 +174,11 @@ func TestSettingsAndAdminPort(t *testing.T) {
 	}
 	put, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+b.AdminAddr()+"/loglevel",
 		strings.NewReader(`{"level":"error"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if resp, err = http.DefaultClient.Do(put); err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("%+v %v", resp, err)
 	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close())
 	http.DefaultClient.CloseIdleConnections()
 	if logged.FilterMessage("stopped").Len() != 0 {
 		t.Errorf("at level error the broker logged %v", logged.All())
@@ -230,9 +219,7 @@ func TestCloseTwice(t *testing.T) {
 func TestCloseUnderLoad(t *testing.T) {
 	dir := t.TempDir()
 	b, err := chronik.Start(t.Context(), chronik.Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var mu sync.Mutex
 	acked, enough := map[int64]string{}, make(chan struct{})
 	cl := client(t, b, kgo.DefaultProduceTopic("a"), kgo.RecordDeliveryTimeout(time.Second), kgo.MaxBufferedRecords(64))
@@ -295,11 +282,7 @@ func TestATestWhoseBrokerDoesNotStartFails(t *testing.T) {
 func BenchmarkInMemory(b *testing.B) {
 	for b.Loop() {
 		broker, err := chronik.Start(b.Context(), chronik.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := broker.Close(); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
+		must.OK(b, broker.Close())
 	}
 }

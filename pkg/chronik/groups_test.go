@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -29,9 +30,7 @@ func TestAGroupOutlivesItsBroker(t *testing.T) {
 			for round := range 3 {
 				b, err := chronik.Start(t.Context(),
 					chronik.Options{Dir: dir, Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				write(t, b, "kept", fmt.Sprint("round ", round), 1)
 				cl := client(t, b, append([]kgo.Opt{kgo.ConsumerGroup("g"), kgo.ConsumeTopics("kept"), kgo.DisableAutoCommit(),
 					kgo.RetryTimeoutFn(patience)}, opts...)...)
@@ -41,9 +40,7 @@ func TestAGroupOutlivesItsBroker(t *testing.T) {
 				if r := f.Records(); f.Err() != nil || len(r) != 1 || string(r[0].Value) != fmt.Sprintf("round %d 0", round) {
 					t.Fatalf("round %d: %v, %v", round, r, f.Err())
 				}
-				if err := cl.CommitUncommittedOffsets(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, cl.CommitUncommittedOffsets(t.Context()))
 				offsets, err := kadm.NewClient(cl).FetchOffsets(t.Context(), "g")
 				if o, ok := offsets.Lookup("kept", 0); err != nil || !ok || o.At != int64(round)+1 {
 					t.Errorf("round %d: offset %d, %v", round, o.At, err)

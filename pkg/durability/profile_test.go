@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // The table of the design, number by number.
@@ -48,9 +50,7 @@ func TestBuiltinProfilesAreTheDocumentedOnes(t *testing.T) {
 func TestSetFindsProfilesAndNamesTheKnownOnes(t *testing.T) {
 	extra := group("mine")
 	s, err := NewSet(extra)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if p, err := s.Lookup("mine"); err != nil || p != extra {
 		t.Errorf("Lookup: %v, %v", p, err)
 	}

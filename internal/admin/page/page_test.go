@@ -12,6 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -19,9 +20,7 @@ import (
 func handlerOf(t *testing.T, src Source, h *History) http.Handler {
 	t.Helper()
 	p, err := New(src, h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", p.Overview())
 	for _, r := range p.Routes() {
@@ -335,9 +334,7 @@ func TestErrorsAreExplained(t *testing.T) {
 func TestNoLockIsHeldDuringCallsOfTheSource(t *testing.T) {
 	src, history := loaded()
 	p, err := New(src, history)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	src.asked = func() {
 		if !history.mu.TryLock() {
 			t.Error("the history is locked")

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // TestScreenshots writes screenshots of the page into the directory in CHRONIK_SCREENSHOTS, with
@@ -23,9 +25,7 @@ func TestScreenshots(t *testing.T) {
 	if dir == "" || chromium == "" {
 		t.Skip("CHRONIK_SCREENSHOTS and CHROMIUM are not set; make screenshots sets them")
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(dir, 0o755))
 	only := os.Getenv("PAGES") // a regular expression of names; empty means all
 	for name, broker := range map[string]func() (*fake, *History){"empty": empty, "load": loaded, "ill": ill} {
 		src, h := broker()
@@ -63,9 +63,7 @@ func TestTheScriptRefreshesThePage(t *testing.T) {
 	src, h := loaded()
 	var asked atomic.Int64
 	p, err := New(&moving{src, &asked}, h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", p.Overview())
 	for _, r := range p.Routes() {
@@ -84,9 +82,7 @@ func TestTheScriptRefreshesThePage(t *testing.T) {
 		"--dump-dom",
 		server.URL+"/",
 	).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	body := string(out)
 	if n := asked.Load(); n < 2 || !strings.Contains(body, moment(now().Add(time.Duration(n)*time.Second))) {
 		t.Errorf("%d requests, and the page is\n%s", n, body)

@@ -155,7 +155,7 @@ func (s *store) resource(ctx context.Context, t *metadata.Txn, c changed) (strin
 		return "Configs:client-metrics:" + c.key.Name, nil
 	case metadata.KindACL:
 		a, err := metadata.DecodeACL(present(c))
-		return fmt.Sprintf("ACL:%s:%s:%s", acl.ResourceType(a.Type), acl.Pattern(a.Pattern), a.Name), err
+		return fmt.Sprintf("ACL:%s:%s:%s", a.Type, a.Pattern, a.Name), err
 	case metadata.KindUser:
 		return "User:" + c.key.Name, nil
 	case metadata.KindQuota:
@@ -204,56 +204,43 @@ func shown(kind metadata.KeyKind, kv metadata.KV) (json.RawMessage, error) {
 	if kv.Value == nil {
 		return nil, nil
 	}
-	var v any
 	switch kind {
 	case metadata.KindTopic:
-		t, err := metadata.DecodeTopicRecord(kv)
-		if err != nil {
-			return nil, err
-		}
-		v = map[string]any{"partitions": t.Partitions}
+		return shownAs(kv, metadata.DecodeTopicRecord, func(t metadata.TopicRecord) any {
+			return map[string]any{"partitions": t.Partitions}
+		})
 	case metadata.KindPartition:
-		p, err := metadata.DecodePartition(kv)
-		if err != nil {
-			return nil, err
-		}
-		v = partitionJSON{p.Leader, p.LeaderEpoch, p.Replicas, p.ISR, p.Adding, p.Removing}
+		return shownAs(kv, metadata.DecodePartition, func(p metadata.Partition) any {
+			return partitionJSON{p.Leader, p.LeaderEpoch, p.Replicas, p.ISR, p.Adding, p.Removing}
+		})
 	case metadata.KindACL:
-		a, err := metadata.DecodeACL(kv)
-		if err != nil {
-			return nil, err
-		}
-		v = aclJSON{a.Principal, a.Host, acl.Operation(a.Operation).String(), acl.Permission(a.Permission).String()}
+		return shownAs(kv, metadata.DecodeACL, func(a acl.Binding) any {
+			return aclJSON{a.Principal, a.Host, a.Operation.String(), a.Permission.String()}
+		})
 	case metadata.KindUser:
-		u, err := metadata.DecodeUser(kv)
-		if err != nil {
-			return nil, err
-		}
-		iterations := map[string]int32{} // salt and keys are secrets
-		for _, c := range u.Credentials {
-			iterations[c.Mechanism.String()] = c.Iterations
-		}
-		v = iterations
+		return shownAs(kv, metadata.DecodeUser, func(u metadata.User) any {
+			iterations := map[string]int32{} // salt and keys are secrets
+			for _, c := range u.Credentials {
+				iterations[c.Mechanism.String()] = c.Iterations
+			}
+			return iterations
+		})
 	case metadata.KindQuota:
-		q, err := metadata.DecodeQuota(kv)
-		if err != nil {
-			return nil, err
-		}
-		v = q.Limits
+		return shownAs(kv, metadata.DecodeQuota, func(q metadata.Quota) any { return q.Limits })
 	case metadata.KindCluster:
-		c, err := metadata.DecodeCluster(kv)
-		if err != nil {
-			return nil, err
-		}
-		v = map[string]any{"transaction.version": c.TransactionVersion}
-	default:
-		set, err := metadata.DecodeConfigs(kv)
-		if err != nil {
-			return nil, err
-		}
-		v = set
+		return shownAs(kv, metadata.DecodeCluster, func(c metadata.Cluster) any {
+			return map[string]any{"transaction.version": c.TransactionVersion}
+		})
 	}
-	return json.Marshal(v)
+	return shownAs(kv, metadata.DecodeConfigs, func(set map[string]string) any { return set })
+}
+
+func shownAs[T any](kv metadata.KV, decode func(metadata.KV) (T, error), show func(T) any) (json.RawMessage, error) {
+	v, err := decode(kv)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(show(v))
 }
 
 type partitionJSON struct {

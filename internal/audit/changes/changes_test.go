@@ -69,8 +69,8 @@ func TestChanges(t *testing.T) {
 	partition := func(leader int32) []byte {
 		return metadata.Partition{Leader: leader, Replicas: []int32{1, 2}, ISR: []int32{1, 2}}.Encode()
 	}
-	rule := metadata.ACL{Type: uint8(acl.Topic), Name: "orders", Pattern: uint8(acl.Literal), Principal: "User:bob", Host: "*",
-		Operation: uint8(acl.Read), Permission: uint8(acl.Allow)}
+	rule := acl.Binding{Type: acl.Topic, Name: "orders", Pattern: acl.Literal, Principal: "User:bob", Host: "*",
+		Operation: acl.Read, Permission: acl.Allow}
 	of := quota.Entity{User: quota.Of("bob"), Client: quota.Any()}
 	quotas := func(rate float64) []byte {
 		return metadata.Quota{Limits: map[string]float64{quota.Produced.String(): rate}}.Encode()
@@ -92,7 +92,7 @@ func TestChanges(t *testing.T) {
 			`{"a":"1"}`, ""},
 		{metadata.GroupConfigKey("g"), nil, metadata.EncodeConfigs(map[string]string{"a": "1"}), "CREATE",
 			"Configs:group:g", "", `{"a":"1"}`},
-		{metadata.ACLKey(rule.ID()), nil, rule.Encode(), "CREATE", "ACL:TOPIC:LITERAL:orders", "",
+		{metadata.ACLKey(&rule), nil, metadata.EncodeACL(&rule), "CREATE", "ACL:TOPIC:LITERAL:orders", "",
 			`{"principal":"User:bob","host":"*","operation":"READ","permission":"ALLOW"}`},
 		{metadata.QuotaKey(of), nil, quotas(1e6), "CREATE", "Quota:user=bob,client-id=<default>", "", `{"producer_byte_rate":1000000}`},
 		{metadata.QuotaKey(of), quotas(1e6), quotas(2e6), "ALTER", "Quota:user=bob,client-id=<default>",

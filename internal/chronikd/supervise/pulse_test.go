@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -28,9 +29,7 @@ func (d *dir) Err() error             { return d.err }
 func listen(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -70,22 +69,16 @@ func TestThePulseUsesTheClientsPath(t *testing.T) {
 			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: config.Off},
 		},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b, err := daemon.Start(
 		t.Context(),
 		daemon.Options{Config: cfg, FS: vfs.Memory(), Log: zap.NewNop(), Version: "v", JournalFileSize: 1 << 20, JournalBytes: 16 << 20},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := newPulse(b.Addrs()[0], nil, time.Minute)
 	defer p.close()
 	for range 3 {
-		if err := p.beat(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.beat(t.Context()))
 	}
 	if text := b.Status(); !strings.HasPrefix(text, "serving 0 partitions on 127.0.0.1:") || !strings.HasSuffix(text, ", 1 connections") {
 		t.Errorf("status: %s", text)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -18,9 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func listen(t *testing.T, hangsUp bool) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var held []net.Conn
 	ended := make(chan struct{})
 	go func() {
@@ -53,9 +53,7 @@ func TestEverySeedThatFailsIsNamed(t *testing.T) {
 	defer cancel()
 	addresses := []string{listen(t, false), listen(t, true)}
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addresses...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	left, failed := Reach(ctx, cl, addresses, patience)
 	if len(left) > 0 || len(failed) != 2 || failed[0] == nil || failed[1] == nil {

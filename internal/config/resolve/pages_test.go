@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // otherYAML are the blocks of pages that are no configuration of chronikd, by their first line.
@@ -41,9 +42,7 @@ func TestPagesHaveConfigurationsThatStart(t *testing.T) {
 	checked := 0
 	for _, path := range append(pages, "../../../README.md") {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, block := range configBlocks(string(text)) {
 			first, _, _ := strings.Cut(block, "\n")
 			if otherYAML[first] != "" {
@@ -51,9 +50,7 @@ func TestPagesHaveConfigurationsThatStart(t *testing.T) {
 			}
 			checked++
 			file := filepath.Join(t.TempDir(), "chronikd.yaml")
-			if err := os.WriteFile(file, []byte(block), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(file, []byte(block), 0o600))
 			if _, err := Load(config.Input{File: file, ReadFile: os.ReadFile}); err != nil {
 				t.Errorf("%s: %v\n%s", path, err, block)
 			}

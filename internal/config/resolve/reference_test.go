@@ -9,6 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 const reference = "../../../docs/configuration.md"
@@ -143,9 +144,7 @@ func TestEveryBoundedConfigSaysItsBounds(t *testing.T) {
 func defaultRegistry(t *testing.T) *configdef.Registry {
 	t.Helper()
 	cfg, err := Load(config.Input{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return Registry(cfg.Durability)
 }
 

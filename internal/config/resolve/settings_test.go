@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // DescribeConfigs shows clients the daemon's own settings under Kafka's names.
@@ -12,9 +13,7 @@ func TestStaticConfigsSayWhatTheDaemonWasTold(t *testing.T) {
 	file := "listeners: [{name: in, listen: ':1', advertise: 'h:1'}, {name: out, listen: ':2'}]\nnum.partitions: 3\n"
 	cfg, err := Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(file), nil },
 		Flags: map[string]string{config.KeyWALProfile: "low", config.KeyProduceProfile: "extreme"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got := Static(cfg)
 	for name, want := range map[string]string{"listeners": "in://:1,out://:2", "advertised.listeners": "in://h:1", "num.partitions": "3",
 		"chronik.durability.profile": "low", "chronik.produce.profile": "extreme"} {
@@ -30,9 +29,7 @@ func TestStaticConfigsSayWhatTheDaemonWasTold(t *testing.T) {
 // The variable and the flag of every setting identify it.
 func TestEverySettingHasItsOwnVariable(t *testing.T) {
 	cfg, err := Load(config.Input{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	seen := make(map[string]string)
 	for _, d := range slices.Concat(config.Own(), Settings(Registry(cfg.Durability))) {
 		env := config.EnvName(d.Name)

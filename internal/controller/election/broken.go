@@ -1,7 +1,9 @@
 package election
 
+import "github.com/chronik-io/chronik/internal/breakrules"
+
 // Rule is a rule that a test can remove to prove that the walks of internal/testing/sim detect
-// its absence. Only a build with the tag breakrules can remove rules.
+// its absence. See package breakrules.
 type Rule uint32
 
 // The rules, named after what happens without them.
@@ -20,3 +22,6 @@ const (
 	LeaveOneByOne                    // of those that leave the ISR in one decision, only the last ones are eligible
 	ForgetLoss                       // the loss of the only replica begins no epoch as after an unclean election
 )
+
+// Broken names the rules that a test has removed.
+type Broken = breakrules.Removed[Rule]

@@ -122,16 +122,16 @@ const (
 // election.
 func (d Decider) Return(p metadata.Partition, broker int32, dir [16]byte, is Condition) (metadata.Partition, bool) {
 	next := p
-	if is == Whole && d.Broken.has(ReturnLeaves) {
+	if is == Whole && d.Broken.Has(ReturnLeaves) {
 		d.leave(&next, broker, len(without(p.ISR, broker)))
 	}
-	if is == Missing && !d.Broken.has(KeepMissing) || is == Lossy && !d.Broken.has(KeepLossy) {
+	if is == Missing && !d.Broken.Has(KeepMissing) || is == Lossy && !d.Broken.Has(KeepLossy) {
 		d.remove(&next, broker, dir, is)
 	}
-	if next.Leader == broker && !d.Broken.has(ResumeEpoch) {
+	if next.Leader == broker && !d.Broken.Has(ResumeEpoch) {
 		d.resign(&next, broker)
 	}
-	if is == LossySole && !d.Broken.has(ForgetLoss) {
+	if is == LossySole && !d.Broken.Has(ForgetLoss) {
 		next.Unclean = next.LeaderEpoch // the replica led in no later epoch than the one before
 	} else if next.Leader != None && next.Leader != broker {
 		d.elect(&next)
@@ -222,7 +222,7 @@ func (d Decider) Unclean(p metadata.Partition, reports []LogState) (metadata.Par
 	for _, r := range reports { // restored metadata may be older than the logs
 		seen = max(seen, r.LastEpoch)
 	}
-	if d.Broken.has(ReportedEpoch) {
+	if d.Broken.Has(ReportedEpoch) {
 		next.LeaderEpoch, seen = max(next.LeaderEpoch, seen), -1
 	}
 	epoch, ok := metadata.NextEpoch(next.LeaderEpoch, seen, d.Generation)
@@ -313,7 +313,7 @@ func (d Decider) lead(p *metadata.Partition, to int32) {
 	}
 	p.ELR = without(union(p, p.ISR, p.ELR), to)
 	p.ISR = []int32{to}
-	if d.Broken.has(ForgetISR) {
+	if d.Broken.Has(ForgetISR) {
 		p.ELR = nil
 	}
 }
@@ -325,10 +325,10 @@ func (d Decider) leave(p *metadata.Partition, broker int32, rest int) {
 		return
 	}
 	p.ISR = without(p.ISR, broker)
-	if d.Broken.has(LeaveOneByOne) {
+	if d.Broken.Has(LeaveOneByOne) {
 		rest = len(p.ISR)
 	}
-	if rest < d.needed(p) && !d.Broken.has(FenceWithoutELR) {
+	if rest < d.needed(p) && !d.Broken.Has(FenceWithoutELR) {
 		p.ELR = union(p, p.ELR, []int32{broker})
 	}
 }
@@ -343,11 +343,11 @@ func (d Decider) remove(p *metadata.Partition, broker int32, dir [16]byte, is Co
 	if p.Last.Broker == broker && p.Last.Dir == dir && dir != [16]byte{} && is == Lossy {
 		p.Last.Lossy = true
 	}
-	if !slices.Contains(p.ISR, broker) && !slices.Contains(p.ELR, broker) && !d.Broken.has(AnyLast) {
+	if !slices.Contains(p.ISR, broker) && !slices.Contains(p.ELR, broker) && !d.Broken.Has(AnyLast) {
 		return
 	}
 	p.ISR, p.ELR = without(p.ISR, broker), without(p.ELR, broker)
-	if len(p.ISR)+len(p.ELR) == 0 || d.Broken.has(AnyLast) {
+	if len(p.ISR)+len(p.ELR) == 0 || d.Broken.Has(AnyLast) {
 		p.Last = metadata.LastReplica{Broker: broker, Dir: dir, Lossy: is == Lossy}
 	}
 }

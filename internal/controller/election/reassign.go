@@ -52,7 +52,7 @@ func (d Decider) Cancel(p metadata.Partition) (next metadata.Partition, ok bool)
 // lead. They have every committed record, so nothing that the others have is needed.
 func (d Decider) Complete(p metadata.Partition) (metadata.Partition, bool) {
 	target := p.Target()
-	if !p.Reassigning() || len(minus(target, p.ISR)) > 0 && !d.Broken.has(CompleteEarly) {
+	if !p.Reassigning() || len(minus(target, p.ISR)) > 0 && !d.Broken.Has(CompleteEarly) {
 		return p, false
 	}
 	next := p
@@ -71,7 +71,7 @@ func (d Decider) Complete(p metadata.Partition) (metadata.Partition, bool) {
 func (d Decider) drop(p, next *metadata.Partition) bool {
 	next.ISR, next.ELR = common(next.Replicas, p.ISR), common(next.Replicas, p.ELR)
 	lost := len(next.ISR) < len(p.ISR) || len(next.ELR) < len(p.ELR)
-	if lost && len(next.ISR) < d.needed(next) && !d.Broken.has(DropInSync) {
+	if lost && len(next.ISR) < d.needed(next) && !d.Broken.Has(DropInSync) {
 		return false
 	}
 	if !p.Last.IsZero() && !slices.Contains(next.Replicas, p.Last.Broker) {
@@ -93,7 +93,7 @@ func (d Decider) leadWithout(p, next *metadata.Partition) bool {
 			return false
 		}
 	}
-	removed := len(minus(p.Replicas, next.Replicas)) > 0 && !d.Broken.has(KeepEpoch)
+	removed := len(minus(p.Replicas, next.Replicas)) > 0 && !d.Broken.Has(KeepEpoch)
 	if to != p.Leader || removed {
 		d.lead(next, to)
 	}

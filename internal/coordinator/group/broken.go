@@ -1,7 +1,9 @@
 package group
 
-// Rule is a rule that a test can remove to prove that the walks detect its absence. Only a build
-// with the tag breakrules can remove rules.
+import "github.com/chronik-io/chronik/internal/breakrules"
+
+// Rule is a rule that a test can remove to prove that the walks detect its absence. See package
+// breakrules.
 type Rule uint32
 
 // The rules, named after what happens without them.
@@ -23,3 +25,6 @@ const (
 	KeepTarget                         // an upgrade computes no target
 	ReturnQuietly                      // a static member returns without the rebalance that it had to start
 )
+
+// Broken names the rules that a test has removed.
+type Broken = breakrules.Removed[Rule]

@@ -5,12 +5,14 @@ package group
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/breakrules"
 )
 
 // Without any one of the rules of groups, some history goes wrong.
 func TestEveryRuleOfGroupsIsNeeded(t *testing.T) {
 	random := func(rule Rule, acts []string, seed uint64) string {
-		return newChaos(seeded{rand.New(rand.NewPCG(seed, 1))}, Broken{rule}).run(60, acts)
+		return newChaos(seeded{rand.New(rand.NewPCG(seed, 1))}, breakrules.Without(rule)).run(60, acts)
 	}
 	moves := []string{"old", "old", "new", "beat", "beat", "beat", "beat", "beat", "subscribe", "leave", "time", "reload"}
 	for name, bad := range map[string]func() bool{
@@ -26,9 +28,9 @@ func TestEveryRuleOfGroupsIsNeeded(t *testing.T) {
 			}
 			return false
 		},
-		"OwnAssigned":   func() bool { return upgraded(t, Broken{OwnAssigned}) != 0 },
-		"KeepTarget":    func() bool { return replacing(t, Broken{KeepTarget}) != 4 },
-		"ReturnQuietly": func() bool { return returning(t, Broken{ReturnQuietly}) != 4 },
+		"OwnAssigned":   func() bool { return upgraded(t, breakrules.Without(OwnAssigned)) != 0 },
+		"KeepTarget":    func() bool { return replacing(t, breakrules.Without(KeepTarget)) != 4 },
+		"ReturnQuietly": func() bool { return returning(t, breakrules.Without(ReturnQuietly)) != 4 },
 	} {
 		if !bad() {
 			t.Errorf("nothing detects the absence of %s", name)
@@ -46,7 +48,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(100) {
-				if bad := newWalk(seeded{rand.New(rand.NewPCG(seed, 1))}, Broken{rule}).run(400); len(bad) > 0 {
+				if bad := newWalk(seeded{rand.New(rand.NewPCG(seed, 1))}, breakrules.Without(rule)).run(400); len(bad) > 0 {
 					t.Logf("walk %d: %q", seed, bad)
 					if bad := newWalk(seeded{rand.New(rand.NewPCG(seed, 1))}, Broken{}).run(400); len(bad) > 0 {
 						t.Errorf("walk %d goes wrong with all rules: %q", seed, bad)

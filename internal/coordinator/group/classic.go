@@ -102,7 +102,7 @@ func (c *classic) apply(v format.ClassicGroup, broken Broken) {
 			m = &classicMember{id: r.ID}
 		}
 		if known := m.supports(c.protocol); !known || !bytes.Equal(m.metadata(c.protocol), r.Subscription) &&
-			!broken.has(FirstSubscription) {
+			!broken.Has(FirstSubscription) {
 			m.protocols = []format.Protocol{{Name: c.protocol, Metadata: r.Subscription}}
 		}
 		m.instance, m.clientID, m.clientHost = deref(r.Instance), r.ClientID, r.ClientHost

@@ -221,7 +221,7 @@ func (c *classic) describeToLeader() []kmsg.JoinGroupResponseMember {
 // subscription has changed.
 func (s *Shard) replaceStatic(g *group, m *classicMember, id string, j joining) {
 	c, leader := g.classic(), g.classic().leader
-	keeps := c.state == stable && (s.assignmentFits(c, m, j.req.Protocols) || s.cfg.Broken.has(ReturnQuietly))
+	keeps := c.state == stable && (s.assignmentFits(c, m, j.req.Protocols) || s.cfg.Broken.Has(ReturnQuietly))
 	s.fenceDuplicate(c, m)
 	c.rename(m, id)
 	s.cancelTimer(timerSession, g.id, m.id)

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // An expression with millions of instructions is refused before it is compiled.
@@ -41,13 +42,9 @@ func TestInstructionsAreNotUndercounted(t *testing.T) {
 		"(?i)abc", "(?s).", `[^a]`, `\pL+`, "a{0}", "(a|b|c){3}d", "abc|abd|acd", "(?:)", "(a?){20}", "(x{2,}){9}",
 	} {
 		parsed, err := syntax.Parse(expression, syntax.Perl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		prog, err := syntax.Compile(parsed.Simplify())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		// A program has one instruction that fails and one that matches. A repetition that is empty
 		// or unbounded has one more.
 		if n := instructions(parsed); n+3 < len(prog.Inst) {

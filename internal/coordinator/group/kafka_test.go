@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // askKafka is a variable with the address of a single-node Kafka 4.3, started with
@@ -177,9 +179,7 @@ func TestResponsesMatchKafka(t *testing.T) {
 		t.Skip("set " + askKafka + " to the address of a Kafka")
 	}
 	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close()
 	k := &kafka{conn: conn}
 	id := makeTopic(t, k)
@@ -213,9 +213,7 @@ func makeTopic(t *testing.T, k *kafka) (id [16]byte) {
 	for range 50 {
 		for _, req := range []kmsg.Request{create, find, meta} {
 			resp, err := k.ask(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			switch r := resp.(type) {
 			case *kmsg.FindCoordinatorResponse:
 				if r.ErrorCode != 0 {

@@ -59,7 +59,7 @@ func (s *Shard) upgrade(g *group) {
 	// The target is for no known topics: a rebalance may have been under way. The epoch grows with
 	// the next request, even if the new member only replaces a static one.
 	s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, format.Group{Epoch: generation})
-	g.consumer().dirty = !s.cfg.Broken.has(KeepTarget)
+	g.consumer().dirty = !s.cfg.Broken.Has(KeepTarget)
 }
 
 // ownedBy returns the partitions that each member of a classic group may be reading: those of its
@@ -91,7 +91,7 @@ func (s *Shard) ownedBy(members []*classicMember, chosen string) map[string]assi
 	for _, m := range members {
 		sub, _ := protocol.DecodeSubscription(m.metadata(chosen))
 		for _, t := range s.reported(sub) {
-			if s.cfg.Broken.has(OwnAssigned) {
+			if s.cfg.Broken.Has(OwnAssigned) {
 				break
 			}
 			claim(m, t.TopicID, t.Partitions)
@@ -165,7 +165,7 @@ func (s *Shard) downgrade(g *group, without string) {
 			Assignment: s.encodeAssignment(m.assigned.assignment(), s.visible(Viewer{}), m.meta.Classic.Protocols[0].Metadata)})
 	}
 	v.Protocol = ptr(electAmong(protocols))
-	if s.cfg.Broken.has(FinishDowngrade) {
+	if s.cfg.Broken.Has(FinishDowngrade) {
 		v.Leader = ptr(v.Members[0].ID)
 	}
 	for i := range v.Members {

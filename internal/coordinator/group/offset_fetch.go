@@ -25,7 +25,7 @@ type FetchOffsets struct {
 func (s *Shard) fetchOffsets(e FetchOffsets) []kmsg.OffsetFetchResponseGroup {
 	list := make([]kmsg.OffsetFetchResponseGroup, len(e.Groups))
 	for i := range e.Groups {
-		list[i] = s.fetchGroup(&e.Groups[i], e.RequireStable && !s.cfg.Broken.has(ReadUnstable))
+		list[i] = s.fetchGroup(&e.Groups[i], e.RequireStable && !s.cfg.Broken.Has(ReadUnstable))
 	}
 	return list
 }

@@ -119,7 +119,7 @@ func (g *group) takePending(topic string, partition int32, producer int64) (pend
 
 // applyMarker ends the transaction of a producer.
 func (s *Shard) applyMarker(m producers.Marker) {
-	if s.cfg.Broken.has(ForgetMarkers) && s.transactions.ids[m.Producer] == nil {
+	if s.cfg.Broken.Has(ForgetMarkers) && s.transactions.ids[m.Producer] == nil {
 		return
 	}
 	p := s.transactions.end(m, s.nowMillis())
@@ -131,7 +131,7 @@ func (s *Shard) applyMarker(m producers.Marker) {
 			continue
 		}
 		x, ok := g.takePending(at.topic, at.partition, p.id)
-		if ok && m.Kind == record.Commit && (!x.late || s.cfg.Broken.has(OverwriteNewer)) {
+		if ok && m.Kind == record.Commit && (!x.late || s.cfg.Broken.Has(OverwriteNewer)) {
 			g.setOffset(at.topic, at.partition, x.Offset, x.order)
 		}
 		s.finishEvent(at.group)
@@ -162,12 +162,12 @@ func (s *Shard) unstable(g *group, topic string, partition int32) bool {
 
 // hasPending reports whether a group must stay because an offset is pending.
 func (s *Shard) hasPending(g *group) bool {
-	return len(g.pending) > 0 && !s.cfg.Broken.has(DeletePending)
+	return len(g.pending) > 0 && !s.cfg.Broken.Has(DeletePending)
 }
 
 // isPending reports whether a committed offset must stay because another one is pending.
 func (s *Shard) isPending(g *group, topic string, partition int32) bool {
-	return len(g.pending[topic][partition]) > 0 && !s.cfg.Broken.has(DeletePending)
+	return len(g.pending[topic][partition]) > 0 && !s.cfg.Broken.Has(DeletePending)
 }
 
 // Marker is the end of a producer's transaction. The response is a Marked, after the marker and its
@@ -194,7 +194,7 @@ func (s *Shard) mark(e Marker) error {
 		m.Kind = record.Commit
 	}
 	f := s.transactions.fence(m.Producer)
-	if s.cfg.Broken.has(AnyCoordinator) {
+	if s.cfg.Broken.Has(AnyCoordinator) {
 		f.Coordinator = min(f.Coordinator, m.Coordinator)
 	}
 	if repeats, err := f.CheckMarker(m, producers.Sender{Bumps: e.Bumps, Foreign: e.Foreign}); repeats || err != nil {

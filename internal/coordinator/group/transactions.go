@@ -143,7 +143,7 @@ func (t *transactions) loaded(now time.Time) {
 // expireProducers forgets the producers that were idle for Config.ProducerExpiry.
 func (s *Shard) expireProducers() {
 	t, limit := &s.transactions, s.nowMillis()-s.cfg.ProducerExpiry.Milliseconds()
-	if s.cfg.Broken.has(ForgetTransaction) {
+	if s.cfg.Broken.Has(ForgetTransaction) {
 		for _, p := range t.ids {
 			if p.seen < limit {
 				t.forget(p)

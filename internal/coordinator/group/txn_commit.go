@@ -106,7 +106,7 @@ func (s *Shard) checkTxnCommit(e TxnCommit) (partitionCheck, *failure) {
 func (s *Shard) checkProducer(e TxnCommit) (begins bool, f *failure) {
 	req, t := e.Body, &s.transactions
 	fence := t.fence(req.ProducerID)
-	if s.cfg.Broken.has(AnyEpoch) {
+	if s.cfg.Broken.Has(AnyEpoch) {
 		fence.Epoch = min(fence.Epoch, req.ProducerEpoch)
 	}
 	joins, err := fence.Joins(req.ProducerID, req.ProducerEpoch)
@@ -129,15 +129,15 @@ func (s *Shard) checkProducer(e TxnCommit) (begins bool, f *failure) {
 // producer that still waits sends them again. From version 5 on, the epoch names the transaction.
 func (s *Shard) outlived(e TxnCommit) bool {
 	return e.Body.Version < 5 && e.Permit.Guard.life != nil && !s.transactions.holds(e.Body.ProducerID, e.Permit.Guard) &&
-		!s.cfg.Broken.has(AskAgain)
+		!s.cfg.Broken.Has(AskAgain)
 }
 
 // permits reports whether a TxnCommit has a permit to begin a transaction.
 func (s *Shard) permits(e TxnCommit) bool {
 	id, t := e.Body.ProducerID, &s.transactions
-	asked := e.Permit.Guard.life != nil || s.cfg.Broken.has(NeverAsk)
-	guarded := t.holds(id, e.Permit.Guard) || s.cfg.Broken.has(KeepGuards|NeverAsk)
-	current := t.fence(id).CheckPermit(id, e.Permit.CoordinatorEpoch) == nil || s.cfg.Broken.has(AnyPermit|NeverAsk)
+	asked := e.Permit.Guard.life != nil || s.cfg.Broken.Has(NeverAsk)
+	guarded := t.holds(id, e.Permit.Guard) || s.cfg.Broken.Has(KeepGuards|NeverAsk)
+	current := t.fence(id).CheckPermit(id, e.Permit.CoordinatorEpoch) == nil || s.cfg.Broken.Has(AnyPermit|NeverAsk)
 	return asked && guarded && current
 }
 

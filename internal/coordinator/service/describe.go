@@ -11,25 +11,25 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/protocol"
-	views "github.com/chronik-io/chronik/internal/view"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Describe describes a group. It returns false if no group has that id. It waits for the group's
 // shard until ctx ends and then returns ctx's error. It returns the errors of Submit, such as
 // coordinator.ErrLoading, or coordinator.ErrNotCoordinator if another broker leads the shard.
-func (c *Groups) Describe(ctx context.Context, id string) (*views.Group, bool, error) {
+func (c *Groups) Describe(ctx context.Context, id string) (*view.Group, bool, error) {
 	shard, ok := c.Partition(id)
 	if !ok {
 		return nil, false, nil
 	}
-	d, found := &views.Group{ID: id}, false
+	d, found := &view.Group{ID: id}, false
 	for _, event := range []any{group.Describe{Groups: []string{id}, Version: 6}, group.DescribeConsumers{Groups: []string{id}},
 		group.DescribeStreams{Groups: []string{id}}, group.Committed{}} {
-		answer, err := c.ask(ctx, shard, event)
+		answer, err := collect[any](ctx, c.Service, []int32{shard}, event)
 		if err != nil {
 			return nil, false, err
 		}
-		switch list := answer.(type) {
+		switch list := answer[0].(type) {
 		case []kmsg.DescribeGroupsResponseGroup:
 			found = classicGroup(d, list) || found
 		case []kmsg.ConsumerGroupDescribeResponseGroup:
@@ -43,23 +43,7 @@ func (c *Groups) Describe(ctx context.Context, id string) (*views.Group, bool, e
 	return d, found, nil
 }
 
-// ask waits for a shard's response to an event.
-func (c *Groups) ask(ctx context.Context, shard int32, event any) (any, error) {
-	type outcome struct {
-		answer any
-		err    error
-	}
-	done := make(chan outcome, 1) // the response may come after ctx has ended
-	c.SubmitTo(shard, event, func(answer any, err error) { done <- outcome{answer, err} })
-	select {
-	case x := <-done:
-		return x.answer, x.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func classicGroup(d *views.Group, list []kmsg.DescribeGroupsResponseGroup) bool {
+func classicGroup(d *view.Group, list []kmsg.DescribeGroupsResponseGroup) bool {
 	if len(list) != 1 || list[0].ErrorCode != 0 {
 		return false
 	}
@@ -81,7 +65,7 @@ func classicGroup(d *views.Group, list []kmsg.DescribeGroupsResponseGroup) bool 
 	return true
 }
 
-func consumerGroup(d *views.Group, list []kmsg.ConsumerGroupDescribeResponseGroup) bool {
+func consumerGroup(d *view.Group, list []kmsg.ConsumerGroupDescribeResponseGroup) bool {
 	if len(list) != 1 || list[0].ErrorCode != 0 {
 		return false
 	}
@@ -101,7 +85,7 @@ func consumerGroup(d *views.Group, list []kmsg.ConsumerGroupDescribeResponseGrou
 
 // streamsGroup describes a streams group. A member is assigned the partitions that its active tasks
 // read.
-func streamsGroup(d *views.Group, list []kmsg.StreamsGroupDescribeResponseGroup) bool {
+func streamsGroup(d *view.Group, list []kmsg.StreamsGroupDescribeResponseGroup) bool {
 	if len(list) != 1 || list[0].ErrorCode != 0 {
 		return false
 	}
@@ -129,8 +113,8 @@ func streamsGroup(d *views.Group, list []kmsg.StreamsGroupDescribeResponseGroup)
 	return true
 }
 
-func newGroupMember(id string, instance *string, clientID, host string) views.GroupMember {
-	m := views.GroupMember{ID: id, ClientID: clientID, Host: strings.TrimPrefix(host, "/")}
+func newGroupMember(id string, instance *string, clientID, host string) view.GroupMember {
+	m := view.GroupMember{ID: id, ClientID: clientID, Host: strings.TrimPrefix(host, "/")}
 	if instance != nil {
 		m.Instance = *instance
 	}
@@ -138,14 +122,14 @@ func newGroupMember(id string, instance *string, clientID, host string) views.Gr
 }
 
 // addOffsets adds the offsets of a group, out of all offsets of its shard.
-func (c *Groups) addOffsets(g *views.Group, all []group.CommittedOffset) {
+func (c *Groups) addOffsets(g *view.Group, all []group.CommittedOffset) {
 	high := c.newHighs()
 	for i := range all {
 		if all[i].Group == g.ID {
 			g.Add(high.of(&all[i]))
 		}
 	}
-	slices.SortFunc(g.Offsets, func(a, b views.GroupOffset) int {
+	slices.SortFunc(g.Offsets, func(a, b view.GroupOffset) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 }

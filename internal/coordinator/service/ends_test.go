@@ -54,7 +54,8 @@ func lives(t *testing.T, fs vfs.FS) *life {
 		})
 		var err error
 		l.tr, err = NewTransactions(TransactionsOptions{
-			Self: 1, Replicas: b.replicas, Controller: b.control, Configs: b.configs, Settings: b.settings, Logger: zap.NewNop(),
+			Options: Options{Self: 1, Replicas: b.replicas, Controller: b.control, Logger: zap.NewNop()},
+			Configs: b.configs, Settings: b.settings,
 			ProducerID: func(context.Context) (int64, error) { return 77, nil },
 			Version:    (*metadata.Image).TransactionVersion,
 			Send: func(partition, epoch int32, request any, _ *groupcommit.Batch, done func(any)) {

@@ -7,12 +7,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/configdef"
-	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/replica"
-	"github.com/chronik-io/chronik/internal/share"
 )
 
 // OffsetsTopic holds groups and their offsets.
@@ -20,10 +17,8 @@ const OffsetsTopic = "__consumer_offsets"
 
 // GroupsOptions configure Groups.
 type GroupsOptions struct {
-	Self       int32
-	Replicas   *replica.Manager
-	Controller *controller.Controller
-	Configs    *configdef.Registry
+	Options
+	Configs *configdef.Registry
 	// Static has the broker configs that the configuration file sets, by name.
 	Static map[string]string
 	// MemberBytes bounds the memory that members occupy, see coordinator.MemoryBudget. 0 is 64 MiB.
@@ -31,11 +26,6 @@ type GroupsOptions struct {
 	// Visible is that of group.Config. If a change of metadata changes what is visible, it must
 	// know that before Apply gets the change.
 	Visible func(group.Viewer) func(topic string) bool
-	// Lease, Brokers and Share are those of Options.
-	Lease   func() bool
-	Brokers int
-	Share   *share.Share
-	Logger  *zap.Logger
 }
 
 // Groups is the group coordinator of this broker. Its methods may be called concurrently. Only
@@ -62,14 +52,11 @@ func NewGroups(opt GroupsOptions) (*Groups, error) {
 	cfg.Visible = opt.Visible
 	c := &Groups{opt: opt, memory: cfg.MemberMemory, watched: map[uint64]struct{}{}}
 	o := &conf.Offsets
-	c.Service = New(Options{
-		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Lease: opt.Lease, Brokers: opt.Brokers, Share: opt.Share,
-		Logger: opt.Logger,
-	}, Definition{
+	c.Service = New(opt.Options, Definition{
 		Topic: OffsetsTopic, Partitions: o.Partitions, ReplicationFactor: o.ReplicationFactor, SegmentBytes: o.SegmentBytes,
 		New: func(int32) coordinator.Machine { return group.New(cfg) },
 		InitialEvent: func(img *metadata.Image) any {
-			return group.TopicsChanged{Topics: view{img}, All: true, Times: c.times(img)}
+			return group.TopicsChanged{Topics: groupView{img}, All: true, Times: c.times(img)}
 		},
 		ChangeEvent: c.changeEvent,
 	})
@@ -113,7 +100,7 @@ func (c *Groups) times(img *metadata.Image) func(string) group.Times {
 // changeEvent returns the event that tells shards about a metadata change, nil if it affects no
 // group.
 func (c *Groups) changeEvent(next *metadata.Image, d *metadata.Delta) any {
-	e := group.TopicsChanged{Topics: view{next}}
+	e := group.TopicsChanged{Topics: groupView{next}}
 	for _, t := range d.Created {
 		e.Changed = append(e.Changed, t.Name)
 	}

@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -66,7 +66,7 @@ func image(t testing.TB, revision int64, topics map[string]int32) *metadata.Imag
 func TestTopicChangesForShards(t *testing.T) {
 	prev := image(t, 1, map[string]int32{"same": 1, "more": 1, "gone": 2})
 	next := image(t, 2, map[string]int32{"same": 1, "more": 3, "new": 1})
-	c, err := NewGroups(GroupsOptions{Self: 1, Replicas: noReplicas(t), Configs: registry(t), Logger: zap.NewNop()})
+	c, err := NewGroups(GroupsOptions{Options: alone(t), Configs: registry(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,13 +86,12 @@ func TestTopicChangesForShards(t *testing.T) {
 func TestChangesOfRulesForShards(t *testing.T) {
 	img := image(t, 1, nil)
 	for _, visible := range []func(group.Viewer) func(string) bool{nil, func(group.Viewer) func(string) bool { return nil }} {
-		c, err := NewGroups(GroupsOptions{Self: 1, Replicas: noReplicas(t), Configs: registry(t),
-			Logger: zap.NewNop(), Visible: visible})
+		c, err := NewGroups(GroupsOptions{Options: alone(t), Configs: registry(t), Visible: visible})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Close)
-		for _, d := range []*metadata.Delta{{ACLsAdded: make([]metadata.ACL, 1)}, {ACLsRemoved: make([]metadata.ACL, 1)}} {
+		for _, d := range []*metadata.Delta{{ACLsAdded: make([]acl.Binding, 1)}, {ACLsRemoved: make([]acl.Binding, 1)}} {
 			if e, ok := c.changeEvent(img, d).(group.TopicsChanged); ok != (visible != nil) || e.All != ok {
 				t.Errorf("%+v: %+v, %v", d, e, ok)
 			}
@@ -101,7 +100,7 @@ func TestChangesOfRulesForShards(t *testing.T) {
 }
 
 func TestViewShowsTheImage(t *testing.T) {
-	v := view{image(t, 5, map[string]int32{"a": 3, "b": 1})}
+	v := groupView{image(t, 5, map[string]int32{"a": 3, "b": 1})}
 	a, ok := v.ByName("a")
 	byID, ok2 := v.ByID(a.ID)
 	if !ok || !ok2 || a != byID || a.Partitions != 3 || a.Name != "a" || v.Version() != 5 {
@@ -122,7 +121,7 @@ func TestViewShowsTheImage(t *testing.T) {
 }
 
 func TestNotCoordinatorWithoutTopicAndAfterClose(t *testing.T) {
-	c, err := NewGroups(GroupsOptions{Self: 1, Replicas: noReplicas(t), Configs: registry(t), Logger: zap.NewNop()})
+	c, err := NewGroups(GroupsOptions{Options: alone(t), Configs: registry(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,17 +89,16 @@ func open(t testing.TB, fs vfs.FS, c *cluster) (*replica.Partition, *purgatory.P
 		storage.Options{FS: fs, JournalFileSize: 1 << 20, Config: func(string, storage.ID) storage.Config { return cfg }})
 	must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
-	park := purgatory.New()
-	t.Cleanup(park.Close)
-	m := replica.NewManager(replica.Options{Self: 1, Storage: s, Cluster: c, Park: park, Logger: zap.NewNop(),
+	m := replica.NewManager(replica.Options{Self: 1, Storage: s, Cluster: c, Logger: zap.NewNop(),
 		Config: func(*metadata.Image, *metadata.Topic) storage.Config { return cfg }})
+	t.Cleanup(m.Purgatory().Close)
 	t.Cleanup(func() { must(t, m.Close(context.Background())) })
 	c.image = metadata.Empty()
 	c.apply(t, m)
 	c.apply(t, m)
 	p, err := m.Partition(topicID, 0)
 	must(t, err)
-	return p, park
+	return p, m.Purgatory()
 }
 
 // put appends records and waits for them.

@@ -16,7 +16,6 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
-	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/testing/solestore"
@@ -99,8 +98,7 @@ func startWith(t testing.TB, fs vfs.FS, add func(*broker)) (b *broker, stop func
 	logs, err := storage.Open([]storage.Location{{Path: "/logs"}}, storage.Options{FS: fs, JournalFileSize: 1 << 20,
 		Config: func(string, storage.ID) storage.Config { return b.settings.Of(metadata.Empty(), nil).Log }})
 	must(t, err)
-	park := purgatory.New()
-	b.replicas = replica.NewManager(replica.Options{Self: 1, Incarnation: incarnation, Storage: logs, Cluster: b.control, Park: park,
+	b.replicas = replica.NewManager(replica.Options{Self: 1, Incarnation: incarnation, Storage: logs, Cluster: b.control,
 		Logger: zap.NewNop(),
 		Config: func(img *metadata.Image, topic *metadata.Topic) storage.Config { return b.settings.Of(img, topic).Log }})
 	b.applier.Subscribe("replicas", b.replicas.Apply)
@@ -111,7 +109,7 @@ func startWith(t testing.TB, fs vfs.FS, add func(*broker)) (b *broker, stop func
 			h.Close()
 		}
 		b.applier.Stop()
-		park.Close()
+		b.replicas.Purgatory().Close()
 		must(t, b.replicas.Close(context.Background()))
 		must(t, logs.Close())
 		must(t, store.Close())
@@ -126,6 +124,12 @@ func noReplicas(t testing.TB) *replica.Manager {
 	m := replica.NewManager(replica.Options{Self: 1, Storage: logs, Logger: zap.NewNop()})
 	t.Cleanup(func() { must(t, errors.Join(m.Close(context.Background()), logs.Close())) })
 	return m
+}
+
+// alone returns the options of a service of broker 1, which has no partitions.
+func alone(t testing.TB) Options {
+	t.Helper()
+	return Options{Self: 1, Replicas: noReplicas(t), Logger: zap.NewNop()}
 }
 
 // say sends a word to a key's shard until it is answered; an empty word only reads.

@@ -7,14 +7,14 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// view shows an image's topics to the shards. It implements group.Topics.
-type view struct{ img *metadata.Image }
+// groupView shows an image's topics to the shards. It implements group.Topics.
+type groupView struct{ img *metadata.Image }
 
 // ByName implements group.Topics.
-func (v view) ByName(name string) (group.Topic, bool) { return topic(v.img.Topic(name)) }
+func (v groupView) ByName(name string) (group.Topic, bool) { return topic(v.img.Topic(name)) }
 
 // ByID implements group.Topics.
-func (v view) ByID(id [16]byte) (group.Topic, bool) { return topic(v.img.TopicByID(id)) }
+func (v groupView) ByID(id [16]byte) (group.Topic, bool) { return topic(v.img.TopicByID(id)) }
 
 func topic(t *metadata.Topic) (group.Topic, bool) {
 	if t == nil {
@@ -24,7 +24,7 @@ func topic(t *metadata.Topic) (group.Topic, bool) {
 }
 
 // Names implements group.Topics.
-func (v view) Names() iter.Seq[string] {
+func (v groupView) Names() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for t := range v.img.Topics() {
 			if !yield(t.Name) {
@@ -35,4 +35,4 @@ func (v view) Names() iter.Seq[string] {
 }
 
 // Version implements group.Topics.
-func (v view) Version() int64 { return v.img.Version() }
+func (v groupView) Version() int64 { return v.img.Version() }

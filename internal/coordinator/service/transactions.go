@@ -11,14 +11,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/configdef"
-	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/replica"
-	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -27,11 +25,9 @@ const TransactionsTopic = "__transaction_state"
 
 // TransactionsOptions configure Transactions.
 type TransactionsOptions struct {
-	Self       int32
-	Replicas   *replica.Manager
-	Controller *controller.Controller
-	Configs    *configdef.Registry
-	Settings   *replica.TopicSettings
+	Options
+	Configs  *configdef.Registry
+	Settings *replica.TopicSettings
 	// Static has the broker configs that the configuration file sets, by name.
 	Static map[string]string
 	// ProducerID returns an unused producer id. It may block until its context ends.
@@ -44,11 +40,6 @@ type TransactionsOptions struct {
 	OpenBytes int64
 	// IDMemory bounds the memory for transactional ids; nil: 64 MiB.
 	IDMemory *coordinator.MemoryBudget
-	// Lease, Brokers and Share are those of Options.
-	Lease   func() bool
-	Brokers int
-	Share   *share.Share
-	Logger  *zap.Logger
 	// Decided, Marked, Refused and Crowded are those of txn.Config.
 	Decided func(commit bool, reason txn.Reason, open time.Duration)
 	Marked  func(commit bool, took time.Duration)
@@ -93,10 +84,7 @@ func NewTransactions(opt TransactionsOptions) (*Transactions, error) {
 			zap.String("transactional_id", id), zap.String("topic", p.Topic), zap.Int32("partition", p.Index))
 	}
 	c := &conf.Transactions
-	t.Service = New(Options{
-		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Lease: opt.Lease, Brokers: opt.Brokers, Share: opt.Share,
-		Logger: opt.Logger,
-	}, Definition{
+	t.Service = New(opt.Options, Definition{
 		Topic: TransactionsTopic, Partitions: c.Partitions, ReplicationFactor: c.ReplicationFactor, MinISR: c.MinISR,
 		SegmentBytes: c.SegmentBytes, New: func(int32) coordinator.Machine { return txn.New(cfg) }, Send: opt.Send,
 		InitialEvent: func(img *metadata.Image) any { return t.topics(img) },
@@ -233,10 +221,6 @@ func (t *Transactions) Fenced(partition, epoch, known int32) {
 
 // MaxTimeout returns transaction.max.timeout.ms as the coordinator applies it.
 func (t *Transactions) MaxTimeout() time.Duration { return t.maxTimeout }
-
-// Raised returns how often the leader epoch of a partition was raised since the broker has started,
-// because a partition of a transaction knew a later coordinator.
-func (t *Transactions) Raised() uint64 { return t.raised.Load() }
 
 // raise has a leader epoch raised, and pauses before the next attempt.
 func (t *Transactions) raise(tp metadata.TopicPartition, epoch, known int32) {

@@ -39,7 +39,8 @@ func withTransactions(t *testing.T) (b *broker, tr *Transactions) {
 	b, stop := startWith(t, fs, func(b *broker) {
 		var err error
 		tr, err = NewTransactions(TransactionsOptions{
-			Self: 1, Replicas: b.replicas, Controller: b.control, Configs: b.configs, Settings: b.settings, Logger: zap.NewNop(),
+			Options: Options{Self: 1, Replicas: b.replicas, Controller: b.control, Logger: zap.NewNop()},
+			Configs: b.configs, Settings: b.settings,
 			ProducerID: func(context.Context) (int64, error) { lastID++; return lastID, nil },
 			Version:    func(*metadata.Image) int16 { return 2 },
 		})
@@ -120,8 +121,8 @@ func TestAFencedCoordinatorGetsAHigherEpoch(t *testing.T) {
 func TestMetadataChangesForTransactions(t *testing.T) {
 	version := int16(2)
 	settings := replica.NewTopicSettings(replica.SettingsOptions{Self: 1, Configs: registry(t), Logger: zap.NewNop()})
-	tr, err := NewTransactions(TransactionsOptions{Self: 1, Replicas: noReplicas(t), Configs: registry(t),
-		Settings: settings, Logger: zap.NewNop(), Version: func(*metadata.Image) int16 { return version }})
+	tr, err := NewTransactions(TransactionsOptions{Options: alone(t), Configs: registry(t),
+		Settings: settings, Version: func(*metadata.Image) int16 { return version }})
 	must(t, err)
 	defer tr.Close()
 	img := image(t, 1, map[string]int32{"a": 2})

@@ -112,7 +112,7 @@ func (s *Shard) add(to coordinator.Ticket, e Add) {
 		}
 	}
 	if len(more) == 0 { // nothing is new
-		if e.Version < 2 && !begins && !s.cfg.Broken.has(AddFromCache) {
+		if e.Version < 2 && !begins && !s.cfg.Broken.Has(AddFromCache) {
 			s.write(e.ID, t.value)
 		}
 		if !begins {
@@ -180,7 +180,7 @@ func (s *Shard) note(t *transaction, list []AddedPartition) {
 			t.live.added = make([]added, len(t.partitions))
 		}
 		t.live.added[i] = added{topic: p.TopicID, weak: t.live.added[i].weak}
-		if s.cfg.Broken.has(RaiseSince) {
+		if s.cfg.Broken.Has(RaiseSince) {
 			t.live.added[i].since, _ = s.topics.Epochs(p.Partition)
 		}
 	}
@@ -193,7 +193,7 @@ func (s *Shard) isCurrent(p AddedPartition) bool {
 
 // exists reports whether a partition can be added.
 func (s *Shard) exists(p Partition) bool {
-	return s.topics != nil && s.topics.Exists(p) || s.cfg.Broken.has(AddUnknown)
+	return s.topics != nil && s.topics.Exists(p) || s.cfg.Broken.Has(AddUnknown)
 }
 
 func (s *Shard) verify(e Verify) Verified {

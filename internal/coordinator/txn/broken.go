@@ -1,7 +1,9 @@
 package txn
 
-// Rule is a rule that a test can remove to prove that the walks detect its absence. Only a build
-// with the tag breakrules can remove rules.
+import "github.com/chronik-io/chronik/internal/breakrules"
+
+// Rule is a rule that a test can remove to prove that the walks detect its absence. See package
+// breakrules.
 type Rule uint32
 
 // The rules, named after what happens without them.
@@ -27,3 +29,6 @@ const (
 	RaiseSince                        // a later question takes the place of the add
 	FenceEarly                        // a producer that ends a transaction of which nothing has come is fenced
 )
+
+// Broken names the rules that a test has removed.
+type Broken = breakrules.Removed[Rule]

@@ -2,11 +2,14 @@ package txn
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Describe asks for the state of transactional ids. The response is a []Description in the order of
@@ -34,30 +37,10 @@ type List struct {
 	Longer      time.Duration // since the start of the transaction; negative: any
 }
 
-// Survey asks for figures of all transactional ids. The response is a Figures.
+// Survey asks for what a Shard knows of its transactional ids. The response is a view.Transactions
+// with IDs, Parked, and Undone: the transactions that were decided at least UndoneAfter ago, the
+// oldest first.
 type Survey struct{}
-
-// Figures describes the transactional ids of a Shard.
-type Figures struct {
-	IDs    map[State]int
-	Parked int // requests that wait for the end of a transaction
-	// Undone are transactions that were decided at least UndoneAfter ago and have not ended, the
-	// oldest first, at most maxUndone.
-	Undone []Undone
-}
-
-// Undone is a decided transaction that has not ended. Missing are the partitions that lack the
-// marker, those that answered an error first. If there is none, the log accepts no record of the
-// end.
-type Undone struct {
-	ID         string
-	ProducerID int64
-	Epoch      int16
-	Commit     bool
-	SinceMs    int64 // ms since 1970
-	Missing    []Partition
-	LastError  *kerr.Error // of the first missing partition; nil: it has not answered
-}
 
 // UndoneAfter is how long the markers of a transaction may take before operators are notified.
 const UndoneAfter = 30 * time.Second
@@ -99,22 +82,23 @@ func (s *Shard) list(e List) []Description {
 	return list
 }
 
-func (s *Shard) survey() Figures {
-	f := Figures{IDs: map[State]int{}}
+func (s *Shard) survey() view.Transactions {
+	f := view.Transactions{IDs: map[string]int{}}
 	for id, t := range s.ids {
-		f.IDs[t.state]++
+		f.IDs[t.state.String()]++
 		f.Parked += len(t.parked)
 		if t.state.prepared() && s.now.UnixMilli()-t.update >= UndoneAfter.Milliseconds() {
 			f.Undone = append(f.Undone, t.undone(id))
 		}
 	}
-	slices.SortFunc(f.Undone, func(a, b Undone) int { return cmp.Or(cmp.Compare(a.SinceMs, b.SinceMs), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(f.Undone, func(a, b view.Undone) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID)) })
 	f.Undone = f.Undone[:min(len(f.Undone), maxUndone)]
 	return f
 }
 
-func (t *transaction) undone(id string) Undone {
-	u := Undone{ID: id, ProducerID: t.pid, Epoch: t.epoch, Commit: t.state.commits(), SinceMs: t.update}
+// undone names one of the partitions that lack the marker: if possible, one that answered an error.
+func (t *transaction) undone(id string) view.Undone {
+	u := view.Undone{ID: id, Commit: t.state.commits(), Since: time.UnixMilli(t.update)}
 	if t.live == nil {
 		return u
 	}
@@ -124,11 +108,14 @@ func (t *transaction) undone(id string) Undone {
 		}
 		return 0
 	}
-	u.Missing = slices.SortedFunc(maps.Keys(t.live.missing), func(a, b Partition) int {
+	missing := slices.SortedFunc(maps.Keys(t.live.missing), func(a, b Partition) int {
 		return cmp.Or(silent(a)-silent(b), comparePartitions(a, b))
 	})
-	if len(u.Missing) > 0 {
-		u.LastError = t.live.missing[u.Missing[0]].lastFail
+	if u.Missing = len(missing); u.Missing > 0 {
+		u.Partition = fmt.Sprintf("%s-%d", missing[0].Topic, missing[0].Index)
+		if fail := t.live.missing[missing[0]].lastFail; fail != nil {
+			u.Error = fail.Message
+		}
 	}
 	return u
 }

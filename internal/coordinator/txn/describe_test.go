@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 func TestDescribe(t *testing.T) {
@@ -62,22 +64,22 @@ func TestSurveyNamesMissingMarkers(t *testing.T) {
 	d := newDesk(t)
 	d.bring(PrepareCommit, 2)
 	since := d.now.UnixMilli()
-	if f := ask[Figures](d, Survey{}); len(f.Undone) > 0 || f.IDs[PrepareCommit] != 1 {
+	if f := ask[view.Transactions](d, Survey{}); len(f.Undone) > 0 || f.IDs[PrepareCommit.String()] != 1 {
 		t.Fatalf("%+v", f)
 	}
 	sent := d.sent
 	d.sent = nil
 	d.handle(0, resultOf(sent[1], kerr.NotEnoughReplicas), false) // the other one is still on its way
 	d.advance(UndoneAfter)
-	f := ask[Figures](d, Survey{})
-	want := []Undone{{ID: "x", ProducerID: d.state().pid, Epoch: d.state().epoch, Commit: true, SinceMs: since,
-		Missing: []Partition{a(1), a(0)}, LastError: kerr.NotEnoughReplicas}}
-	if diff := cmp.Diff(want, f.Undone, cmp.Comparer(func(a, b *kerr.Error) bool { return a == b })); diff != "" {
+	f := ask[view.Transactions](d, Survey{})
+	want := []view.Undone{{ID: "x", Commit: true, Since: time.UnixMilli(since), Missing: 2, Partition: "a-1",
+		Error: kerr.NotEnoughReplicas.Message}}
+	if diff := cmp.Diff(want, f.Undone); diff != "" {
 		t.Fatal(diff)
 	}
 	d.handle(0, resultOf(sent[0], nil), false)
 	d.answer(nil)
-	if f := ask[Figures](d, Survey{}); len(f.Undone) > 0 || f.IDs[CompleteCommit] != 1 {
+	if f := ask[view.Transactions](d, Survey{}); len(f.Undone) > 0 || f.IDs[CompleteCommit.String()] != 1 {
 		t.Fatalf("%+v", f)
 	}
 }

@@ -40,7 +40,7 @@ func (s *Shard) end(to coordinator.Ticket, e End, pid int64) {
 		return
 	}
 	err := s.check(t, e.ProducerID, e.Epoch)
-	if s.cfg.Broken.has(AnyEndEpoch) && t != nil && t.state == Ongoing && t.pid == e.ProducerID {
+	if s.cfg.Broken.Has(AnyEndEpoch) && t != nil && t.state == Ongoing && t.pid == e.ProducerID {
 		err = nil
 	}
 	same := t != nil && t.state.commits() == e.Commit
@@ -49,7 +49,7 @@ func (s *Shard) end(to coordinator.Ticket, e End, pid int64) {
 		refuse(err)
 	case t.state == Ongoing:
 		s.endOngoing(to, e, t, pid)
-	case t.state.prepared() && e.Version >= 2 && s.cfg.Broken.has(FenceEarly):
+	case t.state.prepared() && e.Version >= 2 && s.cfg.Broken.Has(FenceEarly):
 		refuse(kerr.ProducerFenced)
 	case t.state.prepared() && e.Version >= 2:
 		// Its producer has the epoch from the answer to the end of the transaction before. Of the
@@ -58,7 +58,7 @@ func (s *Shard) end(to coordinator.Ticket, e End, pid int64) {
 	case t.state.prepared() && same:
 		refuse(kerr.ConcurrentTransactions)
 	case t.state.complete() && same && e.Version < 2:
-		if !s.cfg.Broken.has(AnswerFromCache) {
+		if !s.cfg.Broken.Has(AnswerFromCache) {
 			s.write(e.ID, t.value)
 		}
 		s.answer(to, t)
@@ -112,7 +112,7 @@ func (s *Shard) endOngoing(to coordinator.Ticket, e End, t *transaction, pid int
 
 // needsProducerID reports whether the producer gets a new id with the end of its transaction.
 func (s *Shard) needsProducerID(e End, t *transaction) bool {
-	return e.Version >= 2 && t.epoch >= maxEpoch && !s.cfg.Broken.has(WrapEpoch|KeepEpoch)
+	return e.Version >= 2 && t.epoch >= maxEpoch && !s.cfg.Broken.Has(WrapEpoch|KeepEpoch)
 }
 
 // decide ends a transaction and answers its producer. A commit of a transaction that may have lost
@@ -134,7 +134,7 @@ func (s *Shard) decide(to coordinator.Ticket, e End, t *transaction, pid int64) 
 		reason = ByLoss
 	}
 	s.observeEnd(t, e.Commit && !refused, reason)
-	s.prepare(e.ID, t, v, e.Commit && !refused, e.Version >= 2 && !s.cfg.Broken.has(KeepEpoch), pid)
+	s.prepare(e.ID, t, v, e.Commit && !refused, e.Version >= 2 && !s.cfg.Broken.Has(KeepEpoch), pid)
 	if refused {
 		s.out.Reply(to, s.refusal(e, kerr.TransactionAbortable))
 	} else {
@@ -187,7 +187,7 @@ func (s *Shard) timeOut(id string, t *transaction) {
 	if t.state != Ongoing {
 		return
 	}
-	if s.cfg.Broken.has(TimeOutSameEpoch) {
+	if s.cfg.Broken.Has(TimeOutSameEpoch) {
 		s.prepare(id, t, t.value, false, false, none)
 		return
 	}

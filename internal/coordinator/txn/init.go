@@ -84,7 +84,7 @@ func (s *Shard) initProducerID(to coordinator.Ticket, e InitProducerID, pid int6
 		s.parkRequest(to, e, e.ID, t)
 	case c == stale:
 		refuse(kerr.ProducerFenced)
-	case t.state == Ongoing && !s.cfg.Broken.has(FenceWithoutEnd):
+	case t.state == Ongoing && !s.cfg.Broken.Has(FenceWithoutEnd):
 		s.fence(e.ID, t, ByFence)
 		s.parkRequest(to, e, e.ID, t)
 	case c == former && t.epoch <= maxEpoch && !t.doubtful:
@@ -105,7 +105,7 @@ func (s *Shard) raise(to coordinator.Ticket, e InitProducerID, t *transaction, p
 	if e.ProducerID != none {
 		last = e.Epoch
 	}
-	exhausted := t.doubtful || v.epoch >= maxEpoch && !s.cfg.Broken.has(WrapEpoch)
+	exhausted := t.doubtful || v.epoch >= maxEpoch && !s.cfg.Broken.Has(WrapEpoch)
 	switch {
 	case exhausted && pid == none:
 		s.fetchProducerID(to, e)

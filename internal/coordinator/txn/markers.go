@@ -78,7 +78,7 @@ func (s *Shard) sendMarkers(id string, t *transaction) {
 			s.sendMarker(id, t, p, a)
 		}
 	}
-	if s.cfg.Broken.has(CompleteEarly) {
+	if s.cfg.Broken.Has(CompleteEarly) {
 		clear(t.live.missing)
 	}
 	s.checkDone(id, t)
@@ -92,7 +92,7 @@ func (s *Shard) sendMarker(id string, t *transaction, p Partition, a *attempt) {
 		m.Epoch, m.Commit = maxEpoch+1, false
 	}
 	s.out.Send(m)
-	if s.cfg.Broken.has(RepeatMarkers) {
+	if s.cfg.Broken.Has(RepeatMarkers) {
 		s.retryAt(id, t, s.now.Add(firstPause))
 	}
 }
@@ -103,13 +103,13 @@ func (s *Shard) marked(e Marked) {
 	if t == nil || t.live == nil || !t.state.prepared() {
 		return
 	}
-	if t.live.token != e.Token && !s.cfg.Broken.has(CountAnyAnswer) {
+	if t.live.token != e.Token && !s.cfg.Broken.Has(CountAnyAnswer) {
 		return
 	}
 	a := t.live.missing[e.Partition]
 	switch {
 	case a == nil:
-	case e.Err == nil, e.Err == kerr.UnknownTopicOrPartition && s.cfg.Broken.has(UnknownIsDone):
+	case e.Err == nil, e.Err == kerr.UnknownTopicOrPartition && s.cfg.Broken.Has(UnknownIsDone):
 		delete(t.live.missing, e.Partition)
 		s.checkDone(e.ID, t)
 	case a.deleted:
@@ -168,7 +168,7 @@ func (s *Shard) retry(id string, t *transaction) {
 		a := t.live.missing[p]
 		switch {
 		case a == nil:
-		case a.out && !s.cfg.Broken.has(RepeatMarkers):
+		case a.out && !s.cfg.Broken.Has(RepeatMarkers):
 		case a.at.After(s.now):
 			s.retryAt(id, t, a.at)
 		default:
@@ -225,7 +225,7 @@ func (s *Shard) complete(e complete) {
 
 // flush asks for the flushes that a commit needs and reports whether there are any.
 func (s *Shard) flush(to coordinator.Ticket, e End, t *transaction, pid int64) bool {
-	if s.cfg.Broken.has(SkipFlush) {
+	if s.cfg.Broken.Has(SkipFlush) {
 		return false
 	}
 	missing := map[Partition]*attempt{}
@@ -258,7 +258,7 @@ func (s *Shard) sendFlush(id string, t *transaction, p Partition, a *attempt) {
 // flushAnswered handles the result of a flush.
 func (s *Shard) flushAnswered(e Flushed) {
 	t := s.ids[e.ID]
-	if s.cfg.Broken.has(KeepFlush) && t != nil && t.state == Ongoing && e.Err == nil && t.live.token != e.Token {
+	if s.cfg.Broken.Has(KeepFlush) && t != nil && t.state == Ongoing && e.Err == nil && t.live.token != e.Token {
 		s.prepare(e.ID, t, t.value, true, t.version >= 2, none)
 		return
 	}
@@ -292,11 +292,11 @@ func (s *Shard) lossy(t *transaction) bool {
 	for i, p := range t.partitions {
 		was := t.live.of(i)
 		leader, lossy := s.topics.Epochs(p)
-		if was == (added{}) && s.cfg.Broken.has(TrustLoad) {
+		if was == (added{}) && s.cfg.Broken.Has(TrustLoad) {
 			was.since = leader
 		}
 		if lossy > was.since && s.remains(p, was.topic) {
-			return !s.cfg.Broken.has(IgnoreLoss)
+			return !s.cfg.Broken.Has(IgnoreLoss)
 		}
 	}
 	return false

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // The partitions of transactions that have not ended count against a budget, which a load may
@@ -46,9 +47,7 @@ func TestOpenTransactionsCountAgainstABudget(t *testing.T) {
 			t.Errorf("after the load: %+v", s.value)
 		}
 	}
-	if err := d.shard.Apply(coordinator.Record{Key: encodeKey("id0")}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.shard.Apply(coordinator.Record{Key: encodeKey("id0")}))
 	used((ids - 1) * each)
 	d.shard.End()
 	if got := d.shard.cfg.OpenMemory.Used(); got != 0 {

@@ -8,14 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
 	p, err := hex.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return p
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // shakyLog is a log whose appends sometimes fail, sometimes although the records are in the log,
@@ -186,9 +187,7 @@ func TestCommitsOnTheRuntime(t *testing.T) {
 		}
 		last := New(cfg)
 		for _, r := range log.records {
-			if err := last.Apply(r); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, last.Apply(r))
 		}
 		for id, x := range last.ids {
 			if x.state != CompleteCommit {

@@ -309,7 +309,7 @@ func (s *Shard) Loaded(now time.Time, epoch int32, out *coordinator.Effects) {
 		return cmp.Or(cmp.Compare(s.ids[a].update, s.ids[b].update), cmp.Compare(a, b))
 	})
 	for _, id := range decided {
-		if !s.cfg.Broken.has(ForgetMarkers) {
+		if !s.cfg.Broken.Has(ForgetMarkers) {
 			s.sendMarkers(id, s.ids[id])
 		}
 	}
@@ -350,7 +350,7 @@ func (s *Shard) cancelTimer(kind uint8, id string) {
 }
 
 func (s *Shard) setTimeout(id string, after time.Duration) {
-	if !s.cfg.Broken.has(NeverTimeOut) {
+	if !s.cfg.Broken.Has(NeverTimeOut) {
 		s.setTimer(timerTimeout, id, after)
 	}
 }

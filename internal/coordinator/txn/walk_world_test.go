@@ -273,7 +273,7 @@ func (s *seat) carry(request any) {
 	w := s.w
 	back := func(r any) {
 		to := s
-		if w.broken.has(CountAnyAnswer) { // the runtime would drop the result of a former machine
+		if w.broken.Has(CountAnyAnswer) { // the runtime would drop the result of a former machine
 			to = w.leader()
 		}
 		w.send(message{deliver: func() { to.handle(0, r) }, safe: true})
@@ -514,7 +514,7 @@ func (p *part) marker(m WriteMarker, done func(*kerr.Error)) {
 	case known && m.CoordinatorEpoch < s.ce:
 		done(kerr.TransactionCoordinatorFenced)
 		return
-	case known && m.Epoch < s.epoch, same && s.open && !p.w.broken.has(KeepEpoch):
+	case known && m.Epoch < s.epoch, same && s.open && !p.w.broken.Has(KeepEpoch):
 		done(kerr.InvalidProducerEpoch)
 		return
 	case same && !s.open && m.CoordinatorEpoch == s.ce:

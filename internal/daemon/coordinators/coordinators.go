@@ -19,10 +19,10 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/exchange"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
-	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/observe"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/share"
 )
@@ -68,9 +68,7 @@ func Open(o Options, applier *metadata.Applier) (*Coordinators, error) {
 	c := &Coordinators{}
 	var err error
 	c.Groups, err = service.NewGroups(service.GroupsOptions{
-		Self: o.Conf.NodeID, Replicas: o.Replicas, Controller: o.Controller, Configs: o.Configs,
-		Static: o.Static, Share: o.Share, Logger: o.Log.Named("groups"),
-		MemberBytes: o.MemberBytes, Lease: o.Lease, Brokers: len(o.Conf.Cluster.Seeds), Visible: o.Visible,
+		Options: o.service("groups"), Configs: o.Configs, Static: o.Static, MemberBytes: o.MemberBytes, Visible: o.Visible,
 	})
 	if err != nil {
 		return nil, err
@@ -82,6 +80,12 @@ func Open(o Options, applier *metadata.Applier) (*Coordinators, error) {
 	}
 	err = c.openTransactions(&o, applier)
 	return c, err
+}
+
+// service returns what the two coordinators have in common.
+func (o *Options) service(name string) service.Options {
+	return service.Options{Self: o.Conf.NodeID, Replicas: o.Replicas, Controller: o.Controller, Lease: o.Lease,
+		Brokers: len(o.Conf.Cluster.Seeds), Share: o.Share, Logger: o.Log.Named(name)}
 }
 
 // openTransactions subscribes the transaction coordinator to the metadata, and connects it with the
@@ -109,10 +113,8 @@ func (c *Coordinators) openTransactions(o *Options, applier *metadata.Applier) e
 	ends := metrics.NewTransactionEnds(o.Registry)
 	var err error
 	c.Transactions, err = service.NewTransactions(service.TransactionsOptions{
-		Self: o.Conf.NodeID, Replicas: o.Replicas, Controller: o.Controller, Configs: o.Configs, Settings: o.Settings, Static: o.Static,
-		ProducerID: o.ProducerID,
-		Version:    (*metadata.Image).TransactionVersion, Send: c.Exchange.Send,
-		Lease: o.Lease, Brokers: len(o.Conf.Cluster.Seeds), Share: o.Share, Logger: o.Log.Named("transactions"),
+		Options: o.service("transactions"), Configs: o.Configs, Settings: o.Settings, Static: o.Static,
+		ProducerID: o.ProducerID, Version: (*metadata.Image).TransactionVersion, Send: c.Exchange.Send,
 		Decided: observe.Decided(ends), Marked: observe.Marked(ends), Refused: observe.Refused(ends),
 		Crowded: observe.Crowded(ends), OpenBytes: o.TransactionBytes, IDMemory: c.Groups.MemberMemory(),
 	})

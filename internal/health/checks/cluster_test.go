@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -186,9 +187,7 @@ func TestStoppedReplicasAndUncleanElections(t *testing.T) {
 // docs/cluster.md has a row for each check of a cluster.
 func TestThePageHasTheChecksOfACluster(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/cluster.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, c := range clusterChecks() {
 		if !strings.Contains(string(page), "\n| `"+c.Name+"` | ") {
 			t.Errorf("docs/cluster.md has no row for the check %s", c.Name)

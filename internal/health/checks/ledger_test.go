@@ -9,15 +9,15 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // Of two faults with the same check and subject, one is resolved and the other keeps its age.
 func TestOneOfTwoFaultsIsResolved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, set, logged := monitored(t)
-		if err := m.Speak(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.Speak(t.Context()))
 		unsynchronized := Clock{Known: true}
 		set(Facts{Clock: unsynchronized})
 		time.Sleep(time.Minute)
@@ -44,9 +44,7 @@ func TestOneOfTwoFaultsIsResolved(t *testing.T) {
 func TestAFlappingFindingDoesNotFloodTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, set, logged := monitored(t)
-		if err := m.Speak(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.Speak(t.Context()))
 		for range 100 {
 			set(Facts{Files: Files{Limit: 100, Open: 85}})
 			time.Sleep(3 * quickEvery / 2)
@@ -75,9 +73,7 @@ func TestHungChecksAreReportedWithoutARequest(t *testing.T) {
 				core, logs := observer.New(zap.DebugLevel)
 				m := Start(Options{Checks: Checks(), Log: zap.New(core)})
 				m.Enter("")
-				if err := m.Speak(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, m.Speak(t.Context()))
 				free := make(chan struct{})
 				add(m, func() { <-free })
 				time.Sleep(slowEvery + slowStaleAfter + slowEvery)

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -63,9 +64,7 @@ func TestAFindingIsLoggedOnce(t *testing.T) {
 		change(Facts{Files: Files{Limit: 100, Open: 85}})
 		begun := m.Last().Findings[0].Since
 		is("silent", "")
-		if err := m.Speak(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.Speak(t.Context()))
 		is("speaks", "warn 85 of 100 files are open: at the limit new connections and segments are refused")
 		change(Facts{Files: Files{Limit: 100, Open: 90}})
 		is("other numbers", "")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -95,9 +96,7 @@ func TestAMonitorShowsAllBrokers(t *testing.T) {
 		})
 		hear := func(r *health.Report) { now := time.Now(); at.Store(&now); heard.Store(r) }
 		set(member(func(c *view.Cluster) { c.Self = 7; c.Brokers[0].ID, c.Brokers[1].ID = 7, 3; c.Brokers = c.Brokers[:2] }))
-		if err := m.Speak(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.Speak(t.Context()))
 		shows := func(when string, want ...string) {
 			t.Helper()
 			r := m.Last()

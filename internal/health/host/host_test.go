@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -71,12 +72,8 @@ func written(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
 		at := path.Join(dir, name)
-		if err := os.MkdirAll(path.Dir(at), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(path.Dir(at), 0o755))
+		must.OK(t, os.WriteFile(at, []byte(text), 0o600))
 	}
 }
 
@@ -87,9 +84,7 @@ func TestTheDiskBelowAPartitionIsFound(t *testing.T) {
 		"devices/nvme0n1/queue/write_cache": "write through\n", "devices/nvme0n1/queue/rotational": "0\n", "dev/block/x": "",
 	})
 	for device, at := range map[string]string{"8:1": "sda/sda1", "8:0": "sda", "259:0": "nvme0n1"} {
-		if err := os.Symlink(path.Join(dir, "devices", at), path.Join(dir, "dev/block", device)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(path.Join(dir, "devices", at), path.Join(dir, "dev/block", device)))
 	}
 	m := &Machine{sys: dir}
 	for device, want := range map[string]checks.Disk{
@@ -145,15 +140,9 @@ func TestAMachineThatHidesEverything(t *testing.T) {
 // A directory that will be created is on the file system of its parent, with links resolved.
 func TestAMissingDirectoryIsOnItsParentsFileSystem(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(path.Join(dir, "there"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("there", path.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.Mkdir(path.Join(dir, "there"), 0o755))
+	must.OK(t, os.Symlink("there", path.Join(dir, "link")))
 	for name, want := range map[string]string{"link/a/b": "there", "link": "there", "there": "there", "gone/x": ""} {
 		if got, info := resolvePath(path.Join(dir, name)); got != path.Join(dir, want) || info == nil {
 			t.Errorf("%s: %s, want %s", name, got, want)

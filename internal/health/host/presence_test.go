@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func TestARemovedDirectoryIsDetected(t *testing.T) {
@@ -38,18 +39,12 @@ func TestARemovedDirectoryIsDetected(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			at := filepath.Join(dir, "a [b]*")
-			if err := os.Mkdir(at, 0o750); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Mkdir(at, 0o750))
 			for _, name := range []string{"1.journal", "other"} {
-				if err := os.WriteFile(filepath.Join(at, name), nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(filepath.Join(at, name), nil, 0o600))
 			}
 			p := NewPresence(Used{checks.RoleJournal, at, "*.journal"}, Used{checks.RoleJournal, filepath.Join(dir, "never there"), "*"})
-			if err := c.do(dir); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, c.do(dir))
 			found := lostOf(t, p)
 			switch {
 			case c.want == "" && len(found) > 0:
@@ -66,14 +61,10 @@ func TestARemovedDirectoryIsDetected(t *testing.T) {
 func TestOneFileIsNotListed(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "chronik.dir")
-	if err := os.WriteFile(name, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(name, nil, 0o600))
 	p := NewPresence(Used{checks.RoleLogs, dir, "chronik.dir"})
 	for i := range 3000 {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o600))
 	}
 	if n := testing.AllocsPerRun(3, p.examine); n > 100 {
 		t.Errorf("%v allocations for a directory of 3,000 files", n)
@@ -81,9 +72,7 @@ func TestOneFileIsNotListed(t *testing.T) {
 	if found := lostOf(t, p); len(found) > 0 {
 		t.Errorf("found %+v", found)
 	}
-	if err := os.Remove(name); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(name))
 	if found := lostOf(t, p); len(found) != 1 || found[0].Why != "its file chronik.dir was removed" {
 		t.Errorf("found %+v", found)
 	}
@@ -109,23 +98,17 @@ func lostOf(t *testing.T, p *Presence) []checks.Lost {
 // does not count as empty: the remedy would stop the broker.
 func TestADirectoryThatCannotBeReadIsNotLost(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "1.journal"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "1.journal"), nil, 0o600))
 	p := NewPresence(Used{checks.RoleJournal, dir, "*.journal"})
 	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	none := limit
 	none.Cur = 0
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
 		t.Skip("the limit of open files cannot be set here:", err)
 	}
 	p.examine()
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 	if lost := *p.lost.Load(); len(lost) > 0 {
 		t.Errorf("%+v", lost)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -64,9 +65,7 @@ func (b *broken) Datasync() error {
 func TestADiskThatFailsIsNotMeasured(t *testing.T) {
 	for _, n := range []int{0, 1, 100} {
 		f, err := vfs.Memory().Create("/f")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if took, err := probe(t.Context(), &broken{f, n}); err == nil || took != nil {
 			t.Errorf("sync %d fails: %v, %v", n, took, err)
 		}

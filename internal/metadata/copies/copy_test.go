@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/testing/storetest"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -56,9 +57,7 @@ func copying(s *raftstore.Store, fsys vfs.FS, set ...func(*Options)) *kept {
 func open(t testing.TB, fsys vfs.FS, set ...func(*Options)) *kept {
 	t.Helper()
 	s, err := try(fsys, set...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -84,9 +83,7 @@ func mustTxn(t testing.TB, s *kept, txn metadata.Txn) {
 func dump(t testing.TB, s *kept) string {
 	t.Helper()
 	keys, revision, err := s.Range(context.Background(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return storetest.Text(keys, revision)
 }
 
@@ -118,9 +115,7 @@ func copied(t testing.TB, fsys vfs.FS) string {
 		if errors.As(err, &gone) && gone.Lost && tries < 100 {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return storetest.Text(c.Keys, c.Revision)
 	}
 }
@@ -143,16 +138,12 @@ func TestCopyHasAcknowledgedTransactions(t *testing.T) {
 		s := open(t, fsys, patiently)
 		for _, txn := range storetest.Script() {
 			mustTxn(t, s, txn)
-			if err := s.copy.Behind(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.copy.Behind())
 			if got, want := copied(t, fsys), dump(t, s); got != want {
 				t.Fatalf("the copy has %s\nwant %s", got, want)
 			}
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Close())
 	}
 }
 
@@ -332,17 +323,13 @@ func TestExistingCopies(t *testing.T) {
 		t.Errorf("the copy of another cluster is %s, %v", copied(t, fsys), err)
 	}
 	infos, err := fsys.List(copyDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, in := range infos {
 		f, err := fsys.Open(copyDir + "/" + in.Name)
 		if err == nil {
 			_, err = f.WriteAt([]byte("damage"), 60)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_ = f.Close()
 	}
 	s = open(t, fsys, patiently)
@@ -357,16 +344,10 @@ func TestOlderStoreIsRecognized(t *testing.T) {
 	s := open(t, fsys, patiently)
 	mustTxn(t, s, put(metadata.ClusterKey, string(metadata.Cluster{ID: "ours"}.Encode())))
 	older, _, err := s.Range(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	mustTxn(t, s, put("/a", "2"))
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(fsys.RemoveAll("/m"), raftstore.Begin(fsys, "/m", [16]byte{1}, older, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
+	must.OK(t, errors.Join(fsys.RemoveAll("/m"), raftstore.Begin(fsys, "/m", [16]byte{1}, older, 1)))
 	again := solestore.Open(t, raftstore.Options{FS: fsys, Dir: "/m", Log: zap.NewNop()})
 	defer again.Close()
 	if err := CheckAgainst(fsys, copyDir, "/m", again.View()); !errors.Is(err, ErrOlder) {

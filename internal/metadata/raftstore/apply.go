@@ -104,7 +104,7 @@ func (n *node) apply(e *pb.Entry) error {
 	n.forget(sequence)
 	for i, o := range outcomes {
 		var conflict *metadata.ConflictError
-		if errors.As(o.Err, &conflict) && n.broken.has(conflictWithoutRevision) {
+		if errors.As(o.Err, &conflict) && n.broken.Has(conflictWithoutRevision) {
 			conflict.Revision = 0
 		}
 		p.requests[i].done <- result{o.Revision, o.Err}
@@ -138,7 +138,7 @@ func (n *node) observe() {
 	status := n.raft.BasicStatus()
 	next := Leadership{Leader: status.Lead, Term: status.GetTerm()}
 	if status.RaftState == raft.StateLeader {
-		next.Ready = n.appliedAt == status.GetTerm() && !n.doubted || n.broken.has(decideBeforeOwnTerm)
+		next.Ready = n.appliedAt == status.GetTerm() && !n.doubted || n.broken.Has(decideBeforeOwnTerm)
 		n.follows(&next)
 	} else {
 		n.doubted = false

@@ -1,7 +1,9 @@
 package raftstore
 
-// rule is a rule of safety that a test can remove to prove that the tests detect its absence. Only
-// a build with the tag breakrules can remove rules.
+import "github.com/chronik-io/chronik/internal/breakrules"
+
+// rule is a rule of safety that a test can remove to prove that the tests detect its absence. See
+// package breakrules.
 type rule uint32
 
 const (
@@ -14,3 +16,6 @@ const (
 	forgetAtStart                            // a member does not count the answers of its former process
 	leaderUntouched                          // a member does not count its own questions as a leader
 )
+
+// broken names the rules that a test has removed.
+type broken = breakrules.Removed[rule]

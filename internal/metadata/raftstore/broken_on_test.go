@@ -2,7 +2,11 @@
 
 package raftstore
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/breakrules"
+)
 
 // Each rule is taken away once; the walks must find its absence. The number of walks is several
 // times what a first finding needs.
@@ -23,7 +27,7 @@ func TestWalksFindEachMissingRule(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const most = 400
 			for seed := range uint64(most) {
-				if w := walk(t, seed, 3, 500, broken{c.rule}, c.wipes); w.bad != nil {
+				if w := walk(t, seed, 3, 500, breakrules.Without(c.rule), c.wipes); w.bad != nil {
 					t.Logf("seed %d: %v", seed, w.bad)
 					return
 				}

@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/storetest"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -86,9 +87,7 @@ func (c *cluster) add(t testing.TB, fsys vfs.FS, change ...func(*Options)) *Stor
 		f(&opts)
 	}
 	s, err := Open(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.self = s.Member()
@@ -204,9 +203,7 @@ func put(key, value string) metadata.Txn {
 func mustTxn(t testing.TB, s metadata.Store, txn metadata.Txn) int64 {
 	t.Helper()
 	revision, err := s.Txn(context.Background(), txn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return revision
 }
 
@@ -214,9 +211,7 @@ func mustShow(t testing.TB, s *Store, revision int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := s.WaitFor(ctx, revision); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.WaitFor(ctx, revision))
 }
 
 // A conflict that another member decided names a revision that this member may not show yet.
@@ -355,9 +350,7 @@ func TestResignHandsOverAtOnce(t *testing.T) {
 		defer c.close(t)
 		leader, others := ready(t, stores...)
 		began := time.Now()
-		if err := leader.Resign(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, leader.Resign(context.Background()))
 		ready(t, others...)
 		if d := time.Since(began); d > 5*defaultTick {
 			t.Errorf("it took %v", d)
@@ -374,9 +367,7 @@ func TestResignChoosesTheSuccessor(t *testing.T) {
 			leader, others := ready(t, stores...)
 			for _, next := range others {
 				time.Sleep(5 * defaultTick) // a new leader hears each of the others
-				if err := leader.Resign(t.Context(), next.Member()); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, leader.Resign(t.Context(), next.Member()))
 				if leader, _ = ready(t, stores...); leader != next {
 					t.Fatalf("member %x leads, %x was chosen", leader.Member(), next.Member())
 				}
@@ -410,9 +401,7 @@ func TestGrowFromOneToThree(t *testing.T) {
 		c.calls = 3
 		c.mu.Unlock()
 		for _, m := range []*Store{a, b} {
-			if err := errors.Join(leader.AddLearner(ctx, m.Member()), leader.AddLearner(ctx, m.Member())); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(leader.AddLearner(ctx, m.Member()), leader.AddLearner(ctx, m.Member())))
 		}
 		rev := mustTxn(t, leader, put("/a", "1"))
 		mustShow(t, a, rev)
@@ -424,9 +413,7 @@ func TestGrowFromOneToThree(t *testing.T) {
 			}
 			time.Sleep(defaultTick)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if a.Generation() != leader.Generation() {
 			t.Error("another generation")
 		}
@@ -439,13 +426,9 @@ func TestGrowFromOneToThree(t *testing.T) {
 		if err := leader.Remove(ctx, leader.Member()); err == nil {
 			t.Error("the leader removed itself")
 		}
-		if err := leader.Resign(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, leader.Resign(ctx))
 		next, _ := ready(t, a, b)
-		if err := next.Remove(ctx, leader.Member()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, next.Remove(ctx, leader.Member()))
 		if st := next.Status(t.Context()); len(st.Members) != 2 || !st.Members[0].Voter || !st.Members[1].Voter || st.Keys != 42 {
 			t.Errorf("status %+v", st)
 		}
@@ -474,9 +457,7 @@ func TestSetVoters(t *testing.T) {
 			}
 			time.Sleep(defaultTick)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		c.isolate(others[0], true) // two of three are a majority now
 		rev := mustTxn(t, leader, put("/a", "2"))
 		mustShow(t, others[2], rev)
@@ -502,9 +483,7 @@ func TestReplaceWaitsForSilence(t *testing.T) {
 		defer c.close(t)
 		leader, others := ready(t, stores...)
 		spare := c.add(t, crashfs.New(9))
-		if err := leader.AddLearner(ctx, spare.Member()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, leader.AddLearner(ctx, spare.Member()))
 		mustShow(t, spare, mustTxn(t, leader, put("/a", "1")))
 		time.Sleep(time.Second)
 		former := others[0].Member()
@@ -517,9 +496,7 @@ func TestReplaceWaitsForSilence(t *testing.T) {
 			t.Errorf("a voter that answered half a second ago is replaced: %v", err)
 		}
 		time.Sleep(electionTicks * defaultTick)
-		if err := leader.Replace(ctx, former, spare.Member()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, leader.Replace(ctx, former, spare.Member()))
 		st := leader.Status(t.Context())
 		for _, m := range st.Members {
 			if m.Member == former || m.Member == spare.Member() && !m.Voter {
@@ -645,9 +622,7 @@ func TestDirectoryFromACopyEndsTheProcess(t *testing.T) {
 		old := disks[i].KillImage(1)
 		mustShow(t, stores[i], mustTxn(t, leader, put("/a", "1")))
 		c.isolate(stores[i], true)
-		if err := stores[i].Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, stores[i].Close())
 		died := make(chan error, 1)
 		c.mu.Lock()
 		c.cut = map[uint64]bool{}
@@ -674,14 +649,10 @@ func TestReadReturnsWhatADirectoryHolds(t *testing.T) {
 		s := c.add(t, fsys)
 		initial := Initial{Generation: [16]byte{7}, Voters: []uint64{s.Member()}, Revision: 41,
 			Keys: []metadata.KV{{Key: "/a", Value: []byte("1"), ModRevision: 40}}}
-		if err := s.Bootstrap(initial); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Bootstrap(initial))
 		ready(t, s)
 		mustTxn(t, s, put("/b", "2"))
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Close())
 		got, err := Read(fsys, "/m")
 		if err != nil || got.Revision != 42 || len(got.Keys) != 2 || got.Keys[1].ModRevision != 42 || got.Pending != 0 ||
 			got.Member != s.Member() || got.Generation != initial.Generation || len(got.Voters) != 1 {
@@ -702,9 +673,7 @@ func TestTransactionCostsOneSync(t *testing.T) {
 		c := newCluster()
 		s := c.add(t, fsys)
 		defer c.close(t)
-		if err := s.Bootstrap(Initial{Generation: [16]byte{7}, Voters: []uint64{s.Member()}}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Bootstrap(Initial{Generation: [16]byte{7}, Voters: []uint64{s.Member()}}))
 		ready(t, s)
 		before := fsys.Syncs()
 		for range 10 {

@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/kv"
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // Exact bytes of the records in the files, of the data of an entry, and of what members send each
@@ -25,9 +26,7 @@ func TestFormatIsFixed(t *testing.T) {
 	emit := emitState(meta{member: 7, generation: generation, index: 300, term: 2, revision: 5, conf: conf}, []metadata.KV{key},
 		&pb.HardState{Term: new(uint64(2)), Vote: new(uint64(7)), Commit: new(uint64(301))},
 		[]*pb.Entry{{Index: new(uint64(301)), Term: new(uint64(2)), Type: pb.EntryNormal.Enum(), Data: []byte("data")}})
-	if err := emit(func(record []byte) error { line("record", record); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, emit(func(record []byte) error { line("record", record); return nil }))
 
 	data := append([]byte{entryVersion}, 0, 0, 0, 0, 0, 0, 0, 9)
 	data = bytesio.Append(data, kv.AppendTxn(nil, metadata.Txn{Put: []metadata.KV{{Key: "/a", Value: []byte("xyz")}}}))
@@ -46,13 +45,11 @@ func TestFormatIsFixed(t *testing.T) {
 	s := snapshot{gen: generation, from: 7, to: 8, message: []byte("message"), keys: []metadata.KV{key}}
 	// The id of a transfer is random, and the checksum covers it.
 	at := len(newHeader(generation, 7, 8)) + 1
-	if err := s.transfer(func(piece []byte) error {
+	must.OK(t, s.transfer(func(piece []byte) error {
 		line("piece", piece[:at])
 		line("number, last", piece[at+8:at+13])
 		line("payload", piece[at+17:])
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	golden.File(t, "testdata/format.hex", strings.TrimSuffix(b.String(), "\n"), "go test ./internal/metadata/raftstore -run FormatIsFixed")
 }

@@ -75,11 +75,11 @@ func (n *node) stateAge(m *pb.Message) {
 
 // formerUntil returns the bound for a term that this member leads.
 func (n *node) formerUntil(term uint64) time.Time {
-	if n.broken.has(trustElectionTimeout) {
+	if n.broken.Has(trustElectionTimeout) {
 		return n.opts.now().Add(-electionTicks * n.opts.Tick)
 	}
 	until := n.touched
-	if n.elected.term == term && n.elected.last.After(until) && !n.broken.has(ignoreVoters) {
+	if n.elected.term == term && n.elected.last.After(until) && !n.broken.Has(ignoreVoters) {
 		until = n.elected.last
 	}
 	return until

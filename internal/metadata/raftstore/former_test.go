@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -85,9 +86,7 @@ func TestARestartedVoterTellsOnlyOfItsOwnTime(t *testing.T) {
 			if s == leader {
 				continue
 			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.Close())
 			again = append(again, c.add(t, disks[i]))
 		}
 		restarted := time.Now()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metadata/kv"
 	"github.com/chronik-io/chronik/internal/statelog"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/storetest"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -24,9 +25,7 @@ import (
 func filesOf(t testing.TB, fsys vfs.FS) map[string][]byte {
 	t.Helper()
 	list, err := fsys.List("/m")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	files := map[string][]byte{}
 	for _, in := range list {
 		if files[in.Name], err = vfs.ReadFile(fsys, path.Join("/m", in.Name)); err != nil {
@@ -40,17 +39,13 @@ func filesOf(t testing.TB, fsys vfs.FS) map[string][]byte {
 func diskOf(t testing.TB, files map[string][]byte) vfs.FS {
 	t.Helper()
 	fsys := vfs.Memory()
-	if err := fsys.MkdirAll("/m"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fsys.MkdirAll("/m"))
 	for name, p := range files {
 		f, err := fsys.Create(path.Join("/m", name))
 		if err == nil {
 			_, err = f.WriteAt(p, 0)
 		}
-		if err := errors.Join(err, f.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(err, f.Close()))
 	}
 	return fsys
 }
@@ -70,9 +65,7 @@ func FuzzOpen(f *testing.F) {
 		voters, keys := []uint64{s.Member()}, initial.Range("")
 		err = s.Bootstrap(Initial{Generation: [16]byte{1}, Voters: voters, Keys: keys, Revision: initial.Revision()})
 	}
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	var before, killed map[string][]byte
 	for _, txn := range txns[2:] {
 		before = filesOf(f, fsys)
@@ -81,9 +74,7 @@ func FuzzOpen(f *testing.F) {
 		}
 	}
 	killed = filesOf(f, fsys)
-	if err := s.Close(); err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, s.Close())
 	stopped := filesOf(f, fsys)
 	f.Add(true, uint8(0), uint16(0), []byte{}, true)
 	f.Add(true, uint8(1), uint16(70), []byte{0, 1, 2}, false)
@@ -138,9 +129,7 @@ func FuzzState(f *testing.F) {
 	f.Fuzz(func(t *testing.T, index, term uint64, revision int64, voted, commit, voter uint64, first, second []byte) {
 		fsys := vfs.Memory()
 		disk, _, err := statelog.Open(statelog.Options{FS: fsys, Dir: "/m", Format: format, Log: zap.NewNop()}, newLoader())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		m := meta{member: 7, generation: [16]byte{1}, index: index, term: term, revision: revision}
 		m.conf = &pb.ConfState{Voters: []uint64{voter}}
 		hard := &pb.HardState{Term: new(voted), Vote: new(voter), Commit: new(commit)}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -102,9 +103,7 @@ func TestReportOfATransferWaitsForTheDisk(t *testing.T) {
 		t.Fatalf("%d reports wait, %v", len(n.reports), err)
 	}
 	for range 3 {
-		if err := n.tick(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.tick())
 	}
 	if n.failed != nil || len(n.reports) != 0 {
 		t.Errorf("%d reports wait, %v", len(n.reports), n.failed)
@@ -138,9 +137,7 @@ func TestVotersOfAJointChange(t *testing.T) {
 			n.configure(was)
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		synctest.Wait()
 		if got := leader.Voters(); !slices.Equal(got, []uint64{leader.Member()}) {
 			t.Errorf("voters %d", got)
@@ -181,9 +178,7 @@ func recoverAndCrash(t *testing.T, call int) (crashed bool) {
 		t.Fatalf("call %d: %v", call, err)
 	}
 	s, err := Open(Options{FS: image, Dir: "/m", Peers: &peers{c: newCluster()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := s.Txn(t.Context(), metadata.Txn{Put: []metadata.KV{{Key: "/b"}}}); err != nil {
 		t.Fatalf("call %d: %v", call, err)
 	}
@@ -195,9 +190,7 @@ func recoverAndCrash(t *testing.T, call int) (crashed bool) {
 	if s.Generation() != [16]byte{10} {
 		t.Errorf("generation %x", s.Generation())
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	return disk.Crashed()
 }
 
@@ -242,18 +235,14 @@ func TestRestoreSurvivesPowerLossAtEveryCall(t *testing.T) {
 				t.Errorf("call %d: a second restore replaces the first one", call)
 			}
 			s, err := Open(Options{FS: image, Dir: "/new", Peers: &peers{c: newCluster()}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			mustTxn(t, s, put("/b", "1"))
 			for key, there := range map[string]bool{"/a": true, "/b": true, "/recovered": true, "/late": false} {
 				if kv, _, err := s.Get(t.Context(), key); err != nil || kv.ModRevision > 0 != there {
 					t.Errorf("call %d: %s: %+v, %v", call, key, kv, err)
 				}
 			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.Close())
 		})
 		if !crashed && call < 5 {
 			t.Errorf("only %d calls", call)
@@ -271,24 +260,14 @@ func recovered(keys []metadata.KV, revision int64) ([]metadata.KV, int64, error)
 func TestReadAppliesMemberChanges(t *testing.T) {
 	fsys := vfs.Memory()
 	s, err := Open(Options{FS: fsys, Dir: "/m", Peers: &peers{c: newCluster()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Bootstrap(Initial{Generation: [16]byte{7}, Voters: []uint64{s.Member()}, Revision: 3}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.WaitFor(t.Context(), 3); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, s.Bootstrap(Initial{Generation: [16]byte{7}, Voters: []uint64{s.Member()}, Revision: 3}))
+	must.OK(t, s.WaitFor(t.Context(), 3))
 	if _, err := s.Txn(t.Context(), metadata.Txn{Put: []metadata.KV{{Key: "/b"}}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.AddLearner(t.Context(), 77); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.AddLearner(t.Context(), 77))
+	must.OK(t, s.Close())
 	c, err := Read(fsys, "/m")
 	if err != nil || !slices.Equal(c.Learners, []uint64{77}) || !slices.Equal(c.Voters, []uint64{c.Member}) {
 		t.Errorf("voters %x, learners %x of member %x, %v", c.Voters, c.Learners, c.Member, err)
@@ -309,9 +288,7 @@ func TestReadShowsAllVotersThatMayDecide(t *testing.T) {
 		l.log.reset(1, 1)
 		l.log.hard = &pb.HardState{Term: new(uint64(1)), Vote: new(uint64(0)), Commit: new(commit)}
 		for _, e := range []*pb.Entry{entry(2, replace), entry(3, &pb.ConfChangeV2{})} {
-			if err := l.log.append(e); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.log.append(e))
 		}
 		if voters, learners, err := l.members(); err != nil || !slices.Equal(voters, want) || len(learners) != 0 {
 			t.Errorf("commit %d: voters %d, learners %d, %v", commit, voters, learners, err)

@@ -131,7 +131,7 @@ func openNode(opts *Options, h host, stop <-chan struct{}) (*node, error) {
 		waiting:  map[uint64]*proposal{},
 		sequence: randomID(),
 	}
-	if n.touched = opts.now(); n.broken.has(forgetAtStart) { // until now, a former process may have answered
+	if n.touched = opts.now(); n.broken.Has(forgetAtStart) { // until now, a former process may have answered
 		n.touched = time.Time{}
 	}
 	l := newLoader()
@@ -164,7 +164,7 @@ func openNode(opts *Options, h host, stop <-chan struct{}) (*node, error) {
 // newMember returns the id of a new directory: random, so that a member whose directory was lost
 // comes back as another member, which can't vote a second time in a term in which it voted.
 func (n *node) newMember() uint64 {
-	if n.broken.has(sharedMemberID) {
+	if n.broken.Has(sharedMemberID) {
 		return n.opts.memberID
 	}
 	return randomID()
@@ -253,7 +253,7 @@ func (n *node) tick() (err error) {
 	n.raft.Tick()
 	if (n.role.Ready || n.doubted) && n.ticks%heartbeatTicks == 0 && !n.quiet() {
 		n.asked[n.ticks] = n.opts.now()
-		if !n.broken.has(leaderUntouched) {
+		if !n.broken.Has(leaderUntouched) {
 			n.touched = n.asked[n.ticks]
 		}
 		n.raft.ReadIndex(binary.BigEndian.AppendUint64(nil, n.ticks))
@@ -321,7 +321,7 @@ func (n *node) work() error {
 		if err := n.remember(); err != nil {
 			return err
 		}
-		if n.broken.has(sendBeforePersist) {
+		if n.broken.Has(sendBeforePersist) {
 			n.send(n.ready.Messages)
 		}
 		if err := n.persist(); err != nil {
@@ -461,7 +461,7 @@ func (n *node) complete() error {
 		n.configure(at.GetConfState())
 		n.log.Info("metadata snapshot installed", zap.Uint64("entry", n.applied), zap.Int64("revision", n.view.Revision()))
 	}
-	if !n.broken.has(sendBeforePersist) {
+	if !n.broken.Has(sendBeforePersist) {
 		n.send(ready.Messages)
 	}
 	n.expectChange(ready.Entries)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -60,9 +61,7 @@ func TestASnapshotThatHangsHoldsUpNothing(t *testing.T) {
 		last := leader.Status(t.Context())
 		check := func(when string, logs int) {
 			for i, s := range stores {
-				if err := s.WaitFor(context.Background(), last.Revision); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, s.WaitFor(context.Background(), last.Revision))
 				disk := vfs.ReadOnly(disks[i])
 				if content, err := Read(disk, "/m"); err != nil || content.Last < last.Last {
 					t.Errorf("%s: member %d holds entry %d, want %d, %v", when, i, content.Last, last.Last, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/storetest"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -60,9 +61,7 @@ func soleRun(fsys vfs.FS, txns []metadata.Txn) int {
 func content(t testing.TB, s *Store) string {
 	t.Helper()
 	keys, revision, err := s.Range(context.Background(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return storetest.Text(keys, revision)
 }
 
@@ -143,15 +142,11 @@ func stopped(t testing.TB) (files map[string][]byte, held string) {
 	fsys := vfs.Memory()
 	for i := range 2 {
 		s, err := openSole(fsys)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		mustTxn(t, s, put(fmt.Sprintf("/%d", i), "1"))
 		mustTxn(t, s, metadata.Txn{Put: []metadata.KV{{Key: "/b", Value: []byte("2")}}, Delete: []string{"/0"}})
 		held = content(t, s)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Close())
 	}
 	return filesOf(t, fsys), held
 }
@@ -194,9 +189,7 @@ func TestTheOnlyVoterBeginsANewGenerationAfterAFailure(t *testing.T) {
 	for _, ops := range []errfs.Op{errfs.Write, errfs.Datasync} {
 		disk := errfs.New(vfs.Memory())
 		s, err := openSole(disk)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		mustTxn(t, s, put("/a", "1"))
 		fault := disk.Add(errfs.Rule{Ops: ops | errfs.Create, Path: "/m/*", Err: errDisk})
 		for range 3 {
@@ -210,13 +203,9 @@ func TestTheOnlyVoterBeginsANewGenerationAfterAFailure(t *testing.T) {
 		fault.Off()
 		mustTxn(t, s, put("/d", "1"))
 		want := content(t, s)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Close())
 		again, err := openSole(disk)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := content(t, again); got != want || !strings.Contains(got, "/a=1") || !strings.Contains(got, "/d=1") {
 			t.Errorf("opened again: %s, want %s", got, want)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -20,9 +21,7 @@ import (
 func ticksOf(t *testing.T, s *Store) uint64 {
 	t.Helper()
 	ticks := make(chan uint64, 1)
-	if err := s.do(t.Context(), func(n *node) error { ticks <- n.ticks; return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.do(t.Context(), func(n *node) error { ticks <- n.ticks; return nil }))
 	return <-ticks
 }
 
@@ -43,9 +42,7 @@ func TestTheOnlyVoterNeedsNoTime(t *testing.T) {
 			t.Errorf("after an hour: confirmed %v ago, %d ticks, hangs for %v", time.Since(at), ticksOf(t, s)-before, s.Hanging())
 		}
 		second := c.add(t, vfs.Memory())
-		if err := s.AddLearner(t.Context(), second.Member()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.AddLearner(t.Context(), second.Member()))
 		time.Sleep(time.Second)
 		if ticksOf(t, s) == before {
 			t.Error("time stands still although there is a second member")
@@ -64,23 +61,17 @@ func TestSoleNamesItsTime(t *testing.T) {
 		defer c.close(t)
 		s, first := stores[0], stores[0].Sole()
 		second := c.add(t, vfs.Memory())
-		if err := s.AddLearner(t.Context(), second.Member()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.AddLearner(t.Context(), second.Member()))
 		time.Sleep(time.Second)
 		if s.Sole() != first || second.Sole() != 0 {
 			t.Errorf("with a learner: %d after %d, the learner %d", s.Sole(), first, second.Sole())
 		}
-		if err := s.SetVoters(t.Context(), s.Member(), second.Member()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.SetVoters(t.Context(), s.Member(), second.Member()))
 		if s.Sole() != 0 || second.Sole() != 0 {
 			t.Errorf("with two voters: %d and %d", s.Sole(), second.Sole())
 		}
 		time.Sleep(time.Second)
-		if err := s.SetVoters(t.Context(), s.Member()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.SetVoters(t.Context(), s.Member()))
 		if again := s.Sole(); again == 0 || again == first {
 			t.Errorf("alone again: %d after %d", again, first)
 		}
@@ -92,15 +83,11 @@ func TestSoleNamesItsTime(t *testing.T) {
 func TestTheOnlyVoterVotesForNobodyElse(t *testing.T) {
 	n := newWorld(t, 1, 1, broken{}).machines[0].node
 	for !n.role.Ready {
-		if err := n.tick(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.tick())
 	}
 	role, last := n.role, n.mem.last()
 	term, err := n.mem.Term(last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := n.step(&pb.Message{Type: pb.MsgVote.Enum(), From: new(uint64(99)), To: new(n.member), Term: new(term + 1), LogTerm: new(term),
 		Index: new(last), Context: []byte("CampaignTransfer")}); err != nil {
 		t.Fatal(err)
@@ -118,9 +105,7 @@ func TestTheOnlyVoterWritesAgainAtOnce(t *testing.T) {
 		defer c.close(t)
 		disk := errfs.New(vfs.Memory())
 		s := c.add(t, disk)
-		if err := s.Bootstrap(Initial{Generation: [16]byte{1}, Voters: []uint64{s.Member()}, Revision: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Bootstrap(Initial{Generation: [16]byte{1}, Voters: []uint64{s.Member()}, Revision: 1}))
 		fault := disk.Add(errfs.Rule{Ops: errfs.Write | errfs.Create | errfs.Datasync, Path: "/m/*", Err: syscall.ENOSPC})
 		if _, err := s.Txn(t.Context(), put("/a", "1")); !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("on a full disk: %v", err)
@@ -149,9 +134,7 @@ func TestAHangingLoopIsKnown(t *testing.T) {
 	defer c.close(t)
 	disk := errfs.New(vfs.Memory())
 	s := c.add(t, disk)
-	if err := s.Bootstrap(Initial{Generation: [16]byte{1}, Voters: []uint64{s.Member()}, Revision: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Bootstrap(Initial{Generation: [16]byte{1}, Voters: []uint64{s.Member()}, Revision: 1}))
 	free, hangs := make(chan struct{}), make(chan struct{}, 1)
 	disk.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/m/*", Count: 1, Before: func(errfs.Call) { hangs <- struct{}{}; <-free }})
 	done := make(chan error, 1)
@@ -176,17 +159,11 @@ func TestTheOnlyVoterLeadsAtOnceAfterAChangeOfMembers(t *testing.T) {
 		c, disk := newCluster(), crashfs.New(1)
 		defer c.close(t)
 		s := c.add(t, disk)
-		if err := s.Bootstrap(Initial{Generation: [16]byte{1}, Voters: []uint64{s.Member()}, Revision: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Bootstrap(Initial{Generation: [16]byte{1}, Voters: []uint64{s.Member()}, Revision: 1}))
 		second := c.add(t, vfs.Memory())
-		if err := s.AddLearner(t.Context(), second.Member()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.AddLearner(t.Context(), second.Member()))
 		revision, err := s.Txn(t.Context(), put("/a", "2"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		later := newCluster()
 		defer later.close(t)
 		again := later.add(t, disk.KillImage(1))

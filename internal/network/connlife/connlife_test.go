@@ -7,6 +7,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/states"
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/statestest"
 )
 
@@ -14,9 +15,7 @@ const again = "go test ./internal/network/connlife"
 
 func TestTheDrawingIsTheTable(t *testing.T) {
 	b, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, rest, _ := strings.Cut(string(b), "# The connection\n")
 	ofLife, rest, _ := strings.Cut(rest, "# The reader\n")
 	ofReader, ofWriter, _ := strings.Cut(rest, "# The writer\n")

@@ -1,7 +1,9 @@
 package progress
 
+import "github.com/chronik-io/chronik/internal/breakrules"
+
 // Rule is a rule that a test can remove to prove that the walks of internal/testing/sim detect
-// its absence. Only a build with the tag breakrules can remove rules.
+// its absence. See package breakrules.
 type Rule uint32
 
 // The rules, named after what happens without them.
@@ -32,3 +34,6 @@ const (
 	DurableWritten                       // a follower's written end counts as durable
 	DeleteAlone                          // a deletion is answered when the leader's own log start has moved
 )
+
+// Broken names the rules that a test has removed.
+type Broken = breakrules.Removed[Rule]

@@ -2,14 +2,18 @@
 
 package progress
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/breakrules"
+)
 
 // Each of these rules has a case here that goes wrong without it. The walks of
 // internal/testing/sim do not detect their absence.
 func TestEveryRuleHasItsTest(t *testing.T) {
 	broken := func(r Rule) Config {
-		return Config{Broken: Broken{r}, Self: 1, BrokerEpoch: 11, Dir: dirOf(1), Epoch: 5, EpochStart: 100, High: 100, End: 100,
-			Limits: limits}
+		return Config{Broken: breakrules.Without(r), Self: 1, BrokerEpoch: 11, Dir: dirOf(1), Epoch: 5, EpochStart: 100, High: 100,
+			End: 100, Limits: limits}
 	}
 	short := Subscription{Broker: 2, BrokerEpoch: 12, Dir: dirOf(2), Serial: 1, Written: 99, Durable: 99}
 
@@ -41,7 +45,7 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 		t.Error("JoinAboveStart: a follower that begins above the leader does not join")
 	}
 	from := Position{Epoch: 5, LastEpoch: -1, Start: 50, End: 50}
-	if v, _, _ := Answer(Offsets{Broken: Broken{JoinAboveStart}, Epoch: 5, LogEnd: 100}, from, nil); v != Accepted {
+	if v, _, _ := Answer(Offsets{Broken: breakrules.Without(JoinAboveStart), Epoch: 5, LogEnd: 100}, from, nil); v != Accepted {
 		t.Error("JoinAboveStart: a follower that begins above the leader is reset")
 	}
 
@@ -60,11 +64,11 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 
 	older := Position{Epoch: 5, LastEpoch: 3, End: 50}
 	begin := func(epoch int32) (int32, int64) { return epoch, 50 }
-	if v, _, _ := Answer(Offsets{Broken: Broken{KeepDeleted}, Epoch: 5, Start: 50, LogEnd: 100}, older, begin); v != Accepted {
+	if v, _, _ := Answer(Offsets{Broken: breakrules.Without(KeepDeleted), Epoch: 5, Start: 50, LogEnd: 100}, older, begin); v != Accepted {
 		t.Error("KeepDeleted: a follower that has only what the leader has deleted is reset")
 	}
 
-	f := Follower{Broken: Broken{CutBelowHigh}, High: 10, Epoch: 4}
+	f := Follower{Broken: breakrules.Without(CutBelowHigh), High: 10, Epoch: 4}
 	if _, ok := f.Truncate(9, 0); !ok {
 		t.Error("CutBelowHigh: a truncation below the high watermark is refused")
 	}

@@ -35,7 +35,7 @@ func (f *Follower) LeaderHigh(high int64, epoch int32, end int64) (moved bool) {
 // Own accepts a new end of the own log that the profile counts. It reports whether High has moved.
 func (f *Follower) Own(end int64) (moved bool) {
 	high := min(f.leaderHigh, end)
-	if f.Broken.has(HighBeyondEnd) {
+	if f.Broken.Has(HighBeyondEnd) {
 		high = f.leaderHigh
 	}
 	if f.leaderEpoch < 0 || high < f.High {
@@ -63,7 +63,7 @@ func (f *Follower) Truncate(to int64, unclean int32) (lost, ok bool) {
 	if to >= f.High {
 		return false, true
 	}
-	if unclean <= max(f.Epoch, 0) && !f.Broken.has(CutBelowHigh) {
+	if unclean <= max(f.Epoch, 0) && !f.Broken.Has(CutBelowHigh) {
 		return false, false
 	}
 	f.High = to
@@ -141,9 +141,9 @@ func Answer(l Offsets, f Position, epochEnd func(epoch int32) (int32, int64)) (v
 		return LeaderBehind, l.Epoch, 0
 	case f.LastEpoch > l.Epoch:
 		return NewerLog, l.Epoch, 0
-	case f.End < l.Start, f.Start > l.Start && !f.Member && !l.Broken.has(JoinAboveStart):
+	case f.End < l.Start, f.Start > l.Start && !f.Member && !l.Broken.Has(JoinAboveStart):
 		return Reset, l.Epoch, l.Start
-	case f.End == l.Start && f.Start < f.End && !f.Member && !l.Broken.has(KeepDeleted):
+	case f.End == l.Start && f.Start < f.End && !f.Member && !l.Broken.Has(KeepDeleted):
 		return Reset, l.Epoch, l.Start // all that it has is deleted, and may be what no leader committed
 	case f.LastEpoch < 0 && f.End > l.LogEnd:
 		return Diverged, -1, l.LogEnd

@@ -191,13 +191,13 @@ func (l *Leader) compare(m *member, now time.Duration) {
 	if m.Broker == l.cfg.Self {
 		m.dir = l.cfg.Dir
 		unplaced = m.Placement == Dir{} || m.Placement != m.dir
-		m.counts = m.BrokerEpoch == l.cfg.BrokerEpoch && (!unplaced || l.cfg.Broken.has(CountUnplaced))
+		m.counts = m.BrokerEpoch == l.cfg.BrokerEpoch && (!unplaced || l.cfg.Broken.Has(CountUnplaced))
 		l.counts = m.counts
 		return
 	}
 	had := m.handle != Handle{}
-	same := m.brokerEpoch == m.BrokerEpoch || l.cfg.Broken.has(CountFormerLives)
-	placed := !unplaced || l.cfg.Broken.has(CountUnplaced) || l.cfg.Broken.has(CountFormerLives)
+	same := m.brokerEpoch == m.BrokerEpoch || l.cfg.Broken.Has(CountFormerLives)
+	placed := !unplaced || l.cfg.Broken.Has(CountUnplaced) || l.cfg.Broken.Has(CountFormerLives)
 	m.counts = had && same && placed
 	if had && m.brokerEpoch != m.BrokerEpoch && m.state != streamGone {
 		m.state, m.since = streamGone, now
@@ -218,9 +218,9 @@ func (l *Leader) recompute() {
 // may have been accepted already (KIP-497).
 func (l *Leader) maximal(m *member) bool {
 	switch {
-	case l.pending.is && l.cfg.Broken.has(CountNewISR):
+	case l.pending.is && l.cfg.Broken.Has(CountNewISR):
 		return m.next
-	case l.cfg.Broken.has(CountOldISR):
+	case l.cfg.Broken.Has(CountOldISR):
 		return m.InSync
 	}
 	return m.InSync || m.next
@@ -233,7 +233,7 @@ func (l *Leader) counted(m *member) int64 {
 	if m.Broker == l.cfg.Self {
 		return l.own
 	}
-	if l.written && (m.through || l.cfg.Broken.has(CountWritten)) {
+	if l.written && (m.through || l.cfg.Broken.Has(CountWritten)) {
 		return m.written
 	}
 	return m.durable
@@ -265,7 +265,7 @@ func (l *Leader) Durable(own int64) int64 {
 		case m.Broker == l.cfg.Self || !l.maximal(m):
 		case !m.counts:
 			return -1
-		case l.cfg.Broken.has(DurableWritten):
+		case l.cfg.Broken.Has(DurableWritten):
 			own = min(own, m.written)
 		default:
 			own = min(own, m.durable)
@@ -304,13 +304,13 @@ func (l *Leader) Subscribe(s Subscription, now time.Duration) (h Handle, effect 
 		return Handle{}, 0, false
 	}
 	known := m.BrokerEpoch == s.BrokerEpoch && (m.Placement == Dir{} || m.Placement == s.Dir)
-	if !known && !l.cfg.Broken.has(CountFormerLives) {
+	if !known && !l.cfg.Broken.Has(CountFormerLives) {
 		return Handle{}, 0, false
 	}
-	if s.LogStart > l.start && !m.InSync && !m.Eligible && !l.cfg.Broken.has(JoinAboveStart) {
+	if s.LogStart > l.start && !m.InSync && !m.Eligible && !l.cfg.Broken.Has(JoinAboveStart) {
 		return Handle{}, 0, false
 	}
-	if m.overtook(s) && !l.cfg.Broken.has(AcceptOldRequests) {
+	if m.overtook(s) && !l.cfg.Broken.Has(AcceptOldRequests) {
 		return Handle{}, 0, false
 	}
 	m.asked = s.Serial
@@ -318,7 +318,7 @@ func (l *Leader) Subscribe(s Subscription, now time.Duration) (h Handle, effect 
 	m.handle = Handle{l.cfg.Epoch, s.Broker, l.serial}
 	m.brokerEpoch, m.dir = s.BrokerEpoch, s.Dir
 	m.state, m.since, m.lag = streamLive, now, lag{}
-	if l.cfg.Broken.has(KeepHigherEnds) {
+	if l.cfg.Broken.Has(KeepHigherEnds) {
 		s.Written, s.Durable = max(s.Written, m.written), max(s.Durable, m.durable)
 	}
 	m.written, m.durable, m.logStart, m.through = s.Written, s.Durable, s.LogStart, s.WriteThrough
@@ -343,7 +343,7 @@ func (l *Leader) Asks(s Subscription, now time.Duration) (member bool, effect Ef
 	if m == nil || s.Broker == l.cfg.Self {
 		return false, 0
 	}
-	if l.cfg.Broken.has(EmptyProposed) {
+	if l.cfg.Broken.Has(EmptyProposed) {
 		return m.InSync || m.Eligible, 0
 	}
 	if m.state == streamLive && m.BrokerEpoch == s.BrokerEpoch && !m.overtook(s) {
@@ -361,7 +361,7 @@ func (m *member) overtook(s Subscription) bool {
 // short reports whether a member of the ISR or the ELR lacks committed records, because it
 // subscribed with a lower end than it had. It must leave at once: if it led, they would be lost.
 func (l *Leader) short(m *member) bool {
-	if m.state != streamLive || m.written >= l.high || m.Broker == l.cfg.Self || l.cfg.Broken.has(KeepDamaged) {
+	if m.state != streamLive || m.written >= l.high || m.Broker == l.cfg.Self || l.cfg.Broken.Has(KeepDamaged) {
 		return false
 	}
 	return m.Eligible || l.maximal(m)
@@ -445,7 +445,7 @@ func (l *Leader) MinLogStart() int64 {
 	for i := range l.members {
 		m := &l.members[i]
 		switch {
-		case l.cfg.Broken.has(DeleteAlone):
+		case l.cfg.Broken.Has(DeleteAlone):
 		case m.Broker == l.cfg.Self || !l.maximal(m) && !m.Eligible:
 		case !m.counts:
 			return math.MinInt64
@@ -459,7 +459,7 @@ func (l *Leader) MinLogStart() int64 {
 // advance raises the high watermark to the lowest counted end of the maximal ISR. It stands still
 // while the ELR is not empty, because the members of the ELR do not receive every record.
 func (l *Leader) advance() Effect {
-	if !l.counts || l.eligible > 0 && !l.cfg.Broken.has(MoveDespiteELR) {
+	if !l.counts || l.eligible > 0 && !l.cfg.Broken.Has(MoveDespiteELR) {
 		return 0
 	}
 	low := l.own
@@ -492,7 +492,7 @@ func (l *Leader) member(broker int32) *member {
 
 // subscribed returns the member whose present subscription has a handle, or nil.
 func (l *Leader) subscribed(h Handle) *member {
-	if l.cfg.Broken.has(AcceptOldHandles) {
+	if l.cfg.Broken.Has(AcceptOldHandles) {
 		return l.member(h.broker)
 	}
 	for i := range l.members {

@@ -43,7 +43,7 @@ func (l *Leader) Refused(id uint64, revision int64) Effect {
 	if p.refused == 0 || revision < p.refused {
 		p.refused = revision
 	}
-	if p.refused > l.version && !l.cfg.Broken.has(DropRefused) {
+	if p.refused > l.version && !l.cfg.Broken.Has(DropRefused) {
 		return 0
 	}
 	l.dropPending()
@@ -202,7 +202,7 @@ func (l *Leader) Propose(now time.Duration, lease bool) (p Proposal, ok bool) {
 		}
 		l.pending.sent = now
 		p = l.pending.proposal
-		if l.cfg.Broken.has(ForgetPending) {
+		if l.cfg.Broken.Has(ForgetPending) {
 			l.dropPending()
 		}
 		return p, true
@@ -288,7 +288,7 @@ func (l *Leader) shrink(now time.Duration) change {
 	if c.reason == NoReason {
 		l.stalled(now, &c, left)
 	}
-	if c.size() < l.minISR && !l.cfg.Broken.has(ShrinkWithoutELR) {
+	if c.size() < l.minISR && !l.cfg.Broken.Has(ShrinkWithoutELR) {
 		for i := range left {
 			c.eligible[i] = c.eligible[i] || left[i]
 		}
@@ -347,7 +347,7 @@ func (l *Leader) grow() change {
 			c.inSync[i], c.eligible[i] = true, false
 		}
 	}
-	if l.eligible > 0 && (c.size() >= l.minISR || l.cfg.Broken.has(ClearELREarly)) {
+	if l.eligible > 0 && (c.size() >= l.minISR || l.cfg.Broken.Has(ClearELREarly)) {
 		c.because(EnoughLive)
 		clear(c.eligible)
 	}
@@ -366,11 +366,11 @@ func (l *Leader) mayJoin(m *member) bool {
 	if m.penalty.waits() && l.inSync() >= l.minISR {
 		return false
 	}
-	if m.logStart < l.start && !l.cfg.Broken.has(JoinBelowStart) {
+	if m.logStart < l.start && !l.cfg.Broken.Has(JoinBelowStart) {
 		return false
 	}
 	end := l.counted(m)
-	return (end >= l.high || l.cfg.Broken.has(JoinBelowHigh)) && (end >= l.cfg.EpochStart || l.cfg.Broken.has(JoinBelowEpochStart))
+	return (end >= l.high || l.cfg.Broken.Has(JoinBelowHigh)) && (end >= l.cfg.EpochStart || l.cfg.Broken.Has(JoinBelowEpochStart))
 }
 
 // proposal returns the change in the form for the store.
@@ -384,7 +384,7 @@ func (c *change) proposal(l *Leader) Proposal {
 		if c.eligible[i] {
 			p.ELR = append(p.ELR, m.Broker)
 		}
-		if (m.Broker == l.cfg.Self || c.inSync[i] && !m.InSync) && !l.cfg.Broken.has(JoinWithoutCompares) {
+		if (m.Broker == l.cfg.Self || c.inSync[i] && !m.InSync) && !l.cfg.Broken.Has(JoinWithoutCompares) {
 			p.Members = append(p.Members, Compare{m.Broker, m.BrokerEpoch, m.Liveness})
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // The walks find the absence of each of these rules.
 func TestWalksNeedEveryRule(t *testing.T) {
-	for name, r := range map[string]rule{"keepDiverged": keepDiverged, "trustBatches": trustBatches, "cutLeaders": cutLeaders} {
+	for name, r := range map[string]rule{"KeepDiverged": KeepDiverged, "trustBatches": trustBatches, "cutLeaders": cutLeaders} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range walks(400) {
 				var err error

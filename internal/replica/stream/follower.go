@@ -334,7 +334,7 @@ func (f *following) checkLocked() {
 		f.from.drop(f.slot)
 		f.endLocked(0, paused)
 		f.again()
-	case t.pending > 0 || t.s.opt.broken.has(ignoreEnds):
+	case t.pending > 0 || t.s.opt.broken.Has(ignoreEnds):
 	case t.log.Ends().LogEnd < f.next: // a failed journal has taken records back
 		f.endLocked(frame.Gap, wanted)
 	case t.log.AcksWritten() != f.through: // the leader counts other ends from now on
@@ -402,7 +402,7 @@ func (f *follower) at(slot uint32) *following {
 // still is the condition of changes that the leader asked for: another leader may need others, and
 // a log that leads changes on its own.
 func (f *following) still() storage.Only {
-	return storage.Only{Is: !f.part.s.opt.broken.has(cutLeaders), Epoch: f.epoch}
+	return storage.Only{Is: !f.part.s.opt.broken.Has(cutLeaders), Epoch: f.epoch}
 }
 
 // cutAt truncates the log of a stream, or empties it, on the directory's goroutine.

@@ -136,7 +136,7 @@ func (f *follower) data(c Conn, h frame.Header) error {
 
 // accept reports whether a frame continues the log. Otherwise it ends the slot.
 func (f *following) accept(d frame.Data, batches []byte) bool {
-	end, err := checkBatches(d, batches, f.part.s.opt.broken.has(trustBatches))
+	end, err := checkBatches(d, batches, f.part.s.opt.broken.Has(trustBatches))
 	t := f.part
 	t.mu.Lock()
 	cause := frame.Cause(0)
@@ -347,7 +347,7 @@ func (f *following) truncate(slot uint32, end int64, reset bool) {
 		return
 	}
 	lost, err := t.p.MayTruncate(f.epoch, end)
-	if t.s.opt.broken.has(resetAnything) && errors.Is(err, replica.ErrDiverged) {
+	if t.s.opt.broken.Has(resetAnything) && errors.Is(err, replica.ErrDiverged) {
 		err = nil
 	}
 	if lost {

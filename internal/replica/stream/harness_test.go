@@ -14,9 +14,9 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -160,7 +160,7 @@ func (w *world) start(id int32) *node {
 	must(w.t, err)
 	find := func(t [16]byte, p int32) (*replica.Partition, error) { return n.manager.Partition(t, p) }
 	opt := Options{Self: id, Links: n, Partition: find}
-	opt.setRules(w.broken)
+	opt.broken = breakrules.Without(w.broken)
 	if w.options != nil {
 		w.options(&opt)
 	}
@@ -170,7 +170,7 @@ func (w *world) start(id int32) *node {
 		resigns = w.resigns
 	}
 	n.manager = replica.NewManager(replica.Options{Self: id, Resigner: resigns, Incarnation: n.incarnation, Storage: n.storage, Cluster: n,
-		Park: purgatory.New(), Logger: zap.NewNop(), Config: func(*metadata.Image, *metadata.Topic) storage.Config { return cfg },
+		Logger: zap.NewNop(), Config: func(*metadata.Image, *metadata.Topic) storage.Config { return cfg },
 		RoleChanged: n.streams.RoleChanged})
 	w.mu.Lock()
 	w.set(metadata.BrokerKey(id), metadata.Broker{Incarnation: n.incarnation}.Encode())

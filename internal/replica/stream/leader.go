@@ -273,7 +273,7 @@ func (o *outgoing) decide(x *frame.Subscription) frame.Verdict {
 	ours := progress.Offsets{Epoch: epoch, Start: t.startFor(x.LogEnd, e.LogStart), LogEnd: e.LogEnd}
 	theirs := progress.Position{Epoch: x.LeaderEpoch, LastEpoch: x.LastEpoch, Start: x.LogStart, End: x.LogEnd, Member: member}
 	answer, at, end := progress.Answer(ours, theirs, t.log.EpochEnd)
-	if o.s.opt.broken.has(keepDiverged) && answer == progress.Diverged {
+	if o.s.opt.broken.Has(KeepDiverged) && answer == progress.Diverged {
 		answer = progress.Accepted
 	}
 	switch answer {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // row is what Kafka decided for one principal, address and resource.
@@ -29,14 +31,10 @@ type recorded struct {
 func recordedDecisions(t *testing.T) []recorded {
 	t.Helper()
 	f, err := os.Open("testdata/kafka-4.3.1-decisions.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = f.Close() }()
 	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var sets []recorded
 	lines := bufio.NewScanner(z)
 	for lines.Scan() {
@@ -64,18 +62,14 @@ func recordedDecisions(t *testing.T) []recorded {
 			t.Fatalf("a line of the kind %q", field[0])
 		}
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, lines.Err())
 	return sets
 }
 
 func number(t *testing.T, text string, base int) uint64 {
 	t.Helper()
 	n, err := strconv.ParseUint(text, base, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return n
 }
 

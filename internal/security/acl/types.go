@@ -129,13 +129,13 @@ func Supported(t ResourceType) Mask {
 
 // Binding is one ACL: who may, or may not, do what with which resources.
 type Binding struct {
-	Type       ResourceType
-	Name       string // a name, its beginning, or Wildcard with Literal
-	Pattern    Pattern
-	Principal  string // such as "User:bob", or Everybody
-	Host       string // an address as text, or Wildcard
-	Operation  Operation
-	Permission Permission
+	Type       ResourceType `json:"type"`
+	Name       string       `json:"name"` // a name, its beginning, or Wildcard with Literal
+	Pattern    Pattern      `json:"pattern"`
+	Principal  string       `json:"principal"` // such as "User:bob", or Everybody
+	Host       string       `json:"host"`      // an address as text, or Wildcard
+	Operation  Operation    `json:"operation"`
+	Permission Permission   `json:"permission"`
 }
 
 // String returns a binding as a sentence, such as

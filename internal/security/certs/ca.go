@@ -91,9 +91,6 @@ func (a *Authority) Signed(c *x509.Certificate) bool {
 	return c.CheckSignatureFrom(a.certificate) == nil
 }
 
-// Expires returns when the authority's certificate expires.
-func (a *Authority) Expires() time.Time { return a.certificate.NotAfter }
-
 // Leaf makes a certificate of 397 days for a server with these names, with a new ECDSA P-256 key.
 // The server can also show it as a client: brokers show it to each other.
 func (a *Authority) Leaf(subject string, names []string, now time.Time) (Pair, error) {

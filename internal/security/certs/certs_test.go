@@ -23,24 +23,22 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 var now = time.Now()
 
 func put(t *testing.T, path string, text []byte) string {
 	t.Helper()
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, text, 0o600))
 	return path
 }
 
 func authority(t *testing.T, names ...string) *Authority {
 	t.Helper()
 	a, err := NewAuthority("test CA", append(names, "localhost", "127.0.0.1"), now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return a
 }
 
@@ -48,9 +46,7 @@ func authority(t *testing.T, names ...string) *Authority {
 func leafOf(t *testing.T, dir string, a *Authority, names ...string) Config {
 	t.Helper()
 	p, err := a.Leaf("broker", append(names, "localhost"), now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return Config{Certificate: put(t, filepath.Join(dir, "s.pem"), p.Certificate), Key: put(t, filepath.Join(dir, "k.pem"), p.Key)}
 }
 
@@ -89,16 +85,12 @@ func TestAnAuthoritySignsItsNamesOnly(t *testing.T) {
 		}
 	}
 	again, err := LoadAuthority(a.CertificatePEM, a.KeyPEM)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got := strings.Join(again.Names(), " "); got != "b1.example.com localhost 10.1.2.3 ::1 127.0.0.1" {
 		t.Errorf("names: %s", got)
 	}
 	c, err := Parse(a.CertificatePEM)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !c[0].MaxPathLenZero || !c[0].PermittedDNSDomainsCritical || c[0].NotAfter.Sub(now) < 3600*24*time.Hour {
 		t.Errorf("%+v", c[0])
 	}
@@ -111,15 +103,11 @@ func TestReload(t *testing.T) {
 	c := leafOf(t, dir, a)
 	core, lines := observer.New(zap.InfoLevel)
 	s, err := Open("clients", c, time.Now, zap.New(core))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	serial := func() string {
 		t.Helper()
 		state, err := handshake(s, a.CertificatePEM, "localhost")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_ = state
 		return s.Certificate().SerialNumber.String()
 	}
@@ -129,9 +117,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("without a change: %v", lines.All())
 	}
 	next, err := a.Leaf("broker", []string{"localhost"}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	put(t, c.Certificate, next.Certificate) // the key comes later
 	for range 3 {
 		s.Reload(false)
@@ -147,17 +133,13 @@ func TestReload(t *testing.T) {
 	if serial() == before || lines.Len() != 2 || s.Status().Problem != "" {
 		t.Errorf("both: %v", lines.All())
 	}
-	if err := os.Remove(c.Key); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(c.Key))
 	taken(s)
 	if s.Status().Problem == "" || serial() == before {
 		t.Error("a missing key is not noticed")
 	}
 	put(t, c.Key, next.Key)
-	if err := os.Chmod(c.Key, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(c.Key, 0o644))
 	taken(s)
 	if problem := s.Status().Problem; !strings.Contains(problem, "chmod 600") {
 		t.Errorf("problem of a key that others can read: %s", problem)
@@ -178,18 +160,12 @@ func TestClientCertificates(t *testing.T) {
 	c := leafOf(t, dir, a)
 	c.ClientCA, c.ClientAuth = put(t, filepath.Join(dir, "ca.pem"), a.CertificatePEM), tls.RequireAndVerifyClientCert
 	s, err := Open("peers", c, time.Now, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	client := func(a *Authority) tls.Certificate {
 		p, err := a.Leaf("bob", nil, now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		pair, err := tls.X509KeyPair(p.Certificate, p.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return pair
 	}
 	state, err := handshake(s, a.CertificatePEM, "localhost", client(a))
@@ -225,17 +201,11 @@ func TestNoSessionIsResumed(t *testing.T) {
 	c := leafOf(t, dir, a)
 	c.ClientCA, c.ClientAuth = put(t, filepath.Join(dir, "ca.pem"), a.CertificatePEM), tls.RequireAndVerifyClientCert
 	s, err := Open("clients", c, time.Now, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	leaf, err := a.Leaf("bob", nil, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	pair, err := tls.X509KeyPair(leaf.Certificate, leaf.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(a.CertificatePEM)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
@@ -250,9 +220,7 @@ func TestNoSessionIsResumed(t *testing.T) {
 				served <- err
 			}()
 			_, err := io.ReadFull(client, make([]byte, 1)) // tickets come before the data
-			if err := errors.Join(err, <-served); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(err, <-served))
 			if got := server.ConnectionState(); got.DidResume || client.ConnectionState().DidResume || len(got.VerifiedChains) == 0 {
 				t.Errorf("%s: a session was resumed", tls.VersionName(version))
 			}
@@ -264,16 +232,12 @@ func TestNoSessionIsResumed(t *testing.T) {
 func sockets(t *testing.T) (here, there net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	if here, err = net.Dial("tcp", l.Addr().String()); err == nil {
 		there, err = l.Accept()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _, _ = here.Close(), there.Close() })
 	return here, there
 }
@@ -288,13 +252,9 @@ func TestAFileThatIsCut(t *testing.T) {
 	c.ClientCA, c.ClientAuth = put(t, filepath.Join(dir, "ca.pem"), all), tls.RequireAndVerifyClientCert
 	core, lines := observer.New(zap.InfoLevel)
 	s, err := Open("peers", c, time.Now, zap.New(core))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	shown, err := Parse(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	complete := func() bool { return len(s.current.Load().clientCA) == len(shown) }
 	ends := []int{len(a.CertificatePEM), len(a.CertificatePEM) + len(b.CertificatePEM), len(all)}
 	for cut := range all {
@@ -344,24 +304,16 @@ func TestASwitchedLink(t *testing.T) {
 		}
 		for file, text := range map[string][]byte{"c.pem": next.Certificate, "k.pem": next.Key} {
 			path := put(t, filepath.Join(dir, name, file), append(text, bytes.Repeat([]byte{10}, 2000-len(text))...)) // all of one size
-			if err := os.Chtimes(path, stamp, stamp); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Chtimes(path, stamp, stamp))
 		}
 		link := filepath.Join(dir, "..tmp")
-		if err := errors.Join(os.Symlink(name, link), os.Rename(link, filepath.Join(dir, "..data"))); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(os.Symlink(name, link), os.Rename(link, filepath.Join(dir, "..data"))))
 	}
 	generation("..1")
 	c := Config{Certificate: filepath.Join(dir, "c.pem"), Key: filepath.Join(dir, "k.pem")}
-	if err := errors.Join(os.Symlink("..data/c.pem", c.Certificate), os.Symlink("..data/k.pem", c.Key)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(os.Symlink("..data/c.pem", c.Certificate), os.Symlink("..data/k.pem", c.Key)))
 	s, err := Open("clients", c, time.Now, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	before := s.Certificate()
 	generation("..2")
 	if !taken(s) || s.Certificate().Equal(before) || s.Status().Problem != "" {
@@ -385,21 +337,15 @@ func made(t *testing.T, key any, change func(*x509.Certificate)) (certificate, p
 		public = &k.PublicKey
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, public, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	text, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})
 }
 
 func TestUnusableFilesAreRefusedWithTheCause(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	good, goodKey := made(t, key, nil)
 	_, otherKey := made(t, mustKey(t), nil)
 	with := func(change func(*x509.Certificate)) []byte { c, _ := made(t, key, change); return c }
@@ -473,25 +419,19 @@ func TestAnUntimelyCertificateIsUsedUntilItsSuccessor(t *testing.T) {
 func mustKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return key
 }
 
 func TestWarnings(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	certificate, private := made(t, key, nil)
 	dir := t.TempDir()
 	s, err := Open("x", Config{Certificate: put(t, filepath.Join(dir, "s.pem"), certificate),
 		Key: put(t, filepath.Join(dir, "k.pem"), private), Names: []string{"localhost", "b1.example.com", "10.0.0.1"}},
 		time.Now, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w := s.Status().Warnings
 	if len(w) != 2 || !strings.Contains(w[0], "does not cover b1.example.com, 10.0.0.1,") || !strings.Contains(w[1], "RSA") {
 		t.Errorf("%q", w)

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // recorded holds what Kafka 4.3.1 and Java 17 made of names and rules: X500Principal.getName, and
@@ -22,22 +24,16 @@ type recorded struct {
 func kafkas(t *testing.T) recorded {
 	t.Helper()
 	b, err := os.ReadFile("testdata/kafka-4.3.1-names.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var r recorded
-	if err := json.Unmarshal(b, &r); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(b, &r))
 	return r
 }
 
 func TestNamesAreKafkas(t *testing.T) {
 	for _, c := range kafkas(t).Names {
 		der, err := hex.DecodeString(c.DER)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := name(der); got != c.Name {
 			t.Errorf("%s\n is %s\nwant %s", c.DER, got, c.Name)
 		}
@@ -79,14 +75,10 @@ func TestRulesThatAreRefused(t *testing.T) {
 // Two values that a certificate keeps apart give two names, and none is empty.
 func TestNamesOfPrincipals(t *testing.T) {
 	subject, err := asn1.Marshal(pkix.Name{CommonName: "admin"}.ToRDNSequence())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for rules, want := range map[string]string{"": "User:CN=admin", "RULE:CN=(.*)/$1/U": "User:ADMIN", "RULE:.*//": ""} {
 		r, err := ParseRules(rules)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got, err := r.Principal(&x509.Certificate{RawSubject: subject}); got != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %q, %v", rules, got, err)
 		}
@@ -101,9 +93,7 @@ func FuzzNames(f *testing.F) {
 	seed := pkix.Name{CommonName: `a,b=c\ `, Organization: []string{"o"}, ExtraNames: []pkix.AttributeTypeAndValue{
 		{Type: asn1.ObjectIdentifier{1, 2, 3}, Value: "x"}}}
 	der, err := asn1.Marshal(seed.ToRDNSequence())
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	f.Add(der, "RULE:^CN=(.*?),.*$/$1/L,DEFAULT")
 	f.Add([]byte{0x30, 0}, "RULE:(a|b)*/\\$$1/U")
 	f.Fuzz(func(t *testing.T, der []byte, rules string) {

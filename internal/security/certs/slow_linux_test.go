@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // Files on a disk that does not answer hold up neither a scrape, which asks for the state, nor a
@@ -16,15 +18,9 @@ func TestSlowFilesHoldUpNoOther(t *testing.T) {
 	dir, a := t.TempDir(), authority(t)
 	c := leafOf(t, dir, a)
 	s, err := Open("clients", c, time.Now, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(c.Certificate); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(c.Certificate, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.Remove(c.Certificate))
+	must.OK(t, syscall.Mkfifo(c.Certificate, 0o600))
 	reloaded, asked := make(chan struct{}), make(chan struct{})
 	go func() {
 		s.Reload(true)
@@ -39,9 +35,7 @@ func TestSlowFilesHoldUpNoOther(t *testing.T) {
 			w, err = syscall.Open(c.Certificate, syscall.O_WRONLY|syscall.O_NONBLOCK, 0)
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	go func() {
 		if _, err := handshake(s, a.CertificatePEM, "localhost"); err != nil || s.Status().Problem != "" {
 			t.Errorf("%v, %q", err, s.Status().Problem)

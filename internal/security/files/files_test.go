@@ -5,25 +5,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func write(t *testing.T, path, text string, mode os.FileMode) string {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(text), mode))
+	must.OK(t, os.Chmod(path, mode))
 	return path
 }
 
 func TestASecretThatOthersCanReadIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	opened, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer opened.Close()
 	for mode, ok := range map[os.FileMode]bool{0o600: true, 0o400: true, 0o640: false, 0o604: false, 0o644: false, 0o666: false} {
 		_, _, err := ReadSecret(write(t, filepath.Join(dir, "s"), "x", mode))
@@ -57,19 +53,13 @@ func TestASystemdCredentialComesFirst(t *testing.T) {
 func TestStamps(t *testing.T) {
 	dir := t.TempDir()
 	a, b, link := write(t, filepath.Join(dir, "a"), "x", 0o600), write(t, filepath.Join(dir, "b"), "x", 0o600), filepath.Join(dir, "l")
-	if err := os.Symlink(a, link); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink(a, link))
 	before := StampOf(link)
 	if before == (Stamp{}) || before != StampOf(a) || before != StampOf(link) {
 		t.Errorf("%+v", before)
 	}
-	if err := os.Remove(link); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(b, link); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(link))
+	must.OK(t, os.Symlink(b, link))
 	if StampOf(link) == before {
 		t.Error("the link leads elsewhere and has the same stamp")
 	}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // New files have the owner and mode of the former ones. If one can't be replaced, all former ones
@@ -13,21 +15,15 @@ func TestFilesAreReplacedTogether(t *testing.T) {
 	dir := t.TempDir()
 	key, certificate := filepath.Join(dir, "key"), filepath.Join(dir, "certificate")
 	write := func(path, text string, mode os.FileMode) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
+		must.OK(t, os.Chmod(path, mode))
 	}
 	write(key, "old", 0o640)
 	write(certificate, "old", 0o604)
 	owner := os.Getuid()
 	if owner == 0 { // only root can give files away
 		owner = 12345
-		if err := os.Chown(key, owner, 54321); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chown(key, owner, 54321))
 	}
 	check := func(when, want string) {
 		t.Helper()
@@ -60,9 +56,7 @@ func TestFilesAreReplacedTogether(t *testing.T) {
 	}
 	check("after a failure", "old")
 	write(key+".new", "of an attempt that was interrupted", 0o600)
-	if err := Replace(all); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Replace(all))
 	check("replaced", "new")
 	if err := Replace([]Replacement{{key, []byte("newer")}, {filepath.Join(dir, "missing"), nil}}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)

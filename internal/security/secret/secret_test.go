@@ -11,6 +11,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // TestNoWayOfPrintingShowsASecret prints a secret in every way that the tree uses, alone and inside
@@ -31,9 +33,7 @@ func TestNoWayOfPrintingShowsASecret(t *testing.T) {
 	}
 	shown["error"] = fmt.Errorf("cannot use %v: %w", holder, fmt.Errorf("bad %s", s)).Error()
 	encoded, err := json.Marshal(holder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	shown["json"] = string(encoded)
 	if encoded, err = json.Marshal(map[string]any{"a": s}); err != nil {
 		t.Fatal(err)

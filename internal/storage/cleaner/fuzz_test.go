@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // FuzzPass cleans arbitrary bytes that look like batches: the result can be read, and has no record
@@ -19,9 +20,7 @@ func FuzzPass(f *testing.F) {
 			w.Append(int64(i), []byte(k), value, nil)
 		}
 		b, err := w.Build()
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.OK(f, err)
 		return b
 	}
 	p := &record.Producer{ID: 1}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -151,9 +153,7 @@ func TestRetainKeepsWhatThePolicyKeeps(t *testing.T) {
 		b.Start = rapid.Int64Range(0, b.High).Draw(t, "start")
 		v := Retain(now, p, b, parts)
 		b.High = min(b.High, b.Stable) // both protect a part in the same way
-		if err := fair(p, b, specs, parts, &v); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, fair(p, b, specs, parts, &v))
 	})
 }
 

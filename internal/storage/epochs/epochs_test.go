@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func TestEnd(t *testing.T) {
@@ -80,9 +82,7 @@ func TestAgainstEveryRecord(t *testing.T) {
 				cut := rapid.Int64Range(start, end()).Draw(t, "end")
 				below := c.Below(cut)
 				part, err := Of(below.Entries())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				before := c.Entries()
 				c.CutEnd(cut)
 				if !slices.Equal(part.Entries(), c.Entries()) {

@@ -1,7 +1,9 @@
 package journal
 
-// Rule is a rule that tests disable, to verify that a test fails without it. Only a build with the
-// tag breakrules can disable rules.
+import "github.com/chronik-io/chronik/internal/breakrules"
+
+// Rule is a rule that tests disable, to verify that a test fails without it. See package
+// breakrules.
 type Rule uint16
 
 // The rules, named after what happens without them.
@@ -16,3 +18,6 @@ const (
 	CountCurrent                  // the current file, which no Release frees, keeps the next one from beginning
 	BelowRedo                     // a recovery passes on frames that no log needs any longer
 )
+
+// Broken names the rules that a test has removed.
+type Broken = breakrules.Removed[Rule]

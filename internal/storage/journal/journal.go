@@ -204,7 +204,7 @@ func Open(opt Options) (*Journal, error) {
 func (j *Journal) Drop(s *Stream) {
 	j.mu.Lock()
 	var dropped []*Entry
-	if p := j.part; p != nil && p.entry.Stream == s && !j.opt.Broken.has(KeepPart) {
+	if p := j.part; p != nil && p.entry.Stream == s && !j.opt.Broken.Has(KeepPart) {
 		dropped, j.part = append(dropped, p.entry), nil // without its first block, there is no frame
 	}
 	dropped = append(dropped, s.queue.all()...)

@@ -14,7 +14,7 @@ func (j *Journal) Fresh(minNext LSN) (Position, error) {
 		j.mu.Unlock()
 		return Position{}, fmt.Errorf("begin fresh file of journal %s: the journal is in use", j.opt.Dir)
 	}
-	if j.opt.Broken.has(ReuseLSNs) {
+	if j.opt.Broken.Has(ReuseLSNs) {
 		j.next = j.Durable() + 1
 	}
 	j.next = max(j.next, minNext)

@@ -159,7 +159,7 @@ func (j *Journal) endPartLocked() *part {
 	}
 	j.part = nil
 	j.waiting.count(p.entry, -1)
-	if !j.opt.Broken.has(NoSkip) {
+	if !j.opt.Broken.Has(NoSkip) {
 		j.next++ // of the skip frame
 	}
 	return p

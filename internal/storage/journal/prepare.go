@@ -136,7 +136,7 @@ func (s *space) newFile(want int64) (*file, error) {
 	var salt [8]byte
 	_, _ = rand.Read(salt[:]) // never fails
 	f.salt = binary.LittleEndian.Uint64(salt[:])
-	if s.opt.Broken.has(IgnoreSalt) {
+	if s.opt.Broken.Has(IgnoreSalt) {
 		f.salt = 0
 	}
 	if err := s.open(f, old); err != nil {

@@ -141,7 +141,7 @@ func (c *chain) follow(r *reader, fn func(Frame) error) error {
 		if err != nil || !ok || f.LSN != c.next {
 			return err
 		}
-		if needed := f.LSN >= c.from.LSN || r.broken.has(BelowRedo); needed && fn != nil && f.Type != Skip {
+		if needed := f.LSN >= c.from.LSN || r.broken.Has(BelowRedo); needed && fn != nil && f.Type != Skip {
 			if err := fn(f); err != nil {
 				return err
 			}
@@ -165,7 +165,7 @@ func (r *reader) verifyTail(end LSN, above *LSN) error {
 				break
 			}
 			*above = max(*above, f.LSN+1)
-			if f.DurableThrough >= end && f.LSN >= end && !r.broken.has(IgnoreDamage) {
+			if f.DurableThrough >= end && f.LSN >= end && !r.broken.Has(IgnoreDamage) {
 				return &Damage{Kind: InvalidFrame, File: r.Name, Pos: r.pos, LSN: end,
 					text: fmt.Sprintf("LSN %d is invalid at position %d of %s/%s, but the frame with LSN %d records it as synced",
 						end, r.pos, r.dir, r.Name, f.LSN)}

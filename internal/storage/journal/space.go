@@ -119,7 +119,7 @@ func (s *space) stuck() bool {
 // use at most. A Release never frees the current file, which a large entry may have made as large
 // as the limit. If it is the only one, the next file does not wait.
 func (s *space) fullLocked(limit int64) bool {
-	return (len(s.live) > 1 || s.opt.Broken.has(CountCurrent)) && s.usedLocked()+s.opt.FileSize > limit
+	return (len(s.live) > 1 || s.opt.Broken.Has(CountCurrent)) && s.usedLocked()+s.opt.FileSize > limit
 }
 
 func (s *space) usedLocked() (n int64) {

@@ -96,7 +96,7 @@ func (j *Journal) fillLocked(t *taken, l limits, now time.Time) {
 		}
 		j.ready.pop()
 		before := len(t.entries)
-		if p == nil || s != p.entry.Stream || j.opt.Broken.has(Overtake) {
+		if p == nil || s != p.entry.Stream || j.opt.Broken.Has(Overtake) {
 			j.fillFrom(t, s, &b, smallTraffic)
 		}
 		switch {

@@ -246,7 +246,7 @@ func (j *Journal) split(entries []*Entry) (written, rest []*Entry) {
 	written, rest = j.slice(), j.slice()
 	j.group.splits++
 	for _, e := range entries {
-		if e.onWrite() && (e.Stream.syncs != j.group.splits || j.opt.Broken.has(WrittenFirst)) {
+		if e.onWrite() && (e.Stream.syncs != j.group.splits || j.opt.Broken.Has(WrittenFirst)) {
 			written = append(written, e)
 			continue
 		}
@@ -344,7 +344,7 @@ func (j *Journal) writeTaken(g *group, t taken) error {
 	}
 	if t.part != nil {
 		g.count(t.part.entry)
-		if !j.opt.Broken.has(NoSkip) {
+		if !j.opt.Broken.Has(NoSkip) {
 			g.putSkip(t.part, durable)
 		}
 	}

@@ -16,41 +16,27 @@ func fill(t *testing.T, s *Segment, base int64, n, size int) {
 		w := record.NewBuilder(record.BatchOptions{BaseOffset: base + int64(i)})
 		w.Append(1000+base+int64(i), nil, make([]byte, size), nil)
 		b, err := w.Build()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Append([][]byte{b}, 100); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
+		ok(t, s.Append([][]byte{b}, 100))
 	}
-	if err := s.Seal(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, s.Seal())
 }
 
 // Concurrent readers see the batches of the old segment, those of the new one, or ErrReplaced; the
 // index matches the file.
 func TestReplacement(t *testing.T) {
 	fsys := vfs.Memory()
-	if err := fsys.MkdirAll("/l"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, fsys.MkdirAll("/l"))
 	files := NewFiles(fsys, 2)
 	defer files.Close()
 	old, err := Create(files, "/l", 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	fill(t, old, 0, 200, 100)
 	for round := range 20 {
 		fresh, err := CreateCleaned(files, "/l", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		fill(t, fresh, int64(round+1), 100, 50)
-		if err := fresh.Ready(); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, fresh.Ready())
 		stop, begun := make(chan struct{}), make(chan struct{}, 8)
 		var wg sync.WaitGroup
 		for range 4 {
@@ -80,13 +66,9 @@ func TestReplacement(t *testing.T) {
 		for range 4 {
 			<-begun
 		}
-		if err := old.RemoveIndexes(); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, old.RemoveIndexes())
 		old.Replace()
-		if err := fresh.Install(); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, fresh.Install())
 		close(stop)
 		wg.Wait()
 		if _, err := old.Read(50, 1000, 10, true); !errors.Is(err, ErrReplaced) {
@@ -105,15 +87,11 @@ func TestReplacement(t *testing.T) {
 
 func TestBatchesMeetsDamage(t *testing.T) {
 	fsys := vfs.Memory()
-	if err := fsys.MkdirAll("/l"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, fsys.MkdirAll("/l"))
 	files := NewFiles(fsys, 2)
 	defer files.Close()
 	s, err := Create(files, "/l", 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	fill(t, s, 0, 20, 100)
 	var seen []int64
 	note := func(b record.Batch) error { seen = append(seen, b.BaseOffset()); return nil }
@@ -121,9 +99,7 @@ func TestBatchesMeetsDamage(t *testing.T) {
 		t.Fatalf("%v, %v", seen, err)
 	}
 	f, err := fsys.Open(s.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	if _, err := f.WriteAt([]byte{0xff}, s.Size()-5); err != nil {
 		t.Fatal(err)
 	}

@@ -13,15 +13,11 @@ import (
 func fresh(t *testing.T, base int64) *Segment {
 	t.Helper()
 	fs := vfs.Memory()
-	if err := fs.MkdirAll("/s"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, fs.MkdirAll("/s"))
 	files := NewFiles(fs, 100)
 	t.Cleanup(func() { _ = files.Close() })
 	s, err := Create(files, "/s", base, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	return s
 }
 
@@ -30,12 +26,8 @@ func appendAt(t *testing.T, s *Segment, ts int64) {
 	b := record.NewBuilder(record.BatchOptions{BaseOffset: s.base})
 	b.Append(ts, nil, []byte("v"), nil)
 	data, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Append([][]byte{data}, 4096); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
+	ok(t, s.Append([][]byte{data}, 4096))
 }
 
 // The jitter differs between segments, stays within segment.jitter.ms and segment.ms, and does not
@@ -114,26 +106,18 @@ func TestFullByAge(t *testing.T) {
 func TestRetire(t *testing.T) {
 	s := fresh(t, 7)
 	appendAt(t, s, 5000)
-	if err := s.Seal(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, s.Seal())
 	h, err := s.files.acquire(s.Path(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	names := func() (names []string) {
 		infos, err := s.files.fs.List("/s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		for _, in := range infos {
 			names = append(names, in.Name)
 		}
 		return names
 	}
-	if err := s.Retire(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, s.Retire())
 	if got := names(); len(got) != 1 || !IsDeleted(got[0]) {
 		t.Errorf("left: %q", got)
 	}
@@ -162,17 +146,13 @@ func TestRetire(t *testing.T) {
 func TestNewestIsFoundOnce(t *testing.T) {
 	s := fresh(t, 7)
 	appendAt(t, s, 5000)
-	if err := s.Seal(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, s.Seal())
 	again := Open(s.files, "/s", 7, s.Size())
 	if ts, err := again.Newest(); ts != 5000 || err != nil {
 		t.Errorf("%d, %v", ts, err)
 	}
 	again.files.forget(again.Path())
-	if err := again.files.fs.RemoveAll("/s"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, again.files.fs.RemoveAll("/s"))
 	if ts, err := again.Newest(); ts != 5000 || err != nil {
 		t.Errorf("the second time: %d, %v", ts, err)
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // The bytes are those of Kafka's AbortedTxn.
@@ -77,9 +79,7 @@ func TestSearchFindsEveryAbortedTransaction(t *testing.T) {
 				n += len(s)
 			}
 			s, err := Decode(Encode(nil, h.all[n:]), MarkOf(h.all[n:]))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			segments = append(segments, s)
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "batches") {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -15,7 +16,7 @@ import (
 
 // removal is a rule that a test removes.
 type removal struct {
-	remove func(remove bool)
+	remove func() (restore func())
 	kind   kind // of the histories
 	// run is a history that shows the absence of the rule; random faults do if it is nil.
 	run func(w *world, c *clients)
@@ -24,30 +25,23 @@ type removal struct {
 // without has a case for each rule whose absence histories of whole brokers show within a few
 // dozen. The walks of internal/testing/sim detect more: they are far shorter.
 func without() map[string]removal {
-	inProgress := func(r progress.Rule) func(bool) { return func(remove bool) { set(&progress.Everywhere, r, remove) } }
-	inElection := func(r election.Rule) func(bool) { return func(remove bool) { set(&election.Everywhere, r, remove) } }
-	inController := func(remove bool) { set(&controller.Everywhere, controller.TrustAnswers, remove) }
-	inStream := func(remove bool) { set(&stream.Everywhere, stream.KeepDiverged, remove) }
 	return map[string]removal{
-		"trustAnswers": {remove: inController, kind: kind{brokers: 4}, run: undialed},
-		"KeepUnable": {remove: func(remove bool) { set(&controller.Everywhere, controller.KeepUnable, remove) },
-			run: failsForSeconds(erring, 1)},
-		"DeleteAlone":     {remove: inProgress(progress.DeleteAlone), run: deletedAlone},
-		"NoGap":           {remove: func(remove bool) { set(&metadata.Everywhere, metadata.NoGap, remove) }, run: restoredTwice},
-		"MoveDespiteELR":  {remove: inProgress(progress.MoveDespiteELR)},
-		"KeepMissing":     {remove: inElection(election.KeepMissing)},
-		"FenceWithoutELR": {remove: inElection(election.FenceWithoutELR)},
-		"keepDiverged":    {remove: inStream},
-		"KeepLossy":       {remove: inElection(election.KeepLossy), kind: kind{profile: "os"}},
-		"ForgetLoss":      {remove: inElection(election.ForgetLoss), kind: kind{profile: "os", brokers: 1}, run: powerFails},
+		"TrustAnswers":    {remove: everywhere(controller.TrustAnswers), kind: kind{brokers: 4}, run: undialed},
+		"KeepUnable":      {remove: everywhere(controller.KeepUnable), run: failsForSeconds(erring, 1)},
+		"DeleteAlone":     {remove: everywhere(progress.DeleteAlone), run: deletedAlone},
+		"NoGap":           {remove: everywhere(metadata.NoGap), run: restoredTwice},
+		"MoveDespiteELR":  {remove: everywhere(progress.MoveDespiteELR)},
+		"KeepMissing":     {remove: everywhere(election.KeepMissing)},
+		"FenceWithoutELR": {remove: everywhere(election.FenceWithoutELR)},
+		"KeepDiverged":    {remove: everywhere(stream.KeepDiverged)},
+		"KeepLossy":       {remove: everywhere(election.KeepLossy), kind: kind{profile: "os"}},
+		"ForgetLoss":      {remove: everywhere(election.ForgetLoss), kind: kind{profile: "os", brokers: 1}, run: powerFails},
 	}
 }
 
-// set sets a variable to a rule, or to none.
-func set[R ~uint32](everywhere *R, rule R, remove bool) {
-	if *everywhere = 0; remove {
-		*everywhere = rule
-	}
+// everywhere returns a function that removes a rule in all of the process.
+func everywhere[R breakrules.Rule](rule R) func() (restore func()) {
+	return func() func() { return breakrules.Everywhere(rule) }
 }
 
 // If any one of the rules is removed, random faults must show a violation. CHRONIK_SIM_RULES is the
@@ -59,8 +53,7 @@ func TestFaultsDetectEveryRemovedRule(t *testing.T) {
 	}
 	for name, r := range without() {
 		t.Run(name, func(t *testing.T) {
-			r.remove(true)
-			defer r.remove(false)
+			defer r.remove()()
 			if r.run == nil {
 				r.run = func(_ *world, c *clients) { c.walk() }
 			}

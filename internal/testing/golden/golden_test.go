@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // failing records the failures of a test.
@@ -18,9 +20,7 @@ func (f *failing) Errorf(format string, args ...any) { f.output += fmt.Sprintf(f
 
 func TestDifferencesAreShown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
-	if err := os.WriteFile(path, []byte("one\n\ntwo\n<!-- generated: a -->\nthree\n<!-- end: a -->\nfour\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte("one\n\ntwo\n<!-- generated: a -->\nthree\n<!-- end: a -->\nfour\n"), 0o600))
 	for want, check := range map[string]func(testing.TB){
 		"":                         func(t testing.TB) { Part(t, path, "a", "three\n", "go test") },
 		`part "a" differs from`:    func(t testing.TB) { Part(t, path, "a", "3\n", "go test") },

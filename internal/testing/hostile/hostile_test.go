@@ -17,6 +17,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -50,9 +51,7 @@ func TestBystandersAreAnswered(t *testing.T) {
 	b := chronik.StartTest(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := Prepare(ctx, b.Addr()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Prepare(ctx, b.Addr()))
 	seen, err := Watch(ctx, b.Addr(), 200*time.Millisecond, 2)
 	if err != nil || len(seen) != 6 {
 		t.Fatalf("%v, %v", seen, err)
@@ -63,9 +62,7 @@ func TestBystandersAreAnswered(t *testing.T) {
 		}
 	}
 	nowhere, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	addr := nowhere.Addr().String()
 	_ = nowhere.Close()
 	if seen, err = Watch(ctx, addr, 50*time.Millisecond, 1); err != nil || seen["commit"].Failed != seen["commit"].N {
@@ -77,9 +74,7 @@ func TestBystandersAreAnswered(t *testing.T) {
 func TestAStallCountsForAllThatWereDue(t *testing.T) {
 	const stall = 500 * time.Millisecond
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	go func() { // accepts connections, and closes them after the stall
 		c, err := l.Accept()
@@ -90,9 +85,7 @@ func TestAStallCountsForAllThatWereDue(t *testing.T) {
 		}
 	}()
 	probes, err := Probes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got := latencyOf([]series{probes[0].watch(t.Context(), l.Addr().String(), stall, 0, 1)})
 	if want := int(stall / probes[0].every); got.N != want || got.P50 < stall/4 || got.P99 < stall*3/4 {
 		t.Errorf("%+v, want %d requests, half of which waited for %v", got, want, stall/2)
@@ -127,15 +120,11 @@ func TestReadersContinueDuringTransactionsOfStrangers(t *testing.T) {
 	b := chronik.StartTest(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := Prepare(ctx, b.Addr()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Prepare(ctx, b.Addr()))
 	m := &Attacker{Addr: b.Addr(), Part: 100}
 	defer m.Close()
 	a := transactionAttacks()[0]
-	if err := a.Prepare(ctx, m); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Prepare(ctx, m))
 	during, end := context.WithCancel(ctx)
 	defer end()
 	attacked := make(chan error, 1)
@@ -143,9 +132,7 @@ func TestReadersContinueDuringTransactionsOfStrangers(t *testing.T) {
 	offences := []string{"NONE", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "INVALID_REQUEST",
 		"UNKNOWN_TOPIC_OR_PARTITION"}
 	for {
-		if err := Answered(ctx, b.Addr()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, Answered(ctx, b.Addr()))
 		m.mu.Lock()
 		missing := slices.DeleteFunc(slices.Clone(offences), func(name string) bool { return m.outcomes[name] > 0 })
 		m.mu.Unlock()

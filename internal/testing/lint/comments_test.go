@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 var (
@@ -68,9 +70,7 @@ func TestABrokenBlockIsFound(t *testing.T) {
 	} {
 		set := token.NewFileSet()
 		syntax, err := parser.ParseFile(set, "x.go", text+"\npackage x\n", parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := (goFile{set, syntax}).blocks(); len(got) != want {
 			t.Errorf("%q: %q, want %d", text, got, want)
 		}
@@ -156,9 +156,7 @@ func parsed(t *testing.T, texts map[string]string) map[string]goFile {
 	for name, text := range texts {
 		set := token.NewFileSet()
 		syntax, err := parser.ParseFile(set, name, text, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		files[name] = goFile{set, syntax}
 	}
 	return files

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // The files in deploy refer to each other: paths on both sides of a mount, ports, names in a
@@ -89,13 +91,9 @@ func TestWhatDoesNotFitIsFound(t *testing.T) {
 		{"deploy/grafana/dashboards/topics.json", `"min": 0`, `"min": null`, "leave it out"},
 	} {
 		root := t.TempDir()
-		if err := os.CopyFS(filepath.Join(root, "deploy"), os.DirFS("../../../deploy")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.CopyFS(filepath.Join(root, "deploy"), os.DirFS("../../../deploy")))
 		for _, dir := range []string{"cmd/chronikd", "cmd/chronikctl", "internal", "pkg", "scripts", "docs"} {
-			if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
 		}
 		for _, name := range append([]string{".dockerignore", "go.mod", "go.sum"}, taggers...) {
 			rewrite(t, "../../../"+name, filepath.Join(root, name), "", "")
@@ -114,18 +112,14 @@ func TestWhatDoesNotFitIsFound(t *testing.T) {
 func rewrite(t *testing.T, from, to, was, is string) {
 	t.Helper()
 	b, err := os.ReadFile(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !strings.Contains(string(b), was) {
 		t.Fatalf("%s has no %q", from, was)
 	}
 	if was != "" {
 		b = []byte(strings.ReplaceAll(string(b), was, is))
 	}
-	if err := os.WriteFile(to, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(to, b, 0o644))
 }
 
 func deployFaults(t *testing.T, root string) []string {
@@ -133,9 +127,7 @@ func deployFaults(t *testing.T, root string) []string {
 	var faults []string
 	for _, file := range []string{stackFile, clusterFile} {
 		d, err := readDeployment(root, file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		d.checkImage()
 		d.checkTag()
 		d.checkMounts()

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // pages returns the text of the pages in the root and in docs by their path from the root.
@@ -27,9 +29,7 @@ func pages(t *testing.T) map[string]string {
 	all := make(map[string]string)
 	for _, p := range append(paths, root...) {
 		text, err := os.ReadFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		all[strings.TrimPrefix(p, "../../../")] = string(text)
 	}
 	return all
@@ -121,9 +121,7 @@ var commandName = regexp.MustCompile("(?m)(?:^    |`|\\$ (?:bin/)?)chronikctl ([
 func TestPagesNameOnlyWhatExists(t *testing.T) {
 	all := pages(t)
 	rules, err := os.ReadFile("../../../deploy/prometheus/rules.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	commands, metrics := all["docs/chronikctl.md"], all["docs/metrics.md"]
 	for page, text := range all {
 		for _, name := range regexp.MustCompile("`(chronik_[a-z_]*[a-z])[^a-z_*]").FindAllStringSubmatch(text, -1) {
@@ -206,9 +204,7 @@ func sources(t *testing.T) string {
 		})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return b.String()
 }
 

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // encodes matches code that makes bytes for a file or for another process.
@@ -86,9 +88,7 @@ func TestFormatsAreListed(t *testing.T) {
 		}
 		for _, file := range p.GoFiles {
 			text, err := os.ReadFile(filepath.Join(p.Dir, file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if encodes.Match(text) {
 				encoders = append(encoders, name)
 				break

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 var (
@@ -54,9 +56,7 @@ func glossaryFaults(page, rules string) (faults []string) {
 
 func TestGlossaryMatchesTheProseRules(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/glossary.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	paths, err := filepath.Glob("../../../.vale/Chronik/*.yml")
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no prose rules: %v", err)
@@ -64,9 +64,7 @@ func TestGlossaryMatchesTheProseRules(t *testing.T) {
 	var rules strings.Builder
 	for _, path := range paths {
 		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		rules.Write(b)
 	}
 	for _, fault := range glossaryFaults(string(page), rules.String()) {

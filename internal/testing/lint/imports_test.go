@@ -49,7 +49,7 @@ const (
 
 // ground lists the leaf packages of this module that every package may import, as it may import the
 // standard library.
-var ground = []string{"internal/bytesio", "internal/label", "internal/pause", "internal/share"}
+var ground = []string{"internal/breakrules", "internal/bytesio", "internal/label", "internal/pause", "internal/share"}
 
 // importRules returns the rule of every package, by its path without the module path. Add a new
 // package here and to docs/architecture.md in the same commit.
@@ -64,6 +64,7 @@ func importRules() map[string]importRule {
 			because: "record is bytes in, bytes out: no files, no requests, so that it can be fuzzed and reused anywhere"},
 		"internal/bufpool":     leaf(),
 		"internal/groupcommit": leaf(),
+		"internal/breakrules":  leaf(),
 		"internal/bytesio":     leaf(),
 		"internal/label":       leaf(),
 		"internal/pause":       leaf(),
@@ -206,6 +207,7 @@ func testRules() map[string]importRule {
 		"internal/testing/race": {never: noProtocol, because: "a leaf: it knows how this process was built"},
 		"internal/testing/tries": {never: []string{cobraPkg, unixPkg, yamlPkg, kmsgPkg, netPkg},
 			because: "a leaf: it knows the environment and the clock"},
+		"internal/testing/must": {never: noProtocol, because: leafReason},
 		"internal/testing/golden": {never: []string{cobraPkg, unixPkg, yamlPkg, kmsgPkg, netPkg},
 			because: "a leaf: it compares the output of tests with files"},
 		"internal/testing/hostile": {may: []string{"internal/record"}, never: []string{unixPkg, cobraPkg, yamlPkg},
@@ -223,8 +225,8 @@ func metadataRules() map[string]importRule {
 			because: "a back end implements metadata.Store and does not interpret the records that it stores"}
 	}
 	return map[string]importRule{
-		"internal/metadata": {may: []string{"internal/security/quota", "internal/security/secret"}, never: noProtocol,
-			because: "the Image is data; components that act on it subscribe"},
+		"internal/metadata": {may: []string{"internal/security/acl", "internal/security/quota", "internal/security/secret"},
+			never: noProtocol, because: "the Image is data; components that act on it subscribe"},
 		"internal/metadata/kv": {may: []string{"internal/metadata"}, never: noProtocol,
 			because: "it decides transactions in memory; a back end stores them"},
 		"internal/metadata/copies":    backEnd(),
@@ -269,31 +271,30 @@ func storageRules() map[string]importRule {
 func daemonRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/daemon": {may: []string{"internal/admin", "internal/broker", "internal/config", "internal/config/resolve",
-			"internal/configdef", "internal/controller", "internal/daemon/cluster", "internal/daemon/coordinators",
-			"internal/daemon/datadir", "internal/daemon/exit", "internal/daemon/guard", "internal/daemon/observe",
+			"internal/configdef", "internal/controller", "internal/cluster", "internal/daemon/coordinators",
+			"internal/datadir", "internal/exit", "internal/guard", "internal/observe",
 			"internal/health", "internal/health/checks", "internal/logtail", "internal/memory", "internal/metadata", "internal/metrics",
-			"internal/network", "internal/purgatory", "internal/record", "internal/replica", "internal/storage", "internal/telemetry",
-			"internal/vfs", "internal/view"},
+			"internal/network", "internal/replica", "internal/storage", "internal/telemetry", "internal/vfs", "internal/view"},
 			never:   []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "the daemon connects the components; what a program does from outside is none of them"},
 		"internal/chronikd": {may: []string{"internal/chronikd/supervise", "internal/cli", "internal/cli/contexts",
-			"internal/config", "internal/config/resolve", "internal/configdef", "internal/daemon", "internal/daemon/cluster",
-			"internal/daemon/datadir", "internal/daemon/exit", "internal/daemon/guard", "internal/login", "internal/membership",
+			"internal/config", "internal/config/resolve", "internal/configdef", "internal/daemon", "internal/cluster",
+			"internal/datadir", "internal/exit", "internal/guard", "internal/login", "internal/membership",
 			"internal/memory", "internal/metadata", "internal/metadata/raftstore", "internal/secureinit",
 			"internal/security/certs", "internal/security/files", "internal/security/secret", "internal/text", "internal/vfs"},
 			because: "a command line starts the broker, or does what a broker that is stopped needs; no component knows it"},
 		"internal/chronikd/supervise": {may: []string{"internal/text"},
 			never:   []string{unixPkg, cobraPkg, yamlPkg},
 			because: "it sees the broker from outside, so that a test can show it any"},
-		"internal/daemon/guard": {may: []string{"internal/audit", "internal/audit/changes",
-			"internal/config", "internal/config/resolve", "internal/configdef", "internal/controller", "internal/daemon/exit",
-			"internal/daemon/observe", "internal/health", "internal/health/checks", "internal/link", "internal/login",
+		"internal/guard": {may: []string{"internal/audit", "internal/audit/changes",
+			"internal/config", "internal/config/resolve", "internal/configdef", "internal/controller", "internal/exit",
+			"internal/observe", "internal/health", "internal/health/checks", "internal/link", "internal/login",
 			"internal/metadata", "internal/metrics", "internal/network", "internal/security/acl", "internal/security/certs",
 			"internal/security/files", "internal/security/quota", "internal/security/secret", "internal/vfs"},
 			never:   []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "it connects what decides about clients with the configuration and the metadata; the daemon starts it"},
-		"internal/daemon/datadir": {may: []string{"internal/config", "internal/config/resolve", "internal/configdef",
-			"internal/daemon/exit", "internal/daemon/observe", "internal/health", "internal/health/checks",
+		"internal/datadir": {may: []string{"internal/config", "internal/config/resolve", "internal/configdef",
+			"internal/exit", "internal/observe", "internal/health", "internal/health/checks",
 			"internal/health/host", "internal/metadata", "internal/metadata/copies", "internal/metadata/raftstore",
 			"internal/statelog", "internal/storage", "internal/storage/checkpoint", "internal/storage/journal",
 			"internal/storage/statefile", "internal/vfs"},
@@ -301,11 +302,11 @@ func daemonRules() map[string]importRule {
 			because: "it judges directories before storage and the metadata open them; the daemon knows what to start"},
 		"internal/daemon/coordinators": {may: []string{"internal/configdef", "internal/controller",
 			"internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/txn/exchange",
-			"internal/coordinator/txn/gate", "internal/daemon/observe", "internal/health/checks", "internal/metadata",
+			"internal/coordinator/txn/gate", "internal/observe", "internal/health/checks", "internal/metadata",
 			"internal/metrics", "internal/replica"},
 			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg, netPkg},
 			because: "it connects coordinators with the broker that the daemon opened, and decides nothing"},
-		"internal/daemon/exit": {never: []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
+		"internal/exit": {never: []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "whatever finds a reason not to start says it with an exit code, so that the codes know none of them"},
 	}
 }
@@ -313,7 +314,7 @@ func daemonRules() map[string]importRule {
 // clusterRules returns the rules of the packages that make brokers a cluster.
 func clusterRules() map[string]importRule {
 	return map[string]importRule{
-		"internal/daemon/cluster": {may: []string{"internal/configdef", "internal/controller", "internal/controller/election",
+		"internal/cluster": {may: []string{"internal/configdef", "internal/controller", "internal/controller/election",
 			"internal/health", "internal/link", "internal/membership", "internal/metadata", "internal/metadata/copies",
 			"internal/metadata/raftstore", "internal/network", "internal/replica", "internal/replica/stream",
 			"internal/security/secret", "internal/storage", "internal/storage/checkpoint", "internal/vfs", "internal/view"},
@@ -370,7 +371,7 @@ func benchRules() map[string]importRule {
 		"internal/tools/bench/frame": bench("internal/cli", "internal/tools/bench", "internal/tools/bench/meter",
 			"internal/tools/bench/results", "internal/tools/bench/settings"),
 		"internal/tools/bench/limits": bench("internal/cli", "internal/tools/bench", "internal/tools/bench/frame",
-			"internal/tools/bench/wire", "internal/tools/bench/meter", "internal/tools/bench/results",
+			"internal/tools/bench/load", "internal/tools/bench/wire", "internal/tools/bench/meter", "internal/tools/bench/results",
 			"internal/tools/bench/settings"),
 		"internal/tools/bench/compare": bench("internal/cli", "internal/tools/bench", "internal/tools/bench/frame",
 			"internal/tools/bench/limits", "internal/tools/bench/results", "internal/tools/bench/settings"),
@@ -405,8 +406,8 @@ func linkRules() map[string]importRule {
 func healthRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/health": {never: noProtocol, because: "a leaf: the broker and chronikctl share its vocabulary"},
-		"internal/daemon/observe": {may: []string{"internal/broker", "internal/config", "internal/config/resolve",
-			"internal/configdef", "internal/controller", "internal/coordinator", "internal/coordinator/service",
+		"internal/observe": {may: []string{"internal/broker", "internal/config", "internal/config/resolve",
+			"internal/configdef", "internal/coordinator", "internal/coordinator/service",
 			"internal/coordinator/txn", "internal/coordinator/txn/exchange", "internal/coordinator/txn/gate", "internal/health",
 			"internal/health/checks", "internal/health/host", "internal/login", "internal/metadata", "internal/metrics",
 			"internal/network", "internal/protocol", "internal/replica", "internal/security/acl", "internal/security/files",

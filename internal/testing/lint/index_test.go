@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // docs/README.md orders the pages by purpose; it links every one of them.
@@ -36,9 +38,7 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 		}
 	}
 	all, err := listed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	known := make(map[string]bool)
 	for _, p := range all {
 		name, base := p.name(), filepath.Base(p.name())

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // testsOf returns all tests of the tree, by package below internal and name, such as
@@ -31,9 +33,7 @@ func testsOf(t *testing.T) (tests map[string]bool, scheduled []string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return tests, scheduled
 }
 
@@ -41,9 +41,7 @@ func testsOf(t *testing.T) (tests map[string]bool, scheduled []string) {
 // names of tests and of scheduled faults begin with, and no other.
 func TestFaultsAreListed(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/invariants.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	listed, tried := map[string]bool{}, map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^\| (\d+) \| `).FindAllStringSubmatch(string(page), -1) {
 		listed[m[1]] = true
@@ -79,9 +77,7 @@ func TestFaultsAreListed(t *testing.T) {
 // the row of each of the invariants I1 to I16 names a test that is named after it.
 func TestInvariantsNameWhatExists(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/invariants.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	tests, _ := testsOf(t)
 	for _, m := range regexp.MustCompile("`([^`]*\\bTest\\w+|internal/[\\w/.]+)`").FindAllStringSubmatch(string(page), -1) {
 		name := m[1]

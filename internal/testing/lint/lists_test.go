@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // lists returns the items of the numbered lists and paragraphs of CONTRIBUTING.md that name places,
@@ -148,12 +150,8 @@ func TestAPlaceThatIsMissingIsFound(t *testing.T) {
 	for name, text := range map[string]string{
 		"internal/a/a.go": "func every() {}\n", "internal/a/a_test.go": "func TestA() {}\n", "C.md": "x\n",
 	} {
-		if err := os.MkdirAll(filepath.Join(root, path.Dir(name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Join(root, path.Dir(name)), 0o755))
+		must.OK(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
 	}
 	const head = "\n## Lists of places\n\n### One\n\n"
 	for item, want := range map[string]string{

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 var (
@@ -98,9 +100,7 @@ func ambiguous(names, declares map[string][]string) (faults []string) {
 
 func TestANameOfTheGlossaryHasOneMeaning(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/glossary.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	names := oneMeaning(string(page))
 	if len(names) < 7 {
 		t.Fatalf("the glossary has %d names with one meaning", len(names))

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // route is a way through the code that a table of docs/architecture.md describes.
@@ -267,17 +269,13 @@ func (r route) described(c *calls, page string) (wrong []string) {
 // The tables of the paths are whole, and describe the code.
 func TestPathsAreAsDescribed(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var known []string
 	for _, r := range routes() {
 		known = append(append(known, r.carried...), r.movers...)
 	}
 	c, err := callsOf(packages(t), known)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, r := range routes() {
 		for _, w := range r.described(c, string(page)) {
 			t.Errorf("docs/architecture.md, %s: %s", r.section, w)
@@ -345,9 +343,7 @@ func TestABreakInThePathIsFound(t *testing.T) {
 	c, done := newCalls(), imports{}
 	for _, name := range []string{"internal/batch", "internal/log", "internal/handler"} {
 		file, err := parser.ParseFile(c.fset, name+"/x.go", "package "+path.Base(name)+"\n"+fixture[name], parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if done[module+"/"+name], err = c.check(module+"/"+name, []*ast.File{file}, true, done); err != nil {
 			t.Fatal(err)
 		}

@@ -12,27 +12,22 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
-// The switches that disable a durability rule exist only with the tag breakrules: an ordinary build
-// uses broken_off.go, in which their type is empty, as that package's own test checks.
+// The switches that remove a rule exist only with the tag breakrules: the test of package
+// breakrules checks that an ordinary build has none, and no other package has code for that tag.
 func TestOrdinaryBuildHasNoBrokenRules(t *testing.T) {
-	all, err := listed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := 0
-	for _, p := range all {
-		if slices.Contains(p.GoFiles, "broken_on.go") {
-			t.Errorf("%s: an ordinary build has broken_on.go", p.name())
+	var tagged []string
+	walk(t, ".go", func(file string) error {
+		text, err := os.ReadFile(file)
+		if !strings.HasSuffix(file, "_test.go") && strings.HasPrefix(string(text), "//go:build breakrules\n") {
+			tagged = append(tagged, file)
 		}
-		if slices.Contains(p.GoFiles, "broken_off.go") {
-			found++
-		}
-	}
-	if found != 10 {
-		t.Errorf("%d packages have a broken_off.go, want 10: storage, journal, progress, stream, controller, election, metadata, raftstore, txn and group",
-			found)
+		return err
+	})
+	if !slices.Equal(tagged, []string{"../../../internal/breakrules/on.go"}) {
+		t.Errorf("files of builds with the tag breakrules: %q", tagged)
 	}
 }
 
@@ -76,9 +71,7 @@ func TestEveryRuleIsRemovedByATest(t *testing.T) {
 func rulesOf(t *testing.T, name string) (list []removable) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../../"+name, nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, d := range file.Decls {
 		g, ok := d.(*ast.GenDecl)
 		if !ok || g.Tok != token.CONST {
@@ -105,21 +98,15 @@ func removers(t *testing.T, r removable) (tests []string) {
 	t.Helper()
 	for _, dir := range []string{r.pkg, filepath.Dir(r.pkg), "testing/sim", "testing/brokers"} {
 		files, err := filepath.Glob("../../" + dir + "/*_test.go")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, name := range files {
 			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if !strings.HasPrefix(string(text), "//go:build breakrules\n") {
 				continue
 			}
 			file, err := parser.ParseFile(token.NewFileSet(), name, text, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for _, test := range mentioning(file, r, dir == r.pkg) {
 				tests = append(tests, "`"+dir+"."+test+"`")
 			}

@@ -6,15 +6,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 const runbooks = "https://github.com/chronik-io/chronik/blob/main/docs/runbooks.md#"
 
 func TestEveryAlertHasItsRunbook(t *testing.T) {
 	rules, err := os.ReadFile("../../../deploy/prometheus/rules.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, fault := range runbookFaults(string(rules), pages(t)["docs/runbooks.md"]) {
 		t.Error(fault)
 	}

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // secretField matches the names of fields that hold a secret, but not of those that name its file;
@@ -82,9 +84,7 @@ type T struct {
 	token uint64
 	in struct{ Secret string }
 }`, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var got []string
 	shown, _ := shownSecrets(file)
 	for _, name := range shown {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // TestTheSecuredStackFits checks deploy/docker/secured.yaml against the stack that it changes: the
@@ -15,14 +17,10 @@ import (
 // reach the broker at the addresses of that command.
 func TestTheSecuredStackFits(t *testing.T) {
 	d, err := readDeployment("../../..", stackFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	file := filepath.Join(d.root, stackDir, "secured.yaml")
 	var secured compose
-	if err := readYAML(file, &secured); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, readYAML(file, &secured))
 	// Prometheus shows the admin port's token.
 	names := slices.DeleteFunc(slices.Collect(maps.Keys(secured.Services)), func(name string) bool { return name == "prometheus" })
 	if !slices.Equal(names, d.brokers) {
@@ -33,9 +31,7 @@ func TestTheSecuredStackFits(t *testing.T) {
 		t.Errorf("Prometheus reads %q", at)
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	service := secured.Services[names[0]]
 	config := service.flag("--config")
 	made := regexp.MustCompile(`secure init (\S+)`).FindSubmatch(text)
@@ -48,9 +44,7 @@ func TestTheSecuredStackFits(t *testing.T) {
 	var open struct {
 		Listeners []struct{ Advertise string }
 	}
-	if err := readYAML(filepath.Join(d.root, stackDir, "chronikd.yaml"), &open); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, readYAML(filepath.Join(d.root, stackDir, "chronikd.yaml"), &open))
 	advertised := regexp.MustCompile(`--advertise (\S+)`).FindAllSubmatch(text, -1)
 	if len(advertised) != len(open.Listeners) {
 		t.Fatalf("the command has %d addresses, chronikd.yaml %d listeners", len(advertised), len(open.Listeners))

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // foreignTool finds Kafka's tools for which chronikctl has a command. An operator who follows a
@@ -59,9 +61,7 @@ func TestNoRemedyNamesAToolOfKafka(t *testing.T) {
 	}
 	for _, path := range deployed {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		check(strings.TrimPrefix(path, "../../../"), string(text))
 	}
 	for where := range foreignToolMeant {

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 const module = "github.com/chronik-io/chronik"
@@ -124,9 +126,7 @@ func TestImportRulesAreUsed(t *testing.T) {
 	rules := importRules()
 	for _, p := range packages(t) {
 		imports, err := importsOf(p.Dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, entry := range unused(imports, rules[p.name()]) {
 			t.Errorf("%s may import %s and does not: remove the entry from imports_test.go", p.name(), entry)
 		}
@@ -277,9 +277,7 @@ var closedFolders = []closed{
 func TestClosedFolders(t *testing.T) {
 	for _, p := range packages(t) {
 		imports, err := importsOf(p.Dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, wrong := range intruders(p.name(), imports) {
 			t.Errorf("%s imports %s", p.name(), wrong)
 		}
@@ -414,9 +412,7 @@ func TestMainsAreShort(t *testing.T) {
 	}
 	for _, path := range mains {
 		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if n := strings.Count(string(b), "\n"); n > 40 {
 			t.Errorf("%s has %d lines, more than 40", path, n)
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // stepRows returns the steps that a table with the header "| `step` |" or "| step |" has in its
@@ -26,9 +28,7 @@ func stepRows(page string) (steps []string) {
 // The pages have every step at which a request waits: admin.md in the order of the code.
 func TestPagesHaveEveryStepOfAWait(t *testing.T) {
 	code, err := os.ReadFile("../../view/wait.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var want []string
 	for _, m := range regexp.MustCompile(`(?m)^\tStep\w+ +Step = "(\w+)"`).FindAllStringSubmatch(string(code), -1) {
 		want = append(want, m[1])

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // wordRule is a rule of .vale/Chronik that works on words: existence or substitution. `make prose`
@@ -26,15 +28,11 @@ type wordRule struct {
 func wordRules(t *testing.T) map[*regexp.Regexp]string {
 	t.Helper()
 	paths, err := filepath.Glob("../../../.vale/Chronik/*.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	rules := make(map[*regexp.Regexp]string)
 	for _, path := range paths {
 		var r wordRule
-		if err := readYAML(path, &r); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, readYAML(path, &r))
 		for _, token := range r.Tokens {
 			rules[regexp.MustCompile(`(?i)\b(`+token+`)\b`)] = "another word"
 		}
@@ -121,9 +119,7 @@ func walk(t *testing.T, ext string, visit func(path string) error) {
 		}
 		return visit(path)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // message is a string literal that a person may read.
@@ -159,9 +155,7 @@ func TestAMisusedWordIsFound(t *testing.T) {
 		"type T struct { F string `json:\"anew once more\"` }\n"+
 		"const short = \"start anew\"\n"+
 		"const long = \"it starts Anew\"\n", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var got []string
 	for _, m := range messages(file) {
 		got = append(got, misused(wordRules(t), m.text)...)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // invariant is the removal of an invariant of docs/invariants.md.
@@ -60,7 +62,7 @@ var invariants = []invariant{
 		"m.find(acl.Describe, img, want", "m.find(acl.Describe, b.image(), want", "TestI16AnAnswerShowsOneImage"}},
 	{"I17", rule{"restored metadata continues with the next leader epoch", "controller/recover.go",
 		"p.LeaderEpoch+gap, p.PartitionEpoch+gap\n", "p.LeaderEpoch+1, p.PartitionEpoch+gap\n", "TestRecoveredMetadataTrustNoISR"}},
-	{"I18", rule{"a cluster of few voters keeps no copy of its metadata", "daemon/datadir/copy.go",
+	{"I18", rule{"a cluster of few voters keeps no copy of its metadata", "datadir/copy.go",
 		"len(voters) < enoughVoters &&", "len(voters) < enoughVoters && false &&", "daemon.TestTheMetadataHasACopy"}},
 	{"I19", rule{"work that takes long does not count against the places", "share/share.go",
 		"\t\ts.free--\n", "", "TestBusyClassesLeaveHalfOfTheProcessors"}},
@@ -139,9 +141,7 @@ func unremoved(page string, all []invariant) (faults []string) {
 // Each invariant has a removal, and its row names the test that finds it.
 func TestEveryInvariantIsRemoved(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/invariants.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if n := len(invariantRow.FindAllString(string(page), -1)); n < 30 {
 		t.Fatalf("docs/invariants.md has %d rows: does the pattern still match?", n)
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // Without its rule, each test fails.
@@ -22,18 +24,12 @@ func TestWithoutEachRule(t *testing.T) {
 		t.Run(r.without, func(t *testing.T) {
 			_, text := r.text(t)
 			path, err := filepath.Abs("../../" + r.file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			changed, overlay := filepath.Join(t.TempDir(), "changed.go"), filepath.Join(t.TempDir(), "overlay.json")
 			list, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for name, content := range map[string]string{changed: text, overlay: string(list)} {
-				if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(name, []byte(content), 0o600))
 			}
 			dir, name := r.from()
 			out, err := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-timeout=5m", "-overlay", overlay, "-run", "^"+name+"$",

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // rule is a rule, the change of the code that removes it, and the test that fails then.
@@ -177,9 +178,7 @@ var rules = []rule{
 func (r rule) text(t *testing.T) (with, without string) {
 	t.Helper()
 	b, err := os.ReadFile("../../" + r.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if n := strings.Count(string(b), r.old); n != 1 {
 		t.Fatalf("%s has the text that must go %d times: %s", r.file, n, r.old)
 	}
@@ -200,14 +199,10 @@ func (r rule) exists(t *testing.T) {
 	r.text(t)
 	dir, name := r.from()
 	files, err := filepath.Glob("../../" + dir + "/*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, file := range files {
 		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if strings.Contains(string(b), "\nfunc "+name+"(") {
 			return
 		}

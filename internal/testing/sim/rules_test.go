@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/replica/progress"
 )
@@ -46,3 +47,6 @@ type removed struct {
 }
 
 func (r removed) has(x rule) bool { return r.sim&x != 0 }
+
+func (r removed) inProgress() progress.Broken { return breakrules.Without(r.progress) }
+func (r removed) inElection() election.Broken { return breakrules.Without(r.election) }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 const (
@@ -31,9 +33,7 @@ func connect(t *testing.T) *pair {
 	p := &pair{net: New(1, time.Millisecond)}
 	p.server, p.client = p.net.Host(serverIP), p.net.Host(clientIP)
 	l, err := p.server.Listen(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if p.out, err = p.client.DialContext(t.Context(), "tcp", address); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 const (
@@ -97,9 +99,7 @@ func (r *chaosRun) start(t *testing.T) *process {
 	p, err := start(r.dir, nil, "--listen", r.addr, "--admin-listen", "off", "--set", "group.initial.rebalance.delay.ms=100",
 		"--set", set("group.min.session.timeout.ms", r.session), "--set", set("group.consumer.session.timeout.ms", r.session),
 		"--set", set("group.consumer.heartbeat.interval.ms", r.heartbeat))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
 	r.history.note("the broker is ready")
 	return p
@@ -192,9 +192,7 @@ func (r *chaosRun) makeTopics(t *testing.T) {
 	adm := kadm.NewClient(groupClient(t, r.addr))
 	for _, name := range chaosTopics() {
 		resp, err := adm.CreateTopic(t.Context(), chaosParts, 1, nil, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		r.history.topics[resp.ID] = name
 	}
 }
@@ -358,9 +356,7 @@ func (r *chaosRun) checkGroups(t *testing.T) {
 			}
 		}
 		listed, err := kadm.NewClient(cl).ListGroups(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, ok := listed[g]; !ok {
 			r.history.wrong("%s is missing after the start", g)
 		}

@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // check reads the topics to their ends and checks that every acknowledged record is there.
@@ -55,14 +57,10 @@ func check(t *testing.T, addr string, topics []string, acked map[spot]string) {
 func readAll(t *testing.T, addr string, topics []string) []*kgo.Record {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	there, err := kadm.NewClient(cl).ListTopics(t.Context(), topics...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var names []string
 	from := make(map[string]map[int32]kgo.Offset)
 	for name, d := range there {

@@ -17,20 +17,21 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // othersEnd are the findings of a broker that follow from the end of others. On a busy machine a
-// broker's lease may end before there is another metadata leader.
+// broker's lease may end before there is another metadata leader, or before it has applied what
+// that one made.
 var othersEnd = []string{`"check":"quorum"`, `"check":"leaderless"`, `"check":"brokers"`,
-	"the controller does not confirm its heartbeats"}
+	"the controller does not confirm its heartbeats", "its metadata stand still"}
 
 // launchAlone starts a broker without a cluster and does not wait.
 func (c *nodes) launchAlone(i int, more ...string) {
 	c.t.Helper()
 	p, err := launch(c.dirs[i], nil, append([]string{"--data-dir", "d", "--listen", c.seeds[i], "--admin-listen", c.ports[i]}, more...)...)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	c.run[i] = p
 }
 
@@ -132,9 +133,7 @@ func (c *nodes) recovers(i int, more ...string) (code int, text string) {
 	args := append([]string{"recover"}, more...)
 	p, err := launch(c.dirs[i], nil, append(args, "--data-dir", "d", "--listen", c.seeds[i], "--set", "cluster.name="+c.name,
 		"--set", fmt.Sprint("node.id=", i+1), "--set", "cluster.seeds="+strings.Join(c.seeds[:c.voters], ","))...)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	_ = p.end(syscall.Signal(0)) // its exit code says more
 	return p.cmd.ProcessState.ExitCode(), p.logged()
 }
@@ -149,27 +148,19 @@ func (c *nodes) fill(i int, replicas int16) *content {
 		c.t.Fatal(err)
 	}
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.seeds[i]), kgo.DefaultProduceTopic("t"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	defer cl.Close()
 	for n := range records {
 		r := &kgo.Record{Key: []byte(strconv.Itoa(n)), Value: fmt.Appendf(nil, "value %d", n)}
-		if err := cl.ProduceSync(c.t.Context(), r).FirstErr(); err != nil {
-			c.t.Fatal(err)
-		}
+		must.OK(c.t, cl.ProduceSync(c.t.Context(), r).FirstErr())
 	}
 	offsets := kadm.Offsets{}
 	for p := range int32(partitions) {
 		offsets.AddOffset("t", p, int64(p)+3, -1)
 	}
-	if err := admin.CommitAllOffsets(c.t.Context(), "g", offsets); err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, admin.CommitAllOffsets(c.t.Context(), "g", offsets))
 	x, err := c.content(c.t.Context(), i)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	if len(x.records) != records || len(x.committed) != partitions || x.retention != "86400000" || x.cluster == "" {
 		c.t.Fatalf("%+v", x)
 	}
@@ -314,14 +305,10 @@ func TestMetadataAreRestoredFromACopy(t *testing.T) {
 	c, all := threeNodes(t)
 	c.fill(0, 3)
 	copied := filepath.Join(t.TempDir(), "copy")
-	if err := os.CopyFS(copied, os.DirFS(filepath.Join(c.dirs[1], "d", "metadata"))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.CopyFS(copied, os.DirFS(filepath.Join(c.dirs[1], "d", "metadata"))))
 	c.write("t", 3)
 	had, err := c.content(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := c.admin(0).CreateTopic(t.Context(), 1, 3, nil, "later"); err != nil {
 		t.Fatal(err)
 	}
@@ -363,9 +350,7 @@ func TestMetadataAreRestoredFromACopy(t *testing.T) {
 func (c *nodes) loseMetadata(which ...int) {
 	c.t.Helper()
 	for _, i := range which {
-		if err := os.RemoveAll(filepath.Join(c.dirs[i], "d", "metadata")); err != nil {
-			c.t.Fatal(err)
-		}
+		must.OK(c.t, os.RemoveAll(filepath.Join(c.dirs[i], "d", "metadata")))
 	}
 }
 

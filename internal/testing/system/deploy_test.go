@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // The variables of the image, or the command of the unit, and the three settings of a cluster as
@@ -16,9 +18,7 @@ func TestImageAndUnitStartAMember(t *testing.T) {
 	t.Parallel()
 	text := func(file string) string {
 		b, err := os.ReadFile(filepath.Join("..", "..", "..", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return string(b)
 	}
 	dockerfile := text("deploy/docker/Dockerfile")
@@ -40,19 +40,13 @@ func TestImageAndUnitStartAMember(t *testing.T) {
 	for name, x := range map[string]struct{ env, args []string }{"image": {env: image}, "unit": {args: strings.Fields(unit[1])}} {
 		dir := t.TempDir()
 		seed, err := freePort()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		admin, err := freePort()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for i, arg := range x.args {
 			if strings.HasPrefix(arg, "/etc/") {
 				x.args[i] = filepath.Join(dir, "chronikd.yaml")
-				if err := os.WriteFile(x.args[i], []byte("data.dir: "+filepath.Join(dir, "d")+"\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(x.args[i], []byte("data.dir: "+filepath.Join(dir, "d")+"\n"), 0o600))
 			}
 		}
 		// The later value of a variable counts; these would not fit this machine.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/chronikd"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/vfstest"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -106,13 +107,9 @@ func TestFaultyDiskIsADiskUntilItFails(t *testing.T) {
 	vfstest.Run(t, func(t *testing.T) (vfs.FS, string) {
 		dir := t.TempDir()
 		d, err := newFaultyDisk(dir, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		dir = filepath.Join(dir, "work")
-		if err := d.MkdirAll(dir); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.MkdirAll(dir))
 		return d, dir
 	})
 }
@@ -124,9 +121,7 @@ func TestLossyDiskLosesOnlyWhatIsNotSynced(t *testing.T) {
 	for seed := range uint64(50) {
 		dir := t.TempDir()
 		d, err := newLossyDisk(filepath.Join(dir, "trash"), seed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		data := filepath.Join(dir, "d")
 		put := func(name string, fill byte, sectors int) vfs.File {
 			t.Helper()
@@ -134,23 +129,15 @@ func TestLossyDiskLosesOnlyWhatIsNotSynced(t *testing.T) {
 			if err == nil {
 				_, err = f.WriteAt(bytes.Repeat([]byte{fill}, sectors*sector), 0)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return f
 		}
 		sync := func(f vfs.File) {
 			t.Helper()
-			if err := errors.Join(f.Datasync(), d.SyncDir(data)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(f.Datasync(), d.SyncDir(data)))
 		}
-		if err := d.MkdirAll(data); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.SyncDir(dir); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.MkdirAll(data))
+		must.OK(t, d.SyncDir(dir))
 		kept := put("kept", 1, 4)
 		sync(kept)
 		sync(put("replaced", 1, 1))
@@ -160,10 +147,8 @@ func TestLossyDiskLosesOnlyWhatIsNotSynced(t *testing.T) {
 		}
 		sync(put("new", 3, 1))
 		put("made", 4, 1)
-		if err := errors.Join(d.Rename(filepath.Join(data, "new"), filepath.Join(data, "replaced")),
-			d.Remove(filepath.Join(data, "removed")), d.powerLoss()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(d.Rename(filepath.Join(data, "new"), filepath.Join(data, "replaced")),
+			d.Remove(filepath.Join(data, "removed")), d.powerLoss()))
 		p, err := os.ReadFile(filepath.Join(data, "kept"))
 		if err != nil || len(p) != 4*sector && len(p) != 6*sector || !bytes.Equal(p[:2*sector], bytes.Repeat([]byte{1}, 2*sector)) {
 			t.Errorf("seed %d: %d bytes, %v", seed, len(p), err)

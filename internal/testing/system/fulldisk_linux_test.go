@@ -18,6 +18,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 const (
@@ -60,9 +62,7 @@ func writeOn(t *testing.T, addr, topic string) *diskWriter {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(topic), kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.MaxBufferedRecords(256), kgo.MetadataMinAge(20*time.Millisecond), kgo.ProducerLinger(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &diskWriter{topic: topic, quit: cancel, done: make(chan struct{})}
 	go func() {
@@ -125,9 +125,7 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 func adminText(t *testing.T, p *process, path string) string {
 	t.Helper()
 	resp, err := http.Get("http://" + p.Admin + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
@@ -140,9 +138,7 @@ func adminText(t *testing.T, p *process, path string) string {
 func freeOn(t *testing.T, dir string) int64 {
 	t.Helper()
 	var s syscall.Statfs_t
-	if err := syscall.Statfs(dir, &s); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Statfs(dir, &s))
 	return int64(s.Bavail) * s.Bsize
 }
 
@@ -156,14 +152,10 @@ func TestFullDiskLosesNothing(t *testing.T) {
 	mountSmall(t, dir)
 	env := []string{"CHRONIK_CHRONIK_DISK_MIN_FREE_BYTES=" + strconv.Itoa(smallDiskKeep)}
 	p, err := start(dir, env, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
 	cl, err := kgo.NewClient(kgo.SeedBrokers(p.Addr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(cl.Close)
 	adm := kadm.NewClient(cl)
 	small := map[string]*string{"segment.bytes": kadm.StringPtr("4194304"), "file.delete.delay.ms": kadm.StringPtr("100")}
@@ -221,9 +213,7 @@ func readNumbered(t *testing.T, addr string, end int64) (first int64) {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"t": {0: kgo.NewOffset().AtStart()}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), startTime)
 	defer cancel()

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // findings returns the output of chronikctl cluster health for a broker, and its exit code.
@@ -17,9 +19,7 @@ func findings(t *testing.T, p *process) (report string, code int) {
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return string(out), exit.ExitCode()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(out), 0
 }
 
@@ -28,9 +28,7 @@ func findings(t *testing.T, p *process) (report string, code int) {
 func finds(t *testing.T, dir, line, log string) {
 	t.Helper()
 	p, err := start(dir, []string{"CHRONIK_LISTEN=127.0.0.1:0", "CHRONIK_ADMIN_LISTEN=127.0.0.1:0"}, "--data-dir", "data")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	report, code := findings(t, p)
 	if code != 4 || !regexp.MustCompile("(?m)"+line).MatchString(report) {
 		t.Errorf("cluster health ended with %d and does not find %s:\n%s", code, line, report)

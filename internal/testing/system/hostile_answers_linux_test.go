@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/testing/hostile"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // raw is a connection that sends one request and returns the response as it is.
@@ -100,9 +101,7 @@ func TestHostileTimeoutsDoNotDenyStoredRecords(t *testing.T) {
 	c := v.raw()
 	for range 50 {
 		req, err := hostile.Produce(1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		req.TimeoutMillis = 0
 		if code := asked[*kmsg.ProduceResponse](t, c, req).Topics[0].Partitions[0].ErrorCode; code != 0 {
 			t.Fatalf("acks=1 with a timeout of 0: %v for a record that is stored", kerr.ErrorForCode(code))
@@ -115,9 +114,7 @@ func TestHostileClientsDoNotOwnTheGroupsTopic(t *testing.T) {
 	const groupsTopic = "__consumer_offsets"
 	weak := map[string]string{"cleanup.policy": "delete", "chronik.durability.profile": "os", "retention.ms": "1000"}
 	p, err := start(t.TempDir(), nil, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = p.end(9) })
 	v := &victim{process: p, t: t}
 	c := v.raw()
@@ -134,9 +131,7 @@ func TestHostileClientsDoNotOwnTheGroupsTopic(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), startTime)
 	defer cancel()
-	if err := hostile.Prepare(ctx, p.Addr); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, hostile.Prepare(ctx, p.Addr))
 	for _, name := range []string{"cleanup.policy", "chronik.durability.profile"} {
 		value := weak[name]
 		alter := kmsg.NewPtrIncrementalAlterConfigsRequest()
@@ -179,9 +174,7 @@ func TestHostileConnectionsDoNotBreakTopicsPermanently(t *testing.T) {
 	defer m.Close()
 	crowd, enough := context.WithTimeout(t.Context(), time.Second)
 	defer enough()
-	if err := m.Idle(crowd, connections); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Idle(crowd, connections))
 	first := made()
 	t.Logf("with %d descriptors and %d connections: %v", files, connections, first)
 	m.Close()
@@ -190,9 +183,7 @@ func TestHostileConnectionsDoNotBreakTopicsPermanently(t *testing.T) {
 	}
 	cl, err := kgo.NewClient(kgo.SeedBrokers(v.Addr), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.MetadataMinAge(50*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	healed, cancel := context.WithTimeout(t.Context(), hostileTime)
 	defer cancel()

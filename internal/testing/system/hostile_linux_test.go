@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/testing/hostile"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
@@ -46,16 +47,12 @@ func startVictim(t *testing.T, args ...string) *victim {
 		"--set", "offsets.topic.num.partitions=1"}, args...) // all groups share one queue
 	dir := t.TempDir()
 	p, err := start(dir, env, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
 	v := &victim{p, t, dir}
 	ctx, cancel := context.WithTimeout(t.Context(), startTime)
 	defer cancel()
-	if err := hostile.Prepare(ctx, p.Addr); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, hostile.Prepare(ctx, p.Addr))
 	return v
 }
 
@@ -267,8 +264,6 @@ func TestHostileClientsDelayOthersLittle(t *testing.T) {
 		})
 	}
 	var table strings.Builder
-	if err := hostile.Table(&table, results, hostileLimit); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, hostile.Table(&table, results, hostileLimit))
 	t.Logf("%d attacks:\n%s", len(results), &table)
 }

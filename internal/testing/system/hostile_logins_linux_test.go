@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/testing/hostile"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // A client can't tell by the time of answers which users exist. CHRONIK_TIMING is how many logins
@@ -30,14 +31,10 @@ func TestUsersCannotBeTimed(t *testing.T) {
 		}
 	}
 	users := filepath.Join(t.TempDir(), "users")
-	if err := os.WriteFile(users, []byte(strings.Join(lines, "")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(users, []byte(strings.Join(lines, "")), 0o600))
 	p, err := start(t.TempDir(), nil, "--listen", "127.0.0.1:0", "--admin-listen", "off", "--set", "sasl=SCRAM-SHA-256,SCRAM-SHA-512,PLAIN",
 		"--set", "bootstrap.users="+users, "--set", "connection.failed.authentication.delay.ms=0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = p.end(syscall.SIGKILL) }()
 	g.Addr = p.Addr
 	guesses, err := g.Guesses(t.Context(), n)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/testing/hostile"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 const (
@@ -89,9 +90,7 @@ func memoryCgroup() (dir, limit string, err error) {
 // CHRONIK_HOSTILE_SOAK is the duration, CHRONIK_HOSTILE names the attacks.
 func TestHostileSoak(t *testing.T) {
 	d, err := time.ParseDuration(cmp.Or(os.Getenv("CHRONIK_HOSTILE_SOAK"), "0s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if d <= 0 {
 		t.Skip("takes minutes: make hostile-soak")
 	}
@@ -100,16 +99,12 @@ func TestHostileSoak(t *testing.T) {
 	t.Setenv("CHRONIKD", program)
 	p, err := start(t.TempDir(), env, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--set",
 		"group.initial.rebalance.delay.ms=0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
 	v := &victim{process: p, t: t}
 	prepare, prepared := context.WithTimeout(t.Context(), startTime)
 	defer prepared()
-	if err := hostile.Prepare(prepare, p.Addr); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, hostile.Prepare(prepare, p.Addr))
 	for _, a := range all {
 		if err := a.Prepare(prepare, &hostile.Attacker{Addr: p.Addr, Part: soakPart}); err != nil {
 			t.Fatalf("%s: prepare: %v", a.Name, err)
@@ -121,9 +116,7 @@ func TestHostileSoak(t *testing.T) {
 	defer stop()
 	idle := &hostile.Attacker{Addr: p.Addr, Part: 100}
 	defer idle.Close()
-	if err := idle.Idle(ctx, soakIdle); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, idle.Idle(ctx, soakIdle))
 	var wg sync.WaitGroup
 	seed := rand.Uint64()
 	for i := range soakAttacks {

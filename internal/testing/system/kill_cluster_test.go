@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // newMortalCluster starts three brokers, whose topics have three replicas. A death is that of one
@@ -67,9 +69,7 @@ func (c *nodes) freeze(random *rand.Rand, admins []*kadm.Client) {
 	c.paused = true
 	signal := func(sig syscall.Signal) {
 		c.t.Helper()
-		if err := c.run[which].cmd.Process.Signal(sig); err != nil {
-			c.t.Fatal(err)
-		}
+		must.OK(c.t, c.run[which].cmd.Process.Signal(sig))
 	}
 	signal(syscall.SIGSTOP)
 	defer signal(syscall.SIGCONT)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 const (
@@ -25,9 +27,7 @@ func TestKillKeepsGroupsAndTheirOffsets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			addr, err := freePort()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			dir := t.TempDir()
 			broker := startForGroups(t, dir, addr)
 			topic := groupTopic(t, addr)
@@ -53,9 +53,7 @@ func TestKillKeepsGroupsAndTheirOffsets(t *testing.T) {
 func startForGroups(t *testing.T, dir, addr string) *process {
 	t.Helper()
 	p, err := start(dir, nil, "--listen", addr, "--admin-listen", "off", "--set", "group.initial.rebalance.delay.ms=0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
 	return p
 }
@@ -63,9 +61,7 @@ func startForGroups(t *testing.T, dir, addr string) *process {
 func groupClient(t *testing.T, addr string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	cl, err := kgo.NewClient(outlives(addr, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(cl.Close)
 	return cl
 }
@@ -94,9 +90,7 @@ func fillTopic(t *testing.T, addr, topic string, n int) {
 	}
 	cl := groupClient(t, addr, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	defer cl.Close()
-	if err := cl.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cl.ProduceSync(t.Context(), records...).FirstErr())
 }
 
 // readSome reads the next records and returns how many different ones it has seen so far.
@@ -136,9 +130,7 @@ func checkCommitted(t *testing.T, addr, topic string, committed map[int32]int64)
 			pause(t.Context(), 10*time.Millisecond) // it is loading
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for p, want := range committed {
 			if got, _ := offsets.Lookup(topic, p); got.At < want {
 				t.Errorf("partition %d: %d was committed, but after the start it is %d", p, want, got.At)

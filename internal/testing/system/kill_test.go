@@ -16,6 +16,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 const (
@@ -103,15 +105,11 @@ func TestKillLosesAndDuplicatesNothing(t *testing.T) {
 	kills := killsByDefault
 	if v := os.Getenv("CHRONIK_KILLS"); v != "" {
 		n, err := strconv.Atoi(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		kills = n
 	}
 	addr, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()
@@ -190,9 +188,7 @@ func kill(t *testing.T, p *process) {
 func killInRecovery(t *testing.T, dir, addr string, after time.Duration) {
 	t.Helper()
 	p, err := launch(dir, nil, "--listen", addr, "--admin-listen", "off")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	pause(t.Context(), after)
 	kill(t, p)
 }
@@ -201,9 +197,7 @@ func killInRecovery(t *testing.T, dir, addr string, after time.Duration) {
 func restart(t *testing.T, dir, addr string) *process {
 	t.Helper()
 	p, err := start(dir, nil, "--listen", addr, "--admin-listen", "off")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
 	return p
 }
@@ -211,9 +205,7 @@ func restart(t *testing.T, dir, addr string) *process {
 func makeTopics(t *testing.T, addr string, l *ledger) {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	for name, profile := range killTopics() {
 		configs := map[string]*string{"chronik.durability.profile": &profile, "segment.bytes": kadm.StringPtr("1048576")}

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	judge "github.com/chronik-io/chronik/internal/testing/check"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // transfers is a load of transactions, and their known outcomes.
@@ -193,9 +194,7 @@ func (l *transfers) follow(ctx context.Context, t *testing.T) *follower {
 	}
 	cl, err := txnClient(l.addr, kgo.ConsumePartitions(from), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
 		kgo.FetchMaxWait(100*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f := &follower{l: l, client: cl, view: l.history.View(), next: map[string]int64{}}
 	f.done.Go(func() {
 		defer cl.Close()

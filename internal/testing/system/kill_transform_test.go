@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	judge "github.com/chronik-io/chronik/internal/testing/check"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 const (
@@ -83,9 +84,7 @@ type transform struct {
 func (x *transform) feed(t *testing.T, n int) {
 	t.Helper()
 	cl, err := txnClient(x.addr, kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	var records []*kgo.Record
 	for i := range transformBatch {
@@ -95,9 +94,7 @@ func (x *transform) feed(t *testing.T, n int) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), startTime)
 	defer stop()
-	if err := cl.ProduceSync(ctx, records...).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cl.ProduceSync(ctx, records...).FirstErr())
 	x.acknowledged = slices.AppendSeq(x.acknowledged[:0], maps.Keys(x.written))
 }
 
@@ -171,9 +168,7 @@ func (x *transform) read(t *testing.T) *transformed {
 	}
 	cl, err := txnClient(x.addr, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{x.out: from}),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(100*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(cl.Close)
 	return &transformed{client: cl}
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 const (
@@ -50,9 +52,7 @@ func newMortal(t *testing.T, random *rand.Rand, args ...string) *mortal {
 		}}
 	}
 	addr, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m := &mortal{addr: addr, random: random}
 	dir := t.TempDir()
 	args = append([]string{"--listen", addr, "--admin-listen", "off"}, args...)
@@ -70,9 +70,7 @@ func newMortal(t *testing.T, random *rand.Rand, args ...string) *mortal {
 		slay(t, broker)
 		for random.IntN(4) == 0 { // and while it recovers
 			p, err := launch(dir, nil, args...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			pause(t.Context(), time.Duration(random.Int64N(int64(20*time.Millisecond))))
 			slay(t, p)
 		}
@@ -104,9 +102,7 @@ func slay(t testing.TB, p *process) {
 func txnKillCount(t *testing.T) int {
 	t.Helper()
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("CHRONIK_KILLS"), strconv.Itoa(txnKills)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return n
 }
 
@@ -208,9 +204,7 @@ func txnClient(addr string, opts ...kgo.Opt) (*kgo.Client, error) {
 func txnTopics(t *testing.T, addr string, partitions int32, names ...string) {
 	t.Helper()
 	cl, err := txnClient(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	for _, name := range names {
 		if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), partitions, -1, nil, name); err != nil {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 const (
@@ -32,9 +34,7 @@ func TestLaggingConsumersWithSmallFetchesReadEveryRecordOnce(t *testing.T) {
 	}
 	dir := t.TempDir()
 	addr, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := restart(t, dir, addr)
 	topics := laggingTopics(t, addr)
 	produced := make(chan []int64, 1)
@@ -59,9 +59,7 @@ func TestLaggingConsumersWithSmallFetchesReadEveryRecordOnce(t *testing.T) {
 func laggingTopics(t *testing.T, addr string) []string {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	profiles, left := []string{"sync", "interval", "os"}, int32(laggingPartitions)
 	for i, profile := range profiles {
@@ -122,9 +120,7 @@ func readLagging(t *testing.T, addr string, topics []string, limit int32, want [
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumeTopics(topics...), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchMaxPartitionBytes(limit), kgo.FetchMaxBytes(4*limit+1000), kgo.FetchMaxWait(100*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	left, all := int64(0), time.Second
 	for _, n := range want {

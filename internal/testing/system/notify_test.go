@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // systemd is the receiving end of the notification protocol (sd_notify(3)).
@@ -25,14 +27,10 @@ type systemd struct {
 func newSystemd(t *testing.T) *systemd {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sd") // a socket path has at most 108 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	path := filepath.Join(dir, "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		_ = conn.Close()
 		_ = os.RemoveAll(dir)
@@ -89,16 +87,12 @@ func (s *systemd) never(prefix string, among []string) {
 func TestSystemdNotifications(t *testing.T) {
 	s, dir := newSystemd(t), t.TempDir()
 	addr, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	env := []string{"NOTIFY_SOCKET=" + s.path, "WATCHDOG_USEC=2000000"}
 	launchOne := func() *process {
 		t.Helper()
 		p, err := launch(dir, env, "--listen", addr, "--admin-listen", "off")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
 		return p
 	}
@@ -120,9 +114,7 @@ func TestSystemdNotifications(t *testing.T) {
 	_, before = s.next("READY=1")
 	s.never("WATCHDOG=1", before)
 	s.next("WATCHDOG=1")
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	if message, _ := s.next("STOPPING=1"); !slices.Equal(message, []string{"STOPPING=1", "STATUS=draining"}) {
 		t.Errorf("stopping: %q", message)
 	}
@@ -136,42 +128,30 @@ func TestHangingBrokerSendsNoKeepAlive(t *testing.T) {
 	s := newSystemd(t)
 	p, err := start(t.TempDir(), []string{"NOTIFY_SOCKET=" + s.path, "WATCHDOG_USEC=200000"}, "--listen", "127.0.0.1:0", "--admin-listen",
 		"off")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
 	s.next("WATCHDOG=1")
-	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.cmd.Process.Signal(syscall.SIGSTOP))
 	// Messages sent before the signal took effect are read, until a silence longer than the
 	// watchdog's timeout.
 	for buf, silent := make([]byte, 4096), false; !silent; {
-		if err := s.conn.SetReadDeadline(time.Now().Add(400 * time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.conn.SetReadDeadline(time.Now().Add(400*time.Millisecond)))
 		_, err := s.conn.Read(buf)
 		silent = errors.Is(err, os.ErrDeadlineExceeded)
 		if err != nil && !silent {
 			t.Fatal(err)
 		}
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.cmd.Process.Signal(syscall.SIGCONT))
 	s.next("WATCHDOG=1")
 }
 
 // A start that fails never reports ready, and reports the reason.
 func TestFailedStartNotifiesSystemd(t *testing.T) {
 	s, dir := newSystemd(t), t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "data"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "data"), nil, 0o600))
 	p, err := launch(dir, []string{"NOTIFY_SOCKET=" + s.path}, "--listen", "127.0.0.1:0", "--admin-listen", "off")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	message, before := s.next("STOPPING=1")
 	s.never("READY", before)
 	if len(message) != 2 || !strings.HasPrefix(message[1], "STATUS=failed to start: directory data") {
@@ -187,9 +167,7 @@ func TestFailedStartNotifiesSystemd(t *testing.T) {
 // unless Go's runtime fails while it dumps the threads.
 func TestWatchdogSignalIsNotAnExitCode(t *testing.T) {
 	p, err := start(t.TempDir(), nil, "--listen", "127.0.0.1:0", "--admin-listen", "off")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	err = p.end(syscall.SIGABRT)
 	exit := (*exec.ExitError)(nil)
 	if !errors.As(err, &exit) || !exit.Sys().(syscall.WaitStatus).Signaled() {
@@ -204,11 +182,7 @@ func TestWatchdogSignalIsNotAnExitCode(t *testing.T) {
 func write(t *testing.T, addr string) {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.AllowAutoTopicCreation())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
-	if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("x")}).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("x")}).FirstErr())
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 const (
@@ -27,13 +29,9 @@ const (
 func TestRestartsFailNoRecords(t *testing.T) {
 	t.Parallel() // it waits for the disk and for processes most of the time
 	restarts, err := strconv.Atoi(cmp.Or(os.Getenv("CHRONIK_RESTARTS"), strconv.Itoa(restartsByDefault)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	addr, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dir := t.TempDir()
 	broker := restart(t, dir, addr)
 	makeRestartsTopic(t, addr)
@@ -66,9 +64,7 @@ func TestRestartsFailNoRecords(t *testing.T) {
 func makeRestartsTopic(t *testing.T, addr string) {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), 1, 1, nil, "restarts"); err != nil {
 		t.Fatal(err)

@@ -15,18 +15,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sys/unix"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // limitFiles sets the limit of open files of a process and returns the previous one.
 func limitFiles(t *testing.T, pid int, n uint64) uint64 {
 	t.Helper()
 	var old unix.Rlimit
-	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &old); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: old.Max}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &old))
+	must.OK(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: old.Max}, nil))
 	return old.Cur
 }
 
@@ -34,14 +32,10 @@ func limitFiles(t *testing.T, pid int, n uint64) uint64 {
 func startManual(t *testing.T, dir string) (*process, *kgo.Client) {
 	t.Helper()
 	p, err := start(dir, nil, "--data-dir", "d", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
 	cl, err := kgo.NewClient(kgo.SeedBrokers(p.Addr), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(cl.Close)
 	return p, cl
 }
@@ -71,9 +65,7 @@ func TestConnectionsLeaveDescriptorsToLogs(t *testing.T) {
 	}
 	for range 600 {
 		c, err := net.Dial("tcp", p.Addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 	}
 	refused := regexp.MustCompile(`chronik_connections_refused_total\{[^}]*reason="total"\} [1-9]`)

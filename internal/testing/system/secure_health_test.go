@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // ask runs chronikctl as the administrator at one broker, without an admin port, as the context
@@ -42,12 +43,8 @@ func TestEveryBrokerOfASecuredClusterHasTheFindingsOfAll(t *testing.T) {
 	c.expected = append(c.expected, "changed certificate files were not taken")
 	c.expected = append(c.expected, othersEnd...)
 	c.start(0, 1, 2)
-	if err := os.WriteFile(filepath.Join(c.dir, "node-3", "server.pem"), []byte("cut short"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.run[2].cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(c.dir, "node-3", "server.pem"), []byte("cut short"), 0o600))
+	must.OK(t, c.run[2].cmd.Process.Signal(syscall.SIGHUP))
 	for i := range c.seeds {
 		c.eventually("the finding of broker 3", func(ctx context.Context) string {
 			var answer struct{ Findings []health.Finding }
@@ -65,9 +62,7 @@ func TestEveryBrokerOfASecuredClusterHasTheFindingsOfAll(t *testing.T) {
 	var rates struct {
 		Brokers []struct{ RequestsPerSecond *float64 }
 	}
-	if err := c.ask(t.Context(), 0, &rates, "top", "--interval", "100ms"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.ask(t.Context(), 0, &rates, "top", "--interval", "100ms"))
 	if len(rates.Brokers) != 3 || rates.Brokers[0].RequestsPerSecond == nil || rates.Brokers[1].RequestsPerSecond == nil ||
 		rates.Brokers[2].RequestsPerSecond == nil {
 		t.Errorf("top: %+v", rates.Brokers)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // What secure init makes starts: chronikctl works with its context at once, and not without the
@@ -19,13 +21,9 @@ import (
 // certificate without a restart, and read its configuration again.
 func TestASecuredBrokerServesAndRenews(t *testing.T) {
 	at, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, port, err := net.SplitHostPort(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dir := filepath.Join(t.TempDir(), "secured")
 	t.Setenv("CHRONIKCTL_CONFIG", filepath.Join(t.TempDir(), "contexts.yaml"))
 	secure := func(args ...string) {
@@ -40,9 +38,7 @@ func TestASecuredBrokerServesAndRenews(t *testing.T) {
 	}
 	secure("--advertise", "localhost:"+port)
 	p, err := start(t.TempDir(), nil, "--config", filepath.Join(dir, "chronikd.yaml"), "--admin-listen", "off")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = p.end(syscall.SIGKILL) }()
 	list := func(args ...string) (string, error) {
 		out, err := exec.Command("chronikctl", append(args, "--admin", "off", "topic", "list", "--names")...).CombinedOutput()
@@ -59,9 +55,7 @@ func TestASecuredBrokerServesAndRenews(t *testing.T) {
 		t.Errorf("without a password: %s", out)
 	}
 	authority, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(authority)
 	dial := func() *tls.Conn {
@@ -82,12 +76,8 @@ func TestASecuredBrokerServesAndRenews(t *testing.T) {
 	if err == nil {
 		err = os.WriteFile(file, append(settings, "num.partitions: 7\n"...), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	const restart = `effective after a restart","settings":["num.partitions"]`
 	read := func() bool { // under nohup, SIGHUP stays ignored, and only the certificate is found
 		return signal.Ignored(syscall.SIGHUP) || strings.Contains(p.logged(), restart)

@@ -10,20 +10,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/daemon/exit"
+	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/testing/hostile"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // Signals that arrive together count as one: the broker drains.
 func TestSimultaneousSignalsDrain(t *testing.T) {
 	p, err := start(t.TempDir(), nil, "--listen", "127.0.0.1:0", "--admin-listen", "off")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		if err := p.cmd.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.cmd.Process.Signal(sig))
 	}
 	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Errorf("ended with %v\n%s", err, p.logged())
@@ -40,9 +37,7 @@ func TestHangupDrains(t *testing.T) {
 		t.Skip("SIGHUP is ignored here and by child processes")
 	}
 	p, err := start(t.TempDir(), nil, "--listen", "127.0.0.1:0", "--admin-listen", "off")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := p.end(syscall.SIGHUP); err != nil || !strings.Contains(p.logged(), `"msg":"stopped"`) {
 		t.Errorf("ended with %v\n%s", err, p.logged())
 	}
@@ -53,13 +48,9 @@ func TestHangupDrains(t *testing.T) {
 func TestLaterSignalEndsADrain(t *testing.T) {
 	t.Parallel() // it waits for seconds
 	p, err := start(t.TempDir(), nil, "--listen", "127.0.0.1:0", "--admin-listen", "off")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
-	if err := hostile.OpenUnread(t.Context(), p.Addr); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, hostile.OpenUnread(t.Context(), p.Addr))
 	begin := time.Now()
 	ctx, over := context.WithTimeout(t.Context(), startTime)
 	defer over()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/chronikd"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -80,13 +81,9 @@ func TestSlowDiskSyncsAreSlow(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "file")
 	made, err := d.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	opened, err := d.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for what, call := range map[string]func() error{"made": made.Datasync, "opened": opened.Datasync,
 		"directory": func() error { return d.SyncDir(dir) }} {
 		began := time.Now()

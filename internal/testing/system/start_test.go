@@ -18,6 +18,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // The figures of docs/performance.md:
@@ -62,22 +64,16 @@ func ask(conn net.Conn) error {
 func begin(b *testing.B, dir string) (*process, time.Duration) {
 	b.Helper()
 	addr, err := freePort()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	from := time.Now()
 	p, err := launch(dir, nil, "--listen", addr, "--admin-listen", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	b.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
 	if err := answer(b.Context(), addr); err != nil {
 		b.Fatalf("%v\n%s", err, p.logged())
 	}
 	took := time.Since(from)
-	if err := p.await(); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, p.await())
 	return p, took
 }
 
@@ -138,9 +134,7 @@ func cpu(b *testing.B, p *process) int64 {
 	var ticks int64
 	for _, f := range fields[13:15] { // user and system, in hundredths of a second
 		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 		ticks += n
 	}
 	return ticks * 10
@@ -151,9 +145,7 @@ func resident(b *testing.B, p *process) float64 {
 	b.Helper()
 	_, rest, _ := bytes.Cut(proc(b, p, "status"), []byte("VmRSS:"))
 	kb, err := strconv.ParseFloat(strings.Fields(string(rest))[0], 64)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	return kb / 1024
 }
 
@@ -170,17 +162,13 @@ func proc(b *testing.B, p *process, name string) []byte {
 func fill(b *testing.B, addr string) {
 	b.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	defer cl.Close()
 	made, err := kadm.NewClient(cl).CreateTopics(b.Context(), 1, 1, nil, names()...)
 	if err == nil {
 		err = made.Error()
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	produce(b, addr)
 }
 
@@ -195,15 +183,11 @@ func names() []string {
 func produce(b *testing.B, addr string) {
 	b.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	defer cl.Close()
 	var records []*kgo.Record
 	for _, name := range names() {
 		records = append(records, &kgo.Record{Topic: name, Value: []byte("x")})
 	}
-	if err := cl.ProduceSync(b.Context(), records...).FirstErr(); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, cl.ProduceSync(b.Context(), records...).FirstErr())
 }

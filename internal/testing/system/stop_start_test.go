@@ -8,6 +8,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 const (
@@ -25,9 +27,7 @@ func TestStopEndsARecovery(t *testing.T) {
 	for range 5 {
 		sent += fillAndKill(t, dir)
 		p, err := launch(dir, nil, "--data-dir", "d", "--listen", "127.0.0.1:0", "--admin-listen", "off")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for begun := time.Now(); !strings.Contains(p.logged(), "reading the journal"); time.Sleep(100 * time.Microsecond) {
 			if time.Since(begun) > startTime {
 				_ = p.end(syscall.SIGKILL)
@@ -74,9 +74,7 @@ func fillAndKill(t *testing.T, dir string) int64 {
 			}
 		})
 	}
-	if err := cl.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cl.Flush(t.Context()))
 	select {
 	case err := <-failed:
 		t.Fatal(err)
@@ -96,9 +94,7 @@ func recorded(t *testing.T, dir string) (n int64) {
 	}()
 	defer cl.Close()
 	ends, err := kadm.NewClient(cl).ListEndOffsets(t.Context(), stopTopic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ends.Each(func(o kadm.ListedOffset) { n += o.Offset })
 	return n
 }
@@ -106,9 +102,7 @@ func recorded(t *testing.T, dir string) (n int64) {
 func startWithClient(t *testing.T, dir string) (*process, *kgo.Client) {
 	t.Helper()
 	p, err := start(dir, nil, "--data-dir", "d", "--listen", "127.0.0.1:0", "--admin-listen", "off")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cl, err := kgo.NewClient(kgo.SeedBrokers(p.Addr), kgo.MaxBufferedRecords(stopRecords))
 	if err != nil {
 		_ = p.end(syscall.SIGKILL)

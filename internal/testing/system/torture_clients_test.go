@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 const (
@@ -289,9 +291,7 @@ func (b *tortureBook) readsWhatWasSeen(t *testing.T, client connect) {
 	cl, err := client(kgo.AlwaysRetryEOF(), kgo.ConsumeTopics(tortureTopic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchMaxWait(100*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), startTime)
 	defer cancel()
@@ -370,9 +370,7 @@ func dumped(t *testing.T, dir string) map[int32][]logRecord {
 			Offset    int64
 			Record    struct{ Value string }
 		}
-		if err := json.Unmarshal(lines.Bytes(), &item); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(lines.Bytes(), &item))
 		if item.What == "record" {
 			logs[item.Partition] = append(logs[item.Partition], logRecord{item.Offset, item.Record.Value})
 		}

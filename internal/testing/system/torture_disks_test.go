@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // disk makes brokers run on a disk that fails on command, or on the system's again.
@@ -129,9 +130,7 @@ func (c *torture) changesMetadata(i int) {
 func (c *torture) sealed(i int) map[string][]string {
 	all := map[string][]string{}
 	names, err := filepath.Glob(filepath.Join(c.dirs[i], "d", "logs", tortureTopic+"-*", "*.log"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	for _, name := range names {
 		all[filepath.Dir(name)] = append(all[filepath.Dir(name)], name)
 	}
@@ -189,9 +188,7 @@ func (c *torture) rots(i int, running bool) {
 			_, err = f.WriteAt(text[at:at+1], int64(at))
 			err = errors.Join(err, f.Close())
 		}
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		must.OK(c.t, err)
 	}
 	c.tolerates(func() {
 		if !running {
@@ -238,9 +235,7 @@ func (c *torture) cutsShort(which []int) {
 	}
 	c.end(syscall.SIGTERM, which...)
 	for name, text := range picked {
-		if err := os.Truncate(name, c.random.Int64N(int64(len(text)))); err != nil {
-			c.t.Fatal(err)
-		}
+		must.OK(c.t, os.Truncate(name, c.random.Int64N(int64(len(text)))))
 	}
 	c.copiesAgain(which)
 }
@@ -253,9 +248,7 @@ func (c *torture) removesLog(i int) {
 		c.t.Fatalf("no directories of partitions: %v", err)
 	}
 	c.end(syscall.SIGTERM, i)
-	if err := os.RemoveAll(dirs[c.random.IntN(len(dirs))]); err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, os.RemoveAll(dirs[c.random.IntN(len(dirs))]))
 	c.copiesAgain([]int{i})
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // A partition whose only replica in sync is dead has no leader, until an operator accepts that
@@ -63,9 +65,7 @@ func TestAnOperatorElectsALeaderThatLacksRecords(t *testing.T) {
 func (c *nodes) pair(name string, unclean bool) {
 	c.t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.seeds[0]))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	defer cl.Close()
 	req, topic := kmsg.NewPtrCreateTopicsRequest(), kmsg.NewCreateTopicsRequestTopic()
 	for key, value := range map[string]string{"min.insync.replicas": "1", "unclean.leader.election.enable": fmt.Sprint(unclean)} {
@@ -79,12 +79,8 @@ func (c *nodes) pair(name string, unclean bool) {
 	topic.ReplicaAssignment = append(topic.ReplicaAssignment, on)
 	req.Topics, req.TimeoutMillis = append(req.Topics, topic), 30_000
 	resp, err := req.RequestWith(c.t.Context(), cl)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if err := kerr.ErrorForCode(resp.Topics[0].ErrorCode); err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
+	must.OK(c.t, kerr.ErrorForCode(resp.Topics[0].ErrorCode))
 	c.shows(0, name, "leader 1 isr [1 2]")
 }
 

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 const (
@@ -249,12 +251,10 @@ func TestWiresAreCutAndSlowOneByOne(t *testing.T) {
 	}
 	var socket [2]net.PacketConn
 	for i := range socket {
-		if err := w.at(i, func() (err error) {
+		must.OK(t, w.at(i, func() (err error) {
 			socket[i], err = net.ListenPacket("udp4", w.hosts[i].addr.String()+":9")
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		t.Cleanup(func() { _ = socket[i].Close() })
 	}
 	// send sends a word and reports whether it arrived within the time.
@@ -264,9 +264,7 @@ func TestWiresAreCutAndSlowOneByOne(t *testing.T) {
 		if _, err := socket[from].WriteTo([]byte("word"), to.LocalAddr()); err != nil {
 			t.Fatal(err)
 		}
-		if err := to.SetReadDeadline(time.Now().Add(within)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, to.SetReadDeadline(time.Now().Add(within)))
 		n, _, err := to.ReadFrom(make([]byte, 10))
 		return n == 4 && err == nil
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -26,14 +27,10 @@ import (
 func topics(t *testing.T, broker string) []string {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(broker))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	found, err := kadm.NewClient(cl).ListTopics(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return found.Names()
 }
 
@@ -157,9 +154,7 @@ func TestExplainNamesAnAdminPort(t *testing.T) {
 // The first broker may accept connections and never answer.
 func TestCipherOfABrokerThatAnswers(t *testing.T) {
 	hangs, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer hangs.Close()
 	s := httptest.NewUnstartedServer(nil)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)

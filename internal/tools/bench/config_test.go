@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func parse(t *testing.T, args ...string) (Config, error) {
@@ -13,17 +15,13 @@ func parse(t *testing.T, args ...string) (Config, error) {
 	c := Default()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	c.Bind(fs)
-	if err := fs.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fs.Parse(args))
 	return c.Complete()
 }
 
 func TestDefaults(t *testing.T) {
 	c, err := parse(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if c.Clients != ClientsOwn || c.Concurrency != 128 || c.Pipeline != 1 || c.Acks != AcksAll || c.MessageSize != 256 ||
 		c.Mode != ModeProduce {
 		t.Errorf("%+v", c)
@@ -79,9 +77,7 @@ func TestFlagsReachTheConfig(t *testing.T) {
 		"--consumers",
 		"0",
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if strings.Join(c.Brokers, " ") != "a:1 b:2" || c.Topic != "x" || c.Mode != ModeE2E || c.Clients != ClientsShared ||
 		c.Concurrency != 9 ||
 		c.Duration != 3*time.Second || c.MessageSize != 100 || c.Acks != AcksLeader || !c.CreateTopic || c.Partitions != 4 ||

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"errors"
+	"maps"
 	"strconv"
 
 	"github.com/spf13/pflag"
@@ -50,7 +51,9 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.DeleteTopic, "delete-topic", c.DeleteTopic, "delete the topic afterwards")
 	fs.IntVar(&c.Partitions, "partitions", c.Partitions, "partitions of a created topic")
 	fs.IntVar(&c.ReplicationFactor, "replication-factor", c.ReplicationFactor, "replicas of a created topic")
-	fs.StringToStringVar(&c.TopicConfig, "topic-config", c.TopicConfig, "config of a created topic, name=value; may be repeated")
+	// A flag that is set changes the map of its default.
+	fs.StringToStringVar(&c.TopicConfig, "topic-config", maps.Clone(c.TopicConfig),
+		"config of a created topic, name=value; may be repeated")
 	fs.BoolVar(&c.Verify, "verify", c.Verify, "read the topic afterwards: it must have every acknowledged record once")
 	fs.StringVar(&c.ClientID, "client-id", c.ClientID, "client id of the load, to which quotas may apply (default "+wire.ClientID+")")
 	fs.IntVar(&c.FetchMaxBytes, "fetch-max-bytes", c.FetchMaxBytes, "maximum bytes of a raw fetch")
@@ -79,15 +82,12 @@ func (f *atLeastOne) String() string {
 
 func (f *atLeastOne) Set(text string) error {
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		return errors.Unwrap(err)
-	}
-	if n == 0 {
-		return errors.New("must be at least 1")
+	if err != nil || n == 0 {
+		return errors.New("must be an integer of at least 1")
 	}
 	*f.n = n // Complete checks the limits
 	return nil
 }
 
-// Type returns the type that --help shows and cli.FlagError explains.
+// Type returns the type that --help shows.
 func (*atLeastOne) Type() string { return "int" }

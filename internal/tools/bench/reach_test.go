@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
@@ -13,9 +14,7 @@ import (
 func TestABrokerThatHangsIsLeftOut(t *testing.T) {
 	t.Parallel()
 	hung, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer hung.Close()
 	b := chronik.StartTest(t, chronik.Options{})
 	got, err := bench.Reachable(t.Context(), []string{hung.Addr().String(), b.Addr(), "127.0.0.1:71"}, nil)

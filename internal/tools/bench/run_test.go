@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/bench/load"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
@@ -38,9 +39,7 @@ func run(t *testing.T, c Config, enough func(*Result) bool) *Result {
 	t.Helper()
 	for ; ; c.Duration *= 4 {
 		r, err := Run(context.Background(), c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		check(t, c, r)
 		if r.Succeeded() && (enough == nil || enough(r)) {
 			return r
@@ -185,9 +184,7 @@ func TestFanOutReachesEveryConsumer(t *testing.T) {
 	}
 	c.CreateTopic, c.Topic = false, "several"
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), 2, 1, nil, c.Topic); err != nil {
 		t.Fatal(err)
@@ -214,20 +211,14 @@ func TestMixed(t *testing.T) {
 func TestVerifyFindsLostAndDuplicatedRecords(t *testing.T) {
 	c := short(t)
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.DefaultProduceTopic(c.Topic))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
-	if err := (&topic{config: c, client: cl}).prepare(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, (&topic{config: c, client: cl}).prepare(context.Background()))
 	ledger := load.NewLedger(9, 1)
 	write := func(s load.Stamp) {
 		value := make([]byte, load.StampSize)
 		s.Put(value)
-		if err := cl.ProduceSync(context.Background(), &kgo.Record{Value: value}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cl.ProduceSync(context.Background(), &kgo.Record{Value: value}).FirstErr())
 	}
 	for range 5 {
 		if _, err := ledger.Worker(0).Send(); err != nil {
@@ -243,9 +234,7 @@ func TestVerifyFindsLostAndDuplicatedRecords(t *testing.T) {
 	write(load.Stamp{Run: 9, Sequence: 3})
 	write(load.Stamp{Run: 1, Sequence: 1})
 	got, err := verify(context.Background(), load.NewCluster(c.Brokers, c.Topic, nil, cl), ledger)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if want := (Verification{Acknowledged: 3, Found: 4, Lost: 1, Duplicated: 1, Unacknowledged: 2, Foreign: 1}); *got != want ||
 		!got.Bad() {
 		t.Errorf("%+v, want %+v", *got, want)
@@ -262,9 +251,7 @@ func TestTopics(t *testing.T) {
 	c.Topic, c.DeleteTopic, c.TopicConfig = "short-lived", true, map[string]string{"max.message.bytes": "2000000"}
 	run(t, c, nil)
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	topics, err := kadm.NewClient(cl).ListTopics(context.Background())
 	if err != nil || topics.Has("short-lived") {
@@ -287,9 +274,7 @@ func TestProgressReportsEveryPoint(t *testing.T) {
 	c.Mode, c.Duration = ModeMixed, 2150*time.Millisecond
 	told := make(map[string][]Point)
 	r, err := Run(context.Background(), c, func(flow string, p Point) { told[flow] = append(told[flow], p) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const step = 100 * time.Millisecond // of such a short run
 	for _, f := range r.Flows() {
 		if len(told[f.Name]) != 21 || len(f.Series) != 22 {
@@ -316,9 +301,7 @@ func TestAnInterruptedRunHasTheResultOfItsTime(t *testing.T) {
 			stop()
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if r.Elapsed < time.Second || r.Elapsed > time.Minute || !strings.Contains(strings.Join(r.Notes, " "), "interrupted") {
 		t.Errorf("elapsed %v, %d records, notes %q", r.Elapsed, r.Produce.Records, r.Notes)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
@@ -26,13 +27,9 @@ func stored(t *testing.T) (dir string, start func() toolAt) {
 	dir = t.TempDir()
 	settings := map[string]string{"chronik.disk.min.free.bytes": "0", "group.initial.rebalance.delay.ms": "0"}
 	b, err := chronik.Start(t.Context(), chronik.Options{Dir: dir, Settings: settings})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), 2, 1, nil, "a"); err != nil {
 		t.Fatal(err)
@@ -42,14 +39,10 @@ func stored(t *testing.T) (dir string, start func() toolAt) {
 			value := func(n int) *kgo.Record {
 				return &kgo.Record{Topic: "a", Partition: p, Value: fmt.Appendf(nil, "p%d-%d", p, 2*i+n)}
 			}
-			if err := cl.ProduceSync(t.Context(), value(0), value(1)).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, cl.ProduceSync(t.Context(), value(0), value(1)).FirstErr())
 		}
 	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close())
 	return dir, func() toolAt {
 		b := chronik.StartTest(t, chronik.Options{Dir: dir, Settings: settings})
 		return toolAt{b.Addr(), t}
@@ -107,18 +100,14 @@ func segmentOf(t *testing.T, dir string, partition int) (file string, data []byt
 	t.Helper()
 	file = filepath.Join(dir, "logs", fmt.Sprintf("a-%d", partition), "00000000000000000000.log")
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return file, data
 }
 
 // rewrite replaces a segment. None of it may be in memory.
 func rewrite(t *testing.T, file string, data []byte) {
 	t.Helper()
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, data, 0o600))
 }
 
 const first = "p0-0\np0-1\np0-2\np0-3\np0-4\np0-5\n"

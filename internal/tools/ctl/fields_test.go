@@ -18,6 +18,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -27,16 +28,12 @@ func TestDocsListTheFieldsOfJSON(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name, text string) (path string) {
 		path = filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	token, password := put("token", strings.Repeat("t", 40)), put("password", "wonderland\n")
 	authority, err := certs.NewAuthority("test CA", []string{"broker.test"}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ca := put("ca.pem", string(authority.CertificatePEM))
 	b := chronik.StartTest(t, chronik.Options{Admin: "127.0.0.1:0", Settings: map[string]string{"group.initial.rebalance.delay.ms": "0",
 		"authorization": "acl", "super-users": "User:ANONYMOUS", "admin.token-file": token}})
@@ -67,9 +64,7 @@ func TestDocsListTheFieldsOfJSON(t *testing.T) {
 	stopped := chronik.StartTest(t, chronik.Options{Dir: real["DATA"]})
 	run("topic create orders --brokers " + stopped.Addr())
 	run("produce orders --brokers " + stopped.Addr())
-	if err := stopped.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, stopped.Close())
 	awaitsRecords(t, b.Addr(), run)
 	var doc strings.Builder
 	doc.WriteString("| command | fields |\n|---|---|\n")
@@ -103,9 +98,7 @@ func awaitsRecords(t *testing.T, addr string, run func(string) string) {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumeTopics("orders"), kgo.FetchMaxWait(2*time.Minute),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	var polls sync.WaitGroup
 	polls.Go(func() { cl.PollFetches(ctx) })

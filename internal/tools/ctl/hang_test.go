@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
@@ -42,9 +43,7 @@ func proxy(t *testing.T, l net.Listener, broker string, forward func(from, to ne
 func stuck(t *testing.T, answered ...int16) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	b := chronik.StartTest(t,
 		chronik.Options{Settings: map[string]string{"advertise": l.Addr().String(), "group.initial.rebalance.delay.ms": "0"}})

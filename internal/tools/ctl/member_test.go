@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
@@ -18,16 +19,12 @@ func TestAMemberWaitsForWhatAnotherHolds(t *testing.T) {
 	b, err := chronik.Start(t.Context(),
 		chronik.Options{Settings: map[string]string{"group.consumer.heartbeat.interval.ms": "100",
 			"group.consumer.min.heartbeat.interval.ms": "50"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer b.Close()
 	client := func(opts ...kgo.Opt) *kgo.Client {
 		t.Helper()
 		cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(b.Addr()))...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(cl.Close)
 		return cl
 	}
@@ -44,9 +41,7 @@ func TestAMemberWaitsForWhatAnotherHolds(t *testing.T) {
 		kgo.DisableAutoCommit())
 	for n := 0; n < 2; { // it has both, and commits nothing
 		fetches := holder.PollFetches(t.Context())
-		if err := fetches.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, fetches.Err())
 		n += fetches.NumRecords()
 	}
 	var out, errs bytes.Buffer

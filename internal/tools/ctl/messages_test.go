@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
@@ -293,9 +294,7 @@ func TestMessages(t *testing.T) {
 	b := chronik.StartTest(t)
 	home := t.TempDir()
 	bad := filepath.Join(home, "bad")
-	if err := os.WriteFile(bad, []byte("neither PEM nor offsets\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(bad, []byte("neither PEM nor offsets\n"), 0o600))
 	empty := t.TempDir()
 	at := strings.NewReplacer("BADFILE", bad, "EMPTYDIR", empty, "NOBODY", unusedAddress)
 	back := strings.NewReplacer(bad, "BADFILE", empty, "EMPTYDIR", unusedAddress, "NOBODY", b.Addr(), "BROKER", home, "HOME")
@@ -354,9 +353,7 @@ func TestVariablesThatNobodyReads(t *testing.T) {
 func TestNothingIsLeftRunning(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	b, err := chronik.Start(t.Context(), chronik.Options{Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, line := range []string{"topic create a", "produce a", "consume a", "consume a --group g", "group list", "group describe g",
 		"cluster health", "api-versions", "profile explain a", "topic delete a --yes", "consume a"} {
 		ctl.Main(t.Context(), strings.Fields(line), version, ctl.Streams{In: strings.NewReader("x\n"), Out: &bytes.Buffer{},

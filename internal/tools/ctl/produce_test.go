@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
@@ -24,9 +25,7 @@ import (
 func mute(t *testing.T) (b *chronik.Broker, deaf *atomic.Bool) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	b = chronik.StartTest(t, chronik.Options{Settings: map[string]string{"advertise": l.Addr().String()}})
 	deaf = new(atomic.Bool)
@@ -73,9 +72,7 @@ type result struct {
 func holds(t *testing.T, broker string, n int64) {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(broker))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	for begun := time.Now(); time.Since(begun) < 2*time.Minute; time.Sleep(time.Millisecond) {
 		ends, err := kadm.NewClient(cl).ListEndOffsets(t.Context(), "a")
@@ -116,15 +113,11 @@ func TestProduceTellsWhatTheBrokerRefusesUntilTheEnd(t *testing.T) {
 	b := chronik.StartTest(t, chronik.Options{Dir: dir})
 	in, end := produced(t.Context(), b.Addr())
 	say(t, in, "one\n")
-	if err := in.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, in.Close())
 	if got := <-end; got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close())
 	full := chronik.StartTest(t,
 		chronik.Options{Dir: dir, Settings: map[string]string{"chronik.disk.min.free.bytes": strconv.FormatInt(1<<60, 10)}})
 	in, end = produced(t.Context(), full.Addr(), "--timeout", "1s")
@@ -156,9 +149,7 @@ func TestProduceIsInterruptedWhileItWaitsForInput(t *testing.T) {
 // does not exist.
 func TestProduceWaitsForATopicThatIsBeingCreated(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	b := chronik.StartTest(t, chronik.Options{Settings: map[string]string{"advertise": l.Addr().String(),
 		"auto.create.topics.enable": "false"}})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
@@ -14,9 +15,7 @@ import (
 func TestRefusalsSayWhatToDo(t *testing.T) {
 	b, err := chronik.Start(context.Background(), chronik.Options{
 		Settings: map[string]string{"authorization": "acl", "super-users": "User:admin"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = b.Close() }()
 	for command, attempted := range map[string]string{
 		"user list":                    "describe users: ",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -17,28 +18,18 @@ func TestMetricsOfATransaction(t *testing.T) {
 	b := chronik.StartTest(t, chronik.Options{Admin: "127.0.0.1:0"})
 	scrape := func() string {
 		resp, err := http.Get("http://" + b.AdminAddr() + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer resp.Body.Close()
 		page, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return string(page)
 	}
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.TransactionalID("billing"), kgo.AllowAutoTopicCreation())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	for _, end := range []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort} {
-		if err := cl.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
-		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("x")}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cl.BeginTransaction())
+		must.OK(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("x")}).FirstErr())
 		open := scrape()
 		for _, want := range []string{`chronik_txn_open{partition="0",topic="orders"} 1`,
 			`chronik_partition_lso_lag_records{partition="0",topic="orders"} 1`, `chronik_txn_ids{state="Ongoing"} 1`} {
@@ -46,9 +37,7 @@ func TestMetricsOfATransaction(t *testing.T) {
 				t.Errorf("a scrape lacks %s", want)
 			}
 		}
-		if err := cl.EndTransaction(context.WithoutCancel(t.Context()), end); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cl.EndTransaction(context.WithoutCancel(t.Context()), end))
 		for strings.Contains(scrape(), "chronik_txn_open{") && t.Context().Err() == nil { // the markers follow the answer
 			continue
 		}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 var topicID = [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
@@ -17,9 +19,7 @@ func str(s string) *string { return &s }
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
 	p, err := hex.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return p
 }
 

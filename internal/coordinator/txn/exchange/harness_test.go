@@ -17,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -134,9 +135,7 @@ func (w *world) setLeaders(leaders map[string]int32, ids ...int32) {
 		}
 	}
 	img, err := metadata.Load(kvs, 7)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	w.mu.Lock()
 	w.image = img
 	w.mu.Unlock()

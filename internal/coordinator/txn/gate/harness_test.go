@@ -15,7 +15,6 @@ import (
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -103,11 +102,10 @@ func newWorld(t testing.TB, partitions int32) *world {
 		storage.Options{FS: vfs.Memory(), JournalFileSize: 1 << 20, Config: func(string, storage.ID) storage.Config { return cfg }})
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
-	park := purgatory.New()
-	t.Cleanup(park.Close)
 	c := &cluster{partitions: partitions, dirs: map[int32][16]byte{}, image: metadata.Empty()}
-	m := replica.NewManager(replica.Options{Self: 1, Storage: s, Cluster: c, Park: park, Logger: zap.NewNop(),
+	m := replica.NewManager(replica.Options{Self: 1, Storage: s, Cluster: c, Logger: zap.NewNop(),
 		Config: func(*metadata.Image, *metadata.Topic) storage.Config { return cfg }})
+	t.Cleanup(m.Purgatory().Close)
 	t.Cleanup(func() { must(t, m.Close(context.Background())) })
 	c.apply(t, m)
 	c.apply(t, m)

@@ -12,8 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -50,16 +48,10 @@ func Main(ctx context.Context, args []string, version string, out, errOut io.Wri
 	return cli.ExitCode(err)
 }
 
-// outputs are the destinations of a result in addition to the table.
-type outputs struct {
-	json, csv bool
-	hdr       string
-}
-
 // New returns the root command.
 func New(version string) *cobra.Command {
 	config := bench.Default()
-	var o outputs
+	var asJSON bool
 	root := &cobra.Command{
 		Use:   "chronik-bench",
 		Short: "Measure a broker that speaks the Kafka protocol",
@@ -70,16 +62,14 @@ func New(version string) *cobra.Command {
 			"  chronik-bench --mode e2e --rate 5000 -c 16 --create-topic --verify",
 		Version: version, Args: cli.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return measure(cmd, version, config, o)
+			return measure(cmd, version, config, asJSON)
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	f := root.Flags()
 	f.SortFlags = false
 	config.Bind(f)
-	f.BoolVar(&o.json, "json", false, "print JSON instead of the table")
-	f.BoolVar(&o.csv, "csv", false, "print CSV instead of the table, one line per flow")
-	f.StringVar(&o.hdr, "hdr", "", "write the latencies to this file as a percentile distribution of HdrHistogram")
+	f.BoolVar(&asJSON, "json", false, "print JSON instead of the table")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		text, _ := cli.FlagError(cmd, err)
 		return cli.Usage("%s", text)
@@ -91,16 +81,10 @@ func New(version string) *cobra.Command {
 }
 
 // measure makes one run and prints it.
-func measure(cmd *cobra.Command, version string, c bench.Config, o outputs) error {
-	if o.json && o.csv {
-		return cli.Usage("--json and --csv: choose one")
-	}
+func measure(cmd *cobra.Command, version string, c bench.Config, asJSON bool) error {
 	c, err := c.Complete()
 	if err != nil {
 		return err
-	}
-	if err := o.writable(); err != nil {
-		return err // now, and not after the run
 	}
 	live := results.NewLive(cmd.ErrOrStderr(), c, cli.IsTerminal(cmd.ErrOrStderr()))
 	r, err := bench.Run(cmd.Context(), c, live.Progress)
@@ -109,51 +93,11 @@ func measure(cmd *cobra.Command, version string, c bench.Config, o outputs) erro
 		return err
 	}
 	r.Program = version
-	return errors.Join(o.show(cmd.OutOrStdout(), r), judge(r))
-}
-
-// show prints a result and writes its file.
-func (o outputs) show(w io.Writer, r *bench.Result) error {
 	form := results.Table
-	switch {
-	case o.json:
+	if asJSON {
 		form = results.JSON
-	case o.csv:
-		form = results.CSV
 	}
-	return errors.Join(form(w, r), o.percentiles(r))
-}
-
-// writable returns an error unless the file of --hdr can be created or replaced.
-func (o outputs) writable() error {
-	if o.hdr == "" {
-		return nil
-	}
-	_, err := os.Stat(o.hdr)
-	made := errors.Is(err, fs.ErrNotExist)
-	f, err := os.OpenFile(o.hdr, os.O_WRONLY|os.O_CREATE, 0o666)
-	if err != nil {
-		return cli.Usage("--hdr: the report cannot be written: %w; name a file in an existing, writable directory", err)
-	}
-	if err = f.Close(); made {
-		err = errors.Join(err, os.Remove(o.hdr))
-	}
-	return err
-}
-
-// percentiles writes the file of --hdr.
-func (o outputs) percentiles(r *bench.Result) error {
-	if o.hdr == "" {
-		return nil
-	}
-	f, err := os.Create(o.hdr)
-	if err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	if err := errors.Join(results.HDR(f, r), f.Close()); err != nil {
-		return fmt.Errorf("write the report %s: %w", o.hdr, err)
-	}
-	return nil
+	return errors.Join(form(cmd.OutOrStdout(), r), judge(r))
 }
 
 // judge returns the error of a run that has a result and failed nevertheless.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/bench"
 )
 
@@ -68,9 +69,7 @@ func TestCommandPlans(t *testing.T) {
 		"-d",
 		"3s",
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if p.Rounds != 9 || p.Discard != 1 || p.Pause != 2*time.Second || !p.Echo || p.A.Name != "chronik" || p.B.Name != "kafka" {
 		t.Errorf("%+v", p)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/limits"
@@ -91,9 +92,7 @@ func TestRatiosAreComputedWithinRounds(t *testing.T) {
 	r, err := s.compare().all(t.Context(), p, func(line string) {
 		turns = append(turns, strings.Join(strings.SplitN(line, "  ", 3)[:2], " "))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got := strings.Join(s.order, ""); got != "abeabeabeabe" {
 		t.Errorf("turns %s", got)
 	}
@@ -243,14 +242,10 @@ func TestTable(t *testing.T) {
 	p := plan(1)
 	p.A.Name, p.B.Name, p.Echo = "chronik", "kafka", true
 	r, err := s.compare().all(t.Context(), p, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r.Rounds[0].B.Flows[0].Failures = map[string]int64{"REQUEST_TIMED_OUT": 2}
 	var b strings.Builder
-	if err := r.Table(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Table(&b))
 	text := strings.Join(strings.Fields(b.String()), " ")
 	for _, want := range []string{
 		"chronik: clients own: 128 connections", "kafka: clients own", "chronik / kafka echo chronik / echo kafka / echo",
@@ -275,9 +270,7 @@ func TestMissingFiguresAreLeftOut(t *testing.T) {
 		return r, nil
 	}}
 	r, err := c.all(t.Context(), plan(2), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, m := range r.Measures {
 		if m.Flow != "produce" || strings.Contains(m.Name, "CPU") || strings.Contains(m.Name, "payload") || m.Echo != nil {
 			t.Errorf("%+v", m)

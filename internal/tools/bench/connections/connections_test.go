@@ -23,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
@@ -35,26 +36,18 @@ type world struct{ ca, password, address string }
 func newWorld(t *testing.T, settings map[string]string) world {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "broker"}, IsCA: true,
 		BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dir := t.TempDir()
 	file := func(name string, text []byte) string {
 		name = filepath.Join(dir, name)
-		if err := os.WriteFile(name, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(name, text, 0o600))
 		return name
 	}
 	w := world{ca: file("ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
@@ -102,9 +95,7 @@ func TestLogins(t *testing.T) {
 	if err := r.Table(&table); err != nil || !strings.Contains(table.String(), "TLS_AES_128_GCM_SHA256, SCRAM-SHA-512") {
 		t.Errorf("%v: the table is %q", err, table.String())
 	}
-	if err := os.WriteFile(w.password, []byte("wrong"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(w.password, []byte("wrong"), 0o600))
 	if out, err := w.run(append(login, "-d", "1h")...); err == nil || !strings.Contains(err.Error(), "SASL_AUTHENTICATION_FAILED") {
 		t.Errorf("a wrong password: %v\n%s", err, out)
 	}
@@ -113,13 +104,9 @@ func TestLogins(t *testing.T) {
 // A server that does not know the user's key is refused.
 func TestServerMustProveItself(t *testing.T) {
 	user, err := scram.SHA512.NewClientUnprepped("a,b=c", "secret", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	known, err := user.GetStoredCredentialsWithError(scram.KeyFactors{Salt: "salt", Iters: 4096})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	impostor := known
 	impostor.ServerKey = bytes.Repeat([]byte{1}, len(known.ServerKey))
 	for _, x := range []struct {
@@ -127,9 +114,7 @@ func TestServerMustProveItself(t *testing.T) {
 		ok   bool
 	}{{known, true}, {impostor, false}} {
 		server, err := scram.SHA512.NewServer(func(string) (scram.StoredCredentials, error) { return x.keys, nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		err = prove(user, server.NewConversation().Step)
 		if (err == nil) != x.ok || !x.ok && !strings.Contains(err.Error(), "does not prove") {
 			t.Errorf("a server that knows the user (%v): %v", x.ok, err)
@@ -173,9 +158,7 @@ func runs(t *testing.T, c bench.Config) {
 	t.Helper()
 	for c.Duration = 50 * time.Millisecond; ; c.Duration *= 4 { // longer on a busy machine
 		r, err := bench.Run(t.Context(), c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if !r.Succeeded() && c.Duration < 10*time.Second {
 			continue
 		}

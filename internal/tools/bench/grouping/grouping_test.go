@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/load"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
@@ -37,9 +38,7 @@ func target(b *chronik.Broker, partitions int) Target {
 func admin(t *testing.T, b *chronik.Broker) *kadm.Client {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(cl.Close)
 	return kadm.NewClient(cl)
 }
@@ -73,9 +72,7 @@ func TestHeartbeatsAreCounted(t *testing.T) {
 			for ; err == nil && r.Heartbeats == 0 && c.Duration < time.Minute; r, err = Heartbeats(t.Context(), c) {
 				c.Duration *= 4 // the machine is busy
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if r.Heartbeats == 0 || r.Latency.Count != r.Heartbeats || len(r.Failures) > 0 || r.Measured.Seconds < c.Duration.Seconds() {
 				t.Errorf("%+v", r)
 			}
@@ -92,9 +89,7 @@ func TestRebalancesComeToRest(t *testing.T) {
 				t.Context(),
 				RebalanceConfig{Target: target(b, 11), Protocol: p, Members: 5, Interval: 20 * time.Millisecond},
 			)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for name, s := range map[string]meter.Span{"join": r.Join, "leave": r.Leave, "one more": r.More} {
 				if s.Seconds <= 0 {
 					t.Errorf("%s took %v", name, s)
@@ -114,9 +109,7 @@ func TestCommitsAreCountedAndThere(t *testing.T) {
 	for ; err == nil && r.Requests == 0 && c.Duration < time.Minute; r, err = Commits(t.Context(), c) {
 		c.Duration *= 4
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if r.Requests == 0 || r.Offsets != 2*r.Requests || len(r.Failures) > 0 {
 		t.Errorf("%+v", r)
 	}
@@ -130,9 +123,7 @@ func TestCommitsAreCountedAndThere(t *testing.T) {
 // If the broker ends, the measurement ends with an error and without goroutines.
 func TestABrokerThatEnds(t *testing.T) {
 	b, err := chronik.Start(t.Context(), chronik.Options{Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	to := target(b, 2)
 	to.Keep = true
 	done := make(chan error, 1)
@@ -174,9 +165,7 @@ func awaitState(t *testing.T, b *chronik.Broker, group, state string) {
 	adm := admin(t, b)
 	for {
 		groups, err := adm.ListGroups(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if groups[group].State == state || !pause.Wait(t.Context().Done(), time.Millisecond) {
 			return
 		}
@@ -244,9 +233,7 @@ func TestCommandsPrintTablesAndJSON(t *testing.T) {
 			"offsets/s"}},
 	} {
 		out, err := run(t, c.args...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, want := range c.want {
 			if !strings.Contains(out, want) {
 				t.Errorf("no %q in\n%s", want, out)
@@ -271,9 +258,7 @@ func TestATableNamesFailuresAndCPU(t *testing.T) {
 		Failures:   map[string]int64{"NOT_COORDINATOR": 3},
 	}
 	var out bytes.Buffer
-	if err := r.Table(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Table(&out))
 	for _, want := range []string{"5.00 %", "500.0 us", "failed 3 times: NOT_COORDINATOR", "0.50 s"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -29,15 +28,15 @@ type Server struct {
 	addr  string
 }
 
-// StartServer starts the running binary again as an echo server that sends responses of response
-// bytes, on a free port of 127.0.0.1. The server ends with Close, with ctx, and when this process
-// ends for any reason, because its standard input is then at its end.
-func StartServer(ctx context.Context, response int) (*Server, error) {
+// StartServer starts the running binary again as an echo server on a free port of 127.0.0.1. It
+// answers as a broker does a Produce request to a topic. The server ends with Close, with ctx, and
+// when this process ends for any reason, because its standard input is then at its end.
+func StartServer(ctx context.Context, topic string) (*Server, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program, to start the echo server: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, self, serverName, "--listen", "127.0.0.1:0", "--response-size", strconv.Itoa(response), "--until-eof")
+	cmd := exec.CommandContext(ctx, self, serverName, "--listen", "127.0.0.1:0", "--topic", topic, "--until-eof")
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

@@ -51,8 +51,7 @@ func Command() *cobra.Command {
 
 // EchoServerCommand returns the hidden command `echo-server`, which StartServer runs.
 func EchoServerCommand() *cobra.Command {
-	var listen string
-	var response int
+	var listen, topic string
 	var untilEOF bool
 	cmd := &cobra.Command{
 		Use:    serverName,
@@ -77,12 +76,12 @@ func EchoServerCommand() *cobra.Command {
 					_, _ = io.Copy(io.Discard, cmd.InOrStdin()) // an error is also an end
 				}()
 			}
-			return Serve(ctx, l, response)
+			return Serve(ctx, l, answerTo(topic))
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", "127.0.0.1:0", "HOST:PORT to listen on")
-	f.IntVar(&response, "response-size", DefaultResponse, "size of each response in bytes")
+	f.StringVar(&topic, "topic", bench.Default().Topic, "topic of the responses")
 	f.BoolVar(&untilEOF, "until-eof", false, "end when standard input does")
 	return cmd
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // limits runs the command line.
@@ -35,9 +37,7 @@ func TestCommandPrintsTables(t *testing.T) {
 		"--file-size",
 		"1048576",
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, want := range []string{"clients own, 2 connections", "requests/s", syncName, "4 KiB", "64 KiB", "1024 KiB", Written, Appending} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
@@ -47,9 +47,7 @@ func TestCommandPrintsTables(t *testing.T) {
 
 func TestCommandPrintsJSON(t *testing.T) {
 	out, err := limits(t, "--json", "--no-echo", "--dir", t.TempDir(), "--disk-duration", "1ms", "--file-size", "1048576")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var r Result
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("%v in %s", err, out)

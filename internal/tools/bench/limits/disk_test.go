@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // Every measured time is that of a write and the following sync of the measured file, and the
@@ -29,9 +31,7 @@ func TestDiskCountsWritesAndSyncsAlone(t *testing.T) {
 			return nil
 		}
 		r, err := disk(t.Context(), DiskConfig{Dir: dir, Duration: 10 * time.Millisecond, FileSize: 4 << 20}, slow)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if len(r.Rows) != 6 {
 			t.Fatalf("%d rows, not 3 sizes over 2 patterns", len(r.Rows))
 		}
@@ -124,9 +124,7 @@ func TestDiskEndsWithItsContext(t *testing.T) {
 // The real calls work on the file system of the tests.
 func TestDiskReal(t *testing.T) {
 	r, err := Disk(t.Context(), DiskConfig{Dir: t.TempDir(), Duration: time.Millisecond, FileSize: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, row := range r.Rows {
 		if row.Syncs == 0 || row.Sync.Count != row.Syncs || row.Both.Count != row.Syncs || row.Both.P50 < row.Sync.P50 {
 			t.Errorf("%+v", row)

@@ -5,6 +5,6 @@
 // time is counted separately from the client's, and the preparation of a file is outside the
 // measured time. A failed write or sync ends the measurement with an error and without a figure.
 //
-// cmd/chronik-bench offers it as `limits`; package compare runs the echo next to brokers. It knows
-// nothing of the Kafka protocol and connects to no broker.
+// cmd/chronik-bench offers it as `limits`; package compare runs the echo next to brokers. Its
+// clients are those of package load; it connects to no broker.
 package limits

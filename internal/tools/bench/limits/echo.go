@@ -2,21 +2,20 @@ package limits
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
-	"sync"
+	"strings"
 
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/frame"
+	"github.com/chronik-io/chronik/internal/tools/bench/load"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
 	"github.com/chronik-io/chronik/internal/tools/bench/results"
 	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
 
-// EchoConfig is a load on an echo server: the requests of clients "own", byte for byte, and
-// responses of the same size as a broker's.
+// EchoConfig is the load of clients "own" on an echo server, which sends the responses of a broker.
 type EchoConfig struct {
 	// Connections is 1 to bench.MaxConcurrency, with Pipeline requests in flight on each, 1 to
 	// bench.MaxPipeline; 0 means 1.
@@ -66,15 +65,6 @@ func (c EchoConfig) check() error {
 // longestName is the maximum length of a topic's name in Kafka.
 const longestName = 249
 
-// answerSize returns the size of a Produce response, version 9, for one partition of a topic
-// without an error: length, correlation id, tags, topics, name, partitions, index, error, three
-// offsets and times, no record errors, no message, tags of partition and topic, throttle time,
-// tags.
-func answerSize(topic string) int {
-	name := len(binary.AppendUvarint(nil, uint64(len(topic)+1))) + len(topic)
-	return 4 + 4 + 1 + 1 + name + 1 + 4 + 2 + 8 + 8 + 8 + 1 + 1 + 1 + 1 + 4 + 1
-}
-
 // Echo starts an echo server as a process and measures it. If ctx ends, the result is of the
 // shorter interval; there is no result if it ends in the warm-up, or after a failure.
 func Echo(ctx context.Context, c EchoConfig) (_ *EchoResult, err error) {
@@ -83,7 +73,7 @@ func Echo(ctx context.Context, c EchoConfig) (_ *EchoResult, err error) {
 		return nil, err
 	}
 	// The server outlives an interrupt, which ends the load.
-	s, err := StartServer(context.WithoutCancel(ctx), answerSize(c.Topic))
+	s, err := StartServer(context.WithoutCancel(ctx), c.Topic)
 	if err != nil {
 		return nil, err
 	}
@@ -91,73 +81,47 @@ func Echo(ctx context.Context, c EchoConfig) (_ *EchoResult, err error) {
 	return echo(ctx, c, s.Addr(), s.PID())
 }
 
-// echo measures the server at addr, which is the process pid.
+// echo measures the server at addr, which is the process pid. Its clients are those of a run. There
+// is no result after a failure: with fewer responses it measures something else.
 func echo(ctx context.Context, c EchoConfig, addr string, pid int) (*EchoResult, error) {
 	w := c.Window()
 	m := meter.New(w)
-	clients := make([]*echoer, 0, c.Connections)
-	defer func() {
-		for _, e := range clients {
-			_ = e.conn.Close() // everything was read
-		}
-	}()
-	for range c.Connections {
-		e, err := newEchoer(ctx, addr, c, w, m.NewRecorder())
-		if err != nil {
-			return nil, err
-		}
-		clients = append(clients, e)
+	clients, err := load.NewOwn(ctx, load.Options{Cluster: load.Sole(addr, c.Topic), Concurrency: c.Connections, Pipeline: c.Pipeline,
+		MessageSize: c.MessageSize, Acks: -1}, m)
+	if err != nil {
+		return nil, fmt.Errorf("echo: %w", err)
 	}
+	defer clients.Close()
 	w.Begin()
-	interval, end := context.WithCancel(ctx)
-	defer end()
-	run := &connections{end: end, clients: clients}
-	var wg sync.WaitGroup
-	for _, e := range clients {
-		wg.Go(func() {
-			if err := e.run(); err != nil {
-				run.fail(err)
-			}
-		})
+	ended := make(chan error, 1)
+	// An interrupt cuts the window, and the last responses are read.
+	go func() { ended <- clients.Run(context.WithoutCancel(ctx)) }()
+	cpu, err := w.Measure(ctx, pid, os.Getpid())
+	err = errors.Join(err, <-ended)
+	t := m.Totals()
+	if err == nil && t.Early > 0 {
+		err = fmt.Errorf("%d failures before the interval", t.Early)
 	}
-	cpu, err := w.Measure(interval, pid, os.Getpid())
-	wg.Wait()
-	if err := errors.Join(err, run.err); err != nil {
-		return nil, err
+	if failed := results.Failures(t.Failures); err == nil && len(failed) > 0 {
+		err = errors.New(strings.Join(failed, "; "))
 	}
-	if w.Elapsed() <= 0 {
-		return nil, fmt.Errorf("echo: nothing was measured: %w", context.Cause(ctx))
+	if err == nil && w.Elapsed() <= 0 {
+		err = fmt.Errorf("nothing was measured: %w", context.Cause(ctx))
 	}
-	return result(c, clients[0].request, w, m.Totals(), cpu), nil
+	if err != nil {
+		return nil, fmt.Errorf("echo: %w", err)
+	}
+	return result(c, w, t, cpu), nil
 }
 
-// connections closes all connections of a run when the first of them fails: a run with fewer
-// connections measures something else.
-type connections struct {
-	end     func() // ends the interval
-	clients []*echoer
-	once    sync.Once
-	err     error // the first failure; read it after all connections have ended
-}
-
-// fail records the first failure and closes every connection. Ending the window is not enough: a
-// connection that waits for a response would wait until its deadline, which is after the interval.
-// The resulting errors of the other connections are ignored.
-func (l *connections) fail(err error) {
-	l.once.Do(func() {
-		l.err = err
-		l.end()
-		for _, e := range l.clients {
-			_ = e.conn.Close() // the failure is known
-		}
-	})
-}
-
-func result(c EchoConfig, request int, w *meter.Window, t meter.Totals, cpu []meter.Span) *EchoResult {
+func result(c EchoConfig, w *meter.Window, t meter.Totals, cpu []meter.Span) *EchoResult {
 	f := &bench.Flow{Requests: t.Requests, Records: t.Records, PayloadBytes: t.Payload, WireBytes: t.Wire, WireKnown: true,
-		Unanswered: t.Unanswered, Oldest: t.Oldest, Failures: t.Failures, Latency: t.Latency}
-	r := &EchoResult{Config: c, Request: request, Response: answerSize(c.Topic), Elapsed: w.Elapsed().Seconds(),
+		Unanswered: t.Unanswered, Oldest: t.Oldest, Latency: t.Latency}
+	r := &EchoResult{Config: c, Response: len(answerTo(c.Topic)), Elapsed: w.Elapsed().Seconds(),
 		Flow: results.FlowOf(bench.NamedFlow{Name: "echo", Flow: f}, w.Elapsed())}
+	if t.Requests > 0 {
+		r.Request = int(t.Wire/t.Requests) - r.Response
+	}
 	r.Server, r.Client = perRequest(cpu[0], t.Requests), perRequest(cpu[1], t.Requests)
 	return r
 }

@@ -3,32 +3,41 @@ package limits
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 
-	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/tools/bench/wire"
 )
 
-// Sizes that the echo server reads and writes, in bytes with the four bytes of the length.
+// Sizes of the echo server, in bytes.
 const (
-	// DefaultResponse is about the size of a broker's response to a record.
-	DefaultResponse = 64
-	smallestFrame   = 8
-	largestFrame    = 64 << 20
-	firstBuffer     = 64 << 10
+	largestFrame = 64 << 20
+	firstBuffer  = 64 << 10
 )
+
+// answerTo returns the frame with which a broker answers a Produce request, version 9, for one
+// partition of a topic. The echo server sends it with the correlation id of each request.
+func answerTo(topic string) []byte {
+	p := kmsg.NewProduceResponseTopicPartition()
+	t := kmsg.NewProduceResponseTopic()
+	t.Topic, t.Partitions = topic, append(t.Partitions, p)
+	body := kmsg.NewPtrProduceResponse()
+	body.Version, body.Topics = wire.MinProduce, append(body.Topics, t)
+	frame := body.AppendTo(make([]byte, 4+4+1)) // length, correlation id, no tags
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
+	return frame
+}
 
 // Serve responds to each frame (four bytes of length, big-endian, then as many bytes) on l's
-// connections with a frame of response bytes, until ctx ends. Each connection has a goroutine,
-// which only reads the length, reads the rest and writes. Serve closes l.
-func Serve(ctx context.Context, l net.Listener, response int) error {
-	if response < smallestFrame || response > largestFrame {
-		return errors.Join(cli.Usage("--response-size: %d is not between %d and %d", response, smallestFrame, largestFrame), l.Close())
-	}
-	s := &server{response: response, open: map[net.Conn]struct{}{}}
+// connections with the frame answer, until ctx ends. Each connection has a goroutine, which only
+// reads the length, reads the rest and writes. Serve closes l.
+func Serve(ctx context.Context, l net.Listener, answer []byte) error {
+	s := &server{answer: answer, open: map[net.Conn]struct{}{}}
 	stop := context.AfterFunc(ctx, func() { s.close(l) })
 	defer stop()
 	defer s.wg.Wait()
@@ -53,8 +62,8 @@ func Serve(ctx context.Context, l net.Listener, response int) error {
 
 // server holds the connections, so that they can be closed.
 type server struct {
-	response int
-	wg       sync.WaitGroup
+	answer []byte
+	wg     sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool
@@ -94,8 +103,7 @@ func (s *server) close(l net.Listener) {
 // where Kafka's protocol has it (after API key and version in a request, first in a response), so
 // that a client can match them.
 func (s *server) echo(c net.Conn) {
-	in, out := make([]byte, firstBuffer), make([]byte, s.response)
-	binary.BigEndian.PutUint32(out, uint32(s.response-4)) // bounded by largestFrame
+	in, out := make([]byte, firstBuffer), slices.Clone(s.answer)
 	for {
 		if _, err := io.ReadFull(c, in[:4]); err != nil {
 			return

@@ -28,7 +28,7 @@ type Cluster struct {
 	Topic string
 	// Secure is for connections to the brokers; nil for connections without TLS.
 	Secure *tls.Config
-	admin  *kadm.Client
+	admin  *kadm.Client // nil if there is nothing to ask
 
 	mu      sync.Mutex
 	asked   time.Time
@@ -49,6 +49,12 @@ func Fresh() kgo.Opt { return kgo.MetadataMinAge(refreshEvery) }
 // Fresh. secure is nil without TLS.
 func NewCluster(seeds []string, topic string, secure *tls.Config, cl *kgo.Client) *Cluster {
 	return &Cluster{Seeds: seeds, Topic: topic, Secure: secure, admin: kadm.NewClient(cl)}
+}
+
+// Sole returns a Cluster whose only broker, at addr, leads the only partition of a topic and
+// accepts the oldest version of raw requests. It is not asked, so it need not be a broker.
+func Sole(addr, topic string) *Cluster {
+	return &Cluster{Seeds: []string{addr}, Topic: topic, leaders: []leader{{addr, []int32{0}}}}
 }
 
 // Reach returns the options of a client of brokers, with TLS unless secure is nil.
@@ -108,7 +114,7 @@ func (c *Cluster) Load(ctx context.Context) error {
 // next failure refreshes again.
 func (c *Cluster) refresh(ctx context.Context) {
 	c.mu.Lock()
-	due := time.Since(c.asked) >= refreshEvery
+	due := c.admin != nil && time.Since(c.asked) >= refreshEvery
 	if due {
 		c.asked = time.Now()
 	}
@@ -182,6 +188,9 @@ func (c *Cluster) Offsets(ctx context.Context) (Offsets, error) {
 
 // produceVersion returns the newest version of Produce that raw requests and all brokers support.
 func (c *Cluster) produceVersion(ctx context.Context) (int16, error) {
+	if c.admin == nil {
+		return wire.MinProduce, nil
+	}
 	newest, err := c.version(ctx, kmsg.Produce, wire.MinProduce, wire.MaxProduce)
 	if err != nil {
 		return 0, fmt.Errorf("raw produce: %w", err)

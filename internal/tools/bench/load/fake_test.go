@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
 )
 
@@ -56,9 +57,7 @@ type fake struct {
 func startFake(t *testing.T, partitions int32, on func(int, kmsg.Request) reply) *fake {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f := &fake{t: t, l: l, partitions: partitions, produceMax: 12, on: on, conns: make(map[net.Conn]bool)}
 	f.wg.Go(f.accept)
 	t.Cleanup(func() {
@@ -261,13 +260,9 @@ func runOwn(t *testing.T, o Options, w *meter.Window) meter.Totals {
 	t.Helper()
 	m := meter.New(w)
 	g, err := NewOwn(context.Background(), o, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer g.Close()
 	w.Begin()
-	if err := g.Run(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, g.Run(context.Background()))
 	return m.Totals()
 }

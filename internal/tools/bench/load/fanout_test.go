@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
 )
 
@@ -22,9 +23,7 @@ func stampedAt(t *testing.T, run uint64, offset int64, n int, now time.Duration)
 		b.Append(1, nil, value, nil)
 	}
 	out, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }
 
@@ -67,14 +66,10 @@ func TestFanOutConsumersContinueWhereTheyWere(t *testing.T) {
 	o.Consumers, o.Run = 1, run
 	m := meter.New(w)
 	g, err := NewFanout(ctx, o, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer g.Close()
 	w.Begin()
-	if err := g.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, g.Run(ctx))
 	got := m.Totals()
 	if got.Records != 5 || g.Received() != 5 || got.Latency.TotalCount() != 5 || got.Latency.Min() < 900 || g.Copies() != 1 {
 		t.Errorf(

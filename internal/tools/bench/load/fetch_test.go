@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
 )
 
@@ -18,9 +19,7 @@ func batchAt(t *testing.T, offset int64, n int) []byte {
 		b.Append(1, nil, []byte("value"), nil)
 	}
 	out, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }
 
@@ -28,14 +27,10 @@ func runFetch(t *testing.T, o Options, w *meter.Window) meter.Totals {
 	t.Helper()
 	m := meter.New(w)
 	g, err := NewRawFetch(context.Background(), o, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer g.Close()
 	w.Begin()
-	if err := g.Run(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, g.Run(context.Background()))
 	return m.Totals()
 }
 

@@ -160,6 +160,7 @@ func (p *producer) exchange(now time.Duration, idle bool) time.Duration {
 		}
 		if p.pending == 0 {
 			err = wire.ErrOther
+			p.recorder.Fail(now, now, FailureName(err), 1)
 			break
 		}
 		if err = p.answer(p.oldest(), frame, now); err == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
 )
 
@@ -108,9 +109,7 @@ func TestThePipelineIsAsDeepAsItSays(t *testing.T) {
 				o.Pipeline, o.Rate = depth, rate
 				m := meter.New(w)
 				g, err := NewOwn(context.Background(), o, m)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				w.Begin()
 				ctx, stop := context.WithCancel(context.Background())
 				done := make(chan error, 1)
@@ -215,14 +214,10 @@ func TestWorkersSendToLeaders(t *testing.T) {
 	o.Concurrency = 2
 	m := meter.New(w)
 	g, err := NewOwn(context.Background(), o, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer g.Close()
 	w.Begin()
-	if err := g.Run(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, g.Run(context.Background()))
 	got := m.Totals()
 	if got.Failures["NOT_LEADER_FOR_PARTITION"] == 0 || got.Records < 29 {
 		t.Errorf("%d records, failures %v", got.Records, got.Failures)
@@ -251,9 +246,7 @@ func TestAFullLedgerEndsTheRun(t *testing.T) {
 	for _, rate := range []float64{0, 5000} {
 		o.Rate = rate
 		g, err := NewOwn(context.Background(), o, meter.New(w))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		w.Begin()
 		if err := g.Run(context.Background()); !errors.Is(err, ErrLedger) {
 			t.Errorf("rate %g: %v", rate, err)

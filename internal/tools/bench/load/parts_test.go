@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"pgregory.net/rapid"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
 )
 
@@ -47,9 +48,7 @@ func TestLedger(t *testing.T) {
 		for w := range workers {
 			for range rapid.IntRange(0, 150).Draw(t, "sent") {
 				s, err := l.Worker(w).Send()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				sent++
 				k := key{w, int(s)}
 				if rapid.Bool().Draw(t, "acked") {
@@ -214,17 +213,11 @@ func TestValuesDoNotRepeatSoon(t *testing.T) {
 
 func TestSleeperWakes(t *testing.T) {
 	s, err := newSleeper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer s.close()
 	ctx, stop := context.WithCancel(context.Background())
-	if err := s.sleep(ctx, time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.sleep(ctx, -1); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.sleep(ctx, time.Millisecond))
+	must.OK(t, s.sleep(ctx, -1))
 	done := make(chan error, 1)
 	go func() { done <- s.sleep(ctx, time.Hour) }()
 	stop()
@@ -250,9 +243,7 @@ func TestADeliveryWithoutAnOffsetIsNone(t *testing.T) {
 		o := &Options{Acks: c.acks, Ledger: NewLedger(1, 1), Stamped: true, MessageSize: StampSize}
 		k := newMaker(o, m, 0, newValues(1, StampSize))
 		var msg message
-		if err := k.fill(&msg, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, k.fill(&msg, 0))
 		k.delivered(&msg, time.Millisecond, c.offset, c.err)
 		got := m.Totals()
 		if got.Records != c.want || len(got.Failures) != int(1-c.want) {

@@ -3,13 +3,13 @@ package meter
 import (
 	"os"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func TestProcessCPUCountsThisProcess(t *testing.T) {
 	before, err := ProcessCPU(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	x := uint64(1)
 	for i := range uint64(20_000_000) {
 		x = x*31 + i

@@ -1,5 +1,4 @@
-// Package results shows the results of a benchmark: a line while it runs, a table, JSON, CSV, and
-// HdrHistogram's percentile text.
+// Package results shows the results of a benchmark: a line while it runs, a table, and JSON.
 //
 // All forms are derived from a bench.Result, and compute only sums, ratios and quantiles of
 // recorded values. Every form names the kind of clients of the load. cmd/chronik-bench and the

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/results"
@@ -37,16 +38,12 @@ func TestCommandComparesBrokers(t *testing.T) {
 		if errors.Is(err, bench.ErrNothing) && d < 10*time.Second {
 			continue // the machine is busy
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if n := strings.Count(progress.String(), "plain: "); n != 4 {
 			t.Errorf("%d runs are shown, not 4:\n%s", n, progress.String())
 		}
 		var r Result
-		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(out.Bytes(), &r))
 		i := slices.IndexFunc(r.Figures, func(f Figure) bool { return f.Load == "plain" && f.Name == "records/s" })
 		if i < 0 || !(r.Figures[i].A.Median > 0) || !(r.Figures[i].Ratio.Median > 0) || len(r.Rounds) != 2 {
 			t.Errorf("the result is %s", out.String())
@@ -69,9 +66,7 @@ func TestCountedTransactionsAreCommitted(t *testing.T) {
 	for ; errors.Is(err, bench.ErrNothing) && c.Duration < 10*time.Second; r, err = Measure(t.Context(), c, nil) {
 		c.Duration *= 4 // the machine is busy
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var counted int64
 	for _, x := range r.Rounds[0].A {
 		if counted += x.Records; x.Records != x.Transactions*int64(x.Load.Records) || len(x.Failures) > 0 {
@@ -86,9 +81,7 @@ func TestCountedTransactionsAreCommitted(t *testing.T) {
 	}
 	reader, err := kgo.NewClient(kgo.SeedBrokers(broker.Addr()), kgo.ConsumeRegex(), kgo.ConsumeTopics("^chronik-bench-txn-.*"),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer reader.Close()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()

@@ -9,15 +9,15 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // pair returns a connection whose other end serve handles.
 func pair(t *testing.T, serve func(net.Conn)) *Conn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -29,9 +29,7 @@ func pair(t *testing.T, serve func(net.Conn)) *Conn {
 		serve(c)
 	}()
 	conn, err := Dial(context.Background(), l.Addr().String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		conn.Close()
 		l.Close()
@@ -58,9 +56,7 @@ func TestExchangeOneByOne(t *testing.T) {
 	})
 	for i := range 500 {
 		out := []byte{'q', 'u', 'e', 'r', 'y', byte('a' + i%26)}
-		if err := conn.Exchange(out, true); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, conn.Exchange(out, true))
 		if got, ok := conn.Next(); !ok || string(got) != "answer "+string(out) {
 			t.Fatalf("answer %q %v", got, ok)
 		}
@@ -81,15 +77,11 @@ func TestAnswersInPiecesAndTogether(t *testing.T) {
 		}
 		io.Copy(io.Discard, c)
 	})
-	if err := conn.Exchange([]byte("abc"), true); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.Exchange([]byte("abc"), true))
 	for _, want := range []string{"first", long, "third"} {
 		got, ok := conn.Next()
 		for !ok {
-			if err := conn.Receive(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, conn.Receive())
 			got, ok = conn.Next()
 		}
 		if string(got) != want {
@@ -108,9 +100,7 @@ func TestALargeWriteIsWhole(t *testing.T) {
 		}
 		io.Copy(io.Discard, c)
 	})
-	if err := conn.Exchange(out, true); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.Exchange(out, true))
 	if got, _ := conn.Next(); string(got) != "whole" {
 		t.Errorf("got %q", got)
 	}
@@ -142,9 +132,7 @@ func TestHalfAnswersAndNonsenseAreErrors(t *testing.T) {
 
 func TestADeadlineEndsAWait(t *testing.T) {
 	conn := pair(t, func(c net.Conn) { io.Copy(io.Discard, c) })
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.SetDeadline(time.Now().Add(20*time.Millisecond)))
 	var timeout net.Error
 	if err := conn.Exchange([]byte("abc"), true); !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Errorf("got %v", err)
@@ -166,9 +154,7 @@ func TestExchangeAllocatesNothing(t *testing.T) {
 	})
 	out := []byte("abcdef")
 	if n := testing.AllocsPerRun(200, func() {
-		if err := conn.Exchange(out, true); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, conn.Exchange(out, true))
 		f, _ := conn.Next()
 		if _, err := ReadProduced(f, 9, "t", 3); err != nil {
 			t.Fatal(err)

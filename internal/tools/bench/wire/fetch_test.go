@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func TestFetchRequestIsWhatBrokersTake(t *testing.T) {
@@ -46,9 +47,7 @@ func fetched(change func(*kmsg.FetchResponse)) []byte {
 func TestReadFetched(t *testing.T) {
 	good := fetched(nil)
 	got, err := ReadFetched(good, 9, "t", 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(Fetched{HighWatermark: 100, LogStart: 10, Batches: []byte("batches")}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -81,9 +80,7 @@ func batch(t *testing.T, offset int64, records int, o record.BatchOptions) []byt
 		b.Append(1, nil, []byte("value"), nil)
 	}
 	out, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }
 

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -49,12 +50,10 @@ func valueOf(t *testing.T, req *kmsg.ProduceRequest) []byte {
 		t.Fatalf("%d records in a batch", got.Records)
 	}
 	var value []byte
-	if err := record.Batch(got.Bytes).Each(record.Limits{Bytes: 1 << 20}, func(r record.Record) error {
+	must.OK(t, record.Batch(got.Bytes).Each(record.Limits{Bytes: 1 << 20}, func(r record.Record) error {
 		value = bytes.Clone(r.Value)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return value
 }
 
@@ -66,9 +65,7 @@ func TestRequestsAreWhatBrokersTake(t *testing.T) {
 				Version: MaxProduce, Topic: "topic-of-the-run", Acks: 1, Timeout: 20 * time.Second,
 				Compression: compression, Value: value,
 			}, 3)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			checkRound(t, r, 1, nil, value)
 			for round := int32(-1); round < 2; round++ {
 				other := bytes.Repeat([]byte{'b' + byte(round)}, size)

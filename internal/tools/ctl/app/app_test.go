@@ -23,6 +23,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/cli/seeds"
 	"github.com/chronik-io/chronik/internal/security/certs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -123,15 +124,11 @@ func TestABoundedRead(t *testing.T) {
 			defer far.Close()
 			begin := time.Now()
 			c := &bounded{Conn: near, limit: time.Second, first: begin.Add(time.Hour)}
-			if err := c.SetReadDeadline(begin.Add(deadline)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, c.SetReadDeadline(begin.Add(deadline)))
 			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) != want {
 				t.Errorf("%v after %v, want %v", err, time.Since(begin), want)
 			}
-			if err := c.SetReadDeadline(time.Time{}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, c.SetReadDeadline(time.Time{}))
 			go func() { _, _ = far.Write([]byte("x")) }()
 			if _, err := c.Read(make([]byte, 1)); err != nil {
 				t.Errorf("without a deadline: %v", err)
@@ -175,9 +172,7 @@ func TestABrokerThatHangs(t *testing.T) {
 func silent(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l.Addr().String()
 }
@@ -186,9 +181,7 @@ func silent(t *testing.T) string {
 func refusing(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -281,9 +274,7 @@ func TestABrokerThatComesToHang(t *testing.T) {
 		return &deafened{c, &deaf}, err
 	}
 	adm, err := a.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer adm.Close()
 	deaf.Store(true)
 	_, err = adm.CreateTopic(t.Context(), 1, 1, nil, "a")
@@ -377,9 +368,7 @@ func TestWait(t *testing.T) {
 // errors.
 func TestAContextsFileOfAnotherUser(t *testing.T) {
 	locked := t.TempDir() + "/none"
-	if err := os.WriteFile(locked, nil, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(locked, nil, 0))
 	if _, err := os.ReadFile(locked); err == nil {
 		t.Skip("this user may read everything")
 	}
@@ -405,9 +394,7 @@ func app(t *testing.T, flags ...string) *App {
 	root := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
 	a.Prepare(root)
 	root.SetArgs(flags)
-	if err := root.Execute(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, root.Execute())
 	return a
 }
 

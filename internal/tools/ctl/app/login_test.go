@@ -8,14 +8,13 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/cli/contexts"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func resolved(t *testing.T, flags map[string]string) contexts.Settings {
 	t.Helper()
 	s, err := contexts.Resolve(contexts.Input{Flags: flags, NoFile: true, Getenv: func(string) string { return "" }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s
 }
 
@@ -23,9 +22,7 @@ func resolved(t *testing.T, flags map[string]string) contexts.Settings {
 // settings.
 func TestSASLMechanisms(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(file, []byte("secret\r\nnot this\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte("secret\r\nnot this\n"), 0o600))
 	for name, begin := range map[string]string{"PLAIN": "\x00me\x00secret", "SCRAM-SHA-256": "n,,n=me,r=", "SCRAM-SHA-512": "n,,n=me,r=",
 		"OAUTHBEARER": "n,,\x01auth=Bearer secret"} {
 		m, err := mechanism(resolved(t, map[string]string{contexts.SASL: name, contexts.SASLUser: "me", contexts.SASLPasswordFile: file}))

@@ -32,11 +32,7 @@ func listBrokers(a *app.App) *cobra.Command {
 			if err != nil {
 				return app.Refused("list brokers", app.BrokerError(err), "")
 			}
-			versions, err := adm.ApiVersions(ctx)
-			if err != nil {
-				return app.Refused("list brokers", app.BrokerError(err), "")
-			}
-			all, _, err := ofCluster(ctx, a, cl, versions, m)
+			all, _, err := ofCluster(ctx, a, cl, m)
 			if err != nil && all == nil {
 				return app.Refused("list brokers", app.BrokerError(err), "")
 			}
@@ -93,11 +89,7 @@ func showBroker(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Clien
 	if err != nil {
 		return app.Refused("describe broker", app.BrokerError(err), "")
 	}
-	versions, err := adm.ApiVersions(ctx)
-	if err != nil {
-		return app.Refused("describe broker", app.BrokerError(err), "")
-	}
-	all, _, err := ofCluster(ctx, a, cl, versions, m)
+	all, _, err := ofCluster(ctx, a, cl, m)
 	if err != nil && all == nil {
 		return app.Refused("describe broker", app.BrokerError(err), "")
 	}

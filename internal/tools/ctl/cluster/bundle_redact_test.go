@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,21 +64,15 @@ func TestTheManifestHasNoSecrets(t *testing.T) {
 	m := manifest{Brokers: "b:9092", Admin: "http://me:S3cr@host:9644"}
 	members := []bundleMember{{name: "admin/health.json", source: "GET /v1/health?token=hunter22",
 		err: errors.New("http://me:S3cr@host:9644: refused")}}
-	if err := m.archive(&file, "d", members, &redactor{known: []string{"hunter22"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.archive(&file, "d", members, &redactor{known: []string{"hunter22"}}))
 	zip, err := gzip.NewReader(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for r := tar.NewReader(zip); ; {
 		head, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		text, err := io.ReadAll(r)
 		if err != nil || bytes.Contains(text, []byte("S3cr")) || bytes.Contains(text, []byte("hunter22")) ||
 			!bytes.Contains(text, []byte("host:9644")) {

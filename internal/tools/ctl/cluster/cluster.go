@@ -77,7 +77,7 @@ func describe(a *app.App) *cobra.Command {
 					}
 				}
 			})
-			if o.Brokers, o.Quorum, err = ofCluster(ctx, a, cl, versions, m); err != nil {
+			if o.Brokers, o.Quorum, err = ofCluster(ctx, a, cl, m); err != nil {
 				err = app.Refused("describe the metadata quorum", app.BrokerError(err), "")
 			}
 			if o.Brokers == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
 
@@ -42,9 +43,7 @@ func TestPartitionsWithoutLeaderOrReplicasAreFound(t *testing.T) {
 		}},
 		"b": {Topic: "b", Err: kerr.TopicAuthorizationFailed},
 	}}}
-	if err := c.partitions(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.partitions(t.Context()))
 	want := `warn|partition a-2|replicas are offline on brokers 2|start these brokers, or replace their log directories
 bad|topic b|` + kerr.TopicAuthorizationFailed.Error() + `|see the brokers' logs
 bad|2 partitions of topic a|no leader: neither writes nor reads are possible (` + kerr.LeaderNotAvailable.Error() + `)|bring back a replica of each; they are on brokers 1,2`
@@ -124,9 +123,7 @@ func TestABrokersReportIsTakenOver(t *testing.T) {
 	root := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
 	a.Prepare(root)
 	root.SetArgs([]string{"--admin", s.URL})
-	if err := root.Execute(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, root.Execute())
 	c, port := &Checkup{}, app.AdminPortOf(a)
 	c.OwnReport(t.Context(), port, port.Health, nil)
 	if !slices.Equal(c.findings, want.Findings) || !slices.Equal(c.reported, []int32{7, 8}) {
@@ -143,9 +140,7 @@ func TestNoFaultIsReportedTwice(t *testing.T) {
 	} {
 		c := &Checkup{reported: []int32{reported},
 			Meta: kadm.Metadata{Topics: kadm.TopicDetails{"a": {Topic: "a", Partitions: kadm.PartitionDetails{0: offline}}}}}
-		if err := c.partitions(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.partitions(t.Context()))
 		if got := lines(c); got != want {
 			t.Errorf("broker %d has reported\ngot  %s\nwant %s", reported, got, want)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/config"
 	"github.com/chronik-io/chronik/internal/tools/ctl/group"
@@ -29,9 +30,7 @@ func patient(t *testing.T, flags ...string) (*examination, func() string) {
 	root := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
 	a.Prepare(root)
 	root.SetArgs(flags)
-	if err := root.Execute(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, root.Execute())
 	x := &examination{Checkup: &Checkup{}, a: a}
 	x.groups = time.Second
 	return x, func() string {
@@ -168,9 +167,7 @@ func TestHealthWithoutAnAnswerToClients(t *testing.T) {
 		_, _ = w.Write([]byte(`{"broker":3,"findings":[{"severity":"bad","subject":"disk","problem":"slow","remedy":"r"}],"checks":[]}`))
 	}))
 	hangs, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer hangs.Close()
 	for admin, want := range map[string]struct {
 		code  int

@@ -39,16 +39,6 @@ type quorumMember struct {
 	Silent float64 `json:"silentSeconds"`  // since the leader heard from it
 }
 
-// isMember reports whether the brokers form a cluster of chronik, or of Kafka with KRaft.
-func isMember(versions kadm.BrokersApiVersions) (is bool) {
-	versions.Each(func(v kadm.BrokerApiVersions) {
-		if _, ok := v.KeyMaxVersion(int16(kmsg.DescribeQuorum)); ok && v.Err == nil {
-			is = true
-		}
-	})
-	return is
-}
-
 // withFenced adds the brokers that clients cannot use, and the states of all.
 func withFenced(ctx context.Context, cl *kgo.Client, m kadm.Metadata, all []broker) ([]broker, error) {
 	req := kmsg.NewPtrDescribeClusterRequest()
@@ -137,15 +127,10 @@ func quorumOf(p *kmsg.DescribeQuorumResponseTopicPartition) *quorum {
 	return q
 }
 
-// ofCluster returns the brokers with what only a cluster has. On a single node there is no quorum.
-// If only the quorum is unknown, it returns the brokers and an error.
-func ofCluster(ctx context.Context, a *app.App, cl *kgo.Client, versions kadm.BrokersApiVersions, m kadm.Metadata) ([]broker, *quorum,
-	error) {
-	all := brokers(m)
-	if !isMember(versions) {
-		return all, nil, nil
-	}
-	all, err := withFenced(ctx, cl, m, all)
+// ofCluster returns the brokers, with their states, and the metadata quorum. If only the quorum is
+// unknown, it returns the brokers and an error.
+func ofCluster(ctx context.Context, a *app.App, cl *kgo.Client, m kadm.Metadata) ([]broker, *quorum, error) {
+	all, err := withFenced(ctx, cl, m, brokers(m))
 	if err != nil {
 		return nil, nil, err
 	}

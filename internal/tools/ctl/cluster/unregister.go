@@ -78,14 +78,7 @@ func removable(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client
 	if err != nil {
 		return false, err
 	}
-	versions, err := adm.ApiVersions(ctx)
-	if err != nil {
-		return false, err
-	}
-	if !isMember(versions) {
-		return false, fmt.Errorf("this broker is not a member of a cluster; chronikctl broker list shows the brokers")
-	}
-	all, q, err := ofCluster(ctx, a, cl, versions, m)
+	all, q, err := ofCluster(ctx, a, cl, m)
 	if err != nil {
 		return false, err
 	}

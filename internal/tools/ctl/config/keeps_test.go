@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func ref(s string) *string { return &s }
@@ -43,9 +45,7 @@ func TestAfterAnEdit(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := Edit{Set: c.set, Unset: c.drop}
-			if err := d.read(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, d.read())
 			now := &Described{Key: retentionTime, Value: scaled(retentionTime, all[c.from].Name, all[c.from].Value), Synonyms: all[c.from:]}
 			if got := d.after(c.e, now); *got != c.want {
 				t.Errorf("retention.ms becomes %s, want %s", *got, c.want)

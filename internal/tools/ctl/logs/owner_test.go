@@ -8,15 +8,14 @@ import (
 
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // repair does not create files as root in another user's directory. If a directory cannot be read,
 // the error names the user to run as.
 func TestOwnersAreNotLockedOut(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(dir, 0o700))
 	o := inspect.Options{Locations: []storage.Location{{Path: dir}}}
 	if err := owner(o); err != nil {
 		t.Errorf("one's own directory: %v", err)

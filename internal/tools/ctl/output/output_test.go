@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func table() *Table {
@@ -49,17 +51,11 @@ func TestJSONAndYAMLSayTheSame(t *testing.T) {
 		Big: 1<<62 + 1,
 		Map: map[string]any{"k": []any{map[string]any{"x": true}}}}
 	var j, y bytes.Buffer
-	if err := errors.Join(Print(&j, JSON, v), Print(&y, YAML, v)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(Print(&j, JSON, v), Print(&y, YAML, v)))
 	var fromJSON, fromYAML value
-	if err := json.Unmarshal(j.Bytes(), &fromJSON); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(j.Bytes(), &fromJSON))
 	var any map[string]any
-	if err := yaml.Unmarshal(y.Bytes(), &any); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.Unmarshal(y.Bytes(), &any))
 	again, err := json.Marshal(any)
 	if err == nil {
 		err = json.Unmarshal(again, &fromYAML)

@@ -1,7 +1,7 @@
 package parse
 
 import (
-	"fmt"
+	"errors"
 	"time"
 )
 
@@ -20,7 +20,7 @@ func (d *DurationFlag) Set(s string) error {
 	if !ok {
 		var err error
 		if v, err = time.ParseDuration(s); err != nil {
-			return fmt.Errorf("invalid duration %q", s)
+			return errors.New(`must be a duration like "500ms", "30s" or "2d"`)
 		}
 	}
 	*d = DurationFlag(v)

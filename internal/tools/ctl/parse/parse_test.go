@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func now() time.Time { return time.Date(2026, 3, 4, 5, 6, 7, 0, time.FixedZone("here", 3600)) }
@@ -155,9 +157,7 @@ func FuzzOffsets(f *testing.F) {
 			}
 		}
 		var written strings.Builder
-		if err := WriteOffsets(&written, list); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, WriteOffsets(&written, list))
 		if again, err := Offsets(strings.NewReader(written.String())); err != nil || !slices.Equal(again, list) {
 			t.Errorf("%q is %+v, written as %q, which is %+v, %v", s, list, written.String(), again, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
@@ -13,14 +14,10 @@ import (
 // nextRecord returns the first record at or after an offset.
 func TestABrokerIsAskedWhatIsLeft(t *testing.T) {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(chronik.StartTest(t).Addr()), kgo.AllowAutoTopicCreation())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer cl.Close()
 	for range 3 {
-		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("x")}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("x")}).FirstErr())
 	}
 	r := &reader{consumeOptions: &consumeOptions{}, topics: []string{"t"}, client: cl, admin: kadm.NewClient(cl),
 		ends: app.OffsetRanges{"t": {0: {Start: 0, End: 3}}}}

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 )
@@ -26,9 +27,7 @@ func rec(partition int32, offset int64) *kgo.Record {
 func aReader(t *testing.T, o consumeOptions, f output.Format, out *bytes.Buffer) *reader {
 	t.Helper()
 	o.from, o.protocol, o.isolation = "earliest", classic, readUncommitted
-	if err := o.check(f); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, o.check(f))
 	return newReader(app.New("v", app.Streams{Out: out, Err: io.Discard}), &o, []string{"t"})
 }
 
@@ -56,9 +55,7 @@ func TestAMemberOutlivesItsBroker(t *testing.T) {
 	r.note = func(format string, args ...any) { told = append(told, fmt.Sprintf(format, args...)) }
 	down := kgo.NewErrFetch(session(errors.New("refused")))
 	for range 3 {
-		if err := r.failure(t.Context(), down); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, r.failure(t.Context(), down))
 	}
 	if len(told) != 1 || told[0] != "note: unable to join group session: refused; retrying until interrupted" {
 		t.Errorf("told %q", told)
@@ -93,9 +90,7 @@ func TestForms(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		r := aReader(t, o, output.Text, &out)
-		if err := r.write(r.out, rec(3, 7)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, r.write(r.out, rec(3, 7)))
 		_ = r.flush()
 		if out.String() != want {
 			t.Errorf("%+v: %q, want %q", o, out.String(), want)
@@ -135,9 +130,7 @@ func TestAMemberForgetsWhatItLost(t *testing.T) {
 	r.left = map[partition]span{{"t", 1}: {0, 5}, {"t", 2}: {0, 5}}
 	r.assigned(t.Context(), nil, map[string][]int32{"t": {3}})
 	r.revoked(t.Context(), nil, map[string][]int32{"t": {2, 3}})
-	if err := r.reassign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.reassign(t.Context()))
 	if _, kept := r.left[partition{"t", 1}]; !kept || len(r.left) != 1 || len(r.newlyAssigned) != 0 || len(r.assignedNow) != 0 {
 		t.Errorf("left %v, news %v", r.left, r.newlyAssigned)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // A line is everything between line feeds, byte for byte.
@@ -44,9 +46,7 @@ func TestLinesBecomeRecords(t *testing.T) {
 		{produceOptions{input: "json"}, `{"key":null,"value":"v"}`, "nil", `"v"`},
 	} {
 		r, err := c.o.record([]byte(c.line))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if k, v := quoted(r.Key), quoted(r.Value); k != c.key || v != c.value {
 			t.Errorf("%q: key %s, value %s", c.line, k, v)
 		}
@@ -83,9 +83,7 @@ func TestARateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, begin := newRateLimit(20), time.Now()
 		for range 41 {
-			if err := p.wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, p.wait(t.Context()))
 		}
 		if took := time.Since(begin); took != 2*time.Second {
 			t.Errorf("41 records at 20 a second took %v", took)

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 )
 
@@ -33,9 +34,7 @@ func TestTables(t *testing.T) {
 	} {
 		b.WriteString("# " + c.name + "\n")
 		c.r.sort()
-		if err := output.Print(&b, output.Text, nil, c.r.tables(c.limit)...); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, output.Print(&b, output.Text, nil, c.r.tables(c.limit)...))
 		b.WriteByte('\n')
 	}
 	if strings.Contains(b.String(), "\x1b") {

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
 
@@ -45,9 +46,7 @@ const fakeTopic = "orders"
 func newFake(t *testing.T) *fake {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f := &fake{host: "127.0.0.1", port: int32(l.Addr().(*net.TCPAddr).Port), begun: map[string]int{},
 		open: map[int32][]kmsg.DescribeProducersResponseTopicPartitionActiveProducer{},
 		ids:  map[string]kmsg.DescribeTransactionsResponseTransactionState{}}
@@ -276,9 +275,7 @@ func (f *fake) app(t *testing.T) (c *connected, done func()) {
 	}})
 	c.Prepare(root)
 	root.SetArgs([]string{"y", "--brokers", f.address()})
-	if err := root.ExecuteContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, root.ExecuteContext(t.Context()))
 	c.adm = kadm.NewClient(c.cl)
 	return c, c.cl.Close
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // opens lets a producer have a transaction open in partition 0.
@@ -218,9 +220,7 @@ func TestDescribeShowsMissingMarkers(t *testing.T) {
 	f.knows("billing", prepareCommit, 42, 0, 1)
 	f.opens(42, 10, time.Minute)
 	out, _, err := f.run(t, "describe", "billing")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	for i, want := range []string{"orders 0 10 10 30 missing", "orders 1 - 10 30 written"} {
 		if got := strings.Join(strings.Fields(lines[i+2]), " "); got != want {

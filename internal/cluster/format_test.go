@@ -1,0 +1,30 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/golden"
+)
+
+// Exact texts of the requests and answers, so that no change of the format goes unnoticed.
+func TestFormatIsFixed(t *testing.T) {
+	tp := partitionName{metadata.ID{1}, 7}
+	var b strings.Builder
+	for _, v := range []any{
+		unregisterRequest{3}, electRequest{[]partitionName{tp}}, outcome{6, []refusal{{}, {1, "why"}, {0, "failed"}}},
+		controller.Quorum{Leader: 1, Term: 2, Commit: 3, Members: []controller.QuorumMember{{Member: 1, Voter: true, End: 3, Silent: 4}}},
+		reportsRequest{metadata.ID{9}, []partitionName{tp}}, reportsAnswer{[]logReport{{tp, 2, 100}}},
+	} {
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%T %s\n\n", v, text)
+	}
+	golden.File(t, "testdata/messages.json", strings.TrimSuffix(b.String(), "\n"), "go test ./internal/cluster -run FormatIsFixed")
+}

@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/link"
+	"github.com/chronik-io/chronik/internal/testing/must"
+)
+
+// answers is a broker that answers requests for its report.
+type answers func(ctx context.Context) ([]byte, error)
+
+func (a answers) Call(ctx context.Context, method uint16, _ []byte) ([]byte, error) {
+	if method != methodHealth {
+		return nil, errors.New("another method")
+	}
+	return a(ctx)
+}
+
+// askers returns a Cluster that only asks for reports.
+func askers(t *testing.T) *Cluster {
+	c := &Cluster{o: Options{Node: 1, Log: zap.NewNop()}, others: others{heard: map[int32]health.Heard{}, asked: map[int32]bool{}}}
+	c.ctx = t.Context()
+	return c
+}
+
+// What a broker answers decides what is known of it: a report, that its version has none, or
+// nothing new.
+func TestAnswersToARequestForAReport(t *testing.T) {
+	own, err := (&health.Report{Broker: 3, Version: "v", Findings: []health.Finding{{Check: "space"}}}).Encode(health.MaxBytes)
+	must.OK(t, err)
+	for _, x := range []struct {
+		name      string
+		answer    []byte
+		err       error
+		has, mute bool
+		keeps     bool
+	}{
+		{"a report", own, nil, true, false, false},
+		{"an older version that does not lead", nil, &link.RemoteError{Code: link.FirstCode, Text: "not the leader"}, false, true, false},
+		{"an older version that leads", nil, &link.RemoteError{Code: link.CodeFailed, Text: "unknown method 36"}, false, true, false},
+		{"a busy broker", nil, &link.RemoteError{Code: link.CodeBusy}, false, false, true},
+		{"a broken connection", nil, link.ErrNoAnswer, false, false, true},
+		{"no report", []byte("x"), nil, false, false, true},
+		{"an endless one", []byte(strings.Repeat("x", health.MaxBytes+1)), nil, false, false, true},
+	} {
+		c := askers(t)
+		c.others.heard[3] = health.Heard{Broker: 3, Report: &health.Report{Version: "former"}}
+		c.others.end(3, c.askReport(3, answers(func(context.Context) ([]byte, error) { return x.answer, x.err })))
+		h := c.Reports()[0]
+		if former := h.Report != nil && h.Report.Version == "former"; former != x.keeps {
+			t.Errorf("%s: keeps the former report: %v", x.name, former)
+		}
+		if h.Mute != x.mute || x.has && (h.Report == nil || h.Report.Version != "v" || h.At.IsZero()) {
+			t.Errorf("%s: %+v", x.name, h)
+		}
+	}
+}
+
+// A broker that hangs is not asked again before its time is over, and a report is forgotten when it
+// is old.
+func TestABrokerThatHangsIsAskedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := askers(t)
+		hangs := answers(func(ctx context.Context) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() })
+		if !c.others.begin(3) || !c.others.begin(2) {
+			t.Fatal("brokers that were not asked yet")
+		}
+		done := make(chan struct{})
+		begun := time.Now()
+		go func() { c.others.end(3, c.askReport(3, hangs)); close(done) }()
+		synctest.Wait()
+		c.others.end(2, &health.Heard{Broker: 2, At: begun})
+		if c.others.begin(3) || !c.others.begin(2) {
+			t.Error("one that hangs is asked again, or keeps another from being asked")
+		}
+		<-done
+		if took := time.Since(begun); took != healthTime || !c.others.begin(3) {
+			t.Errorf("it took %v", took)
+		}
+		c.others.forget(begun.Add(forgetAfter - 1))
+		if len(c.Reports()) != 1 {
+			t.Error("a report was forgotten early")
+		}
+		c.others.forget(begun.Add(forgetAfter))
+		if len(c.Reports()) != 0 {
+			t.Error("an old report was not forgotten")
+		}
+	})
+}

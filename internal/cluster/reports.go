@@ -1,0 +1,112 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/controller/election"
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// methodReports is the method of the metadata lane with which the controller asks a broker for the
+// ends of logs, before an unclean election.
+const methodReports uint16 = 35
+
+// LogEnd returns the leader epoch of the last records of a log, -1 if there are none, and the log
+// end. ok is false if there is no such log that can be read and written.
+type LogEnd func(metadata.TopicPartition) (epoch int32, end int64, ok bool)
+
+// reporter is the process of a broker, and its logs.
+type reporter struct {
+	incarnation [16]byte
+	end         LogEnd
+}
+
+// reportsRequest asks the process of a broker for its logs. The answer omits those that it lacks.
+type reportsRequest struct {
+	Incarnation metadata.ID     `json:"incarnation"`
+	Partitions  []partitionName `json:"partitions"`
+}
+
+type reportsAnswer struct {
+	Logs []logReport `json:"logs"`
+}
+
+type logReport struct {
+	partitionName
+	LastEpoch int32 `json:"lastEpoch"`
+	End       int64 `json:"end"`
+}
+
+// askReports asks a registered process for the ends of logs. A later process of the same broker
+// refuses: its logs may differ, and the controller decides on its registration then.
+func (c *Cluster) askReports(ctx context.Context, of *metadata.Broker, logs []metadata.TopicPartition) (
+	map[metadata.TopicPartition]election.LogState, error) {
+	q := reportsRequest{Incarnation: of.Incarnation}
+	for _, tp := range logs {
+		q.Partitions = append(q.Partitions, partitionName{tp.Topic, tp.Partition})
+	}
+	body, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	var p []byte
+	if of.Member == c.self.ID {
+		p, err = c.reporter.Load().answer(body)
+	} else {
+		p, err = c.book.Call(ctx, of.Member, methodReports, body)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return unpackReports(p, logs)
+}
+
+// unpackReports decodes an answer to a request for logs.
+func unpackReports(p []byte, logs []metadata.TopicPartition) (map[metadata.TopicPartition]election.LogState, error) {
+	var a reportsAnswer
+	if err := decodeOperation(p, &a); err != nil {
+		return nil, err
+	}
+	asked := make(map[metadata.TopicPartition]bool, len(logs))
+	for _, tp := range logs {
+		asked[tp] = true
+	}
+	got := make(map[metadata.TopicPartition]election.LogState, len(a.Logs))
+	for _, l := range a.Logs {
+		tp := metadata.TopicPartition{Topic: l.Topic, Partition: l.Partition}
+		if !asked[tp] || l.LastEpoch < -1 || l.End < 0 {
+			return nil, fmt.Errorf("a broker reports partition %d of topic %s, last epoch %d, end %d", l.Partition,
+				metadata.FormatID(l.Topic), l.LastEpoch, l.End)
+		}
+		got[tp] = election.LogState{LastEpoch: l.LastEpoch, End: l.End}
+	}
+	return got, nil
+}
+
+// answer answers a request for logs. r is nil before this process registers.
+func (r *reporter) answer(body []byte) ([]byte, error) {
+	if r == nil {
+		return nil, errors.New("the logs of this broker are not open yet")
+	}
+	var q reportsRequest
+	if err := decodeOperation(body, &q); err != nil {
+		return nil, err
+	}
+	if len(q.Partitions) > controller.MaxPartitions {
+		return nil, fmt.Errorf("a request for %d logs, more than %d", len(q.Partitions), controller.MaxPartitions)
+	}
+	if q.Incarnation != r.incarnation {
+		return nil, errors.New("this broker was started again since the controller decided to ask it")
+	}
+	a := reportsAnswer{Logs: []logReport{}}
+	for _, n := range q.Partitions {
+		if epoch, end, ok := r.end(metadata.TopicPartition{Topic: n.Topic, Partition: n.Partition}); ok {
+			a.Logs = append(a.Logs, logReport{n, epoch, end})
+		}
+	}
+	return json.Marshal(a)
+}

@@ -1,0 +1,48 @@
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/chronik-io/chronik/internal/exit"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestDirectoryErrorsSayWhatToDo(t *testing.T) {
+	for want, err := range map[string]error{
+		"stop that broker": fmt.Errorf("lock: %w (pid 7)", vfs.ErrLocked),
+		"make it writable": &fs.PathError{Op: "mkdir", Path: "/d", Err: syscall.EACCES},
+		"free space":       &fs.PathError{Op: "write", Path: "/d", Err: syscall.ENOSPC},
+		"choose another with data.dir (--data-dir)": errors.New("is of format 9, newer than this version's 1"),
+		"make it writable ":                         &fs.PathError{Op: "mkdir", Path: "/d", Err: syscall.EROFS},
+	} {
+		got := (&Dirs{data: "/d"}).Error(err)
+		if exit.CodeOf(got) != exit.Data || !strings.Contains(got.Error(), want) || !strings.HasPrefix(got.Error(), "directory /d: ") ||
+			strings.Contains(got.Error(), "\n") {
+			t.Errorf("code %d, %v", exit.CodeOf(got), got)
+		}
+	}
+}
+
+// A repair refuses a damaged journal whose records other brokers have: the error says what to do
+// then.
+func TestTheErrorOfADamagedJournalSaysWhatToDo(t *testing.T) {
+	for _, replicated := range []bool{false, true} {
+		d := &storage.DirError{Path: "/a", Journal: "/j/a", Err: fmt.Errorf("frame: %w", journal.ErrDamaged), Replicated: replicated}
+		got := dirErrors(map[string]string{"log.dirs": "/a"}, d).Error()
+		if !strings.Contains(got, "`chronikctl log verify --dir /a --journal /j/a`") ||
+			strings.Contains(got, "`mv /a /a.away`, `mkdir -p /j/a` and `mv /j/a /j/a.away` lets the broker copy") != replicated {
+			t.Errorf("replicated %v: %s", replicated, got)
+		}
+	}
+}

@@ -1,8 +1,0 @@
-//go:build !breakrules
-
-package raftstore
-
-// broken removes no rule: has is constant, and the compiler eliminates the code that depends on it.
-type broken struct{}
-
-func (broken) has(rule) bool { return false }

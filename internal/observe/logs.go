@@ -1,0 +1,221 @@
+package observe
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/view"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// Logs reads the partitions of this broker. It is safe for concurrent use, and reads no disk except
+// in Detail.
+type Logs struct {
+	Self     int32
+	Image    func() *metadata.Image
+	Replicas *replica.Manager
+	Storage  *storage.Manager
+	Settings *replica.TopicSettings
+}
+
+// Each calls yield for every partition of this broker: first those that the metadata assign to it,
+// then logs that it does not have any more, such as those of a topic that is being deleted. The Log
+// is valid until yield returns.
+func (s *Logs) Each(yield func(*view.Log)) { s.read(s.Image()).each(yield) }
+
+// each returns the topics.
+func (r *reading) each(yield func(*view.Log)) (topics []view.Topic) {
+	for t := range r.img.Topics() {
+		topics = append(topics, r.topic(t, yield))
+	}
+	var x view.Log
+	for _, l := range r.Storage.Logs() {
+		id := l.ID()
+		tp := metadata.TopicPartition{Topic: id.Topic, Partition: id.Partition}
+		if p := r.img.Partition(tp); p == nil || !slices.Contains(p.Replicas, r.Self) {
+			x = stored(l)
+			x.TopicID = metadata.FormatID(id.Topic)
+			yield(&x)
+		}
+	}
+	return topics
+}
+
+// Topics returns all topics of the cluster.
+func (s *Logs) Topics() []view.Topic { return s.read(s.Image()).each(func(*view.Log) {}) }
+
+// Topic returns a topic, and this broker's partitions of it by number.
+func (s *Logs) Topic(img *metadata.Image, t *metadata.Topic) (view.Topic, []view.Log) {
+	list := make([]view.Log, 0, t.Partitions.Len())
+	sum := s.read(img).topic(t, func(x *view.Log) { list = append(list, *x) })
+	return sum, list
+}
+
+// reading is a pass over the partitions.
+type reading struct {
+	*Logs
+	img     *metadata.Image
+	now     time.Time
+	retried map[metadata.TopicPartition]bool // whose logs could not be created
+	// The following are set for findings only.
+	copies  map[metadata.TopicPartition]*view.Copy
+	formers map[metadata.TopicPartition]*view.Former
+	asks    map[metadata.TopicPartition]replica.Waiting
+}
+
+func (s *Logs) read(img *metadata.Image) *reading {
+	r := &reading{Logs: s, img: img, now: time.Now(), retried: map[metadata.TopicPartition]bool{}}
+	for _, f := range s.Replicas.Failed() {
+		r.retried[metadata.TopicPartition{Topic: f.TopicID, Partition: f.Partition}] = !f.NextTry.IsZero()
+	}
+	return r
+}
+
+func (r *reading) topic(t *metadata.Topic, yield func(*view.Log)) view.Topic {
+	conf := &r.Settings.Of(r.img, t).Log
+	sum := view.Topic{Name: t.Name, ID: metadata.FormatID(t.ID), Internal: t.Internal, Partitions: int(t.Partitions.Len()),
+		Profile: conf.Profile.Name, Weak: conf.Profile.Ack == durability.Written, Cleanup: cmp.Or(conf.Cleanup.Policy(), "none")}
+	var x view.Log
+	for i, p := range t.Partitions.All() {
+		if slices.Contains(p.Replicas, r.Self) {
+			x = r.assigned(t, i, p)
+			x.TopicID = sum.ID
+			sum.Add(&x)
+			yield(&x)
+		}
+	}
+	return sum
+}
+
+// assigned describes a partition that the metadata assign to this broker.
+func (r *reading) assigned(t *metadata.Topic, index int32, p *metadata.Partition) view.Log {
+	tp := metadata.TopicPartition{Topic: t.ID, Partition: index}
+	at, err := r.Replicas.Partition(t.ID, index)
+	var l *storage.Log
+	if err == nil {
+		l = at.Log()
+	} else {
+		l = r.Storage.Get(storage.ID{Topic: tp.Topic, Partition: tp.Partition})
+	}
+	x := view.Log{Topic: t.Name, Partition: index, RetentionMs: -1, RetentionBytes: -1}
+	if l != nil {
+		x = stored(l)
+	} else {
+		x.Dir = r.lostDir(tp, err)
+	}
+	x.Leader, x.LeaderEpoch, x.ISR, x.Replicas = p.Leader, p.LeaderEpoch, p.ISR, p.Replicas
+	x.Replicated = len(p.Replicas) > 1
+	switch {
+	case err == nil:
+		x.HighWatermark = at.Ends().HighWatermark
+	case creating(err, r.now):
+		x.Creating = true
+	default:
+		x.Error, x.Offline = Reason(err), true
+		x.Retried = r.retried[tp] || errors.As(err, new(*replica.CreatingError))
+	}
+	x.Copy, x.Former = r.copies[tp], r.formers[tp]
+	if w, ok := r.asks[tp]; ok && !x.Offline {
+		x.Asks, x.Offline = true, true
+		x.Error = fmt.Sprintf("this broker must not lead it in epoch %d, because replicas may have records of epochs up to %d",
+			w.From, max(w.From, w.Seen))
+	}
+	if x.Problem() != "" || x.Copy != nil {
+		r.others(&x, tp, x.Copy != nil || l != nil && l.Flaw() != nil)
+	}
+	return x
+}
+
+// lostDir returns the directory of a log that is not there because of err: one that could not be
+// opened, or "".
+func (r *reading) lostDir(tp metadata.TopicPartition, err error) string {
+	if d := (*storage.DirError)(nil); errors.As(err, &d) {
+		return d.Path
+	}
+	id, ok := r.img.Placement(r.Self, tp)
+	for _, d := range r.Storage.Failed() {
+		if ok && d.ID == id {
+			return d.Path
+		}
+	}
+	return ""
+}
+
+// others adds what is known of the other replicas of a partition. flawed reports that the log of
+// this broker's is damaged.
+func (r *reading) others(x *view.Log, tp metadata.TopicPartition, flawed bool) {
+	for _, b := range x.ISR {
+		if b == r.Self {
+			continue
+		}
+		state, _ := r.img.State(b)
+		x.Renews = flawed
+		x.Elsewhere = x.Elsewhere || !slices.Contains(state.Damaged, tp)
+	}
+}
+
+// Detail adds what may read the disk.
+func (s *Logs) Detail(x *view.Log) {
+	id, err := metadata.ParseID(x.TopicID)
+	l := s.Storage.Get(storage.ID{Topic: id, Partition: x.Partition})
+	if err != nil || l == nil {
+		return
+	}
+	x.Retained = l.Retained()
+	if ratio, ok := l.DirtyRatio(); ok {
+		x.DirtyRatio = &ratio
+	}
+}
+
+// stored returns what storage knows of a log.
+func stored(l *storage.Log) view.Log {
+	conf, ends := l.Config(), l.Ends()
+	x := view.Log{
+		Exists: true, Topic: l.Topic(), Partition: l.ID().Partition, Dir: l.Dir().Path(), Leader: -1, LeaderEpoch: -1, ISR: []int32{},
+		Replicas: []int32{},
+		LogStart: ends.LogStart, HighWatermark: ends.LogStart, DurableEnd: ends.Durable, LogEnd: ends.LogEnd,
+		Bytes: l.Size(), Segments: l.Segments(), Profile: conf.Profile.Name,
+		CleanupPolicy: conf.Cleanup.Policy(), RetentionMs: -1, RetentionBytes: max(conf.Cleanup.RetentionBytes, -1),
+	}
+	if conf.Cleanup.RetentionTime >= 0 {
+		x.RetentionMs = conf.Cleanup.RetentionTime.Milliseconds()
+	}
+	if err := l.Offline(); err != nil {
+		x.Error, x.Offline = Reason(err), true
+	} else {
+		x.Error = Reason(l.Err())
+	}
+	for i, d := range l.Damages() {
+		if i == 0 {
+			x.Damaged = d.Error()
+		}
+		x.Damages = append(x.Damages, view.Damage{From: d.From, Next: d.Next, Where: d.File})
+	}
+	return x
+}
+
+// creationTime is how long the creation of a log may take before its partition counts as offline.
+const creationTime = 3 * time.Second
+
+// creating reports whether a partition has no log only because the log is being created now.
+func creating(err error, now time.Time) bool {
+	var c *replica.CreatingError
+	return errors.As(err, &c) && now.Sub(c.Since) < creationTime
+}
+
+// Reason returns the text of an error without the part that the finding says already, or "" for
+// nil.
+func Reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := strings.TrimPrefix(err.Error(), replica.ErrOffline.Error()+": ")
+	return strings.TrimPrefix(text, storage.ErrFailed.Error()+": ")
+}

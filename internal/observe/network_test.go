@@ -1,0 +1,84 @@
+package observe
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/testing/must"
+)
+
+func newTestObserver(t testing.TB) (*Network, *metrics.Network, *metrics.Requests) {
+	t.Helper()
+	table, err := protocol.NewTable(protocol.API{Key: 3, Min: 0, Max: 13}, protocol.API{Key: 18, Min: 0, Max: 4})
+	must.OK(t, err)
+	n, r := metrics.NewNetwork(prometheus.NewRegistry()), metrics.NewRequests(prometheus.NewRegistry())
+	return NewNetwork(n, r, []string{"default"}, table), n, r
+}
+
+func TestRequestsAreCountedByAPIAndError(t *testing.T) {
+	o, net, req := newTestObserver(t)
+	l := &network.Listener{Name: "default"}
+	for code, times := range map[int16]int{0: 3, 3: 2, 35: 1, 9999: 1} {
+		for range times {
+			o.Answered(&network.Request{Listener: l, Key: 3, Code: code}, 100, time.Millisecond)
+		}
+	}
+	o.Answered(&network.Request{Listener: l, Key: 77}, 1, 0) // not supported: no series
+	for name, want := range map[string]float64{"NONE": 3, "UNKNOWN_TOPIC_OR_PARTITION": 2, "UNSUPPORTED_VERSION": 1,
+		"UNKNOWN_CODE_9999": 1} {
+		if got := testutil.ToFloat64(req.Count.WithLabelValues("Metadata", name)); got != want {
+			t.Errorf("%s = %v, want %v", name, got, want)
+		}
+	}
+	if got := testutil.ToFloat64(net.BytesOut.WithLabelValues("default")); got != 701 {
+		t.Errorf("bytes out = %v, want 701", got)
+	}
+	o.Sent(3, time.Millisecond)
+	o.Sent(77, time.Millisecond)
+	for _, h := range []*prometheus.HistogramVec{req.Seconds, req.Send} {
+		if n := testutil.CollectAndCount(h); n != 2 {
+			t.Errorf("%d APIs have latencies, want the 2 of the table", n)
+		}
+	}
+	if got := metrics.Distributions(req.Send)["Metadata"]; got.Count != 1 || got.Sum != 0.001 {
+		t.Errorf("sent: %+v", got)
+	}
+}
+
+func TestConnectionsAreCounted(t *testing.T) {
+	o, net, req := newTestObserver(t)
+	l := &network.Listener{Name: "default"}
+	o.Opened(l)
+	o.Opened(l)
+	o.Closed(l, network.ClosedIdle)
+	o.Refused(l, network.RefusedPerIP)
+	o.BudgetWait("produce")
+	o.Throttled(3, 1500*time.Millisecond)
+	for name, x := range map[string]struct{ got, want float64 }{
+		"open":     {testutil.ToFloat64(net.Connections.WithLabelValues("default")), 1},
+		"accepted": {testutil.ToFloat64(net.Accepted.WithLabelValues("default")), 2},
+		"closed":   {testutil.ToFloat64(net.Closed.WithLabelValues("default", "idle")), 1},
+		"refused":  {testutil.ToFloat64(net.Refused.WithLabelValues("default", "per_ip")), 1},
+		"waits":    {testutil.ToFloat64(net.BudgetWaits.WithLabelValues("produce")), 1},
+		"throttle": {testutil.ToFloat64(req.Throttle.WithLabelValues("Metadata")), 1.5},
+	} {
+		if x.got != x.want {
+			t.Errorf("%s = %v, want %v", name, x.got, x.want)
+		}
+	}
+}
+
+// Counting a request allocates nothing, because it happens for every request.
+func TestCountingARequestAllocatesNothing(t *testing.T) {
+	o, _, _ := newTestObserver(t)
+	r := &network.Request{Listener: &network.Listener{Name: "default"}, Key: 3}
+	if n := testing.AllocsPerRun(100, func() { o.Answered(r, 10, time.Microsecond); o.Sent(3, time.Microsecond) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

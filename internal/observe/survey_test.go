@@ -1,0 +1,287 @@
+package observe
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/solestore"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/view"
+)
+
+// world is the metadata of a cluster of three brokers and a topic with one partition.
+type world struct {
+	t       *testing.T
+	store   *raftstore.Store
+	applier *metadata.Applier
+	facts   *Cluster
+	orphans int
+}
+
+var (
+	topicA = [16]byte{0xa0, 15: 1}
+	dirs   = map[int32][16]byte{1: {1}, 2: {2}, 3: {3}}
+)
+
+func newWorld(t *testing.T) *world {
+	store := solestore.Open(t, raftstore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
+	t.Cleanup(func() { _ = store.Close() })
+	w := &world{t: t, store: store, applier: metadata.NewApplier(zap.NewNop())}
+	w.facts = &Cluster{Image: w.applier.Image,
+		MinISR:    func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return 2 },
+		Member:    func(_ *metadata.Image, c *view.Cluster) { c.Quorum.Orphans = w.orphans },
+		Elections: metrics.NewElections(nil), ISRChanges: metrics.NewISRChanges(nil)}
+	w.applier.Subscribe("facts", w.facts.Follow)
+	must.OK(t, w.applier.Start(t.Context(), store))
+	t.Cleanup(w.applier.Stop)
+	for id, dir := range dirs {
+		w.put(metadata.KV{Key: metadata.BrokerKey(id), Value: metadata.Broker{Dirs: []metadata.BrokerDir{{ID: dir}}}.Encode()})
+		w.state(id, metadata.BrokerState{Liveness: metadata.Active})
+		placed := new(metadata.Placement).With(map[int32][16]byte{0: dir})
+		w.put(metadata.KV{Key: metadata.PlacementKey(id, topicA), Value: placed.Encode()})
+	}
+	w.put(metadata.KV{Key: metadata.NameKey("a"), Value: metadata.Name{Topic: "a", ID: topicA}.Encode()},
+		metadata.KV{Key: metadata.TopicKey(topicA), Value: metadata.TopicRecord{Name: "a", Partitions: 1}.Encode()},
+		metadata.KV{Key: metadata.PartitionKey(topicA, 0), Value: metadata.Partition{Leader: 1, Replicas: all(), ISR: all()}.Encode()})
+	return w
+}
+
+func all() []int32 { return []int32{1, 2, 3} }
+
+func (w *world) put(kvs ...metadata.KV) {
+	w.t.Helper()
+	rev, err := w.store.Txn(w.t.Context(), metadata.Txn{Put: kvs})
+	must.OK(w.t, err)
+	must.OK(w.t, w.applier.WaitFor(w.t.Context(), rev))
+}
+
+func (w *world) state(broker int32, s metadata.BrokerState) {
+	w.t.Helper()
+	w.put(metadata.KV{Key: metadata.LivenessKey(broker), Value: s.Encode()})
+}
+
+func (w *world) partition(p metadata.Partition) {
+	w.t.Helper()
+	if p.Replicas == nil {
+		p.Replicas = all()
+	}
+	w.put(metadata.KV{Key: metadata.PartitionKey(topicA, 0), Value: p.Encode()})
+}
+
+func (w *world) at(now time.Time) *view.Cluster {
+	f := checks.Facts{Now: now}
+	w.facts.Facts(&f)
+	return f.Cluster
+}
+
+// A replica that is not in sync counts for its broker, and its partition as refusing acks=all if
+// too few others are in sync. One that a reassignment adds is not missing.
+func TestReplicasNotInSyncCountForTheirBroker(t *testing.T) {
+	w := newWorld(t)
+	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1, 2}})
+	missing := view.Partitions{Count: 1, Names: []string{"a-0"}}
+	want := []view.Broker{{ID: 1, State: "active", Leads: 1, Replicas: 1, UnderReplicated: 1}, {ID: 2, State: "active", Replicas: 1},
+		{ID: 3, State: "active", Replicas: 1, OutOfSync: missing, AtMin: 1}}
+	if diff := cmp.Diff(want, w.at(time.Now()).Brokers, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("one is missing (-want +got):\n%s", diff)
+	}
+	w.state(3, metadata.BrokerState{})
+	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1}, ELR: []int32{2}})
+	want = []view.Broker{{ID: 1, State: "active", Leads: 1, Replicas: 1, UnderReplicated: 1, UnderMinISR: 1},
+		{ID: 2, State: "active", Replicas: 1, OutOfSync: missing, BelowMin: missing},
+		{ID: 3, State: "fenced", Replicas: 1, OutOfSync: missing, BelowMin: missing}}
+	if diff := cmp.Diff(want, w.at(time.Now()).Brokers, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("two are missing (-want +got):\n%s", diff)
+	}
+	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1, 2}, Adding: []int32{3}})
+	if x := w.at(time.Now()).Brokers; x[2].OutOfSync.Count != 0 || x[0].UnderReplicated != 0 {
+		t.Errorf("a replica that is added is missing: %+v", x)
+	}
+}
+
+// A broker that cannot write is seen, with what it leads nevertheless.
+func TestBrokersThatCannotWrite(t *testing.T) {
+	w := newWorld(t)
+	w.state(1, metadata.BrokerState{Liveness: metadata.Active, Unable: []metadata.UnableDir{{ID: dirs[1], Why: metadata.DirLow}}})
+	w.state(2, metadata.BrokerState{Liveness: metadata.Active, Unable: []metadata.UnableDir{{ID: dirs[2], Why: metadata.DirHung}}})
+	w.state(3, metadata.BrokerState{Liveness: metadata.Active, Unable: []metadata.UnableDir{{ID: dirs[3], Why: metadata.DirFailed}},
+		Damaged: []metadata.TopicPartition{{Topic: topicA}}})
+	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1, 2, 3}})
+	one := view.Partitions{Count: 1, Names: []string{"a-0"}}
+	want := []view.Broker{{ID: 1, State: "active", Leads: 1, Replicas: 1, LowDirs: 1, Full: one},
+		{ID: 2, State: "active", Replicas: 1, HungDirs: 1}, {ID: 3, State: "active", Replicas: 1, FailedDirs: 1, Damaged: one}}
+	if diff := cmp.Diff(want, w.at(time.Now()).Brokers, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A damaged log that its broker leads is known as the last one: no copy replaces it.
+func TestTheLastDamagedLogIsSeen(t *testing.T) {
+	w := newWorld(t)
+	for id := range int32(2) {
+		w.state(id+1, metadata.BrokerState{Liveness: metadata.Active, Damaged: []metadata.TopicPartition{{Topic: topicA}}})
+	}
+	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1}})
+	b := w.at(time.Now()).Brokers
+	if b[0].LastDamaged.Count != 1 || b[1].LastDamaged.Count != 0 || b[1].Damaged.Count != 1 {
+		t.Errorf("%+v", b)
+	}
+	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1}, Replicas: []int32{1}})
+	if b = w.at(time.Now()).Brokers; b[0].LastDamaged.Count != 0 || b[0].SoleDamaged.Count != 1 {
+		t.Errorf("the only replica: %+v", b)
+	}
+}
+
+// What a partition without a leader waits for depends on who has its records, and where.
+func TestWhatAPartitionWithoutALeaderWaitsFor(t *testing.T) {
+	w := newWorld(t)
+	down := metadata.BrokerState{}
+	for _, x := range []struct {
+		name  string
+		p     metadata.Partition
+		state map[int32]metadata.BrokerState
+		want  view.Waiting
+		on    []int32
+	}{
+		{"ISR away", metadata.Partition{ISR: []int32{2}}, map[int32]metadata.BrokerState{2: down}, view.ForBrokers, []int32{2}},
+		{"ELR away, too", metadata.Partition{ISR: []int32{2}, ELR: []int32{3}}, map[int32]metadata.BrokerState{2: down, 3: down},
+			view.ForBrokers, []int32{2, 3}},
+		{"ELR can lead", metadata.Partition{ISR: []int32{2}, ELR: []int32{3}}, map[int32]metadata.BrokerState{2: down},
+			view.Elected, []int32{2, 3}},
+		{"its directory failed", metadata.Partition{ISR: []int32{2}},
+			map[int32]metadata.BrokerState{2: {Liveness: metadata.Active,
+				Unable: []metadata.UnableDir{{ID: dirs[2], Why: metadata.DirFailed}}}},
+			view.ForDirectory, []int32{2}},
+		{"its log is damaged", metadata.Partition{ISR: []int32{2}}, map[int32]metadata.BrokerState{2: {Liveness: metadata.Active,
+			Damaged: []metadata.TopicPartition{{Topic: topicA}}}}, view.ForDirectory, []int32{2}},
+		{"last away", metadata.Partition{Last: metadata.LastReplica{Broker: 3, Dir: dirs[3]}}, map[int32]metadata.BrokerState{3: down},
+			view.ForBrokers, []int32{3}},
+		{"last is back without its directory", metadata.Partition{Last: metadata.LastReplica{Broker: 3, Dir: [16]byte{9}}}, nil,
+			view.ForDirectory, []int32{3}},
+		{"lossy", metadata.Partition{Last: metadata.LastReplica{Broker: 3, Dir: dirs[3], Lossy: true}},
+			map[int32]metadata.BrokerState{1: down}, view.Lossy, []int32{1}},
+	} {
+		for id := range dirs {
+			s := metadata.BrokerState{Liveness: metadata.Active}
+			if other, ok := x.state[id]; ok {
+				s = other
+			}
+			w.state(id, s)
+		}
+		x.p.Leader = -1
+		w.partition(x.p)
+		now := time.Now()
+		w.at(now)
+		got := w.at(now.Add(time.Minute)).Leaderless
+		for i := range got {
+			got[i].For = got[i].For.Round(time.Second) // the case before may have had the same reason
+		}
+		want := []view.Leaderless{{Partitions: view.Partitions{Count: 1, Names: []string{"a-0"}}, Why: x.want, Brokers: x.on,
+			For: time.Minute}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", x.name, diff)
+		}
+	}
+}
+
+// An unclean election remains a finding for a day, whatever leader follows.
+func TestUncleanElectionsAreRemembered(t *testing.T) {
+	w := newWorld(t)
+	if n := w.at(time.Now()).Unclean.Count; n != 0 {
+		t.Errorf("%d unclean elections of a new topic", n)
+	}
+	w.partition(metadata.Partition{Leader: 2, LeaderEpoch: 5, Unclean: 5, ISR: []int32{2}})
+	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 6, Unclean: 5, ISR: []int32{1, 2}})
+	if x := w.at(time.Now()).Unclean; x.Count != 1 || x.Names[0] != "a-0" {
+		t.Errorf("found %+v", x)
+	}
+	again := &Cluster{}
+	for epoch, want := range map[int32]int{5: 1, 6: 0} { // a broker that starts sees the present leader's election only
+		p := metadata.Partition{Leader: 2, LeaderEpoch: epoch, Unclean: 5, ISR: []int32{2}}
+		w.partition(p)
+		again.unclean = nil
+		first := &metadata.Delta{Created: []*metadata.Topic{w.applier.Image().TopicByID(topicA)}}
+		must.OK(t, again.Follow(t.Context(), nil, nil, first))
+		if len(again.unclean) != want {
+			t.Errorf("epoch %d: a new process finds %v", epoch, again.unclean)
+		}
+	}
+	if x := w.at(time.Now().Add(25 * time.Hour)).Unclean; x.Count != 0 {
+		t.Errorf("a day later: %+v", x)
+	}
+}
+
+// A voter without a broker counts from the time at which it was first seen.
+func TestSinceWhenAVoterHasNoBroker(t *testing.T) {
+	w := newWorld(t)
+	begin := time.Now()
+	w.at(begin)
+	w.orphans = 1
+	w.at(begin.Add(time.Minute))
+	if got := w.at(begin.Add(2 * time.Minute)).Quorum.Orphaned; got != time.Minute {
+		t.Errorf("orphaned for %v, want a minute", got)
+	}
+	w.orphans = 0
+	if got := w.at(begin.Add(3 * time.Minute)).Quorum.Orphaned; got != 0 {
+		t.Errorf("orphaned for %v although its broker is back", got)
+	}
+}
+
+// A follower that lags is the same in metrics, in the findings and in the JSON of the admin port. A
+// replica that a reassignment adds is in none of them.
+func TestALaggingFollowerIsTheSameEverywhere(t *testing.T) {
+	w := newWorld(t)
+	w.facts.Self = 1
+	w.facts.Lags = func() map[int32]replica.Lag {
+		return map[int32]replica.Lag{3: {Records: 120, Longest: 2500 * time.Millisecond}}
+	}
+	reg := prometheus.NewRegistry()
+	must.OK(t, metrics.RegisterCluster(reg, w.facts.View))
+	for _, x := range []struct {
+		adding []int32
+		out    int
+	}{{nil, 1}, {[]int32{3}, 0}} {
+		w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1, 2}, Adding: x.adding})
+		now := w.facts.View()
+		text, err := json.Marshal(view.Brokers{List: now.Brokers})
+		must.OK(t, err)
+		if want := fmt.Sprintf(`"outOfSync":{"count":%d,`, x.out); !strings.Contains(string(text), want) ||
+			!strings.Contains(string(text), `"lag":{"records":120,"ms":2500}`) {
+			t.Errorf("%+v: no %s in %s", x, want, text)
+		}
+		got := map[string]float64{}
+		all, err := reg.Gather()
+		must.OK(t, err)
+		for _, m := range all {
+			got[m.GetName()] = m.GetMetric()[0].GetGauge().GetValue()
+		}
+		if got["chronik_partitions_under_replicated"] != float64(x.out) ||
+			got["chronik_partitions_reassigning"] != float64(len(x.adding)) ||
+			got["chronik_replica_lag_records"] != 120 || got["chronik_replica_lag_seconds"] != 2.5 {
+			t.Errorf("%+v: %v", x, got)
+		}
+		findings, _ := checks.Examine(checks.Checks(), &checks.Facts{Serving: true, Cluster: now})
+		about := slices.ContainsFunc(findings, func(f health.Finding) bool {
+			return f.Subject == "broker 3" && strings.Contains(f.Problem, "a-0")
+		})
+		if about != (x.out > 0) {
+			t.Errorf("%+v: %+v", x, findings)
+		}
+	}
+}

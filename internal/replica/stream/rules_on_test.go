@@ -1,5 +1,0 @@
-//go:build breakrules
-
-package stream
-
-func (o *Options) setRules(r rule) { o.broken = broken{r} }
