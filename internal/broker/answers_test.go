@@ -38,7 +38,7 @@ func TestListsHaveTheirMemoryFirst(t *testing.T) {
 		name := a.Name()
 		lists := strings.HasPrefix(name, "List") && name != "ListOffsets" || strings.Contains(name, "Describe") ||
 			slices.Contains([]string{"Metadata", "OffsetFetch", "ElectLeaders"}, name) ||
-			 name == "DeleteACLs" || name == "GetTelemetrySubscriptions"
+			name == "DeleteACLs" || name == "GetTelemetrySubscriptions"
 		if lists == a.inProportion {
 			t.Errorf("%s: inProportion is %v", name, a.inProportion)
 		}
