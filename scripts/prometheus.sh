@@ -7,6 +7,8 @@
 #                        scraped: a name that a broker does not export is an error,
 #                        and so is a query that finds nothing although the load
 #                        should show.
+#                        At last a Prometheus with secured.yml scrapes a broker of
+#                        `chronikd secure init`.
 # Takes promtool and prometheus from the PATH, else out of Debian's package, which
 # is unpacked into .cache and not installed: no service is started.
 set -euo pipefail
@@ -102,3 +104,16 @@ for _ in $(seq 30); do
 done
 cat "$work/queries"
 [ -n "$right" ]
+
+# ---- a broker of `secure init`, and a Prometheus with its token --------------------
+read -r -a ports < <(python3 scripts/free-ports.py 3)
+web="127.0.0.1:${ports[0]}"
+bin/chronikd secure init "$work/secure" --no-context --advertise "localhost:${ports[1]}" <<<"a password of $RANDOM" >/dev/null
+bin/chronikd --config "$work/secure/chronikd.yaml" --admin-listen "localhost:${ports[2]}" 2>"$work/secured.log" &
+pids+=($!)
+sed "s/15s/1s/; s#/var/lib/chronik/secure#$work/secure#" deploy/prometheus/secured.yml >"$work/prometheus.yml"
+echo "- targets: [\"localhost:${ports[2]}\"]" >"$work/targets.yml"
+prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/secured" --web.listen-address="$web" --log.level=warn >"$work/prometheus.log" 2>&1 &
+pids+=($!)
+scraped() { curl -fs "http://$web/api/v1/query?query=up" | grep -q '"1"\]'; }
+until_true scraped

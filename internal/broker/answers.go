@@ -7,9 +7,8 @@ import (
 
 // A request of a hundred bytes may list or describe all that a broker knows. So the answer of an
 // API that does not say inProportion is given its memory before it is built: as much as the largest
-// answer there can be. It follows from what the broker has, and is about the same for all of these
-// APIs. Only those compute their own that clients begin with, and others of which the table knows
-// the number of entries.
+// answer there can be, or what the API computes for the request. All of these APIs answer once for
+// what a request names repeatedly.
 
 // smallAnswer is the largest answer that needs no memory of its own.
 const smallAnswer = 64 << 10
@@ -47,22 +46,19 @@ func (b *Handler) largestAnswer() int64 {
 	return n
 }
 
-// reserveAnswer waits for the memory of the request's answer, which has so many entries at most, on
-// its connection's reader. Those with small answers do not wait behind clients that read none:
-// without its metadata no client begins. waits: the request may wait for a disk or a shard, and
-// delays only others of its kind meanwhile.
-func (b *Handler) reserveAnswer(r *network.Request, entries int, waits bool) {
-	if entries <= smallAnswer/entryAnswer {
-		return
-	}
-	n := b.largestAnswer()
-	if entries < int(n/entryAnswer) {
-		n = int64(entries) * entryAnswer
-	}
-	if n <= smallAnswer || !r.MayBlock() {
+// mostAnswer bounds answers about what a request names: they may have more than the broker does,
+// such as the configs of groups that do not exist.
+func (b *Handler) mostAnswer() int64 { return max(b.largestAnswer(), b.opt.ParkedBytes) }
+
+// reserveAnswer waits for the memory of the request's answer, of about n bytes, on its connection's
+// reader. Those with small answers do not wait behind clients that read none: without its metadata
+// no client begins. waits: the request may wait for a disk or a shard, and delays only others of
+// its kind meanwhile.
+func (b *Handler) reserveAnswer(r *network.Request, n int64, waits bool) {
+	if n = min(n, b.mostAnswer()); n <= smallAnswer || !r.MayBlock() {
 		return
 	}
 	r.WaitsAt(b.at.place, "")
-	r.ReserveAnswer(n, waits)
+	r.ReserveAnswer(2*n, waits) // it is built, and then encoded
 	r.WaitsAt(nil, "")
 }

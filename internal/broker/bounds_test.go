@@ -52,11 +52,13 @@ func TestRepeatedEntriesAreAnsweredOnce(t *testing.T) {
 		one.Group = g
 		offsets.Groups = append(offsets.Groups, one)
 	}
-	one := kmsg.NewOffsetFetchRequestGroup()
-	one.Group, one.Topics = "g", []kmsg.OffsetFetchRequestGroupTopic{some(id, "t", 0)}
-	offsets.Groups = append(offsets.Groups, one)
+	for range 3 { // apart from those that ask for all, and each partition once
+		one := kmsg.NewOffsetFetchRequestGroup()
+		one.Group, one.Topics = "g", []kmsg.OffsetFetchRequestGroupTopic{some(id, "t", 0, 0), some(id, "t", 0, 1)}
+		offsets.Groups = append(offsets.Groups, one)
+	}
 	groups := ask[*kmsg.OffsetFetchResponse](t, w, 9, offsets).Groups
-	if last := groups[len(groups)-1]; last.Group != "g" || len(last.Topics) != 1 {
+	if last := groups[len(groups)-1]; last.Group != "g" || len(last.Topics) != 1 || len(last.Topics[0].Partitions) != 2 {
 		t.Errorf("%+v", last)
 	}
 	for _, g := range groups[:len(groups)-1] {
@@ -92,6 +94,41 @@ func TestRepeatedEntriesAreAnsweredOnce(t *testing.T) {
 		if len(list) > 2 || len(list) == 2 && len(list[1].Configs) != 1 {
 			t.Fatalf("%d entries: %d resources", i+1, len(list))
 		}
+	}
+}
+
+// An entry that only asks whether a topic could be created has a kilobyte of configs.
+func TestFewCreatedTopicsAreAnsweredWithConfigs(t *testing.T) {
+	n := newNode(t, quick)
+	var topics []kmsg.CreateTopicsRequestTopic
+	for i := range maxCreatedConfigs + 2 {
+		topics = append(topics, newTopic(fmt.Sprint(i), 1, 1))
+	}
+	for i, got := range ask[*kmsg.CreateTopicsResponse](t, n.dial(t), 7, createRequest(true, topics...)).Topics {
+		if few := i < maxCreatedConfigs; got.ErrorCode != 0 || got.NumPartitions != 1 || (len(got.Configs) > 0) != few ||
+			(got.ConfigErrorCode == 0) != few {
+			t.Fatalf("%d: %+v", i, got)
+		}
+	}
+}
+
+// The configs of groups that do not exist may be more than what the broker has.
+func TestDescribedConfigsAreBounded(t *testing.T) {
+	n := newNode(t, func(o *nodeOptions) { o.broker = func(opt *Options) { opt.ParkedBytes = 100 << 10 } })
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	req.IncludeDocumentation = true
+	for i := range 1000 {
+		x := kmsg.NewDescribeConfigsRequestResource()
+		x.ResourceType, x.ResourceName = kmsg.ConfigResourceTypeGroupConfig, fmt.Sprint(i)
+		req.Resources = append(req.Resources, x)
+	}
+	resp := ask[*kmsg.DescribeConfigsResponse](t, n.dial(t), 4, req)
+	first, last := resp.Resources[0], resp.Resources[len(resp.Resources)-1]
+	if first.ErrorCode != 0 || len(first.Configs) == 0 || last.ErrorCode != kerr.InvalidRequest.Code || len(last.Configs) > 0 {
+		t.Errorf("%+v, %+v", first, last)
+	}
+	if size, most := len(resp.AppendTo(nil)), 400<<10; size > most { // the last of them passes the bound, and errors have texts
+		t.Errorf("%d bytes, want %d at most", size, most)
 	}
 }
 

@@ -70,7 +70,7 @@ func createTopics(ctx context.Context, b *Handler, r *network.Request, req *kmsg
 	}
 	made := c.createTopics(ctx, specs)
 	for i := range made {
-		b.created(c, &made[i], &resp.Topics[positions[i]])
+		b.created(c, &made[i], &resp.Topics[positions[i]], i < maxCreatedConfigs)
 	}
 	notSeen := c.waitVisible(ctx)
 	img := b.image()
@@ -139,8 +139,12 @@ func (c *change) createTopics(ctx context.Context, specs []controller.TopicSpec)
 	return made
 }
 
-// created fills in the answer for one topic.
-func (b *Handler) created(c *change, made *controller.Outcome, out *kmsg.CreateTopicsResponseTopic) {
+// maxCreatedConfigs is how many topics of a request are answered with their configs: these have a
+// kilobyte, and an entry to validate has ten bytes.
+const maxCreatedConfigs = 250
+
+// created fills in the answer for one topic, with its configs or without.
+func (b *Handler) created(c *change, made *controller.Outcome, out *kmsg.CreateTopicsResponseTopic, configs bool) {
 	m := b.rights(c.r)
 	if out.ErrorCode, out.ErrorMessage = c.verdict(m.collision(out.Topic, made.Err)); made.Err != nil {
 		return
@@ -151,7 +155,11 @@ func (b *Handler) created(c *change, made *controller.Outcome, out *kmsg.CreateT
 		return
 	}
 	out.NumPartitions, out.ReplicationFactor = made.Partitions, made.ReplicationFactor
-	out.Configs = b.createdConfigs(made.Configs)
+	if configs {
+		out.Configs = b.createdConfigs(made.Configs)
+	} else { // clients report it if they are asked for the configs
+		out.ConfigErrorCode, out.Configs = kerr.InvalidRequest.Code, nil
+	}
 }
 
 // createdConfigs returns the configs of a topic for the answer of CreateTopics (KIP-525): all

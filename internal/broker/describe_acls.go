@@ -16,8 +16,8 @@ func describeACLsAPI() api {
 		asks: asks[*kmsg.DescribeACLsRequest]{
 			whole: func(m rights, _ *kmsg.DescribeACLsRequest) *kerr.Error { return m.cluster(acl.Describe) },
 		},
-		answerEntries: func(b *Handler, _ *kmsg.DescribeACLsRequest) int { return b.image().NumACLs() },
-		handle:        answering(describeACLs),
+		answerBytes: func(b *Handler, _ *kmsg.DescribeACLsRequest) int64 { return entryAnswer * int64(b.image().NumACLs()) },
+		handle:      answering(describeACLs),
 	}.api()
 }
 

@@ -18,10 +18,12 @@ import (
 // (KIP-546). In contrast to Kafka's, the answer is sorted.
 func describeClientQuotasAPI() api {
 	return apiDef[*kmsg.DescribeClientQuotasRequest]{
-		API:           protocol.API{Key: int16(kmsg.DescribeClientQuotas), Max: 1},
-		asks:          clusterAsks[*kmsg.DescribeClientQuotasRequest](acl.DescribeConfigs),
-		handle:        answering(describeClientQuotas),
-		answerEntries: func(b *Handler, _ *kmsg.DescribeClientQuotasRequest) int { return b.image().NumQuotas() },
+		API:    protocol.API{Key: int16(kmsg.DescribeClientQuotas), Max: 1},
+		asks:   clusterAsks[*kmsg.DescribeClientQuotasRequest](acl.DescribeConfigs),
+		handle: answering(describeClientQuotas),
+		answerBytes: func(b *Handler, _ *kmsg.DescribeClientQuotasRequest) int64 {
+			return entryAnswer * int64(b.image().NumQuotas())
+		},
 	}.api()
 }
 

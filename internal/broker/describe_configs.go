@@ -25,8 +25,9 @@ func describeConfigsAPI() api {
 			func(m rights, _ *kmsg.DescribeConfigsRequest, x *kmsg.DescribeConfigsRequestResource) *kerr.Error {
 				return m.configs(acl.DescribeConfigs, resource{x.ResourceType, x.ResourceName})
 			})},
-		route:  toBroker(configsDescribed, kmsg.ConfigResourceTypeBroker, kmsg.ConfigResourceTypeBrokerLogger),
-		handle: answering(describedResources),
+		answerBytes: describedBytes,
+		route:       toBroker(configsDescribed, kmsg.ConfigResourceTypeBroker, kmsg.ConfigResourceTypeBrokerLogger),
+		handle:      answering(describedResources),
 	}.api()
 }
 
@@ -34,14 +35,33 @@ func describeConfigsAPI() api {
 // to describe. A request may name 12,000.
 const maxDescribeConfigs = 2 << 20
 
+// describedBytes estimates the size of an answer: each resource has some forty configs.
+func describedBytes(_ *Handler, req *kmsg.DescribeConfigsRequest) int64 {
+	n := int64(1600)
+	if req.IncludeSynonyms {
+		n += 4 << 10
+	}
+	if req.IncludeDocumentation {
+		n += 10 << 10
+	}
+	return n * int64(len(req.Resources))
+}
+
 func describedResources(b *Handler, r *network.Request, req *kmsg.DescribeConfigsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDescribeConfigsResponse())
 	img := b.image()
+	room := b.mostAnswer()
 	for _, want := range wantedConfigs(req) {
 		out := kmsg.NewDescribeConfigsResponseResource()
 		out.ResourceType, out.ResourceName = want.kind, want.name
 		var err error
-		out.Configs, err = b.describedConfigs(img, req, want)
+		if room > 0 {
+			out.Configs, err = b.describedConfigs(img, req, want)
+		} else {
+			err = protocolErrorf(kerr.InvalidRequest, "The answer would have more than %d bytes. Describe fewer resources in one request, "+
+				"or give the broker more memory.", b.mostAnswer())
+		}
+		room -= configBytes(out.Configs)
 		out.ErrorCode, out.ErrorMessage = verdict(err)
 		if err != nil {
 			r.Code = out.ErrorCode
@@ -50,6 +70,27 @@ func describedResources(b *Handler, r *network.Request, req *kmsg.DescribeConfig
 	}
 	return resp
 }
+
+// configBytes returns about how many bytes configs have in an answer.
+func configBytes(list []kmsg.DescribeConfigsResponseResourceConfig) (n int64) {
+	text := func(p *string) int64 {
+		if p == nil {
+			return 0
+		}
+		return int64(len(*p))
+	}
+	for i := range list {
+		c := &list[i]
+		n += entryConfig + int64(len(c.Name)) + text(c.Value) + text(c.Documentation)
+		for _, s := range c.ConfigSynonyms {
+			n += entryConfig + int64(len(s.Name)) + text(s.Value)
+		}
+	}
+	return n
+}
+
+// entryConfig is what a config or synonym has besides its texts.
+const entryConfig = 12
 
 // wanted are the requested configs of one resource.
 type wanted struct {

@@ -22,19 +22,19 @@ import (
 // and without logs. The handler calls file systems, so it runs on a goroutine of its own.
 func describeLogDirsAPI() api {
 	return apiDef[*kmsg.DescribeLogDirsRequest]{
-		API:           protocol.API{Key: int16(kmsg.DescribeLogDirs), Min: 1, Max: 5},
-		asks:          clusterAsks[*kmsg.DescribeLogDirsRequest](acl.Describe),
-		overloaded:    kerr.RequestTimedOut,
-		answerEntries: func(b *Handler, _ *kmsg.DescribeLogDirsRequest) int { return b.logs() },
-		route:         route[*kmsg.DescribeLogDirsRequest]{by: byNone},
-		handle:        inBackground(atDisk, describeLogDirs),
+		API:         protocol.API{Key: int16(kmsg.DescribeLogDirs), Min: 1, Max: 5},
+		asks:        clusterAsks[*kmsg.DescribeLogDirsRequest](acl.Describe),
+		overloaded:  kerr.RequestTimedOut,
+		answerBytes: func(b *Handler, _ *kmsg.DescribeLogDirsRequest) int64 { return entryAnswer * b.logs() },
+		route:       route[*kmsg.DescribeLogDirsRequest]{by: byNone},
+		handle:      inBackground(atDisk, describeLogDirs),
 	}.api()
 }
 
 // logs returns how many logs this broker has.
-func (b *Handler) logs() (n int) {
+func (b *Handler) logs() (n int64) {
 	for _, d := range b.opt.Replicas.Dirs() {
-		n += len(d.Logs())
+		n += int64(len(d.Logs()))
 	}
 	return n
 }

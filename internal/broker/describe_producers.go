@@ -20,10 +20,10 @@ func describeProducersAPI() api {
 			func(m rights, _ *kmsg.DescribeProducersRequest, x *kmsg.DescribeProducersRequestTopic) *kerr.Error {
 				return m.topic(acl.Read, x.Topic)
 			})},
-		overloaded:    kerr.LeaderNotAvailable,
-		answerEntries: knownProducers,
-		route:         toLeader(producersDescribed),
-		handle:        answering(describeProducers),
+		overloaded:  kerr.LeaderNotAvailable,
+		answerBytes: knownProducers,
+		route:       toLeader(producersDescribed),
+		handle:      answering(describeProducers),
 	}.api()
 }
 
@@ -49,16 +49,19 @@ func describeProducers(b *Handler, r *network.Request, req *kmsg.DescribeProduce
 	return resp
 }
 
-// knownProducers returns how many producers an answer lists.
-func knownProducers(b *Handler, req *kmsg.DescribeProducersRequest) int {
-	n := 0
+// producerAnswer is what an answer has for a producer, in bytes.
+const producerAnswer = 48
+
+// knownProducers returns how many bytes the producers have that an answer lists. They are no part
+// of the metadata, and a partition may have very many.
+func knownProducers(b *Handler, req *kmsg.DescribeProducersRequest) (n int64) {
+	seen := map[txn.Partition]bool{}
 	for i := range req.Topics {
 		for _, p := range req.Topics[i].Partitions {
-			if part, err := b.partitionByName(req.Topics[i].Topic, p); err == nil {
-				n += part.Log().ProducerCount()
-			}
-			if n > manyEntries {
-				return n
+			at := txn.Partition{Topic: req.Topics[i].Topic, Index: p}
+			if part, err := b.partitionByName(at.Topic, p); err == nil && !seen[at] {
+				seen[at] = true
+				n += producerAnswer * int64(part.Log().ProducerCount())
 			}
 		}
 	}

@@ -20,9 +20,9 @@ func describeUserScramCredentialsAPI() api {
 		API:    protocol.API{Key: int16(kmsg.DescribeUserSCRAMCredentials), Max: 0},
 		asks:   clusterAsks[*kmsg.DescribeUserSCRAMCredentialsRequest](acl.Describe),
 		handle: answering(describeUserScramCredentials),
-		answerEntries: func(b *Handler, req *kmsg.DescribeUserSCRAMCredentialsRequest) int {
+		answerBytes: func(b *Handler, req *kmsg.DescribeUserSCRAMCredentialsRequest) int64 {
 			if len(req.Users) == 0 {
-				return b.image().NumUsers()
+				return entryAnswer * int64(b.image().NumUsers())
 			}
 			return 0
 		},

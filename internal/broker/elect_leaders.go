@@ -19,11 +19,16 @@ import (
 // replica of a partition leads it, or is offline, and then there is none to elect.
 func electLeadersAPI() api {
 	return apiDef[*kmsg.ElectLeadersRequest]{
-		inProportion: true,
-		API:          protocol.API{Key: int16(kmsg.ElectLeaders), Max: 2},
-		asks:         clusterAsks[*kmsg.ElectLeadersRequest](acl.Alter),
-		overloaded:   kerr.RequestTimedOut,
-		handle:       inBackground(atMetadata, electLeaders),
+		API:        protocol.API{Key: int16(kmsg.ElectLeaders), Max: 2},
+		asks:       clusterAsks[*kmsg.ElectLeadersRequest](acl.Alter),
+		overloaded: kerr.RequestTimedOut,
+		answerBytes: func(b *Handler, req *kmsg.ElectLeadersRequest) int64 {
+			if req.Topics == nil {
+				return b.largestAnswer()
+			}
+			return 0
+		},
+		handle: inBackground(atMetadata, electLeaders),
 	}.api()
 }
 

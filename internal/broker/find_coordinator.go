@@ -16,7 +16,7 @@ import (
 func findCoordinatorAPI() api {
 	return apiDef[*kmsg.FindCoordinatorRequest]{
 		inProportion: true,
-		API:          protocol.API{Key: int16(kmsg.FindCoordinator), Max: 6},
+		API:          protocol.API{Key: int16(kmsg.FindCoordinator), Max: 6, MaxCost: maxCoordinators},
 		asks: asks[*kmsg.FindCoordinatorRequest]{
 			whole: func(m rights, req *kmsg.FindCoordinatorRequest) *kerr.Error {
 				if req.Version >= 4 {
@@ -43,6 +43,10 @@ func findCoordinatorAPI() api {
 		handle: answering(findCoordinator),
 	}.api()
 }
+
+// maxCoordinators bounds how many keys one request may name, since the answer has a host for each:
+// a key of three bytes has twenty times as many, or more. A request may name 50,000 keys.
+const maxCoordinators = 2 << 20
 
 // coordinator asks for what finding the coordinator of a key needs. The handler refuses unknown
 // types.

@@ -21,8 +21,8 @@ func getTelemetrySubscriptionsAPI() api {
 	return apiDef[*kmsg.GetTelemetrySubscriptionsRequest]{
 		API:  protocol.API{Key: int16(kmsg.GetTelemetrySubscriptions)},
 		asks: asks[*kmsg.GetTelemetrySubscriptionsRequest]{nothing: true},
-		answerEntries: func(b *Handler, _ *kmsg.GetTelemetrySubscriptionsRequest) int {
-			return b.image().NumSubscriptions() * configdef.MaxSubscribed / entryAnswer
+		answerBytes: func(b *Handler, _ *kmsg.GetTelemetrySubscriptionsRequest) int64 {
+			return int64(b.image().NumSubscriptions()) * configdef.MaxSubscribed
 		},
 		handle: answering(telemetrySubscriptions),
 	}.api()

@@ -93,25 +93,25 @@ func (b *Handler) askGroup(r *network.Request, groupID string, req kmsg.Request,
 		} else if c := b.coordinatorError(answer, ok, err); c != nil {
 			resp = group.Refuse(req, c)
 		}
-		if large(resp) && !r.HasAnswerBudget() {
-			resp = group.Refuse(req, kerr.CoordinatorLoadInProgress) // clients try again, and find the group as it is
-		}
+		resp = within(r, req, resp)
 		r.Code = groupCode(resp)
 		done(resp)
 	})
 }
 
-// large reports whether an answer about one group has what other members have sent. It may be due
-// after minutes, so it can't wait for memory.
-func large(resp kmsg.Response) bool {
-	switch resp := resp.(type) {
-	case *kmsg.JoinGroupResponse:
-		return len(resp.Members) > 0
-	case *kmsg.SyncGroupResponse:
-		return len(resp.MemberAssignment) > smallAnswer
+// within returns an answer about one group, or a refusal if it is large and clients read too few
+// answers: it may have what other members have sent, or an assignment, and be due after minutes, so
+// it can't wait for memory. Clients try again, and find the group as it is.
+func within(r *network.Request, req kmsg.Request, resp kmsg.Response) kmsg.Response {
+	if r.HasAnswerBudget() || len(resp.AppendTo(nil)) <= largeGroupAnswer {
+		return resp
 	}
-	return false
+	return group.Refuse(req, kerr.CoordinatorLoadInProgress)
 }
+
+// largeGroupAnswer is what an answer about a group may have on each connection, whatever the others
+// have.
+const largeGroupAnswer = 4 << 10
 
 // groupRequest returns a request about a group as its shard gets it.
 func (b *Handler) groupRequest(r *network.Request, req kmsg.Request) group.Request {

@@ -32,7 +32,7 @@ func listGroups(ctx context.Context, b *Handler, r *network.Request, req *kmsg.L
 	all := m.mayCluster(acl.Describe)
 	hidden := func(g kmsg.ListGroupsResponseGroup) bool { return !all && !m.may(acl.Describe, acl.Group, g.Group) }
 	lists, err := service.Collect[[]kmsg.ListGroupsResponseGroup](ctx, b.opt.Groups.Service,
-		group.List{States: req.StatesFilter, Types: req.TypesFilter})
+		group.List{States: group.FilterOf(req.StatesFilter), Types: group.FilterOf(req.TypesFilter)})
 	if err != nil {
 		setCode(r, &resp.ErrorCode, listError(err))
 		return resp

@@ -14,23 +14,18 @@ import (
 // Metadata (key 3), versions 0 to 13.
 func metadataAPI() api {
 	return apiDef[*kmsg.MetadataRequest]{
-		API:           protocol.API{Key: int16(kmsg.Metadata), Max: 13},
-		asks:          asks[*kmsg.MetadataRequest]{inside: true},
-		answerEntries: listedPartitions,
-		handle:        answering(describeTopics),
+		API:         protocol.API{Key: int16(kmsg.Metadata), Max: 13},
+		asks:        asks[*kmsg.MetadataRequest]{inside: true},
+		answerBytes: listedPartitions,
+		handle:      answering(describeTopics),
 	}.api()
 }
 
-// listedPartitions counts the topics and partitions of an answer, until it counts as large.
-func listedPartitions(b *Handler, req *kmsg.MetadataRequest) (n int) {
+// listedPartitions returns about how many bytes an answer has for the partitions of its topics.
+func listedPartitions(b *Handler, req *kmsg.MetadataRequest) (n int64) {
 	img := b.image()
 	if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
-		for t := range img.Topics() {
-			if n += 1 + int(t.Partitions.Len()); n > manyEntries {
-				break
-			}
-		}
-		return n
+		return b.largestAnswer()
 	}
 	for i := range req.Topics {
 		var t *metadata.Topic
@@ -40,10 +35,10 @@ func listedPartitions(b *Handler, req *kmsg.MetadataRequest) (n int) {
 			t = img.TopicByID(req.Topics[i].TopicID)
 		}
 		if t != nil {
-			n += int(t.Partitions.Len())
+			n += partitionAnswer * int64(t.Partitions.Len())
 		}
 	}
-	return n
+	return min(n, b.largestAnswer()) // a topic that is named repeatedly is answered once
 }
 
 // describeTopics answers at once, as in Kafka: a topic that the request creates is answered as

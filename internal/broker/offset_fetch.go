@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"math"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -39,37 +38,27 @@ func offsetFetchAPI() api {
 			}
 			return refuseWhole(req, code)
 		},
-		overloaded:    kerr.CoordinatorNotAvailable,
-		answerEntries: fetchedOffsets,
-		route:         toGroups(groupsFetched),
-		handle:        later(atOffsets, offsetFetch),
+		overloaded:  kerr.CoordinatorNotAvailable,
+		answerBytes: fetchedOffsets,
+		route:       toGroups(groupsFetched),
+		handle:      later(atOffsets, offsetFetch),
 	}.api()
 }
 
-// fetchedOffsets returns how many entries the answer may have: any number if a group's offsets are
-// asked for without their partitions, since the group may have many. Otherwise each partition may
-// have metadata, of 4 KiB by default (offset.metadata.max.bytes).
-func fetchedOffsets(_ *Handler, req *kmsg.OffsetFetchRequest) (n int) {
-	const metadataEntries = 4096 / entryAnswer
-	if req.Version < 8 {
-		if req.Topics == nil {
-			return math.MaxInt
-		}
-		for i := range req.Topics {
-			n += metadataEntries * len(req.Topics[i].Partitions)
-		}
-		return n
-	}
-	for i := range req.Groups {
-		g := &req.Groups[i]
+// fetchedOffsets returns about how many bytes the answer may have: all that groups have if their
+// offsets are asked for without partitions, otherwise the metadata of each partition.
+func fetchedOffsets(b *Handler, req *kmsg.OffsetFetchRequest) (n int64) {
+	const metadata = 4 << 10 // by default (offset.metadata.max.bytes)
+	all := b.largestAnswer()
+	for _, g := range wantedOffsets(req) {
 		if g.Topics == nil {
-			return math.MaxInt
+			return all
 		}
-		for j := range g.Topics {
-			n += metadataEntries * len(g.Topics[j].Partitions)
+		for i := range g.Topics {
+			n += metadata * int64(len(g.Topics[i].Partitions))
 		}
 	}
-	return n
+	return min(n, all)
 }
 
 // atOffsets is where a request waits: most name one group.
@@ -89,9 +78,9 @@ const maxOffsetFetch = 14 << 20
 
 func offsetFetch(c call, req *kmsg.OffsetFetchRequest) {
 	b, r := c.b, c.r
+	want := eachOnce(wantedOffsets(req))
 	if req.Version < 8 {
-		old := []kmsg.OffsetFetchRequestGroup{oldFetch(req)}
-		b.fetchOffsets(b.rights(r), old, req.RequireStable, func(got []kmsg.OffsetFetchResponseGroup) {
+		b.fetchOffsets(b.rights(r), want, req.RequireStable, func(got []kmsg.OffsetFetchResponseGroup) {
 			r.Code = got[0].ErrorCode
 			c.respond(oldFetched(r, req, &got[0]))
 		})
@@ -101,7 +90,7 @@ func offsetFetch(c call, req *kmsg.OffsetFetchRequest) {
 	if req.Version >= 10 {
 		fetch = b.fetchByID
 	}
-	fetch(b.rights(r), onceAll(req.Groups), req.RequireStable, func(got []kmsg.OffsetFetchResponseGroup) {
+	fetch(b.rights(r), want, req.RequireStable, func(got []kmsg.OffsetFetchResponseGroup) {
 		resp := respondTo(r, kmsg.NewPtrOffsetFetchResponse())
 		resp.Groups = got
 		for i := range got {
@@ -113,15 +102,55 @@ func offsetFetch(c call, req *kmsg.OffsetFetchRequest) {
 	})
 }
 
-// onceAll drops repeated entries that ask for all offsets of a group: an entry of a few bytes may
-// have a large answer.
-func onceAll(groups []kmsg.OffsetFetchRequestGroup) []kmsg.OffsetFetchRequestGroup {
-	all := map[string]bool{}
-	return slices.DeleteFunc(groups, func(g kmsg.OffsetFetchRequestGroup) bool {
-		again := g.Topics == nil && all[g.Group]
-		all[g.Group] = all[g.Group] || g.Topics == nil
-		return again
-	})
+// wantedOffsets returns what a request asks for, which is of one group in versions up to 7.
+func wantedOffsets(req *kmsg.OffsetFetchRequest) []kmsg.OffsetFetchRequestGroup {
+	if req.Version < 8 {
+		return []kmsg.OffsetFetchRequestGroup{oldFetch(req)}
+	}
+	return req.Groups
+}
+
+// eachOnce merges the entries of a group, those of a topic in it, and repeated partitions: four
+// bytes of a request may have metadata of four kilobytes. An entry for all offsets of a group stays
+// apart from one that names topics.
+func eachOnce(groups []kmsg.OffsetFetchRequestGroup) []kmsg.OffsetFetchRequestGroup {
+	type groupKey struct {
+		id  string
+		all bool
+	}
+	type topicKey struct {
+		group int
+		name  string
+		id    [16]byte
+	}
+	known, topics := map[groupKey]int{}, map[topicKey]int{}
+	once := groups[:0]
+	for _, g := range groups {
+		at, again := known[groupKey{g.Group, g.Topics == nil}]
+		if !again {
+			at = len(once)
+			known[groupKey{g.Group, g.Topics == nil}] = at
+			once = append(once, g)
+			once[at].Topics = g.Topics[:0:0]
+		}
+		to := &once[at].Topics
+		for _, t := range g.Topics {
+			key := topicKey{at, t.Topic, t.TopicID}
+			if i, again := topics[key]; again {
+				(*to)[i].Partitions = append((*to)[i].Partitions, t.Partitions...)
+				continue
+			}
+			topics[key] = len(*to)
+			*to = append(*to, t)
+		}
+	}
+	for i := range once {
+		for j := range once[i].Topics {
+			t := &once[i].Topics[j]
+			t.Partitions = distinct(t.Partitions)
+		}
+	}
+	return once
 }
 
 // fetchOffsets asks the shards of groups. done receives an answer for each. Topics that the client

@@ -9,12 +9,12 @@ import (
 	"github.com/chronik-io/chronik/internal/share"
 )
 
-// A request with a body larger than largeBody takes a place, and so does one whose answer lists
-// more than manyEntries topics or partitions that it does not name. A request at these limits takes
+// A request with a body larger than largeBody takes a place, and so does one whose answer has more
+// than largeAnswer that it does not name, such as 2,000 partitions. A request at these limits takes
 // a few ms; one that names a hundred thousand partitions takes a hundred.
 const (
 	largeBody   = 64 << 10
-	manyEntries = 2000
+	largeAnswer = 2000 * partitionAnswer
 )
 
 // placeTime bounds how long a request has a place while it may wait for a disk or for others, whom

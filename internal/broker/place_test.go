@@ -61,7 +61,7 @@ func TestLargeRequestsTakePlaces(t *testing.T) {
 				n := newNode(t, quick, func(o *nodeOptions) { o.pipe = true })
 				n.topic(t, "small", 1)
 				if x.wide {
-					n.topic(t, "wide", manyEntries+1)
+					n.topic(t, "wide", largeAnswer/partitionAnswer+1)
 				}
 				fill(t, n.large)
 				w := n.dial(t)

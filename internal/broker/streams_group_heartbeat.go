@@ -70,7 +70,7 @@ func streamsGroupHeartbeat(c call, req *kmsg.StreamsGroupHeartbeatRequest) {
 			resp = group.Refuse(req, code)
 		} else {
 			c.b.createInternal(c.r, beat)
-			resp = beat.Response
+			resp = within(c.r, req, beat.Response)
 		}
 		c.r.Code = groupCode(resp)
 		c.respond(resp)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"sync/atomic"
 	"time"
 
@@ -40,11 +39,11 @@ type apiDef[R any] struct {
 	copyBody func(R)
 	// inProportion: the size of the answer is proportional to the request. If not, the request
 	// waits for the memory of the largest answer there can be (see answers.go) before it is
-	// handled, or for that of answerEntries.
+	// handled, or for answerBytes.
 	inProportion bool
-	// answerEntries returns about how many entries the answer has that the request does not name,
-	// of entryAnswer bytes at most. nil: none if the answer is inProportion, otherwise any number.
-	answerEntries func(*Handler, R) int
+	// answerBytes returns about how many bytes the answer has beyond those that are proportional to
+	// the request. nil: none if it is inProportion, otherwise as many as any answer.
+	answerBytes func(*Handler, R) int64
 	// route says which broker serves a request, where all have one address. Default: each does.
 	route route[R]
 	// handle answers, now or later, with call.respond. It must not block, except on a connection's
@@ -84,9 +83,9 @@ func (l apiDef[R]) api() api {
 // serve decodes a request, checks its rights and memory, and calls its handler.
 func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	c := call{b: b, r: r}
-	sized := l.inProportion || l.answerEntries != nil && len(r.Body) <= largeBody
+	sized := l.inProportion || l.answerBytes != nil && len(r.Body) <= largeBody
 	if !sized {
-		b.reserveAnswer(r, math.MaxInt, l.handle.waits != nil)
+		b.reserveAnswer(r, b.mostAnswer(), l.handle.waits != nil)
 	}
 	if l.Key != protocol.KeyProduce && len(r.Body) > largeBody { // Produce takes places for what it decompresses
 		c.place = b.takePlace(r)
@@ -147,12 +146,10 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 		l.copyBody(req)
 		r.ReleaseBody()
 	}
-	if sized && l.answerEntries != nil {
-		n := l.answerEntries(b, req)
-		if !l.inProportion {
-			b.reserveAnswer(r, n, l.handle.waits != nil)
-		}
-		if c.place == nil && n > manyEntries && !l.handle.elsewhere {
+	if sized && l.answerBytes != nil {
+		n := l.answerBytes(b, req)
+		b.reserveAnswer(r, n, l.handle.waits != nil)
+		if c.place == nil && n > largeAnswer && !l.handle.elsewhere {
 			c.place = b.takePlace(r)
 		}
 	}

@@ -54,10 +54,18 @@ func (c *conn) readLoop() {
 			err = c.readRequest()
 		}
 		if len(c.in.unread()) > 0 && c.batch.Empty() {
-			runtime.Gosched()
+			c.srv.yield()
 		}
 	}
 	c.endReading(c.classify(err))
+}
+
+// yield lets other goroutines run. Readers wait for each other before they do: the scheduler's
+// queue then has one of them, and not two hundred in front of each wake-up of the journal.
+func (s *Server) yield() {
+	s.yields.Lock()
+	runtime.Gosched()
+	s.yields.Unlock()
 }
 
 // classify returns why the reader ended, and whether the connection is broken, so that its answers

@@ -27,6 +27,7 @@ type Server struct {
 	places    *share.Places
 	delayed   atomic.Int64 // refusals of logins that wait, see conn.delay
 	outgoing  outgoing
+	yields    sync.Mutex      // held by the one reader that lets others run
 	reads     *bufpool.Budget // of read buffers
 	producers *Producers
 	requests  sync.Pool // of *Request

@@ -176,7 +176,9 @@ func (p *point) decode(b []byte) (ok bool, err error) {
 				p.rest.Node = value
 			case "client_id", "client.id": // the connection says it
 			default:
-				others = append(others, key+"="+value)
+				if len(others) < maxAttributes {
+					others = append(others, key+"="+value)
+				}
 			}
 		}
 		return nil

@@ -32,6 +32,11 @@ const (
 	maxBytes   = 3 << 20 // of the labels of all series
 	perClient  = 1000    // series
 	maxText    = 256     // of a name or a label's value, in bytes
+	// maxAttributes bounds the attributes of a value that have no label of their own. Kafka's
+	// clients send one or two.
+	maxAttributes = 16
+	// perPush bounds the values of one push.
+	perPush = 4 * perClient
 	// seriesBytes is what a series takes besides its labels.
 	seriesBytes = 64
 )
@@ -210,13 +215,25 @@ func (k *Keeper) Push(c Client, subscription int32, last bool, read func() ([]by
 		}
 		return err
 	}
+	// It is decoded before the lock is taken, which small requests of others wait for.
+	var points []point
+	beyond := int64(0)
+	malformed := decode(data, s.wants, func(p *point) {
+		if len(points) < perPush {
+			points = append(points, *p)
+		} else {
+			beyond++
+		}
+	})
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	e := k.clients[c.Instance]
-	if e == nil {
-		return nil // another client took its room meanwhile
+	k.omitted += beyond
+	if e := k.clients[c.Instance]; e != nil { // otherwise another client took its room meanwhile
+		for i := range points {
+			k.store(e, &points[i])
+		}
 	}
-	return decode(data, s.wants, func(p *point) { k.store(e, p) })
+	return malformed
 }
 
 // admit checks whether a push is due.

@@ -295,6 +295,27 @@ func TestTheCountsAreRight(t *testing.T) {
 	})
 }
 
+// A push of a few megabytes may be one value with a million attributes, or a million values.
+func TestWhatAPushCostsIsBounded(t *testing.T) {
+	k := newKeeper(t, map[string]string{"metrics": "*", "interval.ms": "1000"})
+	var labels []string
+	for i := range 10 * maxAttributes {
+		labels = append(labels, fmt.Sprintf("%03d", i), "")
+	}
+	var points [][]byte
+	for range 2 * perPush {
+		points = append(points, number(1))
+	}
+	k.push(t, clientAt(1, "10.0.0.1"), metricsData(gauge("a", number(1, labels...)), sum("b", temporalityDelta, true, points...)))
+	v := k.View()
+	if len(v.Series) != 2 || strings.Count(v.Series[0].Attributes, "=") != maxAttributes {
+		t.Errorf("%+v", v.Series)
+	}
+	if s := v.Series[1]; s.Value != perPush-1 || v.Omitted != perPush+1 {
+		t.Errorf("%+v, %d omitted", s, v.Omitted)
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add(metricsData(gauge("a", number(1, "topic", "t")), sum("b", temporalityDelta, true, number(2))))
 	f.Add([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f})

@@ -167,7 +167,7 @@ func TestAFilterMayHaveManyWords(t *testing.T) {
 		filter[i] = fmt.Sprint("emptx", i)
 	}
 	filter[len(filter)-1] = "eMPTY"
-	if got := len(ask[[]kmsg.ListGroupsResponseGroup](w, List{States: filter, Types: []string{"CLASSIC"}})); got != n {
+	if got := len(ask[[]kmsg.ListGroupsResponseGroup](w, List{States: FilterOf(filter), Types: FilterOf([]string{"CLASSIC"})})); got != n {
 		t.Errorf("%d groups", got)
 	}
 }

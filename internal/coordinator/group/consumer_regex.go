@@ -1,9 +1,11 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -198,8 +200,7 @@ type topicMatches struct {
 	groups  []string            // groups that have not recorded the matches yet, sorted
 }
 
-// rematch starts a call that matches the expressions of all groups against changed topics. An
-// expression that this version can't compile, recorded by another version, matches nothing.
+// rematch starts a call that matches the expressions of all groups against changed topics.
 func (s *Shard) rematch() {
 	r := topicMatches{topics: s.topics, all: s.changes.all, changed: slices.Sorted(maps.Keys(s.changes.changed)),
 		matches: map[string][]string{}}
@@ -222,19 +223,50 @@ func (s *Shard) rematch() {
 		names = existing(r.topics, r.changed)
 	}
 	s.out.Call(0, func(ctx context.Context) any {
-		for expression := range r.matches {
-			plain, viewer := unbind(expression)
-			re, err := Compile(plain, 0) // it was accepted for fewer topics
-			if err != nil {
-				continue
-			}
-			r.matches[expression], err = matching(ctx, re, names, s.visible(viewer))
-			if err != nil {
-				return r // the machine is gone, and nothing applies it
-			}
-		}
+		r.match(ctx, names, s.visible)
 		return r
 	})
+}
+
+// maxRematch bounds the steps of all expressions of more than smallProgram instructions together.
+const maxRematch = 10 * maxSteps
+
+// match matches all expressions, the smallest first. There may be more topics now than when an
+// expression was accepted, and more expressions: those that would take too long keep their matches,
+// so that they do not keep the topics from others. An expression that this version can't compile,
+// recorded by another version, matches nothing. If ctx ends, the machine is gone, and nothing
+// applies the result.
+func (r *topicMatches) match(ctx context.Context, names iter.Seq[string], visible func(Viewer) func(string) bool) {
+	type program struct {
+		bound string
+		re    *regexp.Regexp
+		size  int
+	}
+	var programs []program
+	for bound := range r.matches {
+		plain, _ := unbind(bound)
+		if re, size, err := compile(plain, 0); err == nil {
+			programs = append(programs, program{bound, re, size})
+		}
+		if coordinator.Pause(ctx); ctx.Err() != nil {
+			return
+		}
+	}
+	slices.SortFunc(programs, func(a, b program) int { return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.bound, b.bound)) })
+	left, bytes := maxRematch, sizeOf(names)
+	for _, p := range programs {
+		if p.size > smallProgram {
+			if left -= p.size * bytes; p.size*bytes > maxSteps || left < 0 {
+				delete(r.matches, p.bound)
+				continue
+			}
+		}
+		_, viewer := unbind(p.bound)
+		var err error
+		if r.matches[p.bound], err = matching(ctx, p.re, names, visible(viewer)); err != nil {
+			return
+		}
+	}
 }
 
 // existing returns the names of topics that exist.

@@ -13,37 +13,38 @@ import (
 
 // List lists groups. The response is a []kmsg.ListGroupsResponseGroup.
 type List struct {
-	States, Types []string // filters, case-insensitive; empty: all
+	States, Types Filter
 }
 
+// Filter are words in lower case; nil: all.
+type Filter map[string]bool
+
+// FilterOf returns the filter of a request. All shards share it: a request may have very many
+// words.
+func FilterOf(words []string) Filter {
+	if len(words) == 0 {
+		return nil
+	}
+	f := make(Filter)
+	for _, w := range words {
+		f[strings.ToLower(w)] = true
+	}
+	return f
+}
+
+func (f Filter) has(word string) bool { return f == nil || f[strings.ToLower(word)] }
+
 func (s *Shard) list(e List) []kmsg.ListGroupsResponseGroup {
-	states, types := folded(e.States), folded(e.Types)
 	list := []kmsg.ListGroupsResponseGroup{}
 	for _, id := range slices.Sorted(maps.Keys(s.groups)) {
 		g := s.groups[id]
 		r := kmsg.NewListGroupsResponseGroup()
 		r.Group, r.ProtocolType, r.GroupState, r.GroupType = id, g.kind.protocolName(), g.kind.stateName(), g.kind.name()
-		if matchesFilter(states, r.GroupState) && matchesFilter(types, r.GroupType) {
+		if e.States.has(r.GroupState) && e.Types.has(r.GroupType) {
 			list = append(list, r)
 		}
 	}
 	return list
-}
-
-// folded returns the words of a filter in lower case, nil if there are none.
-func folded(filter []string) map[string]bool {
-	var set map[string]bool
-	for _, w := range filter {
-		if set == nil {
-			set = map[string]bool{}
-		}
-		set[strings.ToLower(w)] = true
-	}
-	return set
-}
-
-func matchesFilter(filter map[string]bool, is string) bool {
-	return filter == nil || filter[strings.ToLower(is)]
 }
 
 // Describe describes classic groups. The response is a []kmsg.DescribeGroupsResponseGroup.

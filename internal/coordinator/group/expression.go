@@ -36,20 +36,27 @@ var (
 // bytes together. It bounds the program before it builds anything: three kilobytes can ask for
 // three million instructions.
 func Compile(expression string, names int) (*regexp.Regexp, error) {
+	re, _, err := compile(expression, names)
+	return re, err
+}
+
+// compile is Compile, and returns the number of instructions, too.
+func compile(expression string, names int) (re *regexp.Regexp, n int, err error) {
 	if len(expression) > maxExpression {
-		return nil, errTooLarge
+		return nil, 0, errTooLarge
 	}
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
-		return nil, err // refers to the member's own expression
+		return nil, 0, err // refers to the member's own expression
 	}
-	switch n := instructions(parsed); {
+	switch n = instructions(parsed); {
 	case n > maxInstructions:
-		return nil, errTooLarge
+		return nil, n, errTooLarge
 	case n > smallProgram && n*names > maxSteps:
-		return nil, errTooSlow
+		return nil, n, errTooSlow
 	}
-	return regexp.Compile(`\A(?:` + expression + `)\z`)
+	re, err = regexp.Compile(`\A(?:` + expression + `)\z`)
+	return re, n, err
 }
 
 // instructions returns a lower bound for the number of instructions of a parsed expression, with

@@ -75,6 +75,37 @@ func TestTheStepsOfAnExpressionAreBounded(t *testing.T) {
 	}
 }
 
+// When topics change, the expressions of many members share a bound, too, and the smallest come
+// first: those that would take too long keep their matches.
+func TestManyExpressionsKeepNoTopicsFromOthers(t *testing.T) {
+	const each = maxSteps / 2
+	names := slices.Values([]string{strings.Repeat("x", 249), "orders-1"})
+	r := topicMatches{matches: map[string][]string{"orders-.*": nil, strings.Repeat(".?", maxInstructions/3): nil}}
+	bytes := each / (4 * smallProgram)
+	many := func(yield func(string) bool) {
+		for range bytes / 257 {
+			for name := range names {
+				if !yield(name) {
+					return
+				}
+			}
+		}
+	}
+	for i := range 2 * maxRematch / each {
+		r.matches[strings.Repeat("(x|y)", smallProgram)+fmt.Sprintf("%04d", i)] = nil
+	}
+	r.match(t.Context(), many, func(Viewer) func(string) bool { return func(string) bool { return true } })
+	if got := r.matches["orders-.*"]; len(got) != bytes/257 {
+		t.Errorf("%d matches of a small expression, want %d", len(got), bytes/257)
+	}
+	if n, most := len(r.matches)-1, 2*maxRematch/each; n < most/4 || n == most {
+		t.Errorf("%d of %d large expressions were matched", n, most)
+	}
+	if _, matched := r.matches[strings.Repeat(".?", maxInstructions/3)]; matched {
+		t.Error("an expression that is too slow for the topics was matched")
+	}
+}
+
 // regexHeartbeat returns the first heartbeat of a member that subscribes by regular expression.
 func regexHeartbeat(member, expression string) *kmsg.ConsumerGroupHeartbeatRequest {
 	req := full(member)

@@ -331,8 +331,8 @@ func TestDescribeAndList(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 	list := func(e List) int { return len(ask[[]kmsg.ListGroupsResponseGroup](w, e)) }
-	if list(List{States: []string{"preparingrebalance"}}) != 1 || list(List{States: []string{"Stable"}}) != 0 ||
-		list(List{Types: []string{"Classic"}}) != 1 || list(List{Types: []string{"consumer"}}) != 0 {
+	if list(List{States: FilterOf([]string{"preparingrebalance"})}) != 1 || list(List{States: FilterOf([]string{"Stable"})}) != 0 ||
+		list(List{Types: FilterOf([]string{"Classic"})}) != 1 || list(List{Types: FilterOf([]string{"consumer"})}) != 0 {
 		t.Error("filters")
 	}
 	_ = other

@@ -554,7 +554,7 @@ func TestStreamsGroupAndOtherProtocols(t *testing.T) {
 	is(t, ask[*kmsg.LeaveGroupResponse](w, request(leave)).Members[0].ErrorCode, kerr.UnknownMemberID)
 	is(t, w.consumerBeat(full("x", "in")).ErrorCode, kerr.GroupIDNotFound)
 	is(t, ask[[]kmsg.DeleteGroupsResponseGroup](w, Delete{Groups: []string{"g"}})[0].ErrorCode, kerr.NonEmptyGroup)
-	list := ask[[]kmsg.ListGroupsResponseGroup](w, List{Types: []string{"Streams"}})
+	list := ask[[]kmsg.ListGroupsResponseGroup](w, List{Types: FilterOf([]string{"Streams"})})
 	if len(list) != 1 || list[0].GroupType != "streams" || list[0].ProtocolType != "streams" {
 		t.Errorf("%+v", list)
 	}

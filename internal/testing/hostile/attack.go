@@ -63,6 +63,7 @@ func Attacks() []Attack {
 	all = append(all, groupAttacks()...)
 	all = append(all, offsetAttacks()...)
 	all = append(all, fieldAttacks()...)
+	all = append(all, entryAttacks()...)
 	all = append(all, transactionAttacks()...)
 	return append(all, adminAttacks()...)
 }

@@ -22,7 +22,7 @@ func fieldAttacks() []Attack {
 		{
 			Name: "long-fields", Aim: "40 clients for each API fill all strings with 1,000, 32,000 or 1,000,000 bytes, and keep what the broker takes",
 			Holds: 48 << 20, Keeps: little, Part: 100, prepare: victimTopic,
-			run: func(ctx context.Context, m *Attacker) error { return fillFields(ctx, m, keeping) },
+			run: fillFields,
 		},
 		{
 			Name: "long-groups", Aim: "one client commits offsets of 100 partitions for each of 1,000 groups, whose names have 1,000 or 32,000 bytes",
@@ -48,24 +48,15 @@ func fieldAttacks() []Attack {
 	}
 }
 
-// keeping are the APIs that a client without rights to the cluster may use, and that make the
-// broker keep something, or answer with what it has.
-var keeping = []kmsg.Key{
-	kmsg.Metadata, kmsg.OffsetCommit, kmsg.OffsetFetch, kmsg.FindCoordinator, kmsg.JoinGroup, kmsg.Heartbeat, kmsg.LeaveGroup,
-	kmsg.SyncGroup, kmsg.DescribeGroups, kmsg.ListGroups, kmsg.ApiVersions, kmsg.InitProducerID, kmsg.OffsetForLeaderEpoch,
-	kmsg.AddPartitionsToTxn, kmsg.AddOffsetsToTxn, kmsg.EndTxn, kmsg.TxnOffsetCommit, kmsg.DescribeConfigs, kmsg.DescribeLogDirs,
-	kmsg.DescribeProducers, kmsg.DescribeTransactions, kmsg.ListTransactions, kmsg.ConsumerGroupHeartbeat, kmsg.ConsumerGroupDescribe,
-	kmsg.DescribeTopicPartitions, kmsg.StreamsGroupHeartbeat, kmsg.StreamsGroupDescribe, kmsg.ListOffsets, kmsg.Fetch,
-}
-
 // lengths of strings: a long name, the longest string of the versions that are not flexible, and
 // one of the others if nothing bounds it.
 var lengths = []int{1_000, 32_000, 1_000_000, 1_000_000}
 
 // fillFields sends each API's request, with its strings filled, on connections of its own. The
 // connections stay open.
-func fillFields(ctx context.Context, m *Attacker, keys []kmsg.Key) error {
-	var all []error
+func fillFields(ctx context.Context, m *Attacker) error {
+	keys, err := m.listed(ctx)
+	all := []error{err}
 	for _, key := range keys {
 		all = append(all, m.once(ctx, m.connections(40), func(c *Conn, i int) error {
 			req := newest(key)
