@@ -102,7 +102,8 @@ func (b *Handler) dirAt(dir string) (*storage.Dir, error) {
 	}
 	for _, d := range b.opt.Replicas.Dirs() {
 		if is(d.Path()) {
-			return d, d.Err()
+			err := d.Err()
+			return d, err
 		}
 	}
 	for _, d := range b.opt.Replicas.FailedDirs() {

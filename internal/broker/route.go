@@ -50,7 +50,7 @@ type partitionsIn[R any] func(R) iter.Seq2[topicRef, int32]
 func toLeader[R any](of partitionsIn[R]) route[R] {
 	return route[R]{by: byLeader, to: func(_ *Handler, img *metadata.Image, req R) int32 {
 		for topic, index := range of(req) {
-			if leader := leaderOf(img, topic.in(img), index); leader >= 0 {
+			if leader := leaderOf(topic.in(img), index); leader >= 0 {
 				return leader
 			}
 		}
@@ -66,7 +66,7 @@ func (r topicRef) in(img *metadata.Image) *metadata.Topic {
 }
 
 // leaderOf returns -1 if a partition has no leader, or is none.
-func leaderOf(img *metadata.Image, t *metadata.Topic, index int32) int32 {
+func leaderOf(t *metadata.Topic, index int32) int32 {
 	if t == nil || index < 0 || index >= t.Partitions.Len() {
 		return -1
 	}
@@ -78,7 +78,7 @@ func leaderOf(img *metadata.Image, t *metadata.Topic, index int32) int32 {
 func toCoordinator(of *service.Service, img *metadata.Image, keys []string) int32 {
 	for _, key := range keys {
 		if index, ok := of.Partition(key); ok {
-			return leaderOf(img, img.Topic(of.Topic()), index)
+			return leaderOf(img.Topic(of.Topic()), index)
 		}
 	}
 	return -1
@@ -276,7 +276,7 @@ func (b *Handler) passProduce(r *network.Request, view *protocol.ProduceView) bo
 				topic = img.Topic(string(t.Name))
 			}
 			if len(t.Partitions) > 0 {
-				return leaderOf(img, topic, t.Partitions[0].Index)
+				return leaderOf(topic, t.Partitions[0].Index)
 			}
 		}
 		return -1

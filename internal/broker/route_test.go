@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -85,7 +86,7 @@ func TestLostRequestsHaveAnswers(t *testing.T) {
 					t.Errorf("it was passed to broker %d", to)
 				}
 				sent := <-x.bodies
-				if want := req.AppendTo(nil); len(sent) < len(want) || string(sent[len(sent)-len(want):]) != string(want) {
+				if want := req.AppendTo(nil); len(sent) < len(want) || !bytes.Equal(sent[len(sent)-len(want):], want) {
 					t.Error("it was passed on changed")
 				}
 				if n.entries[a.Key].overloaded == nil && a.route == byBroker {

@@ -221,11 +221,11 @@ func TestLogDirectoriesComeAndGo(t *testing.T) {
 		}
 		return sum, offline
 	}
-	ask := restart("/one,/two")
+	restart("/one,/two")
 	if out := moves(); !strings.Contains(out, "moved from /one to /two") {
 		t.Errorf("nothing was spread over the new directory:\n%s", out)
 	}
-	ask = restart("/one")
+	ask := restart("/one")
 	if sum, offline := ends(); sum+int64(3*offline) != 12 || offline == 0 {
 		t.Errorf("without /two: %d records, %d partitions offline", sum, offline)
 	}

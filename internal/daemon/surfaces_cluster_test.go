@@ -46,8 +46,7 @@ func clusterFaults() (list []fault) {
 			f.Forwarding = []view.Forwarding{{Broker: 3, Passed: 7, Failing: f.Now.Add(-time.Minute), Last: f.Now,
 				Err: "connection timed out"}}
 		})
-	}})
-	list = append(list, fault{name: "cluster-report-missing", checks: []string{"reports"}, plant: func(_ *testing.T, s *sick) {
+	}}, fault{name: "cluster-report-missing", checks: []string{"reports"}, plant: func(_ *testing.T, s *sick) {
 		s.health.Add(func(f *checks.Facts) {
 			f.Cluster = &view.Cluster{Seeds: 3, State: "active", Quorum: view.Quorum{Leader: 2, Voters: 3}}
 			f.Others = []checks.Other{{Heard: health.Heard{Broker: 3}, Active: f.Now.Add(-time.Hour)}}

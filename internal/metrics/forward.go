@@ -12,8 +12,8 @@ import (
 // calls source.
 func RegisterForward(reg prometheus.Registerer, source func() []view.Forwarding) error {
 	var s scraped
-	passed := s.counter(nameForwarded, "Requests of listeners with `route: forward`, by the broker that serves them and what became of "+
-		"them: answered, or still waiting (passed), without an answer because the connection broke (lost), not sent (refused).", "broker", "result")
+	passed := s.counter(nameForwarded, "Requests of listeners with `route: forward`, by the broker that serves them. The result is "+
+		"passed if it is answered or waits, lost if the connection broke before the answer, refused if it was not sent.", "broker", "result")
 	tunnels := s.gauge(nameForwardTunnels, "Open connections to another broker, each for one connection of a client.", "broker")
 	s.read = func(send sendFunc) {
 		for _, x := range source() {

@@ -60,13 +60,11 @@ func TestAnAdoptedConnection(t *testing.T) {
 		c.send(t, hello()) // it is no listener for brokers
 		c.wantClosed(t)
 		c.Close()
-		defer func(n int64) {
-			if ended.Load() != n {
-				t.Errorf("%d have ended, want %d", ended.Load(), n)
-			}
-		}(2)
 	}
 	f.end(t)
+	if ended.Load() != 2 {
+		t.Errorf("%d have ended, want 2", ended.Load())
+	}
 	if count.opened.Load() != 2 || count.closed.Load() != 2 || count.links.Load() != 0 {
 		t.Errorf("%d opened, %d closed, %d of them links", count.opened.Load(), count.closed.Load(), count.links.Load())
 	}

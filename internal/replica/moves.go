@@ -13,9 +13,8 @@ import (
 )
 
 // Move has the log of a replica moved to another directory of this broker (storage.BeginMove). The
-// partition is in use until all is there. Then it begins anew with the log in the new directory, as
-// after a start, and a leader leads in another epoch: what was decided for the former log must not
-// count for this one.
+// partition is in use until all is there. Then it begins again with that log, as after a start, and
+// a leader leads in another epoch: what was decided for the former log must not count for this one.
 func (m *Manager) Move(ctx context.Context, tp metadata.TopicPartition, to *storage.Dir) error {
 	if err := m.opt.Storage.BeginMove(ctx, storage.ID{Topic: tp.Topic, Partition: tp.Partition}, to); err != nil {
 		return err

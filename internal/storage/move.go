@@ -19,7 +19,7 @@ import (
 // segments hold. While the log is in use, its segments are copied. For the rest it takes no
 // appends. Then the entry changes the checkpoint:
 //
-//	copy, repeatedly ─▶ no appends, flush, copy the rest ─▶ the entry beside the copy, synced
+//	copy, repeatedly ─▶ no appends, flush, copy the rest ─▶ the entry next to the copy, synced
 //	  ─▶ checkpoint of the source with a tombstone that names the move
 //	  ─▶ rename of the copy ─▶ checkpoint of the target with the entry ─▶ files of the source removed
 //
@@ -27,10 +27,10 @@ import (
 // After it the log is the target's: a start completes the move, and the source keeps the tombstone
 // until then. docs/journal.md has the failure cases.
 
-// ErrMoving: the log is changing its directory at this moment.
+// ErrMoving means that the log is changing its directory at this moment.
 var ErrMoving = fmt.Errorf("%w: it is moving to another log directory", ErrFailed)
 
-// ErrMoveCanceled: the move was canceled, or the log was deleted.
+// ErrMoveCanceled means that the move was canceled, or the log was deleted.
 var ErrMoveCanceled = errors.New("the move was canceled")
 
 // move is a move of a log in progress.

@@ -221,7 +221,7 @@ func (f *copiedFile) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// stop returns why the copy must not go on, nil if it may.
+// stop returns why the copy must end, nil if it may continue.
 func (f *copiedFile) stop() error {
 	switch {
 	case f.x.canceled.Load():

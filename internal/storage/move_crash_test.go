@@ -164,7 +164,7 @@ func (s *moving) whole() error {
 	return nil
 }
 
-// check opens what a crash has left, completes the moves, appends, and opens that once more.
+// check opens what a crash has left, completes the moves, appends, and opens that again.
 func (s *moving) check(image *crashfs.FS) error {
 	again := &moving{rules: s.rules, want: map[int64][]byte{}, start: s.start, end: s.end, mayStart: s.mayStart}
 	for at, data := range s.want {

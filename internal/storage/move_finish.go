@@ -175,7 +175,7 @@ func (d *Dir) removeFuture(name string) error {
 	return d.opt.FS.SyncDir(d.path)
 }
 
-// writeMove writes the entry beside the copy. All names in the directory are durable then.
+// writeMove writes the entry next to the copy. All names in the directory are durable then.
 func (d *Dir) writeMove(name string, from [16]byte, e *checkpoint.Log) error {
 	return statefile.Write(d.opt.FS, path.Join(d.path, name, MoveFile), moveKind, moveVersion, append(from[:], e.Encode()...))
 }

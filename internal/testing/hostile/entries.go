@@ -116,7 +116,7 @@ type entries struct {
 	inner, same bool
 }
 
-func (e entries) fill(v reflect.Value, field string, depth int) {
+func (e entries) fill(v reflect.Value, _ string, depth int) {
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(victim)
@@ -126,7 +126,7 @@ func (e entries) fill(v reflect.Value, field string, depth int) {
 		v.SetInt(1)
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		e.fill(v.Elem(), field, depth)
+		e.fill(v.Elem(), "", depth)
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.Uint8 {
 			return
@@ -136,7 +136,7 @@ func (e entries) fill(v reflect.Value, field string, depth int) {
 			n = e.n
 		}
 		list := reflect.MakeSlice(v.Type(), n, n)
-		e.fill(list.Index(0), field, depth+1)
+		e.fill(list.Index(0), "", depth+1)
 		for i := 1; i < n; i++ {
 			list.Index(i).Set(list.Index(0))
 			if !e.same {
