@@ -220,3 +220,10 @@ type parked struct{ ch chan *Request }
 func newParked() parked            { return parked{ch: make(chan *Request, 2000)} }
 func (p parked) handle(r *Request) { p.ch <- r }
 func (p parked) next() *Request    { return <-p.ch }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

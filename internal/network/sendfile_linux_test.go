@@ -50,13 +50,6 @@ func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 	return bytes.NewReader(f.data).ReadAt(p, off)
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // pattern returns n bytes that differ from those of another seed, and at other positions.
 func pattern(seed, n int) []byte {
 	p := make([]byte, n)
