@@ -78,6 +78,9 @@ type Options struct {
 	// Tunnel opens connections to other brokers, over which requests of clients are passed to them.
 	// Nil: none are.
 	Tunnel forward.Dial
+	// Lease reports whether this broker's metadata can lack no election of the controller; others
+	// pass no requests on. Required with Tunnel.
+	Lease func() bool
 	// ProduceBytes is that of network.Options; a quarter of it bounds what waits for another
 	// broker.
 	ProduceBytes int64

@@ -124,6 +124,11 @@ func (b *Handler) forwards(r *network.Request) bool {
 	return b.forward != nil && r.Listener.Forward && !r.Session.Via
 }
 
+// errNoLease ends connections of clients whose only address leads to a broker that may not know who
+// leads what. They connect again, and get to another one. Their first request, ApiVersions, is
+// answered: without its answer they take the port for one with TLS.
+var errNoLease = errors.New("this broker has lost contact with the controller, and another one knows where to pass requests")
+
 // elsewhere reports whether a broker is another one that serves clients.
 func (b *Handler) elsewhere(img *metadata.Image, broker int32) bool {
 	return broker >= 0 && broker != b.opt.Self && !isFenced(img, broker)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"reflect"
+	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -20,6 +21,8 @@ import (
 type target struct {
 	passed chan int32 // the brokers to which requests were passed
 	bodies chan []byte
+
+	noLease atomic.Bool // of the front
 }
 
 func (x *target) dial(_ context.Context, broker int32, _ *network.Adopted) (net.Conn, error) {
@@ -45,12 +48,27 @@ func front(t *testing.T) (n *node, x *target, id [16]byte, away func()) {
 	x = &target{passed: make(chan int32, 1), bodies: make(chan []byte, 1)}
 	n = newNode(t, quick, inCluster(&fakeCluster{}), func(o *nodeOptions) {
 		o.listener = network.Listener{Name: "one", Forward: true, AdvertisedHost: "b{id}.kafka", AdvertisedPort: 9094}
-		o.broker = func(b *Options) { b.Tunnel = x.dial }
+		o.broker = func(b *Options) { b.Tunnel, b.Lease = x.dial, func() bool { return !x.noLease.Load() } }
 	})
 	id = n.topic(t, "t", 2)
 	n.coordinates(t)
 	n.coordinatesTransactions(t)
 	return n, x, id, func() { n.opt.Self = 99 }
+}
+
+// A front that may not know who leads what sends its clients to another one, but answers their
+// first request: without that they give up.
+func TestAFrontWithoutALeaseEndsConnections(t *testing.T) {
+	n, x, _, _ := front(t)
+	x.noLease.Store(true)
+	w := n.dial(t)
+	if resp := ask[*kmsg.ApiVersionsResponse](t, w, 4, apiVersionsRequest("a", "1")); resp.ErrorCode != 0 {
+		t.Errorf("ApiVersions: %d", resp.ErrorCode)
+	}
+	must(t, w.send(metadataRequest(true, "t")))
+	if _, err := w.body(); err == nil {
+		t.Error("it answers Metadata")
+	}
 }
 
 // Each request goes whole to the broker of its route. When it is lost there, its answer has only

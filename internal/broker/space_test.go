@@ -76,7 +76,7 @@ func TestADiskThatFillsStopsProducersOnly(t *testing.T) {
 	if m := ask[*kmsg.MetadataResponse](t, w, 12, metadataRequest(true, "auto")).Topics[0]; m.ErrorCode != kerr.KafkaStorageError.Code {
 		t.Errorf("a topic that is made on demand: %d", m.ErrorCode)
 	}
-	n.registerMember(t, 2, metadata.BrokerState{Liveness: metadata.Active})
+	n.registerMember(t, 2, metadata.BrokerState{Liveness: metadata.Active}, metadata.BrokerDir{ID: [16]byte{2}})
 	if err := n.canCreate(n.image()); err != nil {
 		t.Errorf("another broker has room: %v", err)
 	}

@@ -302,5 +302,9 @@ func (b *Handler) Handle(r *network.Request) {
 		r.Abort(fmt.Errorf("API %d has no handler", r.Key))
 		return
 	}
+	if r.Key != protocol.KeyApiVersions && b.forwards(r) && !b.opt.Lease() {
+		r.Reset(errNoLease)
+		return
+	}
 	b.entries[r.Key].handle(b, r)
 }

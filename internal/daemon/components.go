@@ -255,7 +255,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		Coordinators: r.coordinators.Exchange, Exchange: r.coordinators.Exchange, Gate: r.coordinators.Gate,
 		Rules: r.guard.Rules, Quotas: r.guard.Quotas, Report: b.report, Telemetry: r.telemetry,
 		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level,
-		Tunnel: r.member.tunnels(), ProduceBytes: b.budgets.Produce,
+		Tunnel: r.member.tunnels(), Lease: r.member.Lease, ProduceBytes: b.budgets.Produce,
 	})
 	if err != nil {
 		return err

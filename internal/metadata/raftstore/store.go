@@ -111,6 +111,7 @@ type Store struct {
 	generation [16]byte
 	role       Leadership
 	roleMoved  chan struct{} // closed and replaced when role changes
+	asked      map[*asked]struct{}
 	failed     error
 	confirmed  time.Time
 	voters     []uint64
@@ -164,7 +165,7 @@ func Open(opts Options) (*Store, error) {
 	}
 	s := &Store{
 		opts: opts, queue: make(chan *request, queueLength), calls: make(chan func(*node) error), wake: make(chan struct{}, 1),
-		stop: make(chan struct{}), ended: make(chan struct{}), roleMoved: make(chan struct{}), opens: time.Now(),
+		stop: make(chan struct{}), ended: make(chan struct{}), roleMoved: make(chan struct{}), asked: make(map[*asked]struct{}), opens: time.Now(),
 	}
 	s.life, s.endLife = context.WithCancel(context.Background())
 	n, err := openNode(&s.opts, s, s.stop)
@@ -344,6 +345,9 @@ func (s *Store) led(l Leadership) {
 	s.role = l
 	close(s.roleMoved)
 	s.roleMoved = make(chan struct{})
+	for a := range s.asked {
+		s.checkLocked(a)
+	}
 }
 
 // Receive takes a message that a member passed to Peers.Send. It never blocks; it drops the message

@@ -101,7 +101,9 @@ func (s *Store) try(ctx context.Context, role Leadership, txn []byte) (int64, er
 	generation := s.generation
 	s.mu.Unlock()
 	request := append(append(newHeader(generation, s.node.member, role.Leader), requestTxn), txn...)
-	response, err := s.opts.Peers.Call(ctx, role.Leader, request)
+	within, end := s.ask(ctx, role.Leader)
+	defer end()
+	response, err := s.opts.Peers.Call(within, role.Leader, request)
 	switch {
 	case errors.Is(err, ErrNotSent):
 		return 0, err
@@ -110,6 +112,44 @@ func (s *Store) try(ctx context.Context, role Leadership, txn []byte) (int64, er
 	}
 	r := parseResult(response)
 	return r.revision, r.err
+}
+
+// answerAfter is how long a former leader may take to answer a transaction that it has. A leader
+// whose disk hangs never answers, and the caller can do nothing else meanwhile.
+const answerAfter = time.Second
+
+// asked is a leader that has a transaction of this member.
+type asked struct {
+	leader uint64
+	end    context.CancelFunc
+	timer  *time.Timer // calls end; set when another member leads
+}
+
+// ask returns a context in which a leader is asked. It ends with ctx, with end, and answerAfter
+// another member has become the leader.
+func (s *Store) ask(ctx context.Context, leader uint64) (within context.Context, end func()) {
+	a := &asked{leader: leader}
+	within, a.end = context.WithCancel(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked[a] = struct{}{}
+	s.checkLocked(a)
+	return within, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.asked, a)
+		if a.timer != nil {
+			a.timer.Stop()
+		}
+		a.end()
+	}
+}
+
+// checkLocked ends the wait for a former leader soon. Caller holds mu.
+func (s *Store) checkLocked(a *asked) {
+	if a.timer == nil && s.role.Leader != 0 && s.role.Leader != a.leader {
+		a.timer = time.AfterFunc(answerAfter, a.end)
+	}
 }
 
 // maxRetries bounds the attempts to write again in a tick that callers have made at once.

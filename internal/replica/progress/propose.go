@@ -360,7 +360,7 @@ func (l *Leader) grow() change {
 // more than this one knows. With a lower start than the leader's, deleted records would come back
 // with it. Subscribe has refused a higher one, with which others would delete their records if it
 // led, and a follower subscribes with the start that its log keeps. One that was too slow must have
-// gone on since: below min.insync.replicas the high watermark waits where it stands.
+// gone on since, or have all: below min.insync.replicas the high watermark waits where it stands.
 func (l *Leader) mayJoin(m *member) bool {
 	if !m.counts || m.state != streamLive || !m.Active {
 		return false
@@ -372,7 +372,7 @@ func (l *Leader) mayJoin(m *member) bool {
 		return false
 	}
 	end := l.counted(m)
-	if end < m.returns {
+	if end < min(m.returns, l.own) {
 		return false
 	}
 	return (end >= l.high || l.cfg.Broken.Has(JoinBelowHigh)) && (end >= l.cfg.EpochStart || l.cfg.Broken.Has(JoinBelowEpochStart))

@@ -2,6 +2,7 @@ package brokers
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,7 +72,7 @@ func deletedAlone(w *world, c *clients) {
 	leader := int32(0)
 	var followers []func()
 	for id := int32(1); id <= 3; id++ {
-		if list, err := c.leads(id); err == nil && slices.Contains(list, p.topic) {
+		if list, err := c.leads(id); err == nil && slices.Contains(list, fmt.Sprint(p)) {
 			leader = id
 		}
 	}
