@@ -165,7 +165,8 @@ func Open(opts Options) (*Store, error) {
 	}
 	s := &Store{
 		opts: opts, queue: make(chan *request, queueLength), calls: make(chan func(*node) error), wake: make(chan struct{}, 1),
-		stop: make(chan struct{}), ended: make(chan struct{}), roleMoved: make(chan struct{}), asked: make(map[*asked]struct{}), opens: time.Now(),
+		stop: make(chan struct{}), ended: make(chan struct{}), roleMoved: make(chan struct{}), opens: time.Now(),
+		asked: make(map[*asked]struct{}),
 	}
 	s.life, s.endLife = context.WithCancel(context.Background())
 	n, err := openNode(&s.opts, s, s.stop)

@@ -28,7 +28,7 @@ func TestAcksSayWhichBrokerTheyWaitFor(t *testing.T) {
 		victim := int32(0) // it leads a partition to which clients write
 		if until(patience, func() bool {
 			for id := int32(1); id <= 3 && victim == 0; id++ {
-				if list, err := c.leads(id); err == nil && slices.Contains(list, topic) {
+				if list, err := c.leads(id); err == nil && slices.Contains(list, topic+"-0") {
 					victim = id
 				}
 			}
