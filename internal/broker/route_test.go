@@ -53,7 +53,11 @@ func front(t *testing.T) (n *node, x *target, id [16]byte, away func()) {
 	id = n.topic(t, "t", 2)
 	n.coordinates(t)
 	n.coordinatesTransactions(t)
-	return n, x, id, func() { n.opt.Self = 99 }
+	return n, x, id, func() {
+		n.server.Load().Connections() // their requests so far are handled: each has its lock
+		n.opt.Self = 99
+		n.server.Load().Connections()
+	}
 }
 
 // A front that may not know who leads what sends its clients to another one, but answers their

@@ -134,8 +134,8 @@ type Log struct {
 	relied     int64
 	storedHigh recoveredHigh
 	acks       acks
-	movedFrom  [16]byte // see MovedFrom
-	cuts       int      // how often the log end moved back
+	movedFrom  atomic.Pointer[[16]byte] // see MovedFrom; nil: it was not moved
+	cuts       int                      // how often the log end moved back
 
 	debt     debt
 	attempts attempts // of compaction

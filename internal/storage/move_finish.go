@@ -294,7 +294,12 @@ func (d *Dir) nameFuture(l *Log) error {
 }
 
 // MovedFrom returns the directory from which the log was moved to its own, zero if it was not.
-func (l *Log) MovedFrom() [16]byte { return l.movedFrom }
+func (l *Log) MovedFrom() [16]byte {
+	if from := l.movedFrom.Load(); from != nil {
+		return *from
+	}
+	return [16]byte{}
+}
 
 // resumeMoves completes the moves that were committed before this start, and begins the others
 // again. It removes copies that nothing needs.

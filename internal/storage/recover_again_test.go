@@ -62,7 +62,11 @@ func TestALogThatAStartCouldNotReadIsOpenedLater(t *testing.T) {
 				errs.Clear()
 				eventually(t, "the log is opened", func() bool { return l.Err() == nil })
 				holds(t, l, 11)
-				a := send(l, testBatch(t, 100, &record.Producer{ID: 7}))
+				var a *Append
+				eventually(t, "a leader without other replicas resumes its epoch", func() bool {
+					a = send(l, testBatch(t, 100, &record.Producer{ID: 7}))
+					return !errors.Is(a.Err, ErrFencedEpoch)
+				})
 				if a.Err != nil || !a.Duplicate || a.Base != 9 {
 					t.Errorf("a repeated batch: %+v, unclean %t", a, unclean)
 				}

@@ -29,8 +29,10 @@ func (r *recovery) prepare(f *found) error {
 	compacted, waits := int64(0), false // the segment that the swap puts in place
 	for _, in := range infos {
 		if in.Name == MoveFile {
-			if l.movedFrom, _, err = r.d.readMove(path.Base(l.path)); err != nil {
+			if from, _, err := r.d.readMove(path.Base(l.path)); err != nil {
 				r.d.logOnce(l, "where a log was moved from is not known", err)
+			} else {
+				l.movedFrom.Store(&from)
 			}
 		}
 		if base, ok := segment.ParseName(in.Name); ok {
