@@ -97,7 +97,11 @@ func (m *mover) replace(ctx context.Context, t *testing.T) bool {
 			m.client = cl
 			return true
 		}
-		if ctx.Err() != nil || time.Now().After(deadline) {
+		if ctx.Err() != nil {
+			cl.Close()
+			return false
+		}
+		if time.Now().After(deadline) {
 			t.Errorf("%s: no producer id: %v", m.id, err)
 			cl.Close()
 			return false
