@@ -54,9 +54,11 @@ refuse() { # refuse TEXT SUBCOMMAND ACTION ARGUMENT...: the command must end wit
   { [ $rc = 1 ] && grep -q "$1" "$WORK/ctl.out"; } || { echo "chronikctl ${*:2} ended with $rc:"; cat "$WORK/ctl.out"; exit 1; }
 }
 refuse 'no other active broker' broker drain 1 --dry-run
-refuse 'not a member of a cluster' broker unregister 1 --yes
+refuse 'broker drain 1 moves them' broker unregister 1 --yes
 try '.' broker fill 1 --dry-run
 try '.' broker rebalance --dry-run
+echo broker move-logs >>"$CALLED" # with one directory it has nothing to say
+"$ctl" broker move-logs 1 --dry-run >"$WORK/ctl.out" 2>&1 || { echo "chronikctl broker move-logs failed:"; cat "$WORK/ctl.out"; exit 1; }
 try 'can be stopped' broker maintain 1
 try "^$topic-0 " topic elect "$topic"
 try "$topic-0 is on" topic move "$topic:0" 1 --dry-run
