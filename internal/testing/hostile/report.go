@@ -36,7 +36,7 @@ type Result struct {
 // fixed size, and of a scrape during the attack.
 const (
 	diskPerByte = 20
-	maxDisk     = 128 << 20 // a journal, and what bystanders write
+	maxDisk     = 64 << 20
 	maxScrape   = 16 << 20
 )
 
