@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,6 +111,22 @@ func (w *world) until(what string, is func() bool) {
 			w.Fatalf("never: %s", what)
 		}
 	}
+}
+
+// noneWait waits until no Produce request counts for a broker. That is after its client has the
+// answer.
+func (w *world) noneWait(broker int32) {
+	w.Helper()
+	w.until("no request waits", func() bool {
+		w.f.mu.Lock()
+		defer w.f.mu.Unlock()
+		for t := range w.f.open {
+			if t.to.id == broker && t.produces.Load() > 0 {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 func respond(r *network.Request, body string) { r.RespondRaw([][]byte{[]byte(body)}, nil) }
@@ -245,6 +262,9 @@ func (w *world) client() *conn {
 	if err != nil {
 		w.Fatal(err)
 	}
+	if err := nc.SetDeadline(time.Now().Add(time.Minute)); err != nil { // a fault fails the test, and doesn't hang it
+		w.Fatal(err)
+	}
 	c := &conn{Conn: nc, t: w, in: bufio.NewReader(nc)}
 	w.Cleanup(func() { _ = nc.Close() })
 	return c
@@ -353,8 +373,8 @@ func TestABrokenTunnelFailsItsRequests(t *testing.T) {
 	c.send(produce, "2", "one")
 	c.send(produce, "2", "two")
 	other.send(produce, "3", "other")
-	<-w.targets[2].got
 	<-w.targets[3].got
+	w.until("one and two were passed", func() bool { return w.f.target(2).passed.Load() == 2 })
 	w.targets[2].breakAll()
 	c.want(1, string(rune(lostSent)))
 	c.want(2, string(rune(lostSent)))
@@ -435,9 +455,11 @@ func TestProducesDoNotOvertake(t *testing.T) {
 	w := newWorld(t, nil)
 	release := w.targets[2].hang()
 	here := make(chan *network.Request, 1)
+	var overtakes atomic.Bool
 	w.here = func(r *network.Request) {
 		if w.f.Elsewhere(r) {
 			respond(r, "overtakes")
+			overtakes.Store(true)
 			return
 		}
 		r.WaitsAt(network.At(view.WaitStep{}), "")
@@ -449,10 +471,12 @@ func TestProducesDoNotOvertake(t *testing.T) {
 	c.send(produce, "3", "two")
 	c.send(produce, "1", "three")
 	w.until("two was refused", func() bool { return w.f.target(3).refused.Load() == 1 })
+	w.until("three overtakes", overtakes.Load)
 	release()
 	c.want(1, "one")
 	c.want(2, string(rune(lostUnsent)))
 	c.want(3, "overtakes")
+	w.noneWait(2)
 	c.send(produce, "1", "four")
 	four := <-here
 	c.send(produce, "2", "five")
@@ -477,6 +501,7 @@ func TestBytesForABrokerAreBounded(t *testing.T) {
 	b.want(2, "other")
 	release()
 	a.answer(1)
+	w.noneWait(2)
 	b.send(produce, "2", "again")
 	b.want(3, "again")
 }
