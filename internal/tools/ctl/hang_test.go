@@ -134,7 +134,7 @@ func TestEveryCommandEndsWhereABrokerHangs(t *testing.T) {
 		"topic add-partitions a --add 1",
 		"topic trim a --before 1 --yes", "topic delete a --yes", "config get topic a", "config describe broker 1",
 		"config set topic a retention.ms=7d",
-		"config set broker default log.retention.ms=7d", "config unset topic a retention.ms", "group list", "group describe g",
+		"config set broker default log.retention.ms=7d", "config unset topic a retention.ms", "config list", "group list", "group describe g",
 		"group describe --all",
 		"group reset g --to-latest --yes", "group delete g --yes", "group delete-offsets g --topic a --yes", "group export g",
 		"group export --all",
