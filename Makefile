@@ -16,7 +16,7 @@ GOVULNCHECK_VERSION := v1.8.0
 # Packages of test and test-race, and the time limit of a package's tests: a busy machine
 # may take longer than the ten minutes that Go allows.
 PKGS ?= ./...
-TEST_TIMEOUT ?= 30m
+TEST_TIMEOUT ?= 15m
 # How many packages are tested at once: two for each processor, since many tests wait for a disk, for
 # elections or for sessions.
 PACKAGES_AT_ONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
