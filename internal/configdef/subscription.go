@@ -34,8 +34,8 @@ const (
 	// maxMatch bounds the selectors of a subscription, in bytes.
 	maxMatch = 1024
 	// maxProgram bounds the instructions of a subscription's expressions together. A program of so
-	// many takes about 20 ms for a client.id of 1,024 bytes, and selectors that name clients need at
-	// most one for each byte.
+	// many takes about 20 ms for a client.id of 1,024 bytes. A list of names needs one for each
+	// byte.
 	maxProgram = 2048
 )
 
@@ -81,7 +81,7 @@ func subscriptionDefs() []*Def {
 			between(100, 3_600_000)),
 		topicDef(subscriptionMatch, List, "", "Which clients are selected: entries of the form NAME=EXPRESSION, which must all match. "+
 			"Without entries every client is selected.",
-			bounded("names "+strings.Join(clientFacts(), ", ")+"; RE2 expressions; 1024 bytes at most", validMatch)),
+			bounded("names "+strings.Join(clientFacts(), ", ")+"; RE2 expressions of 2048 instructions; 1024 bytes at most", validMatch)),
 	}
 }
 

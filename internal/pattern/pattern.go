@@ -10,12 +10,12 @@ import (
 const (
 	// MaxBytes bounds an expression.
 	MaxBytes = 16 << 10
-	// MaxInstructions bounds the compiled program of an expression, which may take as many steps for
-	// every byte of every name. A list of 300 names of 30 letters is within the bound.
+	// MaxInstructions bounds the compiled program of an expression, which may take as many steps
+	// for every byte of every name. A list of 300 names of 30 letters is within the bound.
 	MaxInstructions = 10_000
-	// MaxSteps bounds the steps of a program for all names: its instructions times their bytes. They
-	// take about a second. An expression of Small instructions is accepted whatever the number of
-	// names, since few programs take a step of each instruction for each byte.
+	// MaxSteps bounds the steps of a program for all names: its instructions times their bytes.
+	// They take about a second. An expression of Small instructions is accepted whatever the
+	// number of names, since few programs take a step of each instruction for each byte.
 	MaxSteps = 100_000_000
 	Small    = 100
 )

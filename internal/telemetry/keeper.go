@@ -201,8 +201,8 @@ func (k *Keeper) Ask(c Client) (instance [16]byte, s Subscription, err error) {
 
 // Push stores the metrics of a client: read returns them after all that may refuse the push without
 // them was checked. last: the client ends. The error is ErrTooEarly, ErrEnded, ErrSubscription,
-// ErrMalformed, or that of read; after ErrCodec the client may ask at once. A push that is malformed
-// from some point on is stored up to there.
+// ErrMalformed, or that of read; after ErrCodec the client may ask at once. A push that is
+// malformed from some point on is stored up to there.
 func (k *Keeper) Push(c Client, subscription int32, last bool, read func() ([]byte, error)) error {
 	s, err := k.admit(&c, subscription, last)
 	if err != nil {

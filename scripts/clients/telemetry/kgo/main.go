@@ -35,7 +35,8 @@ func run(ctx context.Context, brokers []string, topic, id, stop string) error {
 	// franz-go counts requests for nodes per client, so each of its clients is both.
 	var clients []*kgo.Client
 	for _, role := range []string{"producer", "consumer"} {
-		opts := []kgo.Opt{kgo.SeedBrokers(brokers...), kgo.ClientID(id + "-" + role), kgo.DefaultProduceTopic(topic), kgo.WithLogger(metricsLog{})}
+		opts := []kgo.Opt{kgo.SeedBrokers(brokers...), kgo.ClientID(id + "-" + role), kgo.DefaultProduceTopic(topic),
+			kgo.WithLogger(metricsLog{})}
 		if role == "consumer" {
 			opts = append(opts, kgo.ConsumeTopics(topic), kgo.ConsumerGroup(id), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 		}
