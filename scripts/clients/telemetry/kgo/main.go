@@ -34,6 +34,11 @@ func main() {
 func run(ctx context.Context, brokers []string, topic, id, stop string) error {
 	// franz-go counts requests for nodes per client, so each of its clients is both.
 	var clients []*kgo.Client
+	defer func() {
+		for _, cl := range clients {
+			cl.Close()
+		}
+	}()
 	for _, role := range []string{"producer", "consumer"} {
 		opts := []kgo.Opt{kgo.SeedBrokers(brokers...), kgo.ClientID(id + "-" + role), kgo.DefaultProduceTopic(topic),
 			kgo.WithLogger(metricsLog{})}
@@ -44,7 +49,6 @@ func run(ctx context.Context, brokers []string, topic, id, stop string) error {
 		if err != nil {
 			return err
 		}
-		defer cl.Close()
 		clients = append(clients, cl)
 	}
 	for ctx.Err() == nil {
