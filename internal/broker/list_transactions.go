@@ -10,10 +10,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/pattern"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
@@ -107,7 +107,7 @@ func transactionPattern(p *string, list []txn.Description) (*regexp.Regexp, *ker
 	for i := range list {
 		ids += len(list[i].ID)
 	}
-	re, err := group.Compile(*p, ids)
+	re, _, err := pattern.Compile(*p, ids)
 	if err != nil {
 		return nil, kerr.InvalidRegularExpression
 	}
