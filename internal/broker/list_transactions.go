@@ -20,12 +20,13 @@ import (
 
 // ListTransactions (key 66), versions 0 to 2: the transactional ids that this broker coordinates.
 // If one shard can't be asked, the whole request fails, because an incomplete list looks like a
-// complete one. Those that the client may not describe are left out.
+// complete one. Those that the client may not describe are left out. Kafka's admin client repeats
+// this request after COORDINATOR_LOAD_IN_PROGRESS only.
 func listTransactionsAPI() api {
 	return apiDef[*kmsg.ListTransactionsRequest]{
 		API:        protocol.API{Key: int16(kmsg.ListTransactions), Max: 2},
 		asks:       asks[*kmsg.ListTransactionsRequest]{inside: true},
-		overloaded: kerr.CoordinatorNotAvailable,
+		overloaded: kerr.CoordinatorLoadInProgress,
 		route:      route[*kmsg.ListTransactionsRequest]{by: byAll, join: joinTransactions},
 		handle:     inBackground(atTransactions, listTransactions),
 	}.api()
