@@ -473,7 +473,7 @@ func changed(t *testing.T, fsys vfs.FS, name string, fn func(vfs.File) error) {
 	must.OK(t, f.Close())
 }
 
-// stickGroup creates the group g, whose only member joins and does not go on.
+// stickGroup creates the group g, whose only member joins and then does nothing.
 func stickGroup(t *testing.T, s *sick) {
 	r := kmsg.NewPtrJoinGroupRequest()
 	r.Group, r.SessionTimeoutMillis, r.RebalanceTimeoutMillis, r.ProtocolType = "g", 300_000, 300_000, "consumer"

@@ -48,6 +48,7 @@ type nodes struct {
 	binary map[int]string // of brokers that run another one than the others
 	skewed string
 	set    []string // settings of all brokers
+	env    []string // variables of all brokers
 	// holders is how many of them hold logs, the first ones. The others only vote.
 	holders int
 	// paused: brokers are stopped for seconds and continue, and report that they did not respond.
@@ -126,7 +127,7 @@ func (c *nodes) launch(which ...int) {
 		if i >= c.holders {
 			args = append(args, "--set", "log.dirs=none")
 		}
-		var env []string
+		env := slices.Clone(c.env)
 		if ahead, ok := c.ahead[i]; ok {
 			prog.name, env = c.skewed, append(env, fmt.Sprint("CLOCK_AHEAD=", int64(ahead.Seconds())))
 		}

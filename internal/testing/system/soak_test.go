@@ -34,6 +34,8 @@ const (
 	soakKeyed   = "keyed" // a compacted topic
 	soakMinimum = 40      // samples of a broker's life that is judged
 	soakCalm    = 20 * time.Second
+	// soakLimit makes the caches of records full after minutes instead of hours.
+	soakLimit = "GOMEMLIMIT=192MiB"
 )
 
 // soak is a torture of hours, of which one broker's processes live long: faults end the others
@@ -84,7 +86,8 @@ var resources = [...]resource{
 // Three brokers live under every load, with a fault after the other, for the time of CHRONIK_SOAK.
 // Their version changes, if CHRONIKD_FORMER names another one. What holds for the torture holds
 // here, and no broker's memory, files, connections, goroutines or disk grow without end.
-// CHRONIK_SOAK_REPORT is a directory for the report: soak.md and soak.svg.
+// CHRONIK_SOAK_REPORT is a directory for the report: soak.md, soak.svg, and the heap of the broker
+// that lives long at the end.
 func TestSoak(t *testing.T) {
 	d, err := time.ParseDuration(cmp.Or(os.Getenv("CHRONIK_SOAK"), "0"))
 	must.OK(t, err)
@@ -98,6 +101,7 @@ func TestSoak(t *testing.T) {
 	s.faulty, s.took, s.binary = map[int]bool{}, map[string][][3]time.Duration{}, map[int]string{}
 	s.set = []string{"chronik.log.scrub.interval.ms=10000", "log.retention.check.interval.ms=10000"}
 	s.limits = map[string]*string{"retention.bytes": kadm.StringPtr("16777216")}
+	s.env = []string{soakLimit}
 	s.apart(seed)
 	former := os.Getenv("CHRONIKD_FORMER")
 	if former == "" { // the commit in scripts/former has no listeners that forward
@@ -139,7 +143,7 @@ func TestSoak(t *testing.T) {
 			if t.Failed() {
 				break
 			}
-			s.settle()
+			s.forget()
 			s.compareKeys()
 			pause(t.Context(), soakCalm)
 			if n%soakEvery == soakEvery-1 {
@@ -468,12 +472,15 @@ func (s *soak) publish(d time.Duration, seed uint64, growth []grown) {
 		return
 	}
 	must.OK(s.t, os.MkdirAll(dir, 0o755))
+	if heap, err := s.get(0, "/debug/pprof/heap"); err == nil {
+		must.OK(s.t, os.WriteFile(filepath.Join(dir, "heap.pb.gz"), heap, 0o644))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	acked, late := 0, 0
-	for p := range s.settled {
-		acked += s.settled[p].acked + len(s.acked[p])
-		late += s.settled[p].late
+	for p := range s.judged {
+		acked += s.judged[p].acked + len(s.acked[p])
+		late += s.judged[p].late
 	}
 	rounds := 0
 	for _, took := range s.took {

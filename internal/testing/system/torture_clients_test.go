@@ -45,15 +45,15 @@ type tortureBook struct {
 	refusals  map[int]int // records that a producer reported as failed; they may be in the log
 	strict    bool        // none may be
 	readers   []*[torturePartitions]int64
-	settled   [torturePartitions]settled
+	judged    [torturePartitions]judged
 }
 
-// settled is the part of a partition that is judged: its records are not kept.
-type settled struct {
+// judged is the part of a partition that is judged: its records are not kept.
+type judged struct {
 	end   int64 // the offset that follows
 	due   int64 // up to here, all consumers had read at the last call
 	acked int   // records
-	late  int   // records that were acknowledged after they were settled
+	late  int   // records that were acknowledged after they were judged
 	order order
 }
 
@@ -79,14 +79,14 @@ func (o *order) next(b *tortureBook, p int32, value string) (wrong string) {
 	return wrong
 }
 
-// settle judges the records that all consumers had read at its last call, and forgets them, so that
+// forget judges the records that all consumers had read at its last call, and forgets them, so that
 // a run of hours takes a bounded memory. Each that was acknowledged must have been read, and in the
 // order in which its producer sent it, once.
-func (b *tortureBook) settle() {
+func (b *tortureBook) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for p := range torturePartitions {
-		s, due := &b.settled[p], b.readers[0][p]
+		s, due := &b.judged[p], b.readers[0][p]
 		for _, r := range b.readers {
 			due = min(due, r[p])
 		}
@@ -194,7 +194,7 @@ func (b *tortureBook) reached(sent time.Time) (missing []int, commits int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for p := range torturePartitions {
-		if !b.ackedSent[p].After(sent) || b.seenEnd[p]+500 < int64(b.settled[p].acked+len(b.acked[p])) {
+		if !b.ackedSent[p].After(sent) || b.seenEnd[p]+500 < int64(b.judged[p].acked+len(b.acked[p])) {
 			missing = append(missing, p)
 		}
 	}
@@ -272,7 +272,7 @@ func (b *tortureBook) ack(r *kgo.Record, err error, sent time.Time, kind int) {
 	if before, twice := b.acked[r.Partition][r.Offset]; twice {
 		b.failed("%s and %s were both acknowledged at %d of partition %d", before, r.Value, r.Offset, r.Partition)
 	}
-	if s := &b.settled[r.Partition]; r.Offset < s.end {
+	if s := &b.judged[r.Partition]; r.Offset < s.end {
 		s.late++
 	} else {
 		b.acked[r.Partition][r.Offset] = string(r.Value)
@@ -318,7 +318,7 @@ func (b *tortureBook) read(fetches kgo.Fetches) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	fetches.EachRecord(func(r *kgo.Record) {
-		if r.Offset < b.settled[r.Partition].end {
+		if r.Offset < b.judged[r.Partition].end {
 			return // a group reads it again
 		}
 		before, twice := b.seen[r.Partition][r.Offset]
@@ -384,7 +384,7 @@ func (b *tortureBook) readsWhatWasSeen(t *testing.T, client connect) {
 	}
 	for left > 0 && ctx.Err() == nil {
 		cl.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
-			if r.Offset < b.settled[r.Partition].end {
+			if r.Offset < b.judged[r.Partition].end {
 				return
 			}
 			logs[r.Partition] = append(logs[r.Partition], logRecord{r.Offset, string(r.Value)})
@@ -396,13 +396,13 @@ func (b *tortureBook) readsWhatWasSeen(t *testing.T, client connect) {
 	}
 }
 
-// compare checks the records of a partition's log that are not settled.
+// compare checks the records of a partition's log that are not judged.
 func (b *tortureBook) compare(p int32, log []logRecord, where string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := map[int64]string{}
 	values := map[string]int64{}
-	follows := order{last: maps.Clone(b.settled[p].order.last)}
+	follows := order{last: maps.Clone(b.judged[p].order.last)}
 	for _, r := range log {
 		at[r.offset] = r.value
 		if before, twice := values[r.value]; twice {

@@ -36,7 +36,9 @@ type fault struct {
 
 var faults = []fault{
 	{name: "22 a broker is killed", hurt: func(c *torture, order []int) { c.again(syscall.SIGKILL, order[:1]) }},
-	{name: "22 the metadata leader is killed", ends: true, hurt: func(c *torture, _ []int) { c.again(syscall.SIGKILL, []int{c.controller()}) }},
+	{name: "22 the metadata leader is killed", ends: true, hurt: func(c *torture, _ []int) {
+		c.again(syscall.SIGKILL, []int{c.controller()})
+	}},
 	{name: "22 two brokers are killed", hurt: func(c *torture, order []int) { c.again(syscall.SIGKILL, order[:2]) }},
 	{name: "22 a broker is paused", hurt: func(c *torture, order []int) { c.pauses(order[0]) }},
 	{name: "22 the metadata leader is paused", hurt: func(c *torture, _ []int) { c.pauses(c.controller()) }},

@@ -394,7 +394,7 @@ func (c *torture) sameLogs(t *testing.T, dirs []string) {
 	}
 	for p := range int32(torturePartitions) {
 		for _, l := range logs {
-			l[p] = slices.DeleteFunc(l[p], func(r logRecord) bool { return r.offset < c.settled[p].end })
+			l[p] = slices.DeleteFunc(l[p], func(r logRecord) bool { return r.offset < c.judged[p].end })
 		}
 		first := logs[0][p]
 		for i, l := range logs {
