@@ -5,6 +5,7 @@ Each class runs in a Java process of its own, whose class path begins with the c
 start chronikd in place of Kafka's brokers. NOTASKED is java/NAME.notasked, with lines
 'Class # reason' or 'Class.method # reason'. Environment:
 
+KT_LOG=INFO      the level of the tests' log; some tests read their log, and need INFO
 JOBS=2           classes that run at the same time
 CLASSES=REGEXP   the classes to run
 KAFKA=1          Kafka's own brokers instead of chronik's, to compare
@@ -81,7 +82,7 @@ def run(full, path, classes):
     results = logs / "results"
     temporary = tempfile.mkdtemp(prefix="chronik-judge-")
     command = [java("java"), "-Xmx1g", "-XX:+UseSerialGC", f"-Djava.io.tmpdir={temporary}",
-               f"-Dlog4j2.configurationFile={root / 'scripts/kafka/log4j2.properties'}", f"-Dkt.level={os.environ.get('KT_LOG', 'ERROR')}",
+               f"-Dlog4j2.configurationFile={root / 'scripts/kafka/log4j2.properties'}", f"-Dkt.level={os.environ.get('KT_LOG', 'INFO')}",
                f"-Djudges.chronikd={os.environ['CHRONIKD']}", f"-Djudges.logs={logs}", "-cp", f"{classes}:{path}",
                "io.chronik.judges.Judge", full, results, not_asked_file, cases]
     ended = ""
@@ -118,7 +119,7 @@ def run(full, path, classes):
     errors = []
     for log in sorted(logs.glob("cluster-*.log")):
         errors += [f"{log.name}: {line[:500]}" for line in log.read_text(errors="replace").splitlines()
-                   if re.search(r'"level":"(error|dpanic|panic|fatal)"|^panic:|^fatal error:', line)]
+                   if re.search(r'"level":"(error|dpanic|panic|fatal)"|^panic:|^fatal error:', line) and '"logger":"health"' not in line]
     return lines, settings, errors
 
 

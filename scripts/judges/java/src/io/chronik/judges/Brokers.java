@@ -143,18 +143,26 @@ public final class Brokers implements AutoCloseable {
         head.add("data.dir: " + Settings.quoted(node.home.resolve("data").toString()));
         head.add("admin.listen: \"127.0.0.1:" + node.admin + "\"");
         if (logins) {
-            Path users = node.home.resolve("users");
-            Files.createFile(users, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")));
-            Files.writeString(users, JaasUtils.KAFKA_PLAIN_ADMIN + ":PLAIN:" + JaasUtils.KAFKA_PLAIN_ADMIN_PASSWORD + "\n"
-                + JaasUtils.KAFKA_PLAIN_USER1 + ":PLAIN:" + JaasUtils.KAFKA_PLAIN_USER1_PASSWORD + "\n");
+            Path users = secret(node.home.resolve("users"), JaasUtils.KAFKA_PLAIN_ADMIN + ":SCRAM-SHA-512:" + JaasUtils.KAFKA_PLAIN_ADMIN_PASSWORD + "\n"
+                + JaasUtils.KAFKA_PLAIN_USER1 + ":SCRAM-SHA-512:" + JaasUtils.KAFKA_PLAIN_USER1_PASSWORD + "\n");
             head.add("bootstrap.users: " + Settings.quoted(users.toString()));
         }
         if (logins || properties.containsKey("authorizer.class.name")) {
             head.add("authorization: acl");
             head.add("super-users: " + Settings.quoted(
                 properties.getOrDefault("super.users", "User:" + JaasUtils.KAFKA_PLAIN_ADMIN)));
+            if (!alone) {
+                head.add("cluster.secret.file: " + Settings.quoted(
+                    secret(node.home.resolve("secret"), "the brokers of the judges' clusters know it\n").toString()));
+            }
         }
         Settings.write(CHRONIKD, node.home.resolve("chronikd.yaml"), head, properties);
+    }
+
+    /** Writes a file that only its user may read. */
+    private static Path secret(Path file, String text) throws IOException {
+        Files.createFile(file, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")));
+        return Files.writeString(file, text);
     }
 
     /** Starts all brokers, and returns when they serve clients. */

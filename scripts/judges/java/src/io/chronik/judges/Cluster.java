@@ -9,7 +9,9 @@ import org.apache.kafka.clients.consumer.GroupProtocol;
 import org.apache.kafka.common.acl.AccessControlEntry;
 import org.apache.kafka.common.acl.AclBinding;
 import org.apache.kafka.common.acl.AclBindingFilter;
+import org.apache.kafka.common.errors.GroupIdNotFoundException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
+import org.apache.kafka.common.internals.Topic;
 import org.apache.kafka.common.message.MetadataResponseData.MetadataResponseTopic;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.protocol.ApiKeys;
@@ -268,6 +270,26 @@ public final class Cluster implements ClusterInstance {
     @Override
     public void ensureConsistentMetadata() throws InterruptedException {
         brokers.awaitMetadata();
+    }
+
+    /**
+     * Creates a topic. The tests create __consumer_offsets so that it exists when they begin; chronik
+     * creates it when a client looks for a coordinator, with the configs that it needs.
+     */
+    @Override
+    public void createTopic(String topic, int partitions, short replicas, Map<String, String> configs) throws InterruptedException {
+        if (!topic.equals(Topic.GROUP_METADATA_TOPIC_NAME)) {
+            ClusterInstance.super.createTopic(topic, partitions, replicas, configs);
+            return;
+        }
+        try (Admin admin = admin()) {
+            admin.describeConsumerGroups(List.of("judges")).all().get();
+        } catch (ExecutionException e) {
+            if (!(e.getCause() instanceof GroupIdNotFoundException)) {
+                throw new RuntimeException(e);
+            }
+        }
+        waitTopicCreation(topic, partitions);
     }
 
     @Override
