@@ -3,7 +3,8 @@
 #                     directory), prints a table, and compares the results with the known failures
 #                     in expected/. README.md describes what a judge is.
 #
-# CASES=REGEXP  the cases to run.
+# CASES=REGEXP  the cases to run (CLASSES=REGEXP: the classes of Kafka's tests).
+# Known failures that were not run are reported only without them.
 # KEEP=1        keeps the results and logs.
 set -uo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"

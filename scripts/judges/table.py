@@ -69,7 +69,7 @@ def differences(cases, expected, whole):
 
 def main():
     results, expected_dir = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    whole = not os.environ.get("CASES")
+    whole = not os.environ.get("CASES") and not os.environ.get("CLASSES")
     rows, failed = [], False
     for judge in sys.argv[3:]:
         rc, seconds = (results / judge / "rc").read_text().split()
@@ -83,7 +83,7 @@ def main():
         if rc != "0":
             wrong.append(f"{judge}.sh ended with {rc}")
         if not cases:
-            wrong.append("no case ran" if whole else f"no case matches {os.environ['CASES']!r}")
+            wrong.append("no case ran" if whole else "no case matches CASES or CLASSES")
         wrong += differences(cases, expected, whole)
         for text in wrong:
             print(f"{judge}: {re.sub(chr(10), ' ', text)}")

@@ -39,6 +39,9 @@ import java.util.stream.Collectors;
 public final class Brokers implements AutoCloseable {
     /** The id of the process that only votes; that of the first controller of Kafka's test clusters. */
     private static final int VOTER = 3000;
+    /** The exit code of a chronikd that cannot listen on an address. */
+    private static final int ADDRESS_TAKEN = 4;
+    private static final int MAX_ATTEMPTS = 5;
     /** How long a start may take. It ends a start that hangs, and is no bound of its speed. */
     private static final long START_LIMIT_NANOS = TimeUnit.MINUTES.toNanos(2);
     private static final Path CHRONIKD = Path.of(System.getProperty("judges.chronikd"));
@@ -48,8 +51,22 @@ public final class Brokers implements AutoCloseable {
 
     private final int cluster = CLUSTERS.incrementAndGet();
     private final Path directory;
+    private final int count;
+    private final Map<String, String> common;
+    private final Map<Integer, Map<String, String>> each;
+    private final SecurityProtocol security;
+    private int attempts;
     private final SortedMap<Integer, Node> nodes = new TreeMap<>();
     private final List<ServerSocket> held = new ArrayList<>();
+
+    /** A broker could not listen on its address. */
+    private static final class AddressTaken extends IOException {
+        private static final long serialVersionUID = 1L;
+
+        private AddressTaken(String message) {
+            super(message);
+        }
+    }
 
     private static final class Node {
         int port;
@@ -70,7 +87,17 @@ public final class Brokers implements AutoCloseable {
     public Brokers(int count, Map<String, String> common, Map<Integer, Map<String, String>> each, SecurityProtocol security,
                    Path directory) throws IOException, InterruptedException {
         this.directory = directory;
-        Files.createDirectories(directory);
+        this.count = count;
+        this.common = common;
+        this.each = each;
+        this.security = security;
+        prepare();
+    }
+
+    /** Finds ports, and writes the configurations. */
+    private void prepare() throws IOException, InterruptedException {
+        attempts++;
+        nodes.clear();
         for (int id = 0; id < count; id++) {
             nodes.put(id, node(id));
         }
@@ -93,7 +120,7 @@ public final class Brokers implements AutoCloseable {
         node.port = hold();
         node.inner = hold();
         node.admin = hold();
-        node.home = directory.resolve("broker-" + id);
+        node.home = directory.resolve("attempt-" + attempts).resolve("broker-" + id);
         Files.createDirectories(node.home);
         return node;
     }
@@ -165,8 +192,26 @@ public final class Brokers implements AutoCloseable {
         return Files.writeString(file, text);
     }
 
-    /** Starts all brokers, and returns when they serve clients. */
+    /**
+     * Starts all brokers, and returns when they serve clients. If another program has taken a port
+     * meanwhile, the cluster gets other ports; so ask for the addresses after the start.
+     */
     public void start() throws IOException, InterruptedException {
+        while (true) {
+            try {
+                startAll();
+                return;
+            } catch (AddressTaken e) {
+                close();
+                if (attempts == MAX_ATTEMPTS) {
+                    throw e;
+                }
+                prepare();
+            }
+        }
+    }
+
+    private void startAll() throws IOException, InterruptedException {
         for (ServerSocket socket : held) {
             socket.close();
         }
@@ -268,7 +313,7 @@ public final class Brokers implements AutoCloseable {
 
     private void launch(int id, Node node) throws IOException {
         node.starts++;
-        Path log = LOGS.resolve("cluster-" + cluster + "-broker-" + id + "-start-" + node.starts + ".log");
+        Path log = LOGS.resolve("cluster-" + cluster + "-broker-" + id + "-start-" + attempts + "." + node.starts + ".log");
         node.process = new ProcessBuilder(CHRONIKD.toString(), "--config", node.home.resolve("chronikd.yaml").toString())
             .redirectOutput(ProcessBuilder.Redirect.DISCARD).redirectError(log.toFile()).start();
     }
@@ -282,6 +327,12 @@ public final class Brokers implements AutoCloseable {
                 }
             } catch (IOException notYet) {
                 // It does not listen yet.
+            }
+            for (Map.Entry<Integer, Node> other : nodes.entrySet()) {
+                Process process = other.getValue().process;
+                if (process != null && !process.isAlive() && process.exitValue() == ADDRESS_TAKEN) {
+                    throw new AddressTaken("broker " + other.getKey() + " cannot listen on its address, see its log in " + LOGS);
+                }
             }
             if (!runs(node)) {
                 throw new IOException("broker " + id + " has ended with " + node.process.exitValue() + ", see its log in " + LOGS);

@@ -27,9 +27,6 @@ final class Settings {
         "authorizer.class.name", "sasl.enabled.mechanisms", "sasl.mechanism.inter.broker.protocol",
         "sasl.mechanism.controller.protocol", "super.users");
 
-    /** By how many milliseconds chronik remembers producers for longer than the longest transaction. */
-    private static final long BEYOND_TRANSACTIONS = 120_001;
-
     private Settings() { }
 
     /**
@@ -41,7 +38,6 @@ final class Settings {
             throws IOException, InterruptedException {
         Map<String, String> left = new TreeMap<>(properties);
         left.keySet().removeAll(OWN);
-        keepProducers(left);
         // The lowest that chronik accepts; no client has a session timeout below 1 ms.
         left.replace("group.min.session.timeout.ms", "0", "1");
         for (;;) {
@@ -66,19 +62,6 @@ final class Settings {
             if (!left.keySet().removeAll(refused)) {
                 throw new IOException("chronikd refuses " + file + ": " + output);
             }
-        }
-    }
-
-    /**
-     * Lets partitions remember producers for longer than the longest transaction, as chronik requires:
-     * tests that permit transactions of any duration leave producer.id.expiration.ms at a day.
-     */
-    private static void keepProducers(Map<String, String> properties) {
-        String longest = properties.get("transaction.max.timeout.ms");
-        if (longest != null && !properties.containsKey("producer.id.expiration.ms")) {
-            long timeout = Math.min(Long.parseLong(longest), Integer.MAX_VALUE - BEYOND_TRANSACTIONS);
-            properties.put("transaction.max.timeout.ms", String.valueOf(timeout));
-            properties.put("producer.id.expiration.ms", String.valueOf(Math.max(86_400_000L, timeout + BEYOND_TRANSACTIONS)));
         }
     }
 
