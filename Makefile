@@ -184,6 +184,10 @@ clients: build ## real Kafka clients write and read back 100,000 records each (N
 cli-smoke: build ## Kafka's own command-line tools; only failures that docs/compatibility.md lists may occur (SECTIONS="topics groups"; NODES=3)
 	scripts/cli-smoke.sh $(SECTIONS)
 
+.PHONY: judges
+judges: build ## test suites of others against chronik; only failures that scripts/judges/expected lists may occur (JUDGES="kafka-clients kgo" CASES=regexp)
+	CASES='$(CASES)' scripts/judges/run.sh $(JUDGES)
+
 .PHONY: acl-table
 acl-table: ## records what Kafka's authorizer decides for random access rules, for the tests of internal/security/acl (needs Kafka's jars)
 	scripts/acl-table/record.sh
