@@ -19,7 +19,8 @@ cp -r "$venv/kafka_python-$version/test" "$work/test"
 cp "$lib/kafka_python_service.py" "$work/test/service.py"
 touch "$work/test/__init__.py"
 mkdir -p "$work/root"
-brokers 1
+# As the suite configures Kafka.
+brokers 1 --set node.id=0 --set num.partitions=4 --set group.min.session.timeout.ms=500 --set authorization=acl --set super-users=User:ANONYMOUS
 export KAFKA_VERSION=4.3.0 KAFKA_URI="kafka://${BROKERS%%,*}" KAFKA_ROOT="$work/root" PYTHONDONTWRITEBYTECODE=1
 pytest=("$venv/bin/python" -m pytest -q -p no:cacheprovider --timeout 120)
 tests=(test/integration)

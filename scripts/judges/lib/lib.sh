@@ -16,7 +16,7 @@ pids=()
 stop() {
   local pid file
   trap - EXIT
-  for file in "$work"/pids/[0-9]*; do
+  for file in "$work"/pids/*; do
     [[ $file == *.args || ! -e $file ]] || pids+=("$(cat "$file")")
   done
   for pid in "${pids[@]}"; do kill -TERM "$pid" 2>/dev/null; done
@@ -68,38 +68,43 @@ within() {
 # ports N   prints N free ports in a row.
 ports() { python3 "$ROOT/scripts/free-ports.py" "$1"; }
 
-# brokers N [FLAG...]   starts N brokers that form a cluster, with directories below the working
+# brokers N [FLAG...]   starts N brokers that form a cluster and sets BROKERS, unless it is set.
+brokers() {
+  if [ -n "${BROKERS:-}" ]; then export BROKERS; return 0; fi
+  cluster broker "$@"
+}
+
+# cluster NAME N [FLAG...]   starts N brokers that form a cluster, with directories NAME1, NAME2, … below the working
 # directory, and sets BROKERS. With PROXIED=PORT each has a second listener: broker i listens on
 # 127.0.0.1:(listener[i-1]) there and advertises 127.0.0.1:(PORT+i-1), where a proxy must listen.
-brokers() {
-  local n="$1" i all seeds=() list admin
-  shift
-  if [ -n "${BROKERS:-}" ]; then export BROKERS; return 0; fi
+cluster() {
+  local prefix="$1" n="$2" i all seeds=() list admin
+  shift 2
   read -ra all < <(ports $((3 * n)))
   for i in $(seq 0 $((n - 1))); do seeds+=("127.0.0.1:${all[i]}"); done
   list="$(IFS=,; echo "${seeds[*]}")"
   listener=("${all[@]:2*n:n}")
   for i in $(seq 0 $((n - 1))); do
-    local flags=("$@")
-    [ "$n" = 1 ] || flags+=(--set cluster.name=judge --set node.id=$((i + 1)) --set cluster.seeds="$list")
+    local flags=("$@") broker="$prefix$((i + 1))"
+    [ "$n" = 1 ] || flags+=(--set cluster.name="$prefix" --set node.id=$((i + 1)) --set cluster.seeds="$list")
     if [ -n "${PROXIED:-}" ]; then
       printf 'listeners:\n- name: default\n- {name: proxied, listen: "127.0.0.1:%d", advertise: "127.0.0.1:%d"}\n' \
-        "${listener[i]}" $((PROXIED + i)) >"$work/broker$((i + 1)).yaml"
-      flags+=(--config "$work/broker$((i + 1)).yaml" --set broker.rack=$((i + 1)))
+        "${listener[i]}" $((PROXIED + i)) >"$work/$broker.yaml"
+      flags+=(--config "$work/$broker.yaml" --set broker.rack=$((i + 1)))
     fi
-    start "$OUT/broker$((i + 1)).log" env -u CHRONIK_PORT -u CHRONIK_ADMIN_PORT -u CHRONIK_CLUSTER "$CHRONIKD" \
-      --data-dir "$work/broker$((i + 1))" --listen "${seeds[i]}" --admin-listen "127.0.0.1:${all[n + i]}" "${flags[@]}"
+    start "$OUT/$broker.log" env -u CHRONIK_PORT -u CHRONIK_ADMIN_PORT -u CHRONIK_CLUSTER "$CHRONIKD" \
+      --data-dir "$work/$broker" --listen "${seeds[i]}" --advertise "${seeds[i]}" --admin-listen "127.0.0.1:${all[n + i]}" "${flags[@]}"
     mkdir -p "$work/pids"
-    echo "${pids[-1]}" >"$work/pids/$((i + 1))"
+    echo "${pids[-1]}" >"$work/pids/$broker"
   done
   for i in $(seq 0 $((n - 1))); do
     admin="127.0.0.1:${all[n + i]}"
     for _ in $(seq 600); do
       curl -fsS --max-time 5 "http://$admin/readyz" >/dev/null 2>&1 && break
-      kill -0 "${pids[${#pids[@]} - n + i]}" 2>/dev/null || broken "broker $((i + 1)) has ended" "$OUT/broker$((i + 1)).log"
+      kill -0 "${pids[${#pids[@]} - n + i]}" 2>/dev/null || broken "$prefix$((i + 1)) has ended" "$OUT/$prefix$((i + 1)).log"
       sleep 0.1
     done
-    curl -fsS --max-time 5 "http://$admin/readyz" >/dev/null || broken "broker $((i + 1)) did not become ready" "$OUT/broker$((i + 1)).log"
+    curl -fsS --max-time 5 "http://$admin/readyz" >/dev/null || broken "$prefix$((i + 1)) did not become ready" "$OUT/$prefix$((i + 1)).log"
   done
   export BROKERS="$list"
 }
@@ -121,6 +126,24 @@ attempt() {
     124 | 137) result "$case" fail "did not end within $limit s";;
     *) result "$case" fail "$(grep -v '^ *$' "$log" | tail -n 1 | tr '\t' ' ' | cut -c 1-300)";;
   esac
+}
+
+# check CASE COMMAND...   as attempt, for a function of the judge that limits its own time.
+check() {
+  local case="$1"
+  shift
+  if [ -n "$CASES" ] && ! grep -qE -- "$CASES" <<<"$case"; then return 0; fi
+  if "$@" >"$OUT/$case.log" 2>&1; then result "$case" pass; else result "$case" fail "$(tail -n 1 "$OUT/$case.log" | cut -c 1-300)"; fi
+}
+
+# upto SECONDS COMMAND...   waits until COMMAND succeeds; fails after SECONDS.
+upto() {
+  local end=$((SECONDS + $1))
+  shift
+  until "$@"; do
+    if [ $SECONDS -ge $end ]; then echo "not within the time: $*"; return 1; fi
+    sleep 1
+  done
 }
 
 # go_module MODULE VERSION   sets dir to the sources of a Go module.

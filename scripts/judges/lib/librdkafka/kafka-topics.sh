@@ -18,6 +18,6 @@ ctl() { "$CHRONIKCTL" --brokers "$brokers" --yes "$@"; }
 case $what in
   create) ctl topic create "$topic" --partitions "${partitions:--1}" "${flags[@]}";;
   delete) ctl topic delete "$topic";;
-  alter) ctl topic add-partitions "$topic" "$partitions";;
+  alter) ctl topic add-partitions "$topic" --to "$partitions";;
   *) echo "kafka-topics.sh: one of --create, --alter and --delete is needed" >&2; exit 1;;
 esac
