@@ -28,6 +28,6 @@ if [ -n "$CASES" ]; then
   mapfile -t tests < <("${pytest[@]}" --collect-only test/integration 2>/dev/null </dev/null | grep '::' | grep -E -- "$CASES")
   [ ${#tests[@]} != 0 ] || broken "no case matches $CASES"
 fi
-timeout -k 10 1200 "${pytest[@]}" --junitxml "$OUT/$name.xml" "${tests[@]}" >"$OUT/$name.log" 2>&1 </dev/null
+bounded 1200 "${pytest[@]}" --junitxml "$OUT/$name.xml" "${tests[@]}" >"$OUT/$name.log" 2>&1 </dev/null
 [ -e "$OUT/$name.xml" ] || broken "pytest wrote no results" "$OUT/$name.log"
 python3 "$lib/junit_results.py" "$OUT/$name.xml" "$OUT/$name.tsv"

@@ -6,7 +6,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib/lib.sh"
 version=1.10.1
 limit="${LIBRDKAFKA_LIMIT:-240}"
-need npm make cc c++ python3
+need npm make xargs cc c++ python3
 sources="$cache/librdkafka-in-$version"
 if [ ! -e "$sources/complete" ]; then
   rm -rf "$sources"
@@ -18,7 +18,8 @@ if [ ! -e "$sources/complete" ]; then
   touch "$sources/complete"
 fi
 cd "$sources/package/deps/librdkafka/tests" || exit 1
-brokers 3
+# As the suite configures Kafka.
+brokers 3 --set num.partitions=4
 {
   echo "metadata.broker.list=$BROKERS"
   echo "test.topic.random=true"
@@ -31,8 +32,11 @@ export RDKAFKA_TEST_CONF="$work/test.conf" TEST_KAFKA_VERSION=4.1.0 KAFKA_PATH="
 python3 "$lib/librdkafka/tests.py" list test.c >"$work/tests"
 # one NUMBER   runs the tests whose names begin with NUMBER.
 one() {
-  TESTS="$1" TEST_REPORT="$OUT/reports/$1.json" timeout -k 10 "$limit" ./test-runner -p1 -L -Q >"$OUT/reports/$1.log" 2>&1 </dev/null
+  TESTS="$1" TEST_REPORT="$OUT/reports/$1.json" timeout --foreground -k 10 "$limit" ./test-runner -p1 -L -Q >"$OUT/reports/$1.log" 2>&1 </dev/null
   echo $? >"$OUT/reports/$1.rc"
 }
-for number in $(grep -E -- "${CASES:-.}" "$work/tests" | cut -d_ -f1 | sort -u); do one "$number"; done
+export -f one
+export limit OUT
+grep -E -- "${CASES:-.}" "$work/tests" | cut -d_ -f1 | sort -u >"$work/numbers"
+bounded 7200 xargs -a "$work/numbers" -P 2 -I{} bash -c 'one {}'
 python3 "$lib/librdkafka/tests.py" results "$OUT/reports" "$work/tests" "$limit" "${CASES:-.}" >"$OUT/$name.tsv"

@@ -29,7 +29,7 @@ offset-syncs.topic.replication.factor = 1
 offset.storage.replication.factor = 1
 status.storage.replication.factor = 1
 config.storage.replication.factor = 1
-exactly.once.source.support = enabled
+b.exactly.once.source.support = enabled
 dedicated.mode.enable.internal.rest = true
 refresh.topics.interval.seconds = 2
 refresh.groups.interval.seconds = 2
@@ -39,7 +39,7 @@ emit.heartbeats.interval.seconds = 1
 sync.group.offsets.enabled = true
 sync.group.offsets.interval.seconds = 1
 offset.lag.max = 0
-offset.flush.interval.ms = 1000
+b.offset.flush.interval.ms = 1000
 listeners = http://127.0.0.1:$(ports 1)
 CONFIG
 mirror=''

@@ -34,7 +34,9 @@ for line in open(sys.argv[1]):
     [ -x "$programs" ] || broken "cargo built no tests $test" "$work/build.log"
     (cd "$dir" && "$programs" --list --format terse </dev/null | sed -n 's/: test$//p') | grep -E -- "${CASES:-.}" >"$work/list"
     [ -s "$work/list" ] || continue
-    (cd "$dir" && timeout -k 10 "$limit" "$programs" --test-threads 2 --exact $(cat "$work/list")) >"$OUT/$test.log" 2>&1 </dev/null
+    cd "$dir" || exit 1
+    bounded "$limit" "$programs" --test-threads 2 --exact $(cat "$work/list") >"$OUT/$test.log" 2>&1 </dev/null
+    cd "$work" || exit 1
     python3 "$lib/cargo_results.py" "$test" "$OUT/$test.log" "$work/list" "$limit" >>"$OUT/$name.tsv"
   done
 }

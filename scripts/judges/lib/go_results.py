@@ -4,7 +4,11 @@ by itself. With ASKED, a file of names, only those tests are cases: the others a
 
 import json
 import pathlib
+import re
 import sys
+
+# Watermill names its subtests by random UUIDs.
+UUID = re.compile(r"/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def reason(lines):
@@ -47,7 +51,7 @@ def main():
             text = {"": "did not end", "never": "did not run: the suite ended before it", "pass": ""}.get(result)
             if text is None:
                 text = reason(output.get(test, []))
-            out.write(f"{test}\t{result if result in ('pass', 'skip') else 'fail'}\t{text}\n")
+            out.write(f"{UUID.sub('', test)}\t{result if result in ('pass', 'skip') else 'fail'}\t{text}\n")
 
 
 main()

@@ -55,6 +55,16 @@ start() {
   pids+=($!)
 }
 
+# bounded SECONDS COMMAND...   runs a command with a time limit, and ends it and what it started if the judge is ended
+# meanwhile. Further limits below it need timeout --foreground.
+bounded() {
+  local child
+  timeout -k 10 "$@" &
+  child=$!
+  pids+=("$child")
+  wait "$child"
+}
+
 # within SECONDS WHAT COMMAND...   waits until COMMAND succeeds; ends the judge after SECONDS.
 within() {
   local end=$((SECONDS + $1)) what="$2"
@@ -120,7 +130,7 @@ attempt() {
   if [ -n "$CASES" ] && ! grep -qE -- "$CASES" <<<"$case"; then return 0; fi
   log="$OUT/$case.log"
   rc=0
-  timeout -k 10 "$limit" "$@" >"$log" 2>&1 </dev/null || rc=$?
+  bounded "$limit" "$@" >"$log" 2>&1 </dev/null || rc=$?
   case $rc in
     0) result "$case" pass;;
     124 | 137) result "$case" fail "did not end within $limit s";;
@@ -167,8 +177,10 @@ go_suite() {
   (cd "$dir" && CGO_ENABLED=0 GOFLAGS=-mod=readonly GOWORK=off go test -c "${tags[@]}" -o "$work/suite.test" "./$package") >"$work/build.log" 2>&1 ||
     broken "the suite does not build" "$work/build.log"
   [ -z "$CASES" ] || flags+=("-test.run=$CASES")
-  local run=(timeout -k 10 $((limit + 30)) go tool test2json -t "$work/suite.test" -test.v=test2json -test.timeout "${limit}s" "${flags[@]}")
   # The tests run in the directory of their package, as with go test.
-  (cd "$dir/$package" && exec "${run[@]}") >"$OUT/$name.json" 2>"$OUT/$name.err" </dev/null
+  cd "$dir/$package" || exit 1
+  bounded $((limit + 30)) go tool test2json -t "$work/suite.test" -test.v=test2json -test.timeout "${limit}s" "${flags[@]}" \
+    >"$OUT/$name.json" 2>"$OUT/$name.err" </dev/null
+  cd "$work" || exit 1
   (cd "$dir/$package" && "$work/suite.test" -test.list "${CASES:-.}" </dev/null 2>/dev/null) | grep '^Test' >"$work/list"
 }
