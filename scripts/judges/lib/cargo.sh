@@ -14,6 +14,7 @@ crate() {
   [ -d "$found" ] || { tail -n 3 "$work/cargo.log" >&2; missing "$1 $2 could not be fetched: does this machine reach a registry of crates?"; }
   cp -r "$found" "$dir.new"
   chmod -R u+w "$dir.new"
+  rm -f "$dir.new"/rust-toolchain* # the crate builds with the compiler that is installed
   mv "$dir.new" "$dir"
 }
 
