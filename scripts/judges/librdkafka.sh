@@ -18,15 +18,22 @@ if [ ! -e "$sources/complete" ]; then
   touch "$sources/complete"
 fi
 cd "$sources/package/deps/librdkafka/tests" || exit 1
-# As the suite configures Kafka.
-brokers 3 --set num.partitions=4
+# As the suite configures Kafka, whose authorizer lets everybody do what no rule is about. In chronik, rules that
+# a super-user makes allow everything to everybody; from then on there is no super-user, so that tests can deny rights.
+brokers 3 --set num.partitions=4 --set authorization=acl --set super-users=User:ANONYMOUS
+if [ ${#pids[@]} != 0 ]; then
+  for resource in 'topic:*' 'group:*' 'transactional-id:*' 'user:*' 'delegation-token:*' cluster; do
+    "$CHRONIKCTL" --brokers "$BROKERS" --yes acl add 'User:*' all "$resource" >"$work/acl.log" 2>&1 || broken "the rule for $resource could not be added" "$work/acl.log"
+  done
+  again super-users=User:ANONYMOUS super-users=User:nobody
+fi
 {
   echo "metadata.broker.list=$BROKERS"
   echo "test.topic.random=true"
 } >"$work/test.conf"
-# The commands of Kafka that tests call are not there, except kafka-topics.sh, for which chronikctl stands.
+# Kafka's commands that tests call; chronikctl stands for them.
 mkdir -p "$work/kafka/bin" "$OUT/reports"
-cp "$lib/librdkafka/kafka-topics.sh" "$work/kafka/bin/"
+cp "$lib/librdkafka/kafka-topics.sh" "$lib/librdkafka/kafka-acls.sh" "$work/kafka/bin/"
 # Of Kafka 4.2 or later the suite would ask for share groups, which chronik does not have.
 export RDKAFKA_TEST_CONF="$work/test.conf" TEST_KAFKA_VERSION=4.1.0 KAFKA_PATH="$work/kafka" LD_LIBRARY_PATH="$PWD/../src:$PWD/../src-cpp"
 python3 "$lib/librdkafka/tests.py" list test.c >"$work/tests"

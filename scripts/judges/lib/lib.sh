@@ -10,6 +10,9 @@ cache="$ROOT/.cache/judges"
 work="$PWD"
 mkdir -p "$cache"
 
+# runs PID   reports whether a process has not ended.
+runs() { [ -e "/proc/$1/stat" ] && ! grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null; }
+
 pids=()
 # stop   ends what start and brokers have started, and what a suite has restarted (whose process ids are in
 # pids/), and waits for it. What does not end within a minute is killed.
@@ -22,7 +25,7 @@ stop() {
   for pid in "${pids[@]}"; do kill -TERM "$pid" 2>/dev/null; done
   for pid in "${pids[@]}"; do
     for _ in $(seq 600); do
-      [ -e "/proc/$pid/stat" ] && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null || continue 2
+      runs "$pid" || continue 2
       sleep 0.1
     done
     kill -KILL "$pid" 2>/dev/null
@@ -84,11 +87,47 @@ brokers() {
   cluster broker "$@"
 }
 
+# ready NAME ADMIN   waits until the broker NAME with the admin port ADMIN is ready.
+ready() {
+  local pid
+  pid="$(cat "$work/pids/$1")"
+  for _ in $(seq 600); do
+    ! curl -fsS --max-time 5 "http://$2/readyz" >/dev/null 2>&1 || return 0
+    runs "$pid" || broken "$1 has ended" "$OUT/$1.log"
+    sleep 0.1
+  done
+  broken "$1 did not become ready" "$OUT/$1.log"
+}
+
+# again OLD NEW   stops all brokers, and starts them again with the argument NEW in place of OLD.
+again() {
+  local file pid args i
+  for file in "$work"/pids/*; do
+    pid="$(cat "$file")"
+    cp "/proc/$pid/cmdline" "$work/again-${file##*/}"
+    kill -TERM "$pid"
+  done
+  for file in "$work"/pids/*; do
+    pid="$(cat "$file")"
+    for _ in $(seq 600); do
+      runs "$pid" || break
+      sleep 0.1
+    done
+    mapfile -d '' -t args <"$work/again-${file##*/}"
+    for i in "${!args[@]}"; do [ "${args[i]}" != "$1" ] || args[i]="$2"; done
+    start "$OUT/${file##*/}.again.log" env -u CHRONIK_PORT -u CHRONIK_ADMIN_PORT -u CHRONIK_CLUSTER "${args[@]}"
+    echo "${pids[-1]}" >"$file"
+  done
+  for file in "$work"/pids/*; do
+    ready "${file##*/}" "$(tr '\0' '\n' <"$work/again-${file##*/}" | grep -A 1 -x -- --admin-listen | tail -n 1)"
+  done
+}
+
 # cluster NAME N [FLAG...]   starts N brokers that form a cluster, with directories NAME1, NAME2, … below the working
 # directory, and sets BROKERS. With PROXIED=PORT each has a second listener: broker i listens on
 # 127.0.0.1:(listener[i-1]) there and advertises 127.0.0.1:(PORT+i-1), where a proxy must listen.
 cluster() {
-  local prefix="$1" n="$2" i all seeds=() list admin
+  local prefix="$1" n="$2" i all seeds=() list
   shift 2
   read -ra all < <(ports $((3 * n)))
   for i in $(seq 0 $((n - 1))); do seeds+=("127.0.0.1:${all[i]}"); done
@@ -107,15 +146,7 @@ cluster() {
     mkdir -p "$work/pids"
     echo "${pids[-1]}" >"$work/pids/$broker"
   done
-  for i in $(seq 0 $((n - 1))); do
-    admin="127.0.0.1:${all[n + i]}"
-    for _ in $(seq 600); do
-      curl -fsS --max-time 5 "http://$admin/readyz" >/dev/null 2>&1 && break
-      kill -0 "${pids[${#pids[@]} - n + i]}" 2>/dev/null || broken "$prefix$((i + 1)) has ended" "$OUT/$prefix$((i + 1)).log"
-      sleep 0.1
-    done
-    curl -fsS --max-time 5 "http://$admin/readyz" >/dev/null || broken "$prefix$((i + 1)) did not become ready" "$OUT/$prefix$((i + 1)).log"
-  done
+  for i in $(seq 0 $((n - 1))); do ready "$prefix$((i + 1))" "127.0.0.1:${all[n + i]}"; done
   export BROKERS="$list"
 }
 

@@ -35,7 +35,7 @@ import org.springframework.transaction.annotation.EnableTransactionManagement;
  * case. The group's protocol is the consumer protocol (KIP-848) in one listener, the classic one in the others.
  */
 public class Listener {
-  static final int RECORDS = 2000;
+  static final int RECORDS = 400;
   static String bootstrap;
 
   @Configuration
@@ -100,7 +100,7 @@ public class Listener {
     @KafkaListener(topics = "spring-in", groupId = "spring-modern", concurrency = "3", containerFactory = "modernFactory")
     void modern(ConsumerRecord<String, String> record) { modern.add(record.value()); }
 
-    /** Copies each record in a transaction with its offset; every 500th time it fails after it has written. */
+    /** Copies each record in a transaction with its offset; the first times with some records it fails after it has written. */
     @KafkaListener(id = "copy", topics = "spring-in", groupId = "spring-copy", containerFactory = "exactlyOnce")
     void copy(ConsumerRecord<String, String> record) {
       inTransaction().send("spring-out", record.key(), record.value());
