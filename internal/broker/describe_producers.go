@@ -11,7 +11,8 @@ import (
 )
 
 // DescribeProducers (key 61), version 0: the producers that a partition knows, with the first
-// offsets of their open transactions. Only the leader answers.
+// offsets of their open transactions. A follower answers from its own log, so that an operator can
+// compare the replicas (KIP-664); clients that name no broker ask the leader.
 func describeProducersAPI() api {
 	return apiDef[*kmsg.DescribeProducersRequest]{
 		API: protocol.API{Key: int16(kmsg.DescribeProducers), Max: 0},
@@ -72,11 +73,6 @@ func (b *Handler) describeProducersOf(r *network.Request, topic string, partitio
 	out := kmsg.NewDescribeProducersResponseTopicPartition()
 	out.Partition = partition
 	part, err := b.partitionByName(topic, partition)
-	if err == nil {
-		if leader, _ := part.Leader(); leader != b.opt.Self {
-			err = protocolErrorf(kerr.NotLeaderForPartition, "this broker does not lead %s-%d", topic, partition)
-		}
-	}
 	if err != nil {
 		out.ErrorCode, out.ErrorMessage = verdict(err)
 		r.Code = out.ErrorCode

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
+	"github.com/chronik-io/chronik/internal/testing/replicatest"
 )
 
 // A pattern that asks for millions of instructions is refused, and a list that is incomplete
@@ -74,5 +75,22 @@ func TestDescribeProducersAnswersOnceForARepeatedPartition(t *testing.T) {
 	resp := ask[*kmsg.DescribeProducersResponse](t, n.dial(t), 0, req)
 	if len(resp.Topics) != 2 || len(resp.Topics[0].Partitions) != 2 || len(resp.Topics[1].Partitions) != 0 {
 		t.Errorf("%+v", resp.Topics)
+	}
+}
+
+// An operator compares the producers of the replicas (KIP-664): a follower answers from its log.
+func TestAFollowerDescribesItsProducers(t *testing.T) {
+	n := newNode(t)
+	id := n.topic(t, "t", 1)
+	p, err := n.opt.Replicas.Partition(id, 0)
+	must(t, err)
+	p.SetRole(replicatest.Role(p, 2, p.LeaderEpoch()+1, []int32{1, 2}, []int32{1, 2}))
+	req := kmsg.NewPtrDescribeProducersRequest()
+	topic := kmsg.NewDescribeProducersRequestTopic()
+	topic.Topic, topic.Partitions = "t", []int32{0}
+	req.Topics = append(req.Topics, topic)
+	got := ask[*kmsg.DescribeProducersResponse](t, n.dial(t), 0, req).Topics[0].Partitions[0]
+	if got.ErrorCode != 0 {
+		t.Errorf("code %d, want 0", got.ErrorCode)
 	}
 }

@@ -97,16 +97,22 @@ func spread(brokers []candidate, partitions int32, rf int) ([][]int32, error) {
 		return nil, refuse(InvalidReplicationFactor, "Unable to replicate the partition %d time(s): All brokers are currently fenced, "+
 			"or have no log directory that works.", rf)
 	}
+	// The leaders count before the first follower is chosen: otherwise a broker that leads late
+	// gets followers early, and more replicas than others.
 	start, load := rand.IntN(fit), make([]int, len(order))
+	for i := range int(partitions) {
+		load[(start+i)%fit]++
+	}
 	out := make([][]int32, partitions)
 	for i := range out {
 		leader := (start + i) % fit
 		chosen := []int{leader}
 		for len(chosen) < rf {
-			chosen = append(chosen, nextReplica(order, chosen, load))
+			next := nextReplica(order, chosen, load)
+			load[next]++
+			chosen = append(chosen, next)
 		}
 		for _, at := range chosen {
-			load[at]++
 			out[i] = append(out[i], order[at].id)
 		}
 	}

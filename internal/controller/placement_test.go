@@ -14,6 +14,24 @@ import (
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
+// Brokers of racks with as many brokers each get as many replicas, whichever broker leads first.
+func TestEqualRacksGetAsManyReplicas(t *testing.T) {
+	brokers := []candidate{{id: 0, rack: "a"}, {id: 1, rack: "a"}, {id: 2, rack: "b"}, {id: 3, rack: "b"}}
+	for range 50 { // the first leader is random
+		out, err := spread(brokers, 8, 2)
+		must.OK(t, err)
+		has := map[int32]int{}
+		for _, b := range slices.Concat(out...) {
+			has[b]++
+		}
+		for _, b := range brokers {
+			if has[b.id] != 4 {
+				t.Fatalf("%v: broker %d has %d replicas, want 4", out, b.id, has[b.id])
+			}
+		}
+	}
+}
+
 // Replicas of a partition are in as many racks as possible, on the fittest brokers if there are
 // enough, and brokers of equal racks get about as many.
 func TestReplicasAreSpreadOverRacks(t *testing.T) {
