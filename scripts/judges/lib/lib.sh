@@ -133,9 +133,11 @@ cluster() {
   for i in $(seq 0 $((n - 1))); do seeds+=("127.0.0.1:${all[i]}"); done
   list="$(IFS=,; echo "${seeds[*]}")"
   listener=("${all[@]:2*n:n}")
+  (umask 077 && head -c 32 /dev/urandom | base64 >"$work/$prefix.secret")
   for i in $(seq 0 $((n - 1))); do
     local flags=("$@") broker="$prefix$((i + 1))"
-    [ "$n" = 1 ] || flags+=(--set cluster.name="$prefix" --set node.id=$((i + 1)) --set cluster.seeds="$list")
+    [ "$n" = 1 ] || flags+=(--set cluster.name="$prefix" --set node.id=$((i + 1)) --set cluster.seeds="$list"
+      --set cluster.secret.file="$work/$prefix.secret")
     if [ -n "${PROXIED:-}" ]; then
       printf 'listeners:\n- name: default\n- {name: proxied, listen: "127.0.0.1:%d", advertise: "127.0.0.1:%d"}\n' \
         "${listener[i]}" $((PROXIED + i)) >"$work/$broker.yaml"

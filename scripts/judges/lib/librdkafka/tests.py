@@ -28,6 +28,9 @@ def reason(log, test):
             text = line.split("|", 4)[-1].strip()
             if text:
                 return text
+    for i, line in enumerate(lines):
+        if re.match(rf'### Test "{test}[" ].* failed at ', line):
+            return " ".join(lines[i + 1:i + 2]) + " (" + line.removeprefix("### Test ").split(" at ")[1] + ")"
     words = [line for line in lines if test in line and ("FAIL" in line or "rror" in line or "SKIP" in line)]
     return words[-1] if words else (lines[-1] if lines else "")
 
