@@ -50,13 +50,13 @@ func TestComponentsStopInReverseOrder(t *testing.T) {
 			return nil
 		})
 	}
-	if err := s.unwind(stopTimes()); err == nil || err.Error() != "broker would not" {
+	if err := s.unwind(t.Context(), stopTimes()); err == nil || err.Error() != "broker would not" {
 		t.Errorf("got %v", err)
 	}
 	if strings.Join(order, " ") != "clients broker disk" {
 		t.Errorf("order %v", order)
 	}
-	if err := s.unwind(stopTimes()); err != nil || len(order) != 3 {
+	if err := s.unwind(t.Context(), stopTimes()); err != nil || len(order) != 3 {
 		t.Error("a component was stopped twice")
 	}
 }
