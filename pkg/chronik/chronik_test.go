@@ -162,7 +162,8 @@ func TestAProfileOfThePrograms(t *testing.T) {
 
 func TestSettingsAndAdminPort(t *testing.T) {
 	var logged lines
-	b := chronik.StartTest(t, chronik.Options{Admin: "127.0.0.1:0", Settings: map[string]string{"num.partitions": "3"}, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	b := chronik.StartTest(t, chronik.Options{Admin: "127.0.0.1:0", Settings: map[string]string{"num.partitions": "3"},
+		Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	write(t, b, "three", "x", 1)
 	topics, err := kadm.NewClient(client(t, b)).ListTopics(t.Context(), "three")
 	if err != nil || len(topics["three"].Partitions) != 3 {
