@@ -34,9 +34,9 @@ const releases = "testdata/releases"
 // keeps names the release whose directories TestKeepARelease writes; see `make keep-release`.
 const keeps = "CHRONIK_KEEP_RELEASE"
 
-// What every release has kept is there: a cluster of this version starts on the directories of three
-// brokers, one of them killed, and clients see what they saw. After a stop, it starts again on what
-// this version has written.
+// What every release has kept is there: a cluster of this version starts on the directories of
+// three brokers, one of them killed, and clients see what they saw. After a stop, it starts again
+// on what this version has written.
 func TestDirectoriesOfEachRelease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts processes")
@@ -93,8 +93,8 @@ func differ(got, want string) string {
 	return strings.Join(only, "")
 }
 
-// TestKeepARelease writes the archive of a release. It overwrites none: what a release has written is
-// a fact.
+// TestKeepARelease writes the archive of a release. It overwrites none: what a release has written
+// is a fact.
 func TestKeepARelease(t *testing.T) {
 	version := os.Getenv(keeps)
 	if version == "" {
@@ -167,17 +167,20 @@ func (c *nodes) furnish() {
 	made(adm.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{
 		{User: "alice", Mechanism: kadm.ScramSha512, Iterations: 4096, Password: "secret"},
 		{User: "bob", Mechanism: kadm.ScramSha256, Iterations: 8192, Password: "other"}}))
-	made(adm.CreateACLs(ctx, kadm.NewACLs().Topics("records").ResourcePatternType(kadm.ACLPatternPrefixed).Operations(kadm.OpRead, kadm.OpDescribe).
-		Allow("User:alice").AllowHosts("*")))
+	made(adm.CreateACLs(ctx, kadm.NewACLs().Topics("records").ResourcePatternType(kadm.ACLPatternPrefixed).
+		Operations(kadm.OpRead, kadm.OpDescribe).Allow("User:alice").AllowHosts("*")))
 	made(adm.CreateACLs(ctx, kadm.NewACLs().Groups("*").ResourcePatternType(kadm.ACLPatternLiteral).Operations(kadm.OpDelete).
 		Deny("User:bob").DenyHosts("10.0.0.1")))
 	user := "alice"
 	made(adm.AlterClientQuotas(ctx, []kadm.AlterClientQuotaEntry{
-		{Entity: kadm.ClientQuotaEntity{{Type: "user", Name: &user}}, Ops: []kadm.AlterClientQuotaOp{{Key: "producer_byte_rate", Value: 1 << 20}}},
-		{Entity: kadm.ClientQuotaEntity{{Type: "client-id"}}, Ops: []kadm.AlterClientQuotaOp{{Key: "consumer_byte_rate", Value: 1 << 30}}}}))
+		{Entity: kadm.ClientQuotaEntity{{Type: "user", Name: &user}},
+			Ops: []kadm.AlterClientQuotaOp{{Key: "producer_byte_rate", Value: 1 << 20}}},
+		{Entity: kadm.ClientQuotaEntity{{Type: "client-id"}},
+			Ops: []kadm.AlterClientQuotaOp{{Key: "consumer_byte_rate", Value: 1 << 30}}}}))
 	made(adm.AlterBrokerConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "log.cleaner.threads", Value: text("2")}}))
 	for kind, resource := range map[kmsg.ConfigResourceType][2]string{
-		kmsg.ConfigResourceTypeGroupConfig: {"consumer.session.timeout.ms", "50000"}, kmsg.ConfigResourceTypeClientMetrics: {"interval.ms", "300000"}} {
+		kmsg.ConfigResourceTypeGroupConfig:   {"consumer.session.timeout.ms", "50000"},
+		kmsg.ConfigResourceTypeClientMetrics: {"interval.ms", "300000"}} {
 		c.alterConfig(kind, "kept", resource[0], resource[1])
 	}
 	c.groups()
@@ -221,8 +224,9 @@ func (c *nodes) groups() {
 	}
 	req := kmsg.NewPtrStreamsGroupHeartbeatRequest()
 	req.Group, req.MemberID, req.RebalanceTimeoutMillis = "streams", "member", 60_000
-	req.Topology = &kmsg.StreamsGroupHeartbeatRequestTopology{Epoch: 1, Subtopologies: []kmsg.StreamsGroupHeartbeatRequestTopologySubtopology{
-		{SubtopologyID: "0", SourceTopics: []string{"records"}}}}
+	req.Topology = &kmsg.StreamsGroupHeartbeatRequestTopology{Epoch: 1,
+		Subtopologies: []kmsg.StreamsGroupHeartbeatRequestTopologySubtopology{
+			{SubtopologyID: "0", SourceTopics: []string{"records"}}}}
 	process := "process"
 	req.ProcessID = &process
 	req.ActiveTasks, req.StandbyTasks, req.WarmupTasks = []kmsg.TaskIDs{}, []kmsg.TaskIDs{}, []kmsg.TaskIDs{}
@@ -317,7 +321,8 @@ func (c *nodes) facts() string {
 			}
 		}
 	}
-	for kind, name := range map[kmsg.ConfigResourceType]string{kmsg.ConfigResourceTypeBroker: "", kmsg.ConfigResourceTypeGroupConfig: "kept",
+	for kind, name := range map[kmsg.ConfigResourceType]string{kmsg.ConfigResourceTypeBroker: "",
+		kmsg.ConfigResourceTypeGroupConfig:   "kept",
 		kmsg.ConfigResourceTypeClientMetrics: "kept"} {
 		lines = append(lines, c.configs(ctx, kind, name)...)
 	}
@@ -478,10 +483,10 @@ func packBrokers(t *testing.T, dirs []string, name string) {
 			if err != nil {
 				return err
 			}
-			if err := w.WriteHeader(&tar.Header{Name: fmt.Sprint(i+1, "/", path), Mode: 0o600, Size: int64(len(text)), ModTime: time.Unix(0, 0)}); err != nil {
-				return err
+			h := &tar.Header{Name: fmt.Sprint(i+1, "/", path), Mode: 0o600, Size: int64(len(text)), ModTime: time.Unix(0, 0)}
+			if err = w.WriteHeader(h); err == nil {
+				_, err = w.Write(text)
 			}
-			_, err = w.Write(text)
 			return err
 		}))
 	}
@@ -494,8 +499,8 @@ func packBrokers(t *testing.T, dirs []string, name string) {
 	must.OK(t, os.WriteFile(name, out.Bytes(), 0o600))
 }
 
-// unpackSparse writes the files of an archive below a directory, without the blocks that are zero: a
-// journal's files are much larger than what they hold.
+// unpackSparse writes the files of an archive below a directory, without the blocks that are zero:
+// a journal's files are much larger than what they hold.
 func unpackSparse(t *testing.T, name, dir string) {
 	t.Helper()
 	file, err := os.Open(name)
