@@ -16,7 +16,7 @@ GOVULNCHECK_VERSION := v1.8.0
 # Packages of test and test-race, and the time limit of a package's tests: a busy machine
 # may take longer than the ten minutes that Go allows.
 PKGS ?= ./...
-TEST_TIMEOUT ?= 30m
+TEST_TIMEOUT ?= 15m
 # How many packages are tested at once: two for each processor, since many tests wait for a disk, for
 # elections or for sessions.
 PACKAGES_AT_ONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
@@ -120,6 +120,11 @@ chaos: build ## for CHAOS, 20 consumers of both protocols join, leave, crash and
 cluster-torture: build ## ROUNDS faults (default 100) of three brokers under load: processes, networks, disks, losses of power (SEED=n FAULT=text)
 	scripts/skewed.sh $(CURDIR)/$(BIN)/chronikd-skewed
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_SKEWED=$(CURDIR)/$(BIN)/chronikd-skewed CHRONIK_CLUSTER_ROUNDS=$(ROUNDS) CHRONIK_CLUSTER_SEED=$(SEED) CHRONIK_CLUSTER_FAULT="$(FAULT)" go test -count=1 -timeout 6h -v -run '^Test(ClusterUnderFaults|AWitnessUnderFaults|PartitionsMoveUnderLoad|ThreeVotersGrowToFive|MetadataAreRestoredFromACopy)$$' ./internal/testing/system/
+
+.PHONY: soak
+soak: build ## for HOURS (default 1), three brokers under every load and faults, and with UPGRADE=1 changes of version; a report of what grows in dist/soak (SEED=n FAULT=text)
+	@former=; if [ -n "$(UPGRADE)" ]; then former=$(CURDIR)/$(BIN)/chronikd-former; scripts/former.sh $$former || exit; fi; \
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_FORMER=$$former CHRONIK_SOAK=$(or $(HOURS),1)h CHRONIK_SOAK_REPORT=$(or $(REPORT),$(CURDIR)/dist/soak) CHRONIK_CLUSTER_SEED=$(SEED) CHRONIK_CLUSTER_FAULT="$(FAULT)" go test -count=1 -timeout 100h -v -run '^TestSoak$$' ./internal/testing/system/
 
 .PHONY: rolling-upgrade
 rolling-upgrade: build ## three brokers of the commit in scripts/former are upgraded, downgraded and upgraded under load

@@ -473,24 +473,20 @@ func changed(t *testing.T, fsys vfs.FS, name string, fn func(vfs.File) error) {
 	must.OK(t, f.Close())
 }
 
-// stickGroup creates the group g with a member that does not rejoin when another member joins.
+// stickGroup creates the group g, whose only member joins and does not go on.
 func stickGroup(t *testing.T, s *sick) {
-	join := func(c *kgo.Client) (*kmsg.JoinGroupResponse, error) {
-		r := kmsg.NewPtrJoinGroupRequest()
-		r.Group, r.SessionTimeoutMillis, r.RebalanceTimeoutMillis, r.ProtocolType = "g", 300_000, 300_000, "consumer"
-		r.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range"}}
-		for {
-			answer, err := r.RequestWith(t.Context(), c)
-			if err != nil || answer.MemberID == "" || answer.ErrorCode == 0 {
-				return answer, err
-			}
-			r.MemberID = answer.MemberID // the first response only assigns an id
+	r := kmsg.NewPtrJoinGroupRequest()
+	r.Group, r.SessionTimeoutMillis, r.RebalanceTimeoutMillis, r.ProtocolType = "g", 300_000, 300_000, "consumer"
+	r.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range"}}
+	c := client(t, s.Broker)
+	for {
+		answer, err := r.RequestWith(t.Context(), c)
+		if err != nil || answer.MemberID == "" {
+			t.Fatal(answer, err)
 		}
+		if answer.ErrorCode == 0 {
+			return
+		}
+		r.MemberID = answer.MemberID // the first response only assigns an id
 	}
-	first, err := join(client(t, s.Broker))
-	if err != nil || first.ErrorCode != 0 {
-		t.Fatal(first, err)
-	}
-	second := client(t, s.Broker)
-	go func() { _, _ = join(second) }() // it ends with its client
 }

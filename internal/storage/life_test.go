@@ -236,7 +236,7 @@ func truncations() map[string]scene {
 			if err := s.l.flushAndSync(); err != nil {
 				s.Fatal(err)
 			}
-			s.errs.Add(errfs.Rule{Ops: errfs.SyncDir, Path: "/d/t-0", Err: syscall.EIO})
+			s.errs.Add(errfs.Rule{Ops: errfs.SyncDir | errfs.List, Path: "/d/t-0", Err: syscall.EIO}) // nor read again
 			_ = s.l.Truncate(2)
 			s.v.await(s, loglife.Cutting, loglife.Unreadable)
 			s.end(loglife.Offline)
