@@ -493,10 +493,12 @@ func TestReplacedDataConnectionThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// A later version states more of itself than this one knows. Both ends prove all of it, and connect.
+// A later version states more of itself than this one knows. Both ends prove all of it, and
+// connect.
 func TestTheHelloOfALaterVersion(t *testing.T) {
 	later := Hello{Identity: identity(3), Lane: Data, MinVersion: 1, MaxVersion: 2, Secured: true, flags: 0x82, extra: []byte("later")}
-	for name, p := range map[string][]byte{"known flag": later.appendTo(nil), "unknown flags": (&Hello{Lane: Meta, flags: 0xfe}).appendTo(nil)} {
+	unsecured := Hello{Lane: Meta, flags: 0xfe}
+	for name, p := range map[string][]byte{"fields and flags": later.appendTo(nil), "flags": unsecured.appendTo(nil)} {
 		h, err := parseHello(p)
 		if got := h.appendTo(nil); err != nil || !bytes.Equal(got, p) {
 			t.Errorf("%s: % x was parsed and is now % x, %v", name, p, got, err)
