@@ -26,7 +26,7 @@ func TestATakenAddressIsNamed(t *testing.T) {
 		"listeners: name two":           {Listeners: []config.Listener{{Name: "one", Listen: "127.0.0.1:0"}, {Name: "two", Listen: taken}}},
 		"admin.listen (--admin-listen)": {Listeners: []config.Listener{{Name: "default", Listen: "127.0.0.1:0"}}, AdminListen: taken},
 	} {
-		_, err := bind(t.Context(), cfg, &kernel{})
+		_, err := bind(t.Context(), cfg, &kernel{}, nil)
 		want := fmt.Sprintf(
 			"cannot listen on %s: address already in use; another process listens there: stop it, or choose another address with %s",
 			taken,

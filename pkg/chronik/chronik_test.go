@@ -241,7 +241,8 @@ func TestWhatIsWrongIsToldAndNothingIsLeft(t *testing.T) {
 		}
 		for _, kind := range []error{chronik.ErrOptions, chronik.ErrAddress, chronik.ErrDirectory, chronik.ErrInUse, chronik.ErrNewer,
 			chronik.ErrDamaged, chronik.ErrClosed} {
-			if is := kind == c.kind || kind == chronik.ErrDirectory && c.kind == chronik.ErrInUse; errors.Is(err, kind) != is {
+			is := errors.Is(c.kind, kind) || errors.Is(c.kind, chronik.ErrInUse) && errors.Is(kind, chronik.ErrDirectory)
+			if errors.Is(err, kind) != is {
 				t.Errorf("%v: %v: %v, want %v", err, kind, !is, is)
 			}
 		}

@@ -1,6 +1,7 @@
 package chronik_test
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,7 +31,7 @@ func TestProgramsOfThePage(t *testing.T) {
 		}
 		run := exec.CommandContext(t.Context(), binary, filepath.Join(dir, "data"))
 		run.Stderr = os.Stderr
-		if out, err := run.Output(); err != nil || string(out) != string(p[2]) {
+		if out, err := run.Output(); err != nil || !bytes.Equal(out, p[2]) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}

@@ -87,7 +87,7 @@ func numberOf(t *testing.T, name string) (n int) {
 func formatVersions(t *testing.T) string {
 	t.Helper()
 	root := "../../.."
-	page, err := os.ReadFile(filepath.Join(root, "docs/formats.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "formats.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
