@@ -131,6 +131,10 @@ rolling-upgrade: build ## three brokers of the commit in scripts/former are upgr
 	@scripts/former.sh $(CURDIR)/$(BIN)/chronikd-former || { rc=$$?; test $$rc = 3 && exit 0; exit $$rc; }; \
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_FORMER=$(CURDIR)/$(BIN)/chronikd-former go test -count=1 -timeout 20m -v -run '^TestRollingUpgrade$$' ./internal/testing/system/
 
+.PHONY: keep-release
+keep-release: ## keeps the directories of three brokers of this version for ever, as the release VERSION (VERSION=0.2.0)
+	CHRONIK_KEEP_RELEASE=$(VERSION) go test -count=1 -timeout 20m -v -run '^TestKeepARelease$$' ./internal/testing/system/
+
 .PHONY: helm
 helm: build ## the Helm chart: linted, decoded as objects of Kubernetes, and run by three processes through a rolling restart
 	@test -x "$(HELM)" || { echo "helm is missing: go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)"; exit 1; }

@@ -10,13 +10,13 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// Drain moves the leaderships of partitions to other brokers, if there are any.
-func (c *Cluster) Drain(img *metadata.Image) {
+// Drain moves the leaderships of partitions to other brokers, if there are any, until ctx ends.
+func (c *Cluster) Drain(ctx context.Context, img *metadata.Image) {
 	a := c.agent.Load()
 	if a == nil || len(img.Brokers()) < 2 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.o.Conf.DrainTime)
+	ctx, cancel := context.WithTimeout(ctx, c.o.Conf.DrainTime)
 	defer cancel()
 	// With nothing to hand over, the others only learn of the stop a moment later if the controller
 	// is not reached.

@@ -16,6 +16,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -68,7 +69,7 @@ type Config struct {
 	Security      Security
 	AdminSecurity AdminSecurity
 	// Produce limits the produce requests that may wait in the broker.
-	Produce durability.ProducePreset
+	Produce configdef.ProducePreset
 	// Broker holds the settings under Kafka's names that a source sets; the others have their
 	// defaults.
 	Broker map[string]string

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -164,7 +165,7 @@ func (l *loader) check() {
 	if _, err := l.cfg.Durability.Lookup(l.cfg.WALProfile); err != nil {
 		l.add(l.source(KeyWALProfile), KeyWALProfile, err.Error())
 	}
-	preset, err := durability.LookupPreset(l.value(KeyProduceProfile))
+	preset, err := configdef.LookupPreset(l.value(KeyProduceProfile))
 	if err != nil {
 		l.add(l.source(KeyProduceProfile), KeyProduceProfile, err.Error())
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/configdef"
-	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // DefaultAdminListen is the default address of metrics and health.
@@ -97,6 +96,6 @@ func oneOf(known []string) func(string) error {
 }
 
 func producePreset(v string) error {
-	_, err := durability.LookupPreset(v)
+	_, err := configdef.LookupPreset(v)
 	return err
 }

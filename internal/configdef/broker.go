@@ -27,7 +27,7 @@ type Broker struct {
 	DeleteTopics             bool
 
 	ProducerExpiration time.Duration
-	ProduceProfile     string // name of a durability.ProducePreset
+	ProduceProfile     string // name of a ProducePreset
 
 	TelemetryMaxBytes int32 // of the metrics that a client pushes at once
 

@@ -2,8 +2,6 @@ package configdef
 
 import (
 	"math"
-
-	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // brokerDefs returns the broker configs that chronik reads. Defaults of topic configs can be
@@ -24,7 +22,7 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 		brokerDef(producerExpiration, Int, "86400000",
 			"The number of milliseconds without a batch after which a partition forgets a producer that has no open transaction.",
 			importance(Low), atLeast(1)),
-		brokerDef(ProduceProfile, String, durability.DefaultPreset,
+		brokerDef(ProduceProfile, String, DefaultPreset,
 			"How many bytes of produce requests may wait in the broker, in total and per connection, before it stops reading from their connections.",
 			oneOf(opts.ProducePresets...)),
 	)
@@ -36,7 +34,7 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 	return append(defs, otherUnits()...)
 }
 
-// ProduceProfile is the name of the broker config that selects a durability.ProducePreset.
+// ProduceProfile is the name of the broker config that selects a ProducePreset.
 const ProduceProfile = "chronik.produce.profile"
 
 // NoLogs is the value of log.dirs with which a broker of a cluster holds no logs.

@@ -31,13 +31,14 @@ type kernel struct {
 type bound struct {
 	clients [][]net.Listener // by index in cfg.Listeners
 	admin   net.Listener     // nil if it is off
+	local   net.Listener     // see Options.Local; nil if there is none
 }
 
 // bind opens all addresses before anything else happens, so that a taken address leaves no trace on
 // disk. Clients that connect in the meantime wait in the kernel's queue until the broker serves
 // them.
-func bind(ctx context.Context, cfg *config.Config, on Network) (*bound, error) {
-	b := &bound{}
+func bind(ctx context.Context, cfg *config.Config, on Network, local net.Listener) (*bound, error) {
+	b := &bound{local: local}
 	for i, l := range cfg.Listeners {
 		setting := config.KeyListen
 		if i > 0 {
@@ -89,8 +90,10 @@ func (b *bound) close() error {
 	for _, l := range slices.Concat(b.clients...) {
 		errs = append(errs, ignoreClosed(l.Close()))
 	}
-	if b.admin != nil {
-		errs = append(errs, ignoreClosed(b.admin.Close()))
+	for _, l := range []net.Listener{b.admin, b.local} {
+		if l != nil {
+			errs = append(errs, ignoreClosed(l.Close()))
+		}
 	}
 	return errors.Join(errs...)
 }

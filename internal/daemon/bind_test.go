@@ -25,12 +25,12 @@ func TestLocalhostIsBothLoopbackAddresses(t *testing.T) {
 	cfg := func(port string) *config.Config {
 		return &config.Config{Listeners: []config.Listener{{Name: "default", Listen: "localhost:" + port}}}
 	}
-	if b, err := bind(t.Context(), cfg(taken), &kernel{}); exit.CodeOf(err) != exit.Address || !errors.Is(err, syscall.EADDRINUSE) ||
+	if b, err := bind(t.Context(), cfg(taken), &kernel{}, nil); exit.CodeOf(err) != exit.Address || !errors.Is(err, syscall.EADDRINUSE) ||
 		!strings.Contains(err.Error(), "localhost:"+taken) {
 		t.Errorf("%v, %v", b, err)
 	}
 	must.OK(t, six.Close())
-	b, err := bind(t.Context(), cfg(taken), &kernel{})
+	b, err := bind(t.Context(), cfg(taken), &kernel{}, nil)
 	must.OK(t, err)
 	defer func() { _ = b.close() }()
 	for i, want := range []string{"127.0.0.1:" + taken, "[::1]:" + taken} {

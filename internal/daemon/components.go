@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -343,7 +344,11 @@ func (b *Broker) serve(server *network.Server, r *components, chosen func(name s
 		}
 		listener := listenerOf(l, b.certs)
 		listener.Brokers = r.linked() && l.Name == resolve.InterListener(b.cfg, &r.conf)
-		for _, x := range b.bound.clients[i] {
+		from := b.bound.clients[i]
+		if i == 0 && b.bound.local != nil {
+			from = append(slices.Clone(from), b.bound.local)
+		}
+		for _, x := range from {
 			if err := server.Serve(listener, x); err != nil {
 				return err
 			}

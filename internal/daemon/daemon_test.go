@@ -26,7 +26,7 @@ func TestATakenAddressIsNamed(t *testing.T) {
 		"listeners: name two":           {Listeners: []config.Listener{{Name: "one", Listen: "127.0.0.1:0"}, {Name: "two", Listen: taken}}},
 		"admin.listen (--admin-listen)": {Listeners: []config.Listener{{Name: "default", Listen: "127.0.0.1:0"}}, AdminListen: taken},
 	} {
-		_, err := bind(t.Context(), cfg, &kernel{})
+		_, err := bind(t.Context(), cfg, &kernel{}, nil)
 		want := fmt.Sprintf(
 			"cannot listen on %s: address already in use; another process listens there: stop it, or choose another address with %s",
 			taken,
@@ -50,13 +50,13 @@ func TestComponentsStopInReverseOrder(t *testing.T) {
 			return nil
 		})
 	}
-	if err := s.unwind(stopTimes()); err == nil || err.Error() != "broker would not" {
+	if err := s.unwind(t.Context(), stopTimes()); err == nil || err.Error() != "broker would not" {
 		t.Errorf("got %v", err)
 	}
 	if strings.Join(order, " ") != "clients broker disk" {
 		t.Errorf("order %v", order)
 	}
-	if err := s.unwind(stopTimes()); err != nil || len(order) != 3 {
+	if err := s.unwind(t.Context(), stopTimes()); err != nil || len(order) != 3 {
 		t.Error("a component was stopped twice")
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/testing/golden"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -56,7 +57,7 @@ func TestDocsListEveryProfile(t *testing.T) {
 	b.WriteString(
 		"| produce profile | waiting in the broker | of one connection | requests in flight | deferred bytes of a log directory | for |\n|---|---|---|---|---|---|\n",
 	)
-	for _, p := range durability.Presets() {
+	for _, p := range configdef.Presets() {
 		fmt.Fprintf(
 			&b,
 			"| `%s` | %d MiB | %d MiB | %d | %d MiB | %s |\n",

@@ -289,15 +289,15 @@ func (b *Broker) awaitActive(ctx context.Context, r *components) error {
 
 // leave moves leaderships away before the broker stops: those of partitions as far as its
 // configuration says, and then that of the metadata, which moved the others.
-func (b *Broker) leave() {
+func (b *Broker) leave(ctx context.Context) {
 	r := b.components
 	if r == nil || r.member == nil {
 		return
 	}
 	if b.serving.Load() && r.conf.Cluster.Drain {
-		r.member.Drain(r.applier.Image())
+		r.member.Drain(ctx, r.applier.Image())
 	}
-	r.member.HandOver(context.Background())
+	r.member.HandOver(ctx)
 }
 
 // observeCluster shows what this broker knows of its cluster. It must be called before the applier

@@ -43,22 +43,22 @@ type times struct {
 
 // unwind stops all components, the youngest first. It logs all errors and returns the first; a
 // component that fails to stop does not hold up the others. A component that does not return when
-// its context ends is abandoned.
-func (s *stack) unwind(t times) error {
-	drain, cancel := context.WithTimeout(context.Background(), t.drain)
+// its context ends is abandoned. All contexts end with ctx.
+func (s *stack) unwind(ctx context.Context, t times) error {
+	drain, cancel := context.WithTimeout(ctx, t.drain)
 	defer cancel()
 	var disk context.Context
 	var first error
 	for i := len(s.stops) - 1; i >= 0; i-- {
-		x, begin, ctx := s.stops[i], time.Now(), drain
+		x, begin, until := s.stops[i], time.Now(), drain
 		if x.disk {
 			if disk == nil {
-				disk, cancel = context.WithTimeout(context.Background(), t.disk)
+				disk, cancel = context.WithTimeout(ctx, t.disk)
 				defer cancel() //nolint:gocritic // once
 			}
-			ctx = disk
+			until = disk
 		}
-		err := x.within(ctx, t.grace)
+		err := x.within(until, t.grace)
 		s.log.Debug("stopped", zap.String("component", x.name), zap.Duration("took", time.Since(begin)), zap.Error(err))
 		if err != nil {
 			s.log.Error("component did not stop cleanly", zap.String("component", x.name), zap.Error(err))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,9 @@ type Options struct {
 	FS vfs.FS
 	// Net, if set, replaces the network of the operating system. Tests need it.
 	Net Network
+	// Local, if set, delivers further connections to the first listener, beside those of its
+	// addresses: those that a program makes to its own broker. The broker closes it.
+	Local net.Listener
 	// Log receives all messages. Level is its level, which the admin port and clients can change;
 	// the zero Level makes it fixed.
 	Log   *zap.Logger
@@ -124,7 +128,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if o.Net == nil {
 		o.Net = &kernel{}
 	}
-	addresses, err := bind(ctx, o.Config, o.Net)
+	addresses, err := bind(ctx, o.Config, o.Net, o.Local)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +153,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		version:      o.Version}
 	b.stack.push("addresses", func(context.Context) error { return addresses.close() })
 	if err := b.startHealth(o.Version, readyGauge(metrics.NewProcess(reg, o.Version)), o.Log.Named("health")); err != nil {
-		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
+		return nil, errors.Join(err, b.abort())
 	}
 	b.watchCertificates(o.Reload, o.Reread)
 	if addresses.admin != nil {
@@ -157,7 +161,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 			Places: b.share.Of(share.Logins), Batches: b.share.Of(share.Batches), Registry: reg, Level: o.Level, Health: b.health,
 			View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
 		if err != nil {
-			return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
+			return nil, errors.Join(err, b.abort())
 		}
 		b.stack.push("admin", func(ctx context.Context) error { a.Stop(ctx); return nil })
 	}
@@ -165,12 +169,12 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		o.Begun(b)
 	}
 	if err := b.open(ctx); err != nil {
-		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
+		return nil, errors.Join(err, b.abort())
 	}
 	b.serving.Store(true)
 	b.health.Enter("")
 	if err := b.health.Speak(ctx); err != nil { // the start was canceled
-		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
+		return nil, errors.Join(err, b.abort())
 	}
 	o.Log.Info("ready", zap.String("version", o.Version), zap.Strings("listen", b.Addrs()), zap.String("admin", b.AdminAddr()),
 		zap.String("data", o.Config.DataDir), zap.String("profile", o.Config.WALProfile), zap.Duration("took", time.Since(begin)))
@@ -215,6 +219,9 @@ func (b *Broker) AdminAddr() string {
 	return b.bound.admin.Addr().String()
 }
 
+// Metrics returns the broker's metrics, as the admin port shows them.
+func (b *Broker) Metrics() prometheus.Gatherer { return b.reg }
+
 // Failed delivers an error when the broker cannot continue. The caller must still call Close.
 func (b *Broker) Failed() <-chan error { return b.failed }
 
@@ -245,25 +252,34 @@ func watch(ended <-chan struct{}, failed func()) (unwatch func()) {
 	}
 }
 
-// Close answers accepted requests, marks the data directory clean and stops all components, within
-// about a minute; see stopTimes. It abandons a log directory whose disk hangs; the next start
+// Close is Shutdown without a limit of the caller's.
+func (b *Broker) Close() error { return b.Shutdown(context.Background()) }
+
+// Shutdown answers accepted requests, marks the data directory clean and stops all components,
+// within about a minute, or until ctx ends if that is earlier; see stopTimes. It abandons a
+// component that does not end by then, such as a log directory whose disk hangs; the next start
 // recovers it. Further and concurrent calls wait for the first and return its result.
-func (b *Broker) Close() error {
-	b.ended.Do(func() { b.endErr = b.stop(zapcore.InfoLevel, "draining") })
+func (b *Broker) Shutdown(ctx context.Context) error {
+	b.ended.Do(func() { b.endErr = b.stop(ctx, zapcore.InfoLevel, "draining") })
 	return b.endErr
 }
 
-// stop stops everything that was started. A failed start reports only its error, so its stop logs
-// at debug level.
-func (b *Broker) stop(level zapcore.Level, phase string) error {
+// abort stops what a failed start had started. It logs at debug level: such a start reports only
+// its error.
+func (b *Broker) abort() error {
+	return b.stop(context.Background(), zapcore.DebugLevel, "start failed")
+}
+
+// stop stops everything that was started.
+func (b *Broker) stop(ctx context.Context, level zapcore.Level, phase string) error {
 	b.log.Log(level, phase)
 	if b.health != nil {
 		b.health.Enter(phase)
-		b.leave()
+		b.leave(ctx)
 		// First, because the sources of its facts use all components.
 		b.stack.push("health", func(ctx context.Context) error { b.health.Stop(ctx); return nil })
 	}
-	if err := b.stack.unwind(b.times); err != nil {
+	if err := b.stack.unwind(ctx, b.times); err != nil {
 		return fmt.Errorf("stop: %w", err)
 	}
 	b.log.Log(level, "stopped")

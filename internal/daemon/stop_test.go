@@ -44,7 +44,7 @@ func TestAStopIsBounded(t *testing.T) {
 		})
 		s.push("handlers", stuck("handlers"))
 		s.push("clients", stuck("clients"))
-		err := s.unwind(stopTimes())
+		err := s.unwind(t.Context(), stopTimes())
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "clients did not stop in time") {
 			t.Error(err)
 		}

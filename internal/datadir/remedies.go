@@ -42,7 +42,7 @@ func dataRemedy(setting string, flags []string, err error) string {
 	verify := health.Command(append([]string{"chronikctl", "log", "verify"}, flags...)...)
 	preview := health.Command(append([]string{"chronikctl", "log", "repair", "--dry-run"}, flags...)...)
 	switch {
-	case errors.Is(err, storage.ErrForeign), errors.Is(err, statefile.ErrNewer):
+	case errors.Is(err, storage.ErrForeign), errors.Is(err, statefile.ErrNewer), errors.Is(err, journal.ErrNewer):
 		return "" // their texts include the remedy
 	case errors.Is(err, journal.ErrDamaged):
 		return "restore the journal; if it is lost, " + verify + " lists the damage and " + preview + " shows what a repair saves"

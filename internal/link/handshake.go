@@ -129,7 +129,7 @@ func unseal(secrets []secret.Secret, dialer *Hello, bound, p []byte) (*Hello, er
 	if !opened {
 		return nil, unproven()
 	}
-	h, err := parseWhole(plain)
+	h, err := parseHello(plain)
 	return &h, err
 }
 
@@ -219,7 +219,7 @@ func (l *Links) negotiate(c *Conn, t Target, lane Lane, dialer uint32) error {
 // answer does the handshake of the end that accepted. claim is called when the peer has proved who
 // it is.
 func (l *Links) answer(c *Conn, hello []byte, claim func(*Hello) *Mismatch) error {
-	peer, err := parseWhole(hello)
+	peer, err := parseHello(hello)
 	if err != nil {
 		return err
 	}

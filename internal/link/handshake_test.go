@@ -493,6 +493,38 @@ func TestReplacedDataConnectionThatDoesNotEnd(t *testing.T) {
 	}
 }
 
+// A later version states more of itself than this one knows. Both ends prove all of it, and
+// connect.
+func TestTheHelloOfALaterVersion(t *testing.T) {
+	later := Hello{Identity: identity(3), Lane: Data, MinVersion: 1, MaxVersion: 2, Secured: true, flags: 0x82, extra: []byte("later")}
+	unsecured := Hello{Lane: Meta, flags: 0xfe}
+	for name, p := range map[string][]byte{"fields and flags": later.appendTo(nil), "flags": unsecured.appendTo(nil)} {
+		h, err := parseHello(p)
+		if got := h.appendTo(nil); err != nil || !bytes.Equal(got, p) {
+			t.Errorf("%s: % x was parsed and is now % x, %v", name, p, got, err)
+		}
+	}
+	here := &Hello{Identity: identity(4), Lane: Data, MinVersion: 1, MaxVersion: 1, Secured: true}
+	bound := []byte("bound")
+	opened, err := unseal(shared, here, bound, seal(shared, here, &later, bound))
+	if err != nil || !bytes.Equal(opened.extra, later.extra) || !opened.Secured {
+		t.Fatalf("%+v, %v", opened, err)
+	}
+	if m := prove(shared, &later, here, bound, dials(shared, &later, here, bound)); m != nil {
+		t.Error(m)
+	}
+	less := later
+	less.extra = nil
+	if m := prove(shared, &later, here, bound, dials(shared, &less, here, bound)); m == nil {
+		t.Error("what a later version states is not proved")
+	}
+	other := later.appendTo(nil)
+	other[0]++
+	if _, err := parseHello(other); !errors.Is(err, frame.ErrMalformed) || !strings.Contains(err.Error(), "hello of version 2") {
+		t.Error(err)
+	}
+}
+
 // FuzzHello: every hello is refused, or is the encoding of what it was read as; and so is a refusal
 // harmless, whatever it contains.
 func FuzzHello(f *testing.F) {
@@ -505,14 +537,14 @@ func FuzzHello(f *testing.F) {
 		if len(m.Error()) > 4*len(p)+100 || len(m.encode()) > 3<<10 {
 			t.Fatalf("%d bytes make a text of %d", len(p), len(m.Error()))
 		}
-		h, rest, err := parseHello(p)
+		h, err := parseHello(p)
 		if err != nil {
 			if !errors.Is(err, frame.ErrMalformed) {
 				t.Fatal(err)
 			}
 			return
 		}
-		if got := append(h.appendTo(nil), rest...); !bytes.Equal(got, p) {
+		if got := h.appendTo(nil); !bytes.Equal(got, p) {
 			t.Fatalf("% x was parsed and is now % x", p, got)
 		}
 	})

@@ -3,6 +3,7 @@ package link
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/chronik-io/chronik/internal/link/frame"
 )
@@ -55,10 +56,26 @@ type Hello struct {
 	Secured                bool  // it has a secret, and wants proof that the other end has it
 
 	nonce [nonceSize]byte
+	// flags and extra are what a later version states in addition. This one does not know what it
+	// means, and keeps it because the proof covers it.
+	flags byte
+	extra []byte
 }
 
+// The bytes of a hello, big endian:
+//
+//	version u8 | lane u8 | flags u8 | lowest and highest version of frames u8 | feature level u16
+//	| node u32 | member u64 | broker epoch u64 | process u64 | attempt u64 | dialer u32
+//	| generation 16 | nonce 32 | cluster name, cluster id: each length u8 and its bytes
+//	| fields of later versions
+//	flags  1 has a secret; others: of later versions
+//
+// It stays readable for all versions: an end states it before it knows the other one. Later
+// versions add flags and fields behind the last one, which earlier ones ignore, and leave the
+// version as it is. What has to be agreed on has a frame version, or a feature level.
 const (
 	helloVersion = 1
+	flagSecured  = 1
 	nonceSize    = 32
 	helloFixed   = 1 + 1 + 1 + 2 + 2 + 4 + 8 + 8 + 8 + 8 + 4 + 16 + nonceSize
 	// maxName bounds the cluster's name and its id, in bytes.
@@ -67,10 +84,11 @@ const (
 
 // appendTo appends the hello to dst.
 func (h *Hello) appendTo(dst []byte) []byte {
-	dst = append(dst, helloVersion, byte(h.Lane), 0, h.MinVersion, h.MaxVersion)
+	flags := h.flags &^ flagSecured
 	if h.Secured {
-		dst[len(dst)-3] = 1
+		flags |= flagSecured
 	}
+	dst = append(dst, helloVersion, byte(h.Lane), flags, h.MinVersion, h.MaxVersion)
 	dst = binary.BigEndian.AppendUint16(dst, uint16(h.FeatureLevel))
 	dst = binary.BigEndian.AppendUint32(dst, uint32(h.Node))
 	dst = binary.BigEndian.AppendUint64(dst, h.Member)
@@ -81,15 +99,21 @@ func (h *Hello) appendTo(dst []byte) []byte {
 	dst = append(dst, h.Generation[:]...)
 	dst = append(dst, h.nonce[:]...)
 	dst = append(append(dst, byte(len(h.ClusterName))), h.ClusterName...)
-	return append(append(dst, byte(len(h.ClusterID))), h.ClusterID...)
+	dst = append(append(dst, byte(len(h.ClusterID))), h.ClusterID...)
+	return append(dst, h.extra...)
 }
 
-// parseHello reads a hello and returns the bytes after it. The error wraps frame.ErrMalformed.
-func parseHello(p []byte) (h Hello, rest []byte, err error) {
-	if len(p) < helloFixed || p[0] != helloVersion || p[2] > 1 {
-		return h, nil, fmt.Errorf("%w: hello of %d bytes", frame.ErrMalformed, len(p))
+// parseHello reads a hello. The error wraps frame.ErrMalformed.
+func parseHello(p []byte) (h Hello, err error) {
+	switch {
+	case len(p) > 0 && p[0] != helloVersion:
+		return h, fmt.Errorf("%w: hello of version %d, this version of chronik supports %d; run releases that are next to each other",
+			frame.ErrMalformed, p[0], helloVersion)
+	case len(p) < helloFixed:
+		return h, fmt.Errorf("%w: hello of %d bytes", frame.ErrMalformed, len(p))
 	}
-	h.Lane, h.Secured, h.MinVersion, h.MaxVersion = Lane(p[1]), p[2] == 1, p[3], p[4]
+	h.Lane, h.flags, h.MinVersion, h.MaxVersion = Lane(p[1]), p[2], p[3], p[4]
+	h.Secured = h.flags&flagSecured != 0
 	h.FeatureLevel = int16(binary.BigEndian.Uint16(p[5:]))
 	h.Node = int32(binary.BigEndian.Uint32(p[7:]))
 	h.Member = binary.BigEndian.Uint64(p[11:])
@@ -99,23 +123,15 @@ func parseHello(p []byte) (h Hello, rest []byte, err error) {
 	h.Dialer = binary.BigEndian.Uint32(p[43:])
 	copy(h.Generation[:], p[47:])
 	copy(h.nonce[:], p[63:])
-	var ok bool
-	if h.ClusterName, rest, ok = cutName(p[helloFixed:]); ok {
+	name, rest, ok := cutName(p[helloFixed:])
+	if h.ClusterName = name; ok {
 		h.ClusterID, rest, ok = cutName(rest)
 	}
 	if !ok {
-		return h, nil, fmt.Errorf("%w: hello: a name is longer than %d bytes, or incomplete", frame.ErrMalformed, maxName)
+		return h, fmt.Errorf("%w: hello: a name is longer than %d bytes, or incomplete", frame.ErrMalformed, maxName)
 	}
-	return h, rest, nil
-}
-
-// parseWhole reads a hello that nothing follows.
-func parseWhole(p []byte) (Hello, error) {
-	h, rest, err := parseHello(p)
-	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("%w: %d bytes after a hello", frame.ErrMalformed, len(rest))
-	}
-	return h, err
+	h.extra = slices.Clone(rest)
+	return h, nil
 }
 
 func cutName(p []byte) (name string, rest []byte, ok bool) {

@@ -13,9 +13,9 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/vfs"
-	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 const (
@@ -133,7 +133,7 @@ const (
 
 // Divide derives the budgets from the configuration, for dirs log directories. It reduces all of
 // them by the same factor if they exceed the memory; memory 0 means that it is unknown.
-func Divide(memory int64, preset durability.ProducePreset, dirs int, keys int64) (wanted, cut Budgets) {
+func Divide(memory int64, preset configdef.ProducePreset, dirs int, keys int64) (wanted, cut Budgets) {
 	wanted = Budgets{
 		Produce:    preset.ProduceBytes,
 		Connection: preset.ConnectionBytes,

@@ -6,8 +6,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/testing/must"
-	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // For any configuration the budgets leave most of the memory to other uses, unless they reach their
@@ -15,7 +15,7 @@ import (
 func TestBudgetsFitIntoTheMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		memory := rapid.Int64Range(1<<20, 1<<40).Draw(t, "memory")
-		preset := rapid.SampledFrom(durability.Presets()).Draw(t, "preset")
+		preset := rapid.SampledFrom(configdef.Presets()).Draw(t, "preset")
 		dirs := rapid.IntRange(1, 20).Draw(t, "dirs")
 		keys := rapid.Int64Range(1<<20, 1<<32).Draw(t, "keys")
 		wanted, cut := Divide(memory, preset, dirs, keys)
@@ -42,7 +42,7 @@ func TestBudgetsFitIntoTheMemory(t *testing.T) {
 }
 
 func TestBudgetsIfTheMemoryIsUnknown(t *testing.T) {
-	preset, err := durability.LookupPreset("balanced")
+	preset, err := configdef.LookupPreset("balanced")
 	must.OK(t, err)
 	wanted, cut := Divide(0, preset, 1, 5)
 	if wanted != cut || cut.Produce != preset.ProduceBytes || cut.Answers == 0 || cut.Parked == 0 || cut.Members == 0 ||
@@ -55,7 +55,7 @@ func TestBudgetsIfTheMemoryIsUnknown(t *testing.T) {
 
 // In a container of 64 MiB, as in `make hostile-soak`, the fixed part is a third of the memory.
 func TestBudgetsOfASmallContainer(t *testing.T) {
-	preset, err := durability.LookupPreset("balanced")
+	preset, err := configdef.LookupPreset("balanced")
 	must.OK(t, err)
 	_, cut := Divide(64<<20, preset, 1, 128<<20)
 	if n := cut.Sum(1); n > 20<<20 {

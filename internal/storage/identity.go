@@ -193,8 +193,10 @@ func Used(fsys vfs.FS, loc Location) bool {
 	return err == nil
 }
 
-// Peek returns statefile.ErrNewer if a newer version of chronik wrote the log directory or its
-// journal. It changes nothing.
+// Peek returns an error that names the file if a newer version of chronik wrote the log directory
+// or its journal: statefile.ErrNewer, statelog.ErrNewerFormat or journal.ErrNewer. It changes
+// nothing, so that a start that such a version must make instead changes nothing in other
+// directories either.
 func Peek(fsys vfs.FS, loc Location) error {
 	for _, ofJournal := range []bool{false, true} {
 		// OpenDir finds and reports any other error.
@@ -202,5 +204,8 @@ func Peek(fsys vfs.FS, loc Location) error {
 			return err
 		}
 	}
-	return nil
+	if err := checkpoint.Peek(fsys, path.Join(loc.Path, CheckpointDir)); err != nil {
+		return err
+	}
+	return journal.Peek(fsys, loc.JournalPath())
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/statelog"
+	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/statefile"
 )
 
@@ -143,7 +144,7 @@ func (o *Options) share(dirs int) {
 // offline because of it.
 func refusesStart(err error) bool {
 	return errors.Is(err, ErrLocked) || errors.Is(err, statefile.ErrNewer) || errors.Is(err, statelog.ErrNewerFormat) ||
-		errors.Is(err, syscall.ENOTDIR) ||
+		errors.Is(err, journal.ErrNewer) || errors.Is(err, syscall.ENOTDIR) ||
 		shortage(err) && !noSpace(err)
 }
 

@@ -1,26 +1,44 @@
-// Package chronik starts a broker inside a Go program or a Go test: in memory or on a directory, on
-// a free port.
+// Package chronik runs a broker inside a Go program: on a directory for production, in memory for
+// tests.
 //
-// It is chronikd without the process, with the same components, settings and promises. A broker on
-// a directory keeps acknowledged records when the program is killed or the power fails, as its
-// durability profile promises; a broker in memory keeps them until Close. Any Kafka client connects
-// to Addr.
+// It is chronikd without the process, with the same components, settings, files and promises. A
+// broker on a directory keeps acknowledged records when the program is killed or the power fails,
+// as its durability profile promises; a broker in memory keeps them until Close. Any Kafka client
+// connects to Addr, or within the program through Dial. A directory may be used by chronikd and by
+// a program in turn, but never by two at a time: the second is refused with ErrInUse.
 //
-// The package only wraps the daemon and has no logic of its own. A program may run any number of
-// brokers; there is no global state.
+// Open starts a broker on a directory, and OpenMemory and StartTest start one in memory:
+//
+//	broker, err := chronik.Open(ctx, "/var/lib/app/events", chronik.Options{Logger: slog.Default()})
+//	...
+//	defer broker.Close()
+//
+// A program may run any number of brokers; there is no global state. Several of them form a cluster
+// through the settings that chronikd's documentation names (cluster.name, cluster.seeds, node.id).
+//
+// The package has no logic of its own. What it exports is in api.txt, which a test compares with
+// the code: names are added and never changed.
 package chronik
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"net"
+	"os"
+	"slices"
+	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/daemon"
+	"github.com/chronik-io/chronik/internal/slogcore"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -28,73 +46,125 @@ import (
 // memoryDir is the data directory of a broker in memory.
 const memoryDir = "/data"
 
+// anyPort is where a broker listens unless the program says otherwise.
+const anyPort = "127.0.0.1:0"
+
 // diskMinFree is the setting of the free space that the disk must keep.
 const diskMinFree = "chronik.disk.min.free.bytes"
 
-// Options configures a broker. The zero value is a broker in memory, on a free port of 127.0.0.1,
-// that acknowledges synced records.
+// The sizes of a journal file of brokers in memory and in tests, in bytes, and how many a journal
+// may have. Others have what suits the disk.
+const (
+	fileInMemory = 1 << 20
+	fileInTests  = 16 << 20
+	journalFiles = 16
+)
+
+// Options configures a broker. The zero value is a broker on a free port of 127.0.0.1 that
+// acknowledges synced records and logs nothing. Fields may be added in later versions.
 type Options struct {
-	// Dir is the data directory, created if it does not exist; empty keeps everything in memory.
-	Dir string
-	// Listen is HOST:PORT for clients; empty is a free port of 127.0.0.1.
+	// Listen is HOST:PORT for clients; empty is a free port of 127.0.0.1, or what ConfigFile says.
 	Listen string
-	// Admin is HOST:PORT for metrics and health; empty is none.
+	// Admin is HOST:PORT for metrics, health and the page of the broker; empty is none, or what
+	// ConfigFile says.
 	Admin string
 	// Profile names the durability profile of topics that set none; empty is sync. Profiles adds
 	// the program's own profiles to the built-in ones.
 	Profile  string
 	Profiles []durability.Profile
 	// Settings are other settings, by the names in chronikd's documentation: {"num.partitions":
-	// "4"}. In memory and in StartTest chronik.disk.min.free.bytes defaults to 0, because there the
+	// "4"}. In memory and in tests chronik.disk.min.free.bytes defaults to 0, because there the
 	// broker need not keep the disk from filling up.
 	Settings map[string]string
-	// Log receives the broker's log; nil discards it. An administrator who changes the broker's
-	// level can reduce the output, but never exceed Log's level.
-	Log *zap.Logger
+	// ConfigFile is the path of a YAML file of chronikd's form, for what Settings cannot say, such
+	// as several listeners; empty is none. The other options override it.
+	ConfigFile string
+	// Logger receives the broker's log; nil discards it. An administrator who changes the broker's
+	// level can reduce the output, but never exceed that of the logger's handler.
+	Logger *slog.Logger
 }
 
-// Broker is a running broker.
+// Broker is a running broker. Its methods may be called concurrently.
 type Broker struct {
 	inner *daemon.Broker
+	local *pipes
+	own   []string // addresses that Dial connects to in process
+
+	stop     sync.Once
+	stopping chan struct{} // closed by Shutdown
+	watched  chan struct{} // closed when failure does not change any longer
+	done     chan struct{} // closed when the broker has failed, or has stopped
+	failure  error         // why the broker could not continue; guarded by watched
+	err      error         // of Err; guarded by done
+	closed   error         // of Shutdown
 }
 
-// Start starts a broker and returns when it serves clients. ctx bounds only the startup.
-func Start(ctx context.Context, o Options) (*Broker, error) {
-	in := config.Input{Profiles: o.Profiles, Flags: map[string]string{
-		config.KeyDataDir:     memoryDir,
-		config.KeyListen:      "127.0.0.1:0",
-		config.KeyAdminListen: config.Off,
-	}}
-	fs, journalFile := vfs.Memory(), int64(1<<20)
-	if o.Dir != "" {
-		fs, journalFile = vfs.OS(), 16<<20
-	} else {
-		o = unguarded(o)
+// Open starts a broker on the directory dir, which it creates if it does not exist, and returns
+// when it serves clients. After a crash that includes the recovery, which takes the longer the more
+// the journal holds; ctx bounds only this start, and ending it leaves the directory as a kill at
+// that moment would. The error is one of those that match the variables below, or that of ctx.
+func Open(ctx context.Context, dir string, o Options) (*Broker, error) {
+	return open(ctx, dir, vfs.OS(), 0, o)
+}
+
+// OpenMemory starts a broker whose records, topics and settings exist until Close. It is for tests
+// and for what may be lost: nothing that it acknowledges outlives the program.
+func OpenMemory(ctx context.Context, o Options) (*Broker, error) {
+	return open(ctx, memoryDir, vfs.Memory(), fileInMemory, unguarded(o))
+}
+
+// open starts a broker. journalFile is the size of a journal file, 0 for what suits the disk.
+func open(ctx context.Context, dir string, fs vfs.FS, journalFile int64, o Options) (*Broker, error) {
+	if dir == "" {
+		return nil, &startFault{kinds: []error{ErrOptions}, err: errors.New("the directory has no name; " +
+			"name the one in which the broker keeps its records, or call OpenMemory if it need not keep them")}
 	}
-	for key, value := range map[string]string{config.KeyDataDir: o.Dir, config.KeyListen: o.Listen,
-		config.KeyAdminListen: o.Admin, config.KeyWALProfile: o.Profile} {
+	cfg, err := o.load(dir)
+	if err != nil {
+		return nil, &startFault{kinds: []error{ErrOptions}, err: err}
+	}
+	b := &Broker{local: newPipes(), stopping: make(chan struct{}), watched: make(chan struct{}), done: make(chan struct{})}
+	log, level := zap.NewNop(), zap.NewAtomicLevelAt(zap.DebugLevel)
+	if o.Logger != nil {
+		log = zap.New(slogcore.New(o.Logger.Handler(), level))
+	}
+	if o.Logger == nil || !log.Core().Enabled(zap.DebugLevel) {
+		level.SetLevel(zap.InfoLevel) // of the last lines, which the admin port shows even without a logger
+	}
+	b.inner, err = daemon.Start(ctx, daemon.Options{Config: cfg, FS: fs, Log: log, Level: level, Version: "embedded",
+		Local: b.local, JournalFileSize: journalFile, JournalBytes: journalFiles * journalFile})
+	if err != nil {
+		return nil, startError(err)
+	}
+	b.own = b.inner.Addrs()
+	if err := b.local.serve(b.own[0]); err != nil {
+		return nil, errors.Join(startError(err), b.inner.Close())
+	}
+	if at := cfg.Listeners[0].Advertise; at != "" {
+		b.own = append(b.own, at)
+	}
+	go b.watch()
+	return b, nil
+}
+
+// load returns the configuration of a broker on dir.
+func (o *Options) load(dir string) (*config.Config, error) {
+	in := config.Input{Profiles: o.Profiles, Flags: map[string]string{config.KeyDataDir: dir}}
+	listen, admin := anyPort, config.Off
+	if o.ConfigFile != "" {
+		in.File, in.ReadFile = o.ConfigFile, os.ReadFile
+		listen, admin = "", ""
+	}
+	for key, value := range map[string]string{config.KeyListen: cmp.Or(o.Listen, listen),
+		config.KeyAdminListen: cmp.Or(o.Admin, admin), config.KeyWALProfile: o.Profile} {
 		if value != "" {
 			in.Flags[key] = value
 		}
 	}
-	for key, value := range o.Settings {
-		in.Set = append(in.Set, key+"="+value)
+	for _, key := range slices.Sorted(maps.Keys(o.Settings)) {
+		in.Set = append(in.Set, key+"="+o.Settings[key])
 	}
-	cfg, err := resolve.Load(in)
-	if err != nil {
-		return nil, fmt.Errorf("chronik: %w", err)
-	}
-	log, level := zap.NewNop(), zap.NewAtomicLevel() // the admin port shows the last lines even if Log is nil
-	if o.Log != nil {
-		level.SetLevel(o.Log.Level())
-		log = o.Log.WithOptions(zap.IncreaseLevel(level))
-	}
-	inner, err := daemon.Start(ctx, daemon.Options{Config: cfg, FS: fs, Log: log, Level: level, Version: "embedded",
-		JournalFileSize: journalFile, JournalBytes: 16 * journalFile})
-	if err != nil {
-		return nil, fmt.Errorf("chronik: %w", err)
-	}
-	return &Broker{inner: inner}, nil
+	return resolve.Load(in)
 }
 
 // unguarded sets no free-space threshold unless the options do.
@@ -105,51 +175,79 @@ func unguarded(o Options) Options {
 	return o
 }
 
+// watch notes why the broker cannot continue, if that happens before it is closed.
+func (b *Broker) watch() {
+	select {
+	case err := <-b.inner.Failed():
+		b.failure = fmt.Errorf("chronik: the broker cannot continue: %w", err)
+		b.err = b.failure
+		close(b.watched)
+		close(b.done)
+	case <-b.stopping:
+		close(b.watched)
+	}
+}
+
 // Addr returns HOST:PORT of the first listener, for clients.
 func (b *Broker) Addr() string { return b.inner.Addrs()[0] }
+
+// Addrs returns HOST:PORT of all listeners, in the order in which they are configured.
+func (b *Broker) Addrs() []string { return b.inner.Addrs() }
 
 // AdminAddr returns HOST:PORT of the admin port, empty if there is none.
 func (b *Broker) AdminAddr() string { return b.inner.AdminAddr() }
 
-// Close answers accepted requests, marks the directory clean and stops the broker. Its error
-// includes the one that stopped the broker earlier, if any. Further calls wait for the first and
-// return only the error of the shutdown.
-func (b *Broker) Close() error {
-	var failure error
+// Metrics returns the broker's metrics, which docs/metrics.md describes. A program that has metrics
+// of its own serves both through prometheus.Gatherers; with several brokers, each under a path of
+// its own, since their names are the same.
+func (b *Broker) Metrics() prometheus.Gatherer { return b.inner.Metrics() }
+
+// Done returns a channel that is closed when the broker no longer works: it was closed, or cannot
+// continue. Err then has the reason. A program that learns of it still calls Close.
+func (b *Broker) Done() <-chan struct{} { return b.done }
+
+// Err returns nil while the broker works, ErrClosed after Close, and otherwise the error after
+// which the broker could not continue.
+func (b *Broker) Err() error {
 	select {
-	case failure = <-b.inner.Failed():
+	case <-b.done:
+		return b.err
 	default:
-	}
-	return errors.Join(failure, b.inner.Close())
-}
-
-// TB is the part of *testing.T and *testing.B that StartTest needs.
-type TB interface {
-	Helper()
-	Cleanup(func())
-	Context() context.Context
-	Errorf(format string, args ...any)
-	Fatalf(format string, args ...any)
-}
-
-// StartTest starts a broker that stops when the test ends; the test fails if the broker does not
-// start, or stops with an error. Without options the broker is in memory; of several Options, the
-// last applies.
-func StartTest(t TB, options ...Options) *Broker {
-	t.Helper()
-	var o Options
-	if len(options) > 0 {
-		o = options[len(options)-1]
-	}
-	b, err := Start(t.Context(), unguarded(o))
-	if err != nil {
-		t.Fatalf("%v", err)
 		return nil
 	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Errorf("chronik: close: %v", err)
+}
+
+// Close is Shutdown with no limit but the broker's own, about a minute.
+func (b *Broker) Close() error { return b.Shutdown(context.Background()) }
+
+// Shutdown answers accepted requests, moves the leaderships of a member of a cluster to others,
+// marks the directory clean and stops the broker. If ctx ends earlier, what has not ended is
+// abandoned and the error says so: no acknowledged record is lost, the next Open recovers the
+// directory, and within this program the directory may stay in use. The error includes the one
+// after which the broker could not continue, if any. Further calls wait for the first and return
+// its error.
+func (b *Broker) Shutdown(ctx context.Context) error {
+	b.stop.Do(func() {
+		close(b.stopping)
+		<-b.watched
+		err := b.inner.Shutdown(ctx)
+		if err != nil {
+			err = fmt.Errorf("chronik: %w", err)
+		}
+		if b.closed = errors.Join(b.failure, err); b.failure == nil {
+			b.err = ErrClosed
+			close(b.done)
 		}
 	})
-	return b
+	return b.closed
+}
+
+// Dial connects to an address as net.Dialer does, but without the network if the address is this
+// broker's first listener: for clients in the same program, as kgo.Dialer takes it. A listener with
+// TLS expects it on such a connection too. Clients appear with the address 127.0.0.1.
+func (b *Broker) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if !slices.Contains(b.own, address) {
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	return b.local.dial(ctx)
 }

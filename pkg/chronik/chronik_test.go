@@ -1,21 +1,27 @@
 package chronik_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
-	logtest "go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/pkg/chronik"
@@ -93,7 +99,7 @@ func TestADirectoryKeepsRecordsAndIdentity(t *testing.T) {
 	dir := t.TempDir()
 	var cluster string
 	for round := range 3 {
-		b, err := chronik.Start(t.Context(), chronik.Options{Dir: dir})
+		b, err := chronik.Open(t.Context(), dir, chronik.Options{})
 		must.OK(t, err)
 		write(t, b, "kept", fmt.Sprint("round ", round), 1)
 		got := read(t, b, "kept", round+1)
@@ -116,8 +122,8 @@ func TestADirectoryKeepsRecordsAndIdentity(t *testing.T) {
 // Two programs must not write to one directory; the error of the second names the first.
 func TestADirectoryInUseIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	first := chronik.StartTest(t, chronik.Options{Dir: dir})
-	second, err := chronik.Start(t.Context(), chronik.Options{Dir: dir})
+	first := chronik.StartTestIn(t, dir, chronik.Options{})
+	second, err := chronik.Open(t.Context(), dir, chronik.Options{})
 	if err == nil || !strings.Contains(err.Error(), "locked by another") || !strings.Contains(err.Error(), dir) {
 		t.Errorf("got %v, %v", second, err)
 	}
@@ -155,8 +161,9 @@ func TestAProfileOfThePrograms(t *testing.T) {
 }
 
 func TestSettingsAndAdminPort(t *testing.T) {
-	core, logged := logtest.New(zap.InfoLevel)
-	b := chronik.StartTest(t, chronik.Options{Admin: "127.0.0.1:0", Settings: map[string]string{"num.partitions": "3"}, Log: zap.New(core)})
+	var logged lines
+	b := chronik.StartTest(t, chronik.Options{Admin: "127.0.0.1:0", Settings: map[string]string{"num.partitions": "3"},
+		Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	write(t, b, "three", "x", 1)
 	topics, err := kadm.NewClient(client(t, b)).ListTopics(t.Context(), "three")
 	if err != nil || len(topics["three"].Partitions) != 3 {
@@ -169,8 +176,8 @@ func TestSettingsAndAdminPort(t *testing.T) {
 		t.Errorf("%q %v %v", body, err, closed)
 	}
 	http.DefaultClient.CloseIdleConnections()
-	if logged.FilterMessage("ready").Len() != 1 {
-		t.Errorf("the broker logged %v", logged.All())
+	if n := strings.Count(logged.String(), "level=INFO msg=ready "); n != 1 {
+		t.Errorf("%d lines say that it is ready:\n%s", n, &logged)
 	}
 	put, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+b.AdminAddr()+"/loglevel",
 		strings.NewReader(`{"level":"error"}`))
@@ -180,23 +187,212 @@ func TestSettingsAndAdminPort(t *testing.T) {
 	}
 	must.OK(t, b.Close())
 	http.DefaultClient.CloseIdleConnections()
-	if logged.FilterMessage("stopped").Len() != 0 {
-		t.Errorf("at level error the broker logged %v", logged.All())
+	if strings.Contains(logged.String(), "msg=stopped") {
+		t.Errorf("at level error the broker logged\n%s", &logged)
 	}
+}
+
+// lines is what a handler of slog has written.
+type lines struct {
+	mu  sync.Mutex
+	buf strings.Builder
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+// String implements fmt.Stringer.
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
 }
 
 func TestWhatIsWrongIsToldAndNothingIsLeft(t *testing.T) {
 	taken := chronik.StartTest(t)
-	for want, o := range map[string]chronik.Options{
-		"unknown durability profile": {Profile: "fsync"},
-		"unknown key":                {Settings: map[string]string{"num.partition": "1"}},
-		"address already in use":     {Listen: taken.Addr()},
-		"cannot listen":              {Admin: "192.0.2.1:1"},
-		"directory /proc/none":       {Dir: "/proc/none"},
+	used := t.TempDir()
+	chronik.StartTestIn(t, used)
+	for want, c := range map[string]struct {
+		dir  string // empty: in memory
+		o    chronik.Options
+		kind error
+	}{
+		"unknown durability profile": {o: chronik.Options{Profile: "fsync"}, kind: chronik.ErrOptions},
+		"unknown key":                {o: chronik.Options{Settings: map[string]string{"num.partition": "1"}}, kind: chronik.ErrOptions},
+		"no such file":               {o: chronik.Options{ConfigFile: "/none.yaml"}, kind: chronik.ErrOptions},
+		"address already in use":     {o: chronik.Options{Listen: taken.Addr()}, kind: chronik.ErrAddress},
+		"cannot listen":              {o: chronik.Options{Admin: "192.0.2.1:1"}, kind: chronik.ErrAddress},
+		"directory /proc/none":       {dir: "/proc/none", kind: chronik.ErrDirectory},
+		"locked by another":          {dir: used, kind: chronik.ErrInUse},
 	} {
-		if b, err := chronik.Start(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: got %v, %v; want %s", o, b, err, want)
+		var b *chronik.Broker
+		var err error
+		if c.dir == "" {
+			b, err = chronik.OpenMemory(t.Context(), c.o)
+		} else {
+			b, err = chronik.Open(t.Context(), c.dir, c.o)
 		}
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "chronik: ") {
+			t.Errorf("%+v: got %v, %v; want %s", c, b, err, want)
+		}
+		for _, kind := range []error{chronik.ErrOptions, chronik.ErrAddress, chronik.ErrDirectory, chronik.ErrInUse, chronik.ErrNewer,
+			chronik.ErrDamaged, chronik.ErrClosed} {
+			is := errors.Is(c.kind, kind) || errors.Is(c.kind, chronik.ErrInUse) && errors.Is(kind, chronik.ErrDirectory)
+			if errors.Is(err, kind) != is {
+				t.Errorf("%v: %v: %v, want %v", err, kind, !is, is)
+			}
+		}
+	}
+}
+
+// An empty name must not become a broker in memory, nor one in the working directory.
+func TestADirectoryHasAName(t *testing.T) {
+	b, err := chronik.Open(t.Context(), "", chronik.Options{})
+	if !errors.Is(err, chronik.ErrOptions) || !strings.Contains(err.Error(), "OpenMemory") {
+		t.Errorf("%v, %v", b, err)
+	}
+}
+
+// What a newer version wrote, and what is damaged, is refused and stays as it is.
+func TestAForeignFormatIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		from, to string
+		kind     error
+	}{
+		"newer":   {"chronik-directory 1 ", "chronik-directory 2 ", chronik.ErrNewer},
+		"damaged": {"\ndirectory ", "\ndirectorx ", chronik.ErrDamaged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			b := chronik.StartTestIn(t, dir)
+			write(t, b, "a", "x", 1)
+			must.OK(t, b.Close())
+			file := filepath.Join(dir, "logs", "chronik.dir")
+			was, err := os.ReadFile(file)
+			must.OK(t, err)
+			must.OK(t, os.WriteFile(file, bytes.Replace(was, []byte(c.from), []byte(c.to), 1), 0o600))
+			b, err = chronik.Open(t.Context(), dir, chronik.Options{})
+			if !errors.Is(err, c.kind) || !errors.Is(err, chronik.ErrDirectory) {
+				t.Fatalf("%v, %v", b, err)
+			}
+			must.OK(t, os.WriteFile(file, was, 0o600))
+			if got := read(t, chronik.StartTestIn(t, dir), "a", 1); got[0] != "x 0" {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}
+
+// Clients in the program need no network. Dial reaches other addresses as net.Dialer does.
+func TestClientsConnectWithinTheProgram(t *testing.T) {
+	b, other := chronik.StartTest(t), chronik.StartTest(t)
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		nc, err := b.Dial(ctx, network, address)
+		if _, tcp := nc.(*net.TCPConn); tcp || err != nil {
+			t.Errorf("%s: %T, %v", address, nc, err)
+		}
+		return nc, err
+	}
+	cl := client(t, b, kgo.Dialer(dial), kgo.ConsumeTopics("a"), kgo.ConsumerGroup("g"), kgo.DisableAutoCommit())
+	large := bytes.Repeat([]byte("x"), 900<<10)
+	var records []*kgo.Record
+	for range 20 {
+		records = append(records, &kgo.Record{Topic: "a", Value: large})
+	}
+	must.OK(t, cl.ProduceSync(t.Context(), records...).FirstErr())
+	for got := 0; got < len(records); {
+		f := cl.PollFetches(t.Context())
+		must.OK(t, f.Err())
+		f.EachRecord(func(r *kgo.Record) {
+			if got++; !bytes.Equal(r.Value, large) {
+				t.Errorf("a record of %d bytes", len(r.Value))
+			}
+		})
+	}
+	must.OK(t, cl.CommitUncommittedOffsets(t.Context()))
+	nc, err := b.Dial(t.Context(), "tcp", other.Addr())
+	must.OK(t, err)
+	if _, tcp := nc.(*net.TCPConn); !tcp {
+		t.Errorf("another broker was reached by %T", nc)
+	}
+	must.OK(t, nc.Close())
+	cl.Close()
+	must.OK(t, b.Close())
+	if nc, err := b.Dial(t.Context(), "tcp", b.Addr()); !errors.Is(err, chronik.ErrClosed) {
+		t.Errorf("%v, %v after Close", nc, err)
+	}
+}
+
+func TestHealthAndMetrics(t *testing.T) {
+	b := chronik.StartTest(t)
+	h := b.Health(t.Context())
+	if !h.Ready {
+		t.Errorf("%+v", h)
+	}
+	for _, f := range h.Findings {
+		if f.Check == "" || f.Subject == "" || f.Problem == "" || f.Remedy == "" || f.Since.IsZero() || f.NotReady {
+			t.Errorf("%+v", f)
+		}
+	}
+	families, err := b.Metrics().Gather()
+	must.OK(t, err)
+	if !slices.ContainsFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "chronik_ready" }) {
+		t.Errorf("%d metrics", len(families))
+	}
+	must.OK(t, b.Err())
+	must.OK(t, b.Close())
+	<-b.Done()
+	if err := b.Err(); !errors.Is(err, chronik.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	if h := b.Health(t.Context()); h.Ready {
+		t.Errorf("after Close: %+v", h)
+	}
+}
+
+// A stop that may take no time abandons what it has not ended, and the next start recovers it.
+func TestShutdownWithoutTime(t *testing.T) {
+	dir := t.TempDir()
+	b, err := chronik.Open(t.Context(), dir, chronik.Options{})
+	must.OK(t, err)
+	write(t, b, "a", "x", 10)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	first := b.Shutdown(ended)
+	if !errors.Is(first, context.Canceled) {
+		t.Errorf("got %v", first)
+	}
+	if again := b.Close(); again.Error() != first.Error() {
+		t.Errorf("%v, then %v", first, again)
+	}
+	b, err = chronik.Open(t.Context(), dir, chronik.Options{})
+	for errors.Is(err, chronik.ErrInUse) { // what was abandoned has not ended yet
+		b, err = chronik.Open(t.Context(), dir, chronik.Options{})
+	}
+	must.OK(t, err)
+	if got := read(t, b, "a", 10); got[9] != "x 9" {
+		t.Errorf("%q", got)
+	}
+	must.OK(t, b.Close())
+}
+
+// The settings that only a file can have apply, and options override it.
+func TestAConfigFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "chronik.yaml")
+	const text = "listeners:\n- name: a\n  listen: 127.0.0.1:0\n- name: b\n  listen: 127.0.0.1:0\nnum.partitions: 5\n"
+	must.OK(t, os.WriteFile(file, []byte(text), 0o600))
+	b := chronik.StartTest(t, chronik.Options{ConfigFile: file, Admin: "off"})
+	if n := len(b.Addrs()); n != 2 || b.Addrs()[0] != b.Addr() {
+		t.Errorf("%v", b.Addrs())
+	}
+	write(t, b, "five", "x", 1)
+	topics, err := kadm.NewClient(client(t, b)).ListTopics(t.Context(), "five")
+	if err != nil || len(topics["five"].Partitions) != 5 {
+		t.Errorf("%d partitions, %v", len(topics["five"].Partitions), err)
 	}
 }
 
@@ -218,7 +414,7 @@ func TestCloseTwice(t *testing.T) {
 // disk, or its producer receives an error.
 func TestCloseUnderLoad(t *testing.T) {
 	dir := t.TempDir()
-	b, err := chronik.Start(t.Context(), chronik.Options{Dir: dir})
+	b, err := chronik.Open(t.Context(), dir, chronik.Options{})
 	must.OK(t, err)
 	var mu sync.Mutex
 	acked, enough := map[int64]string{}, make(chan struct{})
@@ -246,7 +442,7 @@ func TestCloseUnderLoad(t *testing.T) {
 	stop()
 	producer.Wait()
 	cl.Close()
-	again := chronik.StartTest(t, chronik.Options{Dir: dir})
+	again := chronik.StartTestIn(t, dir, chronik.Options{})
 	got := read(t, again, "a", len(acked))
 	for offset, v := range acked {
 		if offset >= int64(len(got)) || got[offset] != v {
@@ -281,7 +477,7 @@ func TestATestWhoseBrokerDoesNotStartFails(t *testing.T) {
 // docs/performance.md has the figure.
 func BenchmarkInMemory(b *testing.B) {
 	for b.Loop() {
-		broker, err := chronik.Start(b.Context(), chronik.Options{})
+		broker, err := chronik.OpenMemory(b.Context(), chronik.Options{})
 		must.OK(b, err)
 		must.OK(b, broker.Close())
 	}

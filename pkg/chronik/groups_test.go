@@ -28,8 +28,8 @@ func TestAGroupOutlivesItsBroker(t *testing.T) {
 				return time.Minute
 			}
 			for round := range 3 {
-				b, err := chronik.Start(t.Context(),
-					chronik.Options{Dir: dir, Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"}})
+				b, err := chronik.Open(t.Context(), dir,
+					chronik.Options{Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"}})
 				must.OK(t, err)
 				write(t, b, "kept", fmt.Sprint("round ", round), 1)
 				cl := client(t, b, append([]kgo.Opt{kgo.ConsumerGroup("g"), kgo.ConsumeTopics("kept"), kgo.DisableAutoCommit(),

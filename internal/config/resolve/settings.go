@@ -26,7 +26,7 @@ func elsewhere() map[string]string {
 // Registry returns all broker and topic configs, with these durability profiles.
 func Registry(profiles configdef.Profiles) *configdef.Registry {
 	var presets []string
-	for _, p := range durability.Presets() {
+	for _, p := range configdef.Presets() {
 		presets = append(presets, p.Name)
 	}
 	return configdef.New(configdef.Options{Profiles: profiles, ProducePresets: presets})

@@ -57,6 +57,10 @@ func Open(opts Options) (*Store, *State, error) {
 	return &Store{log: log, all: true, known: map[journal.StreamID]bool{}}, state, nil
 }
 
+// Peek returns statelog.ErrNewerFormat if a newer version of chronik wrote the checkpoint in a
+// directory. It changes nothing, and leaves all other checks to Open.
+func Peek(fsys vfs.FS, dir string) error { return statelog.Peek(fsys, dir, format) }
+
 // Read returns the checkpoint in a directory, or the copy in a mirror, nil if there is none. It
 // changes nothing.
 func Read(fsys vfs.FS, dir string) (*State, error) {

@@ -54,6 +54,10 @@ type StreamID struct {
 // repaired silently.
 var ErrDamaged = errors.New("journal is damaged")
 
+// ErrNewer marks a journal file that another version of chronik wrote, whose frames this one cannot
+// read. It is no damage.
+var ErrNewer = errors.New("journal has another format")
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 type header struct {
@@ -86,8 +90,8 @@ func decodeHeader(b []byte) (h header, ok bool, err error) {
 		return h, false, nil
 	}
 	if v := le.Uint16(b[8:]); v != formatVersion {
-		return h, false, fmt.Errorf("journal format version %d: this program reads version %d; start the version that wrote it",
-			v, formatVersion)
+		return h, false, fmt.Errorf("%w: version %d, this program reads version %d; start the version that wrote it",
+			ErrNewer, v, formatVersion)
 	}
 	h.seq = le.Uint64(b[16:])
 	h.salt = le.Uint64(b[24:])

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"maps"
@@ -180,7 +181,8 @@ func TestOtherVersionsAreRefusedByName(t *testing.T) {
 		sealHeader(e)
 		copy(b, e)
 		_, _, err := frames(fileSystem(t, 7, b), Position{File: 7, LSN: 42})
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("journal format version %d: this program reads version 3", version)) {
+		want := fmt.Sprintf("version %d, this program reads version 3; start the version that wrote it", version)
+		if !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), want) {
 			t.Errorf("version %d: %v", version, err)
 		}
 	}

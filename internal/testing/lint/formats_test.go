@@ -33,8 +33,7 @@ var noFormats = map[string]string{
 // formatFaults compares the tables of formats with the packages that encode. encoders are those, by
 // their path from the root; tests are the tests of a file.
 func formatFaults(page string, encoders []string, tests func(file string) string) (faults []string) {
-	_, text, _ := strings.Cut(page, "\n### A format\n")
-	text, _, _ = strings.Cut(text, "\n## ")
+	_, text, _ := strings.Cut(page, "\n## On the disk\n")
 	named := map[string]bool{}
 	inFile := regexp.MustCompile("((?:`(?:Test|Fuzz)\\w+`(?:, )?)+) in `([\\w/]+_test\\.go)`")
 	for line := range strings.Lines(text) {
@@ -78,7 +77,7 @@ func formatFaults(page string, encoders []string, tests func(file string) string
 	return faults
 }
 
-// The tables of CONTRIBUTING.md name all formats, a test of the bytes of each, and a fuzz target of
+// The tables of docs/formats.md name all formats, a test of the bytes of each, and a fuzz target of
 // its decoder, or the reason for none.
 func TestFormatsAreListed(t *testing.T) {
 	var encoders []string
@@ -103,13 +102,13 @@ func TestFormatsAreListed(t *testing.T) {
 		}
 		return string(text)
 	}
-	for _, fault := range formatFaults(pages(t)["CONTRIBUTING.md"], encoders, tests) {
-		t.Errorf("CONTRIBUTING.md: %s", fault)
+	for _, fault := range formatFaults(pages(t)["docs/formats.md"], encoders, tests) {
+		t.Errorf("docs/formats.md: %s", fault)
 	}
 }
 
 func TestAMissingFormatIsFound(t *testing.T) {
-	const page = "\n### A format\n\n| format | described | version | test | fuzz |\n|---|---|---|---|---|\n" +
+	const page = "\n## On the disk\n\n| format | described | version | test | fuzz |\n|---|---|---|---|---|\n" +
 		"| a | `internal/a/a.go` | 1 | `TestA` in `internal/a/a_test.go` | `FuzzA`, `FuzzB` in `internal/a/fuzz_test.go` |\n"
 	tests := func(file string) string {
 		if file == "internal/a/fuzz_test.go" {

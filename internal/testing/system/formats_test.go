@@ -83,16 +83,16 @@ func numberOf(t *testing.T, name string) (n int) {
 	return n
 }
 
-// formatVersions returns the versions of the formats on the disk, as CONTRIBUTING.md names them.
+// formatVersions returns the versions of the formats on the disk, as docs/formats.md names them.
 func formatVersions(t *testing.T) string {
 	t.Helper()
 	root := "../../.."
-	page, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "formats.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(page), "\nOn the disk:\n")
-	table, _, _ = strings.Cut(table, "\nBetween processes:\n")
+	_, table, _ := strings.Cut(string(page), "\n## On the disk\n")
+	table, _, _ = strings.Cut(table, "\n## Between processes\n")
 	constant := regexp.MustCompile("`([A-Za-z]+)` in (?:`([^`]+\\.go)`|that file)")
 	var out strings.Builder
 	for row := range strings.Lines(table) {

@@ -26,7 +26,7 @@ func stored(t *testing.T) (dir string, start func() toolAt) {
 	t.Helper()
 	dir = t.TempDir()
 	settings := map[string]string{"chronik.disk.min.free.bytes": "0", "group.initial.rebalance.delay.ms": "0"}
-	b, err := chronik.Start(t.Context(), chronik.Options{Dir: dir, Settings: settings})
+	b, err := chronik.Open(t.Context(), dir, chronik.Options{Settings: settings})
 	must.OK(t, err)
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	must.OK(t, err)
@@ -44,7 +44,7 @@ func stored(t *testing.T) (dir string, start func() toolAt) {
 	}
 	must.OK(t, b.Close())
 	return dir, func() toolAt {
-		b := chronik.StartTest(t, chronik.Options{Dir: dir, Settings: settings})
+		b := chronik.StartTestIn(t, dir, chronik.Options{Settings: settings})
 		return toolAt{b.Addr(), t}
 	}
 }

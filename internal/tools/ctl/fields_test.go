@@ -61,7 +61,7 @@ func TestDocsListTheFieldsOfJSON(t *testing.T) {
 	run("produce orders -k : --transactional-id import")
 	run("context set here brokers=" + b.Addr())
 	run("user add alice --password-file " + password)
-	stopped := chronik.StartTest(t, chronik.Options{Dir: real["DATA"]})
+	stopped := chronik.StartTestIn(t, real["DATA"], chronik.Options{})
 	run("topic create orders --brokers " + stopped.Addr())
 	run("produce orders --brokers " + stopped.Addr())
 	must.OK(t, stopped.Close())

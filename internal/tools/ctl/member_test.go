@@ -16,7 +16,7 @@ import (
 // A member of a KIP-848 group starts without a partition while another member has them all. It
 // does not exit, but waits for its assignment and reads what the other member left.
 func TestAMemberWaitsForWhatAnotherHolds(t *testing.T) {
-	b, err := chronik.Start(t.Context(),
+	b, err := chronik.OpenMemory(t.Context(),
 		chronik.Options{Settings: map[string]string{"group.consumer.heartbeat.interval.ms": "100",
 			"group.consumer.min.heartbeat.interval.ms": "50"}})
 	must.OK(t, err)

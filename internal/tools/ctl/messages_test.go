@@ -354,7 +354,7 @@ func TestVariablesThatNobodyReads(t *testing.T) {
 // A run leaves no goroutine behind.
 func TestNothingIsLeftRunning(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	b, err := chronik.Start(t.Context(), chronik.Options{Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"}})
+	b, err := chronik.OpenMemory(t.Context(), chronik.Options{Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"}})
 	must.OK(t, err)
 	for _, line := range []string{"topic create a", "produce a", "consume a", "consume a --group g", "group list", "group describe g",
 		"cluster health", "api-versions", "profile explain a", "topic delete a --yes", "consume a"} {

@@ -110,7 +110,7 @@ func TestProduceGivesUpARecordThatNobodyAcknowledges(t *testing.T) {
 // the client library does not return it.
 func TestProduceTellsWhatTheBrokerRefusesUntilTheEnd(t *testing.T) {
 	dir := t.TempDir()
-	b := chronik.StartTest(t, chronik.Options{Dir: dir})
+	b := chronik.StartTestIn(t, dir, chronik.Options{})
 	in, end := produced(t.Context(), b.Addr())
 	say(t, in, "one\n")
 	must.OK(t, in.Close())
@@ -118,8 +118,8 @@ func TestProduceTellsWhatTheBrokerRefusesUntilTheEnd(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	must.OK(t, b.Close())
-	full := chronik.StartTest(t,
-		chronik.Options{Dir: dir, Settings: map[string]string{"chronik.disk.min.free.bytes": strconv.FormatInt(1<<60, 10)}})
+	full := chronik.StartTestIn(t, dir,
+		chronik.Options{Settings: map[string]string{"chronik.disk.min.free.bytes": strconv.FormatInt(1<<60, 10)}})
 	in, end = produced(t.Context(), full.Addr(), "--timeout", "1s")
 	say(t, in, "two\n")
 	got := <-end

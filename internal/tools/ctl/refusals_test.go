@@ -13,7 +13,7 @@ import (
 
 // A user without rights learns from each command what it attempted, and how to continue.
 func TestRefusalsSayWhatToDo(t *testing.T) {
-	b, err := chronik.Start(context.Background(), chronik.Options{
+	b, err := chronik.OpenMemory(context.Background(), chronik.Options{
 		Settings: map[string]string{"authorization": "acl", "super-users": "User:admin"}})
 	must.OK(t, err)
 	defer func() { _ = b.Close() }()

@@ -22,7 +22,7 @@ func broker(ts *testscript.TestScript, neg bool, args []string) {
 		name, value, _ := strings.Cut(s, "=")
 		settings[name] = value
 	}
-	b, err := chronik.Start(context.Background(), chronik.Options{Dir: ts.MkAbs(args[0]), Settings: settings})
+	b, err := chronik.Open(context.Background(), ts.MkAbs(args[0]), chronik.Options{Settings: settings})
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(b.Close()) })
 	ts.Setenv("LIVE", b.Addr())

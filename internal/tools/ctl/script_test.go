@@ -55,7 +55,7 @@ func TestScripts(t *testing.T) {
 			if err := os.WriteFile(token, []byte("a token of more than thirty-two characters\n"), 0o600); err != nil {
 				return err
 			}
-			b, err := chronik.Start(context.Background(), chronik.Options{Admin: "127.0.0.1:0",
+			b, err := chronik.OpenMemory(context.Background(), chronik.Options{Admin: "127.0.0.1:0",
 				Settings: map[string]string{"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2",
 					"authorization": "acl", "super-users": "User:ANONYMOUS", "admin.token-file": token}})
 			if err != nil {

@@ -29,7 +29,7 @@ func tlsProxy(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("ca.pem"), authority.CertificatePEM, 0o600))
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
 	ts.Check(err)
-	b, err := chronik.Start(context.Background(), chronik.Options{Settings: map[string]string{"advertise": l.Addr().String()}})
+	b, err := chronik.OpenMemory(context.Background(), chronik.Options{Settings: map[string]string{"advertise": l.Addr().String()}})
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(b.Close()) })
 	ts.Defer(func() { ts.Check(l.Close()) })

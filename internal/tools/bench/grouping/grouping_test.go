@@ -122,7 +122,7 @@ func TestCommitsAreCountedAndThere(t *testing.T) {
 
 // If the broker ends, the measurement ends with an error and without goroutines.
 func TestABrokerThatEnds(t *testing.T) {
-	b, err := chronik.Start(t.Context(), chronik.Options{Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"}})
+	b, err := chronik.OpenMemory(t.Context(), chronik.Options{Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"}})
 	must.OK(t, err)
 	to := target(b, 2)
 	to.Keep = true
