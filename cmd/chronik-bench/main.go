@@ -8,16 +8,17 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/bench/command"
 )
 
-// version is set by `make build`.
-var version = "dev"
+// version is set by the linker: the Makefile and scripts/release name it.
+var version string
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal ends the measured interval and prints the result; a second signal ends the
 	// process at once.
 	context.AfterFunc(ctx, stop)
-	os.Exit(command.Main(ctx, os.Args[1:], version, os.Stdout, os.Stderr))
+	os.Exit(command.Main(ctx, os.Args[1:], cli.Version(version), os.Stdout, os.Stderr))
 }

@@ -7,11 +7,12 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/ctl"
 )
 
-// version is set by `make build`.
-var version = "dev"
+// version is set by the linker: the Makefile and scripts/release name it.
+var version string
 
 func main() {
 	// Without SIGPIPE a closed pipe is a write error, so that a consumer can leave its group.
@@ -19,7 +20,7 @@ func main() {
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	code := ctl.Main(ctx, os.Args[1:], version, ctl.Std())
+	code := ctl.Main(ctx, os.Args[1:], cli.Version(version), ctl.Std())
 	stop()
 	os.Exit(code)
 }
