@@ -206,12 +206,17 @@ release-tool:
 RELEASE_VERSION := $(if $(filter command line environment,$(origin VERSION)),$(VERSION))
 SIGN ?=
 
+.PHONY: site
+site: ## the documentation as a site in dist/site, searchable without a server; fails on a link or an anchor that leads nowhere
+	cd scripts/site && CGO_ENABLED=0 GOFLAGS=-mod=readonly go build -trimpath -o $(CURDIR)/.cache/bin/site .
+	.cache/bin/site -into dist/site -version '$(VERSION)'
+
 .PHONY: release
 release: release-tool ## everything that a release publishes, in dist/VERSION (VERSION=0.1.0; SIGN="command" signs SHA256SUMS)
 	SIGN='$(SIGN)' scripts/release.sh $(RELEASE) $(if $(RELEASE_VERSION),-version $(RELEASE_VERSION))
 
 .PHONY: release-check
-release-check: ## builds a release of the commit twice in two directories, compares the bytes, installs and runs each artifact (QUICK=1: Linux on this processor only)
+release-check: ## builds a release of the commit twice, compares the bytes, installs and runs each artifact, follows docs/install.md (QUICK=1: a part)
 	scripts/release-check.sh
 
 .PHONY: packages

@@ -2,9 +2,9 @@
 # release-check.sh   builds a release of the commit twice, in two clones with different paths, umasks,
 # time zones and languages, and compares the bytes. Then it installs and runs each artifact once: the
 # programs of the archive, of the .deb and of the .rpm, the image by its own configuration, the chart.
-# VERSION is the version (by default that of the commit). Prints "NOT RUN" for what this machine cannot
+# In the end it follows docs/install.md. VERSION is the version (by default that of the commit). Prints "NOT RUN" for what this machine cannot
 # run. With QUICK=1 both builds are for Linux on this processor and share one build cache, and nothing
-# is installed as root; otherwise the second build compiles everything again, in an empty cache.
+# is installed as root, nor is the page followed; otherwise the second build compiles everything again, in an empty cache.
 # Needs git, Go, curl, jq and python3.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -90,7 +90,7 @@ else
 fi
 
 # ---- each artifact, run once ------------------------------------------------------
-read -r kafka admin < <(python3 scripts/free-ports.py 2 | tr '\n' ' ')
+read -r kafka admin < <(python3 scripts/free-ports.py 2)
 serve() { # serve DIR NAME: starts chronikd of DIR, writes and reads records, stops it
   local name="$2"
   [ "$("$1/chronikd" version)" = "v$version" ] || fail "$name: chronikd version prints $("$1/chronikd" version), not v$version"
@@ -115,7 +115,7 @@ for file in "$out"/chronik-*.tar.gz; do
   mkdir "$work/archive"
   tar -xzf "$file" -C "$work/archive"
   top="$work/archive/$(basename "$file" .tar.gz)"
-  for f in LICENSE README.md CHANGELOG.md third-party.gz docs/operations.md chronikd.yaml man/man8/chronikd.8.gz man/man1/chronikctl.1.gz \
+  for f in LICENSE README.md CHANGELOG.md third-party.gz docs/install.md chronikd.yaml man/man8/chronikd.8.gz man/man1/chronikctl.1.gz \
     completion/bash/chronikctl completion/zsh/_chronikd completion/fish/chronikctl.fish deploy/systemd/chronikd.service; do
     [ -s "$top/$f" ] || fail "${file##*/} has no $f"
   done
@@ -224,4 +224,6 @@ else
   CHART="$work/chart/chronik" PROGRAMS="$work/deb/usr/bin" scripts/helm.sh "$helm"
   echo "release: the chart ran the programs of the .deb"
 fi
+
+[ -n "${QUICK:-}" ] || scripts/install-page.sh
 echo "release: $version is reproducible and runs"

@@ -8,11 +8,10 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/bench/command"
 )
 
-// version is set by the linker: the Makefile and scripts/release name it.
+// version is set by the linker; empty for a program that `go install` builds.
 var version string
 
 func main() {
@@ -20,5 +19,5 @@ func main() {
 	// The first signal ends the measured interval and prints the result; a second signal ends the
 	// process at once.
 	context.AfterFunc(ctx, stop)
-	os.Exit(command.Main(ctx, os.Args[1:], cli.Version(version), os.Stdout, os.Stderr))
+	os.Exit(command.Main(ctx, os.Args[1:], version, os.Stdout, os.Stderr))
 }

@@ -7,11 +7,10 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/ctl"
 )
 
-// version is set by the linker: the Makefile and scripts/release name it.
+// version is set by the linker; empty for a program that `go install` builds.
 var version string
 
 func main() {
@@ -20,7 +19,7 @@ func main() {
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	code := ctl.Main(ctx, os.Args[1:], cli.Version(version), ctl.Std())
+	code := ctl.Main(ctx, os.Args[1:], version, ctl.Std())
 	stop()
 	os.Exit(code)
 }
