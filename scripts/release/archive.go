@@ -75,7 +75,8 @@ func (r *release) archives() error {
 			}
 			files = append(files, more...)
 		}
-		for _, spec := range []string{"LICENSE", "docs/page.png", "deploy/docker", "deploy/grafana", "deploy/prometheus", "deploy/systemd"} {
+		specs := []string{"LICENSE", "docs/page.png", "deploy/docker", "deploy/grafana", "deploy/prometheus", "deploy/systemd"}
+		for _, spec := range specs {
 			more, err := trackedFiles(spec, top)
 			if err != nil {
 				return err

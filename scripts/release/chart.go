@@ -50,7 +50,8 @@ func (r *release) chartSettings(text []byte) ([]byte, error) {
 func (r *release) sbom() error {
 	for _, p := range r.platforms {
 		archive := fmt.Sprintf("chronik-%s-%s", r.version, p)
-		args := []string{"run", "-trimpath", "-buildvcs=false", "./scripts/sbom", "-archive", archive, r.version, filepath.Join(".cache", "release")}
+		args := []string{"run", "-trimpath", "-buildvcs=false", "./scripts/sbom", "-archive", archive, r.version}
+		args = append(args, filepath.Join(".cache", "release"))
 		for _, name := range programs {
 			args = append(args, filepath.Join(p.bin(), name))
 		}

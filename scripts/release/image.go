@@ -137,7 +137,10 @@ func (r *release) manifest(l *layout, p platform, run runConfig) (descriptor, er
 	}
 	plain := sha256.Sum256(content)
 	layer := l.add(typeLayer, compressed(content))
-	labels := map[string]string{"org.opencontainers.image.revision": r.commit, "org.opencontainers.image.created": r.time.Format(time.RFC3339)}
+	labels := map[string]string{
+		"org.opencontainers.image.revision": r.commit,
+		"org.opencontainers.image.created":  r.time.Format(time.RFC3339),
+	}
 	for name, value := range run.Labels {
 		labels[name] = value
 	}

@@ -1,6 +1,6 @@
-// Command release writes everything that a release of chronik publishes: archives of static binaries,
-// Debian and RPM packages, a container image, the Helm chart, bills of materials, the release notes
-// and the checksums. Run it in the root of the repository, through `make release`:
+// Command release writes everything that a release of chronik publishes: archives of static
+// binaries, Debian and RPM packages, a container image, the Helm chart, bills of materials, the
+// release notes and the checksums. Run it in the root of the repository, through `make release`:
 //
 //	release [-version X.Y.Z] [-into DIR] [-platforms LIST] [-only LIST]
 //
@@ -42,8 +42,10 @@ func main() {
 	var (
 		version   = flag.String("version", "", "the version; the default is derived from CHANGELOG.md and the commit")
 		into      = flag.String("into", "", "the directory of the results; by default dist/VERSION")
-		platforms = flag.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64", "the operating systems and processors, separated by commas")
-		only      = flag.String("only", "", "the artifacts to write, separated by commas: "+strings.Join(artifacts, ", ")+"; by default all, and their checksums")
+		platforms = flag.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64",
+			"the operating systems and processors, separated by commas")
+		only = flag.String("only", "",
+			"the artifacts to write, separated by commas: "+strings.Join(artifacts, ", ")+"; by default all, and their checksums")
 	)
 	flag.Parse()
 	if err := run(*version, *into, *platforms, *only, flag.Args()); err != nil {
@@ -112,8 +114,8 @@ func choose(only string) (map[string]bool, error) {
 	return wanted, nil
 }
 
-// clear empties the staging directory and removes results of former runs from r.into: everything, if
-// all artifacts are built and the directory is one of dist that the command chose, else packages only.
+// clear empties the staging directory and removes results of former runs from r.into: everything if
+// all artifacts are built, otherwise the packages if they are.
 func (r *release) clear(wanted map[string]bool) error {
 	if err := os.RemoveAll(stage); err != nil {
 		return err

@@ -44,7 +44,8 @@ func TestTheVersionIsThatOfTheChangelog(t *testing.T) {
 	repository(t, "# Changelog\n\n## 0.2.0\n\n- new\n\n## 0.1.0\n\n- old\n")
 	for version, want := range map[string]string{
 		"0.2.0": "", "0.2.0-rc.1": "", "0.1.0": "is not that of the newest section", "0.3.0": "is not that of the newest section",
-		"v0.2.0": "is not of the form", "0.2.0+build": "is not of the form", "0.2.0-": "is not of the form", "0.2.0/../x": "is not of the form",
+		"v0.2.0": "is not of the form", "0.2.0+build": "is not of the form",
+		"0.2.0-": "is not of the form", "0.2.0/../x": "is not of the form",
 	} {
 		r := new(release)
 		err := r.identify(version)
@@ -123,19 +124,25 @@ func TestTheDockerfileIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.User != "65532:65532" || c.WorkingDir != "/var/lib/chronik" || c.StopSignal != "SIGTERM" || !slices.Equal(c.Entrypoint, []string{"/usr/bin/chronikd"}) {
+	if c.User != "65532:65532" || c.WorkingDir != "/var/lib/chronik" || c.StopSignal != "SIGTERM" ||
+		!slices.Equal(c.Entrypoint, []string{"/usr/bin/chronikd"}) {
 		t.Errorf("%+v", c)
 	}
 	if !slices.Contains(c.Env, "CHRONIK_LISTEN=:9092") || len(c.Env) != 4 || len(c.ExposedPorts) != 2 || len(c.Volumes) != 1 {
 		t.Errorf("%v, %v, %v", c.Env, c.ExposedPorts, c.Volumes)
 	}
-	if c.Labels["org.opencontainers.image.version"] != "0.1.0" || !strings.Contains(c.Labels["org.opencontainers.image.description"], " on disk") {
+	if c.Labels["org.opencontainers.image.version"] != "0.1.0" ||
+		!strings.Contains(c.Labels["org.opencontainers.image.description"], " on disk") {
 		t.Errorf("%v", c.Labels)
 	}
-	if h := c.Healthcheck; h == nil || h.StartPeriod != 10*time.Minute || !slices.Equal(h.Test, []string{"CMD", "/usr/bin/chronikd", "health"}) {
+	if h := c.Healthcheck; h == nil || h.StartPeriod != 10*time.Minute ||
+		!slices.Equal(h.Test, []string{"CMD", "/usr/bin/chronikd", "health"}) {
 		t.Errorf("%+v", c.Healthcheck)
 	}
-	for _, bad := range []string{"FROM scratch\nRUN x\n", "FROM debian\nUSER 1\n", "", "FROM scratch\nENV A\n", "FROM scratch\nENTRYPOINT x\n", "FROM scratch\nHEALTHCHECK NONE\n", "FROM scratch\nHEALTHCHECK --retries=3 CMD [\"x\"]\n", "FROM scratch\nLABEL a=\"b\n"} {
+	for _, bad := range []string{
+		"", "FROM debian\nUSER 1\n", "FROM scratch\nRUN x\n", "FROM scratch\nENV A\n", "FROM scratch\nENTRYPOINT x\n",
+		"FROM scratch\nHEALTHCHECK NONE\n", "FROM scratch\nHEALTHCHECK --retries=3 CMD [\"x\"]\n", "FROM scratch\nLABEL a=\"b\n",
+	} {
 		if _, err := parseDockerfile(bad, nil); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
@@ -187,7 +194,8 @@ func TestBlobsAreNamedByTheirContent(t *testing.T) {
 	}
 	var back map[string]int
 	if len(l.files) != 1 || l.files[0].name != "blobs/sha256/"+strings.TrimPrefix(d.Digest, "sha256:") || d.Size != len(l.files[0].data) ||
-		json.Unmarshal(l.files[0].data, &back) != nil || d.Digest != "sha256:015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862" {
+		json.Unmarshal(l.files[0].data, &back) != nil ||
+		d.Digest != "sha256:015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862" {
 		t.Errorf("%+v, %+v", d, l.files)
 	}
 }

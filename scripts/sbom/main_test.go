@@ -37,7 +37,8 @@ func TestABillOfAnArchiveHasEachProgramAndEachModuleOnce(t *testing.T) {
 	var bills []*bom
 	for _, name := range []string{"a", "b"} {
 		b, err := describe(&debug.BuildInfo{GoVersion: "go1.26.8", Path: "example.com/m/cmd/" + name,
-			Main: debug.Module{Path: "example.com/m"}, Deps: []*debug.Module{{Path: "example.com/c", Version: "v1.0.0"}, {Path: "example.com/" + name, Version: "v1.0.0"}},
+			Main: debug.Module{Path: "example.com/m"},
+			Deps: []*debug.Module{{Path: "example.com/c", Version: "v1.0.0"}, {Path: "example.com/" + name, Version: "v1.0.0"}},
 		}, "1.0.0")
 		if err != nil {
 			t.Fatal(err)

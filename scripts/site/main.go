@@ -1,11 +1,11 @@
-// Command site writes the documentation site: a page of HTML for each page of the repository, with a
-// search that needs no server. Run it in the root of the repository, through `make site`:
+// Command site writes the documentation site: a page of HTML for each page of the repository, with
+// a search that needs no server. Run it in the root of the repository, through `make site`:
 //
 //	site [-into DIR] [-version TEXT]
 //
 // The order of the pages is that of docs/README.md. The command fails if a page is not in it, if a
-// link leads to no page, no heading or no tracked file, if a page contains HTML, and if what it wrote
-// is not well-formed or loads anything from another server. The site also works from file://.
+// link leads to no page, no heading or no tracked file, if a page contains HTML, and if what it
+// wrote is not well-formed or loads anything from another server. The site also works from file://.
 package main
 
 import (

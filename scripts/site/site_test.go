@@ -89,7 +89,8 @@ func TestMistakesOfPagesAreReported(t *testing.T) {
 		}
 	}
 	root := tree(t, map[string]string{"docs/b.md": "# B\n"})
-	if _, err := run(root, filepath.Join(t.TempDir(), "site"), ""); err == nil || !strings.Contains(err.Error(), "no table has a row for docs/b.md") {
+	_, err := run(root, filepath.Join(t.TempDir(), "site"), "")
+	if err == nil || !strings.Contains(err.Error(), "no table has a row for docs/b.md") {
 		t.Errorf("a page that the index lacks: %v", err)
 	}
 }
@@ -132,7 +133,8 @@ func TestOtherDirectoriesAreNotReplaced(t *testing.T) {
 func TestAnchorsAreThoseOfGitHub(t *testing.T) {
 	s := slugs{used: map[string]int{}}
 	for _, c := range [][2]string{
-		{"GET /v1/waits", "get-v1waits"}, {"What's new?", "whats-new"}, {"A – b", "a--b"}, {"A – b", "a--b-1"}, {"TLS, logins", "tls-logins"},
+		{"GET /v1/waits", "get-v1waits"}, {"What's new?", "whats-new"}, {"A – b", "a--b"}, {"A – b", "a--b-1"},
+		{"TLS, logins", "tls-logins"},
 	} {
 		if got := string(s.Generate([]byte(c[0]), 0)); got != c[1] {
 			t.Errorf("%q: %s, want %s", c[0], got, c[1])
