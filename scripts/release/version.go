@@ -17,9 +17,10 @@ import (
 var semantic = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z][0-9A-Za-z.]*)?$`)
 
 // identify sets the version, the commit and the time of the release. The number of the version is
-// that of the newest section of CHANGELOG.md, its only source. Without an explicit version, a commit
-// with the tag of that number is the release. Every other commit is a version that sorts before it,
-// and two of them sort by their dates. An explicit version must be that number or sort before it.
+// that of the newest section of CHANGELOG.md, its only source. Without an explicit version, a
+// commit with the tag of that number is the release. Every other commit is a version that sorts
+// before it, and two of them sort by their dates. An explicit version must be that number or sort
+// before it.
 func (r *release) identify(version string) error {
 	log, err := os.ReadFile("CHANGELOG.md")
 	if err != nil {
