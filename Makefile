@@ -121,6 +121,11 @@ cluster-torture: build ## ROUNDS faults (default 100) of three brokers under loa
 	scripts/skewed.sh $(CURDIR)/$(BIN)/chronikd-skewed
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_SKEWED=$(CURDIR)/$(BIN)/chronikd-skewed CHRONIK_CLUSTER_ROUNDS=$(ROUNDS) CHRONIK_CLUSTER_SEED=$(SEED) CHRONIK_CLUSTER_FAULT="$(FAULT)" go test -count=1 -timeout 6h -v -run '^Test(ClusterUnderFaults|AWitnessUnderFaults|PartitionsMoveUnderLoad|ThreeVotersGrowToFive|MetadataAreRestoredFromACopy)$$' ./internal/testing/system/
 
+.PHONY: soak
+soak: build ## for HOURS (default 1), three brokers under every load and faults, and with UPGRADE=1 changes of version; a report of what grows in dist/soak (SEED=n FAULT=text)
+	@former=; if [ -n "$(UPGRADE)" ]; then former=$(CURDIR)/$(BIN)/chronikd-former; scripts/former.sh $$former || exit; fi; \
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_FORMER=$$former CHRONIK_SOAK=$(or $(HOURS),1)h CHRONIK_SOAK_REPORT=$(or $(REPORT),$(CURDIR)/dist/soak) CHRONIK_CLUSTER_SEED=$(SEED) CHRONIK_CLUSTER_FAULT="$(FAULT)" go test -count=1 -timeout 100h -v -run '^TestSoak$$' ./internal/testing/system/
+
 .PHONY: rolling-upgrade
 rolling-upgrade: build ## three brokers of the commit in scripts/former are upgraded, downgraded and upgraded under load
 	@scripts/former.sh $(CURDIR)/$(BIN)/chronikd-former || { rc=$$?; test $$rc = 3 && exit 0; exit $$rc; }; \

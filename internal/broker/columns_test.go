@@ -135,7 +135,8 @@ func TestWaitingRequestsAreRefusedWithoutMemory(t *testing.T) {
 	all := n.opt.ParkedBytes
 	must(t, n.Handler.parked.Acquire(t.Context(), all))
 	defer n.Handler.parked.Release(all)
-	busy := []int16{kerr.NotController.Code, kerr.CoordinatorNotAvailable.Code, kerr.LeaderNotAvailable.Code, kerr.RequestTimedOut.Code}
+	busy := []int16{kerr.NotController.Code, kerr.CoordinatorNotAvailable.Code, kerr.LeaderNotAvailable.Code, kerr.RequestTimedOut.Code,
+		kerr.CoordinatorLoadInProgress.Code}
 	n.forEachAPI(t, id, func(t *testing.T, a *api, req kmsg.Request, resp kmsg.Response) {
 		codes := codesIn(resp)
 		for _, c := range codes {

@@ -201,7 +201,7 @@ func TestDescribeConfigsRefusesAsKafkaDoes(t *testing.T) {
 		{loggerType, "", "INVALID_REQUEST: Broker id must not be empty"},
 		{loggerType, "x", "INVALID_REQUEST: Broker id must be an integer, but it is: x"},
 		{loggerType, "7", "INVALID_REQUEST: Unexpected broker id, expected 1 but received 7"},
-		{kmsg.ConfigResourceTypeClientMetrics, "", "INVALID_REQUEST: Subscription name can't be empty"},
+		{kmsg.ConfigResourceTypeClientMetrics, "", "INVALID_REQUEST: Client metrics subscription name must not be empty"},
 		{3, "x", "INVALID_REQUEST: Unknown resource type"},
 	} {
 		x := ask[*kmsg.DescribeConfigsResponse](t, w, 4, describing(c.kind, c.name)).Resources[0]

@@ -185,12 +185,9 @@ func (b *Handler) configsOf(img *metadata.Image, res resource) ([]configdef.Valu
 		return b.opt.Configs.DescribeGroup(l), nil
 	case kmsg.ConfigResourceTypeClientMetrics:
 		if res.name == "" {
-			return nil, protocolErrorf(kerr.InvalidRequest, "Subscription name can't be empty")
+			return nil, protocolErrorf(kerr.InvalidRequest, "Client metrics subscription name must not be empty")
 		}
-		set, ok := img.Subscription(res.name)
-		if !ok {
-			return nil, nil // as in Kafka, an unknown one has no configs
-		}
+		set, _ := img.Subscription(res.name) // none for an unknown one: the defaults, as in Kafka
 		return b.opt.Configs.DescribeSubscription(set), nil
 	}
 	return nil, unknownResource(res.kind)

@@ -1,9 +1,14 @@
 package broker
 
 import (
+	"cmp"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/testing/golden"
 )
@@ -34,4 +39,79 @@ func TestDocsListEveryAPI(t *testing.T) {
 		fmt.Fprintf(&b, "| %d | %s | %d to %d |\n", a.Key, a.Name(), a.Min, a.Max)
 	}
 	golden.Part(t, "../../docs/compatibility.md", "apis", b.String(), "go test ./internal/broker -run Docs")
+}
+
+// missing are the APIs that a broker of Kafka 4.4 lists and this one does not, by the reason.
+func missing() map[string][]int16 {
+	return map[string][]int16{
+		"A delegation token is a password that the brokers make for another client, under a secret key that all of them have. " +
+			"A user for each application (SCRAM) or short-lived tokens of an issuer (OAUTHBEARER) serve for the same": {38, 39, 40, 41},
+		"Share groups are not there yet; use consumer groups":                                            {76, 77, 78, 79, 90, 91, 92},
+		"Kafka's brokers send it to each other for share groups; clients do not":                         {83, 84, 85, 86, 87},
+		"The voters follow from the lists of brokers: [change the voters](cluster.md#change-the-voters)": {80, 81},
+		"The heartbeat of a streams group never asks for a description, so no client sends it. Kafka asks only with " +
+			"`group.streams.topology.description.plugin.class`": {93},
+		"There are no controllers besides the brokers: `chronikctl broker unregister`. `kafka-cluster unregister-controller` reports that " +
+			"the cluster does not support it": {94},
+	}
+}
+
+// The documentation gives a reason for each API of Kafka 4.4 that is missing, and all others have
+// Kafka's versions.
+func TestDocsListEveryMissingAPI(t *testing.T) {
+	table, err := Table(0)
+	must(t, err)
+	type kafkaAPI struct {
+		name     string
+		min, max int16
+	}
+	kafka := map[int16]kafkaAPI{}
+	text, err := os.ReadFile("testdata/kafka-4.4-apis.txt")
+	must(t, err)
+	for line := range strings.Lines(string(text)) {
+		var key int16
+		var a kafkaAPI
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		_, err := fmt.Sscan(line, &key, &a.name, &a.min, &a.max)
+		must(t, err)
+		kafka[key] = a
+	}
+	for _, a := range table.APIs() {
+		want, ok := kafka[a.Key]
+		if a.Key == int16(kmsg.Produce) {
+			want.min = 3 // below, it is listed for librdkafka only
+		}
+		if !ok || a.Min != want.min || a.Max != want.max {
+			t.Errorf("%s has versions %d to %d, in Kafka %d to %d", a.Name(), a.Min, a.Max, want.min, want.max)
+		}
+		delete(kafka, a.Key)
+	}
+	type row struct {
+		keys   []int16
+		reason string
+	}
+	var rows []row
+	for reason, keys := range missing() {
+		rows = append(rows, row{keys, reason})
+	}
+	slices.SortFunc(rows, func(x, y row) int { return cmp.Compare(x.keys[0], y.keys[0]) })
+	var b strings.Builder
+	b.WriteString("| key | API | reason |\n|---|---|---|\n")
+	for _, r := range rows {
+		var keys, names []string
+		for _, key := range r.keys {
+			if kafka[key].name == "" {
+				t.Errorf("key %d is not missing", key)
+			}
+			keys, names = append(keys, fmt.Sprint(key)), append(names, kafka[key].name)
+			delete(kafka, key)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", strings.Join(keys, ", "), strings.Join(names, ", "), r.reason)
+	}
+	for key, a := range kafka {
+		t.Errorf("%s (%d) is missing without a reason", a.name, key)
+	}
+	golden.Part(t, "../../docs/compatibility.md", "missing apis", b.String(), "go test ./internal/broker -run Docs")
 }

@@ -10,22 +10,23 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/pattern"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // ListTransactions (key 66), versions 0 to 2: the transactional ids that this broker coordinates.
 // If one shard can't be asked, the whole request fails, because an incomplete list looks like a
-// complete one. Those that the client may not describe are left out.
+// complete one. Those that the client may not describe are left out. Kafka's admin client repeats
+// this request after COORDINATOR_LOAD_IN_PROGRESS only.
 func listTransactionsAPI() api {
 	return apiDef[*kmsg.ListTransactionsRequest]{
 		API:        protocol.API{Key: int16(kmsg.ListTransactions), Max: 2},
 		asks:       asks[*kmsg.ListTransactionsRequest]{inside: true},
-		overloaded: kerr.CoordinatorNotAvailable,
+		overloaded: kerr.CoordinatorLoadInProgress,
 		route:      route[*kmsg.ListTransactionsRequest]{by: byAll, join: joinTransactions},
 		handle:     inBackground(atTransactions, listTransactions),
 	}.api()
@@ -107,7 +108,7 @@ func transactionPattern(p *string, list []txn.Description) (*regexp.Regexp, *ker
 	for i := range list {
 		ids += len(list[i].ID)
 	}
-	re, err := group.Compile(*p, ids)
+	re, _, err := pattern.Compile(*p, ids)
 	if err != nil {
 		return nil, kerr.InvalidRegularExpression
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/telemetry"
 )
 
 var (
-	errTelemetryCodec    = errors.New("unknown compression of metrics")
 	errTelemetryTooLarge = errors.New("the metrics are larger than telemetry.max.bytes")
-	errReservedInstance  = errors.New("the client instance id is zero")
+	errReservedInstance  = errors.New("the client instance id is reserved")
 )
 
 // PushTelemetry (key 72), version 0: metrics of the client (KIP-714). As in Kafka, it needs no
@@ -54,13 +54,15 @@ func decodePushTelemetry(b *Handler, r *network.Request) (*kmsg.PushTelemetryReq
 func pushTelemetry(b *Handler, r *network.Request, req *kmsg.PushTelemetryRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrPushTelemetryResponse())
 	err := errReservedInstance
-	if req.ClientInstanceID != ([16]byte{}) {
+	if !reserved(req.ClientInstanceID) {
 		err = b.opt.Telemetry.Push(telemetryClient(r, req.ClientInstanceID), req.SubscriptionID, req.Terminating, func() ([]byte, error) {
 			switch codec := record.Codec(req.CompressionType); {
 			case !codec.Known():
-				return nil, errTelemetryCodec
+				return nil, telemetry.ErrCodec
 			case len(req.Metrics) > int(b.conf.TelemetryMaxBytes):
 				return nil, errTelemetryTooLarge
+			case len(req.Metrics) == 0:
+				return nil, nil // no metrics, whatever the codec
 			default:
 				return record.Inflate(codec, req.Metrics, b.inflatedMetrics(len(req.Metrics)))
 			}
@@ -71,4 +73,9 @@ func pushTelemetry(b *Handler, r *network.Request, req *kmsg.PushTelemetryReques
 		r.Code = resp.ErrorCode
 	}
 	return resp
+}
+
+// reserved reports whether Kafka reserves an id (Uuid.RESERVED): 0 and 1.
+func reserved(id [16]byte) bool {
+	return id == [16]byte{} || id == [16]byte{15: 1}
 }

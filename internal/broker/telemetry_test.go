@@ -70,7 +70,8 @@ func TestClientsPushMetrics(t *testing.T) {
 		"interval.ms=100 CLIENT_METRICS_CONFIG {CLIENT_METRICS_CONFIG:interval.ms=100}",
 		"match=client_id=.*,client_source_address=127.0.0.1 CLIENT_METRICS_CONFIG {CLIENT_METRICS_CONFIG:match=client_id=.*,client_source_address=127.0.0.1}",
 		"metrics=org.lag,org.x CLIENT_METRICS_CONFIG {CLIENT_METRICS_CONFIG:metrics=org.lag,org.x}")
-	wantConfigs(t, w, describing(clientMetrics, "gone"))
+	wantConfigs(t, w, describing(clientMetrics, "gone"), "interval.ms=300000 DEFAULT_CONFIG", "match= DEFAULT_CONFIG",
+		"metrics= DEFAULT_CONFIG") // as one that never was
 	for version, types := range map[int16][]int8{0: nil, 1: {int8(clientMetrics)}} {
 		req := kmsg.NewPtrListConfigResourcesRequest()
 		req.ResourceTypes = types
@@ -84,8 +85,10 @@ func TestClientsPushMetrics(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	must(t, pushOf(t, w, s.ClientInstanceID, s.SubscriptionID, 1, deflated(t, lagOfThree)))
+	other := subscriptionOf(t, w, [16]byte{})
+	must(t, pushOf(t, w, other.ClientInstanceID, other.SubscriptionID, 4, nil)) // franz-go compresses no metrics to nothing
 	v := n.telemetry.View()
-	if len(v.Series) != 1 || v.Series[0].Metric != "org.lag" || v.Series[0].Value != 3 || v.Clients != 1 {
+	if len(v.Series) != 1 || v.Series[0].Metric != "org.lag" || v.Series[0].Value != 3 || v.Clients != 2 {
 		t.Errorf("%+v", v)
 	}
 }
@@ -115,8 +118,10 @@ func TestPushesAreRefused(t *testing.T) {
 		}
 	}
 	s := subscriptionOf(t, w, [16]byte{})
-	if err := pushOf(t, w, [16]byte{}, s.SubscriptionID, 0, lagOfThree); !errors.Is(err, kerr.InvalidRequest) {
-		t.Errorf("a push of no instance: %v", err)
+	for _, id := range [][16]byte{{}, {15: 1}} {
+		if err := pushOf(t, w, id, s.SubscriptionID, 0, lagOfThree); !errors.Is(err, kerr.InvalidRequest) {
+			t.Errorf("a push of the reserved id %x: %v", id, err)
+		}
 	}
 	if v := n.telemetry.View(); len(v.Series) > 0 {
 		t.Errorf("%+v", v)
@@ -138,7 +143,10 @@ func TestSubscriptionsAreRefused(t *testing.T) {
 		{"s", "match", "color=red", "INVALID_CONFIG: Illegal client matching pattern: color=red: the names are client_instance_id, " +
 			"client_id, client_software_name, client_software_version, client_source_address, client_source_port"},
 		{"s", "match", "client_id=(", "INVALID_CONFIG: Illegal client matching pattern: client_id=(: " +
-			"error parsing regexp: missing closing ): `^(?:()$`"},
+			"missing closing ): write an expression of RE2"},
+		{"s", "match", "client_id=(a?){1000}(b?){1000}",
+			"INVALID_CONFIG: Illegal client matching pattern: client_id=(a?){1000}(b?){1000}: " +
+				"it would take too long for each client: use shorter expressions, or several subscriptions"},
 		{"s", "match", "client_id=" + strings.Repeat("x", 1024),
 			"INVALID_CONFIG: Illegal client matching pattern: together they have more than 1024 bytes: use several subscriptions"},
 	} {
@@ -156,5 +164,20 @@ func TestSubscriptionsAreRefused(t *testing.T) {
 	mustAlter(t, w, incremental(clientMetrics, "7", "metrics", set, "b")) // those that exist can change
 	if n.image().NumSubscriptions() != 100 {
 		t.Errorf("%d subscriptions", n.image().NumSubscriptions())
+	}
+}
+
+// All metrics are one empty name, from which KIP-714's clients, franz-go among them, push all.
+func TestAllMetricsAreOneEmptyName(t *testing.T) {
+	n := newNode(t)
+	w := n.dial(t)
+	mustAlter(t, w, incremental(clientMetrics, "s", "metrics", set, "org.a,*"))
+	if got := subscriptionOf(t, w, [16]byte{}).RequestedMetrics; !slices.Equal(got, []string{""}) {
+		t.Errorf("%q", got)
+	}
+	// A client that sends no ApiVersions is software of the name "unknown", as in Kafka.
+	mustAlter(t, w, incremental(clientMetrics, "s", "match", set, "client_software_name=unknown,client_software_version=unknown"))
+	if got := subscriptionOf(t, w, [16]byte{}).RequestedMetrics; len(got) != 1 {
+		t.Errorf("%q", got)
 	}
 }

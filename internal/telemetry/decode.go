@@ -173,7 +173,7 @@ func (p *point) decode(b []byte) (ok bool, err error) {
 			case "partition":
 				p.rest.Partition = value
 			case "node_id", "node.id":
-				p.rest.Node = value
+				p.rest.Node = strings.TrimPrefix(value, "node-") // as Java's clients write it
 			case "client_id", "client.id": // the connection says it
 			default:
 				if len(others) < maxAttributes {

@@ -47,6 +47,8 @@ var (
 	ErrTooEarly = errors.New("before the end of the push interval")
 	// ErrSubscription: the client's subscription has another id.
 	ErrSubscription = errors.New("the subscription has changed")
+	// ErrCodec: the client compresses with an unknown codec.
+	ErrCodec = errors.New("unknown compression of metrics")
 	// ErrEnded: the client has said that its last push was its last.
 	ErrEnded = errors.New("the client instance has ended")
 )
@@ -118,7 +120,7 @@ type Keeper struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	subs    []configdef.Subscription
+	subs    []configdef.Subscription // never modified, only replaced
 	clients map[[16]byte]*client
 	byAge   list.List      // of *client, the one that was heard of last at the back
 	pushers map[pusher]int // clients and series
@@ -135,7 +137,8 @@ type client struct {
 	expires     time.Time
 	asked       time.Time // zero: never
 	pushed      time.Time
-	again       bool // it may ask at once, because its last push was refused
+	told        int32 // the id of the subscription that it was last told, or pushed for
+	again       bool  // it may ask at once, because its last push was refused with what it has to learn
 	ended       bool
 	series      map[view.ClientSeries]float64 // by all but Value
 	seriesBytes int
@@ -174,33 +177,32 @@ func (k *Keeper) subscribe(subs []configdef.Subscription) {
 }
 
 // Ask returns the subscription of a client, and its instance id, which is new if it has none. The
-// error is ErrTooEarly or ErrEnded.
+// error is ErrTooEarly. As in Kafka, a client may ask at once if its subscription has changed.
 func (k *Keeper) Ask(c Client) (instance [16]byte, s Subscription, err error) {
 	if c.Instance == ([16]byte{}) {
 		c.Instance = newInstance()
 	}
+	s = k.subscription(&c)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s = k.subscription(&c)
 	if len(s.Metrics) == 0 {
 		return c.Instance, s, nil
 	}
 	now := k.now()
 	e := k.entry(&c, now)
-	if e.ended {
-		return c.Instance, s, ErrEnded
-	}
-	if last := later(e.asked, e.pushed); !last.IsZero() && now.Sub(last) < s.Interval && !e.again {
+	last := later(e.asked, e.pushed)
+	if !last.IsZero() && now.Sub(last) < s.Interval && e.told == s.ID && !e.again {
 		return c.Instance, s, ErrTooEarly
 	}
-	e.asked, e.again = now, false
+	e.asked, e.told, e.again = now, s.ID, false
 	k.touch(e, now, s.Interval)
 	return c.Instance, s, nil
 }
 
 // Push stores the metrics of a client: read returns them after all that may refuse the push without
 // them was checked. last: the client ends. The error is ErrTooEarly, ErrEnded, ErrSubscription,
-// ErrMalformed, or that of read. A push that is malformed from some point on is stored up to there.
+// ErrMalformed, or that of read; after ErrCodec the client may ask at once. A push that is
+// malformed from some point on is stored up to there.
 func (k *Keeper) Push(c Client, subscription int32, last bool, read func() ([]byte, error)) error {
 	s, err := k.admit(&c, subscription, last)
 	if err != nil {
@@ -211,7 +213,7 @@ func (k *Keeper) Push(c Client, subscription int32, last bool, read func() ([]by
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if e := k.clients[c.Instance]; e != nil {
-			e.again = true
+			e.again = errors.Is(err, ErrCodec)
 		}
 		return err
 	}
@@ -238,15 +240,16 @@ func (k *Keeper) Push(c Client, subscription int32, last bool, read func() ([]by
 
 // admit checks whether a push is due.
 func (k *Keeper) admit(c *Client, subscription int32, last bool) (s Subscription, err error) {
+	s = k.subscription(c)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s = k.subscription(c)
 	if len(s.Metrics) == 0 {
 		return s, ErrSubscription
 	}
 	now := k.now()
 	e := k.entry(c, now)
-	switch due := e.pushed.IsZero() || e.asked.After(e.pushed) || now.Sub(e.pushed) >= s.Interval; {
+	due := e.pushed.IsZero() || e.asked.After(e.pushed) || now.Sub(e.pushed) >= s.Interval || e.told != s.ID
+	switch {
 	case e.ended:
 		return s, ErrEnded
 	case !due && !last:
@@ -255,17 +258,21 @@ func (k *Keeper) admit(c *Client, subscription int32, last bool) (s Subscription
 		e.again = true
 		return s, ErrSubscription
 	}
-	e.pushed, e.ended, e.again = now, last, false
+	e.pushed, e.told, e.ended, e.again = now, s.ID, last, false
 	k.touch(e, now, s.Interval)
 	return s, nil
 }
 
-// subscription returns what a client is asked for. Caller holds mu.
+// subscription returns what a client is asked for. The selectors may be many and long, so they are
+// compared without the lock.
 func (k *Keeper) subscription(c *Client) Subscription {
+	k.mu.Lock()
+	subs := k.subs
+	k.mu.Unlock()
 	metrics := map[string]bool{}
 	s := Subscription{Interval: time.Duration(math.MaxInt64)}
-	for i := range k.subs {
-		sub := &k.subs[i]
+	for i := range subs {
+		sub := &subs[i]
 		if !c.selects(sub) {
 			continue
 		}
@@ -364,8 +371,13 @@ func (k *Keeper) yield(wants *client) bool {
 	return false
 }
 
-// store stores one value. Caller holds mu.
+// store stores one value. A gauge that is no number has no value now, as Java's clients push it for
+// an average of nothing. Caller holds mu.
 func (k *Keeper) store(e *client, p *point) {
+	if !p.delta && !p.total && math.IsNaN(p.value) {
+		k.remove(e, p.rest)
+		return
+	}
 	if p.delta && (math.IsNaN(p.value) || math.IsInf(p.value, 0) || p.total && p.value < 0) {
 		k.omitted++ // the sum would be of no use from then on
 		return
@@ -380,6 +392,19 @@ func (k *Keeper) store(e *client, p *point) {
 		p.value += old
 	}
 	e.series[key] = p.value
+}
+
+// remove removes a series of a client, if it is there. Caller holds mu.
+func (k *Keeper) remove(e *client, key view.ClientSeries) {
+	if _, ok := e.series[key]; !ok {
+		return
+	}
+	delete(e.series, key)
+	n := key.Bytes() + seriesBytes
+	k.series--
+	k.bytes -= n
+	e.seriesBytes -= n
+	k.pushers[e.of.pusher()]--
 }
 
 // room makes room for a series, and counts it. Caller holds mu.

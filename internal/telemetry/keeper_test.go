@@ -32,6 +32,13 @@ func newKeeper(t rapid.TB, sets ...map[string]string) *timed {
 	must.OK(t, err)
 	k := &timed{time: time.Unix(1000, 0), r: configdef.New(configdef.Options{Profiles: profiles})}
 	k.Keeper = New(func() time.Time { return k.time })
+	k.set(t, sets...)
+	return k
+}
+
+// set replaces all subscriptions.
+func (k *timed) set(t rapid.TB, sets ...map[string]string) {
+	t.Helper()
 	var subs []configdef.Subscription
 	for _, set := range sets {
 		must.OK(t, k.r.CheckSubscription(set))
@@ -40,7 +47,6 @@ func newKeeper(t rapid.TB, sets ...map[string]string) *timed {
 		subs = append(subs, s)
 	}
 	k.subscribe(subs)
-	return k
 }
 
 func clientAt(n int, address string) Client {
@@ -182,10 +188,22 @@ func TestWhenRequestsAreRefused(t *testing.T) {
 	ask(nil) // at once, because of the refusal
 	ask(ErrTooEarly)
 	push(id, false, failed, failed)
-	ask(nil)
-	push(id, true, nil, nil) // the last push comes at any time
+	ask(ErrTooEarly) // it can push again after the interval
+	k.time = k.time.Add(10 * time.Second)
+	push(id, false, ErrCodec, ErrCodec)
+	k.time = k.time.Add(time.Millisecond)
+	ask(nil) // at once: the answer has the codecs
+	push(id, false, nil, nil)
+	k.set(t, map[string]string{"metrics": "b", "interval.ms": "10000"})
+	push(id, false, nil, ErrSubscription) // and not ErrTooEarly
+	id = ask(nil).ID
+	ask(ErrTooEarly)
+	push(id, true, nil, nil)
 	push(id, true, nil, ErrEnded)
-	ask(ErrEnded)
+	ask(ErrTooEarly)
+	k.time = k.time.Add(10 * time.Second)
+	ask(nil)
+	push(id, false, nil, ErrEnded)
 	k.time = k.time.Add(30 * time.Second)
 	ask(nil) // it is forgotten
 	k.subscribe(nil)
@@ -218,6 +236,26 @@ func TestValuesAreStored(t *testing.T) {
 	k.time = k.time.Add(3 * time.Second)
 	if v := k.View(); len(v.Series) > 0 || v.Clients > 0 || k.bytes != 0 || k.series != 0 || len(k.pushers) > 0 {
 		t.Errorf("%+v, %d bytes", v, k.bytes)
+	}
+}
+
+// Java's clients push gauges that are no numbers for averages of nothing, and a node as "node-1".
+func TestAGaugeWithoutAValueHasNoSeries(t *testing.T) {
+	k := newKeeper(t, map[string]string{"metrics": "*", "interval.ms": "1000"})
+	c := clientAt(1, "10.0.0.1")
+	for _, x := range []struct {
+		value float64
+		want  int
+	}{{math.NaN(), 0}, {3, 1}, {math.NaN(), 0}} {
+		k.push(t, c, metricsData(gauge("latency.avg", number(x.value, "node_id", "node-1"))))
+		k.time = k.time.Add(time.Second)
+		v := k.View()
+		if len(v.Series) != x.want || v.Omitted != 0 || k.series != x.want || x.want == 0 && k.bytes != 0 {
+			t.Errorf("after %v: %+v, %d series of %d bytes", x.value, v, k.series, k.bytes)
+		}
+		if x.want == 1 && v.Series[0].Node != "1" {
+			t.Errorf("node %q", v.Series[0].Node)
+		}
 	}
 }
 

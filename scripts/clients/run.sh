@@ -10,7 +10,8 @@
 #         of docs/clients.md, which have brokers of their own, too. kafkajs: an
 #         idempotent producer. connect: Kafka Connect. tools: Kafka's performance
 #         and verifiable clients. cli: all of Kafka's tools (scripts/cli-smoke.sh).
-#         secure: logins of all libraries, on a broker of its own.
+#         secure: logins of all libraries, on a broker of its own. telemetry: the metrics that
+#         clients push, in /metrics.
 #         all: each of these, but not ctl, which is for a single broker.
 # BOOTSTRAP=HOST:PORT   test a broker that runs; without it bin/chronikd is
 #                       started on a directory and ports of its own.
@@ -22,6 +23,7 @@
 # RESTART_PAUSE=2       seconds between two restarts.
 # KAFKA=1               with NODES=3: three brokers of Apache Kafka instead, to compare.
 # AT_ONCE=1             all clients at once. QUICK=1: the groups' main variants only.
+# METRICS=HOST:PORT     with BOOTSTRAP: the admin ports of its brokers, for telemetry.
 # RECORDS=100000        records of each client and codec.
 # STRICT=1              a client that is not installed is a failure.
 # KEEP=1                keeps logs and data.
@@ -73,7 +75,7 @@ else
 fi
 if [ -z "${BROKERS:-}${BOOTSTRAP:-}" ]; then
   : >"$WORK/chronikd.log"
-  "$root/bin/chronikd" --data-dir "$WORK/data" --listen 127.0.0.1:0 --admin-listen off 2>"$WORK/chronikd.log" &
+  "$root/bin/chronikd" --data-dir "$WORK/data" --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 2>"$WORK/chronikd.log" &
   pid=$!
   for _ in $(seq 600); do
     BOOTSTRAP="$(sed -n 's/.*"msg":"ready".*"listen":\["\([^"]*\)".*/\1/p' "$WORK/chronikd.log")"
@@ -82,8 +84,10 @@ if [ -z "${BROKERS:-}${BOOTSTRAP:-}" ]; then
     sleep 0.1
   done
   if [ -z "$BOOTSTRAP" ]; then echo "clients: chronikd did not start:"; cat "$WORK/chronikd.log"; exit 1; fi
+  METRICS="$(sed -n 's/.*"msg":"ready".*"admin":"\([^"]*\)".*/\1/p' "$WORK/chronikd.log")"
 fi
-export BOOTSTRAP
+[ -z "${ADMINS:-}" ] || METRICS="${ADMINS//,/ }"
+export BOOTSTRAP METRICS="${METRICS:-}"
 
 passed=0 failed=0 missing=0
 count() { # count CLIENT RC SECONDS
@@ -94,7 +98,7 @@ count() { # count CLIENT RC SECONDS
   esac
 }
 clients=() running=()
-everything="kgo kcat confluent java perf txn tools connect kafkajs kgo-group confluent-group kafka-python-group sarama-group kafkajs-group"
+everything="kgo kcat confluent java perf txn telemetry tools connect kafkajs kgo-group confluent-group kafka-python-group sarama-group kafkajs-group"
 everything+=" java-group simple-group tools-group streams snippets secure cli"
 for client in "${@:-kgo kcat confluent java perf ctl txn}"; do
   [ "$client" != all ] || client="$everything"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+	"github.com/chronik-io/chronik/internal/pattern"
 )
 
 // Calls match regular expressions against topics, outside of the shard's goroutine: matching may be
@@ -113,7 +114,7 @@ func (s *Shard) match(to coordinator.Ticket, e Request, expression string) {
 			return m
 		}
 		plain, viewer := unbind(expression)
-		re, err := Compile(plain, sizeOf(topics.Names()))
+		re, _, err := pattern.Compile(plain, sizeOf(topics.Names()))
 		if m.err = err; err == nil {
 			m.matches, m.err = matching(ctx, re, topics.Names(), s.visible(viewer))
 		}
@@ -228,8 +229,8 @@ func (s *Shard) rematch() {
 	})
 }
 
-// maxRematch bounds the steps of all expressions of more than smallProgram instructions together.
-const maxRematch = 10 * maxSteps
+// maxRematch bounds the steps of all expressions of more than pattern.Small instructions together.
+const maxRematch = 10 * pattern.MaxSteps
 
 // match matches all expressions, the smallest first. There may be more topics now than when an
 // expression was accepted, and more expressions: those that would take too long keep their matches,
@@ -245,7 +246,7 @@ func (r *topicMatches) match(ctx context.Context, names iter.Seq[string], visibl
 	var programs []program
 	for bound := range r.matches {
 		plain, _ := unbind(bound)
-		if re, size, err := compile(plain, 0); err == nil {
+		if re, size, err := pattern.Compile(plain, 0); err == nil {
 			programs = append(programs, program{bound, re, size})
 		}
 		if coordinator.Pause(ctx); ctx.Err() != nil {
@@ -255,8 +256,8 @@ func (r *topicMatches) match(ctx context.Context, names iter.Seq[string], visibl
 	slices.SortFunc(programs, func(a, b program) int { return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.bound, b.bound)) })
 	left, bytes := maxRematch, sizeOf(names)
 	for _, p := range programs {
-		if p.size > smallProgram {
-			if left -= p.size * bytes; p.size*bytes > maxSteps || left < 0 {
+		if p.size > pattern.Small {
+			if left -= p.size * bytes; p.size*bytes > pattern.MaxSteps || left < 0 {
 				delete(r.matches, p.bound)
 				continue
 			}

@@ -2,9 +2,7 @@ package group
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"regexp/syntax"
 	"slices"
 	"strings"
 	"testing"
@@ -14,58 +12,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
-	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/pattern"
 )
 
-// An expression with millions of instructions is refused before it is compiled.
-func TestLargeExpressionIsCheapToRefuse(t *testing.T) {
-	for _, expression := range []string{
-		"(" + strings.Repeat("x", 300) + "){1000}", "(" + strings.Repeat("x", 3000) + "){1000}", "(((a{1,10}){1,10}){1,10}){1,10}",
-		strings.Repeat("(ab?){900}", 20), "(x{2,}){900}y{900,}(a|b|c|d|e|f|g|h|i){800}", strings.Repeat(`[\pL\pN_-]`, 300),
-	} {
-		if used := allocated(func() {
-			if _, err := Compile(expression, 0); err == nil {
-				t.Errorf("%.40s is accepted", expression)
-			}
-		}); used > 8<<20 {
-			t.Errorf("%.40s: %d bytes were allocated", expression, used)
-		}
-	}
-}
-
-// instructions never returns less than the size of the compiled program, so no program exceeds the
-// bound.
-func TestInstructionsAreNotUndercounted(t *testing.T) {
-	for _, expression := range []string{
-		"", "a", "abc", "a|b", "(a|bc|)", "a*", "a+?", "(a*)+", "x{5}", "x{0,5}", "x{3,}", "x{0,}",
-		"(ab){2,7}", "((a{2,3}){4}|[a-z]{5}){3}", "^a$", `\bfoo\B`, ".*",
-		"(?i)abc", "(?s).", `[^a]`, `\pL+`, "a{0}", "(a|b|c){3}d", "abc|abd|acd", "(?:)", "(a?){20}", "(x{2,}){9}",
-	} {
-		parsed, err := syntax.Parse(expression, syntax.Perl)
-		must.OK(t, err)
-		prog, err := syntax.Compile(parsed.Simplify())
-		must.OK(t, err)
-		// A program has one instruction that fails and one that matches. A repetition that is empty
-		// or unbounded has one more.
-		if n := instructions(parsed); n+3 < len(prog.Inst) {
-			t.Errorf("%q: %d instructions, counted are %d", expression, len(prog.Inst), n)
-		}
-	}
-}
-
-// The steps of an expression are bounded for the names that there are, unless it is small.
-func TestTheStepsOfAnExpressionAreBounded(t *testing.T) {
-	const names = 30_000 // bytes: 1,000 topics
+// An expression that would take too many steps for the topics that there are is refused.
+func TestAnExpressionThatIsTooSlowIsRefused(t *testing.T) {
 	slow := strings.Repeat(".?", 2000)
-	for _, x := range []struct {
-		expression string
-		names      int
-		want       error
-	}{{slow, names, errTooSlow}, {slow, names / 10, nil}, {"orders-.*", 1000 * names, nil}, {strings.Repeat("x", 300), 300_000, nil}} {
-		if _, err := Compile(x.expression, x.names); !errors.Is(err, x.want) {
-			t.Errorf("%.20q for %d bytes: %v, want %v", x.expression, x.names, err, x.want)
-		}
-	}
 	w := newWorld(t)
 	for i := range 1000 {
 		w.topic(fmt.Sprintf("%030d", i), 1)
@@ -78,10 +30,10 @@ func TestTheStepsOfAnExpressionAreBounded(t *testing.T) {
 // When topics change, the expressions of many members share a bound, too, and the smallest come
 // first: those that would take too long keep their matches.
 func TestManyExpressionsKeepNoTopicsFromOthers(t *testing.T) {
-	const each = maxSteps / 2
+	const each = pattern.MaxSteps / 2
 	names := slices.Values([]string{strings.Repeat("x", 249), "orders-1"})
-	r := topicMatches{matches: map[string][]string{"orders-.*": nil, strings.Repeat(".?", maxInstructions/3): nil}}
-	bytes := each / (4 * smallProgram)
+	r := topicMatches{matches: map[string][]string{"orders-.*": nil, strings.Repeat(".?", pattern.MaxInstructions/3): nil}}
+	bytes := each / (4 * pattern.Small)
 	many := func(yield func(string) bool) {
 		for range bytes / 257 {
 			for name := range names {
@@ -92,7 +44,7 @@ func TestManyExpressionsKeepNoTopicsFromOthers(t *testing.T) {
 		}
 	}
 	for i := range 2 * maxRematch / each {
-		r.matches[strings.Repeat("(x|y)", smallProgram)+fmt.Sprintf("%04d", i)] = nil
+		r.matches[strings.Repeat("(x|y)", pattern.Small)+fmt.Sprintf("%04d", i)] = nil
 	}
 	r.match(t.Context(), many, func(Viewer) func(string) bool { return func(string) bool { return true } })
 	if got := r.matches["orders-.*"]; len(got) != bytes/257 {
@@ -101,7 +53,7 @@ func TestManyExpressionsKeepNoTopicsFromOthers(t *testing.T) {
 	if n, most := len(r.matches)-1, 2*maxRematch/each; n < most/4 || n == most {
 		t.Errorf("%d of %d large expressions were matched", n, most)
 	}
-	if _, matched := r.matches[strings.Repeat(".?", maxInstructions/3)]; matched {
+	if _, matched := r.matches[strings.Repeat(".?", pattern.MaxInstructions/3)]; matched {
 		t.Error("an expression that is too slow for the topics was matched")
 	}
 }

@@ -65,5 +65,6 @@ func Attacks() []Attack {
 	all = append(all, fieldAttacks()...)
 	all = append(all, entryAttacks()...)
 	all = append(all, transactionAttacks()...)
+	all = append(all, telemetryAttacks()...)
 	return append(all, adminAttacks()...)
 }

@@ -49,7 +49,7 @@ const (
 
 // ground lists the leaf packages of this module that every package may import, as it may import the
 // standard library.
-var ground = []string{"internal/breakrules", "internal/bytesio", "internal/label", "internal/pause", "internal/share"}
+var ground = []string{"internal/breakrules", "internal/bytesio", "internal/label", "internal/pattern", "internal/pause", "internal/share"}
 
 // importRules returns the rule of every package, by its path without the module path. Add a new
 // package here and to docs/architecture.md in the same commit.
@@ -68,6 +68,7 @@ func importRules() map[string]importRule {
 		"internal/bytesio":     leaf(),
 		"internal/label":       leaf(),
 		"internal/pause":       leaf(),
+		"internal/pattern":     leaf(),
 		"internal/share":       leaf(),
 		"internal/states":      leaf(),
 		"internal/metrics": {may: []string{"internal/view"}, never: append([]string{kmsgPkg, cobraPkg, yamlPkg}, osPkg),
@@ -124,11 +125,7 @@ func importRules() map[string]importRule {
 		"cmd/chronikd":                {may: []string{"internal/chronikd"}, because: "a main of at most 40 lines"},
 		"cmd/chronikctl":              {may: []string{"internal/tools/ctl"}, because: "a main of at most 40 lines"},
 		"cmd/chronik-bench":           {may: []string{"internal/tools/bench/command"}, because: "a main of at most 40 lines"},
-		"scripts/clients/kgo":         {because: "a client test speaks the protocol from outside"},
-		"scripts/clients/txn/kgo":     {because: "a client test speaks the protocol from outside"},
 		"scripts/clients/secure/keys": {because: "makes certificates and tokens as others do, without the broker's code"},
-		"scripts/clients/secure/kgo":  {because: "a client test speaks the protocol from outside"},
-		"scripts/clients/groups":      {because: "a client test speaks the protocol from outside"},
 		"internal/cli": {may: []string{"internal/text"}, never: []string{yamlPkg, kmsgPkg},
 			because: "it holds the parts that three command lines share and knows no command"},
 		"internal/text": {never: append([]string{kmsgPkg}, noDisk...),
@@ -138,6 +135,9 @@ func importRules() map[string]importRule {
 			because: "it collects the texts of the tools and adds none of its own"},
 		"scripts/platforms": {because: "it reads chronik's sources as data"},
 		"scripts/sbom":      {because: "it reads programs as data"},
+	}
+	for _, client := range []string{"groups", "kgo", "secure/kgo", "telemetry/kgo", "txn/kgo"} {
+		all["scripts/clients/"+client] = importRule{because: "a client test speaks the protocol from outside"}
 	}
 	maps.Copy(all, pureRules())
 	maps.Copy(all, testRules())

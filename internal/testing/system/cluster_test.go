@@ -182,13 +182,17 @@ func (c *nodes) end(sig syscall.Signal, which ...int) {
 
 // client returns a client of all brokers, unless the options say something else.
 func (c *nodes) client(opts ...kgo.Opt) (*kgo.Client, error) {
-	all := []kgo.Opt{kgo.SeedBrokers(c.seeds...)}
-	if c.net != nil {
-		all = append(all, kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return c.net.dial(ctx, len(c.seeds), network, addr)
-		}))
+	return kgo.NewClient(append(append([]kgo.Opt{kgo.SeedBrokers(c.seeds...)}, c.dialer()...), opts...)...)
+}
+
+// dialer returns how clients connect.
+func (c *nodes) dialer() []kgo.Opt {
+	if c.net == nil {
+		return nil
 	}
-	return kgo.NewClient(append(all, opts...)...)
+	return []kgo.Opt{kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return c.net.dial(ctx, len(c.seeds), network, addr)
+	})}
 }
 
 // admin returns a client of one broker.
@@ -224,8 +228,11 @@ func (c *nodes) dump(which ...int) {
 	}
 }
 
-// goroutines returns what the goroutines of a broker do, from its admin port.
-func (c *nodes) goroutines(i int) ([]byte, error) {
+// goroutines returns what the goroutines of a broker do.
+func (c *nodes) goroutines(i int) ([]byte, error) { return c.get(i, "/debug/pprof/goroutine?debug=2") }
+
+// get returns a page of a broker's admin port.
+func (c *nodes) get(i int, page string) ([]byte, error) {
 	// The context of the test may have ended.
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -236,7 +243,7 @@ func (c *nodes) goroutines(i int) ([]byte, error) {
 				return c.net.dial(ctx, i, network, addr)
 			}}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.ports[i]+"/debug/pprof/goroutine?debug=2", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.ports[i]+page, http.NoBody)
 	if err != nil {
 		return nil, err
 	}

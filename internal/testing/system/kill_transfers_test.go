@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,6 +20,7 @@ import (
 // transfers is a load of transactions, and their known outcomes.
 type transfers struct {
 	addr    string
+	dial    []kgo.Opt // how clients connect
 	topics  []string
 	history *judge.Transfers
 	spoke   spoken
@@ -26,11 +28,18 @@ type transfers struct {
 	ending  atomic.Bool
 }
 
-func newTransfers(t *testing.T, addr string) *transfers {
+func newTransfers(t *testing.T, addr string, dial ...kgo.Opt) *transfers {
 	t.Helper()
-	l := &transfers{addr: addr, history: judge.NewTransfers(), topics: []string{uniqueName("bank"), uniqueName("purse")}}
-	txnTopics(t, addr, accounts, l.topics...)
+	l := &transfers{addr: addr, dial: dial, history: judge.NewTransfers(), topics: []string{uniqueName("bank"), uniqueName("purse")}}
+	cl, err := l.connect()
+	must.OK(t, err)
+	defer cl.Close()
+	ledTopics(t, cl, accounts, l.topics...)
 	return l
+}
+
+func (l *transfers) connect(opts ...kgo.Opt) (*kgo.Client, error) {
+	return txnClient(l.addr, append(slices.Clone(l.dial), opts...)...)
 }
 
 // progress returns when n more transfers were committed.
@@ -87,7 +96,7 @@ func (l *transfers) move(ctx context.Context, t *testing.T, id int, random *rand
 // replace makes a new client, whose producer id fences the former one's transactions. It returns
 // false if the test ends.
 func (m *mover) replace(ctx context.Context, t *testing.T) bool {
-	cl, err := txnClient(m.addr, m.opts...)
+	cl, err := m.connect(m.opts...)
 	if err != nil {
 		t.Error(err)
 		return false
@@ -196,7 +205,7 @@ func (l *transfers) follow(ctx context.Context, t *testing.T) *follower {
 			from[topic][p] = kgo.NewOffset().AtStart()
 		}
 	}
-	cl, err := txnClient(l.addr, kgo.ConsumePartitions(from), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
+	cl, err := l.connect(kgo.ConsumePartitions(from), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
 		kgo.FetchMaxWait(100*time.Millisecond))
 	must.OK(t, err)
 	f := &follower{l: l, client: cl, view: l.history.View(), next: map[string]int64{}}

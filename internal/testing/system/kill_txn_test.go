@@ -206,6 +206,11 @@ func txnTopics(t *testing.T, addr string, partitions int32, names ...string) {
 	cl, err := txnClient(addr)
 	must.OK(t, err)
 	defer cl.Close()
+	ledTopics(t, cl, partitions, names...)
+}
+
+func ledTopics(t *testing.T, cl *kgo.Client, partitions int32, names ...string) {
+	t.Helper()
 	for _, name := range names {
 		if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), partitions, -1, nil, name); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"sync"
 	"testing"
@@ -43,6 +44,73 @@ type tortureBook struct {
 	wrong     []string
 	refusals  map[int]int // records that a producer reported as failed; they may be in the log
 	strict    bool        // none may be
+	readers   []*[torturePartitions]int64
+	settled   [torturePartitions]settled
+}
+
+// settled is the part of a partition that is judged: its records are not kept.
+type settled struct {
+	end   int64 // the offset that follows
+	due   int64 // up to here, all consumers had read at the last call
+	acked int   // records
+	late  int   // records that were acknowledged after they were settled
+	order order
+}
+
+// order judges the order of a log's records.
+type order struct {
+	last map[int]int // by producer
+}
+
+// next returns what is wrong with a record of the partition, if it follows those before.
+func (o *order) next(b *tortureBook, p int32, value string) (wrong string) {
+	var id, part, n int
+	if _, err := fmt.Sscanf(value, "%d-%d-%d", &id, &part, &n); err != nil || part != int(p) {
+		return "it belongs elsewhere"
+	}
+	if o.last == nil {
+		o.last = map[int]int{}
+	}
+	before, ok := o.last[id]
+	if ok && n != before+torturePartitions && (b.refusals[kindOf(id)] == 0 || n <= before) {
+		wrong = fmt.Sprintf("producer %d: %d follows %d", id, n, before)
+	}
+	o.last[id] = n
+	return wrong
+}
+
+// settle judges the records that all consumers had read at its last call, and forgets them, so that
+// a run of hours takes a bounded memory. Each that was acknowledged must have been read, and in the
+// order in which its producer sent it, once.
+func (b *tortureBook) settle() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for p := range torturePartitions {
+		s, due := &b.settled[p], b.readers[0][p]
+		for _, r := range b.readers {
+			due = min(due, r[p])
+		}
+		end := s.due
+		s.due = max(due, s.due)
+		for at := s.end; at < end; at++ {
+			value, read := b.seen[p][at]
+			acked, told := b.acked[p][at]
+			switch {
+			case told && acked != value:
+				b.failed("partition %d: %q was acknowledged at %d, and consumers read %q there", p, acked, at, value)
+			case read:
+				if wrong := s.order.next(b, int32(p), value); wrong != "" {
+					b.failed("partition %d, offset %d, %q: %s", p, at, value, wrong)
+				}
+			}
+			if told {
+				s.acked++
+			}
+			delete(b.acked[p], at)
+			delete(b.seen[p], at)
+		}
+		s.end = max(s.end, end)
+	}
 }
 
 // The producers: one with the settings that a client has by default, and others that give up an
@@ -126,7 +194,7 @@ func (b *tortureBook) reached(sent time.Time) (missing []int, commits int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for p := range torturePartitions {
-		if !b.ackedSent[p].After(sent) || b.seenEnd[p]+500 < int64(len(b.acked[p])) {
+		if !b.ackedSent[p].After(sent) || b.seenEnd[p]+500 < int64(b.settled[p].acked+len(b.acked[p])) {
 			missing = append(missing, p)
 		}
 	}
@@ -204,7 +272,11 @@ func (b *tortureBook) ack(r *kgo.Record, err error, sent time.Time, kind int) {
 	if before, twice := b.acked[r.Partition][r.Offset]; twice {
 		b.failed("%s and %s were both acknowledged at %d of partition %d", before, r.Value, r.Offset, r.Partition)
 	}
-	b.acked[r.Partition][r.Offset] = string(r.Value)
+	if s := &b.settled[r.Partition]; r.Offset < s.end {
+		s.late++
+	} else {
+		b.acked[r.Partition][r.Offset] = string(r.Value)
+	}
 	b.waits[kind] = max(b.waits[kind], time.Since(sent))
 	if sent.After(b.ackedSent[r.Partition]) {
 		b.ackedSent[r.Partition] = sent
@@ -223,6 +295,10 @@ func (b *tortureBook) consume(ctx context.Context, t *testing.T, client connect,
 		return
 	}
 	defer cl.Close()
+	position := new([torturePartitions]int64)
+	b.mu.Lock()
+	b.readers = append(b.readers, position)
+	b.mu.Unlock()
 	for ctx.Err() == nil {
 		fetches := cl.PollFetches(ctx)
 		fetches.EachError(func(topic string, p int32, err error) {
@@ -232,6 +308,9 @@ func (b *tortureBook) consume(ctx context.Context, t *testing.T, client connect,
 			}
 		})
 		b.read(fetches)
+		b.mu.Lock()
+		fetches.EachRecord(func(r *kgo.Record) { position[r.Partition] = r.Offset + 1 })
+		b.mu.Unlock()
 	}
 }
 
@@ -239,6 +318,9 @@ func (b *tortureBook) read(fetches kgo.Fetches) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	fetches.EachRecord(func(r *kgo.Record) {
+		if r.Offset < b.settled[r.Partition].end {
+			return // a group reads it again
+		}
 		before, twice := b.seen[r.Partition][r.Offset]
 		if twice && before != string(r.Value) {
 			b.failed("a consumer saw %s and %s at %d of partition %d", before, r.Value, r.Offset, r.Partition)
@@ -302,6 +384,9 @@ func (b *tortureBook) readsWhatWasSeen(t *testing.T, client connect) {
 	}
 	for left > 0 && ctx.Err() == nil {
 		cl.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
+			if r.Offset < b.settled[r.Partition].end {
+				return
+			}
 			logs[r.Partition] = append(logs[r.Partition], logRecord{r.Offset, string(r.Value)})
 			left--
 		})
@@ -311,27 +396,22 @@ func (b *tortureBook) readsWhatWasSeen(t *testing.T, client connect) {
 	}
 }
 
-// compare checks the records of a partition's log.
+// compare checks the records of a partition's log that are not settled.
 func (b *tortureBook) compare(p int32, log []logRecord, where string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := map[int64]string{}
 	values := map[string]int64{}
-	last := map[int]int{}
+	follows := order{last: maps.Clone(b.settled[p].order.last)}
 	for _, r := range log {
 		at[r.offset] = r.value
 		if before, twice := values[r.value]; twice {
 			b.failed("%s: partition %d has %s at %d and %d", where, p, r.value, before, r.offset)
 		}
 		values[r.value] = r.offset
-		var id, part, n int
-		if _, err := fmt.Sscanf(r.value, "%d-%d-%d", &id, &part, &n); err != nil || part != int(p) {
-			b.failed("%s: partition %d has %q at %d", where, p, r.value, r.offset)
+		if wrong := follows.next(b, p, r.value); wrong != "" {
+			b.failed("%s: partition %d, offset %d, %q: %s", where, p, r.offset, r.value, wrong)
 		}
-		if before, ok := last[id]; ok && n != before+torturePartitions && (b.refusals[kindOf(id)] == 0 || n <= before) {
-			b.failed("%s: partition %d, producer %d: %d follows %d", where, p, id, n, before)
-		}
-		last[id] = n
 	}
 	for _, told := range []struct {
 		how  string

@@ -28,6 +28,7 @@ type fault struct {
 	clock bool // it requires a broker whose clock is wrong
 	logs  bool // it requires that all brokers hold logs
 	heals bool // the next fault comes after all replicas are in sync again
+	ends  bool // it may end every broker, also the last one of the order
 	// strict: no client with the settings by default may report an error.
 	strict bool
 	hurt   func(*torture, []int)
@@ -35,7 +36,7 @@ type fault struct {
 
 var faults = []fault{
 	{name: "22 a broker is killed", hurt: func(c *torture, order []int) { c.again(syscall.SIGKILL, order[:1]) }},
-	{name: "22 the metadata leader is killed", hurt: func(c *torture, _ []int) { c.again(syscall.SIGKILL, []int{c.controller()}) }},
+	{name: "22 the metadata leader is killed", ends: true, hurt: func(c *torture, _ []int) { c.again(syscall.SIGKILL, []int{c.controller()}) }},
 	{name: "22 two brokers are killed", hurt: func(c *torture, order []int) { c.again(syscall.SIGKILL, order[:2]) }},
 	{name: "22 a broker is paused", hurt: func(c *torture, order []int) { c.pauses(order[0]) }},
 	{name: "22 the metadata leader is paused", hurt: func(c *torture, _ []int) { c.pauses(c.controller()) }},
@@ -94,29 +95,29 @@ var faults = []fault{
 		c.cuts(append(both(order[0], order[1], order[2]), both(order[1], order[2])...), order...)
 	}},
 	{name: "25 the metadata loses its quorum", heals: true, hurt: (*torture).losesQuorum},
-	{name: "26 all brokers are killed", hurt: func(c *torture, order []int) { c.again(syscall.SIGKILL, order) }},
-	{name: "26 the last brokers in sync are killed and come back last", logs: true, heals: true, hurt: (*torture).lastInSync},
-	{name: "27 rolling restart", strict: true, hurt: func(c *torture, order []int) {
+	{name: "26 all brokers are killed", ends: true, hurt: func(c *torture, order []int) { c.again(syscall.SIGKILL, order) }},
+	{name: "26 the last brokers in sync are killed and come back last", ends: true, logs: true, heals: true, hurt: (*torture).lastInSync},
+	{name: "27 rolling restart", ends: true, strict: true, hurt: func(c *torture, order []int) {
 		for _, i := range order {
 			c.again(syscall.SIGTERM, []int{i})
 			c.inSync()
 		}
 	}},
-	{name: "27 brokers are stopped one after the other", strict: true, hurt: func(c *torture, order []int) {
+	{name: "27 brokers are stopped one after the other", ends: true, strict: true, hurt: func(c *torture, order []int) {
 		for _, i := range order {
 			c.again(syscall.SIGTERM, []int{i})
 		}
 	}},
-	{name: "27 all brokers are stopped", hurt: func(c *torture, order []int) { c.again(syscall.SIGTERM, order) }},
+	{name: "27 all brokers are stopped", ends: true, hurt: func(c *torture, order []int) { c.again(syscall.SIGTERM, order) }},
 	{name: "28 streams break again and again", wires: true, hurt: (*torture).breaks},
 	{name: "29 a broker is removed and comes back", logs: true, hurt: (*torture).removes},
 	{name: "30 the clock of a broker is wrong", clock: true, heals: true, hurt: func(c *torture, order []int) { c.misleads(order[0]) }},
-	{name: "30 the clock of the metadata leader is wrong", clock: true, heals: true, hurt: func(c *torture, _ []int) {
+	{name: "30 the clock of the metadata leader is wrong", ends: true, clock: true, heals: true, hurt: func(c *torture, _ []int) {
 		c.misleads(c.controller())
 	}},
 	{name: "1 a broker loses power", heals: true, hurt: func(c *torture, order []int) { c.power(order[:1]) }},
 	{name: "1 two brokers lose power", heals: true, hurt: func(c *torture, order []int) { c.power(order[:2]) }},
-	{name: "1 all brokers lose power", heals: true, hurt: func(c *torture, order []int) { c.power(order) }},
+	{name: "1 all brokers lose power", ends: true, heals: true, hurt: func(c *torture, order []int) { c.power(order) }},
 	{name: "3 one sync of a broker fails", logs: true, heals: true, hurt: func(c *torture, order []int) {
 		c.spoils("one-sync-fails", order[0])
 	}},
@@ -126,7 +127,7 @@ var faults = []fault{
 	{name: "3 the writes of a broker fail", logs: true, heals: true, hurt: func(c *torture, order []int) {
 		c.spoils("writes-fail", order[0])
 	}},
-	{name: "3 the disks of all brokers fail", logs: true, heals: true, hurt: func(c *torture, order []int) {
+	{name: "3 the disks of all brokers fail", ends: true, logs: true, heals: true, hurt: func(c *torture, order []int) {
 		c.spoils("syncs-fail", order...)
 	}},
 	{name: "4 the disk of a broker is full", logs: true, heals: true, hurt: func(c *torture, order []int) {
@@ -149,7 +150,7 @@ var faults = []fault{
 	{name: "25 the metadata disk of a broker hangs", heals: true, hurt: func(c *torture, order []int) {
 		c.staleMetadata("metadata-hangs", without(order, c.controller())[0])
 	}},
-	{name: "25 the metadata disk of the metadata leader hangs", heals: true, hurt: func(c *torture, _ []int) {
+	{name: "25 the metadata disk of the metadata leader hangs", ends: true, heals: true, hurt: func(c *torture, _ []int) {
 		c.staleMetadata("metadata-hangs", c.controller())
 	}},
 	{name: "25 the metadata disk of a broker fails", heals: true, hurt: func(c *torture, order []int) {

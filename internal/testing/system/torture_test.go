@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -38,6 +39,7 @@ type torture struct {
 	admins []*kadm.Client                // one for each broker
 	took   map[string][][3]time.Duration // what the rounds of a fault took
 	probes availability
+	limits map[string]*string // further configs of the topics
 }
 
 // inTorture leaves a test to make cluster-torture: it takes long, and other tests have parts of it.
@@ -114,8 +116,9 @@ func (c *torture) load(ctx context.Context) *sync.WaitGroup {
 	}
 	c.eventually("create the topics", func(ctx context.Context) string {
 		for _, topic := range []string{tortureTopic, tortureAlone} {
-			_, err := c.admins[0].CreateTopic(ctx, torturePartitions, int16(c.holders),
-				map[string]*string{"segment.ms": kadm.StringPtr("10000")}, topic)
+			configs := map[string]*string{"segment.ms": kadm.StringPtr("10000")}
+			maps.Copy(configs, c.limits)
+			_, err := c.admins[0].CreateTopic(ctx, torturePartitions, int16(c.holders), configs, topic)
 			if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 				return err.Error()
 			}
@@ -390,6 +393,9 @@ func (c *torture) sameLogs(t *testing.T, dirs []string) {
 		logs = append(logs, dumped(t, filepath.Join(dir, "d")))
 	}
 	for p := range int32(torturePartitions) {
+		for _, l := range logs {
+			l[p] = slices.DeleteFunc(l[p], func(r logRecord) bool { return r.offset < c.settled[p].end })
+		}
 		first := logs[0][p]
 		for i, l := range logs {
 			if !slices.Equal(l[p], first) {

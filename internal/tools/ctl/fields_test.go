@@ -71,7 +71,7 @@ func TestDocsListTheFieldsOfJSON(t *testing.T) {
 	for _, line := range []string{
 		"topic list", "topic describe orders", "topic create payments", "topic trim orders --before earliest --dry-run", "group list",
 		"group describe audit",
-		"group reset audit --to-latest --dry-run", "config get topic orders retention.ms", "consume orders",
+		"group reset audit --to-latest --dry-run", "config get topic orders retention.ms", "config list topic", "consume orders",
 		"txn list", "txn describe import", "acl add alice read topic:orders", "acl list", "acl explain alice read topic:orders",
 		"user list", "quota set producer_byte_rate=1MiB --user alice", "quota list", "quota explain alice", "cert show ca.pem",
 		"broker list",

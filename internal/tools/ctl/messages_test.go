@@ -91,6 +91,8 @@ func misspelt() [][]string {
 		{"", "topic", "trim", "a", "--before", "soon"},
 		{"", "topic", "trim", "a", "--before", "1", "--partition", "3-1"},
 		{"", "config", "get", "topic"},
+		{"", "config", "list", "quota"},
+		{"", "config", "list", "topic", "a"},
 		{"", "config", "get", "quota", "g"},
 		{"", "config", "set", "orders", "retention.ms=1"},
 		{"", "config", "get", "logger", "one"},

@@ -232,9 +232,11 @@ func (o *logMoves) run(ctx context.Context) error {
 			o.out.Done(l.String(), "would move from %s to %s", l.dir, l.to)
 			bytes += l.size
 		}
-		if len(moves) > 0 {
-			o.a.Note("%s, %s to copy; nothing was done", text.Count(len(moves), "move"), text.Bytes(bytes))
+		if len(moves) == 0 {
+			o.nothing()
+			return nil
 		}
+		o.a.Note("%s, %s to copy; nothing was done", text.Count(len(moves), "move"), text.Bytes(bytes))
 		return nil
 	}
 	if len(moves) > 0 {
@@ -248,13 +250,26 @@ func (o *logMoves) run(ctx context.Context) error {
 			return err
 		}
 	}
-	switch {
-	case o.from != "" && o.topic == "":
-		o.out.Done(o.from, "has no logs; it may be removed from log.dirs, with its entry of journal.dirs, before the next start")
-	case len(moves) == 0:
-		o.out.Done(fmt.Sprintf("broker %d", o.broker), "has its logs there")
+	if len(moves) == 0 || o.emptied() {
+		o.nothing()
 	}
 	return o.unlimit(ctx)
+}
+
+// emptied reports whether all logs of a directory were to move.
+func (o *logMoves) emptied() bool { return o.from != "" && o.topic == "" }
+
+// nothing states that no log has to move.
+func (o *logMoves) nothing() {
+	broker := fmt.Sprintf("broker %d", o.broker)
+	switch {
+	case o.emptied():
+		o.out.Done(o.from, "has no logs; it may be removed from log.dirs, with its entry of journal.dirs, before the next start")
+	case o.to != "":
+		o.out.Done(broker, "has its logs there")
+	default:
+		o.out.Done(broker, "has its logs spread evenly over its directories, or has one directory")
+	}
 }
 
 // request asks for moves.

@@ -21,22 +21,23 @@ import (
 
 func set(a *app.App) *cobra.Command {
 	var dryRun bool
-	c := command(a, "set topic|broker|group|logger NAME KEY=VALUE...", "Set configs", 1, " and KEY=VALUE",
+	c := command(a, "set topic|broker|group|logger|client-metrics NAME KEY=VALUE...", "Set configs", 1, " and KEY=VALUE",
 		func(cmd *cobra.Command, e Entity, args []string) error {
 			return Change(cmd.Context(), a, []Entity{e}, Edit{Set: args, DryRun: dryRun})
 		})
-	c.Long = "set sets configs of a topic, broker, group or logger, atomically. If the change makes records fall out of logs at once, it counts them\n" +
-		"and asks; --yes confirms, --dry-run only lists. It also asks if retention.ms is below one minute and has no unit."
+	c.Long = "set sets configs of a topic, broker, group, logger or subscription to metrics of clients, atomically. If the change makes records\n" +
+		"fall out of logs at once, it counts them and asks; --yes confirms, --dry-run only lists. It also asks if retention.ms is below one minute and has no unit."
 	c.Example = "  chronikctl config set topic orders retention.ms=7d segment.bytes=512MiB\n" +
 		"  chronikctl config set broker default log.retention.ms=1d\n" +
-		"  chronikctl config set group billing consumer.session.timeout.ms=1m\n  chronikctl config set logger 1 root=DEBUG"
+		"  chronikctl config set group billing consumer.session.timeout.ms=1m\n  chronikctl config set logger 1 root=DEBUG\n" +
+		"  chronikctl config set client-metrics lag metrics=org.apache.kafka.consumer.fetch.manager. interval.ms=30s"
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only check and list what would be done")
 	return c
 }
 
 func unset(a *app.App) *cobra.Command {
 	var dryRun bool
-	c := command(a, "unset topic|broker|group|logger NAME KEY...", "Reset configs to their defaults", 1, " and KEY",
+	c := command(a, "unset topic|broker|group|logger|client-metrics NAME KEY...", "Reset configs to their defaults", 1, " and KEY",
 		func(cmd *cobra.Command, e Entity, keys []string) error {
 			return Change(cmd.Context(), a, []Entity{e}, Edit{Unset: keys, DryRun: dryRun})
 		})

@@ -7,11 +7,13 @@
 package config
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
@@ -20,10 +22,10 @@ import (
 // New returns the command config.
 func New(a *app.App) *cobra.Command {
 	return app.Parent("config", "Read and change the configs of topics, brokers, groups, loggers and client metrics",
-		get(a), set(a), unset(a), describe(a))
+		list(a), get(a), set(a), unset(a), describe(a))
 }
 
-// Entity is a topic, broker, group or logger with configs.
+// Entity is a topic, broker, group, logger or subscription to metrics of clients with configs.
 type Entity struct {
 	Kind kmsg.ConfigResourceType
 	Name string // a topic, a group, a subscription, or a broker's id; empty for all brokers
@@ -107,6 +109,10 @@ func (e Entity) String() string {
 func command(a *app.App, use, short string, least int, wanted string,
 	run func(cmd *cobra.Command, e Entity, rest []string) error) *cobra.Command {
 	topics, groups, brokers := a.Topics(0), a.Groups(0), a.Brokers(0)
+	subscriptions := a.Names(0, func(ctx context.Context, adm *kadm.Client) ([]string, error) {
+		found, err := adm.ListConfigResources(ctx, kadm.ConfigResourceClientMetrics)
+		return found.Names(), err
+	})
 	enough := app.Args(2+least, -1, "an entity (topic NAME, broker ID, group NAME, logger ID, client-metrics NAME)"+wanted)
 	return &cobra.Command{
 		Use: use, Short: short,
@@ -131,6 +137,8 @@ func command(a *app.App, use, short string, least int, wanted string,
 				return topics(cmd, args, begun)
 			case len(args) == 1 && args[0] == groupKind:
 				return groups(cmd, args, begun)
+			case len(args) == 1 && args[0] == clientKind:
+				return subscriptions(cmd, args, begun)
 			case len(args) == 1:
 				ids, directive := brokers(cmd, args, begun)
 				if args[0] == brokerKind {

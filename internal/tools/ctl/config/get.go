@@ -12,7 +12,7 @@ import (
 
 func get(a *app.App) *cobra.Command {
 	var changed bool
-	c := command(a, "get topic|broker|group|logger NAME [KEY...]", "Show the values of configs and their sources", 0, "",
+	c := command(a, "get topic|broker|group|logger|client-metrics NAME [KEY...]", "Show the values of configs and their sources", 0, "",
 		func(cmd *cobra.Command, e Entity, keys []string) error {
 			all, err := fetch(cmd.Context(), a, e)
 			if err != nil {
@@ -55,8 +55,8 @@ func value(s *string) string {
 }
 
 func describe(a *app.App) *cobra.Command {
-	c := command(a, "describe topic|broker|group|logger NAME [KEY...]", "Show documentation, type, bounds, default and source of configs",
-		0, "",
+	c := command(a, "describe topic|broker|group|logger|client-metrics NAME [KEY...]",
+		"Show documentation, type, bounds, default and source of configs", 0, "",
 		func(cmd *cobra.Command, e Entity, keys []string) error {
 			all, err := fetch(cmd.Context(), a, e)
 			if err != nil {

@@ -55,7 +55,10 @@ func (e *election) run(ctx context.Context, args []string) error {
 	for _, p := range chosen {
 		switch {
 		case e.unclean && p.Leader >= 0, !e.unclean && p.Leader == p.Replicas[0]:
-			if len(args) > 0 {
+			switch {
+			case slices.Contains(p.OfflineReplicas, p.Leader): // there is no other
+				e.out.Done(partitionName(p), "is led by broker %d, where its log is offline: `chronikctl cluster health` says why", p.Leader)
+			case len(args) > 0:
 				e.out.Done(partitionName(p), "is led by broker %d", p.Leader)
 			}
 		default:
