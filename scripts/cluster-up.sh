@@ -60,7 +60,7 @@ for i in 0 1 2; do
       $((CHRONIK_ONE_PORT + 1 + i)) "$CHRONIK_ONE_PORT" >"${dirs[i]}/one.yaml"
     one=(--config "${dirs[i]}/one.yaml")
   fi
-  env -u CHRONIK_PORT -u CHRONIK_ADMIN_PORT -u CHRONIK_CLUSTER "$chronikd" "${one[@]}" --data-dir "${dirs[i]}" --listen "${seeds[i]}" --admin-listen "${admins[i]}" \
+  env -u CHRONIK_PORT -u CHRONIK_ADMIN_PORT -u CHRONIK_CLUSTER -u CHRONIK_ONE_PORT "$chronikd" "${one[@]}" --data-dir "${dirs[i]}" --listen "${seeds[i]}" --admin-listen "${admins[i]}" \
     --set cluster.name="${CHRONIK_CLUSTER:-local}" --set node.id=$((i + 1)) --set cluster.seeds="$list" \
     2>"${dirs[i]}/log" &
   pids+=($!)
