@@ -209,9 +209,32 @@ vulnerabilities: ## known vulnerabilities in what the programs call (govulncheck
 	@test -x "$(GOVULNCHECK)" || { echo "govulncheck is missing: go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)"; exit 1; }
 	$(GOVULNCHECK) ./cmd/... ./pkg/...
 
+# The tool is a module of its own, so that its libraries are not those of chronik.
+RELEASE := .cache/bin/release
+.PHONY: release-tool
+release-tool:
+	cd scripts/release && CGO_ENABLED=0 GOFLAGS=-mod=readonly go build -trimpath -o $(CURDIR)/$(RELEASE) .
+
+# The version of a release is an argument only: that of an ordinary build is a commit.
+RELEASE_VERSION := $(if $(filter command line environment,$(origin VERSION)),$(VERSION))
+SIGN ?=
+
+.PHONY: site
+site: ## the documentation as a site in dist/site, searchable without a server; fails on a link or an anchor that leads nowhere
+	cd scripts/site && CGO_ENABLED=0 GOFLAGS=-mod=readonly go build -trimpath -o $(CURDIR)/.cache/bin/site .
+	.cache/bin/site -into dist/site -version '$(VERSION)'
+
+.PHONY: release
+release: release-tool ## everything that a release publishes, in dist/VERSION (VERSION=0.1.0; SIGN="command" signs SHA256SUMS)
+	SIGN='$(SIGN)' scripts/release.sh $(RELEASE) $(if $(RELEASE_VERSION),-version $(RELEASE_VERSION))
+
+.PHONY: release-check
+release-check: ## builds a release of the commit twice, compares the bytes, installs and runs each artifact, follows docs/install.md (QUICK=1: a part)
+	scripts/release-check.sh
+
 .PHONY: packages
-packages: ## .deb and .rpm in dist (nfpm)
-	scripts/packages.sh
+packages: release-tool ## .deb and .rpm of this tree in dist
+	$(RELEASE) -platforms linux/amd64,linux/arm64 -only packages -into dist
 
 .PHONY: packages-test
 packages-test: ## install, run under systemd and remove the packages of dist in a clean root
@@ -225,8 +248,3 @@ prometheus: build ## the alerts' tests, and every query against a Prometheus tha
 screenshots: ## tests the script of the admin port's page with Chromium; pictures in dist/screenshots (PAGES=regexp)
 	@test -n "$(CHROMIUM)" || { echo "Chromium is missing: apt-get install chromium, or set CHROMIUM to its path"; exit 1; }
 	CHROMIUM=$(CHROMIUM) CHRONIK_SCREENSHOTS=$(CURDIR)/dist/screenshots PAGES='$(PAGES)' go test -count=1 -timeout 20m -v -run 'Screenshots|Script' ./internal/admin/page/
-
-.PHONY: release-check
-release-check: ## builds a release without publishing it (goreleaser)
-	goreleaser check
-	goreleaser release --snapshot --clean --skip=publish,sign

@@ -4,10 +4,11 @@
 # three processes run what it renders: the command, the arguments, the environment and the files of
 # each pod, at addresses of loopback. They are restarted in the order of a StatefulSet, each when the
 # readiness probe of the one before succeeds, while records are written, and the containers of helm
-# test run. Needs bin/chronikd and bin/chronikctl.
+# test run. CHART is another directory with the chart, PROGRAMS another one than bin with chronikd and
+# chronikctl.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-helm="$1" chart=deploy/helm/chronik kubernetes=1.31.0
+helm="$1" chart="${CHART:-deploy/helm/chronik}" kubernetes=1.31.0
 work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-helm.XXXXXX")"
 trap 'rm -rf "$work"' EXIT
 export HELM_CACHE_HOME="$work/cache" HELM_CONFIG_HOME="$work/config" HELM_DATA_HOME="$work/data"
@@ -27,5 +28,5 @@ if "$helm" template broker "$chart" --kube-version "$kubernetes" --set replicas=
   echo "the chart accepts 2 brokers"
   exit 1
 fi
-CHRONIKD="$PWD/bin/chronikd" CHRONIK_CHARTS="$work/one.yaml $work/three.yaml $work/secure.yaml" \
+CHRONIKD="${PROGRAMS:-$PWD/bin}/chronikd" CHRONIK_CHARTS="$work/one.yaml $work/three.yaml $work/secure.yaml" \
   go test -count=1 -timeout 20m -v -run '^TestChart$' ./internal/testing/system/

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# packages-test.sh   installs the packages of dist/ for this machine into a clean
+# packages-test.sh   installs the packages of dist/, or of the directory PACKAGES, for this machine into a clean
 # Debian root, as root: the files, the user, that nothing is started; a start by
 # hand as that user, records in and out; under a systemd of its own, where this
 # machine lets one boot, the unit with readiness, sandbox, restart, stop and
@@ -14,8 +14,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 for tool in mmdebstrap rpm ip dpkg-deb; do
   command -v "$tool" >/dev/null || { echo "NOT RUN: the packages' test, because $tool is not there (Debian: mmdebstrap rpm iproute2)"; exit 0; }
 done
-deb=("$PWD"/dist/chronik_*_"$(dpkg --print-architecture)".deb) rpm=("$PWD"/dist/chronik-*."$(uname -m)".rpm)
-[ -e "${deb[0]}" ] && [ -e "${rpm[0]}" ] || { echo "there are no packages in dist: make packages"; exit 1; }
+packages="${PACKAGES:-$PWD/dist}"
+deb=("$packages"/chronik_*_"$(dpkg --print-architecture)".deb) rpm=("$packages"/chronik-*."$(uname -m)".rpm)
+[ -e "${deb[0]}" ] && [ -e "${rpm[0]}" ] || { echo "there are no packages in $packages: make packages"; exit 1; }
 
 work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-packages.XXXXXX")"
 root="$work/root"

@@ -13,6 +13,10 @@
 # page, the commands in its text, and those of the pages after it, are tried as well. These need not
 # succeed, but must be commands that are known and answered. With NODES=3, `secure init` makes three
 # brokers in the place of one, and all of them are started.
+#
+# A page that downloads a release gets it from the directory RELEASES, which has FROM and TO, two
+# versions, as v0.1.0 and v0.1.1 of the page; its archives are of this processor. Such a page starts in
+# the home directory, a cd lasts, and the processes whose ids it writes to files are stopped in the end.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 root="$PWD"
@@ -24,12 +28,12 @@ stop() { # stop PID: and its group
   # make runs the broker as its child; both are in the group that setsid made.
   kill -TERM -- "-$1" 2>/dev/null
   # The shell goes at once, the broker when it has drained.
-  for _ in $(seq 600); do kill -0 -- "-$1" 2>/dev/null || return; sleep 0.05; done
+  for _ in $(seq 600); do kill -0 -- "-$1" 2>/dev/null || kill -0 "$1" 2>/dev/null || return; sleep 0.05; done
 }
 finish() {
   local n
-  for n in "$work"/*.pid; do [ ! -e "$n" ] || pids+=("$(cat "$n")"); done
-  for n in "${pids[@]}"; do kill -TERM -- "-$n" 2>/dev/null; done
+  for n in "$work"/*.pid "$HOME"/*/*.pid; do [ ! -e "$n" ] || pids+=("$(cat "$n")"); done
+  for n in "${pids[@]}"; do kill -TERM -- "-$n" 2>/dev/null || kill -TERM "$n" 2>/dev/null; done
   for n in "${pids[@]}"; do stop "$n"; done
   rm -rf "$work"
 }
@@ -65,6 +69,23 @@ if [ "${NODES:-1}" = 3 ]; then
     s|~/chronik/chronikd.yaml|~/chronik/node-1/chronikd.yaml|" "$work"/*.cmd
   # There are three replicas and certificates, and no admin port that knows the super users.
   sed -i 's|^\(orders  *1  *\)1$|\13|; s|^renewed .*|…|; s|a rule denies it$|&…|; s|no rule allows it$|&…|' "$work"/*.want
+fi
+at="$root"
+export work
+if grep -q /releases/download/ "$work"/*.cmd; then
+  : "${RELEASES:?names the directory with the releases FROM and TO}" "${FROM:?}" "${TO:?}"
+  unset CHRONIK_LISTEN CHRONIK_ADMIN_LISTEN CHRONIK_DATA_DIR CHRONIKCTL_ADMIN
+  at="$HOME"
+  sed -i "s/0\.1\.0/$FROM/g; s/0\.1\.1/$TO/g; s/linux-amd64/linux-$(go env GOARCH)/g
+    s/localhost:9096/localhost:${ports[3]}/g; s/localhost:9099/localhost:${ports[6]}/g" "$work"/*.cmd "$work"/*.want
+  cat >"$work/bin/curl" <<'SH'
+#!/usr/bin/env bash
+# curl of a release: from files.
+exec "$curl" "${@//https:\/\/github.com\/chronik-io\/chronik\/releases\/download\/v/file://$RELEASES/}"
+SH
+  chmod +x "$work/bin/curl"
+  curl="$(command -v curl)"
+  export curl RELEASES PATH="$work/bin:$PATH"
 fi
 if grep -q "ssh broker-" "$work"/*.cmd; then
   unset CHRONIK_LISTEN CHRONIK_ADMIN_LISTEN CHRONIK_DATA_DIR CHRONIK_BROKERS CHRONIKCTL_ADMIN
@@ -105,7 +126,7 @@ systemctl() { # systemctl start|stop|restart chronikd: until the broker is ready
 eval "$(sed "s|/etc/chronik/chronikd.yaml|$work/$n.yaml|g; s|/var/lib/chronik|$work/var/$n|g; s|/backup|$work/backup|g" <<<"$*")"
 SH
   chmod +x "$work/bin/ssh"
-  export work PATH="$work/bin:$root/bin:$PATH"
+  export PATH="$work/bin:$root/bin:$PATH"
 fi
 ready() { curl -fsk -o "$work/ready" "https://$admin/readyz" || curl -fs -o "$work/ready" "http://$admin/readyz"; }
 start() { # start COMMAND-FILE
@@ -136,7 +157,18 @@ sys.exit(re.fullmatch(pattern, got) is None)
 PY
 }
 
-n=0
+run() { # run COMMAND-FILE: where the command before it ended
+  local rc=0
+  (
+    cd "$at" || exit
+    if [ -n "${FROM:-}" ] && grep -q -e --context "$1"; then unset CHRONIK_BROKERS; fi
+    bash -c 'trap "pwd >\"$work/at\"" EXIT; . "$1"' bash "$1"
+  ) || rc=$?
+  at="$(cat "$work/at")"
+  return "$rc"
+}
+
+n=0 since=$SECONDS
 while n=$((n + 1)); [ -e "$work/$n.cmd" ]; do
   case "$(cat "$work/$n.cmd")" in
     "make run" | bin/chronikd | "bin/chronikd --"*)
@@ -148,15 +180,15 @@ while n=$((n + 1)); [ -e "$work/$n.cmd" ]; do
       continue ;;
   esac
   tries=$((${NODES:-1} == 3 ? 10 : 1)) # what one of three brokers has changed takes effect on the others within a second
-  until bash "$work/$n.cmd" >"$work/got" 2>&1 && same "$work/$n.want" "$work/got"; do
+  until run "$work/$n.cmd" >"$work/got" 2>&1 && same "$work/$n.want" "$work/got"; do
     tries=$((tries - 1))
     [ $tries -gt 0 ] || { echo "$page: $(cat "$work/$n.cmd") fails, or prints something else than the page shows:"; diff "$work/$n.want" "$work/got"; exit 1; }
     sleep 0.3
   done
-  echo "$page: $(cat "$work/$n.cmd")"
+  echo "$page: $(cat "$work/$n.cmd")${RELEASES:+  ($((SECONDS - since)) s)}" && since=$SECONDS
 done
 if ! grep -q "ssh broker-" "$work"/*.cmd; then
-  [ ${#pids[@]} != 0 ] || { echo "$page starts no broker"; exit 1; }
+  [ ${#pids[@]} != 0 ] || [ "$at" != "$root" ] || { echo "$page starts no broker"; exit 1; }
   exit
 fi
 

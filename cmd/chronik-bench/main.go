@@ -11,8 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/bench/command"
 )
 
-// version is set by `make build`.
-var version = "dev"
+// version is set by the linker; empty for a program that `go install` builds.
+var version string
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -10,8 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/ctl"
 )
 
-// version is set by `make build`.
-var version = "dev"
+// version is set by the linker; empty for a program that `go install` builds.
+var version string
 
 func main() {
 	// Without SIGPIPE a closed pipe is a write error, so that a consumer can leave its group.

@@ -3,7 +3,7 @@ package main
 
 import "github.com/chronik-io/chronik/internal/chronikd"
 
-// version is set by `make build`.
-var version = "dev"
+// version is set by the linker; empty for a program that `go install` builds.
+var version string
 
 func main() { chronikd.Command(version) }

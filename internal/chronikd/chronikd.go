@@ -297,6 +297,7 @@ func Command(version string) {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	os.Exit(Main(context.Background(), Process{
-		Args: os.Args[1:], Environ: os.Environ(), Out: os.Stdout, Err: os.Stderr, Version: version, Signals: signals, Exit: os.Exit,
+		Args: os.Args[1:], Environ: os.Environ(), Out: os.Stdout, Err: os.Stderr, Version: cli.Version(version),
+		Signals: signals, Exit: os.Exit,
 	}))
 }

@@ -1,6 +1,8 @@
 // Command sbom writes a software bill of materials for each program, in the format CycloneDX 1.6:
 //
-//	go run ./scripts/sbom VERSION DIRECTORY PROGRAM...
+//	go run ./scripts/sbom [-archive NAME] VERSION DIRECTORY PROGRAM...
+//
+// With -archive it writes one bill, NAME.cdx.json, of an archive that contains the programs.
 //
 // It lists the modules that are linked into the program, with the hashes of go.sum, and the
 // standard library. It reads them from the program itself, so nothing is listed that a build tag or
@@ -12,6 +14,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -52,40 +55,79 @@ type dependency struct {
 }
 
 func main() {
-	if len(os.Args) < 4 {
-		fmt.Fprintln(os.Stderr, "usage: go run ./scripts/sbom VERSION DIRECTORY PROGRAM...")
+	archive := flag.String("archive", "", "write one bill of all programs, with this name")
+	flag.Usage = func() {
+		fmt.Fprintln(os.Stderr, "usage: go run ./scripts/sbom [-archive NAME] VERSION DIRECTORY PROGRAM...")
+	}
+	flag.Parse()
+	if flag.NArg() < 3 {
+		flag.Usage()
 		os.Exit(2)
 	}
-	for _, program := range os.Args[3:] {
-		if err := write(os.Args[1], os.Args[2], program); err != nil {
-			fmt.Fprintln(os.Stderr, "sbom:", err)
-			os.Exit(1)
-		}
+	if err := run(*archive, flag.Arg(0), flag.Arg(1), flag.Args()[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, "sbom:", err)
+		os.Exit(1)
 	}
 }
 
-// write writes the bill of one program to dir/NAME.cdx.json.
-func write(version, dir, program string) error {
-	info, err := buildinfo.ReadFile(program)
-	if err != nil {
-		return err
+// run writes a bill for each program, or one for the archive that contains them.
+func run(archive, version, dir string, programs []string) error {
+	var bills []*bom
+	for _, program := range programs {
+		info, err := buildinfo.ReadFile(program)
+		if err != nil {
+			return err
+		}
+		b, err := describe(info, version)
+		if err != nil {
+			return fmt.Errorf("%s: %w", program, err)
+		}
+		if archive != "" {
+			bills = append(bills, b)
+		} else if err := write(b, filepath.Join(dir, filepath.Base(program)+".cdx.json")); err != nil {
+			return err
+		}
 	}
-	b, err := describe(info, version)
-	if err != nil {
-		return fmt.Errorf("%s: %w", program, err)
+	if archive == "" {
+		return nil
 	}
+	return write(join(archive, version, bills), filepath.Join(dir, archive+".cdx.json"))
+}
+
+// join returns the bill of an archive that contains the programs of the bills.
+func join(archive, version string, bills []*bom) *bom {
+	top := component{Ref: archive, Type: "application", Name: archive, Version: version, PURL: "pkg:generic/chronik@" + version}
+	all := &bom{Format: "CycloneDX", SpecVersion: "1.6", Version: 1, Metadata: metadata{Component: top}}
+	contains := dependency{Ref: archive}
+	known := make(map[string]bool)
+	for _, b := range bills {
+		program := b.Metadata.Component
+		contains.On = append(contains.On, program.Ref)
+		for _, c := range append([]component{program}, b.Components...) {
+			if !known[c.Ref] {
+				known[c.Ref] = true
+				all.Components = append(all.Components, c)
+			}
+		}
+		all.Dependencies = append(all.Dependencies, b.Dependencies...)
+	}
+	all.Dependencies = append([]dependency{contains}, all.Dependencies...)
+	return all
+}
+
+// write writes a bill to a file.
+func write(b *bom, path string) error {
 	text, err := json.MarshalIndent(b, "", "  ")
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	name := filepath.Join(dir, filepath.Base(program)+".cdx.json")
-	if err := os.WriteFile(name, append(text, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
 		return err
 	}
-	fmt.Printf("%s: %d components\n", name, len(b.Components))
+	fmt.Printf("%s: %d components\n", path, len(b.Components))
 	return nil
 }
 
@@ -97,6 +139,8 @@ func describe(info *debug.BuildInfo, version string) (*bom, error) {
 		return nil, err
 	}
 	main.Name = info.Path
+	main.PURL += "#" + strings.TrimPrefix(info.Path, info.Main.Path+"/") // programs of one module differ by their path in it
+	main.Ref = main.PURL
 	goVersion := strings.TrimPrefix(info.GoVersion, "go")
 	std := component{Type: "library", Name: "std", Version: goVersion, PURL: "pkg:golang/std@" + goVersion}
 	std.Ref = std.PURL

@@ -33,6 +33,36 @@ func TestABillHasEveryLinkedModule(t *testing.T) {
 	}
 }
 
+func TestABillOfAnArchiveHasEachProgramAndEachModuleOnce(t *testing.T) {
+	var bills []*bom
+	for _, name := range []string{"a", "b"} {
+		b, err := describe(&debug.BuildInfo{GoVersion: "go1.26.8", Path: "example.com/m/cmd/" + name,
+			Main: debug.Module{Path: "example.com/m"},
+			Deps: []*debug.Module{{Path: "example.com/c", Version: "v1.0.0"}, {Path: "example.com/" + name, Version: "v1.0.0"}},
+		}, "1.0.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		bills = append(bills, b)
+	}
+	all := join("m-1.0.0", "1.0.0", bills)
+	times := make(map[string]int)
+	for _, c := range all.Components {
+		times[c.Ref]++
+	}
+	for _, ref := range []string{
+		"pkg:golang/example.com/m@1.0.0#cmd/a", "pkg:golang/example.com/m@1.0.0#cmd/b", "pkg:golang/std@1.26.8",
+		"pkg:golang/example.com/a@v1.0.0", "pkg:golang/example.com/b@v1.0.0", "pkg:golang/example.com/c@v1.0.0",
+	} {
+		if times[ref] != 1 {
+			t.Errorf("%s is there %d times", ref, times[ref])
+		}
+	}
+	if len(all.Components) != 6 || len(all.Dependencies) != 3 || len(all.Dependencies[0].On) != 2 {
+		t.Errorf("%d components, dependencies %+v", len(all.Components), all.Dependencies)
+	}
+}
+
 func TestAWrongHashIsAnError(t *testing.T) {
 	if _, err := describe(&debug.BuildInfo{Deps: []*debug.Module{{Path: "example.com/b", Sum: "h1:?"}}}, "v1"); err == nil {
 		t.Error("there is no error")

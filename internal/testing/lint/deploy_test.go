@@ -168,7 +168,15 @@ func (d *deployment) checkImage() {
 		d.fault("Dockerfile builds with %v, go.mod asks for %s", d.image.from, wanted)
 	}
 	uid, _, _ := strings.Cut(d.image.user, ":")
-	if uid == "" || uid == "0" || !strings.Contains(d.image.text, ":x:"+uid+":") {
+	const users = "deploy/docker/passwd"
+	passwd, err := os.ReadFile(filepath.Join(d.root, users))
+	if err != nil {
+		d.fault("%v", err)
+	}
+	if !strings.Contains(d.image.text, "COPY "+users+" ") {
+		d.fault("Dockerfile does not copy %s", users)
+	}
+	if uid == "" || uid == "0" || !strings.Contains(string(passwd), ":x:"+uid+":") {
 		d.fault("Dockerfile runs as %q, which its passwd does not have", d.image.user)
 	}
 	if dir := d.image.env["CHRONIK_DATA_DIR"]; dir != d.image.volume {

@@ -51,7 +51,7 @@ func Std() Streams {
 // Main runs one command line and returns the exit code, see app.ExitCodes. Ending ctx interrupts
 // it: an interrupted consume is a success.
 func Main(ctx context.Context, args []string, version string, s Streams) int {
-	root := Root(app.New(version, s))
+	root := Root(app.New(cli.Version(version), s))
 	root.SetArgs(args)
 	root.SetIn(s.In)
 	root.SetOut(s.Out)

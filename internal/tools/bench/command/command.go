@@ -35,7 +35,7 @@ const exitCodes = "Exit codes: 0 it was measured; 1 nothing succeeded, the broke
 
 // Main runs the command line and returns the exit status.
 func Main(ctx context.Context, args []string, version string, out, errOut io.Writer) int {
-	root := New(version)
+	root := New(cli.Version(version))
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
