@@ -32,7 +32,7 @@ const (
 	soakEvery   = 8 // rounds between two of the money's topics
 	soakKeys    = 1000
 	soakKeyed   = "keyed" // a compacted topic
-	soakMinimum = 40      // samples of a broker's life that is judged
+	soakMinimum = 180     // samples of a broker's life that is judged
 	soakCalm    = 20 * time.Second
 	// soakLimit makes the caches of records full after minutes instead of hours.
 	soakLimit = "GOMEMLIMIT=192MiB"
@@ -100,7 +100,7 @@ func TestSoak(t *testing.T) {
 	s.expected = []string{`"logger":"health"`}
 	s.faulty, s.took, s.binary = map[int]bool{}, map[string][][3]time.Duration{}, map[int]string{}
 	s.set = []string{"chronik.log.scrub.interval.ms=10000", "log.retention.check.interval.ms=10000"}
-	s.limits = map[string]*string{"retention.bytes": kadm.StringPtr("16777216")}
+	s.limits = map[string]*string{"retention.bytes": kadm.StringPtr("4194304")}
 	s.env = []string{soakLimit}
 	s.apart(seed)
 	former := os.Getenv("CHRONIKD_FORMER")
