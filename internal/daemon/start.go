@@ -50,8 +50,8 @@ type Options struct {
 	FS vfs.FS
 	// Net, if set, replaces the network of the operating system. Tests need it.
 	Net Network
-	// Local, if set, delivers further connections to the first listener, in addition to those of its
-	// addresses: those that a program makes to its own broker. The broker closes it.
+	// Local, if set, delivers further connections to the first listener, in addition to those of
+	// its addresses: those that a program makes to its own broker. The broker closes it.
 	Local net.Listener
 	// Log receives all messages. Level is its level, which the admin port and clients can change;
 	// the zero Level makes it fixed.

@@ -3,7 +3,7 @@
 "use strict";
 (() => {
   const root = document.currentScript.dataset.root;
-  const menu = document.getElementById("menu"), nav = document.getElementById("nav");
+  const menu = document.getElementById("site-menu"), nav = document.getElementById("site-nav");
   menu.addEventListener("click", () => menu.setAttribute("aria-expanded", String(nav.classList.toggle("open"))));
 
   const store = { // a browser may refuse storage to file://
@@ -12,7 +12,7 @@
   };
   const html = document.documentElement;
   if (store.get()) html.dataset.theme = store.get();
-  document.getElementById("theme").addEventListener("click", () => {
+  document.getElementById("site-theme").addEventListener("click", () => {
     const dark = html.dataset.theme ? html.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     html.dataset.theme = dark ? "light" : "dark";
     store.set(html.dataset.theme);
@@ -20,7 +20,7 @@
   const current = nav.querySelector("[aria-current]");
   if (current) nav.scrollTop = current.offsetTop - nav.clientHeight / 2;
 
-  const input = document.getElementById("search"), list = document.getElementById("results");
+  const input = document.getElementById("site-search"), list = document.getElementById("site-results");
   const most = 30;
   let loading = null, selected = -1;
   const load = () => loading ||= new Promise((done, failed) => {
