@@ -149,7 +149,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 	t.Cleanup(func() { must(t, replicas.Close(context.Background())) })
 	n.applier.Subscribe("replicas", replicas.Apply)
 	n.telemetry = telemetry.New(time.Now)
-	n.applier.Subscribe("client metrics", n.telemetry.Follow(n.configs))
+	n.applier.Subscribe("client metrics", n.telemetry.Follow(n.configs, zap.NewNop()))
 	n.applier.Finish(replicas.AwaitApplied)
 	n.groups, err = service.NewGroups(service.GroupsOptions{Configs: n.configs, Static: n.static, Visible: o.visible,
 		Options: service.Options{Self: o.self, Replicas: replicas, Controller: n.control, Logger: zap.NewNop()}})

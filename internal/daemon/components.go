@@ -207,7 +207,7 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	})
 	r.applier.Subscribe("topics", r.settings.Follow)
 	r.telemetry = telemetry.New(time.Now)
-	r.applier.Subscribe("client metrics", r.telemetry.Follow(b.configs))
+	r.applier.Subscribe("client metrics", r.telemetry.Follow(b.configs, b.log.Named("telemetry")))
 	if err := metrics.RegisterClients(b.reg, r.telemetry.View); err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"maps"
 	"math"
@@ -18,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -150,8 +151,9 @@ func New(now func() time.Time) *Keeper {
 }
 
 // Follow takes the subscriptions of new metadata. It is a metadata.Subscriber. What clients have
-// pushed stays until they push again or expire.
-func (k *Keeper) Follow(r *configdef.Registry) metadata.Subscriber {
+// pushed stays until they push again or expire. A subscription that can't be resolved, which another
+// version has permitted, asks no client.
+func (k *Keeper) Follow(r *configdef.Registry, log *zap.Logger) metadata.Subscriber {
 	return func(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
 		if !d.Subscriptions {
 			return nil
@@ -161,7 +163,9 @@ func (k *Keeper) Follow(r *configdef.Registry) metadata.Subscriber {
 			set, _ := next.Subscription(name)
 			s, err := r.ResolveSubscription(set)
 			if err != nil {
-				return fmt.Errorf("subscription %s to metrics of clients: %w", name, err)
+				log.Warn("an invalid subscription to metrics of clients is ignored; set or delete it", zap.String("subscription", name),
+					zap.Error(err))
+				continue
 			}
 			subs = append(subs, s)
 		}

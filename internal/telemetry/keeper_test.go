@@ -10,10 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/protobuf/encoding/protowire"
 	"pgregory.net/rapid"
 
 	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/view"
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -130,6 +132,27 @@ func TestSubscriptionsAreMerged(t *testing.T) {
 	}
 	if n := k.View().Clients; n != 3 { // one of them came from another address
 		t.Errorf("%d clients", n)
+	}
+}
+
+// A broker starts although it cannot use a subscription, such as one of another version. The others
+// count.
+func TestAnInvalidSubscriptionIsIgnored(t *testing.T) {
+	kvs := metadata.First(metadata.NewCluster(metadata.FormatID(metadata.NewID()), metadata.NewID()))
+	for name, set := range map[string]map[string]string{"bad": {"metrics": "*", "match": "client_id=("}, "good": {"metrics": "org.a"}} {
+		kvs = append(kvs, metadata.KV{Key: metadata.SubscriptionKey(name), Value: metadata.EncodeConfigs(set), ModRevision: 1})
+	}
+	img, err := metadata.Load(kvs, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := newKeeper(t)
+	if err := k.Follow(k.r, zap.NewNop())(t.Context(), nil, img, &metadata.Delta{Subscriptions: true}); err != nil {
+		t.Fatal(err)
+	}
+	_, s, err := k.Ask(clientAt(1, "10.0.0.1"))
+	if err != nil || strings.Join(s.Metrics, " ") != "org.a" {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 
