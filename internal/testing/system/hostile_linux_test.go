@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -86,20 +87,46 @@ func (v *victim) metric(name string) int64 {
 	return 0
 }
 
-// disk returns how many bytes the data directory has on the disk.
+// disk returns how many bytes of the data directory are on the disk.
 func (v *victim) disk() (n int64) {
 	v.t.Helper()
 	err := filepath.WalkDir(v.dir, func(path string, _ fs.DirEntry, err error) error {
 		var st syscall.Stat_t
-		if err == nil && syscall.Lstat(path, &st) == nil {
+		switch {
+		case err != nil || syscall.Lstat(path, &st) != nil: // a file that is gone has none
+		case filepath.Ext(path) == ".journal":
+			n += written(path)
+		default:
 			n += st.Blocks * 512
 		}
-		return nil // a file that is gone has none
+		return nil
 	})
 	if err != nil {
 		v.t.Fatal(err)
 	}
 	return n
+}
+
+// written returns the end of a file without the zeros that the journal writes ahead, whole files of
+// them. What prepares them is an earlier write, and the limit of the journal bounds them.
+func written(path string) int64 {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0 // it was renamed
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	part := make([]byte, 1<<20)
+	for err == nil && size > 0 {
+		part = part[:min(size, int64(cap(part)))]
+		size -= int64(len(part))
+		if _, err = f.ReadAt(part, size); err == nil {
+			if text := bytes.TrimRight(part, "\x00"); len(text) > 0 {
+				return size + int64(len(text))
+			}
+		}
+	}
+	return 0
 }
 
 // memory returns a line of /proc/PID/status in bytes.
