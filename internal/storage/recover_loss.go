@@ -90,7 +90,9 @@ func (d *Dir) Owner() checkpoint.Owner { return *d.owner.Load() }
 
 // Registered records that a cluster has durably stored what Lossy, LossyLogs and Finding
 // report. Later starts report only what happens from now on. After an error they may report both.
-// If that changes anything, Registered writes a small checkpoint.
+// If that changes anything, Registered writes a small checkpoint. After an error, the next checkpoint
+// has the owner: no log may be listed without it, or a broker that loses its metadata takes the log
+// for that of a single broker.
 func (d *Dir) Registered(owner checkpoint.Owner) error {
 	d.ckptMu.Lock()
 	defer d.ckptMu.Unlock()
@@ -100,16 +102,14 @@ func (d *Dir) Registered(owner checkpoint.Owner) error {
 			logs = append(logs, l)
 		}
 	}
-	found, before := d.pending, d.owner.Load()
-	none := checkpoint.Finding{}
-	if len(logs) == 0 && found == none && owner == *before {
+	d.owner.Store(&owner)
+	found, none := d.pending, checkpoint.Finding{}
+	if len(logs) == 0 && found == none && owner == d.last.Owner {
 		return nil
 	}
 	d.pending = none
-	d.owner.Store(&owner)
 	if err := d.commitLocked(logs...); err != nil {
 		d.pending = found
-		d.owner.Store(before)
 		for _, l := range logs {
 			l.acks.lossy.Store(true)
 		}
@@ -122,6 +122,7 @@ func (d *Dir) Registered(owner checkpoint.Owner) error {
 // has stopped answering since its recovery. After an error, the next start reports the same losses
 // again, which is harmless.
 func (d *Dir) Confirm(owner checkpoint.Owner) {
+	d.owner.Store(&owner) // before the first log is created
 	d.run(func() {
 		if err := d.Registered(owner); err != nil {
 			d.log.Warn("log directory does not remember its registration; the next start reports the same losses again", zap.Error(err))

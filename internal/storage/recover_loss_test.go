@@ -117,6 +117,25 @@ func TestALossIsReportedUntilTheRegistration(t *testing.T) {
 	}
 }
 
+// A disk that is full at the registration does not hide to whom the logs belong that are created
+// when there is space again.
+func TestNoLogIsListedWithoutItsOwner(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync")
+	full := errs.Add(commitCalls)
+	if err := d.Registered(cluster7); err == nil {
+		t.Fatal("the registration was written")
+	}
+	full.Off()
+	if _, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{1}}, Topic: "t", Config: testConfig("sync")}}); err != nil {
+		t.Fatal(err)
+	}
+	if o := mustOpen(t, disk.KillImage(1), "sync").Owner(); o != cluster7 {
+		t.Errorf("the directory belongs to %+v", o)
+	}
+}
+
 // TestFault01PowerLossBesideAChangeOfProfile cuts the power at every call of a run in which a log
 // begins to acknowledge written records. If one of these records is gone, the start names the log.
 func TestFault01PowerLossBesideAChangeOfProfile(t *testing.T) {

@@ -151,8 +151,8 @@ func New(now func() time.Time) *Keeper {
 }
 
 // Follow takes the subscriptions of new metadata. It is a metadata.Subscriber. What clients have
-// pushed stays until they push again or expire. A subscription that can't be resolved, which another
-// version has permitted, asks no client.
+// pushed stays until they push again or expire. A subscription that can't be resolved, which
+// another version has permitted, asks no client.
 func (k *Keeper) Follow(r *configdef.Registry, log *zap.Logger) metadata.Subscriber {
 	return func(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
 		if !d.Subscriptions {
