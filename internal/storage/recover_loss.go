@@ -90,9 +90,9 @@ func (d *Dir) Owner() checkpoint.Owner { return *d.owner.Load() }
 
 // Registered records that a cluster has durably stored what Lossy, LossyLogs and Finding
 // report. Later starts report only what happens from now on. After an error they may report both.
-// If that changes anything, Registered writes a small checkpoint. After an error, the next checkpoint
-// has the owner: no log may be listed without it, or a broker that loses its metadata takes the log
-// for that of a single broker.
+// If that changes anything, Registered writes a small checkpoint. After an error, the next
+// checkpoint has the owner: no log may be listed without it, or a broker that loses its metadata
+// takes the log for that of a single broker.
 func (d *Dir) Registered(owner checkpoint.Owner) error {
 	d.ckptMu.Lock()
 	defer d.ckptMu.Unlock()
