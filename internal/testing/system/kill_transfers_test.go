@@ -90,7 +90,9 @@ func (l *transfers) move(ctx context.Context, t *testing.T, id int, random *rand
 		}
 		l.hold.RUnlock()
 	}
-	m.client.Close()
+	if m.client != nil { // it has begun
+		m.client.Close()
+	}
 }
 
 // replace makes a new client, whose producer id fences the former one's transactions. It returns
