@@ -56,6 +56,7 @@ ctl config unset group "$h" consumer.session.timout.ms
 ctl config set logger 1 root=LOUD
 ctl config set logger 1 root=INFO
 ctl config get logger 1 root
+ctl config list logger
 ctl config get topic none-RUN
 ctl config set broker default log.retention.ms=600000000
 ctl config get topic "$b" retention.ms
