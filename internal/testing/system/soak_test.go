@@ -488,8 +488,8 @@ func (s *soak) publish(d time.Duration, seed uint64, growth []grown) {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s, seed %d, %v of %v, %d faults. %d records were acknowledged, %d of them after consumers had read them; "+
-		"%d numbers of %d keys were written; %d topics, groups and clients came and went. Verdict: %s.\n\n", time.Now().UTC().Format(time.DateOnly),
-		seed, time.Since(s.begun).Round(time.Second), d, rounds, acked, late, s.keyed, soakKeys, s.churned,
+		"%d numbers of %d keys were written; %d topics, groups and clients came and went. Verdict: %s.\n\n",
+		time.Now().UTC().Format(time.DateOnly), seed, time.Since(s.begun).Round(time.Second), d, rounds, acked, late, s.keyed, soakKeys, s.churned,
 		map[bool]string{false: "nothing was lost, twice or out of order", true: "FAILED"}[s.t.Failed()])
 	text.WriteString("| broker | process | lived | resource | early | late | bound |\n|---|---|---|---|---|---|---|\n")
 	for _, g := range growth {
@@ -538,7 +538,8 @@ func (s *soak) plot() string {
 			fmt.Fprintf(&out, `<path d="%s" fill="none" stroke="%s"/>`+"\n", line, colors[i%len(colors)])
 		}
 	}
-	fmt.Fprintf(&out, `<text x="%g" y="%g">%v; blue, red and green: brokers 1, 2 and 3; gray lines: faults; red ones: restarts with another version</text>`+"\n</svg>\n",
+	fmt.Fprintf(&out, `<text x="%g" y="%g">%v; blue, red and green: brokers 1, 2 and 3; gray lines: faults; `+
+		"red ones: restarts with another version</text>\n</svg>\n",
 		left, (height+gap)*float64(len(resources))+12, end.Round(time.Minute))
 	return out.String()
 }

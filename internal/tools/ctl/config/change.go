@@ -25,8 +25,9 @@ func set(a *app.App) *cobra.Command {
 		func(cmd *cobra.Command, e Entity, args []string) error {
 			return Change(cmd.Context(), a, []Entity{e}, Edit{Set: args, DryRun: dryRun})
 		})
-	c.Long = "set sets configs of a topic, broker, group, logger or subscription to metrics of clients, atomically. If the change makes records\n" +
-		"fall out of logs at once, it counts them and asks; --yes confirms, --dry-run only lists. It also asks if retention.ms is below one minute and has no unit."
+	c.Long = "set sets configs of a topic, broker, group, logger or subscription to metrics of clients, atomically. If the change\n" +
+		"makes records fall out of logs at once, it counts them and asks; --yes confirms, --dry-run only lists. It also asks if\n" +
+		"retention.ms is below one minute and has no unit."
 	c.Example = "  chronikctl config set topic orders retention.ms=7d segment.bytes=512MiB\n" +
 		"  chronikctl config set broker default log.retention.ms=1d\n" +
 		"  chronikctl config set group billing consumer.session.timeout.ms=1m\n  chronikctl config set logger 1 root=DEBUG\n" +
