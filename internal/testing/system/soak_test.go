@@ -489,7 +489,8 @@ func (s *soak) publish(d time.Duration, seed uint64, growth []grown) {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s, seed %d, %v of %v, %d faults. %d records were acknowledged, %d of them after consumers had read them; "+
 		"%d numbers of %d keys were written; %d topics, groups and clients came and went. Verdict: %s.\n\n",
-		time.Now().UTC().Format(time.DateOnly), seed, time.Since(s.begun).Round(time.Second), d, rounds, acked, late, s.keyed, soakKeys, s.churned,
+		time.Now().UTC().Format(time.DateOnly), seed, time.Since(s.begun).Round(time.Second), d,
+		rounds, acked, late, s.keyed, soakKeys, s.churned,
 		map[bool]string{false: "nothing was lost, twice or out of order", true: "FAILED"}[s.t.Failed()])
 	text.WriteString("| broker | process | lived | resource | early | late | bound |\n|---|---|---|---|---|---|---|\n")
 	for _, g := range growth {
