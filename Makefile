@@ -14,9 +14,10 @@ HELM_VERSION := v3.18.4
 GOVULNCHECK := $(shell command -v govulncheck 2>/dev/null || echo $(shell go env GOPATH)/bin/govulncheck)
 GOVULNCHECK_VERSION := v1.8.0
 # Packages of test and test-race, and the time limit of a package's tests: a busy machine
-# may take longer than the ten minutes that Go allows.
+# may take longer than the ten minutes that Go allows. test-race tests a package that hung once more.
 PKGS ?= ./...
 TEST_TIMEOUT ?= 15m
+RACE_TIMEOUT ?= 10m
 # How many packages are tested at once: two for each processor, since many tests wait for a disk, for
 # elections or for sessions.
 PACKAGES_AT_ONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
@@ -73,7 +74,7 @@ quick: ## tests the packages that differ from BASE (default main), and for the r
 
 .PHONY: test-race
 test-race: ## all tests with the race detector
-	scripts/race.sh -p=$(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(PKGS)
+	scripts/race.sh -p=$(PACKAGES_AT_ONCE) -timeout $(RACE_TIMEOUT) $(PKGS)
 
 .PHONY: lint
 lint: ## gofmt, go vet, golangci-lint

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -122,8 +123,13 @@ func send(l *Log, data []byte) *Append {
 	}
 	a := &Append{Batches: data, LeaderEpoch: epochOf(l), Sink: make(sink, 1)}
 	l.Append(a, nil)
-	return <-a.Sink.(sink)
+	if !answered(a, patience) {
+		return &Append{Err: errNoAnswer}
+	}
+	return a
 }
+
+var errNoAnswer = errors.New("an append has no answer")
 
 // put appends batches of one record and waits until they are acknowledged and durable under any
 // profile.
