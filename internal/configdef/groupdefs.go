@@ -9,7 +9,7 @@ import (
 func groupDefs() []*Def {
 	return []*Def{
 		brokerDef("group.min.session.timeout.ms", Int, "6000",
-			"The minimum session timeout, in milliseconds, that a member of a classic group may request.", atLeast(1)),
+			"The minimum session timeout, in milliseconds, that a member of a classic group may request.", atLeast(0)),
 		brokerDef("group.max.session.timeout.ms", Int, "1800000",
 			"The maximum session timeout, in milliseconds, that a member of a classic group may request.", atLeast(1)),
 		brokerDef("group.initial.rebalance.delay.ms", Int, "3000",

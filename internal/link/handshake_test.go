@@ -556,6 +556,7 @@ func FuzzClientHello(f *testing.F) {
 	h := ClientHello{Listener: "one", Host: "kafka", Port: 9094, Principal: "User:bob", Address: "10.0.0.1:5", Software: "kcat"}
 	f.Add(h.encode())
 	f.Add(h.encode()[:9])
+	f.Add(append(h.encode(), 0))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		h, err := parseClientHello(p)
 		if err != nil {

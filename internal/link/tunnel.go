@@ -58,6 +58,9 @@ func parseClientHello(p []byte) (*ClientHello, error) {
 		n := 2 + int(binary.BigEndian.Uint16(p))
 		*s, p = string(p[2:n]), p[n:]
 	}
+	if len(p) > 0 { // a statement about the client that this version could not honor
+		return nil, fmt.Errorf("%w: hello of a client has %d more bytes", frame.ErrMalformed, len(p))
+	}
 	return h, nil
 }
 

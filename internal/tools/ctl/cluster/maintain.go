@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,7 +130,8 @@ func inSync(ctx context.Context, a *app.App, adm *kadm.Client, id int32, most ti
 			a.Note("waiting: %s", why)
 		}
 		if pause.Sleep(ctx, maintenanceGap) != nil {
-			return app.WithCode(app.ExitFailed, fmt.Errorf("maintain broker %d: %s; chronikctl cluster health names the reason", id, said))
+			why = cmp.Or(said, fmt.Sprintf("no broker answered within %s", most))
+			return app.WithCode(app.ExitFailed, fmt.Errorf("maintain broker %d: %s; chronikctl cluster health names the reason", id, why))
 		}
 	}
 }
