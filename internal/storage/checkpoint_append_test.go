@@ -3,7 +3,6 @@ package storage
 import (
 	"path"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -71,9 +70,7 @@ func TestCommitsDoNotWaitForAWholeCheckpoint(t *testing.T) {
 	errs := errfs.New(disk)
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.compactBytes = 2000 })
 	logs := makeLogs(t, d, 3, "sync")
-	hold := make(chan struct{})
-	release := sync.OnceFunc(func() { close(hold) })
-	t.Cleanup(release) // before the directory is closed
+	hold, release := gated(t)
 	held := errs.Add(errfs.Rule{Ops: errfs.Write, Path: path.Join(d.path, CheckpointDir, "*.snapshot.tmp"), Count: 1,
 		Before: func(errfs.Call) { <-hold }})
 	made := 0

@@ -53,7 +53,7 @@ func TestDeleteLeavesTheJournalItsMemory(t *testing.T) {
 	d := mustOpen(t, errs, "sync")
 	logs := makeLogs(t, d, 2, "sync")
 	put(t, logs[0], 1, 100)
-	hold := make(chan struct{})
+	hold, let := gated(t)
 	held := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Write, Count: 1, Before: func(errfs.Call) { <-hold }}))
 	data := testBatch(t, 20_000, nil) // more than is copied next to its frame's header
 	send(logs[1], data)
@@ -65,7 +65,7 @@ func TestDeleteLeavesTheJournalItsMemory(t *testing.T) {
 		clear(b.Bytes())
 		others = append(others, b)
 	}
-	close(hold)
+	let()
 	put(t, logs[0], 1, 100)
 	image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
 	for _, b := range others {

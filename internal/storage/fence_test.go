@@ -347,13 +347,13 @@ func TestALeaderThatLostPowerLeadsANewEpoch(t *testing.T) {
 	errs := errfs.New(disk)
 	leader, follower, x := stream(t, errs, broken{})
 	put(t, leader, 3, 100)
-	hold := make(chan struct{})
+	hold, let := gated(t)
 	errs.Add(inJournal(leader.dir, errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { <-hold }}))
 	a := &Append{Batches: testBatch(t, 50, nil), LeaderEpoch: 5, Sink: make(sink, 1)}
 	leader.Append(a, nil)
 	<-a.Sink.(sink)
 	image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
-	close(hold)
+	let()
 	synced(t, follower)
 	if x.err != nil || follower.Ends().LogEnd != 4 {
 		t.Fatalf("the follower has %+v: %v", follower.Ends(), x.err)

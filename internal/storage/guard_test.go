@@ -159,17 +159,18 @@ func TestALowDiskAffectsNothingElse(t *testing.T) {
 	d := mustOpen(t, faults, "sync", guarded)
 	client, internal := ours(t, d)
 	put(t, client, 3, 100)
-	held, let := make(chan struct{}), make(chan struct{})
+	held := make(chan struct{})
+	hold, let := gated(t)
 	faults.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) {
 		close(held)
-		<-let
+		<-hold
 	}}))
 	if a := send(client, testBatch(t, 100, nil)); a.Err != nil {
 		t.Fatal(a.Err)
 	}
 	<-held
 	fsys.leave(t, d, 10*mib)
-	close(let)
+	let()
 	eventually(t, "what was in flight counts", func() bool { return client.Ends().Durable == 4 })
 	holds(t, client, 4)
 	if err := client.SetLogStart(2); err != nil {

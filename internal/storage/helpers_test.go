@@ -8,6 +8,7 @@ import (
 	"math"
 	"path"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -160,6 +161,16 @@ func eventually(t testing.TB, what string, ok func() bool) {
 			t.Fatalf("never: %s", what)
 		}
 	}
+}
+
+// gated returns a channel on which calls of the disk wait until let is called. They wait no longer
+// than the test: one that fails before it calls let would otherwise close its directory after
+// that, and wait for them without end.
+func gated(t testing.TB) (wait <-chan struct{}, let func()) {
+	gate := make(chan struct{})
+	let = sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(let) // before the one that closes the directory, which is open already
+	return gate, let
 }
 
 // inJournal limits a rule to the journal's current file. Without it, the rule could act on the next

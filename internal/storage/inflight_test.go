@@ -29,14 +29,14 @@ func TestRecordsInFlightCountAfterAChangeToSync(t *testing.T) {
 		put(t, l, 1, 10)
 		config.Profile.Sync, config.Profile.Interval = durability.SyncInterval, time.Hour
 		l.Configure(config)
-		hold := make(chan struct{})
+		hold, let := gated(t)
 		held := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Write, Count: 1, Before: func(errfs.Call) { <-hold }}))
 		a := &Append{Batches: testBatch(t, 10, nil), Sink: make(sink, 1)}
 		appended := make(chan struct{})
 		go func() { defer close(appended); l.Append(a, nil) }()
 		eventually(t, "the write began", func() bool { return held.Hits() > 0 })
 		l.Configure(testConfig("sync"))
-		close(hold)
+		let()
 		<-appended
 		eventually(t, "the record counts", func() bool { return l.AckEnd() == 2 })
 	}

@@ -25,9 +25,7 @@ func TestI2NoEarlyAck(t *testing.T) {
 		errs := errfs.New(crashfs.New(1))
 		d := mustOpen(t, errs, profile)
 		l := makeLogs(t, d, 1, profile)[0]
-		hold := make(chan struct{})
-		release := sync.OnceFunc(func() { close(hold) })
-		t.Cleanup(release) // after a failure Close must not wait for the disk
+		hold, release := gated(t)
 		held := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Before: func(errfs.Call) { <-hold }}))
 		a := send(l, testBatch(t, 100, nil))
 		eventually(t, "the datasync began", func() bool { return held.Hits() > 0 || l.AckEnd() > 0 })
@@ -243,7 +241,7 @@ func knowsStoredProducers(t *testing.T, b broken) bool {
 	}
 	eventually(t, "the records count", func() bool { return l.AckEnd() == 5 })
 	must(t, l.flushAndSync())
-	hold := make(chan struct{})
+	hold, let := gated(t)
 	held := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Before: func(errfs.Call) { <-hold }}))
 	for range 5 {
 		next()
@@ -251,7 +249,7 @@ func knowsStoredProducers(t *testing.T, b broken) bool {
 	eventually(t, "the datasync began", func() bool { return held.Hits() > 0 })
 	must(t, d.checkpoint(nil))
 	image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
-	close(hold)
+	let()
 	again := mustOpen(t, image, "sync").Logs()[0]
 	known := true
 	for i, data := range sent[:5] {
@@ -270,13 +268,13 @@ func TestI11SnapshotIsNeverAheadOfTheLog(t *testing.T) {
 	first, second := testBatch(t, 10, &record.Producer{ID: 7}), testBatch(t, 10, &record.Producer{ID: 7, Sequence: 1})
 	send(l, slices.Clone(first))
 	eventually(t, "the record counts", func() bool { return l.AckEnd() == 1 })
-	hold := make(chan struct{})
+	hold, let := gated(t)
 	held := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Before: func(errfs.Call) { <-hold }}))
 	send(l, slices.Clone(second))
 	eventually(t, "the datasync began", func() bool { return held.Hits() > 0 })
 	must(t, d.checkpoint(nil))
 	image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
-	close(hold)
+	let()
 	again := mustOpen(t, image, "sync").Logs()[0]
 	if a := send(again, first); !a.Duplicate || a.Base != 0 {
 		t.Errorf("retry of what was durable: %+v", a)
@@ -293,9 +291,8 @@ func TestI14AFlushHoldsNoLock(t *testing.T) {
 	d := mustOpen(t, errs, "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 1, 100)
-	hold, writing := make(chan struct{}), make(chan struct{})
-	release := sync.OnceFunc(func() { close(hold) })
-	t.Cleanup(release)
+	hold, release := gated(t)
+	writing := make(chan struct{})
 	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/*-*/*.log", Count: 1, Before: func(errfs.Call) { close(writing); <-hold }})
 	flushed, done := make(chan error, 1), make(chan error, 1)
 	go func() { flushed <- l.flush() }()

@@ -171,7 +171,7 @@ func TestFault09SlowSegmentsBoundMemory(t *testing.T) {
 	const bound = 256 << 10
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes, o.DeferredBytes = 4<<20, 16<<20, bound })
 	logs := makeLogs(t, d, 20, "sync")
-	hold := make(chan struct{})
+	hold, let := gated(t)
 	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/*-*/*.log", Before: func(errfs.Call) { <-hold }})
 	sent := make([]*Append, 0, 2000)
 	for i := range 2000 { // one record each
@@ -182,7 +182,7 @@ func TestFault09SlowSegmentsBoundMemory(t *testing.T) {
 	if n := d.memory.deferred.Load(); n > 2*bound {
 		t.Errorf("%d bytes are deferred, the bound is %d", n, bound)
 	}
-	close(hold)
+	let()
 	for _, a := range sent {
 		if <-a.Sink.(sink); a.Err != nil {
 			t.Fatal(a.Err)
@@ -364,7 +364,7 @@ func TestTruncationWaitsForCarriedFrames(t *testing.T) {
 	d := mustOpen(t, errs, "sync")
 	logs := makeLogs(t, d, 2, "sync")
 	put(t, logs[0], 5, 100)
-	hold := make(chan struct{})
+	hold, let := gated(t)
 	held := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Before: func(errfs.Call) { <-hold }}))
 	send(logs[1], testBatch(t, 100, nil)) // keeps the journal busy
 	eventually(t, "the datasync began", func() bool { return held.Hits() > 0 })
@@ -378,7 +378,7 @@ func TestTruncationWaitsForCarriedFrames(t *testing.T) {
 	if len(done) > 0 {
 		t.Error("the truncation did not wait")
 	}
-	close(hold)
+	let()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}

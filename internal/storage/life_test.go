@@ -85,13 +85,13 @@ var (
 // hold blocks the next call that matches a rule. It returns when the call is blocked, with a
 // function that releases it.
 func (s *stage) hold(r errfs.Rule) (waits func(), end func()) {
-	gate := make(chan struct{})
+	gate, let := gated(s)
 	r.Before, r.Err, r.Count = func(errfs.Call) { <-gate }, nil, 1
 	f := s.errs.Add(r)
 	return func() {
 		s.Helper()
 		eventually(s, "the call is held", func() bool { return f.Hits() > 0 })
-	}, sync.OnceFunc(func() { close(gate) })
+	}, let
 }
 
 // end deletes the log in a state that must last until then.

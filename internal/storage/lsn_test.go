@@ -38,7 +38,7 @@ func lostLSNs(t *testing.T, b broken) (wrong string) {
 			d := mustOpen(t, errs, "sync", func(o *Options) { o.broken = b; o.reopened = func(*Dir) { reopened <- struct{}{} } })
 			logs := makeLogs(t, d, 2, "sync")
 			put(t, logs[0], 3, 100)
-			hold := make(chan struct{})
+			hold, let := gated(t)
 			rule := inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { <-hold }})
 			if failing {
 				rule.Err, rule.Drop = syscall.EIO, errfs.DropCached
@@ -48,7 +48,7 @@ func lostLSNs(t *testing.T, b broken) (wrong string) {
 			eventually(t, "the datasync began", func() bool { return held.Hits() > 0 })
 			must(t, commit(d, logs[0]))
 			image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
-			close(hold)
+			let()
 			if failing {
 				eventually(t, "the directory reopened", func() bool { return held.Hits() > 0 && len(reopened) > 0 })
 			} else {

@@ -15,7 +15,7 @@ func TestClientsCannotFillTheMemoryOfInternalTopics(t *testing.T) {
 	const bound = 256 << 10
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes, o.DeferredBytes = 4<<20, 16<<20, bound })
 	client, internal := ours(t, d)
-	hold := make(chan struct{})
+	hold, let := gated(t)
 	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/*-*/*.log", Before: func(errfs.Call) { <-hold }})
 	var waiting []*Append
 	flood := func(l *Log) {
@@ -39,7 +39,7 @@ func TestClientsCannotFillTheMemoryOfInternalTopics(t *testing.T) {
 	if n := d.memory.deferred.Load(); n > bound+bound/8+2*chunkTarget {
 		t.Errorf("%d bytes are deferred, the bound is %d", n, bound)
 	}
-	close(hold)
+	let()
 	for _, a := range waiting {
 		if <-a.Sink.(sink); a.Err != nil {
 			t.Fatal(a.Err)
@@ -58,7 +58,7 @@ func markerInAFullMemory(t *testing.T, b broken) (taken bool) {
 		o.JournalFileSize, o.JournalBytes, o.DeferredBytes, o.broken = 4<<20, 16<<20, bound, b
 	})
 	client, _ := ours(t, d)
-	hold := make(chan struct{})
+	hold, let := gated(t)
 	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/*-*/*.log", Before: func(errfs.Call) { <-hold }})
 	ok(t, transact(client, inTxn(t, 7, 0, 0, 10)))
 	var waiting []*Append
@@ -74,7 +74,7 @@ func markerInAFullMemory(t *testing.T, b broken) (taken bool) {
 	if n := d.memory.deferred.Load(); n > bound+2*chunkTarget {
 		t.Errorf("%d bytes are deferred, the bound is %d", n, bound)
 	}
-	close(hold)
+	let()
 	for _, a := range append(waiting, marker) {
 		ok(t, <-a.Sink.(sink))
 	}

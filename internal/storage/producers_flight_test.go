@@ -15,7 +15,7 @@ func TestAProducerWithABatchInFlightIsNotForgotten(t *testing.T) {
 	errs := errfs.New(disk)
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.ProducersPerLog = 10 })
 	l := makeLogs(t, d, 1, "sync")[0]
-	hold := make(chan struct{})
+	hold, let := gated(t)
 	var on atomic.Bool
 	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", When: func(errfs.Call) bool { return on.Load() },
 		Before: func(errfs.Call) { <-hold }})
@@ -26,7 +26,7 @@ func TestAProducerWithABatchInFlightIsNotForgotten(t *testing.T) {
 	}
 	retry := send(l, testBatch(t, 10, &record.Producer{ID: 1, Sequence: 0}))
 	on.Store(false)
-	close(hold)
+	let()
 	if !retry.Duplicate || retry.Base != first.Base {
 		t.Errorf("the retry of a batch in flight was written again: %+v", retry)
 	}

@@ -22,7 +22,8 @@ func TestADirectoryStallsWhileItsDiskHangs(t *testing.T) {
 	if n := d.Stalled(); n != 0 {
 		t.Errorf("an idle directory stalls for %v", n)
 	}
-	held, free := make(chan struct{}), make(chan struct{})
+	held := make(chan struct{})
+	free, let := gated(t)
 	disk.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { close(held); <-free }}))
 	if a := send(l, testBatch(t, 100, nil)); a.Err != nil {
 		t.Fatal(a.Err)
@@ -34,7 +35,7 @@ func TestADirectoryStallsWhileItsDiskHangs(t *testing.T) {
 	if most := time.Since(begin); first != 0 || d.Stalled() > most+time.Second || d.Err() != nil {
 		t.Errorf("while the disk hangs: first %v, then %v within %v; %v", first, d.Stalled(), most, d.Err())
 	}
-	close(free)
+	let()
 	eventually(t, "the directory moves", func() bool { return !waits() })
 	if n := d.Stalled(); n != 0 {
 		t.Errorf("after the fdatasync it stalls for %v", n)

@@ -197,7 +197,7 @@ func TestReadersBesideAReplayFindNoHole(t *testing.T) {
 	bad := errs.Add(segmentCalls)
 	_ = l.sync()
 	eventually(t, "the log is quarantined", l.isQuarantined)
-	hold := make(chan struct{})
+	hold, let := gated(t)
 	// The frames take several reads.
 	held := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "*.frames", From: 2, Count: 1, Before: func(errfs.Call) { <-hold }})
 	bad.Off()
@@ -209,7 +209,7 @@ func TestReadersBesideAReplayFindNoHole(t *testing.T) {
 		}
 		s.Release()
 	}
-	close(hold)
+	let()
 	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
 	holds(t, l, 20)
 }

@@ -79,7 +79,7 @@ func TestFault09SlowDiskAffectsNoOtherDirectory(t *testing.T) {
 	if slow.dir.path != "/d" || quick.dir.path != "/e" {
 		t.Fatal("both logs are in one directory")
 	}
-	hold := make(chan struct{})
+	hold, let := gated(t)
 	for _, p := range []string{"/d/*", "/d/*/*"} {
 		errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: p, Before: func(errfs.Call) { <-hold }})
 	}
@@ -99,7 +99,7 @@ func TestFault09SlowDiskAffectsNoOtherDirectory(t *testing.T) {
 	if n := slow.dir.memory.deferred.Load(); n > 2*bound {
 		t.Errorf("%d bytes are deferred, the bound is %d", n, bound)
 	}
-	close(hold)
+	let()
 	for _, a := range sent {
 		if <-a.Sink.(sink); a.Err != nil {
 			t.Fatal(a.Err)

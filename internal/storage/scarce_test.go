@@ -58,11 +58,11 @@ func TestARepairedLogGivesItsMemoryBack(t *testing.T) {
 	bad, good := logs[0], logs[1]
 	put(t, bad, 1, 100)
 	must(t, bad.flushAndSync())
-	gate := make(chan struct{})
+	gate, let := gated(t)
 	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/t-0/*", Err: syscall.EIO, Count: 1, Before: func(errfs.Call) { <-gate }})
 	fillMemory(t, bad)
 	a := waiting(t, good)
-	close(gate)
+	let()
 	if !answered(a, patience) || a.Err != nil {
 		t.Errorf("the append waits, or failed: %v", a.Err)
 	}
@@ -76,7 +76,7 @@ func afterASwap(t *testing.T, b broken, within time.Duration) bool {
 	other, err := s.d.Create([]Spec{{ID: ID{Topic: [16]byte{2}}, Topic: "other", Config: testConfig("sync")}})
 	must(t, err)
 	lead(other...)
-	gate := make(chan struct{})
+	gate, let := gated(t)
 	rename := placeCalls
 	rename.Count, rename.Before = 1, func(errfs.Call) { <-gate }
 	held := s.errs.Add(rename)
@@ -85,7 +85,7 @@ func afterASwap(t *testing.T, b broken, within time.Duration) bool {
 	eventually(t, "the swap waits", func() bool { return held.Hits() > 0 })
 	fillMemory(t, s.l)
 	a := waiting(t, other[0])
-	close(gate)
+	let()
 	defer func() { <-done }()
 	return answered(a, within) && a.Err == nil
 }
@@ -107,13 +107,13 @@ func memoryOfAFailedLog(t *testing.T, b broken) (d *Dir, bad *Log, a *Append, re
 	bad = logs[0]
 	put(t, bad, 1, 100)
 	must(t, bad.flushAndSync())
-	gate := make(chan struct{})
+	gate, let := gated(t)
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Create | errfs.Datasync, Path: "/d/t-0/*", Err: syscall.ENOSPC,
 		Before: func(errfs.Call) { <-gate }})
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Create, Path: "*.frames", Err: syscall.ENOSPC})
 	fillMemory(t, bad)
 	a = waiting(t, logs[1])
-	close(gate)
+	let()
 	return d, bad, a, errs.Clear
 }
 
@@ -140,7 +140,7 @@ func TestAJournalWithoutANextFileAnswers(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.DeferredBytes = 64 << 10 })
 	l := makeLogs(t, d, 1, "sync")[0]
-	gate := make(chan struct{})
+	gate, let := gated(t)
 	errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Rename, Path: "*.journal", Err: syscall.EIO, Before: func(errfs.Call) { <-gate }})
 	var sent []*Append
 	queued := func() int {
@@ -153,7 +153,7 @@ func TestAJournalWithoutANextFileAnswers(t *testing.T) {
 		l.Append(a, nil)
 		sent = append(sent, a)
 	}
-	close(gate)
+	let()
 	for _, a := range sent {
 		if !answered(a, patience) {
 			t.Fatal("an append waits")
@@ -208,7 +208,7 @@ func TestAWriteInFlightPinsNothing(t *testing.T) {
 	d := mustOpen(t, errs, "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 1, 100)
-	gate := make(chan struct{})
+	gate, let := gated(t)
 	held := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Before: func(errfs.Call) { <-gate }}))
 	a := waiting(t, l)
 	eventually(t, "a write is in flight", func() bool { return held.Hits() > 0 })
@@ -226,7 +226,7 @@ func TestAWriteInFlightPinsNothing(t *testing.T) {
 	if m.err != nil {
 		t.Errorf("what the log holds counts as pinned: %v", m.err)
 	}
-	close(gate)
+	let()
 	eventually(t, "the frames are quarantined", l.isQuarantined)
 	errs.Clear()
 	eventually(t, "the log is repaired", func() bool { return l.Err() == nil })

@@ -19,7 +19,7 @@ func TestAStopThatMeetsAFailedDatasync(t *testing.T) {
 		d := mustOpen(t, errs, "os")
 		logs := makeLogs(t, d, 2, "os")
 		put(t, logs[0], 3, 900)
-		hold := make(chan struct{})
+		hold, let := gated(t)
 		held := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { <-hold },
 			Err: syscall.EIO, Drop: drop}))
 		for range 3 {
@@ -38,7 +38,7 @@ func TestAStopThatMeetsAFailedDatasync(t *testing.T) {
 			defer logs[0].mu.RUnlock()
 			return logs[0].rp.Offset == 3
 		})
-		close(hold)
+		let()
 		if err := <-closed; err == nil {
 			t.Errorf("%v: the stop met no error", drop)
 		}

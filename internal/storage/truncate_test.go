@@ -76,7 +76,7 @@ func TestTruncationReadsWithoutHoldingOthers(t *testing.T) {
 	l := turnsLog(t, d, 20)
 	other := byPartition(t, d, 1)
 	put(t, other, 2, 100)
-	hold := make(chan struct{})
+	hold, let := gated(t)
 	reads := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/d/t-0/*.log", Before: func(errfs.Call) { <-hold }})
 	cut, moved := make(chan error, 1), make(chan error, 1)
 	go func() { cut <- l.Truncate(18) }()
@@ -89,7 +89,7 @@ func TestTruncationReadsWithoutHoldingOthers(t *testing.T) {
 	if err := <-moved; err != nil || l.Ends().LogEnd != 20 {
 		t.Errorf("%v; the log that is being cut is %+v", err, l.Ends())
 	}
-	close(hold)
+	let()
 	if err := <-cut; err != nil || l.Ends().LogEnd != 18 {
 		t.Errorf("%v; after the truncation the log is %+v", err, l.Ends())
 	}
@@ -154,7 +154,7 @@ func TestTruncationBesideADeletionOrAStop(t *testing.T) {
 		errs := errfs.New(disk)
 		d := mustOpen(t, errs, "sync")
 		l := turnsLog(t, d, 20)
-		hold := make(chan struct{})
+		hold, let := gated(t)
 		write := errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/checkpoint/*", Count: 1, Before: func(errfs.Call) { <-hold }})
 		cut, ended := make(chan error, 1), make(chan error, 1)
 		go func() { cut <- l.Truncate(18) }()
@@ -171,7 +171,7 @@ func TestTruncationBesideADeletionOrAStop(t *testing.T) {
 			}
 		}()
 		eventually(t, "the other one is under way", func() bool { return errors.Is(l.Err(), ErrClosed) })
-		close(hold)
+		let()
 		if err := <-ended; err != nil {
 			t.Errorf("stop %v: %v", stop, err)
 		}
