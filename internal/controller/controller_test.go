@@ -152,6 +152,18 @@ func TestStoreErrorsAreNotRefusals(t *testing.T) {
 	}
 }
 
+// Metadata that do not name the next producer id give none: they may be older than those that gave
+// the first.
+func TestNoProducerIDWithoutTheirRecord(t *testing.T) {
+	c, s := cluster(t, 1)
+	if _, err := s.Txn(t.Context(), metadata.Txn{Delete: []string{metadata.ProducerIDsKey}}); err != nil {
+		t.Fatal(err)
+	}
+	if first, count, err := c.ProducerIDBlock(t.Context()); err == nil {
+		t.Errorf("%d ids from %d on", count, first)
+	}
+}
+
 func TestProducerIDsAreNeverReused(t *testing.T) {
 	ctx := context.Background()
 	c, s := cluster(t, 1)

@@ -151,8 +151,8 @@ func (l *Loop) losing(ctx context.Context, img *metadata.Image, list []metadata.
 		if p.Leader != election.None {
 			return *p, refuse(ElectionNotNeeded, "Leader election not needed for topic partition.")
 		}
-		if b, missing := silent[tp]; missing { // its log may be the longest
-			return *p, refuse(EligibleLeadersNotAvailable, "Broker %d has not reported its log; try again, or stop it first.", b)
+		if x, missing := silent[tp]; missing && !x.answered { // its log may be the longest
+			return *p, refuse(EligibleLeadersNotAvailable, "Broker %d has not reported its log; try again, or stop it first.", x.broker)
 		}
 		t := img.TopicByID(tp.Topic)
 		d := election.Decider{View: view{img, tp}, MinISR: l.opt.MinISR(img, t, p), ISRLost: true, Generation: img.Generation()}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -472,6 +473,45 @@ func TestAShorterLogWaitsForASilentOne(t *testing.T) {
 	w.want("one is silent", "-1@1 isr [] elr [] last 1 lossy true")
 	w.pass(lossyPatience)
 	w.want("the patience has ended", "2@2 isr [2] elr []")
+}
+
+// An active replica cannot use its log, because a repair is under way or its disk cannot be read
+// for a moment: the others lead only when the patience has ended, and at once if the log is
+// damaged.
+func TestAShorterLogWaitsForOneThatIsOffline(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		comes, damaged     bool
+		early, later, last string
+	}{
+		{"it reports", true, false, "-1@1 isr [] elr [] last 1 lossy true", "3@2 isr [3] elr []", ""},
+		{"it never reports", false, false, "-1@1 isr [] elr [] last 1 lossy true", "-1@1 isr [] elr [] last 1 lossy true",
+			"2@2 isr [2] elr []"},
+		{"it is damaged", false, true, "2@2 isr [2] elr []", "", ""},
+	} {
+		w := three(t)
+		w.minISR = 1
+		w.reports = map[int32]election.LogState{1: {End: 90}, 2: {End: 95}, 3: {End: 97}}
+		w.offline = map[int32]bool{3: true}
+		for id := range w.procs {
+			w.procs[id].up = false
+		}
+		for _, id := range []int32{2, 3, 1} {
+			p := w.start(id, func(q *RegisterRequest) { q.Lossy = []metadata.TopicPartition{tpA} })
+			if c.damaged && id == 3 {
+				p.damaged = []metadata.TopicPartition{tpA}
+			}
+		}
+		w.pass(5 * time.Second)
+		w.want(c.name, c.early)
+		if c.comes {
+			w.offline = nil
+		}
+		w.pass(2 * time.Second)
+		w.want(c.name, cmp.Or(c.later, c.early))
+		w.pass(lossyPatience)
+		w.want(c.name, cmp.Or(c.last, c.later, c.early))
+	}
 }
 
 // An unclean election is void if the process that reported its log is not registered any more.

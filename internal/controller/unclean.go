@@ -110,16 +110,23 @@ func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
 	return errors.Join(err, l.opt.Images.WaitShown(ctx, revision))
 }
 
+// silence is why it is not known whether a broker has records of a partition.
+type silence struct {
+	broker int32
+	// answered: the broker cannot use its log now, without known damage: a repair may be under way.
+	answered bool
+}
+
 // reports asks the brokers that an image shows for the ends of logs, all at once. silent has the
-// partitions of which a broker that failed, or did not answer in time, may have records, with one
-// such broker.
+// partitions of which a broker that did not report a log may have records, with one such broker,
+// preferably one that failed or did not answer in time.
 func (l *Loop) reports(ctx context.Context, img *metadata.Image, ask map[int32][]metadata.TopicPartition) (
-	got map[metadata.TopicPartition][]election.LogState, silent map[metadata.TopicPartition]int32) {
+	got map[metadata.TopicPartition][]election.LogState, silent map[metadata.TopicPartition]silence) {
 	ctx, cancel := context.WithTimeout(ctx, reportTime)
 	defer cancel()
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	got, silent = map[metadata.TopicPartition][]election.LogState{}, map[metadata.TopicPartition]int32{}
+	got, silent = map[metadata.TopicPartition][]election.LogState{}, map[metadata.TopicPartition]silence{}
 	for broker, list := range ask {
 		of, _ := img.Broker(broker) // an active broker is registered
 		state, _ := img.State(broker)
@@ -131,11 +138,18 @@ func (l *Loop) reports(ctx context.Context, img *metadata.Image, ask map[int32][
 				l.opt.Log.Warn("a broker did not report its logs", zap.Int32("broker", broker), zap.Error(err))
 			}
 			for _, tp := range list {
-				if err != nil {
-					silent[tp] = broker
-				} else if r, ok := answer[tp]; ok {
-					r.Broker, r.Damaged = broker, slices.Contains(state.Damaged, tp)
+				r, reported := answer[tp]
+				damaged := slices.Contains(state.Damaged, tp)
+				_, placed := img.Placement(broker, tp)
+				_, known := silent[tp]
+				switch {
+				case err != nil:
+					silent[tp] = silence{broker, false}
+				case reported:
+					r.Broker, r.Damaged = broker, damaged
 					got[tp] = append(got[tp], r)
+				case placed && !damaged && !known:
+					silent[tp] = silence{broker, true}
 				}
 			}
 		})

@@ -33,7 +33,8 @@ type world struct {
 	own      [16]byte
 	unclean  bool // the topic permits unclean elections
 	reports  map[int32]election.LogState
-	term     uint64 // in which the node leads
+	offline  map[int32]bool // their logs cannot be used now
+	term     uint64         // in which the node leads
 }
 
 // leading is a store of the node that leads in the term of a world.
@@ -117,6 +118,9 @@ func (w *world) report(_ context.Context, of *metadata.Broker, logs []metadata.T
 	r, ok := w.reports[of.ID]
 	if !ok {
 		return nil, errCut
+	}
+	if w.offline[of.ID] {
+		return nil, nil
 	}
 	return map[metadata.TopicPartition]election.LogState{logs[0]: r}, nil
 }

@@ -163,6 +163,17 @@ func (m *Manager) created(tp metadata.TopicPartition, l *storage.Log) bool {
 	return m.partitions[tp] != nil || x != nil && x.dir == l.Dir()
 }
 
+// creating reports whether a log that is not there is being created, or tried again. That it may be
+// was decided when its entry was made. An image that shows no replica in sync any longer takes
+// nothing back: the partition would stay without a log here for as long as its record stands still,
+// and an unclean election would find no log.
+func (m *Manager) creating(tp metadata.TopicPartition, l *storage.Log) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	x := m.missing[tp]
+	return l == nil && x != nil && !x.permanent
+}
+
 // assignDirs chooses directories for logs and queues their creation.
 func (m *Manager) assignDirs(list []*missing, r *round) {
 	if len(list) == 0 {

@@ -54,6 +54,27 @@ func (g *gate) open() {
 	}
 }
 
+// A log that is made again, because others had the records, is made also if none of them is in sync
+// any longer before that succeeds: nothing would try it again, and an unclean election finds only
+// replicas that have a log.
+func TestACreationOutlivesTheOthersInSync(t *testing.T) {
+	c, errs := newCluster(), errfs.New(vfs.Memory())
+	tp := c.shared(idA, 2, 0)
+	c.record(self, tp, idB) // in a directory that was replaced
+	must(t, c.change(tp, func(p *metadata.Partition) { p.ISR = []int32{2} }))
+	fault := errs.Add(errfs.Rule{Ops: errfs.Mkdir, Path: "/d/a-0", Err: syscall.ENOSPC})
+	l := start(t, errs, c)
+	must(t, c.apply(t, l.Manager))
+	if failed := l.failedNow(); len(failed) != 1 {
+		t.Fatalf("failed: %v", failed)
+	}
+	must(t, c.change(tp, func(p *metadata.Partition) { p.Leader, p.LeaderEpoch, p.ISR = -1, 1, nil }))
+	must(t, c.apply(t, l.Manager))
+	fault.Off()
+	l.retry(time.Now().Add(time.Hour))
+	waitFor(t, "the log is made", func() bool { return l.has(idA, 0) })
+}
+
 // A log that could not be created is listed with its cause and does not keep other logs from being
 // created. When the cause is gone, it is created without a restart.
 func TestAFailedCreationIsRetried(t *testing.T) {

@@ -316,7 +316,7 @@ func (m *Manager) reconcile(want []wanted, first bool, r *round) (makes []*missi
 			continue
 		}
 		err := error(nil)
-		if !m.created(w.tp(), l) {
+		if !m.created(w.tp(), l) && !m.creating(w.tp(), l) {
 			err = m.misplaced(w, dir, l, first)
 		}
 		switch {

@@ -155,6 +155,31 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
+// A reader that meets damage gets an error on which it asks for the leader, if another replica may
+// have the records, and learns of the damage only from the last one.
+func TestDamageIsReadElsewhere(t *testing.T) {
+	p := lone(t, vfs.Memory())
+	damage := func() error { return p.readError(&storage.Damage{}) }
+	lead(p, 1, pair, pair)
+	if err := damage(); !errors.Is(err, storage.ErrCorrupt) {
+		t.Errorf("without a controller, no other broker will lead: %v", err)
+	}
+	p.env.resign = func(*Partition, int32) {}
+	for name, c := range map[string]struct {
+		leader int32
+		isr    []int32
+		want   error
+	}{
+		"leader": {self, pair, ErrNotLeader}, "follower": {2, pair, ErrNotLeader}, "follower out of the ISR": {2, []int32{2}, ErrNotLeader},
+		"leader that is alone in sync": {self, []int32{self}, storage.ErrCorrupt},
+	} {
+		p.SetRole(roleFor(p, c.leader, p.LeaderEpoch()+1, pair, c.isr))
+		if err := damage(); !errors.Is(err, c.want) || errors.Is(err, ErrNotLeader) && errors.Is(err, storage.ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestAFollowersHighWatermarkIsItsLeadersAsFarAsItHasIt(t *testing.T) {
 	p := lone(t, vfs.Memory())
 	follow(p, 2, 1, pair, pair)
