@@ -75,12 +75,12 @@ func (d *Dir) maintain() {
 		case err := <-d.failures:
 			d.reopen(err)
 		case <-sweeps:
-			first := d.journal.Oldest(0).File
+			first, full := d.journal.Oldest(0).File, d.journal.Full()
 			err := d.sweep()
 			if err != nil {
 				d.logOnce(nil, "checkpoint sweep failed", err)
 			}
-			d.swept(err)
+			d.swept(err, full)
 			if err == nil && d.journal.Oldest(0).File != first {
 				vain = 0
 				continue

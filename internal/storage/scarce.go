@@ -23,6 +23,7 @@ import (
 type scarcity struct {
 	mu       vfs.Mutex
 	sweepErr error // of the last sweep
+	full     bool  // the journal was full when that sweep began
 	refused  bool  // the journal is full, and what waited in its queues was refused
 }
 
@@ -153,10 +154,11 @@ func (d *Dir) hasRoom(bytes int64) error {
 	return fmt.Errorf("%w: %d bytes are needed in %s, and %d are free", syscall.ENOSPC, bytes, d.path, free)
 }
 
-// swept records the result of a sweep and weighs the directory.
-func (d *Dir) swept(err error) {
+// swept records the result of a sweep, and whether the journal was full when it began, and weighs
+// the directory.
+func (d *Dir) swept(err error, full bool) {
 	d.scarce.mu.Lock()
-	d.scarce.sweepErr = err
+	d.scarce.sweepErr, d.scarce.full = err, full
 	d.scarce.mu.Unlock()
 	d.weigh()
 }
@@ -207,14 +209,15 @@ func (d *Dir) weigh() {
 }
 
 // exhausted returns why nothing more can be accepted, nil if something can: the system refuses the
-// journal another file, the journal is full and the last sweep failed, or logs that cannot be
-// repaired hold all memory for records that are not in segments. journal reports whether it is the
-// journal. The caller holds scarce.mu.
+// journal another file, the last sweep of the full journal failed, or logs that cannot be repaired
+// hold all memory for records that are not in segments. journal reports whether it is the journal. A
+// sweep that began earlier proves nothing: what failed it may be repaired or deleted since, and the
+// next sweep, for which appends wait, is a second away at most. The caller holds scarce.mu.
 func (d *Dir) exhausted() (journal bool, err error) {
 	if cause := d.journal.Stalled(); cause != nil {
 		return true, cause
 	}
-	if cause := d.scarce.sweepErr; cause != nil && d.journal.Full() {
+	if cause := d.scarce.sweepErr; cause != nil && d.scarce.full && d.journal.Full() {
 		return true, fmt.Errorf("the journal is full and no file of it can be released: %w", cause)
 	}
 	if held, cause := d.pinned(); held >= d.memory.bound && !d.opt.broken.has(pinMemory) {

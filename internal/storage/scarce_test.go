@@ -167,6 +167,42 @@ func TestAJournalWithoutANextFileAnswers(t *testing.T) {
 	put(t, l, 20, 4000)
 }
 
+// A failed sweep that began before the journal was full does not block the directory: what failed it
+// may be gone, and the next sweep finds out.
+func TestAnEarlierSweepDoesNotBlockTheDirectory(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 1, 1000)
+	hold, let := gated(t)
+	errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Write | errfs.Rename, Path: "/d/checkpoint/*", Before: func(errfs.Call) { <-hold }})
+	var sent []*Append
+	for deadline := time.Now().Add(patience); !d.journal.Full(); {
+		if time.Now().After(deadline) {
+			t.Fatal("the journal is never full")
+		}
+		a := &Append{Batches: testBatch(t, 4000, nil), LeaderEpoch: epochOf(l), Sink: make(sink, 1)}
+		if l.Append(a, nil); !answered(a, time.Millisecond) {
+			sent = append(sent, a)
+		}
+	}
+	cause := errors.New("a segment of another log")
+	if d.swept(cause, false); d.Err() != nil {
+		t.Errorf("an earlier sweep blocks the directory: %v", d.Err())
+	}
+	if d.swept(cause, true); !errors.Is(d.Err(), cause) {
+		t.Errorf("a sweep of the full journal failed, and the directory has %v", d.Err())
+	}
+	let()
+	for _, a := range sent {
+		if !answered(a, patience) {
+			t.Fatal("an append waits")
+		}
+	}
+	eventually(t, "the directory accepts records", func() bool { return d.Err() == nil })
+	put(t, l, 5, 1000)
+}
+
 // A repair that lacks space begins when the guard sees space, whenever its next attempt is due.
 // While the disk is full, an attempt reads nothing.
 func TestARepairBeginsWhenTheDiskHasSpace(t *testing.T) {
