@@ -210,9 +210,9 @@ func (d *Dir) weigh() {
 
 // exhausted returns why nothing more can be accepted, nil if something can: the system refuses the
 // journal another file, the last sweep of the full journal failed, or logs that cannot be repaired
-// hold all memory for records that are not in segments. journal reports whether it is the journal. A
-// sweep that began earlier proves nothing: what failed it may be repaired or deleted since, and the
-// next sweep, for which appends wait, is a second away at most. The caller holds scarce.mu.
+// hold all memory for records that are not in segments. journal reports whether it is the journal.
+// A sweep that began earlier proves nothing: what failed it may be repaired or deleted since, and
+// the next sweep, for which appends wait, is a second away at most. The caller holds scarce.mu.
 func (d *Dir) exhausted() (journal bool, err error) {
 	if cause := d.journal.Stalled(); cause != nil {
 		return true, cause

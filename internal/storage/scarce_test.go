@@ -167,8 +167,8 @@ func TestAJournalWithoutANextFileAnswers(t *testing.T) {
 	put(t, l, 20, 4000)
 }
 
-// A failed sweep that began before the journal was full does not block the directory: what failed it
-// may be gone, and the next sweep finds out.
+// A failed sweep that began before the journal was full does not block the directory: what failed
+// it may be gone, and the next sweep finds out.
 func TestAnEarlierSweepDoesNotBlockTheDirectory(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
