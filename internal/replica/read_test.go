@@ -180,7 +180,8 @@ func TestDamageIsReadElsewhere(t *testing.T) {
 	}
 }
 
-// A leader that is alone in the ISR does not report damage that a follower has passed: it will lead.
+// A leader that is alone in the ISR does not report damage that a follower has passed, since that
+// one will lead.
 func TestDamageIsReadAtAFollowerThatCatchesUp(t *testing.T) {
 	fs := vfs.Memory()
 	p := lone(t, fs)
