@@ -43,8 +43,11 @@ func (m *Manager) misplaced(w wanted, dir [16]byte, found *storage.Log, first bo
 		return fmt.Errorf("%w: the log of %s is missing from log directory %x, which may be the one that could not be opened: %w",
 			ErrOffline, w, dir, failed[0])
 	case dir != [16]byte{} && m.needed(w):
-		return fmt.Errorf("%w: the log of %s is missing from log directory %x; put the directory back, or delete the topic",
-			ErrOffline, w, dir)
+		last := "put the directory back, or delete the topic"
+		if len(w.topic.Partitions.At(w.partition).Replicas) > 1 {
+			last = "put the directory back; if that is impossible, chronikctl topic elect --unclean elects another replica without its records"
+		}
+		return fmt.Errorf("%w: the log of %s is missing from log directory %x; %s", ErrOffline, w, dir, last)
 	case first && len(failed) > 0:
 		return fmt.Errorf("%w: the log of %s may be in a log directory that could not be opened: %w", ErrOffline, w, failed[0])
 	default:

@@ -74,14 +74,26 @@ func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 
 // readError returns the error of a failed read for a client. If bytes are damaged here and another
 // replica has the records, the client must ask that one: the leader, or the next one, since this
-// broker resigns. Only the last replica reports the damage.
+// broker resigns as soon as the other one is in sync. Only the last replica reports the damage.
 func (p *Partition) readError(err error) error {
 	p.ReadFailed(err)
-	if r := p.role.Load(); !errors.Is(err, storage.ErrCorrupt) || r.leader && (r.isr < 2 || p.env.resign == nil) {
+	if r := p.role.Load(); !errors.Is(err, storage.ErrCorrupt) || r.leader && (p.env.resign == nil || r.isr < 2 && !p.outlived()) {
 		return err
 	}
 	//nolint:errorlint // it must not match ErrCorrupt
 	return fmt.Errorf("%w: bytes of %s are damaged on this broker, and another replica has them: %v", ErrNotLeader, p, err)
+}
+
+// outlived reports whether a follower has all that is known to be damaged here. It can copy the
+// rest, join the ISR and lead. It takes mu.
+func (p *Partition) outlived() bool {
+	damages := p.log.Damages()
+	if len(damages) == 0 {
+		return false // its extent is not known
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lead != nil && p.lead.Passed(damages[len(damages)-1].Next)
 }
 
 // ReadMemory is Read without disk access. It never blocks; ok is false if the disk would be needed.

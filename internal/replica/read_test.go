@@ -180,6 +180,41 @@ func TestDamageIsReadElsewhere(t *testing.T) {
 	}
 }
 
+// A leader that is alone in the ISR does not report damage that a follower has passed, since that
+// one will lead.
+func TestDamageIsReadAtAFollowerThatCatchesUp(t *testing.T) {
+	fs := vfs.Memory()
+	p := lone(t, fs)
+	lead(p, 1, []int32{self}, []int32{self})
+	for range 4 {
+		must(t, begin(t, p, AcksAll, 1).wait(t))
+	}
+	must(t, p.log.Dir().Close())
+	f, err := fs.Open("/d/t-0/00000000000000000000.log")
+	must(t, err)
+	size, err := f.Size()
+	must(t, err)
+	_, err = f.WriteAt([]byte{0xff}, size/2-1) // the last byte of the second batch
+	must(t, err)
+	p.log = openStorage(t, fs, "/d").Get(p.log.ID())
+	p = newPartition(p.log, p.env)
+	p.env.resign = func(*Partition, int32) {}
+	lead(p, 2, pair, []int32{self})
+	read := func() error {
+		res, err := p.Read(ReadRequest{Offset: 1, MaxBytes: 1, AtLeastOne: true, CurrentEpoch: -1, FetchedEpoch: -1})
+		res.Release()
+		return err
+	}
+	for _, c := range []struct {
+		end  int64
+		want error
+	}{{0, storage.ErrCorrupt}, {1, storage.ErrCorrupt}, {2, ErrNotLeader}} {
+		if acknowledge(p, 2, 2, c.end); !errors.Is(read(), c.want) {
+			t.Errorf("a follower that ends at %d: %v, want %v", c.end, read(), c.want)
+		}
+	}
+}
+
 func TestAFollowersHighWatermarkIsItsLeadersAsFarAsItHasIt(t *testing.T) {
 	p := lone(t, vfs.Memory())
 	follow(p, 2, 1, pair, pair)

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -385,8 +386,17 @@ func TestAConfirmationDoesNotWaitForTheDisk(t *testing.T) {
 	d := mustOpen(t, errs, "sync")
 	hold, let := gated(t)
 	held := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/d/checkpoint*/*", Count: 1, Before: func(errfs.Call) { <-hold }})
-	d.Confirm(checkpoint.Owner{Generation: [16]byte{7}})
+	returned := make(chan struct{})
+	go func() {
+		d.Confirm(checkpoint.Owner{Generation: [16]byte{7}})
+		close(returned)
+	}()
 	eventually(t, "the disk is asked", func() bool { return held.Hits() > 0 })
+	select {
+	case <-returned:
+	case <-time.After(patience):
+		t.Error("the confirmation waits for the disk")
+	}
 	let()
 	must(t, d.Close())
 	s, err := ReadState(disk, "/d")

@@ -112,11 +112,10 @@ broker() { # starts it and sets its addresses
   "$root/bin/chronikd" --config "$secure/chronikd.yaml" --admin-listen off 2>"$secure/log" &
   pid=$!
   for _ in $(seq 600); do
-    ready="$(grep -c '"msg":"ready"' "$secure/log" || true)"
-    [ "$ready" = 0 ] || break
+    if grep -qs '"msg":"ready"' "$secure/log"; then ready=yes; break; fi # the file may not exist yet
     sleep 0.1
   done
-  [ "$ready" != 0 ] || { echo "chronikd did not start:"; cat "$secure/log"; exit 1; }
+  [ -n "$ready" ] || { echo "chronikd did not start:"; cat "$secure/log"; exit 1; }
   (umask 077 && echo "correct-horse" >"$secure/alice.password")
   ctl user add alice --password-file "$secure/alice.password"
   for who in alice CN=carol robot; do

@@ -379,6 +379,13 @@ func (l *Leader) Followed() bool {
 	})
 }
 
+// Passed reports whether an active follower that follows now has all records below end.
+func (l *Leader) Passed(end int64) bool {
+	return slices.ContainsFunc(l.members, func(m member) bool {
+		return m.Broker != l.cfg.Self && m.Active && m.counts && m.state == streamLive && m.written >= end
+	})
+}
+
 // Ends sets the ends that a follower acknowledged. It ignores a handle that is not that of the
 // broker's present subscription, and an end below one that the subscription reported earlier. It
 // does not allocate.

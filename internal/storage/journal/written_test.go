@@ -163,11 +163,12 @@ func earlyWritten(t *testing.T, b Broken) (early int) {
 		j := open(t, disk, func(o *Options) { o.Broken = b })
 		hold := make(chan struct{})
 		disk.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Before: func(errfs.Call) { <-hold }})
+		synctest.Wait() // the writer is parked
 		o, others, changed, other := newRecorder(), newRecorder(), newStream(1), newStream(2)
 		var batch groupcommit.Batch // both calls are one group
 		ok(t, j.Submit(&batch, entry(changed, 0, 100, loose, o), entry(changed, 1, 100, eager, o), entry(changed, 2, 100, loose, o)))
 		ok(t, j.Submit(&batch, entry(other, 0, 100, loose, others)))
-		batch.Run()
+		go batch.Run() // it may write the group, and wait for the disk
 		synctest.Wait()
 		early = o.count() + others.count()
 		close(hold)
