@@ -135,7 +135,7 @@ func newClients(w *world) *clients {
 		unpaid: map[string]bool{}}
 	w.Cleanup(c.admin.Close)
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.parts = append(c.create(topic, 2, 3), c.create("moved", 1, 2)...)
+	c.parts = append(c.create(topic, 2, 3), c.create(w.moving(), 1, 2)...)
 	trimmed, compacted := c.trimmed(), c.compacted()
 	c.parts = append(c.parts, trimmed, compacted)
 	c.paid = c.create(payments, 3, 3)
@@ -506,7 +506,7 @@ func (c *clients) makeTopics() {
 		}
 	}
 	for i := 0; c.pace(random, 3*time.Second); i++ {
-		name := fmt.Sprint("extra-", i)
+		name := c.w.called(fmt.Sprint("extra-", i), controller.MaxNameLength)
 		put(name, unsure)
 		within, cancel := context.WithTimeout(c.ctx, 15*time.Second)
 		_, err := a.CreateTopic(within, 1, min(int16(2+random.IntN(2)), int16(c.w.holders())), nil, name)

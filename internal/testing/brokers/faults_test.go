@@ -127,7 +127,7 @@ func (c *clients) move(to ...int32) {
 	within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	moves := kadm.AlterPartitionAssignmentsReq{}
-	moves.Assign("moved", 0, to)
+	moves.Assign(c.w.moving(), 0, to)
 	_, err := a.AlterPartitionAssignments(within, moves)
 	_, preferred := a.ElectLeaders(within, kadm.ElectPreferredReplica, nil)
 	c.w.note("moved-0 to %v: %v, preferred leaders: %v", to, err, preferred)
