@@ -39,6 +39,7 @@ func operations() []fault {
 			time.Sleep(c.w.seconds(5))
 			c.recoverMetadata()
 		}},
+		{"lost data.dir of the only voter", 4, func(c *clients, _ int32) { c.loseDataDir() }},
 		{"backup of the metadata", 3, (*clients).backUp},
 		{"restored metadata", 3, func(c *clients, id int32) { c.restore(id) }},
 		{"restored metadata, twice", 2, func(c *clients, id int32) {
