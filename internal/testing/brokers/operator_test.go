@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"regexp"
 	"slices"
@@ -271,22 +272,47 @@ func (c *clients) backUp(id int32) {
 	}
 	d, copied := w.at(id), map[string][]byte{}
 	for _, name := range w.files(d, metadataDir) {
-		f, err := d.Open(name)
-		if err != nil {
+		data, err := read(d, name)
+		if errors.Is(err, fs.ErrNotExist) {
 			w.note("no backup: %v", err) // it has just begun another file
 			return
 		}
-		size, err := f.Size()
-		data := make([]byte, size)
-		if err == nil {
-			_, err = f.ReadAt(data, 0)
-		}
-		if err = errors.Join(err, f.Close()); err != nil {
+		if err != nil {
 			w.problem("backup: %v", err)
 		}
 		copied[path.Base(name)] = data
 	}
 	w.backup, w.moved = copied, false
+}
+
+// read returns the content of a file.
+func read(d vfs.FS, name string) ([]byte, error) {
+	f, err := d.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	size, err := f.Size()
+	data := make([]byte, size)
+	if err == nil {
+		_, err = f.ReadAt(data, 0)
+	}
+	return data, errors.Join(err, f.Close())
+}
+
+// put makes a directory that has files of some names.
+func (w *world) put(d vfs.FS, dir string, files map[string][]byte) {
+	err := d.MkdirAll(dir)
+	for name, data := range files {
+		f, ferr := d.Create(path.Join(dir, name))
+		if ferr == nil {
+			_, ferr = f.WriteAt(data, 0)
+			ferr = errors.Join(ferr, f.Datasync(), f.Close())
+		}
+		err = errors.Join(err, ferr)
+	}
+	if err = errors.Join(err, d.SyncDir(dir), d.SyncDir(path.Dir(dir))); err != nil {
+		w.problem("%s: %v", dir, err)
+	}
 }
 
 // restore lets all voters lose their metadata, and an operator restore the backup. What was changed
@@ -306,18 +332,7 @@ func (c *clients) restore(id int32) {
 	const dir = "/backup"
 	d := w.at(id)
 	w.remove(d, dir)
-	err := d.MkdirAll(dir)
-	for name, data := range w.backup {
-		f, ferr := d.Create(path.Join(dir, name))
-		if ferr == nil {
-			_, ferr = f.WriteAt(data, 0)
-			ferr = errors.Join(ferr, f.Close())
-		}
-		err = errors.Join(err, ferr)
-	}
-	if err != nil {
-		w.problem("restore: %v", err)
-	}
+	w.put(d, dir, w.backup)
 	c.config.Lose()
 	c.refunds.set(nil)
 	c.mu.Lock()

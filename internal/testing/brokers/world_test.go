@@ -154,6 +154,7 @@ type node struct {
 	disk    *crashfs.FS
 	boots   byte // losses of power so far
 	starts  int
+	old     snapshot       // of its disk
 	process *process       // nil while none runs
 	broken  bool           // its disk fails writes; a broker that has seen that restarts to use it again
 	arm     func(*process) // adds faults to the next process before it starts; nil for none

@@ -1,0 +1,109 @@
+package brokers
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+)
+
+// snapshot is a copy of the disk of a broker.
+type snapshot struct {
+	disk   *crashfs.FS
+	starts int // of the broker before it
+}
+
+// snapshotDisk copies the disk of a broker, which may run, at one moment: docs/operations.md
+// promises that this is like a loss of power.
+func (w *world) snapshotDisk(id int32, random *rand.Rand) {
+	n := w.nodes[id]
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	mode := crashfs.Modes()[random.IntN(len(crashfs.Modes()))]
+	n.old = snapshot{n.disk.PowerLossImage(mode, random.Uint64()), n.starts}
+	w.note("snapshot of the disk of broker %d, %v", id, mode)
+}
+
+// outdated reports whether a broker that serves has a snapshot that was made before its start. What
+// that start registered is what shows that a log directory is older.
+func (w *world) outdated(id int32) bool {
+	n := w.nodes[id]
+	n.mu.Lock()
+	old, starts := n.old, n.starts
+	n.mu.Unlock()
+	return old.disk != nil && old.starts < starts && w.process(id) != nil
+}
+
+// putBack replaces the log directory of a broker by its outdated copy, or all of its disk, if the
+// others have everything. Then an operator removes the metadata directory of the copy: it has
+// forgotten votes, so docs/cluster.md forbids to start a broker with it. If killed is true, the
+// other brokers end too, and the old logs may be the first ones that are registered. It reports
+// whether it replaced something.
+func (c *clients) putBack(id int32, all, killed bool) bool {
+	w := c.w
+	if !w.outdated(id) {
+		w.note("not put back: there is no copy that is older than the last start")
+		return false
+	}
+	if bad := c.needs(id); bad != "" {
+		w.note("not put back: %s", bad)
+		return false
+	}
+	w.wiped = true
+	w.endSomehow(id)
+	for o := range w.size() {
+		if killed {
+			w.kill(o + 1)
+		}
+	}
+	n := w.nodes[id]
+	n.mu.Lock()
+	now, old := n.disk, n.old.disk.KillImage(w.random.Uint64())
+	n.disk = old
+	n.mu.Unlock()
+	w.remove(old, metadataDir)
+	if !all {
+		files := map[string][]byte{}
+		for _, name := range w.files(now, metadataDir) {
+			data, err := read(now, name)
+			if err != nil {
+				w.problem("%s: %v", name, err)
+			}
+			files[path.Base(name)] = data
+		}
+		w.put(old, metadataDir, files)
+	}
+	w.start(id)
+	for o := range w.size() {
+		if killed {
+			w.start(o + 1)
+		}
+	}
+	return true
+}
+
+// The log directory of one broker after the other is replaced by an older copy, or all of its disk,
+// and so that it is among the first ones that start. It copies what it lacks.
+func TestAnOldDiskIsPutBack(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		t.Run(fmt.Sprint("all ", all), func(t *testing.T) {
+			history(t, 47, func(w *world, c *clients) {
+				for id := int32(1); id <= w.size(); id++ {
+					c.inSync()
+					w.snapshotDisk(id, w.random)
+					c.progress(time.Minute)
+					w.stop(id)
+					w.start(id)
+					c.inSync()
+					c.progress(time.Minute)
+					if !c.putBack(id, all, true) {
+						w.problem("nothing was put back")
+					}
+				}
+			})
+		})
+	}
+}
