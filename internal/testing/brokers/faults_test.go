@@ -38,8 +38,8 @@ func faults() []fault {
 			c.w.powerLoss(c.w.other(id), c.w.mode())
 		}},
 		{"wipe", 2, (*clients).wipeIfInSync},
-		{"old log directory", 2, func(c *clients, id int32) { c.putBack(id, false, c.w.random.IntN(2) == 0) }},
-		{"old disk", 2, func(c *clients, id int32) { c.putBack(id, true, c.w.random.IntN(2) == 0) }},
+		{"old log directory", 2, func(c *clients, id int32) { c.oldDisk(id, false) }},
+		{"old disk", 2, func(c *clients, id int32) { c.oldDisk(id, true) }},
 		{"stop", 2, func(c *clients, id int32) { c.w.stop(id) }},
 		{"restart", 2, func(c *clients, id int32) { c.w.stop(id); c.w.start(id) }},
 		{"pause", 3, func(c *clients, id int32) { c.w.pause(id, time.Duration(c.w.random.Int64N(int64(15*time.Second)))) }},
@@ -283,14 +283,13 @@ func plan(seed uint64, k kind) (list []step) {
 	return list
 }
 
-// walk causes random faults at random times. Before some of them it copies a disk that may be put
-// back later.
+// walk causes random faults at random times. In between it copies disks, which may be put back.
 func (c *clients) walk() {
 	random := c.random(12)
 	for _, s := range plan(c.w.seed, c.w.kind) {
 		time.Sleep(s.after)
-		if random.IntN(2) == 0 {
-			c.w.snapshotDisk(1+random.Int32N(c.w.size()), random)
+		if id := 1 + random.Int32N(c.w.size()); !c.w.hasSnapshot(id) {
+			c.w.snapshotDisk(id, random)
 		}
 		c.w.note("%s: %d", s.fault.name, s.broker)
 		c.w.random = s.random

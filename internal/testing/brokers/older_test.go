@@ -27,6 +27,14 @@ func (w *world) snapshotDisk(id int32, random *rand.Rand) {
 	w.note("snapshot of the disk of broker %d, %v", id, mode)
 }
 
+// hasSnapshot reports whether there is a snapshot of the disk of a broker that was not put back.
+func (w *world) hasSnapshot(id int32) bool {
+	n := w.nodes[id]
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.old.disk != nil
+}
+
 // outdated reports whether a broker that serves has a snapshot that was made before its start. What
 // that start registered is what shows that a log directory is older.
 func (w *world) outdated(id int32) bool {
@@ -37,6 +45,21 @@ func (w *world) outdated(id int32) bool {
 	return old.disk != nil && old.starts < starts && w.process(id) != nil
 }
 
+// oldDisk puts back a snapshot of the disk of a broker or of its log directory. If there is none
+// that is older than its last start, it is restarted before, and its disk copied if need be.
+func (c *clients) oldDisk(id int32, all bool) {
+	w := c.w
+	if !w.outdated(id) {
+		w.stop(id)
+		if !w.hasSnapshot(id) {
+			w.snapshotDisk(id, w.random)
+		}
+		w.start(id)
+		_ = until(10*time.Second, func() bool { return w.outdated(id) && c.needs(id) == "" })
+	}
+	c.putBack(id, all, w.random.IntN(2) == 0)
+}
+
 // putBack replaces the log directory of a broker by its outdated copy, or all of its disk, if the
 // others have everything. Then an operator removes the metadata directory of the copy: it has
 // forgotten votes, so docs/cluster.md forbids to start a broker with it. If killed is true, the
@@ -45,7 +68,7 @@ func (w *world) outdated(id int32) bool {
 func (c *clients) putBack(id int32, all, killed bool) bool {
 	w := c.w
 	if !w.outdated(id) {
-		w.note("not put back: there is no copy that is older than the last start")
+		w.note("not put back: broker %d has not registered since the copy was made", id)
 		return false
 	}
 	if bad := c.needs(id); bad != "" {
@@ -61,9 +84,10 @@ func (c *clients) putBack(id int32, all, killed bool) bool {
 	}
 	n := w.nodes[id]
 	n.mu.Lock()
-	now, old := n.disk, n.old.disk.KillImage(w.random.Uint64())
-	n.disk = old
+	now, old := n.disk, n.old.disk
+	n.disk, n.old = old, snapshot{}
 	n.mu.Unlock()
+	w.note("an older disk of broker %d is put back, all of it: %t", id, all)
 	w.remove(old, metadataDir)
 	if !all {
 		files := map[string][]byte{}

@@ -21,10 +21,6 @@ var restoreCommand = regexp.MustCompile(`chronikd (recover) (--from) (/[^\s,]+)`
 // acknowledged, so nothing is lost. It reports whether the copy was complete.
 func (c *clients) loseDataDir() bool {
 	w := c.w
-	if w.seeds() > 1 {
-		w.note("not lost: %d brokers have a vote", w.seeds())
-		return false
-	}
 	w.net.Heal()
 	w.endSomehow(1)
 	if id, _ := w.survivor(); id == 0 {

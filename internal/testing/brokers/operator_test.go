@@ -34,13 +34,12 @@ func operations() []fault {
 		{"damaged log directory, repaired", 2, func(c *clients, id int32) { c.damage(id, true) }},
 		{"lost log directory", 2, (*clients).loseLogs},
 		{"lost metadata directory", 2, (*clients).loseMetadata},
-		{"lost voters", 4, func(c *clients, _ int32) { c.recoverMetadata() }},
+		{"lost voters", 4, func(c *clients, _ int32) { c.loseVoters() }},
 		{"lost voters, twice", 2, func(c *clients, _ int32) {
-			c.recoverMetadata()
+			c.loseVoters()
 			time.Sleep(c.w.seconds(5))
-			c.recoverMetadata()
+			c.loseVoters()
 		}},
-		{"lost data.dir of the only voter", 4, func(c *clients, _ int32) { c.loseDataDir() }},
 		{"backup of the metadata", 3, (*clients).backUp},
 		{"restored metadata", 3, func(c *clients, id int32) { c.restore(id) }},
 		{"restored metadata, twice", 2, func(c *clients, id int32) {
@@ -217,6 +216,15 @@ func (c *clients) loseMetadata(id int32) {
 	c.w.endSomehow(id)
 	c.w.remove(c.w.at(id), metadataDir)
 	c.w.start(id)
+}
+
+// loseVoters lets most voters lose their metadata; or the only one, or all of its data.dir.
+func (c *clients) loseVoters() {
+	if c.w.seeds() > 1 || c.w.random.IntN(2) == 0 {
+		c.recoverMetadata()
+		return
+	}
+	c.loseDataDir()
 }
 
 // recoverMetadata lets all brokers end, and all voters but one lose their metadata; the only one of
