@@ -2,6 +2,7 @@ package brokers
 
 import (
 	"context"
+	"fmt"
 	"path"
 	"regexp"
 	"slices"
@@ -21,6 +22,8 @@ var restoreCommand = regexp.MustCompile(`chronikd (recover) (--from) (/[^\s,]+)`
 // acknowledged, so nothing is lost. It reports whether the copy was complete.
 func (c *clients) loseDataDir() bool {
 	w := c.w
+	c.changing <- struct{}{} // a later change of the setting would hide that one is lost
+	defer func() { <-c.changing }()
 	w.net.Heal()
 	w.endSomehow(1)
 	if id, _ := w.survivor(); id == 0 {
@@ -57,6 +60,17 @@ func (c *clients) loseDataDir() bool {
 	}
 	w.repairsNothing(1, command[0])
 	c.recoverOn(1, command[1:]...)
+	why := ""
+	if until(patience, func() bool {
+		value, err := c.setting(1)
+		why = fmt.Sprint(err)
+		if err == nil {
+			why = c.config.Read(value)
+		}
+		return err == nil
+	}) != nil || why != "" {
+		w.problem("recovered metadata: setting: %s", why)
+	}
 	return true
 }
 
