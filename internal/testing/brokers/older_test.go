@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,15 +91,7 @@ func (c *clients) putBack(id int32, all, killed bool) bool {
 	w.note("an older disk of broker %d is put back, all of it: %t", id, all)
 	w.remove(old, metadataDir)
 	if !all {
-		files := map[string][]byte{}
-		for _, name := range w.files(now, metadataDir) {
-			data, err := read(now, name)
-			if err != nil {
-				w.problem("%s: %v", name, err)
-			}
-			files[path.Base(name)] = data
-		}
-		w.put(old, metadataDir, files)
+		w.put(old, metadataDir, w.metadata(now))
 	}
 	w.start(id)
 	for o := range w.size() {
@@ -107,6 +100,19 @@ func (c *clients) putBack(id int32, all, killed bool) bool {
 		}
 	}
 	return true
+}
+
+// metadata returns the files of the metadata directory of a disk by name.
+func (w *world) metadata(d *crashfs.FS) map[string][]byte {
+	files := map[string][]byte{}
+	for _, name := range w.files(d, metadataDir) {
+		data, err := read(d, name)
+		if err != nil {
+			w.problem("%s: %v", name, err)
+		}
+		files[path.Base(name)] = data
+	}
+	return files
 }
 
 // The log directory of one broker after the other is replaced by an older copy, or all of its disk,
@@ -123,11 +129,42 @@ func TestAnOldDiskIsPutBack(t *testing.T) {
 					w.start(id)
 					c.inSync()
 					c.progress(time.Minute)
-					if !c.putBack(id, all, true) {
+					if until(patience, func() bool { return c.putBack(id, all, true) }) != nil {
 						w.problem("nothing was put back")
 					}
 				}
 			})
 		})
 	}
+}
+
+// Somebody puts an older metadata directory back, which docs/cluster.md forbids, while the metadata
+// leader is another broker and runs. The broker ends and says what to do, and the operator empties
+// the directory. A leader that is new may not know what the broker had: then it gets what it lacks.
+func TestOldMetadataArePutBack(t *testing.T) {
+	history(t, 50, func(w *world, c *clients) {
+		refused := 0
+		for id := int32(1); id <= w.size(); id++ {
+			c.inSync()
+			w.snapshotDisk(id, w.random)
+			c.progress(time.Minute)
+			w.stop(id) // one that leads hands over
+			n := w.nodes[id]
+			d, old := w.at(id), n.old.disk
+			w.remove(d, metadataDir)
+			w.put(d, metadataDir, w.metadata(old))
+			begun := w.logged()
+			w.start(id)
+			said := func() bool { return strings.Contains(w.since(begun), "put back from a copy; empty this directory") }
+			if until(10*time.Second, said) == nil {
+				refused++
+				w.kill(id)
+				w.remove(w.at(id), metadataDir)
+				w.start(id)
+			}
+		}
+		if refused == 0 {
+			w.problem("no broker refuses older metadata")
+		}
+	})
 }

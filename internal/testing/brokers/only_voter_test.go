@@ -41,15 +41,11 @@ func (c *clients) loseDataDir() bool {
 			w.remove(d, name)
 		}
 	}
-	w.mu.Lock()
-	begun := w.text.Len()
-	w.mu.Unlock()
+	begun := w.logged()
 	w.start(1)
 	var command []string
 	if until(patience, func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		command = restoreCommand.FindStringSubmatch(w.text.String()[begun:])
+		command = restoreCommand.FindStringSubmatch(w.since(begun))
 		return command != nil
 	}) != nil {
 		w.problem("the start of the only voter without its metadata names no copy")

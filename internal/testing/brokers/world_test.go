@@ -220,6 +220,20 @@ func (w *world) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// logged returns how much was logged so far.
+func (w *world) logged() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Len()
+}
+
+// since returns what was logged after logged returned a number.
+func (w *world) since(begun int) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.text.Bytes()[begun:])
+}
+
 // electedUncleanly handles what a broker says about an unclean election. Without it, no history may
 // lose anything.
 func (w *world) electedUncleanly(line []byte) {
