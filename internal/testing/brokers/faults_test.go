@@ -100,6 +100,13 @@ func (c *clients) needs(id int32) string {
 	if c.w.profile != "" && time.Since(c.w.unpowered) < 3*controller.DefaultSessionTimeout {
 		return "a broker that lost power may still be in the ISR, and lack records"
 	}
+	for o := range c.w.size() {
+		// The registration of its former process is shown until the session ends, with the ISRs
+		// that it was in, although its disk may have been replaced since.
+		if o+1 != id && c.w.process(o+1) == nil {
+			return fmt.Sprintf("broker %d does not serve", o+1)
+		}
+	}
 	from := c.w.other(id)
 	if _, bad := c.state(from); bad != "" {
 		return bad
