@@ -293,6 +293,22 @@ func TestTheMetadataOfAMemberIsChecked(t *testing.T) {
 	s.must(err)
 	d.Confirm(checkpoint.Owner{Cluster: [16]byte{7}})
 	s.must(d.Close())
+	from := copies.In(data + "/logs")
+	s.must(copies.Write(s.fs, from, []metadata.KV{{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "x"}.Encode()}}, 2))
+	for _, started := range []bool{false, true} { // a start without metadata makes an empty member
+		if started {
+			store, err := raftstore.Open(raftstore.Options{FS: s.fs, Dir: data + "/metadata", Log: zap.NewNop()})
+			s.must(err)
+			s.must(store.Close())
+		}
+		r, err := found(t, s.fs)
+		s.must(err)
+		if len(r.Findings) != 1 || r.Findings[0].Kind != inspect.MemberMissing || !r.Refused() || len(r.Plan().Acts) != 0 ||
+			!strings.Contains(r.Findings[0].Restore, "chronikd recover --from "+from) {
+			t.Errorf("no metadata, started %t: %+v, plan %+v", started, r.Findings, r.Plan())
+		}
+	}
+	s.must(s.fs.RemoveAll(from))
 	store, err := raftstore.Open(raftstore.Options{FS: s.fs, Dir: data + "/metadata", Log: zap.NewNop()})
 	s.must(err)
 	s.must(store.Bootstrap(raftstore.Initial{Generation: [16]byte{1}, Voters: []uint64{store.Member()}, Revision: 1,
@@ -303,7 +319,6 @@ func TestTheMetadataOfAMemberIsChecked(t *testing.T) {
 	if len(r.Findings) != 0 || len(r.Plan().Acts) != 0 {
 		t.Errorf("an intact member: %+v, plan %+v", r.Findings, r.Plan())
 	}
-	from := copies.In(data + "/logs")
 	s.must(copies.Write(s.fs, from, []metadata.KV{{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "x"}.Encode()}}, 2))
 	r, err = found(t, s.fs)
 	s.must(err)

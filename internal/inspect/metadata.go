@@ -108,7 +108,7 @@ func (r *Inspection) member(opt Options, at string, m *raftstore.Content, err er
 	case err != nil:
 		r.find(MemberDamaged, at, at, -1, err.Error())
 		return nil
-	case !m.Used:
+	case !m.Used || m.Last == 0: // a start without metadata makes a member that has none
 		f := r.find(MemberMissing, at, at, -1, "no metadata of the cluster are there")
 		if from := r.copyOf(opt.FS); from != "" {
 			f.Restore = "if no other broker has the metadata: chronikd recover --from " + from +

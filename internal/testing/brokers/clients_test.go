@@ -54,6 +54,7 @@ type clients struct {
 	refunds  refundTopic
 
 	offset, config check.Register // of the group; of the topic's setting
+	changing       chan struct{}  // full while a client changes the setting, or must not
 	leaders        check.Leaders
 
 	mu       sync.Mutex
@@ -132,10 +133,10 @@ func (w *world) client(more ...kgo.Opt) *kgo.Client {
 // newClients creates the topics and starts the clients.
 func newClients(w *world) *clients {
 	c := &clients{w: w, admin: w.client(w.direct()), topics: map[string]existence{}, payments: check.NewTransactions(),
-		unpaid: map[string]bool{}}
+		unpaid: map[string]bool{}, changing: make(chan struct{}, 1)}
 	w.Cleanup(c.admin.Close)
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.parts = append(c.create(topic, 2, 3), c.create("moved", 1, 2)...)
+	c.parts = append(c.create(topic, 2, 3), c.create(w.moving(), 1, 2)...)
 	trimmed, compacted := c.trimmed(), c.compacted()
 	c.parts = append(c.parts, trimmed, compacted)
 	c.paid = c.create(payments, 3, 3)
@@ -477,6 +478,7 @@ func (c *clients) configure() {
 	defer cl.Close()
 	a := kadm.NewClient(cl)
 	for c.pace(random, 2*time.Second) {
+		c.changing <- struct{}{}
 		within, cancel := context.WithTimeout(c.ctx, 10*time.Second)
 		next := c.config.Begin()
 		value := strconv.FormatInt(configBase+next, 10)
@@ -485,6 +487,7 @@ func (c *clients) configure() {
 			c.config.Acked(next)
 		}
 		cancel()
+		<-c.changing
 	}
 }
 
@@ -506,7 +509,7 @@ func (c *clients) makeTopics() {
 		}
 	}
 	for i := 0; c.pace(random, 3*time.Second); i++ {
-		name := fmt.Sprint("extra-", i)
+		name := c.w.called(fmt.Sprint("extra-", i), controller.MaxNameLength)
 		put(name, unsure)
 		within, cancel := context.WithTimeout(c.ctx, 15*time.Second)
 		_, err := a.CreateTopic(within, 1, min(int16(2+random.IntN(2)), int16(c.w.holders())), nil, name)

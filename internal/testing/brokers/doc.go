@@ -4,22 +4,28 @@
 //
 // A history is a seed: it determines which faults occur after which pauses, how long bytes travel,
 // what a power loss leaves, and every random number of the brokers. Faults are kills, losses of
-// power of one machine, two or all, replaced disks, pauses, cuts in one direction or both, failing
-// directories, stops, and partitions that move. Half of the histories run with a profile that
-// acknowledges written records, or with topics that permit unclean elections. There are three
-// brokers with a vote; or five, of which two have none; or three, of which one has a vote; or
-// three, of which one only votes and holds no logs. Directed histories have one broker only, which
-// may get seeds and become the first of three. Clients are idempotent producers, one with acks=1,
-// readers at leaders and followers, a group of two members, and programs that commit offsets,
-// delete records, change a setting, and create and delete topics. One of the topics is compacted.
+// power of one machine, two or all, replaced disks, older copies of disks that are put back,
+// pauses, cuts in one direction or both, failing directories, stops, and partitions that move. Half
+// of the histories run with a profile that acknowledges written records, or with topics that permit
+// unclean elections. In a quarter of all histories names of topics, of a group and of transactional
+// ids are as long as they may be. There are three brokers with a vote; or five, of which two have
+// none; or three, of which one has a vote; or three, of which one only votes and holds no logs.
+// Directed histories have one broker only, which may get seeds and become the first of three.
+// Clients are idempotent producers, one with acks=1, readers at leaders and followers, a group of
+// two members, and programs that commit offsets, delete records, change a setting, and create and
+// delete topics. One of the topics is compacted.
 //
 // In some histories brokers have two log directories, between which an operator moves logs.
 //
 // Other faults need an operator, who does what brokers, commands and docs/cluster.md say: a damaged
 // or lost log directory, where log repair must refuse unless it gets the flag that nothing else is
 // left; lost metadata of a broker; lost metadata of most voters, once or again, which the rest or a
-// copy in a log directory has; a restored backup. Only a backup may lack what was acknowledged: the
-// last changes of settings and topics.
+// copy in a log directory has; a lost data.dir of the only voter, while the others run; a restored
+// backup. Only a backup may lack what was acknowledged: the last changes of settings and topics.
+//
+// A copy of a disk is put back if it was made before the last start of its broker, because only a
+// start registers what shows that a log directory is older. Its metadata directory has forgotten
+// votes and is never used: the broker keeps the present one, or joins as another member.
 //
 // In the end everything is healed and judged with package check: the records (lost, vanished,
 // duplicate, phantom, out of order, out of range, returned, different replicas), the group (a

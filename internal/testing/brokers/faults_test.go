@@ -38,6 +38,8 @@ func faults() []fault {
 			c.w.powerLoss(c.w.other(id), c.w.mode())
 		}},
 		{"wipe", 2, (*clients).wipeIfInSync},
+		{"old log directory", 2, func(c *clients, id int32) { c.oldDisk(id, false) }},
+		{"old disk", 2, func(c *clients, id int32) { c.oldDisk(id, true) }},
 		{"stop", 2, func(c *clients, id int32) { c.w.stop(id) }},
 		{"restart", 2, func(c *clients, id int32) { c.w.stop(id); c.w.start(id) }},
 		{"pause", 3, func(c *clients, id int32) { c.w.pause(id, time.Duration(c.w.random.Int64N(int64(15*time.Second)))) }},
@@ -98,6 +100,13 @@ func (c *clients) needs(id int32) string {
 	if c.w.profile != "" && time.Since(c.w.unpowered) < 3*controller.DefaultSessionTimeout {
 		return "a broker that lost power may still be in the ISR, and lack records"
 	}
+	for o := range c.w.size() {
+		// The registration of its former process is shown until the session ends, with the ISRs
+		// that it was in, although its disk may have been replaced since.
+		if o+1 != id && c.w.process(o+1) == nil {
+			return fmt.Sprintf("broker %d does not serve", o+1)
+		}
+	}
 	from := c.w.other(id)
 	if _, bad := c.state(from); bad != "" {
 		return bad
@@ -127,7 +136,7 @@ func (c *clients) move(to ...int32) {
 	within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	moves := kadm.AlterPartitionAssignmentsReq{}
-	moves.Assign("moved", 0, to)
+	moves.Assign(c.w.moving(), 0, to)
 	_, err := a.AlterPartitionAssignments(within, moves)
 	_, preferred := a.ElectLeaders(within, kadm.ElectPreferredReplica, nil)
 	c.w.note("moved-0 to %v: %v, preferred leaders: %v", to, err, preferred)
@@ -281,10 +290,14 @@ func plan(seed uint64, k kind) (list []step) {
 	return list
 }
 
-// walk causes random faults at random times.
+// walk causes random faults at random times. In between it copies disks, which may be put back.
 func (c *clients) walk() {
+	random := c.random(12)
 	for _, s := range plan(c.w.seed, c.w.kind) {
 		time.Sleep(s.after)
+		if id := 1 + random.Int32N(c.w.size()); !c.w.hasSnapshot(id) {
+			c.w.snapshotDisk(id, random)
+		}
 		c.w.note("%s: %d", s.fault.name, s.broker)
 		c.w.random = s.random
 		s.fault.do(c, s.broker)

@@ -10,9 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// readers is the group of the members that consume and commit.
-const readers = "readers"
-
 // consume runs one member of a group after the other.
 func (c *clients) consume(seed uint64) {
 	random := c.random(seed)
@@ -27,7 +24,7 @@ func (c *clients) consume(seed uint64) {
 // of its rack (KIP-392).
 func (c *clients) member(ctx context.Context, near string) {
 	acked := map[*partition]int64{} // when it asked for the offset of a partition whose first record it waits for
-	cl := c.w.client(kgo.ConsumerGroup(readers), kgo.ConsumeTopics(topic), kgo.Rack(near),
+	cl := c.w.client(kgo.ConsumerGroup(c.w.readers()), kgo.ConsumeTopics(topic), kgo.Rack(near),
 		kgo.RecheckPreferredReplicaInterval(2*time.Second), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		kgo.Balancers(kgo.RangeBalancer()), kgo.SessionTimeout(6*time.Second), kgo.RebalanceTimeout(10*time.Second),
 		kgo.HeartbeatInterval(time.Second), kgo.FetchMaxWait(500*time.Millisecond),
@@ -80,7 +77,7 @@ func (c *clients) part(index int32) *partition {
 // commitAs commits an offset in the name of a member.
 func (c *clients) commitAs(ctx context.Context, member, cl *kgo.Client, p *partition, offset int64) {
 	q := kmsg.NewPtrOffsetCommitRequest()
-	q.Group = readers
+	q.Group = c.w.readers()
 	q.MemberID, q.Generation = member.GroupMetadata()
 	t, o := kmsg.NewOffsetCommitRequestTopic(), kmsg.NewOffsetCommitRequestTopicPartition()
 	t.Topic, t.TopicID, o.Partition, o.Offset = p.topic, p.id, p.index, offset
@@ -101,7 +98,7 @@ func (c *clients) commitAs(ctx context.Context, member, cl *kgo.Client, p *parti
 
 // compareReaders judges what the members saw. It reports whether a broker has answered.
 func (c *clients) compareReaders(ctx context.Context, a *kadm.Client) bool {
-	all, err := a.FetchOffsets(ctx, readers)
+	all, err := a.FetchOffsets(ctx, c.w.readers())
 	if err != nil {
 		return false
 	}
@@ -117,7 +114,7 @@ func (c *clients) compareReaders(ctx context.Context, a *kadm.Client) bool {
 	}
 	for _, p := range c.parts {
 		for _, problem := range p.group.Problems(p.final, stored[p]) {
-			c.w.problem("group %s: %v: %s", readers, p, problem)
+			c.w.problem("group %s: %v: %s", c.w.readers(), p, problem)
 		}
 	}
 	return true

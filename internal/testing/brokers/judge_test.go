@@ -49,7 +49,7 @@ func (c *clients) judge() {
 	}
 	a := kadm.NewClient(c.admin)
 	if until(patience, func() bool { return c.try(func(ctx context.Context) bool { return c.compareReaders(ctx, a) }) }) != nil {
-		w.problem("no broker answers for the group %s", readers)
+		w.problem("no broker answers for the group %s", w.readers())
 	}
 	if until(patience, func() bool { return c.try(func(ctx context.Context) bool { return c.compareOffset(ctx, a) }) }) != nil {
 		w.problem("no broker answers for the group")
@@ -106,7 +106,7 @@ func (c *clients) consumes() {
 	}
 	was := total()
 	if until(patience, func() bool { return total() > was }) != nil {
-		c.w.problem("group %s: no member consumes", readers)
+		c.w.problem("group %s: no member consumes", c.w.readers())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"regexp"
 	"slices"
@@ -33,11 +34,11 @@ func operations() []fault {
 		{"damaged log directory, repaired", 2, func(c *clients, id int32) { c.damage(id, true) }},
 		{"lost log directory", 2, (*clients).loseLogs},
 		{"lost metadata directory", 2, (*clients).loseMetadata},
-		{"lost voters", 4, func(c *clients, _ int32) { c.recoverMetadata() }},
+		{"lost voters", 4, func(c *clients, _ int32) { c.loseVoters() }},
 		{"lost voters, twice", 2, func(c *clients, _ int32) {
-			c.recoverMetadata()
+			c.loseVoters()
 			time.Sleep(c.w.seconds(5))
-			c.recoverMetadata()
+			c.loseVoters()
 		}},
 		{"backup of the metadata", 3, (*clients).backUp},
 		{"restored metadata", 3, func(c *clients, id int32) { c.restore(id) }},
@@ -217,6 +218,15 @@ func (c *clients) loseMetadata(id int32) {
 	c.w.start(id)
 }
 
+// loseVoters lets most voters lose their metadata; or the only one, or all of its data.dir.
+func (c *clients) loseVoters() {
+	if c.w.seeds() > 1 || c.w.random.IntN(2) == 0 {
+		c.recoverMetadata()
+		return
+	}
+	c.loseDataDir()
+}
+
 // recoverMetadata lets all brokers end, and all voters but one lose their metadata; the only one of
 // a cluster loses them, too, and has the copy. Then an operator follows docs/cluster.md. The voter
 // that is left has all that was acknowledged, so nothing is lost.
@@ -270,22 +280,47 @@ func (c *clients) backUp(id int32) {
 	}
 	d, copied := w.at(id), map[string][]byte{}
 	for _, name := range w.files(d, metadataDir) {
-		f, err := d.Open(name)
-		if err != nil {
+		data, err := read(d, name)
+		if errors.Is(err, fs.ErrNotExist) {
 			w.note("no backup: %v", err) // it has just begun another file
 			return
 		}
-		size, err := f.Size()
-		data := make([]byte, size)
-		if err == nil {
-			_, err = f.ReadAt(data, 0)
-		}
-		if err = errors.Join(err, f.Close()); err != nil {
+		if err != nil {
 			w.problem("backup: %v", err)
 		}
 		copied[path.Base(name)] = data
 	}
 	w.backup, w.moved = copied, false
+}
+
+// read returns the content of a file.
+func read(d vfs.FS, name string) ([]byte, error) {
+	f, err := d.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	size, err := f.Size()
+	data := make([]byte, size)
+	if err == nil {
+		_, err = f.ReadAt(data, 0)
+	}
+	return data, errors.Join(err, f.Close())
+}
+
+// put makes a directory that has files of some names.
+func (w *world) put(d vfs.FS, dir string, files map[string][]byte) {
+	err := d.MkdirAll(dir)
+	for name, data := range files {
+		f, ferr := d.Create(path.Join(dir, name))
+		if ferr == nil {
+			_, ferr = f.WriteAt(data, 0)
+			ferr = errors.Join(ferr, f.Datasync(), f.Close())
+		}
+		err = errors.Join(err, ferr)
+	}
+	if err = errors.Join(err, d.SyncDir(dir), d.SyncDir(path.Dir(dir))); err != nil {
+		w.problem("%s: %v", dir, err)
+	}
 }
 
 // restore lets all voters lose their metadata, and an operator restore the backup. What was changed
@@ -305,18 +340,7 @@ func (c *clients) restore(id int32) {
 	const dir = "/backup"
 	d := w.at(id)
 	w.remove(d, dir)
-	err := d.MkdirAll(dir)
-	for name, data := range w.backup {
-		f, ferr := d.Create(path.Join(dir, name))
-		if ferr == nil {
-			_, ferr = f.WriteAt(data, 0)
-			ferr = errors.Join(ferr, f.Close())
-		}
-		err = errors.Join(err, ferr)
-	}
-	if err != nil {
-		w.problem("restore: %v", err)
-	}
+	w.put(d, dir, w.backup)
 	c.config.Lose()
 	c.refunds.set(nil)
 	c.mu.Lock()

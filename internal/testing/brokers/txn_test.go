@@ -31,8 +31,6 @@ const (
 	payPatience = 20 * time.Second
 )
 
-func payer(i int) string { return fmt.Sprint("payer-", i) }
-
 // transactor is one instance of a transactional producer. It speaks the protocol itself, so that it
 // can do what clients should not: send late requests, and continue after it was fenced.
 type transactor struct {
@@ -57,7 +55,7 @@ func (c *clients) transact(i int) {
 	random := c.random(uint64(800 + i))
 	var number int64
 	for c.pace(random, time.Second) {
-		t := &transactor{c: c, id: payer(i), version: 2 - int16(i%2), both: i == payers-1, random: random}
+		t := &transactor{c: c, id: c.w.payer(i), version: 2 - int16(i%2), both: i == payers-1, random: random}
 		for v := int16(1); v <= 2; v++ {
 			t.cl[v] = c.w.client(kgo.RequestRetries(0), kgo.MaxVersions(versions(v)))
 		}
@@ -81,10 +79,10 @@ func (c *clients) coordinatedWithout(paused int32) {
 		for i := range payers {
 			coordinated := false
 			for id := int32(1); id <= c.w.size(); id++ {
-				coordinated = coordinated || id != paused && c.coordinates(id, payer(i))
+				coordinated = coordinated || id != paused && c.coordinates(id, c.w.payer(i))
 			}
 			if !coordinated {
-				missing += " " + payer(i)
+				missing += " " + c.w.payer(i)
 			}
 		}
 		return missing == ""
@@ -365,8 +363,8 @@ func (c *clients) judgePayments() {
 	}
 	offsets := map[string]int64{}
 	for i := range payers {
-		if until(patience, func() bool { offsets[payer(i)], why = c.stableOffset(payer(i)); return why == "" }) != nil {
-			c.w.problem("offset of %s: %s", payer(i), why)
+		if until(patience, func() bool { offsets[c.w.payer(i)], why = c.stableOffset(c.w.payer(i)); return why == "" }) != nil {
+			c.w.problem("offset of %s: %s", c.w.payer(i), why)
 		}
 	}
 	for i, problem := range c.payments.Problems(final, offsets) {

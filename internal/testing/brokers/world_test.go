@@ -19,7 +19,9 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/daemon"
+	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/simtcp"
@@ -39,7 +41,25 @@ type kind struct {
 	dirs    int    // log directories of each broker; 0 for one
 	voters  int32  // how many of them, the first ones, are seeds and have a vote; 0 for three
 	witness bool   // the last of three only votes
+	long    bool   // names of topics, of a group and of transactional ids have the largest valid length
 }
+
+// called returns a name, as long as it may be if names are long.
+func (k kind) called(name string, longest int) string {
+	if !k.long {
+		return name
+	}
+	return name + strings.Repeat("x", longest-len(name))
+}
+
+// moving returns the name of the topic whose replicas move.
+func (k kind) moving() string { return k.called("moved", controller.MaxNameLength) }
+
+// readers returns the group of the members that consume and commit.
+func (k kind) readers() string { return k.called("readers", protocol.MaxName) }
+
+// payer returns a transactional id.
+func (k kind) payer(i int) string { return k.called(fmt.Sprint("payer-", i), protocol.MaxName) }
 
 // size returns the number of brokers.
 func (k kind) size() int32 { return cmp.Or(k.brokers, 3) }
@@ -78,6 +98,7 @@ func kindOf(seed uint64) kind {
 	case 2:
 		k.witness = true
 	}
+	k.long = rand.New(rand.NewPCG(seed, 11)).IntN(4) == 0
 	return k
 }
 
@@ -133,6 +154,7 @@ type node struct {
 	disk    *crashfs.FS
 	boots   byte // losses of power so far
 	starts  int
+	old     snapshot       // of its disk
 	process *process       // nil while none runs
 	broken  bool           // its disk fails writes; a broker that has seen that restarts to use it again
 	arm     func(*process) // adds faults to the next process before it starts; nil for none
@@ -196,6 +218,20 @@ func (w *world) Write(p []byte) (int, error) {
 		w.electedUncleanly(p)
 	}
 	return len(p), nil
+}
+
+// logged returns how much was logged so far.
+func (w *world) logged() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Len()
+}
+
+// since returns what was logged after logged returned a number.
+func (w *world) since(begun int) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.text.Bytes()[begun:])
 }
 
 // electedUncleanly handles what a broker says about an unclean election. Without it, no history may
