@@ -139,7 +139,7 @@ func (l *locks) down(i int) {
 }
 
 // slabChunk is how many elements a slab allocates at a time.
-const slabChunk = 64
+const slabChunk = 32
 
 // slab holds elements that are named by numbers from 1. A number is used again after its element
 // was removed, which leaves the zero value.

@@ -5,14 +5,15 @@ import "slices"
 // bounds are how many elements a node may have.
 type bounds struct{ runs, kids int }
 
-// usual are the bounds outside of tests.
-func usual() bounds { return bounds{runs: 64, kids: 32} }
+// usual are the bounds outside of tests. While a run is replaced by three, or a node is split, there
+// are as many more as fill an allocation: 64 runs, 32 kids.
+func usual() bounds { return bounds{runs: 62, kids: 31} }
 
 // tree holds the runs of a window in the order of their offsets, without holes between them, and
 // the locks of the runs that are held. Neighbours of a leaf with equal values are one run.
 //
-//	node   kids, at most 32, all of the same height
-//	leaf   runs, at most 64
+//	node   kids, at most 31, all of the same height
+//	leaf   runs, at most 62
 //
 // Each node has the sums of what is below it. A change computes them again on its way to the root.
 type tree struct {
@@ -194,7 +195,7 @@ func (t *tree) editIn(n *node, at int64, old int, parts []run) (right *node) {
 		if i++; len(n.runs) == 0 {
 			i = 0
 		}
-		n.runs = slices.Replace(n.runs, i-old, i, parts...)
+		n.runs = slices.Replace(room(n.runs, len(parts)-old), i-old, i, parts...)
 		t.runs += len(parts) - old
 		t.join(n, i-old-1, i-old+len(parts))
 	} else if r := t.editIn(n.kids[i], at, old, parts); r != nil {
@@ -207,6 +208,20 @@ func (t *tree) editIn(n *node, at int64, old int, parts []run) (right *node) {
 	}
 	n.summarize()
 	return right
+}
+
+// room returns the runs of a leaf with space for more, in an allocation without waste: most memory of
+// a window is in its leaves.
+func room(runs []run, more int) []run {
+	need := len(runs) + more
+	if need <= cap(runs) {
+		return runs
+	}
+	size := 4
+	for size < need {
+		size *= 2
+	}
+	return append(make([]run, 0, size), runs...)
 }
 
 // join merges equal neighbours among the runs a to b of a leaf.
@@ -240,8 +255,9 @@ func (t *tree) split(n *node) *node {
 	t.nodes++
 	right := &node{}
 	if half := n.size() / 2; n.kids == nil {
-		right.runs = slices.Clone(n.runs[half:])
-		n.runs = n.runs[:half]
+		right.runs = room(nil, n.size()-half)
+		right.runs = append(right.runs, n.runs[half:]...)
+		n.runs = append(room(nil, half), n.runs[:half]...)
 	} else {
 		right.kids = slices.Clone(n.kids[half:])
 		clear(n.kids[half:])

@@ -192,7 +192,7 @@ func (w *Window) Stats() Stats {
 	if w.tree.root != nil {
 		s.Offsets = w.tree.root.sum.offsets
 	}
-	const perRun = 4 * int(unsafe.Sizeof(run{})) / 3 // leaves are 3/4 full on average
+	const perRun = 4 * int(unsafe.Sizeof(run{})) / 3 // allocations of leaves are 3/4 full on average
 	l := &w.tree.locks
 	s.Bytes = int(unsafe.Sizeof(*w)) + w.tree.runs*perRun + w.tree.nodes*int(unsafe.Sizeof(node{})) +
 		len(l.holds.chunks)*int(unsafe.Sizeof([slabChunk]hold{})) + len(l.grants.chunks)*int(unsafe.Sizeof([slabChunk]grant{}))
