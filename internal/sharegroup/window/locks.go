@@ -1,6 +1,10 @@
 package window
 
-import "time"
+import (
+	"math"
+	"math/bits"
+	"time"
+)
 
 // locks are the locks of a window. A grant is one acquisition or renewal: a member and a deadline.
 // Each run that it holds has a hold. A grant ends with its last hold.
@@ -138,44 +142,72 @@ func (l *locks) down(i int) {
 	}
 }
 
-// slabChunk is how many elements a slab allocates at a time.
-const slabChunk = 32
-
 // slab holds elements that are named by numbers from 1. A number is used again after its element
-// was removed, which leaves the zero value.
+// was removed, which leaves the zero value. Memory is returned in chunks.
 type slab[T any] struct {
-	chunks []*[slabChunk]T
-	used   uint32 // numbers that were ever given
-	live   uint32
-	free   []uint32
+	chunks []*chunk[T] // nil: empty
+	open   []uint32    // the indices of all chunks that are not full, each once
+	live   uint32      // elements
+	filled int         // chunks that are not empty
 }
 
-func (s *slab[T]) at(id uint32) *T { return &s.chunks[(id-1)/slabChunk][(id-1)%slabChunk] }
+// slabChunk is how many elements a chunk has.
+const slabChunk = 32
+
+type chunk[T any] struct {
+	used  uint32 // a bit for each element
+	open  bool   // it is in slab.open
+	items [slabChunk]T
+}
+
+func (s *slab[T]) at(id uint32) *T { return &s.chunks[(id-1)/slabChunk].items[(id-1)%slabChunk] }
+
+// in reports whether there is an element with a number.
+func (s *slab[T]) in(id uint32) bool {
+	i := (id - 1) / slabChunk
+	return int(i) < len(s.chunks) && s.chunks[i] != nil && s.chunks[i].used&(1<<((id-1)%slabChunk)) != 0
+}
 
 func (s *slab[T]) add(x T) (id uint32) {
-	s.live++
-	if n := len(s.free); n > 0 {
-		id, s.free = s.free[n-1], s.free[:n-1]
-	} else {
-		s.used++
-		if id = s.used; int(id) > len(s.chunks)*slabChunk {
-			s.chunks = append(s.chunks, new([slabChunk]T))
-		}
+	if len(s.open) == 0 {
+		s.open = append(s.open, uint32(len(s.chunks)))
+		s.chunks = append(s.chunks, nil)
 	}
-	*s.at(id) = x
-	return id
+	last := len(s.open) - 1
+	i := s.open[last]
+	c := s.chunks[i]
+	if c == nil {
+		c = &chunk[T]{open: true}
+		s.chunks[i] = c
+		s.filled++
+	}
+	slot := uint32(bits.TrailingZeros32(^c.used))
+	c.items[slot] = x
+	if c.used |= 1 << slot; c.used == math.MaxUint32 {
+		s.open, c.open = s.open[:last], false
+	}
+	s.live++
+	return i*slabChunk + slot + 1
 }
 
 func (s *slab[T]) remove(id uint32) {
+	i, slot := (id-1)/slabChunk, (id-1)%slabChunk
+	c := s.chunks[i]
 	var none T
-	*s.at(id) = none
-	s.free = append(s.free, id)
-	s.live--
+	c.items[slot] = none
+	c.used &^= 1 << slot
+	if s.live--; !c.open {
+		s.open, c.open = append(s.open, i), true
+	}
+	if c.used == 0 {
+		s.chunks[i] = nil
+		s.filled--
+	}
 }
 
-// trim returns the memory if there is no element.
+// trim returns the rest of the memory if there is no element.
 func (s *slab[T]) trim() {
-	if s.live == 0 && s.used != 0 {
+	if s.live == 0 && s.chunks != nil {
 		*s = slab[T]{}
 	}
 }

@@ -154,8 +154,8 @@ func (w *Window) Release(m Member) (ended int64, available bool) {
 // endGrant ends a grant and the deliveries that it stands for.
 func (w *Window) endGrant(g uint32) (ended int64, available bool) {
 	l := &w.tree.locks
-	for h := l.grants.at(g).head; h != 0; h = l.grants.at(g).head {
-		r := w.tree.get(l.holds.at(h).first)
+	for l.grants.in(g) { // it ends with its last hold
+		r := w.tree.get(l.holds.at(l.grants.at(g).head).first)
 		to := r
 		if r.state == Delayed {
 			// What was stored for it is the same.
@@ -195,7 +195,7 @@ func (w *Window) Stats() Stats {
 	const perRun = 4 * int(unsafe.Sizeof(run{})) / 3 // allocations of leaves are 3/4 full on average
 	l := &w.tree.locks
 	s.Bytes = int(unsafe.Sizeof(*w)) + w.tree.runs*perRun + w.tree.nodes*int(unsafe.Sizeof(node{})) +
-		len(l.holds.chunks)*int(unsafe.Sizeof([slabChunk]hold{})) + len(l.grants.chunks)*int(unsafe.Sizeof([slabChunk]grant{}))
+		l.holds.filled*int(unsafe.Sizeof(chunk[hold]{})) + l.grants.filled*int(unsafe.Sizeof(chunk[grant]{}))
 	return s
 }
 
