@@ -57,7 +57,7 @@ func (n *node) find(at int64) int {
 	low, high := 0, n.size() // the result is in [low, high)
 	for high-low > 1 {
 		mid := (low + high) / 2
-		first := int64(0)
+		var first int64
 		if n.kids == nil {
 			first = n.runs[mid].first
 		} else {
