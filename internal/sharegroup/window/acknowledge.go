@@ -38,9 +38,9 @@ var (
 	ErrInvalidState = errors.New("the record is not acquired by the member")
 )
 
-// Acknowledge applies what a member acknowledges in a request, all of it or, with an error, nothing.
+// Acknowledge applies what a member acknowledges in a request: all of it, or with an error nothing.
 // Ranges are in the order of their offsets. Records below SPSO are skipped, and succeed. With
-// ErrDropped nothing is known about the records.
+// ErrDropped, earlier acknowledgements without an answer may be stored or not.
 //
 // The request may be answered when the write wait is stored, or at once if wait is 0. A repetition
 // of an acknowledgement that is not stored yet succeeds, and waits for the same write. One that is

@@ -11,8 +11,8 @@ import (
 // large returns the settings of a window that holds n records.
 func large(n int64) Config { return Config{Locks: n, Deliveries: 5, Lock: time.Hour} }
 
-// frayed returns a window with n acquired records of which every second one is acknowledged, so that
-// each record is a run of its own.
+// frayed returns a window with n acquired records. Every second one is acknowledged, so that each
+// record is a run of its own.
 func frayed(tb testing.TB, n int64) *Window {
 	tb.Helper()
 	w := New(large(n), 0)
@@ -197,7 +197,7 @@ func TestTheMemoryOfAMillionRecords(t *testing.T) {
 	}
 }
 
-// A share partition that nobody uses is small.
+// A share partition without records in flight is small.
 func TestAnIdleWindowIsSmall(t *testing.T) {
 	w := New(large(100), 0)
 	w.Take(Taking{Member: 1, Batches: []Batch{{Base: 0, Last: 99}}, Records: 100}, nil)

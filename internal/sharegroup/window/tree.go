@@ -5,8 +5,8 @@ import "slices"
 // bounds are how many elements a node may have.
 type bounds struct{ runs, kids int }
 
-// usual are the bounds outside of tests. While a run is replaced by three, or a node is split, there
-// are as many more as fill an allocation: 64 runs, 32 kids.
+// usual are the bounds outside of tests. A change may exceed them before it splits a node, and then
+// fills an allocation: 64 runs, 32 kids.
 func usual() bounds { return bounds{runs: 62, kids: 31} }
 
 // tree holds the runs of a window in the order of their offsets, without holes between them, and
@@ -210,8 +210,8 @@ func (t *tree) editIn(n *node, at int64, old int, parts []run) (right *node) {
 	return right
 }
 
-// room returns the runs of a leaf with space for more, in an allocation without waste: most memory of
-// a window is in its leaves.
+// room returns the runs of a leaf with space for more, in an allocation without waste: most memory
+// of a window is in its leaves.
 func room(runs []run, more int) []run {
 	need := len(runs) + more
 	if need <= cap(runs) {

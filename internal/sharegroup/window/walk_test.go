@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -13,9 +14,9 @@ import (
 	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
-// walk is a random history of one share partition on one leader after another: its log, its members,
-// and the store of its state. After each step the window is compared with the plain one, and the
-// promises of docs/share-groups.md are checked.
+// walk is a random history of one share partition on one leader after another: its log, its
+// members, and the store of its state. After each step the window is compared with the plain one,
+// and the promises of docs/share-groups.md are checked.
 type walk struct {
 	roll   func(n int) int
 	broken Broken
@@ -49,7 +50,8 @@ type asked struct {
 }
 
 func newWalk(roll func(n int) int, broken Broken) *walk {
-	x := &walk{roll: roll, broken: broken, marks: map[int64]Mark{}, done: map[int64]bool{}, least: map[int64]int{}, copied: map[int64]bool{}}
+	x := &walk{roll: roll, broken: broken, marks: map[int64]Mark{}}
+	x.done, x.least, x.copied = map[int64]bool{}, map[int64]int{}, map[int64]bool{}
 	x.load(x.config())
 	return x
 }
@@ -278,7 +280,7 @@ func (x *walk) write() {
 	}
 	w := x.w.Begin()
 	if x.p.underWay {
-		if w == nil || w.Seq != x.copy.Seq || w.Start != x.copy.Start || w.Complete != x.copy.Complete || !slices.Equal(w.Marks, x.copy.Marks) {
+		if w == nil || !reflect.DeepEqual(*w, x.copy) {
 			x.fail("write %+v is repeated as %+v", x.copy, w)
 		}
 		return

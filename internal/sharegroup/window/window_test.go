@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// In batch_optimized, the batch that reaches the number of records is acquired whole, and ranges end
-// at batch boundaries once they have the batch size.
+// In batch_optimized, the batch that reaches the number of records is acquired whole, and ranges
+// end at batch boundaries once they have the batch size.
 func TestRangesEndAtBatches(t *testing.T) {
 	h := begin(t, Config{Locks: 100, Deliveries: 5, Lock: 10})
 	batches := []Batch{one(0, 2), one(3, 5), one(6, 7), one(8, 20), one(21, 22), one(23, 30)}
@@ -36,8 +36,8 @@ func TestARecordLimitIsExact(t *testing.T) {
 	h.delivers(h.Take(take, nil))
 }
 
-// Records that failed often are delivered in smaller and smaller parts, never with others, and alone
-// for the last time.
+// Records that failed often are delivered in smaller and smaller parts, never with others, and
+// alone for the last time.
 func TestPoisonIsIsolated(t *testing.T) {
 	cfg := Config{Locks: 100, Deliveries: 6, Lock: 10}
 	h := begin(t, cfg)
@@ -148,7 +148,8 @@ func TestADeadLetterIsCopiedFirst(t *testing.T) {
 	h.ack(1, 0, 1, 1, Release) // at the limit
 	h.ack(1, 0, 2, 2, Gap)     // there is no record
 	h.Expire(10)               // at the limit
-	h.is(Run{First: 0, Last: 1, State: Archiving, Count: 1}, Run{First: 2, Last: 2, State: Archived, Count: 1}, Run{First: 3, Last: 3, State: Archiving, Count: 1})
+	h.is(Run{First: 0, Last: 1, State: Archiving, Count: 1}, Run{First: 2, Last: 2, State: Archived, Count: 1},
+		Run{First: 3, Last: 3, State: Archiving, Count: 1})
 	if l, ok := h.NextLetters(); ok {
 		t.Errorf("%+v are copied before they are stored", l)
 	}

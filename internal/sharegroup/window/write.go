@@ -24,12 +24,13 @@ func (w *Window) Due() bool {
 	return !w.dropped && w.write == nil && (w.startDue || w.tree.has(hasDirty))
 }
 
-// Begin returns the write under way. If there is none, it begins one with all that has changed; nil:
-// nothing has. The caller stores the write, and repeats it unchanged until it calls Written or
-// Refused: a write without an answer may have been stored. It costs O(log n) for each changed run.
+// Begin returns the write under way. If there is none, it begins one with all that has changed, or
+// returns nil if nothing has. The caller stores the write, and repeats it unchanged until it calls
+// Written or Refused: a write without an answer may have been stored. It costs O(log n) for each
+// changed run.
 //
-// An acquisition is not stored, so after a load the records are available. A record that is acquired
-// is written, if it has to be, as it was before the acquisition.
+// An acquisition is not stored, so after a load the records are available. A record that is
+// acquired is written, if it has to be, as it was before the acquisition.
 func (w *Window) Begin() *Write {
 	if w.write != nil && !(w.cfg.Broken.Has(SecondWrite) && w.tree.has(hasDirty)) {
 		return w.write
