@@ -17,11 +17,13 @@ const (
 	AckKeepsLock                      // an acknowledgement that is not durable does not end the lock
 	DeliverAgain                      // a release at the delivery limit makes the record available
 	KeepStart                         // SPSO stays below the log start
+	ForgetWaiting                     // a request waits for a write whose offsets the log start has passed
 	UncountReleased                   // a release reduces the delivery count
 	CountAcquired                     // an acquired record is stored with the count of the delivery that is not over
 	ApplyPart                         // the valid part of an acknowledgement is applied
 	ServeRefused                      // a window whose write was refused continues
 	TakeHeld                          // records are acquired that were available when they were read
+	SkipRest                          // an acquisition continues after a batch that did not fit into the window
 	SecondWrite                       // a write begins while another one is under way
 	ArchiveUncopied                   // a dead letter is archived before it is copied
 	MixPoison                         // a record that failed often is delivered with others

@@ -13,7 +13,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	for name, rule := range map[string]Rule{
 		"AnswerRepetition": AnswerRepetition, "AnswerBelowStart": AnswerBelowStart, "GapsArchived": GapsArchived,
 		"KeepCutMarks": KeepCutMarks, "AnyMember": AnyMember, "FirstDeadline": FirstDeadline, "AckKeepsLock": AckKeepsLock,
-		"DeliverAgain": DeliverAgain, "KeepStart": KeepStart, "UncountReleased": UncountReleased, "CountAcquired": CountAcquired,
+		"DeliverAgain": DeliverAgain, "KeepStart": KeepStart, "ForgetWaiting": ForgetWaiting, "UncountReleased": UncountReleased, "CountAcquired": CountAcquired,
 		"ApplyPart": ApplyPart, "ServeRefused": ServeRefused, "TakeHeld": TakeHeld, "SecondWrite": SecondWrite,
 		"ArchiveUncopied": ArchiveUncopied, "MixPoison": MixPoison, "RetryAtOnce": RetryAtOnce,
 	} {
@@ -31,5 +31,13 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 			}
 			t.Error("no walk detects its absence")
 		})
+	}
+}
+
+// Walks detect the absence of this rule once in 28,000 times.
+func TestEveryRuleHasItsTest(t *testing.T) {
+	h, batches := fullWindow(t, breakrules.Without(SkipRest))
+	if got := h.take(1, 0, 9, batches...); len(got) != 0 || h.Stats().Offsets[Archived] == 0 {
+		t.Errorf("SkipRest: records of the rest are delivered: %v", got)
 	}
 }

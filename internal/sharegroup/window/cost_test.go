@@ -113,6 +113,9 @@ func TestNoCallWalksTheWindow(t *testing.T) {
 		if ended, _ := w.Release(1); ended < n/2-20 {
 			t.Errorf("member 1 had %d records", ended)
 		}
+		if bad := w.faults(); bad != "" {
+			t.Error(bad)
+		}
 		if s := w.Stats(); s.Offsets[Acquired] != 0 || len(w.tree.locks.holds.chunks) != 0 {
 			t.Errorf("%+v, %d chunks of holds", s, len(w.tree.locks.holds.chunks))
 		}
@@ -135,6 +138,9 @@ func TestTheEndOfALockVisitsItsOwnRunsOnly(t *testing.T) {
 	}
 	if visits := w.visited(func() { w.Release(1) }); visits > 64*2 {
 		t.Errorf("the end of a lock with 2 runs visits %d nodes", visits)
+	}
+	if bad := w.faults(); bad != "" {
+		t.Error(bad)
 	}
 }
 

@@ -58,6 +58,9 @@ func (p *plain) advance() {
 
 func (p *plain) startMoved(start int64) {
 	for p.start < start {
+		if s := p.slots[p.start]; s != nil && s.pending == 1 {
+			p.startDue = true
+		}
 		delete(p.slots, p.start)
 		p.start++
 	}
@@ -210,7 +213,7 @@ func (k *plainTaking) batch(first int64, b Batch) bool {
 	if n := len(k.out) - 1; n >= 0 && !k.t.Strict && k.out[n].Last-k.out[n].First+1 >= k.t.BatchSize {
 		k.closed = true
 	}
-	return k.taken < k.t.Records
+	return k.taken < k.t.Records && k.end > b.Last
 }
 
 // startWait returns the write with which SPSO is at or above an offset.

@@ -45,7 +45,7 @@ type run struct {
 
 // The flags of a run. Without dirty and sent its mark is durable, or it needs none.
 const (
-	dirty   uint8 = 1 << iota // the next write has its mark
+	dirty   uint8 = 1 << iota // the next write has its mark; its value, 1, is added up
 	sent                      // the write under way has its mark
 	held                      // ref is a hold
 	copying                   // it is being copied as a dead letter

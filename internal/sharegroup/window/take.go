@@ -118,7 +118,7 @@ func (k *taking) archive(first, last int64) bool {
 }
 
 // acquire acquires the records of a batch from an offset on. It reports whether those of the next
-// batch may follow.
+// batch may follow: never if records of this one are left above SPEO, which would be skipped.
 func (k *taking) acquire(first int64, b Batch) bool {
 	if !k.acquireKnown(first, b) {
 		return false
@@ -142,7 +142,7 @@ func (k *taking) acquire(first int64, b Batch) bool {
 	if last := len(k.out) - 1; !k.Strict && last >= k.open && k.out[last].Last-k.out[last].First+1 >= k.BatchSize {
 		k.open = last + 1
 	}
-	return k.taken < k.Records
+	return k.taken < k.Records && (w.end > b.Last || w.cfg.Broken.Has(SkipRest))
 }
 
 // acquireKnown acquires the available records of a batch below SPEO, from an offset on. It reports

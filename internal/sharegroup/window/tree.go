@@ -38,6 +38,7 @@ type sum struct {
 	first   int64
 	offsets [states]int64 // how many, by state
 	has     uint8         // properties that a run has
+	due     int32         // runs that are dirty
 }
 
 // size returns how many elements a node has.
@@ -80,6 +81,7 @@ func (n *node) summarize() {
 			r := &n.runs[i]
 			s.offsets[r.state] += r.n
 			s.has |= r.has()
+			s.due += int32(r.flags & dirty)
 		}
 		if len(n.runs) > 0 {
 			s.first = n.runs[0].first
@@ -92,6 +94,7 @@ func (n *node) summarize() {
 			s.offsets[i] += m
 		}
 		s.has |= k.sum.has
+		s.due += k.sum.due
 	}
 	if len(n.kids) > 0 {
 		s.first = n.kids[0].sum.first
@@ -107,8 +110,8 @@ func (t *tree) offsets(s State) int64 {
 	return t.root.sum.offsets[s]
 }
 
-// has reports whether a run has a property.
-func (t *tree) has(property uint8) bool { return t.root != nil && t.root.sum.has&property != 0 }
+// due reports whether a run is dirty.
+func (t *tree) due() bool { return t.root != nil && t.root.sum.due > 0 }
 
 // first returns the first run; false: there is none.
 func (t *tree) first() (run, bool) {

@@ -72,9 +72,12 @@ func (w *Window) StartMoved(start int64) {
 		return
 	}
 	for r, ok := w.tree.first(); ok && r.first < start; r, ok = w.tree.first() {
+		if r.flags&dirty != 0 && !w.cfg.Broken.Has(ForgetWaiting) {
+			w.startDue = true // a request may wait for the write that would have had it
+		}
 		w.tree.drop(r, start)
 	}
-	// Nothing is due: a load moves SPSO in the same way.
+	// Otherwise nothing is due: a load moves SPSO in the same way.
 	w.start, w.end = start, max(w.end, start)
 	w.advance()
 }
@@ -180,8 +183,9 @@ type Stats struct {
 	// Offsets are how many offsets of the window have each state, by state. Finished ones count
 	// while SPSO has not reached them.
 	Offsets [states]int64
-	// Runs are the ranges of offsets with equal values that the window stores.
-	Runs int
+	// Runs are the ranges of offsets with equal values that the window stores, and Due how many of
+	// them the next write has.
+	Runs, Due int
 	// Bytes are an estimate of the memory that the window occupies, for a budget.
 	Bytes int
 }
@@ -190,7 +194,7 @@ type Stats struct {
 func (w *Window) Stats() Stats {
 	s := Stats{Start: w.start, End: w.end, Runs: w.tree.runs}
 	if w.tree.root != nil {
-		s.Offsets = w.tree.root.sum.offsets
+		s.Offsets, s.Due = w.tree.root.sum.offsets, int(w.tree.root.sum.due)
 	}
 	const perRun = 4 * int(unsafe.Sizeof(run{})) / 3 // allocations of leaves are 3/4 full on average
 	l := &w.tree.locks

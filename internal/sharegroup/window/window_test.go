@@ -36,6 +36,27 @@ func TestARecordLimitIsExact(t *testing.T) {
 	h.delivers(h.Take(take, nil))
 }
 
+// An acquisition that fills the window in the middle of a batch does not reach what follows, also
+// if the same acquisition has made space at SPSO.
+func TestAFullWindowSkipsNothing(t *testing.T) {
+	h, batches := fullWindow(t, Broken{})
+	h.is(Run{First: 2, Last: 3, State: Acquired, Count: 1, Member: 1})
+	h.delivers(h.take(1, 0, 9, batches...), Delivery{4, 5, 1})
+}
+
+// fullWindow returns a window that was filled in the middle of a batch, and the batches.
+func fullWindow(t *testing.T, broken Broken) (history, []Batch) {
+	h := begin(t, Config{Broken: broken, Locks: 4, Deliveries: 2, Lock: 10})
+	h.take(1, 0, 2, one(0, 1))
+	h.ack(1, 0, 0, 1, Release)
+	cfg := h.cfg
+	cfg.Deliveries = 1 // 0 and 1 are archived by the next acquisition
+	h.SetConfig(cfg)
+	take := Taking{Member: 1, Batches: []Batch{one(0, 1), one(2, 5), {6, 7, true}}, Records: 9, Strict: true}
+	h.delivers(h.Take(take, nil), Delivery{2, 3, 1})
+	return h, take.Batches
+}
+
 // Records that failed often are delivered in smaller and smaller parts, never with others, and
 // alone for the last time.
 func TestPoisonIsIsolated(t *testing.T) {

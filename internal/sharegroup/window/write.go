@@ -21,7 +21,7 @@ type Write struct {
 
 // Due reports whether Begin would begin a write.
 func (w *Window) Due() bool {
-	return !w.dropped && w.write == nil && (w.startDue || w.tree.has(hasDirty))
+	return !w.dropped && w.write == nil && (w.startDue || w.tree.due())
 }
 
 // Begin returns the write under way. If there is none, it begins one with all that has changed, or
@@ -32,10 +32,10 @@ func (w *Window) Due() bool {
 // An acquisition is not stored, so after a load the records are available. A record that is
 // acquired is written, if it has to be, as it was before the acquisition.
 func (w *Window) Begin() *Write {
-	if w.write != nil && !(w.cfg.Broken.Has(SecondWrite) && w.tree.has(hasDirty)) {
+	if w.write != nil && !(w.cfg.Broken.Has(SecondWrite) && w.tree.due()) {
 		return w.write
 	}
-	if !w.startDue && !w.tree.has(hasDirty) || w.dropped {
+	if !w.startDue && !w.tree.due() || w.dropped {
 		return nil
 	}
 	w.writes++
