@@ -13,7 +13,8 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	for name, rule := range map[string]Rule{
 		"AnswerRepetition": AnswerRepetition, "AnswerBelowStart": AnswerBelowStart, "GapsArchived": GapsArchived,
 		"KeepCutMarks": KeepCutMarks, "AnyMember": AnyMember, "FirstDeadline": FirstDeadline, "AckKeepsLock": AckKeepsLock,
-		"DeliverAgain": DeliverAgain, "KeepStart": KeepStart, "ForgetWaiting": ForgetWaiting, "UncountReleased": UncountReleased, "CountAcquired": CountAcquired,
+		"DeliverAgain": DeliverAgain, "KeepStart": KeepStart, "ForgetWaiting": ForgetWaiting,
+		"UncountReleased": UncountReleased, "CountAcquired": CountAcquired,
 		"ApplyPart": ApplyPart, "ServeRefused": ServeRefused, "TakeHeld": TakeHeld, "SecondWrite": SecondWrite,
 		"ArchiveUncopied": ArchiveUncopied, "MixPoison": MixPoison, "RetryAtOnce": RetryAtOnce,
 	} {
