@@ -199,10 +199,19 @@ func (x *walk) take(t Taking) {
 	if !slices.Equal(got, want) {
 		x.fail("take %+v: %v, want %v", t, got, want)
 	}
+	records, limit := int64(0), x.p.cfg.Deliveries
 	for _, d := range got {
+		records += d.Last - d.First + 1
+		if d.Count > max(2, (limit+1)/2) && d.Count <= limit && (len(got) > 1 || limit > 2 && d.Count == limit && records > 1) {
+			x.fail("%v are delivered together, with a limit of %d", got, limit)
+		}
 		for o := d.First; o <= d.Last; o++ {
 			x.taken[o]++
 			switch {
+			case !slices.ContainsFunc(t.Batches, func(b Batch) bool { return !b.Gone && b.Base <= o && o <= b.Last }):
+				x.fail("offset %d is delivered, which was not read", o)
+			case t.Strict && records > t.Records:
+				x.fail("%d records are delivered", records)
 			case x.done[o]:
 				x.fail("offset %d is delivered after its acknowledgement was answered", o)
 			case x.copied[o]:
