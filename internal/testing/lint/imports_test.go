@@ -236,11 +236,12 @@ func metadataRules() map[string]importRule {
 	}
 }
 
-// pureRules returns the rules of the decisions of replication and of the simulation that runs them.
+// pureRules returns the rules of the decisions of replication and of share groups.
 func pureRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/replica/progress":    {never: noProtocol, because: coreReason},
 		"internal/controller/election": {may: []string{"internal/metadata"}, never: noProtocol, because: coreReason},
+		"internal/sharegroup/window":   {never: noProtocol, because: machineReason},
 	}
 }
 
