@@ -163,12 +163,15 @@ func recordOf(r *record.Record) page.Record {
 		Value:       cut(r.Value),
 		KeySize:     len(r.Key),
 		ValueSize:   len(r.Value),
-		HeaderCount: len(r.Headers),
+		HeaderCount: r.Headers.Len(),
 	}
 	if r.Timestamp >= 0 {
 		x.Time = time.UnixMilli(r.Timestamp)
 	}
-	for _, h := range r.Headers[:min(len(r.Headers), page.MaxHeaders)] {
+	for h := range r.Headers.All() {
+		if len(x.Headers) == page.MaxHeaders {
+			break
+		}
 		x.Headers = append(x.Headers, page.Header{Key: string(cut(h.Key)), Value: cut(h.Value), ValueSize: len(h.Value)})
 	}
 	return x
