@@ -47,8 +47,7 @@ func (h Headers) All() iter.Seq[Header] {
 	return func(yield func(Header) bool) {
 		s := scanner{cursor: cursor{buf: h.raw}}
 		for range h.n {
-			var x Header
-			if x = s.header(int64(len(h.raw)), true); s.fail != nil || !yield(x) {
+			if x := s.header(int64(len(h.raw)), true); s.fail != nil || !yield(x) {
 				return
 			}
 		}
