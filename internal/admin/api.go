@@ -32,9 +32,10 @@ func Conflict(text string) error { return &apiError{http.StatusConflict, text} }
 
 // register adds the paths to mux.
 func (a *jsonAPI) register(mux *paths, g *guard) {
-	mux.Handle("GET /v1/health", http.HandlerFunc(a.health))
+	// Places of its own, because it never hangs: it is asked for when the others do.
+	mux.Handle("GET /v1/health", g.bounded(make(slots, maxReads), answerTime, http.HandlerFunc(a.health)))
 	mux.Handle("POST /v1/health", g.control(g.disks, http.HandlerFunc(a.health)))
-	mux.Handle("GET /v1/log", g.fromThisMachine(http.HandlerFunc(a.log)))
+	mux.Handle("GET /v1/log", g.fromThisMachine(g.reading(http.HandlerFunc(a.log))))
 	mux.Handle("GET /v1/waits/trace", g.control(g.profiles, http.HandlerFunc(a.trace)))
 	for path, ask := range map[string]func(*View, url.Values) (any, error){
 		"/v1/logs": logs, "/v1/dirs": dirs, "/v1/profiles": profiles, "/v1/connections": connections, "/v1/brokers": brokers,

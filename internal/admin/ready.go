@@ -3,13 +3,15 @@ package admin
 import (
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/chronik-io/chronik/internal/text"
 )
 
 // readyz answers whether the broker serves clients. With ?in-sync it is also not ready while one of
-// its replicas is not in sync: the next broker of a rolling restart has to wait for that.
-func (o *Options) readyz(w http.ResponseWriter, r *http.Request) {
+// its replicas is not in sync: the next broker of a rolling restart has to wait for that. Findings
+// name topics, transactions, clients and directories, so that they are for those who may read.
+func (o *Options) readyz(w http.ResponseWriter, r *http.Request, mayRead bool) {
 	report := o.Health.Report(r.Context())
 	body, status := report.Text(), http.StatusOK
 	if !report.Ready {
@@ -17,6 +19,9 @@ func (o *Options) readyz(w http.ResponseWriter, r *http.Request) {
 	} else if behind := o.behind(r); behind > 0 {
 		status = http.StatusServiceUnavailable
 		body = fmt.Sprintf("not ready: %s of this broker not in sync\n", text.Plural(behind, "replica is", "replicas are"))
+	}
+	if first, _, _ := strings.Cut(body, "\n"); !mayRead {
+		body = first + "\n"
 	}
 	writeText(w, status, body)
 }

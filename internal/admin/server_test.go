@@ -239,7 +239,7 @@ func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
 
 // Only a few requests take profiles at a time.
 func TestFewTakeProfilesAtATime(t *testing.T) {
-	g, free, busy := newGuard(Access{}), make(chan struct{}), make(chan struct{})
+	g, free, busy := newGuard(Access{}, 0), make(chan struct{}), make(chan struct{})
 	h := g.control(g.disks, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { busy <- struct{}{}; <-free }))
 	ended := make(chan int, maxCostly)
 	for range maxCostly {
