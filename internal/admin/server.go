@@ -145,7 +145,8 @@ func Handler(o Options) http.Handler {
 		g.bounded(make(slots, maxScrapes), scrapeTime, promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{Registry: o.Registry})),
 	)
 	mux.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }))
-	mux.Handle("GET /readyz", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { o.readyz(w, r, g.mayRead(r)) }))
+	replicas := &behind{}
+	mux.Handle("GET /readyz", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { o.readyz(w, r, g.mayRead(r), replicas) }))
 	// GET returns {"level":"info"}; PUT accepts the same, or a form.
 	mux.Handle("GET /loglevel", o.Level)
 	mux.Handle("PUT /loglevel", g.fromThisMachine(http.MaxBytesHandler(o.Level, maxBody)))
