@@ -21,6 +21,7 @@ import (
 // kind has its own slots, so that a goroutine dump is still available then.
 const (
 	maxCostly  = 2                // profiles, and reads of disks: they cost memory and processor time
+	maxLists   = 2                // lists of all partitions or of all connections: megabytes each
 	maxReads   = 16               // other requests, which take locks that commits take too
 	turnTime   = 2 * time.Second  // how long one of these waits for a slot
 	answerTime = 10 * time.Second // how long its response may take
@@ -230,6 +231,11 @@ func (g *guard) bounded(of slots, most time.Duration, h http.Handler) http.Handl
 			g.refuse(w, r, http.StatusTooManyRequests, fmt.Sprintf("%d other requests are running; retry when they have finished", cap(of)))
 			return
 		}
+		if g.unread.Load() > g.most { // the response would be for nothing
+			<-of
+			g.refuseUnread(w, r)
+			return
+		}
 		late := time.NewTimer(most)
 		defer late.Stop()
 		a, done := &buffered{header: http.Header{}, status: http.StatusOK}, make(chan any, 1)
@@ -260,21 +266,21 @@ func (g *guard) bounded(of slots, most time.Duration, h http.Handler) http.Handl
 // send sends a complete response, unless clients have left too many bytes unread: then a large
 // response is sent only if it is the only one.
 func (g *guard) send(w http.ResponseWriter, r *http.Request, a *buffered) {
-	n := int64(a.body.Len())
+	n := int64(a.body.Cap())
 	unread := g.unread.Add(n)
 	defer g.unread.Add(-n)
 	if unread > g.most && unread > n {
-		g.refuse(
-			w,
-			r,
-			http.StatusServiceUnavailable,
-			"other clients have not read their responses; retry when they have read them or were disconnected",
-		)
+		g.refuseUnread(w, r)
 		return
 	}
 	maps.Copy(w.Header(), a.header)
 	w.WriteHeader(a.status)
 	_, _ = w.Write(a.body.Bytes()) // a client that has gone needs no response
+}
+
+func (g *guard) refuseUnread(w http.ResponseWriter, r *http.Request) {
+	g.refuse(w, r, http.StatusServiceUnavailable,
+		"other clients have not read their responses; retry when they have read them or were disconnected")
 }
 
 // buffered is a response that is sent when it is complete.
