@@ -133,7 +133,8 @@ func (g *guard) door(h http.Handler) http.Handler {
 	})
 }
 
-// mayRead reports whether who sends a request may read: everybody, this machine, or who is identified.
+// mayRead reports whether who sends a request may read: everybody, this machine, or who is
+// identified.
 func (g *guard) mayRead(r *http.Request) bool {
 	return !g.Private && (!g.some() || local(r)) || g.identified(r)
 }

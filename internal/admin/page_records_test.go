@@ -50,7 +50,8 @@ func TestRecordsAreCutAndCopied(t *testing.T) {
 	for range 3 * page.MaxHeaders {
 		many = append(many, record.Header{Key: []byte("h")})
 	}
-	if x := recordOf(&record.Record{Timestamp: -1, Headers: record.HeadersOf(many...)}); len(x.Headers) != page.MaxHeaders || x.HeaderCount != len(many) ||
+	x := recordOf(&record.Record{Timestamp: -1, Headers: record.HeadersOf(many...)})
+	if len(x.Headers) != page.MaxHeaders || x.HeaderCount != len(many) ||
 		!x.Time.IsZero() {
 		t.Errorf("%+v", x)
 	}

@@ -16,8 +16,8 @@ func batchOfRaw(t *testing.T, body []byte) Batch {
 	return foreignRaw(t, Zstd, append(binary.AppendVarint(nil, int64(len(body))), body...), 1, nil)
 }
 
-// A batch of 3 kB with 7 million headers costs the bytes of its record, however its readers read it:
-// a list of them would take 340 MB, and compaction would read them again and again.
+// A batch of 3 kB with 7 million headers costs the bytes of its record, however it is read: a list
+// of them would take 340 MB, and compaction would read them again and again.
 func TestManyHeadersTakeNoMoreThanTheirBytes(t *testing.T) {
 	const n = 7 << 20
 	body := binary.AppendVarint([]byte{0, 0, 0, 2, 'k', 1}, n)

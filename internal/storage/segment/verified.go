@@ -213,7 +213,7 @@ func (r *reading) lend(pos, cuts int64) *Loan {
 	if first == 0 || first > r.max && !r.one {
 		return nil
 	}
-	// A reader that gets the first batch in any case gets it as a loan above all if it has no memory.
+	// A reader without memory for its first batch gets it in any case, and then better as a loan.
 	to, next := v.until(r.content, pos, min(max(r.max, first), s.beforeFlaw(pos)-pos), r.limit)
 	if to-pos < lendLeast {
 		return nil
