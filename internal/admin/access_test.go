@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
@@ -24,10 +25,11 @@ const token = "0123456789abcdef0123456789abcdef"
 func TestAUserOfTheMachineIsNotTheOperator(t *testing.T) {
 	sum := sha256.Sum256([]byte(token))
 	for _, known := range []*[sha256.Size]byte{nil, &sum} {
-		o, _ := options()
+		o, is := options()
+		is.is.Findings = []health.Finding{{Broker: 7, Severity: health.Bad, Subject: "partition salaries-0"}}
 		o.Access = Access{Private: true, Token: known, Remote: true, PrivateSetting: "authorization: acl", TokenSetting: "admin.token-file"}
 		h := Handler(o)
-		for path, health := range map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 0, "/": 0, "/records?topic=a": 0,
+		for path, open := range map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 0, "/": 0, "/records?topic=a": 0,
 			"/v1/health": 0, "/v1/log": 0, "/v1/logs": 0, "/v1/rights": 0, "/v1/connections": 0, "/loglevel": 0, "/debug/pprof/": 0,
 			"/debug/pprof/cmdline": 0,
 			"/v1/waits":            0, "/v1/waits/trace": 0, "PUT /loglevel": 0, "POST /v1/health": 0} {
@@ -43,10 +45,12 @@ func TestAUserOfTheMachineIsNotTheOperator(t *testing.T) {
 				}
 				w := httptest.NewRecorder()
 				h.ServeHTTP(w, r)
-				refused := health == 0 && (authorization == "" || known == nil)
+				refused := open == 0 && (authorization == "" || known == nil)
 				switch {
-				case refused != (w.Code == http.StatusUnauthorized), health != 0 && w.Code != health:
+				case refused != (w.Code == http.StatusUnauthorized), open != 0 && w.Code != open:
 					t.Errorf("%s with %q: %d", path, authorization, w.Code)
+				case path == "/readyz" && strings.Contains(w.Body.String(), "salaries") == (authorization == "" || known == nil):
+					t.Errorf("/readyz with %q: %s", authorization, w.Body)
 				case refused && known == nil && !strings.Contains(w.Body.String(), "set admin.token-file"):
 					t.Errorf("%s: no remedy in %s", path, w.Body)
 				}

@@ -32,20 +32,26 @@ func Conflict(text string) error { return &apiError{http.StatusConflict, text} }
 
 // register adds the paths to mux.
 func (a *jsonAPI) register(mux *paths, g *guard) {
-	mux.Handle("GET /v1/health", http.HandlerFunc(a.health))
+	// Places of its own, because it never hangs: it is asked for when the others do.
+	mux.Handle("GET /v1/health", g.bounded(make(slots, maxReads), answerTime, http.HandlerFunc(a.health)))
 	mux.Handle("POST /v1/health", g.control(g.disks, http.HandlerFunc(a.health)))
-	mux.Handle("GET /v1/log", g.fromThisMachine(http.HandlerFunc(a.log)))
+	mux.Handle("GET /v1/log", g.fromThisMachine(g.reading(http.HandlerFunc(a.log))))
 	mux.Handle("GET /v1/waits/trace", g.control(g.profiles, http.HandlerFunc(a.trace)))
-	for path, ask := range map[string]func(*View, url.Values) (any, error){
-		"/v1/logs": logs, "/v1/dirs": dirs, "/v1/profiles": profiles, "/v1/connections": connections, "/v1/brokers": brokers,
-		"/v1/rights": rights, "/v1/waits": waits,
+	lists := make(slots, maxLists)
+	for path, x := range map[string]struct {
+		of  slots
+		ask func(*View, url.Values) (any, error)
+	}{
+		"/v1/logs": {lists, logs}, "/v1/connections": {lists, connections},
+		"/v1/dirs": {g.reads, dirs}, "/v1/profiles": {g.reads, profiles}, "/v1/brokers": {g.reads, brokers},
+		"/v1/rights": {g.reads, rights}, "/v1/waits": {g.reads, waits},
 	} {
-		mux.Handle("GET "+path, g.reading(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mux.Handle("GET "+path, g.bounded(x.of, answerTime, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if phase := a.o.Health.Phase(); phase != "" {
 				answer(w, nil, unavailable(phase))
 				return
 			}
-			v, err := ask(a.o.View(), r.URL.Query())
+			v, err := x.ask(a.o.View(), r.URL.Query())
 			answer(w, v, err)
 		})))
 	}

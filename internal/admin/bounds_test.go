@@ -25,7 +25,7 @@ func served(t *testing.T, o Options) (s *Server, address string, get func(path s
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.OK(t, err)
-	if s, err = Start(l, o); err != nil {
+	if s, err = Start(small{l}, o); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Stop(context.Background()) })
@@ -40,6 +40,17 @@ func served(t *testing.T, o Options) (s *Server, address string, get func(path s
 		_, err = io.Copy(io.Discard, resp.Body)
 		return resp.StatusCode, err
 	}
+}
+
+// small is a listener whose kernel holds as little of a response as it would over a network.
+type small struct{ net.Listener }
+
+func (l small) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		err = c.(*net.TCPConn).SetWriteBuffer(4 << 10)
+	}
+	return c, err
 }
 
 func dial(t *testing.T, address string) net.Conn {
@@ -107,23 +118,28 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// Requests whose headers or bodies never arrive do not keep an operator from the port.
+// Requests whose headers or bodies never arrive, and responses that are never read, do not keep an
+// operator from the port.
 func TestSlowRequestsKeepNoOperatorOut(t *testing.T) {
 	for name, request := range map[string]string{
-		"headers": "GET /readyz HTTP/1.1\r\nHost: loc",
-		"bodies":  "GET /readyz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n",
+		"responses": "GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"headers":   "GET /readyz HTTP/1.1\r\nHost: loc",
+		"bodies":    "GET /readyz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, _ := options()
+			o, is := options()
+			is.is.Progress = []string{strings.Repeat("x", 200<<10)}
 			broker := &counting{Health: o.Health}
-			o.Health = broker
+			o.Health, o.writeTime = broker, time.Hour
 			_, address, get := served(t, o)
 			for range maxConnections {
-				if _, err := io.WriteString(dial(t, address), request); err != nil {
+				c := dial(t, address)
+				must.OK(t, c.(*net.TCPConn).SetReadBuffer(4<<10))
+				if _, err := io.WriteString(c, request); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if name == "bodies" {
+			if name != "headers" {
 				eventually(t, "all requests have been read", func() bool { return broker.reports.Load() == maxConnections })
 			}
 			eventually(t, "the operator's request is answered", func() bool { code, _ := get("/healthz"); return code == http.StatusOK })
@@ -193,7 +209,7 @@ func TestAStopDoesNotWaitForARequestThatHangs(t *testing.T) {
 // of them are abandoned than may run at a time.
 func TestARequestThatHangsIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, free := newGuard(Access{}), make(chan struct{})
+		g, free := newGuard(Access{}, 0), make(chan struct{})
 		var running atomic.Int32
 		h := g.reading(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			running.Add(1)
@@ -221,7 +237,7 @@ func TestARequestThatHangsIsAnswered(t *testing.T) {
 
 // A panic of a handler reaches the server, which logs it.
 func TestAPanicReachesTheServer(t *testing.T) {
-	g := newGuard(Access{})
+	g := newGuard(Access{}, 0)
 	defer func() {
 		if recover() != "x" {
 			t.Error("no panic")
@@ -277,9 +293,10 @@ func (w *unreadBy) Write(b []byte) (int, error) {
 func TestUnreadAnswersAreBounded(t *testing.T) { synctest.Test(t, unreadAnswersAreBounded) }
 
 func unreadAnswersAreBounded(t *testing.T) {
-	g := newGuard(Access{})
+	const memory = 64 << 20
+	g := newGuard(Access{}, memory)
 	h := g.reading(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n := maxUnread + 1
+		n := memory/unreadShare + 1
 		if r.URL.Path == "/small" {
 			n = 1
 		}
@@ -304,4 +321,27 @@ func unreadAnswersAreBounded(t *testing.T) {
 			t.Errorf("%s: %d", path, code)
 		}
 	}
+}
+
+// Every response that may be large counts among those that clients have not read.
+func TestEveryLargeResponseIsCounted(t *testing.T) {
+	o, _ := options()
+	o.Memory = 1
+	h := Handler(o)
+	slow := &unreadBy{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r := httptest.NewRequest("GET", "/metrics", nil)
+		r.Host = "localhost"
+		h.ServeHTTP(slow, r)
+	}()
+	<-slow.entered
+	for _, path := range []string{"/metrics", "/v1/health", "/v1/log", "/v1/logs", "/v1/connections"} {
+		if code, body := request(h, "GET", path, ""); code != http.StatusServiceUnavailable || !strings.Contains(body, "not read") {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	close(slow.free)
+	<-ended
 }

@@ -18,8 +18,9 @@ const maxConnections = 256
 // without a running handler: of the address that has the most of these the one that has waited the
 // longest; see origin.Crowd. If there is none, it closes the new connection.
 //
-// A connection whose TLS handshake or request header is incomplete has no running handler: slow
-// handshakes, headers and bodies must not keep an operator from the port.
+// A connection whose TLS handshake or request header is incomplete has no running handler, and one
+// whose response is being sent does not count as such: slow handshakes, headers, bodies and readers
+// must not keep an operator from the port.
 type connLimit struct {
 	most int
 
@@ -41,7 +42,20 @@ func withConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
-// handler marks the connection of a request as busy while h runs.
+// sending is a response whose connection waits for its client from the first byte on.
+type sending struct {
+	http.ResponseWriter
+	waits func()
+}
+
+func (s *sending) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+func (s *sending) Write(b []byte) (int, error) {
+	s.waits()
+	return s.ResponseWriter.Write(b)
+}
+
+// handler marks the connection of a request as busy while h runs, until it begins to answer.
 func (c *connLimit) handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok {
@@ -49,6 +63,7 @@ func (c *connLimit) handler(h http.Handler) http.Handler {
 			defer c.setWaiting(conn, true)
 			renew(conn)
 			defer renew(conn)
+			w = &sending{w, func() { c.setWaiting(conn, true) }}
 		}
 		h.ServeHTTP(w, r)
 	})

@@ -21,10 +21,14 @@ import (
 // kind has its own slots, so that a goroutine dump is still available then.
 const (
 	maxCostly  = 2                // profiles, and reads of disks: they cost memory and processor time
+	maxLists   = 2                // lists of all partitions or of all connections: megabytes each
 	maxReads   = 16               // other requests, which take locks that commits take too
 	turnTime   = 2 * time.Second  // how long one of these waits for a slot
 	answerTime = 10 * time.Second // how long its response may take
-	maxUnread  = 64 << 20         // bytes of responses that clients have not read
+	// Responses that clients have not read hold at most maxUnread bytes, and a sixteenth of the
+	// memory.
+	maxUnread   = 64 << 20
+	unreadShare = 16
 )
 
 // Access defines which requests are allowed.
@@ -61,7 +65,8 @@ type guard struct {
 	Access
 	hosts                  map[string]bool // lower case
 	profiles, disks, reads slots
-	unread                 atomic.Int64 // bytes
+	most                   int64        // bytes of unread
+	unread                 atomic.Int64 // bytes of responses that clients have not read
 	// refused, if set, may respond to a refused request itself, for example to a browser; it
 	// reports whether it did.
 	refused func(w http.ResponseWriter, r *http.Request, status int, why string) bool
@@ -70,13 +75,18 @@ type guard struct {
 // slots has a token for each running request of one kind.
 type slots chan struct{}
 
-func newGuard(a Access) *guard {
+// newGuard returns the guard of a broker with so many bytes of memory, 0 if that is not known.
+func newGuard(a Access, memory int64) *guard {
 	g := &guard{
 		Access:   a,
+		most:     maxUnread,
 		hosts:    map[string]bool{"localhost": true},
 		profiles: make(slots, maxCostly),
 		disks:    make(slots, maxCostly),
 		reads:    make(slots, maxReads),
+	}
+	if memory > 0 {
+		g.most = min(g.most, memory/unreadShare)
 	}
 	add := func(name string) {
 		if name = strings.ToLower(strings.TrimSuffix(name, ".")); name != "" {
@@ -103,12 +113,11 @@ func newGuard(a Access) *guard {
 func (g *guard) door(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		health := r.URL.Path == "/healthz" || r.URL.Path == "/readyz"
-		some := g.Token != nil || g.Certificates != nil
 		switch {
 		case !g.known(r) && !(health && r.Host == ""): // health checks of HTTP/1.0 have no Host, browsers always send one
 			g.forbid(w, r, "the admin port does not know the host name "+hostOf(r.Host)+
 				"; use one of its addresses, or add the name to "+g.NamesSetting)
-		case health, !g.Private && (!some || local(r)), g.identified(r):
+		case health, g.mayRead(r):
 			h.ServeHTTP(w, r)
 		default:
 			w.Header().Set("WWW-Authenticate", `Basic realm="chronik"`) // browsers send the token as a password
@@ -116,13 +125,22 @@ func (g *guard) door(h http.Handler) http.Handler {
 			if g.Private {
 				who = "clients have rights (" + g.PrivateSetting + "), so this request needs"
 			}
-			if !some {
+			if !g.some() {
 				how += "; the broker has neither: set " + g.TokenSetting
 			}
 			g.refuse(w, r, http.StatusUnauthorized, who+" the token of the admin port "+how)
 		}
 	})
 }
+
+// mayRead reports whether who sends a request may read: everybody, this machine, or who is
+// identified.
+func (g *guard) mayRead(r *http.Request) bool {
+	return !g.Private && (!g.some() || local(r)) || g.identified(r)
+}
+
+// some reports whether there is something that identifies a request.
+func (g *guard) some() bool { return g.Token != nil || g.Certificates != nil }
 
 // known reports whether a request's Host is an address or a name of this broker.
 func (g *guard) known(r *http.Request) bool {
@@ -201,7 +219,7 @@ func (g *guard) reading(h http.Handler) http.Handler {
 }
 
 // bounded limits how many requests of a kind run at a time, responds in place of one that hangs,
-// and holds at most maxUnread bytes of responses that clients have not read.
+// and bounds the responses that clients have not read.
 func (g *guard) bounded(of slots, most time.Duration, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		turn := time.NewTimer(turnTime)
@@ -212,6 +230,11 @@ func (g *guard) bounded(of slots, most time.Duration, h http.Handler) http.Handl
 			return
 		case <-turn.C:
 			g.refuse(w, r, http.StatusTooManyRequests, fmt.Sprintf("%d other requests are running; retry when they have finished", cap(of)))
+			return
+		}
+		if g.unread.Load() > g.most { // the response would be for nothing
+			<-of
+			g.refuseUnread(w, r)
 			return
 		}
 		late := time.NewTimer(most)
@@ -244,21 +267,21 @@ func (g *guard) bounded(of slots, most time.Duration, h http.Handler) http.Handl
 // send sends a complete response, unless clients have left too many bytes unread: then a large
 // response is sent only if it is the only one.
 func (g *guard) send(w http.ResponseWriter, r *http.Request, a *buffered) {
-	n := int64(a.body.Len())
+	n := int64(a.body.Cap())
 	unread := g.unread.Add(n)
 	defer g.unread.Add(-n)
-	if unread > maxUnread && unread > n {
-		g.refuse(
-			w,
-			r,
-			http.StatusServiceUnavailable,
-			"other clients have not read their responses; retry when they have read them or were disconnected",
-		)
+	if unread > g.most && unread > n {
+		g.refuseUnread(w, r)
 		return
 	}
 	maps.Copy(w.Header(), a.header)
 	w.WriteHeader(a.status)
 	_, _ = w.Write(a.body.Bytes()) // a client that has gone needs no response
+}
+
+func (g *guard) refuseUnread(w http.ResponseWriter, r *http.Request) {
+	g.refuse(w, r, http.StatusServiceUnavailable,
+		"other clients have not read their responses; retry when they have read them or were disconnected")
 }
 
 // buffered is a response that is sent when it is complete.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/admin/page"
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -38,7 +39,7 @@ func (s *source) Groups(ctx context.Context) ([]page.Group, error) {
 
 // aboutGroup returns a function that reports whether a subject is the group.
 func aboutGroup(id string) func(string) bool {
-	return func(subject string) bool { return subject == "group "+id }
+	return func(subject string) bool { return subject == "group "+text.Plain(id) }
 }
 
 // Group implements page.Source.

@@ -52,7 +52,6 @@ func (s *source) Records(ctx context.Context, topic string, partition int32, whi
 	for c.next < ends.HighWatermark && c.note == "" && len(c.list) < c.most && ctx.Err() == nil {
 		c.read(p)
 	}
-	c.limit()
 	last := which.From < 0 && which.Since.IsZero()
 	if wanted := min(int64(which.Most), ends.HighWatermark-ends.LogStart); last && c.note == "" && int64(len(c.list)) < wanted {
 		c.note = fmt.Sprintf(
@@ -88,13 +87,8 @@ type collector struct {
 	note       string
 }
 
-// limit drops the records after the most that are shown, and continues with them on the next page.
-func (c *collector) limit() {
-	if len(c.list) > c.most {
-		c.next = c.list[c.most].Offset
-		c.list = c.list[:c.most]
-	}
-}
+// errEnough ends the reading of a batch whose other records are on the next page.
+var errEnough = errors.New("enough records")
 
 // read appends the records of the next batches. It advances next, or sets note.
 func (c *collector) read(p *replica.Partition) {
@@ -133,16 +127,23 @@ func (c *collector) add(b record.Batch) bool {
 	if b.Control() {
 		return true
 	}
-	// Records can be much larger outside a compressed batch.
+	// Records can be much larger outside a compressed batch, and millions in number.
 	err := b.Each(c.inflate, func(r record.Record) error {
-		c.inflate.Bytes -= int64(len(r.Key) + len(r.Value))
-		if r.Offset >= c.from {
-			c.list = append(c.list, recordOf(&r))
+		c.inflate.Bytes -= int64(len(r.Key) + len(r.Value) + r.Headers.Size())
+		if r.Offset < c.from {
+			return nil
 		}
+		if len(c.list) == c.most {
+			c.next = r.Offset
+			return errEnough
+		}
+		c.list = append(c.list, recordOf(&r))
 		return nil
 	})
 	var refused *record.Error
 	switch {
+	case errors.Is(err, errEnough):
+		return false
 	case errors.As(err, &refused) && refused.Kind == record.TooLarge, c.inflate.Bytes <= 0 && err == nil:
 		c.note = fmt.Sprintf(
 			"The records from offset %d on are not shown: this page decompresses at most %d MiB.",
@@ -163,12 +164,15 @@ func recordOf(r *record.Record) page.Record {
 		Value:       cut(r.Value),
 		KeySize:     len(r.Key),
 		ValueSize:   len(r.Value),
-		HeaderCount: len(r.Headers),
+		HeaderCount: r.Headers.Len(),
 	}
 	if r.Timestamp >= 0 {
 		x.Time = time.UnixMilli(r.Timestamp)
 	}
-	for _, h := range r.Headers[:min(len(r.Headers), page.MaxHeaders)] {
+	for h := range r.Headers.All() {
+		if len(x.Headers) == page.MaxHeaders {
+			break
+		}
 		x.Headers = append(x.Headers, page.Header{Key: string(cut(h.Key)), Value: cut(h.Value), ValueSize: len(h.Value)})
 	}
 	return x

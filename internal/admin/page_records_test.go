@@ -30,7 +30,7 @@ func batchOf(t *testing.T, codec record.Codec, base int64, control bool, values 
 
 func TestRecordsAreCutAndCopied(t *testing.T) {
 	long := bytes.Repeat([]byte{'x'}, 3*page.MaxShown)
-	c := collector{from: 11, next: 11, bytes: recordBytes, inflate: record.Limits{Bytes: recordInflated}}
+	c := collector{from: 11, next: 11, most: 10, bytes: recordBytes, inflate: record.Limits{Bytes: recordInflated}}
 	b := batchOf(t, record.None, 10, false, []byte("before"), nil, []byte{}, long)
 	if !c.add(b) || c.next != 14 || c.bytes != recordBytes-int64(b.Size()) {
 		t.Errorf("%+v", c)
@@ -50,9 +50,23 @@ func TestRecordsAreCutAndCopied(t *testing.T) {
 	for range 3 * page.MaxHeaders {
 		many = append(many, record.Header{Key: []byte("h")})
 	}
-	if x := recordOf(&record.Record{Timestamp: -1, Headers: many}); len(x.Headers) != page.MaxHeaders || x.HeaderCount != len(many) ||
+	x := recordOf(&record.Record{Timestamp: -1, Headers: record.HeadersOf(many...)})
+	if len(x.Headers) != page.MaxHeaders || x.HeaderCount != len(many) ||
 		!x.Time.IsZero() {
 		t.Errorf("%+v", x)
+	}
+}
+
+// A page holds the records that it shows, and not the millions of their batch.
+func TestAPageEndsInsideABatch(t *testing.T) {
+	b := batchOf(t, record.Zstd, 100, false, make([][]byte, 200_000)...)
+	c := collector{from: 150, next: 150, most: 10, bytes: recordBytes, inflate: record.Limits{Bytes: recordInflated}}
+	if c.add(b) || c.note != "" || c.next != 160 || len(c.list) != 10 || c.list[0].Offset != 150 || c.list[9].Offset != 159 {
+		t.Errorf("%d records, next %d, %q", len(c.list), c.next, c.note)
+	}
+	c = collector{most: 2, bytes: recordBytes, inflate: record.Limits{Bytes: recordInflated}}
+	if !c.add(batchOf(t, record.None, 0, false, nil, nil)) || c.next != 2 || c.add(batchOf(t, record.None, 7, false, nil)) || c.next != 7 {
+		t.Errorf("a page that ends with a batch continues at %d", c.next)
 	}
 }
 
@@ -63,11 +77,11 @@ func TestABatchThatInflatesIsNotShown(t *testing.T) {
 	if b.Size() > 64<<10 {
 		t.Fatalf("the compressed batch has %d bytes", b.Size())
 	}
-	c := collector{bytes: recordBytes, inflate: record.Limits{Bytes: 1 << 20}}
+	c := collector{most: 10, bytes: recordBytes, inflate: record.Limits{Bytes: 1 << 20}}
 	if c.add(b) || !strings.Contains(c.note, "decompresses at most 64 MiB") || len(c.list) != 1 {
 		t.Errorf("%q with %d records", c.note, len(c.list))
 	}
-	c = collector{bytes: recordBytes, inflate: record.Limits{Bytes: 3 << 20}}
+	c = collector{most: 10, bytes: recordBytes, inflate: record.Limits{Bytes: 3 << 20}}
 	if !c.add(b) || c.inflate.Bytes > 1<<20 || len(c.list) != 3 {
 		t.Errorf("%q, %d bytes left, %d records", c.note, c.inflate.Bytes, len(c.list))
 	}
@@ -77,7 +91,7 @@ func TestABatchThatInflatesIsNotShown(t *testing.T) {
 }
 
 func TestBatchesWithoutRecordsOfClients(t *testing.T) {
-	c := collector{bytes: recordBytes, inflate: record.Limits{Bytes: recordInflated}}
+	c := collector{most: 10, bytes: recordBytes, inflate: record.Limits{Bytes: recordInflated}}
 	if !c.add(batchOf(t, record.None, 5, true, []byte("marker"))) || len(c.list) != 0 || c.next != 6 {
 		t.Errorf("a control batch: %+v", c)
 	}

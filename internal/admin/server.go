@@ -60,7 +60,9 @@ type Options struct {
 	// Places are where handshakes compute; default: places of its own.
 	Places *share.Places
 	// Batches are where the page of records inflates; default: it takes no place.
-	Batches  *share.Places
+	Batches *share.Places
+	// Memory is how many bytes of memory the broker may use, 0 if that is not known.
+	Memory   int64
 	Registry *prometheus.Registry
 	Level    zap.AtomicLevel
 	Health   Health
@@ -136,14 +138,15 @@ func Handler(o Options) http.Handler {
 	if o.Tail == nil {
 		o.Tail = new(logtail.Tail)
 	}
-	g := newGuard(o.Access)
+	g := newGuard(o.Access, o.Memory)
 	mux := &paths{mux: http.NewServeMux()}
 	mux.Handle(
 		"GET /metrics",
 		g.bounded(make(slots, maxScrapes), scrapeTime, promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{Registry: o.Registry})),
 	)
 	mux.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }))
-	mux.Handle("GET /readyz", http.HandlerFunc(o.readyz))
+	replicas := &behind{}
+	mux.Handle("GET /readyz", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { o.readyz(w, r, g.mayRead(r), replicas) }))
 	// GET returns {"level":"info"}; PUT accepts the same, or a form.
 	mux.Handle("GET /loglevel", o.Level)
 	mux.Handle("PUT /loglevel", g.fromThisMachine(http.MaxBytesHandler(o.Level, maxBody)))
@@ -190,7 +193,7 @@ func mountPage(mux *http.ServeMux, g *guard, p *page.Page, index http.HandlerFun
 	})
 	for _, r := range p.Routes() {
 		if r.Data {
-			mux.Handle("GET "+r.Path, g.control(g.disks, r.Handler))
+			mux.Handle("GET "+r.Path, g.fromThisMachine(g.bounded(g.disks, answerTime, r.Handler)))
 		} else {
 			mux.Handle("GET "+r.Path, g.reading(r.Handler))
 		}

@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -92,7 +94,6 @@ func TestReadyzWaitsForReplicas(t *testing.T) {
 				{ID: 2, OutOfSync: view.Partitions{Count: own}}}}
 		}}
 	}
-	routes := Handler(o)
 	for _, c := range []struct {
 		ready  bool
 		own    int
@@ -100,9 +101,28 @@ func TestReadyzWaitsForReplicas(t *testing.T) {
 		status int
 	}{{true, 0, "/readyz?in-sync", 200}, {true, 1, "/readyz?in-sync", 503}, {true, 1, "/readyz", 200}, {false, 0, "/readyz?in-sync", 503}} {
 		h.is, own = health.Report{Ready: c.ready}, c.own
-		if status, body := request(routes, "GET", c.path, ""); status != c.status {
+		if status, body := request(Handler(o), "GET", c.path, ""); status != c.status {
 			t.Errorf("%+v: %d %q", c, status, body)
 		}
+	}
+}
+
+// Everybody may ask for the replicas, and that takes a tenth of a processor, however many do.
+func TestReadyzSurveysRarely(t *testing.T) { synctest.Test(t, readyzSurveysRarely) }
+
+func readyzSurveysRarely(t *testing.T) {
+	o, h := options()
+	h.is = health.Report{Ready: true}
+	surveys := 0
+	o.View = func() *View {
+		return &View{Cluster: func() *view.Cluster { surveys++; time.Sleep(10 * time.Millisecond); return &view.Cluster{} }}
+	}
+	routes := Handler(o)
+	for begun := time.Now(); time.Since(begun) < time.Second; time.Sleep(time.Millisecond) {
+		_, _ = request(routes, "GET", "/readyz?in-sync", "")
+	}
+	if surveys < 9 || surveys > 11 {
+		t.Errorf("%d surveys in a second", surveys)
 	}
 }
 
@@ -239,7 +259,7 @@ func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
 
 // Only a few requests take profiles at a time.
 func TestFewTakeProfilesAtATime(t *testing.T) {
-	g, free, busy := newGuard(Access{}), make(chan struct{}), make(chan struct{})
+	g, free, busy := newGuard(Access{}, 0), make(chan struct{}), make(chan struct{})
 	h := g.control(g.disks, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { busy <- struct{}{}; <-free }))
 	ended := make(chan int, maxCostly)
 	for range maxCostly {

@@ -113,6 +113,7 @@ type Handler struct {
 	sessions  *sessions
 	forward   *forward.Forwarder // nil: requests are not passed on
 	damage    damageReports
+	reported  reported
 	answers   *bufpool.Budget // of record bytes in answers to fetches
 	parked    *bufpool.Budget // of requests that wait
 	wide      *bufpool.Budget // of large requests that parked has no memory for, until they are answered

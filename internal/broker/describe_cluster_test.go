@@ -3,6 +3,8 @@ package broker
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -54,4 +56,25 @@ func TestTheHealthReportInAnAnswer(t *testing.T) {
 			}
 		}
 	}
+}
+
+// However many clients ask for the report, it takes a tenth of a processor.
+func TestReportsAreMadeRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var x reported
+		made := int32(0)
+		for begun := time.Now(); time.Since(begun) < time.Second; time.Sleep(time.Millisecond) {
+			r, err := health.Decode(x.of(func() *health.Report {
+				time.Sleep(10 * time.Millisecond)
+				made++
+				return &health.Report{Broker: made}
+			}))
+			if err != nil || r.Broker != made {
+				t.Fatalf("report %+v, %v; %d were made", r, err, made)
+			}
+		}
+		if made < 9 || made > 11 {
+			t.Errorf("%d reports in a second", made)
+		}
+	})
 }

@@ -230,7 +230,7 @@ const minAnswer = 64 << 10
 // can fail, and then it holds nothing.
 func (rd *fetchRead) read(memory bool) bool {
 	rd.held = rd.b.answers.Share(rd.wanted(), minAnswer)
-	left, first := rd.held, true
+	left, used, first := rd.held, int64(0), true
 	for i := range rd.parts {
 		p := &rd.parts[i]
 		if p.err != nil {
@@ -250,15 +250,19 @@ func (rd *fetchRead) read(memory bool) bool {
 			p.res, p.err = p.part.Read(req)
 		}
 		if p.res.Size > 0 {
-			first, left = false, left-int64(p.res.Size)-abortedCost*int64(len(p.res.Aborted))
+			aborted := abortedCost * int64(len(p.res.Aborted))
+			first, left, used = false, left-int64(p.res.Size)-aborted, used+aborted
+			for _, part := range p.res.Parts { // what a file lends takes no memory
+				used += int64(len(part))
+			}
 		}
 	}
-	if left > 0 {
-		rd.b.answers.Release(left)
+	if more := used - rd.held; more <= 0 {
+		rd.b.answers.Release(-more)
 	} else {
-		rd.b.answers.Share(-left, -left) // the first batch was larger
+		rd.b.answers.Share(more, more) // the first batch was larger
 	}
-	rd.held -= left
+	rd.held = used
 	return true
 }
 

@@ -159,7 +159,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if addresses.admin != nil {
 		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config, token, opened), TLS: opened.AdminTLS(),
 			Places: b.share.Of(share.Logins), Batches: b.share.Of(share.Batches), Registry: reg, Level: o.Level, Health: b.health,
-			View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
+			Memory: b.memory, View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
 		if err != nil {
 			return nil, errors.Join(err, b.abort())
 		}

@@ -271,7 +271,7 @@ func (d *dumper) records(name string, pos int64, topic string, id storage.ID, b 
 			return nil
 		}
 		it := &Item{What: "record", File: name, Position: pos, Bytes: int64(len(r.Key) + len(r.Value)),
-			Record: &ItemRecord{Timestamp: r.Timestamp, Key: readable(r.Key), Value: readable(r.Value), Headers: len(r.Headers),
+			Record: &ItemRecord{Timestamp: r.Timestamp, Key: readable(r.Key), Value: readable(r.Value), Headers: r.Headers.Len(),
 				Control: b.Control(), Raw: &r}}
 		d.of(it, topic, id, r.Offset, r.Offset+1)
 		stop = d.emit(it)

@@ -45,7 +45,7 @@ func TestAcceptKeepsBytes(t *testing.T) {
 		if a.Codec != codec || a.AppendTime != -1 || a.MaxTimestamp != 1_700_000_000_500 {
 			t.Errorf("%s: %+v", codec, a)
 		}
-		if d := cmp.Diff(numbered(0, sample()), collect(t, b)); d != "" {
+		if d := cmp.Diff(numbered(0, sample()), collect(t, b), inside); d != "" {
 			t.Errorf("%s: %s", codec, d)
 		}
 	}
@@ -118,7 +118,7 @@ func TestAcceptRecompresses(t *testing.T) {
 				t.Errorf("%s to %s: was rebuilt", from, to)
 			}
 			k, recs := foreignDecode(t, b)
-			if d := cmp.Diff(numbered(0, sample()), recs); d != "" {
+			if d := cmp.Diff(numbered(0, sample()), recs, inside); d != "" {
 				t.Errorf("%s to %s: %s", from, to, d)
 			}
 			if k.ProducerID != 5 || k.ProducerEpoch != 6 || k.FirstSequence != 7 || k.Attributes != int16(to) ||

@@ -60,7 +60,7 @@ func (w *Builder) Append(timestamp int64, key, value []byte, headers []Header) {
 	if w.count == 0 {
 		w.first = timestamp
 	}
-	p, ok := appendRecord(w.buf, timestamp-w.first, w.count, key, value, headers)
+	p, ok := appendRecord(w.buf, timestamp-w.first, w.count, key, value, HeadersOf(headers...))
 	if w.err != nil || !ok || w.count == math.MaxInt32 {
 		w.err = errBatchFull
 		return
@@ -72,11 +72,9 @@ func (w *Builder) Append(timestamp int64, key, value []byte, headers []Header) {
 
 // appendRecord appends the encoding of a record; it returns false if p would exceed the size limit
 // of a batch.
-func appendRecord(p []byte, timeDelta int64, delta int32, key, value []byte, headers []Header) ([]byte, bool) {
-	body := 1 + varintLen(timeDelta) + varintLen(int64(delta)) + fieldLen(key) + fieldLen(value) + varintLen(int64(len(headers)))
-	for _, h := range headers {
-		body += varintLen(int64(len(h.Key))) + len(h.Key) + fieldLen(h.Value)
-	}
+func appendRecord(p []byte, timeDelta int64, delta int32, key, value []byte, headers Headers) ([]byte, bool) {
+	body := 1 + varintLen(timeDelta) + varintLen(int64(delta)) + fieldLen(key) + fieldLen(value) + varintLen(int64(headers.n)) +
+		len(headers.raw)
 	if body > maxBatch-10-len(p) {
 		return p, false
 	}
@@ -86,13 +84,8 @@ func appendRecord(p []byte, timeDelta int64, delta int32, key, value []byte, hea
 	p = binary.AppendVarint(p, int64(delta))
 	p = appendField(p, key)
 	p = appendField(p, value)
-	p = binary.AppendVarint(p, int64(len(headers)))
-	for _, h := range headers {
-		p = binary.AppendVarint(p, int64(len(h.Key)))
-		p = append(p, h.Key...)
-		p = appendField(p, h.Value)
-	}
-	return p, true
+	p = binary.AppendVarint(p, int64(headers.n))
+	return append(p, headers.raw...), true
 }
 
 // Build returns the batch; the Builder cannot be used afterwards. For a batch without records it

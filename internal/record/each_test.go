@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -129,7 +130,7 @@ func TestBuilder(t *testing.T) {
 			if w.Len() != i {
 				t.Errorf("length is %d after %d records", w.Len(), i)
 			}
-			w.Append(r.Timestamp, r.Key, r.Value, r.Headers)
+			w.Append(r.Timestamp, r.Key, r.Value, slices.Collect(r.Headers.All()))
 		}
 		b, err := w.Build()
 		must.OK(t, err)
@@ -140,7 +141,7 @@ func TestBuilder(t *testing.T) {
 			t.Errorf("%s: not one batch: %v", codec, err)
 		}
 		k, recs := foreignDecode(t, b)
-		if d := cmp.Diff(numbered(42, sample()), recs); d != "" {
+		if d := cmp.Diff(numbered(42, sample()), recs, inside); d != "" {
 			t.Errorf("%s: %s", codec, d)
 		}
 		if k.ProducerID != 1 || k.ProducerEpoch != 2 || k.FirstSequence != 3 || k.Attributes != int16(codec)|0x30 ||

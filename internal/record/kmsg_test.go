@@ -2,8 +2,10 @@ package record
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -33,7 +35,7 @@ func foreignBatch(t testing.TB, codec Codec, recs []Record, change func(*kmsg.Re
 
 func foreignRecord(delta int32, tsDelta int64, r Record) []byte {
 	k := kmsg.Record{TimestampDelta64: tsDelta, OffsetDelta: delta, Key: r.Key, Value: r.Value}
-	for _, h := range r.Headers {
+	for h := range r.Headers.All() {
 		k.Headers = append(k.Headers, kmsg.Header{Key: string(h.Key), Value: h.Value})
 	}
 	k.Length = int32(len(k.AppendTo(nil)) - 1) // the length 0 takes one byte
@@ -108,9 +110,11 @@ func foreignDecode(t testing.TB, p []byte) (kmsg.RecordBatch, []Record) {
 		if b.Attributes&8 != 0 {
 			r.Timestamp = b.MaxTimestamp
 		}
+		var headers []Header
 		for _, h := range k.Headers {
-			r.Headers = append(r.Headers, Header{Key: []byte(h.Key), Value: h.Value})
+			headers = append(headers, Header{Key: []byte(h.Key), Value: h.Value})
 		}
+		r.Headers = HeadersOf(headers...)
 		recs = append(recs, r)
 	}
 	if len(raw) > 0 {
@@ -125,11 +129,8 @@ func collect(t testing.TB, b Batch) []Record {
 	var recs []Record
 	err := b.Each(Limits{}, func(r Record) error {
 		r.Key, r.Value = bytes.Clone(r.Key), bytes.Clone(r.Value)
-		hs := r.Headers
-		r.Headers = nil
-		for _, h := range hs {
-			r.Headers = append(r.Headers, Header{Key: bytes.Clone(h.Key), Value: bytes.Clone(h.Value)})
-		}
+		// Encoded again, as the readers that these records are compared with do.
+		r.Headers = HeadersOf(slices.Collect(r.Headers.All())...)
 		recs = append(recs, r)
 		return nil
 	})
@@ -154,10 +155,13 @@ func sample() []Record {
 	return []Record{
 		{Timestamp: 1_700_000_000_000, Key: []byte("k"), Value: []byte("value")},
 		{Timestamp: 1_700_000_000_500, Value: bytes.Repeat([]byte("abcd"), 64)},
-		{Timestamp: 1_699_999_999_000, Key: []byte{}, Headers: []Header{
-			{Key: []byte("h"), Value: []byte("x")}, {Key: []byte{}, Value: nil}, {Key: []byte("e"), Value: []byte{}}}},
+		{Timestamp: 1_699_999_999_000, Key: []byte{}, Headers: HeadersOf(
+			Header{Key: []byte("h"), Value: []byte("x")}, Header{Key: []byte{}, Value: nil}, Header{Key: []byte("e"), Value: []byte{}})},
 	}
 }
+
+// inside lets cmp compare Headers.
+var inside = cmp.AllowUnexported(Headers{})
 
 var allCodecs = []Codec{None, Gzip, Snappy, Lz4, Zstd}
 

@@ -28,9 +28,11 @@ func (c consumer) read(t testing.TB, p []byte, from int64) (recs []Record, next 
 	}
 	for _, r := range fp.Records {
 		x := Record{Offset: r.Offset, Timestamp: r.Timestamp.UnixMilli(), Key: r.Key, Value: r.Value}
+		var headers []Header
 		for _, h := range r.Headers {
-			x.Headers = append(x.Headers, Header{Key: []byte(h.Key), Value: h.Value})
+			headers = append(headers, Header{Key: []byte(h.Key), Value: h.Value})
 		}
+		x.Headers = HeadersOf(headers...)
 		recs = append(recs, x)
 	}
 	return recs, next
@@ -78,7 +80,7 @@ func TestRewriteKeepsAllButTheRecords(t *testing.T) {
 			}
 		}
 		if got := collect(t, n); !reflect.DeepEqual(want, got) {
-			rt.Fatalf("records: %s", cmp.Diff(want, got))
+			rt.Fatalf("records: %s", cmp.Diff(want, got, inside))
 		}
 		theirs, next := c.read(t, n, 0)
 		if !reflect.DeepEqual(want, theirs) || next != n.LastOffset()+1 {

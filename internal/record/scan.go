@@ -148,7 +148,6 @@ func (s *scanner) body(end int64, h *head, rec *Record) {
 	if rec != nil {
 		rec.Offset = s.batch.BaseOffset() + int64(h.delta)
 		rec.Timestamp, rec.Key, rec.Value = h.timestamp, key, value
-		rec.Headers = rec.Headers[:0]
 	}
 	s.headers(end, rec)
 }
@@ -163,16 +162,21 @@ func (s *scanner) headers(end int64, rec *Record) {
 		s.reject("header count %d does not fit the %d bytes that are left", n, end-s.at())
 		return
 	}
+	from := s.at()
 	for range n {
-		key, _ := s.bytes(end, "header key length", false, rec != nil)
-		value, _ := s.bytes(end, "header value length", true, rec != nil)
-		if s.fail != nil {
+		if s.header(end, false); s.fail != nil {
 			return
 		}
-		if rec != nil {
-			rec.Headers = append(rec.Headers, Header{Key: key, Value: value})
-		}
 	}
+	if rec != nil && s.at() <= end { // so all of it is in the window
+		rec.Headers = Headers{n: int(n), raw: s.buf[from-s.base : s.pos]}
+	}
+}
+
+func (s *scanner) header(end int64, keep bool) (h Header) {
+	h.Key, _ = s.bytes(end, "header key length", false, keep)
+	h.Value, _ = s.bytes(end, "header value length", true, keep)
+	return h
 }
 
 // bytes walks over a length and as many bytes; a length of -1 means null, without bytes.

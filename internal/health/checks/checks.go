@@ -16,6 +16,7 @@ import (
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Check examines one aspect of a broker or its machine.
@@ -43,9 +44,13 @@ func (n *notes) add(severity health.Severity, subject, problem, remedy string) {
 	n.addFinding(health.Finding{Severity: severity, Subject: subject, Problem: problem, Remedy: remedy})
 }
 
-// addFinding is add for a finding with further fields.
+// addFinding is add for a finding with further fields. Clients choose the names in it, and readers
+// print them: on terminals, in the log, and as lines of /readyz.
 func (n *notes) addFinding(f health.Finding) {
 	f.Check = n.check
+	for _, s := range []*string{&f.Subject, &f.Problem, &f.Works, &f.Remedy} {
+		*s = text.Plain(*s)
+	}
 	n.findings = append(n.findings, f)
 }
 

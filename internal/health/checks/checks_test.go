@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/view"
@@ -153,6 +154,35 @@ func TestARemedyQuotesTheNameOfAGroup(t *testing.T) {
 	findings, _ := Examine(Checks(), &Facts{Slow: Slow{Rebalancing: []view.Group{{ID: "x; reboot", State: "PreparingRebalance"}}}})
 	if len(findings) != 1 || !strings.HasPrefix(findings[0].Remedy, "`chronikctl group describe 'x; reboot'` shows") {
 		t.Errorf("%+v", findings)
+	}
+}
+
+// A name that a client chose adds no line to /readyz, and controls no terminal.
+func TestANameStaysOnItsLine(t *testing.T) {
+	findings, _ := Examine(Checks(), &Facts{Serving: true, Slow: Slow{Rebalancing: []view.Group{{ID: "x\nready\x1b[2J\u009b"}},
+		Undone: []view.Undone{{ID: "y\r\nbad: disk", Partition: "t-0", Error: "\x07"}}},
+		Held: []view.Held{{Topic: "t", Open: true, Age: 1 << 60, TransactionalID: "z\n", Client: "\x1b", Host: "h"}}})
+	report := health.Report{Broker: health.NoBroker, Findings: findings}
+	for i := range findings {
+		findings[i].Broker = health.NoBroker
+		if x := findings[i].String() + findings[i].Remedy; strings.ContainsFunc(x, unicode.IsControl) {
+			t.Errorf("%q", x)
+		}
+	}
+	if n := strings.Count(report.Text(), "\n"); len(findings) != 3 || n != 1+3 {
+		t.Errorf("%d findings, %d lines:\n%s", len(findings), n, report.Text())
+	}
+}
+
+// However many partitions have a log that was replaced, the findings are few.
+func TestFormerLogsAreCounted(t *testing.T) {
+	f := &Facts{Serving: true}
+	for i := range 10_000 {
+		f.Partitions = append(f.Partitions, view.Log{Topic: "t", Partition: int32(i), Former: &view.Former{Path: "/d/t"}})
+	}
+	findings, _ := Examine(Checks(), f)
+	if n := len(findings); n != mostPartitions+1 || !strings.HasPrefix(findings[n-1].Problem, "9990 more") {
+		t.Errorf("%d findings, the last is %+v", n, findings[n-1])
 	}
 }
 

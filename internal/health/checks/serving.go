@@ -153,10 +153,12 @@ func listed(names []string, count int) string {
 
 func checkPartitions(f *Facts, n *notes) {
 	var all []view.Log
-	copies := 0
+	copies, formers := 0, 0
 	for _, p := range f.Partitions {
 		if p.Former != nil {
-			n.addFinding(f.former(&p))
+			if formers++; formers <= mostPartitions {
+				n.addFinding(f.former(&p))
+			}
 		}
 		if p.Copy != nil {
 			if copies++; copies <= mostPartitions {
@@ -166,6 +168,10 @@ func checkPartitions(f *Facts, n *notes) {
 		if p.Offline && !f.dirFailed(p.Dir) {
 			all = append(all, p)
 		}
+	}
+	if more := formers - mostPartitions; more > 0 {
+		n.add(health.Warn, "partitions", fmt.Sprintf("%d more have a replaced log that may have records which no replica has", more),
+			"follow the findings above; others appear when their directories are removed")
 	}
 	if copies > mostPartitions {
 		n.add(health.Note, "partitions", fmt.Sprintf("%d more are copied again", copies-mostPartitions), "wait")

@@ -61,6 +61,9 @@ func (r *reading) read() (*bufpool.Buffer, []byte, *Loan, error) {
 			return nil, nil, loan, nil
 		}
 		if buf, b, next, err := r.at(pos, record.HeaderSize, true); err == nil && len(b) > 0 {
+			if loan := r.instead(buf, b, pos, cuts); loan != nil {
+				return nil, nil, loan, nil
+			}
 			s.positions.put(cuts, next, pos+int64(len(b)))
 			return buf, b, nil, nil
 		}
@@ -75,6 +78,18 @@ func (r *reading) read() (*bufpool.Buffer, []byte, *Loan, error) {
 		}
 		// The file was truncated meanwhile, so the error may concern removed bytes.
 	}
+}
+
+// instead lends a batch that was read and verified although the reader had no memory for it.
+func (r *reading) instead(buf *bufpool.Buffer, b []byte, pos, cuts int64) *Loan {
+	if int64(len(b)) <= r.max {
+		return nil
+	}
+	loan := r.lend(pos, cuts)
+	if loan != nil {
+		buf.Release()
+	}
+	return loan
 }
 
 // indexed reads from the position that the index gives for the offset.
@@ -93,6 +108,9 @@ func (r *reading) indexed(cuts int64) (*bufpool.Buffer, []byte, *Loan, error) {
 		return nil, nil, loan, nil
 	}
 	buf, b, next, err := r.at(pos, size, false)
+	if loan := r.instead(buf, b, pos, cuts); loan != nil {
+		return nil, nil, loan, nil
+	}
 	if err == nil && len(b) > 0 {
 		r.s.positions.put(cuts, next, pos+int64(len(b)))
 	}

@@ -76,6 +76,32 @@ func uncache(t *testing.T, s *Segment) {
 	ok(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
 }
 
+// A reader without memory, which gets its first batch in any case, gets a loan of it and no buffer:
+// there may be as many such readers as connections.
+func TestABatchBeyondTheLimitIsLent(t *testing.T) {
+	s := onDisk(t)
+	var all []record.Batch
+	for i := range int64(3) {
+		all = append(all, batch(t, i, 1, 1000, strings.Repeat("x", 200_000)))
+	}
+	write(t, s, all)
+	for _, known := range []string{"appended", "read", "read again"} {
+		if known == "read" { // only reads verify from here on
+			s.renew()
+		}
+		for i, want := range all[:2] { // no batch shows where the last one ends
+			got, loan, err := lend(t, s, int64(i), math.MaxInt64, 64<<10, true)
+			if err != nil || loan == nil || !bytes.Equal(got, want) {
+				t.Fatalf("%s, batch %d: loan %v, %d bytes, %v", known, i, loan != nil, len(got), err)
+			}
+			loan.Release()
+		}
+	}
+	if got, loan, err := lend(t, s, 0, math.MaxInt64, 64<<10, false); len(got) > 0 || loan != nil || err != nil {
+		t.Errorf("a batch that does not fit: %d bytes, %v", len(got), err)
+	}
+}
+
 // A loan has the bytes that a read returns, as many as are known to be valid, and says where they
 // end. What was appended is known, and so is what was read.
 func TestALoanHasWhatAReadReturns(t *testing.T) {

@@ -209,8 +209,13 @@ func (r *reading) lend(pos, cuts int64) *Loan {
 	if !r.lends || r.content == 0 || !vfs.CanSend(r.h.f) {
 		return nil
 	}
-	to, next := v.until(r.content, pos, min(r.max, s.beforeFlaw(pos)-pos), r.limit)
-	if to-pos < lendLeast || !r.holds(pos) {
+	first := r.first(pos)
+	if first == 0 || first > r.max && !r.one {
+		return nil
+	}
+	// A reader without memory for its first batch gets it in any case, and then better as a loan.
+	to, next := v.until(r.content, pos, min(max(r.max, first), s.beforeFlaw(pos)-pos), r.limit)
+	if to-pos < lendLeast {
 		return nil
 	}
 	if most := r.cached(pos, to-pos); most < to-pos {
@@ -244,15 +249,18 @@ func (s *Segment) beforeFlaw(pos int64) int64 {
 	return end
 }
 
-// holds reports whether the batch at pos holds the offset.
-func (r *reading) holds(pos int64) bool {
+// first returns the size of the batch at pos, 0 if that does not hold the offset.
+func (r *reading) first(pos int64) int64 {
 	var b [record.HeaderSize]byte
 	if _, err := r.h.f.ReadAt(b[:], pos); err != nil {
-		return false
+		return 0
 	}
 	n, err := record.PeekSize(b[:])
 	h := record.Batch(b[:])
-	return err == nil && int64(n) <= r.max && h.BaseOffset() <= r.offset && r.offset <= h.LastOffset()
+	if err != nil || h.BaseOffset() > r.offset || r.offset > h.LastOffset() {
+		return 0
+	}
+	return int64(n)
 }
 
 // cached returns how many of n bytes from pos on are in memory, in steps of PartBytes.

@@ -51,11 +51,11 @@ func fetchAttacks() []Attack {
 			},
 		},
 		{
-			Name: "unread-fetches", Aim: "100 clients ask for 50 MiB and read nothing",
-			Holds: 2 * budget, Keeps: budget, Part: 20, prepare: wideTopic,
+			Name: "unread-fetches", Aim: "1,000 clients ask for 50 MiB and read nothing",
+			Holds: budget, Keeps: budget, Part: 5, prepare: wideTopic,
 			run: func(ctx context.Context, m *Attacker) error {
 				request := frame(fetchRequest(wide, 0, 50<<20))
-				return m.once(ctx, m.connections(100), func(c *Conn, _ int) error { return c.sendUnread(request, 2) })
+				return m.once(ctx, m.connections(1000), func(c *Conn, _ int) error { return c.sendUnread(request, 2) })
 			},
 		},
 		{

@@ -455,7 +455,7 @@ func ctlRules() map[string]importRule {
 		"internal/cli/seeds": ctl(),
 		"internal/cli/contexts": ctl("internal/security/certs", "internal/security/files", "internal/security/secret",
 			"internal/text"),
-		"internal/tools/ctl/output": ctl(),
+		"internal/tools/ctl/output": ctl("internal/text"),
 		"internal/tools/ctl/parse":  ctl(),
 		"internal/tools/ctl/app": ctl("internal/view", "internal/cli/contexts", "internal/tools/ctl/output", "internal/tools/ctl/parse",
 			"internal/cli", "internal/cli/seeds", "internal/health", "internal/security/certs", "internal/security/secret",

@@ -73,7 +73,7 @@ func (w *writer) item(it *inspect.Item) error {
 func (w *writer) record(it *inspect.Item) error {
 	raw := it.Record.Raw
 	r := output.RecordOf(it.Topic, *it.Partition, *it.Offset, time.UnixMilli(raw.Timestamp), raw.Key, raw.Value)
-	for _, h := range raw.Headers {
+	for h := range raw.Headers.All() {
 		r.AddHeader(string(h.Key), h.Value)
 	}
 	text, err := r.Line()

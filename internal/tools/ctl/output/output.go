@@ -13,10 +13,11 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Format is an output format.
@@ -88,7 +89,7 @@ func printNames(w io.Writer, tables []*Table) error {
 	var b bytes.Buffer
 	last := ""
 	for _, row := range t.Rows {
-		if name := Plain(row[column]); name != last {
+		if name := text.Plain(row[column]); name != last {
 			b.WriteString(name + "\n")
 			last = name
 		}
@@ -209,21 +210,5 @@ func cell(s string) string {
 	if s == "" {
 		return "-"
 	}
-	return Plain(s)
-}
-
-// Plain escapes control characters, so that a text stays on its line and cannot affect a terminal.
-func Plain(s string) string {
-	if !strings.ContainsFunc(s, unicode.IsControl) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if unicode.IsControl(r) {
-			fmt.Fprintf(&b, `\x%02x`, r)
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
+	return text.Plain(s)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 )
@@ -115,7 +116,7 @@ func offset(n int64) *int64 {
 
 // table formats a transaction for people.
 func (d *detail) table(leaders map[where]*view) *output.Table {
-	head := []string{"transactional id " + output.Plain(d.ID), d.State, fmt.Sprintf("producer id %d", d.ProducerID),
+	head := []string{"transactional id " + text.Plain(d.ID), d.State, fmt.Sprintf("producer id %d", d.ProducerID),
 		fmt.Sprintf("epoch %d", d.Epoch), fmt.Sprintf("coordinator %d", d.Coordinator), fmt.Sprintf("timeout %v", d.timeout())}
 	if d.AgeMs != nil {
 		head = append(head, "started "+started(d.transaction), "age "+d.age())
