@@ -38,8 +38,10 @@ func HeadersOf(list ...Header) Headers {
 	return h
 }
 
-// Len returns their number, and Size the bytes that they take.
-func (h Headers) Len() int  { return h.n }
+// Len returns their number.
+func (h Headers) Len() int { return h.n }
+
+// Size returns the bytes that they take.
 func (h Headers) Size() int { return len(h.raw) }
 
 // All returns them in order. The scanner has checked them.

@@ -73,7 +73,7 @@ var invariants = []invariant{
 	{"I21", rule{"an address that has most of the places keeps them", "security/origin/crowd.go",
 		"if most > own+1 {", "if false && most > own {", "TestWhoYields"}},
 	{"I22", rule{"a user of the machine reads the admin port where clients have rights", "admin/guard.go",
-		"case health, !g.Private && (", "case health, (", "TestAUserOfTheMachineIsNotTheOperator"}},
+		"return !g.Private && (", "return (", "TestAUserOfTheMachineIsNotTheOperator"}},
 	{"I23", rule{"refusals are in the same file as changes", "audit/audit.go",
 		"{s.Decisions, s.Sessions, s.Changes}[c]", "{s.Decisions, s.Decisions, s.Decisions}[c]", "TestAFloodOverwritesNoChangeAndNoLogin"}},
 	{"I24", rule{"findings of another broker that were heard long ago count as present", "health/cluster.go",
