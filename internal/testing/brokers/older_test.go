@@ -150,7 +150,7 @@ func TestAnOldDiskIsPutBack(t *testing.T) {
 	}
 }
 
-// Somebody puts an older metadata directory back, which docs/cluster.md forbids, while the metadata
+// An operator puts an older metadata directory back, which docs/cluster.md forbids, while the metadata
 // leader is another broker and runs. The broker ends and says what to do, and the operator empties
 // the directory. A leader that is new may not know what the broker had: then it gets what it lacks.
 func TestOldMetadataArePutBack(t *testing.T) {
