@@ -150,9 +150,10 @@ func TestAnOldDiskIsPutBack(t *testing.T) {
 	}
 }
 
-// An operator puts an older metadata directory back, which docs/cluster.md forbids, while the metadata
-// leader is another broker and runs. The broker ends and says what to do, and the operator empties
-// the directory. A leader that is new may not know what the broker had: then it gets what it lacks.
+// An operator puts an older metadata directory back, which docs/cluster.md forbids, while the
+// metadata leader is another broker and runs. The broker ends and says what to do, and the operator
+// empties the directory. A leader that is new may not know what the broker had: then it gets what
+// it lacks.
 func TestOldMetadataArePutBack(t *testing.T) {
 	history(t, 50, func(w *world, c *clients) {
 		refused := 0
