@@ -20,6 +20,7 @@ const (
 	CutAltered                       // a state that no leader has opened is cut
 	OpenOutdated                     // an open succeeds although another one came in between
 	OpenFormer                       // an open lowers the leader epoch
+	OpenStale                        // a former leader opens an altered state although the metadata has its successor
 	StartLater                       // an open does not store where the group starts; the first write does
 	PartialSnapshot                  // a snapshot lacks the marks of the write that causes it
 	PruneIdle                        // the log is deleted up to the newest snapshots

@@ -65,8 +65,9 @@ type Opening struct {
 // Opened is the result of an Opening.
 type Opened struct {
 	// Err is nil, one of the errors of Peeked, FENCED_STATE_EPOCH if the state has another
-	// identity, FENCED_LEADER_EPOCH if it has another leader epoch than Recorded, or a later one
-	// than Leader. After the latter two the leader peeks again.
+	// identity, FENCED_LEADER_EPOCH if it has another leader epoch than Recorded, or if it or the
+	// metadata of this broker has a later one than Leader. After the latter two the leader peeks
+	// again.
 	Err *kerr.Error
 	// Stored is the state from now on.
 	Stored window.Stored
@@ -130,7 +131,7 @@ func (s *Shard) find(k format.Key) (*state, *kerr.Error) {
 
 // known reports whether the partition of a key exists.
 func (s *Shard) known(k format.Key) bool {
-	return s.exists != nil && k.Partition >= 0 && k.Partition < s.exists.Partitions(k.Topic)
+	return s.exists != nil && s.exists.LeaderEpoch(k.Topic, k.Partition) >= 0
 }
 
 func (s *Shard) initialize(e Initializing) *kerr.Error {
@@ -182,7 +183,8 @@ func (s *Shard) open(e Opening) Opened {
 		return Opened{Err: kerr.InvalidRequest}
 	case !s.same(st, e.ID):
 		return Opened{Err: kerr.FencedStateEpoch}
-	case e.Recorded != st.leader && !s.cfg.Broken.Has(OpenOutdated), e.Leader < st.leader && !s.cfg.Broken.Has(OpenFormer):
+	case e.Recorded != st.leader && !s.cfg.Broken.Has(OpenOutdated), e.Leader < st.leader && !s.cfg.Broken.Has(OpenFormer),
+		e.Leader < s.exists.LeaderEpoch(e.Key.Topic, e.Key.Partition) && !s.cfg.Broken.Has(OpenStale):
 		return Opened{Err: kerr.FencedLeaderEpoch}
 	}
 	next := st.snapshot()

@@ -2,8 +2,8 @@ package sharestate
 
 // Topics are the partitions of a version of the metadata. Its methods must not block.
 type Topics interface {
-	// Partitions returns how many partitions the topic with an id has, 0 if there is none.
-	Partitions(id [16]byte) int32
+	// LeaderEpoch returns the leader epoch of a partition, -1 if there is no such partition.
+	LeaderEpoch(topic [16]byte, partition int32) int32
 }
 
 // TopicsChanged notifies the shard of the current metadata. It has no response. The shard removes
@@ -27,7 +27,7 @@ func (s *Shard) topicsChanged(e TopicsChanged) {
 	gone := map[[16]byte]bool{}
 	if first {
 		for id := range s.topics {
-			if e.Topics.Partitions(id) == 0 {
+			if e.Topics.LeaderEpoch(id, 0) < 0 {
 				gone[id] = true
 			}
 		}
