@@ -63,6 +63,8 @@ func keyOf(partition int32) format.Key {
 	return format.Key{Group: "g", Topic: [16]byte{1}, Partition: partition}
 }
 
+func (d *desk) time() time.Time { return time.UnixMilli(d.clock) }
+
 func (d *desk) fail(format string, args ...any) {
 	if d.wrong == "" {
 		d.wrong = fmt.Sprintf(format, args...)
@@ -85,7 +87,7 @@ func (d *desk) submit(event any, done func(any)) {
 
 func (d *desk) handle(to coordinator.Ticket, event any, writes bool) {
 	var out coordinator.Effects
-	d.s.Handle(time.UnixMilli(d.clock), to, event, &out)
+	d.s.Handle(d.time(), to, event, &out)
 	if len(out.Records) > 0 && !writes {
 		d.fail("%T writes %d records", event, len(out.Records))
 	}
@@ -137,7 +139,7 @@ func (d *desk) load(from int) {
 		}
 	}
 	var out coordinator.Effects
-	d.s.Loaded(time.UnixMilli(d.clock), 1, &out)
+	d.s.Loaded(d.time(), 1, &out)
 	d.handle(0, TopicsChanged{Topics: d.topics}, false)
 	for len(d.deferred) > 0 {
 		e := d.deferred[0]
