@@ -29,6 +29,7 @@ type desk struct {
 	// unheld: answers leave at once.
 	unheld bool
 	wrong  string
+	final  []coordinator.Reply // of the last event of parts
 }
 
 // answer leaves when the records below at are committed.

@@ -33,15 +33,12 @@ type pruning struct {
 // snapshotOld is deferred: states without a snapshot in this round get one.
 type snapshotOld struct{}
 
-// snapshotBytes bounds the snapshots of one event, in bytes.
-const snapshotBytes = 1 << 20
-
 // beginPrune handles a Prune.
 func (s *Shard) beginPrune(to coordinator.Ticket, e Prune) {
 	p := &s.prune
 	switch {
 	case s.incomplete > 0 || s.foreign || p.busy || e.End < p.mark:
-		// A version that knows these records may need them, and so may whoever repairs the log.
+		// A version that knows these records may need them, and so may a repair of the log.
 		s.out.Reply(to, Pruned{-1})
 	case p.mark < 0:
 		p.mark, p.round = e.End, p.round+1
@@ -56,16 +53,12 @@ func (s *Shard) beginPrune(to coordinator.Ticket, e Prune) {
 // and answers the Prune after the last one.
 func (s *Shard) snapshotOld() {
 	p := &s.prune
-	for bytes := 0; s.oldest != nil && s.oldest.round < p.round && !s.cfg.Broken.Has(PruneIdle); {
-		if bytes >= snapshotBytes {
+	for s.oldest != nil && s.oldest.round < p.round && !s.cfg.Broken.Has(PruneIdle) {
+		if s.bytes >= eventBytes {
 			s.out.Defer(snapshotOld{})
 			return
 		}
-		st := s.oldest
-		s.out.Split()
-		s.emitSnapshot(st.key, st.snapshot()) // it is the newest now
-		last := &s.out.Records[len(s.out.Records)-1]
-		bytes += last.Size()
+		s.emitSnapshot(s.oldest.key, s.oldest.snapshot()) // it is the newest now
 	}
 	s.out.Reply(p.to, Pruned{p.mark})
 	p.mark, p.round, p.busy = p.end, p.round+1, false

@@ -94,19 +94,19 @@ func (st *state) snapshot() *format.Snapshot {
 // emitSnapshot emits a snapshot and applies it.
 func (s *Shard) emitSnapshot(k format.Key, next *format.Snapshot) {
 	next.Written = s.now.UnixMilli()
-	s.out.Emit(coordinator.Record{Key: k.Encode(format.TypeSnapshot), Value: next.Encode()})
+	s.emit(coordinator.Record{Key: k.Encode(format.TypeSnapshot), Value: next.Encode()})
 	s.setSnapshot(k, next)
 }
 
 // emitUpdate emits an update and applies it.
 func (s *Shard) emitUpdate(st *state, u *format.Update) {
-	s.out.Emit(coordinator.Record{Key: st.key.Encode(format.TypeUpdate), Value: u.Encode()})
+	s.emit(coordinator.Record{Key: st.key.Encode(format.TypeUpdate), Value: u.Encode()})
 	s.update(st, u)
 }
 
 // emitTombstone removes a state.
 func (s *Shard) emitTombstone(k format.Key) {
-	s.out.Emit(coordinator.Record{Key: k.Encode(format.TypeSnapshot)})
+	s.emit(coordinator.Record{Key: k.Encode(format.TypeSnapshot)})
 	s.forget(k)
 }
 

@@ -43,8 +43,9 @@ type Shard struct {
 	prune   pruning
 
 	// Set only during an event.
-	now time.Time
-	out *coordinator.Effects
+	now   time.Time
+	out   *coordinator.Effects
+	bytes int // of the records that the event has emitted
 }
 
 // Identity tells states of the same share partition apart. The zero value is none.
@@ -98,20 +99,22 @@ func (s *Shard) Writes(event any) bool {
 
 // Handle implements coordinator.Machine.
 func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coordinator.Effects) {
-	s.now, s.out = now, out
+	s.now, s.out, s.bytes = now, out, 0
 	switch e := event.(type) {
 	case Initialize:
-		out.Reply(to, each(s, e, s.initialize))
+		each(s, to, e, s.initialize)
 	case Peek:
-		out.Reply(to, each(s, e, s.peek))
+		each(s, to, e, s.peek)
 	case Open:
-		out.Reply(to, each(s, e, s.open))
+		each(s, to, e, s.open)
 	case Write:
-		out.Reply(to, each(s, e, s.write))
+		each(s, to, e, s.write)
 	case Delete:
-		out.Reply(to, each(s, e, s.delete))
+		each(s, to, e, s.delete)
 	case Summarize:
-		out.Reply(to, each(s, e, s.summarize))
+		each(s, to, e, s.summarize)
+	case more:
+		e()
 	case Prune:
 		s.beginPrune(to, e)
 	case snapshotOld:
@@ -126,15 +129,37 @@ func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coo
 	s.out = nil
 }
 
-// each handles the items of a request, and returns their results in the same order. The items are
-// independent: their records need not be in one batch, which would grow with the request.
-func each[Item, Result any](s *Shard, items []Item, handle func(Item) Result) []Result {
-	results := make([]Result, len(items))
-	for i, item := range items {
-		s.out.Split()
-		results[i] = handle(item)
+// more is deferred: it handles the items of a request that did not fit into the event before.
+type more func()
+
+// eventBytes bounds the records of an event in bytes, except for the last one. A snapshot may have
+// 24 MiB.
+const eventBytes = 1 << 20
+
+// each handles the items of a request, in several events if their records are large, and answers
+// with the results in the same order. The items are independent: their records need not be in one
+// batch.
+func each[Item, Result any](s *Shard, to coordinator.Ticket, items []Item, handle func(Item) Result) {
+	results := make([]Result, 0, len(items))
+	var next more
+	next = func() {
+		for _, item := range items[len(results):] {
+			if s.bytes >= eventBytes {
+				s.out.Defer(next)
+				return
+			}
+			results = append(results, handle(item))
+		}
+		s.out.Reply(to, results)
 	}
-	return results
+	next()
+}
+
+// emit emits a record. A batch may begin with it.
+func (s *Shard) emit(r coordinator.Record) {
+	s.out.Split()
+	s.out.Emit(r)
+	s.bytes += r.Size()
 }
 
 // What a state counts in addition to its marks and its group's name, and a mark, in bytes.

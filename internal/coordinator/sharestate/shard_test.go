@@ -2,6 +2,7 @@ package sharestate
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // load applies records to a new shard.
@@ -184,6 +186,53 @@ func TestStatesCountAgainstTheBudget(t *testing.T) {
 	}
 }
 
+// What a state counts covers what it occupies.
+func TestWeightsCoverTheMemory(t *testing.T) {
+	const states, marks = 20_000, 20
+	cfg := config()
+	var before, after runtime.MemStats
+	record := coordinator.Record{}
+	var batches []format.Batch
+	for o := range int64(marks) {
+		batches = append(batches, format.Batch{First: 2 * o, Last: 2 * o, State: 2, Count: 1})
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	s := New(cfg)
+	for i := range int32(states) {
+		record.Key = format.Key{Group: fmt.Sprint("group", i/10), Topic: [16]byte{1}, Partition: i % 10}.Encode(format.TypeSnapshot)
+		record.Value = (&format.Snapshot{Batches: batches[:i%2*marks]}).Encode()
+		must.OK(t, s.Apply(record))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	used := int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	t.Logf("%d bytes for a state with %d marks on average, %d are counted", used/states, marks/2, s.memory/states)
+	if used > s.memory && !race.Detector {
+		t.Errorf("%d states occupy %d bytes, and %d are counted", states, used, s.memory)
+	}
+	runtime.KeepAlive(s)
+}
+
+// A load of 20,000 states with ten updates each.
+func BenchmarkLoad(b *testing.B) {
+	var log []coordinator.Record
+	for i := range int32(20_000) {
+		k := format.Key{Group: fmt.Sprint("group", i/10), Topic: [16]byte{1}, Partition: i % 10}
+		log = append(log, coordinator.Record{Key: k.Encode(format.TypeSnapshot), Value: (&format.Snapshot{}).Encode()})
+		for o := range int64(10) {
+			u := format.Update{Start: o, Batches: []format.Batch{{First: o + 2, Last: o + 2, State: 2, Count: 1}}}
+			log = append(log, coordinator.Record{Key: k.Encode(format.TypeUpdate), Value: u.Encode()})
+		}
+	}
+	for b.Loop() {
+		s := New(config())
+		for _, r := range log {
+			must.OK(b, s.Apply(r))
+		}
+	}
+}
+
 // A snapshot fits into a batch that replication can carry: a state has a bounded number of marks.
 func TestMarksAreBounded(t *testing.T) {
 	h := begin(t, 0)
@@ -210,21 +259,25 @@ func TestManyRecordsComeInParts(t *testing.T) {
 	for i := range 12_000 {
 		all = append(all, Initializing{format.Key{Group: fmt.Sprintf("%s%d", strings.Repeat("g", 200), i), Topic: [16]byte{1}}, 1, 0})
 	}
-	ask[[]*kerr.Error](d, all)
 	var out coordinator.Effects
+	d.s.Handle(d.time(), 9, all, &out)
+	parts := append([]int{len(out.Records)}, d.parts(t, out)...)
+	if len(parts) < 3 || len(d.s.states) != len(all) || len(d.final[0].Response.([]*kerr.Error)) != len(all) {
+		t.Errorf("initialised in parts of %v, %d states", parts, len(d.s.states))
+	}
+	out = coordinator.Effects{}
 	d.s.Handle(d.time(), 1, Prune{1}, &out)
 	d.s.Handle(d.time(), 2, Prune{1}, &out)
 	d.s.Handle(d.time(), 3, Prune{1}, &out)
 	if len(out.Records) > 0 || len(out.Replies) != 2 {
 		t.Fatalf("a prune writes %d records and has %d answers", len(out.Records), len(out.Replies))
 	}
-	parts := d.parts(t, out)
-	if len(parts) < 3 {
+	if parts = d.parts(t, out); len(parts) < 3 {
 		t.Errorf("snapshots of %v states", parts)
 	}
 	out = coordinator.Effects{}
 	d.s.Handle(d.time(), 0, TopicsChanged{topics{}, [][16]byte{{1}}}, &out)
-	if parts := d.parts(t, out); fmt.Sprint(parts) != "[10000 2000]" || len(d.s.states) > 0 {
+	if parts := d.parts(t, out); len(parts) < 3 || len(d.s.states) > 0 {
 		t.Errorf("tombstones of %v states, %d are left", parts, len(d.s.states))
 	}
 }
@@ -236,13 +289,14 @@ func (d *desk) parts(t *testing.T, out coordinator.Effects) (parts []int) {
 		e := out.Deferred[0]
 		out = coordinator.Effects{}
 		d.s.Handle(d.time(), 0, e, &out)
+		d.final = out.Replies
 		size := 0
 		for _, r := range out.Records {
 			if size += r.Size(); !r.Begins {
 				t.Error("a record does not begin a batch")
 			}
 		}
-		if parts = append(parts, len(out.Records)); size > 4<<20 {
+		if parts = append(parts, len(out.Records)); size > eventBytes+1<<10 {
 			t.Errorf("an event has %d bytes", size)
 		}
 	}

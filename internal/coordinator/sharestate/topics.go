@@ -18,9 +18,6 @@ type TopicsChanged struct {
 // removeStates is deferred: states of deleted topics are removed.
 type removeStates struct{}
 
-// removeMost bounds the tombstones of one event.
-const removeMost = 10_000
-
 func (s *Shard) topicsChanged(e TopicsChanged) {
 	first := s.exists == nil
 	s.exists = e.Topics
@@ -53,16 +50,15 @@ func (s *Shard) topicsChanged(e TopicsChanged) {
 // removeStates removes states of deleted topics, some of them in each event. A topic's id is never
 // used again, so that what was deleted stays deleted.
 func (s *Shard) removeStates() {
-	n := min(len(s.removed), removeMost)
-	for _, k := range s.removed[:n] {
-		if s.states[k] != nil {
-			s.out.Split()
+	for len(s.removed) > 0 {
+		if s.bytes >= eventBytes {
+			s.out.Defer(removeStates{})
+			return
+		}
+		if k := s.removed[0]; s.states[k] != nil {
 			s.emitTombstone(k)
 		}
+		s.removed = s.removed[1:]
 	}
-	if s.removed = s.removed[n:]; len(s.removed) > 0 {
-		s.out.Defer(removeStates{})
-	} else {
-		s.removed = nil
-	}
+	s.removed = nil
 }

@@ -17,9 +17,9 @@ import (
 )
 
 // walk is a random history of one share partition with real windows on its leaders, and a real
-// shard that stores its state. Former leaders go on with their own copies of the log. Messages are
-// late, lost and repeated. The coordinator loses what is not committed, and loads from any record
-// on. The oracle is that of the promises in docs/share-groups.md.
+// shard that stores its state. Former leaders continue with their own copies of the log. Messages
+// are late, lost and repeated. The coordinator loses what is not committed, and loads from any
+// record on. The oracle is that of the promises in docs/share-groups.md.
 type walk struct {
 	roll    func(n int) int
 	now     time.Duration // of leaders

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"testing"
@@ -115,7 +116,7 @@ func TestValuesMatchKafka(t *testing.T) {
 		if _, err := decode(p, c.value); err == nil {
 			t.Errorf("%s of version 1 is accepted", c.name)
 		}
-		if n := len(c.value.Encode()); n > ValueSize+2*BatchSize+8 {
+		if n := len(c.value.Encode()); n > valueSize+2*batchSize+8 {
 			t.Errorf("%s has %d bytes", c.name, n)
 		}
 	}
@@ -143,7 +144,7 @@ func FuzzKey(f *testing.F) {
 	f.Add(key.Encode(TypeSnapshot))
 	f.Add(key.Encode(TypeUpdate))
 	f.Fuzz(func(t *testing.T, p []byte) {
-		if typ, k, err := DecodeKey(p); err == nil && string(k.Encode(typ)) != string(p) {
+		if typ, k, err := DecodeKey(p); err == nil && !bytes.Equal(k.Encode(typ), p) {
 			t.Errorf("%x is %+v, which is %x", p, k, k.Encode(typ))
 		}
 	})

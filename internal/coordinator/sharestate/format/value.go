@@ -47,16 +47,16 @@ type Update struct {
 	Complete int32
 }
 
-// BatchSize is the size of an encoded batch in bytes, and ValueSize the largest one of a value
+// batchSize is the size of an encoded batch in bytes, and valueSize the largest one of a value
 // without batches.
 const (
-	BatchSize = 20
-	ValueSize = 64
+	batchSize = 20
+	valueSize = 64
 )
 
 // Encode encodes the value.
 func (s *Snapshot) Encode() []byte {
-	p := make([]byte, 2, ValueSize+BatchSize*len(s.Batches)) // version 0
+	p := make([]byte, 2, valueSize+batchSize*len(s.Batches)) // version 0
 	p = appendInt32(p, s.Epoch, s.StateEpoch, s.Leader)
 	p = appendInt64(p, s.Start, s.Created, s.Written)
 	return appendEnd(p, s.Batches, s.Complete)
@@ -64,7 +64,7 @@ func (s *Snapshot) Encode() []byte {
 
 // Encode encodes the value.
 func (u *Update) Encode() []byte {
-	p := make([]byte, 2, ValueSize+BatchSize*len(u.Batches)) // version 0
+	p := make([]byte, 2, valueSize+batchSize*len(u.Batches)) // version 0
 	p = appendInt32(p, u.Epoch, u.Leader)
 	p = appendInt64(p, u.Start)
 	return appendEnd(p, u.Batches, u.Complete)
@@ -114,7 +114,7 @@ func (r *reader) length() int { return int(r.UvarintTo(math.MaxInt32)) }
 // rest reads the end of a value.
 func (r *reader) rest() (batches []Batch, complete int32) {
 	n := max(r.length()-1, 0)
-	if n > r.Left()/BatchSize {
+	if n > r.Left()/batchSize {
 		r.Fail(fmt.Errorf("%d batches, but only %d bytes are left", n, r.Left()))
 		return nil, UnknownComplete
 	}
