@@ -108,7 +108,7 @@ func TestHistory02ARepetitionWaitsForTheFirstCopy(t *testing.T) {
 	}
 }
 
-// History 3 and 4: after the next leader has loaded the state, the former one stores nothing.
+// History 3: after the next leader has loaded the state, the former one stores nothing.
 func TestHistory03AFormerLeaderStoresNothing(t *testing.T) {
 	h := begin(t, 0)
 	former := h.opens(1, -1)
@@ -119,10 +119,23 @@ func TestHistory03AFormerLeaderStoresNothing(t *testing.T) {
 		t.Errorf("loaded %+v", got)
 	}
 	h.write(of(former, 0, mark(0, 9, window.Acknowledged, 1)), kerr.FencedLeaderEpoch)
-	h.write(of(next, 0, mark(0, 9, window.Acknowledged, 2)), nil)
-	h.write(of(former, 0, mark(0, 9, window.Available, 3)), kerr.FencedLeaderEpoch)
 	h.open(former, kerr.FencedLeaderEpoch)
-	h.stores(0, mark(0, 9, window.Acknowledged, 2))
+	h.stores(0, mark(0, 9, window.Available, 1))
+}
+
+// History 4: locks end at the former leader when the next one has had an acknowledgement. The count
+// of the former one may be the higher one.
+func TestHistory04AFormerLeaderReleasesNothing(t *testing.T) {
+	h := begin(t, 0)
+	former := h.opens(1, -1)
+	h.open(former, nil)
+	next := h.opens(2, 100)
+	h.open(next, nil)
+	h.write(of(next, 0, mark(0, 9, window.Acknowledged, 1)), nil)
+	for count := range 3 {
+		h.write(of(former, 0, mark(0, 9, window.Available, count+1)), kerr.FencedLeaderEpoch)
+	}
+	h.stores(0, mark(0, 9, window.Acknowledged, 1))
 }
 
 // History 5: the load alone fences the former leader, although the next one has written nothing.
@@ -404,6 +417,20 @@ func TestHistory27APruneWaitsForItsSnapshots(t *testing.T) {
 	if !answered {
 		t.Error("no answer")
 	}
+}
+
+// Histories 6 and 46 together: a former leader opens the altered state first. The present one would
+// then cut to the end of the former one's epoch, below the altered start.
+func TestHistory46AFormerLeaderAfterAnAlter(t *testing.T) {
+	h := begin(t, 0)
+	h.open(h.opens(3, -1), nil)
+	h.topics[keyOf(0).Topic] = 4 // which begins at 40
+	h.init(2, 50, nil)
+	h.open(h.opens(3, -1), kerr.FencedLeaderEpoch)
+	if got := h.open(h.opens(4, 40), nil); got.Start != 50 {
+		t.Errorf("loaded %+v", got)
+	}
+	h.stores(50)
 }
 
 // History 46: the offsets are altered, and the log loses records before a leader opens the state.

@@ -78,11 +78,16 @@ func normal(all []format.Batch) ([]format.Batch, error) {
 	if inOrder {
 		return all, nil
 	}
-	var list []format.Batch
-	for i := range all {
-		list = merge(list, all[i:i+1], 0, false)
+	return union(all), nil
+}
+
+// union returns batches in order, with the highest mark of each offset. It changes their array.
+func union(all []format.Batch) []format.Batch {
+	if len(all) < 2 {
+		return all
 	}
-	return list, nil
+	half := len(all) / 2
+	return merge(union(all[:half:half]), union(all[half:]), 0, false)
 }
 
 // snapshot returns the state as a snapshot, which has the array of its marks.

@@ -363,3 +363,22 @@ func TestMalformedRequestsAreRefused(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// Whatever a record contains, a shard loads it or refuses it, and is in order.
+func FuzzApply(f *testing.F) {
+	update := format.Update{Leader: 4, Start: 2, Batches: []format.Batch{{First: 14, Last: 16, Count: 2}, {First: 8, Last: 15, Count: 1},
+		{First: 12, Last: 12, State: 4, Count: 1}}}
+	snapshot := format.Snapshot{Start: 3, Batches: update.Batches}
+	f.Add(update.Encode(), snapshot.Encode())
+	f.Add(snapshot.Encode(), update.Encode())
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		d := newDesk(config())
+		for i, value := range [][]byte{first, second, second, first} {
+			// An error has no effect.
+			_ = d.s.Apply(coordinator.Record{Key: keyOf(0).Encode(format.Type(i % 2)), Value: append([]byte{}, value...)})
+			if d.check(); d.wrong != "" {
+				t.Fatalf("after record %d: %s", i, d.wrong)
+			}
+		}
+	})
+}
