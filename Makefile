@@ -61,7 +61,8 @@ run: build ## start a broker on localhost:9092 with its data in ./data
 # Packages whose rules the tag breakrules can switch off.
 RULES := ./internal/storage/ ./internal/storage/journal/ ./internal/metadata/raftstore/ ./internal/replica/progress/ \
 	./internal/replica/stream/ ./internal/controller/ ./internal/controller/election/ ./internal/testing/sim/ \
-	./internal/coordinator/txn/ ./internal/coordinator/group/ ./internal/sharegroup/window/
+	./internal/coordinator/txn/ ./internal/coordinator/group/ ./internal/coordinator/sharestate/ \
+	./internal/sharegroup/window/
 
 .PHONY: test
 test: ## all tests that need nothing but Go

@@ -358,6 +358,9 @@ func coordinatorRules() map[string]importRule {
 		"internal/coordinator/group/topology": {may: []string{"internal/coordinator/group/format"},
 			never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
 		"internal/coordinator/group/format": {never: noDisk, because: machineReason},
+		"internal/coordinator/sharestate": {may: []string{"internal/coordinator", "internal/coordinator/sharestate/format",
+			"internal/sharegroup/window"}, never: append([]string{netPkg}, noDisk...), because: machineReason},
+		"internal/coordinator/sharestate/format": {never: noProtocol, because: machineReason},
 	}
 }
 

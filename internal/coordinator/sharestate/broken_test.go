@@ -1,0 +1,88 @@
+//go:build breakrules
+
+package sharestate
+
+import (
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/breakrules"
+	"github.com/chronik-io/chronik/internal/sharegroup/window"
+)
+
+// Without any one of the rules, some walk goes wrong.
+func TestEveryRuleIsNeeded(t *testing.T) {
+	for name, r := range map[string]struct {
+		rule    Rule
+		cuts    window.Rule
+		windows window.Rule
+		unheld  bool
+		first   uint64 // the first walk: for rare cases one that detects the absence
+	}{
+		"AnyLeader":        {rule: AnyLeader},
+		"RaiseLater":       {rule: RaiseLater},
+		"AnyCreation":      {rule: AnyCreation},
+		"RepeatCreation":   {rule: RepeatCreation},
+		"TakeLower":        {rule: TakeLower},
+		"MoveBack":         {rule: MoveBack},
+		"CutLater":         {rule: CutLater},
+		"CutOwn":           {rule: CutOwn},
+		"CutAltered":       {rule: CutAltered},
+		"OpenOutdated":     {rule: OpenOutdated},
+		"OpenFormer":       {rule: OpenFormer},
+		"OpenStale":        {rule: OpenStale},
+		"StartLater":       {rule: StartLater},
+		"PartialSnapshot":  {rule: PartialSnapshot},
+		"PruneIdle":        {rule: PruneIdle},
+		"ReplaceExisting":  {rule: ReplaceExisting},
+		"ServeIncomplete":  {rule: ServeIncomplete},
+		"KeepCutMarks":     {cuts: window.KeepCutMarks, first: 679},
+		"GapsArchived":     {windows: window.GapsArchived},
+		"AnyMember":        {windows: window.AnyMember},
+		"AnswerRepetition": {windows: window.AnswerRepetition},
+		"AnswerBelowStart": {windows: window.AnswerBelowStart},
+		"UncountReleased":  {windows: window.UncountReleased},
+		"SecondWrite":      {windows: window.SecondWrite},
+		"answers leave before their records are committed": {unheld: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := func(seed uint64, removed bool) string {
+				cfg := config()
+				if removed {
+					cfg.Broken, cfg.Cuts = breakrules.Without(r.rule), breakrules.Without(r.cuts)
+				}
+				x := newWalk(seeded(seed), cfg)
+				if removed {
+					x.windows, x.desk.unheld = breakrules.Without(r.windows), r.unheld
+				}
+				return x.run(1500)
+			}
+			for seed := r.first; seed < r.first+2000; seed++ {
+				bad := run(seed, true)
+				if bad == "" {
+					continue
+				}
+				t.Logf("walk %d: %s", seed, bad)
+				if bad := run(seed, false); bad != "" {
+					t.Errorf("walk %d goes wrong with all rules: %s", seed, bad)
+				}
+				return
+			}
+			t.Error("no walk detects its absence")
+		})
+	}
+}
+
+// Walks detect the absence of this rule once in some 100,000 times.
+func TestEveryRuleHasItsTest(t *testing.T) {
+	d := newDesk(config())
+	d.cfg.Broken = breakrules.Without(IgnoreOutranked)
+	d.load(0)
+	h := history{t, d}
+	h.init(1, 0, nil)
+	o := h.opens(1, -1)
+	h.open(o, nil)
+	h.write(of(o, 0, mark(5, 5, window.Available, 2)), nil)
+	h.write(of(o, 0, mark(5, 5, window.Acknowledged, 1)), nil)
+	h.stores(0, mark(5, 5, window.Available, 2)) // an acknowledgement is answered that is not stored
+}

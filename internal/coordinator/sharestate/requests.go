@@ -1,0 +1,272 @@
+package sharestate
+
+import (
+	"math"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
+	"github.com/chronik-io/chronik/internal/sharegroup/window"
+)
+
+// Initialize begins the states of share partitions. The answer is a []*kerr.Error with a result for
+// each item, nil for success:
+//
+//   - INVALID_REQUEST: the item is malformed.
+//   - UNKNOWN_TOPIC_OR_PARTITION: the metadata of this broker has no such partition.
+//   - FENCED_STATE_EPOCH: the state has this or a later state epoch, and is not what was asked for.
+//   - COORDINATOR_LOAD_IN_PROGRESS: there is no memory for another state.
+//   - KAFKA_STORAGE_ERROR: the state is incomplete, and an Initialize without an offset leaves it.
+type Initialize []Initializing
+
+// Initializing begins a state. If there is one, it stays if Start is -1, or if both its state epoch
+// and its start are the same: then this is a repetition. Otherwise StateEpoch must be higher than
+// that of the state, which is replaced.
+type Initializing struct {
+	Key        format.Key
+	StateEpoch int32
+	// Start is the share-partition start offset; -1: the first leader that opens the state decides.
+	Start int64
+}
+
+// Peek asks for what a leader needs to open states. The answer is a []Peeked.
+type Peek []format.Key
+
+// Peeked is the result for a share partition.
+type Peeked struct {
+	// Err is nil, INVALID_REQUEST if there is no state, UNKNOWN_TOPIC_OR_PARTITION or
+	// KAFKA_STORAGE_ERROR.
+	Err *kerr.Error
+	ID  Identity
+	// Leader is the recorded leader epoch, -1 if no leader has opened the state.
+	Leader int32
+	// Started states that the start is decided.
+	Started bool
+}
+
+// Open loads states for the leader of their partitions. The answer is a []Opened.
+type Open []Opening
+
+// Opening loads a state. ID and Recorded are those of Peeked.
+type Opening struct {
+	Key      format.Key
+	ID       Identity
+	Recorded int32
+	// Leader is the leader epoch in which the leader opens the state.
+	Leader int32
+	// Cut is the end offset of the epoch Recorded in the log of the leader; -1: it knows none.
+	// Marks at or above it belong to records that the log has lost. It has no effect if Recorded is
+	// -1 or Leader: within an epoch the log loses nothing, but a late copy could cut later marks.
+	Cut int64
+	// Start is where the group starts, if that is not decided.
+	Start int64
+}
+
+// Opened is the result of an Opening.
+type Opened struct {
+	// Err is nil, one of the errors of Peeked, FENCED_STATE_EPOCH if the state has another
+	// identity, FENCED_LEADER_EPOCH if it has another leader epoch than Recorded, or if it or the
+	// metadata of this broker has a later one than Leader. After the latter two the leader peeks
+	// again.
+	Err *kerr.Error
+	// Stored is the state from now on.
+	Stored window.Stored
+}
+
+// Write changes states. The answer is a []*kerr.Error, with nil for success and for repetitions. An
+// error means that a write is not stored and never will be; the leader loads the state again:
+//
+//   - INVALID_REQUEST: there is no state, or the item is malformed.
+//   - FENCED_LEADER_EPOCH: another leader has opened the state.
+//   - FENCED_STATE_EPOCH: the state has another identity, a later start, or a higher mark.
+//   - RECORD_LIST_TOO_LARGE: the state could get more than MaxMarks marks.
+//   - KAFKA_STORAGE_ERROR: the state is incomplete.
+type Write []Writing
+
+// Writing changes a state.
+type Writing struct {
+	Key    format.Key
+	ID     Identity
+	Leader int32
+	// Start, Complete and Marks are those of window.Write.
+	Start, Complete int64
+	Marks           []window.Mark
+}
+
+// Delete removes states. The answer is a []*kerr.Error; an unknown state is a success.
+type Delete []format.Key
+
+// Summarize asks for what an administrator sees of states. The answer is a []Summary.
+type Summarize []format.Key
+
+// Summary describes a state.
+type Summary struct {
+	// Err is one of the errors of Peeked.
+	Err        *kerr.Error
+	StateEpoch int32
+	Leader     int32
+	// Start is the share-partition start offset; -1: it is not decided.
+	Start int64
+	// Complete is how many offsets at or above Start are finished (KIP-1226).
+	Complete int32
+}
+
+// MaxMarks bounds the marks of a state. A snapshot must fit into a batch that replication can
+// carry.
+const MaxMarks = 1 << 20
+
+// find returns the state of a share partition, or why there is none that can be served.
+func (s *Shard) find(k format.Key) (*state, *kerr.Error) {
+	st := s.states[k]
+	switch {
+	case !s.known(k):
+		return nil, kerr.UnknownTopicOrPartition
+	case st == nil:
+		return nil, kerr.InvalidRequest
+	case st.incomplete:
+		return nil, kerr.KafkaStorageError
+	}
+	return st, nil
+}
+
+// known reports whether the partition of a key exists.
+func (s *Shard) known(k format.Key) bool {
+	return s.exists != nil && s.exists.LeaderEpoch(k.Topic, k.Partition) >= 0
+}
+
+func (s *Shard) initialize(e Initializing) *kerr.Error {
+	st := s.states[e.Key]
+	switch {
+	case e.Key.Group == "" || len(e.Key.Group) > format.MaxGroup || e.StateEpoch < 0 || e.Start < -1:
+		return kerr.InvalidRequest
+	case !s.known(e.Key):
+		return kerr.UnknownTopicOrPartition
+	case st == nil:
+		if !s.cfg.Memory.AllowsKept(s.memory, int(weight(e.Key))) {
+			return kerr.CoordinatorLoadInProgress
+		}
+	case st.incomplete:
+		if e.Start < 0 {
+			return kerr.KafkaStorageError
+		}
+	case e.Start < 0 && !s.cfg.Broken.Has(ReplaceExisting), e.StateEpoch == st.id.StateEpoch && e.Start == st.start:
+		return nil
+	case e.StateEpoch <= st.id.StateEpoch && !s.cfg.Broken.Has(ReplaceExisting):
+		return kerr.FencedStateEpoch
+	}
+	created := s.now.UnixMilli()
+	if !s.cfg.Broken.Has(RepeatCreation) {
+		created = max(created, s.created+1)
+	}
+	next := &format.Snapshot{StateEpoch: e.StateEpoch, Leader: -1, Start: e.Start, Created: created}
+	if st != nil {
+		next.Epoch = st.epoch + 1
+	}
+	s.emitSnapshot(e.Key, next)
+	return nil
+}
+
+func (s *Shard) peek(k format.Key) Peeked {
+	st, err := s.find(k)
+	if err != nil {
+		return Peeked{Err: err, Leader: -1}
+	}
+	return Peeked{ID: st.id, Leader: st.leader, Started: st.start >= 0}
+}
+
+func (s *Shard) open(e Opening) Opened {
+	st, err := s.find(e.Key)
+	switch {
+	case err != nil:
+		return Opened{Err: err}
+	case e.Leader < 0 || e.Cut < -1 || st.start < 0 && e.Start < 0:
+		return Opened{Err: kerr.InvalidRequest}
+	case !s.same(st, e.ID):
+		return Opened{Err: kerr.FencedStateEpoch}
+	case e.Recorded != st.leader && !s.cfg.Broken.Has(OpenOutdated), e.Leader < st.leader && !s.cfg.Broken.Has(OpenFormer),
+		e.Leader < s.exists.LeaderEpoch(e.Key.Topic, e.Key.Partition) && !s.cfg.Broken.Has(OpenStale):
+		return Opened{Err: kerr.FencedLeaderEpoch}
+	}
+	next := st.snapshot()
+	if !s.cfg.Broken.Has(RaiseLater) {
+		next.Leader = e.Leader
+	}
+	to := st.stored()
+	if to.Start < 0 {
+		to.Start = e.Start
+	}
+	whole := to
+	if e.Cut >= 0 && (e.Recorded >= 0 || s.cfg.Broken.Has(CutAltered)) && (e.Recorded < e.Leader || s.cfg.Broken.Has(CutOwn)) {
+		to = to.Cut(e.Cut, s.cfg.Cuts)
+	}
+	if !s.cfg.Broken.Has(CutLater) {
+		whole = to
+	}
+	if next.Batches = batches(whole.Marks); st.start >= 0 || !s.cfg.Broken.Has(StartLater) {
+		next.Start = whole.Start
+	}
+	next.Complete = finished(next.Batches)
+	s.emitSnapshot(e.Key, next)
+	return Opened{Stored: to}
+}
+
+// same reports whether an identity is that of a state.
+func (s *Shard) same(st *state, id Identity) bool {
+	return st.id.StateEpoch == id.StateEpoch && (st.id.Created == id.Created || s.cfg.Broken.Has(AnyCreation))
+}
+
+func (s *Shard) write(e Writing) *kerr.Error {
+	st, err := s.find(e.Key)
+	switch {
+	case err != nil:
+		return err
+	case e.Leader < 0 || e.Start < 0 || e.Complete < 0 || !valid(e.Marks):
+		return kerr.InvalidRequest
+	case !s.same(st, e.ID):
+		return kerr.FencedStateEpoch
+	case !s.leads(st, e.Leader):
+		return kerr.FencedLeaderEpoch
+	case e.Start < st.start && !s.cfg.Broken.Has(MoveBack):
+		return kerr.FencedStateEpoch
+	}
+	marks := batches(e.Marks)
+	if outranks(st.marks, marks) && !s.cfg.Broken.Has(TakeLower) && !s.cfg.Broken.Has(IgnoreOutranked) {
+		return kerr.FencedStateEpoch
+	}
+	if len(st.marks)+2*len(marks) > MaxMarks { // a mark in another one makes two more
+		return kerr.RecordListTooLarge
+	}
+	complete := int32(min(e.Complete, math.MaxInt32))
+	if st.updates < s.cfg.SnapshotUpdates {
+		s.emitUpdate(st, &format.Update{Epoch: st.epoch, Leader: e.Leader, Start: e.Start, Batches: marks, Complete: complete})
+		return nil
+	}
+	next := st.snapshot()
+	next.Leader, next.Start, next.Complete = e.Leader, e.Start, complete
+	if s.cfg.Broken.Has(PartialSnapshot) {
+		marks = nil
+	}
+	next.Batches = merge(next.Batches, marks, e.Start, s.cfg.Broken.Has(TakeLower))
+	s.emitSnapshot(e.Key, next)
+	return nil
+}
+
+// leads reports whether a write in a leader epoch counts.
+func (s *Shard) leads(st *state, epoch int32) bool {
+	return epoch == st.leader || s.cfg.Broken.Has(AnyLeader) || epoch > st.leader && s.cfg.Broken.Has(RaiseLater)
+}
+
+func (s *Shard) delete(k format.Key) *kerr.Error {
+	if s.states[k] != nil {
+		s.emitTombstone(k)
+	}
+	return nil
+}
+
+func (s *Shard) summarize(k format.Key) Summary {
+	st, err := s.find(k)
+	if err != nil {
+		return Summary{Err: err, Leader: -1, Start: -1}
+	}
+	return Summary{StateEpoch: st.id.StateEpoch, Leader: st.leader, Start: st.start, Complete: st.complete}
+}
