@@ -90,15 +90,16 @@ func (x *stop) within(ctx context.Context, grace time.Duration) error {
 }
 
 // releaseInterval is the time that appends with acks=all get, while the broker stops, until the
-// other replicas have them.
+// other replicas have them, here and at the brokers to which they were passed on.
 const releaseInterval = 500 * time.Millisecond
 
 // stopClients ends the connections of clients after the requests that were accepted are answered,
 // or when ctx ends.
 func stopClients(ctx context.Context, r *components, server *network.Server) error {
 	r.coordinators.Stop()
-	if f := r.handlers.Forwarder(); f != nil {
-		f.Stop()
+	passed := r.handlers.Forwarder()
+	if passed != nil {
+		passed.Release()
 	}
 	r.replicas.Purgatory().Close() // fetches that wait for records are answered now
 	stopped, ended := make(chan struct{}), make(chan struct{})
@@ -112,6 +113,9 @@ func stopClients(ctx context.Context, r *components, server *network.Server) err
 				return
 			case <-tick.C:
 				r.replicas.Release()
+				if passed != nil {
+					passed.Release()
+				}
 			}
 		}
 	}()

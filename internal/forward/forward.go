@@ -237,8 +237,11 @@ func (t *target) dialed(err error, now time.Time) bool {
 	return news
 }
 
-// Stop ends what other brokers keep waiting for clients of this one, which stops.
-func (f *Forwarder) Stop() {
+// Release ends what other brokers keep waiting for clients of this one, which stops. The caller
+// repeats it until no request is left: one that was accepted may be passed on only now. A Produce
+// request that has waited first since the last call is lost, as on a broken tunnel: it may wait for
+// replicas until its own timeout.
+func (f *Forwarder) Release() {
 	for _, t := range f.tunnels() {
 		t.release()
 	}

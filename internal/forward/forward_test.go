@@ -446,8 +446,30 @@ func TestAStopEndsWhatWaits(t *testing.T) {
 	c := w.client()
 	c.send(fetch, "2", "park")
 	<-w.targets[2].got
-	w.f.Stop()
+	w.f.Release()
 	c.want(1, "park")
+}
+
+// A stop does not wait until other brokers answer Produce requests, which may wait for replicas,
+// and it does not cut off those that are answered meanwhile.
+func TestAStopGivesUpProducesThatWait(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.client()
+	for i, body := range []string{"one", "two"} {
+		release := w.targets[2].hang()
+		c.send(produce, "2", body)
+		<-w.targets[2].got
+		w.f.Release() // for the first time with this one
+		release()
+		c.want(uint32(i+1), body)
+		w.noneWait(2)
+	}
+	defer w.targets[2].hang()()
+	c.send(produce, "2", "three")
+	<-w.targets[2].got
+	w.f.Release()
+	w.f.Release()
+	c.want(3, string(rune(lostSent)))
 }
 
 // Produce requests do not overtake those that another broker has.

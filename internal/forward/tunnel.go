@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -68,8 +69,12 @@ type tunnel struct {
 	writing   bool      // flush runs
 	finishing bool      // nothing more is sent
 	dead      bool
-	silent    bool // a request without an answer was sent
+	silent    bool    // a request without an answer was sent
+	released  *passed // the first that waited when release was last called
 }
+
+// errStops is why a broker that stops gives a tunnel up.
+var errStops = errors.New("this broker stops, and did not wait for the answer any longer")
 
 func newTunnel(f *Forwarder, to *target, nc net.Conn, hangUp func(error)) *tunnel {
 	t := &tunnel{f: f, to: to, nc: nc, hangUp: hangUp}
@@ -351,13 +356,23 @@ func (t *tunnel) finish() {
 	}
 }
 
-// release finishes a tunnel on which a request may wait for long.
+// release ends what may wait for long: it finishes the tunnel, or fails it if the other broker has
+// answered no Produce request since the last call.
 func (t *tunnel) release() {
 	t.mu.Lock()
-	waits := len(t.waiting) > 0 && t.waiting[0].key != protocol.KeyProduce
+	var first *passed
+	if len(t.waiting) > 0 {
+		first = t.waiting[0]
+	}
+	still := first == t.released
+	t.released = first
 	t.mu.Unlock()
-	if waits {
+	switch {
+	case first == nil:
+	case first.key != protocol.KeyProduce:
 		t.finish()
+	case still:
+		t.fail(errStops)
 	}
 }
 
