@@ -172,7 +172,8 @@ func (c *nodes) end(sig syscall.Signal, which ...int) {
 		}
 		lines := slices.DeleteFunc(c.run[i].errors(), func(line string) bool {
 			// A controller that has ended, or a busy machine, confirms no heartbeats for a while.
-			return strings.Contains(line, "does not confirm its heartbeats") || c.paused && strings.Contains(line, `"check":"responding"`) ||
+			return strings.Contains(line, "does not confirm its heartbeats") ||
+				c.paused && strings.Contains(line, `"check":"responding"`) ||
 				slices.ContainsFunc(c.expected, func(text string) bool { return strings.Contains(line, text) })
 		})
 		if len(lines) > 0 {
