@@ -26,6 +26,7 @@ import (
 	"github.com/chronik-io/chronik/internal/admin/page"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/logtail"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/share"
 )
 
@@ -145,7 +146,7 @@ func Handler(o Options) http.Handler {
 		g.bounded(make(slots, maxScrapes), scrapeTime, promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{Registry: o.Registry})),
 	)
 	mux.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }))
-	replicas := &behind{}
+	replicas := new(pause.Seldom[int])
 	mux.Handle("GET /readyz", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { o.readyz(w, r, g.mayRead(r), replicas) }))
 	// GET returns {"level":"info"}; PUT accepts the same, or a form.
 	mux.Handle("GET /loglevel", o.Level)

@@ -23,6 +23,7 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/acl"
@@ -113,13 +114,13 @@ type Handler struct {
 	sessions  *sessions
 	forward   *forward.Forwarder // nil: requests are not passed on
 	damage    damageReports
-	reported  reported
-	answers   *bufpool.Budget // of record bytes in answers to fetches
-	parked    *bufpool.Budget // of requests that wait
-	wide      *bufpool.Budget // of large requests that parked has no memory for, until they are answered
-	produces  sync.Pool       // of *produceOp
-	large     *share.Places   // of large requests
-	batches   *share.Places   // of batches that are inflated or compressed
+	reported  pause.Seldom[[]byte] // the encoded report, for clients
+	answers   *bufpool.Budget      // of record bytes in answers to fetches
+	parked    *bufpool.Budget      // of requests that wait
+	wide      *bufpool.Budget      // of large requests that parked has no memory for, until they are answered
+	produces  sync.Pool            // of *produceOp
+	large     *share.Places        // of large requests
+	batches   *share.Places        // of batches that are inflated or compressed
 
 	producerIDs producerIDs
 	creations   creations // topics that Metadata requests create

@@ -1,9 +1,6 @@
 package broker
 
 import (
-	"sync"
-	"time"
-
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -70,28 +67,17 @@ func (b *Handler) report(r *network.Request) []byte {
 	if code := b.rights(r).cluster(acl.Describe); code != nil {
 		return health.Refusal(denialText(code))
 	}
-	return b.reported.of(b.opt.Report)
+	return b.encodedReport()
 }
 
-// reported is the encoded report. A request for it has 30 bytes and costs 80 times what others do,
-// so that those that come too soon get the same one: reports take at most a tenth of a processor.
-type reported struct {
-	mu   sync.Mutex
-	text []byte
-	next time.Time // of another one
-}
-
-func (x *reported) of(report func() *health.Report) []byte {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	begun := time.Now()
-	if begun.Before(x.next) {
-		return x.text
-	}
-	var err error
-	if x.text, err = report().Encode(health.MaxAnswer); err != nil {
-		x.text = health.Refusal(err.Error())
-	}
-	x.next = time.Now().Add(9 * time.Since(begun))
-	return x.text
+// encodedReport returns the report for clients. A request for it has 30 bytes, and would cost 80
+// times what others do.
+func (b *Handler) encodedReport() []byte {
+	return b.reported.Of(func() []byte {
+		p, err := b.opt.Report().Encode(health.MaxAnswer)
+		if err != nil {
+			return health.Refusal(err.Error())
+		}
+		return p
+	})
 }

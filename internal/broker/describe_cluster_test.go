@@ -61,14 +61,14 @@ func TestTheHealthReportInAnAnswer(t *testing.T) {
 // However many clients ask for the report, it takes a tenth of a processor.
 func TestReportsAreMadeRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var x reported
 		made := int32(0)
+		b := &Handler{opt: Options{Report: func() *health.Report {
+			time.Sleep(10 * time.Millisecond)
+			made++
+			return &health.Report{Broker: made}
+		}}}
 		for begun := time.Now(); time.Since(begun) < time.Second; time.Sleep(time.Millisecond) {
-			r, err := health.Decode(x.of(func() *health.Report {
-				time.Sleep(10 * time.Millisecond)
-				made++
-				return &health.Report{Broker: made}
-			}))
+			r, err := health.Decode(b.encodedReport())
 			if err != nil || r.Broker != made {
 				t.Fatalf("report %+v, %v; %d were made", r, err, made)
 			}

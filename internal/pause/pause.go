@@ -1,5 +1,5 @@
-// Package pause waits between attempts: how long after how many failures, and until when. It does
-// not know what is attempted.
+// Package pause waits between attempts: how long after how many failures, and until when. What is
+// costly to compute it computes seldom. It does not know what is attempted or computed.
 package pause
 
 import (

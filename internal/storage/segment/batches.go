@@ -82,7 +82,7 @@ func (r *reading) read() (*bufpool.Buffer, []byte, *Loan, error) {
 
 // instead lends a batch that was read and verified although the reader had no memory for it.
 func (r *reading) instead(buf *bufpool.Buffer, b []byte, pos, cuts int64) *Loan {
-	if int64(len(b)) <= r.max {
+	if len(b) == 0 || int64(len(b)) <= r.max {
 		return nil
 	}
 	loan := r.lend(pos, cuts)

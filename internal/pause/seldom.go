@@ -1,0 +1,30 @@
+package pause
+
+import (
+	"sync"
+	"time"
+)
+
+// seldomShare is the part of one processor that a Seldom takes, as a divisor.
+const seldomShare = 10
+
+// Seldom is a value that is costly to compute, for callers that cost little themselves: it takes at
+// most a tenth of a processor, however many they are. The zero value is ready for use.
+type Seldom[T any] struct {
+	mu    sync.Mutex
+	value T
+	next  time.Time // when it may be computed again
+}
+
+// Of returns what compute returns, or what it returned last. Calls wait for one that computes.
+func (s *Seldom[T]) Of(compute func() T) T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	begun := time.Now()
+	if begun.Before(s.next) {
+		return s.value
+	}
+	s.value = compute()
+	s.next = time.Now().Add((seldomShare - 1) * time.Since(begun))
+	return s.value
+}
