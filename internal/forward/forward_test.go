@@ -373,6 +373,7 @@ func TestABrokenTunnelFailsItsRequests(t *testing.T) {
 	c.send(produce, "2", "one")
 	c.send(produce, "2", "two")
 	other.send(produce, "3", "other")
+	<-w.targets[2].got // only then is there a tunnel to break
 	<-w.targets[3].got
 	w.until("one and two were passed", func() bool { return w.f.target(2).passed.Load() == 2 })
 	w.targets[2].breakAll()
