@@ -65,3 +65,17 @@ func apis() []api {
 		describeTopicPartitionsAPI(),
 	}
 }
+
+// previewed lists the APIs of features that are not complete (share groups). Only tests offer them,
+// with Options.Preview.
+func previewed() []api {
+	return nil
+}
+
+// offered lists the APIs that a broker serves.
+func offered(preview bool) []api {
+	if preview {
+		return append(apis(), previewed()...)
+	}
+	return apis()
+}

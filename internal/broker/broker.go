@@ -97,6 +97,8 @@ type Options struct {
 	Telemetry *telemetry.Keeper
 	// Share divides the processors. Default: one of the broker alone.
 	Share *share.Share
+	// Preview offers features that are not complete: share groups. Tests need it.
+	Preview bool
 	// Logger receives the log messages of handlers. Level is the log level of the whole broker,
 	// which clients may change.
 	Logger *zap.Logger
@@ -151,7 +153,7 @@ func New(opt Options) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("broker configuration: %w", err)
 	}
-	table, err := Table(opt.DecodedBytes)
+	table, err := Table(opt.DecodedBytes, opt.Preview)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +165,7 @@ func New(opt Options) (*Handler, error) {
 	}
 	opt.ParkedBytes = cmp.Or(opt.ParkedBytes, defaultParkedBytes)
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
-	b := &Handler{opt: opt, conf: conf, table: table, entries: newEntries(),
+	b := &Handler{opt: opt, conf: conf, table: table, entries: newEntries(opt.Preview),
 		sessions: newSessions(int(conf.FetchSessions), cmp.Or(opt.SessionBytes, defaultSessionBytes)),
 		damage:   damageReports{gap: damageGap},
 		answers:  bufpool.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: bufpool.NewBudget(opt.ParkedBytes),

@@ -31,7 +31,7 @@ func TestDocsListEveryRoute(t *testing.T) {
 
 // The documentation lists exactly the APIs of the table.
 func TestDocsListEveryAPI(t *testing.T) {
-	table, err := Table(0)
+	table, err := Table(0, false)
 	must(t, err)
 	var b strings.Builder
 	b.WriteString("| key | API | versions |\n|---|---|---|\n")
@@ -59,7 +59,7 @@ func missing() map[string][]int16 {
 // The documentation gives a reason for each API of Kafka 4.4 that is missing, and all others have
 // Kafka's versions.
 func TestDocsListEveryMissingAPI(t *testing.T) {
-	table, err := Table(0)
+	table, err := Table(0, false)
 	must(t, err)
 	type kafkaAPI struct {
 		name     string

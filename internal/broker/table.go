@@ -272,9 +272,9 @@ func (h *charge) releaseBytes() { h.budget.Release(h.n.Swap(0)) }
 // entries are the APIs by key.
 type entries []*api
 
-func newEntries() entries {
+func newEntries(preview bool) entries {
 	var list entries
-	for _, a := range apis() {
+	for _, a := range offered(preview) {
 		for len(list) <= int(a.Key) {
 			list = append(list, nil)
 		}
@@ -284,10 +284,10 @@ func newEntries() entries {
 }
 
 // Table returns the versions of the APIs that have a handler. The arrays of a decoded request may
-// take as many bytes as its API allows, but at most most; 0 is no bound.
-func Table(most int64) (*protocol.Table, error) {
+// take as many bytes as its API allows, but at most most; 0 is no bound. preview is that of Options.
+func Table(most int64, preview bool) (*protocol.Table, error) {
 	var lines []protocol.API
-	for _, a := range apis() {
+	for _, a := range offered(preview) {
 		if most > 0 {
 			a.MaxCost = int(min(int64(cmp.Or(a.MaxCost, protocol.MaxCost)), most))
 		}

@@ -255,7 +255,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		Groups: r.coordinators.Groups, Transactions: r.coordinators.Transactions.Service,
 		Coordinators: r.coordinators.Exchange, Exchange: r.coordinators.Exchange, Gate: r.coordinators.Gate,
 		Rules: r.guard.Rules, Quotas: r.guard.Quotas, Report: b.report, Telemetry: r.telemetry,
-		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level,
+		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level, Preview: b.preview,
 		Tunnel: r.member.tunnels(), Lease: r.member.Lease, ProduceBytes: b.budgets.Produce,
 	})
 	if err != nil {
@@ -306,7 +306,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 
 // openServer prepares to accept connections. links is nil without other brokers.
 func (b *Broker) openServer(r *components, links network.Handler) error {
-	table, err := broker.Table(b.budgets.Decoded)
+	table, err := broker.Table(b.budgets.Decoded, b.preview)
 	if err != nil {
 		return err
 	}
