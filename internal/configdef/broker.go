@@ -95,7 +95,7 @@ func (r *Registry) ResolveBroker(static map[string]string) (Broker, error) {
 		DefaultReplicationFactor: int16(f.value("default.replication.factor").n),
 		AutoCreateTopics:         f.value("auto.create.topics.enable").b,
 		DeleteTopics:             f.value("delete.topic.enable").b,
-		ProducerExpiration:       milliseconds(f.value(producerExpiration).n),
+		ProducerExpiration:       milliseconds(f.value("producer.id.expiration.ms").n),
 		ProduceProfile:           f.value(ProduceProfile).s,
 		Groups:                   f.groups(),
 		Offsets:                  f.offsets(),

@@ -19,7 +19,7 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 	defs = append(defs, cleaningDefs()...)
 	defs = append(defs, clusterDefs()...)
 	defs = append(defs,
-		brokerDef(producerExpiration, Int, "86400000",
+		brokerDef("producer.id.expiration.ms", Int, "86400000",
 			"The number of milliseconds without a batch after which a partition forgets a producer that has no open transaction.",
 			importance(Low), atLeast(1)),
 		brokerDef(ProduceProfile, String, DefaultPreset,

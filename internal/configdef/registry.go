@@ -207,9 +207,6 @@ func (r *Registry) CheckStatic(set map[string]string) error {
 	if err := r.checkLags(set, brokerMinLag, brokerMaxLag); err != nil {
 		return err
 	}
-	if err := b.checkTransactions(); err != nil {
-		return err
-	}
 	return b.Groups.check()
 }
 

@@ -14,15 +14,10 @@ type Transactions struct {
 	SegmentBytes                int32
 }
 
-const (
-	producerExpiration    = "producer.id.expiration.ms"
-	maxTransactionTimeout = "transaction.max.timeout.ms"
-)
-
 // transactionDefs are the broker configs of transactions.
 func transactionDefs() []*Def {
 	return []*Def{
-		brokerDef(maxTransactionTimeout, Int, "900000",
+		brokerDef("transaction.max.timeout.ms", Int, "900000",
 			"The maximum transaction.timeout.ms, in milliseconds, that a producer may request. A transaction that is open for longer than its timeout is aborted.",
 			importance(High), atLeast(1)),
 		brokerDef("transactional.id.expiration.ms", Int, "604800000",
@@ -61,7 +56,7 @@ func alwaysVerified(d *Def, v value) error {
 
 func (f *reader) transactions() Transactions {
 	return Transactions{
-		MaxTimeout:        milliseconds(f.value(maxTransactionTimeout).n),
+		MaxTimeout:        milliseconds(f.value("transaction.max.timeout.ms").n),
 		Expiration:        milliseconds(f.value("transactional.id.expiration.ms").n),
 		ExpirationCheck:   milliseconds(f.value("transaction.remove.expired.transaction.cleanup.interval.ms").n),
 		MaxIDs:            int(f.value("transactional.id.max.per.partition").n),
@@ -70,18 +65,4 @@ func (f *reader) transactions() Transactions {
 		MinISR:            int32(f.value("transaction.state.log.min.isr").n),
 		SegmentBytes:      int32(f.value("transaction.state.log.segment.bytes").n),
 	}
-}
-
-// lateBatch is how long after the end of its transaction a batch may arrive. It is the default
-// delivery.timeout.ms of producers.
-const lateBatch = 2 * time.Minute
-
-// checkTransactions compares settings that must fit together: a partition must not forget a
-// producer while a batch or a marker of it may be on the way.
-func (b *Broker) checkTransactions() error {
-	if b.ProducerExpiration > b.Transactions.MaxTimeout+lateBatch {
-		return nil
-	}
-	return &Error{producerExpiration, producerExpiration + " must be more than 120000 above " + maxTransactionTimeout +
-		": a partition would forget producers that have a transaction; raise it, or lower " + maxTransactionTimeout}
 }
