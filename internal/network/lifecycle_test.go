@@ -13,6 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 const raceOrInvariants = bufpool.Invariants
@@ -141,6 +142,7 @@ func TestShutdownFinishesWhatWasHandedOver(t *testing.T) {
 	f.end(t)
 }
 
+// A Shutdown that ends with its context names the requests that have no answer.
 func TestShutdownEndsWithItsContext(t *testing.T) {
 	p := newParked()
 	f := start(t, p.handle, nil)
@@ -148,10 +150,12 @@ func TestShutdownEndsWithItsContext(t *testing.T) {
 	defer c.Close()
 	c.send(t, frame(protocol.KeyProduce, 3, 1, nil))
 	r := p.next()
+	r.WaitsAt(At(view.WaitStep{Step: view.StepReplication, Partition: "t-0", For: "broker 2"}), "")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := f.Shutdown(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("one request is unanswered, Shutdown says %v", err)
+	err := f.Shutdown(ctx)
+	if want := "at the step replication of t-0 (for broker 2)"; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), want) {
+		t.Errorf("Shutdown says %v, not %q", err, want)
 	}
 	c.wantClosed(t)
 	r.Respond(body("late"))

@@ -1,11 +1,14 @@
 package network
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // killTime is how long goroutines that waited for a client have to end after its connection was
@@ -30,7 +33,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.awaitEnd()
 	ended := within(ctx, s.ended.all)
+	var oldest []view.Wait
 	if !ended {
+		oldest = s.Waits(maxNamed).List // of connections that are about to be closed
 		s.killAll()
 		soon, cancel := context.WithTimeout(context.Background(), killTime)
 		defer cancel()
@@ -39,7 +44,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if ended && within(ctx, s.orphans.none()) {
 		return nil
 	}
-	return fmt.Errorf("network: %s: %w", s.unfinished(), ctx.Err())
+	return fmt.Errorf("network: %s: %w", s.unfinished(oldest), ctx.Err())
 }
 
 // within waits until ch is closed; it returns false if ctx ends first.
@@ -83,8 +88,12 @@ func (s *Server) awaitEnd() {
 	})
 }
 
-// unfinished names what still runs although the connections are closed.
-func (s *Server) unfinished() string {
+// maxNamed is the number of unanswered requests that the error of a Shutdown names.
+const maxNamed = 3
+
+// unfinished names what still runs although the connections are closed. oldest are the oldest
+// requests that had no answer before.
+func (s *Server) unfinished(oldest []view.Wait) string {
 	type blocked struct {
 		n       int
 		longest time.Duration
@@ -103,6 +112,9 @@ func (s *Server) unfinished() string {
 		c.mu.Unlock()
 	}
 	what := []string{fmt.Sprintf("%d requests are still unanswered", unanswered)}
+	for i := range oldest {
+		what = append(what, waitText(&oldest[i]))
+	}
 	for key, b := range apis {
 		what = append(what, fmt.Sprintf("%d handlers of API %d still block, on a disk most probably, for up to %v", b.n, key,
 			b.longest.Round(time.Millisecond)))
@@ -117,6 +129,23 @@ func (s *Server) unfinished() string {
 	default:
 	}
 	return strings.Join(what, ", ")
+}
+
+// waitText says which request waits, and at which step.
+func waitText(w *view.Wait) string {
+	b := fmt.Appendf(nil, "%s of client id %q at %s for %v", cmp.Or(w.Request, "a request"), w.ClientID, w.Address,
+		(time.Duration(w.AgeMs) * time.Millisecond).Round(time.Second))
+	for i, step := range w.Steps {
+		b = append(b, [...]string{", at the step ", " and "}[min(i, 1)]...)
+		b = append(b, step.Step...)
+		if on := cmp.Or(step.Partition, step.Dir); on != "" {
+			b = fmt.Appendf(b, " of %s", on)
+		}
+		if step.For != "" {
+			b = fmt.Appendf(b, " (for %s)", step.For)
+		}
+	}
+	return string(b)
 }
 
 // stop closes the listeners and returns the connections; no more are added.
