@@ -34,8 +34,13 @@ func coordinatorKeys(keys []format.Key) []string {
 // answered or ctx ends. event builds the event for some of the keys, whose answer is a []G. failed
 // makes the result of a key without an answer.
 func askShares[G any](ctx context.Context, b *Handler, keys []format.Key, event func(at []int) any, failed func(*kerr.Error) G) []G {
+	return askShards(ctx, b, b.opt.Shares, keys, event, failed)
+}
+
+func askShards[G any](ctx context.Context, b *Handler, of shards, keys []format.Key, event func(at []int) any, failed func(*kerr.Error) G,
+) []G {
 	answered := make(chan []G, 1)
-	perShard(b, b.opt.Shares, coordinatorKeys(keys), event, func(_ string, code *kerr.Error) G { return failed(code) },
+	perShard(b, of, coordinatorKeys(keys), event, func(_ string, code *kerr.Error) G { return failed(code) },
 		func(list []G) { answered <- list })
 	select {
 	case list := <-answered:
