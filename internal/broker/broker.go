@@ -45,6 +45,8 @@ type Options struct {
 	Groups   *service.Groups
 	// Transactions coordinates transactions.
 	Transactions *service.Service
+	// Shares coordinates the states of share groups. Required with Preview.
+	Shares *service.Shares
 	// Exchange appends the markers that tools send.
 	Exchange *exchange.Exchange
 	// Coordinators asks whether a group's offsets may join a transaction. Nil: they are refused.

@@ -5,13 +5,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/service"
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
-// FindCoordinator (key 10), versions 0 to 6: the coordinator of a group or a transactional id, or
-// of several from version 4 on. The first request of a kind creates its internal topic and is
+// FindCoordinator (key 10), versions 0 to 6: the coordinator of a group, a transactional id or a
+// share partition, or of several from version 4 on. The first request of a kind creates its internal topic and is
 // answered with a retriable error.
 func findCoordinatorAPI() api {
 	return apiDef[*kmsg.FindCoordinatorRequest]{
@@ -99,6 +100,11 @@ func (b *Handler) coordinatorOf(r *network.Request, req *kmsg.FindCoordinatorReq
 		return noNode, protocolErrorf(kerr.InvalidRequest, "the transactional id is empty")
 	case req.CoordinatorType == transactionCoordinator:
 		of = b.opt.Transactions
+	case req.CoordinatorType == shareCoordinator && req.Version >= 6 && b.opt.Shares != nil:
+		if _, err := format.ParseCoordinator(key); err != nil {
+			return noNode, protocolErrorf(kerr.InvalidRequest, "%s", err)
+		}
+		of = b.opt.Shares.Service
 	case req.CoordinatorType == shareCoordinator && req.Version >= 6:
 		return noNode, protocolErrorf(kerr.InvalidRequest, "share groups are not available in this version")
 	default:

@@ -68,6 +68,7 @@ type node struct {
 	groups    *service.Groups
 	telemetry *telemetry.Keeper
 	txns      *service.Transactions
+	shares    *service.Shares // nil without nodeOptions.preview
 	static    map[string]string
 	level     zap.AtomicLevel
 	pipe      *pipeListener // nil if clients connect by a socket
@@ -87,6 +88,8 @@ type nodeOptions struct {
 	network  func(*network.Options)
 	broker   func(*Options)
 	visible  func(group.Viewer) func(string) bool
+	// preview offers features that are not complete.
+	preview bool
 	// pipe makes clients connect in memory, which synctest can see waiting.
 	pipe bool
 	// store, if set, wraps the file store for the controller.
@@ -162,6 +165,10 @@ func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 		Cluster: &fakeCluster{}, Groups: n.groups, Static: n.static, Logger: zap.NewNop(), Level: n.level,
 		Telemetry:    n.telemetry,
 		Transactions: n.txns.Service, Exchange: markers, Gate: gate.New(gate.Options{Coordinators: &n.coordinators})}
+	if o.preview {
+		n.openShares(t, &o, replicas)
+		handlers.Preview, handlers.Shares = true, n.shares
+	}
 	o.broker(&handlers)
 	n.Handler, err = New(handlers)
 	must(t, err)
@@ -202,6 +209,20 @@ func (n *node) openTransactions(t testing.TB, o nodeOptions, replicas *replica.M
 	return x
 }
 
+// openShares starts the share coordinator.
+func (n *node) openShares(t testing.TB, o *nodeOptions, replicas *replica.Manager) {
+	t.Helper()
+	var err error
+	n.shares, err = service.NewShares(service.SharesOptions{Configs: n.configs, Static: n.static,
+		Options: service.Options{Self: o.self, Replicas: replicas, Controller: n.control, Logger: zap.NewNop()}})
+	must(t, err)
+	n.applier.Subscribe("shares", n.shares.Apply)
+	t.Cleanup(n.shares.Close)
+}
+
+// previewing offers features that are not complete.
+func previewing(o *nodeOptions) { o.preview = true }
+
 func (n *node) serve(t testing.TB, o nodeOptions) {
 	t.Helper()
 	opt := network.Options{Handler: n.Handler, Quotas: n.Handler.Quotas(), Table: n.table, Linger: time.Millisecond}
@@ -222,6 +243,9 @@ func (n *node) serve(t testing.TB, o nodeOptions) {
 	t.Cleanup(func() {
 		n.groups.Close()
 		n.txns.Close()
+		if n.shares != nil {
+			n.shares.Close()
+		}
 		n.park.Close()
 		must(t, server.Close())
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/service"
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/pause"
@@ -38,6 +39,7 @@ const (
 	byLeader      = "the leader of its first partition"
 	byGroup       = "the coordinator of its first group"
 	byTransaction = "the coordinator of its first transactional id"
+	byShare       = "the coordinator of its first share partition"
 	byBroker      = "the broker that it names"
 	byAll         = "every broker; the answer has what all have"
 	byNone        = "none: such a listener does not offer it"
@@ -104,6 +106,13 @@ func toTransactions[R any](of func(R) []string) route[R] {
 
 func toTransaction[R any](of func(R) string) route[R] {
 	return toTransactions(func(req R) []string { return []string{of(req)} })
+}
+
+// toShares is the route of requests about the states of share partitions.
+func toShares[R any](of func(R) []format.Key) route[R] {
+	return route[R]{by: byShare, to: func(b *Handler, img *metadata.Image, req R) int32 {
+		return toCoordinator(b.opt.Shares.Service, img, coordinatorKeys(of(req)))
+	}}
 }
 
 // toBroker is the route of requests about configs, of which those of kinds belong to the broker

@@ -46,13 +46,14 @@ func (x *target) dial(_ context.Context, broker int32, _ *network.Adopted) (net.
 // one is another.
 func front(t *testing.T) (n *node, x *target, id [16]byte, away func()) {
 	x = &target{passed: make(chan int32, 1), bodies: make(chan []byte, 1)}
-	n = newNode(t, quick, inCluster(&fakeCluster{}), func(o *nodeOptions) {
+	n = newNode(t, quick, inCluster(&fakeCluster{}), previewing, func(o *nodeOptions) {
 		o.listener = network.Listener{Name: "one", Forward: true, AdvertisedHost: "b{id}.kafka", AdvertisedPort: 9094}
 		o.broker = func(b *Options) { b.Tunnel, b.Lease = x.dial, func() bool { return !x.noLease.Load() } }
 	})
 	id = n.topic(t, "t", 2)
 	n.coordinates(t)
 	n.coordinatesTransactions(t)
+	n.coordinatesShares(t, id)
 	return n, x, id, func() {
 		n.server.Load().Connections() // their requests so far are handled: each has its lock
 		n.opt.Self = 99
@@ -80,7 +81,7 @@ func TestAFrontWithoutALeaseEndsConnections(t *testing.T) {
 func TestLostRequestsHaveAnswers(t *testing.T) {
 	n, x, id, away := front(t)
 	away()
-	for _, a := range apis() {
+	for _, a := range offered(true) {
 		if a.route == "" || a.route == byAll || a.route == byNone {
 			continue
 		}

@@ -16,7 +16,7 @@ import (
 // ApiVersions promises that each version of each API is answered, in its own format, with errors
 // that the protocol knows.
 func TestEveryAdvertisedVersionAnswers(t *testing.T) {
-	n := newNode(t, quick, inCluster(&fakeCluster{}), withRules)
+	n := newNode(t, quick, inCluster(&fakeCluster{}), withRules, previewing)
 	id := n.topic(t, "t", 2)
 	n.coordinates(t)
 	w := n.dial(t)
@@ -182,12 +182,12 @@ func fillTransactional(r kmsg.Request, id [16]byte) {
 	case *kmsg.DescribeTransactionsRequest:
 		r.TransactionalIDs = []string{"tx", "ty"}
 	default:
-		fillRest(r)
+		fillRest(r, id)
 	}
 }
 
 // fillRest is fillRequest for the other requests.
-func fillRest(r kmsg.Request) {
+func fillRest(r kmsg.Request, id [16]byte) {
 	switch r := r.(type) {
 	case *kmsg.AlterClientQuotasRequest:
 		r.Entries = []kmsg.AlterClientQuotasRequestEntry{{Ops: []kmsg.AlterClientQuotasRequestEntryOp{{Key: "producer_byte_rate",
@@ -207,6 +207,8 @@ func fillRest(r kmsg.Request) {
 		f := kmsg.NewDeleteACLsRequestFilter()
 		f.ResourceType, f.ResourcePatternType, f.Operation, f.PermissionType = 1, 1, 1, 1
 		r.Filters = []kmsg.DeleteACLsRequestFilter{f, {}}
+	default:
+		fillShareState(r, id)
 	}
 }
 

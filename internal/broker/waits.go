@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/replica"
@@ -62,6 +63,8 @@ func parks[R any](run func(call, R)) handler[R] { return handler[R]{run: run} }
 // waiters are where requests wait that do not know more of it than their API does.
 type waiters struct {
 	place, disk, metadata, quorum, ids, replicas, groups, transactions *network.Waiter
+	// share is of requests about share partitions, by the first one.
+	share *network.Waiter
 	// group is of requests about one group, members of those that wait for its members too,
 	// transaction of those about one transactional id.
 	group, members, transaction *network.Waiter
@@ -81,6 +84,9 @@ func newWaiters(b *Handler) waiters {
 		ids:          fixed(view.StepMetadata, "a block of producer ids"),
 		metadata: &network.Waiter{Steps: func(_ string, list []view.WaitStep) []view.WaitStep {
 			return append(list, b.metadataStep())
+		}},
+		share: &network.Waiter{Named: true, Steps: func(key string, list []view.WaitStep) []view.WaitStep {
+			return b.opt.Shares.Waits(key, "share partition "+view.Cut(key), list)
 		}},
 		group: &network.Waiter{Named: true, Steps: func(id string, list []view.WaitStep) []view.WaitStep {
 			return b.opt.Groups.Waits(id, "group "+view.Cut(id), list)
@@ -145,6 +151,17 @@ func atGroup[R any](group func(R) string) waits[R] {
 // atTransaction is that of requests about one transactional id.
 func atTransaction[R any](id func(R) string) waits[R] {
 	return func(b *Handler, req R) (*network.Waiter, string) { return b.at.transaction, id(req) }
+}
+
+// atShares is that of requests about the states of share partitions.
+func atShares[R any](of func(R) []format.Key) waits[R] {
+	return func(b *Handler, req R) (*network.Waiter, string) {
+		first := ""
+		if keys := of(req); len(keys) > 0 {
+			first = keys[0].Coordinator()
+		}
+		return b.at.share, first
+	}
 }
 
 // waiting returns where the partitions of a Produce wait. It is called with the lock of its

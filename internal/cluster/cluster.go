@@ -87,6 +87,7 @@ type Cluster struct {
 	reporter     atomic.Pointer[reporter]            // since Register
 	streams      atomic.Pointer[func(*link.Conn)]    // since Streams.Serve
 	transactions atomic.Pointer[TransactionsHandler] // since ServeTransactions
+	shares       atomic.Pointer[SharesHandler]       // since ServeShares
 	watched      atomic.Pointer[Watched]
 	others       others
 
@@ -132,7 +133,7 @@ func Open(o Options) (*Cluster, error) {
 		Handler: &router{
 			heard: c.book.heard, operator: c.Operator(), store: c.store, server: c.serve, log: o.Log.Named("link"),
 			reports: func(body []byte) ([]byte, error) { return c.reporter.Load().answer(body) }, transactions: c.handleTransactions,
-			health: c.answerHealth,
+			shares: c.handleShares, health: c.answerHealth,
 		}, Data: c.data, Client: c.client, Check: c.admit,
 	})
 	if err != nil {

@@ -30,6 +30,7 @@ type router struct {
 	server       *membership.Server
 	reports      func(body []byte) ([]byte, error)
 	transactions TransactionsHandler
+	shares       SharesHandler
 	health       func(ctx context.Context) ([]byte, error)
 	heard        func(node int32) // of each heartbeat
 	log          *zap.Logger
@@ -55,6 +56,9 @@ func (r *router) Request(ctx context.Context, from link.Hello, method uint16, bo
 	}
 	if method == methodTransactions {
 		return r.transactions(ctx, from.Node, body)
+	}
+	if method == methodShares {
+		return r.shares(ctx, from.Node, body)
 	}
 	if method == methodHealth {
 		return r.health(ctx)

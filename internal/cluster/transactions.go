@@ -23,17 +23,48 @@ func (c *Cluster) ServeTransactions(handle TransactionsHandler) { c.transactions
 // AskTransactions sends a request about transactions to another broker, and waits for the answer
 // until ctx ends. The request is not handled any longer after that.
 func (c *Cluster) AskTransactions(ctx context.Context, img *metadata.Image, broker int32, body []byte) ([]byte, error) {
+	return c.askCoordinators(ctx, img, broker, methodTransactions, body)
+}
+
+func (c *Cluster) handleTransactions(ctx context.Context, from int32, body []byte) ([]byte, error) {
+	return handleCoordinators(ctx, c.transactions.Load(), from, body)
+}
+
+// methodShares is the method of the metadata lane with which leaders of partitions and group
+// coordinators talk to share coordinators. Package coordinator/sharestate/desk defines the bodies.
+const methodShares uint16 = 65
+
+// SharesHandler handles a request of another broker to the share coordinators of this one. It must
+// not keep body.
+type SharesHandler func(ctx context.Context, from int32, body []byte) ([]byte, error)
+
+// ServeShares sets what handles the requests of other brokers to share coordinators. Before that,
+// they are refused, and the others try again.
+func (c *Cluster) ServeShares(handle SharesHandler) { c.shares.Store(&handle) }
+
+// AskShares sends a request to the share coordinators of another broker, and waits for the answer
+// until ctx ends. The request is not handled any longer after that.
+func (c *Cluster) AskShares(ctx context.Context, img *metadata.Image, broker int32, body []byte) ([]byte, error) {
+	return c.askCoordinators(ctx, img, broker, methodShares, body)
+}
+
+func (c *Cluster) handleShares(ctx context.Context, from int32, body []byte) ([]byte, error) {
+	return handleCoordinators(ctx, c.shares.Load(), from, body)
+}
+
+func (c *Cluster) askCoordinators(ctx context.Context, img *metadata.Image, broker int32, method uint16, body []byte) ([]byte, error) {
 	to, ok := img.Broker(broker)
 	if !ok {
 		return nil, fmt.Errorf("broker %d is not registered", broker)
 	}
-	return c.book.Call(ctx, to.Member, methodTransactions, body)
+	return c.book.Call(ctx, to.Member, method, body)
 }
 
-func (c *Cluster) handleTransactions(ctx context.Context, from int32, body []byte) ([]byte, error) {
-	handle := c.transactions.Load()
+func handleCoordinators[H ~func(context.Context, int32, []byte) ([]byte, error)](ctx context.Context, handle *H, from int32,
+	body []byte,
+) ([]byte, error) {
 	if handle == nil {
-		return nil, errors.New("the logs of this broker are not open yet")
+		return nil, errors.New("the coordinators of this broker are not open yet")
 	}
 	return (*handle)(ctx, from, body)
 }

@@ -34,6 +34,7 @@ type Broker struct {
 	Groups       Groups
 	Offsets      Offsets
 	Transactions Transactions
+	Shares       Shares
 	Cleaning     Cleaning
 	Cluster      Cluster
 }
@@ -100,6 +101,7 @@ func (r *Registry) ResolveBroker(static map[string]string) (Broker, error) {
 		Groups:                   f.groups(),
 		Offsets:                  f.offsets(),
 		Transactions:             f.transactions(),
+		Shares:                   f.shares(),
 		Cleaning:                 f.cleaning(),
 		Cluster:                  f.cluster(),
 	}

@@ -16,6 +16,7 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 	defs = append(defs, streamsDefs()...)
 	defs = append(defs, offsetDefs()...)
 	defs = append(defs, transactionDefs()...)
+	defs = append(defs, shareDefs()...)
 	defs = append(defs, cleaningDefs()...)
 	defs = append(defs, clusterDefs()...)
 	defs = append(defs,

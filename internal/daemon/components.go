@@ -230,10 +230,15 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 // openCoordinators subscribes the coordinators to the metadata.
 func (b *Broker) openCoordinators(r *components) error {
 	var err error
+	shares := int64(0) // memory for states of share groups, in bytes
+	if b.preview {
+		shares = b.budgets.Shares()
+	}
 	r.coordinators, err = coordinators.Open(coordinators.Options{
 		Conf: &r.conf, Replicas: r.replicas, Controller: r.control, Configs: b.configs, Settings: r.settings, Static: r.static,
 		Share: b.share, Log: b.log,
-		MemberBytes: b.budgets.Members - b.budgets.Transactions(), TransactionBytes: b.budgets.Transactions(),
+		MemberBytes: b.budgets.Members - b.budgets.Transactions() - shares, TransactionBytes: b.budgets.Transactions(),
+		ShareBytes: shares, Preview: b.preview, AskShares: r.member.AskShares,
 		Lease: r.member.Lease, Visible: broker.Visible(r.guard.Rules), Ask: r.member.AskTransactions,
 		ProducerID: func(ctx context.Context) (int64, error) { return r.handlers.ProducerID(ctx) },
 		Registry:   b.reg, Partitions: b.cfg.MetricsPartitions, Health: b.health, Push: b.stack.push,
@@ -242,6 +247,9 @@ func (b *Broker) openCoordinators(r *components) error {
 		return err
 	}
 	r.member.ServeTransactions(r.coordinators.Exchange.Handle)
+	if b.preview {
+		r.member.ServeShares(r.coordinators.Desk.Handle)
+	}
 	return nil
 }
 
@@ -252,7 +260,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
 		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: r.member.Operator(),
 		Replicas: r.replicas, Settings: r.settings, Configs: b.configs, Audit: r.guard.Audit,
-		Groups: r.coordinators.Groups, Transactions: r.coordinators.Transactions.Service,
+		Groups: r.coordinators.Groups, Transactions: r.coordinators.Transactions.Service, Shares: r.coordinators.Shares,
 		Coordinators: r.coordinators.Exchange, Exchange: r.coordinators.Exchange, Gate: r.coordinators.Gate,
 		Rules: r.guard.Rules, Quotas: r.guard.Quotas, Report: b.report, Telemetry: r.telemetry,
 		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level, Preview: b.preview,

@@ -164,6 +164,9 @@ func Divide(memory int64, preset configdef.ProducePreset, dirs int, keys int64) 
 // Transactions returns the part of Members that is for the partitions of open transactions.
 func (b Budgets) Transactions() int64 { return b.Members / 4 }
 
+// Shares is the part of Members for the states of share groups, if the broker has share groups.
+func (b Budgets) Shares() int64 { return b.Members / 8 }
+
 // spendable returns how many bytes the budgets may have together.
 func spendable(memory int64) float64 { return budgetShare * float64(max(memory-fixedBytes, 0)) }
 

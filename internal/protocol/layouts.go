@@ -68,6 +68,12 @@ func requestLayouts() map[int16]string {
 		kmsg.ConsumerGroupDescribe:     "[g] 1",
 		kmsg.GetTelemetrySubscriptions: "16",
 		kmsg.PushTelemetry:             "16 4 1 1 b",
+
+		kmsg.InitializeShareGroupState:  "g ( 16 ( 4 4 8 ) )",
+		kmsg.ReadShareGroupState:        "g ( 16 ( 4 4 ) )",
+		kmsg.WriteShareGroupState:       "g ( 16 ( 4 4 4 8 1+:4 ( 8 8 1 2 ) ) )",
+		kmsg.DeleteShareGroupState:      "g ( 16 ( 4 ) )",
+		kmsg.ReadShareGroupStateSummary: "g ( 16 ( 4 4 ) )",
 	}
 	byKey := make(map[int16]string, len(layouts))
 	for key, layout := range layouts {

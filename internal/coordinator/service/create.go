@@ -108,8 +108,9 @@ func (s *Service) enough(img *metadata.Image) error {
 	return nil
 }
 
-// create creates the topic: compacted, and with the profile that acknowledges on disk whatever the
-// broker's default is, because a coordinator must not lose what it has acknowledged.
+// create creates the topic: compacted unless Definition.Configs say otherwise, and with the profile
+// that acknowledges on disk whatever the broker's default is, because a coordinator must not lose
+// what it has acknowledged.
 func (s *Service) create() error {
 	ctx, cancel := context.WithTimeout(s.ctx, createTimeout)
 	defer cancel()
@@ -121,6 +122,9 @@ func (s *Service) create() error {
 	if s.def.MinISR > 0 {
 		minISR := strconv.Itoa(int(s.def.MinISR))
 		configs["min.insync.replicas"] = &minISR
+	}
+	for name, value := range s.def.Configs {
+		configs[name] = &value
 	}
 	_, err := s.opt.Controller.CreateTopic(ctx, controller.TopicSpec{
 		Name: s.def.Topic, Partitions: s.def.Partitions, ReplicationFactor: int16(replicas),

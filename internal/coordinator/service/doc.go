@@ -5,7 +5,7 @@
 // internal topic when a client first asks for a coordinator. It runs a shard for every
 // partition that this broker leads, in the leader epoch of the partition, and notifies
 // the shards of metadata changes. A Definition names the topic and makes the machines.
-// Consumer groups have one, and transactions; share groups will.
+// Consumer groups have one, transactions, and the states of share groups.
 //
 // A partition is a shard's log: the package builds batches from records, appends them with
 // acks=all under the topic's durability profile, and reads up to the high watermark.
@@ -18,6 +18,10 @@
 // tells the shards which topics exist and which are weak, and asks for a higher leader epoch
 // if a partition knows a newer coordinator than there is. The records belong to
 // coordinator/txn; how the shards reach partitions belongs to txn/exchange.
+//
+// Shares is the Service for __share_group_state. It tells the shards the leader epochs of all
+// partitions, and deletes what no load of the topic needs. The records belong to
+// coordinator/sharestate; how requests reach the shards belongs to sharestate/desk.
 //
 // The daemon subscribes Apply to the metadata, so that it runs after the replicas' Apply.
 // It calls Stop before it drains connections, because a request may wait for minutes, and

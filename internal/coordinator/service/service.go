@@ -42,6 +42,8 @@ type Definition struct {
 	ReplicationFactor int16
 	MinISR            int32
 	SegmentBytes      int32
+	// Configs are more configs of the topic, by name. By default it is compacted.
+	Configs map[string]string
 	// New makes an empty machine for a partition.
 	New func(partition int32) coordinator.Machine
 	// Send carries out the requests of the machines, see coordinator.Options. May be nil if they

@@ -16,6 +16,9 @@ type Pruned struct {
 	// To is the offset of the first record that a load needs, at most; -1: nothing may be deleted.
 	// All states have a snapshot at or above it, which is committed.
 	To int64
+	// Bytes is about how many bytes the snapshots of all states have: what a prune writes at most,
+	// and what a load reads at least.
+	Bytes int64
 }
 
 // pruning is the progress of prunes. A round begins at the log end, mark. When each state has had a
@@ -39,10 +42,10 @@ func (s *Shard) beginPrune(to coordinator.Ticket, e Prune) {
 	switch {
 	case s.incomplete > 0 || s.foreign || p.busy || e.End < p.mark:
 		// A version that knows these records may need them, and so may a repair of the log.
-		s.out.Reply(to, Pruned{-1})
+		s.out.Reply(to, Pruned{-1, s.memory})
 	case p.mark < 0:
 		p.mark, p.round = e.End, p.round+1
-		s.out.Reply(to, Pruned{-1})
+		s.out.Reply(to, Pruned{-1, s.memory})
 	default:
 		p.busy, p.to, p.end = true, to, e.End
 		s.out.Defer(snapshotOld{})
@@ -60,6 +63,6 @@ func (s *Shard) snapshotOld() {
 		}
 		s.emitSnapshot(s.oldest.key, s.oldest.snapshot()) // it is the newest now
 	}
-	s.out.Reply(p.to, Pruned{p.mark})
+	s.out.Reply(p.to, Pruned{p.mark, s.memory})
 	p.mark, p.round, p.busy = p.end, p.round+1, false
 }

@@ -2,6 +2,7 @@ package sharestate
 
 import (
 	"math"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -111,6 +112,31 @@ type Summary struct {
 	Complete int32
 }
 
+// Read asks for whole states, without an open. The answer is a []State. Tools use it.
+type Read []format.Key
+
+// State is a stored state. Its marks must not be changed.
+type State struct {
+	// Err is one of the errors of Peeked.
+	Err      *kerr.Error
+	ID       Identity
+	Leader   int32 // recorded leader epoch; -1: no leader has opened the state
+	Complete int32
+	Stored   window.Stored // with the start -1 if it is not decided
+}
+
+// Changed is sent when a state begins, ends, or loses marks by a cut: a leader that has the share
+// partition in memory drops it, unless it has opened the state ID in the epoch Leader or a later
+// one. It is a hint, and may be late or lost: what a leader of an earlier state writes is refused.
+type Changed struct {
+	Key    format.Key
+	ID     Identity // the zero value: the state was removed
+	Leader int32    // as in Peeked
+}
+
+// Notified is the result of a Changed.
+type Notified struct{}
+
 // MaxMarks bounds the marks of a state. A snapshot must fit into a batch that replication can
 // carry.
 const MaxMarks = 1 << 20
@@ -163,6 +189,7 @@ func (s *Shard) initialize(e Initializing) *kerr.Error {
 		next.Epoch = st.epoch + 1
 	}
 	s.emitSnapshot(e.Key, next)
+	s.out.Send(Changed{e.Key, Identity{next.StateEpoch, next.Created}, next.Leader})
 	return nil
 }
 
@@ -197,7 +224,10 @@ func (s *Shard) open(e Opening) Opened {
 	}
 	whole := to
 	if e.Cut >= 0 && (e.Recorded >= 0 || s.cfg.Broken.Has(CutAltered)) && (e.Recorded < e.Leader || s.cfg.Broken.Has(CutOwn)) {
-		to = to.Cut(e.Cut, s.cfg.Cuts)
+		uncut := to
+		if to = to.Cut(e.Cut, s.cfg.Cuts); to.Start != uncut.Start || !slices.Equal(to.Marks, uncut.Marks) {
+			s.out.Send(Changed{e.Key, e.ID, e.Leader})
+		}
 	}
 	if !s.cfg.Broken.Has(CutLater) {
 		whole = to
@@ -259,8 +289,17 @@ func (s *Shard) leads(st *state, epoch int32) bool {
 func (s *Shard) delete(k format.Key) *kerr.Error {
 	if s.states[k] != nil {
 		s.emitTombstone(k)
+		s.out.Send(Changed{Key: k, Leader: -1})
 	}
 	return nil
+}
+
+func (s *Shard) read(k format.Key) State {
+	st, err := s.find(k)
+	if err != nil {
+		return State{Err: err, Leader: -1, Stored: window.Stored{Start: -1}}
+	}
+	return State{ID: st.id, Leader: st.leader, Complete: st.complete, Stored: st.stored()}
 }
 
 func (s *Shard) summarize(k format.Key) Summary {

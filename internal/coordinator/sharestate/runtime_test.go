@@ -55,7 +55,8 @@ func TestHistory01AnswersWaitForTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, exists := &slowLog{}, topics{keyOf(0).Topic: 0}
 		rt := coordinator.NewRuntime(coordinator.Options{New: func(int32) coordinator.Machine { return New(config()) },
-			InitialEvent: func(int32) any { return TopicsChanged{Topics: exists} }})
+			InitialEvent: func(int32) any { return TopicsChanged{Topics: exists} },
+			Send:         func(_, _ int32, _ any, _ *groupcommit.Batch, done func(any)) { done(Notified{}) }})
 		defer rt.Close()
 		rt.Lead(0, 1, log)
 		synctest.Wait()

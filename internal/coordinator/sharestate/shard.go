@@ -22,7 +22,8 @@ type Config struct {
 	Cuts   window.Broken
 }
 
-// Shard holds the states of one partition of __share_group_state. It is a coordinator.Machine.
+// Shard holds the states of one partition of __share_group_state. It is a coordinator.Machine. What
+// it sends (coordinator.Options.Send) is a Changed, whose result is a Notified.
 type Shard struct {
 	cfg    Config
 	states map[format.Key]*state
@@ -113,6 +114,9 @@ func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coo
 		each(s, to, e, s.delete)
 	case Summarize:
 		each(s, to, e, s.summarize)
+	case Read:
+		each(s, to, e, s.read)
+	case Notified:
 	case more:
 		e()
 	case Prune:

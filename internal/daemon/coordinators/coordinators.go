@@ -1,8 +1,8 @@
-// Package coordinators opens the coordinators of a broker, of groups and of transactions, and
-// connects them with the partitions of all brokers, the metadata, metrics and findings.
+// Package coordinators opens the coordinators of a broker, of groups, of transactions and of share
+// groups, and connects them with the partitions of all brokers, the metadata, metrics and findings.
 //
-// It decides nothing: packages coordinator/service, txn/exchange and txn/gate do. The daemon says
-// when they start and stop.
+// It decides nothing: packages coordinator/service, txn/exchange, txn/gate and sharestate/desk do. The
+// daemon says when they start and stop.
 package coordinators
 
 import (
@@ -17,6 +17,8 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/coordinator/service"
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate/desk"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/exchange"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 	"github.com/chronik-io/chronik/internal/health/checks"
@@ -38,13 +40,17 @@ type Options struct {
 	Share      *share.Share
 	Log        *zap.Logger
 
-	MemberBytes, TransactionBytes int64
+	MemberBytes, TransactionBytes, ShareBytes int64
 
+	// Preview opens the share coordinator.
+	Preview    bool
 	Lease      func() bool
 	Visible    func(group.Viewer) func(topic string) bool // as in service.GroupsOptions; may be nil
 	ProducerID func(ctx context.Context) (int64, error)
 	// Ask sends a request of the exchange to another broker.
 	Ask func(ctx context.Context, img *metadata.Image, broker int32, body []byte) ([]byte, error)
+	// AskShares sends a request of the desk to another broker.
+	AskShares func(ctx context.Context, img *metadata.Image, broker int32, body []byte) ([]byte, error)
 
 	// Registry and Partitions are for metrics: whether there are series for each partition.
 	Registry   prometheus.Registerer
@@ -60,6 +66,10 @@ type Coordinators struct {
 	Transactions *service.Transactions
 	Exchange     *exchange.Exchange
 	Gate         *gate.Gate
+	// Shares is the share coordinator, and Desk reaches those of all brokers; nil without
+	// Options.Preview.
+	Shares *service.Shares
+	Desk   *desk.Desk
 }
 
 // Open subscribes the coordinators to the metadata. After an error, what was pushed until then must
@@ -78,11 +88,13 @@ func Open(o Options, applier *metadata.Applier) (*Coordinators, error) {
 	if err := metrics.RegisterGroups(o.Registry, o.Partitions, observe.Groups(c.Groups)); err != nil {
 		return nil, err
 	}
-	err = c.openTransactions(&o, applier)
-	return c, err
+	if err := c.openTransactions(&o, applier); err != nil || !o.Preview {
+		return c, err
+	}
+	return c, c.openShares(&o, applier)
 }
 
-// service returns what the two coordinators have in common.
+// service returns what the coordinators have in common.
 func (o *Options) service(name string) service.Options {
 	return service.Options{Self: o.Conf.NodeID, Replicas: o.Replicas, Controller: o.Controller, Lease: o.Lease,
 		Brokers: len(o.Conf.Cluster.Seeds), Share: o.Share, Logger: o.Log.Named(name)}
@@ -130,11 +142,37 @@ func (c *Coordinators) openTransactions(o *Options, applier *metadata.Applier) e
 		metrics.RegisterOpenTransactions(o.Registry, o.Partitions, open.View))
 }
 
+// openShares subscribes the share coordinator to the metadata, and connects it with those of other
+// brokers.
+func (c *Coordinators) openShares(o *Options, applier *metadata.Applier) error {
+	var err error
+	c.Shares, err = service.NewShares(service.SharesOptions{
+		Options: o.service("shares"), Configs: o.Configs, Static: o.Static, StateBytes: o.ShareBytes,
+		Changed: func(x sharestate.Changed) { c.Desk.Notify(x) },
+	})
+	if err != nil {
+		return err
+	}
+	c.Desk = desk.New(desk.Options{
+		Self: o.Conf.NodeID, Coordinators: c.Shares, Logger: o.Log.Named("shares"),
+		Call: func(ctx context.Context, broker int32, body []byte) ([]byte, error) {
+			return o.AskShares(ctx, c.Shares.Image(), broker, body)
+		},
+	})
+	o.Push("share desk", func(context.Context) error { c.Desk.Close(); return nil })
+	applier.Subscribe("shares", c.Shares.Apply)
+	o.Push("shares", func(context.Context) error { c.Shares.Close(); return nil })
+	return nil
+}
+
 // AddSources adds the sources of health that read partitions, which must have followed the
 // metadata. A rebalance that takes longer than patience is a finding.
 func (c *Coordinators) AddSources(in *checks.Monitor, patience time.Duration) {
 	in.Add(observe.Coordinators(service.OffsetsTopic, c.Groups.Service))
 	in.Add(observe.Coordinators(service.TransactionsTopic, c.Transactions.Service))
+	if c.Shares != nil {
+		in.Add(observe.Coordinators(service.SharesTopic, c.Shares.Service))
+	}
 	in.AddSlow(observe.Rebalances(c.Groups, patience))
 	survey := observe.Transactions(c.Transactions, c.Exchange, c.Gate)
 	in.AddSlow(func(s *checks.Slow) { s.Undone = survey().Undone })
@@ -146,6 +184,9 @@ func (c *Coordinators) Stop() {
 	c.Transactions.Stop()
 	c.Gate.Close()
 	c.Groups.Stop()
+	if c.Shares != nil {
+		c.Shares.Stop()
+	}
 }
 
 // InternalReplicas returns how many replicas the internal topics of a configuration have.
@@ -154,5 +195,6 @@ func InternalReplicas(conf *configdef.Broker) map[string]int {
 	return map[string]int{
 		service.OffsetsTopic:      min(int(conf.Offsets.ReplicationFactor), most),
 		service.TransactionsTopic: min(int(conf.Transactions.ReplicationFactor), most),
+		service.SharesTopic:       min(int(conf.Shares.ReplicationFactor), most),
 	}
 }

@@ -370,6 +370,7 @@ func undone(u *view.Undone) health.Finding {
 
 func checkGroups(f *Facts, n *notes) {
 	checkCoordinators(f, n, coordinated{"__consumer_offsets", "groups", "offsets", "docs/groups.md"})
+	checkCoordinators(f, n, coordinated{"__share_group_state", "share groups", "states", "docs/share-groups.md"})
 	for i, g := range f.Rebalancing {
 		if i == mostGroups {
 			n.add(

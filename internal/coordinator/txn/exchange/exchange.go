@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/outbound"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 	"github.com/chronik-io/chronik/internal/groupcommit"
@@ -65,12 +66,9 @@ type Marker struct {
 type Exchange struct {
 	opt Options
 
-	ctx  context.Context // ends calls at Close
-	stop context.CancelFunc
-	work sync.WaitGroup
+	work *outbound.Work // its end ends calls
 
 	mu      sync.Mutex
-	closed  bool
 	peers   map[int32]*peer
 	out     map[target]*holder // markers that have no result yet
 	senders map[int32]*sender  // brokers that have sent calls
@@ -81,29 +79,11 @@ func New(opt Options) *Exchange {
 	if opt.Logger == nil {
 		opt.Logger = zap.NewNop()
 	}
-	x := &Exchange{opt: opt, peers: map[int32]*peer{}, out: map[target]*holder{}, senders: map[int32]*sender{}}
-	x.ctx, x.stop = context.WithCancel(context.Background())
-	return x
+	return &Exchange{opt: opt, work: outbound.NewWork(), peers: map[int32]*peer{}, out: map[target]*holder{}, senders: map[int32]*sender{}}
 }
 
 // Close ends all calls and waits for them. Later requests get errors.
-func (x *Exchange) Close() {
-	x.mu.Lock()
-	x.closed = true
-	x.mu.Unlock()
-	x.stop()
-	x.work.Wait()
-}
-
-// start runs f on a goroutine that Close waits for. It returns false after Close.
-func (x *Exchange) start(f func()) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if !x.closed {
-		x.work.Go(f)
-	}
-	return !x.closed
-}
+func (x *Exchange) Close() { x.work.Close() }
 
 // Ask implements gate.Coordinators.
 func (x *Exchange) Ask(q gate.Question, done func(gate.Answer)) {
@@ -116,11 +96,11 @@ func (x *Exchange) Ask(q gate.Question, done func(gate.Answer)) {
 	leader := t.Partitions.At(coordinator.PartitionFor(q.ID, t.Partitions.Len())).Leader
 	ok := false
 	switch {
-	case leader == x.opt.Self && x.ctx.Err() == nil:
+	case leader == x.opt.Self && x.work.Context().Err() == nil:
 		x.askHere([]*question{{q, done}})
 		ok = true
 	case leader >= 0 && leader != x.opt.Self && x.opt.Call != nil:
-		ok = x.peer(leader).asks.add(&question{q, done})
+		ok = x.peer(leader).asks.Add(&question{q, done})
 	}
 	if !ok {
 		done(gate.Answer{Err: kerr.CoordinatorNotAvailable})
@@ -212,7 +192,7 @@ func (x *Exchange) dispatch(j *job, batch *groupcommit.Batch) {
 	switch {
 	case err != nil:
 		j.done(verdict{err: err})
-	case leader == x.opt.Self && x.ctx.Err() != nil:
+	case leader == x.opt.Self && x.work.Context().Err() != nil:
 		j.done(verdict{err: kerr.RequestTimedOut})
 	case leader == x.opt.Self:
 		x.beginOne(&j.order, batch, j.done)
@@ -256,11 +236,11 @@ func (x *Exchange) WriteMarkers(ctx context.Context, markers []Marker, partition
 		}
 		list, positions = append(list, o), append(positions, i)
 	}
-	verdicts := newCollector[verdict](len(list))
-	expire := x.carryOut(list, verdicts.set)
-	verdicts.wait(ctx, 0)
+	verdicts := outbound.NewCollector[verdict](len(list))
+	expire := x.carryOut(list, verdicts.Set)
+	verdicts.Wait(ctx, 0)
 	expire()
-	for k, v := range verdicts.take(verdict{err: kerr.RequestTimedOut}) {
+	for k, v := range verdicts.Take(verdict{err: kerr.RequestTimedOut}) {
 		errs[positions[k]] = v.err
 	}
 	return errs
@@ -276,7 +256,7 @@ func (x *Exchange) Waiting() map[int32]int {
 	x.mu.Unlock()
 	n := make(map[int32]int, len(peers))
 	for _, p := range peers {
-		n[p.node] = p.orders.waiting() + p.slowOrders.waiting()
+		n[p.node] = p.orders.Waiting() + p.slowOrders.Waiting()
 	}
 	return n
 }

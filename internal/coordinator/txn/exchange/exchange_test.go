@@ -307,7 +307,7 @@ func TestASlowPartitionDoesNotHoldUpTheOthers(t *testing.T) {
 		equal(t, r.marked(), "far-2: <nil>")
 		w.send(&r, marker("far", 2), marker("there", 1))
 		synctest.Wait()
-		if p := w.brokers[1].peer(2); len(p.slow) != 0 || p.slowOrders.waiting() != 0 {
+		if p := w.brokers[1].peer(2); len(p.slow) != 0 || p.slowOrders.Waiting() != 0 {
 			t.Error("a partition that has answered counts as slow")
 		}
 		r.take()

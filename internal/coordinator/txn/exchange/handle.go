@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/chronik-io/chronik/internal/coordinator/outbound"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 	"github.com/chronik-io/chronik/internal/groupcommit"
 )
@@ -47,14 +48,14 @@ func (x *Exchange) Handle(ctx context.Context, from int32, body []byte) ([]byte,
 
 // handleOrders carries out orders and returns their verdicts.
 func (x *Exchange) handleOrders(ctx context.Context, from int32, c *orderCall) ([]byte, error) {
-	verdicts := newCollector[verdict](len(c.orders))
-	expire, err := x.beginCall(from, c, verdicts.set)
+	verdicts := outbound.NewCollector[verdict](len(c.orders))
+	expire, err := x.beginCall(from, c, verdicts.Set)
 	if err != nil {
 		return nil, err
 	}
-	verdicts.wait(ctx, orderTime)
+	verdicts.Wait(ctx, orderTime)
 	expire()
-	return encodeVerdicts(verdicts.take(verdict{err: kerr.RequestTimedOut})), nil
+	return encodeVerdicts(verdicts.Take(verdict{err: kerr.RequestTimedOut})), nil
 }
 
 // beginCall queues the orders of a call with their partitions, unless the call is dead. A call that
@@ -87,13 +88,13 @@ func (x *Exchange) beginCall(from int32, c *orderCall, done func(int, verdict)) 
 
 // handleAsks asks the coordinators of this broker.
 func (x *Exchange) handleAsks(ctx context.Context, questions []gate.Question) []byte {
-	answers := newCollector[gate.Answer](len(questions))
+	answers := outbound.NewCollector[gate.Answer](len(questions))
 	list := make([]*question, len(questions))
 	for i, q := range questions {
 		q.Deadline = limitedTo(q.Deadline, parkTime)
-		list[i] = &question{q, func(a gate.Answer) { answers.set(i, a) }}
+		list[i] = &question{q, func(a gate.Answer) { answers.Set(i, a) }}
 	}
 	x.askHere(list)
-	answers.wait(ctx, askTime)
-	return encodeAnswers(answers.take(gate.Answer{Err: kerr.CoordinatorNotAvailable}))
+	answers.Wait(ctx, askTime)
+	return encodeAnswers(answers.Take(gate.Answer{Err: kerr.CoordinatorNotAvailable}))
 }

@@ -9,11 +9,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/coordinator/outbound"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 )
 
 const (
+	// maxWaiting bounds the orders that wait for a broker, and maxQuestions the questions.
+	maxWaiting   = 100_000
+	maxQuestions = 100_000
+	// maxCall bounds the orders of a call, and the partitions of the questions of one.
+	maxCall = 1000
 	// orderTime is how long the receiver of a call waits for its orders. Those that are not done
 	// then get an error, so that a partition that hangs does not hold up the answers of the others
 	// for longer. askTime is the same for questions.
@@ -30,10 +36,10 @@ const (
 type peer struct {
 	x    *Exchange
 	node int32
-	asks *queue[*question]
+	asks *outbound.Queue[*question]
 	// orders has one call on the way, and so has slowOrders: orders for the partitions in slow,
 	// which the others must not wait for.
-	orders, slowOrders *queue[*job]
+	orders, slowOrders *outbound.Queue[*job]
 
 	mu   sync.Mutex
 	slow map[txn.Partition]struct{} // the last marker was not done in time
@@ -49,9 +55,9 @@ func (x *Exchange) peer(node int32) *peer {
 	p := x.peers[node]
 	if p == nil {
 		p = &peer{x: x, node: node, slow: map[txn.Partition]struct{}{}}
-		p.asks = newQueue(x, askCalls, maxQuestions, p.sendQuestions)
-		p.orders = newQueue(x, 1, maxWaiting, p.sendOrders)
-		p.slowOrders = newQueue(x, 1, maxWaiting, p.sendOrders)
+		p.asks = outbound.NewQueue(x.work, askCalls, maxQuestions, maxCall, p.sendQuestions)
+		p.orders = outbound.NewQueue(x.work, 1, maxWaiting, maxCall, p.sendOrders)
+		p.slowOrders = outbound.NewQueue(x.work, 1, maxWaiting, maxCall, p.sendOrders)
 		x.peers[node] = p
 	}
 	return p
@@ -66,7 +72,7 @@ func (p *peer) order(j *job) {
 	if slow {
 		to = p.slowOrders
 	}
-	if !to.add(j) {
+	if !to.Add(j) {
 		j.done(verdict{err: kerr.RequestTimedOut})
 	}
 }
@@ -123,7 +129,7 @@ func (p *peer) callOrders(list []*job) ([]verdict, error) {
 }
 
 func (p *peer) call(body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(p.x.ctx, callTime)
+	ctx, cancel := context.WithTimeout(p.x.work.Context(), callTime)
 	defer cancel()
 	return p.x.opt.Call(ctx, p.node, body)
 }

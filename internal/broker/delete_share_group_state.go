@@ -1,0 +1,56 @@
+package broker
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// DeleteShareGroupState (key 86), version 0: a tool removes states of share partitions.
+func deleteShareGroupStateAPI() api {
+	return apiDef[*kmsg.DeleteShareGroupStateRequest]{
+		inProportion: true,
+		API:          protocol.API{Key: int16(kmsg.DeleteShareGroupState)},
+		asks:         asksShares[*kmsg.DeleteShareGroupStateRequest](),
+		overloaded:   kerr.CoordinatorLoadInProgress,
+		route:        toShares(deletedShares),
+		handle:       inBackground(atShares(deletedShares), deleteShareGroupState),
+	}.api()
+}
+
+// deletedShares returns the share partitions that a request names, in its order.
+func deletedShares(req *kmsg.DeleteShareGroupStateRequest) (keys []format.Key) {
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			keys = append(keys, format.Key{Group: req.GroupID, Topic: t.TopicID, Partition: p.Partition})
+		}
+	}
+	return keys
+}
+
+func deleteShareGroupState(ctx context.Context, b *Handler, r *network.Request, req *kmsg.DeleteShareGroupStateRequest) kmsg.Response {
+	keys := deletedShares(req)
+	ctx, cancel := b.sharesTime(ctx)
+	defer cancel()
+	errs := askShares(ctx, b, keys, func(at []int) any { return sharestate.Delete(pick(keys, at)) }, failedShare)
+	resp := respondTo(r, kmsg.NewPtrDeleteShareGroupStateResponse())
+	for i := range req.Topics {
+		t := kmsg.NewDeleteShareGroupStateResponseTopic()
+		t.TopicID = req.Topics[i].TopicID
+		for _, p := range req.Topics[i].Partitions {
+			one := kmsg.NewDeleteShareGroupStateResponseTopicPartition()
+			one.Partition = p.Partition
+			setShareError(r, &one.ErrorCode, &one.ErrorMessage, errs[0])
+			errs = errs[1:]
+			t.Partitions = append(t.Partitions, one)
+		}
+		resp.Topics = append(resp.Topics, t)
+	}
+	return resp
+}

@@ -1,0 +1,342 @@
+package desk
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/coordinator/outbound"
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/pause"
+)
+
+// Coordinators are the share coordinators of this broker. Their methods must not block.
+type Coordinators interface {
+	// Topic is the name of their topic, and Image the metadata that they know.
+	Topic() string
+	Image() *metadata.Image
+	// Partition returns the partition of the topic that has a key of format.Key.Coordinator, false
+	// if there is no topic.
+	Partition(key string) (int32, bool)
+	// SubmitTo hands an event to the shard of a partition, see coordinator.Runtime.Submit.
+	SubmitTo(partition int32, event any, done func(answer any, err error))
+	// WhenCreated calls done when this broker knows the topic, which it creates if there is none.
+	WhenCreated(done func(error))
+}
+
+// Options configure a Desk.
+type Options struct {
+	Self         int32
+	Coordinators Coordinators
+	// Call sends a request to another broker, whose Desk handles it, and waits for the answer. nil
+	// without a cluster.
+	Call   func(ctx context.Context, broker int32, body []byte) ([]byte, error)
+	Logger *zap.Logger
+}
+
+// Desk reaches the share coordinators of all brokers. Its methods may be called concurrently, and
+// only Close and Handle block.
+//
+// The methods with items call done exactly once, from any goroutine and possibly before they return;
+// done must not block. Its results are in the order of the items, which are independent. Items must
+// not change before done is called. The errors are those of package sharestate, and
+// COORDINATOR_NOT_AVAILABLE for an item that no coordinator has accepted or refused when ctx ended.
+// Such an item may have been carried out, or may still be; the caller may repeat it.
+type Desk struct {
+	opt     Options
+	work    *outbound.Work // its end ends calls
+	changed atomic.Pointer[func(sharestate.Changed)]
+	items   atomic.Int64 // without a result
+
+	mu    sync.Mutex
+	peers map[int32]*peer
+}
+
+// maxItems bounds the items of all callers that have no result; further ones get
+// COORDINATOR_NOT_AVAILABLE. A leader has one item for each share partition.
+const maxItems = 1 << 18
+
+// retry bounds the pause before an item is repeated.
+var retry = pause.Backoff{First: 20 * time.Millisecond, Most: time.Second}
+
+// New returns a Desk. The caller must call Close.
+func New(opt Options) *Desk {
+	if opt.Logger == nil {
+		opt.Logger = zap.NewNop()
+	}
+	return &Desk{opt: opt, work: outbound.NewWork(), peers: map[int32]*peer{}}
+}
+
+// Close ends all calls and waits for them. Later items get errors.
+func (d *Desk) Close() { d.work.Close() }
+
+// Watch sets what is notified on this broker as the leader of data partitions when stored states
+// have changed in another way than by its writes. A notification may be late, repeated or lost.
+// changed must not block. The last call counts.
+func (d *Desk) Watch(changed func(sharestate.Changed)) { d.changed.Store(&changed) }
+
+// Initialize begins states, see sharestate.Initialize. The first one creates the topic.
+func (d *Desk) Initialize(ctx context.Context, items []sharestate.Initializing, done func([]*kerr.Error)) {
+	ask(ctx, d, items, ofInitialize, response.result, done)
+}
+
+// Delete removes states, see sharestate.Delete. The caller must not send it while an Initialize of
+// the same share partition is under way.
+func (d *Desk) Delete(ctx context.Context, keys []format.Key, done func([]*kerr.Error)) {
+	ask(ctx, d, keys, about(opDelete), response.result, done)
+}
+
+// Summarize returns what administrators see of states, see sharestate.Summarize. If there is no
+// topic yet, the error is INVALID_REQUEST, as for a state that does not exist.
+func (d *Desk) Summarize(ctx context.Context, keys []format.Key, done func([]sharestate.Summary)) {
+	ask(ctx, d, keys, about(opSummarize), response.summary, done)
+}
+
+// Peek returns what a leader needs to open states, see sharestate.Peek. If there is no topic yet, the
+// error is INVALID_REQUEST, as for a state that does not exist.
+func (d *Desk) Peek(ctx context.Context, keys []format.Key, done func([]sharestate.Peeked)) {
+	ask(ctx, d, keys, about(opPeek), response.peeked, done)
+}
+
+// Open loads states for the leader of their partitions, see sharestate.Open. An item that was
+// repeated may get FENCED_LEADER_EPOCH because its first copy has opened the state.
+func (d *Desk) Open(ctx context.Context, items []sharestate.Opening, done func([]sharestate.Opened)) {
+	ask(ctx, d, items, ofOpen, response.opened, done)
+}
+
+// Write changes states, see sharestate.Write.
+func (d *Desk) Write(ctx context.Context, items []sharestate.Writing, done func([]*kerr.Error)) {
+	ask(ctx, d, items, ofWrite, response.result, done)
+}
+
+// Notify notifies the leader of a share partition's data partition, if there is one. It may be lost.
+func (d *Desk) Notify(c sharestate.Changed) {
+	t := d.opt.Coordinators.Image().TopicByID(c.Key.Topic)
+	if t == nil || c.Key.Partition < 0 || c.Key.Partition >= t.Partitions.Len() {
+		return
+	}
+	switch leader := t.Partitions.At(c.Key.Partition).Leader; {
+	case leader == d.opt.Self:
+		d.leaderChanged(c)
+	case leader >= 0 && d.opt.Call != nil:
+		d.peer(leader).queue.Add(&job{request: request{op: opChanged, key: c.Key, id: c.ID, leader: c.Leader}})
+	}
+}
+
+func (d *Desk) leaderChanged(c sharestate.Changed) {
+	if changed := d.changed.Load(); changed != nil {
+		(*changed)(c)
+	}
+}
+
+// asked is a request of a caller: some items.
+type asked struct {
+	d    *Desk
+	done func() // all items have results
+
+	mu      sync.Mutex
+	results []response
+	missing []*job // nil: it has its result
+	left    int
+	stop    func() bool // of the end of the context
+}
+
+// job is an item on its way.
+type job struct {
+	request
+	of       *asked // nil: nothing waits for the result
+	index    int    // in of
+	attempts int
+}
+
+// ask sends items and collects their results.
+func ask[Item, Result any](ctx context.Context, d *Desk, items []Item, convert func(Item) request, result func(response) Result,
+	done func([]Result),
+) {
+	a := &asked{d: d, left: len(items), results: make([]response, len(items)), missing: make([]*job, len(items))}
+	a.done = func() { done(mapped(a.results, result)) }
+	if len(items) == 0 {
+		a.done()
+		return
+	}
+	jobs := make([]job, len(items))
+	for i, item := range items {
+		jobs[i] = job{request: convert(item), of: a, index: i}
+		a.missing[i] = &jobs[i]
+	}
+	list := append([]*job(nil), a.missing...)
+	if d.items.Add(int64(len(items))) > maxItems {
+		a.expire()
+		return
+	}
+	stop := context.AfterFunc(ctx, a.expire)
+	a.mu.Lock()
+	a.stop = stop
+	a.mu.Unlock()
+	d.dispatch(list)
+}
+
+// finish notes the result of an item; a second one has no effect.
+func (a *asked) finish(j *job, r response) {
+	a.mu.Lock()
+	if a.missing[j.index] == nil {
+		a.mu.Unlock()
+		return
+	}
+	a.missing[j.index], a.results[j.index] = nil, r
+	a.left--
+	last, stop := a.left == 0, a.stop
+	a.mu.Unlock()
+	a.d.items.Add(-1)
+	if last {
+		if stop != nil {
+			stop()
+		}
+		a.done()
+	}
+}
+
+// expire ends the items that have no result.
+func (a *asked) expire() {
+	a.mu.Lock()
+	missing := append([]*job(nil), a.missing...)
+	a.mu.Unlock()
+	for _, j := range missing {
+		if j != nil {
+			a.finish(j, response{err: kerr.CoordinatorNotAvailable})
+		}
+	}
+}
+
+// over reports whether an item has its result, or needs none.
+func (j *job) over() bool {
+	if j.of == nil {
+		return true
+	}
+	j.of.mu.Lock()
+	defer j.of.mu.Unlock()
+	return j.of.missing[j.index] == nil
+}
+
+// dispatch sends items to the coordinators that the metadata has now.
+func (d *Desk) dispatch(list []*job) {
+	if d.work.Context().Err() != nil {
+		for _, j := range list {
+			j.of.finish(j, response{err: kerr.CoordinatorNotAvailable})
+		}
+		return
+	}
+	t := d.opt.Coordinators.Image().Topic(d.opt.Coordinators.Topic())
+	if t == nil {
+		d.withoutTopic(list)
+		return
+	}
+	var here, later []*job
+	for _, j := range list {
+		leader := int32(-1)
+		if d.locate(&j.request); j.at >= 0 && j.at < t.Partitions.Len() {
+			leader = t.Partitions.At(j.at).Leader
+		}
+		switch {
+		case leader == d.opt.Self:
+			here = append(here, j)
+		case leader < 0 || d.opt.Call == nil || !d.peer(leader).queue.Add(j):
+			later = append(later, j)
+		}
+	}
+	d.again(later)
+	d.handOver(here)
+}
+
+// locate finds the partition of an item.
+func (d *Desk) locate(q *request) {
+	at, ok := d.opt.Coordinators.Partition(q.key.Coordinator())
+	if q.at = at; !ok {
+		q.at = -1 // no shard has that
+	}
+}
+
+// withoutTopic answers items while this broker knows no topic of states. Its metadata may be behind:
+// an open, a write or a delete follows something that was answered, so they wait.
+func (d *Desk) withoutTopic(list []*job) {
+	var create, later []*job
+	for _, j := range list {
+		switch j.op {
+		case opPeek, opSummarize:
+			j.of.finish(j, response{err: kerr.InvalidRequest})
+		case opInitialize:
+			create = append(create, j)
+		default:
+			later = append(later, j)
+		}
+	}
+	d.again(later)
+	if len(create) > 0 {
+		d.opt.Coordinators.WhenCreated(func(err error) {
+			if err != nil {
+				d.opt.Logger.Warn("the topic of share group states cannot be created now, trying again", zap.Error(err))
+			}
+			d.again(create)
+		})
+	}
+}
+
+// handOver hands items to the coordinators of this broker.
+func (d *Desk) handOver(list []*job) {
+	requests := make([]*request, len(list))
+	for i, j := range list {
+		requests[i] = &j.request
+	}
+	d.submit(requests, func(of []int, results []response) {
+		jobs := make([]*job, len(of))
+		for i, at := range of {
+			jobs[i] = list[at]
+		}
+		d.answered(jobs, results)
+	})
+}
+
+// answered notes results, and repeats the items that no coordinator has accepted or refused.
+func (d *Desk) answered(list []*job, results []response) {
+	var later []*job
+	for i, j := range list {
+		switch {
+		case j.of == nil:
+		case temporary(results[i].err):
+			later = append(later, j)
+		default:
+			j.of.finish(j, results[i])
+		}
+	}
+	d.again(later)
+}
+
+// temporary reports whether an error is about the way to the coordinator, or about its memory.
+func temporary(err *kerr.Error) bool {
+	switch err {
+	case kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.NetworkException, kerr.RequestTimedOut:
+		return true
+	}
+	return false
+}
+
+// again repeats items after a pause. Together they are one dispatch, so that they stay together.
+func (d *Desk) again(list []*job) {
+	most, rest := 0, list[:0:0]
+	for _, j := range list {
+		if !j.over() {
+			j.attempts++
+			most = max(most, j.attempts)
+			rest = append(rest, j)
+		}
+	}
+	if len(rest) > 0 {
+		time.AfterFunc(retry.Spread(most), func() { d.dispatch(rest) })
+	}
+}

@@ -1,0 +1,94 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/outbound"
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
+)
+
+// answerTime is how long the receiver of a call waits for its items. Those without a result then get
+// an error, and their sender repeats them: one coordinator whose disk hangs must not hold up the
+// items of others.
+const answerTime = 2 * time.Second
+
+// shard is what has the items that one event asks for.
+type shard struct {
+	partition int32
+	op        op
+}
+
+// submit hands items, which are located, to the shards of this broker, all that are for one shard and ask for the same
+// as one event. It calls done once for each event, with the indexes of its items and their results.
+func (d *Desk) submit(list []*request, done func(of []int, results []response)) {
+	var order []shard
+	of := map[shard][]int{}
+	for i, q := range list {
+		at := shard{q.at, q.op}
+		if of[at] == nil {
+			order = append(order, at)
+		}
+		of[at] = append(of[at], i)
+	}
+	for _, at := range order {
+		indexes := of[at]
+		event := eventOf(at.op, mapped(indexes, func(i int) *request { return list[i] }))
+		d.opt.Coordinators.SubmitTo(at.partition, event, func(answer any, err error) {
+			results := responsesOf(answer)
+			if err != nil || len(results) != len(indexes) {
+				results = mapped(indexes, func(int) response { return response{err: d.refusalOf(answer, err)} })
+			}
+			done(indexes, results)
+		})
+	}
+}
+
+// refusalOf returns the error for a coordinator that has not handled an event.
+func (d *Desk) refusalOf(answer any, err error) *kerr.Error {
+	switch {
+	case errors.Is(err, coordinator.ErrNotCoordinator):
+		return kerr.NotCoordinator
+	case errors.Is(err, coordinator.ErrLoading), errors.Is(err, coordinator.ErrBusy):
+		return kerr.CoordinatorLoadInProgress
+	case err == nil: // a bug; the request is not repeated
+		d.opt.Logger.Error("BUG: a share coordinator has sent an unknown answer", zap.Any("answer", answer))
+		return kerr.UnknownServerError
+	}
+	return kerr.CoordinatorNotAvailable
+}
+
+// Handle handles a call of another broker's Desk, until ctx ends. body is not kept.
+func (d *Desk) Handle(ctx context.Context, _ int32, body []byte) ([]byte, error) {
+	items, err := decodeCall(body)
+	if err != nil {
+		return nil, err
+	}
+	var requests []*request
+	var at []int // of the requests in items
+	for i := range items {
+		if q := &items[i]; q.op == opChanged {
+			d.leaderChanged(sharestate.Changed{Key: q.key, ID: q.id, Leader: q.leader})
+		} else {
+			d.locate(q)
+			requests, at = append(requests, q), append(at, i)
+		}
+	}
+	results := outbound.NewCollector[response](len(requests))
+	d.submit(requests, func(of []int, list []response) {
+		for i, r := range list {
+			results.Set(of[i], r)
+		}
+	})
+	results.Wait(ctx, answerTime)
+	all := make([]response, len(items))
+	for i, r := range results.Take(response{err: kerr.RequestTimedOut}) {
+		all[at[i]] = r
+	}
+	return encodeAnswer(items, all), nil
+}

@@ -1,0 +1,286 @@
+package desk
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/bytesio"
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
+	"github.com/chronik-io/chronik/internal/sharegroup/window"
+)
+
+// A call is the items for one broker, and an answer has a result for each of them. Numbers are
+// varints, and texts are their length and their bytes.
+//
+//	call    version u8 | names | items
+//	  name  group | topic id, 16 bytes
+//	  item  op u8 | index of the name | partition | what the op needs:
+//	          initialize  state epoch | start
+//	          open        identity | recorded leader epoch | leader epoch | cut | start
+//	          write       identity | leader epoch | start | finished offsets | marks
+//	          changed     identity | leader epoch
+//	answer  version u8 | for each item: error code, and if that is 0, what the op returns:
+//	          peek        identity | leader epoch | started u8
+//	          open        start | marks
+//	          summarize   state epoch | leader epoch | start | finished offsets
+//
+//	identity  state epoch | time of creation
+//	mark      offsets between the last one of the mark before, or 0, and this one | number of offsets
+//	          less 1 | state u8 | delivery count
+//
+// Lists begin with their length.
+const wireVersion = 1
+
+// errWire: bytes are not a call or an answer.
+var errWire = errors.New("malformed message of another broker's share coordinator")
+
+// name is what many items have in common.
+type name struct {
+	group string
+	topic [16]byte
+}
+
+// size returns about how many bytes an item has in a call.
+func (q *request) size() int { return 64 + len(q.key.Group) + 8*len(q.marks) }
+
+func encodeCall(items []*request) []byte {
+	size := 16
+	var names []name
+	index := map[name]uint64{}
+	for _, q := range items {
+		n := name{q.key.Group, q.key.Topic}
+		if _, has := index[n]; !has {
+			index[n] = uint64(len(names))
+			names = append(names, n)
+		}
+		size += q.size() - len(n.group)
+	}
+	b := append(make([]byte, 0, size), wireVersion)
+	b = binary.AppendUvarint(b, uint64(len(names)))
+	for _, n := range names {
+		b = bytesio.Append(b, n.group)
+		b = append(b, n.topic[:]...)
+	}
+	b = binary.AppendUvarint(b, uint64(len(items)))
+	for _, q := range items {
+		b = append(b, byte(q.op))
+		b = binary.AppendUvarint(b, index[name{q.key.Group, q.key.Topic}])
+		b = binary.AppendVarint(b, int64(q.key.Partition))
+		b = q.append(b)
+	}
+	return b
+}
+
+// append appends what the op needs.
+func (q *request) append(b []byte) []byte {
+	switch q.op {
+	case opInitialize:
+		b = binary.AppendVarint(b, int64(q.id.StateEpoch))
+		b = binary.AppendVarint(b, q.start)
+	case opOpen:
+		b = appendID(b, q.id)
+		b = binary.AppendVarint(b, int64(q.recorded))
+		b = binary.AppendVarint(b, int64(q.leader))
+		b = binary.AppendVarint(b, q.cut)
+		b = binary.AppendVarint(b, q.start)
+	case opWrite:
+		b = appendID(b, q.id)
+		b = binary.AppendVarint(b, int64(q.leader))
+		b = binary.AppendVarint(b, q.start)
+		b = binary.AppendVarint(b, q.complete)
+		b = appendMarks(b, q.marks)
+	case opChanged:
+		b = appendID(b, q.id)
+		b = binary.AppendVarint(b, int64(q.leader))
+	}
+	return b
+}
+
+func appendID(b []byte, id sharestate.Identity) []byte {
+	return binary.AppendVarint(binary.AppendVarint(b, int64(id.StateEpoch)), id.Created)
+}
+
+func appendMarks(b []byte, marks []window.Mark) []byte {
+	b = binary.AppendUvarint(b, uint64(len(marks)))
+	last := int64(0)
+	for _, m := range marks {
+		b = binary.AppendVarint(b, m.First-last)
+		b = binary.AppendVarint(b, m.Last-m.First)
+		b = append(b, byte(m.State))
+		b = binary.AppendVarint(b, int64(m.Count))
+		last = m.Last
+	}
+	return b
+}
+
+// reader decodes the parts of a message.
+type reader struct{ bytesio.Reader }
+
+// end returns an error if a part failed, or if something is left.
+func (r *reader) end() error {
+	if err := r.End(); err != nil {
+		return fmt.Errorf("%w: %w", errWire, err)
+	}
+	return nil
+}
+
+func (r *reader) int64() int64 { return r.Varint(math.MinInt64, math.MaxInt64) }
+func (r *reader) int32() int32 { return int32(r.Varint(math.MinInt32, math.MaxInt32)) }
+func (r *reader) kerr() *kerr.Error {
+	return kerr.TypedErrorForCode(int16(r.Varint(math.MinInt16, math.MaxInt16)))
+}
+
+func (r *reader) id() sharestate.Identity {
+	return sharestate.Identity{StateEpoch: r.int32(), Created: r.int64()}
+}
+
+const (
+	// The least bytes of a name, an item, and a mark.
+	minName, minItem, minMark = 17, 3, 4
+)
+
+// marks reads marks. Whether they are in order and have states that can be stored is checked by what
+// uses them.
+func (r *reader) marks() []window.Mark {
+	n := r.Count(minMark)
+	if n == 0 {
+		return nil
+	}
+	if n > sharestate.MaxMarks {
+		r.Fail(fmt.Errorf("%d marks, more than %d", n, sharestate.MaxMarks))
+		return nil
+	}
+	list := make([]window.Mark, n)
+	last := int64(0)
+	for i := range list {
+		m := &list[i]
+		m.First = last + r.int64()
+		m.Last = m.First + r.int64()
+		m.State, m.Count = window.State(r.Byte()), int(r.Varint(math.MinInt16, math.MaxInt16))
+		last = m.Last
+	}
+	return list
+}
+
+func (r *reader) version() error {
+	if v := r.Byte(); r.Err() == nil && v != wireVersion {
+		return fmt.Errorf("%w: version %d, this broker knows %d; upgrade the older broker", errWire, v, wireVersion)
+	}
+	return nil
+}
+
+func decodeCall(body []byte) ([]request, error) {
+	r := reader{bytesio.NewReader(body)}
+	if err := r.version(); err != nil {
+		return nil, err
+	}
+	names := make([]name, r.Count(minName))
+	for i := range names {
+		names[i] = name{r.Text(), r.ID()}
+	}
+	n := r.Count(minItem)
+	if n > maxCall {
+		return nil, fmt.Errorf("%w: %d items, more than %d", errWire, n, maxCall)
+	}
+	items := make([]request, n)
+	for i := range items {
+		q := &items[i]
+		q.op = op(r.Byte())
+		at := r.Uvarint()
+		if at >= uint64(len(names)) {
+			r.Fail(fmt.Errorf("name %d of %d", at, len(names)))
+			break
+		}
+		q.key = format.Key{Group: names[at].group, Topic: names[at].topic, Partition: r.int32()}
+		r.request(q)
+	}
+	return items, r.end()
+}
+
+// request reads what the op needs.
+func (r *reader) request(q *request) {
+	switch q.op {
+	case opInitialize:
+		q.id.StateEpoch, q.start = r.int32(), r.int64()
+	case opDelete, opSummarize, opPeek:
+	case opOpen:
+		q.id, q.recorded, q.leader = r.id(), r.int32(), r.int32()
+		q.cut, q.start = r.int64(), r.int64()
+	case opWrite:
+		q.id, q.leader = r.id(), r.int32()
+		q.start, q.complete, q.marks = r.int64(), r.int64(), r.marks()
+	case opChanged:
+		q.id, q.leader = r.id(), r.int32()
+	default:
+		r.Fail(fmt.Errorf("op %d", q.op))
+	}
+}
+
+// answerBytes bounds the answer of a call: states that do not fit any more are asked for again.
+const answerBytes = 16 << 20
+
+func encodeAnswer(items []request, results []response) []byte {
+	b := []byte{wireVersion}
+	for i, x := range results {
+		if items[i].op == opOpen && len(b)+8*len(x.marks) > answerBytes && i > 0 {
+			x.err = kerr.RequestTimedOut
+		}
+		if x.err != nil {
+			b = binary.AppendVarint(b, int64(x.err.Code))
+			continue
+		}
+		b = x.append(append(b, 0), items[i].op)
+	}
+	return b
+}
+
+// append appends what an op returns.
+func (x *response) append(b []byte, o op) []byte {
+	switch o {
+	case opPeek:
+		b = appendID(b, x.id)
+		b = binary.AppendVarint(b, int64(x.leader))
+		if x.started {
+			return append(b, 1)
+		}
+		return append(b, 0)
+	case opOpen:
+		b = binary.AppendVarint(b, x.start)
+		b = appendMarks(b, x.marks)
+	case opSummarize:
+		b = binary.AppendVarint(b, int64(x.id.StateEpoch))
+		b = binary.AppendVarint(b, int64(x.leader))
+		b = binary.AppendVarint(b, x.start)
+		b = binary.AppendVarint(b, x.complete)
+	}
+	return b
+}
+
+func decodeAnswer(body []byte, items []*request) ([]response, error) {
+	r := reader{bytesio.NewReader(body)}
+	if err := r.version(); err != nil {
+		return nil, err
+	}
+	list := make([]response, len(items))
+	for i := range list {
+		x := &list[i]
+		if x.err = r.kerr(); x.err != nil || r.Err() != nil {
+			continue
+		}
+		switch items[i].op {
+		case opPeek:
+			x.id, x.leader, x.started = r.id(), r.int32(), r.Byte() != 0
+		case opOpen:
+			x.start, x.marks = r.int64(), r.marks()
+		case opSummarize:
+			x.id.StateEpoch, x.leader = r.int32(), r.int32()
+			x.start, x.complete = r.int64(), r.Varint(0, math.MaxInt32)
+		}
+	}
+	return list, r.end()
+}
