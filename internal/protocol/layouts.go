@@ -68,6 +68,9 @@ func requestLayouts() map[int16]string {
 		kmsg.ConsumerGroupDescribe:     "[g] 1",
 		kmsg.GetTelemetrySubscriptions: "16",
 		kmsg.PushTelemetry:             "16 4 1 1 b",
+		kmsg.ShareFetch: "G j 4 4 4 4 1+:4 1+:4 2+:1 2+:1 " +
+			"( 16 ( 4 0:4 ( 8 8 [1] ) ) ) ( 16 [4] )",
+		kmsg.ShareAcknowledge: "G j 4 2+:1 ( 16 ( 4 ( 8 8 [1] ) ) )",
 	}
 	byKey := make(map[int16]string, len(layouts))
 	for key, layout := range layouts {
