@@ -70,6 +70,8 @@ func apis() []api {
 // with Options.Preview.
 func previewed() []api {
 	return []api{
+		shareFetchAPI(),
+		shareAcknowledgeAPI(),
 		initializeShareGroupStateAPI(),
 		readShareGroupStateAPI(),
 		writeShareGroupStateAPI(),

@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/exchange"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
@@ -29,6 +30,7 @@ import (
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/share"
+	"github.com/chronik-io/chronik/internal/sharegroup/leader"
 	"github.com/chronik-io/chronik/internal/telemetry"
 )
 
@@ -99,6 +101,10 @@ type Options struct {
 	Telemetry *telemetry.Keeper
 	// Share divides the processors. Default: one of the broker alone.
 	Share *share.Share
+	// ShareStates reaches the share coordinators. Nil: share groups are not served.
+	ShareStates leader.Coordinator
+	// ShareBytes bounds the memory of share partitions and share sessions. Default 64 MiB.
+	ShareBytes int64
 	// Preview offers features that are not complete: share groups. Tests need it.
 	Preview bool
 	// Logger receives the log messages of handlers. Level is the log level of the whole broker,
@@ -126,6 +132,9 @@ type Handler struct {
 	large     *share.Places        // of large requests
 	batches   *share.Places        // of batches that are inflated or compressed
 
+	shares       *leader.Leader // nil: share groups are not served
+	shareConfigs shareConfigs
+
 	producerIDs producerIDs
 	creations   creations // topics that Metadata requests create
 	internal    creations // internal topics of streams groups
@@ -143,6 +152,7 @@ const (
 	defaultParkedBytes  = 64 << 20
 	defaultSessionBytes = 128 << 20
 	defaultAppendTime   = 30 * time.Second
+	defaultShareBytes   = 64 << 20
 )
 
 // changeTimeout bounds the write of a metadata change, and the wait for it to show if the request
@@ -179,6 +189,11 @@ func New(opt Options) (*Handler, error) {
 			Lost: func(r *network.Request, sent bool) { b.entries[r.Key].lost(b, r, sent) }})
 	}
 	b.ctx, b.stop = context.WithCancel(context.Background())
+	if opt.ShareStates != nil {
+		b.shares = leader.New(leader.Options{Self: opt.Self, Coordinator: opt.ShareStates, Sessions: int(conf.Groups.ShareSessions),
+			Memory: coordinator.NewMemoryBudget(cmp.Or(opt.ShareBytes, defaultShareBytes)), Park: opt.Replicas.Purgatory(),
+			Go: b.work.Go, Logger: opt.Logger})
+	}
 	return b, nil
 }
 
@@ -195,6 +210,9 @@ const closeGrace = 250 * time.Millisecond
 // still blocks then is abandoned. The caller must first stop the arrival of requests.
 func (b *Handler) Close(ctx context.Context) error {
 	b.stop()
+	if b.shares != nil {
+		b.shares.Close()
+	}
 	if b.forward != nil {
 		b.forward.Close()
 	}

@@ -38,6 +38,7 @@ type fetchPartition struct {
 	err     error
 	res     replica.ReadResult
 	have    int64 // bytes at the last peek
+	idle    bool  // nothing is read of it
 	skip    bool  // unchanged for the session, so not in the answer
 	delayed bool  // its damage was just reported, see fetch_damage.go
 	// If elsewhere is set, the consumer should read from the replica preferred instead (KIP-392).
@@ -233,7 +234,7 @@ func (rd *fetchRead) read(memory bool) bool {
 	left, used, first := rd.held, int64(0), true
 	for i := range rd.parts {
 		p := &rd.parts[i]
-		if p.err != nil {
+		if p.err != nil || p.idle {
 			continue
 		}
 		req := rd.request(p)
@@ -283,7 +284,9 @@ func (rd *fetchRead) release() {
 // wanted returns how many bytes the answer may have.
 func (rd *fetchRead) wanted() (n int64) {
 	for i := range rd.parts {
-		n += int64(max(rd.parts[i].maxBytes, 0))
+		if !rd.parts[i].idle {
+			n += int64(max(rd.parts[i].maxBytes, 0))
+		}
 	}
 	return min(n, rd.maxBytes)
 }

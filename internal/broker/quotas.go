@@ -85,7 +85,7 @@ func limitOf(key kmsg.Key) quota.Limit {
 	switch key {
 	case kmsg.Produce:
 		return quota.Produced
-	case kmsg.Fetch:
+	case kmsg.Fetch, kmsg.ShareFetch:
 		return quota.Fetched
 	case kmsg.CreateTopics, kmsg.DeleteTopics, kmsg.CreatePartitions:
 		return quota.Mutations

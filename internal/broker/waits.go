@@ -68,6 +68,8 @@ type waiters struct {
 	// group is of requests about one group, members of those that wait for its members too,
 	// transaction of those about one transactional id.
 	group, members, transaction *network.Waiter
+	// shareFetch is of fetches of share groups, shareWrite of their acknowledgements.
+	shareFetch, shareWrite *network.Waiter
 }
 
 func newWaiters(b *Handler) waiters {
@@ -96,6 +98,10 @@ func newWaiters(b *Handler) waiters {
 			return b.opt.Groups.Waits(id, "group "+view.Cut(id), list)
 		}},
 		transaction: &network.Waiter{Named: true, Steps: b.transactionSteps},
+		shareWrite:  fixed(view.StepCoordinator, "the share coordinator to store acknowledgements"),
+		shareFetch: &network.Waiter{Idle: true, Steps: func(_ string, list []view.WaitStep) []view.WaitStep {
+			return append(list, view.WaitStep{Step: view.StepRecords, For: "records that a member of a share group can acquire"})
+		}},
 	}
 }
 

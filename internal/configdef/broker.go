@@ -65,6 +65,10 @@ type Groups struct {
 	// group, which have no initial delay.
 	Streams, StreamsMin, StreamsMax Streams
 	StreamsMaxSize                  int32
+	// Share groups: the settings of groups without configs, and the limits for those of a single
+	// group.
+	Share, ShareMin, ShareMax ShareRecords
+	ShareSessions             int32 // of the broker
 }
 
 // Offsets has the settings of committed offsets and of their topic.
@@ -149,6 +153,19 @@ func (f *reader) groups() Groups {
 			Standbys:  int32(f.value("group.streams.max.standby.replicas").n),
 		},
 		StreamsMaxSize: int32(f.value("group.streams.max.size").n),
+
+		Share: f.shareRecords("group."),
+		ShareMin: ShareRecords{
+			Locks:      f.value("group.share.min.partition.max.record.locks").n,
+			Deliveries: int32(f.value("group.share.min.delivery.count.limit").n),
+			Lock:       milliseconds(f.value("group.share.min.record.lock.duration.ms").n),
+		},
+		ShareMax: ShareRecords{
+			Locks:      f.value("group.share.max.partition.max.record.locks").n,
+			Deliveries: int32(f.value("group.share.max.delivery.count.limit").n),
+			Lock:       milliseconds(f.value("group.share.max.record.lock.duration.ms").n),
+		},
+		ShareSessions: int32(f.value("group.share.max.share.sessions").n),
 	}
 }
 

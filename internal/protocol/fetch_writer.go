@@ -129,6 +129,11 @@ func (w *FetchWriter) End(endpoints []NodeEndpoint) [][]byte {
 		endpoints = nil
 	}
 	w.endpoints(endpoints)
+	return w.finish()
+}
+
+// finish returns the parts of a body that is complete.
+func (w *FetchWriter) finish() [][]byte {
 	w.size += len(w.dst)
 	at := 0
 	for _, r := range w.records {

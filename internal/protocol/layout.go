@@ -16,6 +16,7 @@ import (
 //	1 2 4 8 16  an integer or id of that many bytes
 //	s n         a string, a string that may be null
 //	g           the name of a group: a string of at most MaxName bytes, otherwise INVALID_GROUP_ID
+//	G           one that may be null
 //	i j         another name that a client makes last, one that may be null; otherwise INVALID_REQUEST
 //	b N         bytes, bytes that may be null
 //	[x]         an array of one type, [4] or [s]
@@ -119,6 +120,8 @@ func (p *layoutParser) field(what string) (fieldShape, error) {
 		return fieldShape{kind: kindNullableString}, nil
 	case "g":
 		return fieldShape{kind: kindString, longName: kerr.InvalidGroupID}, nil
+	case "G":
+		return fieldShape{kind: kindNullableString, longName: kerr.InvalidGroupID}, nil
 	case "i":
 		return fieldShape{kind: kindString, longName: kerr.InvalidRequest}, nil
 	case "j":

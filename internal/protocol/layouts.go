@@ -74,6 +74,9 @@ func requestLayouts() map[int16]string {
 		kmsg.WriteShareGroupState:       "g ( 16 ( 4 4 4 8 1+:4 ( 8 8 1 2 ) ) )",
 		kmsg.DeleteShareGroupState:      "g ( 16 ( 4 ) )",
 		kmsg.ReadShareGroupStateSummary: "g ( 16 ( 4 4 ) )",
+		kmsg.ShareFetch: "G j 4 4 4 4 1+:4 1+:4 2+:1 2+:1 " +
+			"( 16 ( 4 0:4 ( 8 8 [1] ) ) ) ( 16 [4] )",
+		kmsg.ShareAcknowledge: "G j 4 2+:1 ( 16 ( 4 ( 8 8 [1] ) ) )",
 	}
 	byKey := make(map[int16]string, len(layouts))
 	for key, layout := range layouts {

@@ -154,6 +154,9 @@ func (w *Window) Release(m Member) (ended int64, available bool) {
 	return ended, available
 }
 
+// Holds reports, in constant time, whether a member holds records.
+func (w *Window) Holds(m Member) bool { return w.tree.locks.of[m] != 0 }
+
 // endGrant ends a grant and the deliveries that it stands for.
 func (w *Window) endGrant(g uint32) (ended int64, available bool) {
 	l := &w.tree.locks

@@ -1,0 +1,165 @@
+package leader
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
+	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+// Coordinator reaches the share coordinators. No method blocks. done is called exactly once, from
+// any goroutine and possibly before the method returns. After COORDINATOR_NOT_AVAILABLE an item may
+// have been carried out or not. Other errors are final: those of package sharestate.
+type Coordinator interface {
+	Peek(ctx context.Context, keys []format.Key, done func([]sharestate.Peeked))
+	Open(ctx context.Context, items []sharestate.Opening, done func([]sharestate.Opened))
+	Write(ctx context.Context, items []sharestate.Writing, done func([]*kerr.Error))
+}
+
+// Log is the data partition on this broker. *replica.Partition implements it.
+type Log interface {
+	Leader() (broker, epoch int32)
+	Ends() replica.Ends
+	EpochEnd(currentEpoch, epoch int32) (int32, int64, error)
+	ListOffset(ts int64, currentEpoch int32, committed bool) (storage.Timestamp, error)
+}
+
+// Settings are those of a group.
+type Settings struct {
+	// Locks is share.partition.max.record.locks, Deliveries share.delivery.count.limit, Lock
+	// share.record.lock.duration.ms, Renew share.renew.acknowledge.enable, and Retry and RetryMax
+	// chronik.share.retry.backoff.ms and .max.ms.
+	Locks           int64
+	Deliveries      int
+	Lock            time.Duration
+	Renew           bool
+	Retry, RetryMax time.Duration
+	// Committed is share.isolation.level=read_committed.
+	Committed bool
+	// Reset is where a group starts without a stored position (share.auto.offset.reset):
+	// replica.Latest, replica.Earliest, or Since the group begins to read.
+	Reset int64
+	// Since, above 0, replaces Reset: the group starts with the first record that is not older.
+	Since time.Duration
+}
+
+// Options configures a Leader.
+type Options struct {
+	Self        int32
+	Coordinator Coordinator
+	// Memory bounds share partitions and sessions. Near the bound no records are acquired and no
+	// sessions opened; acknowledgements and loads are never refused.
+	Memory *coordinator.MemoryBudget
+	// Sessions is group.share.max.share.sessions.
+	Sessions int
+	// Park notifies of new records and of changes of the leadership.
+	Park *purgatory.Purgatory
+	// Go runs a function that may block on another goroutine.
+	Go     func(func())
+	Logger *zap.Logger
+	// Broken and Window are empty in an ordinary build.
+	Broken Broken
+	Window window.Broken
+}
+
+// Leader has the share partitions and the share sessions of a broker. All methods may be called
+// concurrently.
+type Leader struct {
+	opt    Options
+	origin time.Time
+	ctx    context.Context
+	stop   context.CancelFunc
+
+	mu       sync.Mutex
+	parts    map[format.Key]*Partition
+	sessions sessions
+}
+
+// New returns a Leader without share partitions.
+func New(opt Options) *Leader {
+	l := &Leader{opt: opt, origin: time.Now(), parts: map[format.Key]*Partition{}}
+	l.sessions.byKey = map[sessionKey]*Session{}
+	l.ctx, l.stop = context.WithCancel(context.Background())
+	return l
+}
+
+// Close ends all share partitions. Requests that wait are answered.
+func (l *Leader) Close() {
+	l.stop()
+	l.mu.Lock()
+	var all []*Partition
+	for _, p := range l.parts {
+		all = append(all, p)
+	}
+	l.mu.Unlock()
+	for _, p := range all {
+		p.lock()
+		p.end(kerr.NotLeaderForPartition)
+		p.unlock()
+	}
+}
+
+// now is the time since the origin, which does not follow the clock of the wall.
+func (l *Leader) now() time.Duration { return time.Since(l.origin) }
+
+// Partition returns the share partition of a data partition that this broker leads. If there is
+// none yet, it begins to load. s are the present settings of the group.
+func (l *Leader) Partition(k format.Key, log Log, s Settings) *Partition {
+	for {
+		l.mu.Lock()
+		p := l.parts[k]
+		made := p == nil
+		if made {
+			p = &Partition{l: l, key: k, log: log, cfg: s, members: map[string]*member{}}
+			l.parts[k] = p
+		}
+		l.mu.Unlock()
+		p.lock()
+		if made {
+			p.begin()
+		}
+		p.current(s)
+		ended := p.state == ended
+		p.unlock()
+		if !made && ended {
+			continue // it was removed from the table before
+		}
+		return p
+	}
+}
+
+// remove forgets a share partition that has ended.
+func (l *Leader) remove(p *Partition) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.parts[p.key] == p {
+		delete(l.parts, p.key)
+	}
+}
+
+// Changed reports that the stored state of a share partition was created, replaced, removed or cut:
+// id is its identity, the zero value for none, and leader the recorded leader epoch. The memory is
+// dropped, unless it is of that state in that epoch or a later one.
+func (l *Leader) Changed(k format.Key, id sharestate.Identity, leader int32) {
+	l.mu.Lock()
+	p := l.parts[k]
+	l.mu.Unlock()
+	if p == nil {
+		return
+	}
+	p.lock()
+	if p.state == ready && (p.id != id || p.epoch < leader) {
+		p.reload(kerr.NotLeaderForPartition)
+	}
+	p.unlock()
+}

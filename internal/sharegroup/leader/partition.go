@@ -1,0 +1,482 @@
+package leader
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
+	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/sharegroup/window"
+)
+
+type state int8
+
+const (
+	loading state = iota
+	ready
+	ended
+)
+
+const (
+	// A call to the coordinator that failed is repeated after leastPause, and later after up to
+	// mostPause. callTime bounds one.
+	leastPause = 20 * time.Millisecond
+	mostPause  = time.Second
+	callTime   = 5 * time.Second
+	// linger is how long a change waits for others if no request waits for its write.
+	linger = 100 * time.Millisecond
+	// answerTime is after how long an acknowledgement is answered whose write has no answer. It may
+	// be stored or not; the member repeats it.
+	answerTime = 30 * time.Second
+	// writeTime is how old a write may be before no more records are acquired.
+	writeTime = 5 * time.Second
+	// idleTime is for how long a share partition without sessions stays in memory.
+	idleTime = 5 * time.Minute
+	// A timer that is lateAlarm late shows that the process stood still: requests that were sent
+	// meanwhile are unread, and stallGrace is the time to read them.
+	lateAlarm  = time.Second
+	stallGrace = 5 * time.Second
+	// pressed is when acquisitions are tried again that were refused for memory.
+	pressed = 100 * time.Millisecond
+)
+
+// Bytes of memory that are counted in addition to the window.
+const (
+	partitionBytes = 1024
+	memberBytes    = 160
+	// recordBytes is reserved for each record of an acquisition, up to reservedRecords: each may
+	// become a run of its own with a lock.
+	recordBytes     = 64
+	reservedRecords = 4096
+)
+
+// maxMarks is how many marks the state may get before no more records are acquired. A write that
+// makes the stored state larger than sharestate.MaxMarks is refused.
+const maxMarks = sharestate.MaxMarks / 4
+
+// Partition is a share partition on its leader. All methods may be called concurrently; none blocks
+// for a disk or the network.
+type Partition struct {
+	l   *Leader
+	key format.Key
+	log Log
+
+	mu    sync.Mutex
+	after []func() // run when mu is released
+	state state
+	err   *kerr.Error // why it has ended
+	cfg   Settings
+	epoch int32  // leader epoch in which it loads or serves
+	load  uint64 // counts loads: answers of earlier ones are ignored
+	id    sharestate.Identity
+	w     *window.Window // nil unless ready
+
+	members map[string]*member
+	last    window.Member // that was given
+	users   int           // sessions that name it
+	waiters []waiter
+	queue   list.List // of *Place
+	turn    *Place    // that reads now
+	missed  bool      // another one asked for the turn meanwhile
+	allowed *Place    // may have the turn although others wait longer
+	serving bool      // a goroutine serves the queue
+	again   bool      // and there was an event since it began
+	bytes   int64     // counted in Options.Memory
+
+	write   *window.Write // under way
+	began   time.Duration // when the write began
+	pause   time.Duration // before the next repetition
+	alarm   *time.Timer
+	armed   time.Duration // when alarm fires; 0: it does not
+	due     time.Duration // of changes without a waiting request, 0: none
+	retryAt time.Duration // of the call that failed, 0: none
+	retry   func()        // with mu
+	pressAt time.Duration // 0: no acquisition was refused for memory
+	idleAt  time.Duration // 0: sessions name it
+	bell    bool          // it is watched in the purgatory
+}
+
+// member is a member of the group that has fetched or acknowledged.
+type member struct {
+	number   window.Member
+	sessions int
+}
+
+// waiter is an acknowledgement that waits for a write.
+type waiter struct {
+	seq  uint64
+	at   time.Duration
+	done func(*kerr.Error)
+}
+
+func (p *Partition) lock() { p.mu.Lock() }
+
+// unlock ends each use: it counts the memory, sets the alarm, and then runs what must not run with
+// the lock.
+func (p *Partition) unlock() {
+	p.arm()
+	p.count()
+	after := p.after
+	p.after = nil
+	p.mu.Unlock()
+	for _, f := range after {
+		f()
+	}
+}
+
+func (p *Partition) do(f func()) { p.after = append(p.after, f) }
+
+// count counts the memory.
+func (p *Partition) count() {
+	n := int64(0)
+	if p.state != ended {
+		n = partitionBytes + int64(len(p.key.Group)) + int64(len(p.members))*memberBytes
+	}
+	if p.w != nil {
+		n += int64(p.w.Stats().Bytes)
+	}
+	p.l.opt.Memory.Count(n - p.bytes)
+	p.bytes = n
+}
+
+// begin begins the first load.
+func (p *Partition) begin() {
+	p.idleAt = p.l.now() + idleTime
+	_, p.epoch = p.log.Leader()
+	p.watch()
+	p.peek()
+}
+
+// watch registers for new records, the end of transactions, and changes of the role and of the log
+// start.
+func (p *Partition) watch() {
+	p.bell = true
+	key := purgatory.Key{Topic: p.key.Topic, Partition: p.key.Partition}
+	p.do(func() { p.l.opt.Park.Watch((*bell)(p), time.Now().Add(forever), key) })
+}
+
+// forever is longer than a process runs.
+const forever = 20 * 365 * 24 * time.Hour
+
+// bell is a Partition as an operation that waits for events of its data partition.
+type bell Partition
+
+// TryComplete implements purgatory.Op. It completes when the share partition has ended.
+func (b *bell) TryComplete(int) bool {
+	p := (*Partition)(b)
+	p.lock()
+	defer p.unlock()
+	if p.leads() {
+		p.wake()
+	}
+	return p.state == ended
+}
+
+// Expire implements purgatory.Op: the broker stops.
+func (b *bell) Expire() {
+	p := (*Partition)(b)
+	p.lock()
+	p.bell = false
+	p.end(kerr.NotLeaderForPartition)
+	p.unlock()
+}
+
+// leads reports whether this broker leads in the epoch of p. If not, p ends.
+func (p *Partition) leads() bool {
+	if p.state == ended {
+		return false
+	}
+	broker, epoch := p.log.Leader()
+	switch {
+	case broker == p.l.opt.Self && epoch == p.epoch:
+		return true
+	case broker == p.l.opt.Self && p.l.opt.Broken.Has(LeadAnyEpoch):
+		return true
+	}
+	p.end(kerr.NotLeaderForPartition)
+	return false
+}
+
+// end ends p: its memory is dropped, and what waits is answered with an error.
+func (p *Partition) end(why *kerr.Error) {
+	if p.state == ended {
+		return
+	}
+	p.state, p.err = ended, why
+	p.drop(why)
+	p.l.remove(p)
+	p.wake()
+	if p.bell {
+		p.bell = false
+		key := purgatory.Key{Topic: p.key.Topic, Partition: p.key.Partition}
+		// Not from here, because the purgatory may be waiting for this very operation.
+		p.do(func() { p.l.opt.Go(func() { p.l.opt.Park.Check(key) }) })
+	}
+}
+
+// drop drops the memory. Acknowledgements that wait may be stored or not.
+func (p *Partition) drop(why *kerr.Error) {
+	p.load++
+	p.w, p.write, p.retry, p.retryAt, p.due, p.pressAt = nil, nil, nil, 0, 0, 0
+	p.members = map[string]*member{}
+	p.answer(why, func(waiter) bool { return true })
+}
+
+// answer answers the acknowledgements that are chosen.
+func (p *Partition) answer(code *kerr.Error, which func(waiter) bool) {
+	kept := p.waiters[:0]
+	for _, w := range p.waiters {
+		if !which(w) {
+			kept = append(kept, w)
+			continue
+		}
+		p.do(func() { w.done(code) })
+	}
+	clear(p.waiters[len(kept):])
+	p.waiters = kept
+}
+
+// reload drops the memory and loads.
+func (p *Partition) reload(why *kerr.Error) {
+	p.drop(why)
+	p.state, p.pause = loading, 0
+	p.again = true
+	p.peek()
+}
+
+// later calls f, with the lock, after a pause that gets longer.
+func (p *Partition) later(f func()) {
+	p.pause = min(max(2*p.pause, leastPause), mostPause)
+	p.retryAt, p.retry = p.l.now()+p.pause, f
+}
+
+// peek begins a load.
+func (p *Partition) peek() {
+	if !p.leads() {
+		return
+	}
+	p.load++
+	load := p.load
+	p.do(func() {
+		ctx, cancel := context.WithTimeout(p.l.ctx, callTime)
+		p.l.opt.Coordinator.Peek(ctx, []format.Key{p.key}, func(found []sharestate.Peeked) {
+			cancel()
+			p.lock()
+			defer p.unlock()
+			if p.load == load && p.leads() {
+				p.peeked(found[0])
+			}
+		})
+	})
+}
+
+func (p *Partition) peeked(found sharestate.Peeked) {
+	switch {
+	case again(found.Err):
+		p.later(p.peek)
+		return
+	case found.Err != nil:
+		p.end(loadError(found.Err))
+		return
+	case found.Leader > p.epoch:
+		p.later(p.peek) // another broker leads, and the metadata here do not show it yet
+		return
+	}
+	// A group that starts at a time needs an index that may be on the disk.
+	load, epoch, cfg := p.load, p.epoch, p.cfg
+	p.do(func() {
+		p.l.opt.Go(func() {
+			open, err := p.opening(found, epoch, cfg)
+			p.lock()
+			defer p.unlock()
+			switch {
+			case p.load != load || !p.leads():
+			case err != nil:
+				p.l.opt.Logger.Info("the load of a share partition is repeated", p.named(), zap.Error(err))
+				p.later(p.peek)
+			default:
+				p.id = found.ID
+				p.open(open)
+			}
+		})
+	})
+}
+
+// opening returns the request that opens a state.
+func (p *Partition) opening(found sharestate.Peeked, epoch int32, cfg Settings) (sharestate.Opening, error) {
+	o := sharestate.Opening{Key: p.key, ID: found.ID, Recorded: found.Leader, Leader: epoch, Cut: -1}
+	if found.Leader >= 0 && found.Leader < epoch && !p.l.opt.Broken.Has(ForgetCut) {
+		_, end, err := p.log.EpochEnd(epoch, found.Leader)
+		if err != nil {
+			return o, err
+		}
+		if o.Cut = end; end < 0 {
+			o.Cut = p.log.Ends().LogStart // all records of that epoch are gone, and all before
+		}
+	}
+	if found.Started {
+		return o, nil
+	}
+	ts := cfg.Reset
+	if cfg.Since > 0 {
+		ts = time.Now().Add(-cfg.Since).UnixMilli()
+	}
+	at, err := p.log.ListOffset(ts, epoch, cfg.Committed)
+	if err == nil && at.Offset < 0 { // all records are older
+		at, err = p.log.ListOffset(replica.Latest, epoch, cfg.Committed)
+	}
+	o.Start = at.Offset
+	return o, err
+}
+
+func (p *Partition) open(o sharestate.Opening) {
+	load := p.load
+	p.do(func() {
+		ctx, cancel := context.WithTimeout(p.l.ctx, callTime)
+		p.l.opt.Coordinator.Open(ctx, []sharestate.Opening{o}, func(opened []sharestate.Opened) {
+			cancel()
+			p.lock()
+			defer p.unlock()
+			if p.load == load && p.leads() {
+				p.opened(opened[0])
+			}
+		})
+	})
+}
+
+func (p *Partition) opened(o sharestate.Opened) {
+	switch {
+	case again(o.Err), o.Err == kerr.FencedLeaderEpoch, o.Err == kerr.FencedStateEpoch:
+		p.later(p.peek)
+		return
+	case o.Err != nil:
+		p.end(loadError(o.Err))
+		return
+	}
+	w, err := window.Load(p.cfg.window(p.l.opt.Window), o.Stored)
+	if err != nil {
+		p.l.opt.Logger.Error("the stored state of a share partition is invalid", p.named(), zap.Error(err))
+		p.end(kerr.KafkaStorageError)
+		return
+	}
+	p.w, p.state, p.pause = w, ready, 0
+	p.wake()
+}
+
+// again reports whether a call has failed on its way, so that it is repeated.
+func again(code *kerr.Error) bool {
+	switch code {
+	case kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.NotCoordinator:
+		return true
+	}
+	return false
+}
+
+// loadError returns the error of a fetch for a state that cannot be loaded. Clients know none of a
+// group that has no position in a partition; they look at the metadata, and repeat the request.
+func loadError(code *kerr.Error) *kerr.Error {
+	if errors.Is(code, kerr.KafkaStorageError) {
+		return kerr.KafkaStorageError
+	}
+	return kerr.UnknownTopicOrPartition
+}
+
+func (p *Partition) named() zap.Field {
+	return zap.Dict("share partition", zap.String("group", p.key.Group), zap.Binary("topic", p.key.Topic[:]),
+		zap.Int32("partition", p.key.Partition))
+}
+
+// window returns the settings of a window.
+func (s *Settings) window(broken window.Broken) window.Config {
+	return window.Config{Broken: broken, Locks: s.Locks, Deliveries: s.Deliveries, Lock: s.Lock, Retry: s.Retry, RetryMax: s.RetryMax}
+}
+
+// current applies settings.
+func (p *Partition) current(s Settings) {
+	if p.cfg == s {
+		return
+	}
+	if p.cfg = s; p.w != nil {
+		p.w.SetConfig(s.window(p.l.opt.Window))
+	}
+}
+
+// member returns the number of a member. It stays the same as long as the window exists, so that
+// the member's repetitions are known.
+func (p *Partition) member(id string) *member {
+	m := p.members[id]
+	if m == nil {
+		p.forget()
+		p.last++
+		m = &member{number: p.last}
+		p.members[id] = m
+	}
+	return m
+}
+
+// forget forgets the members without a session if no write can be repeated that has changes of
+// them.
+func (p *Partition) forget() {
+	const few = 16
+	if p.w == nil || len(p.members) < few+2*p.users || p.write != nil || p.w.Due() {
+		return
+	}
+	for id, m := range p.members {
+		if m.sessions == 0 && !p.w.Holds(m.number) {
+			delete(p.members, id)
+		}
+	}
+}
+
+// used counts a session that names p, or one that no longer does.
+func (p *Partition) used(s *Session, n int) {
+	p.lock()
+	defer p.unlock()
+	p.users += n
+	if p.idleAt = 0; p.users == 0 {
+		p.idleAt = p.l.now() + idleTime
+	}
+	if p.state != ended {
+		p.member(s.key.member).sessions += n
+	}
+}
+
+// release releases what a member holds: its session has ended.
+func (p *Partition) release(id string) {
+	p.lock()
+	defer p.unlock()
+	m := p.members[id]
+	if m == nil || p.w == nil || p.l.opt.Broken.Has(KeepLocks) {
+		return
+	}
+	if _, available := p.w.Release(m.number); available {
+		p.wake()
+	}
+	p.pump()
+}
+
+// holds reports whether a member holds records.
+func (p *Partition) holds(id string) bool {
+	p.lock()
+	defer p.unlock()
+	m := p.members[id]
+	return m != nil && p.w != nil && p.w.Holds(m.number)
+}
+
+// Stats returns the numbers of the window; false: it is not loaded.
+func (p *Partition) Stats() (window.Stats, bool) {
+	p.lock()
+	defer p.unlock()
+	if p.w == nil {
+		return window.Stats{}, false
+	}
+	return p.w.Stats(), true
+}
