@@ -64,6 +64,12 @@ type Groups struct {
 	// group, which have no initial delay.
 	Streams, StreamsMin, StreamsMax Streams
 	StreamsMaxSize                  int32
+	// Share groups: the settings of groups without configs, and the limits for those of a single
+	// group.
+	ShareGroup, ShareGroupMin, ShareGroupMax ShareGroup
+	ShareGroupMaxSize                        int32
+	// ShareInitializeRetry is the longest pause before a failed request for states is repeated.
+	ShareInitializeRetry time.Duration
 }
 
 // Offsets has the settings of committed offsets and of their topic.
@@ -147,6 +153,10 @@ func (f *reader) groups() Groups {
 			Standbys:  int32(f.value("group.streams.max.standby.replicas").n),
 		},
 		StreamsMaxSize: int32(f.value("group.streams.max.size").n),
+
+		ShareGroup: f.shareGroup("group."), ShareGroupMin: f.shareGroupBound("min"), ShareGroupMax: f.shareGroupBound("max"),
+		ShareGroupMaxSize:    int32(f.value("group.share.max.size").n),
+		ShareInitializeRetry: milliseconds(f.value("group.share.initialize.retry.interval.ms").n),
 	}
 }
 

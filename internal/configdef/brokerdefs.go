@@ -14,6 +14,7 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 	defs = append(defs, topicPolicyDefs()...)
 	defs = append(defs, groupDefs()...)
 	defs = append(defs, streamsDefs()...)
+	defs = append(defs, shareGroupDefs()...)
 	defs = append(defs, offsetDefs()...)
 	defs = append(defs, transactionDefs()...)
 	defs = append(defs, cleaningDefs()...)

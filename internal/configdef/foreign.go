@@ -20,14 +20,13 @@ group.consumer.assignment.interval.ms group.consumer.max.assignment.interval.ms
 group.consumer.min.assignment.interval.ms
 group.consumer.regex.refresh.interval.ms group.coordinator.append.linger.ms
 group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes group.coordinator.rebalance.protocols
-group.coordinator.threads group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
-group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms group.share.max.assignment.interval.ms
-group.share.max.delivery.count.limit group.share.max.heartbeat.interval.ms group.share.max.partition.max.record.locks
-group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms group.share.max.share.sessions
-group.share.max.size group.share.min.assignment.interval.ms group.share.min.delivery.count.limit
-group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
-group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms group.share.partition.max.record.locks
-group.share.persister.class.name group.share.record.lock.duration.ms group.share.session.timeout.ms
+group.coordinator.threads group.share.assignors group.share.delivery.count.limit
+group.share.max.delivery.count.limit group.share.max.partition.max.record.locks
+group.share.max.record.lock.duration.ms group.share.max.share.sessions
+group.share.min.delivery.count.limit
+group.share.min.partition.max.record.locks
+group.share.min.record.lock.duration.ms group.share.partition.max.record.locks
+group.share.persister.class.name group.share.record.lock.duration.ms
 initial.broker.registration.timeout.ms
 internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
 kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
@@ -129,14 +128,9 @@ func foreignGroupDefs() []*Def {
 	}
 	return []*Def{
 		foreign("consumer.assignment.interval.ms", Int, atLeast(0)),
-		foreign("share.assignment.interval.ms", Int, atLeast(0)),
-		foreign("share.auto.offset.reset", String),
 		foreign("share.delivery.count.limit", Int, atLeast(2)),
-		foreign("share.heartbeat.interval.ms", Int, atLeast(1)),
-		foreign("share.isolation.level", String, oneOf("read_committed", "read_uncommitted")),
 		foreign("share.partition.max.record.locks", Int, atLeast(100)),
 		foreign("share.record.lock.duration.ms", Int, atLeast(1000)),
 		foreign("share.renew.acknowledge.enable", Boolean),
-		foreign("share.session.timeout.ms", Int, atLeast(1)),
 	}
 }

@@ -18,11 +18,12 @@ const (
 )
 
 // singleGroupDefs are the configs that a single group may set: a consumer group (KIP-848) those
-// that begin with consumer, a streams group (KIP-1071) those that begin with streams.
+// that begin with consumer, a streams group (KIP-1071) those that begin with streams, a share group
+// (KIP-932) those that begin with share.
 func singleGroupDefs() []*Def {
 	const session = "The number of milliseconds without a heartbeat after which a member of the group is removed."
 	const heartbeat = "The interval in milliseconds at which the broker asks the members of the group to send heartbeats."
-	return []*Def{
+	return append([]*Def{
 		topicDef(groupSession, Int, "45000", session, from("group."+groupSession), boundedByBroker(groupSession)),
 		topicDef(groupHeartbeat, Int, "5000", heartbeat, from("group."+groupHeartbeat), boundedByBroker(groupHeartbeat)),
 		topicDef(streamsSession, Int, "45000", session, from("group."+streamsSession), boundedByBroker(streamsSession)),
@@ -34,7 +35,7 @@ func singleGroupDefs() []*Def {
 			from("group."+streamsDelay), atLeast(0)),
 		topicDef(streamsStandbys, Int, "0", "The number of standby tasks for each task with state.",
 			from("group."+streamsStandbys), atLeast(0), func(d *Def) { d.Bounds = "from 0 to group.streams.max.standby.replicas" }),
-	}
+	}, singleShareGroupDefs()...)
 }
 
 // boundedByBroker marks a config of a group that is limited by the broker's settings. CheckGroup
@@ -43,7 +44,7 @@ func boundedByBroker(name string) option {
 	return func(d *Def) {
 		kind, bare, _ := strings.Cut(name, ".")
 		low := int64(1)
-		if name == streamsInterval {
+		if name == streamsInterval || name == shareInterval {
 			low = 0
 		}
 		atLeast(low)(d)
@@ -55,6 +56,7 @@ func boundedByBroker(name string) option {
 type Group struct {
 	Session, Heartbeat time.Duration // of a consumer group (KIP-848)
 	Streams            Streams
+	ShareGroup         ShareGroup
 }
 
 // Streams has the settings of a streams group (KIP-1071).
@@ -100,6 +102,9 @@ func (r *Registry) CheckGroup(set map[string]string, limits *Groups) error {
 		if err := r.checkLimit(set, c); err != nil {
 			return err
 		}
+	}
+	if err := r.checkShareGroup(set, limits); err != nil {
+		return err
 	}
 	if raw, ok := set[streamsStandbys]; ok {
 		v, err := r.group[streamsStandbys].parse(raw)
@@ -163,6 +168,7 @@ func (r *Registry) ResolveGroup(l Layers) (Group, error) {
 	f := reader{r: r, defs: r.group, l: l}
 	return Group{
 		Session: milliseconds(f.value(groupSession).n), Heartbeat: milliseconds(f.value(groupHeartbeat).n), Streams: f.streams(""),
+		ShareGroup: f.shareGroup(""),
 	}, f.err
 }
 

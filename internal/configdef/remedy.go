@@ -46,6 +46,7 @@ func remedies() []remedy {
 			"leave it out: replication has no such setting; docs/configuration.md lists those that begin with replica."},
 		{[]string{"transaction.two.phase.commit.enable"}, "leave it out: there is no two-phase commit (KIP-939) yet"},
 		{[]string{"transaction.", "add.partitions.to.txn."}, "leave it out: transactions have no such setting"},
+		{[]string{"group.share.assignors"}, "leave it out: share groups have one assignor, simple"},
 		{[]string{"group.share.", "share."}, "leave it out: there are no share groups yet"},
 		{[]string{"remote.", "log.local.", "local."}, "leave it out: there is no tiered storage"},
 		{[]string{"quota.", "client.quota."},

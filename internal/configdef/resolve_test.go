@@ -193,6 +193,9 @@ func TestEveryBrokerConfigIsRead(t *testing.T) {
 		"replica.follow.bytes":           "2000000",
 		"log.cleaner.dedupe.buffer.size": "2000000", "group.consumer.max.session.timeout.ms": "50000",
 		"group.streams.max.session.timeout.ms": "50000", "group.streams.num.standby.replicas": "1",
+		"group.share.session.timeout.ms": "46000", "group.share.min.session.timeout.ms": "44000",
+		"group.share.max.session.timeout.ms": "50000", "group.share.heartbeat.interval.ms": "6000",
+		"group.share.min.heartbeat.interval.ms": "4000", "group.share.max.size": "300", "group.share.min.assignment.interval.ms": "500",
 		producerExpiration: "1020001", "transaction.state.log.num.partitions": "7", "transaction.state.log.segment.bytes": "2000000"}
 	for _, d := range r.Brokers() {
 		if d.Update != ReadOnly || slices.ContainsFunc(otherUnits(), func(o *Def) bool { return o.Name == d.Name }) {
