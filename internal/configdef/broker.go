@@ -67,8 +67,12 @@ type Groups struct {
 	StreamsMaxSize                  int32
 	// Share groups: the settings of groups without configs, and the limits for those of a single
 	// group.
-	Share, ShareMin, ShareMax ShareRecords
-	ShareSessions             int32 // of the broker
+	Share, ShareMin, ShareMax                ShareRecords
+	ShareSessions                            int32 // of the broker
+	ShareGroup, ShareGroupMin, ShareGroupMax ShareGroup
+	ShareGroupMaxSize                        int32
+	// ShareInitializeRetry is the longest pause before a failed request for states is repeated.
+	ShareInitializeRetry time.Duration
 }
 
 // Offsets has the settings of committed offsets and of their topic.
@@ -166,6 +170,9 @@ func (f *reader) groups() Groups {
 			Lock:       milliseconds(f.value("group.share.max.record.lock.duration.ms").n),
 		},
 		ShareSessions: int32(f.value("group.share.max.share.sessions").n),
+		ShareGroup:    f.shareGroup("group."), ShareGroupMin: f.shareGroupBound("min"), ShareGroupMax: f.shareGroupBound("max"),
+		ShareGroupMaxSize:    int32(f.value("group.share.max.size").n),
+		ShareInitializeRetry: milliseconds(f.value("group.share.initialize.retry.interval.ms").n),
 	}
 }
 

@@ -15,6 +15,7 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 	defs = append(defs, groupDefs()...)
 	defs = append(defs, streamsDefs()...)
 	defs = append(defs, shareRecordDefs()...)
+	defs = append(defs, shareGroupDefs()...)
 	defs = append(defs, offsetDefs()...)
 	defs = append(defs, transactionDefs()...)
 	defs = append(defs, shareDefs()...)

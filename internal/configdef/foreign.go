@@ -20,14 +20,7 @@ group.consumer.assignment.interval.ms group.consumer.max.assignment.interval.ms
 group.consumer.min.assignment.interval.ms
 group.consumer.regex.refresh.interval.ms group.coordinator.append.linger.ms
 group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes group.coordinator.rebalance.protocols
-group.coordinator.threads group.share.assignment.interval.ms group.share.assignors
-group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms group.share.max.assignment.interval.ms
-group.share.max.heartbeat.interval.ms
-group.share.max.session.timeout.ms
-group.share.max.size group.share.min.assignment.interval.ms
-group.share.min.heartbeat.interval.ms
-group.share.min.session.timeout.ms
-group.share.persister.class.name group.share.session.timeout.ms
+group.coordinator.threads group.share.assignors group.share.persister.class.name
 initial.broker.registration.timeout.ms
 internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
 kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
@@ -126,10 +119,5 @@ func foreignGroupDefs() []*Def {
 	}
 	return []*Def{
 		foreign("consumer.assignment.interval.ms", Int, atLeast(0)),
-		foreign("share.assignment.interval.ms", Int, atLeast(0)),
-		foreign("share.auto.offset.reset", String),
-		foreign("share.heartbeat.interval.ms", Int, atLeast(1)),
-		foreign("share.isolation.level", String, oneOf("read_committed", "read_uncommitted")),
-		foreign("share.session.timeout.ms", Int, atLeast(1)),
 	}
 }

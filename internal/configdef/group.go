@@ -35,7 +35,7 @@ func singleGroupDefs() []*Def {
 			from("group."+streamsDelay), atLeast(0)),
 		topicDef(streamsStandbys, Int, "0", "The number of standby tasks for each task with state.",
 			from("group."+streamsStandbys), atLeast(0), func(d *Def) { d.Bounds = "from 0 to group.streams.max.standby.replicas" }),
-	}, singleShareRecordDefs()...)
+	}, append(singleShareGroupDefs(), singleShareRecordDefs()...)...)
 }
 
 // boundedByBroker marks a config of a group that is limited by the broker's settings. CheckGroup
@@ -44,7 +44,7 @@ func boundedByBroker(name string) option {
 	return func(d *Def) {
 		kind, bare, _ := strings.Cut(name, ".")
 		low := int64(1)
-		if name == streamsInterval {
+		if name == streamsInterval || name == shareInterval {
 			low = 0
 		}
 		atLeast(low)(d)
@@ -57,6 +57,7 @@ type Group struct {
 	Session, Heartbeat time.Duration // of a consumer group (KIP-848)
 	Streams            Streams
 	Share              ShareRecords
+	ShareGroup         ShareGroup
 }
 
 // Streams has the settings of a streams group (KIP-1071).
@@ -102,6 +103,9 @@ func (r *Registry) CheckGroup(set map[string]string, limits *Groups) error {
 		if err := r.checkLimit(set, c); err != nil {
 			return err
 		}
+	}
+	if err := r.checkShareGroup(set, limits); err != nil {
+		return err
 	}
 	if err := r.checkShareRecords(set, limits); err != nil {
 		return err
@@ -168,7 +172,8 @@ func (r *Registry) ResolveGroup(l Layers) (Group, error) {
 	f := reader{r: r, defs: r.group, l: l}
 	return Group{
 		Session: milliseconds(f.value(groupSession).n), Heartbeat: milliseconds(f.value(groupHeartbeat).n), Streams: f.streams(""),
-		Share: f.shareRecords(""),
+		Share:      f.shareRecords(""),
+		ShareGroup: f.shareGroup(""),
 	}, f.err
 }
 

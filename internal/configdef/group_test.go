@@ -35,8 +35,19 @@ func TestGroupConfigsWithinTheBrokersLimits(t *testing.T) {
 			"streams.assignment.interval.ms must be less than or equal to group.streams.max.assignment.interval.ms"},
 		{"streams.num.standby.replicas", "3", "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas"},
 		{"nope", "1", "Unknown group config name: nope"},
-		{"share.auto.offset.reset", "earliest",
-			"Group config share.auto.offset.reset exists in Kafka, but this version of chronik does not support it; leave it out: there are no share groups yet"},
+		{"share.session.timeout.ms", "60000", ""}, {"share.assignment.interval.ms", "0", ""}, {"share.isolation.level", "read_committed", ""},
+		{"share.session.timeout.ms", "60001",
+			"share.session.timeout.ms must be less than or equal to group.share.max.session.timeout.ms"},
+		{"share.heartbeat.interval.ms", "4999",
+			"share.heartbeat.interval.ms must be greater than or equal to group.share.min.heartbeat.interval.ms"},
+		{"share.assignment.interval.ms", "15001",
+			"share.assignment.interval.ms must be less than or equal to group.share.max.assignment.interval.ms"},
+		{"share.auto.offset.reset", "none", "Invalid value none for configuration share.auto.offset.reset: The value must be either " +
+			"'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'"},
+		{"share.isolation.level", "x",
+			"Invalid value x for configuration share.isolation.level: String must be one of: read_committed, read_uncommitted"},
+		{"consumer.assignment.interval.ms", "1", "Group config consumer.assignment.interval.ms exists in Kafka, " +
+			"but this version of chronik does not support it; leave it out"},
 	} {
 		wantMsg(t, r.CheckGroup(map[string]string{c.name: c.value}, &b.Groups), c.want)
 	}
@@ -49,7 +60,18 @@ func TestGroupConfigsWithinTheBrokersLimits(t *testing.T) {
 	must.OK(t, err)
 	wantMsg(t, r.CheckGroup(map[string]string{"streams.heartbeat.interval.ms": "45000"}, &wide.Groups),
 		"streams.session.timeout.ms must be greater than streams.heartbeat.interval.ms")
+	wide, err = r.ResolveBroker(map[string]string{"group.share.max.heartbeat.interval.ms": "50000"})
+	must.OK(t, err)
+	wantMsg(t, r.CheckGroup(map[string]string{"share.heartbeat.interval.ms": "45000"}, &wide.Groups),
+		"share.session.timeout.ms must be greater than share.heartbeat.interval.ms")
 	for name, want := range map[string]string{
+		"group.share.heartbeat.interval.ms=16000": "group.share.heartbeat.interval.ms must be less than or equal to " +
+			"group.share.max.heartbeat.interval.ms",
+		"group.share.session.timeout.ms=44000": "group.share.session.timeout.ms must be greater than or equal to " +
+			"group.share.min.session.timeout.ms",
+		"group.share.min.assignment.interval.ms=20000": "group.share.max.assignment.interval.ms must be greater than or equal to " +
+			"group.share.min.assignment.interval.ms",
+		"group.share.max.size=1001":                 "Invalid value 1001 for configuration group.share.max.size: Value must be no more than 1000",
 		"group.streams.heartbeat.interval.ms=45000": "group.streams.heartbeat.interval.ms must be less than group.streams.session.timeout.ms",
 		"group.streams.min.session.timeout.ms=60001": "group.streams.max.session.timeout.ms must be greater than or equal to " +
 			"group.streams.min.session.timeout.ms",
@@ -89,5 +111,34 @@ func TestGroupsInheritFromTheBroker(t *testing.T) {
 	if v.Value != "50000" || v.Source != SourceGroup || len(v.Settings) != 3 || v.Settings[0] != want[0] || v.Settings[1] != want[1] ||
 		v.Settings[2] != want[2] {
 		t.Errorf("%+v", v)
+	}
+}
+
+func TestShareGroupsStartSomewhere(t *testing.T) {
+	r := registry()
+	for value, want := range map[string]ShareStart{"latest": {}, "earliest": {Earliest: true},
+		"by_duration:PT1H30M": {Ago: 90 * time.Minute}, "by_duration:P2DT3S": {Ago: 48*time.Hour + 3*time.Second},
+		"by_duration:p1d": {Ago: 24 * time.Hour}, "by_duration:PT0.5S": {Ago: 500 * time.Millisecond}} {
+		g, err := r.ResolveGroup(Layers{Group: map[string]string{shareReset: value, shareIsolation: "read_committed"}})
+		if err != nil || g.ShareGroup.Start != want || !g.ShareGroup.Committed {
+			t.Errorf("%s: %+v, %v", value, g.ShareGroup, err)
+		}
+	}
+	b, err := r.ResolveBroker(nil)
+	must.OK(t, err)
+	for _, value := range []string{"", "Latest", "by_duration:", "by_duration:P", "by_duration:PT", "by_duration:P1DT", "by_duration:-PT1H",
+		"by_duration:PT1H1H", "PT1H", "by_duration:P99999999999999999999D", "by_duration:P106752D", "by_duration:PT9223372036854775807S"} {
+		if err := r.CheckGroup(map[string]string{shareReset: value}, &b.Groups); err == nil {
+			t.Errorf("%q is accepted", value)
+		}
+	}
+	g, err := r.ResolveGroup(Layers{Group: map[string]string{shareSession: "50000"},
+		Static: map[string]string{"group.share.heartbeat.interval.ms": "7000"}})
+	if want := (ShareGroup{Session: 50 * time.Second, Heartbeat: 7 * time.Second, Interval: time.Second}); err != nil || g.ShareGroup != want {
+		t.Errorf("%+v, %v", g.ShareGroup, err)
+	}
+	b.Groups.ShareGroupMax.Session = 46 * time.Second // lowered since
+	if s := b.Groups.ShareGroupOf(g.ShareGroup); s.Session != 46*time.Second || s.Heartbeat != 7*time.Second {
+		t.Errorf("%+v", s)
 	}
 }

@@ -82,6 +82,9 @@ func (g *Groups) check() error {
 	case g.MinConsumerHeartbeat > g.MaxConsumerHeartbeat:
 		return atLeastThat("group.consumer.max.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms")
 	}
+	if err := g.checkShareGroup(); err != nil {
+		return err
+	}
 	if err := g.checkShareRecords(); err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 // value is the value of a record.
 type value interface{ Encode() []byte }
 
-// Apply implements coordinator.Machine. It skips records of unknown types, such as those of share
-// groups, as Kafka does after a downgrade.
+// Apply implements coordinator.Machine. It skips records of unknown types, as Kafka does after a
+// downgrade.
 func (s *Shard) Apply(r coordinator.Record) error {
 	if r.Marker != nil {
 		return s.loadMarker(r)
@@ -61,6 +61,18 @@ func decode(t format.Type, p []byte) (value, error) {
 		return format.DecodeCurrent(p)
 	case format.TypeRegex:
 		return format.DecodeRegex(p)
+	case format.TypeShareMember:
+		return format.DecodeShareMember(p)
+	case format.TypeShare:
+		return format.DecodeShare(p)
+	case format.TypeShareEpoch:
+		return format.DecodeTargetEpoch(p)
+	case format.TypeShareTarget:
+		return format.DecodeTarget(p)
+	case format.TypeShareCurrent:
+		return format.DecodeShareCurrent(p)
+	case format.TypeShareStates:
+		return format.DecodeShareStates(p)
 	case format.TypeStreams:
 		return format.DecodeStreams(p)
 	case format.TypeTopology:
@@ -107,6 +119,13 @@ func (s *Shard) apply(k format.Key, v value) {
 			g.streams().apply(k.Item, v)
 			return
 		}
+		if k.Type.Share() {
+			if g.share() == nil {
+				g.kind = newShare()
+			}
+			g.share().apply(k.Item, v)
+			return
+		}
 		if g.consumer() == nil {
 			g.kind = newConsumer()
 		}
@@ -130,11 +149,18 @@ func (s *Shard) applyTombstone(g *group, k format.Key) {
 		if g.streams() != nil {
 			g.kind = newClassic()
 		}
+	case format.TypeShare:
+		if g.share() != nil {
+			g.kind = newClassic()
+		}
 	default:
 		if c := g.streams(); c != nil && k.Type.Streams() {
 			c.applyTombstone(k)
 		}
-		if c := g.consumer(); c != nil && !k.Type.Streams() {
+		if c := g.share(); c != nil && k.Type.Share() {
+			c.applyTombstone(k)
+		}
+		if c := g.consumer(); c != nil && !k.Type.Streams() && !k.Type.Share() {
 			c.applyTombstone(k)
 		}
 	}

@@ -60,3 +60,26 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		})
 	}
 }
+
+// Without any one of the rules of share groups, some walk goes wrong.
+func TestEveryRuleOfShareGroupsIsNeeded(t *testing.T) {
+	for name, rule := range map[string]Rule{
+		"AssignUninitialized": AssignUninitialized, "InitializeUnrecorded": InitializeUnrecorded,
+		"ForgetInitializing": ForgetInitializing, "AskOnce": AskOnce, "DeleteWhileInitializing": DeleteWhileInitializing,
+		"InitializeWhileDeleting": InitializeWhileDeleting, "KeepStates": KeepStates, "DeleteJoined": DeleteJoined,
+		"KeepDeletedTopics": KeepDeletedTopics, "AnyMemberEpoch": AnyMemberEpoch,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(200) {
+				if bad := newShareWalk(seeded{rand.New(rand.NewPCG(seed, 1))}, breakrules.Without(rule)).run(100); bad != "" {
+					t.Logf("walk %d: %s", seed, bad)
+					if bad := newShareWalk(seeded{rand.New(rand.NewPCG(seed, 1))}, Broken{}).run(100); bad != "" {
+						t.Errorf("walk %d goes wrong with all rules: %s", seed, bad)
+					}
+					return
+				}
+			}
+			t.Error("no walk detects its absence")
+		})
+	}
+}

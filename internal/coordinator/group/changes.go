@@ -24,6 +24,9 @@ func (s *Shard) topicsChanged(e TopicsChanged) {
 	}
 	for _, g := range s.groups {
 		g.kind.topicsChanged(e)
+		if c := g.share(); c != nil && !c.waits && c.states.unfinished() {
+			s.setTimer(timerShares, g.id, "", 0)
+		}
 	}
 	if s.needsRecords(e) {
 		s.changes.note(e)
@@ -36,6 +39,9 @@ func (s *Shard) topicsChanged(e TopicsChanged) {
 func (s *Shard) needsRecords(e TopicsChanged) bool {
 	for _, g := range s.groups {
 		if slices.ContainsFunc(e.Deleted, g.hasOffsets) || (e.All || len(e.Changed) > 0) && g.usesRegex() {
+			return true
+		}
+		if c := g.share(); c != nil && (e.All || len(e.Deleted) > 0) && len(s.forgottenTopics(c)) > 0 {
 			return true
 		}
 	}
@@ -73,6 +79,18 @@ func (s *Shard) applyTopicChanges() {
 		}
 	}
 	s.changes.deleted = nil
+	for _, id := range slices.Sorted(maps.Keys(s.groups)) {
+		if c := s.groups[id].share(); c != nil {
+			if forgotten := s.forgottenTopics(c); len(forgotten) > 0 {
+				left -= s.forgetTopics(s.groups[id], forgotten) / tombstoneSize
+				s.finishEvent(id)
+			}
+		}
+		if left <= 0 {
+			s.setTimer(timerTopics, "", "", tombstoneDelay)
+			return
+		}
+	}
 	if s.rematched != nil {
 		if !s.applyMatches(s.rematched) {
 			s.setTimer(timerTopics, "", "", tombstoneDelay)
@@ -110,6 +128,7 @@ func (s *Shard) groupsWithDeletedTopics() (ids []string) {
 // tombstoneDelay.
 const (
 	maxTombstones  = 10_000
+	tombstoneSize  = 100 // bytes, about
 	tombstoneDelay = 100 * time.Millisecond
 )
 

@@ -13,7 +13,7 @@ func (c *classic) name() string         { return "classic" }
 func (c *classic) stateName() string    { return c.state.String() }
 func (c *classic) protocolName() string { return c.protocolType }
 func (c *classic) empty() bool          { return c.state == empty }
-func (c *classic) idle() bool           { return c.empty() && len(c.pending) == 0 }
+func (c *classic) expires() bool        { return c.empty() && len(c.pending) == 0 }
 func (c *classic) forgettable() bool {
 	return !c.recorded && len(c.members) == 0 && len(c.pending) == 0
 }

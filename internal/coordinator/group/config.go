@@ -30,6 +30,13 @@ type Config struct {
 	Streams        StreamsConfig
 	StreamsMaxSize int // group.streams.max.size
 
+	// Share groups (KIP-932).
+	Share        ShareConfig
+	ShareMaxSize int // group.share.max.size
+	// ShareRetry bounds the pause after a failed request to a share coordinator:
+	// group.share.initialize.retry.interval.ms.
+	ShareRetry time.Duration
+
 	// Offsets.
 	MaxMetadata    int           // offset.metadata.max.bytes
 	Retention      time.Duration // offsets.retention.minutes
@@ -65,6 +72,12 @@ type StreamsConfig struct {
 	Standbys               int // streams.num.standby.replicas
 }
 
+// ShareConfig has the settings of a share group. The names are those of a group's configs.
+type ShareConfig struct {
+	Session, Heartbeat time.Duration // share.session.timeout.ms, share.heartbeat.interval.ms
+	Interval           time.Duration // minimum time between two targets: share.assignment.interval.ms
+}
+
 // DefaultConfig returns Kafka's defaults.
 func DefaultConfig() Config {
 	return Config{
@@ -75,7 +88,9 @@ func DefaultConfig() Config {
 		Streams: StreamsConfig{Session: 45 * time.Second, Heartbeat: 5 * time.Second, InitialDelay: 3 * time.Second,
 			Interval: time.Second},
 		StreamsMaxSize: 1<<31 - 1,
-		MaxMetadata:    4096, Retention: 7 * 24 * time.Hour, RetentionCheck: 10 * time.Minute, ProducerExpiry: producers.DefaultExpiry,
+		Share:          ShareConfig{Session: 45 * time.Second, Heartbeat: 5 * time.Second, Interval: time.Second},
+		ShareMaxSize:   200, ShareRetry: 30 * time.Second,
+		MaxMetadata: 4096, Retention: 7 * 24 * time.Hour, RetentionCheck: 10 * time.Minute, ProducerExpiry: producers.DefaultExpiry,
 		MaxRecord: 16 << 20, MaxRequest: 1 << 20, MemberMemory: coordinator.NewMemoryBudget(64 << 20), NewID: RandomID,
 	}
 }

@@ -211,6 +211,9 @@ func (s *Shard) timesOf(g *group) Times {
 	if t.Streams == nil {
 		t.Streams = &s.cfg.Streams
 	}
+	if t.Share == nil {
+		t.Share = &s.cfg.Share
+	}
 	return t
 }
 

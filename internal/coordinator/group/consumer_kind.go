@@ -13,7 +13,7 @@ import (
 func (c *consumer) name() string         { return "consumer" }
 func (c *consumer) protocolName() string { return consumerProtocol }
 func (c *consumer) empty() bool          { return len(c.members) == 0 }
-func (c *consumer) idle() bool           { return c.empty() }
+func (c *consumer) expires() bool        { return c.empty() }
 func (c *consumer) forgettable() bool    { return false } // it has records
 
 // writes implements kind. A Heartbeat may notice that topics have changed; a SyncGroup only reads.

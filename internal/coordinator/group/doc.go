@@ -1,5 +1,5 @@
 // Package group is the group coordinator as a pure state machine: classic groups, consumer groups
-// (KIP-848), streams groups (KIP-1071), and committed offsets.
+// (KIP-848), streams groups (KIP-1071), share groups (KIP-932), and committed offsets.
 //
 // It owns Shard, the coordinator.Machine of one partition of __consumer_offsets. A Shard does no
 // I/O, starts no goroutine, reads no clock, and uses no randomness except Config.NewID: the same

@@ -66,6 +66,9 @@ func Refuse(req kmsg.Request, code *kerr.Error) kmsg.Response {
 	case *kmsg.StreamsGroupHeartbeatResponse:
 		resp.ErrorCode, resp.Status = n, []kmsg.StreamsGroupHeartbeatResponseStatus{}
 		return resp
+	case *kmsg.ShareGroupHeartbeatResponse:
+		resp.ErrorCode = n
+		return resp
 	case *kmsg.OffsetDeleteResponse:
 		resp.ErrorCode = n
 		return resp

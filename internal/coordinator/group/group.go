@@ -33,6 +33,12 @@ func (g *group) streams() *streams {
 	return c
 }
 
+// share returns the group's kind if it is a share group, otherwise nil.
+func (g *group) share() *share {
+	c, _ := g.kind.(*share)
+	return c
+}
+
 // group returns a group, creating it if needed.
 func (s *Shard) group(id string) *group {
 	g := s.groups[id]

@@ -6,8 +6,8 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 )
 
-// kind is a group's protocol: what its members agree on, and how. The kinds are *classic, *consumer
-// and *streams. apply.go gives a group its kind with the first record of it. Methods with a Shard
+// kind is a group's protocol: what its members agree on, and how. The kinds are *classic, *consumer,
+// *streams and *share. apply.go gives a group its kind with the first record of it. Methods with a Shard
 // argument are part of an event or timer, and may emit records, answer, and set timers.
 type kind interface {
 	// name, stateName and protocolName are shown by ListGroups.
@@ -15,11 +15,12 @@ type kind interface {
 	stateName() string
 	protocolName() string
 
-	// empty reports whether the group has no members, idle whether it has no pending ids either.
-	// forgettable reports whether nothing is known about the group, so that it can be removed if it
+	// empty reports whether the group has no members. expires reports whether it is deleted if it
+	// also has no offsets: it has no members and no pending ids, and is no share group. forgettable
+	// reports whether nothing is known about the group, so that it can be removed if it
 	// also has no offsets.
 	empty() bool
-	idle() bool
+	expires() bool
 	forgettable() bool
 	// weight returns the number of bytes that the members occupy, see coordinator.MemoryBudget.
 	// weightOf returns that of one member, 0 if there is none.

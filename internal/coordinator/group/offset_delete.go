@@ -20,7 +20,7 @@ func (s *Shard) deleteOffsets(to coordinator.Ticket, req *kmsg.OffsetDeleteReque
 	switch {
 	case req.Group == "":
 		resp.ErrorCode = kerr.InvalidGroupID.Code
-	case g == nil:
+	case g == nil, g.share() != nil: // which has no offsets
 		resp.ErrorCode = kerr.GroupIDNotFound.Code
 	default:
 		subscribes, known := g.kind.subscriptions()
@@ -70,32 +70,48 @@ type Delete struct {
 	Groups []string
 }
 
-func (s *Shard) deleteGroups(e Delete) []kmsg.DeleteGroupsResponseGroup {
-	list := make([]kmsg.DeleteGroupsResponseGroup, 0, len(e.Groups))
-	for _, id := range e.Groups {
+// deleteGroups answers a Delete, for share groups when their states are deleted.
+func (s *Shard) deleteGroups(to coordinator.Ticket, e Delete) {
+	d := &deleting{to: to, list: make([]kmsg.DeleteGroupsResponseGroup, len(e.Groups))}
+	for i, id := range e.Groups {
 		s.out.Split()
-		f := s.deleteGroup(id)
-		r := kmsg.NewDeleteGroupsResponseGroup()
-		r.Group, r.ErrorCode, r.ErrorMessage = id, f.errorCode(), f.message()
-		list = append(list, r)
+		d.list[i] = kmsg.NewDeleteGroupsResponseGroup()
+		d.list[i].Group = id
+		d.set(i, s.deleteGroup(id, deletion{d, i}))
 	}
-	return list
+	if d.left == 0 {
+		s.out.Reply(to, d.list)
+	}
 }
 
-func (s *Shard) deleteGroup(id string) *failure {
+func (s *Shard) deleteGroup(id string, d deletion) *failure {
 	g := s.groups[id]
 	switch {
 	case g == nil:
 		return unknownGroup(id)
 	case !g.kind.empty():
-		return fail(kerr.NonEmptyGroup, "Group %s is not empty.", id)
+		return notEmpty(id)
 	case s.hasPending(g):
-		return fail(kerr.NonEmptyGroup, "Offsets of group %s are part of an open transaction. Try again when it has ended.", id)
+		return pendingOffsets(id)
+	case g.share() != nil && s.deleteShare(g, d):
+		s.finishEvent(id)
+		return nil // the answer follows
 	}
+	s.removeGroup(g)
+	return nil
+}
+
+func notEmpty(id string) *failure { return fail(kerr.NonEmptyGroup, "Group %s is not empty.", id) }
+
+func pendingOffsets(id string) *failure {
+	return fail(kerr.NonEmptyGroup, "Offsets of group %s are part of an open transaction. Try again when it has ended.", id)
+}
+
+// removeGroup deletes a group without members, and its offsets.
+func (s *Shard) removeGroup(g *group) {
 	s.dropOffsets(g, slices.Sorted(maps.Keys(g.offsets)))
 	g.kind.removeRecords(s, g)
-	s.finishEvent(id)
-	return nil
+	s.finishEvent(g.id)
 }
 
 // expireOffsets deletes offsets whose retention has expired, and groups that have nothing left.
@@ -108,7 +124,7 @@ func (s *Shard) expireOffsets() {
 		g := s.groups[id]
 		n, all := s.expireGroup(g, left)
 		left -= n
-		if all && !s.hasPending(g) && g.kind.idle() {
+		if all && !s.hasPending(g) && g.kind.expires() {
 			s.out.Split()
 			g.kind.removeRecords(s, g)
 			left--

@@ -47,9 +47,9 @@ func New(cfg Config) *Shard {
 }
 
 // Request is a request about one group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup,
-// ConsumerGroupHeartbeat, StreamsGroupHeartbeat, OffsetCommit or OffsetDelete. The response is the
-// kmsg.Response of its version, or an error for any other request; that of a StreamsGroupHeartbeat
-// is a *StreamsHeartbeat. Topics in an OffsetCommit must have both name and id, whatever the
+// ConsumerGroupHeartbeat, StreamsGroupHeartbeat, ShareGroupHeartbeat, OffsetCommit or OffsetDelete.
+// The response is the kmsg.Response of its version, or an error for any other request; that of a
+// StreamsGroupHeartbeat is a *StreamsHeartbeat. Topics in an OffsetCommit must have both name and id, whatever the
 // version.
 type Request struct {
 	// Connection is the number of the client's connection, 0 if it is not known.
@@ -85,6 +85,7 @@ type TopicsChanged struct {
 type Times struct {
 	Session, Heartbeat time.Duration  // of a consumer group (KIP-848), 0 for the coordinator's
 	Streams            *StreamsConfig // of a streams group (KIP-1071), nil for the coordinator's
+	Share              *ShareConfig   // of a share group (KIP-932), nil for the coordinator's
 }
 
 // The kinds of timers. Owner is the group, Part the member.
@@ -97,7 +98,8 @@ const (
 	timerMemberSync                  // consumer group, classic member: has not synced
 	timerRetention                   // the shard checks for expired offsets
 	timerTopics                      // the shard records the consequences of topic changes
-	timerTarget                      // consumer or streams group: the next target may be computed
+	timerTarget                      // consumer, streams or share group: the next target may be computed
+	timerShares                      // share group: the next request to share coordinators may be sent
 )
 
 // Writes implements coordinator.Machine.
@@ -149,10 +151,16 @@ func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coo
 		out.Reply(to, s.describeConsumers(e))
 	case DescribeStreams:
 		out.Reply(to, s.describeStreams(e))
+	case DescribeShares:
+		out.Reply(to, s.describeShares(e))
 	case List:
 		out.Reply(to, s.list(e))
 	case Delete:
-		out.Reply(to, s.deleteGroups(e))
+		s.deleteGroups(to, e)
+	case SharesInitialized, SharesDeleted:
+		out.Defer(sharesAnswered{e})
+	case sharesAnswered:
+		s.sharesAnswered(e)
 	case Committed:
 		out.Reply(to, s.committed())
 	case TxnCommit:
@@ -186,6 +194,9 @@ func (s *Shard) request(to coordinator.Ticket, e Request) {
 	case *kmsg.StreamsGroupHeartbeatRequest:
 		id = req.Group
 		s.streamsHeartbeat(to, e, req)
+	case *kmsg.ShareGroupHeartbeatRequest:
+		id = req.GroupID
+		s.shareHeartbeat(to, e, req)
 	case *kmsg.OffsetCommitRequest:
 		id = req.Group
 		s.commit(to, req)

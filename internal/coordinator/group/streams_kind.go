@@ -19,7 +19,7 @@ const streamsProtocol = "streams" // the protocol type of streams groups
 func (c *streams) name() string         { return "streams" }
 func (c *streams) protocolName() string { return streamsProtocol }
 func (c *streams) empty() bool          { return len(c.members) == 0 }
-func (c *streams) idle() bool           { return c.empty() }
+func (c *streams) expires() bool        { return c.empty() }
 func (c *streams) forgettable() bool    { return false } // it has records
 func (c *streams) weight() int          { return c.bytes }
 

@@ -26,6 +26,8 @@ type GroupsOptions struct {
 	// Visible is that of group.Config. If a change of metadata changes what is visible, it must
 	// know that before Apply gets the change.
 	Visible func(group.Viewer) func(topic string) bool
+	// States are the share coordinators. Nil: there are none, and share groups assign nothing.
+	States ShareStates
 }
 
 // Groups is the group coordinator of this broker. Its methods may be called concurrently. Only
@@ -34,6 +36,8 @@ type Groups struct {
 	*Service
 	opt    GroupsOptions
 	memory *coordinator.MemoryBudget
+	limits *configdef.Groups // of the broker, for the configs of groups
+	shares *shareRequests
 
 	mu      sync.Mutex
 	watched map[uint64]struct{} // connections whose end will be sent to the shards
@@ -50,7 +54,8 @@ func NewGroups(opt GroupsOptions) (*Groups, error) {
 		cfg.MemberMemory = coordinator.NewMemoryBudget(opt.MemberBytes)
 	}
 	cfg.Visible = opt.Visible
-	c := &Groups{opt: opt, memory: cfg.MemberMemory, watched: map[uint64]struct{}{}}
+	c := &Groups{opt: opt, memory: cfg.MemberMemory, limits: &conf.Groups, shares: newShareRequests(opt.States),
+		watched: map[uint64]struct{}{}}
 	o := &conf.Offsets
 	c.Service = New(opt.Options, Definition{
 		Topic: OffsetsTopic, Partitions: o.Partitions, ReplicationFactor: o.ReplicationFactor, SegmentBytes: o.SegmentBytes,
@@ -58,9 +63,21 @@ func NewGroups(opt GroupsOptions) (*Groups, error) {
 		InitialEvent: func(img *metadata.Image) any {
 			return group.TopicsChanged{Topics: groupView{img}, All: true, Times: c.times(img)}
 		},
-		ChangeEvent: c.changeEvent,
+		ChangeEvent: c.changeEvent, Send: c.shares.send,
 	})
 	return c, nil
+}
+
+// Stop is Service.Stop. It also ends what is asked of share coordinators.
+func (c *Groups) Stop() {
+	c.shares.stop()
+	c.Service.Stop()
+}
+
+// Close is Service.Close. It also ends what is asked of share coordinators.
+func (c *Groups) Close() {
+	c.shares.stop()
+	c.Service.Close()
 }
 
 func configOf(conf *configdef.Broker) group.Config {
@@ -70,6 +87,7 @@ func configOf(conf *configdef.Broker) group.Config {
 	cfg.Assignors, cfg.Upgrade, cfg.Downgrade = g.Assignors, g.Upgrade, g.Downgrade
 	cfg.ProducerExpiry = conf.ProducerExpiration
 	cfg.Streams, cfg.StreamsMaxSize = streamsOf(&g.Streams), int(g.StreamsMaxSize)
+	cfg.Share, cfg.ShareMaxSize, cfg.ShareRetry = shareOf(&g.ShareGroup), int(g.ShareGroupMaxSize), g.ShareInitializeRetry
 	cfg.MaxMetadata, cfg.Retention, cfg.RetentionCheck = int(o.MaxMetadata), o.Retention, o.RetentionCheck
 	return cfg
 }
@@ -77,6 +95,10 @@ func configOf(conf *configdef.Broker) group.Config {
 func streamsOf(s *configdef.Streams) group.StreamsConfig {
 	return group.StreamsConfig{Session: s.Session, Heartbeat: s.Heartbeat, InitialDelay: s.InitialDelay, Interval: s.Interval,
 		Standbys: int(s.Standbys)}
+}
+
+func shareOf(s *configdef.ShareGroup) group.ShareConfig {
+	return group.ShareConfig{Session: s.Session, Heartbeat: s.Heartbeat, Interval: s.Interval}
 }
 
 // times returns a function with the settings that groups of an image have configured. A group whose
@@ -92,8 +114,10 @@ func (c *Groups) times(img *metadata.Image) func(string) group.Times {
 			c.opt.Logger.Warn("invalid group configs, using the broker's", zap.String("group", id), zap.Error(err))
 			return group.Times{}
 		}
-		own := streamsOf(&g.Streams)
-		return group.Times{Session: g.Session, Heartbeat: g.Heartbeat, Streams: &own}
+		streams := streamsOf(&g.Streams)
+		within := c.limits.ShareGroupOf(g.ShareGroup)
+		share := shareOf(&within)
+		return group.Times{Session: g.Session, Heartbeat: g.Heartbeat, Streams: &streams, Share: &share}
 	}
 }
 

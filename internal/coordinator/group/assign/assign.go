@@ -1,11 +1,12 @@
 // Package assign computes which member of a group gets which partitions or tasks: the server-side
-// assignors uniform and range of consumer groups (KIP-848), and the sticky one of streams groups
-// (KIP-1071).
+// assignors uniform and range of consumer groups (KIP-848), the sticky one of streams groups
+// (KIP-1071), and simple of share groups (KIP-932).
 //
 // It owns the algorithms, as pure functions: the same input gives the same assignment. Uniform and
 // range assign every partition of a subscribed topic to exactly one of its subscribers; Sticky
-// assigns every task to exactly one member. The group coordinator calls them. They know neither
-// epochs nor how members get from one assignment to the next.
+// assigns every task to exactly one member; Simple assigns every partition to one or more. The group
+// coordinator calls them. They know neither epochs nor how members get from one assignment to the
+// next.
 package assign
 
 import (

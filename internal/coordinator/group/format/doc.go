@@ -1,6 +1,6 @@
 // Package format encodes and decodes Kafka's record formats of __consumer_offsets: keys, and the
-// values of classic groups, consumer groups (KIP-848), streams groups (KIP-1071) and committed
-// offsets.
+// values of classic groups, consumer groups (KIP-848), streams groups (KIP-1071), share groups
+// (KIP-932) and committed offsets.
 //
 // It writes the same bytes as Kafka 4.3, so that Kafka's own tools can read the topic, and reads
 // topics that Kafka wrote. Decoding never panics and never allocates more than a small multiple of
@@ -19,6 +19,12 @@
 //	6     group                        TargetEpoch                        yes
 //	7     group, member                Target                             yes
 //	8     group, member                Current                            yes
+//	10    group, member                ShareMember                        yes
+//	11    group                        Share                              yes
+//	12    group                        TargetEpoch, of a share group      yes
+//	13    group, member                Target, of a share group           yes
+//	14    group, member                ShareCurrent                       yes
+//	15    group                        ShareStates                        yes
 //	16    group, regular expression    Regex                              yes
 //	17    group                        Streams                            yes
 //	18    group                        (written by Kafka before 4.1; ignored)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,6 +35,12 @@ func TestKeysMatchKafka(t *testing.T) {
 		"0006000167":                       {Type: TypeTargetEpoch, Group: "g"},
 		"000700016700016d":                 {Type: TypeTarget, Group: "g", Item: "m"},
 		"000800016700016d":                 {Type: TypeCurrent, Group: "g", Item: "m"},
+		"000a00016700016d":                 {Type: TypeShareMember, Group: "g", Item: "m"},
+		"000b000167":                       {Type: TypeShare, Group: "g"},
+		"000c000167":                       {Type: TypeShareEpoch, Group: "g"},
+		"000d00016700016d":                 {Type: TypeShareTarget, Group: "g", Item: "m"},
+		"000e00016700016d":                 {Type: TypeShareCurrent, Group: "g", Item: "m"},
+		"000f000167":                       {Type: TypeShareStates, Group: "g"},
 		"00100001670003782e2a":             {Type: TypeRegex, Group: "g", Item: "x.*"},
 		"0011000167":                       {Type: TypeStreams, Group: "g"},
 		"0012000167":                       {Type: TypeStreamsTopics, Group: "g"},
@@ -57,7 +64,7 @@ func TestKeyOfAnotherType(t *testing.T) {
 	if want := (Key{Type: TypeOffset, Group: "g", Item: "topic", Partition: 7}); err != nil || legacy != want {
 		t.Errorf("a key of version 0: %+v, %v", legacy, err)
 	}
-	for _, p := range []string{"000b000167", "0009", "ffff"} {
+	for _, p := range []string{"0009000167", "0009", "0018000167", "ffff"} {
 		if _, err := DecodeKey(unhex(t, p)); !errors.Is(err, ErrUnknownType) {
 			t.Errorf("%s: %v", p, err)
 		}
@@ -95,7 +102,7 @@ type goldenValue struct {
 	decode      func([]byte) (any, error)
 }
 
-func golden() []goldenValue { return append(groupGolden(), streamsGolden()...) }
+func golden() []goldenValue { return slices.Concat(groupGolden(), streamsGolden(), shareGolden()) }
 
 func groupGolden() []goldenValue {
 	offset := func(p []byte) (any, error) { return DecodeOffset(p) }
@@ -244,6 +251,7 @@ func FuzzValue(f *testing.F) {
 			}
 		}
 		fuzzStreams(t, p)
+		fuzzShares(t, p)
 		if o, err := DecodeOffset(p); err == nil && o.Expires < 0 {
 			if again, err := DecodeOffset(o.Encode()); err != nil || again != o {
 				t.Errorf("%x: %+v, then %+v, %v", p, o, again, err)

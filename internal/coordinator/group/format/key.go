@@ -10,8 +10,7 @@ import (
 // Type is the type of a record: the first two bytes of its key.
 type Type int16
 
-// Record types of a group coordinator without share groups. A commit's key of version 0 is decoded
-// as TypeOffset, too.
+// Record types of a group coordinator. A commit's key of version 0 is decoded as TypeOffset, too.
 const (
 	TypeOffset          Type = 1
 	TypeClassicGroup    Type = 2
@@ -21,6 +20,12 @@ const (
 	TypeTargetEpoch     Type = 6
 	TypeTarget          Type = 7
 	TypeCurrent         Type = 8
+	TypeShareMember     Type = 10
+	TypeShare           Type = 11
+	TypeShareEpoch      Type = 12
+	TypeShareTarget     Type = 13
+	TypeShareCurrent    Type = 14
+	TypeShareStates     Type = 15
 	TypeRegex           Type = 16
 	TypeStreams         Type = 17
 	TypeStreamsTopics   Type = 18
@@ -40,8 +45,10 @@ const (
 // Streams reports whether the type is that of a streams group's record.
 func (t Type) Streams() bool { return t >= TypeStreams && t <= TypeTopology }
 
-// ErrUnknownType reports that this version does not know the type of a key, such as a share
-// group's.
+// Share reports whether the type is that of a share group's record.
+func (t Type) Share() bool { return t >= TypeShareMember && t <= TypeShareStates }
+
+// ErrUnknownType reports that this version does not know the type of a key.
 var ErrUnknownType = errors.New("unknown record type")
 
 // Key is a key of any type.
@@ -63,7 +70,8 @@ func (k Key) Encode() []byte {
 	case TypeOffset:
 		p = appendString(p, k.Item)
 		p = appendInt32(p, k.Partition)
-	case TypeMember, TypeTarget, TypeCurrent, TypeRegex, TypeStreamsMember, TypeStreamsTarget, TypeStreamsCurrent:
+	case TypeMember, TypeTarget, TypeCurrent, TypeRegex, TypeShareMember, TypeShareTarget, TypeShareCurrent,
+		TypeStreamsMember, TypeStreamsTarget, TypeStreamsCurrent:
 		p = appendString(p, k.Item)
 	}
 	return p
@@ -80,9 +88,11 @@ func DecodeKey(p []byte) (Key, error) {
 	switch k.Type {
 	case TypeOffset:
 		k.Group, k.Item, k.Partition = r.string(), r.string(), r.int32()
-	case TypeMember, TypeTarget, TypeCurrent, TypeRegex, TypeStreamsMember, TypeStreamsTarget, TypeStreamsCurrent:
+	case TypeMember, TypeTarget, TypeCurrent, TypeRegex, TypeShareMember, TypeShareTarget, TypeShareCurrent,
+		TypeStreamsMember, TypeStreamsTarget, TypeStreamsCurrent:
 		k.Group, k.Item = r.string(), r.string()
-	case TypeClassicGroup, TypeGroup, TypeTopics, TypeTargetEpoch, TypeStreams, TypeStreamsTopics, TypeStreamsEpoch, TypeTopology:
+	case TypeClassicGroup, TypeGroup, TypeTopics, TypeTargetEpoch, TypeShare, TypeShareEpoch, TypeShareStates,
+		TypeStreams, TypeStreamsTopics, TypeStreamsEpoch, TypeTopology:
 		k.Group = r.string()
 	default:
 		if r.Err() == nil {

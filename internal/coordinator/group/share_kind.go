@@ -1,0 +1,174 @@
+package group
+
+import (
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
+	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+)
+
+// The methods of kind on share groups, other than heartbeats.
+
+const shareProtocol = "share" // the protocol type of share groups
+
+func (c *share) name() string         { return "share" }
+func (c *share) protocolName() string { return shareProtocol }
+func (c *share) empty() bool          { return len(c.members) == 0 }
+func (c *share) forgettable() bool    { return false } // it has records
+func (c *share) weight() int          { return c.bytes }
+
+// expires implements kind: as in Kafka, a share group stays until it is deleted, as its states are
+// its position.
+func (c *share) expires() bool { return false }
+
+func (c *share) weightOf(id string) int {
+	if m := c.members[id]; m != nil {
+		return m.bytes
+	}
+	return 0
+}
+
+func (c *share) stateName() string {
+	if c.empty() {
+		return "Empty"
+	}
+	return "Stable"
+}
+
+// join, sync, heartbeat and leave refuse the requests of the classic protocol: no member uses it,
+// and a share group without members stays one.
+func (c *share) join(s *Shard, _ *group, j joining) {
+	s.refuseJoin(j.parked(), j.req.MemberID, kerr.InconsistentGroupProtocol)
+}
+
+func (c *share) sync(s *Shard, _ *group, p parked, _ Viewer, _ *kmsg.SyncGroupRequest) {
+	s.answerSync(p, nil, kerr.InconsistentGroupProtocol, nil)
+}
+
+func (c *share) heartbeat(*Shard, *group, *kmsg.HeartbeatRequest) *failure {
+	return refuse(kerr.UnknownMemberID)
+}
+
+func (c *share) leave(*Shard, *group, kmsg.LeaveGroupRequestMember) (string, *failure) {
+	return "", refuse(kerr.UnknownMemberID)
+}
+
+func (c *share) afterLeave(*Shard, *group) {}
+
+func (c *share) writes(req kmsg.Request) bool {
+	switch req.(type) {
+	case *kmsg.SyncGroupRequest, *kmsg.HeartbeatRequest:
+		return false
+	}
+	return true
+}
+
+// subscriptions implements kind. A share group has no committed offsets that it could protect.
+func (c *share) subscriptions() (subscribes func(topic string) bool, known bool) {
+	return c.readTopics(), true
+}
+
+func (c *share) readTopics() func(topic string) bool { return contains(nil) }
+
+func (c *share) emptySince() (ms int64, counts bool) { return 0, false }
+
+// checkCommit and checkFetch refuse committed offsets, which a share group does not have.
+func (c *share) checkCommit(by committer) (partitionCheck, *failure) {
+	return nil, noConsumerGroup(by.group)
+}
+
+func (c *share) checkFetch(want *kmsg.OffsetFetchRequestGroup) *failure {
+	return noConsumerGroup(want.Group)
+}
+
+func noConsumerGroup(id string) *failure {
+	return fail(kerr.GroupIDNotFound, "Group %s is not a consumer group.", id)
+}
+
+// commitAllowed implements kind: only heartbeats keep members alive.
+func (c *share) commitAllowed(*Shard, *group, string) {}
+
+// loaded implements kind: it starts the members' sessions, and continues what was begun with share
+// coordinators.
+func (c *share) loaded(s *Shard, g *group) {
+	for _, m := range c.members {
+		s.setTimer(timerSession, g.id, m.id, s.timesOf(g).Share.Session)
+	}
+	c.dirty = true // since the records were written
+	if c.states.unfinished() {
+		s.setTimer(timerShares, g.id, "", 0)
+	}
+}
+
+// fire implements kind: it removes a member whose time is over, computes a pending target, or
+// continues with share coordinators.
+func (c *share) fire(s *Shard, g *group, key coordinator.TimerKey) {
+	switch key.Kind {
+	case timerTarget:
+		s.updateShareTarget(g)
+	case timerShares:
+		c.waits = false
+		s.continueStates(g)
+	default:
+		if m := c.members[key.Part]; m != nil {
+			s.removeShareMember(g, m)
+		}
+	}
+}
+
+func (c *share) topicsChanged(e TopicsChanged) {
+	if e.All || slices.ContainsFunc(e.Changed, contains(c.subscribed())) {
+		c.dirty, c.searched = true, false
+	}
+}
+
+// removeRecords implements kind. The states of the group are deleted already.
+func (c *share) removeRecords(s *Shard, g *group) {
+	s.cancelTimer(timerTarget, g.id, "")
+	s.cancelTimer(timerShares, g.id, "")
+	for _, m := range c.list() {
+		s.dropShareMember(g, m)
+	}
+	for _, t := range []format.Type{format.TypeShareEpoch, format.TypeShareStates, format.TypeShare} {
+		s.emit(format.Key{Type: t, Group: g.id}, nil)
+	}
+}
+
+// DescribeShares describes share groups. The response is a []kmsg.ShareGroupDescribeResponseGroup.
+type DescribeShares struct {
+	Groups []string
+}
+
+func (s *Shard) describeShares(e DescribeShares) []kmsg.ShareGroupDescribeResponseGroup {
+	list := make([]kmsg.ShareGroupDescribeResponseGroup, 0, len(e.Groups))
+	for _, id := range e.Groups {
+		r := kmsg.NewShareGroupDescribeResponseGroup()
+		r.GroupID = id
+		c, f := named(s, id, (*group).share, "share")
+		if f == nil {
+			s.describeShare(c, &r)
+		}
+		r.ErrorCode, r.ErrorMessage = f.errorCode(), f.message()
+		list = append(list, r)
+	}
+	return list
+}
+
+func (s *Shard) describeShare(c *share, r *kmsg.ShareGroupDescribeResponseGroup) {
+	r.GroupState, r.GroupEpoch, r.AssignmentEpoch, r.Assignor = c.stateName(), c.epoch, c.targetEpoch, assign.SimpleAssignor
+	for _, m := range c.list() {
+		d := kmsg.NewShareGroupDescribeResponseGroupMember()
+		d.MemberID, d.RackID, d.MemberEpoch = m.id, m.meta.Rack, m.epoch
+		d.ClientID, d.ClientHost, d.SubscribedTopicNames = m.meta.ClientID, m.meta.ClientHost, slices.Clone(m.meta.Topics)
+		for _, t := range s.described(m.assigned).TopicPartitions {
+			p := kmsg.NewShareGroupDescribeResponseGroupMemberAssignmentTopicPartition()
+			p.TopicID, p.Topic, p.Partitions = t.TopicID, t.Topic, t.Partitions
+			d.Assignment.TopicPartitions = append(d.Assignment.TopicPartitions, p)
+		}
+		r.Members = append(r.Members, d)
+	}
+}
