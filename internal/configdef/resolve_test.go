@@ -193,7 +193,7 @@ func TestEveryBrokerConfigIsRead(t *testing.T) {
 		"replica.follow.bytes":           "2000000",
 		"log.cleaner.dedupe.buffer.size": "2000000", "group.consumer.max.session.timeout.ms": "50000",
 		"group.streams.max.session.timeout.ms": "50000", "group.streams.num.standby.replicas": "1",
-		"producer.id.expiration.ms": "1020001",
+		"producer.id.expiration.ms":            "1020001",
 		"transaction.state.log.num.partitions": "7", "transaction.state.log.segment.bytes": "2000000"}
 	for _, d := range r.Brokers() {
 		if d.Update != ReadOnly || slices.ContainsFunc(otherUnits(), func(o *Def) bool { return o.Name == d.Name }) {
