@@ -200,7 +200,8 @@ func TestEveryBrokerConfigIsRead(t *testing.T) {
 		"group.share.max.partition.max.record.locks": "3000", "group.share.delivery.count.limit": "6",
 		"group.share.min.delivery.count.limit": "3", "group.share.max.delivery.count.limit": "20",
 		"group.share.max.record.lock.duration.ms": "50000", "group.share.record.lock.duration.ms": "25000",
-		"producer.id.expiration.ms": "1020001", "transaction.state.log.num.partitions": "7", "transaction.state.log.segment.bytes": "2000000",
+		"producer.id.expiration.ms":            "1020001",
+		"transaction.state.log.num.partitions": "7", "transaction.state.log.segment.bytes": "2000000",
 		"share.coordinator.state.topic.num.partitions": "7", "share.coordinator.state.topic.segment.bytes": "2000000",
 		"share.coordinator.snapshot.update.records.per.snapshot": "7"}
 	for _, d := range r.Brokers() {

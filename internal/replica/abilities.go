@@ -2,6 +2,7 @@ package replica
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -32,6 +33,7 @@ type abilities struct {
 	looked time.Duration // when the directories were examined last
 	since  time.Duration // from when on they were examined often enough
 	dirs   map[*storage.Dir]*ability
+	some   atomic.Bool // some directory is unable
 }
 
 // ability is the known state of one directory.
@@ -49,7 +51,7 @@ func (s *abilities) examine(m *Manager, now time.Duration) {
 		s.since = now
 	}
 	s.looked = now
-	unmade := m.unmade()
+	unmade, some := m.unmade(), false
 	for _, d := range m.Dirs() {
 		a := s.dirs[d]
 		if a == nil {
@@ -63,6 +65,7 @@ func (s *abilities) examine(m *Manager, now time.Duration) {
 		before := a.why
 		hung := unmade[d] || m.opt.Storage.Hung(d) != nil || min(d.Stalled(), now-s.since) >= hungAfter
 		a.note(faultOf(err, hung, d.LastSpace()), now)
+		some = some || a.why != 0
 		switch a.why {
 		case before:
 		case 0:
@@ -72,6 +75,7 @@ func (s *abilities) examine(m *Manager, now time.Duration) {
 				zap.Stringer("because", a.why), zap.Error(err))
 		}
 	}
+	s.some.Store(some)
 }
 
 // faultOf returns the fault that a directory itself knows of.
@@ -95,6 +99,17 @@ func (a *ability) note(why metadata.DirFault, now time.Duration) {
 	case now-a.at >= steadyAfter:
 		a.why = 0
 	}
+}
+
+// unable reports whether a heartbeat may have said that a directory can't take records.
+func (s *abilities) unable(d *storage.Dir) bool {
+	if !s.some.Load() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.dirs[d]
+	return a != nil && a.why != 0
 }
 
 // Unable returns the log directories that cannot take records, and why. It does not block.

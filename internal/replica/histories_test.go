@@ -266,6 +266,40 @@ func TestALeaderWithoutALeaseDoesNotJudgeLaterRecords(t *testing.T) {
 	}
 }
 
+// A leader has told the controller that its log directory takes no records, and its own metadata
+// stand still: another broker leads by now, although the lease is live. It judges no later records,
+// and acknowledges nothing alone. Without another broker that can lead, it stays the leader.
+func TestALeaderThatAsksForAnotherOneDoesNotJudgeLaterRecords(t *testing.T) {
+	p := lone(t, vfs.Memory())
+	var unable atomic.Bool
+	p.env.lease = func() bool { return true }
+	p.env.unable = func(*storage.Dir) bool { return unable.Load() }
+	lead(p, 5, pair, pair)
+	must(t, begin(t, p, AcksLeader, 3).wait(t))
+	check := func(what string, want error, offered bool) {
+		t.Helper()
+		if _, err := p.Read(ReadRequest{Offset: 100, CurrentEpoch: -1, FetchedEpoch: -1, MaxBytes: 1000}); !errors.Is(err, want) {
+			t.Errorf("%s: a read beyond the end: %v", what, err)
+		}
+		if _, _, err := p.EpochEnd(-1, 5); offered != errors.Is(err, ErrNotLeader) {
+			t.Errorf("%s: the end of an epoch: %v", what, err)
+		}
+		if err := begin(t, p, AcksLeader, 1).wait(t); offered != errors.Is(err, ErrNotLeader) {
+			t.Errorf("%s: acks=1: %v", what, err)
+		}
+		if p.Offered() != offered {
+			t.Errorf("%s: offered: %v", what, p.Offered())
+		}
+	}
+	check("able", storage.ErrOffsetOutOfRange, false)
+	unable.Store(true)
+	check("unable", ErrNotLeader, true)
+	other := roleFor(p, self, 6, pair, pair)
+	other.View.Replicas[1].Active = false
+	p.SetRole(other)
+	check("the other one can't lead", storage.ErrOffsetOutOfRange, false)
+}
+
 // A leader has lost the controller and another in-sync replica, and clients still reach it (50). It
 // sends them away, what waits included. It continues when either is back.
 func TestALeaderThatIsCutOffSendsClientsAway(t *testing.T) {
@@ -350,7 +384,12 @@ func TestALeaderThatDiscardsRecordsResigns(t *testing.T) {
 				})
 				lead(p, 2, x.replicas, pair[:1])
 			}
-			waitFor(t, "appends succeed", func() bool { return begin(t, p, AcksLeader, 1).wait(t) == nil })
+			waitFor(t, "appends succeed", func() bool {
+				for x.resigns && len(resigned) > 0 { // the fault failed more than one sync
+					lead(p, 1+<-resigned, x.replicas, pair[:1])
+				}
+				return begin(t, p, AcksLeader, 1).wait(t) == nil
+			})
 			if n := len(resigned); n != 0 && !x.resigns {
 				t.Errorf("resigned %d times", n)
 			}

@@ -125,7 +125,7 @@ func NewManager(opt Options) *Manager {
 		damagedIn: map[metadata.TopicPartition]int32{},
 	}
 	m.env = environment{self: opt.Self, park: purgatory.New(), now: opt.Now, lease: opt.Lease, limits: opt.limits(),
-		roleChanged: opt.RoleChanged}
+		roleChanged: opt.RoleChanged, unable: m.abilities.unable}
 	if opt.Now == nil {
 		begin := time.Now()
 		m.env.now = func() time.Duration { return time.Since(begin) }

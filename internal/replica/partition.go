@@ -24,6 +24,9 @@ type environment struct {
 	limits progress.Limits
 	upkeep *upkeep                         // nil without a cluster
 	resign func(p *Partition, epoch int32) // see Resigner; nil without a cluster
+	// unable reports whether heartbeats say that a log directory can't take records. It must be
+	// cheap.
+	unable func(*storage.Dir) bool
 	// roleChanged is Options.RoleChanged.
 	roleChanged func(*Partition)
 }

@@ -197,10 +197,15 @@ func (p *Partition) voided(r *role) bool { return r.unclean > max(p.highEpoch.Lo
 // knowledge. A reader who has records that are not here must ask that one: from this one it would
 // learn that they are lost, and start again at the earliest or the latest offset.
 func (p *Partition) current(r *role) error {
-	if !r.leader || r.replicas < 2 || p.env.leaseLive() {
+	switch {
+	case !r.leader || r.replicas < 2:
 		return nil
+	case !p.env.leaseLive():
+		return errNoLease()
+	case p.offered(r):
+		return errOffered()
 	}
-	return errNoLease()
+	return nil
 }
 
 // epochEnd returns the end offset of an epoch. The current epoch ends at the log end, even if

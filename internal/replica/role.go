@@ -72,10 +72,26 @@ func (p *Partition) accepts(r *role, epoch int32, acks Acks) error {
 // acks=all and another in-sync replica no lease is needed, because that replica follows a newer
 // leader as soon as it knows one, and acknowledges nothing here from then on.
 func (p *Partition) leased(r *role, acks Acks) error {
-	if r.replicas < 2 || acks == AcksAll && r.isr > 1 || p.env.leaseLive() {
+	if acks == AcksAll && r.isr > 1 {
 		return nil
 	}
-	return errNoLease()
+	return p.current(r)
+}
+
+// offered reports whether this broker has asked the controller for another leader, and there is one
+// that can lead: it asks with the next heartbeat after a failure of the directory or damage to the
+// log. From then on the lease proves nothing for the partition. The controller does not wait until
+// this broker has applied the election, which a failing disk of the metadata may delay.
+func (p *Partition) offered(r *role) bool {
+	return r.leader && (p.env.unable != nil && p.env.unable(p.log.Dir()) || p.log.Flaw() != nil) && r.hasOther(p.env.self)
+}
+
+// Offered reports whether another broker may lead the partition without this one's knowledge,
+// although this one has a lease. It does not block.
+func (p *Partition) Offered() bool { return p.offered(p.role.Load()) }
+
+func errOffered() error {
+	return fmt.Errorf("%w: this broker has asked the controller for another leader", ErrNotLeader)
 }
 
 func errNoLease() error {

@@ -195,19 +195,32 @@ func (s *Service) Submit(key string, event any, done func(response any, err erro
 	s.SubmitTo(p, event, done)
 }
 
+// current reports whether no other broker can have become a partition's coordinator without this
+// one's knowledge.
+func (s *Service) current(partition int32) bool {
+	if !s.opt.Lease() {
+		return false
+	}
+	t := s.image.Load().Topic(s.def.Topic)
+	if t == nil {
+		return true // the shard refuses
+	}
+	part, err := s.opt.Replicas.Partition(t.ID, partition)
+	return err != nil || !part.Offered()
+}
+
 // SubmitTo hands an event to the shard of a partition; see Submit.
 func (s *Service) SubmitTo(partition int32, event any, done func(response any, err error)) {
-	lease := s.opt.Lease
-	if lease == nil {
+	if s.opt.Lease == nil {
 		s.rt.Submit(partition, event, done)
 		return
 	}
-	if !lease() {
+	if !s.current(partition) {
 		done(nil, coordinator.ErrNotCoordinator)
 		return
 	}
 	s.rt.Submit(partition, event, func(response any, err error) {
-		if err == nil && !lease() { // it ended before the shard read its state, or while a commit waited
+		if err == nil && !s.current(partition) { // it ended before the shard read its state, or while a commit waited
 			response, err = nil, coordinator.ErrNotCoordinator
 		}
 		done(response, err)
