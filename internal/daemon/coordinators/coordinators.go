@@ -1,8 +1,8 @@
 // Package coordinators opens the coordinators of a broker, of groups, of transactions and of share
 // groups, and connects them with the partitions of all brokers, the metadata, metrics and findings.
 //
-// It decides nothing: packages coordinator/service, txn/exchange, txn/gate and sharestate/desk do. The
-// daemon says when they start and stop.
+// It decides nothing: packages coordinator/service, txn/exchange, txn/gate and sharestate/desk do.
+// The daemon says when they start and stop.
 package coordinators
 
 import (

@@ -43,9 +43,9 @@ type Options struct {
 // Desk reaches the share coordinators of all brokers. Its methods may be called concurrently, and
 // only Close and Handle block.
 //
-// The methods with items call done exactly once, from any goroutine and possibly before they return;
-// done must not block. Its results are in the order of the items, which are independent. Items must
-// not change before done is called. The errors are those of package sharestate, and
+// The methods with items call done exactly once, from any goroutine and possibly before they
+// return; done must not block. Its results are in the order of the items, which are independent.
+// Items must not change before done is called. The errors are those of package sharestate, and
 // COORDINATOR_NOT_AVAILABLE for an item that no coordinator has accepted or refused when ctx ended.
 // Such an item may have been carried out, or may still be; the caller may repeat it.
 type Desk struct {
@@ -98,8 +98,8 @@ func (d *Desk) Summarize(ctx context.Context, keys []format.Key, done func([]sha
 	ask(ctx, d, keys, about(opSummarize), response.summary, done)
 }
 
-// Peek returns what a leader needs to open states, see sharestate.Peek. If there is no topic yet, the
-// error is INVALID_REQUEST, as for a state that does not exist.
+// Peek returns what a leader needs to open states, see sharestate.Peek. If there is no topic yet,
+// the error is INVALID_REQUEST, as for a state that does not exist.
 func (d *Desk) Peek(ctx context.Context, keys []format.Key, done func([]sharestate.Peeked)) {
 	ask(ctx, d, keys, about(opPeek), response.peeked, done)
 }
@@ -115,7 +115,8 @@ func (d *Desk) Write(ctx context.Context, items []sharestate.Writing, done func(
 	ask(ctx, d, items, ofWrite, response.result, done)
 }
 
-// Notify notifies the leader of a share partition's data partition, if there is one. It may be lost.
+// Notify notifies the leader of a share partition's data partition, if there is one. The message
+// may be lost.
 func (d *Desk) Notify(c sharestate.Changed) {
 	t := d.opt.Coordinators.Image().TopicByID(c.Key.Topic)
 	if t == nil || c.Key.Partition < 0 || c.Key.Partition >= t.Partitions.Len() {
@@ -262,8 +263,8 @@ func (d *Desk) locate(q *request) {
 	}
 }
 
-// withoutTopic answers items while this broker knows no topic of states. Its metadata may be behind:
-// an open, a write or a delete follows something that was answered, so they wait.
+// withoutTopic answers items while this broker knows no topic of states. Its metadata may be
+// behind: an open, a write or a delete follows something that was answered, so they wait.
 func (d *Desk) withoutTopic(list []*job) {
 	var create, later []*job
 	for _, j := range list {

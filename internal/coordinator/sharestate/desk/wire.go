@@ -144,8 +144,8 @@ const (
 	minName, minItem, minMark = 17, 3, 4
 )
 
-// marks reads marks. Whether they are in order and have states that can be stored is checked by what
-// uses them.
+// marks reads marks. Whether they are in order and have states that can be stored is checked by
+// what uses them.
 func (r *reader) marks() []window.Mark {
 	n := r.Count(minMark)
 	if n == 0 {
