@@ -234,7 +234,7 @@ func TestAPruneKeepsEveryState(t *testing.T) {
 		if first == nil && slices.Min(now) > 40 {
 			first = now
 		}
-		if first != nil && now[0] > first[0] && now[1] > first[1] {
+		if len(first) == 2 && now[0] > first[0] && now[1] > first[1] {
 			break
 		}
 		if time.Now().After(end) {

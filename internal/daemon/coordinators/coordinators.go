@@ -88,10 +88,10 @@ func Open(o Options, applier *metadata.Applier) (*Coordinators, error) {
 	if err := metrics.RegisterGroups(o.Registry, o.Partitions, observe.Groups(c.Groups)); err != nil {
 		return nil, err
 	}
-	if err := c.openTransactions(&o, applier); err != nil || !o.Preview {
-		return c, err
+	if err = c.openTransactions(&o, applier); err == nil && o.Preview {
+		err = c.openShares(&o, applier)
 	}
-	return c, c.openShares(&o, applier)
+	return c, err
 }
 
 // service returns what the coordinators have in common.

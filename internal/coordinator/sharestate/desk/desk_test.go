@@ -295,7 +295,8 @@ func TestOnlyInitializeCreatesTheTopic(t *testing.T) {
 		if list := a.now(t); len(list) != 1 || list[0] != nil {
 			t.Errorf("%v", list)
 		}
-		if d, p := deleted.now(t), written.now(t); d == nil || d[0] != nil || p == nil || p[0] != kerr.InvalidRequest {
+		d, p := deleted.now(t), written.now(t)
+		if !slices.Equal(d, []*kerr.Error{nil}) || !slices.Equal(p, []*kerr.Error{kerr.InvalidRequest}) {
 			t.Errorf("%v, %v", d, p)
 		}
 	})
