@@ -67,6 +67,9 @@ func (d *Desk) refusalOf(answer any, err error) *kerr.Error {
 // Handle handles a call of another broker's Desk, until ctx ends. body is not kept.
 func (d *Desk) Handle(ctx context.Context, _ int32, body []byte) ([]byte, error) {
 	items, err := decodeCall(body)
+	if err == nil {
+		err = ctx.Err() // the sender does not wait any longer, and repeats the items
+	}
 	if err != nil {
 		return nil, err
 	}
