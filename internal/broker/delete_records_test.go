@@ -49,6 +49,7 @@ func TestDeleteRecordsAnswersAsKafkaDoes(t *testing.T) {
 	n.topic(t, "none", 1, "cleanup.policy", "")
 	n.topic(t, "compacted", 1, "cleanup.policy", "compact")
 	n.topic(t, "__transaction_state", 1)
+	n.topic(t, "__share_group_state", 1, "cleanup.policy", "delete")
 	n.put(t, "t", 10, "v")
 	n.put(t, "none", 2, "v")
 	w := n.dial(t)
@@ -70,6 +71,7 @@ func TestDeleteRecordsAnswersAsKafkaDoes(t *testing.T) {
 		{deleting("both", 0, 0), []string{"both-0 0"}},
 		{deleting("none", 0, 1), []string{"none-0 1"}},
 		{deleting("__transaction_state", 0, 0), []string{"__transaction_state-0 -1 INVALID_TOPIC_EXCEPTION"}},
+		{deleting("__share_group_state", 0, 0), []string{"__share_group_state-0 -1 INVALID_TOPIC_EXCEPTION"}},
 		{deleting("t"), nil},
 		{kmsg.NewPtrDeleteRecordsRequest(), nil},
 	} {

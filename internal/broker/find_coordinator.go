@@ -12,8 +12,8 @@ import (
 )
 
 // FindCoordinator (key 10), versions 0 to 6: the coordinator of a group, a transactional id or a
-// share partition, or of several from version 4 on. The first request of a kind creates its internal topic and is
-// answered with a retriable error.
+// share partition, or of several from version 4 on. The first request of a kind creates its
+// internal topic and is answered with a retriable error.
 func findCoordinatorAPI() api {
 	return apiDef[*kmsg.FindCoordinatorRequest]{
 		inProportion: true,

@@ -71,8 +71,8 @@ func readShareGroupState(ctx context.Context, b *Handler, r *network.Request, re
 	return resp
 }
 
-// readStates returns states, and opens those that are asked for with a leader epoch. One whose start
-// is not decided is not opened: the first leader decides it.
+// readStates returns states, and opens those that are asked for with a leader epoch. One whose
+// start is not decided is not opened: the first leader decides it.
 func (b *Handler) readStates(ctx context.Context, keys []format.Key, epochs []int32) []sharestate.State {
 	states := askShares(ctx, b, keys, func(at []int) any { return sharestate.Read(pick(keys, at)) }, failedState)
 	var items []sharestate.Opening

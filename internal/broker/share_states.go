@@ -13,8 +13,8 @@ import (
 )
 
 // What the APIs about states of share groups (keys 83 to 87) have in common. Kafka's brokers send
-// them to each other, and here tools do: the brokers of this cluster have calls of their own (package
-// sharestate/desk), as the requests lack what tells two states of a share partition apart.
+// them to each other, and here tools do. The brokers of this cluster have calls of their own
+// (package sharestate/desk), as the requests lack what tells two states of a share partition apart.
 
 // asksShares are the rights of these requests.
 func asksShares[R any]() asks[R] {

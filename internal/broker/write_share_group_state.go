@@ -13,8 +13,8 @@ import (
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 )
 
-// WriteShareGroupState (key 85), versions 0 and 1: a tool changes states of share partitions, in the
-// leader epoch that has opened them.
+// WriteShareGroupState (key 85), versions 0 and 1: a tool changes states of share partitions, in
+// the leader epoch that has opened them.
 func writeShareGroupStateAPI() api {
 	return apiDef[*kmsg.WriteShareGroupStateRequest]{
 		inProportion: true,
@@ -56,8 +56,8 @@ func writeShareGroupState(ctx context.Context, b *Handler, r *network.Request, r
 	return resp
 }
 
-// writeShares writes to the states that there are when the request arrives: it does not name the time
-// of their creation. If another one is created meanwhile, the write to it is refused.
+// writeShares writes to the states that there are when the request arrives, as it does not name the
+// time of their creation. If another one is created meanwhile, the write to it is refused.
 func (b *Handler) writeShares(ctx context.Context, req *kmsg.WriteShareGroupStateRequest) []*kerr.Error {
 	keys := writtenShares(req)
 	known := askShares(ctx, b, keys, func(at []int) any { return sharestate.Peek(pick(keys, at)) }, failedPeek)
@@ -83,8 +83,8 @@ func (b *Handler) writeShares(ctx context.Context, req *kmsg.WriteShareGroupStat
 }
 
 // writing returns a write to a state. What the request leaves open stays as it is: the state epoch,
-// the leader epoch and the start if they are -1, and the number of finished offsets, which version 0
-// does not have.
+// the leader epoch and the start if they are -1, and the number of finished offsets, which version
+// 0 does not have.
 func writing(p *kmsg.WriteShareGroupStateRequestTopicPartition, known *sharestate.Peeked, at *sharestate.Summary) (
 	w sharestate.Writing, err *kerr.Error,
 ) {

@@ -8,6 +8,7 @@ import (
 	"github.com/chronik-io/chronik/internal/admin"
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate/desk"
 	"github.com/chronik-io/chronik/internal/guard"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -51,6 +52,10 @@ func (b *Broker) view() *admin.View {
 
 // Health returns what GET /v1/health asks.
 func (b *Broker) Health() *checks.Monitor { return b.health }
+
+// ShareDesk returns what reaches the share coordinators, nil without Options.Preview. Tests need
+// it. The broker must serve clients.
+func (b *Broker) ShareDesk() *desk.Desk { return b.components.coordinators.Desk }
 
 // Waits returns the oldest requests without an answer, as GET /v1/waits does, at most most. The
 // broker must serve clients.

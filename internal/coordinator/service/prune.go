@@ -64,7 +64,8 @@ func (s *Shares) pruneGrown(index int32, r *round) {
 	pruned, err := s.pruneOnce(ctx, index, part)
 	if err != nil {
 		if s.ctx.Err() == nil && !errors.Is(err, coordinator.ErrLoading) && !errors.Is(err, coordinator.ErrNotCoordinator) {
-			s.opt.Logger.Warn("a partition of "+SharesTopic+" cannot be pruned now, trying again", zap.Int32("partition", index), zap.Error(err))
+			s.opt.Logger.Warn("a partition of "+SharesTopic+" cannot be pruned now, trying again", zap.Int32("partition", index),
+				zap.Error(err))
 		}
 		return
 	}

@@ -23,11 +23,11 @@ type SharesOptions struct {
 	Static map[string]string
 	// StateBytes bounds the memory for states. 0 is 16 MiB.
 	StateBytes int64
-	// Changed is called when a stored state has changed in another way than by a write of its leader.
-	// It must not block.
+	// Changed is called when a stored state has changed in another way than by a write of its
+	// leader. It must not block.
 	Changed func(sharestate.Changed)
-	// PruneBytes is the least growth of a partition, in bytes, after which it is pruned. 0 is 4 MiB.
-	// PruneInterval is the time between two checks of all partitions. 0 is a minute.
+	// PruneBytes is the least growth of a partition, in bytes, after which it is pruned; 0 is
+	// 4 MiB. PruneInterval is the time between two checks of all partitions; 0 is a minute.
 	PruneBytes    int64
 	PruneInterval time.Duration
 }
@@ -62,8 +62,8 @@ func NewShares(opt SharesOptions) (*Shares, error) {
 	s.Service = New(opt.Options, Definition{
 		Topic: SharesTopic, Partitions: c.Partitions, ReplicationFactor: c.ReplicationFactor, MinISR: c.MinISR,
 		SegmentBytes: c.SegmentBytes,
-		// Not compacted: updates of a state are increments with the same key. A prune deletes what is
-		// not needed.
+		// Not compacted: updates of a state are increments with the same key. A prune deletes what
+		// is not needed.
 		Configs: map[string]string{"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"},
 		New:     func(int32) coordinator.Machine { return sharestate.New(cfg) },
 		Send:    s.send,

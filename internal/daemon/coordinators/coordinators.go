@@ -1,8 +1,8 @@
 // Package coordinators opens the coordinators of a broker, of groups, of transactions and of share
 // groups, and connects them with the partitions of all brokers, the metadata, metrics and findings.
 //
-// It decides nothing: packages coordinator/service, txn/exchange, txn/gate and sharestate/desk do. The
-// daemon says when they start and stop.
+// It decides nothing: packages coordinator/service, txn/exchange, txn/gate and sharestate/desk do.
+// The daemon says when they start and stop.
 package coordinators
 
 import (
@@ -88,10 +88,10 @@ func Open(o Options, applier *metadata.Applier) (*Coordinators, error) {
 	if err := metrics.RegisterGroups(o.Registry, o.Partitions, observe.Groups(c.Groups)); err != nil {
 		return nil, err
 	}
-	if err := c.openTransactions(&o, applier); err != nil || !o.Preview {
-		return c, err
+	if err = c.openTransactions(&o, applier); err == nil && o.Preview {
+		err = c.openShares(&o, applier)
 	}
-	return c, c.openShares(&o, applier)
+	return c, err
 }
 
 // service returns what the coordinators have in common.

@@ -41,6 +41,7 @@ type kind struct {
 	dirs    int    // log directories of each broker; 0 for one
 	voters  int32  // how many of them, the first ones, are seeds and have a vote; 0 for three
 	witness bool   // the last of three only votes
+	preview bool   // brokers offer features that are not complete
 	long    bool   // names of topics, of a group and of transactional ids have the largest valid length
 }
 
@@ -315,7 +316,7 @@ func (w *world) start(id int32) {
 	n.process, n.host, p.cancel = p, w.net.Host(ip(id)), cancel
 	o := daemon.Options{Config: cfg, FS: machine{p.fs, [16]byte{1, byte(id), n.boots}, &p.low}, Net: n.host,
 		Log: w.log.Named(fmt.Sprint(id)), Version: "test",
-		JournalFileSize: 1 << 20, JournalBytes: 8 << 20}
+		JournalFileSize: 1 << 20, JournalBytes: 8 << 20, Preview: w.preview}
 	w.ending.Go(func() { w.supervise(ctx, n, p, o) })
 }
 
@@ -329,6 +330,9 @@ func (w *world) settings(id int32) []string {
 		"log.cleaner.backoff.ms=1000", "wal.profile=" + cmp.Or(w.profile, "sync"), "broker.rack=" + rack(id)}
 	if w.size() > 1 {
 		set = append(set, "cluster.name=c", "cluster.seeds="+strings.Join(w.addresses()[:w.seeds()], ","))
+	}
+	if w.preview {
+		set = append(set, "share.coordinator.state.topic.num.partitions=3")
 	}
 	if w.dirs > 1 {
 		set = append(set, "log.dirs="+logDir+","+otherLogs)

@@ -43,9 +43,9 @@ type Options struct {
 // Desk reaches the share coordinators of all brokers. Its methods may be called concurrently, and
 // only Close and Handle block.
 //
-// The methods with items call done exactly once, from any goroutine and possibly before they return;
-// done must not block. Its results are in the order of the items, which are independent. Items must
-// not change before done is called. The errors are those of package sharestate, and
+// The methods with items call done exactly once, from any goroutine and possibly before they
+// return; done must not block. Its results are in the order of the items, which are independent.
+// Items must not change before done is called. The errors are those of package sharestate, and
 // COORDINATOR_NOT_AVAILABLE for an item that no coordinator has accepted or refused when ctx ended.
 // Such an item may have been carried out, or may still be; the caller may repeat it.
 type Desk struct {
@@ -83,39 +83,40 @@ func (d *Desk) Watch(changed func(sharestate.Changed)) { d.changed.Store(&change
 
 // Initialize begins states, see sharestate.Initialize. The first one creates the topic.
 func (d *Desk) Initialize(ctx context.Context, items []sharestate.Initializing, done func([]*kerr.Error)) {
-	ask(ctx, d, items, ofInitialize, response.result, done)
+	ask(ctx, d, items, ofInitialize, (*response).result, done)
 }
 
 // Delete removes states, see sharestate.Delete. The caller must not send it while an Initialize of
 // the same share partition is under way.
 func (d *Desk) Delete(ctx context.Context, keys []format.Key, done func([]*kerr.Error)) {
-	ask(ctx, d, keys, about(opDelete), response.result, done)
+	ask(ctx, d, keys, about(opDelete), (*response).result, done)
 }
 
 // Summarize returns what administrators see of states, see sharestate.Summarize. If there is no
 // topic yet, the error is INVALID_REQUEST, as for a state that does not exist.
 func (d *Desk) Summarize(ctx context.Context, keys []format.Key, done func([]sharestate.Summary)) {
-	ask(ctx, d, keys, about(opSummarize), response.summary, done)
+	ask(ctx, d, keys, about(opSummarize), (*response).summary, done)
 }
 
-// Peek returns what a leader needs to open states, see sharestate.Peek. If there is no topic yet, the
-// error is INVALID_REQUEST, as for a state that does not exist.
+// Peek returns what a leader needs to open states, see sharestate.Peek. If there is no topic yet,
+// the error is INVALID_REQUEST, as for a state that does not exist.
 func (d *Desk) Peek(ctx context.Context, keys []format.Key, done func([]sharestate.Peeked)) {
-	ask(ctx, d, keys, about(opPeek), response.peeked, done)
+	ask(ctx, d, keys, about(opPeek), (*response).peeked, done)
 }
 
 // Open loads states for the leader of their partitions, see sharestate.Open. An item that was
 // repeated may get FENCED_LEADER_EPOCH because its first copy has opened the state.
 func (d *Desk) Open(ctx context.Context, items []sharestate.Opening, done func([]sharestate.Opened)) {
-	ask(ctx, d, items, ofOpen, response.opened, done)
+	ask(ctx, d, items, ofOpen, (*response).opened, done)
 }
 
 // Write changes states, see sharestate.Write.
 func (d *Desk) Write(ctx context.Context, items []sharestate.Writing, done func([]*kerr.Error)) {
-	ask(ctx, d, items, ofWrite, response.result, done)
+	ask(ctx, d, items, ofWrite, (*response).result, done)
 }
 
-// Notify notifies the leader of a share partition's data partition, if there is one. It may be lost.
+// Notify notifies the leader of a share partition's data partition, if there is one. The message
+// may be lost.
 func (d *Desk) Notify(c sharestate.Changed) {
 	t := d.opt.Coordinators.Image().TopicByID(c.Key.Topic)
 	if t == nil || c.Key.Partition < 0 || c.Key.Partition >= t.Partitions.Len() {
@@ -156,11 +157,17 @@ type job struct {
 }
 
 // ask sends items and collects their results.
-func ask[Item, Result any](ctx context.Context, d *Desk, items []Item, convert func(Item) request, result func(response) Result,
+func ask[Item, Result any](ctx context.Context, d *Desk, items []Item, convert func(Item) request, result func(*response) Result,
 	done func([]Result),
 ) {
 	a := &asked{d: d, left: len(items), results: make([]response, len(items)), missing: make([]*job, len(items))}
-	a.done = func() { done(mapped(a.results, result)) }
+	a.done = func() {
+		results := make([]Result, len(a.results))
+		for i := range results {
+			results[i] = result(&a.results[i])
+		}
+		done(results)
+	}
 	if len(items) == 0 {
 		a.done()
 		return
@@ -262,8 +269,8 @@ func (d *Desk) locate(q *request) {
 	}
 }
 
-// withoutTopic answers items while this broker knows no topic of states. Its metadata may be behind:
-// an open, a write or a delete follows something that was answered, so they wait.
+// withoutTopic answers items while this broker knows no topic of states. Its metadata may be
+// behind: an open, a write or a delete follows something that was answered, so they wait.
 func (d *Desk) withoutTopic(list []*job) {
 	var create, later []*job
 	for _, j := range list {

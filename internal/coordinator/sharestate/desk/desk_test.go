@@ -58,7 +58,8 @@ func TestARequestReachesEveryCoordinator(t *testing.T) {
 				}
 			}
 			opens[0].Recorded, opens[0].Leader = 7, 8
-			if o := send(t.Context(), n.Open, opens[0]).now(t)[0]; o.Err != nil || o.Stored.Start != 2 || !slices.Equal(o.Stored.Marks, marks) {
+			o := send(t.Context(), n.Open, opens[0]).now(t)[0]
+			if o.Err != nil || o.Stored.Start != 2 || !slices.Equal(o.Stored.Marks, marks) {
 				t.Errorf("%+v", o)
 			}
 			writes[0].ID.Created++
@@ -132,7 +133,8 @@ func TestItemsAreRepeated(t *testing.T) {
 			n, at := w.nodes[1], w.nodes[ids[0]]
 			k := keyOn(0, 0)
 			begin(t, n, k)
-			at.refusals = []error{coordinator.ErrLoading, coordinator.ErrBusy, coordinator.ErrNotCoordinator, coordinator.ErrRefused, errLink}
+			at.refusals = []error{coordinator.ErrLoading, coordinator.ErrBusy, coordinator.ErrNotCoordinator,
+				coordinator.ErrRefused, errLink}
 			a := send(t.Context(), n.Peek, k)
 			if a.now(t) != nil {
 				t.Error("an answer of a coordinator that refuses")
@@ -293,13 +295,15 @@ func TestOnlyInitializeCreatesTheTopic(t *testing.T) {
 		if list := a.now(t); len(list) != 1 || list[0] != nil {
 			t.Errorf("%v", list)
 		}
-		if d, p := deleted.now(t), written.now(t); d == nil || d[0] != nil || p == nil || p[0] != kerr.InvalidRequest {
+		d, p := deleted.now(t), written.now(t)
+		if !slices.Equal(d, []*kerr.Error{nil}) || !slices.Equal(p, []*kerr.Error{kerr.InvalidRequest}) {
 			t.Errorf("%v, %v", d, p)
 		}
 	})
 }
 
-// The leader of the data partition is notified, on whatever broker, of changes that are not its own.
+// The leader of the data partition is notified, on whatever broker, of changes that are not its
+// own.
 func TestLeadersAreNotified(t *testing.T) {
 	in(t, []int32{1, 2, 3}, func(t *testing.T, w *world) {
 		k := keyOn(2, 1) // broker 3 leads it, broker 2 has the state

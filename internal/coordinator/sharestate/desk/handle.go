@@ -13,9 +13,9 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 )
 
-// answerTime is how long the receiver of a call waits for its items. Those without a result then get
-// an error, and their sender repeats them: one coordinator whose disk hangs must not hold up the
-// items of others.
+// answerTime is how long the receiver of a call waits for its items. Those without a result then
+// get an error, and their sender repeats them: one coordinator whose disk hangs must not hold up
+// the items of others.
 const answerTime = 2 * time.Second
 
 // shard is what has the items that one event asks for.
@@ -24,8 +24,9 @@ type shard struct {
 	op        op
 }
 
-// submit hands items, which are located, to the shards of this broker, all that are for one shard and ask for the same
-// as one event. It calls done once for each event, with the indexes of its items and their results.
+// submit hands items, which are located, to the shards of this broker: all that are for one shard
+// and ask for the same are one event. It calls done once for each event, with the indexes of its
+// items and their results.
 func (d *Desk) submit(list []*request, done func(of []int, results []response)) {
 	var order []shard
 	of := map[shard][]int{}
@@ -66,6 +67,9 @@ func (d *Desk) refusalOf(answer any, err error) *kerr.Error {
 // Handle handles a call of another broker's Desk, until ctx ends. body is not kept.
 func (d *Desk) Handle(ctx context.Context, _ int32, body []byte) ([]byte, error) {
 	items, err := decodeCall(body)
+	if err == nil {
+		err = ctx.Err() // the sender does not wait any longer, and repeats the items
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 const (
 	// maxWaiting bounds the items that wait for a broker or are on the way to it.
 	maxWaiting = 100_000
-	// maxCall bounds the items of a call, callBytes the bytes of all but its last item, and maxOpens
-	// the opens among them: their answers have whole states.
+	// maxCall bounds the items of a call, callBytes the bytes of all but its last item, and
+	// maxOpens the opens among them: their answers have whole states.
 	maxCall   = 1000
 	callBytes = 1 << 20
 	maxOpens  = 100

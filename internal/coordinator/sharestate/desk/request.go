@@ -62,23 +62,23 @@ func about(o op) func(format.Key) request {
 	return func(k format.Key) request { return request{op: o, key: k} }
 }
 
-func (r response) result() *kerr.Error { return r.err }
+func (r *response) result() *kerr.Error { return r.err }
 
-func (r response) peeked() sharestate.Peeked {
+func (r *response) peeked() sharestate.Peeked {
 	if r.err != nil {
 		return sharestate.Peeked{Err: r.err, Leader: -1}
 	}
 	return sharestate.Peeked{ID: r.id, Leader: r.leader, Started: r.started}
 }
 
-func (r response) opened() sharestate.Opened {
+func (r *response) opened() sharestate.Opened {
 	if r.err != nil {
 		return sharestate.Opened{Err: r.err}
 	}
 	return sharestate.Opened{Stored: window.Stored{Start: r.start, Marks: r.marks}}
 }
 
-func (r response) summary() sharestate.Summary {
+func (r *response) summary() sharestate.Summary {
 	if r.err != nil {
 		return sharestate.Summary{Err: r.err, Leader: -1, Start: -1}
 	}

@@ -144,8 +144,8 @@ const (
 	minName, minItem, minMark = 17, 3, 4
 )
 
-// marks reads marks. Whether they are in order and have states that can be stored is checked by what
-// uses them.
+// marks reads marks. Whether they are in order and have states that can be stored is checked by
+// what uses them.
 func (r *reader) marks() []window.Mark {
 	n := r.Count(minMark)
 	if n == 0 {
@@ -240,23 +240,23 @@ func encodeAnswer(items []request, results []response) []byte {
 }
 
 // append appends what an op returns.
-func (x *response) append(b []byte, o op) []byte {
+func (r *response) append(b []byte, o op) []byte {
 	switch o {
 	case opPeek:
-		b = appendID(b, x.id)
-		b = binary.AppendVarint(b, int64(x.leader))
-		if x.started {
+		b = appendID(b, r.id)
+		b = binary.AppendVarint(b, int64(r.leader))
+		if r.started {
 			return append(b, 1)
 		}
 		return append(b, 0)
 	case opOpen:
-		b = binary.AppendVarint(b, x.start)
-		b = appendMarks(b, x.marks)
+		b = binary.AppendVarint(b, r.start)
+		b = appendMarks(b, r.marks)
 	case opSummarize:
-		b = binary.AppendVarint(b, int64(x.id.StateEpoch))
-		b = binary.AppendVarint(b, int64(x.leader))
-		b = binary.AppendVarint(b, x.start)
-		b = binary.AppendVarint(b, x.complete)
+		b = binary.AppendVarint(b, int64(r.id.StateEpoch))
+		b = binary.AppendVarint(b, int64(r.leader))
+		b = binary.AppendVarint(b, r.start)
+		b = binary.AppendVarint(b, r.complete)
 	}
 	return b
 }

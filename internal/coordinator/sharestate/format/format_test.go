@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"math"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -170,3 +172,26 @@ func fuzz(f *testing.F, like any) {
 func FuzzSnapshot(f *testing.F) { fuzz(f, &Snapshot{}) }
 
 func FuzzUpdate(f *testing.F) { fuzz(f, &Update{}) }
+
+// Kafka hashes this text, and clients send it in FindCoordinator.
+func TestCoordinatorKeys(t *testing.T) {
+	topic := [16]byte{0x93, 0x66, 0xeb, 0x88, 0x25, 0xd1, 0x44, 0x6e, 0xac, 0xfd, 0xd6, 0x0e, 0x49, 0x7f, 0x0b, 0x7e}
+	for want, k := range map[string]Key{
+		"g:k2briCXRRG6s_dYOSX8Lfg:0":             {Group: "g", Topic: topic},
+		"a:b::k2briCXRRG6s_dYOSX8Lfg:2147483647": {Group: "a:b:", Topic: topic, Partition: math.MaxInt32},
+	} {
+		if got := k.Coordinator(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if got, err := ParseCoordinator(want); err != nil || got != k {
+			t.Errorf("%s: %v, %v", want, got, err)
+		}
+	}
+	for _, text := range []string{"", "g", "g:0", "::", "g:k2briCXRRG6s_dYOSX8Lfg:", ":k2briCXRRG6s_dYOSX8Lfg:0", "g:k2briCXRRG6s_dYOSX8Lfg:-1",
+		"g:k2briCXRRG6s_dYOSX8Lfg:00", "g:k2briCXRRG6s_dYOSX8Lfg:+0", "g:k2briCXRRG6s_dYOSX8Lfg:2147483648", "g:k2briCXRRG6s_dYOSX8Lf:0",
+		"g:k2briCXRRG6s_dYOSX8Lfgg:0", "g:k2briCXRRG6s_dYOSX8Lfh:0", strings.Repeat("g", MaxGroup+1) + ":k2briCXRRG6s_dYOSX8Lfg:0"} {
+		if k, err := ParseCoordinator(text); err == nil {
+			t.Errorf("%q is the key of %v", text, k)
+		}
+	}
+}

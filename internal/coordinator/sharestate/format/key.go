@@ -37,8 +37,8 @@ type Key struct {
 // String returns the key as Kafka writes it in the key of FindCoordinator, with the id in hex.
 func (k Key) String() string { return fmt.Sprintf("%s:%x:%d", k.Group, k.Topic, k.Partition) }
 
-// Coordinator returns the text that decides to which partition of the topic a key belongs. It is also
-// the key of FindCoordinator.
+// Coordinator returns the text that decides to which partition of the topic a key belongs. It is
+// also the key of FindCoordinator.
 func (k Key) Coordinator() string {
 	b := make([]byte, 0, len(k.Group)+1+22+1+10)
 	b = append(append(b, k.Group...), ':')
