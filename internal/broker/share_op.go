@@ -284,7 +284,8 @@ func (op *shareOp) endTurns() {
 	}
 }
 
-// take acquires what was read. It reports whether there are records, and whether a read has failed.
+// take acquires what was read. It reports whether there are records, and whether a read has failed,
+// or the session has ended, so that the fetch does not wait for others.
 func (op *shareOp) take() (got, failed bool) {
 	left := op.maxRecords
 	for i := range op.shares {
@@ -309,7 +310,9 @@ func (op *shareOp) take() (got, failed bool) {
 			continue
 		}
 		var lock time.Duration
-		if share.got, lock = share.place.Take(op.s, t); len(share.got) == 0 {
+		var ok bool
+		if share.got, lock, ok = share.place.Take(op.s, t); len(share.got) == 0 {
+			failed = failed || !ok
 			continue
 		}
 		op.lock = lock

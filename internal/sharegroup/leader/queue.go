@@ -210,15 +210,16 @@ func (pl *Place) End() {
 }
 
 // Take acquires records that were read in the turn for the member of a session. It returns their
-// ranges, and for how long they are locked. A session that has ended gets none.
-func (pl *Place) Take(s *Session, t window.Taking) ([]window.Delivery, time.Duration) {
+// ranges, and for how long they are locked. It reports false if the fetch is over: its session or
+// the share partition has ended, or the memory was dropped since the turn began.
+func (pl *Place) Take(s *Session, t window.Taking) (got []window.Delivery, lock time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := pl.p
 	p.lock()
 	defer p.unlock()
 	if s.ended || p.turn != pl || !p.leads() || p.state != ready || p.load != pl.load {
-		return nil, 0
+		return nil, 0, false
 	}
 	t.Member, t.Now = p.member(s.key.member).number, p.l.now()
 	for i := range t.Batches {
@@ -228,10 +229,10 @@ func (pl *Place) Take(s *Session, t window.Taking) ([]window.Delivery, time.Dura
 		}
 	}
 	p.w.StartMoved(p.log.Ends().LogStart)
-	got := p.w.Take(t, nil)
+	got = p.w.Take(t, nil)
 	p.pump()
 	if len(got) > 0 {
 		s.held[p] = struct{}{}
 	}
-	return got, p.cfg.Lock
+	return got, p.cfg.Lock, true
 }
