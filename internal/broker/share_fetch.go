@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
@@ -244,3 +245,12 @@ func (b *Handler) shareSettings(group string) leader.Settings {
 
 // maxShareConfigs bounds for how many groups the settings are remembered: clients choose the names.
 const maxShareConfigs = 10_000
+
+// ShareStateChanged reports that the stored state of a share partition whose data partition this
+// broker leads was created, replaced, removed or cut: by another identity, or in a leader epoch. It
+// neither blocks nor waits.
+func (b *Handler) ShareStateChanged(k format.Key, id sharestate.Identity, epoch int32) {
+	if b.shares != nil {
+		b.shares.Changed(k, id, epoch)
+	}
+}

@@ -12,6 +12,10 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/testing/sharetest"
 )
 
@@ -57,7 +61,8 @@ func (n *node) sharer(t testing.TB, id string, topic [16]byte) *sharer {
 func (m *sharer) request(acks ...ack) *kmsg.ShareFetchRequest {
 	req := kmsg.NewPtrShareFetchRequest()
 	req.Version, req.GroupID, req.MemberID, req.ShareSessionEpoch = 2, &m.group, &m.id, m.epoch
-	req.MaxWaitMillis, req.MinBytes, req.MaxBytes, req.MaxRecords, req.BatchSize, req.ShareAcquireMode = m.wait, 1, 1<<20, m.max, m.max, m.mode
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = m.wait, 1, 1<<20
+	req.MaxRecords, req.BatchSize, req.ShareAcquireMode = m.max, m.max, m.mode
 	if !m.named || len(acks) > 0 {
 		p := kmsg.NewShareFetchRequestTopicPartition()
 		for _, a := range acks {
@@ -259,7 +264,8 @@ func TestShareFetchErrorsOfPartitions(t *testing.T) {
 	wantShared(t, ask[*kmsg.ShareFetchResponse](t, m.w, 2, req), "0[0 0 [0] 0-0:1] 7[3 0 []] 0[100 0 []]")
 	// A session remembers its partitions, and forgets those that a request names.
 	forget := m.request()
-	forget.ForgottenTopicsData = []kmsg.ShareFetchRequestForgottenTopicsData{{TopicID: id, Partitions: []int32{7}}, {TopicID: [16]byte{9}, Partitions: []int32{0}}}
+	forget.ForgottenTopicsData = []kmsg.ShareFetchRequestForgottenTopicsData{{TopicID: id, Partitions: []int32{7}},
+		{TopicID: [16]byte{9}, Partitions: []int32{0}}}
 	wantShared(t, ask[*kmsg.ShareFetchResponse](t, m.w, 2, forget), "")
 	// A group that has no position in the partition.
 	m2 := n.sharer(t, "m", id)
@@ -343,7 +349,6 @@ func TestTheLimitOfShareSessions(t *testing.T) {
 	})
 }
 
-
 func TestMembersShareWhatIsProduced(t *testing.T) {
 	n, id, _ := shareNode(t)
 	const members, records = 8, 200
@@ -385,4 +390,95 @@ func TestMembersShareWhatIsProduced(t *testing.T) {
 		}
 		seen[at] = true
 	}
+}
+
+// Control records are finished when they are met. Those of aborted transactions are delivered to a
+// group that reads uncommitted records.
+func TestAShareGroupGetsNoControlRecords(t *testing.T) {
+	n, id, desk := shareNode(t)
+	p, err := n.opt.Replicas.Partition(id, 0)
+	must(t, err)
+	h := handmade{p, t}
+	h.in(7, 0)
+	h.end(7, 1, record.Abort)
+	h.in(8, 0)
+	h.end(8, 1, record.Commit)
+	m := n.sharer(t, "m", id)
+	m.eventuallyFetched("0[0 0 [0 1 2] 0-0:1 2-2:1]")
+	wantShared(t, m.fetch(ack{0, 0, []int8{1}}, ack{2, 2, []int8{1}}), "0[0 0 []]")
+	eventually(t, "all offsets are finished", func() bool {
+		return desk.Summary(format.Key{Group: "g", Topic: id}).Start == 4
+	})
+}
+
+func TestBatchesOfARead(t *testing.T) {
+	n, id, _ := shareNode(t)
+	p, err := n.opt.Replicas.Partition(id, 0)
+	must(t, err)
+	h := handmade{p, t}
+	h.in(7, 0)
+	h.in(8, 0)
+	h.end(7, 1, record.Abort)
+	h.end(8, 1, record.Commit)
+	h.in(7, 1)
+	h.end(7, 2, record.Commit)
+	eventually(t, "the high watermark", func() bool { return p.Ends().LastStable == 6 })
+	res, err := p.Read(replica.ReadRequest{MaxBytes: 1 << 20, Committed: true, CurrentEpoch: -1, FetchedEpoch: -1})
+	must(t, err)
+	defer res.Release()
+	got := ""
+	for _, b := range batchesOf(&res) {
+		got += fmt.Sprintf("%d-%d %t ", b.Base, b.Last, b.Gone)
+	}
+	if got != "0-0 true 1-1 false 2-2 true 3-3 true 4-4 false 5-5 true " {
+		t.Error(got)
+	}
+}
+
+// History 39: who is over its quota gets what it has acquired, and is not read for a while.
+func TestHistory39AShareFetchOverItsQuotaKeepsItsRecords(t *testing.T) {
+	clock := virtual()
+	n, id, _ := shareNode(t, func(o *nodeOptions) {
+		before := o.broker
+		o.broker = func(b *Options) {
+			before(b)
+			b.Quotas = keeperOf(quota.Fetched, 100, clock)
+		}
+	})
+	w := n.dial(t)
+	if p := produced(t, w, 9, produceRequest("t", [16]byte{}, -1, plain(t, strings.Repeat("x", 10_000)))); p.ErrorCode != 0 {
+		t.Fatal(p)
+	}
+	m := n.sharer(t, "m", id)
+	m.wait = 60_000
+	resp := m.fetch()
+	wantShared(t, resp, "0[0 0 [0] 0-0:1]")
+	if resp.ThrottleMillis <= 0 {
+		t.Errorf("not throttled: %+v", resp)
+	}
+}
+
+func TestShareRequestsNeedRights(t *testing.T) {
+	g := &guarded{}
+	var id [16]byte
+	g.node, id, _ = shareNode(t, func(o *nodeOptions) {
+		o.broker = func(b *Options) { b.Rules = g.rules.Load }
+	})
+	g.put(t, "t", 1, "x")
+	m := g.sharer(t, "m", id)
+	g.allow(topicRight(acl.Read, "t"))
+	wantShared(t, m.fetch(), fmt.Sprint("error ", kerr.GroupAuthorizationFailed.Code))
+	m.epoch = 1
+	if whole, _ := m.acknowledge(ack{0, 0, []int8{1}}); whole != kerr.GroupAuthorizationFailed.Code {
+		t.Error(whole)
+	}
+	g.allow(groupRight(acl.Read, "g"), topicRight(acl.Describe, "t"))
+	m.epoch, m.named = 0, false
+	wantShared(t, m.fetch(), fmt.Sprintf("0[%d 0 []]", kerr.TopicAuthorizationFailed.Code))
+	if whole, part := m.acknowledge(ack{0, 0, []int8{1}}); whole != 0 || part != kerr.TopicAuthorizationFailed.Code {
+		t.Error(whole, part)
+	}
+	g.allow(groupRight(acl.Read, "g"), topicRight(acl.Read, "t"))
+	m.wait = 60_000
+	wantShared(t, m.fetch(), "0[0 0 [0] 0-0:1]")
 }

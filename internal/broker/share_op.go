@@ -68,7 +68,7 @@ type shareOp struct {
 // sharePart is a partition of a shareOp.
 type sharePart struct {
 	p       *leader.Partition // nil: it has an error
-	place   *leader.Place
+	queued  *leader.Queued
 	turn    leader.Turn
 	has     bool // the turn
 	got     []window.Delivery
@@ -149,7 +149,7 @@ func (op *shareOp) begin(wait time.Duration, atOnce bool) {
 	op.mu.Unlock()
 	for i := range op.shares {
 		if p := op.shares[i].p; p != nil {
-			op.shares[i].place = p.Join(op)
+			op.shares[i].queued = p.Join(op)
 		}
 	}
 	if waits {
@@ -245,11 +245,11 @@ func (op *shareOp) turns() (found int64, failed bool) {
 	for i := range op.shares {
 		p, share := &op.parts[i], &op.shares[i]
 		p.idle = true
-		if p.err != nil || share.place == nil {
+		if p.err != nil || share.queued == nil {
 			continue
 		}
 		var code *kerr.Error
-		if share.turn, share.has, code = share.place.Turn(op.maxRecords); code != nil {
+		if share.turn, share.has, code = share.queued.Turn(op.maxRecords); code != nil {
 			p.err, failed = code, true
 		} else if share.has {
 			p.idle, p.offset, p.currentEpoch = false, share.turn.From, share.turn.Epoch
@@ -279,7 +279,7 @@ func (op *shareOp) endTurns() {
 	for i := range op.shares {
 		if share := &op.shares[i]; share.has {
 			share.has = false
-			share.place.End()
+			share.queued.End()
 		}
 	}
 }
@@ -311,7 +311,7 @@ func (op *shareOp) take() (got, failed bool) {
 		}
 		var lock time.Duration
 		var ok bool
-		if share.got, lock, ok = share.place.Take(op.s, t); len(share.got) == 0 {
+		if share.got, lock, ok = share.queued.Take(op.s, t); len(share.got) == 0 {
 			failed = failed || !ok
 			continue
 		}
@@ -381,7 +381,7 @@ func between(parts [][]byte, first, last int64) (list [][]byte) {
 // long that the locks of its records end.
 func (op *shareOp) end() {
 	for i := range op.shares {
-		if pl := op.shares[i].place; pl != nil {
+		if pl := op.shares[i].queued; pl != nil {
 			pl.Leave()
 		}
 	}
@@ -436,9 +436,15 @@ func (op *shareOp) answer() {
 	delay := time.Duration(0)
 	if op.c.quota != nil {
 		op.c.quota.Charge(quota.Fetched, bytes)
-		if delay = op.c.quota.Wait(quota.Fetched); delay > 0 {
-			r.Throttle(delay)
+		delay = op.c.quota.Wait(quota.Fetched)
+	}
+	for i := range op.parts {
+		if errors.Is(op.parts[i].err, storage.ErrCorrupt) {
+			delay = max(delay, damageGap) // clients repeat the request at once
 		}
+	}
+	if delay > 0 {
+		r.Throttle(delay)
 	}
 	body := op.encode(parts, delay)
 	op.b.parked.Release(op.parked)

@@ -17,5 +17,7 @@
 // Fetches that wait for a Partition stand in a queue. Only the first one has the turn to read and
 // to take records, so that who waits longer is served earlier, and no two read the same records.
 //
+// It does not know requests and records, nor how share coordinators are reached.
+//
 // Locks: Session.mu before Partition.mu; Leader.mu is a leaf. Callbacks run without any of them.
 package leader

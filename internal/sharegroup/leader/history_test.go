@@ -185,7 +185,7 @@ func TestHistory28CountsAfterALeaderChange(t *testing.T) {
 			time.Sleep(time.Second)
 			w.desk.Deliver = nil
 			w.elect(1, 0)
-			w.tell(w.brokers[0])
+			w.notify(w.brokers[0])
 			synctest.Wait()
 			answer, count := "ok", "0-0:2"
 			if !stored {
@@ -243,11 +243,11 @@ func TestHistory31RecordsAreAcquiredOnce(t *testing.T) {
 		p := a.partition()
 		synctest.Wait()
 		first, second := &fetch{c: a, most: 10, cut: 4}, &fetch{c: b, most: 10, cut: 4}
-		first.place, second.place = p.Join(first), p.Join(second)
-		_, ok, _ := first.place.Turn(10)
+		first.queued, second.queued = p.Join(first), p.Join(second)
+		_, ok, _ := first.queued.Turn(10)
 		second.Try() // the other one reads at this moment
 		during := show(second.taken)
-		first.place.End()
+		first.queued.End()
 		synctest.Wait()
 		first.Try()
 		synctest.Wait()
@@ -417,7 +417,7 @@ func TestHistory40ABatchThatIsWiderThanTheWindow(t *testing.T) {
 		deliveries := ""
 		for range 12 {
 			f := &fetch{c: a, most: 50, cut: 4, strict: true}
-			f.place = a.partition().Join(f)
+			f.queued = a.partition().Join(f)
 			f.Try()
 			synctest.Wait()
 			f.stop()
@@ -507,7 +507,8 @@ func TestHistory45AnAlteredPositionCountsAtOnce(t *testing.T) {
 			Created    int64
 		}{s.StateEpoch, 0}, -1)
 		synctest.Wait()
-		return differ(show(got), "0-0:1", show(w.join(w.leader(), "b").fetch(1)), "0-0:1", a.ack(0, 0, window.Accept), kerr.InvalidRecordState.Message)
+		return differ(show(got), "0-0:1", show(w.join(w.leader(), "b").fetch(1)), "0-0:1",
+			a.ack(0, 0, window.Accept), kerr.InvalidRecordState.Message)
 	})
 }
 

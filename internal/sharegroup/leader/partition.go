@@ -83,10 +83,10 @@ type Partition struct {
 	last    window.Member // that was given
 	users   int           // sessions that name it
 	waiters []waiter
-	queue   list.List // of *Place
-	turn    *Place    // that reads now
+	queue   list.List // of *Queued
+	turn    *Queued   // that reads now
 	missed  bool      // another one asked for the turn meanwhile
-	allowed *Place    // may have the turn although others wait longer
+	allowed *Queued   // may have the turn although others wait longer
 	serving bool      // a goroutine serves the queue
 	again   bool      // and there was an event since it began
 	bytes   int64     // counted in Options.Memory

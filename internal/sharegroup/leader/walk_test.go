@@ -133,7 +133,7 @@ func (k *walk) fetch(c *consumer, most int64) {
 	f := &fetch{c: c, most: most, cut: 1 + k.n(3), strict: k.n(3) == 0}
 	p := c.partition()
 	f.got = func(list []taken) { k.took(c, p, p.epoch, p.load, list) }
-	f.place = p.Join(f)
+	f.queued = p.Join(f)
 	k.fetches = append(k.fetches, f)
 	f.Try()
 }
@@ -262,7 +262,7 @@ func (k *walk) step() {
 	case r < 98:
 		k.elect(int32(k.n(len(k.brokers))), int64(max(0, k.n(8)-4)))
 	default:
-		k.tell(k.brokers[k.n(len(k.brokers))])
+		k.notify(k.brokers[k.n(len(k.brokers))])
 	}
 	synctest.Wait()
 }
@@ -278,7 +278,7 @@ func (k *walk) run(steps int) string {
 	k.faults = false
 	k.stop()
 	for _, b := range k.brokers {
-		k.tell(b)
+		k.notify(b)
 	}
 	time.Sleep(time.Minute)
 	for _, c := range k.consumers {
@@ -290,7 +290,7 @@ func (k *walk) run(steps int) string {
 		f := &fetch{c: last, most: 100, cut: 10}
 		p := last.partition()
 		f.got = func(list []taken) { k.took(last, p, p.epoch, p.load, list) }
-		f.place = p.Join(f)
+		f.queued = p.Join(f)
 		f.Try()
 		synctest.Wait()
 		f.stop()

@@ -162,8 +162,8 @@ type world struct {
 
 var defaults = Settings{Locks: 200, Deliveries: 5, Lock: 30 * time.Second, Renew: true, Reset: replica.Earliest}
 
-// newWorld returns a world in which broker 0 leads, and the group begins at the offset 0. It must be
-// made in a bubble of synctest.
+// newWorld returns a world in which broker 0 leads, and the group begins at the offset 0. It must
+// be made in a bubble of synctest.
 func newWorld(t testing.TB, brokers int, change ...func(*Options)) *world {
 	w := &world{t: t, settings: defaults, key: format.Key{Group: "g", Topic: [16]byte{1}}}
 	w.desk = sharetest.New(sharestate.Config{}, func([16]byte, int32) int32 {
@@ -255,8 +255,8 @@ func (w *world) elect(to int32, lose int64) {
 	b.ring(w)
 }
 
-// tell tells a broker who leads.
-func (w *world) tell(b *broker) {
+// notify notifies a broker of who leads.
+func (w *world) notify(b *broker) {
 	leader := w.leader()
 	if b == leader {
 		return
@@ -325,7 +325,7 @@ type taken struct {
 // fetch is a fetch of a consumer. It implements Fetch.
 type fetch struct {
 	c      *consumer
-	place  *Place
+	queued *Queued
 	most   int64
 	strict bool
 	cut    int // batches to read
@@ -342,7 +342,7 @@ type fetch struct {
 // begin begins a fetch.
 func (c *consumer) begin(most int64, got func([]taken)) *fetch {
 	f := &fetch{c: c, most: most, cut: 4, got: got}
-	f.place = c.partition().Join(f)
+	f.queued = c.partition().Join(f)
 	f.Try()
 	return f
 }
@@ -360,7 +360,7 @@ func (f *fetch) stop() {
 	f.mu.Lock()
 	f.done = true
 	f.mu.Unlock()
-	f.place.Leave()
+	f.queued.Leave()
 }
 
 func (f *fetch) Try() {
@@ -383,13 +383,13 @@ func (f *fetch) Try() {
 	left := f.done
 	f.mu.Unlock()
 	if left {
-		f.place.Leave()
+		f.queued.Leave()
 	}
 }
 
 func (f *fetch) try() bool {
 	for {
-		turn, ok, code := f.place.Turn(f.most)
+		turn, ok, code := f.queued.Turn(f.most)
 		if code != nil {
 			f.err = code
 			return true
@@ -397,13 +397,13 @@ func (f *fetch) try() bool {
 		if !ok {
 			return false
 		}
-		p := f.place.p
+		p := f.queued.p
 		batches := f.c.b.view.read(turn.From, p.limit(), f.cut)
 		t := window.Taking{From: turn.From, Records: turn.Records, Strict: f.strict, BatchSize: 1}
 		for _, b := range batches {
 			t.Batches = append(t.Batches, window.Batch{Base: b.base, Last: b.last, Gone: b.gone})
 		}
-		got, _, ok := f.place.Take(f.c.s, t)
+		got, _, ok := f.queued.Take(f.c.s, t)
 		for _, d := range got {
 			one := taken{Delivery: d}
 			for at := d.First; at <= d.Last; at++ {
@@ -418,7 +418,7 @@ func (f *fetch) try() bool {
 		if len(got) > 0 && f.got != nil {
 			f.got(f.taken)
 		}
-		f.place.End()
+		f.queued.End()
 		if len(got) > 0 || !ok {
 			return true
 		}

@@ -105,7 +105,9 @@ func importRules() map[string]importRule {
 		"internal/broker": {may: []string{"internal/network", "internal/forward", "internal/protocol", "internal/controller",
 			"internal/replica",
 			"internal/coordinator", "internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/txn/...",
-			"internal/metadata", "internal/purgatory", "internal/storage", "internal/storage/producers", "internal/record",
+			"internal/coordinator/sharestate", "internal/coordinator/sharestate/format", "internal/sharegroup/...",
+			"internal/metadata", "internal/purgatory", "internal/storage", "internal/storage/producers", "internal/storage/txnindex",
+			"internal/record",
 			"internal/bufpool", "internal/configdef", "internal/audit", "internal/health", "internal/login",
 			"internal/security/...", "internal/telemetry", "internal/view"},
 			never: noDisk, because: brokerReason},
@@ -195,6 +197,8 @@ func testRules() map[string]importRule {
 			because: "it checks the contract of metadata.Store and knows no back end"},
 		"internal/testing/solestore": {may: []string{"internal/metadata", "internal/metadata/raftstore"}, never: noProtocol,
 			because: "tests of the packages above need metadata without a start of a broker"},
+		"internal/testing/sharetest": {may: []string{"internal/coordinator", "internal/coordinator/sharestate",
+			"internal/coordinator/sharestate/format"}, never: noDisk, because: "it carries out the calls that a leader makes"},
 		"internal/testing/replicatest": {may: []string{"internal/replica", "internal/replica/progress"}, never: noProtocol,
 			because: "tests of the packages above give partitions a role without metadata"},
 		"internal/testing/simnet":  {never: noProtocol, because: leafReason},
@@ -361,6 +365,9 @@ func coordinatorRules() map[string]importRule {
 		"internal/coordinator/sharestate": {may: []string{"internal/coordinator", "internal/coordinator/sharestate/format",
 			"internal/sharegroup/window"}, never: append([]string{netPkg}, noDisk...), because: machineReason},
 		"internal/coordinator/sharestate/format": {never: noProtocol, because: machineReason},
+		"internal/sharegroup/leader": {may: []string{"internal/coordinator", "internal/coordinator/sharestate",
+			"internal/coordinator/sharestate/format", "internal/purgatory", "internal/replica", "internal/sharegroup/window",
+			"internal/storage"}, never: append([]string{netPkg}, noDisk...), because: serviceReason},
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package sharetest has a share coordinator for tests of share groups' leaders: the state machine of
-// package sharestate without a log, with calls that tests can delay, lose and repeat.
+// Package sharetest has a share coordinator for tests of leaders of share groups: the state machine
+// of package sharestate without a log, with calls that tests can delay, lose and repeat.
 package sharetest
 
 import (
