@@ -13,8 +13,8 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/quota"
-	"github.com/chronik-io/chronik/internal/sharegroup/leader"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/shareleader"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
@@ -23,7 +23,7 @@ import (
 type shareConfigs struct {
 	mu  sync.Mutex
 	img *metadata.Image
-	of  map[string]leader.Settings
+	of  map[string]shareleader.Settings
 }
 
 func (b *Handler) groupConfigs(img *metadata.Image, group string) (configdef.Group, error) {
@@ -42,7 +42,7 @@ func (b *Handler) groupConfigs(img *metadata.Image, group string) (configdef.Gro
 type shareOp struct {
 	fetchRead
 	c     call
-	s     *leader.Session
+	s     *shareleader.Session
 	group string
 	w     protocol.ShareFetchWriter
 
@@ -67,9 +67,9 @@ type shareOp struct {
 
 // sharePart is a partition of a shareOp.
 type sharePart struct {
-	p       *leader.Partition // nil: it has an error
-	queued  *leader.Queued
-	turn    leader.Turn
+	p       *shareleader.Partition // nil: it has an error
+	queued  *shareleader.Queued
+	turn    shareleader.Turn
 	has     bool // the turn
 	got     []window.Delivery
 	records [][]byte
@@ -77,14 +77,14 @@ type sharePart struct {
 	ack     *kerr.Error
 }
 
-func newShareOp(c call, s *leader.Session, group string) *shareOp {
+func newShareOp(c call, s *shareleader.Session, group string) *shareOp {
 	op := &shareOp{fetchRead: fetchRead{b: c.b, may: c.b.rights(c.r), byID: true}, c: c, s: s, group: group}
 	op.pending = 1 // until all acknowledgements were passed on
 	return op
 }
 
 // name adds a partition.
-func (op *shareOp) name(n leader.Named) {
+func (op *shareOp) name(n shareleader.Named) {
 	op.add(partitionRequest{topic: topicRef{id: n.Topic}, index: n.Partition, currentEpoch: -1, fetchedEpoch: -1})
 }
 
@@ -162,7 +162,7 @@ func (op *shareOp) begin(wait time.Duration, atOnce bool) {
 	op.acknowledged()
 }
 
-// Try implements leader.Fetch.
+// Try implements shareleader.Fetch.
 func (op *shareOp) Try() {
 	op.mu.Lock()
 	if op.trying || op.fetched {

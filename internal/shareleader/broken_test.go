@@ -1,6 +1,6 @@
 //go:build breakrules
 
-package leader
+package shareleader
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-// Package leader has the share groups' side of a partition leader (KIP-932): the share partitions
+// Package shareleader has the share groups' side of a partition leader (KIP-932): the share partitions
 // whose data partitions this broker leads, and the share sessions of the members that fetch from
 // them.
 //
@@ -20,4 +20,4 @@
 // It does not know requests and records, nor how share coordinators are reached.
 //
 // Locks: Session.mu before Partition.mu; Leader.mu is a leaf. Callbacks run without any of them.
-package leader
+package shareleader

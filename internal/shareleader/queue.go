@@ -1,4 +1,4 @@
-package leader
+package shareleader
 
 import (
 	"container/list"
