@@ -188,8 +188,9 @@ func New(opt Options) (*Handler, error) {
 	}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	if opt.ShareStates != nil {
-		b.shares = shareleader.New(shareleader.Options{Self: opt.Self, Coordinator: opt.ShareStates, Sessions: int(conf.Groups.ShareSessions),
-			Memory: coordinator.NewMemoryBudget(cmp.Or(opt.ShareBytes, defaultShareBytes)), Park: opt.Replicas.Purgatory(),
+		b.shares = shareleader.New(shareleader.Options{Self: opt.Self, Coordinator: opt.ShareStates,
+			Sessions: int(conf.Groups.ShareSessions),
+			Memory:   coordinator.NewMemoryBudget(cmp.Or(opt.ShareBytes, defaultShareBytes)), Park: opt.Replicas.Purgatory(),
 			Go: b.work.Go, Logger: opt.Logger})
 	}
 	return b, nil

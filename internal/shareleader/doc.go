@@ -1,6 +1,6 @@
-// Package shareleader has the share groups' side of a partition leader (KIP-932): the share partitions
-// whose data partitions this broker leads, and the share sessions of the members that fetch from
-// them.
+// Package shareleader has what a partition's leader does for share groups (KIP-932): the share
+// partitions whose data partitions this broker leads, and the share sessions of the members that
+// fetch from them.
 //
 // A Partition loads the state that the share coordinator has stored, hands out records, applies
 // acknowledgements, and sends the coordinator what has changed. What records are available is

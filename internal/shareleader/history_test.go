@@ -224,7 +224,7 @@ func history30(w *world) string {
 	}
 	accepted := a.ack(0, 0, window.Accept)
 	time.Sleep(6 * time.Second)
-	blocked := show(b.fetch(10)) // nobody acquires while a write has no answer for long
+	blocked := show(b.fetch(10)) // no one acquires while a write has no answer for long
 	time.Sleep(54 * time.Second)
 	w.desk.Deliver = nil
 	time.Sleep(6 * time.Second)

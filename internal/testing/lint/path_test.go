@@ -59,7 +59,6 @@ func routes() []route {
 			"internal/coordinator/service/log.go: Expire":      "a coordinator's append that waits",
 			"internal/shareleader/partition.go: TryComplete":   "wakes the fetches of share groups",
 			"internal/shareleader/partition.go: Expire":        "the broker stops",
-			"internal/shareleader/partition.go: end":           "takes a share partition out of the purgatory",
 			"internal/broker/share_op.go: turns":               "counts the bytes for a fetch of a share group",
 			"internal/replica/partition.go: Reverted":          "the log lost records: fetches that wait end with an error",
 			"internal/replica/partition.go: StartMoved":        "fetches below the new log start end with an error",
