@@ -3,6 +3,7 @@ package shareleader
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,13 +50,13 @@ func differ(pairs ...any) string {
 func (w *world) hold(kind sharetest.Kind) (release func()) {
 	var held []func()
 	holding := true
-	w.desk.Deliver = func(k sharetest.Kind, do, _, _ func()) {
+	w.desk.Deliver(func(k sharetest.Kind, do, _, _ func()) {
 		if k == kind && holding {
 			held = append(held, do)
 			return
 		}
 		do()
-	}
+	})
 	return func() {
 		holding = false
 		for _, do := range held {
@@ -179,11 +180,11 @@ func TestHistory28CountsAfterALeaderChange(t *testing.T) {
 			a := w.join(w.leader(), "a")
 			got := a.fetch(10)
 			if !stored {
-				w.desk.Deliver = func(_ sharetest.Kind, do, _, lose func()) { lose() }
+				w.desk.Deliver(func(_ sharetest.Kind, do, _, lose func()) { lose() })
 			}
 			released := a.ack(0, 0, window.Release)
 			time.Sleep(time.Second)
-			w.desk.Deliver = nil
+			w.desk.Deliver(nil)
 			w.elect(1, 0)
 			w.notify(w.brokers[0])
 			synctest.Wait()
@@ -217,16 +218,16 @@ func history30(w *world) string {
 	a, b := w.join(w.leader(), "a"), w.join(w.leader(), "b")
 	a.fetch(1)
 	stored := 0
-	w.desk.Deliver = func(_ sharetest.Kind, _, again, lose func()) { // it is stored, and the answer is lost
+	w.desk.Deliver(func(_ sharetest.Kind, _, again, lose func()) { // it is stored, and the answer is lost
 		again()
 		stored++
 		time.AfterFunc(5*time.Second, lose)
-	}
+	})
 	accepted := a.ack(0, 0, window.Accept)
 	time.Sleep(6 * time.Second)
 	blocked := show(b.fetch(10)) // no one acquires while a write has no answer for long
 	time.Sleep(54 * time.Second)
-	w.desk.Deliver = nil
+	w.desk.Deliver(nil)
 	time.Sleep(6 * time.Second)
 	again := a.ack(0, 0, window.Accept)
 	synctest.Wait()
@@ -282,6 +283,7 @@ func TestHistory32ManyAcknowledgementsAreTwoWrites(t *testing.T) {
 }
 
 func history33(w *world) string {
+	var mu sync.Mutex
 	var got [20]int
 	var members []*consumer
 	var wait func(i int)
@@ -290,7 +292,9 @@ func history33(w *world) string {
 	}
 	wait = func(i int) {
 		members[i].begin(1, func(list []taken) {
+			mu.Lock()
 			got[i]++
+			mu.Unlock()
 			members[i].ack(list[0].First, list[0].Last, window.Accept)
 			w.work.Go(func() { wait(i) })
 		})
@@ -303,6 +307,8 @@ func history33(w *world) string {
 		w.put(1, false)
 		time.Sleep(time.Second)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	for i, n := range got {
 		if n != 3 {
 			return fmt.Sprintf("member %d has got %d of %v", i, n, got)
@@ -469,7 +475,10 @@ func TestHistory43AnOpenTransaction(t *testing.T) {
 		f := a.begin(1, nil)
 		time.Sleep(time.Minute)
 		before := show(f.taken)
-		w.leader().view.stable = 1
+		v := w.leader().view
+		v.mu.Lock()
+		v.stable = 1
+		v.mu.Unlock()
 		w.leader().ring(w)
 		synctest.Wait()
 		f.stop()
@@ -517,7 +526,7 @@ func history54(w *world) string {
 	w.put(1, false)
 	a, b := w.join(w.leader(), "a"), w.join(w.leader(), "b")
 	got := a.fetch(1)
-	w.leader().origin = w.leader().origin.Add(-40 * time.Second) // the alarm comes as late
+	w.stood.Store(int64(40 * time.Second)) // the alarm comes as late
 	time.Sleep(31 * time.Second)
 	other := show(b.fetch(1))
 	return differ(show(got), "0-0:1", other, "", a.ack(0, 0, window.Accept), "ok")
@@ -605,7 +614,7 @@ func TestAGroupStartsWhereItsSettingsSay(t *testing.T) {
 				time.Sleep(time.Hour)
 			}
 			a := w.join(w.leader(), "a")
-			w.desk.Deliver = func(_ sharetest.Kind, do, _, _ func()) { do() }
+			w.desk.Deliver(func(_ sharetest.Kind, do, _, _ func()) { do() })
 			a.partition()
 			synctest.Wait()
 			w.put(1, false)
@@ -632,9 +641,14 @@ func TestIdleSharePartitionsLeaveTheMemory(t *testing.T) {
 		a.s.End()
 		time.Sleep(time.Minute)
 		l := w.leader()
-		before, used := len(l.parts), l.opt.Memory.Used() > 0
+		parts := func() int {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return len(l.parts)
+		}
+		before, used := parts(), l.opt.Memory.Used() > 0
 		time.Sleep(idleTime)
-		return differ(before, 1, used, true, len(l.parts), 0, l.opt.Memory.Used(), 0, w.desk.Summary(w.key).Start, 0)
+		return differ(before, 1, used, true, parts(), 0, l.opt.Memory.Used(), 0, w.desk.Summary(w.key).Start, 0)
 	})
 }
 

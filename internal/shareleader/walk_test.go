@@ -48,7 +48,7 @@ func newWalk(w *world, seed uint64) *walk {
 	k := &walk{world: w, rnd: rand.New(rand.NewPCG(seed, 1)), faults: true, holds: map[int64]hold{}, finished: map[int64]bool{},
 		counted: map[int64]int{}, may: map[int64]string{}}
 	w.settings.Locks, w.settings.Deliveries, w.settings.Lock = 12, 4, 20*time.Second
-	w.desk.Deliver = k.deliver
+	w.desk.Deliver(k.deliver)
 	for _, id := range []string{"a", "b", "c"} {
 		for _, b := range w.brokers {
 			k.consumers = append(k.consumers, w.join(b, id))
@@ -72,7 +72,10 @@ func (k *walk) fail(format string, args ...any) {
 
 // deliver delivers a call: at once, late, lost, or stored without its answer; copies may follow.
 func (k *walk) deliver(_ sharetest.Kind, do, again, lose func()) {
-	if !k.faults {
+	k.mu.Lock()
+	faults := k.faults
+	k.mu.Unlock()
+	if !faults {
 		do()
 		return
 	}
@@ -275,7 +278,9 @@ func (k *walk) run(steps int) string {
 	if k.wrong != "" {
 		return k.wrong
 	}
+	k.mu.Lock()
 	k.faults = false
+	k.mu.Unlock()
 	k.stop()
 	for _, b := range k.brokers {
 		k.notify(b)

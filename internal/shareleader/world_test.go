@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,6 +154,7 @@ type world struct {
 	settings Settings
 	key      format.Key
 	work     sync.WaitGroup
+	stood    atomic.Int64 // for how long the process has stood still
 
 	mu      sync.Mutex
 	epoch   int32
@@ -171,10 +173,11 @@ func newWorld(t testing.TB, brokers int, change ...func(*Options)) *world {
 		defer w.mu.Unlock()
 		return w.epoch
 	})
+	begun := time.Now()
 	for i := range brokers {
 		b := &broker{park: purgatory.New(), view: &view{log: &journal{epochs: []epochStart{{0, 0}}}, stable: -1}}
 		o := Options{Self: int32(i), Coordinator: w.desk, Memory: coordinator.NewMemoryBudget(64 << 20), Sessions: 100, Park: b.park,
-			Go: w.work.Go, Logger: zap.NewNop()}
+			Go: w.work.Go, Logger: zap.NewNop(), Now: func() time.Duration { return time.Since(begun) + time.Duration(w.stood.Load()) }}
 		for _, c := range change {
 			c(&o)
 		}
