@@ -379,7 +379,6 @@ func TestMembersShareWhatIsProduced(t *testing.T) {
 				}
 			}
 		})
-		defer func() { _ = m.w.Close() }()
 	}
 	n.put(t, "t", records, "x")
 	seen := map[int64]bool{}
@@ -481,4 +480,30 @@ func TestShareRequestsNeedRights(t *testing.T) {
 	g.allow(groupRight(acl.Read, "g"), topicRight(acl.Read, "t"))
 	m.wait = 60_000
 	wantShared(t, m.fetch(), "0[0 0 [0] 0-0:1]")
+}
+
+// Version 1 has neither modes of acquisition nor renewals.
+func TestVersion1OfTheShareAPIs(t *testing.T) {
+	n, id, _ := shareNode(t)
+	n.put(t, "t", 2, "x")
+	m := n.sharer(t, "m", id)
+	m.wait = 60_000
+	resp := ask[*kmsg.ShareFetchResponse](t, m.w, 1, m.request())
+	wantShared(t, resp, "0[0 0 [0 1] 0-1:1]")
+	if resp.AcquisitionLockTimeoutMillis != 30_000 {
+		t.Errorf("%+v", resp)
+	}
+	req := kmsg.NewPtrShareAcknowledgeRequest()
+	req.GroupID, req.MemberID, req.ShareSessionEpoch = &m.group, &m.id, m.epoch
+	p := kmsg.NewShareAcknowledgeRequestTopicPartition()
+	p.AcknowledgementBatches = []kmsg.ShareAcknowledgeRequestTopicPartitionAcknowledgementBatch{{LastOffset: 1, AcknowledgeTypes: []int8{1, 4}}}
+	req.Topics = []kmsg.ShareAcknowledgeRequestTopic{{TopicID: id, Partitions: []kmsg.ShareAcknowledgeRequestTopicPartition{p}}}
+	if resp := ask[*kmsg.ShareAcknowledgeResponse](t, m.w, 1, req); resp.Topics[0].Partitions[0].ErrorCode != kerr.InvalidRequest.Code {
+		t.Errorf("a renewal: %+v", resp)
+	}
+	req.ShareSessionEpoch++
+	p.AcknowledgementBatches[0].AcknowledgeTypes = []int8{1}
+	if resp := ask[*kmsg.ShareAcknowledgeResponse](t, m.w, 1, req); resp.ErrorCode != 0 || resp.Topics[0].Partitions[0].ErrorCode != 0 {
+		t.Errorf("%+v", resp)
+	}
 }

@@ -571,7 +571,7 @@ func ledAgain(w *world) string {
 	first := w.brokers[0]
 	a := w.join(first, "a")
 	got := a.fetch(1)
-	w.elect(1, 0) // the first broker does not hear of it
+	w.elect(1, 0) // the first broker is not notified
 	b := w.join(w.leader(), "b")
 	other := b.fetch(1)
 	accepted := b.ack(0, 0, window.Accept)
@@ -590,7 +590,7 @@ func TestAWriteThatIsRefusedIsFollowedByALoad(t *testing.T) {
 		w.put(1, false)
 		a := w.join(w.leader(), "a")
 		a.fetch(1)
-		w.desk.Initialize(w.key, 2, 1) // an administrator moves the group, and the leader does not hear of it
+		w.desk.Initialize(w.key, 2, 1) // an administrator moves the group, and the leader is not notified
 		accepted := a.ack(0, 0, window.Accept)
 		synctest.Wait()
 		return differ(accepted, kerr.NotLeaderForPartition.Message, show(a.fetch(1)), "1-1:1", w.desk.Calls(sharetest.Open), 2)
@@ -676,5 +676,34 @@ func TestTheCostOfAWideWindow(t *testing.T) {
 			a.fetch(1)
 		})
 		return differ(s.Offsets[window.Acquired], 10_000, wide.Runs > 9000, true, wide.Bytes < 2<<20, true, cost < 40, true)
+	})
+}
+
+func TestWaitsEndWithTheLeadership(t *testing.T) {
+	check(t, 2, func(w *world) string {
+		first := w.brokers[0]
+		a := w.join(first, "a")
+		f := a.begin(1, nil)
+		synctest.Wait()
+		before := f.err
+		w.elect(1, 0)
+		w.notify(first)
+		synctest.Wait()
+		w.put(1, false)
+		return differ(before == nil, true, f.err, kerr.NotLeaderForPartition, len(first.parts), 0,
+			show(w.join(w.leader(), "a").fetch(1)), "0-0:1")
+	})
+}
+
+// The walks have found that such a fetch tried for ever.
+func TestAFetchEndsWithItsSession(t *testing.T) {
+	check(t, 1, func(w *world) string {
+		a := w.join(w.leader(), "a")
+		f := a.begin(1, nil)
+		synctest.Wait()
+		a.s.End()
+		w.put(1, false)
+		synctest.Wait()
+		return differ(f.done, true, show(f.taken), "", show(w.join(w.leader(), "b").fetch(1)), "0-0:1")
 	})
 }

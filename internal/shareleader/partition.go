@@ -381,7 +381,7 @@ func again(code *kerr.Error) bool {
 }
 
 // loadError returns the error of a fetch for a state that cannot be loaded. Clients know none of a
-// group that has no position in a partition; they look at the metadata, and repeat the request.
+// group that has no position in a partition; they ask for the metadata, and repeat the request.
 func loadError(code *kerr.Error) *kerr.Error {
 	if errors.Is(code, kerr.KafkaStorageError) {
 		return kerr.KafkaStorageError

@@ -16,7 +16,7 @@ import (
 )
 
 // walk is a random history of a world, with what was promised so far. Three brokers lead in turn,
-// and former leaders serve until they hear of it. Logs lose records. Calls of the coordinator are
+// and former leaders serve until they are notified. Logs lose records. Calls of the coordinator are
 // late, lost and repeated.
 type walk struct {
 	*world

@@ -350,7 +350,7 @@ func (c *consumer) begin(most int64, got func([]taken)) *fetch {
 	return f
 }
 
-// fetch takes what is there now.
+// fetch takes what is available now.
 func (c *consumer) fetch(most int64) []taken {
 	f := c.begin(most, nil)
 	synctest.Wait()

@@ -23,7 +23,7 @@ func (p *Partition) Acknowledge(s *Session, acks []window.Ack, renew bool, done 
 	if !p.leads() || p.state != ready {
 		code := p.err
 		if code == nil {
-			code = kerr.NotLeaderForPartition // a member of the former memory repeats it after a look at the metadata
+			code = kerr.NotLeaderForPartition // the client asks for the metadata
 		}
 		p.do(func() { done(code) })
 		return
