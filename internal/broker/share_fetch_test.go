@@ -496,7 +496,8 @@ func TestVersion1OfTheShareAPIs(t *testing.T) {
 	req := kmsg.NewPtrShareAcknowledgeRequest()
 	req.GroupID, req.MemberID, req.ShareSessionEpoch = &m.group, &m.id, m.epoch
 	p := kmsg.NewShareAcknowledgeRequestTopicPartition()
-	p.AcknowledgementBatches = []kmsg.ShareAcknowledgeRequestTopicPartitionAcknowledgementBatch{{LastOffset: 1, AcknowledgeTypes: []int8{1, 4}}}
+	p.AcknowledgementBatches = []kmsg.ShareAcknowledgeRequestTopicPartitionAcknowledgementBatch{{
+		LastOffset: 1, AcknowledgeTypes: []int8{1, 4}}}
 	req.Topics = []kmsg.ShareAcknowledgeRequestTopic{{TopicID: id, Partitions: []kmsg.ShareAcknowledgeRequestTopicPartition{p}}}
 	if resp := ask[*kmsg.ShareAcknowledgeResponse](t, m.w, 1, req); resp.Topics[0].Partitions[0].ErrorCode != kerr.InvalidRequest.Code {
 		t.Errorf("a renewal: %+v", resp)
