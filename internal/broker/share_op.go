@@ -175,8 +175,8 @@ func (op *shareOp) Try() {
 	op.tryAll(false)
 }
 
-// lastTry ends the wait: the answer has the available records. For a client that is gone, nothing is
-// read.
+// lastTry ends the wait: the answer has the available records. For a client that is gone, nothing
+// is read.
 func (op *shareOp) lastTry(gone bool) {
 	op.mu.Lock()
 	op.last, op.gone = true, op.gone || gone
