@@ -30,7 +30,7 @@ import (
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/share"
-	"github.com/chronik-io/chronik/internal/sharegroup/leader"
+	"github.com/chronik-io/chronik/internal/shareleader"
 	"github.com/chronik-io/chronik/internal/telemetry"
 )
 
@@ -102,7 +102,7 @@ type Options struct {
 	// Share divides the processors. Default: one of the broker alone.
 	Share *share.Share
 	// ShareStates reaches the share coordinators. Nil: share groups are not served.
-	ShareStates leader.Coordinator
+	ShareStates shareleader.Coordinator
 	// ShareBytes bounds the memory of share partitions and share sessions. Default 64 MiB.
 	ShareBytes int64
 	// Preview offers features that are not complete: share groups. Tests need it.
@@ -132,7 +132,7 @@ type Handler struct {
 	large     *share.Places        // of large requests
 	batches   *share.Places        // of batches that are inflated or compressed
 
-	shares       *leader.Leader // nil: share groups are not served
+	shares       *shareleader.Leader // nil: share groups are not served
 	shareConfigs shareConfigs
 
 	producerIDs producerIDs
@@ -190,8 +190,9 @@ func New(opt Options) (*Handler, error) {
 	}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	if opt.ShareStates != nil {
-		b.shares = leader.New(leader.Options{Self: opt.Self, Coordinator: opt.ShareStates, Sessions: int(conf.Groups.ShareSessions),
-			Memory: coordinator.NewMemoryBudget(cmp.Or(opt.ShareBytes, defaultShareBytes)), Park: opt.Replicas.Purgatory(),
+		b.shares = shareleader.New(shareleader.Options{Self: opt.Self, Coordinator: opt.ShareStates,
+			Sessions: int(conf.Groups.ShareSessions),
+			Memory:   coordinator.NewMemoryBudget(cmp.Or(opt.ShareBytes, defaultShareBytes)), Park: opt.Replicas.Purgatory(),
 			Go: b.work.Go, Logger: opt.Logger})
 	}
 	return b, nil

@@ -47,9 +47,15 @@ func TestAGroupHasConfigsOfItsOwn(t *testing.T) {
 			}
 		}
 		wantConfigs(t, w, describing(groupType, odd),
+			"chronik.share.retry.backoff.max.ms=60000 DEFAULT_CONFIG",
+			"chronik.share.retry.backoff.ms=0 DEFAULT_CONFIG",
 			"consumer.heartbeat.interval.ms=7000 GROUP_CONFIG {GROUP_CONFIG:consumer.heartbeat.interval.ms=7000} "+
 				"{STATIC_BROKER_CONFIG:group.consumer.heartbeat.interval.ms=5500} {DEFAULT_CONFIG:group.consumer.heartbeat.interval.ms=5000}",
 			"consumer.session.timeout.ms=50000 GROUP_CONFIG {GROUP_CONFIG:consumer.session.timeout.ms=50000} {DEFAULT_CONFIG:group.consumer.session.timeout.ms=45000}",
+			"share.delivery.count.limit=5 DEFAULT_CONFIG {DEFAULT_CONFIG:group.share.delivery.count.limit=5}",
+			"share.partition.max.record.locks=2000 DEFAULT_CONFIG {DEFAULT_CONFIG:group.share.partition.max.record.locks=2000}",
+			"share.record.lock.duration.ms=30000 DEFAULT_CONFIG {DEFAULT_CONFIG:group.share.record.lock.duration.ms=30000}",
+			"share.renew.acknowledge.enable=true DEFAULT_CONFIG",
 			"streams.assignment.interval.ms=1000 DEFAULT_CONFIG {DEFAULT_CONFIG:group.streams.assignment.interval.ms=1000}",
 			"streams.heartbeat.interval.ms=5000 DEFAULT_CONFIG {DEFAULT_CONFIG:group.streams.heartbeat.interval.ms=5000}",
 			"streams.initial.rebalance.delay.ms=3000 DEFAULT_CONFIG {DEFAULT_CONFIG:group.streams.initial.rebalance.delay.ms=3000}",

@@ -8,8 +8,8 @@ import (
 
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
-	"github.com/chronik-io/chronik/internal/sharegroup/leader"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/shareleader"
 )
 
 // ShareAcknowledge (key 79), versions 1 to 2: a member of a share group acknowledges records
@@ -37,10 +37,10 @@ func shareAcknowledge(c call, req *kmsg.ShareAcknowledgeRequest) {
 	resp := respondTo(c.r, kmsg.NewPtrShareAcknowledgeResponse())
 	caller := shareCaller{req.GroupID, req.MemberID, req.ShareSessionEpoch}
 	code := caller.refused(c.b, c.r)
-	if code == nil && caller.epoch == leader.OpenSession {
+	if code == nil && caller.epoch == shareleader.OpenSession {
 		code = kerr.InvalidShareSessionEpoch
 	}
-	var s *leader.Session
+	var s *shareleader.Session
 	if code == nil {
 		s, code = caller.session(c.b, c.r)
 	}
@@ -63,7 +63,7 @@ func shareAcknowledge(c call, req *kmsg.ShareAcknowledgeRequest) {
 	for i := range acks {
 		answer.acknowledge(&acks[i], req.IsRenewAck)
 	}
-	if caller.epoch == leader.CloseSession {
+	if caller.epoch == shareleader.CloseSession {
 		s.End()
 	}
 	answer.end()
@@ -75,7 +75,7 @@ func acksOf(req *kmsg.ShareAcknowledgeRequest) (all []shareAcks) {
 		t := &req.Topics[i]
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
-			one := shareAcks{of: leader.Named{Topic: t.TopicID, Partition: p.Partition}}
+			one := shareAcks{of: shareleader.Named{Topic: t.TopicID, Partition: p.Partition}}
 			for _, a := range p.AcknowledgementBatches {
 				one.acks = append(one.acks, window.Ack{First: a.FirstOffset, Last: a.LastOffset, Types: ackTypes(a.AcknowledgeTypes)})
 			}

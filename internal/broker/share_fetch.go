@@ -7,13 +7,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/acl"
-	"github.com/chronik-io/chronik/internal/sharegroup/leader"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/shareleader"
 )
 
 // ShareFetch (key 78), versions 1 to 2: a member of a share group acquires records, and
@@ -59,13 +60,13 @@ func (x *shareCaller) refused(b *Handler, r *network.Request) *kerr.Error {
 }
 
 // session returns the session of the request.
-func (x *shareCaller) session(b *Handler, r *network.Request) (*leader.Session, *kerr.Error) {
-	return b.shares.Session(*x.group, *x.member, x.epoch, leader.Client{Connection: r.Connection, OnClose: r.OnClose})
+func (x *shareCaller) session(b *Handler, r *network.Request) (*shareleader.Session, *kerr.Error) {
+	return b.shares.Session(*x.group, *x.member, x.epoch, shareleader.Client{Connection: r.Connection, OnClose: r.OnClose})
 }
 
 // shareAcks are the acknowledgements of a request for one partition.
 type shareAcks struct {
-	of   leader.Named
+	of   shareleader.Named
 	acks []window.Ack
 }
 
@@ -74,7 +75,7 @@ func shareFetch(c call, req *kmsg.ShareFetchRequest) {
 	caller := shareCaller{req.GroupID, req.MemberID, req.ShareSessionEpoch}
 	code := caller.refused(c.b, c.r)
 	acks := acksFetched(req)
-	if code == nil && (len(acks) > 0 && caller.epoch == leader.OpenSession ||
+	if code == nil && (len(acks) > 0 && caller.epoch == shareleader.OpenSession ||
 		req.IsRenewAck && (req.MaxBytes != 0 || req.MinBytes != 0 || req.MaxRecords != 0 || req.MaxWaitMillis != 0)) {
 		code = kerr.InvalidRequest
 	}
@@ -100,9 +101,9 @@ func shareFetch(c call, req *kmsg.ShareFetchRequest) {
 	}
 	for i := range req.ForgottenTopicsData {
 		t := &req.ForgottenTopicsData[i]
-		list := make([]leader.Named, len(t.Partitions))
+		list := make([]shareleader.Named, len(t.Partitions))
 		for j, index := range t.Partitions {
-			list[j] = leader.Named{Topic: t.TopicID, Partition: index}
+			list[j] = shareleader.Named{Topic: t.TopicID, Partition: index}
 		}
 		s.Forget(list)
 	}
@@ -111,7 +112,7 @@ func shareFetch(c call, req *kmsg.ShareFetchRequest) {
 	op.strict = req.ShareAcquireMode == 1
 	op.maxBytes = min(int64(max(req.MaxBytes, 0)), int64(c.b.conf.MaxFetchBytes))
 	op.minBytes = min(int64(max(req.MinBytes, 1)), max(op.maxBytes, 1))
-	closes := caller.epoch == leader.CloseSession
+	closes := caller.epoch == shareleader.CloseSession
 	op.fetches = !closes && !req.IsRenewAck && op.maxBytes > 0 && op.maxRecords > 0
 	if !closes {
 		for _, n := range s.Partitions() {
@@ -140,7 +141,7 @@ func acksFetched(req *kmsg.ShareFetchRequest) (all []shareAcks) {
 			if len(p.AcknowledgementBatches) == 0 {
 				continue
 			}
-			one := shareAcks{of: leader.Named{Topic: t.TopicID, Partition: p.Partition}}
+			one := shareAcks{of: shareleader.Named{Topic: t.TopicID, Partition: p.Partition}}
 			for _, a := range p.AcknowledgementBatches {
 				one.acks = append(one.acks, window.Ack{First: a.FirstOffset, Last: a.LastOffset, Types: ackTypes(a.AcknowledgeTypes)})
 			}
@@ -159,10 +160,10 @@ func ackTypes(types []int8) []window.AckType {
 }
 
 // namedIn returns the partitions that a request adds to its session.
-func namedIn(req *kmsg.ShareFetchRequest) (list []leader.Named) {
+func namedIn(req *kmsg.ShareFetchRequest) (list []shareleader.Named) {
 	for i := range req.Topics {
 		for j := range req.Topics[i].Partitions {
-			list = append(list, leader.Named{Topic: req.Topics[i].TopicID, Partition: req.Topics[i].Partitions[j].Partition})
+			list = append(list, shareleader.Named{Topic: req.Topics[i].TopicID, Partition: req.Topics[i].Partitions[j].Partition})
 		}
 	}
 	return list
@@ -210,7 +211,7 @@ func (op *shareOp) find() (atOnce bool) {
 			continue
 		}
 		share.p = op.b.shares.Partition(format.Key{Group: op.group, Topic: p.topic.ID, Partition: p.index}, p.part, settings)
-		op.s.Use(leader.Named{Topic: p.topic.ID, Partition: p.index}, share.p)
+		op.s.Use(shareleader.Named{Topic: p.topic.ID, Partition: p.index}, share.p)
 	}
 	return atOnce
 }
@@ -218,12 +219,12 @@ func (op *shareOp) find() (atOnce bool) {
 var errNotLed = errors.Join(errors.New("another broker leads the partition"), replica.ErrNotLeader)
 
 // shareSettings returns the settings of a share group.
-func (b *Handler) shareSettings(group string) leader.Settings {
+func (b *Handler) shareSettings(group string) shareleader.Settings {
 	img := b.image()
 	b.shareConfigs.mu.Lock()
 	defer b.shareConfigs.mu.Unlock()
 	if b.shareConfigs.img != img {
-		b.shareConfigs.img, b.shareConfigs.of = img, map[string]leader.Settings{}
+		b.shareConfigs.img, b.shareConfigs.of = img, map[string]shareleader.Settings{}
 	}
 	s, known := b.shareConfigs.of[group]
 	if known {
@@ -234,7 +235,7 @@ func (b *Handler) shareSettings(group string) leader.Settings {
 	if own, err := b.groupConfigs(img, group); err == nil {
 		records = b.conf.Groups.ShareOf(own.Share)
 	}
-	s = leader.Settings{Locks: records.Locks, Deliveries: int(records.Deliveries), Lock: records.Lock, Renew: records.Renew,
+	s = shareleader.Settings{Locks: records.Locks, Deliveries: int(records.Deliveries), Lock: records.Lock, Renew: records.Renew,
 		Retry: records.Retry, RetryMax: records.RetryMax, Reset: replica.Latest}
 	if len(b.shareConfigs.of) < maxShareConfigs {
 		b.shareConfigs.of[group] = s
@@ -244,3 +245,12 @@ func (b *Handler) shareSettings(group string) leader.Settings {
 
 // maxShareConfigs bounds for how many groups the settings are remembered: clients choose the names.
 const maxShareConfigs = 10_000
+
+// ShareStateChanged reports that the stored state of a share partition whose data partition this
+// broker leads was created, replaced, removed or cut: by another identity, or in a leader epoch. It
+// neither blocks nor waits.
+func (b *Handler) ShareStateChanged(k format.Key, id sharestate.Identity, epoch int32) {
+	if b.shares != nil {
+		b.shares.Changed(k, id, epoch)
+	}
+}

@@ -12,6 +12,10 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/testing/sharetest"
 )
 
@@ -57,7 +61,8 @@ func (n *node) sharer(t testing.TB, id string, topic [16]byte) *sharer {
 func (m *sharer) request(acks ...ack) *kmsg.ShareFetchRequest {
 	req := kmsg.NewPtrShareFetchRequest()
 	req.Version, req.GroupID, req.MemberID, req.ShareSessionEpoch = 2, &m.group, &m.id, m.epoch
-	req.MaxWaitMillis, req.MinBytes, req.MaxBytes, req.MaxRecords, req.BatchSize, req.ShareAcquireMode = m.wait, 1, 1<<20, m.max, m.max, m.mode
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = m.wait, 1, 1<<20
+	req.MaxRecords, req.BatchSize, req.ShareAcquireMode = m.max, m.max, m.mode
 	if !m.named || len(acks) > 0 {
 		p := kmsg.NewShareFetchRequestTopicPartition()
 		for _, a := range acks {
@@ -183,4 +188,323 @@ func TestAShareGroupGetsEachRecordUntilItIsAccepted(t *testing.T) {
 	resp, err = a.w.receive(&kmsg.ShareFetchRequest{Version: 2})
 	must(t, err)
 	wantShared(t, resp.(*kmsg.ShareFetchResponse), "0[0 0 [4] 4-4:2]")
+}
+
+// shareNode returns a node with a topic that a share group reads from the offset 0.
+func shareNode(t *testing.T, change ...func(*nodeOptions)) (n *node, id [16]byte, desk *sharetest.Desk) {
+	t.Helper()
+	n = newNode(t, append(change, shares(&desk))...)
+	id = n.topic(t, "t", 2)
+	for i := range int32(2) {
+		if code := desk.Initialize(format.Key{Group: "g", Topic: id, Partition: i}, 1, 0); code != nil {
+			t.Fatal(code)
+		}
+	}
+	return n, id, desk
+}
+
+func TestShareRequestsThatAreRefusedAsAWhole(t *testing.T) {
+	n, id, _ := shareNode(t)
+	n.put(t, "t", 1, "x")
+	empty, long := "", strings.Repeat("m", 37)
+	for _, c := range []struct {
+		name   string
+		change func(*kmsg.ShareFetchRequest)
+		want   *kerr.Error
+	}{
+		{"no group", func(r *kmsg.ShareFetchRequest) { r.GroupID = nil }, kerr.InvalidRequest},
+		{"empty group", func(r *kmsg.ShareFetchRequest) { r.GroupID = &empty }, kerr.InvalidRequest},
+		{"no member", func(r *kmsg.ShareFetchRequest) { r.MemberID = nil }, kerr.InvalidRequest},
+		{"long member", func(r *kmsg.ShareFetchRequest) { r.MemberID = &long }, kerr.InvalidRequest},
+		{"epoch", func(r *kmsg.ShareFetchRequest) { r.ShareSessionEpoch = -2 }, kerr.InvalidRequest},
+		{"acknowledgements in the first", func(r *kmsg.ShareFetchRequest) {
+			r.Topics[0].Partitions[0].AcknowledgementBatches = []kmsg.ShareFetchRequestTopicPartitionAcknowledgementBatch{{
+				AcknowledgeTypes: []int8{1}}}
+		}, kerr.InvalidRequest},
+		{"renewal with a fetch", func(r *kmsg.ShareFetchRequest) { r.IsRenewAck = true }, kerr.InvalidRequest},
+		{"no session", func(r *kmsg.ShareFetchRequest) { r.ShareSessionEpoch = 1 }, kerr.ShareSessionNotFound},
+		{"no session to close", func(r *kmsg.ShareFetchRequest) { r.ShareSessionEpoch = -1 }, kerr.ShareSessionNotFound},
+	} {
+		m := n.sharer(t, "m", id)
+		req := m.request()
+		c.change(req)
+		if resp := ask[*kmsg.ShareFetchResponse](t, m.w, 2, req); resp.ErrorCode != c.want.Code || len(resp.Topics) != 0 {
+			t.Errorf("%s: %+v, want %v", c.name, resp, c.want)
+		}
+	}
+	m := n.sharer(t, "m", id)
+	if whole, _ := m.acknowledge(ack{0, 0, []int8{1}}); whole != kerr.InvalidShareSessionEpoch.Code {
+		t.Errorf("a ShareAcknowledge opens a session: %d", whole)
+	}
+	m.epoch = 0
+	m.eventuallyFetched("0[0 0 [0] 0-0:1]")
+	m.epoch++
+	if resp := m.fetch(); resp.ErrorCode != kerr.InvalidShareSessionEpoch.Code {
+		t.Errorf("an epoch too far: %+v", resp)
+	}
+	m.epoch = 1 // of a request that was answered
+	if whole, _ := m.acknowledge(ack{0, 0, []int8{2}}); whole != kerr.InvalidShareSessionEpoch.Code {
+		t.Errorf("a former epoch: %d", whole)
+	}
+}
+
+func TestShareFetchErrorsOfPartitions(t *testing.T) {
+	n, id, _ := shareNode(t)
+	n.put(t, "t", 1, "x")
+	m := n.sharer(t, "m", id)
+	req := m.request()
+	for _, index := range []int32{1, 7} {
+		p := kmsg.NewShareFetchRequestTopicPartition()
+		p.Partition = index
+		req.Topics[0].Partitions = append(req.Topics[0].Partitions, p)
+	}
+	other := kmsg.ShareFetchRequestTopic{TopicID: [16]byte{9}, Partitions: make([]kmsg.ShareFetchRequestTopicPartition, 1)}
+	req.Topics = append(req.Topics, other)
+	req.MaxWaitMillis = 60_000
+	wantShared(t, ask[*kmsg.ShareFetchResponse](t, m.w, 2, req), "0[0 0 [0] 0-0:1] 7[3 0 []] 0[100 0 []]")
+	// A session remembers its partitions, and forgets those that a request names.
+	forget := m.request()
+	forget.ForgottenTopicsData = []kmsg.ShareFetchRequestForgottenTopicsData{{TopicID: id, Partitions: []int32{7}},
+		{TopicID: [16]byte{9}, Partitions: []int32{0}}}
+	wantShared(t, ask[*kmsg.ShareFetchResponse](t, m.w, 2, forget), "")
+	// A group that has no position in the partition.
+	m2 := n.sharer(t, "m", id)
+	m2.group = "unknown"
+	m2.eventuallyFetched("0[3 0 []]")
+	if whole, part := m2.acknowledge(ack{0, 0, []int8{1}}); whole != 0 || part == 0 {
+		t.Errorf("an acknowledgement for a group without a position: %d %d", whole, part)
+	}
+}
+
+func TestAcknowledgementsOfAShareFetch(t *testing.T) {
+	n, id, desk := shareNode(t)
+	n.put(t, "t", 4, "x")
+	m := n.sharer(t, "m", id)
+	m.max = 1
+	m.eventuallyFetched("0[0 0 [0] 0-0:1]")
+	wantShared(t, m.fetch(ack{0, 0, []int8{1}}), "0[0 0 [1] 1-1:1]")
+	wantShared(t, m.fetch(ack{0, 0, []int8{1}}), "0[0 0 [2] 2-2:1]") // below the start
+	wantShared(t, m.fetch(ack{3, 3, []int8{1}}), "0[0 42 [3] 3-3:1]")
+	wantShared(t, m.fetch(ack{1, 1, []int8{4}}), "0[0 0 []]") // renewed; nothing is fetched
+	if whole, part := m.acknowledge(ack{1, 1, []int8{4}}, ack{2, 2, []int8{1}}); whole != 0 || part != 0 {
+		t.Error(whole, part)
+	}
+	bad := m.request(ack{1, 1, []int8{5}})
+	wantShared(t, ask[*kmsg.ShareFetchResponse](t, m.w, 2, bad), "0[0 42 []]")
+	// The last request acknowledges, and releases the rest.
+	m.epoch = -1
+	wantShared(t, m.fetch(ack{1, 1, []int8{1}}), "0[0 0 []]")
+	if s := desk.Summary(format.Key{Group: "g", Topic: id}); s.Start != 3 {
+		t.Errorf("%+v", s)
+	}
+	m = n.sharer(t, "m", id)
+	m.eventuallyFetched("0[0 0 [3] 3-3:2]")
+}
+
+// The record limit is kept within a batch; the batch is sent whole.
+func TestTheModesOfAcquisition(t *testing.T) {
+	n, id, _ := shareNode(t)
+	w := n.dial(t)
+	if p := produced(t, w, 9, produceRequest("t", [16]byte{}, -1, plain(t, "a", "b", "c", "d"))); p.ErrorCode != 0 {
+		t.Fatal(p)
+	}
+	m := n.sharer(t, "m", id)
+	m.max, m.mode = 3, 1
+	m.eventuallyFetched("0[0 0 [0] 0-2:1]")
+	wantShared(t, m.fetch(), "0[0 0 [0] 3-3:1]")
+	m = n.sharer(t, "m2", id)
+	m.max = 3
+	m2 := n.sharer(t, "m", id) // another session of the first member, which releases its records
+	wantShared(t, m2.fetch(ack{}), "error 42")
+	m2.epoch, m2.named = 0, false
+	m2.max = 1
+	m2.eventuallyFetched("0[0 0 [0] 0-3:2]")
+	wantShared(t, m.fetch(), "")
+}
+
+func TestAShareFetchIsAnsweredAfterItsTime(t *testing.T) {
+	n, id, _ := shareNode(t)
+	m := n.sharer(t, "m", id)
+	m.wait = 20
+	for range 3 {
+		if resp := m.fetch(); shared(t, resp) != "" || resp.AcquisitionLockTimeoutMillis != 30_000 {
+			t.Errorf("%+v", resp)
+		}
+	}
+	req := m.request()
+	req.MaxRecords, req.MaxWaitMillis = 0, 60_000 // a change of the session
+	wantShared(t, ask[*kmsg.ShareFetchResponse](t, m.w, 2, req), "")
+}
+
+func TestTheLimitOfShareSessions(t *testing.T) {
+	n, id, _ := shareNode(t, func(o *nodeOptions) { o.static["group.share.max.share.sessions"] = "1" })
+	a, b := n.sharer(t, "a", id), n.sharer(t, "b", id)
+	wantShared(t, a.fetch(), "")
+	b.wait = 20
+	wantShared(t, b.fetch(), fmt.Sprint("error ", kerr.ShareSessionLimitReached.Code))
+	_ = a.w.Close()
+	eventually(t, "a session after the other one has ended", func() bool {
+		b.epoch = 0
+		return b.fetch().ErrorCode == 0
+	})
+}
+
+func TestMembersShareWhatIsProduced(t *testing.T) {
+	n, id, _ := shareNode(t)
+	const members, records = 8, 200
+	got := make(chan int64, records+members)
+	for i := range members {
+		m := n.sharer(t, fmt.Sprint("m", i), id)
+		m.wait, m.max = 200, 3
+		n.work.Go(func() {
+			var acks []ack
+			for {
+				req := m.request(acks...)
+				req.SetVersion(2)
+				if m.w.send(req) != nil {
+					return
+				}
+				answer, err := m.w.receive(req)
+				if err != nil {
+					return
+				}
+				acks = nil
+				for _, topic := range answer.(*kmsg.ShareFetchResponse).Topics {
+					for _, a := range topic.Partitions[0].AcquiredRecords {
+						acks = append(acks, ack{a.FirstOffset, a.LastOffset, []int8{1}})
+						for at := a.FirstOffset; at <= a.LastOffset; at++ {
+							got <- at
+						}
+					}
+				}
+			}
+		})
+	}
+	n.put(t, "t", records, "x")
+	seen := map[int64]bool{}
+	for range records {
+		at := <-got
+		if seen[at] {
+			t.Fatalf("offset %d is delivered twice", at)
+		}
+		seen[at] = true
+	}
+}
+
+// Control records are finished when they are met. Those of aborted transactions are delivered to a
+// group that reads uncommitted records.
+func TestAShareGroupGetsNoControlRecords(t *testing.T) {
+	n, id, desk := shareNode(t)
+	p, err := n.opt.Replicas.Partition(id, 0)
+	must(t, err)
+	h := handmade{p, t}
+	h.in(7, 0)
+	h.end(7, 1, record.Abort)
+	h.in(8, 0)
+	h.end(8, 1, record.Commit)
+	m := n.sharer(t, "m", id)
+	m.eventuallyFetched("0[0 0 [0 1 2] 0-0:1 2-2:1]")
+	wantShared(t, m.fetch(ack{0, 0, []int8{1}}, ack{2, 2, []int8{1}}), "0[0 0 []]")
+	eventually(t, "all offsets are finished", func() bool {
+		return desk.Summary(format.Key{Group: "g", Topic: id}).Start == 4
+	})
+}
+
+func TestBatchesOfARead(t *testing.T) {
+	n, id, _ := shareNode(t)
+	p, err := n.opt.Replicas.Partition(id, 0)
+	must(t, err)
+	h := handmade{p, t}
+	h.in(7, 0)
+	h.in(8, 0)
+	h.end(7, 1, record.Abort)
+	h.end(8, 1, record.Commit)
+	h.in(7, 1)
+	h.end(7, 2, record.Commit)
+	eventually(t, "the high watermark", func() bool { return p.Ends().LastStable == 6 })
+	res, err := p.Read(replica.ReadRequest{MaxBytes: 1 << 20, Committed: true, CurrentEpoch: -1, FetchedEpoch: -1})
+	must(t, err)
+	defer res.Release()
+	got := ""
+	for _, b := range batchesOf(&res) {
+		got += fmt.Sprintf("%d-%d %t ", b.Base, b.Last, b.Gone)
+	}
+	if got != "0-0 true 1-1 false 2-2 true 3-3 true 4-4 false 5-5 true " {
+		t.Error(got)
+	}
+}
+
+// History 39: who is over its quota gets what it has acquired, and is not read for a while.
+func TestHistory39AShareFetchOverItsQuotaKeepsItsRecords(t *testing.T) {
+	clock := virtual()
+	n, id, _ := shareNode(t, func(o *nodeOptions) {
+		before := o.broker
+		o.broker = func(b *Options) {
+			before(b)
+			b.Quotas = keeperOf(quota.Fetched, 100, clock)
+		}
+	})
+	w := n.dial(t)
+	if p := produced(t, w, 9, produceRequest("t", [16]byte{}, -1, plain(t, strings.Repeat("x", 10_000)))); p.ErrorCode != 0 {
+		t.Fatal(p)
+	}
+	m := n.sharer(t, "m", id)
+	m.wait = 60_000
+	resp := m.fetch()
+	wantShared(t, resp, "0[0 0 [0] 0-0:1]")
+	if resp.ThrottleMillis <= 0 {
+		t.Errorf("not throttled: %+v", resp)
+	}
+}
+
+func TestShareRequestsNeedRights(t *testing.T) {
+	g := &guarded{}
+	var id [16]byte
+	g.node, id, _ = shareNode(t, func(o *nodeOptions) {
+		o.broker = func(b *Options) { b.Rules = g.rules.Load }
+	})
+	g.put(t, "t", 1, "x")
+	m := g.sharer(t, "m", id)
+	g.allow(topicRight(acl.Read, "t"))
+	wantShared(t, m.fetch(), fmt.Sprint("error ", kerr.GroupAuthorizationFailed.Code))
+	m.epoch = 1
+	if whole, _ := m.acknowledge(ack{0, 0, []int8{1}}); whole != kerr.GroupAuthorizationFailed.Code {
+		t.Error(whole)
+	}
+	g.allow(groupRight(acl.Read, "g"), topicRight(acl.Describe, "t"))
+	m.epoch, m.named = 0, false
+	wantShared(t, m.fetch(), fmt.Sprintf("0[%d 0 []]", kerr.TopicAuthorizationFailed.Code))
+	if whole, part := m.acknowledge(ack{0, 0, []int8{1}}); whole != 0 || part != kerr.TopicAuthorizationFailed.Code {
+		t.Error(whole, part)
+	}
+	g.allow(groupRight(acl.Read, "g"), topicRight(acl.Read, "t"))
+	m.wait = 60_000
+	wantShared(t, m.fetch(), "0[0 0 [0] 0-0:1]")
+}
+
+// Version 1 has neither modes of acquisition nor renewals.
+func TestVersion1OfTheShareAPIs(t *testing.T) {
+	n, id, _ := shareNode(t)
+	n.put(t, "t", 2, "x")
+	m := n.sharer(t, "m", id)
+	m.wait = 60_000
+	resp := ask[*kmsg.ShareFetchResponse](t, m.w, 1, m.request())
+	wantShared(t, resp, "0[0 0 [0 1] 0-1:1]")
+	if resp.AcquisitionLockTimeoutMillis != 30_000 {
+		t.Errorf("%+v", resp)
+	}
+	req := kmsg.NewPtrShareAcknowledgeRequest()
+	req.GroupID, req.MemberID, req.ShareSessionEpoch = &m.group, &m.id, m.epoch
+	p := kmsg.NewShareAcknowledgeRequestTopicPartition()
+	p.AcknowledgementBatches = []kmsg.ShareAcknowledgeRequestTopicPartitionAcknowledgementBatch{{
+		LastOffset: 1, AcknowledgeTypes: []int8{1, 4}}}
+	req.Topics = []kmsg.ShareAcknowledgeRequestTopic{{TopicID: id, Partitions: []kmsg.ShareAcknowledgeRequestTopicPartition{p}}}
+	if resp := ask[*kmsg.ShareAcknowledgeResponse](t, m.w, 1, req); resp.Topics[0].Partitions[0].ErrorCode != kerr.InvalidRequest.Code {
+		t.Errorf("a renewal: %+v", resp)
+	}
+	req.ShareSessionEpoch++
+	p.AcknowledgementBatches[0].AcknowledgeTypes = []int8{1}
+	if resp := ask[*kmsg.ShareAcknowledgeResponse](t, m.w, 1, req); resp.ErrorCode != 0 || resp.Topics[0].Partitions[0].ErrorCode != 0 {
+		t.Errorf("%+v", resp)
+	}
 }

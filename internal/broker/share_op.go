@@ -13,8 +13,8 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/quota"
-	"github.com/chronik-io/chronik/internal/sharegroup/leader"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/shareleader"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
@@ -23,7 +23,7 @@ import (
 type shareConfigs struct {
 	mu  sync.Mutex
 	img *metadata.Image
-	of  map[string]leader.Settings
+	of  map[string]shareleader.Settings
 }
 
 func (b *Handler) groupConfigs(img *metadata.Image, group string) (configdef.Group, error) {
@@ -42,7 +42,7 @@ func (b *Handler) groupConfigs(img *metadata.Image, group string) (configdef.Gro
 type shareOp struct {
 	fetchRead
 	c     call
-	s     *leader.Session
+	s     *shareleader.Session
 	group string
 	w     protocol.ShareFetchWriter
 
@@ -67,9 +67,9 @@ type shareOp struct {
 
 // sharePart is a partition of a shareOp.
 type sharePart struct {
-	p       *leader.Partition // nil: it has an error
-	place   *leader.Place
-	turn    leader.Turn
+	p       *shareleader.Partition // nil: it has an error
+	queued  *shareleader.Queued
+	turn    shareleader.Turn
 	has     bool // the turn
 	got     []window.Delivery
 	records [][]byte
@@ -77,14 +77,14 @@ type sharePart struct {
 	ack     *kerr.Error
 }
 
-func newShareOp(c call, s *leader.Session, group string) *shareOp {
+func newShareOp(c call, s *shareleader.Session, group string) *shareOp {
 	op := &shareOp{fetchRead: fetchRead{b: c.b, may: c.b.rights(c.r), byID: true}, c: c, s: s, group: group}
 	op.pending = 1 // until all acknowledgements were passed on
 	return op
 }
 
 // name adds a partition.
-func (op *shareOp) name(n leader.Named) {
+func (op *shareOp) name(n shareleader.Named) {
 	op.add(partitionRequest{topic: topicRef{id: n.Topic}, index: n.Partition, currentEpoch: -1, fetchedEpoch: -1})
 }
 
@@ -149,7 +149,7 @@ func (op *shareOp) begin(wait time.Duration, atOnce bool) {
 	op.mu.Unlock()
 	for i := range op.shares {
 		if p := op.shares[i].p; p != nil {
-			op.shares[i].place = p.Join(op)
+			op.shares[i].queued = p.Join(op)
 		}
 	}
 	if waits {
@@ -162,7 +162,7 @@ func (op *shareOp) begin(wait time.Duration, atOnce bool) {
 	op.acknowledged()
 }
 
-// Try implements leader.Fetch.
+// Try implements shareleader.Fetch.
 func (op *shareOp) Try() {
 	op.mu.Lock()
 	if op.trying || op.fetched {
@@ -175,7 +175,8 @@ func (op *shareOp) Try() {
 	op.tryAll(false)
 }
 
-// lastTry ends the wait: the answer has what is there. For a client that is gone, nothing is read.
+// lastTry ends the wait: the answer has the available records. For a client that is gone, nothing
+// is read.
 func (op *shareOp) lastTry(gone bool) {
 	op.mu.Lock()
 	op.last, op.gone = true, op.gone || gone
@@ -245,11 +246,11 @@ func (op *shareOp) turns() (found int64, failed bool) {
 	for i := range op.shares {
 		p, share := &op.parts[i], &op.shares[i]
 		p.idle = true
-		if p.err != nil || share.place == nil {
+		if p.err != nil || share.queued == nil {
 			continue
 		}
 		var code *kerr.Error
-		if share.turn, share.has, code = share.place.Turn(op.maxRecords); code != nil {
+		if share.turn, share.has, code = share.queued.Turn(op.maxRecords); code != nil {
 			p.err, failed = code, true
 		} else if share.has {
 			p.idle, p.offset, p.currentEpoch = false, share.turn.From, share.turn.Epoch
@@ -279,12 +280,13 @@ func (op *shareOp) endTurns() {
 	for i := range op.shares {
 		if share := &op.shares[i]; share.has {
 			share.has = false
-			share.place.End()
+			share.queued.End()
 		}
 	}
 }
 
-// take acquires what was read. It reports whether there are records, and whether a read has failed.
+// take acquires what was read. It reports whether there are records, and whether a read has failed,
+// or the session has ended, so that the fetch does not wait for others.
 func (op *shareOp) take() (got, failed bool) {
 	left := op.maxRecords
 	for i := range op.shares {
@@ -309,7 +311,9 @@ func (op *shareOp) take() (got, failed bool) {
 			continue
 		}
 		var lock time.Duration
-		if share.got, lock = share.place.Take(op.s, t); len(share.got) == 0 {
+		var ok bool
+		if share.got, lock, ok = share.queued.Take(op.s, t); len(share.got) == 0 {
+			failed = failed || !ok
 			continue
 		}
 		op.lock = lock
@@ -378,7 +382,7 @@ func between(parts [][]byte, first, last int64) (list [][]byte) {
 // long that the locks of its records end.
 func (op *shareOp) end() {
 	for i := range op.shares {
-		if pl := op.shares[i].place; pl != nil {
+		if pl := op.shares[i].queued; pl != nil {
 			pl.Leave()
 		}
 	}
@@ -433,9 +437,15 @@ func (op *shareOp) answer() {
 	delay := time.Duration(0)
 	if op.c.quota != nil {
 		op.c.quota.Charge(quota.Fetched, bytes)
-		if delay = op.c.quota.Wait(quota.Fetched); delay > 0 {
-			r.Throttle(delay)
+		delay = op.c.quota.Wait(quota.Fetched)
+	}
+	for i := range op.parts {
+		if errors.Is(op.parts[i].err, storage.ErrCorrupt) {
+			delay = max(delay, damageGap) // clients repeat the request at once
 		}
+	}
+	if delay > 0 {
+		r.Throttle(delay)
 	}
 	body := op.encode(parts, delay)
 	op.b.parked.Release(op.parked)

@@ -139,3 +139,50 @@ func TestAFetchWriterKeepsLittle(t *testing.T) {
 		t.Errorf("kept: %d bytes, %d and %d pieces", cap(w.dst), cap(w.records), cap(w.parts))
 	}
 }
+
+func TestShareFetchWriterWritesWhatKmsgWrites(t *testing.T) {
+	var w ShareFetchWriter
+	rapid.Check(t, func(t *rapid.T) {
+		want := kmsg.NewPtrShareFetchResponse()
+		want.Version = rapid.Int16Range(1, 2).Draw(t, "version")
+		want.ThrottleMillis, want.ErrorCode = rapid.Int32().Draw(t, "throttle"), rapid.Int16().Draw(t, "code")
+		want.AcquisitionLockTimeoutMillis = rapid.Int32().Draw(t, "lock")
+		topics := rapid.IntRange(0, 3).Draw(t, "topics")
+		w.Begin(want.ThrottleMillis, want.ErrorCode, want.AcquisitionLockTimeoutMillis, topics)
+		for range topics {
+			topic := kmsg.ShareFetchResponseTopic{TopicID: [16]byte{rapid.Byte().Draw(t, "id")}}
+			n := rapid.IntRange(0, 3).Draw(t, "partitions")
+			w.Topic(topic.TopicID, n)
+			for range n {
+				p := ShareFetchResult{Index: rapid.Int32().Draw(t, "index"), Code: rapid.Int16().Draw(t, "code"),
+					AckCode: rapid.Int16().Draw(t, "ack"), Leader: drawLeader(t),
+					Records: rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 1, 200), 0, 4).Draw(t, "records")}
+				k := kmsg.NewShareFetchResponseTopicPartition()
+				k.Partition, k.ErrorCode, k.AcknowledgeErrorCode = p.Index, p.Code, p.AckCode
+				if k.CurrentLeader.LeaderID, k.CurrentLeader.LeaderEpoch = -1, -1; p.Leader != nil {
+					k.CurrentLeader.LeaderID, k.CurrentLeader.LeaderEpoch = p.Leader.ID, p.Leader.Epoch
+				}
+				if len(p.Records) > 0 {
+					k.Records = bytes.Join(p.Records, nil)
+				}
+				for range rapid.IntRange(0, 3).Draw(t, "ranges") {
+					a := AcquiredRange{rapid.Int64().Draw(t, "first"), rapid.Int64().Draw(t, "last"), rapid.Int16().Draw(t, "count")}
+					p.Acquired = append(p.Acquired, a)
+					k.AcquiredRecords = append(k.AcquiredRecords, kmsg.ShareFetchResponseTopicPartitionAcquiredRecord{FirstOffset: a.First,
+						LastOffset: a.Last, DeliveryCount: a.Count})
+				}
+				w.Partition(&p)
+				topic.Partitions = append(topic.Partitions, k)
+			}
+			want.Topics = append(want.Topics, topic)
+		}
+		endpoints := drawEndpoints(t)
+		for _, e := range endpoints {
+			want.NodeEndpoints = append(want.NodeEndpoints, kmsg.ShareFetchResponseNodeEndpoint{NodeID: e.ID, Host: e.Host, Port: e.Port,
+				Rack: nullable(e.Rack)})
+		}
+		if got := bytes.Join(w.End(endpoints), nil); !bytes.Equal(got, want.AppendTo(nil)) {
+			t.Fatalf("\n got %x\nwant %x", got, want.AppendTo(nil))
+		}
+	})
+}

@@ -52,10 +52,12 @@ type fieldShape struct {
 	cost     int // bytes of memory that one decoded element takes, for kindArray
 }
 
-// The memory that is counted for one element of an array: an integer, or a string with what is made
-// of a name. Both are more than the element itself takes.
+// The memory that is counted for one element of an array: an integer, one of a byte (as of the
+// acknowledgement of a record in a share group), or a string with what is made of a name. All are
+// more than the element itself takes.
 const (
 	fixedCost  = 32
+	byteCost   = 4
 	stringCost = 64
 )
 
@@ -145,8 +147,11 @@ func (p *layoutParser) field(what string) (fieldShape, error) {
 		elem := &structShape{}
 		elem.add(f, p.flexible)
 		cost := fixedCost
-		if f.kind != kindFixed {
+		switch {
+		case f.kind != kindFixed:
 			cost = stringCost
+		case f.fixed == 1:
+			cost = byteCost
 		}
 		return fieldShape{kind: kindArray, elem: elem, cost: cost}, nil
 	}

@@ -103,11 +103,10 @@ func importRules() map[string]importRule {
 		"internal/forward": {may: []string{"internal/network", "internal/protocol", "internal/bufpool", "internal/view"},
 			never: []string{cobraPkg, yamlPkg, kmsgPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/forward", "internal/protocol", "internal/controller",
-			"internal/replica",
-			"internal/coordinator", "internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/txn/...",
-			"internal/coordinator/sharestate", "internal/coordinator/sharestate/format", "internal/sharegroup/window",
-			"internal/metadata", "internal/purgatory", "internal/storage", "internal/storage/producers", "internal/record",
-			"internal/bufpool", "internal/configdef", "internal/audit", "internal/health", "internal/login",
+			"internal/replica", "internal/coordinator", "internal/coordinator/group", "internal/coordinator/service",
+			"internal/coordinator/sharestate/...", "internal/coordinator/txn/...", "internal/sharegroup/window", "internal/shareleader",
+			"internal/metadata", "internal/purgatory", "internal/storage", "internal/storage/producers", "internal/storage/txnindex",
+			"internal/record", "internal/bufpool", "internal/configdef", "internal/audit", "internal/health", "internal/login",
 			"internal/security/...", "internal/telemetry", "internal/view"},
 			never: noDisk, because: brokerReason},
 
@@ -196,6 +195,7 @@ func testRules() map[string]importRule {
 			because: "it checks the contract of metadata.Store and knows no back end"},
 		"internal/testing/solestore": {may: []string{"internal/metadata", "internal/metadata/raftstore"}, never: noProtocol,
 			because: "tests of the packages above need metadata without a start of a broker"},
+		"internal/testing/sharetest": {may: []string{"internal/coordinator/..."}, never: noDisk, because: leafReason},
 		"internal/testing/replicatest": {may: []string{"internal/replica", "internal/replica/progress"}, never: noProtocol,
 			because: "tests of the packages above give partitions a role without metadata"},
 		"internal/testing/simnet":  {never: noProtocol, because: leafReason},
@@ -368,6 +368,9 @@ func coordinatorRules() map[string]importRule {
 			"internal/sharegroup/window"}, never: append([]string{netPkg}, noDisk...),
 			because: "it takes requests to coordinators; the daemon provides the calls between brokers"},
 		"internal/coordinator/sharestate/format": {never: noProtocol, because: machineReason},
+		"internal/shareleader": {may: []string{"internal/coordinator", "internal/coordinator/sharestate",
+			"internal/coordinator/sharestate/format", "internal/purgatory", "internal/replica", "internal/sharegroup/window",
+			"internal/storage"}, never: append([]string{netPkg}, noDisk...), because: serviceReason},
 	}
 }
 

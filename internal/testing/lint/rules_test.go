@@ -36,7 +36,8 @@ var ruleFiles = []string{
 	"replica/progress/broken.go", "controller/election/broken.go", "controller/broken.go", "testing/sim/rules_test.go",
 	"replica/stream/broken.go", "metadata/broken.go",
 	"metadata/raftstore/broken.go", "coordinator/txn/broken.go", "coordinator/group/broken.go",
-	"storage/broken.go", "storage/journal/broken.go", "sharegroup/window/broken.go", "coordinator/sharestate/broken.go",
+	"storage/broken.go", "storage/journal/broken.go", "sharegroup/window/broken.go", "shareleader/broken.go",
+	"coordinator/sharestate/broken.go",
 }
 
 // removable is a rule that tests remove.

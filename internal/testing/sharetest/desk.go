@@ -1,5 +1,5 @@
-// Package sharetest has a share coordinator for tests of share groups' leaders: the state machine of
-// package sharestate without a log, with calls that tests can delay, lose and repeat.
+// Package sharetest has a share coordinator for tests of leaders of share groups: the state machine
+// of package sharestate without a log, with calls that tests can delay, lose and repeat.
 package sharetest
 
 import (
@@ -16,15 +16,20 @@ import (
 
 // Desk is the share coordinator of all share partitions. All methods may be called concurrently.
 type Desk struct {
-	// Deliver, if set, is called for each call of a leader: do carries it out and answers, and
-	// again carries it out without an answer. lose answers that the coordinator is not available.
-	// It calls do or lose once, now or later, and again as often as it likes.
-	Deliver func(kind Kind, do, again, lose func())
+	mu      sync.Mutex
+	shard   *sharestate.Shard
+	epoch   func(topic [16]byte, partition int32) int32
+	calls   map[Kind]int
+	deliver func(kind Kind, do, again, lose func())
+}
 
-	mu    sync.Mutex
-	shard *sharestate.Shard
-	epoch func(topic [16]byte, partition int32) int32
-	calls map[Kind]int
+// Deliver sets what is called for each call of a leader: do carries it out and answers, and again
+// carries it out without an answer. lose answers that the coordinator is not available. It calls do
+// or lose once, now or later, and again as often as it likes. nil: each call is carried out.
+func (d *Desk) Deliver(by func(kind Kind, do, again, lose func())) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.deliver = by
 }
 
 // Kind is the kind of a call.
@@ -97,11 +102,14 @@ func call[T any](d *Desk, kind Kind, event any, done func(T), lost T) {
 		d.mu.Unlock()
 		return ask[T](d, event)
 	}
-	if d.Deliver == nil {
+	d.mu.Lock()
+	deliver := d.deliver
+	d.mu.Unlock()
+	if deliver == nil {
 		done(again())
 		return
 	}
-	d.Deliver(kind, func() { done(again()) }, func() { again() }, func() { done(lost) })
+	deliver(kind, func() { done(again()) }, func() { again() }, func() { done(lost) })
 }
 
 // Peek implements leader.Coordinator.

@@ -1,6 +1,6 @@
-// Package leader has the share groups' side of a partition leader (KIP-932): the share partitions
-// whose data partitions this broker leads, and the share sessions of the members that fetch from
-// them.
+// Package shareleader has what a partition's leader does for share groups (KIP-932): the share
+// partitions whose data partitions this broker leads, and the share sessions of the members that
+// fetch from them.
 //
 // A Partition loads the state that the share coordinator has stored, hands out records, applies
 // acknowledgements, and sends the coordinator what has changed. What records are available is
@@ -17,5 +17,7 @@
 // Fetches that wait for a Partition stand in a queue. Only the first one has the turn to read and
 // to take records, so that who waits longer is served earlier, and no two read the same records.
 //
+// It does not know requests and records, nor how share coordinators are reached.
+//
 // Locks: Session.mu before Partition.mu; Leader.mu is a leaf. Callbacks run without any of them.
-package leader
+package shareleader

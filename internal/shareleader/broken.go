@@ -1,4 +1,4 @@
-package leader
+package shareleader
 
 import "github.com/chronik-io/chronik/internal/breakrules"
 

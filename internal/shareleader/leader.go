@@ -1,4 +1,4 @@
-package leader
+package shareleader
 
 import (
 	"context"
@@ -67,6 +67,9 @@ type Options struct {
 	// Go runs a function that may block on another goroutine.
 	Go     func(func())
 	Logger *zap.Logger
+	// Now is the time since an origin, which does not follow the clock of the wall. Default: the
+	// time since New.
+	Now func() time.Duration
 	// Broken and Window are empty in an ordinary build.
 	Broken Broken
 	Window window.Broken
@@ -75,10 +78,9 @@ type Options struct {
 // Leader has the share partitions and the share sessions of a broker. All methods may be called
 // concurrently.
 type Leader struct {
-	opt    Options
-	origin time.Time
-	ctx    context.Context
-	stop   context.CancelFunc
+	opt  Options
+	ctx  context.Context
+	stop context.CancelFunc
 
 	mu       sync.Mutex
 	parts    map[format.Key]*Partition
@@ -87,7 +89,11 @@ type Leader struct {
 
 // New returns a Leader without share partitions.
 func New(opt Options) *Leader {
-	l := &Leader{opt: opt, origin: time.Now(), parts: map[format.Key]*Partition{}}
+	if opt.Now == nil {
+		begun := time.Now()
+		opt.Now = func() time.Duration { return time.Since(begun) }
+	}
+	l := &Leader{opt: opt, parts: map[format.Key]*Partition{}}
 	l.sessions.byKey = map[sessionKey]*Session{}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	return l
@@ -109,8 +115,7 @@ func (l *Leader) Close() {
 	}
 }
 
-// now is the time since the origin, which does not follow the clock of the wall.
-func (l *Leader) now() time.Duration { return time.Since(l.origin) }
+func (l *Leader) now() time.Duration { return l.opt.Now() }
 
 // Partition returns the share partition of a data partition that this broker leads. If there is
 // none yet, it begins to load. s are the present settings of the group.

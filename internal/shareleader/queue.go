@@ -1,4 +1,4 @@
-package leader
+package shareleader
 
 import (
 	"container/list"
@@ -16,8 +16,8 @@ type Fetch interface {
 	Try()
 }
 
-// Place is the place of a Fetch in the queue of a share partition.
-type Place struct {
+// Queued is the place of a Fetch in the queue of a share partition.
+type Queued struct {
 	p    *Partition
 	f    Fetch
 	at   *list.Element // nil: it has left
@@ -25,10 +25,10 @@ type Place struct {
 }
 
 // Join puts a fetch at the end of the queue.
-func (p *Partition) Join(f Fetch) *Place {
+func (p *Partition) Join(f Fetch) *Queued {
 	p.lock()
 	defer p.unlock()
-	pl := &Place{p: p, f: f}
+	pl := &Queued{p: p, f: f}
 	if p.l.opt.Broken.Has(NewestFirst) {
 		pl.at = p.queue.PushFront(pl)
 	} else {
@@ -38,7 +38,7 @@ func (p *Partition) Join(f Fetch) *Place {
 }
 
 // Leave removes the fetch from the queue.
-func (pl *Place) Leave() {
+func (pl *Queued) Leave() {
 	p := pl.p
 	p.lock()
 	defer p.unlock()
@@ -86,24 +86,24 @@ func (p *Partition) serve() {
 }
 
 // first returns the first place of the queue, nil if there is none.
-func (p *Partition) first() *Place {
+func (p *Partition) first() *Queued {
 	p.lock()
 	defer p.unlock()
 	p.allowed = nil
 	if front := p.queue.Front(); front != nil {
-		return front.Value.(*Place)
+		return front.Value.(*Queued)
 	}
 	return nil
 }
 
 // next returns the place that may try after another one, nil if that makes no sense.
-func (p *Partition) next(after *Place) *Place {
+func (p *Partition) next(after *Queued) *Queued {
 	p.lock()
 	defer p.unlock()
 	p.allowed = nil
 	if after.at == nil { // it has left, with records or without
 		if front := p.queue.Front(); front != nil {
-			return front.Value.(*Place)
+			return front.Value.(*Queued)
 		}
 		return nil
 	}
@@ -115,7 +115,7 @@ func (p *Partition) next(after *Place) *Place {
 	if following == nil {
 		return nil
 	}
-	p.allowed = following.Value.(*Place)
+	p.allowed = following.Value.(*Queued)
 	return p.allowed
 }
 
@@ -135,7 +135,7 @@ func (p *Partition) limit() int64 {
 	return e.HighWatermark
 }
 
-// Turn is the right to read and to take records. It ends with Place.End.
+// Turn is the right to read and to take records. It ends with Queued.End.
 type Turn struct {
 	// From is where to read, and Epoch the leader epoch of the read.
 	From  int64
@@ -147,7 +147,7 @@ type Turn struct {
 // Turn gives the fetch the turn if there may be records for it. most is how many it wants. It
 // reports false without an error if it must wait: for records, for those who wait longer, for a
 // load, or because the memory is used up. The error ends the wait: the share partition has ended.
-func (pl *Place) Turn(most int64) (t Turn, ok bool, err *kerr.Error) {
+func (pl *Queued) Turn(most int64) (t Turn, ok bool, err *kerr.Error) {
 	p := pl.p
 	p.lock()
 	defer p.unlock()
@@ -195,7 +195,7 @@ func (p *Partition) full(n int64) bool {
 }
 
 // End ends the turn.
-func (pl *Place) End() {
+func (pl *Queued) End() {
 	p := pl.p
 	p.lock()
 	defer p.unlock()
@@ -210,15 +210,16 @@ func (pl *Place) End() {
 }
 
 // Take acquires records that were read in the turn for the member of a session. It returns their
-// ranges, and for how long they are locked. A session that has ended gets none.
-func (pl *Place) Take(s *Session, t window.Taking) ([]window.Delivery, time.Duration) {
+// ranges, and for how long they are locked. It reports false if the fetch is over: its session or
+// the share partition has ended, or the memory was dropped since the turn began.
+func (pl *Queued) Take(s *Session, t window.Taking) (got []window.Delivery, lock time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := pl.p
 	p.lock()
 	defer p.unlock()
 	if s.ended || p.turn != pl || !p.leads() || p.state != ready || p.load != pl.load {
-		return nil, 0
+		return nil, 0, false
 	}
 	t.Member, t.Now = p.member(s.key.member).number, p.l.now()
 	for i := range t.Batches {
@@ -228,10 +229,10 @@ func (pl *Place) Take(s *Session, t window.Taking) ([]window.Delivery, time.Dura
 		}
 	}
 	p.w.StartMoved(p.log.Ends().LogStart)
-	got := p.w.Take(t, nil)
+	got = p.w.Take(t, nil)
 	p.pump()
 	if len(got) > 0 {
 		s.held[p] = struct{}{}
 	}
-	return got, p.cfg.Lock
+	return got, p.cfg.Lock, true
 }

@@ -1,4 +1,4 @@
-package leader
+package shareleader
 
 import (
 	"container/list"
@@ -83,10 +83,10 @@ type Partition struct {
 	last    window.Member // that was given
 	users   int           // sessions that name it
 	waiters []waiter
-	queue   list.List // of *Place
-	turn    *Place    // that reads now
+	queue   list.List // of *Queued
+	turn    *Queued   // that reads now
 	missed  bool      // another one asked for the turn meanwhile
-	allowed *Place    // may have the turn although others wait longer
+	allowed *Queued   // may have the turn although others wait longer
 	serving bool      // a goroutine serves the queue
 	again   bool      // and there was an event since it began
 	bytes   int64     // counted in Options.Memory
@@ -381,7 +381,7 @@ func again(code *kerr.Error) bool {
 }
 
 // loadError returns the error of a fetch for a state that cannot be loaded. Clients know none of a
-// group that has no position in a partition; they look at the metadata, and repeat the request.
+// group that has no position in a partition; they ask for the metadata, and repeat the request.
 func loadError(code *kerr.Error) *kerr.Error {
 	if errors.Is(code, kerr.KafkaStorageError) {
 		return kerr.KafkaStorageError

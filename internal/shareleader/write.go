@@ -1,4 +1,4 @@
-package leader
+package shareleader
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func (p *Partition) Acknowledge(s *Session, acks []window.Ack, renew bool, done 
 	if !p.leads() || p.state != ready {
 		code := p.err
 		if code == nil {
-			code = kerr.NotLeaderForPartition // a member of the former memory repeats it after a look at the metadata
+			code = kerr.NotLeaderForPartition // the client asks for the metadata
 		}
 		p.do(func() { done(code) })
 		return
@@ -103,7 +103,8 @@ func (p *Partition) pump() {
 // send sends the write under way.
 func (p *Partition) send() {
 	load, seq := p.load, p.write.Seq
-	item := sharestate.Writing{Key: p.key, ID: p.id, Leader: p.epoch, Start: p.write.Start, Complete: p.write.Complete, Marks: p.write.Marks}
+	w := p.write
+	item := sharestate.Writing{Key: p.key, ID: p.id, Leader: p.epoch, Start: w.Start, Complete: w.Complete, Marks: w.Marks}
 	p.do(func() {
 		ctx, cancel := context.WithTimeout(p.l.ctx, callTime)
 		p.l.opt.Coordinator.Write(ctx, []sharestate.Writing{item}, func(codes []*kerr.Error) {

@@ -1,4 +1,4 @@
-package leader
+package shareleader
 
 import (
 	"container/list"
@@ -311,6 +311,7 @@ func (s *Session) Use(n Named, p *Partition) {
 		return
 	}
 	s.uses[n] = p
+	delete(s.held, old) // it has ended, and holds nothing
 	s.mu.Unlock()
 	p.used(s, 1)
 	if old != nil {
