@@ -69,7 +69,10 @@ func apis() []api {
 // previewed lists the APIs of features that are not complete (share groups). Only tests offer them,
 // with Options.Preview.
 func previewed() []api {
-	return nil
+	return []api{
+		shareGroupHeartbeatAPI(),
+		shareGroupDescribeAPI(),
+	}
 }
 
 // offered lists the APIs that a broker serves.

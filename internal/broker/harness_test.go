@@ -87,6 +87,8 @@ type nodeOptions struct {
 	network  func(*network.Options)
 	broker   func(*Options)
 	visible  func(group.Viewer) func(string) bool
+	states   service.ShareStates
+	preview  bool // see Options.Preview
 	// pipe makes clients connect in memory, which synctest can see waiting.
 	pipe bool
 	// store, if set, wraps the file store for the controller.
@@ -151,7 +153,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 	n.telemetry = telemetry.New(time.Now)
 	n.applier.Subscribe("client metrics", n.telemetry.Follow(n.configs, zap.NewNop()))
 	n.applier.Finish(replicas.AwaitApplied)
-	n.groups, err = service.NewGroups(service.GroupsOptions{Configs: n.configs, Static: n.static, Visible: o.visible,
+	n.groups, err = service.NewGroups(service.GroupsOptions{Configs: n.configs, Static: n.static, Visible: o.visible, States: o.states,
 		Options: service.Options{Self: o.self, Replicas: replicas, Controller: n.control, Logger: zap.NewNop()}})
 	must(t, err)
 	n.applier.Subscribe("groups", n.groups.Apply)
@@ -162,6 +164,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 		Cluster: &fakeCluster{}, Groups: n.groups, Static: n.static, Logger: zap.NewNop(), Level: n.level,
 		Telemetry:    n.telemetry,
 		Transactions: n.txns.Service, Exchange: markers, Gate: gate.New(gate.Options{Coordinators: &n.coordinators})}
+	handlers.Preview = o.preview
 	o.broker(&handlers)
 	n.Handler, err = New(handlers)
 	must(t, err)

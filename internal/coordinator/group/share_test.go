@@ -411,7 +411,9 @@ func TestShareDeletionEndsWithTheTopics(t *testing.T) {
 func TestShareStatesOfKafka(t *testing.T) {
 	w, store := shareWorld(t)
 	w.topic("u", 2)
-	key := func(kind format.Type, item string) []byte { return format.Key{Type: kind, Group: "g", Item: item}.Encode() }
+	key := func(kind format.Type, item string) []byte {
+		return format.Key{Type: kind, Group: "g", Item: item}.Encode()
+	}
 	for _, p := range []SharePartition{{idOf("t"), 0}, {idOf("t"), 1}, {idOf("u"), 0}} {
 		store.states[p] = true
 	}

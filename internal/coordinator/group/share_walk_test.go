@@ -199,7 +199,9 @@ func newShareWalk(d dice, broken Broken) *shareWalk {
 	return c
 }
 
-func (c *shareWalk) names() []string { return pick(c, []string{"t"}, []string{"t", "u"}, []string{"u"}) }
+func (c *shareWalk) names() []string {
+	return pick(c, []string{"t"}, []string{"t", "u"}, []string{"u"})
+}
 
 var shareActs = []string{"join", "join", "beat", "beat", "beat", "beat", "lost", "stale", "subscribe", "leave", "die", "topic", "time",
 	"time", "reload", "rollback", "carry", "carry", "carry", "answer", "answer", "answer", "delete", "empty"}
