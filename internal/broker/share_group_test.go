@@ -65,8 +65,8 @@ func describeShare(t *testing.T, w *wire) kmsg.ShareGroupDescribeResponseGroup {
 	return ask[*kmsg.ShareGroupDescribeResponse](t, w, 1, req).Groups[0]
 }
 
-// A member joins, gets the partitions when their states exist, and leaves. Then the group is deleted
-// with its states.
+// A member joins, gets the partitions when their states exist, and leaves. Then the group is
+// deleted with its states.
 func TestShareGroupFromJoinToDeletion(t *testing.T) {
 	states := &shareStates{all: map[format.Key]bool{}}
 	n := newNode(t, quick, withShares(states))

@@ -6,8 +6,8 @@ import (
 )
 
 // bumpShare raises the group epoch if anyway is true, if the subscribed topics have changed, or if
-// the target lacks partitions whose states exist by now. As in Kafka, a new group begins at epoch 1,
-// and its first member joins in epoch 2.
+// the target lacks partitions whose states exist by now. As in Kafka, a new group begins at epoch
+// 1, and its first member joins in epoch 2.
 func (s *Shard) bumpShare(g *group, anyway bool) {
 	c := g.share()
 	if !anyway && (!c.dirty || s.topicsUnknown()) {
@@ -23,8 +23,8 @@ func (s *Shard) bumpShare(g *group, anyway bool) {
 	}
 }
 
-// targetDiffers reports whether the target of the group's epoch has other partitions than those that
-// may be assigned.
+// targetDiffers reports whether the target of the group's epoch has other partitions than those
+// that may be assigned.
 func (s *Shard) targetDiffers(c *share) bool {
 	if c.empty() || s.topicsUnknown() || c.epoch > c.targetEpoch {
 		return false
@@ -73,8 +73,8 @@ func (s *Shard) assignable(c *share) map[assign.TopicID][]int32 {
 	return all
 }
 
-// updateShareTarget computes and records the target of the group's epoch, if it is missing. It waits
-// for share.assignment.interval.ms after the last one.
+// updateShareTarget computes and records the target of the group's epoch, if it is missing. It
+// waits for share.assignment.interval.ms after the last one.
 func (s *Shard) updateShareTarget(g *group) {
 	c := g.share()
 	if s.topicsUnknown() || c.empty() || c.epoch <= c.targetEpoch {

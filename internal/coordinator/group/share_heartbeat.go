@@ -135,8 +135,9 @@ func sameShareMember(a, b *format.ShareMember) bool {
 	return same(a.Rack, b.Rack) && a.ClientID == b.ClientID && a.ClientHost == b.ClientHost && slices.Equal(a.Topics, b.Topics)
 }
 
-// shareFor returns the share group of a heartbeat. If the member joins and there is no group of that
-// id, shareFor creates it. As in Kafka, a group of another kind stays one, also without members.
+// shareFor returns the share group of a heartbeat. If the member joins and there is no group of
+// that id, shareFor creates it. As in Kafka, a group of another kind stays one, also without
+// members.
 func (s *Shard) shareFor(req *kmsg.ShareGroupHeartbeatRequest) (*group, *failure) {
 	g, joins := s.groups[req.GroupID], req.MemberEpoch == epochJoin
 	switch {

@@ -271,7 +271,8 @@ func TestShareStatesAreAskedForAgain(t *testing.T) {
 	}
 }
 
-// A topic that grows, is deleted, and is created again: its new partitions have states of their own.
+// A topic that grows, is deleted, and is created again: its new partitions have states of their
+// own.
 func TestShareTopicChanges(t *testing.T) {
 	w, store := shareWorld(t)
 	a := w.newShareClient("a", "t")
@@ -414,20 +415,22 @@ func TestShareStatesOfKafka(t *testing.T) {
 	key := func(kind format.Type, item string) []byte {
 		return format.Key{Type: kind, Group: "g", Item: item}.Encode()
 	}
+	has := format.Target{{ID: idOf("t"), Partitions: []int32{1, 0}}}
 	for _, p := range []SharePartition{{idOf("t"), 0}, {idOf("t"), 1}, {idOf("u"), 0}} {
 		store.states[p] = true
 	}
 	w.log = append(w.log,
 		coordinator.Record{Key: key(format.TypeShareStates, ""), Value: format.ShareStates{
 			Initializing: []format.ShareTopic{{ID: idOf("t"), Name: "t", Partitions: []int32{2}}},
-			Initialized:  []format.ShareTopic{{ID: idOf("t"), Name: "t", Partitions: []int32{1, 0}}, {ID: idOf("u"), Name: "u", Partitions: []int32{0}}},
-			Deleting:     []format.ShareTopic{{ID: idOf("u"), Name: "u"}, {ID: idOf("gone"), Name: "<UNKNOWN>"}}}.Encode()},
+			Initialized: []format.ShareTopic{{ID: idOf("t"), Name: "t", Partitions: []int32{1, 0}},
+				{ID: idOf("u"), Name: "u", Partitions: []int32{0}}},
+			Deleting: []format.ShareTopic{{ID: idOf("u"), Name: "u"}, {ID: idOf("gone"), Name: "<UNKNOWN>"}}}.Encode()},
 		coordinator.Record{Key: key(format.TypeShareMember, "a"), Value: format.ShareMember{Rack: kmsg.StringPtr(""), ClientID: "c",
 			ClientHost: "/1.2.3.4", Topics: []string{"t", "u"}}.Encode()},
-		coordinator.Record{Key: key(format.TypeShareTarget, "a"), Value: format.Target{{ID: idOf("t"), Partitions: []int32{1, 0}}}.Encode()},
+		coordinator.Record{Key: key(format.TypeShareTarget, "a"), Value: has.Encode()},
 		coordinator.Record{Key: key(format.TypeShareEpoch, ""), Value: format.TargetEpoch{Epoch: 7, Time: 1}.Encode()},
 		coordinator.Record{Key: key(format.TypeShareCurrent, "a"), Value: format.ShareCurrent{Epoch: 7, Previous: 6,
-			Assigned: format.Target{{ID: idOf("t"), Partitions: []int32{1, 0}}}}.Encode()},
+			Assigned: has}.Encode()},
 		coordinator.Record{Key: key(format.TypeShare, ""), Value: format.Share{Epoch: 7, Hash: 12345}.Encode()})
 	w.start()
 	a := &shareClient{w: w, id: "a", topics: []string{"t", "u"}, epoch: 7, has: assign.Assignment{idOf("t"): {0, 1}}}

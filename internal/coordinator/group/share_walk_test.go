@@ -305,8 +305,8 @@ func (c *shareWalk) stale() {
 	is(c.t, c.shareBeat(shareBeatOf(n.id, epoch)).ErrorCode, kerr.FencedMemberEpoch)
 }
 
-// reload loads the log again, which changes nothing that clients see. Requests without an answer are
-// lost.
+// reload loads the log again, which changes nothing that clients see. Requests without an answer
+// are lost.
 func (c *shareWalk) reload() {
 	c.store.collect()
 	before := c.seen()

@@ -2,7 +2,7 @@ package assign
 
 import (
 	"cmp"
-	"encoding/binary"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -21,8 +21,8 @@ type SharedInput struct {
 // Simple assigns partitions to the members of a share group (KIP-932). Members share a partition if
 // there are more members than partitions. Topics with the same subscribers are assigned together:
 // each partition goes to the same number of members, the smallest with which each subscriber has
-// one, and the sizes of two subscribers differ by at most one. A member keeps what it had, as far as
-// that permits.
+// one, and the sizes of two subscribers differ by at most one. A member keeps what it had, as far
+// as that permits.
 func Simple(in SharedInput) map[string]Assignment {
 	members := slices.Clone(in.Members)
 	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
@@ -42,14 +42,11 @@ func Simple(in SharedInput) map[string]Assignment {
 	classes := map[string]int{} // by subscribers
 	var list []class
 	for _, t := range topics {
-		var key []byte
-		for _, i := range by[t] {
-			key = binary.BigEndian.AppendUint32(key, uint32(i))
-		}
-		n, known := classes[string(key)]
+		key := fmt.Sprint(by[t])
+		n, known := classes[key]
 		if !known {
 			n = len(list)
-			classes[string(key)] = n
+			classes[key] = n
 			list = append(list, class{subscribers: by[t]})
 		}
 		for _, p := range slices.Sorted(slices.Values(in.Partitions[t])) {
@@ -60,7 +57,7 @@ func Simple(in SharedInput) map[string]Assignment {
 	load := make([]int, len(members))
 	for _, c := range list {
 		s := newSharing(members, c, load)
-		s.keep()
+		s.retain()
 		s.fill()
 		for j, i := range c.subscribers {
 			load[i] += len(s.has[j])
@@ -129,8 +126,8 @@ func newSharing(members []Member, c class, load []int) *sharing {
 	return s
 }
 
-// keep gives members what they had, the partitions with the fewest members first.
-func (s *sharing) keep() {
+// retain gives members what they had, the partitions with the fewest members first.
+func (s *sharing) retain() {
 	had := make([]int, len(s.holders))
 	for _, list := range s.had {
 		for _, i := range list {
