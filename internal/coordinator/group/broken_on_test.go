@@ -67,6 +67,7 @@ func TestEveryRuleOfShareGroupsIsNeeded(t *testing.T) {
 		"AssignUninitialized": AssignUninitialized, "InitializeUnrecorded": InitializeUnrecorded,
 		"ForgetInitializing": ForgetInitializing, "AskOnce": AskOnce, "DeleteWhileInitializing": DeleteWhileInitializing,
 		"InitializeWhileDeleting": InitializeWhileDeleting, "KeepStates": KeepStates, "DeleteJoined": DeleteJoined,
+		"ForgetNewStates":   ForgetNewStates,
 		"KeepDeletedTopics": KeepDeletedTopics, "AnyMemberEpoch": AnyMemberEpoch,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,5 +82,8 @@ func TestEveryRuleOfShareGroupsIsNeeded(t *testing.T) {
 			}
 			t.Error("no walk detects its absence")
 		})
+	}
+	if comesAndGoes(t, breakrules.Without(ForgetNewStates)) == 0 {
+		t.Error("nothing detects the absence of ForgetNewStates")
 	}
 }

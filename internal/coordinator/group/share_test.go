@@ -181,8 +181,8 @@ func TestShareHeartbeatRefused(t *testing.T) {
 		req := shareBeatOf("m", 0, "t")
 		c.req(req)
 		resp := w.shareBeat(req)
-		if got := kerr.ErrorForCode(resp.ErrorCode); c.want == nil && got != nil || c.want != nil && got != c.want {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		if c.want == nil && resp.ErrorCode != 0 || c.want != nil && resp.ErrorCode != c.want.Code {
+			t.Errorf("%s: %v, want %v", c.name, kerr.ErrorForCode(resp.ErrorCode), c.want)
 		}
 		if resp.ErrorCode != 0 && resp.ErrorMessage == nil {
 			t.Errorf("%s: no message", c.name)
@@ -350,7 +350,7 @@ func TestShareStatesAreBoundedByMemory(t *testing.T) {
 }
 
 // A deletion waits for the states. A member that joins meanwhile keeps the group, and its states
-// begin anew.
+// begin again.
 func TestShareGroupIsDeletedWithItsStates(t *testing.T) {
 	w, store := shareWorld(t)
 	a := w.newShareClient("a", "t")
@@ -377,7 +377,7 @@ func TestShareGroupIsDeletedWithItsStates(t *testing.T) {
 	}
 
 	is(t, w.shareBeat(shareBeatOf("a", -1)).ErrorCode, nil)
-	ticket = w.send(Delete{Groups: []string{"g"}})
+	w.send(Delete{Groups: []string{"g"}})
 	store.collect()
 	w.start() // the new coordinator repeats the Delete; the client repeats its request
 	store.rest()
@@ -389,6 +389,32 @@ func TestShareGroupIsDeletedWithItsStates(t *testing.T) {
 		t.Error("the deleted group is still there")
 	}
 	w.replays()
+}
+
+// comesAndGoes deletes a group while a member comes, begins states of another topic, and goes. It
+// returns the number of states that are left.
+func comesAndGoes(t *testing.T, broken Broken) int {
+	w, store := shareWorld(t, func(c *Config) { c.Broken = broken })
+	w.topic("u", 2)
+	w.newShareClient("a", "t")
+	store.rest()
+	is(t, w.shareBeat(shareBeatOf("a", -1)).ErrorCode, nil)
+	ticket := w.send(Delete{Groups: []string{"g"}})
+	store.collect() // the Delete is under way
+	w.newShareClient("b", "u")
+	is(t, w.shareBeat(shareBeatOf("b", -1)).ErrorCode, nil)
+	store.rest()
+	is(t, answer[[]kmsg.DeleteGroupsResponseGroup](w, ticket)[0].ErrorCode, nil)
+	if len(w.shard.groups) > 0 {
+		t.Error("the deleted group is still there")
+	}
+	return len(store.states)
+}
+
+func TestShareDeletionCoversStatesOfAMemberThatCameAndWent(t *testing.T) {
+	if n := comesAndGoes(t, Broken{}); n != 0 {
+		t.Errorf("%d states are left", n)
+	}
 }
 
 // The topics of a group that is being deleted are deleted: nothing is left to wait for.
