@@ -1,6 +1,8 @@
 package group
 
 import (
+	"slices"
+
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
@@ -29,28 +31,20 @@ func (s *Shard) targetDiffers(c *share) bool {
 	if c.empty() || s.topicsUnknown() || c.epoch > c.targetEpoch {
 		return false
 	}
-	type spot struct {
-		topic     assign.TopicID
-		partition int32
-	}
-	assigned := map[spot]struct{}{}
+	assigned := map[assign.TopicID][]int32{}
 	for _, a := range c.target {
 		for id, list := range a {
-			for _, p := range list {
-				assigned[spot{id, p}] = struct{}{}
-			}
+			assigned[id] = append(assigned[id], list...)
 		}
 	}
-	n := 0
-	for id, list := range s.assignable(c) {
-		for _, p := range list {
-			if _, had := assigned[spot{id, p}]; !had {
-				return true
-			}
-			n++
+	all := s.assignable(c)
+	for id, list := range all {
+		slices.Sort(assigned[id])
+		if !slices.Equal(slices.Compact(assigned[id]), list) {
+			return true
 		}
 	}
-	return n != len(assigned)
+	return len(assigned) != len(all)
 }
 
 // assignable returns the partitions of subscribed topics that have a state. The lists must not be
