@@ -121,7 +121,7 @@ func (s *Shard) blocked(c *share, id assign.TopicID) bool {
 }
 
 // withoutState returns the partitions of subscribed topics for which no state exists or is asked
-// for, as far as memory and the size of the record permit.
+// for, without topics for which there is no memory or no room in the record.
 func (s *Shard) withoutState(c *share) (list []SharePartition) {
 	if c.searched {
 		return nil
@@ -149,12 +149,12 @@ func (s *Shard) withoutState(c *share) (list []SharePartition) {
 		if size == 0 {
 			size = len(c.states.recorded().Encode())
 		}
-		extra += stateTopicWeight + len(name) + stateWeight*n
-		size += 24 + len(name) + 4*n
-		if !s.hasMemory(extra) || size > s.cfg.MaxRecord {
+		memory, record := stateTopicWeight+len(name)+stateWeight*n, 24+len(name)+4*n
+		if !s.hasMemory(extra+memory) || size+record > s.cfg.MaxRecord {
 			list, all = list[:was], false // a later heartbeat tries again
-			break
+			continue
 		}
+		extra, size = extra+memory, size+record
 	}
 	c.searched = all && len(list) == 0
 	return list

@@ -327,12 +327,12 @@ func TestShareRequestsAreBounded(t *testing.T) {
 
 func TestShareStatesAreBoundedByMemory(t *testing.T) {
 	w, store := shareWorld(t, func(c *Config) { c.MemberMemory = coordinator.NewMemoryBudget(64 << 10) })
-	w.topic("u", 5000)
-	a := w.newShareClient("a", "t", "u")
+	w.topic("large", 5000)
+	a := w.newShareClient("a", "t", "large")
 	store.rest()
 	w.advance(time.Second)
 	is(t, a.beat(), nil)
-	if a.expect("3 t0 t1 t2"); len(store.states) != 3 { // not those of u
+	if a.expect("3 t0 t1 t2"); len(store.states) != 3 {
 		t.Errorf("%d states", len(store.states))
 	}
 	w.replays()
