@@ -67,7 +67,6 @@ func TestEveryRuleOfShareGroupsIsNeeded(t *testing.T) {
 		"AssignUninitialized": AssignUninitialized, "InitializeUnrecorded": InitializeUnrecorded,
 		"ForgetInitializing": ForgetInitializing, "AskOnce": AskOnce, "DeleteWhileInitializing": DeleteWhileInitializing,
 		"InitializeWhileDeleting": InitializeWhileDeleting, "KeepStates": KeepStates, "DeleteJoined": DeleteJoined,
-		"ForgetNewStates":   ForgetNewStates,
 		"KeepDeletedTopics": KeepDeletedTopics, "AnyMemberEpoch": AnyMemberEpoch,
 	} {
 		t.Run(name, func(t *testing.T) {
