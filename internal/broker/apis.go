@@ -70,6 +70,8 @@ func apis() []api {
 // with Options.Preview.
 func previewed() []api {
 	return []api{
+		shareGroupHeartbeatAPI(),
+		shareGroupDescribeAPI(),
 		shareFetchAPI(),
 		shareAcknowledgeAPI(),
 		initializeShareGroupStateAPI(),

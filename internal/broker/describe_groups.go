@@ -15,6 +15,14 @@ func namedGroupsAPI[Q any, R interface {
 	*Q
 	kmsg.Request
 }](key kmsg.Key, most int16, op acl.Operation, groups func(R) *[]string, run func(call, R)) api {
+	return namedGroups(key, most, op, groups, run).api()
+}
+
+// namedGroups returns the definition of such an API.
+func namedGroups[Q any, R interface {
+	*Q
+	kmsg.Request
+}](key kmsg.Key, most int16, op acl.Operation, groups func(R) *[]string, run func(call, R)) apiDef[R] {
 	return apiDef[R]{
 		inProportion: op != acl.Describe, // a description has the members
 
@@ -23,7 +31,7 @@ func namedGroupsAPI[Q any, R interface {
 		overloaded: kerr.CoordinatorNotAvailable,
 		route:      toGroups(func(req R) []string { return *groups(req) }),
 		handle:     later(atGroups, run),
-	}.api()
+	}
 }
 
 // DescribeGroups (key 15), versions 0 to 6: classic groups.

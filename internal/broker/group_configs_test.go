@@ -52,10 +52,15 @@ func TestAGroupHasConfigsOfItsOwn(t *testing.T) {
 			"consumer.heartbeat.interval.ms=7000 GROUP_CONFIG {GROUP_CONFIG:consumer.heartbeat.interval.ms=7000} "+
 				"{STATIC_BROKER_CONFIG:group.consumer.heartbeat.interval.ms=5500} {DEFAULT_CONFIG:group.consumer.heartbeat.interval.ms=5000}",
 			"consumer.session.timeout.ms=50000 GROUP_CONFIG {GROUP_CONFIG:consumer.session.timeout.ms=50000} {DEFAULT_CONFIG:group.consumer.session.timeout.ms=45000}",
+			"share.assignment.interval.ms=1000 DEFAULT_CONFIG {DEFAULT_CONFIG:group.share.assignment.interval.ms=1000}",
+			"share.auto.offset.reset=latest DEFAULT_CONFIG",
 			"share.delivery.count.limit=5 DEFAULT_CONFIG {DEFAULT_CONFIG:group.share.delivery.count.limit=5}",
+			"share.heartbeat.interval.ms=5000 DEFAULT_CONFIG {DEFAULT_CONFIG:group.share.heartbeat.interval.ms=5000}",
+			"share.isolation.level=read_uncommitted DEFAULT_CONFIG",
 			"share.partition.max.record.locks=2000 DEFAULT_CONFIG {DEFAULT_CONFIG:group.share.partition.max.record.locks=2000}",
 			"share.record.lock.duration.ms=30000 DEFAULT_CONFIG {DEFAULT_CONFIG:group.share.record.lock.duration.ms=30000}",
 			"share.renew.acknowledge.enable=true DEFAULT_CONFIG",
+			"share.session.timeout.ms=45000 DEFAULT_CONFIG {DEFAULT_CONFIG:group.share.session.timeout.ms=45000}",
 			"streams.assignment.interval.ms=1000 DEFAULT_CONFIG {DEFAULT_CONFIG:group.streams.assignment.interval.ms=1000}",
 			"streams.heartbeat.interval.ms=5000 DEFAULT_CONFIG {DEFAULT_CONFIG:group.streams.heartbeat.interval.ms=5000}",
 			"streams.initial.rebalance.delay.ms=3000 DEFAULT_CONFIG {DEFAULT_CONFIG:group.streams.initial.rebalance.delay.ms=3000}",
@@ -92,8 +97,8 @@ func TestConfigsOfGroupsAreRefused(t *testing.T) {
 		{"g", "consumer.session.timeout.ms", "x",
 			"INVALID_CONFIG: Invalid value x for configuration consumer.session.timeout.ms: Not a number of type INT"},
 		{"g", "nope", "1", "INVALID_CONFIG: Unknown group config name: nope"},
-		{"g", "share.auto.offset.reset", "earliest",
-			"INVALID_CONFIG: Group config share.auto.offset.reset exists in Kafka, but this version of chronik does not support it; leave it out: there are no share groups yet"},
+		{"g", "consumer.assignment.interval.ms", "1",
+			"INVALID_CONFIG: Group config consumer.assignment.interval.ms exists in Kafka, but this version of chronik does not support it; leave it out"},
 		{"", "consumer.session.timeout.ms", "50000", "INVALID_REQUEST: Default group resources are not allowed."},
 	} {
 		if diff := cmp.Diff(c.want, alter(t, w, incremental(groupType, c.group, c.name, set, c.value))); diff != "" {

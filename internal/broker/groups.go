@@ -175,6 +175,8 @@ func groupCode(resp kmsg.Response) int16 {
 		return resp.ErrorCode
 	case *kmsg.StreamsGroupHeartbeatResponse:
 		return resp.ErrorCode
+	case *kmsg.ShareGroupHeartbeatResponse:
+		return resp.ErrorCode
 	case *kmsg.OffsetDeleteResponse:
 		return resp.ErrorCode
 	}

@@ -88,8 +88,8 @@ type nodeOptions struct {
 	network  func(*network.Options)
 	broker   func(*Options)
 	visible  func(group.Viewer) func(string) bool
-	// preview offers features that are not complete.
-	preview bool
+	states   service.ShareStates
+	preview  bool // see Options.Preview
 	// pipe makes clients connect in memory, which synctest can see waiting.
 	pipe bool
 	// store, if set, wraps the file store for the controller.
@@ -154,7 +154,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 	n.telemetry = telemetry.New(time.Now)
 	n.applier.Subscribe("client metrics", n.telemetry.Follow(n.configs, zap.NewNop()))
 	n.applier.Finish(replicas.AwaitApplied)
-	n.groups, err = service.NewGroups(service.GroupsOptions{Configs: n.configs, Static: n.static, Visible: o.visible,
+	n.groups, err = service.NewGroups(service.GroupsOptions{Configs: n.configs, Static: n.static, Visible: o.visible, States: o.states,
 		Options: service.Options{Self: o.self, Replicas: replicas, Controller: n.control, Logger: zap.NewNop()}})
 	must(t, err)
 	n.applier.Subscribe("groups", n.groups.Apply)

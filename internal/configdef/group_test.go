@@ -35,7 +35,8 @@ func TestGroupConfigsWithinTheBrokersLimits(t *testing.T) {
 			"streams.assignment.interval.ms must be less than or equal to group.streams.max.assignment.interval.ms"},
 		{"streams.num.standby.replicas", "3", "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas"},
 		{"nope", "1", "Unknown group config name: nope"},
-		{"share.session.timeout.ms", "60000", ""}, {"share.assignment.interval.ms", "0", ""}, {"share.isolation.level", "read_committed", ""},
+		{"share.session.timeout.ms", "60000", ""}, {"share.assignment.interval.ms", "0", ""},
+		{"share.isolation.level", "read_committed", ""},
 		{"share.session.timeout.ms", "60001",
 			"share.session.timeout.ms must be less than or equal to group.share.max.session.timeout.ms"},
 		{"share.heartbeat.interval.ms", "4999",
@@ -134,7 +135,8 @@ func TestShareGroupsStartSomewhere(t *testing.T) {
 	}
 	g, err := r.ResolveGroup(Layers{Group: map[string]string{shareSession: "50000"},
 		Static: map[string]string{"group.share.heartbeat.interval.ms": "7000"}})
-	if want := (ShareGroup{Session: 50 * time.Second, Heartbeat: 7 * time.Second, Interval: time.Second}); err != nil || g.ShareGroup != want {
+	want := ShareGroup{Session: 50 * time.Second, Heartbeat: 7 * time.Second, Interval: time.Second}
+	if err != nil || g.ShareGroup != want {
 		t.Errorf("%+v, %v", g.ShareGroup, err)
 	}
 	b.Groups.ShareGroupMax.Session = 46 * time.Second // lowered since

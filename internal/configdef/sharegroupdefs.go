@@ -71,7 +71,7 @@ func singleShareGroupDefs() []*Def {
 		topicDef(shareInterval, Int, "1000", "The minimum number of milliseconds between two assignments of the group's partitions.",
 			from("group."+shareInterval), boundedByBroker(shareInterval)),
 		topicDef(shareReset, String, "latest",
-			"Where the group starts in a partition that it has not read yet: at its end, at its beginning, or at the first record that is not older than a duration in the notation of ISO 8601, such as PT1H30M.",
+			"Where the group starts in a partition that it has not read yet. The duration is the age of the first record, in the notation of ISO 8601, such as PT1H30M.",
 			bounded("latest, earliest, or by_duration: and a duration", func(d *Def, v value) error {
 				if _, ok := parseStart(v.s); !ok {
 					return d.invalid(v.s, "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'")

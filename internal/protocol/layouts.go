@@ -66,6 +66,8 @@ func requestLayouts() map[int16]string {
 			"( s [4] ) ( s [4] ) ( s [4] ) j ?{ i 2 } ( s s ) ( s 4 8 ) ( s 4 8 ) 1",
 		kmsg.StreamsGroupDescribe:      "[g] 1 1+:1",
 		kmsg.ConsumerGroupDescribe:     "[g] 1",
+		kmsg.ShareGroupHeartbeat:       "g i 4 j [s]",
+		kmsg.ShareGroupDescribe:        "[g] 1",
 		kmsg.GetTelemetrySubscriptions: "16",
 		kmsg.PushTelemetry:             "16 4 1 1 b",
 

@@ -9,9 +9,9 @@ type Groups struct {
 	Shards map[string]int
 }
 
-// Group is a group of consumers or streams.
+// Group is a group of any kind.
 type Group struct {
-	ID, Kind, State string // Kind: "classic", "consumer" or "streams"
+	ID, Kind, State string // Kind: "classic", "consumer", "streams" or "share"
 	// Lag is the sum of the known lags of Offsets, in records.
 	Lag     int64
 	Offsets []GroupOffset

@@ -32,6 +32,7 @@ const (
 	InitializeWhileDeleting                  // an Initialize does not wait for the result of a Delete
 	KeepStates                               // a share group is deleted without its states
 	DeleteJoined                             // a share group is deleted although a member has joined meanwhile
+	ForgetNewStates                          // a share group is deleted without the states of a member that came and went meanwhile
 	KeepDeletedTopics                        // the states of deleted topics stay in the record
 	AnyMemberEpoch                           // a member of a share group may have any epoch
 )

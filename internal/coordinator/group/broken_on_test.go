@@ -82,4 +82,7 @@ func TestEveryRuleOfShareGroupsIsNeeded(t *testing.T) {
 			t.Error("no walk detects its absence")
 		})
 	}
+	if comesAndGoes(t, breakrules.Without(ForgetNewStates)) == 0 {
+		t.Error("nothing detects the absence of ForgetNewStates")
+	}
 }

@@ -6,9 +6,10 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 )
 
-// kind is a group's protocol: what its members agree on, and how. The kinds are *classic, *consumer,
-// *streams and *share. apply.go gives a group its kind with the first record of it. Methods with a Shard
-// argument are part of an event or timer, and may emit records, answer, and set timers.
+// kind is a group's protocol: what its members agree on, and how. The kinds are *classic,
+// *consumer, *streams and *share. apply.go gives a group its kind with the first record of it.
+// Methods with a Shard argument are part of an event or timer, and may emit records, answer, and
+// set timers.
 type kind interface {
 	// name, stateName and protocolName are shown by ListGroups.
 	name() string

@@ -49,8 +49,8 @@ func New(cfg Config) *Shard {
 // Request is a request about one group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup,
 // ConsumerGroupHeartbeat, StreamsGroupHeartbeat, ShareGroupHeartbeat, OffsetCommit or OffsetDelete.
 // The response is the kmsg.Response of its version, or an error for any other request; that of a
-// StreamsGroupHeartbeat is a *StreamsHeartbeat. Topics in an OffsetCommit must have both name and id, whatever the
-// version.
+// StreamsGroupHeartbeat is a *StreamsHeartbeat. Topics in an OffsetCommit must have both name and
+// id, whatever the version.
 type Request struct {
 	// Connection is the number of the client's connection, 0 if it is not known.
 	Connection           uint64

@@ -23,8 +23,8 @@ type share struct {
 	target      map[string]assign.Assignment
 	states      states
 
-	// asked are the partitions for which a request to a share coordinator has no result. deletes has
-	// the topics for which that is a Delete, and whether a part of it has failed.
+	// asked are the partitions for which a request to a share coordinator has no result. deletes
+	// has the topics for which that is a Delete, and whether a part of it has failed.
 	asked   map[assign.TopicID]map[int32]struct{}
 	deletes map[assign.TopicID]bool
 	// failures counts failed requests in a row. waits: the next ones follow when timerShare is due.
@@ -155,7 +155,8 @@ func drop(all map[assign.TopicID]*topicStates, id assign.TopicID, p int32) {
 	}
 }
 
-// Overheads that are counted in addition to the data: a topic with states, and a partition with one.
+// Overheads that are counted in addition to the data: a topic with states, and a partition with
+// one.
 const (
 	stateTopicWeight = 256
 	stateWeight      = 64 // also while a request for it is under way

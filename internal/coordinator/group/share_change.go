@@ -1,13 +1,15 @@
 package group
 
 import (
+	"slices"
+
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
 // bumpShare raises the group epoch if anyway is true, if the subscribed topics have changed, or if
-// the target lacks partitions whose states exist by now. As in Kafka, a new group begins at epoch 1,
-// and its first member joins in epoch 2.
+// the target lacks partitions whose states exist by now. As in Kafka, a new group begins at epoch
+// 1, and its first member joins in epoch 2.
 func (s *Shard) bumpShare(g *group, anyway bool) {
 	c := g.share()
 	if !anyway && (!c.dirty || s.topicsUnknown()) {
@@ -23,34 +25,26 @@ func (s *Shard) bumpShare(g *group, anyway bool) {
 	}
 }
 
-// targetDiffers reports whether the target of the group's epoch has other partitions than those that
-// may be assigned.
+// targetDiffers reports whether the target of the group's epoch has other partitions than those
+// that may be assigned.
 func (s *Shard) targetDiffers(c *share) bool {
 	if c.empty() || s.topicsUnknown() || c.epoch > c.targetEpoch {
 		return false
 	}
-	type spot struct {
-		topic     assign.TopicID
-		partition int32
-	}
-	assigned := map[spot]struct{}{}
+	assigned := map[assign.TopicID][]int32{}
 	for _, a := range c.target {
 		for id, list := range a {
-			for _, p := range list {
-				assigned[spot{id, p}] = struct{}{}
-			}
+			assigned[id] = append(assigned[id], list...)
 		}
 	}
-	n := 0
-	for id, list := range s.assignable(c) {
-		for _, p := range list {
-			if _, had := assigned[spot{id, p}]; !had {
-				return true
-			}
-			n++
+	all := s.assignable(c)
+	for id, list := range all {
+		slices.Sort(assigned[id])
+		if !slices.Equal(slices.Compact(assigned[id]), list) {
+			return true
 		}
 	}
-	return n != len(assigned)
+	return len(assigned) != len(all)
 }
 
 // assignable returns the partitions of subscribed topics that have a state. The lists must not be
@@ -73,8 +67,8 @@ func (s *Shard) assignable(c *share) map[assign.TopicID][]int32 {
 	return all
 }
 
-// updateShareTarget computes and records the target of the group's epoch, if it is missing. It waits
-// for share.assignment.interval.ms after the last one.
+// updateShareTarget computes and records the target of the group's epoch, if it is missing. It
+// waits for share.assignment.interval.ms after the last one.
 func (s *Shard) updateShareTarget(g *group) {
 	c := g.share()
 	if s.topicsUnknown() || c.empty() || c.epoch <= c.targetEpoch {

@@ -20,9 +20,11 @@ const maxShareMemberID = 36
 // shareHeartbeat answers a ShareGroupHeartbeat: a member joins, stays, or leaves.
 func (s *Shard) shareHeartbeat(to coordinator.Ticket, e Request, req *kmsg.ShareGroupHeartbeatRequest) {
 	resp := kmsg.NewPtrShareGroupHeartbeatResponse()
-	f := s.checkShare(req)
+	f := checkShare(req)
 	switch {
 	case f != nil:
+	case namesSize(req.SubscribedTopicNames) > s.cfg.MaxRequest:
+		f = fail(kerr.InvalidRequest, "SubscribedTopicNames have more than %d bytes in all.", s.cfg.MaxRequest)
 	case s.topicsUnknown():
 		f = refuse(kerr.CoordinatorLoadInProgress)
 	case req.MemberEpoch < 0:
@@ -38,7 +40,10 @@ func (s *Shard) shareHeartbeat(to coordinator.Ticket, e Request, req *kmsg.Share
 	s.out.Reply(to, resp)
 }
 
-func (s *Shard) checkShare(req *kmsg.ShareGroupHeartbeatRequest) *failure {
+// ValidShare reports whether a heartbeat is well-formed. Otherwise its answer is INVALID_REQUEST.
+func ValidShare(req *kmsg.ShareGroupHeartbeatRequest) bool { return checkShare(req) == nil }
+
+func checkShare(req *kmsg.ShareGroupHeartbeatRequest) *failure {
 	invalid := func(msg string) *failure { return fail(kerr.InvalidRequest, "%s", msg) }
 	switch {
 	case strings.TrimSpace(req.MemberID) == "":
@@ -53,8 +58,6 @@ func (s *Shard) checkShare(req *kmsg.ShareGroupHeartbeatRequest) *failure {
 		return invalid("SubscribedTopicNames must be set in first request.")
 	case req.MemberEpoch < epochLeave:
 		return invalid("MemberEpoch is invalid.")
-	case namesSize(req.SubscribedTopicNames) > s.cfg.MaxRequest:
-		return fail(kerr.InvalidRequest, "SubscribedTopicNames have more than %d bytes in all.", s.cfg.MaxRequest)
 	}
 	return nil
 }
@@ -132,8 +135,9 @@ func sameShareMember(a, b *format.ShareMember) bool {
 	return same(a.Rack, b.Rack) && a.ClientID == b.ClientID && a.ClientHost == b.ClientHost && slices.Equal(a.Topics, b.Topics)
 }
 
-// shareFor returns the share group of a heartbeat. If the member joins and there is no group of that
-// id, shareFor creates it. As in Kafka, a group of another kind stays one, also without members.
+// shareFor returns the share group of a heartbeat. If the member joins and there is no group of
+// that id, shareFor creates it. As in Kafka, a group of another kind stays one, also without
+// members.
 func (s *Shard) shareFor(req *kmsg.ShareGroupHeartbeatRequest) (*group, *failure) {
 	g, joins := s.groups[req.GroupID], req.MemberEpoch == epochJoin
 	switch {

@@ -121,7 +121,7 @@ func (s *Shard) blocked(c *share, id assign.TopicID) bool {
 }
 
 // withoutState returns the partitions of subscribed topics for which no state exists or is asked
-// for, as far as memory and the size of the record permit.
+// for, without topics for which there is no memory or no room in the record.
 func (s *Shard) withoutState(c *share) (list []SharePartition) {
 	if c.searched {
 		return nil
@@ -149,12 +149,12 @@ func (s *Shard) withoutState(c *share) (list []SharePartition) {
 		if size == 0 {
 			size = len(c.states.recorded().Encode())
 		}
-		extra += stateTopicWeight + len(name) + stateWeight*n
-		size += 24 + len(name) + 4*n
-		if !s.hasMemory(extra) || size > s.cfg.MaxRecord {
+		memory, record := stateTopicWeight+len(name)+stateWeight*n, 24+len(name)+4*n
+		if !s.hasMemory(extra+memory) || size+record > s.cfg.MaxRecord {
 			list, all = list[:was], false // a later heartbeat tries again
-			break
+			continue
 		}
+		extra, size = extra+memory, size+record
 	}
 	c.searched = all && len(list) == 0
 	return list
@@ -329,16 +329,7 @@ func (s *Shard) deleteShare(g *group, d deletion) bool {
 	if c.states.empty() || s.cfg.Broken.Has(KeepStates) {
 		return false
 	}
-	if len(c.states.initializing)+len(c.states.initialized) > 0 {
-		next := newStates()
-		maps.Copy(next.deleting, c.states.deleting)
-		for _, all := range []map[assign.TopicID]*topicStates{c.states.initializing, c.states.initialized} {
-			for id, t := range all {
-				next.deleting[id] = t.name
-			}
-		}
-		s.recordStates(g, &next)
-	}
+	s.recordDeleting(g)
 	c.deletions, c.waits = append(c.deletions, d), false
 	d.of.left++
 	s.cancelTimer(timerShares, g.id, "")
@@ -346,12 +337,33 @@ func (s *Shard) deleteShare(g *group, d deletion) bool {
 	return true
 }
 
+// recordDeleting records that all states of a group are being deleted.
+func (s *Shard) recordDeleting(g *group) {
+	c := g.share()
+	if len(c.states.initializing)+len(c.states.initialized) == 0 {
+		return
+	}
+	next := newStates()
+	maps.Copy(next.deleting, c.states.deleting)
+	for _, all := range []map[assign.TopicID]*topicStates{c.states.initializing, c.states.initialized} {
+		for id, t := range all {
+			next.deleting[id] = t.name
+		}
+	}
+	s.recordStates(g, &next)
+}
+
 // finishDeletions answers the requests to delete a group, if a Delete of states has failed or
-// nothing is left to be deleted. A member may have joined since they came.
+// nothing is left to be deleted. A member may have joined since they came. If it has left again, it
+// may have begun further states.
 func (s *Shard) finishDeletions(g *group, failed *kerr.Error) {
 	c := g.share()
 	if len(c.deletions) == 0 || failed == nil && len(c.states.deleting) > 0 {
 		return
+	}
+	if failed == nil && c.empty() && !c.states.empty() && !s.cfg.Broken.Has(ForgetNewStates) {
+		s.recordDeleting(g)
+		return // the caller continues
 	}
 	var f *failure
 	switch {
@@ -410,6 +422,9 @@ func (s *Shard) forgetTopics(g *group, ids []assign.TopicID) int {
 	s.out.Split()
 	s.recordStates(g, &next)
 	s.finishDeletions(g, nil)
+	if g.share() != nil {
+		s.continueStates(g)
+	}
 	return next.weight()
 }
 

@@ -181,8 +181,8 @@ func TestShareHeartbeatRefused(t *testing.T) {
 		req := shareBeatOf("m", 0, "t")
 		c.req(req)
 		resp := w.shareBeat(req)
-		if got := kerr.ErrorForCode(resp.ErrorCode); c.want == nil && got != nil || c.want != nil && got != c.want {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		if c.want == nil && resp.ErrorCode != 0 || c.want != nil && resp.ErrorCode != c.want.Code {
+			t.Errorf("%s: %v, want %v", c.name, kerr.ErrorForCode(resp.ErrorCode), c.want)
 		}
 		if resp.ErrorCode != 0 && resp.ErrorMessage == nil {
 			t.Errorf("%s: no message", c.name)
@@ -271,7 +271,8 @@ func TestShareStatesAreAskedForAgain(t *testing.T) {
 	}
 }
 
-// A topic that grows, is deleted, and is created again: its new partitions have states of their own.
+// A topic that grows, is deleted, and is created again: its new partitions have states of their
+// own.
 func TestShareTopicChanges(t *testing.T) {
 	w, store := shareWorld(t)
 	a := w.newShareClient("a", "t")
@@ -326,12 +327,12 @@ func TestShareRequestsAreBounded(t *testing.T) {
 
 func TestShareStatesAreBoundedByMemory(t *testing.T) {
 	w, store := shareWorld(t, func(c *Config) { c.MemberMemory = coordinator.NewMemoryBudget(64 << 10) })
-	w.topic("u", 5000)
-	a := w.newShareClient("a", "t", "u")
+	w.topic("large", 5000)
+	a := w.newShareClient("a", "t", "large")
 	store.rest()
 	w.advance(time.Second)
 	is(t, a.beat(), nil)
-	if a.expect("3 t0 t1 t2"); len(store.states) != 3 { // not those of u
+	if a.expect("3 t0 t1 t2"); len(store.states) != 3 {
 		t.Errorf("%d states", len(store.states))
 	}
 	w.replays()
@@ -349,7 +350,7 @@ func TestShareStatesAreBoundedByMemory(t *testing.T) {
 }
 
 // A deletion waits for the states. A member that joins meanwhile keeps the group, and its states
-// begin anew.
+// begin again.
 func TestShareGroupIsDeletedWithItsStates(t *testing.T) {
 	w, store := shareWorld(t)
 	a := w.newShareClient("a", "t")
@@ -376,7 +377,7 @@ func TestShareGroupIsDeletedWithItsStates(t *testing.T) {
 	}
 
 	is(t, w.shareBeat(shareBeatOf("a", -1)).ErrorCode, nil)
-	ticket = w.send(Delete{Groups: []string{"g"}})
+	w.send(Delete{Groups: []string{"g"}})
 	store.collect()
 	w.start() // the new coordinator repeats the Delete; the client repeats its request
 	store.rest()
@@ -388,6 +389,32 @@ func TestShareGroupIsDeletedWithItsStates(t *testing.T) {
 		t.Error("the deleted group is still there")
 	}
 	w.replays()
+}
+
+// comesAndGoes deletes a group while a member comes, begins states of another topic, and goes. It
+// returns the number of states that are left.
+func comesAndGoes(t *testing.T, broken Broken) int {
+	w, store := shareWorld(t, func(c *Config) { c.Broken = broken })
+	w.topic("u", 2)
+	w.newShareClient("a", "t")
+	store.rest()
+	is(t, w.shareBeat(shareBeatOf("a", -1)).ErrorCode, nil)
+	ticket := w.send(Delete{Groups: []string{"g"}})
+	store.collect() // the Delete is under way
+	w.newShareClient("b", "u")
+	is(t, w.shareBeat(shareBeatOf("b", -1)).ErrorCode, nil)
+	store.rest()
+	is(t, answer[[]kmsg.DeleteGroupsResponseGroup](w, ticket)[0].ErrorCode, nil)
+	if len(w.shard.groups) > 0 {
+		t.Error("the deleted group is still there")
+	}
+	return len(store.states)
+}
+
+func TestShareDeletionCoversStatesOfAMemberThatCameAndWent(t *testing.T) {
+	if n := comesAndGoes(t, Broken{}); n != 0 {
+		t.Errorf("%d states are left", n)
+	}
 }
 
 // The topics of a group that is being deleted are deleted: nothing is left to wait for.
@@ -411,21 +438,25 @@ func TestShareDeletionEndsWithTheTopics(t *testing.T) {
 func TestShareStatesOfKafka(t *testing.T) {
 	w, store := shareWorld(t)
 	w.topic("u", 2)
-	key := func(kind format.Type, item string) []byte { return format.Key{Type: kind, Group: "g", Item: item}.Encode() }
+	key := func(kind format.Type, item string) []byte {
+		return format.Key{Type: kind, Group: "g", Item: item}.Encode()
+	}
+	has := format.Target{{ID: idOf("t"), Partitions: []int32{1, 0}}}
 	for _, p := range []SharePartition{{idOf("t"), 0}, {idOf("t"), 1}, {idOf("u"), 0}} {
 		store.states[p] = true
 	}
 	w.log = append(w.log,
 		coordinator.Record{Key: key(format.TypeShareStates, ""), Value: format.ShareStates{
 			Initializing: []format.ShareTopic{{ID: idOf("t"), Name: "t", Partitions: []int32{2}}},
-			Initialized:  []format.ShareTopic{{ID: idOf("t"), Name: "t", Partitions: []int32{1, 0}}, {ID: idOf("u"), Name: "u", Partitions: []int32{0}}},
-			Deleting:     []format.ShareTopic{{ID: idOf("u"), Name: "u"}, {ID: idOf("gone"), Name: "<UNKNOWN>"}}}.Encode()},
+			Initialized: []format.ShareTopic{{ID: idOf("t"), Name: "t", Partitions: []int32{1, 0}},
+				{ID: idOf("u"), Name: "u", Partitions: []int32{0}}},
+			Deleting: []format.ShareTopic{{ID: idOf("u"), Name: "u"}, {ID: idOf("gone"), Name: "<UNKNOWN>"}}}.Encode()},
 		coordinator.Record{Key: key(format.TypeShareMember, "a"), Value: format.ShareMember{Rack: kmsg.StringPtr(""), ClientID: "c",
 			ClientHost: "/1.2.3.4", Topics: []string{"t", "u"}}.Encode()},
-		coordinator.Record{Key: key(format.TypeShareTarget, "a"), Value: format.Target{{ID: idOf("t"), Partitions: []int32{1, 0}}}.Encode()},
+		coordinator.Record{Key: key(format.TypeShareTarget, "a"), Value: has.Encode()},
 		coordinator.Record{Key: key(format.TypeShareEpoch, ""), Value: format.TargetEpoch{Epoch: 7, Time: 1}.Encode()},
 		coordinator.Record{Key: key(format.TypeShareCurrent, "a"), Value: format.ShareCurrent{Epoch: 7, Previous: 6,
-			Assigned: format.Target{{ID: idOf("t"), Partitions: []int32{1, 0}}}}.Encode()},
+			Assigned: has}.Encode()},
 		coordinator.Record{Key: key(format.TypeShare, ""), Value: format.Share{Epoch: 7, Hash: 12345}.Encode()})
 	w.start()
 	a := &shareClient{w: w, id: "a", topics: []string{"t", "u"}, epoch: 7, has: assign.Assignment{idOf("t"): {0, 1}}}

@@ -2,6 +2,7 @@ package group
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -199,7 +200,9 @@ func newShareWalk(d dice, broken Broken) *shareWalk {
 	return c
 }
 
-func (c *shareWalk) names() []string { return pick(c, []string{"t"}, []string{"t", "u"}, []string{"u"}) }
+func (c *shareWalk) names() []string {
+	return pick(c, []string{"t"}, []string{"t", "u"}, []string{"u"})
+}
 
 var shareActs = []string{"join", "join", "beat", "beat", "beat", "beat", "lost", "stale", "subscribe", "leave", "die", "topic", "time",
 	"time", "reload", "rollback", "carry", "carry", "carry", "answer", "answer", "answer", "delete", "empty"}
@@ -302,10 +305,27 @@ func (c *shareWalk) stale() {
 	is(c.t, c.shareBeat(shareBeatOf(n.id, epoch)).ErrorCode, kerr.FencedMemberEpoch)
 }
 
+// reload loads the log again, which changes nothing that clients see. Requests without an answer
+// are lost.
 func (c *shareWalk) reload() {
 	c.store.collect()
+	before := c.seen()
+	c.load()
+	if after := c.seen(); after != before {
+		c.t.Fatalf("a load changes\n%s\nto\n%s", before, after)
+	}
+}
+
+func (c *shareWalk) load() {
 	c.tickets = nil
 	c.start()
+}
+
+// seen returns what clients see of the groups.
+func (c *shareWalk) seen() string {
+	d := c.shareDescribed()
+	d.ErrorMessage = nil // a pointer
+	return fmt.Sprintf("%+v\n%+v", ask[[]kmsg.ListGroupsResponseGroup](c.world, List{}), d)
 }
 
 // rollback loses the records of an event, with what was to leave after they were committed.
@@ -319,7 +339,7 @@ func (c *shareWalk) rollback() {
 	n.beat()
 	n.has, n.epoch = had, epoch
 	c.log, c.sent = c.log[:length], nil
-	c.reload()
+	c.load()
 }
 
 // delete asks for the deletion of the group. It must not be deleted with members.
@@ -494,4 +514,31 @@ func TestShareGroupInChaos(t *testing.T) {
 			t.Fatal(bad)
 		}
 	})
+}
+
+// Whatever part of the log a load finds, the group continues from there.
+func TestShareGroupContinuesFromEveryRecord(t *testing.T) {
+	for seed := range uint64(5) {
+		walk := newShareWalk(seeded{rand.New(rand.NewPCG(seed, 2))}, Broken{})
+		for range 60 {
+			walk.act()
+		}
+		for i := range len(walk.log) + 1 {
+			w, store := shareWorld(t)
+			w.log = slices.Clone(walk.log[:i])
+			w.topics.again = map[string]byte{"t": walk.topics.again["t"]}
+			w.topics.list["t"], w.topics.list["u"] = 5, 5 // at least as many as in the walk
+			w.start()
+			c := w.newShareClient("c", "t")
+			for range 20 {
+				store.rest()
+				w.advance(4 * time.Second)
+				is(t, c.beat(), nil)
+			}
+			if c.has.Count() != 5 || w.shard.groups["g"].share().states.unfinished() {
+				t.Fatalf("after %d records of walk %d: %v, %+v", i, seed, c.has, w.shard.groups["g"].share().states)
+			}
+			w.replays()
+		}
+	}
 }

@@ -119,7 +119,9 @@ func (w *world) start() {
 	w.advance(0)
 }
 
-func (f fakeTopics) clone() fakeTopics { return fakeTopics{maps.Clone(f.list), f.version, maps.Clone(f.again)} }
+func (f fakeTopics) clone() fakeTopics {
+	return fakeTopics{maps.Clone(f.list), f.version, maps.Clone(f.again)}
+}
 
 func (w *world) take(out coordinator.Effects) {
 	w.log = append(w.log, out.Records...)

@@ -24,7 +24,7 @@ func (c *Groups) Describe(ctx context.Context, id string) (*view.Group, bool, er
 	}
 	d, found := &view.Group{ID: id}, false
 	for _, event := range []any{group.Describe{Groups: []string{id}, Version: 6}, group.DescribeConsumers{Groups: []string{id}},
-		group.DescribeStreams{Groups: []string{id}}, group.Committed{}} {
+		group.DescribeStreams{Groups: []string{id}}, group.DescribeShares{Groups: []string{id}}, group.Committed{}} {
 		answer, err := collect[any](ctx, c.Service, []int32{shard}, event)
 		if err != nil {
 			return nil, false, err
@@ -36,6 +36,8 @@ func (c *Groups) Describe(ctx context.Context, id string) (*view.Group, bool, er
 			found = consumerGroup(d, list) || found
 		case []kmsg.StreamsGroupDescribeResponseGroup:
 			found = streamsGroup(d, list) || found
+		case []kmsg.ShareGroupDescribeResponseGroup:
+			found = shareGroup(d, list) || found
 		case []group.CommittedOffset:
 			c.addOffsets(d, list)
 		}
@@ -107,6 +109,24 @@ func streamsGroup(d *view.Group, list []kmsg.StreamsGroupDescribeResponseGroup) 
 			for _, topic := range sources[t.SubtopologyID] {
 				member.Assigned[topic] = append(member.Assigned[topic], t.Partitions...)
 			}
+		}
+		d.Members = append(d.Members, member)
+	}
+	return true
+}
+
+func shareGroup(d *view.Group, list []kmsg.ShareGroupDescribeResponseGroup) bool {
+	if len(list) != 1 || list[0].ErrorCode != 0 {
+		return false
+	}
+	g := &list[0]
+	d.Kind, d.State, d.Assignor = "share", g.GroupState, g.Assignor
+	for i := range g.Members {
+		m := &g.Members[i]
+		member := newGroupMember(m.MemberID, nil, m.ClientID, m.ClientHost)
+		member.Assigned = map[string][]int32{}
+		for _, t := range m.Assignment.TopicPartitions {
+			member.Assigned[t.Topic] = t.Partitions
 		}
 		d.Members = append(d.Members, member)
 	}

@@ -4,9 +4,9 @@
 //
 // It owns the algorithms, as pure functions: the same input gives the same assignment. Uniform and
 // range assign every partition of a subscribed topic to exactly one of its subscribers; Sticky
-// assigns every task to exactly one member; Simple assigns every partition to one or more. The group
-// coordinator calls them. They know neither epochs nor how members get from one assignment to the
-// next.
+// assigns every task to exactly one member; Simple assigns every partition to one or more. The
+// group coordinator calls them. They know neither epochs nor how members get from one assignment to
+// the next.
 package assign
 
 import (

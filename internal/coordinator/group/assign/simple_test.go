@@ -8,6 +8,11 @@ import (
 	"pgregory.net/rapid"
 )
 
+type spot struct {
+	topic     TopicID
+	partition int32
+}
+
 // shared makes an input of Simple out of one of the other assignors. Some partitions are missing.
 func shared(t *rapid.T, in Input) SharedInput {
 	out := SharedInput{Partitions: map[TopicID][]int32{}}
