@@ -230,13 +230,16 @@ func (b *Handler) shareSettings(group string) shareleader.Settings {
 	if known {
 		return s
 	}
-	records := b.conf.Groups.Share
+	records, reads := b.conf.Groups.Share, b.conf.Groups.ShareGroup
 	records.Renew = true
 	if own, err := b.groupConfigs(img, group); err == nil {
-		records = b.conf.Groups.ShareOf(own.Share)
+		records, reads = b.conf.Groups.ShareOf(own.Share), own.ShareGroup
 	}
 	s = shareleader.Settings{Locks: records.Locks, Deliveries: int(records.Deliveries), Lock: records.Lock, Renew: records.Renew,
-		Retry: records.Retry, RetryMax: records.RetryMax, Reset: replica.Latest}
+		Retry: records.Retry, RetryMax: records.RetryMax, Committed: reads.Committed, Reset: replica.Latest, Since: reads.Start.Ago}
+	if reads.Start.Earliest {
+		s.Reset = replica.Earliest
+	}
 	if len(b.shareConfigs.of) < maxShareConfigs {
 		b.shareConfigs.of[group] = s
 	}

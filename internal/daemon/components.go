@@ -255,12 +255,17 @@ func (b *Broker) openCoordinators(r *components) error {
 
 // openHandlers connects the handlers to the components and starts the flow of metadata.
 func (b *Broker) openHandlers(ctx context.Context, r *components) error {
+	var states shareleader.Coordinator
+	if b.preview {
+		states = r.coordinators.Desk
+	}
 	var err error
 	r.handlers, err = broker.New(broker.Options{
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
 		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: r.member.Operator(),
 		Replicas: r.replicas, Settings: r.settings, Configs: b.configs, Audit: r.guard.Audit,
 		Groups: r.coordinators.Groups, Transactions: r.coordinators.Transactions.Service, Shares: r.coordinators.Shares,
+		ShareStates:  states,
 		Coordinators: r.coordinators.Exchange, Exchange: r.coordinators.Exchange, Gate: r.coordinators.Gate,
 		Rules: r.guard.Rules, Quotas: r.guard.Quotas, Report: b.report, Telemetry: r.telemetry,
 		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level, Preview: b.preview,
@@ -268,6 +273,9 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	})
 	if err != nil {
 		return err
+	}
+	if b.preview {
+		r.coordinators.Desk.Watch(r.handlers.ShareStateChanged)
 	}
 	if f := r.handlers.Forwarder(); f != nil {
 		b.health.Add(func(x *checks.Facts) { x.Forwarding = f.Targets() })

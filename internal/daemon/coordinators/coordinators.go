@@ -76,9 +76,17 @@ type Coordinators struct {
 // be stopped.
 func Open(o Options, applier *metadata.Applier) (*Coordinators, error) {
 	c := &Coordinators{}
+	var states service.ShareStates
+	if o.Preview {
+		if err := c.openShares(&o, applier); err != nil {
+			return nil, err
+		}
+		states = c.Desk
+	}
 	var err error
 	c.Groups, err = service.NewGroups(service.GroupsOptions{
 		Options: o.service("groups"), Configs: o.Configs, Static: o.Static, MemberBytes: o.MemberBytes, Visible: o.Visible,
+		States: states,
 	})
 	if err != nil {
 		return nil, err
@@ -88,10 +96,7 @@ func Open(o Options, applier *metadata.Applier) (*Coordinators, error) {
 	if err := metrics.RegisterGroups(o.Registry, o.Partitions, observe.Groups(c.Groups)); err != nil {
 		return nil, err
 	}
-	if err = c.openTransactions(&o, applier); err == nil && o.Preview {
-		err = c.openShares(&o, applier)
-	}
-	return c, err
+	return c, c.openTransactions(&o, applier)
 }
 
 // service returns what the coordinators have in common.
