@@ -508,3 +508,24 @@ func TestVersion1OfTheShareAPIs(t *testing.T) {
 		t.Errorf("%+v", resp)
 	}
 }
+
+// Records are not held back for acknowledgements whose write takes long: their locks would end. The
+// member repeats the acknowledgements.
+func TestRecordsDoNotWaitForASlowWrite(t *testing.T) {
+	n, id, desk := shareNode(t, func(o *nodeOptions) {
+		o.static["group.share.min.record.lock.duration.ms"] = "1000"
+		o.static["group.share.record.lock.duration.ms"] = "8000"
+	})
+	n.put(t, "t", 2, "x")
+	m := n.sharer(t, "m", id)
+	m.max, m.wait = 1, 60_000
+	wantShared(t, m.fetch(), "0[0 0 [0] 0-0:1]")
+	held := make(chan func(), 1)
+	desk.Deliver(func(_ sharetest.Kind, do, _, _ func()) { held <- do })
+	wantShared(t, m.fetch(ack{0, 0, []int8{1}}), fmt.Sprintf("0[0 %d [1] 1-1:1]", kerr.CoordinatorNotAvailable.Code))
+	desk.Deliver(nil)
+	(<-held)()
+	if whole, part := m.acknowledge(ack{0, 1, []int8{1}}); whole != 0 || part != 0 {
+		t.Error(whole, part)
+	}
+}
