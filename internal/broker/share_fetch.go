@@ -250,10 +250,9 @@ func (b *Handler) shareSettings(group string) shareleader.Settings {
 const maxShareConfigs = 10_000
 
 // ShareStateChanged reports that the stored state of a share partition whose data partition this
-// broker leads was created, replaced, removed or cut: by another identity, or in a leader epoch. It
-// neither blocks nor waits.
-func (b *Handler) ShareStateChanged(k format.Key, id sharestate.Identity, epoch int32) {
+// broker leads has changed in another way than by its writes. It does not block.
+func (b *Handler) ShareStateChanged(c sharestate.Changed) {
 	if b.shares != nil {
-		b.shares.Changed(k, id, epoch)
+		b.shares.Changed(c.Key, c.ID, c.Leader)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/chronik-io/chronik/internal/observe"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/share"
+	"github.com/chronik-io/chronik/internal/shareleader"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/telemetry"
 	"github.com/chronik-io/chronik/internal/vfs"
