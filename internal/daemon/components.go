@@ -25,7 +25,6 @@ import (
 	"github.com/chronik-io/chronik/internal/observe"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/share"
-	"github.com/chronik-io/chronik/internal/shareleader"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/telemetry"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -256,23 +255,21 @@ func (b *Broker) openCoordinators(r *components) error {
 
 // openHandlers connects the handlers to the components and starts the flow of metadata.
 func (b *Broker) openHandlers(ctx context.Context, r *components) error {
-	var states shareleader.Coordinator
-	if b.preview {
-		states = r.coordinators.Desk
-	}
-	var err error
-	r.handlers, err = broker.New(broker.Options{
+	o := broker.Options{
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
 		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: r.member.Operator(),
 		Replicas: r.replicas, Settings: r.settings, Configs: b.configs, Audit: r.guard.Audit,
 		Groups: r.coordinators.Groups, Transactions: r.coordinators.Transactions.Service, Shares: r.coordinators.Shares,
-		ShareStates:  states,
 		Coordinators: r.coordinators.Exchange, Exchange: r.coordinators.Exchange, Gate: r.coordinators.Gate,
 		Rules: r.guard.Rules, Quotas: r.guard.Quotas, Report: b.report, Telemetry: r.telemetry,
 		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level, Preview: b.preview,
 		Tunnel: r.member.tunnels(), Lease: r.member.Lease, ProduceBytes: b.budgets.Produce,
-	})
-	if err != nil {
+	}
+	if b.preview {
+		o.ShareStates = r.coordinators.Desk
+	}
+	var err error
+	if r.handlers, err = broker.New(o); err != nil {
 		return err
 	}
 	if b.preview {

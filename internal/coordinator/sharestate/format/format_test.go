@@ -187,7 +187,8 @@ func TestCoordinatorKeys(t *testing.T) {
 			t.Errorf("%s: %v, %v", want, got, err)
 		}
 	}
-	for _, text := range []string{"", "g", "g:0", "::", "g:k2briCXRRG6s_dYOSX8Lfg:", ":k2briCXRRG6s_dYOSX8Lfg:0", "g:k2briCXRRG6s_dYOSX8Lfg:-1",
+	for _, text := range []string{"", "g", "g:0", "::", "g:k2briCXRRG6s_dYOSX8Lfg:", ":k2briCXRRG6s_dYOSX8Lfg:0",
+		"g:k2briCXRRG6s_dYOSX8Lfg:-1",
 		"g:k2briCXRRG6s_dYOSX8Lfg:00", "g:k2briCXRRG6s_dYOSX8Lfg:+0", "g:k2briCXRRG6s_dYOSX8Lfg:2147483648", "g:k2briCXRRG6s_dYOSX8Lf:0",
 		"g:k2briCXRRG6s_dYOSX8Lfgg:0", "g:k2briCXRRG6s_dYOSX8Lfh:0", strings.Repeat("g", MaxGroup+1) + ":k2briCXRRG6s_dYOSX8Lfg:0"} {
 		if k, err := ParseCoordinator(text); err == nil {
