@@ -45,7 +45,7 @@ func logs(v *View, q url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen, have := firsts{most: choice.limit + 1}, map[string]bool{}
+	chosen, have := firsts{most: choice.limit + 1, list: []view.Log{}}, map[string]bool{}
 	v.Logs.Each(func(l *view.Log) {
 		if !choice.has(l) {
 			return

@@ -70,9 +70,12 @@ func (s *source) recordRead(ctx context.Context, topic string, partition int32, 
 	if !ok || s.o.Audit == nil {
 		return
 	}
+	what := fmt.Sprintf("no records from offset %d on", c.from)
+	if c.next > c.from {
+		what = fmt.Sprintf("%d records of offsets %d to %d", len(c.list), c.from, c.next-1)
+	}
 	s.o.Audit().Record(audit.Event{Kind: audit.Read, Client: client, Operation: "READ",
-		Resource: fmt.Sprintf("Partition:LITERAL:%s-%d", topic, partition),
-		Why:      fmt.Sprintf("%d records of offsets %d to %d", len(c.list), c.from, c.next-1)})
+		Resource: fmt.Sprintf("Partition:LITERAL:%s-%d", topic, partition), Why: what})
 }
 
 // begin returns the first offset to show.
