@@ -71,8 +71,8 @@ func (l *lines) Write(line []byte) error {
 func (*lines) Flush() error { return nil }
 func (*lines) Close() error { return nil }
 
-// Wrong tokens and refused requests are in the audit log: who came from where, and for what. A flood
-// of them writes a line for each address and cause.
+// Wrong tokens and refused requests are in the audit log: where they came from, and for what. A
+// flood of them writes a line for each address and cause.
 func TestRefusedRequestsAreAudited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sink lines

@@ -169,7 +169,8 @@ func New(opt Options) (*Handler, error) {
 	b := &Handler{opt: opt, conf: conf, table: table, entries: newEntries(opt.Preview),
 		sessions: newSessions(int(conf.FetchSessions), cmp.Or(opt.SessionBytes, defaultSessionBytes)),
 		damage:   damageReports{gap: damageGap},
-		answers:  bufpool.NewShares[netip.Prefix](cmp.Or(opt.AnswerBytes, defaultAnswerBytes), minAnswer), parked: bufpool.NewBudget(opt.ParkedBytes),
+		answers:  bufpool.NewShares[netip.Prefix](cmp.Or(opt.AnswerBytes, defaultAnswerBytes), minAnswer),
+		parked:   bufpool.NewBudget(opt.ParkedBytes),
 		wide:  bufpool.NewBudget(opt.ParkedBytes / 4),
 		large: opt.Share.Of(share.Requests), batches: opt.Share.Of(share.Batches)}
 	b.at = newWaiters(b)

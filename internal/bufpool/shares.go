@@ -12,8 +12,7 @@ import (
 // has at most half of what the others leave. So the first one may have half of the bytes, and a few
 // of them leave some to the next. Beyond that, an origin that has nothing gets what it needs, one
 // origin at a time, so that each wait ends when holders return their bytes. An eighth of the bytes
-// is for callers who need few (small), and what is said holds for these and for the others apart:
-// they wait for none who needs more.
+// is for callers who need few, who queue apart from those who need more.
 //
 // An origin's callers are served first come, first served. If several origins wait, the one that
 // has the least is the next.
@@ -25,8 +24,8 @@ type Shares[K comparable] struct {
 
 	mu    sync.Mutex
 	used  int64
-	of    map[K]*origin  // those that have or want bytes
-	alone [kinds]*origin // has more than its half; nil: none has
+	of    map[K]*sharer  // those that have or want bytes
+	alone [kinds]*sharer // has more than its half; nil: none has
 	turns uint64
 	stats BudgetStats
 }
@@ -41,13 +40,13 @@ const (
 	kinds
 )
 
-// origin is what one origin has and wants.
-type origin struct {
+// sharer is what one origin has and wants.
+type sharer struct {
 	held    int64
 	waiting [kinds][]*taker
 }
 
-func (o *origin) waits() bool { return len(o.waiting[few])+len(o.waiting[many]) > 0 }
+func (o *sharer) waits() bool { return len(o.waiting[few])+len(o.waiting[many]) > 0 }
 
 // taker is a caller that waits in Take.
 type taker struct {
@@ -60,7 +59,7 @@ type taker struct {
 // NewShares returns a budget of size bytes; less than one counts as one. A caller needs few bytes if
 // these are at most small.
 func NewShares[K comparable](size, small int64) *Shares[K] {
-	return &Shares[K]{size: max(size, 1), small: small, of: make(map[K]*origin)}
+	return &Shares[K]{size: max(size, 1), small: small, of: make(map[K]*sharer)}
 }
 
 func (s *Shares[K]) kind(least int64) int {
@@ -75,7 +74,7 @@ func (s *Shares[K]) kind(least int64) int {
 func (s *Shares[K]) Try(from K, most, least int64) (int64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.origin(from)
+	o := s.sharer(from)
 	defer s.forget(from, o)
 	if len(o.waiting[s.kind(least)]) > 0 {
 		return 0, false
@@ -87,7 +86,7 @@ func (s *Shares[K]) Try(from K, most, least int64) (int64, bool) {
 // returns ctx's error.
 func (s *Shares[K]) Take(ctx context.Context, from K, most, least int64) (int64, error) {
 	s.mu.Lock()
-	o, kind := s.origin(from), s.kind(least)
+	o, kind := s.sharer(from), s.kind(least)
 	if len(o.waiting[kind]) == 0 {
 		if n, ok := s.grant(o, most, least); ok {
 			s.mu.Unlock()
@@ -128,7 +127,7 @@ func (s *Shares[K]) Return(from K, n int64) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.origin(from)
+	o := s.sharer(from)
 	s.put(from, o, n)
 	s.forget(from, o)
 	s.admit()
@@ -143,25 +142,25 @@ func (s *Shares[K]) Stats() BudgetStats {
 	return x
 }
 
-// origin returns an origin's entry. Caller holds mu, like those of all below.
-func (s *Shares[K]) origin(from K) *origin {
+// sharer returns the entry of an origin. Caller holds mu, like those of all below.
+func (s *Shares[K]) sharer(from K) *sharer {
 	o := s.of[from]
 	if o == nil {
-		o = new(origin)
+		o = new(sharer)
 		s.of[from] = o
 	}
 	return o
 }
 
 // forget drops the entry of an origin that has and wants nothing.
-func (s *Shares[K]) forget(from K, o *origin) {
+func (s *Shares[K]) forget(from K, o *sharer) {
 	if o.held == 0 && !o.waits() {
 		delete(s.of, from)
 	}
 }
 
 // free returns how many more bytes an origin may have, below 0 for none.
-func (s *Shares[K]) free(o *origin, kind int) int64 {
+func (s *Shares[K]) free(o *sharer, kind int) int64 {
 	size := s.size
 	if kind == many {
 		size -= size / smallPart
@@ -170,7 +169,7 @@ func (s *Shares[K]) free(o *origin, kind int) int64 {
 }
 
 // grant takes bytes, if an origin may have them.
-func (s *Shares[K]) grant(o *origin, most, least int64) (int64, bool) {
+func (s *Shares[K]) grant(o *sharer, most, least int64) (int64, bool) {
 	kind := s.kind(least)
 	n := min(max(most, least), max(s.free(o, many)/8, least))
 	if n > s.free(o, kind) {
@@ -187,7 +186,7 @@ func (s *Shares[K]) grant(o *origin, most, least int64) (int64, bool) {
 }
 
 // put returns bytes.
-func (s *Shares[K]) put(from K, o *origin, n int64) {
+func (s *Shares[K]) put(from K, o *sharer, n int64) {
 	o.held, s.used = o.held-n, s.used-n
 	if o.held < 0 {
 		if Invariants {
@@ -215,13 +214,13 @@ func (s *Shares[K]) admit() {
 
 // admitOne serves one caller of a kind, and returns false if it can serve none.
 func (s *Shares[K]) admitOne(kind int) bool {
-	var waiting []*origin
+	var waiting []*sharer
 	for _, o := range s.of {
 		if s.stats.Waiting > 0 && len(o.waiting[kind]) > 0 {
 			waiting = append(waiting, o)
 		}
 	}
-	slices.SortFunc(waiting, func(a, b *origin) int {
+	slices.SortFunc(waiting, func(a, b *sharer) int {
 		return cmp.Or(cmp.Compare(a.held, b.held), cmp.Compare(a.waiting[kind][0].turn, b.waiting[kind][0].turn))
 	})
 	for _, o := range waiting {

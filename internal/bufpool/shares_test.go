@@ -21,8 +21,8 @@ func taking(t *testing.T, s *Shares[string], from string, n int64) func() int64 
 	return func() int64 { synctest.Wait(); return got }
 }
 
-// An origin has at most half of what others leave, so that none keeps the others out; and what needs
-// few bytes does not wait behind what needs many.
+// An origin has at most half of what others leave, so that none keeps the others out. What needs few
+// bytes does not wait behind what needs many.
 func TestAnOriginLeavesHalfToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewShares[string](1000, 10)
@@ -120,7 +120,7 @@ func TestSharesModel(t *testing.T) {
 		for _, h := range held {
 			s.Return(h.from, h.n)
 		}
-		if x := s.Stats(); x.Used != 0 || len(s.of) != 0 || s.alone != [kinds]*origin{} {
+		if x := s.Stats(); x.Used != 0 || len(s.of) != 0 || s.alone != [kinds]*sharer{} {
 			rt.Fatalf("%+v is left", x)
 		}
 	})

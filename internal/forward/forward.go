@@ -184,7 +184,7 @@ func (f *Forwarder) tunnel(r *network.Request, broker int32) (*tunnel, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := newTunnel(f, to, nc, r.Origin(), r.Closer())
+	t := newTunnel(f, to, nc, r.CountsBy(), r.Closer())
 	f.mu.Lock()
 	stopped := f.stopped
 	if !stopped {

@@ -165,7 +165,8 @@ func TestADecodedReportIsBounded(t *testing.T) {
 	}
 	long := strings.Repeat("ä", 100<<10)
 	for name, p := range map[string][]byte{
-		"findings": fill(`{"findings":[`, `{}`, `]}`), "checks": fill(`{"checks":[`, `{}`, `]}`), "brokers": fill(`{"brokers":[`, `{}`, `]}`),
+		"findings": fill(`{"findings":[`, `{}`, `]}`), "checks": fill(`{"checks":[`, `{}`, `]}`),
+		"brokers": fill(`{"brokers":[`, `{}`, `]}`),
 		"lines": fill(`{"progress":[`, `""`, `]}`), "measurements": fill(`{"checks":[{"saw":[`, `""`, `]}]}`),
 		"a text": []byte(`{"findings":[{"problem":"` + long + `"}]}`), "a name": []byte(`{"version":"` + long + `"}`),
 		"another type": fill(`{"findings":[`, `1`, `]}`),

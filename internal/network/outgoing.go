@@ -158,8 +158,8 @@ func (r *Request) AwaitReaders(wait func(context.Context) error) error {
 	return wait(c.span.client)
 }
 
-// Origin returns what the client's address counts by.
-func (r *Request) Origin() netip.Prefix { return origin.Of(r.conn.ip) }
+// CountsBy returns what the client's address counts by (origin.Of).
+func (r *Request) CountsBy() netip.Prefix { return origin.Of(r.conn.ip) }
 
 // count updates the server's count of the connection's encoded answers. Caller holds mu.
 func (c *conn) count() {

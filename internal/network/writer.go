@@ -276,8 +276,8 @@ func (c *conn) chunk() int {
 	return writeChunk
 }
 
-// stuck reports whether the present call has written for longer than lagTime and a second for every
-// lagBytes.
+// stuck reports whether the present call has written for longer than lagTime and a second for
+// every lagBytes.
 func (o *output) stuck(now time.Time) bool {
 	since := o.since.Load()
 	return since != 0 && now.Sub(time.Unix(0, since)) > lagTime+time.Duration(o.bytes.Load())*time.Second/lagBytes

@@ -20,8 +20,8 @@ type ReadRequest struct {
 	CurrentEpoch int32
 	// AnyReplica states that the reader accepts a replica that does not lead (KIP-392).
 	AnyReplica bool
-	// Lend states that the reader can use a loan (storage.Slice), and LendOnly that it has no memory
-	// for anything else.
+	// Lend states that the reader can use a loan (storage.Slice), and LendOnly that it has no
+	// memory for anything else.
 	Lend, LendOnly bool
 	// FetchedEpoch is the epoch of the last batch that the reader has, -1: none. If the reader's
 	// log diverges from this one, the result has the point (KIP-595).

@@ -56,8 +56,8 @@ type LargerError struct{ Size int64 }
 func (e LargerError) Error() string { return fmt.Sprintf("the next batch has %d bytes", e.Size) }
 
 // ReadOrLend is ReadInto with another result if the next batch does not fit in max bytes:
-// LargerError. If the reader can use a loan, ReadOrLend returns one instead of batches in memory, if
-// enough bytes from the offset on are known to be valid and in the page cache.
+// LargerError. If the reader can use a loan, ReadOrLend returns one instead of batches in memory,
+// if enough bytes from the offset on are known to be valid and in the page cache.
 func (s *Segment) ReadOrLend(pool *bufpool.Pool, offset, limit int64, max int, atLeastOne bool, loans Loans) (*bufpool.Buffer, []byte,
 	*Loan, error) {
 	r := reading{s: s, pool: pool, offset: offset, limit: limit, max: int64(max), one: atLeastOne, loans: loans}

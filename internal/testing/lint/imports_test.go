@@ -273,7 +273,8 @@ func storageRules() map[string]importRule {
 // daemonRules returns the rules of what starts, connects and stops the components.
 func daemonRules() map[string]importRule {
 	return map[string]importRule{
-		"internal/daemon": {may: []string{"internal/admin", "internal/audit", "internal/broker", "internal/config", "internal/config/resolve",
+		"internal/daemon": {may: []string{"internal/admin", "internal/audit", "internal/broker", "internal/config",
+			"internal/config/resolve",
 			"internal/configdef", "internal/controller", "internal/cluster", "internal/daemon/coordinators",
 			"internal/datadir", "internal/exit", "internal/forward", "internal/guard", "internal/observe",
 			"internal/health", "internal/health/checks", "internal/logtail", "internal/memory", "internal/metadata", "internal/metrics",
