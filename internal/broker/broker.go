@@ -171,8 +171,8 @@ func New(opt Options) (*Handler, error) {
 		damage:   damageReports{gap: damageGap},
 		answers:  bufpool.NewShares[netip.Prefix](cmp.Or(opt.AnswerBytes, defaultAnswerBytes), minAnswer),
 		parked:   bufpool.NewBudget(opt.ParkedBytes),
-		wide:  bufpool.NewBudget(opt.ParkedBytes / 4),
-		large: opt.Share.Of(share.Requests), batches: opt.Share.Of(share.Batches)}
+		wide:     bufpool.NewBudget(opt.ParkedBytes / 4),
+		large:    opt.Share.Of(share.Requests), batches: opt.Share.Of(share.Batches)}
 	b.at = newWaiters(b)
 	if opt.Tunnel != nil {
 		b.forward = forward.New(forward.Options{Dial: opt.Tunnel, Answers: b.answers, Bytes: opt.ProduceBytes / 4, Log: opt.Logger,

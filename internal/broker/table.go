@@ -284,7 +284,8 @@ func newEntries(preview bool) entries {
 }
 
 // Table returns the versions of the APIs that have a handler. The arrays of a decoded request may
-// take as many bytes as its API allows, but at most most; 0 is no bound. preview is that of Options.
+// take as many bytes as its API allows, but at most most; 0 is no bound. preview is that of
+// Options.
 func Table(most int64, preview bool) (*protocol.Table, error) {
 	var lines []protocol.API
 	for _, a := range offered(preview) {

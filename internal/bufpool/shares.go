@@ -56,8 +56,8 @@ type taker struct {
 	ready       chan struct{}
 }
 
-// NewShares returns a budget of size bytes; less than one counts as one. A caller needs few bytes if
-// these are at most small.
+// NewShares returns a budget of size bytes; less than one counts as one. A caller needs few bytes
+// if these are at most small.
 func NewShares[K comparable](size, small int64) *Shares[K] {
 	return &Shares[K]{size: max(size, 1), small: small, of: make(map[K]*sharer)}
 }

@@ -21,8 +21,8 @@ func taking(t *testing.T, s *Shares[string], from string, n int64) func() int64 
 	return func() int64 { synctest.Wait(); return got }
 }
 
-// An origin has at most half of what others leave, so that none keeps the others out. What needs few
-// bytes does not wait behind what needs many.
+// An origin has at most half of what others leave, so that none keeps the others out. What needs
+// few bytes does not wait behind what needs many.
 func TestAnOriginLeavesHalfToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewShares[string](1000, 10)

@@ -167,7 +167,7 @@ func TestADecodedReportIsBounded(t *testing.T) {
 	for name, p := range map[string][]byte{
 		"findings": fill(`{"findings":[`, `{}`, `]}`), "checks": fill(`{"checks":[`, `{}`, `]}`),
 		"brokers": fill(`{"brokers":[`, `{}`, `]}`),
-		"lines": fill(`{"progress":[`, `""`, `]}`), "measurements": fill(`{"checks":[{"saw":[`, `""`, `]}]}`),
+		"lines":   fill(`{"progress":[`, `""`, `]}`), "measurements": fill(`{"checks":[{"saw":[`, `""`, `]}]}`),
 		"a text": []byte(`{"findings":[{"problem":"` + long + `"}]}`), "a name": []byte(`{"version":"` + long + `"}`),
 		"another type": fill(`{"findings":[`, `1`, `]}`),
 	} {

@@ -321,8 +321,8 @@ func (c *conn) writeAll(iov [][]byte) error {
 	return nil
 }
 
-// armWrite makes sure that the next write, of n bytes, has at least half the timeout. It seldom sets
-// a deadline, because it leaves one that is late enough.
+// armWrite makes sure that the next write, of n bytes, has at least half the timeout. It seldom
+// sets a deadline, because it leaves one that is late enough.
 func (c *conn) armWrite(n int) error {
 	limit := c.srv.opts.WriteTimeout
 	now := time.Now()
