@@ -33,11 +33,11 @@ func Conflict(text string) error { return &apiError{http.StatusConflict, text} }
 // register adds the paths to mux.
 func (a *jsonAPI) register(mux *paths, g *guard) {
 	// Places of its own, because it never hangs: it is asked for when the others do.
-	mux.Handle("GET /v1/health", g.bounded(make(slots, maxReads), answerTime, http.HandlerFunc(a.health)))
+	mux.Handle("GET /v1/health", g.bounded(newSlots(maxReads), answerTime, http.HandlerFunc(a.health)))
 	mux.Handle("POST /v1/health", g.control(g.disks, http.HandlerFunc(a.health)))
 	mux.Handle("GET /v1/log", g.fromThisMachine(g.reading(http.HandlerFunc(a.log))))
 	mux.Handle("GET /v1/waits/trace", g.control(g.profiles, http.HandlerFunc(a.trace)))
-	lists := make(slots, maxLists)
+	lists := newSlots(maxLists)
 	for path, x := range map[string]struct {
 		of  slots
 		ask func(*View, url.Values) (any, error)

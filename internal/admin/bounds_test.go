@@ -224,7 +224,8 @@ func TestARequestThatHangsIsAnswered(t *testing.T) {
 		for range 3 * maxReads {
 			seen[<-codes]++
 		}
-		if seen[http.StatusServiceUnavailable] != maxReads || seen[http.StatusTooManyRequests] != 2*maxReads || running.Load() != maxReads {
+		const most = maxReads / 2 // of one address
+		if seen[http.StatusServiceUnavailable] != most || seen[http.StatusTooManyRequests] != 3*maxReads-most || running.Load() != most {
 			t.Errorf("%v, %d run", seen, running.Load())
 		}
 		close(free)
@@ -242,7 +243,7 @@ func TestAPanicReachesTheServer(t *testing.T) {
 		if recover() != "x" {
 			t.Error("no panic")
 		}
-		if len(g.reads) > 0 {
+		if g.reads.Stats().Used > 0 {
 			t.Error("the request keeps its slot")
 		}
 	}()
@@ -259,7 +260,7 @@ func TestProfilesWorkWhenADiskHangs(t *testing.T) {
 	o.Probe = func(context.Context) error { entered <- struct{}{}; <-free; return nil }
 	h := Handler(o)
 	ended := make(chan int, maxCostly)
-	for range maxCostly {
+	for range maxCostly / 2 {
 		go func() { code, _ := request(h, "POST", "/v1/health", ""); ended <- code }()
 		<-entered
 	}
@@ -270,7 +271,7 @@ func TestProfilesWorkWhenADiskHangs(t *testing.T) {
 		t.Errorf("%d %s", code, body)
 	}
 	close(free)
-	for range maxCostly {
+	for range maxCostly / 2 {
 		if code := <-ended; code != http.StatusOK {
 			t.Error(code)
 		}

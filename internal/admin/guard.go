@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/x509"
@@ -15,13 +16,19 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/audit"
+	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/security/certs"
+	"github.com/chronik-io/chronik/internal/security/origin"
 )
 
 // Limits of concurrent requests. A request that hangs with a disk or a lock keeps its slot; each
-// kind has its own slots, so that a goroutine dump is still available then.
+// kind has its own slots, so that a goroutine dump is still available then. One address has at most
+// half of the slots that others leave (bufpool.Shares), so that it keeps no other from the port.
 const (
-	maxCostly  = 2                // profiles, and reads of disks: they cost memory and processor time
-	maxLists   = 2                // lists of all partitions or of all connections: megabytes each
+	maxCostly  = 4                // profiles, and reads of disks: they cost memory and processor time
+	maxLists   = 4                // lists of partitions or of connections: megabytes each
 	maxReads   = 16               // other requests, which take locks that commits take too
 	turnTime   = 2 * time.Second  // how long one of these waits for a slot
 	answerTime = 10 * time.Second // how long its response may take
@@ -70,10 +77,22 @@ type guard struct {
 	// refused, if set, may respond to a refused request itself, for example to a browser; it
 	// reports whether it did.
 	refused func(w http.ResponseWriter, r *http.Request, status int, why string) bool
+	audit   func() *audit.Log
 }
 
-// slots has a token for each running request of one kind.
-type slots chan struct{}
+// slots are the places of running requests of one kind.
+type slots struct{ *bufpool.Shares[netip.Prefix] }
+
+func newSlots(n int64) slots { return slots{bufpool.NewShares[netip.Prefix](n, 1)} }
+
+// take takes a slot for a request, and waits for it until ctx ends.
+func (s slots) take(ctx context.Context, r *http.Request) bool {
+	_, err := s.Take(ctx, origin.OfPeer(r.RemoteAddr), 1, 1)
+	return err == nil
+}
+
+// leave returns the slot of a request.
+func (s slots) leave(r *http.Request) { s.Return(origin.OfPeer(r.RemoteAddr), 1) }
 
 // newGuard returns the guard of a broker with so many bytes of memory, 0 if that is not known.
 func newGuard(a Access, memory int64) *guard {
@@ -81,9 +100,10 @@ func newGuard(a Access, memory int64) *guard {
 		Access:   a,
 		most:     maxUnread,
 		hosts:    map[string]bool{"localhost": true},
-		profiles: make(slots, maxCostly),
-		disks:    make(slots, maxCostly),
-		reads:    make(slots, maxReads),
+		profiles: newSlots(maxCostly),
+		disks:    newSlots(maxCostly),
+		reads:    newSlots(maxReads),
+		audit:    func() *audit.Log { return nil },
 	}
 	if memory > 0 {
 		g.most = min(g.most, memory/unreadShare)
@@ -161,19 +181,62 @@ func hostOf(address string) string {
 	return strings.Trim(address, "[]")
 }
 
-// identified reports whether a request carries the token or a verified certificate. The hash makes
-// the comparison take the same time for every wrong token.
+// identified reports whether a request carries the token or a verified certificate.
 func (g *guard) identified(r *http.Request) bool {
+	_, by := g.identity(r)
+	return by != ""
+}
+
+// How a request is identified, as the audit log shows it.
+const (
+	byToken       = "TOKEN"
+	byCertificate = "CERTIFICATE"
+)
+
+// identity returns who sends a request, and by what it is identified, empty for nothing. The hash
+// makes the comparison take the same time for every wrong token.
+func (g *guard) identity(r *http.Request) (who, by string) {
 	if g.Certificates != nil && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && g.Certificates(r.TLS.PeerCertificates) {
-		return true
+		return certs.DN(r.TLS.PeerCertificates[0]), byCertificate
 	}
 	given, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !bearer {
 		_, given, _ = r.BasicAuth()
 	}
 	sum := sha256.Sum256([]byte(given))
-	return g.Token != nil && subtle.ConstantTimeCompare(sum[:], g.Token[:]) == 1
+	if g.Token != nil && subtle.ConstantTimeCompare(sum[:], g.Token[:]) == 1 {
+		return "", byToken
+	}
+	return "", ""
 }
+
+// client returns who sends a request, for the audit log.
+func (g *guard) client(r *http.Request) audit.Client {
+	c := audit.Client{Host: hostOf(r.RemoteAddr), From: r.RemoteAddr, Listener: "admin"}
+	c.Who, c.Mechanism = g.identity(r)
+	return c
+}
+
+// audited passes who sends a request to a handler that reads clients' data.
+func (g *guard) audited(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(audit.With(r.Context(), g.client(r))))
+	})
+}
+
+// recordRefusal records a request that may not be here, or not do what it asks for. What the client
+// chooses is no cause of its own, so that it writes few lines.
+func (g *guard) recordRefusal(r *http.Request, why string) {
+	e := audit.Event{Kind: audit.Refused, Client: g.client(r), Operation: "ACCESS", Resource: "AdminPort"}
+	if e.Mechanism == "" && r.Header.Get("Authorization") != "" {
+		e.Kind, e.Mechanism, why = audit.LoginFailed, byToken, "wrong token"
+	}
+	e.Why = r.Method + " " + r.URL.Path[:min(len(r.URL.Path), maxShownPath)] + ": " + why
+	g.audit().Record(e)
+}
+
+// maxShownPath bounds the bytes of a path in the audit log.
+const maxShownPath = 100
 
 // fromThisMachine allows requests from the broker's own machine, for data that is not public and
 // for changes.
@@ -198,18 +261,17 @@ func (g *guard) fromThisMachine(h http.Handler) http.Handler {
 // control is fromThisMachine for expensive requests: only a few run at a time.
 func (g *guard) control(of slots, h http.Handler) http.Handler {
 	return g.fromThisMachine(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case of <- struct{}{}:
-			defer func() { <-of }()
-			h.ServeHTTP(w, r)
-		default:
+		if _, ok := of.Try(origin.OfPeer(r.RemoteAddr), 1, 1); !ok {
 			g.refuse(
 				w,
 				r,
 				http.StatusTooManyRequests,
 				"other requests are taking profiles, measuring disks or reading records; retry when they have finished",
 			)
+			return
 		}
+		defer of.leave(r)
+		h.ServeHTTP(w, r)
 	}))
 }
 
@@ -222,18 +284,17 @@ func (g *guard) reading(h http.Handler) http.Handler {
 // and bounds the responses that clients have not read.
 func (g *guard) bounded(of slots, most time.Duration, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		turn := time.NewTimer(turnTime)
-		defer turn.Stop()
-		select {
-		case of <- struct{}{}:
-		case <-r.Context().Done():
-			return
-		case <-turn.C:
-			g.refuse(w, r, http.StatusTooManyRequests, fmt.Sprintf("%d other requests are running; retry when they have finished", cap(of)))
+		turn, cancel := context.WithTimeout(r.Context(), turnTime)
+		ok := of.take(turn, r)
+		cancel()
+		if !ok {
+			if r.Context().Err() == nil {
+				g.refuse(w, r, http.StatusTooManyRequests, "too many other requests are running; retry when they have finished")
+			}
 			return
 		}
 		if g.unread.Load() > g.most { // the response would be for nothing
-			<-of
+			of.leave(r)
 			g.refuseUnread(w, r)
 			return
 		}
@@ -242,7 +303,7 @@ func (g *guard) bounded(of slots, most time.Duration, h http.Handler) http.Handl
 		a, done := &buffered{header: http.Header{}, status: http.StatusOK}, make(chan any, 1)
 		go func() {
 			defer func() {
-				<-of
+				of.leave(r)
 				done <- recover()
 			}()
 			h.ServeHTTP(a, r)
@@ -327,6 +388,9 @@ func (g *guard) forbid(w http.ResponseWriter, r *http.Request, why string) {
 
 // refuse responds with an error in the form of docs/admin.md.
 func (g *guard) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
+	if status == http.StatusUnauthorized || status == http.StatusForbidden {
+		g.recordRefusal(r, why)
+	}
 	if g.refused == nil || !g.refused(w, r, status, why) {
 		answer(w, nil, &apiError{status, why})
 	}

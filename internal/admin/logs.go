@@ -45,23 +45,52 @@ func logs(v *View, q url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := []view.Log{}
+	chosen, have := firsts{most: choice.limit + 1, list: []view.Log{}}, map[string]bool{}
 	v.Logs.Each(func(l *view.Log) {
-		if choice.has(l) {
-			list = append(list, *l)
+		if !choice.has(l) {
+			return
+		}
+		if len(choice.topics) > 0 {
+			have[l.Topic] = true
+		}
+		if compareSpots(spotOf(l), choice.after) > 0 {
+			chosen.add(l)
 		}
 	})
-	if err := choice.covers(list, v.Image()); err != nil {
+	if err := choice.covers(have, v.Image()); err != nil {
 		return nil, err
 	}
-	list = slices.DeleteFunc(list, func(l view.Log) bool { return compareSpots(spotOf(&l), choice.after) <= 0 })
-	slices.SortFunc(list, func(x, y view.Log) int { return compareSpots(spotOf(&x), spotOf(&y)) })
+	list := chosen.sorted()
 	more := len(list) > choice.limit
 	list = list[:min(len(list), choice.limit)]
 	for i := range list {
 		v.Logs.Detail(&list[i])
 	}
 	return &view.Logs{More: more, List: list}, nil
+}
+
+// firsts keeps the first logs of many by their spots, and at most twice as many as it must.
+type firsts struct {
+	most int
+	list []view.Log
+	full bool // a log beyond the last one of the list is not one of the first
+}
+
+func (f *firsts) add(l *view.Log) {
+	if f.full && compareSpots(spotOf(l), spotOf(&f.list[f.most-1])) > 0 {
+		return
+	}
+	if f.list = append(f.list, *l); len(f.list) >= 2*f.most {
+		f.list, f.full = f.sorted(), true
+	}
+}
+
+// sorted returns the first logs in order.
+func (f *firsts) sorted() []view.Log {
+	slices.SortFunc(f.list, func(x, y view.Log) int { return compareSpots(spotOf(&x), spotOf(&y)) })
+	n := min(len(f.list), f.most)
+	clear(f.list[n:])
+	return f.list[:n]
 }
 
 func parseLogChoice(q url.Values) (c logChoice, err error) {
@@ -90,11 +119,11 @@ func parseLogChoice(q url.Values) (c logChoice, err error) {
 	return c, nil
 }
 
-// covers rejects a topic that is unknown and has no log here. all are those of the chosen topics. A
-// topic whose logs could not be created is known.
-func (c *logChoice) covers(all []view.Log, img *metadata.Image) error {
+// covers rejects a topic that is unknown and has no log here; have has the chosen topics with logs.
+// A topic whose logs could not be created is known.
+func (c *logChoice) covers(have map[string]bool, img *metadata.Image) error {
 	for _, t := range c.topics {
-		if img.Topic(t) == nil && !slices.ContainsFunc(all, func(l view.Log) bool { return l.Topic == t }) {
+		if !have[t] && img.Topic(t) == nil {
 			return &apiError{http.StatusNotFound, "this broker has no partition of topic " + strconv.Quote(t)}
 		}
 	}

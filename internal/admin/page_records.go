@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/admin/page"
+	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/text"
@@ -52,6 +53,7 @@ func (s *source) Records(ctx context.Context, topic string, partition int32, whi
 	for c.next < ends.HighWatermark && c.note == "" && len(c.list) < c.most && ctx.Err() == nil {
 		c.read(p)
 	}
+	s.recordRead(ctx, topic, partition, &c)
 	last := which.From < 0 && which.Since.IsZero()
 	if wanted := min(int64(which.Most), ends.HighWatermark-ends.LogStart); last && c.note == "" && int64(len(c.list)) < wanted {
 		c.note = fmt.Sprintf(
@@ -60,6 +62,20 @@ func (s *source) Records(ctx context.Context, topic string, partition int32, whi
 		)
 	}
 	return page.Records{Start: ends.LogStart, High: ends.HighWatermark, List: c.list, Next: c.next, Note: c.note}, ctx.Err()
+}
+
+// recordRead records in the audit log who has read which records.
+func (s *source) recordRead(ctx context.Context, topic string, partition int32, c *collector) {
+	client, ok := audit.From(ctx)
+	if !ok || s.o.Audit == nil {
+		return
+	}
+	what := fmt.Sprintf("no records from offset %d on", c.from)
+	if c.next > c.from {
+		what = fmt.Sprintf("%d records of offsets %d to %d", len(c.list), c.from, c.next-1)
+	}
+	s.o.Audit().Record(audit.Event{Kind: audit.Read, Client: client, Operation: "READ",
+		Resource: fmt.Sprintf("Partition:LITERAL:%s-%d", topic, partition), Why: what})
 }
 
 // begin returns the first offset to show.

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/admin/page"
+	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/logtail"
 	"github.com/chronik-io/chronik/internal/pause"
@@ -72,6 +73,8 @@ type Options struct {
 	// Probe measures the disks of journals for POST /v1/health.
 	Probe func(context.Context) error
 	Log   *zap.Logger
+	// Audit returns the audit log, nil while there is none. It may be nil.
+	Audit func() *audit.Log
 	// Tail holds the last lines of the broker's log, for GET /v1/log; nil for none.
 	Tail *logtail.Tail
 
@@ -140,10 +143,13 @@ func Handler(o Options) http.Handler {
 		o.Tail = new(logtail.Tail)
 	}
 	g := newGuard(o.Access, o.Memory)
+	if o.Audit != nil {
+		g.audit = o.Audit
+	}
 	mux := &paths{mux: http.NewServeMux()}
 	mux.Handle(
 		"GET /metrics",
-		g.bounded(make(slots, maxScrapes), scrapeTime, promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{Registry: o.Registry})),
+		g.bounded(newSlots(maxScrapes), scrapeTime, promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{Registry: o.Registry})),
 	)
 	mux.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }))
 	replicas := new(pause.Seldom[int])
@@ -194,7 +200,7 @@ func mountPage(mux *http.ServeMux, g *guard, p *page.Page, index http.HandlerFun
 	})
 	for _, r := range p.Routes() {
 		if r.Data {
-			mux.Handle("GET "+r.Path, g.fromThisMachine(g.bounded(g.disks, answerTime, r.Handler)))
+			mux.Handle("GET "+r.Path, g.fromThisMachine(g.bounded(g.disks, answerTime, g.audited(r.Handler))))
 		} else {
 			mux.Handle("GET "+r.Path, g.reading(r.Handler))
 		}

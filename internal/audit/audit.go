@@ -23,6 +23,7 @@ const (
 	Refused     Kind = "refused" // a request, or a part of one
 	Allowed     Kind = "allowed"
 	Change      Kind = "change" // of the metadata
+	Read        Kind = "read"   // records, by the admin port
 
 	overflow Kind = "overflow"
 	lost     Kind = "lost"
@@ -97,7 +98,7 @@ const (
 
 func (k Kind) class() class {
 	switch k {
-	case Login, Logout, Expired:
+	case Login, Logout, Expired, Read:
 		return sessions
 	case Change:
 		return changes
@@ -106,7 +107,7 @@ func (k Kind) class() class {
 }
 
 // beyond is what a line of kind overflow says about the events of a class.
-var beyond = [numClasses]string{"refusals and failed logins beyond the bounds", "logins and logouts beyond the bounds",
+var beyond = [numClasses]string{"refusals and failed logins beyond the bounds", "logins, logouts and reads beyond the bounds",
 	"changes beyond the bounds"}
 
 // Sink takes lines. Its methods are called by one goroutine and may block.

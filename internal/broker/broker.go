@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -124,13 +125,13 @@ type Handler struct {
 	sessions  *sessions
 	forward   *forward.Forwarder // nil: requests are not passed on
 	damage    damageReports
-	reported  pause.Seldom[[]byte] // the encoded report, for clients
-	answers   *bufpool.Budget      // of record bytes in answers to fetches
-	parked    *bufpool.Budget      // of requests that wait
-	wide      *bufpool.Budget      // of large requests that parked has no memory for, until they are answered
-	produces  sync.Pool            // of *produceOp
-	large     *share.Places        // of large requests
-	batches   *share.Places        // of batches that are inflated or compressed
+	reported  pause.Seldom[[]byte]          // the encoded report, for clients
+	answers   *bufpool.Shares[netip.Prefix] // of record bytes in answers to fetches
+	parked    *bufpool.Budget               // of requests that wait
+	wide      *bufpool.Budget               // of large requests that parked has no memory for, until they are answered
+	produces  sync.Pool                     // of *produceOp
+	large     *share.Places                 // of large requests
+	batches   *share.Places                 // of batches that are inflated or compressed
 
 	shares       *shareleader.Leader // nil: share groups are not served
 	shareConfigs shareConfigs
@@ -180,9 +181,10 @@ func New(opt Options) (*Handler, error) {
 	b := &Handler{opt: opt, conf: conf, table: table, entries: newEntries(opt.Preview),
 		sessions: newSessions(int(conf.FetchSessions), cmp.Or(opt.SessionBytes, defaultSessionBytes)),
 		damage:   damageReports{gap: damageGap},
-		answers:  bufpool.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: bufpool.NewBudget(opt.ParkedBytes),
-		wide:  bufpool.NewBudget(opt.ParkedBytes / 4),
-		large: opt.Share.Of(share.Requests), batches: opt.Share.Of(share.Batches)}
+		answers:  bufpool.NewShares[netip.Prefix](cmp.Or(opt.AnswerBytes, defaultAnswerBytes), minAnswer),
+		parked:   bufpool.NewBudget(opt.ParkedBytes),
+		wide:     bufpool.NewBudget(opt.ParkedBytes / 4),
+		large:    opt.Share.Of(share.Requests), batches: opt.Share.Of(share.Batches)}
 	b.at = newWaiters(b)
 	if opt.Tunnel != nil {
 		b.forward = forward.New(forward.Options{Dial: opt.Tunnel, Answers: b.answers, Bytes: opt.ProduceBytes / 4, Log: opt.Logger,

@@ -14,7 +14,10 @@ import (
 // wait for its goroutine.
 func (op *fetchOp) answer() {
 	op.askAgain(op.b.rights(op.r))
-	op.read(false)
+	if !op.read(op.r) {
+		op.respondEmpty()
+		return
+	}
 	op.respond()
 }
 
@@ -26,7 +29,7 @@ const promptParts = 100
 // which avoids waking another goroutine.
 func (op *fetchOp) answerNow() {
 	op.askAgain(op.b.rights(op.r))
-	if len(op.parts) <= promptParts && op.read(true) {
+	if len(op.parts) <= promptParts && op.read(nil) {
 		op.respond()
 		return
 	}

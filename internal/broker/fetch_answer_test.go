@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -31,14 +32,14 @@ func TestAFetchIsReadFromMemoryOrLater(t *testing.T) {
 				currentEpoch: -1, fetchedEpoch: -1}})
 		}
 		op.find(-1, "")
-		if got := op.read(true); got != c.memory {
+		if got := op.read(nil); got != c.memory {
 			t.Errorf("%v read from memory: %v", c.topics, got)
 		}
 		if !c.memory {
 			if used := n.Answers().Used; used != 0 || op.held != 0 || op.parts[0].res.Size != 0 {
 				t.Errorf("%v: %d bytes are held, %d of them by the fetch", c.topics, used, op.held)
 			}
-			if !op.read(false) {
+			if !op.read(noReaders{}) {
 				t.Errorf("%v can't be read", c.topics)
 			}
 		}
@@ -107,4 +108,11 @@ func TestAFetchOfManyPartitionsIsCompleted(t *testing.T) {
 	if records != 1 {
 		t.Errorf("%d records are in the answer", records)
 	}
+}
+
+// noReaders has no answers that others read.
+type noReaders struct{}
+
+func (noReaders) AwaitReaders(wait func(context.Context) error) error {
+	return wait(context.Background())
 }

@@ -1,6 +1,9 @@
 package broker
 
 import (
+	"context"
+	"net/netip"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/controller"
@@ -53,7 +56,7 @@ func (p *fetchPartition) topicRef() topicRef { return p.partitionRequest.topic }
 
 func (rd *fetchRead) request(p *fetchPartition) replica.ReadRequest {
 	return replica.ReadRequest{Offset: p.offset, Committed: rd.committed, CurrentEpoch: p.currentEpoch, FetchedEpoch: p.fetchedEpoch,
-		AnyReplica: rd.anyReplica && !p.led, Lend: rd.lend}
+		AnyReplica: rd.anyReplica && !p.led, Lend: rd.lend, LendOnly: rd.lend && rd.held == 0}
 }
 
 // fetchRead is the reading part of a fetch: it resolves the partitions, checks how many bytes they
@@ -69,8 +72,9 @@ type fetchRead struct {
 	minBytes   int64
 	maxBytes   int64
 	parts      []fetchPartition
-	found      int64   // bytes that the parts have
-	held       int64   // bytes taken from the budget for answers
+	found      int64 // bytes that the parts have
+	held       int64 // bytes taken from the memory for answers
+	origin     netip.Prefix
 	waits      []int32 // part of each key that find returned
 	seen       map[memberKey]int32
 }
@@ -225,13 +229,72 @@ func (rd *fetchRead) peek(p *fetchPartition) bool {
 // the memory for answers.
 const minAnswer = 64 << 10
 
+// readers waits for those who read other answers (network.Request.AwaitReaders).
+type readers interface {
+	AwaitReaders(wait func(context.Context) error) error
+}
+
 // read reads the partitions in order, until the request's bytes or its share of the memory for
 // answers are used up. The first partition with records returns a whole batch of any size, so that
-// a client always makes progress. read reports whether it succeeded: if it may read memory only, it
-// can fail, and then it holds nothing.
-func (rd *fetchRead) read(memory bool) bool {
-	rd.held = rd.b.answers.Share(rd.wanted(), minAnswer)
-	left, used, first := rd.held, int64(0), true
+// a client always makes progress (KIP-74). read takes the memory before it reads, and blocks while
+// there is too little, unless it finds that files lend enough or that there are no records. It
+// returns false if the client is gone meanwhile. Without others to wait for, it never blocks and
+// reads memory only, and returns false if that is not enough. Then it holds nothing.
+func (rd *fetchRead) read(others readers) bool {
+	most := max(rd.wanted(), 1)
+	least, whole, probed := min(most, minAnswer), false, false
+	for {
+		switch taken := rd.take(most, least); {
+		case taken:
+		case others == nil:
+			return false
+		case !probed:
+			probed = true // with held == 0
+		case rd.await(others, most, least) != nil:
+			return false
+		}
+		needs, larger, ok := rd.pass(others == nil, whole)
+		switch {
+		case !ok:
+			rd.release()
+			return false
+		case larger == 0 && needs <= rd.held:
+			rd.b.answers.Return(rd.origin, rd.held-needs)
+			rd.held = needs
+			return true
+		case larger == 0 && rd.take(needs-rd.held, needs-rd.held):
+			return true
+		}
+		rd.release()
+		least, whole = max(least, needs, larger), true
+	}
+}
+
+// take takes memory for answers, if at least so many bytes are free.
+func (rd *fetchRead) take(most, least int64) bool {
+	n, ok := rd.b.answers.Try(rd.origin, most, least)
+	rd.held += n
+	return ok
+}
+
+// await is take that waits. An error means that the client is gone.
+func (rd *fetchRead) await(others readers, most, least int64) error {
+	return others.AwaitReaders(func(ctx context.Context) error {
+		n, err := rd.b.answers.Take(ctx, rd.origin, most, least)
+		rd.held += n
+		return err
+	})
+}
+
+// pass reads the partitions within the memory that is held; without any, only what files lend. It
+// returns how much memory the answer needs. The first batch is read even if it needs more, if whole
+// is set; otherwise larger is its size. ok is false if the disk would be needed, and pass may read
+// memory only.
+func (rd *fetchRead) pass(memory, whole bool) (needs, larger int64, ok bool) {
+	left, first := rd.held, true
+	if left == 0 && rd.lend {
+		left = rd.wanted()
+	}
 	for i := range rd.parts {
 		p := &rd.parts[i]
 		if p.err != nil || p.idle {
@@ -239,32 +302,33 @@ func (rd *fetchRead) read(memory bool) bool {
 		}
 		req := rd.request(p)
 		if !p.elsewhere {
-			req.MaxBytes, req.AtLeastOne = int(max(min(int64(p.maxBytes), left), 0)), first
+			req.MaxBytes = int(max(min(int64(p.maxBytes), left), 0))
+			if first {
+				req.MaxBytes, req.AtLeastOne = max(req.MaxBytes, 1), req.LendOnly || whole && rd.held > 0
+			}
 		}
 		if memory {
-			var ok bool
 			if p.res, ok, p.err = p.part.ReadMemory(req); !ok {
-				rd.release()
-				return false
+				return 0, 0, false
 			}
 		} else {
 			p.res, p.err = p.part.Read(req)
 		}
+		if first && !p.elsewhere && larger == 0 {
+			larger = int64(p.res.Larger)
+		}
 		if p.res.Size > 0 {
 			aborted := abortedCost * int64(len(p.res.Aborted))
-			first, left, used = false, left-int64(p.res.Size)-aborted, used+aborted
+			first, left, needs = false, left-int64(p.res.Size)-aborted, needs+aborted
 			for _, part := range p.res.Parts { // what a file lends takes no memory
-				used += int64(len(part))
+				needs += int64(len(part))
 			}
 		}
 	}
-	if more := used - rd.held; more <= 0 {
-		rd.b.answers.Release(-more)
-	} else {
-		rd.b.answers.Share(more, more) // the first batch was larger
+	if !first {
+		larger = 0 // the client makes progress
 	}
-	rd.held = used
-	return true
+	return needs, larger, true
 }
 
 // abortedCost is the memory that an aborted transaction takes in an answer: until it is encoded,
@@ -277,7 +341,7 @@ func (rd *fetchRead) release() {
 		rd.parts[i].res.Release()
 		rd.parts[i].res = replica.ReadResult{}
 	}
-	rd.b.answers.Release(rd.held)
+	rd.b.answers.Return(rd.origin, rd.held)
 	rd.held = 0
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,7 +213,7 @@ func TestSizeLimitsNeverStopAClient(t *testing.T) {
 }
 
 // Clients that request much and read slowly must not fill the memory: the answers get shorter, down
-// to a batch, and no client waits.
+// to a batch, and beyond that they wait until others have read theirs.
 func TestUnreadAnswersStayWithinTheirBudget(t *testing.T) {
 	const limit, clients = 1 << 20, 40
 	n := newNode(t, func(o *nodeOptions) { o.pipe, o.broker = true, func(b *Options) { b.AnswerBytes = limit } })
@@ -226,20 +227,50 @@ func TestUnreadAnswersStayWithinTheirBudget(t *testing.T) {
 		must(t, w.send(req))
 		all = append(all, w)
 	}
-	eventually(t, "all answers have memory", func() bool { return n.Answers().Acquired >= clients })
-	for i, w := range all {
-		got := w.fetched(t, req).Topics[0].Partitions[0]
-		if got.ErrorCode != 0 || len(got.RecordBatches) < size {
-			t.Errorf("client %d has %d bytes and error %d", i, len(got.RecordBatches), got.ErrorCode)
-		}
-		if most := limit / 8; len(got.RecordBatches) > most {
-			t.Errorf("client %d has %d bytes of the %d that were free", i, len(got.RecordBatches), limit)
-		}
+	eventually(t, "all answers have memory or wait for it", func() bool {
+		s := n.Answers()
+		return s.Waiting > 0 && s.Used > limit/2-int64(size)-minAnswer && int(s.Acquired)+s.Waiting >= clients
+	})
+	if peak := n.Answers().Peak; peak > limit/2+int64(size) {
+		t.Errorf("%d bytes of answers in memory, for clients of one address", peak)
 	}
-	if peak := n.Answers().Peak; peak > limit+clients*minAnswer || peak < limit {
+	var reading sync.WaitGroup
+	for i, w := range all {
+		reading.Go(func() {
+			got := w.fetched(t, req).Topics[0].Partitions[0]
+			if got.ErrorCode != 0 || len(got.RecordBatches) < size {
+				t.Errorf("client %d has %d bytes and error %d", i, len(got.RecordBatches), got.ErrorCode)
+			}
+			if most := limit / 8; len(got.RecordBatches) > most {
+				t.Errorf("client %d has %d bytes of the %d that were free", i, len(got.RecordBatches), limit)
+			}
+		})
+	}
+	reading.Wait()
+	eventually(t, "what was read is given back", func() bool { return n.Answers().Used == 0 })
+}
+
+// Clients that read nothing hold no more memory than the budget, whatever the size of their first
+// batch; they lose their connections, so that one that reads gets its batch.
+func TestAClientThatReadsIsServedAmongThoseThatDoNot(t *testing.T) {
+	const limit, clients = 1 << 20, 30
+	n := newNode(t, func(o *nodeOptions) { o.pipe, o.broker = true, func(b *Options) { b.AnswerBytes = limit } })
+	n.topic(t, "t", 1)
+	size := n.put(t, "t", 4, strings.Repeat("x", 300_000))
+	req := fetchRequest(0, named("t", [16]byte{}))
+	req.SetVersion(12)
+	for range clients {
+		must(t, n.dial(t).send(req))
+	}
+	eventually(t, "the memory is used up", func() bool { return n.Answers().Waiting > clients/2 })
+	w := n.dial(t)
+	must(t, w.send(req))
+	if got := w.fetched(t, req).Topics[0].Partitions[0]; len(got.RecordBatches) < size {
+		t.Errorf("%d bytes, want %d", len(got.RecordBatches), size)
+	}
+	if peak := n.Answers().Peak; peak > limit {
 		t.Errorf("%d bytes of answers in memory", peak)
 	}
-	eventually(t, "what was read is given back", func() bool { return n.Answers().Used == 0 })
 }
 
 // A batch larger than all the memory for answers is still sent, and counted.

@@ -61,7 +61,7 @@ func securityDefs() []Def {
 			Doc: "Whether a listener beyond loopback may offer PLAIN or OAUTHBEARER without TLS. Everybody on the path then reads the passwords or tokens."},
 		{Name: KeyAuditLog, Default: Off, Type: "string", Bounds: list(Off, AuditRefusals, AuditAll),
 			Check: oneOf([]string{Off, AuditRefusals, AuditAll}),
-			Doc:   "What is recorded in the audit log. refusals: logins and logouts, requests without the right, and what clients change in topics, configs, rights, users and quotas. all: also what is permitted, which costs time with each request."},
+			Doc:   "What is recorded in the audit log. refusals: logins and logouts, requests without the right, and what clients change in topics, configs, rights, users and quotas; also reads of records and wrong tokens at the admin port. all: also what is permitted, which costs time with each request."},
 		{Name: KeyAuditFile, Default: "", Type: "string", Bounds: "file or journald",
 			Doc: "The file of the audit log, in JSON lines, of changes. Logins are in FILE.logins, refusals and failed logins in FILE.refusals. Each has at most 64 MiB, and 7 older ones as FILE.1. So a flood of one displaces no other. journald writes to systemd's journal instead. Empty means audit/audit.log in the data directory."},
 		{Name: KeyAdminSecurity, Default: Plaintext, Type: "string", Bounds: list(Plaintext, WithTLS),

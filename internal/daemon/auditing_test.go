@@ -50,6 +50,9 @@ func TestAuditLogWithoutSecrets(t *testing.T) {
 		"/debug/pprof/goroutine?debug=2", "/debug/pprof/cmdline"} {
 		shown = append(shown, fetched(t, "http://"+b.AdminAddr()+path))
 	}
+	for _, given := range []string{strings.Repeat("canary-token", 4), "canary-wrong"} {
+		shown = append(shown, fetchedWith(t, "http://"+b.AdminAddr()+"/records?topic=orders&partition=0", given))
+	}
 	must.OK(t, b.Close())
 	var text [3]string // what is changed, who logs in, and what is refused have files of their own
 	for i, suffix := range []string{"", ".logins", ".refusals"} {
@@ -65,7 +68,11 @@ func TestAuditLogWithoutSecrets(t *testing.T) {
 		}
 	}
 	wantEvents(t, text[0], "change User:admin CREATE Topic:orders", "change User:admin CREATE User:carol")
-	wantEvents(t, text[1], "login User:admin  ", "login User:bob  ", "logout User:admin  ")
+	wantEvents(t, text[1], "login User:admin  ", "login User:bob  ", "logout User:admin  ", "read  READ Partition:LITERAL:orders-0")
+	if want := `"why":"1 records of offsets 0 to 0"`; !strings.Contains(text[1], want) {
+		t.Errorf("no %s in %s", want, text[1])
+	}
+	wantEvents(t, text[2], "refused  ACCESS AdminPort", "login_failed  ACCESS AdminPort")
 	wantEvents(t, text[2], "login_failed User:bob  ", "login_failed User:eve  ", "refused User:bob CREATE TOPIC:LITERAL:secret-plans")
 }
 
@@ -80,6 +87,10 @@ func auditedRequests(t *testing.T, b *Broker) (shown []string) {
 		Password: "canary-carol"}}); err != nil {
 		t.Fatal(err)
 	}
+	producer, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()[0]), kgo.SASL(scram512("admin", "canary-admin")))
+	must.OK(t, err)
+	must.OK(t, producer.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("x")}).FirstErr())
+	producer.Close()
 	configs, err := admin.DescribeBrokerConfigs(t.Context(), 1)
 	must.OK(t, err)
 	for _, r := range configs {
@@ -114,7 +125,18 @@ func auditedRequests(t *testing.T, b *Broker) (shown []string) {
 // fetched returns what the admin port answers.
 func fetched(t *testing.T, url string) string {
 	t.Helper()
-	resp, err := http.Get(url)
+	return fetchedWith(t, url, "")
+}
+
+// fetchedWith is fetched with a token.
+func fetchedWith(t *testing.T, url, token string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	must.OK(t, err)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := http.DefaultClient.Do(req)
 	must.OK(t, err)
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)

@@ -49,6 +49,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	}
 	b.stack.pushDisk("lock", func(context.Context) error { return lock.Close() })
 	err = r.guard.OpenAudit(b.fs, r.conf.NodeID, b.health, b.reg)
+	b.audit.Store(r.guard.Audit)
 	b.stack.push("audit log", r.guard.Audit.Close)
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/chronik-io/chronik/internal/admin"
+	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
@@ -106,8 +107,9 @@ type Broker struct {
 	memory     int64       // bytes of memory available; see memory.Available
 	components *components // complete when health has left its last start phase
 
-	serving  atomic.Bool            // the start is complete
-	waitsFor atomic.Pointer[string] // see waits
+	serving  atomic.Bool               // the start is complete
+	audit    atomic.Pointer[audit.Log] // nil if it is off, and before it is open
+	waitsFor atomic.Pointer[string]    // see waits
 
 	times        times // of the stop
 	slowChecks   time.Duration
@@ -163,7 +165,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if addresses.admin != nil {
 		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config, token, opened), TLS: opened.AdminTLS(),
 			Places: b.share.Of(share.Logins), Batches: b.share.Of(share.Batches), Registry: reg, Level: o.Level, Health: b.health,
-			Memory: b.memory, View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
+			Memory: b.memory, Audit: b.audit.Load, View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
 		if err != nil {
 			return nil, errors.Join(err, b.abort())
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,7 +30,7 @@ type Options struct {
 	// may have handled it. Any goroutine may call it.
 	Lost func(r *network.Request, sent bool)
 	// Answers bounds the large answers that clients have not read. Default 256 MiB.
-	Answers *bufpool.Budget
+	Answers *bufpool.Shares[netip.Prefix]
 	// Bytes bounds the unanswered Produce requests to one broker. Default 8 MiB.
 	Bytes int64
 	Log   *zap.Logger
@@ -65,7 +66,7 @@ type target struct {
 // New returns a Forwarder without tunnels.
 func New(o Options) *Forwarder {
 	if o.Answers == nil {
-		o.Answers = bufpool.NewBudget(256 << 20)
+		o.Answers = bufpool.NewShares[netip.Prefix](256<<20, 64<<10)
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
@@ -183,7 +184,7 @@ func (f *Forwarder) tunnel(r *network.Request, broker int32) (*tunnel, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := newTunnel(f, to, nc, r.Closer())
+	t := newTunnel(f, to, nc, r.CountsBy(), r.Closer())
 	f.mu.Lock()
 	stopped := f.stopped
 	if !stopped {

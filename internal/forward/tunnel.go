@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,6 +63,7 @@ type tunnel struct {
 	produces atomic.Int64 // Produce requests without an answer
 	ctx      context.Context
 	cancel   context.CancelFunc
+	origin   netip.Prefix // of the client
 
 	mu        sync.Mutex
 	waiting   []*passed // sent, or in out, without an answer, in order
@@ -76,8 +78,8 @@ type tunnel struct {
 // errStops is why a broker that stops gives a tunnel up.
 var errStops = errors.New("this broker stops, and did not wait for the answer any longer")
 
-func newTunnel(f *Forwarder, to *target, nc net.Conn, hangUp func(error)) *tunnel {
-	t := &tunnel{f: f, to: to, nc: nc, hangUp: hangUp}
+func newTunnel(f *Forwarder, to *target, nc net.Conn, from netip.Prefix, hangUp func(error)) *tunnel {
+	t := &tunnel{f: f, to: to, nc: nc, origin: from, hangUp: hangUp}
 	t.raw.init(nc)
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	to.tunnels.Add(1)
@@ -254,7 +256,7 @@ func (t *tunnel) answer(in *bufio.Reader) error {
 	n := size - 4
 	counted := !network.Relays(n - 1)
 	if counted {
-		if err := t.f.o.Answers.Acquire(t.ctx, int64(n)); err != nil {
+		if err := t.acquire(p, int64(n)); err != nil {
 			return err
 		}
 	}
@@ -262,7 +264,7 @@ func (t *tunnel) answer(in *bufio.Reader) error {
 	release := func() {
 		body.Release()
 		if counted {
-			t.f.o.Answers.Release(int64(n))
+			t.f.o.Answers.Return(t.origin, int64(n))
 		}
 	}
 	if _, err := io.ReadFull(in, body.Bytes()); err != nil {
@@ -285,6 +287,18 @@ func (t *tunnel) answer(in *bufio.Reader) error {
 	}
 	t.end(p)
 	return nil
+}
+
+// acquire waits for the memory of an answer.
+func (t *tunnel) acquire(p *passed, n int64) error {
+	if p.asked != nil { // its request may have ended
+		_, err := t.f.o.Answers.Take(t.ctx, t.origin, n, n)
+		return err
+	}
+	return p.r.AwaitReaders(func(context.Context) error {
+		_, err := t.f.o.Answers.Take(t.ctx, t.origin, n, n)
+		return err
+	})
 }
 
 // end undoes what send has counted, after the answer.

@@ -1,10 +1,12 @@
 package health
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -187,23 +189,114 @@ type answer struct {
 	Report
 }
 
-// Decode reads a report of Encode. The error is that of a Refusal.
+// Bounds of what Decode keeps of a report, whose few bytes could stand for many findings. No report
+// of Encode has more: the JSON of each finding has over 100 bytes.
+const (
+	maxList = MaxBytes / 128 // elements of a list
+	maxName = 256            // bytes of a name
+	maxText = 8 << 10        // bytes of a text
+)
+
+// received is an answer of another broker. Its lists hide those of the report.
+type received struct {
+	answer
+	Progress few[string]   `json:"progress"`
+	Findings few[Finding]  `json:"findings"`
+	Checks   few[Examined] `json:"checks"`
+	Brokers  few[Other]    `json:"brokers"`
+}
+
+// few is a list of which at most maxList elements are read. The others are counted.
+type few[T any] struct {
+	list    []T
+	omitted int
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (f *few[T]) UnmarshalJSON(p []byte) error {
+	d := json.NewDecoder(bytes.NewReader(p))
+	if begin, err := d.Token(); err != nil || begin != json.Delim('[') {
+		if begin != nil {
+			return fmt.Errorf("%v is not the begin of a list", begin)
+		}
+		return err // null is an empty list
+	}
+	for d.More() {
+		var x T
+		if len(f.list) == maxList {
+			f.omitted++
+			if err := d.Decode(new(ignored)); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := d.Decode(&x); err != nil {
+			return err
+		}
+		f.list = append(f.list, x)
+	}
+	return nil
+}
+
+// ignored is any value.
+type ignored struct{}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (*ignored) UnmarshalJSON([]byte) error { return nil }
+
+// report returns the report with the lists, and with texts within their bounds.
+func (a *received) report() *Report {
+	r := a.Report
+	r.Progress, r.Findings, r.Checks, r.Brokers = a.Progress.list, a.Findings.list, a.Checks.list, a.Brokers.list
+	r.Omitted = max(r.Omitted, 0) + a.Findings.omitted
+	cut(maxName, &r.Version, &r.Phase)
+	for i := range r.Progress {
+		cut(maxText, &r.Progress[i])
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if !f.Severity.Known() { // of a newer version
+			f.Severity = Warn
+		}
+		cut(maxName, &f.Check)
+		cut(maxText, &f.Subject, &f.Problem, &f.Works, &f.Remedy)
+	}
+	for i := range r.Checks {
+		x := &r.Checks[i]
+		cut(maxName, &x.Name)
+		cut(maxText, &x.Doc)
+		x.Saw = slices.Clone(x.Saw[:min(len(x.Saw), maxList)])
+		for j := range x.Saw {
+			cut(maxText, &x.Saw[j])
+		}
+	}
+	for i := range r.Brokers {
+		cut(maxName, &r.Brokers[i].Version, &r.Brokers[i].Phase)
+	}
+	return &r
+}
+
+// cut cuts texts to at most so many bytes, without a part of a character at the end.
+func cut(most int, texts ...*string) {
+	for _, s := range texts {
+		if len(*s) > most {
+			*s = strings.Clone(strings.ToValidUTF8((*s)[:most], ""))
+		}
+	}
+}
+
+// Decode reads a report of Encode, of which it keeps some times as many bytes at most, whatever
+// another broker sends. The error is that of a Refusal.
 func Decode(p []byte) (*Report, error) {
 	if len(p) > MaxBytes {
 		return nil, fmt.Errorf("a health report of %d bytes is larger than %d", len(p), MaxBytes)
 	}
-	var a answer
+	var a received
 	if err := json.Unmarshal(p, &a); err != nil {
 		return nil, fmt.Errorf("health report: %w", err)
 	}
 	if a.Error != "" {
 		return nil, errors.New(a.Error)
 	}
-	r := a.Report
-	for i := range r.Findings {
-		if f := &r.Findings[i]; !f.Severity.Known() { // of a newer version
-			f.Severity = Warn
-		}
-	}
-	return &r, nil
+	return a.report(), nil
 }

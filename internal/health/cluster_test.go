@@ -3,10 +3,12 @@ package health
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
@@ -150,6 +152,46 @@ func TestReportsOfOtherVersions(t *testing.T) {
 	for _, p := range []string{"", "x", `[]`, string(big)} {
 		if _, err := Decode([]byte(p)); err == nil {
 			t.Errorf("%.10q was accepted", p)
+		}
+	}
+}
+
+// A few bytes of a report stand for a few bytes in memory, whatever a broken broker sends: findings
+// are counted beyond a number, and texts are cut.
+func TestADecodedReportIsBounded(t *testing.T) {
+	fill := func(head, each, tail string) []byte {
+		n := (MaxBytes - len(head) - len(tail)) / (len(each) + 1)
+		return []byte(head + strings.TrimSuffix(strings.Repeat(each+",", n), ",") + tail)
+	}
+	long := strings.Repeat("ä", 100<<10)
+	for name, p := range map[string][]byte{
+		"findings": fill(`{"findings":[`, `{}`, `]}`), "checks": fill(`{"checks":[`, `{}`, `]}`),
+		"brokers": fill(`{"brokers":[`, `{}`, `]}`),
+		"lines":   fill(`{"progress":[`, `""`, `]}`), "measurements": fill(`{"checks":[{"saw":[`, `""`, `]}]}`),
+		"a text": []byte(`{"findings":[{"problem":"` + long + `"}]}`), "a name": []byte(`{"version":"` + long + `"}`),
+		"another type": fill(`{"findings":[`, `1`, `]}`),
+	} {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		r, err := Decode(p)
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if held := int64(after.HeapAlloc) - int64(before.HeapAlloc); held > 4*MaxBytes {
+			t.Errorf("%s: %d bytes make the broker hold %d", name, len(p), held)
+		}
+		if (err != nil) != (name == "another type") {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if r == nil {
+			continue
+		}
+		if len(r.Version) > maxName || !utf8.ValidString(r.Version) || len(r.Findings) == 1 && len(r.Findings[0].Problem) > maxText {
+			t.Errorf("%s: texts of %d and more bytes", name, len(r.Version))
+		}
+		if n := len(r.Findings) + r.Omitted; name == "findings" && (n < MaxBytes/4 || len(r.Findings) > maxList) {
+			t.Errorf("%d findings are there, and %d are omitted", len(r.Findings), r.Omitted)
 		}
 	}
 }

@@ -3,11 +3,14 @@ package network
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/security/origin"
 )
 
 // outgoing counts the encoded answers, of all connections together, that sockets have not taken
@@ -17,9 +20,14 @@ import (
 // for every lagBytes of it is closed. Beyond the bound there is therefore at most one answer for
 // each connection, until the connections that don't read are closed. The handler of an answer that
 // may be large waits for its memory first (Request.ReserveAnswer), so these answers are small.
+//
+// The bytes of RespondRaw count against budgets of their owners. If a handler waits for such a
+// budget (Request.AwaitReaders), connections that keep such bytes and read too slowly are closed,
+// too.
 type outgoing struct {
 	size     int64
 	held     atomic.Int64
+	waiting  atomic.Int64 // handlers in AwaitReaders
 	watching atomic.Bool
 
 	mu sync.Mutex
@@ -36,6 +44,9 @@ type outgoing struct {
 const countStep = 16 << 10
 
 func (o *outgoing) aboveLimit() bool { return o.held.Load() > o.size }
+
+// scarce reports whether connections that read too slowly must be closed.
+func (o *outgoing) scarce() bool { return o.aboveLimit() || o.waiting.Load() > 0 }
 
 // add changes the count by n bytes and returns it.
 func (o *outgoing) add(n int64) int64 {
@@ -129,6 +140,27 @@ func (r *Request) HasAnswerBudget() bool {
 	return !r.conn.srv.outgoing.aboveLimit() || r.conn.span.ctx.Err() != nil
 }
 
+// AwaitReaders calls wait, which blocks until others have returned memory that their answers hold,
+// or until its context ends: when the connection has ended, or its client has closed its side.
+// Meanwhile connections that read such answers too slowly are closed. Any goroutine may call it
+// that may block.
+func (r *Request) AwaitReaders(wait func(context.Context) error) error {
+	c := r.conn
+	o := &c.srv.outgoing
+	o.waiting.Add(1)
+	defer o.waiting.Add(-1)
+	c.srv.watchReaders()
+	c.mu.Lock()
+	if c.blocked.key == r.Key && !c.blocked.since.IsZero() { // it is on the reader
+		c.watchClient()
+	}
+	c.mu.Unlock()
+	return wait(c.span.client)
+}
+
+// CountsBy returns what the client's address counts by (origin.Of).
+func (r *Request) CountsBy() netip.Prefix { return origin.Of(r.conn.ip) }
+
 // count updates the server's count of the connection's encoded answers. Caller holds mu.
 func (c *conn) count() {
 	n := c.queue.encoded &^ (countStep - 1)
@@ -138,30 +170,37 @@ func (c *conn) count() {
 	o := &c.srv.outgoing
 	held := o.add(int64(n - c.queue.counted))
 	c.queue.counted = n
-	if held > o.size && o.watching.CompareAndSwap(false, true) {
-		time.AfterFunc(lagTime/4, c.srv.closeSlowReaders)
+	if held > o.size {
+		c.srv.watchReaders()
+	}
+}
+
+// watchReaders starts the timer that closes slow readers while memory is scarce.
+func (s *Server) watchReaders() {
+	if s.outgoing.watching.CompareAndSwap(false, true) {
+		time.AfterFunc(lagTime/4, s.closeSlowReaders)
 	}
 }
 
 var errUnread = errors.New("unread answers exceed their memory budget, and this client reads too slowly")
 
-// closeSlowReaders closes connections that read their answers too slowly, while the count is over
-// the bound.
+// closeSlowReaders closes connections that read their answers too slowly, while memory is scarce.
 func (s *Server) closeSlowReaders() {
 	o := &s.outgoing
-	if !o.aboveLimit() {
+	if !o.scarce() {
 		o.watching.Store(false)
-		if !o.aboveLimit() || !o.watching.CompareAndSwap(false, true) {
+		if !o.scarce() || !o.watching.CompareAndSwap(false, true) {
 			return
 		}
 	}
-	now := time.Now()
+	now, encoded, raw := time.Now(), o.aboveLimit(), o.waiting.Load() > 0
 	s.mu.Lock()
 	conns := s.snapshot()
 	s.mu.Unlock()
 	for c := range conns {
 		c.mu.Lock()
-		late := c.queue.counted > 0 && c.life.Writes() && c.life.Alive() && c.queue.slow(now)
+		of := encoded && c.queue.counted > 0 || raw && c.queue.raw > 0
+		late := of && c.life.Writes() && c.life.Alive() && (c.queue.slow(now) || c.out.stuck(now))
 		if late {
 			c.kill(ClosedSlowReader)
 		}

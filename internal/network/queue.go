@@ -22,6 +22,7 @@ type queue struct {
 	unwritten      int   // bytes of answers that are ready and not written
 	encoded        int   // of these, bytes that Respond encoded
 	counted        int   // of those, bytes that are counted in Server.outgoing
+	raw            int   // of the unwritten bytes, those in memory that RespondRaw passed
 	writing        writing
 	answered       time.Time // when the last answer was ready
 	traffic        view.Traffic
@@ -69,6 +70,7 @@ func (q *queue) ready(r *Request) {
 	r.ready = true
 	q.unwritten += r.outSize
 	q.encoded += len(r.head)
+	q.raw += r.raw
 }
 
 // mayAdd reports whether a request of size bytes may start after those that have: only Produce
@@ -93,6 +95,7 @@ func (q *queue) take(limit int) answers {
 		job.n++
 		job.bytes += r.outSize
 		job.encoded += len(r.head)
+		job.raw += r.raw
 		last = r
 		if r.aborted {
 			break
@@ -112,6 +115,7 @@ func (q *queue) wrote(job answers) {
 	q.n -= job.n
 	q.unwritten -= job.bytes
 	q.encoded -= job.encoded
+	q.raw -= job.raw
 	q.writing = writing{}
 }
 
@@ -120,7 +124,7 @@ func (q *queue) wrote(job answers) {
 func (q *queue) drop() (first *Request) {
 	first = q.oldest
 	q.oldest, q.newest = nil, nil
-	q.unwritten, q.encoded = 0, 0
+	q.unwritten, q.encoded, q.raw = 0, 0, 0
 	return first
 }
 

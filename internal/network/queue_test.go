@@ -34,6 +34,7 @@ func (m *countedQueue) check(t *testing.T) {
 		} else {
 			want.unwritten += r.outSize
 			want.encoded += len(r.head)
+			want.raw += r.raw
 		}
 		if !slices.Contains(m.being, r) && !m.dropped {
 			waiting = append(waiting, r)
@@ -44,7 +45,7 @@ func (m *countedQueue) check(t *testing.T) {
 		want.n = q.n
 	}
 	if q.n != want.n || q.unready != want.unready || q.produces != want.produces || q.produceBytes != want.produceBytes ||
-		q.unwritten != want.unwritten || q.encoded != want.encoded {
+		q.unwritten != want.unwritten || q.encoded != want.encoded || q.raw != want.raw {
 		t.Fatalf("the queue counts %+v, its requests are %+v", *q, want)
 	}
 	var chain []*Request

@@ -77,6 +77,7 @@ type Request struct {
 	files   []FileBytes // between parts
 	release func()      // called when parts were written or dropped
 	outSize int
+	raw     int // bytes of parts
 	next    *Request
 	// reserved is the memory that ReserveAnswer gave it, of reservedKind.
 	reserved     int64
@@ -122,6 +123,7 @@ func (r *Request) RespondFiles(parts [][]byte, files []FileBytes, release func()
 	for _, p := range parts {
 		n += len(p)
 	}
+	r.raw = n
 	for _, f := range files {
 		n += f.File.Size()
 	}

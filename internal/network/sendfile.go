@@ -99,10 +99,10 @@ func (c *conn) sendFile(f File) error {
 	armed := 0 // up to this position, the write deadline applies; see Options.WriteTimeout
 	for off, size := 0, f.Size(); off < size; {
 		if off == armed {
-			if err := c.armWrite(); err != nil {
+			armed = min(off+writeChunk, size)
+			if err := c.armWrite(armed - off); err != nil {
 				return err
 			}
-			armed = min(off+writeChunk, size)
 		}
 		n := 0
 		var fault error

@@ -265,7 +265,7 @@ func (c *conn) writeRecords(iov [][]byte) (err error) {
 	for _, piece := range iov {
 		for len(piece) > 0 {
 			if len(gathered) == 0 && len(piece) >= tlsRecord {
-				n := min(len(piece), writeChunk) / tlsRecord * tlsRecord
+				n := min(len(piece), c.chunk()) / tlsRecord * tlsRecord
 				if err := c.writeRecord(piece[:n]); err != nil {
 					return err
 				}
@@ -289,7 +289,7 @@ func (c *conn) writeRecords(iov [][]byte) (err error) {
 }
 
 func (c *conn) writeRecord(p []byte) error {
-	if err := c.armWrite(); err != nil {
+	if err := c.armWrite(len(p)); err != nil {
 		return err
 	}
 	if _, err := c.sock.nc.Write(p); err != nil {

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -27,9 +28,11 @@ type output struct {
 	deadline time.Time // write deadline of the socket
 	others   traffic
 	taken    int64 // answers that were taken for writing; guarded by conn.mu while nothing is written
-	iov      [][]byte
-	one      [1][]byte
-	bufs     net.Buffers
+	// The present call that writes: since when (unix ns; 0 before the first), and its bytes.
+	since, bytes atomic.Int64
+	iov          [][]byte
+	one          [1][]byte
+	bufs         net.Buffers
 
 	// What the flusher could not write at once. It left the writing role to the writer goroutine,
 	// with a copy of the unwritten bytes; the answers themselves were recycled. Guarded by conn.mu.
@@ -51,6 +54,7 @@ type answers struct {
 	n       int
 	bytes   int
 	encoded int // of these bytes, those encoded by Respond
+	raw     int // and those in memory that RespondRaw passed
 }
 
 // writeLoop is the connection's writer: it writes answers that the reader does not write, calls the
@@ -182,6 +186,7 @@ func (c *conn) take(limit int) answers {
 	job := c.queue.take(limit)
 	c.on(connlife.Take)
 	c.out.taken += int64(job.n)
+	c.out.since.Store(0)
 	return job
 }
 
@@ -262,25 +267,44 @@ func (c *conn) writeOne(p []byte) error {
 	return err
 }
 
-// writeAll writes all pieces, at most writeChunk bytes at a time. It consumes iov.
+// chunk returns the most that one call writes: little if handlers wait for memory that answers
+// hold, so that it shows whether the client reads.
+func (c *conn) chunk() int {
+	if c.srv.outgoing.waiting.Load() > 0 {
+		return lagBytes
+	}
+	return writeChunk
+}
+
+// stuck reports whether the present call has written for longer than lagTime and a second for
+// every lagBytes.
+func (o *output) stuck(now time.Time) bool {
+	since := o.since.Load()
+	return since != 0 && now.Sub(time.Unix(0, since)) > lagTime+time.Duration(o.bytes.Load())*time.Second/lagBytes
+}
+
+// writeAll writes all pieces, at most a chunk at a time. It consumes iov.
 func (c *conn) writeAll(iov [][]byte) error {
 	if c.listener.TLS != nil && (len(iov) > 1 || len(iov) == 1 && len(iov[0]) > tlsRecord) {
 		return c.writeRecords(iov)
 	}
 	for len(iov) > 0 {
-		if err := c.armWrite(); err != nil {
-			return err
-		}
-		n, size := 0, 0
-		for n < len(iov) && size+len(iov[n]) <= writeChunk {
+		n, size, chunk := 0, 0, c.chunk()
+		for n < len(iov) && size+len(iov[n]) <= chunk {
 			size += len(iov[n])
 			n++
 		}
-		var err error
+		if n == 0 {
+			size = chunk
+		}
+		err := c.armWrite(size)
+		if err != nil {
+			return err
+		}
 		switch n {
 		case 0: // a piece larger than the chunk
-			_, err = c.sock.nc.Write(iov[0][:writeChunk])
-			iov[0] = iov[0][writeChunk:]
+			_, err = c.sock.nc.Write(iov[0][:chunk])
+			iov[0] = iov[0][chunk:]
 		case 1:
 			_, err = c.sock.nc.Write(iov[0])
 			iov = iov[1:]
@@ -297,11 +321,13 @@ func (c *conn) writeAll(iov [][]byte) error {
 	return nil
 }
 
-// armWrite makes sure that the next write has at least half the timeout. It seldom sets a deadline,
-// because it leaves one that is late enough.
-func (c *conn) armWrite() error {
+// armWrite makes sure that the next write, of n bytes, has at least half the timeout. It seldom
+// sets a deadline, because it leaves one that is late enough.
+func (c *conn) armWrite(n int) error {
 	limit := c.srv.opts.WriteTimeout
 	now := time.Now()
+	c.out.bytes.Store(int64(n))
+	c.out.since.Store(now.UnixNano())
 	if c.out.deadline.Sub(now) >= limit/2 {
 		return nil
 	}

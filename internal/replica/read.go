@@ -20,8 +20,9 @@ type ReadRequest struct {
 	CurrentEpoch int32
 	// AnyReplica states that the reader accepts a replica that does not lead (KIP-392).
 	AnyReplica bool
-	// Lend states that the reader can use a loan (storage.Slice).
-	Lend bool
+	// Lend states that the reader can use a loan (storage.Slice), and LendOnly that it has no
+	// memory for anything else.
+	Lend, LendOnly bool
 	// FetchedEpoch is the epoch of the last batch that the reader has, -1: none. If the reader's
 	// log diverges from this one, the result has the point (KIP-595).
 	FetchedEpoch int32
@@ -55,7 +56,10 @@ func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 		return res, err
 	}
 	read := p.log.Read
-	if r.Lend {
+	switch {
+	case r.LendOnly:
+		read = p.log.LendOnly
+	case r.Lend:
 		read = p.log.Lend
 	}
 	if res.Slice, err = read(r.Offset, limit, r.MaxBytes, r.AtLeastOne); err != nil {

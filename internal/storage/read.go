@@ -18,7 +18,10 @@ type Slice struct {
 	Loan  *segment.Loan // of the batches before those in Parts; nil without any, and never set by Read
 	Parts [][]byte
 	Size  int
-	held  []*bufpool.Buffer
+	// Larger is the size of the first batch if the slice is empty because that does not fit in the
+	// bytes that the reader has memory for.
+	Larger int
+	held   []*bufpool.Buffer
 }
 
 // Release releases the memory.
@@ -37,23 +40,32 @@ func (s *Slice) Release() {
 // the limit or the log end the slice is empty. Errors match ErrOffsetOutOfRange, ErrCorrupt,
 // ErrFailed, ErrClosed.
 func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error) {
-	return l.read(offset, limit, max, atLeastOne, false)
+	return l.read(offset, limit, max, atLeastOne, segment.NoLoans)
 }
 
 // Lend is Read for a reader to which the system can send bytes of a file. If the first bytes are in
 // a file, were verified a short time ago and are still in memory, the slice has a loan of them.
 func (l *Log) Lend(offset, limit int64, max int, atLeastOne bool) (Slice, error) {
-	return l.read(offset, limit, max, atLeastOne, true)
+	return l.read(offset, limit, max, atLeastOne, segment.MayLend)
 }
 
-func (l *Log) read(offset, limit int64, max int, atLeastOne, lend bool) (Slice, error) {
+// LendOnly is Lend for a reader that has no memory: the slice has a loan, or is empty.
+func (l *Log) LendOnly(offset, limit int64, max int, atLeastOne bool) (Slice, error) {
+	return l.read(offset, limit, max, atLeastOne, segment.OnlyLoans)
+}
+
+func (l *Log) read(offset, limit int64, max int, atLeastOne bool, loans segment.Loans) (Slice, error) {
 	at, cuts := offset, 0 // [offset, at) is known to be a hole, unless the log was truncated since
 	for {
 		l.mu.RLock()
 		if l.cuts != cuts {
 			at, cuts = offset, l.cuts
 		}
-		s, done, err := l.readMemoryLocked(at, limit, max, atLeastOne)
+		most, one := max, atLeastOne
+		if loans == segment.OnlyLoans {
+			most, one = 1, false // a batch has more
+		}
+		s, done, err := l.readMemoryLocked(at, limit, most, one)
 		if done {
 			l.mu.RUnlock()
 			return s, err
@@ -71,18 +83,26 @@ func (l *Log) read(offset, limit int64, max int, atLeastOne, lend bool) (Slice, 
 			at = flushed
 			continue
 		}
-		buf, b, loan, err := seg.ReadOrLend(&l.dir.memory.pool, at, min(limit, flushed), max, atLeastOne, lend)
+		buf, b, loan, err := seg.ReadOrLend(&l.dir.memory.pool, at, min(limit, flushed), max, atLeastOne, loans)
 		if loan != nil && loan.Next() > next { // a base offset is too high, or the segment was truncated
 			loan.Release()
-			lend = false
+			if loans == segment.OnlyLoans {
+				return Slice{Larger: 1}, nil // a batch, at least
+			}
+			loans = segment.NoLoans
 			continue
 		}
 		if loan != nil {
 			s := l.lent(loan)
-			l.readOn(&s, seg, min(limit, flushed), max, cuts)
+			if loans != segment.OnlyLoans {
+				l.readOn(&s, seg, min(limit, flushed), max, cuts)
+			}
 			return s, nil
 		}
+		larger := segment.LargerError{}
 		switch {
+		case errors.As(err, &larger):
+			return Slice{Larger: int(larger.Size)}, nil
 		case errors.Is(err, segment.ErrReplaced): // the log has another one now
 		case errors.Is(err, segment.ErrEnd):
 			at = next
@@ -244,6 +264,9 @@ func (l *Log) readTailLocked(offset, limit int64, max int, atLeastOne bool) Slic
 		}
 		n := trim(p, limit, max-s.Size, atLeastOne && s.Size == 0)
 		if n == 0 {
+			if s.Size == 0 {
+				s.Larger, _ = record.PeekSize(p) // the tail has whole batches
+			}
 			break
 		}
 		c.buf.Retain()

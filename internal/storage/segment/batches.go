@@ -32,16 +32,40 @@ var ErrEnd = errors.New("no batch at or after the offset in this segment")
 // If a reader continues where its last read ended, ReadInto reads the file once, because it
 // remembers that position. Otherwise it uses the index.
 func (s *Segment) ReadInto(pool *bufpool.Pool, offset, limit int64, max int, atLeastOne bool) (*bufpool.Buffer, []byte, error) {
-	buf, b, _, err := s.ReadOrLend(pool, offset, limit, max, atLeastOne, false)
+	buf, b, _, err := s.ReadOrLend(pool, offset, limit, max, atLeastOne, NoLoans)
+	if errors.As(err, new(LargerError)) {
+		err = nil
+	}
 	return buf, b, err
 }
 
-// ReadOrLend is ReadInto. If lend is set, it returns a loan instead of batches in memory, if enough
-// bytes from the offset on are known to be valid and in the page cache.
-func (s *Segment) ReadOrLend(pool *bufpool.Pool, offset, limit int64, max int, atLeastOne, lend bool) (*bufpool.Buffer, []byte, *Loan,
-	error) {
-	r := reading{s: s, pool: pool, offset: offset, limit: limit, max: int64(max), one: atLeastOne, lends: lend}
-	return r.read()
+// Loans are what a reader can use.
+type Loans uint8
+
+// The values of Loans.
+const (
+	NoLoans   Loans = iota // batches in memory only
+	MayLend                // both
+	OnlyLoans              // no batches in memory
+)
+
+// LargerError is the error of ReadOrLend if the next batch does not fit in the bytes that it may
+// read into memory.
+type LargerError struct{ Size int64 }
+
+func (e LargerError) Error() string { return fmt.Sprintf("the next batch has %d bytes", e.Size) }
+
+// ReadOrLend is ReadInto with another result if the next batch does not fit in max bytes:
+// LargerError. If the reader can use a loan, ReadOrLend returns one instead of batches in memory,
+// if enough bytes from the offset on are known to be valid and in the page cache.
+func (s *Segment) ReadOrLend(pool *bufpool.Pool, offset, limit int64, max int, atLeastOne bool, loans Loans) (*bufpool.Buffer, []byte,
+	*Loan, error) {
+	r := reading{s: s, pool: pool, offset: offset, limit: limit, max: int64(max), one: atLeastOne, loans: loans}
+	buf, b, loan, err := r.read()
+	if err == nil && len(b) == 0 && loan == nil && r.larger > 0 {
+		err = LargerError{r.larger}
+	}
+	return buf, b, loan, err
 }
 
 func (r *reading) read() (*bufpool.Buffer, []byte, *Loan, error) {
@@ -60,7 +84,7 @@ func (r *reading) read() (*bufpool.Buffer, []byte, *Loan, error) {
 		if loan := r.lend(pos, cuts); loan != nil {
 			return nil, nil, loan, nil
 		}
-		if buf, b, next, err := r.at(pos, record.HeaderSize, true); err == nil && len(b) > 0 {
+		if buf, b, next, err := r.guessed(pos); err == nil && len(b) > 0 {
 			if loan := r.instead(buf, b, pos, cuts); loan != nil {
 				return nil, nil, loan, nil
 			}
@@ -78,6 +102,14 @@ func (r *reading) read() (*bufpool.Buffer, []byte, *Loan, error) {
 		}
 		// The file was truncated meanwhile, so the error may concern removed bytes.
 	}
+}
+
+// guessed reads from a remembered position.
+func (r *reading) guessed(pos int64) (*bufpool.Buffer, []byte, int64, error) {
+	if r.loans == OnlyLoans {
+		return nil, nil, 0, nil
+	}
+	return r.at(pos, record.HeaderSize, true)
 }
 
 // instead lends a batch that was read and verified although the reader had no memory for it.
@@ -102,9 +134,11 @@ func (r *reading) indexed(cuts int64) (*bufpool.Buffer, []byte, *Loan, error) {
 		return nil, nil, nil, ErrEnd
 	case size > r.max && !r.one:
 		r.s.positions.put(cuts, r.offset, pos)
+		r.larger = size
 		return nil, nil, nil, nil
 	}
-	if loan := r.lend(pos, cuts); loan != nil {
+	if loan := r.lend(pos, cuts); loan != nil || r.loans == OnlyLoans {
+		r.larger = size
 		return nil, nil, loan, nil
 	}
 	buf, b, next, err := r.at(pos, size, false)
@@ -149,7 +183,8 @@ type reading struct {
 	offset, limit int64
 	max           int64
 	one           bool
-	lends         bool   // the reader can use a loan
+	loans         Loans
+	larger        int64  // the size of the first batch, if it does not fit
 	content       uint64 // Segment.content before the position was found
 }
 

@@ -28,7 +28,7 @@ func TestLoansHoldHalfOfTheFiles(t *testing.T) {
 	}
 	take := func(s *Segment) *Loan {
 		t.Helper()
-		buf, b, loan, err := s.ReadOrLend(pool, 0, 1, 1<<20, true, true)
+		buf, b, loan, err := s.ReadOrLend(pool, 0, 1, 1<<20, true, MayLend)
 		if buf != nil {
 			buf.Release()
 		}

@@ -206,7 +206,7 @@ func (l *Loan) cut() bool { return l.s.content.Load() != l.content }
 // little from there on was verified and is in memory.
 func (r *reading) lend(pos, cuts int64) *Loan {
 	s, v := r.s, &r.s.files.verified
-	if !r.lends || r.content == 0 || !vfs.CanSend(r.h.f) {
+	if r.loans == NoLoans || r.content == 0 || !vfs.CanSend(r.h.f) {
 		return nil
 	}
 	first := r.first(pos)

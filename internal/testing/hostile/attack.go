@@ -18,6 +18,8 @@ type Attack struct {
 	// Part is the percentage of the attack that is enough to show quickly whether its memory limit
 	// holds; 0 means that there is none.
 	Part int
+	// TLS: its connections use TLS, without a login.
+	TLS bool
 	// prepare creates what the attack needs, before it starts; nil means nothing.
 	prepare func(ctx context.Context, c *Conn, m *Attacker) error
 	// run attacks until ctx ends, or until everything that the broker must hold is sent.

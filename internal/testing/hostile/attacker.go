@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,6 +20,8 @@ import (
 // measure what the broker holds for them.
 type Attacker struct {
 	Addr string
+	// TLS is used on the connections of the attack, if it is set.
+	TLS *tls.Config
 	// Part is the part of the full attack to run, in percent; 100 is all of it.
 	Part int
 	// Most is the maximum number of concurrent connections; 0 means no limit.
@@ -79,6 +82,13 @@ func (m *Attacker) dial(ctx context.Context) (*Conn, error) {
 		return nil, err
 	}
 	c.attacker = m
+	if m.TLS != nil {
+		t := tls.Client(c.Conn, m.TLS)
+		if err := t.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		c.Conn = t
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.open == nil {
@@ -107,8 +117,9 @@ func (m *Attacker) Close() {
 	}
 }
 
-// dialers is the number of connections that are opened concurrently.
-const dialers = 64
+// dialers is the number of connections that are opened concurrently: fewer than may be without a
+// TLS handshake (max.connections.unauthenticated.per.ip).
+const dialers = 32
 
 // once opens n connections and calls act on each. It returns when all calls have returned, with the
 // first error other than the end of a connection or of ctx.

@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -56,10 +57,18 @@ func dialFrom(ctx context.Context, addr string, from *net.TCPAddr) (*Conn, error
 	return &Conn{Conn: c, forget: forget, formatter: kmsg.NewRequestFormatter(kmsg.FormatterClientID(clientID))}, nil
 }
 
+// below returns the connection below TLS.
+func (c *Conn) below() net.Conn {
+	if t, ok := c.Conn.(*tls.Conn); ok {
+		return t.NetConn()
+	}
+	return c.Conn
+}
+
 // Close closes the connection.
 func (c *Conn) Close() error {
 	c.forget()
-	return c.Conn.Close()
+	return c.below().Close()
 }
 
 // Send writes any bytes.
@@ -127,7 +136,7 @@ func (c *Conn) answer(req kmsg.Request) (kmsg.Response, error) {
 // reset makes the kernel discard the connection on close, without TIME_WAIT, of which it can hold
 // about 28,000.
 func (c *Conn) reset() error {
-	tcp, ok := c.Conn.(*net.TCPConn)
+	tcp, ok := c.below().(*net.TCPConn)
 	if !ok {
 		return nil
 	}
@@ -136,7 +145,7 @@ func (c *Conn) reset() error {
 
 // narrow makes the connection's receive buffer small.
 func (c *Conn) narrow() error {
-	tcp, ok := c.Conn.(*net.TCPConn)
+	tcp, ok := c.below().(*net.TCPConn)
 	if !ok {
 		return nil
 	}

@@ -13,6 +13,19 @@ import (
 
 // fetchAttacks make the broker hold records, waiting requests or sessions.
 func fetchAttacks() []Attack {
+	unread := func(name, what string, overTLS bool) Attack {
+		return Attack{
+			Name: name, Aim: "1,000 " + what + " ask for 50 MiB and read nothing",
+			Holds: budget, Keeps: budget, Part: 5, TLS: overTLS, prepare: wideTopic,
+			run: func(ctx context.Context, m *Attacker) error {
+				return m.once(ctx, m.connections(1000), func(c *Conn, i int) error {
+					req := fetchRequest(wide, 0, 50<<20)
+					req.Topics[0].Partitions[0].FetchOffset = int64(i % wideBatches(m)) // each other memory
+					return c.sendUnread(frame(req), 2)
+				})
+			},
+		}
+	}
 	return []Attack{
 		{
 			Name: "parked-fetches", Aim: "8 fetches that name one partition 400,000 times each and wait for 5 minutes",
@@ -50,14 +63,8 @@ func fetchAttacks() []Attack {
 				return m.once(ctx, 20, func(c *Conn, _ int) error { return c.burst(request, each) })
 			},
 		},
-		{
-			Name: "unread-fetches", Aim: "1,000 clients ask for 50 MiB and read nothing",
-			Holds: budget, Keeps: budget, Part: 5, prepare: wideTopic,
-			run: func(ctx context.Context, m *Attacker) error {
-				request := frame(fetchRequest(wide, 0, 50<<20))
-				return m.once(ctx, m.connections(1000), func(c *Conn, _ int) error { return c.sendUnread(request, 2) })
-			},
-		},
+		unread("unread-fetches", "clients", false),
+		unread("unread-fetches-tls", "clients over TLS", true), // whose records no file lends
 		{
 			Name: "unread-metadata", Aim: "200 clients ask for 10,000 partitions and read nothing",
 			Holds: 2 * budget, Keeps: some, Part: 5,
@@ -100,8 +107,11 @@ func session(n int) []byte {
 
 const wide = "wide"
 
+// wideBatches returns how many batches of 1 MB the topic has.
+func wideBatches(m *Attacker) int { return max(60, m.some(240)) }
+
 // wideTopic creates a topic with more records than a fetch may return.
-func wideTopic(ctx context.Context, c *Conn, _ *Attacker) error {
+func wideTopic(ctx context.Context, c *Conn, m *Attacker) error {
 	if err := c.makeTopic(wide, 1); err != nil {
 		return err
 	}
@@ -115,7 +125,7 @@ func wideTopic(ctx context.Context, c *Conn, _ *Attacker) error {
 	if err != nil {
 		return err
 	}
-	for range 60 {
+	for range wideBatches(m) {
 		resp, err := c.Ask(produceOf(wide, 1, batch))
 		if err == nil {
 			err = produced(resp)

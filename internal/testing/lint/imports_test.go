@@ -274,8 +274,8 @@ func storageRules() map[string]importRule {
 // daemonRules returns the rules of what starts, connects and stops the components.
 func daemonRules() map[string]importRule {
 	return map[string]importRule{
-		"internal/daemon": {may: []string{"internal/admin", "internal/broker", "internal/config", "internal/config/resolve",
-			"internal/configdef", "internal/controller", "internal/cluster", "internal/coordinator/sharestate/desk",
+		"internal/daemon": {may: []string{"internal/admin", "internal/audit", "internal/broker", "internal/config",
+			"internal/config/resolve", "internal/configdef", "internal/controller", "internal/cluster", "internal/coordinator/sharestate/desk",
 			"internal/daemon/coordinators", "internal/datadir", "internal/exit", "internal/forward", "internal/guard", "internal/observe",
 			"internal/health", "internal/health/checks", "internal/logtail", "internal/memory", "internal/metadata", "internal/metrics",
 			"internal/network", "internal/replica", "internal/storage", "internal/telemetry", "internal/vfs", "internal/view"},
@@ -444,7 +444,7 @@ func healthRules() map[string]importRule {
 			because: "the page shows what its Source returns, so that a test shows it any broker"},
 		"internal/view": {may: []string{"internal/text", "pkg/durability"}, never: noProtocol,
 			because: "it has values only: the broker and chronikctl share its types"},
-		"internal/admin": {may: []string{"internal/view", "internal/admin/page",
+		"internal/admin": {may: []string{"internal/view", "internal/admin/page", "internal/audit", "internal/bufpool",
 			"internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
 			"internal/record", "internal/replica", "internal/security/certs", "internal/security/origin",
 			"internal/text", "internal/configdef"},

@@ -3,6 +3,7 @@ package system
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,6 +99,9 @@ func attacker() {
 		os.Exit(2)
 	}
 	m := &hostile.Attacker{Addr: o.Addr, Part: o.Part, Turns: o.Turns, Most: o.Most}
+	if all[i].TLS {
+		m.TLS = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // an attacker does not check whom it attacks
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), o.For)
 	var done outcome
 	if err := all[i].Run(ctx, m); err != nil {

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/internal/testing/hostile"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/race"
@@ -44,7 +45,10 @@ type victim struct {
 func startVictim(t *testing.T, args ...string) *victim {
 	t.Helper()
 	env := []string{"GOMEMLIMIT=" + strconv.Itoa(hostileHeap)}
-	args = append([]string{"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--set", "group.initial.rebalance.delay.ms=0",
+	if !slices.Contains(args, "--config") {
+		args = append([]string{"--listen", "127.0.0.1:0"}, args...)
+	}
+	args = append([]string{"--admin-listen", "127.0.0.1:0", "--set", "group.initial.rebalance.delay.ms=0",
 		"--set", "offsets.topic.num.partitions=1"}, args...) // all groups share one queue
 	dir := t.TempDir()
 	p, err := start(dir, env, args...)
@@ -55,6 +59,25 @@ func startVictim(t *testing.T, args ...string) *victim {
 	defer cancel()
 	must.OK(t, hostile.Prepare(ctx, p.Addr))
 	return v
+}
+
+// forAttack returns arguments that start the listener of an attack, in addition to the first one.
+func forAttack(t *testing.T, a hostile.Attack) []string {
+	t.Helper()
+	if !a.TLS {
+		return nil
+	}
+	dir := t.TempDir()
+	ca, err := certs.NewAuthority("hostile", []string{"localhost"}, time.Now())
+	must.OK(t, err)
+	pair, err := ca.Leaf("broker", []string{"localhost"}, time.Now())
+	must.OK(t, err)
+	for name, text := range map[string]string{"server.pem": string(pair.Certificate), "server-key.pem": string(pair.Key),
+		"chronikd.yaml": "listeners:\n  - listen: 127.0.0.1:0\n  - {name: tls, listen: 127.0.0.1:0, security: tls}\n" +
+			fmt.Sprintf("tls: {certificate: %[1]s/server.pem, key: %[1]s/server-key.pem}\n", dir)} {
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	return []string{"--config", filepath.Join(dir, "chronikd.yaml")}
 }
 
 // live returns the live heap after a garbage collection.
@@ -166,7 +189,11 @@ func (v *victim) attack(a hostile.Attack, part, turns int, bystanders bool) host
 	if bystanders {
 		limit = besideFor
 	}
-	c, err := attackers(v.t, orders{Attack: a.Name, Addr: v.Addr, Part: part, Turns: turns, For: limit})
+	addr := v.Addr
+	if a.TLS {
+		addr = v.More[0]
+	}
+	c, err := attackers(v.t, orders{Attack: a.Name, Addr: addr, Part: part, Turns: turns, For: limit})
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -243,7 +270,7 @@ func TestHostileClientsUseLittleMemory(t *testing.T) {
 	}
 	for _, a := range attacks {
 		t.Run(a.Name, func(t *testing.T) {
-			v := startVictim(t)
+			v := startVictim(t, forAttack(t, a)...)
 			const turns = 1
 			for _, fault := range v.attack(a, a.Part, turns, false).Faults(limit) {
 				t.Error(fault)
@@ -285,7 +312,7 @@ func TestHostileClientsDelayOthersLittle(t *testing.T) {
 	var results []hostile.Result
 	for _, a := range attacks {
 		t.Run(a.Name, func(t *testing.T) {
-			v := startVictim(t)
+			v := startVictim(t, forAttack(t, a)...)
 			r := v.attack(a, 100, 0, true)
 			for _, fault := range r.Faults(hostileLimit) {
 				t.Error(fault)

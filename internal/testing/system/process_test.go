@@ -22,6 +22,7 @@ import (
 type process struct {
 	cmd     *exec.Cmd
 	Addr    string     // of the first listener, once it is ready
+	More    []string   // of the other listeners
 	Admin   string     // of the admin port, empty if it is off
 	done    chan error // gets the result of Wait, once
 	console *console   // nil: it takes no commands
@@ -130,7 +131,7 @@ func start(dir string, env []string, args ...string) (*process, error) {
 func (p *process) await() error {
 	select {
 	case line := <-p.ready:
-		p.Addr, p.Admin = line.Listen[0], line.Admin
+		p.Addr, p.More, p.Admin = line.Listen[0], line.Listen[1:], line.Admin
 		return nil
 	case err := <-p.done:
 		p.done <- err
