@@ -486,6 +486,12 @@ func TestAFollowerServesWhatIsCommitted(t *testing.T) {
 	if _, err := p.ListOffset(Latest, -1, false); !errors.Is(err, ErrNotLeader) {
 		t.Errorf("the latest offset: %v", err)
 	}
+	// Out of sync it may begin later than the leader, which has the records then.
+	follow(p, 2, 5, pair, pair[1:])
+	if _, err := read(0, 5, -1, true); !errors.Is(err, ErrNotLeader) || errors.Is(err, storage.ErrOffsetOutOfRange) {
+		t.Errorf("below the log, out of sync: %v", err)
+	}
+	follow(p, 2, 5, pair, pair)
 	p.Unfollow()
 	now.Add(int64(p.env.limits.Lag) - 1)
 	if _, err := read(1, 5, 5, true); err != nil {

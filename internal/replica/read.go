@@ -147,21 +147,30 @@ func (p *Partition) prepareRead(r ReadRequest) (res ReadResult, limit int64, err
 		epoch, end := p.epochEnd(role, r.FetchedEpoch)
 		switch {
 		case end < 0:
-			return res, 0, fmt.Errorf("%w: %s does not know the end of epoch %d, which offset %d follows",
-				storage.ErrOffsetOutOfRange, p, r.FetchedEpoch, r.Offset)
+			return res, 0, fmt.Errorf("%w: %s does not know the end of epoch %d, which offset %d follows", p.outOfRange(role), p,
+				r.FetchedEpoch, r.Offset)
 		case r.Offset >= e.LogStart && (epoch < r.FetchedEpoch || end < r.Offset):
 			res.DivergingEpoch, res.DivergingEnd = epoch, end
 			return res, 0, nil
 		}
 	}
 	if r.Offset > e.LogEnd || r.Offset < e.LogStart {
-		return res, 0, fmt.Errorf("%w: offset %d of %s, which holds [%d, %d)", storage.ErrOffsetOutOfRange, r.Offset, p, e.LogStart,
-			e.LogEnd)
+		return res, 0, fmt.Errorf("%w: offset %d of %s, which holds [%d, %d)", p.outOfRange(role), r.Offset, p, e.LogStart, e.LogEnd)
 	}
 	if r.Committed {
 		return res, e.LastStable, nil
 	}
 	return res, e.HighWatermark, nil
+}
+
+// outOfRange returns the error for a reader of records that are not here. The leader knows whether
+// they exist, and so does a replica in sync, whose log begins where the leader's does. Another one
+// may begin later, as after a repair that left out records, until it is copied again.
+func (p *Partition) outOfRange(r *role) error {
+	if r.leader || r.insync(p.env.self) && p.log.Flaw() == nil {
+		return storage.ErrOffsetOutOfRange
+	}
+	return r.notLeader()
 }
 
 // readable returns why a request with an epoch may not read, nil if it may.

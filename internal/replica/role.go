@@ -53,6 +53,11 @@ func (r *role) hasOther(self int32) bool {
 	return slices.ContainsFunc(r.members, func(m progress.Replica) bool { return m.Broker != self && m.InSync && m.Active })
 }
 
+// insync reports whether a broker is in sync.
+func (r *role) insync(broker int32) bool {
+	return slices.ContainsFunc(r.members, func(m progress.Replica) bool { return m.Broker == broker && m.InSync })
+}
+
 // accepts returns why an append is refused, nil if it is accepted.
 func (p *Partition) accepts(r *role, epoch int32, acks Acks) error {
 	if err := r.check(epoch); err != nil {

@@ -66,6 +66,8 @@ var rules = []rule{
 		"case !p.env.leaseLive():", "case false:", "TestALeaderWithoutALeaseDoesNotJudgeLaterRecords"},
 	{"a leader that has asked for another one judges records of its successor", "replica/read.go",
 		"case p.offered(r):", "case false:", "TestALeaderThatAsksForAnotherOneDoesNotJudgeLaterRecords"},
+	{"a replica that is not in sync judges records below its log start", "replica/read.go",
+		"if r.leader || r.insync(p.env.self) && p.log.Flaw() == nil {", "if true {", "TestAFollowerServesWhatIsCommitted"},
 	{"a leader that is cut off keeps its clients", "replica/lead.go",
 		"apart := !lease && p.lead.Unreached()", "apart := !lease && false", "TestALeaderThatIsCutOffSendsClientsAway"},
 	{"a leader without a lease changes the ISR", "replica/lead.go",
