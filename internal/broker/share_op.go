@@ -78,7 +78,7 @@ type sharePart struct {
 }
 
 func newShareOp(c call, s *shareleader.Session, group string) *shareOp {
-	op := &shareOp{fetchRead: fetchRead{b: c.b, may: c.b.rights(c.r), byID: true}, c: c, s: s, group: group}
+	op := &shareOp{fetchRead: fetchRead{b: c.b, may: c.b.rights(c.r), origin: c.r.CountsBy(), byID: true}, c: c, s: s, group: group}
 	op.pending = 1 // until all acknowledgements were passed on
 	return op
 }
@@ -224,9 +224,16 @@ func (op *shareOp) try(memory bool) bool {
 			}
 			return true
 		}
-		if !op.read(memory) {
+		var others readers
+		if !memory {
+			others = op.c.r
+		}
+		if !op.read(others) {
 			op.endTurns()
-			return false
+			if memory {
+				return false
+			}
+			break // the client is gone
 		}
 		got, bad := op.take()
 		op.endTurns()

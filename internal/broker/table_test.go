@@ -197,6 +197,8 @@ func fillRest(r kmsg.Request, id [16]byte) {
 		r.Groups = []string{"g", "h"}
 	case *kmsg.ConsumerGroupDescribeRequest:
 		r.Groups = []string{"g", "h"}
+	case *kmsg.ShareGroupDescribeRequest:
+		r.GroupIDs = []string{"g", "h"}
 	case *kmsg.DeleteGroupsRequest:
 		r.Groups = []string{"g", "h"}
 	case *kmsg.DescribeACLsRequest:

@@ -275,8 +275,9 @@ func storageRules() map[string]importRule {
 func daemonRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/daemon": {may: []string{"internal/admin", "internal/audit", "internal/broker", "internal/config",
-			"internal/config/resolve", "internal/configdef", "internal/controller", "internal/cluster", "internal/coordinator/sharestate/desk",
-			"internal/daemon/coordinators", "internal/datadir", "internal/exit", "internal/forward", "internal/guard", "internal/observe",
+			"internal/config/resolve", "internal/configdef", "internal/controller", "internal/cluster",
+			"internal/coordinator/sharestate/desk", "internal/daemon/coordinators", "internal/datadir",
+			"internal/exit", "internal/forward", "internal/guard", "internal/observe",
 			"internal/health", "internal/health/checks", "internal/logtail", "internal/memory", "internal/metadata", "internal/metrics",
 			"internal/network", "internal/replica", "internal/storage", "internal/telemetry", "internal/vfs", "internal/view"},
 			never:   []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg},
