@@ -96,7 +96,8 @@ func Open(o Options, applier *metadata.Applier) (*Coordinators, error) {
 	if err := metrics.RegisterGroups(o.Registry, o.Partitions, observe.Groups(c.Groups)); err != nil {
 		return nil, err
 	}
-	return c, c.openTransactions(&o, applier)
+	err = c.openTransactions(&o, applier)
+	return c, err
 }
 
 // service returns what the coordinators have in common.

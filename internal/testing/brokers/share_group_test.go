@@ -139,8 +139,10 @@ func (w *workers) finish(fault func(w *world, id int32)) {
 	var work sync.WaitGroup
 	for range 4 {
 		m := w.member()
-		defer m.cl.Close()
-		work.Go(func() { m.run(ctx) })
+		work.Go(func() {
+			defer m.cl.Close()
+			m.run(ctx)
+		})
 	}
 	for id := int32(1); id <= 3; id++ {
 		fault(w.world, id)
