@@ -482,6 +482,9 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 				"warn groups of __consumer_offsets-3: they are not served: their offsets have been loading since 2026-01-02T03:04:02Z",
 			},
 		},
+		{"share groups load for long", Facts{Now: now, Coordinators: []Coordinator{{Topic: "__share_group_state", Index: 5,
+			Since: now.Add(-loadedAfter)}}}, []string{"warn share groups of __share_group_state-5: they are not served: " +
+			"their states have been loading since 2026-01-02T03:04:02Z"}},
 		{"fails to load", loading(loadedAfter, true), []string{"bad groups of __consumer_offsets-3: they are not served"}},
 		{"its partition is reported", loading(loadedAfter, true, view.Log{Topic: "__consumer_offsets", Partition: 3,
 			Offline: true, Error: "x"}), nil},
