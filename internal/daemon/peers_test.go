@@ -33,6 +33,7 @@ import (
 	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/ports"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -54,11 +55,11 @@ type besieged struct {
 func besiege(t *testing.T) *besieged {
 	t.Helper()
 	dir := t.TempDir()
-	port := freePorts(t)
+	port, err := ports.Free(3)
+	must.OK(t, err)
 	secured(t, dir, fmt.Sprint("localhost:", port))
 	s := &besieged{t: t, dir: dir, reload: make(chan struct{}), at: fmt.Sprint("localhost:", port+2)}
 	read := func(name string) []byte { return []byte(content(t, dir, name)) }
-	var err error
 	if s.ca, err = certs.LoadAuthority(read("ca.pem"), read("ca-key.pem")); err != nil {
 		t.Fatal(err)
 	}
@@ -86,30 +87,6 @@ func besiege(t *testing.T) *besieged {
 		}
 	})
 	return s
-}
-
-// freePorts returns the first of three ports in a row that are free.
-func freePorts(t *testing.T) int {
-	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		must.OK(t, err)
-		port := l.Addr().(*net.TCPAddr).Port
-		free := port < 65000
-		for i := range 2 {
-			other, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port+1+i))
-			if err != nil {
-				free = false
-				continue
-			}
-			_ = other.Close()
-		}
-		if _ = l.Close(); free {
-			return port
-		}
-	}
-	t.Fatal("no three ports are free")
-	return 0
 }
 
 // dialer returns how a broker with the certificate dials; nil: it shows none.

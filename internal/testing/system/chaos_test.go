@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/ports"
 )
 
 const (
@@ -65,7 +66,7 @@ func newChaosRun(t *testing.T) *chaosRun {
 	if r.duration >= longChaos {
 		r.session, r.heartbeat = 6*time.Second, time.Second
 	}
-	if r.addr, err = freePort(); err != nil {
+	if r.addr, err = ports.Loopback(); err != nil {
 		t.Fatal(err)
 	}
 	r.history = newHistory(r.session)

@@ -23,6 +23,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/testing/ports"
 )
 
 // nodes are the brokers of a cluster in a test.
@@ -83,7 +85,7 @@ func newNodes(t *testing.T, n int) *nodes {
 	c := &nodes{t: t, name: "test", run: make([]*process, n), voters: n, holders: n}
 	var free []string
 	for len(free) < 2*n {
-		addr, err := freePort()
+		addr, err := ports.Loopback()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/ports"
 )
 
 // The variables of the image, or the command of the unit, and the three settings of a cluster as
@@ -39,9 +40,9 @@ func TestImageAndUnitStartAMember(t *testing.T) {
 	}
 	for name, x := range map[string]struct{ env, args []string }{"image": {env: image}, "unit": {args: strings.Fields(unit[1])}} {
 		dir := t.TempDir()
-		seed, err := freePort()
+		seed, err := ports.Loopback()
 		must.OK(t, err)
-		admin, err := freePort()
+		admin, err := ports.Loopback()
 		must.OK(t, err)
 		for i, arg := range x.args {
 			if strings.HasPrefix(arg, "/etc/") {

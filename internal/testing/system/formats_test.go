@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/ports"
 )
 
 // kept is where a data directory of each format is kept: N.tar.gz, with the versions of the formats
@@ -131,7 +132,7 @@ type keptBroker struct {
 
 func startKept(t *testing.T, dir string) *keptBroker {
 	t.Helper()
-	addr, err := freePort()
+	addr, err := ports.Loopback()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/ports"
 )
 
 const (
@@ -26,7 +27,7 @@ func TestKillKeepsGroupsAndTheirOffsets(t *testing.T) {
 	for name, opts := range map[string][]kgo.Opt{"classic": nil, "consumer": {kgo.ServerSideBalancer()}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			addr, err := freePort()
+			addr, err := ports.Loopback()
 			must.OK(t, err)
 			dir := t.TempDir()
 			broker := startForGroups(t, dir, addr)

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/ports"
 )
 
 const (
@@ -108,7 +109,7 @@ func TestKillLosesAndDuplicatesNothing(t *testing.T) {
 		must.OK(t, err)
 		kills = n
 	}
-	addr, err := freePort()
+	addr, err := ports.Loopback()
 	must.OK(t, err)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))

@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/ports"
 )
 
 const (
@@ -51,7 +52,7 @@ func newMortal(t *testing.T, random *rand.Rand, args ...string) *mortal {
 			}
 		}}
 	}
-	addr, err := freePort()
+	addr, err := ports.Loopback()
 	must.OK(t, err)
 	m := &mortal{addr: addr, random: random}
 	dir := t.TempDir()

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/ports"
 )
 
 const (
@@ -33,7 +34,7 @@ func TestLaggingConsumersWithSmallFetchesReadEveryRecordOnce(t *testing.T) {
 		records = n
 	}
 	dir := t.TempDir()
-	addr, err := freePort()
+	addr, err := ports.Loopback()
 	must.OK(t, err)
 	p := restart(t, dir, addr)
 	topics := laggingTopics(t, addr)

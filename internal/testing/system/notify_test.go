@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/ports"
 )
 
 // systemd is the receiving end of the notification protocol (sd_notify(3)).
@@ -86,7 +87,7 @@ func (s *systemd) never(prefix string, among []string) {
 // recovery; keep-alives; stopping; and nothing afterwards.
 func TestSystemdNotifications(t *testing.T) {
 	s, dir := newSystemd(t), t.TempDir()
-	addr, err := freePort()
+	addr, err := ports.Loopback()
 	must.OK(t, err)
 	env := []string{"NOTIFY_SOCKET=" + s.path, "WATCHDOG_USEC=2000000"}
 	launchOne := func() *process {

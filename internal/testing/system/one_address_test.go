@@ -17,6 +17,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/testing/ports"
 )
 
 // oneAddress gives each broker a listener that forwards, and all of them one address, which they
@@ -31,7 +33,7 @@ func (c *nodes) oneAddress(advertise string) {
 		}
 		at := net.JoinHostPort(host, "9094")
 		if c.net == nil {
-			if at, err = freePort(); err != nil {
+			if at, err = ports.Loopback(); err != nil {
 				c.t.Fatal(err)
 			}
 		}

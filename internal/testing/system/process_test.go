@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -180,23 +178,4 @@ func (p *process) end(sig syscall.Signal) error {
 	err := <-p.done
 	p.done <- err // for further calls
 	return err
-}
-
-// freePorts has the ports that freePort returned: they are free until a broker starts, which may be
-// after another test asks for a port.
-var freePorts sync.Map
-
-// freePort returns a free address, another one for each call. The port is below the kernel's
-// ephemeral ports, so that a broker that was killed finds it free when it restarts.
-func freePort() (string, error) {
-	for range 1000 {
-		port := 11000 + rand.IntN(8000)
-		if _, taken := freePorts.LoadOrStore(port, true); taken {
-			continue
-		}
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			return l.Addr().String(), l.Close()
-		}
-	}
-	return "", errors.New("no port is free")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/ports"
 )
 
 const (
@@ -30,7 +31,7 @@ func TestRestartsFailNoRecords(t *testing.T) {
 	t.Parallel() // it waits for the disk and for processes most of the time
 	restarts, err := strconv.Atoi(cmp.Or(os.Getenv("CHRONIK_RESTARTS"), strconv.Itoa(restartsByDefault)))
 	must.OK(t, err)
-	addr, err := freePort()
+	addr, err := ports.Loopback()
 	must.OK(t, err)
 	dir := t.TempDir()
 	broker := restart(t, dir, addr)

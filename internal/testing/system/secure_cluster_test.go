@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/chronik-io/chronik/internal/testing/ports"
 )
 
 // securedNodes are the brokers that secure init has made.
@@ -34,17 +35,12 @@ type securedNodes struct {
 func newSecuredNodes(t *testing.T) *securedNodes {
 	t.Helper()
 	c := &securedNodes{nodes: newNodes(t, 3), dir: filepath.Join(t.TempDir(), "secured"), trusted: x509.NewCertPool()}
-	var held []net.Listener
 	for i := range c.seeds {
-		port, ports, err := threePorts()
+		port, err := ports.Free(3)
 		if err != nil {
 			t.Fatal(err)
 		}
-		held = append(held, ports...)
 		c.seeds[i], c.ports[i] = fmt.Sprint("localhost:", port), fmt.Sprint("localhost:", port+1)
-	}
-	for _, l := range held {
-		_ = l.Close()
 	}
 	c.next = c.dir + "-next"
 	for _, dir := range []string{c.dir, c.next} { // clients trust both authorities
@@ -55,29 +51,6 @@ func newSecuredNodes(t *testing.T) *securedNodes {
 		}
 	}
 	return c
-}
-
-// threePorts binds three ports in a row.
-func threePorts() (first int, held []net.Listener, err error) {
-	for range 1000 {
-		l, err := net.Listen("tcp", ":0")
-		if err != nil {
-			return 0, nil, err
-		}
-		first, held = l.Addr().(*net.TCPAddr).Port, []net.Listener{l}
-		for _, port := range []int{first + 1, first + 2} {
-			if l, err := net.Listen("tcp", fmt.Sprint(":", port)); err == nil {
-				held = append(held, l)
-			}
-		}
-		if len(held) == 3 {
-			return first, held, nil
-		}
-		for _, l := range held {
-			_ = l.Close()
-		}
-	}
-	return 0, nil, errors.New("there are no three free ports in a row")
 }
 
 // adminPassword is the password of admin that secure init is given.

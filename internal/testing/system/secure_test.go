@@ -14,13 +14,14 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/ports"
 )
 
 // What secure init makes starts: chronikctl works with its context at once, and not without the
 // password. A client that trusts ca.pem can check the broker. SIGHUP makes it serve a renewed
 // certificate without a restart, and read its configuration again.
 func TestASecuredBrokerServesAndRenews(t *testing.T) {
-	at, err := freePort()
+	at, err := ports.Loopback()
 	must.OK(t, err)
 	_, port, err := net.SplitHostPort(at)
 	must.OK(t, err)

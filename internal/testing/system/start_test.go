@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/ports"
 )
 
 // The figures of docs/performance.md:
@@ -63,7 +64,7 @@ func ask(conn net.Conn) error {
 // begin starts the broker, waits until it answers, and returns it with the time that took.
 func begin(b *testing.B, dir string) (*process, time.Duration) {
 	b.Helper()
-	addr, err := freePort()
+	addr, err := ports.Loopback()
 	must.OK(b, err)
 	from := time.Now()
 	p, err := launch(dir, nil, "--listen", addr, "--admin-listen", "127.0.0.1:0")
