@@ -146,8 +146,6 @@ type change struct {
 	tp   metadata.TopicPartition
 	next metadata.Partition
 	txn  metadata.Txn
-	// written is called when the record has been written; nil for nothing.
-	written func()
 }
 
 // newChange returns the change of a record to another one that was decided on an image. It requires
@@ -205,11 +203,8 @@ func submit(ctx context.Context, store writer, changes []change) (revision int64
 			defer func() { <-free }()
 			at, err := changes[i].write(ctx, store)
 			var conflict *metadata.ConflictError
-			switch {
-			case errors.As(err, &conflict):
+			if errors.As(err, &conflict) {
 				at, err = conflict.Revision, nil
-			case err == nil && changes[i].written != nil:
-				changes[i].written()
 			}
 			mu.Lock()
 			defer mu.Unlock()

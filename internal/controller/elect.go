@@ -101,9 +101,10 @@ func (c *Controller) ElectPreferred(ctx context.Context, images *metadata.Applie
 }
 
 // ElectUnclean elects leaders for partitions that have none: of their active replicas, the one with
-// the most records, although it may lack acknowledged ones. Each such election is logged. It
-// returns an error or nil for each partition, and a revision that shows the result. Only the broker
-// that leads the metadata may call it; otherwise all errors match ErrNotController.
+// the most records, although it may lack acknowledged ones. The logs that it chooses from are
+// logged; observe.Cluster logs the elections themselves. It returns an error or nil for each
+// partition, and a revision that shows the result. Only the broker that leads the metadata may call
+// it; otherwise all errors match ErrNotController.
 func (l *Loop) ElectUnclean(ctx context.Context, list []metadata.TopicPartition) (revision int64, errs []error) {
 	errs = make([]error, len(list))
 	l.mu.Lock()
@@ -118,17 +119,8 @@ func (l *Loop) ElectUnclean(ctx context.Context, list []metadata.TopicPartition)
 	case l.opt.LogStates == nil:
 		err = refuse(EligibleLeadersNotAvailable, "Eligible topic partition leaders are not available.")
 	default:
-		lost := map[metadata.TopicPartition]func(){} // logs the election of the latest attempt
-		revision, errs = changeEach(ctx, store, l.opt.Images, "elect a leader", list,
-			func(img *metadata.Image, list []metadata.TopicPartition) decision {
-				return l.losing(ctx, img, list, lost)
-			})
-		for i, err := range errs {
-			if log := lost[list[i]]; err == nil && log != nil {
-				log()
-			}
-		}
-		return revision, errs
+		return changeEach(ctx, store, l.opt.Images, "elect a leader", list,
+			func(img *metadata.Image, list []metadata.TopicPartition) decision { return l.losing(ctx, img, list) })
 	}
 	for i := range errs {
 		errs[i] = err
@@ -137,9 +129,8 @@ func (l *Loop) ElectUnclean(ctx context.Context, list []metadata.TopicPartition)
 }
 
 // losing asks the active replicas of partitions for their logs, and returns the function that
-// elects one of them. That adds to lost what logs the election, once it is written.
-func (l *Loop) losing(ctx context.Context, img *metadata.Image, list []metadata.TopicPartition,
-	lost map[metadata.TopicPartition]func()) decision {
+// elects one of them.
+func (l *Loop) losing(ctx context.Context, img *metadata.Image, list []metadata.TopicPartition) decision {
 	ask := map[int32][]metadata.TopicPartition{}
 	for _, tp := range list {
 		if p := img.Partition(tp); p != nil && p.Leader == election.None {
@@ -160,7 +151,7 @@ func (l *Loop) losing(ctx context.Context, img *metadata.Image, list []metadata.
 		if !changed || next.Leader == election.None {
 			return *p, refuse(EligibleLeadersNotAvailable, "Eligible topic partition leaders are not available.")
 		}
-		lost[tp] = logUnclean(l.opt.Log, t, tp, &next, reports[tp], "an operator")
+		logChoice(l.opt.Log, t, tp, &next, reports[tp], "an operator")
 		return next, nil
 	}
 }
@@ -175,14 +166,12 @@ func (l *Loop) addAsked(ask map[int32][]metadata.TopicPartition, v view, replica
 	}
 }
 
-// logUnclean returns a function that logs that a partition may lose records, nil if no unclean
-// election decided its present epoch. by names who permitted it.
-func logUnclean(log *zap.Logger, t *metadata.Topic, tp metadata.TopicPartition, next *metadata.Partition, logs []election.LogState,
-	by string) func() {
-	if next.Unclean != next.LeaderEpoch {
-		return nil
+// logChoice logs the logs that an unclean election chooses from, before its record is written: a
+// controller may never learn whether it was. by names who permits the election.
+func logChoice(log *zap.Logger, t *metadata.Topic, tp metadata.TopicPartition, next *metadata.Partition, logs []election.LogState,
+	by string) {
+	if next.Unclean == next.LeaderEpoch {
+		log.Warn("choosing a leader that may lack acknowledged records", zap.String("topic", t.Name), zap.Int32("partition", tp.Partition),
+			zap.Int32("leader", next.Leader), zap.Int32("epoch", next.LeaderEpoch), zap.String("permitted_by", by), zap.Any("logs", logs))
 	}
-	fields := []zap.Field{zap.String("topic", t.Name), zap.Int32("partition", tp.Partition), zap.Int32("leader", next.Leader),
-		zap.Int32("epoch", next.LeaderEpoch), zap.String("permitted_by", by), zap.Any("logs", logs)}
-	return func() { log.Error("unclean leader election: acknowledged records may be lost", fields...) }
 }

@@ -118,7 +118,7 @@ func (failing) Txn(context.Context, metadata.Txn) (int64, error) { return 0, met
 // left alone.
 func TestAnOperatorElectsUncleanly(t *testing.T) {
 	w := three(t)
-	core, logs := observer.New(zap.ErrorLevel)
+	core, logs := observer.New(zap.WarnLevel)
 	w.loop.opt.Log = zap.New(core)
 	unclean := func(list ...metadata.TopicPartition) []Kind {
 		revision, errs := w.loop.ElectUnclean(context.Background(), list)
@@ -144,9 +144,8 @@ func TestAnOperatorElectsUncleanly(t *testing.T) {
 	}
 	w.reports = map[int32]election.LogState{3: {End: 5}}
 	w.use(failing{w.store})
-	if _, errs := w.loop.ElectUnclean(t.Context(), []metadata.TopicPartition{tpA}); !errors.Is(errs[0], metadata.ErrUnavailable) ||
-		logs.Len() != 0 {
-		t.Errorf("an election that was not written: %v, logged %+v", errs, logs.All())
+	if _, errs := w.loop.ElectUnclean(t.Context(), []metadata.TopicPartition{tpA}); !errors.Is(errs[0], metadata.ErrUnavailable) {
+		t.Errorf("an election that was not written: %v", errs)
 	}
 	w.use(w.store)
 	if got := unclean(tpA); got[0] != 0 {
@@ -154,7 +153,8 @@ func TestAnOperatorElectsUncleanly(t *testing.T) {
 	}
 	w.want("elected", "3@3 isr [3] elr []")
 	p := w.applier.Image().Partition(tpA)
-	if p.Unclean != 3 || logs.Len() != 1 || logs.All()[0].ContextMap()["permitted_by"] != "an operator" {
+	chosen := logs.FilterMessageSnippet("choosing a leader").All() // also in vain
+	if p.Unclean != 3 || len(chosen) != 2 || chosen[1].ContextMap()["permitted_by"] != "an operator" {
 		t.Errorf("unclean epoch %d, %+v", p.Unclean, logs.All())
 	}
 }

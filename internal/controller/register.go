@@ -245,13 +245,12 @@ func (r *registrar) returning(img *metadata.Image, q *RegisterRequest) (changes 
 			}
 			d := election.Decider{View: view{img, tp}, MinISR: r.minISR(img, t, p)}
 			if next, changed := d.Return(*p, q.Broker, dir, is); changed {
-				c := newChange(img, tp, p, next)
 				if is == election.LossySole {
 					leads := next
 					leads.Leader = q.Broker // when it is active
-					c.written = logUnclean(r.log, t, tp, &leads, nil, "nothing: the only replica may have lost records")
+					logChoice(r.log, t, tp, &leads, nil, "nothing: the only replica may have lost records")
 				}
-				changes = append(changes, c)
+				changes = append(changes, newChange(img, tp, p, next))
 			}
 		}
 	}

@@ -54,7 +54,7 @@ func complete(p *metadata.Partition) []int32 {
 }
 
 // electUnclean elects leaders for partitions that may lose records: of their active replicas, the
-// one with the most records. Each such election is logged.
+// one with the most records. The logs that it chooses from are logged.
 func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
 	if l.opt.LogStates == nil || len(l.stuck) == 0 || now-l.asked < reportInterval {
 		return nil
@@ -102,9 +102,8 @@ func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
 		if !changed {
 			continue
 		}
-		c := newChange(img, tp, p, next)
-		c.written = logUnclean(l.opt.Log, t, tp, &next, reports[tp], "the configuration")
-		changes = append(changes, c)
+		logChoice(l.opt.Log, t, tp, &next, reports[tp], "the configuration")
+		changes = append(changes, newChange(img, tp, p, next))
 	}
 	revision, err := submit(ctx, l.store, changes)
 	return errors.Join(err, l.opt.Images.WaitShown(ctx, revision))

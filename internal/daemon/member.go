@@ -308,7 +308,7 @@ func (b *Broker) observeCluster(r *components) error {
 	if !r.linked() {
 		return metrics.RegisterPartitions(b.reg, r.cluster.View)
 	}
-	r.cluster.Lags = r.replicas.Lags
+	r.cluster.Lags, r.cluster.Log = r.replicas.Lags, b.log.Named("cluster")
 	r.cluster.Member = func(img *metadata.Image, x *view.Cluster) { r.member.streams.Describe(img, b.version, x) }
 	r.cluster.Elections, r.cluster.ISRChanges = metrics.NewElections(b.reg), metrics.NewISRChanges(b.reg)
 	r.applier.Subscribe("cluster", r.cluster.Follow)

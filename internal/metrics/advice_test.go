@@ -184,6 +184,6 @@ func clusterAdvice() map[string]string {
 		nameTruncated:   "Grows only after elections. These records were not acknowledged with `acks=all`, except after an unclean election.",
 		nameRefusedCuts: "Not 0: a replica and its leader contradict each other; `chronikctl cluster health` of this broker names the partitions.",
 		nameISRChanges:  "Grows all the time: followers leave and return. Their disks or the network are too slow for `replica.lag.time.max.ms`.",
-		nameElections:   "`unclean` grows: acknowledged records may be lost; the controller's log names the partitions. The others grow when brokers stop, start or fail.",
+		nameElections:   "`unclean` grows: acknowledged records may be lost; the brokers' logs name the partitions. The others grow when brokers stop, start or fail.",
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -27,6 +28,8 @@ type Cluster struct {
 	// clock, and the replicas that have stopped. It must not wait for the metadata store. It is
 	// nil for a broker without a cluster.
 	Member func(*metadata.Image, *view.Cluster)
+	// Log has the unclean elections. Only Follow needs it.
+	Log *zap.Logger
 	// Elections counts new leader epochs by where the leader comes from, and ISRChanges changes of
 	// the ISRs of partitions that this broker leads, by kind. Only Follow needs them.
 	Elections, ISRChanges *prometheus.CounterVec

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -15,8 +17,8 @@ import (
 const uncleanFor = 24 * time.Hour
 
 // Follow is a metadata.Subscriber that counts new leader epochs and changes of the ISRs of led
-// partitions, and remembers unclean elections. Changes between two images count as one. It never
-// blocks.
+// partitions, and remembers and logs unclean elections, whoever decided them: the controller that
+// did may have ended before it knew. Changes between two images count as one. It never blocks.
 func (c *Cluster) Follow(_ context.Context, _, _ *metadata.Image, d *metadata.Delta) error {
 	for _, t := range d.Created { // when the broker starts, all topics
 		for i, p := range t.Partitions.All() {
@@ -41,9 +43,11 @@ func (c *Cluster) Follow(_ context.Context, _, _ *metadata.Image, d *metadata.De
 	return nil
 }
 
-// note remembers the unclean election of a partition if it is of a later epoch than before.
+// note remembers and logs the unclean election of a partition if it is of a later epoch than before.
 func (c *Cluster) note(t *metadata.Topic, i, before int32) {
 	if p := t.Partitions.At(i); p.Unclean > max(before, 0) {
+		c.Log.Error("unclean leader election: acknowledged records may be lost", zap.String("topic", t.Name),
+			zap.String("id", metadata.FormatID(t.ID)), zap.Int32("partition", i), zap.Int32("epoch", p.Unclean), zap.Int32("leader", p.Leader))
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.unclean == nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
@@ -43,7 +44,7 @@ func newWorld(t *testing.T) *world {
 	store := solestore.Open(t, raftstore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
 	t.Cleanup(func() { _ = store.Close() })
 	w := &world{t: t, store: store, applier: metadata.NewApplier(zap.NewNop())}
-	w.facts = &Cluster{Image: w.applier.Image,
+	w.facts = &Cluster{Image: w.applier.Image, Log: zap.NewNop(),
 		MinISR:    func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return 2 },
 		Member:    func(_ *metadata.Image, c *view.Cluster) { c.Quorum.Orphans = w.orphans },
 		Elections: metrics.NewElections(nil), ISRChanges: metrics.NewISRChanges(nil)}
@@ -213,15 +214,16 @@ func TestUncleanElectionsAreRemembered(t *testing.T) {
 	if x := w.at(time.Now()).Unclean; x.Count != 1 || x.Names[0] != "a-0" {
 		t.Errorf("found %+v", x)
 	}
-	again := &Cluster{}
+	core, logs := observer.New(zap.ErrorLevel)
+	again := &Cluster{Log: zap.New(core)}
 	for epoch, want := range map[int32]int{5: 1, 6: 0} { // a broker that starts sees the present leader's election only
 		p := metadata.Partition{Leader: 2, LeaderEpoch: epoch, Unclean: 5, ISR: []int32{2}}
 		w.partition(p)
 		again.unclean = nil
 		first := &metadata.Delta{Created: []*metadata.Topic{w.applier.Image().TopicByID(topicA)}}
 		must.OK(t, again.Follow(t.Context(), nil, nil, first))
-		if len(again.unclean) != want {
-			t.Errorf("epoch %d: a new process finds %v", epoch, again.unclean)
+		if n := len(logs.TakeAll()); len(again.unclean) != want || n != want {
+			t.Errorf("epoch %d: a new process finds %v, and logs %d", epoch, again.unclean, n)
 		}
 	}
 	if x := w.at(time.Now().Add(25 * time.Hour)).Unclean; x.Count != 0 {

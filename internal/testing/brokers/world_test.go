@@ -139,6 +139,7 @@ type world struct {
 	wiped    bool // a disk was replaced by an empty one
 	// unpowered is when a broker last lost power; zero if none did.
 	unpowered time.Time
+	elected   map[uncleanElection]bool
 	lossy     time.Time    // when a disk first lost or refused what was written; zero if none did
 	text      bytes.Buffer // what was logged
 	problems  []string     // what contradicts the promises
@@ -196,7 +197,7 @@ func (m machine) BootID() [16]byte { return m.boot }
 func newWorld(t testing.TB, seed uint64, k kind) *world {
 	w := &world{TB: t, kind: k, seed: seed, random: rand.New(rand.NewPCG(seed, 7)), net: simtcp.New(seed, time.Millisecond),
 		began: time.Now(),
-		nodes: map[int32]*node{}, lose: func(string, int32, int32, time.Time) {}}
+		nodes: map[int32]*node{}, elected: map[uncleanElection]bool{}, lose: func(string, int32, int32, time.Time) {}}
 	w.host = w.net.Host(clientIP)
 	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "m", NameKey: "n", LevelKey: "l",
 		EncodeLevel: zapcore.CapitalLevelEncoder})
@@ -235,21 +236,26 @@ func (w *world) since(begun int) string {
 	return string(w.text.Bytes()[begun:])
 }
 
+// uncleanElection is what the brokers log about one.
+type uncleanElection struct {
+	Topic, ID        string
+	Partition, Epoch int32
+}
+
 // electedUncleanly handles what a broker says about an unclean election. Without it, no history may
 // lose anything.
 func (w *world) electedUncleanly(line []byte) {
-	var e struct {
-		Topic            string
-		Partition, Epoch int32
-	}
+	var e uncleanElection
 	if err := json.Unmarshal(line[bytes.IndexByte(line, '{'):], &e); err != nil {
 		w.problem("%s: %v", line, err)
 		return
 	}
 	w.mu.Lock()
-	lossy := w.lossy
+	lossy, known := w.lossy, w.elected[e]
+	w.elected[e] = true
 	w.mu.Unlock()
 	switch {
+	case known: // another broker said so, or the same one in a former process
 	case w.unclean:
 		w.lose(e.Topic, e.Partition, e.Epoch, time.Time{})
 	case w.elects.Load() && (w.profile == "" || lossy.IsZero()): // all replicas take part, so the leader has everything
