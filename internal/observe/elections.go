@@ -43,11 +43,13 @@ func (c *Cluster) Follow(_ context.Context, _, _ *metadata.Image, d *metadata.De
 	return nil
 }
 
-// note remembers and logs the unclean election of a partition if it is of a later epoch than before.
+// note remembers and logs the unclean election of a partition if it is of a later epoch than
+// before.
 func (c *Cluster) note(t *metadata.Topic, i, before int32) {
 	if p := t.Partitions.At(i); p.Unclean > max(before, 0) {
 		c.Log.Error("unclean leader election: acknowledged records may be lost", zap.String("topic", t.Name),
-			zap.String("id", metadata.FormatID(t.ID)), zap.Int32("partition", i), zap.Int32("epoch", p.Unclean), zap.Int32("leader", p.Leader))
+			zap.String("id", metadata.FormatID(t.ID)), zap.Int32("partition", i), zap.Int32("epoch", p.Unclean),
+			zap.Int32("leader", p.Leader))
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.unclean == nil {
