@@ -72,7 +72,8 @@ type HeartbeatAnswer struct {
 // many others have followed.
 //
 // Only a broker that runs has a lease. One that is starting or fenced keeps its session as long as
-// answers arrive, and becomes active with its next proof.
+// answers arrive, and becomes active with its next proof. Its lease needs another one, of an answer
+// that follows the activation: replicas may have left the ISR since the first one.
 //
 // A lease also ends when a quorum has not confirmed the controller for most of the timeout, because
 // another one may lead since then. That one knows when this one was confirmed at the latest. When
@@ -95,6 +96,7 @@ type sessions struct {
 type session struct {
 	incarnation [16]byte
 	runs        bool                  // the metadata shows the broker as running
+	since       int64                 // the revision at which this was known; earlier answers prove nothing for a lease
 	reached     time.Duration         // when the newest answer that has arrived was composed
 	proven      time.Duration         // when the newest answer was composed that has arrived and whose revision is applied
 	answered    uint64                // the sequence of that answer
@@ -199,6 +201,9 @@ func (s *sessions) beat(h Heartbeat, is shown) (a HeartbeatAnswer, ok bool) {
 	if h.Sequence > x.last.Sequence {
 		x.last = h // an older one was overtaken
 	}
+	if is.runs && !x.runs {
+		x.since, x.answered = is.revision, 0
+	}
 	x.heard, x.refused, x.runs = is.now, false, is.runs
 	a = HeartbeatAnswer{Sequence: h.Sequence, Revision: is.revision}
 	if x.ended && !s.broken.Has(answerEnded) {
@@ -228,7 +233,7 @@ func (s *sessions) prove(x *session, answered uint64) {
 	}
 	for i := range x.sent {
 		c := &x.sent[i]
-		known := c.revision <= x.last.Applied || s.broken.Has(TrustAnswers)
+		known := c.revision <= x.last.Applied && c.revision >= x.since || s.broken.Has(TrustAnswers)
 		if c.sequence > 0 && c.at <= x.reached && known && (x.answered == 0 || c.at > x.proven) {
 			x.answered, x.proven = c.sequence, c.at
 		}

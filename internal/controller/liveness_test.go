@@ -201,6 +201,29 @@ func TestASessionNeedsAppliedMetadata(t *testing.T) {
 	}
 }
 
+// A broker that becomes active has no lease before it has applied that: its replicas may have left
+// the ISR since it proved itself.
+func TestALeaseNeedsTheActivationApplied(t *testing.T) {
+	l := newLink(0)
+	l.run(0, time.Second, true, true)
+	l.s.fenced(1, time.Second)
+	l.fenced, l.revision, l.applied = true, 1, 1
+	l.run(time.Second, 3*time.Second, true, true)
+	if !l.s.proof(1, 3*time.Second) {
+		t.Fatal("no proof")
+	}
+	l.fenced, l.revision, l.lease = false, 3, 0 // at 2, its replicas left, and at 3 it is active
+	l.run(3*time.Second, 4*time.Second, true, true)
+	if l.lease != 0 {
+		t.Errorf("a lease until %v, although the broker knows revision 1", l.lease)
+	}
+	l.applied = 3
+	l.run(4*time.Second, 5*time.Second, true, true)
+	if l.lease == 0 {
+		t.Error("no lease although the activation is applied")
+	}
+}
+
 // A broker that applies every revision a while after it was made, under changes without a pause,
 // keeps its session and its lease.
 func TestABrokerThatIsALittleBehindKeepsItsSession(t *testing.T) {

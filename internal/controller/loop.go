@@ -118,6 +118,7 @@ type Loop struct {
 	lost     map[metadata.TopicPartition]time.Duration // since when no member of the ISR is steady
 	stuck    map[metadata.TopicPartition]time.Duration // since when there is no leader
 	silent   map[metadata.TopicPartition]time.Duration // since when an unclean election lacks a report
+	unaware  map[metadata.TopicPartition]bool          // a replica must not leave before it has applied the record
 	asked    time.Duration                             // when brokers were asked for LogStates last
 	running  map[int32]time.Duration                   // since when a broker runs, as the images show
 	draining map[int32]time.Duration                   // since when a broker drains
@@ -260,7 +261,7 @@ func (l *Loop) begin(term Term) {
 	l.swept, l.asked = now, now-reportInterval
 	l.balanceAt, l.raiseAt = now+settleTime, now
 	l.lost, l.stuck = map[metadata.TopicPartition]time.Duration{}, map[metadata.TopicPartition]time.Duration{}
-	l.silent = map[metadata.TopicPartition]time.Duration{}
+	l.silent, l.unaware = map[metadata.TopicPartition]time.Duration{}, map[metadata.TopicPartition]bool{}
 	l.draining, l.running = map[int32]time.Duration{}, map[int32]time.Duration{}
 	for _, b := range img.Brokers() {
 		state, _ := img.State(b.ID)
@@ -314,6 +315,9 @@ func (l *Loop) decideDirty(ctx context.Context, now time.Duration) error {
 	for tp := range l.lost {
 		dirty[tp] = true
 	}
+	for tp := range l.unaware {
+		dirty[tp] = true
+	}
 	var changes []change
 	for tp := range dirty {
 		if c, ok := l.decide(img, tp, now); ok {
@@ -337,6 +341,17 @@ func (l *Loop) decideDirty(ctx context.Context, now time.Duration) error {
 	return l.opt.Images.WaitShown(ctx, revision)
 }
 
+// applied reports whether a broker has applied a revision, as far as its heartbeats show.
+func (l *Loop) applied(broker int32, revision int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sessions == nil {
+		return false
+	}
+	x := l.sessions.brokers[broker]
+	return x != nil && x.last.Applied >= revision
+}
+
 // decide examines one partition.
 func (l *Loop) decide(img *metadata.Image, tp metadata.TopicPartition, now time.Duration) (change, bool) {
 	t := img.TopicByID(tp.Topic)
@@ -344,11 +359,20 @@ func (l *Loop) decide(img *metadata.Image, tp metadata.TopicPartition, now time.
 		delete(l.lost, tp)
 		delete(l.stuck, tp)
 		delete(l.silent, tp)
+		delete(l.unaware, tp)
 		return change{}, false
 	}
+	delete(l.unaware, tp)
 	p := t.Partitions.At(tp.Partition)
 	since, known := l.lost[tp]
-	d := election.Decider{MinISR: l.opt.MinISR(img, t, p), ISRLost: known && now-since >= l.opt.Timeout}
+	d := election.Decider{MinISR: l.opt.MinISR(img, t, p), ISRLost: known && now-since >= l.opt.Timeout,
+		Knows: func(broker int32, revision int64) bool {
+			knows := l.applied(broker, revision)
+			if !knows {
+				l.unaware[tp] = true
+			}
+			return knows
+		}}
 	next, changed, waits := decide(d, view{img, tp}, *p)
 	l.noteStuck(tp, &next, now)
 	switch {

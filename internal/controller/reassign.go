@@ -45,7 +45,7 @@ func (c *Controller) Reassign(ctx context.Context, images *metadata.Applier, lis
 				d.MinISR = c.opts.MinISR(img, img.TopicByID(tp.Topic), p)
 			}
 			to := wanted[tp]
-			if before, tried := canceled[tp]; tried && !p.Reassigning() && slices.Equal(p.Replicas, before) {
+			if before, tried := canceled[tp]; tried && slices.Equal(p.Target(), before) {
 				return *p, errUnchanged // by the former attempt; other replicas mean that the reassignment was complete first
 			}
 			if to.Replicas == nil && p.Reassigning() {

@@ -140,6 +140,7 @@ func TestACancellationTellsWhetherItCameTooLate(t *testing.T) {
 		w.must(errs[0])
 		h := &hook{Store: w.store, before: func() { c.meanwhile(w) }}
 		_, errs = New(Options{Store: h}).Reassign(context.Background(), w.applier, []Reassignment{{tpA, nil, false}})
+		w.step() // what was in sync leaves
 		if got := w.reassigned(); isRefusal(errs[0], NoReassignmentInProgress) != c.late || !c.late && errs[0] != nil || got != c.want {
 			t.Errorf("%s: %v: %s", name, errs[0], got)
 		}
@@ -303,6 +304,7 @@ func TestDirectoriesOfNewReplicasStay(t *testing.T) {
 	}
 	_, errs := c.Reassign(context.Background(), w.applier, []Reassignment{{tpA, []int32{1, 2}, false}})
 	w.must(errors.Join(errs...))
+	w.step()
 	remove()
 	if _, placed := w.applier.Image().Placement(3, tpA); placed {
 		t.Error("the directory of a former replica stays")

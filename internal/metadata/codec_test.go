@@ -244,7 +244,7 @@ func TestInvalidPartitionsAreRefused(t *testing.T) {
 		"elr in isr":              func(p *Partition) { p.ELR = []int32{2} },
 		"leader is not in isr":    func(p *Partition) { p.Leader = 7 },
 		"adding outside replicas": func(p *Partition) { p.Adding = []int32{5} },
-		"adding and removing":     func(p *Partition) { p.Removing = p.Adding },
+		"adding twice":            func(p *Partition) { p.Adding = append(p.Adding, p.Adding...) },
 		"unclean above epoch":     func(p *Partition) { p.Unclean = p.LeaderEpoch + 1 },
 		"negative unclean epoch":  func(p *Partition) { p.Unclean = -1 },
 		"last beside isr":         func(p *Partition) { p.Last = LastReplica{Broker: 1, Dir: idA} },

@@ -112,8 +112,6 @@ func (p *Partition) Check() string {
 	switch {
 	case overlap(p.ISR, p.ELR):
 		return "an eligible leader replica is in sync"
-	case overlap(p.Adding, p.Removing):
-		return "a replica is both added and removed"
 	case len(p.Adding) == len(p.Replicas), len(p.Removing) == len(p.Replicas):
 		return "a reassignment adds or removes all replicas"
 	case p.Leader >= 0 && !slices.Contains(p.ISR, p.Leader):

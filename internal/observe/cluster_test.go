@@ -21,7 +21,8 @@ func TestAClustersMetricsFollowTheMetadata(t *testing.T) {
 	store := solestore.Open(t, raftstore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
 	t.Cleanup(func() { _ = store.Close() })
 	applier := metadata.NewApplier(zap.NewNop())
-	c := &Cluster{Self: 1, Log: zap.NewNop(), Image: applier.Image, MinISR: func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return 1 },
+	c := &Cluster{Self: 1, Log: zap.NewNop(), Image: applier.Image,
+		MinISR:    func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return 1 },
 		Elections: metrics.NewElections(nil), ISRChanges: metrics.NewISRChanges(nil)}
 	applier.Subscribe("metrics", c.Follow)
 	id := [16]byte{0xa0, 15: 1}

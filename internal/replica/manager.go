@@ -61,13 +61,15 @@ type Options struct {
 	// behind, or because it delays acknowledgements (replica.lag.time.max.ms and
 	// replica.stall.time.max.ms). Default 3 seconds and 1.5 seconds.
 	LagTime, StallTime time.Duration
+	// SessionTime is that of the brokers' sessions. Required in a cluster.
+	SessionTime time.Duration
 	// Now returns the monotonic time since any origin; nil selects the time since NewManager.
 	Now func() time.Duration
 }
 
 func (o *Options) limits() progress.Limits {
 	return progress.Limits{Lag: cmp.Or(o.LagTime, 3*time.Second), Stall: cmp.Or(o.StallTime, 1500*time.Millisecond),
-		Gone: time.Second, Repeat: 200 * time.Millisecond}
+		Gone: time.Second, Repeat: 200 * time.Millisecond, Session: o.SessionTime}
 }
 
 // Manager holds this broker's partitions and keeps them consistent with the metadata.

@@ -40,6 +40,16 @@ type Decider struct {
 	ISRLost bool
 	// Generation is that of the metadata; see metadata.NextEpoch.
 	Generation [16]byte
+	// Knows reports whether a running broker has applied a revision of the metadata. nil: of none
+	// this is known.
+	Knows func(broker int32, revision int64) bool
+}
+
+// knows reports whether a broker can't believe that it leads the partition although it does not: it
+// has applied the record, or holds no lease. Until then it must not leave the ISR, unless it has
+// given its leadership up itself: without it, others could commit records that its readers lack.
+func (d Decider) knows(p *metadata.Partition, broker int32) bool {
+	return p.Leader == broker || !d.View.Running(broker) || d.Knows != nil && d.Knows(broker, p.Revision) || d.Broken.Has(LeaveUnaware)
 }
 
 // Elect replaces the leader if it cannot lead, first with a member of the ISR, then with one of the
@@ -82,7 +92,7 @@ func (d Decider) Leave(p metadata.Partition, all Leaving) (metadata.Partition, b
 		rest = without(rest, x.Broker)
 	}
 	for _, b := range all.Drained {
-		if p.Leader != b && len(rest) > 1 {
+		if p.Leader != b && len(rest) > 1 && d.knows(&p, b) {
 			rest, whole = without(rest, b), append(slices.Clip(whole), b)
 		}
 	}

@@ -18,6 +18,11 @@ func (b brokers) Running(id int32) bool { return b.Active(id) || slices.Contains
 func (b brokers) Online(id int32) bool  { return !slices.Contains(b.offline, id) }
 func (b brokers) Writes(id int32) bool  { return b.Online(id) && !slices.Contains(b.full, id) }
 
+// informed is Decider.Knows if every broker has applied everything, except(b) if b has not.
+func informed(int32, int64) bool { return true }
+
+func except(b int32) func(int32, int64) bool { return func(x int32, _ int64) bool { return x != b } }
+
 var dir1 = [16]byte{15: 1}
 
 // record returns a partition with the replicas 1, 2 and 3 in epoch 5.
@@ -147,7 +152,7 @@ func TestReplicasThatLeaveTogether(t *testing.T) {
 			ids(1), ids(2, 3)},
 		{"an eligible one is damaged", Leaving{Damaged: damaged(1)}, without1, record(2, ids(2), ids(1)), 2, 5, ids(2), nil},
 	} {
-		got, _ := Decider{View: c.view, MinISR: 2}.Leave(c.p, c.leaving)
+		got, _ := Decider{View: c.view, MinISR: 2, Knows: informed}.Leave(c.p, c.leaving)
 		if got.Leader != c.leader || got.LeaderEpoch != c.epoch || !slices.Equal(got.ISR, c.isr) || !slices.Equal(got.ELR, c.elr) {
 			t.Errorf("%s: leader %d epoch %d isr %v elr %v, want %d %d %v %v", c.name, got.Leader, got.LeaderEpoch, got.ISR, got.ELR,
 				c.leader, c.epoch, c.isr, c.elr)

@@ -18,6 +18,13 @@ func moving(leader int32, target, isr, elr []int32) metadata.Partition {
 	return p
 }
 
+// canceled returns a partition from whose replicas 1, 2 and 3 a cancellation leaves 4.
+func canceled(leader int32, isr []int32) metadata.Partition {
+	p := record(leader, isr, nil)
+	p.Replicas, p.Adding, p.Removing = ids(1, 2, 3, 4), ids(4), ids(4)
+	return p
+}
+
 func TestReassignments(t *testing.T) {
 	all := brokers{active: ids(1, 2, 3, 4, 5, 6)}
 	without4 := brokers{active: ids(1, 2, 3, 5, 6)}
@@ -39,17 +46,17 @@ func TestReassignments(t *testing.T) {
 			metadata.Partition{Leader: 1, LeaderEpoch: 5, Replicas: ids(3, 2, 1), ISR: ids(3, 2, 1)}},
 		{"another order needs no replica in sync", to(3, 2, 1), all, record(1, ids(1), ids(2)), true,
 			metadata.Partition{Leader: 1, LeaderEpoch: 5, Replicas: ids(3, 2, 1), ISR: ids(1), ELR: ids(2)}},
-		{"a follower is removed at once, in a new epoch", to(1, 2), all, record(1, ids(1, 2, 3), nil), true,
-			metadata.Partition{Leader: 1, LeaderEpoch: 6, Replicas: ids(1, 2), ISR: ids(1, 2)}},
-		{"the leader is removed at once", to(3), all, record(1, ids(1, 2, 3), nil), true,
-			metadata.Partition{Leader: 3, LeaderEpoch: 6, Replicas: ids(3), ISR: ids(3)}},
+		{"a removal is completed later", to(1, 2), all, record(1, ids(1, 2, 3), nil), true, moving(1, ids(1, 2), ids(1, 2, 3), nil)},
 		{"a removal waits for the rest", to(1, 2), all, record(1, ids(1, 3), nil), true, moving(1, ids(1, 2), ids(1, 3), nil)},
 		{"another target", to(1, 2, 5), all, moving(1, ids(1, 2, 4), ids(1, 2, 3), nil), true,
 			metadata.Partition{Leader: 1, LeaderEpoch: 6, Replicas: ids(1, 2, 5, 3), ISR: ids(1, 2, 3), Adding: ids(5), Removing: ids(3)}},
 		{"another target would leave one", to(1, 2, 5), all, moving(1, ids(1, 2, 4), ids(1, 4), nil), false, metadata.Partition{}},
 
-		{"complete", Decider.Complete, all, moving(1, ids(4, 5), ids(4, 5, 1), nil), true,
+		{"complete, in a new epoch", Decider.Complete, all, moving(4, ids(4, 5), ids(4, 5, 1), nil), true,
 			metadata.Partition{Leader: 4, LeaderEpoch: 6, Replicas: ids(4, 5), ISR: ids(4, 5)}},
+		{"the leader is replaced first, and stays in sync", Decider.Complete, all, moving(1, ids(4, 5), ids(4, 5, 1), nil), true,
+			metadata.Partition{Leader: 4, LeaderEpoch: 6, Replicas: ids(4, 5, 1, 2, 3), ISR: ids(4, 5, 1), Adding: ids(4, 5),
+				Removing: ids(1, 2, 3)}},
 		{"complete, and the leader stays", Decider.Complete, all, moving(1, ids(4, 1), ids(4, 1, 2), ids(3)), true,
 			metadata.Partition{Leader: 1, LeaderEpoch: 6, Replicas: ids(4, 1), ISR: ids(4, 1)}},
 		{"replicas are only added", Decider.Complete, all, moving(1, ids(1, 2, 3, 4), ids(1, 2, 3, 4), nil), true,
@@ -60,8 +67,13 @@ func TestReassignments(t *testing.T) {
 
 		{"cancel", Decider.Cancel, all, moving(1, ids(4, 5), ids(1, 2), nil), true,
 			metadata.Partition{Leader: 1, LeaderEpoch: 6, Replicas: ids(1, 2, 3), ISR: ids(1, 2)}},
-		{"cancel moves the leadership back", Decider.Cancel, all, moving(4, ids(4, 5), ids(4, 2, 3), nil), true,
+		{"cancel leaves the leader for now", Decider.Cancel, all, moving(4, ids(4, 5), ids(4, 2, 3), nil), true,
+			metadata.Partition{Leader: 4, LeaderEpoch: 6, Replicas: ids(1, 2, 3, 4), ISR: ids(2, 3, 4), Adding: ids(4), Removing: ids(4)}},
+		{"then the leadership moves back", Decider.Complete, all, canceled(4, ids(2, 3, 4)), true,
+			metadata.Partition{Leader: 2, LeaderEpoch: 6, Replicas: ids(1, 2, 3, 4), ISR: ids(2, 3, 4), Adding: ids(4), Removing: ids(4)}},
+		{"then the former leader leaves", Decider.Complete, all, canceled(2, ids(2, 3, 4)), true,
 			metadata.Partition{Leader: 2, LeaderEpoch: 6, Replicas: ids(1, 2, 3), ISR: ids(2, 3)}},
+		{"it stays while too few would remain", Decider.Complete, all, canceled(2, ids(2, 4)), false, metadata.Partition{}},
 		{"cancel would leave one", Decider.Cancel, all, moving(1, ids(4, 5), ids(4, 1), nil), false, metadata.Partition{}},
 		{"cancel would leave none", Decider.Cancel, all, moving(4, ids(4, 5), ids(4), nil), false, metadata.Partition{}},
 		{"cancel drops nothing of a small ISR", Decider.Cancel, all, moving(1, ids(4, 5), ids(1), ids(2)), true,
@@ -72,7 +84,7 @@ func TestReassignments(t *testing.T) {
 		{"an addition without a leader", to(4, 1, 2, 3), all, record(None, ids(1, 2), nil), true,
 			moving(None, ids(4, 1, 2, 3), ids(1, 2), nil)},
 	} {
-		got, ok := c.decide(Decider{View: c.view, MinISR: 2}, c.p)
+		got, ok := c.decide(Decider{View: c.view, MinISR: 2, Knows: informed}, c.p)
 		if ok != c.ok {
 			t.Errorf("%s: %v, %+v", c.name, ok, got)
 			continue
@@ -89,6 +101,36 @@ func TestReassignments(t *testing.T) {
 	}
 }
 
+// A member of the ISR that may believe that it leads stays in it, while its broker runs.
+func TestAReplicaThatMayBelieveThatItLeadsStaysInSync(t *testing.T) {
+	all, without1 := brokers{active: ids(1, 2, 3, 4, 5)}, brokers{active: ids(2, 3, 4, 5)}
+	moved := moving(4, ids(4, 5), ids(4, 5, 1), nil) // from 1, which led
+	for _, c := range []struct {
+		name  string
+		view  brokers
+		knows func(int32, int64) bool
+		ends  bool
+	}{
+		{"it has not applied the election", all, except(1), false},
+		{"nothing is known of it", all, nil, false},
+		{"it has", all, informed, true},
+		{"its session has ended", without1, nil, true},
+	} {
+		if _, ended := (Decider{View: c.view, MinISR: 1, Knows: c.knows}).Complete(moved); ended != c.ends {
+			t.Errorf("%s: the reassignment is complete: %t", c.name, ended)
+		}
+		drained := c.view
+		drained.draining = ids(1)
+		if c.ends {
+			drained = c.view
+		}
+		_, left := Decider{View: drained, MinISR: 1, Knows: c.knows}.Leave(record(2, ids(1, 2, 3), nil), Leaving{Drained: ids(1)})
+		if left != c.ends {
+			t.Errorf("%s: the drained replica has left: %t", c.name, left)
+		}
+	}
+}
+
 // Whatever is asked for, the record stays consistent, no leader epoch has two leaders, and a member
 // of the ISR or the ELR is only given up if min.insync.replicas members of the ISR remain.
 func TestRecordsStayConsistentUnderReassignments(t *testing.T) {
@@ -98,7 +140,8 @@ func TestRecordsStayConsistentUnderReassignments(t *testing.T) {
 		}
 		p := metadata.Partition{Leader: None, Replicas: set("replicas", 1)}
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
-			d := Decider{View: brokers{active: set("active", 0), offline: set("offline", 0)}, MinISR: rapid.IntRange(1, 3).Draw(t, "min")}
+			d := Decider{View: brokers{active: set("active", 0), offline: set("offline", 0)}, MinISR: rapid.IntRange(1, 3).Draw(t, "min"),
+				Knows: func(int32, int64) bool { return rapid.Bool().Draw(t, "knows") }}
 			was, ok := p, false
 			switch rapid.IntRange(0, 4).Draw(t, "step") {
 			case 0:

@@ -32,6 +32,7 @@ const (
 	HighBeyondEnd                        // a follower's high watermark exceeds its own end
 	CutBelowHigh                         // a truncation below the high watermark needs no unclean election
 	DurableWritten                       // a follower's written end counts as durable
+	LeaveUnaware                         // a member leaves the ISR before it knows that it does not lead any longer
 	DeleteAlone                          // a deletion is answered when the leader's own log start has moved
 )
 

@@ -33,6 +33,8 @@ type Limits struct {
 	Lag, Stall time.Duration
 	// Gone is the time in which an ended stream may come back.
 	Gone time.Duration
+	// Session is the time after which a broker that does not know of this leader has no lease.
+	Session time.Duration
 	// Repeat is the time after which a proposal without a known outcome is sent again.
 	Repeat time.Duration
 }

@@ -297,9 +297,18 @@ func (l *Leader) shrink(now time.Duration) change {
 	return c
 }
 
+// unaware reports whether a member may still believe that it leads: it has not followed in this
+// epoch, and not enough time has passed for its lease to end. It must stay in the ISR: without it,
+// this leader would commit records that the readers of the former one lack. A member without a
+// session leaves by a decision of the controller.
+func (l *Leader) unaware(m *member, now time.Duration) bool {
+	return m.state == streamNone && now-m.since < l.cfg.Limits.Session && !l.cfg.Broken.Has(LeaveUnaware)
+}
+
 // tooSlow returns why an in-sync member must leave, or NoReason.
 func (l *Leader) tooSlow(m *member, now time.Duration) Reason {
 	switch {
+	case l.unaware(m, now):
 	case m.state == streamOffline:
 		return Offline
 	case m.state == streamGone && now-m.since >= l.cfg.Limits.Gone, m.state == streamNone && now-m.since >= l.cfg.Limits.Lag:
@@ -318,7 +327,10 @@ func (l *Leader) stalled(now time.Duration, c *change, left []bool) {
 	}
 	n := l.inSync()
 	for i := range l.members {
-		if l.holds(&l.members[i]) {
+		if m := &l.members[i]; l.holds(m) {
+			if l.unaware(m, now) {
+				return
+			}
 			n--
 		}
 	}

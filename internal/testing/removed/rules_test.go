@@ -49,6 +49,8 @@ var rules = []rule{
 		"x.heard, x.proven, x.refused, x.runs = is.now, is.now, false, is.runs", "TestASessionNeedsBothDirections"},
 	{"a controller that no quorum confirms grants leases", "controller/liveness.go",
 		"min(x.proven, known) + s.timeout", "max(x.proven, known) + s.timeout", "TestALeaseNeedsAConfirmedController"},
+	{"a broker has a lease before it has applied its activation", "controller/liveness.go",
+		"&& c.revision >= x.since ||", "||", "TestALeaseNeedsTheActivationApplied"},
 	{"heartbeats of a former process are accepted", "controller/liveness.go",
 		"x == nil || x.incarnation != h.Incarnation", "x == nil", "TestOnlyTheProcessWithTheSessionIsHeard"},
 	{"a controller that was paused fences all brokers", "controller/liveness.go",

@@ -50,6 +50,8 @@ var without = []struct {
 	{"CompleteEarly", removed{election: election.CompleteEarly}, false},
 	{"DropInSync", removed{election: election.DropInSync}, false},
 	{"KeepEpoch", removed{election: election.KeepEpoch}, false},
+	{"LeaveUnaware of the controller", removed{election: election.LeaveUnaware}, false},
+	{"LeaveUnaware of the leader", removed{progress: progress.LeaveUnaware}, false},
 
 	{"ReportedEpoch", removed{election: election.ReportedEpoch}, false},
 

@@ -227,7 +227,9 @@ func view(s *state) *progress.View {
 	return v
 }
 
-var limits = progress.Limits{Lag: 3 * time.Second, Stall: 1500 * time.Millisecond, Gone: time.Second, Repeat: 200 * time.Millisecond}
+// limits has no end of a session: the controller of the walks ends them when it likes.
+var limits = progress.Limits{Lag: 3 * time.Second, Stall: 1500 * time.Millisecond, Gone: time.Second, Repeat: 200 * time.Millisecond,
+	Session: 1000 * time.Hour}
 
 func (w *world) lead(x *node, s *state) {
 	high, _ := x.high()

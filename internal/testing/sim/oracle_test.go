@@ -111,6 +111,21 @@ func (o *oracle) recorded(w *world, old *metadata.Partition, gone func(broker in
 	}
 }
 
+// believers checks that the brokers that may believe that they lead are in the ISR: without them,
+// others would commit records that their readers lack. One that has given its leadership up trusts
+// no lease.
+func (o *oracle) believers(w *world) {
+	s := w.store()
+	for _, x := range w.nodes {
+		b := &s.brokers[x.id]
+		session := x.up && x.step == registered && b.epoch == x.brokerEpoch && b.liveness != metadata.Fenced && x.image >= b.runs
+		former := session && x.leader != nil && x.leader.Epoch() < s.part.Unclean // nothing is promised to its readers
+		if session && x.leader != nil && !former && !x.flaw && !b.damaged && !slices.Contains(s.part.ISR, x.id) {
+			w.failf("%s may believe that it leads: %s", name(x.id), s)
+		}
+	}
+}
+
 // acknowledged notes an acknowledgement with acks=all. One of a leader that an unclean election has
 // replaced may be lost.
 func (o *oracle) acknowledged(w *world, x *node, a wait) {

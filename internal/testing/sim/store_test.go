@@ -148,7 +148,9 @@ func (s *state) Writes(broker int32) bool { return s.Online(broker) && !s.broker
 // decide lets the controller change the partition's record.
 func (w *world) decide(what string, f func(election.Decider, metadata.Partition) (metadata.Partition, bool)) {
 	s := w.store()
-	d := election.Decider{Broken: w.cfg.removed.inElection(), View: s, MinISR: s.minISR, ISRLost: w.chance(2), Generation: w.gen}
+	lost := w.chance(2) && !slices.ContainsFunc(s.part.ISR, s.Running)
+	d := election.Decider{Broken: w.cfg.removed.inElection(), View: s, MinISR: s.minISR, ISRLost: lost, Generation: w.gen,
+		Knows: func(b int32, revision int64) bool { return w.nodes[b].image >= revision }}
 	next, changed := f(d, s.part)
 	if !changed {
 		return
@@ -175,6 +177,9 @@ func (w *world) elect() { w.decide("election", election.Decider.Elect) }
 func (w *world) setLiveness(broker int32, to metadata.Liveness) {
 	w.commit(func(s *state) {
 		b := &s.brokers[broker]
+		if to == metadata.Active {
+			b.runs = s.version
+		}
 		b.liveness, b.livenessRev = to, s.version
 	})
 	w.logf("%s is %s", name(broker), to)

@@ -38,9 +38,10 @@ type broker struct {
 	dir         dir   // its log directory
 	liveness    metadata.Liveness
 	livenessRev int64
-	placement   dir  // of its replica of the partition
-	damaged     bool // its log is damaged
-	low         bool // its log directory is low on space
+	runs        int64 // version at which it became active; it has no lease before it sees that
+	placement   dir   // of its replica of the partition
+	damaged     bool  // its log is damaged
+	low         bool  // its log directory is low on space
 }
 
 // world is the state of a walk.
@@ -111,6 +112,7 @@ func (w *world) commit(change func(*state)) {
 	next.brokers = append([]broker(nil), old.brokers...)
 	change(&next)
 	w.history = append(w.history, &next)
+	w.oracle.believers(w)
 }
 
 // image returns the metadata that a node sees.
