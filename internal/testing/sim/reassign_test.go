@@ -119,6 +119,8 @@ func (w *world) removeAndAdd() {
 	replicas := p.Replicas
 	w.moveTo(slices.DeleteFunc(slices.Clone(replicas), func(b int32) bool { return b == f.id }))
 	w.see(f, int64(len(w.history)-1))
+	w.endReassignment(0)
+	w.see(f, int64(len(w.history)-1))
 	w.forget(f)
 	w.moveTo(replicas)
 	w.see(w.nodes[l], int64(len(w.history)-1))
