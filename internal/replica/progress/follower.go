@@ -154,7 +154,9 @@ func Answer(l Offsets, f Position, epochEnd func(epoch int32) (int32, int64)) (v
 	if end < l.Start {
 		return Reset, l.Epoch, l.Start // nothing of that epoch is left here
 	}
-	if epoch != f.LastEpoch || f.End > end {
+	if diverges := epoch != f.LastEpoch || f.End > end; diverges && f.Start == f.End && !f.Member {
+		return Reset, l.Epoch, l.Start // no truncation makes its deleted records those of the leader
+	} else if diverges {
 		return Diverged, epoch, end
 	}
 	return Accepted, l.Epoch, f.End

@@ -89,6 +89,7 @@ func TestAnswer(t *testing.T) {
 		{"an epoch that the leader lacks", at(7, 6, 33), Diverged, 4, 30},
 		{"an epoch that the leader has deleted", at(7, 2, 9), Diverged, 2, 5},
 		{"ends where the leader begins", Position{Epoch: 7, LastEpoch: 2, End: 5}, Reset, 7, 5},
+		{"all is deleted, of an epoch that the leader lacks", Position{Epoch: 7, LastEpoch: 6, Start: 5, End: 5}, Reset, 7, 5},
 		{"a member that ends where the leader begins", Position{Epoch: 7, LastEpoch: 2, End: 5, Member: true}, Accepted, 7, 5},
 		{"below the start", at(7, 3, 4), Reset, 7, 5},
 		{"an older image", at(6, 3, 12), FollowerBehind, 7, 0},

@@ -233,6 +233,24 @@ func (w *world) ambushFormer() {
 	w.register(f)
 }
 
+// prefer makes the preferred replica the leader. It may lead for a while before the former leader
+// knows that.
+func (w *world) prefer() {
+	w.decide("preferred leader", election.Decider.Prefer)
+	l := w.store().part.Leader
+	if l < 0 || !w.nodes[l].runs() || w.nodes[l].step != registered || !w.chance(2) {
+		return
+	}
+	w.see(w.nodes[l], int64(len(w.history)-1))
+	for range 2 {
+		w.propose(w.nodes[l])
+		w.now += limits.Lag
+	}
+	if n := len(w.writes); n > 0 && w.chance(2) {
+		w.apply(n - 1)
+	}
+}
+
 // moveTwice makes another replica the leader and takes the leadership back before it has written.
 func (w *world) moveTwice() {
 	for range 2 {

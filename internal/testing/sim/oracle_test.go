@@ -195,6 +195,13 @@ func (o *oracle) forgive(leader *node, counted int64, epoch int32) {
 			}
 		}
 	}
+	for at := leader.start; at < leader.end(); at++ {
+		// What compaction removed is lost with the record because of which it did. Others may still
+		// show it.
+		if leader.log[at].gone && !o.has(leader, at, leader.log[at].value, leader.end()) {
+			o.acked[at], o.shown[at], o.lost[at] = fact{}, fact{}, true
+		}
+	}
 }
 
 // restored notes that the metadata was restored. What remains acknowledged is what the next

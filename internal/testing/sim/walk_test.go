@@ -154,7 +154,7 @@ func (w *world) rare(k int, x, y *node) {
 		w.resign(x)
 		w.raise(x)
 		if w.chance(3) {
-			w.decide("preferred leader", election.Decider.Prefer)
+			w.prefer()
 		} else if p := w.store().part; w.chance(3) && p.Leader == x.id {
 			w.decide("move from "+name(x.id), func(d election.Decider, p metadata.Partition) (metadata.Partition, bool) {
 				return d.Resign(p, x.id, p.LeaderEpoch)
