@@ -141,5 +141,8 @@ func (p *Partition) MayTruncate(epoch int32, to int64) (lost bool, err error) {
 	if !ok {
 		return false, fmt.Errorf("truncate %s to %d: %w: the high watermark was %d in epoch %d", p, to, ErrDiverged, high, at)
 	}
+	if lost {
+		p.log.Rely(high)
+	}
 	return lost, nil
 }

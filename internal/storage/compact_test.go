@@ -376,6 +376,26 @@ func TestATruncatedCompactionIsAFlaw(t *testing.T) {
 	}
 }
 
+// A compacted log may have been copied without its removed records, so that it compacted nothing
+// itself. It is not whole either if it is truncated below what was committed.
+func TestATruncatedCopyOfACompactionIsAFlaw(t *testing.T) {
+	for _, compact := range []bool{true, false} {
+		d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.Cleaning.Backoff = 1 << 60 })
+		conf := compacted("sync")
+		conf.Cleanup.Compact = compact
+		l.cfg.Store(&conf)
+		set(t, l, 50, "a")
+		l.Rely(40)
+		cuts := []Truncation{{Log: l, End: 30}}
+		if d.Truncate(cuts); cuts[0].Err != nil {
+			t.Fatal(cuts[0].Err)
+		}
+		if (l.Flaw() != nil) != compact {
+			t.Errorf("compacted: %t, flaw: %v", compact, l.Flaw())
+		}
+	}
+}
+
 // TestReadersDuringSwaps checks that readers see every remaining batch in order, and the last
 // values, while segments are replaced.
 func TestReadersDuringSwaps(t *testing.T) {

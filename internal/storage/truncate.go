@@ -239,6 +239,18 @@ func (l *Log) publishCut(c *cutting, x *Truncation) error {
 	return nil
 }
 
+// Rely states that the records below an offset were committed. If the log is compacted, here or
+// where it was copied from, records may be missing because of later ones up to there: a truncation
+// below it leaves a log that is not whole, and is copied again.
+func (l *Log) Rely(end int64) {
+	if !l.cfg.Load().Cleanup.Compact {
+		return
+	}
+	l.mu.Lock()
+	l.relied = max(l.relied, end)
+	l.mu.Unlock()
+}
+
 // cutReliedLocked notes what a cut takes back of that because of which compaction has removed other
 // records: the leader may still have these, and the log is not whole without them. The caller holds
 // mu.

@@ -78,6 +78,7 @@ var without = []struct {
 	{"compactUncommitted", removed{sim: compactUncommitted}, false},
 	{"compactVoided", removed{sim: compactVoided}, true},
 	{"keepCompacted", removed{sim: keepCompacted}, true},
+	{"trustCopies", removed{sim: trustCopies}, true},
 	{"forgetGaps", removed{sim: forgetGaps}, false},
 	{"oldHeartbeats", removed{sim: oldHeartbeats}, false},
 	{"keepRole", removed{sim: keepRole}, false},
@@ -106,7 +107,7 @@ func TestWalksDetectEveryRemovedRule(t *testing.T) {
 					cfg.replicas, cfg.restores = 1, true
 				case c.removed.progress == progress.JoinAboveStart, c.removed.has(nameFormerStart | damagedFollows):
 					cfg.unclean = true // otherwise a client asked for what is missing
-				case c.removed.election == election.ReportedEpoch, c.removed.has(stayAhead | compactVoided | keepCompacted):
+				case c.removed.election == election.ReportedEpoch, c.removed.has(stayAhead | compactVoided | keepCompacted | trustCopies):
 					cfg.restores = true
 				case c.removed.election >= election.CompleteEarly && c.removed.election < election.LeaveOneByOne:
 					cfg.nodes, cfg.steps = 5, 700

@@ -34,6 +34,7 @@ const (
 	compactUncommitted                  // compaction removes a record because of one that is not committed
 	compactVoided                       // compaction trusts a high watermark from before an unclean election
 	keepCompacted                       // a log stays that compaction left incomplete after a truncation
+	trustCopies                         // a copy of a compacted log stays after a truncation below what was committed
 	forgetGaps                          // a follower does not store the epoch of a gap
 	oldHeartbeats                       // a registration is recorded although a heartbeat made the former process active
 	keepRole                            // a leader whose proposal was refused waits for an image that concerns its partition

@@ -231,6 +231,7 @@ func (w *world) truncate(x *node, to int64) {
 	if to >= x.end() {
 		return
 	}
+	high := x.follower.High
 	lost, ok := x.follower.Truncate(to, w.image(x).part.Unclean)
 	if !ok {
 		x.offline = true
@@ -240,6 +241,10 @@ func (w *world) truncate(x *node, to int64) {
 	if lost {
 		w.stats["lost below high"]++
 		w.oracle.cutBelow(x)
+		gaps := slices.ContainsFunc(x.log[:to], func(e entry) bool { return e.gone })
+		if gaps && !w.cfg.removed.has(trustCopies) {
+			x.relied = max(x.relied, high)
+		}
 	}
 	w.cut(x, to)
 	switch {
