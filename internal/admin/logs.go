@@ -2,7 +2,6 @@ package admin
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -33,9 +32,6 @@ type spot struct {
 func compareSpots(a, b spot) int {
 	return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
 }
-
-// String returns the partition as Kafka names it.
-func (s spot) String() string { return fmt.Sprintf("%s-%d", s.topic, s.partition) }
 
 func spotOf(l *view.Log) spot { return spot{l.Topic, l.Partition} }
 
