@@ -15,8 +15,8 @@ import (
 // is for callers who need few, who queue apart from those who need more.
 //
 // New holders of an origin, who have not shown that they return bytes, leave an eighth of its part
-// to its others, who do not wait behind them. If the others have nothing, they are alone beyond that
-// part like an origin that has nothing.
+// to its others, who do not wait behind them. If these have nothing, one of them gets what it needs
+// like an origin that has nothing.
 //
 // The callers of a queue are served first come, first served. If several origins wait, the one that
 // has the least is the next.

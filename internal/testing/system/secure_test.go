@@ -42,8 +42,8 @@ func noPassword(t *testing.T, dir string) {
 }
 
 // What secure init makes starts: chronikctl works with its context at once, and not without the
-// password, which is not beside the data. A client that trusts ca.pem can check the broker. SIGHUP makes it serve a renewed
-// certificate without a restart, and read its configuration again.
+// password, which no file near the data has. A client that trusts ca.pem can check the broker.
+// SIGHUP makes it serve a renewed certificate without a restart, and read its configuration again.
 func TestASecuredBrokerServesAndRenews(t *testing.T) {
 	at, err := ports.Loopback()
 	must.OK(t, err)
