@@ -87,12 +87,16 @@ func newSlots(n int64) slots { return slots{bufpool.NewShares[netip.Prefix](n, 1
 
 // take takes a slot for a request, and waits for it until ctx ends.
 func (s slots) take(ctx context.Context, r *http.Request) bool {
-	_, err := s.Take(ctx, origin.OfPeer(r.RemoteAddr), 1, 1)
+	_, err := s.Take(ctx, holder(r), 1, 1)
 	return err == nil
 }
 
 // leave returns the slot of a request.
-func (s slots) leave(r *http.Request) { s.Return(origin.OfPeer(r.RemoteAddr), 1) }
+func (s slots) leave(r *http.Request) { s.Return(holder(r), 1) }
+
+func holder(r *http.Request) bufpool.Holder[netip.Prefix] {
+	return bufpool.Holder[netip.Prefix]{Origin: origin.OfPeer(r.RemoteAddr)}
+}
 
 // newGuard returns the guard of a broker with so many bytes of memory, 0 if that is not known.
 func newGuard(a Access, memory int64) *guard {
@@ -261,7 +265,7 @@ func (g *guard) fromThisMachine(h http.Handler) http.Handler {
 // control is fromThisMachine for expensive requests: only a few run at a time.
 func (g *guard) control(of slots, h http.Handler) http.Handler {
 	return g.fromThisMachine(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := of.Try(origin.OfPeer(r.RemoteAddr), 1, 1); !ok {
+		if _, ok := of.Try(holder(r), 1, 1); !ok {
 			g.refuse(
 				w,
 				r,

@@ -113,7 +113,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	b, r := c.b, c.r
 	op := b.fetchOp(r)
 	op.quota, op.version, op.byID, op.committed = c.quota, req.Version, req.Version >= 13, req.IsolationLevel == 1
-	op.anyReplica, op.lend, op.may, op.origin = req.Version >= 11, r.SendsFiles(), b.rights(r), r.CountsBy()
+	op.anyReplica, op.lend, op.may, op.holder = req.Version >= 11, r.SendsFiles(), b.rights(r), r.Holder()
 	if !op.admit(&c, req) {
 		// As Kafka answers a client that is over its quota.
 		op.delay = max(op.delay, maxFetchDelay)

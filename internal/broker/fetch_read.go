@@ -6,6 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/purgatory"
@@ -74,7 +75,7 @@ type fetchRead struct {
 	parts      []fetchPartition
 	found      int64 // bytes that the parts have
 	held       int64 // bytes taken from the memory for answers
-	origin     netip.Prefix
+	holder     bufpool.Holder[netip.Prefix]
 	waits      []int32 // part of each key that find returned
 	seen       map[memberKey]int32
 }
@@ -259,7 +260,7 @@ func (rd *fetchRead) read(others readers) bool {
 			rd.release()
 			return false
 		case larger == 0 && needs <= rd.held:
-			rd.b.answers.Return(rd.origin, rd.held-needs)
+			rd.b.answers.Return(rd.holder, rd.held-needs)
 			rd.held = needs
 			return true
 		case larger == 0 && rd.take(needs-rd.held, needs-rd.held):
@@ -272,7 +273,7 @@ func (rd *fetchRead) read(others readers) bool {
 
 // take takes memory for answers, if at least so many bytes are free.
 func (rd *fetchRead) take(most, least int64) bool {
-	n, ok := rd.b.answers.Try(rd.origin, most, least)
+	n, ok := rd.b.answers.Try(rd.holder, most, least)
 	rd.held += n
 	return ok
 }
@@ -280,7 +281,7 @@ func (rd *fetchRead) take(most, least int64) bool {
 // await is take that waits. An error means that the client is gone.
 func (rd *fetchRead) await(others readers, most, least int64) error {
 	return others.AwaitReaders(func(ctx context.Context) error {
-		n, err := rd.b.answers.Take(ctx, rd.origin, most, least)
+		n, err := rd.b.answers.Take(ctx, rd.holder, most, least)
 		rd.held += n
 		return err
 	})
@@ -341,7 +342,7 @@ func (rd *fetchRead) release() {
 		rd.parts[i].res.Release()
 		rd.parts[i].res = replica.ReadResult{}
 	}
-	rd.b.answers.Return(rd.origin, rd.held)
+	rd.b.answers.Return(rd.holder, rd.held)
 	rd.held = 0
 }
 

@@ -78,7 +78,7 @@ type sharePart struct {
 }
 
 func newShareOp(c call, s *shareleader.Session, group string) *shareOp {
-	op := &shareOp{fetchRead: fetchRead{b: c.b, may: c.b.rights(c.r), origin: c.r.CountsBy(), byID: true}, c: c, s: s, group: group}
+	op := &shareOp{fetchRead: fetchRead{b: c.b, may: c.b.rights(c.r), holder: c.r.Holder(), byID: true}, c: c, s: s, group: group}
 	op.pending = 1 // until all acknowledgements were passed on
 	return op
 }

@@ -14,7 +14,11 @@ import (
 // origin at a time, so that each wait ends when holders return their bytes. An eighth of the bytes
 // is for callers who need few, who queue apart from those who need more.
 //
-// An origin's callers are served first come, first served. If several origins wait, the one that
+// New holders of an origin, who have not shown that they return bytes, leave an eighth of its part
+// to its others, who do not wait behind them. If these have nothing, one of them gets what it needs
+// like an origin that has nothing.
+//
+// The callers of a queue are served first come, first served. If several origins wait, the one that
 // has the least is the next.
 //
 // What Try and Take return must be returned with Return, on every path. A Shares must not be
@@ -24,29 +28,52 @@ type Shares[K comparable] struct {
 
 	mu    sync.Mutex
 	used  int64
-	of    map[K]*sharer  // those that have or want bytes
-	alone [kinds]*sharer // has more than its half; nil: none has
+	of    map[K]*sharer // those that have or want bytes
+	alone [kinds]struct {
+		of  *sharer // whose holders have more than their part; nil: none have
+		new bool    // its new holders
+	}
 	turns uint64
 	stats BudgetStats
 }
 
-// smallPart is the part of a Shares for callers who need few bytes.
+// Holder is who takes bytes for an origin.
+type Holder[K comparable] struct {
+	Origin K
+	New    bool // it has not shown that it returns them
+}
+
+// smallPart is the part of a Shares for callers who need few bytes, and that of an origin for those
+// who are not new.
 const smallPart = 8
 
-// The kinds of callers: those who need few bytes, and the others.
+// The kinds of callers: those who need few bytes, and the others. The queue of a kind is that of
+// its number, and kinds more for new holders.
 const (
 	few = iota
 	many
 	kinds
+	queues = 2 * kinds
 )
 
 // sharer is what one origin has and wants.
 type sharer struct {
 	held    int64
-	waiting [kinds][]*taker
+	fresh   int64 // of these, those of new holders
+	waiting [queues][]*taker
 }
 
-func (o *sharer) waits() bool { return len(o.waiting[few])+len(o.waiting[many]) > 0 }
+func (o *sharer) waits() bool {
+	return slices.ContainsFunc(o.waiting[:], func(q []*taker) bool { return len(q) > 0 })
+}
+
+// has returns the bytes of an origin's new holders, or of its others.
+func (o *sharer) has(fresh bool) int64 {
+	if fresh {
+		return o.fresh
+	}
+	return o.held - o.fresh
+}
 
 // taker is a caller that waits in Take.
 type taker struct {
@@ -62,40 +89,46 @@ func NewShares[K comparable](size, small int64) *Shares[K] {
 	return &Shares[K]{size: max(size, 1), small: small, of: make(map[K]*sharer)}
 }
 
-func (s *Shares[K]) kind(least int64) int {
-	if least <= s.small {
-		return few
+// queue returns the queue of a caller who needs least bytes.
+func (s *Shares[K]) queue(by Holder[K], least int64) int {
+	queue := few
+	if least > s.small {
+		queue = many
 	}
-	return many
+	if by.New {
+		queue += kinds
+	}
+	return queue
 }
 
-// Try takes up to most bytes for an origin, an eighth of those that it may still have, but at least
-// least. It returns how many, and false if least are not free, or callers of the origin wait.
-func (s *Shares[K]) Try(from K, most, least int64) (int64, bool) {
+// Try takes up to most bytes, an eighth of those that the origin may still have, but at least
+// least. It returns how many, and false if least are not free, or callers of the origin wait in the
+// same queue.
+func (s *Shares[K]) Try(by Holder[K], most, least int64) (int64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.sharer(from)
-	defer s.forget(from, o)
-	if len(o.waiting[s.kind(least)]) > 0 {
+	o, queue := s.sharer(by.Origin), s.queue(by, least)
+	defer s.forget(by.Origin, o)
+	if len(o.waiting[queue]) > 0 {
 		return 0, false
 	}
-	return s.grant(o, most, least)
+	return s.grant(o, queue, most, least)
 }
 
 // Take is Try that waits until least bytes are free. If ctx ends first, it takes nothing and
 // returns ctx's error.
-func (s *Shares[K]) Take(ctx context.Context, from K, most, least int64) (int64, error) {
+func (s *Shares[K]) Take(ctx context.Context, by Holder[K], most, least int64) (int64, error) {
 	s.mu.Lock()
-	o, kind := s.sharer(from), s.kind(least)
-	if len(o.waiting[kind]) == 0 {
-		if n, ok := s.grant(o, most, least); ok {
+	o, queue := s.sharer(by.Origin), s.queue(by, least)
+	if len(o.waiting[queue]) == 0 {
+		if n, ok := s.grant(o, queue, most, least); ok {
 			s.mu.Unlock()
 			return n, nil
 		}
 	}
 	s.turns++
 	t := &taker{most: most, least: least, turn: s.turns, ready: make(chan struct{})}
-	o.waiting[kind] = append(o.waiting[kind], t)
+	o.waiting[queue] = append(o.waiting[queue], t)
 	s.stats.Waited++
 	s.stats.Waiting++
 	s.mu.Unlock()
@@ -109,27 +142,27 @@ func (s *Shares[K]) Take(ctx context.Context, from K, most, least int64) (int64,
 	s.stats.Canceled++
 	select {
 	case <-t.ready: // at the same moment
-		s.put(from, o, t.granted)
+		s.put(by, o, t.granted)
 	default:
-		i := slices.Index(o.waiting[kind], t)
-		o.waiting[kind] = slices.Delete(o.waiting[kind], i, i+1)
+		i := slices.Index(o.waiting[queue], t)
+		o.waiting[queue] = slices.Delete(o.waiting[queue], i, i+1)
 		s.stats.Waiting--
 	}
-	s.forget(from, o)
+	s.forget(by.Origin, o)
 	s.admit() // what is behind it may be smaller
 	return 0, ctx.Err()
 }
 
-// Return returns n bytes of an origin, and admits callers that wait.
-func (s *Shares[K]) Return(from K, n int64) {
+// Return returns n bytes of a holder, and admits callers that wait.
+func (s *Shares[K]) Return(by Holder[K], n int64) {
 	if n <= 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.sharer(from)
-	s.put(from, o, n)
-	s.forget(from, o)
+	o := s.sharer(by.Origin)
+	s.put(by, o, n)
+	s.forget(by.Origin, o)
 	s.admit()
 }
 
@@ -159,26 +192,34 @@ func (s *Shares[K]) forget(from K, o *sharer) {
 	}
 }
 
-// free returns how many more bytes an origin may have, below 0 for none.
-func (s *Shares[K]) free(o *sharer, kind int) int64 {
+// free returns how many more bytes the callers of an origin's queue may have, below 0 for none.
+func (s *Shares[K]) free(o *sharer, queue int) int64 {
 	size := s.size
-	if kind == many {
+	if queue%kinds == many {
 		size -= size / smallPart
 	}
-	return (size-s.used+o.held)/2 - o.held
+	part := (size - s.used + o.held) / 2
+	if queue >= kinds {
+		part -= part / smallPart
+	}
+	return part - o.held
 }
 
-// grant takes bytes, if an origin may have them.
-func (s *Shares[K]) grant(o *sharer, most, least int64) (int64, bool) {
-	kind := s.kind(least)
-	n := min(max(most, least), max(s.free(o, many)/8, least))
-	if n > s.free(o, kind) {
-		if o.held > 0 || s.alone[kind] != nil {
+// grant takes bytes, if the callers of an origin's queue may have them.
+func (s *Shares[K]) grant(o *sharer, queue int, most, least int64) (int64, bool) {
+	fresh := queue >= kinds
+	n := min(max(most, least), max(s.free(o, many+queue/kinds*kinds)/8, least))
+	if n > s.free(o, queue) {
+		alone := &s.alone[queue%kinds]
+		if o.has(fresh) > 0 || fresh && o.held > 0 || alone.of != nil {
 			return 0, false
 		}
-		n, s.alone[kind] = least, o
+		n, alone.of, alone.new = least, o, fresh
 	}
 	o.held += n
+	if fresh {
+		o.fresh += n
+	}
 	s.used += n
 	s.stats.Acquired++
 	s.stats.Peak = max(s.stats.Peak, s.used)
@@ -186,47 +227,49 @@ func (s *Shares[K]) grant(o *sharer, most, least int64) (int64, bool) {
 }
 
 // put returns bytes.
-func (s *Shares[K]) put(from K, o *sharer, n int64) {
-	o.held, s.used = o.held-n, s.used-n
-	if o.held < 0 {
+func (s *Shares[K]) put(by Holder[K], o *sharer, n int64) {
+	if has := o.has(by.New); n > has {
 		if Invariants {
-			panic(fmt.Sprintf("bufpool: %v: %d bytes more returned than taken", from, -o.held))
+			panic(fmt.Sprintf("bufpool: %v: %d bytes more returned than taken", by, n-has))
 		}
-		s.used -= o.held
-		o.held = 0
+		n = has
+	}
+	o.held, s.used = o.held-n, s.used-n
+	if by.New {
+		o.fresh -= n
 	}
 	for kind := range s.alone {
-		if o.held == 0 && s.alone[kind] == o {
-			s.alone[kind] = nil
+		if alone := &s.alone[kind]; alone.of == o && o.has(alone.new) == 0 {
+			alone.of = nil
 		}
 	}
 }
 
-// admit serves the callers that wait: of each kind, the origin with the least first, then the one
+// admit serves the callers that wait: of each queue, the origin with the least first, then the one
 // that has waited the longest. An origin whose next caller must wait for more does not delay the
 // others.
 func (s *Shares[K]) admit() {
-	for kind := range kinds {
-		for s.admitOne(kind) {
+	for queue := range queues {
+		for s.admitOne(queue) {
 		}
 	}
 }
 
-// admitOne serves one caller of a kind, and returns false if it can serve none.
-func (s *Shares[K]) admitOne(kind int) bool {
+// admitOne serves one caller of a queue, and returns false if it can serve none.
+func (s *Shares[K]) admitOne(queue int) bool {
 	var waiting []*sharer
 	for _, o := range s.of {
-		if s.stats.Waiting > 0 && len(o.waiting[kind]) > 0 {
+		if s.stats.Waiting > 0 && len(o.waiting[queue]) > 0 {
 			waiting = append(waiting, o)
 		}
 	}
 	slices.SortFunc(waiting, func(a, b *sharer) int {
-		return cmp.Or(cmp.Compare(a.held, b.held), cmp.Compare(a.waiting[kind][0].turn, b.waiting[kind][0].turn))
+		return cmp.Or(cmp.Compare(a.held, b.held), cmp.Compare(a.waiting[queue][0].turn, b.waiting[queue][0].turn))
 	})
 	for _, o := range waiting {
-		t := o.waiting[kind][0]
-		if n, ok := s.grant(o, t.most, t.least); ok {
-			o.waiting[kind] = o.waiting[kind][1:]
+		t := o.waiting[queue][0]
+		if n, ok := s.grant(o, queue, t.most, t.least); ok {
+			o.waiting[queue] = o.waiting[queue][1:]
 			s.stats.Waiting--
 			t.granted = n
 			close(t.ready)

@@ -184,7 +184,7 @@ func (f *Forwarder) tunnel(r *network.Request, broker int32) (*tunnel, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := newTunnel(f, to, nc, r.CountsBy(), r.Closer())
+	t := newTunnel(f, to, nc, r.Holder().Origin, r.Closer())
 	f.mu.Lock()
 	stopped := f.stopped
 	if !stopped {

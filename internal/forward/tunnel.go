@@ -255,8 +255,10 @@ func (t *tunnel) answer(in *bufio.Reader) error {
 	}
 	n := size - 4
 	counted := !network.Relays(n - 1)
+	var holder bufpool.Holder[netip.Prefix]
 	if counted {
-		if err := t.acquire(p, int64(n)); err != nil {
+		var err error
+		if holder, err = t.acquire(p, int64(n)); err != nil {
 			return err
 		}
 	}
@@ -264,7 +266,7 @@ func (t *tunnel) answer(in *bufio.Reader) error {
 	release := func() {
 		body.Release()
 		if counted {
-			t.f.o.Answers.Return(t.origin, int64(n))
+			t.f.o.Answers.Return(holder, int64(n))
 		}
 	}
 	if _, err := io.ReadFull(in, body.Bytes()); err != nil {
@@ -289,14 +291,16 @@ func (t *tunnel) answer(in *bufio.Reader) error {
 	return nil
 }
 
-// acquire waits for the memory of an answer.
-func (t *tunnel) acquire(p *passed, n int64) error {
+// acquire waits for the memory of an answer, and returns who holds it.
+func (t *tunnel) acquire(p *passed, n int64) (bufpool.Holder[netip.Prefix], error) {
 	if p.asked != nil { // its request may have ended
-		_, err := t.f.o.Answers.Take(t.ctx, t.origin, n, n)
-		return err
+		by := bufpool.Holder[netip.Prefix]{Origin: t.origin}
+		_, err := t.f.o.Answers.Take(t.ctx, by, n, n)
+		return by, err
 	}
-	return p.r.AwaitReaders(func(context.Context) error {
-		_, err := t.f.o.Answers.Take(t.ctx, t.origin, n, n)
+	by := p.r.Holder()
+	return by, p.r.AwaitReaders(func(context.Context) error {
+		_, err := t.f.o.Answers.Take(t.ctx, by, n, n)
 		return err
 	})
 }

@@ -52,6 +52,7 @@ type conn struct {
 	wcond   sync.Cond // the writer waits for an answer to write
 	life    life
 	queue   queue
+	proven  bool       // it is not new, see proves
 	starved starvation // the reader's wait for memory
 	sock    socket
 	poll    polling
@@ -95,6 +96,7 @@ func (c *conn) push(r *Request) bool {
 		return false
 	}
 	c.on(connlife.Push)
+	r.proven = c.proves()
 	c.queue.add(r)
 	c.srv.arrived.Add(1)
 	if r.Key == protocol.KeyProduce && c.queue.produces == 1 {

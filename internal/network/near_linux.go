@@ -34,3 +34,22 @@ func setSendBuffer(nc net.Conn, size int, near bool) (done bool) {
 	}) // the next write reports a closed socket
 	return done
 }
+
+// unsent returns how many bytes of a connection its client's machine has not received: they are in
+// the socket's send buffer. It is 0 if nc is nil, or no TCP connection.
+func unsent(nc net.Conn) (n int64) {
+	socket, ok := below(nc).(*net.TCPConn)
+	if !ok {
+		return 0
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if bytes, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil {
+			n = int64(bytes)
+		}
+	}) // of a closed socket, nothing is unsent
+	return n
+}

@@ -67,3 +67,29 @@ func TestANearClientSharesTheProcessors(t *testing.T) {
 	step("alone again", 0, othersEvery, func(n int) bool { return n > 2*nearBuffer })
 	step("others again", 2, othersEvery, small)
 }
+
+// A connection is new until its client has read answers; what its socket only holds does not count.
+func TestAConnectionIsNewUntilItsClientHasRead(t *testing.T) {
+	fresh := make(chan bool, 1)
+	f := start(t, func(r *Request) {
+		fresh <- r.Holder().New
+		r.Respond(body(make([]byte, 100_000)))
+	}, nil)
+	defer f.end(t)
+	c := dial(t, f.tcp(t))
+	const asked = 2 + provenBytes/100_000 // fewer than a socket holds
+	for i := range int32(asked) {
+		c.send(t, frame(keyMetadata, 3, i, nil))
+		if !<-fresh {
+			t.Fatalf("after %d answers of which its client has read none, a connection is not new", i)
+		}
+	}
+	for i := range int32(asked) {
+		c.want(t, i)
+	}
+	c.send(t, frame(keyMetadata, 3, asked, nil))
+	if <-fresh {
+		t.Error("a connection is new whose client has read all answers")
+	}
+	c.want(t, asked)
+}

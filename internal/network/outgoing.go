@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/security/origin"
 )
 
@@ -158,8 +159,25 @@ func (r *Request) AwaitReaders(wait func(context.Context) error) error {
 	return wait(c.span.client)
 }
 
-// CountsBy returns what the client's address counts by (origin.Of).
-func (r *Request) CountsBy() netip.Prefix { return origin.Of(r.conn.ip) }
+// Holder returns who holds the memory of the request's answer: the client's address as it counts
+// (origin.Of), and whether its connection was new when the request came: it had not read answers of
+// provenBytes.
+func (r *Request) Holder() bufpool.Holder[netip.Prefix] {
+	return bufpool.Holder[netip.Prefix]{Origin: origin.Of(r.conn.ip), New: !r.proven}
+}
+
+// provenBytes is how many bytes of answers the client of a connection has read that is no longer
+// new: more than the receive buffer of one that reads nothing, which grows only with what it reads
+// (128 KiB on Linux).
+const provenBytes = 256 << 10
+
+// proves reports whether the connection is not new. Caller holds mu.
+func (c *conn) proves() bool {
+	if !c.proven && c.queue.written >= provenBytes {
+		c.proven = c.queue.written-unsent(c.sock.nc) >= provenBytes
+	}
+	return c.proven
+}
 
 // count updates the server's count of the connection's encoded answers. Caller holds mu.
 func (c *conn) count() {

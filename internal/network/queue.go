@@ -24,6 +24,7 @@ type queue struct {
 	counted        int   // of those, bytes that are counted in Server.outgoing
 	raw            int   // of the unwritten bytes, those in memory that RespondRaw passed
 	writing        writing
+	written        int64     // bytes of answers that were written, in all
 	answered       time.Time // when the last answer was ready
 	traffic        view.Traffic
 	away           absence
@@ -116,6 +117,7 @@ func (q *queue) wrote(job answers) {
 	q.unwritten -= job.bytes
 	q.encoded -= job.encoded
 	q.raw -= job.raw
+	q.written += int64(job.bytes)
 	q.writing = writing{}
 }
 

@@ -58,6 +58,7 @@ type Request struct {
 	frame  *bufpool.Buffer // the memory of Body
 	budget *bufpool.Budget // charged with size bytes; nil if nothing was charged
 	size   int             // of the frame, without its length field
+	proven bool            // its connection was not new (Holder) when it came
 
 	records int64 // see CountRecords
 

@@ -28,6 +28,7 @@ type output struct {
 	deadline time.Time // write deadline of the socket
 	others   traffic
 	taken    int64 // answers that were taken for writing; guarded by conn.mu while nothing is written
+	proven   bool  // the connection is not new (Request.Holder)
 	// The present call that writes: since when (unix ns; 0 before the first), and its bytes.
 	since, bytes atomic.Int64
 	iov          [][]byte
@@ -187,6 +188,7 @@ func (c *conn) take(limit int) answers {
 	c.on(connlife.Take)
 	c.out.taken += int64(job.n)
 	c.out.since.Store(0)
+	c.out.proven = c.proves()
 	return job
 }
 
@@ -268,9 +270,9 @@ func (c *conn) writeOne(p []byte) error {
 }
 
 // chunk returns the most that one call writes: little if handlers wait for memory that answers
-// hold, so that it shows whether the client reads.
+// hold, so that it shows whether the client reads, and to a new connection.
 func (c *conn) chunk() int {
-	if c.srv.outgoing.waiting.Load() > 0 {
+	if c.srv.outgoing.waiting.Load() > 0 || !c.out.proven {
 		return lagBytes
 	}
 	return writeChunk

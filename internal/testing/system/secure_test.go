@@ -1,8 +1,10 @@
 package system
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -17,9 +19,31 @@ import (
 	"github.com/chronik-io/chronik/internal/testing/ports"
 )
 
+// noPassword fails if a file below the directory of secure init has the administrator's password.
+func noPassword(t *testing.T, dir string) {
+	t.Helper()
+	contexts, err := os.ReadFile(os.Getenv("CHRONIKCTL_CONFIG"))
+	must.OK(t, err)
+	_, password, _ := strings.Cut(string(contexts), "sasl-password:")
+	password = strings.Trim(strings.TrimSpace(strings.SplitN(password, "\n", 2)[0]), `"`)
+	if len(password) < 32 {
+		t.Fatalf("the password has %d characters", len(password))
+	}
+	must.OK(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if bytes.Contains(text, []byte(password)) {
+			t.Errorf("%s has the password", path)
+		}
+		return err
+	}))
+}
+
 // What secure init makes starts: chronikctl works with its context at once, and not without the
-// password. A client that trusts ca.pem can check the broker. SIGHUP makes it serve a renewed
-// certificate without a restart, and read its configuration again.
+// password, which no file near the data has. A client that trusts ca.pem can check the broker.
+// SIGHUP makes it serve a renewed certificate without a restart, and read its configuration again.
 func TestASecuredBrokerServesAndRenews(t *testing.T) {
 	at, err := ports.Loopback()
 	must.OK(t, err)
@@ -55,6 +79,7 @@ func TestASecuredBrokerServesAndRenews(t *testing.T) {
 	if out, err := list("--brokers", "localhost:"+port, "--tls-ca", filepath.Join(dir, "ca.pem"), "--timeout", "5s"); err == nil {
 		t.Errorf("without a password: %s", out)
 	}
+	noPassword(t, dir)
 	authority, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
 	must.OK(t, err)
 	trusted := x509.NewCertPool()
