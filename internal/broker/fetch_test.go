@@ -253,7 +253,7 @@ func TestUnreadAnswersStayWithinTheirBudget(t *testing.T) {
 // Clients that read nothing hold no more memory than the budget, whatever the size of their first
 // batch; they lose their connections, so that one that reads gets its batch.
 func TestAClientThatReadsIsServedAmongThoseThatDoNot(t *testing.T) {
-	const limit, clients = 1 << 20, 30
+	const limit, clients = 1 << 20, 6
 	n := newNode(t, func(o *nodeOptions) { o.pipe, o.broker = true, func(b *Options) { b.AnswerBytes = limit } })
 	n.topic(t, "t", 1)
 	size := n.put(t, "t", 4, strings.Repeat("x", 300_000))

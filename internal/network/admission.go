@@ -90,10 +90,10 @@ type arrival struct {
 	mark    int64         // got at that time
 }
 
-func newAdmission(name string, budget int64, maxFrame, least int) *admission {
+func newAdmission(name string, budget, most int64, maxFrame int) *admission {
 	return &admission{
 		name: name, whole: bufpool.NewBudget(budget), size: max(budget/2, 1), receiving: make(map[*arrival]struct{}),
-		most: int(min(int64(maxFrame), max(2*budget, int64(least)))),
+		most: int(min(int64(maxFrame), most)),
 	}
 }
 

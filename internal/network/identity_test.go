@@ -118,7 +118,7 @@ func TestRequestSizeIsBoundedByItsMemory(t *testing.T) {
 		in   bool
 	}{
 		{protocol.KeyProduce, minProduce, true}, {protocol.KeyProduce, minProduce + 1, false},
-		{keyMetadata, 6 << 20, true}, {keyMetadata, 6<<20 + 1, false},
+		{keyMetadata, minOther, true}, {keyMetadata, minOther + 1, false},
 	} {
 		c := dial(t, addr)
 		t.Cleanup(func() { c.Close() })

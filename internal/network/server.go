@@ -67,9 +67,9 @@ func New(opts Options) (*Server, error) {
 	}
 	return &Server{
 		opts:      opts,
-		produce:   newAdmission("produce", opts.ProduceBytes, opts.MaxFrame, minProduce),
-		other:     newAdmission("other", opts.OtherBytes, opts.MaxFrame, minOther),
-		logins:    newAdmission("login", opts.loginBudget, opts.LoginBytes, opts.LoginBytes),
+		produce:   newAdmission("produce", opts.ProduceBytes, max(2*opts.ProduceBytes, minProduce), opts.MaxFrame),
+		other:     newAdmission("other", opts.OtherBytes, max(opts.OtherBytes/2, minOther), opts.MaxFrame),
+		logins:    newAdmission("login", opts.loginBudget, int64(opts.LoginBytes), opts.LoginBytes),
 		places:    opts.Places,
 		reads:     bufpool.NewBudget(opts.ReadBytes),
 		outgoing:  outgoing{size: opts.AnswerBytes},
