@@ -3,7 +3,8 @@
 # Two workers of each language share the jobs of a topic, on a broker of their own:
 #
 #   1. Most jobs succeed. Some are released once, and come again after the delay of the group. Some are
-#      rejected, and run once. One kills its worker (SIGKILL), and the other worker gets it.
+#      rejected: they run once, and are in the topic of dead letters. One kills its worker (SIGKILL),
+#      and the other worker gets it.
 #   2. Jobs of a topic with a higher priority overtake those that were there before.
 #
 # QUEUES="franz-go java"   these languages only.
@@ -75,7 +76,9 @@ JOB
   broker=$!
   until_is "the broker starts" ready
   ctl topic create jobs urgent --partitions 1 >/dev/null
-  ctl config set group workers share.auto.offset.reset=earliest "chronik.share.retry.backoff.ms=$delay" >/dev/null
+  ctl topic create dlq.jobs --partitions 1 --config errors.deadletterqueue.group.enable=true >/dev/null
+  ctl config set group workers share.auto.offset.reset=earliest "chronik.share.retry.backoff.ms=$delay" \
+    errors.deadletterqueue.topic.name=dlq.jobs errors.deadletterqueue.copy.record.enable=true >/dev/null
 
   { seq -f 'plain %g' 30; seq -f 'again %g' 3; seq -f 'bad %g' 3; echo "crash 1"; } | ctl produce jobs >/dev/null 2>&1
   work 1 jobs
@@ -91,6 +94,8 @@ JOB
     [ $# -ge 2 ] && [ $(($2 - $1)) -ge $delay ] || die "the job \"again $n\" ran at $*, with a delay of $delay ms"
     ran 2 " bad $n\$" && die "the job \"bad $n\" ran again"
   done
+  until_is "the rejected jobs are dead letters" dead 3
+  [ "$(ctl consume dlq.jobs | sort | tr '\n' ,)" = "bad 1,bad 2,bad 3," ] || die "dead letters: $(ctl consume dlq.jobs)"
   for n in 1 2; do
     if kill -0 "${workers[$n]}" 2>/dev/null; then left=$n; else unset "workers[$n]"; fi
   done
@@ -113,6 +118,7 @@ JOB
   if grep -E '"level":"(error|dpanic|panic|fatal)"' log; then die "the broker logged errors"; fi
   echo "$client: $(wc -l <ran) runs of $(sort -u finished | wc -l) jobs that succeeded, and 3 that did not"
 }
+dead() { [ "$(ctl consume dlq.jobs | wc -l)" -ge "$1" ]; }
 finished() { [ "$(sort -u finished 2>/dev/null | wc -l)" -ge "$1" ]; }
 stop() { # stop NUMBER   as Ctrl-C does
   local rc=0
