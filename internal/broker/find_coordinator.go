@@ -105,8 +105,6 @@ func (b *Handler) coordinatorOf(r *network.Request, req *kmsg.FindCoordinatorReq
 			return noNode, protocolErrorf(kerr.InvalidRequest, "%s", err)
 		}
 		of = b.opt.Shares.Service
-	case req.CoordinatorType == shareCoordinator && req.Version >= 6:
-		return noNode, protocolErrorf(kerr.InvalidRequest, "share groups are not available in this version")
 	default:
 		return noNode, protocolErrorf(kerr.InvalidRequest, "there is no coordinator of type %d", req.CoordinatorType)
 	}

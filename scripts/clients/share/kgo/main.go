@@ -71,8 +71,8 @@ func (s *story) member() *member {
 // take takes what there is, and acknowledges it.
 func (m *member) take() (taken []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-	defer cancel()
 	records := m.cl.PollRecords(ctx, 20).Records()
+	cancel()
 	acks := make([]kgo.AckStatus, len(records))
 	m.failed = map[int32]bool{} // no acknowledgement is under way
 	for i, r := range records {
