@@ -51,7 +51,7 @@ public class Shares {
         return AcknowledgeType.ACCEPT;
     }
 
-    /** Takes what there is, and acknowledges it. */
+    /** Polls once, and acknowledges what it gets. */
     static List<String> take(KafkaShareConsumer<String, String> c) {
         List<String> taken = new ArrayList<>();
         var records = c.poll(Duration.ofMillis(200));

@@ -34,7 +34,7 @@ def acknowledgement(msg):
 
 
 def take(c):
-    """Takes what there is, and acknowledges it."""
+    """Polls once, and acknowledges what it gets."""
     records = [msg for msg in c.poll(0.2) if not msg.error()]
     for msg in records:
         value = msg.value().decode()

@@ -68,7 +68,7 @@ func (s *story) member() *member {
 	return m
 }
 
-// take takes what there is, and acknowledges it.
+// take polls once, and acknowledges what it gets.
 func (m *member) take() (taken []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	records := m.cl.PollRecords(ctx, 20).Records()
