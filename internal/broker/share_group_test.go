@@ -74,7 +74,7 @@ func TestShareGroupFromJoinToDeletion(t *testing.T) {
 	n.coordinates(t)
 	w := n.dial(t)
 	resp := ask[*kmsg.ShareGroupHeartbeatResponse](t, w, 1, shareBeat("m", 0, "in"))
-	if resp.ErrorCode != 0 || *resp.MemberID != "m" || resp.HeartbeatIntervalMillis != 5000 {
+	if resp.ErrorCode != 0 || *resp.MemberID != "m" || resp.HeartbeatIntervalMillis != 500 {
 		t.Fatalf("%+v", resp)
 	}
 	for resp.Assignment == nil || len(resp.Assignment.TopicPartitions) == 0 {
