@@ -34,7 +34,7 @@ func TestListsHaveTheirMemoryFirst(t *testing.T) {
 			t.Errorf("%s: an answer of %d bytes, %d are reserved", what, size, most)
 		}
 	}
-	for _, a := range offered(true) {
+	for _, a := range apis() {
 		name := a.Name()
 		lists := strings.HasPrefix(name, "List") && name != "ListOffsets" || strings.Contains(name, "Describe") ||
 			slices.Contains([]string{"Metadata", "OffsetFetch", "ElectLeaders"}, name) ||

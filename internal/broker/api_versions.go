@@ -32,8 +32,7 @@ func decodeApiVersions(b *Handler, r *network.Request) (*kmsg.ApiVersionsRequest
 
 // metadataVersion is the level of metadata.version that clients see, as Kafka numbers it: 33 is
 // 4.4-IV2. It means that requests have the same meaning as in Kafka 4.4. There is no other level,
-// since chronik's own metadata has its own (metadata.MaxFeatureLevel). Features of share groups are
-// listed when they work.
+// since chronik's own metadata has its own (metadata.MaxFeatureLevel).
 //
 // groupVersion is the level of group.version: with 1 clients may use the protocol of KIP-848.
 // streamsVersion is that of streams.version: with 1 Kafka Streams may use that of KIP-1071.

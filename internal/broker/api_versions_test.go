@@ -41,9 +41,9 @@ func TestApiVersionsListsTheTable(t *testing.T) {
 		if v < 3 {
 			continue
 		}
-		listed, want := features(resp), "metadata.version 33-33 group.version 1-1 streams.version 1-1 transaction.version 2-2"
+		listed, want := features(resp), "metadata.version 33-33 group.version 1-1 share.version 1-1 streams.version 1-1 transaction.version 2-2"
 		if v >= 4 {
-			want += " (group.version from 0) (streams.version from 0) (transaction.version from 0)"
+			want += " (group.version from 0) (share.version from 0) (streams.version from 0) (transaction.version from 0)"
 		}
 		if listed != want || resp.FinalizedFeaturesEpoch != n.image().Version() {
 			t.Errorf("version %d: features %s, want %s; epoch %d", v, listed, want, resp.FinalizedFeaturesEpoch)

@@ -63,13 +63,6 @@ func apis() []api {
 		pushTelemetryAPI(),
 		listConfigResourcesAPI(),
 		describeTopicPartitionsAPI(),
-	}
-}
-
-// previewed lists the APIs of features that are not complete (share groups). Only tests offer them,
-// with Options.Preview.
-func previewed() []api {
-	return []api{
 		shareGroupHeartbeatAPI(),
 		shareGroupDescribeAPI(),
 		shareFetchAPI(),
@@ -80,12 +73,4 @@ func previewed() []api {
 		deleteShareGroupStateAPI(),
 		readShareGroupStateSummaryAPI(),
 	}
-}
-
-// offered lists the APIs that a broker serves.
-func offered(preview bool) []api {
-	if preview {
-		return append(apis(), previewed()...)
-	}
-	return apis()
 }

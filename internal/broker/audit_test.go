@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/testing/sharetest"
 )
 
 // auditLines is an audit.Sink in memory.
@@ -112,7 +113,8 @@ func TestAuditOfRequests(t *testing.T) {
 
 // Every request that is refused for a missing right has a line, whatever API it is of.
 func TestEveryRefusalIsRecorded(t *testing.T) {
-	g := newGuarded(t, quick, func(o *nodeOptions) { o.static["auto.create.topics.enable"] = "false" })
+	var desk *sharetest.Desk
+	g := newGuarded(t, quick, shares(&desk), func(o *nodeOptions) { o.static["auto.create.topics.enable"] = "false" })
 	world := g.authWorld(t)
 	cases := authCases()
 	for i := range cases {

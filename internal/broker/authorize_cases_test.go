@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -51,7 +52,7 @@ func (g *guarded) authWorld(t *testing.T) *authWorld {
 
 // authCases are the kinds of requests that need rights, and what each needs.
 func authCases() []authCase {
-	return append(append(dataCases(), groupCases()...), adminCases()...)
+	return slices.Concat(dataCases(), groupCases(), shareCases(), adminCases())
 }
 
 func dataCases() []authCase {
@@ -167,6 +168,39 @@ func groupCases() []authCase {
 		}},
 		{key: int16(kmsg.StreamsGroupDescribe), needs: []need{anyGroup(acl.Describe, "g"), anyGroup(acl.Describe, "h")}},
 	}
+}
+
+func shareCases() []authCase {
+	list := []authCase{
+		{key: int16(kmsg.ShareGroupHeartbeat), fill: func(_ *authWorld, r kmsg.Request) {
+			beat := shareBeat("m", 0, "t", "u")
+			beat.Version, beat.GroupID = r.GetVersion(), "sharing"
+			*r.(*kmsg.ShareGroupHeartbeatRequest) = *beat
+		}, needs: []need{
+			anyGroup(acl.Read, "sharing"), anyTopic(acl.Describe), needs(kerr.TopicAuthorizationFailed, topicRight(acl.Describe, "u")),
+		}},
+		{key: int16(kmsg.ShareGroupDescribe), fill: func(_ *authWorld, r kmsg.Request) {
+			r.(*kmsg.ShareGroupDescribeRequest).GroupIDs = []string{"g", "h"}
+		}, needs: []need{anyGroup(acl.Describe, "g"), anyGroup(acl.Describe, "h")}},
+		// ShareAcknowledge needs a session: TestShareRequestsNeedRights has its topics.
+		{key: int16(kmsg.ShareAcknowledge), fill: func(w *authWorld, r kmsg.Request) {
+			r.(*kmsg.ShareAcknowledgeRequest).GroupID, r.(*kmsg.ShareAcknowledgeRequest).MemberID = new("g"), new("m")
+		}, needs: []need{anyGroup(acl.Read, "g")}},
+	}
+	fetch := authCase{name: "ShareFetch", key: int16(kmsg.ShareFetch), fill: func(w *authWorld, r kmsg.Request) {
+		version := r.GetVersion()
+		*r.(*kmsg.ShareFetchRequest) = *(&sharer{group: "g", id: "m", topic: w.id, max: 500}).request()
+		r.SetVersion(version)
+	}, needs: []need{anyGroup(acl.Read, "g"), needs(kerr.UnknownTopicID, topicRight(acl.Read, "t"))}}
+	list = append(list, fetch)
+	fetch.name, fetch.base = "ShareFetch of a topic that is described", []right{topicRight(acl.Describe, "t")}
+	fetch.needs = []need{anyGroup(acl.Read, "g"), anyTopic(acl.Read)}
+	list = append(list, fetch)
+	for key := kmsg.InitializeShareGroupState; key <= kmsg.ReadShareGroupStateSummary; key++ {
+		list = append(list, authCase{key: int16(key), fill: func(w *authWorld, r kmsg.Request) { fillShareState(r, w.id) },
+			needs: []need{inCommand(acl.ClusterAction)}})
+	}
+	return list
 }
 
 func adminCases() []authCase {

@@ -18,6 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/sharetest"
 )
 
 // guarded is a node with rules that a test may change. At first there is no authorization.
@@ -30,7 +31,11 @@ func newGuarded(t testing.TB, change ...func(*nodeOptions)) *guarded {
 	t.Helper()
 	g := &guarded{}
 	g.node = newNode(t, append(change, func(o *nodeOptions) {
-		o.broker = func(b *Options) { b.Cluster, b.Rules = &fakeCluster{}, g.rules.Load }
+		before := o.broker
+		o.broker = func(b *Options) {
+			before(b)
+			b.Cluster, b.Rules = &fakeCluster{}, g.rules.Load
+		}
 		o.visible = Visible(g.rules.Load)
 	})...)
 	return g
@@ -215,7 +220,8 @@ func openAPIs() []int16 {
 // one, and with all and one denied: with the code of its case, at the level that the golden file
 // has. No answer names what its client may not see, and nothing is made.
 func TestEveryRequestNeedsItsRights(t *testing.T) {
-	g := newGuarded(t, quick, func(o *nodeOptions) { o.static["auto.create.topics.enable"] = "false" })
+	var desk *sharetest.Desk
+	g := newGuarded(t, quick, shares(&desk), func(o *nodeOptions) { o.static["auto.create.topics.enable"] = "false" })
 	world := g.authWorld(t)
 	cases := authCases()
 	var levels strings.Builder

@@ -222,7 +222,7 @@ func TestDistinct(t *testing.T) {
 // A broker with 64 MiB refuses a request for 100,000 topics.
 func TestRequestSizeIsBoundedByMemory(t *testing.T) {
 	for most, fits := range map[int64]map[int]bool{0: {20_000: true, 100_000: true}, 4 << 20: {20_000: true, 100_000: false}} {
-		table, err := Table(most, false)
+		table, err := Table(most)
 		must(t, err)
 		for topics, want := range fits {
 			req := kmsg.NewPtrMetadataRequest()
@@ -242,7 +242,7 @@ func TestRequestSizeIsBoundedByMemory(t *testing.T) {
 // A request may name tens of thousands of groups, as monitoring tools do, or hundreds of thousands
 // of partitions, but not hundreds of thousands of groups.
 func TestOffsetFetchIsBounded(t *testing.T) {
-	table, err := Table(0, false)
+	table, err := Table(0)
 	must(t, err)
 	for name, c := range map[string]struct {
 		groups, partitions int

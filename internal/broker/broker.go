@@ -48,7 +48,7 @@ type Options struct {
 	Groups   *service.Groups
 	// Transactions coordinates transactions.
 	Transactions *service.Service
-	// Shares coordinates the states of share groups. Required with Preview.
+	// Shares coordinates the states of share groups.
 	Shares *service.Shares
 	// Exchange appends the markers that tools send.
 	Exchange *exchange.Exchange
@@ -106,8 +106,6 @@ type Options struct {
 	ShareStates shareleader.Coordinator
 	// ShareBytes bounds the memory of share partitions and share sessions. Default 64 MiB.
 	ShareBytes int64
-	// Preview offers features that are not complete: share groups. Tests need it.
-	Preview bool
 	// Logger receives the log messages of handlers. Level is the log level of the whole broker,
 	// which clients may change.
 	Logger *zap.Logger
@@ -166,7 +164,7 @@ func New(opt Options) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("broker configuration: %w", err)
 	}
-	table, err := Table(opt.DecodedBytes, opt.Preview)
+	table, err := Table(opt.DecodedBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +176,7 @@ func New(opt Options) (*Handler, error) {
 	}
 	opt.ParkedBytes = cmp.Or(opt.ParkedBytes, defaultParkedBytes)
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
-	b := &Handler{opt: opt, conf: conf, table: table, entries: newEntries(opt.Preview),
+	b := &Handler{opt: opt, conf: conf, table: table, entries: newEntries(),
 		sessions: newSessions(int(conf.FetchSessions), cmp.Or(opt.SessionBytes, defaultSessionBytes)),
 		damage:   damageReports{gap: damageGap},
 		answers:  bufpool.NewShares[netip.Prefix](cmp.Or(opt.AnswerBytes, defaultAnswerBytes), minAnswer),

@@ -102,7 +102,7 @@ func TestARefusalNamesEveryPart(t *testing.T) {
 
 // Every answer to a client over its quota reports how long its connection is throttled.
 func TestEveryAnswerReportsItsThrottleTime(t *testing.T) {
-	n := newNode(t, quick, previewing, func(o *nodeOptions) {
+	n := newNode(t, quick, func(o *nodeOptions) {
 		o.broker = func(b *Options) {
 			b.Cluster, b.Quotas = &fakeCluster{}, indebted(7*time.Millisecond)
 		}
@@ -129,7 +129,7 @@ func TestEveryAnswerReportsItsThrottleTime(t *testing.T) {
 // If the memory for waiting requests is used up, requests that would wait are refused with a
 // retriable error, and all others are answered.
 func TestWaitingRequestsAreRefusedWithoutMemory(t *testing.T) {
-	n := newNode(t, quick, inCluster(&fakeCluster{}), previewing)
+	n := newNode(t, quick, inCluster(&fakeCluster{}))
 	id := n.topic(t, "t", 2)
 	n.coordinates(t)
 	all := n.opt.ParkedBytes
@@ -204,7 +204,7 @@ func TestCostBoundsOfAPIs(t *testing.T) {
 	if resp := ask[*kmsg.DescribeConfigsResponse](t, n.dial(t), 4, req); len(resp.Resources) != 1000 {
 		t.Errorf("%d resources", len(resp.Resources))
 	}
-	for _, a := range offered(true) {
+	for _, a := range apis() {
 		if a.MaxCost < 0 || a.MaxCost > 64<<20 {
 			t.Errorf("%s: %d", a.Name(), a.MaxCost)
 		}

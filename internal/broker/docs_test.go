@@ -31,7 +31,7 @@ func TestDocsListEveryRoute(t *testing.T) {
 
 // The documentation lists exactly the APIs of the table.
 func TestDocsListEveryAPI(t *testing.T) {
-	table, err := Table(0, false)
+	table, err := Table(0)
 	must(t, err)
 	var b strings.Builder
 	b.WriteString("| key | API | versions |\n|---|---|---|\n")
@@ -46,8 +46,7 @@ func missing() map[string][]int16 {
 	return map[string][]int16{
 		"A delegation token is a password that the brokers make for another client, under a secret key that all of them have. " +
 			"A user for each application (SCRAM) or short-lived tokens of an issuer (OAUTHBEARER) serve for the same": {38, 39, 40, 41},
-		"Share groups are not there yet; use consumer groups":                                            {76, 77, 78, 79, 90, 91, 92},
-		"Kafka's brokers send it to each other for share groups; clients do not":                         {83, 84, 85, 86, 87},
+		"The offsets of share groups can't be read and reset yet":                                        {90, 91, 92},
 		"The voters follow from the lists of brokers: [change the voters](cluster.md#change-the-voters)": {80, 81},
 		"The heartbeat of a streams group never asks for a description, so no client sends it. Kafka asks only with " +
 			"`group.streams.topology.description.plugin.class`": {93},
@@ -59,7 +58,7 @@ func missing() map[string][]int16 {
 // The documentation gives a reason for each API of Kafka 4.4 that is missing, and all others have
 // Kafka's versions.
 func TestDocsListEveryMissingAPI(t *testing.T) {
-	table, err := Table(0, false)
+	table, err := Table(0)
 	must(t, err)
 	type kafkaAPI struct {
 		name     string

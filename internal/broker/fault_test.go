@@ -27,7 +27,7 @@ import (
 // with each byte changed, is answered or closes its connection. The broker continues to serve
 // others.
 func TestFault11BodiesThatAreCutOrLie(t *testing.T) {
-	for _, a := range offered(true) {
+	for _, a := range apis() {
 		for _, version := range slices.Compact([]int16{a.Min, a.Max}) {
 			t.Run(fmt.Sprintf("%s/%d", a.Name(), version), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { lies(t, a.Key, version) })
@@ -37,7 +37,7 @@ func TestFault11BodiesThatAreCutOrLie(t *testing.T) {
 }
 
 func lies(t *testing.T, key, version int16) {
-	n := newNode(t, func(o *nodeOptions) { o.pipe = true }, inCluster(&fakeCluster{}), previewing)
+	n := newNode(t, func(o *nodeOptions) { o.pipe = true }, inCluster(&fakeCluster{}))
 	id := n.topic(t, "t", 1)
 	req := kmsg.RequestForKey(key)
 	req.SetVersion(version)

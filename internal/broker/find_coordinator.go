@@ -100,13 +100,11 @@ func (b *Handler) coordinatorOf(r *network.Request, req *kmsg.FindCoordinatorReq
 		return noNode, protocolErrorf(kerr.InvalidRequest, "the transactional id is empty")
 	case req.CoordinatorType == transactionCoordinator:
 		of = b.opt.Transactions
-	case req.CoordinatorType == shareCoordinator && req.Version >= 6 && b.opt.Shares != nil:
+	case req.CoordinatorType == shareCoordinator && req.Version >= 6:
 		if _, err := format.ParseCoordinator(key); err != nil {
 			return noNode, protocolErrorf(kerr.InvalidRequest, "%s", err)
 		}
 		of = b.opt.Shares.Service
-	case req.CoordinatorType == shareCoordinator && req.Version >= 6:
-		return noNode, protocolErrorf(kerr.InvalidRequest, "share groups are not available in this version")
 	default:
 		return noNode, protocolErrorf(kerr.InvalidRequest, "there is no coordinator of type %d", req.CoordinatorType)
 	}

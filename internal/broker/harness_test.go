@@ -68,7 +68,7 @@ type node struct {
 	groups    *service.Groups
 	telemetry *telemetry.Keeper
 	txns      *service.Transactions
-	shares    *service.Shares // nil without nodeOptions.preview
+	shares    *service.Shares
 	static    map[string]string
 	level     zap.AtomicLevel
 	pipe      *pipeListener // nil if clients connect by a socket
@@ -89,7 +89,6 @@ type nodeOptions struct {
 	broker   func(*Options)
 	visible  func(group.Viewer) func(string) bool
 	states   service.ShareStates
-	preview  bool // see Options.Preview
 	// pipe makes clients connect in memory, which synctest can see waiting.
 	pipe bool
 	// store, if set, wraps the file store for the controller.
@@ -165,10 +164,8 @@ func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 		Cluster: &fakeCluster{}, Groups: n.groups, Static: n.static, Logger: zap.NewNop(), Level: n.level,
 		Telemetry:    n.telemetry,
 		Transactions: n.txns.Service, Exchange: markers, Gate: gate.New(gate.Options{Coordinators: &n.coordinators})}
-	if o.preview {
-		n.openShares(t, &o, replicas)
-		handlers.Preview, handlers.Shares = true, n.shares
-	}
+	n.openShares(t, &o, replicas)
+	handlers.Shares = n.shares
 	o.broker(&handlers)
 	n.Handler, err = New(handlers)
 	must(t, err)
@@ -220,9 +217,6 @@ func (n *node) openShares(t testing.TB, o *nodeOptions, replicas *replica.Manage
 	t.Cleanup(n.shares.Close)
 }
 
-// previewing offers features that are not complete.
-func previewing(o *nodeOptions) { o.preview = true }
-
 func (n *node) serve(t testing.TB, o nodeOptions) {
 	t.Helper()
 	opt := network.Options{Handler: n.Handler, Quotas: n.Handler.Quotas(), Table: n.table, Linger: time.Millisecond}
@@ -243,9 +237,7 @@ func (n *node) serve(t testing.TB, o nodeOptions) {
 	t.Cleanup(func() {
 		n.groups.Close()
 		n.txns.Close()
-		if n.shares != nil {
-			n.shares.Close()
-		}
+		n.shares.Close()
 		n.park.Close()
 		must(t, server.Close())
 	})

@@ -46,7 +46,7 @@ func (x *target) dial(_ context.Context, broker int32, _ *network.Adopted) (net.
 // one is another.
 func front(t *testing.T) (n *node, x *target, id [16]byte, away func()) {
 	x = &target{passed: make(chan int32, 1), bodies: make(chan []byte, 1)}
-	n = newNode(t, quick, inCluster(&fakeCluster{}), previewing, func(o *nodeOptions) {
+	n = newNode(t, quick, inCluster(&fakeCluster{}), func(o *nodeOptions) {
 		o.listener = network.Listener{Name: "one", Forward: true, AdvertisedHost: "b{id}.kafka", AdvertisedPort: 9094}
 		o.broker = func(b *Options) { b.Tunnel, b.Lease = x.dial, func() bool { return !x.noLease.Load() } }
 	})
@@ -81,7 +81,7 @@ func TestAFrontWithoutALeaseEndsConnections(t *testing.T) {
 func TestLostRequestsHaveAnswers(t *testing.T) {
 	n, x, id, away := front(t)
 	away()
-	for _, a := range offered(true) {
+	for _, a := range apis() {
 		if a.route == "" || a.route == byAll || a.route == byNone {
 			continue
 		}

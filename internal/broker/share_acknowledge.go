@@ -24,6 +24,7 @@ func shareAcknowledgeAPI() api {
 		inProportion: true,
 		API:          protocol.API{Key: int16(kmsg.ShareAcknowledge), Min: 1, Max: 2},
 		asks:         asks[*kmsg.ShareAcknowledgeRequest]{inside: true},
+		enabled:      sharesEnabled,
 		overloaded:   kerr.CoordinatorNotAvailable,
 		route:        route[*kmsg.ShareAcknowledgeRequest]{by: byNone},
 		handle: later(func(b *Handler, _ *kmsg.ShareAcknowledgeRequest) (*network.Waiter, string) {

@@ -33,6 +33,7 @@ func shareFetchAPI() api {
 		inProportion: true,
 		API:          protocol.API{Key: int16(kmsg.ShareFetch), Min: 1, Max: 2},
 		asks:         asks[*kmsg.ShareFetchRequest]{inside: true},
+		enabled:      sharesEnabled,
 		overloaded:   kerr.CoordinatorNotAvailable,
 		route:        route[*kmsg.ShareFetchRequest]{by: byNone},
 		handle:       parks(shareFetch),

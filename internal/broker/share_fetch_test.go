@@ -32,7 +32,7 @@ func shares(desk **sharetest.Desk) func(*nodeOptions) {
 				}
 				return p.LeaderEpoch
 			})
-			opt.Preview, opt.ShareStates = true, *desk
+			opt.ShareStates = *desk
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 func shareGroupDescribeAPI() api {
 	l := namedGroups(kmsg.ShareGroupDescribe, 1, acl.Describe,
 		func(req *kmsg.ShareGroupDescribeRequest) *[]string { return &req.GroupIDs }, shareGroupDescribe)
-	l.API.Min, l.refuse = 1, refuseShareDescribe
+	l.API.Min, l.enabled, l.refuse = 1, sharesEnabled, refuseShareDescribe
 	return l.api()
 }
 

@@ -12,7 +12,7 @@ import (
 // group coordinator (KIP-932).
 func shareGroupHeartbeatAPI() api {
 	l := groupAPI(kmsg.ShareGroupHeartbeat, 1, func(req *kmsg.ShareGroupHeartbeatRequest) string { return req.GroupID }, nil)
-	l.API.Min = 1
+	l.API.Min, l.enabled = 1, sharesEnabled
 	l.asks.whole = func(m rights, req *kmsg.ShareGroupHeartbeatRequest) *kerr.Error {
 		if err := m.group(acl.Read, req.GroupID); err != nil || !group.ValidShare(req) {
 			return err // the shard refuses an invalid request, and says why

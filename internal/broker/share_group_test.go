@@ -48,7 +48,7 @@ func (s *shareStates) count() int {
 func withShares(s *shareStates) func(*nodeOptions) {
 	return func(o *nodeOptions) {
 		o.static["group.share.assignment.interval.ms"] = "0"
-		o.states, o.preview = s, true
+		o.states = s
 	}
 }
 
@@ -74,7 +74,7 @@ func TestShareGroupFromJoinToDeletion(t *testing.T) {
 	n.coordinates(t)
 	w := n.dial(t)
 	resp := ask[*kmsg.ShareGroupHeartbeatResponse](t, w, 1, shareBeat("m", 0, "in"))
-	if resp.ErrorCode != 0 || *resp.MemberID != "m" || resp.HeartbeatIntervalMillis != 5000 {
+	if resp.ErrorCode != 0 || *resp.MemberID != "m" || resp.HeartbeatIntervalMillis != 500 {
 		t.Fatalf("%+v", resp)
 	}
 	for resp.Assignment == nil || len(resp.Assignment.TopicPartitions) == 0 {
@@ -113,10 +113,9 @@ func TestShareGroupFromJoinToDeletion(t *testing.T) {
 	}
 }
 
-// Without share coordinators members join, and get nothing. A broker that does not offer share
-// groups does not know the requests.
+// Without share coordinators members join, and get nothing.
 func TestShareGroupsWithoutShareCoordinators(t *testing.T) {
-	n := newNode(t, quick, func(o *nodeOptions) { o.preview = true })
+	n := newNode(t, quick)
 	n.topic(t, "in", 2)
 	n.coordinates(t)
 	w := n.dial(t)
@@ -124,12 +123,6 @@ func TestShareGroupsWithoutShareCoordinators(t *testing.T) {
 	resp = ask[*kmsg.ShareGroupHeartbeatResponse](t, w, 1, shareBeat("m", resp.MemberEpoch, "in"))
 	if resp.ErrorCode != 0 || len(resp.Assignment.TopicPartitions) > 0 {
 		t.Errorf("%+v", resp)
-	}
-	versions := ask[*kmsg.ApiVersionsResponse](t, newNode(t, quick).dial(t), 3, kmsg.NewPtrApiVersionsRequest())
-	for _, k := range versions.ApiKeys {
-		if k.ApiKey == int16(kmsg.ShareGroupHeartbeat) || k.ApiKey == int16(kmsg.ShareGroupDescribe) {
-			t.Errorf("offered: %+v", k)
-		}
 	}
 }
 

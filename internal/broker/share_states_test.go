@@ -140,7 +140,7 @@ func shareText(resp kmsg.Response) string {
 
 // A tool sees and changes states with Kafka's requests.
 func TestShareGroupStatesOfTools(t *testing.T) {
-	n := newNode(t, previewing)
+	n := newNode(t)
 	id := n.topic(t, "t", 2)
 	w := n.dial(t)
 	if got := shareText(ask[*kmsg.DeleteShareGroupStateResponse](t, w, 0, deleteShare(id, 0))); got != "[0 NOT_COORDINATOR]" {
@@ -210,7 +210,7 @@ func (silent) SubmitTo(int32, any, func(any, error)) {}
 // A request that the coordinator does not answer in share.coordinator.write.timeout.ms is answered
 // with an error at which a tool repeats it.
 func TestShareGroupStatesDoNotWaitForever(t *testing.T) {
-	n := newNode(t, previewing, func(o *nodeOptions) { o.static["share.coordinator.write.timeout.ms"] = "1" })
+	n := newNode(t, func(o *nodeOptions) { o.static["share.coordinator.write.timeout.ms"] = "1" })
 	keys := []format.Key{{Group: "g", Topic: n.topic(t, "t", 2)}, {Group: "h"}}
 	n.coordinatesShares(t, keys[0].Topic)
 	ctx, cancel := n.sharesTime(t.Context())
@@ -224,7 +224,7 @@ func TestShareGroupStatesDoNotWaitForever(t *testing.T) {
 
 // FindCoordinator finds the coordinator of share partitions by Kafka's keys, and refuses others.
 func TestFindTheCoordinatorOfASharePartition(t *testing.T) {
-	n := newNode(t, previewing)
+	n := newNode(t)
 	id := n.topic(t, "t", 2)
 	n.coordinatesShares(t, id)
 	w := n.dial(t)
@@ -240,22 +240,18 @@ func TestFindTheCoordinatorOfASharePartition(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	none := newNode(t).dial(t) // of a broker without share groups
-	for _, got := range []*kmsg.FindCoordinatorResponse{ask[*kmsg.FindCoordinatorResponse](t, w, 5, findShare(good)),
-		ask[*kmsg.FindCoordinatorResponse](t, none, 6, findShare(good))} {
-		if got.Coordinators[0].ErrorCode != kerr.InvalidRequest.Code {
-			t.Errorf("%+v", got)
-		}
+	if got := ask[*kmsg.FindCoordinatorResponse](t, w, 5, findShare(good)); got.Coordinators[0].ErrorCode != kerr.InvalidRequest.Code {
+		t.Errorf("%+v", got)
 	}
 }
 
 // States are for brokers and administrators.
 func TestShareGroupStatesNeedClusterAction(t *testing.T) {
-	g := newGuarded(t, quick, previewing)
+	g := newGuarded(t, quick)
 	id := g.topic(t, "t", 2)
 	w := g.dial(t)
 	g.allow(topicRight(acl.Read, "t"))
-	for _, a := range previewed() {
+	for _, a := range apis() {
 		if a.Key < int16(kmsg.InitializeShareGroupState) || a.Key > int16(kmsg.ReadShareGroupStateSummary) {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/quota"
@@ -46,6 +47,9 @@ type apiDef[R any] struct {
 	answerBytes func(*Handler, R) int64
 	// route says which broker serves a request, where all have one address. Default: each does.
 	route route[R]
+	// enabled reports whether the levels of the cluster's features permit the API; otherwise a
+	// request gets UNSUPPORTED_VERSION, whatever its client may do. nil: they always do.
+	enabled func(*metadata.Image) bool
 	// handle answers, now or later, with call.respond. It must not block, except on a connection's
 	// own reader (Request.MayBlock). Its constructors are in waits.go.
 	handle handler[R]
@@ -123,6 +127,10 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 				return
 			}
 		}
+	}
+	if l.enabled != nil && !l.enabled(b.image()) {
+		l.refused(c, req, kerr.UnsupportedVersion)
+		return
 	}
 	if m := b.rights(r); !m.everything() && !l.asks.inside {
 		add, goes := l.authorize(c, m, req)
@@ -272,9 +280,9 @@ func (h *charge) releaseBytes() { h.budget.Release(h.n.Swap(0)) }
 // entries are the APIs by key.
 type entries []*api
 
-func newEntries(preview bool) entries {
+func newEntries() entries {
 	var list entries
-	for _, a := range offered(preview) {
+	for _, a := range apis() {
 		for len(list) <= int(a.Key) {
 			list = append(list, nil)
 		}
@@ -284,11 +292,10 @@ func newEntries(preview bool) entries {
 }
 
 // Table returns the versions of the APIs that have a handler. The arrays of a decoded request may
-// take as many bytes as its API allows, but at most most; 0 is no bound. preview is that of
-// Options.
-func Table(most int64, preview bool) (*protocol.Table, error) {
+// take as many bytes as its API allows, but at most most; 0 is no bound.
+func Table(most int64) (*protocol.Table, error) {
 	var lines []protocol.API
-	for _, a := range offered(preview) {
+	for _, a := range apis() {
 		if most > 0 {
 			a.MaxCost = int(min(int64(cmp.Or(a.MaxCost, protocol.MaxCost)), most))
 		}

@@ -16,7 +16,7 @@ import (
 // ApiVersions promises that each version of each API is answered, in its own format, with errors
 // that the protocol knows.
 func TestEveryAdvertisedVersionAnswers(t *testing.T) {
-	n := newNode(t, quick, inCluster(&fakeCluster{}), withRules, previewing)
+	n := newNode(t, quick, inCluster(&fakeCluster{}), withRules)
 	id := n.topic(t, "t", 2)
 	n.coordinates(t)
 	w := n.dial(t)

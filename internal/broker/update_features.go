@@ -6,14 +6,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
-// UpdateFeatures (key 57), versions 0 to 2: sets the level of a feature (KIP-584). Only
-// transaction.version has more than one level.
+// UpdateFeatures (key 57), versions 0 to 2: sets levels of features (KIP-584). Only
+// transaction.version and share.version have more than one.
 func updateFeaturesAPI() api {
 	return apiDef[*kmsg.UpdateFeaturesRequest]{
 		inProportion: true,
@@ -31,17 +32,24 @@ type feature struct {
 	highest       int16
 }
 
-const transactionVersion = "transaction.version"
+const (
+	shareVersion       = "share.version"
+	transactionVersion = "transaction.version"
+)
 
 // finalized returns the features that clients see, with their present levels.
 func finalized(img *metadata.Image) []feature {
 	return []feature{
 		{"metadata.version", metadataVersion, metadataVersion, metadataVersion},
 		{"group.version", 0, groupVersion, groupVersion},
+		{shareVersion, 0, img.ShareVersion(), metadata.MaxShareVersion},
 		{"streams.version", 0, streamsVersion, streamsVersion},
 		{transactionVersion, 0, img.TransactionVersion(), metadata.MaxTransactionVersion},
 	}
 }
+
+// sharesEnabled is apiDef.enabled of the requests of clients about share groups.
+func sharesEnabled(img *metadata.Image) bool { return img.ShareVersion() > 0 }
 
 // The values of UpgradeType, from version 1 of the API on.
 const (
@@ -55,22 +63,27 @@ func updateFeatures(ctx context.Context, b *Handler, r *network.Request, req *km
 	c := b.newChange(r, milliseconds(req.TimeoutMillis))
 	names := counts(req.FeatureUpdates, func(u *kmsg.UpdateFeaturesRequestFeatureUpdate) string { return u.Feature })
 	var whole error
-	level := int16(-1) // of transaction.version; -1: it stays
+	levels := controller.Features{Transactions: -1, Shares: -1}
 	for i := range req.FeatureUpdates {
 		u := &req.FeatureUpdates[i]
 		err := checkFeature(b.image(), req.Version, u)
 		if names[u.Feature] > 1 {
 			err = protocolErrorf(kerr.InvalidRequest, "feature %q is named twice", u.Feature)
 		}
-		if u.Feature == transactionVersion {
-			level = u.MaxVersionLevel
+		switch u.Feature {
+		case transactionVersion:
+			levels.Transactions = u.MaxVersionLevel
+		case shareVersion:
+			levels.Shares = u.MaxVersionLevel
 		}
 		if err != nil && whole == nil {
 			whole = err
 		}
 	}
-	if whole == nil && level >= 0 && !req.ValidateOnly {
-		whole = c.do(ctx, func(ctx context.Context) (int64, error) { return b.opt.Controller.SetTransactionVersion(ctx, level) })
+	if whole == nil {
+		whole = c.do(ctx, func(ctx context.Context) (int64, error) {
+			return b.opt.Controller.SetFeatures(ctx, levels, req.ValidateOnly)
+		})
 		if whole == nil {
 			whole = c.waitVisible(ctx)
 		}
@@ -104,7 +117,7 @@ func checkFeature(img *metadata.Image, version int16, u *kmsg.UpdateFeaturesRequ
 		case u.MaxVersionLevel < f.lowest || u.MaxVersionLevel > f.highest:
 			return protocolErrorf(kerr.InvalidUpdateVersion, "%s does not support level %d: its levels are %d to %d", f.name,
 				u.MaxVersionLevel, f.lowest, f.highest)
-		case u.MaxVersionLevel < f.level && f.name != transactionVersion:
+		case u.MaxVersionLevel < f.level && f.name != transactionVersion && f.name != shareVersion:
 			return protocolErrorf(kerr.InvalidUpdateVersion, "%s can't be set to %d: it has no level but %d",
 				f.name, u.MaxVersionLevel, f.level)
 		case u.MaxVersionLevel < f.level && !down:

@@ -6,32 +6,83 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// SetTransactionVersion sets the level of transaction.version. All levels can be set at any time:
-// the version of each request decides how the broker treats it, and coordinators read both formats
-// of their records.
-func (c *Controller) SetTransactionVersion(ctx context.Context, level int16) (revision int64, err error) {
-	if level < 0 || level > metadata.MaxTransactionVersion {
-		return 0, refuse(InvalidFeature, "transaction.version has no level %d: choose 0 to %d", level, metadata.MaxTransactionVersion)
+// Features are levels of the features that clients see. -1 leaves a level as it is.
+type Features struct {
+	Transactions int16 // transaction.version
+	Shares       int16 // share.version
+}
+
+// SetFeatures sets levels of features, all of them or none. They can be set at any time:
+//
+//   - The version of each request decides how the broker treats transactions, and coordinators read
+//     both formats of their records.
+//   - At level 0 of share.version, the requests of share groups are refused. Their records and
+//     states stay. A higher level needs the feature level metadata.ShareLevel, to which the cluster
+//     is raised with it. All registered brokers must support that.
+//
+// With validateOnly nothing is changed.
+func (c *Controller) SetFeatures(ctx context.Context, want Features, validateOnly bool) (revision int64, err error) {
+	if want.Transactions > metadata.MaxTransactionVersion {
+		return 0, refuse(InvalidFeature, "transaction.version has no level %d: choose 0 to %d", want.Transactions,
+			metadata.MaxTransactionVersion)
 	}
-	err = c.retry(ctx, "set transaction.version", func() error {
+	if want.Shares > metadata.MaxShareVersion {
+		return 0, refuse(InvalidFeature, "share.version has no level %d: choose 0 to %d", want.Shares, metadata.MaxShareVersion)
+	}
+	err = c.retry(ctx, "set features", func() error {
 		kv, err := c.get(ctx, metadata.ClusterKey)
 		if err != nil {
 			return err
 		}
-		cluster, err := metadata.DecodeCluster(kv)
+		former, err := metadata.DecodeCluster(kv)
 		if err != nil {
 			return err
 		}
-		if cluster.TransactionVersion == level {
+		txn := metadata.Txn{If: []metadata.Compare{unchanged(kv)}}
+		cluster := former
+		if want.Transactions >= 0 {
+			cluster.TransactionVersion = want.Transactions
+		}
+		if want.Shares >= 0 {
+			cluster.ShareVersion = want.Shares
+		}
+		if cluster.ShareVersion > 0 && cluster.FeatureLevel < metadata.ShareLevel {
+			cluster.FeatureLevel = metadata.ShareLevel
+			known, err := c.supporting(ctx, metadata.ShareLevel)
+			if err != nil {
+				return err
+			}
+			txn.If = append(txn.If, known...)
+		}
+		if cluster == former || validateOnly {
 			revision = kv.ModRevision
 			return nil
 		}
-		cluster.TransactionVersion = level
-		revision, err = c.opts.Store.Txn(ctx, metadata.Txn{
-			If:  []metadata.Compare{unchanged(kv)},
-			Put: []metadata.KV{{Key: kv.Key, Value: cluster.Encode()}},
-		})
+		txn.Put = []metadata.KV{{Key: kv.Key, Value: cluster.Encode()}}
+		revision, err = c.opts.Store.Txn(ctx, txn)
 		return err
 	})
 	return revision, err
+}
+
+// supporting returns the condition that no broker registers again, and an error if a registered
+// one does not support a feature level. A broker that registers for the first time meanwhile, and
+// does not support it, finds out when it reads the level, and stops.
+func (c *Controller) supporting(ctx context.Context, level int32) (list []metadata.Compare, err error) {
+	kvs, _, err := c.opts.Store.Range(ctx, metadata.BrokerPrefix)
+	if err != nil {
+		return nil, err
+	}
+	for _, kv := range kvs {
+		b, err := metadata.DecodeBroker(kv)
+		if err != nil {
+			return nil, err
+		}
+		if b.Features.Max < level {
+			return nil, refuse(InvalidFeature, "broker %d runs a version of chronik that supports feature levels up to %d, and this needs %d; "+
+				"upgrade the broker, or unregister it", b.ID, b.Features.Max, level)
+		}
+		list = append(list, unchanged(kv))
+	}
+	return list, nil
 }

@@ -53,8 +53,8 @@ func (b *Broker) view() *admin.View {
 // Health returns what GET /v1/health asks.
 func (b *Broker) Health() *checks.Monitor { return b.health }
 
-// ShareDesk returns what reaches the share coordinators, nil without Options.Preview. Tests need
-// it. The broker must serve clients.
+// ShareDesk returns what reaches the share coordinators. Tests need it. The broker must serve
+// clients.
 func (b *Broker) ShareDesk() *desk.Desk { return b.components.coordinators.Desk }
 
 // Waits returns the oldest requests without an answer, as GET /v1/waits does, at most most. The

@@ -230,15 +230,11 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 // openCoordinators subscribes the coordinators to the metadata.
 func (b *Broker) openCoordinators(r *components) error {
 	var err error
-	shares := int64(0) // memory for states of share groups, in bytes
-	if b.preview {
-		shares = b.budgets.Shares()
-	}
 	r.coordinators, err = coordinators.Open(coordinators.Options{
 		Conf: &r.conf, Replicas: r.replicas, Controller: r.control, Configs: b.configs, Settings: r.settings, Static: r.static,
 		Share: b.share, Log: b.log,
-		MemberBytes: b.budgets.Members - b.budgets.Transactions() - shares, TransactionBytes: b.budgets.Transactions(),
-		ShareBytes: shares, Preview: b.preview, AskShares: r.member.AskShares,
+		MemberBytes: b.budgets.Members - b.budgets.Transactions() - b.budgets.Shares(), TransactionBytes: b.budgets.Transactions(),
+		ShareBytes: b.budgets.Shares(), AskShares: r.member.AskShares,
 		Lease: r.member.Lease, Visible: broker.Visible(r.guard.Rules), Ask: r.member.AskTransactions,
 		ProducerID: func(ctx context.Context) (int64, error) { return r.handlers.ProducerID(ctx) },
 		Registry:   b.reg, Partitions: b.cfg.MetricsPartitions, Health: b.health, Push: b.stack.push,
@@ -247,9 +243,7 @@ func (b *Broker) openCoordinators(r *components) error {
 		return err
 	}
 	r.member.ServeTransactions(r.coordinators.Exchange.Handle)
-	if b.preview {
-		r.member.ServeShares(r.coordinators.Desk.Handle)
-	}
+	r.member.ServeShares(r.coordinators.Desk.Handle)
 	return nil
 }
 
@@ -260,21 +254,17 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: r.member.Operator(),
 		Replicas: r.replicas, Settings: r.settings, Configs: b.configs, Audit: r.guard.Audit,
 		Groups: r.coordinators.Groups, Transactions: r.coordinators.Transactions.Service, Shares: r.coordinators.Shares,
+		ShareStates:  r.coordinators.Desk,
 		Coordinators: r.coordinators.Exchange, Exchange: r.coordinators.Exchange, Gate: r.coordinators.Gate,
 		Rules: r.guard.Rules, Quotas: r.guard.Quotas, Report: b.report, Telemetry: r.telemetry,
-		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level, Preview: b.preview,
+		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level,
 		Tunnel: r.member.tunnels(), Lease: r.member.Lease, ProduceBytes: b.budgets.Produce,
-	}
-	if b.preview {
-		o.ShareStates = r.coordinators.Desk
 	}
 	var err error
 	if r.handlers, err = broker.New(o); err != nil {
 		return err
 	}
-	if b.preview {
-		r.coordinators.Desk.Watch(r.handlers.ShareStateChanged)
-	}
+	r.coordinators.Desk.Watch(r.handlers.ShareStateChanged)
 	if f := r.handlers.Forwarder(); f != nil {
 		b.health.Add(func(x *checks.Facts) { x.Forwarding = f.Targets() })
 		if err := metrics.RegisterForward(b.reg, f.Targets); err != nil {
@@ -320,7 +310,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 
 // openServer prepares to accept connections. links is nil without other brokers.
 func (b *Broker) openServer(r *components, links network.Handler) error {
-	table, err := broker.Table(b.budgets.Decoded, b.preview)
+	table, err := broker.Table(b.budgets.Decoded)
 	if err != nil {
 		return err
 	}

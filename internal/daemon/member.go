@@ -163,7 +163,7 @@ func (b *Broker) showCluster(ctx context.Context, r *components) error {
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
 		Rules:    guard.FollowRules(&b.cfg.Security, b.log.Named("security"), images),
 		Metadata: images, Controller: r.control, Cluster: r.member.Operator(), Settings: r.settings, Configs: b.configs,
-		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level, Report: b.health.Last, Preview: b.preview,
+		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level, Report: b.health.Last,
 	})
 	if err != nil {
 		return err

@@ -73,9 +73,6 @@ type Options struct {
 	// as a recovery.
 	Begun func(*Broker)
 
-	// Preview offers features that are not complete: share groups. Tests need it.
-	Preview bool
-
 	// slowChecks, if set, is the interval at which slow health sources are queried.
 	slowChecks time.Duration
 	// diskPatience, if set, replaces the constant.
@@ -113,7 +110,6 @@ type Broker struct {
 
 	times        times // of the stop
 	slowChecks   time.Duration
-	preview      bool // see Options
 	diskPatience time.Duration
 
 	journalFile, journalBytes int64
@@ -154,7 +150,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	b := &Broker{cfg: o.Config, configs: resolve.Registry(o.Config.Durability), fs: o.FS, net: o.Net, log: o.Log, level: o.Level, reg: reg,
 		bound: addresses, certs: opened, share: share.New(),
 		times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
-		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &observe.Probes{}, slowChecks: o.slowChecks, preview: o.Preview,
+		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &observe.Probes{}, slowChecks: o.slowChecks,
 		diskPatience: cmp.Or(o.diskPatience, datadir.Patience),
 		version:      o.Version}
 	b.stack.push("addresses", func(context.Context) error { return addresses.close() })

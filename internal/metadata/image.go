@@ -75,6 +75,9 @@ func (m *Image) FeatureLevel() int32 { return m.cluster.FeatureLevel }
 // TransactionVersion returns the level of transaction.version.
 func (m *Image) TransactionVersion() int16 { return m.cluster.TransactionVersion }
 
+// ShareVersion returns the level of share.version.
+func (m *Image) ShareVersion() int16 { return m.cluster.ShareVersion }
+
 // Generation returns the generation of the cluster's metadata; see Cluster.
 func (m *Image) Generation() [16]byte { return m.cluster.Generation }
 

@@ -21,11 +21,15 @@ type Cluster struct {
 	// TransactionVersion is the level of Kafka's feature transaction.version; see
 	// MaxTransactionVersion.
 	TransactionVersion int16 `json:"transactionVersion"`
+	// ShareVersion is the level of Kafka's feature share.version; see MaxShareVersion. Above 0 it
+	// requires the FeatureLevel ShareLevel.
+	ShareVersion int16 `json:"shareVersion,omitempty"`
 }
 
 // NewCluster returns the data of a new cluster, with all features at their highest levels.
 func NewCluster(id string, generation [16]byte) Cluster {
-	return Cluster{ID: id, Generation: generation, FeatureLevel: MaxFeatureLevel, TransactionVersion: MaxTransactionVersion}
+	return Cluster{ID: id, Generation: generation, FeatureLevel: MaxFeatureLevel, TransactionVersion: MaxTransactionVersion,
+		ShareVersion: MaxShareVersion}
 }
 
 // MaxTransactionVersion is the highest level of transaction.version: clients get a new producer
@@ -33,9 +37,15 @@ func NewCluster(id string, generation [16]byte) Cluster {
 // 0 they have none.
 const MaxTransactionVersion int16 = 2
 
+// MaxShareVersion is the highest level of share.version: with 1 there are share groups (KIP-932).
+const MaxShareVersion int16 = 1
+
 // MaxFeatureLevel is the highest feature level that this version of chronik supports. It refuses a
 // store with a higher level.
-const MaxFeatureLevel int32 = 1
+const MaxFeatureLevel int32 = ShareLevel
+
+// ShareLevel is the feature level from which on the cluster may have a level of share.version.
+const ShareLevel int32 = 2
 
 // Broker is one registered broker. It and everything that it refers to is immutable.
 type Broker struct {

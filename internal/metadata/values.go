@@ -93,6 +93,10 @@ func DecodeCluster(kv KV) (Cluster, error) {
 		return Cluster{}, fmt.Errorf("transaction.version %d, this version of chronik knows levels up to %d: %w", w.TransactionVersion,
 			MaxTransactionVersion, ErrNewerVersion)
 	}
+	if w.ShareVersion < 0 || w.ShareVersion > MaxShareVersion {
+		return Cluster{}, fmt.Errorf("share.version %d, this version of chronik knows levels up to %d: %w", w.ShareVersion,
+			MaxShareVersion, ErrNewerVersion)
+	}
 	return w.Cluster, nil
 }
 

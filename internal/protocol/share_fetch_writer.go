@@ -61,11 +61,7 @@ func (w *ShareFetchWriter) Partition(p *ShareFetchResult) {
 	e.int32(leader.ID)
 	e.int32(leader.Epoch)
 	e.noTags()
-	if len(p.Records) == 0 {
-		e.nullCount()
-	} else {
-		e.batches(p.Records, 0)
-	}
+	e.batches(p.Records, 0) // none are no bytes: Kafka's clients refuse null
 	e.count(len(p.Acquired))
 	for i := range p.Acquired {
 		e.int64(p.Acquired[i].First)

@@ -56,6 +56,7 @@ refuse() { # refuse TEXT SUBCOMMAND ACTION ARGUMENT...: the command must end wit
 refuse 'no other active broker' broker drain 1 --dry-run
 refuse 'broker drain 1 moves them' broker unregister 1 --yes
 try '.' broker fill 1 --dry-run
+try 'would be set to 1' cluster feature share.version=1 --dry-run
 try '.' broker rebalance --dry-run
 echo broker move-logs >>"$CALLED" # with one directory it has nothing to say
 "$ctl" broker move-logs 1 --dry-run >"$WORK/ctl.out" 2>&1 || { echo "chronikctl broker move-logs failed:"; cat "$WORK/ctl.out"; exit 1; }

@@ -10,6 +10,8 @@
 #         of docs/clients.md, which have brokers of their own, too. kafkajs: an
 #         idempotent producer. connect: Kafka Connect. tools: Kafka's performance
 #         and verifiable clients. cli: all of Kafka's tools (scripts/cli-smoke.sh).
+#         queues: the workers of docs/queues.md, on brokers of their own.
+#         share: share groups of the libraries that have them, on a broker of their own.
 #         secure: logins of all libraries, on a broker of its own. telemetry: the metrics that
 #         clients push, in /metrics.
 #         all: each of these, but not ctl, which is for a single broker.
@@ -98,8 +100,8 @@ count() { # count CLIENT RC SECONDS
   esac
 }
 clients=() running=()
-everything="kgo kcat confluent java perf txn telemetry tools connect kafkajs kgo-group confluent-group kafka-python-group sarama-group kafkajs-group"
-everything+=" java-group simple-group tools-group streams snippets secure cli"
+everything="kgo kcat confluent java perf txn telemetry tools connect kafkajs share kgo-group confluent-group kafka-python-group sarama-group kafkajs-group"
+everything+=" java-group simple-group tools-group streams snippets queues secure cli"
 for client in "${@:-kgo kcat confluent java perf ctl txn}"; do
   [ "$client" != all ] || client="$everything"
   for c in $client; do

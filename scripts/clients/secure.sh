@@ -3,7 +3,7 @@
 # TLS, by certificate and by token (OAUTHBEARER) with the settings of docs/clients.md, writes in a
 # transaction and reads as a member of a group. A wrong password, a stranger's authority, no
 # certificate, tokens that are not signed or forged, and missing rights must each end with the error
-# that the client has for it.
+# that the client has for it. A library that has share groups also runs the program of share.sh.
 # LIBRARIES="kgo java" names some of them; PAGE=FILE is another page.
 [ -n "${WORK:-}" ] || exec "$(dirname "${BASH_SOURCE[0]}")/run.sh" secure
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -21,6 +21,8 @@ declare -A want=(
   [kgo forged]='SASL_AUTHENTICATION_FAILED.*: Authentication failed\.'
   [kgo hidden-topic]='TOPIC_AUTHORIZATION_FAILED'
   [kgo hidden-group]='GROUP_AUTHORIZATION_FAILED'
+  [kgo share-hidden-topic]='TOPIC_AUTHORIZATION_FAILED'
+  [kgo share-hidden-group]='GROUP_AUTHORIZATION_FAILED'
   [confluent wrong-password]='_AUTHENTICATION.*Authentication failed\.'
   [confluent wrong-ca]='certificate verify failed'
   [confluent no-certificate]='_SSL|_TRANSPORT.*certificate'
@@ -28,6 +30,8 @@ declare -A want=(
   [confluent forged]='_AUTHENTICATION.*Authentication failed\.'
   [confluent hidden-topic]='TOPIC_AUTHORIZATION_FAILED'
   [confluent hidden-group]='GROUP_AUTHORIZATION_FAILED'
+  [confluent share-hidden-topic]='TOPIC_AUTHORIZATION_FAILED'
+  [confluent share-hidden-group]='GROUP_AUTHORIZATION_FAILED'
   [kcat wrong-password]='Authentication failed\.'
   [kcat wrong-ca]='certificate verify failed'
   [kcat no-certificate]='certificate required'
@@ -61,6 +65,8 @@ declare -A want=(
   [java forged]='SaslAuthenticationException: Authentication failed\.'
   [java hidden-topic]='TopicAuthorizationException: Not authorized to access topics: \[hidden\]'
   [java hidden-group]='GroupAuthorizationException: Not authorized to access group: hidden'
+  [java share-hidden-topic]='TopicAuthorizationException: Not authorized to access topics'
+  [java share-hidden-group]='GroupAuthorizationException: Not authorized to access group: hidden'
 )
 refused="wrong-password wrong-ca no-certificate unsigned forged hidden-topic hidden-group"
 
@@ -149,6 +155,15 @@ run_sarama() {
   need_sarama sarama-secure "$here/secure/sarama.go" github.com/xdg-go/scram@v1.1.2
   "$program" "$@"
 }
+# The programs of share groups get a topic, a group, and what to do.
+share_kgo() { (cd "$root" && SETTINGS="$secure/scram.conf" go run ./scripts/clients/share/kgo "$@"); }
+share_java() { KT_LOG=FATAL KT_TIER=1 SETTINGS="$secure/scram.properties" "$kt" class "$here/share/Shares.java" "$@"; }
+share_confluent() { SETTINGS="$secure/scram.conf" "$python" "$here/share/confluent.py" "$@"; }
+share() { # share LIBRARY   prints lines as the others do
+  "share_$1" "open-share-$1" "open-share-$1" 100 >"$WORK/share-$1" 2>&1 && echo "share: ok" || echo "share: $(tail -n 3 "$WORK/share-$1" | tr '\n' ' ')"
+  echo "share-hidden-topic: $("share_$1" hidden "open-share-$1-2" says 2>&1 | tail -n 1)"
+  echo "share-hidden-group: $("share_$1" "open-share-$1" hidden says 2>&1 | tail -n 1)"
+}
 # kcat writes without a transaction, and knows tokens only as librdkafka makes them for tests.
 run_kcat() {
   local name result
@@ -182,10 +197,14 @@ kcat_life() {
 kcat_says() { result="$(timeout 60 kcat "$@" <"$WORK/kcat.values" 2>&1 | tr '\n' ' ')"; }
 
 run() { # run LIBRARY   all its cases, and compares what it prints
-  local out="$WORK/secure-$1.out" name said expected failed=0 n=0
+  local out="$WORK/secure-$1.out" name said expected failed=0 n=0 shares=''
   # shellcheck disable=SC2086 # the cases
   "run_$1" scram mtls oauth $refused >"$out" 2>"$out.err" || { local rc=$?; cat "$out" "$out.err"; exit $rc; }
-  for name in scram mtls oauth $refused; do
+  if declare -F "share_$1" >/dev/null; then
+    shares="share share-hidden-topic share-hidden-group"
+    share "$1" >>"$out"
+  fi
+  for name in scram mtls oauth $refused $shares; do
     said="$(sed -n "s/^$name: //p" "$out")" expected="${want[$1 $name]:-^ok$}"
     if [ "$1" = kcat ] && [[ "oauth unsigned forged" = *"$name"* ]]; then continue; fi
     n=$((n + 1))
@@ -204,6 +223,11 @@ settings
 topics=(hidden)
 for name in $libraries; do topics+=("open-$name-scram" "open-$name-mtls" "open-$name-oauth"); done
 ctl topic create "${topics[@]}" --partitions 1
+for name in $libraries; do
+  declare -F "share_$name" >/dev/null || continue
+  ctl topic create "open-share-$name" --partitions 2
+  ctl config set group "open-share-$name" share.auto.offset.reset=earliest
+done
 declare -A pids
 failed=0 absent=0
 for name in $libraries; do

@@ -229,7 +229,7 @@ func shown(kind metadata.KeyKind, kv metadata.KV) (json.RawMessage, error) {
 		return shownAs(kv, metadata.DecodeQuota, func(q metadata.Quota) any { return q.Limits })
 	case metadata.KindCluster:
 		return shownAs(kv, metadata.DecodeCluster, func(c metadata.Cluster) any {
-			return map[string]any{"transaction.version": c.TransactionVersion}
+			return map[string]any{"transaction.version": c.TransactionVersion, "share.version": c.ShareVersion}
 		})
 	}
 	return shownAs(kv, metadata.DecodeConfigs, func(set map[string]string) any { return set })

@@ -100,12 +100,29 @@ func (s *Shard) acceptShare(e Request, req *kmsg.ShareGroupHeartbeatRequest, res
 	times := s.timesOf(g).Share
 	s.setTimer(timerSession, g.id, m.id, times.Session)
 	resp.MemberID, resp.MemberEpoch = kmsg.StringPtr(m.id), m.epoch
-	resp.HeartbeatIntervalMillis = int32(times.Heartbeat / time.Millisecond)
+	interval := times.Heartbeat
+	if s.awaitsPartitions(m) {
+		interval = min(interval, max(times.Interval, soonestBeat))
+	}
+	resp.HeartbeatIntervalMillis = int32(interval / time.Millisecond)
 	// A member that reports an earlier epoch has not got the answer with its assignment.
 	if joins || req.SubscribedTopicNames != nil || req.MemberEpoch != was.epoch || !m.assigned.Equal(was.assigned) {
 		resp.Assignment = shareAssignmentOf(m)
 	}
 	return nil
+}
+
+// soonestBeat is the shortest interval between heartbeats that a member is asked for.
+const soonestBeat = 500 * time.Millisecond
+
+// awaitsPartitions reports whether a member has no partition although a topic of its subscription
+// exists: every subscriber gets one when the states exist and the next target may be computed. Such
+// a member is asked for its next heartbeat soon, or its first records would wait for an interval.
+func (s *Shard) awaitsPartitions(m *shareMember) bool {
+	return len(m.assigned) == 0 && !s.topicsUnknown() && slices.ContainsFunc(m.meta.Topics, func(name string) bool {
+		_, exists := s.topics.ByName(name)
+		return exists
+	})
 }
 
 func shareAssignmentOf(m *shareMember) *kmsg.ShareGroupHeartbeatResponseAssignment {

@@ -50,12 +50,13 @@ func (w *world) shareDescribed() kmsg.ShareGroupDescribeResponseGroup {
 	return ask[[]kmsg.ShareGroupDescribeResponseGroup](w, DescribeShares{Groups: []string{"g"}})[0]
 }
 
-// The epochs and answers are those of Kafka 4.4, as its code says.
+// The epochs and answers are those of Kafka 4.4, as its code says, but for the interval of a member
+// that waits for its first partitions.
 func TestShareGroupLikeKafka(t *testing.T) {
 	w, store := shareWorld(t)
 	a := w.newShareClient("a", "t")
 	a.expect("2") // nothing can be assigned yet
-	if a.last.Assignment == nil || a.last.HeartbeatIntervalMillis != 5000 || *a.last.MemberID != "a" {
+	if a.last.Assignment == nil || a.last.HeartbeatIntervalMillis != 1000 || *a.last.MemberID != "a" {
 		t.Errorf("answer to a join: %+v", a.last)
 	}
 	store.collect()
@@ -71,6 +72,9 @@ func TestShareGroupLikeKafka(t *testing.T) {
 	w.advance(time.Second) // the interval between two targets
 	is(t, a.beat(), nil)
 	a.expect("3 t0 t1 t2")
+	if a.last.HeartbeatIntervalMillis != 5000 {
+		t.Errorf("the interval of a member with partitions: %+v", a.last)
+	}
 
 	b := w.newShareClient("b", "t")
 	b.expect("3") // the next target waits

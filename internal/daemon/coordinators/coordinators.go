@@ -42,8 +42,6 @@ type Options struct {
 
 	MemberBytes, TransactionBytes, ShareBytes int64
 
-	// Preview opens the share coordinator.
-	Preview    bool
 	Lease      func() bool
 	Visible    func(group.Viewer) func(topic string) bool // as in service.GroupsOptions; may be nil
 	ProducerID func(ctx context.Context) (int64, error)
@@ -66,8 +64,7 @@ type Coordinators struct {
 	Transactions *service.Transactions
 	Exchange     *exchange.Exchange
 	Gate         *gate.Gate
-	// Shares is the share coordinator, and Desk reaches those of all brokers; nil without
-	// Options.Preview.
+	// Shares is the share coordinator, and Desk reaches those of all brokers.
 	Shares *service.Shares
 	Desk   *desk.Desk
 }
@@ -76,17 +73,13 @@ type Coordinators struct {
 // be stopped.
 func Open(o Options, applier *metadata.Applier) (*Coordinators, error) {
 	c := &Coordinators{}
-	var states service.ShareStates
-	if o.Preview {
-		if err := c.openShares(&o, applier); err != nil {
-			return nil, err
-		}
-		states = c.Desk
+	if err := c.openShares(&o, applier); err != nil {
+		return nil, err
 	}
 	var err error
 	c.Groups, err = service.NewGroups(service.GroupsOptions{
 		Options: o.service("groups"), Configs: o.Configs, Static: o.Static, MemberBytes: o.MemberBytes, Visible: o.Visible,
-		States: states,
+		States: c.Desk,
 	})
 	if err != nil {
 		return nil, err
@@ -176,9 +169,7 @@ func (c *Coordinators) openShares(o *Options, applier *metadata.Applier) error {
 func (c *Coordinators) AddSources(in *checks.Monitor, patience time.Duration) {
 	in.Add(observe.Coordinators(service.OffsetsTopic, c.Groups.Service))
 	in.Add(observe.Coordinators(service.TransactionsTopic, c.Transactions.Service))
-	if c.Shares != nil {
-		in.Add(observe.Coordinators(service.SharesTopic, c.Shares.Service))
-	}
+	in.Add(observe.Coordinators(service.SharesTopic, c.Shares.Service))
 	in.AddSlow(observe.Rebalances(c.Groups, patience))
 	survey := observe.Transactions(c.Transactions, c.Exchange, c.Gate)
 	in.AddSlow(func(s *checks.Slow) { s.Undone = survey().Undone })

@@ -94,7 +94,7 @@ func TestAShareGroupFinishesItsTopic(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			cryptotest.SetGlobalRandom(t, seed)
 			synctest.Test(t, func(t *testing.T) {
-				w := &workers{world: newWorld(t, seed, kind{preview: true}), got: map[string]int{}, done: map[string]bool{}}
+				w := &workers{world: newWorld(t, seed, kind{}), got: map[string]int{}, done: map[string]bool{}}
 				if until(patience, w.allRun) != nil {
 					t.Fatal("not all brokers serve")
 				}

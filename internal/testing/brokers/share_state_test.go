@@ -170,7 +170,7 @@ func TestStatesOfShareGroupsSurvive(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			cryptotest.SetGlobalRandom(t, uint64(seed))
 			synctest.Test(t, func(t *testing.T) {
-				s := newSharers(newWorld(t, uint64(seed), kind{preview: true}))
+				s := newSharers(newWorld(t, uint64(seed), kind{}))
 				moved := false
 				for i := range int32(3) {
 					before := s.inSync()
@@ -198,7 +198,7 @@ func TestStatesOfShareGroupsSurviveAPowerLoss(t *testing.T) {
 		t.Run(fmt.Sprint(mode), func(t *testing.T) {
 			cryptotest.SetGlobalRandom(t, uint64(seed))
 			synctest.Test(t, func(t *testing.T) {
-				s := newSharers(newWorld(t, uint64(seed), kind{preview: true}))
+				s := newSharers(newWorld(t, uint64(seed), kind{}))
 				s.inSync()
 				s.accept(1, 5)
 				for id := range int32(3) {

@@ -41,7 +41,6 @@ type kind struct {
 	dirs    int    // log directories of each broker; 0 for one
 	voters  int32  // how many of them, the first ones, are seeds and have a vote; 0 for three
 	witness bool   // the last of three only votes
-	preview bool   // brokers offer features that are not complete
 	long    bool   // names of topics, of a group and of transactional ids have the largest valid length
 }
 
@@ -322,7 +321,7 @@ func (w *world) start(id int32) {
 	n.process, n.host, p.cancel = p, w.net.Host(ip(id)), cancel
 	o := daemon.Options{Config: cfg, FS: machine{p.fs, [16]byte{1, byte(id), n.boots}, &p.low}, Net: n.host,
 		Log: w.log.Named(fmt.Sprint(id)), Version: "test",
-		JournalFileSize: 1 << 20, JournalBytes: 8 << 20, Preview: w.preview}
+		JournalFileSize: 1 << 20, JournalBytes: 8 << 20}
 	w.ending.Go(func() { w.supervise(ctx, n, p, o) })
 }
 
@@ -332,13 +331,11 @@ func rack(id int32) string { return fmt.Sprint("rack-", id) }
 // settings returns the configuration of a broker.
 func (w *world) settings(id int32) []string {
 	set := []string{fmt.Sprint("node.id=", id), "data.dir=/data", "admin.listen=off",
-		"offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=2", "group.initial.rebalance.delay.ms=0",
+		"offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=2",
+		"share.coordinator.state.topic.num.partitions=3", "group.initial.rebalance.delay.ms=0",
 		"log.cleaner.backoff.ms=1000", "wal.profile=" + cmp.Or(w.profile, "sync"), "broker.rack=" + rack(id)}
 	if w.size() > 1 {
 		set = append(set, "cluster.name=c", "cluster.seeds="+strings.Join(w.addresses()[:w.seeds()], ","))
-	}
-	if w.preview {
-		set = append(set, "share.coordinator.state.topic.num.partitions=3")
 	}
 	if w.dirs > 1 {
 		set = append(set, "log.dirs="+logDir+","+otherLogs)

@@ -135,7 +135,7 @@ func importRules() map[string]importRule {
 		"scripts/platforms": {because: "it reads chronik's sources as data"},
 		"scripts/sbom":      {because: "it reads programs as data"},
 	}
-	for _, client := range []string{"groups", "kgo", "secure/kgo", "telemetry/kgo", "txn/kgo"} {
+	for _, client := range []string{"groups", "kgo", "secure/kgo", "telemetry/kgo", "share/kgo", "txn/kgo"} {
 		all["scripts/clients/"+client] = importRule{because: "a client test speaks the protocol from outside"}
 	}
 	maps.Copy(all, pureRules())

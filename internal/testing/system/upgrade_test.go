@@ -2,20 +2,25 @@ package system
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Brokers of a former version and of this one form a cluster, under load: each broker is upgraded,
-// then each is downgraded, then each is upgraded again, and then transaction.version is raised to
-// the level that only this version needs to know. No client notices, nothing that was acknowledged
-// is lost, and transactions stay whole. CHRONIKD_FORMER is the former binary (scripts/former.sh).
+// then each is downgraded, then each is upgraded again, and then transaction.version and
+// share.version are raised to the levels that only this version needs to know. Before that,
+// share.version is refused. No client notices, nothing that was acknowledged is lost, and
+// transactions stay whole. CHRONIKD_FORMER is the former binary (scripts/former.sh).
 func TestRollingUpgrade(t *testing.T) {
 	former := os.Getenv("CHRONIKD_FORMER")
 	if former == "" {
@@ -51,9 +56,19 @@ func TestRollingUpgrade(t *testing.T) {
 			c.inSync()
 			c.goOn("a broker changed its version")
 			l.progress(t, 1)
+			former := slices.ContainsFunc(slices.Collect(maps.Values(c.binary)), func(b string) bool { return b != "" })
+			if err := c.feature("share.version", 1, true); former && !errors.Is(err, kerr.InvalidUpdateVersion) {
+				t.Errorf("share.version with brokers of the former version: %v", err)
+			}
 		}
 	}
 	c.transactionVersion(2)
+	c.eventually("share.version", func(context.Context) string {
+		if err := c.feature("share.version", 1, false); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	c.goOn("the upgrade was completed")
 	l.progress(t, moverBatch)
 	l.hold.Lock() // between transactions
@@ -75,26 +90,33 @@ func TestRollingUpgrade(t *testing.T) {
 // transactionVersion sets the level of the feature.
 func (c *torture) transactionVersion(level int16) {
 	c.t.Helper()
-	cl, err := c.client()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer cl.Close()
-	c.eventually("transaction.version", func(ctx context.Context) string {
-		req := kmsg.NewPtrUpdateFeaturesRequest()
-		f := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
-		f.Feature, f.MaxVersionLevel, f.UpgradeType = "transaction.version", level, 1
-		if level < 2 {
-			f.UpgradeType = 2 // a safe downgrade
-		}
-		req.FeatureUpdates = append(req.FeatureUpdates, f)
-		resp, err := req.RequestWith(ctx, cl)
-		if err == nil {
-			err = kerr.ErrorForCode(resp.ErrorCode)
-		}
-		if err != nil {
+	c.eventually("transaction.version", func(context.Context) string {
+		if err := c.feature("transaction.version", level, false); err != nil {
 			return err.Error()
 		}
 		return ""
 	})
+}
+
+// feature asks for the level of a feature, and with validate only whether it could be set.
+func (c *torture) feature(name string, level int16, validate bool) error {
+	cl, err := c.client()
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	req := kmsg.NewPtrUpdateFeaturesRequest()
+	f := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
+	f.Feature, f.MaxVersionLevel, f.UpgradeType = name, level, 1
+	if name == "transaction.version" && level < 2 {
+		f.UpgradeType = 2 // a safe downgrade
+	}
+	req.ValidateOnly, req.FeatureUpdates = validate, append(req.FeatureUpdates, f)
+	resp, err := req.RequestWith(ctx, cl)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	return err
 }

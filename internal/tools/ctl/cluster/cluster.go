@@ -6,7 +6,7 @@
 // from the admin port. bundle.go writes one file with everything that a bug report needs: it
 // collects the output of chronikctl's own commands and of the admin port concurrently
 // (bundle_members.go), masks secrets (bundle_redact.go), and adds a manifest (bundle_archive.go).
-// None of these commands changes anything on a broker.
+// Only cluster feature and the commands of brokers change something.
 package cluster
 
 import (
@@ -30,7 +30,7 @@ import (
 
 // New returns the command cluster.
 func New(a *app.App) *cobra.Command {
-	c := app.Parent("cluster", "Describe the cluster, and find problems", describe(a), healthCommand(a))
+	c := app.Parent("cluster", "Describe the cluster, and find problems", describe(a), healthCommand(a), featureCommand(a))
 	cli.Instead(c, map[string]string{
 		"info":    "cluster describe shows the cluster",
 		"status":  "cluster health lists what is wrong",
@@ -59,24 +59,17 @@ func describe(a *app.App) *cobra.Command {
 			if err != nil {
 				return app.Refused("describe the cluster", app.BrokerError(err), "")
 			}
-			versions, err := adm.ApiVersions(ctx)
+			levels, err := features(ctx, adm)
 			if err != nil {
 				return app.Refused("describe the cluster", app.BrokerError(err), "")
 			}
-			o := overview{ID: m.Cluster, Controller: m.Controller, Features: map[string]int16{}}
+			o := overview{ID: m.Cluster, Controller: m.Controller, Features: levels}
 			for _, t := range m.Topics {
 				if !t.IsInternal {
 					o.Topics++
 					o.Partitions += len(t.Partitions)
 				}
 			}
-			versions.Each(func(v kadm.BrokerApiVersions) {
-				if raw := v.Raw(); v.Err == nil && raw != nil {
-					for _, f := range raw.FinalizedFeatures {
-						o.Features[f.Name] = f.MaxVersionLevel
-					}
-				}
-			})
 			if o.Brokers, o.Quorum, err = ofCluster(ctx, a, cl, m); err != nil {
 				err = app.Refused("describe the metadata quorum", app.BrokerError(err), "")
 			}

@@ -27,6 +27,7 @@ import org.apache.kafka.common.test.ClusterInstance;
 import org.apache.kafka.common.test.api.ClusterConfig;
 import org.apache.kafka.common.test.api.Type;
 import org.apache.kafka.metadata.BrokerState;
+import org.apache.kafka.metadata.MetadataCache;
 import org.apache.kafka.server.authorizer.Authorizer;
 import org.apache.kafka.server.common.Feature;
 import org.apache.kafka.server.fault.FaultHandlerException;
@@ -99,6 +100,9 @@ public final class Cluster implements ClusterInstance {
                 return kafkaConfig(id);
             case "clusterId":
                 return clusterId();
+            case "metadataCache":
+                return Proxy.newProxyInstance(getClass().getClassLoader(), new Class<?>[] {MetadataCache.class},
+                    (proxy, called, with) -> askMetadata(called));
             case "hashCode":
                 return id;
             case "equals":
@@ -107,6 +111,16 @@ public final class Cluster implements ClusterInstance {
                 return "broker " + id;
             default:
                 throw new NotAsked("calls " + method.getName() + "() of Kafka's broker");
+        }
+    }
+
+    /** Answers a call of a method of a broker's metadata cache. */
+    private Object askMetadata(Method method) throws Exception {
+        if (!method.getName().equals("getAliveBrokerNodes")) {
+            throw new NotAsked("calls " + method.getName() + "() of the metadata cache of Kafka's broker");
+        }
+        try (Admin admin = admin()) {
+            return List.copyOf(admin.describeCluster().nodes().get());
         }
     }
 
