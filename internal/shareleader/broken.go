@@ -21,6 +21,7 @@ const (
 	LeadAnyEpoch                    // a share partition is served in a later leader epoch without a load
 	StallEndsLocks                  // a process that stood still ends the locks that could not be acknowledged
 	KeepIdle                        // an idle session keeps its place when others need it
+	WaitWithTurn                    // a fetch that cannot use its turn keeps it
 )
 
 // Broken names the rules that a test has removed.

@@ -319,6 +319,34 @@ func history33(w *world) string {
 
 func TestHistory33EachWaitingMemberHasItsTurn(t *testing.T) { check(t, 1, history33) }
 
+// busy is a fetch that has taken its turn, and waits for something else than records.
+func busy(w *world) string {
+	a, b := w.join(w.leader(), "a"), w.join(w.leader(), "b")
+	w.put(1, false)
+	synctest.Wait()
+	first := &fetch{c: a, most: 1, cut: 4, busy: true}
+	first.queued = a.partition().Join(first)
+	synctest.Wait()
+	_, turn, _ := first.queued.Turn(1)
+	next := b.begin(1, nil)
+	synctest.Wait()
+	before := show(next.taken)
+	first.queued.Away()
+	synctest.Wait()
+	passed := show(next.taken)
+	third := b.begin(1, nil)
+	first.mu.Lock()
+	first.busy = false
+	first.mu.Unlock()
+	first.Try()
+	w.put(1, false)
+	synctest.Wait()
+	defer third.stop()
+	return differ(fmt.Sprint(turn), "true", before, "", passed, "0-0:1", show(first.taken), "1-1:1", show(third.taken), "")
+}
+
+func TestAFetchThatCannotUseItsTurnIsPassed(t *testing.T) { check(t, 1, busy) }
+
 // smallMemory leaves a share partition about 100 KiB.
 func smallMemory(o *Options) { o.Memory = coordinator.NewMemoryBudget(100 << 10) }
 
