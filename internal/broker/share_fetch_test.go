@@ -15,10 +15,10 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/security/origin"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/origin"
 	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/testing/sharetest"
 )
@@ -548,7 +548,7 @@ func TestMembersPassAShareFetchWithoutMemory(t *testing.T) {
 	n.put(t, "t", 1, "x")
 	a, b := n.sharer(t, "a", id), n.sharer(t, "b", id)
 	far := n.dialFrom(t, "127.0.0.2")
-	b.w, a.wait, b.wait = far, 60_000, 60_000
+	b.w, a.wait, b.wait, a.max, b.max = far, 60_000, 60_000, 1, 1
 	near := origin.Of(netip.MustParseAddr("127.0.0.1"))
 	held, ok := n.answers.Try(near, 1, limit/2)
 	if !ok {
