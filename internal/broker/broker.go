@@ -206,6 +206,21 @@ func (b *Handler) Answers() bufpool.BudgetStats { return b.answers.Stats() }
 // Parked returns the state of the budget of Options.ParkedBytes.
 func (b *Handler) Parked() bufpool.BudgetStats { return b.parked.Stats() }
 
+// releaseTime bounds ReleaseShares: share coordinators may be out of reach.
+const releaseTime = 5 * time.Second
+
+// ReleaseShares prepares share groups for a stop of the broker: members acquire nothing more, and
+// the next leaders learn how often records were delivered. It waits for share coordinators until
+// ctx ends, for a few seconds at most. What members hold they may still acknowledge.
+func (b *Handler) ReleaseShares(ctx context.Context) {
+	if b.shares == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, releaseTime)
+	defer cancel()
+	b.shares.Release(ctx)
+}
+
 // closeGrace is how long handlers may take to end after the context of Close has ended.
 const closeGrace = 250 * time.Millisecond
 

@@ -2,7 +2,10 @@ package shareleader
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -82,6 +85,8 @@ type Leader struct {
 	ctx  context.Context
 	stop context.CancelFunc
 
+	closing atomic.Bool // no records are acquired any more
+
 	mu       sync.Mutex
 	parts    map[format.Key]*Partition
 	sessions sessions
@@ -99,18 +104,45 @@ func New(opt Options) *Leader {
 	return l
 }
 
+// Release ends the acquisitions, because this broker is about to stop. It waits until the share
+// coordinators have what has changed, so that the next leaders know how often records were
+// delivered, or until ctx ends. Members may still acknowledge what they hold.
+func (l *Leader) Release(ctx context.Context) {
+	l.closing.Store(true)
+	var stored sync.WaitGroup
+	for _, p := range l.all() {
+		p.lock()
+		if p.state == ready {
+			p.w.Close()
+			if seq := p.w.Pending(); seq != 0 {
+				stored.Add(1)
+				p.waiters = append(p.waiters, waiter{seq: seq, at: p.l.now(), done: func(*kerr.Error) { stored.Done() }})
+				p.pump()
+			}
+		}
+		p.unlock()
+	}
+	done := make(chan struct{})
+	l.opt.Go(func() { stored.Wait(); close(done) })
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+func (l *Leader) all() []*Partition {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Values(l.parts))
+}
+
 // Close ends all share partitions. Requests that wait are answered.
 func (l *Leader) Close() {
 	l.stop()
-	l.mu.Lock()
-	var all []*Partition
-	for _, p := range l.parts {
-		all = append(all, p)
-	}
-	l.mu.Unlock()
-	for _, p := range all {
+	for _, p := range l.all() {
 		p.lock()
 		p.end(kerr.NotLeaderForPartition)
+		p.abandon()
 		p.unlock()
 	}
 }
@@ -134,6 +166,15 @@ func (l *Leader) Partition(k format.Key, log Log, s Settings) *Partition {
 			p.begin()
 		}
 		p.current(s)
+		if p.state == leaving {
+			// Another one must not open the state in the same leader epoch, as it would not know of
+			// the last writes.
+			if _, epoch := log.Leader(); epoch > p.epoch {
+				l.remove(p)
+				p.unlock()
+				continue
+			}
+		}
 		ended := p.state == ended
 		p.unlock()
 		if !made && ended {

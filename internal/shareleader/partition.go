@@ -22,6 +22,7 @@ type state int8
 const (
 	loading state = iota
 	ready
+	leaving
 	ended
 )
 
@@ -97,6 +98,7 @@ type Partition struct {
 	alarm   *time.Timer
 	armed   time.Duration // when alarm fires; 0: it does not
 	due     time.Duration // of changes without a waiting request, 0: none
+	dueAt   time.Duration // until when what has changed may be written, 0: always
 	retryAt time.Duration // of the call that failed, 0: none
 	retry   func()        // with mu
 	pressAt time.Duration // 0: no acquisition was refused for memory
@@ -177,7 +179,7 @@ func (b *bell) TryComplete(int) bool {
 	if p.leads() {
 		p.wake()
 	}
-	return p.state == ended
+	return p.state == leaving || p.state == ended
 }
 
 // Expire implements purgatory.Op: the broker stops.
@@ -189,9 +191,12 @@ func (b *bell) Expire() {
 	p.unlock()
 }
 
+// writes reports whether p may write.
+func (p *Partition) writes() bool { return p.state == leaving || p.leads() }
+
 // leads reports whether this broker leads in the epoch of p. If not, p ends.
 func (p *Partition) leads() bool {
-	if p.state == ended {
+	if p.state == leaving || p.state == ended {
 		return false
 	}
 	broker, epoch := p.log.Leader()
@@ -205,14 +210,19 @@ func (p *Partition) leads() bool {
 	return false
 }
 
-// end ends p: its memory is dropped, and what waits is answered with an error.
+// end ends p. If it is ready, what has changed is written first: that counts unless another leader
+// has opened the state. Then the memory is dropped, and what waits is answered with an error.
 func (p *Partition) end(why *kerr.Error) {
-	if p.state == ended {
+	if p.state == leaving || p.state == ended {
 		return
 	}
-	p.state, p.err = ended, why
-	p.drop(why)
-	p.l.remove(p)
+	p.err = why
+	if p.state == ready && !p.l.opt.Broken.Has(LeaveAtOnce) {
+		p.w.Close()
+		p.state, p.dueAt = leaving, p.l.now()+writeTime
+		p.pump()
+	}
+	p.left()
 	p.wake()
 	if p.bell {
 		p.bell = false
@@ -222,10 +232,28 @@ func (p *Partition) end(why *kerr.Error) {
 	}
 }
 
+// left drops the memory of a share partition that has ended, and has nothing to write any more.
+func (p *Partition) left() {
+	if p.state == leaving && p.w.Pending() != 0 {
+		return
+	}
+	p.state = ended
+	p.drop(p.err)
+	p.l.remove(p)
+}
+
+// abandon ends the writes of a share partition that has ended.
+func (p *Partition) abandon() {
+	if p.state == leaving {
+		p.w.Refused() // the write under way may be stored or not
+		p.left()
+	}
+}
+
 // drop drops the memory. Acknowledgements that wait may be stored or not.
 func (p *Partition) drop(why *kerr.Error) {
 	p.load++
-	p.w, p.write, p.retry, p.retryAt, p.due, p.pressAt = nil, nil, nil, 0, 0, 0
+	p.w, p.write, p.retry, p.retryAt, p.due, p.dueAt, p.pressAt = nil, nil, nil, 0, 0, 0, 0
 	p.members = map[string]*member{}
 	p.answer(why, func(waiter) bool { return true })
 }
@@ -368,6 +396,9 @@ func (p *Partition) opened(o sharestate.Opened) {
 		return
 	}
 	p.w, p.state, p.pause = w, ready, 0
+	if p.l.closing.Load() {
+		w.Close()
+	}
 	p.wake()
 }
 

@@ -1,6 +1,7 @@
 package shareleader
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -262,12 +263,28 @@ func (k *walk) step() {
 	case r < 96:
 		v := k.leader().view
 		k.trim(v.log.start + int64(k.n(4)))
+	case r < 97:
+		k.stopLeader()
 	case r < 98:
 		k.elect(int32(k.n(len(k.brokers))), int64(max(0, k.n(8)-4)))
 	default:
 		k.notify(k.brokers[k.n(len(k.brokers))])
 	}
 	synctest.Wait()
+}
+
+// stopLeader lets the leader stop as planned, and another broker lead. Members still acknowledge at
+// the former leader, which is there again when it is notified.
+func (k *walk) stopLeader() {
+	old := k.leader()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(k.n(3000))*time.Millisecond)
+	old.Release(ctx)
+	cancel()
+	for range k.n(4) {
+		k.acknowledge(k.consumers[k.n(len(k.consumers))])
+	}
+	k.elect(int32(k.n(len(k.brokers))), 0)
+	old.closing.Store(false)
 }
 
 // run makes steps, and then lets one member finish the log. It returns what was wrong.
