@@ -104,6 +104,8 @@ type Options struct {
 	Share *share.Share
 	// ShareStates reaches the share coordinators. Nil: share groups are not served.
 	ShareStates shareleader.Coordinator
+	// Letters copies the dead letters of share groups. Nil: they are not copied.
+	Letters shareleader.Letters
 	// ShareBytes bounds the memory of share partitions and share sessions. Default 64 MiB.
 	ShareBytes int64
 	// Preview offers features that are not complete: share groups. Tests need it.
@@ -195,7 +197,7 @@ func New(opt Options) (*Handler, error) {
 		b.shares = shareleader.New(shareleader.Options{Self: opt.Self, Coordinator: opt.ShareStates,
 			Sessions: int(conf.Groups.ShareSessions),
 			Memory:   coordinator.NewMemoryBudget(cmp.Or(opt.ShareBytes, defaultShareBytes)), Park: opt.Replicas.Purgatory(),
-			Go: b.work.Go, Logger: opt.Logger})
+			Go: b.work.Go, Logger: opt.Logger, Letters: opt.Letters})
 	}
 	return b, nil
 }

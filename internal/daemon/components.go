@@ -238,7 +238,7 @@ func (b *Broker) openCoordinators(r *components) error {
 		Conf: &r.conf, Replicas: r.replicas, Controller: r.control, Configs: b.configs, Settings: r.settings, Static: r.static,
 		Share: b.share, Log: b.log,
 		MemberBytes: b.budgets.Members - b.budgets.Transactions() - shares, TransactionBytes: b.budgets.Transactions(),
-		ShareBytes: shares, Preview: b.preview, AskShares: r.member.AskShares,
+		ShareBytes: shares, Preview: b.preview, AskShares: r.member.AskShares, AskLetters: r.member.AskLetters,
 		Lease: r.member.Lease, Visible: broker.Visible(r.guard.Rules), Ask: r.member.AskTransactions,
 		ProducerID: func(ctx context.Context) (int64, error) { return r.handlers.ProducerID(ctx) },
 		Registry:   b.reg, Partitions: b.cfg.MetricsPartitions, Health: b.health, Push: b.stack.push,
@@ -249,6 +249,7 @@ func (b *Broker) openCoordinators(r *components) error {
 	r.member.ServeTransactions(r.coordinators.Exchange.Handle)
 	if b.preview {
 		r.member.ServeShares(r.coordinators.Desk.Handle)
+		r.member.ServeLetters(r.coordinators.Letters.Handle)
 	}
 	return nil
 }
@@ -266,7 +267,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		Tunnel: r.member.tunnels(), Lease: r.member.Lease, ProduceBytes: b.budgets.Produce,
 	}
 	if b.preview {
-		o.ShareStates = r.coordinators.Desk
+		o.ShareStates, o.Letters = r.coordinators.Desk, r.coordinators.Letters
 	}
 	var err error
 	if r.handlers, err = broker.New(o); err != nil {

@@ -22,6 +22,7 @@ const (
 	StallEndsLocks                  // a process that stood still ends the locks that could not be acknowledged
 	KeepIdle                        // an idle session keeps its place when others need it
 	WaitWithTurn                    // a fetch that cannot use its turn keeps it
+	CopyAhead                       // further dead letters are copied before it is stored that the last ones are archived
 	LeaveAtOnce                     // a leader that loses its leadership does not write what has changed
 )
 

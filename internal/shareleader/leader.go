@@ -52,6 +52,8 @@ type Settings struct {
 	// Reset is where a group starts without a stored position (share.auto.offset.reset):
 	// replica.Latest, replica.Earliest, or Since the group begins to read.
 	Reset int64
+	// Letters is where dead letters are copied.
+	Letters LettersTo
 	// Since, above 0, replaces Reset: the group starts with the first record that is not older.
 	Since time.Duration
 }
@@ -63,6 +65,8 @@ type Options struct {
 	// Memory bounds share partitions and sessions. Near the bound no records are acquired and no
 	// sessions opened; acknowledgements and loads are never refused.
 	Memory *coordinator.MemoryBudget
+	// Letters copies dead letters; nil: they are archived without a copy.
+	Letters Letters
 	// Sessions is group.share.max.share.sessions.
 	Sessions int
 	// Park notifies of new records and of changes of the leadership.

@@ -104,6 +104,7 @@ type Partition struct {
 	pressAt time.Duration // 0: no acquisition was refused for memory
 	idleAt  time.Duration // 0: sessions name it
 	bell    bool          // it is watched in the purgatory
+	letters letters
 }
 
 // member is a member of the group that has fetched or acknowledged.
@@ -255,6 +256,7 @@ func (p *Partition) drop(why *kerr.Error) {
 	p.load++
 	p.w, p.write, p.retry, p.retryAt, p.due, p.dueAt, p.pressAt = nil, nil, nil, 0, 0, 0, 0
 	p.members = map[string]*member{}
+	p.letters = letters{seen: p.letters.seen}
 	p.answer(why, func(waiter) bool { return true })
 }
 
@@ -399,6 +401,10 @@ func (p *Partition) opened(o sharestate.Opened) {
 	if p.l.closing.Load() {
 		w.Close()
 	}
+	if p.l.opt.Letters != nil {
+		p.letters.by = p.l.opt.Letters.Copier(Source{Key: p.key, ID: p.id, Epoch: p.epoch, Loaded: o.Stored.Marks})
+	}
+	p.copyLetters()
 	p.wake()
 }
 
@@ -427,7 +433,8 @@ func (p *Partition) named() zap.Field {
 
 // window returns the settings of a window.
 func (s *Settings) window(broken window.Broken) window.Config {
-	return window.Config{Broken: broken, Locks: s.Locks, Deliveries: s.Deliveries, Lock: s.Lock, Retry: s.Retry, RetryMax: s.RetryMax}
+	return window.Config{Broken: broken, Locks: s.Locks, Deliveries: s.Deliveries, Lock: s.Lock, Retry: s.Retry, RetryMax: s.RetryMax,
+		DeadLetters: s.Letters.Topic != ""}
 }
 
 // current applies settings.
@@ -437,6 +444,8 @@ func (p *Partition) current(s Settings) {
 	}
 	if p.cfg = s; p.w != nil {
 		p.w.SetConfig(s.window(p.l.opt.Window))
+		p.letters.at, p.letters.pause = 0, 0
+		p.copyLetters()
 	}
 }
 

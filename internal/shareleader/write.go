@@ -146,6 +146,7 @@ func (p *Partition) wrote(code *kerr.Error) {
 		p.left()
 		return
 	}
+	p.copyLetters()
 	p.wake()
 }
 
@@ -160,6 +161,7 @@ func (p *Partition) arm() {
 	if p.state != ended {
 		at(p.due)
 		at(p.dueAt)
+		at(p.letters.at)
 		at(p.retryAt)
 		at(p.pressAt)
 		at(p.idleAt)
@@ -224,9 +226,13 @@ func (p *Partition) tick() {
 		p.pressAt = 0
 		p.wake()
 	}
+	if p.letters.at > 0 && now >= p.letters.at {
+		p.letters.at = 0
+		p.copyLetters()
+	}
 	p.pump()
 	if p.idleAt > 0 && now >= p.idleAt && p.state != leaving {
-		if p.write != nil || p.w != nil && p.w.Due() || p.queue.Len() > 0 {
+		if p.write != nil || p.w != nil && (p.w.Due() || p.w.Stats().Offsets[window.Archiving] > 0) || p.queue.Len() > 0 {
 			p.idleAt = now + idleTime
 		} else {
 			p.end(kerr.NotLeaderForPartition)

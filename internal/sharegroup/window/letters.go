@@ -7,18 +7,17 @@ type Letters struct {
 	Count int
 }
 
-// NextLetters returns the first records that have to be copied, each time others; false: there are
-// none at present. Their state Archiving is durable, so that no member gets a record that was
+// NextLetters returns the first records that have to be copied, at most so many, and each time
+// others; false: there are none at present. Their state Archiving is durable, so that no member gets a record that was
 // copied. After a load they are returned again: a record may be copied twice.
-func (w *Window) NextLetters() (Letters, bool) {
+func (w *Window) NextLetters(most int64) (Letters, bool) {
 	r, ok := w.tree.next(w.start, hasCopy)
 	if !ok {
 		return Letters{}, false
 	}
-	to := r
-	to.flags |= copying
-	w.tree.replace(r.first, to)
-	return Letters{r.first, r.last(), int(r.count)}, true
+	last := min(r.last(), r.first+most-1)
+	w.tree.set(r, r.first, last, run{state: Archiving, count: r.count, flags: r.flags | copying}, 0)
+	return Letters{r.first, last, int(r.count)}, true
 }
 
 // Copied reports that records of NextLetters were copied durably, or that the caller gives up: they

@@ -435,7 +435,7 @@ func (x *walk) letters() {
 		x.p.copied(c.First, c.Last)
 		return
 	}
-	c, ok := x.w.NextLetters()
+	c, ok := x.w.NextLetters(int64(1 + x.roll(4)))
 	if first := x.p.letters(); ok != (first >= 0) || ok && c.First != first {
 		x.fail("letters %+v %t, want %d", c, ok, first)
 		return
@@ -564,7 +564,7 @@ func (x *walk) finish() {
 		if w := x.w.Begin(); w != nil {
 			x.w.Written(w.Seq)
 		}
-		for c, ok := x.w.NextLetters(); ok; c, ok = x.w.NextLetters() {
+		for c, ok := x.w.NextLetters(9); ok; c, ok = x.w.NextLetters(9) {
 			x.w.Copied(c.First, c.Last)
 		}
 		for _, c := range x.copies {

@@ -64,7 +64,7 @@ func New(cfg Config, start int64) *Window {
 
 // Close ends the acquisitions, because another leader will take over. What members hold they may
 // still acknowledge. The next write has all these deliveries, so that the next leader counts them.
-// It costs O(log n) for each run that is held.
+// It costs O(n) once, and O(log n) for each run that is held.
 func (w *Window) Close() {
 	if w.dropped || w.closed {
 		return
@@ -73,15 +73,20 @@ func (w *Window) Close() {
 	if w.cfg.Broken.Has(ForgetDeliveries) {
 		return
 	}
-	l := &w.tree.locks
-	for _, g := range l.heap {
-		for id := l.grants.at(g).head; id != 0; id = l.holds.at(id).next {
-			r := w.tree.get(l.holds.at(id).first)
-			if to := r; r.state == Acquired {
-				to.flags |= dirty
-				w.tree.replace(r.first, to)
-			}
+	if w.tree.root == nil {
+		return
+	}
+	var held []int64
+	w.tree.root.all(func(r run) bool {
+		if r.state == Acquired {
+			held = append(held, r.first)
 		}
+		return true
+	})
+	for _, first := range held {
+		to := w.tree.get(first)
+		to.flags |= dirty
+		w.tree.replace(to.first, to)
 	}
 }
 

@@ -26,6 +26,10 @@ type workers struct {
 	done map[string]bool
 }
 
+func newWorkers(t *testing.T, seed uint64, k kind) *workers {
+	return &workers{world: newWorld(t, seed, k), got: map[string]int{}, done: map[string]bool{}}
+}
+
 // worker is a member.
 type worker struct {
 	*workers
@@ -94,7 +98,7 @@ func TestAShareGroupFinishesItsTopic(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			cryptotest.SetGlobalRandom(t, seed)
 			synctest.Test(t, func(t *testing.T) {
-				w := &workers{world: newWorld(t, seed, kind{preview: true}), got: map[string]int{}, done: map[string]bool{}}
+				w := newWorkers(t, seed, kind{preview: true})
 				if until(patience, w.allRun) != nil {
 					t.Fatal("not all brokers serve")
 				}
@@ -139,7 +143,7 @@ func TestAPlannedStopCountsDeliveries(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			cryptotest.SetGlobalRandom(t, seed)
 			synctest.Test(t, func(t *testing.T) {
-				w := &workers{world: newWorld(t, seed, kind{preview: true, brokers: c.brokers}), got: map[string]int{}, done: map[string]bool{}}
+				w := newWorkers(t, seed, kind{preview: true, brokers: c.brokers})
 				if until(patience, w.allRun) != nil {
 					t.Fatal("not all brokers serve")
 				}

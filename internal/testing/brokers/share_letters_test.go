@@ -1,0 +1,146 @@
+package brokers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+)
+
+// Members of a share group reject some of the records, while brokers are killed, stopped and lose
+// their power. The topic of dead letters has each of these once, and no other.
+func TestDeadLettersAreCopiedOnce(t *testing.T) {
+	for seed, fault := range map[uint64]func(w *world, id int32){
+		1: func(*world, int32) {},
+		2: (*world).kill,
+		3: (*world).stop,
+		4: func(w *world, id int32) { w.powerLoss(id, crashfs.Modes()[0]) },
+	} {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			cryptotest.SetGlobalRandom(t, seed)
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorkers(t, seed, kind{preview: true})
+				if until(patience, w.allRun) != nil {
+					t.Fatal("not all brokers serve")
+				}
+				w.reject(fault)
+				for _, p := range w.wrong() {
+					t.Error(p)
+				}
+			})
+		})
+	}
+}
+
+// rejects accepts what the member gets, but rejects bad records, until ctx ends.
+func (m *worker) rejects(ctx context.Context) {
+	for ctx.Err() == nil {
+		list := m.cl.PollRecords(ctx, 20).Records()
+		m.mu.Lock()
+		for _, r := range list {
+			m.got[string(r.Value)]++
+		}
+		m.mu.Unlock()
+		for _, r := range list {
+			how := kgo.AckAccept
+			if strings.HasPrefix(string(r.Value), "bad") {
+				how = kgo.AckReject
+			}
+			m.cl.MarkAcks(how, r)
+		}
+		_ = m.cl.FlushAcks(ctx) // what fails is delivered again
+	}
+}
+
+// letters are the records of the topic of dead letters that a read_committed reader gets.
+func (w *workers) letters(cl *kgo.Client, most int) (list []*kgo.Record) {
+	cl.AddConsumeTopics("dlq.jobs")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for ctx.Err() == nil && len(list) < most {
+		list = append(list, cl.PollFetches(ctx).Records()...)
+	}
+	return list
+}
+
+func (w *workers) reject(fault func(w *world, id int32)) {
+	cl := w.client(w.direct(), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	defer cl.Close()
+	admin := kadm.NewClient(cl)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	enabled := "true"
+	for topic, configs := range map[string]map[string]*string{"jobs": nil, "dlq.jobs": {"errors.deadletterqueue.group.enable": &enabled}} {
+		if until(patience, func() bool { _, err := admin.CreateTopic(ctx, 3, 3, configs, topic); return err == nil }) != nil {
+			w.Fatal("no topic")
+		}
+	}
+	w.configure(ctx, cl, "share.auto.offset.reset", "earliest", "errors.deadletterqueue.topic.name", "dlq.jobs",
+		"errors.deadletterqueue.copy.record.enable", "true")
+	var all []string
+	bad := 0
+	produce := func(n int) {
+		for range n {
+			v := fmt.Sprint("job-", len(all))
+			if len(all)%3 == 0 {
+				v, bad = fmt.Sprint("bad-", len(all)), bad+1
+			}
+			all = append(all, v)
+			r := &kgo.Record{Topic: "jobs", Key: []byte("key"), Value: []byte(v), Headers: []kgo.RecordHeader{{Key: "own", Value: []byte(v)}}}
+			if err := cl.ProduceSync(ctx, r).FirstErr(); err != nil {
+				w.problem("%s: %v", v, err)
+			}
+		}
+	}
+	produce(60)
+	var work sync.WaitGroup
+	for range 3 {
+		m := w.member()
+		work.Go(func() {
+			defer m.cl.Close()
+			m.rejects(ctx)
+		})
+	}
+	for id := int32(1); id <= 3; id++ {
+		fault(w.world, id)
+		produce(60)
+		if w.process(id) == nil {
+			w.start(id)
+		}
+		if until(time.Minute, func() bool { return w.missing(all) == 0 && w.allRun() }) != nil {
+			w.problem("%d of %d records were not delivered", w.missing(all), len(all))
+			return
+		}
+	}
+	time.Sleep(time.Minute) // the last copies are made
+	copies := map[string]int{}
+	for _, r := range w.letters(cl, 10*len(all)) {
+		v := string(r.Value)
+		if copies[v]++; copies[v] > 1 {
+			w.problem("%s has %d copies", v, copies[v])
+		}
+		headers := map[string]string{}
+		for _, h := range r.Headers {
+			headers[h.Key] = string(h.Value)
+		}
+		if !strings.HasPrefix(v, "bad") || string(r.Key) != "key" || headers["own"] != v || headers["__dlq.errors.topic"] != "jobs" ||
+			headers["__dlq.errors.group"] != "workers" || headers["__dlq.errors.offset"] == "" {
+			w.problem("a copy of %s has the key %q and the headers %v", v, r.Key, headers)
+		}
+	}
+	if len(copies) != bad {
+		w.problem("%d of %d records have copies", len(copies), bad)
+	}
+	w.Logf("%d records, %d copies", len(all), len(copies))
+	stop()
+	work.Wait()
+}
