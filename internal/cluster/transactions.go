@@ -53,7 +53,7 @@ func (c *Cluster) handleShares(ctx context.Context, from int32, body []byte) ([]
 }
 
 // methodLetters is the method of the metadata lane with which leaders of partitions copy dead
-// letters of share groups. Package sharegroup/deadletter defines the bodies.
+// letters of share groups. Package shareleader/deadletter defines the bodies.
 const methodLetters uint16 = 66
 
 // ServeLetters sets what handles the requests of other brokers about dead letters. Before that,

@@ -116,4 +116,3 @@ func busy(w *world) string {
 }
 
 func TestAFetchThatCannotUseItsTurnIsPassed(t *testing.T) { check(t, 1, busy) }
-

@@ -25,15 +25,15 @@ type Source struct {
 	// ID is the identity of the stored state, and Epoch the leader epoch in which it was opened.
 	ID    sharestate.Identity
 	Epoch int32
-	// Loaded are the marks of the stored state. Records that it has as window.Archiving may have
-	// been copied.
-	Loaded []window.Mark
+	// End returns where a leader epoch ends in the log. The records at or above it are others than
+	// those that its leader may have copied.
+	End func(epoch int32) (int64, error)
 }
 
 // Copier copies the dead letters of a share partition. Its caller makes one call at a time.
 type Copier interface {
-	// Copy copies some of the letters, and returns which of them have exactly one copy now that is
-	// durable on all replicas in sync. It blocks for disks and the network until ctx ends. Letters
+	// Copy copies some of the letters, and returns offsets that have exactly one copy now, which is
+	// durable on all replicas in sync. They may be others than those of letters. It blocks for disks and the network until ctx ends. Letters
 	// that it has not returned before an error may have a copy or not; a later call finds out. The
 	// caller stores that letters are archived before it makes the next call.
 	Copy(ctx context.Context, to LettersTo, letters []window.Letters) ([]window.Letters, error)
@@ -152,9 +152,6 @@ func (c *letters) above(start int64) (list []window.Letters) {
 // copied notes the result of a copy.
 func (p *Partition) copied(got []window.Letters, err error) {
 	c := &p.letters
-	for _, g := range got {
-		c.seen.Copied += uint64(g.Last - g.First + 1)
-	}
 	if c.seen.Err = ""; err != nil {
 		c.seen.Failed++
 		c.seen.Err = err.Error()
@@ -174,7 +171,7 @@ func (p *Partition) copied(got []window.Letters, err error) {
 func (p *Partition) archive(got []window.Letters) {
 	c := &p.letters
 	for _, g := range got {
-		p.w.Copied(g.First, g.Last)
+		c.seen.Copied += uint64(p.w.Copied(g.First, g.Last))
 		var rest []window.Letters
 		for _, l := range c.list {
 			if l.First < g.First {

@@ -344,12 +344,9 @@ func (p *Partition) peeked(found sharestate.Peeked) {
 func (p *Partition) opening(found sharestate.Peeked, epoch int32, cfg Settings) (sharestate.Opening, error) {
 	o := sharestate.Opening{Key: p.key, ID: found.ID, Recorded: found.Leader, Leader: epoch, Cut: -1}
 	if found.Leader >= 0 && found.Leader < epoch && !p.l.opt.Broken.Has(ForgetCut) {
-		_, end, err := p.log.EpochEnd(epoch, found.Leader)
-		if err != nil {
+		var err error
+		if o.Cut, err = p.endIn(epoch)(found.Leader); err != nil {
 			return o, err
-		}
-		if o.Cut = end; end < 0 {
-			o.Cut = p.log.Ends().LogStart // all records of that epoch are gone, and all before
 		}
 	}
 	if found.Started {
@@ -365,6 +362,18 @@ func (p *Partition) opening(found sharestate.Peeked, epoch int32, cfg Settings) 
 	}
 	o.Start = at.Offset
 	return o, err
+}
+
+// endIn returns a function that returns where an earlier leader epoch ends in the log, for a leader
+// epoch of this broker.
+func (p *Partition) endIn(now int32) func(epoch int32) (int64, error) {
+	return func(epoch int32) (int64, error) {
+		_, end, err := p.log.EpochEnd(now, epoch)
+		if err == nil && end < 0 {
+			end = p.log.Ends().LogStart // all records of that epoch are gone, and all before
+		}
+		return end, err
+	}
 }
 
 func (p *Partition) open(o sharestate.Opening) {
@@ -402,7 +411,7 @@ func (p *Partition) opened(o sharestate.Opened) {
 		w.Close()
 	}
 	if p.l.opt.Letters != nil {
-		p.letters.by = p.l.opt.Letters.Copier(Source{Key: p.key, ID: p.id, Epoch: p.epoch, Loaded: o.Stored.Marks})
+		p.letters.by = p.l.opt.Letters.Copier(Source{Key: p.key, ID: p.id, Epoch: p.epoch, End: p.endIn(p.epoch)})
 	}
 	p.copyLetters()
 	p.wake()

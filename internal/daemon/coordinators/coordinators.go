@@ -27,7 +27,7 @@ import (
 	"github.com/chronik-io/chronik/internal/observe"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/share"
-	"github.com/chronik-io/chronik/internal/sharegroup/deadletter"
+	"github.com/chronik-io/chronik/internal/shareleader/deadletter"
 )
 
 // Options are what coordinators use of a broker. All fields are needed, unless noted.

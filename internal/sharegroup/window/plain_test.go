@@ -404,7 +404,7 @@ func (p *plain) letters() int64 {
 
 func (p *plain) copied(first, last int64) {
 	for o := first; o <= last; o++ {
-		if s := p.slots[o]; s != nil && s.state == Archiving && s.copying {
+		if s := p.slots[o]; s != nil && s.state == Archiving {
 			p.slots[o] = &slot{state: Archived, count: s.count, pending: 1}
 		}
 	}

@@ -468,6 +468,6 @@ func (p *producer) describe() Producer {
 			last = m.lastSeq
 		}
 	}
-	return Producer{ID: p.id, Epoch: p.epoch(), LastSequence: last, Last: offset, Seen: p.seen, CoordinatorEpoch: t.coordinator, First: t.first,
-		Since: t.since}
+	return Producer{ID: p.id, Epoch: p.epoch(), LastSequence: last, Last: offset, Seen: p.seen, CoordinatorEpoch: t.coordinator,
+		First: t.first, Since: t.since}
 }

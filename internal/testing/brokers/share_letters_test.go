@@ -95,7 +95,8 @@ func (w *workers) reject(fault func(w *world, id int32)) {
 				v, bad = fmt.Sprint("bad-", len(all)), bad+1
 			}
 			all = append(all, v)
-			r := &kgo.Record{Topic: "jobs", Key: []byte("key"), Value: []byte(v), Headers: []kgo.RecordHeader{{Key: "own", Value: []byte(v)}}}
+			r := &kgo.Record{Topic: "jobs", Key: []byte("key"), Value: []byte(v)}
+			r.Headers = []kgo.RecordHeader{{Key: "own", Value: []byte(v)}}
 			if err := cl.ProduceSync(ctx, r).FirstErr(); err != nil {
 				w.problem("%s: %v", v, err)
 			}

@@ -2,6 +2,7 @@ package deadletter
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 
@@ -9,13 +10,11 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// request asks the leader of a target for the last batch of a producer id, and may append the next
-// one.
+// request asks the leader of a target to append a batch of a producer id.
 type request struct {
 	Target
 	producer int64
-	appends  bool
-	// after is the offset of the last batch that the sender knows, and batch follows it.
+	// after is the offset of the last batch that the sender knows, -1: none. batch follows it.
 	after int64
 	batch record.Batch
 }
@@ -23,21 +22,18 @@ type request struct {
 // answer is what the leader answers. An error is one of the call.
 type answer struct {
 	Last
-	// appended: Last is the batch of the request.
+	// appended: Last is the batch of the request. Otherwise the sender does not know it.
 	appended bool
 }
 
-// format is the first byte of requests and answers.
-const format = 1
+// wireFormat is the first byte of requests and answers.
+const wireFormat = 1
 
 func (q *request) encode() []byte {
-	p := append([]byte{format}, q.Topic[:]...)
+	p := append([]byte{wireFormat}, q.Topic[:]...)
 	p = binary.AppendUvarint(p, uint64(q.Partition))
 	p = binary.AppendVarint(p, q.producer)
-	if !q.appends {
-		return append(p, 0)
-	}
-	p = binary.AppendVarint(append(p, 1), q.after)
+	p = binary.AppendVarint(p, q.after)
 	return bytesio.Append(p, []byte(q.batch))
 }
 
@@ -47,24 +43,20 @@ func decodeRequest(p []byte) (*request, error) {
 	version := r.Byte()
 	q := &request{Target: Target{Topic: r.ID(), Partition: int32(r.UvarintTo(math.MaxInt32))}}
 	q.producer = r.Varint(firstProducer, math.MaxInt64)
-	if q.appends = r.Byte() == 1; q.appends {
-		q.after = r.Varint(-1, math.MaxInt64)
-		q.batch = r.Bytes()
-	}
-	if err := r.End(); err != nil || version != format {
+	q.after = r.Varint(-1, math.MaxInt64)
+	q.batch = r.Bytes()
+	if err := r.End(); err != nil || version != wireFormat {
 		return nil, fmt.Errorf("a request about dead letters of version %d: %w", version, err)
 	}
-	if q.appends {
-		b, rest, err := record.Next(q.batch)
-		if err != nil || len(rest) > 0 || b.ProducerID() != q.producer {
-			return nil, fmt.Errorf("a request about dead letters has no batch of its producer: %w", err)
-		}
+	b, rest, err := record.Next(q.batch)
+	if err != nil || len(rest) > 0 || b.ProducerID() != q.producer {
+		return nil, errors.Join(errors.New("a request about dead letters has no batch of its producer"), err)
 	}
 	return q, nil
 }
 
 func (a *answer) encode() []byte {
-	p := []byte{format, 0}
+	p := []byte{wireFormat, 0}
 	if a.appended {
 		p[1] = 1
 	}
@@ -87,7 +79,7 @@ func decodeAnswer(p []byte) (a answer, err error) {
 	for range r.Count(1) {
 		a.Letters = append(a.Letters, r.Varint(0, math.MaxInt64))
 	}
-	if err := r.End(); err != nil || version != format {
+	if err := r.End(); err != nil || version != wireFormat {
 		return answer{}, fmt.Errorf("an answer about dead letters of version %d: %w", version, err)
 	}
 	return a, nil

@@ -6,8 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
-	"sort"
+	"slices"
 	"strconv"
 	"time"
 
@@ -56,8 +57,6 @@ type world interface {
 	find(name string, of [16]byte, partition int32) (Topic, error)
 	// exists reports whether there is a target.
 	exists(t Target) bool
-	// last returns the last batch of a producer id.
-	last(ctx context.Context, t Target, producer int64) (Last, error)
 	// append appends a batch if the last one of its producer id ends at an offset, and returns the
 	// last one. It reports whether that is the appended batch.
 	append(ctx context.Context, t Target, after int64, b record.Batch) (Last, bool, error)
@@ -71,23 +70,26 @@ type world interface {
 // Copier implements shareleader.Copier.
 type Copier struct {
 	world    world
+	broken   Broken
 	of       shareleader.Source
 	producer int64
 	epoch    int16
 
-	to    Target
-	known bool // last is the last batch in to, as far as is known
-	last  Last
-	// tried are the offsets of a batch that was sent to the target without an answer.
-	tried map[int64]bool
+	to   Target
+	last Last // in to, as far as is known
+	// tried: a batch was sent to the target without an answer, and may still arrive. moves: the
+	// next one goes to another target.
+	tried, moves bool
+	// copied are the offsets of records that have copies, which no call has returned yet.
+	copied map[int64]bool
 }
 
 // none is the last batch of a producer id of which nothing is known.
 var none = Last{Offset: -1, Epoch: -1, Sequence: -1}
 
-// newCopier returns a Copier.
-func newCopier(w world, of shareleader.Source) *Copier {
-	c := &Copier{world: w, of: of, last: none, tried: map[int64]bool{}}
+// newCopier returns a Copier. broken is empty in an ordinary build.
+func newCopier(w world, of shareleader.Source, broken Broken) *Copier {
+	c := &Copier{world: w, broken: broken, of: of, last: none, copied: map[int64]bool{}}
 	c.producer, c.epoch = identity(&of)
 	return c
 }
@@ -115,23 +117,17 @@ func (c *Copier) Copy(ctx context.Context, to shareleader.LettersTo, letters []w
 	if err != nil {
 		return nil, err
 	}
-	if c.to != topic.Target && (len(c.tried) == 0 || !c.world.exists(c.to)) {
-		c.move(topic.Target)
-	}
-	if !c.known {
-		last, err := c.world.last(ctx, c.to, c.producer)
-		if err != nil {
-			return nil, err
-		}
-		if got, err := c.learn(last, letters); err != nil || len(got) > 0 {
-			return got, err
-		}
-		if c.to != topic.Target { // nothing of what was tried is there
-			c.move(topic.Target)
-			return c.Copy(ctx, to, letters)
-		}
+	switch {
+	case c.to == topic.Target:
+	case !c.tried || c.moves || !c.world.exists(c.to):
+		c.to, c.last, c.tried, c.moves = topic.Target, none, false, false
+	default:
+		c.moves = true // after one more try to learn what became of the last batch
 	}
 	for {
+		if got := c.found(); len(got) > 0 {
+			return got, nil
+		}
 		b, included, err := c.build(ctx, to, letters, topic.Most)
 		if err != nil {
 			return nil, err
@@ -139,70 +135,57 @@ func (c *Copier) Copy(ctx context.Context, to shareleader.LettersTo, letters []w
 		if b == nil {
 			return included, nil // there are no such records any more
 		}
-		for _, l := range included {
-			for o := l.First; o <= l.Last; o++ {
-				c.tried[o] = true
-			}
-		}
+		c.tried = true
 		last, appended, err := c.world.append(ctx, c.to, c.last.Offset, b)
 		if err != nil {
-			c.known = false // it may be appended or not
-			return nil, err
+			return nil, err // it may be appended or not: the answer to the next one says that
 		}
 		if appended {
-			c.last = last
-			clear(c.tried)
+			c.last, c.tried = last, false
 			return included, nil
 		}
-		if got, err := c.learn(last, letters); err != nil || len(got) > 0 {
-			return got, err
+		if err := c.learn(last); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// move chooses another target, of which nothing is known yet.
-func (c *Copier) move(to Target) {
-	c.to, c.known, c.last = to, false, none
-	clear(c.tried)
-}
-
-// learn takes note of the last batch of the producer id, and returns which of the letters it has.
-func (c *Copier) learn(last Last, letters []window.Letters) (got []window.Letters, err error) {
+// learn takes note of the last batch of the producer id, and of the letters that it has. Records at
+// or above the end of its leader epoch are others.
+func (c *Copier) learn(last Last) error {
 	if last.Offset >= 0 && last.Epoch > c.epoch {
-		return nil, errLater
+		return errLater
 	}
-	tried := c.tried
-	if last.Epoch != c.epoch {
-		tried = nil // a former leader appended it
-	}
-	copied := map[int64]bool{}
-	for _, o := range last.Letters {
-		copied[o] = tried[o] || c.loaded(o)
-	}
-	if last.Offset != c.last.Offset {
-		c.tried = map[int64]bool{} // what was sent before names another last batch, and is refused
-	}
-	c.last, c.known = last, true
-	for _, l := range letters {
-		for o := l.First; o <= l.Last; o++ {
-			if !copied[o] {
-				continue
+	if len(last.Letters) > 0 {
+		end := int64(math.MaxInt64)
+		if last.Epoch < c.epoch && !c.broken.Has(BelieveAll) {
+			var err error
+			if end, err = c.of.End(c.of.Epoch&^math.MaxInt16 | int32(last.Epoch)); err != nil {
+				return err
 			}
-			if n := len(got) - 1; n >= 0 && got[n].Last == o-1 && o > l.First {
-				got[n].Last = o
-			} else {
-				got = append(got, window.Letters{First: o, Last: o, Count: l.Count})
+		}
+		for _, o := range last.Letters {
+			if o < end {
+				c.copied[o] = true
 			}
 		}
 	}
-	return got, nil
+	c.last, c.tried = last, false // what was sent before names another last batch, and is refused
+	return nil
 }
 
-// loaded reports whether an offset was a dead letter when the state was loaded.
-func (c *Copier) loaded(offset int64) bool {
-	marks := c.of.Loaded
-	i := sort.Search(len(marks), func(i int) bool { return marks[i].Last >= offset })
-	return i < len(marks) && marks[i].First <= offset && marks[i].State == window.Archiving
+// found returns the letters that have copies and were not returned yet. Their marks must be stored
+// before another batch is the last one.
+func (c *Copier) found() (got []window.Letters) {
+	for _, o := range slices.Sorted(maps.Keys(c.copied)) {
+		if n := len(got) - 1; n >= 0 && got[n].Last == o-1 {
+			got[n].Last = o
+		} else {
+			got = append(got, window.Letters{First: o, Last: o})
+		}
+	}
+	clear(c.copied)
+	return got
 }
 
 // mostBatch bounds a batch of copies in bytes, except for that of one large record.

@@ -31,6 +31,8 @@ type Options struct {
 	// Call sends a request to another broker, whose Desk handles it, and waits for the answer. nil
 	// without a cluster.
 	Call func(ctx context.Context, broker int32, body []byte) ([]byte, error)
+	// Broken is empty in an ordinary build.
+	Broken Broken
 }
 
 // Desk copies the dead letters of the share partitions of a broker, and serves the topics of dead
@@ -59,7 +61,7 @@ func New(opt Options) *Desk {
 
 // Copier implements shareleader.Letters.
 func (d *Desk) Copier(of shareleader.Source) shareleader.Copier {
-	return &slotted{d: d, Copier: newCopier(d, of)}
+	return &slotted{d: d, Copier: newCopier(d, of, d.opt.Broken)}
 }
 
 // slotted is a Copier that waits until few others are at work.
@@ -177,15 +179,9 @@ func (d *Desk) each(res *replica.ReadResult, from int64, fn func(record.Record) 
 	return next, next > from, nil
 }
 
-// last implements world.
-func (d *Desk) last(ctx context.Context, t Target, producer int64) (Last, error) {
-	a, err := d.ask(ctx, &request{Target: t, producer: producer})
-	return a.Last, err
-}
-
 // append implements world.
 func (d *Desk) append(ctx context.Context, t Target, after int64, b record.Batch) (Last, bool, error) {
-	a, err := d.ask(ctx, &request{Target: t, producer: b.ProducerID(), appends: true, after: after, batch: b})
+	a, err := d.ask(ctx, &request{Target: t, producer: b.ProducerID(), after: after, batch: b})
 	return a.Last, a.appended, err
 }
 
@@ -235,7 +231,7 @@ func (d *Desk) answer(ctx context.Context, q *request) (answer, error) {
 	}
 	_, epoch := part.Leader()
 	last, err := d.lastOf(part, q.producer)
-	if err != nil || !q.appends || last.Offset != q.after {
+	if err != nil || !q.follows(last, d.opt.Broken) {
 		release()
 		return answer{Last: last}, err
 	}
@@ -273,6 +269,19 @@ func (d *Desk) answer(ctx context.Context, q *request) (answer, error) {
 
 var errUncommitted = errors.New("the last copies are not committed yet")
 
+// committed returns an error if an offset is not below the high watermark.
+func committed(offset, high int64, broken Broken) error {
+	if offset >= high && !broken.Has(AskEarly) {
+		return errUncommitted
+	}
+	return nil
+}
+
+// follows reports whether the batch of a request may be appended after the last one.
+func (q *request) follows(last Last, broken Broken) bool {
+	return last.Offset == q.after || broken.Has(AppendAnyway)
+}
+
 // lastOf returns the last batch of a producer id in a partition that this broker leads.
 func (d *Desk) lastOf(part *replica.Partition, producer int64) (Last, error) {
 	if leader, _ := part.Leader(); leader != d.opt.Self {
@@ -282,8 +291,8 @@ func (d *Desk) lastOf(part *replica.Partition, producer int64) (Last, error) {
 	if !ok || known.Last < 0 {
 		return none, nil
 	}
-	if known.Last >= part.Ends().HighWatermark {
-		return none, errUncommitted
+	if err := committed(known.Last, part.Ends().HighWatermark, d.opt.Broken); err != nil {
+		return none, err
 	}
 	last := Last{Offset: known.Last, Epoch: known.Epoch, Sequence: known.LastSequence}
 	res, err := part.Read(replica.ReadRequest{Offset: known.Last, MaxBytes: 1, AtLeastOne: true, CurrentEpoch: -1, FetchedEpoch: -1})
