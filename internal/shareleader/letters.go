@@ -33,9 +33,10 @@ type Source struct {
 // Copier copies the dead letters of a share partition. Its caller makes one call at a time.
 type Copier interface {
 	// Copy copies some of the letters, and returns offsets that have exactly one copy now, which is
-	// durable on all replicas in sync. They may be others than those of letters. It blocks for disks and the network until ctx ends. Letters
-	// that it has not returned before an error may have a copy or not; a later call finds out. The
-	// caller stores that letters are archived before it makes the next call.
+	// durable on all replicas in sync. They may be others than those of letters. It blocks for
+	// disks and the network until ctx ends. Letters that it has not returned before an error may
+	// have a copy or not; a later call finds out. The caller stores that letters are archived
+	// before it makes the next call.
 	Copy(ctx context.Context, to LettersTo, letters []window.Letters) ([]window.Letters, error)
 }
 

@@ -20,8 +20,8 @@ func (w *Window) NextLetters(most int64) (Letters, bool) {
 	return Letters{r.first, last, int(r.count)}, true
 }
 
-// Copied reports that records were copied durably, or that the caller gives up: those whose state is
-// Archiving are archived, and Copied returns how many. It skips other offsets.
+// Copied reports that records were copied durably, or that the caller gives up: those whose state
+// is Archiving are archived, and Copied returns how many. It skips other offsets.
 func (w *Window) Copied(first, last int64) (archived int64) {
 	for at := max(first, w.start); at <= last && at < w.end && !w.dropped; {
 		r := w.tree.get(at)

@@ -62,9 +62,10 @@ type world interface {
 	append(ctx context.Context, t Target, after int64, b record.Batch) (Last, bool, error)
 	// name returns the name of a topic.
 	name(topic [16]byte) string
-	// read calls fn with the records of a partition from an offset on, at least that of a batch if
-	// there is one, until fn returns false.
-	read(ctx context.Context, of [16]byte, partition int32, from int64, fn func(record.Record) bool) error
+	// read calls fn with the records of a source from an offset on, until fn returns false or there
+	// are no more. It fails if this broker does not lead in the leader epoch of the source any more:
+	// its log may have other records.
+	read(ctx context.Context, of *shareleader.Source, from int64, fn func(record.Record) bool) error
 }
 
 // Copier implements shareleader.Copier.
@@ -236,8 +237,7 @@ type batchWriter struct {
 func (w *batchWriter) add(ctx context.Context, l window.Letters) error {
 	next := l.First
 	if w.to.Whole {
-		key := &w.c.of.Key
-		err := w.c.world.read(ctx, key.Topic, key.Partition, l.First, func(r record.Record) bool {
+		err := w.c.world.read(ctx, &w.c.of, l.First, func(r record.Record) bool {
 			for ; next < r.Offset && next <= l.Last && !w.full; next++ {
 				w.copy(l, next, nil) // there is no such record
 			}

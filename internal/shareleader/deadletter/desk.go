@@ -126,8 +126,8 @@ func (d *Desk) name(topic [16]byte) string {
 const readBytes = 1 << 20
 
 // read implements world.
-func (d *Desk) read(ctx context.Context, of [16]byte, index int32, from int64, fn func(record.Record) bool) error {
-	part, err := d.opt.Partition(of, index)
+func (d *Desk) read(ctx context.Context, of *shareleader.Source, from int64, fn func(record.Record) bool) error {
+	part, err := d.opt.Partition(of.Key.Topic, of.Key.Partition)
 	if err != nil {
 		return err
 	}
@@ -135,9 +135,14 @@ func (d *Desk) read(ctx context.Context, of [16]byte, index int32, from int64, f
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		res, err := part.Read(replica.ReadRequest{Offset: from, MaxBytes: readBytes, AtLeastOne: true, CurrentEpoch: -1, FetchedEpoch: -1})
+		res, err := part.Read(replica.ReadRequest{Offset: from, MaxBytes: readBytes, AtLeastOne: true, CurrentEpoch: of.Epoch,
+			FetchedEpoch: -1})
 		if err != nil {
 			return fmt.Errorf("read dead letters of %s: %w", part, err)
+		}
+		if _, epoch := part.Leader(); epoch != of.Epoch { // the log may have changed during the read
+			res.Release()
+			return fmt.Errorf("read dead letters of %s: %w", part, replica.ErrNotLeader)
 		}
 		next, more, err := d.each(&res, from, fn)
 		res.Release()
@@ -231,6 +236,9 @@ func (d *Desk) answer(ctx context.Context, q *request) (answer, error) {
 	}
 	_, epoch := part.Leader()
 	last, err := d.lastOf(part, q.producer)
+	if err == nil && !q.follows(last, d.opt.Broken) && last.Offset >= 0 {
+		err = flush(ctx, part, epoch, &last, q.producer)
+	}
 	if err != nil || !q.follows(last, d.opt.Broken) {
 		release()
 		return answer{Last: last}, err
@@ -265,6 +273,18 @@ func (d *Desk) answer(ctx context.Context, q *request) (answer, error) {
 	b := record.Batch(accepted.Bytes)
 	return answer{appended: true, Last: Last{Offset: a.BaseOffset + int64(b.LastOffsetDelta()), Epoch: b.ProducerEpoch(),
 		Sequence: b.LastSequence()}}, nil
+}
+
+// flush waits until the last batch is durable on all replicas in sync: its records are archived.
+func flush(ctx context.Context, part *replica.Partition, leaderEpoch int32, last *Last, producer int64) error {
+	flushed := make(chan error, 1)
+	part.Flush(leaderEpoch, producer, last.Epoch, func(err error) { flushed <- err })
+	select {
+	case err := <-flushed:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 var errUncommitted = errors.New("the last copies are not committed yet")

@@ -12,8 +12,8 @@
 //     records that has. So neither a late or repeated request nor a former leader adds a copy that
 //     the present one does not know of.
 //   - What is not committed yet is not an answer: the sender asks again.
-//   - A leader that knows none learns the last batch so. Of its records it believes the offsets below the end of the
-//     leader epoch of the batch: those above it are of records that its log has lost.
+//   - A leader that knows none learns the last batch so. It believes the offsets below the end of
+//     the leader epoch of the batch: those above it are of records that its log has lost.
 //
 // The producer id is made of the share partition and the identity of its stored state, and its
 // epoch is the leader epoch. The log forgets it as it forgets other producers

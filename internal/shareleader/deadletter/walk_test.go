@@ -164,7 +164,7 @@ func (k *walk) exists(t Target) bool { return t.Topic[0] == k.topic }
 func (k *walk) name([16]byte) string { return "jobs" }
 
 // read implements world.
-func (l *leader) read(_ context.Context, _ [16]byte, _ int32, from int64, fn func(record.Record) bool) error {
+func (l *leader) read(_ context.Context, _ *shareleader.Source, from int64, fn func(record.Record) bool) error {
 	for o := from; o < int64(len(l.log)); o++ {
 		if !fn(record.Record{Offset: o, Value: strconv.AppendInt(nil, int64(l.log[o].record), 10)}) {
 			break

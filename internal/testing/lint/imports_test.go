@@ -376,8 +376,8 @@ func coordinatorRules() map[string]importRule {
 		"internal/shareleader": {may: []string{"internal/coordinator", "internal/coordinator/sharestate",
 			"internal/coordinator/sharestate/format", "internal/purgatory", "internal/replica", "internal/sharegroup/window",
 			"internal/storage"}, never: append([]string{netPkg}, noDisk...), because: serviceReason},
-		"internal/shareleader/deadletter": {may: []string{"internal/groupcommit", "internal/metadata", "internal/record", "internal/replica",
-			"internal/sharegroup/window", "internal/shareleader", "internal/storage"},
+		"internal/shareleader/deadletter": {may: []string{"internal/groupcommit", "internal/metadata", "internal/record",
+			"internal/replica", "internal/sharegroup/window", "internal/shareleader", "internal/storage"},
 			never: append([]string{netPkg, kmsgPkg}, noDisk...), because: serviceReason},
 	}
 }
