@@ -190,7 +190,7 @@ func (c *Copier) found() (got []window.Letters) {
 }
 
 // mostBatch bounds a batch of copies in bytes, except for that of one large record.
-const mostBatch = 1 << 20
+const mostBatch = 256 << 10
 
 // room is what the header of a batch and the lengths in a record take, in bytes, at most.
 const room = 256

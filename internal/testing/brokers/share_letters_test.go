@@ -112,14 +112,22 @@ func (w *workers) reject(fault func(w *world, id int32)) {
 		})
 	}
 	for id := int32(1); id <= 3; id++ {
-		fault(w.world, id)
-		produce(60)
-		if w.process(id) == nil {
-			w.start(id)
-		}
-		if until(time.Minute, func() bool { return w.missing(all) == 0 && w.allRun() }) != nil {
-			w.problem("%d of %d records were not delivered", w.missing(all), len(all))
-			return
+		for range 3 { // while records are rejected and copied
+			produced := make(chan struct{})
+			go func() {
+				defer close(produced)
+				produce(40)
+			}()
+			time.Sleep(time.Duration(w.random.IntN(200)) * time.Millisecond)
+			fault(w.world, id)
+			<-produced
+			if w.process(id) == nil {
+				w.start(id)
+			}
+			if until(time.Minute, func() bool { return w.missing(all) == 0 && w.allRun() }) != nil {
+				w.problem("%d of %d records were not delivered", w.missing(all), len(all))
+				return
+			}
 		}
 	}
 	time.Sleep(time.Minute) // the last copies are made
@@ -142,6 +150,95 @@ func (w *workers) reject(fault func(w *world, id int32)) {
 		w.problem("%d of %d records have copies", len(copies), bad)
 	}
 	w.Logf("%d records, %d copies", len(all), len(copies))
+	stop()
+	work.Wait()
+}
+
+// Dead letters wait for a topic that does not exist yet, takes none, or was deleted, and 10,000 at
+// once are copied once each.
+func TestDeadLettersWaitForTheirTopic(t *testing.T) {
+	cryptotest.SetGlobalRandom(t, 1)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorkers(t, 1, kind{preview: true, brokers: 1})
+		if until(patience, w.allRun) != nil {
+			t.Fatal("the broker does not serve")
+		}
+		w.waitForTopic()
+		for _, p := range w.wrong() {
+			t.Error(p)
+		}
+	})
+}
+
+func (w *workers) waitForTopic() {
+	cl := w.client(w.direct())
+	defer cl.Close()
+	admin := kadm.NewClient(cl)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	created := func(topic string, configs map[string]*string) {
+		if until(patience, func() bool { _, err := admin.CreateTopic(ctx, 1, 1, configs, topic); return err == nil }) != nil {
+			w.Fatal("no topic")
+		}
+	}
+	created("jobs", nil)
+	w.configure(ctx, cl, "share.auto.offset.reset", "earliest", "errors.deadletterqueue.topic.name", "dlq.jobs",
+		"share.partition.max.record.locks", "4000")
+	produced := 0
+	rejected := func(n int) {
+		var list []*kgo.Record
+		for range n {
+			list = append(list, &kgo.Record{Topic: "jobs", Value: []byte(fmt.Sprint("bad-", produced))})
+			produced++
+		}
+		if err := cl.ProduceSync(ctx, list...).FirstErr(); err != nil {
+			w.Fatal(err)
+		}
+	}
+	// ends returns how many copies the present topic has. Without the config about whole copies they
+	// have no values.
+	ends := func() int64 {
+		list, err := admin.ListEndOffsets(ctx, "dlq.jobs")
+		if o, ok := list.Lookup("dlq.jobs", 0); err == nil && ok {
+			return o.Offset
+		}
+		return -1
+	}
+	m := w.member()
+	var work sync.WaitGroup
+	work.Go(func() {
+		defer m.cl.Close()
+		m.rejects(ctx)
+	})
+	rejected(3)
+	time.Sleep(time.Minute)
+	created("dlq.jobs", nil)
+	time.Sleep(time.Minute)
+	if n := ends(); n != 0 {
+		w.problem("a topic that takes no dead letters has %d", n)
+	}
+	enabled := "true"
+	enable := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "errors.deadletterqueue.group.enable", Value: &enabled}}
+	if _, err := admin.AlterTopicConfigs(ctx, enable, "dlq.jobs"); err != nil {
+		w.Fatal(err)
+	}
+	has := func(n int64) {
+		w.within(patience, fmt.Sprint(n, " copies"), func() bool { return ends() == n })
+		time.Sleep(time.Minute)
+		if got := ends(); got != n {
+			w.problem("%d copies, want %d", got, n)
+		}
+	}
+	has(3)
+	if _, err := admin.DeleteTopic(ctx, "dlq.jobs"); err != nil {
+		w.Fatal(err)
+	}
+	rejected(2)
+	time.Sleep(time.Minute)
+	created("dlq.jobs", map[string]*string{enable[0].Name: &enabled})
+	has(2)
+	rejected(10_000)
+	has(10_002)
 	stop()
 	work.Wait()
 }
