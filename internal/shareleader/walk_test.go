@@ -298,6 +298,7 @@ func (k *walk) stopLeader() {
 	for range k.n(4) {
 		k.acknowledge(k.consumers[k.n(len(k.consumers))])
 	}
+	synctest.Wait()
 	k.elect(int32(k.n(len(k.brokers))), 0)
 	old.closing.Store(false)
 }

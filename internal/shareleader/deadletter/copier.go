@@ -57,14 +57,14 @@ type world interface {
 	find(name string, of [16]byte, partition int32) (Topic, error)
 	// exists reports whether there is a target.
 	exists(t Target) bool
-	// append appends a batch if the last one of its producer id ends at an offset, and returns the
-	// last one. It reports whether that is the appended batch.
+	// append appends a batch if the last one of its producer id ends at an offset. It returns the
+	// last one, and reports whether that is the appended batch.
 	append(ctx context.Context, t Target, after int64, b record.Batch) (Last, bool, error)
 	// name returns the name of a topic.
 	name(topic [16]byte) string
 	// read calls fn with the records of a source from an offset on, until fn returns false or there
-	// are no more. It fails if this broker does not lead in the leader epoch of the source any more:
-	// its log may have other records.
+	// are no more. It fails if this broker does not lead in the leader epoch of the source any
+	// more: its log may have other records.
 	read(ctx context.Context, of *shareleader.Source, from int64, fn func(record.Record) bool) error
 }
 

@@ -195,8 +195,7 @@ func (w *workers) waitForTopic() {
 			w.Fatal(err)
 		}
 	}
-	// ends returns how many copies the present topic has. Without the config about whole copies they
-	// have no values.
+	// ends returns how many copies the present topic has. As the config says, they have no values.
 	ends := func() int64 {
 		list, err := admin.ListEndOffsets(ctx, "dlq.jobs")
 		if o, ok := list.Lookup("dlq.jobs", 0); err == nil && ok {
