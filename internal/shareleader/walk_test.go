@@ -150,9 +150,8 @@ func (k *walk) fetch(c *consumer, most int64) {
 	f := &fetch{c: c, most: most, cut: 1 + k.n(3), strict: k.n(3) == 0}
 	p := c.partition()
 	f.got = func(list []taken) { k.took(c, p, p.epoch, p.load, list) }
-	f.queued = p.Join(f)
 	k.fetches = append(k.fetches, f)
-	f.Try()
+	f.join(p)
 }
 
 // acknowledge acknowledges some of what a consumer holds, or has held.
@@ -380,8 +379,7 @@ func (k *walk) run(steps int) string {
 		f := &fetch{c: last, most: 100, cut: 10}
 		p := last.partition()
 		f.got = func(list []taken) { k.took(last, p, p.epoch, p.load, list) }
-		f.queued = p.Join(f)
-		f.Try()
+		f.join(p)
 		synctest.Wait()
 		f.stop()
 		if idle++; len(f.taken) > 0 {

@@ -269,7 +269,7 @@ func (w *batchWriter) copy(l window.Letters, offset int64, r *record.Record) {
 				own = append(own, h)
 			}
 		}
-		if all := append(own, headers...); len(r.Key)+len(r.Value)+bytesOf(all)+2*room <= w.most {
+		if all := slices.Concat(own, headers); len(r.Key)+len(r.Value)+bytesOf(all)+2*room <= w.most {
 			key, value, headers = r.Key, r.Value, all
 		}
 	}
