@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -549,7 +550,7 @@ func TestMembersPassAShareFetchWithoutMemory(t *testing.T) {
 	a, b := n.sharer(t, "a", id), n.sharer(t, "b", id)
 	far := n.dialFrom(t, "127.0.0.2")
 	b.w, a.wait, b.wait, a.max, b.max = far, 60_000, 60_000, 1, 1
-	near := origin.Of(netip.MustParseAddr("127.0.0.1"))
+	near := bufpool.Holder[netip.Prefix]{Origin: origin.Of(netip.MustParseAddr("127.0.0.1"))}
 	held, ok := n.answers.Try(near, 1, limit/2)
 	if !ok {
 		t.Fatal("no memory")
