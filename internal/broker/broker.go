@@ -104,6 +104,8 @@ type Options struct {
 	Share *share.Share
 	// ShareStates reaches the share coordinators. Nil: share groups are not served.
 	ShareStates shareleader.Coordinator
+	// Letters copies the dead letters of share groups. Nil: they are not copied.
+	Letters shareleader.Letters
 	// ShareBytes bounds the memory of share partitions and share sessions. Default 64 MiB.
 	ShareBytes int64
 	// Logger receives the log messages of handlers. Level is the log level of the whole broker,
@@ -193,7 +195,7 @@ func New(opt Options) (*Handler, error) {
 		b.shares = shareleader.New(shareleader.Options{Self: opt.Self, Coordinator: opt.ShareStates,
 			Sessions: int(conf.Groups.ShareSessions),
 			Memory:   coordinator.NewMemoryBudget(cmp.Or(opt.ShareBytes, defaultShareBytes)), Park: opt.Replicas.Purgatory(),
-			Go: b.work.Go, Logger: opt.Logger})
+			Go: b.work.Go, Logger: opt.Logger, Letters: opt.Letters})
 	}
 	return b, nil
 }
@@ -203,6 +205,21 @@ func (b *Handler) Answers() bufpool.BudgetStats { return b.answers.Stats() }
 
 // Parked returns the state of the budget of Options.ParkedBytes.
 func (b *Handler) Parked() bufpool.BudgetStats { return b.parked.Stats() }
+
+// releaseTime bounds ReleaseShares: share coordinators may be out of reach.
+const releaseTime = 5 * time.Second
+
+// ReleaseShares prepares share groups for a stop of the broker: members acquire nothing more, and
+// the next leaders learn how often records were delivered. It waits for share coordinators until
+// ctx ends, for a few seconds at most. What members hold they may still acknowledge.
+func (b *Handler) ReleaseShares(ctx context.Context) {
+	if b.shares == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, releaseTime)
+	defer cancel()
+	b.shares.Release(ctx)
+}
 
 // closeGrace is how long handlers may take to end after the context of Close has ended.
 const closeGrace = 250 * time.Millisecond

@@ -235,6 +235,19 @@ type readers interface {
 	AwaitReaders(wait func(context.Context) error) error
 }
 
+// answerNeed is the memory that a read takes before it reads.
+type answerNeed struct {
+	most, least int64
+	whole       bool // the first batch is read, however large it is
+	probed      bool // without memory, it was read whether there are records and what files lend
+}
+
+// needs returns what a read needs at first.
+func (rd *fetchRead) needs() answerNeed {
+	most := max(rd.wanted(), 1)
+	return answerNeed{most: most, least: min(most, minAnswer)}
+}
+
 // read reads the partitions in order, until the request's bytes or its share of the memory for
 // answers are used up. The first partition with records returns a whole batch of any size, so that
 // a client always makes progress (KIP-74). read takes the memory before it reads, and blocks while
@@ -242,19 +255,27 @@ type readers interface {
 // returns false if the client is gone meanwhile. Without others to wait for, it never blocks and
 // reads memory only, and returns false if that is not enough. Then it holds nothing.
 func (rd *fetchRead) read(others readers) bool {
-	most := max(rd.wanted(), 1)
-	least, whole, probed := min(most, minAnswer), false, false
-	for {
-		switch taken := rd.take(most, least); {
-		case taken:
-		case others == nil:
-			return false
-		case !probed:
-			probed = true // with held == 0
-		case rd.await(others, most, least) != nil:
+	for n := rd.needs(); !rd.readFree(&n, others == nil); {
+		if others == nil || rd.await(others, n) != nil {
 			return false
 		}
-		needs, larger, ok := rd.pass(others == nil, whole)
+	}
+	return true
+}
+
+// readFree is read within the memory that is free or held: it does not wait for memory. If there is
+// too little it returns false and holds nothing, and n is what to await. memory: it must not read
+// the disk, and returns false, too, if it would have to.
+func (rd *fetchRead) readFree(n *answerNeed, memory bool) bool {
+	for {
+		switch {
+		case rd.held > 0, rd.take(n.most, n.least):
+		case memory || n.probed:
+			return false
+		default:
+			n.probed = true // with held == 0
+		}
+		needs, larger, ok := rd.pass(memory, n.whole)
 		switch {
 		case !ok:
 			rd.release()
@@ -267,7 +288,7 @@ func (rd *fetchRead) read(others readers) bool {
 			return true
 		}
 		rd.release()
-		least, whole = max(least, needs, larger), true
+		n.least, n.whole = max(n.least, needs, larger), true
 	}
 }
 
@@ -278,10 +299,11 @@ func (rd *fetchRead) take(most, least int64) bool {
 	return ok
 }
 
-// await is take that waits. An error means that the client is gone.
-func (rd *fetchRead) await(others readers, most, least int64) error {
+// await takes the memory that a read needs, and waits for it. An error means that the client is
+// gone.
+func (rd *fetchRead) await(others readers, need answerNeed) error {
 	return others.AwaitReaders(func(ctx context.Context) error {
-		n, err := rd.b.answers.Take(ctx, rd.holder, most, least)
+		n, err := rd.b.answers.Take(ctx, rd.holder, need.most, need.least)
 		rd.held += n
 		return err
 	})

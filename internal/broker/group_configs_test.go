@@ -52,6 +52,8 @@ func TestAGroupHasConfigsOfItsOwn(t *testing.T) {
 			"consumer.heartbeat.interval.ms=7000 GROUP_CONFIG {GROUP_CONFIG:consumer.heartbeat.interval.ms=7000} "+
 				"{STATIC_BROKER_CONFIG:group.consumer.heartbeat.interval.ms=5500} {DEFAULT_CONFIG:group.consumer.heartbeat.interval.ms=5000}",
 			"consumer.session.timeout.ms=50000 GROUP_CONFIG {GROUP_CONFIG:consumer.session.timeout.ms=50000} {DEFAULT_CONFIG:group.consumer.session.timeout.ms=45000}",
+			"errors.deadletterqueue.copy.record.enable=false DEFAULT_CONFIG",
+			"errors.deadletterqueue.topic.name= DEFAULT_CONFIG",
 			"share.assignment.interval.ms=1000 DEFAULT_CONFIG {DEFAULT_CONFIG:group.share.assignment.interval.ms=1000}",
 			"share.auto.offset.reset=latest DEFAULT_CONFIG",
 			"share.delivery.count.limit=5 DEFAULT_CONFIG {DEFAULT_CONFIG:group.share.delivery.count.limit=5}",

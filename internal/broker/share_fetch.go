@@ -237,7 +237,8 @@ func (b *Handler) shareSettings(group string) shareleader.Settings {
 		records, reads = b.conf.Groups.ShareOf(own.Share), own.ShareGroup
 	}
 	s = shareleader.Settings{Locks: records.Locks, Deliveries: int(records.Deliveries), Lock: records.Lock, Renew: records.Renew,
-		Retry: records.Retry, RetryMax: records.RetryMax, Committed: reads.Committed, Reset: replica.Latest, Since: reads.Start.Ago}
+		Retry: records.Retry, RetryMax: records.RetryMax, Committed: reads.Committed, Reset: replica.Latest, Since: reads.Start.Ago,
+		Letters: shareleader.LettersTo{Topic: records.DeadLetters, Whole: records.WholeLetters}}
 	if reads.Start.Earliest {
 		s.Reset = replica.Earliest
 	}

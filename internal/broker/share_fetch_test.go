@@ -2,19 +2,24 @@ package broker
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/origin"
 	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/testing/sharetest"
 )
@@ -528,4 +533,51 @@ func TestRecordsDoNotWaitForASlowWrite(t *testing.T) {
 	if whole, part := m.acknowledge(ack{0, 1, []int8{1}}); whole != 0 || part != 0 {
 		t.Error(whole, part)
 	}
+}
+
+// A fetch that waits for memory for its answer holds up no other member of its group. It keeps its
+// place, and gets the next record when there is memory.
+func TestMembersPassAShareFetchWithoutMemory(t *testing.T) {
+	const limit = 1 << 20
+	n, id, _ := shareNode(t, func(o *nodeOptions) {
+		before := o.broker
+		o.broker = func(b *Options) {
+			before(b)
+			b.AnswerBytes = limit
+		}
+	})
+	n.put(t, "t", 1, "x")
+	a, b := n.sharer(t, "a", id), n.sharer(t, "b", id)
+	far := n.dialFrom(t, "127.0.0.2")
+	b.w, a.wait, b.wait, a.max, b.max = far, 60_000, 60_000, 1, 1
+	near := bufpool.Holder[netip.Prefix]{Origin: origin.Of(netip.MustParseAddr("127.0.0.1"))}
+	held, ok := n.answers.Try(near, 1, limit/2)
+	if !ok {
+		t.Fatal("no memory")
+	}
+	must(t, a.w.send(a.request()))
+	eventually(t, "a fetch waits for memory", func() bool { return n.Answers().Waiting == 1 })
+	wantShared(t, b.fetch(), "0[0 0 [0] 0-0:1]")
+	n.answers.Return(near, held)
+	eventually(t, "no fetch waits for memory", func() bool { return n.Answers().Waiting == 0 })
+	must(t, b.w.send(b.request()))
+	n.put(t, "t", 2, "x")
+	for _, m := range []*sharer{a, b} {
+		resp, err := m.w.receive(&kmsg.ShareFetchRequest{Version: 2})
+		must(t, err)
+		if got := shared(t, resp.(*kmsg.ShareFetchResponse)); !strings.Contains(got, ":1]") {
+			t.Errorf("%s got %q", m.id, got)
+		}
+	}
+}
+
+// dialFrom is dial from another address of this machine.
+func (n *node) dialFrom(t *testing.T, ip string) *wire {
+	t.Helper()
+	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
+	c, err := from.DialContext(t.Context(), "tcp", n.addr)
+	must(t, err)
+	must(t, c.SetDeadline(time.Now().Add(patience)))
+	t.Cleanup(func() { _ = c.Close() })
+	return &wire{Conn: c, format: kmsg.NewRequestFormatter(kmsg.FormatterClientID("test"))}
 }

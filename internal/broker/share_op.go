@@ -188,8 +188,15 @@ func (op *shareOp) lastTry(gone bool) {
 // that must not block.
 func (op *shareOp) tryAll(memory bool) {
 	for {
-		if !op.try(memory) {
-			op.b.work.Go(func() { op.tryAll(false) })
+		if n, ok := op.try(memory); !ok {
+			op.b.work.Go(func() {
+				if n.probed && op.await(op.c.r, n) != nil {
+					op.mu.Lock()
+					op.gone = true
+					op.mu.Unlock()
+				}
+				op.tryAll(false)
+			})
 			return
 		}
 		op.mu.Lock()
@@ -203,15 +210,16 @@ func (op *shareOp) tryAll(memory bool) {
 	}
 }
 
-// try tries once to take enough records, and ends the fetch if it did. memory: it must not read
-// the disk, and reports false if it would have to. Only the goroutine that has set trying calls it.
-func (op *shareOp) try(memory bool) bool {
+// try tries once to take enough records, and ends the fetch if it did. It reports false if it needs
+// memory for the answer, or, with memory, the disk. The turns have ended then: others do not wait
+// meanwhile. Only the goroutine that has set trying calls it.
+func (op *shareOp) try(memory bool) (n answerNeed, ok bool) {
 	op.mu.Lock()
 	last, gone := op.last, op.gone
 	ended := op.fetched
 	op.mu.Unlock()
 	if ended {
-		return true
+		return n, true
 	}
 	op.askAgain(op.b.rights(op.c.r))
 	for !gone {
@@ -219,21 +227,15 @@ func (op *shareOp) try(memory bool) bool {
 		enough := found >= op.minBytes || found > 0 && (last || failed)
 		if !enough {
 			op.endTurns()
+			op.release() // it may have waited for memory, and others have the records
 			if last || failed {
 				break
 			}
-			return true
+			return n, true
 		}
-		var others readers
-		if !memory {
-			others = op.c.r
-		}
-		if !op.read(others) {
-			op.endTurns()
-			if memory {
-				return false
-			}
-			break // the client is gone
+		if n = op.needs(); !op.readFree(&n, memory) {
+			op.passOn()
+			return n, false
 		}
 		got, bad := op.take()
 		op.endTurns()
@@ -243,7 +245,7 @@ func (op *shareOp) try(memory bool) bool {
 		op.release() // there were no records for the group among them
 	}
 	op.end()
-	return true
+	return n, true
 }
 
 // turns takes the turns of the partitions that may have records. It returns how many bytes they
@@ -288,6 +290,16 @@ func (op *shareOp) endTurns() {
 		if share := &op.shares[i]; share.has {
 			share.has = false
 			share.queued.End()
+		}
+	}
+}
+
+// passOn ends the turns of a fetch that has to wait for something else than records.
+func (op *shareOp) passOn() {
+	for i := range op.shares {
+		if share := &op.shares[i]; share.has {
+			share.has = false
+			share.queued.Away()
 		}
 	}
 }

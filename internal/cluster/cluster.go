@@ -88,6 +88,7 @@ type Cluster struct {
 	streams      atomic.Pointer[func(*link.Conn)]    // since Streams.Serve
 	transactions atomic.Pointer[TransactionsHandler] // since ServeTransactions
 	shares       atomic.Pointer[SharesHandler]       // since ServeShares
+	letters      atomic.Pointer[SharesHandler]       // since ServeLetters
 	watched      atomic.Pointer[Watched]
 	others       others
 
@@ -133,7 +134,7 @@ func Open(o Options) (*Cluster, error) {
 		Handler: &router{
 			heard: c.book.heard, operator: c.Operator(), store: c.store, server: c.serve, log: o.Log.Named("link"),
 			reports: func(body []byte) ([]byte, error) { return c.reporter.Load().answer(body) }, transactions: c.handleTransactions,
-			shares: c.handleShares, health: c.answerHealth,
+			shares: c.handleShares, letters: c.handleLetters, health: c.answerHealth,
 		}, Data: c.data, Client: c.client, Check: c.admit,
 	})
 	if err != nil {

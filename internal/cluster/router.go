@@ -31,6 +31,7 @@ type router struct {
 	reports      func(body []byte) ([]byte, error)
 	transactions TransactionsHandler
 	shares       SharesHandler
+	letters      SharesHandler
 	health       func(ctx context.Context) ([]byte, error)
 	heard        func(node int32) // of each heartbeat
 	log          *zap.Logger
@@ -59,6 +60,9 @@ func (r *router) Request(ctx context.Context, from link.Hello, method uint16, bo
 	}
 	if method == methodShares {
 		return r.shares(ctx, from.Node, body)
+	}
+	if method == methodLetters {
+		return r.letters(ctx, from.Node, body)
 	}
 	if method == methodHealth {
 		return r.health(ctx)

@@ -52,6 +52,24 @@ func (c *Cluster) handleShares(ctx context.Context, from int32, body []byte) ([]
 	return handleCoordinators(ctx, c.shares.Load(), from, body)
 }
 
+// methodLetters is the method of the metadata lane with which leaders of partitions copy dead
+// letters of share groups. Package shareleader/deadletter defines the bodies.
+const methodLetters uint16 = 66
+
+// ServeLetters sets what handles the requests of other brokers about dead letters. Before that,
+// they are refused, and the others try again.
+func (c *Cluster) ServeLetters(handle SharesHandler) { c.letters.Store(&handle) }
+
+// AskLetters sends a request about dead letters to another broker, and waits for the answer until
+// ctx ends. The request is not handled any longer after that.
+func (c *Cluster) AskLetters(ctx context.Context, img *metadata.Image, broker int32, body []byte) ([]byte, error) {
+	return c.askCoordinators(ctx, img, broker, methodLetters, body)
+}
+
+func (c *Cluster) handleLetters(ctx context.Context, from int32, body []byte) ([]byte, error) {
+	return handleCoordinators(ctx, c.letters.Load(), from, body)
+}
+
 func (c *Cluster) askCoordinators(ctx context.Context, img *metadata.Image, broker int32, method uint16, body []byte) ([]byte, error) {
 	to, ok := img.Broker(broker)
 	if !ok {

@@ -69,6 +69,7 @@ type Groups struct {
 	// group.
 	Share, ShareMin, ShareMax                ShareRecords
 	ShareSessions                            int32 // of the broker
+	DeadLetterPrefix                         string
 	ShareGroup, ShareGroupMin, ShareGroupMax ShareGroup
 	ShareGroupMaxSize                        int32
 	// ShareInitializeRetry is the longest pause before a failed request for states is repeated.
@@ -169,8 +170,8 @@ func (f *reader) groups() Groups {
 			Deliveries: int32(f.value("group.share.max.delivery.count.limit").n),
 			Lock:       milliseconds(f.value("group.share.max.record.lock.duration.ms").n),
 		},
-		ShareSessions: int32(f.value("group.share.max.share.sessions").n),
-		ShareGroup:    f.shareGroup("group."), ShareGroupMin: f.shareGroupBound("min"), ShareGroupMax: f.shareGroupBound("max"),
+		ShareSessions: int32(f.value("group.share.max.share.sessions").n), DeadLetterPrefix: f.value(deadLetterPrefix).s,
+		ShareGroup: f.shareGroup("group."), ShareGroupMin: f.shareGroupBound("min"), ShareGroupMax: f.shareGroupBound("max"),
 		ShareGroupMaxSize:    int32(f.value("group.share.max.size").n),
 		ShareInitializeRetry: milliseconds(f.value("group.share.initialize.retry.interval.ms").n),
 	}

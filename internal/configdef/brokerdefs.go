@@ -16,6 +16,7 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 	defs = append(defs, streamsDefs()...)
 	defs = append(defs, shareRecordDefs()...)
 	defs = append(defs, shareGroupDefs()...)
+	defs = append(defs, deadLetterDefs()...)
 	defs = append(defs, offsetDefs()...)
 	defs = append(defs, transactionDefs()...)
 	defs = append(defs, shareDefs()...)

@@ -2,6 +2,7 @@ package configdef
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -35,7 +36,7 @@ func singleGroupDefs() []*Def {
 			from("group."+streamsDelay), atLeast(0)),
 		topicDef(streamsStandbys, Int, "0", "The number of standby tasks for each task with state.",
 			from("group."+streamsStandbys), atLeast(0), func(d *Def) { d.Bounds = "from 0 to group.streams.max.standby.replicas" }),
-	}, append(singleShareGroupDefs(), singleShareRecordDefs()...)...)
+	}, slices.Concat(singleShareGroupDefs(), singleShareRecordDefs(), singleDeadLetterDefs())...)
 }
 
 // boundedByBroker marks a config of a group that is limited by the broker's settings. CheckGroup

@@ -238,6 +238,7 @@ func TestDefaultsMatchKafka(t *testing.T) {
 		"min.cleanable.dirty.ratio": "DOUBLE 0.5", "min.compaction.lag.ms": "LONG 0", "retention.bytes": "LONG -1",
 		"flush.messages": "LONG 9223372036854775807", "flush.ms": "LONG 9223372036854775807",
 		"retention.ms": "LONG 604800000", "unclean.leader.election.enable": "BOOLEAN false",
+		"errors.deadletterqueue.group.enable":   "BOOLEAN false", // of Kafka 4.4
 		"leader.replication.throttled.replicas": "LIST ", "follower.replication.throttled.replicas": "LIST ",
 	}
 	got := map[string]string{}

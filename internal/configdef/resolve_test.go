@@ -157,6 +157,7 @@ func TestEveryTopicConfigIsRead(t *testing.T) {
 		"unclean.leader.election.enable": "true", "flush.messages": "5", "flush.ms": "5",
 		"segment.bytes": "2000000", "internal.segment.bytes": "3000000", "segment.ms": "5", "segment.index.bytes": "50",
 		"index.interval.bytes": "50", "preallocate": "true",
+		"errors.deadletterqueue.group.enable":   "true",
 		"leader.replication.throttled.replicas": "0:1", "follower.replication.throttled.replicas": "0:1",
 	}
 	codec := map[string]string{"compression.gzip.level": "gzip", "compression.lz4.level": "lz4", "compression.zstd.level": "zstd"}

@@ -23,6 +23,10 @@ type ShareRecords struct {
 	Lock            time.Duration
 	Renew           bool          // whether a member may renew its locks
 	Retry, RetryMax time.Duration // after the first release of a record, and after each
+
+	// DeadLetters is the topic of dead letters, empty for none. WholeLetters copies the records.
+	DeadLetters  string
+	WholeLetters bool
 }
 
 // shareRecordDefs are the broker configs of how share groups get records.
@@ -137,6 +141,7 @@ func (f *reader) shareRecords(prefix string) ShareRecords {
 	if prefix == "" {
 		s.Renew = f.value(shareRenew).b
 		s.Retry, s.RetryMax = milliseconds(f.value(shareRetry).n), milliseconds(f.value(shareRetryMax).n)
+		s.DeadLetters, s.WholeLetters = f.value(deadLetterTopic).s, f.value(deadLetterWhole).b
 	}
 	return s
 }

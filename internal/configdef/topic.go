@@ -46,6 +46,9 @@ type Topic struct {
 	// has no effect on a partition with one replica.
 	UncleanElection bool
 
+	// DeadLetters lets share groups copy dead letters to the topic.
+	DeadLetters bool
+
 	// MinInSyncReplicas is min.insync.replicas, 0 if it is not set; see MinISR.
 	MinInSyncReplicas int32
 
@@ -87,6 +90,7 @@ func (r *Registry) ResolveTopic(l Layers) (Topic, error) {
 		IndexIntervalBytes: int32(f.value("index.interval.bytes").n),
 		Preallocate:        f.value("preallocate").b,
 		MinInSyncReplicas:  f.minISR(),
+		DeadLetters:        f.value(deadLetterEnable).b,
 		LeaderThrottled:    f.throttled("leader.replication.throttled.replicas"),
 		FollowerThrottled:  f.throttled("follower.replication.throttled.replicas"),
 	}

@@ -44,7 +44,8 @@ func topicDefs(p Profiles) []*Def {
 			"Whether a replica that is not in sync may become leader if no other is left, which loses the records that it lacks. "+
 				"It has no effect on a partition with one replica.",
 			from("unclean.leader.election.enable")),
-	}, slices.Concat(throttleDefs(), flushDefs(), compressionDefs(), segmentDefs(), retentionDefs(), compactionDefs())...)
+	}, slices.Concat(topicDeadLetterDefs(), throttleDefs(),
+		flushDefs(), compressionDefs(), segmentDefs(), retentionDefs(), compactionDefs())...)
 }
 
 // MinInsyncReplicas is the name of the topic and broker config whose default depends on the number

@@ -234,7 +234,7 @@ func (b *Broker) openCoordinators(r *components) error {
 		Conf: &r.conf, Replicas: r.replicas, Controller: r.control, Configs: b.configs, Settings: r.settings, Static: r.static,
 		Share: b.share, Log: b.log,
 		MemberBytes: b.budgets.Members - b.budgets.Transactions() - b.budgets.Shares(), TransactionBytes: b.budgets.Transactions(),
-		ShareBytes: b.budgets.Shares(), AskShares: r.member.AskShares,
+		ShareBytes: b.budgets.Shares(), AskShares: r.member.AskShares, AskLetters: r.member.AskLetters,
 		Lease: r.member.Lease, Visible: broker.Visible(r.guard.Rules), Ask: r.member.AskTransactions,
 		ProducerID: func(ctx context.Context) (int64, error) { return r.handlers.ProducerID(ctx) },
 		Registry:   b.reg, Partitions: b.cfg.MetricsPartitions, Health: b.health, Push: b.stack.push,
@@ -244,6 +244,7 @@ func (b *Broker) openCoordinators(r *components) error {
 	}
 	r.member.ServeTransactions(r.coordinators.Exchange.Handle)
 	r.member.ServeShares(r.coordinators.Desk.Handle)
+	r.member.ServeLetters(r.coordinators.Letters.Handle)
 	return nil
 }
 
@@ -254,7 +255,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: r.member.Operator(),
 		Replicas: r.replicas, Settings: r.settings, Configs: b.configs, Audit: r.guard.Audit,
 		Groups: r.coordinators.Groups, Transactions: r.coordinators.Transactions.Service, Shares: r.coordinators.Shares,
-		ShareStates:  r.coordinators.Desk,
+		ShareStates: r.coordinators.Desk, Letters: r.coordinators.Letters,
 		Coordinators: r.coordinators.Exchange, Exchange: r.coordinators.Exchange, Gate: r.coordinators.Gate,
 		Rules: r.guard.Rules, Quotas: r.guard.Quotas, Report: b.report, Telemetry: r.telemetry,
 		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level,

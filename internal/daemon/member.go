@@ -289,10 +289,17 @@ func (b *Broker) awaitActive(ctx context.Context, r *components) error {
 }
 
 // leave moves leaderships away before the broker stops: those of partitions as far as its
-// configuration says, and then that of the metadata, which moved the others.
+// configuration says, and then that of the metadata, which moved the others. Share groups first
+// store what their next leaders need.
 func (b *Broker) leave(ctx context.Context) {
 	r := b.components
-	if r == nil || r.member == nil {
+	if r == nil {
+		return
+	}
+	if b.serving.Load() {
+		r.handlers.ReleaseShares(ctx)
+	}
+	if r.member == nil {
 		return
 	}
 	if b.serving.Load() && r.conf.Cluster.Drain {

@@ -21,6 +21,9 @@ const (
 	LeadAnyEpoch                    // a share partition is served in a later leader epoch without a load
 	StallEndsLocks                  // a process that stood still ends the locks that could not be acknowledged
 	KeepIdle                        // an idle session keeps its place when others need it
+	WaitWithTurn                    // a fetch that cannot use its turn keeps it
+	CopyAhead                       // further dead letters are copied before it is stored that the last ones are archived
+	LeaveAtOnce                     // a leader that loses its leadership does not write what has changed
 )
 
 // Broken names the rules that a test has removed.

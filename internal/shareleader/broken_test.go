@@ -23,7 +23,8 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		"TakeBeyond": {TakeBeyond, 1, history34, smallMemory}, "RefuseAnswers": {RefuseAnswers, 1, history34, smallMemory},
 		"TakeUnstored": {TakeUnstored, 1, history30, nil}, "ForgetCut": {ForgetCut, 2, history13, nil},
 		"LeadAnyEpoch": {LeadAnyEpoch, 2, ledAgain, nil}, "StallEndsLocks": {StallEndsLocks, 1, history54, nil},
-		"KeepIdle": {KeepIdle, 1, history38, twoSessions},
+		"KeepIdle": {KeepIdle, 1, history38, twoSessions}, "WaitWithTurn": {WaitWithTurn, 1, busy, nil},
+		"CopyAhead": {CopyAhead, 1, copyAhead, nil}, "LeaveAtOnce": {LeaveAtOnce, 2, handedOver, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			change := c.change

@@ -8,7 +8,8 @@
 //
 //	loading   peek, find where the recorded leader epoch ends in the log, open
 //	ready     one write is under way at a time, and repeated until it is stored or refused
-//	ended     this broker no longer leads; the next request makes another Partition if it does
+//	leaving   this broker no longer leads; what has changed is written, if no other leader has opened
+//	ended     the next request makes another Partition if this broker leads
 //
 // A refused write leads from ready to loading: the memory is dropped, and the stored state loaded.
 //

@@ -184,9 +184,10 @@ func TestHistory28CountsAfterALeaderChange(t *testing.T) {
 			}
 			released := a.ack(0, 0, window.Release)
 			time.Sleep(time.Second)
-			w.desk.Deliver(nil)
 			w.elect(1, 0)
 			w.notify(w.brokers[0])
+			time.Sleep(2 * writeTime) // the former leader gives up
+			w.desk.Deliver(nil)
 			synctest.Wait()
 			answer, count := "ok", "0-0:2"
 			if !stored {

@@ -2,7 +2,10 @@ package shareleader
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -49,6 +52,8 @@ type Settings struct {
 	// Reset is where a group starts without a stored position (share.auto.offset.reset):
 	// replica.Latest, replica.Earliest, or Since the group begins to read.
 	Reset int64
+	// Letters is where dead letters are copied.
+	Letters LettersTo
 	// Since, above 0, replaces Reset: the group starts with the first record that is not older.
 	Since time.Duration
 }
@@ -60,6 +65,8 @@ type Options struct {
 	// Memory bounds share partitions and sessions. Near the bound no records are acquired and no
 	// sessions opened; acknowledgements and loads are never refused.
 	Memory *coordinator.MemoryBudget
+	// Letters copies dead letters; nil: they are archived without a copy.
+	Letters Letters
 	// Sessions is group.share.max.share.sessions.
 	Sessions int
 	// Park notifies of new records and of changes of the leadership.
@@ -82,6 +89,8 @@ type Leader struct {
 	ctx  context.Context
 	stop context.CancelFunc
 
+	closing atomic.Bool // no records are acquired any more
+
 	mu       sync.Mutex
 	parts    map[format.Key]*Partition
 	sessions sessions
@@ -99,18 +108,45 @@ func New(opt Options) *Leader {
 	return l
 }
 
+// Release ends the acquisitions, because this broker is about to stop. It waits until the share
+// coordinators have what has changed, so that the next leaders know how often records were
+// delivered, or until ctx ends. Members may still acknowledge what they hold.
+func (l *Leader) Release(ctx context.Context) {
+	l.closing.Store(true)
+	var stored sync.WaitGroup
+	for _, p := range l.all() {
+		p.lock()
+		if p.state == ready {
+			p.w.Close()
+			if seq := p.w.Pending(); seq != 0 {
+				stored.Add(1)
+				p.waiters = append(p.waiters, waiter{seq: seq, at: p.l.now(), done: func(*kerr.Error) { stored.Done() }})
+				p.pump()
+			}
+		}
+		p.unlock()
+	}
+	done := make(chan struct{})
+	l.opt.Go(func() { stored.Wait(); close(done) })
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+func (l *Leader) all() []*Partition {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Values(l.parts))
+}
+
 // Close ends all share partitions. Requests that wait are answered.
 func (l *Leader) Close() {
 	l.stop()
-	l.mu.Lock()
-	var all []*Partition
-	for _, p := range l.parts {
-		all = append(all, p)
-	}
-	l.mu.Unlock()
-	for _, p := range all {
+	for _, p := range l.all() {
 		p.lock()
 		p.end(kerr.NotLeaderForPartition)
+		p.abandon()
 		p.unlock()
 	}
 }
@@ -134,6 +170,15 @@ func (l *Leader) Partition(k format.Key, log Log, s Settings) *Partition {
 			p.begin()
 		}
 		p.current(s)
+		if p.state == leaving {
+			// Another one must not open the state in the same leader epoch, as it would not know of
+			// the last writes.
+			if _, epoch := log.Leader(); epoch > p.epoch {
+				l.remove(p)
+				p.unlock()
+				continue
+			}
+		}
 		ended := p.state == ended
 		p.unlock()
 		if !made && ended {

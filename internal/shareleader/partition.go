@@ -22,6 +22,7 @@ type state int8
 const (
 	loading state = iota
 	ready
+	leaving
 	ended
 )
 
@@ -97,11 +98,13 @@ type Partition struct {
 	alarm   *time.Timer
 	armed   time.Duration // when alarm fires; 0: it does not
 	due     time.Duration // of changes without a waiting request, 0: none
+	dueAt   time.Duration // until when what has changed may be written, 0: always
 	retryAt time.Duration // of the call that failed, 0: none
 	retry   func()        // with mu
 	pressAt time.Duration // 0: no acquisition was refused for memory
 	idleAt  time.Duration // 0: sessions name it
 	bell    bool          // it is watched in the purgatory
+	letters letters
 }
 
 // member is a member of the group that has fetched or acknowledged.
@@ -177,7 +180,7 @@ func (b *bell) TryComplete(int) bool {
 	if p.leads() {
 		p.wake()
 	}
-	return p.state == ended
+	return p.state == leaving || p.state == ended
 }
 
 // Expire implements purgatory.Op: the broker stops.
@@ -189,9 +192,12 @@ func (b *bell) Expire() {
 	p.unlock()
 }
 
+// writes reports whether p may write.
+func (p *Partition) writes() bool { return p.state == leaving || p.leads() }
+
 // leads reports whether this broker leads in the epoch of p. If not, p ends.
 func (p *Partition) leads() bool {
-	if p.state == ended {
+	if p.state == leaving || p.state == ended {
 		return false
 	}
 	broker, epoch := p.log.Leader()
@@ -205,14 +211,19 @@ func (p *Partition) leads() bool {
 	return false
 }
 
-// end ends p: its memory is dropped, and what waits is answered with an error.
+// end ends p. If it is ready, what has changed is written first: that counts unless another leader
+// has opened the state. Then the memory is dropped, and what waits is answered with an error.
 func (p *Partition) end(why *kerr.Error) {
-	if p.state == ended {
+	if p.state == leaving || p.state == ended {
 		return
 	}
-	p.state, p.err = ended, why
-	p.drop(why)
-	p.l.remove(p)
+	p.err = why
+	if p.state == ready && !p.l.opt.Broken.Has(LeaveAtOnce) {
+		p.w.Close()
+		p.state, p.dueAt = leaving, p.l.now()+writeTime
+		p.pump()
+	}
+	p.left()
 	p.wake()
 	if p.bell {
 		p.bell = false
@@ -222,11 +233,30 @@ func (p *Partition) end(why *kerr.Error) {
 	}
 }
 
+// left drops the memory of a share partition that has ended, and has nothing to write any more.
+func (p *Partition) left() {
+	if p.state == leaving && p.w.Pending() != 0 {
+		return
+	}
+	p.state = ended
+	p.drop(p.err)
+	p.l.remove(p)
+}
+
+// abandon ends the writes of a share partition that has ended.
+func (p *Partition) abandon() {
+	if p.state == leaving {
+		p.w.Refused() // the write under way may be stored or not
+		p.left()
+	}
+}
+
 // drop drops the memory. Acknowledgements that wait may be stored or not.
 func (p *Partition) drop(why *kerr.Error) {
 	p.load++
-	p.w, p.write, p.retry, p.retryAt, p.due, p.pressAt = nil, nil, nil, 0, 0, 0
+	p.w, p.write, p.retry, p.retryAt, p.due, p.dueAt, p.pressAt = nil, nil, nil, 0, 0, 0, 0
 	p.members = map[string]*member{}
+	p.letters = letters{seen: p.letters.seen}
 	p.answer(why, func(waiter) bool { return true })
 }
 
@@ -314,12 +344,9 @@ func (p *Partition) peeked(found sharestate.Peeked) {
 func (p *Partition) opening(found sharestate.Peeked, epoch int32, cfg Settings) (sharestate.Opening, error) {
 	o := sharestate.Opening{Key: p.key, ID: found.ID, Recorded: found.Leader, Leader: epoch, Cut: -1}
 	if found.Leader >= 0 && found.Leader < epoch && !p.l.opt.Broken.Has(ForgetCut) {
-		_, end, err := p.log.EpochEnd(epoch, found.Leader)
-		if err != nil {
+		var err error
+		if o.Cut, err = p.endIn(epoch)(found.Leader); err != nil {
 			return o, err
-		}
-		if o.Cut = end; end < 0 {
-			o.Cut = p.log.Ends().LogStart // all records of that epoch are gone, and all before
 		}
 	}
 	if found.Started {
@@ -335,6 +362,18 @@ func (p *Partition) opening(found sharestate.Peeked, epoch int32, cfg Settings) 
 	}
 	o.Start = at.Offset
 	return o, err
+}
+
+// endIn returns a function that returns where an earlier leader epoch ends in the log, for a leader
+// epoch of this broker.
+func (p *Partition) endIn(now int32) func(epoch int32) (int64, error) {
+	return func(epoch int32) (int64, error) {
+		_, end, err := p.log.EpochEnd(now, epoch)
+		if err == nil && end < 0 {
+			end = p.log.Ends().LogStart // all records of that epoch are gone, and all before
+		}
+		return end, err
+	}
 }
 
 func (p *Partition) open(o sharestate.Opening) {
@@ -368,6 +407,13 @@ func (p *Partition) opened(o sharestate.Opened) {
 		return
 	}
 	p.w, p.state, p.pause = w, ready, 0
+	if p.l.closing.Load() {
+		w.Close()
+	}
+	if p.l.opt.Letters != nil {
+		p.letters.by = p.l.opt.Letters.Copier(Source{Key: p.key, ID: p.id, Epoch: p.epoch, End: p.endIn(p.epoch)})
+	}
+	p.copyLetters()
 	p.wake()
 }
 
@@ -396,7 +442,8 @@ func (p *Partition) named() zap.Field {
 
 // window returns the settings of a window.
 func (s *Settings) window(broken window.Broken) window.Config {
-	return window.Config{Broken: broken, Locks: s.Locks, Deliveries: s.Deliveries, Lock: s.Lock, Retry: s.Retry, RetryMax: s.RetryMax}
+	return window.Config{Broken: broken, Locks: s.Locks, Deliveries: s.Deliveries, Lock: s.Lock, Retry: s.Retry, RetryMax: s.RetryMax,
+		DeadLetters: s.Letters.Topic != ""}
 }
 
 // current applies settings.
@@ -406,6 +453,8 @@ func (p *Partition) current(s Settings) {
 	}
 	if p.cfg = s; p.w != nil {
 		p.w.SetConfig(s.window(p.l.opt.Window))
+		p.letters.at, p.letters.pause = 0, 0
+		p.copyLetters()
 	}
 }
 

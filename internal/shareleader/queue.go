@@ -22,6 +22,7 @@ type Queued struct {
 	f    Fetch
 	at   *list.Element // nil: it has left
 	load uint64        // of the turn
+	away bool          // others may pass it
 }
 
 // Join puts a fetch at the end of the queue.
@@ -154,8 +155,8 @@ func (pl *Queued) Turn(most int64) (t Turn, ok bool, err *kerr.Error) {
 	if !p.leads() {
 		return t, false, p.err
 	}
-	front := p.queue.Front()
-	if p.state != ready || pl.at == nil || front != pl.at && p.allowed != pl {
+	pl.away = false
+	if p.state != ready || pl.at == nil || p.foremost() != pl && p.allowed != pl {
 		return t, false, nil
 	}
 	if p.turn != nil {
@@ -188,6 +189,16 @@ func (pl *Queued) Turn(most int64) (t Turn, ok bool, err *kerr.Error) {
 	return t, true, nil
 }
 
+// foremost returns the fetch that waits longest, of those that others may not pass.
+func (p *Partition) foremost() *Queued {
+	for e := p.queue.Front(); e != nil; e = e.Next() {
+		if pl := e.Value.(*Queued); !pl.away || p.l.opt.Broken.Has(WaitWithTurn) {
+			return pl
+		}
+	}
+	return nil
+}
+
 // full reports whether n more bytes exceed the bound of memory.
 func (p *Partition) full(n int64) bool {
 	m := p.l.opt.Memory
@@ -199,6 +210,25 @@ func (pl *Queued) End() {
 	p := pl.p
 	p.lock()
 	defer p.unlock()
+	pl.end()
+}
+
+// Away ends the turn of a fetch that cannot use it at present, as it waits for something else. It
+// keeps its place, and others pass it until it asks for the turn again.
+func (pl *Queued) Away() {
+	p := pl.p
+	p.lock()
+	defer p.unlock()
+	if p.l.opt.Broken.Has(WaitWithTurn) {
+		return
+	}
+	pl.away = true
+	pl.end()
+	p.wake()
+}
+
+func (pl *Queued) end() {
+	p := pl.p
 	if p.turn != pl {
 		return
 	}

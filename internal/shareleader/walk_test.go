@@ -1,6 +1,8 @@
 package shareleader
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -31,6 +33,9 @@ type walk struct {
 	finished  map[int64]bool   // the answer to an accept, reject or gap was success
 	counted   map[int64]int    // the count of the last delivery whose release was answered with success
 	may       map[int64]string // why a record may be finished
+	rejected  map[int64]bool   // the answer to a reject was success
+	other     map[int64]bool   // a member has also accepted it, or said that it is a gap
+	copies    map[int64]int    // of records, as dead letters
 	delivered int
 	answered  int
 }
@@ -46,7 +51,14 @@ type hold struct {
 
 func newWalk(w *world, seed uint64) *walk {
 	k := &walk{world: w, rnd: rand.New(rand.NewPCG(seed, 1)), faults: true, holds: map[int64]hold{}, finished: map[int64]bool{},
-		counted: map[int64]int{}, may: map[int64]string{}}
+		counted: map[int64]int{}, may: map[int64]string{}, rejected: map[int64]bool{}, other: map[int64]bool{},
+		copies: map[int64]int{}}
+	if k.rnd.IntN(2) == 0 {
+		w.settings.Letters.Topic = "dlq"
+		for _, b := range w.brokers {
+			b.opt.Letters = &walkLetters{k: k, b: b}
+		}
+	}
 	w.settings.Locks, w.settings.Deliveries, w.settings.Lock = 12, 4, 20*time.Second
 	w.desk.Deliver(k.deliver)
 	for _, id := range []string{"a", "b", "c"} {
@@ -109,6 +121,8 @@ func (k *walk) took(c *consumer, p *Partition, epoch int32, load uint64, list []
 			case !leads:
 			case held && h.epoch == epoch && h.load == load && h.by != c && now.Before(h.until):
 				k.fail("record %d is held by %s until %v and delivered to %s", r, h.by.id, h.until, c.id)
+			case k.copies[r] > 0:
+				k.fail("record %d was copied as a dead letter and is delivered to %s", r, c.id)
 			case k.finished[r]:
 				k.fail("record %d is finished and delivered to %s", r, c.id)
 			case d.Count <= k.counted[r]:
@@ -136,9 +150,8 @@ func (k *walk) fetch(c *consumer, most int64) {
 	f := &fetch{c: c, most: most, cut: 1 + k.n(3), strict: k.n(3) == 0}
 	p := c.partition()
 	f.got = func(list []taken) { k.took(c, p, p.epoch, p.load, list) }
-	f.queued = p.Join(f)
 	k.fetches = append(k.fetches, f)
-	f.Try()
+	f.join(p)
 }
 
 // acknowledge acknowledges some of what a consumer holds, or has held.
@@ -179,6 +192,7 @@ func (k *walk) acknowledge(c *consumer) {
 		}
 		if by == window.Accept || by == window.Reject || by == window.Gap {
 			k.may[x.record] = "acknowledged"
+			k.other[x.record] = k.other[x.record] || by != window.Reject
 		}
 	}
 	k.mu.Unlock()
@@ -201,6 +215,7 @@ func (k *walk) acknowledge(c *consumer) {
 					}
 				default:
 					k.finished[x.record] = true
+					k.rejected[x.record] = k.rejected[x.record] || by == window.Reject
 					k.answered++
 				}
 			}
@@ -262,12 +277,81 @@ func (k *walk) step() {
 	case r < 96:
 		v := k.leader().view
 		k.trim(v.log.start + int64(k.n(4)))
+	case r < 97:
+		k.stopLeader()
 	case r < 98:
 		k.elect(int32(k.n(len(k.brokers))), int64(max(0, k.n(8)-4)))
 	default:
 		k.notify(k.brokers[k.n(len(k.brokers))])
 	}
 	synctest.Wait()
+}
+
+// stopLeader lets the leader stop as planned, and another broker lead. Members still acknowledge at
+// the former leader, which is there again when it is notified.
+func (k *walk) stopLeader() {
+	old := k.leader()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(k.n(3000))*time.Millisecond)
+	old.Release(ctx)
+	cancel()
+	for range k.n(4) {
+		k.acknowledge(k.consumers[k.n(len(k.consumers))])
+	}
+	synctest.Wait()
+	k.elect(int32(k.n(len(k.brokers))), 0)
+	old.closing.Store(false)
+}
+
+// walkLetters copies the dead letters of a broker's share partitions in a walk, late, in part, or
+// not at all. It knows what was copied. It implements Letters and Copier.
+type walkLetters struct {
+	k  *walk
+	b  *broker
+	of Source
+}
+
+func (d *walkLetters) Copier(of Source) Copier { return &walkLetters{d.k, d.b, of} }
+
+func (d *walkLetters) Copy(ctx context.Context, _ LettersTo, letters []window.Letters) (got []window.Letters, err error) {
+	k := d.k
+	if k.faulty() {
+		late := time.NewTimer(time.Duration(k.n(3000)) * time.Millisecond)
+		defer late.Stop()
+		select {
+		case <-late.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	v := d.b.view
+	v.mu.Lock()
+	batches, other := v.log.clone().batches, v.epoch != d.of.Epoch
+	v.mu.Unlock()
+	if other {
+		return nil, errors.New("the log may have other records")
+	}
+	for _, l := range letters {
+		for o := l.First; o <= l.Last; o++ {
+			if k.faulty() && k.n(3) == 0 {
+				return nil, errors.New("some were copied")
+			}
+			k.mu.Lock()
+			for _, b := range batches {
+				if o >= b.base && o <= b.last {
+					k.copies[b.record(o)]++
+				}
+			}
+			k.mu.Unlock()
+			got = append(got, window.Letters{First: o, Last: o, Count: l.Count})
+		}
+	}
+	return got, nil
+}
+
+func (k *walk) faulty() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.faults
 }
 
 // run makes steps, and then lets one member finish the log. It returns what was wrong.
@@ -295,8 +379,7 @@ func (k *walk) run(steps int) string {
 		f := &fetch{c: last, most: 100, cut: 10}
 		p := last.partition()
 		f.got = func(list []taken) { k.took(last, p, p.epoch, p.load, list) }
-		f.queued = p.Join(f)
-		f.Try()
+		f.join(p)
 		synctest.Wait()
 		f.stop()
 		if idle++; len(f.taken) > 0 {
@@ -325,6 +408,9 @@ func (k *walk) run(steps int) string {
 		for at := max(b.base, v.log.start); at <= b.last && !b.gone; at++ {
 			if k.may[b.record(at)] == "" {
 				k.fail("record %d at %d is finished without a reason", b.record(at), at)
+			}
+			if r := b.record(at); k.settings.Letters.Topic != "" && k.rejected[r] && !k.other[r] && k.copies[r] == 0 {
+				k.fail("record %d at %d was rejected and has no copy", r, at)
 			}
 		}
 	}

@@ -345,8 +345,7 @@ type fetch struct {
 // begin begins a fetch.
 func (c *consumer) begin(most int64, got func([]taken)) *fetch {
 	f := &fetch{c: c, most: most, cut: 4, got: got}
-	f.queued = c.partition().Join(f)
-	f.Try()
+	f.join(c.partition())
 	return f
 }
 
@@ -356,6 +355,16 @@ func (c *consumer) fetch(most int64) []taken {
 	synctest.Wait()
 	f.stop()
 	return f.taken
+}
+
+// join joins the queue, and tries. Others may let it try before it has its place.
+func (f *fetch) join(p *Partition) {
+	f.busy = true
+	queued := p.Join(f)
+	f.mu.Lock()
+	f.queued, f.busy = queued, false
+	f.mu.Unlock()
+	f.Try()
 }
 
 // stop ends the wait.

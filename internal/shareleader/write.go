@@ -82,7 +82,7 @@ func ackError(err error) *kerr.Error {
 // pump begins a write if there is something to write and none is under way. Changes for which no
 // request waits wait for others.
 func (p *Partition) pump() {
-	if p.state != ready || p.write != nil {
+	if p.state != ready && p.state != leaving || p.write != nil {
 		return
 	}
 	if !p.w.Due() {
@@ -91,7 +91,7 @@ func (p *Partition) pump() {
 	}
 	now := p.l.now()
 	switch {
-	case len(p.waiters) > 0 || p.due > 0 && now >= p.due:
+	case len(p.waiters) > 0 || p.state == leaving || p.due > 0 && now >= p.due:
 		p.due = 0
 		p.write, p.began, p.pause = p.w.Begin(), now, 0
 		p.send()
@@ -111,7 +111,7 @@ func (p *Partition) send() {
 			cancel()
 			p.lock()
 			defer p.unlock()
-			if p.load == load && p.write != nil && p.write.Seq == seq && p.leads() {
+			if p.load == load && p.write != nil && p.write.Seq == seq && p.writes() {
 				p.wrote(codes[0])
 			}
 		})
@@ -128,6 +128,9 @@ func (p *Partition) wrote(code *kerr.Error) {
 			}
 		})
 		return
+	case code != nil && p.state == leaving:
+		p.abandon() // another leader has opened the state
+		return
 	case code != nil:
 		p.l.opt.Logger.Warn("a write of a share partition was refused, and its state is loaded again", p.named(), zap.Error(code))
 		p.w.Refused()
@@ -139,6 +142,11 @@ func (p *Partition) wrote(code *kerr.Error) {
 	p.write, p.pause, p.retry, p.retryAt = nil, 0, nil, 0
 	p.answer(nil, func(w waiter) bool { return w.seq <= seq })
 	p.pump()
+	if p.state == leaving {
+		p.left()
+		return
+	}
+	p.copyLetters()
 	p.wake()
 }
 
@@ -152,6 +160,8 @@ func (p *Partition) arm() {
 	}
 	if p.state != ended {
 		at(p.due)
+		at(p.dueAt)
+		at(p.letters.at)
 		at(p.retryAt)
 		at(p.pressAt)
 		at(p.idleAt)
@@ -192,7 +202,11 @@ func (p *Partition) tick() {
 	}
 	late := now - p.armed
 	p.armed = 0
-	if !p.leads() {
+	if !p.writes() {
+		return
+	}
+	if p.dueAt > 0 && now >= p.dueAt {
+		p.abandon()
 		return
 	}
 	if p.w != nil {
@@ -212,9 +226,13 @@ func (p *Partition) tick() {
 		p.pressAt = 0
 		p.wake()
 	}
+	if p.letters.at > 0 && now >= p.letters.at {
+		p.letters.at = 0
+		p.copyLetters()
+	}
 	p.pump()
-	if p.idleAt > 0 && now >= p.idleAt {
-		if p.write != nil || p.w != nil && p.w.Due() || p.queue.Len() > 0 {
+	if p.idleAt > 0 && now >= p.idleAt && p.state != leaving {
+		if p.write != nil || p.w != nil && (p.w.Due() || p.w.Stats().Offsets[window.Archiving] > 0) || p.queue.Len() > 0 {
 			p.idleAt = now + idleTime
 		} else {
 			p.end(kerr.NotLeaderForPartition)

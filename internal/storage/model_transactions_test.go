@@ -87,7 +87,7 @@ func (w *world) sameTransactions(m *mlog) {
 		id += txnProducer
 		p, known := want[id]
 		got, has := m.l.Producer(id)
-		got.Seen, got.Since, got.LastSequence = 0, 0, 0
+		got.Seen, got.Since, got.LastSequence, got.Last = 0, 0, 0, 0
 		if has != known || got != p {
 			failf("%s: producer %d is known as %+v (%v), its batches say %+v (%v)", m.topic, id, got, has, p, known)
 		}

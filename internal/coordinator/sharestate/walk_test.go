@@ -516,7 +516,7 @@ func (x *walk) nudge(l *leader) {
 		l.load()
 		return
 	}
-	for c, ok := l.w.NextLetters(); ok && x.roll(2) == 0; c, ok = l.w.NextLetters() {
+	for c, ok := l.w.NextLetters(1000); ok && x.roll(2) == 0; c, ok = l.w.NextLetters(1000) {
 		l.w.Copied(c.First, c.Last)
 	}
 	l.w.StartMoved(l.log.start)
@@ -598,7 +598,7 @@ func (x *walk) finish() {
 				x.oracle.says(q)
 				l.acknowledge(q)
 			}
-			for c, ok := l.w.NextLetters(); ok; c, ok = l.w.NextLetters() {
+			for c, ok := l.w.NextLetters(1000); ok; c, ok = l.w.NextLetters(1000) {
 				l.w.Copied(c.First, c.Last)
 			}
 			l.flush()

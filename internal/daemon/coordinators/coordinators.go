@@ -27,6 +27,7 @@ import (
 	"github.com/chronik-io/chronik/internal/observe"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/share"
+	"github.com/chronik-io/chronik/internal/shareleader/deadletter"
 )
 
 // Options are what coordinators use of a broker. All fields are needed, unless noted.
@@ -49,6 +50,8 @@ type Options struct {
 	Ask func(ctx context.Context, img *metadata.Image, broker int32, body []byte) ([]byte, error)
 	// AskShares sends a request of the desk to another broker.
 	AskShares func(ctx context.Context, img *metadata.Image, broker int32, body []byte) ([]byte, error)
+	// AskLetters sends a request about dead letters to another broker.
+	AskLetters func(ctx context.Context, img *metadata.Image, broker int32, body []byte) ([]byte, error)
 
 	// Registry and Partitions are for metrics: whether there are series for each partition.
 	Registry   prometheus.Registerer
@@ -64,9 +67,11 @@ type Coordinators struct {
 	Transactions *service.Transactions
 	Exchange     *exchange.Exchange
 	Gate         *gate.Gate
-	// Shares is the share coordinator, and Desk reaches those of all brokers.
-	Shares *service.Shares
-	Desk   *desk.Desk
+	// Shares is the share coordinator, and Desk reaches those of all brokers. Letters copies dead
+	// letters.
+	Shares  *service.Shares
+	Desk    *desk.Desk
+	Letters *deadletter.Desk
 }
 
 // Open subscribes the coordinators to the metadata. After an error, what was pushed until then must
@@ -156,6 +161,13 @@ func (c *Coordinators) openShares(o *Options, applier *metadata.Applier) error {
 		Self: o.Conf.NodeID, Coordinators: c.Shares, Logger: o.Log.Named("shares"),
 		Call: func(ctx context.Context, broker int32, body []byte) ([]byte, error) {
 			return o.AskShares(ctx, c.Shares.Image(), broker, body)
+		},
+	})
+	c.Letters = deadletter.New(deadletter.Options{
+		Self: o.Conf.NodeID, Image: c.Shares.Image, Settings: o.Settings, Prefix: o.Conf.Groups.DeadLetterPrefix,
+		Partition: o.Replicas.Partition,
+		Call: func(ctx context.Context, broker int32, body []byte) ([]byte, error) {
+			return o.AskLetters(ctx, c.Shares.Image(), broker, body)
 		},
 	})
 	o.Push("share desk", func(context.Context) error { c.Desk.Close(); return nil })

@@ -28,6 +28,7 @@ const (
 	ArchiveUncopied                   // a dead letter is archived before it is copied
 	MixPoison                         // a record that failed often is delivered with others
 	RetryAtOnce                       // a released record is available at once despite the retry delay
+	ForgetDeliveries                  // a window that closes does not store the deliveries that are not over
 )
 
 // Broken names the rules that a test has removed.

@@ -17,6 +17,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		"UncountReleased": UncountReleased, "CountAcquired": CountAcquired,
 		"ApplyPart": ApplyPart, "ServeRefused": ServeRefused, "TakeHeld": TakeHeld, "SecondWrite": SecondWrite,
 		"ArchiveUncopied": ArchiveUncopied, "MixPoison": MixPoison, "RetryAtOnce": RetryAtOnce,
+		"ForgetDeliveries": ForgetDeliveries,
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(500) {

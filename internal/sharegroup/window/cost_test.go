@@ -89,7 +89,7 @@ func TestNoCallWalksTheWindow(t *testing.T) {
 				}
 			}},
 			{"extend, next deadline, stats, due", 1, func() { w.Extend(1); w.NextDeadline(); w.Stats(); w.Due() }},
-			{"letters", 1, func() { w.NextLetters(); w.Copied(middle, middle) }},
+			{"letters", 1, func() { w.NextLetters(1000); w.Copied(middle, middle) }},
 			{"accept at SPSO", 2, single(0, Accept)},
 			{"the log starts above ten runs", 10, func() { w.StartMoved(w.start + 10) }},
 		} {

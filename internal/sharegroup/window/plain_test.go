@@ -16,6 +16,7 @@ type plain struct {
 	stored     int64 // start
 	startDue   bool
 	dropped    bool
+	closed     bool
 }
 
 // slot is the state of an offset.
@@ -82,7 +83,7 @@ func (p *plain) release(s *slot, by Member) {
 }
 
 func (p *plain) plan(start int64) (int64, bool) {
-	if p.dropped {
+	if p.dropped || p.closed {
 		return 0, false
 	}
 	p.startMoved(start)
@@ -140,7 +141,7 @@ func (k *plainTaking) hold(o int64) {
 
 func (p *plain) take(t Taking) []Delivery {
 	k := &plainTaking{plain: p, t: t}
-	if p.dropped || t.From > p.end || t.Records < 1 {
+	if p.dropped || p.closed || t.From > p.end || t.Records < 1 {
 		return nil
 	}
 	at := max(t.From, p.start)
@@ -339,6 +340,18 @@ func (p *plain) extend(d time.Duration) {
 	}
 }
 
+func (p *plain) close() {
+	if p.dropped || p.closed {
+		return
+	}
+	p.closed = true
+	for _, s := range p.slots {
+		if s.state == Acquired {
+			s.pending = 1
+		}
+	}
+}
+
 // begin returns the next write; nil: nothing has changed.
 func (p *plain) begin() *Write {
 	w := &Write{Seq: p.writes + 1, Start: p.start}
@@ -353,7 +366,9 @@ func (p *plain) begin() *Write {
 		m := Mark{o, o, s.state, s.count}
 		switch s.state {
 		case Acquired:
-			m.State, m.Count = Available, s.count-1
+			if m.State = Available; !p.closed {
+				m.Count--
+			}
 		case Delayed:
 			m.State = Available
 		}
@@ -389,7 +404,7 @@ func (p *plain) letters() int64 {
 
 func (p *plain) copied(first, last int64) {
 	for o := first; o <= last; o++ {
-		if s := p.slots[o]; s != nil && s.state == Archiving && s.copying {
+		if s := p.slots[o]; s != nil && s.state == Archiving {
 			p.slots[o] = &slot{state: Archived, count: s.count, pending: 1}
 		}
 	}

@@ -41,7 +41,7 @@ type Delivery struct {
 // one, otherwise SPEO. It reports false if nothing can be acquired before an event. start is where
 // the log starts.
 func (w *Window) Plan(start int64) (from int64, ok bool) {
-	if w.dropped {
+	if w.dropped || w.closed {
 		return 0, false
 	}
 	w.StartMoved(start)
@@ -62,7 +62,7 @@ func (w *Window) Plan(start int64) (from int64, ok bool) {
 // It costs O(log n) for each run that it changes, for each batch, and for each range that it
 // returns, whatever the number of records.
 func (w *Window) Take(t Taking, into []Delivery) []Delivery {
-	if w.dropped || t.From > w.end || t.Records < 1 {
+	if w.dropped || w.closed || t.From > w.end || t.Records < 1 {
 		return into
 	}
 	k := taking{Taking: t, w: w, out: into, open: len(into)}

@@ -34,6 +34,10 @@ type walk struct {
 	reads  []Taking
 	asked  []asked
 	copies []Letters
+	// held are the counts of what members held when the window was closed, and closing is the write
+	// with which they are stored.
+	held    map[int64]int
+	closing uint64
 	// done are offsets whose accept or reject was answered, and least the counts that a later
 	// delivery must exceed, as a release was answered.
 	done   map[int64]bool
@@ -110,7 +114,7 @@ func (x *walk) load(cfg Config) {
 	}
 	cfg.Broken = Broken{}
 	x.w, x.p = w, loadPlain(cfg, s)
-	x.copy, x.asked, x.reads, x.copies = Write{}, nil, nil, nil
+	x.copy, x.asked, x.reads, x.copies, x.held = Write{}, nil, nil, nil, nil
 	x.sure, x.sureAt = map[int64]Mark{}, x.spso
 	for o, m := range x.marks {
 		x.sure[o] = m
@@ -338,6 +342,11 @@ func (x *walk) written() {
 	x.store(x.copy, x.sure, &x.sureAt)
 	x.w.Written(x.copy.Seq)
 	x.p.written()
+	for o, count := range x.held {
+		if x.copy.Seq >= x.closing {
+			x.least[o] = max(x.least[o], count)
+		}
+	}
 	x.asked = slices.DeleteFunc(x.asked, func(a asked) bool {
 		if a.wait > x.copy.Seq {
 			return false
@@ -426,7 +435,7 @@ func (x *walk) letters() {
 		x.p.copied(c.First, c.Last)
 		return
 	}
-	c, ok := x.w.NextLetters()
+	c, ok := x.w.NextLetters(int64(1 + x.roll(4)))
 	if first := x.p.letters(); ok != (first >= 0) || ok && c.First != first {
 		x.fail("letters %+v %t, want %d", c, ok, first)
 		return
@@ -513,6 +522,12 @@ func (x *walk) rare() {
 		x.load(x.config())
 	case 7:
 		x.lose()
+	case 9, 10:
+		if x.held == nil {
+			x.close()
+		} else {
+			x.load(x.config())
+		}
 	case 8:
 		if n := len(x.log); n > 1 { // compaction
 			if i := x.roll(n - 1); x.log[i].Last < x.end()-1 {
@@ -522,16 +537,34 @@ func (x *walk) rare() {
 	}
 }
 
+// close lets another leader take over.
+func (x *walk) close() {
+	x.held = map[int64]int{}
+	for o, s := range x.p.slots {
+		if s.state == Acquired {
+			x.held[o] = s.count
+		}
+	}
+	x.w.Close()
+	x.p.close()
+	if x.closing = x.w.Pending(); len(x.held) > 0 && x.closing == 0 && x.broken == (Broken{}) {
+		x.fail("the deliveries of %v are not stored", x.held)
+	}
+}
+
 // finish ends a walk: one member accepts what is left. Then nothing is stuck, and no record is
 // finished without a reason.
 func (x *walk) finish() {
+	if x.held != nil { // another leader takes over; this one may have been late
+		x.load(x.config())
+	}
 	for i := 0; x.w.start < x.end() && x.bad == ""; i++ {
 		x.now += 1000
 		x.w.Expire(x.now)
 		if w := x.w.Begin(); w != nil {
 			x.w.Written(w.Seq)
 		}
-		for c, ok := x.w.NextLetters(); ok; c, ok = x.w.NextLetters() {
+		for c, ok := x.w.NextLetters(9); ok; c, ok = x.w.NextLetters(9) {
 			x.w.Copied(c.First, c.Last)
 		}
 		for _, c := range x.copies {

@@ -50,6 +50,7 @@ type Window struct {
 	// startDue states that SPSO should be written although no run is dirty.
 	startDue bool
 	dropped  bool
+	closed   bool
 }
 
 // New returns a window without marks that begins at an offset.
@@ -59,6 +60,34 @@ func New(cfg Config, start int64) *Window {
 		w.tree.bounds = usual()
 	}
 	return w
+}
+
+// Close ends the acquisitions, because another leader will take over. What members hold they may
+// still acknowledge. The next write has all these deliveries, so that the next leader counts them.
+// It costs O(n) once, and O(log n) for each run that is held.
+func (w *Window) Close() {
+	if w.dropped || w.closed {
+		return
+	}
+	w.closed = true
+	if w.cfg.Broken.Has(ForgetDeliveries) {
+		return
+	}
+	if w.tree.root == nil {
+		return
+	}
+	var held []int64
+	w.tree.root.all(func(r run) bool {
+		if r.state == Acquired {
+			held = append(held, r.first)
+		}
+		return true
+	})
+	for _, first := range held {
+		to := w.tree.get(first)
+		to.flags |= dirty
+		w.tree.replace(to.first, to)
+	}
 }
 
 // SetConfig replaces the settings. Deadlines of former acquisitions stay. Records that have reached

@@ -171,18 +171,19 @@ func TestADeadLetterIsCopiedFirst(t *testing.T) {
 	h.Expire(10)               // at the limit
 	h.is(Run{First: 0, Last: 1, State: Archiving, Count: 1}, Run{First: 2, Last: 2, State: Archived, Count: 1},
 		Run{First: 3, Last: 3, State: Archiving, Count: 1})
-	if l, ok := h.NextLetters(); ok {
+	if l, ok := h.NextLetters(1000); ok {
 		t.Errorf("%+v are copied before they are stored", l)
 	}
 	w := h.store()
 	if want := []Mark{{0, 1, Archiving, 1}, {2, 2, Archived, 1}, {3, 3, Archiving, 1}}; !slices.Equal(w.Marks, want) {
 		t.Errorf("marks %+v, want %+v", w.Marks, want)
 	}
-	if l, ok := h.NextLetters(); !ok || l != (Letters{0, 1, 1}) {
+	if l, ok := h.NextLetters(1000); !ok || l != (Letters{0, 1, 1}) {
 		t.Errorf("letters %+v %t", l, ok)
 	}
-	h.Copied(0, 0)
-	h.Copied(3, 3) // not handed out
+	if n := h.Copied(0, 0) + h.Copied(2, 2); n != 1 {
+		t.Errorf("%d records were archived", n)
+	}
 	h.is(Run{First: 1, Last: 1, State: Archiving, Count: 1}, Run{First: 2, Last: 2, State: Archived, Count: 1},
 		Run{First: 3, Last: 3, State: Archiving, Count: 1})
 	w = h.store()
@@ -191,7 +192,7 @@ func TestADeadLetterIsCopiedFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []Letters{{1, 1, 1}, {3, 3, 1}} {
-		if l, ok := next.NextLetters(); !ok || l != want {
+		if l, ok := next.NextLetters(1000); !ok || l != want {
 			t.Errorf("after a load: letters %+v %t, want %+v", l, ok, want)
 		}
 	}

@@ -24,13 +24,27 @@ func (w *Window) Due() bool {
 	return !w.dropped && w.write == nil && (w.startDue || w.tree.due())
 }
 
+// Pending returns the number of the write with which all changes are stored; 0: they are.
+func (w *Window) Pending() uint64 {
+	switch {
+	case w.dropped:
+		return 0
+	case w.startDue || w.tree.due():
+		return w.writes + 1
+	case w.write != nil:
+		return w.writes
+	}
+	return 0
+}
+
 // Begin returns the write under way. If there is none, it begins one with all that has changed, or
 // returns nil if nothing has. The caller stores the write, and repeats it unchanged until it calls
 // Written or Refused: a write without an answer may have been stored. It costs O(log n) for each
 // changed run.
 //
 // An acquisition is not stored, so after a load the records are available. A record that is
-// acquired is written, if it has to be, as it was before the acquisition.
+// acquired is written, if it has to be, as it was before the acquisition; after Close with its
+// count, as no other delivery follows on this leader.
 func (w *Window) Begin() *Write {
 	if w.write != nil && !(w.cfg.Broken.Has(SecondWrite) && w.tree.due()) {
 		return w.write
@@ -55,7 +69,7 @@ func (w *Window) mark(r run) Mark {
 	m := Mark{First: r.first, Last: r.last(), State: r.state, Count: int(r.count)}
 	switch r.state {
 	case Acquired:
-		if m.State = Available; !w.cfg.Broken.Has(CountAcquired) {
+		if m.State = Available; !w.closed && !w.cfg.Broken.Has(CountAcquired) {
 			m.Count--
 		}
 	case Delayed:

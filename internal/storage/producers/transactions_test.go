@@ -414,8 +414,8 @@ func TestCompleteTransactions(t *testing.T) {
 	whole.Add(marker(10, 4, 9, record.Commit, 4), now) // beyond the new end
 	part.Complete(&whole, 10)
 	for id, want := range map[int64]Producer{
-		1: {ID: 1, LastSequence: 0, CoordinatorEpoch: -1}, 2: {ID: 2, Epoch: 7, LastSequence: -1, CoordinatorEpoch: 4, First: -1},
-		3: {ID: 3, Epoch: 7, LastSequence: 0, CoordinatorEpoch: 4, First: 3},
+		1: {ID: 1, LastSequence: 0, CoordinatorEpoch: -1}, 2: {ID: 2, Epoch: 7, LastSequence: -1, Last: -1, CoordinatorEpoch: 4, First: -1},
+		3: {ID: 3, Epoch: 7, LastSequence: 0, Last: 3, CoordinatorEpoch: 4, First: 3},
 	} {
 		got, ok := part.Producer(id)
 		if got.Seen, got.Since = 0, 0; !ok || got != want {

@@ -26,6 +26,10 @@ type workers struct {
 	done map[string]bool
 }
 
+func newWorkers(t *testing.T, seed uint64, k kind) *workers {
+	return &workers{world: newWorld(t, seed, k), got: map[string]int{}, done: map[string]bool{}}
+}
+
 // worker is a member.
 type worker struct {
 	*workers
@@ -34,7 +38,7 @@ type worker struct {
 }
 
 func (w *workers) member() *worker {
-	m := &worker{workers: w}
+	m := &worker{workers: w, failed: map[int32]bool{}}
 	m.cl = w.client(w.direct(), kgo.ShareGroup("workers"), kgo.ConsumeTopics("jobs"),
 		kgo.ShareAckCallback(func(_ *kgo.Client, results kgo.ShareAckResults) {
 			w.mu.Lock()
@@ -94,7 +98,7 @@ func TestAShareGroupFinishesItsTopic(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			cryptotest.SetGlobalRandom(t, seed)
 			synctest.Test(t, func(t *testing.T) {
-				w := &workers{world: newWorld(t, seed, kind{}), got: map[string]int{}, done: map[string]bool{}}
+				w := newWorkers(t, seed, kind{})
 				if until(patience, w.allRun) != nil {
 					t.Fatal("not all brokers serve")
 				}
@@ -107,6 +111,105 @@ func TestAShareGroupFinishesItsTopic(t *testing.T) {
 	}
 }
 
+// configure sets configs of the group: names and values.
+func (w *workers) configure(ctx context.Context, by *kgo.Client, pairs ...string) {
+	change := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	group := kmsg.IncrementalAlterConfigsRequestResource{ResourceType: kmsg.ConfigResourceTypeGroupConfig, ResourceName: "workers"}
+	for i := 0; i < len(pairs); i += 2 {
+		config := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		config.Name, config.Value = pairs[i], &pairs[i+1]
+		group.Configs = append(group.Configs, config)
+	}
+	change.Resources = append(change.Resources, group)
+	if resp, err := change.RequestWith(ctx, by); err != nil || resp.Resources[0].ErrorCode != 0 {
+		w.Fatal(resp, err)
+	}
+}
+
+// A broker that stops as planned stores how often records were delivered. One that is killed
+// cannot.
+func TestAPlannedStopCountsDeliveries(t *testing.T) {
+	for seed, c := range map[uint64]struct {
+		end      func(w *world, id int32)
+		brokers  int32
+		replicas int16
+		count    int32
+	}{
+		1: {(*world).stop, 3, 3, 2},
+		2: {(*world).kill, 3, 3, 1},
+		3: {(*world).stop, 3, 1, 2}, // no leadership moves before the broker stops
+		4: {(*world).stop, 1, 1, 2}, // and its own share coordinator stops before it
+	} {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			cryptotest.SetGlobalRandom(t, seed)
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorkers(t, seed, kind{brokers: c.brokers})
+				if until(patience, w.allRun) != nil {
+					t.Fatal("not all brokers serve")
+				}
+				w.deliveredAfter(c.end, c.replicas, c.count)
+				for _, p := range w.wrong() {
+					t.Error(p)
+				}
+			})
+		})
+	}
+}
+
+// deliveredAfter ends the leader of records that a member holds, and checks their next counts.
+func (w *workers) deliveredAfter(end func(w *world, id int32), replicas int16, count int32) {
+	cl := w.client(w.direct())
+	admin := kadm.NewClient(cl)
+	defer admin.Close()
+	ctx := context.Background()
+	if until(patience, func() bool { _, err := admin.CreateTopic(ctx, 1, replicas, nil, "jobs"); return err == nil }) != nil {
+		w.Fatal("no topic")
+	}
+	w.configure(ctx, cl, "share.auto.offset.reset", "earliest")
+	for range 5 {
+		if err := cl.ProduceSync(ctx, &kgo.Record{Topic: "jobs", Value: []byte("job")}).FirstErr(); err != nil {
+			w.Fatal(err)
+		}
+	}
+	poll := func(m *worker) (list []*kgo.Record) {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		for len(list) < 5 && ctx.Err() == nil {
+			list = append(list, m.cl.PollRecords(ctx, 5-len(list)).Records()...)
+		}
+		return list
+	}
+	first := w.member()
+	if got := poll(first); len(got) != 5 || got[0].DeliveryCount() != 1 {
+		w.Fatal(got)
+	}
+	first.cl.PauseFetchTopics("jobs") // it would get them first
+	topics, err := admin.ListTopics(ctx, "jobs")
+	if err != nil {
+		w.Fatal(err)
+	}
+	leader := topics["jobs"].Partitions[0].Leader
+	end(w.world, leader)
+	if replicas == 1 {
+		w.start(leader)
+	}
+	second := w.member()
+	for _, r := range poll(second) {
+		if r.DeliveryCount() != count {
+			w.problem("offset %d is delivered with count %d, want %d", r.Offset, r.DeliveryCount(), count)
+		}
+		r.Ack(kgo.AckAccept)
+	}
+	second.cl.Close()
+	if replicas > 1 {
+		w.start(leader)
+	}
+	if until(patience, w.allRun) != nil {
+		w.problem("not all brokers serve")
+	}
+	first.cl.Close()
+}
+
 func (w *workers) finish(fault func(w *world, id int32)) {
 	admin := kadm.NewClient(w.client(w.direct()))
 	defer admin.Close()
@@ -117,14 +220,7 @@ func (w *workers) finish(fault func(w *world, id int32)) {
 	}
 	producer := w.client(w.direct())
 	defer producer.Close()
-	change := kmsg.NewPtrIncrementalAlterConfigsRequest()
-	config := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
-	config.Name, config.Value = "share.auto.offset.reset", kmsg.StringPtr("earliest")
-	change.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeGroupConfig,
-		ResourceName: "workers", Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{config}}}
-	if resp, err := change.RequestWith(ctx, producer); err != nil || resp.Resources[0].ErrorCode != 0 {
-		w.Fatal(resp, err)
-	}
+	w.configure(ctx, producer, "share.auto.offset.reset", "earliest")
 	var all []string
 	produce := func(n int) {
 		for range n {

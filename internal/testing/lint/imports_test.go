@@ -313,7 +313,8 @@ func daemonRules() map[string]importRule {
 		"internal/daemon/coordinators": {may: []string{"internal/configdef", "internal/controller",
 			"internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/sharestate",
 			"internal/coordinator/sharestate/desk", "internal/coordinator/txn/exchange", "internal/coordinator/txn/gate",
-			"internal/observe", "internal/health/checks", "internal/metadata", "internal/metrics", "internal/replica"},
+			"internal/observe", "internal/health/checks", "internal/metadata", "internal/metrics", "internal/replica",
+			"internal/shareleader/deadletter"},
 			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg, netPkg},
 			because: "it connects coordinators with the broker that the daemon opened, and decides nothing"},
 		"internal/exit": {never: []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
@@ -375,6 +376,9 @@ func coordinatorRules() map[string]importRule {
 		"internal/shareleader": {may: []string{"internal/coordinator", "internal/coordinator/sharestate",
 			"internal/coordinator/sharestate/format", "internal/purgatory", "internal/replica", "internal/sharegroup/window",
 			"internal/storage"}, never: append([]string{netPkg}, noDisk...), because: serviceReason},
+		"internal/shareleader/deadletter": {may: []string{"internal/groupcommit", "internal/metadata", "internal/record",
+			"internal/replica", "internal/sharegroup/window", "internal/shareleader", "internal/storage"},
+			never: append([]string{netPkg, kmsgPkg}, noDisk...), because: serviceReason},
 	}
 }
 

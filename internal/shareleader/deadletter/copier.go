@@ -1,0 +1,325 @@
+package deadletter
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/shareleader"
+)
+
+// The headers of a copy are Kafka's.
+const (
+	headerPrefix    = "__dlq.errors."
+	headerTopic     = headerPrefix + "topic"
+	headerPartition = headerPrefix + "partition"
+	headerOffset    = headerPrefix + "offset"
+	headerGroup     = headerPrefix + "group"
+	headerCount     = headerPrefix + "delivery.count"
+	headerMessage   = headerPrefix + "message"
+)
+
+// Target is a partition of a topic of dead letters.
+type Target struct {
+	Topic     [16]byte
+	Partition int32
+}
+
+// Last is the last batch of a producer id in a Target.
+type Last struct {
+	// Offset is that of its last record; -1: none is known.
+	Offset   int64
+	Epoch    int16
+	Sequence int32 // of its last record; -1: none of Epoch is known
+	// Letters are the offsets of the records that it has copies of; none if it was deleted.
+	Letters []int64
+}
+
+// Topic is what a copy needs to know of topics.
+type Topic struct {
+	Target
+	// Most is the largest batch in bytes (max.message.bytes).
+	Most int
+}
+
+// world is what a Copier uses of brokers. Its methods block until ctx ends.
+type world interface {
+	// find returns where the letters of a partition are copied, or why they cannot be.
+	find(name string, of [16]byte, partition int32) (Topic, error)
+	// exists reports whether there is a target.
+	exists(t Target) bool
+	// append appends a batch if the last one of its producer id ends at an offset. It returns the
+	// last one, and reports whether that is the appended batch.
+	append(ctx context.Context, t Target, after int64, b record.Batch) (Last, bool, error)
+	// name returns the name of a topic.
+	name(topic [16]byte) string
+	// read calls fn with the records of a source from an offset on, until fn returns false or there
+	// are no more. It fails if this broker does not lead in the leader epoch of the source any
+	// more: its log may have other records.
+	read(ctx context.Context, of *shareleader.Source, from int64, fn func(record.Record) bool) error
+}
+
+// Copier implements shareleader.Copier.
+type Copier struct {
+	world    world
+	broken   Broken
+	of       shareleader.Source
+	producer int64
+	epoch    int16
+
+	to   Target
+	last Last // in to, as far as is known
+	// tried: a batch was sent to the target without an answer, and may still arrive. moves: the
+	// next one goes to another target.
+	tried, moves bool
+	// copied are the offsets of records that have copies, which no call has returned yet.
+	copied map[int64]bool
+}
+
+// none is the last batch of a producer id of which nothing is known.
+var none = Last{Offset: -1, Epoch: -1, Sequence: -1}
+
+// newCopier returns a Copier. broken is empty in an ordinary build.
+func newCopier(w world, of shareleader.Source, broken Broken) *Copier {
+	c := &Copier{world: w, broken: broken, of: of, last: none, copied: map[int64]bool{}}
+	c.producer, c.epoch = identity(&of)
+	return c
+}
+
+// firstProducer is above all producer ids that brokers give to clients.
+const firstProducer = int64(1) << 62
+
+// identity returns the producer id and epoch of a source. An epoch has 15 bits; the others of the
+// leader epoch are in the id.
+func identity(of *shareleader.Source) (producer int64, epoch int16) {
+	var p []byte
+	p = binary.BigEndian.AppendUint32(append(p, of.Key.Topic[:]...), uint32(of.Key.Partition))
+	p = binary.BigEndian.AppendUint32(p, uint32(of.ID.StateEpoch))
+	p = binary.BigEndian.AppendUint64(p, uint64(of.ID.Created))
+	p = binary.BigEndian.AppendUint32(p, uint32(of.Epoch>>15))
+	sum := sha256.Sum256(append(p, of.Key.Group...))
+	return firstProducer | int64(binary.BigEndian.Uint64(sum[:])>>2), int16(of.Epoch & math.MaxInt16)
+}
+
+var errLater = errors.New("a later leader copies the dead letters of this share partition")
+
+// Copy implements shareleader.Copier.
+func (c *Copier) Copy(ctx context.Context, to shareleader.LettersTo, letters []window.Letters) ([]window.Letters, error) {
+	topic, err := c.world.find(to.Topic, c.of.Key.Topic, c.of.Key.Partition)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case c.to == topic.Target:
+	case !c.tried || c.moves || !c.world.exists(c.to):
+		c.to, c.last, c.tried, c.moves = topic.Target, none, false, false
+	default:
+		c.moves = true // after one more try to learn what became of the last batch
+	}
+	for {
+		if got := c.found(); len(got) > 0 {
+			return got, nil
+		}
+		b, included, err := c.build(ctx, to, letters, topic.Most)
+		if err != nil {
+			return nil, err
+		}
+		if b == nil {
+			return included, nil // there are no such records any more
+		}
+		c.tried = true
+		last, appended, err := c.world.append(ctx, c.to, c.last.Offset, b)
+		if err != nil {
+			return nil, err // it may be appended or not: the answer to the next one says that
+		}
+		if appended {
+			c.last, c.tried = last, false
+			return included, nil
+		}
+		if err := c.learn(last); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// learn takes note of the last batch of the producer id, and of the letters that it has. Records at
+// or above the end of its leader epoch are others.
+func (c *Copier) learn(last Last) error {
+	if last.Offset >= 0 && last.Epoch > c.epoch {
+		return errLater
+	}
+	if len(last.Letters) > 0 {
+		end := int64(math.MaxInt64)
+		if last.Epoch < c.epoch && !c.broken.Has(BelieveAll) {
+			var err error
+			if end, err = c.of.End(c.of.Epoch&^math.MaxInt16 | int32(last.Epoch)); err != nil {
+				return err
+			}
+		}
+		for _, o := range last.Letters {
+			if o < end {
+				c.copied[o] = true
+			}
+		}
+	}
+	c.last, c.tried = last, false // what was sent before names another last batch, and is refused
+	return nil
+}
+
+// found returns the letters that have copies and were not returned yet. Their marks must be stored
+// before another batch is the last one.
+func (c *Copier) found() (got []window.Letters) {
+	for _, o := range slices.Sorted(maps.Keys(c.copied)) {
+		if n := len(got) - 1; n >= 0 && got[n].Last == o-1 {
+			got[n].Last = o
+		} else {
+			got = append(got, window.Letters{First: o, Last: o})
+		}
+	}
+	clear(c.copied)
+	return got
+}
+
+// mostBatch bounds a batch of copies in bytes, except for that of one large record.
+const mostBatch = 256 << 10
+
+// room is what the header of a batch and the lengths in a record take, in bytes, at most.
+const room = 256
+
+// build returns a batch of copies of the first letters, and which of them it has; nil: none is
+// needed. A copy that is too large for its topic only says where the record is.
+func (c *Copier) build(ctx context.Context, to shareleader.LettersTo, letters []window.Letters, most int) (record.Batch,
+	[]window.Letters, error,
+) {
+	sequence := int32(0)
+	if c.last.Offset >= 0 && c.last.Epoch == c.epoch {
+		sequence = (c.last.Sequence + 1) & math.MaxInt32
+	}
+	w := &batchWriter{c: c, to: to, most: most, now: time.Now().UnixMilli(), topic: c.world.name(c.of.Key.Topic),
+		b: record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: c.producer, Epoch: c.epoch, Sequence: sequence}})}
+	for _, l := range letters {
+		if err := w.add(ctx, l); err != nil {
+			return nil, nil, err
+		}
+		if w.full {
+			break
+		}
+	}
+	if w.b.Len() == 0 {
+		return nil, w.included, nil
+	}
+	b, err := w.b.Build()
+	return b, w.included, err
+}
+
+// batchWriter builds a batch of copies.
+type batchWriter struct {
+	c        *Copier
+	to       shareleader.LettersTo
+	most     int
+	now      int64
+	topic    string
+	b        *record.Builder
+	included []window.Letters
+	full     bool
+}
+
+// add adds the copies of letters, in the order of their offsets, until the batch is full.
+func (w *batchWriter) add(ctx context.Context, l window.Letters) error {
+	next := l.First
+	if w.to.Whole {
+		err := w.c.world.read(ctx, &w.c.of, l.First, func(r record.Record) bool {
+			for ; next < r.Offset && next <= l.Last && !w.full; next++ {
+				w.copy(l, next, nil) // there is no such record
+			}
+			if next == r.Offset && next <= l.Last && !w.full {
+				w.copy(l, next, &r)
+				next++
+			}
+			return next <= l.Last && !w.full
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for ; next <= l.Last && !w.full; next++ {
+		w.copy(l, next, nil)
+	}
+	return nil
+}
+
+// copy adds a copy of the record at an offset. If it does not fit, the batch is full.
+func (w *batchWriter) copy(l window.Letters, offset int64, r *record.Record) {
+	headers := w.headers(l, offset)
+	var key, value []byte
+	size := room
+	if r != nil {
+		var own []record.Header
+		for h := range r.Headers.All() {
+			if len(h.Key) < len(headerPrefix) || string(h.Key[:len(headerPrefix)]) != headerPrefix {
+				own = append(own, h)
+			}
+		}
+		if all := slices.Concat(own, headers); len(r.Key)+len(r.Value)+bytesOf(all)+2*room <= w.most {
+			key, value, headers = r.Key, r.Value, all
+		}
+	}
+	size += len(key) + len(value) + bytesOf(headers)
+	if w.b.Len() > 0 && w.b.Size()+size > min(w.most, mostBatch) {
+		w.full = true
+		return
+	}
+	w.b.Append(w.now, key, value, headers)
+	if n := len(w.included) - 1; n >= 0 && w.included[n].Last == offset-1 && w.included[n].Count == l.Count {
+		w.included[n].Last = offset
+		return
+	}
+	w.included = append(w.included, window.Letters{First: offset, Last: offset, Count: l.Count})
+}
+
+func bytesOf(headers []record.Header) (n int) {
+	for _, h := range headers {
+		n += len(h.Key) + len(h.Value) + 10
+	}
+	return n
+}
+
+func (w *batchWriter) headers(l window.Letters, offset int64) []record.Header {
+	why := "a member rejected the record"
+	if l.Count >= w.to.Deliveries {
+		why = fmt.Sprintf("the record was delivered %d times, and share.delivery.count.limit is %d", l.Count, w.to.Deliveries)
+	}
+	list := make([]record.Header, 0, 6)
+	for _, x := range [][2]string{{headerTopic, w.topic}, {headerPartition, strconv.Itoa(int(w.c.of.Key.Partition))},
+		{headerOffset, strconv.FormatInt(offset, 10)}, {headerGroup, w.c.of.Key.Group}, {headerCount, strconv.Itoa(l.Count)},
+		{headerMessage, why}} {
+		list = append(list, record.Header{Key: []byte(x[0]), Value: []byte(x[1])})
+	}
+	return list
+}
+
+// lettersOf returns the offsets that a batch has copies of.
+func lettersOf(b record.Batch) (list []int64, err error) {
+	err = b.Each(record.Limits{}, func(r record.Record) error {
+		for h := range r.Headers.All() {
+			if string(h.Key) == headerOffset {
+				offset, err := strconv.ParseInt(string(h.Value), 10, 64)
+				if err != nil {
+					return fmt.Errorf("a copy of a dead letter has the offset %q", h.Value)
+				}
+				list = append(list, offset)
+			}
+		}
+		return nil
+	})
+	return list, err
+}
