@@ -50,6 +50,7 @@ type Window struct {
 	// startDue states that SPSO should be written although no run is dirty.
 	startDue bool
 	dropped  bool
+	counts   Counts
 }
 
 // New returns a window without marks that begins at an offset.
@@ -172,6 +173,8 @@ func (w *Window) endGrant(g uint32) (ended int64, available bool) {
 		} else {
 			to = w.release(r, 0)
 			ended += r.n
+			w.counts.Ended += r.n
+			w.exhausted(to.state, r.n)
 		}
 		available = available || to.state == Available
 		w.tree.set(r, r.first, r.last(), to, 0)
