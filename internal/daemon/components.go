@@ -265,6 +265,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		return err
 	}
 	r.coordinators.Desk.Watch(r.handlers.ShareStateChanged)
+	r.coordinators.Desk.WatchLeader(r.handlers.InspectShare)
 	if f := r.handlers.Forwarder(); f != nil {
 		b.health.Add(func(x *checks.Facts) { x.Forwarding = f.Targets() })
 		if err := metrics.RegisterForward(b.reg, f.Targets); err != nil {

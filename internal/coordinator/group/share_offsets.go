@@ -15,10 +15,17 @@ import (
 // What administrators do with the positions of share groups. The positions are in the states of
 // share coordinators: the group only knows which states exist.
 
-// ShareStates asks which states of share groups exist. The response is a [][]ShareTopic with an
-// entry for each group, which is empty for a group that does not exist or is no share group.
+// ShareStates asks which states of share groups exist. The response is a []StatesOf, in the order of
+// the groups.
 type ShareStates struct {
 	Groups []string
+}
+
+// StatesOf has the states of a group; none if it does not exist, or is no share group. A caller that
+// gets no response sets Err.
+type StatesOf struct {
+	Topics []ShareTopic // sorted by name
+	Err    *kerr.Error
 }
 
 // ShareTopic has the partitions of a topic for which a share coordinator has a state.
@@ -28,17 +35,17 @@ type ShareTopic struct {
 	Partitions []int32 // sorted
 }
 
-func (s *Shard) shareStates(e ShareStates) [][]ShareTopic {
-	all := make([][]ShareTopic, len(e.Groups))
+func (s *Shard) shareStates(e ShareStates) []StatesOf {
+	all := make([]StatesOf, len(e.Groups))
 	for i, id := range e.Groups {
 		g := s.groups[id]
 		if g == nil || g.share() == nil {
 			continue
 		}
 		for _, t := range recordedStates(g.share().states.initialized) {
-			all[i] = append(all[i], ShareTopic{t.ID, t.Name, slices.Clone(t.Partitions)})
+			all[i].Topics = append(all[i].Topics, ShareTopic{t.ID, t.Name, slices.Clone(t.Partitions)})
 		}
-		slices.SortFunc(all[i], func(a, b ShareTopic) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(all[i].Topics, func(a, b ShareTopic) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return all
 }
@@ -63,7 +70,7 @@ func (s *Shard) alterShares(to coordinator.Ticket, req *kmsg.AlterShareGroupOffs
 	f := s.beginAlteration(a, req)
 	if f != nil {
 		a.resp = Refuse(req, f.code).(*kmsg.AlterShareGroupOffsetsResponse)
-		a.resp.ErrorMessage = f.message()
+		a.resp.ErrorMessage = f.text()
 	}
 	if f != nil || len(a.left) == 0 {
 		s.out.Reply(to, a.resp)
@@ -137,6 +144,7 @@ func (s *Shard) altered(a *alteration, req *kmsg.AlterShareGroupOffsetsRequest) 
 	for i := range req.Topics {
 		t, out := &req.Topics[i], &a.resp.Topics[i]
 		topic, exists := s.topics.ByName(t.Topic)
+		exists = exists && !topic.Internal
 		out.Topic, out.TopicID = t.Topic, topic.ID
 		out.Partitions = make([]kmsg.AlterShareGroupOffsetsResponseTopicPartition, len(t.Partitions))
 		for j := range t.Partitions {
@@ -211,7 +219,7 @@ func (s *Shard) deleteShareOffsets(to coordinator.Ticket, req *kmsg.DeleteShareG
 	g, f := s.shareOfRemoval(req.GroupID)
 	if f != nil {
 		resp := Refuse(req, f.code).(*kmsg.DeleteShareGroupOffsetsResponse)
-		resp.ErrorMessage = f.message()
+		resp.ErrorMessage = f.text()
 		s.out.Reply(to, resp)
 		return
 	}

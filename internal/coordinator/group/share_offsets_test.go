@@ -22,7 +22,7 @@ func (w *world) forget(id string, topics ...string) *kmsg.DeleteShareGroupOffset
 // positions returns the states that the group knows of.
 func (w *world) positions() []ShareTopic {
 	w.t.Helper()
-	return ask[[][]ShareTopic](w, ShareStates{Groups: []string{"g"}})[0]
+	return ask[[]StatesOf](w, ShareStates{Groups: []string{"g"}})[0].Topics
 }
 
 // The answers are those of Kafka 4.3.1 (observed), except for negative offsets, which it stores.

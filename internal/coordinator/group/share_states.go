@@ -132,7 +132,7 @@ func (s *Shard) withoutState(c *share) (list []SharePartition) {
 	extra, size, all := 0, 0, true
 	for _, name := range slices.Sorted(maps.Keys(c.subscribed())) {
 		topic, exists := s.topics.ByName(name)
-		if !exists {
+		if !exists || topic.Internal {
 			continue
 		}
 		if s.blocked(c, topic.ID) {
