@@ -3,6 +3,7 @@ package shareleader
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -81,6 +82,8 @@ type Leader struct {
 	opt  Options
 	ctx  context.Context
 	stop context.CancelFunc
+
+	loads, refused atomic.Int64
 
 	mu       sync.Mutex
 	parts    map[format.Key]*Partition

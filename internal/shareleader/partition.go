@@ -379,7 +379,7 @@ func (p *Partition) opened(o sharestate.Opened) {
 		return
 	}
 	p.l.noteLoad(p.key, nil)
-	p.countLoad()
+	p.l.loads.Add(1)
 	p.w, p.state, p.pause = w, ready, 0
 	p.wake()
 }

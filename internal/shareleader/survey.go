@@ -17,14 +17,7 @@ type total struct {
 	partitions int // guarded by Leader.mu
 
 	mu     sync.Mutex
-	counts Counts
-}
-
-// Counts are numbers of events.
-type Counts struct {
-	window.Counts
-	// Loads counts states that were loaded, and Refused writes that were refused.
-	Loads, Refused int64
+	counts window.Counts
 }
 
 // maxFailed bounds the share partitions whose failed load is remembered, and failedTime is for how
@@ -56,18 +49,6 @@ func (p *Partition) tally() {
 	case p.fullAt == 0 || p.fullStart != s.Start:
 		p.fullAt, p.fullStart = max(p.l.now(), 1), s.Start
 	}
-}
-
-func (p *Partition) countLoad() {
-	p.total.mu.Lock()
-	p.total.counts.Loads++
-	p.total.mu.Unlock()
-}
-
-func (p *Partition) countRefused() {
-	p.total.mu.Lock()
-	p.total.counts.Refused++
-	p.total.mu.Unlock()
 }
 
 // enter counts a share partition of a group. The caller holds mu.
@@ -122,11 +103,14 @@ type Surveyed struct {
 	Loading, Full, Writing time.Duration
 }
 
-// Survey has the share partitions, the totals of their groups, and how many sessions there are.
+// Survey has the share partitions, and by group what has happened to their records, and how many
+// sessions there are.
 type Survey struct {
 	Partitions []Surveyed
-	Totals     map[string]Counts
-	Sessions   int
+	Totals     map[string]window.Counts
+	Sessions   map[string]int
+	// Loads counts states that were loaded, and Refused writes that were refused, since New.
+	Loads, Refused int64
 }
 
 // Survey returns the present state of all share partitions, in any order. It takes some time for
@@ -138,7 +122,11 @@ func (l *Leader) Survey() Survey {
 	for _, p := range l.parts {
 		all = append(all, p)
 	}
-	s := Survey{Totals: make(map[string]Counts, len(l.totals)), Sessions: len(l.sessions.byKey)}
+	s := Survey{Totals: make(map[string]window.Counts, len(l.totals)), Sessions: map[string]int{}, Loads: l.loads.Load(),
+		Refused: l.refused.Load()}
+	for k := range l.sessions.byKey {
+		s.Sessions[k.group]++
+	}
 	for group, t := range l.totals {
 		t.mu.Lock()
 		s.Totals[group] = t.counts
