@@ -43,3 +43,39 @@ type SlowShare struct {
 	// ones wait for their copy in the topic of dead letters.
 	Start, Acquired, Archiving int64
 }
+
+// LedShares are the share partitions of a group in a topic, as the leaders of the data partitions
+// have them.
+type LedShares struct {
+	Group      string     `json:"group"`
+	Topic      string     `json:"topic"`
+	Partitions []LedShare `json:"partitions"`
+}
+
+// LedShare is a share partition on its leader. Numbers of records are offsets: some may have no
+// record.
+type LedShare struct {
+	Partition int32 `json:"partition"`
+	// Loaded reports that the leader has it in memory. Otherwise the following fields are 0, except
+	// HighWatermark.
+	Loaded        bool  `json:"loaded"`
+	HighWatermark int64 `json:"highWatermark"`
+	// Start and End are the share-partition start and end offset.
+	Start int64 `json:"start"`
+	End   int64 `json:"end"`
+	// The numbers of records from Start to End, by state.
+	Acquired  int64 `json:"acquired"`
+	Available int64 `json:"available"`
+	Archiving int64 `json:"archiving"`
+	Finished  int64 `json:"finished"`
+	// The others are numbers of events since the leader has the share partition in memory.
+	Delivered   int64 `json:"delivered"`
+	Redelivered int64 `json:"redelivered"`
+	TimedOut    int64 `json:"timedOut"`
+	Accepted    int64 `json:"accepted"`
+	Released    int64 `json:"released"`
+	Rejected    int64 `json:"rejected"`
+	Archived    int64 `json:"archived"`
+	// Error is why the leader could not be asked.
+	Error string `json:"error"`
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
+	"github.com/chronik-io/chronik/internal/sharegroup/window"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -118,4 +119,35 @@ func positionOf(topic string, partition int32, p *SharePosition) view.GroupOffse
 	o.Share.Loaded, o.Share.Acquired, o.Share.Available, o.Share.Archiving = l.Loaded, l.Acquired, l.Available, l.Archiving
 	o.Share.Redelivered, o.Share.Archived = counts.Redelivered, counts.Archived()
 	return o
+}
+
+// LedShares asks the leaders of a topic for the share partitions of a group. It reports false if
+// there is no such topic. It waits until ctx ends at the latest.
+func (c *Groups) LedShares(ctx context.Context, id, topic string) (view.LedShares, bool) {
+	all := view.LedShares{Group: id, Topic: topic, Partitions: []view.LedShare{}}
+	t := c.Image().Topic(topic)
+	if t == nil || c.opt.States == nil {
+		return all, t != nil
+	}
+	keys := make([]format.Key, t.Partitions.Len())
+	for p := range keys {
+		keys[p] = format.Key{Group: id, Topic: t.ID, Partition: int32(p)}
+	}
+	done := make(chan []sharestate.Led, 1)
+	c.opt.States.Inspect(ctx, keys, func(list []sharestate.Led) { done <- list })
+	for p, l := range <-done {
+		x := view.LedShare{Partition: int32(p)}
+		if l.Err != nil {
+			x.Error = l.Err.Message
+			all.Partitions = append(all.Partitions, x)
+			continue
+		}
+		n := &l.Counts
+		x.Loaded, x.HighWatermark, x.Start, x.End = l.Loaded, l.High, l.Start, l.End
+		x.Acquired, x.Available, x.Archiving, x.Finished = l.Acquired, l.Available, l.Archiving, l.Finished
+		x.Delivered, x.Redelivered, x.TimedOut, x.Archived = n.Delivered, n.Redelivered, n.Ended, n.Archived()
+		x.Accepted, x.Released, x.Rejected = n.Acknowledged[window.Accept], n.Acknowledged[window.Release], n.Acknowledged[window.Reject]
+		all.Partitions = append(all.Partitions, x)
+	}
+	return all, true
 }
