@@ -16,6 +16,6 @@ func deleteShareGroupOffsetsAPI() api {
 		func(m rights, _ *request, x *kmsg.DeleteShareGroupOffsetsRequestTopic) *kerr.Error {
 			return m.topic(acl.Read, x.Topic)
 		})
-	l.refuse = refuseShareOffsets[*request]
+	l.enabled, l.refuse = sharesEnabled, refuseShareOffsets[*request]
 	return l.api()
 }

@@ -24,7 +24,8 @@ import (
 func describeShareGroupOffsetsAPI() api {
 	type request = kmsg.DescribeShareGroupOffsetsRequest
 	return apiDef[*request]{
-		API: protocol.API{Key: int16(kmsg.DescribeShareGroupOffsets), Max: 1},
+		API:     protocol.API{Key: int16(kmsg.DescribeShareGroupOffsets), Max: 1},
+		enabled: sharesEnabled,
 		// The rights to topics are asked inside, in positionsAsked.
 		asks: asks[*request]{parts: each(func(req *request) *[]kmsg.DescribeShareGroupOffsetsRequestGroup { return &req.Groups },
 			func(m rights, _ *request, x *kmsg.DescribeShareGroupOffsetsRequestGroup) *kerr.Error {
