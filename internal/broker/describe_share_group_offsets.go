@@ -49,8 +49,8 @@ func describeShareGroupOffsetsAPI() api {
 	}.api()
 }
 
-// sharePositionsTime bounds how long share coordinators and leaders are asked. Clients wait for 30 s
-// by default.
+// sharePositionsTime bounds how long share coordinators and leaders are asked. Clients wait for 30
+// s by default.
 const sharePositionsTime = 5 * time.Second
 
 func describeShareGroupOffsets(ctx context.Context, b *Handler, r *network.Request,
@@ -60,7 +60,8 @@ func describeShareGroupOffsets(ctx context.Context, b *Handler, r *network.Reque
 	ctx, cancel := context.WithTimeout(ctx, sharePositionsTime)
 	defer cancel()
 	list := b.shareStatesOf(ctx, req)
-	p := &positionsAsked{m: b.rights(r), img: b.image(), topics: make([][]kmsg.DescribeShareGroupOffsetsResponseGroupTopic, len(req.Groups))}
+	p := &positionsAsked{m: b.rights(r), img: b.image()}
+	p.topics = make([][]kmsg.DescribeShareGroupOffsetsResponseGroupTopic, len(req.Groups))
 	for i := range req.Groups {
 		if list[i].Err == nil {
 			p.ask(i, &req.Groups[i], list[i].Topics)

@@ -118,11 +118,13 @@ func TestShareGroupOffsets(t *testing.T) {
 	described(1, describeShareOffsets("g", ""), "g(0)")
 
 	ask[*kmsg.ShareGroupHeartbeatResponse](t, w, 1, shareBeat("m", 0, "in"))
-	if code := ask[*kmsg.AlterShareGroupOffsetsResponse](t, w, 0, alterShareOffsets("in", 5, 1)).ErrorCode; code != kerr.NonEmptyGroup.Code {
-		t.Errorf("an alteration with a member: %d", code)
+	altered = ask[*kmsg.AlterShareGroupOffsetsResponse](t, w, 0, alterShareOffsets("in", 5, 1))
+	if altered.ErrorCode != kerr.NonEmptyGroup.Code {
+		t.Errorf("an alteration with a member: %+v", altered)
 	}
-	if code := ask[*kmsg.DeleteShareGroupOffsetsResponse](t, w, 0, deleteShareOffsets("in")).ErrorCode; code != kerr.NonEmptyGroup.Code {
-		t.Errorf("a deletion with a member: %d", code)
+	forget := ask[*kmsg.DeleteShareGroupOffsetsResponse](t, w, 0, deleteShareOffsets("in"))
+	if forget.ErrorCode != kerr.NonEmptyGroup.Code {
+		t.Errorf("a deletion with a member: %+v", forget)
 	}
 }
 
@@ -149,7 +151,8 @@ func TestShareGroupOffsetsRights(t *testing.T) {
 	if refused("alter", whole.ErrorCode, kerr.GroupAuthorizationFailed); len(whole.Topics) > 0 {
 		t.Errorf("%+v", whole)
 	}
-	refused("delete", ask[*kmsg.DeleteShareGroupOffsetsResponse](t, w, 0, deleteShareOffsets("in")).ErrorCode, kerr.GroupAuthorizationFailed)
+	forget := ask[*kmsg.DeleteShareGroupOffsetsResponse](t, w, 0, deleteShareOffsets("in"))
+	refused("delete", forget.ErrorCode, kerr.GroupAuthorizationFailed)
 
 	g.allow(groupRight(acl.Read, "g"), groupRight(acl.Delete, "g"), topicRight(acl.Read, "in"))
 	got := ask[*kmsg.AlterShareGroupOffsetsResponse](t, w, 0, alter)

@@ -76,7 +76,8 @@ func decodedGroup(key, value []byte) *Decoded {
 	default:
 		var s group.ShareStates
 		s, err = group.DecodeShareStates(value)
-		d.Value = map[string]any{"initializing": stated(s.Initializing), "initialized": stated(s.Initialized), "deleting": stated(s.Deleting)}
+		d.Value = map[string]any{"initializing": stated(s.Initializing), "initialized": stated(s.Initialized),
+			"deleting": stated(s.Deleting)}
 	}
 	if err != nil {
 		return nil

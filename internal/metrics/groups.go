@@ -35,7 +35,8 @@ func RegisterGroups(reg prometheus.Registerer, each bool, source func() view.Gro
 	var s scraped
 	states := s.gauge(nameGroups, "Groups that this broker coordinates.", "type", "state")
 	shards := s.gauge(nameGroupShards, "Partitions of __consumer_offsets by the state of their coordinator.", "state")
-	lag := s.gauge(nameGroupLag, "Records of a partition that a group has not committed, or a share group has not finished.", "group", "topic", "partition")
+	lag := s.gauge(nameGroupLag, "Records of a partition that a group has not committed, or a share group has not finished.",
+		"group", "topic", "partition")
 	topicLag := s.gauge(nameGroupTopicLag,
 		"Records of a topic that a group has not committed or finished, in the partitions whose lag is exported.", "group", "topic")
 	omitted := s.gauge(nameGroupLagOmitted,

@@ -104,7 +104,8 @@ type Partition struct {
 	bell    bool          // it is watched in the purgatory
 
 	// What a Survey reports: what the window and its predecessors have counted, of that what was
-	// seen of this window, when the load began, and since when and at which SPSO the window is full.
+	// seen of this window, when the load began, and since when and at which SPSO the window is
+	// full.
 	total        *total
 	counts, seen window.Counts
 	loadAt       time.Duration

@@ -18,7 +18,8 @@ func (w *world) surveyed() string {
 	s := w.leader().Survey()
 	text := fmt.Sprintf("%d of g, %d partitions", s.Sessions["g"], len(s.Partitions))
 	for _, p := range s.Partitions {
-		text += fmt.Sprintf("; failed %t, loaded %t, loading %v, full %v, writing %v", p.Failed != nil, p.Loaded, p.Loading, p.Full, p.Writing)
+		text += fmt.Sprintf("; failed %t, loaded %t, loading %v, full %v, writing %v", p.Failed != nil, p.Loaded, p.Loading, p.Full,
+			p.Writing)
 	}
 	return text
 }

@@ -7,8 +7,8 @@ type Groups struct {
 	List []Group // in any order
 	// Shards counts the partitions of __consumer_offsets by the state of their coordinator.
 	Shards map[string]int
-	// Led are share groups with the offsets of the share partitions that this broker leads, whatever
-	// broker coordinates them.
+	// Led are share groups with the offsets of the share partitions that this broker leads,
+	// whatever broker coordinates them.
 	Led []Group
 }
 

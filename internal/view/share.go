@@ -19,12 +19,12 @@ type Shares struct {
 type ShareGroup struct {
 	ID       string
 	Sessions int
-	// Records counts the offsets from the start to the end offset by state: "acquired", "available",
-	// "archiving" and "finished".
+	// Records counts the offsets from the start to the end offset by state: "acquired",
+	// "available", "archiving" and "finished".
 	Records map[string]int64
-	// These count since the first of the share partitions came into memory. Acknowledged is by type:
-	// "gap", "accept", "release", "reject", "renew". TimedOut deliveries ended with a lock or with a
-	// session. Archived records were rejected, or reached the delivery limit.
+	// These count since the first of the share partitions came into memory. Acknowledged is by
+	// type: "gap", "accept", "release", "reject", "renew". TimedOut deliveries ended with a lock or
+	// with a session. Archived records were rejected, or reached the delivery limit.
 	Delivered, Redelivered, TimedOut, Archived int64
 	Acknowledged                               map[string]int64
 	Offsets                                    []GroupOffset

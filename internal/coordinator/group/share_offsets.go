@@ -15,14 +15,14 @@ import (
 // What administrators do with the positions of share groups. The positions are in the states of
 // share coordinators: the group only knows which states exist.
 
-// ShareStates asks which states of share groups exist. The response is a []StatesOf, in the order of
-// the groups.
+// ShareStates asks which states of share groups exist. The response is a []StatesOf, in the order
+// of the groups.
 type ShareStates struct {
 	Groups []string
 }
 
-// StatesOf has the states of a group; none if it does not exist, or is no share group. A caller that
-// gets no response sets Err.
+// StatesOf has the states of a group; none if it does not exist, or is no share group. A caller
+// that gets no response sets Err.
 type StatesOf struct {
 	Topics []ShareTopic // sorted by name
 	Err    *kerr.Error

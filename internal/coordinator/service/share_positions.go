@@ -9,7 +9,6 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
-	"github.com/chronik-io/chronik/internal/sharegroup/window"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -146,7 +145,7 @@ func (c *Groups) LedShares(ctx context.Context, id, topic string) (view.LedShare
 		x.Loaded, x.HighWatermark, x.Start, x.End = l.Loaded, l.High, l.Start, l.End
 		x.Acquired, x.Available, x.Archiving, x.Finished = l.Acquired, l.Available, l.Archiving, l.Finished
 		x.Delivered, x.Redelivered, x.TimedOut, x.Archived = n.Delivered, n.Redelivered, n.Ended, n.Archived()
-		x.Accepted, x.Released, x.Rejected = n.Acknowledged[window.Accept], n.Acknowledged[window.Release], n.Acknowledged[window.Reject]
+		x.Accepted, x.Released, x.Rejected = n.Accepted(), n.Released(), n.Rejected()
 		all.Partitions = append(all.Partitions, x)
 	}
 	return all, true

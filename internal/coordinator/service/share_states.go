@@ -15,10 +15,10 @@ import (
 	"github.com/chronik-io/chronik/internal/groupcommit"
 )
 
-// ShareStates are the share coordinators, and the leaders of share partitions, of all brokers. Its methods do not block. They call done
-// exactly once, from any goroutine and possibly before they return, soon after ctx ends at the
-// latest. The results are in the order of the items; COORDINATOR_NOT_AVAILABLE says that the item
-// may have been carried out.
+// ShareStates are the share coordinators, and the leaders of share partitions, of all brokers. Its
+// methods do not block. They call done exactly once, from any goroutine and possibly before they
+// return, soon after ctx ends at the latest. The results are in the order of the items;
+// COORDINATOR_NOT_AVAILABLE says that the item may have been carried out.
 type ShareStates interface {
 	Initialize(ctx context.Context, items []sharestate.Initializing, done func([]*kerr.Error))
 	Delete(ctx context.Context, keys []format.Key, done func([]*kerr.Error))

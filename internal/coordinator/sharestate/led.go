@@ -8,8 +8,8 @@ import (
 
 // Led is a share partition on the leader of its data partition.
 type Led struct {
-	// Err is NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION or COORDINATOR_NOT_AVAILABLE, if the
-	// leader could not be asked.
+	// Err is NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION or COORDINATOR_NOT_AVAILABLE, if
+	// the leader could not be asked.
 	Err *kerr.Error
 	// High is the high watermark of the data partition.
 	High int64
@@ -18,8 +18,8 @@ type Led struct {
 	Loaded bool
 	// Start is SPSO and End is SPEO.
 	Start, End int64
-	// The numbers of offsets from Start to End by their state: Acquired by members, Available, those
-	// that wait for a retry delay included, Archiving, and Finished.
+	// The numbers of offsets from Start to End by their state: Acquired by members, Available,
+	// those that wait for a retry delay included, Archiving, and Finished.
 	Acquired, Available, Archiving, Finished int64
 	// Counts are since the leader has the share partition in memory.
 	Counts window.Counts

@@ -35,9 +35,14 @@ func (c *Counts) add(other Counts, sign int64) {
 	}
 }
 
+// Accepted, Released and Rejected return the numbers of these types.
+func (c *Counts) Accepted() int64 { return c.Acknowledged[Accept] }
+func (c *Counts) Released() int64 { return c.Acknowledged[Release] }
+func (c *Counts) Rejected() int64 { return c.Acknowledged[Reject] }
+
 // Archived returns how many records no member gets again although none accepted them: those that
 // were rejected, and those that reached the delivery limit.
-func (c *Counts) Archived() int64 { return c.Acknowledged[Reject] + c.Exhausted }
+func (c *Counts) Archived() int64 { return c.Rejected() + c.Exhausted }
 
 // exhausted counts offsets if their delivery was the last one.
 func (w *Window) exhausted(to State, n int64) {

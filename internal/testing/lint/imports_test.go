@@ -314,7 +314,7 @@ func daemonRules() map[string]importRule {
 		"internal/daemon/coordinators": {may: []string{"internal/configdef", "internal/controller",
 			"internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/sharestate",
 			"internal/coordinator/sharestate/desk", "internal/coordinator/txn/exchange", "internal/coordinator/txn/gate",
-			"internal/observe", "internal/health/checks", "internal/metadata", "internal/metrics", "internal/replica"},
+			"internal/observe", "internal/health/checks", "internal/metadata", "internal/metrics", "internal/replica", "internal/view"},
 			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg, netPkg},
 			because: "it connects coordinators with the broker that the daemon opened, and decides nothing"},
 		"internal/exit": {never: []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
