@@ -49,9 +49,8 @@ func describeShareGroupOffsetsAPI() api {
 	}.api()
 }
 
-// sharePositionsTime bounds how long share coordinators and leaders are asked. Clients wait for 30
-// s by default.
-const sharePositionsTime = 5 * time.Second
+// sharePositionsTime bounds how long share coordinators are asked. Some clients wait for 5 s.
+const sharePositionsTime = 4 * time.Second
 
 func describeShareGroupOffsets(ctx context.Context, b *Handler, r *network.Request,
 	req *kmsg.DescribeShareGroupOffsetsRequest,

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -29,9 +30,13 @@ func (p *SharePosition) Lag() int64 {
 	return sharestate.Lag(p.Led.High, p.Start, int64(p.Complete))
 }
 
+// ledTime bounds how long leaders are asked: a position without a lag is better than none.
+const ledTime = 2 * time.Second
+
 // SharePositions asks the share coordinators of all brokers for the positions of share partitions,
-// and if led is true their leaders as well. It waits until ctx ends at the latest; what has no
-// result by then has COORDINATOR_NOT_AVAILABLE. A state that does not exist is INVALID_REQUEST.
+// and if led is true their leaders as well, for ledTime. It waits until ctx ends at the latest;
+// what has no result by then has COORDINATOR_NOT_AVAILABLE. A state that does not exist is
+// INVALID_REQUEST.
 func (c *Groups) SharePositions(ctx context.Context, keys []format.Key, led bool) []SharePosition {
 	all := make([]SharePosition, len(keys))
 	states := c.opt.States
@@ -55,7 +60,9 @@ func (c *Groups) SharePositions(ctx context.Context, keys []format.Key, led bool
 		}
 	} else {
 		work.Add(1)
-		states.Inspect(ctx, keys, func(list []sharestate.Led) {
+		short, cancel := context.WithTimeout(ctx, ledTime)
+		defer cancel()
+		states.Inspect(short, keys, func(list []sharestate.Led) {
 			for i := range list {
 				all[i].Led = list[i]
 			}
