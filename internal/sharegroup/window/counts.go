@@ -35,9 +35,13 @@ func (c *Counts) add(other Counts, sign int64) {
 	}
 }
 
-// Accepted, Released and Rejected return the numbers of these types.
+// Accepted returns how many records were accepted.
 func (c *Counts) Accepted() int64 { return c.Acknowledged[Accept] }
+
+// Released returns how many records were released.
 func (c *Counts) Released() int64 { return c.Acknowledged[Release] }
+
+// Rejected returns how many records were rejected.
 func (c *Counts) Rejected() int64 { return c.Acknowledged[Reject] }
 
 // Archived returns how many records no member gets again although none accepted them: those that
