@@ -32,7 +32,7 @@ func TestAUserOfTheMachineIsNotTheOperator(t *testing.T) {
 		for path, open := range map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 0, "/": 0, "/records?topic=a": 0,
 			"/v1/health": 0, "/v1/log": 0, "/v1/logs": 0, "/v1/rights": 0, "/v1/connections": 0, "/loglevel": 0, "/debug/pprof/": 0,
 			"/debug/pprof/cmdline": 0,
-			"/v1/waits":            0, "/v1/waits/trace": 0, "PUT /loglevel": 0, "POST /v1/health": 0} {
+			"/v1/waits":            0, "/v1/waits/trace": 0, "/v1/shares": 0, "PUT /loglevel": 0, "POST /v1/health": 0} {
 			for _, authorization := range []string{"", "Bearer " + token} {
 				method, at, ok := strings.Cut(path, " ")
 				if !ok {

@@ -44,7 +44,7 @@ func (a *jsonAPI) register(mux *paths, g *guard) {
 	}{
 		"/v1/logs": {lists, logs}, "/v1/connections": {lists, connections},
 		"/v1/dirs": {g.reads, dirs}, "/v1/profiles": {g.reads, profiles}, "/v1/brokers": {g.reads, brokers},
-		"/v1/rights": {g.reads, rights}, "/v1/waits": {g.reads, waits},
+		"/v1/rights": {g.reads, rights}, "/v1/waits": {g.reads, waits}, "/v1/shares": {lists, shares},
 	} {
 		mux.Handle("GET "+path, g.bounded(x.of, answerTime, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if phase := a.o.Health.Phase(); phase != "" {

@@ -24,6 +24,13 @@ func (s *source) Groups(ctx context.Context) ([]page.Group, error) {
 	ctx, cancel := context.WithTimeout(ctx, groupTime)
 	defer cancel()
 	now, report := v.Groups.Overview(ctx), s.o.Health.Report(ctx)
+	var shares []*view.Group
+	for i := range now.List {
+		if g := &now.List[i]; g.Kind == "share" {
+			shares = append(shares, g)
+		}
+	}
+	v.Groups.AddPositions(ctx, shares)
 	list := make([]page.Group, 0, len(now.List))
 	for i := range now.List {
 		x := page.Group{Group: now.List[i]}
@@ -71,4 +78,7 @@ func (s *source) Group(ctx context.Context, id string) (page.GroupDetail, error)
 type Groups interface {
 	Overview(context.Context) view.Groups
 	Describe(ctx context.Context, id string) (*view.Group, bool, error)
+	// AddPositions adds the positions of share groups, which Overview does not have.
+	AddPositions(ctx context.Context, groups []*view.Group)
+	LedShares(ctx context.Context, id, topic string) (view.LedShares, bool)
 }

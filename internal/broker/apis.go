@@ -72,5 +72,8 @@ func apis() []api {
 		writeShareGroupStateAPI(),
 		deleteShareGroupStateAPI(),
 		readShareGroupStateSummaryAPI(),
+		describeShareGroupOffsetsAPI(),
+		alterShareGroupOffsetsAPI(),
+		deleteShareGroupOffsetsAPI(),
 	}
 }

@@ -187,6 +187,12 @@ func shareCases() []authCase {
 			r.(*kmsg.ShareAcknowledgeRequest).GroupID, r.(*kmsg.ShareAcknowledgeRequest).MemberID = new("g"), new("m")
 		}, needs: []need{anyGroup(acl.Read, "g")}},
 	}
+	offsets := func(_ *authWorld, r kmsg.Request) { fillShareOffsets(r) }
+	list = append(list,
+		authCase{key: int16(kmsg.DescribeShareGroupOffsets), fill: offsets, needs: []need{anyGroup(acl.Describe, "g"),
+			anyTopic(acl.Describe)}},
+		authCase{key: int16(kmsg.AlterShareGroupOffsets), fill: offsets, needs: []need{anyGroup(acl.Read, "g"), anyTopic(acl.Read)}},
+		authCase{key: int16(kmsg.DeleteShareGroupOffsets), fill: offsets, needs: []need{anyGroup(acl.Delete, "g"), anyTopic(acl.Read)}})
 	fetch := authCase{name: "ShareFetch", key: int16(kmsg.ShareFetch), fill: func(w *authWorld, r kmsg.Request) {
 		version := r.GetVersion()
 		*r.(*kmsg.ShareFetchRequest) = *(&sharer{group: "g", id: "m", topic: w.id, max: 500}).request()

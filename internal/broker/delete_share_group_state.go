@@ -7,7 +7,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
-	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
@@ -19,23 +18,13 @@ func deleteShareGroupStateAPI() api {
 		API:          protocol.API{Key: int16(kmsg.DeleteShareGroupState)},
 		asks:         asksShares[*kmsg.DeleteShareGroupStateRequest](),
 		overloaded:   kerr.CoordinatorLoadInProgress,
-		route:        toShares(deletedShares),
-		handle:       inBackground(atShares(deletedShares), deleteShareGroupState),
+		route:        toShares(sharesNamed[*kmsg.DeleteShareGroupStateRequest]),
+		handle:       inBackground(atShares(sharesNamed[*kmsg.DeleteShareGroupStateRequest]), deleteShareGroupState),
 	}.api()
 }
 
-// deletedShares returns the share partitions that a request names, in its order.
-func deletedShares(req *kmsg.DeleteShareGroupStateRequest) (keys []format.Key) {
-	for _, t := range req.Topics {
-		for _, p := range t.Partitions {
-			keys = append(keys, format.Key{Group: req.GroupID, Topic: t.TopicID, Partition: p.Partition})
-		}
-	}
-	return keys
-}
-
 func deleteShareGroupState(ctx context.Context, b *Handler, r *network.Request, req *kmsg.DeleteShareGroupStateRequest) kmsg.Response {
-	keys := deletedShares(req)
+	keys := sharesNamed(req)
 	ctx, cancel := b.sharesTime(ctx)
 	defer cancel()
 	errs := askShares(ctx, b, keys, func(at []int) any { return sharestate.Delete(pick(keys, at)) }, failedShare)

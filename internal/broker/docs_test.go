@@ -46,7 +46,6 @@ func missing() map[string][]int16 {
 	return map[string][]int16{
 		"A delegation token is a password that the brokers make for another client, under a secret key that all of them have. " +
 			"A user for each application (SCRAM) or short-lived tokens of an issuer (OAUTHBEARER) serve for the same": {38, 39, 40, 41},
-		"The offsets of share groups can't be read and reset yet":                                        {90, 91, 92},
 		"The voters follow from the lists of brokers: [change the voters](cluster.md#change-the-voters)": {80, 81},
 		"The heartbeat of a streams group never asks for a description, so no client sends it. Kafka asks only with " +
 			"`group.streams.topology.description.plugin.class`": {93},

@@ -52,6 +52,8 @@ func TestShareGroupsHaveAFeature(t *testing.T) {
 				*req = *(&sharer{group: "g", id: "m", topic: id, max: 500}).request()
 			case *kmsg.ShareGroupHeartbeatRequest:
 				*req = *shareBeat("m", 0, "t")
+			case *kmsg.DescribeShareGroupOffsetsRequest:
+				*req = *describeShareOffsets("g", "t", 0)
 			}
 			req.SetVersion(a.Max)
 			must(t, w.send(req))

@@ -179,6 +179,10 @@ func groupCode(resp kmsg.Response) int16 {
 		return resp.ErrorCode
 	case *kmsg.OffsetDeleteResponse:
 		return resp.ErrorCode
+	case *kmsg.AlterShareGroupOffsetsResponse:
+		return resp.ErrorCode
+	case *kmsg.DeleteShareGroupOffsetsResponse:
+		return resp.ErrorCode
 	}
 	return 0
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
-	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
@@ -19,25 +18,15 @@ func initializeShareGroupStateAPI() api {
 		API:          protocol.API{Key: int16(kmsg.InitializeShareGroupState)},
 		asks:         asksShares[*kmsg.InitializeShareGroupStateRequest](),
 		overloaded:   kerr.CoordinatorLoadInProgress,
-		route:        toShares(initializedShares),
-		handle:       inBackground(atShares(initializedShares), initializeShareGroupState),
+		route:        toShares(sharesNamed[*kmsg.InitializeShareGroupStateRequest]),
+		handle:       inBackground(atShares(sharesNamed[*kmsg.InitializeShareGroupStateRequest]), initializeShareGroupState),
 	}.api()
-}
-
-// initializedShares returns the share partitions that a request names, in its order.
-func initializedShares(req *kmsg.InitializeShareGroupStateRequest) (keys []format.Key) {
-	for _, t := range req.Topics {
-		for _, p := range t.Partitions {
-			keys = append(keys, format.Key{Group: req.GroupID, Topic: t.TopicID, Partition: p.Partition})
-		}
-	}
-	return keys
 }
 
 func initializeShareGroupState(ctx context.Context, b *Handler, r *network.Request,
 	req *kmsg.InitializeShareGroupStateRequest,
 ) kmsg.Response {
-	keys := initializedShares(req)
+	keys := sharesNamed(req)
 	items := make([]sharestate.Initializing, 0, len(keys))
 	for _, t := range req.Topics {
 		for _, p := range t.Partitions {

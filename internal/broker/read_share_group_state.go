@@ -19,19 +19,9 @@ func readShareGroupStateAPI() api {
 		API:        protocol.API{Key: int16(kmsg.ReadShareGroupState)},
 		asks:       asksShares[*kmsg.ReadShareGroupStateRequest](),
 		overloaded: kerr.CoordinatorLoadInProgress,
-		route:      toShares(readShares),
-		handle:     inBackground(atShares(readShares), readShareGroupState),
+		route:      toShares(sharesNamed[*kmsg.ReadShareGroupStateRequest]),
+		handle:     inBackground(atShares(sharesNamed[*kmsg.ReadShareGroupStateRequest]), readShareGroupState),
 	}.api()
-}
-
-// readShares returns the share partitions that a request names, in its order.
-func readShares(req *kmsg.ReadShareGroupStateRequest) (keys []format.Key) {
-	for _, t := range req.Topics {
-		for _, p := range t.Partitions {
-			keys = append(keys, format.Key{Group: req.GroupID, Topic: t.TopicID, Partition: p.Partition})
-		}
-	}
-	return keys
 }
 
 const (
@@ -44,7 +34,7 @@ const (
 func readShareGroupState(ctx context.Context, b *Handler, r *network.Request, req *kmsg.ReadShareGroupStateRequest) kmsg.Response {
 	ctx, cancel := b.sharesTime(ctx)
 	defer cancel()
-	keys := readShares(req)
+	keys := sharesNamed(req)
 	epochs := make([]int32, 0, len(keys))
 	for _, t := range req.Topics {
 		for _, p := range t.Partitions {

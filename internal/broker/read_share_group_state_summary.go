@@ -7,7 +7,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
-	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
@@ -19,25 +18,15 @@ func readShareGroupStateSummaryAPI() api {
 		API:          protocol.API{Key: int16(kmsg.ReadShareGroupStateSummary), Max: 1},
 		asks:         asksShares[*kmsg.ReadShareGroupStateSummaryRequest](),
 		overloaded:   kerr.CoordinatorLoadInProgress,
-		route:        toShares(summarizedShares),
-		handle:       inBackground(atShares(summarizedShares), readShareGroupStateSummary),
+		route:        toShares(sharesNamed[*kmsg.ReadShareGroupStateSummaryRequest]),
+		handle:       inBackground(atShares(sharesNamed[*kmsg.ReadShareGroupStateSummaryRequest]), readShareGroupStateSummary),
 	}.api()
-}
-
-// summarizedShares returns the share partitions that a request names, in its order.
-func summarizedShares(req *kmsg.ReadShareGroupStateSummaryRequest) (keys []format.Key) {
-	for _, t := range req.Topics {
-		for _, p := range t.Partitions {
-			keys = append(keys, format.Key{Group: req.GroupID, Topic: t.TopicID, Partition: p.Partition})
-		}
-	}
-	return keys
 }
 
 func readShareGroupStateSummary(ctx context.Context, b *Handler, r *network.Request,
 	req *kmsg.ReadShareGroupStateSummaryRequest,
 ) kmsg.Response {
-	keys := summarizedShares(req)
+	keys := sharesNamed(req)
 	ctx, cancel := b.sharesTime(ctx)
 	defer cancel()
 	list := askShares(ctx, b, keys, func(at []int) any { return sharestate.Summarize(pick(keys, at)) }, failedSummary)

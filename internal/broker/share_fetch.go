@@ -251,6 +251,15 @@ func (b *Handler) shareSettings(group string) shareleader.Settings {
 // maxShareConfigs bounds for how many groups the settings are remembered: clients choose the names.
 const maxShareConfigs = 10_000
 
+// InspectShare returns a share partition whose data partition this broker leads. It does not block.
+func (b *Handler) InspectShare(k format.Key) sharestate.Led {
+	p, err := b.opt.Replicas.Partition(k.Topic, k.Partition)
+	if err != nil || b.shares == nil {
+		return sharestate.Led{Err: kerr.NotLeaderForPartition}
+	}
+	return b.shares.Inspect(k, p)
+}
+
 // ShareStateChanged reports that the stored state of a share partition whose data partition this
 // broker leads has changed in another way than by its writes. It does not block.
 func (b *Handler) ShareStateChanged(c sharestate.Changed) {

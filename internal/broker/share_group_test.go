@@ -17,13 +17,14 @@ import (
 // shareStates are share coordinators that store at once.
 type shareStates struct {
 	mu  sync.Mutex
-	all map[format.Key]bool
+	all map[format.Key]int64 // start
+	led sharestate.Led       // of all partitions
 }
 
 func (s *shareStates) Initialize(_ context.Context, items []sharestate.Initializing, done func([]*kerr.Error)) {
 	s.mu.Lock()
 	for _, x := range items {
-		s.all[x.Key] = true
+		s.all[x.Key] = x.Start
 	}
 	s.mu.Unlock()
 	done(make([]*kerr.Error, len(items)))
@@ -36,6 +37,26 @@ func (s *shareStates) Delete(_ context.Context, keys []format.Key, done func([]*
 	}
 	s.mu.Unlock()
 	done(make([]*kerr.Error, len(keys)))
+}
+
+func (s *shareStates) Summarize(_ context.Context, keys []format.Key, done func([]sharestate.Summary)) {
+	s.mu.Lock()
+	list := make([]sharestate.Summary, len(keys))
+	for i, k := range keys {
+		start, exists := s.all[k]
+		if list[i] = (sharestate.Summary{Leader: 3, Start: start, Complete: 2}); !exists {
+			list[i] = sharestate.Summary{Err: kerr.InvalidRequest, Leader: -1, Start: -1}
+		}
+	}
+	s.mu.Unlock()
+	done(list)
+}
+
+func (s *shareStates) Inspect(_ context.Context, keys []format.Key, done func([]sharestate.Led)) {
+	s.mu.Lock()
+	led := s.led
+	s.mu.Unlock()
+	done(slices.Repeat([]sharestate.Led{led}, len(keys)))
 }
 
 func (s *shareStates) count() int {
@@ -68,7 +89,7 @@ func describeShare(t *testing.T, w *wire) kmsg.ShareGroupDescribeResponseGroup {
 // A member joins, gets the partitions when their states exist, and leaves. Then the group is
 // deleted with its states.
 func TestShareGroupFromJoinToDeletion(t *testing.T) {
-	states := &shareStates{all: map[format.Key]bool{}}
+	states := &shareStates{all: map[format.Key]int64{}}
 	n := newNode(t, quick, withShares(states))
 	id := n.topic(t, "in", 2)
 	n.coordinates(t)
@@ -128,7 +149,7 @@ func TestShareGroupsWithoutShareCoordinators(t *testing.T) {
 
 // The errors come in the order of the checks.
 func TestShareGroupRights(t *testing.T) {
-	g := newGuarded(t, quick, withShares(&shareStates{all: map[format.Key]bool{}}))
+	g := newGuarded(t, quick, withShares(&shareStates{all: map[format.Key]int64{}}))
 	g.topic(t, "t", 1)
 	g.topic(t, hiddenTopic, 1)
 	g.coordinates(t)

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"reflect"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -19,6 +20,23 @@ import (
 // asksShares are the rights of these requests.
 func asksShares[R any]() asks[R] {
 	return asks[R]{whole: func(m rights, _ R) *kerr.Error { return m.cluster(acl.ClusterAction) }}
+}
+
+// sharesNamed returns the share partitions that a request names, in its order. The requests have
+// the same fields, but types of their own.
+func sharesNamed[R kmsg.Request](req R) (keys []format.Key) {
+	v := reflect.ValueOf(req).Elem()
+	group, topics := v.FieldByName("GroupID").String(), v.FieldByName("Topics")
+	for i := range topics.Len() {
+		t := topics.Index(i)
+		id, partitions := t.FieldByName("TopicID").Interface().([16]byte), t.FieldByName("Partitions")
+		field, _ := partitions.Type().Elem().FieldByName("Partition")
+		for j := range partitions.Len() {
+			index := partitions.Index(j).FieldByIndex(field.Index).Int()
+			keys = append(keys, format.Key{Group: group, Topic: id, Partition: int32(index)})
+		}
+	}
+	return keys
 }
 
 // coordinatorKeys returns what decides on the coordinators of keys.

@@ -33,6 +33,8 @@ func fillShareState(r kmsg.Request, id [16]byte) {
 		v := r.Version
 		*r = *summarizeShare(id, -1, 0, 100)
 		r.Version = v
+	default:
+		fillShareOffsets(r)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
-	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
@@ -21,19 +20,9 @@ func writeShareGroupStateAPI() api {
 		API:          protocol.API{Key: int16(kmsg.WriteShareGroupState), Max: 1},
 		asks:         asksShares[*kmsg.WriteShareGroupStateRequest](),
 		overloaded:   kerr.CoordinatorLoadInProgress,
-		route:        toShares(writtenShares),
-		handle:       inBackground(atShares(writtenShares), writeShareGroupState),
+		route:        toShares(sharesNamed[*kmsg.WriteShareGroupStateRequest]),
+		handle:       inBackground(atShares(sharesNamed[*kmsg.WriteShareGroupStateRequest]), writeShareGroupState),
 	}.api()
-}
-
-// writtenShares returns the share partitions that a request names, in its order.
-func writtenShares(req *kmsg.WriteShareGroupStateRequest) (keys []format.Key) {
-	for _, t := range req.Topics {
-		for _, p := range t.Partitions {
-			keys = append(keys, format.Key{Group: req.GroupID, Topic: t.TopicID, Partition: p.Partition})
-		}
-	}
-	return keys
 }
 
 func writeShareGroupState(ctx context.Context, b *Handler, r *network.Request, req *kmsg.WriteShareGroupStateRequest) kmsg.Response {
@@ -59,7 +48,7 @@ func writeShareGroupState(ctx context.Context, b *Handler, r *network.Request, r
 // writeShares writes to the states that there are when the request arrives, as it does not name the
 // time of their creation. If another one is created meanwhile, the write to it is refused.
 func (b *Handler) writeShares(ctx context.Context, req *kmsg.WriteShareGroupStateRequest) []*kerr.Error {
-	keys := writtenShares(req)
+	keys := sharesNamed(req)
 	known := askShares(ctx, b, keys, func(at []int) any { return sharestate.Peek(pick(keys, at)) }, failedPeek)
 	at := askShares(ctx, b, keys, func(at []int) any { return sharestate.Summarize(pick(keys, at)) }, failedSummary)
 	errs := make([]*kerr.Error, 0, len(keys))

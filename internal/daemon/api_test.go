@@ -144,7 +144,7 @@ func TestDocsShowWhatTheAdminPortAnswers(t *testing.T) {
 	client := connect(t, b, "shop")
 	defer client.Close()
 	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections", "/v1/brokers", "/v1/rights", "/v1/waits",
-		"/v1/health"} {
+		"/v1/shares", "/v1/health"} {
 		_, rest, ok := strings.Cut(string(page), "## GET "+path+"\n")
 		_, rest, ok2 := strings.Cut(rest, "```json\n")
 		example, _, ok3 := strings.Cut(rest, "```")
@@ -155,7 +155,11 @@ func TestDocsShowWhatTheAdminPortAnswers(t *testing.T) {
 		if err := json.Unmarshal([]byte(example), &shown); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
-		status, got := ask(path)
+		query := ""
+		if path == "/v1/shares" {
+			query = "?group=jobs&topic=orders"
+		}
+		status, got := ask(path + query)
 		if status != http.StatusOK {
 			t.Fatalf("%s: %d %v", path, status, got)
 		}
@@ -229,7 +233,7 @@ func TestConnectionsAreListed(t *testing.T) {
 		t.Errorf("%d connections of shop with %v records and %v requests", seen, records, requests)
 	}
 	for _, path := range []string{"/v1/connections?limit=0", "/v1/connections?limit=10001", "/v1/connections?after=x",
-		"/v1/connections?of=shop", "/v1/log?n=3",
+		"/v1/connections?of=shop", "/v1/log?n=3", "/v1/shares?group=g", "/v1/shares?topic=orders",
 		"/v1/waits?limit=0", "/v1/waits?limit=101", "/v1/waits?of=shop", "/v1/waits/trace", "/v1/waits/trace?client=x&forMs=60001",
 		"/v1/waits/trace?client=x&slowerMs=-1"} {
 		if status, v := ask(path); status != http.StatusBadRequest {

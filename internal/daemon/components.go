@@ -266,6 +266,10 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		return err
 	}
 	r.coordinators.Desk.Watch(r.handlers.ShareStateChanged)
+	r.coordinators.Desk.WatchLeader(r.handlers.InspectShare)
+	if err := r.coordinators.ServeShares(r.handlers.Shares, b.reg); err != nil {
+		return err
+	}
 	if f := r.handlers.Forwarder(); f != nil {
 		b.health.Add(func(x *checks.Facts) { x.Forwarding = f.Targets() })
 		if err := metrics.RegisterForward(b.reg, f.Targets); err != nil {

@@ -272,7 +272,7 @@ func (d *dumper) records(name string, pos int64, topic string, id storage.ID, b 
 		}
 		it := &Item{What: "record", File: name, Position: pos, Bytes: int64(len(r.Key) + len(r.Value)),
 			Record: &ItemRecord{Timestamp: r.Timestamp, Key: readable(r.Key), Value: readable(r.Value), Headers: r.Headers.Len(),
-				Control: b.Control(), Raw: &r}}
+				Control: b.Control(), Decoded: decoded(topic, r.Key, r.Value), Raw: &r}}
 		d.of(it, topic, id, r.Offset, r.Offset+1)
 		stop = d.emit(it)
 		return stop

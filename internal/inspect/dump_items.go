@@ -117,6 +117,8 @@ type ItemRecord struct {
 	Headers   int     `json:"headers,omitempty"`
 	// Control: the record marks the end of a transaction.
 	Control bool `json:"control,omitempty"`
+	// Decoded is what a record of a share group means.
+	Decoded *Decoded `json:"decoded,omitempty"`
 	// Raw holds the stored bytes. It is valid until the function that got the item returns.
 	Raw *record.Record `json:"-"`
 }

@@ -35,9 +35,10 @@ func RegisterGroups(reg prometheus.Registerer, each bool, source func() view.Gro
 	var s scraped
 	states := s.gauge(nameGroups, "Groups that this broker coordinates.", "type", "state")
 	shards := s.gauge(nameGroupShards, "Partitions of __consumer_offsets by the state of their coordinator.", "state")
-	lag := s.gauge(nameGroupLag, "Records of a partition that a group has not committed.", "group", "topic", "partition")
+	lag := s.gauge(nameGroupLag, "Records of a partition that a group has not committed, or a share group has not finished.",
+		"group", "topic", "partition")
 	topicLag := s.gauge(nameGroupTopicLag,
-		"Records of a topic that a group has not committed, in the partitions whose lag is exported.", "group", "topic")
+		"Records of a topic that a group has not committed or finished, in the partitions whose lag is exported.", "group", "topic")
 	omitted := s.gauge(nameGroupLagOmitted,
 		"Partitions of groups whose lag is omitted: there are too many, their names have too many bytes, or a group's name is not valid UTF-8.")
 	s.read = func(send sendFunc) {
@@ -52,7 +53,7 @@ func RegisterGroups(reg prometheus.Registerer, each bool, source func() view.Gro
 		for s, n := range now.Shards {
 			send(shards, float64(n), s)
 		}
-		lags, more := shownLags(now.List)
+		lags, more := shownLags(slices.Concat(now.List, now.Led))
 		send(omitted, float64(more))
 		for i := 0; i < len(lags); {
 			first, sum := &lags[i], int64(0)

@@ -48,6 +48,12 @@ func everything(t *testing.T) *prometheus.Registry {
 		return view.Groups{Shards: map[string]int{"active": 3},
 			List: []view.Group{{ID: "g", Kind: "classic", State: "Stable", Offsets: []view.GroupOffset{{Topic: "t", Lag: 5}}}}}
 	}))
+	must.OK(t, RegisterShares(reg, func() view.Shares {
+		return view.Shares{Sessions: 2, Partitions: map[string]int{"ready": 3}, Loads: 4, Refused: 5,
+			Slow: []view.SlowShare{{Writing: time.Second, Full: time.Minute}},
+			Groups: []view.ShareGroup{{ID: "g", Sessions: 1, Records: map[string]int64{"acquired": 6}, Delivered: 7, Redelivered: 8,
+				TimedOut: 9, Archived: 10, Acknowledged: map[string]int64{"accept": 11}}}}
+	}))
 	must.OK(t, RegisterClients(reg, twoSeries))
 	must.OK(t, RegisterTransactions(reg, someTransactions))
 	open := func() []view.Held { return []view.Held{{Topic: "t", Count: 2, Lag: 7, Age: 8500 * time.Millisecond}} }

@@ -134,6 +134,22 @@ const (
 	nameGroupTopicLag   = "chronik_group_topic_lag_records"
 	nameGroupLagOmitted = "chronik_group_lag_omitted"
 
+	// Share groups
+	nameShareSessions     = "chronik_share_sessions"
+	nameSharePartitions   = "chronik_share_partitions"
+	nameShareLoads        = "chronik_share_loads_total"
+	nameShareRefused      = "chronik_share_writes_refused_total"
+	nameShareWriting      = "chronik_share_write_age_seconds"
+	nameShareFull         = "chronik_share_window_full_seconds"
+	nameShareMembers      = "chronik_share_group_sessions"
+	nameShareRecords      = "chronik_share_group_records"
+	nameShareDelivered    = "chronik_share_group_delivered_total"
+	nameShareRedelivered  = "chronik_share_group_redelivered_total"
+	nameShareTimedOut     = "chronik_share_group_timed_out_total"
+	nameShareAcknowledged = "chronik_share_group_acknowledged_total"
+	nameShareArchived     = "chronik_share_group_archived_total"
+	nameShareOmitted      = "chronik_share_groups_omitted"
+
 	// Metrics of clients
 	nameClientInstances      = "chronik_client_instances"
 	nameClientMetric         = "chronik_client_metric"

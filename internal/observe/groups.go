@@ -43,7 +43,7 @@ func Rebalances(c *service.Groups, patience time.Duration) checks.SlowSource {
 	before := map[string]view.Group{}
 	return func(s *checks.Slow) {
 		now, at := map[string]view.Group{}, time.Now()
-		for _, g := range Groups(c)().List {
+		for _, g := range Groups(c, nil)().List {
 			if !slices.Contains([]string{"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"}, g.State) {
 				continue
 			}
@@ -60,11 +60,19 @@ func Rebalances(c *service.Groups, patience time.Duration) checks.SlowSource {
 	}
 }
 
-// Groups returns the source of the metrics of groups.
-func Groups(c *service.Groups) func() view.Groups {
+// Groups returns the source of the metrics of groups. led has the share groups of the leaders of
+// this broker; it may be nil.
+func Groups(c *service.Groups, led func() view.Shares) func() view.Groups {
 	return func() view.Groups {
 		ctx, cancel := context.WithTimeout(context.Background(), censusTime)
 		defer cancel()
-		return c.Overview(ctx)
+		all := c.Overview(ctx)
+		if led == nil {
+			return all
+		}
+		for _, g := range led().Groups {
+			all.Led = append(all.Led, view.Group{ID: g.ID, Offsets: g.Offsets})
+		}
+		return all
 	}
 }

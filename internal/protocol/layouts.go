@@ -76,6 +76,9 @@ func requestLayouts() map[int16]string {
 		kmsg.WriteShareGroupState:       "g ( 16 ( 4 4 4 8 1+:4 ( 8 8 1 2 ) ) )",
 		kmsg.DeleteShareGroupState:      "g ( 16 ( 4 ) )",
 		kmsg.ReadShareGroupStateSummary: "g ( 16 ( 4 4 ) )",
+		kmsg.DescribeShareGroupOffsets:  "( g ( s [4] ) )",
+		kmsg.AlterShareGroupOffsets:     "g ( s ( 4 8 ) )",
+		kmsg.DeleteShareGroupOffsets:    "g ( s )",
 		kmsg.ShareFetch: "G j 4 4 4 4 1+:4 1+:4 2+:1 2+:1 " +
 			"( 16 ( 4 0:4 ( 8 8 [1] ) ) ) ( 16 [4] )",
 		kmsg.ShareAcknowledge: "G j 4 2+:1 ( 16 ( 4 ( 8 8 [1] ) ) )",

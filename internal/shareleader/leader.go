@@ -91,8 +91,12 @@ type Leader struct {
 
 	closing atomic.Bool // no records are acquired any more
 
+	loads, refused atomic.Int64
+
 	mu       sync.Mutex
 	parts    map[format.Key]*Partition
+	totals   map[string]*total // by group
+	failed   map[format.Key]failedLoad
 	sessions sessions
 }
 
@@ -102,7 +106,7 @@ func New(opt Options) *Leader {
 		begun := time.Now()
 		opt.Now = func() time.Duration { return time.Since(begun) }
 	}
-	l := &Leader{opt: opt, parts: map[format.Key]*Partition{}}
+	l := &Leader{opt: opt, parts: map[format.Key]*Partition{}, totals: map[string]*total{}, failed: map[format.Key]failedLoad{}}
 	l.sessions.byKey = map[sessionKey]*Session{}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	return l
@@ -161,7 +165,7 @@ func (l *Leader) Partition(k format.Key, log Log, s Settings) *Partition {
 		p := l.parts[k]
 		made := p == nil
 		if made {
-			p = &Partition{l: l, key: k, log: log, cfg: s, members: map[string]*member{}}
+			p = &Partition{l: l, key: k, log: log, cfg: s, members: map[string]*member{}, total: l.enter(k.Group)}
 			l.parts[k] = p
 		}
 		l.mu.Unlock()
@@ -194,6 +198,7 @@ func (l *Leader) remove(p *Partition) {
 	defer l.mu.Unlock()
 	if l.parts[p.key] == p {
 		delete(l.parts, p.key)
+		l.leave(p.key.Group)
 	}
 }
 

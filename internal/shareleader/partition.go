@@ -105,6 +105,15 @@ type Partition struct {
 	idleAt  time.Duration // 0: sessions name it
 	bell    bool          // it is watched in the purgatory
 	letters letters
+
+	// What a Survey reports: what the window and its predecessors have counted, of that what was
+	// seen of this window, when the load began, and since when and at which SPSO the window is
+	// full.
+	total        *total
+	counts, seen window.Counts
+	loadAt       time.Duration
+	fullAt       time.Duration
+	fullStart    int64
 }
 
 // member is a member of the group that has fetched or acknowledged.
@@ -127,6 +136,7 @@ func (p *Partition) lock() { p.mu.Lock() }
 func (p *Partition) unlock() {
 	p.arm()
 	p.count()
+	p.tally()
 	after := p.after
 	p.after = nil
 	p.mu.Unlock()
@@ -154,6 +164,7 @@ func (p *Partition) count() {
 func (p *Partition) begin() {
 	p.idleAt = p.l.now() + idleTime
 	_, p.epoch = p.log.Leader()
+	p.loadAt = p.l.now()
 	p.watch()
 	p.peek()
 }
@@ -254,6 +265,7 @@ func (p *Partition) abandon() {
 // drop drops the memory. Acknowledgements that wait may be stored or not.
 func (p *Partition) drop(why *kerr.Error) {
 	p.load++
+	p.tally()
 	p.w, p.write, p.retry, p.retryAt, p.due, p.dueAt, p.pressAt = nil, nil, nil, 0, 0, 0, 0
 	p.members = map[string]*member{}
 	p.letters = letters{seen: p.letters.seen}
@@ -277,7 +289,7 @@ func (p *Partition) answer(code *kerr.Error, which func(waiter) bool) {
 // reload drops the memory and loads.
 func (p *Partition) reload(why *kerr.Error) {
 	p.drop(why)
-	p.state, p.pause = loading, 0
+	p.state, p.pause, p.loadAt = loading, 0, p.l.now()
 	p.again = true
 	p.peek()
 }
@@ -314,7 +326,7 @@ func (p *Partition) peeked(found sharestate.Peeked) {
 		p.later(p.peek)
 		return
 	case found.Err != nil:
-		p.end(loadError(found.Err))
+		p.fail(found.Err)
 		return
 	case found.Leader > p.epoch:
 		p.later(p.peek) // another broker leads, and the metadata here do not show it yet
@@ -397,15 +409,17 @@ func (p *Partition) opened(o sharestate.Opened) {
 		p.later(p.peek)
 		return
 	case o.Err != nil:
-		p.end(loadError(o.Err))
+		p.fail(o.Err)
 		return
 	}
 	w, err := window.Load(p.cfg.window(p.l.opt.Window), o.Stored)
 	if err != nil {
 		p.l.opt.Logger.Error("the stored state of a share partition is invalid", p.named(), zap.Error(err))
-		p.end(kerr.KafkaStorageError)
+		p.fail(kerr.KafkaStorageError)
 		return
 	}
+	p.l.noteLoad(p.key, nil)
+	p.l.loads.Add(1)
 	p.w, p.state, p.pause = w, ready, 0
 	if p.l.closing.Load() {
 		w.Close()
@@ -415,6 +429,15 @@ func (p *Partition) opened(o sharestate.Opened) {
 	}
 	p.copyLetters()
 	p.wake()
+}
+
+// fail ends p because its state cannot be loaded.
+func (p *Partition) fail(why *kerr.Error) {
+	code := loadError(why)
+	if code == kerr.KafkaStorageError {
+		p.l.noteLoad(p.key, code)
+	}
+	p.end(code)
 }
 
 // again reports whether a call has failed on its way, so that it is repeated.

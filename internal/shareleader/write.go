@@ -133,6 +133,7 @@ func (p *Partition) wrote(code *kerr.Error) {
 		return
 	case code != nil:
 		p.l.opt.Logger.Warn("a write of a share partition was refused, and its state is loaded again", p.named(), zap.Error(code))
+		p.l.refused.Add(1)
 		p.w.Refused()
 		p.reload(kerr.NotLeaderForPartition)
 		return

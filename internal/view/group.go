@@ -7,6 +7,9 @@ type Groups struct {
 	List []Group // in any order
 	// Shards counts the partitions of __consumer_offsets by the state of their coordinator.
 	Shards map[string]int
+	// Led are share groups with the offsets of the share partitions that this broker leads,
+	// whatever broker coordinates them.
+	Led []Group
 }
 
 // Group is a group of any kind.
@@ -31,10 +34,27 @@ type GroupMember struct {
 
 // GroupOffset is a committed offset. End is the high watermark of the partition, and Lag is how
 // many records are between them; both are -1 if the broker does not lead the partition.
+//
+// Of a share group, Committed is the start offset, -1 if it is not decided. Lag does not have the
+// records after it that are finished.
 type GroupOffset struct {
 	Topic               string
 	Partition           int32
 	Committed, End, Lag int64
+	Share               *SharePartition // nil: it is no share group
+}
+
+// SharePartition is a share partition on the leader of its data partition.
+type SharePartition struct {
+	// Loaded reports that the leader has it in memory. Otherwise the numbers are 0.
+	Loaded bool
+	// Acquired records are held by members. Available ones were delivered before. Archiving ones
+	// wait for their copy in the topic of dead letters.
+	Acquired, Available, Archiving int64
+	// Redelivered deliveries and Archived records are counted since the leader has it in memory.
+	// Archived records were rejected, or reached the delivery limit.
+	Redelivered, Archived int64
+	Error                 string // why the position is not known
 }
 
 // Add adds an offset whose lag is not set.
@@ -43,5 +63,11 @@ func (g *Group) Add(o GroupOffset) {
 		o.Lag = max(o.End-o.Committed, 0)
 		g.Lag += o.Lag
 	}
+	g.Offsets = append(g.Offsets, o)
+}
+
+// AddShare adds the position of a share group, with its lag.
+func (g *Group) AddShare(o GroupOffset) {
+	g.Lag += max(o.Lag, 0)
 	g.Offsets = append(g.Offsets, o)
 }

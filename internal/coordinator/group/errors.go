@@ -72,6 +72,12 @@ func Refuse(req kmsg.Request, code *kerr.Error) kmsg.Response {
 	case *kmsg.OffsetDeleteResponse:
 		resp.ErrorCode = n
 		return resp
+	case *kmsg.AlterShareGroupOffsetsResponse:
+		resp.ErrorCode = n
+		return resp
+	case *kmsg.DeleteShareGroupOffsetsResponse:
+		resp.ErrorCode = n
+		return resp
 	case *kmsg.OffsetCommitResponse:
 		return commitRefused(req.(*kmsg.OffsetCommitRequest), n)
 	default:

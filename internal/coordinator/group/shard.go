@@ -47,7 +47,8 @@ func New(cfg Config) *Shard {
 }
 
 // Request is a request about one group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup,
-// ConsumerGroupHeartbeat, StreamsGroupHeartbeat, ShareGroupHeartbeat, OffsetCommit or OffsetDelete.
+// ConsumerGroupHeartbeat, StreamsGroupHeartbeat, ShareGroupHeartbeat, OffsetCommit, OffsetDelete,
+// AlterShareGroupOffsets or DeleteShareGroupOffsets.
 // The response is the kmsg.Response of its version, or an error for any other request; that of a
 // StreamsGroupHeartbeat is a *StreamsHeartbeat. Topics in an OffsetCommit must have both name and
 // id, whatever the version.
@@ -153,6 +154,8 @@ func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coo
 		out.Reply(to, s.describeStreams(e))
 	case DescribeShares:
 		out.Reply(to, s.describeShares(e))
+	case ShareStates:
+		out.Reply(to, s.shareStates(e))
 	case List:
 		out.Reply(to, s.list(e))
 	case Delete:
@@ -197,6 +200,12 @@ func (s *Shard) request(to coordinator.Ticket, e Request) {
 	case *kmsg.ShareGroupHeartbeatRequest:
 		id = req.GroupID
 		s.shareHeartbeat(to, e, req)
+	case *kmsg.AlterShareGroupOffsetsRequest:
+		id = req.GroupID
+		s.alterShares(to, req)
+	case *kmsg.DeleteShareGroupOffsetsRequest:
+		id = req.GroupID
+		s.deleteShareOffsets(to, req)
 	case *kmsg.OffsetCommitRequest:
 		id = req.Group
 		s.commit(to, req)

@@ -32,6 +32,10 @@ type share struct {
 	waits    bool
 	// deletions are the requests to delete the group, which wait for the Delete of the states.
 	deletions []deletion
+	// alterations and removals are the requests to alter and to delete offsets that wait for share
+	// coordinators.
+	alterations []*alteration
+	removals    []*removal
 
 	bytes    int                 // memory for members, targets and states
 	dirty    bool                // topics or states may have changed
@@ -77,6 +81,11 @@ func newStates() states {
 }
 
 func (x *states) empty() bool { return len(x.initializing)+len(x.initialized)+len(x.deleting) == 0 }
+
+// names reports whether a state of a topic exists or may exist, and is not being deleted.
+func (x *states) names(id assign.TopicID) bool {
+	return x.initializing[id] != nil || x.initialized[id] != nil
+}
 
 // unfinished reports whether a request to a share coordinator must be sent or has no result yet.
 func (x *states) unfinished() bool { return len(x.initializing)+len(x.deleting) > 0 }

@@ -130,6 +130,7 @@ func (c *share) topicsChanged(e TopicsChanged) {
 func (c *share) removeRecords(s *Shard, g *group) {
 	s.cancelTimer(timerTarget, g.id, "")
 	s.cancelTimer(timerShares, g.id, "")
+	s.endWaits(c)
 	for _, m := range c.list() {
 		s.dropShareMember(g, m)
 	}

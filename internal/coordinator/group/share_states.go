@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -20,8 +21,9 @@ type SharePartition struct {
 	Partition int32
 }
 
-// InitializeShares asks share coordinators for states of a group, without an offset: a state that
-// exists stays. The result is a SharesInitialized, exactly one.
+// InitializeShares asks share coordinators for states of a group. Starts has an offset for each
+// partition, which replaces a state that exists; nil: none, and a state that exists stays. The
+// result is a SharesInitialized, exactly one.
 //
 // The sender carries out the requests of a group in the order in which they were sent, one at a
 // time, also those of a former machine of this broker. So no Initialize is carried out after a
@@ -30,6 +32,7 @@ type InitializeShares struct {
 	Group      string
 	StateEpoch int32
 	Partitions []SharePartition
+	Starts     []int64
 }
 
 // SharesInitialized is the result of an InitializeShares. Errs has one for each partition, nil for
@@ -129,7 +132,7 @@ func (s *Shard) withoutState(c *share) (list []SharePartition) {
 	extra, size, all := 0, 0, true
 	for _, name := range slices.Sorted(maps.Keys(c.subscribed())) {
 		topic, exists := s.topics.ByName(name)
-		if !exists {
+		if !exists || topic.Internal {
 			continue
 		}
 		if s.blocked(c, topic.ID) {
@@ -223,6 +226,7 @@ func (s *Shard) sharesInitialized(e SharesInitialized) {
 	if changed {
 		s.recordStates(g, &next)
 	}
+	s.noteAltered(c, e)
 	s.noteShares(g, failed)
 	s.continueStates(g)
 }
@@ -271,6 +275,7 @@ func (s *Shard) sharesDeleted(e SharesDeleted) {
 	}
 	c := g.share()
 	var failure *kerr.Error
+	var ended []assign.TopicID
 	next, changed := c.states.clone(), false
 	for i, p := range e.Partitions {
 		c.answered(p)
@@ -285,10 +290,18 @@ func (s *Shard) sharesDeleted(e SharesDeleted) {
 				next.forget(p.Topic)
 				changed = true
 			}
+			ended = append(ended, p.Topic)
 		}
 	}
 	if changed {
 		s.recordStates(g, &next)
+	}
+	for _, id := range ended {
+		var why *kerr.Error
+		if _, left := next.deleting[id]; left {
+			why = cmp.Or(failure, kerr.CoordinatorNotAvailable)
+		}
+		s.noteRemoved(c, id, why)
 	}
 	s.noteShares(g, failure != nil)
 	s.finishDeletions(g, failure)
@@ -329,28 +342,37 @@ func (s *Shard) deleteShare(g *group, d deletion) bool {
 	if c.states.empty() || s.cfg.Broken.Has(KeepStates) {
 		return false
 	}
-	s.recordDeleting(g)
-	c.deletions, c.waits = append(c.deletions, d), false
+	s.recordDeleting(g, every)
+	c.deletions = append(c.deletions, d)
 	d.of.left++
-	s.cancelTimer(timerShares, g.id, "")
-	s.continueStates(g)
+	s.sendNow(g)
 	return true
 }
 
-// recordDeleting records that all states of a group are being deleted.
-func (s *Shard) recordDeleting(g *group) {
+// sendNow sends what is left to be sent, although a failed request would have to wait.
+func (s *Shard) sendNow(g *group) {
+	g.share().waits = false
+	s.cancelTimer(timerShares, g.id, "")
+	s.continueStates(g)
+}
+
+func every(assign.TopicID) bool { return true }
+
+// recordDeleting records that the states of some topics of a group are being deleted.
+func (s *Shard) recordDeleting(g *group, which func(assign.TopicID) bool) {
 	c := g.share()
-	if len(c.states.initializing)+len(c.states.initialized) == 0 {
-		return
-	}
-	next := newStates()
-	maps.Copy(next.deleting, c.states.deleting)
+	next, changed := c.states.clone(), false
 	for _, all := range []map[assign.TopicID]*topicStates{c.states.initializing, c.states.initialized} {
 		for id, t := range all {
-			next.deleting[id] = t.name
+			if which(id) {
+				next.forget(id)
+				next.deleting[id], changed = t.name, true
+			}
 		}
 	}
-	s.recordStates(g, &next)
+	if changed {
+		s.recordStates(g, &next)
+	}
 }
 
 // finishDeletions answers the requests to delete a group, if a Delete of states has failed or
@@ -362,7 +384,7 @@ func (s *Shard) finishDeletions(g *group, failed *kerr.Error) {
 		return
 	}
 	if failed == nil && c.empty() && !c.states.empty() && !s.cfg.Broken.Has(ForgetNewStates) {
-		s.recordDeleting(g)
+		s.recordDeleting(g, every)
 		return // the caller continues
 	}
 	var f *failure
@@ -421,6 +443,9 @@ func (s *Shard) forgetTopics(g *group, ids []assign.TopicID) int {
 	}
 	s.out.Split()
 	s.recordStates(g, &next)
+	for _, id := range ids {
+		s.noteRemoved(c, id, nil)
+	}
 	s.finishDeletions(g, nil)
 	if g.share() != nil {
 		s.continueStates(g)

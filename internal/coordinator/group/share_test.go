@@ -20,7 +20,7 @@ func shareWorld(t *testing.T, edit ...func(*Config)) (*world, *shareStore) {
 	w := newWorld(t, edit...)
 	w.topics.again = map[string]byte{}
 	w.topic("t", 3)
-	return w, &shareStore{w: w, states: map[SharePartition]bool{}}
+	return w, newShareStore(w)
 }
 
 func (w *world) newShareClient(id string, topics ...string) *shareClient {

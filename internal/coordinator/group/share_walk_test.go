@@ -81,7 +81,27 @@ func (j *job) partitions() []SharePartition {
 type shareStore struct {
 	w      *world
 	states map[SharePartition]bool // of group g
+	starts map[SharePartition]int64
+	epochs map[SharePartition]int32 // of the states that were begun, also of those that are gone
 	queue  []*job
+}
+
+func newShareStore(w *world) *shareStore {
+	return &shareStore{w: w, states: map[SharePartition]bool{}, starts: map[SharePartition]int64{}, epochs: map[SharePartition]int32{}}
+}
+
+// begin carries out a part of an InitializeShares.
+func (d *shareStore) begin(r InitializeShares, i int) {
+	p := r.Partitions[i]
+	switch {
+	case r.Starts == nil && d.states[p]:
+	case r.Starts == nil:
+		d.states[p], d.starts[p], d.epochs[p] = true, -1, r.StateEpoch
+	case d.states[p] && r.StateEpoch <= d.epochs[p]:
+		d.w.t.Fatalf("the state of %v has epoch %d, altered in %d", p, d.epochs[p], r.StateEpoch)
+	default:
+		d.states[p], d.starts[p], d.epochs[p] = true, r.Starts[i], r.StateEpoch
+	}
 }
 
 // collect takes what the shard has sent, and checks that no Delete is sent while an Initialize of
@@ -132,7 +152,7 @@ func (d *shareStore) carryOut() {
 		} else if deletes {
 			delete(d.states, p)
 		} else {
-			d.states[p] = true
+			d.begin(j.request.(InitializeShares), i)
 		}
 	}
 }
@@ -188,14 +208,16 @@ type shareWalk struct {
 	created int
 	clients []*shareClient
 	epoch   int32
-	// tickets are requests to delete the group without an answer.
+	// tickets are requests to delete the group without an answer, and asked those to alter or to
+	// delete offsets, with what checks the answer.
 	tickets []coordinator.Ticket
+	asked   map[coordinator.Ticket]func(answer any)
 }
 
 func newShareWalk(d dice, broken Broken) *shareWalk {
 	c := &shareWalk{dice: d, world: newWorld(panics{}, func(c *Config) { c.Broken = broken })}
 	c.topics.again = map[string]byte{}
-	c.store = &shareStore{w: c.world, states: map[SharePartition]bool{}}
+	c.store, c.asked = newShareStore(c.world), map[coordinator.Ticket]func(any){}
 	c.topic("t", 3)
 	return c
 }
@@ -205,7 +227,8 @@ func (c *shareWalk) names() []string {
 }
 
 var shareActs = []string{"join", "join", "beat", "beat", "beat", "beat", "lost", "stale", "subscribe", "leave", "die", "topic", "time",
-	"time", "reload", "rollback", "carry", "carry", "carry", "answer", "answer", "answer", "delete", "empty"}
+	"time", "reload", "rollback", "carry", "carry", "carry", "answer", "answer", "answer", "delete", "empty",
+	"alter", "forget"}
 
 func (c *shareWalk) act() {
 	switch pick(c, shareActs...) {
@@ -250,10 +273,12 @@ func (c *shareWalk) act() {
 		if n > 0 {
 			n = max(n, c.topics.list[name]) // it grows, or is deleted
 		}
-		c.topic(name, n)
-		c.store.forget()
+		c.answers(func() {
+			c.topic(name, n)
+			c.store.forget()
+		})
 	case "time":
-		c.advance(time.Duration(pick(c, 0, 1, 5, 20, 50)) * time.Second)
+		c.answers(func() { c.advance(time.Duration(pick(c, 0, 1, 5, 20, 50)) * time.Second) })
 	case "reload":
 		c.reload()
 	case "rollback":
@@ -264,8 +289,69 @@ func (c *shareWalk) act() {
 		c.answers(func() { c.store.answer(func() bool { return c.roll(4) == 0 }) })
 	case "delete":
 		c.delete()
+	case "alter":
+		c.alter()
+	case "forget":
+		c.forget()
 	}
 	c.store.collect()
+}
+
+// alter alters offsets. Where it succeeds, the states begin there when it is answered.
+func (c *shareWalk) alter() {
+	req := alterOf("g", c.names(), []int32{0, int32(c.roll(3)) + 1}, int64(c.roll(100)))
+	c.answers(func() {
+		c.asked[c.send(request(req))] = func(answer any) {
+			resp := answer.(*kmsg.AlterShareGroupOffsetsResponse)
+			for i, t := range resp.Topics {
+				for j, p := range t.Partitions {
+					at := SharePartition{t.TopicID, p.Partition}
+					if p.ErrorCode == 0 && c.store.starts[at] != req.Topics[i].Partitions[j].StartOffset {
+						c.t.Fatalf("the offset of %v is answered, it is %d", at, c.store.starts[at])
+					}
+				}
+			}
+		}
+	})
+}
+
+// forget deletes offsets. Where it succeeds, no state is left when it is answered.
+func (c *shareWalk) forget() {
+	req := forgetOf("g", c.names()...)
+	c.answers(func() {
+		c.asked[c.send(request(req))] = func(answer any) {
+			for _, t := range answer.(*kmsg.DeleteShareGroupOffsetsResponse).Topics {
+				for p := range c.store.states {
+					if t.ErrorCode == 0 && p.Topic == t.TopicID {
+						c.t.Fatalf("the deletion of the offsets of %s is answered, there is %v", t.Topic, p)
+					}
+				}
+			}
+		}
+	})
+}
+
+func alterOf(id string, topics []string, partitions []int32, start int64) *kmsg.AlterShareGroupOffsetsRequest {
+	req := kmsg.NewPtrAlterShareGroupOffsetsRequest()
+	req.GroupID = id
+	for _, name := range topics {
+		t := kmsg.NewAlterShareGroupOffsetsRequestTopic()
+		t.Topic = name
+		for _, p := range partitions {
+			t.Partitions = append(t.Partitions, kmsg.AlterShareGroupOffsetsRequestTopicPartition{Partition: p, StartOffset: start})
+		}
+		req.Topics = append(req.Topics, t)
+	}
+	return req
+}
+
+func forgetOf(id string, topics ...string) *kmsg.DeleteShareGroupOffsetsRequest {
+	req := kmsg.NewPtrDeleteShareGroupOffsetsRequest()
+	req.GroupID = id
+	for _, name := range topics {
+		req.Topics = append(req.Topics, kmsg.DeleteShareGroupOffsetsRequestTopic{Topic: name})
+	}
+	return req
 }
 
 func (c *shareWalk) one() *shareClient {
@@ -317,7 +403,7 @@ func (c *shareWalk) reload() {
 }
 
 func (c *shareWalk) load() {
-	c.tickets = nil
+	c.tickets, c.asked = nil, map[coordinator.Ticket]func(any){}
 	c.start()
 }
 
@@ -347,7 +433,7 @@ func (c *shareWalk) delete() {
 	c.answers(func() { c.tickets = append(c.tickets, c.send(Delete{Groups: []string{"g"}})) })
 }
 
-// answers runs an event that may end requests to delete the group.
+// answers runs an event that may end requests of administrators, and checks their answers.
 func (c *shareWalk) answers(event func()) {
 	members := 0
 	if g := c.shard.groups["g"]; g != nil {
@@ -361,6 +447,12 @@ func (c *shareWalk) answers(event func()) {
 		_, answered := c.got[ticket]
 		return answered
 	})
+	for ticket, check := range c.asked {
+		if got, answered := c.got[ticket]; answered {
+			check(got)
+			delete(c.asked, ticket)
+		}
+	}
 }
 
 // check checks the invariants.
@@ -422,7 +514,12 @@ func (c *shareWalk) calm() {
 	}
 	c.store.forget()
 	for range 30 {
-		c.answers(c.store.rest)
+		for c.store.collect(); len(c.store.queue) > 0; c.store.collect() {
+			c.answers(func() {
+				c.store.carryOut()
+				c.store.answer(func() bool { return false })
+			})
+		}
 		c.advance(4 * time.Second)
 		c.beat(func() bool { return true })
 	}
@@ -430,14 +527,19 @@ func (c *shareWalk) calm() {
 	c.check()
 	g := c.shard.groups["g"]
 	if g == nil {
+		if len(c.asked) > 0 {
+			c.t.Fatalf("%d requests about offsets have no answer", len(c.asked))
+		}
 		if len(c.clients) > 0 {
 			c.t.Fatalf("the group is gone, but has %d members", len(c.clients))
 		}
 		return
 	}
 	k := g.share()
-	if len(k.members) != len(c.clients) || k.states.unfinished() || len(k.asked) > 0 || len(c.tickets) > 0 {
-		c.t.Fatalf("%d members of %d; states %+v, asked %v, deletions %v", len(k.members), len(c.clients), k.states, k.asked, c.tickets)
+	if len(k.members) != len(c.clients) || k.states.unfinished() || len(k.asked) > 0 ||
+		len(c.tickets)+len(c.asked) > 0 {
+		c.t.Fatalf("%d members of %d; states %+v, asked %v, deletions %v, other requests %d", len(k.members), len(c.clients), k.states,
+			k.asked, c.tickets, len(c.asked))
 	}
 	for id := range k.states.initialized {
 		if _, exists := c.topics.ByID(id); !exists {

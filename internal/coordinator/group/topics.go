@@ -14,6 +14,8 @@ type Topic struct {
 	ID         assign.TopicID
 	Name       string
 	Partitions int32
+	// Internal topics have no states of share groups.
+	Internal bool
 }
 
 // Topics is a snapshot of the cluster's topics. It never changes.

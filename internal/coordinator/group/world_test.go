@@ -472,8 +472,9 @@ func restored() cmp.Options {
 		// The next heartbeat computes the target, and members ask again for endpoints. As in Kafka,
 		// a request to shut the application down is forgotten.
 		cmpopts.IgnoreFields(streams{}, "waiting", "shutdown", "endpoints"),
-		// Requests to share coordinators are sent again. The client repeats a request to delete.
-		cmpopts.IgnoreFields(share{}, "asked", "deletes", "failures", "waits", "deletions", "dirty", "searched"),
+		// Requests to share coordinators are sent again. Clients repeat theirs.
+		cmpopts.IgnoreFields(share{}, "asked", "deletes", "failures", "waits", "deletions", "alterations", "removals", "dirty",
+			"searched"),
 		// Caches, and memory, which weighs checks.
 		cmpopts.IgnoreFields(classic{}, "bytes", "stale"), cmpopts.IgnoreFields(consumer{}, "topic", "bytes"),
 		cmpopts.IgnoreFields(streams{}, "configured", "topicsHash", "bytes"),

@@ -42,6 +42,9 @@ func (c *Groups) Describe(ctx context.Context, id string) (*view.Group, bool, er
 			c.addOffsets(d, list)
 		}
 	}
+	if d.Kind == "share" {
+		c.AddPositions(ctx, []*view.Group{d})
+	}
 	return d, found, nil
 }
 

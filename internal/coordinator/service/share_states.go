@@ -15,13 +15,16 @@ import (
 	"github.com/chronik-io/chronik/internal/groupcommit"
 )
 
-// ShareStates are the share coordinators of all brokers. Its methods do not block. They call done
-// exactly once, from any goroutine and possibly before they return, soon after ctx ends at the
-// latest. The results are in the order of the items; COORDINATOR_NOT_AVAILABLE says that the item
-// may have been carried out.
+// ShareStates are the share coordinators, and the leaders of share partitions, of all brokers. Its
+// methods do not block. They call done exactly once, from any goroutine and possibly before they
+// return, soon after ctx ends at the latest. The results are in the order of the items;
+// COORDINATOR_NOT_AVAILABLE says that the item may have been carried out.
 type ShareStates interface {
 	Initialize(ctx context.Context, items []sharestate.Initializing, done func([]*kerr.Error))
 	Delete(ctx context.Context, keys []format.Key, done func([]*kerr.Error))
+	Summarize(ctx context.Context, keys []format.Key, done func([]sharestate.Summary))
+	// Inspect asks the leaders of the data partitions.
+	Inspect(ctx context.Context, keys []format.Key, done func([]sharestate.Led))
 }
 
 // shareTimeout is how long a request to share coordinators may take. A client that deletes a group
@@ -65,6 +68,9 @@ func (r *shareRequests) send(_, _ int32, request any, _ *groupcommit.Batch, done
 				items := make([]sharestate.Initializing, len(e.Partitions))
 				for i, p := range e.Partitions {
 					items[i] = sharestate.Initializing{Key: keyOf(e.Group, p), StateEpoch: e.StateEpoch, Start: -1}
+					if e.Starts != nil {
+						items[i].Start = e.Starts[i]
+					}
 				}
 				r.states.Initialize(ctx, items, done)
 			},

@@ -18,6 +18,8 @@ import (
 
 // fakeStates keeps requests until a test ends them.
 type fakeStates struct {
+	ShareStates // groups ask for nothing else
+
 	log    []string
 	done   []func()
 	atOnce bool

@@ -20,7 +20,7 @@ func topic(t *metadata.Topic) (group.Topic, bool) {
 	if t == nil {
 		return group.Topic{}, false
 	}
-	return group.Topic{ID: t.ID, Name: t.Name, Partitions: t.Partitions.Len()}, true
+	return group.Topic{ID: t.ID, Name: t.Name, Partitions: t.Partitions.Len(), Internal: t.Internal}, true
 }
 
 // Names implements group.Topics.

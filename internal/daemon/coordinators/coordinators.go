@@ -8,6 +8,7 @@ package coordinators
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +29,7 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/shareleader/deadletter"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Options are what coordinators use of a broker. All fields are needed, unless noted.
@@ -72,6 +74,22 @@ type Coordinators struct {
 	Shares  *service.Shares
 	Desk    *desk.Desk
 	Letters *deadletter.Desk
+
+	leaders atomic.Pointer[func() view.Shares]
+}
+
+// ServeShares sets what has the share partitions that this broker leads, for metrics and findings.
+func (c *Coordinators) ServeShares(leaders func() view.Shares, reg prometheus.Registerer) error {
+	c.leaders.Store(&leaders)
+	return metrics.RegisterShares(reg, leaders)
+}
+
+// led returns the share groups whose share partitions this broker leads.
+func (c *Coordinators) led() view.Shares {
+	if f := c.leaders.Load(); f != nil {
+		return (*f)()
+	}
+	return view.Shares{}
 }
 
 // Open subscribes the coordinators to the metadata. After an error, what was pushed until then must
@@ -91,7 +109,7 @@ func Open(o Options, applier *metadata.Applier) (*Coordinators, error) {
 	}
 	applier.Subscribe("groups", c.Groups.Apply)
 	o.Push("groups", func(context.Context) error { c.Groups.Close(); return nil })
-	if err := metrics.RegisterGroups(o.Registry, o.Partitions, observe.Groups(c.Groups)); err != nil {
+	if err := metrics.RegisterGroups(o.Registry, o.Partitions, observe.Groups(c.Groups, c.led)); err != nil {
 		return nil, err
 	}
 	err = c.openTransactions(&o, applier)
@@ -182,6 +200,7 @@ func (c *Coordinators) AddSources(in *checks.Monitor, patience time.Duration) {
 	in.Add(observe.Coordinators(service.OffsetsTopic, c.Groups.Service))
 	in.Add(observe.Coordinators(service.TransactionsTopic, c.Transactions.Service))
 	in.Add(observe.Coordinators(service.SharesTopic, c.Shares.Service))
+	in.Add(func(f *checks.Facts) { f.SlowShares = c.led().Slow })
 	in.AddSlow(observe.Rebalances(c.Groups, patience))
 	survey := observe.Transactions(c.Transactions, c.Exchange, c.Gate)
 	in.AddSlow(func(s *checks.Slow) { s.Undone = survey().Undone })

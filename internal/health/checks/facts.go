@@ -39,6 +39,8 @@ type Facts struct {
 	Partitions []view.Log
 	// Coordinators are the partitions of coordinators' topics that are not served.
 	Coordinators []Coordinator
+	// SlowShares are the share partitions for which something takes time, or has failed.
+	SlowShares []view.SlowShare
 	// Held are the partitions whose last stable offset a transaction holds.
 	Held []view.Held
 	// Metadata is the state of the files with topics and configs.

@@ -35,7 +35,8 @@ func servingChecks() []Check {
 		{Name: "metadata", run: checkMetadata,
 			Doc: "Whether topics and configs can be changed, and whether the copy of the metadata is complete."},
 		{Name: "group", run: checkGroups,
-			Doc: "Consumer groups that are not served because their offsets cannot be loaded, and groups that do not finish a rebalance."},
+			Doc: "Consumer groups that are not served because their offsets cannot be loaded, groups that do not finish a rebalance, and share groups " +
+				"that get no records of a partition: its state cannot be loaded or stored, or its window is full."},
 		{Name: "transaction", run: checkTransactions,
 			Doc: "Transactional ids that are not served because they cannot be loaded, and transactions that do not end because partitions do not take their markers."},
 	}
@@ -371,6 +372,7 @@ func undone(u *view.Undone) health.Finding {
 func checkGroups(f *Facts, n *notes) {
 	checkCoordinators(f, n, coordinated{"__consumer_offsets", "groups", "offsets", "docs/groups.md"})
 	checkCoordinators(f, n, coordinated{"__share_group_state", "share groups", "states", "docs/share-groups.md"})
+	checkShares(f, n)
 	for i, g := range f.Rebalancing {
 		if i == mostGroups {
 			n.add(

@@ -215,6 +215,7 @@ func (k *acknowledging) change(r run, first, last int64, by AckType) {
 	l := &w.tree.locks
 	of := l.holds.at(r.ref).grant
 	to := run{count: r.count, ref: uint32(k.member), flags: dirty}
+	w.counts.Acknowledged[by] += last - first + 1
 	switch by {
 	case Renew:
 		to.state, to.flags = Acquired, r.flags
@@ -237,6 +238,7 @@ func (k *acknowledging) change(r run, first, last int64, by AckType) {
 		if to = w.release(r, k.member); to.state == Available {
 			of = k.delayFor(int(r.count))
 		}
+		w.exhausted(to.state, last-first+1)
 		if of != 0 {
 			to.state = Delayed
 		}

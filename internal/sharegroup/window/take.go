@@ -159,6 +159,7 @@ func (k *taking) acquireKnown(first int64, b Batch) bool {
 		if int(r.count) >= w.cfg.Deliveries && !w.cfg.Broken.Has(DeliverAgain) {
 			to := w.dead(run{count: r.count, flags: dirty})
 			w.tree.set(r, first, last, to, 0)
+			w.exhausted(to.state, last-first+1)
 			first = last + 1
 			continue
 		}
@@ -234,6 +235,10 @@ func (k *taking) granted() uint32 {
 // note adds acquired records to the ranges.
 func (k *taking) note(first, last int64, count int) {
 	k.taken += last - first + 1
+	k.w.counts.Delivered += last - first + 1
+	if count > 1 {
+		k.w.counts.Redelivered += last - first + 1
+	}
 	if n := len(k.out) - 1; n >= k.open && k.out[n].Last+1 == first && k.out[n].Count == count {
 		k.out[n].Last = last
 		return

@@ -51,6 +51,7 @@ type Window struct {
 	startDue bool
 	dropped  bool
 	closed   bool
+	counts   Counts
 }
 
 // New returns a window without marks that begins at an offset.
@@ -201,6 +202,8 @@ func (w *Window) endGrant(g uint32) (ended int64, available bool) {
 		} else {
 			to = w.release(r, 0)
 			ended += r.n
+			w.counts.Ended += r.n
+			w.exhausted(to.state, r.n)
 		}
 		available = available || to.state == Available
 		w.tree.set(r, r.first, r.last(), to, 0)

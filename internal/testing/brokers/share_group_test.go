@@ -271,6 +271,36 @@ func (w *workers) finish(fault func(w *world, id int32)) {
 	if w.Logf("%d records, %d accepted, %d deliveries again", len(all), accepted, again); accepted < len(all)*9/10 {
 		w.problem("the acceptance of %d of %d records was answered", accepted, len(all))
 	}
+	w.position(admin, len(all), 0)
 	stop()
 	work.Wait()
+	back := kadm.Offsets{}
+	for p := range int32(3) {
+		back.AddOffset("jobs", p, 0, -1)
+	}
+	if until(patience, func() bool { // the members have left
+		got, err := admin.AlterShareGroupOffsets(context.Background(), "workers", back)
+		return err == nil && got.Ok() && len(got["jobs"]) == 3
+	}) != nil {
+		w.problem("the offsets cannot be altered")
+	}
+	w.position(admin, 0, len(all))
+}
+
+// position checks the sums of the group's start offsets and of its lag, which share coordinators
+// and leaders on all brokers have.
+func (w *workers) position(admin *kadm.Client, start, lag int) {
+	var seen string
+	want := fmt.Sprint("partitions 3, start ", start, ", lag ", lag)
+	if until(patience, func() bool {
+		got, err := admin.DescribeShareGroupOffsets(context.Background(), "workers")
+		var starts, lags int64
+		for _, o := range got["workers"].Offsets["jobs"] {
+			starts, lags = starts+o.StartOffset, lags+o.Lag
+		}
+		seen = fmt.Sprint("partitions ", len(got["workers"].Offsets["jobs"]), ", start ", starts, ", lag ", lags)
+		return err == nil && seen == want
+	}) != nil {
+		w.problem("the position is %s, want %s", seen, want)
+	}
 }

@@ -78,6 +78,7 @@ func importRules() map[string]importRule {
 			because: "it computes sizes: who counts against them knows what they are for"},
 
 		"internal/inspect": {may: []string{"internal/text", "internal/statelog", "internal/storage/...", "internal/storage",
+			"internal/coordinator/group/format", "internal/coordinator/sharestate/format", "internal/sharegroup/window",
 			"internal/metadata", "internal/metadata/copies", "internal/metadata/raftstore", "internal/record", "internal/vfs"},
 			never:   noProtocol,
 			because: "an offline inspection uses storage's own code, reaches the disk through vfs, and knows no command line"},
@@ -314,7 +315,7 @@ func daemonRules() map[string]importRule {
 			"internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/sharestate",
 			"internal/coordinator/sharestate/desk", "internal/coordinator/txn/exchange", "internal/coordinator/txn/gate",
 			"internal/observe", "internal/health/checks", "internal/metadata", "internal/metrics", "internal/replica",
-			"internal/shareleader/deadletter"},
+			"internal/shareleader/deadletter", "internal/view"},
 			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg, netPkg},
 			because: "it connects coordinators with the broker that the daemon opened, and decides nothing"},
 		"internal/exit": {never: []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},

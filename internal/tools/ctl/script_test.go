@@ -71,7 +71,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"tlsproxy": tlsProxy, "until": until, "broker": broker,
-			"snapshot": snapshot, "flip": flip, "untar": untar, "hung": hung, "examples": examples, "open": open},
+			"snapshot": snapshot, "flip": flip, "untar": untar, "hung": hung, "examples": examples, "open": open, "share": share},
 	})
 }
 

@@ -52,6 +52,7 @@ type Desk struct {
 	opt     Options
 	work    *outbound.Work // its end ends calls
 	changed atomic.Pointer[func(sharestate.Changed)]
+	inspect atomic.Pointer[func(format.Key) sharestate.Led]
 	items   atomic.Int64 // without a result
 
 	mu    sync.Mutex
@@ -81,6 +82,11 @@ func (d *Desk) Close() { d.work.Close() }
 // changed must not block. The last call counts.
 func (d *Desk) Watch(changed func(sharestate.Changed)) { d.changed.Store(&changed) }
 
+// WatchLeader sets what shows the share partitions of data partitions that this broker leads. Its
+// error is NOT_LEADER_OR_FOLLOWER if the broker does not. inspect must not block. The last call
+// counts.
+func (d *Desk) WatchLeader(inspect func(format.Key) sharestate.Led) { d.inspect.Store(&inspect) }
+
 // Initialize begins states, see sharestate.Initialize. The first one creates the topic.
 func (d *Desk) Initialize(ctx context.Context, items []sharestate.Initializing, done func([]*kerr.Error)) {
 	ask(ctx, d, items, ofInitialize, (*response).result, done)
@@ -96,6 +102,12 @@ func (d *Desk) Delete(ctx context.Context, keys []format.Key, done func([]*kerr.
 // topic yet, the error is INVALID_REQUEST, as for a state that does not exist.
 func (d *Desk) Summarize(ctx context.Context, keys []format.Key, done func([]sharestate.Summary)) {
 	ask(ctx, d, keys, about(opSummarize), (*response).summary, done)
+}
+
+// Inspect asks the leaders of data partitions for their share partitions. The error is
+// UNKNOWN_TOPIC_OR_PARTITION if this broker knows no such partition.
+func (d *Desk) Inspect(ctx context.Context, keys []format.Key, done func([]sharestate.Led)) {
+	ask(ctx, d, keys, about(opInspect), (*response).inspected, done)
 }
 
 // Peek returns what a leader needs to open states, see sharestate.Peek. If there is no topic yet,
@@ -118,16 +130,22 @@ func (d *Desk) Write(ctx context.Context, items []sharestate.Writing, done func(
 // Notify notifies the leader of a share partition's data partition, if there is one. The message
 // may be lost.
 func (d *Desk) Notify(c sharestate.Changed) {
-	t := d.opt.Coordinators.Image().TopicByID(c.Key.Topic)
-	if t == nil || c.Key.Partition < 0 || c.Key.Partition >= t.Partitions.Len() {
-		return
-	}
-	switch leader := t.Partitions.At(c.Key.Partition).Leader; {
+	switch leader, _ := d.leaderOf(c.Key); {
 	case leader == d.opt.Self:
 		d.leaderChanged(c)
 	case leader >= 0 && d.opt.Call != nil:
 		d.peer(leader).queue.Add(&job{request: request{op: opChanged, key: c.Key, id: c.ID, leader: c.Leader}})
 	}
+}
+
+// leaderOf returns the leader of a data partition, -1 if it has none. It reports false if there is
+// no such partition.
+func (d *Desk) leaderOf(k format.Key) (int32, bool) {
+	t := d.opt.Coordinators.Image().TopicByID(k.Topic)
+	if t == nil || k.Partition < 0 || k.Partition >= t.Partitions.Len() {
+		return -1, false
+	}
+	return t.Partitions.At(k.Partition).Leader, true
 }
 
 func (d *Desk) leaderChanged(c sharestate.Changed) {
@@ -231,7 +249,7 @@ func (j *job) over() bool {
 	return j.of.missing[j.index] == nil
 }
 
-// dispatch sends items to the coordinators that the metadata has now.
+// dispatch sends items to the coordinators, or leaders, that the metadata has now.
 func (d *Desk) dispatch(list []*job) {
 	if d.work.Context().Err() != nil {
 		for _, j := range list {
@@ -240,23 +258,30 @@ func (d *Desk) dispatch(list []*job) {
 		return
 	}
 	t := d.opt.Coordinators.Image().Topic(d.opt.Coordinators.Topic())
-	if t == nil {
-		d.withoutTopic(list)
-		return
-	}
-	var here, later []*job
+	var here, later, without []*job
 	for _, j := range list {
-		leader := int32(-1)
-		if d.locate(&j.request); j.at >= 0 && j.at < t.Partitions.Len() {
-			leader = t.Partitions.At(j.at).Leader
+		leader, known := int32(-1), true
+		switch {
+		case j.op == opInspect:
+			leader, known = d.leaderOf(j.key)
+		case t == nil:
+			without = append(without, j)
+			continue
+		default:
+			if d.locate(&j.request); j.at >= 0 && j.at < t.Partitions.Len() {
+				leader = t.Partitions.At(j.at).Leader
+			}
 		}
 		switch {
+		case !known:
+			j.of.finish(j, response{err: kerr.UnknownTopicOrPartition})
 		case leader == d.opt.Self:
 			here = append(here, j)
 		case leader < 0 || d.opt.Call == nil || !d.peer(leader).queue.Add(j):
 			later = append(later, j)
 		}
 	}
+	d.withoutTopic(without)
 	d.again(later)
 	d.handOver(here)
 }
@@ -327,7 +352,8 @@ func (d *Desk) answered(list []*job, results []response) {
 // temporary reports whether an error is about the way to the coordinator, or about its memory.
 func temporary(err *kerr.Error) bool {
 	switch err {
-	case kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.NetworkException, kerr.RequestTimedOut:
+	case kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.NetworkException, kerr.RequestTimedOut,
+		kerr.NotLeaderForPartition:
 		return true
 	}
 	return false

@@ -380,3 +380,36 @@ func TestLargeStatesComeInSeveralAnswers(t *testing.T) {
 		}
 	})
 }
+
+// The leader of the data partition is asked, on whatever broker, also if there are no states yet.
+func TestLeadersAreInspected(t *testing.T) {
+	in(t, []int32{1, 2, 3}, func(t *testing.T, w *world) {
+		for self, n := range w.nodes {
+			n.WatchLeader(func(k format.Key) sharestate.Led {
+				if leader, _ := n.leaderOf(k); leader != self {
+					return sharestate.Led{Err: kerr.NotLeaderForPartition}
+				}
+				return sharestate.Led{High: int64(100*self + k.Partition), Loaded: self == 2}
+			})
+		}
+		w.nodes[1].setBehind(w.imageOf([]int32{1, 2, 3, 1}, orders))
+		a, b := keyOn(1, 0), keyOn(2, 1)
+		none := format.Key{Group: "g", Topic: [16]byte{9}}
+		got := send(t.Context(), w.nodes[1].Inspect, a, b, keyOn(0, 2), none).now(t)
+		want := []sharestate.Led{{High: 201, Loaded: true}, {High: 302}, {High: 100}, {Err: kerr.UnknownTopicOrPartition}}
+		if !slices.Equal(got, want) {
+			t.Errorf("%+v\nwant %+v", got, want)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		w.nodes[1].setBehind(w.imageOf([]int32{1, 3, 2, 1}, orders)) // a broker that does not lead is asked again
+		late := send(ctx, w.nodes[1].Inspect, a)
+		time.Sleep(500 * time.Millisecond)
+		w.nodes[1].setBehind(nil)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if got := late.now(t); got[0] != want[0] {
+			t.Errorf("%+v", got)
+		}
+	})
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/outbound"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 )
 
 // answerTime is how long the receiver of a call waits for its items. Those without a result then
@@ -26,16 +27,24 @@ type shard struct {
 
 // submit hands items, which are located, to the shards of this broker: all that are for one shard
 // and ask for the same are one event. It calls done once for each event, with the indexes of its
-// items and their results.
+// items and their results. Those for leaders are together, too.
 func (d *Desk) submit(list []*request, done func(of []int, results []response)) {
 	var order []shard
 	of := map[shard][]int{}
+	var led []int
 	for i, q := range list {
+		if q.op == opInspect {
+			led = append(led, i)
+			continue
+		}
 		at := shard{q.at, q.op}
 		if of[at] == nil {
 			order = append(order, at)
 		}
 		of[at] = append(of[at], i)
+	}
+	if len(led) > 0 {
+		done(led, mapped(led, func(i int) response { return d.inspected(list[i].key) }))
 	}
 	for _, at := range order {
 		indexes := of[at]
@@ -48,6 +57,16 @@ func (d *Desk) submit(list []*request, done func(of []int, results []response)) 
 			done(indexes, results)
 		})
 	}
+}
+
+// inspected returns what this broker has of a share partition as the leader.
+func (d *Desk) inspected(k format.Key) response {
+	inspect := d.inspect.Load()
+	if inspect == nil {
+		return response{err: kerr.NotLeaderForPartition}
+	}
+	led := (*inspect)(k)
+	return response{err: led.Err, led: led}
 }
 
 // refusalOf returns the error for a coordinator that has not handled an event.
@@ -79,7 +98,9 @@ func (d *Desk) Handle(ctx context.Context, _ int32, body []byte) ([]byte, error)
 		if q := &items[i]; q.op == opChanged {
 			d.leaderChanged(sharestate.Changed{Key: q.key, ID: q.id, Leader: q.leader})
 		} else {
-			d.locate(q)
+			if q.op != opInspect {
+				d.locate(q)
+			}
 			requests, at = append(requests, q), append(at, i)
 		}
 	}

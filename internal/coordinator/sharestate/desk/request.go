@@ -19,6 +19,7 @@ const (
 	opOpen       op = 5
 	opWrite      op = 6
 	opChanged    op = 7 // a notification of the leader; it has no result
+	opInspect    op = 8 // for the leader of the data partition
 )
 
 // request is an item: a request about one share partition. Which fields have a meaning depends on
@@ -43,6 +44,7 @@ type response struct {
 	started         bool
 	start, complete int64
 	marks           []window.Mark
+	led             sharestate.Led
 }
 
 func ofInitialize(x sharestate.Initializing) request {
@@ -83,6 +85,13 @@ func (r *response) summary() sharestate.Summary {
 		return sharestate.Summary{Err: r.err, Leader: -1, Start: -1}
 	}
 	return sharestate.Summary{StateEpoch: r.id.StateEpoch, Leader: r.leader, Start: r.start, Complete: int32(r.complete)}
+}
+
+func (r *response) inspected() sharestate.Led {
+	if r.err != nil {
+		return sharestate.Led{Err: r.err}
+	}
+	return r.led
 }
 
 // eventOf returns the event of a shard for items of one op.

@@ -28,6 +28,7 @@ import (
 //	          peek        identity | leader epoch | started u8
 //	          open        start | marks
 //	          summarize   state epoch | leader epoch | start | finished offsets
+//	          inspect     loaded u8 | numbers; a reader ignores those that it does not know
 //
 //	identity  state epoch | time of creation
 //	mark      offsets between the last one of the mark before, or 0, and this one | number of offsets
@@ -207,7 +208,7 @@ func (r *reader) request(q *request) {
 	switch q.op {
 	case opInitialize:
 		q.id.StateEpoch, q.start = r.int32(), r.int64()
-	case opDelete, opSummarize, opPeek:
+	case opDelete, opSummarize, opPeek, opInspect:
 	case opOpen:
 		q.id, q.recorded, q.leader = r.id(), r.int32(), r.int32()
 		q.cut, q.start = r.int64(), r.int64()
@@ -257,8 +258,28 @@ func (r *response) append(b []byte, o op) []byte {
 		b = binary.AppendVarint(b, int64(r.leader))
 		b = binary.AppendVarint(b, r.start)
 		b = binary.AppendVarint(b, r.complete)
+	case opInspect:
+		all := numbers(&r.led)
+		b = append(b, 0)
+		if r.led.Loaded {
+			b[len(b)-1] = 1
+		}
+		b = binary.AppendUvarint(b, uint64(len(all)))
+		for _, n := range all {
+			b = binary.AppendVarint(b, *n)
+		}
 	}
 	return b
+}
+
+// numbers returns where the numbers of a share partition are, in their order in an answer.
+func numbers(l *sharestate.Led) []*int64 {
+	list := []*int64{&l.High, &l.Start, &l.End, &l.Acquired, &l.Available, &l.Archiving, &l.Finished,
+		&l.Counts.Delivered, &l.Counts.Redelivered, &l.Counts.Ended, &l.Counts.Exhausted}
+	for i := range l.Counts.Acknowledged {
+		list = append(list, &l.Counts.Acknowledged[i])
+	}
+	return list
 }
 
 func decodeAnswer(body []byte, items []*request) ([]response, error) {
@@ -280,6 +301,14 @@ func decodeAnswer(body []byte, items []*request) ([]response, error) {
 		case opSummarize:
 			x.id.StateEpoch, x.leader = r.int32(), r.int32()
 			x.start, x.complete = r.int64(), r.Varint(0, math.MaxInt32)
+		case opInspect:
+			x.led.Loaded = r.Byte() != 0
+			known := numbers(&x.led)
+			for k := range r.Count(1) {
+				if n := r.int64(); k < len(known) {
+					*known[k] = n
+				}
+			}
 		}
 	}
 	return list, r.end()

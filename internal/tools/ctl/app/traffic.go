@@ -27,6 +27,16 @@ func (p *AdminPort) Brokers(ctx context.Context) ([]view.Broker, error) {
 	return answer.List, nil
 }
 
+// Shares returns what the leaders of a topic know of a share group.
+func (p *AdminPort) Shares(ctx context.Context, group, topic string) (*view.LedShares, error) {
+	var answer view.LedShares
+	q := url.Values{"group": {group}, "topic": {topic}}
+	if err := p.get(ctx, "/v1/shares?"+q.Encode(), &answer); err != nil {
+		return nil, err
+	}
+	return &answer, nil
+}
+
 // Rights returns the configuration by which requests need rights.
 func (p *AdminPort) Rights(ctx context.Context) (*view.Rights, error) {
 	var answer view.Rights

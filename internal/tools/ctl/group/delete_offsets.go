@@ -19,6 +19,9 @@ func forget(ctx context.Context, a *app.App, adm *kadm.Client, name string, only
 	if err != nil {
 		return fmt.Errorf("delete offsets of %w", err)
 	}
+	if d.Type == typeShare {
+		return forgetShared(ctx, a, adm, d, only, dryRun)
+	}
 	set := kadm.TopicsSet{}
 	var losses []string
 	var out app.Outcomes

@@ -24,7 +24,10 @@ func describe(a *app.App) *cobra.Command {
 		Example:           "  chronikctl group describe audit\n  chronikctl group describe --all --watch",
 		Long: "describe shows the position and lag of a group in every partition of its topics. The lag of a\n" +
 			"partition without a committed offset counts from the start of the log, if the partition is assigned to a member.\n" +
-			"Otherwise it is unknown and not part of the total.",
+			"Otherwise it is unknown and not part of the total.\n" +
+			"Of a share group, the position is the first offset that is not finished, and the lag has the records above it\n" +
+			"that are not finished. The records in flight, redelivered and archived are those that the leaders of the\n" +
+			"partitions have counted in memory; they need an admin port.",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 			if every {
 				groups, err := adm.ListGroups(ctx)
@@ -80,13 +83,7 @@ func (d *described) tables() []*output.Table {
 	if d.Epoch != nil {
 		head = append(head, fmt.Sprintf("epoch %d", *d.Epoch))
 	}
-	t := &output.Table{Title: strings.Join(head, "  "), Empty: "no offsets and nothing assigned",
-		Columns: []string{"TOPIC", "PARTITION#", "COMMITTED#", "+START#", "END#", "LAG#", "CLIENT", "+MEMBER", "HOST", "+METADATA",
-			"+ERROR"}}
-	for _, p := range d.Partitions {
-		t.Add(p.Topic, p.Partition, known(p.Committed), known(p.Start), known(p.End), known(p.Lag), p.Client, p.Member, p.Host, p.Metadata,
-			p.Error)
-	}
+	t := d.table(strings.Join(head, "  "))
 	if len(d.Members) == 0 {
 		return []*output.Table{t}
 	}
@@ -101,6 +98,21 @@ func (d *described) tables() []*output.Table {
 		m.Add(x.ID, x.Client, x.Host, x.Instance, n, strings.Join(parts, " "))
 	}
 	return []*output.Table{t, m}
+}
+
+// table formats the partitions of a group.
+func (d *described) table(title string) *output.Table {
+	if d.Type == typeShare {
+		return d.shareTable(title)
+	}
+	t := &output.Table{Title: title, Empty: "no offsets and nothing assigned",
+		Columns: []string{"TOPIC", "PARTITION#", "COMMITTED#", "+START#", "END#", "LAG#", "CLIENT", "+MEMBER", "HOST", "+METADATA",
+			"+ERROR"}}
+	for _, p := range d.Partitions {
+		t.Add(p.Topic, p.Partition, known(p.Committed), known(p.Start), known(p.End), known(p.Lag), p.Client, p.Member, p.Host, p.Metadata,
+			p.Error)
+	}
+	return t
 }
 
 func known(n *int64) string {

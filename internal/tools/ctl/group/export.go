@@ -52,6 +52,12 @@ func exported(ctx context.Context, a *app.App, adm *kadm.Client, names []string,
 			found, err = adm.FetchOffsets(ctx, name)
 			return err
 		})
+		if errors.Is(e, kerr.GroupIDNotFound) {
+			if d, e2 := load(ctx, a, adm, name); e2 == nil && d.Type == typeShare {
+				list = append(list, d.exported(named)...)
+				continue
+			}
+		}
 		if e != nil {
 			err = errors.Join(err, app.Refused("offsets of group "+name, app.BrokerError(e), ""))
 			continue
@@ -73,6 +79,21 @@ func exported(ctx context.Context, a *app.App, adm *kadm.Client, names []string,
 		}
 	}
 	return list, err
+}
+
+// exported returns the positions of a share group, with its name if named.
+func (d *described) exported(named bool) (list []parse.TopicOffset) {
+	for _, p := range d.Partitions {
+		if p.Committed == nil {
+			continue
+		}
+		o := parse.TopicOffset{Topic: p.Topic, Partition: p.Partition, Offset: *p.Committed}
+		if named {
+			o.Group = d.Group
+		}
+		list = append(list, o)
+	}
+	return list
 }
 
 // printOffsets prints the offsets as a file, or in the requested format.

@@ -1,8 +1,9 @@
 // Package group implements chronikctl group: list, describe, reset, export, delete and
 // delete-offsets.
 //
-// It treats groups of the classic and of the consumer protocol (KIP-848) alike. Each command is
-// in a file of its name; state.go fetches the data that they share.
+// It treats groups of the classic and of the consumer protocol (KIP-848) alike, and as far as they
+// have the same, share groups (KIP-932; share.go). Each command is in a file of its name; state.go
+// fetches the data that they share.
 package group
 
 import (
@@ -14,7 +15,7 @@ import (
 
 // New returns the command group.
 func New(a *app.App) *cobra.Command {
-	c := app.Parent("group", "List, describe, reset, export and delete consumer groups and their offsets",
+	c := app.Parent("group", "List, describe, reset, export and delete groups and their offsets",
 		list(a), describe(a), reset(a), export(a), remove(a), deleteOffsets(a))
 	cli.Instead(c, map[string]string{
 		"lag":           "group list shows each group's lag, group describe the lag of each partition",

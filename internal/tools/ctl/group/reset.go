@@ -28,14 +28,15 @@ type move struct {
 
 func reset(a *app.App) *cobra.Command {
 	var w resetFlags
-	var dryRun bool
+	var dryRun, shared bool
 	c := &cobra.Command{
 		Use: "reset GROUP", Short: "Set the offsets of a group that has no members", Args: app.Args(1, 1, "one group"),
 		ValidArgsFunction: a.Groups(1),
 		Long: "reset sets the offsets from which a group continues. It lists the old and the new offsets and asks; --yes confirms,\n" +
 			"--dry-run only lists. Without --topic it resets all topics for which the group has offsets. If a new offset is below\n" +
 			"the start of its partition, reset uses the start; if it is above the end, reset uses the end. The group must have no\n" +
-			"members, because they would commit their own offsets.",
+			"members, because they would commit their own offsets. Of a share group, reset sets the positions, and what members\n" +
+			"have done above them is forgotten. If there is no such group, reset creates one; with --share a share group.",
 		Example: "  chronikctl group reset audit --to-earliest --dry-run\n  chronikctl group reset audit --topic orders:0,1 --to-offset 1200\n" +
 			"  chronikctl group reset audit --topic orders --to-time 2h\n  chronikctl group reset audit --shift-by -100\n  chronikctl group reset audit --from-file offsets.csv",
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -43,19 +44,25 @@ func reset(a *app.App) *cobra.Command {
 				return err
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
-				return run(ctx, a, adm, names[0], &w, dryRun)
+				return run(ctx, a, adm, names[0], &w, shared, dryRun)
 			})(cmd, names)
 		},
 	}
 	w.flags(c, a)
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
+	c.Flags().BoolVar(&shared, "share", false, "the group is a share group; needed for one that does not exist yet")
 	return c
 }
 
-func run(ctx context.Context, a *app.App, adm *kadm.Client, name string, w *resetFlags, dryRun bool) error {
+func run(ctx context.Context, a *app.App, adm *kadm.Client, name string, w *resetFlags, shared, dryRun bool) error {
 	d, err := loadOrNew(ctx, a, adm, name)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case shared && d.Type == "":
+		d.Type = typeShare
+	case shared && d.Type != typeShare:
+		return fmt.Errorf("reset group %s: it is a %s group; leave --share out", name, d.Type)
 	}
 	if len(d.Members) > 0 {
 		return app.Refused("reset group "+name, kerr.NonEmptyGroup, fmt.Sprintf("it has %s, which would commit their own offsets",
@@ -69,27 +76,26 @@ func run(ctx context.Context, a *app.App, adm *kadm.Client, name string, w *rese
 		return printMoves(a, name, "would continue at", moves)
 	}
 	var changes []string
-	ask := kadm.Offsets{}
 	for _, m := range moves {
-		ask.AddOffset(m.Topic, m.Partition, m.To, -1)
 		changes = append(changes, fmt.Sprintf("%s partition %d: %s to %d", m.Topic, m.Partition, known(m.From), m.To))
 	}
 	if err := a.Confirm(fmt.Sprintf("set %s of group %s", text.Count(len(moves), "offset"), name), exportFirst, changes); err != nil {
 		return err
 	}
-	answers, err := adm.CommitOffsets(ctx, name, ask)
+	set := commit
+	if d.Type == typeShare {
+		set = alter
+	}
+	result, err := set(ctx, adm, name, moves)
 	if err != nil {
 		return app.Refused("reset group "+name, app.BrokerError(err), "")
 	}
 	var out app.Outcomes
 	for i := range moves {
 		m := &moves[i]
-		if r, ok := answers.Lookup(m.Topic, m.Partition); !ok || r.Err != nil {
-			if r.Err == nil {
-				r.Err = kerr.UnknownServerError
-			}
-			m.Error = r.Err.Error()
-			message, err := joined(r.Err)
+		if refused := result(m); refused != nil {
+			m.Error = refused.Error()
+			message, err := joined(refused)
 			out.Refused(m.Topic, fmt.Sprintf("reset group %s: %s partition %d", name, m.Topic, m.Partition), err, message)
 		}
 	}
@@ -97,6 +103,21 @@ func run(ctx context.Context, a *app.App, adm *kadm.Client, name string, w *rese
 		return err
 	}
 	return out.Err()
+}
+
+// commit sets the committed offsets of a group. result returns why that of a move was refused.
+func commit(ctx context.Context, adm *kadm.Client, name string, moves []move) (result func(m *move) error, err error) {
+	ask := kadm.Offsets{}
+	for _, m := range moves {
+		ask.AddOffset(m.Topic, m.Partition, m.To, -1)
+	}
+	answers, err := adm.CommitOffsets(ctx, name, ask)
+	return func(m *move) error {
+		if r, ok := answers.Lookup(m.Topic, m.Partition); ok {
+			return r.Err
+		}
+		return kerr.UnknownServerError
+	}, err
 }
 
 // joined turns the errors with which a broker refuses the offsets of a group with members into

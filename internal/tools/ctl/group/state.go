@@ -17,9 +17,9 @@ import (
 type described struct {
 	Group       string      `json:"group"`
 	State       string      `json:"state"`
-	Type        string      `json:"type"` // classic, consumer or streams
+	Type        string      `json:"type"` // classic, consumer, streams or share
 	Assignor    string      `json:"assignor"`
-	Epoch       *int32      `json:"epoch,omitempty"` // of a consumer group
+	Epoch       *int32      `json:"epoch,omitempty"` // of a consumer, streams or share group
 	Coordinator int32       `json:"coordinator"`
 	Lag         int64       `json:"lag"` // sum over the partitions with a known lag
 	Members     []member    `json:"members"`
@@ -35,7 +35,8 @@ type member struct {
 }
 
 // partition is a partition of one of the group's topics. A topic is the group's if the group has a
-// committed offset in it, or a member is assigned a partition of it.
+// committed offset in it, or a member is assigned a partition of it. Of a share group, Committed is
+// the start offset, and the lag does not have the records after it that are finished.
 type partition struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
@@ -47,9 +48,11 @@ type partition struct {
 	Client    string `json:"clientId,omitempty"`
 	Host      string `json:"host,omitempty"`
 	Metadata  string `json:"metadata,omitempty"`
+	Share     *share `json:"share,omitempty"`
 	Error     string `json:"error,omitempty"`
 
 	unread bool // neither committed nor assigned
+	shared bool // of a share group: its lag is the broker's
 }
 
 // load describes a group. A group that does not exist is an error.
@@ -125,9 +128,19 @@ func (d *described) standing() Progress {
 func once(ctx context.Context, a *app.App, adm *kadm.Client, names []string) (found map[string]*described, failed map[string]error) {
 	found, failed = members(ctx, adm, names)
 	streams(ctx, a, found, failed)
-	offsets := adm.FetchManyOffsets(ctx, slices.Sorted(maps.Keys(found))...)
+	var offsets kadm.FetchOffsetsResponses
+	if committed := slices.Sorted(maps.Keys(found)); len(committed) > 0 {
+		offsets = adm.FetchManyOffsets(ctx, committed...)
+	}
+	shares(ctx, a, adm, found, failed)
 	topics := map[string]bool{}
 	for name, d := range found {
+		if d.Type == typeShare {
+			for _, p := range d.Partitions {
+				topics[p.Topic] = true
+			}
+			continue
+		}
 		o := offsets[name]
 		switch {
 		case o.Err != nil:
@@ -334,7 +347,7 @@ func (p *partition) measure() {
 		}
 		return
 	}
-	if p.unread {
+	if p.unread || p.shared {
 		return
 	}
 	from := *p.Start

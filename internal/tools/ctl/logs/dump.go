@@ -182,10 +182,19 @@ func line(it *inspect.Item) string {
 	case it.Aborted != nil:
 		return fmt.Sprintf("aborted%s producer %d last stable offset %d", log, it.Aborted.Producer, it.Aborted.Stable) + at
 	case it.Record != nil:
-		return fmt.Sprintf("record %s-%d %d time %d key %s value %s", it.Topic, *it.Partition, *it.Offset, it.Record.Timestamp,
-			shown(it.Record.Key), shown(it.Record.Value))
+		return fmt.Sprintf("record %s-%d %d time %d ", it.Topic, *it.Partition, *it.Offset, it.Record.Timestamp) + content(it.Record)
 	}
 	return it.What + log + fmt.Sprintf(" bytes %d at %s", it.Bytes, it.File)
+}
+
+// content formats the key and the value, or what they mean.
+func content(r *inspect.ItemRecord) string {
+	if r.Decoded != nil {
+		if text, err := json.Marshal(r.Decoded); err == nil {
+			return string(text)
+		}
+	}
+	return "key " + shown(r.Key) + " value " + shown(r.Value)
 }
 
 func shown(s *string) string {

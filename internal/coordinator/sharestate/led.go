@@ -1,0 +1,30 @@
+package sharestate
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/sharegroup/window"
+)
+
+// Led is a share partition on the leader of its data partition.
+type Led struct {
+	// Err is NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION or COORDINATOR_NOT_AVAILABLE, if
+	// the leader could not be asked.
+	Err *kerr.Error
+	// High is the high watermark of the data partition.
+	High int64
+	// Loaded reports that the leader has the window in memory. Otherwise the fields below are 0: no
+	// member has fetched for minutes, or the state cannot be loaded.
+	Loaded bool
+	// Start is SPSO and End is SPEO.
+	Start, End int64
+	// The numbers of offsets from Start to End by their state: Acquired by members, Available,
+	// those that wait for a retry delay included, Archiving, and Finished.
+	Acquired, Available, Archiving, Finished int64
+	// Counts are since the leader has the share partition in memory.
+	Counts window.Counts
+}
+
+// Lag returns how many records a share group has to finish that begins at an offset, below the high
+// watermark, without the offsets from there on that are finished.
+func Lag(high, start, finished int64) int64 { return max(high-start-finished, 0) }

@@ -1,0 +1,36 @@
+package checks
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/view"
+)
+
+func TestSharePartitionsThatDeliverNothing(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	slow := func(x view.SlowShare) Facts {
+		x.Group, x.Topic, x.Partition, x.Start = "g", "t", 2, 7
+		return Facts{Now: now, SlowShares: []view.SlowShare{x}}
+	}
+	const share = "share group g of t-2: no records are delivered"
+	examine(t, "group", []patient{
+		{"takes its time", slow(view.SlowShare{Loading: shareLoaded - 1, Writing: shareStored - 1, Full: shareMoved - 1}), nil},
+		{"cannot be loaded", slow(view.SlowShare{Failed: true}), []string{"bad " + share + ": its stored state cannot be used"}},
+		{"loads for long", slow(view.SlowShare{Loading: shareLoaded}),
+			[]string{"warn " + share + ": its state has been loading since 2026-01-02T03:03:05Z"}},
+		{"is not stored", slow(view.SlowShare{Writing: shareStored}), []string{"bad " + share +
+			", and acknowledgements fail: a write to its share coordinator has had no answer since 2026-01-02T03:03:35Z"}},
+		{"dead letters are not copied", slow(view.SlowShare{Full: shareMoved, Archiving: 3}), []string{"warn " + share +
+			": its window has been full since 2026-01-02T02:59:05Z, and 3 records wait for the copy in the topic of dead letters"}},
+		{"is blocked", slow(view.SlowShare{Full: shareMoved}), []string{"warn " + share +
+			": its window has been full since 2026-01-02T02:59:05Z, as no member finishes the record at offset 7"}},
+	})
+	many := Facts{SlowShares: append(slices.Repeat([]view.SlowShare{{Full: shareMoved}}, mostGroups+1), view.SlowShare{Failed: true})}
+	if found, _ := findingsOf(t, "group", many); len(found) != mostGroups+1 || !strings.HasPrefix(found[0], "bad ") ||
+		found[mostGroups] != "warn share groups: 2 more share partitions do not deliver records" {
+		t.Errorf("%q", found)
+	}
+}

@@ -1,0 +1,196 @@
+package shareleader
+
+import (
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
+	"github.com/chronik-io/chronik/internal/sharegroup/window"
+)
+
+// total has what has happened to the records of a group, as long as the group has a share partition
+// in memory. It outlives each of them, so that it never falls meanwhile.
+type total struct {
+	partitions int // guarded by Leader.mu
+
+	mu     sync.Mutex
+	counts window.Counts
+}
+
+// maxFailed bounds the share partitions whose failed load is remembered, and failedTime is for how
+// long: a member that fetches tries again within seconds.
+const (
+	maxFailed  = 1000
+	failedTime = time.Minute
+)
+
+// tally adds what the window has counted to the totals, and notes whether it is full. It is called
+// before the window is dropped, and after each use.
+func (p *Partition) tally() {
+	if p.w == nil {
+		p.seen, p.fullAt = window.Counts{}, 0
+		return
+	}
+	if now := p.w.Counts(); now != p.seen {
+		news := now.Since(p.seen)
+		p.seen = now
+		p.counts.Add(news)
+		p.total.mu.Lock()
+		p.total.counts.Add(news)
+		p.total.mu.Unlock()
+	}
+	s := p.w.Stats()
+	switch full := s.End-s.Start >= p.cfg.Locks && s.Offsets[window.Available] == 0; {
+	case !full:
+		p.fullAt = 0
+	case p.fullAt == 0 || p.fullStart != s.Start:
+		p.fullAt, p.fullStart = max(p.l.now(), 1), s.Start
+	}
+}
+
+// enter counts a share partition of a group. The caller holds mu.
+func (l *Leader) enter(group string) *total {
+	t := l.totals[group]
+	if t == nil {
+		t = &total{}
+		l.totals[group] = t
+	}
+	t.partitions++
+	return t
+}
+
+// leave ends enter. The caller holds mu.
+func (l *Leader) leave(group string) {
+	if t := l.totals[group]; t != nil {
+		if t.partitions--; t.partitions == 0 {
+			delete(l.totals, group)
+		}
+	}
+}
+
+// noteLoad remembers that the state of a share partition cannot be loaded, or forgets it for nil.
+func (l *Leader) noteLoad(k format.Key, why *kerr.Error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if why == nil {
+		delete(l.failed, k)
+	} else if _, known := l.failed[k]; known || len(l.failed) < maxFailed {
+		l.failed[k] = failedLoad{why, l.now()}
+	}
+}
+
+// failedLoad is why a load has failed, and when.
+type failedLoad struct {
+	why *kerr.Error
+	at  time.Duration
+}
+
+// Surveyed is a share partition at the time of a Survey.
+type Surveyed struct {
+	Key format.Key
+	// Failed is why its state cannot be loaded: only members that fetch try again. Otherwise it is
+	// in memory.
+	Failed *kerr.Error
+	Loaded bool
+	window.Stats
+	High     int64 // high watermark
+	Sessions int   // that name it
+	// Loading, Full and Writing are for how long it has been loading, its window has been full
+	// without a move of SPSO, and a write has had no answer. 0: not at all.
+	Loading, Full, Writing time.Duration
+}
+
+// Survey has the share partitions, and by group what has happened to their records, and how many
+// sessions there are.
+type Survey struct {
+	Partitions []Surveyed
+	Totals     map[string]window.Counts
+	Sessions   map[string]int
+	// Loads counts states that were loaded, and Refused writes that were refused, since New.
+	Loads, Refused int64
+}
+
+// Survey returns the present state of all share partitions, in any order. It takes some time for
+// each.
+func (l *Leader) Survey() Survey {
+	now := l.now()
+	l.mu.Lock()
+	all := make([]*Partition, 0, len(l.parts))
+	for _, p := range l.parts {
+		all = append(all, p)
+	}
+	s := Survey{Totals: make(map[string]window.Counts, len(l.totals)), Sessions: map[string]int{}, Loads: l.loads.Load(),
+		Refused: l.refused.Load()}
+	for k := range l.sessions.byKey {
+		s.Sessions[k.group]++
+	}
+	for group, t := range l.totals {
+		t.mu.Lock()
+		s.Totals[group] = t.counts
+		t.mu.Unlock()
+	}
+	for k, f := range l.failed {
+		if now-f.at > failedTime {
+			delete(l.failed, k)
+		} else {
+			s.Partitions = append(s.Partitions, Surveyed{Key: k, Failed: f.why})
+		}
+	}
+	l.mu.Unlock()
+	for _, p := range all {
+		if x, ok := p.survey(now); ok {
+			s.Partitions = append(s.Partitions, x)
+		}
+	}
+	return s
+}
+
+// survey reports false if the share partition has ended.
+func (p *Partition) survey(now time.Duration) (Surveyed, bool) {
+	p.lock()
+	defer p.unlock()
+	x := Surveyed{Key: p.key, Loaded: p.w != nil, Sessions: p.users}
+	if p.state == ended {
+		return x, false
+	}
+	x.High = p.log.Ends().HighWatermark
+	if p.w == nil {
+		x.Loading = max(now-p.loadAt, 1)
+		return x, true
+	}
+	if x.Stats = p.w.Stats(); p.fullAt > 0 {
+		x.Full = max(now-p.fullAt, 1)
+	}
+	if p.write != nil {
+		x.Writing = max(now-p.began, 1)
+	}
+	return x, true
+}
+
+// Inspect returns a share partition whose data partition this broker leads.
+func (l *Leader) Inspect(k format.Key, log Log) sharestate.Led {
+	if broker, _ := log.Leader(); broker != l.opt.Self {
+		return sharestate.Led{Err: kerr.NotLeaderForPartition}
+	}
+	led := sharestate.Led{High: log.Ends().HighWatermark}
+	l.mu.Lock()
+	p := l.parts[k]
+	l.mu.Unlock()
+	if p == nil {
+		return led
+	}
+	p.lock()
+	defer p.unlock()
+	if p.tally(); p.w == nil {
+		return led
+	}
+	s := p.w.Stats()
+	led.Loaded, led.Start, led.End, led.Counts = true, s.Start, s.End, p.counts
+	led.Acquired, led.Archiving = s.Offsets[window.Acquired], s.Offsets[window.Archiving]
+	led.Available = s.Offsets[window.Available] + s.Offsets[window.Delayed]
+	led.Finished = s.Offsets[window.Acknowledged] + s.Offsets[window.Archived]
+	return led
+}
