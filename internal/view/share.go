@@ -39,6 +39,10 @@ type SlowShare struct {
 	// Loading, Full and Writing are for how long it has been loading, its window has been full
 	// without a move of Start, and a write has had no answer. 0: not at all.
 	Loading, Full, Writing time.Duration
+	// Uncopied is for how long copies of dead letters have failed, and Uncopyable why the last one
+	// did.
+	Uncopied   time.Duration
+	Uncopyable string
 	// Start is the share-partition start offset. Acquired records are held by members, Archiving
 	// ones wait for their copy in the topic of dead letters.
 	Start, Acquired, Archiving int64

@@ -16,6 +16,8 @@ const (
 	shareStored = 30 * time.Second
 	// shareLoaded is how long a load may take while its coordinator is loaded.
 	shareLoaded = time.Minute
+	// shareCopied is for how long copies of dead letters may fail: leaders change meanwhile.
+	shareCopied = 30 * time.Second
 	// shareMoved is for how long a full window need not move: members have that long for a record.
 	shareMoved = 5 * time.Minute
 )
@@ -70,6 +72,12 @@ func slowShare(now time.Time, s *view.SlowShare) (health.Finding, bool) {
 		x.Problem = "no records are delivered, and acknowledgements fail: a write to its share coordinator has had no answer since " +
 			since(s.Writing)
 		x.Remedy = "the broker repeats the write; bring back the leaders and replicas of __share_group_state, and check their disks"
+	case s.Uncopied >= shareCopied:
+		x.Works = "other records are delivered as long as the window has room for those that wait"
+		x.Problem = fmt.Sprintf("%s for the copy in the topic of dead letters, as no copy was possible since %s: %s",
+			text.Plural(s.Archiving, "record waits", "records wait"), since(s.Uncopied), s.Uncopyable)
+		x.Remedy = "the broker tries again every 10 s; mend what the reason says, or archive the records without copies: " +
+			health.Command("chronikctl", "config", "unset", "group", s.Group, "errors.deadletterqueue.topic.name")
 	case s.Full >= shareMoved && s.Archiving > 0:
 		x.Problem = fmt.Sprintf("no records are delivered: its window has been full since %s, and %s for the copy in the topic of dead letters",
 			since(s.Full), text.Plural(s.Archiving, "record waits", "records wait"))

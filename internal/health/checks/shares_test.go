@@ -23,7 +23,10 @@ func TestSharePartitionsThatDeliverNothing(t *testing.T) {
 			[]string{"warn " + share + ": its state has been loading since 2026-01-02T03:03:05Z"}},
 		{"is not stored", slow(view.SlowShare{Writing: shareStored}), []string{"bad " + share +
 			", and acknowledgements fail: a write to its share coordinator has had no answer since 2026-01-02T03:03:35Z"}},
-		{"dead letters are not copied", slow(view.SlowShare{Full: shareMoved, Archiving: 3}), []string{"warn " + share +
+		{"dead letters cannot be copied", slow(view.SlowShare{Uncopied: shareCopied, Uncopyable: "no such topic", Archiving: 1}), []string{
+			"warn share group g of t-2: 1 record waits for the copy in the topic of dead letters, as no copy was possible since " +
+				"2026-01-02T03:03:35Z: no such topic"}},
+		{"dead letters wait in a full window", slow(view.SlowShare{Full: shareMoved, Archiving: 3}), []string{"warn " + share +
 			": its window has been full since 2026-01-02T02:59:05Z, and 3 records wait for the copy in the topic of dead letters"}},
 		{"is blocked", slow(view.SlowShare{Full: shareMoved}), []string{"warn " + share +
 			": its window has been full since 2026-01-02T02:59:05Z, as no member finishes the record at offset 7"}},
