@@ -62,7 +62,7 @@ run: build ## start a broker on localhost:9092 with its data in ./data
 RULES := ./internal/storage/ ./internal/storage/journal/ ./internal/metadata/raftstore/ ./internal/replica/progress/ \
 	./internal/replica/stream/ ./internal/controller/ ./internal/controller/election/ ./internal/testing/sim/ \
 	./internal/coordinator/txn/ ./internal/coordinator/group/ ./internal/coordinator/sharestate/ \
-	./internal/sharegroup/window/ ./internal/shareleader/
+	./internal/sharegroup/window/ ./internal/shareleader/ ./internal/shareleader/deadletter/
 
 .PHONY: test
 test: ## all tests that need nothing but Go
