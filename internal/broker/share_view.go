@@ -65,7 +65,8 @@ func stateOfShare(p *shareleader.Surveyed) string {
 
 func slowShare(p *shareleader.Surveyed, t *metadata.Topic) view.SlowShare {
 	return view.SlowShare{Group: p.Key.Group, Topic: t.Name, Partition: p.Key.Partition, Failed: p.Failed != nil, Loading: p.Loading,
-		Full: p.Full, Writing: p.Writing, Uncopied: p.Uncopied, Uncopyable: p.Uncopyable, Start: p.Start, Acquired: p.Offsets[window.Acquired], Archiving: p.Offsets[window.Archiving]}
+		Full: p.Full, Writing: p.Writing, Uncopied: p.Uncopied, Uncopyable: p.Uncopyable,
+		Start: p.Start, Acquired: p.Offsets[window.Acquired], Archiving: p.Offsets[window.Archiving]}
 }
 
 func addShare(g *view.ShareGroup, p *shareleader.Surveyed, t *metadata.Topic) {
