@@ -433,7 +433,7 @@ type Producer struct {
 	ID               int64
 	Epoch            int16
 	LastSequence     int32 // -1: no batch of the epoch is remembered
-	Last             int64 // last offset of its latest batch; -1: none is remembered
+	Last             int64 // last offset of its latest batch of the epoch; -1: none is remembered
 	Seen             int64 // wall clock, ms, of its latest batch or marker
 	CoordinatorEpoch int32 // of the coordinator of its last marker; -1: none
 	First            int64 // first offset of its open transaction; -1: none is open
@@ -462,11 +462,8 @@ func (s *State) Producers() []Producer {
 
 func (p *producer) describe() Producer {
 	t, last, offset := p.now(), int32(-1), int64(-1)
-	if m := p.last(); m != nil {
-		offset = m.lastOffset
-		if m.epoch >= t.epoch {
-			last = m.lastSeq
-		}
+	if m := p.last(); m != nil && m.epoch >= t.epoch {
+		last, offset = m.lastSeq, m.lastOffset
 	}
 	return Producer{ID: p.id, Epoch: p.epoch(), LastSequence: last, Last: offset, Seen: p.seen, CoordinatorEpoch: t.coordinator,
 		First: t.first, Since: t.since}
