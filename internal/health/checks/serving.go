@@ -36,7 +36,7 @@ func servingChecks() []Check {
 			Doc: "Whether topics and configs can be changed, and whether the copy of the metadata is complete."},
 		{Name: "group", run: checkGroups,
 			Doc: "Consumer groups that are not served because their offsets cannot be loaded, and groups that do not finish a rebalance. " +
-				"Share groups that get no records of a partition, or whose dead letters cannot be copied.",
+				"Share groups that get no records of a partition, or whose dead letters cannot be copied."},
 		{Name: "transaction", run: checkTransactions,
 			Doc: "Transactional ids that are not served because they cannot be loaded, and transactions that do not end because partitions do not take their markers."},
 	}
