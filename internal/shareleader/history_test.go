@@ -1,6 +1,7 @@
 package shareleader
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 	"github.com/chronik-io/chronik/internal/testing/sharetest"
@@ -519,6 +521,45 @@ func TestHistory45AnAlteredPositionCountsAtOnce(t *testing.T) {
 		synctest.Wait()
 		return differ(show(got), "0-0:1", show(w.join(w.leader(), "b").fetch(1)), "0-0:1",
 			a.ack(0, 0, window.Accept), kerr.InvalidRecordState.Message)
+	})
+}
+
+// lateOpens is a coordinator whose answers to opens are late.
+type lateOpens struct {
+	Coordinator
+	answers []func()
+}
+
+func (c *lateOpens) Open(ctx context.Context, items []sharestate.Opening, done func([]sharestate.Opened)) {
+	c.Coordinator.Open(ctx, items, func(list []sharestate.Opened) { c.answers = append(c.answers, func() { done(list) }) })
+}
+
+// The notification of an alter may overtake the answer to the open of the former state.
+func TestAnAlterDuringALoadCountsAtOnce(t *testing.T) {
+	late := &lateOpens{}
+	check(t, 1, func(w *world) string {
+		answer := func() {
+			synctest.Wait()
+			list := late.answers
+			late.answers = nil
+			for _, f := range list {
+				f()
+			}
+			synctest.Wait()
+		}
+		w.put(1, false)
+		w.desk.Initialize(w.key, 2, 1)
+		a := w.join(w.leader(), "a")
+		f := a.begin(1, nil)
+		synctest.Wait()
+		w.desk.Initialize(w.key, 3, 0)
+		w.leader().Changed(w.key, sharestate.Identity{StateEpoch: 3, Created: 1}, -1)
+		answer()
+		answer()
+		return differ(show(f.taken), "0-0:1", f.err, (*kerr.Error)(nil))
+	}, func(o *Options) {
+		late.Coordinator = o.Coordinator
+		o.Coordinator = late
 	})
 }
 
