@@ -22,7 +22,7 @@ type Queued struct {
 	f    Fetch
 	at   *list.Element // nil: it has left
 	load uint64        // of the turn
-	away bool          // others may pass it
+	away bool          // others may pass it: it did not use its last turn
 }
 
 // Join puts a fetch at the end of the queue.
@@ -157,6 +157,7 @@ func (pl *Queued) Turn(most int64) (t Turn, ok bool, err *kerr.Error) {
 	}
 	pl.away = false
 	if p.state != ready || pl.at == nil || p.foremost() != pl && p.allowed != pl {
+		p.missed = p.missed || p.turn != nil
 		return t, false, nil
 	}
 	if p.turn != nil {
@@ -205,7 +206,8 @@ func (p *Partition) full(n int64) bool {
 	return m.Used()+n > m.Size()
 }
 
-// End ends the turn.
+// End ends the turn. A fetch that has taken nothing, because it wants more than there is, keeps its
+// place, and others pass it until it asks for the turn again.
 func (pl *Queued) End() {
 	p := pl.p
 	p.lock()
@@ -213,8 +215,8 @@ func (pl *Queued) End() {
 	pl.end()
 }
 
-// Away ends the turn of a fetch that cannot use it at present, as it waits for something else. It
-// keeps its place, and others pass it until it asks for the turn again.
+// Away is End for a fetch that cannot use its turn at present, as it waits for something else: there
+// may be records for others, which try at once.
 func (pl *Queued) Away() {
 	p := pl.p
 	p.lock()
@@ -222,7 +224,6 @@ func (pl *Queued) Away() {
 	if p.l.opt.Broken.Has(WaitWithTurn) {
 		return
 	}
-	pl.away = true
 	pl.end()
 	p.wake()
 }
@@ -232,7 +233,7 @@ func (pl *Queued) end() {
 	if p.turn != pl {
 		return
 	}
-	p.turn = nil
+	p.turn, pl.away = nil, true
 	if p.missed {
 		p.missed = false
 		p.wake()
