@@ -306,6 +306,22 @@ func TestAcknowledgementsOfAShareFetch(t *testing.T) {
 	m.eventuallyFetched("0[0 0 [3] 3-3:2]")
 }
 
+// A partition may be named repeatedly in a request. An error of any part of it is answered.
+func TestAcknowledgementsOfAPartitionThatIsNamedTwice(t *testing.T) {
+	n, id, _ := shareNode(t)
+	n.put(t, "t", 2, "x")
+	m := n.sharer(t, "m", id)
+	m.eventuallyFetched("0[0 0 [0 1] 0-1:1]")
+	for _, order := range [][]ack{{{5, 5, []int8{1}}, {0, 0, []int8{1}}}, {{1, 1, []int8{1}}, {5, 5, []int8{1}}}} {
+		req := m.request(order[:1]...)
+		more := req.Topics[0].Partitions[0]
+		more.AcknowledgementBatches = []kmsg.ShareFetchRequestTopicPartitionAcknowledgementBatch{
+			{FirstOffset: order[1].first, LastOffset: order[1].last, AcknowledgeTypes: order[1].types}}
+		req.Topics[0].Partitions = append(req.Topics[0].Partitions, more)
+		wantShared(t, ask[*kmsg.ShareFetchResponse](t, m.w, 2, req), "0[0 42 []]")
+	}
+}
+
 // The record limit is kept within a batch; the batch is sent whole.
 func TestTheModesOfAcquisition(t *testing.T) {
 	n, id, _ := shareNode(t)
