@@ -694,6 +694,40 @@ func TestIdleSharePartitionsLeaveTheMemory(t *testing.T) {
 	})
 }
 
+// A member may hold records of a partition that its session has forgotten.
+func TestSharePartitionsWithLocksAreNotIdle(t *testing.T) {
+	check(t, 1, func(w *world) string {
+		w.settings.Lock = time.Hour
+		w.put(1, false)
+		a := w.join(w.leader(), "a")
+		got := show(a.fetch(1))
+		a.s.Forget([]Named{{w.key.Topic, w.key.Partition}})
+		time.Sleep(2 * idleTime)
+		accepted := a.ack(0, 0, window.Accept)
+		synctest.Wait()
+		return differ(got, "0-0:1", accepted, "ok", w.desk.Summary(w.key).Start, 1)
+	})
+}
+
+// Members without a session are forgotten, also those whose session is older than the window.
+func TestMembersAreForgotten(t *testing.T) {
+	check(t, 1, func(w *world) string {
+		p := w.join(w.leader(), "stays").partition()
+		synctest.Wait()
+		for i := range 100 {
+			c := w.join(w.leader(), fmt.Sprint(i))
+			c.partition()
+			w.leader().Changed(w.key, sharestate.Identity{}, -1)
+			synctest.Wait()
+			c.s.End()
+		}
+		p.lock()
+		defer p.unlock()
+		stays := p.members["stays"]
+		return differ(len(p.members) < 20, true, stays != nil && stays.sessions == 1, true)
+	})
+}
+
 // The work of a fetch and of an acknowledgement does not depend on the width of the window. Package
 // window counts the nodes that it visits; here the calls and the memory count.
 func TestTheCostOfAWideWindow(t *testing.T) {

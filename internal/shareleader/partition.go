@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -267,7 +268,7 @@ func (p *Partition) drop(why *kerr.Error) {
 	p.load++
 	p.tally()
 	p.w, p.write, p.retry, p.retryAt, p.due, p.dueAt, p.pressAt = nil, nil, nil, 0, 0, 0, 0
-	p.members = map[string]*member{}
+	maps.DeleteFunc(p.members, func(_ string, m *member) bool { return m.sessions == 0 })
 	p.letters = letters{seen: p.letters.seen}
 	p.answer(why, func(waiter) bool { return true })
 }
