@@ -728,6 +728,24 @@ func TestMembersAreForgotten(t *testing.T) {
 	})
 }
 
+// A batch of many records is acquired in parts: one acknowledgement can make a run of each record.
+func TestTheMemoryOfALargeBatch(t *testing.T) {
+	check(t, 1, func(w *world) string {
+		w.settings.Locks = 2000
+		w.put(130_000, false)
+		a := w.join(w.leader(), "a")
+		got := show(a.fetch(1))
+		types := make([]window.AckType, 2000)
+		for i := range types {
+			types[i] = window.AckType(1 + i%2)
+		}
+		acked := a.ack(0, 1999, types...)
+		synctest.Wait()
+		s, _ := a.partition().Stats()
+		return differ(got, "0-1999:1", acked, "ok", s.Bytes < 2000*recordBytes, true)
+	})
+}
+
 // The work of a fetch and of an acknowledgement does not depend on the width of the window. Package
 // window counts the nodes that it visits; here the calls and the memory count.
 func TestTheCostOfAWideWindow(t *testing.T) {

@@ -58,6 +58,9 @@ const (
 	// become a run of its own with a lock.
 	recordBytes     = 64
 	reservedRecords = 4096
+	// widestBatch is how many offsets a batch may have that is acquired whole although it exceeds
+	// the window: the largest share.partition.max.record.locks.
+	widestBatch = 10_000
 )
 
 // maxMarks is how many marks the state may get before no more records are acquired. A write that

@@ -254,9 +254,9 @@ func (pl *Queued) Take(s *Session, t window.Taking) (got []window.Delivery, lock
 	}
 	t.Member, t.Now = p.member(s.key.member).number, p.l.now()
 	for i := range t.Batches {
-		// The records of one batch may become as many runs, whatever the window's width.
-		if b := &t.Batches[i]; b.Last-b.Base >= maxMarks/2 {
-			t.Strict, t.Records = true, min(t.Records, maxMarks/2)
+		// Each record of a batch may become a run, whatever the window's width.
+		if b := &t.Batches[i]; b.Last-b.Base >= widestBatch && !t.Strict {
+			t.Strict, t.Records = true, widestBatch
 		}
 	}
 	p.w.StartMoved(p.log.Ends().LogStart)
