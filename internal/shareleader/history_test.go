@@ -563,6 +563,25 @@ func TestAnAlterDuringALoadCountsAtOnce(t *testing.T) {
 	})
 }
 
+// The same without the notification: the members that join after the alter get the records.
+func TestAnAlterWithoutANotificationCountsForTheNextMembers(t *testing.T) {
+	check(t, 1, func(w *world) string {
+		w.put(2, false)
+		a := w.join(w.leader(), "a")
+		got := show(a.fetch(10))
+		accepted := a.ack(0, 1, window.Accept)
+		synctest.Wait()
+		a.s.End()
+		w.desk.Initialize(w.key, 2, 1)
+		f := w.join(w.leader(), "b").begin(10, nil)
+		synctest.Wait()
+		loads := w.desk.Calls(sharetest.Open)
+		w.join(w.leader(), "c").partition() // one more session asks for nothing
+		synctest.Wait()
+		return differ(got, "0-1:1", accepted, "ok", show(f.taken), "1-1:1", loads, 2, w.desk.Calls(sharetest.Peek), 3)
+	})
+}
+
 // A process that stood still has not read the requests that came meanwhile.
 func history54(w *world) string {
 	w.put(1, false)

@@ -517,12 +517,36 @@ func (p *Partition) used(s *Session, n int) {
 	p.lock()
 	defer p.unlock()
 	p.users += n
-	if p.idleAt = 0; p.users == 0 {
+	switch p.idleAt = 0; {
+	case p.users == 0:
 		p.idleAt = p.l.now() + idleTime
+	case p.users == n:
+		p.verify()
 	}
 	if p.state != ended {
 		p.member(s.key.member).sessions += n
 	}
+}
+
+// verify loads if the stored state is another one than that of the window. It is called for the
+// first session: the offsets of a group without members may have been altered, and the notification
+// may be lost. Without a write, the leader would not learn that.
+func (p *Partition) verify() {
+	if p.state != ready {
+		return
+	}
+	load := p.load
+	p.do(func() {
+		ctx, cancel := context.WithTimeout(p.l.ctx, callTime)
+		p.l.opt.Coordinator.Peek(ctx, []format.Key{p.key}, func(found []sharestate.Peeked) {
+			cancel()
+			p.lock()
+			defer p.unlock()
+			if f := found[0]; p.load == load && p.state == ready && !again(f.Err) && f.ID != p.id {
+				p.reload(kerr.NotLeaderForPartition)
+			}
+		})
+	})
 }
 
 // release releases what a member holds: its session has ended.
