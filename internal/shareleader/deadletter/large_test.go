@@ -5,6 +5,7 @@ import (
 	"context"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
@@ -81,5 +82,22 @@ func TestRecordsOfManyHeadersTakeNoMemory(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
 		t.Errorf("%d headers take %d bytes", o.record.Headers.Len(), n)
+	}
+}
+
+// A topic that refuses the batches of clients for their size and time accepts copies.
+func TestCopiesAreAccepted(t *testing.T) {
+	o := &one{most: 100, record: record.Record{Value: make([]byte, 100)}}
+	o.copied(t)
+	strict := record.Rules{MaxBatchBytes: 100, TimestampBefore: record.TimestampLimit(0), TimestampAfter: record.TimestampLimit(0)}
+	now := time.Now()
+	for _, at := range []time.Time{now.Add(-time.Hour), now.Add(time.Hour)} {
+		rules := rulesFor(strict)
+		if _, err := rules.Accept(o.got, at); err != nil {
+			t.Error(err)
+		}
+		if _, err := strict.Accept(o.got, at); err == nil {
+			t.Error("the topic accepts what it should refuse")
+		}
 	}
 }
