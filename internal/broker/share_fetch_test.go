@@ -431,6 +431,30 @@ func TestAShareGroupGetsNoControlRecords(t *testing.T) {
 	})
 }
 
+// The isolation level of a group applies to the fetches that wait, too.
+func TestTheIsolationLevelChangesDuringAShareFetch(t *testing.T) {
+	n, id, _ := shareNode(t)
+	a, b := n.sharer(t, "a", id), n.sharer(t, "b", id)
+	a.wait = 60_000
+	must(t, a.w.send(a.request()))
+	wantShared(t, b.fetch(), "")
+	mustAlter(t, b.w, incremental(groupType, "g", "share.isolation.level", set, "read_committed"))
+	eventually(t, "the setting applies", func() bool { return n.Handler.shareSettings("g").Committed })
+	wantShared(t, b.fetch(), "")
+	p, err := n.opt.Replicas.Partition(id, 0)
+	must(t, err)
+	h := handmade{p, t}
+	h.in(7, 0)
+	h.end(7, 1, record.Abort)
+	h.in(8, 0)
+	h.end(8, 1, record.Commit)
+	resp, err := a.w.receive(&kmsg.ShareFetchRequest{Version: 2})
+	must(t, err)
+	if got := shared(t, resp.(*kmsg.ShareFetchResponse)); !strings.HasSuffix(got, " 2-2:1]") || strings.Contains(got, "0-0") {
+		t.Errorf("%s, want offset 2", got)
+	}
+}
+
 func TestBatchesOfARead(t *testing.T) {
 	n, id, _ := shareNode(t)
 	p, err := n.opt.Replicas.Partition(id, 0)

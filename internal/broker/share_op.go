@@ -276,6 +276,7 @@ func (op *shareOp) turns() (found int64, failed bool) {
 			p.err, failed = code, true
 		} else if share.has {
 			p.idle, p.offset, p.currentEpoch = false, share.turn.From, share.turn.Epoch
+			op.committed = op.committed || share.turn.Committed // the group's settings may have changed meanwhile
 			n++
 		}
 	}

@@ -143,6 +143,8 @@ type Turn struct {
 	Epoch int32
 	// Records bounds how many to take, so that others who wait get some.
 	Records int64
+	// Committed: the group gets no records of open or aborted transactions.
+	Committed bool
 }
 
 // Turn gives the fetch the turn if there may be records for it. most is how many it wants. It
@@ -181,7 +183,7 @@ func (pl *Queued) Turn(most int64) (t Turn, ok bool, err *kerr.Error) {
 		p.pressAt = now + pressed
 		return t, false, nil
 	}
-	t.Records, t.Epoch = most, p.epoch
+	t.Records, t.Epoch, t.Committed = most, p.epoch, p.cfg.Committed
 	if others := int64(p.queue.Len() - 1); others > 0 {
 		free := s.Offsets[window.Available] + max(0, p.cfg.Locks-(s.End-s.Start))
 		t.Records = min(most, max(1, free/(others+1)))
