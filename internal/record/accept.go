@@ -27,7 +27,7 @@ type Rules struct {
 	TimestampBefore, TimestampAfter time.Duration
 	// RequireKeys rejects records without a key (cleanup.policy contains compact).
 	RequireKeys bool
-	// OfBroker: a broker has made the batch, which may have a producer id that clients must not use.
+	// OfBroker: a broker has made the batch. It may have a producer id that clients must not use.
 	OfBroker bool
 }
 

@@ -217,8 +217,8 @@ func (pl *Queued) End() {
 	pl.end()
 }
 
-// Away is End for a fetch that cannot use its turn at present, as it waits for something else: there
-// may be records for others, which try at once.
+// Away is End for a fetch that cannot use its turn at present, as it waits for something else.
+// There may be records for others, which try at once.
 func (pl *Queued) Away() {
 	p := pl.p
 	p.lock()

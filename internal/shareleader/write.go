@@ -241,8 +241,8 @@ func (p *Partition) tick() {
 	}
 }
 
-// inUse reports whether the window has something that an idle share partition must not end. A member
-// may hold records of a partition that its session does not name any more.
+// inUse reports whether the window has something that an idle share partition must not end. A
+// member may hold records of a partition that its session does not name any more.
 func (p *Partition) inUse() bool {
 	s := p.w.Stats()
 	return p.w.Due() || s.Offsets[window.Archiving] > 0 || s.Offsets[window.Acquired] > 0
