@@ -517,10 +517,11 @@ func (p *Partition) used(s *Session, n int) {
 	p.lock()
 	defer p.unlock()
 	p.users += n
-	switch p.idleAt = 0; {
-	case p.users == 0:
+	p.idleAt = 0
+	switch p.users {
+	case 0:
 		p.idleAt = p.l.now() + idleTime
-	case p.users == n:
+	case n: // the first one
 		p.verify()
 	}
 	if p.state != ended {
