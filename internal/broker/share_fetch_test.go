@@ -306,6 +306,22 @@ func TestAcknowledgementsOfAShareFetch(t *testing.T) {
 	m.eventuallyFetched("0[0 0 [3] 3-3:2]")
 }
 
+// A partition may be named repeatedly in a request. An error of any part of it is answered.
+func TestAcknowledgementsOfAPartitionThatIsNamedTwice(t *testing.T) {
+	n, id, _ := shareNode(t)
+	n.put(t, "t", 2, "x")
+	m := n.sharer(t, "m", id)
+	m.eventuallyFetched("0[0 0 [0 1] 0-1:1]")
+	for _, order := range [][]ack{{{5, 5, []int8{1}}, {0, 0, []int8{1}}}, {{1, 1, []int8{1}}, {5, 5, []int8{1}}}} {
+		req := m.request(order[:1]...)
+		more := req.Topics[0].Partitions[0]
+		more.AcknowledgementBatches = []kmsg.ShareFetchRequestTopicPartitionAcknowledgementBatch{
+			{FirstOffset: order[1].first, LastOffset: order[1].last, AcknowledgeTypes: order[1].types}}
+		req.Topics[0].Partitions = append(req.Topics[0].Partitions, more)
+		wantShared(t, ask[*kmsg.ShareFetchResponse](t, m.w, 2, req), "0[0 42 []]")
+	}
+}
+
 // The record limit is kept within a batch; the batch is sent whole.
 func TestTheModesOfAcquisition(t *testing.T) {
 	n, id, _ := shareNode(t)
@@ -413,6 +429,30 @@ func TestAShareGroupGetsNoControlRecords(t *testing.T) {
 	eventually(t, "all offsets are finished", func() bool {
 		return desk.Summary(format.Key{Group: "g", Topic: id}).Start == 4
 	})
+}
+
+// The isolation level of a group applies to the fetches that wait, too.
+func TestTheIsolationLevelChangesDuringAShareFetch(t *testing.T) {
+	n, id, _ := shareNode(t)
+	a, b := n.sharer(t, "a", id), n.sharer(t, "b", id)
+	a.wait = 60_000
+	must(t, a.w.send(a.request()))
+	wantShared(t, b.fetch(), "")
+	mustAlter(t, b.w, incremental(groupType, "g", "share.isolation.level", set, "read_committed"))
+	eventually(t, "the setting applies", func() bool { return n.Handler.shareSettings("g").Committed })
+	wantShared(t, b.fetch(), "")
+	p, err := n.opt.Replicas.Partition(id, 0)
+	must(t, err)
+	h := handmade{p, t}
+	h.in(7, 0)
+	h.end(7, 1, record.Abort)
+	h.in(8, 0)
+	h.end(8, 1, record.Commit)
+	resp, err := a.w.receive(&kmsg.ShareFetchRequest{Version: 2})
+	must(t, err)
+	if got := shared(t, resp.(*kmsg.ShareFetchResponse)); !strings.HasSuffix(got, " 2-2:1]") || strings.Contains(got, "0-0") {
+		t.Errorf("%s, want offset 2", got)
+	}
 }
 
 func TestBatchesOfARead(t *testing.T) {

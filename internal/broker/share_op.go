@@ -74,7 +74,17 @@ type sharePart struct {
 	got     []window.Delivery
 	records [][]byte
 	acked   bool
-	ack     *kerr.Error
+	waiting int         // acknowledgements without a result: a partition may be named repeatedly
+	ack     *kerr.Error // the first error
+}
+
+// acknowledged returns the result of the acknowledgements. Some have none if the answer leaves
+// before.
+func (s *sharePart) acknowledged() *kerr.Error {
+	if s.ack == nil && s.waiting > 0 {
+		return kerr.CoordinatorNotAvailable
+	}
+	return s.ack
 }
 
 func newShareOp(c call, s *shareleader.Session, group string) *shareOp {
@@ -99,7 +109,7 @@ func (op *shareOp) acknowledge(a *shareAcks, renew bool) {
 	}
 	op.mu.Lock()
 	op.pending++
-	share.ack = kerr.CoordinatorNotAvailable // if the answer leaves without the result
+	share.waiting++
 	op.mu.Unlock()
 	share.p.Acknowledge(op.s, a.acks, renew, func(code *kerr.Error) {
 		op.mu.Lock()
@@ -107,7 +117,10 @@ func (op *shareOp) acknowledge(a *shareAcks, renew bool) {
 			op.mu.Unlock()
 			return
 		}
-		share.ack = code
+		share.waiting--
+		if share.ack == nil {
+			share.ack = code
+		}
 		op.mu.Unlock()
 		op.acknowledged()
 	})
@@ -263,6 +276,7 @@ func (op *shareOp) turns() (found int64, failed bool) {
 			p.err, failed = code, true
 		} else if share.has {
 			p.idle, p.offset, p.currentEpoch = false, share.turn.From, share.turn.Epoch
+			op.committed = op.committed || share.turn.Committed // the group's settings may have changed meanwhile
 			n++
 		}
 	}
@@ -510,8 +524,8 @@ func (op *shareOp) result(i int) protocol.ShareFetchResult {
 	if p.err != nil && op.fetches {
 		res.Code = codeByID(p.err)
 	}
-	if share.ack != nil {
-		res.AckCode = share.ack.Code
+	if code := share.acknowledged(); code != nil {
+		res.AckCode = code.Code
 	}
 	for _, code := range []int16{res.Code, res.AckCode} {
 		if code == 0 {

@@ -27,7 +27,13 @@ type Rules struct {
 	TimestampBefore, TimestampAfter time.Duration
 	// RequireKeys rejects records without a key (cleanup.policy contains compact).
 	RequireKeys bool
+	// OfBroker: a broker has made the batch. It may have a producer id that clients must not use.
+	OfBroker bool
 }
+
+// FirstBrokerProducer is the first of the producer ids that only brokers use. They are above all
+// ids that clients get.
+const FirstBrokerProducer = int64(1) << 62
 
 // TimestampLimit converts a config value to a limit in Rules. In a config, 0 allows no difference
 // at all, and the largest Duration allows any.
@@ -179,6 +185,8 @@ func (r *Rules) checkProducer(b Batch) error {
 	switch {
 	case id < -1:
 		return refuse(InvalidRecord, "the producer id is %d", id)
+	case id >= FirstBrokerProducer && !r.OfBroker:
+		return refuse(InvalidRecord, "the producer id %d is one of those that only brokers use; get one with InitProducerId", id)
 	case id >= 0 && b.ProducerEpoch() < 0:
 		return refuse(InvalidRecord, "the epoch of producer id %d is %d", id, b.ProducerEpoch())
 	case id >= 0 && b.BaseSequence() < 0:

@@ -64,6 +64,9 @@ func TestAcceptToleratesOddBatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { mustAccept(t, &Rules{}, foreignBatch(t, None, sample(), change)) })
 	}
+	mustAccept(t, &Rules{OfBroker: true}, foreignBatch(t, None, sample(), func(b *kmsg.RecordBatch) {
+		b.ProducerID, b.ProducerEpoch, b.FirstSequence = FirstBrokerProducer, 0, 0
+	}))
 	t.Run("long varint", func(t *testing.T) {
 		mustAccept(t, &Rules{}, foreignRaw(t, None, []byte{0x8e, 0x80, 0x00, 0, 0, 0, 1, 1, 0x80, 0x00}, 1, nil))
 	})

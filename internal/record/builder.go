@@ -57,10 +57,15 @@ func (w *Builder) Size() int { return len(w.buf) }
 // Append adds a record: its timestamp in ms since 1970 (-1: none), its key and value, where nil is
 // null, and its headers. It copies the bytes. Build reports a batch larger than 2 GiB.
 func (w *Builder) Append(timestamp int64, key, value []byte, headers []Header) {
+	w.AppendEncoded(timestamp, key, value, HeadersOf(headers...))
+}
+
+// AppendEncoded is Append with encoded headers.
+func (w *Builder) AppendEncoded(timestamp int64, key, value []byte, headers Headers) {
 	if w.count == 0 {
 		w.first = timestamp
 	}
-	p, ok := appendRecord(w.buf, timestamp-w.first, w.count, key, value, HeadersOf(headers...))
+	p, ok := appendRecord(w.buf, timestamp-w.first, w.count, key, value, headers)
 	if w.err != nil || !ok || w.count == math.MaxInt32 {
 		w.err = errBatchFull
 		return

@@ -29,13 +29,18 @@ type Headers struct {
 }
 
 // HeadersOf encodes headers.
-func HeadersOf(list ...Header) Headers {
-	h := Headers{n: len(list)}
+func HeadersOf(list ...Header) (h Headers) {
 	for _, x := range list {
-		h.raw = append(binary.AppendVarint(h.raw, int64(len(x.Key))), x.Key...) // never null
-		h.raw = appendField(h.raw, x.Value)
+		h.Add(x)
 	}
 	return h
+}
+
+// Add adds a header. It must not be called for those of a record that was read.
+func (h *Headers) Add(x Header) {
+	h.n++
+	h.raw = append(binary.AppendVarint(h.raw, int64(len(x.Key))), x.Key...) // never null
+	h.raw = appendField(h.raw, x.Value)
 }
 
 // Len returns their number.

@@ -54,6 +54,7 @@ func TestAcceptRefusesHeaders(t *testing.T) {
 		{"unknown attribute", attrs(0x80), InvalidRecord},
 		{"unknown attribute, high byte", attrs(math.MinInt16), InvalidRecord},
 		{"producer id -2", idempotent(-2, 0, 0), InvalidRecord},
+		{"producer id of brokers", idempotent(FirstBrokerProducer, 0, 0), InvalidRecord},
 		{"producer without epoch", idempotent(1, -1, 0), InvalidRecord},
 		{"producer without sequence", idempotent(1, 0, -1), InvalidRecord},
 		{"transactional without producer", attrs(0x10), InvalidRecord},

@@ -213,7 +213,8 @@ func (l *Leader) Changed(k format.Key, id sharestate.Identity, leader int32) {
 		return
 	}
 	p.lock()
-	if p.state == ready && (p.id != id || p.epoch < leader) {
+	// A load may get the answer about the former state after this notification.
+	if (p.state == ready || p.state == loading) && (p.id != id || p.epoch < leader) {
 		p.reload(kerr.NotLeaderForPartition)
 	}
 	p.unlock()

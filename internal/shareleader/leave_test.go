@@ -57,6 +57,26 @@ func TestAPlannedStopStoresDeliveries(t *testing.T) {
 	})
 }
 
+// Planned stops count deliveries that are not over, but they do not use up the last one.
+func TestPlannedStopsArchiveNothing(t *testing.T) {
+	check(t, 2, func(w *world) string {
+		w.put(1, false)
+		var got string
+		for i := range 7 {
+			a := w.join(w.leader(), "a")
+			got = show(a.fetch(10))
+			w.leader().Release(context.Background())
+			w.elect(int32(1-i%2), 0)
+			w.notify(w.brokers[i%2])
+			w.brokers[i%2].closing.Store(false) // it is started again
+			synctest.Wait()
+		}
+		a := w.join(w.leader(), "a")
+		last := show(a.fetch(10))
+		return differ(got, "0-0:5", last, "0-0:5", a.ack(0, 0, window.Release), "ok", show(a.fetch(10)), "")
+	})
+}
+
 // A leader that loses its leadership and gets it back at once loads when its last write is over.
 func TestAFormerLeaderThatCannotWriteGivesUp(t *testing.T) {
 	check(t, 1, func(w *world) string {
@@ -116,3 +136,28 @@ func busy(w *world) string {
 }
 
 func TestAFetchThatCannotUseItsTurnIsPassed(t *testing.T) { check(t, 1, busy) }
+
+// A fetch that is satisfied with less gets it although one that waits longer wants more.
+func TestAFetchThatWantsMoreIsPassed(t *testing.T) {
+	check(t, 1, func(w *world) string {
+		a, b := w.join(w.leader(), "a"), w.join(w.leader(), "b")
+		synctest.Wait()
+		first := &greedy{fetch: fetch{c: a, most: 1, cut: 4}}
+		p := a.partition()
+		synctest.Wait()
+		first.queued = p.Join(first)
+		first.Try()
+		w.put(1, false)
+		synctest.Wait()
+		return differ(show(b.fetch(1)), "0-0:1")
+	})
+}
+
+// greedy waits for more bytes than there are.
+type greedy struct{ fetch }
+
+func (g *greedy) Try() {
+	if _, ok, _ := g.queued.Turn(1); ok {
+		g.queued.End()
+	}
+}

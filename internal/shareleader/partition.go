@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -57,6 +58,9 @@ const (
 	// become a run of its own with a lock.
 	recordBytes     = 64
 	reservedRecords = 4096
+	// widestBatch is how many offsets a batch may have that is acquired whole although it exceeds
+	// the window: the largest share.partition.max.record.locks.
+	widestBatch = 10_000
 )
 
 // maxMarks is how many marks the state may get before no more records are acquired. A write that
@@ -267,7 +271,7 @@ func (p *Partition) drop(why *kerr.Error) {
 	p.load++
 	p.tally()
 	p.w, p.write, p.retry, p.retryAt, p.due, p.dueAt, p.pressAt = nil, nil, nil, 0, 0, 0, 0
-	p.members = map[string]*member{}
+	maps.DeleteFunc(p.members, func(_ string, m *member) bool { return m.sessions == 0 })
 	p.letters = letters{seen: p.letters.seen}
 	p.answer(why, func(waiter) bool { return true })
 }
@@ -513,12 +517,37 @@ func (p *Partition) used(s *Session, n int) {
 	p.lock()
 	defer p.unlock()
 	p.users += n
-	if p.idleAt = 0; p.users == 0 {
+	p.idleAt = 0
+	switch p.users {
+	case 0:
 		p.idleAt = p.l.now() + idleTime
+	case n: // the first one
+		p.verify()
 	}
 	if p.state != ended {
 		p.member(s.key.member).sessions += n
 	}
+}
+
+// verify loads if the stored state is another one than that of the window. It is called for the
+// first session: the offsets of a group without members may have been altered, and the notification
+// may be lost. Without a write, the leader would not learn that.
+func (p *Partition) verify() {
+	if p.state != ready {
+		return
+	}
+	load := p.load
+	p.do(func() {
+		ctx, cancel := context.WithTimeout(p.l.ctx, callTime)
+		p.l.opt.Coordinator.Peek(ctx, []format.Key{p.key}, func(found []sharestate.Peeked) {
+			cancel()
+			p.lock()
+			defer p.unlock()
+			if f := found[0]; p.load == load && p.state == ready && !again(f.Err) && f.ID != p.id {
+				p.reload(kerr.NotLeaderForPartition)
+			}
+		})
+	})
 }
 
 // release releases what a member holds: its session has ended.

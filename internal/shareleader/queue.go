@@ -22,7 +22,7 @@ type Queued struct {
 	f    Fetch
 	at   *list.Element // nil: it has left
 	load uint64        // of the turn
-	away bool          // others may pass it
+	away bool          // others may pass it: it did not use its last turn
 }
 
 // Join puts a fetch at the end of the queue.
@@ -143,6 +143,8 @@ type Turn struct {
 	Epoch int32
 	// Records bounds how many to take, so that others who wait get some.
 	Records int64
+	// Committed: the group gets no records of open or aborted transactions.
+	Committed bool
 }
 
 // Turn gives the fetch the turn if there may be records for it. most is how many it wants. It
@@ -157,6 +159,7 @@ func (pl *Queued) Turn(most int64) (t Turn, ok bool, err *kerr.Error) {
 	}
 	pl.away = false
 	if p.state != ready || pl.at == nil || p.foremost() != pl && p.allowed != pl {
+		p.missed = p.missed || p.turn != nil
 		return t, false, nil
 	}
 	if p.turn != nil {
@@ -180,7 +183,7 @@ func (pl *Queued) Turn(most int64) (t Turn, ok bool, err *kerr.Error) {
 		p.pressAt = now + pressed
 		return t, false, nil
 	}
-	t.Records, t.Epoch = most, p.epoch
+	t.Records, t.Epoch, t.Committed = most, p.epoch, p.cfg.Committed
 	if others := int64(p.queue.Len() - 1); others > 0 {
 		free := s.Offsets[window.Available] + max(0, p.cfg.Locks-(s.End-s.Start))
 		t.Records = min(most, max(1, free/(others+1)))
@@ -205,7 +208,8 @@ func (p *Partition) full(n int64) bool {
 	return m.Used()+n > m.Size()
 }
 
-// End ends the turn.
+// End ends the turn. A fetch that has taken nothing, because it wants more than there is, keeps its
+// place, and others pass it until it asks for the turn again.
 func (pl *Queued) End() {
 	p := pl.p
 	p.lock()
@@ -213,8 +217,8 @@ func (pl *Queued) End() {
 	pl.end()
 }
 
-// Away ends the turn of a fetch that cannot use it at present, as it waits for something else. It
-// keeps its place, and others pass it until it asks for the turn again.
+// Away is End for a fetch that cannot use its turn at present, as it waits for something else.
+// There may be records for others, which try at once.
 func (pl *Queued) Away() {
 	p := pl.p
 	p.lock()
@@ -222,7 +226,6 @@ func (pl *Queued) Away() {
 	if p.l.opt.Broken.Has(WaitWithTurn) {
 		return
 	}
-	pl.away = true
 	pl.end()
 	p.wake()
 }
@@ -232,7 +235,7 @@ func (pl *Queued) end() {
 	if p.turn != pl {
 		return
 	}
-	p.turn = nil
+	p.turn, pl.away = nil, true
 	if p.missed {
 		p.missed = false
 		p.wake()
@@ -253,9 +256,9 @@ func (pl *Queued) Take(s *Session, t window.Taking) (got []window.Delivery, lock
 	}
 	t.Member, t.Now = p.member(s.key.member).number, p.l.now()
 	for i := range t.Batches {
-		// The records of one batch may become as many runs, whatever the window's width.
-		if b := &t.Batches[i]; b.Last-b.Base >= maxMarks/2 {
-			t.Strict, t.Records = true, min(t.Records, maxMarks/2)
+		// Each record of a batch may become a run, whatever the window's width.
+		if b := &t.Batches[i]; b.Last-b.Base >= widestBatch && !t.Strict {
+			t.Strict, t.Records = true, widestBatch
 		}
 	}
 	p.w.StartMoved(p.log.Ends().LogStart)

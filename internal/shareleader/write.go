@@ -233,10 +233,17 @@ func (p *Partition) tick() {
 	}
 	p.pump()
 	if p.idleAt > 0 && now >= p.idleAt && p.state != leaving {
-		if p.write != nil || p.w != nil && (p.w.Due() || p.w.Stats().Offsets[window.Archiving] > 0) || p.queue.Len() > 0 {
+		if p.write != nil || p.w != nil && p.inUse() || p.queue.Len() > 0 {
 			p.idleAt = now + idleTime
 		} else {
 			p.end(kerr.NotLeaderForPartition)
 		}
 	}
+}
+
+// inUse reports whether the window has something that an idle share partition must not end. A
+// member may hold records of a partition that its session does not name any more.
+func (p *Partition) inUse() bool {
+	s := p.w.Stats()
+	return p.w.Due() || s.Offsets[window.Archiving] > 0 || s.Offsets[window.Acquired] > 0
 }

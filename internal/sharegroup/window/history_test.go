@@ -291,6 +291,30 @@ func TestHistory28AReleaseCounts(t *testing.T) {
 	n.delivers(n.take(3, 0, 1, one(0, 0)), Delivery{0, 0, 2})
 }
 
+// However often leaders change, the delivery limit is reached by deliveries that have failed.
+func TestChangesOfLeadersDoNotReachTheLimit(t *testing.T) {
+	h := begin(t, small())
+	for _, count := range []int{1, 2, 3, 4, 5, 5, 5} {
+		h.delivers(h.take(1, 0, 1, one(0, 0)), Delivery{0, 0, count})
+		h.Close()
+		w := h.Begin()
+		stored := Stored{Start: w.Start, Marks: w.Marks}
+		if want := (Mark{0, 0, Available, min(count, 4)}); stored.Marks[0] != want {
+			t.Errorf("mark %+v, want %+v", stored.Marks[0], want)
+		}
+		next, err := Load(small(), stored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h = history{t, next}
+	}
+	h.take(1, 0, 1, one(0, 0))
+	h.ack(1, 0, 0, 0, Release)
+	if h.start != 1 {
+		t.Error("the last delivery has failed, and the record is not finished")
+	}
+}
+
 // History 29: batch 1 is valid, batch 2 is not.
 func TestHistory29AllOrNothing(t *testing.T) {
 	h := begin(t, small())

@@ -366,7 +366,7 @@ func (p *plain) begin() *Write {
 		m := Mark{o, o, s.state, s.count}
 		switch s.state {
 		case Acquired:
-			if m.State = Available; !p.closed {
+			if m.State = Available; !p.closed || m.Count >= p.cfg.Deliveries {
 				m.Count--
 			}
 		case Delayed:

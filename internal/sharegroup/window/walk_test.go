@@ -35,9 +35,10 @@ type walk struct {
 	asked  []asked
 	copies []Letters
 	// held are the counts of what members held when the window was closed, and closing is the write
-	// with which they are stored.
+	// with which they are stored, except for those at the lowest delivery limit since then.
 	held    map[int64]int
 	closing uint64
+	lowest  int
 	// done are offsets whose accept or reject was answered, and least the counts that a later
 	// delivery must exceed, as a release was answered.
 	done   map[int64]bool
@@ -344,7 +345,7 @@ func (x *walk) written() {
 	x.p.written()
 	for o, count := range x.held {
 		if x.copy.Seq >= x.closing {
-			x.least[o] = max(x.least[o], count)
+			x.least[o] = max(x.least[o], min(count, x.lowest-1))
 		}
 	}
 	x.asked = slices.DeleteFunc(x.asked, func(a asked) bool {
@@ -515,7 +516,7 @@ func (x *walk) rare() {
 		c.bounds = bounds{} // of later windows
 		x.w.SetConfig(c)
 		c.Broken = Broken{}
-		x.p.cfg = c
+		x.p.cfg, x.lowest = c, min(x.lowest, c.Deliveries)
 	case 4:
 		x.refused()
 	case 5, 6:
@@ -539,7 +540,7 @@ func (x *walk) rare() {
 
 // close lets another leader take over.
 func (x *walk) close() {
-	x.held = map[int64]int{}
+	x.held, x.lowest = map[int64]int{}, x.p.cfg.Deliveries
 	for o, s := range x.p.slots {
 		if s.state == Acquired {
 			x.held[o] = s.count

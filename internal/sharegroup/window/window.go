@@ -64,7 +64,8 @@ func New(cfg Config, start int64) *Window {
 }
 
 // Close ends the acquisitions, because another leader will take over. What members hold they may
-// still acknowledge. The next write has all these deliveries, so that the next leader counts them.
+// still acknowledge. The next write has all these deliveries, so that the next leader counts them,
+// except for those that are the last ones of their records.
 // It costs O(n) once, and O(log n) for each run that is held.
 func (w *Window) Close() {
 	if w.dropped || w.closed {

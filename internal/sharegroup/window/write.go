@@ -44,7 +44,8 @@ func (w *Window) Pending() uint64 {
 //
 // An acquisition is not stored, so after a load the records are available. A record that is
 // acquired is written, if it has to be, as it was before the acquisition; after Close with its
-// count, as no other delivery follows on this leader.
+// count, as no other delivery follows on this leader. The last delivery is not counted before it is
+// over: the next leader would archive a record whose delivery only the change of leaders has ended.
 func (w *Window) Begin() *Write {
 	if w.write != nil && !(w.cfg.Broken.Has(SecondWrite) && w.tree.due()) {
 		return w.write
@@ -69,7 +70,8 @@ func (w *Window) mark(r run) Mark {
 	m := Mark{First: r.first, Last: r.last(), State: r.state, Count: int(r.count)}
 	switch r.state {
 	case Acquired:
-		if m.State = Available; !w.closed && !w.cfg.Broken.Has(CountAcquired) {
+		m.State = Available
+		if counts := w.closed && m.Count < w.cfg.Deliveries; !counts && !w.cfg.Broken.Has(CountAcquired) {
 			m.Count--
 		}
 	case Delayed:

@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -95,9 +96,6 @@ func newCopier(w world, of shareleader.Source, broken Broken) *Copier {
 	return c
 }
 
-// firstProducer is above all producer ids that brokers give to clients.
-const firstProducer = int64(1) << 62
-
 // identity returns the producer id and epoch of a source. An epoch has 15 bits; the others of the
 // leader epoch are in the id.
 func identity(of *shareleader.Source) (producer int64, epoch int16) {
@@ -107,7 +105,7 @@ func identity(of *shareleader.Source) (producer int64, epoch int16) {
 	p = binary.BigEndian.AppendUint64(p, uint64(of.ID.Created))
 	p = binary.BigEndian.AppendUint32(p, uint32(of.Epoch>>15))
 	sum := sha256.Sum256(append(p, of.Key.Group...))
-	return firstProducer | int64(binary.BigEndian.Uint64(sum[:])>>2), int16(of.Epoch & math.MaxInt16)
+	return record.FirstBrokerProducer | int64(binary.BigEndian.Uint64(sum[:])>>2), int16(of.Epoch & math.MaxInt16)
 }
 
 var errLater = errors.New("a later leader copies the dead letters of this share partition")
@@ -196,7 +194,8 @@ const mostBatch = 256 << 10
 const room = 256
 
 // build returns a batch of copies of the first letters, and which of them it has; nil: none is
-// needed. A copy that is too large for its topic only says where the record is.
+// needed. The copy of a record that has more bytes than a batch of the topic may have only says
+// where the record is. What a copy has in addition to its record does not count.
 func (c *Copier) build(ctx context.Context, to shareleader.LettersTo, letters []window.Letters, most int) (record.Batch,
 	[]window.Letters, error,
 ) {
@@ -261,36 +260,29 @@ func (w *batchWriter) add(ctx context.Context, l window.Letters) error {
 func (w *batchWriter) copy(l window.Letters, offset int64, r *record.Record) {
 	headers := w.headers(l, offset)
 	var key, value []byte
-	size := room
-	if r != nil {
-		var own []record.Header
+	var all record.Headers
+	if r != nil && len(r.Key)+len(r.Value)+r.Headers.Size() <= w.most {
+		key, value = r.Key, r.Value
 		for h := range r.Headers.All() {
-			if len(h.Key) < len(headerPrefix) || string(h.Key[:len(headerPrefix)]) != headerPrefix {
-				own = append(own, h)
+			if !bytes.HasPrefix(h.Key, []byte(headerPrefix)) {
+				all.Add(h)
 			}
 		}
-		if all := slices.Concat(own, headers); len(r.Key)+len(r.Value)+bytesOf(all)+2*room <= w.most {
-			key, value, headers = r.Key, r.Value, all
-		}
 	}
-	size += len(key) + len(value) + bytesOf(headers)
+	for _, h := range headers {
+		all.Add(h)
+	}
+	size := room + len(key) + len(value) + all.Size()
 	if w.b.Len() > 0 && w.b.Size()+size > min(w.most, mostBatch) {
 		w.full = true
 		return
 	}
-	w.b.Append(w.now, key, value, headers)
+	w.b.AppendEncoded(w.now, key, value, all)
 	if n := len(w.included) - 1; n >= 0 && w.included[n].Last == offset-1 && w.included[n].Count == l.Count {
 		w.included[n].Last = offset
 		return
 	}
 	w.included = append(w.included, window.Letters{First: offset, Last: offset, Count: l.Count})
-}
-
-func bytesOf(headers []record.Header) (n int) {
-	for _, h := range headers {
-		n += len(h.Key) + len(h.Value) + 10
-	}
-	return n
 }
 
 func (w *batchWriter) headers(l window.Letters, offset int64) []record.Header {

@@ -245,9 +245,7 @@ func (d *Desk) answer(ctx context.Context, q *request) (answer, error) {
 	}
 	img := d.opt.Image()
 	set := d.opt.Settings.Of(img, img.TopicByID(q.Topic))
-	// The batch of one large record may exceed the topic's bound; a copy is never lost for that.
-	rules := set.Rules
-	rules.MaxBatchBytes = 0
+	rules := rulesFor(set.Rules)
 	accepted, err := rules.Accept(q.batch, time.Now())
 	if err != nil {
 		release()
@@ -273,6 +271,13 @@ func (d *Desk) answer(ctx context.Context, q *request) (answer, error) {
 	b := record.Batch(accepted.Bytes)
 	return answer{appended: true, Last: Last{Offset: a.BaseOffset + int64(b.LastOffsetDelta()), Epoch: b.ProducerEpoch(),
 		Sequence: b.LastSequence()}}, nil
+}
+
+// rulesFor returns the rules for copies in a topic with some rules. A copy is not refused because
+// it is larger than its record, nor because the clocks of two brokers differ.
+func rulesFor(topic record.Rules) record.Rules {
+	topic.MaxBatchBytes, topic.TimestampBefore, topic.TimestampAfter, topic.OfBroker = 0, 0, 0, true
+	return topic
 }
 
 // flush waits until the last batch is durable on all replicas in sync: its records are archived.

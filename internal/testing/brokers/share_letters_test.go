@@ -78,8 +78,9 @@ func (w *workers) reject(fault func(w *world, id int32)) {
 	admin := kadm.NewClient(cl)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	enabled := "true"
-	for topic, configs := range map[string]map[string]*string{"jobs": nil, "dlq.jobs": {"errors.deadletterqueue.group.enable": &enabled}} {
+	enabled, codec := "true", "gzip"
+	for topic, configs := range map[string]map[string]*string{"jobs": nil,
+		"dlq.jobs": {"errors.deadletterqueue.group.enable": &enabled, "compression.type": &codec}} {
 		if until(patience, func() bool { _, err := admin.CreateTopic(ctx, 3, 3, configs, topic); return err == nil }) != nil {
 			w.Fatal("no topic")
 		}

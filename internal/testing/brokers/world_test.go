@@ -34,14 +34,15 @@ func ip(id int32) string { return fmt.Sprintf("10.0.0.%d", id) }
 
 // kind is what histories differ in apart from their faults.
 type kind struct {
-	profile string // the durability profile of all topics; "" for sync
-	unclean bool   // topics allow unclean elections
-	strict  bool   // clients repeat only what they repeat by default
-	brokers int32  // their number; 0 for three, 1 for a broker without seeds
-	dirs    int    // log directories of each broker; 0 for one
-	voters  int32  // how many of them, the first ones, are seeds and have a vote; 0 for three
-	witness bool   // the last of three only votes
-	long    bool   // names of topics, of a group and of transactional ids have the largest valid length
+	profile string   // the durability profile of all topics; "" for sync
+	unclean bool     // topics allow unclean elections
+	strict  bool     // clients repeat only what they repeat by default
+	brokers int32    // their number; 0 for three, 1 for a broker without seeds
+	dirs    int      // log directories of each broker; 0 for one
+	voters  int32    // how many of them, the first ones, are seeds and have a vote; 0 for three
+	witness bool     // the last of three only votes
+	long    bool     // names of topics, of a group and of transactional ids have the largest valid length
+	more    []string // further settings of all brokers
 }
 
 // called returns a name, as long as it may be if names are long.
@@ -334,6 +335,7 @@ func (w *world) settings(id int32) []string {
 		"offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=2",
 		"share.coordinator.state.topic.num.partitions=3", "group.initial.rebalance.delay.ms=0",
 		"log.cleaner.backoff.ms=1000", "wal.profile=" + cmp.Or(w.profile, "sync"), "broker.rack=" + rack(id)}
+	set = append(set, w.more...)
 	if w.size() > 1 {
 		set = append(set, "cluster.name=c", "cluster.seeds="+strings.Join(w.addresses()[:w.seeds()], ","))
 	}
