@@ -27,7 +27,13 @@ type Rules struct {
 	TimestampBefore, TimestampAfter time.Duration
 	// RequireKeys rejects records without a key (cleanup.policy contains compact).
 	RequireKeys bool
+	// Reserved accepts producer ids from FirstReserved on: the batch is one of the brokers' own.
+	Reserved bool
 }
+
+// FirstReserved is the first producer id of brokers' own batches; clients get lower ones. Brokers
+// believe what the last batch of such an id says, so no client may write one.
+const FirstReserved = int64(1) << 62
 
 // TimestampLimit converts a config value to a limit in Rules. In a config, 0 allows no difference
 // at all, and the largest Duration allows any.
@@ -179,6 +185,8 @@ func (r *Rules) checkProducer(b Batch) error {
 	switch {
 	case id < -1:
 		return refuse(InvalidRecord, "the producer id is %d", id)
+	case id >= FirstReserved && !r.Reserved:
+		return refuse(InvalidRecord, "the producer id %d is one of the brokers' own; InitProducerId returns one for clients", id)
 	case id >= 0 && b.ProducerEpoch() < 0:
 		return refuse(InvalidRecord, "the epoch of producer id %d is %d", id, b.ProducerEpoch())
 	case id >= 0 && b.BaseSequence() < 0:

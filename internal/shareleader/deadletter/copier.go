@@ -95,9 +95,6 @@ func newCopier(w world, of shareleader.Source, broken Broken) *Copier {
 	return c
 }
 
-// firstProducer is above all producer ids that brokers give to clients.
-const firstProducer = int64(1) << 62
-
 // identity returns the producer id and epoch of a source. An epoch has 15 bits; the others of the
 // leader epoch are in the id.
 func identity(of *shareleader.Source) (producer int64, epoch int16) {
@@ -107,7 +104,7 @@ func identity(of *shareleader.Source) (producer int64, epoch int16) {
 	p = binary.BigEndian.AppendUint64(p, uint64(of.ID.Created))
 	p = binary.BigEndian.AppendUint32(p, uint32(of.Epoch>>15))
 	sum := sha256.Sum256(append(p, of.Key.Group...))
-	return firstProducer | int64(binary.BigEndian.Uint64(sum[:])>>2), int16(of.Epoch & math.MaxInt16)
+	return record.FirstReserved | int64(binary.BigEndian.Uint64(sum[:])>>2), int16(of.Epoch & math.MaxInt16)
 }
 
 var errLater = errors.New("a later leader copies the dead letters of this share partition")

@@ -247,7 +247,7 @@ func (d *Desk) answer(ctx context.Context, q *request) (answer, error) {
 	set := d.opt.Settings.Of(img, img.TopicByID(q.Topic))
 	// The batch of one large record may exceed the topic's bound; a copy is never lost for that.
 	rules := set.Rules
-	rules.MaxBatchBytes = 0
+	rules.MaxBatchBytes, rules.Reserved = 0, true
 	accepted, err := rules.Accept(q.batch, time.Now())
 	if err != nil {
 		release()

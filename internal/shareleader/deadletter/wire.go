@@ -42,7 +42,7 @@ func decodeRequest(p []byte) (*request, error) {
 	r := bytesio.NewReader(p)
 	version := r.Byte()
 	q := &request{Target: Target{Topic: r.ID(), Partition: int32(r.UvarintTo(math.MaxInt32))}}
-	q.producer = r.Varint(firstProducer, math.MaxInt64)
+	q.producer = r.Varint(record.FirstReserved, math.MaxInt64)
 	q.after = r.Varint(-1, math.MaxInt64)
 	q.batch = r.Bytes()
 	if err := r.End(); err != nil || version != wireFormat {
