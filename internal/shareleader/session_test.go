@@ -47,6 +47,10 @@ func TestOneOriginDoesNotKeepAllSessions(t *testing.T) {
 func TestNamesDoNotTakeTheMemoryOfRecords(t *testing.T) {
 	check(t, 1, func(w *world) string {
 		l := w.leader().Leader
+		other, code := openFrom(l, "10.0.0.2", 0)
+		if code != nil || !other.Name([]Named{{w.key.Topic, w.key.Partition}}) {
+			return "a partition cannot be named"
+		}
 		hostile, code := openFrom(l, "10.0.0.1", 0)
 		if code != nil {
 			return code.Message
@@ -56,14 +60,7 @@ func TestNamesDoNotTakeTheMemoryOfRecords(t *testing.T) {
 			named++
 		}
 		w.put(5, false)
-		other, code := openFrom(l, "10.0.0.2", 0)
-		if code != nil {
-			return code.Message
-		}
 		c := &consumer{w: w, b: w.leader(), id: "10.0.0.2-0", s: other}
-		if !other.Name([]Named{{w.key.Topic, w.key.Partition}}) {
-			return "a partition cannot be named"
-		}
 		got := show(c.fetch(5))
 		acked := c.ack(0, 4, window.Accept)
 		other.End()
