@@ -91,7 +91,8 @@ type Budgets struct {
 	Keys       int64 // the keys of a compaction
 	// Members is for the members and offsets of groups and for transactional ids, `members`. A
 	// quarter of it is for the partitions of open transactions, `transactions`, an eighth for the
-	// states of share groups, `share_states`, and another one for what leaders have of them, `shares`.
+	// states of share groups, `share_states`, and an eighth for what leaders have of them,
+	// `shares`.
 	Members  int64
 	Sessions int64 // the partitions of fetch sessions
 	// Decoded is for the arrays of one decoded request. Only a few large requests are decoded at a

@@ -23,8 +23,8 @@ const (
 	// sessionBytes and namedBytes are the memory of a session and of a partition that it names.
 	sessionBytes = 512
 	namedBytes   = 192
-	// sessionPart is the part of the memory that sessions may have. The rest is for the records that
-	// members hold: clients may name what does not exist.
+	// sessionPart is the part of the memory that sessions may have. The rest is for the records
+	// that members hold: clients may name what does not exist.
 	sessionPart = 2
 )
 
@@ -34,17 +34,17 @@ type sessions struct {
 	byKey map[sessionKey]*Session
 	used  list.List // of *Session, the one without a request for longest first
 	bytes int64
-	of    map[netip.Prefix]*origin // those that have sessions
+	of    map[netip.Prefix]*claim // those that have sessions
 }
 
-// origin is what the sessions of one address take.
-type origin struct{ sessions, bytes int64 }
+// claim is what the sessions of one origin take.
+type claim struct{ sessions, bytes int64 }
 
 // count counts what a session takes.
 func (x *sessions) count(s *Session, n, bytes int64) {
 	o := x.of[s.from]
 	if o == nil {
-		o = &origin{}
+		o = &claim{}
 		x.of[s.from] = o
 	}
 	o.sessions += n
@@ -56,7 +56,7 @@ func (x *sessions) count(s *Session, n, bytes int64) {
 
 // most returns a session of the origin that has the most of something, and more than another one
 // would have that wants some: the session without a request for longest. nil: no origin has more.
-func (x *sessions) most(what func(*origin) int64, from netip.Prefix, wants int64) (found *Session) {
+func (x *sessions) most(what func(*claim) int64, from netip.Prefix, wants int64) (found *Session) {
 	least := wants
 	if o := x.of[from]; o != nil {
 		least += what(o)
@@ -70,8 +70,8 @@ func (x *sessions) most(what func(*origin) int64, from netip.Prefix, wants int64
 	return found
 }
 
-func (o *origin) number() int64 { return o.sessions }
-func (o *origin) memory() int64 { return o.bytes }
+func (o *claim) number() int64 { return o.sessions }
+func (o *claim) memory() int64 { return o.bytes }
 
 type sessionKey struct{ group, member string }
 
@@ -149,7 +149,8 @@ func (l *Leader) Session(group, member string, epoch int32, c Client) (*Session,
 }
 
 func (l *Leader) openSession(key sessionKey, c Client) (*Session, *kerr.Error) {
-	s := &Session{l: l, key: key, connection: c.Connection, from: c.From, epoch: 1, names: map[Named]*list.Element{}, held: map[*Partition]struct{}{},
+	s := &Session{l: l, key: key, connection: c.Connection, from: c.From, epoch: 1,
+		names: map[Named]*list.Element{}, held: map[*Partition]struct{}{},
 		uses: map[Named]*Partition{}, bytes: sessionBytes + int64(len(key.group)+len(key.member))}
 	l.mu.Lock()
 	old := l.sessions.byKey[key]
@@ -173,9 +174,9 @@ func (l *Leader) openSession(key sessionKey, c Client) (*Session, *kerr.Error) {
 		switch {
 		case idle != nil:
 		case full:
-			other = l.sessions.most((*origin).memory, s.from, s.bytes)
+			other = l.sessions.most((*claim).memory, s.from, s.bytes)
 		default:
-			other = l.sessions.most((*origin).number, s.from, 1)
+			other = l.sessions.most((*claim).number, s.from, 1)
 		}
 		l.mu.Unlock()
 		switch {
@@ -298,7 +299,7 @@ func (s *Session) Name(add []Named) bool {
 	for _, a := range add {
 		for !s.name(a) {
 			s.l.mu.Lock()
-			other := s.l.sessions.most((*origin).memory, s.from, namedBytes)
+			other := s.l.sessions.most((*claim).memory, s.from, namedBytes)
 			s.l.mu.Unlock()
 			if other == nil {
 				return false

@@ -38,7 +38,7 @@ func TestOneOriginDoesNotKeepAllSessions(t *testing.T) {
 		_, more := openFrom(l, "10.0.0.2", 5)
 		_, again := openFrom(l, "10.0.0.1", 0)
 		return differ(more, kerr.ShareSessionLimitReached, again, kerr.ShareSessionLimitReached, len(l.sessions.byKey), 10,
-			*l.sessions.of[netip.MustParsePrefix("10.0.0.1/32")], origin{5, 5 * (sessionBytes + 11)})
+			*l.sessions.of[netip.MustParsePrefix("10.0.0.1/32")], claim{5, 5 * (sessionBytes + 11)})
 	}, func(o *Options) { o.Sessions = 10 })
 }
 
