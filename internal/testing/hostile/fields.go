@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/protocol"
 )
 
 // fieldAttacks send valid requests whose strings and arrays are as long as a broker might take
@@ -92,6 +93,7 @@ func newest(key kmsg.Key) kmsg.Request {
 // with an entry, and makes it one that a broker accepts.
 func filled(req kmsg.Request, prefix string, length int) {
 	fill(reflect.ValueOf(req).Elem(), "", prefix, length)
+	name, shareMember := prefix+strings.Repeat("x", max(0, protocol.MaxName-len(prefix))), "AAAAAAAAAAAAAAAAAAAAAA"
 	switch req := req.(type) {
 	case *kmsg.OffsetCommitRequest:
 		req.Generation, req.MemberID, req.InstanceID = -1, "", nil
@@ -103,6 +105,13 @@ func filled(req kmsg.Request, prefix string, length int) {
 	case *kmsg.ConsumerGroupHeartbeatRequest:
 		req.RebalanceTimeoutMillis, req.MemberEpoch, req.Topics = 60_000, 0, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
 		req.Group, req.MemberID, req.InstanceID, req.ServerAssignor, req.SubscribedTopicRegex = prefix, prefix, nil, nil, nil
+	case *kmsg.ShareGroupHeartbeatRequest:
+		req.GroupID, req.MemberID, req.MemberEpoch = name, shareMember, 0
+	case *kmsg.ShareFetchRequest:
+		req.GroupID, req.MemberID, req.ShareSessionEpoch = &name, &shareMember, 0
+		req.Topics[0].Partitions[0].AcknowledgementBatches = nil
+	case *kmsg.AlterShareGroupOffsetsRequest:
+		req.GroupID, req.Topics[0].Topic = name, victim
 	}
 }
 
