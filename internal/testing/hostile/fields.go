@@ -12,7 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/pause"
-	"github.com/chronik-io/chronik/internal/protocol"
 )
 
 // fieldAttacks send valid requests whose strings and arrays are as long as a broker might take
@@ -52,6 +51,9 @@ func fieldAttacks() []Attack {
 // lengths of strings: a long name, the longest string of the versions that are not flexible, and
 // one of the others if nothing bounds it.
 var lengths = []int{1_000, 32_000, 1_000_000, 1_000_000}
+
+// longestName is the longest name of a group that brokers accept.
+const longestName = 1024
 
 // fillFields sends each API's request, with its strings filled, on connections of its own. The
 // connections stay open.
@@ -93,7 +95,7 @@ func newest(key kmsg.Key) kmsg.Request {
 // with an entry, and makes it one that a broker accepts.
 func filled(req kmsg.Request, prefix string, length int) {
 	fill(reflect.ValueOf(req).Elem(), "", prefix, length)
-	name, shareMember := prefix+strings.Repeat("x", max(0, protocol.MaxName-len(prefix))), "AAAAAAAAAAAAAAAAAAAAAA"
+	name, shareMember := prefix+strings.Repeat("x", max(0, longestName-len(prefix))), "AAAAAAAAAAAAAAAAAAAAAA"
 	switch req := req.(type) {
 	case *kmsg.OffsetCommitRequest:
 		req.Generation, req.MemberID, req.InstanceID = -1, "", nil

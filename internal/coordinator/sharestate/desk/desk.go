@@ -70,8 +70,8 @@ const (
 	maxBegins = maxOthers / 8
 )
 
-// mostBegins is how often an item that begins a state is sent while its coordinator loads, or has no
-// memory for it. Its caller repeats it later.
+// mostBegins is how often an item that begins a state is sent while its coordinator loads, or has
+// no memory for it. Its caller repeats it later.
 const mostBegins = 6
 
 // retry bounds the pause before an item is repeated.

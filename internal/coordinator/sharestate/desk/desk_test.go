@@ -387,7 +387,8 @@ func TestAStateWithoutMemoryIsRefusedSoon(t *testing.T) {
 		w.shards[0].Handle(time.Now(), 0, sharestate.TopicsChanged{Topics: w}, &coordinator.Effects{})
 		asked := send(t.Context(), n.Initialize, sharestate.Initializing{Key: keyOn(0, 0), StateEpoch: 1, Start: -1})
 		time.Sleep(5 * time.Second)
-		if list := asked.now(t); len(list) != 1 || list[0] != kerr.CoordinatorLoadInProgress || n.items.Load() != 0 || n.begins.Load() != 0 {
+		list := asked.now(t)
+		if len(list) != 1 || list[0] != kerr.CoordinatorLoadInProgress || n.items.Load() != 0 || n.begins.Load() != 0 {
 			t.Errorf("%v, %d items", list, n.items.Load())
 		}
 	})
