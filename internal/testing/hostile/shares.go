@@ -30,11 +30,11 @@ func shareAttacks() []Attack {
 			run: func(ctx context.Context, m *Attacker) error { return joinShares(ctx, m, m.some(300)) },
 		},
 		{
-			Name: "share-acknowledgements", Aim: "four members acknowledge 40,000 ranges of one partition, and one of each of 20,000 partitions",
+			Name: "share-acknowledgements", Aim: "four members acknowledge 10,000 ranges of one partition, and one of each of 5,000 partitions",
 			Holds: budget, Keeps: some, Part: 100, prepare: victimTopic,
 			run: func(ctx context.Context, m *Attacker) error {
 				return m.again(ctx, m.connections(4), func(c *Conn, i, turn int) error {
-					return c.acknowledgeMuch(m, fmt.Sprint(i, "-", turn), m.some(40_000))
+					return c.acknowledgeMuch(m, fmt.Sprint(i, "-", turn), m.some(10_000))
 				})
 			},
 		},
