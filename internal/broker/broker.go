@@ -134,6 +134,7 @@ type Handler struct {
 	batches   *share.Places                 // of batches that are inflated or compressed
 
 	shares       *shareleader.Leader // nil: share groups are not served
+	shareMemory  *coordinator.MemoryBudget
 	shareConfigs shareConfigs
 
 	producerIDs producerIDs
@@ -191,10 +192,11 @@ func New(opt Options) (*Handler, error) {
 			Lost: func(r *network.Request, sent bool) { b.entries[r.Key].lost(b, r, sent) }})
 	}
 	b.ctx, b.stop = context.WithCancel(context.Background())
+	b.shareMemory = coordinator.NewMemoryBudget(cmp.Or(opt.ShareBytes, defaultShareBytes))
 	if opt.ShareStates != nil {
 		b.shares = shareleader.New(shareleader.Options{Self: opt.Self, Coordinator: opt.ShareStates,
 			Sessions: int(conf.Groups.ShareSessions),
-			Memory:   coordinator.NewMemoryBudget(cmp.Or(opt.ShareBytes, defaultShareBytes)), Park: opt.Replicas.Purgatory(),
+			Memory:   b.shareMemory, Park: opt.Replicas.Purgatory(),
 			Go: b.work.Go, Logger: opt.Logger, Letters: opt.Letters})
 	}
 	return b, nil
@@ -205,6 +207,9 @@ func (b *Handler) Answers() bufpool.BudgetStats { return b.answers.Stats() }
 
 // Parked returns the state of the budget of Options.ParkedBytes.
 func (b *Handler) Parked() bufpool.BudgetStats { return b.parked.Stats() }
+
+// ShareMemory returns the memory budget of share partitions and share sessions.
+func (b *Handler) ShareMemory() *coordinator.MemoryBudget { return b.shareMemory }
 
 // releaseTime bounds ReleaseShares: share coordinators may be out of reach.
 const releaseTime = 5 * time.Second

@@ -131,6 +131,7 @@ func TestProduceIsRefusedWithKafkasErrors(t *testing.T) {
 	two := append(plain(t, "a"), plain(t, "b")...)
 	old := batchOf(t, record.BatchOptions{}, 1, "a", "b")
 	zstd := batchOf(t, record.BatchOptions{Compression: compressed(t, record.Zstd)}, time.Now().UnixMilli(), "a")
+	ours := batchOf(t, record.BatchOptions{Producer: &record.Producer{ID: record.FirstBrokerProducer}}, time.Now().UnixMilli(), "a")
 	for _, c := range []struct {
 		name     string
 		topic    string
@@ -161,6 +162,7 @@ func TestProduceIsRefusedWithKafkasErrors(t *testing.T) {
 		{name: "no size allowed", topic: "nothing", version: 12, want: kerr.MessageTooLarge},
 		{name: "no difference allowed", topic: "now", version: 12, records: old, want: kerr.InvalidTimestamp, records2: 2},
 		{name: "zstd before version 7", topic: "t", version: 6, records: zstd, want: kerr.UnsupportedCompressionType},
+		{name: "a producer id of the brokers", topic: "t", version: 12, records: ours, want: kerr.InvalidRecord, message: "InitProducerId"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.records == nil {

@@ -62,7 +62,8 @@ func (x *shareCaller) refused(b *Handler, r *network.Request) *kerr.Error {
 
 // session returns the session of the request.
 func (x *shareCaller) session(b *Handler, r *network.Request) (*shareleader.Session, *kerr.Error) {
-	return b.shares.Session(*x.group, *x.member, x.epoch, shareleader.Client{Connection: r.Connection, OnClose: r.OnClose})
+	return b.shares.Session(*x.group, *x.member, x.epoch, shareleader.Client{Connection: r.Connection, From: r.Holder().Origin,
+		OnClose: r.OnClose})
 }
 
 // shareAcks are the acknowledgements of a request for one partition.
@@ -183,6 +184,9 @@ func (c call) refuseShareFetch(code *kerr.Error) {
 // refuseLater refuses a request when the time is over for which its client would have waited, or
 // the client is gone: otherwise it would try again at once.
 func (c call) refuseLater(wait time.Duration, code *kerr.Error) {
+	// Others need what the request holds, and the client chooses for how long it waits.
+	c.charge.release()
+	c.place.end()
 	gone := c.r.Client().Done()
 	c.b.work.Go(func() {
 		over := time.NewTimer(wait)

@@ -45,7 +45,7 @@ func (b *Broker) view() *admin.View {
 		Configs: func(img *metadata.Image, t *metadata.Topic) []configdef.Value {
 			return b.configs.DescribeTopic(r.settings.Layers(img, t))
 		},
-		Budgets:  observe.Budgets(server, r.handlers, r.coordinators.Groups.MemberMemory(), r.coordinators.Transactions.Memory()),
+		Budgets:  r.byteBudgets(server),
 		Profiles: func() view.Profiles { return observe.Profiles(b.cfg.Durability.All(), b.cfg.WALProfile, r.measured) },
 		Rights:   rightsOf(&b.cfg.Security)}
 }

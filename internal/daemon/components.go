@@ -233,8 +233,8 @@ func (b *Broker) openCoordinators(r *components) error {
 	r.coordinators, err = coordinators.Open(coordinators.Options{
 		Conf: &r.conf, Replicas: r.replicas, Controller: r.control, Configs: b.configs, Settings: r.settings, Static: r.static,
 		Share: b.share, Log: b.log,
-		MemberBytes: b.budgets.Members - b.budgets.Transactions() - b.budgets.Shares(), TransactionBytes: b.budgets.Transactions(),
-		ShareBytes: b.budgets.Shares(), AskShares: r.member.AskShares, AskLetters: r.member.AskLetters,
+		MemberBytes: b.budgets.Groups(), TransactionBytes: b.budgets.Transactions(),
+		StateBytes: b.budgets.ShareStates(), AskShares: r.member.AskShares, AskLetters: r.member.AskLetters,
 		Lease: r.member.Lease, Visible: broker.Visible(r.guard.Rules), Ask: r.member.AskTransactions,
 		ProducerID: func(ctx context.Context) (int64, error) { return r.handlers.ProducerID(ctx) },
 		Registry:   b.reg, Partitions: b.cfg.MetricsPartitions, Health: b.health, Push: b.stack.push,
@@ -252,7 +252,8 @@ func (b *Broker) openCoordinators(r *components) error {
 func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	o := broker.Options{
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
-		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: r.member.Operator(),
+		ShareBytes: b.budgets.Shares(),
+		Self:       r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: r.member.Operator(),
 		Replicas: r.replicas, Settings: r.settings, Configs: b.configs, Audit: r.guard.Audit,
 		Groups: r.coordinators.Groups, Transactions: r.coordinators.Transactions.Service, Shares: r.coordinators.Shares,
 		ShareStates: r.coordinators.Desk, Letters: r.coordinators.Letters,
@@ -366,6 +367,12 @@ func (b *Broker) serve(server *network.Server, r *components, chosen func(name s
 	return nil
 }
 
+// byteBudgets reads the byte budgets.
+func (r *components) byteBudgets(s *network.Server) func() []metrics.Budget {
+	c := r.coordinators
+	return observe.Budgets(s, r.handlers, c.Groups.MemberMemory(), c.Transactions.Memory(), c.Shares.Memory())
+}
+
 // openClients serves clients. In a cluster, the listener for brokers is open already.
 func (b *Broker) openClients(_ context.Context, r *components) error {
 	server := r.server.Load()
@@ -374,8 +381,7 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 	if err := metrics.RegisterQuotas(b.reg, observe.Quotas(r.guard.Quotas)); err != nil {
 		return err
 	}
-	budgets := observe.Budgets(server, r.handlers, r.coordinators.Groups.MemberMemory(), r.coordinators.Transactions.Memory())
-	if err := metrics.RegisterBudgets(b.reg, budgets); err != nil {
+	if err := metrics.RegisterBudgets(b.reg, r.byteBudgets(server)); err != nil {
 		return err
 	}
 	if err := metrics.RegisterPlaces(b.reg, observe.Places(b.share)); err != nil {

@@ -89,8 +89,10 @@ type Budgets struct {
 	Parked     int64 // held by requests that wait: fetches for records, joins for other members: `parked`
 	Deferred   int64 // per log directory: records that are not in segments yet, and the tail
 	Keys       int64 // the keys of a compaction
-	// Members is for the members and offsets of groups and for transactional ids, `members`, and a
-	// quarter of it for the partitions of open transactions, `transactions`.
+	// Members is for the members and offsets of groups and for transactional ids, `members`. A
+	// quarter of it is for the partitions of open transactions, `transactions`, an eighth for the
+	// states of share groups, `share_states`, and an eighth for what leaders have of them,
+	// `shares`.
 	Members  int64
 	Sessions int64 // the partitions of fetch sessions
 	// Decoded is for the arrays of one decoded request. Only a few large requests are decoded at a
@@ -164,8 +166,14 @@ func Divide(memory int64, preset configdef.ProducePreset, dirs int, keys int64) 
 // Transactions returns the part of Members that is for the partitions of open transactions.
 func (b Budgets) Transactions() int64 { return b.Members / 4 }
 
-// Shares is the part of Members for the states of share groups, if the broker has share groups.
+// ShareStates returns the part of Members that is for the states of share groups.
+func (b Budgets) ShareStates() int64 { return b.Members / 8 }
+
+// Shares returns the part of Members that is for share partitions of leaders, and share sessions.
 func (b Budgets) Shares() int64 { return b.Members / 8 }
+
+// Groups returns what is left of Members, for members and offsets of groups and transactional ids.
+func (b Budgets) Groups() int64 { return b.Members - b.Transactions() - b.ShareStates() - b.Shares() }
 
 // spendable returns how many bytes the budgets may have together.
 func spendable(memory int64) float64 { return budgetShare * float64(max(memory-fixedBytes, 0)) }

@@ -179,10 +179,11 @@ func Places(s *share.Share) func() ([]metrics.Places, int) {
 	}
 }
 
-// Budgets reads the byte budgets of requests, answers, members and transactions for a scrape.
-func Budgets(s *network.Server, b *broker.Handler, members, transactions *coordinator.MemoryBudget) func() []metrics.Budget {
+// Budgets reads the byte budgets for a scrape: those of requests and answers, and those of the
+// coordinators of groups, transactions and share groups.
+func Budgets(s *network.Server, b *broker.Handler, members, transactions, states *coordinator.MemoryBudget) func() []metrics.Budget {
 	return func() []metrics.Budget {
-		x, answers, parked := s.Stats(), b.Answers(), b.Parked()
+		x, answers, parked, shares := s.Stats(), b.Answers(), b.Parked(), b.ShareMemory()
 		return []metrics.Budget{
 			{Name: "produce", Used: x.Produce.Used, Limit: x.Produce.Size},
 			{Name: "produce_arriving", Used: x.ProduceArriving.Used, Limit: x.ProduceArriving.Size},
@@ -195,6 +196,8 @@ func Budgets(s *network.Server, b *broker.Handler, members, transactions *coordi
 			{Name: "parked", Used: parked.Used, Limit: parked.Size},
 			{Name: "members", Used: members.Used(), Limit: members.Size()},
 			{Name: "transactions", Used: transactions.Used(), Limit: transactions.Size()},
+			{Name: "share_states", Used: states.Used(), Limit: states.Size()},
+			{Name: "shares", Used: shares.Used(), Limit: shares.Size()},
 		}
 	}
 }

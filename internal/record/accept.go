@@ -31,8 +31,8 @@ type Rules struct {
 	OfBroker bool
 }
 
-// FirstBrokerProducer is the first of the producer ids that only brokers use. They are above all
-// ids that clients get.
+// FirstBrokerProducer is the first of the producer ids that only brokers use, above all ids that
+// clients get. Brokers believe what the last batch of such an id says.
 const FirstBrokerProducer = int64(1) << 62
 
 // TimestampLimit converts a config value to a limit in Rules. In a config, 0 allows no difference

@@ -72,6 +72,21 @@ func TestAcceptToleratesOddBatches(t *testing.T) {
 	})
 }
 
+// The brokers believe their own batches: which dead letters were copied. So a client that may write
+// to their topic must not write one of these producer ids.
+func TestAcceptRefusesTheProducerIdsOfBrokers(t *testing.T) {
+	for id, ours := range map[int64]bool{FirstBrokerProducer - 1: false, FirstBrokerProducer: true, math.MaxInt64: true} {
+		b := foreignBatch(t, None, sample(), func(b *kmsg.RecordBatch) { b.ProducerID, b.ProducerEpoch, b.FirstSequence = id, 0, 0 })
+		_, err := (&Rules{}).Accept(bytes.Clone(b), time.Now())
+		if e, refused := errors.AsType[*Error](err); refused != ours || refused && e.Kind != InvalidRecord {
+			t.Errorf("producer id %d of a client: %v", id, err)
+		}
+		if _, err := (&Rules{OfBroker: true}).Accept(b, time.Now()); err != nil {
+			t.Errorf("producer id %d of a broker: %v", id, err)
+		}
+	}
+}
+
 // Accept corrects the max timestamp as Kafka does; readers rely on it.
 func TestAcceptCorrectsMaxTimestamp(t *testing.T) {
 	for _, codec := range allCodecs {

@@ -3,6 +3,7 @@ package shareleader
 import (
 	"context"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -107,7 +108,7 @@ func New(opt Options) *Leader {
 		opt.Now = func() time.Duration { return time.Since(begun) }
 	}
 	l := &Leader{opt: opt, parts: map[format.Key]*Partition{}, totals: map[string]*total{}, failed: map[format.Key]failedLoad{}}
-	l.sessions.byKey = map[sessionKey]*Session{}
+	l.sessions.byKey, l.sessions.of = map[sessionKey]*Session{}, map[netip.Prefix]*claim{}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	return l
 }

@@ -179,7 +179,8 @@ func (pl *Queued) Turn(most int64) (t Turn, ok bool, err *kerr.Error) {
 	if marks := int64(s.Runs) + 2*int64(s.Due) + s.Offsets[window.Acquired]; marks >= maxMarks {
 		return t, false, nil
 	}
-	if p.full(recordBytes*min(most, reservedRecords)) && !p.l.opt.Broken.Has(TakeBeyond) {
+	// On a broker with little memory a reservation is a part of it, or none would ever fit.
+	if p.full(min(recordBytes*min(most, reservedRecords), p.l.opt.Memory.Size()/8)) && !p.l.opt.Broken.Has(TakeBeyond) {
 		p.pressAt = now + pressed
 		return t, false, nil
 	}

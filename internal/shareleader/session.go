@@ -3,6 +3,7 @@ package shareleader
 import (
 	"container/list"
 	"math"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -22,13 +23,55 @@ const (
 	// sessionBytes and namedBytes are the memory of a session and of a partition that it names.
 	sessionBytes = 512
 	namedBytes   = 192
+	// sessionPart is the part of the memory that sessions may have. The rest is for the records
+	// that members hold: clients may name what does not exist.
+	sessionPart = 2
 )
 
-// sessions are the share sessions of a broker. Leader.mu guards them.
+// sessions are the share sessions of a broker. Leader.mu guards them. If their number or their
+// memory is used up, those of the origin that has the most end for those of others.
 type sessions struct {
 	byKey map[sessionKey]*Session
 	used  list.List // of *Session, the one without a request for longest first
+	bytes int64
+	of    map[netip.Prefix]*claim // those that have sessions
 }
+
+// claim is what the sessions of one origin take.
+type claim struct{ sessions, bytes int64 }
+
+// count counts what a session takes.
+func (x *sessions) count(s *Session, n, bytes int64) {
+	o := x.of[s.from]
+	if o == nil {
+		o = &claim{}
+		x.of[s.from] = o
+	}
+	o.sessions += n
+	o.bytes += bytes
+	if x.bytes += bytes; o.sessions == 0 {
+		delete(x.of, s.from)
+	}
+}
+
+// most returns a session of the origin that has the most of something, and more than another one
+// would have that wants some: the session without a request for longest. nil: no origin has more.
+func (x *sessions) most(what func(*claim) int64, from netip.Prefix, wants int64) (found *Session) {
+	least := wants
+	if o := x.of[from]; o != nil {
+		least += what(o)
+	}
+	for e := x.used.Front(); e != nil; e = e.Next() {
+		s := e.Value.(*Session)
+		if n := what(x.of[s.from]); n > least {
+			found, least = s, n
+		}
+	}
+	return found
+}
+
+func (o *claim) number() int64 { return o.sessions }
+func (o *claim) memory() int64 { return o.bytes }
 
 type sessionKey struct{ group, member string }
 
@@ -44,6 +87,7 @@ type Session struct {
 	l          *Leader
 	key        sessionKey
 	connection uint64
+	from       netip.Prefix
 	stop       func() bool // cancels the notice of the connection's end
 
 	// Guarded by Leader.mu.
@@ -64,6 +108,8 @@ type Session struct {
 type Client struct {
 	// Connection is its number.
 	Connection uint64
+	// From is the address of the client (origin.Of).
+	From netip.Prefix
 	// OnClose calls a function on a goroutine of its own when the connection has ended.
 	OnClose func(func()) (stop func() bool)
 }
@@ -103,7 +149,8 @@ func (l *Leader) Session(group, member string, epoch int32, c Client) (*Session,
 }
 
 func (l *Leader) openSession(key sessionKey, c Client) (*Session, *kerr.Error) {
-	s := &Session{l: l, key: key, connection: c.Connection, epoch: 1, names: map[Named]*list.Element{}, held: map[*Partition]struct{}{},
+	s := &Session{l: l, key: key, connection: c.Connection, from: c.From, epoch: 1,
+		names: map[Named]*list.Element{}, held: map[*Partition]struct{}{},
 		uses: map[Named]*Partition{}, bytes: sessionBytes + int64(len(key.group)+len(key.member))}
 	l.mu.Lock()
 	old := l.sessions.byKey[key]
@@ -118,12 +165,24 @@ func (l *Leader) openSession(key sessionKey, c Client) (*Session, *kerr.Error) {
 			l.mu.Unlock() // another connection was faster
 			return nil, kerr.ShareSessionNotFound
 		}
-		if n < l.opt.Sessions && l.opt.Memory.Used()+s.bytes <= l.opt.Memory.Size() {
+		full := l.full(s.bytes)
+		if n < l.opt.Sessions && !full {
 			break
 		}
 		idle := l.sessions.idle(l.now())
+		var other *Session
+		switch {
+		case idle != nil:
+		case full:
+			other = l.sessions.most((*claim).memory, s.from, s.bytes)
+		default:
+			other = l.sessions.most((*claim).number, s.from, 1)
+		}
 		l.mu.Unlock()
-		if idle == nil || !idle.endIdle() {
+		switch {
+		case other != nil:
+			other.End()
+		case idle == nil || !idle.endIdle():
 			return nil, kerr.ShareSessionLimitReached
 		}
 	}
@@ -131,11 +190,18 @@ func (l *Leader) openSession(key sessionKey, c Client) (*Session, *kerr.Error) {
 	s.since = l.now()
 	s.elem = l.sessions.used.PushBack(s)
 	l.opt.Memory.Count(s.bytes)
+	l.sessions.count(s, 1, s.bytes)
 	l.mu.Unlock()
 	s.mu.Lock()
 	s.stop = c.OnClose(s.closed)
 	s.mu.Unlock()
 	return s, nil
+}
+
+// full reports whether sessions may not take n more bytes. The caller holds mu.
+func (l *Leader) full(n int64) bool {
+	m := l.opt.Memory
+	return m.Used()+n > m.Size() || l.sessions.bytes+n > m.Size()/sessionPart
 }
 
 // idle returns a session without a request for sessionIdle, nil if there is none.
@@ -202,6 +268,7 @@ func (s *Session) End() {
 		s.elem = nil
 		delete(l.sessions.byKey, s.key)
 		l.opt.Memory.Count(-s.bytes)
+		l.sessions.count(s, -1, -s.bytes)
 		s.bytes = 0
 	}
 	l.mu.Unlock()
@@ -229,20 +296,31 @@ func (s *Session) End() {
 // Name adds partitions, and reports whether there is memory for them. Otherwise the caller ends the
 // session: its client names all partitions again.
 func (s *Session) Name(add []Named) bool {
+	for _, a := range add {
+		for !s.name(a) {
+			s.l.mu.Lock()
+			other := s.l.sessions.most((*claim).memory, s.from, namedBytes)
+			s.l.mu.Unlock()
+			if other == nil {
+				return false
+			}
+			other.End()
+		}
+	}
+	return true
+}
+
+// name adds a partition, and reports whether there is memory for it.
+func (s *Session) name(a Named) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended {
+	if s.ended || s.names[a] != nil {
 		return true
 	}
-	for _, a := range add {
-		if s.names[a] != nil {
-			continue
-		}
-		if !s.charge(namedBytes) {
-			return false
-		}
-		s.names[a] = s.order.PushBack(a)
+	if !s.charge(namedBytes) {
+		return false
 	}
+	s.names[a] = s.order.PushBack(a)
 	return true
 }
 
@@ -260,12 +338,13 @@ func (s *Session) charge(n int64) bool {
 	l := s.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n > 0 && l.opt.Memory.Used()+n > l.opt.Memory.Size() {
+	if n > 0 && l.full(n) {
 		return false
 	}
 	if s.elem != nil {
 		s.bytes += n
 		l.opt.Memory.Count(n)
+		l.sessions.count(s, 0, n)
 	}
 	return true
 }

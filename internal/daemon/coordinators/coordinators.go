@@ -43,7 +43,7 @@ type Options struct {
 	Share      *share.Share
 	Log        *zap.Logger
 
-	MemberBytes, TransactionBytes, ShareBytes int64
+	MemberBytes, TransactionBytes, StateBytes int64
 
 	Lease      func() bool
 	Visible    func(group.Viewer) func(topic string) bool // as in service.GroupsOptions; may be nil
@@ -169,7 +169,7 @@ func (c *Coordinators) openTransactions(o *Options, applier *metadata.Applier) e
 func (c *Coordinators) openShares(o *Options, applier *metadata.Applier) error {
 	var err error
 	c.Shares, err = service.NewShares(service.SharesOptions{
-		Options: o.service("shares"), Configs: o.Configs, Static: o.Static, StateBytes: o.ShareBytes,
+		Options: o.service("shares"), Configs: o.Configs, Static: o.Static, StateBytes: o.StateBytes,
 		Changed: func(x sharestate.Changed) { c.Desk.Notify(x) },
 	})
 	if err != nil {

@@ -63,10 +63,11 @@ type world interface {
 	append(ctx context.Context, t Target, after int64, b record.Batch) (Last, bool, error)
 	// name returns the name of a topic.
 	name(topic [16]byte) string
-	// read calls fn with the records of a source from an offset on, until fn returns false or there
-	// are no more. It fails if this broker does not lead in the leader epoch of the source any
-	// more: its log may have other records.
-	read(ctx context.Context, of *shareleader.Source, from int64, fn func(record.Record) bool) error
+	// read calls fn with the first record of a source at or above an offset, and then at or above
+	// the one that fn returns, until that is below 0 or there are no more records. It inflates each
+	// batch once. It fails if this broker does not lead in the leader epoch of the source any more:
+	// its log may have other records.
+	read(ctx context.Context, of *shareleader.Source, from int64, fn func(record.Record) int64) error
 }
 
 // Copier implements shareleader.Copier.
@@ -205,13 +206,8 @@ func (c *Copier) build(ctx context.Context, to shareleader.LettersTo, letters []
 	}
 	w := &batchWriter{c: c, to: to, most: most, now: time.Now().UnixMilli(), topic: c.world.name(c.of.Key.Topic),
 		b: record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: c.producer, Epoch: c.epoch, Sequence: sequence}})}
-	for _, l := range letters {
-		if err := w.add(ctx, l); err != nil {
-			return nil, nil, err
-		}
-		if w.full {
-			break
-		}
+	if err := w.add(ctx, letters); err != nil {
+		return nil, nil, err
 	}
 	if w.b.Len() == 0 {
 		return nil, w.included, nil
@@ -233,26 +229,37 @@ type batchWriter struct {
 }
 
 // add adds the copies of letters, in the order of their offsets, until the batch is full.
-func (w *batchWriter) add(ctx context.Context, l window.Letters) error {
-	next := l.First
-	if w.to.Whole {
-		err := w.c.world.read(ctx, &w.c.of, l.First, func(r record.Record) bool {
-			for ; next < r.Offset && next <= l.Last && !w.full; next++ {
-				w.copy(l, next, nil) // there is no such record
+func (w *batchWriter) add(ctx context.Context, letters []window.Letters) error {
+	left := slices.Clone(letters)
+	// until copies the letters below an offset, which have no records, and returns the next one.
+	until := func(offset int64) int64 {
+		for len(left) > 0 && !w.full {
+			l := &left[0]
+			if l.First > l.Last {
+				left = left[1:]
+				continue
 			}
-			if next == r.Offset && next <= l.Last && !w.full {
-				w.copy(l, next, &r)
-				next++
+			if l.First >= offset {
+				return l.First
 			}
-			return next <= l.Last && !w.full
+			w.copy(*l, l.First, nil)
+			l.First++
+		}
+		return -1
+	}
+	if w.to.Whole && len(left) > 0 {
+		err := w.c.world.read(ctx, &w.c.of, left[0].First, func(r record.Record) int64 {
+			if until(r.Offset) == r.Offset {
+				w.copy(left[0], r.Offset, &r)
+				left[0].First++
+			}
+			return until(r.Offset + 1)
 		})
 		if err != nil {
 			return err
 		}
 	}
-	for ; next <= l.Last && !w.full; next++ {
-		w.copy(l, next, nil)
-	}
+	until(math.MaxInt64)
 	return nil
 }
 

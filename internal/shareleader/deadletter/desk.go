@@ -126,7 +126,7 @@ func (d *Desk) name(topic [16]byte) string {
 const readBytes = 1 << 20
 
 // read implements world.
-func (d *Desk) read(ctx context.Context, of *shareleader.Source, from int64, fn func(record.Record) bool) error {
+func (d *Desk) read(ctx context.Context, of *shareleader.Source, from int64, fn func(record.Record) int64) error {
 	part, err := d.opt.Partition(of.Key.Topic, of.Key.Partition)
 	if err != nil {
 		return err
@@ -153,9 +153,12 @@ func (d *Desk) read(ctx context.Context, of *shareleader.Source, from int64, fn 
 	}
 }
 
-// each calls fn with the records of a read from an offset on. It returns where the next one begins,
-// and whether fn wants more and there may be more.
-func (d *Desk) each(res *replica.ReadResult, from int64, fn func(record.Record) bool) (next int64, more bool, err error) {
+// errPassed ends the walk of a batch whose other records are not wanted.
+var errPassed = errors.New("passed")
+
+// each calls fn with the records of a read that it wants, the first one at or above an offset. It
+// returns where the next read begins, and whether fn wants more and there may be more.
+func (d *Desk) each(res *replica.ReadResult, from int64, fn func(record.Record) int64) (next int64, more bool, err error) {
 	next = from
 	for _, part := range res.Parts {
 		for len(part) > 0 {
@@ -164,18 +167,23 @@ func (d *Desk) each(res *replica.ReadResult, from int64, fn func(record.Record) 
 				return next, false, err
 			}
 			part = rest
-			if b.LastOffset() < from || b.Control() {
+			if b.LastOffset() < next || b.Control() {
 				next = max(next, b.LastOffset()+1)
 				continue
 			}
-			wants := true
 			err = b.Each(record.Limits{Places: d.opt.Places}, func(r record.Record) error {
-				if wants && r.Offset >= from {
-					wants = fn(r)
+				if r.Offset >= next {
+					next = fn(r)
+				}
+				if next < 0 || next > b.LastOffset() {
+					return errPassed
 				}
 				return nil
 			})
-			if err != nil || !wants {
+			switch {
+			case next < 0:
+				return next, false, nil
+			case err != nil && !errors.Is(err, errPassed):
 				return next, false, err
 			}
 			next = max(next, b.LastOffset()+1)

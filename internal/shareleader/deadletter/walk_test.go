@@ -164,11 +164,9 @@ func (k *walk) exists(t Target) bool { return t.Topic[0] == k.topic }
 func (k *walk) name([16]byte) string { return "jobs" }
 
 // read implements world.
-func (l *leader) read(_ context.Context, _ *shareleader.Source, from int64, fn func(record.Record) bool) error {
-	for o := from; o < int64(len(l.log)); o++ {
-		if !fn(record.Record{Offset: o, Value: strconv.AppendInt(nil, int64(l.log[o].record), 10)}) {
-			break
-		}
+func (l *leader) read(_ context.Context, _ *shareleader.Source, from int64, fn func(record.Record) int64) error {
+	for from >= 0 && from < int64(len(l.log)) {
+		from = fn(record.Record{Offset: from, Value: strconv.AppendInt(nil, int64(l.log[from].record), 10)})
 	}
 	return nil
 }

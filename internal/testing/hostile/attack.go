@@ -63,6 +63,7 @@ func Attacks() []Attack {
 	all = append(all, recordAttacks()...)
 	all = append(all, fetchAttacks()...)
 	all = append(all, groupAttacks()...)
+	all = append(all, shareAttacks()...)
 	all = append(all, offsetAttacks()...)
 	all = append(all, fieldAttacks()...)
 	all = append(all, entryAttacks()...)

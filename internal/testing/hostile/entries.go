@@ -213,6 +213,13 @@ func harmless(req kmsg.Request) {
 			t := &req.Topics[i]
 			t.NumPartitions, t.ReplicationFactor, t.ReplicaAssignment, t.Configs = 1, 1, nil, nil
 		}
+	case *kmsg.ShareFetchRequest:
+		req.IsRenewAck, req.ShareAcquireMode = false, 0
+		for i := range req.Topics {
+			for j := range req.Topics[i].Partitions {
+				req.Topics[i].Partitions[j].AcknowledgementBatches = nil
+			}
+		}
 	case *kmsg.FetchRequest:
 		req.MaxWaitMillis, req.SessionEpoch = 0, -1
 	case *kmsg.JoinGroupRequest:

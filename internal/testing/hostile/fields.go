@@ -52,6 +52,9 @@ func fieldAttacks() []Attack {
 // one of the others if nothing bounds it.
 var lengths = []int{1_000, 32_000, 1_000_000, 1_000_000}
 
+// longestName is the longest name of a group that brokers accept.
+const longestName = 1024
+
 // fillFields sends each API's request, with its strings filled, on connections of its own. The
 // connections stay open.
 func fillFields(ctx context.Context, m *Attacker) error {
@@ -92,6 +95,7 @@ func newest(key kmsg.Key) kmsg.Request {
 // with an entry, and makes it one that a broker accepts.
 func filled(req kmsg.Request, prefix string, length int) {
 	fill(reflect.ValueOf(req).Elem(), "", prefix, length)
+	name, shareMember := prefix+strings.Repeat("x", max(0, longestName-len(prefix))), "AAAAAAAAAAAAAAAAAAAAAA"
 	switch req := req.(type) {
 	case *kmsg.OffsetCommitRequest:
 		req.Generation, req.MemberID, req.InstanceID = -1, "", nil
@@ -103,6 +107,13 @@ func filled(req kmsg.Request, prefix string, length int) {
 	case *kmsg.ConsumerGroupHeartbeatRequest:
 		req.RebalanceTimeoutMillis, req.MemberEpoch, req.Topics = 60_000, 0, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
 		req.Group, req.MemberID, req.InstanceID, req.ServerAssignor, req.SubscribedTopicRegex = prefix, prefix, nil, nil, nil
+	case *kmsg.ShareGroupHeartbeatRequest:
+		req.GroupID, req.MemberID, req.MemberEpoch = name, shareMember, 0
+	case *kmsg.ShareFetchRequest:
+		req.GroupID, req.MemberID, req.ShareSessionEpoch = &name, &shareMember, 0
+		req.Topics[0].Partitions[0].AcknowledgementBatches = nil
+	case *kmsg.AlterShareGroupOffsetsRequest:
+		req.GroupID, req.Topics[0].Topic = name, victim
 	}
 }
 

@@ -54,14 +54,25 @@ type Desk struct {
 	changed atomic.Pointer[func(sharestate.Changed)]
 	inspect atomic.Pointer[func(format.Key) sharestate.Led]
 	items   atomic.Int64 // without a result
+	others  atomic.Int64 // of these, those that are not of leaders
+	begins  atomic.Int64 // of these, those that begin states
 
 	mu    sync.Mutex
 	peers map[int32]*peer
 }
 
 // maxItems bounds the items of all callers that have no result; further ones get
-// COORDINATOR_NOT_AVAILABLE. A leader has one item for each share partition.
-const maxItems = 1 << 18
+// COORDINATOR_NOT_AVAILABLE. A leader has one item for each share partition. Others, which clients
+// choose, leave it half of them, and an eighth of these may begin states: they wait for memory.
+const (
+	maxItems  = 1 << 18
+	maxOthers = maxItems / 2
+	maxBegins = maxOthers / 8
+)
+
+// mostBegins is how often an item that begins a state is sent while its coordinator loads, or has
+// no memory for it. Its caller repeats it later.
+const mostBegins = 6
 
 // retry bounds the pause before an item is repeated.
 var retry = pause.Backoff{First: 20 * time.Millisecond, Most: time.Second}
@@ -196,7 +207,7 @@ func ask[Item, Result any](ctx context.Context, d *Desk, items []Item, convert f
 		a.missing[i] = &jobs[i]
 	}
 	list := append([]*job(nil), a.missing...)
-	if d.items.Add(int64(len(items))) > maxItems {
+	if d.count(jobs[0].op, int64(len(items))) {
 		a.expire()
 		return
 	}
@@ -205,6 +216,18 @@ func ask[Item, Result any](ctx context.Context, d *Desk, items []Item, convert f
 	a.stop = stop
 	a.mu.Unlock()
 	d.dispatch(list)
+}
+
+// count counts items of an operation, and reports whether there are too many now.
+func (d *Desk) count(op op, n int64) (tooMany bool) {
+	tooMany = d.items.Add(n) > maxItems
+	switch op {
+	case opPeek, opOpen, opWrite: // of leaders
+		return tooMany
+	case opInitialize:
+		tooMany = d.begins.Add(n) > maxBegins || tooMany
+	}
+	return d.others.Add(n) > maxOthers || tooMany
 }
 
 // finish notes the result of an item; a second one has no effect.
@@ -218,7 +241,7 @@ func (a *asked) finish(j *job, r response) {
 	a.left--
 	last, stop := a.left == 0, a.stop
 	a.mu.Unlock()
-	a.d.items.Add(-1)
+	a.d.count(j.op, -1)
 	if last {
 		if stop != nil {
 			stop()
@@ -340,7 +363,7 @@ func (d *Desk) answered(list []*job, results []response) {
 	for i, j := range list {
 		switch {
 		case j.of == nil:
-		case temporary(results[i].err):
+		case temporary(results[i].err) && !j.gaveUp(results[i].err):
 			later = append(later, j)
 		default:
 			j.of.finish(j, results[i])
@@ -357,6 +380,12 @@ func temporary(err *kerr.Error) bool {
 		return true
 	}
 	return false
+}
+
+// gaveUp reports whether an item that begins a state has waited long enough for memory: its caller
+// repeats it, and others have its place meanwhile.
+func (j *job) gaveUp(err *kerr.Error) bool {
+	return j.op == opInitialize && err == kerr.CoordinatorLoadInProgress && j.attempts >= mostBegins
 }
 
 // again repeats items after a pause. Together they are one dispatch, so that they stay together.

@@ -350,6 +350,50 @@ func TestItemsHaveABound(t *testing.T) {
 	})
 }
 
+// Clients choose how many states begin, and how many are described. While these wait, leaders reach
+// the coordinators.
+func TestItemsOfClientsLeaveRoomForLeaders(t *testing.T) {
+	in(t, []int32{1}, func(t *testing.T, w *world) {
+		n := w.nodes[1]
+		n.silent = true
+		begins := make([]sharestate.Initializing, maxBegins+1)
+		for i := range begins {
+			begins[i].Key = keyOn(0, int32(i%partitions))
+		}
+		if list := send(t.Context(), n.Initialize, begins...).now(t); len(list) != maxBegins+1 || list[0] != kerr.CoordinatorNotAvailable {
+			t.Errorf("%d results", len(list))
+		}
+		if send(t.Context(), n.Initialize, begins[1:]...).now(t) != nil {
+			t.Error("an answer")
+		}
+		described := make([]format.Key, maxOthers-maxBegins+1)
+		if list := send(t.Context(), n.Summarize, described...).now(t); len(list) == 0 || list[0].Err != kerr.CoordinatorNotAvailable {
+			t.Errorf("%d results", len(list))
+		}
+		if send(t.Context(), n.Summarize, described[1:]...).now(t) != nil || send(t.Context(), n.Peek, keyOn(0, 0)).now(t) != nil {
+			t.Error("an answer")
+		}
+		if n.items.Load() != maxOthers+1 || n.others.Load() != maxOthers || n.begins.Load() != maxBegins {
+			t.Errorf("%d, %d and %d items", n.items.Load(), n.others.Load(), n.begins.Load())
+		}
+	})
+}
+
+// A state for which its coordinator has no memory does not wait in the desk until there is some.
+func TestAStateWithoutMemoryIsRefusedSoon(t *testing.T) {
+	in(t, []int32{1}, func(t *testing.T, w *world) {
+		n := w.nodes[1]
+		w.shards[0] = sharestate.New(sharestate.Config{SnapshotUpdates: 3, Memory: coordinator.NewMemoryBudget(1)})
+		w.shards[0].Handle(time.Now(), 0, sharestate.TopicsChanged{Topics: w}, &coordinator.Effects{})
+		asked := send(t.Context(), n.Initialize, sharestate.Initializing{Key: keyOn(0, 0), StateEpoch: 1, Start: -1})
+		time.Sleep(5 * time.Second)
+		list := asked.now(t)
+		if len(list) != 1 || list[0] != kerr.CoordinatorLoadInProgress || n.items.Load() != 0 || n.begins.Load() != 0 {
+			t.Errorf("%v, %d items", list, n.items.Load())
+		}
+	})
+}
+
 // States that do not fit into one answer come in several.
 func TestLargeStatesComeInSeveralAnswers(t *testing.T) {
 	in(t, []int32{1, 2}, func(t *testing.T, w *world) {
