@@ -173,7 +173,7 @@ manifest="$(blob "$(jq -r --arg a "$arch" '.manifests[] | select(.platform.archi
 config="$(blob "$(jq -r .config.digest "$manifest")")"
 layer="$(blob "$(jq -r '.layers[0].digest' "$manifest")")"
 [ "sha256:$(zcat "$layer" | sha256sum | cut -d' ' -f1)" = "$(jq -r '.rootfs.diff_ids[0]' "$config")" ] || fail "the layer of the image is not that of its configuration"
-[ "$(zcat "$layer" | wc -c)" -le 52000000 ] || fail "the image has more than 52 MB"
+[ "$(zcat "$layer" | wc -c)" -le 50000000 ] || fail "the image has more than 50 MB"
 if command -v skopeo >/dev/null; then
   skopeo inspect --override-arch "$arch" "oci-archive:$out/chronik-$version-image.tar" >"$work/log" || fail "skopeo does not read the image"
   echo "release: skopeo reads the image"

@@ -1,6 +1,9 @@
 package broker
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 	"github.com/chronik-io/chronik/internal/shareleader"
@@ -20,7 +23,8 @@ func (b *Handler) Shares() view.Shares {
 	s, img := b.shares.Survey(), b.image()
 	all := view.Shares{Partitions: map[string]int{}, Loads: s.Loads, Refused: s.Refused}
 	at := make(map[string]int, len(s.Totals))
-	for id, c := range s.Totals {
+	for _, id := range slices.Sorted(maps.Keys(s.Totals)) {
+		c := s.Totals[id]
 		g := view.ShareGroup{ID: id, Records: map[string]int64{}, Acknowledged: map[string]int64{}, Delivered: c.Delivered,
 			Redelivered: c.Redelivered, TimedOut: c.Ended, Archived: c.Archived()}
 		for t, n := range c.Acknowledged {

@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -87,14 +85,13 @@ func (d *shareDescs) send(send sendFunc, g *view.ShareGroup) {
 	}
 }
 
-// shownShares returns the first groups with valid names, sorted, and the number of the others.
+// shownShares returns the first groups with valid names, and the number of the others.
 func shownShares(all []view.ShareGroup) (shown []view.ShareGroup, more int) {
 	for i := range all {
 		if utf8.ValidString(all[i].ID) {
 			shown = append(shown, all[i])
 		}
 	}
-	slices.SortFunc(shown, func(a, b view.ShareGroup) int { return strings.Compare(a.ID, b.ID) })
 	n, names := 0, 0
 	for ; n < min(len(shown), MaxShareGroups); n++ {
 		if names += len(shown[n].ID); names > MaxShareNames {

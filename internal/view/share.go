@@ -5,7 +5,7 @@ import "time"
 // Shares are the share groups as the leaders of this broker have them: only those with a share
 // partition in memory.
 type Shares struct {
-	Groups   []ShareGroup // in any order
+	Groups   []ShareGroup // sorted by id
 	Sessions int
 	// Partitions counts share partitions by state: "loading", "ready", "failed".
 	Partitions map[string]int

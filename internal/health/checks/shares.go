@@ -24,13 +24,13 @@ const (
 
 // checkShares notes share partitions that do not deliver records, the worst first.
 func checkShares(f *Facts, n *notes) {
-	var list []health.Finding
+	var list []*health.Finding
 	for i := range f.SlowShares {
 		if x, bad := slowShare(f.Now, &f.SlowShares[i]); bad {
-			list = append(list, x)
+			list = append(list, &x)
 		}
 	}
-	slices.SortFunc(list, func(a, b health.Finding) int {
+	slices.SortFunc(list, func(a, b *health.Finding) int {
 		return cmp.Or(cmp.Compare(worst(a), worst(b)), cmp.Compare(a.Subject, b.Subject))
 	})
 	for i, x := range list {
@@ -39,12 +39,12 @@ func checkShares(f *Facts, n *notes) {
 				health.Command("chronikctl", "cluster", "health")+" names them when the first ones deliver again")
 			return
 		}
-		n.addFinding(x)
+		n.addFinding(*x)
 	}
 }
 
 // worst is a number that is lower for worse findings.
-func worst(x health.Finding) int {
+func worst(x *health.Finding) int {
 	if x.Severity == health.Bad {
 		return 0
 	}
