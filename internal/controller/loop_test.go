@@ -227,6 +227,24 @@ func TestDraining(t *testing.T) {
 	}
 }
 
+// A broker that has not applied the elections of its successors is not drained: it would stop, and
+// stay in the ISR as long as its session.
+func TestADrainedBrokerKnowsItsSuccessors(t *testing.T) {
+	w := three(t)
+	w.procs[1].drain, w.procs[1].stuck = true, true
+	w.pass(2 * DefaultHeartbeatInterval)
+	w.want("another one leads", "2@1 isr [1 2 3] elr []")
+	if w.state(1) != metadata.Draining {
+		t.Errorf("broker 1 is %v", w.state(1))
+	}
+	w.procs[1].stuck = false
+	w.step()
+	w.want("it knows", "2@1 isr [2 3] elr []")
+	if w.state(1) != metadata.Drained {
+		t.Errorf("broker 1 is %v", w.state(1))
+	}
+}
+
 // A member of the ISR that restarts is waited for; after a session timeout the ELR leads.
 func TestTheELRWaitsForTheISR(t *testing.T) {
 	w := three(t)

@@ -86,7 +86,7 @@ func nextState(img *metadata.Image, b *metadata.Broker, state metadata.BrokerSta
 		to.Liveness = metadata.Active // one that was fenced while it ran does not start again
 	case state.Liveness == metadata.Active && last.Drain:
 		to.Liveness = metadata.Draining
-	case state.Liveness == metadata.Draining && (late || !leadsReplaceable(img, b.ID)):
+	case state.Liveness == metadata.Draining && (late || !leads(img, b.ID, last.Applied)):
 		to.Liveness = metadata.Drained
 	}
 	return to
@@ -115,15 +115,18 @@ func limitDamaged(img *metadata.Image, broker int32, state metadata.BrokerState)
 	return state
 }
 
-// leadsReplaceable reports whether a broker leads a partition that another member of its ISR could
-// lead.
-func leadsReplaceable(img *metadata.Image, broker int32) bool {
+// leads reports whether a broker leads a partition that another member of its ISR could lead, or
+// may believe so: it has applied an earlier revision than that of the partition's record. A drained
+// broker leaves the ISR at once, and one that stopped before would stay in it as long as its
+// session.
+func leads(img *metadata.Image, broker int32, applied int64) bool {
 	for t := range img.Topics() {
 		for i, p := range t.Partitions.All() {
-			if p.Leader != broker {
-				continue
-			}
-			if (view{img, metadata.TopicPartition{Topic: t.ID, Partition: i}}).replaceable(p) {
+			switch {
+			case !slices.Contains(p.ISR, broker):
+			case p.Leader != broker && p.Revision > applied:
+				return true
+			case p.Leader == broker && (view{img, metadata.TopicPartition{Topic: t.ID, Partition: i}}).replaceable(p):
 				return true
 			}
 		}
