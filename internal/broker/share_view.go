@@ -47,7 +47,7 @@ func (b *Handler) Shares() view.Shares {
 		if t == nil {
 			continue // deleted; the share partition ends soon
 		}
-		if p.Failed != nil || p.Loading+p.Full+p.Writing+p.Uncopied > 0 {
+		if p.Failed != nil || p.Loading+p.Full+p.Writing+p.Letters.Failing > 0 {
 			all.Slow = append(all.Slow, slowShare(p, t))
 		}
 		if g, known := at[p.Key.Group]; known && p.Loaded {
@@ -69,7 +69,7 @@ func stateOfShare(p *shareleader.Surveyed) string {
 
 func slowShare(p *shareleader.Surveyed, t *metadata.Topic) view.SlowShare {
 	return view.SlowShare{Group: p.Key.Group, Topic: t.Name, Partition: p.Key.Partition, Failed: p.Failed != nil, Loading: p.Loading,
-		Full: p.Full, Writing: p.Writing, Uncopied: p.Uncopied, Uncopyable: p.Uncopyable,
+		Full: p.Full, Writing: p.Writing, Uncopied: p.Letters.Failing, Uncopyable: p.Letters.Err,
 		Start: p.Start, Acquired: p.Offsets[window.Acquired], Archiving: p.Offsets[window.Archiving]}
 }
 

@@ -79,22 +79,20 @@ type LettersView struct {
 	Copied, Failed uint64
 	// Pending are the records that wait for their copies.
 	Pending int64
-	// Failing is since when copies have failed without a success between, 0: they do not.
+	// Failing is for how long copies have failed without a success between, 0: they do not.
 	Failing time.Duration
 	// Err is why the last copy failed, empty if it did not.
 	Err string
 }
 
-// Letters returns what operators see of the dead letters.
-func (p *Partition) Letters() LettersView {
-	p.lock()
-	defer p.unlock()
-	v := p.letters.seen
+// view returns what operators see of the dead letters. The caller holds mu.
+func (c *letters) view(p *Partition) LettersView {
+	v := c.seen
 	if p.w != nil {
 		v.Pending = p.w.Stats().Offsets[window.Archiving]
 	}
-	if p.letters.since > 0 {
-		v.Failing = p.l.now() - p.letters.since
+	if c.since > 0 {
+		v.Failing = max(p.l.now()-c.since, 1)
 	}
 	return v
 }

@@ -70,13 +70,19 @@ func copyAhead(w *world) string {
 	})
 	rejected := a.ack(0, 4, window.Reject)
 	synctest.Wait()
-	calls, view := fmt.Sprint(d.calls), a.partition().Letters()
+	calls, view := fmt.Sprint(d.calls), lettersOf(a.partition())
 	w.desk.Deliver(nil)
 	release()
 	time.Sleep(time.Second)
 	s, _ := a.partition().Stats()
 	return differ(show(got), "0-4:1", rejected, "ok", calls, "[dlq[{0 4 1}]]", view.Pending, int64(3), s.Start, int64(5),
-		fmt.Sprint(d.copies), "map[0:1 1:1 2:1 3:1 4:1]", a.partition().Letters().Copied, uint64(5))
+		fmt.Sprint(d.copies), "map[0:1 1:1 2:1 3:1 4:1]", lettersOf(a.partition()).Copied, uint64(5))
+}
+
+func lettersOf(p *Partition) LettersView {
+	p.lock()
+	defer p.unlock()
+	return p.letters.view(p)
 }
 
 func TestDeadLettersAreArchivedBeforeTheNextAreCopied(t *testing.T) { check(t, 1, copyAhead) }
@@ -93,7 +99,7 @@ func TestDeadLettersThatCannotBeCopiedWait(t *testing.T) {
 		rejected := a.ack(0, 0, window.Reject)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		view := a.partition().Letters()
+		view := lettersOf(a.partition())
 		failed := view.Failed > 10 && view.Failed < 30 && view.Failing > 50*time.Second
 		w.settings.Letters.Topic = ""
 		a.partition()

@@ -101,10 +101,7 @@ type Surveyed struct {
 	// Loading, Full and Writing are for how long it has been loading, its window has been full
 	// without a move of SPSO, and a write has had no answer. 0: not at all.
 	Loading, Full, Writing time.Duration
-	// Uncopied is for how long copies of dead letters have failed, and Uncopyable why the last one
-	// did.
-	Uncopied   time.Duration
-	Uncopyable string
+	Letters                LettersView
 }
 
 // Survey has the share partitions, and by group what has happened to their records, and how many
@@ -171,9 +168,7 @@ func (p *Partition) survey(now time.Duration) (Surveyed, bool) {
 	if p.write != nil {
 		x.Writing = max(now-p.began, 1)
 	}
-	if p.letters.since > 0 {
-		x.Uncopied, x.Uncopyable = max(now-p.letters.since, 1), p.letters.seen.Err
-	}
+	x.Letters = p.letters.view(p)
 	return x, true
 }
 

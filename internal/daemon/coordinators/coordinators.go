@@ -183,7 +183,7 @@ func (c *Coordinators) openShares(o *Options, applier *metadata.Applier) error {
 	})
 	c.Letters = deadletter.New(deadletter.Options{
 		Self: o.Conf.NodeID, Image: c.Shares.Image, Settings: o.Settings, Prefix: o.Conf.Groups.DeadLetterPrefix,
-		Partition: o.Replicas.Partition,
+		Partition: o.Replicas.Partition, Places: o.Share.Of(share.Batches),
 		Call: func(ctx context.Context, broker int32, body []byte) ([]byte, error) {
 			return o.AskLetters(ctx, c.Shares.Image(), broker, body)
 		},
