@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -237,12 +238,16 @@ func (b *Handler) shareSettings(group string) shareleader.Settings {
 	}
 	records, reads := b.conf.Groups.Share, b.conf.Groups.ShareGroup
 	records.Renew = true
-	if own, err := b.groupConfigs(img, group); err == nil {
+	own, err := b.groupConfigs(img, group)
+	if err == nil {
 		records, reads = b.conf.Groups.ShareOf(own.Share), own.ShareGroup
 	}
 	s = shareleader.Settings{Locks: records.Locks, Deliveries: int(records.Deliveries), Lock: records.Lock, Renew: records.Renew,
 		Retry: records.Retry, RetryMax: records.RetryMax, Committed: reads.Committed, Reset: replica.Latest, Since: reads.Start.Ago,
 		Letters: shareleader.LettersTo{Topic: records.DeadLetters, Whole: records.WholeLetters}}
+	if err != nil {
+		s.Letters.Unknown = fmt.Sprintf("the configs of group %q cannot be read: %v", group, err)
+	}
 	if reads.Start.Earliest {
 		s.Reset = replica.Earliest
 	}

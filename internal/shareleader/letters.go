@@ -2,6 +2,7 @@ package shareleader
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -42,8 +43,11 @@ type Copier interface {
 
 // LettersTo is where the dead letters of a group are copied, and how.
 type LettersTo struct {
-	// Topic is errors.deadletterqueue.topic.name; empty: they are not copied.
+	// Topic is errors.deadletterqueue.topic.name; empty: they are not copied, and archived.
 	Topic string
+	// Unknown is why the configs of the group cannot be read. Its dead letters wait: they may have
+	// a topic.
+	Unknown string
 	// Whole is errors.deadletterqueue.copy.record.enable: copies have what the records have.
 	// Otherwise they only say where the records are.
 	Whole bool
@@ -119,16 +123,14 @@ func (p *Partition) copyLetters() {
 	c.busy = true
 	load, by, to := p.load, c.by, p.cfg.Letters
 	list := append([]window.Letters(nil), c.list...)
-	if by == nil || to.Topic == "" { // the group has no topic for them any more
+	if by == nil || to.none() { // the group has no topic for them any more
 		p.archive(list)
 		return
 	}
 	to.Deliveries = p.cfg.Deliveries
 	p.do(func() {
 		p.l.opt.Go(func() {
-			ctx, cancel := context.WithTimeout(p.l.ctx, copyTime)
-			got, err := by.Copy(ctx, to, list)
-			cancel()
+			got, err := p.copyTo(by, to, list)
 			p.lock()
 			defer p.unlock()
 			if p.load == load && p.w != nil {
@@ -136,6 +138,19 @@ func (p *Partition) copyLetters() {
 			}
 		})
 	})
+}
+
+// none reports whether dead letters are archived without copies.
+func (to *LettersTo) none() bool { return to.Topic == "" && to.Unknown == "" }
+
+// copyTo blocks until letters are copied, or cannot be.
+func (p *Partition) copyTo(by Copier, to LettersTo, list []window.Letters) ([]window.Letters, error) {
+	if to.Unknown != "" {
+		return nil, errors.New(to.Unknown)
+	}
+	ctx, cancel := context.WithTimeout(p.l.ctx, copyTime)
+	defer cancel()
+	return by.Copy(ctx, to, list)
 }
 
 // above returns the letters that are being copied and are not below an offset.

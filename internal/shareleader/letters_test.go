@@ -101,11 +101,16 @@ func TestDeadLettersThatCannotBeCopiedWait(t *testing.T) {
 		synctest.Wait()
 		view := lettersOf(a.partition())
 		failed := view.Failed > 10 && view.Failed < 30 && view.Failing > 50*time.Second
-		w.settings.Letters.Topic = ""
+		w.settings.Letters = LettersTo{Unknown: "no configs"}
+		a.partition()
+		time.Sleep(time.Second)
+		unknown := lettersOf(a.partition())
+		w.settings.Letters.Unknown = ""
 		a.partition()
 		synctest.Wait()
 		s, _ := a.partition().Stats()
-		return differ(show(got), "0-0:1", rejected, "ok", view.Pending, int64(1), view.Err, "no topic", failed, true, s.Start, int64(1),
+		return differ(show(got), "0-0:1", rejected, "ok", view.Pending, int64(1), view.Err, "no topic", failed, true, unknown.Pending, int64(1),
+			unknown.Err, "no configs", s.Start, int64(1),
 			len(d.copies), 0)
 	}, d.with)
 }

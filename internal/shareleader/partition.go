@@ -470,7 +470,7 @@ func (p *Partition) named() zap.Field {
 // window returns the settings of a window.
 func (s *Settings) window(broken window.Broken) window.Config {
 	return window.Config{Broken: broken, Locks: s.Locks, Deliveries: s.Deliveries, Lock: s.Lock, Retry: s.Retry, RetryMax: s.RetryMax,
-		DeadLetters: s.Letters.Topic != ""}
+		DeadLetters: !s.Letters.none()}
 }
 
 // current applies settings.
