@@ -109,8 +109,8 @@ func TestDeadLettersThatCannotBeCopiedWait(t *testing.T) {
 		a.partition()
 		synctest.Wait()
 		s, _ := a.partition().Stats()
-		return differ(show(got), "0-0:1", rejected, "ok", view.Pending, int64(1), view.Err, "no topic", failed, true, unknown.Pending, int64(1),
-			unknown.Err, "no configs", s.Start, int64(1),
+		return differ(show(got), "0-0:1", rejected, "ok", view.Pending, int64(1), view.Err, "no topic", failed, true,
+			unknown.Pending, int64(1), unknown.Err, "no configs", s.Start, int64(1),
 			len(d.copies), 0)
 	}, d.with)
 }
