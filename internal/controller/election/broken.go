@@ -21,6 +21,7 @@ const (
 	ReportedEpoch                    // an unclean election takes the epoch after the latest one that was reported
 	LeaveOneByOne                    // of those that leave the ISR in one decision, only the last ones are eligible
 	LeaveUnaware                     // a replica leaves the ISR before it knows that it does not lead any longer
+	LeadUnable                       // a leader that leaves gives way to one that cannot write although it can
 	ForgetLoss                       // the loss of the only replica begins no epoch as after an unclean election
 )
 

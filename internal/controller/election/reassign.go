@@ -42,7 +42,8 @@ func (d Decider) Cancel(p metadata.Partition) (next metadata.Partition, ok bool)
 
 // Complete ends a reassignment in progress if its replicas are all in sync and one of them can
 // lead. They have every committed record, so nothing that the others have is needed. A leader that
-// leaves is replaced first; the next call removes it once it knows that.
+// leaves is replaced first; the next call removes it once it knows that. As long as it can write
+// and none of the others can, it stays.
 func (d Decider) Complete(p metadata.Partition) (metadata.Partition, bool) {
 	if dropped := common(p.Adding, p.Removing); len(dropped) > 0 {
 		return d.dropped(p, dropped)
@@ -53,10 +54,7 @@ func (d Decider) Complete(p metadata.Partition) (metadata.Partition, bool) {
 	}
 	next := p
 	if p.Leader != None && !slices.Contains(target, p.Leader) && !d.Broken.Has(LeaveUnaware) {
-		if to := d.first(&next, common(target, p.ISR), None); to != None {
-			d.lead(&next, to)
-		}
-		return finish(p, next)
+		return d.handOver(p, common(target, p.ISR))
 	}
 	if !d.know(&p, minus(p.ISR, target)) {
 		return p, false
@@ -100,10 +98,7 @@ func (d Decider) drop(p, next metadata.Partition) (_ metadata.Partition, ok bool
 func (d Decider) dropped(p metadata.Partition, all []int32) (metadata.Partition, bool) {
 	next, rest := p, minus(p.ISR, all)
 	if slices.Contains(all, p.Leader) {
-		if to := d.first(&next, rest, None); to != None {
-			d.lead(&next, to)
-		}
-		return finish(p, next)
+		return d.handOver(p, rest)
 	}
 	next.Replicas, next.ISR, next.ELR = minus(p.Replicas, all), rest, minus(p.ELR, all)
 	next.Adding, next.Removing = minus(p.Adding, all), minus(p.Removing, all)
@@ -112,6 +107,18 @@ func (d Decider) dropped(p metadata.Partition, all []int32) (metadata.Partition,
 	}
 	next.PartitionEpoch++
 	return next, true
+}
+
+// handOver replaces a leader that leaves by one of the members of the ISR that stay, if one of them
+// can lead. One that cannot write does not replace one that can: elect would undo that, and the two
+// would take turns without end.
+func (d Decider) handOver(p metadata.Partition, stay []int32) (metadata.Partition, bool) {
+	next := p
+	to := d.first(&next, stay, None)
+	if to != None && (d.View.Writes(to) || !d.View.Writes(p.Leader) || d.Broken.Has(LeadUnable)) {
+		d.lead(&next, to)
+	}
+	return finish(p, next)
 }
 
 // know reports whether knows is true for all brokers of a list.

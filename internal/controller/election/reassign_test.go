@@ -131,6 +131,38 @@ func TestAReplicaThatMayBelieveThatItLeadsStaysInSync(t *testing.T) {
 	}
 }
 
+// endless reports whether a record changes for ever although no broker's state does. The controller
+// decides again as soon as it sees its own change, so such decisions would fill its disk.
+func endless(d Decider, p metadata.Partition) bool {
+	for range 10 {
+		elected, first := d.Elect(p)
+		completed, second := d.Complete(elected)
+		if !first && !second {
+			return false
+		}
+		p = completed
+	}
+	return true
+}
+
+// A move to brokers that cannot write waits, while the present leader can.
+func TestALeaderThatLeavesIsReplacedByOneThatCanWrite(t *testing.T) {
+	moved, gone := moving(1, ids(4, 5), ids(4, 5, 1), nil), canceled(4, ids(4, 1, 2))
+	for _, c := range []struct {
+		p      metadata.Partition
+		full   []int32
+		leader int32
+	}{
+		{moved, ids(4, 5), 1}, {moved, ids(4), 5}, {moved, ids(1, 4, 5), 4},
+		{gone, ids(1, 2), 4}, {gone, ids(1), 2}, {gone, ids(1, 2, 4), 1},
+	} {
+		d := Decider{View: brokers{active: ids(1, 2, 4, 5), full: c.full}, MinISR: 1}
+		if next, _ := d.Complete(c.p); next.Leader != c.leader || endless(d, c.p) {
+			t.Errorf("%v, full %v: broker %d leads, want %d; endless: %t", c.p.Replicas, c.full, next.Leader, c.leader, endless(d, c.p))
+		}
+	}
+}
+
 // Whatever is asked for, the record stays consistent, no leader epoch has two leaders, and a member
 // of the ISR or the ELR is only given up if min.insync.replicas members of the ISR remain.
 func TestRecordsStayConsistentUnderReassignments(t *testing.T) {
@@ -140,8 +172,8 @@ func TestRecordsStayConsistentUnderReassignments(t *testing.T) {
 		}
 		p := metadata.Partition{Leader: None, Replicas: set("replicas", 1)}
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
-			d := Decider{View: brokers{active: set("active", 0), offline: set("offline", 0)}, MinISR: rapid.IntRange(1, 3).Draw(t, "min"),
-				Knows: func(int32, int64) bool { return rapid.Bool().Draw(t, "knows") }}
+			d := Decider{View: brokers{active: set("active", 0), offline: set("offline", 0), full: set("full", 0)},
+				MinISR: rapid.IntRange(1, 3).Draw(t, "min"), Knows: func(int32, int64) bool { return rapid.Bool().Draw(t, "knows") }}
 			was, ok := p, false
 			switch rapid.IntRange(0, 4).Draw(t, "step") {
 			case 0:
@@ -170,6 +202,9 @@ func TestRecordsStayConsistentUnderReassignments(t *testing.T) {
 			gone := len(common(removed, slices.Concat(was.ISR, was.ELR))) > 0
 			if ok && gone && len(p.ISR) < d.needed(&p) && p.Reassigning() {
 				t.Fatalf("%+v after %+v: too few remain", p, was)
+			}
+			if endless(d, p) {
+				t.Fatalf("decisions about %+v with %+v have no end", p, d.View)
 			}
 		}
 	})
