@@ -146,8 +146,7 @@ func TestThePortSpeaksTLS(t *testing.T) {
 	must.OK(t, err)
 	o, _ := options()
 	o.TLS = leaf
-	s, err := Start(l, o)
-	must.OK(t, err)
+	s := Start(l, o)
 	defer s.Stop(context.Background())
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca.CertificatePEM)

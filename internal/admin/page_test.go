@@ -15,10 +15,7 @@ import (
 // paged returns a port with a page.
 func paged(t *testing.T, o *Options) http.Handler {
 	t.Helper()
-	var err error
-	if o.page, err = page.New(&source{o: *o}, &page.History{}); err != nil {
-		t.Fatal(err)
-	}
+	o.page = page.New(&source{o: *o}, &page.History{})
 	return Handler(*o)
 }
 

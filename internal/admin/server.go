@@ -91,13 +91,10 @@ type Server struct {
 	running sync.WaitGroup
 }
 
-// Start serves on l until Stop is called. It owns l, also after an error.
-func Start(l net.Listener, o Options) (*Server, error) {
+// Start serves on l until Stop is called. It owns l.
+func Start(l net.Listener, o Options) *Server {
 	src, history := &source{o: o, started: time.Now()}, &page.History{}
-	var err error
-	if o.page, err = page.New(src, history); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
+	o.page = page.New(src, history)
 	ctx, cancel := context.WithCancel(context.Background())
 	conns := newConnLimit(maxConnections)
 	s := &Server{
@@ -122,7 +119,7 @@ func Start(l net.Listener, o Options) (*Server, error) {
 			o.Log.Error("admin port closed: metrics and health are no longer served", zap.Error(err))
 		}
 	})
-	return s, nil
+	return s
 }
 
 // Stop ends the server. It cuts off requests that have not ended after two seconds or when ctx

@@ -168,8 +168,7 @@ func TestAdminStops(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.OK(t, err)
 	o, _ := options()
-	a, err := Start(l, o)
-	must.OK(t, err)
+	a := Start(l, o)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	resp, err := client.Get("http://" + l.Addr().String() + "/healthz")

@@ -159,12 +159,9 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	}
 	b.watchCertificates(o.Reload, o.Reread)
 	if addresses.admin != nil {
-		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config, token, opened), TLS: opened.AdminTLS(),
+		a := admin.Start(addresses.admin, admin.Options{Access: access(o.Config, token, opened), TLS: opened.AdminTLS(),
 			Places: b.share.Of(share.Logins), Batches: b.share.Of(share.Batches), Registry: reg, Level: o.Level, Health: b.health,
 			Memory: b.memory, Audit: b.audit.Load, View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
-		if err != nil {
-			return nil, errors.Join(err, b.abort())
-		}
 		b.stack.push("admin", func(ctx context.Context) error { a.Stop(ctx); return nil })
 	}
 	if o.Begun != nil {

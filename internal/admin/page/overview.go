@@ -3,9 +3,15 @@ package page
 import (
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // maxFindings is the maximum number of findings in the overview.
@@ -24,7 +30,7 @@ type overviewBody struct {
 	Sampling bool // there is no sample yet
 }
 
-func (p *Page) overview(r *http.Request, b *Status) (any, string, error) {
+func (p *Page) overview(r *http.Request, b *Status) (content, string, error) {
 	body := &overviewBody{Shown: b.Findings[:min(len(b.Findings), maxFindings)]}
 	body.Omitted = len(b.Findings) - len(body.Shown)
 	var err error
@@ -52,4 +58,183 @@ func syncedText(now, synced time.Time) string {
 		return "Last disk sync within the last 10 seconds"
 	}
 	return "Last disk sync " + ago(now, synced)
+}
+
+func (b *overviewBody) html(v *layout) g.Node {
+	parts := g.Group{h.H1(h.Class("hidden"), g.Text("Overview")), b.verdict(v), b.findings(v)}
+	if b.Serving {
+		parts = append(parts, b.hour(), b.waiting(), b.brokers(), b.disks(), h.Div(h.Class("pair"), block(b.memory(), b.broker(v))))
+	}
+	return block(parts...)
+}
+
+// verdict is the state of a broker that does not serve, or has no problem.
+func (b *overviewBody) verdict(v *layout) g.Node {
+	switch {
+	case v.Phase != "":
+		progress := g.Map(v.Progress, func(line string) g.Node { return h.P(g.Text(line)) })
+		if len(progress) == 0 {
+			progress = g.Group{h.P(g.Text("Clients are served when this has ended."))}
+		}
+		return h.Section(h.Class("verdict phase"), h.H2(g.Text("Not serving: "+v.Phase)), newline, progress)
+	case v.Worst() == "":
+		return h.Section(h.Class("verdict ok"), h.Aria("label", "Health"),
+			h.P(h.B(g.Text("Healthy.")), space, g.If(v.Profile.Name != "",
+				g.Textf("If the power fails, %s (profile %s). ", v.Profile.Promise(), v.Profile.Name)), g.Text(b.Synced+".")))
+	}
+	return nil
+}
+
+func (b *overviewBody) findings(v *layout) g.Node {
+	if len(b.Shown) == 0 {
+		return nil
+	}
+	title, quiet := text.Count(len(v.Findings), "note"), v.Worst() == ""
+	if !quiet {
+		title = text.Count(v.Problems(), "problem")
+		if v.Problems() < len(v.Findings) {
+			title += " and " + text.Count(v.Notes(), "note")
+		}
+	}
+	promise := ""
+	if v.Profile.Name != "" {
+		promise = "Profile " + v.Profile.Name + ": if the power fails, " + v.Profile.Promise() + ". "
+	}
+	return h.Section(h.Aria("labelledby", "findings"), block(
+		h.H2(h.ID("findings"), g.If(quiet, h.Class("quiet")), g.Text(title)),
+		findingsOf(b.Shown),
+		g.If(b.Omitted > 0, h.P(to("/v1/health", text.Count(b.Omitted, "further finding")), g.Text(" in the health report."))),
+		g.If(!quiet && v.Phase == "", h.P(h.Class("promise"), g.Text(promise+b.Synced+"."))),
+	))
+}
+
+func (b *overviewBody) hour() g.Node {
+	plots := g.Group{}
+	for i := range b.Plots {
+		plots = append(plots, b.Plots[i].html())
+	}
+	return section("hour", b.Span, h.Div(h.Class("plots"), block(plots...)),
+		g.If(b.Sampling, hint(g.Text("The first values come within ten seconds after the start."))))
+}
+
+func (b *overviewBody) waiting() g.Node {
+	if len(b.Waits) == 0 {
+		return section("waits", "Oldest waiting requests", hint(g.Text("No request waits for the broker. "), to("/v1/waits", "Others"),
+			g.Text(" wait as their clients ask.")))
+	}
+	table := region{by: "waits", caption: "Requests that have waited the longest for the broker, with the step at which each waits and for what"}
+	return section("waits", "Oldest waiting requests",
+		table.html(head("Client", "Request", "Age|num", "Step", "Waits for"), each(b.Waits, waitLine)),
+		hint(to("/v1/waits", "All of them"), g.Text(", with those that wait as their clients ask.")))
+}
+
+func waitLine(w *view.Wait) g.Node {
+	request, steps, reasons := "not read", "", g.Group{}
+	if w.Request != "" {
+		request = name(w.Request)
+	}
+	for i, s := range w.Steps {
+		if i > 0 {
+			steps += ", "
+		}
+		steps += string(s.Step)
+		reasons = append(reasons, h.Div(g.Iff(s.Partition != "", func() g.Node { return g.Group{h.B(g.Text(name(s.Partition))), space} }),
+			g.Text(prose(s.For))))
+	}
+	if w.More > 0 {
+		steps += " and " + strconv.Itoa(w.More) + " more"
+	}
+	return h.Tr(block(
+		rowHead(orDash(w.ClientID), h.Small(h.Class("path"), g.Text(name(w.Address)))),
+		h.Td(g.Text(request)), numText(secondsText(w.AgeMs/1000)), h.Td(g.Text(steps)), h.Td(reasons),
+	))
+}
+
+func (b *overviewBody) brokers() g.Node {
+	if len(b.Brokers) == 0 {
+		return nil
+	}
+	table := region{by: "brokers", caption: "Brokers of the cluster with their states, the partitions that they lead, and replicas that are not in sync"}
+	return section("brokers", "Brokers", table.html(head("Broker", "Address", "State", "Leads|num", "Replicas|num opt", "Not in sync|num"),
+		each(b.Brokers, func(x *view.Broker) g.Node {
+			state, votes, out := g.Text(x.State), "", g.Text("0")
+			if x.State != "active" {
+				state = tag("warn", x.State)
+			}
+			if x.VotesOnly {
+				votes = ", only votes"
+			}
+			if n := x.OutOfSync.Count; n > 0 {
+				out = tag("warn", strconv.Itoa(n))
+			}
+			return h.Tr(block(
+				rowHead(g.Text(strconv.Itoa(int(x.ID)))), path(g.Text(name(x.Address))), h.Td(state, g.Text(votes)),
+				numText(strconv.Itoa(x.Leads)), optNum(x.Replicas), h.Td(h.Class("num"), out),
+			))
+		})))
+}
+
+func (b *overviewBody) disks() g.Node {
+	table := region{by: "disks", caption: "Log directories with their free space, journal and disk syncs since the start"}
+	return section("disks", "Log directories", table.html(head("Directory", "State", "Used", "Free|num", "Reserve|num opt", "Journal",
+		"Partitions|num opt", "Sync p50|num", "p99|num"), each(b.Dirs, dirLine)))
+}
+
+func dirLine(d *view.Dir) g.Node {
+	state := g.Text(d.State())
+	if problem := d.Problem(); problem != "" {
+		state = h.Span(h.Class("tag bad"), h.TitleAttr(prose(problem)), g.Text(d.State()))
+	}
+	bytes := func(n int64) string { return bytesText(float64(n)) }
+	reserve := "none"
+	if d.MinFree > 0 {
+		reserve = bytes(d.MinFree)
+	}
+	sync := func(s float64) g.Node {
+		return h.Td(h.Class("num"), or(d.SyncP99 > 0, func() string { return secondsText(s) }))
+	}
+	return h.Tr(block(
+		h.Th(h.Scope("row"), h.Class("path"), g.Text(name(d.Path))),
+		h.Td(state),
+		gauge(d.Used(), d.Total, strconv.FormatFloat(percent(d.Used(), d.Total), 'f', -1, 64)+" % of "+bytes(d.Total)),
+		h.Td(h.Class("num"), or(d.Total > 0, func() string { return bytes(d.Free) })),
+		h.Td(h.Class("num opt"), g.Text(reserve)),
+		gauge(d.JournalBytes, d.JournalLimit, bytes(d.JournalBytes)+" of "+bytes(d.JournalLimit)),
+		h.Td(h.Class("num opt"), g.Text(strconv.Itoa(d.Logs)), g.Iff(d.Offline > 0, func() g.Node {
+			return g.Group{space, tag("bad", strconv.Itoa(d.Offline)+" offline")}
+		})),
+		sync(d.SyncP50), sync(d.SyncP99),
+	))
+}
+
+func (b *overviewBody) memory() g.Node {
+	bytes := func(n int64) string { return bytesText(float64(n)) }
+	heap := h.Td(h.Class("gauge"), h.Span(g.Text(bytes(b.Heap))))
+	if b.MemoryLimit > 0 {
+		heap = gauge(b.Heap, b.MemoryLimit, bytes(b.Heap)+" of "+bytes(b.MemoryLimit))
+	}
+	table := region{by: "memory", caption: "Memory budgets and how much of each is used"}
+	return section("memory", "Memory budgets", table.html(head("Budget", "Used"), g.Group{
+		each(b.Budgets, func(x *Budget) g.Node {
+			return h.Tr(rowHead(g.Text(x.Name)), h.Td(h.Class("gauge"), meter(percent(x.Used, x.Limit)),
+				h.Span(g.Text(bytes(x.Used)+" of "+bytes(x.Limit)))))
+		}),
+		h.Tr(rowHead(g.Text("Go heap"), small("all of these and the rest")), heap), newline,
+	}))
+}
+
+func (b *overviewBody) broker(v *layout) g.Node {
+	addresses := g.Map(v.Addresses, func(a string) g.Node { return g.Group{h.Span(h.Class("path"), g.Text(a)), space} })
+	count := func(address string, n int) g.Node { return to(address, strconv.Itoa(n)) }
+	return section("broker", "Broker", facts("facts",
+		factText("Version", v.Version),
+		fact("Up for", g.Text(spanText(v.Now.Sub(v.Started))), small("since "+moment(v.Started))),
+		fact("Listens on", addresses),
+		fact("Durability", g.Iff(v.Profile.Name != "", func() g.Node {
+			return g.Group{g.Text(v.Profile.Name), small("if the power fails, " + v.Profile.Promise())}
+		})),
+		fact("Topics", count("/topics", b.Topics), small("with "+text.Count(b.Partitions, "partition"))),
+		fact("Groups", count("/groups", b.Groups)),
+		fact("Connections", count("/connections", b.Connections)),
+	))
 }

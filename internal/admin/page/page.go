@@ -7,8 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"html/template"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,13 +14,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/health"
-	"github.com/chronik-io/chronik/internal/text"
-	"github.com/chronik-io/chronik/internal/view"
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
 )
 
 //go:embed assets
 var assets embed.FS
+
+func assetFiles() []string { return []string{"page.css", "page.js", "icon.svg"} }
 
 // policy is the Content-Security-Policy of every response: nothing from other sites, nothing
 // inline, and no page of another site may show this one in a frame.
@@ -34,7 +33,6 @@ type Page struct {
 	src     Source
 	history *History
 	rates   rates
-	pages   map[string]*template.Template
 	// version is a part of the assets' addresses that changes with their content, so that a browser
 	// may cache them.
 	version string
@@ -49,35 +47,17 @@ type Route struct {
 	Data bool
 }
 
-// New returns the page of a source. It fails if a template does not parse.
-func New(src Source, history *History) (*Page, error) {
-	p := &Page{src: src, history: history, pages: map[string]*template.Template{}}
-	for _, name := range []string{"overview", "topics", "topic", "records", "groups", "group", "connections", "failed"} {
-		t, err := template.New(
-			"layout.html",
-		).Funcs(
-			functions(),
-		).ParseFS(
-			assets,
-			"assets/layout.html",
-			"assets/parts.html",
-			"assets/"+name+".html",
-		)
-		if err != nil {
-			return nil, fmt.Errorf("parse the page %s: %w", name, err)
-		}
-		p.pages[name] = t
-	}
+// New returns the page of a source.
+func New(src Source, history *History) *Page {
 	sum := sha256.New()
-	for _, name := range []string{"assets/page.css", "assets/page.js", "assets/icon.svg"} {
-		text, err := fs.ReadFile(assets, name)
+	for _, file := range assetFiles() {
+		text, err := assets.ReadFile("assets/" + file)
 		if err != nil {
-			return nil, fmt.Errorf("read the page's files: %w", err)
+			panic(err) // it is a part of the program
 		}
 		sum.Write(text)
 	}
-	p.version = hex.EncodeToString(sum.Sum(nil)[:6])
-	return p, nil
+	return &Page{src: src, history: history, version: hex.EncodeToString(sum.Sum(nil)[:6])}
 }
 
 // Routes lists all paths except /, which Overview serves.
@@ -102,61 +82,6 @@ func Wanted(r *http.Request) bool {
 	return strings.Contains(strings.Join(r.Header.Values("Accept"), ","), "text/html")
 }
 
-// layout is the content of the layout around a page.
-type layout struct {
-	Status
-	Page, Title string
-	Assets      string // version of the assets
-	// Refresh is the interval in seconds at which a browser without JavaScript reloads the page, 0
-	// for never. RefreshLink is this page with the other choice.
-	Refresh     int
-	RefreshLink string
-	// Bare pages show nothing about the broker.
-	Bare bool
-	// Live pages may be refreshed in place by the script.
-	Live bool
-	Body any
-}
-
-// Worst returns the severity of the worst finding, or "" if there is none; notes do not count.
-func (v *layout) Worst() health.Severity {
-	worst := health.Severity("")
-	for _, f := range v.Findings {
-		switch f.Severity {
-		case health.Bad:
-			return health.Bad
-		case health.Warn:
-			worst = health.Warn
-		}
-	}
-	return worst
-}
-
-// State returns the state of the broker in a word or two.
-func (v *layout) State() string {
-	switch n := v.Problems(); {
-	case v.Phase != "":
-		return v.Phase
-	case n > 0:
-		return text.Count(n, "problem")
-	}
-	return "healthy"
-}
-
-// Notes counts the findings of severity note.
-func (v *layout) Notes() int {
-	n := 0
-	for _, f := range v.Findings {
-		if f.Severity == health.Note {
-			n++
-		}
-	}
-	return n
-}
-
-// Problems counts the other findings.
-func (v *layout) Problems() int { return len(v.Findings) - v.Notes() }
-
 // refreshAfter is the interval in seconds at which a browser without JavaScript reloads a page.
 const refreshAfter = 10
 
@@ -168,8 +93,13 @@ type failure struct {
 
 func (f *failure) Error() string { return f.Problem }
 
+func (f *failure) html(v *layout) g.Node {
+	return h.Div(h.Class("empty"), h.H1(g.Text(v.Title)), h.P(g.Text(prose(f.Problem))), g.If(f.Remedy != "", h.P(g.Text(f.Remedy))),
+		h.P(to("/", "Overview")))
+}
+
 // handle renders a page. body returns its content and its title.
-func (p *Page) handle(name string, body func(*http.Request, *Status) (any, string, error)) http.Handler {
+func (p *Page) handle(name string, body func(*http.Request, *Status) (content, string, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := layout{Status: p.src.Status(r.Context()), Page: name, Assets: p.version, Live: name != "records"}
 		again := r.URL.Query()
@@ -180,12 +110,13 @@ func (p *Page) handle(name string, body func(*http.Request, *Status) (any, strin
 			again.Set("refresh", strconv.Itoa(refreshAfter))
 		}
 		v.RefreshLink = (&url.URL{Path: r.URL.Path, RawQuery: again.Encode()}).String()
-		var err error
-		if v.Body, v.Title, err = body(r, &v.Status); err != nil {
-			p.fail(w, &v, explain(err))
+		shown, title, err := body(r, &v.Status)
+		if err != nil {
+			v.fail(w, explain(err))
 			return
 		}
-		p.render(w, name, http.StatusOK, &v)
+		v.Title = title
+		v.render(w, http.StatusOK, shown)
 	})
 }
 
@@ -196,18 +127,19 @@ func (p *Page) Refused(w http.ResponseWriter, r *http.Request, status int, why s
 		return false
 	}
 	// The page shows nothing else about the broker: the request may come from anywhere.
-	p.fail(w, &layout{Status: Status{Now: time.Now()}, Assets: p.version, Bare: true}, &failure{status: status, Problem: why})
+	v := layout{Status: Status{Now: time.Now()}, Assets: p.version, Bare: true}
+	v.fail(w, &failure{status: status, Problem: why})
 	return true
 }
 
-func (p *Page) fail(w http.ResponseWriter, v *layout, f *failure) {
-	v.Body, v.Title, v.Live = f, http.StatusText(f.status), false
-	p.render(w, "failed", f.status, v)
+func (v *layout) fail(w http.ResponseWriter, f *failure) {
+	v.Title, v.Live = http.StatusText(f.status), false
+	v.render(w, f.status, f)
 }
 
-func (p *Page) render(w http.ResponseWriter, name string, status int, v *layout) {
+func (v *layout) render(w http.ResponseWriter, status int, body content) {
 	var out bytes.Buffer
-	if err := p.pages[name].Execute(&out, v); err != nil {
+	if err := v.document(body).Render(&out); err != nil {
 		http.Error(w, "the page cannot be rendered: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -250,7 +182,7 @@ func secure(head http.Header) {
 // asset serves the style, the script and the icon.
 func asset(w http.ResponseWriter, r *http.Request) {
 	file := r.PathValue("file")
-	if !slices.Contains([]string{"page.css", "page.js", "icon.svg"}, file) {
+	if !slices.Contains(assetFiles(), file) {
 		http.NotFound(w, r)
 		return
 	}
@@ -260,18 +192,4 @@ func asset(w http.ResponseWriter, r *http.Request) {
 		head.Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
 	http.ServeFileFS(w, r, assets, "assets/"+file)
-}
-
-// functions returns the functions of templates.
-func functions() template.FuncMap {
-	return template.FuncMap{
-		"bytes": func(n int64) string { return bytesText(float64(n)) }, "count": text.Number[int64], "short": shortText,
-		"seconds": secondsText, "milliseconds": func(ms float64) string { return secondsText(ms / 1000) },
-		"ago": ago, "moment": moment, "percent": percent, "plural": text.Count[int], "name": name, "prose": prose,
-		"commands": commands, "content": contentOf,
-		"assigned": assignedText,
-		"gravity":  func(l view.Log) health.Severity { return severityOf(&l) },
-		"span":     func(now, then time.Time) string { return spanText(now.Sub(then)) },
-		"clock":    func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
-	}
 }

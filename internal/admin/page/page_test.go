@@ -12,15 +12,13 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/testing/golden"
-	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
 // handlerOf serves all paths of a page without access control.
 func handlerOf(t *testing.T, src Source, h *History) http.Handler {
 	t.Helper()
-	p, err := New(src, h)
-	must.OK(t, err)
+	p := New(src, h)
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", p.Overview())
 	for _, r := range p.Routes() {
@@ -333,8 +331,7 @@ func TestErrorsAreExplained(t *testing.T) {
 // No lock of the page is held while it calls the source.
 func TestNoLockIsHeldDuringCallsOfTheSource(t *testing.T) {
 	src, history := loaded()
-	p, err := New(src, history)
-	must.OK(t, err)
+	p := New(src, history)
 	src.asked = func() {
 		if !history.mu.TryLock() {
 			t.Error("the history is locked")

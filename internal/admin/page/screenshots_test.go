@@ -62,8 +62,7 @@ func TestTheScriptRefreshesThePage(t *testing.T) {
 	}
 	src, h := loaded()
 	var asked atomic.Int64
-	p, err := New(&moving{src, &asked}, h)
-	must.OK(t, err)
+	p := New(&moving{src, &asked}, h)
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", p.Overview())
 	for _, r := range p.Routes() {

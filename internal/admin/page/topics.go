@@ -1,13 +1,18 @@
 package page
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"time"
 
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -35,7 +40,50 @@ func (t *topicLine) Rate() string {
 	return shortText(t.rate) + "/s"
 }
 
-func (p *Page) topics(r *http.Request, b *Status) (any, string, error) {
+func (b *topicsBody) html(*layout) g.Node {
+	table := region{label: "Topics", class: "wide", caption: "Topics of this broker with their size, rate and state"}
+	return block(
+		h.Div(h.Class("head"), block(
+			h.H1(g.Text("Topics")),
+			filterForm("/topics", "Filter topics by name", "Filter by name", b.Filter, b.Sort, b.Order, g.If(b.Internal, kept("internal", "show"))),
+		)),
+		g.Iff(b.All == 0, func() g.Node {
+			return h.Div(h.Class("empty"), h.P(g.Text("There are no topics.")), h.P(g.Text("Create one with "),
+				code("chronikctl topic create orders"), g.Text(", or let a producer create it.")))
+		}),
+		g.Iff(b.All > 0, func() g.Node {
+			rows := each(b.List, topicRow)
+			if len(b.List) == 0 {
+				rows = noneLine(7, "No topic has", b.Filter, " in its name.")
+			}
+			show := "Hide internal topics"
+			if !b.Internal {
+				show = "Show " + text.Count(b.Hidden, "internal topic")
+			}
+			return block(
+				table.html(sortable(b.Columns), rows), b.Pager.html(),
+				g.If(b.Hidden > 0 || b.Internal, hint(to(b.InternalLink, show))),
+				hint(g.Text("Rates are measured between two refreshes of this page.")),
+			)
+		}),
+	)
+}
+
+func topicRow(t *topicLine) g.Node {
+	state := g.Group{g.Text("ok")}
+	if t.Severity != "" {
+		state = g.Group{severity(t.Severity), space, why(t.Problem())}
+	}
+	return h.Tr(block(
+		rowHead(topicLink(t.Name), internal(t.Internal)), h.Td(state),
+		optNum(t.Topic.Partitions), num(t.Records), size(t.Bytes), numText(t.Rate()), opt(t.Profile),
+	))
+}
+
+// topicLink leads to a topic.
+func topicLink(topic string) g.Node { return to(link("/topic", nil, "name", topic), name(topic)) }
+
+func (p *Page) topics(r *http.Request, b *Status) (content, string, error) {
 	all, err := p.src.Topics()
 	if err != nil {
 		return nil, "", err
@@ -87,7 +135,7 @@ type topicBody struct {
 	Pager      Pager
 }
 
-func (p *Page) topic(r *http.Request, b *Status) (any, string, error) {
+func (p *Page) topic(r *http.Request, b *Status) (content, string, error) {
 	q := r.URL.Query()
 	t, err := p.src.Topic(r.Context(), q.Get("name"))
 	if err != nil {
@@ -109,6 +157,72 @@ func (p *Page) topic(r *http.Request, b *Status) (any, string, error) {
 	}
 	body.Shown, body.Pager = paged(t.Partitions, "/topic", q)
 	return body, t.Name, nil
+}
+
+func (b *topicBody) html(*layout) g.Node {
+	partitions := region{by: "partitions", class: "wide", caption: "Partitions with their offsets, size and state"}
+	columns := []string{"Partition|num", "State", "Start|num", "High watermark|num", "Log end|num opt", "Size|num", "Segments|num opt",
+		"Leader|num opt", "In sync|num opt"}
+	if b.Dir == "" {
+		columns = append(columns, "Directory|opt")
+	}
+	set := h.P(g.Text("Every config has its default."))
+	if len(b.Set) > 0 {
+		set = h.Div(h.Class("scroll"), h.Role("region"), h.Aria("labelledby", "configs"), h.TabIndex("0"), configs(b.Set))
+	}
+	return block(
+		h.P(h.Class("crumb"), to("/topics", "Topics")),
+		h.Div(h.Class("head"), h.H1(g.Text(name(b.Name)), internal(b.Internal))),
+		findingsOf(b.Findings),
+		facts("facts row",
+			factText("Partitions", strconv.Itoa(b.Topic.Partitions)), factText("Records", text.Number(b.Records)),
+			factText("Size", bytesText(float64(b.Bytes))), factText("Durability", b.Profile), factText("Cleanup", b.Cleanup),
+			g.Iff(b.Dir != "", func() g.Node { return h.Div(h.Dt(g.Text("Directory")), h.Dd(h.Class("path"), g.Text(name(b.Dir)))) }),
+			h.Div(h.Dt(g.Text("Topic id")), h.Dd(h.Class("path"), g.Text(b.Topic.ID))),
+		),
+		section("partitions", "Partitions", partitions.html(head(append(columns, "Records")...), each(b.Shown, b.partition)), b.Pager.html()),
+		section("configs", "Configuration", set, g.Iff(len(b.Other) > 0, func() g.Node {
+			return h.Details(h.Summary(g.Text(text.Count(len(b.Other), "config")+" with the default value")),
+				h.Div(h.Class("scroll"), configs(b.Other)))
+		})),
+	)
+}
+
+func (b *topicBody) partition(l *view.Log) g.Node {
+	state := g.Group{}
+	if s := severityOf(l); s != "" {
+		state = append(state, severity(s), space)
+	}
+	switch problem := l.Problem(); {
+	case problem != "":
+		state = append(state, why(problem))
+	case l.Creating:
+		state = append(state, g.Text("being created"))
+	default:
+		state = append(state, g.Text("ok"))
+	}
+	leader, records := "none", g.Text(unknown)
+	if l.Leader >= 0 {
+		leader = strconv.Itoa(int(l.Leader))
+	}
+	if l.HighWatermark > l.LogStart {
+		records = to(link("/records", nil, "topic", b.Name, "partition", strconv.Itoa(int(l.Partition)), "last", "10"), "last 10")
+	}
+	optText := func(s string) g.Node { return h.Td(h.Class("num opt"), g.Text(s)) }
+	return h.Tr(block(
+		h.Th(h.Scope("row"), h.Class("num"), g.Text(strconv.Itoa(int(l.Partition)))), h.Td(state),
+		num(l.LogStart), num(l.HighWatermark), optText(text.Number(l.LogEnd)), size(l.Bytes), optNum(l.Segments),
+		optText(leader), optText(strconv.Itoa(len(l.ISR))+" of "+strconv.Itoa(len(l.Replicas))),
+		g.If(b.Dir == "", h.Td(h.Class("path opt"), g.Text(name(l.Dir)))),
+		h.Td(records),
+	))
+}
+
+func configs(list []Config) g.Node {
+	return tableOf("wide", "Configs with their value, what sets it, and the default", head("Config", "Value", "Set by", "Default"),
+		each(list, func(c *Config) g.Node {
+			return h.Tr(rowHead(g.Text(c.Name), small(c.Doc)), path(g.Text(name(c.Value))), h.Td(g.Text(c.Source)), path(g.Text(name(c.Default))))
+		}))
 }
 
 // recordsBody is a part of a partition.
@@ -148,7 +262,7 @@ func (b *recordsBody) which(q url.Values) (w Which, err error) {
 	return w, nil
 }
 
-func (p *Page) records(r *http.Request, _ *Status) (any, string, error) {
+func (p *Page) records(r *http.Request, _ *Status) (content, string, error) {
 	q := r.URL.Query()
 	partition, err := strconv.ParseInt(q.Get("partition"), 10, 32)
 	if err != nil || partition < 0 {
@@ -193,4 +307,68 @@ func (b *recordsBody) links(q url.Values) {
 			b.Newer = link("/records", q, "at", "", "from", strconv.FormatInt(b.Next, 10))
 		}
 	}
+}
+
+func (b *recordsBody) html(*layout) g.Node {
+	title, order := "Records", "by offset"
+	if b.Latest {
+		title, order = "Latest records", "the latest first"
+	}
+	note := ""
+	if b.Note != "" {
+		note = " " + prose(b.Note)
+	}
+	records := each(b.List, recordPart)
+	if len(b.List) == 0 {
+		records = h.Div(h.Class("empty"), h.P(g.Text("There are no records.")))
+	}
+	others := g.Group{}
+	for _, x := range [...][2]string{{b.Older, "Older"}, {b.Newer, "Newer"}, {b.End, "Latest"}, {b.More, "Show more"}} {
+		if x[0] != "" {
+			others = append(others, to(x[0], x[1]), space)
+		}
+	}
+	return block(
+		h.P(h.Class("crumb"), to("/topics", "Topics"), g.Text(" / "), to(b.Back, name(b.Topic))),
+		h.Div(h.Class("head"), block(
+			h.H1(g.Textf("%s of %s-%d", title, name(b.Topic), b.Partition)),
+			h.Form(h.Role("search"), h.Action("/records"), block(
+				g.Group{kept("topic", b.Topic), kept("partition", strconv.Itoa(int(b.Partition))), kept("last", strconv.Itoa(b.Last))},
+				search("From this offset on", "from", b.From, "From offset", g.Attr("inputmode", "numeric")),
+				search("From this time on, in UTC", "at", b.At, "From 2006-01-02T15:04 UTC"),
+				h.Button(h.Type("submit"), g.Text("Show")),
+			)),
+		)),
+		h.P(g.Textf("%s, %s. The partition has offsets %s to %s, the end not included.%s",
+			text.Count(len(b.List), "record"), order, text.Number(b.Start), text.Number(b.High), note)),
+		records,
+		g.If(len(others) > 0, h.P(h.Class("pager"), others)),
+		hint(g.Text("For more, use "), code(fmt.Sprintf("chronikctl consume %s --partition %d", name(b.Topic), b.Partition)), g.Text(".")),
+	)
+}
+
+func recordPart(r *Record) g.Node {
+	size := func(b []byte, n int) string {
+		if b == nil {
+			return "null"
+		}
+		return text.Count(n, "byte")
+	}
+	show := func(b []byte, n int) g.Node {
+		c := contentOf(b, n)
+		return c.html()
+	}
+	facts := []g.Node{fact("Key", show(r.Key, r.KeySize)), fact("Value", show(r.Value, r.ValueSize))}
+	for _, x := range r.Headers {
+		facts = append(facts, fact("Header "+name(x.Key), show(x.Value, x.ValueSize)))
+	}
+	if r.HeaderCount > len(r.Headers) {
+		facts = append(facts, h.Div(h.Dt(g.Text("Headers")),
+			h.Dd(h.Class("more"), g.Textf("%d in all; the first %d are shown", r.HeaderCount, len(r.Headers)))))
+	}
+	return h.Article(h.Class("record"), block(
+		h.H2(h.Span(h.Class("offset"), g.Text(text.Number(r.Offset))), space, at(r.Time), space,
+			small("key "+size(r.Key, r.KeySize)+", value "+size(r.Value, r.ValueSize))),
+		h.Dl(block(facts...)),
+	))
 }
