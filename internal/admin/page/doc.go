@@ -1,7 +1,7 @@
 // Package page is the page at / of the admin port: it shows a person with a browser what the broker
 // does and what is wrong with it.
 //
-// It owns the HTML, its style and script, and the History of the last hour, from which it draws
+// It owns the HTML, which Go functions build, its style and script, and the History of the last hour, from which it draws
 // plots. All files are embedded, and the server renders the HTML: the page works without
 // JavaScript, loads nothing from other sites, and its Content-Security-Policy forbids inline
 // scripts and inline styles. The script only refreshes the page in place and shows the values of a

@@ -41,9 +41,7 @@ func (p *Page) groups(r *http.Request, _ *Status) (content, string, error) {
 func (b *groupsBody) html(*layout) g.Node {
 	table := region{label: "Groups", class: "wide", caption: "Consumer groups with their state and lag"}
 	return block(
-		h.Div(h.Class("head"), block(
-			h.H1(g.Text("Groups")), filterForm("/groups", "Filter groups by id", "Filter by id", b.Filter, b.Sort, b.Order),
-		)),
+		b.head("/groups", "Groups", "Filter groups by id", "Filter by id"),
 		g.Iff(b.All == 0, func() g.Node {
 			return h.Div(h.Class("empty"), h.P(g.Text("There are no consumer groups.")),
 				h.P(g.Text("A group appears when a consumer joins it or commits an offset.")))
@@ -143,7 +141,7 @@ func (b *groupBody) offsets() g.Node {
 			counted := func(class string, n int64) g.Node {
 				return h.Td(h.Class(class), or(s.Loaded, func() string { return text.Number(n) }))
 			}
-			more = g.Group{counted("num", int64(s.Acquired)), counted("num opt", int64(s.Redelivered)), counted("num", int64(s.Archived))}
+			more = g.Group{counted("num", int64(s.Acquired)), counted("num opt", int64(s.Redelivered)), counted("num", s.Archived)}
 		}
 		return h.Tr(rowHead(topicLink(o.Topic), g.If(problem != "", small(name(problem)))),
 			numText(strconv.Itoa(int(o.Partition))), count(o.Committed), count(o.End), count(o.Lag), more)
@@ -226,16 +224,14 @@ func (p *Page) connections(r *http.Request, _ *Status) (content, string, error) 
 func (b *connectionsBody) html(v *layout) g.Node {
 	table := region{label: "Connections", class: "wide", caption: "Open client connections"}
 	return block(
-		h.Div(h.Class("head"), block(
-			h.H1(g.Text("Connections")),
-			filterForm("/connections", "Filter connections by client, address or software", "Filter by client or address", b.Filter, b.Sort, b.Order),
-		)),
+		b.head("/connections", "Connections", "Filter connections by client, address or software", "Filter by client or address"),
 		g.Iff(b.All == 0, func() g.Node {
 			addresses := g.Group{}
 			for i, a := range v.Addresses {
 				addresses = append(addresses, g.If(i > 0, g.Text(", ")), code(a))
 			}
-			return h.Div(h.Class("empty"), h.P(g.Text("No client is connected.")), h.P(g.Text("Clients connect to "), addresses, g.Text(".")))
+			return h.Div(h.Class("empty"), h.P(g.Text("No client is connected.")),
+				h.P(g.Text("Clients connect to "), addresses, g.Text(".")))
 		}),
 		g.Iff(b.All > 0, func() g.Node {
 			rows := each(b.List, func(c *view.Connection) g.Node { return b.row(v, c) })
@@ -258,7 +254,8 @@ func (b *connectionsBody) row(v *layout, c *view.Connection) g.Node {
 	return h.Tr(block(
 		rowHead(orDash(c.ClientID)), path(g.Text(name(c.Address)), small(name(c.Listener))),
 		g.If(b.Principals, h.Td(g.Text(name(c.Principal)))),
-		h.Td(h.Class("opt"), orDash(c.Program())), num(c.Requests), optText(g.Text(text.Number(c.RecordsIn))), size(c.BytesIn), size(c.BytesOut),
+		h.Td(h.Class("opt"), orDash(c.Program())), num(c.Requests), optText(g.Text(text.Number(c.RecordsIn))),
+		size(c.BytesIn), size(c.BytesOut),
 		optText(g.Text(strconv.Itoa(c.InFlight)),
 			g.Iff(c.Front != nil, func() g.Node { return g.Group{space, tag("", fmt.Sprintf("via broker %d", *c.Front))} }),
 			g.Iff(c.ThrottledMs > 0, func() g.Node { return g.Group{space, tag("warn", "throttled")} })),

@@ -183,7 +183,7 @@ func (b *overviewBody) disks() g.Node {
 func dirLine(d *view.Dir) g.Node {
 	state := g.Text(d.State())
 	if problem := d.Problem(); problem != "" {
-		state = h.Span(h.Class("tag bad"), h.TitleAttr(prose(problem)), g.Text(d.State()))
+		state = h.Span(h.Class("tag bad"), h.Title(prose(problem)), g.Text(d.State()))
 	}
 	bytes := func(n int64) string { return bytesText(float64(n)) }
 	reserve := "none"

@@ -52,8 +52,8 @@ func or(known bool, value func() string) g.Node {
 // orDash shows a name that a client chose, and a dash if it is empty.
 func orDash(s string) g.Node { return or(s != "", func() string { return name(s) }) }
 
-// Cells of a table. The class num is that of numbers, opt that of what narrow screens omit, and path
-// that of what may be broken anywhere.
+// Cells of a table. The class num is that of numbers, opt that of what narrow screens omit, and
+// path that of what may be broken anywhere.
 
 func num(n int64) g.Node          { return h.Td(h.Class("num"), g.Text(text.Number(n))) }
 func optNum(n int) g.Node         { return h.Td(h.Class("num opt"), g.Text(strconv.Itoa(n))) }
@@ -140,13 +140,15 @@ func internal(is bool) g.Node {
 	return g.Group{space, tag("", "internal")}
 }
 
-// filterForm is the form that filters a list. It keeps the list's order.
-func filterForm(action, label, placeholder, filter, sort, order string, more ...g.Node) g.Node {
-	return h.Form(h.Role("search"), h.Action(action), g.Attr("data-filter"), block(
-		search(label, "filter", filter, placeholder),
-		g.Group{g.If(sort != "", kept("sort", sort)), g.If(order != "", kept("order", order)), g.Group(more)},
+// head is the title of a list with the form that filters it, which keeps its order and the fields
+// more.
+func (l *listing[T]) head(action, title, label, placeholder string, more ...g.Node) g.Node {
+	form := h.Form(h.Role("search"), h.Action(action), g.Attr("data-filter"), block(
+		search(label, "filter", l.Filter, placeholder),
+		g.Group{g.If(l.Sort != "", kept("sort", l.Sort)), g.If(l.Order != "", kept("order", l.Order)), g.Group(more)},
 		h.Button(h.Type("submit"), g.Text("Filter")),
 	))
+	return h.Div(h.Class("head"), block(h.H1(g.Text(title)), form))
 }
 
 func search(label, field, value, placeholder string, more ...g.Node) g.Node {

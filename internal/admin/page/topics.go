@@ -43,10 +43,7 @@ func (t *topicLine) Rate() string {
 func (b *topicsBody) html(*layout) g.Node {
 	table := region{label: "Topics", class: "wide", caption: "Topics of this broker with their size, rate and state"}
 	return block(
-		h.Div(h.Class("head"), block(
-			h.H1(g.Text("Topics")),
-			filterForm("/topics", "Filter topics by name", "Filter by name", b.Filter, b.Sort, b.Order, g.If(b.Internal, kept("internal", "show"))),
-		)),
+		b.head("/topics", "Topics", "Filter topics by name", "Filter by name", g.If(b.Internal, kept("internal", "show"))),
 		g.Iff(b.All == 0, func() g.Node {
 			return h.Div(h.Class("empty"), h.P(g.Text("There are no topics.")), h.P(g.Text("Create one with "),
 				code("chronikctl topic create orders"), g.Text(", or let a producer create it.")))
@@ -180,7 +177,8 @@ func (b *topicBody) html(*layout) g.Node {
 			g.Iff(b.Dir != "", func() g.Node { return h.Div(h.Dt(g.Text("Directory")), h.Dd(h.Class("path"), g.Text(name(b.Dir)))) }),
 			h.Div(h.Dt(g.Text("Topic id")), h.Dd(h.Class("path"), g.Text(b.Topic.ID))),
 		),
-		section("partitions", "Partitions", partitions.html(head(append(columns, "Records")...), each(b.Shown, b.partition)), b.Pager.html()),
+		section("partitions", "Partitions",
+			partitions.html(head(append(columns, "Records")...), each(b.Shown, b.partition)), b.Pager.html()),
 		section("configs", "Configuration", set, g.Iff(len(b.Other) > 0, func() g.Node {
 			return h.Details(h.Summary(g.Text(text.Count(len(b.Other), "config")+" with the default value")),
 				h.Div(h.Class("scroll"), configs(b.Other)))
@@ -221,7 +219,8 @@ func (b *topicBody) partition(l *view.Log) g.Node {
 func configs(list []Config) g.Node {
 	return tableOf("wide", "Configs with their value, what sets it, and the default", head("Config", "Value", "Set by", "Default"),
 		each(list, func(c *Config) g.Node {
-			return h.Tr(rowHead(g.Text(c.Name), small(c.Doc)), path(g.Text(name(c.Value))), h.Td(g.Text(c.Source)), path(g.Text(name(c.Default))))
+			return h.Tr(rowHead(g.Text(c.Name), small(c.Doc)), path(g.Text(name(c.Value))), h.Td(g.Text(c.Source)),
+				path(g.Text(name(c.Default))))
 		}))
 }
 
