@@ -51,6 +51,7 @@ var without = []struct {
 	{"DropInSync", removed{election: election.DropInSync}, false},
 	{"KeepEpoch", removed{election: election.KeepEpoch}, false},
 	{"LeaveUnaware of the controller", removed{election: election.LeaveUnaware}, false},
+	{"LeadUnable", removed{election: election.LeadUnable}, false},
 	{"LeaveUnaware of the leader", removed{progress: progress.LeaveUnaware}, false},
 
 	{"ReportedEpoch", removed{election: election.ReportedEpoch}, false},
@@ -109,7 +110,8 @@ func TestWalksDetectEveryRemovedRule(t *testing.T) {
 					cfg.unclean = true // otherwise a client asked for what is missing
 				case c.removed.election == election.ReportedEpoch, c.removed.has(stayAhead | compactVoided | keepCompacted | trustCopies):
 					cfg.restores = true
-				case c.removed.election >= election.CompleteEarly && c.removed.election < election.LeaveOneByOne:
+				case c.removed.election >= election.CompleteEarly && c.removed.election < election.LeaveOneByOne,
+					c.removed.election == election.LeadUnable:
 					cfg.nodes, cfg.steps = 5, 700
 				}
 				if w := walk(uint64(seed), cfg); w.fault != "" {

@@ -58,7 +58,7 @@ type node struct {
 	slots       []slot // as a leader, by follower
 	sub         subscription
 	void        int32 // the leader epoch in which the process was ready to replace its damaged log
-	offline     bool  // a truncation was refused
+	offline     bool  // a truncation was refused in this epoch
 	leaving     bool  // the log is to be deleted, because the record does not name the replica
 }
 
@@ -272,7 +272,7 @@ func (w *world) follow(x *node, p *metadata.Partition) {
 		return
 	}
 	w.stepDown(x)
-	x.epoch, x.sub = p.LeaderEpoch, subscription{}
+	x.epoch, x.sub, x.offline = p.LeaderEpoch, subscription{}, false
 	w.fenceLog(x, p.LeaderEpoch)
 	if !w.cfg.removed.has(keepEmptyEpochs) {
 		x.cache.CutEnd(x.end())

@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 
+	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
@@ -109,6 +110,21 @@ func (o *oracle) recorded(w *world, old *metadata.Partition, gone func(broker in
 			w.failf("ELR: %s left, and can no longer be elected: %s", name(b), s)
 		}
 	}
+}
+
+// ends checks that decisions about one state of the brokers have an end: each is made as soon as the
+// one before is applied.
+func (o *oracle) ends(w *world, d election.Decider) {
+	p := w.store().part
+	for range 10 {
+		elected, first := d.Elect(p)
+		completed, second := d.Complete(elected)
+		if !first && !second {
+			return
+		}
+		p = completed
+	}
+	w.failf("decisions about %+v have no end", w.store().part)
 }
 
 // believers checks that the brokers that may believe that they lead are in the ISR: without them,

@@ -162,6 +162,8 @@ func (w *world) decide(what string, f func(election.Decider, metadata.Partition)
 	w.oracle.recorded(w, &s.part, func(b int32) bool { // the controller does not know of a repair before the next heartbeat
 		return !w.whole(w.nodes[b]) || s.brokers[b].damaged
 	})
+	d.View = w.store()
+	w.oracle.ends(w, d)
 	if next.LeaderEpoch != s.part.LeaderEpoch {
 		w.stats["elections"]++
 		if next.Leader != election.None && !slices.Contains(s.part.ISR, next.Leader) {
@@ -183,6 +185,14 @@ func (w *world) setLiveness(broker int32, to metadata.Liveness) {
 		b.liveness, b.livenessRev = to, s.version
 	})
 	w.logf("%s is %s", name(broker), to)
+}
+
+// setLow lets a broker report whether its log directory is low on space.
+func (w *world) setLow(broker int32, low bool) {
+	if w.store().brokers[broker].low != low {
+		w.commit(func(s *state) { s.brokers[broker].low = low })
+		w.logf("%s is low on space: %t", name(broker), low)
+	}
 }
 
 // fence ends a broker's session: first the mark, and its records in a later step.

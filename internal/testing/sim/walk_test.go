@@ -161,6 +161,9 @@ func (w *world) rare(k int, x, y *node) {
 			})
 		}
 	case 43:
+		if w.chance(6) {
+			w.setLow(x.id, !w.store().brokers[x.id].low)
+		}
 		w.elect()
 		w.endReassignment(8)
 		w.forget(x)
@@ -316,6 +319,7 @@ func (w *world) heal() {
 func (w *world) healStep(x, y *node) {
 	w.start(x)
 	w.register(x)
+	w.setLow(x.id, false)
 	w.see(x, max(x.image, int64(len(w.history)-1)))
 	w.work(x.id)
 	switch w.store().brokers[x.id].liveness {
