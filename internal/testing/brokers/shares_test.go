@@ -44,10 +44,12 @@ func (c *clients) newShares() {
 		{Name: w.called("rejecting", longestShared), Topics: []string{topic}, Letters: letters},
 	} {
 		g.Client = func() (*kgo.Client, error) { return w.client(w.direct()), nil }
-		g.Seed, g.Lock, g.Life, g.Judges = w.seed<<8+uint64(i), 4*time.Second, 15*time.Second, map[shareload.Partition]*check.Share{}
+		g.Seed, g.Lock, g.Life = w.seed<<8+uint64(i), 4*time.Second, 15*time.Second
+		g.Judges = map[shareload.Partition]*check.Share{}
 		for _, p := range c.parts {
 			if slices.Contains(g.Topics, p.topic) {
-				g.Judges[shareload.Partition{Topic: p.topic, Index: p.index}] = &check.Share{Limit: shareload.Limit, Letters: g.Letters != ""}
+				judge := &check.Share{Limit: shareload.Limit, Letters: g.Letters != ""}
+				g.Judges[shareload.Partition{Topic: p.topic, Index: p.index}] = judge
 			}
 		}
 		var err error

@@ -122,8 +122,8 @@ func (s *Share) Took(d Delivery) {
 			d.Offset, d.Value, d.Session, d.Count, d.Leader, m.by, m.leader)
 	}
 	if m := r.released; m != nil && d.Asked.After(m.at) && d.Count <= m.count && present(d, m) {
-		s.report("count: offset %d, %q, was delivered to %s with count %d in leader epoch %d, and %s had released it with count %d in epoch %d",
-			d.Offset, d.Value, d.Session, d.Count, d.Leader, m.by, m.count, m.leader)
+		s.report("count: offset %d, %q, was delivered to %s with count %d in leader epoch %d, "+
+			"and %s had released it with count %d in epoch %d", d.Offset, d.Value, d.Session, d.Count, d.Leader, m.by, m.count, m.leader)
 	}
 	if d.Count < 1 || d.Count > s.Limit {
 		s.report("limit: offset %d, %q, was delivered to %s with count %d", d.Offset, d.Value, d.Session, d.Count)
