@@ -110,6 +110,8 @@ type Partition struct {
 	bell    bool          // it is watched in the purgatory
 	letters letters
 
+	operators []func(*kerr.Error) // that wait for the load, see whenReady
+
 	// What a Survey reports: what the window and its predecessors have counted, of that what was
 	// seen of this window, when the load began, and since when and at which SPSO the window is
 	// full.
@@ -255,6 +257,7 @@ func (p *Partition) left() {
 	}
 	p.state = ended
 	p.drop(p.err)
+	p.loaded(p.err)
 	p.l.remove(p)
 }
 
@@ -432,6 +435,7 @@ func (p *Partition) opened(o sharestate.Opened) {
 		p.letters.by = p.l.opt.Letters.Copier(Source{Key: p.key, ID: p.id, Epoch: p.epoch, End: p.endIn(p.epoch)})
 	}
 	p.copyLetters()
+	p.loaded(nil)
 	p.wake()
 }
 
