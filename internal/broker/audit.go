@@ -2,14 +2,12 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
-	"github.com/chronik-io/chronik/internal/view"
 )
 
 // clientOf returns who sent a request, and which.
@@ -36,15 +34,6 @@ func (b *Handler) recordChange(ctx context.Context, operation, resource string) 
 	if client, ok := audit.From(ctx); ok {
 		b.opt.Audit.Record(audit.Event{Kind: audit.Change, Client: client, Operation: operation, Resource: resource})
 	}
-}
-
-// groupChange returns the event of a change of a group, with what it has now.
-func groupChange(client audit.Client, operation, id string, now any) audit.Event {
-	e := audit.Event{Kind: audit.Change, Client: client, Operation: operation, Resource: acl.Group.String() + ":" + acl.Literal.String() + ":" + view.Cut(id)}
-	if now != nil {
-		e.New, _ = json.Marshal(now) // a struct or a map of texts and numbers
-	}
-	return e
 }
 
 // ask reports whether the client may perform an operation that its request asks for, and records

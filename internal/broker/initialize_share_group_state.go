@@ -17,6 +17,7 @@ func initializeShareGroupStateAPI() api {
 		inProportion: true,
 		API:          protocol.API{Key: int16(kmsg.InitializeShareGroupState)},
 		asks:         asksShares[*kmsg.InitializeShareGroupStateRequest](),
+		changes:      changedShareStates[*kmsg.InitializeShareGroupStateRequest]("INITIALIZE"),
 		overloaded:   kerr.CoordinatorLoadInProgress,
 		route:        toShares(sharesNamed[*kmsg.InitializeShareGroupStateRequest]),
 		handle:       inBackground(atShares(sharesNamed[*kmsg.InitializeShareGroupStateRequest]), initializeShareGroupState),

@@ -333,7 +333,7 @@ func (b *Handler) previewIn(batches []byte, res *replica.ReadResult, list []view
 			n++
 		}
 		if some := list[:n]; n > 0 && !batch.Control() && !isAborted(batch, res.Aborted) {
-			if err := fill(batch, some, record.Limits{Bytes: lookInflated, Places: b.batches}); err != nil {
+			if err := previewOf(batch, some, record.Limits{Bytes: lookInflated, Places: b.batches}); err != nil {
 				return list, err
 			}
 		}
@@ -345,7 +345,7 @@ func (b *Handler) previewIn(batches []byte, res *replica.ReadResult, list []view
 // errFilled ends the walk of a batch whose other records are not wanted.
 var errFilled = errors.New("filled")
 
-func fill(batch record.Batch, list []view.ShareRecord, limits record.Limits) error {
+func previewOf(batch record.Batch, list []view.ShareRecord, limits record.Limits) error {
 	err := batch.Each(limits, func(r record.Record) error {
 		for len(list) > 0 && list[0].Offset < r.Offset {
 			list = list[1:]
