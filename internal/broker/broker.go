@@ -200,7 +200,7 @@ func New(opt Options) (*Handler, error) {
 	if opt.ShareStates != nil {
 		b.shares = shareleader.New(shareleader.Options{Self: opt.Self, Coordinator: opt.ShareStates,
 			Sessions: int(conf.Groups.ShareSessions),
-			Memory:   b.shareMemory, Park: opt.Replicas.Purgatory(),
+			Memory:   b.shareMemory, Park: opt.Replicas.Purgatory(), Raise: opt.Replicas.RaiseAbove,
 			Go: b.work.Go, Logger: opt.Logger, Letters: opt.Letters})
 	}
 	return b, nil

@@ -42,6 +42,9 @@ const (
 	writeTime = 5 * time.Second
 	// idleTime is for how long a share partition without sessions stays in memory.
 	idleTime = 5 * time.Minute
+	// laterTime is for how long a load waits for metadata with the leader epoch that the stored state
+	// has, before it has the epoch raised.
+	laterTime = 2 * time.Second
 	// A timer that is lateAlarm late shows that the process stood still: requests that were sent
 	// meanwhile are unread, and stallGrace is the time to read them.
 	lateAlarm  = time.Second
@@ -336,7 +339,13 @@ func (p *Partition) peeked(found sharestate.Peeked) {
 		p.fail(found.Err)
 		return
 	case found.Leader > p.epoch:
-		p.later(p.peek) // another broker leads, and the metadata here do not show it yet
+		// Another broker leads, and the metadata here do not show it yet. Or no broker ever will in
+		// that epoch: the metadata were restored.
+		if p.l.opt.Raise != nil && p.l.now()-p.loadAt >= laterTime {
+			epoch := p.epoch
+			p.do(func() { p.l.opt.Raise(p.key.Topic, p.key.Partition, epoch, found.Leader) })
+		}
+		p.later(p.peek)
 		return
 	}
 	// A group that starts at a time needs an index that may be on the disk.
