@@ -344,7 +344,7 @@ func (x *states) forget(id assign.TopicID) {
 // deletion is a request to delete a share group that waits. It is the part of a Delete.
 type deletion struct {
 	of    *deleting // nil: the group has expired
-	index int // in the response
+	index int       // in the response
 }
 
 // deleting is a Delete that waits for share coordinators.
