@@ -158,7 +158,8 @@ func operatedText(code *kerr.Error, group string, ask *view.ShareAsk) string {
 	case kerr.UnknownTopicOrPartition:
 		return fmt.Sprintf("%s no state of partition %d of %q: no member has subscribed to the topic", of, ask.Partition, ask.Topic)
 	case kerr.KafkaStorageError:
-		return fmt.Sprintf("%s a state of partition %d of %q that cannot be used; reset its offsets, or delete them", of, ask.Partition, ask.Topic)
+		return fmt.Sprintf("%s a state of partition %d of %q that cannot be used; reset its offsets, or delete them", of, ask.Partition,
+			ask.Topic)
 	case kerr.RequestTimedOut:
 		return "it is not known whether the change was made: its leader has not answered, or has lost its leadership; " +
 			"look at the records before you repeat it"

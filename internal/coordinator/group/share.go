@@ -27,10 +27,10 @@ type share struct {
 	// has the topics for which that is a Delete, and whether a part of it has failed.
 	asked   map[assign.TopicID]map[int32]struct{}
 	deletes map[assign.TopicID]bool
-	// added has the first partition that a topic has got since the group reads it: those at or above
-	// it begin with their first record, whatever share.auto.offset.reset is. Without that, what was
-	// produced to them before the first fetch would be skipped. A new coordinator does not know of
-	// them; their states are begun at once.
+	// added has the first partition that a topic has got since the group reads it: those at or
+	// above it begin with their first record, whatever share.auto.offset.reset is. Without that,
+	// what was produced to them before the first fetch would be skipped. A new coordinator does not
+	// know of them; their states are begun at once.
 	added map[assign.TopicID]int32
 	// failures counts failed requests in a row. waits: the next ones follow when timerShare is due.
 	failures int
@@ -42,8 +42,8 @@ type share struct {
 	alterations []*alteration
 	removals    []*removal
 
-	// seenEmpty is when a shard has first seen that the group is empty, in ms since 1970, if no record
-	// says it.
+	// seenEmpty is when a shard has first seen that the group is empty, in ms since 1970, if no
+	// record says it.
 	seenEmpty int64
 
 	bytes    int                 // memory for members, targets and states

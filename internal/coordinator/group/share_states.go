@@ -135,8 +135,9 @@ func (s *Shard) blocked(c *share, id assign.TopicID) bool {
 	return deleting && !s.cfg.Broken.Has(InitializeWhileDeleting)
 }
 
-// withoutState returns the partitions of subscribed topics, and those that were added, for which no state exists or is asked
-// for, without topics for which there is no memory or no room in the record.
+// withoutState returns the partitions of subscribed topics, and those that were added, for which no
+// state exists or is asked for, without topics for which there is no memory or no room in the
+// record.
 func (s *Shard) withoutState(c *share) (list []SharePartition) {
 	if c.searched {
 		return nil
@@ -374,9 +375,9 @@ func (s *Shard) deleteShare(g *group, d deletion) bool {
 }
 
 // expireShare begins the deletion of a share group that has had no members for Config.Retention, as
-// the offsets of a consumer group expire. In Kafka it never expires, so that a client with the right
-// to read groups could use up the memory of states. It returns true if the group has no states left,
-// and must be deleted by the caller. Otherwise a later check finds that.
+// the offsets of a consumer group expire. In Kafka it never expires, so that a client with the
+// right to read groups could use up the memory of states. It returns true if the group has no
+// states left, and must be deleted by the caller. Otherwise a later check finds that.
 func (s *Shard) expireShare(g *group) bool {
 	c := g.share()
 	if !c.empty() {

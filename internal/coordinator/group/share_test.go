@@ -486,8 +486,8 @@ func TestShareStatesOfKafka(t *testing.T) {
 
 // Partitions that a topic gets while a group reads it begin with their first record, also if the
 // group has no members then, or if a request for their states has failed. So does a topic that is
-// created while members subscribe to it. Those that are there before begin where the group's configs
-// say.
+// created while members subscribe to it. Those that are there before begin where the group's
+// configs say.
 func TestAddedPartitionsBeginWithTheirFirstRecord(t *testing.T) {
 	w, store := shareWorld(t)
 	begun := func(want string) {

@@ -23,9 +23,9 @@ type Initialize []Initializing
 // FromFirst is a start offset of Initializing: that of the first record in the partition.
 const FromFirst int64 = -2
 
-// Initializing begins a state. If there is one, it stays if Start is negative, or if both its state epoch
-// and its start are the same: then this is a repetition. Otherwise StateEpoch must be higher than
-// that of the state, which is replaced.
+// Initializing begins a state. If there is one, it stays if Start is negative, or if both its state
+// epoch and its start are the same: then this is a repetition. Otherwise StateEpoch must be higher
+// than that of the state, which is replaced.
 type Initializing struct {
 	Key        format.Key
 	StateEpoch int32

@@ -136,8 +136,8 @@ func (d *Desk) Look(ctx context.Context, items []sharestate.Operating, done func
 	ask(ctx, d, items, ofOperating(opLook), (*response).operated, done)
 }
 
-// Operate asks the leaders of data partitions for changes that operators want. An item that a leader
-// may have got is not repeated, as it could apply to later deliveries. Its error is
+// Operate asks the leaders of data partitions for changes that operators want. An item that a
+// leader may have got is not repeated, as it could apply to later deliveries. Its error is
 // REQUEST_TIMED_OUT, also if no leader has answered when ctx ends.
 func (d *Desk) Operate(ctx context.Context, items []sharestate.Operating, done func([]sharestate.Operated)) {
 	ask(ctx, d, items, ofOperating(opOperate), (*response).operated, func(list []sharestate.Operated) {
