@@ -70,6 +70,8 @@ type waiters struct {
 	group, members, transaction *network.Waiter
 	// shareFetch is of fetches of share groups, shareWrite of their acknowledgements.
 	shareFetch, shareWrite *network.Waiter
+	// shareOperator is of operators that ask for records of a share group.
+	shareOperator *network.Waiter
 }
 
 func newWaiters(b *Handler) waiters {
@@ -97,8 +99,9 @@ func newWaiters(b *Handler) waiters {
 			list = append(list, view.WaitStep{Step: view.StepGroup, For: "the other members of group " + view.Cut(id)})
 			return b.opt.Groups.Waits(id, "group "+view.Cut(id), list)
 		}},
-		transaction: &network.Waiter{Named: true, Steps: b.transactionSteps},
-		shareWrite:  fixed(view.StepCoordinator, "the share coordinator to store acknowledgements"),
+		transaction:   &network.Waiter{Named: true, Steps: b.transactionSteps},
+		shareOperator: fixed(view.StepBrokers, "the leader of a share partition to show its records"),
+		shareWrite:    fixed(view.StepCoordinator, "the share coordinator to store acknowledgements"),
 		shareFetch: &network.Waiter{Idle: true, Steps: func(_ string, list []view.WaitStep) []view.WaitStep {
 			return append(list, view.WaitStep{Step: view.StepRecords, For: "records that a member of a share group can acquire"})
 		}},

@@ -1,7 +1,9 @@
 package group
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -119,7 +121,7 @@ func TestShareGroupLikeKafka(t *testing.T) {
 	if d := w.shareDescribed(); d.GroupState != "Empty" || d.GroupEpoch != 6 || d.AssignmentEpoch != 6 || len(d.Members) > 0 {
 		t.Errorf("described without members: %+v", d)
 	}
-	w.advance(30 * 24 * time.Hour)
+	w.advance(w.cfg.Retention - time.Hour)
 	if w.state("g") != "Empty" {
 		t.Error("a share group has expired")
 	}
@@ -480,4 +482,84 @@ func TestShareStatesOfKafka(t *testing.T) {
 		t.Errorf("states: %+v", x)
 	}
 	w.replays()
+}
+
+// Partitions that a topic gets while a group reads it begin with their first record, also if the
+// group has no members then, or if a request for their states has failed. So does a topic that is
+// created while members subscribe to it. Those that are there before begin where the group's
+// configs say.
+func TestAddedPartitionsBeginWithTheirFirstRecord(t *testing.T) {
+	w, store := shareWorld(t)
+	begun := func(want string) {
+		t.Helper()
+		store.rest()
+		got := ""
+		for _, p := range slices.SortedFunc(maps.Keys(store.starts), func(a, b SharePartition) int {
+			return cmp.Or(slices.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))
+		}) {
+			topic, _ := w.topics.ByID(p.Topic)
+			got += fmt.Sprintf("%s%d:%d ", topic.Name, p.Partition, store.starts[p])
+		}
+		if got != want {
+			t.Errorf("states begin at %s\nwant %s", got, want)
+		}
+	}
+	a := w.newShareClient("a", "t", "u")
+	begun("t0:-1 t1:-1 t2:-1 ")
+	w.topic("t", 4)
+	begun("t0:-1 t1:-1 t2:-1 t3:-2 ")
+	w.topic("u", 2)
+	store.collect()
+	store.answer(func() bool { return true })
+	w.advance(time.Second)
+	begun("t0:-1 t1:-1 t2:-1 t3:-2 u0:-2 u1:-2 ")
+	a.epoch = -1
+	is(t, a.beat(), nil)
+	w.topic("t", 5)
+	begun("t0:-1 t1:-1 t2:-1 t3:-2 t4:-2 u0:-2 u1:-2 ")
+	w.topic("v", 1)
+	w.newShareClient("b", "v")
+	begun("t0:-1 t1:-1 t2:-1 t3:-2 t4:-2 u0:-2 u1:-2 v0:-1 ")
+	if n := len(w.shard.groups["g"].share().added); n > 0 {
+		t.Errorf("%d topics are still noted", n)
+	}
+}
+
+// A share group without members expires with its states, as the offsets of a consumer group do. The
+// time is recorded, so another coordinator continues it. Neither a group with members expires, nor
+// one whose states cannot be deleted.
+func TestAnEmptyShareGroupExpires(t *testing.T) {
+	w, store := shareWorld(t, func(c *Config) { c.Retention, c.RetentionCheck = time.Hour, time.Minute })
+	exists := func() bool { return w.shard.groups["g"] != nil }
+	a := w.newShareClient("a", "t")
+	store.rest()
+	for range 240 {
+		w.advance(30 * time.Second)
+		if a.beat(); !exists() {
+			t.Fatal("a group with members has expired")
+		}
+		store.rest()
+	}
+	a.epoch = -1
+	is(t, a.beat(), nil)
+	w.advance(40 * time.Minute)
+	w.start()
+	store.rest()
+	w.advance(18 * time.Minute)
+	if store.collect(); !exists() || len(store.queue) > 0 || len(store.states) != 3 {
+		t.Fatal("a group has expired before its time")
+	}
+	w.advance(4 * time.Minute)
+	store.collect()
+	store.answer(func() bool { return true })
+	if !exists() {
+		t.Fatal("a group was deleted before its states")
+	}
+	for range 5 {
+		w.advance(time.Minute)
+		store.rest()
+	}
+	if exists() || len(store.states) > 0 {
+		t.Errorf("the group exists: %t, with %d states", exists(), len(store.states))
+	}
 }

@@ -302,6 +302,43 @@ func (p *plain) acknowledge(m Member, now time.Duration, acks []Ack) (wait uint6
 	return wait, true
 }
 
+// operate returns what became of the offsets that an operator named, and those that it changed.
+func (p *plain) operate(by AckType, now time.Duration, first, last int64) (o Operated, changed []int64) {
+	for at := first; at <= last && !p.dropped; at++ {
+		s := p.slots[at]
+		switch {
+		case at < p.start:
+			o.Below++
+		case at >= p.end:
+			o.Beyond++
+		case s.state.terminal() || s.state == Archiving:
+			o.Finished++
+		case by == Release && s.state != Acquired:
+			o.Available++
+		default:
+			o.Changed++
+			changed = append(changed, at)
+		}
+	}
+	for _, at := range changed {
+		s := p.slots[at]
+		if by == Reject {
+			s.member, s.pending, s.deadline = 0, 1, 0
+			p.dead(s)
+			continue
+		}
+		delay := p.cfg.Retry
+		for range s.count - 1 {
+			delay = min(2*delay, p.cfg.RetryMax)
+		}
+		if p.release(s, 0); s.state == Available && min(delay, p.cfg.RetryMax) > 0 {
+			s.state, s.deadline = Delayed, now+min(delay, p.cfg.RetryMax)
+		}
+	}
+	p.advance()
+	return o, changed
+}
+
 // end ends the deliveries and delays that which accepts.
 func (p *plain) endOf(which func(s *slot) bool) (ended int64, available bool) {
 	if p.dropped {

@@ -253,15 +253,13 @@ type Run struct {
 	Durable bool
 }
 
-// InFlight yields the runs of the window in order. The window must not change meanwhile. Neighbours
-// may have equal values.
-func (w *Window) InFlight() iter.Seq[Run] {
+// InFlight yields the runs of the window in order, from the one that has an offset on. The window
+// must not change meanwhile. Neighbours may have equal values. It costs O(log n) for each run.
+func (w *Window) InFlight(from int64) iter.Seq[Run] {
 	return func(yield func(Run) bool) {
-		if w.tree.root == nil {
-			return
-		}
 		l := &w.tree.locks
-		w.tree.root.all(func(r run) bool {
+		for at := max(from, w.start); at < w.end && !w.dropped; {
+			r := w.tree.get(at)
 			out := Run{First: r.first, Last: r.last(), State: r.state, Count: int(r.count), Durable: r.flags&(dirty|sent) == 0}
 			if r.flags&held != 0 {
 				g := l.grants.at(l.holds.at(r.ref).grant)
@@ -269,7 +267,10 @@ func (w *Window) InFlight() iter.Seq[Run] {
 					out.Member = g.member
 				}
 			}
-			return yield(out)
-		})
+			if !yield(out) {
+				return
+			}
+			at = out.Last + 1
+		}
 	}
 }

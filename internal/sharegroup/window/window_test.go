@@ -278,12 +278,12 @@ func TestStatesHaveNames(t *testing.T) {
 // InFlight stops when its reader does.
 func TestInFlightStops(t *testing.T) {
 	n := 0
-	for range frayed(t, 300).InFlight() {
+	for range frayed(t, 300).InFlight(0) {
 		if n++; n == 100 {
 			break
 		}
 	}
-	for range New(small(), 0).InFlight() {
+	for range New(small(), 0).InFlight(0) {
 		n++
 	}
 	if n != 100 {
