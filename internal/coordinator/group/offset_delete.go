@@ -124,12 +124,6 @@ func (s *Shard) expireOffsets() {
 		g := s.groups[id]
 		n, all := s.expireGroup(g, left)
 		left -= n
-		if c := g.share(); c != nil && all && !s.hasPending(g) {
-			if !s.expireShare(g) {
-				s.finishEvent(id)
-				continue
-			}
-		}
 		if all && !s.hasPending(g) && g.kind.expires() {
 			s.out.Split()
 			g.kind.removeRecords(s, g)

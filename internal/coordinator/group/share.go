@@ -19,7 +19,7 @@ type share struct {
 	hash        int64 // of the subscribed topics' metadata
 	members     map[string]*shareMember
 	targetEpoch int32
-	targetTime  int64 // ms since 1970 when the target was computed; without members, when it got empty or was altered
+	targetTime  int64 // ms since 1970 when the target was computed
 	target      map[string]assign.Assignment
 	states      states
 
@@ -41,10 +41,6 @@ type share struct {
 	// coordinators.
 	alterations []*alteration
 	removals    []*removal
-
-	// seenEmpty is when a shard has first seen that the group is empty, in ms since 1970, if no
-	// record says it.
-	seenEmpty int64
 
 	bytes    int                 // memory for members, targets and states
 	dirty    bool                // topics or states may have changed

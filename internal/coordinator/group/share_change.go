@@ -74,7 +74,7 @@ func (s *Shard) updateShareTarget(g *group) {
 	if s.topicsUnknown() || c.empty() || c.epoch <= c.targetEpoch {
 		return
 	}
-	if wait := s.untilNext(c.targetTime, s.timesOf(g).Share.Interval); wait > 0 && len(c.target) > 0 {
+	if wait := s.untilNext(c.targetTime, s.timesOf(g).Share.Interval); wait > 0 {
 		s.setTimer(timerTarget, g.id, "", wait)
 		return
 	}
@@ -139,7 +139,7 @@ func (s *Shard) removeShareMember(g *group, m *shareMember) {
 	s.bumpShare(g, true)
 	if c.empty() {
 		s.cancelTimer(timerTarget, g.id, "")
-		s.emit(format.Key{Type: format.TypeShareEpoch, Group: g.id}, format.TargetEpoch{Epoch: c.epoch, Time: s.nowMillis()})
+		s.emit(format.Key{Type: format.TypeShareEpoch, Group: g.id}, format.TargetEpoch{Epoch: c.epoch})
 	}
 }
 

@@ -22,8 +22,9 @@ func (c *share) empty() bool          { return len(c.members) == 0 }
 func (c *share) forgettable() bool    { return false } // it has records
 func (c *share) weight() int          { return c.bytes }
 
-// expires implements kind. Its states are deleted first, see Shard.expireShare.
-func (c *share) expires() bool { return c.empty() && c.states.empty() }
+// expires implements kind: as in Kafka, a share group stays until it is deleted, as its states are
+// its position.
+func (c *share) expires() bool { return false }
 
 func (c *share) weightOf(id string) int {
 	if m := c.members[id]; m != nil {

@@ -121,7 +121,7 @@ func (s *Shard) beginAlteration(a *alteration, req *kmsg.AlterShareGroupOffsetsR
 	}
 	a.epoch = max(c.epoch, 1) + 1
 	s.emit(format.Key{Type: format.TypeShare, Group: g.id}, format.Share{Epoch: a.epoch, Hash: c.hash})
-	s.emit(format.Key{Type: format.TypeShareEpoch, Group: g.id}, format.TargetEpoch{Epoch: a.epoch, Time: s.nowMillis()})
+	s.emit(format.Key{Type: format.TypeShareEpoch, Group: g.id}, format.TargetEpoch{Epoch: a.epoch})
 	s.recordStates(g, &next)
 	c.alterations = append(c.alterations, a)
 	s.ask(g, order, func(list []SharePartition) any {

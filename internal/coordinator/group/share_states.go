@@ -344,8 +344,8 @@ func (x *states) forget(id assign.TopicID) {
 
 // deletion is a request to delete a share group that waits. It is the part of a Delete.
 type deletion struct {
-	of    *deleting // nil: the group has expired
-	index int       // in the response
+	of    *deleting
+	index int // in the response
 }
 
 // deleting is a Delete that waits for share coordinators.
@@ -372,36 +372,6 @@ func (s *Shard) deleteShare(g *group, d deletion) bool {
 	d.of.left++
 	s.sendNow(g)
 	return true
-}
-
-// expireShare begins the deletion of a share group that has had no members for Config.Retention, as
-// the offsets of a consumer group expire. In Kafka it never expires, so that a client with the
-// right to read groups could use up the memory of states. It returns true if the group has no
-// states left, and must be deleted by the caller. Otherwise a later check finds that.
-func (s *Shard) expireShare(g *group) bool {
-	c := g.share()
-	if !c.empty() {
-		c.seenEmpty = 0
-		return false
-	}
-	from := c.targetTime
-	if from == 0 {
-		if c.seenEmpty == 0 {
-			c.seenEmpty = s.nowMillis()
-		}
-		from = c.seenEmpty
-	}
-	if s.nowMillis()-from < s.cfg.Retention.Milliseconds() || len(c.deletions)+len(c.alterations)+len(c.removals) > 0 {
-		return false
-	}
-	if c.states.empty() {
-		return true
-	}
-	s.out.Split()
-	s.recordDeleting(g, every)
-	c.deletions = append(c.deletions, deletion{})
-	s.sendNow(g)
-	return false
 }
 
 // sendNow sends what is left to be sent, although a failed request would have to wait.
@@ -457,9 +427,6 @@ func (s *Shard) finishDeletions(g *group, failed *kerr.Error) {
 		s.removeGroup(g)
 	}
 	for _, d := range list {
-		if d.of == nil {
-			continue
-		}
 		d.of.set(d.index, f)
 		if d.of.left--; d.of.left == 0 {
 			s.out.Reply(d.of.to, d.of.list)

@@ -121,7 +121,7 @@ func TestShareGroupLikeKafka(t *testing.T) {
 	if d := w.shareDescribed(); d.GroupState != "Empty" || d.GroupEpoch != 6 || d.AssignmentEpoch != 6 || len(d.Members) > 0 {
 		t.Errorf("described without members: %+v", d)
 	}
-	w.advance(w.cfg.Retention - time.Hour)
+	w.advance(30 * 24 * time.Hour)
 	if w.state("g") != "Empty" {
 		t.Error("a share group has expired")
 	}
@@ -522,44 +522,5 @@ func TestAddedPartitionsBeginWithTheirFirstRecord(t *testing.T) {
 	begun("t0:-1 t1:-1 t2:-1 t3:-2 t4:-2 u0:-2 u1:-2 v0:-1 ")
 	if n := len(w.shard.groups["g"].share().added); n > 0 {
 		t.Errorf("%d topics are still noted", n)
-	}
-}
-
-// A share group without members expires with its states, as the offsets of a consumer group do. The
-// time is recorded, so another coordinator continues it. Neither a group with members expires, nor
-// one whose states cannot be deleted.
-func TestAnEmptyShareGroupExpires(t *testing.T) {
-	w, store := shareWorld(t, func(c *Config) { c.Retention, c.RetentionCheck = time.Hour, time.Minute })
-	exists := func() bool { return w.shard.groups["g"] != nil }
-	a := w.newShareClient("a", "t")
-	store.rest()
-	for range 240 {
-		w.advance(30 * time.Second)
-		if a.beat(); !exists() {
-			t.Fatal("a group with members has expired")
-		}
-		store.rest()
-	}
-	a.epoch = -1
-	is(t, a.beat(), nil)
-	w.advance(40 * time.Minute)
-	w.start()
-	store.rest()
-	w.advance(18 * time.Minute)
-	if store.collect(); !exists() || len(store.queue) > 0 || len(store.states) != 3 {
-		t.Fatal("a group has expired before its time")
-	}
-	w.advance(4 * time.Minute)
-	store.collect()
-	store.answer(func() bool { return true })
-	if !exists() {
-		t.Fatal("a group was deleted before its states")
-	}
-	for range 5 {
-		w.advance(time.Minute)
-		store.rest()
-	}
-	if exists() || len(store.states) > 0 {
-		t.Errorf("the group exists: %t, with %d states", exists(), len(store.states))
 	}
 }
