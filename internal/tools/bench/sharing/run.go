@@ -35,6 +35,8 @@ const (
 	// backlog is how many records are ahead of the members, and polled how many a poll returns.
 	backlog = 50_000
 	polled  = 500
+	// fetchWait is for how long a fetch waits, as that of Kafka's consumers.
+	fetchWait = 500 * time.Millisecond
 	// A batch of the backlog has as many records of one partition.
 	batched = 100
 	// stampSize is the size of the time in a record.
@@ -197,6 +199,9 @@ func (r *runner) remove(ctx context.Context, admin *kadm.Client) error {
 	timed, cancel := context.WithTimeout(context.WithoutCancel(ctx), adminTimeout)
 	defer cancel()
 	_, err := admin.DeleteGroup(timed, r.topic)
+	if errors.Is(err, kerr.GroupIDNotFound) { // no member has joined
+		err = nil
+	}
 	if err != nil {
 		err = fmt.Errorf("delete the group %s: %w", r.topic, err)
 	}
@@ -246,7 +251,10 @@ type member struct {
 
 func (r *runner) member() (m *member, err error) {
 	m = &member{runner: r, acks: r.acks.NewRecorder(), delivery: r.delivery.NewRecorder()}
+	// An acknowledgement follows the fetches of its session on one connection, so no fetch may wait
+	// for the space in the window that only the acknowledgement makes.
 	m.client, err = r.client(kgo.ShareGroup(r.topic), kgo.ConsumeTopics(r.topic), kgo.ShareMaxRecords(polled),
+		kgo.MaxConcurrentFetches(0), kgo.FetchMaxWait(fetchWait),
 		kgo.ShareAckCallback(func(_ *kgo.Client, got kgo.ShareAckResults) {
 			if err := got.Error(); err != nil {
 				m.failed.Store(&err)
