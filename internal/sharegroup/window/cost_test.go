@@ -225,7 +225,8 @@ func TestTheMemoryOfAMillionRecords(t *testing.T) {
 				cfg.Retry, cfg.RetryMax = cfg.Lock, cfg.Lock
 				w := New(cfg, 0)
 				for at := int64(0); at < c.records; at += c.batch {
-					w.Take(Taking{Member: Member(1 + at/c.batch), From: at, Batches: []Batch{{Base: at, Last: at + c.batch - 1}}, Records: c.batch}, nil)
+					w.Take(Taking{Member: Member(1 + at/c.batch), From: at, Records: c.batch,
+						Batches: []Batch{{Base: at, Last: at + c.batch - 1}}}, nil)
 				}
 				acquired += w.Stats().Bytes
 				c.acks(w, c.records)

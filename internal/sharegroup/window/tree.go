@@ -239,7 +239,8 @@ func (t *tree) changeIn(n *node, at int64, f func([]run) []run, buf *scratch) (r
 			part := splitAt(len(runs), t.bounds.runs, t.cut)
 			right = &node{}
 			t.nodes++
-			t.pack(right, runs[part:]) // first, so that no grant is without a hold meanwhile
+			// First, so that no grant is without a hold meanwhile.
+			t.pack(right, runs[part:])
 			runs = runs[:part]
 		}
 		t.pack(n, runs)
@@ -259,8 +260,8 @@ func (t *tree) changeIn(n *node, at int64, f func([]run) []run, buf *scratch) (r
 }
 
 // splitAt returns how many of n elements stay in a node that may have fewer, and is split because
-// some were added at an index. Those who acknowledge in order add all of them near one end, and come back there. So
-// the rest is a node that is nearly full.
+// some were added at an index. Those who acknowledge in order add all of them near one end, and
+// come back there. So the rest is a node that is nearly full.
 func splitAt(n, most, at int) int {
 	switch part := max(n/8, n-most); {
 	case at < 2*part:

@@ -30,7 +30,8 @@ func TestCommandComparesBrokers(t *testing.T) {
 	for d := 200 * time.Millisecond; ; d *= 4 {
 		var out, progress bytes.Buffer
 		cmd := Command()
-		cmd.SetArgs([]string{"--a", a.Addr(), "--b", b.Addr(), "--loads", "1x1", "--rounds", "1", "-d", d.String(), "--warmup", "10ms", "--json"})
+		cmd.SetArgs([]string{"--a", a.Addr(), "--b", b.Addr(), "--loads", "1x1", "--rounds", "1", "-d", d.String(),
+			"--warmup", "10ms", "--json"})
 		cmd.SetOut(&out)
 		cmd.SetErr(&progress)
 		err := cmd.ExecuteContext(t.Context())
@@ -43,7 +44,8 @@ func TestCommandComparesBrokers(t *testing.T) {
 		}
 		var r Result
 		must.OK(t, json.Unmarshal(out.Bytes(), &r))
-		if i := slices.IndexFunc(r.Figures, func(f Figure) bool { return f.Name == "acknowledged/s" }); i < 0 || !(r.Figures[i].Ratio.Median > 0) {
+		i := slices.IndexFunc(r.Figures, func(f Figure) bool { return f.Name == "acknowledged/s" })
+		if i < 0 || !(r.Figures[i].Ratio.Median > 0) {
 			t.Errorf("the result is %s", out.String())
 		}
 		var table bytes.Buffer
@@ -101,7 +103,8 @@ func TestCountedRecordsAreAcknowledged(t *testing.T) {
 	if finished < counted {
 		t.Errorf("%d records were counted, and %d finished", counted, finished)
 	}
-	for _, want := range []string{"10x1 acknowledged/s", "10x1 acknowledge p99 ms", "paced-10x1 delivery p50 ms", "10x1 server CPU µs each"} {
+	for _, want := range []string{"10x1 acknowledged/s", "10x1 acknowledge p99 ms",
+		"paced-10x1 delivery p50 ms", "10x1 server CPU µs each"} {
 		if !slices.ContainsFunc(r.Figures, func(f Figure) bool { return f.Load+" "+f.Name == want && f.A.Median > 0 }) {
 			t.Errorf("%s is missing in %v", want, r.Figures)
 		}
@@ -126,7 +129,8 @@ func TestConfigNamesEveryMistake(t *testing.T) {
 	if cli.ExitCode(err) != cli.ExitUsage {
 		t.Errorf("the error %v has code %d", err, cli.ExitCode(err))
 	}
-	for _, flag := range []string{"--a", "--b", "--pid-a", "--pid-b", "--name-b", "--loads", "--rounds", "--message-size", "--rate", "--warmup",
+	for _, flag := range []string{"--a", "--b", "--pid-a", "--pid-b", "--name-b", "--loads", "--rounds", "--message-size", "--rate",
+		"--warmup",
 		"--duration"} {
 		if err == nil || !strings.Contains(err.Error(), flag) {
 			t.Errorf("%s is missing in %v", flag, err)
