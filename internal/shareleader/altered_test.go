@@ -120,7 +120,7 @@ func TestTheMemoryOfALargeBatch(t *testing.T) {
 		acked := a.ack(0, 1999, types...)
 		synctest.Wait()
 		s, _ := a.partition().Stats()
-		return differ(got, "0-1999:1", acked, "ok", s.Bytes < 2000*recordBytes, true)
+		return differ(got, "0-1999:1", acked, "ok", s.Bytes < 2000*window.RecordBytes, true)
 	})
 }
 

@@ -57,9 +57,9 @@ const (
 const (
 	partitionBytes = 1024
 	memberBytes    = 160
-	// recordBytes is reserved for each record of an acquisition, up to reservedRecords: each may
-	// become a run of its own with a lock.
-	recordBytes     = 64
+	// windowBytes is what the first lock of a window takes: its node, its grant and its hold.
+	windowBytes = 4096
+	// reservedRecords is for how many records at most there must be memory before a fetch reads.
 	reservedRecords = 4096
 	// widestBatch is how many offsets a batch may have that is acquired whole although it exceeds
 	// the window: the largest share.partition.max.record.locks.

@@ -68,7 +68,7 @@ func newWalk(roll func(n int) int, broken Broken) *walk {
 }
 
 func (x *walk) config() Config {
-	c := Config{Broken: x.broken, Locks: int64(4 + x.roll(30)), Deliveries: 2 + x.roll(6), Lock: 10,
+	c := Config{Broken: x.broken, Locks: int64(4 + x.roll(30)), Deliveries: 2 + x.roll(6), Lock: []time.Duration{10, 50}[x.roll(2)],
 		Retry: time.Duration(x.roll(2)), RetryMax: 5, DeadLetters: x.roll(2) == 0}
 	if x.roll(3) > 0 {
 		c.bounds = bounds{runs: 2 + x.roll(6), kids: 2 + x.roll(3)}
