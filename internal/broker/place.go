@@ -17,9 +17,9 @@ const (
 	largeAnswer = 2000 * partitionAnswer
 )
 
-// placeTime bounds how long a request has a place from when it first waits for a disk or for others,
-// whom it must not delay meanwhile. Time in which it only computes has no bound: on a busy machine
-// it would end while requests still compute, and they would then take the other half of the
+// placeTime bounds how long a request has a place from when it first waits for a disk or for
+// others, whom it must not delay meanwhile. Time in which it only computes has no bound: on a busy
+// machine it would end while requests still compute, and they would then take the other half of the
 // processors as well, and the memory of several answers.
 const placeTime = 250 * time.Millisecond
 

@@ -32,8 +32,8 @@ type outgoing struct {
 	waiting  atomic.Int64 // handlers in AwaitReaders
 	watching atomic.Bool
 
-	// turns are those of handlers that wait for the memory of an answer, addresses in turn. Handlers
-	// that answer at once and those that may wait do not wait for each other.
+	// turns are those of handlers that wait for the memory of an answer, addresses in turn.
+	// Handlers that answer at once and those that may wait do not wait for each other.
 	turns [2]*share.Places
 
 	mu sync.Mutex
