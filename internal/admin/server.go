@@ -170,10 +170,14 @@ func Handler(o Options) http.Handler {
 // inTurn has h respond to one request at a time. A scrape takes several times the memory of its
 // text while it is made, and those that wait for one that hangs would hang as well.
 func inTurn(h http.Handler) http.Handler {
-	var turn sync.Mutex
+	turn := make(chan struct{}, 1)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		turn.Lock()
-		defer turn.Unlock()
+		select {
+		case turn <- struct{}{}:
+		case <-r.Context().Done():
+			return
+		}
+		defer func() { <-turn }()
 		h.ServeHTTP(w, r)
 	})
 }
