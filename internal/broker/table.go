@@ -169,10 +169,10 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	if w := l.handle.waits; w != nil {
 		r.WaitsAt(w(b, req))
 	}
-	if !l.handle.atOnce {
+	l.handle.run(c, req)
+	if l.handle.elsewhere {
 		c.place.mayWait()
 	}
-	l.handle.run(c, req)
 	if bufpool.Invariants && !r.SaysWhere() {
 		panic(fmt.Sprintf("broker: the handler of %s left a request unanswered and said nowhere what it waits for", kmsg.NameForKey(l.Key)))
 	}
