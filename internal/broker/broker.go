@@ -118,23 +118,23 @@ type Options struct {
 
 // Handler answers requests. It implements network.Handler.
 type Handler struct {
-	imageSize atomic.Pointer[imageSize] // see largestAnswer
-	opt       Options
-	conf      configdef.Broker
-	table     *protocol.Table
-	entries   entries
-	at        waiters
-	sessions  *sessions
-	forward   *forward.Forwarder // nil: requests are not passed on
-	damage    damageReports
-	reported  pause.Seldom[[]byte]          // the encoded report, for clients
-	answers   *bufpool.Shares[netip.Prefix] // of record bytes in answers to fetches
-	parked    *bufpool.Budget               // of requests that wait
-	wide      *bufpool.Budget               // of large requests that parked has no memory for, until they are answered
-	produces  sync.Pool                     // of *produceOp
-	looks     chan struct{}                 // requests of operators that read records
-	large     *share.Places                 // of large requests
-	batches   *share.Places                 // of batches that are inflated or compressed
+	imageSize  atomic.Pointer[imageSize] // see largestAnswer
+	opt        Options
+	conf       configdef.Broker
+	table      *protocol.Table
+	entries    entries
+	at         waiters
+	sessions   *sessions
+	forward    *forward.Forwarder // nil: requests are not passed on
+	damage     damageReports
+	reported   pause.Seldom[[]byte]          // the encoded report, for clients
+	answers    *bufpool.Shares[netip.Prefix] // of record bytes in answers to fetches
+	parked     *bufpool.Budget               // of requests that wait
+	wide       *bufpool.Budget               // of large requests that parked has no memory for, until they are answered
+	produces   sync.Pool                     // of *produceOp
+	inspecting chan struct{}                 // requests of operators that read records
+	large      *share.Places                 // of large requests
+	batches    *share.Places                 // of batches that are inflated or compressed
 
 	shares       *shareleader.Leader // nil: share groups are not served
 	shareMemory  *coordinator.MemoryBudget
@@ -196,7 +196,7 @@ func New(opt Options) (*Handler, error) {
 	}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	b.shareMemory = coordinator.NewMemoryBudget(cmp.Or(opt.ShareBytes, defaultShareBytes))
-	b.looks = make(chan struct{}, mostLooks)
+	b.inspecting = make(chan struct{}, mostInspections)
 	if opt.ShareStates != nil {
 		b.shares = shareleader.New(shareleader.Options{Self: opt.Self, Coordinator: opt.ShareStates,
 			Sessions: int(conf.Groups.ShareSessions),

@@ -26,20 +26,20 @@ import (
 
 // ShareOperators reaches the leaders of share partitions for operators. *desk.Desk implements it.
 type ShareOperators interface {
-	Look(ctx context.Context, items []sharestate.Operating, done func([]sharestate.Operated))
+	InspectRecords(ctx context.Context, items []sharestate.Operating, done func([]sharestate.Operated))
 	Operate(ctx context.Context, items []sharestate.Operating, done func([]sharestate.Operated))
 }
 
 const (
 	// operatorTime bounds an operator's request. A change waits for its write.
 	operatorTime = 8 * time.Second
-	// mostLooks is how many requests of operators read records at a time on a leader.
-	mostLooks = 4
-	// lookBytes bounds the batches that one of them reads, except for a larger batch, and lookRead
-	// a single read. lookInflated bounds a batch without compression.
-	lookBytes    = 4 << 20
-	lookRead     = 256 << 10
-	lookInflated = 64 << 20
+	// mostInspections is how many requests of operators read records at a time on a leader.
+	mostInspections = 4
+	// inspectBytes bounds the batches that one of them reads, except for a larger batch, and
+	// inspectRead a single read. inspectInflated bounds a batch without compression.
+	inspectBytes    = 4 << 20
+	inspectRead     = 256 << 10
+	inspectInflated = 64 << 20
 )
 
 // operatorAsk returns what an operator asks for with a request, nil if no operator has sent it.
@@ -134,7 +134,7 @@ func (c call) operate(group *string, body []byte, changes bool, respond func(ans
 		return
 	}
 	ctx, cancel := context.WithTimeout(b.contextOf(r), operatorTime)
-	send := b.opt.Operators.Look
+	send := b.opt.Operators.InspectRecords
 	if changes {
 		send = b.opt.Operators.Operate
 	}
@@ -162,7 +162,7 @@ func operatedText(code *kerr.Error, group string, ask *view.ShareAsk) string {
 			ask.Topic)
 	case kerr.RequestTimedOut:
 		return "it is not known whether the change was made: its leader has not answered, or has lost its leadership; " +
-			"look at the records before you repeat it"
+			"inspect the records before you repeat it"
 	case kerr.CoordinatorLoadInProgress:
 		return "too many requests for the records wait for their leader; repeat the request"
 	}
@@ -223,12 +223,12 @@ func (b *Handler) OperateShare(item sharestate.Operating, changes bool, done fun
 	p := b.shares.Partition(item.Key, part, b.shareSettings(item.Key.Group))
 	if !changes {
 		states, _ := statesOf(ask.States)
-		p.Look(ask.First, int64(ask.Limit), states, func(s shareleader.Seen, code *kerr.Error) {
+		p.InspectRecords(ask.First, int64(ask.Limit), states, func(s shareleader.Seen, code *kerr.Error) {
 			if code != nil {
 				done(sharestate.Operated{Err: code})
 				return
 			}
-			b.lookAt(part, &s, done)
+			b.inspectRecords(part, &s, done)
 		})
 		return
 	}
@@ -246,10 +246,10 @@ func (b *Handler) OperateShare(item sharestate.Operating, changes bool, done fun
 	})
 }
 
-// lookAt adds the records to what an operator sees, on a goroutine of its own.
-func (b *Handler) lookAt(part *replica.Partition, s *shareleader.Seen, done func(sharestate.Operated)) {
+// inspectRecords adds the records to what an operator sees, on a goroutine of its own.
+func (b *Handler) inspectRecords(part *replica.Partition, s *shareleader.Seen, done func(sharestate.Operated)) {
 	select {
-	case b.looks <- struct{}{}:
+	case b.inspecting <- struct{}{}:
 	default:
 		done(sharestate.Operated{Err: kerr.CoordinatorLoadInProgress})
 		return
@@ -258,7 +258,7 @@ func (b *Handler) lookAt(part *replica.Partition, s *shareleader.Seen, done func
 		works.Set()
 		all := shownShare(s)
 		err := b.preview(part, s, all.Records)
-		<-b.looks
+		<-b.inspecting
 		if _, epoch := part.Leader(); epoch != s.Epoch { // the log may have changed during the read
 			done(sharestate.Operated{Err: kerr.NotLeaderForPartition})
 			return
@@ -282,21 +282,21 @@ func shownShare(s *shareleader.Seen) *view.ShareRecords {
 	return all
 }
 
-// errLookBytes: a look has read what it may.
-var errLookBytes = fmt.Errorf("a request reads at most %d MiB of batches; continue from a later offset", lookBytes>>20)
+// errInspectBytes: a request has read what it may.
+var errInspectBytes = fmt.Errorf("a request reads at most %d MiB of batches; continue from a later offset", inspectBytes>>20)
 
 // preview adds the keys and values of records, which are in the order of their offsets. An error
 // leaves some without.
 func (b *Handler) preview(part *replica.Partition, s *shareleader.Seen, list []view.ShareRecord) error {
-	left := int64(lookBytes)
+	left := int64(inspectBytes)
 	for len(list) > 0 {
 		if left <= 0 {
-			return errLookBytes
+			return errInspectBytes
 		}
 		if err := b.ctx.Err(); err != nil {
 			return err
 		}
-		res, err := part.Read(replica.ReadRequest{Offset: list[0].Offset, MaxBytes: int(min(left, lookRead)), AtLeastOne: true,
+		res, err := part.Read(replica.ReadRequest{Offset: list[0].Offset, MaxBytes: int(min(left, inspectRead)), AtLeastOne: true,
 			Committed: s.Committed, CurrentEpoch: s.Epoch, FetchedEpoch: -1})
 		if err != nil {
 			res.Release()
@@ -334,7 +334,7 @@ func (b *Handler) previewIn(batches []byte, res *replica.ReadResult, list []view
 			n++
 		}
 		if some := list[:n]; n > 0 && !batch.Control() && !isAborted(batch, res.Aborted) {
-			if err := previewOf(batch, some, record.Limits{Bytes: lookInflated, Places: b.batches}); err != nil {
+			if err := previewOf(batch, some, record.Limits{Bytes: inspectInflated, Places: b.batches}); err != nil {
 				return list, err
 			}
 		}

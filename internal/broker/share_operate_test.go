@@ -18,7 +18,7 @@ import (
 // here asks a broker itself as the leader. It implements ShareOperators.
 type here struct{ n **node }
 
-func (h here) Look(_ context.Context, items []sharestate.Operating, done func([]sharestate.Operated)) {
+func (h here) InspectRecords(_ context.Context, items []sharestate.Operating, done func([]sharestate.Operated)) {
 	(*h.n).OperateShare(items[0], false, func(o sharestate.Operated) { done([]sharestate.Operated{o}) })
 }
 
@@ -149,10 +149,10 @@ func TestOperatorsNeedRights(t *testing.T) {
 	}, operators(&g.node))
 	g.put(t, "t", 1, "x")
 	w := g.dial(t)
-	const look, reject = `{"topic":"t","first":0,"limit":1}`, `{"topic":"t","first":0,"last":0,"action":"reject"}`
+	const inspect, reject = `{"topic":"t","first":0,"limit":1}`, `{"topic":"t","first":0,"last":0,"action":"reject"}`
 	both := func(want string) {
 		t.Helper()
-		for _, got := range []string{peek(t, w, look), operate(t, w, reject)} {
+		for _, got := range []string{peek(t, w, inspect), operate(t, w, reject)} {
 			if !strings.HasPrefix(got, want) {
 				t.Errorf("%s, want %s", got, want)
 			}

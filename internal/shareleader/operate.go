@@ -12,7 +12,7 @@ import (
 const (
 	// mostWaiting is how many operators' requests wait for the load of a share partition.
 	mostWaiting = 64
-	// mostRuns is how many runs of a window a Look visits at most, with the lock.
+	// mostRuns is how many runs of a window an InspectRecords visits at most, with the lock.
 	mostRuns = 4096
 )
 
@@ -26,7 +26,7 @@ type Seen struct {
 	Epoch     int32
 	Committed bool
 	Runs      []SeenRun
-	// Next is the offset with which another Look continues, -1: there is nothing more.
+	// Next is the offset with which another InspectRecords continues, -1: there is nothing more.
 	Next int64
 }
 
@@ -41,22 +41,22 @@ type SeenRun struct {
 	Left   time.Duration
 }
 
-// Look returns up to most records from an offset on that are in some states. Those at or above SPEO
-// are Available with the count 0. The share partition is loaded if it is not. done is called once,
-// possibly before Look returns; its errors are NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION
-// for a group without a state of the partition, KAFKA_STORAGE_ERROR, and
+// InspectRecords returns up to most records from an offset on that are in some states. Those at or
+// above SPEO are Available with the count 0. The share partition is loaded if it is not. done is
+// called once, possibly before InspectRecords returns; its errors are NOT_LEADER_OR_FOLLOWER,
+// UNKNOWN_TOPIC_OR_PARTITION for a group without a state of the partition, KAFKA_STORAGE_ERROR, and
 // COORDINATOR_LOAD_IN_PROGRESS if too many wait.
-func (p *Partition) Look(from, most int64, states []window.State, done func(Seen, *kerr.Error)) {
+func (p *Partition) InspectRecords(from, most int64, states []window.State, done func(Seen, *kerr.Error)) {
 	p.whenReady(func(code *kerr.Error) {
 		var s Seen
 		if code == nil {
-			s = p.look(from, most, states)
+			s = p.inspectRecords(from, most, states)
 		}
 		p.do(func() { done(s, code) })
 	})
 }
 
-func (p *Partition) look(from, most int64, states []window.State) Seen {
+func (p *Partition) inspectRecords(from, most int64, states []window.State) Seen {
 	p.w.StartMoved(p.log.Ends().LogStart)
 	p.pump()
 	stats, now := p.w.Stats(), p.l.now()
@@ -115,7 +115,7 @@ func (p *Partition) nameOf(m window.Member) string {
 
 // Operate applies what an operator asks for a range of offsets (window.Window.Operate). The share
 // partition is loaded if it is not. done is called once, possibly before Operate returns, when the
-// result is stored. Its errors are those of Look, with which nothing has changed, and
+// result is stored. Its errors are those of InspectRecords, with which nothing has changed, and
 // REQUEST_TIMED_OUT if it is not known whether the change is stored: the leader has changed
 // meanwhile, or the coordinator does not answer.
 func (p *Partition) Operate(by window.AckType, first, last int64, done func(window.Operated, *kerr.Error)) {

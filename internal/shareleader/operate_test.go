@@ -38,13 +38,13 @@ func (w *world) operate(by window.AckType, first, last int64) *operated {
 	return r
 }
 
-// look shows what an operator sees.
-func (w *world) look(from, most int64, states ...window.State) (text string) {
+// inspectRecords shows what an operator sees.
+func (w *world) inspectRecords(from, most int64, states ...window.State) (text string) {
 	if states == nil {
 		states = unfinished
 	}
 	b := w.leader()
-	b.Partition(w.key, b.view, w.settings).Look(from, most, states, func(s Seen, code *kerr.Error) {
+	b.Partition(w.key, b.view, w.settings).InspectRecords(from, most, states, func(s Seen, code *kerr.Error) {
 		if code != nil {
 			text = code.Message
 			return
@@ -81,11 +81,11 @@ func TestOperator(t *testing.T) {
 		a := w.join(w.leader(), "a")
 		a.fetch(5)
 		time.Sleep(10 * time.Second)
-		expect(t, "in flight", w.look(0, 100), "[0,5,8) 0-4:acquired:1:a20s 5-7:available:0")
-		expect(t, "page", w.look(1, 3), "[0,5,8) 1-3:acquired:1:a20s next 4")
-		expect(t, "next page", w.look(4, 2), "[0,5,8) 4-4:acquired:1:a20s 5-5:available:0 next 6")
-		expect(t, "a state", w.look(0, 100, window.Available), "[0,5,8) 5-7:available:0")
-		expect(t, "beyond the end", w.look(math.MaxInt64, 100), "[0,5,8)")
+		expect(t, "in flight", w.inspectRecords(0, 100), "[0,5,8) 0-4:acquired:1:a20s 5-7:available:0")
+		expect(t, "page", w.inspectRecords(1, 3), "[0,5,8) 1-3:acquired:1:a20s next 4")
+		expect(t, "next page", w.inspectRecords(4, 2), "[0,5,8) 4-4:acquired:1:a20s 5-5:available:0 next 6")
+		expect(t, "a state", w.inspectRecords(0, 100, window.Available), "[0,5,8) 5-7:available:0")
+		expect(t, "beyond the end", w.inspectRecords(math.MaxInt64, 100), "[0,5,8)")
 
 		released := w.operate(window.Release, 1, 2)
 		rejected := w.operate(window.Reject, 2, 3)
@@ -103,7 +103,7 @@ func TestOperator(t *testing.T) {
 		huge := w.operate(window.Release, 0, math.MaxInt64)
 		synctest.Wait()
 		expect(t, "a huge range", huge, fmt.Sprintf("2 changed, 0 available, 2 finished, 1 below, %d beyond", math.MaxInt64-4))
-		expect(t, "at last", w.look(0, 100), "[1,5,8) 1-1:available:2 4-4:available:1 5-7:available:0")
+		expect(t, "at last", w.inspectRecords(0, 100), "[1,5,8) 1-1:available:2 4-4:available:1 5-7:available:0")
 		time.Sleep(time.Minute)
 		again := w.operate(window.Release, 1, 1)
 		synctest.Wait()
@@ -126,7 +126,7 @@ func TestOperatorLoads(t *testing.T) {
 		// The new leader knows of no acquisition that was not finished, so it has no window yet.
 		expect(t, "reject", rejected, "0 changed, 0 available, 0 finished, 0 below, 2 beyond")
 		w.key.Group = "unknown"
-		expect(t, "a group without a state", w.look(0, 10), "UNKNOWN_TOPIC_OR_PARTITION")
+		expect(t, "a group without a state", w.inspectRecords(0, 10), "UNKNOWN_TOPIC_OR_PARTITION")
 		synctest.Wait()
 		none := w.operate(window.Reject, 0, 1)
 		synctest.Wait()
@@ -187,6 +187,6 @@ func TestOperatorRejectsToDeadLetters(t *testing.T) {
 		time.Sleep(time.Second)
 		expect(t, "reject", rejected, "3 changed, 0 available, 0 finished, 0 below, 1 beyond")
 		expect(t, "copies", fmt.Sprint(d.copies), "map[0:1 1:1 2:1]")
-		expect(t, "at last", w.look(0, 10), "[3,3,4) 3-3:available:0")
+		expect(t, "at last", w.inspectRecords(0, 10), "[3,3,4) 3-3:available:0")
 	})
 }

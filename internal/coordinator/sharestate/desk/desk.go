@@ -100,8 +100,8 @@ func (d *Desk) Watch(changed func(sharestate.Changed)) { d.changed.Store(&change
 func (d *Desk) WatchLeader(inspect func(format.Key) sharestate.Led) { d.inspect.Store(&inspect) }
 
 // Operator carries out what an operator asks for a share partition whose data partition this broker
-// leads: changes is false for a Look. It must not block, and calls done once. Its error is
-// NOT_LEADER_OR_FOLLOWER if the broker does not lead, and nothing has changed.
+// leads: changes is false for an InspectRecords. It must not block, and calls done once. Its error
+// is NOT_LEADER_OR_FOLLOWER if the broker does not lead, and nothing has changed.
 type Operator func(item sharestate.Operating, changes bool, done func(sharestate.Operated))
 
 // WatchOperator sets what carries out requests of operators. The last call counts.
@@ -130,9 +130,9 @@ func (d *Desk) Inspect(ctx context.Context, keys []format.Key, done func([]share
 	ask(ctx, d, keys, about(opInspect), (*response).inspected, done)
 }
 
-// Look asks the leaders of data partitions for what operators see of share partitions. The error is
-// UNKNOWN_TOPIC_OR_PARTITION if this broker knows no such partition.
-func (d *Desk) Look(ctx context.Context, items []sharestate.Operating, done func([]sharestate.Operated)) {
+// InspectRecords asks the leaders of data partitions for what operators see of share partitions.
+// The error is UNKNOWN_TOPIC_OR_PARTITION if this broker knows no such partition.
+func (d *Desk) InspectRecords(ctx context.Context, items []sharestate.Operating, done func([]sharestate.Operated)) {
 	ask(ctx, d, items, ofOperating(opLook), (*response).operated, done)
 }
 

@@ -482,8 +482,8 @@ func TestOperatorsReachLeaders(t *testing.T) {
 		}
 		item := sharestate.Operating{Key: keyOn(1, 0), Body: []byte("x")}
 		for self, n := range w.nodes {
-			if got := send(t.Context(), n.Look, item).now(t); got[0].Err != nil || string(got[0].Body) != "x at 2" {
-				t.Errorf("a look at broker %d: %+v", self, got)
+			if got := send(t.Context(), n.InspectRecords, item).now(t); got[0].Err != nil || string(got[0].Body) != "x at 2" {
+				t.Errorf("an inspection at broker %d: %+v", self, got)
 			}
 			if got := send(t.Context(), n.Operate, item).now(t); got[0].Err != nil || string(got[0].Body) != "x at 2" {
 				t.Errorf("a change at broker %d: %+v", self, got)
@@ -503,15 +503,15 @@ func TestOperatorsReachLeaders(t *testing.T) {
 		mu.Unlock()
 		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 		defer cancel()
-		look, change := send(ctx, w.nodes[1].Look, item), send(ctx, w.nodes[1].Operate, item)
+		seen, change := send(ctx, w.nodes[1].InspectRecords, item), send(ctx, w.nodes[1].Operate, item)
 		time.Sleep(9 * time.Second)
 		mu.Lock()
 		defer mu.Unlock()
 		if got := change.now(t); got[0].Err != kerr.RequestTimedOut || asked["xtrue"] != 1 {
 			t.Errorf("a change without an answer, asked for %d times: %+v", asked["xtrue"], got)
 		}
-		if got := look.now(t); got[0].Err != kerr.CoordinatorNotAvailable || asked["xfalse"] < 2 {
-			t.Errorf("a look without an answer, asked for %d times: %+v", asked["xfalse"], got)
+		if got := seen.now(t); got[0].Err != kerr.CoordinatorNotAvailable || asked["xfalse"] < 2 {
+			t.Errorf("an inspection without an answer, asked for %d times: %+v", asked["xfalse"], got)
 		}
 	})
 }

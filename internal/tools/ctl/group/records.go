@@ -71,7 +71,7 @@ func peek(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return look(ctx, a, cl, x, ask)
+			return printRecords(ctx, a, cl, x, ask)
 		}),
 	}
 	c.Flags().Int64Var(&ask.First, "from", 0, "the first offset to show")
@@ -80,8 +80,8 @@ func peek(a *app.App) *cobra.Command {
 	return c
 }
 
-// look shows records, with as many requests as that needs.
-func look(ctx context.Context, a *app.App, cl *kgo.Client, x at, ask view.ShareAsk) error {
+// printRecords shows records, with as many requests as that needs.
+func printRecords(ctx context.Context, a *app.App, cl *kgo.Client, x at, ask view.ShareAsk) error {
 	if ask.Limit < 1 {
 		return app.Usage("--limit is below 1")
 	}
