@@ -27,6 +27,7 @@ var noFormats = map[string]string{
 	"internal/broker":            "an id in an answer that kmsg encodes",
 	"internal/coordinator/group": "a hash in memory",
 	"internal/forward":           "the length of a frame of Kafka's",
+	"internal/sharegroup/window": "the runs of a leaf, in memory only",
 	"internal/telemetry":         "a hash of a subscription, which is its id in answers",
 }
 

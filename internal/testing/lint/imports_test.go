@@ -492,7 +492,7 @@ func ctlRules() map[string]importRule {
 		"internal/tools/ctl/move":  ctl("internal/tools/ctl/app", "internal/tools/ctl/parse", "internal/text"),
 		"internal/tools/ctl/config": ctl("internal/tools/ctl/app", "internal/tools/ctl/output", "internal/tools/ctl/parse",
 			"internal/text"),
-		"internal/tools/ctl/group":   command(),
+		"internal/tools/ctl/group":   command("internal/view"),
 		"internal/tools/ctl/txn":     command("internal/health"),
 		"internal/tools/ctl/user":    command("internal/cli/contexts", "internal/security/files"),
 		"internal/tools/ctl/cert":    command("internal/security/certs", "internal/security/files"),

@@ -60,6 +60,7 @@ func routes() []route {
 			"internal/shareleader/partition.go: TryComplete":   "wakes the fetches of share groups",
 			"internal/shareleader/partition.go: Expire":        "the broker stops",
 			"internal/broker/share_op.go: turns":               "counts the bytes for a fetch of a share group",
+			"internal/broker/share_operate.go: preview":        "reads the records that an operator of a share group inspects",
 			"internal/replica/partition.go: Reverted":          "the log lost records: fetches that wait end with an error",
 			"internal/replica/partition.go: StartMoved":        "fetches below the new log start end with an error",
 			"internal/replica/partition.go: Truncated":         "the log lost records: fetches that wait end with an error",
