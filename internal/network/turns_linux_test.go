@@ -24,14 +24,20 @@ func TestReservedAnswersTakeTurnsByAddress(t *testing.T) {
 	}, func(o *Options) { o.AnswerBytes = bound })
 	defer f.end(t)
 	addr := f.tcp(t)
+	var clients []*client
+	defer func() {
+		for i, c := range slices.Backward(clients) {
+			c.want(t, int32(i))
+			c.Close()
+		}
+	}()
 	for i, ip := range append(slices.Repeat([]string{"127.0.0.1"}, many), "127.0.0.2") {
 		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
 		nc, err := from.DialContext(t.Context(), "tcp", addr)
 		must(t, err)
 		c := &client{nc}
-		defer c.Close()
+		clients = append(clients, c)
 		c.sendAsync(frame(keyMetadata, 3, int32(i), nil))
-		defer c.want(t, int32(i))
 		// The first has the memory, the second the turn.
 		await(t, "it waits", func() bool {
 			mu.Lock()

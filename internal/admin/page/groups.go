@@ -141,7 +141,7 @@ func (b *groupBody) offsets() g.Node {
 			counted := func(class string, n int64) g.Node {
 				return h.Td(h.Class(class), or(s.Loaded, func() string { return text.Number(n) }))
 			}
-			more = g.Group{counted("num", s.Acquired), counted("num opt", int64(s.Redelivered)), counted("num", s.Archived)}
+			more = g.Group{counted("num", s.Acquired), counted("num opt", s.Redelivered), counted("num", s.Archived)}
 		}
 		return h.Tr(rowHead(topicLink(o.Topic), g.If(problem != "", small(name(problem)))),
 			numText(strconv.Itoa(int(o.Partition))), count(o.Committed), count(o.End), count(o.Lag), more)

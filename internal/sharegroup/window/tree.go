@@ -394,18 +394,3 @@ func (t *tree) drop(below int64) (lost bool) {
 	})
 	return lost
 }
-
-// all yields the runs in order, until yield returns false.
-func (n *node) all(yield func(run) bool) bool {
-	for _, r := range n.unpack(nil) {
-		if !yield(r) {
-			return false
-		}
-	}
-	for _, k := range n.kids {
-		if !k.all(yield) {
-			return false
-		}
-	}
-	return true
-}

@@ -138,7 +138,8 @@ func (s *Share) Took(d Delivery) {
 			kept = append(kept, x)
 		}
 	}
-	r.holds = append(kept, h)
+	kept = append(kept, h)
+	r.holds = kept
 	r.counts |= 1 << min(d.Count, 63)
 }
 

@@ -84,7 +84,7 @@ func (m *member) heartbeat(ctx context.Context, epoch int32) int32 {
 	if err != nil {
 		return epoch
 	}
-	switch kerr.ErrorForCode(resp.ErrorCode) {
+	switch kerr.TypedErrorForCode(resp.ErrorCode) {
 	case nil:
 	case kerr.UnknownMemberID, kerr.FencedMemberEpoch, kerr.GroupIDNotFound:
 		return 0

@@ -71,11 +71,11 @@ type runner struct {
 	window  *meter.Window
 	counts  atomic.Bool // the window has begun
 
-	acks, delivery   *meter.Meter
-	sent, done, lost atomic.Int64 // records; lost were not produced
-	waiting          atomic.Int64 // members that have had no record yet
-	joined           chan struct{}
-	reason           atomic.Pointer[error] // why a record was not produced
+	acks, delivery *meter.Meter
+	done, lost     atomic.Int64 // records; lost were not produced
+	waiting        atomic.Int64 // members that have had no record yet
+	joined         chan struct{}
+	reason         atomic.Pointer[error] // why a record was not produced
 }
 
 // measure makes one run. Its topic and its group exist only meanwhile, unless keep is set.
