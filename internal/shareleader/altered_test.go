@@ -124,8 +124,9 @@ func TestTheMemoryOfALargeBatch(t *testing.T) {
 	})
 }
 
-// TestARestoreForgetsLeaderEpochs: a state has a later leader epoch than metadata that were restored
-// from a copy. The epoch is raised, and the group continues. Metadata that are only late are awaited.
+// TestARestoreForgetsLeaderEpochs: a state has a later leader epoch than metadata that were
+// restored from a copy. The epoch is raised, and the group continues. Metadata that are only late
+// are awaited.
 func TestARestoreForgetsLeaderEpochs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var raised []string

@@ -85,8 +85,8 @@ type LettersView struct {
 	Pending int64
 	// Failing is for how long copies have failed without a success between, 0: they do not.
 	Failing time.Duration
-	// Err is why the last copy failed, empty if it did not, and Reason names the kind of that error,
-	// one of few.
+	// Err is why the last copy failed, empty if it did not, and Reason names the kind of that
+	// error, one of few.
 	Err, Reason string
 }
 
@@ -200,8 +200,8 @@ func (p *Partition) copied(got []window.Letters, err error) {
 	p.archive(got, true)
 }
 
-// archive archives letters that were copied, or need no copy. The next ones follow when that is stored: a later
-// leader finds out about the last copies only.
+// archive archives letters that were copied, or need no copy. The next ones follow when that is
+// stored: a later leader finds out about the last copies only.
 func (p *Partition) archive(got []window.Letters, copied bool) {
 	c := &p.letters
 	for _, g := range got {

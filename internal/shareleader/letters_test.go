@@ -137,8 +137,8 @@ func TestManyDeadLettersAtOnce(t *testing.T) {
 	}, d.with)
 }
 
-// TestTheReasonOfAFailedCopyIsNamed: metrics have a copy that fails with its reason, and totals that
-// outlive the share partition. A record without a topic for dead letters is no copy.
+// TestTheReasonOfAFailedCopyIsNamed: metrics have a copy that fails with its reason, and totals
+// that outlive the share partition. A record without a topic for dead letters is no copy.
 func TestTheReasonOfAFailedCopyIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &desk{}

@@ -42,8 +42,8 @@ const (
 	writeTime = 5 * time.Second
 	// idleTime is for how long a share partition without sessions stays in memory.
 	idleTime = 5 * time.Minute
-	// laterTime is for how long a load waits for metadata with the leader epoch that the stored state
-	// has, before it has the epoch raised.
+	// laterTime is for how long a load waits for metadata with the leader epoch that the stored
+	// state has, before it has the epoch raised.
 	laterTime = 2 * time.Second
 	// A timer that is lateAlarm late shows that the process stood still: requests that were sent
 	// meanwhile are unread, and stallGrace is the time to read them.

@@ -135,8 +135,8 @@ func (l *Leader) Survey() Survey {
 	for _, p := range l.parts {
 		all = append(all, p)
 	}
-	s := Survey{Totals: make(map[string]window.Counts, len(l.totals)), Letters: make(map[string][2]int64, len(l.totals)), Sessions: map[string]int{}, Loads: l.loads.Load(),
-		Refused: l.refused.Load()}
+	s := Survey{Totals: make(map[string]window.Counts, len(l.totals)), Letters: make(map[string][2]int64, len(l.totals)),
+		Sessions: map[string]int{}, Loads: l.loads.Load(), Refused: l.refused.Load()}
 	for k := range l.sessions.byKey {
 		s.Sessions[k.group]++
 	}

@@ -28,8 +28,8 @@ type ShareGroup struct {
 	Delivered, Redelivered, TimedOut, Archived int64
 	Acknowledged                               map[string]int64
 	// Copied counts dead letters that were copied to their topic, and Uncopied copies that failed
-	// and are repeated. Failing is by reason for how many seconds copies have failed, the longest of
-	// the share partitions.
+	// and are repeated. Failing is by reason for how many seconds copies have failed, the longest
+	// of the share partitions.
 	Copied, Uncopied int64
 	Failing          map[string]float64
 	Offsets          []GroupOffset

@@ -35,8 +35,8 @@ var (
 	fourth   = Record{3, 1, "d"}
 )
 
-// shareCases happen after a member has accepted the first two records, the second without an answer,
-// and rejected the third one.
+// shareCases happen after a member has accepted the first two records, the second without an
+// answer, and rejected the third one.
 var shareCases = map[string]struct {
 	do    func(s *Share)
 	start int64

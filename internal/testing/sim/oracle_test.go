@@ -112,8 +112,8 @@ func (o *oracle) recorded(w *world, old *metadata.Partition, gone func(broker in
 	}
 }
 
-// ends checks that decisions about one state of the brokers have an end: each is made as soon as the
-// one before is applied.
+// ends checks that decisions about one state of the brokers have an end: each is made as soon as
+// the one before is applied.
 func (o *oracle) ends(w *world, d election.Decider) {
 	p := w.store().part
 	for range 10 {
