@@ -77,7 +77,7 @@ func (s *Service) Ensure() error {
 			err = nil // another request was quicker
 		}
 		if err != nil && s.ctx.Err() == nil {
-			s.opt.Logger.Error("internal topic can't be created, its clients have no coordinator",
+			s.opt.Logger.Warn("internal topic can't be created: its clients have no coordinator, and their next request tries again",
 				zap.String("topic", s.def.Topic), zap.Error(err))
 		}
 		s.mu.Lock()
