@@ -105,10 +105,11 @@ crash: crash-histories ## kill -9 of the real binary under load, KILLS times; MO
 	CHRONIK_INSPECT_RUNS=1 go test -count=1 -timeout 60m -run KilledAtEachCall ./internal/inspect/
 	go test -count=1 -timeout 60m -run 'Crash|Model|Power' ./internal/statelog/ ./internal/metadata/raftstore/ ./internal/metadata/copies/ ./internal/storage/checkpoint/ ./internal/storage/journal/ ./internal/testing/crashfs/
 
+# A history without end fails with a dump, rather than take all memory of the machine.
 .PHONY: sim sim-histories
 sim-histories:
 	CHRONIK_SIM_WALKS=$(SIM_WALKS) go test -count=1 -timeout 6h -v -run '^TestWalks$$' ./internal/testing/sim/
-	CHRONIK_SIM_HISTORIES=$(SIM_HISTORIES) go test -count=1 -timeout 6h -v -run '^TestRandomFaults$$' ./internal/testing/brokers/
+	ulimit -v 12000000 && CHRONIK_SIM_HISTORIES=$(SIM_HISTORIES) go test -count=1 -timeout 6h -v -run '^TestRandomFaults$$' ./internal/testing/brokers/
 sim: sim-histories ## SIM_WALKS random walks (default 1000000) of one partition and SIM_HISTORIES of three whole brokers (5000); each rule removed once
 	CHRONIK_SIM_RULES=20000 go test -count=1 -timeout 6h -v -tags breakrules -run Rule ./internal/testing/sim/
 	CHRONIK_SIM_RULES=500 go test -count=1 -timeout 6h -v -tags breakrules -run Rule ./internal/testing/brokers/

@@ -2,8 +2,8 @@
 # bench.sh [ROW...]   the rows of docs/performance.md, measured on this machine.
 #
 # ROW: limits closed acks shared windows single batches throttled read cold e2e
-#      fanout partitions neighbours quotas txn profiles syncs groups tools sweeps bulk start tls logins idletls (default: all of them but the
-#      last eleven, which take minutes).
+#      fanout partitions neighbours quotas txn share profiles syncs groups tools sweeps bulk start tls logins idletls
+#      (default: those before neighbours; the others take minutes).
 # ROUNDS=5 TIME=5s      counted rounds of each comparison, measured time of each run.
 # KAFKA_TOOLS=DIR       where a real Kafka can be started (default ../shared/kafka);
 #                       without it chronik is measured alone, and that is said.
@@ -215,6 +215,12 @@ row_txn() {
   [ -z "$kafka" ] || load+=(--b "$kafka" --name-b kafka ${kafka_pid:+--pid-b "$kafka_pid"})
   "$bench" "${load[@]}" --loads one,ten,many,batch,plain,latency -d "$time" | table
   "$bench" "${load[@]}" --loads hundred -d "${TXN_TIME:-30s}" | table
+}
+row_share() {
+  title "share: 1, 10 and 100 members of a share group on 1 and 100 partitions, 256 B: with a backlog, and with 5,000 records/s"
+  local load=(share --a "$addr" --name-a chronik --pid-a "$pid" --rounds "$rounds" --discard 1 --warmup "$warmup" -d "$time")
+  [ -z "$kafka" ] || load+=(--b "$kafka" --name-b kafka ${kafka_pid:+--pid-b "$kafka_pid"})
+  "$bench" "${load[@]}" | table
 }
 row_groups() { # both brokers in turns
   local p i
@@ -534,7 +540,7 @@ row_quotas() {
 
 all="limits closed acks shared windows single batches throttled read cold e2e fanout partitions"
 for row in "${@:-$all}"; do for r in $row; do
-  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all neighbours quotas txn profiles syncs groups tools sweeps bulk start tls logins idletls"; exit 2; }
+  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all neighbours quotas txn share profiles syncs groups tools sweeps bulk start tls logins idletls"; exit 2; }
 done; done
 printf 'machine: %s CPUs, %s, Linux %s, %s\n' "$(nproc)" "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(uname -r)" "$(date -u +%F)"
 start_chronik

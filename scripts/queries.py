@@ -45,6 +45,9 @@ RARE = {
     "chronik_share_group_timed_out_total",
     "chronik_share_group_acknowledged_total",
     "chronik_share_group_archived_total",
+    "chronik_share_group_letters_copied_total",
+    "chronik_share_group_letters_failed_total",
+    "chronik_share_group_letters_failing_seconds",
 }
 
 # Queries of which an empty answer is the good one.

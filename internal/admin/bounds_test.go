@@ -283,7 +283,10 @@ type unreadBy struct {
 }
 
 func (w *unreadBy) Write(b []byte) (int, error) {
-	w.entered <- struct{}{}
+	select {
+	case w.entered <- struct{}{}:
+	case <-w.free: // a further part of the response
+	}
 	<-w.free
 	return len(b), nil
 }

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -332,7 +331,7 @@ func (g *guard) bounded(of slots, most time.Duration, h http.Handler) http.Handl
 // send sends a complete response, unless clients have left too many bytes unread: then a large
 // response is sent only if it is the only one.
 func (g *guard) send(w http.ResponseWriter, r *http.Request, a *buffered) {
-	n := int64(a.body.Cap())
+	n := a.size
 	unread := g.unread.Add(n)
 	defer g.unread.Add(-n)
 	if unread > g.most && unread > n {
@@ -341,7 +340,11 @@ func (g *guard) send(w http.ResponseWriter, r *http.Request, a *buffered) {
 	}
 	maps.Copy(w.Header(), a.header)
 	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body.Bytes()) // a client that has gone needs no response
+	for _, part := range a.parts {
+		if _, err := w.Write(part); err != nil {
+			return // a client that has gone needs no response
+		}
+	}
 }
 
 func (g *guard) refuseUnread(w http.ResponseWriter, r *http.Request) {
@@ -349,16 +352,37 @@ func (g *guard) refuseUnread(w http.ResponseWriter, r *http.Request) {
 		"other clients have not read their responses; retry when they have read them or were disconnected")
 }
 
-// buffered is a response that is sent when it is complete.
+// buffered is a response that is sent when it is complete. It takes its size, and up to a part: one
+// buffer that grows would leave several times that as garbage.
 type buffered struct {
 	header http.Header
 	status int
-	body   bytes.Buffer
+	parts  [][]byte
+	size   int64 // of the parts, with what is free in the last one
 }
 
-func (k *buffered) Header() http.Header         { return k.header }
-func (k *buffered) WriteHeader(status int)      { k.status = status }
-func (k *buffered) Write(b []byte) (int, error) { return k.body.Write(b) }
+// Sizes of the first part of a response and of the largest ones.
+const (
+	firstPart = 512
+	mostPart  = 64 << 10
+)
+
+func (k *buffered) Header() http.Header    { return k.header }
+func (k *buffered) WriteHeader(status int) { k.status = status }
+
+func (k *buffered) Write(b []byte) (int, error) {
+	n := len(b)
+	if last := len(k.parts) - 1; last >= 0 {
+		p := k.parts[last]
+		fits := min(len(b), cap(p)-len(p))
+		k.parts[last], b = append(p, b[:fits]...), b[fits:]
+	}
+	if len(b) > 0 {
+		p := make([]byte, 0, max(len(b), int(min(max(k.size, firstPart), mostPart))))
+		k.parts, k.size = append(k.parts, append(p, b...)), k.size+int64(cap(p))
+	}
+	return n, nil
+}
 
 // local reports whether a request comes from this machine, over loopback, and not through a proxy
 // that identifies itself as one.

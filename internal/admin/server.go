@@ -146,7 +146,7 @@ func Handler(o Options) http.Handler {
 	mux := &paths{mux: http.NewServeMux()}
 	mux.Handle(
 		"GET /metrics",
-		g.bounded(newSlots(maxScrapes), scrapeTime, promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{Registry: o.Registry})),
+		g.bounded(newSlots(maxScrapes), scrapeTime, inTurn(promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{Registry: o.Registry}))),
 	)
 	mux.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }))
 	replicas := new(pause.Seldom[int])
@@ -162,6 +162,21 @@ func Handler(o Options) http.Handler {
 	(&jsonAPI{o}).register(mux, g)
 	mountPage(mux.mux, g, o.page, mux.index)
 	return g.door(mux.mux)
+}
+
+// inTurn has h respond to one request at a time. A scrape takes several times the memory of its
+// text while it is made, and those that wait for one that hangs would hang as well.
+func inTurn(h http.Handler) http.Handler {
+	turn := make(chan struct{}, 1)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case turn <- struct{}{}:
+		case <-r.Context().Done():
+			return
+		}
+		defer func() { <-turn }()
+		h.ServeHTTP(w, r)
+	})
 }
 
 // promptBody sets a read deadline for request bodies. Before the server sends a large response it

@@ -17,6 +17,7 @@ func alterShareGroupOffsetsAPI() api {
 		func(m rights, _ *request, x *kmsg.AlterShareGroupOffsetsRequestTopic) *kerr.Error {
 			return m.topic(acl.Read, x.Topic)
 		})
+	l.changes = alteredShares
 	l.enabled, l.refuse = sharesEnabled, refuseShareOffsets[*request]
 	return l.api()
 }

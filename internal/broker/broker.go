@@ -104,6 +104,8 @@ type Options struct {
 	Share *share.Share
 	// ShareStates reaches the share coordinators. Nil: share groups are not served.
 	ShareStates shareleader.Coordinator
+	// Operators reaches the leaders of share partitions. Nil: operators are refused.
+	Operators ShareOperators
 	// Letters copies the dead letters of share groups. Nil: they are not copied.
 	Letters shareleader.Letters
 	// ShareBytes bounds the memory of share partitions and share sessions. Default 64 MiB.
@@ -130,6 +132,7 @@ type Handler struct {
 	parked    *bufpool.Budget               // of requests that wait
 	wide      *bufpool.Budget               // of large requests that parked has no memory for, until they are answered
 	produces  sync.Pool                     // of *produceOp
+	looks     chan struct{}                 // requests of operators that read records
 	large     *share.Places                 // of large requests
 	batches   *share.Places                 // of batches that are inflated or compressed
 
@@ -193,10 +196,11 @@ func New(opt Options) (*Handler, error) {
 	}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	b.shareMemory = coordinator.NewMemoryBudget(cmp.Or(opt.ShareBytes, defaultShareBytes))
+	b.looks = make(chan struct{}, mostLooks)
 	if opt.ShareStates != nil {
 		b.shares = shareleader.New(shareleader.Options{Self: opt.Self, Coordinator: opt.ShareStates,
 			Sessions: int(conf.Groups.ShareSessions),
-			Memory:   b.shareMemory, Park: opt.Replicas.Purgatory(),
+			Memory:   b.shareMemory, Park: opt.Replicas.Purgatory(), Raise: opt.Replicas.RaiseAbove,
 			Go: b.work.Go, Logger: opt.Logger, Letters: opt.Letters})
 	}
 	return b, nil

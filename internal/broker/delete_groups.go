@@ -10,8 +10,10 @@ import (
 
 // DeleteGroups (key 42), versions 0 to 3: groups without members, with their offsets.
 func deleteGroupsAPI() api {
-	return namedGroupsAPI(kmsg.DeleteGroups, 3, acl.Delete,
+	l := namedGroups(kmsg.DeleteGroups, 3, acl.Delete,
 		func(req *kmsg.DeleteGroupsRequest) *[]string { return &req.Groups }, deleteGroups)
+	l.changes = deletedGroups
+	return l.api()
 }
 
 func deleteGroups(c call, req *kmsg.DeleteGroupsRequest) {

@@ -16,6 +16,7 @@ func deleteShareGroupOffsetsAPI() api {
 		func(m rights, _ *request, x *kmsg.DeleteShareGroupOffsetsRequestTopic) *kerr.Error {
 			return m.topic(acl.Read, x.Topic)
 		})
+	l.changes = deletedShares
 	l.enabled, l.refuse = sharesEnabled, refuseShareOffsets[*request]
 	return l.api()
 }

@@ -17,6 +17,7 @@ func deleteShareGroupStateAPI() api {
 		inProportion: true,
 		API:          protocol.API{Key: int16(kmsg.DeleteShareGroupState)},
 		asks:         asksShares[*kmsg.DeleteShareGroupStateRequest](),
+		changes:      changedShareStates[*kmsg.DeleteShareGroupStateRequest]("DELETE_STATES"),
 		overloaded:   kerr.CoordinatorLoadInProgress,
 		route:        toShares(sharesNamed[*kmsg.DeleteShareGroupStateRequest]),
 		handle:       inBackground(atShares(sharesNamed[*kmsg.DeleteShareGroupStateRequest]), deleteShareGroupState),

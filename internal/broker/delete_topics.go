@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -35,7 +34,9 @@ func deleteTopics(ctx context.Context, b *Handler, r *network.Request, req *kmsg
 	c := b.newChange(r, milliseconds(req.TimeoutMillis))
 	var ids [][16]byte
 	var positions []int // the position of each id in the answer
-	for _, want := range b.toDelete(req) {
+	wanted := b.toDelete(req)
+	resp.Topics = make([]kmsg.DeleteTopicsResponseTopic, 0, len(wanted))
+	for _, want := range wanted {
 		out := kmsg.NewDeleteTopicsResponseTopic()
 		out.Topic, out.TopicID = want.name, want.id
 		if want.err == nil {
@@ -83,16 +84,21 @@ type deletion struct {
 // not deleted, and it is answered once.
 func (b *Handler) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
 	entries := *deleteEntries(req)
-	keyOf := func(e *kmsg.DeleteTopicsRequestTopic) string {
+	type key struct {
+		named bool
+		name  string
+		id    [16]byte
+	}
+	keyOf := func(e *kmsg.DeleteTopicsRequestTopic) key {
 		if e.Topic == nil {
-			return fmt.Sprintf("id %x", e.TopicID)
+			return key{id: e.TopicID}
 		}
-		return fmt.Sprintf("name %s id %x", *e.Topic, e.TopicID)
+		return key{true, *e.Topic, e.TopicID}
 	}
 	times := counts(entries, keyOf)
 	named := map[[16]byte]int{} // how many entries name a topic, by its id or its name
 	img := b.image()
-	var list []deletion
+	list := make([]deletion, 0, len(times))
 	for i := range entries {
 		e := &entries[i]
 		n := times[keyOf(e)]
@@ -123,6 +129,7 @@ func (b *Handler) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
 
 // deleteEntries returns a request's topics in the form of version 6.
 func deleteEntries(req *kmsg.DeleteTopicsRequest) *[]kmsg.DeleteTopicsRequestTopic {
+	req.Topics = slices.Grow(req.Topics, len(req.TopicNames))
 	for i := range req.TopicNames {
 		req.Topics = append(req.Topics, kmsg.DeleteTopicsRequestTopic{Topic: &req.TopicNames[i]})
 	}
@@ -148,6 +155,11 @@ func askToDelete(m rights, _ *kmsg.DeleteTopicsRequest, x *kmsg.DeleteTopicsRequ
 	return code
 }
 
+var (
+	errUnknownID    = protocolErrorf(kerr.UnknownTopicID, "This server does not host this topic ID.")
+	errUnknownTopic = protocolErrorf(kerr.UnknownTopicOrPartition, "This server does not host this topic-partition.")
+)
+
 // deletable returns the topic that an entry names.
 func (b *Handler) deletable(img *metadata.Image, version int16, e *kmsg.DeleteTopicsRequestTopic, repeated bool) (*metadata.Topic, error) {
 	byID := e.TopicID != [16]byte{}
@@ -171,9 +183,9 @@ func (b *Handler) deletable(img *metadata.Image, version int16, e *kmsg.DeleteTo
 	case repeated:
 		return nil, errDuplicateTopic
 	case t == nil && byID:
-		return nil, protocolErrorf(kerr.UnknownTopicID, "This server does not host this topic ID.")
+		return nil, errUnknownID
 	case t == nil:
-		return nil, protocolErrorf(kerr.UnknownTopicOrPartition, "This server does not host this topic-partition.")
+		return nil, errUnknownTopic
 	}
 	return t, nil
 }

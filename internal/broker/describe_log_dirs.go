@@ -39,7 +39,8 @@ func (b *Handler) logs() (n int64) {
 	return n
 }
 
-func describeLogDirs(_ context.Context, b *Handler, r *network.Request, req *kmsg.DescribeLogDirsRequest) kmsg.Response {
+func describeLogDirs(ctx context.Context, b *Handler, r *network.Request, req *kmsg.DescribeLogDirsRequest) kmsg.Response {
+	ctx.Done() // its place lapses (place.context): file systems may hang
 	resp := respondTo(r, kmsg.NewPtrDescribeLogDirsResponse())
 	wanted := wantedLogs(req)
 	img, moves := b.image(), b.opt.Replicas.Moves()

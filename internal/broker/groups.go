@@ -82,10 +82,18 @@ func consumerGroupHeartbeatAPI() api {
 // askGroup passes a request to its group's shard. done receives the answer, which may be a refusal,
 // once, on any goroutine.
 func (b *Handler) askGroup(r *network.Request, groupID string, req kmsg.Request, done func(kmsg.Response)) {
+	b.askGroupWatched(r, groupID, req, nil, done)
+}
+
+// askGroupWatched is askGroup for an OffsetCommit whose resets are noted.
+func (b *Handler) askGroupWatched(r *network.Request, groupID string, req kmsg.Request, watch *resets, done func(kmsg.Response)) {
 	if join, ok := req.(*kmsg.JoinGroupRequest); ok && join.MemberID == "" {
 		b.opt.Groups.WatchConnection(r.Connection, r.OnClose)
 	}
 	e := b.groupRequest(r, req)
+	if watch != nil {
+		e.Moved = watch.note
+	}
 	b.opt.Groups.Submit(groupID, e, func(answer any, err error) {
 		resp, ok := answer.(kmsg.Response)
 		if errors.Is(err, coordinator.ErrLoading) {

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"math"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -17,6 +18,7 @@ func initializeShareGroupStateAPI() api {
 		inProportion: true,
 		API:          protocol.API{Key: int16(kmsg.InitializeShareGroupState)},
 		asks:         asksShares[*kmsg.InitializeShareGroupStateRequest](),
+		changes:      changedShareStates[*kmsg.InitializeShareGroupStateRequest]("INITIALIZE"),
 		overloaded:   kerr.CoordinatorLoadInProgress,
 		route:        toShares(sharesNamed[*kmsg.InitializeShareGroupStateRequest]),
 		handle:       inBackground(atShares(sharesNamed[*kmsg.InitializeShareGroupStateRequest]), initializeShareGroupState),
@@ -30,7 +32,11 @@ func initializeShareGroupState(ctx context.Context, b *Handler, r *network.Reque
 	items := make([]sharestate.Initializing, 0, len(keys))
 	for _, t := range req.Topics {
 		for _, p := range t.Partitions {
-			items = append(items, sharestate.Initializing{Key: keys[len(items)], StateEpoch: p.StateEpoch, Start: p.StartOffset})
+			start := p.StartOffset
+			if start < -1 {
+				start = math.MinInt64 // what is below has a meaning between brokers
+			}
+			items = append(items, sharestate.Initializing{Key: keys[len(items)], StateEpoch: p.StateEpoch, Start: start})
 		}
 	}
 	ctx, cancel := b.sharesTime(ctx)

@@ -38,7 +38,9 @@ func offsetCommit(c call, req *kmsg.OffsetCommitRequest) {
 		c.respond(resp)
 		return
 	}
-	b.askGroup(r, req.Group, &rest, func(answer kmsg.Response) {
+	watch := c.watchResets(&rest)
+	b.askGroupWatched(r, req.Group, &rest, watch, func(answer kmsg.Response) {
+		watch.record(b.opt.Audit, &rest, answer.(*kmsg.OffsetCommitResponse))
 		codes := left
 		for _, t := range answer.(*kmsg.OffsetCommitResponse).Topics {
 			for _, p := range t.Partitions {

@@ -30,6 +30,7 @@ func offsetDeleteAPI() api {
 			return group.Refuse(req, code) // as in Kafka, errors of the group have no list of topics
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
+		changes:    deletedOffsets,
 		route:      toGroup(func(req *kmsg.OffsetDeleteRequest) string { return req.Group }),
 		handle:     later(atGroup(func(req *kmsg.OffsetDeleteRequest) string { return req.Group }), offsetDelete),
 	}.api()

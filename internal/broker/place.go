@@ -1,8 +1,8 @@
 package broker
 
 import (
-	"net/netip"
-	"sync/atomic"
+	"context"
+	"sync"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/network"
@@ -17,17 +17,19 @@ const (
 	largeAnswer = 2000 * partitionAnswer
 )
 
-// placeTime bounds how long a request has a place while it may wait for a disk or for others, whom
-// it must not delay meanwhile. Time in which it only computes has no bound: on a busy machine it
-// would end while requests still compute, and they would then take the other half of the
-// processors as well.
+// placeTime bounds how long a request has a place from when it first waits for a disk or for
+// others, whom it must not delay meanwhile. Time in which it only computes has no bound: on a busy
+// machine it would end while requests still compute, and they would then take the other half of the
+// processors as well, and the memory of several answers.
 const placeTime = 250 * time.Millisecond
 
 // place is that of a large request; nil holds nothing. The places also bound the large answers that
 // clients have not read: there is at most one for each place beyond the network's bound.
 type place struct {
-	of    *share.Places
-	ended atomic.Bool
+	of *share.Places
+
+	mu    sync.Mutex
+	ended bool
 	lapse *time.Timer // nil: the request only computes
 }
 
@@ -42,7 +44,7 @@ func (b *Handler) takePlace(r *network.Request) *place {
 	defer r.WaitsAt(nil, "")
 	for {
 		r.AwaitAnswerBudget() // without a place: it waits for clients
-		if b.large.Take(b.ctx, nil, netip.Prefix{}) != nil {
+		if b.large.Take(b.ctx, nil, r.Holder().Origin) != nil {
 			return nil
 		}
 		if r.HasAnswerBudget() {
@@ -54,10 +56,15 @@ func (b *Handler) takePlace(r *network.Request) *place {
 
 func newPlace(of *share.Places) *place { return &place{of: of} }
 
-// mayWait says that the request may wait from now on. It is called once, before end.
+// mayWait says that the request may wait from now on. Further calls do nothing.
 func (p *place) mayWait() {
-	if p != nil {
-		p.lapse = time.AfterFunc(placeTime, p.release)
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended && p.lapse == nil {
+		p.lapse = time.AfterFunc(placeTime, p.end)
 	}
 }
 
@@ -66,14 +73,35 @@ func (p *place) end() {
 	if p == nil {
 		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return
+	}
+	p.ended = true
 	if p.lapse != nil {
 		p.lapse.Stop()
 	}
-	p.release()
+	p.of.Leave()
 }
 
-func (p *place) release() {
-	if !p.ended.Swap(true) {
-		p.of.Leave()
+// context returns a context for a handler that has the place. What waits asks its context when that
+// ends: from then on the request may wait.
+func (p *place) context(ctx context.Context) context.Context {
+	if p == nil {
+		return ctx
 	}
+	return computes{ctx, p}
+}
+
+// computes is the context of a handler that has a place.
+type computes struct {
+	context.Context
+	place *place
+}
+
+// Done implements context.Context.
+func (c computes) Done() <-chan struct{} {
+	c.place.mayWait()
+	return c.Context.Done()
 }

@@ -1,9 +1,12 @@
 package broker
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -107,39 +110,76 @@ func empty(p *share.Places) {
 	}
 }
 
-// A request that waits for something else does not keep others from their place.
+// A request keeps its place while it computes, however long that takes. From when its handler waits
+// for something else, others get the place soon.
 func TestAPlaceLapses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := share.New().Of(share.Requests)
 		var list []*place
 		for range share.Half() {
 			must(t, all.Take(t.Context(), nil, netip.Prefix{}))
-			p := newPlace(all)
-			p.mayWait()
-			list = append(list, p)
+			list = append(list, newPlace(all))
 		}
-		began := time.Now()
-		must(t, all.Take(t.Context(), nil, netip.Prefix{}))
-		second := newPlace(all)
+		waits := list[0].context(t.Context())
 		time.Sleep(2 * placeTime) // in the bubble's time
-		if all.Held() != 1 {
+		if all.Held() != share.Half() {
 			t.Error("a request that only computes lost its place: others compute beside it on all processors")
 		}
-		second.mayWait()
-		if took := time.Since(began) - 2*placeTime; took != placeTime {
-			t.Errorf("the next place was free after %v", took)
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(waits, time.Hour) // as what a handler waits for does
+		defer cancel()
+		must(t, all.Take(t.Context(), nil, netip.Prefix{}))
+		if took := time.Since(began); took != placeTime || ctx.Err() != nil {
+			t.Errorf("the next place was free after %v; %v", took, ctx.Err())
 		}
-		synctest.Wait()
 		for _, p := range list {
 			p.end()
+			p.mayWait()
 		}
+		time.Sleep(2 * placeTime)
 		if all.Held() != 1 {
 			t.Errorf("%d places are held: one that had lapsed was given back twice", all.Held())
 		}
-		if second.end(); all.Held() != 0 {
-			t.Error("the place was not given back")
-		}
+		all.Leave()
 	})
+}
+
+// Large requests of an address take turns with those of others: many connections of one address do
+// not make the first request of another one wait for all of them.
+func TestLargeRequestsTakeTurnsByAddress(t *testing.T) {
+	const first, many = "127.0.0.1", 20
+	n := newNode(t, quick)
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.SetVersion(5)
+	for i := range 10_000 {
+		req.TopicNames = append(req.TopicNames, fmt.Sprintf("absent-%06d", i))
+	}
+	fill(t, n.large)
+	var mu sync.Mutex
+	var order []string
+	var all sync.WaitGroup
+	for i, ip := range append(slices.Repeat([]string{first}, many), "127.0.0.2") {
+		w := n.dialFrom(t, ip)
+		all.Go(func() {
+			err := w.send(req)
+			if err == nil {
+				_, err = w.receive(req)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if order = append(order, ip); err != nil {
+				t.Error(err)
+			}
+		})
+		eventually(t, "the request waits", func() bool { return n.large.Waiting() > i })
+	}
+	for range share.Half() {
+		n.large.Leave()
+	}
+	all.Wait()
+	if at := slices.Index(order, "127.0.0.2"); at > many/2 {
+		t.Errorf("the request of the second address was answered after %d of %d of the first one", at, many)
+	}
 }
 
 // A large request that searches records gives its place back first: inflating them takes another

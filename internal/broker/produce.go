@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -235,7 +234,7 @@ func (op *produceOp) topic(img *metadata.Image, m rights, vt *protocol.ProduceTo
 func (op *produceOp) accept(part *producePart, vp *protocol.ProducePartition, now time.Time) (record.Accepted, error) {
 	if op.inflates {
 		op.r.WaitsAt(op.b.at.place, "")
-		if op.b.batches.Take(op.b.ctx, nil, netip.Prefix{}) == nil {
+		if op.b.batches.Take(op.b.ctx, nil, op.r.Holder().Origin) == nil {
 			defer op.b.batches.Leave()
 		}
 		op.r.WaitsAt(&op.waiter, "")

@@ -26,7 +26,7 @@ func pushTelemetryAPI() api {
 		asks:         asks[*kmsg.PushTelemetryRequest]{nothing: true},
 		decode:       decodePushTelemetry,
 		overloaded:   kerr.ThrottlingQuotaExceeded,
-		handle: handler[*kmsg.PushTelemetryRequest]{atOnce: true, run: func(c call, req *kmsg.PushTelemetryRequest) {
+		handle: handler[*kmsg.PushTelemetryRequest]{run: func(c call, req *kmsg.PushTelemetryRequest) {
 			if c.place == nil && req.CompressionType != int8(record.None) {
 				c.place = c.b.takePlace(c.r)
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 	"github.com/chronik-io/chronik/internal/shareleader"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // ShareAcknowledge (key 79), versions 1 to 2: a member of a share group acknowledges records
@@ -35,6 +36,18 @@ func shareAcknowledgeAPI() api {
 }
 
 func shareAcknowledge(c call, req *kmsg.ShareAcknowledgeRequest) {
+	if ask := operatorAsk(&req.UnknownTags); ask != nil {
+		c.operate(req.GroupID, ask, true, func(answer []byte, err *operatorError) {
+			resp := respondTo(c.r, kmsg.NewPtrShareAcknowledgeResponse())
+			if err != nil {
+				resp.ErrorCode, resp.ErrorMessage, c.r.Code = err.code.Code, &err.text, err.code.Code
+			} else {
+				resp.UnknownTags.Set(view.ShareTag, answer)
+			}
+			c.respond(resp)
+		})
+		return
+	}
 	resp := respondTo(c.r, kmsg.NewPtrShareAcknowledgeResponse())
 	caller := shareCaller{req.GroupID, req.MemberID, req.ShareSessionEpoch}
 	code := caller.refused(c.b, c.r)

@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 	"github.com/chronik-io/chronik/internal/shareleader"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // ShareFetch (key 78), versions 1 to 2: a member of a share group acquires records, and
@@ -75,6 +76,19 @@ type shareAcks struct {
 
 // shareFetch parks the request or answers it.
 func shareFetch(c call, req *kmsg.ShareFetchRequest) {
+	if ask := operatorAsk(&req.UnknownTags); ask != nil {
+		c.r.WaitsAt(c.b.at.shareOperator, "")
+		c.operate(req.GroupID, ask, false, func(answer []byte, err *operatorError) {
+			resp := respondTo(c.r, kmsg.NewPtrShareFetchResponse())
+			if err != nil {
+				resp.ErrorCode, resp.ErrorMessage, c.r.Code = err.code.Code, &err.text, err.code.Code
+			} else {
+				resp.UnknownTags.Set(view.ShareTag, answer)
+			}
+			c.respond(resp)
+		})
+		return
+	}
 	caller := shareCaller{req.GroupID, req.MemberID, req.ShareSessionEpoch}
 	code := caller.refused(c.b, c.r)
 	acks := acksFetched(req)

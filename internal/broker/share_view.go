@@ -26,7 +26,8 @@ func (b *Handler) Shares() view.Shares {
 	for _, id := range slices.Sorted(maps.Keys(s.Totals)) {
 		c := s.Totals[id]
 		g := view.ShareGroup{ID: id, Records: map[string]int64{}, Acknowledged: map[string]int64{}, Delivered: c.Delivered,
-			Redelivered: c.Redelivered, TimedOut: c.Ended, Archived: c.Archived()}
+			Redelivered: c.Redelivered, TimedOut: c.Ended, Archived: c.Archived(), Copied: s.Letters[id][0], Uncopied: s.Letters[id][1],
+			Failing: map[string]float64{}}
 		for t, n := range c.Acknowledged {
 			g.Acknowledged[ackNames[t]] = n
 		}
@@ -79,6 +80,9 @@ func addShare(g *view.ShareGroup, p *shareleader.Surveyed, t *metadata.Topic) {
 	g.Records["archiving"] += p.Offsets[window.Archiving]
 	finished := p.Offsets[window.Acknowledged] + p.Offsets[window.Archived]
 	g.Records["finished"] += finished
+	if p.Letters.Failing > 0 {
+		g.Failing[p.Letters.Reason] = max(g.Failing[p.Letters.Reason], p.Letters.Failing.Seconds())
+	}
 	g.Offsets = append(g.Offsets, view.GroupOffset{Topic: t.Name, Partition: p.Key.Partition, Committed: p.Start, End: p.High,
 		Lag: max(p.High-p.Start-finished, 0)})
 }

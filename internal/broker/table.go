@@ -50,6 +50,9 @@ type apiDef[R any] struct {
 	// enabled reports whether the levels of the cluster's features permit the API; otherwise a
 	// request gets UNSUPPORTED_VERSION, whatever its client may do. nil: they always do.
 	enabled func(*metadata.Image) bool
+	// changes returns what an answer says was changed in groups, for the audit log. The metadata
+	// store records its changes itself. nil: nothing.
+	changes func(*Handler, R, kmsg.Response) []changedGroup
 	// handle answers, now or later, with call.respond. It must not block, except on a connection's
 	// own reader (Request.MayBlock). Its constructors are in waits.go.
 	handle handler[R]
@@ -64,6 +67,7 @@ type api struct {
 	protocol.API
 	handle     func(*Handler, *network.Request)
 	declared   bool                                            // it declares the rights that its requests need
+	audited    bool                                            // it declares what its answers change in groups
 	overloaded *kerr.Error                                     // as in apiDef
 	route      string                                          // as in apiDef
 	lost       func(b *Handler, r *network.Request, sent bool) // answers a request that was passed on in vain
@@ -80,7 +84,7 @@ func (l apiDef[R]) api() api {
 			return refuseWhole(any(req).(kmsg.Request), code)
 		}
 	}
-	return api{API: l.API, handle: l.serve, declared: l.asks.declared(), overloaded: l.overloaded,
+	return api{API: l.API, handle: l.serve, declared: l.asks.declared(), audited: l.changes != nil, overloaded: l.overloaded,
 		inProportion: l.inProportion, route: l.route.by, lost: l.lost}
 }
 
@@ -139,6 +143,7 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 		}
 		c.add = add
 	}
+	c.changed = recordChanges(c, req, l.changes)
 	if l.overloaded != nil {
 		n := int64(cost)
 		if l.copyBody != nil {
@@ -164,10 +169,10 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	if w := l.handle.waits; w != nil {
 		r.WaitsAt(w(b, req))
 	}
-	if !l.handle.atOnce {
+	l.handle.run(c, req)
+	if l.handle.elsewhere {
 		c.place.mayWait()
 	}
-	l.handle.run(c, req)
 	if bufpool.Invariants && !r.SaysWhere() {
 		panic(fmt.Sprintf("broker: the handler of %s left a request unanswered and said nowhere what it waits for", kmsg.NameForKey(l.Key)))
 	}
@@ -199,10 +204,15 @@ type call struct {
 	place  *place        // nil if none is needed
 	// add adds the answers of the parts that were refused; nil if there are none.
 	add func(kmsg.Response)
+	// changed records what an answer has changed; nil: nothing that is recorded here.
+	changed func(kmsg.Response)
 }
 
 // respond answers.
 func (c call) respond(resp kmsg.Response) {
+	if c.changed != nil {
+		c.changed(resp)
+	}
 	if c.add != nil {
 		c.add(resp)
 	}

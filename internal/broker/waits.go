@@ -23,8 +23,6 @@ type handler[R any] struct {
 	// waits returns where a request waits that run leaves unanswered, and for what (see
 	// network.Request.WaitsAt). nil: run answers before it returns, or says it itself.
 	waits waits[R]
-	// atOnce: run answers before it returns, and waits for nothing.
-	atOnce bool
 	// elsewhere: a shard computes the answer, for which the request takes no place here.
 	elsewhere bool
 }
@@ -36,7 +34,7 @@ type waits[R any] func(*Handler, R) (at *network.Waiter, about string)
 
 // answering makes a handler of a function that answers at once.
 func answering[R any](answer func(*Handler, *network.Request, R) kmsg.Response) handler[R] {
-	return handler[R]{run: func(c call, req R) { c.respond(answer(c.b, c.r, req)) }, atOnce: true}
+	return handler[R]{run: func(c call, req R) { c.respond(answer(c.b, c.r, req)) }}
 }
 
 // inBackground makes a handler of a function that blocks: it runs on a goroutine of its own. There
@@ -46,7 +44,7 @@ func inBackground[R any](at waits[R], answer func(context.Context, *Handler, *ne
 	return handler[R]{waits: at, run: func(c call, req R) {
 		c.b.work.Go(func() {
 			works.Set()
-			c.respond(answer(c.b.contextOf(c.r), c.b, c.r, req))
+			c.respond(answer(c.place.context(c.b.contextOf(c.r)), c.b, c.r, req))
 		})
 	}}
 }
@@ -70,6 +68,8 @@ type waiters struct {
 	group, members, transaction *network.Waiter
 	// shareFetch is of fetches of share groups, shareWrite of their acknowledgements.
 	shareFetch, shareWrite *network.Waiter
+	// shareOperator is of operators that ask for records of a share group.
+	shareOperator *network.Waiter
 }
 
 func newWaiters(b *Handler) waiters {
@@ -97,8 +97,9 @@ func newWaiters(b *Handler) waiters {
 			list = append(list, view.WaitStep{Step: view.StepGroup, For: "the other members of group " + view.Cut(id)})
 			return b.opt.Groups.Waits(id, "group "+view.Cut(id), list)
 		}},
-		transaction: &network.Waiter{Named: true, Steps: b.transactionSteps},
-		shareWrite:  fixed(view.StepCoordinator, "the share coordinator to store acknowledgements"),
+		transaction:   &network.Waiter{Named: true, Steps: b.transactionSteps},
+		shareOperator: fixed(view.StepBrokers, "the leader of a share partition to show its records"),
+		shareWrite:    fixed(view.StepCoordinator, "the share coordinator to store acknowledgements"),
 		shareFetch: &network.Waiter{Idle: true, Steps: func(_ string, list []view.WaitStep) []view.WaitStep {
 			return append(list, view.WaitStep{Step: view.StepRecords, For: "records that a member of a share group can acquire"})
 		}},

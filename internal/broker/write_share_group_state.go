@@ -19,6 +19,7 @@ func writeShareGroupStateAPI() api {
 		inProportion: true,
 		API:          protocol.API{Key: int16(kmsg.WriteShareGroupState), Max: 1},
 		asks:         asksShares[*kmsg.WriteShareGroupStateRequest](),
+		changes:      changedShareStates[*kmsg.WriteShareGroupStateRequest]("WRITE"),
 		overloaded:   kerr.CoordinatorLoadInProgress,
 		route:        toShares(sharesNamed[*kmsg.WriteShareGroupStateRequest]),
 		handle:       inBackground(atShares(sharesNamed[*kmsg.WriteShareGroupStateRequest]), writeShareGroupState),

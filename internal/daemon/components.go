@@ -256,7 +256,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		Self:       r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: r.member.Operator(),
 		Replicas: r.replicas, Settings: r.settings, Configs: b.configs, Audit: r.guard.Audit,
 		Groups: r.coordinators.Groups, Transactions: r.coordinators.Transactions.Service, Shares: r.coordinators.Shares,
-		ShareStates: r.coordinators.Desk, Letters: r.coordinators.Letters,
+		ShareStates: r.coordinators.Desk, Operators: r.coordinators.Desk, Letters: r.coordinators.Letters,
 		Coordinators: r.coordinators.Exchange, Exchange: r.coordinators.Exchange, Gate: r.coordinators.Gate,
 		Rules: r.guard.Rules, Quotas: r.guard.Quotas, Report: b.report, Telemetry: r.telemetry,
 		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level,
@@ -268,6 +268,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	}
 	r.coordinators.Desk.Watch(r.handlers.ShareStateChanged)
 	r.coordinators.Desk.WatchLeader(r.handlers.InspectShare)
+	r.coordinators.Desk.WatchOperator(r.handlers.OperateShare)
 	if err := r.coordinators.ServeShares(r.handlers.Shares, b.reg); err != nil {
 		return err
 	}

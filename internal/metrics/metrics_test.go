@@ -52,7 +52,7 @@ func everything(t *testing.T) *prometheus.Registry {
 		return view.Shares{Sessions: 2, Partitions: map[string]int{"ready": 3}, Loads: 4, Refused: 5,
 			Slow: []view.SlowShare{{Writing: time.Second, Full: time.Minute}},
 			Groups: []view.ShareGroup{{ID: "g", Sessions: 1, Records: map[string]int64{"acquired": 6}, Delivered: 7, Redelivered: 8,
-				TimedOut: 9, Archived: 10, Acknowledged: map[string]int64{"accept": 11}}}}
+				TimedOut: 9, Archived: 10, Acknowledged: map[string]int64{"accept": 11}, Copied: 12, Uncopied: 13, Failing: map[string]float64{"no_topic": 14}}}}
 	}))
 	must.OK(t, RegisterClients(reg, twoSeries))
 	must.OK(t, RegisterTransactions(reg, someTransactions))

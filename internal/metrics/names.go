@@ -148,6 +148,9 @@ const (
 	nameShareTimedOut     = "chronik_share_group_timed_out_total"
 	nameShareAcknowledged = "chronik_share_group_acknowledged_total"
 	nameShareArchived     = "chronik_share_group_archived_total"
+	nameShareCopied       = "chronik_share_group_letters_copied_total"
+	nameShareUncopied     = "chronik_share_group_letters_failed_total"
+	nameShareFailing      = "chronik_share_group_letters_failing_seconds"
 	nameShareOmitted      = "chronik_share_groups_omitted"
 
 	// Metrics of clients

@@ -53,7 +53,7 @@ func RegisterShares(reg prometheus.Registerer, source func() view.Shares) error 
 
 // shareDescs are the metrics of a group.
 type shareDescs struct {
-	members, records, delivered, redelivered, timedOut, archived, acknowledged *prometheus.Desc
+	members, records, delivered, redelivered, timedOut, archived, acknowledged, copied, uncopied, failing *prometheus.Desc
 }
 
 func shareGroupDescs(s *scraped) shareDescs {
@@ -67,6 +67,10 @@ func shareGroupDescs(s *scraped) shareDescs {
 		timedOut:    s.counter(nameShareTimedOut, "Deliveries that ended with a lock or with the session of the member.", "group"),
 		archived: s.counter(nameShareArchived,
 			"Records that no member gets again although none accepted them: they were rejected, or reached the delivery limit.", "group"),
+		copied:   s.counter(nameShareCopied, "Dead letters of a share group that were copied to their topic.", "group"),
+		uncopied: s.counter(nameShareUncopied, "Copies of dead letters that failed and are repeated.", "group"),
+		failing: s.gauge(nameShareFailing, "For how long copies of dead letters have failed, by the reason of the last failure.",
+			"group", "reason"),
 		acknowledged: s.counter(nameShareAcknowledged, "Records that members have acknowledged, by type.", "group", "type"),
 	}
 }
@@ -80,6 +84,11 @@ func (d *shareDescs) send(send sendFunc, g *view.ShareGroup) {
 	send(d.redelivered, float64(g.Redelivered), g.ID)
 	send(d.timedOut, float64(g.TimedOut), g.ID)
 	send(d.archived, float64(g.Archived), g.ID)
+	send(d.copied, float64(g.Copied), g.ID)
+	send(d.uncopied, float64(g.Uncopied), g.ID)
+	for reason, seconds := range g.Failing {
+		send(d.failing, seconds, g.ID, reason)
+	}
 	for by, n := range g.Acknowledged {
 		send(d.acknowledged, float64(n), g.ID, by)
 	}

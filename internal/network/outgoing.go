@@ -12,6 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/security/origin"
+	"github.com/chronik-io/chronik/internal/share"
 )
 
 // outgoing counts the encoded answers, of all connections together, that sockets have not taken
@@ -30,6 +31,10 @@ type outgoing struct {
 	held     atomic.Int64
 	waiting  atomic.Int64 // handlers in AwaitReaders
 	watching atomic.Bool
+
+	// turns are those of handlers that wait for the memory of an answer, addresses in turn.
+	// Handlers that answer at once and those that may wait do not wait for each other.
+	turns [2]*share.Places
 
 	mu sync.Mutex
 	// reserved is for answers that are being built: of handlers that answer at once, and of those
@@ -88,13 +93,17 @@ func (o *outgoing) await(ctx context.Context) {
 // connection ends. The request returns it with its answer. An answer that is larger than what is
 // free is alone: no other of its kind is built before it is answered, which is one that waits for
 // something or one that does not. So beyond the bound, there is one answer of each kind that is
-// being built, or has been. A handler calls it once, before it builds the answer, if MayBlock
-// returned true.
+// being built, or has been. Those that wait take turns by their addresses. A handler calls it once,
+// before it builds the answer, if MayBlock returned true.
 func (r *Request) ReserveAnswer(n int64, waits bool) {
 	o, kind := &r.conn.srv.outgoing, 0
 	if waits {
 		kind = 1
 	}
+	if o.turns[kind].Take(r.conn.span.ctx, nil, origin.Of(r.conn.ip)) != nil {
+		return
+	}
+	defer o.turns[kind].Leave()
 	for r.conn.span.ctx.Err() == nil {
 		o.mu.Lock()
 		held, reserved := o.held.Load(), o.reserved[kind]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -89,6 +90,10 @@ type Request struct {
 // maxKeptHead bounds the memory for an encoded answer that a Request keeps for its next use.
 const maxKeptHead = 16 << 10
 
+// encodings has memory in which answers are encoded before their size is known. An answer that
+// grows as it is encoded, and is kept in what it has grown into, takes five times its size.
+var encodings = sync.Pool{New: func() any { return new([]byte) }}
+
 // Respond answers with a response of kmsg, or with one that encodes itself. The response is encoded
 // during the call; its version must be the request's. Error 35 to an Unsupported request has
 // version 0.
@@ -99,8 +104,11 @@ func (r *Request) encode(resp interface{ AppendTo(dst []byte) []byte }) {
 		return
 	}
 	var prefix [protocol.MaxResponsePrefix]byte // overwritten when the length is known
-	r.head = append(r.head[:0], prefix[:r.prefixLen()]...)
-	r.head = resp.AppendTo(r.head)
+	large := encodings.Get().(*[]byte)
+	b := resp.AppendTo(append((*large)[:0], prefix[:r.prefixLen()]...))
+	r.head = append(r.head[:0], b...)
+	*large = b
+	encodings.Put(large)
 	r.outSize = len(r.head)
 	r.prefix(r.head[:0], r.outSize-r.prefixLen())
 	r.complete()

@@ -76,6 +76,15 @@ func (r *recorder) add(c changes, rounds []*round) {
 	}
 }
 
+// RaiseAbove has the leader epoch of a partition that this broker leads raised above known, if it is
+// still epoch: what is kept for the partition elsewhere has a later epoch than the metadata, which
+// were restored from a copy. The leader stays. It does not block.
+func (m *Manager) RaiseAbove(topic [16]byte, partition, epoch, known int32) {
+	c := newChanges()
+	c.raise[metadata.TopicPartition{Topic: topic, Partition: partition}] = metadata.Raise{From: epoch, Seen: known}
+	m.recorder.add(c, nil)
+}
+
 // run records changes until there are none or recording fails.
 func (r *recorder) run() {
 	label.Goroutine("replica record", "")

@@ -92,6 +92,9 @@ var (
 // New returns a share with as many places as half of the processors.
 func New() *Share { return newShare(Half()) }
 
+// Turns returns a place that is no part of the processors: its callers take turns by address.
+func Turns() *Places { return newShare(1).Of(Requests) }
+
 func newShare(places int) *Share {
 	s := &Share{free: places}
 	for c := range s.all {

@@ -120,6 +120,55 @@ func TestTheMemoryOfALargeBatch(t *testing.T) {
 		acked := a.ack(0, 1999, types...)
 		synctest.Wait()
 		s, _ := a.partition().Stats()
-		return differ(got, "0-1999:1", acked, "ok", s.Bytes < 2000*recordBytes, true)
+		return differ(got, "0-1999:1", acked, "ok", s.Bytes < 2000*window.RecordBytes, true)
+	})
+}
+
+// TestARestoreForgetsLeaderEpochs: a state has a later leader epoch than metadata that were restored
+// from a copy. The epoch is raised, and the group continues. Metadata that are only late are awaited.
+func TestARestoreForgetsLeaderEpochs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var raised []string
+		var w *world
+		w = newWorld(t, 1, func(o *Options) {
+			o.Raise = func(topic [16]byte, partition, epoch, known int32) {
+				raised = append(raised, fmt.Sprint(topic == w.key.Topic, partition, epoch, known))
+				w.mu.Lock()
+				w.epoch = known + 1000
+				w.mu.Unlock()
+				v := w.leader().view
+				v.mu.Lock()
+				v.epoch = known + 1000
+				v.mu.Unlock()
+				w.leader().ring(w)
+			}
+		})
+		defer w.close()
+		w.put(4, false)
+		w.elect(0, 0)
+		w.elect(0, 0)
+		a := w.join(w.leader(), "a")
+		a.fetch(4)
+		accepted := a.ack(0, 1, window.Accept)
+		synctest.Wait()
+		expect(t, "accept", accepted, "ok")
+		restore := func(epoch int32) {
+			w.mu.Lock()
+			w.epoch = epoch
+			w.mu.Unlock()
+			v := w.leader().view
+			v.mu.Lock()
+			v.epoch = epoch
+			v.mu.Unlock()
+			w.leader().ring(w)
+			synctest.Wait()
+		}
+		restore(1)
+		a.partition()
+		time.Sleep(time.Second)
+		expect(t, "raised at once", raised, "[]")
+		time.Sleep(5 * time.Second)
+		expect(t, "raised", raised, "[true 0 1 2]")
+		expect(t, "after the restore", show(a.fetch(10)), "2-3:2")
 	})
 }

@@ -72,6 +72,10 @@ type Options struct {
 	Sessions int
 	// Park notifies of new records and of changes of the leadership.
 	Park *purgatory.Purgatory
+	// Raise has the leader epoch of a data partition raised above known, if it is still epoch: a
+	// stored state knows a later one than the metadata, which were restored from a copy. It does not
+	// block, and may be called repeatedly. Nil: the load waits for other metadata.
+	Raise func(topic [16]byte, partition, epoch, known int32)
 	// Go runs a function that may block on another goroutine.
 	Go     func(func())
 	Logger *zap.Logger

@@ -85,9 +85,28 @@ type LettersView struct {
 	Pending int64
 	// Failing is for how long copies have failed without a success between, 0: they do not.
 	Failing time.Duration
-	// Err is why the last copy failed, empty if it did not.
-	Err string
+	// Err is why the last copy failed, empty if it did not, and Reason names the kind of that error,
+	// one of few.
+	Err, Reason string
 }
+
+// ReasonOf returns the kind of an error of a Copier, for metrics: that of its method Reason, and
+// "other" without one.
+func ReasonOf(err error) string {
+	var of interface{ Reason() string }
+	if errors.As(err, &of) {
+		return of.Reason()
+	}
+	return "other"
+}
+
+// unknown is the error of a group whose configs cannot be read.
+type unknown string
+
+func (e unknown) Error() string { return string(e) }
+
+// Reason is that of ReasonOf.
+func (e unknown) Reason() string { return "configs" }
 
 // view returns what operators see of the dead letters. The caller holds mu.
 func (c *letters) view(p *Partition) LettersView {
@@ -124,7 +143,7 @@ func (p *Partition) copyLetters() {
 	load, by, to := p.load, c.by, p.cfg.Letters
 	list := append([]window.Letters(nil), c.list...)
 	if by == nil || to.none() { // the group has no topic for them any more
-		p.archive(list)
+		p.archive(list, false)
 		return
 	}
 	to.Deliveries = p.cfg.Deliveries
@@ -146,7 +165,7 @@ func (to *LettersTo) none() bool { return to.Topic == "" && to.Unknown == "" }
 // copyTo blocks until letters are copied, or cannot be.
 func (p *Partition) copyTo(by Copier, to LettersTo, list []window.Letters) ([]window.Letters, error) {
 	if to.Unknown != "" {
-		return nil, errors.New(to.Unknown)
+		return nil, unknown(to.Unknown)
 	}
 	ctx, cancel := context.WithTimeout(p.l.ctx, copyTime)
 	defer cancel()
@@ -166,9 +185,10 @@ func (c *letters) above(start int64) (list []window.Letters) {
 // copied notes the result of a copy.
 func (p *Partition) copied(got []window.Letters, err error) {
 	c := &p.letters
-	if c.seen.Err = ""; err != nil {
+	if c.seen.Err, c.seen.Reason = "", ""; err != nil {
 		c.seen.Failed++
-		c.seen.Err = err.Error()
+		c.seen.Err, c.seen.Reason = err.Error(), ReasonOf(err)
+		p.total.letters(0, 1)
 		c.pause = min(max(2*c.pause, leastCopyPause), mostCopyPause)
 		if c.at = p.l.now() + c.pause; c.since == 0 {
 			c.since = p.l.now()
@@ -177,15 +197,18 @@ func (p *Partition) copied(got []window.Letters, err error) {
 	} else {
 		c.pause, c.since = 0, 0
 	}
-	p.archive(got)
+	p.archive(got, true)
 }
 
-// archive archives letters that were copied. The next ones follow when that is stored: a later
+// archive archives letters that were copied, or need no copy. The next ones follow when that is stored: a later
 // leader finds out about the last copies only.
-func (p *Partition) archive(got []window.Letters) {
+func (p *Partition) archive(got []window.Letters, copied bool) {
 	c := &p.letters
 	for _, g := range got {
-		c.seen.Copied += uint64(p.w.Copied(g.First, g.Last))
+		if n := p.w.Copied(g.First, g.Last); copied {
+			c.seen.Copied += uint64(n)
+			p.total.letters(n, 0)
+		}
 		var rest []window.Letters
 		for _, l := range c.list {
 			if l.First < g.First {

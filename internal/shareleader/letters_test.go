@@ -136,3 +136,41 @@ func TestManyDeadLettersAtOnce(t *testing.T) {
 		return differ(show(got), "0-9999:1", rejected, "ok", s.Start, int64(10_000), len(d.copies), 10_000, twice, 0)
 	}, d.with)
 }
+
+// TestTheReasonOfAFailedCopyIsNamed: metrics have a copy that fails with its reason, and totals that
+// outlive the share partition. A record without a topic for dead letters is no copy.
+func TestTheReasonOfAFailedCopyIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{}
+		w := newWorld(t, 1, d.with)
+		defer w.close()
+		w.put(3, false)
+		a := w.join(w.leader(), "a")
+		a.fetch(3)
+		a.ack(0, 0, window.Reject) // no topic yet
+		synctest.Wait()
+		w.settings.Letters.Topic, d.fails = "dlq", true
+		a.ack(1, 1, window.Reject)
+		time.Sleep(time.Second)
+		v, s := lettersOf(a.partition()), w.leader().Survey()
+		if v.Copied != 0 || v.Reason != "other" || v.Failing == 0 || s.Letters["g"][0] != 0 || s.Letters["g"][1] == 0 {
+			t.Errorf("%+v, %v", v, s.Letters)
+		}
+		w.settings.Letters.Unknown = "they are unreadable"
+		a.partition()
+		time.Sleep(time.Second)
+		if v := lettersOf(a.partition()); v.Reason != "configs" {
+			t.Errorf("%+v", v)
+		}
+		d.mu.Lock()
+		d.fails = false
+		d.mu.Unlock()
+		w.settings.Letters.Unknown = ""
+		a.partition()
+		time.Sleep(time.Second)
+		v, s = lettersOf(a.partition()), w.leader().Survey()
+		if v.Copied != 1 || v.Reason != "" || v.Failing != 0 || s.Letters["g"][0] != 1 {
+			t.Errorf("%+v, %v", v, s.Letters)
+		}
+	})
+}

@@ -42,6 +42,9 @@ const (
 	writeTime = 5 * time.Second
 	// idleTime is for how long a share partition without sessions stays in memory.
 	idleTime = 5 * time.Minute
+	// laterTime is for how long a load waits for metadata with the leader epoch that the stored state
+	// has, before it has the epoch raised.
+	laterTime = 2 * time.Second
 	// A timer that is lateAlarm late shows that the process stood still: requests that were sent
 	// meanwhile are unread, and stallGrace is the time to read them.
 	lateAlarm  = time.Second
@@ -54,9 +57,9 @@ const (
 const (
 	partitionBytes = 1024
 	memberBytes    = 160
-	// recordBytes is reserved for each record of an acquisition, up to reservedRecords: each may
-	// become a run of its own with a lock.
-	recordBytes     = 64
+	// windowBytes is what the first lock of a window takes: its node, its grant and its hold.
+	windowBytes = 4096
+	// reservedRecords is for how many records at most there must be memory before a fetch reads.
 	reservedRecords = 4096
 	// widestBatch is how many offsets a batch may have that is acquired whole although it exceeds
 	// the window: the largest share.partition.max.record.locks.
@@ -109,6 +112,8 @@ type Partition struct {
 	idleAt  time.Duration // 0: sessions name it
 	bell    bool          // it is watched in the purgatory
 	letters letters
+
+	operators []func(*kerr.Error) // that wait for the load, see whenReady
 
 	// What a Survey reports: what the window and its predecessors have counted, of that what was
 	// seen of this window, when the load began, and since when and at which SPSO the window is
@@ -255,6 +260,7 @@ func (p *Partition) left() {
 	}
 	p.state = ended
 	p.drop(p.err)
+	p.loaded(p.err)
 	p.l.remove(p)
 }
 
@@ -333,7 +339,13 @@ func (p *Partition) peeked(found sharestate.Peeked) {
 		p.fail(found.Err)
 		return
 	case found.Leader > p.epoch:
-		p.later(p.peek) // another broker leads, and the metadata here do not show it yet
+		// Another broker leads, and the metadata here do not show it yet. Or no broker ever will in
+		// that epoch: the metadata were restored.
+		if p.l.opt.Raise != nil && p.l.now()-p.loadAt >= laterTime {
+			epoch := p.epoch
+			p.do(func() { p.l.opt.Raise(p.key.Topic, p.key.Partition, epoch, found.Leader) })
+		}
+		p.later(p.peek)
 		return
 	}
 	// A group that starts at a time needs an index that may be on the disk.
@@ -432,6 +444,7 @@ func (p *Partition) opened(o sharestate.Opened) {
 		p.letters.by = p.l.opt.Letters.Copier(Source{Key: p.key, ID: p.id, Epoch: p.epoch, End: p.endIn(p.epoch)})
 	}
 	p.copyLetters()
+	p.loaded(nil)
 	p.wake()
 }
 

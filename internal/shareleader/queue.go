@@ -180,7 +180,8 @@ func (pl *Queued) Turn(most int64) (t Turn, ok bool, err *kerr.Error) {
 		return t, false, nil
 	}
 	// On a broker with little memory a reservation is a part of it, or none would ever fit.
-	if p.full(min(recordBytes*min(most, reservedRecords), p.l.opt.Memory.Size()/8)) && !p.l.opt.Broken.Has(TakeBeyond) {
+	enough := min(most, reservedRecords, p.l.opt.Memory.Size()/8/window.RecordBytes)
+	if p.room() < enough && !p.l.opt.Broken.Has(TakeBeyond) {
 		p.pressAt = now + pressed
 		return t, false, nil
 	}
@@ -262,6 +263,7 @@ func (pl *Queued) Take(s *Session, t window.Taking) (got []window.Delivery, lock
 			t.Strict, t.Records = true, widestBatch
 		}
 	}
+	p.bound(&t)
 	p.w.StartMoved(p.log.Ends().LogStart)
 	got = p.w.Take(t, nil)
 	p.pump()
@@ -269,4 +271,26 @@ func (pl *Queued) Take(s *Session, t window.Taking) (got []window.Delivery, lock
 		s.held[p] = struct{}{}
 	}
 	return got, p.cfg.Lock, true
+}
+
+// bound bounds an acquisition by the memory that is left, which others may have used since the turn
+// began: acknowledgements of the records are not refused.
+func (p *Partition) bound(t *window.Taking) {
+	most := int64(0)
+	for _, b := range t.Batches {
+		most += b.Last - b.Base + 1
+	}
+	room := p.room()
+	if most <= room || p.l.opt.Broken.Has(TakeBeyond) {
+		return
+	}
+	if t.Strict, t.Records = true, min(t.Records, room); room == 0 {
+		p.pressAt = t.Now + pressed
+	}
+}
+
+// room returns for how many more records there is memory.
+func (p *Partition) room() int64 {
+	m := p.l.opt.Memory
+	return max(0, m.Size()-m.Used()-windowBytes) / window.RecordBytes
 }

@@ -16,8 +16,17 @@ import (
 type total struct {
 	partitions int // guarded by Leader.mu
 
-	mu     sync.Mutex
-	counts window.Counts
+	mu             sync.Mutex
+	counts         window.Counts
+	copied, failed int64 // dead letters, and copies that failed
+}
+
+// letters counts dead letters that were copied, and copies that failed.
+func (t *total) letters(copied, failed int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.copied += copied
+	t.failed += failed
 }
 
 // maxFailed bounds the share partitions whose failed load is remembered, and failedTime is for how
@@ -109,7 +118,10 @@ type Surveyed struct {
 type Survey struct {
 	Partitions []Surveyed
 	Totals     map[string]window.Counts
-	Sessions   map[string]int
+	// Letters has by group how many dead letters were copied, and how many copies failed and were
+	// repeated.
+	Letters  map[string][2]int64
+	Sessions map[string]int
 	// Loads counts states that were loaded, and Refused writes that were refused, since New.
 	Loads, Refused int64
 }
@@ -123,14 +135,14 @@ func (l *Leader) Survey() Survey {
 	for _, p := range l.parts {
 		all = append(all, p)
 	}
-	s := Survey{Totals: make(map[string]window.Counts, len(l.totals)), Sessions: map[string]int{}, Loads: l.loads.Load(),
+	s := Survey{Totals: make(map[string]window.Counts, len(l.totals)), Letters: make(map[string][2]int64, len(l.totals)), Sessions: map[string]int{}, Loads: l.loads.Load(),
 		Refused: l.refused.Load()}
 	for k := range l.sessions.byKey {
 		s.Sessions[k.group]++
 	}
 	for group, t := range l.totals {
 		t.mu.Lock()
-		s.Totals[group] = t.counts
+		s.Totals[group], s.Letters[group] = t.counts, [2]int64{t.copied, t.failed}
 		t.mu.Unlock()
 	}
 	for k, f := range l.failed {

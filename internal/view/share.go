@@ -27,7 +27,12 @@ type ShareGroup struct {
 	// with a session. Archived records were rejected, or reached the delivery limit.
 	Delivered, Redelivered, TimedOut, Archived int64
 	Acknowledged                               map[string]int64
-	Offsets                                    []GroupOffset
+	// Copied counts dead letters that were copied to their topic, and Uncopied copies that failed
+	// and are repeated. Failing is by reason for how many seconds copies have failed, the longest of
+	// the share partitions.
+	Copied, Uncopied int64
+	Failing          map[string]float64
+	Offsets          []GroupOffset
 }
 
 // SlowShare is a share partition for which something takes time, or has failed.

@@ -18,13 +18,20 @@ type changes struct {
 // topicsChanged stores the current topics. Affected groups update their targets when a member next
 // sends a request.
 func (s *Shard) topicsChanged(e TopicsChanged) {
+	if !s.topicsUnknown() {
+		for _, g := range s.groups {
+			if c := g.share(); c != nil {
+				c.noteAdded(s.topics, e)
+			}
+		}
+	}
 	s.topics = e.Topics
 	if e.Times != nil {
 		s.times = e.Times
 	}
 	for _, g := range s.groups {
 		g.kind.topicsChanged(e)
-		if c := g.share(); c != nil && !c.waits && c.states.unfinished() {
+		if c := g.share(); c != nil && !c.waits && (c.states.unfinished() || len(c.added) > 0) {
 			s.setTimer(timerShares, g.id, "", 0)
 		}
 	}

@@ -86,9 +86,9 @@ func (c *classic) describe(r *kmsg.DescribeGroupsResponseGroup) {
 	for _, m := range c.list() {
 		d := kmsg.NewDescribeGroupsResponseGroupMember()
 		d.MemberID, d.InstanceID, d.ClientID, d.ClientHost = m.id, ptr(m.instance), m.clientID, m.clientHost
-		d.ProtocolMetadata, d.MemberAssignment = []byte{}, append([]byte{}, m.assignment...)
+		d.MemberAssignment = m.assignment // it is replaced, and never changed, as metadata are
 		if c.state == stable {
-			d.ProtocolMetadata = append(d.ProtocolMetadata, m.metadata(c.protocol)...)
+			d.ProtocolMetadata = m.metadata(c.protocol)
 		}
 		r.Members = append(r.Members, d)
 	}

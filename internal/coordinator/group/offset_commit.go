@@ -10,9 +10,10 @@ import (
 )
 
 // commit answers an OffsetCommit.
-func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
-	allowed, f := s.checkCommit(committer{group: req.Group, member: req.MemberID, instance: req.InstanceID, generation: req.Generation,
-		knowsEpochs: req.Version >= 9})
+func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest, moved func(topic string, partition int32, before int64)) {
+	by := committer{group: req.Group, member: req.MemberID, instance: req.InstanceID, generation: req.Generation,
+		knowsEpochs: req.Version >= 9}
+	allowed, f := s.checkCommit(by)
 	if f == nil {
 		f = s.checkCommitSize(s.commitOf(req))
 	}
@@ -20,7 +21,8 @@ func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
 		s.out.Reply(to, commitRefused(req, f.errorCode()))
 		return
 	}
-	if g := s.groups[req.Group]; g != nil {
+	g := s.groups[req.Group]
+	if g != nil {
 		g.kind.commitAllowed(s, g, req.MemberID)
 	}
 	resp := commitRefused(req, 0)
@@ -35,11 +37,27 @@ func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
 				result.ErrorCode = f.errorCode()
 				continue
 			}
+			if moved != nil && by.anonymous() {
+				if before := offsetOf(g, t.Topic, p.Partition); before < 0 || p.Offset < before {
+					moved(t.Topic, p.Partition, before)
+				}
+			}
 			s.emit(format.Key{Type: format.TypeOffset, Group: req.Group, Item: t.Topic, Partition: p.Partition},
 				s.committedNow(req, t.TopicID, p))
 		}
 	}
 	s.out.Reply(to, resp)
+}
+
+// offsetOf returns the committed offset of a group, which may be nil; -1: it has none.
+func offsetOf(g *group, topic string, partition int32) int64 {
+	if g == nil {
+		return -1
+	}
+	if o, committed := g.offsets[topic][partition]; committed {
+		return o.Offset
+	}
+	return -1
 }
 
 func (s *Shard) commitOf(req *kmsg.OffsetCommitRequest) commit {

@@ -62,7 +62,11 @@ type Request struct {
 	// Client ends when the client is gone; nil: it does not. What is computed for the request alone
 	// ends with it.
 	Client context.Context
-	Body   kmsg.Request
+	// Moved is called for each position that an OffsetCommit without a member moves back, or is the
+	// first of, before the answer: a reset, and not progress. before is -1 for the first. It may be
+	// nil.
+	Moved func(topic string, partition int32, before int64)
+	Body  kmsg.Request
 }
 
 // Viewer is a client as the rules of authorization know it. The texts have no NUL bytes.
@@ -208,7 +212,7 @@ func (s *Shard) request(to coordinator.Ticket, e Request) {
 		s.deleteShareOffsets(to, req)
 	case *kmsg.OffsetCommitRequest:
 		id = req.Group
-		s.commit(to, req)
+		s.commit(to, req, e.Moved)
 	case *kmsg.OffsetDeleteRequest:
 		id = req.Group
 		s.deleteOffsets(to, req)

@@ -27,6 +27,11 @@ type share struct {
 	// has the topics for which that is a Delete, and whether a part of it has failed.
 	asked   map[assign.TopicID]map[int32]struct{}
 	deletes map[assign.TopicID]bool
+	// added has the first partition that a topic has got since the group reads it: those at or
+	// above it begin with their first record, whatever share.auto.offset.reset is. Without that,
+	// what was produced to them before the first fetch would be skipped. A new coordinator does not
+	// know of them; their states are begun at once.
+	added map[assign.TopicID]int32
 	// failures counts failed requests in a row. waits: the next ones follow when timerShare is due.
 	failures int
 	waits    bool
@@ -45,7 +50,8 @@ type share struct {
 
 func newShare() *share {
 	return &share{members: map[string]*shareMember{}, target: map[string]assign.Assignment{}, states: newStates(),
-		asked: map[assign.TopicID]map[int32]struct{}{}, deletes: map[assign.TopicID]bool{}}
+		asked: map[assign.TopicID]map[int32]struct{}{}, deletes: map[assign.TopicID]bool{},
+		added: map[assign.TopicID]int32{}}
 }
 
 // shareMember is a member of a share group. Its assignment is replaced, never modified.

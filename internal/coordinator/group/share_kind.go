@@ -1,6 +1,7 @@
 package group
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -117,6 +118,44 @@ func (c *share) fire(s *Shard, g *group, key coordinator.TimerKey) {
 		if m := c.members[key.Part]; m != nil {
 			s.removeShareMember(g, m)
 		}
+	}
+}
+
+// noteAdded notes the partitions that topics of the group have got, and topics that its members
+// already subscribe to. before are the topics before the change.
+func (c *share) noteAdded(before Topics, e TopicsChanged) {
+	names := e.Changed
+	if e.All {
+		names = slices.Collect(maps.Keys(c.subscribed()))
+		for _, t := range c.states.initialized {
+			names = append(names, t.name)
+		}
+	}
+	for _, name := range names {
+		now, exists := e.Topics.ByName(name)
+		if !exists || now.Internal {
+			continue
+		}
+		_, reads := c.subscribed()[name]
+		first := int32(0)
+		if old, existed := before.ByName(name); existed && old.ID == now.ID {
+			first = old.Partitions
+			reads = reads || c.states.initialized[now.ID] != nil
+		}
+		if known, has := c.added[now.ID]; reads && first < now.Partitions && (!has || first < known) {
+			c.added[now.ID], c.searched = first, false
+		}
+	}
+	maps.DeleteFunc(c.added, func(id assign.TopicID, _ int32) bool {
+		_, exists := e.Topics.ByID(id)
+		return !exists
+	})
+}
+
+// complete forgets what was added to a topic all of whose partitions have states.
+func (c *share) complete(id assign.TopicID, partitions int32) {
+	if t := c.states.initialized[id]; t != nil && len(t.partitions) == int(partitions) {
+		delete(c.added, id)
 	}
 }
 

@@ -23,7 +23,8 @@ type SharePartition struct {
 
 // InitializeShares asks share coordinators for states of a group. Starts has an offset for each
 // partition, which replaces a state that exists; nil: none, and a state that exists stays. The
-// result is a SharesInitialized, exactly one.
+// result is a SharesInitialized, exactly one. With Added, new states begin with the first record of
+// their partitions, and a state that exists stays.
 //
 // The sender carries out the requests of a group in the order in which they were sent, one at a
 // time, also those of a former machine of this broker. So no Initialize is carried out after a
@@ -33,6 +34,7 @@ type InitializeShares struct {
 	StateEpoch int32
 	Partitions []SharePartition
 	Starts     []int64
+	Added      bool
 }
 
 // SharesInitialized is the result of an InitializeShares. Errs has one for each partition, nil for
@@ -110,10 +112,20 @@ func (s *Shard) initialize(g *group) {
 }
 
 func (s *Shard) askToInitialize(g *group, list []SharePartition) {
-	epoch := g.share().epoch
-	s.ask(g, list, func(list []SharePartition) any {
-		return InitializeShares{Group: g.id, StateEpoch: epoch, Partitions: list}
-	})
+	c := g.share()
+	var parts [2][]SharePartition
+	for _, p := range list {
+		i := 0
+		if first, has := c.added[p.Topic]; has && p.Partition >= first {
+			i = 1
+		}
+		parts[i] = append(parts[i], p)
+	}
+	for i, part := range parts {
+		s.ask(g, part, func(list []SharePartition) any {
+			return InitializeShares{Group: g.id, StateEpoch: c.epoch, Partitions: list, Added: i == 1}
+		})
+	}
 }
 
 // blocked reports whether the states of a topic are being deleted. An Initialize that is carried
@@ -123,14 +135,22 @@ func (s *Shard) blocked(c *share, id assign.TopicID) bool {
 	return deleting && !s.cfg.Broken.Has(InitializeWhileDeleting)
 }
 
-// withoutState returns the partitions of subscribed topics for which no state exists or is asked
-// for, without topics for which there is no memory or no room in the record.
+// withoutState returns the partitions of subscribed topics, and those that were added, for which no
+// state exists or is asked for, without topics for which there is no memory or no room in the
+// record.
 func (s *Shard) withoutState(c *share) (list []SharePartition) {
 	if c.searched {
 		return nil
 	}
 	extra, size, all := 0, 0, true
-	for _, name := range slices.Sorted(maps.Keys(c.subscribed())) {
+	names := slices.Collect(maps.Keys(c.subscribed()))
+	for id := range c.added {
+		if topic, exists := s.topics.ByID(id); exists {
+			names = append(names, topic.Name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		topic, exists := s.topics.ByName(name)
 		if !exists || topic.Internal {
 			continue
@@ -225,6 +245,11 @@ func (s *Shard) sharesInitialized(e SharesInitialized) {
 	}
 	if changed {
 		s.recordStates(g, &next)
+	}
+	for _, p := range e.Partitions {
+		if topic, exists := s.topics.ByID(p.Topic); exists {
+			c.complete(p.Topic, topic.Partitions)
+		}
 	}
 	s.noteAltered(c, e)
 	s.noteShares(g, failed)

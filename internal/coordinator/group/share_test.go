@@ -1,7 +1,9 @@
 package group
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -480,4 +482,45 @@ func TestShareStatesOfKafka(t *testing.T) {
 		t.Errorf("states: %+v", x)
 	}
 	w.replays()
+}
+
+// Partitions that a topic gets while a group reads it begin with their first record, also if the
+// group has no members then, or if a request for their states has failed. So does a topic that is
+// created while members subscribe to it. Those that are there before begin where the group's
+// configs say.
+func TestAddedPartitionsBeginWithTheirFirstRecord(t *testing.T) {
+	w, store := shareWorld(t)
+	begun := func(want string) {
+		t.Helper()
+		store.rest()
+		got := ""
+		for _, p := range slices.SortedFunc(maps.Keys(store.starts), func(a, b SharePartition) int {
+			return cmp.Or(slices.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))
+		}) {
+			topic, _ := w.topics.ByID(p.Topic)
+			got += fmt.Sprintf("%s%d:%d ", topic.Name, p.Partition, store.starts[p])
+		}
+		if got != want {
+			t.Errorf("states begin at %s\nwant %s", got, want)
+		}
+	}
+	a := w.newShareClient("a", "t", "u")
+	begun("t0:-1 t1:-1 t2:-1 ")
+	w.topic("t", 4)
+	begun("t0:-1 t1:-1 t2:-1 t3:-2 ")
+	w.topic("u", 2)
+	store.collect()
+	store.answer(func() bool { return true })
+	w.advance(time.Second)
+	begun("t0:-1 t1:-1 t2:-1 t3:-2 u0:-2 u1:-2 ")
+	a.epoch = -1
+	is(t, a.beat(), nil)
+	w.topic("t", 5)
+	begun("t0:-1 t1:-1 t2:-1 t3:-2 t4:-2 u0:-2 u1:-2 ")
+	w.topic("v", 1)
+	w.newShareClient("b", "v")
+	begun("t0:-1 t1:-1 t2:-1 t3:-2 t4:-2 u0:-2 u1:-2 v0:-1 ")
+	if n := len(w.shard.groups["g"].share().added); n > 0 {
+		t.Errorf("%d topics are still noted", n)
+	}
 }

@@ -97,6 +97,9 @@ func (d *shareStore) begin(r InitializeShares, i int) {
 	case r.Starts == nil && d.states[p]:
 	case r.Starts == nil:
 		d.states[p], d.starts[p], d.epochs[p] = true, -1, r.StateEpoch
+		if r.Added {
+			d.starts[p] = -2 // sharestate.FromFirst
+		}
 	case d.states[p] && r.StateEpoch <= d.epochs[p]:
 		d.w.t.Fatalf("the state of %v has epoch %d, altered in %d", p, d.epochs[p], r.StateEpoch)
 	default:

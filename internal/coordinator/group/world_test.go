@@ -474,7 +474,7 @@ func restored() cmp.Options {
 		cmpopts.IgnoreFields(streams{}, "waiting", "shutdown", "endpoints"),
 		// Requests to share coordinators are sent again. Clients repeat theirs.
 		cmpopts.IgnoreFields(share{}, "asked", "deletes", "failures", "waits", "deletions", "alterations", "removals", "dirty",
-			"searched"),
+			"searched", "added"),
 		// Caches, and memory, which weighs checks.
 		cmpopts.IgnoreFields(classic{}, "bytes", "stale"), cmpopts.IgnoreFields(consumer{}, "topic", "bytes"),
 		cmpopts.IgnoreFields(streams{}, "configured", "topicsHash", "bytes"),

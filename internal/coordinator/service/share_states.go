@@ -68,8 +68,11 @@ func (r *shareRequests) send(_, _ int32, request any, _ *groupcommit.Batch, done
 				items := make([]sharestate.Initializing, len(e.Partitions))
 				for i, p := range e.Partitions {
 					items[i] = sharestate.Initializing{Key: keyOf(e.Group, p), StateEpoch: e.StateEpoch, Start: -1}
-					if e.Starts != nil {
+					switch {
+					case e.Starts != nil:
 						items[i].Start = e.Starts[i]
+					case e.Added:
+						items[i].Start = sharestate.FromFirst
 					}
 				}
 				r.states.Initialize(ctx, items, done)

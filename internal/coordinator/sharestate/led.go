@@ -3,6 +3,7 @@ package sharestate
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 )
 
@@ -28,3 +29,16 @@ type Led struct {
 // Lag returns how many records a share group has to finish that begins at an offset, below the high
 // watermark, without the offsets from there on that are finished.
 func Lag(high, start, finished int64) int64 { return max(high-start-finished, 0) }
+
+// Operating is what an operator asks the leader of a share partition. Between brokers its body is
+// opaque.
+type Operating struct {
+	Key  format.Key
+	Body []byte
+}
+
+// Operated is the leader's answer.
+type Operated struct {
+	Err  *kerr.Error
+	Body []byte
+}

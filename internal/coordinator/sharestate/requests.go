@@ -20,13 +20,17 @@ import (
 //   - KAFKA_STORAGE_ERROR: the state is incomplete, and an Initialize without an offset leaves it.
 type Initialize []Initializing
 
-// Initializing begins a state. If there is one, it stays if Start is -1, or if both its state epoch
-// and its start are the same: then this is a repetition. Otherwise StateEpoch must be higher than
-// that of the state, which is replaced.
+// FromFirst is a start offset of Initializing: that of the first record in the partition.
+const FromFirst int64 = -2
+
+// Initializing begins a state. If there is one, it stays if Start is negative, or if both its state
+// epoch and its start are the same: then this is a repetition. Otherwise StateEpoch must be higher
+// than that of the state, which is replaced.
 type Initializing struct {
 	Key        format.Key
 	StateEpoch int32
 	// Start is the share-partition start offset; -1: the first leader that opens the state decides.
+	// FromFirst: the first record that the partition has.
 	Start int64
 }
 
@@ -163,7 +167,7 @@ func (s *Shard) known(k format.Key) bool {
 func (s *Shard) initialize(e Initializing) *kerr.Error {
 	st := s.states[e.Key]
 	switch {
-	case e.Key.Group == "" || len(e.Key.Group) > format.MaxGroup || e.StateEpoch < 0 || e.Start < -1:
+	case e.Key.Group == "" || len(e.Key.Group) > format.MaxGroup || e.StateEpoch < 0 || e.Start < FromFirst:
 		return kerr.InvalidRequest
 	case !s.known(e.Key):
 		return kerr.UnknownTopicOrPartition
@@ -185,6 +189,9 @@ func (s *Shard) initialize(e Initializing) *kerr.Error {
 		created = max(created, s.created+1)
 	}
 	next := &format.Snapshot{StateEpoch: e.StateEpoch, Leader: -1, Start: e.Start, Created: created}
+	if e.Start == FromFirst {
+		next.Start = 0 // the first take moves it to the log start
+	}
 	if st != nil {
 		next.Epoch = st.epoch + 1
 	}

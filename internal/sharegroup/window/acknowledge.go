@@ -160,8 +160,7 @@ func (k *acknowledging) holds(r run) bool {
 	if r.state != Acquired {
 		return false
 	}
-	l := &k.w.tree.locks
-	return l.grants.at(l.holds.at(r.ref).grant).member == k.member || k.w.cfg.Broken.Has(AnyMember)
+	return k.w.tree.locks.grants.at(r.ref).member == k.member || k.w.cfg.Broken.Has(AnyMember)
 }
 
 // repeats reports whether the member has acknowledged the records of a run in this way, and that is
@@ -169,8 +168,7 @@ func (k *acknowledging) holds(r run) bool {
 func (k *acknowledging) repeats(r run, by AckType) bool {
 	member := Member(r.ref)
 	if r.flags&held != 0 {
-		l := &k.w.tree.locks
-		member = l.grants.at(l.holds.at(r.ref).grant).member
+		member = k.w.tree.locks.grants.at(r.ref).member
 	}
 	if r.flags&(dirty|sent) == 0 || member != k.member {
 		return false
@@ -212,8 +210,7 @@ func (k *acknowledging) apply(p part) {
 // change applies an acknowledgement to offsets of a run that the member holds.
 func (k *acknowledging) change(r run, first, last int64, by AckType) {
 	w := k.w
-	l := &w.tree.locks
-	of := l.holds.at(r.ref).grant
+	of := r.ref
 	to := run{count: r.count, ref: uint32(k.member), flags: dirty}
 	w.counts.Acknowledged[by] += last - first + 1
 	switch by {
@@ -223,7 +220,7 @@ func (k *acknowledging) change(r run, first, last int64, by AckType) {
 			return
 		}
 		if k.renewed == 0 {
-			k.renewed = l.addGrant(k.member, k.now+w.cfg.Lock-w.extended, false)
+			k.renewed = w.granted(k.member, k.now, w.cfg.Lock, false)
 		}
 		w.tree.set(r, first, last, to, k.renewed)
 		return
@@ -264,7 +261,7 @@ func (k *acknowledging) delayFor(count int) uint32 {
 		return 0
 	}
 	if k.delayed == 0 || k.delay != delay {
-		k.delayed, k.delay = k.w.tree.locks.addGrant(k.member, k.now+delay-k.w.extended, true), delay
+		k.delayed, k.delay = k.w.granted(k.member, k.now, delay, true), delay
 	}
 	return k.delayed
 }

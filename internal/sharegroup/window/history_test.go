@@ -62,7 +62,7 @@ func (h history) store() Write {
 func (h history) is(want ...Run) {
 	h.Helper()
 	var got []Run
-	for r := range h.InFlight() {
+	for r := range h.InFlight(0) {
 		r.Deadline, r.Durable = 0, false
 		got = append(got, r)
 	}

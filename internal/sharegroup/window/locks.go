@@ -6,18 +6,31 @@ import (
 	"time"
 )
 
-// locks are the locks of a window. A grant is one acquisition or renewal: a member and a deadline.
-// Each run that it holds has a hold. A grant ends with its last hold.
+// locks are the locks of a window. A grant is a member and a deadline: that of acquisitions or
+// renewals, or of the delay of released records. Each kind of runs that it holds has a hold. A
+// grant ends with its last hold.
+//
+// Deadlines are rounded up to a multiple of a tick, and what has the same member and the same
+// deadline has one grant. So a member has few of them, however many requests it sends.
 type locks struct {
 	holds  slab[hold]
 	grants slab[grant]
 	heap   []uint32          // grants, the earliest deadline first
-	of     map[Member]uint32 // the first grant of each member, without those of delays
+	of     map[holder]uint32 // the first grant of each holder
 }
 
-// hold is the lock of a run.
+// holder is a member and what its grants are: acquisitions, or delays.
+type holder struct {
+	member Member
+	delay  bool
+}
+
+// ticks is how many ticks a lock lasts. It may last one more.
+const ticks = 16
+
+// hold is the lock of a kind of runs of a leaf.
 type hold struct {
-	first      int64 // of the run
+	leaf       *node
 	grant      uint32
 	prev, next uint32 // of the same grant
 }
@@ -29,31 +42,41 @@ type grant struct {
 	delay      bool          // not an acquisition: the time until released records are available
 	at         int32         // its place in the heap
 	head       uint32        // the first hold; 0: none
-	prev, next uint32        // of the same member
+	prev, next uint32        // of the same holder
 }
 
-// addGrant returns a grant without holds. The caller adds one at once.
-func (l *locks) addGrant(m Member, deadline time.Duration, delay bool) uint32 {
-	id := l.grants.add(grant{deadline: deadline, member: m, delay: delay, at: int32(len(l.heap))})
-	l.heap = append(l.heap, id)
-	l.up(len(l.heap) - 1)
-	if delay {
-		return id
+func (g *grant) holder() holder { return holder{g.member, g.delay} }
+
+// grantUntil returns the grant of a member whose deadline is at or at most a tick after a time. If
+// there is none, it adds one without holds. The caller adds a hold at once.
+func (l *locks) grantUntil(m Member, deadline, tick time.Duration, delay bool) uint32 {
+	if late := deadline % max(tick, 1); late > 0 {
+		deadline += tick - late
 	}
 	if l.of == nil {
-		l.of = make(map[Member]uint32)
+		l.of = make(map[holder]uint32)
 	}
-	if next := l.of[m]; next != 0 {
-		l.grants.at(id).next, l.grants.at(next).prev = next, id
+	of := holder{m, delay}
+	next := l.of[of]
+	for id := next; id != 0; id = l.grants.at(id).next {
+		if l.grants.at(id).deadline == deadline {
+			return id
+		}
 	}
-	l.of[m] = id
+	id := l.grants.add(grant{deadline: deadline, member: m, delay: delay, at: int32(len(l.heap)), next: next})
+	l.heap = append(l.heap, id)
+	l.up(len(l.heap) - 1)
+	if next != 0 {
+		l.grants.at(next).prev = id
+	}
+	l.of[of] = id
 	return id
 }
 
-// addHold adds a hold for a run to a grant.
-func (l *locks) addHold(of uint32, first int64) uint32 {
+// addHold adds a hold for a kind of a leaf to a grant.
+func (l *locks) addHold(of uint32, leaf *node) uint32 {
 	g := l.grants.at(of)
-	id := l.holds.add(hold{first: first, grant: of, next: g.head})
+	id := l.holds.add(hold{leaf: leaf, grant: of, next: g.head})
 	if g.head != 0 {
 		l.holds.at(g.head).prev = id
 	}
@@ -86,11 +109,10 @@ func (l *locks) freeGrant(id uint32) {
 	switch {
 	case g.prev != 0:
 		l.grants.at(g.prev).next = g.next
-	case g.delay:
 	case g.next != 0:
-		l.of[g.member] = g.next
+		l.of[g.holder()] = g.next
 	default:
-		delete(l.of, g.member)
+		delete(l.of, g.holder())
 	}
 	last := len(l.heap) - 1
 	l.swap(int(g.at), last)

@@ -15,6 +15,7 @@ type plain struct {
 	sentStart  int64 // of the write under way
 	stored     int64 // start
 	startDue   bool
+	extended   time.Duration
 	dropped    bool
 	closed     bool
 }
@@ -67,6 +68,15 @@ func (p *plain) startMoved(start int64) {
 	}
 	p.end = max(p.end, p.start)
 	p.advance()
+}
+
+// until returns a deadline.
+func (p *plain) until(now, d time.Duration) time.Duration {
+	at, tick := now+d-p.extended, d/16
+	for tick > 1 && at > 0 && at%tick != 0 {
+		at++
+	}
+	return at + p.extended
 }
 
 func (p *plain) dead(s *slot) {
@@ -129,7 +139,7 @@ func (k *plainTaking) hold(o int64) {
 		s = &slot{}
 		k.slots[o], k.end = s, o+1
 	}
-	s.state, s.member, s.deadline = Acquired, k.t.Member, k.t.Now+k.cfg.Lock
+	s.state, s.member, s.deadline = Acquired, k.t.Member, k.until(k.t.Now, k.cfg.Lock)
 	s.count++
 	k.taken++
 	if n := len(k.out) - 1; n >= 0 && !k.closed && k.out[n].Last == o-1 && k.out[n].Count == s.count {
@@ -275,7 +285,7 @@ func (p *plain) acknowledge(m Member, now time.Duration, acks []Ack) (wait uint6
 			}
 			return true
 		case by == Renew:
-			s.deadline = now + p.cfg.Lock
+			s.deadline = p.until(now, p.cfg.Lock)
 			return true
 		}
 		wait = p.writes + 1
@@ -293,13 +303,50 @@ func (p *plain) acknowledge(m Member, now time.Duration, acks []Ack) (wait uint6
 				delay = min(2*delay, p.cfg.RetryMax)
 			}
 			if p.release(s, m); s.state == Available && min(delay, p.cfg.RetryMax) > 0 {
-				s.state, s.deadline = Delayed, now+min(delay, p.cfg.RetryMax)
+				s.state, s.deadline = Delayed, p.until(now, min(delay, p.cfg.RetryMax))
 			}
 		}
 		return true
 	})
 	p.advance()
 	return wait, true
+}
+
+// operate returns what became of the offsets that an operator named, and those that it changed.
+func (p *plain) operate(by AckType, now time.Duration, first, last int64) (o Operated, changed []int64) {
+	for at := first; at <= last && !p.dropped; at++ {
+		s := p.slots[at]
+		switch {
+		case at < p.start:
+			o.Below++
+		case at >= p.end:
+			o.Beyond++
+		case s.state.terminal() || s.state == Archiving:
+			o.Finished++
+		case by == Release && s.state != Acquired:
+			o.Available++
+		default:
+			o.Changed++
+			changed = append(changed, at)
+		}
+	}
+	for _, at := range changed {
+		s := p.slots[at]
+		if by == Reject {
+			s.member, s.pending, s.deadline = 0, 1, 0
+			p.dead(s)
+			continue
+		}
+		delay := p.cfg.Retry
+		for range s.count - 1 {
+			delay = min(2*delay, p.cfg.RetryMax)
+		}
+		if p.release(s, 0); s.state == Available && min(delay, p.cfg.RetryMax) > 0 {
+			s.state, s.deadline = Delayed, now+min(delay, p.cfg.RetryMax)
+		}
+	}
+	p.advance()
+	return o, changed
 }
 
 // end ends the deliveries and delays that which accepts.
@@ -333,6 +380,7 @@ func (p *plain) releaseAll(m Member) (int64, bool) {
 }
 
 func (p *plain) extend(d time.Duration) {
+	p.extended += d
 	for _, s := range p.slots {
 		if s.state == Acquired || s.state == Delayed {
 			s.deadline += d

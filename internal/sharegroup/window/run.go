@@ -31,11 +31,11 @@ func (s State) String() string {
 // terminal reports whether an offset is finished.
 func (s State) terminal() bool { return s == Acknowledged || s == Archived }
 
-// run is a range of offsets with equal values. Its size counts: 1,000,000 records that are acquired
-// in 100 share partitions may each be a run.
+// run is a range of offsets with equal values. 1,000,000 records that are acquired in 100 share
+// partitions may each be a run, so leaves store them packed.
 type run struct {
 	first, n int64
-	// ref is a hold if the run has the flag held. Otherwise it is the member whose acknowledgement
+	// ref is a grant if the run has the flag held. Otherwise it is the member whose acknowledgement
 	// is not durable yet, or 0.
 	ref   uint32
 	count uint16 // deliveries
@@ -47,7 +47,7 @@ type run struct {
 const (
 	dirty   uint8 = 1 << iota // the next write has its mark; its value, 1, is added up
 	sent                      // the write under way has its mark
-	held                      // ref is a hold
+	held                      // ref is a grant
 	copying                   // it is being copied as a dead letter
 )
 
@@ -58,21 +58,27 @@ const (
 	hasAvailable uint8 = 1 << iota
 	hasDirty
 	hasSent
-	hasCopy // Archiving, durable, and not being copied yet
+	hasCopy     // Archiving, durable, and not being copied yet
+	hasAcquired // Acquired
 )
 
 // has returns the properties of the run.
-func (r run) has() (has uint8) {
-	if r.state == Available {
+func (r *run) has() uint8 { v := r.values(); return v.has() }
+
+func (v *values) has() (has uint8) {
+	switch v.state {
+	case Available:
 		has |= hasAvailable
+	case Acquired:
+		has |= hasAcquired
 	}
-	if r.flags&dirty != 0 {
+	if v.flags&dirty != 0 {
 		has |= hasDirty
 	}
-	if r.flags&sent != 0 {
+	if v.flags&sent != 0 {
 		has |= hasSent
 	}
-	if r.state == Archiving && r.flags&(dirty|sent|copying) == 0 {
+	if v.state == Archiving && v.flags&(dirty|sent|copying) == 0 {
 		has |= hasCopy
 	}
 	return has

@@ -134,7 +134,7 @@ func (k *taking) acquire(first int64, b Batch) bool {
 			n = min(n, k.Records-k.taken, space)
 		}
 		r := run{first: w.end, n: n, count: 1, state: Acquired, flags: held}
-		r.ref = w.tree.locks.addHold(k.granted(), r.first)
+		r.ref = k.granted()
 		w.tree.add(r)
 		w.end += n
 		k.note(r.first, r.last(), 1)
@@ -184,7 +184,7 @@ func (k *taking) acquireKnown(first int64, b Batch) bool {
 func (k *taking) next(first, last int64) (run, bool) {
 	if k.w.cfg.Broken.Has(TakeHeld) && first < k.w.end && first <= last {
 		r := k.w.tree.get(first)
-		return r, !r.state.terminal() && (r.state != Acquired || k.w.tree.locks.holds.at(r.ref).grant != k.grant)
+		return r, !r.state.terminal() && (r.state != Acquired || r.ref != k.grant)
 	}
 	r, ok := k.w.tree.next(first, hasAvailable)
 	return r, ok && r.first <= last
@@ -227,7 +227,7 @@ func (k *taking) acquireRun(r run, first, last int64) {
 // granted returns the grant of this acquisition.
 func (k *taking) granted() uint32 {
 	if k.grant == 0 {
-		k.grant = k.w.tree.locks.addGrant(k.Member, k.Now+k.w.cfg.Lock-k.w.extended, false)
+		k.grant = k.w.granted(k.Member, k.Now, k.w.cfg.Lock, false)
 	}
 	return k.grant
 }

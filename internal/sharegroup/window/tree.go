@@ -1,12 +1,17 @@
 package window
 
-import "slices"
+import (
+	"math"
+	"slices"
+	"sync"
+	"unsafe"
+)
 
 // bounds are how many elements a node may have.
 type bounds struct{ runs, kids int }
 
-// usual are the bounds outside of tests. A change may exceed them before it splits a node, and then
-// fills an allocation: 64 runs, 32 kids.
+// usual are the bounds outside of tests. A change may exceed them before it splits a node: mostRuns
+// runs, 32 kids, which fill an allocation.
 func usual() bounds { return bounds{runs: 62, kids: 31} }
 
 // tree holds the runs of a window in the order of their offsets, without holes between them, and
@@ -20,29 +25,52 @@ type tree struct {
 	bounds bounds
 	root   *node // nil: no runs
 	locks  locks
-	runs   int
 	nodes  int
+	bytes  int // of what leaves refer to
+	// cut is where a change has made a leaf longer: the index of its first new run.
+	cut int
 	// visits counts nodes that calls have visited, for tests.
 	visits int
 }
 
 // node is a leaf with runs, or has kids.
 type node struct {
-	sum  sum
-	runs []run
-	kids []*node
+	sum    sum
+	kids   []*node
+	packed []byte
+	kinds  []kind
 }
+
+const (
+	nodeBytes = int(unsafe.Sizeof(node{}))
+	kindBytes = int(unsafe.Sizeof(kind{}))
+)
 
 // sum describes the runs of a node.
 type sum struct {
-	first   int64
-	offsets [states]int64 // how many, by state
-	has     uint8         // properties that a run has
-	due     int32         // runs that are dirty
+	first    int64
+	offsets  [states]int64 // how many, by state
+	runs     int32
+	due      int32 // runs that are dirty
+	acquired int32 // runs that are acquired
+	has      uint8 // properties that a run has
 }
 
 // size returns how many elements a node has.
-func (n *node) size() int { return len(n.runs) + len(n.kids) }
+func (n *node) size() int {
+	if n.kids != nil {
+		return len(n.kids)
+	}
+	return int(n.sum.runs)
+}
+
+// runs returns how many runs there are.
+func (t *tree) runs() int {
+	if t.root == nil {
+		return 0
+	}
+	return int(t.root.sum.runs)
+}
 
 // most returns how many elements a node may have.
 func (t *tree) most(n *node) int {
@@ -52,19 +80,12 @@ func (t *tree) most(n *node) int {
 	return t.bounds.kids
 }
 
-// find returns the index of the element that has an offset: the last one that does not begin above
-// it, or 0.
+// find returns the index of the kid that has an offset: the last one that does not begin above it,
+// or 0.
 func (n *node) find(at int64) int {
-	low, high := 0, n.size() // the result is in [low, high)
+	low, high := 0, len(n.kids) // the result is in [low, high)
 	for high-low > 1 {
-		mid := (low + high) / 2
-		var first int64
-		if n.kids == nil {
-			first = n.runs[mid].first
-		} else {
-			first = n.kids[mid].sum.first
-		}
-		if first <= at {
+		if mid := (low + high) / 2; n.kids[mid].sum.first <= at {
 			low = mid
 		} else {
 			high = mid
@@ -75,29 +96,21 @@ func (n *node) find(at int64) int {
 
 // summarize computes the sums of a node from its elements.
 func (n *node) summarize() {
-	var s sum
 	if n.kids == nil {
-		for i := range n.runs {
-			r := &n.runs[i]
-			s.offsets[r.state] += r.n
-			s.has |= r.has()
-			s.due += int32(r.flags & dirty)
-		}
-		if len(n.runs) > 0 {
-			s.first = n.runs[0].first
-		}
-		n.sum = s
+		n.sum = summed(n.unpack(nil))
 		return
 	}
-	for _, k := range n.kids {
-		for i, m := range k.sum.offsets {
-			s.offsets[i] += m
+	var s sum
+	for i := len(n.kids) - 1; i >= 0; i-- {
+		k := n.kids[i]
+		s.first = k.sum.first
+		for state, m := range k.sum.offsets {
+			s.offsets[state] += m
 		}
 		s.has |= k.sum.has
+		s.runs += k.sum.runs
 		s.due += k.sum.due
-	}
-	if len(n.kids) > 0 {
-		s.first = n.kids[0].sum.first
+		s.acquired += k.sum.acquired
 	}
 	n.sum = s
 }
@@ -127,7 +140,8 @@ func (t *tree) get(at int64) run {
 	for t.visits++; n.kids != nil; t.visits++ {
 		n = n.kids[n.find(at)]
 	}
-	return n.runs[n.find(at)]
+	r, _ := n.seek(at, math.MaxUint64)
+	return r
 }
 
 // next returns the first run with a property that has an offset at or above at.
@@ -143,16 +157,16 @@ func (t *tree) nextIn(n *node, at int64, property uint8) (run, bool) {
 		return run{}, false
 	}
 	t.visits++
-	i := n.find(at)
 	if n.kids == nil {
-		for _, r := range n.runs[i:] {
-			if r.has()&property != 0 && r.last() >= at {
-				return r, true
+		kinds := uint64(0)
+		for i := range n.kinds {
+			if n.kinds[i].has()&property != 0 {
+				kinds |= 1 << i
 			}
 		}
-		return run{}, false
+		return n.seek(at, kinds)
 	}
-	for _, k := range n.kids[i:] {
+	for _, k := range n.kids[n.find(at):] {
 		if r, ok := t.nextIn(k, at, property); ok {
 			return r, true
 		}
@@ -166,113 +180,148 @@ func (t *tree) add(r run) {
 		t.root = &node{}
 		t.nodes++
 	}
-	t.edit(r.first, 0, r)
+	t.change(r.first, func(runs []run) []run {
+		t.cut = len(runs)
+		return join(append(runs, r), t.cut-1, t.cut)
+	})
 }
 
-// replace puts parts, which may be none, in the place of the run that has an offset.
-func (t *tree) replace(at int64, parts ...run) { t.edit(at, 1, parts...) }
+// replace puts parts in the place of the run that has an offset.
+func (t *tree) replace(at int64, parts ...run) {
+	t.change(at, func(runs []run) []run {
+		i := 0
+		for runs[i].last() < at {
+			i++
+		}
+		t.cut = i
+		return join(slices.Replace(runs, i, i+1, parts...), i-1, i+len(parts))
+	})
+}
 
-func (t *tree) edit(at int64, old int, parts ...run) {
-	right := t.editIn(t.root, at, old, parts)
-	if right != nil {
+// scratch are the runs of a leaf while they are read and changed.
+type scratch [mostRuns + 2]run
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// change changes the leaf that has an offset, or is the one before it: f gets its runs, and returns
+// those that it has then. They may be two more.
+func (t *tree) change(at int64, f func([]run) []run) {
+	buf := scratches.Get().(*scratch)
+	if right := t.changeIn(t.root, at, f, buf); right != nil {
 		t.root = &node{kids: append(make([]*node, 0, 2), t.root, right)}
 		t.root.summarize()
 		t.nodes++
 	}
+	scratches.Put(buf)
+	t.lower()
+}
+
+// lower removes nodes above the only node that has more than one element.
+func (t *tree) lower() {
 	for len(t.root.kids) == 1 {
 		t.root = t.root.kids[0]
 		t.nodes--
 	}
 	if t.root.size() == 0 {
+		t.bytes -= t.root.bytes()
 		t.root = nil
 		t.nodes--
 	}
 }
 
-// editIn replaces old runs, 1 or 0, at an offset in a node. It returns the right half of a node
-// that had to be split.
-func (t *tree) editIn(n *node, at int64, old int, parts []run) (right *node) {
+// changeIn changes a leaf at or below a node. It returns the right part of a node that had to be
+// split.
+func (t *tree) changeIn(n *node, at int64, f func([]run) []run, buf *scratch) (right *node) {
 	t.visits++
-	i := n.find(at)
 	if n.kids == nil {
-		if i++; len(n.runs) == 0 {
-			i = 0
+		runs := f(n.unpack(buf[:0]))
+		if len(runs) > t.bounds.runs {
+			part := splitAt(len(runs), t.bounds.runs, t.cut)
+			right = &node{}
+			t.nodes++
+			// First, so that no grant is without a hold meanwhile.
+			t.pack(right, runs[part:])
+			runs = runs[:part]
 		}
-		n.runs = slices.Replace(room(n.runs, len(parts)-old), i-old, i, parts...)
-		t.runs += len(parts) - old
-		t.join(n, i-old-1, i-old+len(parts))
-	} else if r := t.editIn(n.kids[i], at, old, parts); r != nil {
+		t.pack(n, runs)
+		return right
+	}
+	i := n.find(at)
+	if r := t.changeIn(n.kids[i], at, f, buf); r != nil {
 		n.kids = slices.Insert(n.kids, i+1, r)
 	} else {
-		t.shrink(n, i)
+		t.shrink(n, i, buf)
 	}
-	if n.size() > t.most(n) {
-		right = t.split(n)
+	if len(n.kids) > t.bounds.kids {
+		right = t.split(n, splitAt(len(n.kids), t.bounds.kids, i))
 	}
 	n.summarize()
 	return right
 }
 
-// room returns the runs of a leaf with space for more, in an allocation without waste: most memory
-// of a window is in its leaves.
-func room(runs []run, more int) []run {
-	need := len(runs) + more
-	if need <= cap(runs) {
-		return runs
+// splitAt returns how many of n elements stay in a node that may have fewer, and is split because
+// some were added at an index. Those who acknowledge in order add all of them near one end, and
+// come back there. So the rest is a node that is nearly full.
+func splitAt(n, most, at int) int {
+	switch part := max(n/8, n-most); {
+	case at < 2*part:
+		return part
+	case at >= n-2*part:
+		return n - part
 	}
-	size := 4
-	for size < need {
-		size *= 2
-	}
-	return append(make([]run, 0, size), runs...)
+	return n / 2
 }
 
-// join merges equal neighbours among the runs a to b of a leaf.
-func (t *tree) join(n *node, a, b int) {
-	for i := min(b, len(n.runs)-1); i > max(a, 0); i-- {
-		left, right := &n.runs[i-1], n.runs[i]
-		if t.equal(*left, right) {
-			left.n += right.n
-			if right.flags&held != 0 {
-				t.locks.freeHold(right.ref)
-			}
-			n.runs = slices.Delete(n.runs, i, i+1)
-			t.runs--
-		}
-	}
-}
-
-// equal reports whether two neighbours can be one run.
-func (t *tree) equal(a, b run) bool {
-	if a.state != b.state || a.count != b.count || a.flags != b.flags {
-		return false
-	}
-	if a.flags&held != 0 {
-		return t.locks.holds.at(a.ref).grant == t.locks.holds.at(b.ref).grant
-	}
-	return a.ref == b.ref
-}
-
-// split moves the right half of a node into another one.
-func (t *tree) split(n *node) *node {
+// split moves the kids of a node from an index on into another node.
+func (t *tree) split(n *node, at int) *node {
 	t.nodes++
-	right := &node{}
-	if half := n.size() / 2; n.kids == nil {
-		right.runs = room(nil, n.size()-half)
-		right.runs = append(right.runs, n.runs[half:]...)
-		n.runs = append(room(nil, half), n.runs[:half]...)
-	} else {
-		right.kids = slices.Clone(n.kids[half:])
-		clear(n.kids[half:])
-		n.kids = n.kids[:half]
-	}
+	right := &node{kids: slices.Clone(n.kids[at:])}
+	clear(n.kids[at:])
+	n.kids = n.kids[:at]
 	right.summarize()
 	return right
 }
 
+// update changes all runs with a property. f gets them in order, and must not change their offsets.
+func (t *tree) update(property uint8, f func(*run)) {
+	if t.root == nil {
+		return
+	}
+	buf := scratches.Get().(*scratch)
+	t.updateIn(t.root, property, f, buf)
+	scratches.Put(buf)
+	t.lower()
+}
+
+func (t *tree) updateIn(n *node, property uint8, f func(*run), buf *scratch) {
+	if n.sum.has&property == 0 {
+		return
+	}
+	t.visits++
+	if n.kids == nil {
+		runs := n.unpack(buf[:0])
+		for i := range runs {
+			if runs[i].has()&property != 0 {
+				f(&runs[i])
+			}
+		}
+		t.pack(n, join(runs, 0, len(runs)-1))
+		return
+	}
+	for _, k := range n.kids {
+		t.updateIn(k, property, f, buf)
+	}
+	for i := len(n.kids) - 1; i >= 0; i-- {
+		if i < len(n.kids) {
+			t.shrink(n, i, buf)
+		}
+	}
+	n.summarize()
+}
+
 // shrink removes the kid i of a node if it is empty, and joins it with a neighbour if both are
 // small.
-func (t *tree) shrink(n *node, i int) {
+func (t *tree) shrink(n *node, i int, buf *scratch) {
 	k := n.kids[i]
 	small := func(j int) bool {
 		return j >= 0 && j < len(n.kids) && k.size()+n.kids[j].size() <= t.most(k)/2
@@ -280,26 +329,30 @@ func (t *tree) shrink(n *node, i int) {
 	switch {
 	case k.size() == 0:
 		n.kids = slices.Delete(n.kids, i, i+1)
+		t.nodes--
+		t.bytes -= k.bytes()
 	case small(i + 1):
-		t.merge(n, i)
-		return
+		t.merge(n, i, buf)
 	case small(i - 1):
-		t.merge(n, i-1)
-		return
-	default:
-		return
+		t.merge(n, i-1, buf)
 	}
-	t.nodes--
 }
 
 // merge moves the elements of the kid i+1 of a node into the kid i.
-func (t *tree) merge(n *node, i int) {
+func (t *tree) merge(n *node, i int, buf *scratch) {
 	left, right := n.kids[i], n.kids[i+1]
-	at := len(left.runs)
-	left.runs, left.kids = append(left.runs, right.runs...), append(left.kids, right.kids...)
-	t.join(left, at-1, at)
-	left.summarize()
-	n.kids = slices.Delete(n.kids, i+1, i+2)
+	if left.kids == nil {
+		runs := left.unpack(buf[:0])
+		at := len(runs)
+		t.pack(left, join(right.unpack(runs), at-1, at))
+		t.pack(right, nil)
+		t.bytes -= right.bytes()
+	} else {
+		left.kids = append(left.kids, right.kids...)
+		left.summarize()
+	}
+	n.kids = slices.Delete(n.kids, i, i+1)
+	n.kids[i] = left
 	t.nodes--
 }
 
@@ -308,56 +361,43 @@ func (t *tree) merge(n *node, i int) {
 func (t *tree) set(r run, first, last int64, to run, grant uint32) {
 	to.first, to.n, to.flags = first, last-first+1, to.flags&^held
 	if grant != 0 {
-		to.ref, to.flags = t.locks.addHold(grant, first), to.flags|held
+		to.ref, to.flags = grant, to.flags|held
 	}
-	var parts [3]run
-	n, free := 0, r.flags&held != 0 // free: r's hold has no run
+	parts := make([]run, 0, 3)
 	if first > r.first {
 		left := r
-		left.n, free = first-r.first, false
-		parts[n] = left
-		n++
+		left.n = first - r.first
+		parts = append(parts, left)
 	}
-	parts[n] = to
-	n++
+	parts = append(parts, to)
 	if last < r.last() {
 		right := r
 		right.first, right.n = last+1, r.last()-last
-		switch {
-		case free:
-			t.locks.holds.at(r.ref).first, free = right.first, false
-		case r.flags&held != 0:
-			right.ref = t.locks.addHold(t.locks.holds.at(r.ref).grant, right.first)
-		}
-		parts[n] = right
-		n++
+		parts = append(parts, right)
 	}
-	if free {
-		t.locks.freeHold(r.ref)
-	}
-	t.replace(r.first, parts[:n]...)
+	t.replace(r.first, parts...)
 }
 
-// drop removes the offsets of the first run below an offset.
-func (t *tree) drop(r run, below int64) {
-	if r.last() >= below {
-		at := r.first
-		r.n, r.first = r.last()-below+1, below
-		if r.flags&held != 0 {
-			t.locks.holds.at(r.ref).first = below
+// drop removes the offsets below one from the first leaf. There is a run. It reports whether a
+// dirty run has lost offsets.
+func (t *tree) drop(below int64) (lost bool) {
+	t.change(t.root.sum.first, func(runs []run) []run {
+		for ; len(runs) > 0 && runs[0].first < below; runs = runs[1:] {
+			r := &runs[0]
+			lost = lost || r.flags&dirty != 0
+			if r.last() >= below {
+				r.n, r.first = r.last()-below+1, below
+				break
+			}
 		}
-		t.replace(at, r)
-		return
-	}
-	if r.flags&held != 0 {
-		t.locks.freeHold(r.ref)
-	}
-	t.replace(r.first)
+		return runs
+	})
+	return lost
 }
 
 // all yields the runs in order, until yield returns false.
 func (n *node) all(yield func(run) bool) bool {
-	for _, r := range n.runs {
+	for _, r := range n.unpack(nil) {
 		if !yield(r) {
 			return false
 		}

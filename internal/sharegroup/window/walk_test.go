@@ -68,7 +68,7 @@ func newWalk(roll func(n int) int, broken Broken) *walk {
 }
 
 func (x *walk) config() Config {
-	c := Config{Broken: x.broken, Locks: int64(4 + x.roll(30)), Deliveries: 2 + x.roll(6), Lock: 10,
+	c := Config{Broken: x.broken, Locks: int64(4 + x.roll(30)), Deliveries: 2 + x.roll(6), Lock: []time.Duration{10, 50}[x.roll(2)],
 		Retry: time.Duration(x.roll(2)), RetryMax: 5, DeadLetters: x.roll(2) == 0}
 	if x.roll(3) > 0 {
 		c.bounds = bounds{runs: 2 + x.roll(6), kids: 2 + x.roll(3)}
@@ -162,7 +162,7 @@ func (x *walk) compare() {
 		return
 	}
 	var got []Run
-	for r := range x.w.InFlight() {
+	for r := range x.w.InFlight(0) {
 		for o := r.First; o <= r.Last; o++ {
 			one := r
 			one.First, one.Last = o, o
@@ -278,6 +278,32 @@ func (x *walk) ask(a asked) {
 	if a.wait = wait; wait == 0 {
 		x.answer(a)
 	} else {
+		x.asked = append(x.asked, a)
+	}
+}
+
+// operate releases or rejects a range as an operator does, which needs no lock.
+func (x *walk) operate() {
+	by := []AckType{Release, Reject}[x.roll(2)]
+	first := max(0, x.p.start-2) + int64(x.roll(int(x.p.end-x.p.start)+5))
+	last := first + int64(x.roll(1+x.roll(12)))
+	counts := map[int64]int{}
+	for o, s := range x.p.slots {
+		counts[o] = s.count
+	}
+	before := x.w.Stats().Offsets[Available]
+	got, available, err := x.w.Operate(by, x.now, first, last)
+	want, changed := x.p.operate(by, x.now, first, last)
+	if err != nil || got != want || by == Release && available != (x.w.Stats().Offsets[Available] > before) {
+		x.fail("an operator's %d of %d to %d: %+v %t, %v, want %+v", by, first, last, got, available, err, want)
+		return
+	}
+	a := asked{counts: counts, wait: x.w.Pending()}
+	for _, o := range changed {
+		a.acks = append(a.acks, Ack{o, o, []AckType{by}})
+		x.said[o] = x.said[o] || by == Reject
+	}
+	if len(a.acks) > 0 {
 		x.asked = append(x.asked, a)
 	}
 }
@@ -456,7 +482,7 @@ func (x *walk) letters() {
 }
 
 func (x *walk) step() {
-	switch x.roll(24) {
+	switch x.roll(25) {
 	case 0, 1, 2:
 		if x.end() < x.p.start+60 {
 			base := x.end() + int64(x.roll(8)/7*3)
@@ -483,8 +509,10 @@ func (x *walk) step() {
 	case 11, 12, 13, 14:
 		x.acknowledge()
 	case 15:
-		if n := len(x.asked); n > 0 { // a repetition
-			x.ask(x.asked[x.roll(n)])
+		if n := len(x.asked); n > 0 { // a repetition, if it is of a member
+			if a := x.asked[x.roll(n)]; a.member != 0 {
+				x.ask(a)
+			}
 		}
 	case 16, 17:
 		x.write()
@@ -500,6 +528,8 @@ func (x *walk) step() {
 		}
 	case 22:
 		x.letters()
+	case 23:
+		x.operate()
 	default:
 		x.rare()
 	}

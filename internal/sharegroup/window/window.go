@@ -66,7 +66,7 @@ func New(cfg Config, start int64) *Window {
 // Close ends the acquisitions, because another leader will take over. What members hold they may
 // still acknowledge. The next write has all these deliveries, so that the next leader counts them,
 // except for those that are the last ones of their records.
-// It costs O(n) once, and O(log n) for each run that is held.
+// It costs O(log n) for each leaf with a run that is held.
 func (w *Window) Close() {
 	if w.dropped || w.closed {
 		return
@@ -75,21 +75,7 @@ func (w *Window) Close() {
 	if w.cfg.Broken.Has(ForgetDeliveries) {
 		return
 	}
-	if w.tree.root == nil {
-		return
-	}
-	var held []int64
-	w.tree.root.all(func(r run) bool {
-		if r.state == Acquired {
-			held = append(held, r.first)
-		}
-		return true
-	})
-	for _, first := range held {
-		to := w.tree.get(first)
-		to.flags |= dirty
-		w.tree.replace(to.first, to)
-	}
+	w.tree.update(hasAcquired, func(r *run) { r.flags |= dirty })
 }
 
 // SetConfig replaces the settings. Deadlines of former acquisitions stay. Records that have reached
@@ -97,16 +83,16 @@ func (w *Window) Close() {
 func (w *Window) SetConfig(cfg Config) { w.cfg = cfg }
 
 // StartMoved reports where the log starts: offsets below are forgotten, whatever their state, and
-// their locks end. An acknowledgement of them succeeds. It costs O(log n) for each forgotten run.
+// their locks end. An acknowledgement of them succeeds. It costs O(log n) for each leaf that
+// loses runs.
 func (w *Window) StartMoved(start int64) {
 	if start <= w.start || w.cfg.Broken.Has(KeepStart) {
 		return
 	}
 	for r, ok := w.tree.first(); ok && r.first < start; r, ok = w.tree.first() {
-		if r.flags&dirty != 0 && !w.cfg.Broken.Has(ForgetWaiting) {
+		if w.tree.drop(start) && !w.cfg.Broken.Has(ForgetWaiting) {
 			w.startDue = true // a request may wait for the write that would have had it
 		}
-		w.tree.drop(r, start)
 	}
 	// Otherwise nothing is due: a load moves SPSO in the same way.
 	w.start, w.end = start, max(w.end, start)
@@ -116,8 +102,13 @@ func (w *Window) StartMoved(start int64) {
 // advance moves SPSO over finished offsets. Each event that may finish offsets ends with it.
 func (w *Window) advance() {
 	for r, ok := w.tree.first(); ok && r.state.terminal(); r, ok = w.tree.first() {
-		w.start, w.startDue = r.last()+1, true
-		w.tree.drop(r, w.start)
+		w.tree.change(r.first, func(runs []run) []run {
+			for len(runs) > 0 && runs[0].state.terminal() {
+				w.start, runs = runs[0].last()+1, runs[1:]
+			}
+			return runs
+		})
+		w.startDue = true
 	}
 	w.tree.locks.trim()
 }
@@ -146,7 +137,7 @@ func (w *Window) release(r run, by Member) run {
 // Expire ends the locks whose deadline is not after now, and the delays of released records. A
 // record whose lock ends is available, or archived at the delivery limit. Expire returns how many
 // records' locks have ended, and whether records are available that were not before. It costs
-// O(log n) for each of their runs.
+// O(log n) for each leaf that has one of their runs.
 func (w *Window) Expire(now time.Duration) (ended int64, available bool) {
 	if w.dropped {
 		return 0, false
@@ -177,7 +168,7 @@ func (w *Window) Release(m Member) (ended int64, available bool) {
 	if w.dropped {
 		return 0, false
 	}
-	for g := w.tree.locks.of[m]; g != 0; g = w.tree.locks.of[m] {
+	for g := w.tree.locks.of[holder{member: m}]; g != 0; g = w.tree.locks.of[holder{member: m}] {
 		n, a := w.endGrant(g)
 		ended, available = ended+n, available || a
 	}
@@ -186,28 +177,40 @@ func (w *Window) Release(m Member) (ended int64, available bool) {
 }
 
 // Holds reports, in constant time, whether a member holds records.
-func (w *Window) Holds(m Member) bool { return w.tree.locks.of[m] != 0 }
+func (w *Window) Holds(m Member) bool { return w.tree.locks.of[holder{member: m}] != 0 }
+
+// granted returns the grant of a member for a time from now on.
+func (w *Window) granted(m Member, now, time time.Duration, delay bool) uint32 {
+	return w.tree.locks.grantUntil(m, now+time-w.extended, time/ticks, delay)
+}
 
 // endGrant ends a grant and the deliveries that it stands for.
 func (w *Window) endGrant(g uint32) (ended int64, available bool) {
 	l := &w.tree.locks
 	for l.grants.in(g) { // it ends with its last hold
-		r := w.tree.get(l.holds.at(l.grants.at(g).head).first)
-		to := r
-		if r.state == Delayed {
-			// What was stored for it is the same.
-			to.state, to.ref = Available, 0
-			if r.flags&(dirty|sent) != 0 {
-				to.ref = uint32(l.grants.at(g).member)
+		leaf, by := l.holds.at(l.grants.at(g).head).leaf, l.grants.at(g).member
+		w.tree.change(leaf.sum.first, func(runs []run) []run {
+			for i := range runs {
+				r := &runs[i]
+				if r.flags&held == 0 || r.ref != g {
+					continue
+				}
+				if r.state == Delayed {
+					// What was stored for it is the same.
+					r.state, r.ref, r.flags = Available, 0, r.flags&^held
+					if r.flags&(dirty|sent) != 0 {
+						r.ref = uint32(by)
+					}
+				} else {
+					*r = w.release(*r, 0)
+					ended += r.n
+					w.counts.Ended += r.n
+					w.exhausted(r.state, r.n)
+				}
+				available = available || r.state == Available
 			}
-		} else {
-			to = w.release(r, 0)
-			ended += r.n
-			w.counts.Ended += r.n
-			w.exhausted(to.state, r.n)
-		}
-		available = available || to.state == Available
-		w.tree.set(r, r.first, r.last(), to, 0)
+			return join(runs, 0, len(runs)-1)
+		})
 	}
 	return ended, available
 }
@@ -222,21 +225,41 @@ type Stats struct {
 	// Runs are the ranges of offsets with equal values that the window stores, and Due how many of
 	// them the next write has.
 	Runs, Due int
-	// Bytes are an estimate of the memory that the window occupies, for a budget.
+	// Bytes are the memory that the window occupies, for a budget, and what acknowledgements of
+	// the acquired records may need in addition: RecordBytes for each of them that is not a run of
+	// its own yet.
 	Bytes int
 }
 
+// RecordBytes is the memory that an acquired record needs at most if it is acknowledged or renewed
+// apart from its neighbours.
+const RecordBytes = 24
+
 // Stats returns the present numbers, in constant time.
 func (w *Window) Stats() Stats {
-	s := Stats{Start: w.start, End: w.end, Runs: w.tree.runs}
-	if w.tree.root != nil {
-		s.Offsets, s.Due = w.tree.root.sum.offsets, int(w.tree.root.sum.due)
-	}
-	const perRun = 4 * int(unsafe.Sizeof(run{})) / 3 // allocations of leaves are 3/4 full on average
+	s := Stats{Start: w.start, End: w.end}
 	l := &w.tree.locks
-	s.Bytes = int(unsafe.Sizeof(*w)) + w.tree.runs*perRun + w.tree.nodes*int(unsafe.Sizeof(node{})) +
-		l.holds.filled*int(unsafe.Sizeof(chunk[hold]{})) + l.grants.filled*int(unsafe.Sizeof(chunk[grant]{}))
+	s.Bytes = int(unsafe.Sizeof(*w)) + w.tree.bytes + w.tree.nodes*(nodeBytes+int(unsafe.Sizeof(w))) +
+		l.holds.filled*int(unsafe.Sizeof(chunk[hold]{})) + l.grants.filled*int(unsafe.Sizeof(chunk[grant]{})) +
+		cap(l.heap)*4 + len(l.of)*2*int(unsafe.Sizeof(holder{})+4)
+	if w.tree.root != nil {
+		sum := &w.tree.root.sum
+		s.Offsets, s.Runs, s.Due = sum.offsets, int(sum.runs), int(sum.due)
+	}
+	if w.write != nil {
+		s.Bytes += cap(w.write.Marks) * int(unsafe.Sizeof(Mark{}))
+	}
+	s.Bytes += w.reserved()
 	return s
+}
+
+// reserved returns the bytes that acknowledgements may still need.
+func (w *Window) reserved() int {
+	if w.tree.root == nil {
+		return 0
+	}
+	sum := &w.tree.root.sum
+	return RecordBytes * int(sum.offsets[Acquired]-int64(sum.acquired))
 }
 
 // Run is a range of offsets with equal values.
@@ -253,23 +276,24 @@ type Run struct {
 	Durable bool
 }
 
-// InFlight yields the runs of the window in order. The window must not change meanwhile. Neighbours
-// may have equal values.
-func (w *Window) InFlight() iter.Seq[Run] {
+// InFlight yields the runs of the window in order, from the one that has an offset on. The window
+// must not change meanwhile. Neighbours may have equal values. It costs O(log n) for each run.
+func (w *Window) InFlight(from int64) iter.Seq[Run] {
 	return func(yield func(Run) bool) {
-		if w.tree.root == nil {
-			return
-		}
 		l := &w.tree.locks
-		w.tree.root.all(func(r run) bool {
+		for at := max(from, w.start); at < w.end && !w.dropped; {
+			r := w.tree.get(at)
 			out := Run{First: r.first, Last: r.last(), State: r.state, Count: int(r.count), Durable: r.flags&(dirty|sent) == 0}
 			if r.flags&held != 0 {
-				g := l.grants.at(l.holds.at(r.ref).grant)
+				g := l.grants.at(r.ref)
 				if out.Deadline = g.deadline + w.extended; !g.delay {
 					out.Member = g.member
 				}
 			}
-			return yield(out)
-		})
+			if !yield(out) {
+				return
+			}
+			at = out.Last + 1
+		}
 	}
 }

@@ -109,11 +109,11 @@ func TestALimitOfTwoIsolatesNothing(t *testing.T) {
 // A released record waits for the retry delay, which doubles with each delivery. A record whose
 // lock ended does not.
 func TestAReleasedRecordIsDelayed(t *testing.T) {
-	cfg := Config{Locks: 2, Deliveries: 9, Lock: 1000, Retry: 10, RetryMax: 35}
+	cfg := Config{Locks: 2, Deliveries: 9, Lock: 1000, Retry: 10, RetryMax: 31}
 	h := begin(t, cfg)
 	h.take(1, 0, 2, one(0, 1))
 	now := time.Duration(0)
-	for i, delay := range []time.Duration{10, 20, 35, 35} {
+	for i, delay := range []time.Duration{10, 20, 31, 31} {
 		if wait := h.ack(1, now, 1, 1, Release); wait == 0 {
 			t.Error("a release waits for nothing")
 		}
@@ -278,12 +278,12 @@ func TestStatesHaveNames(t *testing.T) {
 // InFlight stops when its reader does.
 func TestInFlightStops(t *testing.T) {
 	n := 0
-	for range frayed(t, 300).InFlight() {
+	for range frayed(t, 300).InFlight(0) {
 		if n++; n == 100 {
 			break
 		}
 	}
-	for range New(small(), 0).InFlight() {
+	for range New(small(), 0).InFlight(0) {
 		n++
 	}
 	if n != 100 {

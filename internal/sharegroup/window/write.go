@@ -40,7 +40,7 @@ func (w *Window) Pending() uint64 {
 // Begin returns the write under way. If there is none, it begins one with all that has changed, or
 // returns nil if nothing has. The caller stores the write, and repeats it unchanged until it calls
 // Written or Refused: a write without an answer may have been stored. It costs O(log n) for each
-// changed run.
+// leaf with a changed run.
 //
 // An acquisition is not stored, so after a load the records are available. A record that is
 // acquired is written, if it has to be, as it was before the acquisition; after Close with its
@@ -56,12 +56,10 @@ func (w *Window) Begin() *Write {
 	w.writes++
 	w.startDue = false
 	w.write = &Write{Seq: w.writes, Start: w.start, Complete: w.tree.offsets(Acknowledged) + w.tree.offsets(Archived)}
-	for r, ok := w.tree.next(w.start, hasDirty); ok; r, ok = w.tree.next(r.last()+1, hasDirty) {
-		w.write.add(w.mark(r))
-		to := r
-		to.flags = r.flags&^dirty | sent
-		w.tree.replace(r.first, to)
-	}
+	w.tree.update(hasDirty, func(r *run) {
+		w.write.add(w.mark(*r))
+		r.flags = r.flags&^dirty | sent
+	})
 	return w.write
 }
 
@@ -92,19 +90,17 @@ func (w *Write) add(m Mark) {
 }
 
 // Written reports that a write is stored durably. A late report of an earlier write has no effect.
-// It costs O(log n) for each run of the write.
+// It costs O(log n) for each leaf that has a run of the write.
 func (w *Window) Written(seq uint64) {
 	if w.write == nil || w.write.Seq != seq {
 		return
 	}
 	w.stored, w.write = w.write.Start, nil
-	for r, ok := w.tree.next(w.start, hasSent); ok; r, ok = w.tree.next(r.last()+1, hasSent) {
-		to := r
-		if to.flags &^= sent; r.flags&held == 0 {
-			to.ref = 0
+	w.tree.update(hasSent, func(r *run) {
+		if r.flags &^= sent; r.flags&held == 0 {
+			r.ref = 0
 		}
-		w.tree.replace(r.first, to)
-	}
+	})
 }
 
 // Refused reports that the write under way is not stored and never will be: another leader has

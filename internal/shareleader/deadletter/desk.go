@@ -81,29 +81,44 @@ func (s *slotted) Copy(ctx context.Context, to shareleader.LettersTo, letters []
 	}
 }
 
+// refusal is an error that an operator has to mend, with its kind.
+type refusal struct {
+	error
+	reason string
+}
+
+// Reason is that of shareleader.ReasonOf.
+func (r *refusal) Reason() string { return r.reason }
+
+func (r *refusal) Unwrap() error { return r.error }
+
+func refuse(reason, format string, args ...any) error {
+	return &refusal{fmt.Errorf(format, args...), reason}
+}
+
 // find implements world. The errors say what an operator has to change.
 func (d *Desk) find(name string, of [16]byte, partition int32) (Topic, error) {
 	img := d.opt.Image()
 	t := img.Topic(name)
 	switch {
 	case strings.HasPrefix(name, "__"):
-		return Topic{}, fmt.Errorf("the topic of dead letters %q has the name of an internal topic", name)
+		return Topic{}, refuse("name", "the topic of dead letters %q has the name of an internal topic", name)
 	case !strings.HasPrefix(name, d.opt.Prefix):
-		return Topic{}, fmt.Errorf("the name of the topic of dead letters %q does not begin with errors.deadletterqueue.topic.name.prefix, %q",
+		return Topic{}, refuse("name", "the name of the topic of dead letters %q does not begin with errors.deadletterqueue.topic.name.prefix, %q",
 			name, d.opt.Prefix)
 	case t == nil:
-		return Topic{}, fmt.Errorf("the topic of dead letters %q does not exist: create it", name)
+		return Topic{}, refuse("no_topic", "the topic of dead letters %q does not exist: create it", name)
 	case t.ID == of:
-		return Topic{}, fmt.Errorf("the topic of dead letters %q is the topic that the group reads", name)
+		return Topic{}, refuse("own_topic", "the topic of dead letters %q is the topic that the group reads", name)
 	}
 	set := d.opt.Settings.Of(img, t)
 	switch {
 	case set.Err != nil:
-		return Topic{}, fmt.Errorf("the topic of dead letters %q: %w", name, set.Err)
+		return Topic{}, refuse("configs", "the topic of dead letters %q: %w", name, set.Err)
 	case !set.Conf.DeadLetters:
-		return Topic{}, fmt.Errorf("the topic %q takes no dead letters: set its config errors.deadletterqueue.group.enable to true", name)
+		return Topic{}, refuse("not_enabled", "the topic %q takes no dead letters: set its config errors.deadletterqueue.group.enable to true", name)
 	case set.Conf.Compact:
-		return Topic{}, fmt.Errorf("the topic of dead letters %q is compacted, which would remove letters: set cleanup.policy=delete", name)
+		return Topic{}, refuse("compacted", "the topic of dead letters %q is compacted, which would remove letters: set cleanup.policy=delete", name)
 	}
 	return Topic{Target{t.ID, partition % t.Partitions.Len()}, int(set.Conf.MaxMessageBytes)}, nil
 }

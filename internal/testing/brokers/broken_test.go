@@ -12,6 +12,8 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica/progress"
 	"github.com/chronik-io/chronik/internal/replica/stream"
+	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/shareleader"
 )
 
 // removal is a rule that a test removes.
@@ -35,6 +37,11 @@ func without() map[string]removal {
 		"FenceWithoutELR": {remove: everywhere(election.FenceWithoutELR)},
 		"KeepDiverged":    {remove: everywhere(stream.KeepDiverged)},
 		"KeepLossy":       {remove: everywhere(election.KeepLossy), kind: kind{profile: "os"}},
+		"TakeHeld":        {remove: everywhere(window.TakeHeld)},
+		"ArchiveUncopied": {remove: everywhere(window.ArchiveUncopied)},
+		"UncountReleased": {remove: everywhere(window.UncountReleased)},
+		"GapsArchived":    {remove: everywhere(window.GapsArchived)},
+		"LeadAnyEpoch":    {remove: everywhere(shareleader.LeadAnyEpoch)},
 		"ForgetLoss":      {remove: everywhere(election.ForgetLoss), kind: kind{profile: "os", brokers: 1}, run: powerFails},
 	}
 }

@@ -54,6 +54,10 @@ func problems(t *testing.T, seed uint64, k kind, run func(w *world, c *clients))
 			c.judge()
 			t.Logf("%+v: %d acks, %d records read, %d consumed, %d offsets, %d settings, %d topics, %d unclean elections in %v", k, c.acks,
 				c.reads, c.consumed, c.offset.Last(), c.config.Last(), len(c.topics), c.unclean, time.Since(began))
+			for _, g := range c.shares.groups {
+				delivered, answered := g.Count()
+				t.Logf("group %.10s: %d deliveries, %d answered acknowledgements, %d copies", g.Name, delivered, answered, c.shares.copies)
+			}
 			committed, aborted, unknown := c.payments.Count()
 			t.Logf("%d transactions were committed, %d aborted, %d have no known outcome", committed, aborted, unknown)
 		}

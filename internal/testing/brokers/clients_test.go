@@ -52,6 +52,7 @@ type clients struct {
 	paid     []*partition // those of payments
 	payments *check.Transactions
 	refunds  refundTopic
+	shares   shares
 
 	offset, config check.Register // of the group; of the topic's setting
 	changing       chan struct{}  // full while a client changes the setting, or must not
@@ -140,6 +141,7 @@ func newClients(w *world) *clients {
 	trimmed, compacted := c.trimmed(), c.compacted()
 	c.parts = append(c.parts, trimmed, compacted)
 	c.paid = c.create(payments, 3, 3)
+	c.newShares()
 	w.mu.Lock()
 	w.lose = c.lose
 	w.mu.Unlock()
@@ -159,6 +161,7 @@ func newClients(w *world) *clients {
 	c.work.Go(c.renewRefunds)
 	c.work.Go(c.configure)
 	c.work.Go(c.makeTopics)
+	c.shares.start()
 	return c
 }
 
@@ -214,6 +217,7 @@ func (c *clients) lose(topic string, index, epoch int32, since time.Time) {
 			p.group.Lose()
 		}
 	}
+	c.shares.lose(topic, index)
 	for _, p := range c.parts {
 		if p.topic == topic && p.index == index {
 			p.history.Unclean(epoch, since)

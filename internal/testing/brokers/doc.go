@@ -12,8 +12,10 @@
 // none; or three, of which one has a vote; or three, of which one only votes and holds no logs.
 // Directed histories have one broker only, which may get seeds and become the first of three.
 // Clients are idempotent producers, one with acks=1, readers at leaders and followers, a group of
-// two members, and programs that commit offsets, delete records, change a setting, and create and
-// delete topics. One of the topics is compacted.
+// two members, two share groups of three members each, and programs that commit offsets, delete
+// records, change a setting, and create and delete topics. One of the topics is compacted. Members
+// of share groups (package shareload) accept, release, reject and renew, are silent until their
+// locks end, leave, and vanish. One of the two groups has dead letters and a retry delay.
 //
 // In some histories brokers have two log directories, between which an operator moves logs.
 //
@@ -31,10 +33,11 @@
 // duplicate, phantom, out of order, out of range, returned, different replicas), the group (a
 // commit that is lost or that a former generation makes, a record that no member consumed), a
 // setting, topics, and the leaders that brokers named (two in one epoch, an epoch that goes back).
-// All replicas must be in sync, and the group must consume, within two minutes. A history may lose
-// records only if an unclean election was logged that its topic or profile permits. A profile that
-// acknowledges written records loses nothing that is older than its bound when the first power loss
-// occurs.
+// Of share groups it judges each delivery and the dead letters (check.Share). All replicas must be
+// in sync, the group must consume, and share groups must finish all records, within two minutes
+// each. A history may lose records only if an unclean election was logged that its topic or profile
+// permits. A profile that acknowledges written records loses nothing that is older than its bound
+// when the first power loss occurs.
 //
 // A seed replays the faults exactly. It does not determine the order in which goroutines run at
 // the same virtual instant, nor the random numbers of package math/rand/v2 that clients draw, so a

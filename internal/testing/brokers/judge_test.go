@@ -37,12 +37,14 @@ func (c *clients) judge() {
 	c.consumes()
 	c.stop()
 	c.work.Wait()
+	c.finishShares()
 	if len(w.wrong()) > 0 {
 		return // what follows would fail for the same reason
 	}
 	for _, p := range c.parts {
 		c.compareLogs(p)
 	}
+	c.judgeShares()
 	c.judgePayments()
 	for _, problem := range c.leaders.Problems() {
 		w.problem("%s", problem)

@@ -274,7 +274,8 @@ func (c *clients) recoverOn(id int32, args ...string) {
 func (c *clients) backUp(id int32) {
 	w := c.w
 	all, bad := c.state(id)
-	if bad != "" || all["__consumer_offsets"] == nil || all["__transaction_state"] == nil {
+	if bad != "" || all["__consumer_offsets"] == nil || all["__transaction_state"] == nil ||
+		all["__share_group_state"] == nil {
 		w.note("no backup: %s", bad)
 		return
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/shareload"
 	"github.com/chronik-io/chronik/internal/testing/simtcp"
 )
 
@@ -347,6 +348,7 @@ func (w *world) settings(id int32) []string {
 		"offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=2",
 		"share.coordinator.state.topic.num.partitions=3", "group.initial.rebalance.delay.ms=0",
 		"log.cleaner.backoff.ms=1000", "wal.profile=" + cmp.Or(w.profile, "sync"), "broker.rack=" + rack(id)}
+	set = append(set, shareload.Settings()...)
 	set = append(set, w.more...)
 	if w.size() > 1 {
 		set = append(set, "cluster.name=c", "cluster.seeds="+strings.Join(w.addresses()[:w.seeds()], ","))

@@ -78,6 +78,8 @@ var invariants = []invariant{
 		"{s.Decisions, s.Sessions, s.Changes}[c]", "{s.Decisions, s.Decisions, s.Decisions}[c]", "TestAFloodOverwritesNoChangeAndNoLogin"}},
 	{"I24", rule{"findings of another broker that were heard long ago count as present", "health/cluster.go",
 		"&& now.Sub(h.At) < FreshFor", "", "TestTheReportOfTheCluster"}},
+	{"I25", rule{"an acknowledgement of a share group is answered before it is stored", "shareleader/write.go",
+		"case seq == 0 || p.l.opt.Broken.Has(AnswerEarly):", "case seq >= 0:", "TestHistory01AnAnswerWaitsUntilItIsStored"}},
 	{"S1", rule{"a listener with logins serves any request", "network/login.go",
 		"case !isLogin(h.Key) && !c.isLink(h):", "case false:", "TestNothingIsServedBeforeTheLogin"}},
 	{"S2", rule{"a client asks for versions as often as it likes before its login", "network/login.go",

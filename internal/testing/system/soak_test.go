@@ -25,6 +25,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/shareload"
 )
 
 const (
@@ -104,8 +105,9 @@ func TestSoak(t *testing.T) {
 	s.env = []string{soakLimit}
 	s.apart(seed)
 	former := os.Getenv("CHRONIKD_FORMER")
-	if former == "" { // the commit in scripts/former has no listeners that forward
+	if former == "" { // the commit in scripts/former has neither listeners that forward nor share groups
 		s.oneAddress("127.0.0.1:9")
+		s.set = append(s.set, shareload.Settings()...)
 	}
 	faults := slices.DeleteFunc(s.possible(), func(f fault) bool { return f.ends || f.clock })
 	s.version(former, 0, 1, 2)
@@ -117,6 +119,8 @@ func TestSoak(t *testing.T) {
 	clients := s.load(ctx)
 	if former != "" {
 		s.transactionVersion(1) // or the former version could not come back
+	} else {
+		s.startJobs(ctx, seed)
 	}
 	for i := range s.seeds {
 		for p := range int32(torturePartitions) {
@@ -144,6 +148,7 @@ func TestSoak(t *testing.T) {
 				break
 			}
 			s.forget()
+			s.jobs.forget()
 			s.compareKeys()
 			pause(t.Context(), soakCalm)
 			if n%soakEvery == soakEvery-1 {

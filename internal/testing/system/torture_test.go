@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/chronik-io/chronik/internal/testing/shareload"
 	"github.com/chronik-io/chronik/internal/testing/tries"
 )
 
@@ -34,6 +35,7 @@ const (
 type torture struct {
 	*nodes
 	*tortureBook
+	jobs   *jobs  // of share groups; nil: none
 	wires  *wires // nil: all brokers are on this machine's loopback
 	random *rand.Rand
 	admins []*kadm.Client                // one for each broker
@@ -54,7 +56,7 @@ func inTorture(t *testing.T) {
 // fail, while idempotent producers write with acks=all, consumers read, and a group commits
 // offsets. No acknowledged record is lost, none is in a log twice, producers' records are in order,
 // no consumer saw a record that is not in the log, no acknowledged commit is lost, and the logs of
-// all brokers are the same at the end.
+// all brokers are the same at the end. Two share groups keep the promises that check.Share judges.
 func TestClusterUnderFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts many processes")
@@ -79,6 +81,7 @@ func underFaults(t *testing.T, holders int, set ...string) {
 	c.skewed = os.Getenv("CHRONIKD_SKEWED")
 	c.holders, c.set = holders, set
 	c.set = append(c.set, "chronik.log.scrub.interval.ms=10000") // damage is found without a reader
+	c.set = append(c.set, shareload.Settings()...)
 	c.apart(seed)
 	c.oneAddress("127.0.0.1:9")
 	possible := c.possible()
@@ -87,6 +90,7 @@ func underFaults(t *testing.T, holders int, set ...string) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	clients := c.load(ctx)
+	c.startJobs(ctx, seed)
 	for i := range c.seeds {
 		for p := range int32(torturePartitions) {
 			clients.Go(func() { c.probes.probe(ctx, t, c.client, i, p) })
@@ -143,6 +147,7 @@ func (c *torture) load(ctx context.Context) *sync.WaitGroup {
 // acknowledged and seen.
 func (c *torture) judge(t *testing.T, stop func(), clients *sync.WaitGroup) {
 	c.inSync()
+	c.jobs.judge()
 	stop()
 	clients.Wait()
 	c.readsWhatWasSeen(t, c.client)
@@ -347,10 +352,11 @@ func (c *torture) writes(after string) {
 }
 
 // goOn waits until records of each partition that were written after the call are acknowledged and
-// read, and commits too.
+// read, and commits and acknowledgements of share groups too.
 func (c *torture) goOn(after string) {
 	c.t.Helper()
 	sent, commits := c.progress()
+	acknowledged := c.jobs.counts()
 	c.eventually("after "+after, func(context.Context) string {
 		acked, committed := c.reached(sent)
 		if len(acked) > 0 {
@@ -359,7 +365,7 @@ func (c *torture) goOn(after string) {
 		if committed < commits+2 {
 			return "no offsets are committed"
 		}
-		return ""
+		return c.jobs.more(acknowledged)
 	})
 }
 

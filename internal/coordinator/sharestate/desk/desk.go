@@ -53,6 +53,7 @@ type Desk struct {
 	work    *outbound.Work // its end ends calls
 	changed atomic.Pointer[func(sharestate.Changed)]
 	inspect atomic.Pointer[func(format.Key) sharestate.Led]
+	operate atomic.Pointer[Operator]
 	items   atomic.Int64 // without a result
 	others  atomic.Int64 // of these, those that are not of leaders
 	begins  atomic.Int64 // of these, those that begin states
@@ -98,6 +99,14 @@ func (d *Desk) Watch(changed func(sharestate.Changed)) { d.changed.Store(&change
 // counts.
 func (d *Desk) WatchLeader(inspect func(format.Key) sharestate.Led) { d.inspect.Store(&inspect) }
 
+// Operator carries out what an operator asks for a share partition whose data partition this broker
+// leads: changes is false for a Look. It must not block, and calls done once. Its error is
+// NOT_LEADER_OR_FOLLOWER if the broker does not lead, and nothing has changed.
+type Operator func(item sharestate.Operating, changes bool, done func(sharestate.Operated))
+
+// WatchOperator sets what carries out requests of operators. The last call counts.
+func (d *Desk) WatchOperator(operate Operator) { d.operate.Store(&operate) }
+
 // Initialize begins states, see sharestate.Initialize. The first one creates the topic.
 func (d *Desk) Initialize(ctx context.Context, items []sharestate.Initializing, done func([]*kerr.Error)) {
 	ask(ctx, d, items, ofInitialize, (*response).result, done)
@@ -119,6 +128,26 @@ func (d *Desk) Summarize(ctx context.Context, keys []format.Key, done func([]sha
 // UNKNOWN_TOPIC_OR_PARTITION if this broker knows no such partition.
 func (d *Desk) Inspect(ctx context.Context, keys []format.Key, done func([]sharestate.Led)) {
 	ask(ctx, d, keys, about(opInspect), (*response).inspected, done)
+}
+
+// Look asks the leaders of data partitions for what operators see of share partitions. The error is
+// UNKNOWN_TOPIC_OR_PARTITION if this broker knows no such partition.
+func (d *Desk) Look(ctx context.Context, items []sharestate.Operating, done func([]sharestate.Operated)) {
+	ask(ctx, d, items, ofOperating(opLook), (*response).operated, done)
+}
+
+// Operate asks the leaders of data partitions for changes that operators want. An item that a
+// leader may have got is not repeated, as it could apply to later deliveries. Its error is
+// REQUEST_TIMED_OUT, also if no leader has answered when ctx ends.
+func (d *Desk) Operate(ctx context.Context, items []sharestate.Operating, done func([]sharestate.Operated)) {
+	ask(ctx, d, items, ofOperating(opOperate), (*response).operated, func(list []sharestate.Operated) {
+		for i := range list {
+			if err := list[i].Err; temporary(err) && err != kerr.CoordinatorLoadInProgress {
+				list[i].Err = kerr.RequestTimedOut
+			}
+		}
+		done(list)
+	})
 }
 
 // Peek returns what a leader needs to open states, see sharestate.Peek. If there is no topic yet,
@@ -285,7 +314,7 @@ func (d *Desk) dispatch(list []*job) {
 	for _, j := range list {
 		leader, known := int32(-1), true
 		switch {
-		case j.op == opInspect:
+		case j.op.ofLeader():
 			leader, known = d.leaderOf(j.key)
 		case t == nil:
 			without = append(without, j)
@@ -383,8 +412,12 @@ func temporary(err *kerr.Error) bool {
 }
 
 // gaveUp reports whether an item that begins a state has waited long enough for memory: its caller
-// repeats it, and others have its place meanwhile.
+// repeats it, and others have its place meanwhile. Of operators' changes, only those are repeated
+// that a broker has not carried out.
 func (j *job) gaveUp(err *kerr.Error) bool {
+	if j.op == opOperate {
+		return err != kerr.NotLeaderForPartition
+	}
 	return j.op == opInitialize && err == kerr.CoordinatorLoadInProgress && j.attempts >= mostBegins
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -454,6 +455,63 @@ func TestLeadersAreInspected(t *testing.T) {
 		time.Sleep(time.Second)
 		if got := late.now(t); got[0] != want[0] {
 			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// An operator's request gets to the leader on whatever broker. A change that a leader may have got
+// is not repeated, and one that no leader has carried out is.
+func TestOperatorsReachLeaders(t *testing.T) {
+	in(t, []int32{1, 2, 3}, func(t *testing.T, w *world) {
+		var mu sync.Mutex
+		asked := map[string]int{}
+		silent := false
+		for self, n := range w.nodes {
+			n.WatchOperator(func(x sharestate.Operating, changes bool, done func(sharestate.Operated)) {
+				mu.Lock()
+				asked[fmt.Sprint(string(x.Body), changes)]++
+				silent := silent
+				mu.Unlock()
+				switch leader, _ := n.leaderOf(x.Key); {
+				case leader != self:
+					done(sharestate.Operated{Err: kerr.NotLeaderForPartition})
+				case !silent:
+					done(sharestate.Operated{Body: fmt.Appendf(nil, "%s at %d", x.Body, self)})
+				}
+			})
+		}
+		item := sharestate.Operating{Key: keyOn(1, 0), Body: []byte("x")}
+		for self, n := range w.nodes {
+			if got := send(t.Context(), n.Look, item).now(t); got[0].Err != nil || string(got[0].Body) != "x at 2" {
+				t.Errorf("a look at broker %d: %+v", self, got)
+			}
+			if got := send(t.Context(), n.Operate, item).now(t); got[0].Err != nil || string(got[0].Body) != "x at 2" {
+				t.Errorf("a change at broker %d: %+v", self, got)
+			}
+		}
+		w.nodes[1].setBehind(w.imageOf([]int32{1, 3, 2, 1}, orders))
+		late := send(t.Context(), w.nodes[1].Operate, item)
+		time.Sleep(100 * time.Millisecond)
+		w.nodes[1].setBehind(nil)
+		time.Sleep(2 * time.Second)
+		if got := late.now(t); got[0].Err != nil {
+			t.Errorf("a change with old metadata: %+v", got)
+		}
+		mu.Lock()
+		silent = true
+		clear(asked)
+		mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		defer cancel()
+		look, change := send(ctx, w.nodes[1].Look, item), send(ctx, w.nodes[1].Operate, item)
+		time.Sleep(9 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if got := change.now(t); got[0].Err != kerr.RequestTimedOut || asked["xtrue"] != 1 {
+			t.Errorf("a change without an answer, asked for %d times: %+v", asked["xtrue"], got)
+		}
+		if got := look.now(t); got[0].Err != kerr.CoordinatorNotAvailable || asked["xfalse"] < 2 {
+			t.Errorf("a look without an answer, asked for %d times: %+v", asked["xfalse"], got)
 		}
 	})
 }

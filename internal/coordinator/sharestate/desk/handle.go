@@ -37,6 +37,10 @@ func (d *Desk) submit(list []*request, done func(of []int, results []response)) 
 			led = append(led, i)
 			continue
 		}
+		if q.op.ofLeader() {
+			d.operated(q, func(r response) { done([]int{i}, []response{r}) })
+			continue
+		}
 		at := shard{q.at, q.op}
 		if of[at] == nil {
 			order = append(order, at)
@@ -69,6 +73,18 @@ func (d *Desk) inspected(k format.Key) response {
 	return response{err: led.Err, led: led}
 }
 
+// operated hands an operator's request to this broker as the leader.
+func (d *Desk) operated(q *request, done func(response)) {
+	operate := d.operate.Load()
+	if operate == nil {
+		done(response{err: kerr.NotLeaderForPartition})
+		return
+	}
+	(*operate)(sharestate.Operating{Key: q.key, Body: q.body}, q.op == opOperate, func(o sharestate.Operated) {
+		done(response{err: o.Err, body: o.Body})
+	})
+}
+
 // refusalOf returns the error for a coordinator that has not handled an event.
 func (d *Desk) refusalOf(answer any, err error) *kerr.Error {
 	switch {
@@ -98,7 +114,7 @@ func (d *Desk) Handle(ctx context.Context, _ int32, body []byte) ([]byte, error)
 		if q := &items[i]; q.op == opChanged {
 			d.leaderChanged(sharestate.Changed{Key: q.key, ID: q.id, Leader: q.leader})
 		} else {
-			if q.op != opInspect {
+			if !q.op.ofLeader() {
 				d.locate(q)
 			}
 			requests, at = append(requests, q), append(at, i)

@@ -20,7 +20,12 @@ const (
 	opWrite      op = 6
 	opChanged    op = 7 // a notification of the leader; it has no result
 	opInspect    op = 8 // for the leader of the data partition
+	opLook       op = 9 // the same, for an operator
+	opOperate    op = 10
 )
+
+// ofLeader reports whether the leader of the data partition has the item, and not the coordinator.
+func (o op) ofLeader() bool { return o == opInspect || o == opLook || o == opOperate }
 
 // request is an item: a request about one share partition. Which fields have a meaning depends on
 // op.
@@ -34,6 +39,7 @@ type request struct {
 	cut              int64
 	start, complete  int64
 	marks            []window.Mark
+	body             []byte
 }
 
 // response is the result of an item.
@@ -45,6 +51,7 @@ type response struct {
 	start, complete int64
 	marks           []window.Mark
 	led             sharestate.Led
+	body            []byte
 }
 
 func ofInitialize(x sharestate.Initializing) request {
@@ -57,6 +64,10 @@ func ofOpen(x sharestate.Opening) request {
 
 func ofWrite(x sharestate.Writing) request {
 	return request{op: opWrite, key: x.Key, id: x.ID, leader: x.Leader, start: x.Start, complete: x.Complete, marks: x.Marks}
+}
+
+func ofOperating(o op) func(sharestate.Operating) request {
+	return func(x sharestate.Operating) request { return request{op: o, key: x.Key, body: x.Body} }
 }
 
 // about returns a function that makes requests that have only a key.
@@ -92,6 +103,10 @@ func (r *response) inspected() sharestate.Led {
 		return sharestate.Led{Err: r.err}
 	}
 	return r.led
+}
+
+func (r *response) operated() sharestate.Operated {
+	return sharestate.Operated{Err: r.err, Body: r.body}
 }
 
 // eventOf returns the event of a shard for items of one op.

@@ -24,11 +24,13 @@ import (
 //	          open        identity | recorded leader epoch | leader epoch | cut | start
 //	          write       identity | leader epoch | start | finished offsets | marks
 //	          changed     identity | leader epoch
+//	          look, operate  bytes
 //	answer  version u8 | for each item: error code, and if that is 0, what the op returns:
 //	          peek        identity | leader epoch | started u8
 //	          open        start | marks
 //	          summarize   state epoch | leader epoch | start | finished offsets
 //	          inspect     loaded u8 | numbers; a reader ignores those that it does not know
+//	          look, operate  bytes
 //
 //	identity  state epoch | time of creation
 //	mark      offsets between the last one of the mark before, or 0, and this one | number of offsets
@@ -47,7 +49,7 @@ type name struct {
 }
 
 // size returns about how many bytes an item has in a call.
-func (q *request) size() int { return 64 + len(q.key.Group) + 8*len(q.marks) }
+func (q *request) size() int { return 64 + len(q.key.Group) + 8*len(q.marks) + len(q.body) }
 
 func encodeCall(items []*request) []byte {
 	size := 16
@@ -98,6 +100,8 @@ func (q *request) append(b []byte) []byte {
 	case opChanged:
 		b = appendID(b, q.id)
 		b = binary.AppendVarint(b, int64(q.leader))
+	case opLook, opOperate:
+		b = bytesio.Append(b, q.body)
 	}
 	return b
 }
@@ -217,6 +221,8 @@ func (r *reader) request(q *request) {
 		q.start, q.complete, q.marks = r.int64(), r.int64(), r.marks()
 	case opChanged:
 		q.id, q.leader = r.id(), r.int32()
+	case opLook, opOperate:
+		q.body = r.Bytes()
 	default:
 		r.Fail(fmt.Errorf("op %d", q.op))
 	}
@@ -228,7 +234,7 @@ const answerBytes = 16 << 20
 func encodeAnswer(items []request, results []response) []byte {
 	b := []byte{wireVersion}
 	for i, x := range results {
-		if items[i].op == opOpen && len(b)+8*len(x.marks) > answerBytes && i > 0 {
+		if large := items[i].op == opOpen || items[i].op == opLook; large && len(b)+8*len(x.marks)+len(x.body) > answerBytes && i > 0 {
 			x.err = kerr.RequestTimedOut
 		}
 		if x.err != nil {
@@ -268,6 +274,8 @@ func (r *response) append(b []byte, o op) []byte {
 		for _, n := range all {
 			b = binary.AppendVarint(b, *n)
 		}
+	case opLook, opOperate:
+		b = bytesio.Append(b, r.body)
 	}
 	return b
 }
@@ -309,6 +317,8 @@ func decodeAnswer(body []byte, items []*request) ([]response, error) {
 					*known[k] = n
 				}
 			}
+		case opLook, opOperate:
+			x.body = r.Bytes()
 		}
 	}
 	return list, r.end()

@@ -23,6 +23,7 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/bench/grouping"
 	"github.com/chronik-io/chronik/internal/tools/bench/limits"
 	"github.com/chronik-io/chronik/internal/tools/bench/results"
+	"github.com/chronik-io/chronik/internal/tools/bench/sharing"
 	"github.com/chronik-io/chronik/internal/tools/bench/transact"
 )
 
@@ -75,7 +76,7 @@ func New(version string) *cobra.Command {
 		return cli.Usage("%s", text)
 	})
 	root.AddCommand(limits.Command(), limits.EchoServerCommand(), compare.Command(), grouping.Command(), transact.Command(),
-		connections.Command())
+		sharing.Command(), connections.Command())
 	cli.RejectUnknownHelp(root, cli.NoArgs)
 	return root
 }

@@ -51,6 +51,7 @@ func misspelt() []string {
 		"groups commits --duration 0s", "groups commits --groups 0",
 		"txn x", "txn --a x", "txn --b=", "txn --loads one,two", "txn --rounds 0", "txn --name-b A --b NOBODY", "txn -s 0", "txn -d 0s",
 		"txn --pid-a -1",
+		"share x", "share --a x", "share --loads one", "share --rate 0", "share -s 7", "share --pid-a -1",
 		"connections x", "connections logins --bootstrap-servers x", "connections logins -c 0", "connections logins -d 0s",
 		"connections logins --user x", "connections logins --user x --password-file /nowhere", "connections logins --tls-ca /nowhere",
 		"connections logins --warmup -1s", "connections idle", "connections idle --server-pid 1 --rest -1s",

@@ -1,5 +1,5 @@
-// Package group implements chronikctl group: list, describe, reset, export, delete and
-// delete-offsets.
+// Package group implements chronikctl group: list, describe, reset, export, delete, delete-offsets,
+// and for single records of share groups peek, release and reject (records.go).
 //
 // It treats groups of the classic and of the consumer protocol (KIP-848) alike, and as far as they
 // have the same, share groups (KIP-932; share.go). Each command is in a file of its name; state.go
@@ -15,8 +15,8 @@ import (
 
 // New returns the command group.
 func New(a *app.App) *cobra.Command {
-	c := app.Parent("group", "List, describe, reset, export and delete groups and their offsets",
-		list(a), describe(a), reset(a), export(a), remove(a), deleteOffsets(a))
+	c := app.Parent("group", "List, describe, reset, export and delete groups, their offsets, and records of share groups",
+		list(a), describe(a), reset(a), export(a), remove(a), deleteOffsets(a), peek(a), release(a), reject(a))
 	cli.Instead(c, map[string]string{
 		"lag":           "group list shows each group's lag, group describe the lag of each partition",
 		"members":       "group describe shows the members",
