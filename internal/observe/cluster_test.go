@@ -6,6 +6,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
@@ -21,7 +22,8 @@ func TestAClustersMetricsFollowTheMetadata(t *testing.T) {
 	store := solestore.Open(t, raftstore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
 	t.Cleanup(func() { _ = store.Close() })
 	applier := metadata.NewApplier(zap.NewNop())
-	c := &Cluster{Self: 1, Log: zap.NewNop(), Image: applier.Image,
+	core, logged := observer.New(zap.ErrorLevel)
+	c := &Cluster{Self: 1, Log: zap.New(core), Image: applier.Image,
 		MinISR:    func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return 1 },
 		Elections: metrics.NewElections(nil), ISRChanges: metrics.NewISRChanges(nil)}
 	applier.Subscribe("metrics", c.Follow)
@@ -82,6 +84,18 @@ func TestAClustersMetricsFollowTheMetadata(t *testing.T) {
 	}
 	if n := c.View().Moving; n != 1 {
 		t.Errorf("%d partitions move, want 1", n)
+	}
+	logged.TakeAll()
+	for _, p := range []metadata.Partition{
+		{Leader: -1, LeaderEpoch: 20, Unclean: 5},
+		{Leader: 2, LeaderEpoch: 21, Unclean: 21},
+		{Leader: 2, LeaderEpoch: 30, Unclean: 30}, // the leader stays, and its epoch is raised
+	} {
+		p.PartitionEpoch, p.Replicas, p.ISR = p.LeaderEpoch, all, []int32{2}
+		partition(p)
+	}
+	if n := logged.Len(); n != 1 {
+		t.Errorf("an unclean election whose epoch is raised is logged %d times", n)
 	}
 }
 

@@ -31,7 +31,9 @@ func (c *Cluster) Follow(_ context.Context, _, _ *metadata.Image, d *metadata.De
 			if before == nil || now == nil {
 				continue
 			}
-			c.note(t.Next, i, before.Unclean)
+			if now.Leader < 0 || before.Leader != now.Leader || before.Unclean == 0 { // otherwise its epoch was raised
+				c.note(t.Next, i, before.Unclean)
+			}
 			if before.LeaderEpoch < now.LeaderEpoch {
 				c.Elections.WithLabelValues(from(before, now)).Inc()
 			}

@@ -328,7 +328,7 @@ func TestDeletedTopicsAfterALoad(t *testing.T) {
 func TestMalformedRequestsAreRefused(t *testing.T) {
 	h := begin(t, 0)
 	for i, e := range []Initializing{
-		{format.Key{Topic: [16]byte{1}}, 1, 0}, {keyOf(1), -1, 0}, {keyOf(1), 1, -2},
+		{format.Key{Topic: [16]byte{1}}, 1, 0}, {keyOf(1), -1, 0}, {keyOf(1), 1, -3},
 		{format.Key{Group: strings.Repeat("g", format.MaxGroup+1), Topic: [16]byte{1}}, 1, 0},
 	} {
 		if err := ask[[]*kerr.Error](h.desk, Initialize{e})[0]; err != kerr.InvalidRequest {

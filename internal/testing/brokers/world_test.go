@@ -252,7 +252,7 @@ func (w *world) electedUncleanly(line []byte) {
 		return
 	}
 	w.mu.Lock()
-	lossy, known := w.lossy, w.elected[e]
+	lossy, known := w.lossy, w.elected[e] || w.raised(e)
 	w.elected[e] = true
 	w.mu.Unlock()
 	switch {
@@ -265,6 +265,18 @@ func (w *world) electedUncleanly(line []byte) {
 	default:
 		w.lose(e.Topic, e.Partition, e.Epoch, lossy.Add(-w.bound()))
 	}
+}
+
+// raised reports whether the epoch of an unclean election is that of a known one after it was
+// raised: a broker that applies both at once says no other. The caller holds mu.
+func (w *world) raised(e uncleanElection) bool {
+	for known := range w.elected {
+		gap := e.Epoch - known.Epoch
+		if known.Epoch = e.Epoch; known == e && gap >= 1<<20 {
+			return true
+		}
+	}
+	return false
 }
 
 // mayLose notes that a disk lost or refused what was written.
