@@ -7,7 +7,7 @@ import (
 
 // Most memory of a window is in its leaves, so they are compact. A leaf stores each of its runs in
 // a few bytes: the index of its values, and its length. Runs of a leaf mostly have few different
-// values. Whoever reads or changes a leaf unpacks it.
+// values. To read or change a leaf, it is unpacked.
 //
 //	packed   for each run a byte, the index in kinds, and a uvarint, the number of offsets
 //	kinds    the values of runs, each once

@@ -275,7 +275,7 @@ func (l *link) acknowledge(ctx context.Context, list []*span) bool {
 	return true
 }
 
-// renewed notes the result of a renewal. A range is renewed once more, or acknowledged in time.
+// renewed notes the result of a renewal. A range is renewed again, or acknowledged in time.
 func (l *link) renewed(r *span, asked time.Time, success bool) {
 	if !success {
 		l.held = slices.DeleteFunc(l.held, func(x *span) bool { return x == r })

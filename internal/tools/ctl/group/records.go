@@ -62,8 +62,8 @@ func peek(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "peek GROUP TOPIC:PARTITION", Short: "Show the records of a share group that are not finished",
 		Args: app.Args(2, 2, "one group and one partition"), ValidArgsFunction: a.Groups(1),
-		Long: "peek shows the records of a partition that a share group has not finished, from the oldest on: those that members hold,\n" +
-			"those that wait for another delivery, those that wait for a copy as dead letters, and those that no member has got yet.\n" +
+		Long: "peek shows the records of a partition that a share group has not finished, from the oldest on. Members hold some of\n" +
+			"them; others wait for another delivery or for a copy as dead letters, or no member has got them yet.\n" +
 			"It delivers nothing. It needs the rights of a member, and shows the first 256 bytes of a key and of a value.",
 		Example: "  chronikctl group peek workers jobs:0\n  chronikctl group peek workers jobs:0 --state acquired --limit 100",
 		RunE: a.Both(func(ctx context.Context, _ *kadm.Client, cl *kgo.Client, args []string) error {
@@ -199,8 +199,8 @@ const rangeDoc = "OFFSETS are an offset, or a range: 17, 17-20."
 func release(a *app.App) *cobra.Command {
 	return changeCommand(a, view.ReleaseRecords, &cobra.Command{
 		Use: "release GROUP TOPIC:PARTITION OFFSETS...", Short: "Give records that members of a share group hold back for another delivery",
-		Long: "release ends the deliveries of records that members hold, as if they had released them: other members get the records\n" +
-			"at once, or after the retry delay of the group, and at the delivery limit no member does. A member that is at work on\n" +
+		Long: "release ends the deliveries of records that members hold, as if they had released them. Other members get the records\n" +
+			"at once, or after the retry delay of the group; at the delivery limit no member does. A member that is at work on\n" +
 			"such a record is not stopped, and can't acknowledge it any more. " + rangeDoc + " It needs the rights of a member.",
 		Example: "  chronikctl group release workers jobs:0 17",
 	}, "release", "released")
