@@ -239,9 +239,9 @@ func (t *target) dialed(err error, now time.Time) bool {
 }
 
 // Release ends what other brokers keep waiting for clients of this one, which stops. The caller
-// repeats it until no request is left: one that was accepted may be passed on only now. A Produce
-// request that has waited first since the last call is lost, as on a broken tunnel: it may wait for
-// replicas until its own timeout.
+// repeats it until no request is left: one that was accepted may be passed on only now. A request
+// that has waited first since the last call is lost, as on a broken tunnel: a Produce, or a commit
+// of offsets, may wait for replicas until its own timeout.
 func (f *Forwarder) Release() {
 	for _, t := range f.tunnels() {
 		t.release()

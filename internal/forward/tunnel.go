@@ -374,8 +374,9 @@ func (t *tunnel) finish() {
 	}
 }
 
-// release ends what may wait for long: it finishes the tunnel, or fails it if the other broker has
-// answered no Produce request since the last call.
+// release ends what may wait for long: it fails the tunnel if the other broker has answered no
+// request since the last call, and lets it know before that the client has gone, unless the request
+// is a Produce: what comes behind that is passed on still.
 func (t *tunnel) release() {
 	t.mu.Lock()
 	var first *passed
@@ -387,10 +388,10 @@ func (t *tunnel) release() {
 	t.mu.Unlock()
 	switch {
 	case first == nil:
+	case still: // a Produce or a commit may wait for replicas, until its own timeout
+		t.fail(errStops)
 	case first.key != protocol.KeyProduce:
 		t.finish()
-	case still:
-		t.fail(errStops)
 	}
 }
 
