@@ -26,8 +26,8 @@ func TestDeletedShareOffsetsAreNotBegunAgain(t *testing.T) {
 	}
 }
 
-// A new coordinator knows which partitions were added, also if no request for their states has a result
-// or none was loaded.
+// A new coordinator knows which partitions were added, also if no request for their states has a
+// result, or no coordinator was loaded.
 func TestAddedPartitionsAfterALoad(t *testing.T) {
 	for name, grow := range map[string]func(*world, *shareStore){
 		"the request has no result": func(w *world, store *shareStore) {

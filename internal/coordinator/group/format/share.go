@@ -92,8 +92,8 @@ type ShareTopic struct {
 	ID         [16]byte
 	Name       string
 	Partitions []int32
-	// Added, of Initializing, states that the partitions from First on were added to the topic while
-	// the group read it: chronik's own, a tagged field that Kafka ignores.
+	// Added, of Initializing: the partitions from First on were added to the topic while the group
+	// read it. It is a tagged field, chronik's own, which Kafka ignores.
 	Added bool
 	First int32
 }

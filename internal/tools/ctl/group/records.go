@@ -295,7 +295,7 @@ func apply(ctx context.Context, cl *kgo.Client, x at, verb string, ask view.Shar
 	req.UnknownTags.Set(view.ShareTag, encoded(ask))
 	got, err := cl.SeedBrokers()[0].Request(ctx, req)
 	if op := (*net.OpError)(nil); err != nil && (!errors.As(err, &op) || op.Op != "dial") {
-		return fmt.Errorf("%s %s: it is not known whether the change was made, look at the records before you repeat it: %w", verb, x,
+		return fmt.Errorf("%s %s: it is not known whether the change was made; check the records before you repeat it: %w", verb, x,
 			app.BrokerError(err))
 	}
 	if err != nil {
