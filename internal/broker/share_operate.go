@@ -74,6 +74,8 @@ func decodeAsk(body []byte, changes bool) (ask view.ShareAsk, err error) {
 			ask.First, ask.Last)
 	case changes && ask.Action != view.ReleaseRecords && ask.Action != view.RejectRecords:
 		return ask, fmt.Errorf("unknown action %q: it is %s or %s", ask.Action, view.ReleaseRecords, view.RejectRecords)
+	case !changes && ask.Action != "": // the audit log would have a change that changed nothing, and no read
+		return ask, fmt.Errorf("a request that shows records has no action, and this one has %q", ask.Action)
 	case !changes && (ask.Limit < 1 || ask.Limit > view.MaxShareRecords):
 		return ask, fmt.Errorf("the limit is %d: it must be 1 to %d", ask.Limit, view.MaxShareRecords)
 	}
@@ -257,13 +259,16 @@ func (b *Handler) inspectRecords(part *replica.Partition, s *shareleader.Seen, d
 	b.work.Go(func() {
 		works.Set()
 		all := shownShare(s)
-		err := b.preview(part, s, all.Records)
+		rest, err := b.preview(part, s, all.Records)
 		<-b.inspecting
 		if _, epoch := part.Leader(); epoch != s.Epoch { // the log may have changed during the read
 			done(sharestate.Operated{Err: kerr.NotLeaderForPartition})
 			return
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, errInspectBytes): // without their values, they would look like records that have none
+			all.Next, all.Records = rest[0].Offset, all.Records[:len(all.Records)-len(rest)]
+		case err != nil:
 			all.Note = "not all records were read: " + err.Error()
 		}
 		done(sharestate.Operated{Body: encodeShown(all)})
@@ -283,24 +288,24 @@ func shownShare(s *shareleader.Seen) *view.ShareRecords {
 }
 
 // errInspectBytes: a request has read what it may.
-var errInspectBytes = fmt.Errorf("a request reads at most %d MiB of batches; continue from a later offset", inspectBytes>>20)
+var errInspectBytes = fmt.Errorf("a request reads at most %d MiB of batches", inspectBytes>>20)
 
 // preview adds the keys and values of records, which are in the order of their offsets. An error
-// leaves some without.
-func (b *Handler) preview(part *replica.Partition, s *shareleader.Seen, list []view.ShareRecord) error {
+// leaves some without: those that it returns.
+func (b *Handler) preview(part *replica.Partition, s *shareleader.Seen, list []view.ShareRecord) (rest []view.ShareRecord, err error) {
 	left := int64(inspectBytes)
 	for len(list) > 0 {
 		if left <= 0 {
-			return errInspectBytes
+			return list, errInspectBytes
 		}
 		if err := b.ctx.Err(); err != nil {
-			return err
+			return list, err
 		}
 		res, err := part.Read(replica.ReadRequest{Offset: list[0].Offset, MaxBytes: int(min(left, inspectRead)), AtLeastOne: true,
 			Committed: s.Committed, CurrentEpoch: s.Epoch, FetchedEpoch: -1})
 		if err != nil {
 			res.Release()
-			return fmt.Errorf("offset %d cannot be read: %w", list[0].Offset, err)
+			return list, fmt.Errorf("offset %d cannot be read: %w", list[0].Offset, err)
 		}
 		n := len(list)
 		for _, p := range res.Parts {
@@ -311,13 +316,13 @@ func (b *Handler) preview(part *replica.Partition, s *shareleader.Seen, list []v
 		}
 		res.Release()
 		if err != nil {
-			return err
+			return list, err
 		}
 		if len(list) == n { // there is no batch at or above it
-			return nil
+			return nil, nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // previewIn adds those that are in some batches, and returns the others.

@@ -165,3 +165,46 @@ func TestOperatorsNeedRights(t *testing.T) {
 	g.allow(groupRight(acl.Read, "g"), topicRight(acl.Read, "t"))
 	both("{")
 }
+
+// TestOperatorsReadsHaveNoAction: what a request says it does is what the audit log has.
+func TestOperatorsReadsHaveNoAction(t *testing.T) {
+	var self *node
+	n, _, _ := shareNode(t, func(o *nodeOptions) { o.broker = func(*Options) {} }, operators(&self))
+	self = n
+	n.put(t, "t", 1, "secret")
+	w := n.dial(t)
+	got := peek(t, w, `{"topic":"t","first":0,"last":0,"limit":1,"action":"release"}`)
+	if want := `INVALID_REQUEST: a request that shows records has no action, and this one has "release"`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestOperatorSeesWholeRecords: records that are shown were read, and the next request has the
+// others. Those without a key or a value look the same otherwise.
+func TestOperatorSeesWholeRecords(t *testing.T) {
+	var self *node
+	n, _, _ := shareNode(t, func(o *nodeOptions) { o.broker = func(*Options) {} }, operators(&self))
+	self = n
+	const records = 9
+	for range records {
+		n.put(t, "t", 1, strings.Repeat("v", 900<<10))
+	}
+	w := n.dial(t)
+	got := int64(0)
+	for next := int64(0); next >= 0; {
+		var seen view.ShareRecords
+		if err := json.Unmarshal([]byte(peek(t, w, fmt.Sprintf(`{"topic":"t","first":%d,"limit":500}`, next))), &seen); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range seen.Records {
+			if r.Offset != got || r.ValueBytes != 900<<10 {
+				t.Errorf("after %d: offset %d, %d bytes, missing %t, note %q", got, r.Offset, r.ValueBytes, r.Missing, seen.Note)
+			}
+			got++
+		}
+		next = seen.Next
+	}
+	if got != records {
+		t.Errorf("%d records", got)
+	}
+}

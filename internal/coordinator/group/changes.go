@@ -18,11 +18,13 @@ type changes struct {
 // topicsChanged stores the current topics. Affected groups update their targets when a member next
 // sends a request.
 func (s *Shard) topicsChanged(e TopicsChanged) {
-	if !s.topicsUnknown() {
-		for _, g := range s.groups {
-			if c := g.share(); c != nil {
-				c.noteAdded(s.topics, e)
-			}
+	for _, g := range s.groups {
+		switch c := g.share(); {
+		case c == nil:
+		case s.topicsUnknown():
+			c.noteMissed(e.Topics)
+		default:
+			c.noteAdded(s.topics, e)
 		}
 	}
 	s.topics = e.Topics

@@ -29,8 +29,8 @@ type share struct {
 	deletes map[assign.TopicID]bool
 	// added has the first partition that a topic has got since the group reads it: those at or
 	// above it begin with their first record, whatever share.auto.offset.reset is. Without that,
-	// what was produced to them before the first fetch would be skipped. A new coordinator does not
-	// know of them; their states are begun at once.
+	// what was produced to them before the first fetch would be skipped. A new coordinator knows
+	// them from the states that are being initialized, and from partitions without a state.
 	added map[assign.TopicID]int32
 	// failures counts failed requests in a row. waits: the next ones follow when timerShare is due.
 	failures int
@@ -79,6 +79,9 @@ type states struct {
 type topicStates struct {
 	name       string
 	partitions []int32 // sorted
+	// added, of initializing: the partitions from first on were added, see share.added.
+	added bool
+	first int32
 }
 
 func newStates() states {
@@ -118,7 +121,7 @@ func statesOf(v format.ShareStates) states {
 func decodeStates(all map[assign.TopicID]*topicStates, list []format.ShareTopic) {
 	for _, t := range list {
 		if len(t.Partitions) > 0 {
-			all[t.ID] = &topicStates{t.Name, slices.Compact(slices.Sorted(slices.Values(t.Partitions)))}
+			all[t.ID] = &topicStates{t.Name, slices.Compact(slices.Sorted(slices.Values(t.Partitions))), t.Added, t.First}
 		}
 	}
 }
@@ -135,7 +138,7 @@ func (x *states) recorded() (v format.ShareStates) {
 
 func recordedStates(all map[assign.TopicID]*topicStates) (list []format.ShareTopic) {
 	for id, t := range all {
-		list = append(list, format.ShareTopic{ID: id, Name: t.name, Partitions: t.partitions})
+		list = append(list, format.ShareTopic{ID: id, Name: t.name, Partitions: t.partitions, Added: t.added, First: t.first})
 	}
 	slices.SortFunc(list, compareShareTopics)
 	return list

@@ -100,6 +100,11 @@ func (c *share) loaded(s *Shard, g *group) {
 		s.setTimer(timerSession, g.id, m.id, s.timesOf(g).Share.Session)
 	}
 	c.dirty = true // since the records were written
+	for id, t := range c.states.initializing {
+		if t.added {
+			c.added[id] = t.first
+		}
+	}
 	if c.states.unfinished() {
 		s.setTimer(timerShares, g.id, "", 0)
 	}
@@ -150,6 +155,27 @@ func (c *share) noteAdded(before Topics, e TopicsChanged) {
 		_, exists := e.Topics.ByID(id)
 		return !exists
 	})
+}
+
+// noteMissed notes the partitions that topics have got while no coordinator was loaded: those above
+// all that have a state, of topics that members subscribe to. Of these, all partitions get states
+// together.
+func (c *share) noteMissed(topics Topics) {
+	for name := range c.subscribed() {
+		now, exists := topics.ByName(name)
+		if !exists || now.Internal {
+			continue
+		}
+		first := int32(0)
+		for _, all := range []map[assign.TopicID]*topicStates{c.states.initializing, c.states.initialized} {
+			if t := all[now.ID]; t != nil {
+				first = max(first, t.partitions[len(t.partitions)-1]+1)
+			}
+		}
+		if _, known := c.added[now.ID]; !known && first > 0 && first < now.Partitions {
+			c.added[now.ID], c.searched = first, false
+		}
+	}
 }
 
 // complete forgets what was added to a topic all of whose partitions have states.

@@ -88,6 +88,8 @@ func (s *Shard) initialize(g *group) {
 		for _, p := range missing {
 			topic, _ := s.topics.ByID(p.Topic)
 			put(next.initializing, p.Topic, topic.Name, p.Partition)
+			t := next.initializing[p.Topic]
+			t.first, t.added = c.added[p.Topic]
 		}
 		if !s.cfg.Broken.Has(InitializeUnrecorded) {
 			s.recordStates(g, &next)
@@ -172,7 +174,7 @@ func (s *Shard) withoutState(c *share) (list []SharePartition) {
 		if size == 0 {
 			size = len(c.states.recorded().Encode())
 		}
-		memory, record := stateTopicWeight+len(name)+stateWeight*n, 24+len(name)+4*n
+		memory, record := stateTopicWeight+len(name)+stateWeight*n, 32+len(name)+4*n
 		if !s.hasMemory(extra+memory) || size+record > s.cfg.MaxRecord {
 			list, all = list[:was], false // a later heartbeat tries again
 			continue
@@ -392,6 +394,7 @@ func (s *Shard) recordDeleting(g *group, which func(assign.TopicID) bool) {
 			if which(id) {
 				next.forget(id)
 				next.deleting[id], changed = t.name, true
+				delete(c.added, id) // or the states would be begun again, without a member
 			}
 		}
 	}

@@ -1,6 +1,9 @@
 package window
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Operated counts the offsets of a range that an operator has named, by what became of them.
 type Operated struct {
@@ -20,6 +23,7 @@ func (w *Window) Operate(by AckType, now time.Duration, first, last int64) (o Op
 	if w.dropped {
 		return o, false, ErrDropped
 	}
+	last = min(last, math.MaxInt64-1) // no record has a higher offset, and the numbers stay in range
 	if first < w.start {
 		o.Below = min(last, w.start-1) - first + 1
 	}

@@ -2,6 +2,7 @@ package window
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -288,5 +289,13 @@ func TestInFlightStops(t *testing.T) {
 	}
 	if n != 100 {
 		t.Errorf("%d runs", n)
+	}
+}
+
+// An operator may name all offsets.
+func TestOperateOnAllOffsets(t *testing.T) {
+	w := New(Config{Locks: 10, Deliveries: 5, Lock: time.Second}, 0)
+	if o, _, err := w.Operate(Reject, 0, 0, math.MaxInt64); o != (Operated{Beyond: math.MaxInt64}) || err != nil {
+		t.Errorf("%+v %v", o, err)
 	}
 }

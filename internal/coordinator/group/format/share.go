@@ -92,6 +92,21 @@ type ShareTopic struct {
 	ID         [16]byte
 	Name       string
 	Partitions []int32
+	// Added, of Initializing: the partitions from First on were added to the topic while the group
+	// read it. It is a tagged field, chronik's own, which Kafka ignores.
+	Added bool
+	First int32
+}
+
+// addedTag is the number of the tagged field with First.
+const addedTag = 20480
+
+// appendTags appends the tagged fields.
+func (t *ShareTopic) appendTags(p []byte) []byte {
+	if !t.Added {
+		return append(p, 0)
+	}
+	return appendInt32(appendUvarint(appendUvarint(append(p, 1), addedTag), 4), t.First)
 }
 
 // Encode encodes the value.
@@ -100,7 +115,7 @@ func (s ShareStates) Encode() []byte {
 	for _, list := range [][]ShareTopic{s.Initializing, s.Initialized} {
 		p = appendUvarint(p, len(list)+1)
 		for _, t := range list {
-			p = append(appendInts(appendCompact(append(p, t.ID[:]...), t.Name), t.Partitions), 0)
+			p = t.appendTags(appendInts(appendCompact(append(p, t.ID[:]...), t.Name), t.Partitions))
 		}
 	}
 	p = appendUvarint(p, len(s.Deleting)+1)
@@ -116,8 +131,13 @@ func DecodeShareStates(p []byte) (s ShareStates, err error) {
 	r.version(0)
 	for _, list := range []*[]ShareTopic{&s.Initializing, &s.Initialized} {
 		for range r.count(19) {
-			*list = append(*list, ShareTopic{ID: r.ID(), Name: r.compactString(), Partitions: r.ints()})
-			r.tags(nil)
+			t := ShareTopic{ID: r.ID(), Name: r.compactString(), Partitions: r.ints()}
+			r.tags(func(tag int, f *reader) {
+				if tag == addedTag {
+					t.Added, t.First = true, f.int32()
+				}
+			})
+			*list = append(*list, t)
 		}
 	}
 	for range r.count(18) {

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -48,5 +49,15 @@ func fuzzShares(t *testing.T, p []byte) {
 		if d := cmp.Diff(v, again); err != nil || d != "" {
 			t.Errorf("%x: %v\n%s", p, err, d)
 		}
+	}
+}
+
+// What Kafka does not know of the states of a share group is in a tagged field.
+func TestAddedSharePartitions(t *testing.T) {
+	list := []ShareTopic{{Name: "t", Partitions: []int32{2, 3}, Added: true, First: 3}, {Name: "u", Partitions: []int32{0}, Added: true},
+		{Name: "v", Partitions: []int32{1}}}
+	got, err := DecodeShareStates(ShareStates{Initializing: list}.Encode())
+	if err != nil || fmt.Sprint(got.Initializing) != fmt.Sprint(list) {
+		t.Errorf("%v %v", got.Initializing, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -286,14 +287,20 @@ func rest(c *view.ShareChange, s string) string {
 	return s
 }
 
-// apply sends a change.
+// apply sends a change, once, to the broker that has answered when the command connected: a
+// repetition could end a later delivery.
 func apply(ctx context.Context, cl *kgo.Client, x at, verb string, ask view.ShareAsk, change *view.ShareChange) error {
 	req := kmsg.NewPtrShareAcknowledgeRequest()
 	req.GroupID = &x.group
 	req.UnknownTags.Set(view.ShareTag, encoded(ask))
-	resp, err := req.RequestWith(ctx, cl)
+	got, err := cl.SeedBrokers()[0].Request(ctx, req)
+	if op := (*net.OpError)(nil); err != nil && (!errors.As(err, &op) || op.Op != "dial") {
+		return fmt.Errorf("%s %s: it is not known whether the change was made; check the records before you repeat it: %w", verb, x,
+			app.BrokerError(err))
+	}
 	if err != nil {
 		return app.Refused(verb+" "+x.String(), app.BrokerError(err), "")
 	}
+	resp := got.(*kmsg.ShareAcknowledgeResponse)
 	return answered(x, verb, resp.ErrorCode, resp.ErrorMessage, &resp.UnknownTags, change)
 }
