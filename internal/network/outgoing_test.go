@@ -5,6 +5,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,6 +108,39 @@ func TestAnswersOfReservedSizeAreAlone(t *testing.T) {
 		defer reads.Close()
 		reads.sendAsync(frame(keyMetadata, 3, 99, nil))
 		reads.want(t, 99) // those that don't read are closed by then
+	})
+}
+
+// An answer that fits is built although one that does not waits for a handler whose disk hangs.
+func TestAnAnswerThatFitsWaitsForNoLargerOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const bound = 1 << 20
+		hangs, large, fits := int32(1), int32(2), int32(3)
+		disk := make(chan struct{})
+		var last atomic.Int32 // that got its memory
+		f := start(t, func(r *Request) {
+			n := int64(bound / 10)
+			if r.CorrelationID <= large {
+				n = 4 * bound
+			}
+			r.ReserveAnswer(n, true)
+			last.Store(r.CorrelationID)
+			if r.CorrelationID == hangs {
+				<-disk
+			}
+			r.Respond(body(nil))
+		}, func(o *Options) { o.AnswerBytes = bound })
+		defer f.end(t)
+		defer close(disk)
+		for _, x := range [...]struct{ id, last int32 }{{hangs, hangs}, {large, hangs}, {fits, fits}} {
+			c := f.pipe.dial()
+			t.Cleanup(func() { c.Close() })
+			c.sendAsync(frame(keyMetadata, 3, x.id, nil))
+			synctest.Wait()
+			if got := last.Load(); got != x.last {
+				t.Errorf("request %d was the last that got memory when %d had come", got, x.id)
+			}
+		}
 	})
 }
 
