@@ -111,16 +111,17 @@ func (o *outgoing) await(ctx context.Context) {
 	}
 }
 
-// ReserveAnswer blocks until there is memory for an answer of at most n bytes, or until the
-// connection ends. The request returns it with its answer. An answer that is larger than what is
+// ReserveAnswer blocks until there is memory for an answer of at most n bytes. It returns false if
+// the connection has ended: then the answer must not be built, since connections end together when
+// memory is scarce. The request returns the memory with its answer. An answer that is larger than what is
 // free is alone: no other of its kind (kindOf) is built before it is answered. So beyond the bound,
 // there is one answer of each kind that is being built, or has been. Those that wait take turns by
 // their addresses. A handler calls it once, before it builds the answer, if MayBlock returned true.
-func (r *Request) ReserveAnswer(n int64, waits bool) {
+func (r *Request) ReserveAnswer(n int64, waits bool) bool {
 	o := &r.conn.srv.outgoing
 	kind := o.kindOf(n, waits)
 	if o.turns[kind].Take(r.conn.span.ctx, nil, origin.Of(r.conn.ip)) != nil {
-		return
+		return false
 	}
 	defer o.turns[kind].Leave()
 	for r.conn.span.ctx.Err() == nil {
@@ -130,7 +131,7 @@ func (r *Request) ReserveAnswer(n int64, waits bool) {
 			o.reserved[kind] += n
 			o.mu.Unlock()
 			r.reserved, r.reservedKind = n, kind
-			return
+			return true
 		}
 		if o.belowLimit == nil {
 			o.belowLimit = make(chan struct{})
@@ -142,6 +143,7 @@ func (r *Request) ReserveAnswer(n int64, waits bool) {
 		case <-r.conn.span.ctx.Done():
 		}
 	}
+	return false
 }
 
 // release gives the memory of an answer back.

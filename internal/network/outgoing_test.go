@@ -144,6 +144,53 @@ func TestAnAnswerThatFitsWaitsForNoLargerOne(t *testing.T) {
 	})
 }
 
+// Clients that end their connections while requests wait for memory do not have all their answers
+// built at once.
+func TestAnswersOfEndedConnectionsAreNotBuilt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const bound, n = 1 << 20, 20
+		disk := make(chan struct{})
+		var built atomic.Int32
+		f := start(t, func(r *Request) {
+			if r.CorrelationID == 0 {
+				r.Respond(body(make([]byte, 1000)))
+				return
+			}
+			if !r.ReserveAnswer(4*bound, true) {
+				r.Abort(io.EOF)
+				return
+			}
+			built.Add(1)
+			<-disk
+			r.Respond(body(nil))
+		}, func(o *Options) { o.AnswerBytes, o.WriteTimeout = bound, time.Hour })
+		defer f.end(t)
+		defer close(disk)
+		for range n {
+			c := f.pipe.dial()
+			c.sendAsync(frame(keyMetadata, 3, 0, nil))
+			c.sendAsync(frame(keyMetadata, 3, 1, nil))
+			synctest.Wait()
+			defer c.Close()
+		}
+		if got := built.Load(); got != 1 {
+			t.Errorf("%d answers are built", got)
+		}
+		f.mu.Lock()
+		all := f.snapshot()
+		f.mu.Unlock()
+		for c := range all {
+			c.mu.Lock()
+			c.kill(ClosedSlowReader)
+			c.mu.Unlock()
+		}
+		synctest.Wait()
+		if got := built.Load(); got != 1 {
+			t.Errorf("%d answers are built when their clients are gone", got)
+		}
+	})
+}
+
 // If handlers build large answers one after the other, and each waits for the bound first, at most
 // one of them exceeds it, however many clients do not read.
 func TestLargeAnswersWaitForTheirBudget(t *testing.T) {
