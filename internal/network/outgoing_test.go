@@ -171,7 +171,7 @@ func TestAnswersOfEndedConnectionsAreNotBuilt(t *testing.T) {
 			c.sendAsync(frame(keyMetadata, 3, 0, nil))
 			c.sendAsync(frame(keyMetadata, 3, 1, nil))
 			synctest.Wait()
-			defer c.Close()
+			t.Cleanup(func() { c.Close() })
 		}
 		if got := built.Load(); got != 1 {
 			t.Errorf("%d answers are built", got)
