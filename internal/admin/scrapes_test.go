@@ -2,6 +2,8 @@ package admin
 
 import (
 	"bytes"
+	"io"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -72,4 +74,45 @@ func TestAResponseIsBufferedInParts(t *testing.T) {
 	if k.size > int64(want.Len())+mostPart {
 		t.Errorf("%d bytes of memory for %d", k.size, want.Len())
 	}
+}
+
+// A scrape whose client has closed its side while others had the turn is not an empty success.
+func TestAScrapeWithoutATurnIsNoSuccess(t *testing.T) {
+	o, _ := options()
+	free, began := make(chan struct{}), make(chan struct{}, 1)
+	o.Registry.MustRegister(&hanging{prometheus.NewDesc("hanging", "Waits.", nil, nil), began, free})
+	_, address, get := served(t, o)
+	var first sync.WaitGroup
+	first.Go(func() { _, _ = get("/metrics") })
+	<-began
+	c := dial(t, address)
+	if _, err := io.WriteString(c, "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(c)
+	if err != nil || bytes.Contains(got, []byte(" 200 ")) {
+		t.Errorf("%q, %v", got, err)
+	}
+	close(free)
+	first.Wait()
+}
+
+// hanging is a collector that waits until free is closed.
+type hanging struct {
+	desc  *prometheus.Desc
+	began chan<- struct{}
+	free  <-chan struct{}
+}
+
+func (c *hanging) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+
+func (c *hanging) Collect(chan<- prometheus.Metric) {
+	select {
+	case c.began <- struct{}{}:
+	default:
+	}
+	<-c.free
 }

@@ -171,7 +171,8 @@ func inTurn(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case turn <- struct{}{}:
-		case <-r.Context().Done():
+		case <-r.Context().Done(): // a client that has closed its side may still read
+			http.Error(w, "the request ended while it waited for other scrapes", http.StatusServiceUnavailable)
 			return
 		}
 		defer func() { <-turn }()

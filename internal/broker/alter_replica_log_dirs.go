@@ -29,7 +29,7 @@ func alterReplicaLogDirsAPI() api {
 			return answerMoves(r, req, func(string, string, int32) int16 { return code.Code })
 		},
 		overloaded: kerr.RequestTimedOut,
-		handle:     inBackground(atDisk, alterReplicaLogDirs),
+		handle:     onDisk(alterReplicaLogDirs),
 	}.api()
 }
 

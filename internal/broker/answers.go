@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"errors"
+
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 )
@@ -50,15 +52,19 @@ func (b *Handler) largestAnswer() int64 {
 // such as the configs of groups that do not exist.
 func (b *Handler) mostAnswer() int64 { return max(b.largestAnswer(), b.opt.ParkedBytes) }
 
+// errEnded ends a request whose answer has no reader any more.
+var errEnded = errors.New("the connection ended while the request waited for the memory of its answer")
+
 // reserveAnswer waits for the memory of the request's answer, of about n bytes, on its connection's
-// reader. Those with small answers do not wait behind clients that read none: without its metadata
+// reader. It returns false if the connection has ended: then the request must be aborted. Those with small answers do not wait behind clients that read none: without its metadata
 // no client begins. waits: the request may wait for a disk or a shard, and delays only others of
 // its kind meanwhile.
-func (b *Handler) reserveAnswer(r *network.Request, n int64, waits bool) {
+func (b *Handler) reserveAnswer(r *network.Request, n int64, waits bool) bool {
 	if n = min(n, b.mostAnswer()); n <= smallAnswer || !r.MayBlock() {
-		return
+		return true
 	}
 	r.WaitsAt(b.at.place, "")
-	r.ReserveAnswer(2*n, waits) // it is built, and then encoded
+	there := r.ReserveAnswer(2*n, waits) // it is built, and then encoded
 	r.WaitsAt(nil, "")
+	return there
 }

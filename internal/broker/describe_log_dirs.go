@@ -27,7 +27,7 @@ func describeLogDirsAPI() api {
 		overloaded:  kerr.RequestTimedOut,
 		answerBytes: func(b *Handler, _ *kmsg.DescribeLogDirsRequest) int64 { return entryAnswer * b.logs() },
 		route:       route[*kmsg.DescribeLogDirsRequest]{by: byNone},
-		handle:      inBackground(atDisk, describeLogDirs),
+		handle:      onDisk(describeLogDirs),
 	}.api()
 }
 
@@ -39,8 +39,7 @@ func (b *Handler) logs() (n int64) {
 	return n
 }
 
-func describeLogDirs(ctx context.Context, b *Handler, r *network.Request, req *kmsg.DescribeLogDirsRequest) kmsg.Response {
-	ctx.Done() // its place lapses (place.context): file systems may hang
+func describeLogDirs(_ context.Context, b *Handler, r *network.Request, req *kmsg.DescribeLogDirsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDescribeLogDirsResponse())
 	wanted := wantedLogs(req)
 	img, moves := b.image(), b.opt.Replicas.Moves()

@@ -81,6 +81,7 @@ type nodeOptions struct {
 	self     int32
 	fs       vfs.FS
 	dir      string // of metadata and logs
+	second   string // a further directory for logs; empty for none
 	static   map[string]string
 	listener network.Listener
 	profiles []durability.Profile // in addition to the built-in ones
@@ -133,7 +134,12 @@ func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 		Config: func(string, storage.ID) storage.Config { return settings.Of(metadata.Empty(), nil).Log }}
 	o.storage(&opt)
 	var err error
-	n.storage, err = storage.Open([]storage.Location{{Path: dir}}, opt)
+	locations := []storage.Location{{Path: dir}}
+	if o.second != "" {
+		must(t, vfs.MakeDir(n.fs, o.second))
+		locations = append(locations, storage.Location{Path: o.second})
+	}
+	n.storage, err = storage.Open(locations, opt)
 	must(t, err)
 	t.Cleanup(func() { must(t, n.storage.Close()) })
 	n.applier = metadata.NewApplier(zap.NewNop())

@@ -12,11 +12,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // A request that names much, or has a large answer, waits while others have the places; small ones
@@ -219,4 +224,90 @@ func TestALargeSearchHasOnePlace(t *testing.T) {
 			t.Errorf("the search waited %v for the request's own place", took)
 		}
 	})
+}
+
+// A large request that moves logs waits for a directory, and keeps no other from its place
+// meanwhile: a disk that hangs does not end its calls when their context does.
+func TestAMoveToADiskThatHangsKeepsNoPlace(t *testing.T) {
+	disk := errfs.New(vfs.Memory())
+	n := newNode(t, func(o *nodeOptions) { o.fs, o.second = disk, "/data/second" })
+	n.topic(t, "t", 1)
+	p, err := n.opt.Replicas.Partition(n.image().Topic("t").ID, 0)
+	must(t, err)
+	to := "/data/second"
+	if p.Log().Dir().Path() == to {
+		to = "/data/logs"
+	}
+	req := kmsg.NewPtrAlterReplicaLogDirsRequest()
+	req.Dirs = []kmsg.AlterReplicaLogDirsRequestDir{{Dir: to, Topics: []kmsg.AlterReplicaLogDirsRequestDirTopic{
+		{Topic: "t", Partitions: []int32{0}}, {Topic: "absent", Partitions: make([]int32, largeBody/4)}}}}
+	req.SetVersion(2)
+	calls, release := stuck(t, disk, errfs.Mkdir)
+	w := n.dial(t)
+	must(t, w.send(req))
+	<-calls
+	eventually(t, "the place is free", func() bool { return n.large.Held() == 0 })
+	release()
+	_, err = w.receive(req)
+	must(t, err)
+}
+
+// deaf are leaders of share partitions that do not answer until free is closed. asked receives a
+// value for each question.
+type deaf struct{ asked, free chan struct{} }
+
+func (x deaf) Look(_ context.Context, _ []sharestate.Operating, done func([]sharestate.Operated)) {
+	x.asked <- struct{}{}
+	go func() {
+		<-x.free
+		done([]sharestate.Operated{{Err: kerr.NotLeaderForPartition}})
+	}()
+}
+
+func (x deaf) Operate(ctx context.Context, items []sharestate.Operating, done func([]sharestate.Operated)) {
+	x.Look(ctx, items, done)
+}
+
+// A large request of an operator waits for the leader of a share partition without a place.
+func TestAnOperatorThatWaitsKeepsNoPlace(t *testing.T) {
+	x := deaf{make(chan struct{}, 1), make(chan struct{})}
+	n, _, _ := shareNode(t, func(o *nodeOptions) { o.broker = func(opt *Options) { opt.Operators = x } })
+	req := kmsg.NewPtrShareFetchRequest()
+	req.GroupID = kmsg.StringPtr("g")
+	req.UnknownTags.Set(view.ShareTag, []byte(`{"topic":"t","partition":0,"first":0,"limit":10}`))
+	req.Topics = []kmsg.ShareFetchRequestTopic{{Partitions: make([]kmsg.ShareFetchRequestTopicPartition, largeBody/4)}}
+	req.SetVersion(2)
+	w := n.dial(t)
+	must(t, w.send(req))
+	<-x.asked
+	if n.large.Held() > 0 {
+		t.Error("it has a place")
+	}
+	close(x.free)
+	_, err := w.receive(req)
+	must(t, err)
+}
+
+// A large request that asks all brokers waits for them without a place.
+func TestARequestThatAsksAllBrokersKeepsNoPlace(t *testing.T) {
+	n, x, _, away := front(t)
+	away()
+	x.passed <- 0 // the other broker gets the request and does not answer before this is taken
+	req := kmsg.NewPtrListGroupsRequest()
+	req.StatesFilter = slices.Repeat([]string{"no state"}, largeBody/8)
+	req.SetVersion(4)
+	fill(t, n.large)
+	w := n.dial(t)
+	must(t, w.send(req))
+	eventually(t, "it waits for a place", func() bool { return n.large.Waiting() == 1 })
+	for range share.Half() {
+		n.large.Leave()
+	}
+	eventually(t, "the place is free", func() bool { return n.large.Held() == 0 })
+	if n.server.Load().Waits(1).Waiting == 0 {
+		t.Error("it had the place until its answer")
+	}
+	<-x.passed
+	_, err := w.receive(req)
+	must(t, err)
 }

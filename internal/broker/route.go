@@ -178,9 +178,7 @@ func (b *Handler) pass(r *network.Request, silent bool, to func(*metadata.Image)
 			b.forward.Refuse(r, broker)
 			return true
 		}
-		if at != nil && at.lapse == nil {
-			at.mayWait()
-		}
+		at.mayWait()
 		b.forward.Waits(r, broker)
 		pause.Wait(b.ctx.Done(), routeLook)
 	}
@@ -204,7 +202,7 @@ func (l *apiDef[R]) joined(c call, req R) (add func(kmsg.Response), goes bool) {
 			others = append(others, x.ID)
 		}
 	}
-	ctx, cancel := context.WithTimeout(r.Client(), joinTime)
+	ctx, cancel := context.WithTimeout(c.place.context(r.Client()), joinTime)
 	defer cancel()
 	bodies, err := b.forward.Ask(ctx, r, others)
 	answers := make([]kmsg.Response, len(bodies))

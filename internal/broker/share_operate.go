@@ -141,6 +141,7 @@ func (c call) operate(group *string, body []byte, changes bool, respond func(ans
 		send = b.opt.Operators.Operate
 	}
 	id := *group
+	c.place.end() // from here on it waits for the leader
 	send(ctx, []sharestate.Operating{{Key: format.Key{Group: id, Topic: t.ID, Partition: ask.Partition}, Body: body}},
 		func(list []sharestate.Operated) {
 			defer cancel()

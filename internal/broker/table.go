@@ -92,8 +92,9 @@ func (l apiDef[R]) api() api {
 func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	c := call{b: b, r: r}
 	sized := l.inProportion || l.answerBytes != nil && len(r.Body) <= largeBody
-	if !sized {
-		b.reserveAnswer(r, b.mostAnswer(), l.handle.waits != nil)
+	if !sized && !b.reserveAnswer(r, b.mostAnswer(), l.handle.waits != nil) {
+		r.Abort(errEnded)
+		return
 	}
 	if l.Key != protocol.KeyProduce && len(r.Body) > largeBody { // Produce takes places for what it decompresses
 		c.place = b.takePlace(r)
@@ -161,7 +162,12 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	}
 	if sized && l.answerBytes != nil {
 		n := l.answerBytes(b, req)
-		b.reserveAnswer(r, n, l.handle.waits != nil)
+		if !b.reserveAnswer(r, n, l.handle.waits != nil) {
+			c.charge.release()
+			c.place.end()
+			r.Abort(errEnded)
+			return
+		}
 		if c.place == nil && n > largeAnswer && !l.handle.elsewhere {
 			c.place = b.takePlace(r)
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/chronik-io/chronik/internal/view"
 )
 
-// handler handles the requests of an API. answering, inBackground, later and parks make one: each
-// says where its requests wait, so that GET /v1/waits knows of every one of them.
+// handler handles the requests of an API. answering, inBackground, onDisk, later and parks make
+// one: each says where its requests wait, so that GET /v1/waits knows of every one of them.
 type handler[R any] struct {
 	run func(call, R)
 	// waits returns where a request waits that run leaves unanswered, and for what (see
@@ -47,6 +47,15 @@ func inBackground[R any](at waits[R], answer func(context.Context, *Handler, *ne
 			c.respond(answer(c.place.context(c.b.contextOf(c.r)), c.b, c.r, req))
 		})
 	}}
+}
+
+// onDisk is inBackground for a function that calls file systems. They may hang, and no context ends
+// their calls, so that its place lapses from the start.
+func onDisk[R any](answer func(context.Context, *Handler, *network.Request, R) kmsg.Response) handler[R] {
+	return inBackground(atDisk[R], func(ctx context.Context, b *Handler, r *network.Request, req R) kmsg.Response {
+		ctx.Done() // see place.context
+		return answer(ctx, b, r, req)
+	})
 }
 
 // later makes a handler of a function that may return before it answers.

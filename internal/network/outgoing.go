@@ -32,17 +32,39 @@ type outgoing struct {
 	waiting  atomic.Int64 // handlers in AwaitReaders
 	watching atomic.Bool
 
-	// turns are those of handlers that wait for the memory of an answer, addresses in turn.
-	// Handlers that answer at once and those that may wait do not wait for each other.
-	turns [2]*share.Places
+	// turns are those of handlers that wait for the memory of an answer, addresses in turn. Those
+	// of different kinds do not wait for each other (see kindOf).
+	turns [kinds]*share.Places
 
 	mu sync.Mutex
-	// reserved is for answers that are being built: of handlers that answer at once, and of those
-	// that may wait.
-	reserved [2]int64
+	// reserved is for answers that are being built, by kind.
+	reserved [kinds]int64
 	// belowLimit is closed when the count is within the bound, or a reservation ends; nil: no
 	// handler waits.
 	belowLimit chan struct{}
+}
+
+// kinds of reserved answers: of handlers that answer at once and of those that may wait, and of each
+// the answers that fit into the bound and those that do not.
+const kinds = 4
+
+func newTurns() (turns [kinds]*share.Places) {
+	for kind := range turns {
+		turns[kind] = share.Turns()
+	}
+	return turns
+}
+
+// kindOf returns the kind of an answer. One that does not fit waits until it is alone. If others
+// waited behind it, one handler whose disk hangs would stop them all.
+func (o *outgoing) kindOf(n int64, waits bool) (kind int) {
+	if waits {
+		kind = 1
+	}
+	if n > o.size {
+		kind += 2
+	}
+	return kind
 }
 
 // countStep bounds the difference between a connection's bytes and those that are counted: few
@@ -89,19 +111,17 @@ func (o *outgoing) await(ctx context.Context) {
 	}
 }
 
-// ReserveAnswer blocks until there is memory for an answer of at most n bytes, or until the
-// connection ends. The request returns it with its answer. An answer that is larger than what is
-// free is alone: no other of its kind is built before it is answered, which is one that waits for
-// something or one that does not. So beyond the bound, there is one answer of each kind that is
-// being built, or has been. Those that wait take turns by their addresses. A handler calls it once,
-// before it builds the answer, if MayBlock returned true.
-func (r *Request) ReserveAnswer(n int64, waits bool) {
-	o, kind := &r.conn.srv.outgoing, 0
-	if waits {
-		kind = 1
-	}
+// ReserveAnswer blocks until there is memory for an answer of at most n bytes. It returns false if
+// the connection has ended: then the answer must not be built, since connections end together when
+// memory is scarce. The request returns the memory with its answer. An answer that is larger than what is
+// free is alone: no other of its kind (kindOf) is built before it is answered. So beyond the bound,
+// there is one answer of each kind that is being built, or has been. Those that wait take turns by
+// their addresses. A handler calls it once, before it builds the answer, if MayBlock returned true.
+func (r *Request) ReserveAnswer(n int64, waits bool) bool {
+	o := &r.conn.srv.outgoing
+	kind := o.kindOf(n, waits)
 	if o.turns[kind].Take(r.conn.span.ctx, nil, origin.Of(r.conn.ip)) != nil {
-		return
+		return false
 	}
 	defer o.turns[kind].Leave()
 	for r.conn.span.ctx.Err() == nil {
@@ -111,7 +131,7 @@ func (r *Request) ReserveAnswer(n int64, waits bool) {
 			o.reserved[kind] += n
 			o.mu.Unlock()
 			r.reserved, r.reservedKind = n, kind
-			return
+			return true
 		}
 		if o.belowLimit == nil {
 			o.belowLimit = make(chan struct{})
@@ -123,6 +143,7 @@ func (r *Request) ReserveAnswer(n int64, waits bool) {
 		case <-r.conn.span.ctx.Done():
 		}
 	}
+	return false
 }
 
 // release gives the memory of an answer back.

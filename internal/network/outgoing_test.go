@@ -5,6 +5,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,6 +108,86 @@ func TestAnswersOfReservedSizeAreAlone(t *testing.T) {
 		defer reads.Close()
 		reads.sendAsync(frame(keyMetadata, 3, 99, nil))
 		reads.want(t, 99) // those that don't read are closed by then
+	})
+}
+
+// An answer that fits is built although one that does not waits for a handler whose disk hangs.
+func TestAnAnswerThatFitsWaitsForNoLargerOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const bound = 1 << 20
+		hangs, large, fits := int32(1), int32(2), int32(3)
+		disk := make(chan struct{})
+		var last atomic.Int32 // that got its memory
+		f := start(t, func(r *Request) {
+			n := int64(bound / 10)
+			if r.CorrelationID <= large {
+				n = 4 * bound
+			}
+			r.ReserveAnswer(n, true)
+			last.Store(r.CorrelationID)
+			if r.CorrelationID == hangs {
+				<-disk
+			}
+			r.Respond(body(nil))
+		}, func(o *Options) { o.AnswerBytes = bound })
+		defer f.end(t)
+		defer close(disk)
+		for _, x := range [...]struct{ id, last int32 }{{hangs, hangs}, {large, hangs}, {fits, fits}} {
+			c := f.pipe.dial()
+			t.Cleanup(func() { c.Close() })
+			c.sendAsync(frame(keyMetadata, 3, x.id, nil))
+			synctest.Wait()
+			if got := last.Load(); got != x.last {
+				t.Errorf("request %d was the last that got memory when %d had come", got, x.id)
+			}
+		}
+	})
+}
+
+// Clients that end their connections while requests wait for memory do not have all their answers
+// built at once.
+func TestAnswersOfEndedConnectionsAreNotBuilt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const bound, n = 1 << 20, 20
+		disk := make(chan struct{})
+		var built atomic.Int32
+		f := start(t, func(r *Request) {
+			if r.CorrelationID == 0 {
+				r.Respond(body(make([]byte, 1000)))
+				return
+			}
+			if !r.ReserveAnswer(4*bound, true) {
+				r.Abort(io.EOF)
+				return
+			}
+			built.Add(1)
+			<-disk
+			r.Respond(body(nil))
+		}, func(o *Options) { o.AnswerBytes, o.WriteTimeout = bound, time.Hour })
+		defer f.end(t)
+		defer close(disk)
+		for range n {
+			c := f.pipe.dial()
+			c.sendAsync(frame(keyMetadata, 3, 0, nil))
+			c.sendAsync(frame(keyMetadata, 3, 1, nil))
+			synctest.Wait()
+			t.Cleanup(func() { c.Close() })
+		}
+		if got := built.Load(); got != 1 {
+			t.Errorf("%d answers are built", got)
+		}
+		f.mu.Lock()
+		all := f.snapshot()
+		f.mu.Unlock()
+		for c := range all {
+			c.mu.Lock()
+			c.kill(ClosedSlowReader)
+			c.mu.Unlock()
+		}
+		synctest.Wait()
+		if got := built.Load(); got != 1 {
+			t.Errorf("%d answers are built when their clients are gone", got)
+		}
 	})
 }
 

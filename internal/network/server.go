@@ -72,7 +72,7 @@ func New(opts Options) (*Server, error) {
 		logins:    newAdmission("login", opts.loginBudget, int64(opts.LoginBytes), opts.LoginBytes),
 		places:    opts.Places,
 		reads:     bufpool.NewBudget(opts.ReadBytes),
-		outgoing:  outgoing{size: opts.AnswerBytes, turns: [2]*share.Places{share.Turns(), share.Turns()}},
+		outgoing:  outgoing{size: opts.AnswerBytes, turns: newTurns()},
 		producers: newProducers(opts.ProducerWindow),
 		limited:   logLimiter{logger: opts.Log},
 		draining:  make(chan struct{}),
