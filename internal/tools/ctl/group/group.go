@@ -15,7 +15,7 @@ import (
 
 // New returns the command group.
 func New(a *app.App) *cobra.Command {
-	c := app.Parent("group", "List, describe, reset, export and delete groups, their offsets, and records of share groups",
+	c := app.Parent("group", "List, describe, reset, export and delete groups; records of share groups",
 		list(a), describe(a), reset(a), export(a), remove(a), deleteOffsets(a), peek(a), release(a), reject(a))
 	cli.Instead(c, map[string]string{
 		"lag":           "group list shows each group's lag, group describe the lag of each partition",
