@@ -114,7 +114,7 @@ func TestThePageShowsTheRunningBroker(t *testing.T) {
 			`<a href="/groups">2</a>`, "produce arriving"},
 		"/topics": {`<a href="/topic?name=orders">orders</a>`, `<td class="num opt">2</td><td class="num">10</td>`, "1 internal topic"},
 		"/topic?name=orders": {"<dd>sync</dd>", "<dd>10</dd>", "retention.ms", "604800000", "configs with the default value",
-			`/records?topic=orders&amp;partition=1&amp;last=10`},
+			`/records?last=10&amp;partition=1&amp;topic=orders`},
 		"/records?topic=orders&partition=1&last=3": {"3 records", `<span class="offset">4</span>`,
 			`<span class="offset">2</span>`, "<pre>k</pre>", "<pre>4</pre>", "offsets 0 to 5"},
 		"/records?topic=orders&partition=0": {"5 records", `<span class="offset">0</span>`},

@@ -26,6 +26,10 @@ func TestACopyNamesItsRecord(t *testing.T) {
 	if err := g.Copied(copied); err != nil || len(judge.Problems(nil, 8)) == 0 {
 		t.Errorf("a second copy is no problem: %v", err)
 	}
+	found := len(judge.Problems(nil, 8))
+	if copied.ProducerID++; g.Copied(copied) != nil || len(judge.Problems(nil, 8)) != found {
+		t.Error("a copy of another producer id is a problem")
+	}
 	copied.Headers = headers[1:]
 	if g.Copied(copied) == nil {
 		t.Error("a copy without a topic has no error")
