@@ -56,9 +56,10 @@ func (b *Handler) mostAnswer() int64 { return max(b.largestAnswer(), b.opt.Parke
 var errEnded = errors.New("the connection ended while the request waited for the memory of its answer")
 
 // reserveAnswer waits for the memory of the request's answer, of about n bytes, on its connection's
-// reader. It returns false if the connection has ended: then the request must be aborted. Those with small answers do not wait behind clients that read none: without its metadata
-// no client begins. waits: the request may wait for a disk or a shard, and delays only others of
-// its kind meanwhile.
+// reader. It returns false if the connection has ended: then the request must be aborted. Those
+// with small answers do not wait behind clients that read none: without its metadata no client
+// begins. waits: the request may wait for a disk or a shard, and delays only others of its kind
+// meanwhile.
 func (b *Handler) reserveAnswer(r *network.Request, n int64, waits bool) bool {
 	if n = min(n, b.mostAnswer()); n <= smallAnswer || !r.MayBlock() {
 		return true

@@ -256,7 +256,7 @@ func TestAMoveToADiskThatHangsKeepsNoPlace(t *testing.T) {
 // value for each question.
 type deaf struct{ asked, free chan struct{} }
 
-func (x deaf) Look(_ context.Context, _ []sharestate.Operating, done func([]sharestate.Operated)) {
+func (x deaf) InspectRecords(_ context.Context, _ []sharestate.Operating, done func([]sharestate.Operated)) {
 	x.asked <- struct{}{}
 	go func() {
 		<-x.free
@@ -265,7 +265,7 @@ func (x deaf) Look(_ context.Context, _ []sharestate.Operating, done func([]shar
 }
 
 func (x deaf) Operate(ctx context.Context, items []sharestate.Operating, done func([]sharestate.Operated)) {
-	x.Look(ctx, items, done)
+	x.InspectRecords(ctx, items, done)
 }
 
 // A large request of an operator waits for the leader of a share partition without a place.
