@@ -294,7 +294,7 @@ func (s *surfaced) onTopics() (wrong []string) {
 
 // groupRow is a row of the page's list of groups: id, state, what is wrong, lag and protocol.
 var groupRow = regexp.MustCompile(`href="/group\?id=([^"]*)">.*</th>\s*<td>(?:<span.*</span> )?(\w+)( <span class="why">.*)?</td>\s*` +
-	`<td class="num">([\d,]+)</td><td class="opt">(\w+)</td>`)
+	`<td class="num">([\d,]+)</td>\s*<td class="opt">(\w+)</td>`)
 
 // onGroups compares what is shown of groups: the list, the page of each, metrics and findings.
 func (s *surfaced) onGroups() (wrong []string) {

@@ -87,15 +87,16 @@ func TestAClustersMetricsFollowTheMetadata(t *testing.T) {
 	}
 	logged.TakeAll()
 	for _, p := range []metadata.Partition{
-		{Leader: -1, LeaderEpoch: 20, Unclean: 5},
-		{Leader: 2, LeaderEpoch: 21, Unclean: 21},
-		{Leader: 2, LeaderEpoch: 30, Unclean: 30}, // the leader stays, and its epoch is raised
+		{Leader: -1, LeaderEpoch: 20, Unclean: 5, PartitionEpoch: 20},
+		{Leader: 2, LeaderEpoch: 21, Unclean: 21, PartitionEpoch: 21},
+		{Leader: 2, LeaderEpoch: 30, Unclean: 30, PartitionEpoch: 22}, // the leader stays, and its epoch is raised
+		{Leader: 2, LeaderEpoch: 40, Unclean: 39, PartitionEpoch: 24}, // it has lost records, and leads again
 	} {
-		p.PartitionEpoch, p.Replicas, p.ISR = p.LeaderEpoch, all, []int32{2}
+		p.Replicas, p.ISR = all, []int32{2}
 		partition(p)
 	}
-	if n := logged.Len(); n != 1 {
-		t.Errorf("an unclean election whose epoch is raised is logged %d times", n)
+	if n := logged.Len(); n != 2 {
+		t.Errorf("two losses, one of whose epochs is raised, are logged %d times", n)
 	}
 }
 

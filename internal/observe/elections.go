@@ -31,7 +31,7 @@ func (c *Cluster) Follow(_ context.Context, _, _ *metadata.Image, d *metadata.De
 			if before == nil || now == nil {
 				continue
 			}
-			if now.Leader < 0 || before.Leader != now.Leader || before.Unclean == 0 { // otherwise its epoch was raised
+			if !raised(before, now) {
 				c.note(t.Next, i, before.Unclean)
 			}
 			if before.LeaderEpoch < now.LeaderEpoch {
@@ -43,6 +43,12 @@ func (c *Cluster) Follow(_ context.Context, _, _ *metadata.Image, d *metadata.De
 		}
 	}
 	return nil
+}
+
+// raised reports whether nothing but the epoch of a leader has changed, which began uncleanly: an
+// unclean election has no leader before.
+func raised(before, now *metadata.Partition) bool {
+	return now.Leader >= 0 && before.Leader == now.Leader && now.PartitionEpoch == before.PartitionEpoch+1
 }
 
 // note remembers and logs the unclean election of a partition if it is of a later epoch than
