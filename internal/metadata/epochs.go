@@ -38,6 +38,9 @@ func NextEpoch(epoch, seen int32, generation [16]byte) (next int32, ok bool) {
 	return epoch + add, true
 }
 
+// Raised reports whether a leader epoch follows another one by a gap.
+func Raised(from, to int32) bool { return to-from >= minGap }
+
 // Raise asks for a higher leader epoch of a partition whose leader stays.
 type Raise struct {
 	From int32 // nothing changes if the partition has another epoch

@@ -89,8 +89,8 @@ func TestAClustersMetricsFollowTheMetadata(t *testing.T) {
 	for _, p := range []metadata.Partition{
 		{Leader: -1, LeaderEpoch: 20, Unclean: 5, PartitionEpoch: 20},
 		{Leader: 2, LeaderEpoch: 21, Unclean: 21, PartitionEpoch: 21},
-		{Leader: 2, LeaderEpoch: 30, Unclean: 30, PartitionEpoch: 22}, // the leader stays, and its epoch is raised
-		{Leader: 2, LeaderEpoch: 40, Unclean: 39, PartitionEpoch: 24}, // it has lost records, and leads again
+		{Leader: 2, LeaderEpoch: 21 + 1<<20, Unclean: 21 + 1<<20, PartitionEpoch: 22}, // its epoch is raised
+		{Leader: 2, LeaderEpoch: 22 + 1<<20, Unclean: 22 + 1<<20, PartitionEpoch: 23}, // it has lost records, and leads again
 	} {
 		p.Replicas, p.ISR = all, []int32{2}
 		partition(p)

@@ -45,10 +45,11 @@ func (c *Cluster) Follow(_ context.Context, _, _ *metadata.Image, d *metadata.De
 	return nil
 }
 
-// raised reports whether nothing but the epoch of a leader has changed, which began uncleanly: an
-// unclean election has no leader before.
+// raised reports whether only the epoch of a leader was raised, which began uncleanly, and stays
+// so. One that has lost records leads again in one of the next epochs, without a gap.
 func raised(before, now *metadata.Partition) bool {
-	return now.Leader >= 0 && before.Leader == now.Leader && now.PartitionEpoch == before.PartitionEpoch+1
+	return now.Leader >= 0 && before.Leader == now.Leader && now.PartitionEpoch == before.PartitionEpoch+1 &&
+		metadata.Raised(before.LeaderEpoch, now.LeaderEpoch)
 }
 
 // note remembers and logs the unclean election of a partition if it is of a later epoch than

@@ -21,6 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/daemon"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
@@ -252,7 +253,7 @@ func (w *world) electedUncleanly(line []byte) {
 		return
 	}
 	w.mu.Lock()
-	lossy, known := w.lossy, w.elected[e] || w.raised(e)
+	lossy, known, raised := w.lossy, w.elected[e], w.raised(e)
 	w.elected[e] = true
 	w.mu.Unlock()
 	switch {
@@ -260,6 +261,7 @@ func (w *world) electedUncleanly(line []byte) {
 	case w.unclean:
 		w.lose(e.Topic, e.Partition, e.Epoch, time.Time{})
 	case w.elects.Load() && (w.profile == "" || lossy.IsZero()): // all replicas take part, so the leader has everything
+	case raised && (w.profile == "" || lossy.IsZero()):
 	case w.profile == "" || lossy.IsZero():
 		w.problem("an unclean election of %s-%d, although nothing permits it", e.Topic, e.Partition)
 	default:
@@ -271,8 +273,8 @@ func (w *world) electedUncleanly(line []byte) {
 // raised: a broker that applies both at once says no other. The caller holds mu.
 func (w *world) raised(e uncleanElection) bool {
 	for known := range w.elected {
-		gap := e.Epoch - known.Epoch
-		if known.Epoch = e.Epoch; known == e && gap >= 1<<20 {
+		from := known.Epoch
+		if known.Epoch = e.Epoch; known == e && metadata.Raised(from, e.Epoch) {
 			return true
 		}
 	}
