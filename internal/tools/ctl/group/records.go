@@ -203,7 +203,7 @@ func release(a *app.App) *cobra.Command {
 		Long: "release ends the deliveries of records that members hold, as if they had released them. Other members get the records\n" +
 			"at once, or after the retry delay of the group; at the delivery limit no member does. A member that is at work on\n" +
 			"such a record is not stopped, and can't acknowledge it any more. " + rangeDoc + " It needs the rights of a member.",
-		Example: "  chronikctl group release workers jobs:0 17",
+		Example: "  chronikctl group release workers jobs:0 21",
 	}, "release", "released")
 }
 
@@ -212,14 +212,19 @@ func reject(a *app.App) *cobra.Command {
 		Use: "reject GROUP TOPIC:PARTITION OFFSETS...", Short: "Archive records of a share group, so that no member gets them again",
 		Long: "reject archives records that members hold or that wait for another delivery, as if a member had rejected them. If the\n" +
 			"group has a topic of dead letters, they are copied to it. Records that no member has got yet are left alone; group\n" +
-			"reset moves a group without members past them. " + rangeDoc + " It needs the rights of a member. It asks; --yes confirms.",
-		Example: "  chronikctl group reject workers jobs:0 17 --yes\n  chronikctl group reject workers jobs:0 17-20",
+			"reset moves a group without members past them. " + rangeDoc + " It needs the rights of a member. It asks;\n" +
+			"--yes confirms, --dry-run only lists.",
+		Example: "  chronikctl group reject workers jobs:0 17 --yes\n  chronikctl group reject workers jobs:0 17-20 --dry-run",
 	}, "reject", "rejected")
 }
 
 // changeCommand completes a command that changes records.
 func changeCommand(a *app.App, action string, c *cobra.Command, verb, done string) *cobra.Command {
 	c.Args, c.ValidArgsFunction = app.Args(3, -1, "one group, one partition, and offsets"), a.Groups(1)
+	var dryRun bool
+	if action == view.RejectRecords {
+		c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
+	}
 	c.RunE = a.Both(func(ctx context.Context, _ *kadm.Client, cl *kgo.Client, args []string) error {
 		x, err := readAt(args[0], args[1])
 		if err != nil {
@@ -232,6 +237,13 @@ func changeCommand(a *app.App, action string, c *cobra.Command, verb, done strin
 				return err
 			}
 		}
+		var out app.Outcomes
+		if dryRun {
+			for _, ask := range asks {
+				out.Done(rangeText(ask), "would be rejected if they are not finished by then")
+			}
+			return a.PrintOutcomes(&out)
+		}
 		if action == view.RejectRecords {
 			if err := a.Confirm(fmt.Sprintf("reject records of group %s", x.group), "dead letters are all that is left of them",
 				mapped(asks, func(q view.ShareAsk) string {
@@ -240,7 +252,6 @@ func changeCommand(a *app.App, action string, c *cobra.Command, verb, done strin
 				return err
 			}
 		}
-		var out app.Outcomes
 		for _, ask := range asks {
 			var change view.ShareChange
 			err := apply(ctx, cl, x, verb, ask, &change)
