@@ -185,6 +185,7 @@ func TestOperatorRejectsToDeadLetters(t *testing.T) {
 		synctest.Wait()
 		rejected := w.operate(window.Reject, 0, 3)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		expect(t, "reject", rejected, "3 changed, 0 available, 0 finished, 0 below, 1 beyond")
 		expect(t, "copies", fmt.Sprint(d.copies), "map[0:1 1:1 2:1]")
 		expect(t, "at last", w.inspectRecords(0, 10), "[3,3,4) 3-3:available:0")
