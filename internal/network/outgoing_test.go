@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // Each connection keeps to its bound, but all together would fill the memory. Connections that do
@@ -258,8 +259,11 @@ func TestALargeAnswerLeavesLittleGarbage(t *testing.T) {
 		must(t, err)
 	}
 	runtime.ReadMemStats(&after)
-	// Under the race detector, a sync.Pool forgets a quarter of what it gets.
-	if each := (after.TotalAlloc - before.TotalAlloc) / n; each > 3*size {
+	most := uint64(3 * size)
+	if race.Detector { // then a sync.Pool forgets a quarter of what it gets, which takes 6 times the size
+		most = 5 * size
+	}
+	if each := (after.TotalAlloc - before.TotalAlloc) / n; each > most {
 		t.Errorf("an answer of %d bytes allocates %d", size, each)
 	}
 }
