@@ -80,8 +80,8 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		"logins, which have lines of their own": "SASLHandshake SASLAuthenticate",
 		"changes of the metadata": "CreateTopics DeleteTopics CreateACLs DeleteACLs AlterConfigs IncrementalAlterConfigs CreatePartitions " +
 			"ElectLeaders AlterPartitionAssignments AlterClientQuotas AlterUserSCRAMCredentials UpdateFeatures UnregisterBroker",
-		"records resets by itself":            "OffsetCommit",
-		"records what operators do by itself": "ShareFetch ShareAcknowledge",
+		"its handler records resets":          "OffsetCommit",
+		"its handler records operators":       "ShareFetch ShareAcknowledge",
 		"removes records, and moves replicas": "DeleteRecords AlterReplicaLogDirs",
 	} {
 		for _, name := range strings.Fields(names) {

@@ -122,7 +122,8 @@ func (b *overviewBody) waiting() g.Node {
 		return section("waits", "Oldest waiting requests", hint(g.Text("No request waits for the broker. "), to("/v1/waits", "Others"),
 			g.Text(" wait as their clients ask.")))
 	}
-	table := region{by: "waits", caption: "Requests that have waited the longest for the broker, with the step at which each waits and for what"}
+	table := region{by: "waits",
+		caption: "Requests that have waited the longest for the broker, with the step at which each waits and for what"}
 	return section("waits", "Oldest waiting requests",
 		table.html(head("Client", "Request", "Age|num", "Step", "Waits for"), each(b.Waits, waitLine)),
 		hint(to("/v1/waits", "All of them"), g.Text(", with those that wait as their clients ask.")))
@@ -154,7 +155,8 @@ func (b *overviewBody) brokers() g.Node {
 	if len(b.Brokers) == 0 {
 		return nil
 	}
-	table := region{by: "brokers", caption: "Brokers of the cluster with their states, the partitions that they lead, and replicas that are not in sync"}
+	table := region{by: "brokers",
+		caption: "Brokers of the cluster with their states, the partitions that they lead, and replicas that are not in sync"}
 	return section("brokers", "Brokers", table.html(head("Broker", "Address", "State", "Leads|num", "Replicas|num opt", "Not in sync|num"),
 		each(b.Brokers, func(x *view.Broker) g.Node {
 			state, votes, out := g.Text(x.State), "", g.Text("0")
