@@ -2,22 +2,14 @@ package sharing
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/chronik-io/chronik/internal/tools/bench/frame"
-	"github.com/chronik-io/chronik/internal/tools/bench/meter"
 	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
 
 // Config describes a measurement.
 type Config struct {
-	A frame.Side `json:"a"`
-	// B is nil if only one broker is measured.
-	B *frame.Side `json:"b,omitempty"`
-	// Loads are names of Loads; all of them if empty.
-	Loads []string `json:"loads"`
-	frame.Schedule
-	frame.Interval
+	frame.Comparison
 	// Size is the size of a record's value in bytes, and Rate how many records per second the paced
 	// loads produce.
 	Size int `json:"message_size"`
@@ -67,20 +59,19 @@ func Loads() (list []Load) {
 	return list
 }
 
-// sides returns the brokers that are measured.
-func (c Config) sides() []frame.Side {
-	if c.B == nil {
-		return []frame.Side{c.A}
-	}
-	return []frame.Side{c.A, *c.B}
-}
-
 // loads returns the loads of c.
 func (c Config) loads() (list []Load) {
 	for _, l := range Loads() {
-		if len(c.Loads) == 0 || slices.Contains(c.Loads, l.Name) {
+		if c.Has(l.Name) {
 			list = append(list, l)
 		}
+	}
+	return list
+}
+
+func names(loads []Load) (list []string) {
+	for _, l := range loads {
+		list = append(list, l.Name)
 	}
 	return list
 }
@@ -88,33 +79,8 @@ func (c Config) loads() (list []Load) {
 // check returns an error for every invalid setting.
 func (c Config) check() error {
 	var x settings.Checks
-	side := func(flag string, s frame.Side) {
-		x.Brokers(flag, s.Brokers...)
-		if s.PID == 0 {
-			return
-		}
-		if _, err := meter.ProcessCPU(s.PID); err != nil {
-			x.Add("--pid-%s: the processor time of process %d can't be read; name the broker's process on this machine, or remove it",
-				flag, s.PID)
-		}
-	}
-	side("a", c.A)
-	if c.B != nil {
-		side("b", *c.B)
-		if c.A.Name == c.B.Name {
-			x.Add("--name-b: both sides are named %q; choose different names", c.A.Name)
-		}
-	}
-	var names []string
-	for _, l := range Loads() {
-		names = append(names, l.Name)
-	}
-	for _, name := range c.Loads {
-		x.OneOf("loads", name, names...)
-	}
-	c.Schedule.Check(&x)
+	c.Comparison.Check(&x, names(Loads()))
 	x.Between("message-size", c.Size, stampSize, maxSize)
 	x.Between("rate", c.Rate, 1, maxRate)
-	c.Interval.Check(&x)
 	return x.Err()
 }

@@ -44,7 +44,7 @@ func TestCommandComparesBrokers(t *testing.T) {
 		}
 		var r Result
 		must.OK(t, json.Unmarshal(out.Bytes(), &r))
-		i := slices.IndexFunc(r.Figures, func(f Figure) bool { return f.Name == "acknowledged/s" })
+		i := slices.IndexFunc(r.Figures, func(f frame.LoadFigure) bool { return f.Name == "acknowledged/s" })
 		if i < 0 || !(r.Figures[i].Ratio.Median > 0) {
 			t.Errorf("the result is %s", out.String())
 		}
@@ -69,8 +69,9 @@ func TestCommandComparesBrokers(t *testing.T) {
 // Every record that a run counts was acknowledged: the group has finished at least as many.
 func TestCountedRecordsAreAcknowledged(t *testing.T) {
 	broker := chronik.StartTest(t)
-	c := Config{A: frame.Side{Name: "A", Brokers: []string{broker.Addr()}, PID: os.Getpid()}, Loads: []string{"10x1", "paced-10x1"},
-		Schedule: frame.Schedule{Rounds: 1}, Interval: frame.Interval{Duration: 200 * time.Millisecond}, Size: 10, Rate: 1000, Keep: true}
+	c := Config{Comparison: frame.Comparison{A: frame.Side{Name: "A", Brokers: []string{broker.Addr()}, PID: os.Getpid()},
+		Loads:    []string{"10x1", "paced-10x1"},
+		Schedule: frame.Schedule{Rounds: 1}, Interval: frame.Interval{Duration: 200 * time.Millisecond}}, Size: 10, Rate: 1000, Keep: true}
 	r, err := Measure(t.Context(), c, nil)
 	for ; errors.Is(err, bench.ErrNothing) && c.Duration < 10*time.Second; r, err = Measure(t.Context(), c, nil) {
 		c.Duration *= 4 // the machine is busy
@@ -105,7 +106,7 @@ func TestCountedRecordsAreAcknowledged(t *testing.T) {
 	}
 	for _, want := range []string{"10x1 acknowledged/s", "10x1 acknowledge p99 ms",
 		"paced-10x1 delivery p50 ms", "10x1 server CPU µs each"} {
-		if !slices.ContainsFunc(r.Figures, func(f Figure) bool { return f.Load+" "+f.Name == want && f.A.Median > 0 }) {
+		if !slices.ContainsFunc(r.Figures, func(f frame.LoadFigure) bool { return f.Load+" "+f.Name == want && f.A.Median > 0 }) {
 			t.Errorf("%s is missing in %v", want, r.Figures)
 		}
 	}
@@ -113,8 +114,9 @@ func TestCountedRecordsAreAcknowledged(t *testing.T) {
 
 // A load without a success ends the measurement: there is no ratio of failures.
 func TestNothingSucceeded(t *testing.T) {
-	c := Config{A: frame.Side{Name: "A", Brokers: []string{"127.0.0.1:1"}}, Loads: []string{"1x1"}, Schedule: frame.Schedule{Rounds: 1},
-		Interval: frame.Interval{Duration: time.Millisecond}, Size: 8, Rate: 1}
+	c := Config{Comparison: frame.Comparison{A: frame.Side{Name: "A", Brokers: []string{"127.0.0.1:1"}},
+		Loads: []string{"1x1"}, Schedule: frame.Schedule{Rounds: 1},
+		Interval: frame.Interval{Duration: time.Millisecond}}, Size: 8, Rate: 1}
 	ctx, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer stop()
 	if r, err := Measure(ctx, c, nil); err == nil {
@@ -123,8 +125,9 @@ func TestNothingSucceeded(t *testing.T) {
 }
 
 func TestConfigNamesEveryMistake(t *testing.T) {
-	c := Config{A: frame.Side{Name: "x", Brokers: []string{"x"}, PID: -1}, B: &frame.Side{Name: "x", PID: -1}, Loads: []string{"what"},
-		Interval: frame.Interval{Warmup: -1}}
+	c := Config{Comparison: frame.Comparison{A: frame.Side{Name: "x", Brokers: []string{"x"}, PID: -1},
+		B: &frame.Side{Name: "x", PID: -1}, Loads: []string{"what"},
+		Interval: frame.Interval{Warmup: -1}}}
 	err := c.check()
 	if cli.ExitCode(err) != cli.ExitUsage {
 		t.Errorf("the error %v has code %d", err, cli.ExitCode(err))

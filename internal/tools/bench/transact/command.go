@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +13,9 @@ import (
 
 // Command returns `txn`.
 func Command() *cobra.Command {
-	c, b := Config{A: frame.Side{Brokers: []string{settings.Broker}}}, frame.Side{}
+	var c Config
+	var b frame.Side
+	c.A.Brokers = []string{settings.Broker}
 	cmd := frame.Command("txn [--a HOST:PORT] [--b HOST:PORT] [flags]",
 		"Measure transactions on one broker, or alternately on two, and print their ratios",
 		"txn runs each load on A and, if there is a B, on B, and repeats this for each round. It prints medians and, for two brokers, the\n"+
@@ -23,16 +24,11 @@ func Command() *cobra.Command {
 			"The load plain is what batch is compared with: as many producers, with as many records in flight each. A producer of batch has a\n"+
 			"second request for each 100 records, EndTxn, so its share of plain also depends on the processor time of the clients.",
 		func(ctx context.Context, progress io.Writer) (*Result, error) {
-			if b.Brokers != nil {
-				c.B = &b
-			}
+			c.Begin(&b)
 			return Measure(ctx, c, func(line string) { fmt.Fprintln(progress, line) })
 		})
 	f := cmd.Flags()
-	frame.BindSides(f, &c.A, &b, "transaction", "; without it only A is measured")
-	f.StringSliceVar(&c.Loads, "loads", nil, "names of loads: one, ten, hundred, many, batch, plain, latency (default all)")
-	c.Schedule.Bind(f, 3)
-	c.Interval.Bind(f, " of each load", 5*time.Second, time.Second)
+	c.Bind(f, &b, "transaction", "one, ten, hundred, many, batch, plain, latency")
 	f.IntVarP(&c.Size, "message-size", "s", 256, "size of a record's value in bytes")
 	f.BoolVar(&c.Keep, "keep", false, "keep the topics")
 	return cmd

@@ -2,11 +2,8 @@ package transact
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/frame"
@@ -17,21 +14,9 @@ import (
 type Result struct {
 	Config Config `json:"config"`
 	// Rounds are the complete rounds, fewer than planned if the measurement was interrupted.
-	Rounds []Round `json:"rounds"`
+	Rounds []frame.LoadRound[*Run] `json:"rounds"`
 	// Figures are the medians over the rounds.
-	Figures []Figure `json:"figures"`
-}
-
-// Round has the runs of both sides, load by load.
-type Round struct {
-	A []*Run `json:"a"`
-	B []*Run `json:"b,omitempty"`
-}
-
-// Figure is one figure of one load over all rounds.
-type Figure struct {
-	Load string `json:"load"`
-	frame.Figure
+	Figures []frame.LoadFigure `json:"figures"`
 }
 
 // Measure runs each load on A and then on B, round by round. It calls each, which may be nil, with
@@ -41,20 +26,16 @@ func Measure(ctx context.Context, c Config, each func(line string)) (*Result, er
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	loads, sides := c.loads(), c.sides()
-	names := slices.Repeat(frame.Names(sides), len(loads))
-	rounds, err := frame.Alternate(ctx, c.Schedule, names, func(i int, round *Round) (string, error) {
-		l := loads[i/len(sides)]
-		r, err := measure(ctx, sides[i%len(sides)], c, l)
-		if err == nil && r.Transactions == 0 {
-			err = fmt.Errorf("%w; failed: %v", bench.ErrNothing, r.Failures)
+	loads := c.loads()
+	rounds, err := frame.RunLoads(ctx, c.Comparison, names(loads), func(i int, s frame.Side) (*Run, string, error) {
+		r, err := measure(ctx, s, c, loads[i])
+		switch {
+		case err != nil:
+			return nil, "", err
+		case r.Transactions == 0:
+			return nil, "", fmt.Errorf("%w; failed: %v", bench.ErrNothing, r.Failures)
 		}
-		if err != nil {
-			return "", fmt.Errorf("load %s: %w", l.Name, err)
-		}
-		into := []*[]*Run{&round.A, &round.B}[i%len(sides)]
-		*into = append(*into, r)
-		return r.Text(), nil
+		return r, r.Text(), nil
 	}, each)
 	if err != nil {
 		return nil, err
@@ -62,58 +43,31 @@ func Measure(ctx context.Context, c Config, each func(line string)) (*Result, er
 	return &Result{Config: c, Rounds: rounds, Figures: figures(rounds)}, nil
 }
 
-// kind is a figure of a run; 0 means that the run has none.
-type kind struct {
-	name string
-	of   func(*Run) float64
-}
-
-func kinds() []kind {
-	return []kind{
-		{"transactions/s", func(r *Run) float64 {
+// kinds are the figures of a run.
+func kinds() []frame.Kind[*Run] {
+	return []frame.Kind[*Run]{
+		{Name: "transactions/s", Of: func(r *Run) float64 {
 			if r.Load.Plain {
 				return 0
 			}
 			return float64(r.Transactions) / r.Elapsed.Seconds()
 		}},
-		{"records/s", func(r *Run) float64 { return float64(r.Records) / r.Elapsed.Seconds() }},
-		{"transaction p50 ms", func(r *Run) float64 { return r.Whole.P50 / 1000 }},
-		{"transaction p99 ms", func(r *Run) float64 { return r.Whole.P99 / 1000 }},
-		{"first produce p50 ms", func(r *Run) float64 { return r.First.P50 / 1000 }},
-		{"EndTxn p50 ms", func(r *Run) float64 { return r.End.P50 / 1000 }},
-		{"end-to-end p50 ms", func(r *Run) float64 { return r.EndToEnd.P50 / 1000 }},
-		{"end-to-end p99 ms", func(r *Run) float64 { return r.EndToEnd.P99 / 1000 }},
-		{"server CPU µs each", func(r *Run) float64 { return r.ServerCPU }},
-		{"client CPU µs each", func(r *Run) float64 { return r.ClientCPU }},
+		{Name: "records/s", Of: func(r *Run) float64 { return float64(r.Records) / r.Elapsed.Seconds() }},
+		{Name: "transaction p50 ms", Of: func(r *Run) float64 { return r.Whole.P50 / 1000 }},
+		{Name: "transaction p99 ms", Of: func(r *Run) float64 { return r.Whole.P99 / 1000 }},
+		{Name: "first produce p50 ms", Of: func(r *Run) float64 { return r.First.P50 / 1000 }},
+		{Name: "EndTxn p50 ms", Of: func(r *Run) float64 { return r.End.P50 / 1000 }},
+		{Name: "end-to-end p50 ms", Of: func(r *Run) float64 { return r.EndToEnd.P50 / 1000 }},
+		{Name: "end-to-end p99 ms", Of: func(r *Run) float64 { return r.EndToEnd.P99 / 1000 }},
+		{Name: "server CPU µs each", Of: func(r *Run) float64 { return r.ServerCPU }},
+		{Name: "client CPU µs each", Of: func(r *Run) float64 { return r.ClientCPU }},
 	}
 }
 
-// figures returns the medians of the rounds, of which there is at least one. Loads are in the same
-// order in all of them.
-func figures(rounds []Round) (list []Figure) {
-	for i, l := range rounds[0].A {
-		for _, k := range kinds() {
-			of := func(runs []*Run) float64 { return k.of(runs[i]) }
-			list = append(list, figure(rounds, l.Load.Name, k.name, of)...)
-		}
-	}
-	return append(list, figure(rounds, "batch", "% of plain", share)...)
-}
-
-// figure returns a figure from its value in each round, or nothing unless every run has one.
-func figure(rounds []Round, load, name string, of func([]*Run) float64) []Figure {
-	var a, b []float64
-	for _, r := range rounds {
-		a = append(a, of(r.A))
-		if r.B != nil {
-			b = append(b, of(r.B))
-		}
-	}
-	f, ok := frame.FigureOf(name, a, b, nil)
-	if !ok {
-		return nil
-	}
-	return []Figure{{Load: load, Figure: f}}
+// figures returns the medians of the rounds, of which there is at least one.
+func figures(rounds []frame.LoadRound[*Run]) []frame.LoadFigure {
+	list := frame.LoadFigures(rounds, func(r *Run) string { return r.Load.Name }, kinds())
+	return append(list, frame.LoadFigureOf(rounds, "batch", "% of plain", share)...)
 }
 
 // share returns the rate of the load batch as a percentage of that of plain: what transactions
@@ -146,16 +100,10 @@ func (r *Run) Text() string {
 
 // Table writes the medians as a table.
 func (r *Result) Table(w io.Writer) error {
-	var b strings.Builder
 	c := r.Config
-	c.Heading(&b, len(r.Rounds), fmt.Sprintf(", %v measured after %v of warm-up, %d B per record", c.Duration, c.Warmup, c.Size))
+	var about []string
 	for _, l := range c.loads() {
-		fmt.Fprintf(&b, "%s: %s\n", l.Name, l.About)
+		about = append(about, l.Name+": "+l.About)
 	}
-	b.WriteByte('\n')
-	err := frame.Table(&b, frame.Names(c.sides()), len(r.Figures), func(i int) (string, frame.Figure) {
-		return r.Figures[i].Load + " " + r.Figures[i].Name, r.Figures[i].Figure
-	})
-	_, written := io.WriteString(w, b.String())
-	return errors.Join(err, written)
+	return c.TableOf(w, len(r.Rounds), fmt.Sprintf("%d B per record", c.Size), about, r.Figures)
 }

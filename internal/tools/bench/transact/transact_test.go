@@ -44,7 +44,7 @@ func TestCommandComparesBrokers(t *testing.T) {
 		}
 		var r Result
 		must.OK(t, json.Unmarshal(out.Bytes(), &r))
-		i := slices.IndexFunc(r.Figures, func(f Figure) bool { return f.Load == "plain" && f.Name == "records/s" })
+		i := slices.IndexFunc(r.Figures, func(f frame.LoadFigure) bool { return f.Load == "plain" && f.Name == "records/s" })
 		if i < 0 || !(r.Figures[i].A.Median > 0) || !(r.Figures[i].Ratio.Median > 0) || len(r.Rounds) != 2 {
 			t.Errorf("the result is %s", out.String())
 		}
@@ -59,9 +59,9 @@ func TestCommandComparesBrokers(t *testing.T) {
 // Every transaction that a run counts was committed: readers of committed records get its records.
 func TestCountedTransactionsAreCommitted(t *testing.T) {
 	broker := chronik.StartTest(t)
-	c := Config{A: frame.Side{Name: "A", Brokers: []string{broker.Addr()}, PID: os.Getpid()},
+	c := Config{Comparison: frame.Comparison{A: frame.Side{Name: "A", Brokers: []string{broker.Addr()}, PID: os.Getpid()},
 		Loads: []string{"ten", "batch", "plain", "latency"}, Schedule: frame.Schedule{Rounds: 1},
-		Interval: frame.Interval{Duration: 200 * time.Millisecond}, Size: 10, Keep: true}
+		Interval: frame.Interval{Duration: 200 * time.Millisecond}}, Size: 10, Keep: true}
 	r, err := Measure(t.Context(), c, nil)
 	for ; errors.Is(err, bench.ErrNothing) && c.Duration < 10*time.Second; r, err = Measure(t.Context(), c, nil) {
 		c.Duration *= 4 // the machine is busy
@@ -75,7 +75,7 @@ func TestCountedTransactionsAreCommitted(t *testing.T) {
 	}
 	for _, want := range []string{"ten transactions/s", "batch % of plain", "batch EndTxn p50 ms", "latency end-to-end p99 ms",
 		"plain server CPU µs each", "batch client CPU µs each"} {
-		if !slices.ContainsFunc(r.Figures, func(f Figure) bool { return f.Load+" "+f.Name == want && f.A.Median > 0 }) {
+		if !slices.ContainsFunc(r.Figures, func(f frame.LoadFigure) bool { return f.Load+" "+f.Name == want && f.A.Median > 0 }) {
 			t.Errorf("%s is missing in %v", want, r.Figures)
 		}
 	}
@@ -96,8 +96,9 @@ func TestCountedTransactionsAreCommitted(t *testing.T) {
 
 // A load without a success ends the measurement: there is no ratio of failures.
 func TestNothingSucceeded(t *testing.T) {
-	c := Config{A: frame.Side{Name: "A", Brokers: []string{"127.0.0.1:1"}}, Loads: []string{"one"}, Schedule: frame.Schedule{Rounds: 1},
-		Interval: frame.Interval{Duration: time.Millisecond}, Size: 1}
+	c := Config{Comparison: frame.Comparison{A: frame.Side{Name: "A", Brokers: []string{"127.0.0.1:1"}},
+		Loads: []string{"one"}, Schedule: frame.Schedule{Rounds: 1},
+		Interval: frame.Interval{Duration: time.Millisecond}}, Size: 1}
 	ctx, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer stop()
 	if r, err := Measure(ctx, c, nil); err == nil {
@@ -106,8 +107,9 @@ func TestNothingSucceeded(t *testing.T) {
 }
 
 func TestConfigNamesEveryMistake(t *testing.T) {
-	c := Config{A: frame.Side{Name: "x", Brokers: []string{"x"}, PID: -1}, B: &frame.Side{Name: "x", PID: -1}, Loads: []string{"what"},
-		Interval: frame.Interval{Warmup: -1}}
+	c := Config{Comparison: frame.Comparison{A: frame.Side{Name: "x", Brokers: []string{"x"}, PID: -1},
+		B: &frame.Side{Name: "x", PID: -1}, Loads: []string{"what"},
+		Interval: frame.Interval{Warmup: -1}}}
 	err := c.check()
 	if cli.ExitCode(err) != cli.ExitUsage {
 		t.Errorf("exit code %d", cli.ExitCode(err))
@@ -127,9 +129,9 @@ func run(name string, plain bool, rate int64) *Run {
 }
 
 func TestFiguresAreMediansOfRatios(t *testing.T) {
-	var rounds []Round
+	var rounds []frame.LoadRound[*Run]
 	for _, r := range [][4]int64{{10, 100, 20, 40}, {20, 100, 10, 40}, {80, 100, 20, 40}} {
-		rounds = append(rounds, Round{A: []*Run{run("batch", false, r[0]), run("plain", true, r[1])},
+		rounds = append(rounds, frame.LoadRound[*Run]{A: []*Run{run("batch", false, r[0]), run("plain", true, r[1])},
 			B: []*Run{run("batch", false, r[2]), run("plain", true, r[3])}})
 	}
 	want := map[string][3]float64{ // medians of A, B and A/B
