@@ -99,20 +99,20 @@ type Kind[R any] struct {
 }
 
 // RunLoads runs each load on A and then on B, round by round. run makes the run of a load, by its
-// number in loads, and returns it with a line about it. The rest is as in Alternate.
-func RunLoads[R any](ctx context.Context, c Comparison, loads []string, run func(load int, s Side) (R, string, error),
-	each func(line string),
+// number in loads; Text describes it in a line. The rest is as in Alternate.
+func RunLoads[R interface{ Text() string }](ctx context.Context, c Comparison, loads []string,
+	run func(load int, s Side) (R, error), each func(line string),
 ) ([]LoadRound[R], error) {
 	sides := c.Sides()
 	return Alternate(ctx, c.Schedule, slices.Repeat(Names(sides), len(loads)), func(i int, round *LoadRound[R]) (string, error) {
 		load, side := i/len(sides), i%len(sides)
-		r, text, err := run(load, sides[side])
+		r, err := run(load, sides[side])
 		if err != nil {
 			return "", fmt.Errorf("load %s: %w", loads[load], err)
 		}
 		into := []*[]R{&round.A, &round.B}[side]
 		*into = append(*into, r)
-		return text, nil
+		return r.Text(), nil
 	}, each)
 }
 

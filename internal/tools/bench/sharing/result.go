@@ -27,15 +27,15 @@ func Measure(ctx context.Context, c Config, each func(line string)) (*Result, er
 		return nil, err
 	}
 	loads := c.loads()
-	rounds, err := frame.RunLoads(ctx, c.Comparison, names(loads), func(i int, s frame.Side) (*Run, string, error) {
+	rounds, err := frame.RunLoads(ctx, c.Comparison, names(loads), func(i int, s frame.Side) (*Run, error) {
 		r, err := measure(ctx, s, c, loads[i])
 		switch {
 		case err != nil:
-			return nil, "", err
+			return nil, err
 		case r.Records == 0:
-			return nil, "", fmt.Errorf("%w; failed: %v", bench.ErrNothing, r.Failures)
+			return nil, fmt.Errorf("%w; failed: %v", bench.ErrNothing, r.Failures)
 		}
-		return r, r.Text(), nil
+		return r, nil
 	}, each)
 	if err != nil {
 		return nil, err
