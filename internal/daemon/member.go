@@ -311,14 +311,15 @@ func (b *Broker) leave(ctx context.Context) {
 // observeCluster shows what this broker knows of its cluster. It must be called before the applier
 // starts.
 func (b *Broker) observeCluster(r *components) error {
-	r.cluster = &observe.Cluster{Self: r.conf.NodeID, Image: r.applier.Image, MinISR: r.settings.MinISR}
+	r.cluster = &observe.Cluster{Self: r.conf.NodeID, Image: r.applier.Image, MinISR: r.settings.MinISR, Log: b.log.Named("cluster")}
+	r.applier.Subscribe("cluster", r.cluster.Follow)
 	if !r.linked() {
+		r.cluster.Elections, r.cluster.ISRChanges = metrics.NewElections(nil), metrics.NewISRChanges(nil) // not shown
 		return metrics.RegisterPartitions(b.reg, r.cluster.View)
 	}
-	r.cluster.Lags, r.cluster.Log = r.replicas.Lags, b.log.Named("cluster")
+	r.cluster.Lags = r.replicas.Lags
 	r.cluster.Member = func(img *metadata.Image, x *view.Cluster) { r.member.streams.Describe(img, b.version, x) }
 	r.cluster.Elections, r.cluster.ISRChanges = metrics.NewElections(b.reg), metrics.NewISRChanges(b.reg)
-	r.applier.Subscribe("cluster", r.cluster.Follow)
 	b.health.Add(r.cluster.Facts)
 	b.health.Add(func(f *checks.Facts) { // after the source that sets the other fields
 		self, _ := r.applier.Image().Broker(r.conf.NodeID)

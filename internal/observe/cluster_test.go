@@ -100,6 +100,37 @@ func TestAClustersMetricsFollowTheMetadata(t *testing.T) {
 	}
 }
 
+// A start finds the loss of the only replica, which its registration has written before.
+func TestALossIsKnownAfterTheStart(t *testing.T) {
+	for _, x := range []struct {
+		p    metadata.Partition
+		logs int
+	}{
+		{metadata.Partition{Leader: 1, LeaderEpoch: 6, Unclean: 5, Replicas: []int32{1}, ISR: []int32{1}}, 1},
+		{metadata.Partition{Leader: 1, LeaderEpoch: 8, Unclean: 5, Replicas: []int32{1}, ISR: []int32{1}}, 0}, // of a start before
+		{metadata.Partition{Leader: 1, LeaderEpoch: 5, Unclean: 5, Replicas: []int32{1, 2}, ISR: []int32{1}}, 1},
+		{metadata.Partition{Leader: 1, LeaderEpoch: 6, Unclean: 5, Replicas: []int32{1, 2}, ISR: []int32{1}}, 0},
+	} {
+		core, logged := observer.New(zap.ErrorLevel)
+		c := &Cluster{Self: 1, Log: zap.New(core)}
+		store := solestore.Open(t, raftstore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
+		id := [16]byte{0xa0, 15: 1}
+		_, err := store.Txn(t.Context(), metadata.Txn{Put: []metadata.KV{
+			{Key: metadata.NameKey("a"), Value: metadata.Name{Topic: "a", ID: id}.Encode()},
+			{Key: metadata.TopicKey(id), Value: metadata.TopicRecord{Name: "a", Partitions: 1}.Encode()},
+			{Key: metadata.PartitionKey(id, 0), Value: x.p.Encode()}}})
+		must.OK(t, err)
+		applier := metadata.NewApplier(zap.NewNop())
+		applier.Subscribe("metrics", c.Follow)
+		must.OK(t, applier.Start(t.Context(), store))
+		applier.Stop()
+		must.OK(t, store.Close())
+		if n := logged.Len(); n != x.logs {
+			t.Errorf("%+v: %d losses are logged, want %d", x.p, n, x.logs)
+		}
+	}
+}
+
 // counts returns the counters of elections.
 func counts(t *testing.T, c *Cluster) map[string]float64 {
 	t.Helper()

@@ -22,7 +22,7 @@ const uncleanFor = 24 * time.Hour
 func (c *Cluster) Follow(_ context.Context, _, _ *metadata.Image, d *metadata.Delta) error {
 	for _, t := range d.Created { // when the broker starts, all topics
 		for i, p := range t.Partitions.All() {
-			c.note(t, i, p.LeaderEpoch-1) // of earlier elections, only that of the present leader
+			c.note(t, i, beforePresent(p))
 		}
 	}
 	for _, t := range d.Changed {
@@ -43,6 +43,16 @@ func (c *Cluster) Follow(_ context.Context, _, _ *metadata.Image, d *metadata.De
 		}
 	}
 	return nil
+}
+
+// beforePresent returns the last epoch before the one in which the present leader came, of the
+// earlier elections that a start finds. A sole replica that lost records leads in the epoch after
+// that of the loss, both of which are written before its broker applies either.
+func beforePresent(p *metadata.Partition) int32 {
+	if len(p.Replicas) == 1 {
+		return p.LeaderEpoch - 2
+	}
+	return p.LeaderEpoch - 1
 }
 
 // raised reports whether only the epoch of a leader was raised, which began uncleanly, and stays

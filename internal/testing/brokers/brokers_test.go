@@ -144,7 +144,14 @@ func TestThePowerFailsEverywhere(t *testing.T) {
 	for _, brokers := range []int32{1, 3} {
 		for _, profile := range []string{"", "interval", "os"}[:race.Some(3, 1)] {
 			t.Run(fmt.Sprintf("brokers %d, profile %q", brokers, profile), func(t *testing.T) {
-				historyOf(t, 4, kind{profile: profile, brokers: brokers}, powerFails)
+				historyOf(t, 4, kind{profile: profile, brokers: brokers}, func(w *world, c *clients) {
+					powerFails(w, c)
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					if brokers == 1 && profile != "" && len(w.elected) == 0 {
+						t.Error("the broker does not say that acknowledged records may be lost")
+					}
+				})
 			})
 		}
 	}
