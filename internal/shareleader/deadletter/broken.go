@@ -11,6 +11,7 @@ const (
 	AppendAnyway Rule = 1 << iota // copies are appended after a batch that their sender does not know
 	BelieveAll                    // a leader takes copies of a former one for those of its own records
 	AskEarly                      // copies that are not committed count
+	EpochInID                     // leaders far apart have different producer ids
 )
 
 // Broken names the rules that a test has removed.

@@ -12,6 +12,7 @@ import (
 func TestEveryRuleIsNeeded(t *testing.T) {
 	for name, rule := range map[string]Rule{
 		"AppendAnyway": AppendAnyway, "BelieveAll": BelieveAll, "AskEarly": AskEarly,
+		"EpochInID": EpochInID,
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(3000) {

@@ -27,6 +27,9 @@ const (
 	headerGroup     = headerPrefix + "group"
 	headerCount     = headerPrefix + "delivery.count"
 	headerMessage   = headerPrefix + "message"
+	// headerEpoch has the leader epoch of the record's partition in which the copy was made. It is
+	// ours.
+	headerEpoch = headerPrefix + "leader.epoch"
 )
 
 // Target is a partition of a topic of dead letters.
@@ -39,10 +42,11 @@ type Target struct {
 type Last struct {
 	// Offset is that of its last record; -1: none is known.
 	Offset   int64
-	Epoch    int16
-	Sequence int32 // of its last record; -1: none of Epoch is known
-	// Letters are the offsets of the records that it has copies of; none if it was deleted.
+	Sequence int32 // of its last record; -1: none is known
+	// Letters are the offsets of the records that it has copies of, and Leader is the leader epoch
+	// in which these were made; none and -1 if it was deleted.
 	Letters []int64
+	Leader  int32
 }
 
 // Topic is what a copy needs to know of topics.
@@ -76,7 +80,6 @@ type Copier struct {
 	broken   Broken
 	of       shareleader.Source
 	producer int64
-	epoch    int16
 
 	to   Target
 	last Last // in to, as far as is known
@@ -88,25 +91,25 @@ type Copier struct {
 }
 
 // none is the last batch of a producer id of which nothing is known.
-var none = Last{Offset: -1, Epoch: -1, Sequence: -1}
+var none = Last{Offset: -1, Sequence: -1, Leader: -1}
 
 // newCopier returns a Copier. broken is empty in an ordinary build.
 func newCopier(w world, of shareleader.Source, broken Broken) *Copier {
-	c := &Copier{world: w, broken: broken, of: of, last: none, copied: map[int64]bool{}}
-	c.producer, c.epoch = identity(&of)
-	return c
+	return &Copier{world: w, broken: broken, of: of, producer: identity(&of, broken), last: none, copied: map[int64]bool{}}
 }
 
-// identity returns the producer id and epoch of a source. An epoch has 15 bits; the others of the
-// leader epoch are in the id.
-func identity(of *shareleader.Source) (producer int64, epoch int16) {
+// identity returns the producer id of a source. It is the same for all its leaders: they find the
+// last batch by it. Its epoch is always 0.
+func identity(of *shareleader.Source, broken Broken) (producer int64) {
 	var p []byte
 	p = binary.BigEndian.AppendUint32(append(p, of.Key.Topic[:]...), uint32(of.Key.Partition))
 	p = binary.BigEndian.AppendUint32(p, uint32(of.ID.StateEpoch))
 	p = binary.BigEndian.AppendUint64(p, uint64(of.ID.Created))
-	p = binary.BigEndian.AppendUint32(p, uint32(of.Epoch>>15))
+	if broken.Has(EpochInID) {
+		p = binary.BigEndian.AppendUint32(p, uint32(of.Epoch>>15))
+	}
 	sum := sha256.Sum256(append(p, of.Key.Group...))
-	return record.FirstBrokerProducer | int64(binary.BigEndian.Uint64(sum[:])>>2), int16(of.Epoch & math.MaxInt16)
+	return record.FirstBrokerProducer | int64(binary.BigEndian.Uint64(sum[:])>>2)
 }
 
 var errLater = errors.New("a later leader copies the dead letters of this share partition")
@@ -153,21 +156,16 @@ func (c *Copier) Copy(ctx context.Context, to shareleader.LettersTo, letters []w
 // learn takes note of the last batch of the producer id, and of the letters that it has. Records at
 // or above the end of its leader epoch are others.
 func (c *Copier) learn(last Last) error {
-	if last.Offset >= 0 && last.Epoch > c.epoch {
+	if last.Leader > c.of.Epoch {
 		return errLater
 	}
-	if len(last.Letters) > 0 {
-		end := int64(math.MaxInt64)
-		if last.Epoch < c.epoch && !c.broken.Has(BelieveAll) {
-			var err error
-			if end, err = c.of.End(c.of.Epoch&^math.MaxInt16 | int32(last.Epoch)); err != nil {
-				return err
-			}
-		}
-		for _, o := range last.Letters {
-			if o < end {
-				c.copied[o] = true
-			}
+	end, err := c.of.End(last.Leader) // fails also if this broker does not lead any more
+	if err != nil {
+		return err
+	}
+	for _, o := range last.Letters {
+		if o < end || c.broken.Has(BelieveAll) {
+			c.copied[o] = true
 		}
 	}
 	c.last, c.tried = last, false // what was sent before names another last batch, and is refused
@@ -201,11 +199,11 @@ func (c *Copier) build(ctx context.Context, to shareleader.LettersTo, letters []
 	[]window.Letters, error,
 ) {
 	sequence := int32(0)
-	if c.last.Offset >= 0 && c.last.Epoch == c.epoch {
+	if c.last.Offset >= 0 {
 		sequence = (c.last.Sequence + 1) & math.MaxInt32
 	}
 	w := &batchWriter{c: c, to: to, most: most, now: time.Now().UnixMilli(), topic: c.world.name(c.of.Key.Topic),
-		b: record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: c.producer, Epoch: c.epoch, Sequence: sequence}})}
+		b: record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: c.producer, Sequence: sequence}})}
 	if err := w.add(ctx, letters); err != nil {
 		return nil, nil, err
 	}
@@ -297,28 +295,40 @@ func (w *batchWriter) headers(l window.Letters, offset int64) []record.Header {
 	if l.Count >= w.to.Deliveries {
 		why = fmt.Sprintf("the record was delivered %d times, and share.delivery.count.limit is %d", l.Count, w.to.Deliveries)
 	}
-	list := make([]record.Header, 0, 6)
+	list := make([]record.Header, 0, 7)
 	for _, x := range [][2]string{{headerTopic, w.topic}, {headerPartition, strconv.Itoa(int(w.c.of.Key.Partition))},
 		{headerOffset, strconv.FormatInt(offset, 10)}, {headerGroup, w.c.of.Key.Group}, {headerCount, strconv.Itoa(l.Count)},
-		{headerMessage, why}} {
+		{headerMessage, why}, {headerEpoch, strconv.Itoa(int(w.c.of.Epoch))}} {
 		list = append(list, record.Header{Key: []byte(x[0]), Value: []byte(x[1])})
 	}
 	return list
 }
 
-// lettersOf returns the offsets that a batch has copies of.
-func lettersOf(b record.Batch) (list []int64, err error) {
+// lettersOf returns the offsets that a batch has copies of, and the leader epoch in which they were
+// made.
+func lettersOf(b record.Batch) (list []int64, leader int32, err error) {
+	leader = -1
 	err = b.Each(record.Limits{}, func(r record.Record) error {
 		for h := range r.Headers.All() {
-			if string(h.Key) == headerOffset {
-				offset, err := strconv.ParseInt(string(h.Value), 10, 64)
-				if err != nil {
-					return fmt.Errorf("a copy of a dead letter has the offset %q", h.Value)
-				}
+			var bad error
+			switch string(h.Key) {
+			case headerOffset:
+				var offset int64
+				offset, bad = strconv.ParseInt(string(h.Value), 10, 64)
 				list = append(list, offset)
+			case headerEpoch:
+				var epoch int64
+				epoch, bad = strconv.ParseInt(string(h.Value), 10, 32)
+				leader = int32(epoch)
+			}
+			if bad != nil {
+				return fmt.Errorf("a copy of a dead letter has the header %s %q", h.Key, h.Value)
 			}
 		}
 		return nil
 	})
-	return list, err
+	if err == nil && leader < 0 {
+		err = errors.New("the copies of dead letters do not name the leader epoch in which they were made")
+	}
+	return list, leader, err
 }

@@ -33,7 +33,7 @@ func (w *oneBatch) read(_ context.Context, _ *shareleader.Source, from int64, fn
 }
 
 func (w *oneBatch) append(_ context.Context, _ Target, _ int64, b record.Batch) (Last, bool, error) {
-	list, err := lettersOf(b)
+	list, leader, err := lettersOf(b)
 	if err != nil {
 		return none, false, err
 	}
@@ -43,7 +43,7 @@ func (w *oneBatch) append(_ context.Context, _ Target, _ int64, b record.Batch) 
 		i++
 		return nil
 	})
-	return Last{Offset: b.LastOffset(), Epoch: b.ProducerEpoch(), Sequence: b.LastSequence()}, true, err
+	return Last{Offset: b.LastOffset(), Sequence: b.LastSequence(), Leader: leader}, true, err
 }
 
 // A member may reject every other record of a batch. The batch is read and inflated once for all

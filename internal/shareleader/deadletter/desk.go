@@ -260,7 +260,7 @@ func (d *Desk) answer(ctx context.Context, q *request) (answer, error) {
 	_, epoch := part.Leader()
 	last, err := d.lastOf(part, q.producer)
 	if err == nil && !q.follows(last, d.opt.Broken) && last.Offset >= 0 {
-		err = flush(ctx, part, epoch, &last, q.producer)
+		err = flush(ctx, part, epoch, q.producer)
 	}
 	if err != nil || !q.follows(last, d.opt.Broken) {
 		release()
@@ -292,8 +292,8 @@ func (d *Desk) answer(ctx context.Context, q *request) (answer, error) {
 		return answer{}, fmt.Errorf("append to %s: %w", part, err)
 	}
 	b := record.Batch(accepted.Bytes)
-	return answer{appended: true, Last: Last{Offset: a.BaseOffset + int64(b.LastOffsetDelta()), Epoch: b.ProducerEpoch(),
-		Sequence: b.LastSequence()}}, nil
+	return answer{appended: true, Last: Last{Offset: a.BaseOffset + int64(b.LastOffsetDelta()),
+		Sequence: b.LastSequence(), Leader: -1}}, nil
 }
 
 // rulesFor returns the rules for copies in a topic with some rules. A copy is not refused because
@@ -304,9 +304,9 @@ func rulesFor(topic record.Rules) record.Rules {
 }
 
 // flush waits until the last batch is durable on all replicas in sync: its records are archived.
-func flush(ctx context.Context, part *replica.Partition, leaderEpoch int32, last *Last, producer int64) error {
+func flush(ctx context.Context, part *replica.Partition, leaderEpoch int32, producer int64) error {
 	flushed := make(chan error, 1)
-	part.Flush(leaderEpoch, producer, last.Epoch, func(err error) { flushed <- err })
+	part.Flush(leaderEpoch, producer, 0, func(err error) { flushed <- err })
 	select {
 	case err := <-flushed:
 		return err
@@ -342,7 +342,7 @@ func (d *Desk) lastOf(part *replica.Partition, producer int64) (Last, error) {
 	if err := committed(known.Last, part.Ends().HighWatermark, d.opt.Broken); err != nil {
 		return none, err
 	}
-	last := Last{Offset: known.Last, Epoch: known.Epoch, Sequence: known.LastSequence}
+	last := Last{Offset: known.Last, Sequence: known.LastSequence, Leader: -1}
 	res, err := part.Read(replica.ReadRequest{Offset: known.Last, MaxBytes: 1, AtLeastOne: true, CurrentEpoch: -1, FetchedEpoch: -1})
 	if errors.Is(err, storage.ErrOffsetOutOfRange) {
 		return last, nil // it was deleted
@@ -353,7 +353,7 @@ func (d *Desk) lastOf(part *replica.Partition, producer int64) (Last, error) {
 	defer res.Release()
 	for _, p := range res.Parts {
 		if b, _, err := record.Next(p); err == nil && b.ProducerID() == producer {
-			last.Letters, err = lettersOf(b)
+			last.Letters, last.Leader, err = lettersOf(b)
 			return last, err
 		}
 	}

@@ -76,7 +76,9 @@ func (k *walk) fail(format string, args ...any) {
 
 // elect makes another leader, whose log lacks some records, and loads the state.
 func (k *walk) elect(lose int) {
-	k.epoch++
+	if k.epoch++; k.rnd.IntN(4) == 0 {
+		k.epoch += k.rnd.Int32N(5_000_000) // it is raised by a gap
+	}
 	end := max(0, len(k.log)-lose)
 	k.log = append([]entry(nil), k.log[:end]...)
 	k.marks = k.marks[:min(end, len(k.marks))]
@@ -219,9 +221,8 @@ func (k *walk) arrive(q *request) (Last, bool, error) {
 	if err != nil || !q.follows(last, k.broken) {
 		return last, false, err
 	}
-	c := copied{producer: q.producer, Last: Last{Offset: int64(len(k.copies)), Epoch: q.batch.ProducerEpoch(),
-		Sequence: q.batch.LastSequence()}}
-	if c.Letters, err = lettersOf(q.batch); err != nil {
+	c := copied{producer: q.producer, Last: Last{Offset: int64(len(k.copies)), Sequence: q.batch.LastSequence()}}
+	if c.Letters, c.Leader, err = lettersOf(q.batch); err != nil {
 		panic(err)
 	}
 	err = q.batch.Each(record.Limits{}, func(r record.Record) error {

@@ -61,8 +61,8 @@ func (a *answer) encode() []byte {
 		p[1] = 1
 	}
 	p = binary.AppendVarint(p, a.Offset)
-	p = binary.AppendVarint(p, int64(a.Epoch))
 	p = binary.AppendVarint(p, int64(a.Sequence))
+	p = binary.AppendVarint(p, int64(a.Leader))
 	p = binary.AppendUvarint(p, uint64(len(a.Letters)))
 	for _, o := range a.Letters {
 		p = binary.AppendVarint(p, o)
@@ -75,7 +75,7 @@ func decodeAnswer(p []byte) (a answer, err error) {
 	version := r.Byte()
 	a.appended = r.Byte() == 1
 	a.Offset = r.Varint(-1, math.MaxInt64)
-	a.Epoch, a.Sequence = int16(r.Varint(-1, math.MaxInt16)), int32(r.Varint(-1, math.MaxInt32))
+	a.Sequence, a.Leader = int32(r.Varint(-1, math.MaxInt32)), int32(r.Varint(-1, math.MaxInt32))
 	for range r.Count(1) {
 		a.Letters = append(a.Letters, r.Varint(0, math.MaxInt64))
 	}

@@ -11,14 +11,14 @@ import (
 
 func someMessages(t testing.TB) (*request, *answer) {
 	t.Helper()
-	w := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: record.FirstBrokerProducer + 5, Epoch: 7, Sequence: 3}})
+	w := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: record.FirstBrokerProducer + 5, Sequence: 3}})
 	w.Append(1000, []byte("k"), []byte("v"), []record.Header{{Key: []byte(headerOffset), Value: []byte("12")}})
 	b, err := w.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &request{Target: Target{Topic: [16]byte{1, 2}, Partition: 3}, producer: record.FirstBrokerProducer + 5, after: 44, batch: b},
-		&answer{Last: Last{Offset: 44, Epoch: 7, Sequence: 2, Letters: []int64{9, 300}}, appended: true}
+		&answer{Last: Last{Offset: 44, Sequence: 2, Leader: 70_000, Letters: []int64{9, 300}}, appended: true}
 }
 
 func TestMessagesAreDecodedAsTheyWereEncoded(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,13 +43,6 @@ type Group struct {
 
 	honest  atomic.Bool
 	members atomic.Int64
-	copies  sync.Map // by source, the producer id of the first copy
-}
-
-// source is a record of which there is a copy.
-type source struct {
-	Partition
-	offset int64
 }
 
 // Limit is the largest delivery count in a group.
@@ -141,9 +133,7 @@ func (g *Group) Unfinished(ctx context.Context, admin *kadm.Client) (starts map[
 	return starts, why
 }
 
-// Copied tells the judges of a record of the topic of dead letters. A second copy with another
-// producer id is permitted: the upper bits of the leader epoch were raised (docs/share-groups.md,
-// What is missing).
+// Copied tells the judges of a record of the topic of dead letters.
 func (g *Group) Copied(r *kgo.Record) error {
 	headers := map[string]string{}
 	for _, h := range r.Headers {
@@ -157,10 +147,6 @@ func (g *Group) Copied(r *kgo.Record) error {
 	judge := g.Judges[Partition{headers["__dlq.errors.topic"], int32(index)}]
 	if err != nil || judge == nil || headers["__dlq.errors.group"] != g.Name {
 		return fmt.Errorf("a copy of %q has the headers %v", r.Value, headers)
-	}
-	first, copied := g.copies.LoadOrStore(source{Partition{headers["__dlq.errors.topic"], int32(index)}, offset}, r.ProducerID)
-	if copied && first != r.ProducerID {
-		return nil
 	}
 	judge.Copied(check.Record{Offset: offset, Epoch: -1, Value: string(r.Value)})
 	return nil

@@ -109,7 +109,22 @@ func (l *link) show(ctx context.Context) map[Partition]leader {
 }
 
 // lost ends the session: its connection has, or the broker does not know it.
-func (l *link) lost() { l.session, l.held = "", nil }
+func (l *link) lost() {
+	l.shows(nil)
+	l.session, l.held = "", nil
+}
+
+// shows notes the leaders that the broker names, and tells the judges; nil for none.
+func (l *link) shows(leaders map[Partition]leader) {
+	l.shown = leaders
+	for p := range l.named {
+		epoch := int32(-1)
+		if is, ok := leaders[p]; ok && is.broker == l.broker {
+			epoch = is.epoch
+		}
+		l.m.g.Judges[p].Shown(l.session, epoch)
+	}
+}
 
 // renewals returns the ranges that are to be renewed now.
 func (l *link) renewals() (list []*span) {
@@ -362,7 +377,7 @@ func (l *link) fetch(ctx context.Context, parts []Partition) bool {
 	if !acquired {
 		return well
 	}
-	l.shown = l.show(ctx)
+	l.shows(l.show(ctx))
 	for i := range resp.Topics {
 		for j := range resp.Topics[i].Partitions {
 			p := &resp.Topics[i].Partitions[j]
