@@ -175,7 +175,17 @@ func denials(resp kmsg.Response) []string {
 // exchange sends a request on a new connection, and returns the answer and its bytes.
 func (g *guarded) exchange(t *testing.T, req kmsg.Request) (kmsg.Response, []byte) {
 	t.Helper()
-	w := g.dial(t)
+	return exchangeOn(t, g.dial(t), req)
+}
+
+// exchangeFrom is exchange from a local address.
+func (g *guarded) exchangeFrom(t *testing.T, host string, req kmsg.Request) (kmsg.Response, []byte) {
+	t.Helper()
+	return exchangeOn(t, g.dialFrom(t, host), req)
+}
+
+func exchangeOn(t *testing.T, w *wire, req kmsg.Request) (kmsg.Response, []byte) {
+	t.Helper()
 	defer w.Close()
 	must(t, w.send(req))
 	body, err := w.body()

@@ -320,8 +320,8 @@ func history33(w *world) string {
 
 func TestHistory33EachWaitingMemberHasItsTurn(t *testing.T) { check(t, 1, history33) }
 
-// smallMemory leaves a share partition about 100 KiB.
-func smallMemory(o *Options) { o.Memory = coordinator.NewMemoryBudget(100 << 10) }
+// smallMemory leaves a share partition about 128 KiB.
+func smallMemory(o *Options) { o.Memory = coordinator.NewMemoryBudget(128 << 10) }
 
 func history34(w *world) string {
 	w.settings.Locks = 10_000

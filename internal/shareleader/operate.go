@@ -10,8 +10,10 @@ import (
 )
 
 const (
-	// mostWaiting is how many operators' requests wait for the load of a share partition.
-	mostWaiting = 64
+	// mostWaiting is how many operators' requests wait for the load of a share partition, for at
+	// most operatorTime: until then its sender may wait.
+	mostWaiting  = 64
+	operatorTime = 10 * time.Second
 	// mostRuns is how many runs of a window an InspectRecords visits at most, with the lock.
 	mostRuns = 4096
 )
@@ -161,18 +163,38 @@ func (p *Partition) whenReady(f func(*kerr.Error)) {
 		f(code)
 	case p.state == ready:
 		f(nil)
-	case len(p.operators) >= mostWaiting:
-		f(kerr.CoordinatorLoadInProgress)
 	default:
-		p.operators = append(p.operators, f)
+		p.outwaited()
+		if len(p.operators) >= mostWaiting {
+			f(kerr.CoordinatorLoadInProgress)
+			return
+		}
+		p.operators = append(p.operators, operator{p.l.now(), f})
 	}
+}
+
+// operator is an operator's request that waits for the load.
+type operator struct {
+	at time.Duration // since when
+	f  func(*kerr.Error)
+}
+
+// outwaited refuses the operators' requests that have waited for too long: who sent them knows by
+// now that they may not be carried out, and decides again.
+func (p *Partition) outwaited() {
+	n := 0
+	for now := p.l.now(); n < len(p.operators) && now >= p.operators[n].at+operatorTime; n++ {
+		p.operators[n].f(kerr.CoordinatorLoadInProgress)
+	}
+	p.operators = slices.Delete(p.operators, 0, n)
 }
 
 // loaded calls the operators' requests that wait for the load.
 func (p *Partition) loaded(code *kerr.Error) {
+	p.outwaited()
 	list := p.operators
 	p.operators = nil
-	for _, f := range list {
-		f(code)
+	for _, x := range list {
+		x.f(code)
 	}
 }

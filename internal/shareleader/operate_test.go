@@ -170,6 +170,43 @@ func TestOperatorWaits(t *testing.T) {
 	})
 }
 
+// TestOperatorsWaitForALoad: a few wait for a load that takes long, and none for longer than its
+// sender. Those that have no answer then are not carried out.
+func TestOperatorsWaitForALoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		defer w.close()
+		w.put(4, false)
+		a := w.join(w.leader(), "a")
+		a.fetch(4)
+		var held []func()
+		w.desk.Deliver(func(k sharetest.Kind, do, _, lose func()) {
+			if k == sharetest.Open {
+				held = append(held, lose)
+				return
+			}
+			do()
+		})
+		w.elect(1, 0)
+		var first []*operated
+		for range mostWaiting {
+			first = append(first, w.operate(window.Reject, 0, 3))
+		}
+		expect(t, "one too many", w.operate(window.Reject, 0, 0), "COORDINATOR_LOAD_IN_PROGRESS")
+		time.Sleep(operatorTime)
+		late := w.operate(window.Reject, 0, 0)
+		for _, r := range first {
+			expect(t, "one that has waited", r, "COORDINATOR_LOAD_IN_PROGRESS")
+		}
+		w.desk.Deliver(nil)
+		for _, lose := range held {
+			lose()
+		}
+		time.Sleep(operatorTime / 2)
+		expect(t, "a later one", late, "0 changed, 0 available, 0 finished, 0 below, 1 beyond")
+	})
+}
+
 // TestOperatorRejectsToDeadLetters: what an operator rejects is copied as what a member rejects.
 func TestOperatorRejectsToDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -113,7 +113,7 @@ type Partition struct {
 	bell    bool          // it is watched in the purgatory
 	letters letters
 
-	operators []func(*kerr.Error) // that wait for the load, see whenReady
+	operators []operator // that wait for the load, see whenReady
 
 	// What a Survey reports: what the window and its predecessors have counted, of that what was
 	// seen of this window, when the load began, and since when and at which SPSO the window is

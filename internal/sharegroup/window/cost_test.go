@@ -214,6 +214,12 @@ func TestTheMemoryOfAMillionRecords(t *testing.T) {
 				single(w, 1, time.Duration(r.Int64N(int64(w.cfg.Lock))), int64(o), Release)
 			}
 		}},
+		{"renewed and released in turn, at any time", 1, 200_000, 200_000, 32, func(w *Window, n int64) {
+			r := rand.New(rand.NewPCG(1, 1))
+			for _, o := range r.Perm(int(n)) {
+				single(w, 1, time.Duration(r.Int64N(int64(w.cfg.Lock))), int64(o), []AckType{Renew, Release}[o%2])
+			}
+		}},
 		{"batches", 100, 10_000, 100, 2, func(*Window, int64) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -233,7 +233,7 @@ type Stats struct {
 
 // RecordBytes is the memory that an acquired record needs at most if it is acknowledged or renewed
 // apart from its neighbours.
-const RecordBytes = 24
+const RecordBytes = 32
 
 // Stats returns the present numbers, in constant time.
 func (w *Window) Stats() Stats {

@@ -23,7 +23,8 @@ type Share struct {
 	records    map[int64][]*sharedRecord // by offset: a lost record may have a successor there
 	alive      map[string]time.Time      // when the last request of a session was sent that has an answer
 	suspects   []suspect
-	unanswered int // fetches, which may have acquired anything
+	accepts    map[string][]accept // by session, since the last Shown
+	unanswered int                 // fetches, which may have acquired anything
 	below      int64
 	passed     time.Time // when it was known that the records below are finished
 	start      int64     // the largest one that was seen
@@ -71,7 +72,7 @@ type sharedRecord struct {
 	reject   bool    // a reject was
 	finished *mark   // the first accept or reject that was answered with success
 	released *mark   // the release with the largest count that was answered with success
-	accepted bool    // the answer to an accept was success
+	accepted bool    // an accept finished it: the answer was success, and the leader epoch the same
 	copies   int
 	trace    []string // what happened to it
 }
@@ -87,6 +88,12 @@ type mark struct {
 	leader int32 // in whose leader epoch
 	count  int
 	at     time.Time
+}
+
+// accept is one that was answered with success.
+type accept struct {
+	*sharedRecord
+	leader int32 // in whose leader epoch it was delivered
 }
 
 // hold is a record that a member holds, or held.
@@ -193,6 +200,19 @@ func (s *Share) Alive(session string, asked time.Time) {
 	}
 }
 
+// Shown notes the leader epoch that the broker of a session shows now, -1 for none. Only an accept
+// within the leader epoch of the delivery is known to have finished the record. In a later one the
+// broker does not know of the hold, and answers with success too if the group starts above the
+// record: a member whose fetch had no answer may have got it for the last time.
+func (s *Share) Shown(session string, leader int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.accepts[session] {
+		x.accepted = x.accepted || x.leader == leader
+	}
+	delete(s.accepts, session)
+}
+
 // Unanswered notes that a fetch has no answer. It may have acquired any records.
 func (s *Share) Unanswered() {
 	s.mu.Lock()
@@ -237,7 +257,12 @@ func (s *Share) Acknowledging(session string, of Record, by Ack) (answered func(
 				r.released = m
 			}
 		case by == Accept || by == Reject:
-			r.accepted = r.accepted || by == Accept
+			if by == Accept && h.Leader >= 0 {
+				if s.accepts == nil {
+					s.accepts = map[string][]accept{}
+				}
+				s.accepts[session] = append(s.accepts[session], accept{r, h.Leader})
+			}
 			if r.finished == nil {
 				r.finished = m
 			}
@@ -306,6 +331,7 @@ func (s *Share) LoseState() {
 			r.finished, r.released, r.accepted = nil, nil, false
 		}
 	}
+	clear(s.accepts)
 }
 
 // LoseCopies notes that copies of dead letters may be lost.

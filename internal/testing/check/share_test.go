@@ -114,6 +114,15 @@ var shareCases = map[string]struct {
 	"copies may be lost":    {func(s *Share) { s.record(shareLog[2], true).copies = 0; s.LoseCopies() }, 3, ""},
 	"two copies":            {func(s *Share) { s.Copied(Record{2, -1, "c"}) }, 3, "copies: offset 2"},
 	"a copy of an accepted": {func(s *Share) { s.Copied(Record{0, -1, "a"}) }, 3, `copies: offset 0, "a" has one, and a member`},
+	"a copy after an accept that a later leader answered": {func(s *Share) {
+		takes(s, "x", shareLog[1], 1, 2)
+		acks(s, "x", shareLog[1], Accept)
+		s.Shown("x", 3)
+		for range 4 {
+			s.Unanswered()
+		}
+		s.Copied(Record{1, -1, "b"})
+	}, 3, ""},
 	"a late accept": {func(s *Share) {
 		takes(s, "a", shareLog[1], 1, 2)
 		time.Sleep(shareLock)
@@ -143,6 +152,7 @@ func TestShare(t *testing.T) {
 				acks(s, "a", shareLog[0], Accept)
 				s.Acknowledging("a", shareLog[1], Accept)(false)
 				acks(s, "a", shareLog[2], Reject)
+				s.Shown("a", 1)
 				s.Copied(Record{2, -1, "c"})
 				x.do(s)
 				got := strings.Join(s.Problems(shareLog, x.start), "\n")
