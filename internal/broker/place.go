@@ -34,21 +34,21 @@ type place struct {
 }
 
 // takePlace waits for a place for a large request, and for the memory of its answer, on its
-// connection's reader. On a poller, which handles Produce only, and if the broker ends, it returns
-// nil.
-func (b *Handler) takePlace(r *network.Request) *place {
+// connection's reader. It returns false if its client is gone. On a poller, which handles Produce
+// only, it returns nil.
+func (b *Handler) takePlace(r *network.Request) (*place, bool) {
 	if !r.MayBlock() {
-		return nil
+		return nil, true
 	}
 	r.WaitsAt(b.at.place, "")
 	defer r.WaitsAt(nil, "")
 	for {
 		r.AwaitAnswerBudget() // without a place: it waits for clients
-		if b.large.Take(b.ctx, nil, r.Holder().Origin) != nil {
-			return nil
+		if b.large.Take(r.Gone(), nil, r.Holder().Origin) != nil {
+			return nil, false
 		}
 		if r.HasAnswerBudget() {
-			return newPlace(b.large)
+			return newPlace(b.large), true
 		}
 		b.large.Leave()
 	}

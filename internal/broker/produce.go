@@ -55,6 +55,7 @@ type produceOp struct {
 	left    atomic.Int32 // parts without a result, and one until all were started
 	out     []byte
 	raw     [1][]byte
+	writer  protocol.ProduceWriter // of encode: on the stack it would be moved to the heap
 	// Created once: the functions that the appends, the answer, the expiry and GET /v1/waits call.
 	waiter network.Waiter
 	done   func(*replica.Append)
@@ -188,7 +189,7 @@ func (op *produceOp) heavy() bool {
 
 // begin validates every partition's batch and passes it to its log.
 func (op *produceOp) begin() {
-	now, i := time.Now(), 0
+	now, i := op.r.Now(), 0
 	for t := range op.view.Topics {
 		vt := &op.view.Topics[t]
 		for p := range vt.Partitions {
@@ -358,8 +359,8 @@ func (part *producePart) result() error {
 
 // encode writes the response body.
 func (op *produceOp) encode(dst []byte) []byte {
-	w := protocol.NewProduceWriter(dst, op.view.Version, len(op.view.Topics))
-	i := 0
+	op.writer = protocol.NewProduceWriter(dst, op.view.Version, len(op.view.Topics))
+	w, i := &op.writer, 0
 	var leaders nodeSet
 	for t := range op.view.Topics {
 		vt := &op.view.Topics[t]
@@ -376,7 +377,9 @@ func (op *produceOp) encode(dst []byte) []byte {
 			w.Partition(&res)
 		}
 	}
-	return w.End(throttleMillis(op.delay), op.b.endpoints(op.r, leaders))
+	out := w.End(throttleMillis(op.delay), op.b.endpoints(op.r, leaders))
+	*w = protocol.ProduceWriter{} // it would keep a large answer
+	return out
 }
 
 // fail fills in the answer for a partition that failed.

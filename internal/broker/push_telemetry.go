@@ -27,8 +27,8 @@ func pushTelemetryAPI() api {
 		decode:       decodePushTelemetry,
 		overloaded:   kerr.ThrottlingQuotaExceeded,
 		handle: handler[*kmsg.PushTelemetryRequest]{run: func(c call, req *kmsg.PushTelemetryRequest) {
-			if c.place == nil && req.CompressionType != int8(record.None) {
-				c.place = c.b.takePlace(c.r)
+			if c.place == nil && req.CompressionType != int8(record.None) && !c.takePlace() {
+				return
 			}
 			c.respond(pushTelemetry(c.b, c.r, req))
 		}},

@@ -93,18 +93,20 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	c := call{b: b, r: r}
 	sized := l.inProportion || l.answerBytes != nil && len(r.Body) <= largeBody
 	if !sized && !b.reserveAnswer(r, b.mostAnswer(), l.handle.waits != nil) {
-		r.Abort(errEnded)
+		c.ended()
 		return
 	}
 	if l.Key != protocol.KeyProduce && len(r.Body) > largeBody { // Produce takes places for what it decompresses
-		c.place = b.takePlace(r)
+		if !c.takePlace() {
+			return
+		}
 	}
 	req, cost, err := l.decode(b, r)
 	if errors.Is(err, errHandedOver) {
 		return
 	}
-	var long *protocol.NameError
-	if err != nil && !errors.As(err, &long) {
+	long := tooLong(err)
+	if err != nil && long == nil {
 		c.place.end()
 		r.Abort(err)
 		return
@@ -163,13 +165,11 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	if sized && l.answerBytes != nil {
 		n := l.answerBytes(b, req)
 		if !b.reserveAnswer(r, n, l.handle.waits != nil) {
-			c.charge.release()
-			c.place.end()
-			r.Abort(errEnded)
+			c.ended()
 			return
 		}
-		if c.place == nil && n > largeAnswer && !l.handle.elsewhere {
-			c.place = b.takePlace(r)
+		if c.place == nil && n > largeAnswer && !l.handle.elsewhere && !c.takePlace() {
+			return
 		}
 	}
 	if w := l.handle.waits; w != nil {
@@ -185,6 +185,31 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	if l.copyBody != nil {
 		c.place.end() // from here on it may wait for other members
 	}
+}
+
+// takePlace waits for a place. It returns false if the client is gone: then the request was aborted.
+func (c *call) takePlace() (there bool) {
+	if c.place, there = c.b.takePlace(c.r); !there {
+		c.ended()
+	}
+	return there
+}
+
+// ended aborts a request whose client is gone.
+func (c *call) ended() {
+	c.charge.release()
+	c.place.end()
+	c.r.Abort(errEnded)
+}
+
+// tooLong returns the error of a request with a name that is too long, nil for others.
+func tooLong(err error) *protocol.NameError {
+	if err == nil {
+		return nil
+	}
+	var long *protocol.NameError
+	errors.As(err, &long)
+	return long
 }
 
 // refused answers a request that is refused as a whole.

@@ -112,20 +112,20 @@ func (o *outgoing) await(ctx context.Context) {
 }
 
 // ReserveAnswer blocks until there is memory for an answer of at most n bytes. It returns false if
-// the connection has ended: then the answer must not be built, since connections end together when
-// memory is scarce. The request returns the memory with its answer. An answer that is larger than
+// Gone has ended: then the answer must not be built, since connections end together when memory is
+// scarce. The request returns the memory with its answer. An answer that is larger than
 // what is free is alone: no other of its kind (kindOf) is built before it is answered. So beyond
 // the bound, there is one answer of each kind that is being built, or has been. Those that wait
 // take turns by their addresses. A handler calls it once, before it builds the answer, if MayBlock
 // returned true.
 func (r *Request) ReserveAnswer(n int64, waits bool) bool {
 	o := &r.conn.srv.outgoing
-	kind := o.kindOf(n, waits)
-	if o.turns[kind].Take(r.conn.span.ctx, nil, origin.Of(r.conn.ip)) != nil {
+	kind, gone := o.kindOf(n, waits), r.Gone()
+	if o.turns[kind].Take(gone, nil, origin.Of(r.conn.ip)) != nil {
 		return false
 	}
 	defer o.turns[kind].Leave()
-	for r.conn.span.ctx.Err() == nil {
+	for gone.Err() == nil {
 		o.mu.Lock()
 		held, reserved := o.held.Load(), o.reserved[kind]
 		if held <= o.size && (reserved == 0 || held+reserved+n <= o.size) {
@@ -141,7 +141,7 @@ func (r *Request) ReserveAnswer(n int64, waits bool) bool {
 		o.mu.Unlock()
 		select {
 		case <-changed:
-		case <-r.conn.span.ctx.Done():
+		case <-gone.Done():
 		}
 	}
 	return false
@@ -162,10 +162,10 @@ func (o *outgoing) release(n int64, kind int) {
 }
 
 // AwaitAnswerBudget blocks while the answers that clients have not read exceed the server's bound
-// (Options.AnswerBytes), or until the connection ends. That takes seconds at most, since
-// connections that don't read are closed then. A handler with a large answer calls it before it
-// builds the answer, if MayBlock returned true.
-func (r *Request) AwaitAnswerBudget() { r.conn.srv.outgoing.await(r.conn.span.ctx) }
+// (Options.AnswerBytes), or until Gone ends. That takes seconds at most, since connections that don't
+// read are closed then. A handler with a large answer calls it before it builds the answer, if
+// MayBlock returned true.
+func (r *Request) AwaitAnswerBudget() { r.conn.srv.outgoing.await(r.Gone()) }
 
 // HasAnswerBudget reports whether AwaitAnswerBudget would not block.
 func (r *Request) HasAnswerBudget() bool {
@@ -173,21 +173,34 @@ func (r *Request) HasAnswerBudget() bool {
 }
 
 // AwaitReaders calls wait, which blocks until others have returned memory that their answers hold,
-// or until its context ends: when the connection has ended, or its client has closed its side.
-// Meanwhile connections that read such answers too slowly are closed. Any goroutine may call it
-// that may block.
+// or until its context ends, which is Gone. Meanwhile connections that read such answers too slowly
+// are closed. Any goroutine may call it that may block.
 func (r *Request) AwaitReaders(wait func(context.Context) error) error {
-	c := r.conn
-	o := &c.srv.outgoing
+	o := &r.conn.srv.outgoing
 	o.waiting.Add(1)
 	defer o.waiting.Add(-1)
-	c.srv.watchReaders()
+	r.conn.srv.watchReaders()
+	return wait(r.Gone())
+}
+
+// Gone returns a context that ends when the connection has ended, or its client has closed its side:
+// no one waits for the answer any more. Done costs a system call on the connection's reader.
+func (r *Request) Gone() context.Context { return gone{r.conn.span.client, r} }
+
+type gone struct {
+	context.Context
+	r *Request
+}
+
+// Done implements context.Context. What asks for it waits, and the reader does not read meanwhile.
+func (g gone) Done() <-chan struct{} {
+	c := g.r.conn
 	c.mu.Lock()
-	if c.blocked.key == r.Key && !c.blocked.since.IsZero() { // it is on the reader
+	if c.blocked.key == g.r.Key && !c.blocked.since.IsZero() {
 		c.watchClient()
 	}
 	c.mu.Unlock()
-	return wait(c.span.client)
+	return g.Context.Done()
 }
 
 // Holder returns who holds the memory of the request's answer: the client's address as it counts

@@ -194,7 +194,10 @@ func (c *conn) take(limit int) answers {
 
 // sent notifies the observer of answers that were written.
 func (job answers) sent(s *Server) {
-	now := time.Now()
+	if job.first == nil {
+		return
+	}
+	now := job.first.Now()
 	for r := job.first; r != nil; r = r.next {
 		if !r.aborted {
 			s.opts.Observer.Sent(r.Key, now.Sub(r.readied))
