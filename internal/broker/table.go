@@ -187,7 +187,7 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	}
 }
 
-// takePlace waits for a place. It returns false if the client is gone: then the request was aborted.
+// takePlace waits for a place. It returns false if the client is gone, and the request was aborted.
 func (c *call) takePlace() (there bool) {
 	if c.place, there = c.b.takePlace(c.r); !there {
 		c.ended()

@@ -162,9 +162,9 @@ func (o *outgoing) release(n int64, kind int) {
 }
 
 // AwaitAnswerBudget blocks while the answers that clients have not read exceed the server's bound
-// (Options.AnswerBytes), or until Gone ends. That takes seconds at most, since connections that don't
-// read are closed then. A handler with a large answer calls it before it builds the answer, if
-// MayBlock returned true.
+// (Options.AnswerBytes), or until Gone ends. That takes seconds at most, since connections that
+// don't read are closed then. A handler with a large answer calls it before it builds the answer,
+// if MayBlock returned true.
 func (r *Request) AwaitAnswerBudget() { r.conn.srv.outgoing.await(r.Gone()) }
 
 // HasAnswerBudget reports whether AwaitAnswerBudget would not block.
@@ -183,8 +183,8 @@ func (r *Request) AwaitReaders(wait func(context.Context) error) error {
 	return wait(r.Gone())
 }
 
-// Gone returns a context that ends when the connection has ended, or its client has closed its side:
-// no one waits for the answer any more. Done costs a system call on the connection's reader.
+// Gone returns a context that ends when the connection has ended, or its client has closed its
+// side: no one waits for the answer any more. Done costs a system call on the connection's reader.
 func (r *Request) Gone() context.Context { return gone{r.conn.span.client, r} }
 
 type gone struct {

@@ -30,7 +30,7 @@ type Round struct {
 }
 
 // Run makes a comparison. It calls each, which may be nil, with a line of text after each run. If
-// ctx ends, the comparison is of the complete rounds; without a complete round it is an error.
+// ctx ends, or a run fails, the comparison is of the complete rounds. Without one it is nil.
 func Run(ctx context.Context, p Plan, each func(line string)) (*Comparison, error) {
 	return compare{run: bench.Run, echo: limits.Echo}.all(ctx, p, each)
 }
@@ -58,11 +58,11 @@ func (c compare) all(ctx context.Context, p Plan, each func(line string)) (*Comp
 		*d, err = c.side(ctx, []Side{p.A, p.B}[i])
 		return runText(*d), err
 	}, each)
-	if err != nil {
+	if len(r.Rounds) == 0 {
 		return nil, err
 	}
 	r.Measures = measures(r.Rounds)
-	return r, nil
+	return r, err
 }
 
 // names returns the names of what is measured in each round.

@@ -29,7 +29,8 @@ type Output interface {
 }
 
 // Command returns the subcommand of a measurement, with the flag --json. run makes the measurement,
-// and may write lines about its progress.
+// and may write lines about its progress. A result that it returns with an error is of what was
+// complete before, and printed before the command fails.
 func Command[T Output](use, short, long string, run func(ctx context.Context, progress io.Writer) (T, error)) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -40,18 +41,21 @@ func Command[T Output](use, short, long string, run func(ctx context.Context, pr
 				progress.w = cmd.ErrOrStderr()
 			}
 			r, err := run(cmd.Context(), progress)
-			if err != nil {
+			s, ok := any(r).(interface{ Succeeded() bool })
+			var none T
+			nothing := any(r) == any(none) || ok && !s.Succeeded()
+			switch {
+			case err != nil && nothing:
 				return err
-			}
-			if asJSON {
-				err = results.WriteJSON(cmd.OutOrStdout(), r)
-			} else {
+			case asJSON:
+				err = errors.Join(err, results.WriteJSON(cmd.OutOrStdout(), r))
+			default:
 				if progress.written {
 					fmt.Fprintln(progress)
 				}
-				err = r.Table(cmd.OutOrStdout())
+				err = errors.Join(err, r.Table(cmd.OutOrStdout()))
 			}
-			if s, ok := any(r).(interface{ Succeeded() bool }); ok && !s.Succeeded() {
+			if nothing {
 				err = errors.Join(err, bench.ErrNothing)
 			}
 			return err

@@ -84,7 +84,8 @@ func BindSides(f *pflag.FlagSet, a, b *Side, each, optional string) {
 // Alternate makes rounds of type R. In each it calls run for the side i of names, side after side,
 // to fill in its part of the round; each, which may be nil, gets run's text as a line that begins
 // with the round and the side. Alternate returns the counted rounds. If ctx ends, they are those
-// completed before; without one it is an error. An error of run ends the rounds.
+// completed before; without one it is an error. An error of run ends the rounds, and is returned
+// with those before it.
 func Alternate[R any](ctx context.Context, s Schedule, names []string, run func(i int, round *R) (string, error),
 	each func(line string)) (rounds []R, err error) {
 	for n := range s.Discard + s.Rounds {
@@ -105,7 +106,7 @@ func Alternate[R any](ctx context.Context, s Schedule, names []string, run func(
 				return rounds, nil
 			}
 			if err != nil {
-				return nil, fmt.Errorf("%s, %s: %w", head, name, err)
+				return rounds, fmt.Errorf("%s, %s: %w", head, name, err)
 			}
 			if each != nil {
 				each(head + "  " + name + "  " + text)

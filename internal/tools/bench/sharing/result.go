@@ -20,8 +20,8 @@ type Result struct {
 }
 
 // Measure runs each load on A and then on B, round by round. It calls each, which may be nil, with
-// a line of text after each run. If ctx ends, the result is of the complete rounds; without one it
-// is an error.
+// a line of text after each run. If ctx ends, or a load fails, the result is of the complete
+// rounds. Without one it is nil.
 func Measure(ctx context.Context, c Config, each func(line string)) (*Result, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -37,10 +37,10 @@ func Measure(ctx context.Context, c Config, each func(line string)) (*Result, er
 		}
 		return r, nil
 	}, each)
-	if err != nil {
+	if len(rounds) == 0 {
 		return nil, err
 	}
-	return &Result{Config: c, Rounds: rounds, Figures: frame.LoadFigures(rounds, func(r *Run) string { return r.Load.Name }, kinds())}, nil
+	return &Result{Config: c, Rounds: rounds, Figures: frame.LoadFigures(rounds, func(r *Run) string { return r.Load.Name }, kinds())}, err
 }
 
 // kinds are the figures of a run.
