@@ -179,6 +179,7 @@ func TestOperatorsWaitForALoad(t *testing.T) {
 		w.put(4, false)
 		a := w.join(w.leader(), "a")
 		a.fetch(4)
+		synctest.Wait()
 		var held []func()
 		w.desk.Deliver(func(k sharetest.Kind, do, _, lose func()) {
 			if k == sharetest.Open {
@@ -192,9 +193,12 @@ func TestOperatorsWaitForALoad(t *testing.T) {
 		for range mostWaiting {
 			first = append(first, w.operate(window.Reject, 0, 3))
 		}
-		expect(t, "one too many", w.operate(window.Reject, 0, 0), "COORDINATOR_LOAD_IN_PROGRESS")
+		tooMany := w.operate(window.Reject, 0, 0)
+		synctest.Wait()
+		expect(t, "one too many", tooMany, "COORDINATOR_LOAD_IN_PROGRESS")
 		time.Sleep(operatorTime)
 		late := w.operate(window.Reject, 0, 0)
+		synctest.Wait()
 		for _, r := range first {
 			expect(t, "one that has waited", r, "COORDINATOR_LOAD_IN_PROGRESS")
 		}
@@ -203,6 +207,7 @@ func TestOperatorsWaitForALoad(t *testing.T) {
 			lose()
 		}
 		time.Sleep(operatorTime / 2)
+		synctest.Wait()
 		expect(t, "a later one", late, "0 changed, 0 available, 0 finished, 0 below, 1 beyond")
 	})
 }
