@@ -64,6 +64,14 @@ try 'can be stopped' broker maintain 1
 try "^$topic-0 " topic elect "$topic"
 try "$topic-0 is on" topic move "$topic:0" 1 --dry-run
 "$ctl" topic delete "$topic" --yes >/dev/null
+# A share group with records: chronik-bench leaves one.
+"${ctl%ctl}-bench" share --a "$BOOTSTRAP" --loads 1x1 --rounds 1 --warmup 0s -d 1s --keep >"$WORK/ctl.out" 2>&1 || { cat "$WORK/ctl.out"; exit 1; }
+shared="$("$ctl" group list | sed -n 's/^\(chronik-bench-share-[0-9a-f]*\) .*/\1/p' | head -1)"
+try '^ *[0-9]+ +(available|acquired) ' group peek "$shared" "$shared:0" --limit 1
+refuse 'nothing was released, below the start of the group' group release "$shared" "$shared:0" 0
+try '^0-9 would be rejected' group reject "$shared" "$shared:0" 0-9 --dry-run
+try '.' group delete "$shared" --yes
+"$ctl" topic delete "$shared" --yes >/dev/null
 try 'context mine set' context set mine "brokers=$BOOTSTRAP" timeout=20s
 try '^\* +mine ' context list
 try '^timeout +20s +context mine$' context show
