@@ -249,9 +249,9 @@ func (s *Share) Acknowledging(session string, of Record, by Ack) (answered func(
 		m := &mark{by: session, leader: h.Leader, count: h.Count, at: time.Now()}
 		held := now.Before(h.until) && h == r.holds[len(r.holds)-1]
 		switch s.answered++; {
+		case !held: // it succeeds also if the record is finished without it, and the group starts above it
 		case by == Renew:
 			h.until = now.Add(h.Lock)
-		case !held: // it succeeds also if another member has finished the record, and the group starts above it
 		case by == Release:
 			if r.released == nil || m.count >= r.released.count {
 				r.released = m

@@ -123,6 +123,14 @@ var shareCases = map[string]struct {
 		}
 		s.Copied(Record{1, -1, "b"})
 	}, 3, ""},
+	"a late renewal renews nothing": {func(s *Share) {
+		takes(s, "x", shareLog[1], 1, 5)
+		time.Sleep(shareLock)
+		acks(s, "x", shareLog[1], Renew)
+		acks(s, "x", shareLog[1], Accept)
+		s.Shown("x", 1)
+		s.Copied(Record{1, -1, "b"})
+	}, 3, ""},
 	"a late accept": {func(s *Share) {
 		takes(s, "a", shareLog[1], 1, 2)
 		time.Sleep(shareLock)
