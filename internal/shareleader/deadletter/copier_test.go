@@ -26,7 +26,7 @@ func (w *oneBatch) find(string, [16]byte, int32) (Topic, error) {
 
 func (w *oneBatch) name([16]byte) string { return "jobs" }
 
-func (w *oneBatch) read(_ context.Context, _ *shareleader.Source, from int64, fn func(record.Record) int64) error {
+func (w *oneBatch) read(_ context.Context, _ *shareleader.Source, from, _ int64, fn func(record.Record) int64) error {
 	w.reads++
 	_, _, err := w.each(&replica.ReadResult{Slice: storage.Slice{Parts: [][]byte{w.batch}}}, from, fn)
 	return err

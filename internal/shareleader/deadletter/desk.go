@@ -141,10 +141,13 @@ func (d *Desk) name(topic [16]byte) string {
 const readBytes = 1 << 20
 
 // read implements world.
-func (d *Desk) read(ctx context.Context, of *shareleader.Source, from int64, fn func(record.Record) int64) error {
+func (d *Desk) read(ctx context.Context, of *shareleader.Source, from, last int64, fn func(record.Record) int64) error {
 	part, err := d.opt.Partition(of.Key.Topic, of.Key.Partition)
 	if err != nil {
 		return err
+	}
+	if last >= part.Ends().HighWatermark {
+		return fmt.Errorf("read dead letters of %s: %w", part, errUnreadable)
 	}
 	for {
 		if err := ctx.Err(); err != nil {
@@ -170,6 +173,8 @@ func (d *Desk) read(ctx context.Context, of *shareleader.Source, from int64, fn 
 
 // errPassed ends the walk of a batch whose other records are not wanted.
 var errPassed = errors.New("passed")
+
+var errUnreadable = errors.New("the leader does not know yet that the records are committed")
 
 // each calls fn with the records of a read that it wants, the first one at or above an offset. It
 // returns where the next read begins, and whether fn wants more and there may be more.

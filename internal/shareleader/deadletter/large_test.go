@@ -22,7 +22,7 @@ type one struct {
 
 func (o *one) find(string, [16]byte, int32) (Topic, error) { return Topic{Most: o.most}, nil }
 func (o *one) name([16]byte) string                        { return "jobs" }
-func (o *one) read(_ context.Context, _ *shareleader.Source, _ int64, fn func(record.Record) int64) error {
+func (o *one) read(_ context.Context, _ *shareleader.Source, _, _ int64, fn func(record.Record) int64) error {
 	fn(o.record)
 	return nil
 }

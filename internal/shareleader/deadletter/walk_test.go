@@ -166,7 +166,7 @@ func (k *walk) exists(t Target) bool { return t.Topic[0] == k.topic }
 func (k *walk) name([16]byte) string { return "jobs" }
 
 // read implements world.
-func (l *leader) read(_ context.Context, _ *shareleader.Source, from int64, fn func(record.Record) int64) error {
+func (l *leader) read(_ context.Context, _ *shareleader.Source, from, _ int64, fn func(record.Record) int64) error {
 	for from >= 0 && from < int64(len(l.log)) {
 		from = fn(record.Record{Offset: from, Value: strconv.AppendInt(nil, int64(l.log[from].record), 10)})
 	}
