@@ -173,8 +173,8 @@ func (c *nodes) end(sig syscall.Signal, which ...int) {
 			c.t.Fatalf("broker %d ended with %v:\n%s", i+1, err, c.run[i].logged())
 		}
 		lines := slices.DeleteFunc(c.run[i].errors(), func(line string) bool {
-			// A controller that has ended, or a busy machine, confirms no heartbeats for a while, and
-			// its changes come late.
+			// A controller that has ended, or a busy machine, confirms no heartbeats for a while,
+			// and its changes come late.
 			return strings.Contains(line, "does not confirm its heartbeats") || strings.Contains(line, "its metadata stand still") ||
 				c.paused && strings.Contains(line, `"check":"responding"`) ||
 				slices.ContainsFunc(c.expected, func(text string) bool { return strings.Contains(line, text) })
