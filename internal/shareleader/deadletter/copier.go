@@ -68,10 +68,10 @@ type world interface {
 	// name returns the name of a topic.
 	name(topic [16]byte) string
 	// read calls fn with the first record of a source from an offset to another, and then at or
-	// above the one that fn returns, until that is below 0 or there are no more records. It inflates
-	// each batch once. It fails if this broker does not lead in the leader epoch of the source any
-	// more: its log may have other records. It also fails while a new leader does not know that all
-	// up to the last offset is committed: it cannot read them, as if they were gone.
+	// above the one that fn returns, until that is below 0 or there are no more records. It
+	// inflates each batch once. It fails if this broker does not lead in the leader epoch of the
+	// source any more: its log may have other records. It also fails while a new leader does not
+	// know that all up to the last offset is committed: it cannot read them, as if they were gone.
 	read(ctx context.Context, of *shareleader.Source, from, last int64, fn func(record.Record) int64) error
 }
 
