@@ -53,7 +53,7 @@ func (b *Handler) largestAnswer() int64 {
 func (b *Handler) mostAnswer() int64 { return max(b.largestAnswer(), b.opt.ParkedBytes) }
 
 // errEnded ends a request whose answer has no reader any more.
-var errEnded = errors.New("the connection ended while the request waited for the memory of its answer")
+var errEnded = errors.New("the client is gone; its request waited for a place, or for the memory of its answer")
 
 // reserveAnswer waits for the memory of the request's answer, of about n bytes, on its connection's
 // reader. It returns false if the connection has ended: then the request must be aborted. Those

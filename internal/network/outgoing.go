@@ -113,11 +113,10 @@ func (o *outgoing) await(ctx context.Context) {
 
 // ReserveAnswer blocks until there is memory for an answer of at most n bytes. It returns false if
 // Gone has ended: then the answer must not be built, since connections end together when memory is
-// scarce. The request returns the memory with its answer. An answer that is larger than
-// what is free is alone: no other of its kind (kindOf) is built before it is answered. So beyond
-// the bound, there is one answer of each kind that is being built, or has been. Those that wait
-// take turns by their addresses. A handler calls it once, before it builds the answer, if MayBlock
-// returned true.
+// scarce. The request returns the memory with its answer. An answer that is larger than what is
+// free is alone: no other of its kind (kindOf) is built before it is answered. So beyond the bound,
+// there is one answer of each kind that is being built, or has been. Those that wait take turns by
+// their addresses. A handler calls it once, before it builds the answer, if MayBlock returned true.
 func (r *Request) ReserveAnswer(n int64, waits bool) bool {
 	o := &r.conn.srv.outgoing
 	kind, gone := o.kindOf(n, waits), r.Gone()
