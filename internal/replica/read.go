@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
@@ -297,4 +298,22 @@ func (p *Partition) EpochEnd(currentEpoch, epoch int32) (int32, int64, error) {
 	}
 	e, end := p.epochEnd(r, epoch)
 	return e, end, nil
+}
+
+// Epochs returns the leader epochs of the log of the leader in an epoch, which is the last of them.
+// It fails if this broker does not lead in that epoch.
+func (p *Partition) Epochs(currentEpoch int32) (epochs.Cache, error) {
+	r := p.role.Load()
+	if err := p.readable(r, currentEpoch); err != nil {
+		return epochs.Cache{}, err
+	}
+	known := p.log.Epochs()
+	err := p.current(r)
+	if last := known.Latest(); err == nil && last != r.epoch { // another role begins, or the log is ahead of the metadata
+		err = fmt.Errorf("%w: %d, that of the log is %d", ErrFencedEpoch, r.epoch, last)
+	}
+	if err != nil {
+		return epochs.Cache{}, fmt.Errorf("epochs of %s: %w", p, err)
+	}
+	return known, nil
 }

@@ -17,7 +17,8 @@ const (
 	TakeBeyond                      // records are acquired although the memory is used up
 	RefuseAnswers                   // an acknowledgement is refused because the memory is used up
 	TakeUnstored                    // records are acquired although a write has no answer for long
-	ForgetCut                       // a leader opens without the end of the recorded epoch
+	ForgetCut                       // a leader opens without a cut
+	CutAtLast                       // a leader takes the end of the recorded epoch in its log for the cut
 	LeadAnyEpoch                    // a share partition is served in a later leader epoch without a load
 	StallEndsLocks                  // a process that stood still ends the locks that could not be acknowledged
 	KeepIdle                        // an idle session keeps its place when others need it

@@ -22,6 +22,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		"KeepLocks": {KeepLocks, 1, history35, nil}, "NewestFirst": {NewestFirst, 1, history33, nil},
 		"TakeBeyond": {TakeBeyond, 1, history34, smallMemory}, "RefuseAnswers": {RefuseAnswers, 1, history34, smallMemory},
 		"TakeUnstored": {TakeUnstored, 1, history30, nil}, "ForgetCut": {ForgetCut, 2, history13, nil},
+		"CutAtLast":    {CutAtLast, 2, anEarlierLog, nil},
 		"LeadAnyEpoch": {LeadAnyEpoch, 2, ledAgain, nil}, "StallEndsLocks": {StallEndsLocks, 1, history54, nil},
 		"KeepIdle": {KeepIdle, 1, history38, twoSessions}, "WaitWithTurn": {WaitWithTurn, 1, busy, nil},
 		"CopyAhead": {CopyAhead, 1, copyAhead, nil}, "LeaveAtOnce": {LeaveAtOnce, 2, handedOver, nil},
@@ -48,6 +49,7 @@ func TestWalksNeedTheRules(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"AnswerEarly":  func(o *Options) { o.Broken = breakrules.Without(AnswerEarly) },
 		"ForgetCut":    func(o *Options) { o.Broken = breakrules.Without(ForgetCut) },
+		"CutAtLast":    func(o *Options) { o.Broken = breakrules.Without(CutAtLast) },
 		"LeadAnyEpoch": func(o *Options) { o.Broken = breakrules.Without(LeadAnyEpoch) },
 		"GapsArchived": func(o *Options) { o.Window = breakrules.Without(window.GapsArchived) },
 	} {

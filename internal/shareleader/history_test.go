@@ -184,7 +184,7 @@ func TestHistory28CountsAfterALeaderChange(t *testing.T) {
 			}
 			released := a.ack(0, 0, window.Release)
 			time.Sleep(time.Second)
-			w.elect(1, 0)
+			w.elect(1, false, 0)
 			w.notify(w.brokers[0])
 			time.Sleep(2 * writeTime) // the former leader gives up
 			w.desk.Deliver(nil)
@@ -568,12 +568,31 @@ func history13(w *world) string {
 	next := a.fetch(2)
 	accepted := a.ack(0, 3, window.Accept)
 	synctest.Wait()
-	w.elect(1, 2)
+	w.elect(1, false, 2)
 	w.put(2, false) // other records at the same offsets
 	return differ(show(got), "0-1:1", show(next), "2-3:1", accepted, "ok", show(w.join(w.leader(), "a").fetch(2)), "2-3:1")
 }
 
+// The log of the next leader has none of the recorded epoch, and ends with records that the leader
+// of that epoch had discarded.
+func anEarlierLog(w *world) string {
+	w.put(2, false)
+	w.elect(1, false, 0)
+	w.put(2, false)
+	w.elect(0, true, 0)
+	w.put(2, false)
+	a := w.join(w.leader(), "a")
+	got := a.fetch(2)
+	next := a.fetch(2)
+	accepted := a.ack(0, 3, window.Accept)
+	synctest.Wait()
+	w.elect(1, true, 0)
+	return differ(show(got), "0-1:1", show(next), "2-3:1", accepted, "ok", show(w.join(w.leader(), "a").fetch(2)), "2-3:1")
+}
+
 func TestHistory13RecordsAtTheOffsetsOfLostOnes(t *testing.T) { check(t, 2, history13) }
+
+func TestHistory13RecordsThatWereDiscardedBefore(t *testing.T) { check(t, 2, anEarlierLog) }
 
 // A broker that leads again has nothing of its former memory.
 func ledAgain(w *world) string {
@@ -581,12 +600,12 @@ func ledAgain(w *world) string {
 	first := w.brokers[0]
 	a := w.join(first, "a")
 	got := a.fetch(1)
-	w.elect(1, 0) // the first broker is not notified
+	w.elect(1, false, 0) // the first broker is not notified
 	b := w.join(w.leader(), "b")
 	other := b.fetch(1)
 	accepted := b.ack(0, 0, window.Accept)
 	synctest.Wait()
-	w.elect(0, 0)
+	w.elect(0, false, 0)
 	a.s.End()
 	synctest.Wait()
 	return differ(show(got), "0-0:1", show(other), "0-0:1", accepted, "ok", show(w.join(first, "c").fetch(1)), "")
@@ -696,7 +715,7 @@ func TestWaitsEndWithTheLeadership(t *testing.T) {
 		f := a.begin(1, nil)
 		synctest.Wait()
 		before := f.err
-		w.elect(1, 0)
+		w.elect(1, false, 0)
 		w.notify(first)
 		synctest.Wait()
 		w.put(1, false)

@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
 // Coordinator reaches the share coordinators. No method blocks. done is called exactly once, from
@@ -34,7 +35,7 @@ type Coordinator interface {
 type Log interface {
 	Leader() (broker, epoch int32)
 	Ends() replica.Ends
-	EpochEnd(currentEpoch, epoch int32) (int32, int64, error)
+	Epochs(currentEpoch int32) (epochs.Cache, error)
 	ListOffset(ts int64, currentEpoch int32, committed bool) (storage.Timestamp, error)
 }
 

@@ -21,7 +21,7 @@ func handedOver(w *world) string {
 	release := w.hold(sharetest.Write)
 	accepted := a.ack(0, 0, window.Accept)
 	released := a.ack(1, 1, window.Release)
-	w.elect(1, 0)
+	w.elect(1, false, 0)
 	w.notify(w.brokers[0])
 	synctest.Wait()
 	late, none := a.ack(2, 2, window.Accept), show(b.fetch(10))
@@ -43,7 +43,7 @@ func TestAPlannedStopStoresDeliveries(t *testing.T) {
 		w.put(1, false)
 		none, accepted := show(b.fetch(10)), a.ack(0, 0, window.Accept)
 		synctest.Wait()
-		w.elect(1, 0)
+		w.elect(1, false, 0)
 		count := show(w.join(w.leader(), "a").fetch(10))
 		// A coordinator that is not reached does not hold up the stop.
 		w.desk.Deliver(func(_ sharetest.Kind, do, _, lose func()) { lose() })
@@ -66,7 +66,7 @@ func TestPlannedStopsArchiveNothing(t *testing.T) {
 			a := w.join(w.leader(), "a")
 			got = show(a.fetch(10))
 			w.leader().Release(context.Background())
-			w.elect(int32(1-i%2), 0)
+			w.elect(int32(1-i%2), false, 0)
 			w.notify(w.brokers[i%2])
 			w.brokers[i%2].closing.Store(false) // it is started again
 			synctest.Wait()

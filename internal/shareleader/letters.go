@@ -11,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
 // Letters copies dead letters (KIP-1191): records that are archived because a member rejected them,
@@ -26,9 +27,10 @@ type Source struct {
 	// ID is the identity of the stored state, and Epoch the leader epoch in which it was opened.
 	ID    sharestate.Identity
 	Epoch int32
-	// End returns where a leader epoch ends in the log. The records at or above it are others than
-	// those that its leader may have copied.
-	End func(epoch int32) (int64, error)
+	// Epochs returns the leader epochs of the log. A record that another leader has copied is the
+	// same here if its offset has the same leader epoch. It fails if this broker does not lead in
+	// Epoch any more.
+	Epochs func() (epochs.Cache, error)
 }
 
 // Copier copies the dead letters of a share partition. Its caller makes one call at a time.

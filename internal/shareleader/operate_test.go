@@ -120,7 +120,7 @@ func TestOperatorLoads(t *testing.T) {
 		w.put(3, false)
 		a := w.join(w.leader(), "a")
 		a.fetch(3)
-		w.elect(1, 0)
+		w.elect(1, false, 0)
 		rejected := w.operate(window.Reject, 0, 1)
 		synctest.Wait()
 		// The new leader knows of no acquisition that was not finished, so it has no window yet.
@@ -157,7 +157,7 @@ func TestOperatorWaits(t *testing.T) {
 		expect(t, "a reject that is not stored", first, "waits")
 		expect(t, "its repetition", second, "waits")
 		w.desk.Deliver(nil)
-		w.elect(1, 0)
+		w.elect(1, false, 0)
 		w.notify(w.brokers[0])
 		time.Sleep(10 * time.Second)
 		expect(t, "a reject of a former leader", first, "REQUEST_TIMED_OUT")
@@ -188,7 +188,7 @@ func TestOperatorsWaitForALoad(t *testing.T) {
 			}
 			do()
 		})
-		w.elect(1, 0)
+		w.elect(1, false, 0)
 		var first []*operated
 		for range mostWaiting {
 			first = append(first, w.operate(window.Reject, 0, 3))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
 type state int8
@@ -371,10 +373,16 @@ func (p *Partition) peeked(found sharestate.Peeked) {
 // opening returns the request that opens a state.
 func (p *Partition) opening(found sharestate.Peeked, epoch int32, cfg Settings) (sharestate.Opening, error) {
 	o := sharestate.Opening{Key: p.key, ID: found.ID, Recorded: found.Leader, Leader: epoch, Cut: -1}
+	known, err := p.log.Epochs(epoch)
+	if err != nil {
+		return o, err
+	}
+	o.Epochs = known.Latter(format.MaxEpochs)
 	if found.Leader >= 0 && found.Leader < epoch && !p.l.opt.Broken.Has(ForgetCut) {
-		var err error
-		if o.Cut, err = p.endIn(epoch)(found.Leader); err != nil {
-			return o, err
+		start := p.log.Ends().LogStart
+		if o.Cut = found.Cut(&known, start); p.l.opt.Broken.Has(CutAtLast) {
+			_, end := known.End(found.Leader, math.MaxInt64)
+			o.Cut = max(end, start)
 		}
 	}
 	if found.Started {
@@ -392,16 +400,10 @@ func (p *Partition) opening(found sharestate.Peeked, epoch int32, cfg Settings) 
 	return o, err
 }
 
-// endIn returns a function that returns where an earlier leader epoch ends in the log, for a leader
-// epoch of this broker.
-func (p *Partition) endIn(now int32) func(epoch int32) (int64, error) {
-	return func(epoch int32) (int64, error) {
-		_, end, err := p.log.EpochEnd(now, epoch)
-		if err == nil && end < 0 {
-			end = p.log.Ends().LogStart // all records of that epoch are gone, and all before
-		}
-		return end, err
-	}
+// epochsIn returns a function that returns the leader epochs of the log, as long as this broker
+// leads in a leader epoch.
+func (p *Partition) epochsIn(now int32) func() (epochs.Cache, error) {
+	return func() (epochs.Cache, error) { return p.log.Epochs(now) }
 }
 
 func (p *Partition) open(o sharestate.Opening) {
@@ -441,7 +443,7 @@ func (p *Partition) opened(o sharestate.Opened) {
 		w.Close()
 	}
 	if p.l.opt.Letters != nil {
-		p.letters.by = p.l.opt.Letters.Copier(Source{Key: p.key, ID: p.id, Epoch: p.epoch, End: p.endIn(p.epoch)})
+		p.letters.by = p.l.opt.Letters.Copier(Source{Key: p.key, ID: p.id, Epoch: p.epoch, Epochs: p.epochsIn(p.epoch)})
 	}
 	p.copyLetters()
 	p.loaded(nil)

@@ -35,6 +35,8 @@ type walk struct {
 	may       map[int64]string // why a record may be finished
 	rejected  map[int64]bool   // the answer to a reject was success
 	other     map[int64]bool   // a member has also accepted it, or said that it is a gap
+	deleted   map[int64]bool   // DeleteRecords has deleted it, in some log
+	came      map[int64]int    // how often a record that was lost came back, with an earlier log
 	copies    map[int64]int    // of records, as dead letters
 	delivered int
 	answered  int
@@ -52,7 +54,7 @@ type hold struct {
 func newWalk(w *world, seed uint64) *walk {
 	k := &walk{world: w, rnd: rand.New(rand.NewPCG(seed, 1)), faults: true, holds: map[int64]hold{}, finished: map[int64]bool{},
 		counted: map[int64]int{}, may: map[int64]string{}, rejected: map[int64]bool{}, other: map[int64]bool{},
-		copies: map[int64]int{}}
+		copies: map[int64]int{}, deleted: map[int64]bool{}, came: map[int64]int{}}
 	if k.rnd.IntN(2) == 0 {
 		w.settings.Letters.Topic = "dlq"
 		for _, b := range w.brokers {
@@ -121,7 +123,7 @@ func (k *walk) took(c *consumer, p *Partition, epoch int32, load uint64, list []
 			case !leads:
 			case held && h.epoch == epoch && h.load == load && h.by != c && now.Before(h.until):
 				k.fail("record %d is held by %s until %v and delivered to %s", r, h.by.id, h.until, c.id)
-			case k.copies[r] > 0:
+			case k.copies[r] > 0 && k.came[r] == 0:
 				k.fail("record %d was copied as a dead letter and is delivered to %s", r, c.id)
 			case k.finished[r]:
 				k.fail("record %d is finished and delivered to %s", r, c.id)
@@ -167,14 +169,14 @@ func (k *walk) acknowledge(c *consumer) {
 	k.mu.Lock()
 	type one struct {
 		offset, record int64
-		count          int
+		count, came    int
 	}
 	var list []one
 	for _, b := range batches {
 		for at := b.base; at <= b.last; at++ {
 			if h, ok := k.holds[b.record(at)]; ok && h.by == c {
 				if len(list) == 0 || list[len(list)-1].offset+1 == at {
-					list = append(list, one{at, b.record(at), h.count})
+					list = append(list, one{at, b.record(at), h.count, k.came[b.record(at)]})
 				}
 			}
 		}
@@ -205,6 +207,9 @@ func (k *walk) acknowledge(c *consumer) {
 				return
 			}
 			for _, x := range list {
+				if came := k.came[x.record]; came != x.came || came > 0 && c.b != k.leader() {
+					continue // the former leader knows it as it was before the log lost it
+				}
 				switch by {
 				case window.Release:
 					k.counted[x.record] = max(k.counted[x.record], x.count)
@@ -275,16 +280,52 @@ func (k *walk) step() {
 	case r < 95:
 		k.stop()
 	case r < 96:
-		v := k.leader().view
-		k.trim(v.log.start + int64(k.n(4)))
+		k.delete(int64(k.n(4)))
 	case r < 97:
 		k.stopLeader()
 	case r < 98:
-		k.elect(int32(k.n(len(k.brokers))), int64(max(0, k.n(8)-4)))
+		if to, lose := int32(k.n(len(k.brokers))), int64(max(0, k.n(8)-4)); k.n(3) > 0 {
+			k.elect(to, false, lose)
+		} else {
+			k.electOwn(to, lose)
+		}
 	default:
 		k.notify(k.brokers[k.n(len(k.brokers))])
 	}
 	synctest.Wait()
+}
+
+// delete deletes the first records of the log. They may come back with an earlier log, but not to
+// the group.
+func (k *walk) delete(n int64) {
+	v := k.leader().view
+	k.mu.Lock()
+	for _, b := range v.log.batches {
+		for at := b.base; at <= b.last && at < v.log.start+n; at++ {
+			k.deleted[b.record(at)] = true
+		}
+	}
+	k.mu.Unlock()
+	k.trim(v.log.start + n)
+}
+
+// electOwn elects a broker with the log with which it led last. What was promised of records that
+// come back with it does not hold any more, as they were lost meanwhile.
+
+func (k *walk) electOwn(to int32, lose int64) {
+	had, has := k.leader().view.records(), k.brokers[to].view.records()
+	k.mu.Lock()
+	for r := range has {
+		if had[r] {
+			continue
+		}
+		k.came[r]++
+		delete(k.finished, r)
+		delete(k.counted, r)
+		delete(k.rejected, r)
+	}
+	k.mu.Unlock()
+	k.elect(to, true, lose)
 }
 
 // stopLeader lets the leader stop as planned, and another broker lead. Members still acknowledge at
@@ -298,7 +339,7 @@ func (k *walk) stopLeader() {
 		k.acknowledge(k.consumers[k.n(len(k.consumers))])
 	}
 	synctest.Wait()
-	k.elect(int32(k.n(len(k.brokers))), 0)
+	k.elect(int32(k.n(len(k.brokers))), false, 0)
 	old.closing.Store(false)
 }
 
@@ -406,6 +447,9 @@ func (k *walk) run(steps int) string {
 	}
 	for _, b := range v.log.batches {
 		for at := max(b.base, v.log.start); at <= b.last && !b.gone; at++ {
+			if k.deleted[b.record(at)] {
+				continue
+			}
 			if k.may[b.record(at)] == "" {
 				k.fail("record %d at %d is finished without a reason", b.record(at), at)
 			}

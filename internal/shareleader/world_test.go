@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/testing/sharetest"
 )
 
@@ -37,17 +38,12 @@ func (b *batch) record(offset int64) int64 { return b.first + offset - b.base }
 type journal struct {
 	start, end int64
 	batches    []batch
-	epochs     []epochStart
-}
-
-type epochStart struct {
-	epoch int32
-	start int64
+	epochs     epochs.Cache
 }
 
 func (j *journal) clone() *journal {
 	c := *j
-	c.batches, c.epochs = slices.Clone(j.batches), slices.Clone(j.epochs)
+	c.batches, c.epochs = slices.Clone(j.batches), j.epochs.Latter(j.epochs.Len())
 	return &c
 }
 
@@ -58,24 +54,7 @@ func (j *journal) cut(end int64) {
 		j.batches = j.batches[:len(j.batches)-1]
 	}
 	j.end, j.start = min(j.end, end), min(j.start, end)
-	for len(j.epochs) > 0 && j.epochs[len(j.epochs)-1].start >= j.end {
-		j.epochs = j.epochs[:len(j.epochs)-1]
-	}
-}
-
-// epochEnd is what storage.Log.EpochEnd returns.
-func (j *journal) epochEnd(epoch int32) (int32, int64) {
-	found, end := int32(-1), int64(-1)
-	for i, e := range j.epochs {
-		if e.epoch > epoch {
-			break
-		}
-		found, end = e.epoch, j.end
-		if i+1 < len(j.epochs) {
-			end = j.epochs[i+1].start
-		}
-	}
-	return found, end
+	j.epochs.CutEnd(j.end)
 }
 
 // view is what a broker knows of the partition. It implements Log.
@@ -103,11 +82,13 @@ func (v *view) Ends() replica.Ends {
 	return e
 }
 
-func (v *view) EpochEnd(_, epoch int32) (int32, int64, error) {
+func (v *view) Epochs(epoch int32) (epochs.Cache, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	e, end := v.log.epochEnd(epoch)
-	return e, end, nil
+	if epoch != v.epoch {
+		return epochs.Cache{}, replica.ErrFencedEpoch
+	}
+	return v.log.clone().epochs, nil
 }
 
 func (v *view) ListOffset(ts int64, _ int32, _ bool) (storage.Timestamp, error) {
@@ -125,6 +106,19 @@ func (v *view) ListOffset(ts int64, _ int32, _ bool) (storage.Timestamp, error) 
 		}
 	}
 	return storage.Timestamp{Offset: -1}, nil
+}
+
+// records returns the numbers of the records of the log.
+func (v *view) records() map[int64]bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	all := map[int64]bool{}
+	for _, b := range v.log.batches {
+		for at := b.base; at <= b.last; at++ {
+			all[b.record(at)] = true
+		}
+	}
+	return all
 }
 
 // read returns the batches from an offset on, up to most.
@@ -175,7 +169,8 @@ func newWorld(t testing.TB, brokers int, change ...func(*Options)) *world {
 	})
 	begun := time.Now()
 	for i := range brokers {
-		b := &broker{park: purgatory.New(), view: &view{log: &journal{epochs: []epochStart{{0, 0}}}, stable: -1}}
+		b := &broker{park: purgatory.New(), view: &view{log: &journal{}, stable: -1}}
+		b.view.log.epochs.Assign(0, 0)
 		o := Options{Self: int32(i), Coordinator: w.desk, Memory: coordinator.NewMemoryBudget(64 << 20), Sessions: 100, Park: b.park,
 			Go: w.work.Go, Logger: zap.NewNop(), Now: func() time.Duration { return time.Since(begun) + time.Duration(w.stood.Load()) }}
 		for _, c := range change {
@@ -238,19 +233,23 @@ func (w *world) trim(start int64) {
 	b.ring(w)
 }
 
-// elect elects a broker whose log has lost some records. The others do not know of it yet.
-func (w *world) elect(to int32, lose int64) {
-	old := w.leader().view
-	old.mu.Lock()
-	j := old.log.clone()
-	old.mu.Unlock()
+// elect elects a broker whose log is that of the leader, or the one with which it led last, without
+// some records. The others do not know of it yet.
+func (w *world) elect(to int32, own bool, lose int64) {
+	of := w.leader().view
+	if own {
+		of = w.brokers[to].view
+	}
+	of.mu.Lock()
+	j := of.log.clone()
+	of.mu.Unlock()
 	j.cut(max(0, j.end-lose))
 	w.mu.Lock()
 	w.epoch++
 	epoch := w.epoch
 	w.mu.Unlock()
 	w.leads = to
-	j.epochs = append(j.epochs, epochStart{epoch, j.end})
+	j.epochs.Assign(epoch, j.end)
 	b := w.leader()
 	b.view.mu.Lock()
 	b.view.log, b.view.leader, b.view.epoch = j, to, epoch

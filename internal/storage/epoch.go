@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
@@ -187,6 +188,13 @@ func (l *Log) EpochEnd(epoch int32) (int32, int64) {
 		end = max(end, l.logStart.Load())
 	}
 	return known, end
+}
+
+// Epochs returns the leader epochs of the log. The result is independent of the log.
+func (l *Log) Epochs() epochs.Cache {
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
+	return l.epochs.Latter(l.epochs.Len())
 }
 
 // EpochAt returns the leader epoch of the record at an offset, -1 if unknown.

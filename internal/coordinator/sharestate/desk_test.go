@@ -10,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
 // desk does for a Shard what the runtime does: it keeps the log, holds answers until their records
@@ -225,7 +226,7 @@ func (d *desk) scratch(from int) *Shard {
 
 // differ compares the replicated parts of two states.
 func (d *desk) differ(a, b *state) string {
-	return cmp.Diff(a, b, cmp.AllowUnexported(state{}), cmpopts.EquateEmpty(),
+	return cmp.Diff(a, b, cmp.AllowUnexported(state{}, epochs.Cache{}), cmpopts.EquateEmpty(),
 		cmpopts.IgnoreFields(state{}, "round", "prev", "next", "memory"))
 }
 

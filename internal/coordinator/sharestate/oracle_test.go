@@ -54,6 +54,13 @@ func (o *oracle) loads(l *leader) {
 	o.from = start
 }
 
+// returns is called when a record that was lost comes back with an earlier log. What was promised
+// of it does not hold any more.
+func (o *oracle) returns(id int) {
+	delete(o.done, id)
+	delete(o.least, id)
+}
+
 // serves is called when a leader serves a fetch: where the group begins is decided.
 func (o *oracle) serves(l *leader) {
 	if o.from < 0 && l.generation == o.x.generation && l == o.x.current() {

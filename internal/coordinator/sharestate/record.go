@@ -93,7 +93,7 @@ func union(all []format.Batch) []format.Batch {
 // snapshot returns the state as a snapshot, which has the array of its marks.
 func (st *state) snapshot() *format.Snapshot {
 	return &format.Snapshot{Epoch: st.epoch + 1, StateEpoch: st.id.StateEpoch, Leader: st.leader, Start: st.start,
-		Created: st.id.Created, Batches: st.marks, Complete: st.complete}
+		Created: st.id.Created, Batches: st.marks, Complete: st.complete, Epochs: st.epochs}
 }
 
 // emitSnapshot emits a snapshot and applies it.
@@ -129,7 +129,7 @@ func (s *Shard) setSnapshot(k format.Key, next *format.Snapshot) {
 	s.created = max(s.created, next.Created)
 	st.id, st.epoch, st.leader, st.start = Identity{next.StateEpoch, next.Created}, next.Epoch, next.Leader, next.Start
 	st.marks = merge(nil, next.Batches, next.Start, false)
-	st.complete = max(next.Complete, 0)
+	st.complete, st.epochs = max(next.Complete, 0), next.Epochs
 	st.updates, st.round = 0, s.prune.round
 	s.unlink(st)
 	s.link(st)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
 // Initialize begins the states of share partitions. The answer is a []*kerr.Error with a result for
@@ -47,6 +48,17 @@ type Peeked struct {
 	Leader int32
 	// Started states that the start is decided.
 	Started bool
+	// Epochs are those of the Opening in the recorded leader epoch.
+	Epochs epochs.Cache
+}
+
+// Cut returns the cut with which a leader opens the state, whose log has known epochs and a start.
+// The end of the recorded epoch is not enough: a log without that epoch may end with records of an
+// earlier one that a leader between had discarded (KIP-101, KIP-279). If nothing in the log is
+// known to be in the log of the last opening, the group begins again at the log start.
+func (p *Peeked) Cut(known *epochs.Cache, logStart int64) int64 {
+	end, _ := known.Common(&p.Epochs)
+	return max(end, logStart)
 }
 
 // Open loads states for the leader of their partitions. The answer is a []Opened.
@@ -59,10 +71,14 @@ type Opening struct {
 	Recorded int32
 	// Leader is the leader epoch in which the leader opens the state.
 	Leader int32
-	// Cut is the end offset of the epoch Recorded in the log of the leader; -1: it knows none.
-	// Marks at or above it belong to records that the log has lost. It has no effect if Recorded is
-	// -1 or Leader: within an epoch the log loses nothing, but a late copy could cut later marks.
+	// Cut is the offset below which the leader's log has the records of the log in which the state
+	// was opened last; -1: it knows none. Marks at or above it belong to records that the log has
+	// lost. It has no effect if Recorded is -1 or Leader: within an epoch the log loses nothing,
+	// but a late copy could cut later marks.
 	Cut int64
+	// Epochs are the last leader epochs in the leader's log, format.MaxEpochs at most. The next
+	// leader finds its cut by them. Empty: those of the last opening stay.
+	Epochs epochs.Cache
 	// Start is where the group starts, if that is not decided.
 	Start int64
 }
@@ -205,7 +221,7 @@ func (s *Shard) peek(k format.Key) Peeked {
 	if err != nil {
 		return Peeked{Err: err, Leader: -1}
 	}
-	return Peeked{ID: st.id, Leader: st.leader, Started: st.start >= 0}
+	return Peeked{ID: st.id, Leader: st.leader, Started: st.start >= 0, Epochs: st.epochs}
 }
 
 func (s *Shard) open(e Opening) Opened {
@@ -213,7 +229,7 @@ func (s *Shard) open(e Opening) Opened {
 	switch {
 	case err != nil:
 		return Opened{Err: err}
-	case e.Leader < 0 || e.Cut < -1 || st.start < 0 && e.Start < 0:
+	case e.Leader < 0 || e.Cut < -1 || st.start < 0 && e.Start < 0 || e.Epochs.Len() > format.MaxEpochs:
 		return Opened{Err: kerr.InvalidRequest}
 	case !s.same(st, e.ID):
 		return Opened{Err: kerr.FencedStateEpoch}
@@ -224,6 +240,9 @@ func (s *Shard) open(e Opening) Opened {
 	next := st.snapshot()
 	if !s.cfg.Broken.Has(RaiseLater) {
 		next.Leader = e.Leader
+	}
+	if e.Epochs.Len() > 0 {
+		next.Epochs = e.Epochs
 	}
 	to := st.stored()
 	if to.Start < 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
 // Config configures a Shard.
@@ -66,7 +67,8 @@ type state struct {
 	start    int64 // -1: not decided
 	complete int32 // how many offsets at or above start are finished
 	marks    []format.Batch
-	updates  int // since the last snapshot
+	epochs   epochs.Cache // of Opening
+	updates  int          // since the last snapshot
 	// incomplete: the log begins after the snapshot to which its updates belong.
 	incomplete bool
 
@@ -166,15 +168,17 @@ func (s *Shard) emit(r coordinator.Record) {
 	s.bytes += r.Size()
 }
 
-// What a state counts in addition to its marks and its group's name, and a mark, in bytes.
+// What a state counts in addition to its marks, its leader epochs and its group's name, a mark, and
+// a leader epoch, in bytes.
 const (
 	stateWeight = 384
 	markWeight  = 24
+	epochWeight = 16
 )
 
 // weigh updates the accounting of a state's memory.
 func (s *Shard) weigh(st *state) {
-	n := weight(st.key) + markWeight*int64(cap(st.marks))
+	n := weight(st.key) + markWeight*int64(cap(st.marks)) + epochWeight*int64(st.epochs.Len())
 	s.count(n - st.memory)
 	st.memory = n
 }

@@ -11,7 +11,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/testing/race"
 	"github.com/chronik-io/chronik/internal/testing/tries"
 )
@@ -54,7 +56,7 @@ type walk struct {
 type datalog struct {
 	records []datum
 	start   int64
-	epochs  []epochStart
+	epochs  epochs.Cache
 }
 
 type datum struct {
@@ -62,21 +64,10 @@ type datum struct {
 	gone bool // a control record, or one of an aborted transaction
 }
 
-type epochStart struct {
-	epoch int32
-	first int64
-}
-
 func (l *datalog) end() int64 { return int64(len(l.records)) }
 
-// epochEnd returns where a leader epoch ends in the log.
-func (l *datalog) epochEnd(epoch int32) int64 {
-	for _, e := range l.epochs {
-		if e.epoch > epoch {
-			return e.first
-		}
-	}
-	return l.end()
+func (l *datalog) clone() *datalog {
+	return &datalog{slices.Clone(l.records), l.start, l.epochs.Latter(l.epochs.Len())}
 }
 
 // read returns some batches from an offset on.
@@ -150,7 +141,7 @@ func newWalk(roll func(n int) int, cfg Config) *walk {
 	x := &walk{roll: roll, cuts: cfg.Cuts, log: &datalog{}, epoch: -1, desk: newDesk(cfg)}
 	x.letters, x.lags = roll(4) == 0, roll(2) == 0
 	x.oracle.x = x
-	x.elect(0)
+	x.elect(0, false)
 	x.stateEpoch = 1
 	x.initialize(Initializing{keyOf(0), 1, int64(roll(2)) - 1})
 	x.must(ask[[]*kerr.Error](x.desk, Initialize{{keyOf(1), 1, 0}, {keyOf(2), 1, 77}}))
@@ -193,20 +184,34 @@ func (x *walk) reset() int64 {
 	return x.current().log.end()
 }
 
-// elect makes a new leader, whose log lacks the last records.
-func (x *walk) elect(lost int) {
+// elect makes a new leader. Its log is that of the present one, or that with which an earlier one
+// ended, and lacks the last records.
+func (x *walk) elect(lost int, former bool) {
 	if n := len(x.leaders); n > 0 {
-		former := &datalog{slices.Clone(x.log.records), x.log.start, slices.Clone(x.log.epochs)}
-		x.leaders[n-1].log = former
+		x.leaders[n-1].log = x.log.clone()
+	}
+	if of := x.log; former {
+		x.log = x.leaders[x.roll(len(x.leaders))].log.clone()
+		x.log.start = min(max(x.log.start, of.start), x.log.end())
+		same := int64(0)
+		for same < min(of.end(), x.log.end()) && of.records[same] == x.log.records[same] {
+			same++
+		}
+		if same < of.end() {
+			x.oracle.lost = min(x.oracle.lost, same)
+		}
+		for _, d := range x.log.records[same:] {
+			x.oracle.returns(d.id)
+		}
 	}
 	end := max(x.log.start, x.log.end()-int64(lost))
 	if end < x.log.end() {
 		x.oracle.lost = min(x.oracle.lost, end)
 	}
 	x.log.records = x.log.records[:end]
-	x.log.epochs = slices.DeleteFunc(x.log.epochs, func(e epochStart) bool { return e.first >= end })
+	x.log.epochs.CutEnd(end)
 	x.epoch++
-	x.log.epochs = append(x.log.epochs, epochStart{x.epoch, end})
+	x.log.epochs.Assign(x.epoch, end)
 	if !x.lags || x.roll(3) == 0 {
 		x.desk.topics[keyOf(0).Topic] = x.epoch
 	}
@@ -272,8 +277,9 @@ func (l *leader) onReply(r reply) {
 			return
 		}
 		l.asking = "open"
-		// It says where the recorded epoch ends whatever that epoch is: the coordinator decides.
-		l.send(Opening{keyOf(0), result.ID, result.Leader, l.epoch, l.log.epochEnd(result.Leader), l.x.reset()}, 0)
+		// It names a cut whatever the recorded epoch is: the coordinator decides.
+		l.send(Opening{keyOf(0), result.ID, result.Leader, l.epoch, result.Cut(&l.log.epochs, l.log.start),
+			l.log.epochs.Latter(format.MaxEpochs), l.x.reset()}, 0)
 	case Opened:
 		if l.asking != "open" {
 			return
@@ -526,7 +532,7 @@ func (x *walk) nudge(l *leader) {
 func (x *walk) rare() {
 	switch x.roll(44) {
 	case 0, 1:
-		x.elect(x.roll(2) * x.roll(6))
+		x.elect(x.roll(2)*x.roll(6), x.roll(3) == 0)
 	case 2, 3, 4:
 		x.crash()
 	case 5:
@@ -582,7 +588,7 @@ func (x *walk) crash() {
 func (x *walk) finish() {
 	x.crash()
 	x.net, x.replies = nil, nil
-	x.elect(0)
+	x.elect(0, false)
 	l := x.current()
 	for i := 0; i < 400 && x.bad == "" && (l.w == nil || l.w.Stats().Start < l.log.end()); i++ {
 		x.now++

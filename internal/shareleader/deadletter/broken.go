@@ -10,6 +10,7 @@ type Rule uint32
 const (
 	AppendAnyway Rule = 1 << iota // copies are appended after a batch that their sender does not know
 	BelieveAll                    // a leader takes copies of a former one for those of its own records
+	BelieveBelow                  // the same for offsets below the end of the former one's leader epoch
 	AskEarly                      // copies that are not committed count
 	EpochInID                     // leaders far apart have different producer ids
 )

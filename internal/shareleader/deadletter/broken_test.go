@@ -12,7 +12,7 @@ import (
 func TestEveryRuleIsNeeded(t *testing.T) {
 	for name, rule := range map[string]Rule{
 		"AppendAnyway": AppendAnyway, "BelieveAll": BelieveAll, "AskEarly": AskEarly,
-		"EpochInID": EpochInID,
+		"EpochInID": EpochInID, "BelieveBelow": BelieveBelow,
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(3000) {

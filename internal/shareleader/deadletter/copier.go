@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 	"github.com/chronik-io/chronik/internal/shareleader"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
 // The headers of a copy are Kafka's.
@@ -27,9 +28,10 @@ const (
 	headerGroup     = headerPrefix + "group"
 	headerCount     = headerPrefix + "delivery.count"
 	headerMessage   = headerPrefix + "message"
-	// headerEpoch has the leader epoch of the record's partition in which the copy was made. It is
-	// ours.
-	headerEpoch = headerPrefix + "leader.epoch"
+	// headerEpoch has the leader epoch of the record's partition in which the copy was made, and
+	// headerWritten that of the record itself. They are ours.
+	headerEpoch   = headerPrefix + "leader.epoch"
+	headerWritten = headerPrefix + "record.leader.epoch"
 )
 
 // Target is a partition of a topic of dead letters.
@@ -43,10 +45,17 @@ type Last struct {
 	// Offset is that of its last record; -1: none is known.
 	Offset   int64
 	Sequence int32 // of its last record; -1: none is known
-	// Letters are the offsets of the records that it has copies of, and Leader is the leader epoch
-	// in which these were made; none and -1 if it was deleted.
-	Letters []int64
+	// Letters are the records that it has copies of, and Leader is the leader epoch in which these
+	// were made; none and -1 if it was deleted.
+	Letters []Letter
 	Leader  int32
+}
+
+// Letter is a record that has a copy: its offset, and the leader epoch in which it was written.
+// Every log that has the same epoch at that offset has the same record there (KIP-101).
+type Letter struct {
+	Offset int64
+	Epoch  int32
 }
 
 // Topic is what a copy needs to know of topics.
@@ -154,19 +163,20 @@ func (c *Copier) Copy(ctx context.Context, to shareleader.LettersTo, letters []w
 	}
 }
 
-// learn takes note of the last batch of the producer id, and of the letters that it has. Records at
-// or above the end of its leader epoch are others.
+// learn takes note of the last batch of the producer id, and of the letters that it has, unless
+// this log has other records at their offsets.
 func (c *Copier) learn(last Last) error {
 	if last.Leader > c.of.Epoch {
 		return errLater
 	}
-	end, err := c.of.End(last.Leader) // fails also if this broker does not lead any more
+	known, err := c.of.Epochs() // fails also if this broker does not lead any more
 	if err != nil {
 		return err
 	}
-	for _, o := range last.Letters {
-		if o < end || c.broken.Has(BelieveAll) {
-			c.copied[o] = true
+	_, end := known.End(last.Leader, math.MaxInt64)
+	for _, l := range last.Letters {
+		if known.At(l.Offset) == l.Epoch || c.broken.Has(BelieveAll) || l.Offset < end && c.broken.Has(BelieveBelow) {
+			c.copied[l.Offset] = true
 		}
 	}
 	c.last, c.tried = last, false // what was sent before names another last batch, and is refused
@@ -203,7 +213,11 @@ func (c *Copier) build(ctx context.Context, to shareleader.LettersTo, letters []
 	if c.last.Offset >= 0 {
 		sequence = (c.last.Sequence + 1) & math.MaxInt32
 	}
-	w := &batchWriter{c: c, to: to, most: most, now: time.Now().UnixMilli(), topic: c.world.name(c.of.Key.Topic),
+	known, err := c.of.Epochs()
+	if err != nil {
+		return nil, nil, err
+	}
+	w := &batchWriter{c: c, known: known, to: to, most: most, now: time.Now().UnixMilli(), topic: c.world.name(c.of.Key.Topic),
 		b: record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: c.producer, Sequence: sequence}})}
 	if err := w.add(ctx, letters); err != nil {
 		return nil, nil, err
@@ -218,6 +232,7 @@ func (c *Copier) build(ctx context.Context, to shareleader.LettersTo, letters []
 // batchWriter builds a batch of copies.
 type batchWriter struct {
 	c        *Copier
+	known    epochs.Cache // of the log
 	to       shareleader.LettersTo
 	most     int
 	now      int64
@@ -296,40 +311,44 @@ func (w *batchWriter) headers(l window.Letters, offset int64) []record.Header {
 	if l.Count >= w.to.Deliveries {
 		why = fmt.Sprintf("the record was delivered %d times, and share.delivery.count.limit is %d", l.Count, w.to.Deliveries)
 	}
-	list := make([]record.Header, 0, 7)
+	list := make([]record.Header, 0, 8)
 	for _, x := range [][2]string{{headerTopic, w.topic}, {headerPartition, strconv.Itoa(int(w.c.of.Key.Partition))},
 		{headerOffset, strconv.FormatInt(offset, 10)}, {headerGroup, w.c.of.Key.Group}, {headerCount, strconv.Itoa(l.Count)},
-		{headerMessage, why}, {headerEpoch, strconv.Itoa(int(w.c.of.Epoch))}} {
+		{headerMessage, why}, {headerEpoch, strconv.Itoa(int(w.c.of.Epoch))},
+		{headerWritten, strconv.Itoa(int(w.known.At(offset)))}} {
 		list = append(list, record.Header{Key: []byte(x[0]), Value: []byte(x[1])})
 	}
 	return list
 }
 
-// lettersOf returns the offsets that a batch has copies of, and the leader epoch in which they were
-// made.
-func lettersOf(b record.Batch) (list []int64, leader int32, err error) {
+// lettersOf returns the records that a batch has copies of, and the leader epoch in which these
+// were made.
+func lettersOf(b record.Batch) (list []Letter, leader int32, err error) {
 	leader = -1
 	err = b.Each(record.Limits{}, func(r record.Record) error {
+		l := Letter{Offset: -1, Epoch: -1}
 		for h := range r.Headers.All() {
 			var bad error
+			var n int64
 			switch string(h.Key) {
 			case headerOffset:
-				var offset int64
-				offset, bad = strconv.ParseInt(string(h.Value), 10, 64)
-				list = append(list, offset)
+				l.Offset, bad = strconv.ParseInt(string(h.Value), 10, 64)
 			case headerEpoch:
-				var epoch int64
-				epoch, bad = strconv.ParseInt(string(h.Value), 10, 32)
-				leader = int32(epoch)
+				n, bad = strconv.ParseInt(string(h.Value), 10, 32)
+				leader = int32(n)
+			case headerWritten:
+				n, bad = strconv.ParseInt(string(h.Value), 10, 32)
+				l.Epoch = int32(n)
 			}
 			if bad != nil {
 				return fmt.Errorf("a copy of a dead letter has the header %s %q", h.Key, h.Value)
 			}
 		}
+		list = append(list, l)
+		if l.Offset < 0 || leader < 0 {
+			return fmt.Errorf("a copy of a dead letter lacks %s or %s", headerOffset, headerEpoch)
+		}
 		return nil
 	})
-	if err == nil && leader < 0 {
-		err = errors.New("the copies of dead letters do not name the leader epoch in which they were made")
-	}
 	return list, leader, err
 }

@@ -10,7 +10,10 @@ import (
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 	"github.com/chronik-io/chronik/internal/shareleader"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
+
+func noEpochs() (known epochs.Cache, err error) { return known, nil }
 
 // oneBatch is a log of one batch. It shows what was inflated and what was copied.
 type oneBatch struct {
@@ -39,7 +42,7 @@ func (w *oneBatch) append(_ context.Context, _ Target, _ int64, b record.Batch) 
 	}
 	i := 0
 	err = b.Each(record.Limits{}, func(r record.Record) error {
-		w.copies[list[i]] = string(r.Value)
+		w.copies[list[i].Offset] = string(r.Value)
 		i++
 		return nil
 	})
@@ -66,7 +69,7 @@ func TestABatchIsInflatedOnceForItsDeadLetters(t *testing.T) {
 	for o := int64(3); o < records+4; o += 2 { // the last ones have no records
 		letters = append(letters, window.Letters{First: o, Last: o, Count: int(o%3) + 1})
 	}
-	c := newCopier(log, shareleader.Source{}, Broken{})
+	c := newCopier(log, shareleader.Source{Epochs: noEpochs}, Broken{})
 	got, err := c.Copy(context.Background(), shareleader.LettersTo{Topic: "dlq", Whole: true, Deliveries: 5}, letters)
 	if err != nil || log.reads != 1 || len(got) != len(letters) || len(log.copies) != len(letters) {
 		t.Errorf("%d letters, %d copies, %d reads: %v", len(got), len(log.copies), log.reads, err)

@@ -36,7 +36,7 @@ func (o *one) append(_ context.Context, _ Target, _ int64, b record.Batch) (Last
 func (o *one) copied(t *testing.T) (r record.Record) {
 	t.Helper()
 	to := shareleader.LettersTo{Topic: "dlq.jobs", Whole: true, Deliveries: 5}
-	list, err := newCopier(o, shareleader.Source{}, Broken{}).Copy(t.Context(), to, []window.Letters{{Count: 1}})
+	list, err := newCopier(o, shareleader.Source{Epochs: noEpochs}, Broken{}).Copy(t.Context(), to, []window.Letters{{Count: 1}})
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
@@ -54,18 +54,18 @@ func (o *one) copied(t *testing.T) (r record.Record) {
 func TestTheLargestRecordsAreCopiedWhole(t *testing.T) {
 	const most = 1 << 20
 	o := &one{most: most, record: record.Record{Key: []byte("key"), Value: make([]byte, most-3)}}
-	if r := o.copied(t); len(r.Value) != most-3 || r.Headers.Len() != 7 {
+	if r := o.copied(t); len(r.Value) != most-3 || r.Headers.Len() != 8 {
 		t.Errorf("the copy has %d bytes and %d headers", len(r.Value), r.Headers.Len())
 	}
 	o.record.Value = make([]byte, most-2)
-	if r := o.copied(t); len(r.Value) != 0 || r.Headers.Len() != 7 {
+	if r := o.copied(t); len(r.Value) != 0 || r.Headers.Len() != 8 {
 		t.Errorf("the copy of a record that is too large has %d bytes and %d headers", len(r.Value), r.Headers.Len())
 	}
 	o.record.Value, o.record.Headers = nil, record.Headers{}
 	for range most/2 - 2 {
 		o.record.Headers.Add(record.Header{})
 	}
-	if r := o.copied(t); r.Headers.Len() != most/2+5 {
+	if r := o.copied(t); r.Headers.Len() != most/2+6 {
 		t.Errorf("the copy has %d headers", r.Headers.Len())
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 	"github.com/chronik-io/chronik/internal/shareleader"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/testing/tries"
 )
 
@@ -37,6 +37,7 @@ type walk struct {
 	calm   bool
 	made   map[int]int // copies of each record that were committed in the present topic
 	lost   map[int]bool
+	back   map[int]bool // records that came back with an earlier log: they may have a copy from before
 }
 
 // copied is a batch in the topic of dead letters.
@@ -63,8 +64,9 @@ type leader struct {
 }
 
 func newWalk(seed uint64, broken Broken) *walk {
-	k := &walk{rnd: rand.New(rand.NewPCG(seed, 1)), broken: broken, epoch: -1, made: map[int]int{}, lost: map[int]bool{}}
-	k.elect(0)
+	k := &walk{rnd: rand.New(rand.NewPCG(seed, 1)), broken: broken, epoch: -1, made: map[int]int{},
+		lost: map[int]bool{}, back: map[int]bool{}}
+	k.elect(0, false)
 	return k
 }
 
@@ -74,24 +76,28 @@ func (k *walk) fail(format string, args ...any) {
 	}
 }
 
-// elect makes another leader, whose log lacks some records, and loads the state.
-func (k *walk) elect(lose int) {
+// elect makes another leader, and loads the state. Its log is the present one, or that with which
+// an earlier leader ended, without some records.
+func (k *walk) elect(lose int, former bool) {
 	if k.epoch++; k.rnd.IntN(4) == 0 {
 		k.epoch += k.rnd.Int32N(5_000_000) // it is raised by a gap
 	}
-	end := max(0, len(k.log)-lose)
-	k.log = append([]entry(nil), k.log[:end]...)
-	k.marks = k.marks[:min(end, len(k.marks))]
+	log := k.log
+	if n := len(k.leaders); former {
+		log = k.leaders[k.rnd.IntN(n)].log
+	}
+	log = append([]entry(nil), log[:max(0, len(log)-lose)]...)
+	same := 0
+	for same < min(len(log), len(k.log)) && log[same] == k.log[same] {
+		same++
+	}
+	for _, e := range log[same:] {
+		k.back[e.record] = true
+	}
+	k.log, k.marks = log, k.marks[:min(same, len(k.marks))]
 	l := &leader{walk: k, epoch: k.epoch, log: append([]entry(nil), k.log...), letters: map[int64]bool{}, got: map[int64]bool{}}
 	of := shareleader.Source{Key: format.Key{Group: "g", Topic: [16]byte{1}}, ID: sharestate.Identity{StateEpoch: 1, Created: 1},
-		Epoch: k.epoch,
-		End: func(epoch int32) (int64, error) {
-			end := slices.IndexFunc(l.log, func(e entry) bool { return e.epoch > epoch })
-			if end < 0 {
-				end = len(l.log)
-			}
-			return int64(end), nil
-		}}
+		Epoch: k.epoch, Epochs: l.epochs}
 	for o, s := range k.marks {
 		if s == window.Archiving {
 			l.letters[int64(o)] = true
@@ -99,6 +105,15 @@ func (k *walk) elect(lose int) {
 	}
 	l.c = newCopier(l, of, k.broken)
 	k.leaders = append(k.leaders, l)
+}
+
+// epochs returns the leader epochs of the log.
+func (l *leader) epochs() (known epochs.Cache, err error) {
+	for o, e := range l.log {
+		known.Assign(e.epoch, int64(o))
+	}
+	known.Assign(l.epoch, int64(len(l.log)))
+	return known, nil
 }
 
 // reject stores that a record is a dead letter.
@@ -149,7 +164,7 @@ func (l *leader) store() {
 	}
 	for o := range l.got {
 		l.marks[o] = window.Archived
-		if r := l.log[o].record; l.made[r] != 1 && !l.lost[r] {
+		if r := l.log[o].record; l.made[r] != 1 && !l.lost[r] && !(l.back[r] && l.made[r] > 1) {
 			l.fail("record %d at %d is archived with %d copies", r, o, l.made[r])
 		}
 	}
@@ -241,7 +256,7 @@ func (k *walk) arrive(q *request) (Last, bool, error) {
 func (k *walk) commit() {
 	for ; k.high < len(k.copies); k.high++ {
 		for _, r := range k.copies[k.high].records {
-			if k.made[r]++; k.made[r] > 1 {
+			if k.made[r]++; k.made[r] > 1 && !k.back[r] {
 				k.fail("record %d has %d copies", r, k.made[r])
 			}
 		}
@@ -261,7 +276,7 @@ func (k *walk) step() {
 	case r < 75:
 		l.store()
 	case r < 82:
-		k.elect(max(0, k.rnd.IntN(6)-3))
+		k.elect(max(0, k.rnd.IntN(6)-3), k.rnd.IntN(3) == 0)
 	case r < 90:
 		if n := len(k.late); n > 0 {
 			i := k.rnd.IntN(n)
@@ -292,7 +307,7 @@ func (k *walk) run(steps int) string {
 	}
 	k.calm = true
 	k.commit()
-	k.elect(0)
+	k.elect(0, false)
 	l := k.leaders[len(k.leaders)-1]
 	for range 1000 {
 		l.copy()

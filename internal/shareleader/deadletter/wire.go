@@ -64,8 +64,8 @@ func (a *answer) encode() []byte {
 	p = binary.AppendVarint(p, int64(a.Sequence))
 	p = binary.AppendVarint(p, int64(a.Leader))
 	p = binary.AppendUvarint(p, uint64(len(a.Letters)))
-	for _, o := range a.Letters {
-		p = binary.AppendVarint(p, o)
+	for _, l := range a.Letters {
+		p = binary.AppendVarint(binary.AppendVarint(p, l.Offset), int64(l.Epoch))
 	}
 	return p
 }
@@ -76,8 +76,8 @@ func decodeAnswer(p []byte) (a answer, err error) {
 	a.appended = r.Byte() == 1
 	a.Offset = r.Varint(-1, math.MaxInt64)
 	a.Sequence, a.Leader = int32(r.Varint(-1, math.MaxInt32)), int32(r.Varint(-1, math.MaxInt32))
-	for range r.Count(1) {
-		a.Letters = append(a.Letters, r.Varint(0, math.MaxInt64))
+	for range r.Count(2) {
+		a.Letters = append(a.Letters, Letter{r.Varint(0, math.MaxInt64), int32(r.Varint(-1, math.MaxInt32))})
 	}
 	if err := r.End(); err != nil || version != wireFormat {
 		return answer{}, fmt.Errorf("an answer about dead letters of version %d: %w", version, err)

@@ -18,7 +18,7 @@ func someMessages(t testing.TB) (*request, *answer) {
 		t.Fatal(err)
 	}
 	return &request{Target: Target{Topic: [16]byte{1, 2}, Partition: 3}, producer: record.FirstBrokerProducer + 5, after: 44, batch: b},
-		&answer{Last: Last{Offset: 44, Sequence: 2, Leader: 70_000, Letters: []int64{9, 300}}, appended: true}
+		&answer{Last: Last{Offset: 44, Sequence: 2, Leader: 70_000, Letters: []Letter{{9, 70_000}, {300, -1}}}, appended: true}
 }
 
 func TestMessagesAreDecodedAsTheyWereEncoded(t *testing.T) {

@@ -93,6 +93,32 @@ func (c *Cache) End(epoch int32, logEnd int64) (int32, int64) {
 	}
 }
 
+// Common returns below which offset two logs have the same records: where the latest epoch ends
+// that both have, in the log that has fewer of its records. It is MaxInt64 if that is the latest
+// one of both, as a cache does not know the ends of logs. It reports false if they have no epoch in
+// common (KIP-101).
+func (c *Cache) Common(other *Cache) (end int64, ok bool) {
+	for i, e := range slices.Backward(other.entries) {
+		if j := c.index(e.Epoch); j < len(c.entries) && c.entries[j].Epoch == e.Epoch {
+			return min(c.end(j), other.end(i)), true
+		}
+	}
+	return 0, false
+}
+
+// end returns where the epoch of an entry ends, MaxInt64 for the latest one.
+func (c *Cache) end(i int) int64 {
+	if i+1 < len(c.entries) {
+		return c.entries[i+1].Start
+	}
+	return math.MaxInt64
+}
+
+// index returns the index of the first entry with an epoch or a later one.
+func (c *Cache) index(epoch int32) int {
+	return sort.Search(len(c.entries), func(i int) bool { return c.entries[i].Epoch >= epoch })
+}
+
 // CutEnd removes the epochs that begin at or after end, because the log was truncated there.
 func (c *Cache) CutEnd(end int64) {
 	for len(c.entries) > 0 && c.entries[len(c.entries)-1].Start >= end {
@@ -112,6 +138,14 @@ func (c *Cache) CutStart(start int64) {
 
 // Clear removes all epochs.
 func (c *Cache) Clear() { c.entries = nil }
+
+// Latter returns a cache with the last n epochs. It is independent of this one.
+func (c *Cache) Latter(n int) Cache {
+	return Cache{slices.Clone(c.entries[max(0, len(c.entries)-n):])}
+}
+
+// Len returns the number of entries.
+func (c *Cache) Len() int { return len(c.entries) }
 
 // Below returns a cache with the epochs that begin below end.
 func (c *Cache) Below(end int64) Cache {

@@ -126,3 +126,52 @@ func TestInvalidEntriesAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// Logs of several replicas, whose leaders are elected uncleanly. What the caches say that two logs
+// have in common is what they have in common.
+func TestCommonIsWhereTwoLogsPart(t *testing.T) {
+	type replica struct {
+		Cache
+		start   int64
+		records []int // by offset
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		replicas := make([]replica, 3)
+		epoch, made := int32(-1), 0
+		for range rapid.IntRange(1, 12).Draw(t, "leaders") {
+			epoch++
+			leader := &replicas[rapid.IntRange(0, 2).Draw(t, "leader")]
+			leader.Assign(epoch, int64(len(leader.records)))
+			for range rapid.IntRange(0, 4).Draw(t, "records") {
+				made++
+				leader.records = append(leader.records, made)
+			}
+			if to := rapid.Int64Range(leader.start, int64(len(leader.records))).Draw(t, "start"); rapid.Bool().Draw(t, "delete") {
+				leader.start = to
+				leader.CutStart(to)
+			}
+			for i := range replicas {
+				f := &replicas[i]
+				if f == leader || rapid.Bool().Draw(t, "stays") {
+					continue
+				}
+				end := rapid.Int64Range(leader.start, int64(len(leader.records))).Draw(t, "follows to")
+				f.Cache, f.start, f.records = leader.Below(end), leader.start, slices.Clone(leader.records[:end])
+			}
+			for i := range replicas {
+				of := &replicas[i]
+				same := int64(0)
+				for same < int64(min(len(of.records), len(leader.records))) && of.records[same] == leader.records[same] {
+					same++
+				}
+				end, ok := leader.Common(&of.Cache)
+				start := max(leader.start, of.start)
+				end = min(max(end, start), int64(len(of.records)), int64(len(leader.records)))
+				if same = max(same, start); (of.Len() > 0 || ok) && start <= end && end != same {
+					t.Fatalf("%v from %d and %v from %d have %d in common, %d by their epochs", leader.Entries(), leader.start,
+						of.Entries(), of.start, same, end)
+				}
+			}
+		}
+	})
+}

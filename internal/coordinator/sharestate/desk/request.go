@@ -6,6 +6,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
 // op is what an item asks for. The numbers are those of calls between brokers.
@@ -39,6 +40,7 @@ type request struct {
 	cut              int64
 	start, complete  int64
 	marks            []window.Mark
+	epochs           epochs.Cache
 	body             []byte
 }
 
@@ -50,6 +52,7 @@ type response struct {
 	started         bool
 	start, complete int64
 	marks           []window.Mark
+	epochs          epochs.Cache
 	led             sharestate.Led
 	body            []byte
 }
@@ -59,7 +62,8 @@ func ofInitialize(x sharestate.Initializing) request {
 }
 
 func ofOpen(x sharestate.Opening) request {
-	return request{op: opOpen, key: x.Key, id: x.ID, recorded: x.Recorded, leader: x.Leader, cut: x.Cut, start: x.Start}
+	return request{op: opOpen, key: x.Key, id: x.ID, recorded: x.Recorded, leader: x.Leader, cut: x.Cut, start: x.Start,
+		epochs: x.Epochs}
 }
 
 func ofWrite(x sharestate.Writing) request {
@@ -81,7 +85,7 @@ func (r *response) peeked() sharestate.Peeked {
 	if r.err != nil {
 		return sharestate.Peeked{Err: r.err, Leader: -1}
 	}
-	return sharestate.Peeked{ID: r.id, Leader: r.leader, Started: r.started}
+	return sharestate.Peeked{ID: r.id, Leader: r.leader, Started: r.started, Epochs: r.epochs}
 }
 
 func (r *response) opened() sharestate.Opened {
@@ -125,7 +129,8 @@ func eventOf(o op, list []*request) any {
 		return sharestate.Peek(keys())
 	case opOpen:
 		return sharestate.Open(mapped(list, func(q *request) sharestate.Opening {
-			return sharestate.Opening{Key: q.key, ID: q.id, Recorded: q.recorded, Leader: q.leader, Cut: q.cut, Start: q.start}
+			return sharestate.Opening{Key: q.key, ID: q.id, Recorded: q.recorded, Leader: q.leader, Cut: q.cut, Start: q.start,
+				Epochs: q.epochs}
 		}))
 	default:
 		return sharestate.Write(mapped(list, func(q *request) sharestate.Writing {
@@ -141,7 +146,7 @@ func responsesOf(answer any) []response {
 		return mapped(list, func(err *kerr.Error) response { return response{err: err} })
 	case []sharestate.Peeked:
 		return mapped(list, func(p sharestate.Peeked) response {
-			return response{err: p.Err, id: p.ID, leader: p.Leader, started: p.Started}
+			return response{err: p.Err, id: p.ID, leader: p.Leader, started: p.Started, epochs: p.Epochs}
 		})
 	case []sharestate.Opened:
 		return mapped(list, func(o sharestate.Opened) response {

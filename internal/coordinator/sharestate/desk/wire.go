@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
 // A call is the items for one broker, and an answer has a result for each of them. Numbers are
@@ -21,18 +22,19 @@ import (
 //	  name  group | topic id, 16 bytes
 //	  item  op u8 | index of the name | partition | what the op needs:
 //	          initialize  state epoch | start
-//	          open        identity | recorded leader epoch | leader epoch | cut | start
+//	          open        identity | recorded leader epoch | leader epoch | cut | start | epochs
 //	          write       identity | leader epoch | start | finished offsets | marks
 //	          changed     identity | leader epoch
 //	          look, operate  bytes
 //	answer  version u8 | for each item: error code, and if that is 0, what the op returns:
-//	          peek        identity | leader epoch | started u8
+//	          peek        identity | leader epoch | started u8 | epochs
 //	          open        start | marks
 //	          summarize   state epoch | leader epoch | start | finished offsets
 //	          inspect     loaded u8 | numbers; a reader ignores those that it does not know
 //	          look, operate  bytes
 //
 //	identity  state epoch | time of creation
+//	epoch     leader epoch | first offset
 //	mark      offsets between the last one of the mark before, or 0, and this one | number of offsets
 //	          less 1 | state u8 | delivery count
 //
@@ -49,7 +51,9 @@ type name struct {
 }
 
 // size returns about how many bytes an item has in a call.
-func (q *request) size() int { return 64 + len(q.key.Group) + 8*len(q.marks) + len(q.body) }
+func (q *request) size() int {
+	return 64 + len(q.key.Group) + 8*len(q.marks) + 8*q.epochs.Len() + len(q.body)
+}
 
 func encodeCall(items []*request) []byte {
 	size := 16
@@ -91,6 +95,7 @@ func (q *request) append(b []byte) []byte {
 		b = binary.AppendVarint(b, int64(q.leader))
 		b = binary.AppendVarint(b, q.cut)
 		b = binary.AppendVarint(b, q.start)
+		b = appendEpochs(b, &q.epochs)
 	case opWrite:
 		b = appendID(b, q.id)
 		b = binary.AppendVarint(b, int64(q.leader))
@@ -108,6 +113,14 @@ func (q *request) append(b []byte) []byte {
 
 func appendID(b []byte, id sharestate.Identity) []byte {
 	return binary.AppendVarint(binary.AppendVarint(b, int64(id.StateEpoch)), id.Created)
+}
+
+func appendEpochs(b []byte, of *epochs.Cache) []byte {
+	b = binary.AppendUvarint(b, uint64(of.Len()))
+	for _, e := range of.Entries() {
+		b = binary.AppendVarint(binary.AppendVarint(b, int64(e.Epoch)), e.Start)
+	}
+	return b
 }
 
 func appendMarks(b []byte, marks []window.Mark) []byte {
@@ -145,8 +158,8 @@ func (r *reader) id() sharestate.Identity {
 }
 
 const (
-	// The least bytes of a name, an item, and a mark.
-	minName, minItem, minMark = 17, 3, 4
+	// The least bytes of a name, an item, a mark, and a leader epoch.
+	minName, minItem, minMark, minEpoch = 17, 3, 4, 2
 )
 
 // marks reads marks. Whether they are in order and have states that can be stored is checked by
@@ -170,6 +183,26 @@ func (r *reader) marks() []window.Mark {
 		last = m.Last
 	}
 	return list
+}
+
+func (r *reader) epochs() epochs.Cache {
+	n := r.Count(minEpoch)
+	if n == 0 {
+		return epochs.Cache{}
+	}
+	if n > format.MaxEpochs {
+		r.Fail(fmt.Errorf("%d leader epochs, more than %d", n, format.MaxEpochs))
+		return epochs.Cache{}
+	}
+	list := make([]epochs.Entry, n)
+	for i := range list {
+		list[i] = epochs.Entry{Epoch: r.int32(), Start: r.int64()}
+	}
+	of, err := epochs.Of(list)
+	if err != nil {
+		r.Fail(err)
+	}
+	return of
 }
 
 func (r *reader) version() error {
@@ -215,7 +248,7 @@ func (r *reader) request(q *request) {
 	case opDelete, opSummarize, opPeek, opInspect:
 	case opOpen:
 		q.id, q.recorded, q.leader = r.id(), r.int32(), r.int32()
-		q.cut, q.start = r.int64(), r.int64()
+		q.cut, q.start, q.epochs = r.int64(), r.int64(), r.epochs()
 	case opWrite:
 		q.id, q.leader = r.id(), r.int32()
 		q.start, q.complete, q.marks = r.int64(), r.int64(), r.marks()
@@ -252,10 +285,11 @@ func (r *response) append(b []byte, o op) []byte {
 	case opPeek:
 		b = appendID(b, r.id)
 		b = binary.AppendVarint(b, int64(r.leader))
+		started := byte(0)
 		if r.started {
-			return append(b, 1)
+			started = 1
 		}
-		return append(b, 0)
+		b = appendEpochs(append(b, started), &r.epochs)
 	case opOpen:
 		b = binary.AppendVarint(b, r.start)
 		b = appendMarks(b, r.marks)
@@ -303,7 +337,7 @@ func decodeAnswer(body []byte, items []*request) ([]response, error) {
 		}
 		switch items[i].op {
 		case opPeek:
-			x.id, x.leader, x.started = r.id(), r.int32(), r.Byte() != 0
+			x.id, x.leader, x.started, x.epochs = r.id(), r.int32(), r.Byte() != 0, r.epochs()
 		case opOpen:
 			x.start, x.marks = r.int64(), r.marks()
 		case opSummarize:

@@ -14,6 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/testing/golden"
 )
 
@@ -24,13 +25,16 @@ func someItems() (items []*request, results []response) {
 	id := sharestate.Identity{StateEpoch: 5, Created: 1_700_000_000_000}
 	marks := []window.Mark{{First: 100, Last: 100, State: window.Acknowledged, Count: 1}, {First: 101, Last: 105, Count: 300},
 		{First: math.MaxInt64 - 1, Last: math.MaxInt64 - 1, State: window.Archived, Count: math.MaxInt16}}
+	var of epochs.Cache
+	of.Assign(3, 10)
+	of.Assign(math.MaxInt32, math.MaxInt64)
 	items = []*request{
 		{op: opInitialize, key: k, id: sharestate.Identity{StateEpoch: 5}, start: -1},
 		{op: opDelete, key: other},
 		{op: opSummarize, key: k},
 		{op: opPeek, key: other},
 		{op: opPeek, key: k},
-		{op: opOpen, key: k, id: id, recorded: -1, leader: 6, cut: -1, start: 17},
+		{op: opOpen, key: k, id: id, recorded: -1, leader: 6, cut: -1, start: 17, epochs: of},
 		{op: opWrite, key: other, id: id, leader: 6, start: 99, complete: 7, marks: marks},
 		{op: opChanged, key: k, id: id, leader: -1},
 		{op: opInspect, key: k},
@@ -40,7 +44,7 @@ func someItems() (items []*request, results []response) {
 	}
 	results = []response{
 		{}, {err: kerr.FencedStateEpoch}, {id: sharestate.Identity{StateEpoch: 5}, leader: -1, start: -1, complete: 8},
-		{err: kerr.RequestTimedOut}, {id: id, leader: 6, started: true}, {start: 99, marks: marks}, {}, {},
+		{err: kerr.RequestTimedOut}, {id: id, leader: 6, started: true, epochs: of}, {start: 99, marks: marks}, {}, {},
 		{led: sharestate.Led{High: 100, Loaded: true, Start: 10, End: 30, Acquired: 5, Available: 4, Archiving: 3, Finished: 2,
 			Counts: window.Counts{Delivered: 50, Redelivered: 6, Acknowledged: [5]int64{1, 2, 3, 4, 5}, Ended: 7, Exhausted: 8}}},
 		{err: kerr.NotLeaderForPartition}, {body: []byte("seen")}, {body: []byte("done")},

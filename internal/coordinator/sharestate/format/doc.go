@@ -11,7 +11,8 @@
 //
 //	type  key                         value
 //	0     group, topic id, partition  Snapshot: snapshot epoch, state epoch, leader epoch, start,
-//	                                  create time, write time, batches; tag 0: complete
+//	                                  create time, write time, batches; tag 0: complete; tag 10000,
+//	                                  which is ours: leader epochs, each with its first offset
 //	1     group, topic id, partition  Update: snapshot epoch, leader epoch, start, batches; tag 0:
 //	                                  complete
 //

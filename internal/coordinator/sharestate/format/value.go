@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/chronik-io/chronik/internal/bytesio"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
 // UnknownComplete is the value of Complete in records that lack it.
@@ -35,7 +36,19 @@ type Snapshot struct {
 	Batches          []Batch
 	// Complete is how many offsets at or above Start are finished (KIP-1226), or UnknownComplete.
 	Complete int32
+	// Epochs are the last leader epochs in the log of the partition's leader that has loaded the
+	// state, MaxEpochs at most. Kafka has no such field.
+	Epochs epochs.Cache
 }
+
+// MaxEpochs is how many leader epochs a snapshot may have.
+const MaxEpochs = 16
+
+// The numbers of tagged fields. That of the epochs is ours, and far from those that Kafka gives.
+const (
+	tagComplete = 0
+	tagEpochs   = 10_000
+)
 
 // Update is a change of the state since the last snapshot or update.
 type Update struct {
@@ -47,19 +60,20 @@ type Update struct {
 	Complete int32
 }
 
-// batchSize is the size of an encoded batch in bytes, and valueSize the largest one of a value
-// without batches.
+// batchSize is the size of an encoded batch in bytes, epochSize that of a leader epoch, and
+// valueSize the largest one of a value without them.
 const (
 	batchSize = 20
-	valueSize = 64
+	epochSize = 12
+	valueSize = 72
 )
 
 // Encode encodes the value.
 func (s *Snapshot) Encode() []byte {
-	p := make([]byte, 2, valueSize+batchSize*len(s.Batches)) // version 0
+	p := make([]byte, 2, valueSize+batchSize*len(s.Batches)+epochSize*s.Epochs.Len()) // version 0
 	p = appendInt32(p, s.Epoch, s.StateEpoch, s.Leader)
 	p = appendInt64(p, s.Start, s.Created, s.Written)
-	return appendEnd(p, s.Batches, s.Complete)
+	return appendEnd(p, s.Batches, s.Complete, s.Epochs.Entries())
 }
 
 // Encode encodes the value.
@@ -67,7 +81,7 @@ func (u *Update) Encode() []byte {
 	p := make([]byte, 2, valueSize+batchSize*len(u.Batches)) // version 0
 	p = appendInt32(p, u.Epoch, u.Leader)
 	p = appendInt64(p, u.Start)
-	return appendEnd(p, u.Batches, u.Complete)
+	return appendEnd(p, u.Batches, u.Complete, nil)
 }
 
 // DecodeSnapshot decodes a snapshot.
@@ -75,7 +89,7 @@ func DecodeSnapshot(p []byte) (s Snapshot, err error) {
 	r := read(p)
 	s.Epoch, s.StateEpoch, s.Leader = r.int32(), r.int32(), r.int32()
 	s.Start, s.Created, s.Written = r.int64(), r.int64(), r.int64()
-	s.Batches, s.Complete = r.rest()
+	s.Batches, s.Complete, s.Epochs = r.rest()
 	if err := r.End(); err != nil {
 		return Snapshot{}, fmt.Errorf("decode snapshot: %w", err)
 	}
@@ -86,7 +100,7 @@ func DecodeSnapshot(p []byte) (s Snapshot, err error) {
 func DecodeUpdate(p []byte) (u Update, err error) {
 	r := read(p)
 	u.Epoch, u.Leader, u.Start = r.int32(), r.int32(), r.int64()
-	u.Batches, u.Complete = r.rest()
+	u.Batches, u.Complete, _ = r.rest()
 	if err := r.End(); err != nil {
 		return Update{}, fmt.Errorf("decode update: %w", err)
 	}
@@ -112,11 +126,11 @@ func (r *reader) int64() int64 { return int64(r.BE64()) }
 func (r *reader) length() int { return int(r.UvarintTo(math.MaxInt32)) }
 
 // rest reads the end of a value.
-func (r *reader) rest() (batches []Batch, complete int32) {
+func (r *reader) rest() (batches []Batch, complete int32, of epochs.Cache) {
 	n := max(r.length()-1, 0)
 	if n > r.Left()/batchSize {
 		r.Fail(fmt.Errorf("%d batches, but only %d bytes are left", n, r.Left()))
-		return nil, UnknownComplete
+		return nil, UnknownComplete, of
 	}
 	if n > 0 {
 		batches = make([]Batch, n)
@@ -127,14 +141,34 @@ func (r *reader) rest() (batches []Batch, complete int32) {
 	}
 	complete = UnknownComplete
 	r.tags(func(tag int, field *bytesio.Reader) {
-		if tag == 0 {
+		var err error
+		switch tag {
+		case tagComplete:
 			complete = int32(field.BE32())
-			if err := field.End(); err != nil {
-				r.Fail(fmt.Errorf("complete: %w", err))
-			}
+			err = field.End()
+		case tagEpochs:
+			of, err = readEpochs(field)
+		}
+		if err != nil {
+			r.Fail(fmt.Errorf("tag %d: %w", tag, err))
 		}
 	})
-	return batches, complete
+	return batches, complete, of
+}
+
+func readEpochs(field *bytesio.Reader) (epochs.Cache, error) {
+	n := field.Left() / epochSize
+	if n == 0 || n > MaxEpochs {
+		return epochs.Cache{}, fmt.Errorf("%d leader epochs, want 1 to %d", n, MaxEpochs)
+	}
+	list := make([]epochs.Entry, n)
+	for i := range list {
+		list[i] = epochs.Entry{Epoch: int32(field.BE32()), Start: int64(field.BE64())}
+	}
+	if err := field.End(); err != nil {
+		return epochs.Cache{}, err
+	}
+	return epochs.Of(list)
 }
 
 // tags reads tagged fields and passes them to fn, which may be nil.
@@ -149,16 +183,27 @@ func (r *reader) tags(fn func(tag int, field *bytesio.Reader)) {
 }
 
 // appendEnd appends the end of a value.
-func appendEnd(p []byte, batches []Batch, complete int32) []byte {
+func appendEnd(p []byte, batches []Batch, complete int32, of []epochs.Entry) []byte {
 	p = binary.AppendUvarint(p, uint64(len(batches)+1))
 	for _, b := range batches {
 		p = append(appendInt64(p, b.First, b.Last), byte(b.State))
 		p = append(binary.BigEndian.AppendUint16(p, uint16(b.Count)), 0)
 	}
-	if complete == UnknownComplete {
-		return append(p, 0)
+	at := len(p)
+	p = append(p, 0) // the number of tagged fields
+	if complete != UnknownComplete {
+		p[at]++
+		p = appendInt32(append(p, tagComplete, 4), complete)
 	}
-	return appendInt32(append(p, 1, 0, 4), complete) // one tagged field, number 0, of 4 bytes
+	if len(of) > 0 {
+		p[at]++
+		p = binary.AppendUvarint(p, tagEpochs)
+		p = binary.AppendUvarint(p, uint64(epochSize*len(of)))
+		for _, e := range of {
+			p = appendInt64(appendInt32(p, e.Epoch), e.Start)
+		}
+	}
+	return p
 }
 
 func appendInt32(p []byte, all ...int32) []byte {
