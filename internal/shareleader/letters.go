@@ -28,7 +28,7 @@ type Source struct {
 	ID    sharestate.Identity
 	Epoch int32
 	// Epochs returns the leader epochs of the log. A record that another leader has copied is the
-	// same here if its offset has the same leader epoch. It fails if this broker does not lead in
+	// same here unless its offset is known to have another leader epoch. It fails if this broker does not lead in
 	// Epoch any more.
 	Epochs func() (epochs.Cache, error)
 }
@@ -128,7 +128,10 @@ func (p *Partition) copyLetters() {
 	if p.state != ready || c.busy || c.at > 0 {
 		return
 	}
-	if c.list = c.above(p.log.Ends().LogStart); len(c.list) == 0 {
+	start := p.log.Ends().LogStart
+	p.w.StartMoved(start) // what is deleted needs no copy
+	p.pump()
+	if c.list = c.above(start); len(c.list) == 0 {
 		for left := int64(mostLetters); left > 0; {
 			l, ok := p.w.NextLetters(left)
 			if !ok {

@@ -174,3 +174,26 @@ func TestTheReasonOfAFailedCopyIsNamed(t *testing.T) {
 		}
 	})
 }
+
+// Records are deleted while they wait for their copies, and no member takes any since the load.
+func TestDeletedRecordsNeedNoCopy(t *testing.T) {
+	d := &desk{fails: true}
+	check(t, 2, func(w *world) string {
+		w.settings.Letters.Topic = "dlq"
+		w.put(5, false)
+		a := w.join(w.leader(), "a")
+		got := a.fetch(10)
+		rejected := a.ack(0, 4, window.Reject)
+		synctest.Wait()
+		w.elect(1, false, 0)
+		w.notify(w.brokers[0])
+		w.trim(3)
+		d.mu.Lock()
+		d.fails, d.calls = false, nil
+		d.mu.Unlock()
+		b := w.join(w.leader(), "b")
+		b.fetch(10)
+		time.Sleep(time.Second)
+		return differ(show(got), "0-4:1", rejected, "ok", fmt.Sprint(d.copies), "map[3:1 4:1]")
+	}, d.with)
+}

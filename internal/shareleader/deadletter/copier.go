@@ -51,8 +51,9 @@ type Last struct {
 	Leader  int32
 }
 
-// Letter is a record that has a copy: its offset, and the leader epoch in which it was written.
-// Every log that has the same epoch at that offset has the same record there (KIP-101).
+// Letter is a record that has a copy: its offset, and the leader epoch in which it was written, -1
+// if its leader did not know that any more. Every log that has the same epoch at that offset has
+// the same record there (KIP-101).
 type Letter struct {
 	Offset int64
 	Epoch  int32
@@ -164,7 +165,8 @@ func (c *Copier) Copy(ctx context.Context, to shareleader.LettersTo, letters []w
 }
 
 // learn takes note of the last batch of the producer id, and of the letters that it has, unless
-// this log has other records at their offsets.
+// this log has other records at their offsets. An epoch is unknown where a log has no record any
+// more, and then there is none to copy.
 func (c *Copier) learn(last Last) error {
 	if last.Leader > c.of.Epoch {
 		return errLater
@@ -175,7 +177,8 @@ func (c *Copier) learn(last Last) error {
 	}
 	_, end := known.End(last.Leader, math.MaxInt64)
 	for _, l := range last.Letters {
-		if known.At(l.Offset) == l.Epoch || c.broken.Has(BelieveAll) || l.Offset < end && c.broken.Has(BelieveBelow) {
+		here := known.At(l.Offset)
+		if here == l.Epoch || min(here, l.Epoch) < 0 || c.broken.Has(BelieveAll) || l.Offset < end && c.broken.Has(BelieveBelow) {
 			c.copied[l.Offset] = true
 		}
 	}
