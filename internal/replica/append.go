@@ -194,7 +194,7 @@ func (a *Append) OffsetsAssigned(*storage.Append) {
 		a.resolve(fmt.Errorf("%w: %w", ErrNotLeader, a.inner.Err))
 		return
 	case a.inner.Err != nil:
-		a.resolve(a.inner.Err)
+		a.resolve(a.p.judged(a.inner.Err))
 		return
 	case a.Acks == AcksNone:
 		a.BaseOffset, a.AppendTime = a.inner.Base, a.inner.Time
@@ -206,6 +206,17 @@ func (a *Append) OffsetsAssigned(*storage.Append) {
 		a.p.requestSync(a.inner.Next)
 	}
 	a.await()
+}
+
+// judged returns the error of an append that the log has refused. Without a lease another broker
+// may lead, and its log may have what this one lacks: batches of the producer, or the end of its
+// transaction. A producer that learned here that its sequence is wrong would take that for a loss,
+// begin a new epoch, and send again what the other leader has.
+func (p *Partition) judged(err error) error {
+	if e := p.current(p.role.Load()); e != nil {
+		return fmt.Errorf("append to %s: %w; the log says: %w", p, e, err)
+	}
+	return err
 }
 
 // await queues an append that has its offsets until its condition holds, or resolves it at once.

@@ -226,6 +226,38 @@ func TestWithoutALeaseOnlyOtherReplicasAcknowledge(t *testing.T) {
 	must(t, begin(t, p, AcksAll, 1).wait(t)) // the only replica: no other can be elected
 }
 
+// A leader was cut off, another one was elected, and a producer has written to that one. The former
+// leader does not answer that batches are missing: the producer would begin a new epoch and repeat
+// what the other log has.
+func TestALeaderWithoutALeaseDoesNotJudgeSequences(t *testing.T) {
+	p := lone(t, vfs.Memory())
+	var lease atomic.Bool
+	lease.Store(true)
+	p.env.lease = lease.Load
+	lead(p, 5, pair, pair)
+	send := func(sequence int32) *outcome {
+		w := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: 7, Sequence: sequence}})
+		w.Append(1000, nil, []byte("v"), nil)
+		b, err := w.Build()
+		must(t, err)
+		d := &outcome{ended: make(chan struct{}, 8)}
+		d.LeaderEpoch, d.Acks, d.Batches = -1, AcksAll, record.Accepted{Bytes: b, Batches: 1, Records: 1}
+		d.Done = func(*Append) { d.times++; d.ended <- struct{}{} }
+		p.Append(&d.Append, nil)
+		return d
+	}
+	first := send(0)
+	acknowledge(p, 2, 5, 1)
+	must(t, first.wait(t))
+	if err := send(9).wait(t); !errors.Is(err, storage.ErrOutOfOrderSequence) {
+		t.Errorf("with a lease: %v", err)
+	}
+	lease.Store(false)
+	if err := send(9).wait(t); !errors.Is(err, ErrNotLeader) {
+		t.Errorf("without a lease: %v", err)
+	}
+}
+
 // A leader was cut off, another one was elected, and a consumer has records of that one. The former
 // leader does not answer that these are lost: the consumer would start again at the beginning.
 func TestALeaderWithoutALeaseDoesNotJudgeLaterRecords(t *testing.T) {

@@ -140,6 +140,7 @@ func TestARestoreForgetsLeaderEpochs(t *testing.T) {
 				v := w.leader().view
 				v.mu.Lock()
 				v.epoch = known + 1000
+				v.log.epochs.Assign(v.epoch, v.log.end)
 				v.mu.Unlock()
 				w.leader().ring(w)
 			}

@@ -28,7 +28,7 @@ type Source struct {
 	ID    sharestate.Identity
 	Epoch int32
 	// Epochs returns the leader epochs of the log. A record that another leader has copied is the
-	// same here unless its offset is known to have another leader epoch. It fails if this broker does not lead in
+	// same here if its offset has the same leader epoch. It fails if this broker does not lead in
 	// Epoch any more.
 	Epochs func() (epochs.Cache, error)
 }

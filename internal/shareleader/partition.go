@@ -378,7 +378,7 @@ func (p *Partition) opening(found sharestate.Peeked, epoch int32, cfg Settings) 
 		return o, err
 	}
 	o.Epochs = known.Latter(format.MaxEpochs)
-	if found.Leader >= 0 && found.Leader < epoch && !p.l.opt.Broken.Has(ForgetCut) {
+	if found.Leader >= 0 && !p.l.opt.Broken.Has(ForgetCut) {
 		start := p.log.Ends().LogStart
 		if o.Cut = found.Cut(&known, start); p.l.opt.Broken.Has(CutAtLast) {
 			_, end := known.End(found.Leader, math.MaxInt64)

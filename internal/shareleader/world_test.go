@@ -226,6 +226,7 @@ func (w *world) trim(start int64) {
 	b.view.mu.Lock()
 	j := b.view.log
 	j.start = min(max(start, j.start), j.end)
+	j.epochs.CutStart(j.start)
 	for len(j.batches) > 0 && j.batches[0].last < j.start {
 		j.batches = j.batches[1:]
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/testing/sharetest"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -89,7 +90,8 @@ func (x *shared) open(k format.Key) sharestate.Writing {
 	}
 	p := ask(x, x.desk.Peek, k)[0]
 	leader := x.applier.Image().TopicByID(k.Topic).Partitions.At(k.Partition).LeaderEpoch
-	o := ask(x, x.desk.Open, sharestate.Opening{Key: k, ID: p.ID, Recorded: p.Leader, Leader: leader, Cut: -1})[0]
+	o := ask(x, x.desk.Open, sharestate.Opening{Key: k, ID: p.ID, Recorded: p.Leader, Leader: leader, Cut: -1,
+		Epochs: sharetest.Epochs(leader)})[0]
 	if p.Err != nil || o.Err != nil {
 		x.t.Fatal(p.Err, o.Err)
 	}
@@ -111,7 +113,8 @@ func (x *shared) stored(w sharestate.Writing) string {
 	x.t.Helper()
 	p := ask(x, x.desk.Peek, w.Key)[0]
 	leader := x.applier.Image().TopicByID(w.Key.Topic).Partitions.At(w.Key.Partition).LeaderEpoch
-	o := ask(x, x.desk.Open, sharestate.Opening{Key: w.Key, ID: w.ID, Recorded: p.Leader, Leader: leader, Cut: -1})[0]
+	o := ask(x, x.desk.Open, sharestate.Opening{Key: w.Key, ID: w.ID, Recorded: p.Leader, Leader: leader, Cut: -1,
+		Epochs: sharetest.Epochs(leader)})[0]
 	if o.Err != nil {
 		return o.Err.Message
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
 // Without any one of the rules, some walk goes wrong.
@@ -72,20 +73,27 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	}
 }
 
-// A leader that has opened a state itself knows of no cut. But a tool may have raised the leader
-// epoch, which names no epochs of a log.
+// A late copy of an open whose leader epoch a tool had recorded before.
 func TestCutOwnHasItsTest(t *testing.T) {
-	d := newDesk(config())
-	d.cfg.Broken = breakrules.Without(CutOwn)
-	d.load(0)
-	h := history{t, d}
-	h.init(1, 0, nil)
-	h.open(h.opens(1, -1), nil)
-	again := h.opens(1, 5)
-	h.open(again, nil)
-	h.write(of(again, 4, mark(5, 10, window.Acknowledged, 1)), nil)
-	h.open(again, nil)
-	h.stores(4) // a late copy has cut the mark of an acknowledgement
+	for _, x := range []struct {
+		broken Broken
+		want   []window.Mark
+	}{{want: []window.Mark{mark(5, 10, window.Acknowledged, 1)}}, {broken: breakrules.Without(CutOwn)}} {
+		d := newDesk(config())
+		d.cfg.Broken = x.broken
+		d.load(0)
+		h := history{t, d}
+		h.init(1, 0, nil)
+		h.open(h.opens(1, -1), nil)
+		tool := h.opens(2, -1)
+		tool.Epochs = epochs.Cache{}
+		h.open(tool, nil)
+		o := h.opens(2, 5)
+		h.open(o, nil)
+		h.write(of(o, 4, mark(5, 10, window.Acknowledged, 1)), nil)
+		h.open(o, nil)
+		h.stores(4, x.want...)
+	}
 }
 
 // Walks detect the absence of this rule once in some 100,000 times.

@@ -33,11 +33,11 @@ func TestChangesThatLeadersMustKnow(t *testing.T) {
 		{Initialize{{k, 1, 0}}, []any{Changed{k, first, -1}}},
 		{Initialize{{k, 1, -1}}, nil},
 		{Initialize{{k, 1, 0}}, nil}, // a repetition
-		{Open{{Key: k, ID: first, Recorded: -1, Leader: 0, Cut: 0}}, nil},
+		{Open{{Key: k, ID: first, Recorded: -1, Leader: 0, Cut: 0, Epochs: beginning(0)}}, nil},
 		{Write{marked}, nil},
-		{Open{{Key: k, ID: first, Recorded: 0, Leader: 1, Cut: 7}}, nil}, // the log has lost nothing
-		{Open{{Key: k, ID: first, Recorded: 1, Leader: 2, Cut: 6}}, []any{Changed{k, first, 2}}},
-		{Open{{Key: k, ID: first, Recorded: 1, Leader: 3, Cut: 5}}, nil}, // refused
+		{Open{{Key: k, ID: first, Recorded: 0, Leader: 1, Cut: 7, Epochs: beginning(1)}}, nil}, // the log has lost nothing
+		{Open{{Key: k, ID: first, Recorded: 1, Leader: 2, Cut: 6, Epochs: beginning(2)}}, []any{Changed{k, first, 2}}},
+		{Open{{Key: k, ID: first, Recorded: 1, Leader: 3, Cut: 5, Epochs: beginning(3)}}, nil}, // refused
 		{Initialize{{k, 2, 9}}, []any{Changed{k, second, -1}}},
 		{Peek{k}, nil},
 		{Notified{}, nil},
@@ -62,7 +62,7 @@ func TestAReadOpensNothing(t *testing.T) {
 	if a, b := got[0], got[1]; a.Err != nil || a.Stored.Start != -1 || a.Leader != -1 || b.Stored.Start != 5 || b.ID.StateEpoch != 4 {
 		t.Errorf("%+v", got)
 	}
-	o := Opening{Key: keyOf(1), ID: got[1].ID, Recorded: -1, Leader: 2, Cut: -1}
+	o := Opening{Key: keyOf(1), ID: got[1].ID, Recorded: -1, Leader: 2, Cut: -1, Epochs: beginning(2)}
 	ask[[]Opened](d, Open{o})
 	written := []window.Mark{mark(7, 8, window.Archived, 3)}
 	ask[[]*kerr.Error](d, Write{{Key: o.Key, ID: o.ID, Leader: 2, Start: 6, Complete: 2, Marks: written}})

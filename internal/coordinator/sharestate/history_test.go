@@ -8,6 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // history is a shard of a test, with one share partition.
@@ -43,7 +45,13 @@ func (h history) opens(leader int32, cut int64) Opening {
 	if p.Err != nil {
 		h.Fatalf("peek: %v", p.Err)
 	}
-	return Opening{Key: keyOf(0), ID: p.ID, Recorded: p.Leader, Leader: leader, Cut: cut, Start: 0}
+	return Opening{Key: keyOf(0), ID: p.ID, Recorded: p.Leader, Leader: leader, Cut: cut, Epochs: beginning(leader), Start: 0}
+}
+
+// beginning returns the leader epochs of a log that begins with one.
+func beginning(epoch int32) (of epochs.Cache) {
+	of.Assign(epoch, 0)
+	return of
 }
 
 // open opens the state.
@@ -307,17 +315,6 @@ func TestHistory15TheCutIsInTheRecordOfTheOpen(t *testing.T) {
 	h.stores(0, mark(3, 4, window.Acknowledged, 1))
 }
 
-// History 16: a leader opens again in its own epoch. A late copy arrives when the group is further.
-func TestHistory16NoCutForTheOwnEpoch(t *testing.T) {
-	h := begin(t, 0)
-	h.open(h.opens(1, -1), nil)
-	again := h.opens(1, 5) // its log ends at 5
-	h.open(again, nil)
-	h.write(of(again, 4, mark(5, 10, window.Acknowledged, 1)), nil)
-	h.open(again, nil)
-	h.stores(4, mark(5, 10, window.Acknowledged, 1))
-}
-
 // A late copy of an open of which the leader has had the answer. Its cut is too low by now.
 func TestHistory16ALateOpenOfAnEarlierEpoch(t *testing.T) {
 	h := begin(t, 0)
@@ -507,7 +504,7 @@ func TestHistory52RequestsOfManySharePartitions(t *testing.T) {
 	}
 	var open Open
 	for i, p := range ask[[]Peeked](h.desk, keys) {
-		open = append(open, Opening{Key: keys[i], ID: p.ID, Recorded: p.Leader, Leader: 3, Cut: -1})
+		open = append(open, Opening{Key: keys[i], ID: p.ID, Recorded: p.Leader, Leader: 3, Cut: -1, Epochs: beginning(3)})
 	}
 	open[4].ID.Created++
 	var write Write
@@ -538,5 +535,29 @@ func TestHistory52RequestsOfManySharePartitions(t *testing.T) {
 		if !r.Begins {
 			t.Errorf("record %d does not begin a batch", i)
 		}
+	}
+}
+
+// A tool opens the state in the epoch of a leader that has not loaded it yet, after an unclean
+// election. What the log has lost is known by the epochs of the opening before.
+func TestAToolThatOpensFirstHidesNoLoss(t *testing.T) {
+	h := begin(t, 0)
+	o := h.opens(5, -1)
+	h.open(o, nil)
+	h.write(of(o, 110), nil) // 100 to 109 are accepted, in epoch 5
+	tool := h.opens(7, -1)
+	tool.Epochs = epochs.Cache{}
+	h.open(tool, nil)
+	if got := h.open(h.opens(7, 100), nil); got.Start != 100 {
+		t.Errorf("the log has lost all from 100 on, and the group begins at %d", got.Start)
+	}
+}
+
+// A state that Kafka wrote, or that only a tool has opened, is cut at the end of its leader epoch.
+func TestAStateWithoutEpochsIsCutAtItsLeaderEpoch(t *testing.T) {
+	known, err := epochs.Of([]epochs.Entry{{Epoch: 0, Start: 0}, {Epoch: 3, Start: 400}, {Epoch: 4, Start: 1000}})
+	must.OK(t, err)
+	if cut := (&Peeked{Leader: 3}).Cut(&known, 0); cut != 1000 {
+		t.Errorf("cut at %d", cut)
 	}
 }

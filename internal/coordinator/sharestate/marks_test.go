@@ -125,7 +125,7 @@ func BenchmarkWrite(b *testing.B) {
 			d := newDesk(Config{SnapshotUpdates: 500, Memory: config().Memory})
 			ask[[]*kerr.Error](d, Initialize{{keyOf(0), 1, 0}})
 			p := ask[[]Peeked](d, Peek{keyOf(0)})[0]
-			ask[[]Opened](d, Open{{Key: keyOf(0), ID: p.ID, Recorded: -1, Leader: 0, Cut: -1}})
+			ask[[]Opened](d, Open{{Key: keyOf(0), ID: p.ID, Recorded: -1, Leader: 0, Cut: -1, Epochs: beginning(0)}})
 			w := Writing{Key: keyOf(0), ID: p.ID}
 			for o := range n {
 				w.Marks = append(w.Marks, window.Mark{First: 2 * o, Last: 2 * o, State: window.Acknowledged, Count: 1})

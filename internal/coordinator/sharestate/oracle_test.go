@@ -19,6 +19,7 @@ type oracle struct {
 	taken  map[int]int     // how often a record was delivered
 	done   map[int]bool    // records whose accept or reject was answered
 	least  map[int]int     // records whose release was answered, with the count
+	back   map[int]bool    // records that came back with an earlier log
 
 	answers int
 }
@@ -36,7 +37,7 @@ type grant struct {
 
 func (o *oracle) begin(start int64) {
 	o.from, o.lost = start, math.MaxInt64
-	o.said, o.taken, o.done, o.least = map[int]bool{}, map[int]int{}, map[int]bool{}, map[int]int{}
+	o.said, o.taken, o.done, o.least, o.back = map[int]bool{}, map[int]int{}, map[int]bool{}, map[int]int{}, map[int]bool{}
 	if o.grants == nil {
 		o.grants, o.shown = map[lockKey]grant{}, map[lockKey]int{}
 	}
@@ -59,6 +60,7 @@ func (o *oracle) loads(l *leader) {
 func (o *oracle) returns(id int) {
 	delete(o.done, id)
 	delete(o.least, id)
+	o.back[id] = true
 }
 
 // serves is called when a leader serves a fetch: where the group begins is decided.
@@ -126,6 +128,9 @@ func (o *oracle) answered(q request) {
 		return
 	}
 	for _, i := range q.items {
+		if o.back[i.id] && q.from.l != o.x.current() {
+			continue // a former leader repeats what was answered before the log lost the record
+		}
 		switch i.by {
 		case window.Accept, window.Reject, window.Gap:
 			o.done[i.id] = true

@@ -58,6 +58,9 @@ type Peeked struct {
 // known to be in the log of the last opening, the group begins again at the log start.
 func (p *Peeked) Cut(known *epochs.Cache, logStart int64) int64 {
 	end, _ := known.Common(&p.Epochs)
+	if p.Epochs.Len() == 0 { // Kafka has written the state
+		_, end = known.End(p.Leader, math.MaxInt64)
+	}
 	return max(end, logStart)
 }
 
@@ -73,11 +76,12 @@ type Opening struct {
 	Leader int32
 	// Cut is the offset below which the leader's log has the records of the log in which the state
 	// was opened last; -1: it knows none. Marks at or above it belong to records that the log has
-	// lost. It has no effect if Recorded is -1 or Leader: within an epoch the log loses nothing,
-	// but a late copy could cut later marks.
+	// lost. It has no effect if Recorded is -1, or if the leader has opened the state in Leader
+	// before: within an epoch the log loses nothing, but a late copy could cut later marks.
 	Cut int64
-	// Epochs are the last leader epochs in the leader's log, format.MaxEpochs at most. The next
-	// leader finds its cut by them. Empty: those of the last opening stay.
+	// Epochs are the last leader epochs in the leader's log, up to Leader, and format.MaxEpochs at
+	// most. The next leader finds its cut by them. A tool has none, and no cut: those of the last
+	// leader stay.
 	Epochs epochs.Cache
 	// Start is where the group starts, if that is not decided.
 	Start int64
@@ -229,7 +233,7 @@ func (s *Shard) open(e Opening) Opened {
 	switch {
 	case err != nil:
 		return Opened{Err: err}
-	case e.Leader < 0 || e.Cut < -1 || st.start < 0 && e.Start < 0 || e.Epochs.Len() > format.MaxEpochs:
+	case e.Leader < 0 || e.Cut < -1 || st.start < 0 && e.Start < 0 || !e.valid():
 		return Opened{Err: kerr.InvalidRequest}
 	case !s.same(st, e.ID):
 		return Opened{Err: kerr.FencedStateEpoch}
@@ -249,7 +253,8 @@ func (s *Shard) open(e Opening) Opened {
 		to.Start = e.Start
 	}
 	whole := to
-	if e.Cut >= 0 && (e.Recorded >= 0 || s.cfg.Broken.Has(CutAltered)) && (e.Recorded < e.Leader || s.cfg.Broken.Has(CutOwn)) {
+	again := st.epochs.Latest() == e.Leader
+	if e.Cut >= 0 && (e.Recorded >= 0 || s.cfg.Broken.Has(CutAltered)) && (!again || s.cfg.Broken.Has(CutOwn)) {
 		uncut := to
 		if to = to.Cut(e.Cut, s.cfg.Cuts); to.Start != uncut.Start || !slices.Equal(to.Marks, uncut.Marks) {
 			s.out.Send(Changed{e.Key, e.ID, e.Leader})
@@ -264,6 +269,14 @@ func (s *Shard) open(e Opening) Opened {
 	next.Complete = finished(next.Batches)
 	s.emitSnapshot(e.Key, next)
 	return Opened{Stored: to}
+}
+
+// valid reports whether the epochs are those of a leader, or none for a tool.
+func (e *Opening) valid() bool {
+	if e.Epochs.Len() == 0 {
+		return e.Cut < 0
+	}
+	return e.Epochs.Latest() == e.Leader && e.Epochs.Len() <= format.MaxEpochs
 }
 
 // same reports whether an identity is that of a state.

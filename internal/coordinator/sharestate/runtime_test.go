@@ -73,7 +73,7 @@ func TestHistory01AnswersWaitForTheLog(t *testing.T) {
 		log.end(nil)
 		rt.Submit(0, Peek{keyOf(0)}, func(r any, err error) { response, failure = r, err })
 		synctest.Wait()
-		o := Opening{Key: keyOf(0), ID: response.([]Peeked)[0].ID, Recorded: -1, Leader: 0, Cut: -1}
+		o := Opening{Key: keyOf(0), ID: response.([]Peeked)[0].ID, Recorded: -1, Leader: 0, Cut: -1, Epochs: beginning(0)}
 		submit(Open{o})
 		log.end(nil)
 		accept := Write{of(o, 0, mark(0, 9, window.Acknowledged, 1))}

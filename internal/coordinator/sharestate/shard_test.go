@@ -43,7 +43,7 @@ func TestATopicThatKafkaWrote(t *testing.T) {
 		updateOf(format.Update{Leader: 2, Start: 10, Complete: 1, Batches: []format.Batch{{First: 12, Last: 12, State: 2, Count: 1}}}),
 		updateOf(format.Update{Leader: 4, Start: -1, Complete: format.UnknownComplete, Batches: []format.Batch{
 			{First: 14, Last: 16, Count: 2}, {First: 8, Last: 11, Count: 1}, {First: 12, Last: 15, Count: 1}}}))
-	o := Opening{Key: keyOf(0), ID: Identity{3, 50}, Recorded: 4, Leader: 4, Cut: -1}
+	o := Opening{Key: keyOf(0), ID: Identity{3, 50}, Recorded: 4, Leader: 4, Cut: -1, Epochs: beginning(4)}
 	got := ask[[]Opened](d, Open{o})[0]
 	want := []window.Mark{mark(10, 11, window.Available, 1), mark(12, 12, window.Acknowledged, 1), mark(13, 13, window.Available, 1),
 		mark(14, 16, window.Available, 2)}
@@ -160,7 +160,7 @@ func TestStatesCountAgainstTheBudget(t *testing.T) {
 	}
 	k := d.s.oldest.key
 	p := ask[[]Peeked](d, Peek{k})[0]
-	ask[[]Opened](d, Open{{Key: k, ID: p.ID, Recorded: -1, Leader: 1, Cut: -1}})
+	ask[[]Opened](d, Open{{Key: k, ID: p.ID, Recorded: -1, Leader: 1, Cut: -1, Epochs: beginning(1)}})
 	w := Writing{Key: k, ID: p.ID, Leader: 1}
 	for o := int64(0); o < 6000; o += 2 {
 		w.Marks = append(w.Marks, mark(o, o, window.Acknowledged, 1))
@@ -173,8 +173,8 @@ func TestStatesCountAgainstTheBudget(t *testing.T) {
 		t.Errorf("%d bytes are in use after a load", got)
 	}
 	w.Start, w.Marks = 6000, nil
-	if err := ask[[]*kerr.Error](d, Write{w})[0]; err != nil || cfg.Memory.Used() != used {
-		t.Errorf("%v, %d bytes are in use when the marks are gone, want %d", err, cfg.Memory.Used(), used)
+	if err := ask[[]*kerr.Error](d, Write{w})[0]; err != nil || cfg.Memory.Used() != used+epochWeight {
+		t.Errorf("%v, %d bytes are in use when the marks are gone, want %d", err, cfg.Memory.Used(), used+epochWeight)
 	}
 	var all Delete
 	for k := range d.s.states {

@@ -146,7 +146,8 @@ func newWalk(roll func(n int) int, cfg Config) *walk {
 	x.initialize(Initializing{keyOf(0), 1, int64(roll(2)) - 1})
 	x.must(ask[[]*kerr.Error](x.desk, Initialize{{keyOf(1), 1, 0}, {keyOf(2), 1, 77}}))
 	p := ask[[]Peeked](x.desk, Peek{keyOf(1)})[0]
-	if o := ask[[]Opened](x.desk, Open{{Key: keyOf(1), ID: p.ID, Recorded: -1, Leader: x.epoch, Cut: -1}})[0]; o.Err != nil {
+	if o := ask[[]Opened](x.desk, Open{{Key: keyOf(1), ID: p.ID, Recorded: -1, Leader: x.epoch, Cut: -1,
+		Epochs: beginning(x.epoch)}})[0]; o.Err != nil {
 		x.fail("open: %v", o.Err)
 	}
 	return x
@@ -537,6 +538,7 @@ func (x *walk) rare() {
 		x.crash()
 	case 5:
 		x.log.start = min(x.log.end(), x.log.start+1+int64(x.roll(2)))
+		x.log.epochs.CutStart(x.log.start)
 	case 6, 7, 8, 9:
 		x.desk.submit(Prune{int64(len(x.desk.log))}, func(r any) {
 			x.desk.begin = max(x.desk.begin, int(r.(Pruned).To))

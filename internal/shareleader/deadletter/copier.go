@@ -51,9 +51,8 @@ type Last struct {
 	Leader  int32
 }
 
-// Letter is a record that has a copy: its offset, and the leader epoch in which it was written, -1
-// if its leader did not know that any more. Every log that has the same epoch at that offset has
-// the same record there (KIP-101).
+// Letter is a record that has a copy: its offset, and the leader epoch in which it was written.
+// Every log that has the same epoch at that offset has the same record there (KIP-101).
 type Letter struct {
 	Offset int64
 	Epoch  int32
@@ -165,8 +164,7 @@ func (c *Copier) Copy(ctx context.Context, to shareleader.LettersTo, letters []w
 }
 
 // learn takes note of the last batch of the producer id, and of the letters that it has, unless
-// this log has other records at their offsets. An epoch is unknown where a log has no record any
-// more, and then there is none to copy.
+// this log has other records at their offsets. Where it has none any more, none needs a copy.
 func (c *Copier) learn(last Last) error {
 	if last.Leader > c.of.Epoch {
 		return errLater
@@ -178,7 +176,7 @@ func (c *Copier) learn(last Last) error {
 	_, end := known.End(last.Leader, math.MaxInt64)
 	for _, l := range last.Letters {
 		here := known.At(l.Offset)
-		if here == l.Epoch || min(here, l.Epoch) < 0 || c.broken.Has(BelieveAll) || l.Offset < end && c.broken.Has(BelieveBelow) {
+		if here == l.Epoch || here < 0 || c.broken.Has(BelieveAll) || l.Offset < end && c.broken.Has(BelieveBelow) {
 			c.copied[l.Offset] = true
 		}
 	}
@@ -280,8 +278,13 @@ func (w *batchWriter) add(ctx context.Context, letters []window.Letters) error {
 	return nil
 }
 
-// copy adds a copy of the record at an offset. If it does not fit, the batch is full.
+// copy adds a copy of the record at an offset. If it does not fit, the batch is full. A record that
+// was deleted meanwhile needs none: its log does not know its leader epoch any more.
 func (w *batchWriter) copy(l window.Letters, offset int64, r *record.Record) {
+	if w.known.At(offset) < 0 {
+		w.include(l, offset)
+		return
+	}
 	headers := w.headers(l, offset)
 	var key, value []byte
 	var all record.Headers
@@ -302,6 +305,11 @@ func (w *batchWriter) copy(l window.Letters, offset int64, r *record.Record) {
 		return
 	}
 	w.b.AppendEncoded(w.now, key, value, all)
+	w.include(l, offset)
+}
+
+// include notes that a letter is done.
+func (w *batchWriter) include(l window.Letters, offset int64) {
 	if n := len(w.included) - 1; n >= 0 && w.included[n].Last == offset-1 && w.included[n].Count == l.Count {
 		w.included[n].Last = offset
 		return

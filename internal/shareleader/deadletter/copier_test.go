@@ -13,7 +13,11 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
-func noEpochs() (known epochs.Cache, err error) { return known, nil }
+// oneEpoch returns the leader epochs of a log with records of one.
+func oneEpoch() (known epochs.Cache, err error) {
+	known.Assign(0, 0)
+	return known, nil
+}
 
 // oneBatch is a log of one batch. It shows what was inflated and what was copied.
 type oneBatch struct {
@@ -69,7 +73,7 @@ func TestABatchIsInflatedOnceForItsDeadLetters(t *testing.T) {
 	for o := int64(3); o < records+4; o += 2 { // the last ones have no records
 		letters = append(letters, window.Letters{First: o, Last: o, Count: int(o%3) + 1})
 	}
-	c := newCopier(log, shareleader.Source{Epochs: noEpochs}, Broken{})
+	c := newCopier(log, shareleader.Source{Epochs: oneEpoch}, Broken{})
 	got, err := c.Copy(context.Background(), shareleader.LettersTo{Topic: "dlq", Whole: true, Deliveries: 5}, letters)
 	if err != nil || log.reads != 1 || len(got) != len(letters) || len(log.copies) != len(letters) {
 		t.Errorf("%d letters, %d copies, %d reads: %v", len(got), len(log.copies), log.reads, err)

@@ -36,7 +36,7 @@ func (o *one) append(_ context.Context, _ Target, _ int64, b record.Batch) (Last
 func (o *one) copied(t *testing.T) (r record.Record) {
 	t.Helper()
 	to := shareleader.LettersTo{Topic: "dlq.jobs", Whole: true, Deliveries: 5}
-	list, err := newCopier(o, shareleader.Source{Epochs: noEpochs}, Broken{}).Copy(t.Context(), to, []window.Letters{{Count: 1}})
+	list, err := newCopier(o, shareleader.Source{Epochs: oneEpoch}, Broken{}).Copy(t.Context(), to, []window.Letters{{Count: 1}})
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}

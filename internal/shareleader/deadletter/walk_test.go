@@ -25,7 +25,8 @@ type walk struct {
 	wrong  string
 
 	log     []entry
-	records int // made so far
+	start   int64 // of the log: records below are deleted
+	records int   // made so far
 	epoch   int32
 	marks   []window.State // stored, by offset: Available, Archiving or Archived
 	leaders []*leader      // the last one is the present one
@@ -94,7 +95,7 @@ func (k *walk) elect(lose int, former bool) {
 	for _, e := range log[same:] {
 		k.back[e.record] = true
 	}
-	k.log, k.marks = log, k.marks[:min(same, len(k.marks))]
+	k.log, k.marks, k.start = log, k.marks[:min(same, len(k.marks))], min(k.start, int64(len(log)))
 	l := &leader{walk: k, epoch: k.epoch, log: append([]entry(nil), k.log...), letters: map[int64]bool{}, got: map[int64]bool{}}
 	of := shareleader.Source{Key: format.Key{Group: "g", Topic: [16]byte{1}}, ID: sharestate.Identity{StateEpoch: 1, Created: 1},
 		Epoch: k.epoch, Epochs: l.epochs}
@@ -113,6 +114,7 @@ func (l *leader) epochs() (known epochs.Cache, err error) {
 		known.Assign(e.epoch, int64(o))
 	}
 	known.Assign(l.epoch, int64(len(l.log)))
+	known.CutStart(l.start)
 	return known, nil
 }
 
@@ -138,7 +140,11 @@ func (l *leader) reject() {
 // copy makes a copy, if the last ones are stored as archived.
 func (l *leader) copy() {
 	var list []window.Letters
-	for o := range int64(len(l.log)) {
+	from := l.start
+	if l.rnd.IntN(3) > 0 {
+		from = 0 // the start moves later
+	}
+	for o := from; o < int64(len(l.log)); o++ {
 		if l.letters[o] && len(list) < 3 {
 			list = append(list, window.Letters{First: o, Last: o, Count: 1})
 		}
@@ -164,7 +170,7 @@ func (l *leader) store() {
 	}
 	for o := range l.got {
 		l.marks[o] = window.Archived
-		if r := l.log[o].record; l.made[r] != 1 && !l.lost[r] && !(l.back[r] && l.made[r] > 1) {
+		if r := l.log[o].record; o >= l.start && l.made[r] != 1 && !l.lost[r] && !(l.back[r] && l.made[r] > 1) {
 			l.fail("record %d at %d is archived with %d copies", r, o, l.made[r])
 		}
 	}
@@ -275,6 +281,8 @@ func (k *walk) step() {
 		l.copy()
 	case r < 75:
 		l.store()
+	case r < 77:
+		k.start = min(k.start+k.rnd.Int64N(4), int64(len(k.log)))
 	case r < 82:
 		k.elect(max(0, k.rnd.IntN(6)-3), k.rnd.IntN(3) == 0)
 	case r < 90:
@@ -318,7 +326,7 @@ func (k *walk) run(steps int) string {
 	}
 	k.commit()
 	for o, s := range k.marks {
-		if s == window.Archiving {
+		if s == window.Archiving && int64(o) >= k.start {
 			k.fail("offset %d waits for its copy", o)
 		}
 	}

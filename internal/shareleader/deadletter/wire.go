@@ -27,7 +27,7 @@ type answer struct {
 }
 
 // wireFormat is the first byte of requests and answers.
-const wireFormat = 1
+const wireFormat = 2
 
 func (q *request) encode() []byte {
 	p := append([]byte{wireFormat}, q.Topic[:]...)

@@ -17,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/sharetest"
 )
 
 // sharers are leaders of share partitions, as far as the share coordinator knows them.
@@ -107,7 +108,8 @@ func (s *sharers) open(by int32) {
 			if p.Err != nil {
 				s.Fatalf("%s: %v", x.Key, p.Err)
 			}
-			o = asked(ctx, s.desk(by).Open, sharestate.Opening{Key: x.Key, ID: p.ID, Recorded: p.Leader, Leader: s.epoch, Cut: -1})[0]
+			o = asked(ctx, s.desk(by).Open, sharestate.Opening{Key: x.Key, ID: p.ID, Recorded: p.Leader, Leader: s.epoch, Cut: -1,
+				Epochs: sharetest.Epochs(s.epoch)})[0]
 			return o.Err == nil
 		})
 		x.Leader = s.epoch

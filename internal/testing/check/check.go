@@ -224,7 +224,7 @@ func (h *History) Problems(final []Record) []string {
 			report("order: offset %d of epoch %d follows offset %d of epoch %d", r.Offset, r.Epoch, final[i-1].Offset, final[i-1].Epoch)
 		}
 		if other, twice := values[r.Value]; twice && !h.loose[r.Value] {
-			report("duplicate: %q is at offsets %d and %d", r.Value, other, r.Offset)
+			report("duplicate: %q is at offset %d of epoch %d and at %d of epoch %d", r.Value, other, epochs[other], r.Offset, r.Epoch)
 		}
 		if !h.attempted[r.Value] {
 			report("phantom: %q at offset %d was never sent", r.Value, r.Offset)

@@ -66,6 +66,8 @@ var rules = []rule{
 		"acks == AcksAll && r.isr > 1 {", "true {", "TestWithoutALeaseOnlyOtherReplicasAcknowledge"},
 	{"a leader without a lease tells consumers that records of its successor are lost", "replica/read.go",
 		"case !p.env.leaseLive():", "case false:", "TestALeaderWithoutALeaseDoesNotJudgeLaterRecords"},
+	{"a leader without a lease tells producers that batches are missing which its successor has", "replica/append.go",
+		"if e := p.current(p.role.Load()); e != nil {", "if e := error(nil); e != nil {", "TestALeaderWithoutALeaseDoesNotJudgeSequences"},
 	{"a leader that has asked for another one judges records of its successor", "replica/read.go",
 		"case p.offered(r):", "case false:", "TestALeaderThatAsksForAnotherOneDoesNotJudgeLaterRecords"},
 	{"a replica that is not in sync judges records below its log start", "replica/read.go",

@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
 // Desk is the share coordinator of all share partitions. All methods may be called concurrently.
@@ -57,6 +58,12 @@ func New(cfg sharestate.Config, epoch func(topic [16]byte, partition int32) int3
 
 // LeaderEpoch implements sharestate.Topics.
 func (d *Desk) LeaderEpoch(topic [16]byte, partition int32) int32 { return d.epoch(topic, partition) }
+
+// Epochs returns the leader epochs of a log that begins with one.
+func Epochs(first int32) (of epochs.Cache) {
+	of.Assign(first, 0)
+	return of
+}
 
 // Calls returns how many calls of a kind were carried out.
 func (d *Desk) Calls(kind Kind) int {

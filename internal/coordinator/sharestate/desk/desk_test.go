@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
+	"github.com/chronik-io/chronik/internal/testing/sharetest"
 )
 
 // in runs a test with a cluster, and time that passes when all goroutines wait.
@@ -41,7 +42,8 @@ func TestARequestReachesEveryCoordinator(t *testing.T) {
 				if p.Err != nil || p.ID.StateEpoch != 1 || p.Leader != -1 || !p.Started {
 					t.Errorf("%+v", p)
 				}
-				opens = append(opens, sharestate.Opening{Key: keys[i], ID: p.ID, Recorded: -1, Leader: 7, Cut: -1})
+				opens = append(opens, sharestate.Opening{Key: keys[i], ID: p.ID, Recorded: -1, Leader: 7, Cut: -1,
+					Epochs: sharetest.Epochs(7)})
 			}
 			for _, o := range send(t.Context(), n.Open, opens...).now(t) {
 				if o.Err != nil || o.Stored.Start != 0 || o.Stored.Marks != nil {
@@ -58,7 +60,7 @@ func TestARequestReachesEveryCoordinator(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			opens[0].Recorded, opens[0].Leader = 7, 8
+			opens[0].Recorded, opens[0].Leader, opens[0].Epochs = 7, 8, sharetest.Epochs(8)
 			o := send(t.Context(), n.Open, opens[0]).now(t)[0]
 			if o.Err != nil || o.Stored.Start != 2 || !slices.Equal(o.Stored.Marks, marks) {
 				t.Errorf("%+v", o)
@@ -164,7 +166,8 @@ func TestALostAnswerIsRepeated(t *testing.T) {
 		n, k := w.nodes[1], keyOn(1, 1)
 		begin(t, n, k)
 		id := send(t.Context(), n.Peek, k).now(t)[0].ID
-		send(t.Context(), n.Open, sharestate.Opening{Key: k, ID: id, Recorded: -1, Leader: 7, Cut: -1}).now(t)
+		send(t.Context(), n.Open, sharestate.Opening{Key: k, ID: id, Recorded: -1, Leader: 7, Cut: -1,
+			Epochs: sharetest.Epochs(7)}).now(t)
 		for _, lost := range []func(){
 			func() {
 				w.link = func(ctx context.Context, from, to int32, body []byte) ([]byte, error) {
@@ -310,10 +313,12 @@ func TestLeadersAreNotified(t *testing.T) {
 		k := keyOn(2, 1) // broker 3 leads it, broker 2 has the state
 		begin(t, w.nodes[1], k)
 		id := send(t.Context(), w.nodes[3].Peek, k).now(t)[0].ID
-		send(t.Context(), w.nodes[3].Open, sharestate.Opening{Key: k, ID: id, Recorded: -1, Leader: 7, Cut: -1}).now(t)
+		send(t.Context(), w.nodes[3].Open, sharestate.Opening{Key: k, ID: id, Recorded: -1, Leader: 7, Cut: -1,
+			Epochs: sharetest.Epochs(7)}).now(t)
 		send(t.Context(), w.nodes[3].Write, sharestate.Writing{Key: k, ID: id, Leader: 7,
 			Marks: []window.Mark{{First: 5, Last: 6, State: window.Acknowledged, Count: 1}}}).now(t)
-		send(t.Context(), w.nodes[3].Open, sharestate.Opening{Key: k, ID: id, Recorded: 7, Leader: 8, Cut: 6}).now(t)
+		send(t.Context(), w.nodes[3].Open, sharestate.Opening{Key: k, ID: id, Recorded: 7, Leader: 8, Cut: 6,
+			Epochs: sharetest.Epochs(8)}).now(t)
 		send(t.Context(), w.nodes[1].Delete, k).now(t)
 		synctest.Wait()
 		want := []sharestate.Changed{{Key: k, ID: id, Leader: -1}, {Key: k, ID: id, Leader: 8}, {Key: k, Leader: -1}}

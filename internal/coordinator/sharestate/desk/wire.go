@@ -39,7 +39,7 @@ import (
 //	          less 1 | state u8 | delivery count
 //
 // Lists begin with their length.
-const wireVersion = 1
+const wireVersion = 2
 
 // errWire: bytes are not a call or an answer.
 var errWire = errors.New("malformed message of another broker's share coordinator")
