@@ -18,6 +18,7 @@ import (
 // One dead segment among many logs does not keep journal files needed by the others, and its
 // records in the journal survive a power loss.
 func TestDeadSegmentDoesNotPinTheJournal(t *testing.T) {
+	t.Parallel()
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
 	d := mustOpen(t, errs, "sync")
@@ -50,6 +51,7 @@ func TestDeadSegmentDoesNotPinTheJournal(t *testing.T) {
 
 // A sweep of ten thousand small partitions is one journal write.
 func TestSweepCarriesSmallPartitions(t *testing.T) {
+	t.Parallel()
 	disk := errfs.New(vfs.Memory())
 	d := mustOpen(t, disk, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes = 16<<20, 64<<20 })
 	d.carryWait = time.Hour // no sweep has begun

@@ -356,6 +356,7 @@ func TestAStartWithOneOfTwoDirectories(t *testing.T) {
 
 // A start that completes a move may end at any call.
 func TestPowerLossInAStartThatCompletesAMove(t *testing.T) {
+	t.Parallel()
 	for at := 1; ; at++ {
 		disk := committedIn(t)
 		disk.CrashDuring(at)
