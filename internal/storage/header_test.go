@@ -179,7 +179,6 @@ const (
 // Whichever bit of the bytes of a batch changes that no checksum covers, in a log without gaps each
 // way of reading the segment finds it, and corrects what only one value can be.
 func TestEveryBitOfAHeader(t *testing.T) {
-	t.Parallel()
 	disk, all := withEpochs(t, false)
 	for _, i := range []int{0, len(all) / 2, len(all) - 1} {
 		for bit := range checksummed * 8 {
@@ -204,7 +203,6 @@ func TestEveryBitOfAHeader(t *testing.T) {
 // Next to the gaps of a compaction, a leader epoch has one value only. A base offset has several.
 // It is never corrected wrongly, and another offset is unnoticed only within the gap.
 func TestEveryBitOfAHeaderBetweenGaps(t *testing.T) {
-	t.Parallel()
 	disk, all := withEpochs(t, true)
 	count := map[outcome]int{}
 	for i := range all {

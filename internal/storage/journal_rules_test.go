@@ -51,7 +51,6 @@ func TestDeadSegmentDoesNotPinTheJournal(t *testing.T) {
 
 // A sweep of ten thousand small partitions is one journal write.
 func TestSweepCarriesSmallPartitions(t *testing.T) {
-	t.Parallel()
 	disk := errfs.New(vfs.Memory())
 	d := mustOpen(t, disk, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes = 16<<20, 64<<20 })
 	d.carryWait = time.Hour // no sweep has begun

@@ -356,7 +356,6 @@ func TestAStartWithOneOfTwoDirectories(t *testing.T) {
 
 // A start that completes a move may end at any call.
 func TestPowerLossInAStartThatCompletesAMove(t *testing.T) {
-	t.Parallel()
 	for at := 1; ; at++ {
 		disk := committedIn(t)
 		disk.CrashDuring(at)
