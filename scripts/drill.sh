@@ -276,6 +276,14 @@ follow() {
     esac
   done < <(grep -oE '`(chronikctl|mkdir|mv) [^`]+`|stop producers|(re)?start the broker|stop the broker|create the topic again' <<<"$remedy")
 }
+# keep CHECK SUBJECT: before a remedy changes anything, debug bundle keeps what a report of the fault
+# needs: the finding. A file that is missing, because the broker hangs, is a 1.
+keep() {
+  local rc=0
+  timeout 30 chronikctl --timeout 5s debug bundle --file "$dir/bundle.tar.gz" --interval 200ms >"$dir/bundled" 2>&1 || rc=$?
+  [ "$rc" -le 1 ] && tar -xzOf "$dir/bundle.tar.gz" --wildcards '*/health.json' >"$dir/kept.json" || return 1
+  shows "$dir/kept.json" "$1" "$2" >/dev/null
+}
 # follow_all CHECK: the remedy of a finding, and of those of the check that it leaves.
 follow_all() {
   local left=5
@@ -339,7 +347,10 @@ drill() {
   elif [ "$took" = 'not reported' ]; then
     row "$1" never - - "$problem"
     failed="$failed $1"
-  elif unwatch; ! follow_all "$2"; then
+  elif unwatch; ! keep "$2" "$3" && found "$2" "$3"; then
+    row "$1" "$took" no - "debug bundle has no such finding: $(tail -n 1 "$dir/bundled")"
+    failed="$failed $1"
+  elif ! follow_all "$2"; then
     row "$1" "$took" no - "\`$(tail -n 1 "$dir/steps" | tr -d '`')\` failed: $(tail -n 1 "$dir/followed" 2>/dev/null)"
     failed="$failed $1"
   else

@@ -38,6 +38,7 @@ func corrupt(resp *kmsg.FetchResponse) bool {
 // whatever its max.wait.ms. Fetches of other offsets, or on other connections, are answered at
 // once.
 func TestDamageIsNotReportedAtFullSpeed(t *testing.T) {
+	t.Parallel()
 	n := damagedNode(t)
 	w := n.dial(t)
 	begin := time.Now()

@@ -253,7 +253,8 @@ func TestUnreadAnswersStayWithinTheirBudget(t *testing.T) {
 // Clients that read nothing hold no more memory than the budget, whatever the size of their first
 // batch; they lose their connections, so that one that reads gets its batch.
 func TestAClientThatReadsIsServedAmongThoseThatDoNot(t *testing.T) {
-	const limit, clients = 1 << 20, 6
+	t.Parallel()
+	const limit, clients = 1 << 20, 3 // more than it has room for at once
 	n := newNode(t, func(o *nodeOptions) { o.pipe, o.broker = true, func(b *Options) { b.AnswerBytes = limit } })
 	n.topic(t, "t", 1)
 	size := n.put(t, "t", 4, strings.Repeat("x", 300_000))
@@ -262,7 +263,7 @@ func TestAClientThatReadsIsServedAmongThoseThatDoNot(t *testing.T) {
 	for range clients {
 		must(t, n.dial(t).send(req))
 	}
-	eventually(t, "the memory is used up", func() bool { return n.Answers().Waiting > clients/2 })
+	eventually(t, "the memory is used up", func() bool { return n.Answers().Waiting > 0 })
 	w := n.dial(t)
 	must(t, w.send(req))
 	if got := w.fetched(t, req).Topics[0].Partitions[0]; len(got.RecordBatches) < size {

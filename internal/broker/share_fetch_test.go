@@ -557,6 +557,7 @@ func TestVersion1OfTheShareAPIs(t *testing.T) {
 // Records are not held back for acknowledgements whose write takes long: their locks would end. The
 // member repeats the acknowledgements.
 func TestRecordsDoNotWaitForASlowWrite(t *testing.T) {
+	t.Parallel()
 	n, id, desk := shareNode(t, func(o *nodeOptions) {
 		o.static["group.share.min.record.lock.duration.ms"] = "1000"
 		o.static["group.share.record.lock.duration.ms"] = "8000"

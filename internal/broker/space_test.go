@@ -41,6 +41,7 @@ func (f *filling) leave(t *testing.T, n *node, free uint64) {
 // partitions are refused, and work that needs no space continues. When there is space again, the
 // same producer resumes.
 func TestADiskThatFillsStopsProducersOnly(t *testing.T) {
+	t.Parallel()
 	disk := &filling{FS: vfs.Memory()}
 	disk.free.Store(1 << 39)
 	counted := metrics.NewStorage(nil)
@@ -121,6 +122,7 @@ func TestADiskThatFillsStopsProducersOnly(t *testing.T) {
 // happens: no shard reads its log again, committed offsets are shown, and when there is space
 // commits resume.
 func TestADiskThatIsFullKeepsTheGroups(t *testing.T) {
+	t.Parallel()
 	disk := &filling{FS: vfs.Memory()}
 	disk.free.Store(1 << 39)
 	n := newNode(t, quick, func(o *nodeOptions) {
@@ -161,6 +163,7 @@ func TestADiskThatIsFullKeepsTheGroups(t *testing.T) {
 // The marker of a transaction is written although nothing else is: readers wait for it. The pending
 // offset becomes the committed one, and the records before and after it stay refused.
 func TestTransactionsEndOnADiskThatIsFull(t *testing.T) {
+	t.Parallel()
 	disk := &filling{FS: vfs.Memory()}
 	disk.free.Store(1 << 39)
 	n := newNode(t, quick, func(o *nodeOptions) {

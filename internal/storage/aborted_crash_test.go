@@ -146,6 +146,7 @@ func (s *abortScript) check(image *crashfs.FS) error {
 // with transactions. After a start, a reader of committed records gets exactly those, and the last
 // stable offset is what the batches say.
 func TestFault01PowerLossWithTransactions(t *testing.T) {
+	t.Parallel()
 	step := race.Some(13, 61)
 	for _, compacts := range []bool{false, true} {
 		t.Run(fmt.Sprint("compacts ", compacts), func(t *testing.T) {

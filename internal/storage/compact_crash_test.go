@@ -287,6 +287,7 @@ func crashEverywhere(profile string, rules broken) error {
 // TestFault21CompactionAndPowerLoss loses power, and kills the process, at every disk call in the
 // life of a compacted log.
 func TestFault21CompactionAndPowerLoss(t *testing.T) {
+	t.Parallel()
 	for _, profile := range []string{"sync", "os"} {
 		t.Run(profile, func(t *testing.T) {
 			t.Parallel()
@@ -298,6 +299,7 @@ func TestFault21CompactionAndPowerLoss(t *testing.T) {
 // TestFault21CrashInsideRecovery crashes a start that finds a swap in progress at each of its
 // calls. The next start finds everything.
 func TestFault21CrashInsideRecovery(t *testing.T) {
+	t.Parallel()
 	// Every ninth call, then the ones between: which calls belong to a swap varies between runs.
 	var calls []int
 	for first := 80; first < 89; first++ {

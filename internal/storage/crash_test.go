@@ -193,6 +193,7 @@ func (s *script) check(image *crashfs.FS) error {
 // TestFault01PowerLossAtEveryCall loses power, and kills the process, at every system call of the
 // script.
 func TestFault01PowerLossAtEveryCall(t *testing.T) {
+	t.Parallel()
 	for _, other := range []string{"os", "interval"} {
 		t.Run(other, func(t *testing.T) {
 			t.Parallel()
@@ -236,6 +237,7 @@ func TestFault01PowerLossAtEveryCall(t *testing.T) {
 // TestFault01PowerLossInsideRecovery crashes the start after a crash at each of its calls. The next
 // start finds everything.
 func TestFault01PowerLossInsideRecovery(t *testing.T) {
+	t.Parallel()
 	for _, at := range []int{240, 120}[:race.Some(2, 1)] {
 		f := crashfs.New(uint64(at))
 		f.CrashDuring(at)

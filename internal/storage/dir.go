@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -176,7 +177,7 @@ func newDir(loc Location, opt *Options) *Dir {
 	d.owner.Store(&checkpoint.Owner{})
 	d.log = opt.Logger.With(zap.String("dir", d.path))
 	d.stats = newStats(opt.Metrics, d.path)
-	d.memory.bound = opt.DeferredBytes
+	d.memory.pool, d.memory.chunks, d.memory.bound = new(bufpool.Pool), new(sync.Pool), opt.DeferredBytes
 	d.turnover = turnover{memory: opt.SystemMemory, since: time.Now()}
 	d.memory.requestFlush = func() { signal(d.pressure) }
 	d.tasks.init()

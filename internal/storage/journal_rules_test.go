@@ -18,6 +18,7 @@ import (
 // One dead segment among many logs does not keep journal files needed by the others, and its
 // records in the journal survive a power loss.
 func TestDeadSegmentDoesNotPinTheJournal(t *testing.T) {
+	t.Parallel()
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
 	d := mustOpen(t, errs, "sync")

@@ -16,8 +16,10 @@ const flushAt = 64 << 10
 // queues, whose size is limited by the requests' memory budget. Internal topics and markers have a
 // reserve above the limit (I13), so that clients' bulk loads do not delay the broker's own records.
 type memory struct {
-	pool   bufpool.Pool
-	chunks sync.Pool // of *chunk
+	// After a Put, the runtime keeps the object that has the sync.Pool for two garbage collections:
+	// it must not be a closed directory with all that this refers to.
+	pool   *bufpool.Pool
+	chunks *sync.Pool // of *chunk
 	bound  int64
 
 	deferred atomic.Int64 // bytes of chunks that are not in segments
@@ -37,7 +39,7 @@ func (m *memory) alloc(l *Log, size int) *chunk {
 	}
 	c.log = l
 	l.mu.Lock()
-	c.buf, c.at = l.tail.reserve(&m.pool, size)
+	c.buf, c.at = l.tail.reserve(m.pool, size)
 	l.mu.Unlock()
 	c.data = c.buf.Bytes()[c.at : c.at : c.at+size]
 	c.cap = int64(size) // pages and size classes add less than that

@@ -15,6 +15,7 @@ import (
 //	CHRONIK_MODEL_SEED=n   run only the history with this seed
 //	CHRONIK_MODEL_RUNS=n   run this many histories, or histories for this time (45s)
 func TestModel(t *testing.T) {
+	t.Parallel()
 	runs, first := tries.Of(t, "CHRONIK_MODEL_RUNS", race.Some(120, 10)), uint64(1)
 	cfg := modelConfig{steps: 120}
 	if s := os.Getenv("CHRONIK_MODEL_SEED"); s != "" {

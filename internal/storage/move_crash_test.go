@@ -252,6 +252,7 @@ func moveEverywhere(rules broken, step int) error {
 // At every moment, exactly one directory has the log, with all that was acknowledged, whatever the
 // other one has.
 func TestPowerLossAtEveryCallOfAMove(t *testing.T) {
+	t.Parallel()
 	if err := moveEverywhere(broken{}, race.Some(1, 13)); err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ func (l *Log) read(offset, limit int64, max int, atLeastOne bool, loans segment.
 			at = flushed
 			continue
 		}
-		buf, b, loan, err := seg.ReadOrLend(&l.dir.memory.pool, at, min(limit, flushed), max, atLeastOne, loans)
+		buf, b, loan, err := seg.ReadOrLend(l.dir.memory.pool, at, min(limit, flushed), max, atLeastOne, loans)
 		if loan != nil && loan.Next() > next { // a base offset is too high, or the segment was truncated
 			loan.Release()
 			if loans == segment.OnlyLoans {
@@ -128,7 +128,7 @@ func (l *Log) readOn(s *Slice, seg *segment.Segment, limit int64, max, cuts int)
 		if at >= limit || room < s.last() { // the next batch is probably as large
 			return
 		}
-		buf, b, err := seg.ReadInto(&l.dir.memory.pool, at, limit, room, false)
+		buf, b, err := seg.ReadInto(l.dir.memory.pool, at, limit, room, false)
 		if err != nil || len(b) == 0 {
 			return
 		}

@@ -51,6 +51,7 @@ func refusedStart(t *testing.T, op errfs.Op, refused error, unclean bool) (*Dir,
 // A log whose files a start could not use is opened as soon as they can be used, with all that it
 // had, and is in use as after a start.
 func TestALogThatAStartCouldNotReadIsOpenedLater(t *testing.T) {
+	t.Parallel()
 	for _, unclean := range []bool{false, true} {
 		for name, op := range map[string]errfs.Op{
 			"list": errfs.List, "open": errfs.Open, "create": errfs.Create, "write": errfs.Write, "datasync": errfs.Datasync,

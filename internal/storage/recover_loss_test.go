@@ -140,6 +140,7 @@ func TestNoLogIsListedWithoutItsOwner(t *testing.T) {
 // TestFault01PowerLossBesideAChangeOfProfile cuts the power at every call of a run in which a log
 // begins to acknowledge written records. If one of these records is gone, the start names the log.
 func TestFault01PowerLossBesideAChangeOfProfile(t *testing.T) {
+	t.Parallel()
 	lost := 0
 	for call := 1; ; call++ {
 		f := crashfs.New(uint64(call))

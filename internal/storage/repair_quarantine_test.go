@@ -53,6 +53,7 @@ func TestAJournalFailureKeepsQuarantinedFrames(t *testing.T) {
 // checkpoint and a start in between find every record and every producer, and no segment of the
 // failed attempt stays behind.
 func TestARepairThatFailedHalfWayBeginsAgain(t *testing.T) {
+	t.Parallel()
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
@@ -216,6 +217,7 @@ func TestReadersBesideAReplayFindNoHole(t *testing.T) {
 
 // If the commit after a replay fails, the file is removed after the next repair.
 func TestARepairThatIsCommittedLateLeavesNothing(t *testing.T) {
+	t.Parallel()
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })

@@ -106,6 +106,7 @@ func afterRenewal(image *crashfs.FS, made bool) error {
 // TestPowerLossWhileALogIsReplaced kills the process, or cuts the power, at every call while a
 // log is replaced and made again. What the log had stays on the disk until there is a new one.
 func TestPowerLossWhileALogIsReplaced(t *testing.T) {
+	t.Parallel()
 	start := filled(t)
 	for call := 1; ; call += race.Some(1, 5) {
 		f := start.KillImage(1)

@@ -176,6 +176,7 @@ func copyAndCrash(t *testing.T, seed uint64, b broken) (wrong string) {
 // A power loss at any system call while a leader's records arrive leaves a prefix of them. The
 // follower continues there, and ends with the leader's log.
 func TestPowerLossAtEveryCallOfAFollower(t *testing.T) {
+	t.Parallel()
 	leader := makeLogs(t, mustOpen(t, crashfs.New(1), "sync"), 1, "sync")[0]
 	compactedLog(t, leader, rand.New(rand.NewPCG(4, 5)))
 	for call := 1; ; call += race.Some(1, 7) {

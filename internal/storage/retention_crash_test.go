@@ -154,6 +154,7 @@ func (s *leaving) check(image *crashfs.FS, profile string) error {
 // The power is lost, and the process is killed, at every disk call while parts of a log are
 // removed.
 func TestPowerLossAtEveryCallOfRetention(t *testing.T) {
+	t.Parallel()
 	for _, profile := range []string{"sync", "os"} {
 		t.Run(profile, func(t *testing.T) {
 			t.Parallel()

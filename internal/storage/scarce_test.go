@@ -137,6 +137,7 @@ func TestMemoryThatNothingFreesBlocksTheDirectory(t *testing.T) {
 // The system refuses the journal its next file while appends wait for it, and for the memory of
 // those. They are answered, and the directory accepts records when it has the file.
 func TestAJournalWithoutANextFileAnswers(t *testing.T) {
+	t.Parallel()
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.DeferredBytes = 64 << 10 })
 	l := makeLogs(t, d, 1, "sync")[0]
@@ -206,6 +207,7 @@ func TestAnEarlierSweepDoesNotBlockTheDirectory(t *testing.T) {
 // A repair that lacks space begins when the guard sees space, whenever its next attempt is due.
 // While the disk is full, an attempt reads nothing.
 func TestARepairBeginsWhenTheDiskHasSpace(t *testing.T) {
+	t.Parallel()
 	fsys := newGauge(1000 * mib)
 	errs := errfs.New(fsys)
 	d := mustOpen(t, errs, "sync", guarded)

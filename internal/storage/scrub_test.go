@@ -155,7 +155,7 @@ func TestReadingSegmentsYields(t *testing.T) {
 		time.Sleep(time.Minute)
 		ended := make(chan error)
 		go func() {
-			_, err := f.ReadAt(make([]byte, 1<<30), 0)
+			_, err := f.ReadAt(make([]byte, 128<<20), 0)
 			ended <- err
 		}()
 		time.Sleep(time.Second)

@@ -421,6 +421,7 @@ func transactionScript(d *Dir, l *Log) {
 
 // Whatever call the power is lost at, a start knows of the transactions what the batches say.
 func TestTransactionsAtEveryCall(t *testing.T) {
+	t.Parallel()
 	calls := 0
 	for at := 1; ; at += race.Some(1, 7) {
 		disk := crashfs.New(uint64(at))

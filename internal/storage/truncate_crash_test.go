@@ -13,6 +13,7 @@ import (
 // run in which a log is cut twice, and other batches follow where segments began before. After a
 // restart, no producer file is of an earlier history.
 func TestFault01PowerLossInATruncation(t *testing.T) {
+	t.Parallel()
 	step := race.Some(2, 51)
 	for call := 1; ; call += step {
 		f := crashfs.New(uint64(call))
@@ -104,6 +105,7 @@ func afterCuts(image *crashfs.FS, promised int64) error {
 // truncation of many logs at once. After a restart, each log has its old end or its new one, and
 // the new one once the truncation has returned. A log that has nothing to cut keeps its records.
 func TestFault01PowerLossInTruncationsTogether(t *testing.T) {
+	t.Parallel()
 	const n = 6
 	for call := 1; ; call += race.Some(1, 9) {
 		f := crashfs.New(uint64(call))

@@ -32,7 +32,9 @@ func (s *Shard) topicsChanged(e TopicsChanged) {
 		s.times = e.Times
 	}
 	for _, g := range s.groups {
-		g.kind.topicsChanged(e)
+		if c, is := g.kind.(targeted); is {
+			c.topicsChanged(e)
+		}
 		if c := g.share(); c != nil && !c.waits && (c.states.unfinished() || len(c.added) > 0) {
 			s.setTimer(timerShares, g.id, "", 0)
 		}

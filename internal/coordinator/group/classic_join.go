@@ -42,14 +42,27 @@ func (s *Shard) join(to coordinator.Ticket, e Request, req *kmsg.JoinGroupReques
 		return
 	}
 	switch {
-	case g != nil:
-		g.kind.join(s, g, j)
+	case g != nil && !g.becomesClassic():
+		if c, uses := g.kind.(classicProtocol); uses {
+			c.join(s, g, j)
+		} else {
+			s.refuseJoin(j.parked(), req.MemberID, kerr.InconsistentGroupProtocol)
+		}
 	case req.MemberID != "":
 		s.refuseJoin(j.parked(), req.MemberID, kerr.UnknownMemberID)
 	default:
+		if g != nil {
+			g.kind.removeRecords(s, g)
+		}
 		g = s.group(req.Group)
-		g.kind.join(s, g, j)
+		g.classic().join(s, g, j)
 	}
+}
+
+// becomesClassic reports whether a JoinGroup makes a classic group of one of another kind: it has
+// no members. A share group stays one.
+func (g *group) becomesClassic() bool {
+	return g.classic() == nil && g.share() == nil && g.kind.empty()
 }
 
 // join adds a member, or lets an existing one take part in a rebalance.

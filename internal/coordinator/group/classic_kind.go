@@ -9,17 +9,20 @@ import (
 
 // The methods of kind on classic groups, other than requests.
 
-func (c *classic) name() string         { return "classic" }
-func (c *classic) stateName() string    { return c.state.String() }
-func (c *classic) protocolName() string { return c.protocolType }
-func (c *classic) empty() bool          { return c.state == empty }
-func (c *classic) expires() bool        { return c.empty() && len(c.pending) == 0 }
+func (c *classic) listed() (name, protocol, state string) {
+	return "classic", c.protocolType, c.state.String()
+}
+func (c *classic) empty() bool   { return c.state == empty }
+func (c *classic) expires() bool { return c.empty() && len(c.pending) == 0 }
+
+// forgettable reports whether nothing is known about the group, so that it can be removed if it
+// also has no offsets. Groups of other kinds have records.
 func (c *classic) forgettable() bool {
 	return !c.recorded && len(c.members) == 0 && len(c.pending) == 0
 }
 
-// writes implements kind. Heartbeats only extend sessions; a SyncGroup of the leader records the
-// assignment.
+// writes implements classicProtocol. Heartbeats only extend sessions; a SyncGroup of the leader
+// records the assignment.
 func (c *classic) writes(req kmsg.Request) bool {
 	switch req := req.(type) {
 	case *kmsg.HeartbeatRequest:
@@ -30,8 +33,8 @@ func (c *classic) writes(req kmsg.Request) bool {
 	return true
 }
 
-// subscriptions implements kind. If a subscription of a consumer can't be read, the group may
-// subscribe to any topic.
+// subscriptions implements offsetKeeper. If a subscription of a consumer can't be read, the group
+// may subscribe to any topic.
 func (c *classic) subscriptions() (subscribes func(topic string) bool, known bool) {
 	if topics, readable := c.subscribed(); readable {
 		return contains(topics), true
@@ -40,8 +43,8 @@ func (c *classic) subscriptions() (subscribes func(topic string) bool, known boo
 	return func(string) bool { return consumers }, consumers || c.state == empty
 }
 
-// readTopics implements kind. It includes every topic during a rebalance, and for members that are
-// not consumers.
+// readTopics implements offsetKeeper. It includes every topic during a rebalance, and for members
+// that are not consumers.
 func (c *classic) readTopics() func(topic string) bool {
 	switch {
 	case c.protocolType == "" || c.state == empty:
@@ -53,6 +56,8 @@ func (c *classic) readTopics() func(topic string) bool {
 	return subscribes
 }
 
+// emptySince returns when the last member left, in ms since 1970. It returns false if the retention
+// of offsets starts at the commit.
 func (c *classic) emptySince() (ms int64, counts bool) {
 	return c.since, c.protocolType != "" && c.state == empty && c.since >= 0
 }
@@ -76,8 +81,6 @@ func (c *classic) fire(s *Shard, g *group, key coordinator.TimerKey) {
 		s.sessionTimeout(g, key.Part)
 	}
 }
-
-func (c *classic) topicsChanged(TopicsChanged) {}
 
 func (c *classic) removeRecords(s *Shard, g *group) {
 	s.forgetPending(g)

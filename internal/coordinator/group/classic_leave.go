@@ -24,14 +24,18 @@ func (s *Shard) leave(to coordinator.Ticket, req *kmsg.LeaveGroupRequest) {
 		s.out.Reply(to, resp)
 		return
 	}
+	var c classicProtocol
+	if g != nil {
+		c, _ = g.kind.(classicProtocol) // members of the other kinds do not leave this way
+	}
 	gone := false
 	for _, m := range members {
 		r := kmsg.NewLeaveGroupResponseMember()
 		r.MemberID, r.InstanceID = m.MemberID, m.InstanceID
 		f := refuse(kerr.UnknownMemberID)
-		if g != nil {
+		if c != nil {
 			var id string
-			if id, f = g.kind.leave(s, g, m); f == nil {
+			if id, f = c.leave(s, g, m); f == nil {
 				r.MemberID, gone = id, true
 			}
 		}
@@ -43,7 +47,7 @@ func (s *Shard) leave(to coordinator.Ticket, req *kmsg.LeaveGroupRequest) {
 	}
 	s.out.Reply(to, resp)
 	if gone {
-		g.kind.afterLeave(s, g)
+		c.afterLeave(s, g)
 	}
 }
 

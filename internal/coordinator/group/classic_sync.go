@@ -20,7 +20,11 @@ func (s *Shard) sync(to coordinator.Ticket, v Viewer, req *kmsg.SyncGroupRequest
 	case g == nil || g.kind.empty():
 		s.answerSync(p, nil, kerr.UnknownMemberID, nil)
 	default:
-		g.kind.sync(s, g, p, v, req)
+		if c, uses := g.kind.(classicProtocol); uses {
+			c.sync(s, g, p, v, req)
+		} else {
+			s.answerSync(p, nil, kerr.InconsistentGroupProtocol, nil)
+		}
 	}
 }
 
@@ -161,7 +165,10 @@ func (s *Shard) heartbeat(to coordinator.Ticket, req *kmsg.HeartbeatRequest) {
 	case g == nil:
 		f = refuse(kerr.UnknownMemberID)
 	default:
-		f = g.kind.heartbeat(s, g, req)
+		f = refuse(kerr.UnknownMemberID)
+		if c, uses := g.kind.(classicProtocol); uses {
+			f = c.heartbeat(s, g, req)
+		}
 	}
 	resp.ErrorCode = f.errorCode()
 	s.out.Reply(to, resp)

@@ -231,7 +231,7 @@ func (c *consumer) list() []*member {
 	return list
 }
 
-// stateName implements kind.
+// stateName returns the state that clients are shown.
 func (c *consumer) stateName() string {
 	switch {
 	case len(c.members) == 0:

@@ -19,22 +19,8 @@ import (
 // Heartbeat reports whether the member must rejoin. The generation is the member epoch, and no
 // member leads.
 
-// join answers a JoinGroup of a member that uses the classic protocol. If the group has no members,
-// it becomes a classic group.
+// join answers a JoinGroup of a member that uses the classic protocol. The group has members.
 func (c *consumer) join(s *Shard, g *group, j joining) {
-	switch {
-	case !c.empty():
-		s.joinConsumer(g, j)
-	case j.req.MemberID != "":
-		s.refuseJoin(j.parked(), j.req.MemberID, kerr.UnknownMemberID)
-	default:
-		c.removeRecords(s, g)
-		g.kind.join(s, g, j) // the group is a classic one now
-	}
-}
-
-// joinConsumer answers a JoinGroup to a consumer group that has members.
-func (s *Shard) joinConsumer(g *group, j joining) {
 	p, id := j.parked(), j.req.MemberID
 	if s.topicsUnknown() {
 		s.refuseJoin(p, "", kerr.CoordinatorLoadInProgress)
@@ -59,9 +45,9 @@ func (s *Shard) joinConsumer(g *group, j joining) {
 		s.refuseJoin(p, "", f.code)
 		return
 	}
-	s.updateMember(g, id, classicMeta(g.consumer().memberOrNew(id).meta, j, sub))
-	s.reconcile(g, g.consumer().members[id], s.reported(sub))
-	m := g.consumer().members[id]
+	s.updateMember(g, id, classicMeta(c.memberOrNew(id).meta, j, sub))
+	s.reconcile(g, c.members[id], s.reported(sub))
+	m := c.members[id]
 
 	resp := kmsg.NewPtrJoinGroupResponse()
 	resp.Version = j.req.Version

@@ -10,13 +10,14 @@ import (
 
 // The methods of kind on consumer groups, other than requests.
 
-func (c *consumer) name() string         { return "consumer" }
-func (c *consumer) protocolName() string { return consumerProtocol }
-func (c *consumer) empty() bool          { return len(c.members) == 0 }
-func (c *consumer) expires() bool        { return c.empty() }
-func (c *consumer) forgettable() bool    { return false } // it has records
+func (c *consumer) listed() (name, protocol, state string) {
+	return "consumer", consumerProtocol, c.stateName()
+}
+func (c *consumer) empty() bool   { return len(c.members) == 0 }
+func (c *consumer) expires() bool { return c.empty() }
 
-// writes implements kind. A Heartbeat may notice that topics have changed; a SyncGroup only reads.
+// writes implements classicProtocol. A Heartbeat may notice that topics have changed; a SyncGroup
+// only reads.
 func (c *consumer) writes(req kmsg.Request) bool {
 	_, fetches := req.(*kmsg.SyncGroupRequest)
 	return !fetches
@@ -27,8 +28,6 @@ func (c *consumer) subscriptions() (subscribes func(topic string) bool, known bo
 }
 
 func (c *consumer) readTopics() func(topic string) bool { return contains(c.subscribed()) }
-
-func (c *consumer) emptySince() (ms int64, counts bool) { return 0, false }
 
 // fire implements kind: it removes a member whose time is over, or computes a pending target.
 func (c *consumer) fire(s *Shard, g *group, key coordinator.TimerKey) {

@@ -39,7 +39,8 @@ func (s *Shard) list(e List) []kmsg.ListGroupsResponseGroup {
 	for _, id := range slices.Sorted(maps.Keys(s.groups)) {
 		g := s.groups[id]
 		r := kmsg.NewListGroupsResponseGroup()
-		r.Group, r.ProtocolType, r.GroupState, r.GroupType = id, g.kind.protocolName(), g.kind.stateName(), g.kind.name()
+		r.Group = id
+		r.GroupType, r.ProtocolType, r.GroupState = g.kind.listed()
 		if e.States.has(r.GroupState) && e.Types.has(r.GroupType) {
 			list = append(list, r)
 		}

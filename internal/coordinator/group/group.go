@@ -57,7 +57,7 @@ func (s *Shard) finishEvent(id string) {
 		return
 	}
 	s.weigh(g)
-	if len(g.offsets) == 0 && len(g.pending) == 0 && g.kind.forgettable() {
+	if c := g.classic(); c != nil && len(g.offsets) == 0 && len(g.pending) == 0 && c.forgettable() {
 		delete(s.groups, id)
 	}
 }

@@ -22,8 +22,8 @@ func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest, mov
 		return
 	}
 	g := s.groups[req.Group]
-	if g != nil {
-		g.kind.commitAllowed(s, g, req.MemberID)
+	if g != nil && g.classic() != nil {
+		g.classic().committed(s, g, req.MemberID)
 	}
 	resp := commitRefused(req, 0)
 	for i, t := range req.Topics {
@@ -136,8 +136,12 @@ func (s *Shard) checkCommit(by committer) (partitionCheck, *failure) {
 	case g == nil:
 		return nil, refuse(kerr.IllegalGeneration)
 	}
+	k, keeps := g.kind.(offsetKeeper)
+	if !keeps {
+		return nil, noConsumerGroup(by.group)
+	}
 	by.topics = s.topics
-	return g.kind.checkCommit(by)
+	return k.checkCommit(by)
 }
 
 func (c *classic) checkCommit(by committer) (partitionCheck, *failure) { return nil, c.mayCommit(by) }
@@ -196,15 +200,13 @@ func (c *consumer) checkCommit(by committer) (partitionCheck, *failure) {
 	}, nil
 }
 
-// commitAllowed implements kind: a commit counts as a heartbeat.
-func (c *classic) commitAllowed(s *Shard, g *group, id string) {
+// committed is called after a commit of a member was allowed, which counts as a heartbeat. Members
+// of the other kinds must send heartbeats.
+func (c *classic) committed(s *Shard, g *group, id string) {
 	if m := c.members[id]; m != nil {
 		s.expectHeartbeat(g, m)
 	}
 }
-
-// commitAllowed implements kind: only heartbeats keep members of consumer groups alive.
-func (c *consumer) commitAllowed(*Shard, *group, string) {}
 
 // stale returns the error for a member with the wrong epoch.
 func (m *member) stale() *failure {

@@ -20,10 +20,15 @@ func (s *Shard) deleteOffsets(to coordinator.Ticket, req *kmsg.OffsetDeleteReque
 	switch {
 	case req.Group == "":
 		resp.ErrorCode = kerr.InvalidGroupID.Code
-	case g == nil, g.share() != nil: // which has no offsets
+	case g == nil:
 		resp.ErrorCode = kerr.GroupIDNotFound.Code
 	default:
-		subscribes, known := g.kind.subscriptions()
+		k, keeps := g.kind.(offsetKeeper)
+		if !keeps {
+			resp.ErrorCode = kerr.GroupIDNotFound.Code
+			break
+		}
+		subscribes, known := k.subscriptions()
 		if !known {
 			resp.ErrorCode = kerr.NonEmptyGroup.Code // the members' subscriptions are not known
 			break
@@ -140,12 +145,13 @@ func (s *Shard) expireOffsets() {
 
 // expireGroup deletes at most limit offsets of a group. all reports whether none are left.
 func (s *Shard) expireGroup(g *group, limit int) (n int, all bool) {
-	if len(g.offsets) == 0 {
+	k, keeps := g.kind.(offsetKeeper)
+	if !keeps || len(g.offsets) == 0 {
 		return 0, true
 	}
-	keeps := g.kind.readTopics()
+	read := k.readTopics()
 	for _, topic := range slices.Sorted(maps.Keys(g.offsets)) {
-		if keeps(topic) {
+		if read(topic) {
 			continue
 		}
 		var old []int32
@@ -172,8 +178,10 @@ func (s *Shard) expired(g *group, o format.Offset) bool {
 		return now >= o.Expires
 	}
 	from := o.Committed
-	if emptied, counts := g.kind.emptySince(); counts {
-		from = emptied
+	if c := g.classic(); c != nil {
+		if emptied, counts := c.emptySince(); counts {
+			from = emptied
+		}
 	}
 	return now-from >= s.cfg.Retention.Milliseconds()
 }

@@ -35,7 +35,11 @@ func (s *Shard) fetchGroup(want *kmsg.OffsetFetchRequestGroup, stable bool) kmsg
 	resp.Group = want.Group
 	g := s.groups[want.Group]
 	if g != nil {
-		if f := g.kind.checkFetch(want); f != nil {
+		f := noConsumerGroup(want.Group)
+		if k, keeps := g.kind.(offsetKeeper); keeps {
+			f = k.checkFetch(want)
+		}
+		if f != nil {
 			resp.ErrorCode = f.errorCode()
 			return resp
 		}
@@ -124,7 +128,7 @@ func (s *Shard) partitionsWithOffsets(g *group, topic string, pending bool) (par
 	return slices.Compact(partitions)
 }
 
-// checkFetch implements kind: any client may fetch the offsets of a classic group.
+// checkFetch implements offsetKeeper: any client may fetch the offsets of a classic group.
 func (c *classic) checkFetch(*kmsg.OffsetFetchRequestGroup) *failure { return nil }
 
 func (c *consumer) checkFetch(req *kmsg.OffsetFetchRequestGroup) *failure {

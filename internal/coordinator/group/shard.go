@@ -128,7 +128,11 @@ func (s *Shard) Writes(event any) bool {
 		return true
 	}
 	g := s.groups[id]
-	return g != nil && g.kind.writes(e.Body)
+	if g == nil {
+		return false
+	}
+	c, uses := g.kind.(classicProtocol)
+	return uses && c.writes(e.Body)
 }
 
 // End implements coordinator.Machine.

@@ -16,11 +16,11 @@ import (
 
 const shareProtocol = "share" // the protocol type of share groups
 
-func (c *share) name() string         { return "share" }
-func (c *share) protocolName() string { return shareProtocol }
-func (c *share) empty() bool          { return len(c.members) == 0 }
-func (c *share) forgettable() bool    { return false } // it has records
-func (c *share) weight() int          { return c.bytes }
+func (c *share) listed() (name, protocol, state string) {
+	return "share", shareProtocol, c.stateName()
+}
+func (c *share) empty() bool { return len(c.members) == 0 }
+func (c *share) weight() int { return c.bytes }
 
 // expires implements kind: as in Kafka, a share group stays until it is deleted, as its states are
 // its position.
@@ -40,58 +40,9 @@ func (c *share) stateName() string {
 	return "Stable"
 }
 
-// join, sync, heartbeat and leave refuse the requests of the classic protocol: no member uses it,
-// and a share group without members stays one.
-func (c *share) join(s *Shard, _ *group, j joining) {
-	s.refuseJoin(j.parked(), j.req.MemberID, kerr.InconsistentGroupProtocol)
-}
-
-func (c *share) sync(s *Shard, _ *group, p parked, _ Viewer, _ *kmsg.SyncGroupRequest) {
-	s.answerSync(p, nil, kerr.InconsistentGroupProtocol, nil)
-}
-
-func (c *share) heartbeat(*Shard, *group, *kmsg.HeartbeatRequest) *failure {
-	return refuse(kerr.UnknownMemberID)
-}
-
-func (c *share) leave(*Shard, *group, kmsg.LeaveGroupRequestMember) (string, *failure) {
-	return "", refuse(kerr.UnknownMemberID)
-}
-
-func (c *share) afterLeave(*Shard, *group) {}
-
-func (c *share) writes(req kmsg.Request) bool {
-	switch req.(type) {
-	case *kmsg.SyncGroupRequest, *kmsg.HeartbeatRequest:
-		return false
-	}
-	return true
-}
-
-// subscriptions implements kind. A share group has no committed offsets that it could protect.
-func (c *share) subscriptions() (subscribes func(topic string) bool, known bool) {
-	return c.readTopics(), true
-}
-
-func (c *share) readTopics() func(topic string) bool { return contains(nil) }
-
-func (c *share) emptySince() (ms int64, counts bool) { return 0, false }
-
-// checkCommit and checkFetch refuse committed offsets, which a share group does not have.
-func (c *share) checkCommit(by committer) (partitionCheck, *failure) {
-	return nil, noConsumerGroup(by.group)
-}
-
-func (c *share) checkFetch(want *kmsg.OffsetFetchRequestGroup) *failure {
-	return noConsumerGroup(want.Group)
-}
-
 func noConsumerGroup(id string) *failure {
 	return fail(kerr.GroupIDNotFound, "Group %s is not a consumer group.", id)
 }
-
-// commitAllowed implements kind: only heartbeats keep members alive.
-func (c *share) commitAllowed(*Shard, *group, string) {}
 
 // loaded implements kind: it starts the members' sessions, and continues what was begun with share
 // coordinators.

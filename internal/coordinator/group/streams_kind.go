@@ -16,12 +16,12 @@ import (
 
 const streamsProtocol = "streams" // the protocol type of streams groups
 
-func (c *streams) name() string         { return "streams" }
-func (c *streams) protocolName() string { return streamsProtocol }
-func (c *streams) empty() bool          { return len(c.members) == 0 }
-func (c *streams) expires() bool        { return c.empty() }
-func (c *streams) forgettable() bool    { return false } // it has records
-func (c *streams) weight() int          { return c.bytes }
+func (c *streams) listed() (name, protocol, state string) {
+	return "streams", streamsProtocol, c.stateName()
+}
+func (c *streams) empty() bool   { return len(c.members) == 0 }
+func (c *streams) expires() bool { return c.empty() }
+func (c *streams) weight() int   { return c.bytes }
 
 func (c *streams) weightOf(id string) int {
 	if m := c.members[id]; m != nil {
@@ -47,43 +47,6 @@ func (c *streams) stateName() string {
 	return "Stable"
 }
 
-// join answers a JoinGroup: a streams group without members becomes a classic one, otherwise the
-// member does not fit.
-func (c *streams) join(s *Shard, g *group, j joining) {
-	switch {
-	case !c.empty():
-		s.refuseJoin(j.parked(), j.req.MemberID, kerr.InconsistentGroupProtocol)
-	case j.req.MemberID != "":
-		s.refuseJoin(j.parked(), j.req.MemberID, kerr.UnknownMemberID)
-	default:
-		c.removeRecords(s, g)
-		g.kind.join(s, g, j) // the group is a classic one now
-	}
-}
-
-// sync, heartbeat and leave refuse the requests of the classic protocol: no member uses it.
-func (c *streams) sync(s *Shard, _ *group, p parked, _ Viewer, _ *kmsg.SyncGroupRequest) {
-	s.answerSync(p, nil, kerr.InconsistentGroupProtocol, nil)
-}
-
-func (c *streams) heartbeat(*Shard, *group, *kmsg.HeartbeatRequest) *failure {
-	return refuse(kerr.UnknownMemberID)
-}
-
-func (c *streams) leave(*Shard, *group, kmsg.LeaveGroupRequestMember) (string, *failure) {
-	return "", refuse(kerr.UnknownMemberID)
-}
-
-func (c *streams) afterLeave(*Shard, *group) {}
-
-func (c *streams) writes(req kmsg.Request) bool {
-	switch req.(type) {
-	case *kmsg.SyncGroupRequest, *kmsg.HeartbeatRequest:
-		return false
-	}
-	return true
-}
-
 func (c *streams) subscriptions() (subscribes func(topic string) bool, known bool) {
 	return c.readTopics(), true
 }
@@ -100,8 +63,6 @@ func (c *streams) readTopics() func(topic string) bool {
 	}
 	return contains(read)
 }
-
-func (c *streams) emptySince() (ms int64, counts bool) { return 0, false }
 
 // checkCommit lets a member commit in an earlier epoch than its own for partitions whose task it
 // has owned since then.
@@ -165,9 +126,6 @@ func (c *streams) checkFetch(req *kmsg.OffsetFetchRequestGroup) *failure {
 	}
 	return nil
 }
-
-// commitAllowed implements kind: only heartbeats keep members alive.
-func (c *streams) commitAllowed(*Shard, *group, string) {}
 
 // loaded implements kind: it starts the members' sessions. The wait for members of a new group is
 // over, and every member asks for the endpoints again: their epoch starts at the time of the load,

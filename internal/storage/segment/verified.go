@@ -24,7 +24,7 @@ import (
 type verified struct {
 	clock func() time.Duration // monotonic
 	mu    sync.Mutex
-	slots []stretch // nil until the first add
+	pages [verifiedSlots / verifiedPage]*[verifiedPage]stretch // each nil until the first add
 }
 
 // stretch is a range of verified bytes.
@@ -41,6 +41,9 @@ const (
 	// verifiedSlots times verifiedBlock is the most that is remembered: 4 GiB, in 1.3 MiB of
 	// memory.
 	verifiedSlots = 32 << 10
+	// verifiedPage is how many slots are allocated at once, for blocks that follow each other: a
+	// log directory with a few small segments has no use for the others.
+	verifiedPage = 256
 	// verifiedFor is how long bytes count as verified. Within it, bytes may leave the page cache
 	// and return, read by another reader, without being verified again. (Those that are not in the
 	// page cache when they are needed are verified.)
@@ -65,8 +68,18 @@ func stopwatch() func() time.Duration {
 	return func() time.Duration { return time.Since(begin) }
 }
 
+// slot returns the slot of a block; nil if its page has none yet. The caller must hold mu.
 func (v *verified) slot(content uint64, pos int64) *stretch {
-	return &v.slots[(content*0x9e3779b1+uint64(pos)/verifiedBlock)%verifiedSlots]
+	page, at := v.place(content, pos)
+	if *page == nil {
+		return nil
+	}
+	return &(*page)[at]
+}
+
+func (v *verified) place(content uint64, pos int64) (page **[verifiedPage]stretch, at uint64) {
+	slot := (content*0x9e3779b1 + uint64(pos)/verifiedBlock) % verifiedSlots
+	return &v.pages[slot/verifiedPage], slot % verifiedPage
 }
 
 // add records that the batches in [from, to) are verified. They begin in one block. next is the
@@ -75,10 +88,11 @@ func (v *verified) add(content uint64, from, to, next int64) {
 	now := v.clock()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.slots == nil {
-		v.slots = make([]stretch, verifiedSlots)
+	page, at := v.place(content, from)
+	if *page == nil {
+		*page = new([verifiedPage]stretch)
 	}
-	e, fresh := v.slot(content, from), stretch{content, from, to, next, now}
+	e, fresh := &(*page)[at], stretch{content, from, to, next, now}
 	more := e.from < from || e.to > to
 	if more && e.known(content, now) && from <= e.to && e.from <= to { // they touch
 		fresh.from, fresh.at = min(from, e.from), e.at
@@ -98,10 +112,7 @@ func (e *stretch) known(content uint64, now time.Duration) bool {
 func (v *verified) drop(content uint64, pos int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.slots == nil {
-		return
-	}
-	if e := v.slot(content, pos); e.content == content {
+	if e := v.slot(content, pos); e != nil && e.content == content {
 		*e = stretch{}
 	}
 }
@@ -113,9 +124,9 @@ func (v *verified) until(content uint64, pos, max, limit int64) (to, next int64)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	to, next = pos, -1
-	for v.slots != nil {
+	for {
 		e := v.slot(content, to)
-		if !e.known(content, now) || e.from > to || e.to <= to || e.to-pos > max || e.next > limit {
+		if e == nil || !e.known(content, now) || e.from > to || e.to <= to || e.to-pos > max || e.next > limit {
 			break
 		}
 		to, next = e.to, e.next

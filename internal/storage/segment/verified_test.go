@@ -115,3 +115,26 @@ func TestStretchesOfTwoReadersMeet(t *testing.T) {
 		t.Errorf("verified up to %d after the time", to)
 	}
 }
+
+// What a few small segments need is a small part of the table.
+func TestTheTableGrowsWithWhatItRemembers(t *testing.T) {
+	v := &verified{clock: func() time.Duration { return 0 }}
+	pages := func() (n int) {
+		for _, p := range v.pages {
+			if p != nil {
+				n++
+			}
+		}
+		return n
+	}
+	for content := range uint64(3) {
+		if to, _ := v.until(content+1, 0, math.MaxInt64, math.MaxInt64); to != 0 {
+			t.Errorf("an empty table knows %d bytes", to)
+		}
+		v.drop(content+1, 0)
+		if n := pages(); n != int(content) {
+			t.Fatalf("%d pages for %d segments", n, content)
+		}
+		v.add(content+1, 0, 500, 1)
+	}
+}

@@ -50,12 +50,7 @@ func (x *examination) consumers(ctx context.Context) error {
 
 // progress returns the state of groups. It omits groups that were deleted in the meantime.
 func (x *examination) progress(ctx context.Context, names []string) map[string]group.Progress {
-	all := map[string]group.Progress{}
-	for _, name := range names {
-		if s, err := group.Describe(ctx, x.a, x.adm, name); err == nil {
-			all[name] = s
-		}
-	}
+	all, _ := group.DescribeAll(ctx, x.a, x.adm, names)
 	return all
 }
 
