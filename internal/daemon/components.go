@@ -258,7 +258,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		Groups: r.coordinators.Groups, Transactions: r.coordinators.Transactions.Service, Shares: r.coordinators.Shares,
 		ShareStates: r.coordinators.Desk, Operators: r.coordinators.Desk, Letters: r.coordinators.Letters,
 		Coordinators: r.coordinators.Exchange, Exchange: r.coordinators.Exchange, Gate: r.coordinators.Gate,
-		Rules: r.guard.Rules, Quotas: r.guard.Quotas, Report: b.health.Last, Telemetry: r.telemetry,
+		Rules: r.guard.Rules, Quotas: r.guard.Quotas, Report: b.report, Telemetry: r.telemetry,
 		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level,
 		Tunnel: r.member.tunnels(), Lease: r.member.Lease, ProduceBytes: b.budgets.Produce,
 	}

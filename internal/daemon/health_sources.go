@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/exit"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/memory"
 	"github.com/chronik-io/chronik/internal/metrics"
@@ -72,6 +73,13 @@ func (b *Broker) Status() string {
 		line += "; " + weak
 	}
 	return line
+}
+
+// report returns the health report for clients of a broker that serves them.
+func (b *Broker) report() *health.Report {
+	r, server := b.health.Last(), b.components.server.Load()
+	r.Load = observe.Load(b.components.network, b.components.requests, b.components.measured, server.Stats().Connections)
+	return r
 }
 
 // Moves grows with every sign of progress of the start.

@@ -54,6 +54,18 @@ type Other struct {
 	Omitted int    `json:"omitted"` // findings that the report leaves out
 }
 
+// Load is what a broker does, as counters since its start. Two samples give rates.
+type Load struct {
+	Connections int     `json:"connections"` // open now
+	Requests    float64 `json:"requests"`
+	BytesIn     float64 `json:"bytesIn"`
+	BytesOut    float64 `json:"bytesOut"`
+	Syncs       float64 `json:"syncs"`       // fdatasync calls of its journals
+	SyncSeconds float64 `json:"syncSeconds"` // their duration
+	CPUSeconds  float64 `json:"cpuSeconds"`
+	MemoryBytes float64 `json:"memoryBytes"` // resident
+}
+
 // Add adds what other brokers report, sorted by broker. Findings that follow from the metadata are
 // the same everywhere, and are not repeated: they are those of this broker, or if it knows no
 // present metadata, of the first that does. Reports that are not current add no findings. Ready

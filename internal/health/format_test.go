@@ -15,7 +15,8 @@ func TestFormatIsFixed(t *testing.T) {
 		Findings: []Finding{{Broker: 3, Check: "space", Severity: Bad, Subject: "disk of /a", Problem: "p", Works: "w", Remedy: "r",
 			Since: at, NotReady: true}},
 		Omitted: 1, Checks: []Examined{{Name: "space", Doc: "d", Saw: []string{"s"}}},
-		Brokers: []Other{{Broker: 2, Version: "v", At: at, Current: true, Ready: true, Phase: "p", Omitted: 2}}}
+		Brokers: []Other{{Broker: 2, Version: "v", At: at, Current: true, Ready: true, Phase: "p", Omitted: 2}},
+		Load:    &Load{Connections: 1, Requests: 2, BytesIn: 3, BytesOut: 4, Syncs: 5, SyncSeconds: 6, CPUSeconds: 7, MemoryBytes: 8}}
 	text, err := r.Encode(MaxBytes)
 	must.OK(t, err)
 	golden.File(t, "testdata/report.json", string(text), "go test ./internal/health -run FormatIsFixed")

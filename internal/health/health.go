@@ -106,6 +106,8 @@ type Report struct {
 	Checks   []Examined `json:"checks"`
 	// Brokers are the other brokers of the cluster, by id; empty in a report without Add.
 	Brokers []Other `json:"brokers"`
+	// Load is what the broker does; nil if it was not asked for, or serves no clients.
+	Load *Load `json:"load,omitempty"`
 }
 
 // Sort orders findings, worst first; those of the same severity keep their order.

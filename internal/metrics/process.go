@@ -21,6 +21,28 @@ func NewRegistry() *prometheus.Registry {
 	return reg
 }
 
+// Use returns the processor time of the process in seconds, and its resident memory in bytes. They
+// are 0 if the system does not show them.
+func Use() (cpu, resident float64) {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	families, err := reg.Gather()
+	if err != nil {
+		return 0, 0
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			switch f.GetName() {
+			case "process_cpu_seconds_total":
+				cpu = m.GetCounter().GetValue()
+			case "process_resident_memory_bytes":
+				resident = m.GetGauge().GetValue()
+			}
+		}
+	}
+	return cpu, resident
+}
+
 // NewProcess creates the metrics and registers them; reg may be nil. version is the output of
 // `chronikd version`.
 func NewProcess(reg prometheus.Registerer, version string) *Process {

@@ -78,6 +78,7 @@ try '^timeout +20s +context mine$' context show
 try 'context mine is now the current one' context use mine
 try 'context mine deleted' context delete mine
 try '.' version
+try '^BROKER ' top
 # It needs an admin port, which it says with a 2.
 echo debug waits >>"$CALLED"
 rc=0

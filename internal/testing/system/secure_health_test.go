@@ -34,7 +34,7 @@ func (c *securedNodes) ask(ctx context.Context, i int, answer any, args ...strin
 }
 
 // Each broker of a secured cluster reports what every broker finds, without an admin port: here
-// that a new certificate of the third is not used.
+// that a new certificate of the third is not used. top shows all brokers.
 func TestEveryBrokerOfASecuredClusterHasTheFindingsOfAll(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts many processes")
@@ -58,5 +58,13 @@ func TestEveryBrokerOfASecuredClusterHasTheFindingsOfAll(t *testing.T) {
 			}
 			return fmt.Sprintf("broker %d reports %+v", i+1, answer.Findings)
 		})
+	}
+	var rates struct {
+		Brokers []struct{ RequestsPerSecond *float64 }
+	}
+	must.OK(t, c.ask(t.Context(), 0, &rates, "top", "--interval", "100ms"))
+	if len(rates.Brokers) != 3 || rates.Brokers[0].RequestsPerSecond == nil || rates.Brokers[1].RequestsPerSecond == nil ||
+		rates.Brokers[2].RequestsPerSecond == nil {
+		t.Errorf("top: %+v", rates.Brokers)
 	}
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 	"github.com/chronik-io/chronik/internal/tools/ctl/quota"
 	"github.com/chronik-io/chronik/internal/tools/ctl/records"
+	"github.com/chronik-io/chronik/internal/tools/ctl/top"
 	"github.com/chronik-io/chronik/internal/tools/ctl/topic"
 	"github.com/chronik-io/chronik/internal/tools/ctl/txn"
 	"github.com/chronik-io/chronik/internal/tools/ctl/user"
@@ -78,7 +79,7 @@ func Root(a *app.App) *cobra.Command {
 		topic.New(a), configs, group.New(a), txn.New(a), acl.New(a), user.New(a), quota.New(a), cert.New(a),
 		records.NewProduce(a), records.NewConsume(a),
 		cluster.NewBroker(a), cluster.New(a),
-		cluster.NewAPIVersions(a), cluster.NewProfile(a), cluster.NewDebug(a, runner(a)), logs.New(a),
+		cluster.NewAPIVersions(a), cluster.NewProfile(a), top.New(a), cluster.NewDebug(a, runner(a)), logs.New(a),
 		contextCommand(a), versionCommand(a))
 	root.Long = "chronikctl administers chronik, and any other broker that speaks the Kafka protocol. " +
 		"The broker's address comes from flags, else from variables (CHRONIKCTL_BROKERS for --brokers), else from a context in the\n" +
@@ -115,7 +116,7 @@ func Root(a *app.App) *cobra.Command {
 		"cordon":              "chronikctl broker maintain ID prepares a broker for a restart",
 		"decommission":        "chronikctl broker drain ID moves its replicas away, broker unregister ID removes it",
 		"security":            "chronikctl user, acl and cert do that",
-		"server":              "chronikctl cluster health lists what is wrong",
+		"server":              "chronikctl cluster health lists what is wrong, top shows the load",
 		"edit":                "chronikctl config set changes configs",
 		"bench":               "chronik-bench measures a broker",
 		"backup":              backups,

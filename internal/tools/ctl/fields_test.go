@@ -78,7 +78,7 @@ func TestDocsListTheFieldsOfJSON(t *testing.T) {
 		"broker describe 1", "cluster describe", "cluster health", "api-versions",
 		"profile list", "profile show sync", "profile explain orders", "context list", "context show", "debug waits",
 		"log verify --dir DATA", "log dump checkpoint --dir DATA", "log dump journal --dir DATA", "log dump segments --dir DATA",
-		"version",
+		"top --interval 100ms", "version",
 	} {
 		f := &fields{below: map[string]*fields{}}
 		d := json.NewDecoder(strings.NewReader(run(line + " -o json")))

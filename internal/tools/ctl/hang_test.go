@@ -141,7 +141,7 @@ func TestEveryCommandEndsWhereABrokerHangs(t *testing.T) {
 		"group export --all",
 		"produce a", "produce a --acks 1", "consume a", "consume a --count 1", "consume a --group g",
 		"consume a --group g --group-protocol consumer",
-		"broker describe 1", "cluster describe", "cluster health", "profile explain a",
+		"broker describe 1", "cluster describe", "cluster health", "profile explain a", "top --interval 100ms",
 		"debug bundle --interval 100ms --file " + filepath.Join(t.TempDir(), "b.tar.gz"),
 		"LATER consume a", "LATER consume a --count 1", "LATER topic list -o wide", "LATER topic delete a --yes",
 	} {

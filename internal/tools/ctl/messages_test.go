@@ -62,6 +62,7 @@ func misspelt() [][]string {
 		{"", "topic", "lst"},
 		{"", "help", "nothing"},
 		{"", "topic", "lits"},
+		{"", "top", "--interval", "1ms"},
 		{"", "debug", "bundle", "--dir", "/nowhere/at/all"},
 		{"", "debug", "bundle", "--file", "/nowhere/at/all/b.tar.gz"},
 		{"", "consume", "a", "--offset", "end"},

@@ -3,9 +3,20 @@ package app
 import (
 	"context"
 	"net/url"
+	"strconv"
 
 	"github.com/chronik-io/chronik/internal/view"
 )
+
+// Connections returns the open connections, at most the 10,000 oldest.
+func (p *AdminPort) Connections(ctx context.Context) (*view.Connections, error) {
+	var answer view.Connections
+	q := url.Values{"limit": {strconv.Itoa(view.MaxConnections)}}
+	if err := p.get(ctx, "/v1/connections?"+q.Encode(), &answer); err != nil {
+		return nil, err
+	}
+	return &answer, nil
+}
 
 // Brokers returns the registered brokers with their states.
 func (p *AdminPort) Brokers(ctx context.Context) ([]view.Broker, error) {

@@ -80,6 +80,7 @@ func (k *collector) online(ctx context.Context) []bundleMember {
 	command("topics.json", "topic", "list", "--internal")
 	members = append(members, k.partitions())
 	command("groups.json", "group", "describe", "--all")
+	command("rates.json", "top", "--internal", "--interval="+k.interval.String())
 	for _, id := range k.brokers(ctx) {
 		command("broker-"+id+".json", "broker", "describe", id)
 		command("config-broker-"+id+".json", "config", "get", "broker", id)

@@ -50,7 +50,12 @@ func (x *examination) consumers(ctx context.Context) error {
 
 // progress returns the state of groups. It omits groups that were deleted in the meantime.
 func (x *examination) progress(ctx context.Context, names []string) map[string]group.Progress {
-	all, _ := group.DescribeAll(ctx, x.a, x.adm, names)
+	all := map[string]group.Progress{}
+	for _, name := range names {
+		if s, err := group.Describe(ctx, x.a, x.adm, name); err == nil {
+			all[name] = s
+		}
+	}
 	return all
 }
 

@@ -92,6 +92,15 @@ type Progress struct {
 	Committed int64 // sum of all committed offsets: it grows while the group reads
 }
 
+// Describe returns the position of a group.
+func Describe(ctx context.Context, a *app.App, adm *kadm.Client, name string) (Progress, error) {
+	d, err := load(ctx, a, adm, name)
+	if err != nil {
+		return Progress{}, err
+	}
+	return d.standing(), nil
+}
+
 // DescribeAll returns the positions of groups. Each name is in found or in failed.
 func DescribeAll(ctx context.Context, a *app.App, adm *kadm.Client, names []string) (found map[string]Progress, failed map[string]error) {
 	found = map[string]Progress{}
