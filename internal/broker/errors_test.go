@@ -139,7 +139,7 @@ func TestAnUnknownErrorIsNeverSuccess(t *testing.T) {
 }
 
 func TestATableLineIsReachable(t *testing.T) {
-	for _, line := range codes() {
+	for _, line := range codes {
 		if got := kafkaError(line.err); got != line.code {
 			t.Errorf("%v: %v, want %v: an earlier line hides it", line.err, got, line.code)
 		}

@@ -261,31 +261,45 @@ func (m *member) changed(p *fetchPartition) bool {
 }
 
 // create makes a session of the partitions that a request named; nil if there is no space for it.
+// Its partitions are counted under the lock of all sessions, and filled in under its own, since
+// they may be many.
 func (c *sessions) create(by owner, byTopic bool, parts []fetchPartition, now time.Time) *session {
-	s := &session{owner: by, byTopic: byTopic, created: now, lastUsed: now, epoch: 1, members: make(map[memberKey]*member, len(parts))}
 	if c.slots == 0 || len(parts) > c.limit || slices.ContainsFunc(parts,
 		func(p fetchPartition) bool { return p.partitionRequest.topic.tooLong() }) {
 		return nil // and none is evicted for it
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for len(c.byID) >= c.slots || c.parts+len(parts) > c.limit {
-		if !c.evictLocked(len(parts), now) {
-			return nil
-		}
+	s := &session{owner: by, byTopic: byTopic, created: now, lastUsed: now, epoch: 1}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !c.enter(s, len(parts), now) {
+		return nil
 	}
+	s.members = make(map[memberKey]*member, len(parts))
 	for i := range parts {
 		s.add(parts[i].partitionRequest)
 		s.members[memberKey{parts[i].topicRef(), parts[i].index}].changed(&parts[i])
+	}
+	return s
+}
+
+// enter gives a session of size partitions, which are all different, its place and its id, and
+// reports whether there is space for it.
+func (c *sessions) enter(s *session, size int, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.byID) >= c.slots || c.parts+size > c.limit {
+		if !c.evictLocked(size, now) {
+			return false
+		}
 	}
 	for s.id == 0 || c.byID[s.id] != nil {
 		s.id = rand.Int32N(math.MaxInt32)
 	}
 	c.byID[s.id] = s
 	s.elem = c.used.PushBack(s)
-	s.counted = len(s.members)
-	c.parts += s.counted
-	return s
+	s.counted = size
+	c.parts += size
+	return true
 }
 
 // evictLocked removes a session in favor of one with size partitions, and reports whether it
