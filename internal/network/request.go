@@ -100,17 +100,25 @@ func (r *Request) encode(resp interface{ AppendTo(dst []byte) []byte }) {
 		return
 	}
 	var prefix [protocol.MaxResponsePrefix]byte // overwritten when the length is known
-	scratch := bufpool.GetScratch()
+	scratch := r.conn.srv.opts.Pool.Scratch()
 	b := resp.AppendTo(append(scratch.Bytes(), prefix[:r.prefixLen()]...))
 	if len(b) <= bufpool.SmallScratch {
 		r.head = append(r.head[:0], b...)
-		scratch.Small(b)
+		scratch.Release(b)
 	} else {
 		r.head, r.large = scratch.Hold(b), scratch
 	}
 	r.outSize = len(r.head)
 	r.prefix(r.head[:0], r.outSize-r.prefixLen())
 	r.complete()
+}
+
+// Length returns how many bytes a response of kmsg has. It encodes it.
+func (r *Request) Length(resp protocol.Response) int {
+	scratch := r.conn.srv.opts.Pool.Scratch()
+	b := resp.AppendTo(scratch.Bytes())
+	defer scratch.Release(b)
+	return len(b)
 }
 
 // RespondRaw answers with a body that consists of parts, which are written without a copy. They
@@ -330,7 +338,7 @@ func (r *Request) recycle(s *Server) {
 		r.release()
 	}
 	if r.large != nil {
-		r.large.Release()
+		r.large.Release(r.head)
 	}
 	if bufpool.Invariants {
 		return // not reused, so that a handler that answers through it again is detected
