@@ -346,6 +346,7 @@ func TestSmallRequestsDoNotWaitForLargeOnes(t *testing.T) {
 				}
 				for i := range int32(50) {
 					c := f.pipe.dial()
+					must(t, c.SetDeadline(time.Now().Add(time.Minute))) // passes when all goroutines wait
 					c.sendAsync(frame(key, 3, i, make([]byte, 2000+int(i)*1200)))
 					c.want(t, i)
 					c.Close()
