@@ -109,11 +109,16 @@ func TestBudgetForgetsWhoGaveUp(t *testing.T) {
 func TestASplitBudgetHasTwoQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewSplitBudget(800, 50)
-		var admitted []int64
+		var (
+			mu       sync.Mutex
+			admitted []int64
+		)
 		acquire := func(n int64) {
 			go func() {
 				if b.Acquire(t.Context(), n) == nil {
+					mu.Lock()
 					admitted = append(admitted, n)
+					mu.Unlock()
 				}
 			}()
 			synctest.Wait()
