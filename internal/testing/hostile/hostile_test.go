@@ -170,7 +170,8 @@ func TestFaultsNameTheBound(t *testing.T) {
 	r.Before--
 	r.During = map[string]Latency{"p": {N: 100, P99: 61 * ms}, "q": {N: 100, P99: 51 * ms, Failed: 1, Failure: io.EOF}}
 	faults := strings.Join(r.Faults(99<<20), "\n")
-	for _, want := range []string{"100 MiB resident", "more resident at the peak", "held during", "kept 0s after", "p took 61ms (p99, limit 60ms",
+	for _, want := range []string{"100 MiB resident", "more resident at the peak", "held during",
+		"kept 0s after", "p took 61ms (p99, limit 60ms",
 		"q took 51ms (p99, limit 50ms", "q failed 1 of 100 times, first with: EOF"} {
 		if !strings.Contains(faults, want) {
 			t.Errorf("no %q in:\n%s", want, faults)

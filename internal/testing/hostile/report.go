@@ -18,8 +18,8 @@ type Result struct {
 	// Before, Peak and After are resident: before the attack, the maximum, and after its
 	// connections were closed.
 	Before, Peak, After int64
-	// Held is the growth of the heap and the unread answers while the connections were open; Kept is
-	// the rest of it when Waited had passed since they were closed.
+	// Held is the growth of the heap and the unread answers while the connections were open; Kept
+	// is the rest of it when Waited had passed since they were closed.
 	Held, Kept int64
 	Waited     time.Duration
 	// Disk is how much the data directory grew, and Scrape the size of a scrape of /metrics while
