@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"container/list"
 	"math"
 	"math/rand/v2"
@@ -287,10 +288,8 @@ func (c *sessions) create(by owner, byTopic bool, parts []fetchPartition, now ti
 func (c *sessions) enter(s *session, size int, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.byID) >= c.slots || c.parts+size > c.limit {
-		if !c.evictLocked(size, now) {
-			return false
-		}
+	if !c.makeSpaceLocked(size, now) {
+		return false
 	}
 	for s.id == 0 || c.byID[s.id] != nil {
 		s.id = rand.Int32N(math.MaxInt32)
@@ -302,25 +301,36 @@ func (c *sessions) enter(s *session, size int, now time.Time) bool {
 	return true
 }
 
-// evictLocked removes a session in favor of one with size partitions, and reports whether it
-// could.
-func (c *sessions) evictLocked(size int, now time.Time) bool {
-	front := c.used.Front()
-	if front == nil {
-		return false
-	}
-	if s := front.Value.(*session); now.Sub(s.lastUsed) > evictAfter {
+// makeSpaceLocked removes sessions in favor of one with size partitions, and reports whether there
+// is space for it. It looks at each session once, since every fetch with a session waits meanwhile.
+func (c *sessions) makeSpaceLocked(size int, now time.Time) bool {
+	lacks := func(sessions, parts int) bool { return sessions >= c.slots || parts+size > c.limit }
+	for e := c.used.Front(); e != nil && lacks(len(c.byID), c.parts); e = c.used.Front() {
+		s := e.Value.(*session)
+		if now.Sub(s.lastUsed) <= evictAfter {
+			break
+		}
 		c.removeLocked(s)
+	}
+	if !lacks(len(c.byID), c.parts) {
 		return true
 	}
-	var least *session
+	var small []*session
+	left := c.parts // without the small ones
 	for _, s := range c.byID {
-		if now.Sub(s.created) > evictAfter && s.counted < size && (least == nil || s.counted < least.counted) {
-			least = s
+		if now.Sub(s.created) > evictAfter && s.counted < size {
+			small = append(small, s)
+			left -= s.counted
 		}
 	}
-	c.removeLocked(least)
-	return least != nil
+	if lacks(len(c.byID)-len(small), left) {
+		return false // and none of these is evicted for it
+	}
+	slices.SortFunc(small, func(a, b *session) int { return cmp.Compare(a.counted, b.counted) })
+	for i := 0; lacks(len(c.byID), c.parts); i++ {
+		c.removeLocked(small[i])
+	}
+	return true
 }
 
 // touch records that a session was used, and its number of members. It removes a session that
