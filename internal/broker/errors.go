@@ -22,55 +22,50 @@ var errTimedOut = errors.New("timed out")
 
 // codes maps the errors that the called packages return to those of the protocol. It is searched in
 // order; the first match counts.
-func codes() []struct {
+var codes = []struct {
 	err  error
 	code *kerr.Error
-} {
-	return []struct {
-		err  error
-		code *kerr.Error
-	}{
-		// First, because a coordinator's error may match that of its log, which members don't
-		// expect: with NOT_ENOUGH_REPLICAS or FENCED_LEADER_EPOCH they end.
-		{coordinator.ErrNotCoordinator, kerr.NotCoordinator},
-		{coordinator.ErrLoading, kerr.CoordinatorLoadInProgress},
-		{coordinator.ErrRefused, kerr.CoordinatorNotAvailable},
-		{coordinator.ErrBusy, kerr.CoordinatorLoadInProgress}, // every client backs off on this code
-		{errTimedOut, kerr.RequestTimedOut},
-		{replica.ErrTimedOut, kerr.RequestTimedOut},
-		{replica.ErrUnknownPartition, kerr.UnknownTopicOrPartition},
-		{replica.ErrOffline, kerr.KafkaStorageError},
-		{replica.ErrDeleted, kerr.UnknownTopicOrPartition}, // it matches ErrNotLeader too
-		{replica.ErrNotLeader, kerr.NotLeaderForPartition},
-		{replica.ErrFencedEpoch, kerr.FencedLeaderEpoch},
-		{replica.ErrUnknownEpoch, kerr.UnknownLeaderEpoch},
-		{replica.ErrNotEnoughReplicas, kerr.NotEnoughReplicas},
-		{replica.ErrNotEnoughReplicasAfterAppend, kerr.NotEnoughReplicasAfterAppend},
-		{replica.ErrOffsetNotAvailable, kerr.OffsetNotAvailable},
-		{replica.ErrPolicy, kerr.PolicyViolation},
-		{storage.ErrOffsetOutOfRange, kerr.OffsetOutOfRange},
-		{storage.ErrCorrupt, kerr.CorruptMessage},
-		// A closed log was deleted, or its broker is stopping: clients look for the leader again.
-		{storage.ErrClosed, kerr.NotLeaderForPartition},
-		{storage.ErrFencedEpoch, kerr.NotLeaderForPartition},
-		{storage.ErrFailed, kerr.KafkaStorageError},
-		{storage.ErrLowSpace, kerr.KafkaStorageError}, // clients treat it as temporary and retry
-		{storage.ErrOutOfOrderSequence, kerr.OutOfOrderSequenceNumber},
-		{storage.ErrInvalidProducerEpoch, kerr.InvalidProducerEpoch},
-		{storage.ErrTransactionOpen, kerr.InvalidTxnState},
-		{storage.ErrUnverified, kerr.InvalidTxnState},
-		{storage.ErrTooManyTransactions, kerr.NotEnoughReplicas}, // clients retry; other transactions end meanwhile
-		{storage.ErrCoordinatorFenced, kerr.TransactionCoordinatorFenced},
-		{storage.ErrForeignMarker, kerr.InvalidRequest}, // no coordinator would send it
-		{metadata.ErrClosed, kerr.NotLeaderForPartition},
-		{metadata.ErrUnavailable, kerr.RequestTimedOut},
-		{metadata.ErrUnknown, kerr.RequestTimedOut},
-		{metadata.ErrConflict, kerr.RequestTimedOut}, // with too many others at the same time; nothing was changed
-		// NOT_CONTROLLER would make clients look for another controller, and no broker answers it.
-		{controller.ErrNotController, kerr.RequestTimedOut},
-		{context.Canceled, kerr.NotLeaderForPartition},
-		{context.DeadlineExceeded, kerr.RequestTimedOut},
-	}
+}{
+	// First, because a coordinator's error may match that of its log, which members don't
+	// expect: with NOT_ENOUGH_REPLICAS or FENCED_LEADER_EPOCH they end.
+	{coordinator.ErrNotCoordinator, kerr.NotCoordinator},
+	{coordinator.ErrLoading, kerr.CoordinatorLoadInProgress},
+	{coordinator.ErrRefused, kerr.CoordinatorNotAvailable},
+	{coordinator.ErrBusy, kerr.CoordinatorLoadInProgress}, // every client backs off on this code
+	{errTimedOut, kerr.RequestTimedOut},
+	{replica.ErrTimedOut, kerr.RequestTimedOut},
+	{replica.ErrUnknownPartition, kerr.UnknownTopicOrPartition},
+	{replica.ErrOffline, kerr.KafkaStorageError},
+	{replica.ErrDeleted, kerr.UnknownTopicOrPartition}, // it matches ErrNotLeader too
+	{replica.ErrNotLeader, kerr.NotLeaderForPartition},
+	{replica.ErrFencedEpoch, kerr.FencedLeaderEpoch},
+	{replica.ErrUnknownEpoch, kerr.UnknownLeaderEpoch},
+	{replica.ErrNotEnoughReplicas, kerr.NotEnoughReplicas},
+	{replica.ErrNotEnoughReplicasAfterAppend, kerr.NotEnoughReplicasAfterAppend},
+	{replica.ErrOffsetNotAvailable, kerr.OffsetNotAvailable},
+	{replica.ErrPolicy, kerr.PolicyViolation},
+	{storage.ErrOffsetOutOfRange, kerr.OffsetOutOfRange},
+	{storage.ErrCorrupt, kerr.CorruptMessage},
+	// A closed log was deleted, or its broker is stopping: clients look for the leader again.
+	{storage.ErrClosed, kerr.NotLeaderForPartition},
+	{storage.ErrFencedEpoch, kerr.NotLeaderForPartition},
+	{storage.ErrFailed, kerr.KafkaStorageError},
+	{storage.ErrLowSpace, kerr.KafkaStorageError}, // clients treat it as temporary and retry
+	{storage.ErrOutOfOrderSequence, kerr.OutOfOrderSequenceNumber},
+	{storage.ErrInvalidProducerEpoch, kerr.InvalidProducerEpoch},
+	{storage.ErrTransactionOpen, kerr.InvalidTxnState},
+	{storage.ErrUnverified, kerr.InvalidTxnState},
+	{storage.ErrTooManyTransactions, kerr.NotEnoughReplicas}, // clients retry; other transactions end meanwhile
+	{storage.ErrCoordinatorFenced, kerr.TransactionCoordinatorFenced},
+	{storage.ErrForeignMarker, kerr.InvalidRequest}, // no coordinator would send it
+	{metadata.ErrClosed, kerr.NotLeaderForPartition},
+	{metadata.ErrUnavailable, kerr.RequestTimedOut},
+	{metadata.ErrUnknown, kerr.RequestTimedOut},
+	{metadata.ErrConflict, kerr.RequestTimedOut}, // with too many others at the same time; nothing was changed
+	// NOT_CONTROLLER would make clients look for another controller, and no broker answers it.
+	{controller.ErrNotController, kerr.RequestTimedOut},
+	{context.Canceled, kerr.NotLeaderForPartition},
+	{context.DeadlineExceeded, kerr.RequestTimedOut},
 }
 
 // codeByID is code for requests that name their topics by id: a deleted topic gets the error that
@@ -141,7 +136,7 @@ func kafkaError(err error) *kerr.Error {
 	case errors.As(err, &direct):
 		return direct
 	}
-	for _, c := range codes() {
+	for _, c := range codes {
 		if errors.Is(err, c.err) {
 			return c.code
 		}

@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -139,9 +140,26 @@ func TestAnUnknownErrorIsNeverSuccess(t *testing.T) {
 }
 
 func TestATableLineIsReachable(t *testing.T) {
-	for _, line := range codes() {
+	for _, line := range codes {
 		if got := kafkaError(line.err); got != line.code {
 			t.Errorf("%v: %v, want %v: an earlier line hides it", line.err, got, line.code)
 		}
+	}
+}
+
+// A request may name a hundred thousand partitions that are not there, each with an error.
+func TestACodeCostsLittle(t *testing.T) {
+	err := fmt.Errorf("t-0: %w", replica.ErrUnknownPartition)
+	const n = 1000
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range n {
+		if c := code(err); c != kerr.UnknownTopicOrPartition.Code {
+			t.Fatalf("code %d", c)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / n; each > 64 {
+		t.Errorf("the code of an error takes %d bytes", each)
 	}
 }

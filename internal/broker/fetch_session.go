@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"container/list"
 	"math"
 	"math/rand/v2"
@@ -261,52 +262,75 @@ func (m *member) changed(p *fetchPartition) bool {
 }
 
 // create makes a session of the partitions that a request named; nil if there is no space for it.
+// Its partitions are counted under the lock of all sessions, and filled in under its own, since
+// they may be many.
 func (c *sessions) create(by owner, byTopic bool, parts []fetchPartition, now time.Time) *session {
-	s := &session{owner: by, byTopic: byTopic, created: now, lastUsed: now, epoch: 1, members: make(map[memberKey]*member, len(parts))}
 	if c.slots == 0 || len(parts) > c.limit || slices.ContainsFunc(parts,
 		func(p fetchPartition) bool { return p.partitionRequest.topic.tooLong() }) {
 		return nil // and none is evicted for it
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for len(c.byID) >= c.slots || c.parts+len(parts) > c.limit {
-		if !c.evictLocked(len(parts), now) {
-			return nil
-		}
+	s := &session{owner: by, byTopic: byTopic, created: now, lastUsed: now, epoch: 1}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !c.enter(s, len(parts), now) {
+		return nil
 	}
+	s.members = make(map[memberKey]*member, len(parts))
 	for i := range parts {
 		s.add(parts[i].partitionRequest)
 		s.members[memberKey{parts[i].topicRef(), parts[i].index}].changed(&parts[i])
+	}
+	return s
+}
+
+// enter gives a session of size partitions, which are all different, its place and its id, and
+// reports whether there is space for it.
+func (c *sessions) enter(s *session, size int, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.makeSpaceLocked(size, now) {
+		return false
 	}
 	for s.id == 0 || c.byID[s.id] != nil {
 		s.id = rand.Int32N(math.MaxInt32)
 	}
 	c.byID[s.id] = s
 	s.elem = c.used.PushBack(s)
-	s.counted = len(s.members)
-	c.parts += s.counted
-	return s
+	s.counted = size
+	c.parts += size
+	return true
 }
 
-// evictLocked removes a session in favor of one with size partitions, and reports whether it
-// could.
-func (c *sessions) evictLocked(size int, now time.Time) bool {
-	front := c.used.Front()
-	if front == nil {
-		return false
-	}
-	if s := front.Value.(*session); now.Sub(s.lastUsed) > evictAfter {
+// makeSpaceLocked removes sessions in favor of one with size partitions, and reports whether there
+// is space for it. It looks at each session once, since every fetch with a session waits meanwhile.
+func (c *sessions) makeSpaceLocked(size int, now time.Time) bool {
+	lacks := func(sessions, parts int) bool { return sessions >= c.slots || parts+size > c.limit }
+	for e := c.used.Front(); e != nil && lacks(len(c.byID), c.parts); e = c.used.Front() {
+		s := e.Value.(*session)
+		if now.Sub(s.lastUsed) <= evictAfter {
+			break
+		}
 		c.removeLocked(s)
+	}
+	if !lacks(len(c.byID), c.parts) {
 		return true
 	}
-	var least *session
+	var small []*session
+	left := c.parts // without the small ones
 	for _, s := range c.byID {
-		if now.Sub(s.created) > evictAfter && s.counted < size && (least == nil || s.counted < least.counted) {
-			least = s
+		if now.Sub(s.created) > evictAfter && s.counted < size {
+			small = append(small, s)
+			left -= s.counted
 		}
 	}
-	c.removeLocked(least)
-	return least != nil
+	if lacks(len(c.byID)-len(small), left) {
+		return false // and none of these is evicted for it
+	}
+	slices.SortFunc(small, func(a, b *session) int { return cmp.Compare(a.counted, b.counted) })
+	for i := 0; lacks(len(c.byID), c.parts); i++ {
+		c.removeLocked(small[i])
+	}
+	return true
 }
 
 // touch records that a session was used, and its number of members. It removes a session that

@@ -185,6 +185,28 @@ func TestAFullCacheKeepsWhatIsWorthMost(t *testing.T) {
 	}
 }
 
+// Small sessions go for a larger one, the smallest ones first and no more than must; none goes if
+// all of them would not be enough.
+func TestSmallSessionsGoOnlyIfTheyMakeSpace(t *testing.T) {
+	now := time.Now()
+	c := newSessions(10, defaultSessionBytes)
+	large := c.create(owner{}, true, asked(c.limit/2), now)
+	var small []*session
+	for i := range 5 {
+		small = append(small, c.create(owner{}, true, asked(10+i), now))
+	}
+	now = now.Add(evictAfter + time.Second)
+	for _, s := range append(small, large) {
+		c.touch(s, now)
+	}
+	if c.create(owner{}, true, asked(c.limit/2-30), now) == nil || small[2].elem != nil || small[3].elem == nil {
+		t.Errorf("%d sessions with %d of %d partitions", len(c.byID), c.parts, c.limit)
+	}
+	if c.create(owner{}, true, asked(c.limit/2), now) != nil || small[3].elem == nil {
+		t.Errorf("%d sessions with %d partitions: small ones went in vain", len(c.byID), c.parts)
+	}
+}
+
 func TestSessionsPartitionsAreBounded(t *testing.T) {
 	now := time.Now()
 	c := newSessions(10, defaultSessionBytes)

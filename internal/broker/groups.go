@@ -111,7 +111,7 @@ func (b *Handler) askGroupWatched(r *network.Request, groupID string, req kmsg.R
 // answers: it may have what other members have sent, or an assignment, and be due after minutes, so
 // it can't wait for memory. Clients try again, and find the group as it is.
 func within(r *network.Request, req kmsg.Request, resp kmsg.Response) kmsg.Response {
-	if r.HasAnswerBudget() || len(resp.AppendTo(nil)) <= largeGroupAnswer {
+	if r.HasAnswerBudget() || r.Length(resp) <= largeGroupAnswer {
 		return resp
 	}
 	return group.Refuse(req, kerr.CoordinatorLoadInProgress)

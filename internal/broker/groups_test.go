@@ -281,7 +281,7 @@ func TestUnprocessedHeartbeatIsNoSuccess(t *testing.T) {
 func TestErrorsOfTheLogDoNotReachMembers(t *testing.T) {
 	own := []error{coordinator.ErrNotCoordinator, coordinator.ErrLoading, coordinator.ErrRefused, coordinator.ErrBusy}
 	for _, e := range own {
-		for _, c := range codes() {
+		for _, c := range codes {
 			if slices.Contains(own, c.err) {
 				continue
 			}

@@ -10,18 +10,27 @@ import (
 // strictly first come, first served, so that small requests do not starve a large one before them.
 // A request larger than the whole budget is admitted alone, when nothing else is held.
 //
+// NewSplitBudget returns one with two queues: callers who need few bytes have an eighth of it for
+// themselves, and do not wait behind those who need more.
+//
 // Every Acquire that returned nil, every TryShare that returned true, and every Share must be
 // followed by a Release of the same number of bytes, on every path. A Budget must not be copied;
 // its methods are safe for concurrent use and Release never blocks.
 type Budget struct {
-	size int64
+	size  int64
+	few   int64 // up to so many bytes are few; 0: there is one queue
+	share int64 // for callers who need few
 
-	mu     sync.Mutex
-	used   int64
-	first  *waiter
-	last   *waiter
-	queued int
-	stats  BudgetStats
+	mu      sync.Mutex
+	held    [kinds]int64
+	waiting [kinds]waiters
+	stats   BudgetStats
+}
+
+// waiters is the queue of the callers of a kind.
+type waiters struct {
+	first, last *waiter
+	n           int
 }
 
 // BudgetStats are the counters of a Budget since its creation, and its present state.
@@ -43,6 +52,24 @@ type waiter struct {
 // NewBudget returns a budget of size bytes; less than one counts as one.
 func NewBudget(size int64) *Budget { return &Budget{size: max(size, 1)} }
 
+// NewSplitBudget returns a budget of size bytes, an eighth of which is for callers who need at most
+// few bytes, and at most that eighth. They use the rest, too, while no other caller waits. One that
+// is larger than the rest is admitted when only they hold bytes.
+func NewSplitBudget(size, few int64) *Budget {
+	b := NewBudget(size)
+	b.share = b.size / smallPart
+	b.few = min(few, b.share)
+	return b
+}
+
+// kind returns the queue of callers who need n bytes.
+func (b *Budget) kind(n int64) int {
+	if n <= b.few {
+		return few
+	}
+	return many
+}
+
 // Acquire takes n bytes. It waits, first come, first served, until they are free. If ctx ends
 // first, it takes nothing and returns ctx's error. If n is zero or less, it takes nothing and never
 // waits.
@@ -51,13 +78,13 @@ func (b *Budget) Acquire(ctx context.Context, n int64) error {
 		return nil
 	}
 	b.mu.Lock()
-	if b.first == nil && b.fits(n) {
+	if b.waiting[b.kind(n)].first == nil && b.fits(n) {
 		b.take(n)
 		b.mu.Unlock()
 		return nil
 	}
 	w := &waiter{n: n, ready: make(chan struct{})}
-	b.push(w)
+	b.waiting[b.kind(n)].push(w)
 	b.stats.Waited++
 	b.mu.Unlock()
 
@@ -69,14 +96,15 @@ func (b *Budget) Acquire(ctx context.Context, n int64) error {
 	}
 }
 
-// TryAcquire takes n bytes if they are free and no caller waits, and reports whether it did.
+// TryAcquire takes n bytes if they are free and no caller of their queue waits, and reports whether
+// it did.
 func (b *Budget) TryAcquire(n int64) bool {
 	if n <= 0 {
 		return true
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.first != nil || !b.fits(n) {
+	if b.waiting[b.kind(n)].first != nil || !b.fits(n) {
 		return false
 	}
 	b.take(n)
@@ -89,7 +117,7 @@ func (b *Budget) TryAcquire(n int64) bool {
 func (b *Budget) Share(n, least int64) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n = max(min(n, max((b.size-b.used)/8, least)), 0)
+	n = max(min(n, max((b.size-b.used())/8, least)), 0)
 	b.take(n)
 	return n
 }
@@ -99,7 +127,7 @@ func (b *Budget) Share(n, least int64) int64 {
 func (b *Budget) TryShare(n, part int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n > (b.size-b.used)/part {
+	if n > (b.size-b.used())/part {
 		return false
 	}
 	b.take(max(n, 0))
@@ -113,12 +141,12 @@ func (b *Budget) Release(n int64) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.used -= n
-	if b.used < 0 {
+	held := &b.held[b.kind(n)]
+	if *held -= n; *held < 0 {
 		if Invariants {
-			panic(fmt.Sprintf("bufpool: budget of %d bytes: %d bytes more released than acquired", b.size, -b.used))
+			panic(fmt.Sprintf("bufpool: budget of %d bytes: %d bytes more released than acquired", b.size, -*held))
 		}
-		b.used = 0
+		*held = 0
 	}
 	b.admit()
 }
@@ -128,15 +156,18 @@ func (b *Budget) Release(n int64) {
 func (b *Budget) Used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.used
+	return b.used()
 }
+
+// used is Used. Caller holds mu, like those of all below.
+func (b *Budget) used() int64 { return b.held[few] + b.held[many] }
 
 // Stats returns the counters.
 func (b *Budget) Stats() BudgetStats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.stats
-	s.Size, s.Used, s.Waiting = b.size, b.used, b.queued
+	s.Size, s.Used, s.Waiting = b.size, b.used(), b.waiting[few].n+b.waiting[many].n
 	return s
 }
 
@@ -146,54 +177,65 @@ func (b *Budget) giveUp(w *waiter, err error) error {
 	defer b.mu.Unlock()
 	b.stats.Canceled++
 	if w.granted {
-		b.used -= w.n
+		b.held[b.kind(w.n)] -= w.n
 		b.stats.Acquired--
 	} else {
-		b.remove(w)
+		b.waiting[b.kind(w.n)].remove(w)
 	}
 	b.admit()
 	return err
 }
 
-func (b *Budget) fits(n int64) bool { return b.used == 0 || n <= b.size-b.used }
+// fits reports whether a caller may have n bytes who is the first of its queue.
+func (b *Budget) fits(n int64) bool {
+	free := b.size - b.used()
+	if b.kind(n) == few {
+		return b.held[few]+n <= b.share || b.waiting[many].first == nil && n <= free
+	}
+	alone := b.held[many] == 0 && b.held[few] <= b.share
+	return alone || n <= min(free, b.size-b.share-b.held[many])
+}
 
 func (b *Budget) take(n int64) {
-	b.used += n
+	b.held[b.kind(n)] += n
 	b.stats.Acquired++
-	b.stats.Peak = max(b.stats.Peak, b.used)
+	b.stats.Peak = max(b.stats.Peak, b.used())
 }
 
+// admit serves those who need more first: while they wait, the others have only their share.
 func (b *Budget) admit() {
-	for w := b.first; w != nil && b.fits(w.n); w = b.first {
-		b.remove(w)
-		b.take(w.n)
-		w.granted = true
-		close(w.ready)
+	for _, kind := range [...]int{many, few} {
+		for w := b.waiting[kind].first; w != nil && b.fits(w.n); w = b.waiting[kind].first {
+			b.waiting[kind].remove(w)
+			b.take(w.n)
+			w.granted = true
+			close(w.ready)
+		}
 	}
 }
 
-func (b *Budget) push(w *waiter) {
-	w.prev = b.last
-	if b.last == nil {
-		b.first = w
+func (q *waiters) push(w *waiter) {
+	w.prev = q.last
+	if q.last == nil {
+		q.first = w
 	} else {
-		b.last.next = w
+		q.last.next = w
 	}
-	b.last = w
-	b.queued++
+	q.last = w
+	q.n++
 }
 
-func (b *Budget) remove(w *waiter) {
+func (q *waiters) remove(w *waiter) {
 	if w.prev == nil {
-		b.first = w.next
+		q.first = w.next
 	} else {
 		w.prev.next = w.next
 	}
 	if w.next == nil {
-		b.last = w.prev
+		q.last = w.prev
 	} else {
 		w.next.prev = w.prev
 	}
 	w.prev, w.next = nil, nil
-	b.queued--
+	q.n--
 }

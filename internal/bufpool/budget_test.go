@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -100,6 +101,63 @@ func TestBudgetForgetsWhoGaveUp(t *testing.T) {
 		if s := b.Stats(); s.Used != 9 || s.Waiting != 0 || s.Canceled != 1 {
 			t.Fatalf("%+v", s)
 		}
+	})
+}
+
+// Callers who need few bytes do not wait behind those who need more, and these get their turn
+// although the others keep coming.
+func TestASplitBudgetHasTwoQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewSplitBudget(800, 50)
+		var (
+			mu       sync.Mutex
+			admitted []int64
+		)
+		acquire := func(n int64) {
+			go func() {
+				if b.Acquire(t.Context(), n) == nil {
+					mu.Lock()
+					admitted = append(admitted, n)
+					mu.Unlock()
+				}
+			}()
+			synctest.Wait()
+		}
+		expect := func(when string, want ...int64) {
+			t.Helper()
+			synctest.Wait()
+			slices.Sort(admitted)
+			if !slices.Equal(admitted, want) {
+				t.Fatalf("%s: admitted %v, want %v", when, admitted, want)
+			}
+			admitted = nil
+		}
+		for range 6 {
+			acquire(50)
+		}
+		acquire(300)
+		expect("at first", 50, 50, 50, 50, 50, 50, 300)
+		acquire(201)
+		acquire(100)
+		expect("200 of 800 are free", []int64(nil)...)
+		acquire(50)
+		expect("few bytes beyond the share while a larger caller waits", []int64(nil)...)
+		b.Release(50)
+		expect("250 are free", 201)
+		b.Release(300)
+		expect("349 are free", 50, 100)
+		acquire(2000)
+		b.Release(201)
+		expect("100 are held by a larger caller", []int64(nil)...)
+		b.Release(100)
+		expect("six callers have more than the share of 100", []int64(nil)...)
+		for range 4 {
+			b.Release(50)
+		}
+		expect("they have their share", 2000)
+		acquire(50)
+		b.Release(50)
+		expect("the share is theirs", 50)
 	})
 }
 

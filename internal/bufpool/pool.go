@@ -21,8 +21,9 @@ const (
 // Pool provides buffers in size classes. The zero value is ready for use. A Pool must not be
 // copied; its methods are safe for concurrent use.
 type Pool struct {
-	class [classes]sync.Pool
-	out   atomic.Int64
+	class     [classes]sync.Pool
+	scratches sync.Pool // of *Scratch
+	out       atomic.Int64
 }
 
 // Get returns a buffer of n bytes with one reference, which the caller owns. Its content is
@@ -49,8 +50,8 @@ func (p *Pool) Get(n int) *Buffer {
 	return b
 }
 
-// Outstanding returns the number of buffers that were not released yet. A test that ends with a
-// number other than zero has found a leak.
+// Outstanding returns the number of buffers, and of scratches that hold bytes, that were not
+// released yet. A test that ends with a number other than zero has found a leak.
 func (p *Pool) Outstanding() int64 { return p.out.Load() }
 
 func (p *Pool) put(b *Buffer) {

@@ -92,7 +92,7 @@ type arrival struct {
 
 func newAdmission(name string, budget, most int64, maxFrame int) *admission {
 	return &admission{
-		name: name, whole: bufpool.NewBudget(budget), size: max(budget/2, 1), receiving: make(map[*arrival]struct{}),
+		name: name, whole: bufpool.NewSplitBudget(budget, smallArrival), size: max(budget/2, 1), receiving: make(map[*arrival]struct{}),
 		most: int(min(int64(maxFrame), most)),
 	}
 }

@@ -318,6 +318,48 @@ func TestSmallFramesDoNotWaitForLargeOnes(t *testing.T) {
 	}
 }
 
+// Large requests without an answer fill all the memory that they may use, and more of them wait
+// for it. Small ones are answered meanwhile.
+func TestSmallRequestsDoNotWaitForLargeOnes(t *testing.T) {
+	for _, key := range []int16{protocol.KeyProduce, keyMetadata} {
+		t.Run(fmt.Sprint("API ", key), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				large := newParked()
+				f := start(t, func(r *Request) {
+					if r.FrameSize() > smallArrival {
+						large.handle(r)
+					} else {
+						echo(r)
+					}
+				}, func(o *Options) { o.ProduceBytes, o.OtherBytes = 2<<20, 2<<20 })
+				defer f.end(t)
+				var all []*client
+				for i := range int32(4) {
+					c := f.pipe.dial()
+					t.Cleanup(func() { c.Close() })
+					c.sendAsync(frame(key, 3, i, make([]byte, 900_000)))
+					all = append(all, c)
+					synctest.Wait()
+				}
+				if s := f.Stats(); s.Produce.Waiting+s.Other.Waiting != 2 || len(large.ch) != 2 {
+					t.Fatalf("%d large requests are handled, and two wait for memory: %+v", len(large.ch), s)
+				}
+				for i := range int32(50) {
+					c := f.pipe.dial()
+					must(t, c.SetDeadline(time.Now().Add(time.Minute))) // passes when all goroutines wait
+					c.sendAsync(frame(key, 3, i, make([]byte, 2000+int(i)*1200)))
+					c.want(t, i)
+					c.Close()
+				}
+				for i, c := range all {
+					large.next().Respond(body(nil))
+					c.want(t, int32(i))
+				}
+			})
+		})
+	}
+}
+
 // Small frames that never end use all memory that both classes share. Large frames still arrive,
 // one after the other.
 func TestLargeFramesPassManySmallOnes(t *testing.T) {

@@ -15,18 +15,18 @@ import (
 // connections continue.
 func TestI13PolledProduceBudget(t *testing.T) {
 	q := newParked()
-	f := startPolled(t, q.handle, func(o *Options) { o.ProduceBytes = 1000 })
+	f := startPolled(t, q.handle, func(o *Options) { o.ProduceBytes = 2000 })
 	defer f.end(t)
 	a := f.dial(t)
 	defer a.Close()
 	b, c := f.dialOnSamePoller(t, a), f.dialOnSamePoller(t, a)
 	defer b.Close()
 	defer c.Close()
-	a.send(t, frame(protocol.KeyProduce, 3, 1, make([]byte, 900)))
+	a.send(t, frame(protocol.KeyProduce, 3, 1, make([]byte, 1200)))
 	ra := q.next()
-	b.send(t, frame(protocol.KeyProduce, 3, 2, make([]byte, 500)))
+	b.send(t, frame(protocol.KeyProduce, 3, 2, make([]byte, 900)))
 	await(t, "b waits", func() bool { return f.Stats().Produce.Waiting == 1 })
-	c.send(t, frame(protocol.KeyProduce, 3, 3, nil)) // would fit, but waits behind b
+	c.send(t, frame(protocol.KeyProduce, 3, 3, make([]byte, 300))) // would fit, but waits behind b
 	await(t, "c waits", func() bool { return f.Stats().Produce.Waiting == 2 })
 	if len(q.ch) != 0 {
 		t.Error("a request passed the budget")

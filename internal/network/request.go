@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -74,10 +73,11 @@ type Request struct {
 	// The answer. ready and next are guarded by conn.mu.
 	ready   bool
 	aborted bool
-	head    []byte      // frame length, header, and a body that was encoded here
-	parts   [][]byte    // follow head
-	files   []FileBytes // between parts
-	release func()      // called when parts were written or dropped
+	head    []byte           // frame length, header, and a body that was encoded here
+	large   *bufpool.Scratch // has head; nil: the heap has it
+	parts   [][]byte         // follow head
+	files   []FileBytes      // between parts
+	release func()           // called when parts were written or dropped
 	outSize int
 	raw     int // bytes of parts
 	next    *Request
@@ -90,10 +90,6 @@ type Request struct {
 // maxKeptHead bounds the memory for an encoded answer that a Request keeps for its next use.
 const maxKeptHead = 16 << 10
 
-// encodings has memory in which answers are encoded before their size is known. An answer that
-// grows as it is encoded, and is kept in what it has grown into, takes five times its size.
-var encodings = sync.Pool{New: func() any { return new([]byte) }}
-
 // Respond answers with a response of kmsg, or with one that encodes itself. The response is encoded
 // during the call; its version must be the request's. Error 35 to an Unsupported request has
 // version 0.
@@ -104,14 +100,25 @@ func (r *Request) encode(resp interface{ AppendTo(dst []byte) []byte }) {
 		return
 	}
 	var prefix [protocol.MaxResponsePrefix]byte // overwritten when the length is known
-	large := encodings.Get().(*[]byte)
-	b := resp.AppendTo(append((*large)[:0], prefix[:r.prefixLen()]...))
-	r.head = append(r.head[:0], b...)
-	*large = b
-	encodings.Put(large)
+	scratch := r.conn.srv.opts.Pool.Scratch()
+	b := resp.AppendTo(append(scratch.Bytes(), prefix[:r.prefixLen()]...))
+	if len(b) <= bufpool.SmallScratch {
+		r.head = append(r.head[:0], b...)
+		scratch.Release(b)
+	} else {
+		r.head, r.large = scratch.Hold(b), scratch
+	}
 	r.outSize = len(r.head)
 	r.prefix(r.head[:0], r.outSize-r.prefixLen())
 	r.complete()
+}
+
+// Length returns how many bytes a response of kmsg has. It encodes it.
+func (r *Request) Length(resp protocol.Response) int {
+	scratch := r.conn.srv.opts.Pool.Scratch()
+	b := resp.AppendTo(scratch.Bytes())
+	defer scratch.Release(b)
+	return len(b)
 }
 
 // RespondRaw answers with a body that consists of parts, which are written without a copy. They
@@ -329,6 +336,9 @@ func (r *Request) complete() {
 func (r *Request) recycle(s *Server) {
 	if r.release != nil {
 		r.release()
+	}
+	if r.large != nil {
+		r.large.Release(r.head)
 	}
 	if bufpool.Invariants {
 		return // not reused, so that a handler that answers through it again is detected

@@ -15,6 +15,9 @@ type Attack struct {
 	// Keeps is how many of them the broker may still hold when Lasts has passed since its
 	// connections were closed.
 	Keeps int64
+	// Grows is by how many bytes the process may grow, at the peak, with its garbage; 0: the limit
+	// of the process is the only one.
+	Grows int64
 	// Part is the percentage of the attack that is enough to show quickly whether its memory limit
 	// holds; 0 means that there is none.
 	Part int

@@ -37,7 +37,7 @@ func fieldAttacks() []Attack {
 		},
 		{
 			Name: "unread-lists", Aim: "20 clients fill the memory of groups with metadata of members, and 600 ask for all lists and read nothing",
-			Holds: 96 << 20, Keeps: little, Part: 100, prepare: victimTopic,
+			Holds: some, Keeps: little, Grows: budget, Part: 100, prepare: victimTopic,
 			run: func(ctx context.Context, m *Attacker) error {
 				if err := fillGroups(ctx, m); err != nil {
 					return err

@@ -155,7 +155,8 @@ func TestReadersContinueDuringTransactionsOfStrangers(t *testing.T) {
 func TestFaultsNameTheBound(t *testing.T) {
 	ms := time.Millisecond
 	r := Result{
-		Attack: Attack{Name: "a", Holds: 1 << 20, Keeps: 1 << 20}, Held: 1 << 20, Kept: 1 << 20, Peak: 100 << 20,
+		Attack: Attack{Name: "a", Holds: 1 << 20, Keeps: 1 << 20, Grows: 60 << 20},
+		Held:   1 << 20, Kept: 1 << 20, Before: 40 << 20, Peak: 100 << 20,
 		Alone: map[string]Latency{
 			"p": {N: 100, P99: 30 * ms},
 			"q": {N: 100, P99: ms},
@@ -166,9 +167,11 @@ func TestFaultsNameTheBound(t *testing.T) {
 	}
 	r.Held++
 	r.Kept++
+	r.Before--
 	r.During = map[string]Latency{"p": {N: 100, P99: 61 * ms}, "q": {N: 100, P99: 51 * ms, Failed: 1, Failure: io.EOF}}
 	faults := strings.Join(r.Faults(99<<20), "\n")
-	for _, want := range []string{"100 MiB resident", "held during", "kept 0s after", "p took 61ms (p99, limit 60ms",
+	for _, want := range []string{"100 MiB resident", "more resident at the peak", "held during",
+		"kept 0s after", "p took 61ms (p99, limit 60ms",
 		"q took 51ms (p99, limit 50ms", "q failed 1 of 100 times, first with: EOF"} {
 		if !strings.Contains(faults, want) {
 			t.Errorf("no %q in:\n%s", want, faults)

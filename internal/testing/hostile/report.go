@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Result is the result of one attack. Sizes of memory are of the process (resident) or of its live
-// heap, which remains after a garbage collection.
+// Result is the result of one attack. Sizes of memory are of the process (resident), or of its live
+// heap, which remains after a garbage collection, and the unread answers apart from it.
 type Result struct {
 	Attack Attack
 	Sent   int64
 	// Before, Peak and After are resident: before the attack, the maximum, and after its
 	// connections were closed.
 	Before, Peak, After int64
-	// Held is the live heap's growth while the connections were open; Kept is the rest of it when
-	// Waited had passed since they were closed.
+	// Held is the growth of the heap and the unread answers while the connections were open; Kept
+	// is the rest of it when Waited had passed since they were closed.
 	Held, Kept int64
 	Waited     time.Duration
 	// Disk is how much the data directory grew, and Scrape the size of a scrape of /metrics while
@@ -47,6 +47,9 @@ func (r Result) Faults(limit int64) []string {
 	bad := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if limit > 0 && r.Peak > limit {
 		bad("%s resident at the peak, limit %s", mib(r.Peak), mib(limit))
+	}
+	if grows := r.Attack.Grows; limit > 0 && grows > 0 && r.Peak-r.Before > grows {
+		bad("%s more resident at the peak than before, limit %s", mib(r.Peak-r.Before), mib(grows))
 	}
 	if r.Held > r.Attack.Holds {
 		bad("%s held during the attack, limit %s", mib(r.Held), mib(r.Attack.Holds))

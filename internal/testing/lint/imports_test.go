@@ -62,7 +62,7 @@ func importRules() map[string]importRule {
 		"internal/vfs/ram": leaf(),
 		"internal/record": {may: []string{"internal/bufpool"}, never: noProtocol,
 			because: "record is bytes in, bytes out: no files, no requests, so that it can be fuzzed and reused anywhere"},
-		"internal/bufpool":     leaf(),
+		"internal/bufpool":     {never: []string{osPkg, cobraPkg, yamlPkg, kmsgPkg, netPkg}, because: leafReason}, // it maps memory
 		"internal/groupcommit": leaf(),
 		"internal/breakrules":  leaf(),
 		"internal/bytesio":     leaf(),

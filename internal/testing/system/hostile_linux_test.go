@@ -80,7 +80,10 @@ func forAttack(t *testing.T, a hostile.Attack) []string {
 	return []string{"--config", filepath.Join(dir, "chronikd.yaml")}
 }
 
-// live returns the live heap after a garbage collection.
+// unread is the series of the answers that clients have not read, which are apart from the heap.
+const unread = `chronik_budget_used_bytes{budget="unread_answers"}`
+
+// live returns the live heap after a garbage collection, and the unread answers.
 func (v *victim) live() int64 {
 	v.t.Helper()
 	resp, err := http.Get("http://" + v.Admin + "/debug/pprof/heap?gc=1")
@@ -91,10 +94,10 @@ func (v *victim) live() int64 {
 	if resp.StatusCode != http.StatusOK {
 		v.t.Fatalf("requesting a garbage collection: %s", resp.Status)
 	}
-	return v.metric("go_memstats_heap_alloc_bytes")
+	return v.metric("go_memstats_heap_alloc_bytes") + v.metric(unread)
 }
 
-// metric returns the value of a series without labels.
+// metric returns the value of a series.
 func (v *victim) metric(name string) int64 {
 	v.t.Helper()
 	for line := range strings.Lines(adminText(v.t, v.process, "/metrics")) {
