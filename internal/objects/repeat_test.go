@@ -137,7 +137,7 @@ func TestListsAreRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
 		for _, name := range []string{"a", "b", "c"} {
-			objecttest.Put(t, s, name, nil)
+			objecttest.Put(t, s, name, []byte("x"))
 		}
 		stops := s.Add(faultstore.Rule{Ops: faultstore.List, Count: 2, Stop: 2})
 		seen := map[string]int{}

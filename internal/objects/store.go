@@ -21,12 +21,12 @@ var (
 	ErrFull = errors.New("object store is full")
 )
 
-// Body is the content of an object: a *bytes.Reader or an *io.SectionReader. Its bytes must never
+// Body is the bytes of an object: a *bytes.Reader or an *io.SectionReader. Its bytes must never
 // change, even after a call that failed: the call may still be in progress somewhere, and repeats
 // then write what earlier ones wrote.
 type Body interface {
 	io.ReaderAt
-	Size() int64 // in bytes
+	Size() int64 // in bytes; at least 1, as some stores refuse empty objects
 }
 
 // Info describes an object of a list.
@@ -86,6 +86,14 @@ func CheckName(name string) error {
 		return fmt.Errorf("%w: name %q ends in %s", ErrRefused, name, unfinished)
 	}
 	return nil
+}
+
+// CheckPut returns an error, which matches ErrRefused, unless Put accepts a name and a body.
+func CheckPut(name string, body Body) error {
+	if body.Size() <= 0 {
+		return fmt.Errorf("%w: object %s is empty", ErrRefused, name)
+	}
+	return CheckName(name)
 }
 
 // CheckListed is CheckName for calls that also accept the names of unfinished objects.

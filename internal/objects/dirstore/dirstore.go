@@ -98,7 +98,7 @@ func (s *Store) path(name string) string { return s.root + "/" + name }
 
 // Put implements objects.Store.
 func (s *Store) Put(ctx context.Context, name string, body objects.Body) error {
-	if err := objects.CheckName(name); err != nil {
+	if err := objects.CheckPut(name, body); err != nil {
 		return err
 	}
 	return s.do(ctx, func() error { return s.put(ctx, name, body) })

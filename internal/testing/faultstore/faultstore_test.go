@@ -33,10 +33,10 @@ func TestRulesActOnTheCallsThatTheyPick(t *testing.T) {
 	s, ctx := make1(t), context.Background()
 	busy := s.Add(Rule{Ops: Put, Name: "a/*", From: 2, Count: 2, Err: ErrInjected})
 	for i, fails := range []bool{false, true, true, false} {
-		if err := s.Put(ctx, "a/x", bytes.NewReader(nil)); errors.Is(err, ErrInjected) != fails {
+		if err := s.Put(ctx, "a/x", bytes.NewReader([]byte("x"))); errors.Is(err, ErrInjected) != fails {
 			t.Errorf("put %d: %v", i, err)
 		}
-		must.OK(t, s.Put(ctx, "b/x", bytes.NewReader(nil)))
+		must.OK(t, s.Put(ctx, "b/x", bytes.NewReader([]byte("x"))))
 	}
 	if busy.Hits() != 2 || s.Calls(Put) != 8 || s.Calls(Any) != 8 {
 		t.Errorf("%d hits of %d calls", busy.Hits(), s.Calls(Any))
@@ -88,11 +88,11 @@ func TestALatePutTakesEffectWhenItIsReleased(t *testing.T) {
 
 func TestAStaleListAndOneThatStops(t *testing.T) {
 	s, ctx := make1(t), context.Background()
-	objecttest.Put(t, s, "a/old", nil)
-	objecttest.Put(t, s, "b/old", nil)
+	objecttest.Put(t, s, "a/old", []byte("x"))
+	objecttest.Put(t, s, "b/old", []byte("x"))
 	must.OK(t, s.Remember())
 	must.OK(t, s.Delete(ctx, "a/old"))
-	objecttest.Put(t, s, "a/new", nil)
+	objecttest.Put(t, s, "a/new", []byte("x"))
 	stale := s.Add(Rule{Ops: List, Stale: true})
 	if got := objecttest.List(t, s, "a/"); len(got) != 1 || got["a/new"] == 1 {
 		t.Errorf("a stale list: %v", got)

@@ -285,6 +285,9 @@ func storageRules() map[string]importRule {
 func archiveRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/objects": {never: noProtocol, because: "an object is bytes to it: it knows neither logs nor the stores"},
+		"internal/objects/s3store": {may: []string{"internal/objects", "internal/security/secret"},
+			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
+			because: "a store of objects does not know what an object contains, or where its keys come from"},
 		"internal/objects/dirstore": {may: []string{"internal/objects", "internal/vfs"}, never: noProtocol,
 			because: "a store of objects reaches the disk through vfs and does not know what an object contains"},
 	}
