@@ -60,8 +60,14 @@ type Trailer struct {
 
 // Seal appends the trailer to the content of an object.
 func Seal(content []byte, kind Kind, version uint8) []byte {
-	t := Trailer{Kind: kind, Version: version, Length: int64(len(content)), Sum: crc32.Checksum(content, castagnoli)}
-	return t.append(content)
+	return SealAfter(0, 0, content, kind, version)
+}
+
+// SealAfter is Seal for an object whose first n bytes are elsewhere and have the checksum sum. It
+// returns rest, the bytes of the content after them, with the trailer.
+func SealAfter(n int64, sum uint32, rest []byte, kind Kind, version uint8) []byte {
+	t := Trailer{Kind: kind, Version: version, Length: n + int64(len(rest)), Sum: crc32.Update(sum, castagnoli, rest)}
+	return t.append(rest)
 }
 
 func (t *Trailer) append(b []byte) []byte {

@@ -285,6 +285,9 @@ func storageRules() map[string]importRule {
 func archiveRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/objects": {never: noProtocol, because: "an object is bytes to it: it knows neither logs nor the stores"},
+		"internal/archive/format": {may: []string{"internal/objects", "internal/record", "internal/storage/epochs",
+			"internal/storage/txnindex"}, never: noProtocol,
+			because: "objects are bytes in, values out, so that they can be fuzzed: no log, no metadata, no snapshot in progress"},
 		"internal/objects/s3store": {may: []string{"internal/objects", "internal/security/secret"},
 			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
 			because: "a store of objects does not know what an object contains, or where its keys come from"},
