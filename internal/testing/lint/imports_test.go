@@ -288,6 +288,8 @@ func archiveRules() map[string]importRule {
 		"internal/archive/format": {may: []string{"internal/objects", "internal/record", "internal/storage/epochs",
 			"internal/storage/txnindex"}, never: noProtocol,
 			because: "objects are bytes in, values out, so that they can be fuzzed: no log, no metadata, no snapshot in progress"},
+		"internal/archive/cut": {may: []string{"internal/metadata", "internal/replica"}, never: noProtocol,
+			because: "it decides from images and answers of brokers; the daemon connects it to links and to the metadata"},
 		"internal/archive/upload": {may: []string{"internal/archive/format", "internal/objects", "internal/record", "internal/storage",
 			"internal/storage/epochs", "internal/storage/txnindex"}, never: noProtocol,
 			because: "it moves batches from a log to a store, and knows neither leaders nor metadata"},
