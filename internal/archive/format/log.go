@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"sort"
+	"sync"
 
 	"github.com/chronik-io/chronik/internal/bytesio"
 	"github.com/chronik-io/chronik/internal/objects"
@@ -66,6 +67,10 @@ type Object struct {
 	Log    *Log
 	src    io.ReaderAt
 	suffix []byte // footer and trailer
+
+	mu    sync.Mutex // guards the following fields: a call of Put that hangs may read while another one does
+	chunk []byte     // the one with the number held, or nil
+	held  int
 }
 
 // Build returns the log object of the batches in the first size bytes of src, which must not change
@@ -106,25 +111,50 @@ func Build(f Facts, src io.ReaderAt, size int64) (*Object, error) {
 // Size implements objects.Body.
 func (o *Object) Size() int64 { return o.Log.Len + int64(len(o.suffix)) }
 
-// ReadAt implements objects.Body.
+// ReadAt implements objects.Body. It verifies the batches again, and fails with ErrBatches if they
+// are not those that Build read: a damaged object would be found only when it is needed.
 func (o *Object) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
 		return 0, fmt.Errorf("read a log object from position %d", off)
 	}
-	if off < o.Log.Len {
-		want := p[:min(int64(len(p)), o.Log.Len-off)]
-		if n, err = o.src.ReadAt(want, off); n < len(want) {
-			return n, unexpected(err)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for n < len(p) && off+int64(n) < o.Log.Len {
+		at := off + int64(n)
+		if err := o.load(int(at / ChunkSize)); err != nil {
+			return n, err
 		}
-		off += int64(n)
+		n += copy(p[n:], o.chunk[at%ChunkSize:])
 	}
-	if at := off - o.Log.Len; 0 <= at && at < int64(len(o.suffix)) {
+	if at := off + int64(n) - o.Log.Len; 0 <= at && at < int64(len(o.suffix)) {
 		n += copy(p[n:], o.suffix[at:])
 	}
 	if n < len(p) {
 		return n, io.EOF
 	}
 	return n, nil
+}
+
+// load reads a chunk, unless it is the one that is held. The caller holds mu.
+func (o *Object) load(i int) error {
+	if o.chunk != nil && o.held == i {
+		return nil
+	}
+	from := int64(i) * ChunkSize
+	b := o.chunk[:0]
+	if b == nil {
+		b = make([]byte, 0, min(ChunkSize, o.Log.Len))
+	}
+	b = b[:min(ChunkSize, o.Log.Len-from)]
+	o.chunk = nil // until it is whole
+	if n, err := o.src.ReadAt(b, from); n < len(b) {
+		return fmt.Errorf("read batches to archive again: %w", unexpected(err))
+	}
+	if crc32.Checksum(b, castagnoli) != o.Log.Chunks[i] {
+		return fmt.Errorf("%w: since they were read first, those from position %d on have changed", ErrBatches, from)
+	}
+	o.chunk, o.held = b, i
+	return nil
 }
 
 // Run returns where the batches lie, after the object has been put under the name that has nonce.

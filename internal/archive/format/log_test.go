@@ -305,3 +305,23 @@ func TestABodyIsReadInPieces(t *testing.T) {
 		t.Error("a read before the beginning")
 	}
 }
+
+// Batches that change between their first read and the upload, as on a disk that fails, get into no
+// object.
+func TestBatchesThatChangeAreNotPut(t *testing.T) {
+	b := slices.Concat(batch(t, 0, 1, ChunkSize, 0, 0), batch(t, 1, 1, ChunkSize, 0, 0))
+	for _, at := range []int{0, 12, ChunkSize / 2, ChunkSize + 5, len(b) - 1} { // 12 is in a field without a checksum of the batch
+		o, err := Build(Facts{ID: orders, End: 2, Epochs: []epochs.Entry{{}}}, bytes.NewReader(b), int64(len(b)))
+		must.OK(t, err)
+		must.OK(t, second(o.ReadAt(make([]byte, 10), ChunkSize)))
+		b[at] ^= 1
+		s := store(t)
+		if err := s.Put(context.Background(), "x", o); !errors.Is(err, ErrBatches) {
+			t.Errorf("a change of byte %d: %v", at, err)
+		}
+		b[at] ^= 1
+		if err := s.Put(context.Background(), "x", o); err != nil {
+			t.Errorf("after it: %v", err)
+		}
+	}
+}

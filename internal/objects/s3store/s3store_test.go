@@ -3,8 +3,11 @@ package s3store
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -249,4 +252,44 @@ func TestKeysAreReadForEachRequest(t *testing.T) {
 	if err := other.Put(context.Background(), "x", bytes.NewReader([]byte("x"))); err == nil || len(seen) != 2 {
 		t.Errorf("without keys: %v, %d requests", err, len(seen))
 	}
+}
+
+// Over TLS, the store's certificate is verified, and the bytes of uploads are, too.
+func TestStoresWithTLS(t *testing.T) {
+	h := fake(t)
+	srv := httptest.NewTLSServer(h)
+	t.Cleanup(srv.Close)
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0) // it reports the client that does not know its certificate
+	for what, known := range map[string]bool{"known": true, "unknown": false} {
+		cfg := &tls.Config{RootCAs: x509.NewCertPool()}
+		if known {
+			cfg.RootCAs.AddCert(srv.Certificate())
+		}
+		s, err := Open(Options{Endpoint: srv.URL, Bucket: "bucket", Keys: keys, TLS: cfg})
+		must.OK(t, err)
+		t.Cleanup(s.Close)
+		err = s.Put(context.Background(), "x", bytes.NewReader(objecttest.Bytes(5000, 1)))
+		if known != (err == nil) || !known && !errors.As(err, new(x509.UnknownAuthorityError)) {
+			t.Errorf("a certificate that is %s: %v", what, err)
+		}
+		if known {
+			if got := objecttest.Get(t, s, "x"); !bytes.Equal(got, objecttest.Bytes(5000, 1)) {
+				t.Errorf("%d bytes were stored", len(got))
+			}
+		}
+	}
+}
+
+// The whole contract, over TLS, where the client signs uploads in another way.
+func TestContractWithTLS(t *testing.T) {
+	objecttest.Run(t, func(t *testing.T) objects.Store {
+		srv := httptest.NewTLSServer(fake(t))
+		t.Cleanup(srv.Close)
+		cfg := &tls.Config{RootCAs: x509.NewCertPool()}
+		cfg.RootCAs.AddCert(srv.Certificate())
+		s, err := Open(Options{Endpoint: srv.URL, Bucket: "bucket", Keys: keys, TLS: cfg})
+		must.OK(t, err)
+		t.Cleanup(s.Close)
+		return s
+	})
 }
