@@ -133,7 +133,7 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	}
 	answer, ok := errors.AsType[minio.ErrorResponse](err)
 	if !ok {
-		return fmt.Errorf("%s: %w", s.where, err)
+		return fmt.Errorf("%s: %w", s.where, noEOF(err)) // a connection has ended, and not an object
 	}
 	status, text := answer.StatusCode, answer.Code+", "+strings.TrimSuffix(answer.Message, ".")
 	switch {

@@ -293,3 +293,42 @@ func TestContractWithTLS(t *testing.T) {
 		return s
 	})
 }
+
+// A connection that the server closes without an answer is not the end of an object, and the call
+// is repeated.
+func TestAConnectionThatEndsIsNoEndOfAnObject(t *testing.T) {
+	h := fake(t)
+	var closes atomic.Int32
+	s := server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if closes.Add(-1) >= 0 {
+			_, _ = io.Copy(io.Discard, r.Body)
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = conn.Close()
+			return
+		}
+		h.ServeHTTP(w, r)
+	}))
+	objecttest.Put(t, s, "x", []byte("abc"))
+	ctx := context.Background()
+	for call, do := range map[string]func(objects.Store) error{
+		"put":    func(s objects.Store) error { return s.Put(ctx, "y", bytes.NewReader([]byte("y"))) },
+		"get":    func(s objects.Store) error { _, err := s.Get(ctx, "x", 0, make([]byte, 3)); return err },
+		"copy":   func(s objects.Store) error { return s.Copy(ctx, objects.Info{Name: "x"}, "z") },
+		"delete": func(s objects.Store) error { return s.Delete(ctx, "none") },
+		"list":   func(s objects.Store) error { return s.List(ctx, "", func(objects.Info) error { return nil }) },
+	} {
+		closes.Store(10) // the HTTP client repeats some calls, too
+		if err := do(s); err == nil || errors.Is(err, io.EOF) || errors.Is(err, objects.ErrNotFound) || errors.Is(err, objects.ErrRefused) {
+			t.Errorf("%s: %v", call, err)
+		}
+		closes.Store(3)
+		if err := do(objects.Repeat(s, attempts)); err != nil {
+			t.Errorf("%s, repeated: %v", call, err)
+		}
+		closes.Store(0)
+	}
+}
