@@ -120,7 +120,7 @@ func (p *Partition) lowestStart(own int64) (low int64, moved <-chan struct{}, er
 		return -1, nil, fmt.Errorf("delete records of %s: %w", p, p.role.Load().notLeader())
 	}
 	p.lead.OwnLogStart(own)
-	if low = p.lead.MinLogStart(); low >= own {
+	if low = p.lead.MinLogStart(); low >= own && !p.frozen() {
 		return p.log.Ends().LogStart, nil, nil
 	}
 	if p.starts == nil {

@@ -147,6 +147,7 @@ const closeGrace = 250 * time.Millisecond
 // context's error. The next start does the rest. It must be called after the last
 // Apply.
 func (m *Manager) Close(ctx context.Context) error {
+	m.thaw(func(FreezeID) bool { return true })
 	m.mu.Lock()
 	m.closed = true
 	if m.again != nil {

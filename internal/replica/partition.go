@@ -29,6 +29,7 @@ type environment struct {
 	unable func(*storage.Dir) bool
 	// roleChanged is Options.RoleChanged.
 	roleChanged func(*Partition)
+	freezing    freezing
 }
 
 // leaseLive reports whether no other broker can have been elected without this one's knowledge.
@@ -90,7 +91,12 @@ func newPartition(l *storage.Log, env *environment) *Partition {
 	return p
 }
 
+// setHigh shows a high watermark, and the epoch in which it is valid. A freeze keeps a higher one
+// from view: thawed shows it. The caller holds mu.
 func (p *Partition) setHigh(high int64, epoch int32) {
+	if p.frozen() {
+		high = min(high, p.high.Load())
+	}
 	p.highEpoch.Store(epoch)
 	p.high.Store(high)
 	p.env.upkeep.highChanged()
@@ -283,14 +289,18 @@ func (p *Partition) ownEnd(ack int64) (effect progress.Effect) {
 }
 
 // complete applies the effect of an event: it publishes the high watermark and completes the
-// appends that it or ack, the end of the own log, covers. The caller holds mu, which complete
-// releases.
+// appends that it or ack, the end of the own log, covers. During a freeze it does neither, and
+// thawed does. The caller holds mu, which complete releases.
 func (p *Partition) complete(effect progress.Effect, ack int64) {
+	if p.frozen() {
+		p.mu.Unlock()
+		p.notify(effect &^ progress.HighMoved)
+		return
+	}
 	var ready decided
 	if effect&progress.HighMoved != 0 {
 		if p.lead != nil {
-			p.high.Store(p.lead.High())
-			p.env.upkeep.highChanged()
+			p.setHigh(p.lead.High(), p.highEpoch.Load())
 		} else {
 			p.setHigh(p.follow.High, p.follow.Epoch)
 		}
@@ -338,7 +348,7 @@ func (p *Partition) awaitLocked(a *Append) (waits bool, err error) {
 	if err := p.log.Offline(); err != nil {
 		return false, err // Reverted may have run already, and nothing else would finish the append
 	}
-	if a.inner.Next <= p.condition(a) { // a duplicate of acknowledged records
+	if !p.frozen() && a.inner.Next <= p.condition(a) { // a duplicate of acknowledged records
 		return false, p.recheck(r, a)
 	}
 	if a.overdue && a.inner.Next <= p.log.AckEnd() {

@@ -10,8 +10,9 @@ import (
 // unchecked are packages that start goroutines and have no leak check of their own, with the
 // reasons.
 var unchecked = map[string]string{
-	"internal/testing/storetest": "it has no tests: the tests of the stores that call it check for leaks",
-	"internal/testing/vfstest":   "it has no tests: the tests of the file systems that call it start goroutines that end with a call",
+	"internal/testing/objecttest": "it has no tests: the tests of the stores that call it check for leaks",
+	"internal/testing/storetest":  "it has no tests: the tests of the stores that call it check for leaks",
+	"internal/testing/vfstest":    "it has no tests: the tests of the file systems that call it start goroutines that end with a call",
 }
 
 // starts reports whether a file has a go statement, or calls a method Go, as sync.WaitGroup's.

@@ -192,6 +192,9 @@ func testRules() map[string]importRule {
 		"internal/testing/vfstest": {may: []string{"internal/vfs"}, never: noProtocol, because: leafReason},
 		"internal/testing/statestest": {may: []string{"internal/states"}, never: noProtocol,
 			because: "it compares tables of states with their drawings"},
+		"internal/testing/objecttest": {may: []string{"internal/objects", "internal/testing/must"}, never: noProtocol,
+			because: "it checks the contract of objects.Store and knows no store"},
+		"internal/testing/faultstore": {may: []string{"internal/objects"}, never: noProtocol, because: leafReason},
 		"internal/testing/storetest": {may: []string{"internal/metadata", "internal/metadata/kv"}, never: noProtocol,
 			because: "it checks the contract of metadata.Store and knows no back end"},
 		"internal/testing/solestore": {may: []string{"internal/metadata", "internal/metadata/raftstore"}, never: noProtocol,
@@ -255,7 +258,7 @@ func pureRules() map[string]importRule {
 // storageRules returns the rules of the packages that write logs to disk.
 func storageRules() map[string]importRule {
 	store := func(may ...string) importRule { return importRule{may: may, never: noProtocol, because: storageReason} }
-	return map[string]importRule{
+	all := map[string]importRule{
 		"internal/statelog": {may: []string{"internal/vfs"}, never: noProtocol,
 			because: "a record is bytes to it: it knows neither metadata nor logs"},
 
@@ -274,6 +277,28 @@ func storageRules() map[string]importRule {
 		"internal/storage": store("internal/storage/...", "internal/states",
 			"internal/statelog", "internal/vfs", "internal/record", "internal/bufpool",
 			"internal/metrics", "internal/groupcommit", "pkg/durability"),
+	}
+	maps.Copy(all, archiveRules())
+	return all
+}
+
+// archiveRules returns the rules of what stores copies outside of the log directories.
+func archiveRules() map[string]importRule {
+	return map[string]importRule{
+		"internal/objects": {never: noProtocol, because: "an object is bytes to it: it knows neither logs nor the stores"},
+		"internal/archive/format": {may: []string{"internal/objects", "internal/record", "internal/storage/epochs",
+			"internal/storage/txnindex"}, never: noProtocol,
+			because: "objects are bytes in, values out, so that they can be fuzzed: no log, no metadata, no snapshot in progress"},
+		"internal/archive/cut": {may: []string{"internal/metadata", "internal/replica"}, never: noProtocol,
+			because: "it decides from images and answers of brokers; the daemon connects it to links and to the metadata"},
+		"internal/archive/upload": {may: []string{"internal/archive/format", "internal/objects", "internal/record", "internal/storage",
+			"internal/storage/epochs", "internal/storage/txnindex"}, never: noProtocol,
+			because: "it moves batches from a log to a store, and knows neither leaders nor metadata"},
+		"internal/objects/s3store": {may: []string{"internal/objects", "internal/security/secret"},
+			never:   []string{osPkg, unixPkg, cobraPkg, yamlPkg, kmsgPkg},
+			because: "a store of objects does not know what an object contains, or where its keys come from"},
+		"internal/objects/dirstore": {may: []string{"internal/objects", "internal/vfs"}, never: noProtocol,
+			because: "a store of objects reaches the disk through vfs and does not know what an object contains"},
 	}
 }
 

@@ -1,0 +1,108 @@
+package format
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/chronik-io/chronik/internal/bytesio"
+	"github.com/chronik-io/chronik/internal/objects"
+)
+
+// The versions of the contents that this program writes, which are the newest that it reads.
+const (
+	logVersion      = 1
+	manifestVersion = 1
+	packVersion     = 1
+	indexVersion    = 1
+)
+
+// Older names another manifest of the same partition, which has the parts of [Base, End).
+type Older struct {
+	Base, End int64
+	Nonce     objects.Nonce
+}
+
+// Manifest lists the parts of the archived beginning of a partition's log. Its oldest parts may be
+// in other manifests, which are never rewritten.
+type Manifest struct {
+	ID    ID
+	Base  int64 // the parts begin at it; the log may start later
+	End   int64
+	Older []Older // cover [Base, the first of Parts)
+	Parts []Part  // continue Older, up to End
+}
+
+// Encode returns the sealed object, or an error that matches ErrContradiction.
+func (m *Manifest) Encode() ([]byte, error) {
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	b := m.ID.append(nil)
+	b = binary.AppendUvarint(b, uint64(m.Base))
+	b = binary.AppendUvarint(b, uint64(m.End-m.Base))
+	b = binary.AppendUvarint(b, uint64(len(m.Older)))
+	for _, o := range m.Older { // each continues the one before
+		b = binary.AppendUvarint(b, uint64(o.End-o.Base))
+		b = append(b, o.Nonce[:]...)
+	}
+	return objects.Seal(appendParts(b, m.Parts), objects.Manifest, manifestVersion), nil
+}
+
+// DecodeManifest decodes the content of an object that Encode returned.
+func DecodeManifest(content []byte) (*Manifest, error) {
+	r := bytesio.NewReader(content)
+	m := &Manifest{ID: readID(&r), Base: number(&r)}
+	m.End = after(&r, m.Base)
+	at := m.Base
+	for range r.Count(17) {
+		o := Older{Base: at, End: after(&r, at), Nonce: r.ID()}
+		m.Older = append(m.Older, o)
+		at = o.End
+	}
+	m.Parts = readParts(&r)
+	if err := r.End(); err != nil {
+		return nil, fmt.Errorf("%w: manifest: %w", objects.ErrDamaged, err)
+	}
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (id ID) append(b []byte) []byte {
+	return binary.AppendUvarint(append(b, id.Topic[:]...), uint64(id.Partition))
+}
+
+func readID(r *bytesio.Reader) ID {
+	return ID{Topic: r.ID(), Partition: int32(r.UvarintTo(1<<31 - 1))}
+}
+
+func (m *Manifest) check() error {
+	at := m.Base
+	for _, o := range m.Older {
+		if o.Base != at || o.End <= at {
+			return fmt.Errorf("%w: manifest has older parts %d to %d after %d", ErrContradiction, o.Base, o.End, at)
+		}
+		at = o.End
+	}
+	if m.Base < 0 || m.ID.Partition < 0 || len(m.Parts) > 0 && m.Parts[0].Base != at {
+		return fmt.Errorf("%w: manifest of [%d, %d) has parts from %d on", ErrContradiction, m.Base, m.End, at)
+	}
+	if err := logsOnly(m.Parts); err != nil {
+		return err
+	}
+	return continuous(m.Parts, at, m.End)
+}
+
+// logsOnly returns an error if a part is not in a log object.
+func logsOnly(parts []Part) error {
+	for i := range parts {
+		if parts[i].Run.Kind != objects.Log {
+			return fmt.Errorf("%w: part %d is in a %v and not in a log object", ErrContradiction, i, parts[i].Run.Kind)
+		}
+		if err := parts[i].check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

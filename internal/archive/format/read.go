@@ -1,0 +1,109 @@
+package format
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/chronik-io/chronik/internal/objects"
+)
+
+// OpenLog reads the footer of the log object that a run of the partition id is in, and verifies it.
+// s has the objects of the cluster below prefix.
+func OpenLog(ctx context.Context, s objects.Store, prefix string, id ID, run *Run) (*Log, error) {
+	name := prefix + run.Name(id)
+	b := make([]byte, run.Size-run.Len)
+	if err := get(ctx, s, name, run.Len, b); err != nil {
+		return nil, err
+	}
+	l, err := openFooter(b, id, run)
+	if err != nil {
+		return nil, fmt.Errorf("read object %s: %w", name, err)
+	}
+	return l, nil
+}
+
+// get is Store.Get for bytes that the object must have.
+func get(ctx context.Context, s objects.Store, name string, off int64, p []byte) error {
+	n, err := s.Get(ctx, name, off, p)
+	if n == len(p) && (err == nil || errors.Is(err, io.EOF)) {
+		return nil
+	}
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("read object %s: %w: it ends at %d and not at %d", name, objects.ErrDamaged, off+int64(n), off+int64(len(p)))
+	}
+	return fmt.Errorf("read object %s: %w", name, err)
+}
+
+// openFooter decodes footer and trailer, which are the bytes of the object from run.Len on.
+func openFooter(b []byte, id ID, run *Run) (*Log, error) {
+	t, err := objects.ParseTrailer(b, objects.Log, logVersion)
+	if err != nil {
+		return nil, err
+	}
+	b = b[:len(b)-objects.TrailerSize]
+	if t.Length != run.Len+int64(len(b)) || len(b) < footerEnd {
+		return nil, fmt.Errorf("%w: it has %d bytes of content instead of %d", objects.ErrDamaged, t.Length, run.Len+int64(len(b)))
+	}
+	le := binary.LittleEndian
+	fields, end := b[:len(b)-footerEnd], b[len(b)-footerEnd:]
+	if int(le.Uint32(end)) != len(fields) || le.Uint32(end[4:]) != crc32.Checksum(b[:len(b)-4], castagnoli) {
+		return nil, fmt.Errorf("%w: its footer does not match its checksum", objects.ErrDamaged)
+	}
+	l, err := parseFooter(fields)
+	if err != nil {
+		return nil, err
+	}
+	if l.ID != id || l.Base != run.Base || l.End != run.End || l.Len != run.Len || l.Sum != run.Sum {
+		return nil, fmt.Errorf("%w: it is another object: %x-%d [%d, %d)", objects.ErrDamaged, l.ID.Topic, l.ID.Partition, l.Base, l.End)
+	}
+	return l, nil
+}
+
+// ReadChunk reads the bytes of a chunk into p, which has ChunkSize bytes, and verifies them. Chunk
+// i begins at position i*ChunkSize of the object name.
+func (l *Log) ReadChunk(ctx context.Context, s objects.Store, name string, i int, p []byte) ([]byte, error) {
+	if i < 0 || i >= len(l.Chunks) {
+		return nil, fmt.Errorf("object %s has %d chunks, and not chunk %d", name, len(l.Chunks), i)
+	}
+	at := int64(i) * ChunkSize
+	p = p[:min(ChunkSize, l.Len-at)]
+	if err := get(ctx, s, name, at, p); err != nil {
+		return nil, err
+	}
+	if crc32.Checksum(p, castagnoli) != l.Chunks[i] {
+		return nil, fmt.Errorf("read object %s: %w: chunk %d does not match its checksum", name, objects.ErrDamaged, i)
+	}
+	return p, nil
+}
+
+// ReadPart passes the batches of a part to each, ChunkSize bytes at a time or fewer; each must not
+// keep them. It reads the whole run, because that is what the checksum covers. It returns an error
+// if the run does not match it: then what was passed must not be used.
+func ReadPart(ctx context.Context, s objects.Store, prefix string, id ID, part *Part, each func([]byte) error) error {
+	run := &part.Run
+	name := prefix + run.Name(id)
+	b := make([]byte, min(ChunkSize, run.Len))
+	sum := uint32(0)
+	for at := int64(0); at < run.Len; at += int64(len(b)) {
+		b = b[:min(int64(len(b)), run.Len-at)]
+		if err := get(ctx, s, name, run.Pos+at, b); err != nil {
+			return err
+		}
+		sum = crc32.Update(sum, castagnoli, b)
+		from, to := max(part.From-at, 0), min(part.To-at, int64(len(b)))
+		if from < to {
+			if err := each(b[from:to]); err != nil {
+				return err
+			}
+		}
+	}
+	if sum != run.Sum {
+		return fmt.Errorf("read object %s: %w: the batches [%d, %d) do not match their checksum", name, objects.ErrDamaged, run.Base,
+			run.End)
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+package upload
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"sort"
+	"sync"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
+)
+
+// Log is the log that is uploaded: a *storage.Log. Between two calls it may grow, and lose records
+// at its beginning; the batches that are left must not change.
+type Log interface {
+	Read(offset, limit int64, max int, atLeastOne bool) (storage.Slice, error)
+	AbortedIn(offset int64, s *storage.Slice, most int) ([]txnindex.Entry, error)
+}
+
+// readSize is how many bytes are read from a log at a time.
+const readSize = 1 << 20
+
+// source is a range of a log as the bytes of its batches. It holds one read of them in memory, and
+// reads again what is asked for later.
+type source struct {
+	log       Log
+	base, end int64 // offsets: base is the first batch's
+	size      int64
+	reads     []readAt // in order
+	epochs    []epochs.Entry
+	aborted   []txnindex.Entry // whose markers are in the range
+
+	mu     sync.Mutex // guards the following fields
+	held   []byte     // those of one read
+	heldAt int64      // their position; meaningless if held is empty
+}
+
+// readAt is where a read begins.
+type readAt struct{ pos, offset int64 }
+
+// scan finds the batches of a log that begin in [from, limit), until they have most bytes or more:
+// most is exceeded by less than one read, of readSize bytes or one batch. The source ends at limit,
+// or after the last batch if there may be more. It is empty if the range has no batch.
+func scan(log Log, from, limit, most int64) (*source, error) {
+	s := &source{log: log, base: from, end: from}
+	for s.end < limit && s.size < most {
+		slice, err := log.Read(s.end, limit, int(min(readSize, most)), true)
+		if err != nil {
+			return nil, fmt.Errorf("read the log to archive: %w", err)
+		}
+		if slice.Size == 0 { // a hole, up to the limit
+			s.end = limit
+			break
+		}
+		err = s.add(&slice)
+		slice.Release()
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// add notes a read, and keeps its bytes.
+func (s *source) add(slice *storage.Slice) error {
+	at := s.end
+	s.hold(slice, s.size)
+	for rest := s.held; len(rest) > 0; {
+		b, next, err := record.Next(rest)
+		if err != nil {
+			return fmt.Errorf("read the log to archive: %w", err)
+		}
+		if s.size == 0 {
+			s.base = min(s.base, b.BaseOffset())
+		}
+		if n := len(s.epochs); n == 0 || s.epochs[n-1].Epoch != b.LeaderEpoch() {
+			s.epochs = append(s.epochs, epochs.Entry{Epoch: b.LeaderEpoch(), Start: b.BaseOffset()})
+		}
+		s.size += int64(b.Size())
+		s.end, rest = b.LastOffset()+1, next
+	}
+	s.reads = append(s.reads, readAt{s.heldAt, at})
+	return s.findAborted(at, slice)
+}
+
+// findAborted adds the aborted transactions whose markers are in a read from an offset on. The list
+// of AbortedIn also has those with later markers.
+func (s *source) findAborted(from int64, slice *storage.Slice) error {
+	list, err := s.log.AbortedIn(from, slice, math.MaxInt)
+	if err != nil {
+		return fmt.Errorf("read the aborted transactions to archive: %w", err)
+	}
+	for _, e := range list {
+		if from <= e.Last && e.Last < s.end {
+			s.aborted = append(s.aborted, e)
+		}
+	}
+	return nil
+}
+
+func (s *source) hold(slice *storage.Slice, pos int64) {
+	s.held, s.heldAt = s.held[:0], pos
+	for _, p := range slice.Parts {
+		s.held = append(s.held, p...)
+	}
+}
+
+// ReadAt implements io.ReaderAt. A call of Put that hangs may read while another one does.
+func (s *source) ReadAt(p []byte, off int64) (n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n < len(p) && off+int64(n) < s.size {
+		at := off + int64(n) - s.heldAt
+		if len(s.held) == 0 || at < 0 || at >= int64(len(s.held)) {
+			if err := s.load(off + int64(n)); err != nil {
+				return n, err
+			}
+			continue
+		}
+		n += copy(p[n:], s.held[at:])
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// load holds the read with the byte at a position. The caller holds mu.
+func (s *source) load(pos int64) error {
+	i := sort.Search(len(s.reads), func(i int) bool { return s.reads[i].pos > pos }) - 1
+	from, until := s.reads[i], readAt{s.size, s.end}
+	if i+1 < len(s.reads) {
+		until = s.reads[i+1]
+	}
+	slice, err := s.log.Read(from.offset, until.offset, int(until.pos-from.pos), true)
+	if err != nil {
+		return fmt.Errorf("read the log to archive again: %w", err)
+	}
+	defer slice.Release()
+	if int64(slice.Size) != until.pos-from.pos {
+		return fmt.Errorf("read the log to archive again: %d bytes from offset %d on, and %d before", slice.Size, from.offset,
+			until.pos-from.pos)
+	}
+	s.hold(&slice, from.pos)
+	return nil
+}

@@ -1,0 +1,416 @@
+package upload
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/chronik-io/chronik/internal/archive/format"
+	"github.com/chronik-io/chronik/internal/objects"
+	"github.com/chronik-io/chronik/internal/objects/dirstore"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
+	"github.com/chronik-io/chronik/internal/testing/faultstore"
+	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const prefix = "cluster/"
+
+var id = format.ID{Topic: [16]byte{1}}
+
+// world is a log, its archive in a store, and what the log has had.
+type world struct {
+	t        testing.TB
+	s        *faultstore.Store
+	m        *storage.Manager
+	log      *storage.Log
+	epoch    int32
+	archived *Archived
+	bytes    []byte // of all batches, from offset 0 on
+	bases    []int64
+	at       []int // position of each batch in bytes
+	aborted  []txnindex.Entry
+	number   int64
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	fsys := vfs.Memory()
+	must.OK(t, fsys.MkdirAll("/store"))
+	s, err := dirstore.Open(fsys, "/store")
+	must.OK(t, err)
+	set, err := durability.NewSet()
+	must.OK(t, err)
+	profile, err := set.Lookup("sync")
+	must.OK(t, err)
+	cfg := storage.Config{Profile: profile,
+		Segment: segment.Limits{Bytes: 64 << 10, Ms: 1 << 40, IndexInterval: 4096, IndexBytes: 10 << 20}}
+	m, err := storage.Open([]storage.Location{{Path: "/d"}}, storage.Options{FS: vfs.Memory(), JournalFileSize: 1 << 20,
+		Config: func(string, storage.ID) storage.Config { return cfg }})
+	must.OK(t, err)
+	logs, err := m.CreateIn(m.Dirs()[0], []storage.Spec{{ID: storage.ID{Topic: id.Topic}, Topic: "t", Config: cfg}})
+	must.OK(t, err)
+	logs[0].SetLeaderEpoch(0, false)
+	return &world{t: t, s: faultstore.New(s), m: m, log: logs[0], archived: &Archived{}}
+}
+
+// end returns the log end.
+func (w *world) end() int64 { return w.log.Ends().LogEnd }
+
+type sink chan struct{}
+
+func (s sink) OffsetsAssigned(*storage.Append) { close(s) }
+
+// append appends a batch as a follower does, and waits until it is durable.
+func (w *world) append(b record.Batch) {
+	w.t.Helper()
+	end := w.end()
+	b.SetBaseOffset(end)
+	b.SetLeaderEpoch(w.epoch)
+	done := make(sink)
+	a := &storage.Append{Kind: storage.Assigned, Batches: b, LeaderEpoch: w.epoch, PrevEnd: end, Sink: done}
+	w.log.Append(a, nil)
+	<-done
+	must.OK(w.t, a.Err)
+	for w.log.AckEnd() < a.Next {
+		time.Sleep(10 * time.Microsecond)
+	}
+	w.at, w.bases, w.bytes = append(w.at, len(w.bytes)), append(w.bases, end), append(w.bytes, b...)
+}
+
+// plain appends a batch of records with a value of size bytes.
+func (w *world) plain(records, size int) {
+	w.t.Helper()
+	w.append(w.build(record.BatchOptions{}, records, size))
+}
+
+func (w *world) build(o record.BatchOptions, records, size int) record.Batch {
+	w.t.Helper()
+	r := record.NewBuilder(o)
+	for range records {
+		r.Append(int64(len(w.bytes)), nil, make([]byte, size), nil)
+	}
+	b, err := r.Build()
+	must.OK(w.t, err)
+	return b
+}
+
+// abort appends a transaction of a batch, other records in between, and its abort marker.
+func (w *world) abort(producer int64, between, size int) {
+	w.t.Helper()
+	first := w.end()
+	w.append(w.build(record.BatchOptions{Producer: &record.Producer{ID: producer}, Transactional: true}, 1, 10))
+	for range between {
+		w.plain(1, size)
+	}
+	last := w.end()
+	w.append(record.EndTxnMarker(producer, 0, record.Abort, 0, int64(len(w.bytes))))
+	w.aborted = append(w.aborted, txnindex.Entry{Producer: producer, First: first, Last: last})
+}
+
+// from returns the bytes of the batches from the one on that has an offset.
+func (w *world) from(offset int64) []byte {
+	i, found := slices.BinarySearch(w.bases, offset)
+	if !found {
+		i--
+	}
+	return w.bytes[w.at[i]:]
+}
+
+// snapshot archives what the log has, and verifies that it can be read from the store.
+func (w *world) snapshot(o Options) error {
+	ctx := context.Background()
+	o.Store, o.Prefix = w.s, prefix
+	start, end := w.log.Ends().LogStart, w.end()
+	b := NewBatch(o)
+	next, err := b.Add(ctx, id, w.log, w.archived, start, end)
+	if err == nil {
+		err = b.Close(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	w.archived = next
+	return w.verify(start, end)
+}
+
+// verify writes an index of the archived parts, and reads everything from the store alone.
+func (w *world) verify(start, end int64) error {
+	ctx := context.Background()
+	w.number++
+	p := format.Partition{ID: id, State: format.Kept, Start: start, End: end, Manifest: w.archived.At, Parts: w.archived.Pieces}
+	if w.archived.Manifest != nil {
+		p.Archived = w.archived.Manifest.End
+	}
+	sealed, err := (&format.Index{Number: w.number, Partitions: []format.Partition{p}}).Encode()
+	if err != nil {
+		return err
+	}
+	name := format.Name{Kind: objects.Index, Number: w.number, Nonce: objects.NewNonce()}
+	if err := objects.Write(ctx, w.s, prefix+name.String(), objects.Index, sealed); err != nil {
+		return err
+	}
+	x, err := format.ReadSnapshot(ctx, w.s, prefix, [16]byte{}, format.Previous{Number: w.number, Nonce: name.Nonce})
+	if err != nil {
+		return err
+	}
+	parts := x.Partitions[0].Parts
+	if len(parts) > 64 {
+		return fmt.Errorf("there are %d pieces", len(parts))
+	}
+	if nonce := x.Partitions[0].Manifest; nonce != (objects.Nonce{}) {
+		m, err := format.ReadManifest(ctx, w.s, prefix, id, nonce)
+		if err != nil {
+			return err
+		}
+		if err := w.verifyObjects(m); err != nil {
+			return err
+		}
+		parts = slices.Concat(m.Parts, parts)
+	}
+	if start == end {
+		return nil
+	}
+	var got []byte
+	for _, part := range parts {
+		if err := format.ReadPart(ctx, w.s, prefix, id, &part, func(b []byte) error { got = append(got, b...); return nil }); err != nil {
+			return err
+		}
+	}
+	// The first part may begin below the log start.
+	if want := w.from(start); !bytes.HasSuffix(got, want) || !bytes.HasSuffix(w.bytes, got) {
+		return fmt.Errorf("the archive has %d bytes, and the log %d", len(got), len(want))
+	}
+	return nil
+}
+
+// verifyObjects compares the aborted transactions of log objects with those of the log.
+func (w *world) verifyObjects(m *format.Manifest) error {
+	for i := range m.Parts {
+		l, err := format.OpenLog(context.Background(), w.s, prefix, id, &m.Parts[i].Run)
+		if err != nil {
+			return err
+		}
+		var want, got []txnindex.Entry
+		for _, a := range w.aborted {
+			if l.Base <= a.Last && a.Last < l.End {
+				want = append(want, a)
+			}
+		}
+		for _, a := range l.Aborted {
+			a.Stable = 0
+			got = append(got, a)
+		}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("the object [%d, %d) has the aborted transactions %+v, want %+v", l.Base, l.End, got, want)
+		}
+	}
+	return nil
+}
+
+var small = Options{ObjectBytes: 200 << 10, PackBytes: 1 << 20}
+
+// Whatever a log does, and whatever fails, each snapshot has the whole log.
+func TestEverySnapshotHasTheWholeLog(t *testing.T) {
+	objectsSeen, failed := 0, 0
+	rapid.Check(t, func(r *rapid.T) {
+		w := newWorld(t)
+		defer func() { must.OK(t, w.m.Close()) }()
+		for range rapid.IntRange(1, 40).Draw(r, "steps") {
+			switch rapid.IntRange(0, 6).Draw(r, "step") {
+			case 0, 1:
+				for range rapid.IntRange(1, 5).Draw(r, "batches") {
+					w.plain(rapid.IntRange(1, 3).Draw(r, "records"), rapid.SampledFrom([]int{1, 1000, 20 << 10, 90 << 10}).Draw(r, "size"))
+				}
+			case 2:
+				w.abort(rapid.Int64Range(1, 1000).Draw(r, "producer")<<20+w.end(), rapid.IntRange(0, 3).Draw(r, "between"), 60<<10)
+			case 3:
+				w.epoch++
+				w.log.SetLeaderEpoch(w.epoch, false)
+			case 4: // records are deleted, up to the middle of a batch perhaps
+				e := w.log.Ends()
+				moves := []storage.StartMove{{Log: w.log, To: rapid.Int64Range(e.LogStart, e.LogEnd).Draw(r, "start")}}
+				w.log.Dir().MoveStarts(moves)
+				must.OK(t, moves[0].Err)
+			default:
+				o := small
+				if rapid.Bool().Draw(r, "old packs") {
+					o.Again = func(*format.Part) bool { return true }
+				}
+				fault := w.s.Add(faultstore.Rule{Ops: faultstore.Put, From: rapid.IntRange(1, 6).Draw(r, "call"), Count: 1,
+					Err: faultstore.ErrInjected})
+				err := w.snapshot(o)
+				fault.Off()
+				if errors.Is(err, faultstore.ErrInjected) {
+					failed++
+					err = w.snapshot(o)
+				}
+				if err != nil {
+					r.Fatal(err)
+				}
+				if w.archived.Manifest != nil {
+					objectsSeen++
+				}
+			}
+		}
+	})
+	if objectsSeen == 0 || failed == 0 {
+		t.Errorf("%d snapshots with log objects, %d that failed", objectsSeen, failed)
+	}
+}
+
+// A snapshot of a log that has not changed puts nothing.
+func TestAnUnchangedLogIsNotUploaded(t *testing.T) {
+	w := newWorld(t)
+	defer func() { must.OK(t, w.m.Close()) }()
+	w.plain(3, 100)
+	must.OK(t, w.snapshot(small))
+	calls := w.s.Calls(faultstore.Put)
+	must.OK(t, w.snapshot(small))
+	if n := w.s.Calls(faultstore.Put) - calls; n != 1 { // the index that the test writes
+		t.Errorf("%d objects were put", n-1)
+	}
+}
+
+// Many small snapshots put few bytes, and their pieces stay few.
+func TestManySmallSnapshots(t *testing.T) {
+	w := newWorld(t)
+	defer func() { must.OK(t, w.m.Close()) }()
+	put := 0
+	w.s.Add(faultstore.Rule{Ops: faultstore.Put, Name: prefix + "pack/", Before: func(faultstore.Call) { put++ }})
+	for range 300 {
+		w.plain(1, 1000)
+		must.OK(t, w.snapshot(small))
+	}
+	if n := len(w.archived.Pieces); n > 64 || put != 300-1 || w.archived.Manifest == nil {
+		t.Errorf("%d packs, %d pieces, log objects: %v", put, n, w.archived.Manifest != nil)
+	}
+}
+
+// A pack that is full is put at once, and the next partition's pieces go to another one.
+func TestPacksAreBounded(t *testing.T) {
+	ctx := context.Background()
+	w := newWorld(t)
+	defer func() { must.OK(t, w.m.Close()) }()
+	w.plain(1, 50<<10)
+	b := NewBatch(Options{Store: w.s, Prefix: prefix, ObjectBytes: 1 << 20, PackBytes: 120 << 10})
+	var all []*Archived
+	for i := range int32(7) {
+		a, err := b.Add(ctx, format.ID{Topic: id.Topic, Partition: i}, w.log, &Archived{}, 0, 1)
+		must.OK(t, err)
+		all = append(all, a)
+	}
+	must.OK(t, b.Close(ctx))
+	must.OK(t, b.Close(ctx))
+	packs := map[objects.Nonce]int{}
+	for i, a := range all {
+		packs[a.Pieces[0].Run.Nonce]++
+		n := 0
+		must.OK(t, format.ReadPart(ctx, w.s, prefix, format.ID{Topic: id.Topic, Partition: int32(i)}, &a.Pieces[0], func(p []byte) error {
+			n += len(p)
+			return nil
+		}))
+		if n != len(w.bytes) {
+			t.Errorf("piece %d has %d bytes", i, n)
+		}
+	}
+	if len(packs) != 3 || w.s.Calls(faultstore.Put) != 3 {
+		t.Errorf("the packs have %v pieces", packs)
+	}
+}
+
+// An archive above the end of the log is refused: the log is another one.
+func TestAnArchiveAboveTheLogIsRefused(t *testing.T) {
+	w := newWorld(t)
+	defer func() { must.OK(t, w.m.Close()) }()
+	w.plain(5, 10)
+	must.OK(t, w.snapshot(small))
+	b := NewBatch(Options{Store: w.s, Prefix: prefix, ObjectBytes: 1 << 20, PackBytes: 1 << 20})
+	if _, err := b.Add(context.Background(), id, w.log, w.archived, 0, 4); err == nil {
+		t.Error("it was accepted")
+	}
+}
+
+// A source can be read in any order and from several goroutines, and notices when the log has
+// other bytes than before.
+func TestASourceIsReadAgain(t *testing.T) {
+	w := newWorld(t)
+	defer func() { must.OK(t, w.m.Close()) }()
+	for range 20 {
+		w.plain(1, 150<<10)
+	}
+	s, err := scan(w.log, 0, w.end(), 1<<40)
+	must.OK(t, err)
+	if s.size != int64(len(w.bytes)) || len(s.reads) < 3 {
+		t.Fatalf("%d bytes in %d reads", s.size, len(s.reads))
+	}
+	rapid.Check(t, func(r *rapid.T) {
+		off := rapid.IntRange(0, len(w.bytes)).Draw(r, "off")
+		p := make([]byte, rapid.IntRange(0, 2<<20).Draw(r, "bytes"))
+		n, err := s.ReadAt(p, int64(off))
+		want := w.bytes[off:min(off+len(p), len(w.bytes))]
+		if !bytes.Equal(p[:n], want) || (n < len(p)) != errors.Is(err, io.EOF) {
+			r.Fatalf("%d bytes of %d at %d: %v", n, len(p), off, err)
+		}
+	})
+	other := newWorld(t)
+	defer func() { must.OK(t, other.m.Close()) }()
+	for range 20 {
+		other.plain(1, 100<<10)
+	}
+	s.log, s.held = other.log, nil
+	if n, err := s.ReadAt(make([]byte, 1), 0); err == nil {
+		t.Errorf("%d bytes of another log", n)
+	}
+}
+
+// Log objects that are below the log start are not in the next manifest, and a manifest that has
+// no others is gone at once.
+func TestObjectsBelowTheLogStartAreDropped(t *testing.T) {
+	w := newWorld(t)
+	defer func() { must.OK(t, w.m.Close()) }()
+	grow := func(batches int) {
+		for range batches {
+			w.plain(1, 110<<10)
+		}
+		must.OK(t, w.snapshot(small))
+	}
+	deleteTo := func(offset int64) {
+		moves := []storage.StartMove{{Log: w.log, To: offset}}
+		w.log.Dir().MoveStarts(moves)
+		must.OK(t, moves[0].Err)
+	}
+	grow(6)
+	if n := len(w.archived.Manifest.Parts); n != 3 {
+		t.Fatalf("%d log objects", n)
+	}
+	deleteTo(3)
+	grow(0)
+	if n := len(w.archived.Manifest.Parts); n != 3 {
+		t.Errorf("a manifest with %d parts was put for a deletion alone", n)
+	}
+	grow(2)
+	if m := w.archived.Manifest; len(m.Parts) != 3 || m.Base != 2 || m.End != 8 {
+		t.Errorf("the next manifest has %d parts of [%d, %d)", len(m.Parts), m.Base, m.End)
+	}
+	deleteTo(8)
+	grow(0)
+	if w.archived.Manifest != nil || len(w.archived.Pieces) != 0 {
+		t.Errorf("left are %+v", w.archived)
+	}
+	grow(1)
+}
