@@ -302,7 +302,7 @@ func (c *sessions) enter(s *session, size int, now time.Time) bool {
 }
 
 // makeSpaceLocked removes sessions in favor of one with size partitions, and reports whether there
-// is space for it. It looks at each session once, since every fetch with a session waits meanwhile.
+// is space for it. It examines each session once, since every fetch with a session waits meanwhile.
 func (c *sessions) makeSpaceLocked(size int, now time.Time) bool {
 	lacks := func(sessions, parts int) bool { return sessions >= c.slots || parts+size > c.limit }
 	for e := c.used.Front(); e != nil && lacks(len(c.byID), c.parts); e = c.used.Front() {
