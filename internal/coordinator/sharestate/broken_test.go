@@ -5,6 +5,8 @@ package sharestate
 import (
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 	"github.com/chronik-io/chronik/internal/storage/epochs"
@@ -27,7 +29,6 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		"MoveBack":         {rule: MoveBack},
 		"CutLater":         {rule: CutLater},
 		"CutAltered":       {rule: CutAltered},
-		"OpenOutdated":     {rule: OpenOutdated},
 		"OpenFormer":       {rule: OpenFormer},
 		"OpenStale":        {rule: OpenStale},
 		"StartLater":       {rule: StartLater},
@@ -73,8 +74,33 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	}
 }
 
+// A former leader opens the state between the peek and the open of the next one. The cut of that
+// open does not know what the log of the former leader had.
+func TestRuleOpenOutdatedHasItsTest(t *testing.T) {
+	for _, x := range []struct {
+		broken Broken
+		want   *kerr.Error
+		leader int32
+	}{{want: kerr.FencedLeaderEpoch, leader: 2}, {broken: breakrules.Without(OpenOutdated), leader: 3}} {
+		d := newDesk(config())
+		d.cfg.Broken = x.broken
+		d.load(0)
+		h := history{t, d}
+		h.init(1, 0, nil)
+		h.open(h.opens(1, -1), nil)
+		next, former := h.opens(3, 100), h.opens(2, 4)
+		h.open(former, nil)
+		h.write(of(former, 0, mark(4, 9, window.Acknowledged, 1)), nil)
+		h.open(next, x.want)
+		h.stores(0, mark(4, 9, window.Acknowledged, 1))
+		if got := h.s.states[keyOf(0)].leader; got != x.leader {
+			t.Errorf("the recorded leader epoch is %d, want %d", got, x.leader)
+		}
+	}
+}
+
 // A late copy of an open whose leader epoch a tool had recorded before.
-func TestCutOwnHasItsTest(t *testing.T) {
+func TestRuleCutOwnHasItsTest(t *testing.T) {
 	for _, x := range []struct {
 		broken Broken
 		want   []window.Mark
