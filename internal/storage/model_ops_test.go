@@ -391,7 +391,9 @@ func (w *world) remove(m *mlog) {
 	}
 	w.say("delete %s", m.topic)
 	l := m.l
+	m.mu.Lock()
 	m.l, m.maybe = nil, true
+	m.mu.Unlock()
 	if err := w.dir.Delete(l); err != nil && !w.disk.Crashed() {
 		failf("delete: %v", err)
 	} else if err == nil {

@@ -111,7 +111,9 @@ func (m *mlog) Reverted(end int64, err error) {
 		m.l.ResumeEpoch(epochOf(m.l)) // there is no other replica
 		m.loss.reverted(m.l.dir)
 	}
-	if m.replacing { // a crash during the change: check knows both outcomes
+	// After a crash during the change, check knows both outcomes. A log that is being deleted has
+	// no clients any more; a directory that fails meanwhile may take back all that it knows of it.
+	if m.replacing || m.maybe {
 		return
 	}
 	if end < m.cur.synced || end < m.cur.written {
