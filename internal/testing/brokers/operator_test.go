@@ -201,10 +201,32 @@ func (c *clients) loseLogs(id int32) {
 		c.w.note("not removed: %s", bad)
 		return
 	}
-	c.w.wiped = true
 	c.w.endSomehow(id)
-	c.w.remove(c.w.at(id), logDir)
+	// It may have taken seconds, in which another broker was fenced and topics were created.
+	if bad := c.onlyOn(id); bad != "" {
+		c.w.note("not removed: %s", bad)
+	} else {
+		c.w.wiped = true
+		c.w.remove(c.w.at(id), logDir)
+	}
 	c.w.start(id)
+}
+
+// onlyOn returns which partition may have no other replica in sync than that of a broker which has
+// ended, empty if each of them has one.
+func (c *clients) onlyOn(id int32) string {
+	all, bad := c.state(c.w.other(id))
+	if all == nil {
+		return bad
+	}
+	for name, parts := range all {
+		for i, isr := range parts {
+			if !slices.ContainsFunc(isr, func(b int32) bool { return b != id }) {
+				return fmt.Sprintf("%s-%d has no other replica in sync than that of broker %d: %v", name, i, id, isr)
+			}
+		}
+	}
+	return ""
 }
 
 // loseMetadata removes the metadata directory of a broker. Its logs remain.
