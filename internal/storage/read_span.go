@@ -30,8 +30,9 @@ func (s *Span) Gap() bool { return s.Size == 0 && s.End > s.Start }
 // ReadSpan returns what a follower that ends at an offset appends next, up to the log end: batches
 // of up to about max bytes, at least one, or a gap. A gap is a span of its own if a leader epoch
 // begins in it or if it extends to the log end: the follower could not learn either from the
-// batches that follow. So the follower gets exactly this log's epochs and end. ReadSpan may read
-// the disk. Its errors are those of Read.
+// batches that follow. So the follower gets exactly this log's epochs and end, except that it does
+// not know the epoch of a gap at its own start. ReadSpan may read the disk. Its errors are those of
+// Read.
 func (l *Log) ReadSpan(offset int64, max int) (Span, error) {
 	s, _, err := l.span(offset, func(limit int64) (Slice, bool, error) {
 		s, err := l.Read(offset, limit, max, true)

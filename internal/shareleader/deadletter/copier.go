@@ -173,15 +173,22 @@ func (c *Copier) learn(last Last) error {
 	if err != nil {
 		return err
 	}
-	_, end := known.End(last.Leader, math.MaxInt64)
 	for _, l := range last.Letters {
-		here := known.At(l.Offset)
-		if here == l.Epoch || here < 0 || c.broken.Has(BelieveAll) || l.Offset < end && c.broken.Has(BelieveBelow) {
+		if here := known.At(l.Offset); here == l.Epoch || here < 0 || c.believes(&known, l, last.Leader) {
 			c.copied[l.Offset] = true
 		}
 	}
 	c.last, c.tried = last, false // what was sent before names another last batch, and is refused
 	return nil
+}
+
+// believes reports whether the copy of another record counts, because a rule is removed.
+func (c *Copier) believes(known *epochs.Cache, l Letter, leader int32) bool {
+	if c.broken.Has(BelieveBelow) {
+		_, end := known.End(leader, math.MaxInt64)
+		return l.Offset < end
+	}
+	return c.broken.Has(BelieveAll)
 }
 
 // found returns the letters that have copies and were not returned yet. Their marks must be stored

@@ -37,16 +37,23 @@ func (q *request) encode() []byte {
 	return bytesio.Append(p, []byte(q.batch))
 }
 
+// version reads the first byte of a request or an answer.
+func version(r *bytesio.Reader) {
+	if v := r.Byte(); v != wireFormat && r.Err() == nil {
+		r.Fail(fmt.Errorf("version %d, this broker knows %d; upgrade the older broker", v, wireFormat))
+	}
+}
+
 // decodeRequest decodes a request. Its batch is a copy.
 func decodeRequest(p []byte) (*request, error) {
 	r := bytesio.NewReader(p)
-	version := r.Byte()
+	version(&r)
 	q := &request{Target: Target{Topic: r.ID(), Partition: int32(r.UvarintTo(math.MaxInt32))}}
 	q.producer = r.Varint(record.FirstBrokerProducer, math.MaxInt64)
 	q.after = r.Varint(-1, math.MaxInt64)
 	q.batch = r.Bytes()
-	if err := r.End(); err != nil || version != wireFormat {
-		return nil, fmt.Errorf("a request about dead letters of version %d: %w", version, err)
+	if err := r.End(); err != nil {
+		return nil, fmt.Errorf("a request about dead letters: %w", err)
 	}
 	b, rest, err := record.Next(q.batch)
 	if err != nil || len(rest) > 0 || b.ProducerID() != q.producer {
@@ -72,15 +79,15 @@ func (a *answer) encode() []byte {
 
 func decodeAnswer(p []byte) (a answer, err error) {
 	r := bytesio.NewReader(p)
-	version := r.Byte()
+	version(&r)
 	a.appended = r.Byte() == 1
 	a.Offset = r.Varint(-1, math.MaxInt64)
 	a.Sequence, a.Leader = int32(r.Varint(-1, math.MaxInt32)), int32(r.Varint(-1, math.MaxInt32))
 	for range r.Count(2) {
 		a.Letters = append(a.Letters, Letter{r.Varint(0, math.MaxInt64), int32(r.Varint(-1, math.MaxInt32))})
 	}
-	if err := r.End(); err != nil || version != wireFormat {
-		return answer{}, fmt.Errorf("an answer about dead letters of version %d: %w", version, err)
+	if err := r.End(); err != nil {
+		return answer{}, fmt.Errorf("an answer about dead letters: %w", err)
 	}
 	return a, nil
 }

@@ -3,6 +3,7 @@ package deadletter
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/record"
@@ -38,6 +39,11 @@ func TestMessagesAreDecodedAsTheyWereEncoded(t *testing.T) {
 		if _, err := decodeAnswer(a.encode()[:i]); err == nil {
 			t.Errorf("an answer that ends after %d bytes is valid", i)
 		}
+	}
+	former := q.encode()
+	former[0]--
+	if _, err := decodeRequest(former); err == nil || !strings.Contains(err.Error(), "upgrade the older broker") {
+		t.Errorf("a request of a former version: %v", err)
 	}
 	q.producer++ // of another producer than the batch
 	if _, err := decodeRequest(q.encode()); err == nil {

@@ -136,13 +136,33 @@ func matches(pattern, name string) bool {
 	return yes && err == nil
 }
 
-// Fault is a rule that was added to an FS. It is active until Off.
-type Fault struct {
-	fs     *FS
-	rule   Rule
-	off    bool
+// Tally counts the calls that a rule picks, and decides which of them it affects. Its owner guards
+// it.
+type Tally struct {
+	Off    bool // no call counts
 	picked int
 	hits   int
+}
+
+// Next counts a call and returns its number, from 1. It reports whether the rule affects it: count
+// calls do, or all if that is 0, beginning with the number from.
+func (t *Tally) Next(from, count int) (n int, affects bool) {
+	t.picked++
+	if from = max(from, 1); t.picked < from || count > 0 && t.picked >= from+count {
+		return t.picked, false
+	}
+	t.hits++
+	return t.picked, true
+}
+
+// Hits returns the number of calls that the rule affected.
+func (t *Tally) Hits() int { return t.hits }
+
+// Fault is a rule that was added to an FS. It is active until Off.
+type Fault struct {
+	fs    *FS
+	rule  Rule
+	tally Tally
 }
 
 // Off switches the rule off.
@@ -154,29 +174,24 @@ func (f *Fault) On() { f.set(false) }
 func (f *Fault) set(off bool) {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
-	f.off = off
+	f.tally.Off = off
 }
 
 // Hits returns the number of calls that the rule affected.
 func (f *Fault) Hits() int {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
-	return f.hits
+	return f.tally.Hits()
 }
 
 // act counts the call and reports whether the rule affects it. The caller must hold fs.mu.
 func (f *Fault) act(c *Call) bool {
-	if f.off || !f.rule.picks(*c) {
+	if f.tally.Off || !f.rule.picks(*c) {
 		return false
 	}
-	f.picked++
-	c.N = f.picked
-	from := max(f.rule.From, 1)
-	if c.N < from || f.rule.Count > 0 && c.N >= from+f.rule.Count {
-		return false
-	}
-	f.hits++
-	return true
+	affects := false
+	c.N, affects = f.tally.Next(f.rule.From, f.rule.Count)
+	return affects
 }
 
 // FS is a file system that can fail.
@@ -209,7 +224,7 @@ func (f *FS) Clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, fault := range f.faults {
-		fault.off = true
+		fault.tally.Off = true
 	}
 	f.faults = nil
 }

@@ -18,6 +18,7 @@ import (
 	"sync"
 
 	"github.com/chronik-io/chronik/internal/objects"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
 
 // Op is a kind of call, or several kinds combined by or.
@@ -90,39 +91,33 @@ func (r *Rule) picks(c Call) bool {
 
 // Fault is a rule that was added to a Store. It is active until Off.
 type Fault struct {
-	s            *Store
-	rule         Rule
-	off          bool
-	picked, hits int
+	s     *Store
+	rule  Rule
+	tally errfs.Tally
 }
 
 // Off switches the rule off.
 func (f *Fault) Off() {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
-	f.off = true
+	f.tally.Off = true
 }
 
 // Hits returns the number of calls that the rule affected.
 func (f *Fault) Hits() int {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
-	return f.hits
+	return f.tally.Hits()
 }
 
 // act counts the call and reports whether the rule affects it. The caller must hold s.mu.
 func (f *Fault) act(c *Call) bool {
-	if f.off || !f.rule.picks(*c) {
+	if f.tally.Off || !f.rule.picks(*c) {
 		return false
 	}
-	f.picked++
-	c.N = f.picked
-	from := max(f.rule.From, 1)
-	if c.N < from || f.rule.Count > 0 && c.N >= from+f.rule.Count {
-		return false
-	}
-	f.hits++
-	return true
+	affects := false
+	c.N, affects = f.tally.Next(f.rule.From, f.rule.Count)
+	return affects
 }
 
 // Store is a store that can fail.
