@@ -189,7 +189,7 @@ func (f *Fault) act(c *Call) bool {
 	if f.tally.Off || !f.rule.picks(*c) {
 		return false
 	}
-	affects := false
+	var affects bool
 	c.N, affects = f.tally.Next(f.rule.From, f.rule.Count)
 	return affects
 }
