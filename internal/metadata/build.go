@@ -190,6 +190,13 @@ func (b *builder) put(kv KV) error {
 		b.delta.Logins = true
 	case KindQuota:
 		err = b.putQuota(k.Entity, kv)
+	case KindSnapshot:
+		err = b.putSnapshot(kv)
+	case KindMark:
+		_, err = DecodeMark(kv)
+	case KindCollection:
+		_, err = DecodeCollection(kv)
+		b.next.collection, b.delta.Snapshots = kv.ModRevision, true
 	}
 	return err
 }
@@ -245,6 +252,11 @@ func (b *builder) remove(key string) error {
 		b.next.logins, b.delta.Logins = Logins{}, true
 	case KindQuota:
 		b.removeQuota(k.Entity)
+	case KindSnapshot:
+		b.removeSnapshot(k.Number)
+	case KindMark:
+	case KindCollection:
+		b.next.collection, b.delta.Snapshots = 0, true
 	}
 	return nil
 }

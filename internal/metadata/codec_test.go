@@ -22,6 +22,7 @@ func TestKeysRoundTrip(t *testing.T) {
 		BrokerConfigKey(DefaultBroker), DeletingKey(idC), GroupConfigKey("g"), GroupConfigKey("a/b %\x00\xffü"),
 		SubscriptionKey("a/b %\x00\xffü"),
 		LivenessKey(3), ACLPrefix + FormatID(idB), PlacementKey(3, idB), DeletingBrokerKey(idC, 3), GoneKey(0), GoneKey(1<<64 - 1),
+		SnapshotKey(1), SnapshotKey(1<<63 - 1), MarkKey, CollectionKey,
 	} {
 		k, err := ParseKey(s)
 		if err != nil || k.String() != s {
@@ -30,6 +31,9 @@ func TestKeysRoundTrip(t *testing.T) {
 	}
 	if NameKey("a.b") != NameKey("a_b") {
 		t.Error("two colliding names have two keys")
+	}
+	if !(SnapshotKey(9) < SnapshotKey(10)) {
+		t.Error("keys of snapshots do not sort like numbers")
 	}
 	if !(PartitionKey(idA, 9) < PartitionKey(idA, 10)) {
 		t.Error("keys of partitions do not sort like partitions")
@@ -44,7 +48,8 @@ func TestUnknownKeysAreRefused(t *testing.T) {
 		"/configs/brokers/all", "/configs/groups/", "/configs/groups/a/b", "/configs/groups/%", "/configs/groups/%41",
 		"/liveness/", "/liveness/01", "/placements/1", "/placements/1/", "/placements/x/" + id, "/placements/01/" + id,
 		"/deleting/" + id + "/", "/deleting/" + id + "/01", "/deleting//1", "/gone/1", "/gone/000000000000000A",
-		"/configs/topics/default", "/acls/1", "/acls/" + id + "/", "/unknown/1", TopicKey(idA)[:len(TopicKey(idA))-1] + "/",
+		"/configs/topics/default", "/acls/1", "/acls/" + id + "/", "/unknown/1", "/snapshots/1",
+		"/snapshots/00000000000000000000", "/snapshots/-0000000000000000001", MarkKey + "/", TopicKey(idA)[:len(TopicKey(idA))-1] + "/",
 	} {
 		if k, err := ParseKey(s); err == nil || !strings.Contains(err.Error(), s) {
 			t.Errorf("%q: %+v, %v", s, k, err)
@@ -55,6 +60,11 @@ func TestUnknownKeysAreRefused(t *testing.T) {
 func somePartition() Partition {
 	return Partition{Leader: 2, LeaderEpoch: 3, PartitionEpoch: 4, Replicas: []int32{2, 1, 7}, ISR: []int32{2}, ELR: []int32{1},
 		Adding: []int32{7}, Removing: []int32{1}, Unclean: 2, Revision: 9}
+}
+
+func someSnapshot() *Snapshot {
+	return &Snapshot{Number: 1 << 40, Nonce: idB, Changes: 1, Time: 2, Ended: 3, Partitions: 5, Offline: 4, Bytes: 7, Uploaded: 6,
+		Verified: 8, Damage: "d", Revision: 9}
 }
 
 func someACL(name string) *acl.Binding {
@@ -105,6 +115,10 @@ func TestValuesRoundTrip(t *testing.T) {
 	}
 	rule := someACL("a/\x00ü")
 	check(ACLKey(rule), EncodeACL(rule), *rule, func(kv KV) (any, error) { return DecodeACL(kv) })
+	snapshot := someSnapshot()
+	check(SnapshotKey(snapshot.Number), snapshot.Encode(), *snapshot, func(kv KV) (any, error) { return DecodeSnapshot(kv) })
+	check(MarkKey, Mark{Time: 5}.Encode(), Mark{Time: 5}, func(kv KV) (any, error) { return DecodeMark(kv) })
+	check(CollectionKey, Collection{Time: 6}.Encode(), Collection{Time: 6}, func(kv KV) (any, error) { return DecodeCollection(kv) })
 	deleting := Deleting{ID: idA, Name: "x", Partitions: 2, Revision: 9}
 	check(DeletingKey(idA), deleting.Encode(), deleting, func(kv KV) (any, error) { return DecodeDeleting(kv) })
 	configs := map[string]string{"a": "", "b": "\x00ü"}
@@ -126,6 +140,9 @@ func decoders() map[string]func(KV) error {
 		GoneKey(1):                func(kv KV) error { _, err := DecodeGone(kv); return err },
 		ACLPrefix + FormatID(idB): func(kv KV) error { _, err := DecodeACL(kv); return err },
 		PlacementKey(1, idA):      func(kv KV) error { _, err := DecodePlacement(kv); return err },
+		SnapshotKey(1):            func(kv KV) error { _, err := DecodeSnapshot(kv); return err },
+		MarkKey:                   func(kv KV) error { _, err := DecodeMark(kv); return err },
+		CollectionKey:             func(kv KV) error { _, err := DecodeCollection(kv); return err },
 	}
 }
 

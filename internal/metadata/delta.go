@@ -39,6 +39,8 @@ type Delta struct {
 	Logins bool
 	// Quotas is set if a quota was added, changed or removed.
 	Quotas bool
+	// Snapshots is set if a snapshot was added, changed or removed, or a collection began.
+	Snapshots bool
 	// Brokers is set if a broker registered, changed or left.
 	Brokers bool
 	// Cluster is set if the cluster's own data changed.
@@ -61,7 +63,8 @@ func (d *Delta) Empty() bool {
 	return len(d.Created) == 0 && len(d.Deleted) == 0 && len(d.Changed) == 0 && len(d.Tombstones) == 0 &&
 		len(d.Forgotten) == 0 && len(d.BrokerConfigs) == 0 && len(d.GroupConfigs) == 0 && !d.Subscriptions &&
 		len(d.Placements) == 0 && len(d.Liveness) == 0 &&
-		len(d.ACLsAdded) == 0 && len(d.ACLsRemoved) == 0 && len(d.Users) == 0 && !d.Logins && !d.Quotas && !d.Brokers && !d.Cluster
+		len(d.ACLsAdded) == 0 && len(d.ACLsRemoved) == 0 && len(d.Users) == 0 && !d.Logins && !d.Quotas && !d.Snapshots &&
+		!d.Brokers && !d.Cluster
 }
 
 // sort puts the lists that the builder filled in the order of events into their own order. Topics
@@ -112,6 +115,7 @@ func Diff(prev, next *Image) *Delta {
 	d.Users = slices.Sorted(changed(prev.users, next.users, func(p, n *User) bool { return p.Revision == n.Revision }))
 	d.Logins = !prev.logins.Salt.Equal(next.logins.Salt) || prev.logins.Bootstrapped != next.logins.Bootstrapped
 	d.Quotas = some(changed(prev.quotas, next.quotas, sameQuota))
+	d.Snapshots = prev.collection != next.collection || !slices.EqualFunc(prev.snapshots, next.snapshots, sameSnapshot)
 	return d
 }
 

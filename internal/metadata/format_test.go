@@ -36,6 +36,9 @@ func TestFormatIsFixed(t *testing.T) {
 		BrokerConfigKey(7):        EncodeConfigs(map[string]string{"c": "3"}),
 		GroupConfigKey("g"):       EncodeConfigs(map[string]string{"d": "4"}),
 		SubscriptionKey("s"):      EncodeConfigs(map[string]string{"e": "5"}),
+		SnapshotKey(1 << 40):      someSnapshot().Encode(),
+		MarkKey:                   Mark{Time: 5}.Encode(),
+		CollectionKey:             Collection{Time: 6}.Encode(),
 		QuotaKey(tenant):          Quota{Limits: map[string]float64{"producer_byte_rate": 100}}.Encode(),
 	}
 	values[DeletingBrokerKey(idA, 7)] = EncodeWaiting()

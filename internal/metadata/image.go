@@ -32,6 +32,8 @@ type Image struct {
 	users         shards[string, *User]
 	logins        Logins
 	quotas        shards[quota.Entity, Quota]
+	snapshots     []Snapshot // sorted by number
+	collection    int64      // revision of CollectionKey
 	// sorted is built on first use, and shared by images between which no topic was created or
 	// deleted.
 	sorted *sortedNames

@@ -38,10 +38,16 @@ import (
 //	/logins                     Logins: what all brokers must agree on to check logins
 //	/gone/<member>              Gone: a member that was unregistered and must not come back;
 //	                            16 hexadecimal digits
+//	/snapshots/<number>         Snapshot: a complete snapshot of the cluster; 20 digits
+//	/snapshot-mark              Mark: the last time at which all brokers were frozen for a snapshot
+//	/collection                 Collection: when unused objects of snapshots were listed last; its
+//	                            revision decides which objects a snapshot may name
 const (
 	ClusterKey     = "/cluster"
 	ProducerIDsKey = "/producer-ids"
 	LoginsKey      = "/logins"
+	MarkKey        = "/snapshot-mark"
+	CollectionKey  = "/collection"
 
 	BrokerPrefix       = "/brokers/"
 	LivenessPrefix     = "/liveness/"
@@ -58,6 +64,7 @@ const (
 	ACLPrefix          = "/acls/"
 	UserPrefix         = "/users/"
 	QuotaPrefix        = "/quotas/"
+	SnapshotPrefix     = "/snapshots/"
 
 	defaultBroker = "default"
 )
@@ -78,6 +85,10 @@ func PlacementKey(broker int32, topic [16]byte) string {
 
 // GoneKey returns the key of an unregistered member.
 func GoneKey(member uint64) string { return Key{Kind: KindGone, Member: member}.String() }
+
+// SnapshotKey returns the key of a snapshot. The number has leading zeros so that keys sort like
+// numbers.
+func SnapshotKey(number int64) string { return Key{Kind: KindSnapshot, Number: number}.String() }
 
 // NameKey returns the key that guards a topic's name; colliding names share it.
 func NameKey(topic string) string { return NamePrefix + strings.ReplaceAll(topic, ".", "_") }
@@ -147,6 +158,9 @@ const (
 	KindLogins
 	KindQuota
 	KindSubscription
+	KindSnapshot
+	KindMark
+	KindCollection
 )
 
 // Key is a parsed key. Fields that a family does not have are zero.
@@ -156,6 +170,7 @@ type Key struct {
 	Partition int32
 	Broker    int32
 	Member    uint64
+	Number    int64  // of a snapshot
 	Name      string // KindName: with '_' instead of '.'; KindGroupConfig: the group; KindUser: the user;
 	// KindSubscription: the subscription
 	Entity quota.Entity
@@ -221,6 +236,14 @@ var (
 			return err == nil && s != ""
 		},
 	}
+	numberPart = part{
+		func(k *Key) string { return fmt.Sprintf("%020d", k.Number) },
+		func(k *Key, s string) bool {
+			var err error
+			k.Number, err = strconv.ParseInt(s, 10, 64)
+			return err == nil && k.Number > 0
+		},
+	}
 	entityPart = part{
 		func(k *Key) string { return formatEntity(k.Entity) },
 		func(k *Key, s string) (ok bool) { k.Entity, ok = parseEntity(s); return ok },
@@ -253,6 +276,9 @@ var families = [...]family{
 	KindACL:            {ACLPrefix, []part{idPart}},
 	KindUser:           {UserPrefix, []part{namePart}},
 	KindQuota:          {QuotaPrefix, []part{entityPart}},
+	KindSnapshot:       {SnapshotPrefix, []part{numberPart}},
+	KindMark:           {MarkKey, nil},
+	KindCollection:     {CollectionKey, nil},
 }
 
 // String returns the text of a key.

@@ -42,10 +42,14 @@ const MaxShareVersion int16 = 1
 
 // MaxFeatureLevel is the highest feature level that this version of chronik supports. It refuses a
 // store with a higher level.
-const MaxFeatureLevel int32 = ShareLevel
+const MaxFeatureLevel int32 = SnapshotLevel
 
 // ShareLevel is the feature level from which on the cluster may have a level of share.version.
 const ShareLevel int32 = 2
+
+// SnapshotLevel is the feature level from which on the metadata may have snapshots, marks and
+// collections.
+const SnapshotLevel int32 = 3
 
 // Broker is one registered broker. It and everything that it refers to is immutable.
 type Broker struct {
