@@ -234,17 +234,17 @@ func (b *Broker) openCoordinators(r *components) error {
 		Conf: &r.conf, Replicas: r.replicas, Controller: r.control, Configs: b.configs, Settings: r.settings, Static: r.static,
 		Share: b.share, Log: b.log,
 		MemberBytes: b.budgets.Groups(), TransactionBytes: b.budgets.Transactions(),
-		StateBytes: b.budgets.ShareStates(), AskShares: r.member.AskShares, AskLetters: r.member.AskLetters,
-		Lease: r.member.Lease, Visible: broker.Visible(r.guard.Rules), Ask: r.member.AskTransactions,
+		StateBytes: b.budgets.ShareStates(), AskShares: r.member.Ask(cluster.Shares), AskLetters: r.member.Ask(cluster.Letters),
+		Lease: r.member.Lease, Visible: broker.Visible(r.guard.Rules), Ask: r.member.Ask(cluster.Transactions),
 		ProducerID: func(ctx context.Context) (int64, error) { return r.handlers.ProducerID(ctx) },
 		Registry:   b.reg, Partitions: b.cfg.MetricsPartitions, Health: b.health, Push: b.stack.push,
 	}, r.applier)
 	if err != nil {
 		return err
 	}
-	r.member.ServeTransactions(r.coordinators.Exchange.Handle)
-	r.member.ServeShares(r.coordinators.Desk.Handle)
-	r.member.ServeLetters(r.coordinators.Letters.Handle)
+	r.member.Serve(cluster.Transactions, r.coordinators.Exchange.Handle)
+	r.member.Serve(cluster.Shares, r.coordinators.Desk.Handle)
+	r.member.Serve(cluster.Letters, r.coordinators.Letters.Handle)
 	return nil
 }
 
