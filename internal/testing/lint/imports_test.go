@@ -73,7 +73,7 @@ func importRules() map[string]importRule {
 		"internal/states":      leaf(),
 		"internal/metrics": {may: []string{"internal/view"}, never: append([]string{kmsgPkg, cobraPkg, yamlPkg}, osPkg),
 			because: leafReason},
-		"internal/configdef": leaf("pkg/durability"),
+		"internal/configdef": leaf("pkg/durability", "internal/objects"),
 		"internal/memory": {may: []string{"internal/configdef", "internal/protocol", "internal/vfs"}, never: noProtocol,
 			because: "it computes sizes: who counts against them knows what they are for"},
 
@@ -292,6 +292,9 @@ func archiveRules() map[string]importRule {
 			because: "objects are bytes in, values out, so that they can be fuzzed: no log, no metadata, no snapshot in progress"},
 		"internal/archive/cut": {may: []string{"internal/metadata", "internal/replica"}, never: noProtocol,
 			because: "it decides from images and answers of brokers; the daemon connects it to links and to the metadata"},
+		"internal/archive/place": {may: []string{"internal/configdef", "internal/objects", "internal/objects/dirstore", "internal/objects/s3store",
+			"internal/security/files", "internal/security/secret", "internal/vfs", "internal/archive/format"},
+			because: "it opens the store that the settings name, and knows nothing of what is in it"},
 		"internal/archive/upload": {may: []string{"internal/archive/format", "internal/objects", "internal/record", "internal/storage",
 			"internal/storage/epochs", "internal/storage/txnindex"}, never: noProtocol,
 			because: "it moves batches from a log to a store, and knows neither leaders nor metadata"},
