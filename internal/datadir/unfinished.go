@@ -31,14 +31,16 @@ type Unfinished struct {
 	Nonce   string `json:"nonce"`
 	// Into, Generation and Node are those of the cluster that the restore makes.
 	Into       string `json:"into"`
-	Generation []byte `json:"generation"`
+	Generation string `json:"generation"`
 	Node       int32  `json:"node"`
 	// Dirs are the log directories, each with its journal.
 	Dirs []string `json:"dirs"`
 }
 
 // of returns which snapshot is restored, for errors.
-func (u *Unfinished) of() string { return fmt.Sprintf("snapshot %d of the cluster %s", u.Number, u.Cluster) }
+func (u *Unfinished) of() string {
+	return fmt.Sprintf("snapshot %d of the cluster %s", u.Number, u.Cluster)
+}
 
 // Unfinished returns the restore that has not ended in the directories, nil if there is none.
 func (d *Dirs) Unfinished() (*Unfinished, error) {
