@@ -2,9 +2,11 @@ package controller
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -18,7 +20,72 @@ import (
 // for an unclean election, which compares the logs of the replicas that are there. The replica with
 // the largest last epoch and end has every acknowledged record, if all replicas take part.
 func Recovered(keys []metadata.KV, revision int64, generation [16]byte) (after []metadata.KV, at int64, err error) {
+	return again(keys, revision, generation, succession{
+		drops:   func(k metadata.KeyKind) bool { return k == metadata.KindLiveness }, // of processes of the former generation
+		cluster: func(*metadata.Cluster) {},
+		partition: func(p *metadata.Partition) {
+			if len(p.Replicas) > 1 {
+				p.ISR, p.ELR, p.Last = nil, nil, metadata.LastReplica{}
+			}
+		},
+	})
+}
+
+// Successor is what a restored cluster does not have in common with the one of its snapshot.
+type Successor struct {
+	Cluster    string   // its id, FormatID's text
+	Generation [16]byte // of its metadata
+	Node       int32    // its only broker
+}
+
+// snapshotKeys begin the keys of the snapshots and of the archive of a cluster. A restored one has
+// neither: what they name belongs to the original, which deletes it.
+var snapshotKeys = []string{"/snapshots/", "/archive"}
+
+// Restored returns the metadata of a snapshot as the first state of a cluster of its own, which has
+// one broker. That has the log of each partition as it was at the cut.
+//
+// The original cluster may run on, and clients may have seen what it did after the cut. So nothing
+// that it may have given since is given again: leader epochs, producer ids and revisions. The epoch
+// of each partition counts as one in which acknowledged records may be missing: for the clients of
+// the original they are. Coordinators then treat what they load as doubtful.
+func Restored(keys []metadata.KV, revision int64, s Successor) (after []metadata.KV, at int64, err error) {
+	keys = slices.DeleteFunc(slices.Clone(keys), func(kv metadata.KV) bool {
+		return slices.ContainsFunc(snapshotKeys, func(p string) bool { return strings.HasPrefix(kv.Key, p) })
+	})
+	return again(keys, revision, s.Generation, succession{
+		drops: func(k metadata.KeyKind) bool {
+			switch k {
+			case metadata.KindBroker, metadata.KindLiveness, metadata.KindPlacement, metadata.KindGone, metadata.KindDeleting,
+				metadata.KindDeletingBroker:
+				return true // of the brokers of the original
+			}
+			return false
+		},
+		cluster: func(c *metadata.Cluster) { c.ID = s.Cluster },
+		partition: func(p *metadata.Partition) {
+			p.Replicas, p.ISR = []int32{s.Node}, []int32{s.Node}
+			p.ELR, p.Adding, p.Removing, p.Last = nil, nil, nil, metadata.LastReplica{}
+			p.Unclean = p.LeaderEpoch
+		},
+	})
+}
+
+// succession is how the first state of another generation differs from the last known one of
+// another, in addition to numbers that are not given twice.
+type succession struct {
+	drops     func(metadata.KeyKind) bool
+	cluster   func(*metadata.Cluster)
+	partition func(*metadata.Partition)
+}
+
+// again returns metadata as the first state of another generation, at a revision that the former
+// one has not reached.
+func again(keys []metadata.KV, revision int64, generation [16]byte, s succession) (after []metadata.KV, at int64, err error) {
 	gap := metadata.Gap(generation)
+	if revision > math.MaxInt64-int64(gap) {
+		return nil, 0, errors.New("no revisions of the metadata are left")
+	}
 	at = revision + int64(gap)
 	ids := metadata.KV{Key: metadata.ProducerIDsKey, Value: metadata.ProducerIDs{}.Encode()}
 	for _, kv := range keys {
@@ -26,14 +93,16 @@ func Recovered(keys []metadata.KV, revision int64, generation [16]byte) (after [
 		if err != nil {
 			return nil, 0, err
 		}
+		if s.drops(k.Kind) {
+			continue
+		}
 		switch k.Kind {
-		case metadata.KindLiveness:
-			continue // of processes of the former generation
 		case metadata.KindCluster:
 			c, err := metadata.DecodeCluster(kv)
 			if err != nil {
 				return nil, 0, err
 			}
+			s.cluster(&c)
 			c.Generation = generation
 			kv.Value, kv.ModRevision = c.Encode(), at
 		case metadata.KindProducerIDs:
@@ -48,9 +117,7 @@ func Recovered(keys []metadata.KV, revision int64, generation [16]byte) (after [
 				return nil, 0, fmt.Errorf("%s: no leader epochs are left", kv.Key)
 			}
 			p.Leader, p.LeaderEpoch, p.PartitionEpoch = election.None, p.LeaderEpoch+gap, p.PartitionEpoch+gap
-			if len(p.Replicas) > 1 {
-				p.ISR, p.ELR, p.Last = nil, nil, metadata.LastReplica{}
-			}
+			s.partition(&p)
 			kv.Value, kv.ModRevision = p.Encode(), at
 		}
 		after = append(after, kv)

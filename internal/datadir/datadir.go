@@ -70,8 +70,19 @@ func (d *Dirs) Create() (io.Closer, error) {
 	return lock, err
 }
 
-// Lock locks a data directory that is there.
+// Lock locks a data directory that is there, and is not that of an unfinished restore.
 func (d *Dirs) Lock() (io.Closer, error) {
+	lock, err := d.lock()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.refuseUnfinished(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
+}
+
+func (d *Dirs) lock() (io.Closer, error) {
 	lock, err := d.fs.Lock(path.Join(d.data, storage.LockFile), Holder())
 	if err != nil {
 		return nil, d.Error(err)

@@ -18,6 +18,9 @@ import (
 // CheckFormats rejects directories that a newer version wrote, before anything is changed: a
 // directory that is converted only in part would suit neither version.
 func (d *Dirs) CheckFormats() error {
+	if err := d.refuseUnfinished(); err != nil { // an unfinished restore has logs without metadata
+		return err
+	}
 	for _, loc := range d.Answering() {
 		if err := storage.Peek(d.fs, loc); err != nil {
 			return d.Errors(&storage.DirError{Path: loc.Path, Journal: loc.Journal, Err: err})

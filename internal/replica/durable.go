@@ -1,6 +1,10 @@
 package replica
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+)
 
 // A topic whose profile acknowledges written records promises less to its producers than a
 // transaction does: what was committed is there after a loss of power of all replicas. So the
@@ -71,6 +75,17 @@ func (p *Partition) Flush(leaderEpoch int32, producer int64, epoch int16, done f
 // LostSince reports whether acknowledged records may have been lost after an epoch: a later one
 // began with a leader that may lack some.
 func (p *Partition) LostSince(epoch int32) bool { return p.role.Load().unclean > epoch }
+
+// RiseSince returns by how much the leader epoch of the last such loss is above an epoch, if the
+// metadata was restored in between: clients may know what was written after the copy was made.
+// Otherwise it returns 0.
+func (p *Partition) RiseSince(epoch int32) int32 {
+	lost := p.role.Load().unclean
+	if lost <= epoch || !metadata.Raised(epoch, lost) {
+		return 0
+	}
+	return lost - epoch
+}
 
 // condition returns the end for which an append waits. The caller holds mu.
 func (p *Partition) condition(a *Append) int64 {

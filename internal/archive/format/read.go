@@ -81,29 +81,48 @@ func (l *Log) ReadChunk(ctx context.Context, s objects.Store, name string, i int
 }
 
 // ReadPart passes the batches of a part to each, ChunkSize bytes at a time or fewer; each must not
-// keep them. It reads the whole run, because that is what the checksum covers. It returns an error
-// if the run does not match it: then what was passed must not be used.
+// keep them. Only bytes that match their checksum are passed. It reads the chunks of a log object
+// that the part needs, and holds one. A piece of a pack is read and held as a whole.
 func ReadPart(ctx context.Context, s objects.Store, prefix string, id ID, part *Part, each func([]byte) error) error {
+	if part.Run.Kind == objects.Log {
+		return readChunks(ctx, s, prefix, id, part, each)
+	}
 	run := &part.Run
 	name := prefix + run.Name(id)
-	b := make([]byte, min(ChunkSize, run.Len))
-	sum := uint32(0)
-	for at := int64(0); at < run.Len; at += int64(len(b)) {
-		b = b[:min(int64(len(b)), run.Len-at)]
-		if err := get(ctx, s, name, run.Pos+at, b); err != nil {
+	b := make([]byte, run.Len)
+	for at := int64(0); at < run.Len; at += ChunkSize {
+		if err := get(ctx, s, name, run.Pos+at, b[at:min(at+ChunkSize, run.Len)]); err != nil {
 			return err
 		}
-		sum = crc32.Update(sum, castagnoli, b)
-		from, to := max(part.From-at, 0), min(part.To-at, int64(len(b)))
-		if from < to {
-			if err := each(b[from:to]); err != nil {
-				return err
-			}
-		}
 	}
-	if sum != run.Sum {
+	if crc32.Checksum(b, castagnoli) != run.Sum {
 		return fmt.Errorf("read object %s: %w: the batches [%d, %d) do not match their checksum", name, objects.ErrDamaged, run.Base,
 			run.End)
+	}
+	for b = b[part.From:part.To]; len(b) > 0; b = b[min(ChunkSize, len(b)):] {
+		if err := each(b[:min(ChunkSize, len(b))]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readChunks is ReadPart for a log object.
+func readChunks(ctx context.Context, s objects.Store, prefix string, id ID, part *Part, each func([]byte) error) error {
+	l, err := OpenLog(ctx, s, prefix, id, &part.Run)
+	if err != nil {
+		return err
+	}
+	name, b := prefix+part.Run.Name(id), make([]byte, min(ChunkSize, part.Run.Len))
+	for i := part.From / ChunkSize; i*ChunkSize < part.To; i++ {
+		p, err := l.ReadChunk(ctx, s, name, int(i), b)
+		if err != nil {
+			return err
+		}
+		from, to := max(part.From-i*ChunkSize, 0), min(part.To-i*ChunkSize, int64(len(p)))
+		if err := each(p[from:to]); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -25,19 +25,25 @@ func ReadManifest(ctx context.Context, s objects.Store, prefix string, id ID, no
 	return m, err
 }
 
+// ReadIndex returns the index of a snapshot, which may have changes only.
+func ReadIndex(ctx context.Context, s objects.Store, prefix string, cluster [16]byte, at Previous) (*Index, error) {
+	name := Name{Kind: objects.Index, Number: at.Number, Nonce: at.Nonce}
+	x, err := read(ctx, s, prefix, &name, indexVersion, DecodeIndex)
+	if err == nil && (x.Number != at.Number || x.Cluster != cluster) {
+		return nil, fmt.Errorf("read object %s%v: %w: it is snapshot %d of cluster %x", prefix, &name, objects.ErrDamaged, x.Number,
+			x.Cluster)
+	}
+	return x, err
+}
+
 // ReadSnapshot returns the complete index of a snapshot. It reads the object with its number and
 // nonce, and those before it up to a complete one. s has the objects of the cluster below prefix.
 func ReadSnapshot(ctx context.Context, s objects.Store, prefix string, cluster [16]byte, at Previous) (*Index, error) {
 	var changes []*Index
 	for {
-		name := Name{Kind: objects.Index, Number: at.Number, Nonce: at.Nonce}
-		x, err := read(ctx, s, prefix, &name, indexVersion, DecodeIndex)
+		x, err := ReadIndex(ctx, s, prefix, cluster, at)
 		if err != nil {
 			return nil, err
-		}
-		if x.Number != at.Number || x.Cluster != cluster {
-			return nil, fmt.Errorf("read object %s%v: %w: it is snapshot %d of cluster %x", prefix, &name, objects.ErrDamaged, x.Number,
-				x.Cluster)
 		}
 		if x.Previous == nil {
 			return complete(x, changes)

@@ -30,6 +30,14 @@ func (s *Shard) Apply(r coordinator.Record) error {
 			return fmt.Errorf("group %q: %w", k.Group, err)
 		}
 	}
+	if r.Rise > 0 {
+		if v, err = s.restored(v, r.Rise); err != nil {
+			return fmt.Errorf("group %q: %w", k.Group, err)
+		}
+		if v == nil && r.Value != nil {
+			return nil
+		}
+	}
 	if r.Producer.Transactional {
 		o, ok := v.(format.Offset)
 		if !ok {
@@ -39,6 +47,9 @@ func (s *Shard) Apply(r coordinator.Record) error {
 		return nil
 	}
 	s.apply(k, v)
+	if g := s.groups[k.Group]; g != nil && r.Rise > 0 {
+		g.restored = true
+	}
 	s.finishEvent(k.Group)
 	return nil
 }

@@ -35,6 +35,7 @@ const (
 	ForgetNewStates                          // a share group is deleted without the states of a member that came and went meanwhile
 	KeepDeletedTopics                        // the states of deleted topics stay in the record
 	AnyMemberEpoch                           // a member of a share group may have any epoch
+	KeepMembers                              // a restored group has the members and the epoch of the snapshot
 )
 
 // Broken names the rules that a test has removed.

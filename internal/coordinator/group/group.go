@@ -13,6 +13,8 @@ type group struct {
 	kind    kind
 	kept    int   // bytes of the offsets
 	memory  int64 // bytes counted so far, see weigh
+	// restored: the cluster was restored after a record of the group. Volatile.
+	restored bool
 }
 
 // classic returns the group's kind if it is a classic group, otherwise nil.

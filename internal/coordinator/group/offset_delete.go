@@ -183,5 +183,5 @@ func (s *Shard) expired(g *group, o format.Offset) bool {
 			from = emptied
 		}
 	}
-	return now-from >= s.cfg.Retention.Milliseconds()
+	return now-s.retainedFrom(g, from) >= s.cfg.Retention.Milliseconds()
 }

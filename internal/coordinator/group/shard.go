@@ -19,6 +19,7 @@ type Shard struct {
 	groups       map[string]*group
 	memory       int64 // bytes in use of cfg.MemberMemory
 	epoch        int32 // the leader epoch in which it runs
+	loaded       int64 // when it was loaded, in ms since 1970
 	transactions transactions
 	// pending has the pending member ids by connection, in order. Volatile.
 	pending map[uint64][]pendingID
@@ -229,7 +230,7 @@ func (s *Shard) request(to coordinator.Ticket, e Request) {
 // Loaded implements coordinator.Machine. Members get a full session, because requests sent during
 // the load are not known; the runtime shortens it for members of a predecessor on this broker.
 func (s *Shard) Loaded(now time.Time, epoch int32, out *coordinator.Effects) {
-	s.now, s.out, s.epoch = now, out, epoch
+	s.now, s.out, s.epoch, s.loaded = now, out, epoch, now.UnixMilli()
 	s.transactions.loaded(now)
 	for _, g := range s.groups {
 		g.kind.loaded(s, g)

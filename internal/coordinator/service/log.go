@@ -207,8 +207,8 @@ func (l *partitionLog) read(offset, end int64, epoch int32, apply func(coordinat
 			if b, rest, err = record.Next(rest); err != nil {
 				return next, err
 			}
-			doubtful := l.part.LostSince(b.LeaderEpoch())
-			if next, err = applyBatch(b, next, end, doubtful, l.inflate, apply); err != nil || next >= end {
+			lost := coordinator.Record{Doubtful: l.part.LostSince(b.LeaderEpoch()), Rise: l.part.RiseSince(b.LeaderEpoch())}
+			if next, err = applyBatch(b, next, end, lost, l.inflate, apply); err != nil || next >= end {
 				return next, err
 			}
 		}
@@ -219,18 +219,19 @@ func (l *partitionLog) read(offset, end int64, epoch int32, apply func(coordinat
 	return next, nil
 }
 
-// applyBatch applies the records of a batch that are in [from, end), or its marker.
-func applyBatch(b record.Batch, from, end int64, doubtful bool, limits record.Limits,
+// applyBatch applies the records of a batch that are in [from, end), or its marker. x has what they
+// have in common.
+func applyBatch(b record.Batch, from, end int64, x coordinator.Record, limits record.Limits,
 	apply func(coordinator.Record) error,
 ) (next int64, err error) {
-	var p coordinator.Producer
 	if b.Transactional() {
-		p = coordinator.Producer{ID: b.ProducerID(), Epoch: b.ProducerEpoch(), Transactional: true}
+		x.Producer = coordinator.Producer{ID: b.ProducerID(), Epoch: b.ProducerEpoch(), Transactional: true}
 	}
 	if b.Control() {
 		m, err := marker(b)
 		if err == nil && m != nil && b.LastOffset() >= from && b.LastOffset() < end {
-			err = apply(coordinator.Record{Producer: p, Marker: m, Doubtful: doubtful})
+			x.Marker = m
+			err = apply(x)
 		}
 		return b.LastOffset() + 1, err
 	}
@@ -238,7 +239,8 @@ func applyBatch(b record.Batch, from, end int64, doubtful bool, limits record.Li
 		if r.Offset < from || r.Offset >= end {
 			return nil
 		}
-		return apply(coordinator.Record{Key: r.Key, Value: r.Value, Producer: p, Doubtful: doubtful})
+		x.Key, x.Value = r.Key, r.Value
+		return apply(x)
 	})
 	return b.LastOffset() + 1, err
 }

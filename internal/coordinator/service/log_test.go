@@ -413,7 +413,7 @@ func TestEmptiedMarkersAreLoaded(t *testing.T) {
 	whole := record.EndTxnMarker(7, 3, record.Commit, 5, 1000)
 	b := whole.Empty()
 	var loaded []coordinator.Record
-	next, err := applyBatch(b, 0, 1, false, record.Limits{}, func(r coordinator.Record) error {
+	next, err := applyBatch(b, 0, 1, coordinator.Record{}, record.Limits{}, func(r coordinator.Record) error {
 		loaded = append(loaded, r)
 		return nil
 	})
