@@ -80,15 +80,16 @@ type Cluster struct {
 	serve *membership.Server
 	began time.Time
 
-	seen     atomic.Pointer[string]                              // see membership.State
-	record   atomic.Pointer[metadata.Cluster]                    // nil until the node has metadata
-	control  atomic.Pointer[controller.Loop]                     // since Control
-	agent    atomic.Pointer[membership.Agent]                    // since Register
-	reporter atomic.Pointer[reporter]                            // since Register
-	streams  atomic.Pointer[func(*link.Conn)]                    // since Streams.Serve
-	subjects [subjectsEnd - Transactions]atomic.Pointer[Handler] // since Serve
-	watched  atomic.Pointer[Watched]
-	others   others
+	seen      atomic.Pointer[string]                              // see membership.State
+	record    atomic.Pointer[metadata.Cluster]                    // nil until the node has metadata
+	control   atomic.Pointer[controller.Loop]                     // since Control
+	agent     atomic.Pointer[membership.Agent]                    // since Register
+	reporter  atomic.Pointer[reporter]                            // since Register
+	streams   atomic.Pointer[func(*link.Conn)]                    // since Streams.Serve
+	subjects  [subjectsEnd - Transactions]atomic.Pointer[Handler] // since Serve
+	snapshots atomic.Pointer[SnapshotService]                           // since ServeSnapshots
+	watched   atomic.Pointer[Watched]
+	others    others
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc

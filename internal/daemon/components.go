@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/archive/snapshots"
 	"github.com/chronik-io/chronik/internal/broker"
 	"github.com/chronik-io/chronik/internal/cluster"
 	"github.com/chronik-io/chronik/internal/config/resolve"
@@ -62,6 +63,9 @@ type components struct {
 	cluster  *observe.Cluster
 	logs     *observe.Logs
 	fenced   bool // no partition is led in a leader epoch of an unclean stop (I9)
+
+	// openArchive
+	snapshots *snapshots.Service
 }
 
 // open starts the components from the disk upwards: metadata, logs, partitions, handlers and, last,
@@ -82,7 +86,7 @@ func (b *Broker) open(ctx context.Context) error {
 	r.data = datadir.New(b.fs, b.cfg, &r.conf, b.log)
 	for _, step := range []func(context.Context, *components) error{
 		b.checkDirs, b.openMember, b.openLogs, b.register, b.openLogins, b.openPartitions, b.openHandlers,
-		b.awaitActive, b.openClients,
+		b.openArchive, b.awaitActive, b.openClients,
 	} {
 		if err := step(ctx, r); err != nil {
 			return err
