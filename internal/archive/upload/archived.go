@@ -226,3 +226,6 @@ func (b *Batch) same(ctx context.Context, t *Target, p *format.Part) (bool, erro
 	}
 	return s.base == p.Base && s.size == p.Run.Len && s.sum == p.Run.Sum, nil
 }
+
+// IsCompacted reports whether the log was compacted.
+func (a *Archived) IsCompacted() bool { return a.compacted }
