@@ -41,7 +41,8 @@ type Options struct {
 	// PieceBytes is from how many bytes on a piece is an object of its own: packs are built in
 	// memory.
 	PieceBytes int64
-	// ManifestParts is how many parts a manifest has before its older half becomes another one.
+	// ManifestParts is how many parts a manifest has at most. If there are more, the oldest move to
+	// manifests of their own with half as many.
 	ManifestParts int
 	// Again reports whether a piece is uploaded again because its pack is old; nil: none is.
 	Again func(*format.Part) bool
@@ -226,8 +227,8 @@ func (b *Batch) list(ctx context.Context, t *Target, a *Archived, fresh []format
 		fresh = slices.Concat(a.manifest.Parts, fresh)
 	}
 	m.Parts = slices.DeleteFunc(fresh, func(p format.Part) bool { return p.End <= t.Start })
-	if len(m.Parts) > b.opt.ManifestParts {
-		older := m.Parts[:len(m.Parts)/2]
+	for len(m.Parts) > b.opt.ManifestParts {
+		older := m.Parts[:(b.opt.ManifestParts+1)/2]
 		base, end := older[0].Base, older[len(older)-1].End
 		nonce, err := b.putManifest(ctx, &format.Manifest{ID: t.ID, Base: base, End: end, Parts: older})
 		if err != nil {

@@ -260,14 +260,9 @@ var small = Options{ObjectBytes: 200 << 10, PackBytes: 1 << 20, PieceBytes: 150 
 
 // Whatever a log does, and whatever fails, each snapshot has the whole log.
 func TestEverySnapshotHasTheWholeLog(t *testing.T) {
-	everySnapshotHasTheWholeLog(t, breakrules.Removed[Rule]{})
-}
-
-func everySnapshotHasTheWholeLog(t *testing.T, rules breakrules.Removed[Rule]) {
 	objectsSeen, failed, cuts, older := 0, 0, 0, 0
 	rapid.Check(t, func(r *rapid.T) {
 		w := newWorld(t)
-		w.rules = rules
 		defer func() { must.OK(t, w.m.Close()) }()
 		for range rapid.IntRange(1, 40).Draw(r, "steps") {
 			switch rapid.IntRange(0, 8).Draw(r, "step") {
@@ -464,4 +459,38 @@ func TestObjectsBelowTheLogStartAreDropped(t *testing.T) {
 		t.Errorf("left are %+v", w.archived)
 	}
 	grow(1)
+}
+
+// undone archives a log of which an election undoes a part, at borders and within parts.
+func undone(t *testing.T, rules breakrules.Removed[Rule]) error {
+	t.Helper()
+	for _, end := range []int64{9, 8, 7, 6, 5, 1, 0} {
+		w := newWorld(t)
+		w.rules = rules
+		for _, size := range []int{50, 50, 50, 50, 50, 50, 120, 20, 20} { // two log objects, and two pieces
+			w.plain(1, size<<10)
+			if w.end() >= 6 {
+				must.OK(t, w.snapshot(small))
+			}
+		}
+		w.cut(end)
+		for range 3 {
+			w.plain(1, 7<<10)
+		}
+		before := w.s.Calls(faultstore.Put)
+		err := w.snapshot(small)
+		if err == nil && w.s.Calls(faultstore.Put)-before > 4 {
+			t.Errorf("cut back to %d, %d objects were put", end, w.s.Calls(faultstore.Put)-before)
+		}
+		must.OK(t, w.m.Close())
+		if err != nil {
+			return fmt.Errorf("cut back to %d: %w", end, err)
+		}
+	}
+	return nil
+}
+
+// What an election has undone is cut from the archive: whole parts, and the ends of parts.
+func TestAnArchiveIsCutBackToTheLog(t *testing.T) {
+	must.OK(t, undone(t, breakrules.Removed[Rule]{}))
 }
