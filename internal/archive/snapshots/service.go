@@ -218,7 +218,7 @@ func (s *Service) lead(ctx context.Context, term uint64) {
 			}
 			continue
 		}
-		due := s.due(failed)
+		due := s.due(now, failed)
 		if due != nil && !now.Before(*due) {
 			if failed = (time.Time{}); !s.create(ctx, term, ask{allowOffline: true}) {
 				failed = s.opt.Now()
@@ -261,15 +261,15 @@ func (s *Service) next() (q ask, ok bool) {
 }
 
 // due returns when the next snapshot of the schedule begins; nil: there is none.
-func (s *Service) due(failed time.Time) *time.Time {
+func (s *Service) due(now, failed time.Time) *time.Time {
 	c := &s.opt.Conf
 	if c.URL == "" || c.Interval == 0 {
 		return nil
 	}
-	at := s.opt.Now()
+	at := now
 	if list := s.opt.Image().Snapshots(); len(list) > 0 {
 		at = time.UnixMilli(list[len(list)-1].Time).Add(c.Interval)
-		at = earlier(at, s.opt.Now().Add(c.Interval)) // the clock may have been set back
+		at = earlier(at, now.Add(c.Interval)) // the clock may have been set back
 	}
 	if retry := failed.Add(min(retryPause, c.Interval)); !failed.IsZero() && at.Before(retry) {
 		at = retry

@@ -25,9 +25,10 @@ const (
 	cutAttempts = 5
 	// cutPause is the pause between them. A freeze delays acknowledgements, so it is longer than one.
 	cutPause = 2 * time.Second
-	// progressEvery is how often brokers are asked for the progress of their uploads. One that does
-	// not answer for silence has failed.
+	// progressEvery is how often brokers are asked for the progress of their uploads, progressFirst
+	// the first pause. One that does not answer for silence has failed.
 	progressEvery = 250 * time.Millisecond
+	progressFirst = 5 * time.Millisecond
 	silence       = 30 * time.Second
 )
 
@@ -271,7 +272,8 @@ func (x *taking) wait(ctx context.Context, id int32, job *writer.Job) (list []fo
 		}
 	}()
 	heard := x.s.opt.Now()
-	for {
+	between := pause.Backoff{First: progressFirst, Most: progressEvery}
+	for asked := 1; ; asked++ {
 		p, err := b.Progress(ctx, job.Number, len(list))
 		switch {
 		case errors.Is(err, writer.ErrUnknown) || ctx.Err() != nil:
@@ -294,7 +296,7 @@ func (x *taking) wait(ctx context.Context, id int32, job *writer.Job) (list []fo
 		if err == nil && p.Done {
 			continue // with the next page, at once
 		}
-		if pause.Sleep(ctx, progressEvery) != nil {
+		if pause.Sleep(ctx, between.After(asked)) != nil {
 			return nil, 0, context.Cause(ctx)
 		}
 	}

@@ -118,7 +118,7 @@ func (j *job) end(err error) {
 	j.cancel(nil)
 	switch l := j.w.opt.Logger; {
 	case err == nil:
-		l.Info("uploaded the partitions of a snapshot that this broker leads", zap.Int64("snapshot", j.Number),
+		l.Debug("uploaded the partitions of a snapshot that this broker leads", zap.Int64("snapshot", j.Number),
 			zap.Int("partitions", len(j.logs)), zap.Int64("bytes", j.bytes.Load()), zap.Int64("objects", j.objects.Load()))
 	case !errors.Is(err, ErrOlder) && !errors.Is(err, errClosed):
 		l.Warn("the upload for a snapshot failed; the next snapshot begins it again", zap.Int64("snapshot", j.Number), zap.Error(err))
