@@ -24,10 +24,7 @@ func (b *Handler) snapshots(ctx context.Context) []byte {
 	var x view.SnapshotList
 	list := b.image().Snapshots()
 	for _, s := range list[max(0, len(list)-shownSnapshots):] {
-		x.Snapshots = append(x.Snapshots, view.Snapshot{
-			Number: s.Number, TimeMs: s.Time, EndedMs: s.Ended, Partitions: s.Partitions, Offline: s.Offline, Bytes: s.Bytes,
-			UploadedBytes: s.Uploaded, VerifiedMs: s.Verified, Damage: s.Damage,
-		})
+		x.Snapshots = append(x.Snapshots, s.View())
 	}
 	ctx, cancel := context.WithTimeout(ctx, snapshotTime)
 	defer cancel()

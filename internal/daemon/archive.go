@@ -11,8 +11,11 @@ import (
 	"github.com/chronik-io/chronik/internal/archive/snapshots"
 	"github.com/chronik-io/chronik/internal/archive/writer"
 	"github.com/chronik-io/chronik/internal/cluster"
+	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/objects"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // uploads opens the writer of this broker's logs when the first snapshot needs it: the object store
@@ -71,7 +74,7 @@ func (b *Broker) openArchive(_ context.Context, r *components) error {
 	}}
 	desk := snapshots.NewDesk(snapshots.DeskOptions{Self: r.conf.NodeID, Replicas: r.replicas, Applied: r.applier.WaitFor,
 		Uploads: up.get, Image: r.applier.Image, Ask: r.member.Ask(cluster.Snapshots)})
-	r.snapshots = snapshots.New(snapshots.Options{Conf: *c, Open: open, Store: r.member.Leading(), Image: r.applier.Image,
+	r.snapshots = snapshots.New(snapshots.Options{Conf: *c, Open: open, Store: r.member.Leading(), Image: r.applier.Image, Applied: r.applier.WaitFor,
 		Leads: r.member.Leads, Broker: desk.Broker, Release: b.version, Now: time.Now, Log: log,
 		Raise: func(ctx context.Context, level int32) error {
 			revision, err := r.control.Raise(ctx, level)
@@ -80,6 +83,24 @@ func (b *Broker) openArchive(_ context.Context, r *components) error {
 			}
 			return err
 		}})
+	newest := func() (n int, x view.Snapshot) {
+		list := r.applier.Image().Snapshots()
+		if n = len(list); n > 0 {
+			x = list[n-1].View()
+		}
+		return n, x
+	}
+	b.health.Add(func(f *checks.Facts) {
+		if state, err := r.snapshots.State(); err == nil {
+			f.Snapshots = &checks.Snapshots{Snapshots: state}
+			if n, x := newest(); n > 0 {
+				f.Snapshots.Newest = &x
+			}
+		}
+	})
+	if err := metrics.RegisterSnapshots(b.reg, newest); err != nil {
+		return err
+	}
 	r.member.Serve(cluster.Snapshots, desk.Handle)
 	r.member.ServeSnapshots(r.snapshots)
 	ctx, cancel := context.WithCancel(context.Background())

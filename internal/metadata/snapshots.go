@@ -3,6 +3,8 @@ package metadata
 import (
 	"cmp"
 	"slices"
+
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Snapshot is a complete snapshot of the cluster: its index is in the object store. It is
@@ -117,6 +119,14 @@ func (m *Image) Snapshot(number int64) *Snapshot {
 
 // Collection returns the revision of the last collection, 0 if there was none.
 func (m *Image) Collection() int64 { return m.collection }
+
+// View returns what operators see of a snapshot.
+func (s *Snapshot) View() view.Snapshot {
+	return view.Snapshot{
+		Number: s.Number, TimeMs: s.Time, EndedMs: s.Ended, Partitions: s.Partitions, Offline: s.Offline, Bytes: s.Bytes,
+		UploadedBytes: s.Uploaded, VerifiedMs: s.Verified, Damage: s.Damage,
+	}
+}
 
 func sameSnapshot(a, b Snapshot) bool { return a.Number == b.Number && a.Revision == b.Revision }
 

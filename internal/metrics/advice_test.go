@@ -179,6 +179,13 @@ func clusterAdvice() map[string]string {
 			"`chronikctl cluster health` names the broker. Clients repeat these requests.",
 		nameForwardTunnels: "",
 
+		nameSnapshots: "Falls to 0: there is nothing to restore.",
+		nameSnapshotTime: "`time() -` it is more than a few intervals (`snapshot.interval.ms`): no snapshot is complete; `chronikctl cluster health` " +
+			"says why. The interval itself is what a restore loses at most.",
+		nameSnapshotTook:     "Comes near the interval: uploads are slow, or limited by `snapshot.bytes.per.second`.",
+		nameSnapshotBytes:    "",
+		nameSnapshotUploaded: "",
+
 		nameMetaTerm:    "Grows often: the metadata leader changes; its disk or the network between the brokers is too slow for `metadata.election.ms`.",
 		nameMetaCommit:  "Differs between brokers for long: one of them does not receive the metadata.",
 		nameMetaApplied: "Differs between brokers for long: one of them works with outdated metadata.",

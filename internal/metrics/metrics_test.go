@@ -69,6 +69,9 @@ func everything(t *testing.T) *prometheus.Registry {
 	must.OK(t, RegisterReports(reg, func() []Reported {
 		return []Reported{{Broker: 3, Age: 1500 * time.Millisecond, N: []Findings{{Severity: "bad", N: 2}}}, {Broker: 4, Age: time.Minute}}
 	}))
+	must.OK(t, RegisterSnapshots(reg, func() (int, view.Snapshot) {
+		return 2, view.Snapshot{Number: 2, TimeMs: 1000, EndedMs: 2000, Bytes: 3, UploadedBytes: 4}
+	}))
 	must.OK(t, RegisterForward(reg, func() []view.Forwarding {
 		return []view.Forwarding{{Broker: 3, Tunnels: 2, Passed: 9, Lost: 1, Refused: 4}}
 	}))

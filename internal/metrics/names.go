@@ -97,6 +97,13 @@ const (
 	nameTopics          = "chronik_topics"
 	namePartitions      = "chronik_partitions"
 
+	// Snapshots
+	nameSnapshots        = "chronik_snapshots"
+	nameSnapshotTime     = "chronik_snapshot_timestamp_seconds"
+	nameSnapshotTook     = "chronik_snapshot_duration_seconds"
+	nameSnapshotBytes    = "chronik_snapshot_bytes"
+	nameSnapshotUploaded = "chronik_snapshot_uploaded_bytes"
+
 	// Requests that are passed to other brokers
 	nameForwarded      = "chronik_forwarded_requests_total"
 	nameForwardTunnels = "chronik_forward_tunnels"

@@ -23,6 +23,7 @@ import (
 // Store is the part of the metadata store that a Service needs.
 type Store interface {
 	Range(ctx context.Context, prefix string) (kvs []metadata.KV, revision int64, err error)
+	// WaitFor waits until Range shows a revision.
 	WaitFor(ctx context.Context, revision int64) error
 	// LeaderTxn changes something only if this node leads the metadata in a term.
 	LeaderTxn(ctx context.Context, term uint64, t metadata.Txn) (revision int64, err error)
@@ -34,8 +35,9 @@ type Options struct {
 	// Open returns the object store of Conf, whose URL is not empty.
 	Open  func() (objects.Store, error)
 	Store Store
-	// Image returns the newest image of this node.
-	Image func() *metadata.Image
+	// Image returns the newest image of this node. Applied waits until it shows a revision.
+	Image   func() *metadata.Image
+	Applied func(ctx context.Context, revision int64) error
 	// Leads returns the term in which this node leads the metadata and has applied an entry of its
 	// own, 0 if it does not, and a channel that is closed when that changes.
 	Leads func() (term uint64, moved <-chan struct{})
@@ -346,7 +348,7 @@ func (s *Service) delete(ctx context.Context, term uint64, number int64) error {
 	if err != nil {
 		return err
 	}
-	return s.opt.Store.WaitFor(ctx, revision)
+	return s.opt.Applied(ctx, revision)
 }
 
 // running notes the snapshot that is being taken, without a number until its cut is.

@@ -343,7 +343,7 @@ func (x *taking) complete(index *format.Index, collection int64) (*metadata.Snap
 	if err != nil {
 		return nil, fmt.Errorf("name the snapshot in the metadata: %w", err)
 	}
-	if err := x.s.opt.Store.WaitFor(x.ctx, revision); err != nil {
+	if err := x.s.opt.Applied(x.ctx, revision); err != nil {
 		return nil, err
 	}
 	x.s.cache(format.Previous{Number: snapshot.Number, Nonce: objects.Nonce(snapshot.Nonce)}, index)

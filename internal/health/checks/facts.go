@@ -49,6 +49,8 @@ type Facts struct {
 	Cluster *view.Cluster
 	// Forwarding is what is passed to other brokers for clients.
 	Forwarding []view.Forwarding
+	// Snapshots are those of the cluster, nil unless this broker leads the metadata.
+	Snapshots *Snapshots
 	// Others are the reports of the other registered brokers. A Monitor sets them.
 	Others []Other
 	// Weaker names the topics whose profile acknowledges records that are only written, although

@@ -1,0 +1,39 @@
+package checks
+
+import (
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/view"
+)
+
+func TestSnapshotsThatAreMissed(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	facts := func(age time.Duration, service view.Snapshots, newest *view.Snapshot) Facts {
+		service.URL, service.IntervalMs = "s3://b", time.Hour.Milliseconds()
+		if newest != nil {
+			newest.Number, newest.TimeMs = 7, now.Add(-age).UnixMilli()
+		}
+		return Facts{Now: now, Snapshots: &Snapshots{service, newest}}
+	}
+	failed := view.Snapshots{Failures: 2, LastError: "bucket is full"}
+	off := facts(time.Hour, failed, nil)
+	off.Snapshots.URL = ""
+	examine(t, "snapshots", []patient{
+		{"does not lead the metadata", Facts{Now: now}, nil},
+		{"takes none", off, nil},
+		{"takes the first one", facts(0, view.Snapshots{}, nil), nil},
+		{"has a good one", facts(3*time.Hour-time.Second, view.Snapshots{}, &view.Snapshot{}), nil},
+		{"cannot take any", facts(0, failed, nil), []string{"bad snapshots: there is no snapshot, and none can be taken: bucket is full"}},
+		{"failed once", facts(time.Hour, failed, &view.Snapshot{}),
+			[]string{"note snapshots: the last attempt to take a snapshot failed: bucket is full"}},
+		{"is late", facts(3*time.Hour, view.Snapshots{}, &view.Snapshot{}),
+			[]string{"bad snapshots: the newest snapshot is of 2026-01-02T00:04:05Z, and one is to be taken every 1h0m0s"}},
+		{"is late and fails", facts(3*time.Hour, failed, &view.Snapshot{}), []string{"bad snapshots: the newest snapshot is of " +
+			"2026-01-02T00:04:05Z, and one is to be taken every 1h0m0s; the last attempt failed: bucket is full"}},
+		{"has a damaged one", facts(0, view.Snapshots{}, &view.Snapshot{Damage: "object x is missing", VerifiedMs: now.UnixMilli()}),
+			[]string{"bad snapshots: snapshot 7 cannot be restored, as its verification at 2026-01-02T03:04:05Z found: object x is missing"}},
+		{"lacks partitions", facts(0, view.Snapshots{}, &view.Snapshot{Offline: 2}),
+			[]string{"warn snapshots: snapshot 7 lacks 2 partitions that no broker could read"}},
+	})
+}
