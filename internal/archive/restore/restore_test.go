@@ -67,7 +67,7 @@ func logConfig() storage.Config {
 // content is what a partition of the original has at the cut.
 type content struct {
 	format.Partition
-	batches [][]byte // those that the restored log must have
+	batches [][]byte        // those that the restored log must have
 	aborted map[int64]int64 // the first offset of each aborted transaction, by that of its marker
 }
 
