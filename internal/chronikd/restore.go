@@ -6,23 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/archive/restore"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/datadir"
 	"github.com/chronik-io/chronik/internal/exit"
-	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/objects"
-	"github.com/chronik-io/chronik/internal/objects/dirstore"
-	"github.com/chronik-io/chronik/internal/replica"
-	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // restoring are the flags of restore.
@@ -59,19 +51,7 @@ func (c *commandLine) restoreCommand() *cobra.Command {
 	return cmd
 }
 
-// openStore opens the object store of a URL.
-func openStore(fsys vfs.FS, text string) (objects.Store, error) {
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "file" || u.Host != "" || !strings.HasPrefix(u.Path, "/") || u.RawQuery != "" {
-		return nil, usage(fmt.Errorf("URL %s is not that of an object store: write file:/// and the absolute path of a directory", text))
-	}
-	s, err := dirstore.Open(fsys, u.Path)
-	if err != nil {
-		return nil, exit.With(exit.Data, err)
-	}
-	return s, nil
-}
-
+// restore finds a snapshot, and verifies or restores it.
 func (c *commandLine) restore(ctx context.Context, at string, r restoring) error {
 	cfg, conf, log, err := c.stopped()
 	if err != nil {
@@ -88,7 +68,7 @@ func (c *commandLine) restore(ctx context.Context, at string, r restoring) error
 			return usage(fmt.Errorf("--at %s is not a time such as 2026-01-31T12:00:00Z", r.at))
 		}
 	}
-	store, err := openStore(c.fileSystem(), at)
+	store, err := restore.Open(c.fileSystem(), at)
 	if err != nil {
 		return err
 	}
@@ -112,11 +92,9 @@ func (c *commandLine) restore(ctx context.Context, at string, r restoring) error
 		_, err = fmt.Fprintf(c.Out, "the snapshot is whole: %d records, verified in %s\n", result.Records, took(begin))
 		return errors.Join(err, c.offline(result))
 	}
-	settings := replica.NewTopicSettings(replica.SettingsOptions{Self: conf.NodeID, Configs: resolve.Registry(cfg.Durability),
-		Static: resolve.Static(cfg), Logger: zap.NewNop()})
 	result, err := s.Write(ctx, restore.Options{
 		FS: c.fileSystem(), Dirs: datadir.New(c.fileSystem(), cfg, conf, log), Node: conf.NodeID, Log: log,
-		Config: func(img *metadata.Image, t *metadata.Topic) storage.Config { return settings.Of(img, t).Log },
+		Configs: resolve.Registry(cfg.Durability), Static: resolve.Static(cfg),
 	}, &done)
 	if end(); err != nil {
 		return interrupted(ctx, err)

@@ -79,6 +79,7 @@ type world struct {
 	want  map[format.ID]*content
 	keys  []format.Key
 	last  format.Previous
+	large int // batches of 100 KiB in the partition open
 }
 
 // build returns a batch of n records.
@@ -95,13 +96,16 @@ func build(t testing.TB, o record.BatchOptions, n int, epoch int32) record.Batch
 }
 
 // newWorld makes a store with the snapshots 50 and 60 of one cluster.
-func newWorld(t testing.TB) *world {
+func newWorld(t testing.TB) *world { return newLargeWorld(t, 0) }
+
+// newLargeWorld is newWorld with so many large batches in the partition open.
+func newLargeWorld(t testing.TB, large int) *world {
 	t.Helper()
 	fsys := vfs.Memory()
 	must.OK(t, fsys.MkdirAll("/store"))
 	s, err := dirstore.Open(fsys, "/store")
 	must.OK(t, err)
-	w := &world{t: t, fs: fsys, store: faultstore.New(s), want: map[format.ID]*content{}}
+	w := &world{t: t, fs: fsys, store: faultstore.New(s), want: map[format.ID]*content{}, large: large}
 	w.archive()
 	w.compacted()
 	for i, p := range map[int32]format.Partition{
@@ -143,7 +147,8 @@ func (w *world) archive() {
 		Config: func(string, storage.ID) storage.Config { return logConfig() }})
 	must.OK(w.t, err)
 	defer func() { must.OK(w.t, m.Close()) }()
-	batch := upload.NewBatch(upload.Options{Store: w.store, Prefix: prefix + format.Prefix(original), ObjectBytes: 8 << 10, PackBytes: 1 << 20})
+	batch := upload.NewBatch(upload.Options{Store: w.store, Prefix: prefix + format.Prefix(original), PackBytes: 1 << 20,
+		ObjectBytes: int64(8<<10 + w.large*(50<<10))})
 	results := map[int32]*upload.Archived{}
 	keep := logConfig()
 	keep.Cleanup = storage.Cleanup{}
@@ -183,15 +188,17 @@ func (w *world) archive() {
 				c.batches = c.batches[1:]
 			}
 		} else {
+			for range w.large {
+				add(build(w.t, record.BatchOptions{}, 500, 9))
+			}
 			producer.Producer = &record.Producer{ID: 8}
 			add(build(w.t, producer, 2, 9))
 		}
 		for l.AckEnd() < c.End {
 			time.Sleep(10 * time.Microsecond)
 		}
-		if results[i], err = batch.Add(context.Background(), c.ID, l, &upload.Archived{}, 0, c.End); err != nil {
-			w.t.Fatal(err)
-		}
+		results[i], err = batch.Add(context.Background(), c.ID, l, &upload.Archived{}, 0, c.End)
+		must.OK(w.t, err)
 		w.want[c.ID] = c
 	}
 	must.OK(w.t, batch.Close(context.Background()))
@@ -202,7 +209,7 @@ func (w *world) archive() {
 		}
 		c.Parts = a.Pieces
 	}
-	if c := w.want[format.ID{Topic: topic}]; c.Archived == 0 || len(c.Parts) == 0 || len(c.aborted) == 0 {
+	if c := w.want[format.ID{Topic: topic}]; w.large == 0 && c.Archived == 0 || len(c.Parts) == 0 || len(c.aborted) == 0 {
 		w.t.Fatalf("the archive has no log object, no piece or no aborted transaction: %+v", c.Partition)
 	}
 }
@@ -266,8 +273,9 @@ func appendTo(t testing.TB, l *storage.Log, epoch int32, end int64, b record.Bat
 
 func options(fsys vfs.FS) Options {
 	cfg, conf := &config.Config{DataDir: "/data"}, &configdef.Broker{NodeID: node, LogDirs: []string{"/one", "/two"}}
-	return Options{FS: fsys, Node: node, Log: zap.NewNop(), JournalFileSize: 64 << 10, Dirs: datadir.New(fsys, cfg, conf, zap.NewNop()),
-		Config: func(*metadata.Image, *metadata.Topic) storage.Config { return logConfig() }}
+	logs := logConfig()
+	return Options{FS: fsys, Node: node, Log: zap.NewNop(), Dirs: datadir.New(fsys, cfg, conf, zap.NewNop()), journalFileSize: 64 << 10,
+		config: &logs}
 }
 
 // restore finds the newest snapshot and restores it.
@@ -402,6 +410,27 @@ func TestARestoreCanBeKilledAndRepeated(t *testing.T) {
 			}
 			w.judge(image)
 		}
+	}
+}
+
+// A restore that was interrupted within a log object continues after the last batch that it has
+// copied.
+func TestARestoreContinuesWithinAnObject(t *testing.T) {
+	w, fsys := newLargeWorld(t, 40), vfs.Memory()
+	folder := prefix + format.Prefix(original) + format.Folder(objects.Log, format.ID{Topic: topic, Partition: open})
+	fault := w.store.Add(faultstore.Rule{Ops: faultstore.Get, Name: folder, From: 4, Err: faultstore.ErrInjected})
+	if _, err := w.restore(fsys); !errors.Is(err, faultstore.ErrInjected) {
+		t.Fatalf("the third chunk was not read: %v", err)
+	}
+	fault.Off()
+	s, err := Find(context.Background(), w.store, prefix, Choice{})
+	must.OK(t, err)
+	var done Progress
+	_, err = s.Write(context.Background(), options(fsys), &done)
+	must.OK(t, err)
+	w.judge(fsys)
+	if n := done.Records.Load(); n == 0 || n > 15_000 {
+		t.Errorf("%d of 20,000 records were copied by the second attempt", n)
 	}
 }
 

@@ -267,7 +267,7 @@ var rules = []rule{
 	{"altered batches are restored", "archive/format/read.go",
 		"if crc32.Checksum(b, castagnoli) != run.Sum {", "if false {", "archive/restore.TestAlteredBatchesAreFound"},
 	{"what an interrupted restore has copied is copied again", "archive/restore/append.go",
-		"max(a.p.Start, a.next) {", "a.p.Start {", "TestARestoreCanBeKilledAndRepeated"},
+		"max(a.p.Start, a.next) {", "a.p.Start {", "TestARestoreContinuesWithinAnObject"},
 }
 
 // text returns the text of the rule's file, and of the file without the rule.
