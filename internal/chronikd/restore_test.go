@@ -145,7 +145,9 @@ func TestARestoredBrokerIsAClusterOfItsOwn(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
-	twin, err := tryStart(t, mem, few, map[string]string{config.KeyDataDir: "/twin", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: config.Off})
+	flags := here()
+	flags[config.KeyDataDir] = "/twin"
+	twin, err := tryStart(t, mem, few, flags)
 	must.OK(t, err)
 	t.Cleanup(func() { must.OK(t, twin.Close()) })
 	cl := clientOf(t, twin)

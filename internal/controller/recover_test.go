@@ -91,8 +91,8 @@ func TestRecoveredMetadataTrustNoISR(t *testing.T) {
 	}
 }
 
-// R3 of snapshots: the metadata of a restored cluster are those of the snapshot, for one broker, and
-// nothing that the original may have given since is given again.
+// The metadata of a restored cluster are those of the snapshot, for one broker, and nothing that
+// the original may have given since is given again.
 func TestRestoredMetadataAreThoseOfAnotherCluster(t *testing.T) {
 	topic := [16]byte{1}
 	p := metadata.Partition{Leader: 2, LeaderEpoch: 7, Replicas: []int32{2, 3, 4}, ISR: []int32{2, 3}, ELR: []int32{4}, Adding: []int32{4},
@@ -111,7 +111,8 @@ func TestRestoredMetadataAreThoseOfAnotherCluster(t *testing.T) {
 		{Key: metadata.PlacementKey(2, topic), ModRevision: 7}, {Key: metadata.GoneKey(3), ModRevision: 7},
 		{Key: metadata.Key{Kind: metadata.KindDeleting, ID: [16]byte{8}}.String(), ModRevision: 7},
 		{Key: metadata.Key{Kind: metadata.KindDeletingBroker, ID: [16]byte{8}, Broker: 2}.String(), ModRevision: 7},
-		{Key: metadata.SnapshotKey(5), ModRevision: 7}, {Key: metadata.MarkKey, ModRevision: 7}, {Key: metadata.CollectionKey, ModRevision: 7},
+		{Key: metadata.SnapshotKey(5), ModRevision: 7}, {Key: metadata.MarkKey, ModRevision: 7},
+		{Key: metadata.CollectionKey, ModRevision: 7},
 	}
 	changed := []metadata.KV{
 		{Key: metadata.ClusterKey, Value: record.Encode(), ModRevision: 1},

@@ -20,7 +20,8 @@ func dirsOf(fsys vfs.FS, dirs ...string) *Dirs {
 
 func TestFormatIsFixed(t *testing.T) {
 	mem := vfs.Memory()
-	_, lock, err := dirsOf(mem, "/one", "/two").BeginRestore(Unfinished{Cluster: "c", Number: 7, Nonce: "ab", Into: "d", Generation: "01", Node: 3})
+	u := Unfinished{Cluster: "c", Number: 7, Nonce: "ab", Into: "d", Generation: "01", Node: 3}
+	_, lock, err := dirsOf(mem, "/one", "/two").BeginRestore(u)
 	must.OK(t, err)
 	must.OK(t, lock.Close())
 	b, err := statefile.Read(mem, "/data/restore.unfinished", "restore", 1)

@@ -67,7 +67,8 @@ func Find(ctx context.Context, store objects.Store, prefix string, c Choice) (*S
 	case c.Number != 0:
 		candidates = slices.DeleteFunc(slices.Clone(list), func(at format.Previous) bool { return at.Number != c.Number })
 		if len(candidates) == 0 {
-			return nil, exit.With(exit.Usage, fmt.Errorf("cluster %s has no snapshot %d in the store; it has %s", s.Cluster, c.Number, numbers(list)))
+			return nil, exit.With(exit.Usage, fmt.Errorf("cluster %s has no snapshot %d in the store; it has %s", s.Cluster, c.Number,
+				numbers(list)))
 		}
 	case !c.At.IsZero():
 		if candidates, err = s.until(ctx, id, list, c.At); err != nil {
@@ -130,7 +131,8 @@ func choose(ctx context.Context, store objects.Store, prefix string, c Choice) (
 	case err != nil:
 		return id, nil, fmt.Errorf("list the snapshots: %w", err)
 	case len(all) == 0 && c.Cluster != "":
-		return id, nil, exit.With(exit.Usage, fmt.Errorf("the store has no snapshot of the cluster %s; check the URL and the id", c.Cluster))
+		return id, nil, exit.With(exit.Usage, fmt.Errorf("the store has no snapshot of the cluster %s; check the URL and the id",
+			c.Cluster))
 	case len(all) == 0:
 		return id, nil, exit.With(exit.Usage, errors.New("the store has no snapshots; check the URL and its prefix"))
 	case len(all) > 1:
@@ -139,8 +141,8 @@ func choose(ctx context.Context, store objects.Store, prefix string, c Choice) (
 			lines = append(lines, fmt.Sprintf("%s (%s)", metadata.FormatID(of), numbers(sorted(list))))
 		}
 		slices.Sort(lines)
-		return id, nil, exit.With(exit.Usage, fmt.Errorf("the store has snapshots of %d clusters: %s; choose one with --cluster", len(lines),
-			strings.Join(lines, ", ")))
+		return id, nil, exit.With(exit.Usage, fmt.Errorf("the store has snapshots of %d clusters: %s; choose one with --cluster",
+			len(lines), strings.Join(lines, ", ")))
 	}
 	for of, l := range all {
 		id, list = of, sorted(l)
@@ -319,7 +321,8 @@ func (s *Snapshot) listed(ctx context.Context, p *format.Partition, at format.Ol
 		return err
 	}
 	if m.End != at.End || m.Base > at.Base || nested == 0 {
-		return fmt.Errorf("%w: manifest %v has [%d, %d), expected [%d, %d)", format.ErrContradiction, at.Nonce, m.Base, m.End, at.Base, at.End)
+		return fmt.Errorf("%w: manifest %v has [%d, %d), expected [%d, %d)", format.ErrContradiction, at.Nonce, m.Base, m.End, at.Base,
+			at.End)
 	}
 	for _, o := range m.Older {
 		if o.End > p.Start {

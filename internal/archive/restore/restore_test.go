@@ -157,7 +157,8 @@ func (w *world) archive() {
 		must.OK(w.t, err)
 		l := logs[0]
 		l.SetLeaderEpoch(9, false)
-		c := &content{Partition: format.Partition{ID: format.ID{Topic: topic, Partition: i}, State: format.Kept, Epoch: 9}, aborted: map[int64]int64{}}
+		c := &content{Partition: format.Partition{ID: format.ID{Topic: topic, Partition: i}, State: format.Kept, Epoch: 9},
+			aborted: map[int64]int64{}}
 		add := func(b record.Batch) {
 			b.SetBaseOffset(c.End)
 			appendTo(w.t, l, 9, c.End, b)
@@ -254,7 +255,8 @@ func (w *world) metadata() {
 		metadata.PartitionKey(offsets, 0): metadata.Partition{Leader: 1, LeaderEpoch: 6, Replicas: []int32{1, 2}, ISR: []int32{1}}.Encode(),
 	}
 	for i := range int32(partitions) {
-		values[metadata.PartitionKey(topic, i)] = metadata.Partition{Leader: 1, LeaderEpoch: 9, Replicas: []int32{2, 1}, ISR: []int32{1}}.Encode()
+		p := metadata.Partition{Leader: 1, LeaderEpoch: 9, Replicas: []int32{2, 1}, ISR: []int32{1}}
+		values[metadata.PartitionKey(topic, i)] = p.Encode()
 	}
 	for key, value := range values {
 		w.keys = append(w.keys, format.Key{Key: key, Value: value, Revision: 9})
@@ -398,7 +400,8 @@ func TestARestoreCanBeKilledAndRepeated(t *testing.T) {
 			there, err := raftstore.Exists(image, "/data/metadata")
 			must.OK(t, err)
 			err = dirs.CheckFormats()
-			if u, _ := dirs.Unfinished(); err == nil && !there && storage.Used(image, storage.Location{Path: "/one"}) || u != nil && err == nil {
+			begun, _ := dirs.Unfinished()
+			if err == nil && (begun != nil || !there && storage.Used(image, storage.Location{Path: "/one"})) {
 				t.Fatalf("crash in call %d, image %d: a broker would start", crash, i)
 			}
 			if there && err == nil { // it had ended
@@ -482,7 +485,8 @@ func TestOnlyAWholeSnapshotIsChosen(t *testing.T) {
 	must.OK(t, w.store.Put(ctx, name, bytes.NewReader([]byte("nothing"))))
 	s, err := Find(ctx, w.store, prefix, Choice{})
 	must.OK(t, err)
-	if s.At.Number != 50 || len(s.Passed) != 1 || !errors.Is(s.Passed[0], objects.ErrDamaged) || !strings.Contains(s.Passed[0].Error(), name) {
+	if s.At.Number != 50 || len(s.Passed) != 1 || !errors.Is(s.Passed[0], objects.ErrDamaged) ||
+		!strings.Contains(s.Passed[0].Error(), name) {
 		t.Errorf("snapshot %d was chosen, passed %v", s.At.Number, s.Passed)
 	}
 	if _, err := Find(ctx, w.store, prefix, Choice{Number: 60}); exit.CodeOf(err) != exit.Data || !strings.Contains(err.Error(), name) {
@@ -631,7 +635,8 @@ func TestOtherDirectoriesAreRefused(t *testing.T) {
 		fsys := vfs.Memory()
 		must.OK(t, fsys.MkdirAll(file[:strings.LastIndex(file, "/")]))
 		must.OK(t, vfs.WriteFile(fsys, file, []byte("x"), true))
-		if _, err := s.Write(ctx, options(fsys), new(Progress)); exit.CodeOf(err) != exit.Data || !strings.Contains(err.Error(), "move away") {
+		_, err := s.Write(ctx, options(fsys), new(Progress))
+		if exit.CodeOf(err) != exit.Data || !strings.Contains(err.Error(), "move away") {
 			t.Errorf("with %s: %v", file, err)
 		}
 		if u, err := options(fsys).Dirs.Unfinished(); u != nil || err != nil {
@@ -645,7 +650,8 @@ func TestOtherDirectoriesAreRefused(t *testing.T) {
 	if err == nil {
 		t.Fatal("a store that fails is no error")
 	}
-	if _, err := earlier.Write(ctx, options(fsys), new(Progress)); exit.CodeOf(err) != exit.Data || !strings.Contains(err.Error(), "--snapshot 60") {
+	_, err = earlier.Write(ctx, options(fsys), new(Progress))
+	if exit.CodeOf(err) != exit.Data || !strings.Contains(err.Error(), "--snapshot 60") {
 		t.Errorf("another snapshot: %v", err)
 	}
 	o := options(fsys)

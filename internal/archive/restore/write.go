@@ -54,8 +54,8 @@ type Options struct {
 type Result struct {
 	Cluster string // id of the new cluster
 	Topics  int    // without the internal ones
-	// Partitions are all of them, Empty those that have no record because no broker could read their
-	// log at the cut: topic and number.
+	// Partitions are all of them, and Offline those that have no record because no broker could
+	// read their log at the cut: topic and number.
 	Partitions int
 	Offline    []string
 	Bytes      int64 // of batches, in all logs
@@ -108,8 +108,9 @@ func (s *Snapshot) Write(ctx context.Context, o Options, done *Progress) (_ *Res
 	if n, err := hex.Decode(successor.Generation[:], []byte(u.Generation)); err != nil || n != len(successor.Generation) {
 		return nil, o.Dirs.Error(fmt.Errorf("generation %q of an unfinished restore: %w", u.Generation, err))
 	}
-	w := &writer{s: s, o: &o, done: done,
-		settings: replica.NewTopicSettings(replica.SettingsOptions{Self: o.Node, Configs: o.Configs, Static: o.Static, Logger: zap.NewNop()})}
+	w := &writer{s: s, o: &o, done: done}
+	w.settings = replica.NewTopicSettings(replica.SettingsOptions{Self: o.Node, Configs: o.Configs, Static: o.Static,
+		Logger: zap.NewNop()})
 	keys, revision, err := controller.Restored(kvs(s.Index), s.Index.Number, successor)
 	if err == nil {
 		w.img, err = metadata.Load(keys, revision)
@@ -377,7 +378,8 @@ func (w *writer) complete(ctx context.Context) error {
 			}
 		}
 		if e := l.Ends(); e.LogEnd != p.End || p.State != format.Offline && e.LogStart != p.Start {
-			return fmt.Errorf("%w: the log has [%d, %d), and the snapshot [%d, %d)", format.ErrContradiction, e.LogStart, e.LogEnd, p.Start, p.End)
+			return fmt.Errorf("%w: the log has [%d, %d), and the snapshot [%d, %d)", format.ErrContradiction, e.LogStart, e.LogEnd,
+				p.Start, p.End)
 		}
 		return nil
 	})
