@@ -45,7 +45,6 @@ func routes() []route {
 			"internal/storage/flush_sweep.go: carry":              "writes records that were acknowledged before into the journal again",
 			"internal/replica/follow.go: AppendReplicated":        "records that a leader sends",
 			"internal/replica/follow.go: OffsetsAssigned":         "the outcome of AppendReplicated",
-			"internal/archive/restore/append.go: append":          "the batches of a snapshot that is restored",
 			"internal/archive/restore/append.go: OffsetsAssigned": "the outcome of append in a restore",
 		},
 	}, {
