@@ -7,6 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Cluster is what handlers ask of the cluster of which this broker is a member, perhaps the only
@@ -25,6 +26,10 @@ type Cluster interface {
 	// acknowledged records. It returns a revision that shows the result, and an error or nil for
 	// each partition.
 	ElectUnclean(ctx context.Context, list []metadata.TopicPartition) (revision int64, errs []error)
+	// Snapshots returns what the metadata leader does about snapshots, and AskSnapshot passes a
+	// request of an operator to it.
+	Snapshots(ctx context.Context) (view.Snapshots, error)
+	AskSnapshot(ctx context.Context, q view.SnapshotAsk) (view.SnapshotAnswer, error)
 }
 
 // brokerOf returns the broker that a member is registered as, or that was registered with it before

@@ -15,6 +15,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // fakeCluster is the other brokers of a cluster.
@@ -26,6 +27,7 @@ type fakeCluster struct {
 	elected []metadata.TopicPartition
 	elect   func(metadata.TopicPartition) (revision int64, err error)
 	gone    []int32
+	asked   []view.SnapshotAsk
 }
 
 // set changes the answers to requests that arrive from now on.
@@ -68,6 +70,19 @@ func (c *fakeCluster) ElectUnclean(_ context.Context, list []metadata.TopicParti
 		errs = append(errs, err)
 	}
 	return revision, errs
+}
+
+func (c *fakeCluster) Snapshots(context.Context) (view.Snapshots, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return view.Snapshots{URL: "file:///x", Term: 7}, c.err
+}
+
+func (c *fakeCluster) AskSnapshot(_ context.Context, q view.SnapshotAsk) (view.SnapshotAnswer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = append(c.asked, q)
+	return view.SnapshotAnswer{ID: int64(len(c.asked)), Term: 7}, c.err
 }
 
 // inCluster makes a node a member of a cluster.

@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // DescribeQuorum (key 55), versions 0 to 2 (KIP-595, KIP-836, KIP-853). It shows the metadata
@@ -36,6 +37,11 @@ const quorumTopic = "__cluster_metadata"
 const quorumTime = 5 * time.Second
 
 func describeQuorum(ctx context.Context, b *Handler, r *network.Request, req *kmsg.DescribeQuorumRequest) kmsg.Response {
+	if operatorAsk(&req.UnknownTags, view.SnapshotTag) != nil {
+		resp := respondTo(r, kmsg.NewPtrDescribeQuorumResponse())
+		resp.UnknownTags.Set(view.SnapshotTag, b.snapshots(ctx))
+		return resp
+	}
 	if len(req.Topics) != 1 || req.Topics[0].Topic != quorumTopic || len(req.Topics[0].Partitions) != 1 ||
 		req.Topics[0].Partitions[0].Partition != 0 {
 		r.Code = kerr.UnknownTopicOrPartition.Code

@@ -36,7 +36,7 @@ func shareAcknowledgeAPI() api {
 }
 
 func shareAcknowledge(c call, req *kmsg.ShareAcknowledgeRequest) {
-	if ask := operatorAsk(&req.UnknownTags); ask != nil {
+	if ask := operatorAsk(&req.UnknownTags, view.ShareTag); ask != nil {
 		c.operate(req.GroupID, ask, true, func(answer []byte, err *operatorError) {
 			resp := respondTo(c.r, kmsg.NewPtrShareAcknowledgeResponse())
 			if err != nil {

@@ -76,7 +76,7 @@ type shareAcks struct {
 
 // shareFetch parks the request or answers it.
 func shareFetch(c call, req *kmsg.ShareFetchRequest) {
-	if ask := operatorAsk(&req.UnknownTags); ask != nil {
+	if ask := operatorAsk(&req.UnknownTags, view.ShareTag); ask != nil {
 		c.r.WaitsAt(c.b.at.shareOperator, "")
 		c.operate(req.GroupID, ask, false, func(answer []byte, err *operatorError) {
 			resp := respondTo(c.r, kmsg.NewPtrShareFetchResponse())

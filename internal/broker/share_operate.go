@@ -42,10 +42,11 @@ const (
 	inspectInflated = 64 << 20
 )
 
-// operatorAsk returns what an operator asks for with a request, nil if no operator has sent it.
-func operatorAsk(tags *kmsg.Tags) (body []byte) {
+// operatorAsk returns what an operator asks for with a tagged field of a request, nil if no operator
+// has sent it.
+func operatorAsk(tags *kmsg.Tags, field uint32) (body []byte) {
 	tags.Each(func(tag uint32, p []byte) {
-		if tag == view.ShareTag {
+		if tag == field {
 			body = append([]byte{}, p...)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // UpdateFeatures (key 57), versions 0 to 2: sets levels of features (KIP-584). Only
@@ -60,6 +61,10 @@ const (
 // updateFeatures sets all levels or none, as Kafka does.
 func updateFeatures(ctx context.Context, b *Handler, r *network.Request, req *kmsg.UpdateFeaturesRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrUpdateFeaturesResponse())
+	if body := operatorAsk(&req.UnknownTags, view.SnapshotTag); body != nil {
+		resp.UnknownTags.Set(view.SnapshotTag, b.askSnapshot(ctx, body))
+		return resp
+	}
 	c := b.newChange(r, milliseconds(req.TimeoutMillis))
 	names := counts(req.FeatureUpdates, func(u *kmsg.UpdateFeaturesRequestFeatureUpdate) string { return u.Feature })
 	var whole error

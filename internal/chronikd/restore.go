@@ -11,8 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chronik-io/chronik/internal/archive/place"
 	"github.com/chronik-io/chronik/internal/archive/restore"
 	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/datadir"
 	"github.com/chronik-io/chronik/internal/exit"
 )
@@ -35,7 +37,7 @@ func (c *commandLine) restoreCommand() *cobra.Command {
 			}
 			return nil
 		},
-		Long: "restore makes the directories of one broker from a snapshot in an object store: file:///DIRECTORY.\n" +
+		Long: "restore makes the directories of one broker from a snapshot in an object store: file:///DIRECTORY or s3://BUCKET/PREFIX.\n" +
 			"Run it with the configuration of that broker, which must be stopped, and whose directories must be empty. Then start the\n" +
 			"broker. It has all topics, records, group offsets, configs, users, ACLs and quotas of the snapshot. It is a cluster of its\n" +
 			"own with one broker; more can be added (docs/cluster.md). The original may run on. A restore that was interrupted can be\n" +
@@ -68,9 +70,14 @@ func (c *commandLine) restore(ctx context.Context, at string, r restoring) error
 			return usage(fmt.Errorf("--at %s is not a time such as 2026-01-31T12:00:00Z", r.at))
 		}
 	}
-	store, err := restore.Open(c.fileSystem(), at)
+	if _, err := configdef.ParseArchiveURL(at); err != nil {
+		return usage(fmt.Errorf("URL %s: %w", at, err))
+	}
+	from := conf.Archive
+	from.URL = at
+	store, err := place.Open(c.fileSystem(), &from)
 	if err != nil {
-		return err
+		return exit.With(exit.Data, err)
 	}
 	begin := time.Now()
 	s, err := restore.Find(ctx, store, "", r.choice)

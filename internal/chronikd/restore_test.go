@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -25,10 +26,19 @@ import (
 	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/objects/dirstore"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
+
+// archived is a log that is archived.
+type archived struct{ *storage.Log }
+
+// AbortedIn implements upload.Log.
+func (l archived) AbortedIn(offset int64, s *storage.Slice) ([]txnindex.Entry, error) {
+	return l.Log.AbortedIn(offset, s, math.MaxInt)
+}
 
 // archive makes a snapshot of the broker whose directories are in /data, and which is stopped.
 func archive(t *testing.T, mem vfs.FS) {
@@ -53,13 +63,15 @@ func archive(t *testing.T, mem vfs.FS) {
 	for _, kv := range c.Keys {
 		x.Keys = append(x.Keys, format.Key{Key: kv.Key, Value: kv.Value, Revision: kv.ModRevision})
 	}
-	batch := upload.NewBatch(upload.Options{Store: store, Prefix: format.Prefix(cluster), ObjectBytes: 64 << 20, PackBytes: 64 << 20})
+	batch := upload.NewBatch(upload.Options{Store: store, Prefix: format.Prefix(cluster), ObjectBytes: 64 << 20, PackBytes: 64 << 20,
+		PieceBytes: 8 << 20, ManifestParts: 1000})
 	var all []*upload.Archived
 	for topic := range img.Topics() {
 		for i, p := range topic.Partitions.All() {
 			l := m.Get(storage.ID{Topic: topic.ID, Partition: i})
 			e := l.Ends()
-			a, err := batch.Add(ctx, format.ID{Topic: topic.ID, Partition: i}, l, &upload.Archived{}, e.LogStart, e.LogEnd)
+			target := &upload.Target{ID: format.ID{Topic: topic.ID, Partition: i}, Log: archived{l}, Start: e.LogStart, End: e.LogEnd}
+			a, err := batch.Add(ctx, target, &upload.Archived{}, false)
 			must.OK(t, err)
 			all = append(all, a)
 			x.Partitions = append(x.Partitions, format.Partition{ID: format.ID{Topic: topic.ID, Partition: i}, State: format.Kept,
@@ -68,7 +80,7 @@ func archive(t *testing.T, mem vfs.FS) {
 	}
 	must.OK(t, batch.Close(ctx))
 	for i, a := range all {
-		x.Partitions[i].Parts = a.Pieces
+		a.Fill(&x.Partitions[i])
 	}
 	slices.SortFunc(x.Partitions, func(a, b format.Partition) int {
 		return cmp.Or(bytes.Compare(a.ID.Topic[:], b.ID.Topic[:]), cmp.Compare(a.ID.Partition, b.ID.Partition))
@@ -236,8 +248,8 @@ func TestErrorsOfRestore(t *testing.T) {
 	}{
 		{"restore", exit.Usage, "file:///backup"},
 		{"restore a b", exit.Usage, "needs the URL"},
-		{"restore /backup", exit.Usage, "write file:///"},
-		{"restore s4://x", exit.Usage, "write file:///"},
+		{"restore /backup", exit.Usage, "write s3://BUCKET"},
+		{"restore s4://x", exit.Usage, "write s3://BUCKET"},
 		{"restore file:///missing", exit.Data, "mount its file system"},
 		{"restore file:///empty", exit.Usage, "no snapshots"},
 		{"restore file:///empty --cluster x", exit.Usage, "cluster \"x\""},

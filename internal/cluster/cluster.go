@@ -80,17 +80,16 @@ type Cluster struct {
 	serve *membership.Server
 	began time.Time
 
-	seen         atomic.Pointer[string]              // see membership.State
-	record       atomic.Pointer[metadata.Cluster]    // nil until the node has metadata
-	control      atomic.Pointer[controller.Loop]     // since Control
-	agent        atomic.Pointer[membership.Agent]    // since Register
-	reporter     atomic.Pointer[reporter]            // since Register
-	streams      atomic.Pointer[func(*link.Conn)]    // since Streams.Serve
-	transactions atomic.Pointer[TransactionsHandler] // since ServeTransactions
-	shares       atomic.Pointer[SharesHandler]       // since ServeShares
-	letters      atomic.Pointer[SharesHandler]       // since ServeLetters
-	watched      atomic.Pointer[Watched]
-	others       others
+	seen      atomic.Pointer[string]                              // see membership.State
+	record    atomic.Pointer[metadata.Cluster]                    // nil until the node has metadata
+	control   atomic.Pointer[controller.Loop]                     // since Control
+	agent     atomic.Pointer[membership.Agent]                    // since Register
+	reporter  atomic.Pointer[reporter]                            // since Register
+	streams   atomic.Pointer[func(*link.Conn)]                    // since Streams.Serve
+	subjects  [subjectsEnd - Transactions]atomic.Pointer[Handler] // since Serve
+	snapshots atomic.Pointer[SnapshotService]                           // since ServeSnapshots
+	watched   atomic.Pointer[Watched]
+	others    others
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -133,8 +132,8 @@ func Open(o Options) (*Cluster, error) {
 		Trusts: o.Trusts, Urgent: urgent,
 		Handler: &router{
 			heard: c.book.heard, operator: c.Operator(), store: c.store, server: c.serve, log: o.Log.Named("link"),
-			reports: func(body []byte) ([]byte, error) { return c.reporter.Load().answer(body) }, transactions: c.handleTransactions,
-			shares: c.handleShares, letters: c.handleLetters, health: c.answerHealth,
+			reports: func(body []byte) ([]byte, error) { return c.reporter.Load().answer(body) }, subject: c.handleSubject,
+			health: c.answerHealth,
 		}, Data: c.data, Client: c.client, Check: c.admit,
 	})
 	if err != nil {

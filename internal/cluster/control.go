@@ -52,6 +52,24 @@ func (c *Cluster) Control(own [16]byte, minISR func(*metadata.Image, *metadata.T
 // now reads a monotonic clock.
 func (c *Cluster) now() time.Duration { return time.Since(c.began) }
 
+// Leading is the metadata store for what runs on the metadata leader only.
+type Leading interface {
+	Range(ctx context.Context, prefix string) (kvs []metadata.KV, revision int64, err error)
+	WaitFor(ctx context.Context, revision int64) error
+	// LeaderTxn is that of controller.Store.
+	LeaderTxn(ctx context.Context, term uint64, t metadata.Txn) (revision int64, err error)
+}
+
+// Leading returns the store.
+func (c *Cluster) Leading() Leading { return ownTerm{c.store} }
+
+// Leads returns the term in which this node leads the metadata, as controller.Leadership does; 0 if
+// it does not.
+func (c *Cluster) Leads() (term uint64, moved <-chan struct{}) {
+	t, moved := leadership{c}.Leads()
+	return t.Number, moved
+}
+
 // ownTerm implements controller.Store.
 type ownTerm struct{ *raftstore.Store }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Methods of the metadata lane with which a broker asks the metadata leader for what clients ask of
@@ -20,6 +21,8 @@ const (
 	methodQuorum     uint16 = 32
 	methodUnregister uint16 = 33
 	methodElect      uint16 = 34
+	methodSnapshots  uint16 = 37
+	methodSnapshot   uint16 = 38
 )
 
 const (
@@ -39,7 +42,18 @@ type Operator struct {
 	call   func(ctx context.Context, member uint64, method uint16, body []byte) ([]byte, error)
 	quorum func(ctx context.Context) controller.Quorum
 	loop   func() operations // nil before there is a controller
+	// snapshots returns what takes snapshots; nil while this broker starts.
+	snapshots func() SnapshotService
 }
+
+// SnapshotService is what takes snapshots of the cluster on the metadata leader: a *snapshots.Service.
+type SnapshotService interface {
+	State() (view.Snapshots, error)
+	Ask(q view.SnapshotAsk) (id int64, err error)
+}
+
+// ServeSnapshots sets what takes snapshots if this node leads the metadata.
+func (c *Cluster) ServeSnapshots(s SnapshotService) { c.snapshots.Store(&s) }
 
 // operations is the part of controller.Loop that an Operator needs.
 type operations interface {
@@ -55,6 +69,12 @@ func (c *Cluster) Operator() *Operator {
 		loop: func() operations {
 			if l := c.control.Load(); l != nil {
 				return l
+			}
+			return nil
+		},
+		snapshots: func() SnapshotService {
+			if s := c.snapshots.Load(); s != nil {
+				return *s
 			}
 			return nil
 		},
@@ -158,6 +178,18 @@ func (o *Operator) ElectUnclean(ctx context.Context, list []metadata.TopicPartit
 	return a.Revision, errs
 }
 
+// Snapshots implements broker.Cluster.
+func (o *Operator) Snapshots(ctx context.Context) (x view.Snapshots, err error) {
+	err = o.ask(ctx, methodSnapshots, struct{}{}, &x)
+	return x, err
+}
+
+// AskSnapshot implements broker.Cluster.
+func (o *Operator) AskSnapshot(ctx context.Context, q view.SnapshotAsk) (a view.SnapshotAnswer, err error) {
+	err = o.ask(ctx, methodSnapshot, q, &a)
+	return a, err
+}
+
 // ask sends a request to the metadata leader and decodes the answer. While there is none that
 // accepts it, it tries again until ctx ends.
 func (o *Operator) ask(ctx context.Context, method uint16, request, answer any) error {
@@ -238,8 +270,37 @@ func (o *Operator) do(ctx context.Context, method uint16, body []byte) ([]byte, 
 			return nil, err
 		}
 		return electUnclean(ctx, loop, q.Partitions)
+	case methodSnapshots, methodSnapshot:
+		return o.doSnapshots(method, body)
 	}
 	return nil, fmt.Errorf("request of the unknown method %d", method)
+}
+
+// doSnapshots answers a request about snapshots.
+func (o *Operator) doSnapshots(method uint16, body []byte) ([]byte, error) {
+	s := o.snapshots()
+	if s == nil {
+		return nil, controller.ErrNotController
+	}
+	x, err := s.State()
+	if err != nil {
+		return nil, err
+	}
+	if method == methodSnapshots {
+		return json.Marshal(x)
+	}
+	var q view.SnapshotAsk
+	if err := decodeOperation(body, &q); err != nil {
+		return nil, err
+	}
+	a := view.SnapshotAnswer{Term: x.Term}
+	if a.ID, err = s.Ask(q); errors.Is(err, controller.ErrNotController) {
+		return nil, err
+	}
+	if err != nil {
+		a.Error = err.Error()
+	}
+	return json.Marshal(a)
 }
 
 func electUnclean(ctx context.Context, loop operations, names []partitionName) ([]byte, error) {

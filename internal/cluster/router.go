@@ -25,16 +25,14 @@ func urgent(method uint16) bool { return method == membership.MethodHeartbeat }
 
 // router hands what other brokers send on the metadata lane to the component that it is for.
 type router struct {
-	operator     *Operator
-	store        *raftstore.Store
-	server       *membership.Server
-	reports      func(body []byte) ([]byte, error)
-	transactions TransactionsHandler
-	shares       SharesHandler
-	letters      SharesHandler
-	health       func(ctx context.Context) ([]byte, error)
-	heard        func(node int32) // of each heartbeat
-	log          *zap.Logger
+	operator *Operator
+	store    *raftstore.Store
+	server   *membership.Server
+	reports  func(body []byte) ([]byte, error)
+	subject  func(ctx context.Context, from int32, method uint16, body []byte) (answer []byte, is bool, err error)
+	health   func(ctx context.Context) ([]byte, error)
+	heard    func(node int32) // of each heartbeat
+	log      *zap.Logger
 }
 
 // Message implements link.Handler.
@@ -55,14 +53,8 @@ func (r *router) Request(ctx context.Context, from link.Hello, method uint16, bo
 	if method == methodReports {
 		return r.reports(body)
 	}
-	if method == methodTransactions {
-		return r.transactions(ctx, from.Node, body)
-	}
-	if method == methodShares {
-		return r.shares(ctx, from.Node, body)
-	}
-	if method == methodLetters {
-		return r.letters(ctx, from.Node, body)
+	if answer, is, err := r.subject(ctx, from.Node, method, body); is {
+		return answer, err
 	}
 	if method == methodHealth {
 		return r.health(ctx)

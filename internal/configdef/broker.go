@@ -37,6 +37,7 @@ type Broker struct {
 	Shares       Shares
 	Cleaning     Cleaning
 	Cluster      Cluster
+	Archive      Archive
 }
 
 // Cleaning has the settings of retention, compaction and the reading of sealed segments, for all
@@ -113,6 +114,7 @@ func (r *Registry) ResolveBroker(static map[string]string) (Broker, error) {
 		Shares:                   f.shares(),
 		Cleaning:                 f.cleaning(),
 		Cluster:                  f.cluster(),
+		Archive:                  f.archive(),
 	}
 	return b, f.err
 }

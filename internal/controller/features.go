@@ -46,13 +46,10 @@ func (c *Controller) SetFeatures(ctx context.Context, want Features, validateOnl
 		if want.Shares >= 0 {
 			cluster.ShareVersion = want.Shares
 		}
-		if cluster.ShareVersion > 0 && cluster.FeatureLevel < metadata.ShareLevel {
-			cluster.FeatureLevel = metadata.ShareLevel
-			known, err := c.supporting(ctx, metadata.ShareLevel)
-			if err != nil {
+		if cluster.ShareVersion > 0 {
+			if err := c.raise(ctx, &cluster, metadata.ShareLevel, &txn); err != nil {
 				return err
 			}
-			txn.If = append(txn.If, known...)
 		}
 		if cluster == former || validateOnly {
 			revision = kv.ModRevision
@@ -63,6 +60,40 @@ func (c *Controller) SetFeatures(ctx context.Context, want Features, validateOnl
 		return err
 	})
 	return revision, err
+}
+
+// Raise raises the feature level of the cluster, if all registered brokers support it. It does
+// nothing if the cluster has it.
+func (c *Controller) Raise(ctx context.Context, level int32) (revision int64, err error) {
+	err = c.retry(ctx, "raise the feature level", func() error {
+		kv, err := c.get(ctx, metadata.ClusterKey)
+		if err != nil {
+			return err
+		}
+		cluster, err := metadata.DecodeCluster(kv)
+		if err != nil {
+			return err
+		}
+		txn := metadata.Txn{If: []metadata.Compare{unchanged(kv)}}
+		if revision, err = kv.ModRevision, c.raise(ctx, &cluster, level, &txn); err != nil || len(txn.If) == 1 {
+			return err
+		}
+		txn.Put = []metadata.KV{{Key: kv.Key, Value: cluster.Encode()}}
+		revision, err = c.opts.Store.Txn(ctx, txn)
+		return err
+	})
+	return revision, err
+}
+
+// raise raises the feature level of a cluster to at least level, and adds the conditions to a
+// transaction that will write it.
+func (c *Controller) raise(ctx context.Context, cluster *metadata.Cluster, level int32, txn *metadata.Txn) error {
+	if cluster.FeatureLevel >= level {
+		return nil
+	}
+	known, err := c.supporting(ctx, level)
+	cluster.FeatureLevel, txn.If = level, append(txn.If, known...)
+	return err
 }
 
 // supporting returns the condition that no broker registers again, and an error if a registered

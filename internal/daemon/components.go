@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/archive/snapshots"
 	"github.com/chronik-io/chronik/internal/broker"
 	"github.com/chronik-io/chronik/internal/cluster"
 	"github.com/chronik-io/chronik/internal/config/resolve"
@@ -62,6 +63,9 @@ type components struct {
 	cluster  *observe.Cluster
 	logs     *observe.Logs
 	fenced   bool // no partition is led in a leader epoch of an unclean stop (I9)
+
+	// openArchive
+	snapshots *snapshots.Service
 }
 
 // open starts the components from the disk upwards: metadata, logs, partitions, handlers and, last,
@@ -82,7 +86,7 @@ func (b *Broker) open(ctx context.Context) error {
 	r.data = datadir.New(b.fs, b.cfg, &r.conf, b.log)
 	for _, step := range []func(context.Context, *components) error{
 		b.checkDirs, b.openMember, b.openLogs, b.register, b.openLogins, b.openPartitions, b.openHandlers,
-		b.awaitActive, b.openClients,
+		b.openArchive, b.awaitActive, b.openClients,
 	} {
 		if err := step(ctx, r); err != nil {
 			return err
@@ -234,17 +238,17 @@ func (b *Broker) openCoordinators(r *components) error {
 		Conf: &r.conf, Replicas: r.replicas, Controller: r.control, Configs: b.configs, Settings: r.settings, Static: r.static,
 		Share: b.share, Log: b.log,
 		MemberBytes: b.budgets.Groups(), TransactionBytes: b.budgets.Transactions(),
-		StateBytes: b.budgets.ShareStates(), AskShares: r.member.AskShares, AskLetters: r.member.AskLetters,
-		Lease: r.member.Lease, Visible: broker.Visible(r.guard.Rules), Ask: r.member.AskTransactions,
+		StateBytes: b.budgets.ShareStates(), AskShares: r.member.Ask(cluster.Shares), AskLetters: r.member.Ask(cluster.Letters),
+		Lease: r.member.Lease, Visible: broker.Visible(r.guard.Rules), Ask: r.member.Ask(cluster.Transactions),
 		ProducerID: func(ctx context.Context) (int64, error) { return r.handlers.ProducerID(ctx) },
 		Registry:   b.reg, Partitions: b.cfg.MetricsPartitions, Health: b.health, Push: b.stack.push,
 	}, r.applier)
 	if err != nil {
 		return err
 	}
-	r.member.ServeTransactions(r.coordinators.Exchange.Handle)
-	r.member.ServeShares(r.coordinators.Desk.Handle)
-	r.member.ServeLetters(r.coordinators.Letters.Handle)
+	r.member.Serve(cluster.Transactions, r.coordinators.Exchange.Handle)
+	r.member.Serve(cluster.Shares, r.coordinators.Desk.Handle)
+	r.member.Serve(cluster.Letters, r.coordinators.Letters.Handle)
 	return nil
 }
 

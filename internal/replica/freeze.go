@@ -51,10 +51,13 @@ type freezing struct {
 	mu     sync.Mutex
 	latest FreezeID // of the last freeze, whether it has ended or not
 	timer  *time.Timer
+	// held are the logs that the last freeze cut, until they are taken or untaken fires.
+	held    map[metadata.TopicPartition]*Held
+	untaken *time.Timer
 }
 
 // Freeze freezes all partitions and returns the cuts of those that this broker leads, in the order
-// of their ids. ok is false if id is not above that of an earlier freeze; then nothing happens. The
+// of their ids. Take reads their logs as they are cut. ok is false if id is not above that of an earlier freeze; then nothing happens. The
 // freeze ends with Thaw, with another Freeze, and after MaxFreeze. The caller must have applied the
 // metadata up to the revision that the freeze names. Freeze takes the lock of each partition, and
 // waits for no disk.
@@ -71,11 +74,14 @@ func (m *Manager) Freeze(id FreezeID) (cuts []Cut, ok bool) {
 	}
 	f.on.Store(true)
 	f.timer = time.AfterFunc(MaxFreeze, func() { m.Thaw(id) })
+	held := make(map[metadata.TopicPartition]*Held, len(f.held))
 	for _, p := range m.Partitions() {
-		if c, leads := p.cut(); leads {
-			cuts = append(cuts, c)
+		if h := p.cut(); h != nil {
+			held[h.TopicPartition] = h
+			cuts = append(cuts, h.Cut)
 		}
 	}
+	f.hold(held)
 	slices.SortFunc(cuts, func(a, b Cut) int {
 		return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))
 	})
@@ -116,16 +122,17 @@ func (f *freezing) end(ends func(latest FreezeID) bool) bool {
 	return true
 }
 
-// cut returns the partition's cut, and whether this broker leads it.
-func (p *Partition) cut() (c Cut, leads bool) {
+// cut cuts the partition, nil if this broker does not lead it.
+func (p *Partition) cut() *Held {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.role.Load()
 	if !r.leader {
-		return c, false
+		return nil
 	}
-	return Cut{TopicPartition: p.tp(), Epoch: r.epoch, Start: p.log.Ends().LogStart, End: max(p.log.AckEnd(), p.high.Load()),
-		Offline: p.log.Offline() != nil}, true
+	h := p.log.Hold() // before the end is read: nothing below it is replaced any more
+	return &Held{Cut{TopicPartition: p.tp(), Epoch: r.epoch, Start: h.Start(), End: max(p.log.AckEnd(), p.high.Load()),
+		Offline: p.log.Offline() != nil}, h, p}
 }
 
 // frozen reports whether nothing new may become visible. The caller holds mu.

@@ -148,6 +148,7 @@ const closeGrace = 250 * time.Millisecond
 // Apply.
 func (m *Manager) Close(ctx context.Context) error {
 	m.thaw(func(FreezeID) bool { return true })
+	m.env.freezing.release()
 	m.mu.Lock()
 	m.closed = true
 	if m.again != nil {

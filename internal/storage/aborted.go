@@ -44,8 +44,12 @@ func (l *Log) abortedSince(from, end int64) []txnindex.Entry {
 //
 // Errors match ErrOffsetOutOfRange, ErrCorrupt, ErrFailed, ErrClosed.
 func (l *Log) AbortedIn(offset int64, s *Slice, most int) ([]txnindex.Entry, error) {
+	return l.abortedIn(offset, s, most, nil)
+}
+
+func (l *Log) abortedIn(offset int64, s *Slice, most int, h *Hold) ([]txnindex.Entry, error) {
 	for s.Size > 0 && l.unstable.aborted.Load() >= offset {
-		list, bad, err := l.aborted(offset, s.end(), l.segmentAborted)
+		list, bad, err := l.aborted(offset, s.end(), l.segmentAborted, h)
 		switch {
 		case bad != nil && errors.Is(err, segment.ErrAborted):
 			err = l.rebuildAborted(bad)
@@ -77,7 +81,7 @@ func (l *Log) AbortedInMemory(offset int64, s *Slice, most int) (list []txnindex
 			return nil, segment.ErrAborted
 		}
 		return entries, nil
-	})
+	}, nil)
 	switch {
 	case bad != nil:
 		return nil, false, nil
@@ -89,7 +93,7 @@ func (l *Log) AbortedInMemory(offset int64, s *Slice, most int) (list []txnindex
 
 // aborted returns the aborted transactions with records in [from, limit). read returns the index of
 // a segment; bad is the segment for which it failed.
-func (l *Log) aborted(from, limit int64, read func(*segment.Segment) ([]txnindex.Entry, error)) (list []txnindex.Entry,
+func (l *Log) aborted(from, limit int64, read func(*segment.Segment) ([]txnindex.Entry, error), h *Hold) (list []txnindex.Entry,
 	bad *segment.Segment, err error) {
 	// The producer state first: entries move from there to the segments.
 	recent := l.abortedSince(from, math.MaxInt64)
@@ -119,7 +123,10 @@ func (l *Log) aborted(from, limit int64, read func(*segment.Segment) ([]txnindex
 	if more {
 		list, _ = txnindex.Search(list, recent, from, limit)
 	}
-	if start := l.logStart.Load(); start > from { // the segments below it may be gone, with their indexes
+	l.mu.RLock()
+	start := l.firstLocked(h)
+	l.mu.RUnlock()
+	if start > from { // the segments below it may be gone, with their indexes
 		return nil, nil, fmt.Errorf("%w: offset %d of %s, which begins at %d", ErrOffsetOutOfRange, from, l, start)
 	}
 	return list, nil, nil

@@ -315,7 +315,7 @@ func abortedDuringASync(t testing.TB, b broken, before bool) (markers []int64) {
 		}
 		entries, err := l.segmentAborted(s)
 		return slices.Clone(entries), errors.Join(first, err, l.flushAll())
-	})
+	}, nil)
 	must(t, err)
 	for _, e := range list {
 		markers = append(markers, e.Last)

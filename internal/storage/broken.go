@@ -54,6 +54,7 @@ const (
 	skipMoveSync                         // a move is committed before the copy is synced
 	skipMoveCommit                       // the target of a move takes the log over before the source's tombstone is durable
 	skipMoveMark                         // a start does not complete a move that was committed
+	looseHolds                           // compaction and deletions change a log that a reader holds
 	keepCompacted                        // a log counts as whole although it truncates what its compaction relied on
 )
 

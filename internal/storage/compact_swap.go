@@ -46,9 +46,10 @@ func (l *Log) replace(old []*segment.Segment, fresh *segment.Segment, cuts int) 
 		return errors.Join(fmt.Errorf("replace segments: %w", err), discard(fresh))
 	}
 	high := l.high()
-	l.flushMu.Lock()
+	if err := l.awaitHolds(); err != nil {
+		return errors.Join(err, discard(fresh))
+	}
 	defer l.flushMu.Unlock()
-	l.mu.Lock()
 	i, err := l.replaceableLocked(old, cuts)
 	if err != nil {
 		l.mu.Unlock()
@@ -60,6 +61,8 @@ func (l *Log) replace(old []*segment.Segment, fresh *segment.Segment, cuts int) 
 	}
 	l.rp.Segments = append(extents, l.rp.Segments[i+len(old):]...)
 	l.life.swap = &swap{old: old, fresh: fresh}
+	l.changes++
+	l.noteLocked(func(h *Hold) { h.replaced = true })
 	l.relied = max(l.relied, high) // all that the pass has read was committed
 	l.applyEventLocked(loglife.SwapBegun, nil)
 	l.mu.Unlock()

@@ -83,6 +83,33 @@ func TestFollowerKeepsAGapOfMoreThanAnIndexCanHold(t *testing.T) {
 	check(byPartition(t, mustOpen(t, disk.PowerLossImage(crashfs.KeepSectors, 1), "sync"), 0))
 }
 
+// A read in a gap that ends below the next batch is empty because of its limit. Its reader would
+// try again for ever if it were told that the batch did not fit.
+func TestReadInAGapIsNotRefusedForItsSize(t *testing.T) {
+	l := makeLogs(t, mustOpen(t, crashfs.New(1), "sync"), 1, "sync")[0]
+	if a := follow(l, at(t, 0, 1, 1, 2), at(t, 20, 1, 3)); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	eventually(t, "it counts", func() bool { return l.AckEnd() == 21 })
+	check := func(where string) {
+		t.Helper()
+		for _, limit := range []int64{3, 15, 20} {
+			if s, err := l.Read(2, limit, math.MaxInt, true); err != nil || s.Size != 0 || s.Larger != 0 {
+				t.Errorf("%s, limit %d: %d bytes, the next batch is larger than all memory: %d, %v", where, limit, s.Size, s.Larger, err)
+			}
+		}
+		if s, err := l.Read(2, 21, 1, false); err != nil || s.Size != 0 || s.Larger == 0 {
+			t.Errorf("%s, without memory: %d bytes, larger: %d, %v", where, s.Size, s.Larger, err)
+		}
+	}
+	check("in memory")
+	must(t, l.flushAndSync())
+	l.dir.memory.evictCached([]*Log{l})
+	if s, err := l.Read(2, 15, math.MaxInt, true); err != nil || s.Size != 0 || s.Larger != 0 {
+		t.Errorf("on the disk: %d bytes, larger %d, %v", s.Size, s.Larger, err)
+	}
+}
+
 // A follower keeps its leader's offsets and epochs. Gaps, which compaction leaves, stay. One append
 // may have several epochs. An append with a batch below the log end is refused as a whole. All of
 // it survives a power loss, in the journal and in segments.

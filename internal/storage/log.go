@@ -136,6 +136,9 @@ type Log struct {
 	acks       acks
 	movedFrom  atomic.Pointer[[16]byte] // see MovedFrom; nil: it was not moved
 	cuts       int                      // how often the log end moved back
+	changes    int64                    // see Changes
+	holds      []*Hold                  // replaced, never changed
+	retained   bool                     // holds have kept segments below the log start
 
 	debt     debt
 	attempts attempts // of compaction

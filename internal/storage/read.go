@@ -40,21 +40,22 @@ func (s *Slice) Release() {
 // the limit or the log end the slice is empty. Errors match ErrOffsetOutOfRange, ErrCorrupt,
 // ErrFailed, ErrClosed.
 func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error) {
-	return l.read(offset, limit, max, atLeastOne, segment.NoLoans)
+	return l.read(offset, limit, max, atLeastOne, segment.NoLoans, nil)
 }
 
 // Lend is Read for a reader to which the system can send bytes of a file. If the first bytes are in
 // a file, were verified a short time ago and are still in memory, the slice has a loan of them.
 func (l *Log) Lend(offset, limit int64, max int, atLeastOne bool) (Slice, error) {
-	return l.read(offset, limit, max, atLeastOne, segment.MayLend)
+	return l.read(offset, limit, max, atLeastOne, segment.MayLend, nil)
 }
 
 // LendOnly is Lend for a reader that has no memory: the slice has a loan, or is empty.
 func (l *Log) LendOnly(offset, limit int64, max int, atLeastOne bool) (Slice, error) {
-	return l.read(offset, limit, max, atLeastOne, segment.OnlyLoans)
+	return l.read(offset, limit, max, atLeastOne, segment.OnlyLoans, nil)
 }
 
-func (l *Log) read(offset, limit int64, max int, atLeastOne bool, loans segment.Loans) (Slice, error) {
+// read returns what Read, Lend and LendOnly do, for the reader of a Hold if h is not nil.
+func (l *Log) read(offset, limit int64, max int, atLeastOne bool, loans segment.Loans, h *Hold) (Slice, error) {
 	at, cuts := offset, 0 // [offset, at) is known to be a hole, unless the log was truncated since
 	for {
 		l.mu.RLock()
@@ -65,7 +66,7 @@ func (l *Log) read(offset, limit int64, max int, atLeastOne bool, loans segment.
 		if loans == segment.OnlyLoans {
 			most, one = 1, false // a batch has more
 		}
-		s, done, err := l.readMemoryLocked(at, limit, most, one)
+		s, done, err := l.readMemoryLocked(at, limit, most, one, h)
 		if done {
 			l.mu.RUnlock()
 			return s, err
@@ -177,12 +178,12 @@ func (l *Log) wasCut(cuts int) bool {
 func (l *Log) ReadMemory(offset, limit int64, max int, atLeastOne bool) (s Slice, ok bool, err error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.readMemoryLocked(offset, limit, max, atLeastOne)
+	return l.readMemoryLocked(offset, limit, max, atLeastOne, nil)
 }
 
 // readMemoryLocked is ReadMemory for a caller that holds mu.
-func (l *Log) readMemoryLocked(offset, limit int64, max int, atLeastOne bool) (s Slice, ok bool, err error) {
-	if err := l.readableLocked(offset); err != nil {
+func (l *Log) readMemoryLocked(offset, limit int64, max int, atLeastOne bool, h *Hold) (s Slice, ok bool, err error) {
+	if err := l.readableLocked(offset, h); err != nil {
 		return Slice{}, true, err
 	}
 	if offset >= limit || max <= 0 && !atLeastOne {
@@ -199,14 +200,22 @@ func (l *Log) readMemoryLocked(offset, limit int64, max int, atLeastOne bool) (s
 }
 
 // readableLocked returns why an offset cannot be read, nil if it can. The caller holds mu.
-func (l *Log) readableLocked(offset int64) error {
+func (l *Log) readableLocked(offset int64, h *Hold) error {
 	if err := l.refusedLocked(loglife.Read); err != nil {
 		return err
 	}
-	if start, end := l.logStart.Load(), l.logEnd.Load(); offset < start || offset > end {
+	if start, end := l.firstLocked(h), l.logEnd.Load(); offset < start || offset > end {
 		return fmt.Errorf("%w: offset %d of %s, which holds [%d, %d)", ErrOffsetOutOfRange, offset, l, start, end)
 	}
 	return nil
+}
+
+// firstLocked returns where the reader of a Hold, or any reader, may begin. The caller holds mu.
+func (l *Log) firstLocked(h *Hold) int64 {
+	if h == nil {
+		return l.logStart.Load()
+	}
+	return h.start
 }
 
 // fromDisk returns the result of a read from a segment as a slice. buf holds b; nil if there is
@@ -264,8 +273,10 @@ func (l *Log) readTailLocked(offset, limit int64, max int, atLeastOne bool) Slic
 		}
 		n := trim(p, limit, max-s.Size, atLeastOne && s.Size == 0)
 		if n == 0 {
-			if s.Size == 0 {
-				s.Larger, _ = record.PeekSize(p) // the tail has whole batches
+			// The batch may also begin at the limit, behind a hole with the offset: then more room does
+			// not help.
+			if b, _, err := record.Next(p); s.Size == 0 && err == nil && b.BaseOffset() < limit {
+				s.Larger = len(b)
 			}
 			break
 		}

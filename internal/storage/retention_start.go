@@ -155,7 +155,7 @@ func (l *Log) discardLocked(to int64) (gone []*chunk) {
 	if n := len(rest); n > 0 {
 		end, lsn = rest[n-1].next, rest[n-1].last
 	}
-	if !l.life.state.Allows(loglife.Append) || end != l.logEnd.Load() || end > to || end == l.rp.Offset {
+	if !l.life.state.Allows(loglife.Append) || end != l.logEnd.Load() || end > to || end == l.rp.Offset || l.heldFromLocked() < end {
 		return nil
 	}
 	if l.dir.opt.broken.has(forgetProducers) {
@@ -205,6 +205,9 @@ func (l *Log) unlistBelow(below int64) (gone []*segment.Segment, end int64) {
 		return nil, 0 // the next retention run removes them
 	}
 	below = min(below, l.logStart.Load(), l.rp.Offset)
+	held := l.heldFromLocked()
+	l.retained = held < below
+	below = min(below, held)
 	n := 0
 	for n < len(l.segments) && l.end(n) <= below {
 		n++
@@ -213,6 +216,9 @@ func (l *Log) unlistBelow(below int64) (gone []*segment.Segment, end int64) {
 		n-- // it takes no space, and a flush may be writing to it
 	}
 	gone, end = l.segments[:n:n], l.end(n-1)
+	if n > 0 {
+		l.noteLocked(func(h *Hold) { h.start = max(h.start, end) })
+	}
 	l.segments = l.segments[n:]
 	for len(l.rp.Segments) > 0 && l.rp.Segments[0].Base < end {
 		l.rp.Segments = l.rp.Segments[1:]

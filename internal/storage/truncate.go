@@ -213,6 +213,7 @@ func (l *Log) publishCut(c *cutting, x *Truncation) error {
 	l.firstDirty = min(l.firstDirty, c.end)
 	l.cutReliedLocked(c)
 	l.cuts++
+	l.changes++
 	l.lowerHighLocked(c.end)
 	l.life.cut = c
 	l.applyEventLocked(loglife.CutBegun, fmt.Errorf("%w: the truncation of %s to %d is in progress", ErrFailed, l, c.end))
@@ -229,6 +230,11 @@ func (l *Log) publishCut(c *cutting, x *Truncation) error {
 	if c.reset {
 		l.epochs.Clear()
 	}
+	l.noteLocked(func(h *Hold) {
+		if h.low = min(h.low, c.end); c.reset {
+			h.low = 0
+		}
+	})
 	l.producers = c.producers
 	l.markProducersDurable(c.end)
 	l.producers.MarkSynced()

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/label"
@@ -47,7 +48,7 @@ type Log struct {
 
 // Cluster is the consistent cut of a cluster.
 type Cluster struct {
-	// Image is that of the mark.
+	// Image is the metadata of the snapshot.
 	Image *metadata.Image
 	// Logs has each partition of Image, in the order of the topics' names. Those that are Offline
 	// have no leader, or one that cannot read the log.
@@ -72,12 +73,14 @@ func members(m *metadata.Image) (list []member) {
 	return list
 }
 
-// Take takes a cut. image is the newest image of the controller; broker returns a member of it;
-// mark commits the mark, and returns the image at its revision, which must not be older than image.
-// id must be above those of all earlier cuts. Errors match ErrVoid, or are those of mark. The
-// brokers are thawed when Take returns, or after replica.MaxFreeze.
+// Take takes a cut. image is the newest image of the controller; broker returns a member of it.
+// mark commits the mark and reads the metadata of its revision or a later one: until the brokers
+// have confirmed their freeze, no later change is an effect of what is not in the cut. It returns
+// what loads the image, which is called when the brokers are thawed: a large one takes long. id
+// must be above those of all earlier cuts. Errors match ErrVoid, or are those of mark. The brokers
+// are thawed when Take returns, or after replica.MaxFreeze.
 func Take(ctx context.Context, id replica.FreezeID, image *metadata.Image, broker func(id int32) Participant,
-	mark func(context.Context) (*metadata.Image, error)) (*Cluster, error) {
+	mark func(context.Context) (load func() (*metadata.Image, error), err error)) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	asked := members(image)
@@ -85,11 +88,12 @@ func Take(ctx context.Context, id replica.FreezeID, image *metadata.Image, broke
 	for i, m := range asked {
 		brokers[i] = broker(m.id)
 	}
-	defer func() {
+	thaw := sync.OnceFunc(func() {
 		for _, b := range brokers {
 			b.Thaw(id)
 		}
-	}()
+	})
+	defer thaw()
 	cuts, err := all(brokers, func(b Participant) ([]replica.Cut, error) { return b.Freeze(ctx, id, image.Version()) })
 	if err != nil {
 		return nil, fmt.Errorf("%w: freeze: %w", ErrVoid, err)
@@ -98,7 +102,7 @@ func Take(ctx context.Context, id replica.FreezeID, image *metadata.Image, broke
 	for i, m := range asked {
 		reports[m.id] = cuts[i]
 	}
-	marked, err := mark(ctx)
+	load, err := mark(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("mark a snapshot: %w", err)
 	}
@@ -109,6 +113,11 @@ func Take(ctx context.Context, id replica.FreezeID, image *metadata.Image, broke
 	}
 	if i := slices.Index(frozen, false); i >= 0 {
 		return nil, fmt.Errorf("%w: broker %d was not frozen until the mark", ErrVoid, asked[i].id)
+	}
+	thaw()
+	marked, err := load()
+	if err != nil {
+		return nil, fmt.Errorf("read the metadata of a snapshot: %w", err)
 	}
 	return judge(image, marked, reports)
 }

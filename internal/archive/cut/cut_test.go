@@ -198,7 +198,7 @@ func TestAnAttempt(t *testing.T) {
 			c.script(list[2])
 			begin := time.Now()
 			x, err := Take(t.Context(), replica.FreezeID{Controller: 1, Attempt: 2}, three().image(t, 10),
-				func(id int32) Participant { return list[id] }, func(context.Context) (*metadata.Image, error) {
+				func(id int32) Participant { return list[id] }, func(context.Context) (func() (*metadata.Image, error), error) {
 					mu.Lock()
 					defer mu.Unlock()
 					for _, f := range list {
@@ -207,7 +207,7 @@ func TestAnAttempt(t *testing.T) {
 						}
 						*f.events = append(*f.events, "mark")
 					}
-					return three().image(t, 20), c.mark
+					return func() (*metadata.Image, error) { return three().image(t, 20), nil }, c.mark
 				})
 			if !errors.Is(err, c.want) || c.want == nil && (err != nil || len(x.Logs) != 3) || time.Since(begin) > patience {
 				t.Errorf("%s: %+v, %v after %v", c.what, x, err, time.Since(begin))

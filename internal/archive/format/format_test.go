@@ -182,7 +182,7 @@ func drawIndex(t *rapid.T, number int64) *Index {
 	for _, id := range rapid.SliceOfNDistinct(rapid.Custom(drawID), 0, 6, rapid.ID[ID]).Draw(t, "partitions") {
 		x.Partitions = append(x.Partitions, drawPartition(t, id))
 	}
-	slices.SortFunc(x.Partitions, comparePartitions)
+	slices.SortFunc(x.Partitions, Partition.Compare)
 	return x
 }
 

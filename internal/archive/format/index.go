@@ -141,6 +141,32 @@ func readPartition(r *bytesio.Reader) Partition {
 	return p
 }
 
+// AppendPartitions appends partitions to b, as an index has them, for another broker.
+func AppendPartitions(b []byte, list []Partition) []byte {
+	for i := range list {
+		b = list[i].append(b)
+	}
+	return b
+}
+
+// DecodePartitions is the inverse of AppendPartitions.
+func DecodePartitions(b []byte) (list []Partition, err error) {
+	r := bytesio.NewReader(b)
+	for r.Left() > 0 && r.Err() == nil {
+		p := readPartition(&r)
+		if r.Err() == nil {
+			if err := p.check(); err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, p)
+	}
+	if err := r.End(); err != nil {
+		return nil, fmt.Errorf("%w: partitions: %w", objects.ErrDamaged, err)
+	}
+	return list, nil
+}
+
 func (id ID) compare(o ID) int {
 	return cmp.Or(bytes.Compare(id.Topic[:], o.Topic[:]), cmp.Compare(id.Partition, o.Partition))
 }
@@ -212,13 +238,14 @@ func (x *Index) Changes(next *Index, nonce objects.Nonce) *Index {
 	c.Partitions = changes(x.Partitions, next.Partitions, func(p *Partition) ID { return p.ID }, (*Partition).equal,
 		func(p *Partition) Partition { return Partition{ID: p.ID} })
 	slices.SortFunc(c.Keys, compareKeys)
-	slices.SortFunc(c.Partitions, comparePartitions)
+	slices.SortFunc(c.Partitions, Partition.Compare)
 	return &c
 }
 
 func compareKeys(a, b Key) int { return cmp.Compare(a.Key, b.Key) }
 
-func comparePartitions(a, b Partition) int { return a.ID.compare(b.ID) }
+// Compare is the order of partitions in an index.
+func (p Partition) Compare(o Partition) int { return p.ID.compare(o.ID) }
 
 func (p *Partition) equal(o *Partition) bool {
 	return p.State == o.State && p.Epoch == o.Epoch && p.Start == o.Start && p.End == o.End && p.Manifest == o.Manifest &&
@@ -259,7 +286,7 @@ func (x *Index) Apply(changes *Index) (*Index, error) {
 	next.Keys = apply(x.Keys, changes.Keys, func(k *Key) string { return k.Key }, func(k *Key) bool { return k.Revision == 0 },
 		compareKeys)
 	next.Partitions = apply(x.Partitions, changes.Partitions, func(p *Partition) ID { return p.ID },
-		func(p *Partition) bool { return p.State == Gone }, comparePartitions)
+		func(p *Partition) bool { return p.State == Gone }, Partition.Compare)
 	if err := next.check(); err != nil {
 		return nil, err
 	}

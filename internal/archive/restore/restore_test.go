@@ -28,6 +28,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/faultstore"
 	"github.com/chronik-io/chronik/internal/testing/must"
@@ -140,6 +141,14 @@ func (w *world) put(x *format.Index) format.Previous {
 	return format.Previous{Number: x.Number, Nonce: n.Nonce}
 }
 
+// archived is a log that is archived.
+type archived struct{ *storage.Log }
+
+// AbortedIn implements upload.Log.
+func (l archived) AbortedIn(offset int64, s *storage.Slice) ([]txnindex.Entry, error) {
+	return l.Log.AbortedIn(offset, s, math.MaxInt)
+}
+
 // archive uploads the real logs of two partitions.
 func (w *world) archive() {
 	w.t.Helper()
@@ -148,7 +157,7 @@ func (w *world) archive() {
 	must.OK(w.t, err)
 	defer func() { must.OK(w.t, m.Close()) }()
 	batch := upload.NewBatch(upload.Options{Store: w.store, Prefix: prefix + format.Prefix(original), PackBytes: 1 << 20,
-		ObjectBytes: int64(8<<10 + w.large*(50<<10))})
+		PieceBytes: 1 << 20, ManifestParts: 4, ObjectBytes: int64(8<<10 + w.large*(50<<10))})
 	results := map[int32]*upload.Archived{}
 	keep := logConfig()
 	keep.Cleanup = storage.Cleanup{}
@@ -198,17 +207,14 @@ func (w *world) archive() {
 		for l.AckEnd() < c.End {
 			time.Sleep(10 * time.Microsecond)
 		}
-		results[i], err = batch.Add(context.Background(), c.ID, l, &upload.Archived{}, 0, c.End)
+		results[i], err = batch.Add(context.Background(), &upload.Target{ID: c.ID, Log: archived{l}, End: c.End}, &upload.Archived{}, false)
 		must.OK(w.t, err)
 		w.want[c.ID] = c
 	}
 	must.OK(w.t, batch.Close(context.Background()))
 	for i, a := range results {
 		c := w.want[format.ID{Topic: topic, Partition: i}]
-		if a.Manifest != nil {
-			c.Manifest, c.Archived = a.At, a.Manifest.End
-		}
-		c.Parts = a.Pieces
+		a.Fill(&c.Partition)
 	}
 	if c := w.want[format.ID{Topic: topic}]; w.large == 0 && c.Archived == 0 || len(c.Parts) == 0 || len(c.aborted) == 0 {
 		w.t.Fatalf("the archive has no log object, no piece or no aborted transaction: %+v", c.Partition)

@@ -1,9 +1,11 @@
 package upload
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
-	"math"
 	"sort"
 	"sync"
 
@@ -13,12 +15,17 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
-// Log is the log that is uploaded: a *storage.Log. Between two calls it may grow, and lose records
-// at its beginning; the batches that are left must not change.
+// Log is the log that is uploaded: a *storage.Hold. It may grow; the batches that it has must not
+// change.
 type Log interface {
 	Read(offset, limit int64, max int, atLeastOne bool) (storage.Slice, error)
-	AbortedIn(offset int64, s *storage.Slice, most int) ([]txnindex.Entry, error)
+	AbortedIn(offset int64, s *storage.Slice) ([]txnindex.Entry, error)
 }
+
+// ErrLog marks errors of the log, and not of the store.
+var ErrLog = errors.New("read the log to archive")
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // readSize is how many bytes are read from a log at a time.
 const readSize = 1 << 20
@@ -29,6 +36,7 @@ type source struct {
 	log       Log
 	base, end int64 // offsets: base is the first batch's
 	size      int64
+	sum       uint32 // CRC-32C of the bytes
 	reads     []readAt // in order
 	epochs    []epochs.Entry
 	aborted   []txnindex.Entry // whose markers are in the range
@@ -44,19 +52,26 @@ type readAt struct{ pos, offset int64 }
 // scan finds the batches of a log that begin in [from, limit), until they have most bytes or more:
 // most is exceeded by less than one read, of readSize bytes or one batch. The source ends at limit,
 // or after the last batch if there may be more. It is empty if the range has no batch.
-func scan(log Log, from, limit, most int64) (*source, error) {
+func (b *Batch) scan(ctx context.Context, log Log, from, limit, most int64) (*source, error) {
 	s := &source{log: log, base: from, end: from}
 	for s.end < limit && s.size < most {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
 		slice, err := log.Read(s.end, limit, int(min(readSize, most)), true)
 		if err != nil {
-			return nil, fmt.Errorf("read the log to archive: %w", err)
+			return nil, fmt.Errorf("%w: %w", ErrLog, err)
 		}
 		if slice.Size == 0 { // a hole, up to the limit
 			s.end = limit
 			break
 		}
+		n := slice.Size
 		err = s.add(&slice)
 		slice.Release()
+		if err == nil && b.opt.Spend != nil {
+			err = b.opt.Spend(ctx, n)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -68,10 +83,11 @@ func scan(log Log, from, limit, most int64) (*source, error) {
 func (s *source) add(slice *storage.Slice) error {
 	at := s.end
 	s.hold(slice, s.size)
+	s.sum = crc32.Update(s.sum, castagnoli, s.held)
 	for rest := s.held; len(rest) > 0; {
 		b, next, err := record.Next(rest)
 		if err != nil {
-			return fmt.Errorf("read the log to archive: %w", err)
+			return fmt.Errorf("%w: %w", ErrLog, err)
 		}
 		if s.size == 0 {
 			s.base = min(s.base, b.BaseOffset())
@@ -89,9 +105,9 @@ func (s *source) add(slice *storage.Slice) error {
 // findAborted adds the aborted transactions whose markers are in a read from an offset on. The list
 // of AbortedIn also has those with later markers.
 func (s *source) findAborted(from int64, slice *storage.Slice) error {
-	list, err := s.log.AbortedIn(from, slice, math.MaxInt)
+	list, err := s.log.AbortedIn(from, slice)
 	if err != nil {
-		return fmt.Errorf("read the aborted transactions to archive: %w", err)
+		return fmt.Errorf("%w: its aborted transactions: %w", ErrLog, err)
 	}
 	for _, e := range list {
 		if from <= e.Last && e.Last < s.end {
@@ -137,11 +153,11 @@ func (s *source) load(pos int64) error {
 	}
 	slice, err := s.log.Read(from.offset, until.offset, int(until.pos-from.pos), true)
 	if err != nil {
-		return fmt.Errorf("read the log to archive again: %w", err)
+		return fmt.Errorf("%w again: %w", ErrLog, err)
 	}
 	defer slice.Release()
 	if int64(slice.Size) != until.pos-from.pos {
-		return fmt.Errorf("read the log to archive again: %d bytes from offset %d on, and %d before", slice.Size, from.offset,
+		return fmt.Errorf("%w again: %d bytes from offset %d on, and %d before", ErrLog, slice.Size, from.offset,
 			until.pos-from.pos)
 	}
 	s.hold(&slice, from.pos)

@@ -2,7 +2,8 @@
 //
 // From 64 MiB on, records become log objects, which a manifest lists. Fewer records are a piece of
 // a pack, together with those of other partitions. Pieces that have become many are uploaded again
-// as one, until they are enough for a log object (merge).
+// as one, until they are enough for a log object (merge). What an archive has of a log is used
+// again as far as the log has it too: by leader epochs, or if the log is compacted, by its bytes.
 //
 // A Batch is one round of all partitions that a broker leads, for one snapshot. It changes nothing
 // that it is given: if the round fails, what it put is named nowhere, and the next round begins
@@ -12,56 +13,44 @@ package upload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/archive/format"
+	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/objects"
 )
 
-// Archived is what an archive has of a log that retention deletes from, as of one snapshot: the
-// parts of a manifest, and pieces after them.
-type Archived struct {
-	// Manifest is nil if there are no log objects, and At its nonce.
-	Manifest *format.Manifest
-	At       objects.Nonce
-	Pieces   []format.Part
-}
-
-// end returns the offset at which the archived records end, 0 if there are none.
-func (a *Archived) end() int64 {
-	if n := len(a.Pieces); n > 0 {
-		return a.Pieces[n-1].End
-	}
-	if a.Manifest != nil {
-		return a.Manifest.End
-	}
-	return 0
-}
-
-// from returns a without what is only below a log start. What is left has no hole.
-func (a *Archived) from(start int64) *Archived {
-	next := &Archived{Manifest: a.Manifest, At: a.At}
-	if a.Manifest != nil && a.Manifest.End <= start {
-		next.Manifest, next.At = nil, objects.Nonce{}
-	}
-	for i := range a.Pieces {
-		if a.Pieces[i].End > start {
-			next.Pieces = append(next.Pieces, a.Pieces[i])
-		}
-	}
-	return next
+// Target is a log that is archived, as a snapshot cuts it.
+type Target struct {
+	ID  format.ID
+	Log Log
+	// Start is the log start and End the cut. Both are between two batches, except that Start may
+	// be within one.
+	Start, End int64
 }
 
 // Options are a Batch's.
 type Options struct {
 	Store  objects.Store
 	Prefix string // of the cluster's objects
-	// ObjectBytes is from how many bytes on records become a log object, and PackBytes from how
-	// many on a pack is put. Both are also about the largest size.
+	// ObjectBytes is from how many bytes on records become a log object that is not merged any
+	// more, and PackBytes from how many on a pack is put. Both are also about the largest size.
 	ObjectBytes, PackBytes int64
+	// PieceBytes is from how many bytes on a piece is an object of its own: packs are built in
+	// memory.
+	PieceBytes int64
+	// ManifestParts is how many parts a manifest has at most. If there are more, the oldest move to
+	// manifests of their own with half as many.
+	ManifestParts int
 	// Again reports whether a piece is uploaded again because its pack is old; nil: none is.
 	Again func(*format.Part) bool
+	// Spend is called with the bytes of each read of a log, and ends the round if it fails; nil: it
+	// is not. It may wait.
+	Spend func(ctx context.Context, n int) error
+	// Broken are the rules that a test has removed.
+	Broken breakrules.Removed[Rule]
 }
 
 // Batch is one round of uploads. It must not be used concurrently.
@@ -77,25 +66,44 @@ type slot struct {
 	i int
 }
 
-// NewBatch returns a Batch without uploads.
+// NewBatch returns a Batch without uploads. All sizes must be set.
 func NewBatch(o Options) *Batch { return &Batch{opt: o} }
 
-// Add uploads what the log of the partition id has in [start, end) and former lacks. start is the
-// log start, and both are between two batches, except that start may be within one. The result is
-// valid after Close. It fails if the log or the store does; then the batch must not be used any
-// longer.
-func (b *Batch) Add(ctx context.Context, id format.ID, log Log, former *Archived, start, end int64) (*Archived, error) {
-	next := former.from(start)
-	from := max(next.end(), start)
-	if from > end {
-		return nil, fmt.Errorf("archive %x-%d: it ends at %d, and its archive at %d", id.Topic, id.Partition, end, from)
+// errHole: the log has no batch before its end, but offsets.
+var errHole = errors.New("the log ends with offsets that have no records")
+
+// Add uploads what the log has and former, the beginning of it, lacks. The result is valid after
+// Close. A log that ends with offsets without records, because it was compacted once, becomes a
+// compacted one. Add fails if the log or the store does; then the batch must not be used any
+// longer, except that after an error of the log others can be added.
+func (b *Batch) Add(ctx context.Context, t *Target, former *Archived, compacted bool) (*Archived, error) {
+	next, err := b.add(ctx, t, former, compacted)
+	if errors.Is(err, errHole) {
+		next, err = b.add(ctx, t, &Archived{}, true)
 	}
-	s, err := scan(log, from, end, b.opt.ObjectBytes)
 	if err != nil {
-		return nil, fmt.Errorf("archive %x-%d: %w", id.Topic, id.Partition, err)
+		return nil, fmt.Errorf("archive %x-%d: %w", t.ID.Topic, t.ID.Partition, err)
 	}
-	bytes := make([]int64, len(next.Pieces))
-	for i, p := range next.Pieces {
+	next.manifest = nil // it may be large, and the next round reads it if it needs it
+	return next, nil
+}
+
+func (b *Batch) add(ctx context.Context, t *Target, former *Archived, compacted bool) (*Archived, error) {
+	if former.compacted != compacted { // the cleanup policy was changed
+		former = &Archived{}
+	}
+	next := former.from(t.Start)
+	next.compacted = compacted
+	from := max(next.End(), t.Start)
+	if from > t.End {
+		return nil, fmt.Errorf("it ends at %d, and its archive at %d", t.End, from)
+	}
+	s, err := b.scan(ctx, t.Log, from, t.End, b.opt.ObjectBytes)
+	if err != nil {
+		return nil, err
+	}
+	bytes := make([]int64, len(next.pieces))
+	for i, p := range next.pieces {
 		bytes[i] = p.To - p.From
 	}
 	stay := len(bytes)
@@ -104,61 +112,68 @@ func (b *Batch) Add(ctx context.Context, id format.ID, log Log, former *Archived
 		stay = 0
 	case s.size > 0:
 		stay = merge(bytes, s.size)
+	case from < t.End && stay > 0 && !compacted: // only its last piece can reach the end
+		stay--
 	}
-	if err := b.renew(ctx, id, log, next, stay, start); err != nil {
+	if err := b.renew(ctx, t, next, stay); err != nil {
 		return nil, err
 	}
-	if stay < len(next.Pieces) {
-		from = max(next.Pieces[stay].Base, start)
-		next.Pieces = next.Pieces[:stay]
+	if stay < len(next.pieces) {
+		from = max(next.pieces[stay].Base, t.Start)
+		next.pieces = next.pieces[:stay]
 	}
-	fresh, err := b.rest(ctx, id, log, next, from, end)
-	if err == nil && len(fresh) > 0 {
-		err = b.list(ctx, id, next, fresh, start)
-	}
-	if err != nil {
+	fresh, err := b.rest(ctx, t, next, from)
+	switch {
+	case err != nil:
 		return nil, err
+	case compacted:
+		next.large = append(next.large, fresh...)
+	case len(fresh) > 0 || next.changed:
+		err = b.list(ctx, t, next, fresh)
 	}
-	return next, nil
+	if err == nil && !compacted && max(next.End(), t.Start) < t.End {
+		err = errHole
+	}
+	return next, err
 }
 
 // renew uploads again those of the first pieces whose packs are old, as far as the log has them.
-func (b *Batch) renew(ctx context.Context, id format.ID, log Log, a *Archived, stay int, start int64) error {
-	for i := range a.Pieces[:stay] {
-		p := a.Pieces[i]
-		if b.opt.Again == nil || !b.opt.Again(&p) {
+func (b *Batch) renew(ctx context.Context, t *Target, a *Archived, stay int) error {
+	for i := range a.pieces[:stay] {
+		p := a.pieces[i]
+		if b.opt.Again == nil || p.Run.Kind != objects.Pack || !b.opt.Again(&p) {
 			continue
 		}
-		s, err := scan(log, max(p.Base, start), p.End, p.To-p.From+1) // one more, so that it reaches the end
-		if err == nil && (s.size > p.To-p.From || p.Base >= start && s.size != p.To-p.From) {
+		s, err := b.scan(ctx, t.Log, max(p.Base, t.Start), p.End, p.To-p.From+1) // one more, so that it reaches the end
+		if err == nil && (s.size > p.To-p.From || p.Base >= t.Start && s.size != p.To-p.From) {
 			err = fmt.Errorf("%d bytes from offset %d on are %d now", p.To-p.From, p.Base, s.size)
 		}
 		if err == nil {
-			err = b.piece(ctx, id, a, i, s, p.End)
+			err = b.piece(ctx, t.ID, a, i, s, p.End)
 		}
 		if err != nil {
-			return fmt.Errorf("archive %x-%d again: %w", id.Topic, id.Partition, err)
+			return fmt.Errorf("again: %w", err)
 		}
 	}
 	return nil
 }
 
-// rest uploads [from, end), which continues a: as log objects while there is enough for them, and
+// rest uploads [from, t.End), which continues a: as log objects while there is enough for them, and
 // then as a piece. It returns the parts of the log objects.
-func (b *Batch) rest(ctx context.Context, id format.ID, log Log, a *Archived, from, end int64) (fresh []format.Part, err error) {
+func (b *Batch) rest(ctx context.Context, t *Target, a *Archived, from int64) (fresh []format.Part, err error) {
 	for {
-		s, err := scan(log, from, end, b.opt.ObjectBytes)
+		s, err := b.scan(ctx, t.Log, from, t.End, b.opt.ObjectBytes)
 		if err != nil {
-			return nil, fmt.Errorf("archive %x-%d: %w", id.Topic, id.Partition, err)
+			return nil, err
 		}
-		if s.size < b.opt.ObjectBytes || len(a.Pieces) > 0 {
+		if s.size < b.opt.ObjectBytes || len(a.pieces) > 0 {
 			if s.size > 0 {
-				a.Pieces = append(a.Pieces, format.Part{})
-				err = b.piece(ctx, id, a, len(a.Pieces)-1, s, end)
+				a.pieces = append(a.pieces, format.Part{})
+				err = b.piece(ctx, t.ID, a, len(a.pieces)-1, s, t.End)
 			}
 			return fresh, err
 		}
-		part, err := b.object(ctx, id, s)
+		part, err := b.object(ctx, t.ID, s)
 		if err != nil {
 			return nil, err
 		}
@@ -174,13 +189,20 @@ func (b *Batch) object(ctx context.Context, id format.ID, s *source) (format.Par
 	}
 	run := o.Run(objects.NewNonce())
 	if err := b.opt.Store.Put(ctx, b.opt.Prefix+run.Name(id), o); err != nil {
-		return format.Part{}, fmt.Errorf("archive %x-%d [%d, %d): %w", id.Topic, id.Partition, s.base, s.end, err)
+		return format.Part{}, fmt.Errorf("[%d, %d): %w", s.base, s.end, err)
 	}
 	return format.Whole(run, o.Log.Epoch), nil
 }
 
-// piece adds a piece to the pack, whose part becomes that of a with the index i.
-func (b *Batch) piece(ctx context.Context, id format.ID, a *Archived, i int, s *source, end int64) error {
+// piece adds a piece to the pack, or puts it as an object, and it becomes that of a with the index
+// i.
+func (b *Batch) piece(ctx context.Context, id format.ID, a *Archived, i int, s *source, end int64) (err error) {
+	if s.size >= b.opt.PieceBytes {
+		s.end = end
+		a.pieces[i], err = b.object(ctx, id, s)
+		return err
+	}
+	a.pieces[i] = format.Part{Base: s.base, End: end} // until Close
 	batches := make([]byte, s.size)
 	if _, err := s.ReadAt(batches, 0); err != nil {
 		return err
@@ -194,25 +216,54 @@ func (b *Batch) piece(ctx context.Context, id format.ID, a *Archived, i int, s *
 	return nil
 }
 
-// list puts a manifest with further parts, and without those that are below the log start.
-func (b *Batch) list(ctx context.Context, id format.ID, a *Archived, fresh []format.Part, start int64) error {
-	if a.Manifest != nil {
-		fresh = slices.Concat(a.Manifest.Parts, fresh)
+// list puts the manifest of a with further parts, and without those that are below the log start.
+func (b *Batch) list(ctx context.Context, t *Target, a *Archived, fresh []format.Part) error {
+	if err := b.load(ctx, t.ID, a); err != nil {
+		return err
 	}
-	for fresh[0].End <= start {
-		fresh = fresh[1:]
+	m := &format.Manifest{ID: t.ID}
+	if a.manifest != nil {
+		m.Older = slices.DeleteFunc(slices.Clone(a.manifest.Older), func(o format.Older) bool { return o.End <= t.Start })
+		fresh = slices.Concat(a.manifest.Parts, fresh)
 	}
-	m := &format.Manifest{ID: id, Base: fresh[0].Base, End: fresh[len(fresh)-1].End, Parts: fresh}
-	sealed, err := m.Encode()
+	m.Parts = slices.DeleteFunc(fresh, func(p format.Part) bool { return p.End <= t.Start })
+	for len(m.Parts) > b.opt.ManifestParts {
+		older := m.Parts[:(b.opt.ManifestParts+1)/2]
+		base, end := older[0].Base, older[len(older)-1].End
+		nonce, err := b.putManifest(ctx, &format.Manifest{ID: t.ID, Base: base, End: end, Parts: older})
+		if err != nil {
+			return err
+		}
+		m.Older = append(m.Older, format.Older{Base: base, End: end, Nonce: nonce})
+		m.Parts = m.Parts[len(older):]
+	}
+	switch {
+	case len(m.Older) > 0:
+		m.Base, m.End = m.Older[0].Base, m.Older[len(m.Older)-1].End
+	case len(m.Parts) > 0:
+		m.Base = m.Parts[0].Base
+	default: // it was cut back to nothing
+		a.at, a.end, a.manifest, a.changed = objects.Nonce{}, 0, nil, false
+		return nil
+	}
+	if n := len(m.Parts); n > 0 {
+		m.End = m.Parts[n-1].End
+	}
+	nonce, err := b.putManifest(ctx, m)
 	if err != nil {
 		return err
 	}
-	name := format.Name{Kind: objects.Manifest, Partition: id, Nonce: objects.NewNonce()}
-	if err := objects.Write(ctx, b.opt.Store, b.opt.Prefix+name.String(), objects.Manifest, sealed); err != nil {
-		return err
-	}
-	a.Manifest, a.At = m, name.Nonce
+	a.at, a.end, a.manifest, a.changed = nonce, m.End, m, false
 	return nil
+}
+
+func (b *Batch) putManifest(ctx context.Context, m *format.Manifest) (objects.Nonce, error) {
+	sealed, err := m.Encode()
+	if err != nil {
+		return objects.Nonce{}, err
+	}
+	name := format.Name{Kind: objects.Manifest, Partition: m.ID, Nonce: objects.NewNonce()}
+	return name.Nonce, objects.Write(ctx, b.opt.Store, b.opt.Prefix+name.String(), objects.Manifest, sealed)
 }
 
 // Close puts the pack, if it has pieces. The results of Add are valid then.
@@ -226,7 +277,7 @@ func (b *Batch) Close(ctx context.Context) error {
 		return err
 	}
 	for i, at := range b.waiting {
-		at.a.Pieces[at.i] = pieces[i].Part
+		at.a.pieces[at.i] = pieces[i].Part
 	}
 	b.waiting = nil
 	return nil

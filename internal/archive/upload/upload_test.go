@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/chronik-io/chronik/internal/archive/format"
+	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/objects/dirstore"
 	"github.com/chronik-io/chronik/internal/record"
@@ -39,12 +40,14 @@ type world struct {
 	m        *storage.Manager
 	log      *storage.Log
 	epoch    int32
-	archived *Archived
+	archived format.Partition
+	rules    breakrules.Removed[Rule]
 	bytes    []byte // of all batches, from offset 0 on
 	bases    []int64
 	at       []int // position of each batch in bytes
 	aborted  []txnindex.Entry
 	number   int64
+	older    int // the most manifests with older parts
 }
 
 func newWorld(t testing.TB) *world {
@@ -65,7 +68,7 @@ func newWorld(t testing.TB) *world {
 	logs, err := m.CreateIn(m.Dirs()[0], []storage.Spec{{ID: storage.ID{Topic: id.Topic}, Topic: "t", Config: cfg}})
 	must.OK(t, err)
 	logs[0].SetLeaderEpoch(0, false)
-	return &world{t: t, s: faultstore.New(s), m: m, log: logs[0], archived: &Archived{}}
+	return &world{t: t, s: faultstore.New(s), m: m, log: logs[0], archived: format.Partition{ID: id, State: format.Kept}}
 }
 
 // end returns the log end.
@@ -131,32 +134,52 @@ func (w *world) from(offset int64) []byte {
 	return w.bytes[w.at[i]:]
 }
 
+// cut truncates the log to an end, as after an unclean election.
+func (w *world) cut(end int64) {
+	w.t.Helper()
+	cuts := []storage.Truncation{{Log: w.log, End: end}}
+	w.m.Truncate(cuts)
+	must.OK(w.t, cuts[0].Err)
+	end = w.end()
+	n, _ := slices.BinarySearch(w.bases, end)
+	if n < len(w.bases) {
+		w.bytes, w.bases, w.at = w.bytes[:w.at[n]], w.bases[:n], w.at[:n]
+	}
+	w.aborted = slices.DeleteFunc(w.aborted, func(e txnindex.Entry) bool { return e.Last >= end })
+	w.epoch++
+	w.log.SetLeaderEpoch(w.epoch, false)
+}
+
 // snapshot archives what the log has, and verifies that it can be read from the store.
 func (w *world) snapshot(o Options) error {
 	ctx := context.Background()
-	o.Store, o.Prefix = w.s, prefix
-	start, end := w.log.Ends().LogStart, w.end()
+	o.Store, o.Prefix, o.Broken = w.s, prefix, w.rules
+	h := w.log.Hold()
+	defer h.Release()
+	t := &Target{ID: id, Log: h, Start: w.log.Ends().LogStart, End: w.end()}
 	b := NewBatch(o)
-	next, err := b.Add(ctx, id, w.log, w.archived, start, end)
+	former, err := b.Agree(ctx, t, w.log.EpochEnd, b.ArchivedIn(&w.archived))
+	if err != nil {
+		return err
+	}
+	next, err := b.Add(ctx, t, former, false)
 	if err == nil {
 		err = b.Close(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	w.archived = next
-	return w.verify(start, end)
+	p := format.Partition{ID: id, Epoch: w.epoch, Start: t.Start, End: t.End}
+	next.Fill(&p)
+	w.archived = p
+	return w.verify(t.Start, t.End)
 }
 
 // verify writes an index of the archived parts, and reads everything from the store alone.
 func (w *world) verify(start, end int64) error {
 	ctx := context.Background()
 	w.number++
-	p := format.Partition{ID: id, State: format.Kept, Start: start, End: end, Manifest: w.archived.At, Parts: w.archived.Pieces}
-	if w.archived.Manifest != nil {
-		p.Archived = w.archived.Manifest.End
-	}
-	sealed, err := (&format.Index{Number: w.number, Partitions: []format.Partition{p}}).Encode()
+	sealed, err := (&format.Index{Number: w.number, Partitions: []format.Partition{w.archived}}).Encode()
 	if err != nil {
 		return err
 	}
@@ -177,10 +200,18 @@ func (w *world) verify(start, end int64) error {
 		if err != nil {
 			return err
 		}
-		if err := w.verifyObjects(m); err != nil {
+		if len(m.Parts) > small.ManifestParts {
+			return fmt.Errorf("a manifest has %d parts", len(m.Parts))
+		}
+		w.older = max(w.older, len(m.Older))
+		all, err := m.All(ctx, w.s, prefix)
+		if err != nil {
 			return err
 		}
-		parts = slices.Concat(m.Parts, parts)
+		if err := w.verifyObjects(all); err != nil {
+			return err
+		}
+		parts = slices.Concat(all, parts)
 	}
 	if start == end {
 		return nil
@@ -199,9 +230,12 @@ func (w *world) verify(start, end int64) error {
 }
 
 // verifyObjects compares the aborted transactions of log objects with those of the log.
-func (w *world) verifyObjects(m *format.Manifest) error {
-	for i := range m.Parts {
-		l, err := format.OpenLog(context.Background(), w.s, prefix, id, &m.Parts[i].Run)
+func (w *world) verifyObjects(parts []format.Part) error {
+	for i := range parts {
+		if p := &parts[i]; p.Base != p.Run.Base || p.End != p.Run.End {
+			continue // cut back: its footer says more
+		}
+		l, err := format.OpenLog(context.Background(), w.s, prefix, id, &parts[i].Run)
 		if err != nil {
 			return err
 		}
@@ -222,16 +256,16 @@ func (w *world) verifyObjects(m *format.Manifest) error {
 	return nil
 }
 
-var small = Options{ObjectBytes: 200 << 10, PackBytes: 1 << 20}
+var small = Options{ObjectBytes: 200 << 10, PackBytes: 1 << 20, PieceBytes: 150 << 10, ManifestParts: 3}
 
 // Whatever a log does, and whatever fails, each snapshot has the whole log.
 func TestEverySnapshotHasTheWholeLog(t *testing.T) {
-	objectsSeen, failed := 0, 0
+	objectsSeen, failed, cuts, older := 0, 0, 0, 0
 	rapid.Check(t, func(r *rapid.T) {
 		w := newWorld(t)
 		defer func() { must.OK(t, w.m.Close()) }()
 		for range rapid.IntRange(1, 40).Draw(r, "steps") {
-			switch rapid.IntRange(0, 6).Draw(r, "step") {
+			switch rapid.IntRange(0, 8).Draw(r, "step") {
 			case 0, 1:
 				for range rapid.IntRange(1, 5).Draw(r, "batches") {
 					w.plain(rapid.IntRange(1, 3).Draw(r, "records"), rapid.SampledFrom([]int{1, 1000, 20 << 10, 90 << 10}).Draw(r, "size"))
@@ -246,6 +280,11 @@ func TestEverySnapshotHasTheWholeLog(t *testing.T) {
 				moves := []storage.StartMove{{Log: w.log, To: rapid.Int64Range(e.LogStart, e.LogEnd).Draw(r, "start")}}
 				w.log.Dir().MoveStarts(moves)
 				must.OK(t, moves[0].Err)
+			case 5:
+				if e := w.log.Ends(); w.archived.End > e.LogStart {
+					cuts++
+					w.cut(rapid.Int64Range(e.LogStart, e.LogEnd).Draw(r, "end"))
+				}
 			default:
 				o := small
 				if rapid.Bool().Draw(r, "old packs") {
@@ -262,14 +301,16 @@ func TestEverySnapshotHasTheWholeLog(t *testing.T) {
 				if err != nil {
 					r.Fatal(err)
 				}
-				if w.archived.Manifest != nil {
+				if w.archived.Archived > 0 {
 					objectsSeen++
 				}
+				older = max(older, w.older)
 			}
 		}
 	})
-	if objectsSeen == 0 || failed == 0 {
-		t.Errorf("%d snapshots with log objects, %d that failed", objectsSeen, failed)
+	if objectsSeen == 0 || failed == 0 || cuts == 0 || older < 2 {
+		t.Errorf("%d snapshots with log objects, %d that failed, %d cuts, up to %d manifests with older parts", objectsSeen, failed, cuts,
+			older)
 	}
 }
 
@@ -296,8 +337,8 @@ func TestManySmallSnapshots(t *testing.T) {
 		w.plain(1, 1000)
 		must.OK(t, w.snapshot(small))
 	}
-	if n := len(w.archived.Pieces); n > 64 || put != 300-1 || w.archived.Manifest == nil {
-		t.Errorf("%d packs, %d pieces, log objects: %v", put, n, w.archived.Manifest != nil)
+	if n := len(w.archived.Parts); n > 64 || put > 300-1 || w.archived.Archived == 0 {
+		t.Errorf("%d packs, %d pieces, log objects up to %d", put, n, w.archived.Archived)
 	}
 }
 
@@ -307,10 +348,10 @@ func TestPacksAreBounded(t *testing.T) {
 	w := newWorld(t)
 	defer func() { must.OK(t, w.m.Close()) }()
 	w.plain(1, 50<<10)
-	b := NewBatch(Options{Store: w.s, Prefix: prefix, ObjectBytes: 1 << 20, PackBytes: 120 << 10})
+	b := NewBatch(Options{Store: w.s, Prefix: prefix, ObjectBytes: 1 << 20, PieceBytes: 1 << 20, PackBytes: 120 << 10})
 	var all []*Archived
 	for i := range int32(7) {
-		a, err := b.Add(ctx, format.ID{Topic: id.Topic, Partition: i}, w.log, &Archived{}, 0, 1)
+		a, err := b.Add(ctx, &Target{format.ID{Topic: id.Topic, Partition: i}, w.log.Hold(), 0, 1}, &Archived{}, false)
 		must.OK(t, err)
 		all = append(all, a)
 	}
@@ -318,9 +359,9 @@ func TestPacksAreBounded(t *testing.T) {
 	must.OK(t, b.Close(ctx))
 	packs := map[objects.Nonce]int{}
 	for i, a := range all {
-		packs[a.Pieces[0].Run.Nonce]++
+		packs[a.pieces[0].Run.Nonce]++
 		n := 0
-		must.OK(t, format.ReadPart(ctx, w.s, prefix, format.ID{Topic: id.Topic, Partition: int32(i)}, &a.Pieces[0], func(p []byte) error {
+		must.OK(t, format.ReadPart(ctx, w.s, prefix, format.ID{Topic: id.Topic, Partition: int32(i)}, &a.pieces[0], func(p []byte) error {
 			n += len(p)
 			return nil
 		}))
@@ -333,14 +374,14 @@ func TestPacksAreBounded(t *testing.T) {
 	}
 }
 
-// An archive above the end of the log is refused: the log is another one.
+// An archive above the end of the log is refused: the log is another one, or was not compared.
 func TestAnArchiveAboveTheLogIsRefused(t *testing.T) {
 	w := newWorld(t)
 	defer func() { must.OK(t, w.m.Close()) }()
 	w.plain(5, 10)
 	must.OK(t, w.snapshot(small))
-	b := NewBatch(Options{Store: w.s, Prefix: prefix, ObjectBytes: 1 << 20, PackBytes: 1 << 20})
-	if _, err := b.Add(context.Background(), id, w.log, w.archived, 0, 4); err == nil {
+	b := NewBatch(Options{Store: w.s, Prefix: prefix, ObjectBytes: 1 << 20, PackBytes: 1 << 20, PieceBytes: 1 << 20})
+	if _, err := b.Add(context.Background(), &Target{id, w.log.Hold(), 0, 4}, b.ArchivedIn(&w.archived), false); err == nil {
 		t.Error("it was accepted")
 	}
 }
@@ -353,7 +394,7 @@ func TestASourceIsReadAgain(t *testing.T) {
 	for range 20 {
 		w.plain(1, 150<<10)
 	}
-	s, err := scan(w.log, 0, w.end(), 1<<40)
+	s, err := NewBatch(small).scan(context.Background(), w.log.Hold(), 0, w.end(), 1<<40)
 	must.OK(t, err)
 	if s.size != int64(len(w.bytes)) || len(s.reads) < 3 {
 		t.Fatalf("%d bytes in %d reads", s.size, len(s.reads))
@@ -372,7 +413,7 @@ func TestASourceIsReadAgain(t *testing.T) {
 	for range 20 {
 		other.plain(1, 100<<10)
 	}
-	s.log, s.held = other.log, nil
+	s.log, s.held = other.log.Hold(), nil
 	if n, err := s.ReadAt(make([]byte, 1), 0); err == nil {
 		t.Errorf("%d bytes of another log", n)
 	}
@@ -394,23 +435,62 @@ func TestObjectsBelowTheLogStartAreDropped(t *testing.T) {
 		w.log.Dir().MoveStarts(moves)
 		must.OK(t, moves[0].Err)
 	}
+	manifest := func() *format.Manifest {
+		m, err := format.ReadManifest(context.Background(), w.s, prefix, id, w.archived.Manifest)
+		must.OK(t, err)
+		return m
+	}
 	grow(6)
-	if n := len(w.archived.Manifest.Parts); n != 3 {
+	if n := len(manifest().Parts); n != 3 {
 		t.Fatalf("%d log objects", n)
 	}
 	deleteTo(3)
 	grow(0)
-	if n := len(w.archived.Manifest.Parts); n != 3 {
+	if n := len(manifest().Parts); n != 3 {
 		t.Errorf("a manifest with %d parts was put for a deletion alone", n)
 	}
 	grow(2)
-	if m := w.archived.Manifest; len(m.Parts) != 3 || m.Base != 2 || m.End != 8 {
+	if m := manifest(); len(m.Parts) != 3 || m.Base != 2 || m.End != 8 {
 		t.Errorf("the next manifest has %d parts of [%d, %d)", len(m.Parts), m.Base, m.End)
 	}
 	deleteTo(8)
 	grow(0)
-	if w.archived.Manifest != nil || len(w.archived.Pieces) != 0 {
+	if w.archived.Archived != 0 || len(w.archived.Parts) != 0 {
 		t.Errorf("left are %+v", w.archived)
 	}
 	grow(1)
+}
+
+// undone archives a log of which an election undoes a part, at borders and within parts.
+func undone(t *testing.T, rules breakrules.Removed[Rule]) error {
+	t.Helper()
+	for _, end := range []int64{9, 8, 7, 6, 5, 1, 0} {
+		w := newWorld(t)
+		w.rules = rules
+		for _, size := range []int{50, 50, 50, 50, 50, 50, 120, 20, 20} { // two log objects, and two pieces
+			w.plain(1, size<<10)
+			if w.end() >= 6 {
+				must.OK(t, w.snapshot(small))
+			}
+		}
+		w.cut(end)
+		for range 3 {
+			w.plain(1, 7<<10)
+		}
+		before := w.s.Calls(faultstore.Put)
+		err := w.snapshot(small)
+		if err == nil && w.s.Calls(faultstore.Put)-before > 4 {
+			t.Errorf("cut back to %d, %d objects were put", end, w.s.Calls(faultstore.Put)-before)
+		}
+		must.OK(t, w.m.Close())
+		if err != nil {
+			return fmt.Errorf("cut back to %d: %w", end, err)
+		}
+	}
+	return nil
+}
+
+// What an election has undone is cut from the archive: whole parts, and the ends of parts.
+func TestAnArchiveIsCutBackToTheLog(t *testing.T) {
+	must.OK(t, undone(t, breakrules.Removed[Rule]{}))
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 	"github.com/chronik-io/chronik/internal/tools/ctl/quota"
 	"github.com/chronik-io/chronik/internal/tools/ctl/records"
+	"github.com/chronik-io/chronik/internal/tools/ctl/snapshot"
 	"github.com/chronik-io/chronik/internal/tools/ctl/top"
 	"github.com/chronik-io/chronik/internal/tools/ctl/topic"
 	"github.com/chronik-io/chronik/internal/tools/ctl/txn"
@@ -77,6 +78,7 @@ func Root(a *app.App) *cobra.Command {
 		"current-context": kept})
 	root := app.Parent("chronikctl", "Administer chronik, or any broker that speaks the Kafka protocol",
 		topic.New(a), configs, group.New(a), txn.New(a), acl.New(a), user.New(a), quota.New(a), cert.New(a),
+		snapshot.New(a),
 		records.NewProduce(a), records.NewConsume(a),
 		cluster.NewBroker(a), cluster.New(a),
 		cluster.NewAPIVersions(a), cluster.NewProfile(a), top.New(a), cluster.NewDebug(a, runner(a)), logs.New(a),
@@ -153,7 +155,7 @@ func runner(a *app.App) cluster.Runner {
 // Hints for several words.
 const (
 	partitions = "chronikctl topic describe NAME shows the partitions of a topic, topic move moves them"
-	backups    = "chronikctl has no such command; docs/operations.md describes backups"
+	backups    = "chronikctl snapshot takes snapshots of the cluster, chronikd restore restores one (docs/snapshots.md)"
 )
 
 // notYet is the hint for commands that other brokers' tools have.

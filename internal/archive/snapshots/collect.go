@@ -1,0 +1,161 @@
+package snapshots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/archive/format"
+	"github.com/chronik-io/chronik/internal/archive/restore"
+	"github.com/chronik-io/chronik/internal/exit"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/objects"
+)
+
+// collect deletes the objects that no snapshot needs. First it lists all objects. Then it writes the
+// collection: a snapshot whose author has read an earlier one is not named any longer. So what is
+// listed, and no snapshot of that revision names, is never named again, and may be deleted at any
+// later time. If an index cannot be read, nothing is deleted.
+func (s *Service) collect(ctx context.Context, term uint64) error {
+	store, err := s.open()
+	if err != nil {
+		return err
+	}
+	id, err := metadata.ParseID(s.opt.Image().ClusterID())
+	if err != nil {
+		return err
+	}
+	prefix := format.Prefix(id)
+	var names []string
+	if err := store.List(ctx, prefix, func(in objects.Info) error {
+		names = append(names, in.Name)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("list the objects: %w", err)
+	}
+	value := metadata.Collection{Time: s.opt.Now().UnixMilli()}.Encode()
+	revision, err := s.opt.Store.LeaderTxn(ctx, term, metadata.Txn{Put: []metadata.KV{{Key: metadata.CollectionKey, Value: value}}})
+	if err != nil {
+		return err
+	}
+	if err := s.opt.Store.WaitFor(ctx, revision); err != nil {
+		return err
+	}
+	kvs, _, err := s.opt.Store.Range(ctx, metadata.SnapshotPrefix)
+	if err != nil {
+		return err
+	}
+	named, err := namedBy(ctx, store, prefix, id, kvs)
+	if err != nil {
+		return err
+	}
+	deleted := 0
+	for _, name := range names {
+		n, err := format.Parse(strings.TrimPrefix(name, prefix))
+		if err == nil && named[n.Nonce] || err != nil && !objects.Unfinished(name) {
+			continue // what has another name is not of a snapshot
+		}
+		if err := store.Delete(ctx, name); err != nil {
+			return fmt.Errorf("delete an unused object: %w", err)
+		}
+		deleted++
+	}
+	s.opt.Log.Info("deleted unused objects of snapshots", zap.Int("objects", deleted), zap.Int("listed", len(names)))
+	return nil
+}
+
+// namedBy returns the nonces of all objects that snapshots need, and perhaps of some that only
+// indexes before them needed.
+func namedBy(ctx context.Context, store objects.Store, prefix string, cluster [16]byte, snapshots []metadata.KV) (map[objects.Nonce]bool, error) {
+	named := map[objects.Nonce]bool{}
+	for _, kv := range snapshots {
+		x, err := metadata.DecodeSnapshot(kv)
+		if err != nil {
+			return nil, err
+		}
+		for at := (&format.Previous{Number: x.Number, Nonce: objects.Nonce(x.Nonce)}); at != nil && !named[at.Nonce]; {
+			index, err := format.ReadIndex(ctx, store, prefix, cluster, *at)
+			if err != nil {
+				return nil, fmt.Errorf("snapshot %d: %w", x.Number, err)
+			}
+			named[at.Nonce] = true
+			for i := range index.Partitions {
+				if err := addNamed(ctx, store, prefix, &index.Partitions[i], named); err != nil {
+					return nil, fmt.Errorf("snapshot %d: %w", x.Number, err)
+				}
+			}
+			at = index.Previous
+		}
+	}
+	return named, nil
+}
+
+// addNamed adds the objects of a partition.
+func addNamed(ctx context.Context, store objects.Store, prefix string, p *format.Partition, named map[objects.Nonce]bool) error {
+	add := func(parts []format.Part) {
+		for i := range parts {
+			named[parts[i].Run.Nonce] = true
+		}
+	}
+	add(p.Parts)
+	if (p.Manifest == objects.Nonce{}) || named[p.Manifest] {
+		return nil
+	}
+	return format.EachManifest(ctx, store, prefix, p.ID, p.Manifest, func(nonce objects.Nonce, m *format.Manifest) error {
+		named[nonce] = true
+		add(m.Parts)
+		return nil
+	})
+}
+
+// unverified returns the newest snapshot if it is time to verify it, otherwise 0.
+func (s *Service) unverified(now time.Time) int64 {
+	list := s.opt.Image().Snapshots()
+	if s.opt.Conf.URL == "" || s.opt.Conf.Verify == 0 || len(list) == 0 {
+		return 0
+	}
+	last := int64(0)
+	for i := range list {
+		last = max(last, list[i].Verified)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(time.UnixMilli(last)) < s.opt.Conf.Verify || now.Sub(s.tried) < min(s.opt.Conf.Verify, time.Hour) {
+		return 0
+	}
+	s.tried = now
+	return list[len(list)-1].Number
+}
+
+// verify reads all objects of a snapshot, and notes the result in the metadata.
+func (s *Service) verify(ctx context.Context, term uint64, number int64) error {
+	store, err := s.open()
+	if err != nil {
+		return err
+	}
+	x := s.opt.Image().Snapshot(number)
+	if x == nil {
+		return fmt.Errorf("there is no snapshot %d any longer", number)
+	}
+	found, damage := restore.Find(ctx, store, "", restore.Choice{Cluster: s.opt.Image().ClusterID(), Number: number})
+	if damage == nil {
+		_, damage = found.Verify(ctx, &restore.Progress{})
+	}
+	if damage != nil && (ctx.Err() != nil || exit.CodeOf(damage) != exit.Data) {
+		return damage // of the store, and not of the snapshot
+	}
+	next := *x
+	next.Verified, next.Damage = s.opt.Now().UnixMilli(), ""
+	if damage != nil {
+		next.Damage = damage.Error()
+		s.opt.Log.Error("a snapshot is damaged", zap.Int64("snapshot", number), zap.Error(damage))
+	}
+	key := metadata.SnapshotKey(number)
+	_, err = s.opt.Store.LeaderTxn(ctx, term, metadata.Txn{If: []metadata.Compare{{Key: key, ModRevision: x.Revision}},
+		Put: []metadata.KV{{Key: key, Value: next.Encode()}}})
+	return errors.Join(damage, err)
+}

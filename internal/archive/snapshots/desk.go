@@ -1,0 +1,259 @@
+package snapshots
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/archive/cut"
+	"github.com/chronik-io/chronik/internal/archive/format"
+	"github.com/chronik-io/chronik/internal/archive/writer"
+	"github.com/chronik-io/chronik/internal/label"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica"
+)
+
+// Broker is a broker whose logs are in a snapshot, perhaps this one.
+type Broker interface {
+	cut.Participant
+	// Begin begins the uploads of a job, and returns at once.
+	Begin(ctx context.Context, job writer.Job) error
+	// Progress returns how far the job of a snapshot is, with the results from an index on.
+	Progress(ctx context.Context, number int64, from int) (writer.Progress, error)
+	// Cancel ends the job of a snapshot. It does not wait.
+	Cancel(number int64)
+}
+
+// Freezer is the part of replica.Manager that a snapshot needs.
+type Freezer interface {
+	Freeze(id replica.FreezeID) (cuts []replica.Cut, ok bool)
+	Frozen(id replica.FreezeID) bool
+	Thaw(id replica.FreezeID)
+}
+
+// Uploads is the part of writer.Writer that a snapshot needs.
+type Uploads interface {
+	Begin(job writer.Job) error
+	Progress(number int64, from int) (writer.Progress, error)
+	Cancel(number int64)
+}
+
+// DeskOptions are those of a Desk.
+type DeskOptions struct {
+	Self     int32
+	Replicas Freezer
+	// Applied waits until this broker has applied a revision of the metadata.
+	Applied func(ctx context.Context, revision int64) error
+	// Uploads returns what uploads, or why this broker does not.
+	Uploads func() (Uploads, error)
+	// Image returns the newest image. Ask sends a request to another broker.
+	Image func() *metadata.Image
+	Ask   func(ctx context.Context, img *metadata.Image, broker int32, body []byte) ([]byte, error)
+}
+
+// Desk takes the requests of the controller to the brokers whose logs are in a snapshot, on this
+// broker and between brokers.
+type Desk struct{ opt DeskOptions }
+
+// NewDesk returns a desk.
+func NewDesk(o DeskOptions) *Desk { return &Desk{o} }
+
+// Broker returns a broker of the cluster.
+func (d *Desk) Broker(id int32) Broker {
+	if id == d.opt.Self {
+		return local{d}
+	}
+	return remote{d, id}
+}
+
+// The requests. Their names are part of the format between brokers.
+const (
+	opFreeze   = "freeze"
+	opFrozen   = "frozen"
+	opThaw     = "thaw"
+	opBegin    = "begin"
+	opProgress = "progress"
+	opCancel   = "cancel"
+)
+
+// request is one of the controller, as JSON. A receiver ignores fields that it does not know, and
+// refuses an operation that it does not know.
+type request struct {
+	Op       string           `json:"op"`
+	ID       replica.FreezeID `json:"id,omitzero"`
+	Revision int64            `json:"revision,omitempty"`
+	Number   int64            `json:"number,omitempty"`
+	Base     *format.Previous `json:"base,omitempty"`
+	Cuts     []replica.Cut    `json:"cuts,omitempty"`
+	From     int              `json:"from,omitempty"`
+}
+
+// answer is that to a request, as JSON.
+type answer struct {
+	Cuts     []replica.Cut    `json:"cuts,omitempty"`
+	Frozen   bool             `json:"frozen,omitempty"`
+	Progress *writer.Progress `json:"progress,omitempty"`
+	// Partitions are those of Progress, as format.AppendPartitions encodes them.
+	Partitions []byte `json:"partitions,omitempty"`
+}
+
+// Handle answers a request of another broker.
+func (d *Desk) Handle(ctx context.Context, _ int32, body []byte) ([]byte, error) {
+	var q request
+	if err := json.Unmarshal(body, &q); err != nil {
+		return nil, fmt.Errorf("a request about snapshots: %w", err)
+	}
+	here, a := local{d}, answer{}
+	var err error
+	switch q.Op {
+	case opFreeze:
+		a.Cuts, err = here.Freeze(ctx, q.ID, q.Revision)
+	case opFrozen:
+		a.Frozen, err = here.Frozen(ctx, q.ID)
+	case opThaw:
+		here.Thaw(q.ID)
+	case opBegin:
+		err = here.Begin(ctx, writer.Job{Number: q.Number, Base: q.Base, Cuts: q.Cuts})
+	case opProgress:
+		var p writer.Progress
+		if p, err = here.Progress(ctx, q.Number, q.From); err == nil {
+			a.Partitions, p.Partitions = format.AppendPartitions(nil, p.Partitions), nil
+			a.Progress = &p
+		}
+	case opCancel:
+		here.Cancel(q.Number)
+	default:
+		err = fmt.Errorf("request %q about snapshots is not known to this version of chronik; upgrade the broker", q.Op)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(a)
+}
+
+// local is this broker.
+type local struct{ d *Desk }
+
+// Freeze implements cut.Participant.
+func (b local) Freeze(ctx context.Context, id replica.FreezeID, revision int64) ([]replica.Cut, error) {
+	if err := b.d.opt.Applied(ctx, revision); err != nil {
+		return nil, fmt.Errorf("apply the metadata: %w", err)
+	}
+	cuts, ok := b.d.opt.Replicas.Freeze(id)
+	if !ok {
+		return nil, errors.New("the broker was frozen by a later controller or attempt")
+	}
+	return cuts, nil
+}
+
+// Frozen implements cut.Participant.
+func (b local) Frozen(_ context.Context, id replica.FreezeID) (bool, error) {
+	return b.d.opt.Replicas.Frozen(id), nil
+}
+
+// Thaw implements cut.Participant.
+func (b local) Thaw(id replica.FreezeID) { b.d.opt.Replicas.Thaw(id) }
+
+// Begin implements Broker.
+func (b local) Begin(_ context.Context, job writer.Job) error {
+	u, err := b.d.opt.Uploads()
+	if err == nil {
+		err = u.Begin(job)
+	}
+	return err
+}
+
+// Progress implements Broker.
+func (b local) Progress(_ context.Context, number int64, from int) (writer.Progress, error) {
+	u, err := b.d.opt.Uploads()
+	if err != nil {
+		return writer.Progress{}, err
+	}
+	return u.Progress(number, from)
+}
+
+// Cancel implements Broker.
+func (b local) Cancel(number int64) {
+	if u, err := b.d.opt.Uploads(); err == nil {
+		u.Cancel(number)
+	}
+}
+
+// unawaited bounds requests whose answers are not awaited.
+const unawaited = time.Second
+
+// remote is another broker.
+type remote struct {
+	d  *Desk
+	id int32
+}
+
+func (b remote) ask(ctx context.Context, q *request) (*answer, error) {
+	body, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	p, err := b.d.opt.Ask(ctx, b.d.opt.Image(), b.id, body)
+	a := &answer{}
+	if err == nil {
+		err = json.Unmarshal(p, a)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("broker %d: %w", b.id, err)
+	}
+	return a, nil
+}
+
+func (b remote) tell(q *request) {
+	go func() {
+		label.Goroutine("snapshot", "")
+		ctx, cancel := context.WithTimeout(context.Background(), unawaited)
+		defer cancel()
+		_, _ = b.ask(ctx, q) // it ends by itself if the request is lost
+	}()
+}
+
+// Freeze implements cut.Participant.
+func (b remote) Freeze(ctx context.Context, id replica.FreezeID, revision int64) ([]replica.Cut, error) {
+	a, err := b.ask(ctx, &request{Op: opFreeze, ID: id, Revision: revision})
+	if err != nil {
+		return nil, err
+	}
+	return a.Cuts, nil
+}
+
+// Frozen implements cut.Participant.
+func (b remote) Frozen(ctx context.Context, id replica.FreezeID) (bool, error) {
+	a, err := b.ask(ctx, &request{Op: opFrozen, ID: id})
+	return err == nil && a.Frozen, err
+}
+
+// Thaw implements cut.Participant.
+func (b remote) Thaw(id replica.FreezeID) { b.tell(&request{Op: opThaw, ID: id}) }
+
+// Begin implements Broker.
+func (b remote) Begin(ctx context.Context, job writer.Job) error {
+	_, err := b.ask(ctx, &request{Op: opBegin, Number: job.Number, Base: job.Base, Cuts: job.Cuts})
+	return err
+}
+
+// Progress implements Broker.
+func (b remote) Progress(ctx context.Context, number int64, from int) (p writer.Progress, err error) {
+	a, err := b.ask(ctx, &request{Op: opProgress, Number: number, From: from})
+	if err != nil {
+		return p, err
+	}
+	if a.Progress == nil {
+		return p, fmt.Errorf("broker %d: an answer without the progress of an upload", b.id)
+	}
+	p = *a.Progress
+	if p.Partitions, err = format.DecodePartitions(a.Partitions); err != nil {
+		return p, fmt.Errorf("broker %d: %w", b.id, err)
+	}
+	return p, nil
+}
+
+// Cancel implements Broker.
+func (b remote) Cancel(number int64) { b.tell(&request{Op: opCancel, Number: number}) }

@@ -1,0 +1,369 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/archive/format"
+	"github.com/chronik-io/chronik/internal/archive/upload"
+	"github.com/chronik-io/chronik/internal/objects"
+	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+var (
+	errStalls = fmt.Errorf("no byte was read or put for %v: the object store or a disk hangs", stallTime)
+	errLong   = fmt.Errorf("the upload has taken %v", jobTime)
+)
+
+// job is the upload for one snapshot.
+type job struct {
+	Job
+	w      *Writer
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	ended  chan struct{}
+	timers []*time.Timer // of its bounds
+
+	bytes, objects, left atomic.Int64
+	next                 time.Time // when the bytes read so far are within the rate; of the goroutine
+
+	mu      sync.Mutex // guards the following fields
+	logs    []*task
+	over    bool
+	err     error
+	notes   []string
+	results []format.Partition
+}
+
+// task is a partition of a job.
+type task struct {
+	cut      replica.Cut
+	id       format.ID
+	held     Held // nil if nothing is to be read
+	estimate int64
+	a        *upload.Archived
+	result   format.Partition
+}
+
+func newJob(w *Writer, x Job) *job {
+	j := &job{Job: x, w: w, ended: make(chan struct{})}
+	j.ctx, j.cancel = context.WithCancelCause(context.Background())
+	j.timers = []*time.Timer{time.AfterFunc(stallTime, func() { j.cancel(errStalls) }),
+		time.AfterFunc(jobTime, func() { j.cancel(errLong) }), time.AfterFunc(holdTime, j.loosen)}
+	context.AfterFunc(j.ctx, func() {
+		for _, t := range j.timers {
+			t.Stop()
+		}
+		j.loosen() // the goroutine may wait for a disk
+	})
+	return j
+}
+
+// moved notes that a byte was read or put.
+func (j *job) moved() {
+	if j.timers[0].Stop() { // otherwise it has fired
+		j.timers[0].Reset(stallTime)
+	}
+}
+
+// take takes the logs of the cuts that have records.
+func (j *job) take() error {
+	for _, c := range j.Cuts {
+		t := &task{cut: c, id: format.ID{Topic: c.Topic, Partition: c.Partition}}
+		if !c.Offline && c.Start < c.End {
+			h, err := j.w.opt.Partitions.Take(c)
+			if err != nil {
+				return err
+			}
+			t.held = h
+		}
+		j.logs = append(j.logs, t)
+	}
+	return nil
+}
+
+// each calls fn for each log that is still held.
+func (j *job) each(fn func(Held)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, t := range j.logs {
+		if t.held != nil {
+			fn(t.held)
+		}
+	}
+}
+
+func (j *job) loosen() { j.each(Held.Loosen) }
+
+func (j *job) release() { j.each(Held.Release) }
+
+// end notes the result.
+func (j *job) end(err error) {
+	if err != nil && j.ctx.Err() != nil {
+		err = context.Cause(j.ctx)
+	}
+	j.mu.Lock()
+	j.over, j.err = true, err
+	j.mu.Unlock()
+	j.cancel(nil)
+	switch l := j.w.opt.Logger; {
+	case err == nil:
+		l.Debug("uploaded the partitions of a snapshot that this broker leads", zap.Int64("snapshot", j.Number),
+			zap.Int("partitions", len(j.logs)), zap.Int64("bytes", j.bytes.Load()), zap.Int64("objects", j.objects.Load()))
+	case !errors.Is(err, ErrOlder) && !errors.Is(err, errClosed):
+		l.Warn("the upload for a snapshot failed; the next snapshot begins it again", zap.Int64("snapshot", j.Number), zap.Error(err))
+	}
+}
+
+func (j *job) progress(from int) Progress {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	x := Progress{Done: j.over, Note: strings.Join(j.notes, "; "), Bytes: j.bytes.Load(), Objects: j.objects.Load(), Next: from}
+	x.TotalBytes = x.Bytes + j.left.Load()
+	err := j.err
+	if !j.over && j.ctx.Err() != nil { // its goroutine waits for a disk
+		x.Done, err = true, context.Cause(j.ctx)
+	}
+	if err != nil {
+		x.Err = err.Error()
+	}
+	if !x.Done || err != nil || from < 0 {
+		return x
+	}
+	for size := 0; x.Next < len(j.results) && (size == 0 || size < pageBytes); x.Next++ {
+		p := j.results[x.Next]
+		x.Partitions = append(x.Partitions, p)
+		size += 80 + 128*len(p.Parts) // a bit more than they have encoded
+	}
+	return x
+}
+
+// mostNotes bounds the notes of a job.
+const mostNotes = 4
+
+func (j *job) note(err error, then string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.notes) < mostNotes {
+		j.notes = append(j.notes, fmt.Sprintf("%v: %s", err, then))
+	}
+}
+
+// store counts what is put.
+type store struct {
+	objects.Store
+	j *job
+}
+
+// Put implements objects.Store.
+func (s store) Put(ctx context.Context, name string, body objects.Body) error {
+	if err := s.Store.Put(ctx, name, watched{body, s.j}); err != nil {
+		return fmt.Errorf("put: %w", err)
+	}
+	s.j.bytes.Add(body.Size())
+	s.j.objects.Add(1)
+	s.j.moved()
+	return nil
+}
+
+// watched is a body that notes when it is read.
+type watched struct {
+	objects.Body
+	j *job
+}
+
+// ReadAt implements objects.Body.
+func (b watched) ReadAt(p []byte, off int64) (int, error) {
+	b.j.moved()
+	n, err := b.Body.ReadAt(p, off)
+	return n, err //nolint:wrapcheck // a store expects io.EOF
+}
+
+// spend waits as the rate demands after n bytes were read.
+func (j *job) spend(ctx context.Context, n int) error {
+	j.moved()
+	rate := int64(0)
+	if j.w.opt.Rate != nil {
+		rate = j.w.opt.Rate()
+	}
+	if rate <= 0 {
+		return nil
+	}
+	now := time.Now()
+	if j.next.Before(now) {
+		j.next = now
+	}
+	j.next = j.next.Add(time.Duration(float64(n) / float64(rate) * float64(time.Second)))
+	for {
+		wait := min(time.Until(j.next), stallTime/2)
+		if wait < time.Millisecond {
+			return nil
+		}
+		if pause.Sleep(ctx, wait) != nil {
+			return context.Cause(ctx)
+		}
+		j.moved()
+	}
+}
+
+// base returns the partitions of the last complete snapshot that the job has, too.
+func (j *job) base() (map[format.ID]*format.Partition, error) {
+	all := map[format.ID]*format.Partition{}
+	if j.Base == nil {
+		return all, nil
+	}
+	o := &j.w.opt
+	x, err := format.ReadSnapshot(j.ctx, store{o.Store, j}, o.Prefix, o.Cluster, *j.Base)
+	if upload.Unusable(err) {
+		j.note(err, "all records are uploaded again")
+		return all, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the index of snapshot %d: %w", j.Base.Number, err)
+	}
+	wanted := map[format.ID]bool{}
+	for _, t := range j.logs {
+		wanted[t.id] = true
+	}
+	for i := range x.Partitions {
+		if p := x.Partitions[i]; wanted[p.ID] {
+			all[p.ID] = &p
+		}
+	}
+	return all, nil
+}
+
+// run uploads the partitions: those that are compacted first, because compaction waits for them.
+func (j *job) run() error {
+	base, err := j.base()
+	if err != nil {
+		return err
+	}
+	o := j.w.opt.Sizes
+	o.Store, o.Prefix, o.Spend, o.Again = store{j.w.opt.Store, j}, j.w.opt.Prefix, j.spend, j.w.old
+	b := upload.NewBatch(o)
+	order := slices.Clone(j.logs)
+	first := func(t *task) int {
+		if t.held != nil && compacted(t.held) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(order, func(a, b *task) int { return first(a) - first(b) })
+	for _, t := range order {
+		if t.held != nil {
+			t.estimate = t.held.Log().SizeOf(former(b, base, t).End(), t.cut.End)
+			j.left.Add(t.estimate)
+		}
+	}
+	logs := map[format.ID]known{}
+	for _, t := range order {
+		if err := j.upload(b, base, t, logs); err != nil {
+			return err
+		}
+		j.left.Add(-t.estimate)
+	}
+	if err := b.Close(j.ctx); err != nil {
+		return err
+	}
+	results := make([]format.Partition, len(order))
+	for i, t := range order {
+		if t.a != nil {
+			t.a.Fill(&t.result)
+		}
+		results[i] = t.result
+	}
+	partitions(results)
+	j.mu.Lock()
+	j.results = results
+	j.mu.Unlock()
+	j.w.learn(j.Number, logs, results)
+	return nil
+}
+
+func compacted(h Held) bool { return h.Log().Config().Cleanup.Compact }
+
+// former returns what the last complete snapshot has of a partition. Another incarnation of its
+// topic has another id.
+func former(b *upload.Batch, base map[format.ID]*format.Partition, t *task) *upload.Archived {
+	if p := base[t.id]; p != nil {
+		return b.ArchivedIn(p)
+	}
+	return &upload.Archived{}
+}
+
+// upload uploads one partition. Each partition's result passes here: what was read of it is what
+// the leader had at the cut, or the job fails.
+func (j *job) upload(b *upload.Batch, base map[format.ID]*format.Partition, t *task, logs map[format.ID]known) error {
+	if err := j.ctx.Err(); err != nil {
+		return context.Cause(j.ctx)
+	}
+	t.result = format.Partition{ID: t.id, State: format.Kept, Epoch: t.cut.Epoch, Start: t.cut.Start, End: t.cut.End}
+	if t.cut.Offline {
+		t.result.State = format.Offline
+	}
+	if t.held == nil {
+		return nil
+	}
+	defer func() {
+		j.mu.Lock()
+		h := t.held
+		t.held = nil
+		j.mu.Unlock()
+		h.Release()
+	}()
+	k := known{end: t.cut.End, log: t.held.Log()}
+	a, err := j.archive(b, former(b, base, t), t, &k)
+	if void := t.held.Void(); void != nil && !j.w.opt.Broken.Has(KeepVoid) {
+		return errors.Join(void, err)
+	}
+	if err != nil && errors.Is(err, upload.ErrLog) && (errors.Is(err, storage.ErrCorrupt) || k.log.Offline() != nil) {
+		j.note(err, "the snapshot lacks the partition")
+		t.result.State = format.Offline
+		return nil
+	}
+	if err == nil {
+		t.a, logs[t.id] = a, k
+	}
+	return err
+}
+
+// archive uploads what the former snapshot lacks of a log. All that it returns was read before.
+func (j *job) archive(b *upload.Batch, former *upload.Archived, t *task, k *known) (*upload.Archived, error) {
+	if err := t.held.Steady(); err != nil {
+		return nil, fmt.Errorf("archive: %w", err)
+	}
+	k.changes = k.log.Changes()
+	x := &upload.Target{ID: t.id, Log: t.held, Start: t.cut.Start, End: t.cut.End}
+	unchanged := j.Base != nil && former.End() <= x.End && j.w.knows(j.Base.Number, t.id, k.log, former.End())
+	for {
+		// A log that was compacted once has holes, whatever its policy is now.
+		compacts := compacted(t.held) || former.IsCompacted()
+		agreed, err := former, error(nil)
+		switch {
+		case unchanged || former.IsCompacted() != compacts:
+		case compacts:
+			agreed, err = b.Same(j.ctx, x, former)
+		default:
+			agreed, err = b.Agree(j.ctx, x, k.log.EpochEnd, former)
+		}
+		if err == nil {
+			agreed, err = b.Add(j.ctx, x, agreed, compacts)
+		}
+		if former.End() == 0 || !upload.Unusable(err) || errors.Is(err, upload.ErrLog) {
+			return agreed, err
+		}
+		j.note(err, "the records of the partition are uploaded again")
+		former, unchanged = &upload.Archived{}, false
+	}
+}

@@ -1,0 +1,290 @@
+// Package writer uploads what one broker leads, for one snapshot after the other: a Job has the
+// cuts of a freeze, and ends with the partitions of the snapshot's index.
+//
+// A job holds its logs as they were cut until their upload has ended, compares what the last
+// complete snapshot has with them, and uploads the rest. It writes no index and changes no
+// metadata: what a job has put that fails, or that another one replaces, is named nowhere.
+package writer
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/archive/format"
+	"github.com/chronik-io/chronik/internal/archive/upload"
+	"github.com/chronik-io/chronik/internal/breakrules"
+	"github.com/chronik-io/chronik/internal/label"
+	"github.com/chronik-io/chronik/internal/objects"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+// Bounds of a job.
+const (
+	// stallTime is how long a job lasts in which no byte is read or put, and jobTime how long any.
+	stallTime, jobTime = 10 * time.Minute, 6 * time.Hour
+	// holdTime is how long a job keeps compaction and deletions from its logs. Afterwards it is
+	// void if one of these takes what it has not read yet.
+	holdTime = 10 * time.Minute
+	// closeTime is how long Close waits for a disk that hangs.
+	closeTime = time.Second
+	// packAge is how old a pack may become: its pieces that are still in use are uploaded again, so
+	// that it can be deleted. It is measured from when this process has seen it first.
+	packAge = 24 * time.Hour
+	// pageBytes is about how many encoded bytes a page of results has.
+	pageBytes = 512 << 10
+)
+
+// Held is a log that keeps what it had when it was cut: a *replica.Held.
+type Held interface {
+	upload.Log
+	Log() *storage.Log
+	// Steady, Loosen and Release are those of a storage.Hold.
+	Steady() error
+	Loosen()
+	Release()
+	// Void returns an error unless all that was read is what the leader had at the cut.
+	Void() error
+}
+
+// Partitions are those of a broker.
+type Partitions interface {
+	// Take returns the log of a cut of the last freeze. The caller releases it.
+	Take(c replica.Cut) (Held, error)
+}
+
+// Of returns the partitions of a manager.
+func Of(m *replica.Manager) Partitions { return ofManager{m} }
+
+type ofManager struct{ m *replica.Manager }
+
+// Take implements Partitions.
+func (x ofManager) Take(c replica.Cut) (Held, error) {
+	h, err := x.m.Take(c)
+	if err != nil {
+		return nil, fmt.Errorf("take a log: %w", err)
+	}
+	return h, nil
+}
+
+// Options are a Writer's.
+type Options struct {
+	// Store has the objects of the cluster below Prefix. Its calls must have deadlines; see
+	// objects.Repeat.
+	Store      objects.Store
+	Prefix     string
+	Cluster    [16]byte
+	Partitions Partitions
+	// Rate returns how many bytes per second are read and uploaded at most, on average over an
+	// object; 0: no bound. nil is 0. It must not block.
+	Rate   func() int64
+	Logger *zap.Logger
+	// Sizes replaces the sizes of uploads; zero fields select 64 MiB, 16 MiB, 4 MiB and 1000. Only
+	// tests set it.
+	Sizes upload.Options
+	// Broken are the rules that a test has removed.
+	Broken breakrules.Removed[Rule]
+}
+
+// Job is what a broker uploads for a snapshot.
+type Job struct {
+	// Number is the snapshot's.
+	Number int64
+	// Base is the index of the last complete snapshot; nil: there is none.
+	Base *format.Previous
+	// Cuts are those of the last freeze that the snapshot has from this broker.
+	Cuts []replica.Cut
+}
+
+// Progress is how far a job is.
+type Progress struct {
+	// Done: it has ended. Err is why it failed then, "" if it has not.
+	Done bool
+	Err  string
+	// Note says what the operator should know of a job that continues, "" for nothing.
+	Note string
+	// Bytes and Objects were put. TotalBytes is an estimate of what will be, until Done.
+	Bytes, TotalBytes, Objects int64
+	// Partitions are results, in increasing order of topic id and partition, if the job has ended
+	// without an error. Next is the index of the first that a later page has; there are no more if
+	// Partitions is empty.
+	Partitions []format.Partition
+	Next       int
+}
+
+// ErrUnknown means that a Writer has no job of that number: the process has begun anew, another job
+// has begun, or the job was canceled.
+var ErrUnknown = errors.New("this broker has no upload for that snapshot")
+
+// ErrOlder means that a job for a later snapshot has begun.
+var ErrOlder = errors.New("an upload for a later snapshot has begun")
+
+var errClosed = errors.New("the broker stops")
+
+// Writer uploads what a broker leads. All methods may be called concurrently, and none waits for
+// the store or the disk, except Close.
+type Writer struct {
+	opt Options
+
+	mu     sync.Mutex // guards the following fields
+	job    *job       // the last one; nil: none, or it was canceled
+	latest int64      // its number
+	closed bool
+
+	// The following fields belong to the goroutine of the latest job that has begun to upload.
+	known  map[format.ID]known // as of the snapshot number
+	number int64
+	seen   map[objects.Nonce]time.Time // packs
+}
+
+// known is what the last job that ended without an error has uploaded of a log.
+type known struct {
+	log     *storage.Log
+	changes int64 // storage.Log.Changes
+	end     int64
+}
+
+// New returns a Writer without a job.
+func New(o Options) *Writer {
+	s := &o.Sizes
+	s.ObjectBytes, s.PackBytes = cmp.Or(s.ObjectBytes, 64<<20), cmp.Or(s.PackBytes, 16<<20)
+	s.PieceBytes, s.ManifestParts = cmp.Or(s.PieceBytes, 4<<20), cmp.Or(s.ManifestParts, 1000)
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	return &Writer{opt: o, seen: map[objects.Nonce]time.Time{}}
+}
+
+// Begin begins a job, and cancels the former one. It must follow the freeze within seconds, because
+// compaction and deletions leave the logs as they were cut only that long; the error matches
+// replica.ErrVoid if it was later. It matches ErrOlder after a job of a later snapshot. A
+// repetition has no effect.
+func (w *Writer) Begin(x Job) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.closed:
+		return errClosed
+	case x.Number == w.latest && w.job != nil:
+		return nil
+	case x.Number <= w.latest:
+		return fmt.Errorf("%w: %d", ErrOlder, w.latest)
+	}
+	former := w.job
+	if former != nil {
+		former.cancel(ErrOlder)
+	}
+	w.job = nil
+	j := newJob(w, x)
+	if err := j.take(); err != nil {
+		j.release()
+		j.cancel(err)
+		return err
+	}
+	w.job, w.latest = j, x.Number
+	go func() {
+		label.Goroutine("snapshot upload", "")
+		defer close(j.ended)
+		defer j.release()
+		if former != nil {
+			select { // one at a time, unless the disk of the former hangs
+			case <-former.ended:
+			case <-j.ctx.Done():
+			}
+		}
+		j.end(j.run())
+	}()
+	return nil
+}
+
+// Progress returns how far a job is, with the results from an index on.
+func (w *Writer) Progress(number int64, from int) (Progress, error) {
+	w.mu.Lock()
+	j := w.job
+	w.mu.Unlock()
+	if j == nil || j.Number != number {
+		return Progress{}, fmt.Errorf("%w: %d", ErrUnknown, number)
+	}
+	return j.progress(from), nil
+}
+
+// Cancel ends a job and forgets its results. It has no effect on another one.
+func (w *Writer) Cancel(number int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if j := w.job; j != nil && j.Number == number {
+		j.cancel(errors.New("it was canceled"))
+		w.job = nil
+	}
+}
+
+// Close ends the job, and waits for it, but not long for a disk that hangs. Begin fails from then
+// on.
+func (w *Writer) Close() {
+	w.mu.Lock()
+	j := w.job
+	w.closed, w.job = true, nil
+	w.mu.Unlock()
+	if j == nil {
+		return
+	}
+	j.cancel(errClosed)
+	select {
+	case <-j.ended:
+	case <-time.After(closeTime):
+	}
+}
+
+func compare(a, b format.ID) int {
+	return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))
+}
+
+// learn replaces what the Writer knows of logs and packs by what a job has uploaded. Only the
+// goroutine of the job calls it.
+func (w *Writer) learn(number int64, logs map[format.ID]known, results []format.Partition) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.known, w.number = logs, number
+	seen, now := map[objects.Nonce]time.Time{}, time.Now()
+	for i := range results {
+		for k := range results[i].Parts {
+			if r := &results[i].Parts[k].Run; r.Kind == objects.Pack {
+				at, ok := w.seen[r.Nonce]
+				if !ok {
+					at = now
+				}
+				seen[r.Nonce] = at
+			}
+		}
+	}
+	w.seen = seen
+}
+
+// knows returns whether a log has the archived records of a snapshot, without a comparison: it has
+// only grown since it was uploaded for that.
+func (w *Writer) knows(base int64, id format.ID, l *storage.Log, end int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k, ok := w.known[id]
+	return ok && w.number == base && k.log == l && k.end == end && (k.changes == l.Changes() || w.opt.Broken.Has(TrustKnown))
+}
+
+// old reports whether the pack of a piece is old.
+func (w *Writer) old(p *format.Part) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at, ok := w.seen[p.Run.Nonce]
+	return ok && time.Since(at) > packAge
+}
+
+// partitions sorts results.
+func partitions(list []format.Partition) {
+	slices.SortFunc(list, func(a, b format.Partition) int { return compare(a.ID, b.ID) })
+}
