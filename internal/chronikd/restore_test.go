@@ -186,7 +186,7 @@ func TestARestoredBrokerIsAClusterOfItsOwn(t *testing.T) {
 	}
 	beat := kmsg.NewPtrHeartbeatRequest()
 	beat.Group, beat.MemberID, beat.Generation = "g", id, generation
-	if r, err := beat.RequestWith(t.Context(), cl); err != nil || kerr.ErrorForCode(r.ErrorCode) != kerr.UnknownMemberID {
+	if r, err := beat.RequestWith(t.Context(), cl); err != nil || r.ErrorCode != kerr.UnknownMemberID.Code {
 		t.Errorf("the former member: %+v, %v", r, err)
 	}
 	again := patient(t, twin, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t"), kgo.DisableAutoCommit())

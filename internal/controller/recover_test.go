@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"testing"
@@ -127,7 +128,7 @@ func TestRestoredMetadataAreThoseOfAnotherCluster(t *testing.T) {
 		t.Errorf("%d keys, revision %d", len(after), revision)
 	}
 	for _, kv := range kept {
-		if !slices.ContainsFunc(after, func(a metadata.KV) bool { return a.Key == kv.Key && string(a.Value) == string(kv.Value) }) {
+		if !slices.ContainsFunc(after, func(a metadata.KV) bool { return a.Key == kv.Key && bytes.Equal(a.Value, kv.Value) }) {
 			t.Errorf("%s has changed", kv.Key)
 		}
 	}

@@ -246,7 +246,7 @@ func (w *writer) used(dir string) (sizes []int64) {
 // config is the configuration of a topic's logs while they are copied: nothing is deleted or
 // compacted, and the logs are synced at the end.
 func (w *writer) config(t *metadata.Topic) storage.Config {
-	c := storage.Config{}
+	var c storage.Config
 	if w.o.config != nil {
 		c = *w.o.config
 	} else {
