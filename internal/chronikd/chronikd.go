@@ -122,7 +122,8 @@ func command(p Process, s *signals) *cobra.Command {
 	}
 	c.root.SetFlagErrorFunc(usageError)
 	c.root.CompletionOptions.HiddenDefaultCmd = true
-	c.root.AddCommand(c.configCommand(), c.healthCommand(), c.recoverCommand(), c.secureCommand(), c.userCommand(), c.versionCommand())
+	c.root.AddCommand(c.configCommand(), c.healthCommand(), c.recoverCommand(), c.restoreCommand(),
+		c.secureCommand(), c.userCommand(), c.versionCommand())
 	cli.RejectUnknownHelp(c.root, noArgs)
 	c.root.InitDefaultCompletionCmd()
 	for _, x := range c.root.Commands() {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -20,7 +19,7 @@ import (
 // for an unclean election, which compares the logs of the replicas that are there. The replica with
 // the largest last epoch and end has every acknowledged record, if all replicas take part.
 func Recovered(keys []metadata.KV, revision int64, generation [16]byte) (after []metadata.KV, at int64, err error) {
-	return again(keys, revision, generation, succession{
+	return again(keys, revision, generation, outset{
 		drops:   func(k metadata.KeyKind) bool { return k == metadata.KindLiveness }, // of processes of the former generation
 		cluster: func(*metadata.Cluster) {},
 		partition: func(p *metadata.Partition) {
@@ -38,10 +37,6 @@ type Successor struct {
 	Node       int32    // its only broker
 }
 
-// snapshotKeys begin the keys of the snapshots and of the archive of a cluster. A restored one has
-// neither: what they name belongs to the original, which deletes it.
-var snapshotKeys = []string{"/snapshots/", "/archive"}
-
 // Restored returns the metadata of a snapshot as the first state of a cluster of its own, which has
 // one broker. That has the log of each partition as it was at the cut.
 //
@@ -50,15 +45,14 @@ var snapshotKeys = []string{"/snapshots/", "/archive"}
 // of each partition counts as one in which acknowledged records may be missing: for the clients of
 // the original they are. Coordinators then treat what they load as doubtful.
 func Restored(keys []metadata.KV, revision int64, s Successor) (after []metadata.KV, at int64, err error) {
-	keys = slices.DeleteFunc(slices.Clone(keys), func(kv metadata.KV) bool {
-		return slices.ContainsFunc(snapshotKeys, func(p string) bool { return strings.HasPrefix(kv.Key, p) })
-	})
-	return again(keys, revision, s.Generation, succession{
+	return again(keys, revision, s.Generation, outset{
 		drops: func(k metadata.KeyKind) bool {
 			switch k {
 			case metadata.KindBroker, metadata.KindLiveness, metadata.KindPlacement, metadata.KindGone, metadata.KindDeleting,
 				metadata.KindDeletingBroker:
 				return true // of the brokers of the original
+			case metadata.KindSnapshot, metadata.KindMark, metadata.KindCollection:
+				return true // the objects are the original's, which deletes them
 			}
 			return false
 		},
@@ -71,9 +65,9 @@ func Restored(keys []metadata.KV, revision int64, s Successor) (after []metadata
 	})
 }
 
-// succession is how the first state of another generation differs from the last known one of
+// outset is how the first state of another generation differs from the last known one of
 // another, in addition to numbers that are not given twice.
-type succession struct {
+type outset struct {
 	drops     func(metadata.KeyKind) bool
 	cluster   func(*metadata.Cluster)
 	partition func(*metadata.Partition)
@@ -81,7 +75,7 @@ type succession struct {
 
 // again returns metadata as the first state of another generation, at a revision that the former
 // one has not reached.
-func again(keys []metadata.KV, revision int64, generation [16]byte, s succession) (after []metadata.KV, at int64, err error) {
+func again(keys []metadata.KV, revision int64, generation [16]byte, s outset) (after []metadata.KV, at int64, err error) {
 	gap := metadata.Gap(generation)
 	if revision > math.MaxInt64-int64(gap) {
 		return nil, 0, errors.New("no revisions of the metadata are left")

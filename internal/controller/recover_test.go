@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"testing"
@@ -88,5 +89,68 @@ func TestRecoveredMetadataTrustNoISR(t *testing.T) {
 	keys[4].Value = several.Encode()
 	if _, _, err := Recovered(keys, 12, [16]byte{8}); err == nil {
 		t.Error("leader epochs overflow")
+	}
+}
+
+// The metadata of a restored cluster are those of the snapshot, for one broker, and nothing that
+// the original may have given since is given again.
+func TestRestoredMetadataAreThoseOfAnotherCluster(t *testing.T) {
+	topic := [16]byte{1}
+	p := metadata.Partition{Leader: 2, LeaderEpoch: 7, Replicas: []int32{2, 3, 4}, ISR: []int32{2, 3}, ELR: []int32{4}, Adding: []int32{4},
+		Unclean: 3, PartitionEpoch: 9}
+	record := metadata.Cluster{ID: metadata.FormatID([16]byte{5}), Generation: [16]byte{6}, FeatureLevel: metadata.MaxFeatureLevel}
+	kept := []metadata.KV{
+		{Key: metadata.TopicKey(topic), Value: metadata.TopicRecord{Name: "t", Partitions: 1}.Encode(), ModRevision: 3},
+		{Key: metadata.NameKey("t"), Value: metadata.Name{Topic: "t", ID: topic}.Encode(), ModRevision: 3},
+		{Key: metadata.TopicConfigKey(topic), Value: metadata.EncodeConfigs(map[string]string{"retention.ms": "1"}), ModRevision: 4},
+		{Key: metadata.BrokerConfigKey(2), Value: metadata.EncodeConfigs(map[string]string{"log.retention.ms": "1"}), ModRevision: 4},
+		{Key: metadata.GroupConfigKey("g"), Value: metadata.EncodeConfigs(map[string]string{}), ModRevision: 4},
+	}
+	dropped := []metadata.KV{
+		{Key: metadata.BrokerKey(2), Value: metadata.Broker{Member: 11, Incarnation: [16]byte{9}}.Encode(), ModRevision: 6},
+		{Key: metadata.LivenessKey(2), Value: metadata.BrokerState{Liveness: metadata.Active}.Encode(), ModRevision: 7},
+		{Key: metadata.PlacementKey(2, topic), ModRevision: 7}, {Key: metadata.GoneKey(3), ModRevision: 7},
+		{Key: metadata.Key{Kind: metadata.KindDeleting, ID: [16]byte{8}}.String(), ModRevision: 7},
+		{Key: metadata.Key{Kind: metadata.KindDeletingBroker, ID: [16]byte{8}, Broker: 2}.String(), ModRevision: 7},
+		{Key: metadata.SnapshotKey(5), ModRevision: 7}, {Key: metadata.MarkKey, ModRevision: 7},
+		{Key: metadata.CollectionKey, ModRevision: 7},
+	}
+	changed := []metadata.KV{
+		{Key: metadata.ClusterKey, Value: record.Encode(), ModRevision: 1},
+		{Key: metadata.ProducerIDsKey, Value: metadata.ProducerIDs{Next: 3000}.Encode(), ModRevision: 8},
+		{Key: metadata.PartitionKey(topic, 0), Value: p.Encode(), ModRevision: 9},
+	}
+	s := Successor{Cluster: metadata.FormatID([16]byte{15: 9}), Generation: [16]byte{8}, Node: 1}
+	after, revision, err := Restored(slices.Concat(kept, dropped, changed), 12, s)
+	must.OK(t, err)
+	gap := metadata.Gap(s.Generation)
+	if len(after) != len(kept)+len(changed) || revision != 12+int64(gap) {
+		t.Errorf("%d keys, revision %d", len(after), revision)
+	}
+	for _, kv := range kept {
+		if !slices.ContainsFunc(after, func(a metadata.KV) bool { return a.Key == kv.Key && bytes.Equal(a.Value, kv.Value) }) {
+			t.Errorf("%s has changed", kv.Key)
+		}
+	}
+	img, err := metadata.Load(after, revision)
+	must.OK(t, err)
+	q := img.Partition(metadata.TopicPartition{Topic: topic})
+	if img.ClusterID() != s.Cluster || img.Generation() != s.Generation || len(img.Brokers()) != 0 || q == nil {
+		t.Fatalf("cluster %s, generation %x, partition %+v", img.ClusterID(), img.Generation(), q)
+	}
+	if q.Leader != -1 || q.LeaderEpoch != p.LeaderEpoch+gap || q.PartitionEpoch != p.PartitionEpoch+gap || q.Unclean != q.LeaderEpoch ||
+		!slices.Equal(q.Replicas, []int32{1}) || !slices.Equal(q.ISR, []int32{1}) || len(q.ELR)+len(q.Adding) > 0 {
+		t.Errorf("partition %+v", q)
+	}
+	i := slices.IndexFunc(after, func(kv metadata.KV) bool { return kv.Key == metadata.ProducerIDsKey })
+	if ids, err := metadata.DecodeProducerIDs(after[i]); err != nil || ids.Next < 3000+1<<40 {
+		t.Errorf("producer ids %+v, %v", ids, err)
+	}
+	if _, _, err := Restored(changed, math.MaxInt64-5, s); err == nil {
+		t.Error("revisions overflow")
+	}
+	changed[1].Value = metadata.ProducerIDs{Next: math.MaxInt64 - 5}.Encode()
+	if _, _, err := Restored(changed, 12, s); err == nil {
+		t.Error("producer ids overflow")
 	}
 }

@@ -13,9 +13,9 @@ type Record struct {
 	// began with a log that may lack some. Only in a load.
 	Doubtful bool
 	// Rise is positive if the cluster was restored after the record: clients may know what followed
-	// it, and numbers that were given in order continue above it. It is by how much the leader epoch
-	// has risen since, so it grows with each restore, and differs between two of one snapshot. Only
-	// in a load.
+	// it, and numbers that were given in order continue above it. It is by how much the leader
+	// epoch has risen since, so it grows with each restore, and differs between two of one
+	// snapshot. Only in a load.
 	Rise int32
 	// Marker is set if the record ends the transaction of Producer. It has no Key and no Value.
 	Marker *Marker

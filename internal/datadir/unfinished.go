@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"syscall"
 
 	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -46,7 +47,7 @@ func (u *Unfinished) of() string {
 func (d *Dirs) Unfinished() (*Unfinished, error) {
 	name := path.Join(d.data, unfinishedFile)
 	b, err := statefile.Read(d.fs, name, unfinishedKind, unfinishedVersion)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}
 	if err != nil {
@@ -71,8 +72,7 @@ func (d *Dirs) refuseUnfinished() error {
 
 // BeginRestore prepares directories for a restore and locks the data directory, until the returned
 // lock is closed. They must be empty, or have what an earlier call of the same snapshot has left.
-// It returns u, or what that call was given: its cluster is continued. done reports that only
-// EndRestore is missing.
+// It returns u, or what that call was given: its cluster is continued.
 func (d *Dirs) BeginRestore(u Unfinished) (now Unfinished, lock io.Closer, err error) {
 	if err := vfs.MakeDir(d.fs, d.data); err != nil {
 		return u, nil, d.Error(err)

@@ -97,8 +97,8 @@ func (a *appender) batches(ctx context.Context, part *format.Part) error {
 		}
 		if b.BaseOffset() < part.Base && b.LastOffset() >= part.Base || b.LastOffset() >= part.End || b.LeaderEpoch() > a.p.Epoch ||
 			b.LeaderEpoch() < a.epoch || b.BaseOffset() < a.last || b.LastOffset() < b.BaseOffset() {
-			return fmt.Errorf("%w: batch [%d, %d] of leader epoch %d in the part [%d, %d) of epoch %d", format.ErrContradiction, b.BaseOffset(),
-				b.LastOffset(), b.LeaderEpoch(), part.Base, part.End, a.p.Epoch)
+			return fmt.Errorf("%w: batch [%d, %d] of leader epoch %d in the part [%d, %d) of epoch %d", format.ErrContradiction,
+				b.BaseOffset(), b.LastOffset(), b.LeaderEpoch(), part.Base, part.End, a.p.Epoch)
 		}
 		a.epoch, a.last = b.LeaderEpoch(), b.LastOffset()+1
 		if b.LastOffset() < max(a.p.Start, a.next) { // deleted, or copied by an earlier call

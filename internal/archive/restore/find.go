@@ -67,7 +67,8 @@ func Find(ctx context.Context, store objects.Store, prefix string, c Choice) (*S
 	case c.Number != 0:
 		candidates = slices.DeleteFunc(slices.Clone(list), func(at format.Previous) bool { return at.Number != c.Number })
 		if len(candidates) == 0 {
-			return nil, exit.With(exit.Usage, fmt.Errorf("cluster %s has no snapshot %d in the store; it has %s", s.Cluster, c.Number, numbers(list)))
+			return nil, exit.With(exit.Usage, fmt.Errorf("cluster %s has no snapshot %d in the store; it has %s", s.Cluster, c.Number,
+				numbers(list)))
 		}
 	case !c.At.IsZero():
 		if candidates, err = s.until(ctx, id, list, c.At); err != nil {
@@ -130,7 +131,8 @@ func choose(ctx context.Context, store objects.Store, prefix string, c Choice) (
 	case err != nil:
 		return id, nil, fmt.Errorf("list the snapshots: %w", err)
 	case len(all) == 0 && c.Cluster != "":
-		return id, nil, exit.With(exit.Usage, fmt.Errorf("the store has no snapshot of the cluster %s; check the URL and the id", c.Cluster))
+		return id, nil, exit.With(exit.Usage, fmt.Errorf("the store has no snapshot of the cluster %s; check the URL and the id",
+			c.Cluster))
 	case len(all) == 0:
 		return id, nil, exit.With(exit.Usage, errors.New("the store has no snapshots; check the URL and its prefix"))
 	case len(all) > 1:
@@ -139,8 +141,8 @@ func choose(ctx context.Context, store objects.Store, prefix string, c Choice) (
 			lines = append(lines, fmt.Sprintf("%s (%s)", metadata.FormatID(of), numbers(sorted(list))))
 		}
 		slices.Sort(lines)
-		return id, nil, exit.With(exit.Usage, fmt.Errorf("the store has snapshots of %d clusters: %s; choose one with --cluster", len(lines),
-			strings.Join(lines, ", ")))
+		return id, nil, exit.With(exit.Usage, fmt.Errorf("the store has snapshots of %d clusters: %s; choose one with --cluster",
+			len(lines), strings.Join(lines, ", ")))
 	}
 	for of, l := range all {
 		id, list = of, sorted(l)
@@ -286,19 +288,39 @@ func (s *Snapshot) present(ctx context.Context, needed map[string]int64) error {
 	return nil
 }
 
-// maxNested bounds how many manifests lead from an index to a part.
-const maxNested = 4
-
 // parts calls each with the parts of a partition that have records at or above the log start, in
 // their order.
 func (s *Snapshot) parts(ctx context.Context, p *format.Partition, each func(*format.Part) error) error {
 	if p.Manifest != (objects.Nonce{}) && p.Archived > p.Start {
-		err := s.listed(ctx, p, format.Older{Base: p.Start, End: p.Archived, Nonce: p.Manifest}, maxNested, each)
+		m, err := format.ReadManifest(ctx, s.store, s.prefix, p.ID, p.Manifest)
+		if err == nil && m.End != p.Archived {
+			err = fmt.Errorf("%w: manifest %v ends at %d and not at %d", format.ErrContradiction, p.Manifest, m.End, p.Archived)
+		}
+		if err == nil {
+			err = s.listed(ctx, p, m, each)
+		}
 		if err != nil {
 			return err
 		}
 	}
 	return above(p.Parts, p.Start, each)
+}
+
+// listed is parts for those in a manifest.
+func (s *Snapshot) listed(ctx context.Context, p *format.Partition, m *format.Manifest, each func(*format.Part) error) error {
+	for i := range m.Older {
+		if m.Older[i].End <= p.Start {
+			continue
+		}
+		older, err := m.Older[i].Read(ctx, s.store, s.prefix, p.ID)
+		if err == nil {
+			err = above(older.Parts, p.Start, each)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return above(m.Parts, p.Start, each)
 }
 
 func above(parts []format.Part, start int64, each func(*format.Part) error) error {
@@ -310,23 +332,4 @@ func above(parts []format.Part, start int64, each func(*format.Part) error) erro
 		}
 	}
 	return nil
-}
-
-// listed is parts for those in a manifest.
-func (s *Snapshot) listed(ctx context.Context, p *format.Partition, at format.Older, nested int, each func(*format.Part) error) error {
-	m, err := format.ReadManifest(ctx, s.store, s.prefix, p.ID, at.Nonce)
-	if err != nil {
-		return err
-	}
-	if m.End != at.End || m.Base > at.Base || nested == 0 {
-		return fmt.Errorf("%w: manifest %v has [%d, %d), expected [%d, %d)", format.ErrContradiction, at.Nonce, m.Base, m.End, at.Base, at.End)
-	}
-	for _, o := range m.Older {
-		if o.End > p.Start {
-			if err := s.listed(ctx, p, o, nested-1, each); err != nil {
-				return err
-			}
-		}
-	}
-	return above(m.Parts, p.Start, each)
 }

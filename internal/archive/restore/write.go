@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/archive/format"
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/datadir"
 	"github.com/chronik-io/chronik/internal/exit"
@@ -20,6 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -38,20 +40,22 @@ type Options struct {
 	FS   vfs.FS
 	Dirs *datadir.Dirs // those of the configuration
 	Node int32         // the only broker of the new cluster
-	// Config returns the configuration of the logs of a topic, under the metadata of the new
-	// cluster.
-	Config func(*metadata.Image, *metadata.Topic) storage.Config
-	Log    *zap.Logger
-	// Journal sizes are those of storage.Options, for tests.
-	JournalFileSize, JournalBytes int64
+	// Configs and Static are those of the broker, see replica.SettingsOptions.
+	Configs *configdef.Registry
+	Static  map[string]string
+	Log     *zap.Logger
+
+	// For tests: the configuration of all logs, and that of storage.Options.
+	config          *storage.Config
+	journalFileSize int64
 }
 
 // Result is what a restore has made.
 type Result struct {
 	Cluster string // id of the new cluster
 	Topics  int    // without the internal ones
-	// Partitions are all of them, Empty those that have no record because no broker could read their
-	// log at the cut: topic and number.
+	// Partitions are all of them, and Offline those that have no record because no broker could
+	// read their log at the cut: topic and number.
 	Partitions int
 	Offline    []string
 	Bytes      int64 // of batches, in all logs
@@ -105,6 +109,8 @@ func (s *Snapshot) Write(ctx context.Context, o Options, done *Progress) (_ *Res
 		return nil, o.Dirs.Error(fmt.Errorf("generation %q of an unfinished restore: %w", u.Generation, err))
 	}
 	w := &writer{s: s, o: &o, done: done}
+	w.settings = replica.NewTopicSettings(replica.SettingsOptions{Self: o.Node, Configs: o.Configs, Static: o.Static,
+		Logger: zap.NewNop()})
 	keys, revision, err := controller.Restored(kvs(s.Index), s.Index.Number, successor)
 	if err == nil {
 		w.img, err = metadata.Load(keys, revision)
@@ -158,6 +164,8 @@ type writer struct {
 	done    *Progress
 	img     *metadata.Image
 	storage *storage.Manager
+	// settings are those of the topics of img.
+	settings *replica.TopicSettings
 }
 
 // logs makes the log directories and closes them.
@@ -167,8 +175,8 @@ func (w *writer) logs(ctx context.Context) (err error) {
 	}
 	w.storage, err = storage.Open(w.o.Dirs.Locations(), storage.Options{
 		FS: w.o.FS, Holder: datadir.Holder(), Logger: w.o.Log, Cleaning: storage.Cleaning{Scrub: -1}, Interrupted: ctx.Err,
-		JournalFileSize: w.o.JournalFileSize, JournalBytes: w.o.JournalBytes,
-		Config: func(_ string, id storage.ID) storage.Config { return w.config(w.img.TopicByID(id.Topic)) },
+		JournalFileSize: w.o.journalFileSize,
+		Config:          func(_ string, id storage.ID) storage.Config { return w.config(w.img.TopicByID(id.Topic)) },
 	})
 	if err != nil {
 		return w.o.Dirs.Errors(err)
@@ -238,7 +246,12 @@ func (w *writer) used(dir string) (sizes []int64) {
 // config is the configuration of a topic's logs while they are copied: nothing is deleted or
 // compacted, and the logs are synced at the end.
 func (w *writer) config(t *metadata.Topic) storage.Config {
-	c := w.o.Config(w.img, t)
+	var c storage.Config
+	if w.o.config != nil {
+		c = *w.o.config
+	} else {
+		c = w.settings.Of(w.img, t).Log
+	}
 	c.Profile = copied
 	c.Cleanup = storage.Cleanup{Internal: true, DeleteDelay: c.Cleanup.DeleteDelay}
 	return c
@@ -365,7 +378,8 @@ func (w *writer) complete(ctx context.Context) error {
 			}
 		}
 		if e := l.Ends(); e.LogEnd != p.End || p.State != format.Offline && e.LogStart != p.Start {
-			return fmt.Errorf("%w: the log has [%d, %d), and the snapshot [%d, %d)", format.ErrContradiction, e.LogStart, e.LogEnd, p.Start, p.End)
+			return fmt.Errorf("%w: the log has [%d, %d), and the snapshot [%d, %d)", format.ErrContradiction, e.LogStart, e.LogEnd,
+				p.Start, p.End)
 		}
 		return nil
 	})

@@ -86,3 +86,12 @@ func TestEveryRuleOfShareGroupsIsNeeded(t *testing.T) {
 		t.Error("nothing detects the absence of ForgetNewStates")
 	}
 }
+
+// Without the rule of restored groups, each kind is wrong.
+func TestTheRuleOfRestoredGroupsIsNeeded(t *testing.T) {
+	for kind := range restoredKinds {
+		if restoredWrongly(t, kind, breakrules.Without(KeepMembers)) == "" {
+			t.Errorf("nothing detects the absence of KeepMembers: %s", kind)
+		}
+	}
+}

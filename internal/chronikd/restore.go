@@ -1,0 +1,168 @@
+package chronikd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/archive/place"
+	"github.com/chronik-io/chronik/internal/archive/restore"
+	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/datadir"
+	"github.com/chronik-io/chronik/internal/exit"
+)
+
+// restoring are the flags of restore.
+type restoring struct {
+	choice restore.Choice
+	at     string
+	dry    bool
+}
+
+// restoreCommand makes the directories of a broker from a snapshot.
+func (c *commandLine) restoreCommand() *cobra.Command {
+	var r restoring
+	cmd := &cobra.Command{
+		Use: "restore URL", Short: "Restore a snapshot into the empty directories of one broker",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage(fmt.Errorf("%s needs the URL of the object store, for example file:///backup", cmd.CommandPath()))
+			}
+			return nil
+		},
+		Long: "restore makes the directories of one broker from a snapshot in an object store: file:///DIRECTORY or s3://BUCKET/PREFIX.\n" +
+			"Run it with the configuration of that broker, which must be stopped, and whose directories must be empty. Then start the\n" +
+			"broker. It has all topics, records, group offsets, configs, users, ACLs and quotas of the snapshot. It is a cluster of its\n" +
+			"own with one broker; more can be added (docs/cluster.md). The original may run on. A restore that was interrupted can be\n" +
+			"repeated; until it has ended, no broker starts there. Without --snapshot and --at, the newest snapshot that is whole is\n" +
+			"restored. docs/snapshots.md says what clients of the original find.",
+		RunE: func(cmd *cobra.Command, args []string) error { return c.restore(cmd.Context(), args[0], r) },
+	}
+	f := cmd.Flags()
+	f.Int64Var(&r.choice.Number, "snapshot", 0, "the number of the snapshot")
+	f.StringVar(&r.at, "at", "", "restore the newest snapshot of this time or earlier, for example 2026-01-31T12:00:00Z")
+	f.StringVar(&r.choice.Cluster, "cluster", "", "the id of the cluster, if the store has snapshots of several")
+	f.BoolVar(&r.dry, "dry-run", false, "verify all of the snapshot and write nothing")
+	return cmd
+}
+
+// restore finds a snapshot, and verifies or restores it.
+func (c *commandLine) restore(ctx context.Context, at string, r restoring) error {
+	cfg, conf, log, err := c.stopped()
+	if err != nil {
+		return err
+	}
+	if r.choice.Number < 0 {
+		return usage(fmt.Errorf("--snapshot %d: the numbers of snapshots are positive", r.choice.Number))
+	}
+	if r.at != "" && r.choice.Number != 0 {
+		return usage(errors.New("--snapshot and --at exclude each other; give one of them"))
+	}
+	if r.at != "" {
+		if r.choice.At, err = time.Parse(time.RFC3339, r.at); err != nil {
+			return usage(fmt.Errorf("--at %s is not a time such as 2026-01-31T12:00:00Z", r.at))
+		}
+	}
+	if _, err := configdef.ParseArchiveURL(at); err != nil {
+		return usage(fmt.Errorf("URL %s: %w", at, err))
+	}
+	from := conf.Archive
+	from.URL = at
+	store, err := place.Open(c.fileSystem(), &from)
+	if err != nil {
+		return exit.With(exit.Data, err)
+	}
+	begin := time.Now()
+	s, err := restore.Find(ctx, store, "", r.choice)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	for _, why := range s.Passed {
+		fmt.Fprintf(c.Err, "warning: %s\n", strings.ReplaceAll(why.Error(), "\n", "; "))
+	}
+	fmt.Fprintf(c.Out, "snapshot %d of the cluster %s, of %s: %d partitions, %d bytes\n", s.At.Number, s.Cluster,
+		s.Time().Format(time.RFC3339), s.Partitions, s.Bytes)
+	var done restore.Progress
+	end := showProgress(c.Out, &done, s)
+	if r.dry {
+		result, err := s.Verify(ctx, &done)
+		if end(); err != nil {
+			return interrupted(ctx, err)
+		}
+		_, err = fmt.Fprintf(c.Out, "the snapshot is whole: %d records, verified in %s\n", result.Records, took(begin))
+		return errors.Join(err, c.offline(result))
+	}
+	result, err := s.Write(ctx, restore.Options{
+		FS: c.fileSystem(), Dirs: datadir.New(c.fileSystem(), cfg, conf, log), Node: conf.NodeID, Log: log,
+		Configs: resolve.Registry(cfg.Durability), Static: resolve.Static(cfg),
+	}, &done)
+	if end(); err != nil {
+		return interrupted(ctx, err)
+	}
+	return cmp.Or(c.restored(s, result, begin), c.offline(result))
+}
+
+// interrupted explains an error of a restore that a signal ended.
+func interrupted(ctx context.Context, err error) error {
+	if code := (*exit.Error)(nil); ctx.Err() == nil || errors.As(err, &code) {
+		return err
+	}
+	return errors.New("the restore was interrupted; repeat it with the same arguments")
+}
+
+// restored prints what was restored and how it differs from the original.
+func (c *commandLine) restored(s *restore.Snapshot, r *restore.Result, begin time.Time) error {
+	_, err := fmt.Fprintf(c.Out, "restored as the cluster %s in %s: %d topics, %d partitions, %d bytes, %d users, %d ACLs\n"+
+		"what happened after %s did not happen here:\n"+
+		"- users, ACLs, quotas and configs are those of the snapshot: what was removed or restricted since is back\n"+
+		"- records that were deleted since are back, until retention deletes them: raise it before the start if it must not\n"+
+		"- groups have their offsets and no members; transactions that were open are aborted\n"+
+		"- clients may have seen later offsets: reset those that do not check leader epochs\n"+
+		"start this broker, and add others to the cluster then (docs/cluster.md)\n",
+		r.Cluster, took(begin), r.Topics, r.Partitions, r.Bytes, r.Users, r.ACLs, s.Time().Format(time.RFC3339))
+	return err
+}
+
+// offline names the partitions that are restored empty.
+func (c *commandLine) offline(r *restore.Result) error {
+	if len(r.Offline) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(c.Out, "%d partitions have no records, as no broker could read them at the time of the snapshot: %s\n",
+		len(r.Offline), strings.Join(r.Offline, ", "))
+	return err
+}
+
+func took(since time.Time) time.Duration { return time.Since(since).Round(time.Millisecond) }
+
+// progressEvery is how often a restore prints how far it is.
+const progressEvery = 10 * time.Second
+
+// showProgress prints how far a restore is, until the returned function is called.
+func showProgress(out io.Writer, done *restore.Progress, s *restore.Snapshot) (end func()) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		t := time.NewTicker(progressEvery)
+		defer t.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-t.C:
+				fmt.Fprintf(out, "%d of %d bytes, %d of %d partitions\n", done.Bytes.Load(), s.Bytes, done.Partitions.Load(), s.Partitions)
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-stopped
+	}
+}

@@ -1,0 +1,269 @@
+package chronikd
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/archive/format"
+	"github.com/chronik-io/chronik/internal/archive/upload"
+	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/daemon"
+	"github.com/chronik-io/chronik/internal/exit"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/objects"
+	"github.com/chronik-io/chronik/internal/objects/dirstore"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
+	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// archived is a log that is archived.
+type archived struct{ *storage.Log }
+
+// AbortedIn implements upload.Log.
+func (l archived) AbortedIn(offset int64, s *storage.Slice) ([]txnindex.Entry, error) {
+	return l.Log.AbortedIn(offset, s, math.MaxInt)
+}
+
+// archive makes a snapshot of the broker whose directories are in /data, and which is stopped.
+func archive(t *testing.T, mem vfs.FS) {
+	t.Helper()
+	ctx := context.Background()
+	must.OK(t, mem.MkdirAll("/backup"))
+	store, err := dirstore.Open(mem, "/backup")
+	must.OK(t, err)
+	c, err := raftstore.Read(mem, "/data/metadata")
+	must.OK(t, err)
+	img, err := metadata.Load(c.Keys, c.Revision)
+	must.OK(t, err)
+	m, err := storage.Open([]storage.Location{{Path: "/data/logs"}}, storage.Options{FS: mem, JournalFileSize: 1 << 20,
+		Config: func(string, storage.ID) storage.Config {
+			return storage.Config{Profile: durability.Profile{Name: "os", Ack: durability.Written, Sync: durability.SyncOS}}
+		}})
+	must.OK(t, err)
+	defer func() { must.OK(t, m.Close()) }()
+	cluster, err := metadata.ParseID(img.ClusterID())
+	must.OK(t, err)
+	x := &format.Index{Cluster: cluster, Number: c.Revision, Time: time.Now().UnixMilli(), Release: "test"}
+	for _, kv := range c.Keys {
+		x.Keys = append(x.Keys, format.Key{Key: kv.Key, Value: kv.Value, Revision: kv.ModRevision})
+	}
+	batch := upload.NewBatch(upload.Options{Store: store, Prefix: format.Prefix(cluster), ObjectBytes: 64 << 20, PackBytes: 64 << 20,
+		PieceBytes: 8 << 20, ManifestParts: 1000})
+	var all []*upload.Archived
+	for topic := range img.Topics() {
+		for i, p := range topic.Partitions.All() {
+			l := m.Get(storage.ID{Topic: topic.ID, Partition: i})
+			e := l.Ends()
+			target := &upload.Target{ID: format.ID{Topic: topic.ID, Partition: i}, Log: archived{l}, Start: e.LogStart, End: e.LogEnd}
+			a, err := batch.Add(ctx, target, &upload.Archived{}, false)
+			must.OK(t, err)
+			all = append(all, a)
+			x.Partitions = append(x.Partitions, format.Partition{ID: format.ID{Topic: topic.ID, Partition: i}, State: format.Kept,
+				Epoch: p.LeaderEpoch, Start: e.LogStart, End: e.LogEnd})
+		}
+	}
+	must.OK(t, batch.Close(ctx))
+	for i, a := range all {
+		a.Fill(&x.Partitions[i])
+	}
+	slices.SortFunc(x.Partitions, func(a, b format.Partition) int {
+		return cmp.Or(bytes.Compare(a.ID.Topic[:], b.ID.Topic[:]), cmp.Compare(a.ID.Partition, b.ID.Partition))
+	})
+	sealed, err := x.Encode()
+	must.OK(t, err)
+	n := format.Name{Kind: objects.Index, Number: x.Number, Nonce: objects.NewNonce()}
+	must.OK(t, objects.Write(ctx, store, format.Prefix(cluster)+n.String(), objects.Index, sealed))
+}
+
+// few are settings with few partitions of internal topics.
+var few = []string{"offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1", "group.initial.rebalance.delay.ms=0"}
+
+// restoreTo runs chronikd restore with a data directory.
+func restoreTo(t *testing.T, mem vfs.FS, dir string, args ...string) (code int, out string) {
+	t.Helper()
+	var b bytes.Buffer
+	args = append([]string{"restore", "file:///backup", "--data-dir", dir}, args...)
+	code = Main(t.Context(), Process{Args: args, Out: &b, Err: &b, FS: mem})
+	return code, b.String()
+}
+
+// patient returns a client that repeats what fails.
+func patient(t *testing.T, b *daemon.Broker, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(b.Addrs()...))...)
+	must.OK(t, err)
+	t.Cleanup(cl.Close)
+	return cl
+}
+
+// producerID returns a new producer id.
+func producerID(t *testing.T, cl *kgo.Client) int64 {
+	t.Helper()
+	r, err := kmsg.NewPtrInitProducerIDRequest().RequestWith(t.Context(), cl)
+	must.OK(t, err)
+	must.OK(t, kerr.ErrorForCode(r.ErrorCode))
+	return r.ProducerID
+}
+
+// A broker is restored from a snapshot while the original runs on: it has the records, the offsets
+// of groups without their members, and ends the transaction that was open. What clients may have
+// seen of the original is not used again.
+func TestARestoredBrokerIsAClusterOfItsOwn(t *testing.T) {
+	mem := vfs.Memory()
+	b := start(t, mem, few...)
+	must.OK(t, produce(t, b, "t"))
+	must.OK(t, produce(t, b, "t"))
+	member := patient(t, b, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t"), kgo.DisableAutoCommit(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	polled := member.PollRecords(t.Context(), 1)
+	must.OK(t, polled.Err())
+	must.OK(t, member.CommitRecords(t.Context(), polled.Records()...))
+	id, generation := member.GroupMetadata()
+	sender := patient(t, b, kgo.TransactionalID("tx"))
+	must.OK(t, sender.BeginTransaction())
+	must.OK(t, sender.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("open")}).FirstErr())
+	must.OK(t, b.Close())
+	archive(t, mem)
+
+	b = start(t, mem, few...)
+	original := clientOf(t, b)
+	must.OK(t, produce(t, b, "t"))
+	seen := producerID(t, original)
+
+	code, out := restoreTo(t, mem, "/twin", "--dry-run")
+	if code != 0 || !strings.Contains(out, "the snapshot is whole") {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	if _, err := mem.Stat("/twin"); err == nil {
+		t.Fatal("a dry run has written")
+	}
+	code, out = restoreTo(t, mem, "/twin")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	flags := here()
+	flags[config.KeyDataDir] = "/twin"
+	twin, err := tryStart(t, mem, few, flags)
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, twin.Close()) })
+	cl := clientOf(t, twin)
+	admin := kadm.NewClient(cl)
+	before, err := kadm.NewClient(original).Metadata(t.Context(), "t")
+	must.OK(t, err)
+	after, err := admin.Metadata(t.Context(), "t")
+	must.OK(t, err)
+	if after.Cluster == before.Cluster || !strings.Contains(out, after.Cluster) || after.Topics["t"].ID != before.Topics["t"].ID {
+		t.Errorf("cluster %s, restored from %s: %s", after.Cluster, before.Cluster, out)
+	}
+	if was, is := before.Topics["t"].Partitions[0].LeaderEpoch, after.Topics["t"].Partitions[0].LeaderEpoch; is < was+1<<20 {
+		t.Errorf("leader epoch %d after %d", is, was)
+	}
+	if next := producerID(t, cl); next < seen+1<<40 {
+		t.Errorf("producer id %d after %d", next, seen)
+	}
+	offsets, err := admin.FetchOffsets(t.Context(), "g")
+	must.OK(t, err)
+	groups, err := admin.DescribeGroups(t.Context(), "g")
+	must.OK(t, err)
+	if o, ok := offsets.Lookup("t", 0); !ok || o.At != 1 || groups["g"].State != "Empty" {
+		t.Errorf("group %+v, %+v", groups["g"], offsets)
+	}
+	beat := kmsg.NewPtrHeartbeatRequest()
+	beat.Group, beat.MemberID, beat.Generation = "g", id, generation
+	if r, err := beat.RequestWith(t.Context(), cl); err != nil || r.ErrorCode != kerr.UnknownMemberID.Code {
+		t.Errorf("the former member: %+v, %v", r, err)
+	}
+	again := patient(t, twin, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t"), kgo.DisableAutoCommit())
+	must.OK(t, again.PollRecords(t.Context(), 1).Err())
+	if _, now := again.GroupMetadata(); now < generation+1<<16 {
+		t.Errorf("generation %d after %d", now, generation)
+	}
+	checkTransaction(t, twin)
+	must.OK(t, produce(t, twin, "t"))
+	if code, out := restoreTo(t, mem, "/twin"); code != exit.Data {
+		t.Errorf("a running broker's directory: exit code %d: %s", code, out)
+	}
+}
+
+// checkTransaction checks that the transaction of the snapshot is aborted, and that its id can be
+// used again.
+func checkTransaction(t *testing.T, b *daemon.Broker) {
+	t.Helper()
+	admin := kadm.NewClient(clientOf(t, b))
+	for {
+		stable, err := admin.ListCommittedOffsets(t.Context(), "t")
+		must.OK(t, err)
+		ends, err := admin.ListEndOffsets(t.Context(), "t")
+		must.OK(t, err)
+		s, _ := stable.Lookup("t", 0)
+		e, _ := ends.Lookup("t", 0)
+		if s.Offset == e.Offset && e.Offset == 4 { // two records, that of the transaction, and its marker
+			break
+		}
+		if t.Context().Err() != nil {
+			t.Fatal("the transaction stays open")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	sender := patient(t, b, kgo.TransactionalID("tx"))
+	must.OK(t, sender.BeginTransaction())
+	must.OK(t, sender.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("next")}).FirstErr())
+	must.OK(t, sender.EndTransaction(t.Context(), kgo.TryCommit))
+	reader := patient(t, b, kgo.ConsumeTopics("t"), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	var values []string
+	for !slices.Contains(values, "next") {
+		f := reader.PollFetches(t.Context())
+		must.OK(t, f.Err())
+		f.EachRecord(func(r *kgo.Record) { values = append(values, string(r.Value)) })
+	}
+	if !slices.Equal(values, []string{"v", "v", "next"}) {
+		t.Errorf("a reader of committed records gets %q", values)
+	}
+}
+
+func TestErrorsOfRestore(t *testing.T) {
+	mem := vfs.Memory()
+	must.OK(t, errors.Join(mem.MkdirAll("/empty"), mem.MkdirAll("/backup")))
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"restore", exit.Usage, "file:///backup"},
+		{"restore a b", exit.Usage, "needs the URL"},
+		{"restore /backup", exit.Usage, "write s3://BUCKET"},
+		{"restore s4://x", exit.Usage, "write s3://BUCKET"},
+		{"restore file:///missing", exit.Data, "mount its file system"},
+		{"restore file:///empty", exit.Usage, "no snapshots"},
+		{"restore file:///empty --cluster x", exit.Usage, "cluster \"x\""},
+		{"restore file:///empty --at yesterday", exit.Usage, "--at yesterday"},
+		{"restore file:///empty --snapshot 3 --at 2026-01-01T00:00:00Z", exit.Usage, "exclude each other"},
+		{"restore file:///empty --snapshot -3", exit.Usage, "positive"},
+	} {
+		var out bytes.Buffer
+		code := Main(t.Context(), Process{Args: append(strings.Fields(c.args), "--data-dir", "/data"), Out: &out, Err: &out, FS: mem})
+		if code != c.code || !strings.Contains(out.String(), c.want) || strings.Count(out.String(), "\n") != 1 {
+			t.Errorf("%s: exit code %d: %s", c.args, code, out.String())
+		}
+	}
+	if _, err := mem.Stat("/data"); err == nil {
+		t.Error("a refused restore has written")
+	}
+}
