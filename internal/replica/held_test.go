@@ -25,11 +25,17 @@ func TestWhatWasReadIsTheCuts(t *testing.T) {
 		then  func(t testing.TB, p *Partition)
 		valid bool
 	}{
-		"it leads":                        {func(testing.TB, *Partition) {}, true},
-		"it leads in another epoch":       {func(_ testing.TB, p *Partition) { lead(p, 8, pair, pair) }, false},
-		"another one leads":               {func(_ testing.TB, p *Partition) { follow(p, 2, 8, pair, pair) }, false},
-		"another one confirms the cut":    {func(t testing.TB, p *Partition) { follow(p, 2, 8, pair, pair); must(t, p.LeaderHigh(8, 4)) }, true},
-		"another one confirms some of it": {func(t testing.TB, p *Partition) { follow(p, 2, 8, pair, pair); must(t, p.LeaderHigh(8, 3)) }, false},
+		"it leads":                  {func(testing.TB, *Partition) {}, true},
+		"it leads in another epoch": {func(_ testing.TB, p *Partition) { lead(p, 8, pair, pair) }, false},
+		"another one leads":         {func(_ testing.TB, p *Partition) { follow(p, 2, 8, pair, pair) }, false},
+		"another one confirms the cut": {func(t testing.TB, p *Partition) {
+			follow(p, 2, 8, pair, pair)
+			must(t, p.LeaderHigh(8, 4))
+		}, true},
+		"another one confirms some of it": {func(t testing.TB, p *Partition) {
+			follow(p, 2, 8, pair, pair)
+			must(t, p.LeaderHigh(8, 3))
+		}, false},
 		"another one has less, and then other records": {func(t testing.TB, p *Partition) {
 			follow(p, 2, 8, pair, pair)
 			truncate(t, p, 0)

@@ -172,4 +172,3 @@ func (l *Log) SizeOf(from, end int64) int64 {
 	}
 	return int64(float64(size) * min(1, float64(end-from)/float64(e.LogEnd-e.LogStart)))
 }
-
