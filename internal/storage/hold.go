@@ -99,7 +99,7 @@ func (l *Log) awaitHolds() error {
 	for {
 		l.flushMu.Lock()
 		l.mu.Lock()
-		if l.heldFromLocked() == math.MaxInt64 {
+		if l.heldFromLocked() == math.MaxInt64 || l.unusableLocked() != nil { // it may be about to be deleted
 			return nil
 		}
 		l.mu.Unlock()
