@@ -66,10 +66,10 @@ func (m *Manifest) All(ctx context.Context, s objects.Store, prefix string) ([]P
 // Read reads the manifest of the partition id that o names.
 func (o *Older) Read(ctx context.Context, s objects.Store, prefix string, id ID) (*Manifest, error) {
 	m, err := ReadManifest(ctx, s, prefix, id, o.Nonce)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = m.is(o)
 	}
-	return m, m.is(o)
+	return m, err
 }
 
 // is returns an error unless m has what o says: all parts of its range, in no other manifest.
