@@ -93,7 +93,7 @@ func TestLogsAreHeldForATime(t *testing.T) {
 		time.Sleep(holdTime - 1)
 		second, err := m.Take(again[1])
 		must(t, err)
-		time.Sleep(2)
+		time.Sleep(2 * time.Nanosecond)
 		synctest.Wait()
 		if _, err := m.Take(again[0]); !errors.Is(err, ErrVoid) {
 			t.Errorf("after the time: %v", err)
