@@ -87,7 +87,7 @@ type Cluster struct {
 	reporter  atomic.Pointer[reporter]                            // since Register
 	streams   atomic.Pointer[func(*link.Conn)]                    // since Streams.Serve
 	subjects  [subjectsEnd - Transactions]atomic.Pointer[Handler] // since Serve
-	snapshots atomic.Pointer[SnapshotService]                           // since ServeSnapshots
+	snapshots atomic.Pointer[SnapshotService]                     // since ServeSnapshots
 	watched   atomic.Pointer[Watched]
 	others    others
 

@@ -57,10 +57,10 @@ type freezing struct {
 }
 
 // Freeze freezes all partitions and returns the cuts of those that this broker leads, in the order
-// of their ids. Take reads their logs as they are cut. ok is false if id is not above that of an earlier freeze; then nothing happens. The
-// freeze ends with Thaw, with another Freeze, and after MaxFreeze. The caller must have applied the
-// metadata up to the revision that the freeze names. Freeze takes the lock of each partition, and
-// waits for no disk.
+// of their ids. Take reads their logs as they are cut. ok is false if id is not above that of an
+// earlier freeze; then nothing happens. The freeze ends with Thaw, with another Freeze, and after
+// MaxFreeze. The caller must have applied the metadata up to the revision that the freeze names.
+// Freeze takes the lock of each partition, and waits for no disk.
 func (m *Manager) Freeze(id FreezeID) (cuts []Cut, ok bool) {
 	f := &m.env.freezing
 	f.mu.Lock()

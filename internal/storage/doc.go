@@ -54,6 +54,7 @@
 //	move                moves a log to another directory
 //	truncate            truncates a log, with the state of its producers
 //	retention           removes data at the start of a log, on request or by policy
+//	hold                keeps what a log has for a reader: compaction and removals wait
 //	compact             one pass over the keys of a log, and the swap of the segments it wrote
 //	scarce              what wakes flushes, sweeps and repairs, and when a directory is blocked
 //	repair              a failed segment, quarantined frames, a failed journal

@@ -99,7 +99,7 @@ func (l *Log) awaitHolds() error {
 	for {
 		l.flushMu.Lock()
 		l.mu.Lock()
-		if l.heldFromLocked() == math.MaxInt64 {
+		if l.heldFromLocked() == math.MaxInt64 || l.unusableLocked() != nil { // it may be about to be deleted
 			return nil
 		}
 		l.mu.Unlock()
@@ -172,4 +172,3 @@ func (l *Log) SizeOf(from, end int64) int64 {
 	}
 	return int64(float64(size) * min(1, float64(end-from)/float64(e.LogEnd-e.LogStart)))
 }
-

@@ -87,7 +87,8 @@ func heldLog(t testing.TB, change ...func(*Options)) (*Dir, *Log, *Hold) {
 	l.Configure(cfg)
 	put(t, l, 20, 1000)
 	must(t, l.flushAll())
-	return d, l, l.Hold()
+	h := l.Hold()
+	return d, l, h
 }
 
 // The log start moves, and a hold reads below it until it is released.

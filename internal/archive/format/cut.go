@@ -14,7 +14,8 @@ var errCut = errors.New("the part is cut")
 
 // Cut returns the beginning of a part, up to the first batch that keep refuses; keep gets only the
 // headers. ok is false if nothing is left. Cut reads the whole run and verifies it.
-func (p *Part) Cut(ctx context.Context, s objects.Store, prefix string, id ID, keep func(record.Batch) bool) (cut Part, ok bool, err error) {
+func (p *Part) Cut(ctx context.Context, s objects.Store, prefix string, id ID, keep func(record.Batch) bool) (cut Part, ok bool,
+	err error) {
 	cut = *p
 	cut.End, cut.To = p.Base, p.From
 	last, ended := record.Batch(nil), false
@@ -65,17 +66,17 @@ func (m *Manifest) All(ctx context.Context, s objects.Store, prefix string) ([]P
 // Read reads the manifest of the partition id that o names.
 func (o *Older) Read(ctx context.Context, s objects.Store, prefix string, id ID) (*Manifest, error) {
 	m, err := ReadManifest(ctx, s, prefix, id, o.Nonce)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = m.is(o)
 	}
-	return m, m.is(o)
+	return m, err
 }
 
 // is returns an error unless m has what o says: all parts of its range, in no other manifest.
 func (m *Manifest) is(o *Older) error {
 	if m.Base != o.Base || m.End != o.End || len(m.Older) > 0 {
-		return fmt.Errorf("%w: the older parts [%d, %d) of %x-%d are in a manifest of [%d, %d)", ErrContradiction, o.Base, o.End, m.ID.Topic,
-			m.ID.Partition, m.Base, m.End)
+		return fmt.Errorf("%w: the older parts [%d, %d) of %x-%d are in a manifest of [%d, %d)", ErrContradiction, o.Base, o.End,
+			m.ID.Topic, m.ID.Partition, m.Base, m.End)
 	}
 	return nil
 }

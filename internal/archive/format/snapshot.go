@@ -55,26 +55,19 @@ func ReadSnapshot(ctx context.Context, s objects.Store, prefix string, cluster [
 	}
 }
 
-// maxNested bounds how many manifests lead from an index to a part.
-const maxNested = 4
-
-// EachManifest calls each with a manifest of the partition id, after the older ones that it names.
+// EachManifest calls each with a manifest of the partition id, after those with its older parts.
 func EachManifest(ctx context.Context, s objects.Store, prefix string, id ID, nonce objects.Nonce,
-	each func(objects.Nonce, *Manifest) error) error {
-	return eachManifest(ctx, s, prefix, id, nonce, maxNested, each)
-}
-
-func eachManifest(ctx context.Context, s objects.Store, prefix string, id ID, nonce objects.Nonce, nested int,
 	each func(objects.Nonce, *Manifest) error) error {
 	m, err := ReadManifest(ctx, s, prefix, id, nonce)
 	if err != nil {
 		return err
 	}
-	if nested == 0 {
-		return fmt.Errorf("%w: manifest %v is below %d others", ErrContradiction, nonce, maxNested)
-	}
-	for _, o := range m.Older {
-		if err := eachManifest(ctx, s, prefix, id, o.Nonce, nested-1, each); err != nil {
+	for i := range m.Older {
+		older, err := m.Older[i].Read(ctx, s, prefix, id)
+		if err == nil {
+			err = each(m.Older[i].Nonce, older)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -84,7 +84,8 @@ func (b *Batch) load(ctx context.Context, id format.ID, a *Archived) error {
 	}
 	m, err := format.ReadManifest(ctx, b.opt.Store, b.opt.Prefix, id, a.at)
 	if err == nil && m.End != a.end {
-		err = fmt.Errorf("%w: the manifest of %x-%d ends at %d and not at %d", format.ErrContradiction, id.Topic, id.Partition, m.End, a.end)
+		err = fmt.Errorf("%w: the manifest of %x-%d ends at %d and not at %d", format.ErrContradiction, id.Topic, id.Partition, m.End,
+			a.end)
 	}
 	if err == nil {
 		a.manifest = m

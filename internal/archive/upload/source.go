@@ -36,7 +36,7 @@ type source struct {
 	log       Log
 	base, end int64 // offsets: base is the first batch's
 	size      int64
-	sum       uint32 // CRC-32C of the bytes
+	sum       uint32   // CRC-32C of the bytes
 	reads     []readAt // in order
 	epochs    []epochs.Entry
 	aborted   []txnindex.Entry // whose markers are in the range

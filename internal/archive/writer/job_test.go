@@ -64,7 +64,8 @@ func TestWalks(t *testing.T) {
 			for range rapid.IntRange(0, 4).Draw(r, "before") {
 				step()
 			}
-			fault := faultstore.Rule{Ops: faultstore.Put, From: rapid.IntRange(1, 12).Draw(r, "call"), Count: 1, Err: faultstore.ErrInjected}
+			fault := faultstore.Rule{Ops: faultstore.Put, From: rapid.IntRange(1, 12).Draw(r, "call"), Count: 1,
+				Err: faultstore.ErrInjected}
 			if rapid.Bool().Draw(r, "lost") {
 				fault.Err, fault.Lost = nil, faultstore.ErrInjected
 			}
@@ -131,7 +132,9 @@ func successor(t *testing.T, rules breakrules.Removed[Rule]) error {
 	return fmt.Errorf("it is not void: %w", err)
 }
 
-func TestALogThatIsNotTheCutsIsVoid(t *testing.T) { must.OK(t, successor(t, breakrules.Removed[Rule]{})) }
+func TestALogThatIsNotTheCutsIsVoid(t *testing.T) {
+	must.OK(t, successor(t, breakrules.Removed[Rule]{}))
+}
 
 // undone takes a snapshot of a log, and another one after an election that has undone records. An
 // archived beginning counts only as far as the log has it.

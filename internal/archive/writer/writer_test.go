@@ -43,12 +43,12 @@ type partition struct {
 	epoch int32
 	leads bool
 
-	number  int
-	bytes   []byte // of all batches, as they were appended
-	bases   []int64
-	at      []int // position of each batch in bytes
-	keys    []string
-	values  []string // "": a tombstone
+	number int
+	bytes  []byte // of all batches, as they were appended
+	bases  []int64
+	at     []int // position of each batch in bytes
+	keys   []string
+	values []string // "": a tombstone
 }
 
 // The methods of storage.Observer.

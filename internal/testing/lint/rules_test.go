@@ -37,7 +37,7 @@ var ruleFiles = []string{
 	"replica/stream/broken.go", "metadata/broken.go",
 	"metadata/raftstore/broken.go", "coordinator/txn/broken.go", "coordinator/group/broken.go",
 	"storage/broken.go", "storage/journal/broken.go", "sharegroup/window/broken.go", "shareleader/broken.go",
-	"coordinator/sharestate/broken.go",
+	"coordinator/sharestate/broken.go", "archive/upload/broken.go", "archive/writer/broken.go",
 }
 
 // removable is a rule that tests remove.
