@@ -42,8 +42,8 @@ const (
 	inspectInflated = 64 << 20
 )
 
-// operatorAsk returns what an operator asks for with a tagged field of a request, nil if no operator
-// has sent it.
+// operatorAsk returns what an operator asks for with a tagged field of a request, nil if no
+// operator has sent it.
 func operatorAsk(tags *kmsg.Tags, field uint32) (body []byte) {
 	tags.Each(func(tag uint32, p []byte) {
 		if tag == field {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/archive/place"
+	"github.com/chronik-io/chronik/internal/archive/access"
 	"github.com/chronik-io/chronik/internal/archive/restore"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
@@ -75,7 +75,7 @@ func (c *commandLine) restore(ctx context.Context, at string, r restoring) error
 	}
 	from := conf.Archive
 	from.URL = at
-	store, err := place.Open(c.fileSystem(), &from)
+	store, err := access.Open(c.fileSystem(), &from)
 	if err != nil {
 		return exit.With(exit.Data, err)
 	}

@@ -46,7 +46,8 @@ type Operator struct {
 	snapshots func() SnapshotService
 }
 
-// SnapshotService is what takes snapshots of the cluster on the metadata leader: a *snapshots.Service.
+// SnapshotService is what takes snapshots of the cluster on the metadata leader: a
+// *snapshots.Service.
 type SnapshotService interface {
 	State() (view.Snapshots, error)
 	Ask(q view.SnapshotAsk) (id int64, err error)

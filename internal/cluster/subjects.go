@@ -35,8 +35,8 @@ type Handler func(ctx context.Context, from int32, body []byte) ([]byte, error)
 // refused, and the others try again.
 func (c *Cluster) Serve(s Subject, handle Handler) { c.subjects[s-Transactions].Store(&handle) }
 
-// Ask returns what sends a request about a subject to another broker, and waits for the answer until
-// ctx ends. The request is not handled any longer after that.
+// Ask returns what sends a request about a subject to another broker, and waits for the answer
+// until ctx ends. The request is not handled any longer after that.
 func (c *Cluster) Ask(s Subject) func(ctx context.Context, img *metadata.Image, broker int32, body []byte) ([]byte, error) {
 	return func(ctx context.Context, img *metadata.Image, broker int32, body []byte) ([]byte, error) {
 		to, ok := img.Broker(broker)

@@ -110,7 +110,8 @@ func ParseArchiveURL(text string) (at ArchiveURL, err error) {
 
 func archiveEndpoint(d *Def, v value) error {
 	u, err := url.Parse(v.s)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.User != nil || u.RawQuery != "" {
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.User != nil ||
+		u.RawQuery != "" {
 		return d.invalid(v.s, "write https://HOST:PORT without a path")
 	}
 	return nil

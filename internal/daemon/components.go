@@ -9,12 +9,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/archive/snapshots"
 	"github.com/chronik-io/chronik/internal/broker"
 	"github.com/chronik-io/chronik/internal/cluster"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/daemon/archiving"
 	"github.com/chronik-io/chronik/internal/daemon/coordinators"
 	"github.com/chronik-io/chronik/internal/datadir"
 	"github.com/chronik-io/chronik/internal/exit"
@@ -63,9 +63,6 @@ type components struct {
 	cluster  *observe.Cluster
 	logs     *observe.Logs
 	fenced   bool // no partition is led in a leader epoch of an unclean stop (I9)
-
-	// openArchive
-	snapshots *snapshots.Service
 }
 
 // open starts the components from the disk upwards: metadata, logs, partitions, handlers and, last,
@@ -317,6 +314,14 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	unwatch := watch(r.applier.Done(), func() { b.fail(fmt.Errorf("metadata: %w", r.applier.Err())) })
 	b.stack.push("applier watch", func(context.Context) error { unwatch(); return nil })
 	return nil
+}
+
+// openArchive starts what takes snapshots of the cluster.
+func (b *Broker) openArchive(_ context.Context, r *components) error {
+	return archiving.Open(archiving.Options{
+		FS: b.fs, Conf: &r.conf.Archive, Node: r.conf.NodeID, Version: b.version, Member: r.member.Cluster, Applier: r.applier,
+		Controller: r.control, Replicas: r.replicas, Registry: b.reg, Health: b.health, Push: b.stack.push, Log: b.log.Named("snapshots"),
+	})
 }
 
 // openServer prepares to accept connections. links is nil without other brokers.

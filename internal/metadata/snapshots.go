@@ -17,8 +17,8 @@ type Snapshot struct {
 	// Changes is how many indexes with changes it needs in addition to a complete one; 0: its index
 	// is complete.
 	Changes int `json:"changes,omitempty"`
-	// Time is when it was taken, and Ended when it was complete, in ms since 1970 by the clock of the
-	// controller. Times of later snapshots are never smaller.
+	// Time is when it was taken, and Ended when it was complete, in ms since 1970 by the clock of
+	// the controller. Times of later snapshots are never smaller.
 	Time  int64 `json:"time"`
 	Ended int64 `json:"ended"`
 	// Partitions is how many it has, and Offline how many of them could not be read.
@@ -77,7 +77,7 @@ func DecodeSnapshot(kv KV) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	s := w.Snapshot
-	if s.Changes < 0 || s.Time < 0 || s.Ended < 0 || s.Offline < 0 || s.Partitions < s.Offline || s.Bytes < 0 || s.Uploaded < 0 || s.Verified < 0 {
+	if min(int64(s.Changes), s.Time, s.Ended, int64(s.Offline), s.Bytes, s.Uploaded, s.Verified) < 0 || s.Partitions < s.Offline {
 		return Snapshot{}, invalid(kv, "a number is negative, or more partitions are offline than there are")
 	}
 	s.Number, s.Revision = k.Number, kv.ModRevision

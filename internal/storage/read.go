@@ -273,8 +273,8 @@ func (l *Log) readTailLocked(offset, limit int64, max int, atLeastOne bool) Slic
 		}
 		n := trim(p, limit, max-s.Size, atLeastOne && s.Size == 0)
 		if n == 0 {
-			// The batch may also begin at the limit, behind a hole with the offset: then more room does
-			// not help.
+			// The batch may also begin at the limit, behind a hole with the offset: then more room
+			// does not help.
 			if b, _, err := record.Next(p); s.Size == 0 && err == nil && b.BaseOffset() < limit {
 				s.Larger = len(b)
 			}

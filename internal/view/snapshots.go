@@ -1,9 +1,9 @@
 package view
 
 // SnapshotTag is the number of the tagged field (KIP-482) with which an operator asks for snapshots
-// of the cluster: chronik's own, ignored by other clients and brokers. In an UpdateFeatures it has a
-// SnapshotAsk, and the answer a SnapshotAnswer; in a DescribeQuorum it is empty, and the answer has
-// a SnapshotList. All are JSON.
+// of the cluster: chronik's own, ignored by other clients and brokers. In an UpdateFeatures it has
+// a SnapshotAsk, and the answer a SnapshotAnswer. In a DescribeQuorum it is empty, and the answer
+// has a SnapshotList. All are JSON.
 const SnapshotTag uint32 = 20481
 
 // The actions of a SnapshotAsk.

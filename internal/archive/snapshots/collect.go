@@ -16,8 +16,8 @@ import (
 	"github.com/chronik-io/chronik/internal/objects"
 )
 
-// collect deletes the objects that no snapshot needs. First it lists all objects. Then it writes the
-// collection: a snapshot whose author has read an earlier one is not named any longer. So what is
+// collect deletes the objects that no snapshot needs. First it lists all objects. Then it writes
+// the collection: a snapshot whose author has read an earlier one is not named any longer. So what is
 // listed, and no snapshot of that revision names, is never named again, and may be deleted at any
 // later time. If an index cannot be read, nothing is deleted.
 func (s *Service) collect(ctx context.Context, term uint64) error {
@@ -70,7 +70,8 @@ func (s *Service) collect(ctx context.Context, term uint64) error {
 
 // namedBy returns the nonces of all objects that snapshots need, and perhaps of some that only
 // indexes before them needed.
-func namedBy(ctx context.Context, store objects.Store, prefix string, cluster [16]byte, snapshots []metadata.KV) (map[objects.Nonce]bool, error) {
+func namedBy(ctx context.Context, store objects.Store, prefix string, cluster [16]byte, snapshots []metadata.KV) (
+	map[objects.Nonce]bool, error) {
 	named := map[objects.Nonce]bool{}
 	for _, kv := range snapshots {
 		x, err := metadata.DecodeSnapshot(kv)

@@ -15,8 +15,8 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// Broker is a broker whose logs are in a snapshot, perhaps this one.
-type Broker interface {
+// Peer is a broker whose logs are in a snapshot, perhaps this one.
+type Peer interface {
 	cut.Participant
 	// Begin begins the uploads of a job, and returns at once.
 	Begin(ctx context.Context, job writer.Job) error
@@ -60,8 +60,8 @@ type Desk struct{ opt DeskOptions }
 // NewDesk returns a desk.
 func NewDesk(o DeskOptions) *Desk { return &Desk{o} }
 
-// Broker returns a broker of the cluster.
-func (d *Desk) Broker(id int32) Broker {
+// Peer returns a broker of the cluster.
+func (d *Desk) Peer(id int32) Peer {
 	if id == d.opt.Self {
 		return local{d}
 	}
@@ -156,7 +156,7 @@ func (b local) Frozen(_ context.Context, id replica.FreezeID) (bool, error) {
 // Thaw implements cut.Participant.
 func (b local) Thaw(id replica.FreezeID) { b.d.opt.Replicas.Thaw(id) }
 
-// Begin implements Broker.
+// Begin implements Peer.
 func (b local) Begin(_ context.Context, job writer.Job) error {
 	u, err := b.d.opt.Uploads()
 	if err == nil {
@@ -165,7 +165,7 @@ func (b local) Begin(_ context.Context, job writer.Job) error {
 	return err
 }
 
-// Progress implements Broker.
+// Progress implements Peer.
 func (b local) Progress(_ context.Context, number int64, from int) (writer.Progress, error) {
 	u, err := b.d.opt.Uploads()
 	if err != nil {
@@ -174,7 +174,7 @@ func (b local) Progress(_ context.Context, number int64, from int) (writer.Progr
 	return u.Progress(number, from)
 }
 
-// Cancel implements Broker.
+// Cancel implements Peer.
 func (b local) Cancel(number int64) {
 	if u, err := b.d.opt.Uploads(); err == nil {
 		u.Cancel(number)
@@ -206,7 +206,7 @@ func (b remote) ask(ctx context.Context, q *request) (*answer, error) {
 	return a, nil
 }
 
-func (b remote) tell(q *request) {
+func (b remote) notify(q *request) {
 	go func() {
 		label.Goroutine("snapshot", "")
 		ctx, cancel := context.WithTimeout(context.Background(), unawaited)
@@ -231,15 +231,15 @@ func (b remote) Frozen(ctx context.Context, id replica.FreezeID) (bool, error) {
 }
 
 // Thaw implements cut.Participant.
-func (b remote) Thaw(id replica.FreezeID) { b.tell(&request{Op: opThaw, ID: id}) }
+func (b remote) Thaw(id replica.FreezeID) { b.notify(&request{Op: opThaw, ID: id}) }
 
-// Begin implements Broker.
+// Begin implements Peer.
 func (b remote) Begin(ctx context.Context, job writer.Job) error {
 	_, err := b.ask(ctx, &request{Op: opBegin, Number: job.Number, Base: job.Base, Cuts: job.Cuts})
 	return err
 }
 
-// Progress implements Broker.
+// Progress implements Peer.
 func (b remote) Progress(ctx context.Context, number int64, from int) (p writer.Progress, err error) {
 	a, err := b.ask(ctx, &request{Op: opProgress, Number: number, From: from})
 	if err != nil {
@@ -255,5 +255,5 @@ func (b remote) Progress(ctx context.Context, number int64, from int) (p writer.
 	return p, nil
 }
 
-// Cancel implements Broker.
-func (b remote) Cancel(number int64) { b.tell(&request{Op: opCancel, Number: number}) }
+// Cancel implements Peer.
+func (b remote) Cancel(number int64) { b.notify(&request{Op: opCancel, Number: number}) }

@@ -2,8 +2,8 @@
 // removes old ones, collects the objects that none of them needs, and verifies the newest.
 //
 // The Service runs on every broker and works on the one that leads the metadata. It takes a cut
-// (package cut), lets every broker upload its logs (package writer, through a Desk), puts the index,
-// and then names it in the metadata. Whatever fails before that leaves no snapshot, only objects
+// (package cut), lets every broker upload its logs (package writer, through a Desk), puts the
+// index, and then names it in the metadata. Whatever fails before that leaves no snapshot, only objects
 // that a later collection deletes (docs/snapshots-design.md). The package knows neither logs nor
 // connections.
 package snapshots

@@ -43,8 +43,8 @@ type Options struct {
 	Leads func() (term uint64, moved <-chan struct{})
 	// Raise raises the cluster to a feature level, if all brokers support it.
 	Raise func(ctx context.Context, level int32) error
-	// Broker returns a broker of the cluster.
-	Broker  func(id int32) Broker
+	// Peer returns a broker of the cluster.
+	Peer    func(id int32) Peer
 	Release string
 	Now     func() time.Time
 	Log     *zap.Logger

@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// cutAttempts is how often a cut is taken before a snapshot has failed: elections make one void.
+	// cutAttempts is how often a cut is taken before a snapshot has failed: elections make it void.
 	cutAttempts = 5
-	// cutPause is the pause between them. A freeze delays acknowledgements, so it is longer than one.
+	// cutPause is the pause between them. A freeze delays acknowledgements; this is longer.
 	cutPause = 2 * time.Second
 	// progressEvery is how often brokers are asked for the progress of their uploads, progressFirst
 	// the first pause. One that does not answer for silence has failed.
@@ -98,7 +98,8 @@ type taking struct {
 	uploaded int64
 }
 
-// former reads the index of the newest snapshot. If it cannot be read, everything is uploaded again.
+// former reads the index of the newest snapshot. If it cannot be read, everything is uploaded
+// again.
 func (x *taking) former(img *metadata.Image) {
 	list := img.Snapshots()
 	if len(list) == 0 {
@@ -131,7 +132,7 @@ func (x *taking) time(img *metadata.Image) int64 {
 func (x *taking) cut(img *metadata.Image) (at *cut.Cluster, err error) {
 	for attempt := 1; ; attempt++ {
 		id := replica.FreezeID{Controller: int64(x.term), Attempt: x.s.attempt.Add(1)}
-		at, err = cut.Take(x.ctx, id, img, func(id int32) cut.Participant { return x.s.opt.Broker(id) }, x.mark)
+		at, err = cut.Take(x.ctx, id, img, func(id int32) cut.Participant { return x.s.opt.Peer(id) }, x.mark)
 		if err == nil || !errors.Is(err, cut.ErrVoid) || attempt == cutAttempts || pause.Sleep(x.ctx, pause.Spread(cutPause)) != nil {
 			return at, err
 		}
@@ -262,7 +263,7 @@ func (x *taking) offline(l *cut.Log) format.Partition {
 
 // wait begins the job of a broker and waits for its end.
 func (x *taking) wait(ctx context.Context, id int32, job *writer.Job) (list []format.Partition, bytes int64, err error) {
-	b := x.s.opt.Broker(id)
+	b := x.s.opt.Peer(id)
 	if err := b.Begin(ctx, *job); err != nil {
 		return nil, 0, err
 	}

@@ -40,23 +40,25 @@ func checkSnapshots(f *Facts, n *notes) {
 	late := max(missedSnapshots*interval, missedLeast)
 	switch {
 	case x == nil && s.Failures > 0:
-		add(health.Bad, "there is no snapshot, and none can be taken: "+s.LastError, "mend what the reason says; the broker tries again by itself")
+		add(health.Bad, "there is no snapshot, and none can be taken: "+s.LastError, "mend what the reason says; the broker tries again")
 	case x != nil && interval > 0 && f.Now.Sub(time.UnixMilli(x.TimeMs)) >= late:
 		problem := fmt.Sprintf("the newest snapshot is of %s, and one is to be taken every %v", at(x.TimeMs), interval)
 		if s.Failures > 0 {
 			problem += "; the last attempt failed: " + s.LastError
 		}
-		add(health.Bad, problem, "mend what the reason says; without one, "+list+" shows what is being uploaded, which may be too slow for the interval")
+		add(health.Bad, problem, "mend what the reason says; without one, "+list+" shows what is uploaded, which may be too slow for the "+
+			"interval")
 	case s.Failures > 0:
-		add(health.Note, "the last attempt to take a snapshot failed: "+s.LastError, "the broker tries again by itself")
+		add(health.Note, "the last attempt to take a snapshot failed: "+s.LastError, "the broker tries again")
 	}
 	if x == nil {
 		return
 	}
 	n.see(fmt.Sprintf("snapshot %d of %s", x.Number, at(x.TimeMs)))
 	if x.Damage != "" {
-		add(health.Bad, fmt.Sprintf("snapshot %d cannot be restored, as its verification at %s found: %s", x.Number, at(x.VerifiedMs), x.Damage),
-			"take another one ("+health.Command("chronikctl", "snapshot", "create")+"), verify it, and find out what changes objects in the store")
+		add(health.Bad, fmt.Sprintf("snapshot %d cannot be restored, as its verification at %s found: %s", x.Number, at(x.VerifiedMs),
+			x.Damage), "take another one ("+health.Command("chronikctl", "snapshot", "create")+"), verify it, and find out what changes "+
+			"objects in the store")
 	}
 	if x.Offline > 0 {
 		add(health.Warn, fmt.Sprintf("snapshot %d lacks %d partitions that no broker could read", x.Number, x.Offline),

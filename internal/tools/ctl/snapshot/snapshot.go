@@ -1,7 +1,8 @@
 // Package snapshot implements chronikctl snapshot: create, list, describe, verify and delete.
 //
 // It needs chronik's tagged fields (view.SnapshotTag) of two requests of Kafka's protocol. Any
-// broker takes them. The broker that leads the metadata does the work, and the commands wait for it.
+// broker takes them. The broker that leads the metadata does the work, and the commands wait for
+// it.
 package snapshot
 
 import (
@@ -28,7 +29,8 @@ import (
 
 // New returns the command snapshot.
 func New(a *app.App) *cobra.Command {
-	c := app.Parent("snapshot", "Take, list, verify and delete snapshots of the cluster", create(a), list(a), describe(a), verify(a), remove(a))
+	c := app.Parent("snapshot", "Take, list, verify and delete snapshots of the cluster",
+		create(a), list(a), describe(a), verify(a), remove(a))
 	c.Aliases = []string{"snapshots"}
 	cli.Instead(c, map[string]string{
 		"restore": "chronikd restore URL --config FILE restores a snapshot into empty directories",
@@ -187,8 +189,8 @@ func list(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t := &output.Table{Empty: "no snapshots", Columns: []string{"NUMBER#", "TIME", "TOOK#", "PARTITIONS#", "OFFLINE#", "SIZE#", "UPLOADED#",
-				"VERIFIED", "STATE"}}
+			t := &output.Table{Empty: "no snapshots", Columns: []string{"NUMBER#", "TIME", "TOOK#", "PARTITIONS#", "OFFLINE#", "SIZE#",
+				"UPLOADED#", "VERIFIED", "STATE"}}
 			for i := range x.Snapshots {
 				s := &x.Snapshots[i]
 				state := "good"
@@ -197,7 +199,8 @@ func list(a *app.App) *cobra.Command {
 				} else if s.Offline > 0 {
 					state = "incomplete"
 				}
-				t.Add(s.Number, at(s.TimeMs), took(s), s.Partitions, s.Offline, text.Bytes(s.Bytes), text.Bytes(s.UploadedBytes), at(s.VerifiedMs), state)
+				t.Add(s.Number, at(s.TimeMs), took(s), s.Partitions, s.Offline, text.Bytes(s.Bytes), text.Bytes(s.UploadedBytes),
+					at(s.VerifiedMs), state)
 			}
 			if err := a.Print(x, t); err != nil {
 				return err
@@ -220,8 +223,8 @@ func note(a *app.App, x *view.SnapshotList) {
 		a.Note("no snapshots are taken: archive.url is not set")
 	default:
 		if s.Running != nil {
-			a.Note("a snapshot is being taken since %s: %s of about %s are uploaded", at(s.Running.SinceMs), text.Bytes(s.Running.UploadedBytes),
-				text.Bytes(s.Running.TotalBytes))
+			a.Note("a snapshot is being taken since %s: %s of about %s are uploaded", at(s.Running.SinceMs),
+				text.Bytes(s.Running.UploadedBytes), text.Bytes(s.Running.TotalBytes))
 		}
 		if s.Failures > 0 {
 			a.Note("the last %s failed, at %s: %s", text.Count(s.Failures, "attempt"), at(s.LastFailureMs), s.LastError)
@@ -266,8 +269,9 @@ func show(ctx context.Context, a *app.App, cl *kgo.Client, n int64) error {
 		if s.Number != n {
 			continue
 		}
-		t := &output.Table{Title: fmt.Sprintf("snapshot %d  taken %s in %s  %s, %d offline  %s, %s uploaded  verified %s", s.Number, at(s.TimeMs),
-			took(s), text.Count(s.Partitions, "partition"), s.Offline, text.Bytes(s.Bytes), text.Bytes(s.UploadedBytes), at(s.VerifiedMs))}
+		t := &output.Table{Title: fmt.Sprintf("snapshot %d  taken %s in %s  %s, %d offline  %s, %s uploaded  verified %s", s.Number,
+			at(s.TimeMs), took(s), text.Count(s.Partitions, "partition"), s.Offline, text.Bytes(s.Bytes), text.Bytes(s.UploadedBytes),
+			at(s.VerifiedMs))}
 		if err := a.Print(s, t); err != nil {
 			return err
 		}
@@ -281,16 +285,18 @@ func show(ctx context.Context, a *app.App, cl *kgo.Client, n int64) error {
 
 func verify(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "verify NUMBER", Short: "Read a snapshot from the store and compare its checksums", Args: app.Args(1, 1, "the number of a snapshot"),
+		Use: "verify NUMBER", Short: "Read a snapshot from the store and compare its checksums",
+		Args: app.Args(1, 1, "the number of a snapshot"),
 		Long: "verify reads all objects of a snapshot on the broker that leads the metadata, which may take long, and exits with 1 if one is\n" +
-			"missing or damaged. The cluster does it by itself at intervals of snapshot.verify.interval.ms with the newest.",
+			"missing or damaged. The cluster does it on its own with the newest, at intervals of snapshot.verify.interval.ms.",
 		Example: "  chronikctl snapshot verify 17 --timeout 1h",
 		RunE: a.Both(func(ctx context.Context, _ *kadm.Client, cl *kgo.Client, args []string) error {
 			n, err := number(args[0])
 			if err != nil {
 				return err
 			}
-			if _, err := carryOut(ctx, cl, fmt.Sprintf("verify snapshot %d", n), view.SnapshotAsk{Action: view.VerifySnapshot, Number: n}); err != nil {
+			q := view.SnapshotAsk{Action: view.VerifySnapshot, Number: n}
+			if _, err := carryOut(ctx, cl, fmt.Sprintf("verify snapshot %d", n), q); err != nil {
 				return err
 			}
 			return show(ctx, a, cl, n)

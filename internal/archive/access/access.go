@@ -1,12 +1,12 @@
-// Package place opens the object store that the settings of a broker name.
+// Package access opens the object store that the settings of a broker name.
 //
-// It owns the form of archive.url and of the file with keys, and the bounds of calls to a store.
-package place
+// It owns the form of the file with keys, and the bounds of calls to a store. It does not know what
+// is in the store.
+package access
 
 import (
 	"bufio"
 	"bytes"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -20,6 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/objects/dirstore"
 	"github.com/chronik-io/chronik/internal/objects/s3store"
 	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/internal/security/files"
 	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -71,7 +72,8 @@ func bucket(at *configdef.ArchiveURL, c *configdef.Archive) (objects.Store, erro
 		if err != nil {
 			return nil, fmt.Errorf("archive.ca.file %s: %w", c.CAFile, err)
 		}
-		o.TLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+		o.TLS = certs.Base()
+		o.TLS.RootCAs = pool
 	}
 	return s3store.Open(o)
 }
