@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -83,7 +84,7 @@ func (f *firsts) add(l *view.Log) {
 
 // sorted returns the first logs in order.
 func (f *firsts) sorted() []view.Log {
-	slices.SortFunc(f.list, func(x, y view.Log) int { return compareSpots(spotOf(&x), spotOf(&y)) })
+	sorts.Sort(f.list, func(x, y view.Log) int { return compareSpots(spotOf(&x), spotOf(&y)) })
 	n := min(len(f.list), f.most)
 	clear(f.list[n:])
 	return f.list[:n]

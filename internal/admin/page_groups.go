@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/admin/page"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -68,7 +68,7 @@ func (s *source) Group(ctx context.Context, id string) (page.GroupDetail, error)
 	if d.Findings = findingsOf(s.o.Health.Report(ctx), aboutGroup(id)); len(d.Findings) > 0 {
 		d.Severity, d.Problem = d.Findings[0].Severity, d.Findings[0].Problem
 	}
-	slices.SortFunc(d.Members, func(a, b view.GroupMember) int {
+	sorts.Sort(d.Members, func(a, b view.GroupMember) int {
 		return cmp.Or(cmp.Compare(a.ClientID, b.ClientID), cmp.Compare(a.ID, b.ID))
 	})
 	return d, nil

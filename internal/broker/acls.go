@@ -1,13 +1,12 @@
 package broker
 
 import (
-	"slices"
-
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // withoutRules returns the error of requests about access rules while the broker does not ask
@@ -35,6 +34,6 @@ func selectRules(img *metadata.Image, f *acl.Filter) []acl.Binding {
 			list = append(list, b)
 		}
 	}
-	slices.SortFunc(list, acl.Compare)
+	sorts.Sort(list, acl.Compare)
 	return list
 }

@@ -3,13 +3,13 @@ package broker
 import (
 	"cmp"
 	"reflect"
-	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // asks declares the rights that the requests of an API need. Every API has one, in its apiDef; with
@@ -156,7 +156,7 @@ func (l *apiDef[R]) refusedLists(r *network.Request, parts []refused[R]) map[str
 // entry for several equal parts, the places behind them are those that are left.
 func addRefused(resp reflect.Value, lists map[string][]placed) {
 	for name, add := range lists {
-		slices.SortStableFunc(add, func(a, b placed) int { return cmp.Compare(a.at, b.at) })
+		sorts.SortStable(add, func(a, b placed) int { return cmp.Compare(a.at, b.at) })
 		to := resp.FieldByName(name)
 		all := reflect.MakeSlice(to.Type(), 0, to.Len()+len(add))
 		for i := 0; i < to.Len() || len(add) > 0; {

@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/quota"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // DescribeClientQuotas (key 48), versions 0 and 1: the quotas of users, client ids and addresses
@@ -41,7 +42,7 @@ func describeClientQuotas(b *Handler, r *network.Request, req *kmsg.DescribeClie
 			found = append(found, q)
 		}
 	}
-	slices.SortFunc(found, func(a, b metadata.Quota) int { return compareEntities(a.Entity, b.Entity) })
+	sorts.Sort(found, func(a, b metadata.Quota) int { return compareEntities(a.Entity, b.Entity) })
 	resp.ErrorMessage = kmsg.StringPtr("") // as Kafka
 	resp.Entries = make([]kmsg.DescribeClientQuotasResponseEntry, len(found))
 	for i, q := range found {

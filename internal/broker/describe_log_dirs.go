@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
@@ -135,7 +136,7 @@ func (b *Handler) describedLogs(img *metadata.Image, d *storage.Dir, moves []sto
 	for _, name := range slices.Sorted(maps.Keys(topics)) {
 		out := kmsg.NewDescribeLogDirsResponseDirTopic()
 		out.Topic, out.Partitions = name, topics[name]
-		slices.SortFunc(out.Partitions, func(a, b kmsg.DescribeLogDirsResponseDirTopicPartition) int {
+		sorts.Sort(out.Partitions, func(a, b kmsg.DescribeLogDirsResponseDirTopicPartition) int {
 			return cmp.Compare(a.Partition, b.Partition)
 		})
 		list = append(list, out)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // sessions are the incremental fetch sessions of this broker (KIP-227): a client names its
@@ -326,7 +327,7 @@ func (c *sessions) makeSpaceLocked(size int, now time.Time) bool {
 	if lacks(len(c.byID)-len(small), left) {
 		return false // and none of these is evicted for it
 	}
-	slices.SortFunc(small, func(a, b *session) int { return cmp.Compare(a.counted, b.counted) })
+	sorts.Sort(small, func(a, b *session) int { return cmp.Compare(a.counted, b.counted) })
 	for i := 0; lacks(len(c.byID), c.parts); i++ {
 		c.removeLocked(small[i])
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/pattern"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // ListTransactions (key 66), versions 0 to 2: the transactional ids that this broker coordinates.
@@ -56,7 +57,7 @@ func listTransactions(ctx context.Context, b *Handler, r *network.Request, req *
 		resp.TransactionStates = nil
 		return resp
 	}
-	slices.SortFunc(list, func(a, b txn.Description) int { return strings.Compare(a.ID, b.ID) })
+	sorts.Sort(list, func(a, b txn.Description) int { return strings.Compare(a.ID, b.ID) })
 	for i := range list {
 		one := kmsg.NewListTransactionsResponseTransactionState()
 		one.TransactionalID, one.ProducerID, one.TransactionState = list[i].ID, list[i].ProducerID, list[i].State.String()

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
 )
 
@@ -84,7 +85,7 @@ func (d *Def) Facts() []string {
 }
 
 func sorted(defs []Def) []Def {
-	return slices.SortedFunc(slices.Values(defs), func(a, b Def) int { return strings.Compare(a.Name, b.Name) })
+	return sorts.Sorted(slices.Values(defs), func(a, b Def) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // quoted writes a value so that YAML reads the same text from it.

@@ -7,9 +7,10 @@ import (
 	"math"
 	"net/netip"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // Names of the limits of connections.
@@ -186,5 +187,5 @@ func (r *Registry) listenerDefs(layers ...map[string]string) []*Def {
 			}
 		}
 	}
-	return slices.SortedFunc(maps.Values(found), func(a, b *Def) int { return cmp.Compare(a.Name, b.Name) })
+	return sorts.Sorted(maps.Values(found), func(a, b *Def) int { return cmp.Compare(a.Name, b.Name) })
 }

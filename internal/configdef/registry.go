@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -53,7 +54,7 @@ func New(opts Options) *Registry {
 		r.foreign[name] = true
 	}
 	for _, defs := range [][]*Def{r.topics, r.brokers, r.groups, r.subscriptions} {
-		slices.SortFunc(defs, func(a, b *Def) int { return cmp.Compare(a.Name, b.Name) })
+		sorts.Sort(defs, func(a, b *Def) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	return r
 }

@@ -3,8 +3,9 @@ package configdef
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
+
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // Layers are the places where a config may be set, strongest first, with names and checked raw
@@ -77,7 +78,7 @@ func (r *Registry) DescribeBroker(l Layers) []Value {
 }
 
 func sortValues(values []Value) {
-	slices.SortFunc(values, func(a, b Value) int { return cmp.Compare(a.Def.Name, b.Def.Name) })
+	sorts.Sort(values, func(a, b Value) int { return cmp.Compare(a.Def.Name, b.Def.Name) })
 }
 
 // DescribeAll returns the broker configs that are set dynamically for all brokers, with those

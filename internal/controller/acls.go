@@ -3,10 +3,10 @@ package controller
 import (
 	"context"
 	"maps"
-	"slices"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // maxFound bounds what the filters of one request select, all together.
@@ -107,7 +107,7 @@ func (c *Controller) DeleteACLs(ctx context.Context, filters []acl.Filter) (resu
 					txn.Delete = append(txn.Delete, existing[i].Key)
 				}
 			}
-			slices.SortFunc(results[f].Rules, acl.Compare)
+			sorts.Sort(results[f].Rules, acl.Compare)
 		}
 		if len(txn.Delete) > 0 {
 			revision, err = c.opts.Store.Txn(ctx, txn)

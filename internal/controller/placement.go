@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // Assignment names the replicas of one partition, the preferred leader first.
@@ -74,7 +75,7 @@ func (c *Controller) candidates(ctx context.Context) ([]candidate, error) {
 		}
 		list = append(list, candidate{id: b.ID, rack: b.Rack, fit: fitnessOf(&b, &state), state: unchanged(kv)})
 	}
-	slices.SortFunc(list, func(a, b candidate) int { return int(a.id) - int(b.id) })
+	sorts.Sort(list, func(a, b candidate) int { return int(a.id) - int(b.id) })
 	return list, nil
 }
 
@@ -89,7 +90,7 @@ func spread(brokers []candidate, partitions int32, rf int) ([][]int32, error) {
 		return nil, refuse(InvalidReplicationFactor, "Unable to replicate the partition %d time(s): The target replication factor of %d "+
 			"cannot be reached because only %d broker(s) are registered%s.", rf, rf, len(order), others(len(brokers)-len(order)))
 	}
-	slices.SortStableFunc(order, func(a, b candidate) int { return int(a.fit - b.fit) })
+	sorts.SortStable(order, func(a, b candidate) int { return int(a.fit - b.fit) })
 	for fit < len(order) && order[fit].fit == order[0].fit {
 		fit++
 	}

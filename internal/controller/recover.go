@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // Recovered returns the metadata of a cluster of which the last changes may be lost, as the first
@@ -126,7 +126,7 @@ func again(keys []metadata.KV, revision int64, generation [16]byte, s outset) (a
 	next.Next += producerGap(generation)
 	ids.Value, ids.ModRevision = next.Encode(), at
 	after = append(after, ids)
-	slices.SortFunc(after, func(a, b metadata.KV) int { return cmp.Compare(a.Key, b.Key) })
+	sorts.Sort(after, func(a, b metadata.KV) int { return cmp.Compare(a.Key, b.Key) })
 	return after, at, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -283,7 +284,7 @@ func (f *Forwarder) Targets() (list []view.Forwarding) {
 		t.mu.Unlock()
 		list = append(list, x)
 	}
-	slices.SortFunc(list, func(a, b view.Forwarding) int { return cmp.Compare(a.Broker, b.Broker) })
+	sorts.Sort(list, func(a, b view.Forwarding) int { return cmp.Compare(a.Broker, b.Broker) })
 	return list
 }
 

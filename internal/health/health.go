@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // Severity is the effect of a finding on records.
@@ -113,7 +115,7 @@ type Report struct {
 // Sort orders findings, worst first; those of the same severity keep their order.
 func Sort(all []Finding) {
 	order := Severities()
-	slices.SortStableFunc(all, func(a, b Finding) int {
+	sorts.SortStable(all, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
 	})
 }

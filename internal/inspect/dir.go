@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
@@ -82,7 +83,7 @@ func (d *dir) read() error {
 	if d.state == nil {
 		return d.leftovers()
 	}
-	slices.SortFunc(d.state.Logs, func(a, b checkpoint.Log) int {
+	sorts.Sort(d.state.Logs, func(a, b checkpoint.Log) int {
 		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.ID.Partition, b.ID.Partition))
 	})
 	d.byID = make(map[storage.ID]*log, len(d.state.Logs))
@@ -396,7 +397,7 @@ func worse(a, b Effect) Effect {
 
 // merged sorts ranges and joins those that touch.
 func merged(losses []Loss) []Loss {
-	slices.SortStableFunc(losses, func(a, b Loss) int { return cmp.Compare(a.From, b.From) })
+	sorts.SortStable(losses, func(a, b Loss) int { return cmp.Compare(a.From, b.From) })
 	var out []Loss
 	for _, l := range losses {
 		if n := len(out); n > 0 && (out[n-1].To == Unknown || out[n-1].To >= l.From) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/text"
@@ -159,7 +160,7 @@ func verify(ctx context.Context, opt Options) (*Inspection, error) {
 		rep.Findings = append(rep.Findings, d.findings...)
 		rep.Partitions = append(rep.Partitions, d.partitions()...)
 	}
-	slices.SortStableFunc(rep.Partitions, func(a, b Partition) int {
+	sorts.SortStable(rep.Partitions, func(a, b Partition) int {
 		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	return rep, ctx.Err()

@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/copies"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/text"
@@ -96,7 +97,7 @@ func (r *Inspection) rebuild(opt Options, at string, content *copies.Content) (*
 
 // sorted returns the keys in order.
 func (b *rebuild) sorted() []metadata.KV {
-	return slices.SortedFunc(maps.Values(b.keys), func(x, y metadata.KV) int { return strings.Compare(x.Key, y.Key) })
+	return sorts.Sorted(maps.Values(b.keys), func(x, y metadata.KV) int { return strings.Compare(x.Key, y.Key) })
 }
 
 // bestBase returns the copy or the readable rest with the highest revision that belongs to these
@@ -131,7 +132,7 @@ func (r *Inspection) bestBase(opt Options, at string, content *copies.Content) (
 	if len(content.Keys) > 0 {
 		all = append(all, base{from: at, content: *content})
 	}
-	slices.SortStableFunc(all, func(a, b base) int { return cmp.Compare(b.content.Revision, a.content.Revision) })
+	sorts.SortStable(all, func(a, b base) int { return cmp.Compare(b.content.Revision, a.content.Revision) })
 	for i := range all {
 		newest = max(newest, all[i].content.Revision)
 		img, err := metadata.Load(all[i].content.Keys, all[i].content.Revision)
@@ -198,7 +199,7 @@ func logsByTopic(dirs []*dir) map[[16]byte][]*log {
 // addTopics creates a topic for all logs whose topic the base lacks.
 func (b *rebuild) addTopics(dirs []*dir, node int32) {
 	logs := logsByTopic(dirs)
-	ids := slices.SortedFunc(maps.Keys(logs), func(x, y [16]byte) int {
+	ids := sorts.Sorted(maps.Keys(logs), func(x, y [16]byte) int {
 		return cmp.Or(strings.Compare(logs[x][0].st.Topic, logs[y][0].st.Topic), slices.Compare(x[:], y[:]))
 	})
 	for _, id := range ids {

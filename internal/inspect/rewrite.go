@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/segment"
@@ -149,7 +150,7 @@ func (m *apply) copy(l *log, base, size int64, to *segment.Segment) error {
 		return nil
 	}
 	flaws := slices.Clone(l.flaws[base])
-	slices.SortFunc(flaws, func(a, b segment.Flaw) int { return cmp.Compare(a.Pos, b.Pos) })
+	sorts.Sort(flaws, func(a, b segment.Flaw) int { return cmp.Compare(a.Pos, b.Pos) })
 	at := int64(0)
 	for _, x := range flaws {
 		if x.Pos < at || x.Pos >= size {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // Member identifies one metadata directory of a broker in the Raft group.
@@ -170,7 +171,7 @@ func founders(self State, answers []Answer) (members []Member, isSeed bool) {
 		members = append(members, a.State.Self)
 		isSeed = isSeed || a.State.Self.ID == self.Self.ID
 	}
-	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
+	sorts.Sort(members, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
 	return members, isSeed
 }
 

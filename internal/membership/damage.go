@@ -7,6 +7,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // DamagedLog is a log that lacks what it should have.
@@ -22,7 +23,7 @@ type DamagedLog struct {
 // directories that have the most count as failed: the controller would refuse the heartbeat, and
 // fence a broker whose other logs are intact.
 func (s *BrokerState) AddDamage(damaged []DamagedLog) {
-	slices.SortFunc(damaged, func(a, b DamagedLog) int {
+	sorts.Sort(damaged, func(a, b DamagedLog) int {
 		return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))
 	})
 	if len(damaged) > controller.MaxReportedDamaged {

@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // Times of a node that has no metadata yet.
@@ -201,7 +201,7 @@ func (d *Decision) voters() []uint64 {
 	for _, m := range d.Members {
 		ids = append(ids, m.ID)
 	}
-	slices.SortFunc(ids, cmp.Compare)
+	sorts.Sort(ids, cmp.Compare)
 	return ids
 }
 

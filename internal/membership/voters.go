@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // forgetAfter is how long a member without a vote and without a broker must have been silent before
@@ -82,7 +83,7 @@ func NextChange(members []GroupMember, seeds int) (c Change) {
 			c.Remove = m.ID
 		}
 	}
-	slices.SortFunc(candidates, func(a, b GroupMember) int { return cmp.Compare(a.ID, b.ID) })
+	sorts.Sort(candidates, func(a, b GroupMember) int { return cmp.Compare(a.ID, b.ID) })
 	if len(lost) > 0 && len(candidates) > 0 {
 		c = Change{}
 		if c.Replace.Former, c.Replace.Learner = nextReplacement(lost, candidates, reserved); c.Replace.Learner != 0 {
@@ -154,7 +155,7 @@ func nextVoters(members []GroupMember, seeds int) (voters, resign []uint64, wait
 
 // nextReplacement chooses the vote that moves next, and the learner that gets it; 0 for none.
 func nextReplacement(lost, candidates []GroupMember, reserved map[uint64]bool) (former, learner uint64) {
-	slices.SortFunc(lost, func(a, b GroupMember) int { return -cmp.Compare(a.Silent, b.Silent) })
+	sorts.Sort(lost, func(a, b GroupMember) int { return -cmp.Compare(a.Silent, b.Silent) })
 	for _, l := range lost {
 		for _, m := range candidates {
 			if l.Successor == m.ID || l.Successor == 0 && m.WantsVote && !reserved[m.ID] && l.Silent >= replaceAfter {

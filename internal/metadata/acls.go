@@ -5,9 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"iter"
-	"slices"
 
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 type aclJSON struct {
@@ -83,7 +83,7 @@ func (d *Delta) diffACLs(prev, next *Image) {
 
 func (d *Delta) sortACLs() {
 	for _, list := range [][]acl.Binding{d.ACLsAdded, d.ACLsRemoved} {
-		slices.SortFunc(list, func(a, b acl.Binding) int {
+		sorts.Sort(list, func(a, b acl.Binding) int {
 			x, y := aclID(&a), aclID(&b)
 			return bytes.Compare(x[:], y[:])
 		})

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // Delta is the difference between two Images. Lists of topics are sorted by id.
@@ -71,13 +72,13 @@ func (d *Delta) Empty() bool {
 // are sorted already.
 func (d *Delta) sort() {
 	byID := func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) }
-	slices.SortFunc(d.Tombstones, func(a, b *Deleting) int { return byID(a.ID, b.ID) })
-	slices.SortFunc(d.Forgotten, byID)
+	sorts.Sort(d.Tombstones, func(a, b *Deleting) int { return byID(a.ID, b.ID) })
+	sorts.Sort(d.Forgotten, byID)
 	slices.Sort(d.BrokerConfigs)
 	slices.Sort(d.GroupConfigs)
 	slices.Sort(d.Liveness)
 	slices.Sort(d.Users)
-	slices.SortFunc(d.Placements, compareBrokerTopics)
+	sorts.Sort(d.Placements, compareBrokerTopics)
 	d.sortACLs()
 }
 
@@ -110,7 +111,7 @@ func Diff(prev, next *Image) *Delta {
 	d.Subscriptions = some(changed(prev.subscriptions, next.subscriptions, sameConfig))
 	d.Liveness = changedIn(prev.liveness, next.liveness, func(p, n stateAt) bool { return p.revision == n.revision })
 	samePlaces := func(p, n *Placement) bool { return p.rev == n.rev }
-	d.Placements = slices.SortedFunc(changed(prev.placed, next.placed, samePlaces), compareBrokerTopics)
+	d.Placements = sorts.Sorted(changed(prev.placed, next.placed, samePlaces), compareBrokerTopics)
 	d.diffACLs(prev, next)
 	d.Users = slices.Sorted(changed(prev.users, next.users, func(p, n *User) bool { return p.Revision == n.Revision }))
 	d.Logins = !prev.logins.Salt.Equal(next.logins.Salt) || prev.logins.Bootstrapped != next.logins.Bootstrapped
@@ -152,5 +153,5 @@ func (d *Delta) change(p, n *Topic) {
 }
 
 func sortIDs[T ~[16]byte](ids iter.Seq[T]) []T {
-	return slices.SortedFunc(ids, func(a, b T) int { return bytes.Compare(a[:], b[:]) })
+	return sorts.Sorted(ids, func(a, b T) int { return bytes.Compare(a[:], b[:]) })
 }

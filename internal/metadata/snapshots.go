@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -138,7 +139,7 @@ func (b *builder) putSnapshot(kv KV) error {
 	}
 	b.removeSnapshot(s.Number)
 	list := append(slices.Clip(b.next.snapshots), s)
-	slices.SortFunc(list, func(x, y Snapshot) int { return cmp.Compare(x.Number, y.Number) })
+	sorts.Sort(list, func(x, y Snapshot) int { return cmp.Compare(x.Number, y.Number) })
 	b.next.snapshots, b.delta.Snapshots = list, true
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/security/secret"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // ScramMechanism is a mechanism of SCRAM (RFC 5802, RFC 7677), numbered as in Kafka's requests
@@ -84,7 +85,7 @@ func (u *User) Credential(m ScramMechanism) *Credential {
 func (u User) With(c Credential) User {
 	u = u.Without(c.Mechanism)
 	u.Credentials = append(u.Credentials, c)
-	slices.SortFunc(u.Credentials, func(a, b Credential) int { return cmp.Compare(a.Mechanism, b.Mechanism) })
+	sorts.Sort(u.Credentials, func(a, b Credential) int { return cmp.Compare(a.Mechanism, b.Mechanism) })
 	return u
 }
 

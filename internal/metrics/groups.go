@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -83,7 +84,7 @@ func shownLags(all []view.Group) (lags []groupLag, more int) {
 			}
 		}
 	}
-	slices.SortFunc(lags, func(a, b groupLag) int {
+	sorts.Sort(lags, func(a, b groupLag) int {
 		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	n, names := 0, 0

@@ -2,11 +2,11 @@ package metrics
 
 import (
 	"cmp"
-	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -53,7 +53,7 @@ func RegisterLogs(reg prometheus.Registerer, each bool, source LogSource) error 
 		})
 		// A scrape orders the series of a metric by their labels, in the order of the labels'
 		// names. That takes a third of its time, and almost none if they come in this order.
-		slices.SortFunc(list, func(a, b logSeries) int {
+		sorts.Sort(list, func(a, b logSeries) int {
 			return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.topic, b.topic))
 		})
 		for i := range list {

@@ -2,13 +2,13 @@ package metrics
 
 import (
 	"cmp"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -60,7 +60,7 @@ func RegisterOpenTransactions(reg prometheus.Registerer, each bool, source func(
 	oldest := s.gauge(nameLSOAgeMax, "The longest time for which an open transaction has held a last stable offset; 0 without one.")
 	s.read = func(send sendFunc) {
 		all := source()
-		slices.SortFunc(all, func(a, b view.Held) int { return cmp.Compare(b.Age, a.Age) })
+		sorts.Sort(all, func(a, b view.Held) int { return cmp.Compare(b.Age, a.Age) })
 		most := time.Duration(0)
 		for i := range all {
 			p := &all[i]

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -109,7 +110,7 @@ func (c *Cluster) uncleanElections(img *metadata.Image, x *view.Cluster, now tim
 		}
 		list = append(list, tp)
 	}
-	slices.SortFunc(list, func(a, b metadata.TopicPartition) int {
+	sorts.Sort(list, func(a, b metadata.TopicPartition) int {
 		return cmp.Or(strings.Compare(img.TopicByID(a.Topic).Name, img.TopicByID(b.Topic).Name), cmp.Compare(a.Partition, b.Partition))
 	})
 	for _, tp := range list {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -55,7 +56,7 @@ func Rebalances(c *service.Groups, patience time.Duration) checks.SlowSource {
 				s.Rebalancing = append(s.Rebalancing, g)
 			}
 		}
-		slices.SortFunc(s.Rebalancing, func(a, b view.Group) int { return strings.Compare(a.ID, b.ID) })
+		sorts.Sort(s.Rebalancing, func(a, b view.Group) int { return strings.Compare(a.ID, b.ID) })
 		before = now
 	}
 }

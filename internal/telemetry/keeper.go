@@ -23,6 +23,7 @@ import (
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/origin"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -445,7 +446,7 @@ func (k *Keeper) View() view.ClientMetrics {
 			v.Series = append(v.Series, s)
 		}
 	}
-	slices.SortFunc(v.Series, func(a, b view.ClientSeries) int {
+	sorts.Sort(v.Series, func(a, b view.ClientSeries) int {
 		return cmp.Or(cmp.Compare(a.Metric, b.Metric), cmp.Compare(a.ClientID, b.ClientID), cmp.Compare(a.Instance, b.Instance),
 			cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Node, b.Node),
 			cmp.Compare(a.Attributes, b.Attributes))

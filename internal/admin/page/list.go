@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // perPage is the maximum number of lines of a table.
@@ -112,7 +114,7 @@ func (l *listing[T]) show(path, first string, q url.Values, fields []field[T], s
 			if down == f.down {
 				reversed = "reversed"
 			}
-			slices.SortFunc(l.List, func(a, b T) int {
+			sorts.Sort(l.List, func(a, b T) int {
 				n := f.compare(&a, &b)
 				if down {
 					n = -n

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bytesio"
 	"github.com/chronik-io/chronik/internal/objects"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // Key is a key of the metadata. Of an index with changes, a Key without Revision was deleted.
@@ -237,8 +238,8 @@ func (x *Index) Changes(next *Index, nonce objects.Nonce) *Index {
 		func(k *Key) Key { return Key{Key: k.Key} })
 	c.Partitions = changes(x.Partitions, next.Partitions, func(p *Partition) ID { return p.ID }, (*Partition).equal,
 		func(p *Partition) Partition { return Partition{ID: p.ID} })
-	slices.SortFunc(c.Keys, compareKeys)
-	slices.SortFunc(c.Partitions, Partition.Compare)
+	sorts.Sort(c.Keys, compareKeys)
+	sorts.Sort(c.Partitions, Partition.Compare)
 	return &c
 }
 
@@ -305,5 +306,5 @@ func apply[T any, K comparable](old, changed []T, key func(*T) K, gone func(*T) 
 			all[k] = changed[i]
 		}
 	}
-	return slices.SortedFunc(maps.Values(all), order)
+	return sorts.Sorted(maps.Values(all), order)
 }

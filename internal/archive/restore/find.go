@@ -18,6 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/objects"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // Choice says which snapshot to restore.
@@ -151,7 +152,7 @@ func choose(ctx context.Context, store objects.Store, prefix string, c Choice) (
 }
 
 func sorted(set map[format.Previous]bool) []format.Previous {
-	return slices.SortedFunc(maps.Keys(set), func(a, b format.Previous) int {
+	return sorts.Sorted(maps.Keys(set), func(a, b format.Previous) int {
 		return cmp.Or(cmp.Compare(b.Number, a.Number), strings.Compare(a.Nonce.String(), b.Nonce.String()))
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 const (
@@ -177,7 +178,7 @@ func stored(kvs []metadata.KV) (list []format.Key, err error) {
 		}
 		list = append(list, format.Key{Key: kv.Key, Value: kv.Value, Revision: kv.ModRevision})
 	}
-	slices.SortFunc(list, func(a, b format.Key) int { return cmp.Compare(a.Key, b.Key) })
+	sorts.Sort(list, func(a, b format.Key) int { return cmp.Compare(a.Key, b.Key) })
 	return list, nil
 }
 
@@ -242,7 +243,7 @@ func (x *taking) upload(at *cut.Cluster, number int64) (list []format.Partition,
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(list, format.Partition.Compare)
+	sorts.Sort(list, format.Partition.Compare)
 	if len(list) != len(at.Logs) {
 		return nil, fmt.Errorf("the brokers have uploaded %d logs of %d", len(list), len(at.Logs))
 	}

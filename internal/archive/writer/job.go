@@ -17,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
@@ -259,7 +260,7 @@ func (j *job) run() error {
 		}
 		return 1
 	}
-	slices.SortStableFunc(order, func(a, b *task) int { return first(a) - first(b) })
+	sorts.SortStable(order, func(a, b *task) int { return first(a) - first(b) })
 	for _, t := range order {
 		if t.held != nil {
 			t.estimate = t.held.Log().SizeOf(former(b, base, t).End(), t.cut.End)

@@ -11,7 +11,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
@@ -286,5 +286,5 @@ func (w *Writer) old(p *format.Part) bool {
 
 // partitions sorts results.
 func partitions(list []format.Partition) {
-	slices.SortFunc(list, func(a, b format.Partition) int { return compare(a.ID, b.ID) })
+	sorts.Sort(list, func(a, b format.Partition) int { return compare(a.ID, b.ID) })
 }

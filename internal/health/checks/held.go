@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -28,7 +29,7 @@ func checkHeld(f *Facts, n *notes) {
 	if len(held) > 0 {
 		n.see(text.Count(len(held), "partition") + " with an open transaction")
 	}
-	slices.SortFunc(held, func(a, b view.Held) int { return cmp.Compare(b.Age, a.Age) })
+	sorts.Sort(held, func(a, b view.Held) int { return cmp.Compare(b.Age, a.Age) })
 	late := 0
 	for i := range held {
 		h := &held[i]

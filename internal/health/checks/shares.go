@@ -3,10 +3,10 @@ package checks
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -30,7 +30,7 @@ func checkShares(f *Facts, n *notes) {
 			list = append(list, &x)
 		}
 	}
-	slices.SortFunc(list, func(a, b *health.Finding) int {
+	sorts.Sort(list, func(a, b *health.Finding) int {
 		return cmp.Or(cmp.Compare(worst(a), worst(b)), cmp.Compare(a.Subject, b.Subject))
 	})
 	for i, x := range list {

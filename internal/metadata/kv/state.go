@@ -1,10 +1,10 @@
 package kv
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // State is the result of all transactions up to a revision. Its methods must not be called
@@ -84,7 +84,7 @@ func (s *State) Keys() []metadata.KV {
 
 // Sort puts keys in order.
 func Sort(kvs []metadata.KV) {
-	slices.SortFunc(kvs, func(a, b metadata.KV) int { return strings.Compare(a.Key, b.Key) })
+	sorts.Sort(kvs, func(a, b metadata.KV) int { return strings.Compare(a.Key, b.Key) })
 }
 
 // Load sets one key of a snapshot, with its ModRevision, and changes no revision.

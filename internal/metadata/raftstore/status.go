@@ -7,6 +7,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/tracker"
+
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // progress is what the library knows of a member.
@@ -77,7 +79,7 @@ func (n *node) status() Status {
 			st.Members = append(st.Members, MemberStatus{Member: id, Voter: n.votes(id)})
 		}
 	}
-	slices.SortFunc(st.Members, func(a, b MemberStatus) int {
+	sorts.Sort(st.Members, func(a, b MemberStatus) int {
 		if a.Member < b.Member {
 			return -1
 		}

@@ -2,8 +2,9 @@ package acl
 
 import (
 	"cmp"
-	"slices"
 	"strings"
+
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // Reason is why a client may or may not do something.
@@ -51,7 +52,7 @@ func (r *Rules) Explain(principal, host string, op Operation, t ResourceType, na
 			e.Almost = append(e.Almost, b)
 		}
 	}
-	slices.SortFunc(e.Almost, Compare)
+	sorts.Sort(e.Almost, Compare)
 	return e
 }
 
@@ -88,7 +89,7 @@ func (r *Rules) Decide(principal, host string, op Operation, t ResourceType, nam
 	case t < types && r.names != nil && r.names[t].find(name) == nil:
 		e = Explanation{Allowed: true, Reason: NoBinding}
 	}
-	slices.SortFunc(e.Rules, Compare)
+	sorts.Sort(e.Rules, Compare)
 	return e
 }
 

@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"maps"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // Bounds of a Keeper.
@@ -171,7 +172,7 @@ func (k *Keeper) Most(n int) []Use {
 		}
 	}
 	k.mu.Unlock()
-	slices.SortFunc(all, func(a, b Use) int {
+	sorts.Sort(all, func(a, b Use) int {
 		if c := cmp.Or(cmp.Compare(b.Waited, a.Waited), cmp.Compare(a.Limit, b.Limit)); c != 0 {
 			return c
 		}

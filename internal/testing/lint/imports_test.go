@@ -49,7 +49,8 @@ const (
 
 // ground lists the leaf packages of this module that every package may import, as it may import the
 // standard library.
-var ground = []string{"internal/breakrules", "internal/bytesio", "internal/label", "internal/pattern", "internal/pause", "internal/share"}
+var ground = []string{"internal/breakrules", "internal/bytesio", "internal/label", "internal/pattern", "internal/pause", "internal/share",
+	"internal/sorts"}
 
 // importRules returns the rule of every package, by its path without the module path. Add a new
 // package here and to docs/architecture.md in the same commit.
@@ -68,6 +69,7 @@ func importRules() map[string]importRule {
 		"internal/bytesio":     leaf(),
 		"internal/label":       leaf(),
 		"internal/pause":       leaf(),
+		"internal/sorts":       leaf(),
 		"internal/pattern":     leaf(),
 		"internal/share":       leaf(),
 		"internal/states":      leaf(),

@@ -8,7 +8,6 @@ package acl
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 )
@@ -138,6 +138,6 @@ func fetch(ctx context.Context, cl *kgo.Client, f *acl.Filter) ([]acl.Binding, e
 				Operation: acl.Operation(one.Operation), Permission: acl.Permission(one.PermissionType)})
 		}
 	}
-	slices.SortFunc(rules, acl.Compare)
+	sorts.Sort(rules, acl.Compare)
 	return rules, nil
 }

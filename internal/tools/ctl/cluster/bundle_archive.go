@@ -8,9 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // The states of a member.
@@ -43,7 +44,7 @@ type manifestEntry struct {
 
 // archive writes the members, with secrets masked, and the manifest.
 func (m *manifest) archive(w io.Writer, dir string, members []bundleMember, r *redactor) error {
-	slices.SortFunc(members, func(x, y bundleMember) int { return cmp.Compare(x.name, y.name) })
+	sorts.Sort(members, func(x, y bundleMember) int { return cmp.Compare(x.name, y.name) })
 	zip := gzip.NewWriter(w)
 	out := tar.NewWriter(zip)
 	put := func(name string, text []byte) error {

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/config"
@@ -40,7 +41,7 @@ func (x *examination) configs(ctx context.Context) error {
 		}
 	}
 	x.Examined("configs of " + text.Count(len(names), "topic"))
-	slices.SortFunc(found, func(a, b kadm.ResourceConfig) int { return slices.Index(names, a.Name) - slices.Index(names, b.Name) })
+	sorts.Sort(found, func(a, b kadm.ResourceConfig) int { return slices.Index(names, a.Name) - slices.Index(names, b.Name) })
 	for _, r := range found {
 		if r.Err == nil {
 			x.judgeConfigs(r.Name, topics[r.Name].Partitions.NumReplicas(), config.Read(r), broker)

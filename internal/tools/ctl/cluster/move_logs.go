@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
@@ -119,7 +120,7 @@ func (o *logMoves) read(ctx context.Context) (dirs []*logPlace, logs []*storedLo
 			l.to, l.copied = f.Dir, f.Size
 		}
 	}
-	logs = slices.SortedFunc(maps.Values(byKey), func(a, b *storedLog) int {
+	logs = sorts.Sorted(maps.Values(byKey), func(a, b *storedLog) int {
 		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
 	})
 	for _, l := range logs {

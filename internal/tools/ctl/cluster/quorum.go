@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
@@ -70,7 +71,7 @@ func withFenced(ctx context.Context, cl *kgo.Client, m kadm.Metadata, all []brok
 		}
 		all = append(all, one)
 	}
-	slices.SortFunc(all, func(x, y broker) int { return cmp.Compare(x.ID, y.ID) })
+	sorts.Sort(all, func(x, y broker) int { return cmp.Compare(x.ID, y.ID) })
 	return all, nil
 }
 
@@ -123,7 +124,7 @@ func quorumOf(p *kmsg.DescribeQuorumResponseTopicPartition) *quorum {
 			return x.Broker == m.Broker && !x.Voter && x.Silent < m.Silent
 		})
 	}
-	slices.SortStableFunc(q.Members, func(x, y quorumMember) int { return cmp.Compare(x.Broker, y.Broker) })
+	sorts.SortStable(q.Members, func(x, y quorumMember) int { return cmp.Compare(x.Broker, y.Broker) })
 	return q
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
@@ -82,7 +83,7 @@ func describeAll(ctx context.Context, to kmsg.Requestor, entities []Entity, keys
 		for i := range answer.Configs {
 			all = append(all, described(&answer.Configs[i]))
 		}
-		slices.SortFunc(all, func(x, y Described) int { return cmp.Compare(x.Key, y.Key) })
+		sorts.Sort(all, func(x, y Described) int { return cmp.Compare(x.Key, y.Key) })
 		found[e] = all
 	}
 	return found, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 )
@@ -80,7 +81,7 @@ func listAll(ctx context.Context, to kmsg.Requestor, of []string) ([]listed, err
 			all = append(all, listed{kind, r.Name})
 		}
 	}
-	slices.SortFunc(all, func(x, y listed) int {
+	sorts.Sort(all, func(x, y listed) int {
 		m, err1 := strconv.Atoi(x.Name)
 		n, err2 := strconv.Atoi(y.Name)
 		if x.Kind != y.Kind || err1 != nil || err2 != nil {

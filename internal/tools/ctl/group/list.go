@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 )
@@ -72,7 +73,7 @@ func list(a *app.App) *cobra.Command {
 						Coordinator: shard.Meta.NodeID})
 				}
 			}
-			slices.SortFunc(all, func(x, y listed) int { return cmp.Compare(x.Group, y.Group) })
+			sorts.Sort(all, func(x, y listed) int { return cmp.Compare(x.Group, y.Group) })
 			measure(cmd.Context(), a, kadm.NewClient(cl), all)
 			t := &output.Table{Columns: []string{"GROUP", "STATE", "TYPE", "MEMBERS#", "LAG#", "+PROTOCOL", "+COORDINATOR#", "+ERROR"},
 				Empty: "no groups"}

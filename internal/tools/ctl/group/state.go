@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
 
@@ -278,7 +279,7 @@ func (d *described) gather(offsets kadm.OffsetResponses) (topics map[string]bool
 }
 
 func (d *described) sort() {
-	slices.SortFunc(d.Partitions, func(x, y partition) int {
+	sorts.Sort(d.Partitions, func(x, y partition) int {
 		return cmp.Or(cmp.Compare(x.Topic, y.Topic), cmp.Compare(x.Partition, y.Partition))
 	})
 }

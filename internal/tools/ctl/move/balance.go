@@ -3,6 +3,8 @@ package move
 import (
 	"cmp"
 	"slices"
+
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // Balance spreads replicas, and then preferred leaders, evenly over the active brokers; topics of
@@ -100,7 +102,7 @@ func (p *Plan) shift(parts []*part, load map[int32]int, only int32) bool {
 			}
 		}
 	}
-	slices.SortStableFunc(ways, func(x, y way) int {
+	sorts.SortStable(ways, func(x, y way) int {
 		return cmp.Or(load[y.from]-load[x.from], load[x.to]-load[y.to])
 	})
 	for _, w := range ways {
@@ -155,7 +157,7 @@ func (p *Plan) lead(parts []*part) {
 		ids = append(ids, b.NodeID)
 	}
 	for {
-		slices.SortStableFunc(ids, func(a, b int32) int { return cmp.Or(leads[b]-leads[a], int(a)-int(b)) })
+		sorts.SortStable(ids, func(a, b int32) int { return cmp.Or(leads[b]-leads[a], int(a)-int(b)) })
 		if !slices.ContainsFunc(ids, func(from int32) bool { return p.pass(parts, leads, from) }) {
 			return
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
@@ -152,7 +153,7 @@ func (p *Plan) Moves() (moves []Move) {
 		}
 		moves = append(moves, Move{partition: x.partition, from: x.was, to: x.to, bytes: size})
 	}
-	slices.SortStableFunc(moves, func(a, b Move) int { return cmp.Compare(min(1, len(a.adds())), min(1, len(b.adds()))) })
+	sorts.SortStable(moves, func(a, b Move) int { return cmp.Compare(min(1, len(a.adds())), min(1, len(b.adds()))) })
 	return moves
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/security/quota"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
 )
@@ -206,7 +207,7 @@ func remove(a *app.App) *cobra.Command {
 }
 
 func sortOps(ops []kadm.AlterClientQuotaOp) {
-	slices.SortFunc(ops, func(a, b kadm.AlterClientQuotaOp) int { return strings.Compare(a.Key, b.Key) })
+	sorts.Sort(ops, func(a, b kadm.AlterClientQuotaOp) int { return strings.Compare(a.Key, b.Key) })
 }
 
 // alter changes the quotas of one entity, or only checks whether it could.

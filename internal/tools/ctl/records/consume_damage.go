@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
@@ -171,7 +171,7 @@ func (r *reader) endOfDamage(ctx context.Context, p partition, from, end int64) 
 // lostErrors returns an error for each partition that could not be read, or nil.
 func (r *reader) lostErrors() error {
 	var all []error
-	for _, p := range slices.SortedFunc(maps.Keys(r.lost), partition.compare) {
+	for _, p := range sorts.Sorted(maps.Keys(r.lost), partition.compare) {
 		all = append(all, r.lost[p])
 	}
 	return errors.Join(all...)

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/group"
 	"github.com/chronik-io/chronik/internal/tools/ctl/topic"
@@ -114,7 +115,7 @@ func brokersOf(m kadm.Metadata) (list []brokerNow) {
 	if len(list) == 1 {
 		list[0].state = ""
 	}
-	slices.SortFunc(list, func(x, y brokerNow) int { return cmp.Compare(x.id, y.id) })
+	sorts.Sort(list, func(x, y brokerNow) int { return cmp.Compare(x.id, y.id) })
 	return list
 }
 

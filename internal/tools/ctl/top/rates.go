@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/tools/ctl/topic"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -229,7 +230,7 @@ func (d delta) clients() []ClientRates {
 		x.BytesOut += d.rate(float64(was.BytesOut), float64(c.BytesOut))
 	}
 	var list []ClientRates
-	for _, k := range slices.SortedFunc(maps.Keys(all),
+	for _, k := range sorts.Sorted(maps.Keys(all),
 		func(x, y sender) int { return cmp.Or(cmp.Compare(x.id, y.id), cmp.Compare(x.host, y.host)) }) {
 		list = append(list, *all[k])
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 )
@@ -14,10 +15,10 @@ import (
 // sort sorts the lists, the busiest first and unknown ones last. Those that are equal stay sorted
 // by name.
 func (r *Rates) sort() {
-	slices.SortStableFunc(r.Brokers, func(x, y BrokerRates) int { return descending(x.Requests, y.Requests) })
-	slices.SortStableFunc(r.Topics, func(x, y TopicRates) int { return cmp.Compare(y.RecordsIn, x.RecordsIn) })
-	slices.SortStableFunc(r.Groups, func(x, y GroupRates) int { return descending(x.Lag, y.Lag) })
-	slices.SortStableFunc(r.Clients, func(x, y ClientRates) int { return cmp.Compare(y.Requests, x.Requests) })
+	sorts.SortStable(r.Brokers, func(x, y BrokerRates) int { return descending(x.Requests, y.Requests) })
+	sorts.SortStable(r.Topics, func(x, y TopicRates) int { return cmp.Compare(y.RecordsIn, x.RecordsIn) })
+	sorts.SortStable(r.Groups, func(x, y GroupRates) int { return descending(x.Lag, y.Lag) })
+	sorts.SortStable(r.Clients, func(x, y ClientRates) int { return cmp.Compare(y.Requests, x.Requests) })
 }
 
 func descending[T cmp.Ordered](x, y *T) int {

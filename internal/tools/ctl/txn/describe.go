@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
@@ -78,7 +78,7 @@ func runDescribe(ctx context.Context, a *app.App, adm *kadm.Client, ids []string
 			w := where{topic, p}
 			d.Partitions = append(d.Partitions, partOf(t, w, leaders[w]))
 		})
-		slices.SortFunc(d.Partitions, func(x, y part) int { return where{x.Topic, x.Partition}.compare(where{y.Topic, y.Partition}) })
+		sorts.Sort(d.Partitions, func(x, y part) int { return where{x.Topic, x.Partition}.compare(where{y.Topic, y.Partition}) })
 		all = append(all, d)
 		tables = append(tables, d.table(leaders))
 	}

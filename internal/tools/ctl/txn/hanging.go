@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
@@ -149,7 +150,7 @@ func search(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, s
 	f := &finding{found: []hanging{}}
 	leaders := examine(ctx, adm, set)
 	pids := map[int64]bool{}
-	for _, w := range slices.SortedFunc(maps.Keys(leaders), where.compare) {
+	for _, w := range sorts.Sorted(maps.Keys(leaders), where.compare) {
 		v := leaders[w]
 		if v.err != nil {
 			f.failed = append(f.failed, v.err)
@@ -196,7 +197,7 @@ func search(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, s
 func (f *finding) confirm(ctx context.Context, adm *kadm.Client, suspects map[where][]suspect, set kadm.TopicsSet) {
 	leaders := examine(ctx, adm, set)
 	measure(ctx, adm, leaders)
-	for _, w := range slices.SortedFunc(maps.Keys(suspects), where.compare) {
+	for _, w := range sorts.Sorted(maps.Keys(suspects), where.compare) {
 		v := leaders[w]
 		if v.err != nil {
 			f.failed = append(f.failed, v.err)

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
@@ -247,7 +248,7 @@ func examine(ctx context.Context, adm *kadm.Client, set kadm.TopicsSet) map[wher
 					v.open = append(v.open, p)
 				}
 			}
-			slices.SortFunc(v.open, func(x, y kadm.DescribedProducer) int {
+			sorts.Sort(v.open, func(x, y kadm.DescribedProducer) int {
 				return cmp.Compare(x.CurrentTxnStartOffset, y.CurrentTxnStartOffset)
 			})
 		}

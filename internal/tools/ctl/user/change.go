@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/security/files"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
 
@@ -139,7 +139,7 @@ func (x *change) run(ctx context.Context, a *app.App, adm *kadm.Client, name, do
 // inTurn moves the mechanism with which this command logs in to the end. Who changes their own user
 // loses the connection with the change of that mechanism, and could not log in for another one.
 func inTurn(mechanisms []kadm.ScramMechanism, own string) {
-	slices.SortStableFunc(mechanisms, func(a, b kadm.ScramMechanism) int {
+	sorts.SortStable(mechanisms, func(a, b kadm.ScramMechanism) int {
 		switch own {
 		case a.String():
 			return 1

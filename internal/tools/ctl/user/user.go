@@ -9,13 +9,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 )
@@ -83,7 +83,7 @@ func describe(ctx context.Context, adm *kadm.Client, names ...string) ([]kadm.De
 	}
 	all := found.Sorted()
 	for _, u := range all {
-		slices.SortFunc(u.CredInfos, func(x, y kadm.CredInfo) int { return int(x.Mechanism) - int(y.Mechanism) })
+		sorts.Sort(u.CredInfos, func(x, y kadm.CredInfo) int { return int(x.Mechanism) - int(y.Mechanism) })
 	}
 	return all, nil
 }
