@@ -90,6 +90,9 @@ func TestEveryErrorOfTheLogHasACode(t *testing.T) {
 
 		"storage.ErrMoveCanceled": "the goroutine that moves logs",
 		"storage.ErrForeign":      "Open",
+
+		"storage.ErrNotHeld": "the upload of a snapshot",
+		"replica.ErrVoid":    "the upload of a snapshot",
 	}
 	for _, dir := range []string{"replica", "storage", "storage/producers"} {
 		for _, name := range declared(t, dir) {

@@ -243,6 +243,7 @@ func normal(text string) string {
 
 func faults() []fault {
 	return append(append(diskFaults(), clusterFaults()...), []fault{
+		{name: "archive-missing", set: []string{"archive.url=file:///not-mounted"}, checks: []string{"snapshots"}},
 		{name: "healthy"},
 		{name: "profile-weak", set: []string{"wal.profile=os"}},
 		{name: "topic-weak", plant: func(t *testing.T, s *sick) {
