@@ -84,7 +84,7 @@ func TestFollowerKeepsAGapOfMoreThanAnIndexCanHold(t *testing.T) {
 }
 
 // A read in a gap that ends below the next batch is empty because of its limit. Its reader would
-// try again for ever if it were told that the batch did not fit.
+// try again for ever if the answer were that the batch did not fit.
 func TestReadInAGapIsNotRefusedForItsSize(t *testing.T) {
 	l := makeLogs(t, mustOpen(t, crashfs.New(1), "sync"), 1, "sync")[0]
 	if a := follow(l, at(t, 0, 1, 1, 2), at(t, 20, 1, 3)); a.Err != nil {

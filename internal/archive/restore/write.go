@@ -385,7 +385,7 @@ func (w *writer) complete(ctx context.Context) error {
 	})
 }
 
-// result describes what is there.
+// result describes what was restored.
 func (w *writer) result(cluster string) (*Result, error) {
 	r := &Result{Cluster: cluster, Partitions: w.s.Partitions, Bytes: w.s.Bytes, Records: w.done.Records.Load(), Users: w.img.NumUsers(),
 		ACLs: w.img.NumACLs()}

@@ -211,7 +211,7 @@ func (b remote) notify(q *request) {
 		label.Goroutine("snapshot", "")
 		ctx, cancel := context.WithTimeout(context.Background(), unawaited)
 		defer cancel()
-		_, _ = b.ask(ctx, q) // it ends by itself if the request is lost
+		_, _ = b.ask(ctx, q) // it ends on its own if the request is lost
 	}()
 }
 

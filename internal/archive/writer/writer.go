@@ -119,7 +119,7 @@ type Progress struct {
 	Next       int
 }
 
-// ErrUnknown means that a Writer has no job of that number: the process has begun anew, another job
+// ErrUnknown means that a Writer has no job of that number: the process has begun again, another job
 // has begun, or the job was canceled.
 var ErrUnknown = errors.New("this broker has no upload for that snapshot")
 
