@@ -119,8 +119,8 @@ type Progress struct {
 	Next       int
 }
 
-// ErrUnknown means that a Writer has no job of that number: the process has begun again, another job
-// has begun, or the job was canceled.
+// ErrUnknown means that a Writer has no job of that number: the process has begun again, another
+// job has begun, or the job was canceled.
 var ErrUnknown = errors.New("this broker has no upload for that snapshot")
 
 // ErrOlder means that a job for a later snapshot has begun.

@@ -26,8 +26,8 @@ func (w *world) restore(rise int32) {
 const rise = 1 << 20
 
 // restoredKinds makes a group "g" of each kind with a member, and commits the offset 7 of topic t
-// where it has offsets. They return the epoch of the group, what the former member receives, and how
-// a new one joins.
+// where it has offsets. They return the epoch of the group, what the former member receives, and
+// how a new one joins.
 var restoredKinds = map[string]func(t *testing.T, broken Broken) (w *world, epoch int32, former, next func() (epoch int32, code int16)){
 	"classic": func(t *testing.T, broken Broken) (w *world, epoch int32, former, next func() (int32, int16)) {
 		w = newWorld(t, func(c *Config) { c.Broken = broken })

@@ -69,7 +69,6 @@ func importRules() map[string]importRule {
 		"internal/bytesio":     leaf(),
 		"internal/label":       leaf(),
 		"internal/pause":       leaf(),
-		"internal/sorts":       leaf(),
 		"internal/pattern":     leaf(),
 		"internal/share":       leaf(),
 		"internal/states":      leaf(),
@@ -256,6 +255,7 @@ func pureRules() map[string]importRule {
 		"internal/replica/progress":    {never: noProtocol, because: coreReason},
 		"internal/controller/election": {may: []string{"internal/metadata"}, never: noProtocol, because: coreReason},
 		"internal/sharegroup/window":   {never: noProtocol, because: machineReason},
+		"internal/sorts":               {never: noProtocol, because: leafReason},
 	}
 }
 
