@@ -31,7 +31,7 @@ func checkSnapshots(f *Facts, n *notes) {
 	}
 	at := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 	add := func(severity health.Severity, problem, remedy string) {
-		n.addShared(health.Finding{Severity: severity, Subject: "snapshots", Problem: problem, Remedy: remedy,
+		n.addFinding(health.Finding{Severity: severity, Subject: "snapshots", Problem: problem, Remedy: remedy,
 			Works: "records are accepted and read as before"})
 	}
 	list := health.Command("chronikctl", "snapshot", "list")
