@@ -95,6 +95,9 @@ func (s *Service) State() (view.Snapshots, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.state.Term != term { // it still works in a former term
+		return view.Snapshots{}, controller.ErrNotController
+	}
 	x := s.state
 	if x.Running != nil {
 		r := *x.Running
@@ -111,7 +114,8 @@ func (s *Service) State() (view.Snapshots, error) {
 // Ask queues a request of an operator, and returns its id: State has its outcome later. Errors are
 // those of State, or say what is wrong with the request.
 func (s *Service) Ask(q view.SnapshotAsk) (id int64, err error) {
-	if term, _ := s.opt.Leads(); term == 0 {
+	term, _ := s.opt.Leads()
+	if term == 0 {
 		return 0, controller.ErrNotController
 	}
 	if s.opt.Conf.URL == "" {
@@ -128,6 +132,9 @@ func (s *Service) Ask(q view.SnapshotAsk) (id int64, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.state.Term != term { // it would be forgotten when the term begins
+		return 0, controller.ErrNotController
+	}
 	if len(s.asked) >= mostAsks {
 		return 0, fmt.Errorf("%d requests wait already; try again later", len(s.asked))
 	}
