@@ -214,6 +214,7 @@ func (s *Service) lead(ctx context.Context, term uint64) {
 		})
 	}
 	var failed, collected time.Time
+	var found newest
 	for ctx.Err() == nil {
 		now := s.opt.Now()
 		if q, ok := s.next(); ok {
@@ -227,7 +228,7 @@ func (s *Service) lead(ctx context.Context, term uint64) {
 			}
 			continue
 		}
-		due := s.due(now, failed)
+		due := s.due(now, failed, &found)
 		if due != nil && !now.Before(*due) {
 			if failed = (time.Time{}); !s.create(ctx, term, ask{allowOffline: true}) {
 				failed = s.opt.Now()
@@ -269,16 +270,26 @@ func (s *Service) next() (q ask, ok bool) {
 	return q, true
 }
 
-// due returns when the next snapshot of the schedule begins; nil: there is none.
-func (s *Service) due(now, failed time.Time) *time.Time {
+// newest is the newest snapshot, and when this node knew of it at the latest, by its own clock.
+type newest struct {
+	number int64
+	at     time.Time
+}
+
+// due returns when the next snapshot of the schedule begins; nil: there is none. It updates found.
+func (s *Service) due(now, failed time.Time, found *newest) *time.Time {
 	c := &s.opt.Conf
 	if c.URL == "" || c.Interval == 0 {
 		return nil
 	}
 	at := now
 	if list := s.opt.Image().Snapshots(); len(list) > 0 {
-		at = time.UnixMilli(list[len(list)-1].Time).Add(c.Interval)
-		at = earlier(at, now.Add(c.Interval)) // the clock may have been set back
+		x := &list[len(list)-1]
+		if found.number != x.Number || now.Before(found.at) {
+			*found = newest{x.Number, now}
+		}
+		// The time may be ahead of the clock: of that of another node, or because it was set back.
+		at = earlier(time.UnixMilli(x.Time), found.at).Add(c.Interval)
 	}
 	if retry := failed.Add(min(retryPause, c.Interval)); !failed.IsZero() && at.Before(retry) {
 		at = retry
