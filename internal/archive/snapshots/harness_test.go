@@ -406,6 +406,7 @@ func (p *peer) manifest(ctx context.Context, m *format.Manifest) (nonce objects.
 type world struct {
 	t       *testing.T
 	meta    *memory
+	fs      vfs.FS // of objects
 	objects *faultstore.Store
 	peers   map[int32]*peer
 	opt     Options
@@ -423,7 +424,7 @@ func newWorld(t *testing.T, change func(*configdef.Archive)) *world {
 	must.OK(t, fsys.MkdirAll("/store"))
 	under, err := dirstore.Open(fsys, "/store")
 	must.OK(t, err)
-	w := &world{t: t, objects: faultstore.New(under), peers: map[int32]*peer{}, ends: map[int64]map[format.ID][2]int64{},
+	w := &world{t: t, fs: fsys, objects: faultstore.New(under), peers: map[int32]*peer{}, ends: map[int64]map[format.ID][2]int64{},
 		meta: &memory{kvs: map[string]metadata.KV{}, term: 1, moved: make(chan struct{})}}
 	put := func(key string, value []byte) { w.meta.put(metadata.KV{Key: key, Value: value}) }
 	put(metadata.ClusterKey, metadata.NewCluster(metadata.FormatID(cluster), [16]byte{3}).Encode())
