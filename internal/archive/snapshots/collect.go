@@ -144,6 +144,7 @@ func (s *Service) verify(ctx context.Context, term uint64, number int64) error {
 	}
 	damage := s.read(ctx, store, x)
 	if damage != nil && (ctx.Err() != nil || exit.CodeOf(damage) != exit.Data) {
+		s.opt.Log.Warn("a snapshot was not verified", zap.Int64("snapshot", number), zap.Error(damage))
 		return damage // of the store, and not of the snapshot
 	}
 	next := *x

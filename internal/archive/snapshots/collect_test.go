@@ -232,6 +232,12 @@ func TestACollectionDeletesOnlyWhatIsUnused(t *testing.T) {
 			w.append(0, 1)
 			w.peers[1].change(func(p *peer) {
 				p.answer = func(x writer.Progress) (writer.Progress, error) {
+					former := len(list)
+					w.peers[2].change(func(p *peer) { former = len(p.begun) })
+					if former == len(list) { // the other broker has not uploaded yet
+						x.Done, x.Partitions = false, nil
+						return x, nil
+					}
 					p.answer = nil
 					w.mustDelete(list...) // no snapshot names what it continues
 					w.mustCollect()

@@ -262,7 +262,7 @@ func TestEvery64thIndexIsComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(c *configdef.Archive) { c.Keep = 1000 })
 		bytes := int64(0)
-		for i := range 130 {
+		for i := range 67 {
 			w.append(0, 1)
 			x := w.mustTake()
 			if x.Changes != i%64 || x.Bytes <= bytes {
