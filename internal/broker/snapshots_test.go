@@ -67,7 +67,8 @@ func TestSnapshotsAreListed(t *testing.T) {
 	n.write(t, kvs...)
 	c.set(func(c *fakeCluster) { c.err = errors.New("it is down") })
 	x, _, _ := listSnapshots(t, w)
-	want := view.Snapshot{Number: 11, TimeMs: 5, EndedMs: 6, Partitions: 4, Offline: 1, Bytes: 9, UploadedBytes: 8, VerifiedMs: 7, Damage: "d"}
+	want := view.Snapshot{Number: 11, TimeMs: 5, EndedMs: 6, Partitions: 4, Offline: 1, Bytes: 9, UploadedBytes: 8,
+		VerifiedMs: 7, Damage: "d"}
 	if len(x.Snapshots) != shownSnapshots || x.Snapshots[0] != want || x.Service != nil ||
 		x.Error != "the broker that leads the metadata does not answer: it is down" {
 		t.Errorf("%d snapshots from %+v on, %+v, %s", len(x.Snapshots), x.Snapshots[0], x.Service, x.Error)

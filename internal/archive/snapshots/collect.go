@@ -17,9 +17,9 @@ import (
 )
 
 // collect deletes the objects that no snapshot needs. First it lists all objects. Then it writes
-// the collection: a snapshot whose author has read an earlier one is not named any longer. So what is
-// listed, and no snapshot of that revision names, is never named again, and may be deleted at any
-// later time. If an index cannot be read, nothing is deleted.
+// the collection: a snapshot whose author has read an earlier one is not named any longer. So what
+// is listed, and no snapshot of that revision names, is never named again, and may be deleted at
+// any later time. If an index cannot be read, nothing is deleted.
 func (s *Service) collect(ctx context.Context, term uint64) error {
 	store, err := s.open()
 	if err != nil {

@@ -3,7 +3,7 @@
 //
 // The Service runs on every broker and works on the one that leads the metadata. It takes a cut
 // (package cut), lets every broker upload its logs (package writer, through a Desk), puts the
-// index, and then names it in the metadata. Whatever fails before that leaves no snapshot, only objects
-// that a later collection deletes (docs/snapshots-design.md). The package knows neither logs nor
-// connections.
+// index, and then names it in the metadata. Whatever fails before that leaves no snapshot, only
+// objects that a later collection deletes (docs/snapshots-design.md). The package knows neither
+// logs nor connections.
 package snapshots

@@ -361,7 +361,8 @@ func (p *peer) large(ctx context.Context, l *log, q *format.Partition) error {
 	n := len(q.Parts)
 	base, end := q.Parts[0].Base, q.Parts[n-1].End
 	b, _ := l.between(base, end)
-	o, err := format.Build(format.Facts{ID: q.ID, Base: base, End: end, Epochs: []epochs.Entry{{Epoch: epoch}}}, bytes.NewReader(b), int64(len(b)))
+	facts := format.Facts{ID: q.ID, Base: base, End: end, Epochs: []epochs.Entry{{Epoch: epoch}}}
+	o, err := format.Build(facts, bytes.NewReader(b), int64(len(b)))
 	if err != nil {
 		return err
 	}

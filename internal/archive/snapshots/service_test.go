@@ -16,20 +16,22 @@ import (
 	"github.com/chronik-io/chronik/internal/view"
 )
 
-// Snapshots of the schedule begin one interval after the other, whatever the clock does, and a
-// service that waits calls nothing.
-func TestASchedule(t *testing.T) {
-	every := func(d time.Duration) func(*configdef.Archive) {
-		return func(c *configdef.Archive) { c.Interval, c.Keep = d, 1000 }
-	}
-	// grown returns how many snapshots there are after a time, and how many calls they took.
-	grown := func(w *world, d time.Duration) (snapshots, calls int) {
-		n, c := len(w.numbers()), w.calls()
-		time.Sleep(d)
-		synctest.Wait()
-		return len(w.numbers()) - n, w.calls() - c
-	}
-	t.Run("interval", func(t *testing.T) {
+// every is the configuration of a schedule.
+func every(d time.Duration) func(*configdef.Archive) {
+	return func(c *configdef.Archive) { c.Interval, c.Keep = d, 1000 }
+}
+
+// grown returns how many snapshots there are after a time, and how many calls they took.
+func grown(w *world, d time.Duration) (snapshots, calls int) {
+	n, c := len(w.numbers()), w.calls()
+	time.Sleep(d)
+	synctest.Wait()
+	return len(w.numbers()) - n, w.calls() - c
+}
+
+// schedules are what can happen to one.
+var schedules = map[string]func(t *testing.T){
+	"interval": func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, every(5*time.Minute))
 			w.append(0, 1)
@@ -44,8 +46,8 @@ func TestASchedule(t *testing.T) {
 				t.Errorf("%d snapshots and %d calls before their time", n, calls)
 			}
 		})
-	})
-	t.Run("nothing to do", func(t *testing.T) {
+	},
+	"nothing to do": func(t *testing.T) {
 		for _, change := range []func(*configdef.Archive){every(0), func(c *configdef.Archive) { c.URL, c.Interval = "", time.Minute }} {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, change)
@@ -55,8 +57,8 @@ func TestASchedule(t *testing.T) {
 				}
 			})
 		}
-	})
-	t.Run("failures", func(t *testing.T) {
+	},
+	"failures": func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, every(5*time.Minute))
 			w.append(0, 1)
@@ -65,7 +67,8 @@ func TestASchedule(t *testing.T) {
 			if n, calls := grown(w, 10*time.Minute+time.Second); n != 0 || calls > 21*40 {
 				t.Errorf("%d snapshots, %d calls", n, calls)
 			}
-			if x := w.state(); x.Failures != 21 || !strings.Contains(x.LastError, "it is full") || x.LastFailureMs == 0 || x.Running != nil {
+			if x := w.state(); x.Failures != 21 || !strings.Contains(x.LastError, "it is full") || x.LastFailureMs == 0 ||
+				x.Running != nil {
 				t.Errorf("%+v", x)
 			}
 			full.Off()
@@ -79,8 +82,8 @@ func TestASchedule(t *testing.T) {
 				t.Errorf("%d snapshots in an interval after the failures", n)
 			}
 		})
-	})
-	t.Run("a short interval", func(t *testing.T) { // is also that between failures
+	},
+	"a short interval": func(t *testing.T) { // is also that between failures
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, every(time.Second))
 			w.objects.Add(faultstore.Rule{Ops: faultstore.Put, Err: errors.New("it is full")})
@@ -89,8 +92,8 @@ func TestASchedule(t *testing.T) {
 				t.Errorf("%d failures", w.state().Failures)
 			}
 		})
-	})
-	t.Run("the clock", func(t *testing.T) {
+	},
+	"the clock": func(t *testing.T) {
 		for what, c := range map[string]struct {
 			shift       time.Duration
 			least, most int
@@ -114,8 +117,8 @@ func TestASchedule(t *testing.T) {
 				}
 			})
 		}
-	})
-	t.Run("a node that does not lead", func(t *testing.T) {
+	},
+	"a node that does not lead": func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, every(5*time.Minute))
 			w.append(0, 1)
@@ -136,8 +139,8 @@ func TestASchedule(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	})
-	t.Run("partitions that no broker can read", func(t *testing.T) {
+	},
+	"partitions that no broker can read": func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, every(5*time.Minute))
 			w.partition(metadata.TopicPartition{Topic: topicA}, -1)
@@ -146,49 +149,73 @@ func TestASchedule(t *testing.T) {
 				t.Errorf("%d snapshots", n)
 			}
 		})
-	})
+	},
 }
 
-// Requests of operators are carried out in order, and each has an outcome.
-func TestRequestsOfOperators(t *testing.T) {
-	ask := func(t *testing.T, w *world, q view.SnapshotAsk, want int64) {
-		t.Helper()
-		if id, err := w.s.Ask(q); err != nil || id != want {
-			t.Fatalf("%+v: id %d, %v; want %d", q, id, err, want)
-		}
+// Snapshots of the schedule begin one interval after the other, whatever the clock does, and a
+// service that waits calls nothing.
+func TestASchedule(t *testing.T) {
+	for what, test := range schedules {
+		t.Run(what, test)
 	}
-	refused := func(t *testing.T, w *world, q view.SnapshotAsk, want string) {
-		t.Helper()
-		if id, err := w.s.Ask(q); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: id %d, %v; want %q", q, id, err, want)
-		}
+}
+
+var create = view.SnapshotAsk{Action: view.CreateSnapshot}
+
+func mustAsk(t *testing.T, w *world, q view.SnapshotAsk, want int64) {
+	t.Helper()
+	if id, err := w.s.Ask(q); err != nil || id != want {
+		t.Fatalf("%+v: id %d, %v; want %d", q, id, err, want)
 	}
-	create := view.SnapshotAsk{Action: view.CreateSnapshot}
-	t.Run("outcomes", func(t *testing.T) {
+}
+
+func refused(t *testing.T, w *world, q view.SnapshotAsk, want string) {
+	t.Helper()
+	if id, err := w.s.Ask(q); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%+v: id %d, %v; want %q", q, id, err, want)
+	}
+}
+
+// held lets the service take a snapshot until release.
+func held(w *world) (release func()) {
+	wait := make(chan struct{})
+	w.peers[1].change(func(p *peer) {
+		p.answer = func(x writer.Progress) (writer.Progress, error) {
+			<-wait
+			return x, nil
+		}
+	})
+	return func() { close(wait) }
+}
+
+// operators are what they may ask for, and what can happen then.
+var operators = map[string]func(t *testing.T){
+	"outcomes": func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, nil)
 			w.append(0, 1)
 			defer w.run()()
 			synctest.Wait()
-			ask(t, w, create, 1)
-			ask(t, w, create, 2)
+			mustAsk(t, w, create, 1)
+			mustAsk(t, w, create, 2)
 			synctest.Wait()
 			time.Sleep(time.Second)
 			two := w.numbers()
-			ask(t, w, view.SnapshotAsk{Action: view.VerifySnapshot, Number: two[1]}, 3)
+			mustAsk(t, w, view.SnapshotAsk{Action: view.VerifySnapshot, Number: two[1]}, 3)
 			synctest.Wait()
-			ask(t, w, view.SnapshotAsk{Action: view.DeleteSnapshot, Number: two[0]}, 4)
+			mustAsk(t, w, view.SnapshotAsk{Action: view.DeleteSnapshot, Number: two[0]}, 4)
 			synctest.Wait()
 			refused(t, w, view.SnapshotAsk{Action: view.DeleteSnapshot, Number: two[0]}, "there is no snapshot")
 			refused(t, w, view.SnapshotAsk{Action: view.VerifySnapshot}, "there is no snapshot 0; chronikctl snapshot list")
 			refused(t, w, view.SnapshotAsk{Action: "melt"}, `action "melt" is not known`)
 			w.partition(metadata.TopicPartition{Topic: topicA}, -1)
-			ask(t, w, create, 5)
-			ask(t, w, view.SnapshotAsk{Action: view.CreateSnapshot, AllowOffline: true}, 6)
+			mustAsk(t, w, create, 5)
+			mustAsk(t, w, view.SnapshotAsk{Action: view.CreateSnapshot, AllowOffline: true}, 6)
 			time.Sleep(time.Second)
 			synctest.Wait()
 			last := w.numbers()[1]
-			want := []view.SnapshotOutcome{{ID: 1, Number: two[0]}, {ID: 2, Number: two[1]}, {ID: 3, Number: two[1]}, {ID: 4, Number: two[0]},
+			want := []view.SnapshotOutcome{{ID: 1, Number: two[0]}, {ID: 2, Number: two[1]}, {ID: 3, Number: two[1]},
+				{ID: 4, Number: two[0]},
 				{ID: 5, Offline: true}, {ID: 6, Number: last}}
 			x := w.state()
 			for i := range x.Outcomes {
@@ -203,32 +230,21 @@ func TestRequestsOfOperators(t *testing.T) {
 				t.Error("it was not verified")
 			}
 		})
-	})
-	// held lets the service take a snapshot until release.
-	held := func(w *world) (release func()) {
-		wait := make(chan struct{})
-		w.peers[1].change(func(p *peer) {
-			p.answer = func(x writer.Progress) (writer.Progress, error) {
-				<-wait
-				return x, nil
-			}
-		})
-		return func() { close(wait) }
-	}
-	t.Run("many", func(t *testing.T) {
+	},
+	"many": func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, nil)
 			w.append(0, 1)
 			release := held(w)
 			defer w.run()()
 			synctest.Wait()
-			ask(t, w, create, 1)
+			mustAsk(t, w, create, 1)
 			time.Sleep(time.Second)
 			if x := w.state(); x.Running == nil || x.Running.Number == 0 || x.Running.SinceMs == 0 {
 				t.Errorf("%+v", x)
 			}
 			for i := range int64(mostAsks) {
-				ask(t, w, create, i+2)
+				mustAsk(t, w, create, i+2)
 			}
 			refused(t, w, create, "100 requests wait already; try again later")
 			release()
@@ -237,16 +253,16 @@ func TestRequestsOfOperators(t *testing.T) {
 				t.Errorf("%+v", x)
 			}
 		})
-	})
-	t.Run("another term", func(t *testing.T) {
+	},
+	"another term": func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, nil)
 			w.append(0, 1)
 			release := held(w)
 			defer w.run()()
 			synctest.Wait()
-			ask(t, w, create, 1)
-			ask(t, w, create, 2)
+			mustAsk(t, w, create, 1)
+			mustAsk(t, w, create, 2)
 			time.Sleep(time.Second)
 			w.meta.lead(2) // the service still works on the first request
 			synctest.Wait()
@@ -261,14 +277,14 @@ func TestRequestsOfOperators(t *testing.T) {
 			if x := w.state(); x.Term != 2 || x.Asked != 0 || len(x.Outcomes) != 0 || x.Failures != 0 || x.Running != nil {
 				t.Errorf("%+v", x)
 			}
-			ask(t, w, create, 1)
+			mustAsk(t, w, create, 1)
 			time.Sleep(time.Second)
 			if x := w.state(); len(x.Outcomes) != 1 || x.Outcomes[0].Error != "" || len(w.numbers()) != 1 {
 				t.Errorf("%+v; snapshots %v", x, w.numbers())
 			}
 		})
-	})
-	t.Run("refused", func(t *testing.T) {
+	},
+	"refused": func(t *testing.T) {
 		w := newWorld(t, func(c *configdef.Archive) { c.URL = "" })
 		if _, err := w.s.Ask(create); !errors.Is(err, errNoStore) {
 			t.Error(err)
@@ -277,8 +293,8 @@ func TestRequestsOfOperators(t *testing.T) {
 		if _, err := w.s.Ask(create); !errors.Is(err, controller.ErrNotController) {
 			t.Error(err)
 		}
-	})
-	t.Run("an older cluster", func(t *testing.T) { // is raised once, if all brokers can be
+	},
+	"an older cluster": func(t *testing.T) { // is raised once, if all brokers can be
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, nil)
 			cluster := metadata.NewCluster(metadata.FormatID(cluster), [16]byte{3})
@@ -288,5 +304,12 @@ func TestRequestsOfOperators(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
-	})
+	},
+}
+
+// Requests of operators are carried out in order, and each has an outcome.
+func TestRequestsOfOperators(t *testing.T) {
+	for what, test := range operators {
+		t.Run(what, test)
+	}
 }

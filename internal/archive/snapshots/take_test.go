@@ -17,131 +17,139 @@ import (
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
+var errDown = errors.New("it is down")
+
+// one is the broker that fails.
+func one(w *world) *peer { return w.peers[1] }
+
+// named reports whether a transaction names a snapshot.
+func named(txn metadata.Txn) bool {
+	return slices.ContainsFunc(txn.Put, func(kv metadata.KV) bool { return strings.HasPrefix(kv.Key, metadata.SnapshotPrefix) })
+}
+
+// failures are those of the steps of a snapshot.
+var failures = []struct {
+	what  string
+	fault func(w *world) (repair func())
+	want  string // in the error; empty: the snapshot succeeds
+	took  time.Duration
+}{
+	{"five void cuts", func(w *world) func() {
+		one(w).change(func(p *peer) { p.melts = 5 })
+		return func() {}
+	}, cut.ErrVoid.Error(), 8 * time.Second},
+	{"four void cuts", func(w *world) func() {
+		one(w).change(func(p *peer) { p.melts = 4 })
+		return func() {}
+	}, "", 8 * time.Second},
+	{"a broker that does not freeze", func(w *world) func() {
+		one(w).change(func(p *peer) { p.refuses = func() error { return errDown } })
+		return func() { one(w).change(func(p *peer) { p.refuses = nil }) }
+	}, "it is down", 8 * time.Second},
+	{"the mark is refused", func(w *world) func() {
+		w.meta.change(func(m *memory) { m.refuse = func(metadata.Txn) error { return errDown } })
+		return func() { w.meta.change(func(m *memory) { m.refuse = nil }) }
+	}, "it is down", 0},
+	{"another term", func(w *world) func() {
+		one(w).change(func(p *peer) { p.refuses = func() error { w.meta.lead(0); return nil } })
+		return func() { one(w).change(func(p *peer) { p.refuses = nil }); w.meta.lead(1) }
+	}, errAbandoned.Error(), 0},
+	{"a broker that begins no upload", func(w *world) func() {
+		one(w).change(func(p *peer) { p.fails = errDown })
+		return func() { one(w).change(func(p *peer) { p.fails = nil }) }
+	}, "it is down", 0},
+	{"an upload that fails", func(w *world) func() {
+		one(w).change(func(p *peer) {
+			p.answer = func(x writer.Progress) (writer.Progress, error) { x.Err = "its disk is full"; return x, nil }
+		})
+		return func() { one(w).change(func(p *peer) { p.answer = nil }) }
+	}, "broker 1: its disk is full", 0},
+	{"a broker that began anew", func(w *world) func() {
+		one(w).change(func(p *peer) {
+			p.answer = func(x writer.Progress) (writer.Progress, error) { return writer.Progress{}, writer.ErrUnknown }
+		})
+		return func() { one(w).change(func(p *peer) { p.answer = nil }) }
+	}, writer.ErrUnknown.Error(), 0},
+	{"a broker that stays silent", func(w *world) func() {
+		one(w).change(func(p *peer) {
+			p.answer = func(x writer.Progress) (writer.Progress, error) { return writer.Progress{}, errDown }
+		})
+		return func() { one(w).change(func(p *peer) { p.answer = nil }) }
+	}, "it is down", silence + time.Second},
+	{"a broker that is silent for a while", func(w *world) func() {
+		n := 0
+		one(w).change(func(p *peer) {
+			p.answer = func(x writer.Progress) (writer.Progress, error) {
+				if n++; n%100 != 0 && n < 1000 {
+					return writer.Progress{}, errDown
+				}
+				x.Done = n >= 1000
+				if !x.Done {
+					x.Partitions = nil
+				}
+				return x, nil
+			}
+		})
+		return func() {}
+	}, "", 250 * time.Second},
+	{"a partition is missing", func(w *world) func() {
+		one(w).change(func(p *peer) {
+			p.answer = func(x writer.Progress) (writer.Progress, error) { x.Partitions, x.Next = nil, 0; return x, nil }
+		})
+		return func() { one(w).change(func(p *peer) { p.answer = nil }) }
+	}, "uploaded 2 logs of 4", 0},
+	{"a partition that contradicts itself", func(w *world) func() {
+		one(w).change(func(p *peer) { p.anyState = format.Offline })
+		return func() { one(w).change(func(p *peer) { p.anyState = 0 }) }
+	}, format.ErrContradiction.Error(), 0},
+	{"the store takes no pack", func(w *world) func() {
+		return w.objects.Add(faultstore.Rule{Ops: faultstore.Put, Name: prefix + "pack/", Err: errDown}).Off
+	}, "it is down", 0},
+	{"the store takes no index", func(w *world) func() {
+		return w.objects.Add(faultstore.Rule{Ops: faultstore.Put, Name: prefix + "index/", Err: errDown}).Off
+	}, "it is down", 0},
+	{"the store loses the answer to the index", func(w *world) func() {
+		return w.objects.Add(faultstore.Rule{Ops: faultstore.Put, Name: prefix + "index/", Lost: errDown}).Off
+	}, "it is down", 0},
+	{"the name is refused", func(w *world) func() {
+		w.meta.change(func(m *memory) {
+			m.refuse = func(txn metadata.Txn) error {
+				if named(txn) {
+					return errDown
+				}
+				return nil
+			}
+		})
+		return func() { w.meta.change(func(m *memory) { m.refuse = nil }) }
+	}, "it is down", 0},
+	{"the term ends during the upload", func(w *world) func() {
+		one(w).change(func(p *peer) {
+			p.answer = func(x writer.Progress) (writer.Progress, error) { w.meta.lead(2); return x, nil }
+		})
+		return func() { one(w).change(func(p *peer) { p.answer = nil }) }
+	}, errAbandoned.Error(), 0},
+	{"a collection begins during the upload", func(w *world) func() {
+		one(w).change(func(p *peer) {
+			p.answer = func(x writer.Progress) (writer.Progress, error) {
+				w.meta.put(metadata.KV{Key: metadata.CollectionKey, Value: metadata.Collection{Time: 1}.Encode()})
+				return x, nil
+			}
+		})
+		return func() { one(w).change(func(p *peer) { p.answer = nil }) }
+	}, metadata.ErrConflict.Error(), 0},
+	{"the former index cannot be read", func(w *world) func() {
+		w.s = New(w.opt) // it has no copy
+		for _, p := range w.peers {
+			p.change(func(p *peer) { p.begun = nil })
+		}
+		return w.objects.Add(faultstore.Rule{Ops: faultstore.Get, Name: prefix + "index/", Err: errDown}).Off
+	}, "", 0},
+}
+
 // Whatever step fails, the metadata names no snapshot. The next one works, and continues the last
 // that is named.
 func TestASnapshotIsNamedOnlyWhenItIsComplete(t *testing.T) {
-	down := errors.New("it is down")
-	one := func(w *world) *peer { return w.peers[1] }
-	named := func(txn metadata.Txn) bool {
-		return slices.ContainsFunc(txn.Put, func(kv metadata.KV) bool { return strings.HasPrefix(kv.Key, metadata.SnapshotPrefix) })
-	}
-	for _, c := range []struct {
-		what  string
-		fault func(w *world) (repair func())
-		want  string // in the error; empty: the snapshot succeeds
-		took  time.Duration
-	}{
-		{"five void cuts", func(w *world) func() {
-			one(w).change(func(p *peer) { p.melts = 5 })
-			return func() {}
-		}, cut.ErrVoid.Error(), 8 * time.Second},
-		{"four void cuts", func(w *world) func() {
-			one(w).change(func(p *peer) { p.melts = 4 })
-			return func() {}
-		}, "", 8 * time.Second},
-		{"a broker that does not freeze", func(w *world) func() {
-			one(w).change(func(p *peer) { p.refuses = func() error { return down } })
-			return func() { one(w).change(func(p *peer) { p.refuses = nil }) }
-		}, "it is down", 8 * time.Second},
-		{"the mark is refused", func(w *world) func() {
-			w.meta.change(func(m *memory) { m.refuse = func(metadata.Txn) error { return down } })
-			return func() { w.meta.change(func(m *memory) { m.refuse = nil }) }
-		}, "it is down", 0},
-		{"another term", func(w *world) func() {
-			one(w).change(func(p *peer) { p.refuses = func() error { w.meta.lead(0); return nil } })
-			return func() { one(w).change(func(p *peer) { p.refuses = nil }); w.meta.lead(1) }
-		}, errAbandoned.Error(), 0},
-		{"a broker that begins no upload", func(w *world) func() {
-			one(w).change(func(p *peer) { p.fails = down })
-			return func() { one(w).change(func(p *peer) { p.fails = nil }) }
-		}, "it is down", 0},
-		{"an upload that fails", func(w *world) func() {
-			one(w).change(func(p *peer) {
-				p.answer = func(x writer.Progress) (writer.Progress, error) { x.Err = "its disk is full"; return x, nil }
-			})
-			return func() { one(w).change(func(p *peer) { p.answer = nil }) }
-		}, "broker 1: its disk is full", 0},
-		{"a broker that began anew", func(w *world) func() {
-			one(w).change(func(p *peer) {
-				p.answer = func(x writer.Progress) (writer.Progress, error) { return writer.Progress{}, writer.ErrUnknown }
-			})
-			return func() { one(w).change(func(p *peer) { p.answer = nil }) }
-		}, writer.ErrUnknown.Error(), 0},
-		{"a broker that stays silent", func(w *world) func() {
-			one(w).change(func(p *peer) {
-				p.answer = func(x writer.Progress) (writer.Progress, error) { return writer.Progress{}, down }
-			})
-			return func() { one(w).change(func(p *peer) { p.answer = nil }) }
-		}, "it is down", silence + time.Second},
-		{"a broker that is silent for a while", func(w *world) func() {
-			n := 0
-			one(w).change(func(p *peer) {
-				p.answer = func(x writer.Progress) (writer.Progress, error) {
-					if n++; n%100 != 0 && n < 1000 {
-						return writer.Progress{}, down
-					}
-					x.Done = n >= 1000
-					if !x.Done {
-						x.Partitions = nil
-					}
-					return x, nil
-				}
-			})
-			return func() {}
-		}, "", 250 * time.Second},
-		{"a partition is missing", func(w *world) func() {
-			one(w).change(func(p *peer) {
-				p.answer = func(x writer.Progress) (writer.Progress, error) { x.Partitions, x.Next = nil, 0; return x, nil }
-			})
-			return func() { one(w).change(func(p *peer) { p.answer = nil }) }
-		}, "uploaded 2 logs of 4", 0},
-		{"a partition that contradicts itself", func(w *world) func() {
-			one(w).change(func(p *peer) { p.anyState = format.Offline })
-			return func() { one(w).change(func(p *peer) { p.anyState = 0 }) }
-		}, format.ErrContradiction.Error(), 0},
-		{"the store takes no pack", func(w *world) func() {
-			return w.objects.Add(faultstore.Rule{Ops: faultstore.Put, Name: prefix + "pack/", Err: down}).Off
-		}, "it is down", 0},
-		{"the store takes no index", func(w *world) func() {
-			return w.objects.Add(faultstore.Rule{Ops: faultstore.Put, Name: prefix + "index/", Err: down}).Off
-		}, "it is down", 0},
-		{"the store loses the answer to the index", func(w *world) func() {
-			return w.objects.Add(faultstore.Rule{Ops: faultstore.Put, Name: prefix + "index/", Lost: down}).Off
-		}, "it is down", 0},
-		{"the name is refused", func(w *world) func() {
-			w.meta.change(func(m *memory) {
-				m.refuse = func(txn metadata.Txn) error {
-					if named(txn) {
-						return down
-					}
-					return nil
-				}
-			})
-			return func() { w.meta.change(func(m *memory) { m.refuse = nil }) }
-		}, "it is down", 0},
-		{"the term ends during the upload", func(w *world) func() {
-			one(w).change(func(p *peer) {
-				p.answer = func(x writer.Progress) (writer.Progress, error) { w.meta.lead(2); return x, nil }
-			})
-			return func() { one(w).change(func(p *peer) { p.answer = nil }) }
-		}, errAbandoned.Error(), 0},
-		{"a collection begins during the upload", func(w *world) func() {
-			one(w).change(func(p *peer) {
-				p.answer = func(x writer.Progress) (writer.Progress, error) {
-					w.meta.put(metadata.KV{Key: metadata.CollectionKey, Value: metadata.Collection{Time: 1}.Encode()})
-					return x, nil
-				}
-			})
-			return func() { one(w).change(func(p *peer) { p.answer = nil }) }
-		}, metadata.ErrConflict.Error(), 0},
-		{"the former index cannot be read", func(w *world) func() {
-			w.s = New(w.opt) // it has no copy
-			for _, p := range w.peers {
-				p.change(func(p *peer) { p.begun = nil })
-			}
-			return w.objects.Add(faultstore.Rule{Ops: faultstore.Get, Name: prefix + "index/", Err: down}).Off
-		}, "", 0},
-	} {
+	for _, c := range failures {
 		t.Run(c.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, nil)
@@ -159,7 +167,8 @@ func TestASnapshotIsNamedOnlyWhenItIsComplete(t *testing.T) {
 				switch {
 				case c.want == "" && (err != nil || !slices.Equal(w.numbers(), []int64{first.Number, x.Number})):
 					t.Errorf("snapshots %v, %v", w.numbers(), err)
-				case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !slices.Equal(w.numbers(), []int64{first.Number})):
+				case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) ||
+					!slices.Equal(w.numbers(), []int64{first.Number})):
 					t.Errorf("snapshots %v, %v", w.numbers(), err)
 				}
 				synctest.Wait()
@@ -235,7 +244,8 @@ func TestPartitionsThatNoBrokerCanRead(t *testing.T) {
 				x, err := w.s.take(t.Context(), 1, w.objects, c.allow)
 				if c.text != "" {
 					var off *OfflineError
-					if !errors.As(err, &off) || off.Internal != c.internal || !strings.Contains(err.Error(), "no broker can read "+c.text+",") ||
+					if !errors.As(err, &off) || off.Internal != c.internal ||
+						!strings.Contains(err.Error(), "no broker can read "+c.text+",") ||
 						strings.Contains(err.Error(), "--allow-offline") == c.internal || len(w.numbers()) != 1 {
 						t.Errorf("snapshots %v, %v", w.numbers(), err)
 					}
@@ -245,7 +255,8 @@ func TestPartitionsThatNoBrokerCanRead(t *testing.T) {
 				index, err := format.ReadSnapshot(t.Context(), w.objects, prefix, cluster,
 					format.Previous{Number: x.Number, Nonce: [16]byte(x.Nonce)})
 				must.OK(t, err)
-				if p := index.Partitions[1]; x.Offline != 1 || x.Partitions != 4 || p.State != format.Offline || p.Start != 7 || p.End != 7 {
+				p := index.Partitions[1]
+				if x.Offline != 1 || x.Partitions != 4 || p.State != format.Offline || p.Start != 7 || p.End != 7 {
 					t.Errorf("snapshot %+v, partition %+v", x, p)
 				}
 				w.restorable()
