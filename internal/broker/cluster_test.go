@@ -28,6 +28,7 @@ type fakeCluster struct {
 	elect   func(metadata.TopicPartition) (revision int64, err error)
 	gone    []int32
 	asked   []view.SnapshotAsk
+	refusal string // of the service of snapshots
 }
 
 // set changes the answers to requests that arrive from now on.
@@ -82,6 +83,9 @@ func (c *fakeCluster) AskSnapshot(_ context.Context, q view.SnapshotAsk) (view.S
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked = append(c.asked, q)
+	if c.refusal != "" {
+		return view.SnapshotAnswer{Error: c.refusal}, nil
+	}
 	return view.SnapshotAnswer{ID: int64(len(c.asked)), Term: 7}, c.err
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -45,7 +46,11 @@ func (b *Handler) askSnapshot(ctx context.Context, body []byte) []byte {
 	if len(body) > maxSnapshotAsk {
 		return encoded(view.SnapshotAnswer{Error: fmt.Sprintf("the request has %d bytes, more than %d", len(body), maxSnapshotAsk)})
 	}
-	if err := d.Decode(&q); err != nil {
+	err := d.Decode(&q)
+	if err == nil && d.More() {
+		err = errors.New("there is more after it")
+	}
+	if err != nil {
 		return encoded(view.SnapshotAnswer{Error: "the request is no JSON of this version: " + err.Error()})
 	}
 	ctx, cancel := context.WithTimeout(ctx, snapshotTime)

@@ -142,11 +142,9 @@ func (s *Service) verify(ctx context.Context, term uint64, number int64) error {
 	if x == nil {
 		return fmt.Errorf("there is no snapshot %d any longer", number)
 	}
-	found, damage := restore.Find(ctx, store, "", restore.Choice{Cluster: s.opt.Image().ClusterID(), Number: number})
-	if damage == nil {
-		_, damage = found.Verify(ctx, &restore.Progress{})
-	}
+	damage := s.read(ctx, store, x)
 	if damage != nil && (ctx.Err() != nil || exit.CodeOf(damage) != exit.Data) {
+		s.opt.Log.Warn("a snapshot was not verified", zap.Int64("snapshot", number), zap.Error(damage))
 		return damage // of the store, and not of the snapshot
 	}
 	next := *x
@@ -159,4 +157,24 @@ func (s *Service) verify(ctx context.Context, term uint64, number int64) error {
 	_, err = s.opt.Store.LeaderTxn(ctx, term, metadata.Txn{If: []metadata.Compare{{Key: key, ModRevision: x.Revision}},
 		Put: []metadata.KV{{Key: key, Value: next.Encode()}}})
 	return errors.Join(damage, err)
+}
+
+// read reads all objects of a snapshot. The error has the exit code exit.Data if one is missing or
+// damaged.
+func (s *Service) read(ctx context.Context, store objects.Store, x *metadata.Snapshot) error {
+	cluster := s.opt.Image().ClusterID()
+	id, err := metadata.ParseID(cluster)
+	if err != nil {
+		return err
+	}
+	// Find chooses from a list, which may be old: a missing index is none of the store's there.
+	at := format.Previous{Number: x.Number, Nonce: objects.Nonce(x.Nonce)}
+	if _, err := format.ReadIndex(ctx, store, format.Prefix(id), id, at); errors.Is(err, objects.ErrNotFound) {
+		return exit.With(exit.Data, err)
+	}
+	found, err := restore.Find(ctx, store, "", restore.Choice{Cluster: cluster, Number: x.Number})
+	if err == nil {
+		_, err = found.Verify(ctx, &restore.Progress{})
+	}
+	return err
 }

@@ -97,6 +97,8 @@ type answer struct {
 	Progress *writer.Progress `json:"progress,omitempty"`
 	// Partitions are those of Progress, as format.AppendPartitions encodes them.
 	Partitions []byte `json:"partitions,omitempty"`
+	// Unknown: the broker has no such job. Between brokers, an error is only a text.
+	Unknown bool `json:"unknown,omitempty"`
 }
 
 // Handle answers a request of another broker.
@@ -118,7 +120,9 @@ func (d *Desk) Handle(ctx context.Context, _ int32, body []byte) ([]byte, error)
 		err = here.Begin(ctx, writer.Job{Number: q.Number, Base: q.Base, Cuts: q.Cuts})
 	case opProgress:
 		var p writer.Progress
-		if p, err = here.Progress(ctx, q.Number, q.From); err == nil {
+		if p, err = here.Progress(ctx, q.Number, q.From); errors.Is(err, writer.ErrUnknown) {
+			a.Unknown, err = true, nil
+		} else if err == nil {
 			a.Partitions, p.Partitions = format.AppendPartitions(nil, p.Partitions), nil
 			a.Progress = &p
 		}
@@ -244,6 +248,9 @@ func (b remote) Progress(ctx context.Context, number int64, from int) (p writer.
 	a, err := b.ask(ctx, &request{Op: opProgress, Number: number, From: from})
 	if err != nil {
 		return p, err
+	}
+	if a.Unknown {
+		return p, fmt.Errorf("broker %d: %w: %d", b.id, writer.ErrUnknown, number)
 	}
 	if a.Progress == nil {
 		return p, fmt.Errorf("broker %d: an answer without the progress of an upload", b.id)

@@ -95,6 +95,9 @@ func (s *Service) State() (view.Snapshots, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.state.Term != term { // it still works in a former term
+		return view.Snapshots{}, controller.ErrNotController
+	}
 	x := s.state
 	if x.Running != nil {
 		r := *x.Running
@@ -111,7 +114,8 @@ func (s *Service) State() (view.Snapshots, error) {
 // Ask queues a request of an operator, and returns its id: State has its outcome later. Errors are
 // those of State, or say what is wrong with the request.
 func (s *Service) Ask(q view.SnapshotAsk) (id int64, err error) {
-	if term, _ := s.opt.Leads(); term == 0 {
+	term, _ := s.opt.Leads()
+	if term == 0 {
 		return 0, controller.ErrNotController
 	}
 	if s.opt.Conf.URL == "" {
@@ -128,6 +132,9 @@ func (s *Service) Ask(q view.SnapshotAsk) (id int64, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.state.Term != term { // it would be forgotten when the term begins
+		return 0, controller.ErrNotController
+	}
 	if len(s.asked) >= mostAsks {
 		return 0, fmt.Errorf("%d requests wait already; try again later", len(s.asked))
 	}
@@ -207,6 +214,7 @@ func (s *Service) lead(ctx context.Context, term uint64) {
 		})
 	}
 	var failed, collected time.Time
+	var found newest
 	for ctx.Err() == nil {
 		now := s.opt.Now()
 		if q, ok := s.next(); ok {
@@ -220,7 +228,7 @@ func (s *Service) lead(ctx context.Context, term uint64) {
 			}
 			continue
 		}
-		due := s.due(now, failed)
+		due := s.due(now, failed, &found)
 		if due != nil && !now.Before(*due) {
 			if failed = (time.Time{}); !s.create(ctx, term, ask{allowOffline: true}) {
 				failed = s.opt.Now()
@@ -262,16 +270,26 @@ func (s *Service) next() (q ask, ok bool) {
 	return q, true
 }
 
-// due returns when the next snapshot of the schedule begins; nil: there is none.
-func (s *Service) due(now, failed time.Time) *time.Time {
+// newest is the newest snapshot, and when this node knew of it at the latest, by its own clock.
+type newest struct {
+	number int64
+	at     time.Time
+}
+
+// due returns when the next snapshot of the schedule begins; nil: there is none. It updates found.
+func (s *Service) due(now, failed time.Time, found *newest) *time.Time {
 	c := &s.opt.Conf
 	if c.URL == "" || c.Interval == 0 {
 		return nil
 	}
 	at := now
 	if list := s.opt.Image().Snapshots(); len(list) > 0 {
-		at = time.UnixMilli(list[len(list)-1].Time).Add(c.Interval)
-		at = earlier(at, now.Add(c.Interval)) // the clock may have been set back
+		x := &list[len(list)-1]
+		if found.number != x.Number || now.Before(found.at) {
+			*found = newest{x.Number, now}
+		}
+		// The time may be ahead of the clock: of that of another node, or because it was set back.
+		at = earlier(time.UnixMilli(x.Time), found.at).Add(c.Interval)
 	}
 	if retry := failed.Add(min(retryPause, c.Interval)); !failed.IsZero() && at.Before(retry) {
 		at = retry

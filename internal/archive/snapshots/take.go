@@ -265,14 +265,14 @@ func (x *taking) offline(l *cut.Log) format.Partition {
 // wait begins the job of a broker and waits for its end.
 func (x *taking) wait(ctx context.Context, id int32, job *writer.Job) (list []format.Partition, bytes int64, err error) {
 	b := x.s.opt.Peer(id)
-	if err := b.Begin(ctx, *job); err != nil {
-		return nil, 0, err
-	}
 	defer func() {
-		if err != nil {
+		if err != nil { // also that of Begin: only its answer may be lost
 			b.Cancel(job.Number)
 		}
 	}()
+	if err := b.Begin(ctx, *job); err != nil {
+		return nil, 0, err
+	}
 	heard := x.s.opt.Now()
 	between := pause.Backoff{First: progressFirst, Most: progressEvery}
 	for asked := 1; ; asked++ {

@@ -1,0 +1,342 @@
+package snapshots
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/archive/cut"
+	"github.com/chronik-io/chronik/internal/archive/format"
+	"github.com/chronik-io/chronik/internal/archive/writer"
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/faultstore"
+	"github.com/chronik-io/chronik/internal/testing/must"
+)
+
+var errDown = errors.New("it is down")
+
+// one is the broker that fails.
+func one(w *world) *peer { return w.peers[1] }
+
+// named reports whether a transaction names a snapshot.
+func named(txn metadata.Txn) bool {
+	return slices.ContainsFunc(txn.Put, func(kv metadata.KV) bool { return strings.HasPrefix(kv.Key, metadata.SnapshotPrefix) })
+}
+
+// failures are those of the steps of a snapshot.
+var failures = []struct {
+	what  string
+	fault func(w *world) (repair func())
+	want  string // in the error; empty: the snapshot succeeds
+	took  time.Duration
+}{
+	{"five void cuts", func(w *world) func() {
+		one(w).change(func(p *peer) { p.melts = 5 })
+		return func() {}
+	}, cut.ErrVoid.Error(), 8 * time.Second},
+	{"four void cuts", func(w *world) func() {
+		one(w).change(func(p *peer) { p.melts = 4 })
+		return func() {}
+	}, "", 8 * time.Second},
+	{"a broker that does not freeze", func(w *world) func() {
+		one(w).change(func(p *peer) { p.refuses = func() error { return errDown } })
+		return func() { one(w).change(func(p *peer) { p.refuses = nil }) }
+	}, "it is down", 8 * time.Second},
+	{"the mark is refused", func(w *world) func() {
+		w.meta.change(func(m *memory) { m.refuse = func(metadata.Txn) error { return errDown } })
+		return func() { w.meta.change(func(m *memory) { m.refuse = nil }) }
+	}, "it is down", 0},
+	{"another term", func(w *world) func() {
+		one(w).change(func(p *peer) { p.refuses = func() error { w.meta.lead(0); return nil } })
+		return func() { one(w).change(func(p *peer) { p.refuses = nil }); w.meta.lead(1) }
+	}, errAbandoned.Error(), 0},
+	{"a broker that begins no upload", func(w *world) func() {
+		one(w).change(func(p *peer) { p.fails = errDown })
+		return func() { one(w).change(func(p *peer) { p.fails = nil }) }
+	}, "it is down", 0},
+	{"an upload that fails", func(w *world) func() {
+		one(w).change(func(p *peer) {
+			p.answer = func(x writer.Progress) (writer.Progress, error) { x.Err = "its disk is full"; return x, nil }
+		})
+		return func() { one(w).change(func(p *peer) { p.answer = nil }) }
+	}, "broker 1: its disk is full", 0},
+	{"a broker that began anew", func(w *world) func() {
+		one(w).change(func(p *peer) {
+			p.answer = func(x writer.Progress) (writer.Progress, error) { return writer.Progress{}, writer.ErrUnknown }
+		})
+		return func() { one(w).change(func(p *peer) { p.answer = nil }) }
+	}, writer.ErrUnknown.Error(), 0},
+	{"a broker that stays silent", func(w *world) func() {
+		one(w).change(func(p *peer) {
+			p.answer = func(x writer.Progress) (writer.Progress, error) { return writer.Progress{}, errDown }
+		})
+		return func() { one(w).change(func(p *peer) { p.answer = nil }) }
+	}, "it is down", silence + time.Second},
+	{"a broker that is silent for a while", func(w *world) func() {
+		n := 0
+		one(w).change(func(p *peer) {
+			p.answer = func(x writer.Progress) (writer.Progress, error) {
+				if n++; n%100 != 0 && n < 1000 {
+					return writer.Progress{}, errDown
+				}
+				x.Done = n >= 1000
+				if !x.Done {
+					x.Partitions = nil
+				}
+				return x, nil
+			}
+		})
+		return func() {}
+	}, "", 250 * time.Second},
+	{"a partition is missing", func(w *world) func() {
+		one(w).change(func(p *peer) {
+			p.answer = func(x writer.Progress) (writer.Progress, error) { x.Partitions, x.Next = nil, 0; return x, nil }
+		})
+		return func() { one(w).change(func(p *peer) { p.answer = nil }) }
+	}, "uploaded 2 logs of 4", 0},
+	{"a partition that contradicts itself", func(w *world) func() {
+		one(w).change(func(p *peer) { p.anyState = format.Offline })
+		return func() { one(w).change(func(p *peer) { p.anyState = 0 }) }
+	}, format.ErrContradiction.Error(), 0},
+	{"the store takes no pack", func(w *world) func() {
+		return w.objects.Add(faultstore.Rule{Ops: faultstore.Put, Name: prefix + "pack/", Err: errDown}).Off
+	}, "it is down", 0},
+	{"the store takes no index", func(w *world) func() {
+		return w.objects.Add(faultstore.Rule{Ops: faultstore.Put, Name: prefix + "index/", Err: errDown}).Off
+	}, "it is down", 0},
+	{"the store loses the answer to the index", func(w *world) func() {
+		return w.objects.Add(faultstore.Rule{Ops: faultstore.Put, Name: prefix + "index/", Lost: errDown}).Off
+	}, "it is down", 0},
+	{"the name is refused", func(w *world) func() {
+		w.meta.change(func(m *memory) {
+			m.refuse = func(txn metadata.Txn) error {
+				if named(txn) {
+					return errDown
+				}
+				return nil
+			}
+		})
+		return func() { w.meta.change(func(m *memory) { m.refuse = nil }) }
+	}, "it is down", 0},
+	{"the term ends during the upload", func(w *world) func() {
+		one(w).change(func(p *peer) {
+			p.answer = func(x writer.Progress) (writer.Progress, error) { w.meta.lead(2); return x, nil }
+		})
+		return func() { one(w).change(func(p *peer) { p.answer = nil }) }
+	}, errAbandoned.Error(), 0},
+	{"a collection begins during the upload", func(w *world) func() {
+		one(w).change(func(p *peer) {
+			p.answer = func(x writer.Progress) (writer.Progress, error) {
+				w.meta.put(metadata.KV{Key: metadata.CollectionKey, Value: metadata.Collection{Time: 1}.Encode()})
+				return x, nil
+			}
+		})
+		return func() { one(w).change(func(p *peer) { p.answer = nil }) }
+	}, metadata.ErrConflict.Error(), 0},
+	{"the former index cannot be read", func(w *world) func() {
+		w.s = New(w.opt) // it has no copy
+		for _, p := range w.peers {
+			p.change(func(p *peer) { p.begun = nil })
+		}
+		return w.objects.Add(faultstore.Rule{Ops: faultstore.Get, Name: prefix + "index/", Err: errDown}).Off
+	}, "", 0},
+}
+
+// Whatever step fails, the metadata names no snapshot. The next one works, and continues the last
+// that is named.
+func TestASnapshotIsNamedOnlyWhenItIsComplete(t *testing.T) {
+	for _, c := range failures {
+		t.Run(c.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, nil)
+				for i := range int32(partitionsA) {
+					w.append(i, 3)
+				}
+				first := w.mustTake()
+				w.append(0, 5)
+				repair := c.fault(w)
+				began := time.Now()
+				x, err := w.take()
+				if took := time.Since(began); took > c.took || c.took > 0 && took < c.took/2 {
+					t.Errorf("it took %v, expected %v", took, c.took)
+				}
+				switch {
+				case c.want == "" && (err != nil || !slices.Equal(w.numbers(), []int64{first.Number, x.Number})):
+					t.Errorf("snapshots %v, %v", w.numbers(), err)
+				case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) ||
+					!slices.Equal(w.numbers(), []int64{first.Number})):
+					t.Errorf("snapshots %v, %v", w.numbers(), err)
+				}
+				synctest.Wait()
+				for id, p := range w.peers { // an upload of no use ends
+					p.change(func(p *peer) {
+						ended := len(p.canceled) > 0
+						if p.frozen.Attempt != 0 || id == 1 && ended != slices.Contains(uploadsEnd, c.what) {
+							t.Errorf("broker %d is frozen by %v; its upload was ended: %v", id, p.frozen, ended)
+						}
+					})
+				}
+				repair()
+				w.append(1, 1)
+				last := w.mustTake()
+				if got := w.numbers(); got[len(got)-1] != last.Number {
+					t.Errorf("snapshots %v, the last is %d", got, last.Number)
+				}
+				w.restorable()
+			})
+		})
+	}
+}
+
+// uploadsEnd are the failures after which a broker is told to end its upload.
+var uploadsEnd = []string{"a broker that begins no upload", "an upload that fails", "a broker that began anew",
+	"a broker that stays silent", "the store takes no pack"}
+
+// What a broker uploads although nobody waits for it ends.
+func TestAnUploadOfWhichTheAnswerIsLostEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.append(0, 1)
+		w.peers[1].change(func(p *peer) { p.lost = errors.New("the answer is lost") })
+		if _, err := w.take(); err == nil {
+			t.Fatal("there is a snapshot")
+		}
+		w.peers[1].change(func(p *peer) {
+			if p.job != nil {
+				t.Errorf("the job %d has not ended", p.job.Number)
+			}
+		})
+	})
+}
+
+// Partitions of clients may be missing in a snapshot if that is allowed, those of internal topics
+// never. What no broker could read begins where the snapshot before ended.
+func TestPartitionsThatNoBrokerCanRead(t *testing.T) {
+	a := metadata.TopicPartition{Topic: topicA, Partition: 1}
+	for _, c := range []struct {
+		what     string
+		fault    func(w *world)
+		allow    bool
+		internal bool
+		text     string // of the error; empty: there is none
+	}{
+		{"no leader", func(w *world) { w.partition(a, -1) }, false, false, "t-1"},
+		{"no leader, allowed", func(w *world) { w.partition(a, -1) }, true, false, ""},
+		{"a disk", func(w *world) { w.peers[2].change(func(p *peer) { p.offline[a] = true }) }, false, false, "t-1"},
+		{"a disk, allowed", func(w *world) { w.peers[2].change(func(p *peer) { p.offline[a] = true }) }, true, false, ""},
+		{"an internal topic", func(w *world) { w.partition(metadata.TopicPartition{Topic: topicB}, -1) }, true, true, "__state-0"},
+		{"both", func(w *world) {
+			w.partition(metadata.TopicPartition{Topic: topicB}, -1)
+			w.partition(a, -1)
+		}, true, true, "__state-0, t-1"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, nil)
+				w.append(1, 7)
+				w.mustTake()
+				w.append(1, 2)
+				c.fault(w)
+				x, err := w.s.take(t.Context(), 1, w.objects, c.allow)
+				if c.text != "" {
+					var off *OfflineError
+					if !errors.As(err, &off) || off.Internal != c.internal ||
+						!strings.Contains(err.Error(), "no broker can read "+c.text+",") ||
+						strings.Contains(err.Error(), "--allow-offline") == c.internal || len(w.numbers()) != 1 {
+						t.Errorf("snapshots %v, %v", w.numbers(), err)
+					}
+					return
+				}
+				must.OK(t, err)
+				index, err := format.ReadSnapshot(t.Context(), w.objects, prefix, cluster,
+					format.Previous{Number: x.Number, Nonce: [16]byte(x.Nonce)})
+				must.OK(t, err)
+				p := index.Partitions[1]
+				if x.Offline != 1 || x.Partitions != 4 || p.State != format.Offline || p.Start != 7 || p.End != 7 {
+					t.Errorf("snapshot %+v, partition %+v", x, p)
+				}
+				w.restorable()
+				w.peers[2].change(func(p *peer) { clear(p.offline) })
+				w.partition(a, 2) // and everything is there again
+				w.append(1, 1)
+			})
+		})
+	}
+}
+
+// A chain of changes ends with the 64th index, which is complete.
+func TestEvery64thIndexIsComplete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(c *configdef.Archive) { c.Keep = 1000 })
+		bytes := int64(0)
+		for i := range 67 {
+			w.append(0, 1)
+			x := w.mustTake()
+			if x.Changes != i%64 || x.Bytes <= bytes {
+				t.Fatalf("snapshot %d has %d indexes with changes, and %d bytes after %d", i, x.Changes, x.Bytes, bytes)
+			}
+			bytes = x.Bytes
+		}
+		w.restorable()
+	})
+}
+
+// Which snapshots are kept.
+func TestExpiredSnapshots(t *testing.T) {
+	day := 24 * time.Hour
+	noon := time.Date(2030, 1, 10, 12, 0, 0, 0, time.UTC)
+	at := func(ages ...time.Duration) (list []metadata.Snapshot) {
+		for i, age := range ages {
+			list = append(list, metadata.Snapshot{Number: int64(i + 1), Time: noon.Add(-age).UnixMilli()})
+		}
+		return list
+	}
+	h := time.Hour
+	for _, c := range []struct {
+		what       string
+		list       []metadata.Snapshot
+		keep, days int
+		now        time.Time
+		want       []int64
+	}{
+		{"none", nil, 1, 1, noon, nil},
+		{"one", at(100 * day), 1, 0, noon, nil},
+		{"the newest always stays", at(3*h, 2*h, h), 0, 0, noon, []int64{1, 2}},
+		{"the newest", at(5*h, 4*h, 3*h, 2*h, h), 3, 0, noon, []int64{1, 2}},
+		{"one of today, which is among the newest", at(5*h, 4*h, 3*h), 1, 1, noon, []int64{1, 2}},
+		{"the newest of each day", at(3*day+h, 3*day, 2*day+h, 2*day, day+h, day, h, 0), 1, 4, noon, []int64{1, 3, 5, 7}},
+		{"of two days", at(3*day, 2*day, day+h, day, h, 0), 1, 2, noon, []int64{1, 2, 3, 5}},
+		{"days end at midnight UTC", at(12*h+time.Millisecond, 12*h, h), 1, 2, noon, []int64{2}},
+		{"elsewhere it is another day", at(12*h+time.Millisecond, 12*h, h), 1, 2, noon.In(time.FixedZone("x", 14*3600)), []int64{2}},
+		{"both rules", at(2*day, day+h, day, 3*h, 2*h, h), 2, 3, noon, []int64{2, 4}},
+		{"the clock was set back", at(2*day, day, 0), 1, 1, noon.Add(-30 * day), nil},
+		{"the clock was set back, without days: too many", at(2*day, day, 0), 1, 0, noon.Add(-30 * day), nil},
+		{"the clock was set forward", at(2*day, day, 0), 1, 14, noon.Add(30 * day), []int64{1, 2}},
+		{"equal times", at(day, day, day), 1, 14, noon, []int64{1, 2}},
+	} {
+		if got := expired(c.list, c.keep, c.days, c.now); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.what, got, c.want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) { // and the next snapshot removes them
+		w := newWorld(t, func(c *configdef.Archive) { c.Keep = 2 })
+		w.append(0, 1)
+		var all []int64
+		for range 4 {
+			time.Sleep(time.Minute)
+			all = append(all, w.mustTake().Number)
+		}
+		if got := w.numbers(); !slices.Equal(got, all[2:]) {
+			t.Errorf("snapshots %v of %v", got, all)
+		}
+		w.setClock(-24 * time.Hour) // times never decrease
+		before := w.meta.image().Snapshots()[1]
+		if x := w.mustTake(); x.Time != before.Time || x.Ended < x.Time {
+			t.Errorf("%+v after %+v", x, before)
+		}
+	})
+}
