@@ -95,6 +95,8 @@ type answer struct {
 	Cuts     []replica.Cut    `json:"cuts,omitempty"`
 	Frozen   bool             `json:"frozen,omitempty"`
 	Progress *writer.Progress `json:"progress,omitempty"`
+	// Unknown is writer.ErrUnknown: an error is only text for the controller.
+	Unknown bool `json:"unknown,omitempty"`
 	// Partitions are those of Progress, as format.AppendPartitions encodes them.
 	Partitions []byte `json:"partitions,omitempty"`
 }
@@ -118,7 +120,11 @@ func (d *Desk) Handle(ctx context.Context, _ int32, body []byte) ([]byte, error)
 		err = here.Begin(ctx, writer.Job{Number: q.Number, Base: q.Base, Cuts: q.Cuts})
 	case opProgress:
 		var p writer.Progress
-		if p, err = here.Progress(ctx, q.Number, q.From); err == nil {
+		p, err = here.Progress(ctx, q.Number, q.From)
+		switch {
+		case errors.Is(err, writer.ErrUnknown):
+			a.Unknown, err = true, nil
+		case err == nil:
 			a.Partitions, p.Partitions = format.AppendPartitions(nil, p.Partitions), nil
 			a.Progress = &p
 		}
@@ -244,6 +250,9 @@ func (b remote) Progress(ctx context.Context, number int64, from int) (p writer.
 	a, err := b.ask(ctx, &request{Op: opProgress, Number: number, From: from})
 	if err != nil {
 		return p, err
+	}
+	if a.Unknown {
+		return p, fmt.Errorf("broker %d: %w", b.id, writer.ErrUnknown)
 	}
 	if a.Progress == nil {
 		return p, fmt.Errorf("broker %d: an answer without the progress of an upload", b.id)
