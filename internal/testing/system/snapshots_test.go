@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	judge "github.com/chronik-io/chronik/internal/testing/check"
@@ -199,7 +200,7 @@ func (s *archived) restored(number int64) {
 		}
 	}()
 	problems := s.judge(number, addr)
-	problems = append(problems, s.goOn(addr)...)
+	problems = append(problems, s.carryOn(addr)...)
 	if len(problems) > 0 {
 		t.Fatalf("snapshot %d, seed %d:\n%s", number, s.seed, strings.Join(problems[:min(10, len(problems))], "\n"))
 	}
@@ -226,8 +227,14 @@ func (s *archived) judge(number int64, addr string) (problems []string) {
 	cl, err := txnClient(addr)
 	must.OK(t, err)
 	defer cl.Close()
-	offsets, err := kadm.NewClient(cl).FetchOffsets(t.Context(), s.copies.group)
-	must.OK(t, errors.Join(err, offsets.Error()))
+	var offsets kadm.OffsetResponses
+	for deadline := time.Now().Add(startTime); ; pause(t.Context(), 10*time.Millisecond) { // its coordinator begins
+		offsets, err = kadm.NewClient(cl).FetchOffsets(t.Context(), s.copies.group)
+		if err = errors.Join(err, offsets.Error()); err == nil || !kerr.IsRetriable(err) || time.Now().After(deadline) {
+			break
+		}
+	}
+	must.OK(t, err)
 	below := map[string]string{}
 	for _, r := range moved {
 		if o, ok := offsets.Lookup(r.Topic, r.Partition); ok && r.Offset < o.At {
@@ -247,8 +254,8 @@ func (s *archived) judge(number int64, addr string) (problems []string) {
 	return problems
 }
 
-// goOn lets former and new clients continue in a restored cluster, and returns what they miss.
-func (s *archived) goOn(addr string) (problems []string) {
+// carryOn lets former and new clients continue in a restored cluster, and returns what they miss.
+func (s *archived) carryOn(addr string) (problems []string) {
 	t := s.t
 	t.Helper()
 	producers := map[string]bool{uniqueName("newcomer"): true}
