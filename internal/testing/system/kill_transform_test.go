@@ -125,6 +125,13 @@ func (x *transform) run(ctx context.Context, t *testing.T, id int, random *rand.
 	}
 }
 
+// committed returns the number of transactions of members.
+func (x *transform) committed() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.commits
+}
+
 // turn makes one transaction. It returns false when the member dies, or must be replaced.
 func (x *transform) turn(ctx context.Context, member *kgo.GroupTransactSession, random *rand.Rand) bool {
 	polled := member.PollRecords(ctx, 10)

@@ -56,6 +56,13 @@ func TestSnapshotsAreWholeTransactions(t *testing.T) {
 	s := newArchived(t, seed)
 	for n := range rounds {
 		s.transfers.progress(t, snapshotBatch)
+		before := s.copies.committed()
+		s.cluster.eventually("a transaction of copies", func(context.Context) string {
+			if s.copies.committed() > before {
+				return ""
+			}
+			return "there is none"
+		})
 		pause(t.Context(), time.Duration(random.Int64N(int64(200*time.Millisecond))))
 		s.cluster.die(random, s.admins)
 		s.transfers.progress(t, 1) // the clients have recovered
