@@ -12,7 +12,9 @@ import (
 // restarted is a broker that has begun anew since its upload began.
 type restarted struct{ Uploads }
 
-func (restarted) Progress(int64, int) (writer.Progress, error) { return writer.Progress{}, writer.ErrUnknown }
+func (restarted) Progress(int64, int) (writer.Progress, error) {
+	return writer.Progress{}, writer.ErrUnknown
+}
 
 // The controller learns at once that a broker has begun anew, and not when it is silent for long.
 func TestAControllerLearnsThatAnUploadIsUnknown(t *testing.T) {
