@@ -125,6 +125,10 @@ cluster-torture: build ## ROUNDS faults (default 100) of three brokers under loa
 	scripts/skewed.sh $(CURDIR)/$(BIN)/chronikd-skewed
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_SKEWED=$(CURDIR)/$(BIN)/chronikd-skewed CHRONIK_CLUSTER_ROUNDS=$(ROUNDS) CHRONIK_CLUSTER_SEED=$(SEED) CHRONIK_CLUSTER_FAULT="$(FAULT)" go test -count=1 -timeout 6h -v -run '^Test(ClusterUnderFaults|AWitnessUnderFaults|PartitionsMoveUnderLoad|ThreeVotersGrowToFive|MetadataAreRestoredFromACopy)$$' ./internal/testing/system/
 
+.PHONY: snapshot-torture
+snapshot-torture: build ## ROUNDS snapshots (default 100) of three brokers that are killed while money moves; each is restored, and clients and a group continue
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_SNAPSHOT_ROUNDS=$(or $(ROUNDS),100) go test -count=1 -timeout 6h -v -run '^TestSnapshotsAreWholeTransactions$$' ./internal/testing/system/
+
 .PHONY: soak
 soak: build ## for HOURS (default 1), three brokers under every load and faults, and with UPGRADE=1 changes of version; a report of what grows in dist/soak (SEED=n FAULT=text)
 	@former=; if [ -n "$(UPGRADE)" ]; then former=$(CURDIR)/$(BIN)/chronikd-former; scripts/former.sh $$former || exit; fi; \

@@ -60,7 +60,9 @@ func Restored(keys []metadata.KV, revision int64, s Successor) (after []metadata
 		partition: func(p *metadata.Partition) {
 			p.Replicas, p.ISR = []int32{s.Node}, []int32{s.Node}
 			p.ELR, p.Adding, p.Removing, p.Last = nil, nil, nil, metadata.LastReplica{}
-			p.Unclean = p.LeaderEpoch
+			// The first leader begins later than two epochs after that: records that the original
+			// wrote after the cut are no loss that brokers must report.
+			p.Unclean, p.LeaderEpoch = p.LeaderEpoch, p.LeaderEpoch+2
 		},
 	})
 }

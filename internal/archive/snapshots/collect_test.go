@@ -229,20 +229,10 @@ var collections = map[string]func(t *testing.T, w *world){
 	"a snapshot that began before it": func(t *testing.T, w *world) {
 		list := w.numbers()
 		w.append(0, 1)
-		w.peers[1].change(func(p *peer) {
-			p.answer = func(x writer.Progress) (writer.Progress, error) {
-				former := len(list)
-				w.peers[2].change(func(p *peer) { former = len(p.begun) })
-				if former == len(list) { // the other broker has not uploaded yet
-					x.Done, x.Partitions = false, nil
-					return x, nil
-				}
-				p.answer = nil
-				w.mustDelete(list...) // no snapshot names what it continues
-				w.mustCollect()
-				return x, nil
-			}
-		})
+		w.objects.Add(faultstore.Rule{Ops: faultstore.Put, Count: 1, Name: prefix + "index/", Before: func(faultstore.Call) {
+			w.mustDelete(list...) // no snapshot names what it continues
+			w.mustCollect()
+		}})
 		if x, err := w.take(); !errors.Is(err, metadata.ErrConflict) {
 			t.Errorf("%+v, %v", x, err)
 		}

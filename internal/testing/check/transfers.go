@@ -102,6 +102,19 @@ func (h *Transfers) Counts() (committed, aborted, unknown int) {
 	return committed, aborted, unknown
 }
 
+// Acknowledged returns the transactions whose commits were acknowledged.
+func (h *Transfers) Acknowledged() map[Transfer]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	known := map[Transfer]bool{}
+	for t, o := range h.all {
+		if o.committed {
+			known[t] = true
+		}
+	}
+	return known
+}
+
 // View is what one read_committed reader saw, which reads each partition from its start and never
 // twice. Its methods may be called concurrently.
 type View struct {
@@ -179,6 +192,17 @@ func (v *View) Read(p Position, piece Piece) {
 //	torn     a transaction of which the reader saw some records, and not all
 //	lost     an acknowledged commit of which it saw none
 func (v *View) Problems(everything bool) []string {
+	return v.problems(everything, func(_ Transfer, committed bool) bool { return committed })
+}
+
+// ProblemsOf is Problems of a reader that has read all of a former state: lost are those of the
+// given transactions of which it saw nothing.
+func (v *View) ProblemsOf(acknowledged map[Transfer]bool) []string {
+	return v.problems(true, func(t Transfer, _ bool) bool { return acknowledged[t] })
+}
+
+// problems is Problems. due tells whether a transaction must be there.
+func (v *View) problems(everything bool, due func(t Transfer, committed bool) bool) []string {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
 	v.mu.Lock()
@@ -191,7 +215,7 @@ func (v *View) Problems(everything bool) []string {
 			problems = append(problems, fmt.Sprintf("shown: %d records of %v, which was aborted, at %v", seen, t, v.seen[t]))
 		case everything && seen > 0 && seen < len(o.amounts):
 			problems = append(problems, fmt.Sprintf("torn: %d of %d records of %v, at %v", seen, len(o.amounts), t, v.seen[t]))
-		case everything && o.committed && !o.aborted && seen == 0:
+		case everything && due(t, o.committed) && !o.aborted && seen == 0:
 			problems = append(problems, fmt.Sprintf("lost: %v, whose commit was acknowledged", t))
 		}
 	}

@@ -35,9 +35,9 @@ func TestKillTransformsEachInputOnce(t *testing.T) {
 func transformsEachInputOnce(t *testing.T, seed uint64, m *mortal) {
 	t.Helper()
 	kills, random := txnKillCount(t), m.random
-	x := &transform{addr: m.addr, in: uniqueName("in"), out: uniqueName("out"), group: uniqueName("transform"),
+	x := &transform{addr: m.addr, in: []string{uniqueName("in")}, out: uniqueName("out"), group: uniqueName("transform"),
 		written: map[string]bool{}}
-	txnTopics(t, m.addr, transformParts, x.in, x.out)
+	txnTopics(t, m.addr, transformParts, x.in[0], x.out)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var running sync.WaitGroup
@@ -68,10 +68,12 @@ func transformsEachInputOnce(t *testing.T, seed uint64, m *mortal) {
 	m.end(t)
 }
 
-// transform is a group that copies a topic by transactions.
+// transform is a group that copies topics by transactions. The key of a copy is the source of its
+// input.
 type transform struct {
-	addr, in, out, group string
-	spoke                spoken
+	addr, out, group string
+	in               []string
+	spoke            spoken
 
 	written      map[string]bool
 	acknowledged []string
@@ -88,7 +90,7 @@ func (x *transform) feed(t *testing.T, n int) {
 	defer cl.Close()
 	var records []*kgo.Record
 	for i := range transformBatch {
-		r := &kgo.Record{Topic: x.in, Partition: int32(i % transformParts), Value: fmt.Appendf(nil, "%d/%d", n, i)}
+		r := &kgo.Record{Topic: x.in[0], Partition: int32(i % transformParts), Value: fmt.Appendf(nil, "%d/%d", n, i)}
 		x.written[string(r.Value)] = true
 		records = append(records, r)
 	}
@@ -102,7 +104,7 @@ func (x *transform) feed(t *testing.T, n int) {
 func (x *transform) run(ctx context.Context, t *testing.T, id int, random *rand.Rand) {
 	opts := outlives(x.addr, x.spoke.hook(id == 0),
 		kgo.TransactionalID(fmt.Sprintf("%s-%d", x.group, id)), kgo.ConsumerGroup(x.group),
-		kgo.ConsumeTopics(x.in), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.ConsumeTopics(x.in...), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.TransactionTimeout(moverTimeout), kgo.HeartbeatInterval(50*time.Millisecond), kgo.SessionTimeout(10*time.Second),
 		kgo.FetchMaxWait(50*time.Millisecond), kgo.ProducerLinger(0))
 	if id == 0 {
@@ -123,6 +125,13 @@ func (x *transform) run(ctx context.Context, t *testing.T, id int, random *rand.
 	}
 }
 
+// committed returns the number of transactions of members.
+func (x *transform) committed() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.commits
+}
+
 // turn makes one transaction. It returns false when the member dies, or must be replaced.
 func (x *transform) turn(ctx context.Context, member *kgo.GroupTransactSession, random *rand.Rand) bool {
 	polled := member.PollRecords(ctx, 10)
@@ -136,7 +145,7 @@ func (x *transform) turn(ctx context.Context, member *kgo.GroupTransactSession, 
 	defer stop()
 	var records []*kgo.Record
 	polled.EachRecord(func(r *kgo.Record) {
-		records = append(records, &kgo.Record{Topic: x.out, Key: r.Value, Value: r.Value})
+		records = append(records, &kgo.Record{Topic: x.out, Key: []byte(source(r)), Value: r.Value})
 	})
 	end := kgo.TryCommit
 	switch sent := member.ProduceSync(ctx, records...).FirstErr() == nil; {
@@ -153,6 +162,9 @@ func (x *transform) turn(ctx context.Context, member *kgo.GroupTransactSession, 
 	}
 	return err == nil
 }
+
+// source returns the position of a record as the key of its copy.
+func source(r *kgo.Record) string { return fmt.Sprintf("%s-%d %d", r.Topic, r.Partition, r.Offset) }
 
 // transformed is a read_committed reader of the output.
 type transformed struct {
