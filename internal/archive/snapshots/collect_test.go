@@ -471,7 +471,10 @@ func TestWalks(t *testing.T) {
 						w.mustTake()
 						taken++
 					case 7: // a step fails
-						rule := faultstore.Rule{Ops: []faultstore.Op{faultstore.Put, faultstore.Get}[r.IntN(2)], From: 1 + r.IntN(4), Count: 1}
+						rule := faultstore.Rule{Ops: faultstore.Put, From: 1 + r.IntN(4), Count: 1}
+						if r.IntN(2) == 0 {
+							rule.Ops = faultstore.Get
+						}
 						if rule.Err = errDown; rule.Ops == faultstore.Put && r.IntN(2) == 0 {
 							rule.Err, rule.Lost = nil, errDown
 						}
