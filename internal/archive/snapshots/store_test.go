@@ -18,7 +18,8 @@ func TestAllBrokersHaveTheSameStore(t *testing.T) {
 	theirs, err := dirstore.Open(vfs.OS(), t.TempDir())
 	must.OK(t, err)
 	log := func(nonce byte, size int64) format.Partition {
-		return format.Partition{Parts: []format.Part{format.Whole(format.Run{Kind: objects.Pack, Nonce: objects.Nonce{nonce}, End: 5, Size: size}, 1)}}
+		run := format.Run{Kind: objects.Pack, Nonce: objects.Nonce{nonce}, End: 5, Size: size}
+		return format.Partition{Parts: []format.Part{format.Whole(run, 1)}}
 	}
 	x := &taking{store: ours, prefix: format.Prefix([16]byte{1}), index: &format.Index{Partitions: []format.Partition{log(1, 9)}}}
 	for nonce, at := range map[byte]objects.Store{2: ours, 3: theirs} {

@@ -196,7 +196,7 @@ func TestASnapshotIsNamedOnlyWhenItIsComplete(t *testing.T) {
 var uploadsEnd = []string{"a broker that begins no upload", "an upload that fails", "a broker that began anew",
 	"a broker that stays silent", "the store takes no pack"}
 
-// What a broker uploads although nobody waits for it ends.
+// What a broker uploads although nothing waits for it ends.
 func TestAnUploadOfWhichTheAnswerIsLostEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)

@@ -201,7 +201,7 @@ func (v *View) ProblemsOf(acknowledged map[Transfer]bool) []string {
 	return v.problems(true, func(t Transfer, _ bool) bool { return acknowledged[t] })
 }
 
-// problems is Problems. due tells whether a transaction must be there.
+// problems is Problems. due reports whether a transaction must be there.
 func (v *View) problems(everything bool, due func(t Transfer, committed bool) bool) []string {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()

@@ -264,7 +264,7 @@ var rules = []rule{
 	{"a cluster that is restored has the id of the original", "controller/recover.go",
 		"c.ID = s.Cluster }", "_ = c }", "TestRestoredMetadataAreThoseOfAnotherCluster"},
 	{"coordinators trust what they load after a restore", "controller/recover.go",
-		"\t\t\tp.Unclean = p.LeaderEpoch\n", "", "TestRestoredMetadataAreThoseOfAnotherCluster"},
+		"\t\t\tp.Unclean, p.LeaderEpoch = p.LeaderEpoch, p.LeaderEpoch+2\n", "", "TestRestoredMetadataAreThoseOfAnotherCluster"},
 	{"a restored cluster gives producer ids that the original may have given", "controller/recover.go",
 		"\tnext.Next += producerGap(generation)\n", "", "TestRestoredMetadataAreThoseOfAnotherCluster"},
 	{"a restored cluster has the snapshots of the original", "controller/recover.go",

@@ -154,7 +154,8 @@ func (s *archived) end() {
 // ctl runs chronikctl snapshot, and decodes what it prints.
 func (s *archived) ctl(ctx context.Context, to any, args ...string) error {
 	var text, log strings.Builder
-	cmd := exec.CommandContext(ctx, "chronikctl", append([]string{"--brokers", s.transfers.addr, "--admin", "off", "-o", "json", "snapshot"}, args...)...)
+	all := append([]string{"--brokers", s.transfers.addr, "--admin", "off", "-o", "json", "snapshot"}, args...)
+	cmd := exec.CommandContext(ctx, "chronikctl", all...)
 	cmd.Stdout, cmd.Stderr = &text, &log
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%w: %s", err, log.String())
@@ -193,7 +194,8 @@ func (s *archived) restored(number int64) {
 	dir, err := os.MkdirTemp(t.TempDir(), "restored")
 	must.OK(t, err)
 	defer func() { must.OK(t, os.RemoveAll(dir)) }() // there may be many
-	args := []string{"--data-dir", filepath.Join(dir, "d"), "--listen", addr, "--admin-listen", "127.0.0.1:0", "--set", "group.initial.rebalance.delay.ms=0"}
+	args := []string{"--data-dir", filepath.Join(dir, "d"), "--listen", addr, "--admin-listen", "127.0.0.1:0", "--set",
+		"group.initial.rebalance.delay.ms=0"}
 	p, err := launch(dir, nil, append([]string{"restore", s.url, "--snapshot", fmt.Sprint(number)}, args...)...)
 	must.OK(t, err)
 	if err := <-p.done; err != nil {
