@@ -139,7 +139,8 @@ func TestRestoredMetadataAreThoseOfAnotherCluster(t *testing.T) {
 		t.Fatalf("cluster %s, generation %x, partition %+v", img.ClusterID(), img.Generation(), q)
 	}
 	if q.Leader != -1 || q.LeaderEpoch != p.LeaderEpoch+gap+2 || q.PartitionEpoch != p.PartitionEpoch+gap ||
-		q.Unclean != p.LeaderEpoch+gap || !slices.Equal(q.Replicas, []int32{1}) || !slices.Equal(q.ISR, []int32{1}) || len(q.ELR)+len(q.Adding) > 0 {
+		q.Unclean != p.LeaderEpoch+gap ||
+		!slices.Equal(q.Replicas, []int32{1}) || !slices.Equal(q.ISR, []int32{1}) || len(q.ELR)+len(q.Adding) > 0 {
 		t.Errorf("partition %+v", q)
 	}
 	i := slices.IndexFunc(after, func(kv metadata.KV) bool { return kv.Key == metadata.ProducerIDsKey })

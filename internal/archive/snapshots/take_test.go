@@ -192,7 +192,7 @@ func TestASnapshotIsNamedOnlyWhenItIsComplete(t *testing.T) {
 	}
 }
 
-// uploadsEnd are the failures after which a broker is told to end its upload.
+// uploadsEnd are the failures after which a broker is notified to end its upload.
 var uploadsEnd = []string{"a broker that begins no upload", "an upload that fails", "a broker that began anew",
 	"a broker that stays silent", "the store takes no pack"}
 
