@@ -316,10 +316,11 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	return nil
 }
 
-// openArchive starts what takes snapshots of the cluster.
+// openArchive starts what takes snapshots of the cluster. They are outside of the broker, also if
+// its data is in memory.
 func (b *Broker) openArchive(_ context.Context, r *components) error {
 	return archiving.Open(archiving.Options{
-		FS: b.fs, Conf: &r.conf.Archive, Node: r.conf.NodeID, Version: b.version, Member: r.member.Cluster, Applier: r.applier,
+		FS: vfs.OS(), Conf: &r.conf.Archive, Node: r.conf.NodeID, Version: b.version, Member: r.member.Cluster, Applier: r.applier,
 		Controller: r.control, Replicas: r.replicas, Registry: b.reg, Health: b.health, Push: b.stack.push, Log: b.log.Named("snapshots"),
 	})
 }

@@ -53,6 +53,9 @@ func examples(ts *testscript.TestScript, neg bool, args []string) {
 		line = strings.NewReplacer("/var/lib/chronik", "$WORK/copy", "/mnt/other/", "$WORK/", "/etc/chronik/chronikd.yaml",
 			"$WORK/chronikd.yaml",
 			"/tmp/", "$WORK/", "b1.example.com:9093", "$TLS --tls-server-name broker.test").Replace(line)
+		for _, what := range []string{"describe", "verify", "delete"} { // the number that the cluster gave
+			line = strings.Replace(line, " snapshot "+what+" 17", " snapshot "+what+" $(chronikctl snapshot list -o name | tail -n 1)", 1)
+		}
 		if stage(line) == 1 || stage(line) == 2 || strings.Contains(line, " reset ") {
 			line += " --yes"
 		}

@@ -55,9 +55,14 @@ func TestScripts(t *testing.T) {
 			if err := os.WriteFile(token, []byte("a token of more than thirty-two characters\n"), 0o600); err != nil {
 				return err
 			}
+			archive := filepath.Join(e.WorkDir, "archive")
+			if err := os.Mkdir(archive, 0o700); err != nil {
+				return err
+			}
 			b, err := chronik.OpenMemory(context.Background(), chronik.Options{Admin: "127.0.0.1:0",
 				Settings: map[string]string{"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2",
-					"authorization": "acl", "super-users": "User:ANONYMOUS", "admin.token-file": token}})
+					"authorization": "acl", "super-users": "User:ANONYMOUS", "admin.token-file": token,
+					"archive.url": "file://" + archive, "snapshot.interval.ms": "0"}})
 			if err != nil {
 				return err
 			}
