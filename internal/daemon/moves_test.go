@@ -112,6 +112,7 @@ func TestLogsMoveUnderLoad(t *testing.T) {
 			if err := moveAll(t, admin, to, "__consumer_offsets", p)[0]; err != nil {
 				t.Errorf("__consumer_offsets-%d to %s: %v", p, to, err)
 			}
+			eventually(t, "the log has moved", func() bool { return strings.Join(whereIs(t, admin, "__consumer_offsets", p), " ") == to })
 		}
 	}
 	stop()
