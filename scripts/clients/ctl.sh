@@ -111,7 +111,9 @@ try '.' log repair --dir "$WORK/ctl.data" --dry-run
 port="$(python3 "$here/../free-ports.py" 1)"
 "$chronikd" secure init "$WORK/secured" --advertise "localhost:$port" >/dev/null
 : >"$WORK/ctl.secured"
-"$chronikd" --config "$WORK/secured/chronikd.yaml" --admin-listen off 2>"$WORK/ctl.secured" &
+mkdir "$WORK/archive"
+"$chronikd" --config "$WORK/secured/chronikd.yaml" --admin-listen off --set "archive.url=file://$WORK/archive" \
+  --set snapshot.interval.ms=0 2>"$WORK/ctl.secured" &
 pid=$!
 for _ in $(seq 600); do
   grep -q '"msg":"ready"' "$WORK/ctl.secured" && break
@@ -134,6 +136,12 @@ try 'producer_byte_rate' quota explain bob "${secured[@]}"
 try '.' quota remove --user bob --yes "${secured[@]}"
 try 'bob' user remove bob --yes "${secured[@]}"
 try 'localhost' cert show "${secured[@]}"
+try '^snapshot [0-9]+ ' snapshot create "${secured[@]}"
+try ' good$' snapshot list "${secured[@]}"
+taken="$("$ctl" snapshot list -o name "${secured[@]}" | tail -n 1)"
+try 'partitions?, 0 offline' snapshot describe "$taken" "${secured[@]}"
+try 'verified 20' snapshot verify "$taken" "${secured[@]}"
+try 'deleted' snapshot delete "$taken" --yes "${secured[@]}"
 kill "$pid" && wait "$pid" || { echo "chronikd, stopped, ended with $?"; exit 1; }
 
 # Every command of the reference was called.
