@@ -120,8 +120,6 @@ for where, query, finds in queries:
 shown = {re.sub("_(bucket|sum|count)$", "", name) for name in used}
 for name in sorted({re.sub("_(bucket|sum|count)$", "", n) for n in exported if n.startswith("chronik_")}):
     if name not in shown:
-        if name.startswith("chronik_snapshot"):  # the findings of snapshots alert
-            continue
         wrong.append(f"{name} is exported, and no dashboard and no alert shows it")
 
 print("\n".join(wrong) or f"{len(queries)} queries of dashboards and rules: all names are exported, all find what the load should show")
