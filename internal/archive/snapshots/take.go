@@ -55,7 +55,12 @@ func (e *OfflineError) Error() string {
 }
 
 // take takes one snapshot, and names it. store has all objects.
-func (s *Service) take(ctx context.Context, term uint64, store objects.Store, allowOffline bool) (*metadata.Snapshot, error) {
+func (s *Service) take(ctx context.Context, term uint64, store objects.Store, allowOffline bool) (_ *metadata.Snapshot, err error) {
+	defer func() {
+		if err != nil {
+			s.cache(format.Previous{}, &format.Index{}) // a broker may have missed the index: it is read again
+		}
+	}()
 	img := s.opt.Image()
 	id, err := metadata.ParseID(img.ClusterID())
 	if err != nil {

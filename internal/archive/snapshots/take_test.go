@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/archive/writer"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/testing/faultstore"
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
@@ -266,6 +267,23 @@ func TestPartitionsThatNoBrokerCanRead(t *testing.T) {
 			})
 		})
 	}
+}
+
+// If the index of the newest snapshot is lost, the attempt in which brokers find out fails, and the
+// next one uploads everything.
+func TestALostIndexIsNotContinued(t *testing.T) {
+	w := newWorld(t, nil)
+	w.mustTake()
+	w.append(0, 1)
+	lost := w.objects.Add(faultstore.Rule{Ops: faultstore.Get, Name: prefix + "index/", Err: objects.ErrNotFound})
+	if _, err := w.take(); err == nil {
+		t.Error("an upload that failed made a snapshot")
+	}
+	if x := w.mustTake(); x.Changes != 0 || lost.Hits() == 0 {
+		t.Errorf("snapshot %+v continues an index that was lost", x)
+	}
+	lost.Off()
+	w.restorable()
 }
 
 // A chain of changes ends with the 64th index, which is complete.

@@ -217,7 +217,8 @@ func (j *job) spend(ctx context.Context, n int) error {
 	}
 }
 
-// base returns the partitions of the last complete snapshot that the job has, too.
+// base returns the partitions of the last complete snapshot that the job has, too. A missing index
+// fails the job: in another store, each attempt would upload everything again.
 func (j *job) base() (map[format.ID]*format.Partition, error) {
 	all := map[format.ID]*format.Partition{}
 	if j.Base == nil {
@@ -225,6 +226,10 @@ func (j *job) base() (map[format.ID]*format.Partition, error) {
 	}
 	o := &j.w.opt
 	x, err := format.ReadSnapshot(j.ctx, store{o.Store, j}, o.Prefix, o.Cluster, *j.Base)
+	if errors.Is(err, objects.ErrNotFound) { // the controller has read it
+		return nil, fmt.Errorf("%w: this broker has another store than the one that leads the metadata; set archive.url to the same store on "+
+			"all brokers, and check that its file system is mounted", err)
+	}
 	if upload.Unusable(err) {
 		j.note(err, "all records are uploaded again")
 		return all, nil

@@ -222,7 +222,6 @@ func TestACompactedLogIsUploadedFromTheFirstDifference(t *testing.T) {
 // The base of a snapshot may be lost or damaged; then everything is uploaded again, with a note.
 func TestAnUnusableBase(t *testing.T) {
 	for what, fault := range map[string]faultstore.Rule{
-		"no index":         {Ops: faultstore.Get, Name: prefix + "index/", Err: objects.ErrNotFound},
 		"a damaged index":  {Ops: faultstore.Get, Name: prefix + "index/", Alter: damaged},
 		"no manifest":      {Ops: faultstore.Get, Name: prefix + "manifest/", Err: objects.ErrNotFound},
 		"another manifest": {Ops: faultstore.Get, Name: prefix + "manifest/", Alter: damaged},
@@ -252,6 +251,23 @@ func TestAnUnusableBase(t *testing.T) {
 }
 
 func damaged(_ faultstore.Call, b []byte) []byte { b[0] ^= 1; return b }
+
+// A broker that does not find what the controller has read has another store. It uploads nothing.
+func TestAnotherStoreThanTheControllers(t *testing.T) {
+	w := newWorld(t, 1, never)
+	defer w.close()
+	w.parts[0].append("k", "v", 10)
+	_, err := w.snapshot(nil)
+	must.OK(t, err)
+	missing := w.s.Add(faultstore.Rule{Ops: faultstore.Get, Name: prefix + "index/", Err: objects.ErrNotFound})
+	puts := w.s.Calls(faultstore.Put)
+	if _, err := w.snapshot(nil); err == nil || !strings.Contains(err.Error(), "the same store") || w.s.Calls(faultstore.Put) != puts {
+		t.Errorf("%v, %d objects were put", err, w.s.Calls(faultstore.Put)-puts)
+	}
+	missing.Off()
+	_, err = w.snapshot(nil)
+	must.OK(t, err)
+}
 
 // A failure of the store that may go away is no reason to upload everything.
 func TestABaseThatCannotBeReadNow(t *testing.T) {
