@@ -38,7 +38,7 @@ func TestFormatIsFixed(t *testing.T) {
 		SubscriptionKey("s"):      EncodeConfigs(map[string]string{"e": "5"}),
 		SnapshotKey(1 << 40):      someSnapshot().Encode(),
 		MarkKey:                   Mark{Time: 5}.Encode(),
-		CollectionKey:             Collection{Time: 6}.Encode(),
+		CollectionKey:             Collection{Time: 6, Generation: idB}.Encode(),
 		QuotaKey(tenant):          Quota{Limits: map[string]float64{"producer_byte_rate": 100}}.Encode(),
 	}
 	values[DeletingBrokerKey(idA, 7)] = EncodeWaiting()

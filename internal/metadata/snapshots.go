@@ -47,6 +47,9 @@ type Mark struct {
 type Collection struct {
 	// Time is when the list began, in ms since 1970.
 	Time int64 `json:"time"`
+	// Generation is that of the metadata. The first collection of another one looks for snapshots
+	// that these lack, because they were recovered from an older state.
+	Generation ID `json:"generation"`
 }
 
 type snapshotJSON struct {

@@ -20,6 +20,9 @@ import (
 // the collection: a snapshot whose author has read an earlier one is not named any longer. So what
 // is listed, and no snapshot of that revision names, is never named again, and may be deleted at
 // any later time. If an index cannot be read, nothing is deleted.
+//
+// Metadata that were recovered from an older state may not know the newest snapshots. So the first
+// collection of a generation adds what the store has.
 func (s *Service) collect(ctx context.Context, term uint64) error {
 	store, err := s.open()
 	if err != nil {
@@ -37,7 +40,17 @@ func (s *Service) collect(ctx context.Context, term uint64) error {
 	}); err != nil {
 		return fmt.Errorf("list the objects: %w", err)
 	}
-	value := metadata.Collection{Time: s.opt.Now().UnixMilli()}.Encode()
+	generation := s.opt.Image().Generation()
+	former, err := s.collection(ctx)
+	if err != nil {
+		return err
+	}
+	if former.Generation != generation {
+		if err := s.adopt(ctx, term, store, prefix, id, names); err != nil {
+			return fmt.Errorf("add the snapshots that the metadata do not know: %w", err)
+		}
+	}
+	value := metadata.Collection{Time: s.opt.Now().UnixMilli(), Generation: generation}.Encode()
 	revision, err := s.opt.Store.LeaderTxn(ctx, term, metadata.Txn{Put: []metadata.KV{{Key: metadata.CollectionKey, Value: value}}})
 	if err != nil {
 		return err
@@ -66,6 +79,68 @@ func (s *Service) collect(ctx context.Context, term uint64) error {
 	}
 	s.opt.Log.Info("deleted unused objects of snapshots", zap.Int("objects", deleted), zap.Int("listed", len(names)))
 	return nil
+}
+
+// collection returns the last collection.
+func (s *Service) collection(ctx context.Context) (metadata.Collection, error) {
+	kvs, _, err := s.opt.Store.Range(ctx, metadata.CollectionKey)
+	if err != nil || len(kvs) == 0 {
+		return metadata.Collection{}, err
+	}
+	return metadata.DecodeCollection(kvs[0])
+}
+
+// adopt adds the whole snapshots to the metadata that are among the names of objects and not known.
+func (s *Service) adopt(ctx context.Context, term uint64, store objects.Store, prefix string, id [16]byte, names []string) error {
+	for _, name := range names {
+		n, err := format.Parse(strings.TrimPrefix(name, prefix))
+		if err != nil || n.Kind != objects.Index || s.opt.Image().Snapshot(n.Number) != nil {
+			continue
+		}
+		x, err := adopted(ctx, store, prefix, id, n.Number)
+		if exit.CodeOf(err) == exit.Data {
+			continue // an attempt that failed
+		}
+		if err != nil {
+			return err
+		}
+		key := metadata.SnapshotKey(x.Number)
+		revision, err := s.opt.Store.LeaderTxn(ctx, term, metadata.Txn{If: []metadata.Compare{{Key: key}},
+			Put: []metadata.KV{{Key: key, Value: x.Encode()}}})
+		if err == nil {
+			err = s.opt.Applied(ctx, revision)
+		}
+		if err != nil {
+			return err
+		}
+		s.opt.Log.Warn("added a snapshot that the metadata did not know", zap.Int64("snapshot", x.Number))
+	}
+	return nil
+}
+
+// adopted returns what the metadata have of a snapshot, from its objects. The error has the exit
+// code exit.Data if it is not whole.
+func adopted(ctx context.Context, store objects.Store, prefix string, id [16]byte, number int64) (*metadata.Snapshot, error) {
+	found, err := restore.Find(ctx, store, "", restore.Choice{Cluster: metadata.FormatID(id), Number: number})
+	if err != nil {
+		return nil, err
+	}
+	x := &metadata.Snapshot{Number: number, Nonce: metadata.ID(found.At.Nonce), Time: found.Index.Time, Ended: found.Index.Time,
+		Partitions: len(found.Index.Partitions), Bytes: found.Bytes}
+	for i := range found.Index.Partitions {
+		if found.Index.Partitions[i].State == format.Offline {
+			x.Offline++
+		}
+	}
+	for at := &found.At; ; x.Changes++ {
+		index, err := format.ReadIndex(ctx, store, prefix, id, *at)
+		if err != nil {
+			return nil, err
+		}
+		if at = index.Previous; at == nil {
+			return x, nil
+		}
+	}
 }
 
 // namedBy returns the nonces of all objects that snapshots need, and perhaps of some that only

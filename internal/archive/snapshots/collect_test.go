@@ -214,6 +214,31 @@ var collections = map[string]func(t *testing.T, w *world){
 		w.mustCollect()
 		w.restorable()
 	},
+	"metadata from an older state": func(t *testing.T, w *world) { // its snapshots would be deleted
+		all := w.numbers()
+		chain := w.meta.image().Snapshot(all[len(all)-1]).Changes
+		w.mustDelete(all[len(all)-3:]...)
+		w.meta.put(metadata.KV{Key: metadata.ClusterKey, Value: metadata.NewCluster(metadata.FormatID(cluster), [16]byte{4}).Encode()})
+		w.append(0, 1)
+		x := w.mustTake() // it continues what the metadata know
+		torn := w.objects.Add(faultstore.Rule{Ops: faultstore.Get, Name: prefix + "index/", Err: errDown})
+		if err := w.s.collect(t.Context(), 1); err == nil {
+			t.Error("the collection ignores that the store fails")
+		}
+		torn.Off()
+		w.mustCollect()
+		if got := w.numbers(); !slices.Equal(got, append(all, x.Number)) {
+			t.Errorf("snapshots %v, want %v and %d", got, all, x.Number)
+		}
+		if s := w.meta.image().Snapshot(all[len(all)-1]); s == nil || s.Changes != chain || s.Partitions != x.Partitions || s.Bytes == 0 {
+			t.Errorf("%+v", s)
+		}
+		w.mustDelete(all...) // now they are known, and stay deleted
+		w.mustCollect()
+		if got := w.numbers(); !slices.Equal(got, []int64{x.Number}) {
+			t.Errorf("snapshots %v, want %d", got, x.Number)
+		}
+	},
 	"a snapshot during it": func(t *testing.T, w *world) { // what is put after the list stays
 		list := w.objects.Add(faultstore.Rule{Ops: faultstore.Get, Count: 1, Before: func(faultstore.Call) {
 			w.append(0, 1)
@@ -254,6 +279,7 @@ func TestACollectionDeletesOnlyWhatIsUnused(t *testing.T) {
 				if n := slices.IndexFunc(w.names(), func(n string) bool { return strings.HasPrefix(n, "manifest/") }); n < 0 {
 					t.Fatal("no manifest")
 				}
+				w.mustCollect() // it knows the generation
 				test(t, w)
 				w.restorable()
 			})

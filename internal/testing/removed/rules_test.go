@@ -303,6 +303,9 @@ var rules = []rule{
 		"\tdeleted := 0\n",
 		"\tnames = nil\n\t_ = store.List(ctx, prefix, func(in objects.Info) error { names = append(names, in.Name); return nil })\n" +
 			"\tdeleted := 0\n", "TestACollectionDeletesOnlyWhatIsUnused"},
+	{"metadata that were recovered from an older state delete the newer snapshots", "archive/snapshots/collect.go",
+		"if former.Generation != generation {", "if former.Generation != generation && false {",
+		"TestACollectionDeletesOnlyWhatIsUnused"},
 	{"a snapshot is named although a collection has begun since", "archive/snapshots/take.go",
 		"{{Key: metadata.CollectionKey, ModRevision: collection}, {",
 		"{{", "TestASnapshotIsNamedOnlyWhenItIsComplete"},
