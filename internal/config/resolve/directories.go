@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -64,6 +65,21 @@ func checkPlaces(data string, static map[string]string) error {
 		}
 		if slices.Contains(own, p) || slices.Contains(logs, p) {
 			return fmt.Errorf("journal.dirs names %s, which holds other files of the broker; choose a directory of its own", p)
+		}
+	}
+	return checkArchive(static["archive.url"], slices.Concat([]string{path.Clean(data)}, logs, journals))
+}
+
+// checkArchive rejects an object store that would be lost together with the broker's directories.
+func checkArchive(url string, own []string) error {
+	at, err := configdef.ParseArchiveURL(url)
+	if url == "" || err != nil || at.Dir == "" { // an error is that of the setting
+		return nil
+	}
+	for _, dir := range own {
+		if abs, err := filepath.Abs(dir); err == nil && Within(at.Dir, abs) {
+			return fmt.Errorf("archive.url names %s, which is in %s, a directory of this broker, and would be lost with it; "+
+				"choose a directory on another disk or machine", at.Dir, abs)
 		}
 	}
 	return nil

@@ -20,3 +20,19 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 }
+
+// An object store in a directory of the broker would be lost together with it.
+func TestAnArchiveIsNoDirectoryOfTheBroker(t *testing.T) {
+	here := t.TempDir()
+	t.Chdir(here)
+	for url, well := range map[string]bool{
+		"": true, "s3://b/data": true, "file:///backups": true, "file://" + here + "/database": true, "file://" + here: true,
+		"file://" + here + "/data": false, "file://" + here + "/data/archive": false, "file:///l/one": false, "file:///l/one/x": false,
+		"file:///l": true, "file:///j/x/": false,
+	} {
+		err := checkPlaces("data", map[string]string{"log.dirs": "/l/one,/l/two", "journal.dirs": "/j", "archive.url": url})
+		if (err == nil) != well {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
