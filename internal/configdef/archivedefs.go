@@ -36,20 +36,22 @@ func archiveDefs() []*Def {
 			noDefault, bounded("https://HOST:PORT or http://HOST:PORT", archiveEndpoint)),
 		brokerDef("archive.region", String, "", "The region of the bucket; by default us-east-1.", noDefault),
 		brokerDef("archive.keys.file", String, "",
-			"A file with the keys of the bucket, in the form of ~/.aws/credentials. It is read again when it changes. By default the keys are those of "+
-				"AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN.", noDefault),
+			"A file with the keys of the bucket, in the form of ~/.aws/credentials. It is read again when it changes. "+
+				"By default the keys are those of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN.", noDefault),
 		brokerDef("archive.ca.file", String, "",
 			"A PEM file with the certificates of the authorities that archive.endpoint has its certificate from; by default those of the system.",
 			noDefault),
 		brokerDef("snapshot.interval.ms", Long, "300000",
-			"The number of milliseconds between the beginnings of two snapshots of the cluster. 0 means that there are only those of chronikctl snapshot create.",
+			"The number of milliseconds between the beginnings of two snapshots of the cluster. "+
+				"0 means that there are only those of chronikctl snapshot create.",
 			importance(High), bounded("0 or at least 1000", snapshotInterval)),
 		brokerDef("snapshot.keep", Int, "100",
 			"How many of the newest snapshots are kept.", between(1, 100_000)),
 		brokerDef("snapshot.keep.days", Int, "14",
 			"For how many days the newest snapshot of each day is kept, in addition to snapshot.keep. Days are those of UTC.", between(0, 100_000)),
 		brokerDef("snapshot.verify.interval.ms", Long, "86400000",
-			"The number of milliseconds after which the newest snapshot is read from the store as a whole, and compared with its checksums. 0 means never.",
+			"The number of milliseconds after which the newest snapshot is read from the store as a whole, "+
+				"and compared with its checksums. 0 means never.",
 			atLeast(0)),
 		brokerDef("snapshot.bytes.per.second", Long, "0",
 			"The maximum number of bytes per second that this broker uploads. 0 means no limit.", atLeast(0)),

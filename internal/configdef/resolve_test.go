@@ -184,7 +184,8 @@ func TestEveryTopicConfigIsRead(t *testing.T) {
 
 func TestEveryBrokerConfigIsRead(t *testing.T) {
 	r := registry()
-	special := map[string]string{"archive.url": "s3://b/x", "archive.endpoint": "https://b", "cluster.name": "home", "cluster.seeds": "a:1,b:2,c:3", "metadata.election.ms": "700",
+	special := map[string]string{"archive.url": "s3://b/x", "archive.endpoint": "https://b",
+		"cluster.name": "home", "cluster.seeds": "a:1,b:2,c:3", "metadata.election.ms": "700",
 		"broker.session.timeout.ms":    "700",
 		"broker.heartbeat.interval.ms": "700",
 		"group.consumer.assignors":     "range", "group.consumer.migration.policy": "Upgrade",

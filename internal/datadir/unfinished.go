@@ -66,7 +66,8 @@ func (d *Dirs) refuseUnfinished() error {
 	if err != nil || u == nil {
 		return err
 	}
-	return exit.With(exit.Data, fmt.Errorf("directory %s: the restore of %s has not ended; repeat chronikd restore with the same configuration, "+
+	return exit.With(exit.Data, fmt.Errorf("directory %s: the restore of %s has not ended; "+
+		"repeat chronikd restore with the same configuration, "+
 		"or empty the data directory and the log directories", d.data, u.of()))
 }
 
@@ -108,10 +109,12 @@ func (d *Dirs) beginRestore(u Unfinished) (Unfinished, error) {
 		}
 		return u, nil
 	case before.Cluster != u.Cluster || before.Number != u.Number || before.Nonce != u.Nonce:
-		return u, exit.With(exit.Data, fmt.Errorf("directory %s: the restore of %s has not ended, and this is %s; repeat that one (--snapshot %d), "+
+		return u, exit.With(exit.Data, fmt.Errorf("directory %s: the restore of %s has not ended, and this is %s; "+
+			"repeat that one (--snapshot %d), "+
 			"or empty the data directory and the log directories", d.data, before.of(), u.of(), before.Number))
 	case before.Node != u.Node || !equal(before.Dirs, u.Dirs):
-		return u, exit.With(exit.Data, fmt.Errorf("directory %s: the restore that has not ended is of node.id %d with the log and journal directories %v; "+
+		return u, exit.With(exit.Data, fmt.Errorf("directory %s: the restore that has not ended is of node.id %d "+
+			"with the log and journal directories %v; "+
 			"repeat it with these, or empty all of them", d.data, before.Node, before.Dirs))
 	}
 	return *before, nil

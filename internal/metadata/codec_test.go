@@ -118,7 +118,8 @@ func TestValuesRoundTrip(t *testing.T) {
 	snapshot := someSnapshot()
 	check(SnapshotKey(snapshot.Number), snapshot.Encode(), *snapshot, func(kv KV) (any, error) { return DecodeSnapshot(kv) })
 	check(MarkKey, Mark{Time: 5}.Encode(), Mark{Time: 5}, func(kv KV) (any, error) { return DecodeMark(kv) })
-	check(CollectionKey, Collection{Time: 6, Generation: idB}.Encode(), Collection{Time: 6, Generation: idB}, func(kv KV) (any, error) { return DecodeCollection(kv) })
+	collection := Collection{Time: 6, Generation: idB}
+	check(CollectionKey, collection.Encode(), collection, func(kv KV) (any, error) { return DecodeCollection(kv) })
 	deleting := Deleting{ID: idA, Name: "x", Partitions: 2, Revision: 9}
 	check(DeletingKey(idA), deleting.Encode(), deleting, func(kv KV) (any, error) { return DecodeDeleting(kv) })
 	configs := map[string]string{"a": "", "b": "\x00ü"}

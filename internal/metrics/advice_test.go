@@ -180,8 +180,8 @@ func clusterAdvice() map[string]string {
 		nameForwardTunnels: "",
 
 		nameSnapshots: "Falls to 0: there is nothing to restore.",
-		nameSnapshotTime: "`time() -` it is more than a few intervals (`snapshot.interval.ms`): no snapshot is complete; `chronikctl cluster health` " +
-			"says why. The interval itself is what a restore loses at most.",
+		nameSnapshotTime: "`time() -` it is more than a few intervals (`snapshot.interval.ms`): no snapshot is complete; " +
+			"`chronikctl cluster health` says why. The interval itself is what a restore loses at most.",
 		nameSnapshotTook:     "Comes near the interval: uploads are slow, or limited by `snapshot.bytes.per.second`.",
 		nameSnapshotBytes:    "",
 		nameSnapshotUploaded: "",

@@ -53,6 +53,33 @@ func Open(fsys vfs.FS, c *configdef.Archive) (objects.Store, error) {
 	return objects.Repeat(store, bounds()), nil
 }
 
+// Opener opens the store of one broker as often as it is used: a directory may not be mounted any
+// longer, whereas a bucket keeps its connections.
+type Opener struct {
+	fs   vfs.FS
+	conf *configdef.Archive
+
+	mu     sync.Mutex
+	bucket objects.Store // nil until it is opened, and for a directory
+}
+
+// NewOpener returns an Opener.
+func NewOpener(fsys vfs.FS, c *configdef.Archive) *Opener { return &Opener{fs: fsys, conf: c} }
+
+// Open is the function Open.
+func (o *Opener) Open() (objects.Store, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.bucket != nil {
+		return o.bucket, nil
+	}
+	store, err := Open(o.fs, o.conf)
+	if at, _ := configdef.ParseArchiveURL(o.conf.URL); err == nil && at.Bucket != "" {
+		o.bucket = store
+	}
+	return store, err
+}
+
 // bucket returns the store in a bucket.
 func bucket(at *configdef.ArchiveURL, c *configdef.Archive) (objects.Store, error) {
 	o := s3store.Options{Endpoint: c.Endpoint, Bucket: at.Bucket, Prefix: at.Prefix, Region: c.Region, Keys: (&keys{file: c.KeysFile}).read}

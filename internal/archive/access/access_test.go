@@ -35,6 +35,32 @@ func TestADirectoryIsAStore(t *testing.T) {
 	}
 }
 
+// A bucket is opened once, so that its connections stay. A directory must be there each time.
+func TestABucketIsOpenedOnce(t *testing.T) {
+	o := NewOpener(vfs.OS(), &configdef.Archive{URL: "s3://b/x", Endpoint: "http://127.0.0.1:1"})
+	first, err := o.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := o.Open(); err != nil || second != first {
+		t.Errorf("another store for the same bucket, %v", err)
+	}
+	dir := filepath.Join(t.TempDir(), "mounted")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o = NewOpener(vfs.OS(), &configdef.Archive{URL: "file://" + dir})
+	if _, err := o.Open(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.Open(); err == nil {
+		t.Error("a directory that is gone was opened")
+	}
+}
+
 // Keys follow their file, and only the sections and files that are meant are used.
 func TestKeysFollowTheirFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys")

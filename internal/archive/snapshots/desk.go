@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/archive/cut"
@@ -55,10 +56,16 @@ type DeskOptions struct {
 
 // Desk takes the requests of the controller to the brokers whose logs are in a snapshot, on this
 // broker and between brokers.
-type Desk struct{ opt DeskOptions }
+type Desk struct {
+	opt   DeskOptions
+	asked atomic.Int64 // the last time of Handle, in ns since 1970
+}
 
 // NewDesk returns a desk.
-func NewDesk(o DeskOptions) *Desk { return &Desk{o} }
+func NewDesk(o DeskOptions) *Desk { return &Desk{opt: o} }
+
+// Asked returns when another broker asked this one last; at the beginning of time if none has.
+func (d *Desk) Asked() time.Time { return time.Unix(0, d.asked.Load()) }
 
 // Peer returns a broker of the cluster.
 func (d *Desk) Peer(id int32) Peer {
@@ -103,6 +110,7 @@ type answer struct {
 
 // Handle answers a request of another broker.
 func (d *Desk) Handle(ctx context.Context, _ int32, body []byte) ([]byte, error) {
+	d.asked.Store(time.Now().UnixNano())
 	var q request
 	if err := json.Unmarshal(body, &q); err != nil {
 		return nil, fmt.Errorf("a request about snapshots: %w", err)

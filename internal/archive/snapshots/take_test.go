@@ -65,7 +65,7 @@ var failures = []struct {
 		})
 		return func() { one(w).change(func(p *peer) { p.answer = nil }) }
 	}, "broker 1: its disk is full", 0},
-	{"a broker that began anew", func(w *world) func() {
+	{"a broker that began again", func(w *world) func() {
 		one(w).change(func(p *peer) {
 			p.answer = func(x writer.Progress) (writer.Progress, error) { return writer.Progress{}, writer.ErrUnknown }
 		})
@@ -194,7 +194,7 @@ func TestASnapshotIsNamedOnlyWhenItIsComplete(t *testing.T) {
 }
 
 // uploadsEnd are the failures after which a broker is notified to end its upload.
-var uploadsEnd = []string{"a broker that begins no upload", "an upload that fails", "a broker that began anew",
+var uploadsEnd = []string{"a broker that begins no upload", "an upload that fails", "a broker that began again",
 	"a broker that stays silent", "the store takes no pack"}
 
 // What a broker uploads although nothing waits for it ends.

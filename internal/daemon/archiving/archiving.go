@@ -44,11 +44,12 @@ type Options struct {
 	Log  *zap.Logger
 }
 
-// Open starts what takes snapshots. The object store need not be there: it is opened for each
-// snapshot.
+// Open starts what takes snapshots. The object store need not be there: it is opened when a
+// snapshot needs it.
 func Open(o Options) error {
-	open := func() (objects.Store, error) { return access.Open(o.FS, o.Conf) }
+	open := access.NewOpener(o.FS, o.Conf).Open
 	up := &uploads{o: o, open: open}
+	began := time.Now()
 	desk := snapshots.NewDesk(snapshots.DeskOptions{
 		Self: o.Node, Replicas: o.Replicas, Applied: o.Applier.WaitFor, Uploads: up.get, Image: o.Applier.Image,
 		Ask: o.Member.Ask(cluster.Snapshots),
@@ -75,11 +76,15 @@ func Open(o Options) error {
 		return err
 	}
 	o.Health.Add(func(f *checks.Facts) {
-		if state, err := service.State(); err == nil {
-			f.Snapshots = &checks.Snapshots{Snapshots: state}
-			if n, x := newest(); n > 0 {
-				f.Snapshots.Newest = &x
-			}
+		state, err := service.State()
+		if err != nil { // another broker leads the metadata
+			f.Snapshots = &checks.Snapshots{Unasked: later(began, desk.Asked()),
+				Snapshots: view.Snapshots{URL: o.Conf.URL, IntervalMs: o.Conf.Interval.Milliseconds()}}
+			return
+		}
+		f.Snapshots = &checks.Snapshots{Snapshots: state}
+		if n, x := newest(); n > 0 {
+			f.Snapshots.Newest = &x
 		}
 	})
 	o.Member.Serve(cluster.Snapshots, desk.Handle)
@@ -94,6 +99,13 @@ func Open(o Options) error {
 		return nil
 	})
 	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // uploads opens the writer of this broker's logs when the first snapshot needs it.

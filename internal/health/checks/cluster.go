@@ -36,7 +36,8 @@ func clusterChecks() []Check {
 	}
 	return []Check{
 		{Name: "snapshots", run: checkSnapshots,
-			Doc: "Snapshots of the cluster: the age of the newest, why one is not taken, what its verification found. Without a good one, there is nothing to restore."},
+			Doc: "Snapshots of the cluster: the age of the newest, why one is not taken, what its verification found. " +
+				"Without a good one, there is nothing to restore."},
 		{Name: health.CheckMembership, run: member(checkMembership),
 			Doc: "In a cluster: whether the controller accepts this broker's heartbeats. Otherwise other brokers take over its partitions."},
 		{Name: "quorum", run: member(checkQuorum),

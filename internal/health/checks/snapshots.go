@@ -8,9 +8,13 @@ import (
 	"github.com/chronik-io/chronik/internal/view"
 )
 
-// Snapshots is what the broker that leads the metadata knows of the snapshots of its cluster.
+// Snapshots is what a broker knows of the snapshots of its cluster. If it does not lead the
+// metadata, it has its own settings and Unasked only.
 type Snapshots struct {
 	view.Snapshots
+	// Unasked is since when no broker has asked this one for its part of a snapshot; zero for the
+	// one that leads the metadata.
+	Unasked time.Time
 	// Newest is the newest snapshot; nil: there is none.
 	Newest *view.Snapshot
 }
@@ -22,8 +26,7 @@ const (
 	missedLeast     = 10 * time.Minute
 )
 
-// checkSnapshots notes what an operator would learn when a snapshot is needed. Only the broker that
-// leads the metadata has the facts.
+// checkSnapshots notes what an operator would learn when a snapshot is needed.
 func checkSnapshots(f *Facts, n *notes) {
 	s := f.Snapshots
 	if s == nil || s.URL == "" {
@@ -39,6 +42,10 @@ func checkSnapshots(f *Facts, n *notes) {
 	interval := time.Duration(s.IntervalMs) * time.Millisecond
 	late := max(missedSnapshots*interval, missedLeast)
 	switch {
+	case !s.Unasked.IsZero() && interval > 0 && f.Now.Sub(s.Unasked) >= late:
+		add(health.Bad, fmt.Sprintf("no broker has asked for its part of a snapshot since %s: the one that leads the metadata takes none",
+			s.Unasked.UTC().Format(time.RFC3339)), "set archive.url and snapshot.interval.ms to the same values on all brokers, and restart "+
+			"those that differ; "+list+" shows what the others do")
 	case x == nil && s.Failures > 0:
 		add(health.Bad, "there is no snapshot, and none can be taken: "+s.LastError, "mend what the reason says; the broker tries again")
 	case x != nil && interval > 0 && f.Now.Sub(time.UnixMilli(x.TimeMs)) >= late:

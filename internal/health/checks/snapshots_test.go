@@ -14,14 +14,22 @@ func TestSnapshotsThatAreMissed(t *testing.T) {
 		if newest != nil {
 			newest.Number, newest.TimeMs = 7, now.Add(-age).UnixMilli()
 		}
-		return Facts{Now: now, Snapshots: &Snapshots{service, newest}}
+		return Facts{Now: now, Snapshots: &Snapshots{Snapshots: service, Newest: newest}}
 	}
 	failed := view.Snapshots{Failures: 2, LastError: "bucket is full"}
+	unasked := func(since time.Duration) Facts {
+		x := facts(0, view.Snapshots{}, nil)
+		x.Snapshots.Unasked = now.Add(-since)
+		return x
+	}
 	off := facts(time.Hour, failed, nil)
 	off.Snapshots.URL = ""
 	examine(t, "snapshots", []patient{
 		{"does not lead the metadata", Facts{Now: now}, nil},
 		{"takes none", off, nil},
+		{"was asked", unasked(3*time.Hour - time.Second), nil},
+		{"is not asked", unasked(3 * time.Hour), []string{"bad snapshots: no broker has asked for its part of a snapshot since " +
+			"2026-01-02T00:04:05Z: the one that leads the metadata takes none"}},
 		{"takes the first one", facts(0, view.Snapshots{}, nil), nil},
 		{"has a good one", facts(3*time.Hour-time.Second, view.Snapshots{}, &view.Snapshot{}), nil},
 		{"cannot take any", facts(0, failed, nil), []string{"bad snapshots: there is no snapshot, and none can be taken: bucket is full"}},
