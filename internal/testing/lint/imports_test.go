@@ -197,6 +197,7 @@ func testRules() map[string]importRule {
 			because: "it checks the contract of objects.Store and knows no store"},
 		"internal/testing/faultstore": {may: []string{"internal/objects", "internal/testing/errfs"}, never: noProtocol,
 			because: leafReason},
+		"internal/testing/fakebroker": {because: "it speaks the protocol for any test and knows no component"},
 		"internal/testing/storetest": {may: []string{"internal/metadata", "internal/metadata/kv"}, never: noProtocol,
 			because: "it checks the contract of metadata.Store and knows no back end"},
 		"internal/testing/solestore": {may: []string{"internal/metadata", "internal/metadata/raftstore"}, never: noProtocol,

@@ -3,9 +3,7 @@ package snapshot
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
-	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -18,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
-	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/fakebroker"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -44,67 +42,13 @@ type fake struct {
 
 func newFake(t *testing.T) *fake {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
-	f := &fake{host: "127.0.0.1", port: int32(l.Addr().(*net.TCPAddr).Port), answer: view.SnapshotAnswer{ID: 3, Term: 7},
+	f := &fake{host: fakebroker.Host, answer: view.SnapshotAnswer{ID: 3, Term: 7},
 		list: view.SnapshotList{Service: &view.Snapshots{URL: "file:///x", Term: 7}}}
-	var all sync.WaitGroup
-	var conns sync.Map
-	all.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conns.Store(c, nil)
-			all.Go(func() { f.serve(c) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		conns.Range(func(c, _ any) bool { _ = c.(net.Conn).Close(); return true })
-		all.Wait()
-	})
+	port := fakebroker.Serve(t, f.respond)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.port = port
 	return f
-}
-
-// serve answers the requests of a connection until it ends.
-func (f *fake) serve(c net.Conn) {
-	defer c.Close()
-	for {
-		var size [4]byte
-		if _, err := io.ReadFull(c, size[:]); err != nil {
-			return
-		}
-		p := make([]byte, binary.BigEndian.Uint32(size[:]))
-		if _, err := io.ReadFull(c, p); err != nil {
-			return
-		}
-		key, version := int16(binary.BigEndian.Uint16(p)), int16(binary.BigEndian.Uint16(p[2:]))
-		req := kmsg.RequestForKey(key)
-		req.SetVersion(version)
-		body := p[10+max(0, int(int16(binary.BigEndian.Uint16(p[8:])))):] // behind the client id
-		if req.IsFlexible() {
-			body = body[1:] // no tags
-		}
-		if req.ReadFrom(body) != nil {
-			return
-		}
-		resp := f.respond(req)
-		if resp == nil {
-			return
-		}
-		resp.SetVersion(version)
-		out := append([]byte{0, 0, 0, 0}, p[4:8]...)
-		if resp.IsFlexible() && key != int16(kmsg.ApiVersions) {
-			out = append(out, 0)
-		}
-		out = resp.AppendTo(out)
-		binary.BigEndian.PutUint32(out, uint32(len(out)-4))
-		if _, err := c.Write(out); err != nil {
-			return
-		}
-	}
 }
 
 func (f *fake) respond(req kmsg.Request) kmsg.Response {

@@ -3,7 +3,6 @@ package txn
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"io"
 	"net"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/testing/fakebroker"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
@@ -45,68 +45,14 @@ const fakeTopic = "orders"
 
 func newFake(t *testing.T) *fake {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
-	f := &fake{host: "127.0.0.1", port: int32(l.Addr().(*net.TCPAddr).Port), begun: map[string]int{},
+	f := &fake{host: fakebroker.Host, begun: map[string]int{},
 		open: map[int32][]kmsg.DescribeProducersResponseTopicPartitionActiveProducer{},
 		ids:  map[string]kmsg.DescribeTransactionsResponseTransactionState{}}
-	var all sync.WaitGroup
-	var conns sync.Map
-	all.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conns.Store(c, nil)
-			all.Go(func() { f.serve(c) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		conns.Range(func(c, _ any) bool { _ = c.(net.Conn).Close(); return true })
-		all.Wait()
-	})
+	port := fakebroker.Serve(t, f.answer)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.port = port
 	return f
-}
-
-// serve answers the requests of a connection until it ends.
-func (f *fake) serve(c net.Conn) {
-	defer c.Close()
-	for {
-		var size [4]byte
-		if _, err := io.ReadFull(c, size[:]); err != nil {
-			return
-		}
-		p := make([]byte, binary.BigEndian.Uint32(size[:]))
-		if _, err := io.ReadFull(c, p); err != nil {
-			return
-		}
-		key, version := int16(binary.BigEndian.Uint16(p)), int16(binary.BigEndian.Uint16(p[2:]))
-		req := kmsg.RequestForKey(key)
-		req.SetVersion(version)
-		body := p[10+max(0, int(int16(binary.BigEndian.Uint16(p[8:])))):] // behind the client id
-		if req.IsFlexible() {
-			body = body[1:] // no tags
-		}
-		if req.ReadFrom(body) != nil {
-			return
-		}
-		resp := f.answer(req)
-		if resp == nil {
-			return
-		}
-		resp.SetVersion(version)
-		out := append([]byte{0, 0, 0, 0}, p[4:8]...)
-		if resp.IsFlexible() && key != int16(kmsg.ApiVersions) {
-			out = append(out, 0)
-		}
-		out = resp.AppendTo(out)
-		binary.BigEndian.PutUint32(out, uint32(len(out)-4))
-		if _, err := c.Write(out); err != nil {
-			return
-		}
-	}
 }
 
 // answer returns the response to a request, or nil to close the connection.
