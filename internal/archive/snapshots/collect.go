@@ -66,6 +66,7 @@ func (s *Service) collect(ctx context.Context, term uint64) error {
 	if err != nil {
 		return err
 	}
+	s.forget() // it deletes the probe
 	deleted := 0
 	for _, name := range names {
 		n, err := format.Parse(strings.TrimPrefix(name, prefix))

@@ -395,7 +395,7 @@ var verifications = map[string]func(t *testing.T){
 				}
 			}
 			before := verified()
-			fault := w.objects.Add(faultstore.Rule{Ops: faultstore.Get, Name: prefix + "pack/", Err: errDown})
+			fault := w.objects.Add(faultstore.Rule{Ops: faultstore.List, Name: prefix + "index/", Err: errDown})
 			time.Sleep(48 * time.Hour)
 			if hits := fault.Hits(); hits < 23 || hits > 50 || verified() != before {
 				t.Errorf("%d attempts in two days with a store that fails", hits)

@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/archive/writer"
 	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
@@ -93,6 +94,7 @@ type request struct {
 	Revision int64            `json:"revision,omitempty"`
 	Number   int64            `json:"number,omitempty"`
 	Base     *format.Previous `json:"base,omitempty"`
+	Probe    objects.Nonce    `json:"probe,omitzero"`
 	Cuts     []replica.Cut    `json:"cuts,omitempty"`
 	From     int              `json:"from,omitempty"`
 }
@@ -125,7 +127,7 @@ func (d *Desk) Handle(ctx context.Context, _ int32, body []byte) ([]byte, error)
 	case opThaw:
 		here.Thaw(q.ID)
 	case opBegin:
-		err = here.Begin(ctx, writer.Job{Number: q.Number, Base: q.Base, Cuts: q.Cuts})
+		err = here.Begin(ctx, writer.Job{Number: q.Number, Probe: q.Probe, Base: q.Base, Cuts: q.Cuts})
 	case opProgress:
 		var p writer.Progress
 		if p, err = here.Progress(ctx, q.Number, q.From); errors.Is(err, writer.ErrUnknown) {
@@ -247,7 +249,7 @@ func (b remote) Thaw(id replica.FreezeID) { b.notify(&request{Op: opThaw, ID: id
 
 // Begin implements Peer.
 func (b remote) Begin(ctx context.Context, job writer.Job) error {
-	_, err := b.ask(ctx, &request{Op: opBegin, Number: job.Number, Base: job.Base, Cuts: job.Cuts})
+	_, err := b.ask(ctx, &request{Op: opBegin, Number: job.Number, Probe: job.Probe, Base: job.Base, Cuts: job.Cuts})
 	return err
 }
 

@@ -47,7 +47,7 @@ func (s *scripted) Frozen(id replica.FreezeID) bool {
 func (s *scripted) Thaw(id replica.FreezeID) { s.note("thaw %v", id) }
 
 func (s *scripted) Begin(job writer.Job) error {
-	s.note("begin %d %v %v", job.Number, job.Base, job.Cuts)
+	s.note("begin %d %v %v %v", job.Number, job.Probe, job.Base, job.Cuts)
 	return s.begins
 }
 
@@ -110,7 +110,8 @@ var asks = map[string]func(ctx context.Context, p Peer) (any, error){
 		return nil, nil
 	},
 	"5 begin": func(ctx context.Context, p Peer) (any, error) {
-		return nil, p.Begin(ctx, writer.Job{Number: 50, Base: &format.Previous{Number: 40, Nonce: objects.Nonce{1, 2}}, Cuts: someCuts()})
+		return nil, p.Begin(ctx, writer.Job{Number: 50, Probe: objects.Nonce{5}, Cuts: someCuts(),
+			Base: &format.Previous{Number: 40, Nonce: objects.Nonce{1, 2}}})
 	},
 	"6 begin the first": func(ctx context.Context, p Peer) (any, error) { return nil, p.Begin(ctx, writer.Job{Number: 50}) },
 	"7 progress":        func(ctx context.Context, p Peer) (any, error) { return p.Progress(ctx, 50, 0) },

@@ -284,6 +284,9 @@ func (p *peer) change(f func(*peer)) {
 
 // upload uploads what a job has. The caller holds p.mu.
 func (p *peer) upload(ctx context.Context, job *writer.Job) (list []format.Partition, err error) {
+	if err := format.ReadProbe(ctx, p.w.objects, prefix, job.Probe); err != nil {
+		return nil, err
+	}
 	former := map[format.ID]format.Partition{}
 	if job.Base != nil {
 		x, err := format.ReadSnapshot(ctx, p.w.objects, prefix, cluster, *job.Base)

@@ -70,6 +70,7 @@ type Service struct {
 	latest   format.Previous
 	complete *format.Index
 	sizes    map[objects.Nonce]int64
+	probed   objects.Nonce // what brokers must find in their store; zero: it is to be put
 }
 
 // ask is a request of an operator.
@@ -194,9 +195,9 @@ func (s *Service) Run(ctx context.Context) {
 func (s *Service) lead(ctx context.Context, term uint64) {
 	s.mu.Lock()
 	s.state = view.Snapshots{URL: s.opt.Conf.URL, IntervalMs: s.opt.Conf.Interval.Milliseconds(), Term: term}
-	s.asked, s.complete, s.latest = nil, nil, format.Previous{}
-	clear(s.sizes)
+	s.asked = nil
 	s.mu.Unlock()
+	s.forget()
 	var verifying sync.WaitGroup
 	defer verifying.Wait()
 	verified := make(chan struct{}, 1)
@@ -401,6 +402,32 @@ func (s *Service) cache(at format.Previous, index *format.Index) {
 		used[index.Partitions[i].Manifest] = true
 	}
 	maps.DeleteFunc(s.sizes, func(n objects.Nonce, _ int64) bool { return !used[n] })
+}
+
+// forget forgets what the store had: it is read again.
+func (s *Service) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.latest, s.complete, s.probed = format.Previous{}, nil, objects.Nonce{}
+	clear(s.sizes)
+}
+
+// probe returns a probe that the store has. It puts one after each collection and each failure.
+func (s *Service) probe(ctx context.Context, store objects.Store, prefix string) (objects.Nonce, error) {
+	s.mu.Lock()
+	nonce := s.probed
+	s.mu.Unlock()
+	if nonce != (objects.Nonce{}) {
+		return nonce, nil
+	}
+	nonce, err := format.PutProbe(ctx, store, prefix)
+	if err != nil {
+		return nonce, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.probed = nonce
+	return nonce, nil
 }
 
 // bytesOf returns the bytes of a partition's records.

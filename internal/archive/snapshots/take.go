@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -58,7 +57,7 @@ func (e *OfflineError) Error() string {
 func (s *Service) take(ctx context.Context, term uint64, store objects.Store, allowOffline bool) (_ *metadata.Snapshot, err error) {
 	defer func() {
 		if err != nil {
-			s.cache(format.Previous{}, &format.Index{}) // a broker may have missed the index: it is read again
+			s.forget() // a broker may have missed it
 		}
 	}()
 	img := s.opt.Image()
@@ -75,6 +74,9 @@ func (s *Service) take(ctx context.Context, term uint64, store objects.Store, al
 	collection := img.Collection()
 	x := &taking{s: s, ctx: ctx, term: term, store: store, prefix: format.Prefix(id), cluster: id}
 	x.former(img)
+	if x.probe, err = s.probe(ctx, store, x.prefix); err != nil {
+		return nil, err
+	}
 	at, err := x.cut(img)
 	if err != nil {
 		return nil, err
@@ -99,6 +101,7 @@ type taking struct {
 	prefix  string
 	cluster [16]byte
 
+	probe    objects.Nonce
 	base     *metadata.Snapshot // the newest snapshot; nil: there is none, or it cannot be read
 	index    *format.Index      // its complete index
 	keys     []format.Key       // of the mark
@@ -215,7 +218,7 @@ func (x *taking) upload(at *cut.Cluster, number int64) (list []format.Partition,
 		}
 		job := jobs[l.Leader]
 		if job == nil {
-			job = &writer.Job{Number: number}
+			job = &writer.Job{Number: number, Probe: x.probe}
 			if x.base != nil {
 				job.Base = &format.Previous{Number: x.base.Number, Nonce: objects.Nonce(x.base.Nonce)}
 			}
@@ -235,9 +238,6 @@ func (x *taking) upload(at *cut.Cluster, number int64) (list []format.Partition,
 		go func() {
 			var e ended
 			e.list, e.bytes, e.err = x.wait(ctx, id, job)
-			if e.err == nil {
-				e.err = x.shared(ctx, id, e.list)
-			}
 			results <- e
 		}()
 	}
@@ -257,37 +257,6 @@ func (x *taking) upload(at *cut.Cluster, number int64) (list []format.Partition,
 		return nil, fmt.Errorf("the brokers have uploaded %d logs of %d", len(list), len(at.Logs))
 	}
 	return list, nil
-}
-
-// shared reads the end of one object that a broker has put for the snapshot. A broker with another
-// store, or with a directory below which nothing is mounted, puts what no restore would find.
-func (x *taking) shared(ctx context.Context, id int32, list []format.Partition) error {
-	former := map[objects.Nonce]bool{}
-	if x.index != nil {
-		for i := range x.index.Partitions {
-			for k := range x.index.Partitions[i].Parts {
-				former[x.index.Partitions[i].Parts[k].Run.Nonce] = true
-			}
-		}
-	}
-	for i := range list {
-		for k := range list[i].Parts {
-			r := &list[i].Parts[k].Run
-			if former[r.Nonce] {
-				continue
-			}
-			n, err := x.store.Get(ctx, x.prefix+r.Name(list[i].ID), r.Size-1, make([]byte, 2))
-			switch {
-			case n == 1 && errors.Is(err, io.EOF):
-				return nil
-			case err == nil || errors.Is(err, io.EOF) || errors.Is(err, objects.ErrNotFound):
-				return fmt.Errorf("the store lacks %s, which broker %d has put: archive.url must be the same store on all brokers; "+
-					"check that its file system is mounted there", r.Name(list[i].ID), id)
-			}
-			return fmt.Errorf("read what broker %d has put: %w", id, err)
-		}
-	}
-	return nil
 }
 
 // offline returns a partition whose log no broker could read: it ends where the last snapshot had

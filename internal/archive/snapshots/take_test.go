@@ -286,6 +286,39 @@ func TestALostIndexIsNotContinued(t *testing.T) {
 	w.restorable()
 }
 
+// Brokers have to find the same probe for each snapshot, and another one after a collection, which
+// deletes it, and after a failure.
+func TestBrokersAreGivenAProbe(t *testing.T) {
+	w := newWorld(t, nil)
+	probe := func() (n objects.Nonce) {
+		one(w).change(func(p *peer) { n = p.begun[len(p.begun)-1].Probe })
+		return n
+	}
+	w.mustTake()
+	first := probe()
+	w.mustTake()
+	if first == (objects.Nonce{}) || probe() != first {
+		t.Errorf("probes %v and %v", first, probe())
+	}
+	w.mustCollect()
+	if err := format.ReadProbe(t.Context(), w.objects, prefix, first); !errors.Is(err, objects.ErrNotFound) {
+		t.Errorf("the probe is not collected: %v", err)
+	}
+	w.mustTake()
+	second := probe()
+	must.OK(t, format.ReadProbe(t.Context(), w.objects, prefix, second))
+	one(w).change(func(p *peer) {
+		p.answer = func(x writer.Progress) (writer.Progress, error) { p.answer = nil; return x, writer.ErrUnknown }
+	})
+	if _, err := w.take(); err == nil {
+		t.Error("no error")
+	}
+	w.mustTake()
+	if probe() == second {
+		t.Error("after a failure the probe is not put again")
+	}
+}
+
 // A chain of changes ends with the 64th index, which is complete.
 func TestEvery64thIndexIsComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

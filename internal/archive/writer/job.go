@@ -217,8 +217,8 @@ func (j *job) spend(ctx context.Context, n int) error {
 	}
 }
 
-// base returns the partitions of the last complete snapshot that the job has, too. A missing index
-// fails the job: in another store, each attempt would upload everything again.
+// base returns the partitions of the last complete snapshot that the job has, too. If its index
+// cannot be read, the job fails: the controller, which has read it, must not continue it either.
 func (j *job) base() (map[format.ID]*format.Partition, error) {
 	all := map[format.ID]*format.Partition{}
 	if j.Base == nil {
@@ -226,14 +226,6 @@ func (j *job) base() (map[format.ID]*format.Partition, error) {
 	}
 	o := &j.w.opt
 	x, err := format.ReadSnapshot(j.ctx, store{o.Store, j}, o.Prefix, o.Cluster, *j.Base)
-	if errors.Is(err, objects.ErrNotFound) { // the controller has read it
-		return nil, fmt.Errorf("%w: this broker has another store than the one that leads the metadata; set archive.url to the same store on "+
-			"all brokers, and check that its file system is mounted", err)
-	}
-	if upload.Unusable(err) {
-		j.note(err, "all records are uploaded again")
-		return all, nil
-	}
 	if err != nil {
 		return nil, fmt.Errorf("read the index of snapshot %d: %w", j.Base.Number, err)
 	}
@@ -249,8 +241,28 @@ func (j *job) base() (map[format.ID]*format.Partition, error) {
 	return all, nil
 }
 
+// probe returns an error if this broker has another store than the controller.
+func (j *job) probe() error {
+	if j.Probe == (objects.Nonce{}) {
+		return nil
+	}
+	o := &j.w.opt
+	err := format.ReadProbe(j.ctx, store{o.Store, j}, o.Prefix, j.Probe)
+	if errors.Is(err, objects.ErrNotFound) {
+		return fmt.Errorf("this broker has another store than the one that leads the metadata, or its file system is not mounted; "+
+			"set archive.url to the same store on all brokers: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("read the probe: %w", err)
+	}
+	return nil
+}
+
 // run uploads the partitions: those that are compacted first, because compaction waits for them.
 func (j *job) run() error {
+	if err := j.probe(); err != nil {
+		return err
+	}
 	base, err := j.base()
 	if err != nil {
 		return err

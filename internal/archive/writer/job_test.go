@@ -222,7 +222,6 @@ func TestACompactedLogIsUploadedFromTheFirstDifference(t *testing.T) {
 // The base of a snapshot may be lost or damaged; then everything is uploaded again, with a note.
 func TestAnUnusableBase(t *testing.T) {
 	for what, fault := range map[string]faultstore.Rule{
-		"a damaged index":  {Ops: faultstore.Get, Name: prefix + "index/", Alter: damaged},
 		"no manifest":      {Ops: faultstore.Get, Name: prefix + "manifest/", Err: objects.ErrNotFound},
 		"another manifest": {Ops: faultstore.Get, Name: prefix + "manifest/", Alter: damaged},
 		"a damaged object": {Ops: faultstore.Get, Name: prefix + "log/", Alter: damaged},
@@ -252,21 +251,47 @@ func TestAnUnusableBase(t *testing.T) {
 
 func damaged(_ faultstore.Call, b []byte) []byte { b[0] ^= 1; return b }
 
-// A broker that does not find what the controller has read has another store. It uploads nothing.
+// A broker that does not find what the controller has put has another store. It uploads nothing.
 func TestAnotherStoreThanTheControllers(t *testing.T) {
 	w := newWorld(t, 1, never)
 	defer w.close()
 	w.parts[0].append("k", "v", 10)
-	_, err := w.snapshot(nil)
-	must.OK(t, err)
-	missing := w.s.Add(faultstore.Rule{Ops: faultstore.Get, Name: prefix + "index/", Err: objects.ErrNotFound})
-	puts := w.s.Calls(faultstore.Put)
-	if _, err := w.snapshot(nil); err == nil || !strings.Contains(err.Error(), "the same store") || w.s.Calls(faultstore.Put) != puts {
-		t.Errorf("%v, %d objects were put", err, w.s.Calls(faultstore.Put)-puts)
+	run := func(probe objects.Nonce) Progress {
+		job, _ := w.cut()
+		job.Probe = probe
+		must.OK(t, w.w.Begin(job))
+		return w.ended(job.Number)
 	}
-	missing.Off()
-	_, err = w.snapshot(nil)
+	puts := w.s.Calls(faultstore.Put)
+	if x := run(objects.NewNonce()); !strings.Contains(x.Err, "another store") || w.s.Calls(faultstore.Put) != puts {
+		t.Errorf("%+v, %d objects were put", x, w.s.Calls(faultstore.Put)-puts)
+	}
+	probe, err := format.PutProbe(t.Context(), w.s, prefix)
 	must.OK(t, err)
+	if x := run(probe); x.Err != "" || len(x.Partitions) != 1 {
+		t.Errorf("%+v", x)
+	}
+}
+
+// The controller, which has read the index, must not continue one that brokers cannot read.
+func TestAnIndexThatCannotBeRead(t *testing.T) {
+	for what, fault := range map[string]faultstore.Rule{
+		"missing": {Ops: faultstore.Get, Name: prefix + "index/", Err: objects.ErrNotFound},
+		"damaged": {Ops: faultstore.Get, Name: prefix + "index/", Alter: damaged},
+	} {
+		w := newWorld(t, 1, never)
+		w.parts[0].append("k", "v", 10)
+		_, err := w.snapshot(nil)
+		must.OK(t, err)
+		f := w.s.Add(fault)
+		if _, err := w.snapshot(nil); err == nil {
+			t.Errorf("%s: the job continued", what)
+		}
+		f.Off()
+		_, err = w.snapshot(nil)
+		must.OK(t, err)
+		w.close()
+	}
 }
 
 // A failure of the store that may go away is no reason to upload everything.

@@ -97,6 +97,8 @@ type Options struct {
 type Job struct {
 	// Number is the snapshot's.
 	Number int64
+	// Probe is an object that the store must have; see format.PutProbe. Zero: none.
+	Probe objects.Nonce
 	// Base is the index of the last complete snapshot; nil: there is none.
 	Base *format.Previous
 	// Cuts are those of the last freeze that the snapshot has from this broker.
