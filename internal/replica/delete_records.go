@@ -72,9 +72,10 @@ func (p *Partition) DeleteRecords(ctx context.Context, offset int64) (low int64,
 
 // deletable returns the move of the log start for a Deletion, or an error if there may be none.
 func (p *Partition) deletable(offset int64) (storage.StartMove, error) {
-	r, high := p.role.Load(), p.Ends().HighWatermark
+	r := p.role.Load()
 	move := storage.StartMove{Log: p.log, To: offset, Only: storage.Only{Is: true, Epoch: r.epoch, Leads: true}}
-	if err := p.readable(r, -1); err != nil {
+	e, err := p.readable(r, -1)
+	if err != nil {
 		return move, err
 	}
 	if c := p.log.Config().Cleanup; c.Compact && !c.Delete {
@@ -82,9 +83,10 @@ func (p *Partition) deletable(offset int64) (storage.StartMove, error) {
 	}
 	switch {
 	case offset == HighWatermark:
-		move.To = high
-	case offset < 0 || offset > high:
-		return move, fmt.Errorf("%w: delete records of %s below %d: the high watermark is %d", storage.ErrOffsetOutOfRange, p, offset, high)
+		move.To = e.HighWatermark
+	case offset < 0 || offset > e.HighWatermark:
+		return move, fmt.Errorf("%w: delete records of %s below %d: the high watermark is %d", storage.ErrOffsetOutOfRange, p, offset,
+			e.HighWatermark)
 	}
 	return move, nil
 }

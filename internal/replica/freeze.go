@@ -131,8 +131,8 @@ func (p *Partition) cut() *Held {
 		return nil
 	}
 	h := p.log.Hold() // before the end is read: nothing below it is replaced any more
-	return &Held{Cut{TopicPartition: p.tp(), Epoch: r.epoch, Start: h.Start(), End: max(p.log.AckEnd(), p.high.Load()),
-		Offline: p.log.Offline() != nil}, h, p}
+	e, offline := p.Readable()
+	return &Held{Cut{TopicPartition: p.tp(), Epoch: r.epoch, Start: h.Start(), End: e.Ack, Offline: offline != nil}, h, p}
 }
 
 // frozen reports whether nothing new may become visible. The caller holds mu.

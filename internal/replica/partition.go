@@ -121,11 +121,21 @@ type Ends struct {
 	LogEnd        int64
 }
 
-// Ends returns the current offsets.
-func (p *Partition) Ends() Ends {
+// Ends returns the current offsets. Those of a log that is offline may be too low; see Readable.
+func (p *Partition) Ends() Ends { return p.endsOf(p.log.Ends()) }
+
+// Readable returns the offsets of a partition whose log serves records, or why it does not serve
+// them; see storage.Log.Readable. It does not check the role.
+func (p *Partition) Readable() (Ends, error) {
+	e, err := p.log.Readable()
+	return p.endsOf(e), err
+}
+
+// endsOf returns the offsets that belong to the ends of the log. The high watermark is read after
+// them: a log that comes online raises it before.
+func (p *Partition) endsOf(e storage.Ends) Ends {
 	high := p.high.Load()
-	e := p.log.Ends()
-	ack := max(p.log.AckEnd(), high)
+	ack := max(p.log.AckOf(e), high)
 	return Ends{LogStart: e.LogStart, LastStable: max(p.stable(high), e.LogStart), HighWatermark: max(high, e.LogStart), Ack: ack,
 		LogEnd: max(e.LogEnd, ack)}
 }

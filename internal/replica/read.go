@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -130,9 +131,10 @@ func (p *Partition) Peek(r ReadRequest, max int64) (bytes int64, atOnce bool) {
 
 // prepareRead does everything that Read does before it reads. limit is the end offset of the read.
 func (p *Partition) prepareRead(r ReadRequest) (res ReadResult, limit int64, err error) {
-	role, e := p.role.Load(), p.Ends()
+	role := p.role.Load()
+	e, offline := p.Readable()
 	res = ReadResult{HighWatermark: e.HighWatermark, LastStable: e.LastStable, LogStart: e.LogStart, DivergingEpoch: -1, DivergingEnd: -1}
-	if err := p.readableHere(role, &r); err != nil {
+	if err := cmp.Or(p.mayRead(role, &r), offline); err != nil {
 		return res, 0, err
 	}
 	if !role.leader && r.Offset >= e.LogStart && p.behind(&r, e.HighWatermark) {
@@ -174,12 +176,18 @@ func (p *Partition) outOfRange(r *role) error {
 	return r.notLeader()
 }
 
-// readable returns why a request with an epoch may not read, nil if it may.
-func (p *Partition) readable(r *role, epoch int32) error {
+// readable returns the offsets of the partition, or why a request with an epoch may not read.
+func (p *Partition) readable(r *role, epoch int32) (Ends, error) {
+	e, offline := p.Readable()
+	return e, cmp.Or(p.leads(r, epoch), offline)
+}
+
+// leads returns why the role does not allow a read with an epoch, nil if it does.
+func (p *Partition) leads(r *role, epoch int32) error {
 	if err := r.check(epoch); err != nil {
 		return fmt.Errorf("read %s: %w", p, err)
 	}
-	return p.log.Offline()
+	return nil
 }
 
 // behind reports whether a reader has more records than this replica knows to be committed.
@@ -188,10 +196,10 @@ func (p *Partition) behind(r *ReadRequest, high int64) bool {
 	return r.Offset > high || r.FetchedEpoch > last
 }
 
-// readableHere is readable for a request that may accept a replica that does not lead.
-func (p *Partition) readableHere(r *role, req *ReadRequest) error {
+// mayRead is leads for a request that may accept a replica that does not lead.
+func (p *Partition) mayRead(r *role, req *ReadRequest) error {
 	if r.leader || !req.AnyReplica {
-		return p.readable(r, req.CurrentEpoch)
+		return p.leads(r, req.CurrentEpoch)
 	}
 	err := r.checkEpoch(req.CurrentEpoch)
 	if err == nil && (r.epoch < 0 || p.stale() || p.voided(r)) {
@@ -200,7 +208,7 @@ func (p *Partition) readableHere(r *role, req *ReadRequest) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", p, err)
 	}
-	return p.log.Offline()
+	return nil
 }
 
 // voided reports whether an unclean election may have discarded what this replica, which does not
@@ -246,8 +254,9 @@ const (
 // log end the current one, which also stands for an unknown one at the log start.
 func (p *Partition) ListOffset(ts int64, currentEpoch int32, committed bool) (storage.Timestamp, error) {
 	none := storage.Timestamp{Offset: -1, Time: -1, Epoch: -1}
-	r, e := p.role.Load(), p.Ends()
-	if err := p.readable(r, currentEpoch); err != nil {
+	r := p.role.Load()
+	e, err := p.readable(r, currentEpoch)
+	if err != nil {
 		return none, err
 	}
 	limit := e.HighWatermark
@@ -290,7 +299,7 @@ func (p *Partition) ListOffset(ts int64, currentEpoch int32, committed bool) (st
 // (-1, -1) if unknown (OffsetForLeaderEpoch).
 func (p *Partition) EpochEnd(currentEpoch, epoch int32) (int32, int64, error) {
 	r := p.role.Load()
-	if err := p.readable(r, currentEpoch); err != nil {
+	if _, err := p.readable(r, currentEpoch); err != nil {
 		return -1, -1, err
 	}
 	if err := p.current(r); err != nil {
@@ -304,7 +313,7 @@ func (p *Partition) EpochEnd(currentEpoch, epoch int32) (int32, int64, error) {
 // It fails if this broker does not lead in that epoch.
 func (p *Partition) Epochs(currentEpoch int32) (epochs.Cache, error) {
 	r := p.role.Load()
-	if err := p.readable(r, currentEpoch); err != nil {
+	if _, err := p.readable(r, currentEpoch); err != nil {
 		return epochs.Cache{}, err
 	}
 	known := p.log.Epochs()

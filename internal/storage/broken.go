@@ -55,6 +55,7 @@ const (
 	skipMoveCommit                       // the target of a move takes the log over before the source's tombstone is durable
 	skipMoveMark                         // a start does not complete a move that was committed
 	looseHolds                           // compaction and deletions change a log that a reader holds
+	endsOffline                          // the ends of a log that is offline count
 	keepCompacted                        // a log counts as whole although it truncates what its compaction relied on
 )
 

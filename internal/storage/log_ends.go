@@ -7,6 +7,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -34,12 +35,25 @@ type Ends struct {
 	LogEnd   int64 // next offset
 }
 
-// Ends returns the offsets. Each is read at a different moment during the call.
+// Ends returns the offsets. Each is read at a different moment during the call. Those of a log that
+// is offline may be too low; see Readable.
 func (x *ends) Ends() Ends {
 	e := Ends{LogStart: x.logStart.Load(), Durable: x.durable.Load()}
 	e.Written = max(x.written.Load(), e.Durable)
 	e.LogEnd = max(x.logEnd.Load(), e.Written)
 	return e
+}
+
+// Readable returns the offsets of a log that serves records, or why it does not serve them. Whoever
+// concludes from an end that there are no records beyond it must ask for both at once. While a log
+// is offline it has the ends of its checkpoint entry, which lack what the journal has.
+func (l *Log) Readable() (Ends, error) {
+	l.mu.RLock() // the ends fall only after the state has changed, and rise again before
+	defer l.mu.RUnlock()
+	if l.dir.opt.broken.has(endsOffline) {
+		return l.Ends(), nil
+	}
+	return l.Ends(), l.refusedLocked(loglife.Read)
 }
 
 // moveStart sets the log start, also for checkpoints.
@@ -57,11 +71,14 @@ func (x *ends) moveEnd(end int64) {
 }
 
 // AckEnd returns the offset below which records meet the durability profile.
-func (l *Log) AckEnd() int64 {
+func (l *Log) AckEnd() int64 { return l.AckOf(l.Ends()) }
+
+// AckOf returns which of the ends of the log AckEnd is.
+func (l *Log) AckOf(e Ends) int64 {
 	if l.cfg.Load().Profile.Ack == durability.Synced {
-		return l.durable.Load()
+		return e.Durable
 	}
-	return max(l.written.Load(), l.durable.Load())
+	return e.Written
 }
 
 // Sync requests that the records below end become durable soon, whether the log has them already or

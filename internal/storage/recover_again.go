@@ -75,6 +75,8 @@ func (l *Log) reopened() {
 	}
 	l.holdLocked()
 	l.producersMu.Unlock()
+	o := l.observer()
+	o.Advanced() // who reads it from now on needs the high watermark that its records have
 	l.mu.Lock()
 	files := l.life.spent
 	l.life.spent = nil
@@ -86,8 +88,6 @@ func (l *Log) reopened() {
 	}
 	l.dir.stats.offline.Dec()
 	l.dir.repaired(l)
-	o := l.observer()
 	o.StartMoved()
-	o.Advanced()
 	o.Reverted(l.logEnd.Load(), fmt.Errorf("%w: %s was offline", ErrFailed, l))
 }

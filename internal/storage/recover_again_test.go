@@ -1,12 +1,17 @@
 package storage
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
@@ -161,5 +166,46 @@ func TestALogIsDeletedWhileItIsOpenedLater(t *testing.T) {
 		}
 		holds(t, byPartition(t, mustOpen(t, disk.PowerLossImage(crashfs.DropUnsynced, 2), "sync"), 0), 3)
 		must(t, d.Close())
+	}
+}
+
+// readingObserver calls a function for each Advanced.
+type readingObserver struct {
+	noopObserver
+	advanced func()
+}
+
+func (o readingObserver) Advanced() { o.advanced() }
+
+// The ends of a log that is offline lack what its quarantine file has. They count as soon as it
+// serves records, and the observer knows them before: who reads them then finds a high watermark
+// that covers all records.
+func TestEndsOfALogThatIsOfflineDoNotCount(t *testing.T) {
+	if err := endsWhileOpenedLater(t, 0); err != nil {
+		t.Error(err)
+	}
+}
+
+func endsWhileOpenedLater(t *testing.T, without rule) error {
+	_, l, errs, _ := refusedStart(t, errfs.List, syscall.EIO, true)
+	l.dir.opt.broken = broken{rules: breakrules.Without(without)}
+	var known atomic.Int64
+	l.Observe(readingObserver{advanced: func() { known.Store(l.Ends().Durable) }})
+	ends := func() (served bool, err error) {
+		e, offline := l.Readable()
+		if offline == nil && (e.LogEnd != 11 || e.Durable != 11 || known.Load() != 11) {
+			err = fmt.Errorf("a log that serves 11 records ends at %+v, and its observer knows %d", e, known.Load())
+		}
+		return offline == nil, err
+	}
+	if served, err := ends(); served {
+		return cmp.Or(err, errors.New("the ends of a log that is offline count"))
+	}
+	errs.Clear()
+	for {
+		if served, err := ends(); served {
+			return err
+		}
+		runtime.Gosched()
 	}
 }

@@ -169,10 +169,12 @@ const (
 	waitTime = time.Second
 )
 
-// Load implements coordinator.Log. It reads at least once: a log that is offline may have no ends,
-// and must not be taken for an empty one.
+// Load implements coordinator.Log. It reads at least once, which checks the epoch.
 func (l *partitionLog) Load(ctx context.Context, epoch int32, apply func(coordinator.Record) error) error {
-	ends := l.part.Ends()
+	ends, err := l.part.Readable()
+	if err != nil {
+		return fmt.Errorf("load %s: %w", l.part, err)
+	}
 	for offset := ends.LogStart; ; {
 		if err := ctx.Err(); err != nil {
 			return err

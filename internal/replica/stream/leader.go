@@ -265,10 +265,13 @@ func (o *outgoing) decide(x *frame.Subscription) frame.Verdict {
 		return frame.Verdict{Decision: frame.NotHere}
 	}
 	t := o.s.part(p)
-	if t == nil || t.log.Offline() != nil {
+	if t == nil {
 		return frame.Verdict{Decision: frame.Busy}
 	}
-	e := t.log.Ends()
+	e, err := t.log.Readable()
+	if err != nil {
+		return frame.Verdict{Decision: frame.Busy}
+	}
 	member := p.Asks(epoch, o.subscription(x))
 	ours := progress.Offsets{Epoch: epoch, Start: t.startFor(x.LogEnd, e.LogStart), LogEnd: e.LogEnd}
 	theirs := progress.Position{Epoch: x.LeaderEpoch, LastEpoch: x.LastEpoch, Start: x.LogStart, End: x.LogEnd, Member: member}
