@@ -44,7 +44,10 @@ func (s *source) Records(ctx context.Context, topic string, partition int32, whi
 	if err != nil {
 		return page.Records{}, fmt.Errorf("partition %d of %s: %w", partition, topic, err)
 	}
-	ends := p.Ends()
+	ends, err := p.Readable()
+	if err != nil {
+		return page.Records{}, fmt.Errorf("partition %d of %s: %w", partition, topic, err)
+	}
 	c := collector{bytes: recordBytes, most: which.Most, inflate: record.Limits{Bytes: recordInflated, Places: s.o.Batches}}
 	if c.from, err = begin(p, ends, which); err != nil {
 		c.note = fmt.Sprintf("The records from that time on cannot be found: %v.", err)

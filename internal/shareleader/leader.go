@@ -35,6 +35,7 @@ type Coordinator interface {
 type Log interface {
 	Leader() (broker, epoch int32)
 	Ends() replica.Ends
+	Readable() (replica.Ends, error)
 	Epochs(currentEpoch int32) (epochs.Cache, error)
 	ListOffset(ts int64, currentEpoch int32, committed bool) (storage.Timestamp, error)
 }

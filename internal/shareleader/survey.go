@@ -189,7 +189,11 @@ func (l *Leader) Inspect(k format.Key, log Log) sharestate.Led {
 	if broker, _ := log.Leader(); broker != l.opt.Self {
 		return sharestate.Led{Err: kerr.NotLeaderForPartition}
 	}
-	led := sharestate.Led{High: log.Ends().HighWatermark}
+	e, err := log.Readable()
+	if err != nil {
+		return sharestate.Led{Err: kerr.KafkaStorageError}
+	}
+	led := sharestate.Led{High: e.HighWatermark}
 	l.mu.Lock()
 	p := l.parts[k]
 	l.mu.Unlock()

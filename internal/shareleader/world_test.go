@@ -72,6 +72,8 @@ func (v *view) Leader() (broker, epoch int32) {
 	return v.leader, v.epoch
 }
 
+func (v *view) Readable() (replica.Ends, error) { return v.Ends(), nil }
+
 func (v *view) Ends() replica.Ends {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -157,7 +157,8 @@ func (c *Groups) addOffsets(g *view.Group, all []group.CommittedOffset) {
 	})
 }
 
-// highWatermark returns the high watermark of a partition that this broker leads, -1 for any other.
+// highWatermark returns the high watermark of a partition that this broker leads, -1 for any other
+// and while the log is offline.
 func (c *Groups) highWatermark(tp metadata.TopicPartition) int64 {
 	p, err := c.opt.Replicas.Partition(tp.Topic, tp.Partition)
 	if err != nil {
@@ -166,5 +167,9 @@ func (c *Groups) highWatermark(tp metadata.TopicPartition) int64 {
 	if leader, _ := p.Leader(); leader != c.opt.Self {
 		return -1
 	}
-	return p.Ends().HighWatermark
+	e, err := p.Readable()
+	if err != nil {
+		return -1
+	}
+	return e.HighWatermark
 }
