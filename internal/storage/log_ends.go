@@ -44,9 +44,9 @@ func (x *ends) Ends() Ends {
 	return e
 }
 
-// Readable returns the offsets of a log that serves records, or why it does not serve them. A caller
-// for whom an end means that there are no records beyond it must ask for both at once: while a log
-// is offline, it has the ends of its checkpoint entry, which lack what the journal has.
+// Readable returns the offsets of a log that serves records, or why it does not serve them. A
+// caller for whom an end means that there are no records beyond it must ask for both at once: while
+// a log is offline, it has the ends of its checkpoint entry, which lack what the journal has.
 func (l *Log) Readable() (Ends, error) {
 	l.mu.RLock() // the ends fall only after the state has changed, and rise again before
 	defer l.mu.RUnlock()
