@@ -169,11 +169,14 @@ func (p *Partition) SetRole(a *Role) {
 	var effect progress.Effect
 	begins := r.epoch > old.epoch || !old.leader
 	if begins {
+		last, end := p.log.LastEpoch()
+		// What the leader of an empty log commits has its epoch.
+		noted := last < 0 && end == 0 || p.log.LedEpoch() >= r.epoch
 		p.log.SetLeaderEpoch(r.epoch, true)
 		p.log.Whole()
 		r.epochStart = p.log.Ends().LogEnd
 		p.lead = progress.Lead(progress.Config{Self: p.env.self, BrokerEpoch: a.BrokerEpoch, Dir: p.log.Dir().ID(), Epoch: r.epoch,
-			EpochStart: r.epochStart, High: p.high.Load(), End: p.log.AckEnd(), LogStart: p.log.DurableStart(),
+			EpochStart: r.epochStart, Noted: noted, High: p.high.Load(), End: p.log.AckEnd(), LogStart: p.log.DurableStart(),
 			Limits: p.env.limits}, &a.View, p.env.now())
 		p.setHigh(p.high.Load(), r.epoch)
 		p.served, p.apart = false, false
@@ -187,6 +190,9 @@ func (p *Partition) SetRole(a *Role) {
 	p.wakeStarts()
 	ack := p.log.AckEnd()
 	effect |= p.ownEnd(ack)
+	if !p.lead.Noted() {
+		p.log.NoteLed(r.epoch) // Advanced follows
+	}
 	if p.lead.High() > p.high.Load() {
 		effect |= progress.HighMoved
 	}
@@ -287,10 +293,13 @@ func (p *Partition) Advanced() {
 }
 
 // ownEnd passes the end of the own log that the profile counts to the replication state, and
-// returns the effect. The caller holds mu.
+// whether the log notes the epoch, and returns the effect. The caller holds mu.
 func (p *Partition) ownEnd(ack int64) (effect progress.Effect) {
 	if p.lead != nil {
-		return p.lead.Own(ack)
+		if !p.lead.Noted() && p.log.LedEpoch() >= p.lead.Epoch() {
+			effect = p.lead.Note()
+		}
+		return effect | p.lead.Own(ack)
 	}
 	if p.follow.Own(ack) {
 		effect = progress.HighMoved

@@ -187,6 +187,7 @@ func (l *Log) checkpointed(withProducers bool) (checkpoint.Log, journal.LSN) {
 	lc.Clean, lc.Relied = l.firstDirty, l.relied
 	lc.Flaws = l.flawsLocked()
 	l.storeHighLocked(&lc, high)
+	lc.Led = l.led.stored.Load()
 	l.markLocked(&lc)
 	if x := l.life.swap; x != nil && !x.placed && !l.dir.opt.broken.has(skipSwapEntry) {
 		lc.Swapping, lc.Swap = true, x.old[0].Base() // a start completes it

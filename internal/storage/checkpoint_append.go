@@ -17,6 +17,7 @@ const sweepBytes = 1 << 20
 type committed struct {
 	offset      int64 // recovery point; -1: no checkpoint has the log
 	acksWritten bool
+	led         int32
 	sum         uint64      // of the entry without its producers
 	needs       journal.LSN // a start needs no earlier frame for the entry
 }
@@ -24,12 +25,13 @@ type committed struct {
 // committedOf describes an entry. It uses buf, which it returns for the next call.
 func committedOf(lc *checkpoint.Log, needs journal.LSN, buf []byte) (committed, []byte) {
 	sum, buf := lc.Sum(buf)
-	return committed{lc.Offset, lc.AcksWritten, sum, needs}, buf
+	return committed{lc.Offset, lc.AcksWritten, lc.Led, sum, needs}, buf
 }
 
 // setCommitted records that an entry of the log is durable. The caller holds Dir.ckptMu.
 func (l *Log) setCommitted(c committed) {
 	l.committed = c
+	l.led.noted.Store(c.led)
 	if c.acksWritten {
 		l.setMarked()
 	}

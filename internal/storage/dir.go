@@ -77,7 +77,7 @@ type Dir struct {
 	deleted        map[ID]tombstone
 	replaced       map[ID]ReplacedLog
 	futures        []future       // that the start has found; used by Open only
-	unmarked       []*Log         // logs for which writeMarks is queued
+	requested      []*Log         // logs whose entries commitRequested is to commit
 	loggedFailures map[string]int // repeated failures that were logged
 
 	operations sync.WaitGroup // operations that Manager has started
@@ -106,6 +106,7 @@ type Dir struct {
 	cleaningChanged           chan struct{} // cleaning has changed
 	sweeps, repairs, pressure chan struct{}
 	renewals                  chan struct{} // the changes in the checkpoint have grown
+	requests                  chan struct{} // commits are requested
 	carryWait                 time.Duration // carryWait, which a test changes before the first sweep
 	failures                  chan error
 	quit                      chan struct{}
@@ -169,7 +170,7 @@ func newDir(loc Location, opt *Options) *Dir {
 		logs: map[ID]*Log{}, broken: map[*Log]*mending{}, deleted: map[ID]tombstone{}, replaced: map[ID]ReplacedLog{},
 		loggedFailures: map[string]int{},
 		sweeps:         make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
-		renewals: make(chan struct{}, 1), cleaningChanged: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
+		renewals: make(chan struct{}, 1), requests: make(chan struct{}, 1), cleaningChanged: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
 		carryWait: carryWait,
 	}
 	d.life.Store(&dirLife{})

@@ -36,6 +36,7 @@ func (d *Dir) start() {
 	d.done.Go(d.maintain)
 	d.done.Go(d.relieveMemory)
 	d.done.Go(d.renewCheckpoints)
+	d.done.Go(d.commitRequested)
 	d.done.Go(d.runRetention)
 	d.done.Go(d.compactLogs)
 	d.done.Go(d.scrub)

@@ -134,6 +134,7 @@ type Log struct {
 	relied     int64
 	storedHigh recoveredHigh
 	acks       acks
+	led        led
 	movedFrom  atomic.Pointer[[16]byte] // see MovedFrom; nil: it was not moved
 	cuts       int                      // how often the log end moved back
 	changes    int64                    // see Changes

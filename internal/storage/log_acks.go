@@ -3,8 +3,6 @@ package storage
 import (
 	"sync/atomic"
 
-	"go.uber.org/zap"
-
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -40,7 +38,7 @@ func (l *Log) Configure(cfg Config) {
 	l.cfg.Store(&now)
 	l.mu.Unlock()
 	if waits && !asked {
-		l.dir.requestMark(l)
+		l.dir.requestCommit(l)
 	}
 	if cfg.Profile.Ack == durability.Synced && l.written.Load() > l.durable.Load() {
 		l.dir.journal.Sync()
@@ -88,28 +86,5 @@ func (l *Log) setMarked() {
 	if p := l.acks.pending; p != nil {
 		l.cfg.Store(p)
 		l.acks.pending = nil
-	}
-}
-
-// requestMark writes a checkpoint with the log's mark in the background. After an error, any later
-// checkpoint does.
-func (d *Dir) requestMark(l *Log) {
-	d.mu.Lock()
-	d.unmarked = append(d.unmarked, l)
-	first := len(d.unmarked) == 1
-	d.mu.Unlock()
-	if first {
-		d.run(d.writeMarks)
-	}
-}
-
-func (d *Dir) writeMarks() {
-	d.mu.Lock()
-	logs := d.unmarked
-	d.unmarked = nil
-	d.mu.Unlock()
-	if err := d.commit(logs...); err != nil {
-		d.log.Warn("durability profile waits for the next checkpoint", zap.Stringer("log", logs[0]), zap.Int("logs", len(logs)),
-			zap.Error(err))
 	}
 }

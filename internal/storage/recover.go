@@ -342,6 +342,7 @@ func (l *Log) restore(lc *checkpoint.Log) error {
 	l.stored = stored{rp: checkpoint.Point{Offset: lc.Offset, LSN: lc.LSN}}
 	l.firstDirty, l.relied = lc.Clean, lc.Relied
 	l.storedHigh = recoveredHigh{lc.High, lc.HighEpoch}
+	l.setLed(lc.Led)
 	l.setEnds(lc.Offset)
 	l.mu.Unlock()
 	l.moveStart(lc.Start)

@@ -168,17 +168,35 @@ func (d *Dir) clearFailures(prefix string) {
 type standstill struct {
 	mu       sync.Mutex
 	progress uint64
+	commit   time.Time // when the first commit of a series began that hangs or fails; zero: there is none
 	since    time.Time // of the first reading in which a write or fdatasync waited with this progress; zero: none waits
 }
 
 // Stalled returns for how long records have waited for the journal while no write or fdatasync has
-// ended; 0 if none waits. That time begins with the first call that sees it. It does not apply to a
+// ended; 0 if none waits. That time begins with the first call that sees it. If a requested commit
+// of the checkpoint has hung or failed for longer, Stalled returns that. It does not apply to a
 // directory that has failed; see Err. Stalled acquires the journal's lock.
 func (d *Dir) Stalled() time.Duration {
 	d.still.mu.Lock()
 	defer d.still.mu.Unlock()
 	progress, waiting := d.journal.Pulse()
-	return d.still.check(progress, waiting, time.Now())
+	now := time.Now()
+	stalled := d.still.check(progress, waiting, now)
+	if since := d.still.commit; !since.IsZero() {
+		stalled = max(stalled, now.Sub(since))
+	}
+	return stalled
+}
+
+// commits records that a requested commit begins, or has ended without error.
+func (s *standstill) commits(begins bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !begins {
+		s.commit = time.Time{}
+	} else if s.commit.IsZero() {
+		s.commit = time.Now()
+	}
 }
 
 func (s *standstill) check(progress uint64, waiting bool, now time.Time) time.Duration {

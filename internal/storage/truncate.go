@@ -229,6 +229,7 @@ func (l *Log) publishCut(c *cutting, x *Truncation) error {
 	l.epochs.CutEnd(c.end)
 	if c.reset {
 		l.epochs.Clear()
+		l.forgetLed()
 	}
 	l.noteLocked(func(h *Hold) {
 		if h.low = min(h.low, c.end); c.reset {

@@ -34,6 +34,7 @@ const (
 	DurableWritten                       // a follower's written end counts as durable
 	LeaveUnaware                         // a member leaves the ISR before it knows that it does not lead any longer
 	DeleteAlone                          // a deletion is answered when the leader's own log start has moved
+	CommitUnnoted                        // a leader commits before its log notes that it leads in the epoch
 )
 
 // Broken names the rules that a test has removed.

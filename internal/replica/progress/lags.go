@@ -53,6 +53,8 @@ func (l *Leader) Blocked() string {
 	switch {
 	case !l.counts:
 		return "the metadata does not have this broker's own replica yet"
+	case !l.Noted():
+		return "the log directory has not noted yet that this broker leads"
 	case l.eligible > 0:
 		return "the ISR has fewer brokers than min.insync.replicas"
 	}

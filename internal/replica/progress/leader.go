@@ -18,6 +18,9 @@ type Config struct {
 	// Epoch is the leader epoch, EpochStart the log end when it began.
 	Epoch      int32
 	EpochStart int64
+	// Noted states that the own log needs no note of the epoch, or that it is durable; see
+	// Leader.Note.
+	Noted bool
 	// High is the high watermark that the replica knew, End the end that the profile counts for the
 	// own log.
 	High, End int64
@@ -67,16 +70,17 @@ const (
 type Leader struct {
 	cfg     Config
 	high    int64
-	own     int64 // the counted end of the own log
+	end     int64 // the counted end of the own log; see own
 	start   int64 // the durable start of the own log
 	version int64 // of the last view
 	// revision is the revision of the partition's record in the last view.
 	revision int64
 	minISR   int // limited to the number of replicas
 	written  bool
+	noted    bool // the own log notes the epoch
 	served   bool // a follower has subscribed
 	// alone states that the own end is the high watermark: the maximal ISR has no other member, the
-	// ELR is empty and the own placement is recorded.
+	// ELR is empty, the own placement is recorded and the own log notes the epoch.
 	alone    bool
 	counts   bool // the own end counts
 	eligible int  // members of the ELR
@@ -137,7 +141,7 @@ type stuck struct {
 
 // Lead returns the state at the beginning of a leadership. The view must show it.
 func Lead(cfg Config, v *View, now time.Duration) *Leader {
-	l := &Leader{cfg: cfg, high: cfg.High, own: cfg.End, start: cfg.LogStart}
+	l := &Leader{cfg: cfg, high: cfg.High, end: cfg.End, noted: cfg.Noted, start: cfg.LogStart}
 	l.SetView(v, now)
 	return l
 }
@@ -209,7 +213,7 @@ func (l *Leader) compare(m *member, now time.Duration) {
 
 // recompute updates alone after a change of the view or of the pending proposal.
 func (l *Leader) recompute() {
-	l.alone = l.counts && l.eligible == 0
+	l.alone = l.counts && l.eligible == 0 && l.Noted()
 	for i := range l.members {
 		if m := &l.members[i]; m.Broker != l.cfg.Self && l.maximal(m) {
 			l.alone = false
@@ -234,7 +238,7 @@ func (l *Leader) maximal(m *member) bool {
 // that it may lack records that it acknowledged.
 func (l *Leader) counted(m *member) int64 {
 	if m.Broker == l.cfg.Self {
-		return l.own
+		return l.own()
 	}
 	if l.written && (m.through || l.cfg.Broken.Has(CountWritten)) {
 		return m.written
@@ -244,7 +248,7 @@ func (l *Leader) counted(m *member) int64 {
 
 // Own sets the end of the leader's own log that the profile counts. It may fall after a revert.
 func (l *Leader) Own(end int64) Effect {
-	l.own = end
+	l.end = end
 	if l.alone {
 		if end <= l.high {
 			return 0
@@ -253,6 +257,30 @@ func (l *Leader) Own(end int64) Effect {
 		return HighMoved
 	}
 	return l.advance()
+}
+
+// Note records that the own log notes durably that this broker has led in the epoch. Until then
+// nothing is committed in the epoch: the records may be of older epochs only, and logs that are
+// compared without metadata would not show that they were committed later than records of an epoch
+// in between, which another log has (Raft's figure 8).
+func (l *Leader) Note() Effect {
+	l.noted = true
+	l.recompute()
+	return l.advance() | l.due()
+}
+
+// Noted reports whether the own log needs no note of the epoch any longer. The log of the only
+// replica is compared with no other.
+func (l *Leader) Noted() bool {
+	return l.noted || len(l.members) == 1 || l.cfg.Broken.Has(CommitUnnoted)
+}
+
+// own returns the end of the own log as it counts for the high watermark.
+func (l *Leader) own() int64 {
+	if !l.Noted() {
+		return min(l.end, l.high)
+	}
+	return l.end
 }
 
 // Durable returns the lowest durable end of the maximal ISR, where own is that of the own log. It
@@ -472,7 +500,7 @@ func (l *Leader) advance() Effect {
 	if !l.counts || l.eligible > 0 && !l.cfg.Broken.Has(MoveDespiteELR) {
 		return 0
 	}
-	low := l.own
+	low := l.own()
 	for i := range l.members {
 		m := &l.members[i]
 		if m.Broker == l.cfg.Self || !l.maximal(m) {

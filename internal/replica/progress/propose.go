@@ -74,7 +74,7 @@ func (l *Leader) Sweep(now time.Duration, logEnd int64) (more bool) {
 		}
 	}
 	switch {
-	case l.high >= l.own || l.eligible > 0:
+	case l.high >= l.own() || l.eligible > 0:
 		l.stuck = stuck{}
 	case !l.stuck.is || l.high != l.stuck.high:
 		l.stuck = stuck{is: true, high: l.high, since: now}
@@ -322,7 +322,7 @@ func (l *Leader) tooSlow(m *member, now time.Duration) Reason {
 // stalled removes the members that hold the high watermark, provided that enough remain and that
 // the leader itself is not one of them.
 func (l *Leader) stalled(now time.Duration, c *change, left []bool) {
-	if !l.stuck.is || l.stuck.high != l.high || now-l.stuck.since < l.cfg.Limits.Stall || !l.counts || l.own <= l.high {
+	if !l.stuck.is || l.stuck.high != l.high || now-l.stuck.since < l.cfg.Limits.Stall || !l.counts || l.own() <= l.high {
 		return
 	}
 	n := l.inSync()
@@ -384,7 +384,7 @@ func (l *Leader) mayJoin(m *member) bool {
 		return false
 	}
 	end := l.counted(m)
-	if end < min(m.returns, l.own) {
+	if end < min(m.returns, l.end) {
 		return false
 	}
 	return (end >= l.high || l.cfg.Broken.Has(JoinBelowHigh)) && (end >= l.cfg.EpochStart || l.cfg.Broken.Has(JoinBelowEpochStart))

@@ -455,7 +455,7 @@ func TestEndsBelongToASubscription(t *testing.T) {
 	if _, _, ok := l.Subscribe(late, 0); ok {
 		t.Error("a request that was overtaken begins a subscription")
 	}
-	cfg := Config{Self: 1, BrokerEpoch: 11, Dir: dirOf(1), Epoch: 6, EpochStart: 100, High: 90, End: 100}
+	cfg := Config{Self: 1, BrokerEpoch: 11, Dir: dirOf(1), Epoch: 6, EpochStart: 100, Noted: true, High: 90, End: 100}
 	next := Lead(cfg, view(2, 2, []int32{1, 2}, nil), 0)
 	if next.Ends(old, 100, 100) != 0 || next.Served() {
 		t.Error("ends of an earlier epoch count")

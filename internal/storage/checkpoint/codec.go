@@ -38,19 +38,30 @@ const (
 )
 
 // Encode returns the log as a record has it, with its producers.
-func (l *Log) Encode() []byte { return l.append(nil, true) }
+func (l *Log) Encode() []byte { return l.appendWhole(nil) }
+
+// appendWhole encodes a log that ends a record, with its producers.
+func (l *Log) appendWhole(b []byte) []byte { return l.appendLed(l.append(b, true)) }
+
+// appendLed encodes the led epoch behind a log that ends a record, if there is one.
+func (l *Log) appendLed(b []byte) []byte {
+	if l.Led == 0 {
+		return b
+	}
+	return le.AppendUint32(b, uint32(l.Led))
+}
 
 // DecodeLog decodes what Encode has returned.
 func DecodeLog(b []byte) (*Log, error) {
 	c := cursor{bytesio.NewReader(b)}
-	l := c.log(func(journal.StreamID) *Log { return nil })
+	l := c.whole()
 	return l, c.End()
 }
 
 // Sum appends a log without its producers to buf[:0], which it returns for the next call, and
 // returns a checksum of that.
 func (l *Log) Sum(buf []byte) (uint64, []byte) {
-	buf = l.append(buf[:0], false)
+	buf = l.appendLed(l.append(buf[:0], false))
 	return crc64.Checksum(buf, sumTable), buf
 }
 
@@ -61,6 +72,26 @@ func (c *Change) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(c.Logs)))
 	for _, u := range c.Logs {
 		b = u.Log.append(b, !u.SameProducers)
+	}
+	return c.appendLed(b)
+}
+
+// appendLed encodes the led epochs of a change's logs, if there are any.
+func (c *Change) appendLed(b []byte) []byte {
+	n := 0
+	for _, u := range c.Logs {
+		if u.Led != 0 {
+			n++
+		}
+	}
+	if n == 0 {
+		return b
+	}
+	b = binary.AppendUvarint(b, uint64(n))
+	for i, u := range c.Logs {
+		if u.Led != 0 {
+			b = le.AppendUint32(binary.AppendUvarint(b, uint64(i)), uint32(u.Led))
+		}
 	}
 	return b
 }
@@ -231,6 +262,43 @@ func (c *cursor) log(known func(journal.StreamID) *Log) *Log {
 		}
 	}
 	return &l
+}
+
+// whole reads a log that ends a record.
+func (c *cursor) whole() *Log {
+	l := c.log(func(journal.StreamID) *Log { return nil })
+	if c.Err() == nil && c.Left() > 0 {
+		c.led(l)
+	}
+	return l
+}
+
+// led reads the led epoch of a log.
+func (c *cursor) led(l *Log) {
+	if l.Led != 0 {
+		c.Fail(bytesio.ErrMalformed)
+	} else if l.Led = int32(c.LE32()); l.Led <= 0 {
+		c.Fail(bytesio.ErrMalformed)
+	}
+}
+
+// leds reads the led epochs of a change's logs.
+func (c *cursor) leds(logs []*Log) {
+	if c.Err() != nil || c.Left() == 0 {
+		return
+	}
+	n := c.Count(1 + 4)
+	if n == 0 {
+		c.Fail(bytesio.ErrMalformed)
+	}
+	for ; n > 0; n-- {
+		i := c.Uvarint()
+		if c.Err() != nil || i >= uint64(len(logs)) {
+			c.Fail(bytesio.ErrMalformed)
+			return
+		}
+		c.led(logs[i])
+	}
 }
 
 // aborted reads what the indexes of aborted transactions of some segments must be.

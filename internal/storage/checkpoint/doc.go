@@ -10,13 +10,15 @@
 //
 // Numbers are little-endian. Lengths and counts are uvarints; a string is preceded by its length.
 //
-//	snapshot    one record for each log: 1 u8, then "log"; the last record: 2 u8, then "header"
+//	snapshot    one record for each log: 1 u8, then "log", then its led epoch i32 if it notes one;
+//	            the last record: 2 u8, then "header"
 //	log         one record "change" for each Append
 //
 //	header      sequence u64 | redo file u64 | redo LSN u64 | durable LSN u64
 //	            | directory id 16 | journal id 16 | boot id 16
 //	            | sequence found u64 | cluster id 16 | generation of its metadata 16 | clean u8
-//	change      header | count { log }
+//	change      header | count { log } | if any of them notes a led epoch: count { position in
+//	            the list uvarint, led epoch i32 }
 //	log         topic id 16 | partition i32 | flags u8 | topic string | why it is offline string
 //	            | quarantine file string | log start i64
 //	            | high watermark i64, its leader epoch i32 | first offset not compacted i64

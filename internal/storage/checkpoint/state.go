@@ -61,11 +61,14 @@ type Log struct {
 	// end of the log.
 	High        int64
 	HighEpoch   int32
-	AcksWritten bool  // it may have acknowledged records that were written and not synced
-	Lossy       bool  // a power loss may have removed acknowledged records; see storage.Dir.Lossy
-	Partial     bool  // another replica may have records that this one lacks; see storage.Log.Whole
-	Clean       int64 // all offsets below it have been compacted
-	Relied      int64 // compaction has removed records because of others below it
+	AcksWritten bool // it may have acknowledged records that were written and not synced
+	Lossy       bool // a power loss may have removed acknowledged records; see storage.Dir.Lossy
+	Partial     bool // another replica may have records that this one lacks; see storage.Log.Whole
+	// Led is the highest leader epoch that the log notes to have led in, 0 if it notes none; see
+	// storage.Log.NoteLed.
+	Led    int32
+	Clean  int64 // all offsets below it have been compacted
+	Relied int64 // compaction has removed records because of others below it
 	// Swapping: the segment with base Swap is replacing others. Of a deleted log: it has moved to
 	// another directory, and Swap is the number of the move.
 	Swapping bool

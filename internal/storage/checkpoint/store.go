@@ -129,7 +129,7 @@ func writeLogs(buf []byte, logs iter.Seq[*Log], known map[journal.StreamID]bool,
 			return buf, fmt.Errorf("log %v occurs twice", l)
 		}
 		known[l.ID] = true
-		buf = l.append(append(buf[:0], kindLog), true)
+		buf = l.appendWhole(append(buf[:0], kindLog))
 		if err := emit(buf); err != nil {
 			return buf, fmt.Errorf("log %v: %w", l, err)
 		}
@@ -242,7 +242,7 @@ func (l *loader) Load(record []byte) error {
 		h := c.header()
 		l.header = &h
 	case kind == kindLog:
-		log := c.log(func(journal.StreamID) *Log { return nil })
+		log := c.whole()
 		if l.logs[log.ID] != nil {
 			c.Fail(fmt.Errorf("log %v occurs twice", log))
 		}
@@ -260,10 +260,13 @@ func (l *loader) Apply(_ uint64, record []byte) error {
 	}
 	c := cursor{bytesio.NewReader(record)}
 	h := c.header()
+	var logs []*Log
 	for n := c.Count(21); n > 0; n-- {
 		log := c.log(l.known)
 		l.logs[log.ID] = log
+		logs = append(logs, log)
 	}
+	c.leds(logs)
 	l.header = &h
 	return c.End()
 }

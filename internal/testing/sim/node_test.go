@@ -240,7 +240,7 @@ func (w *world) lead(x *node, s *state) {
 	w.oracle.led(w, x, epoch)
 	w.oracle.removed[epoch] = max(w.oracle.removed[epoch], x.startSynced)
 	cfg := progress.Config{
-		Broken: w.cfg.removed.inProgress(), Self: x.id, BrokerEpoch: x.brokerEpoch, Dir: x.dir, Epoch: epoch, EpochStart: x.end(),
+		Broken: w.cfg.removed.inProgress(), Self: x.id, BrokerEpoch: x.brokerEpoch, Dir: x.dir, Epoch: epoch, EpochStart: x.end(), Noted: true,
 		High: high, End: w.counted(x), LogStart: x.startSynced, Limits: limits,
 	}
 	clear(x.slots)
