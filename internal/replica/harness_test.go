@@ -99,6 +99,16 @@ func lead(p *Partition, epoch int32, replicas, isr []int32) {
 	p.SetRole(roleFor(p, self, epoch, replicas, isr))
 }
 
+// awaitNote waits until a leader may commit in its epoch.
+func awaitNote(t testing.TB, p *Partition) {
+	t.Helper()
+	waitFor(t, "the log notes the epoch", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.lead != nil && p.lead.Noted()
+	})
+}
+
 func follow(p *Partition, leader, epoch int32, replicas, isr []int32) {
 	p.SetRole(roleFor(p, leader, epoch, replicas, isr))
 }

@@ -72,9 +72,7 @@ func TestARestartedFollowerShowsOnlyWhatWasCommitted(t *testing.T) {
 	}
 	must(t, c.change(metadata.TopicPartition{Topic: idA}, func(p *metadata.Partition) { p.ISR = []int32{self} }))
 	must(t, c.apply(t, l.Manager))
-	if high := p.Ends().HighWatermark; high != 4 {
-		t.Errorf("as the only replica in sync: %d", high)
-	}
+	waitFor(t, "it commits as the only replica in sync", func() bool { return p.Ends().HighWatermark == 4 })
 }
 
 // A follower truncates above its high watermark only (16), unless an unclean election has voided
@@ -178,11 +176,10 @@ func TestAFollowerJoinsAtTheStartOfTheEpoch(t *testing.T) {
 		must(t, begin(t, p, AcksLeader, 1).wait(t))
 	}
 	lead(p, 2, pair, pair[:1])
-	p.mu.Lock()
-	if p.lead.High() != 4 || p.role.Load().epochStart != 4 {
-		t.Fatalf("high watermark %d", p.lead.High())
+	awaitNote(t, p)
+	if p.Ends().HighWatermark != 4 || p.role.Load().epochStart != 4 {
+		t.Fatalf("high watermark %d", p.Ends().HighWatermark)
 	}
-	p.mu.Unlock()
 	acknowledge(p, 2, 2, 3)
 	if change, _, ok := p.Propose(); ok {
 		t.Errorf("below the start of the epoch: %+v", change)

@@ -248,6 +248,10 @@ func TestMalformedRecordsAreDamage(t *testing.T) {
 		"no header":              {},
 		"a log and no header":    {snapshot: all(log)},
 		"a change and no header": {changes: all(change(Change{Header: head}))},
+		"no led epoch":           {snapshot: all(append(slices.Clone(log), 0, 0, 0, 0), h)},
+		"half a led epoch":       {snapshot: all(append(slices.Clone(log), 1, 0), h)},
+		"a led epoch of no log":  {snapshot: all(h), changes: all(append(change(Change{Header: head}), 1, 0, 1, 0, 0, 0))},
+		"led epochs of none":     {snapshot: all(h), changes: all(append(change(Change{Header: head}), 0))},
 		"a short header":         {snapshot: all(h[:len(h)-1])},
 		"a long header":          {snapshot: all(append(slices.Clone(h), 0))},
 		"a header twice":         {snapshot: all(h, h)},
@@ -324,6 +328,30 @@ func TestBytesOfACheckpoint(t *testing.T) {
 	if got := hex.EncodeToString(c.append(nil)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+}
+
+// A log that has noted an epoch ends with it; of a change, the epochs are at the end.
+func TestBytesOfLedEpochs(t *testing.T) {
+	l, other := full(1), full(2)
+	plain := hex.EncodeToString(l.Encode())
+	c := Change{Header: header(1), Logs: []Update{{Log: &other}, {Log: &l}}}
+	without := hex.EncodeToString(c.append(nil))
+	l.Led = 0x102
+	if got, want := hex.EncodeToString(l.Encode()), plain+"02010000"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got, want := hex.EncodeToString(c.append(nil)), without+"01"+"01"+"02010000"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if back, err := DecodeLog(l.Encode()); err != nil || diff(*back, l) != "" {
+		t.Errorf("%v\n%s", err, diff(*back, l))
+	}
+	fsys := vfs.Memory()
+	s := begun(t, fsys, l, other)
+	wantState(t, fsys, &State{header(1), []Log{l, other}})
+	other.Led = 5
+	must(t, s.Append(&Change{Header: header(2), Logs: []Update{{Log: &other, SameProducers: true}}}))
+	wantState(t, fsys, &State{header(2), []Log{l, other}})
 }
 
 func TestAboveIsGreaterThanEveryLSNOfTheCheckpoint(t *testing.T) {
