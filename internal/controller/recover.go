@@ -17,7 +17,9 @@ import (
 // The lost changes may have moved leaderships and shrunk ISRs. So nothing that was recorded about
 // partitions with several replicas counts: they have no leader and no ISR until an operator asks
 // for an unclean election, which compares the logs of the replicas that are there. The replica with
-// the largest last epoch and end has every acknowledged record, if all replicas take part.
+// the largest epoch and end has every acknowledged record, if all replicas take part. Its epoch is
+// that of its last record, or a later one in which it led: a leader commits nothing before its log
+// notes its epoch, because the records that it commits may all be of older ones.
 func Recovered(keys []metadata.KV, revision int64, generation [16]byte) (after []metadata.KV, at int64, err error) {
 	return again(keys, revision, generation, outset{
 		drops:   func(k metadata.KeyKind) bool { return k == metadata.KindLiveness }, // of processes of the former generation

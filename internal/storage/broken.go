@@ -57,7 +57,6 @@ const (
 	looseHolds                           // compaction and deletions change a log that a reader holds
 	endsOffline                          // the ends of a log that is offline count
 	keepCompacted                        // a log counts as whole although it truncates what its compaction relied on
-	noteBeforeRecords                    // a leader epoch is noted before the records that the leader began with are durable
 )
 
 // broken names the rules that a test has removed.

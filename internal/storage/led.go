@@ -61,10 +61,8 @@ func (l *Log) prepareNote() error {
 		return nil
 	}
 	only := Only{Is: true, Epoch: epoch, Leads: true}
-	if !l.dir.opt.broken.has(noteBeforeRecords) {
-		if err := l.awaitDurable(l.logEnd.Load(), only); err != nil {
-			return err
-		}
+	if err := l.awaitDurable(l.logEnd.Load(), only); err != nil {
+		return err
 	}
 	l.producersMu.Lock()
 	defer l.producersMu.Unlock()

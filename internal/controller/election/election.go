@@ -189,8 +189,8 @@ func (d Decider) Prefer(p metadata.Partition) (metadata.Partition, bool) {
 // LogState is what a broker reports about the log of one replica.
 type LogState struct {
 	Broker int32
-	// LastEpoch is the epoch of the last record, which may be deleted, -1 if there was none. End is
-	// the log end.
+	// LastEpoch is the epoch of the last record, which may be deleted, -1 if there was none, or a
+	// later one in which the replica led, see progress.Leader.Note. End is the log end.
 	LastEpoch int32
 	End       int64
 	// Damaged: some of its records cannot be read.

@@ -68,6 +68,13 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 		t.Error("KeepDeleted: a follower that has only what the leader has deleted is reset")
 	}
 
+	unnoted := broken(CommitUnnoted)
+	unnoted.Noted, unnoted.High = false, 90
+	l = Lead(unnoted, view(1, 2, []int32{1, 2}, nil), 0)
+	if subscribe(t, l, 2, 100); l.High() == 90 {
+		t.Error("CommitUnnoted: nothing is committed before the log notes the epoch")
+	}
+
 	f := Follower{Broken: breakrules.Without(CutBelowHigh), High: 10, Epoch: 4}
 	if _, ok := f.Truncate(9, 0); !ok {
 		t.Error("CutBelowHigh: a truncation below the high watermark is refused")

@@ -149,3 +149,27 @@ func TestLags(t *testing.T) {
 		t.Errorf("caught up: %v", got)
 	}
 }
+
+// A leader commits nothing before its log notes the epoch, unless the partition has no other
+// replica. No member is to blame for it.
+func TestNothingIsCommittedBeforeTheEpochIsNoted(t *testing.T) {
+	cfg := Config{Self: 1, BrokerEpoch: 11, Dir: dirOf(1), Epoch: 5, EpochStart: 100, High: 90, End: 100, Limits: limits}
+	l := Lead(cfg, view(1, 2, []int32{1, 2}, nil), 0)
+	h := subscribe(t, l, 2, 100)
+	if effect := l.Own(110) | l.Ends(h, 110, 110); effect&HighMoved != 0 || l.High() != 90 {
+		t.Errorf("high watermark %d", l.High())
+	}
+	if l.Blocked() == "" {
+		t.Error("nothing says why")
+	}
+	if effect := l.Note(); effect&HighMoved == 0 || l.High() != 110 || l.Blocked() != "" {
+		t.Errorf("with the note: high watermark %d, %q", l.High(), l.Blocked())
+	}
+	l = Lead(cfg, view(1, 1, []int32{1}, nil), 0)
+	if l.Own(110); l.High() == 110 {
+		t.Error("other replicas that are not in sync may be compared later")
+	}
+	if l.Note(); l.High() != 110 {
+		t.Errorf("as the only one in sync, with the note: %d", l.High())
+	}
+}
