@@ -70,12 +70,12 @@ func (b *Logs) state() membership.BrokerState {
 	return out
 }
 
-// logEnd returns how far a log goes, unless its records can't be read or added to. The epoch is that
-// of its last record, or a later one in which it led: only a leader that has noted its epoch commits
-// records, so the log that led last has all of them.
+// logEnd returns how far a log goes, unless its records can't be read or added to. The epoch is
+// that of its last record, or a later one in which it led: only a leader that has noted its epoch
+// commits records, so the log that led last has all of them.
 //
-// A log of which some records can't be read is compared with the others all the same: of a partition
-// with no whole log, one must lead.
+// A log of which some records can't be read is compared with the others all the same: of a
+// partition with no whole log, one must lead.
 func (b *Logs) logEnd(tp metadata.TopicPartition) (epoch int32, end int64, ok bool) {
 	l := b.Storage.Get(storage.ID{Topic: tp.Topic, Partition: tp.Partition})
 	if l == nil || l.Err() != nil {

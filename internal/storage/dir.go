@@ -170,7 +170,8 @@ func newDir(loc Location, opt *Options) *Dir {
 		logs: map[ID]*Log{}, broken: map[*Log]*mending{}, deleted: map[ID]tombstone{}, replaced: map[ID]ReplacedLog{},
 		loggedFailures: map[string]int{},
 		sweeps:         make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
-		renewals: make(chan struct{}, 1), requests: make(chan struct{}, 1), cleaningChanged: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
+		renewals: make(chan struct{}, 1), requests: make(chan struct{}, 1),
+		cleaningChanged: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
 		carryWait: carryWait,
 	}
 	d.life.Store(&dirLife{})

@@ -37,8 +37,8 @@ func (l *Log) NoteLed(epoch int32) {
 }
 
 // LedEpoch returns the highest leader epoch that the durable checkpoint notes, 0 if it notes none.
-// In epoch 0 no note is needed: no log can have records of an earlier one. A reset forgets the note:
-// the emptied log has nothing of what was committed.
+// In epoch 0 no note is needed: no log can have records of an earlier one. A reset forgets the
+// note: the emptied log has nothing of what was committed.
 func (l *Log) LedEpoch() int32 { return l.led.noted.Load() }
 
 // forgetLed forgets the note with the next checkpoint. The caller holds producersMu.
@@ -50,9 +50,9 @@ func (l *Log) setLed(epoch int32) {
 	l.led.noted.Store(epoch)
 }
 
-// prepareNote has the next checkpoint entry note the epoch of NoteLed, when all records that the log
-// has now are durable. An error that matches ErrFencedEpoch means that the log leads no longer in
-// that epoch.
+// prepareNote has the next checkpoint entry note the epoch of NoteLed, when all records that the
+// log has now are durable. An error that matches ErrFencedEpoch means that the log leads no longer
+// in that epoch.
 func (l *Log) prepareNote() error {
 	l.dir.mu.Lock()
 	epoch := l.led.asked

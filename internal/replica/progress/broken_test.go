@@ -12,8 +12,8 @@ import (
 // internal/testing/sim do not detect their absence.
 func TestEveryRuleHasItsTest(t *testing.T) {
 	broken := func(r Rule) Config {
-		return Config{Broken: breakrules.Without(r), Self: 1, BrokerEpoch: 11, Dir: dirOf(1), Epoch: 5, EpochStart: 100, Noted: true, High: 100,
-			End: 100, Limits: limits}
+		return Config{Broken: breakrules.Without(r), Self: 1, BrokerEpoch: 11, Dir: dirOf(1), Epoch: 5, EpochStart: 100, High: 100,
+			Noted: true, End: 100, Limits: limits}
 	}
 	short := Subscription{Broker: 2, BrokerEpoch: 12, Dir: dirOf(2), Serial: 1, Written: 99, Durable: 99}
 

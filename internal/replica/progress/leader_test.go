@@ -25,7 +25,8 @@ func view(version int64, minISR int, isr, elr []int32) *View {
 // led returns a leader, broker 1 in epoch 5, whose log ends at 100 and whose high watermark is
 // high.
 func led(high int64, v *View) *Leader {
-	return Lead(Config{Self: 1, BrokerEpoch: 11, Dir: dirOf(1), Epoch: 5, EpochStart: 100, Noted: true, High: high, End: 100, Limits: limits}, v, 0)
+	return Lead(Config{Self: 1, BrokerEpoch: 11, Dir: dirOf(1), Epoch: 5, EpochStart: 100, High: high, End: 100,
+		Noted: true, Limits: limits}, v, 0)
 }
 
 // serial is Subscription.Serial of the next subscription.

@@ -227,7 +227,7 @@ var rules = []rule{
 	{"a log that is opened later continues in its epoch", "storage/recover_again.go",
 		"\tl.holdLocked()\n", "", "TestALogThatIsOpenedLaterNeedsANewEpoch"},
 	{"a replica that left because it is slow returns where it stood", "replica/progress/propose.go",
-		"if end < min(m.returns, l.own) {", "if false {", "TestAMemberReturnsWhenItHasGoneOn"},
+		"if end < min(m.returns, l.end) {", "if false {", "TestAMemberReturnsWhenItHasGoneOn"},
 	{"a leader that cannot read its log leads on", "replica/lead.go",
 		"if offline {", "if false {", "testing/brokers.TestLogsThatAStartCannotRead"},
 	{"an unclean election ignores a log that its broker cannot use for a moment", "controller/unclean.go",

@@ -240,8 +240,8 @@ func (w *world) lead(x *node, s *state) {
 	w.oracle.led(w, x, epoch)
 	w.oracle.removed[epoch] = max(w.oracle.removed[epoch], x.startSynced)
 	cfg := progress.Config{
-		Broken: w.cfg.removed.inProgress(), Self: x.id, BrokerEpoch: x.brokerEpoch, Dir: x.dir, Epoch: epoch, EpochStart: x.end(), Noted: true,
-		High: high, End: w.counted(x), LogStart: x.startSynced, Limits: limits,
+		Broken: w.cfg.removed.inProgress(), Self: x.id, BrokerEpoch: x.brokerEpoch, Dir: x.dir, Epoch: epoch, EpochStart: x.end(),
+		Noted: true, High: high, End: w.counted(x), LogStart: x.startSynced, Limits: limits,
 	}
 	clear(x.slots)
 	x.view = view(s)
