@@ -42,7 +42,7 @@ const MaxShareVersion int16 = 1
 
 // MaxFeatureLevel is the highest feature level that this version of chronik supports. It refuses a
 // store with a higher level.
-const MaxFeatureLevel int32 = SnapshotLevel
+const MaxFeatureLevel int32 = LedLevel
 
 // ShareLevel is the feature level from which on the cluster may have a level of share.version.
 const ShareLevel int32 = 2
@@ -50,6 +50,10 @@ const ShareLevel int32 = 2
 // SnapshotLevel is the feature level from which on the metadata may have snapshots, marks and
 // collections.
 const SnapshotLevel int32 = 3
+
+// LedLevel is the feature level from which on logs note the epochs in which they lead. Checkpoints
+// with a note are damaged to a version that does not support it.
+const LedLevel int32 = 4
 
 // Broker is one registered broker. It and everything that it refers to is immutable.
 type Broker struct {

@@ -9,10 +9,11 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// latest returns the latest epoch of which a log has records, or in which it leads, -1 for none.
+// latest returns the latest epoch of which a log has records, or in which it leads or notes to have
+// led, -1 for none.
 func latest(l *storage.Log) int32 {
 	epoch, _ := l.LastEpoch()
-	return epoch
+	return max(epoch, l.LedEpoch())
 }
 
 // Waiting is a partition that this broker is to lead and that waits for a higher leader epoch.

@@ -73,7 +73,7 @@ func loneWith(t testing.TB, fs vfs.FS, profile string) *Partition {
 
 // roleFor returns a role whose replicas are all registered and active, with broker epoch 1.
 func roleFor(p *Partition, leader, epoch int32, replicas, isr []int32) *Role {
-	r := &Role{Leader: leader, Epoch: epoch, BrokerEpoch: 1, View: progress.View{MinISR: 1}}
+	r := &Role{Leader: leader, Epoch: epoch, BrokerEpoch: 1, View: progress.View{MinISR: 1, Notes: true}}
 	for _, id := range replicas {
 		r.View.Replicas = append(r.View.Replicas, progress.Replica{Broker: id, InSync: slices.Contains(isr, id), BrokerEpoch: 1,
 			Active: true, Placement: p.log.Dir().ID()})
@@ -87,7 +87,7 @@ func minISR(p *Partition, n int) {
 	if !r.leader {
 		return
 	}
-	a := &Role{Leader: self, Epoch: r.epoch, BrokerEpoch: 1, View: progress.View{MinISR: n}}
+	a := &Role{Leader: self, Epoch: r.epoch, BrokerEpoch: 1, View: progress.View{MinISR: n, Notes: true}}
 	for id := range int32(r.replicas) {
 		a.View.Replicas = append(a.View.Replicas, progress.Replica{Broker: id + 1, InSync: int(id) < r.isr, BrokerEpoch: 1, Active: true,
 			Placement: p.log.Dir().ID()})

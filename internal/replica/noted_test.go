@@ -24,7 +24,7 @@ func TestNothingIsCommittedBeforeTheLogNotesTheEpoch(t *testing.T) {
 	if e := p.Ends(); e.HighWatermark != 0 {
 		t.Errorf("without the note: %+v", e)
 	}
-	if broken := openStorage(t, disk.PowerLossImage(crashfs.DropUnsynced, 2), "/d"); broken.Dirs()[0].Logs()[0].LedEpoch() != 0 {
+	if broken := openStorage(t, disk.PowerLossImage(crashfs.DropUnsynced, 2), "/d"); broken.Dirs()[0].Logs()[0].LedEpoch() != -1 {
 		t.Error("the note is there before its commit")
 	}
 	stuck.open()

@@ -63,7 +63,8 @@ func (m *Manager) applyRole(w wanted, changes changes) {
 func (m *Manager) roleOf(w wanted) *Role {
 	part := w.topic.Partitions.At(w.partition)
 	a := &Role{Leader: part.Leader, Epoch: part.LeaderEpoch, Unclean: part.Unclean}
-	a.View = progress.View{Version: m.image.Version(), Revision: part.Revision, MinISR: 1}
+	a.View = progress.View{Version: m.image.Version(), Revision: part.Revision, MinISR: 1,
+		Notes: m.image.FeatureLevel() >= metadata.LedLevel}
 	a.View.Replicas = make([]progress.Replica, len(part.Replicas))
 	if part.Leader == m.opt.Self {
 		a.View.Written = m.opt.Config(m.image, w.topic).Profile.Ack != durability.Synced
@@ -90,7 +91,7 @@ func (m *Manager) roleOf(w wanted) *Role {
 }
 
 // review renews the roles of the partitions that this broker leads and whose record is unchanged,
-// but not the registrations, placements or configs on which their ISR depends. It records this
+// but not the registrations, placements, configs or feature level on which they depend. It records this
 // broker's placements again if a late write has replaced them. The caller holds roles.
 func (m *Manager) review(d *metadata.Delta, r *round) {
 	changes := newChanges()
@@ -105,7 +106,7 @@ func (m *Manager) review(d *metadata.Delta, r *round) {
 		}
 	}
 	m.recorder.add(changes, m.share(r))
-	if d.Brokers || len(d.Liveness) > 0 || len(d.BrokerConfigs) > 0 {
+	if d.Cluster || d.Brokers || len(d.Liveness) > 0 || len(d.BrokerConfigs) > 0 {
 		for _, p := range m.Partitions() {
 			m.reviewOne(m.image.TopicByID(p.id.Topic), p)
 		}

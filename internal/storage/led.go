@@ -15,13 +15,13 @@ import (
 // may be there. It says that the log had everything that was committed until then.
 type led struct {
 	asked  int32        // epoch of the last NoteLed; guarded by Dir.mu
-	stored atomic.Int32 // what the next checkpoint has; changes with Log.producersMu held
-	noted  atomic.Int32 // what the durable checkpoint has; see Log.LedEpoch
+	stored atomic.Int32 // what the next checkpoint has, 0: none; changes with Log.producersMu held
+	noted  atomic.Int32 // what the durable checkpoint has, 0: none; see Log.LedEpoch
 }
 
 // NoteLed has the checkpoint note that the log leads in an epoch, unless it has that or a higher
 // one, or another leader follows before. The records that the log has now are durable before the
-// note is: it must not make a log win that has lost them. NoteLed does not block. When the note is
+// note is: it must not make a log win that has lost them. The epoch is above 0. NoteLed does not block. When the note is
 // durable, Observer.Advanced is called and LedEpoch returns the epoch. After an error the directory
 // tries again; if that lasts, Dir.Stalled shows it.
 func (l *Log) NoteLed(epoch int32) {
@@ -36,10 +36,16 @@ func (l *Log) NoteLed(epoch int32) {
 	}
 }
 
-// LedEpoch returns the highest leader epoch that the durable checkpoint notes, 0 if it notes none.
-// In epoch 0 no note is needed: no log can have records of an earlier one. A reset forgets the
-// note: the emptied log has nothing of what was committed.
-func (l *Log) LedEpoch() int32 { return l.led.noted.Load() }
+// LedEpoch returns the highest leader epoch that the durable checkpoint notes, -1 if it notes none.
+// In epoch 0 no note is needed: no log can have records of an earlier one. A cut that empties the
+// log forgets the note: nothing of what was committed is left. While the log is partial, its note
+// does not count: it may lack what it had.
+func (l *Log) LedEpoch() int32 {
+	if epoch := l.led.noted.Load(); epoch > 0 && !l.partial.Load() {
+		return epoch
+	}
+	return -1
+}
 
 // forgetLed forgets the note with the next checkpoint. The caller holds producersMu.
 func (l *Log) forgetLed() { l.led.stored.Store(0) }
@@ -124,13 +130,17 @@ func (d *Dir) commitRequests() (err error) {
 		err, again = e, append(again, l)
 		return true
 	})
+	var failed error
 	if len(ready) > 0 {
-		d.still.commits(true)
-		if e := d.commit(ready...); e != nil {
-			err, again, ready = e, logs, nil
-		} else {
-			d.still.commits(false)
-		}
+		d.ckptMu.Lock()
+		d.still.commits(true) // a checkpoint of all logs before it may take long
+		failed = d.commitLocked(ready...)
+		d.ckptMu.Unlock()
+	}
+	if failed != nil {
+		err, again, ready = failed, logs, nil
+	} else {
+		d.still.commits(false)
 	}
 	d.mu.Lock()
 	d.requested = append(d.requested, slices.DeleteFunc(again, func(l *Log) bool { return d.logs[l.id] != l })...)

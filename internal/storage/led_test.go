@@ -30,7 +30,7 @@ func TestANotedEpochSurvivesALossOfPower(t *testing.T) {
 		l.NoteLed(7)
 		l.NoteLed(6)
 	}
-	if logs[0].LedEpoch() != 0 {
+	if logs[0].LedEpoch() != -1 {
 		t.Error("the note counts before it is durable")
 	}
 	d.ckptMu.Unlock()
@@ -56,7 +56,7 @@ func TestOnlyALeaderNotesItsEpoch(t *testing.T) {
 	l.SetLeaderEpoch(8, false)
 	l.NoteLed(7)
 	must(t, d.commitRequests())
-	if l.LedEpoch() != 0 {
+	if l.LedEpoch() != -1 {
 		t.Errorf("a log that follows notes epoch %d", l.LedEpoch())
 	}
 	l.SetLeaderEpoch(9, true)
@@ -66,7 +66,7 @@ func TestOnlyALeaderNotesItsEpoch(t *testing.T) {
 	cuts := []Truncation{{Log: l, End: 5, Reset: true}}
 	d.Truncate(cuts)
 	must(t, cuts[0].Err)
-	if l.LedEpoch() != 0 {
+	if l.LedEpoch() != -1 {
 		t.Errorf("an emptied log notes epoch %d", l.LedEpoch())
 	}
 }

@@ -229,6 +229,8 @@ func (l *Log) publishCut(c *cutting, x *Truncation) error {
 	l.epochs.CutEnd(c.end)
 	if c.reset {
 		l.epochs.Clear()
+	}
+	if c.restarts {
 		l.forgetLed()
 	}
 	l.noteLocked(func(h *Hold) {

@@ -77,10 +77,11 @@ type Leader struct {
 	revision int64
 	minISR   int // limited to the number of replicas
 	written  bool
+	notes    bool // see View.Notes
 	noted    bool // the own log notes the epoch
 	served   bool // a follower has subscribed
 	// alone states that the own end is the high watermark: the maximal ISR has no other member, the
-	// ELR is empty, the own placement is recorded and the own log notes the epoch.
+	// ELR is empty, the own placement is recorded and the own log needs no note any longer.
 	alone    bool
 	counts   bool // the own end counts
 	eligible int  // members of the ELR
@@ -162,7 +163,7 @@ func (l *Leader) SetView(v *View, now time.Duration) Effect {
 		return 0
 	}
 	l.version, l.revision = v.Version, v.Revision
-	l.written, l.eligible = v.Written, 0
+	l.written, l.notes, l.eligible = v.Written, v.Notes, 0
 	old := l.members
 	l.members = make([]member, len(v.Replicas))
 	for i, r := range v.Replicas {
@@ -270,9 +271,10 @@ func (l *Leader) Note() Effect {
 }
 
 // Noted reports whether the own log needs no note of the epoch any longer. The log of the only
-// replica is compared with no other.
+// replica is compared with no other. A view can make the note necessary: the leader commits nothing
+// more until it is durable.
 func (l *Leader) Noted() bool {
-	return l.noted || len(l.members) == 1 || l.cfg.Broken.Has(CommitUnnoted)
+	return l.noted || !l.notes || len(l.members) == 1 || l.cfg.Broken.Has(CommitUnnoted)
 }
 
 // own returns the end of the own log as it counts for the high watermark.

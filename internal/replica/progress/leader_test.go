@@ -14,7 +14,7 @@ func dirOf(broker int32) Dir { return Dir{15: byte(broker)} }
 
 // view returns a view with the replicas 1, 2 and 3, all registered, active and placed.
 func view(version int64, minISR int, isr, elr []int32) *View {
-	v := &View{Version: version, Revision: version, MinISR: minISR}
+	v := &View{Version: version, Revision: version, MinISR: minISR, Notes: true}
 	for b := int32(1); b <= 3; b++ {
 		v.Replicas = append(v.Replicas, Replica{Broker: b, InSync: slices.Contains(isr, b), Eligible: slices.Contains(elr, b),
 			BrokerEpoch: 10 + int64(b), Liveness: 20 + int64(b), Active: true, Placement: dirOf(b)})

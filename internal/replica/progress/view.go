@@ -13,6 +13,9 @@ type View struct {
 	// Written states that the topic's profile acknowledges records when they are written. Otherwise
 	// they must be durable.
 	Written bool
+	// Notes states that a leader's log must note the epoch before anything is committed in it; see
+	// Leader.Note. Below a feature level of the cluster logs note nothing.
+	Notes bool
 	// Replicas are the replicas of the record, in its order.
 	Replicas []Replica
 }

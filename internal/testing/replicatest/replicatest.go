@@ -14,7 +14,7 @@ import (
 
 // Role returns a role whose replicas are all registered and active, with broker epoch 1.
 func Role(p *replica.Partition, leader, epoch int32, replicas, isr []int32) *replica.Role {
-	r := &replica.Role{Leader: leader, Epoch: epoch, BrokerEpoch: 1, View: progress.View{MinISR: 1}}
+	r := &replica.Role{Leader: leader, Epoch: epoch, BrokerEpoch: 1, View: progress.View{MinISR: 1, Notes: true}}
 	for _, id := range replicas {
 		r.View.Replicas = append(r.View.Replicas, progress.Replica{Broker: id, InSync: slices.Contains(isr, id), BrokerEpoch: 1,
 			Active: true, Placement: p.Log().Dir().ID()})

@@ -35,6 +35,7 @@ var without = []struct {
 	{"JoinBelowEpochStart", removed{progress: progress.JoinBelowEpochStart}, false},
 	{"JoinAboveStart", removed{progress: progress.JoinAboveStart}, false},
 	{"JoinBelowStart", removed{progress: progress.JoinBelowStart}, false},
+	{"CommitUnnoted", removed{progress: progress.CommitUnnoted}, false},
 	{"DeleteAlone", removed{progress: progress.DeleteAlone}, false},
 	{"KeepDeleted", removed{progress: progress.KeepDeleted}, false},
 	{"JoinWithoutCompares", removed{progress: progress.JoinWithoutCompares}, false},
@@ -108,7 +109,7 @@ func TestWalksDetectEveryRemovedRule(t *testing.T) {
 					cfg.replicas, cfg.restores = 1, true
 				case c.removed.progress == progress.JoinAboveStart, c.removed.has(nameFormerStart | damagedFollows):
 					cfg.unclean = true // otherwise a client asked for what is missing
-				case c.removed.election == election.ReportedEpoch, c.removed.has(stayAhead | compactVoided | keepCompacted | trustCopies):
+				case c.removed.election == election.ReportedEpoch, c.removed.progress == progress.CommitUnnoted, c.removed.has(stayAhead | compactVoided | keepCompacted | trustCopies):
 					cfg.restores = true
 				case c.removed.election >= election.CompleteEarly && c.removed.election < election.LeaveOneByOne,
 					c.removed.election == election.LeadUnable:

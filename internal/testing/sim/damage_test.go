@@ -19,6 +19,7 @@ func (w *world) damage(x *node) {
 		return
 	}
 	x.flaw, x.void, x.hole = true, 0, x.start+w.r.Int64N(x.written-x.start)
+	w.oracle.destroyed(x)
 	w.stats["damaged logs"]++
 	w.logf("%s loses its record at %d", name(x.id), x.hole)
 }

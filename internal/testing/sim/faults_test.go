@@ -31,6 +31,7 @@ type disk struct {
 	savedHigh  int64
 	savedEpoch int32
 	lossy      bool
+	led        int32
 	flaw       bool
 	hole       int64
 	relied     int64
@@ -68,14 +69,17 @@ func (w *world) crash(x *node, how crashKind) {
 		keep = x.durable + int64(w.r.IntN(int(x.written-x.durable)+1))
 		x.lossy = x.lossy || x.through
 	case wipe:
-		keep, x.startSynced, x.base = 0, 0, 0
+		keep, x.startSynced, x.base, x.led = 0, 0, 0, 0
 		x.dir, x.lossy, x.flaw, x.hole, x.relied, x.savedHigh, x.savedEpoch = w.newDir(), false, false, 0, 0, 0, 0
 	case unmount:
 		keep = w.mountOther(x)
 	case rollback:
 		x.startSynced = x.base + w.r.Int64N(x.startSynced-x.base+1)
 		keep = x.startSynced + w.r.Int64N(x.written-x.startSynced+1)
-		x.lossy = true
+		x.lossy, x.led = true, 0
+	}
+	if how != kill && (how != power || x.through) {
+		w.oracle.destroyed(x)
 	}
 	w.stats[crashNames[how]]++
 	x.start, x.moves, x.deletions = x.startSynced, nil, nil
@@ -97,12 +101,12 @@ func (w *world) crash(x *node, how crashKind) {
 // returns the number of records on it.
 func (w *world) mountOther(x *node) int64 {
 	old := x.spare
-	x.spare = disk{dir: x.dir, log: slices.Clone(x.log[:x.written]), savedHigh: x.savedHigh, savedEpoch: x.savedEpoch, lossy: x.lossy,
+	x.spare = disk{dir: x.dir, log: slices.Clone(x.log[:x.written]), savedHigh: x.savedHigh, savedEpoch: x.savedEpoch, lossy: x.lossy, led: x.led,
 		flaw: x.flaw, hole: x.hole, relied: x.relied, start: x.startSynced, base: x.base}
 	if old.dir == (dir{}) {
 		old.dir = w.newDir()
 	}
-	x.dir, x.log, x.savedHigh, x.savedEpoch, x.lossy = old.dir, old.log, old.savedHigh, old.savedEpoch, old.lossy
+	x.dir, x.log, x.savedHigh, x.savedEpoch, x.lossy, x.led = old.dir, old.log, old.savedHigh, old.savedEpoch, old.lossy, old.led
 	x.flaw, x.hole, x.relied, x.startSynced, x.base = old.flaw, old.hole, old.relied, old.start, old.base
 	return x.end()
 }

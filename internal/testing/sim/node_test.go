@@ -35,6 +35,7 @@ type node struct {
 	spare            disk  // one that was unmounted
 	through          bool  // the log acknowledges written records, and its checkpoint says so
 	lossy            bool  // the log may lack what it acknowledged, which the next start notices
+	led              int32 // the leader epoch that the log notes to have led in, 0 for none
 
 	// The process.
 	life        int   // number of starts
@@ -128,10 +129,18 @@ func (x *node) epochEnd(epoch int32) (int32, int64) {
 	return known, end
 }
 
+// reported returns the epoch by which an election compares the log with others, -1 for none.
+func (x *node) reported() int32 {
+	if x.led > 0 {
+		return max(x.lastEpoch(), x.led)
+	}
+	return x.lastEpoch()
+}
+
 // seen returns the latest epoch of the log and of the high watermark.
 func (x *node) seen() int32 {
 	_, epoch := x.high()
-	return max(x.lastEpoch(), epoch)
+	return max(x.reported(), epoch)
 }
 
 // high returns the high watermark and the epoch in which it is valid.
@@ -215,7 +224,7 @@ func same(a, b *progress.View) bool {
 
 // view returns the part of the metadata that progress needs.
 func view(s *state) *progress.View {
-	v := &progress.View{Version: s.version, Revision: s.part.Revision, MinISR: s.minISR, Written: s.written}
+	v := &progress.View{Version: s.version, Revision: s.part.Revision, MinISR: s.minISR, Written: s.written, Notes: true}
 	for _, id := range s.part.Replicas {
 		b := &s.brokers[id]
 		v.Replicas = append(v.Replicas, progress.Replica{
@@ -241,7 +250,7 @@ func (w *world) lead(x *node, s *state) {
 	w.oracle.removed[epoch] = max(w.oracle.removed[epoch], x.startSynced)
 	cfg := progress.Config{
 		Broken: w.cfg.removed.inProgress(), Self: x.id, BrokerEpoch: x.brokerEpoch, Dir: x.dir, Epoch: epoch, EpochStart: x.end(),
-		Noted: true, High: high, End: w.counted(x), LogStart: x.startSynced, Limits: limits,
+		Noted: x.end() == 0 || x.led >= epoch, High: high, End: w.counted(x), LogStart: x.startSynced, Limits: limits,
 	}
 	clear(x.slots)
 	x.view = view(s)
@@ -291,6 +300,17 @@ func (w *world) advance(x *node) {
 	}
 	x.leader.Own(w.counted(x))
 	w.complete(x)
+}
+
+// note lets a leader's log note its epoch, if its records are durable.
+func (w *world) note(x *node) {
+	if !x.runs() || x.leader == nil || x.leader.Noted() || x.durable < x.end() {
+		return
+	}
+	x.led = x.leader.Epoch()
+	x.leader.Note()
+	w.logf("%s notes epoch %d", name(x.id), x.led)
+	w.advance(x)
 }
 
 // complete acknowledges the appends below the high watermark.
@@ -393,6 +413,9 @@ func (w *world) syncSome(x *node) {
 		x.written += int64(w.r.IntN(int(x.end()-x.written) + 1))
 	} else if !w.image(x).written || w.chance(4) {
 		x.written, x.durable = x.end(), x.end()
+	}
+	if w.chance(2) {
+		w.note(x)
 	}
 	if high, epoch := x.high(); w.chance(6) {
 		x.savedHigh, x.savedEpoch = min(high, x.durable), epoch

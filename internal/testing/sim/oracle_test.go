@@ -18,6 +18,10 @@ type oracle struct {
 	unclean  int32 // newest epoch that began uncleanly
 	chosen   int32 // the broker whose log that unclean election kept
 	highs    map[int32]int64
+	// keeper is the broker that acknowledged last, as a leader: its log has all that was
+	// acknowledged. It is -1 if that log is not intact any more, or if another one was of a later
+	// epoch, which metadata from an old copy did not know.
+	keeper int32
 	// eligible are the brokers that left an ISR that was too small without them, although they had
 	// everything that was committed.
 	eligible map[int32]bool
@@ -49,7 +53,7 @@ type lead struct {
 const maxOffsets = 64
 
 func newOracle() oracle {
-	return oracle{acked: make([]fact, maxOffsets), shown: make([]fact, maxOffsets), ackedAny: map[int]bool{}, wrote: map[place]int{},
+	return oracle{keeper: -1, acked: make([]fact, maxOffsets), shown: make([]fact, maxOffsets), ackedAny: map[int]bool{}, wrote: map[place]int{},
 		lost: map[int64]bool{}, leaders: map[int32]lead{}, highs: map[int32]int64{}, eligible: map[int32]bool{},
 		removed: map[int32]int64{}, compacted: map[int64][]kept{}}
 }
@@ -153,6 +157,10 @@ func (o *oracle) acknowledged(w *world, x *node, a wait) {
 		w.failf("offset %d is acknowledged as value %d and as %d", a.offset, f.value, a.value)
 	}
 	*f = fact{a.value, x.epoch}
+	o.keeper = x.id
+	if slices.ContainsFunc(w.nodes, func(y *node) bool { return y.reported() > x.epoch }) {
+		o.keeper = -1
+	}
 	o.ackedAny[a.value] = true
 	w.stats["acknowledged"]++
 	w.logf("%s acknowledges offset %d value %d", name(x.id), a.offset, a.value)
@@ -200,10 +208,28 @@ func (o *oracle) cutBelow(x *node) { delete(o.highs, x.id) }
 
 func (o *oracle) started(x *node) { delete(o.highs, x.id) }
 
+// destroyed notes that a log has lost records.
+func (o *oracle) destroyed(x *node) {
+	if o.keeper == x.id {
+		o.keeper = -1
+	}
+}
+
+// compared checks that an election that compared logs chose one that has all that was acknowledged,
+// because that of the leader that acknowledged last took part.
+func (o *oracle) compared(w *world, leader *node) {
+	for at, f := range o.acked {
+		if f.value != 0 && !o.has(leader, int64(at), f.value, leader.end()) {
+			w.failf("C1: %s is elected although %s took part, and lacks value %d at offset %d, which was acknowledged in epoch %d",
+				name(leader.id), name(o.keeper), f.value, at, f.epoch)
+		}
+	}
+}
+
 // forgive drops what an unclean election lost.
 func (o *oracle) forgive(leader *node, counted int64, epoch int32) {
-	o.unclean, o.chosen = epoch, leader.id
-	o.asked, o.deleted = max(min(o.asked, counted), leader.startSynced), min(o.deleted, leader.startSynced)
+	o.unclean, o.chosen, o.keeper = epoch, leader.id, -1
+	o.asked, o.deleted = max(min(o.asked, counted), leader.start), min(o.deleted, leader.startSynced)
 	for _, facts := range [][]fact{o.acked, o.shown} {
 		for at := range facts {
 			if int64(at) >= counted || leader.log[at].value != facts[at].value {

@@ -98,7 +98,8 @@ func (w *world) forget(x *node) {
 // empty gives a node a new log.
 func (w *world) empty(x *node) {
 	x.log, x.written, x.durable, x.savedHigh, x.savedEpoch, x.held = nil, 0, 0, 0, 0, 0
-	x.flaw, x.hole, x.relied = false, 0, 0
+	x.flaw, x.hole, x.relied, x.led = false, 0, 0, 0
+	w.oracle.destroyed(x)
 	x.base, x.start, x.startSynced, x.moves, x.cache = 0, 0, 0, nil, epochs.Cache{}
 }
 

@@ -121,7 +121,8 @@ func (w *world) reset(x *node, to int64) {
 	x.follower.Reset(to)
 	w.oracle.ask(x, to)
 	w.oracle.cutBelow(x)
-	x.log, x.relied = make([]entry, to), 0
+	x.log, x.relied, x.led = make([]entry, to), 0, 0
+	w.oracle.destroyed(x)
 	x.written, x.durable, x.savedHigh = to, to, min(x.savedHigh, to)
 	x.start, x.startSynced, x.base = to, to, to
 	x.moves, x.cache = nil, epochs.Cache{}

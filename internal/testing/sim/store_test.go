@@ -347,16 +347,23 @@ func (w *world) electUnclean() {
 	var reports []election.LogState
 	for _, x := range w.nodes {
 		if x.runs() && x.step == registered && !x.leaving && !x.flaw {
-			reports = append(reports, election.LogState{Broker: x.id, LastEpoch: x.lastEpoch(), End: x.end()})
+			reports = append(reports, election.LogState{Broker: x.id, LastEpoch: x.reported(), End: x.end()})
 		}
 	}
-	before := w.store().part.Unclean
+	before, part := w.store().part.Unclean, false
+	for _, r := range reports {
+		part = part || r.Broker == w.oracle.keeper && w.store().Active(r.Broker) && w.store().Online(r.Broker)
+	}
 	w.decide("UNCLEAN election", func(d election.Decider, p metadata.Partition) (metadata.Partition, bool) {
 		return d.Unclean(p, reports)
 	})
 	if p := &w.store().part; p.Unclean != before {
 		w.stats["unclean"]++
 		x := w.nodes[p.Leader]
+		if part {
+			w.stats["unclean, with the last leader"]++
+			w.oracle.compared(w, x)
+		}
 		w.oracle.forgive(x, w.counted(x), p.Unclean)
 	}
 }

@@ -351,6 +351,7 @@ func (w *world) healStep(x, y *node) {
 	w.number(x)
 	w.number(x)
 	x.written, x.durable = x.end(), x.end()
+	w.note(x)
 	w.moveStart(x)
 	w.syncStart(x)
 	w.adopt(x)
