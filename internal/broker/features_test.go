@@ -120,13 +120,15 @@ func TestShareGroupsNeedBrokersThatKnowThem(t *testing.T) {
 			t.Errorf("with a broker of a former version: %v, %s", err, text)
 		}
 	}
-	former.Features.Max = metadata.MaxFeatureLevel
-	n.write(t, metadata.KV{Key: metadata.BrokerKey(7), Value: former.Encode()})
-	if err, text := setFeature(t, w, shareVersion, 1, nil); err != nil {
-		t.Fatal(err, text)
-	}
-	if img := n.image(); img.ShareVersion() != 1 || img.FeatureLevel() != metadata.ShareLevel || img.TransactionVersion() != 2 {
-		t.Errorf("share.version %d, feature level %d, transaction.version %d", img.ShareVersion(), img.FeatureLevel(),
-			img.TransactionVersion())
+	for _, level := range []int32{metadata.ShareLevel, metadata.MaxFeatureLevel} { // each upgrade is completed in this way
+		former.Features.Max = level
+		n.write(t, metadata.KV{Key: metadata.BrokerKey(7), Value: former.Encode()})
+		if err, text := setFeature(t, w, shareVersion, 1, nil); err != nil {
+			t.Fatal(err, text)
+		}
+		if img := n.image(); img.ShareVersion() != 1 || img.FeatureLevel() != level || img.TransactionVersion() != 2 {
+			t.Errorf("share.version %d, feature level %d, transaction.version %d", img.ShareVersion(), img.FeatureLevel(),
+				img.TransactionVersion())
+		}
 	}
 }

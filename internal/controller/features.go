@@ -17,8 +17,9 @@ type Features struct {
 //   - The version of each request decides how the broker treats transactions, and coordinators read
 //     both formats of their records.
 //   - At level 0 of share.version, the requests of share groups are refused. Their records and
-//     states stay. A higher level needs the feature level metadata.ShareLevel, to which the cluster
-//     is raised with it. All registered brokers must support that.
+//     states stay. A higher level needs the feature level metadata.ShareLevel. All registered
+//     brokers must support that. The cluster is raised with it, to the highest level that all of
+//     them support: so the request that gives a cluster share groups completes any upgrade.
 //
 // With validateOnly nothing is changed.
 func (c *Controller) SetFeatures(ctx context.Context, want Features, validateOnly bool) (revision int64, err error) {
@@ -46,7 +47,7 @@ func (c *Controller) SetFeatures(ctx context.Context, want Features, validateOnl
 		if want.Shares >= 0 {
 			cluster.ShareVersion = want.Shares
 		}
-		if cluster.ShareVersion > 0 {
+		if want.Shares > 0 {
 			if err := c.raise(ctx, &cluster, metadata.ShareLevel, &txn); err != nil {
 				return err
 			}
@@ -62,7 +63,8 @@ func (c *Controller) SetFeatures(ctx context.Context, want Features, validateOnl
 	return revision, err
 }
 
-// Raise raises the feature level of the cluster, if all registered brokers support it. It does
+// Raise raises the feature level of the cluster to at least level, if all registered brokers
+// support it: to the highest one that they support. It returns an error if that is lower, and does
 // nothing if the cluster has it.
 func (c *Controller) Raise(ctx context.Context, level int32) (revision int64, err error) {
 	err = c.retry(ctx, "raise the feature level", func() error {
@@ -75,7 +77,8 @@ func (c *Controller) Raise(ctx context.Context, level int32) (revision int64, er
 			return err
 		}
 		txn := metadata.Txn{If: []metadata.Compare{unchanged(kv)}}
-		if revision, err = kv.ModRevision, c.raise(ctx, &cluster, level, &txn); err != nil || len(txn.If) == 1 {
+		former := cluster
+		if revision, err = kv.ModRevision, c.raise(ctx, &cluster, level, &txn); err != nil || cluster == former {
 			return err
 		}
 		txn.Put = []metadata.KV{{Key: kv.Key, Value: cluster.Encode()}}
@@ -85,35 +88,31 @@ func (c *Controller) Raise(ctx context.Context, level int32) (revision int64, er
 	return revision, err
 }
 
-// raise raises the feature level of a cluster to at least level, and adds the conditions to a
-// transaction that will write it.
+// raise raises the feature level of a cluster to the highest one that all registered brokers
+// support, and adds to a transaction that will write it the condition that no broker registers
+// again. It returns an error if that is below level. A broker that registers for the first time
+// meanwhile, and does not support it, finds out when it reads the level, and stops.
 func (c *Controller) raise(ctx context.Context, cluster *metadata.Cluster, level int32, txn *metadata.Txn) error {
-	if cluster.FeatureLevel >= level {
+	if cluster.FeatureLevel == metadata.MaxFeatureLevel {
 		return nil
 	}
-	known, err := c.supporting(ctx, level)
-	cluster.FeatureLevel, txn.If = level, append(txn.If, known...)
-	return err
-}
-
-// supporting returns the condition that no broker registers again, and an error if a registered
-// one does not support a feature level. A broker that registers for the first time meanwhile, and
-// does not support it, finds out when it reads the level, and stops.
-func (c *Controller) supporting(ctx context.Context, level int32) (list []metadata.Compare, err error) {
 	kvs, _, err := c.opts.Store.Range(ctx, metadata.BrokerPrefix)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	all := metadata.MaxFeatureLevel
 	for _, kv := range kvs {
 		b, err := metadata.DecodeBroker(kv)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if b.Features.Max < level {
-			return nil, refuse(InvalidFeature, "broker %d runs a version of chronik that supports feature levels up to %d, and this needs %d; "+
+			return refuse(InvalidFeature, "broker %d runs a version of chronik that supports feature levels up to %d, and this needs %d; "+
 				"upgrade the broker, or unregister it", b.ID, b.Features.Max, level)
 		}
-		list = append(list, unchanged(kv))
+		all = min(all, b.Features.Max)
+		txn.If = append(txn.If, unchanged(kv))
 	}
-	return list, nil
+	cluster.FeatureLevel = max(cluster.FeatureLevel, all)
+	return nil
 }

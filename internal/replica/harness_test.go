@@ -206,7 +206,16 @@ type cluster struct {
 }
 
 func newCluster() *cluster {
-	return &cluster{keys: map[string]metadata.KV{}, image: metadata.Empty()}
+	c := &cluster{keys: map[string]metadata.KV{}, image: metadata.Empty()}
+	c.level(metadata.MaxFeatureLevel)
+	return c
+}
+
+// level sets the feature level.
+func (c *cluster) level(to int32) {
+	cluster := metadata.NewCluster("c", [16]byte{})
+	cluster.FeatureLevel = to
+	c.put(metadata.ClusterKey, cluster.Encode())
 }
 
 func (c *cluster) put(key string, value []byte) {

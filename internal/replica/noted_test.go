@@ -3,10 +3,47 @@ package replica
 import (
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
+
+// Below the feature level that allows it, no note is written: a broker of an older version could not
+// read the checkpoint. When the level is raised, leaders note their epochs at once, and
+// commit nothing until these are durable.
+func TestNotesNeedTheFeatureLevel(t *testing.T) {
+	c, errs := newCluster(), errfs.New(vfs.Memory())
+	c.level(metadata.LedLevel - 1)
+	l := start(t, errs, c)
+	tp := c.shared(idA, self, 0)
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager)) // with its own placement
+	p := l.partition(t, idA, 0)
+	must(t, begin(t, p, AcksLeader, 3).wait(t))
+	must(t, c.change(tp, func(p *metadata.Partition) { p.LeaderEpoch, p.ISR = 2, []int32{self} }))
+	must(t, c.apply(t, l.Manager))
+	waitFor(t, "the records are committed", func() bool { return p.Ends().HighWatermark == 3 })
+	if epoch := p.Log().LedEpoch(); epoch != -1 {
+		t.Errorf("below the level the log notes epoch %d", epoch)
+	}
+
+	stuck := hold(t, errs, errfs.Datasync, "/d/checkpoint/*")
+	c.level(metadata.LedLevel)
+	must(t, c.show(t, l.Manager))
+	waitFor(t, "the disk holds the note", func() bool { return stuck.Hits() > 0 })
+	must(t, begin(t, p, AcksLeader, 1).wait(t))
+	waitFor(t, "the record is durable", func() bool { return p.Ends().Ack == 4 })
+	if e := p.Ends(); e.HighWatermark != 3 {
+		t.Errorf("without the note: %+v", e)
+	}
+	stuck.open()
+	waitFor(t, "the next record is committed", func() bool { return p.Ends().HighWatermark == 4 })
+	if epoch := p.Log().LedEpoch(); epoch != 2 {
+		t.Errorf("the log notes epoch %d", epoch)
+	}
+}
 
 // Raft's figure 8: a leader commits the records of an older epoch. Another log may have a record of
 // an epoch in between that was not committed. So nothing is committed before the log notes the
