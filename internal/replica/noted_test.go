@@ -10,9 +10,9 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Below the feature level that allows it, no note is written: a broker of an older version could not
-// read the checkpoint. When the level is raised, leaders note their epochs at once, and
-// commit nothing until these are durable.
+// Below the feature level that allows it, no note is written: a broker of an older version could
+// not read the checkpoint. When the level is raised, leaders note their epochs at once, and commit
+// nothing more until the notes are durable.
 func TestNotesNeedTheFeatureLevel(t *testing.T) {
 	c, errs := newCluster(), errfs.New(vfs.Memory())
 	c.level(metadata.LedLevel - 1)
@@ -26,7 +26,7 @@ func TestNotesNeedTheFeatureLevel(t *testing.T) {
 	must(t, c.apply(t, l.Manager))
 	waitFor(t, "the records are committed", func() bool { return p.Ends().HighWatermark == 3 })
 	if epoch := p.Log().LedEpoch(); epoch != -1 {
-		t.Errorf("below the level the log notes epoch %d", epoch)
+		t.Fatalf("below the level the log notes epoch %d", epoch)
 	}
 
 	stuck := hold(t, errs, errfs.Datasync, "/d/checkpoint/*")

@@ -170,8 +170,8 @@ func (p *Partition) SetRole(a *Role) {
 	begins := r.epoch > old.epoch || !old.leader
 	if begins {
 		last, end := p.log.LastEpoch()
-		// No log has records of an epoch before the first. What the leader of an empty log commits has
-		// its epoch.
+		// No log has records of an epoch before the first. What the leader of an empty log commits
+		// has its epoch.
 		noted := r.epoch == 0 || last < 0 && end == 0 || p.log.LedEpoch() >= r.epoch
 		p.log.SetLeaderEpoch(r.epoch, true)
 		p.log.Whole()

@@ -91,8 +91,8 @@ func (m *Manager) roleOf(w wanted) *Role {
 }
 
 // review renews the roles of the partitions that this broker leads and whose record is unchanged,
-// but not the registrations, placements, configs or feature level on which they depend. It records this
-// broker's placements again if a late write has replaced them. The caller holds roles.
+// but not the registrations, placements, configs or feature level on which they depend. It records
+// this broker's placements again if a late write has replaced them. The caller holds roles.
 func (m *Manager) review(d *metadata.Delta, r *round) {
 	changes := newChanges()
 	for _, x := range d.Placements {

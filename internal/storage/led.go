@@ -19,11 +19,11 @@ type led struct {
 	noted  atomic.Int32 // what the durable checkpoint has, 0: none; see Log.LedEpoch
 }
 
-// NoteLed has the checkpoint note that the log leads in an epoch, unless it has that or a higher
-// one, or another leader follows before. The records that the log has now are durable before the
-// note is: it must not make a log win that has lost them. The epoch is above 0. NoteLed does not block. When the note is
-// durable, Observer.Advanced is called and LedEpoch returns the epoch. After an error the directory
-// tries again; if that lasts, Dir.Stalled shows it.
+// NoteLed has the checkpoint note that the log leads in an epoch above 0, unless it has that or a
+// higher one, or another leader follows before. The records that the log has now are durable before
+// the note is: it must not make a log win that has lost them. NoteLed does not block. When the note
+// is durable, Observer.Advanced is called and LedEpoch returns the epoch. After an error the
+// directory tries again; if that lasts, Dir.Stalled shows it.
 func (l *Log) NoteLed(epoch int32) {
 	l.dir.mu.Lock()
 	known := l.led.asked >= epoch || l.led.noted.Load() >= epoch

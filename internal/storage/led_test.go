@@ -48,7 +48,8 @@ func TestANotedEpochSurvivesALossOfPower(t *testing.T) {
 	}
 }
 
-// A log that follows meanwhile is not noted as one that led, and a reset forgets the note.
+// A log that follows meanwhile is not noted as one that led. The note of a log that may lack
+// records does not count, and a reset forgets it.
 func TestOnlyALeaderNotesItsEpoch(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
@@ -63,6 +64,12 @@ func TestOnlyALeaderNotesItsEpoch(t *testing.T) {
 	l.NoteLed(9)
 	notified(t, l, 9)
 	l.SetLeaderEpoch(10, false)
+	if l.partial.Store(true); l.LedEpoch() != -1 {
+		t.Errorf("a log that may lack records notes epoch %d", l.LedEpoch())
+	}
+	if l.partial.Store(false); l.LedEpoch() != 9 {
+		t.Errorf("the log notes epoch %d", l.LedEpoch())
+	}
 	cuts := []Truncation{{Log: l, End: 5, Reset: true}}
 	d.Truncate(cuts)
 	must(t, cuts[0].Err)

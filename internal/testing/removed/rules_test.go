@@ -228,6 +228,8 @@ var rules = []rule{
 		"\tl.holdLocked()\n", "", "TestALogThatIsOpenedLaterNeedsANewEpoch"},
 	{"a replica that left because it is slow returns where it stood", "replica/progress/propose.go",
 		"if end < min(m.returns, l.end) {", "if false {", "TestAMemberReturnsWhenItHasGoneOn"},
+	{"a log notes an epoch below the feature level that allows it", "replica/view.go",
+		"Notes: m.image.FeatureLevel() >= metadata.LedLevel", "Notes: true", "TestNotesNeedTheFeatureLevel"},
 	{"a leader that cannot read its log leads on", "replica/lead.go",
 		"if offline {", "if false {", "testing/brokers.TestLogsThatAStartCannotRead"},
 	{"an unclean election ignores a log that its broker cannot use for a moment", "controller/unclean.go",

@@ -109,7 +109,8 @@ func TestWalksDetectEveryRemovedRule(t *testing.T) {
 					cfg.replicas, cfg.restores = 1, true
 				case c.removed.progress == progress.JoinAboveStart, c.removed.has(nameFormerStart | damagedFollows):
 					cfg.unclean = true // otherwise a client asked for what is missing
-				case c.removed.election == election.ReportedEpoch, c.removed.progress == progress.CommitUnnoted, c.removed.has(stayAhead | compactVoided | keepCompacted | trustCopies):
+				case c.removed.election == election.ReportedEpoch, c.removed.progress == progress.CommitUnnoted,
+					c.removed.has(stayAhead | compactVoided | keepCompacted | trustCopies):
 					cfg.restores = true
 				case c.removed.election >= election.CompleteEarly && c.removed.election < election.LeaveOneByOne,
 					c.removed.election == election.LeadUnable:

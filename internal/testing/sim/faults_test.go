@@ -101,8 +101,8 @@ func (w *world) crash(x *node, how crashKind) {
 // returns the number of records on it.
 func (w *world) mountOther(x *node) int64 {
 	old := x.spare
-	x.spare = disk{dir: x.dir, log: slices.Clone(x.log[:x.written]), savedHigh: x.savedHigh, savedEpoch: x.savedEpoch, lossy: x.lossy, led: x.led,
-		flaw: x.flaw, hole: x.hole, relied: x.relied, start: x.startSynced, base: x.base}
+	x.spare = disk{dir: x.dir, log: slices.Clone(x.log[:x.written]), savedHigh: x.savedHigh, savedEpoch: x.savedEpoch, lossy: x.lossy,
+		led: x.led, flaw: x.flaw, hole: x.hole, relied: x.relied, start: x.startSynced, base: x.base}
 	if old.dir == (dir{}) {
 		old.dir = w.newDir()
 	}

@@ -53,8 +53,9 @@ type lead struct {
 const maxOffsets = 64
 
 func newOracle() oracle {
-	return oracle{keeper: -1, acked: make([]fact, maxOffsets), shown: make([]fact, maxOffsets), ackedAny: map[int]bool{}, wrote: map[place]int{},
-		lost: map[int64]bool{}, leaders: map[int32]lead{}, highs: map[int32]int64{}, eligible: map[int32]bool{},
+	return oracle{acked: make([]fact, maxOffsets), shown: make([]fact, maxOffsets), ackedAny: map[int]bool{}, keeper: -1,
+		wrote: map[place]int{},
+		lost:  map[int64]bool{}, leaders: map[int32]lead{}, highs: map[int32]int64{}, eligible: map[int32]bool{},
 		removed: map[int32]int64{}, compacted: map[int64][]kept{}}
 }
 
