@@ -169,10 +169,11 @@ func (p *Partition) SetRole(a *Role) {
 	var effect progress.Effect
 	begins := r.epoch > old.epoch || !old.leader
 	if begins {
+		_, offline := p.log.Readable() // before LastEpoch: one that is offline may seem empty
 		last, end := p.log.LastEpoch()
 		// No log has records of an epoch before the first. What the leader of an empty log commits
 		// has its epoch.
-		noted := r.epoch == 0 || last < 0 && end == 0 || p.log.LedEpoch() >= r.epoch
+		noted := r.epoch == 0 || offline == nil && last < 0 && end == 0 || p.log.LedEpoch() >= r.epoch
 		p.log.SetLeaderEpoch(r.epoch, true)
 		p.log.Whole()
 		r.epochStart = p.log.Ends().LogEnd
