@@ -68,7 +68,7 @@ func (h *Hold) Release() {
 // freeHeld has the segments removed that lie below the log start, if holds have kept any.
 func (l *Log) freeHeld() {
 	l.mu.RLock()
-	due := l.retained && l.heldFromLocked() > l.startSynced.Load()
+	due := l.retained && l.heldFromLocked() >= l.startSynced.Load()
 	l.mu.RUnlock()
 	if due {
 		l.dir.run(func() { l.dropBelow(&StartMove{Log: l, To: l.startSynced.Load()}) })

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/storage/segment"
@@ -93,7 +94,7 @@ func heldLog(t testing.TB, change ...func(*Options)) (*Dir, *Log, *Hold) {
 
 // The log start moves, and a hold reads below it until it is released.
 func TestAHoldReadsBelowTheLogStart(t *testing.T) {
-	d, l, h := heldLog(t)
+	d, l, h := heldLog(t, func(o *Options) { o.RetentionInterval = time.Hour }) // the release removes them
 	want, err := contentOf(h, 0, 20)
 	must(t, err)
 	segments := len(l.segments)
