@@ -129,6 +129,10 @@ cluster-torture: build ## ROUNDS faults (default 100) of three brokers under loa
 snapshot-torture: build ## ROUNDS snapshots (default 100) of three brokers that are killed while money moves; each is restored, and clients and a group continue
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_SNAPSHOT_ROUNDS=$(or $(ROUNDS),100) go test -count=1 -timeout 6h -v -run '^TestSnapshotsAreWholeTransactions$$' ./internal/testing/system/
 
+.PHONY: object-stores
+object-stores: build ## snapshots in object stores of others, on this machine; Kafka's kafka-dump-log reads them (STORES="directory versitygw moto seaweedfs")
+	scripts/object-stores.sh $(STORES)
+
 .PHONY: soak
 soak: build ## for HOURS (default 1), three brokers under every load and faults, and with UPGRADE=1 changes of version; a report of what grows in dist/soak (SEED=n FAULT=text)
 	@former=; if [ -n "$(UPGRADE)" ]; then former=$(CURDIR)/$(BIN)/chronikd-former; scripts/former.sh $$former || exit; fi; \

@@ -17,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/datadir"
 	"github.com/chronik-io/chronik/internal/exit"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // restoring are the flags of restore.
@@ -87,8 +88,8 @@ func (c *commandLine) restore(ctx context.Context, at string, r restoring) error
 	for _, why := range s.Passed {
 		fmt.Fprintf(c.Err, "warning: %s\n", strings.ReplaceAll(why.Error(), "\n", "; "))
 	}
-	fmt.Fprintf(c.Out, "snapshot %d of the cluster %s, of %s: %d partitions, %d bytes\n", s.At.Number, s.Cluster,
-		s.Time().Format(time.RFC3339), s.Partitions, s.Bytes)
+	fmt.Fprintf(c.Out, "snapshot %d of the cluster %s, of %s: %s, %d bytes\n", s.At.Number, s.Cluster,
+		s.Time().Format(time.RFC3339), text.Count(s.Partitions, "partition"), s.Bytes)
 	var done restore.Progress
 	end := showProgress(c.Out, &done, s)
 	if r.dry {
@@ -96,7 +97,7 @@ func (c *commandLine) restore(ctx context.Context, at string, r restoring) error
 		if end(); err != nil {
 			return interrupted(ctx, err)
 		}
-		_, err = fmt.Fprintf(c.Out, "the snapshot is whole: %d records, verified in %s\n", result.Records, took(begin))
+		_, err = fmt.Fprintf(c.Out, "the snapshot is whole: %s, verified in %s\n", text.Count(result.Records, "record"), took(begin))
 		return errors.Join(err, c.offline(result))
 	}
 	result, err := s.Write(ctx, restore.Options{
@@ -119,14 +120,15 @@ func interrupted(ctx context.Context, err error) error {
 
 // restored prints what was restored and how it differs from the original.
 func (c *commandLine) restored(s *restore.Snapshot, r *restore.Result, begin time.Time) error {
-	_, err := fmt.Fprintf(c.Out, "restored as the cluster %s in %s: %d topics, %d partitions, %d bytes, %d users, %d ACLs\n"+
+	_, err := fmt.Fprintf(c.Out, "restored as the cluster %s in %s: %s, %s, %d bytes, %s, %s\n"+
 		"what happened after %s did not happen here:\n"+
 		"- users, ACLs, quotas and configs are those of the snapshot: what was removed or restricted since is back\n"+
 		"- records that were deleted since are back, until retention deletes them: raise it before the start if it must not\n"+
 		"- groups have their offsets and no members; transactions that were open are aborted\n"+
 		"- clients may have seen later offsets: reset those that do not check leader epochs\n"+
 		"start this broker, and add others to the cluster then (docs/cluster.md)\n",
-		r.Cluster, took(begin), r.Topics, r.Partitions, r.Bytes, r.Users, r.ACLs, s.Time().Format(time.RFC3339))
+		r.Cluster, took(begin), text.Count(r.Topics, "topic"), text.Count(r.Partitions, "partition"), r.Bytes, text.Count(r.Users, "user"),
+		text.Count(r.ACLs, "ACL"), s.Time().Format(time.RFC3339))
 	return err
 }
 
@@ -135,8 +137,8 @@ func (c *commandLine) offline(r *restore.Result) error {
 	if len(r.Offline) == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(c.Out, "%d partitions have no records, as no broker could read them at the time of the snapshot: %s\n",
-		len(r.Offline), strings.Join(r.Offline, ", "))
+	_, err := fmt.Fprintf(c.Out, "%s without records, which no broker could read at the time of the snapshot: %s\n",
+		text.Count(len(r.Offline), "partition"), strings.Join(r.Offline, ", "))
 	return err
 }
 

@@ -10,7 +10,6 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -51,24 +50,6 @@ func fake(t *testing.T) http.Handler {
 
 func TestContract(t *testing.T) {
 	objecttest.Run(t, func(t *testing.T) objects.Store { return server(t, fake(t)) })
-}
-
-// CHRONIK_S3 names a server with an empty bucket, whose keys are CHRONIK_S3_ID and
-// CHRONIK_S3_SECRET: http://127.0.0.1:9000/bucket.
-func TestContractOfARealServer(t *testing.T) {
-	at := os.Getenv("CHRONIK_S3")
-	if at == "" {
-		t.Skip("CHRONIK_S3 names no server")
-	}
-	i := strings.LastIndex(at, "/")
-	objecttest.Run(t, func(t *testing.T) objects.Store {
-		s, err := Open(Options{Endpoint: at[:i], Bucket: at[i+1:], Prefix: objects.NewNonce().String() + "/", Keys: func() (Keys, error) {
-			return Keys{ID: os.Getenv("CHRONIK_S3_ID"), Secret: secret.Of(os.Getenv("CHRONIK_S3_SECRET"))}, nil
-		}})
-		must.OK(t, err)
-		t.Cleanup(s.Close)
-		return objects.Repeat(s, attempts) // versitygw answers 409 if it removes a directory meanwhile
-	})
 }
 
 func TestOptionsAreChecked(t *testing.T) {
