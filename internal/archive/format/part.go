@@ -13,6 +13,14 @@ import (
 // ErrContradiction marks values that no writer stores, in an object whose checksums are right.
 var ErrContradiction = errors.New("contradiction in an object")
 
+// Unusable reports whether an error of a read says that objects of an archive are missing or damaged,
+// so that their records must be uploaded again. Every other error says nothing about the objects:
+// the store may have them, and does not answer.
+func Unusable(err error) bool {
+	return errors.Is(err, objects.ErrNotFound) || errors.Is(err, objects.ErrDamaged) || errors.Is(err, objects.ErrNewer) ||
+		errors.Is(err, ErrContradiction)
+}
+
 // Run is where batches of one partition lie: those of a whole log object, or a piece of a pack. Its
 // batches are verified as a whole by Sum, and those of a log object also in chunks.
 type Run struct {

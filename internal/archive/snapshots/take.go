@@ -73,7 +73,9 @@ func (s *Service) take(ctx context.Context, term uint64, store objects.Store, al
 	// Before the former index is read: a collection that begins later may delete what it names.
 	collection := img.Collection()
 	x := &taking{s: s, ctx: ctx, term: term, store: store, prefix: format.Prefix(id), cluster: id}
-	x.former(img)
+	if err := x.former(img); err != nil {
+		return nil, err
+	}
 	if x.probe, err = s.probe(ctx, store, x.prefix); err != nil {
 		return nil, err
 	}
@@ -108,12 +110,12 @@ type taking struct {
 	uploaded int64
 }
 
-// former reads the index of the newest snapshot. If it cannot be read, everything is uploaded
-// again.
-func (x *taking) former(img *metadata.Image) {
+// former reads the index of the newest snapshot. If it is missing or damaged, everything is uploaded
+// again. If the store does not answer, there is no snapshot: the next one may find the index.
+func (x *taking) former(img *metadata.Image) error {
 	list := img.Snapshots()
 	if len(list) == 0 {
-		return
+		return nil
 	}
 	newest := list[len(list)-1]
 	at := format.Previous{Number: newest.Number, Nonce: objects.Nonce(newest.Nonce)}
@@ -121,12 +123,16 @@ func (x *taking) former(img *metadata.Image) {
 	if index == nil {
 		var err error
 		if index, err = format.ReadSnapshot(x.ctx, x.store, x.prefix, x.cluster, at); err != nil {
+			if !format.Unusable(err) {
+				return err
+			}
 			x.s.opt.Log.Warn("the newest snapshot cannot be continued; everything is uploaded again",
 				zap.Int64("snapshot", newest.Number), zap.Error(err))
-			return
+			return nil
 		}
 	}
 	x.base, x.index = &newest, index
+	return nil
 }
 
 // time returns the time of a snapshot, which is never smaller than that of an earlier one.

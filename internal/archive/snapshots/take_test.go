@@ -138,13 +138,20 @@ var failures = []struct {
 		})
 		return func() { one(w).change(func(p *peer) { p.answer = nil }) }
 	}, metadata.ErrConflict.Error(), 0},
-	{"the former index cannot be read", func(w *world) func() {
-		w.s = New(w.opt) // it has no copy
+	{"the store does not return the former index", unreadable(errDown), "it is down", 0},
+	{"the former index is missing", unreadable(objects.ErrNotFound), "", 0},
+	{"the former index is damaged", unreadable(objects.ErrDamaged), "", 0},
+}
+
+// unreadable lets reads of indexes fail for a service that has no copy.
+func unreadable(err error) func(w *world) func() {
+	return func(w *world) func() {
+		w.s = New(w.opt)
 		for _, p := range w.peers {
 			p.change(func(p *peer) { p.begun = nil })
 		}
-		return w.objects.Add(faultstore.Rule{Ops: faultstore.Get, Name: prefix + "index/", Err: errDown}).Off
-	}, "", 0},
+		return w.objects.Add(faultstore.Rule{Ops: faultstore.Get, Name: prefix + "index/", Err: err}).Off
+	}
 }
 
 // Whatever step fails, the metadata names no snapshot. The next one works, and continues the last

@@ -70,13 +70,6 @@ func (a *Archived) from(start int64) *Archived {
 	return &next
 }
 
-// Unusable reports whether an error says that objects of an archive are missing or damaged, so that
-// their records must be uploaded again.
-func Unusable(err error) bool {
-	return errors.Is(err, objects.ErrNotFound) || errors.Is(err, objects.ErrDamaged) || errors.Is(err, objects.ErrNewer) ||
-		errors.Is(err, format.ErrContradiction)
-}
-
 // load reads the manifest, unless a has it.
 func (b *Batch) load(ctx context.Context, id format.ID, a *Archived) error {
 	if a.manifest != nil || a.at == (objects.Nonce{}) {

@@ -378,7 +378,7 @@ func (j *job) archive(b *upload.Batch, former *upload.Archived, t *task, k *know
 		if err == nil {
 			agreed, err = b.Add(j.ctx, x, agreed, compacts)
 		}
-		if former.End() == 0 || !upload.Unusable(err) || errors.Is(err, upload.ErrLog) {
+		if former.End() == 0 || !format.Unusable(err) || errors.Is(err, upload.ErrLog) {
 			return agreed, err
 		}
 		j.note(err, "the records of the partition are uploaded again")
