@@ -305,7 +305,7 @@ func (j *job) run() error {
 	j.mu.Lock()
 	j.results = results
 	j.mu.Unlock()
-	j.w.learn(j.Number, logs, results)
+	j.w.learn(j.Number, logs, base, results)
 	return nil
 }
 

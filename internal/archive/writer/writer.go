@@ -11,6 +11,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -36,7 +39,7 @@ const (
 	// closeTime is how long Close waits for a disk that hangs.
 	closeTime = time.Second
 	// packAge is how old a pack may become: its pieces that are still in use are uploaded again, so
-	// that it can be deleted. It is measured from when this process has seen it first.
+	// that it can be deleted. The age of a pack of another process is unknown; see learn.
 	packAge = 24 * time.Hour
 	// pageBytes is about how many encoded bytes a page of results has.
 	pageBytes = 512 << 10
@@ -143,7 +146,7 @@ type Writer struct {
 	// The following fields belong to the goroutine of the latest job that has begun to upload.
 	known  map[format.ID]known // as of the snapshot number
 	number int64
-	seen   map[objects.Nonce]time.Time // packs
+	seen   map[objects.Nonce]time.Time // when packs were put, or an estimate
 }
 
 // known is what the last job that ended without an error has uploaded of a log.
@@ -248,25 +251,47 @@ func compare(a, b format.ID) int {
 	return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))
 }
 
-// learn replaces what the Writer knows of logs and packs by what a job has uploaded. Only the
-// goroutine of the job calls it.
-func (w *Writer) learn(number int64, logs map[format.ID]known, results []format.Partition) {
+// learn replaces what the Writer knows of logs and packs by what a job has uploaded in addition to
+// base. Only the goroutine of the job calls it.
+//
+// A pack of base that is seen first is of a former process or of another leader. It gets an age by
+// chance, up to packAge. So packs are uploaded again about once a day, however often brokers restart
+// or leaders change, and not all at the same time after a start.
+func (w *Writer) learn(number int64, logs map[format.ID]known, base map[format.ID]*format.Partition, results []format.Partition) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.known, w.number = logs, number
-	seen, now := map[objects.Nonce]time.Time{}, time.Now()
-	for i := range results {
-		for k := range results[i].Parts {
-			if r := &results[i].Parts[k].Run; r.Kind == objects.Pack {
-				at, ok := w.seen[r.Nonce]
-				if !ok {
-					at = now
-				}
-				seen[r.Nonce] = at
+	now := time.Now()
+	began := map[objects.Nonce]time.Time{}
+	for _, p := range base {
+		for nonce := range packs(p) {
+			if _, ok := began[nonce]; !ok {
+				began[nonce] = now.Add(-rand.N(packAge))
 			}
 		}
 	}
-	w.seen = seen
+	maps.Copy(began, w.seen)
+	w.seen = map[objects.Nonce]time.Time{}
+	for i := range results {
+		for nonce := range packs(&results[i]) {
+			at, ok := began[nonce]
+			if !ok {
+				at = now
+			}
+			w.seen[nonce] = at
+		}
+	}
+}
+
+// packs returns the packs that have pieces of a partition.
+func packs(p *format.Partition) iter.Seq[objects.Nonce] {
+	return func(yield func(objects.Nonce) bool) {
+		for i := range p.Parts {
+			if r := &p.Parts[i].Run; r.Kind == objects.Pack && !yield(r.Nonce) {
+				return
+			}
+		}
+	}
 }
 
 // knows returns whether a log has the archived records of a snapshot, without a comparison: it has

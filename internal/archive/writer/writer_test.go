@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -394,4 +395,45 @@ func (x *want) compare(p *format.Partition, got []byte) error {
 		return fmt.Errorf("%d keys, not %d: %v", len(values), len(x.values), values)
 	}
 	return nil
+}
+
+// Packs of a former process, or of another leader, become old as often as those of this one: a
+// broker that restarts each hour does not keep them for ever.
+func TestPacksOfOthersBecomeOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const count = 1000
+		base, all := map[format.ID]*format.Partition{}, make([]format.Partition, 2*count)
+		for i := range all {
+			all[i].ID.Partition = int32(i)
+			all[i].Parts = []format.Part{{Run: format.Run{Kind: objects.Pack, Nonce: objects.NewNonce()}}}
+			if i < count {
+				base[all[i].ID] = &all[i]
+			}
+		}
+		w := &Writer{}
+		old := func() (others, own int) {
+			for i := range all {
+				if !w.old(&all[i].Parts[0]) {
+					continue
+				}
+				if i < count {
+					others++
+				} else {
+					own++
+				}
+			}
+			return others, own
+		}
+		w.learn(1, nil, base, all)
+		for _, x := range []struct {
+			wait        time.Duration
+			others, own int
+		}{{0, 0, 0}, {packAge / 4, count / 4, 0}, {packAge / 4, count / 2, 0}, {packAge / 2, count, 0}, {time.Second, count, count}} {
+			time.Sleep(x.wait)
+			w.learn(2, nil, base, all) // what is known keeps its age
+			if others, own := old(); others < x.others-count/10 || others > x.others+count/10 || own != x.own {
+				t.Errorf("%v later, %d packs of others and %d of its own are old, expected about %d and %d", x.wait, others, own, x.others, x.own)
+			}
+		}
+	})
 }
