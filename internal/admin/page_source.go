@@ -63,6 +63,7 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	o := page.Overview{Dirs: v.Dirs(),
 		Topics: v.Image().NumTopics(), Groups: len(v.Groups.Overview(ctx).List),
 		Connections: v.Connected(), Heap: int64(heapBytes())}
+	o.Snapshots = v.Snapshots(ctx)
 	for i := range o.Dirs {
 		o.Partitions += o.Dirs[i].Logs
 	}

@@ -39,7 +39,7 @@ const quorumTime = 5 * time.Second
 func describeQuorum(ctx context.Context, b *Handler, r *network.Request, req *kmsg.DescribeQuorumRequest) kmsg.Response {
 	if operatorAsk(&req.UnknownTags, view.SnapshotTag) != nil {
 		resp := respondTo(r, kmsg.NewPtrDescribeQuorumResponse())
-		resp.UnknownTags.Set(view.SnapshotTag, b.snapshots(ctx))
+		resp.UnknownTags.Set(view.SnapshotTag, encoded(b.Snapshots(ctx)))
 		return resp
 	}
 	if len(req.Topics) != 1 || req.Topics[0].Topic != quorumTopic || len(req.Topics[0].Partitions) != 1 ||

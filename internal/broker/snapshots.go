@@ -20,9 +20,9 @@ const (
 	shownSnapshots = 1000
 )
 
-// snapshots returns a view.SnapshotList.
-func (b *Handler) snapshots(ctx context.Context) []byte {
-	var x view.SnapshotList
+// Snapshots returns all about the snapshots of the cluster. It waits for the metadata leader, up to
+// snapshotTime.
+func (b *Handler) Snapshots(ctx context.Context) (x view.SnapshotList) {
 	list := b.image().Snapshots()
 	for _, s := range list[max(0, len(list)-shownSnapshots):] {
 		x.Snapshots = append(x.Snapshots, s.View())
@@ -34,7 +34,7 @@ func (b *Handler) snapshots(ctx context.Context) []byte {
 	} else {
 		x.Service = &state
 	}
-	return encoded(x)
+	return x
 }
 
 // askSnapshot passes a request of an operator to the metadata leader. Its outcome follows in the

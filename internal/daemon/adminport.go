@@ -47,7 +47,14 @@ func (b *Broker) view() *admin.View {
 		},
 		Budgets:  r.byteBudgets(server),
 		Profiles: func() view.Profiles { return observe.Profiles(b.cfg.Durability.All(), b.cfg.WALProfile, r.measured) },
-		Rights:   rightsOf(&b.cfg.Security)}
+		Snapshots: func(ctx context.Context) *view.SnapshotList {
+			if r.conf.Archive.URL == "" && len(r.applier.Image().Snapshots()) == 0 {
+				return nil
+			}
+			x := r.handlers.Snapshots(ctx)
+			return &x
+		},
+		Rights: rightsOf(&b.cfg.Security)}
 }
 
 // Health returns what GET /v1/health asks.

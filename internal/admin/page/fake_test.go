@@ -115,6 +115,8 @@ func loaded() (*fake, *History) {
 	d.SyncP50, d.SyncP99 = 0.00084, 0.0041
 	f.overview.Topics, f.overview.Partitions, f.overview.Groups, f.overview.Connections = 5, 27, 3, 4
 	f.overview.Budgets, f.overview.Heap = budgets(0.4), 611<<20
+	f.overview.Snapshots = snapshotsUntil(view.Snapshots{URL: "s3://backups", IntervalMs: 300_000,
+		Running: &view.RunningSnapshot{Number: 4711, SinceMs: now().Add(-2 * time.Second).UnixMilli(), UploadedBytes: 3 << 20, TotalBytes: 12 << 20}})
 	f.topics = []view.Topic{
 		{Name: "orders", Partitions: 12, Records: 48_211_904, Bytes: 11 * gib, Ends: 50_000_000, Profile: "sync", Cleanup: "delete"},
 		{Name: "payments", ID: "nNmFUAjzS9a4LbCYMlTAGQ", Partitions: 6, Records: 1_200_417, Bytes: 530 << 20, Ends: 1_200_417,
@@ -207,6 +209,16 @@ func loaded() (*fake, *History) {
 	return f, busyHour(1)
 }
 
+// snapshotsUntil returns two good snapshots, the newest of five minutes ago.
+func snapshotsUntil(service view.Snapshots) *view.SnapshotList {
+	x := &view.SnapshotList{Service: &service}
+	for i, minutes := range []int{10, 5} {
+		x.Snapshots = append(x.Snapshots, view.Snapshot{Number: 4600 + 50*int64(i), Partitions: 27, Bytes: 47 * gib,
+			TimeMs: now().Add(-time.Duration(minutes) * time.Minute).UnixMilli()})
+	}
+	return x
+}
+
 // busyHour returns an hour of load without the first fifth, in which the broker was down.
 func busyHour(slow float64) *History {
 	h := &History{}
@@ -279,6 +291,9 @@ func ill() (*fake, *History) {
 		{ClientID: "clickstream", Address: "10.0.4.3:33980", AgeMs: 84, Steps: []view.WaitStep{
 			{Step: view.StepThrottle, For: "the client's quota: it is not read for another 400ms"}}},
 	}
+	f.overview.Snapshots = snapshotsUntil(view.Snapshots{URL: "s3://backups", IntervalMs: 300_000, Failures: 3,
+		LastFailureMs: now().Add(-time.Minute).UnixMilli(), LastError: "object store is full: XMinioStorageFull, no space"})
+	f.overview.Snapshots.Snapshots[1].Damage, f.overview.Snapshots.Snapshots[0].Offline = "object pack/1 is missing", 2
 	f.overview.Dirs[0].Free, f.overview.Dirs[0].Space, f.overview.Dirs[0].Refuses = 4198<<20, view.SpaceLow, view.RefusesClients
 	f.overview.Dirs[0].SpaceMessage, f.overview.Dirs[0].Offline = f.broker.Findings[3].Problem, 2
 	f.overview.Dirs = append(

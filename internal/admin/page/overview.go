@@ -238,5 +238,6 @@ func (b *overviewBody) broker(v *layout) g.Node {
 		fact("Topics", count("/topics", b.Topics), small("with "+text.Count(b.Partitions, "partition"))),
 		fact("Groups", count("/groups", b.Groups)),
 		fact("Connections", count("/connections", b.Connections)),
+		g.Iff(b.Snapshots != nil, func() g.Node { return fact("Snapshots", snapshots(b.Snapshots, v.Now)) }),
 	))
 }

@@ -123,6 +123,8 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 	src.conns = []view.Connection{{ClientID: evil, Address: evil, Software: evil, Listener: evil, Principal: evil}}
 	src.overview.Waits = []view.Wait{{ClientID: evil, Address: evil, Request: evil,
 		Steps: []view.WaitStep{{Step: view.StepLog, Partition: evil, For: evil}}}}
+	src.overview.Snapshots.Service.Failures, src.overview.Snapshots.Service.LastError = 1, evil
+	src.overview.Snapshots.Snapshots[1].Damage = evil
 	src.overview.Dirs[0].Path, src.overview.Dirs[0].Error = evil, evil
 	h := handlerOf(t, src, history)
 	asked := "%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E%3Cimg+src%3Dx+onerror%3Dalert(2)%3E%27%00%1B%5B31m%E2%80%AE"
@@ -349,5 +351,40 @@ func TestNoLockIsHeldDuringCallsOfTheSource(t *testing.T) {
 			httptest.NewRecorder(),
 			httptest.NewRequest("GET", "/?name=payments&id=billing&topic=payments&partition=0", nil),
 		)
+	}
+}
+
+// The overview says of snapshots what an operator must know, also without a good one, without a
+// leader of the metadata, and without an object store.
+func TestSnapshotsAreShown(t *testing.T) {
+	src, history := loaded()
+	h := handlerOf(t, src, history)
+	all := src.overview.Snapshots
+	damaged := *snapshotsUntil(view.Snapshots{URL: "file:///x"})
+	damaged.Snapshots[0].Damage, damaged.Snapshots[1].Damage = "gone", "cut short"
+	for what, c := range map[string]struct {
+		list *view.SnapshotList
+		want []string // nil: the page has no row
+	}{
+		"no store":   {nil, nil},
+		"running":    {all, []string{"5 min ago", "2 snapshots in all", "one is being taken since", "3.00 MiB of about 12.0 MiB"}},
+		"no leader":  {&view.SnapshotList{Snapshots: all.Snapshots, Error: "no broker leads"}, []string{"5 min ago", "no broker leads"}},
+		"not set":    {&view.SnapshotList{Service: &view.Snapshots{}}, []string{"none", "archive.url is not set"}},
+		"by hand":    {&view.SnapshotList{Service: &view.Snapshots{URL: "file:///x"}}, []string{"none", "there is no schedule"}},
+		"fails":      {snapshotsUntil(view.Snapshots{URL: "file:///x", Failures: 1, LastError: "it is full"}), []string{"the last attempt failed", "it is full"}},
+		"is damaged": {&damaged, []string{"none", "number 4650: cut short"}},
+	} {
+		src.overview.Snapshots = c.list
+		_, body := get(t, h, "/")
+		_, row, ok := strings.Cut(body, "<dt>Snapshots</dt>")
+		row, _, _ = strings.Cut(row, "</dl>")
+		if ok != (c.want != nil) {
+			t.Errorf("%s: the row is there: %v", what, ok)
+		}
+		for _, text := range c.want {
+			if !strings.Contains(row, text) {
+				t.Errorf("%s: %q is not in %s", what, text, row)
+			}
+		}
 	}
 }

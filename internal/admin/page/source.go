@@ -65,6 +65,8 @@ type Overview struct {
 	// Waits has the requests that have waited the longest for the broker, at most MaxWaits, without
 	// those that wait as their clients ask.
 	Waits []view.Wait
+	// Snapshots are those of the cluster; nil: there is neither an object store nor a snapshot.
+	Snapshots *view.SnapshotList
 	// Heap is the size of Go's heap in bytes. MemoryLimit is the limit of the process or its
 	// container, 0 if there is none.
 	Heap, MemoryLimit int64

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
@@ -99,6 +100,7 @@ func newSteadyWriters(c *nodes, topic string, partitions int) *steadyWriters {
 				if err != nil {
 					return
 				}
+				pause(ctx, 20*time.Millisecond) // the machine has other tests
 			}
 		})
 	}

@@ -26,6 +26,8 @@ type transfers struct {
 	spoke   spoken
 	hold    sync.RWMutex // producers hold it for reading from a transaction's begin to its end
 	ending  atomic.Bool
+	// most is how many committed transfers there may be, approximately; 0: no bound. See allow.
+	most atomic.Int64
 }
 
 func newTransfers(t *testing.T, addr string, dial ...kgo.Opt) *transfers {
@@ -57,6 +59,24 @@ func (l *transfers) progress(t *testing.T, n int) {
 	}
 }
 
+// allow lets producers commit about n more transfers and then wait: a load whose size does not depend
+// on the time that the rest takes.
+func (l *transfers) allow(n int) {
+	now, _, _ := l.history.Counts()
+	l.most.Store(int64(now + n))
+}
+
+// allowed waits until another transfer may begin, or the load ends.
+func (l *transfers) allowed(ctx context.Context) {
+	for !l.ending.Load() && ctx.Err() == nil {
+		now, _, _ := l.history.Counts()
+		if most := l.most.Load(); most == 0 || int64(now) < most {
+			return
+		}
+		pause(ctx, 10*time.Millisecond)
+	}
+}
+
 // mover is one producer. Its clients come and go.
 type mover struct {
 	*transfers
@@ -77,6 +97,7 @@ func (l *transfers) move(ctx context.Context, t *testing.T, id int, random *rand
 	}
 	defer func() { m.replace(ctx, t) }() // so that no transaction remains open
 	for n := 0; !l.ending.Load() && ctx.Err() == nil; n++ {
+		l.allowed(ctx)
 		l.hold.RLock()
 		if m.client == nil && !m.replace(ctx, t) {
 			l.hold.RUnlock()

@@ -190,10 +190,13 @@ func (r *transformed) await(t *testing.T, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(startTime); len(r.values) < n; {
 		if time.Now().After(deadline) {
-			t.Fatalf("read %d of %d records in %v", len(r.values), n, startTime)
+			t.Fatalf("read %d of %d records, and none for %v", len(r.values), n, startTime)
 		}
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
-		r.client.PollFetches(ctx).EachRecord(func(k *kgo.Record) { r.values = append(r.values, string(k.Value)) })
+		r.client.PollFetches(ctx).EachRecord(func(k *kgo.Record) {
+			r.values = append(r.values, string(k.Value))
+			deadline = time.Now().Add(startTime)
+		})
 		stop()
 	}
 }

@@ -29,9 +29,10 @@ import (
 )
 
 const (
-	snapshotRounds = 3 // CHRONIK_SNAPSHOT_ROUNDS sets another number
-	snapshotMovers = 4 // two of them have the protocol before KIP-890
-	snapshotBatch  = 50
+	snapshotRounds = 3   // CHRONIK_SNAPSHOT_ROUNDS sets another number
+	snapshotMovers = 4   // two of them have the protocol before KIP-890
+	snapshotBatch  = 50  // transfers before a broker is killed
+	snapshotMost   = 200 // transfers in a round, approximately: each snapshot that is restored has those of all rounds
 	copiers        = 2
 )
 
@@ -55,8 +56,9 @@ func TestSnapshotsAreWholeTransactions(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	s := newArchived(t, seed)
 	for n := range rounds {
-		s.transfers.progress(t, snapshotBatch)
 		before := s.copies.committed()
+		s.transfers.allow(snapshotMost)
+		s.transfers.progress(t, snapshotBatch)
 		s.cluster.eventually("a transaction of copies", func(context.Context) string {
 			if s.copies.committed() > before {
 				return ""
@@ -65,6 +67,7 @@ func TestSnapshotsAreWholeTransactions(t *testing.T) {
 		})
 		pause(t.Context(), time.Duration(random.Int64N(int64(200*time.Millisecond))))
 		s.cluster.die(random, s.admins)
+		s.transfers.allow(snapshotBatch)
 		s.transfers.progress(t, 1) // the clients have recovered
 		s.create(fmt.Sprint("after round ", n+1))
 	}
