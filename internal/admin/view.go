@@ -42,8 +42,8 @@ type View struct {
 	Budgets func() []metrics.Budget
 	// Profiles returns the durability profiles.
 	Profiles func() view.Profiles
-	// Snapshots returns all about the snapshots of the cluster, nil if there is neither an object store
-	// nor a snapshot. It may wait for the metadata leader until its context ends.
+	// Snapshots returns all about the snapshots of the cluster, nil if there is neither an object
+	// store nor a snapshot. It may wait for the metadata leader until its context ends.
 	Snapshots func(ctx context.Context) *view.SnapshotList
 	// Rights is the configuration of access rules.
 	Rights view.Rights

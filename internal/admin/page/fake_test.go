@@ -115,8 +115,7 @@ func loaded() (*fake, *History) {
 	d.SyncP50, d.SyncP99 = 0.00084, 0.0041
 	f.overview.Topics, f.overview.Partitions, f.overview.Groups, f.overview.Connections = 5, 27, 3, 4
 	f.overview.Budgets, f.overview.Heap = budgets(0.4), 611<<20
-	f.overview.Snapshots = snapshotsUntil(view.Snapshots{URL: "s3://backups", IntervalMs: 300_000,
-		Running: &view.RunningSnapshot{Number: 4711, SinceMs: now().Add(-2 * time.Second).UnixMilli(), UploadedBytes: 3 << 20, TotalBytes: 12 << 20}})
+	f.overview.Snapshots = running()
 	f.topics = []view.Topic{
 		{Name: "orders", Partitions: 12, Records: 48_211_904, Bytes: 11 * gib, Ends: 50_000_000, Profile: "sync", Cleanup: "delete"},
 		{Name: "payments", ID: "nNmFUAjzS9a4LbCYMlTAGQ", Partitions: 6, Records: 1_200_417, Bytes: 530 << 20, Ends: 1_200_417,
@@ -207,6 +206,12 @@ func loaded() (*fake, *History) {
 		f.conns = append(f.conns, c)
 	}
 	return f, busyHour(1)
+}
+
+// running returns two good snapshots while the next one is being taken.
+func running() *view.SnapshotList {
+	return snapshotsUntil(view.Snapshots{URL: "s3://backups", IntervalMs: 300_000, Running: &view.RunningSnapshot{Number: 4711,
+		SinceMs: now().Add(-2 * time.Second).UnixMilli(), UploadedBytes: 3 << 20, TotalBytes: 12 << 20}})
 }
 
 // snapshotsUntil returns two good snapshots, the newest of five minutes ago.

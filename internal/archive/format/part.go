@@ -13,9 +13,9 @@ import (
 // ErrContradiction marks values that no writer stores, in an object whose checksums are right.
 var ErrContradiction = errors.New("contradiction in an object")
 
-// Unusable reports whether an error of a read says that objects of an archive are missing or damaged,
-// so that their records must be uploaded again. Every other error says nothing about the objects:
-// the store may have them, and does not answer.
+// Unusable reports whether an error of a read says that objects of an archive are missing or
+// damaged, so that their records must be uploaded again. Every other error says nothing about the
+// objects: the store may have them, and does not answer.
 func Unusable(err error) bool {
 	return errors.Is(err, objects.ErrNotFound) || errors.Is(err, objects.ErrDamaged) || errors.Is(err, objects.ErrNewer) ||
 		errors.Is(err, ErrContradiction)

@@ -110,8 +110,9 @@ type taking struct {
 	uploaded int64
 }
 
-// former reads the index of the newest snapshot. If it is missing or damaged, everything is uploaded
-// again. If the store does not answer, there is no snapshot: the next one may find the index.
+// former reads the index of the newest snapshot. If it is missing or damaged, everything is
+// uploaded again. If the store does not answer, there is no snapshot: the next one may find the
+// index.
 func (x *taking) former(img *metadata.Image) error {
 	list := img.Snapshots()
 	if len(list) == 0 {

@@ -255,8 +255,8 @@ func compare(a, b format.ID) int {
 // base. Only the goroutine of the job calls it.
 //
 // A pack of base that is seen first is of a former process or of another leader. It gets an age by
-// chance, up to packAge. So packs are uploaded again about once a day, however often brokers restart
-// or leaders change, and not all at the same time after a start.
+// chance, up to packAge. So packs are uploaded again about once a day, however often brokers
+// restart or leaders change, and not all at the same time after a start.
 func (w *Writer) learn(number int64, logs map[format.ID]known, base map[format.ID]*format.Partition, results []format.Partition) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -432,7 +432,8 @@ func TestPacksOfOthersBecomeOld(t *testing.T) {
 			time.Sleep(x.wait)
 			w.learn(2, nil, base, all) // what is known keeps its age
 			if others, own := old(); others < x.others-count/10 || others > x.others+count/10 || own != x.own {
-				t.Errorf("%v later, %d packs of others and %d of its own are old, expected about %d and %d", x.wait, others, own, x.others, x.own)
+				t.Errorf("%v later, %d packs of others and %d of its own are old, expected about %d and %d", x.wait, others, own, x.others,
+					x.own)
 			}
 		}
 	})

@@ -56,8 +56,8 @@ func newHangingStore(t *testing.T) *hangingStore {
 	return s
 }
 
-// steadyWriters write to a topic one record after the other, each partition's when the one before is
-// acknowledged, and one in transactions of one record.
+// steadyWriters write to a topic one record after the other: one writer for each partition, and one
+// with transactions of one record.
 type steadyWriters struct {
 	c       *nodes
 	stop    context.CancelFunc
@@ -156,10 +156,10 @@ func (s *steadyWriters) end() []string {
 	return slices.Sorted(slices.Values(slices.Concat(s.acknowledged...)))
 }
 
-// The object store of three brokers stops answering while a snapshot is taken, so logs are held for
-// it. All records and transactions are acknowledged nevertheless, also while that snapshot fails and
-// others begin. The health of the cluster says why there are no snapshots. When the store answers
-// again, the next snapshot has every acknowledged record.
+// The object store of three brokers stops answering while snapshots are taken. All records and
+// transactions are acknowledged nevertheless, also while a snapshot fails and others begin. The
+// health of the cluster says why there are no snapshots. When the store answers again, the next
+// snapshot has every acknowledged record.
 func TestAcknowledgementsDoNotWaitForTheStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts many processes")

@@ -59,8 +59,8 @@ func (l *transfers) progress(t *testing.T, n int) {
 	}
 }
 
-// allow lets producers commit about n more transfers and then wait: a load whose size does not depend
-// on the time that the rest takes.
+// allow lets producers commit about n more transfers and then wait: a load whose size does not
+// depend on the time that the rest takes.
 func (l *transfers) allow(n int) {
 	now, _, _ := l.history.Counts()
 	l.most.Store(int64(now + n))
