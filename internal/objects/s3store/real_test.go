@@ -25,22 +25,22 @@ import (
 	"github.com/chronik-io/chronik/internal/testing/objecttest"
 )
 
-// real is a server with an empty bucket that CHRONIK_S3 names, like http://127.0.0.1:9000/bucket.
+// actual is a server with an empty bucket that CHRONIK_S3 names, like http://127.0.0.1:9000/bucket.
 // Its keys are CHRONIK_S3_ID and CHRONIK_S3_SECRET. scripts/object-stores.sh starts such servers.
-type real struct{ endpoint, bucket, id, secret string }
+type actual struct{ endpoint, bucket, id, secret string }
 
-func realServer(t *testing.T) real {
+func realServer(t *testing.T) actual {
 	t.Helper()
 	at := os.Getenv("CHRONIK_S3")
 	i := strings.LastIndex(at, "/")
 	if i < 0 {
 		t.Skip("CHRONIK_S3 names no server")
 	}
-	return real{at[:i], at[i+1:], os.Getenv("CHRONIK_S3_ID"), os.Getenv("CHRONIK_S3_SECRET")}
+	return actual{at[:i], at[i+1:], os.Getenv("CHRONIK_S3_ID"), os.Getenv("CHRONIK_S3_SECRET")}
 }
 
 // open returns a store below a prefix that no other one has.
-func (r real) open(t *testing.T) *Store {
+func (r actual) open(t *testing.T) *Store {
 	t.Helper()
 	s, err := Open(Options{Endpoint: r.endpoint, Bucket: r.bucket, Prefix: objects.NewNonce().String() + "/", Keys: func() (Keys, error) {
 		return Keys{ID: r.id, Secret: secret.Of(r.secret)}, nil
@@ -63,12 +63,12 @@ func TestErrorsOfARealServer(t *testing.T) {
 	open := os.Getenv("CHRONIK_S3_OPEN") != "" // the server accepts all keys
 	for _, c := range []struct {
 		what    string
-		change  func(*real)
+		change  func(*actual)
 		refused bool
 	}{
-		{"an unknown key", func(r *real) { r.id += "x" }, true},
-		{"another secret", func(r *real) { r.secret += "x" }, true},
-		{"an address without a server", func(r *real) { r.endpoint = "http://127.0.0.1:1" }, false},
+		{"an unknown key", func(r *actual) { r.id += "x" }, true},
+		{"another secret", func(r *actual) { r.secret += "x" }, true},
+		{"an address without a server", func(r *actual) { r.endpoint = "http://127.0.0.1:1" }, false},
 	} {
 		if open && c.refused {
 			continue
@@ -131,20 +131,20 @@ func TestFeaturesOfARealServer(t *testing.T) {
 }
 
 // request sends a signed request, and returns the status and the code of the answer.
-func (r real) request(t *testing.T, method, name string, content []byte, header ...string) string {
+func (r actual) request(t *testing.T, method, name string, content []byte, header ...string) string {
 	t.Helper()
 	return send(t, r.sign(t, method, name, content, header...))
 }
 
 // late is a Put whose signature has the time at which a bubble of synctest begins: the year 2000.
-func (r real) late(t *testing.T, name string, content []byte) string {
+func (r actual) late(t *testing.T, name string, content []byte) string {
 	t.Helper()
 	var req *http.Request
 	synctest.Test(t, func(t *testing.T) { req = r.sign(t, http.MethodPut, name, content) })
 	return send(t, req.WithContext(t.Context()))
 }
 
-func (r real) sign(t *testing.T, method, name string, content []byte, header ...string) *http.Request {
+func (r actual) sign(t *testing.T, method, name string, content []byte, header ...string) *http.Request {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, r.endpoint+"/"+r.bucket+"/"+name, bytes.NewReader(content))
 	must.OK(t, err)
@@ -174,13 +174,13 @@ func send(t *testing.T, req *http.Request) string {
 }
 
 // other is a bucket that the server does not have.
-func (r real) other() real {
+func (r actual) other() actual {
 	r.bucket += "-2"
 	return r
 }
 
 // multipart uploads an object of two parts.
-func (r real) multipart(t *testing.T, name string) string {
+func (r actual) multipart(t *testing.T, name string) string {
 	t.Helper()
 	core, ctx := r.open(t).client, t.Context()
 	id, err := core.NewMultipartUpload(ctx, r.bucket, name, minio.PutObjectOptions{})
@@ -207,7 +207,7 @@ func (r real) multipart(t *testing.T, name string) string {
 }
 
 // pages lists three objects in pages of two.
-func (r real) pages(t *testing.T, prefix string) string {
+func (r actual) pages(t *testing.T, prefix string) string {
 	t.Helper()
 	for _, name := range []string{"1", "2", "3"} {
 		if got := r.request(t, http.MethodPut, prefix+name, []byte("x")); !strings.HasPrefix(got, "200") {
