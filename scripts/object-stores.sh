@@ -58,7 +58,7 @@ unavailable() { # unavailable STORE WHY: exit code 77
   return 77
 }
 
-# ---- servers: each installs one, starts it, and sets at; their keys are those below -------------
+# ---- servers: each function installs one and starts it at an address, with the keys below ------
 id=chronik secret=a-secret-of-40-characters-for-the-tests region=us-east-1
 
 start_versitygw() {
