@@ -17,12 +17,13 @@ import (
 // gap is how long a seed may be silent until the next one is also asked.
 const gap = time.Second
 
-// Reach waits until a seed of cl answers, and returns the seeds for further requests: the one that
-// answered and those that were not asked. If none answered, it returns the error of each seed. It
-// asks them in their order, which is that of addresses. A broker that hangs accepts connections and
-// never answers, so Reach asks the next seed after a failure or some silence, and still waits for
-// those before. Afterwards, cl has only the seeds that Reach returned. patience is the time until
-// ctx ends, which must have a deadline.
+// Reach waits until a seed of cl answers, and returns the seeds for other clients: the one that
+// answered, and then those that were not asked. If none answered, it returns the error of each
+// seed. It asks them in their order, which is that of addresses. A broker that hangs accepts
+// connections and never answers, so Reach asks the next seed after a failure or some silence, and
+// still waits for those before. Afterwards, cl has only the seed that answered: one that was not
+// asked may hang, and cl finds the other brokers in the metadata. patience is the time until ctx
+// ends, which must have a deadline.
 func Reach(ctx context.Context, cl *kgo.Client, addresses []string, patience time.Duration) (left []string, failed []error) {
 	type answer struct {
 		seed int
@@ -52,9 +53,9 @@ func Reach(ctx context.Context, cl *kgo.Client, addresses []string, patience tim
 				continue
 			}
 			left = append([]string{addresses[got.seed]}, addresses[asked:]...)
-			if asked > 1 {
-				// The client was made with these addresses, so there is no error.
-				_ = cl.UpdateSeedBrokers(left...)
+			if len(all) > 1 {
+				// The client was made with this address, so there is no error.
+				_ = cl.UpdateSeedBrokers(left[0])
 			}
 			return left, nil
 		}

@@ -65,13 +65,18 @@ func (c *Checkup) Examined(what string) { c.examined = append(c.examined, what) 
 // ask requests a health report.
 type ask func(context.Context) (*health.Report, error)
 
+// answers returns why brokers do not answer at the addresses that they advertise, by broker.
+type answers func(context.Context) map[int32]error
+
 // Health checks brokers, partitions and log directories. port requests the health report from the
 // admin port p, which may be nil, and listener from a broker's listener for clients. The report
 // knows more than Kafka's protocol carries, so Health skips what it covers and reports no fault
-// twice.
-func (c *Checkup) Health(ctx context.Context, p *app.AdminPort, port, listener ask) error {
+// twice. It requests the report after answers has waited for brokers that are silent: the report
+// then says what became of them.
+func (c *Checkup) Health(ctx context.Context, p *app.AdminPort, port, listener ask, answers answers) error {
+	silent := answers(ctx)
 	c.OwnReport(ctx, p, port, listener)
-	c.brokers(ctx)
+	c.brokers(silent)
 	err := c.partitions(ctx)
 	c.dirs(ctx)
 	return err
@@ -159,7 +164,7 @@ func examine(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, 
 
 // everything runs all checks until one returns an error.
 func (x *examination) everything(ctx context.Context) error {
-	err := x.Health(ctx, x.port, x.broker, x.listener)
+	err := x.Health(ctx, x.port, x.broker, x.listener, x.answers)
 	x.addresses(ctx) // also if that could not check everything
 	if err != nil {
 		return err

@@ -5,14 +5,41 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
 
-// dialTime bounds the dial of an advertised address.
+// dialTime bounds the dial of an advertised address, and the wait for an answer there.
 const dialTime = 3 * time.Second
+
+// answers asks all brokers at the same time at the addresses that they advertise.
+func (x *examination) answers(ctx context.Context) map[int32]error {
+	within, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	silent := map[int32]error{}
+	for _, b := range x.Meta.Brokers {
+		all.Go(func() {
+			req := kmsg.NewPtrApiVersionsRequest()
+			req.ClientSoftwareName, req.ClientSoftwareVersion = "chronikctl", app.SoftwareVersion(x.a.Version)
+			_, err := req.RequestWith(within, x.cl.Broker(int(b.NodeID)))
+			if err != nil && within.Err() != nil && ctx.Err() == nil {
+				err = fmt.Errorf("no answer within %v", dialTime)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			silent[b.NodeID] = err
+		})
+	}
+	all.Wait()
+	return silent
+}
 
 // addresses dials the advertised addresses: the bootstrap address may work even if they do not.
 func (x *examination) addresses(ctx context.Context) {

@@ -18,19 +18,14 @@ import (
 // lowSpace is the fraction of a file system that should stay free.
 const lowSpace = 0.05
 
-// brokers checks that there is a controller and that each broker answers at its advertised address.
-func (c *Checkup) brokers(ctx context.Context) {
+// brokers checks that there is a controller, and adds the brokers that do not answer.
+func (c *Checkup) brokers(silent map[int32]error) {
 	c.Examined(text.Count(len(c.Meta.Brokers), "broker"))
 	if c.Meta.Controller < 0 {
 		c.Add("controller", health.Bad, "cluster", "it has no controller: topics cannot be created or changed", "see the brokers' logs")
 	}
-	versions, err := c.adm.ApiVersions(ctx)
 	for _, b := range c.Meta.Brokers {
-		why := err
-		if v, ok := versions[b.NodeID]; ok {
-			why = v.Err
-		}
-		if why != nil && !c.about(b.NodeID) {
+		if why := silent[b.NodeID]; why != nil && !c.about(b.NodeID) {
 			c.Add("broker", health.Bad, fmt.Sprintf("broker %d", b.NodeID),
 				fmt.Sprintf("it does not answer at the address that it advertises to clients, %s: %v",
 					net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), app.BrokerError(why)),
@@ -213,8 +208,11 @@ func (c *Checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail)
 }
 
 // dirs checks the log directories and their free space, except those of brokers whose reports cover
-// them.
+// them. Members of a cluster all report, or there is a finding about them.
 func (c *Checkup) dirs(ctx context.Context) {
+	if c.member {
+		return
+	}
 	all, err := c.adm.DescribeAllLogDirs(ctx, nil)
 	if err = app.BrokerError(err); err != nil {
 		silent := slices.ContainsFunc(c.Meta.Brokers.NodeIDs(), c.about) // that is why
