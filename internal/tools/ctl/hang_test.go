@@ -163,3 +163,28 @@ func TestEveryCommandEndsWhereABrokerHangs(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// The broker at the address of --brokers answers cluster health, not another one that the client
+// finds in the metadata: an operator names the broker whose findings do not reach the others.
+func TestTheBrokerThatIsNamedReportsItsHealth(t *testing.T) {
+	const describeCluster = 60
+	b := chronik.StartTest(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must.OK(t, err)
+	defer l.Close()
+	reported := new(atomic.Bool)
+	proxy(t, l, b.Addr(), func(from, to net.Conn) { // in the metadata is the broker's own address
+		go func() { _, _ = io.Copy(from, to) }()
+		go func() {
+			_ = new(asked).copy(to, from, func(frame []byte) bool {
+				if binary.BigEndian.Uint16(frame) == describeCluster {
+					reported.Store(true)
+				}
+				return true
+			})
+		}()
+	})
+	if _, errs := runAt(t.Context(), l.Addr().String(), "cluster health --admin off"); !reported.Load() {
+		t.Errorf("another broker reports: %s", errs)
+	}
+}

@@ -25,7 +25,12 @@ func (c *Checkup) brokers(silent map[int32]error) {
 		c.Add("controller", health.Bad, "cluster", "it has no controller: topics cannot be created or changed", "see the brokers' logs")
 	}
 	for _, b := range c.Meta.Brokers {
-		if why := silent[b.NodeID]; why != nil && !c.about(b.NodeID) {
+		why := silent[b.NodeID]
+		if why == nil {
+			continue
+		}
+		c.silent = append(c.silent, b.NodeID)
+		if !c.about(b.NodeID) {
 			c.Add("broker", health.Bad, fmt.Sprintf("broker %d", b.NodeID),
 				fmt.Sprintf("it does not answer at the address that it advertises to clients, %s: %v",
 					net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), app.BrokerError(why)),

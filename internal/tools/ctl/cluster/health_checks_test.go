@@ -147,6 +147,30 @@ func TestNoFaultIsReportedTwice(t *testing.T) {
 	}
 }
 
+// The report is requested after the wait for brokers that do not answer, because it then says what
+// became of them. What it says of a broker is not repeated, and nothing asks the brokers of a
+// member again: each request would wait for the silent one.
+func TestTheReportIsYoungerThanTheWaitForSilentBrokers(t *testing.T) {
+	fenced := health.Finding{Broker: health.NoBroker, Check: health.CheckBrokers, Severity: health.Warn, Subject: health.BrokerSubject(2)}
+	for name, found := range map[string][]health.Finding{"fenced": {fenced}, "not yet": nil} {
+		waited := false
+		c := newCheckup() // without a client
+		c.Meta.Brokers = kadm.BrokerDetails{{NodeID: 1, Host: "a", Port: 9092}, {NodeID: 2, Host: "b", Port: 9092}}
+		must.OK(t, c.Health(t.Context(), nil, nil, func(context.Context) (*health.Report, error) {
+			if !waited {
+				t.Errorf("%s: the report is requested before", name)
+			}
+			return &health.Report{Broker: 1, Findings: found, Checks: []health.Examined{{Name: health.CheckMembership, Saw: []string{"x"}}}}, nil
+		}, func(context.Context) map[int32]error {
+			waited = true
+			return map[int32]error{1: nil, 2: errors.New("silent")}
+		}))
+		if !slices.Equal(c.silent, []int32{2}) || len(c.findings) != 1 || c.findings[0].Subject != "broker 2" {
+			t.Errorf("%s: silent %d, findings %+v", name, c.silent, c.findings)
+		}
+	}
+}
+
 // Without an admin port, a broker's listener for clients answers with its report. If the port is
 // named and does not answer, that is a finding, and the report is there all the same.
 func TestAListenerAnswersInPlaceOfTheAdminPort(t *testing.T) {
