@@ -70,8 +70,8 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
 		o.MemoryLimit = limit
 	}
-	if all := v.Cluster().Brokers; len(all) > 1 {
-		o.Brokers = all
+	if c := v.Cluster(); len(c.Brokers) > 1 {
+		o.Brokers, o.Moving = c.Brokers, c.Moving
 	}
 	o.Waits = slices.DeleteFunc(v.Waits(page.MaxWaits).List, func(w view.Wait) bool { return w.Idle })
 	for _, b := range v.Budgets() {

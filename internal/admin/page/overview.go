@@ -1,8 +1,10 @@
 package page
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -63,7 +65,7 @@ func syncedText(now, synced time.Time) string {
 func (b *overviewBody) html(v *layout) g.Node {
 	parts := g.Group{h.H1(h.Class("hidden"), g.Text("Overview")), b.verdict(v), b.findings(v)}
 	if b.Serving {
-		parts = append(parts, b.hour(), b.waiting(), b.brokers(), b.disks(), h.Div(h.Class("pair"), block(b.memory(), b.broker(v))))
+		parts = append(parts, b.hour(), b.waiting(), b.brokers(), b.disks(), b.moves(), h.Div(h.Class("pair"), block(b.memory(), b.broker(v))))
 	}
 	return block(parts...)
 }
@@ -173,7 +175,42 @@ func (b *overviewBody) brokers() g.Node {
 				rowHead(g.Text(strconv.Itoa(int(x.ID)))), path(g.Text(name(x.Address))), h.Td(state, g.Text(votes)),
 				numText(strconv.Itoa(x.Leads)), optNum(x.Replicas), h.Td(h.Class("num"), out),
 			))
-		})))
+		})),
+		g.If(b.Moving > 0, hint(g.Text(text.Plural(b.Moving, "partition moves", "partitions move")+" to other brokers: "),
+			h.Code(g.Text("chronikctl topic move")), g.Text(" shows how far."))))
+}
+
+// maxMoves is the maximum number of logs in the overview that move to another log directory.
+const maxMoves = 20
+
+// moves lists the logs that move between the log directories of the broker, those first that stand
+// still.
+func (b *overviewBody) moves() g.Node {
+	type move struct {
+		view.Arrival
+		to string
+	}
+	var all []move
+	for i := range b.Dirs {
+		for _, a := range b.Dirs[i].Arriving {
+			all = append(all, move{a, b.Dirs[i].Path})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(all, func(x, y move) int { return cmp.Compare(y.Error, x.Error) })
+	shown := all[:min(len(all), maxMoves)]
+	table := region{by: "moves", caption: "Logs that move to another log directory of this broker, with the bytes that are copied"}
+	return section("moves", "Moves between log directories", table.html(head("Partition", "From", "To", "Copied"),
+		each(shown, func(x *move) g.Node {
+			copied := bytesText(float64(x.Copied)) + " of " + bytesText(float64(x.Size))
+			return h.Tr(block(
+				rowHead(g.Text(name(x.String())), g.Iff(x.Error != "", func() g.Node { return small("stands still: " + prose(x.Error)) })),
+				path(g.Text(name(x.From))), path(g.Text(name(x.to))), gauge(min(x.Copied, x.Size), x.Size, copied),
+			))
+		})),
+		g.If(len(all) > len(shown), hint(to("/v1/dirs", strconv.Itoa(len(all)-len(shown))+" more"))))
 }
 
 func (b *overviewBody) disks() g.Node {

@@ -70,6 +70,10 @@ func checkMembership(c *view.Cluster, n *notes) {
 	switch {
 	case c.NoLease < noLeaseAfter && c.State != "fenced":
 		return
+	case c.Quorum.NoLeader >= noLeaderAfter && storeFailed(&c.Quorum):
+		x.Problem = "the controller does not confirm its heartbeats, because its metadata cannot be written, and other brokers take over " +
+			"its partitions"
+		x.Remedy = "follow its finding about the metadata quorum (" + clusterPage + ")"
 	case c.Quorum.NoLeader >= noLeaderAfter:
 		x.Problem = "the controller does not confirm its heartbeats, because the cluster has no metadata leader"
 		x.Remedy = "follow the finding about the metadata quorum (" + clusterPage + ")"
@@ -91,6 +95,10 @@ func checkMembership(c *view.Cluster, n *notes) {
 	}
 	n.addFinding(x)
 }
+
+// storeFailed reports whether this broker knows no metadata leader because its own metadata cannot be
+// written. The other voters may have one.
+func storeFailed(q *view.Quorum) bool { return q.Failed != "" && q.Voters > 1 }
 
 func leaderText(c *view.Cluster) string {
 	if c.Quorum.Leader < 0 {
@@ -117,6 +125,11 @@ func checkQuorum(c *view.Cluster, n *notes) {
 	}
 	if q.NoLeader >= noLeaderAfter {
 		problem := "the cluster has no metadata leader: no election, topic or config can change"
+		works := "partitions whose leader and enough replicas are alive can be written with acks=all and read"
+		if storeFailed(q) {
+			problem = "this broker follows no metadata leader"
+			works = "other brokers lead its partitions, if a majority of the voters is without this fault"
+		}
 		if len(q.Unreachable) > 0 {
 			problem += fmt.Sprintf("; of %s, these cannot be reached from this broker: %s", text.Count(q.Voters, "voter"),
 				listed(q.Unreachable, len(q.Unreachable)))
@@ -132,8 +145,7 @@ func checkQuorum(c *view.Cluster, n *notes) {
 			}
 			remedy = mend
 		}
-		n.addFinding(health.Finding{Severity: health.Bad, Subject: "metadata quorum", Problem: problem,
-			Works:  "partitions whose leader and enough replicas are alive can be written with acks=all and read",
+		n.addFinding(health.Finding{Severity: health.Bad, Subject: "metadata quorum", Problem: problem, Works: works,
 			Remedy: remedy + " (" + clusterPage + ")"})
 		return
 	}
@@ -236,6 +248,10 @@ func checkBrokers(f *Facts, n *notes) {
 			x.Problem = "it is fenced: it sends no heartbeats, or its metadata stand still"
 			x.Remedy = fmt.Sprintf("start it, read its own findings, or check the network between it and %s, in both directions; if it will not return, "+
 				"start another broker if its replicas need one, run `chronikctl broker drain %[2]d` and then `chronikctl broker unregister %[2]d` (%[3]s)", leaderText(c), b.ID, clusterPage)
+			if o := f.other(b.ID); o != nil && o.Fresh(f.Now) {
+				x.Remedy = fmt.Sprintf("its own report is %s old: follow the findings of broker %d; if it has none, check the network between it and %s, "+
+					"in both directions; if it has ended meanwhile, start it (%s)", age(f.Now.Sub(o.At)), b.ID, leaderText(c), clusterPage)
+			}
 		case "starting":
 			x.Severity, x.Problem = health.Note, "it is starting"
 			x.Remedy = "wait until it is ready"

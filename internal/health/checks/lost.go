@@ -20,6 +20,9 @@ func checkLost(f *Facts, n *notes) {
 		what := "the records in it, and those that the broker acknowledges from now on, can be lost when the broker stops"
 		if l.Role == RoleMetadata {
 			what = "topics, configs and group settings that change from now on are lost when the broker stops"
+			if f.several() {
+				what = "when the broker stops, it loses its copy of the metadata, and its vote until it has copied them again"
+			}
 		}
 		n.addFinding(
 			health.Finding{Severity: health.Bad, Subject: l.Role + " " + l.Path, Problem: l.Why + " while the broker uses it: " + what,
@@ -29,10 +32,13 @@ func checkLost(f *Facts, n *notes) {
 	}
 }
 
+// several reports whether other brokers have what this one has.
+func (f *Facts) several() bool { return f.Cluster != nil && len(f.Cluster.Brokers) > 1 }
+
 // restore returns the remedy for a directory that was removed. Of several brokers, the others have
 // what was in it, and a repair would leave out what they have.
 func (f *Facts) restore(l *Lost) string {
-	if f.Cluster == nil || len(f.Cluster.Brokers) < 2 {
+	if !f.several() {
 		return "stop producers; as the broker's user run " + health.Command("mkdir", "-p", l.Path) + "; stop the broker, run " +
 			logCommand("repair", f.whole(), "--backup", f.backup("")) + ", then start the broker"
 	}

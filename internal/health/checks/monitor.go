@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -287,6 +288,9 @@ func (m *Monitor) Recent(ctx context.Context) *health.Report {
 	return m.Own()
 }
 
+// waiting begins the phases of a member that needs other brokers: time alone does not end them.
+const waiting = "waiting for "
+
 // Own returns this broker's own report without waiting: the current phase and the latest findings,
 // and, if those are older than five seconds, a finding that the checks hang.
 func (m *Monitor) Own() *health.Report {
@@ -298,13 +302,15 @@ func (m *Monitor) Own() *health.Report {
 		r.Progress = append(r.Progress, part+": "+m.progress[part])
 	}
 	if m.phase != "" {
-		r.Findings = append(
-			r.Findings,
-			health.Finding{Check: health.CheckServing, Severity: health.Bad, Subject: health.ThisBroker, NotReady: true,
-				Since:   m.since.UTC(),
-				Problem: "clients are not served: " + m.phase,
-				Remedy:  "wait: /readyz and systemctl status show the progress; a recovery takes as long as the disk needs to read the journal, a stop at most a minute"},
-		)
+		x := health.Finding{Check: health.CheckServing, Severity: health.Bad, Subject: health.ThisBroker, NotReady: true,
+			Since:   m.since.UTC(),
+			Problem: "clients are not served: " + m.phase,
+			Remedy:  "wait: /readyz and systemctl status show the progress; a recovery takes as long as the disk needs to read the journal, a stop at most a minute"}
+		if strings.HasPrefix(m.phase, waiting) {
+			x.Remedy = "remove the cause that it names, or that other findings of this broker name, and start the other brokers of cluster.seeds; " +
+				"it continues automatically (" + clusterPage + ")"
+		}
+		r.Findings = append(r.Findings, x)
 	}
 	r.Findings = append(append(r.Findings, m.hangingLocked()...), m.found.findings...)
 	for i := range r.Findings {
