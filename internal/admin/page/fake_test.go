@@ -288,6 +288,11 @@ func ill() (*fake, *History) {
 	f.overview.Brokers = []view.Broker{{ID: 1, Address: "a:9092", State: "active", Leads: 27, Replicas: 36},
 		{ID: 2, Address: "b:9092", State: "draining", Replicas: 36, OutOfSync: view.Partitions{Count: 3}},
 		{ID: 3, Address: "c:9092", State: "fenced", Replicas: 36, OutOfSync: view.Partitions{Count: 36}}}
+	f.overview.Moving = 3
+	f.overview.Dirs[0].Arriving = []view.Arrival{
+		{Topic: "orders", Partition: 7, From: "/mnt/b/logs", Copied: 256 << 20, Size: gib},
+		{Topic: "orders", Partition: 8, From: "/mnt/b/logs", Size: gib, Error: "read segment: input/output error"},
+	}
 	f.overview.Waits = []view.Wait{
 		{ClientID: "orders-api", Address: "10.0.3.20:40112", Request: "Produce", AgeMs: 5120.2, More: 1, Steps: []view.WaitStep{
 			{Step: view.StepReplication, Partition: "orders-3", Brokers: []int32{3},

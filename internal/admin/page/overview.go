@@ -177,7 +177,7 @@ func (b *overviewBody) brokers() g.Node {
 			))
 		})),
 		g.If(b.Moving > 0, hint(g.Text(text.Plural(b.Moving, "partition moves", "partitions move")+" to other brokers: "),
-			h.Code(g.Text("chronikctl topic move")), g.Text(" shows how far."))))
+			code("chronikctl topic move"), g.Text(" shows how far."))))
 }
 
 // maxMoves is the maximum number of logs in the overview that move to another log directory.

@@ -95,6 +95,25 @@ func TestProblemsComeFirst(t *testing.T) {
 	}
 }
 
+// Moves between directories are listed, those first that stand still, and the list is bounded.
+func TestMovesAreListed(t *testing.T) {
+	src, history := ill()
+	arriving := &src.overview.Dirs[0].Arriving
+	for i := range maxMoves {
+		*arriving = append(*arriving, view.Arrival{Topic: "many", Partition: int32(i), From: "/mnt/b/logs", Size: 1})
+	}
+	_, body := get(t, handlerOf(t, src, history), "/")
+	_, list, _ := strings.Cut(body, "Moves between log directories")
+	still, moves := strings.Index(list, "orders-8"), strings.Index(list, "orders-7")
+	if still < 0 || moves < still || !strings.Contains(list[still:moves], "stands still: read segment: input/output error") ||
+		!strings.Contains(list[moves:], "256 MiB of 1.00 GiB") || strings.Count(list, "many-") != maxMoves-2 || !strings.Contains(list, "2 more") {
+		t.Error(list)
+	}
+	if !strings.Contains(body, "3 partitions move to other brokers") {
+		t.Error("moves to other brokers are not counted")
+	}
+}
+
 // Clients choose names and the content of records.
 func TestHostileTextIsOnlyText(t *testing.T) {
 	const (

@@ -62,7 +62,7 @@ type Overview struct {
 	// Brokers are the registered brokers by their ids; empty without a cluster.
 	Brokers []view.Broker
 	// Moving is the number of partitions of the cluster that are being reassigned.
-	Moving int
+	Moving  int
 	Budgets []Budget
 	// Waits has the requests that have waited the longest for the broker, at most MaxWaits, without
 	// those that wait as their clients ask.

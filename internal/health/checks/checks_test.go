@@ -78,7 +78,8 @@ func TestTheRemedyOfARemovedDirectoryOfThreeBrokers(t *testing.T) {
 			Cluster: &view.Cluster{Brokers: make([]view.Broker, 3)}}
 		var n notes
 		checkLost(&f, &n)
-		if got := n.findings; len(got) != 1 || !strings.HasPrefix(got[0].Remedy, want) || strings.Contains(got[0].Remedy, "repair") {
+		if got := n.findings; len(got) != 1 || !strings.HasPrefix(got[0].Remedy, want) || strings.Contains(got[0].Remedy, "repair") ||
+			strings.Contains(got[0].Problem, "its copy of the metadata") != (role == RoleMetadata) {
 			t.Errorf("%s: %+v", role, got)
 		}
 	}

@@ -127,7 +127,7 @@ func checkQuorum(c *view.Cluster, n *notes) {
 		problem := "the cluster has no metadata leader: no election, topic or config can change"
 		works := "partitions whose leader and enough replicas are alive can be written with acks=all and read"
 		if storeFailed(q) {
-			problem = "this broker follows no metadata leader"
+			problem = "this broker follows no metadata leader and has no vote, because its metadata cannot be written: " + q.Failed
 			works = "other brokers lead its partitions, if a majority of the voters is without this fault"
 		}
 		if len(q.Unreachable) > 0 {
@@ -137,7 +137,9 @@ func checkQuorum(c *view.Cluster, n *notes) {
 		most := q.Voters/2 + 1
 		remedy := fmt.Sprintf("start brokers until %d of %d voters reach each other", most, q.Voters)
 		if q.Failed != "" {
-			problem += "; this broker has no vote, because its metadata cannot be written: " + q.Failed
+			if !storeFailed(q) {
+				problem += "; this broker has no vote, because its metadata cannot be written: " + q.Failed
+			}
 			mend := "run `df -h` and " + kernelLog + " on this machine to see whether the disk of the metadata is full or broken, and " +
 				"remove the cause: it votes again without a restart"
 			if q.Voters-len(q.Unreachable) < most {

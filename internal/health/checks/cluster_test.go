@@ -35,6 +35,9 @@ func TestMembership(t *testing.T) {
 			[]string{"bad this broker: the controller does not confirm its heartbeats, so other brokers take over"}},
 		{"no leader", member(func(c *view.Cluster) { c.NoLease, c.Quorum.NoLeader = time.Minute, time.Minute }),
 			[]string{"because the cluster has no metadata leader"}},
+		{"its metadata cannot be written", member(func(c *view.Cluster) {
+			c.NoLease, c.Quorum.NoLeader, c.Quorum.Failed = time.Minute, time.Minute, "no space left"
+		}), []string{"heartbeats, because its metadata cannot be written, and other brokers take over"}},
 		{"fenced", member(func(c *view.Cluster) { c.State = "fenced" }), []string{"bad this broker: the controller has fenced it"}},
 		{"behind, with a lease", member(func(c *view.Cluster) { c.Stale = 2 * time.Second }), nil},
 		{"metadata stand still", member(func(c *view.Cluster) { c.State, c.Stale = "fenced", 10*time.Minute }),
@@ -94,7 +97,11 @@ func TestMetadataQuorum(t *testing.T) {
 			"cannot be reached from this broker: broker 2 (b:9092), broker 3 (c:9092)"}},
 		{"no leader, the disk of the only voter is full", quorum(func(q *view.Quorum) {
 			q.NoLeader, q.Voters, q.Failed = time.Minute, 1, "write log: no space left on device"
-		}), []string{"this broker has no vote, because its metadata cannot be written: write log: no space left on device"}},
+		}), []string{"the cluster has no metadata leader: no election, topic or config can change; this broker has no vote, because its " +
+			"metadata cannot be written: write log: no space left on device"}},
+		{"the disk of one of three voters is full", quorum(func(q *view.Quorum) {
+			q.NoLeader, q.Failed = time.Minute, "write log: no space left on device"
+		}), []string{"bad metadata quorum: this broker follows no metadata leader and has no vote, because its metadata cannot be written: write"}},
 		{"disk", quorum(func(q *view.Quorum) { q.Hanging = time.Minute }),
 			[]string{"bad metadata of this broker: its metadata store does not respond"}},
 		{"a vote moves", quorum(func(q *view.Quorum) { q.Orphans, q.Orphaned = 1, time.Second }), nil},

@@ -98,7 +98,8 @@ func checkCertificates(f *Facts, n *notes) {
 		n.see(fmt.Sprintf("%s certificate of %s expires in %.0f days", c.Kind, c.Listener, left.Hours()/24))
 		x := health.Finding{Severity: health.Note, Subject: "certificate of " + c.Listener,
 			Problem: fmt.Sprintf("the %s certificate expires on %s", c.Kind, c.Expires.UTC().Format(time.DateTime)),
-			Remedy:  "replace the file; the broker takes it without a restart, and connections stay"}
+			Remedy: "replace the file, those of `chronikd secure init` with its --renew; the broker takes it without a restart, and " +
+				"connections stay"}
 		const works = "open connections of clients stay, and the other listeners serve"
 		switch {
 		case f.Now.Before(c.Begins):
@@ -186,11 +187,15 @@ func checkBrokerListener(f *Facts, n *notes) {
 func checkAdvertise(f *Facts, n *notes) {
 	for _, l := range f.Settings.Listeners {
 		if l.Open && l.AdvertisesLoopback {
+			who, setting := "clients", "advertise (CHRONIK_ADVERTISE)"
+			if l.Brokers && len(f.Settings.Listeners) > 1 {
+				who, setting = "other brokers", "advertise of this listener"
+			}
 			n.add(
 				health.Note,
 				"listener "+l.Name+" on "+l.Listen,
-				"the broker advertises "+l.Advertise+" to clients, which works only on this machine and through a port published on it",
-				"for clients on other machines set advertise (CHRONIK_ADVERTISE) to a HOST:PORT under which they reach this broker",
+				"the broker advertises "+l.Advertise+" to "+who+", which works only on this machine and through a port published on it",
+				"for "+who+" on other machines set "+setting+" to a HOST:PORT under which they reach this broker",
 			)
 		}
 	}

@@ -42,6 +42,15 @@ func elsewhere() [][]string {
 func habits() [][]string {
 	return [][]string{
 		{"", "get", "topics"},
+		{"", "broker", "remove", "3"},
+		{"", "broker", "stop", "3"},
+		{"", "broker", "move", "3"},
+		{"", "cluster", "voters"},
+		{"", "cluster", "health", "--broker", "2"},
+		{"", "topic", "rename", "a", "b"},
+		{"", "topic", "move", "--status"},
+		{"", "group", "list-offsets", "g"},
+		{"", "produce", "a", "-m", "hello"},
 		{"", "pub", "orders", "hello"},
 		{"", "logs"},
 		{"", "config", "use-context", "prod"},

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
@@ -19,8 +20,19 @@ import (
 
 // NewBroker returns the command broker.
 func NewBroker(a *app.App) *cobra.Command {
-	return app.Parent("broker", "List brokers, show their log directories, move their replicas, and remove them", listBrokers(a),
+	c := app.Parent("broker", "List brokers, show their log directories, move their replicas, and remove them", listBrokers(a),
 		describeBroker(a), drainBroker(a), fillBroker(a), rebalance(a), moveLogs(a), maintainBroker(a), unregisterBroker(a))
+	const away = "broker drain ID moves its replicas away, broker unregister ID removes it"
+	const restart = "broker maintain ID prepares a broker for a restart, which the machine's service manager does"
+	cli.Instead(c, map[string]string{
+		"remove":  away,
+		"delete":  away,
+		"stop":    restart,
+		"restart": restart,
+		"move":    "topic move moves partitions; broker drain, fill and rebalance plan moves",
+		"config":  "chronikctl config get broker ID shows configs",
+	})
+	return c
 }
 
 func listBrokers(a *app.App) *cobra.Command {

@@ -147,7 +147,8 @@ func healthCommand(a *app.App) *cobra.Command {
 		"let the broker measure fdatasync on its disks: a few seconds of small writes to unnamed files")
 	c.Flags().DurationVar(&f.groups, "groups", 0,
 		"watch groups for this long, and report those that commit nothing; the report of a chronik broker does that without it")
-	cli.Instead(c, map[string]string{"--exit-when-healthy": "--wait 30s exits as soon as nothing is wrong"})
+	cli.Instead(c, map[string]string{"--exit-when-healthy": "--wait 30s exits as soon as nothing is wrong",
+		"--broker": "the report has all brokers; --brokers HOST:PORT names the one that answers"})
 	return a.Watched(a.AddWait(c, "nothing is wrong"))
 }
 

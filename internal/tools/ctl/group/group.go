@@ -23,6 +23,7 @@ func New(a *app.App) *cobra.Command {
 		"list-members":  "group describe shows the members",
 		"--to-datetime": "--to-time sets the offsets at a time",
 		"offsets":       "group describe shows the offsets",
+		"list-offsets":  "group describe shows the offsets",
 		"seek":          "group reset sets offsets",
 		"reset-offsets": "group reset sets offsets",
 		"show":          "group describe shows a group",

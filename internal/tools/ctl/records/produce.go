@@ -47,6 +47,8 @@ func NewProduce(a *app.App) *cobra.Command {
 		},
 	}
 	o.flags(c)
+	const input = "each line of standard input is a record: echo hello | chronikctl produce TOPIC"
+	cli.Instead(c, map[string]string{"--value": input, "--message": input, "-m": input})
 	return c
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/move"
@@ -71,6 +72,8 @@ func moveCommand(a *app.App) *cobra.Command {
 	o.Flags(c)
 	c.Flags().StringVar(&file, "file", "", `plan to read: {"partitions":[{"topic":"orders","partition":0,"replicas":[1,2,5]}]}`)
 	c.Flags().BoolVar(&cancel, "cancel", false, "cancel the moves in progress of the partitions")
+	const list = "without an argument, topic move lists the moves in progress"
+	cli.Instead(c, map[string]string{"--status": list, "--list": list, "--verify": list})
 	return c
 }
 

@@ -27,6 +27,7 @@ func New(a *app.App) *cobra.Command {
 		"--profile":    "--config chronik.durability.profile=PROFILE sets it",
 		"config":       "topic alter changes configs, config get shows them",
 		"trim-prefix":  "topic trim deletes records",
+		"rename":       "a topic keeps its name; consume -o json and produce --input json copy records to another one",
 		"truncate":     "topic trim NAME --before latest deletes all records",
 		"purge":        "topic trim NAME --before latest deletes all records",
 	})
