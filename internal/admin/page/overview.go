@@ -65,7 +65,8 @@ func syncedText(now, synced time.Time) string {
 func (b *overviewBody) html(v *layout) g.Node {
 	parts := g.Group{h.H1(h.Class("hidden"), g.Text("Overview")), b.verdict(v), b.findings(v)}
 	if b.Serving {
-		parts = append(parts, b.hour(), b.waiting(), b.brokers(), b.disks(), b.moves(), h.Div(h.Class("pair"), block(b.memory(), b.broker(v))))
+		parts = append(parts, b.hour(), b.waiting(), b.brokers(), b.disks(), b.moves(),
+			h.Div(h.Class("pair"), block(b.memory(), b.broker(v))))
 	}
 	return block(parts...)
 }

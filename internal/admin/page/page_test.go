@@ -106,7 +106,8 @@ func TestMovesAreListed(t *testing.T) {
 	_, list, _ := strings.Cut(body, "Moves between log directories")
 	still, moves := strings.Index(list, "orders-8"), strings.Index(list, "orders-7")
 	if still < 0 || moves < still || !strings.Contains(list[still:moves], "stands still: read segment: input/output error") ||
-		!strings.Contains(list[moves:], "256 MiB of 1.00 GiB") || strings.Count(list, "many-") != maxMoves-2 || !strings.Contains(list, "2 more") {
+		!strings.Contains(list[moves:], "256 MiB of 1.00 GiB") || strings.Count(list, "many-") != maxMoves-2 ||
+		!strings.Contains(list, "2 more") {
 		t.Error(list)
 	}
 	if !strings.Contains(body, "3 partitions move to other brokers") {

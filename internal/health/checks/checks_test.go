@@ -599,6 +599,9 @@ func TestListenersThatAreOpen(t *testing.T) {
 			at(out),
 			[]string{"note listener in on 0.0.0.0:9092: the broker advertises localhost:9092 to clients, which works only on this machine"},
 		},
+		{"loopback for brokers", Facts{Settings: Settings{Listeners: []Listener{in, {Name: "peers", Listen: ":9095", Open: true,
+			Advertise: "localhost:9095", AdvertisesLoopback: true, Brokers: true}}}},
+			[]string{"note listener peers on :9095: the broker advertises localhost:9095 to the other brokers, which works only"}},
 		{"loopback on loopback", at(Listener{Listen: "127.0.0.1:1", Advertise: "localhost:1", AdvertisesLoopback: true}), nil},
 	})
 }

@@ -96,8 +96,8 @@ func checkMembership(c *view.Cluster, n *notes) {
 	n.addFinding(x)
 }
 
-// storeFailed reports whether this broker knows no metadata leader because its own metadata cannot be
-// written. The other voters may have one.
+// storeFailed reports whether this broker knows no metadata leader because its own metadata cannot
+// be written. The other voters may have one.
 func storeFailed(q *view.Quorum) bool { return q.Failed != "" && q.Voters > 1 }
 
 func leaderText(c *view.Cluster) string {

@@ -71,7 +71,9 @@ func TestBrokersInTheirOwnWords(t *testing.T) {
 		{"not in sync, and an old report", hearing(member(behind), time.Minute, time.Hour, offline),
 			[]string{"; its own report is 1m0s old and has: partition orders-1: the replica on this broker is offline"}},
 	})
-	for silent, want := range map[time.Duration]string{0: "its own report is 0s old: follow the findings of broker 3", time.Minute: "start it, "} {
+	for silent, want := range map[time.Duration]string{
+		0: "its own report is 0s old: follow the findings of broker 3", time.Minute: "start it, ",
+	} {
 		f := hearing(member(fenced), silent, 0, &health.Report{})
 		findings, _ := Examine(Checks(), &f)
 		if !slices.ContainsFunc(findings, func(x health.Finding) bool {

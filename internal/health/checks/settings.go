@@ -187,16 +187,13 @@ func checkBrokerListener(f *Facts, n *notes) {
 func checkAdvertise(f *Facts, n *notes) {
 	for _, l := range f.Settings.Listeners {
 		if l.Open && l.AdvertisesLoopback {
-			who, setting := "clients", "advertise (CHRONIK_ADVERTISE)"
-			if l.Brokers && len(f.Settings.Listeners) > 1 {
-				who, setting = "other brokers", "advertise of this listener"
+			problem := " to clients, which works only on this machine and through a port published on it"
+			remedy := "for clients on other machines set advertise (CHRONIK_ADVERTISE) to a HOST:PORT under which they reach this broker"
+			if l.Brokers && len(f.Settings.Listeners) > 1 { // it has the listener for itself
+				problem = " to the other brokers, which works only for brokers on this machine"
+				remedy = "for brokers on other machines set its advertise to a HOST:PORT under which they reach this broker"
 			}
-			n.add(
-				health.Note,
-				"listener "+l.Name+" on "+l.Listen,
-				"the broker advertises "+l.Advertise+" to "+who+", which works only on this machine and through a port published on it",
-				"for "+who+" on other machines set "+setting+" to a HOST:PORT under which they reach this broker",
-			)
+			n.add(health.Note, "listener "+l.Name+" on "+l.Listen, "the broker advertises "+l.Advertise+problem, remedy)
 		}
 	}
 }

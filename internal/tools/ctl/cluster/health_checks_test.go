@@ -160,7 +160,8 @@ func TestTheReportIsYoungerThanTheWaitForSilentBrokers(t *testing.T) {
 			if !waited {
 				t.Errorf("%s: the report is requested before", name)
 			}
-			return &health.Report{Broker: 1, Findings: found, Checks: []health.Examined{{Name: health.CheckMembership, Saw: []string{"x"}}}}, nil
+			return &health.Report{Broker: 1, Findings: found,
+				Checks: []health.Examined{{Name: health.CheckMembership, Saw: []string{"x"}}}}, nil
 		}, func(context.Context) map[int32]error {
 			waited = true
 			return map[int32]error{1: nil, 2: errors.New("silent")}
