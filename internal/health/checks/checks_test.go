@@ -502,6 +502,10 @@ func TestMetadataAndItsCopy(t *testing.T) {
 	whole := Metadata{Dir: "/d/metadata", Copy: "/d/logs/metadata.copy"}
 	failed, behind, lost := whole, whole, Metadata{Dir: "/d/metadata", LostVote: true}
 	failed.Failed, behind.Behind = "no space left", "input/output error"
+	three := func(noLeader time.Duration) Facts {
+		return Facts{Metadata: failed, Cluster: &view.Cluster{Brokers: make([]view.Broker, 3),
+			Quorum: view.Quorum{Voters: 3, NoLeader: noLeader, Failed: failed.Failed}}}
+	}
 	hanging, busy := whole, whole
 	hanging.Hanging, busy.Hanging = stuckAfter, stuckAfter-1
 	examine(t, "metadata", []patient{
@@ -511,6 +515,8 @@ func TestMetadataAndItsCopy(t *testing.T) {
 		{"hanging", Facts{Metadata: hanging}, []string{"warn metadata in /d/metadata: topics and configs cannot be changed: a write or an fdatasync in it hangs"}},
 		{"its vote is elsewhere", Facts{Metadata: lost}, []string{"warn metadata in /d/metadata: this broker does not vote yet"}},
 		{"failed", Facts{Metadata: failed}, []string{"warn metadata in /d/metadata: topics and configs cannot be changed: no space left"}},
+		{"failed, of three brokers", three(0), []string{"warn metadata in /d/metadata: this broker applies no changes of topics and configs: no space left"}},
+		{"failed, and the quorum's finding has it", three(noLeaderAfter), nil},
 		{
 			"behind",
 			Facts{Metadata: behind},

@@ -463,13 +463,19 @@ func checkMetadata(f *Facts, n *notes) {
 		seen += ", copy in " + m.Copy
 	}
 	n.see(seen)
-	if m.Failed != "" {
+	unchanged, works := "topics and configs cannot be changed", "records can be written and read"
+	if f.several() {
+		unchanged = "this broker applies no changes of topics and configs"
+		works = "other brokers change them, and lead its partitions, if a majority of the voters is without this fault"
+	}
+	// Of three brokers, the finding about the quorum says the same as soon as the leader is unknown.
+	if m.Failed != "" && (f.Cluster == nil || f.Cluster.Quorum.NoLeader < noLeaderAfter || !storeFailed(&f.Cluster.Quorum)) {
 		n.addFinding(
 			health.Finding{
 				Severity: health.Warn,
 				Subject:  "metadata in " + m.Dir,
-				Problem:  "topics and configs cannot be changed: " + m.Failed,
-				Works:    "records can be written and read",
+				Problem:  unchanged + ": " + m.Failed,
+				Works:    works,
 				Remedy: "run " + health.Command(
 					"df",
 					"-h",
@@ -481,8 +487,8 @@ func checkMetadata(f *Facts, n *notes) {
 	}
 	if m.Hanging >= stuckAfter {
 		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata in " + m.Dir,
-			Problem: "topics and configs cannot be changed: a write or an fdatasync in it hangs",
-			Works:   "records can be written and read",
+			Problem: unchanged + ": a write or an fdatasync in it hangs",
+			Works:   works,
 			Remedy: "run " + kernelLog + " to see what the kernel reports about the disk; the broker resumes when the disk responds, and " +
 				"if it never does, replace the disk and restart the broker (docs/operations.md, A damaged disk)"})
 	}
