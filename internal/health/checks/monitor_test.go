@@ -131,6 +131,22 @@ func TestReadinessFollowsTheFindings(t *testing.T) {
 	})
 }
 
+// A broker that waits for others continues when a cause is removed, not after some time.
+func TestTheRemedyOfAPhaseThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := Start(Options{Checks: Checks(), Log: zap.NewNop()})
+		for phase, want := range map[string]string{
+			"waiting for the registration of broker 3: refused": "remove the cause that it names", "recovering logs": "wait: ",
+		} {
+			m.Enter(phase)
+			if r := m.Own(); len(r.Findings) != 1 || !strings.HasPrefix(r.Findings[0].Remedy, want) {
+				t.Errorf("%s: %+v, want the remedy %q", phase, r.Findings, want)
+			}
+		}
+		m.Stop(context.Background())
+	})
+}
+
 // A source that hangs delays a report by at most a second, and the report has a finding about it.
 func TestAReportDoesNotWaitForALockThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
