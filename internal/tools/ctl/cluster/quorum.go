@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -143,6 +144,7 @@ func ofCluster(ctx context.Context, a *app.App, cl *kgo.Client, m kadm.Metadata)
 		}
 	}
 	q, err := askQuorum(ctx, cl)
+	noteOld(a, err)
 	withStates(all, known, q)
 	for _, id := range voters(ctx, cl) {
 		if i := slices.IndexFunc(all, func(b broker) bool { return b.ID == id }); i >= 0 {
@@ -150,6 +152,15 @@ func ofCluster(ctx context.Context, a *app.App, cl *kgo.Client, m kadm.Metadata)
 		}
 	}
 	return all, q, err
+}
+
+// noteOld notes that the states of brokers may be old if err, of askQuorum, is that of a broker that
+// knows no metadata leader. It is cut off, or the whole cluster has none.
+func noteOld(a *app.App, err error) {
+	if errors.Is(err, kerr.NotLeaderForPartition) {
+		a.Note("note: the broker that answers knows no metadata leader, so the states that it shows may be old; " +
+			"chronikctl cluster health shows the cause, and --brokers names another broker")
+	}
 }
 
 // voters returns the brokers that answer that they have no log directories.

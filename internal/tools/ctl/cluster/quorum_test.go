@@ -1,11 +1,15 @@
 package cluster
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -45,5 +49,16 @@ func TestBrokersShowTheirStates(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"active, lost voter", "draining", "starting", "fenced"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A broker that is cut off still lists all brokers, with their former states.
+func TestStatesOfABrokerThatIsCutOff(t *testing.T) {
+	for err, want := range map[error]bool{nil: false, kerr.UnsupportedVersion: false, kerr.NotLeaderForPartition: true} {
+		var errs bytes.Buffer
+		noteOld(app.New("v", app.Streams{Err: &errs}), err)
+		if got := strings.Contains(errs.String(), "may be old"); got != want {
+			t.Errorf("%v: %q", err, errs.String())
+		}
 	}
 }
