@@ -468,7 +468,7 @@ func checkMetadata(f *Facts, n *notes) {
 		unchanged = "this broker applies no changes of topics and configs"
 		works = "other brokers change them, and lead its partitions, if a majority of the voters is without this fault"
 	}
-	// Of three brokers, the finding about the quorum says the same as soon as the leader is unknown.
+	// Of three brokers, the finding about the quorum has the error when the leader is unknown.
 	if m.Failed != "" && (f.Cluster == nil || f.Cluster.Quorum.NoLeader < noLeaderAfter || !storeFailed(&f.Cluster.Quorum)) {
 		n.addFinding(
 			health.Finding{

@@ -154,8 +154,8 @@ func ofCluster(ctx context.Context, a *app.App, cl *kgo.Client, m kadm.Metadata)
 	return all, q, err
 }
 
-// noteOld notes that the states of brokers may be old if err, of askQuorum, is that of a broker that
-// knows no metadata leader. It is cut off, or the whole cluster has none.
+// noteOld notes that the states of brokers may be old if err, of askQuorum, is that of a broker
+// that knows no metadata leader. It is cut off, or the whole cluster has none.
 func noteOld(a *app.App, err error) {
 	if errors.Is(err, kerr.NotLeaderForPartition) {
 		a.Note("note: the broker that answers knows no metadata leader, so the states that it shows may be old; " +
