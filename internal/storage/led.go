@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/pause"
 )
 
-// led is the log's note of the highest leader epoch in which it led. Whoever compares logs without
+// led is the log's note of the highest leader epoch in which it led. Who compares logs without
 // metadata (chronikd recover) knows by it which of them led last, although no record of that epoch
 // may be there. It says that the log had everything that was committed until then.
 type led struct {
