@@ -89,7 +89,7 @@ func (c *clients) judgeRefunds() {
 	for _, broker := range all[refunds][0] {
 		var list []check.Record
 		why := ""
-		if until(patience, func() bool { list, why = c.committedLog(broker, p); return why == "" }) != nil {
+		if until(patience, func() bool { list, _, why = c.committedLog(broker, p); return why == "" }) != nil {
 			c.w.problem("%v at broker %d: %s", p, broker, why)
 		}
 		for _, r := range list {

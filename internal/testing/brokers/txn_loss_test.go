@@ -112,7 +112,7 @@ func (l *lossy) end(t *testing.T) {
 	}
 	list := []check.Record{}
 	why := ""
-	if until(patience, func() bool { list, why = l.committedLog(l.leader(), l.p); return why == "" }) != nil || len(list) > 0 {
+	if until(patience, func() bool { list, _, why = l.committedLog(l.leader(), l.p); return why == "" }) != nil || len(list) > 0 {
 		t.Errorf("%d records are committed; %s", len(list), why)
 	}
 }

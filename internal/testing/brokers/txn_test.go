@@ -344,15 +344,14 @@ func (c *clients) judgePayments() {
 	final := map[string][]check.Record{}
 	why := ""
 	for _, p := range c.paid {
-		all, _ := c.state(1)
-		for _, broker := range all[payments][p.index] {
-			var list []check.Record
-			if until(patience, func() bool { list, why = c.committedLog(broker, p); return why == "" }) != nil {
-				if !unpaid[p.String()] { // otherwise a lost marker may be missing for good
-					c.w.problem("%v at broker %d: %s", p, broker, why)
-				}
-				return
+		var lists [][]check.Record
+		if until(patience, func() bool { lists, why = c.committedLogs(p); return why == "" }) != nil {
+			if !unpaid[p.String()] { // otherwise a lost marker may be missing for good
+				c.w.problem("%v: %s", p, why)
 			}
+			return
+		}
+		for _, list := range lists {
 			if before, ok := final[p.String()]; ok {
 				for _, problem := range check.Replicas(before, list) {
 					c.w.problem("%v, read_committed: %s", p, problem)
@@ -374,22 +373,44 @@ func (c *clients) judgePayments() {
 	}
 }
 
-// committedLog reads all committed records of a broker's replica. why is not empty while a
-// transaction is open.
-func (c *clients) committedLog(broker int32, p *partition) (all []check.Record, why string) {
-	for at := int64(0); ; {
-		list, next, ends, err := c.fetchCommitted(context.Background(), c.admin, broker, p, at)
+// committedLogs reads all committed records of each replica. why is not empty while a transaction
+// is open, or replicas end at different offsets: one of which the judge has found damaged bytes is
+// copied again.
+func (c *clients) committedLogs(p *partition) (lists [][]check.Record, why string) {
+	all, _ := c.state(1)
+	end := int64(-1)
+	for _, broker := range all[payments][p.index] {
+		list, at, why := c.committedLog(broker, p)
+		if why != "" {
+			return nil, fmt.Sprintf("at broker %d: %s", broker, why)
+		}
+		if end >= 0 && at != end {
+			return nil, fmt.Sprintf("broker %d ends at %d, another one at %d", broker, at, end)
+		}
+		end, lists = at, append(lists, list)
+	}
+	if lists == nil {
+		why = "its replicas are not known"
+	}
+	return lists, why
+}
+
+// committedLog reads all committed records of a broker's replica, and returns its end. why is not
+// empty while a transaction is open.
+func (c *clients) committedLog(broker int32, p *partition) (all []check.Record, end int64, why string) {
+	for {
+		list, next, ends, err := c.fetchCommitted(context.Background(), c.admin, broker, p, end)
 		if err != nil {
-			return nil, err.Error()
+			return nil, end, err.Error()
 		}
 		all = append(all, list...)
-		if next == at {
-			if ends.stable != ends.high || at < ends.high {
-				return nil, fmt.Sprintf("read up to %d, last stable offset %d, high watermark %d", at, ends.stable, ends.high)
+		if next == end {
+			if ends.stable != ends.high || end < ends.high {
+				return nil, end, fmt.Sprintf("read up to %d, last stable offset %d, high watermark %d", end, ends.stable, ends.high)
 			}
-			return all, ""
+			return all, end, ""
 		}
-		at = next
+		end = next
 	}
 }
 
