@@ -217,7 +217,7 @@ func (c *clients) lose(topic string, index, epoch int32, since time.Time) {
 			p.group.Lose()
 		}
 	}
-	c.shares.lose(topic, index)
+	c.shares.lose(topic, index, epoch)
 	for _, p := range c.parts {
 		if p.topic == topic && p.index == index {
 			p.history.Unclean(epoch, since)

@@ -72,7 +72,7 @@ func (s *shares) start() {
 }
 
 // lose notes that a partition may have lost records.
-func (s *shares) lose(topic string, index int32) {
+func (s *shares) lose(topic string, index, epoch int32) {
 	for _, g := range s.groups {
 		for p, judge := range g.Judges {
 			switch {
@@ -81,7 +81,7 @@ func (s *shares) lose(topic string, index int32) {
 			case topic == g.Letters:
 				judge.LoseCopies()
 			case p.Topic == topic && p.Index == index:
-				judge.LoseRecords()
+				judge.LoseRecords(epoch)
 			}
 		}
 	}

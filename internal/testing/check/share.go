@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,8 +29,8 @@ type Share struct {
 	below      int64
 	passed     time.Time // when it was known that the records below are finished
 	start      int64     // the largest one that was seen
-	lost       bool      // records may be
-	lostState  bool      // answered acknowledgements may be
+	unclean    []int32   // leader epochs that began without records of earlier ones
+	lostState  bool      // answered acknowledgements may be lost
 	lostCopies bool
 	delivered  int
 	answered   int
@@ -124,11 +125,11 @@ func (s *Share) Took(d Delivery) {
 	s.delivered++
 	r := s.record(d.Record, true)
 	r.happened("%s got it, count %d, leader epoch %d", d.Session, d.Count, d.Leader)
-	if m := r.finished; m != nil && d.Asked.After(m.at) && present(d, m) {
+	if m := r.finished; m != nil && d.Asked.After(m.at) && s.present(d, m) {
 		s.report("again: offset %d, %q, was delivered to %s with count %d in leader epoch %d, and %s had finished it in epoch %d",
 			d.Offset, d.Value, d.Session, d.Count, d.Leader, m.by, m.leader)
 	}
-	if m := r.released; m != nil && d.Asked.After(m.at) && d.Count <= m.count && present(d, m) {
+	if m := r.released; m != nil && d.Asked.After(m.at) && d.Count <= m.count && s.present(d, m) {
 		s.report("count: offset %d, %q, was delivered to %s with count %d in leader epoch %d, "+
 			"and %s had released it with count %d in epoch %d", d.Offset, d.Value, d.Session, d.Count, d.Leader, m.by, m.count, m.leader)
 	}
@@ -167,8 +168,21 @@ func (s *Share) compare(was, is *hold, now time.Time) {
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
-// present reports whether a delivery was not that of a former leader, which does not know the mark.
-func present(d Delivery, m *mark) bool { return d.Leader >= 0 && m.leader >= 0 && d.Leader >= m.leader }
+// present reports whether the leader of a delivery must know a mark. A former one does not, nor one
+// of which the log has got back a record that another leader had lost meanwhile: that takes two
+// unclean elections, and the group forgot the record after the first.
+func (s *Share) present(d Delivery, m *mark) bool {
+	if d.Leader < 0 || m.leader < 0 || d.Leader < m.leader {
+		return false
+	}
+	elections := 0
+	for _, epoch := range s.unclean {
+		if epoch > m.leader && epoch <= d.Leader {
+			elections++
+		}
+	}
+	return elections < 2
+}
 
 // record returns what is known of a record. Those of epoch -1 may have any. Caller holds mu.
 func (s *Share) record(of Record, keep bool) *sharedRecord {
@@ -279,7 +293,7 @@ func (s *Share) Copied(of Record) {
 		return
 	}
 	r := s.record(of, true)
-	if r.copies++; r.copies == 2 && !s.lost {
+	if r.copies++; r.copies == 2 && s.unclean == nil {
 		s.report("copies: offset %d, %q, has two", of.Offset, of.Value)
 	}
 }
@@ -289,7 +303,7 @@ func (s *Share) Copied(of Record) {
 func (s *Share) Started(start int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if start < s.start && !s.lost && !s.lostState {
+	if start < s.start && s.unclean == nil && !s.lostState {
 		s.report("start: it fell from %d to %d", s.start, start)
 	}
 	s.start = max(s.start, start)
@@ -314,11 +328,14 @@ func (s *Share) Forget(below int64, log []Record) {
 	s.confirm()
 }
 
-// LoseRecords notes that records may be lost, and with them what was acknowledged of them.
-func (s *Share) LoseRecords() {
+// LoseRecords notes that records may be lost, and with them what was acknowledged of them, since a
+// leader epoch began without them.
+func (s *Share) LoseRecords(epoch int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lost = true
+	if !slices.Contains(s.unclean, epoch) {
+		s.unclean = append(s.unclean, epoch)
+	}
 }
 
 // LoseState notes that the coordinator may have lost acknowledgements that were answered until now.

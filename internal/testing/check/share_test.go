@@ -42,10 +42,17 @@ var shareCases = map[string]struct {
 	start int64
 	want  string
 }{
-	"sound":                 {func(*Share) {}, 3, ""},
-	"a record is left":      {func(*Share) {}, 2, `left: offset 2, "c"`},
-	"again":                 {func(s *Share) { takes(s, "x", shareLog[0], 1, 2) }, 3, `again: offset 0, "a", was delivered to x`},
-	"in a later epoch":      {func(s *Share) { takes(s, "x", shareLog[0], 2, 2) }, 3, `again: offset 0`},
+	"sound":               {func(*Share) {}, 3, ""},
+	"a record is left":    {func(*Share) {}, 2, `left: offset 2, "c"`},
+	"again":               {func(s *Share) { takes(s, "x", shareLog[0], 1, 2) }, 3, `again: offset 0, "a", was delivered to x`},
+	"in a later epoch":    {func(s *Share) { takes(s, "x", shareLog[0], 2, 2) }, 3, `again: offset 0`},
+	"an unclean election": {func(s *Share) { s.LoseRecords(2); takes(s, "x", shareLog[0], 2, 1) }, 3, `again: offset 0`},
+	"a record that returns": {func(s *Share) {
+		s.LoseRecords(2)
+		s.LoseRecords(3)
+		s.LoseRecords(3)
+		takes(s, "x", shareLog[0], 3, 1)
+	}, 3, ""},
 	"by a former leader":    {func(s *Share) { takes(s, "x", shareLog[0], 0, 2) }, 3, ""},
 	"by an unknown leader":  {func(s *Share) { takes(s, "x", shareLog[0], -1, 2) }, 3, ""},
 	"the next one there":    {func(s *Share) { takes(s, "x", Record{0, 2, "e"}, 2, 1) }, 3, ""},
@@ -101,7 +108,7 @@ var shareCases = map[string]struct {
 		alive(s, "a")
 	}, 3, "count: "},
 	"the start falls":      {func(s *Share) { s.Started(3); s.Started(2) }, 3, "start: "},
-	"it may fall":          {func(s *Share) { s.Started(3); s.LoseRecords(); s.Started(2) }, 3, ""},
+	"it may fall":          {func(s *Share) { s.Started(3); s.LoseRecords(2); s.Started(2) }, 3, ""},
 	"skipped":              {func(s *Share) { s.record(shareLog[1], true).accept = false }, 3, `skipped: offset 1, "b"`},
 	"seen by no member":    {func(s *Share) { delete(s.records, 1) }, 3, "skipped: offset 1"},
 	"too few lost answers": {func(s *Share) { delete(s.records, 1); s.Unanswered() }, 3, "skipped: offset 1"},
