@@ -104,23 +104,32 @@ func readAll(t *testing.T, addr string, topics []string) []*kgo.Record {
 	return all
 }
 
-// endOffsets returns the end of every partition. It retries, because a newly created topic has no
-// leader until its log exists.
+// endOffsets returns the end of every partition.
 func endOffsets(t *testing.T, cl *kgo.Client, names []string) kadm.ListedOffsets {
+	t.Helper()
+	return listed(t, func(ctx context.Context) (kadm.ListedOffsets, error) {
+		cl.ForceMetadataRefresh()
+		return kadm.NewClient(cl).ListEndOffsets(ctx, names...)
+	})
+}
+
+// listed asks for offsets until every partition has an answer: a topic that was just created has no
+// leader until its log exists, and a new leader does not know the high watermark until its log has
+// noted its epoch.
+func listed(t *testing.T, list func(context.Context) (kadm.ListedOffsets, error)) kadm.ListedOffsets {
 	t.Helper()
 	deadline := time.Now().Add(startTime)
 	for {
-		ends, err := kadm.NewClient(cl).ListEndOffsets(t.Context(), names...)
+		all, err := list(t.Context())
 		if err == nil {
-			err = ends.Error()
+			err = all.Error()
 		}
 		if err == nil {
-			return ends
+			return all
 		}
 		if !kerr.IsRetriable(err) || time.Now().After(deadline) {
-			t.Fatalf("end offsets: %v", err)
+			t.Fatalf("offsets: %v", err)
 		}
 		pause(t.Context(), 10*time.Millisecond)
-		cl.ForceMetadataRefresh()
 	}
 }

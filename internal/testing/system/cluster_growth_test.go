@@ -94,10 +94,7 @@ func (c *nodes) content(ctx context.Context, i int) (*content, error) {
 		return nil, err
 	}
 	offsets.Each(func(o kadm.OffsetResponse) { x.committed[o.Partition] = o.At })
-	ends, err := admin.ListEndOffsets(ctx, "t")
-	if err != nil {
-		return nil, err
-	}
+	ends := listed(c.t, func(ctx context.Context) (kadm.ListedOffsets, error) { return admin.ListEndOffsets(ctx, "t") })
 	want := int64(0)
 	ends.Each(func(o kadm.ListedOffset) { want += o.Offset })
 	for int64(len(x.records)) < want {

@@ -117,10 +117,7 @@ func TestOneToolDoesTheJobsOfACluster(t *testing.T) {
 	c.refusesTo("broker unregister 3", "broker drain 3 moves them")
 	c.write("t", 4)
 	acknowledged := written()
-	ends, err := c.admin(0).ListEndOffsets(t.Context(), "t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ends := listed(t, func(ctx context.Context) (kadm.ListedOffsets, error) { return c.admin(0).ListEndOffsets(ctx, "t") })
 	var found int64
 	ends.Each(func(o kadm.ListedOffset) { found += o.Offset })
 	if found != acknowledged+8 { // two calls of write, too

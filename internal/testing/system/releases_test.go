@@ -326,8 +326,7 @@ func (c *nodes) facts() string {
 		kmsg.ConfigResourceTypeClientMetrics: "kept"} {
 		lines = append(lines, c.configs(ctx, kind, name)...)
 	}
-	starts, err := adm.ListStartOffsets(ctx, names...)
-	must.OK(t, err)
+	starts := listed(t, func(ctx context.Context) (kadm.ListedOffsets, error) { return adm.ListStartOffsets(ctx, names...) })
 	starts.Each(func(o kadm.ListedOffset) { say("start of %s-%d: %d", o.Topic, o.Partition, o.Offset) })
 	for _, topic := range names {
 		lines = append(lines, c.recordsOf(ctx, topic)...)
@@ -372,10 +371,8 @@ func (c *nodes) recordsOf(ctx context.Context, topic string) (lines []string) {
 	must.OK(t, err)
 	defer cl.Close()
 	adm := kadm.NewClient(cl)
-	ends, err := adm.ListCommittedOffsets(ctx, topic)
-	must.OK(t, err)
-	starts, err := adm.ListStartOffsets(ctx, topic)
-	must.OK(t, err)
+	ends := listed(t, func(ctx context.Context) (kadm.ListedOffsets, error) { return adm.ListCommittedOffsets(ctx, topic) })
+	starts := listed(t, func(ctx context.Context) (kadm.ListedOffsets, error) { return adm.ListStartOffsets(ctx, topic) })
 	left := map[int32]int64{} // the last stable offsets that were not reached
 	ends.Each(func(o kadm.ListedOffset) {
 		if s, _ := starts.Lookup(topic, o.Partition); s.Offset < o.Offset {

@@ -51,10 +51,19 @@ func TestAnOperatorElectsALeaderThatLacksRecords(t *testing.T) {
 			return ""
 		})
 	}
-	ends, err := c.admin(1).ListEndOffsets(t.Context(), "t")
-	if end := ends["t"][0]; err != nil || end.Err != nil || end.Offset != 1 {
-		t.Errorf("%+v, %v", end, err)
-	}
+	c.eventually("the end offset of the new leader", func(ctx context.Context) string { // when its log notes its epoch
+		ends, err := c.admin(1).ListEndOffsets(ctx, "t")
+		end := ends["t"][0]
+		switch {
+		case err != nil:
+			return err.Error()
+		case end.Err != nil:
+			return end.Err.Error()
+		case end.Offset != 1:
+			t.Errorf("%+v", end)
+		}
+		return ""
+	})
 	c.launch(0) // its log has a record more, which it gives up
 	c.await(0)
 	c.shows(0, "t", "leader 2 isr [1 2]")
