@@ -386,12 +386,13 @@ func TestSnapshotsAreShown(t *testing.T) {
 		list *view.SnapshotList
 		want []string // nil: the page has no row
 	}{
-		"no store":   {nil, nil},
-		"running":    {all, []string{"5 min ago", "2 snapshots in all", "one is being taken since", "3.00 MiB of about 12.0 MiB"}},
-		"no leader":  {&view.SnapshotList{Snapshots: all.Snapshots, Error: "no broker leads"}, []string{"5 min ago", "no broker leads"}},
-		"not set":    {&view.SnapshotList{Service: &view.Snapshots{}}, []string{"none", "archive.url is not set"}},
-		"by hand":    {&view.SnapshotList{Service: &view.Snapshots{URL: "file:///x"}}, []string{"none", "there is no schedule"}},
-		"fails":      {snapshotsUntil(view.Snapshots{URL: "file:///x", Failures: 1, LastError: "it is full"}), []string{"the last attempt failed", "it is full"}},
+		"no store":  {nil, nil},
+		"running":   {all, []string{"5 min ago", "2 snapshots in all", "one is being taken since", "3.00 MiB of about 12.0 MiB"}},
+		"no leader": {&view.SnapshotList{Snapshots: all.Snapshots, Error: "no broker leads"}, []string{"5 min ago", "no broker leads"}},
+		"not set":   {&view.SnapshotList{Service: &view.Snapshots{}}, []string{"none", "archive.url is not set"}},
+		"by hand":   {&view.SnapshotList{Service: &view.Snapshots{URL: "file:///x"}}, []string{"none", "there is no schedule"}},
+		"fails": {snapshotsUntil(view.Snapshots{URL: "file:///x", Failures: 1, LastError: "it is full"}),
+			[]string{"the last attempt failed", "it is full"}},
 		"is damaged": {&damaged, []string{"none", "number 4650: cut short"}},
 	} {
 		src.overview.Snapshots = c.list

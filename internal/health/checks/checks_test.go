@@ -515,7 +515,9 @@ func TestMetadataAndItsCopy(t *testing.T) {
 		{"hanging", Facts{Metadata: hanging}, []string{"warn metadata in /d/metadata: topics and configs cannot be changed: a write or an fdatasync in it hangs"}},
 		{"its vote is elsewhere", Facts{Metadata: lost}, []string{"warn metadata in /d/metadata: this broker does not vote yet"}},
 		{"failed", Facts{Metadata: failed}, []string{"warn metadata in /d/metadata: topics and configs cannot be changed: no space left"}},
-		{"failed, of three brokers", three(0), []string{"warn metadata in /d/metadata: this broker applies no changes of topics and configs: no space left"}},
+		{"failed, of three brokers", three(0), []string{
+			"warn metadata in /d/metadata: this broker applies no changes of topics and configs: no space left",
+		}},
 		{"failed, and the quorum's finding has it", three(noLeaderAfter), nil},
 		{
 			"behind",

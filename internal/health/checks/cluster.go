@@ -251,8 +251,9 @@ func checkBrokers(f *Facts, n *notes) {
 			x.Remedy = fmt.Sprintf("start it, read its own findings, or check the network between it and %s, in both directions; if it will not return, "+
 				"start another broker if its replicas need one, run `chronikctl broker drain %[2]d` and then `chronikctl broker unregister %[2]d` (%[3]s)", leaderText(c), b.ID, clusterPage)
 			if o := f.other(b.ID); o != nil && o.Fresh(f.Now) {
-				x.Remedy = fmt.Sprintf("its own report is %s old: follow the findings of broker %d; if it has none, check the network between it and %s, "+
-					"in both directions; if it has ended meanwhile, start it (%s)", age(f.Now.Sub(o.At)), b.ID, leaderText(c), clusterPage)
+				x.Remedy = fmt.Sprintf("its own report is %s old: follow the findings of broker %d; "+
+					"if it has none, check the network between it and %s, in both directions; "+
+					"if it has ended meanwhile, start it (%s)", age(f.Now.Sub(o.At)), b.ID, leaderText(c), clusterPage)
 			}
 		case "starting":
 			x.Severity, x.Problem = health.Note, "it is starting"

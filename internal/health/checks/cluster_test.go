@@ -101,7 +101,8 @@ func TestMetadataQuorum(t *testing.T) {
 			"metadata cannot be written: write log: no space left on device"}},
 		{"the disk of one of three voters is full", quorum(func(q *view.Quorum) {
 			q.NoLeader, q.Failed = time.Minute, "write log: no space left on device"
-		}), []string{"bad metadata quorum: this broker follows no metadata leader and has no vote, because its metadata cannot be written: write"}},
+		}), []string{"bad metadata quorum: this broker follows no metadata leader and has no vote, " +
+			"because its metadata cannot be written: write"}},
 		{"disk", quorum(func(q *view.Quorum) { q.Hanging = time.Minute }),
 			[]string{"bad metadata of this broker: its metadata store does not respond"}},
 		{"a vote moves", quorum(func(q *view.Quorum) { q.Orphans, q.Orphaned = 1, time.Second }), nil},

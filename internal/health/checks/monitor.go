@@ -305,10 +305,11 @@ func (m *Monitor) Own() *health.Report {
 		x := health.Finding{Check: health.CheckServing, Severity: health.Bad, Subject: health.ThisBroker, NotReady: true,
 			Since:   m.since.UTC(),
 			Problem: "clients are not served: " + m.phase,
-			Remedy:  "wait: /readyz and systemctl status show the progress; a recovery takes as long as the disk needs to read the journal, a stop at most a minute"}
+			Remedy: "wait: /readyz and systemctl status show the progress; " +
+				"a recovery takes as long as the disk needs to read the journal, a stop at most a minute"}
 		if strings.HasPrefix(m.phase, waiting) {
-			x.Remedy = "remove the cause that it names, or that other findings of this broker name, and start the other brokers of cluster.seeds; " +
-				"it continues automatically (" + clusterPage + ")"
+			x.Remedy = "remove the cause that it names, or that other findings of this broker name, " +
+				"and start the other brokers of cluster.seeds; it continues automatically (" + clusterPage + ")"
 		}
 		r.Findings = append(r.Findings, x)
 	}
