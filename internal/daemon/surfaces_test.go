@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -50,7 +51,37 @@ type sick struct {
 	disk *filling
 	errs *errfs.FS
 	logs *logged.ObservedLogs
+	// prepared are the journal files that are full of zeros or entries on the disk.
+	prepared *preparedFiles
 }
+
+// preparedFiles observes the files of journals.
+type preparedFiles struct {
+	sync.Mutex
+	whole, synced map[string]bool // by path
+}
+
+// see notes a call that is about to be made.
+func (p *preparedFiles) see(c errfs.Call) bool {
+	p.Lock()
+	defer p.Unlock()
+	if c.Op == errfs.Datasync {
+		p.synced[c.Path] = p.whole[c.Path]
+	} else if c.Off+c.Len >= journalFile {
+		p.whole[c.Path] = true
+	}
+	return false
+}
+
+// has reports whether the last datasync of a file's preparation has begun.
+func (p *preparedFiles) has(name string) bool {
+	p.Lock()
+	defer p.Unlock()
+	return p.synced[name]
+}
+
+// journalFile is the size of a journal file of these tests, in bytes.
+const journalFile = 1 << 20
 
 // Every fault causes one finding with the same words everywhere: /readyz, /v1/health, metrics, the
 // log, chronikctl cluster health, and the page for a browser. testdata/surfaces shows
@@ -93,9 +124,10 @@ func TestEverySurfaceShowsTheSameFindings(t *testing.T) {
 // start starts a broker whose disk can fill and fail.
 func start(t *testing.T, mem vfs.FS, set []string) *sick {
 	t.Helper()
-	s := &sick{disk: &filling{FS: mem}}
+	s := &sick{disk: &filling{FS: mem}, prepared: &preparedFiles{whole: map[string]bool{}, synced: map[string]bool{}}}
 	s.disk.free.Store(1 << 39)
 	s.errs = errfs.New(s.disk)
+	s.errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "*.journal", When: s.prepared.see})
 	cfg, err := resolve.Load(
 		config.Input{
 			Set:   set,
@@ -106,7 +138,7 @@ func start(t *testing.T, mem vfs.FS, set []string) *sick {
 	core, logs := logged.New(zap.InfoLevel)
 	s.logs = logs
 	s.Broker, err = Start(t.Context(), Options{Config: cfg, FS: s.errs, Log: zap.New(core), Level: zap.NewAtomicLevel(), Version: "test",
-		JournalFileSize: 1 << 20, JournalBytes: 16 << 20, slowChecks: 50 * time.Millisecond})
+		JournalFileSize: journalFile, JournalBytes: 16 << 20, slowChecks: 50 * time.Millisecond})
 	must.OK(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
@@ -361,18 +393,25 @@ func diskFaults() []fault {
 		c := client(t, s.Broker)
 		c.Produce(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("v")}, func(*kgo.Record, error) {})
 	}
-	fail := func(t *testing.T, s *sick) {
-		s.errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create | errfs.Allocate, Path: "/one/journal/*", Err: syscall.EIO})
-		c := client(t, s.Broker)
-		for p := range int32(2) { // one of them is in /one
-			c.Produce(t.Context(), &kgo.Record{Topic: "orders", Partition: p, Value: []byte("v")}, func(*kgo.Record, error) {})
+	fail := func(spare string, partitions int32) func(t *testing.T, s *sick) {
+		return func(t *testing.T, s *sick) {
+			// Otherwise the first write that fails may be one of the zeros that prepare this file.
+			eventually(t, "the journal's next file is prepared", func() bool { return s.prepared.has(spare) })
+			s.errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create | errfs.Allocate, Path: "/one/journal/*",
+				Err: syscall.EIO})
+			c := client(t, s.Broker)
+			for p := range partitions {
+				c.Produce(t.Context(), &kgo.Record{Topic: "orders", Partition: p, Value: []byte("v")}, func(*kgo.Record, error) {})
+			}
 		}
 	}
 	return []fault{
 		{name: "space-low", checks: []string{"space"}, plant: func(t *testing.T, s *sick) { s.disk.leave(t, s.Broker, 80<<20) }},
 		{name: "space-nearly-low", checks: []string{"space"}, plant: func(t *testing.T, s *sick) { s.disk.leave(t, s.Broker, 9<<30) }},
-		{name: "dir-failed", set: []string{"log.dirs=/one"}, checks: []string{"log_dir"}, plant: fail},
-		{name: "one-dir-of-two-failed", set: []string{"log.dirs=/one,/two"}, checks: []string{"log_dir"}, plant: fail},
+		{name: "dir-failed", set: []string{"log.dirs=/one"}, checks: []string{"log_dir"},
+			plant: fail("/one/journal/00000000000000000005.journal", 1)}, // one entry in one write
+		{name: "one-dir-of-two-failed", set: []string{"log.dirs=/one,/two"}, checks: []string{"log_dir"},
+			plant: fail("/one/journal/00000000000000000003.journal", 2)}, // one of them is in /one
 		{
 			name:   "dir-not-opened",
 			set:    []string{"log.dirs=/one,/two"},

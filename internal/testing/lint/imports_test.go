@@ -223,6 +223,8 @@ func testRules() map[string]importRule {
 		"internal/testing/must": {never: noProtocol, because: leafReason},
 		"internal/testing/ports": {never: []string{osPkg, cobraPkg, unixPkg, yamlPkg, kmsgPkg},
 			because: "a leaf: it knows ports of this machine"},
+		"internal/testing/names": {never: []string{osPkg, cobraPkg, unixPkg, yamlPkg, kmsgPkg},
+			because: "a leaf: it knows how names are looked up"},
 		"internal/testing/golden": {never: []string{cobraPkg, unixPkg, yamlPkg, kmsgPkg, netPkg},
 			because: "a leaf: it compares the output of tests with files"},
 		"internal/testing/hostile": {may: []string{"internal/record"}, never: []string{unixPkg, cobraPkg, yamlPkg},
