@@ -50,6 +50,7 @@ func (c *commandLine) restoreCommand() *cobra.Command {
 	f.Int64Var(&r.choice.Number, "snapshot", 0, "the number of the snapshot")
 	f.StringVar(&r.at, "at", "", "restore the newest snapshot of this time or earlier, for example 2026-01-31T12:00:00Z")
 	f.StringVar(&r.choice.Cluster, "cluster", "", "the id of the cluster, if the store has snapshots of several")
+	f.StringSliceVar(&r.choice.Topics, "topic", nil, "restore only this topic, next to the internal ones; may be repeated")
 	f.BoolVar(&r.dry, "dry-run", false, "verify all of the snapshot and write nothing")
 	return cmd
 }
@@ -90,6 +91,9 @@ func (c *commandLine) restore(ctx context.Context, at string, r restoring) error
 	}
 	fmt.Fprintf(c.Out, "snapshot %d of the cluster %s, of %s: %s, %d bytes\n", s.At.Number, s.Cluster,
 		s.Time().Format(time.RFC3339), text.Count(s.Partitions, "partition"), s.Bytes)
+	if s.LeftOut > 0 {
+		fmt.Fprintf(c.Out, "without %s that --topic does not name\n", text.Count(s.LeftOut, "topic"))
+	}
 	var done restore.Progress
 	end := showProgress(c.Out, &done, s)
 	if r.dry {

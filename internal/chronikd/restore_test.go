@@ -121,6 +121,22 @@ func producerID(t *testing.T, cl *kgo.Client) int64 {
 	return r.ProducerID
 }
 
+// coordinated repeats a request until its group has a coordinator that has loaded it.
+func coordinated(t *testing.T, request func() error) {
+	t.Helper()
+	for {
+		err := request()
+		if err == nil {
+			return
+		}
+		if t.Context().Err() != nil || !errors.Is(err, kerr.CoordinatorNotAvailable) && !errors.Is(err, kerr.CoordinatorLoadInProgress) &&
+			!errors.Is(err, kerr.NotCoordinator) {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // A broker is restored from a snapshot while the original runs on: it has the records, the offsets
 // of groups without their members, and ends the transaction that was open. What clients may have
 // seen of the original is not used again.
@@ -177,8 +193,8 @@ func TestARestoredBrokerIsAClusterOfItsOwn(t *testing.T) {
 	if next := producerID(t, cl); next < seen+1<<40 {
 		t.Errorf("producer id %d after %d", next, seen)
 	}
-	offsets, err := admin.FetchOffsets(t.Context(), "g")
-	must.OK(t, err)
+	var offsets kadm.OffsetResponses
+	coordinated(t, func() (err error) { offsets, err = admin.FetchOffsets(t.Context(), "g"); return err })
 	groups, err := admin.DescribeGroups(t.Context(), "g")
 	must.OK(t, err)
 	if o, ok := offsets.Lookup("t", 0); !ok || o.At != 1 || groups["g"].State != "Empty" {
@@ -235,6 +251,56 @@ func checkTransaction(t *testing.T, b *daemon.Broker) {
 	}
 	if !slices.Equal(values, []string{"v", "v", "next"}) {
 		t.Errorf("a reader of committed records gets %q", values)
+	}
+}
+
+// One topic of a cluster is restored: the broker has no other one, and what groups and transactions
+// had of others is as if these had been deleted.
+func TestOneTopicIsRestored(t *testing.T) {
+	mem := vfs.Memory()
+	b := start(t, mem, few...)
+	cl := clientOf(t, b)
+	admin := kadm.NewClient(cl)
+	made, err := admin.CreateTopics(t.Context(), 1, 1, nil, "t", "u.x")
+	must.OK(t, errors.Join(err, made.Error()))
+	must.OK(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("v")}, &kgo.Record{Topic: "t", Value: []byte("v")},
+		&kgo.Record{Topic: "u.x", Value: []byte("v")}).FirstErr())
+	var at kadm.Offsets
+	at.AddOffset("t", 0, 1, -1)
+	at.AddOffset("u.x", 0, 1, -1)
+	coordinated(t, func() error {
+		committed, err := admin.CommitOffsets(t.Context(), "g", at)
+		return errors.Join(err, committed.Error())
+	})
+	sender := patient(t, b, kgo.TransactionalID("tx"))
+	must.OK(t, sender.BeginTransaction())
+	must.OK(t, sender.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("open")},
+		&kgo.Record{Topic: "u.x", Value: []byte("open")}).FirstErr())
+	must.OK(t, b.Close())
+	archive(t, mem)
+
+	code, out := restoreTo(t, mem, "/twin", "--topic", "t")
+	if code != 0 || !strings.Contains(out, "without 1 topic that") {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	flags := here()
+	flags[config.KeyDataDir] = "/twin"
+	twin, err := tryStart(t, mem, few, flags)
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, twin.Close()) })
+	checkTransaction(t, twin)
+	admin = kadm.NewClient(clientOf(t, twin))
+	topics, err := admin.ListTopics(t.Context())
+	must.OK(t, err)
+	if names := topics.Names(); !slices.Equal(names, []string{"t"}) {
+		t.Errorf("topics %v", names)
+	}
+	made, err = admin.CreateTopics(t.Context(), 1, 1, nil, "u.x") // the name is free
+	must.OK(t, errors.Join(err, made.Error()))
+	var offsets kadm.OffsetResponses
+	coordinated(t, func() (err error) { offsets, err = admin.FetchOffsets(t.Context(), "g"); return err })
+	if o, ok := offsets.Lookup("t", 0); !ok || o.At != 1 || len(offsets) != 1 {
+		t.Errorf("the offsets of the group: %+v", offsets)
 	}
 }
 

@@ -7,11 +7,14 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/statefile"
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -36,6 +39,8 @@ type Unfinished struct {
 	Node       int32  `json:"node"`
 	// Dirs are the log directories, each with its journal.
 	Dirs []string `json:"dirs"`
+	// Topics are the names of those that are restored, sorted; none: all.
+	Topics []string `json:"topics,omitempty"`
 }
 
 // of returns which snapshot is restored, for errors.
@@ -112,12 +117,23 @@ func (d *Dirs) beginRestore(u Unfinished) (Unfinished, error) {
 		return u, exit.With(exit.Data, fmt.Errorf("directory %s: the restore of %s has not ended, and this is %s; "+
 			"repeat that one (--snapshot %d), "+
 			"or empty the data directory and the log directories", d.data, before.of(), u.of(), before.Number))
+	case !slices.Equal(before.Topics, u.Topics):
+		return u, exit.With(exit.Data, fmt.Errorf("directory %s: the restore that has not ended is of %s, and this is of %s; "+
+			"repeat that one, or empty the data directory and the log directories", d.data, chosen(before.Topics), chosen(u.Topics)))
 	case before.Node != u.Node || !equal(before.Dirs, u.Dirs):
 		return u, exit.With(exit.Data, fmt.Errorf("directory %s: the restore that has not ended is of node.id %d "+
 			"with the log and journal directories %v; "+
 			"repeat it with these, or empty all of them", d.data, before.Node, before.Dirs))
 	}
 	return *before, nil
+}
+
+// chosen says which topics are restored, and with which flags.
+func chosen(names []string) string {
+	if len(names) == 0 {
+		return "all topics (without --topic)"
+	}
+	return fmt.Sprintf("%s (--topic %s)", text.Count(len(names), "topic"), strings.Join(names, " --topic "))
 }
 
 func equal(a, b []string) bool {

@@ -29,6 +29,9 @@ type Choice struct {
 	Number int64
 	// At, if it is not zero and Number is 0, leaves out the snapshots after it.
 	At time.Time
+	// Topics, if any, are the names of those to restore, with the internal ones. Without Number, the
+	// newest snapshot that has all of them is chosen.
+	Topics []string
 }
 
 // Snapshot is a snapshot of which all objects are there.
@@ -36,12 +39,16 @@ type Snapshot struct {
 	Cluster string // id
 	At      format.Previous
 	Index   *format.Index
-	// Passed says why newer snapshots were not chosen: they are not whole. The newest is first.
+	// Passed says why newer snapshots were not chosen: they are not whole, or lack a chosen topic.
+	// The newest is first.
 	Passed []error
-	// Bytes are those of all batches, and Partitions the number of partitions.
+	// Bytes are those of all batches, and Partitions the number of partitions, without the topics
+	// that are not restored. LeftOut is the number of those.
 	Bytes      int64
 	Partitions int
+	LeftOut    int
 
+	topics []string // those that were chosen, sorted; none: all
 	store  objects.Store
 	prefix string // of the cluster's objects
 	// early has where the first part of a log begins, if that is below the log start.
@@ -62,7 +69,8 @@ func Find(ctx context.Context, store objects.Store, prefix string, c Choice) (*S
 	if err != nil {
 		return nil, err
 	}
-	s := &Snapshot{Cluster: metadata.FormatID(id), store: store, prefix: prefix + format.Prefix(id)}
+	s := &Snapshot{Cluster: metadata.FormatID(id), store: store, prefix: prefix + format.Prefix(id),
+		topics: slices.Compact(slices.Sorted(slices.Values(c.Topics)))}
 	candidates := list
 	switch {
 	case c.Number != 0:
@@ -76,15 +84,26 @@ func Find(ctx context.Context, store objects.Store, prefix string, c Choice) (*S
 			return nil, err
 		}
 	}
+	var lacking []*lacksError
 	for _, at := range candidates { // the newest first
 		err := s.open(ctx, id, at)
 		if err == nil {
+			if len(lacking) > 0 {
+				s.Passed = append(s.Passed, lack(lacking))
+			}
 			return s, nil
+		}
+		if lacks := (*lacksError)(nil); errors.As(err, &lacks) {
+			lacking = append(lacking, lacks)
+			continue
 		}
 		if !broken(err) {
 			return nil, fmt.Errorf("read snapshot %d: %w", at.Number, err)
 		}
 		s.Passed = append(s.Passed, fmt.Errorf("snapshot %d is not whole: %w", at.Number, err))
+	}
+	if len(lacking) > 0 {
+		return nil, exit.With(exit.Usage, fmt.Errorf("%w; %s", errors.Join(append(s.Passed, lack(lacking))...), instead(lacking)))
 	}
 	remedy := "check that the store is complete"
 	if c.Number != 0 {
@@ -197,11 +216,11 @@ func (s *Snapshot) open(ctx context.Context, id [16]byte, at format.Previous) er
 	if err != nil {
 		return err
 	}
-	img, err := s.image(x)
+	img, left, err := s.image(x)
 	if err != nil {
 		return err
 	}
-	s.At, s.Index, s.Bytes, s.Partitions, s.early = at, x, 0, 0, map[format.ID]int64{}
+	s.At, s.Index, s.Bytes, s.Partitions, s.LeftOut, s.early = at, x, 0, 0, left, map[format.ID]int64{}
 	needed := map[string]int64{}
 	err = each(img, x, func(_ *metadata.Topic, p *format.Partition) error {
 		s.Partitions++
@@ -220,29 +239,25 @@ func (s *Snapshot) open(ctx context.Context, id [16]byte, at format.Previous) er
 	return s.present(ctx, needed)
 }
 
-// image returns the metadata of a snapshot.
-func (*Snapshot) image(x *format.Index) (*metadata.Image, error) {
+// image returns the metadata of what is restored of a snapshot, and how many topics are left out.
+func (s *Snapshot) image(x *format.Index) (*metadata.Image, int, error) {
+	keys, left, err := s.chosen(x)
+	if err != nil {
+		return nil, 0, err
+	}
 	// Those of a successor are the part that counts. Which one it is does not matter.
-	keys, revision, err := controller.Restored(kvs(x), x.Number, controller.Successor{Cluster: metadata.FormatID(x.Cluster)})
+	keys, revision, err := controller.Restored(keys, x.Number, controller.Successor{Cluster: metadata.FormatID(x.Cluster)})
 	if err == nil {
 		var img *metadata.Image
 		if img, err = metadata.Load(keys, revision); err == nil {
-			return img, nil
+			return img, left, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %w", errMetadata, err)
+	return nil, 0, fmt.Errorf("%w: %w", errMetadata, err)
 }
 
-func kvs(x *format.Index) []metadata.KV {
-	list := make([]metadata.KV, len(x.Keys))
-	for i, k := range x.Keys {
-		list[i] = metadata.KV{Key: k.Key, Value: k.Value, ModRevision: k.Revision}
-	}
-	return list
-}
-
-// each calls do for the partitions of all topics. What a snapshot has of other topics, which were
-// being deleted, is left out. A partition that it lacks is a contradiction.
+// each calls do for the partitions of all topics of img. What a snapshot has of others, which were
+// being deleted or are not chosen, is left out. A partition that it lacks is a contradiction.
 func each(img *metadata.Image, x *format.Index, do func(*metadata.Topic, *format.Partition) error) error {
 	known := make(map[format.ID]*format.Partition, len(x.Partitions))
 	for i := range x.Partitions {

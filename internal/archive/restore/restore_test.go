@@ -672,3 +672,98 @@ func TestOtherDirectoriesAreRefused(t *testing.T) {
 	must.OK(t, err)
 	w.judge(fsys)
 }
+
+// Only the chosen topics are restored, with the internal ones. Nothing of the others needs to be
+// whole, and the newest snapshot that has the chosen ones is taken.
+func TestOnlyChosenTopicsAreRestored(t *testing.T) {
+	ctx := context.Background()
+	w := newWorld(t)
+	newer := *mustIndex(t, w)
+	other, alike := [16]byte{3}, [16]byte{4}
+	for name, id := range map[string][16]byte{"other": other, "t.2": alike} {
+		for key, value := range map[string][]byte{
+			metadata.NameKey(name):       metadata.Name{Topic: name, ID: id}.Encode(),
+			metadata.TopicKey(id):        metadata.TopicRecord{Name: name, Partitions: 1}.Encode(),
+			metadata.TopicConfigKey(id):  metadata.EncodeConfigs(map[string]string{"retention.ms": "1"}),
+			metadata.PartitionKey(id, 0): metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}}.Encode(),
+		} {
+			newer.Keys = append(newer.Keys, format.Key{Key: key, Value: value, Revision: 9})
+		}
+		gone := format.Whole(format.Run{Kind: objects.Log, Nonce: objects.NewNonce(), End: 5, Size: 500, Len: 100}, 0)
+		newer.Partitions = append(newer.Partitions, format.Partition{ID: format.ID{Topic: id}, State: format.Kept, End: 5,
+			Parts: []format.Part{gone}})
+	}
+	slices.SortFunc(newer.Keys, func(a, b format.Key) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortFunc(newer.Partitions, func(a, b format.Partition) int {
+		return bytes.Compare(append(a.ID.Topic[:], byte(a.ID.Partition)), append(b.ID.Topic[:], byte(b.ID.Partition)))
+	})
+	newer.Number, newer.Time = 70, newer.Time+60_000
+	w.put(&newer)
+
+	s, err := Find(ctx, w.store, prefix, Choice{})
+	if err != nil || s.At.Number != 60 || s.LeftOut != 0 || len(s.Passed) != 1 {
+		t.Fatalf("all topics: %+v, %v", s, err)
+	}
+	s, err = Find(ctx, w.store, prefix, Choice{Topics: []string{"t", "t"}})
+	if err != nil || s.At.Number != 70 || s.LeftOut != 2 || len(s.Passed) != 0 || s.Partitions != len(w.want) {
+		t.Fatalf("the topic t: %+v, %v", s, err)
+	}
+	fsys := vfs.Memory()
+	fault := w.store.Add(faultstore.Rule{Ops: faultstore.Get, From: 4, Err: faultstore.ErrInjected})
+	_, err = s.Write(ctx, options(fsys), new(Progress))
+	fault.Off()
+	if err == nil {
+		t.Fatal("a store that fails is no error")
+	}
+	all, err := Find(ctx, w.store, prefix, Choice{Number: 70, Topics: []string{"internal"}})
+	must.OK(t, err)
+	_, err = all.Write(ctx, options(fsys), new(Progress))
+	if exit.CodeOf(err) != exit.Data || !strings.Contains(err.Error(), "--topic t)") {
+		t.Errorf("other topics than those of an unfinished restore: %v", err)
+	}
+	r, err := s.Write(ctx, options(fsys), new(Progress))
+	must.OK(t, err)
+	img := w.judge(fsys)
+	if r.Topics != 1 || img.Topic("other") != nil || img.Topic("t.2") != nil || img.Topic("t") == nil {
+		t.Errorf("%+v", r)
+	}
+	if _, err := s.Verify(ctx, new(Progress)); err != nil {
+		t.Errorf("verify: %v", err)
+	}
+
+	for _, c := range []struct {
+		choice Choice
+		want   []string
+	}{
+		{Choice{Topics: []string{"othr"}}, []string{"3 snapshots from 50 to 70 have no topic othr", "did you mean other?"}},
+		{Choice{Topics: []string{"t", "absent"}, Number: 70}, []string{"snapshot 70 has no topic absent;",
+			"; snapshot 70 has internal, other, t, t.2"}},
+		{Choice{Topics: []string{"other"}}, []string{"snapshot 70 is not whole", "2 snapshots from 50 to 60 have no topic other"}},
+	} {
+		_, err := Find(ctx, w.store, prefix, c.choice)
+		for _, want := range c.want {
+			if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: %v, want %s", c.choice, err, want)
+			}
+		}
+	}
+	// A topic that was deleted is in older snapshots.
+	newer.Number, newer.Time = 80, newer.Time+60_000
+	newer.Keys = slices.DeleteFunc(newer.Keys, func(k format.Key) bool {
+		return k.Key == metadata.NameKey("t") || strings.Contains(k.Key, metadata.FormatID(topic))
+	})
+	newer.Partitions = slices.DeleteFunc(newer.Partitions, func(p format.Partition) bool { return p.ID.Topic == topic })
+	w.put(&newer)
+	s, err = Find(ctx, w.store, prefix, Choice{Topics: []string{"t"}})
+	if err != nil || s.At.Number != 70 || len(s.Passed) != 1 || !strings.Contains(s.Passed[0].Error(), "snapshot 80 has no topic t") {
+		t.Errorf("a deleted topic: %+v, %v", s, err)
+	}
+}
+
+// mustIndex returns the newest snapshot of a world.
+func mustIndex(t *testing.T, w *world) *format.Index {
+	t.Helper()
+	x, err := format.ReadSnapshot(context.Background(), w.store, prefix+format.Prefix(original), original, w.last)
+	must.OK(t, err)
+	return x
+}

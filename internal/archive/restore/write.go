@@ -74,7 +74,7 @@ type Progress struct {
 
 // Verify reads all batches of a snapshot.
 func (s *Snapshot) Verify(ctx context.Context, done *Progress) (*Result, error) {
-	img, err := s.image(s.Index)
+	img, _, err := s.image(s.Index)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (s *Snapshot) failed(err error) error {
 func (s *Snapshot) Write(ctx context.Context, o Options, done *Progress) (_ *Result, err error) {
 	id, generation := metadata.NewID(), metadata.NewID()
 	u, lock, err := o.Dirs.BeginRestore(datadir.Unfinished{Cluster: s.Cluster, Number: s.At.Number, Nonce: s.At.Nonce.String(),
-		Into: metadata.FormatID(id), Generation: hex.EncodeToString(generation[:]), Node: o.Node})
+		Into: metadata.FormatID(id), Generation: hex.EncodeToString(generation[:]), Node: o.Node, Topics: s.topics})
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,11 @@ func (s *Snapshot) Write(ctx context.Context, o Options, done *Progress) (_ *Res
 	w := &writer{s: s, o: &o, done: done}
 	w.settings = replica.NewTopicSettings(replica.SettingsOptions{Self: o.Node, Configs: o.Configs, Static: o.Static,
 		Logger: zap.NewNop()})
-	keys, revision, err := controller.Restored(kvs(s.Index), s.Index.Number, successor)
+	keys, _, err := s.chosen(s.Index)
+	if err != nil {
+		return nil, err
+	}
+	keys, revision, err := controller.Restored(keys, s.Index.Number, successor)
 	if err == nil {
 		w.img, err = metadata.Load(keys, revision)
 	}
