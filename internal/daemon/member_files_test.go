@@ -60,6 +60,21 @@ func TestLogsWithoutTheirMetadataJoinNoCluster(t *testing.T) {
 	single()
 }
 
+// What fails while a broker starts ends its start with the cause: the start may wait for what has
+// failed, for example for the heartbeats of a process that another one has replaced.
+func TestAFailureEndsTheStart(t *testing.T) {
+	cause := errors.New("it cannot stay a member")
+	ctx, cancel := context.WithTimeout(t.Context(), patience/6)
+	defer cancel()
+	_, err := Start(ctx, Options{
+		Config: memberConfig(t), FS: vfs.Memory(), Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20,
+		Begun: func(b *Broker) { b.fail(cause) },
+	})
+	if !errors.Is(err, cause) || ctx.Err() != nil {
+		t.Errorf("the start ends with %v", err)
+	}
+}
+
 // The connection limit holds while a member of a cluster starts, which may take long: connections
 // must not take the files that the recovery of the logs needs.
 func TestConnectionsAreLimitedDuringTheStart(t *testing.T) {

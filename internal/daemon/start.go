@@ -113,8 +113,10 @@ type Broker struct {
 	diskPatience time.Duration
 
 	journalFile, journalBytes int64
-	// failed receives the first error that the broker cannot continue after.
-	failed chan error
+	// failed receives the first error that the broker cannot continue after. endStart ends the
+	// start with it, which may wait for what has failed.
+	failed   chan error
+	endStart context.CancelCauseFunc
 }
 
 // logTailBytes is the size of the log tail that a broker keeps in memory for GET /v1/log.
@@ -153,6 +155,9 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &observe.Probes{}, slowChecks: o.slowChecks,
 		diskPatience: cmp.Or(o.diskPatience, datadir.Patience),
 		version:      o.Version}
+	starting, endStart := context.WithCancelCause(ctx)
+	defer endStart(nil)
+	b.endStart = endStart
 	b.stack.push("addresses", func(context.Context) error { return addresses.close() })
 	if err := b.startHealth(o.Version, readyGauge(metrics.NewProcess(reg, o.Version)), o.Log.Named("health")); err != nil {
 		return nil, errors.Join(err, b.abort())
@@ -167,7 +172,10 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if o.Begun != nil {
 		o.Begun(b)
 	}
-	if err := b.open(ctx); err != nil {
+	if err := b.open(starting); err != nil {
+		if cause := context.Cause(starting); ctx.Err() == nil && cause != nil {
+			err = cause
+		}
 		return nil, errors.Join(err, b.abort())
 	}
 	b.serving.Store(true)
@@ -231,6 +239,7 @@ func (b *Broker) fail(err error) {
 	case b.failed <- err:
 	default: // only the first error counts
 	}
+	b.endStart(err)
 }
 
 // watch calls failed in a goroutine when ended is closed, unless unwatch was called before. unwatch

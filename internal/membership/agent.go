@@ -91,6 +91,7 @@ type Agent struct {
 	drain    bool
 	asked    uint64 // the member to which the newest heartbeat was sent
 	doubted  uint64 // heartbeats up to this sequence grant no lease
+	former   uint64 // those up to this one were sent before the newest registration
 	inFlight int
 	heard    time.Time // when the last answer arrived
 	refused  string    // the refusal that was logged last
@@ -184,7 +185,11 @@ func (a *Agent) twice() error {
 func (a *Agent) begin(epoch int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.epoch = epoch
+	a.epoch, a.former = epoch, a.session.Newest()
+	select {
+	case <-a.stale: // it is about a heartbeat of before
+	default:
+	}
 	a.session.Begin()
 	a.endLease()
 	a.o.Log.Info("registered with the controller", zap.Int32("node", a.o.Request.Broker), zap.Int64("epoch", epoch))
@@ -205,8 +210,9 @@ func (a *Agent) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-a.stale:
-			_, incarnation, err := a.o.Registered(ctx)
-			if err == nil && incarnation != a.o.Request.Incarnation {
+			// This node's metadata may be behind, and show the process before this one.
+			revision, incarnation, err := a.o.Registered(ctx)
+			if err == nil && revision > a.Epoch() && incarnation != a.o.Request.Incarnation {
 				again++
 			}
 			if again > 1 {
@@ -278,7 +284,7 @@ func (a *Agent) answered(h *controller.Heartbeat, answer controller.HeartbeatAns
 	defer a.mu.Unlock()
 	a.inFlight--
 	switch {
-	case h.Epoch != a.epoch:
+	case h.Epoch != a.epoch || h.Sequence <= a.former:
 	case err == nil:
 		a.heard, a.refused = time.Now(), ""
 		first := a.session.Lease().IsZero()

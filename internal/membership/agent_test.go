@@ -263,6 +263,47 @@ func TestAProcessRegistersAgain(t *testing.T) {
 	})
 }
 
+// Refusals of heartbeats that were sent before a registration say nothing of it, and metadata that
+// show the process before this one are no sign of another one.
+func TestRefusalsOfBeforeARegistration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeController{state: metadata.Active, epoch: 10, owner: [16]byte{9}}
+		a, failed := f.newAgent(1)
+		a.o.Registered = func(context.Context) (int64, [16]byte, error) { return 10, [16]byte{9}, nil }
+		a.o.Call = func(ctx context.Context, _ uint64, method uint16, body []byte) ([]byte, error) {
+			p, err := f.call(ctx, method, body)
+			if method == MethodHeartbeat {
+				time.Sleep(5 * impatient) // several are on the way
+			}
+			return p, err
+		}
+		if _, err := a.Register(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.set(func(f *fakeController) { f.stale = true })
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { a.Run(ctx); close(ended) }()
+		t.Cleanup(func() { cancel(); <-ended })
+		if err := a.AwaitActive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(f.seen) != 2 {
+			t.Errorf("registered %d times, want 2", len(f.seen))
+		}
+		// Nor does it end later, however often the controller forgets it.
+		for range 3 {
+			f.set(func(f *fakeController) { f.stale = true })
+			time.Sleep(time.Minute)
+		}
+		select {
+		case err := <-failed:
+			t.Errorf("failed: %v", err)
+		default:
+		}
+	})
+}
+
 func TestTwoProcessesWithOneNodeID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeController{state: metadata.Active}
