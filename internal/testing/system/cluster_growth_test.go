@@ -89,10 +89,7 @@ func (c *nodes) content(ctx context.Context, i int) (*content, error) {
 			x.retention = kv.MaybeValue()
 		}
 	}
-	offsets, err := admin.FetchOffsets(ctx, "g")
-	if err != nil {
-		return nil, err
-	}
+	offsets := committedBy(c.t, admin, "g")
 	offsets.Each(func(o kadm.OffsetResponse) { x.committed[o.Partition] = o.At })
 	ends := listed(c.t, func(ctx context.Context) (kadm.ListedOffsets, error) { return admin.ListEndOffsets(ctx, "t") })
 	want := int64(0)

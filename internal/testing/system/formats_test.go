@@ -277,9 +277,8 @@ func (b *keptBroker) check(t *testing.T) {
 		t.Errorf("the transactional id cannot be taken over: %v", err)
 	}
 	b.has(t, "paid", "committed")
-	if o, err := b.admin.FetchOffsets(ctx, "group"); err != nil {
-		t.Error(err)
-	} else if at, _ := o.Lookup("records", 0); at.At != keptOffset {
+	offsets := committedBy(t, b.admin, "group")
+	if at, _ := offsets.Lookup("records", 0); at.At != keptOffset {
 		t.Errorf("the group has the offset %d, not %d", at.At, keptOffset)
 	}
 	configs, err := b.admin.DescribeTopicConfigs(ctx, "records")

@@ -417,8 +417,7 @@ func (c *nodes) groupFacts(ctx context.Context, adm *kadm.Client) (lines []strin
 	must.OK(c.t, err)
 	for _, g := range groups.Sorted() {
 		lines = append(lines, fmt.Sprintf("group %s: protocol %q", g.Group, g.ProtocolType))
-		offsets, err := adm.FetchOffsets(ctx, g.Group)
-		must.OK(c.t, err)
+		offsets := committedBy(c.t, adm, g.Group)
 		offsets.Each(func(o kadm.OffsetResponse) {
 			lines = append(lines, fmt.Sprintf("offset of %s in %s-%d: %d, metadata %q", g.Group, o.Topic, o.Partition, o.At, o.Metadata))
 		})

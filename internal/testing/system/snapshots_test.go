@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	judge "github.com/chronik-io/chronik/internal/testing/check"
@@ -239,14 +238,7 @@ func (s *archived) judge(number int64, addr string) (problems []string) {
 	cl, err := txnClient(addr)
 	must.OK(t, err)
 	defer cl.Close()
-	var offsets kadm.OffsetResponses
-	for deadline := time.Now().Add(startTime); ; pause(t.Context(), 10*time.Millisecond) { // its coordinator begins
-		offsets, err = kadm.NewClient(cl).FetchOffsets(t.Context(), s.copies.group)
-		if err = errors.Join(err, offsets.Error()); err == nil || !kerr.IsRetriable(err) || time.Now().After(deadline) {
-			break
-		}
-	}
-	must.OK(t, err)
+	offsets := committedBy(t, kadm.NewClient(cl), s.copies.group)
 	below := map[string]string{}
 	for _, r := range moved {
 		if o, ok := offsets.Lookup(r.Topic, r.Partition); ok && r.Offset < o.At {
