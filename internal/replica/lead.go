@@ -163,6 +163,18 @@ func (p *Partition) Unsubscribe(h progress.Handle, why progress.StreamEnd) {
 	p.complete(p.lead.End(h, why, p.env.now()), p.log.AckEnd())
 }
 
+// Lacks notes that following this leader in an epoch would remove committed records of a follower.
+// If that is a member of the ISR or the ELR, the log of this leader lacks them: it counts as
+// damaged, so that another member leads, from which it is copied again.
+func (p *Partition) Lacks(epoch, follower int32) {
+	p.mu.Lock()
+	lacks := p.lead != nil && p.lead.Epoch() == epoch && p.lead.Lacks(follower)
+	p.mu.Unlock()
+	if lacks {
+		p.log.Lacks(fmt.Sprintf("broker %d, which is in sync or eligible, has committed records that this leader lacks", follower))
+	}
+}
+
 // Propose returns the change of the ISR and the ELR that the leader should send to the metadata
 // store, if there is one, with the leader epoch; see progress.Leader.Propose. A pending change is
 // returned again after Limits.Repeat until an image shows its outcome.

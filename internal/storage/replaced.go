@@ -40,10 +40,10 @@ func ReplacedID(name string) (id ID, epoch int32, ok bool) {
 	return id, epoch, replacedName(id, epoch) == name
 }
 
-// errPartial is the Flaw of a log that was repaired, or that was compacted because of records which
-// an unclean election has discarded since.
-var errPartial = errors.New("another replica may have records that a repair left out, " +
-	"or that compaction removed because of records which an unclean election discarded")
+// errPartial is the Flaw of a log that was repaired, of one that was compacted because of records
+// which an unclean election has discarded since, and of one whose disk has lost records unnoticed.
+var errPartial = errors.New("another replica has records that this log lacks, or may have them: a repair left them out, " +
+	"the disk has lost them, or compaction removed them because of records which an unclean election discarded")
 
 // Flaw returns why the log lacks records that it should have, nil as far as is known if it has all:
 // stored bytes are wrong or missing, a repair left them out, or compaction has removed them because
@@ -58,6 +58,27 @@ func (l *Log) Flaw() error {
 	return errPartial
 }
 
+// Lacks states that another replica has records that this log should have and lacks, and why. Lacks
+// does not wait for the disk: a start after a crash may find that nothing is known of it.
+func (l *Log) Lacks(why string) {
+	if !l.partial.CompareAndSwap(false, true) {
+		return
+	}
+	l.dir.flawed.Store(true)
+	l.dir.log.Error("the log lacks records that another replica has; it is replaced by a copy", zap.Stringer("log", l),
+		zap.String("because", why))
+	l.storePartial()
+}
+
+// storePartial has the mark of a partial log committed in the background.
+func (l *Log) storePartial() {
+	l.dir.run(func() {
+		if err := l.dir.commit(l); err != nil {
+			l.dir.logOnce(l, "the checkpoint does not show yet whether a log counts as damaged; the next start may be wrong about it", err)
+		}
+	})
+}
+
 // Whole states that no other replica has what this one lacks: it leads. Otherwise the log would
 // follow with a hole that no comparison of ends finds. Whole does not wait for the disk: a start
 // after a crash may find that the log is not whole yet.
@@ -65,11 +86,7 @@ func (l *Log) Whole() {
 	if !l.partial.CompareAndSwap(true, false) {
 		return
 	}
-	l.dir.run(func() {
-		if err := l.dir.commit(l); err != nil {
-			l.dir.logOnce(l, "the checkpoint does not show yet that a repaired log leads; the next start reports it as damaged", err)
-		}
-	})
+	l.storePartial()
 }
 
 // Flawed returns the logs with a Flaw. It is called often, and examines no log if none had one

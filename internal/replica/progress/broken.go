@@ -34,6 +34,7 @@ const (
 	DurableWritten                       // a follower's written end counts as durable
 	LeaveUnaware                         // a member leaves the ISR before it knows that it does not lead any longer
 	DeleteAlone                          // a deletion is answered when the leader's own log start has moved
+	LeadShort                            // a leader stays that lacks what a member of ISR or ELR has committed
 	CommitUnnoted                        // a leader commits before its log notes that it leads in the epoch
 )
 

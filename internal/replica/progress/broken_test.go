@@ -68,6 +68,10 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 		t.Error("KeepDeleted: a follower that has only what the leader has deleted is reset")
 	}
 
+	if l = Lead(broken(LeadShort), view(1, 2, []int32{1, 2}, nil), 0); l.Lacks(2) {
+		t.Error("LeadShort: a leader gives way to a member that has what it lacks")
+	}
+
 	unnoted := broken(CommitUnnoted)
 	unnoted.Noted, unnoted.High = false, 90
 	l = Lead(unnoted, view(1, 2, []int32{1, 2}, nil), 0)

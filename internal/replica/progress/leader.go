@@ -111,6 +111,7 @@ type member struct {
 	returns     int64 // an end that a member needs for its return, if it left because it was too slow
 	state       streamState
 	since       time.Duration // of state
+	ahead       bool          // it has committed records that the leader's log lacks; see Lacks
 	lag         lag
 }
 
@@ -350,7 +351,7 @@ func (l *Leader) Subscribe(s Subscription, now time.Duration) (h Handle, effect 
 	l.serial++
 	m.handle = Handle{l.cfg.Epoch, s.Broker, l.serial}
 	m.brokerEpoch, m.dir = s.BrokerEpoch, s.Dir
-	m.state, m.since, m.lag = streamLive, now, lag{}
+	m.state, m.since, m.ahead, m.lag = streamLive, now, false, lag{}
 	if l.cfg.Broken.Has(KeepHigherEnds) {
 		s.Written, s.Durable = max(s.Written, m.written), max(s.Durable, m.durable)
 	}
@@ -407,8 +408,21 @@ func (l *Leader) Served() bool { return l.served }
 // Followed reports whether another member of the ISR follows now.
 func (l *Leader) Followed() bool {
 	return slices.ContainsFunc(l.members, func(m member) bool {
-		return m.Broker != l.cfg.Self && m.InSync && m.state == streamLive
+		return m.Broker != l.cfg.Self && m.InSync && (m.state == streamLive || m.ahead)
 	})
+}
+
+// Lacks notes that a follower cannot follow: its log has committed records that the leader's log
+// lacks. It reports whether that is a member of the ISR, of a proposed one, or of the ELR. Such a
+// member has every committed record, so the leader's disk has lost some, and the leader must give
+// way. The member does not leave meanwhile. Others may have had records that no leader committed.
+func (l *Leader) Lacks(follower int32) bool {
+	m := l.member(follower)
+	if m == nil || follower == l.cfg.Self || !l.maximal(m) && !m.Eligible || l.cfg.Broken.Has(LeadShort) {
+		return false
+	}
+	m.ahead = true
+	return true
 }
 
 // Passed reports whether an active follower that follows now has all records below end.

@@ -3,6 +3,7 @@ package progress
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -172,5 +173,49 @@ func TestNothingIsCommittedBeforeTheEpochIsNoted(t *testing.T) {
 	}
 	if l.Note(); l.High() != 110 {
 		t.Errorf("as the only one in sync, with the note: %d", l.High())
+	}
+}
+
+// A leader lacks what a member of the ISR or the ELR has committed. That member stays where it is
+// until another leader is elected, and counts as one that follows.
+func TestALeaderThatLacksCommittedRecords(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		isr, elr []int32
+		follower int32
+		lacks    bool
+	}{
+		{"a member of the ISR", []int32{1, 2}, nil, 2, true},
+		{"a member that holds the high watermark", []int32{1, 2}, nil, 2, true},
+		{"a member of the ELR", []int32{1}, []int32{2}, 2, true},
+		{"neither", []int32{1, 3}, nil, 2, false},
+		{"itself", []int32{1, 2}, nil, 1, false},
+		{"no replica", []int32{1, 2}, nil, 4, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := led(100, view(1, 2, c.isr, c.elr))
+			if strings.Contains(c.name, "holds") {
+				l = led(90, view(1, 1, c.isr, c.elr))
+			}
+			if l.Lacks(c.follower) != c.lacks {
+				t.Fatalf("it lacks: %t", !c.lacks)
+			}
+			if !c.lacks {
+				return
+			}
+			if l.Followed() != (c.elr == nil) {
+				t.Error("the member does not count as one that follows")
+			}
+			for now := time.Duration(0); now < time.Minute; now += 500 * time.Millisecond {
+				l.Sweep(now, 200)
+				if p, ok := l.Propose(now, true); ok {
+					t.Fatalf("after %v it proposes %+v", now, p)
+				}
+			}
+			subscribe(t, l, c.follower, 100) // after an unclean election, in which it has truncated
+			if m := l.member(c.follower); m.ahead {
+				t.Error("a member that follows is ahead")
+			}
+		})
 	}
 }

@@ -62,7 +62,8 @@ func TestFramesDoNotAllocate(t *testing.T) {
 // subscriber subscribes broker 2 without a connection.
 func (n *node) subscriber() (*outgoing, *sub) {
 	x := newWire(2, n.id, 0, 0)
-	o := &outgoing{s: n.streams, conn: x.ends[1], cold: make(chan struct{}, 1), subs: map[uint32]*sub{}, byPart: map[*part]*sub{}}
+	o := &outgoing{s: n.streams, conn: x.ends[1], cold: make(chan struct{}, 1), subs: map[uint32]*sub{}, byPart: map[*part]*sub{},
+		cuts: map[uint32]cut{}, cutOf: map[*part]uint32{}}
 	t := n.streams.part(n.partition(0))
 	b := &sub{out: o, part: t, slot: 1, epoch: 1, high: -1}
 	o.subs[1], o.byPart[t] = b, b

@@ -26,6 +26,8 @@ type outgoing struct {
 	last     uint32 // the highest slot so far
 	subs     map[uint32]*sub
 	byPart   map[*part]*sub
+	cuts     map[uint32]cut // by slot
+	cutOf    map[*part]uint32
 	verdicts []frame.Verdict
 	ends     []frame.End
 	highs    []frame.High // for the next HW frame
@@ -95,7 +97,8 @@ func (o *outgoing) Push() { o.conn.Push() }
 
 // Serve serves a follower's connection until it ends. It is for link.Options.Data.
 func (s *Streams) Serve(c Conn) {
-	o := &outgoing{s: s, conn: c, cold: make(chan struct{}, 1), subs: make(map[uint32]*sub), byPart: make(map[*part]*sub)}
+	o := &outgoing{s: s, conn: c, cold: make(chan struct{}, 1), subs: make(map[uint32]*sub), byPart: make(map[*part]*sub),
+		cuts: make(map[uint32]cut), cutOf: make(map[*part]uint32)}
 	ended := make(chan struct{})
 	s.mu.Lock()
 	if !s.spawn(func() { o.readDisk(ended) }) {
@@ -188,7 +191,7 @@ func (o *outgoing) read() error {
 				}
 			})
 		case frame.OF:
-			err = each(p, size, frame.ParseOffline, func(x frame.Offline) { o.unsubscribe(x.Slot, offlineAs(x.Cause)) })
+			err = each(p, size, frame.ParseOffline, o.refused)
 		case frame.US:
 			err = each(p, size, frame.ParseEnd, func(x frame.End) { o.unsubscribe(x.Slot, progress.StreamGone) })
 		}
@@ -283,6 +286,7 @@ func (o *outgoing) decide(x *frame.Subscription) frame.Verdict {
 	case progress.Accepted:
 		return o.begin(t, x, epoch)
 	case progress.Diverged:
+		o.cutting(x.Slot, t, epoch)
 		return frame.Verdict{Decision: frame.Diverged, Epoch: at, Offset: max(end, 0)}
 	case progress.Reset:
 		base, known := o.baseOf(t, e.LogStart)
@@ -329,6 +333,7 @@ func (o *outgoing) begin(t *part, x *frame.Subscription, epoch int32) frame.Verd
 	v := frame.Verdict{Slot: x.Slot, Decision: frame.Accepted, Epoch: epoch, Offset: x.LogEnd}
 	o.verdicts = append(o.verdicts, v)
 	o.mu.Unlock()
+	o.cutting(0, t, epoch)
 	if old != nil {
 		t.dropSub(old)
 	}
@@ -379,6 +384,36 @@ func (o *outgoing) written(b *sub, end int64) {
 		b.sent = b.sent[:copy(b.sent, b.sent[b.acked:])]
 		b.acked = 0
 	}
+}
+
+// cut is a request that was answered with a truncation of the follower's log.
+type cut struct {
+	part  *part
+	epoch int32
+}
+
+// cutting notes the slot of a request that is answered with a truncation, in place of an earlier
+// one of the partition; slot 0 notes none.
+func (o *outgoing) cutting(slot uint32, t *part, epoch int32) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.cuts, o.cutOf[t])
+	delete(o.cutOf, t)
+	if slot > 0 {
+		o.cuts[slot], o.cutOf[t] = cut{t, epoch}, slot
+	}
+}
+
+// refused handles the answer of a follower that cannot follow. If it would have to remove committed
+// records, this leader may lack them.
+func (o *outgoing) refused(x frame.Offline) {
+	o.mu.Lock()
+	c, ok := o.cuts[x.Slot]
+	o.mu.Unlock()
+	if ok && x.Cause == frame.BelowHigh {
+		c.part.p.Lacks(c.epoch, o.conn.Broker())
+	}
+	o.unsubscribe(x.Slot, offlineAs(x.Cause))
 }
 
 // unsubscribe ends a slot because the follower said so.

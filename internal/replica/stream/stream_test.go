@@ -319,6 +319,38 @@ func TestCommittedRecordsAreDiscardedOnlyAfterAnUncleanElection(t *testing.T) {
 	bubble(t, func(t *testing.T) { must(t, shorterLeader(t, 0)) })
 }
 
+// A leader whose disk has lost committed records counts its log as damaged when a member of the ISR
+// or the ELR still has them, and not when another replica has.
+func TestALeaderThatLacksCommittedRecordsGivesWay(t *testing.T) {
+	for name, set := range map[string]func(p *metadata.Partition){
+		"in sync":  func(p *metadata.Partition) { p.ISR = []int32{1, 2} },
+		"eligible": func(p *metadata.Partition) { p.ISR, p.ELR = []int32{1}, []int32{2} },
+		"neither":  func(p *metadata.Partition) { p.ISR = []int32{1} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t, 1)
+				defer w.close()
+				w.assign(2, 1, 2)
+				w.start(2)
+				must(t, w.nodes[2].produce(0, replica.AcksAll, 10, 100).wait(t))
+				w.isolate(true)
+				w.start(1)
+				w.record(func(p *metadata.Partition) { p.Leader, p.LeaderEpoch = 1, 2; set(p) })
+				w.isolate(false)
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+				if e := w.nodes[2].partition(0).Ends(); e.LogEnd != 10 || e.HighWatermark != 10 {
+					t.Errorf("committed records were discarded: %+v", e)
+				}
+				if flaw := w.nodes[1].partition(0).Log().Flaw(); (flaw != nil) != (name != "neither") {
+					t.Errorf("what the leader reports of its log: %v", flaw)
+				}
+			})
+		})
+	}
+}
+
 // A replica that has records of a later epoch than its leader does not follow, and says so.
 func TestAReplicaOfALaterEpochStops(t *testing.T) {
 	bubble(t, func(t *testing.T) {

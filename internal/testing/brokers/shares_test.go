@@ -119,6 +119,9 @@ func (c *clients) judgeShares() {
 			if judge == nil {
 				continue
 			}
+			if c.w.short.Load() {
+				judge.LeaderWasShort()
+			}
 			for i, problem := range judge.Problems(p.final, c.shares.starts[g][shareload.Partition{Topic: p.topic, Index: p.index}]) {
 				if i == 10 {
 					break

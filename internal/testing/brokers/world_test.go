@@ -142,6 +142,7 @@ type world struct {
 	// unpowered is when a broker last lost power; zero if none did.
 	unpowered time.Time
 	elected   map[uncleanElection]bool
+	short     atomic.Bool  // a broker led whose disk had lost records unnoticed
 	lossy     time.Time    // when a disk first lost or refused what was written; zero if none did
 	text      bytes.Buffer // what was logged
 	problems  []string     // what contradicts the promises
@@ -220,6 +221,9 @@ func (w *world) Write(p []byte) (int, error) {
 	w.mu.Unlock()
 	if bytes.Contains(p, []byte("unclean leader election: ")) {
 		w.electedUncleanly(p)
+	}
+	if bytes.Contains(p, []byte("the log lacks records that another replica has")) {
+		w.short.Store(true)
 	}
 	return len(p), nil
 }

@@ -31,6 +31,8 @@ type Share struct {
 	start      int64     // the largest one that was seen
 	unclean    []int32   // leader epochs that began without records of earlier ones
 	lostState  bool      // answered acknowledgements may be lost
+	short      bool      // see LeaderWasShort
+	forgotten  []string  // see forgot
 	lostCopies bool
 	delivered  int
 	answered   int
@@ -126,11 +128,11 @@ func (s *Share) Took(d Delivery) {
 	r := s.record(d.Record, true)
 	r.happened("%s got it, count %d, leader epoch %d", d.Session, d.Count, d.Leader)
 	if m := r.finished; m != nil && d.Asked.After(m.at) && s.present(d, m) {
-		s.report("again: offset %d, %q, was delivered to %s with count %d in leader epoch %d, and %s had finished it in epoch %d",
+		s.forgot("again: offset %d, %q, was delivered to %s with count %d in leader epoch %d, and %s had finished it in epoch %d",
 			d.Offset, d.Value, d.Session, d.Count, d.Leader, m.by, m.leader)
 	}
 	if m := r.released; m != nil && d.Asked.After(m.at) && d.Count <= m.count && s.present(d, m) {
-		s.report("count: offset %d, %q, was delivered to %s with count %d in leader epoch %d, "+
+		s.forgot("count: offset %d, %q, was delivered to %s with count %d in leader epoch %d, "+
 			"and %s had released it with count %d in epoch %d", d.Offset, d.Value, d.Session, d.Count, d.Leader, m.by, m.count, m.leader)
 	}
 	if d.Count < 1 || d.Count > s.Limit {
@@ -393,7 +395,18 @@ func (s *Share) Problems(final []Record, start int64) []string {
 			s.judge(r)
 		}
 	}
-	return append([]string(nil), s.problems...)
+	if s.short {
+		return append([]string(nil), s.problems...)
+	}
+	return append(append([]string(nil), s.problems...), s.forgotten...)
+}
+
+// LeaderWasShort notes that a broker has led whose disk had lost records unnoticed, until another
+// replica compared its log. A record that was finished may have been delivered again meanwhile.
+func (s *Share) LeaderWasShort() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.short = true
 }
 
 // judge finds what is wrong with a finished record. Caller holds mu.
@@ -435,6 +448,11 @@ func (s *Share) confirm() {
 }
 
 // report notes a problem. Caller holds mu.
+// forgot is report for a delivery that a group makes only if it has forgotten something.
+func (s *Share) forgot(format string, args ...any) {
+	s.forgotten = append(s.forgotten, fmt.Sprintf(format, args...))
+}
+
 func (s *Share) report(format string, args ...any) {
 	s.problems = append(s.problems, fmt.Sprintf(format, args...))
 }

@@ -53,10 +53,12 @@ var shareCases = map[string]struct {
 		s.LoseRecords(3)
 		takes(s, "x", shareLog[0], 3, 1)
 	}, 3, ""},
-	"by a former leader":    {func(s *Share) { takes(s, "x", shareLog[0], 0, 2) }, 3, ""},
-	"by an unknown leader":  {func(s *Share) { takes(s, "x", shareLog[0], -1, 2) }, 3, ""},
-	"the next one there":    {func(s *Share) { takes(s, "x", Record{0, 2, "e"}, 2, 1) }, 3, ""},
-	"the state may be lost": {func(s *Share) { s.LoseState(); takes(s, "x", shareLog[0], 2, 1) }, 3, ""},
+	"a leader that was short": {func(s *Share) { takes(s, "x", shareLog[0], 2, 2); s.LeaderWasShort() }, 3, ""},
+	"it excuses nothing else": {func(s *Share) { s.LeaderWasShort() }, 2, `left: offset 2, "c"`},
+	"by a former leader":      {func(s *Share) { takes(s, "x", shareLog[0], 0, 2) }, 3, ""},
+	"by an unknown leader":    {func(s *Share) { takes(s, "x", shareLog[0], -1, 2) }, 3, ""},
+	"the next one there":      {func(s *Share) { takes(s, "x", Record{0, 2, "e"}, 2, 1) }, 3, ""},
+	"the state may be lost":   {func(s *Share) { s.LoseState(); takes(s, "x", shareLog[0], 2, 1) }, 3, ""},
 	"released": {func(s *Share) {
 		takes(s, "a", fourth, 1, 1)
 		acks(s, "a", fourth, Release)

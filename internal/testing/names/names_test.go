@@ -5,7 +5,11 @@ import (
 	"errors"
 	"net"
 	"testing"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestNone(t *testing.T) {
 	t.Run("with", func(t *testing.T) {
