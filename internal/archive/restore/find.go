@@ -29,8 +29,8 @@ type Choice struct {
 	Number int64
 	// At, if it is not zero and Number is 0, leaves out the snapshots after it.
 	At time.Time
-	// Topics, if any, are the names of those to restore, with the internal ones. Without Number, the
-	// newest snapshot that has all of them is chosen.
+	// Topics, if any, are the names of those to restore, with the internal ones. Without Number,
+	// the newest snapshot that has all of them is chosen.
 	Topics []string
 }
 
