@@ -82,6 +82,7 @@ func misspelt() [][]string {
 		{"", "completion", "tcsh"},
 		{"", "topic", "create"},
 		{"", "topic", "create", "x", "--partiton", "3"},
+		{"", "topic", "create", "x", "6"},
 		{"", "topic", "create", "x", "--wrong"},
 		{"", "topic", "create", "x", "--partitions", "many"},
 		{"", "topic", "create", "x", "--partitions", "0"},

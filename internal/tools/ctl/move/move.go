@@ -61,6 +61,17 @@ func (m *Move) adds() []int32 {
 	return slices.DeleteFunc(slices.Clone(m.to), func(b int32) bool { return slices.Contains(m.from, b) })
 }
 
+// exceeded reports whether a partition got the replicas of the move, and others: the controller
+// raises the number of replicas of internal topics when brokers join.
+func (m *Move) exceeded(replicas []int32) bool {
+	for _, b := range m.to {
+		if !slices.Contains(replicas, b) {
+			return false
+		}
+	}
+	return len(m.adds()) > 0 && len(replicas) > len(m.to)
+}
+
 // copies returns the bytes that are copied.
 func (m *Move) copies() int64 { return max(0, m.bytes) * int64(len(m.adds())) }
 

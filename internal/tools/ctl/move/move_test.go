@@ -219,3 +219,24 @@ func TestABalanceIsOne(t *testing.T) {
 		}
 	}
 }
+
+// A partition that has more replicas than the move gave it, because the controller raised their
+// number meanwhile, has been moved. One that lacks some has not.
+func TestAMoveThatTheControllerExceeded(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		from, to, is []int32
+		want         bool
+	}{
+		{"raised", []int32{1}, []int32{2}, []int32{1, 2, 3}, true},
+		{"cancelled", []int32{1, 2}, []int32{2, 3}, []int32{1, 2}, false},
+		{"replaced by another", []int32{1}, []int32{2}, []int32{1, 3, 4}, false},
+		{"a smaller number, cancelled", []int32{1, 2, 3}, []int32{1, 2}, []int32{1, 2, 3}, false},
+		{"in another order", []int32{1, 2}, []int32{2, 3}, []int32{3, 2}, false},
+	} {
+		m := &Move{from: c.from, to: c.to}
+		if got := m.exceeded(c.is); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
+	}
+}

@@ -258,7 +258,7 @@ func (r *run) end(m *Move, now kadm.Metadata) {
 		return
 	}
 	delete(r.begun, m.partition)
-	if !before && !slices.Equal(is.Replicas, m.to) {
+	if !before && !slices.Equal(is.Replicas, m.to) && !m.exceeded(is.Replicas) {
 		r.out.Failed(m.topic, fmt.Errorf("move %s: its replicas are %s, not %s: the move was cancelled or replaced meanwhile", m,
 			text.Numbers(is.Replicas), text.Numbers(m.to)))
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,6 +36,12 @@ func create(a *app.App) *cobra.Command {
 			configs, err := parse.Configs(w.configs)
 			if err != nil {
 				return app.Usage("--config %w", err)
+			}
+			for _, name := range names[1:] {
+				if _, err := strconv.Atoi(name); err == nil {
+					return app.Usage("%s: each argument is the name of a topic; with --partitions %s, %s gets so many partitions, "+
+						"and a topic whose name is a number has to be the first argument", name, name, names[0])
+				}
 			}
 			if w.partitions == 0 || w.partitions < -1 {
 				return app.Usage("--partitions %d: a topic has at least 1; -1 is the broker's default", w.partitions)
