@@ -80,8 +80,9 @@ type AgentOptions struct {
 type Agent struct {
 	o AgentOptions
 
-	began time.Time
-	lease atomic.Int64 // end of the lease, as nanoseconds after began; 0 for none
+	began    time.Time
+	replaced bool         // it has registered over another process; of Register
+	lease    atomic.Int64 // end of the lease, as nanoseconds after began; 0 for none
 
 	mu       sync.Mutex
 	session  *Session
@@ -110,7 +111,8 @@ func NewAgent(o AgentOptions) *Agent {
 }
 
 // Register registers the process with the controller, and asks again until that succeeds. The error
-// matches ErrRefused, or is that of ctx.
+// matches ErrRefused, or is that of ctx. A process that has registered replaces one that registered
+// later only once: two that have one node.id would do so for ever.
 func (a *Agent) Register(ctx context.Context) (epoch int64, err error) {
 	var last int64    // the newest registration of another process that made ours stale
 	var former uint64 // the member that was asked last, if it does not lead or does not answer
@@ -120,9 +122,16 @@ func (a *Agent) Register(ctx context.Context) (epoch int64, err error) {
 		if err != nil {
 			return 0, err
 		}
+		// These metadata may be behind, and show the process before this one.
+		now := a.Epoch()
+		other := now > 0 && revision > now && incarnation != a.o.Request.Incarnation
+		if other && a.replaced {
+			return 0, a.twice()
+		}
 		var asked uint64
 		epoch, asked, err = a.register(ctx, revision, former)
 		if err == nil {
+			a.replaced = a.replaced || other
 			a.begin(epoch)
 			return epoch, nil
 		}
@@ -201,7 +210,6 @@ func (a *Agent) Run(ctx context.Context) {
 	label.Goroutine("membership agent", "")
 	var sends sync.WaitGroup
 	defer sends.Wait()
-	again := 0 // registrations since another process had this node.id
 	for {
 		_, moved := a.o.Leader()
 		a.send(ctx, &sends)
@@ -210,15 +218,6 @@ func (a *Agent) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-a.stale:
-			// This node's metadata may be behind, and show the process before this one.
-			revision, incarnation, err := a.o.Registered(ctx)
-			if err == nil && revision > a.Epoch() && incarnation != a.o.Request.Incarnation {
-				again++
-			}
-			if again > 1 {
-				a.o.Fail(a.twice())
-				return
-			}
 			a.o.Log.Warn("the controller does not know this process, registering again")
 			if _, err := a.Register(ctx); err != nil {
 				if ctx.Err() == nil {

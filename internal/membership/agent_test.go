@@ -36,6 +36,30 @@ type fakeController struct {
 	invalid bool // heartbeats are refused for good
 	ahead   time.Duration
 	lease   time.Duration // 0: 3 s
+	lag     time.Duration // by which the metadata of the processes are behind
+	past    []registration
+}
+
+// registration is one that the metadata show from a time on.
+type registration struct {
+	at    time.Time
+	epoch int64
+	owner [16]byte
+}
+
+// shown returns the registration that metadata show which are behind.
+func (f *fakeController) shown() (epoch int64, owner [16]byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := len(f.past); n == 0 || f.past[n-1].epoch != f.epoch {
+		f.past = append(f.past, registration{time.Now(), f.epoch, f.owner})
+	}
+	for _, x := range f.past {
+		if time.Since(x.at) >= f.lag {
+			epoch, owner = x.epoch, x.owner
+		}
+	}
+	return epoch, owner
 }
 
 func (f *fakeController) call(ctx context.Context, method uint16, body []byte) ([]byte, error) {
@@ -57,6 +81,9 @@ func (f *fakeController) call(ctx context.Context, method uint16, body []byte) (
 		}
 		if f.refuse != nil {
 			return nil, f.refuse
+		}
+		if f.epoch != 0 && f.owner != q.Incarnation && q.Seen != f.epoch {
+			return nil, &Failure{codeController + uint16(controller.StaleBrokerEpoch), "overtaken"}
 		}
 		if f.owner != q.Incarnation {
 			f.epoch, f.owner = f.epoch+10, q.Incarnation
@@ -103,14 +130,15 @@ func (f *fakeController) newAgent(process byte) (*Agent, chan error) {
 	return NewAgent(AgentOptions{
 		Request: controller.RegisterRequest{Broker: 1, Member: 11, Incarnation: [16]byte{process}},
 		Registered: func(context.Context) (int64, [16]byte, error) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			return f.epoch, f.owner, nil
+			epoch, owner := f.shown()
+			return epoch, owner, nil
 		},
 		Join: func() JoinRequest { return JoinRequest{} }, Wish: func() Wish { return Wish{Vote: true} },
 		Leader: func() (uint64, <-chan struct{}) { return 12, nil }, Seek: func(context.Context, uint64) (uint64, string) { return 0, "" },
 		Call: func(ctx context.Context, _ uint64, method uint16, body []byte) ([]byte, error) {
-			return f.call(ctx, method, body)
+			p, err := f.call(ctx, method, body)
+			f.shown() // from now on
+			return p, err
 		},
 		State: func() BrokerState { return BrokerState{Applied: 5} }, Interval: 500 * time.Millisecond, Timeout: 3 * time.Second,
 		Progress: func(string) {}, Fail: func(err error) { failed <- err }, Log: zap.NewNop(),
@@ -304,26 +332,42 @@ func TestRefusalsOfBeforeARegistration(t *testing.T) {
 	})
 }
 
+// One of two processes ends, however far their metadata are behind.
 func TestTwoProcessesWithOneNodeID(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &fakeController{state: metadata.Active}
-		_, first := running(t, f, 1)
-		time.Sleep(time.Second)
-		_, second := running(t, f, 2)
-		time.Sleep(time.Minute)
-		select {
-		case err := <-first:
-			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "node.id=1") {
-				t.Errorf("the first ends with %v", err)
+	for _, lag := range []time.Duration{0, 300 * time.Millisecond, 4 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fakeController{state: metadata.Active, lag: lag}
+			ctx, cancel := context.WithCancel(t.Context())
+			var ended sync.WaitGroup
+			defer ended.Wait()
+			defer cancel()
+			failed := make(chan error, 2)
+			for process := range byte(2) {
+				a, failing := f.newAgent(process + 1)
+				ended.Go(func() {
+					if _, err := a.Register(ctx); err != nil {
+						failed <- err
+						return
+					}
+					a.Run(ctx)
+					select {
+					case err := <-failing:
+						failed <- err
+					default:
+					}
+				})
+				time.Sleep(10 * time.Second)
 			}
-		case err := <-second:
-			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "node.id=1") {
-				t.Errorf("the second ends with %v", err)
+			select {
+			case err := <-failed:
+				if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "node.id=1") {
+					t.Errorf("behind by %v: one ends with %v", lag, err)
+				}
+			case <-time.After(time.Minute):
+				t.Errorf("behind by %v: both processes continue", lag)
 			}
-		default:
-			t.Error("both processes go on")
-		}
-	})
+		})
+	}
 }
 
 func TestRegistrationsThatAreOvertakenEnd(t *testing.T) {

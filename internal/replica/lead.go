@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica/progress"
 )
 
@@ -165,12 +166,13 @@ func (p *Partition) Unsubscribe(h progress.Handle, why progress.StreamEnd) {
 
 // Lacks notes that following this leader in an epoch would remove committed records of a follower.
 // If that is a member of the ISR or the ELR, the log of this leader lacks them: it counts as
-// damaged, so that another member leads, from which it is copied again.
-func (p *Partition) Lacks(epoch, follower int32) {
+// damaged, so that another member leads, from which it is copied again. common is the last epoch of
+// which both have records, negative for none. If the metadata were restored since, they may name
+// members of before an unclean election, and the leader stays.
+func (p *Partition) Lacks(epoch, common, follower int32) {
 	p.mu.Lock()
-	lacks := p.lead != nil && p.lead.Epoch() == epoch && p.lead.Lacks(follower)
-	p.mu.Unlock()
-	if lacks {
+	defer p.mu.Unlock()
+	if p.lead != nil && p.lead.Epoch() == epoch && !metadata.Raised(max(common, 0), epoch) && p.lead.Lacks(follower) {
 		p.log.Lacks(fmt.Sprintf("broker %d, which is in sync or eligible, has committed records that this leader lacks", follower))
 	}
 }

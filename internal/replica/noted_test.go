@@ -1,9 +1,11 @@
 package replica
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica/progress"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
@@ -70,5 +72,54 @@ func TestNothingIsCommittedBeforeTheLogNotesTheEpoch(t *testing.T) {
 	l := m.Get(storage.ID{Topic: [16]byte{1}})
 	if last, end := l.LastEpoch(); l.LedEpoch() != 3 || last != 1 || end != 3 {
 		t.Errorf("after a loss of power the log notes epoch %d, and has epoch %d up to %d", l.LedEpoch(), last, end)
+	}
+}
+
+// A leader that lacks records notes its epoch all the same: when no other replica has them any
+// longer, it commits.
+func TestALeaderThatLacksRecordsNotesTheEpoch(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	p := lone(t, errs)
+	lead(p, 1, pair, pair)
+	must(t, begin(t, p, AcksLeader, 3).wait(t))
+	held := hold(t, errs, errfs.Datasync, "/d/checkpoint/*")
+	lead(p, 3, pair, pair)
+	waitFor(t, "the disk holds the note", func() bool { return held.Hits() > 0 })
+	p.Lacks(3, 1, 2)
+	if p.Log().Flaw() == nil {
+		t.Fatal("the leader reports nothing")
+	}
+	held.open()
+	waitFor(t, "the note is durable", func() bool { return p.Log().NotesLed(3) })
+	p.Advanced() // as the log says then
+	p.mu.Lock()
+	noted := p.lead.Noted()
+	p.mu.Unlock()
+	if !noted {
+		t.Fatal("the note does not count")
+	}
+	r := roleFor(p, self, 3, pair, []int32{self})
+	r.View.Version, r.View.Revision = 9, 9
+	r.View.Replicas[1].Active = false
+	p.SetRole(r)
+	must(t, begin(t, p, AcksAll, 1).wait(t))
+}
+
+// A leader whose log is damaged acknowledges nothing alone when the controller may replace it by a
+// member of the ISR or the ELR.
+func TestADamagedLeaderIsOffered(t *testing.T) {
+	for name, set := range map[string]func(r *progress.Replica){
+		"in sync":  func(r *progress.Replica) { r.InSync = true },
+		"eligible": func(r *progress.Replica) { r.Eligible = true },
+	} {
+		p := lone(t, vfs.Memory())
+		r := roleFor(p, self, 3, pair, []int32{self})
+		set(&r.View.Replicas[1])
+		p.SetRole(r)
+		awaitNote(t, p)
+		p.Lacks(3, 1, 2)
+		if err := begin(t, p, AcksLeader, 1).wait(t); !errors.Is(err, ErrNotLeader) {
+			t.Errorf("%s: acks=1 ends with %v", name, err)
+		}
 	}
 }

@@ -173,7 +173,7 @@ func (p *Partition) SetRole(a *Role) {
 		last, end := p.log.LastEpoch()
 		// No log has records of an epoch before the first. What the leader of an empty log commits
 		// has its epoch.
-		noted := r.epoch == 0 || offline == nil && last < 0 && end == 0 || p.log.LedEpoch() >= r.epoch
+		noted := r.epoch == 0 || offline == nil && last < 0 && end == 0 || p.log.NotesLed(r.epoch)
 		p.log.SetLeaderEpoch(r.epoch, true)
 		p.log.Whole()
 		r.epochStart = p.log.Ends().LogEnd
@@ -298,7 +298,7 @@ func (p *Partition) Advanced() {
 // whether the log notes the epoch, and returns the effect. The caller holds mu.
 func (p *Partition) ownEnd(ack int64) (effect progress.Effect) {
 	if p.lead != nil {
-		if !p.lead.Noted() && p.log.LedEpoch() >= p.lead.Epoch() {
+		if !p.lead.Noted() && p.log.NotesLed(p.lead.Epoch()) {
 			effect = p.lead.Note()
 		}
 		return effect | p.lead.Own(ack)

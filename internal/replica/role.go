@@ -53,6 +53,11 @@ func (r *role) hasOther(self int32) bool {
 	return slices.ContainsFunc(r.members, func(m progress.Replica) bool { return m.Broker != self && m.InSync && m.Active })
 }
 
+// hasWhole reports whether another broker than self can lead and has all committed records.
+func (r *role) hasWhole(self int32) bool {
+	return slices.ContainsFunc(r.members, func(m progress.Replica) bool { return m.Broker != self && m.Active && (m.InSync || m.Eligible) })
+}
+
 // insync reports whether a broker is in sync.
 func (r *role) insync(broker int32) bool {
 	return slices.ContainsFunc(r.members, func(m progress.Replica) bool { return m.Broker == broker && m.InSync })
@@ -88,7 +93,8 @@ func (p *Partition) leased(r *role, acks Acks) error {
 // log. From then on the lease proves nothing for the partition. The controller does not wait until
 // this broker has applied the election, which a failing disk of the metadata may delay.
 func (p *Partition) offered(r *role) bool {
-	return r.leader && (p.env.unable != nil && p.env.unable(p.log.Dir()) || p.log.Flaw() != nil) && r.hasOther(p.env.self)
+	self := p.env.self
+	return r.leader && (p.env.unable != nil && p.env.unable(p.log.Dir()) && r.hasOther(self) || p.log.Flaw() != nil && r.hasWhole(self))
 }
 
 // Offered reports whether another broker may lead the partition without this one's knowledge,

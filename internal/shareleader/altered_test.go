@@ -3,6 +3,7 @@ package shareleader
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,8 +134,8 @@ func TestARestoreForgetsLeaderEpochs(t *testing.T) {
 		var w *world
 		w = newWorld(t, 1, func(o *Options) {
 			o.Raise = func(topic [16]byte, partition, epoch, known int32) {
-				raised = append(raised, fmt.Sprint(topic == w.key.Topic, partition, epoch, known))
 				w.mu.Lock()
+				raised = append(raised, fmt.Sprint(topic == w.key.Topic, partition, epoch, known))
 				w.epoch = known + 1000
 				w.mu.Unlock()
 				v := w.leader().view
@@ -169,10 +170,11 @@ func TestARestoreForgetsLeaderEpochs(t *testing.T) {
 		a.partition()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		expect(t, "raised at once", raised, "[]")
+		requests := func() []string { w.mu.Lock(); defer w.mu.Unlock(); return slices.Clone(raised) }
+		expect(t, "raised at once", requests(), "[]")
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		expect(t, "raised", raised, "[true 0 1 2]")
+		expect(t, "raised", requests(), "[true 0 1 2]")
 		expect(t, "after the restore", show(a.fetch(10)), "2-3:2")
 	})
 }

@@ -47,6 +47,10 @@ func (l *Log) LedEpoch() int32 {
 	return -1
 }
 
+// NotesLed reports whether the durable checkpoint notes that the log has led in an epoch or a later
+// one, whatever it lacks.
+func (l *Log) NotesLed(epoch int32) bool { return l.led.noted.Load() >= max(epoch, 1) }
+
 // forgetLed forgets the note with the next checkpoint. The caller holds producersMu.
 func (l *Log) forgetLed() { l.led.stored.Store(0) }
 

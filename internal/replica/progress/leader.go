@@ -415,7 +415,8 @@ func (l *Leader) Followed() bool {
 // Lacks notes that a follower cannot follow: its log has committed records that the leader's log
 // lacks. It reports whether that is a member of the ISR, of a proposed one, or of the ELR. Such a
 // member has every committed record, so the leader's disk has lost some, and the leader must give
-// way. The member does not leave meanwhile. Others may have had records that no leader committed.
+// way. It proposes nothing meanwhile, so the member stays where it is, and nothing is committed.
+// Others may have had records that no leader committed.
 func (l *Leader) Lacks(follower int32) bool {
 	m := l.member(follower)
 	if m == nil || follower == l.cfg.Self || !l.maximal(m) && !m.Eligible || l.cfg.Broken.Has(LeadShort) {
@@ -423,6 +424,11 @@ func (l *Leader) Lacks(follower int32) bool {
 	}
 	m.ahead = true
 	return true
+}
+
+// lacking reports whether a member has committed records that the leader's log lacks.
+func (l *Leader) lacking() bool {
+	return slices.ContainsFunc(l.members, func(m member) bool { return m.ahead && (m.InSync || m.next || m.Eligible) })
 }
 
 // Passed reports whether an active follower that follows now has all records below end.

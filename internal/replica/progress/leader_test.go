@@ -206,6 +206,9 @@ func TestALeaderThatLacksCommittedRecords(t *testing.T) {
 			if l.Followed() != (c.elr == nil) {
 				t.Error("the member does not count as one that follows")
 			}
+			if c.elr != nil {
+				subscribe(t, l, 3, 100) // it could join, which would empty the ELR
+			}
 			for now := time.Duration(0); now < time.Minute; now += 500 * time.Millisecond {
 				l.Sweep(now, 200)
 				if p, ok := l.Propose(now, true); ok {

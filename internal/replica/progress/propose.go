@@ -193,7 +193,7 @@ func (l *Leader) due() Effect {
 // replaced this leader, and its proposals would only be refused. The answer of the store goes to
 // Refused if it was a refusal, and is ignored otherwise.
 func (l *Leader) Propose(now time.Duration, lease bool) (p Proposal, ok bool) {
-	if !lease {
+	if !lease || l.lacking() {
 		return p, false
 	}
 	if l.pending.is {
@@ -308,7 +308,7 @@ func (l *Leader) unaware(m *member, now time.Duration) bool {
 // tooSlow returns why an in-sync member must leave, or NoReason.
 func (l *Leader) tooSlow(m *member, now time.Duration) Reason {
 	switch {
-	case m.ahead, l.unaware(m, now):
+	case l.unaware(m, now):
 	case m.state == streamOffline:
 		return Offline
 	case m.state == streamGone && now-m.since >= l.cfg.Limits.Gone, m.state == streamNone && now-m.since >= l.cfg.Limits.Lag:
@@ -328,7 +328,7 @@ func (l *Leader) stalled(now time.Duration, c *change, left []bool) {
 	n := l.inSync()
 	for i := range l.members {
 		if m := &l.members[i]; l.holds(m) {
-			if m.ahead || l.unaware(m, now) {
+			if l.unaware(m, now) {
 				return
 			}
 			n--

@@ -188,7 +188,9 @@ func (f *following) disconnected() {
 	f.part.mu.Lock()
 	defer f.part.mu.Unlock()
 	next := f.state
-	if next == asked || next == live || next == paused {
+	// The leader may not have heard why a replica cannot follow, and has to know.
+	unheard := next == stopped && f.halted.Load() == uint32(frame.BelowHigh)
+	if next == asked || next == live || next == paused || unheard {
 		next = wanted
 	}
 	f.endLocked(0, next)

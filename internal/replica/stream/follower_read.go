@@ -318,6 +318,7 @@ func (f *follower) answered(v frame.Verdict) {
 		switch {
 		case x.slot == v.Slot && x.state == asked:
 			x.state = live
+			x.halted.Store(0)
 			x.dirty.Store(true)
 		case t.following.Load() == x: // it ended meanwhile
 			t.p.Unfollow()

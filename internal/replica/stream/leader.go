@@ -286,7 +286,7 @@ func (o *outgoing) decide(x *frame.Subscription) frame.Verdict {
 	case progress.Accepted:
 		return o.begin(t, x, epoch)
 	case progress.Diverged:
-		o.cutting(x.Slot, t, epoch)
+		o.cutting(x.Slot, t, epoch, at)
 		return frame.Verdict{Decision: frame.Diverged, Epoch: at, Offset: max(end, 0)}
 	case progress.Reset:
 		base, known := o.baseOf(t, e.LogStart)
@@ -333,7 +333,7 @@ func (o *outgoing) begin(t *part, x *frame.Subscription, epoch int32) frame.Verd
 	v := frame.Verdict{Slot: x.Slot, Decision: frame.Accepted, Epoch: epoch, Offset: x.LogEnd}
 	o.verdicts = append(o.verdicts, v)
 	o.mu.Unlock()
-	o.cutting(0, t, epoch)
+	o.cutting(0, t, epoch, -1)
 	if old != nil {
 		t.dropSub(old)
 	}
@@ -388,19 +388,19 @@ func (o *outgoing) written(b *sub, end int64) {
 
 // cut is a request that was answered with a truncation of the follower's log.
 type cut struct {
-	part  *part
-	epoch int32
+	part          *part
+	epoch, common int32 // the leader's, and the last one of which both logs have records
 }
 
 // cutting notes the slot of a request that is answered with a truncation, in place of an earlier
 // one of the partition; slot 0 notes none.
-func (o *outgoing) cutting(slot uint32, t *part, epoch int32) {
+func (o *outgoing) cutting(slot uint32, t *part, epoch, common int32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.cuts, o.cutOf[t])
 	delete(o.cutOf, t)
 	if slot > 0 {
-		o.cuts[slot], o.cutOf[t] = cut{t, epoch}, slot
+		o.cuts[slot], o.cutOf[t] = cut{t, epoch, common}, slot
 	}
 }
 
@@ -411,7 +411,7 @@ func (o *outgoing) refused(x frame.Offline) {
 	c, ok := o.cuts[x.Slot]
 	o.mu.Unlock()
 	if ok && x.Cause == frame.BelowHigh {
-		c.part.p.Lacks(c.epoch, o.conn.Broker())
+		c.part.p.Lacks(c.epoch, c.common, o.conn.Broker())
 	}
 	o.unsubscribe(x.Slot, offlineAs(x.Cause))
 }

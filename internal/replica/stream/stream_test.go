@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -349,6 +350,68 @@ func TestALeaderThatLacksCommittedRecordsGivesWay(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The leader hears it also if the connection breaks first.
+func TestALeaderHearsWhatItLacksAfterABrokenConnection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer w.close()
+		broken := make(chan struct{})
+		var once sync.Once
+		w.fault = func(from, _ int32, kind frame.Kind, raw []byte) [][]byte {
+			lose := false
+			if from == 2 && kind == frame.OF {
+				once.Do(func() { lose = true; close(broken) })
+			}
+			if lose {
+				return nil
+			}
+			return [][]byte{raw}
+		}
+		w.assign(2, 1, 2)
+		w.start(2)
+		must(t, w.nodes[2].produce(0, replica.AcksAll, 10, 100).wait(t))
+		w.isolate(true)
+		w.start(1)
+		w.assign(1, 2, 1, 2)
+		w.isolate(false)
+		<-broken
+		w.cutWires(2)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if w.nodes[1].partition(0).Log().Flaw() == nil {
+			t.Error("the leader reports nothing")
+		}
+	})
+}
+
+// Metadata that were restored from an older copy may name a member that an unclean election had
+// passed over: the leader has what was committed since, and stays.
+func TestALeaderStaysAfterTheMetadataWereRestored(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer w.close()
+		w.assign(2, 1, 2)
+		w.start(2)
+		must(t, w.nodes[2].produce(0, replica.AcksAll, 10, 100).wait(t))
+		w.isolate(true)
+		w.start(1)
+		w.record(func(p *metadata.Partition) { p.Leader, p.LeaderEpoch, p.Unclean, p.ISR = 1, 5, 5, []int32{1} })
+		must(t, w.nodes[1].produce(0, replica.AcksAll, 10, 100).wait(t))
+		w.record(func(p *metadata.Partition) {
+			p.LeaderEpoch, p.Unclean, p.ISR = 5+metadata.Gap([16]byte{1}), 0, []int32{1, 2}
+		})
+		w.isolate(false)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if flaw := w.nodes[1].partition(0).Log().Flaw(); flaw != nil {
+			t.Errorf("the leader reports %v", flaw)
+		}
+		if got := w.nodes[2].streams.Stopped(); len(got) != 1 {
+			t.Errorf("stopped: %+v", got)
+		}
+	})
 }
 
 // A replica that has records of a later epoch than its leader does not follow, and says so.

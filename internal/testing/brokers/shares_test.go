@@ -2,6 +2,7 @@ package brokers
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -119,7 +120,7 @@ func (c *clients) judgeShares() {
 			if judge == nil {
 				continue
 			}
-			if c.w.short.Load() {
+			if c.w.wasShort("__share_group_state", fmt.Sprintf("%s-%d", p.topic, p.index)) {
 				judge.LeaderWasShort()
 			}
 			for i, problem := range judge.Problems(p.final, c.shares.starts[g][shareload.Partition{Topic: p.topic, Index: p.index}]) {

@@ -142,12 +142,12 @@ type world struct {
 	// unpowered is when a broker last lost power; zero if none did.
 	unpowered time.Time
 	elected   map[uncleanElection]bool
-	short     atomic.Bool  // a broker led whose disk had lost records unnoticed
-	lossy     time.Time    // when a disk first lost or refused what was written; zero if none did
-	text      bytes.Buffer // what was logged
-	problems  []string     // what contradicts the promises
-	closed    bool         // no process starts any longer
-	healing   []func()     // what ends faults of disks
+	short     map[string]bool // logs of leaders whose disk had lost records unnoticed
+	lossy     time.Time       // when a disk first lost or refused what was written; zero if none did
+	text      bytes.Buffer    // what was logged
+	problems  []string        // what contradicts the promises
+	closed    bool            // no process starts any longer
+	healing   []func()        // what ends faults of disks
 }
 
 // node is a machine.
@@ -200,7 +200,8 @@ func (m machine) BootID() [16]byte { return m.boot }
 func newWorld(t testing.TB, seed uint64, k kind) *world {
 	w := &world{TB: t, kind: k, seed: seed, random: rand.New(rand.NewPCG(seed, 7)), net: simtcp.New(seed, time.Millisecond),
 		began: time.Now(),
-		nodes: map[int32]*node{}, elected: map[uncleanElection]bool{}, lose: func(string, int32, int32, time.Time) {}}
+		nodes: map[int32]*node{}, elected: map[uncleanElection]bool{}, short: map[string]bool{},
+		lose: func(string, int32, int32, time.Time) {}}
 	w.host = w.net.Host(clientIP)
 	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "m", NameKey: "n", LevelKey: "l",
 		EncodeLevel: zapcore.CapitalLevelEncoder})
@@ -223,7 +224,7 @@ func (w *world) Write(p []byte) (int, error) {
 		w.electedUncleanly(p)
 	}
 	if bytes.Contains(p, []byte("the log lacks records that another replica has")) {
-		w.short.Store(true)
+		w.ledShort(p)
 	}
 	return len(p), nil
 }
@@ -240,6 +241,29 @@ func (w *world) since(begun int) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return string(w.text.Bytes()[begun:])
+}
+
+// ledShort handles what a leader says of its log.
+func (w *world) ledShort(line []byte) {
+	var e struct{ Log string }
+	if err := json.Unmarshal(line[bytes.IndexByte(line, '{'):], &e); err != nil {
+		w.problem("%s: %v", line, err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.short[e.Log] = true
+}
+
+// wasShort reports whether a leader of one of the coordinator's logs or of a log was short.
+func (w *world) wasShort(coordinators, log string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name := range w.short {
+		if name == log || strings.HasPrefix(name, coordinators) {
+			return true
+		}
+	}
+	return false
 }
 
 // uncleanElection is what the brokers log about one.

@@ -447,12 +447,12 @@ func (s *Share) confirm() {
 	s.suspects = kept
 }
 
-// report notes a problem. Caller holds mu.
 // forgot is report for a delivery that a group makes only if it has forgotten something.
 func (s *Share) forgot(format string, args ...any) {
 	s.forgotten = append(s.forgotten, fmt.Sprintf(format, args...))
 }
 
+// report notes a problem. Caller holds mu.
 func (s *Share) report(format string, args ...any) {
 	s.problems = append(s.problems, fmt.Sprintf(format, args...))
 }
