@@ -249,12 +249,18 @@ func TestThePowerFailsAtAnyCall(t *testing.T) {
 // Histories that went wrong run again. The order in which goroutines run is not repeated, so a
 // fault may stay hidden: the first one showed in every second run.
 func TestHistoriesThatWentWrong(t *testing.T) {
-	for seed, what := range map[uint64]string{
-		971511:  "copies of dead letters had no content",
-		3000007: "a leader lacked committed records, and stayed",
-		3100060: "a broker waited for its activation for ever",
-	} {
-		t.Run(what, func(t *testing.T) { historyOf(t, seed, kindOf(seed), func(_ *world, c *clients) { c.walk() }) })
+	wrong := []struct {
+		seed uint64
+		what string
+	}{
+		{971511, "copies of dead letters had no content"},
+		{3000007, "a leader lacked committed records, and stayed"},
+		{3100060, "a broker waited for its activation for ever"},
+	}
+	for _, x := range wrong[:race.Some(len(wrong), 1)] {
+		t.Run(x.what, func(t *testing.T) {
+			historyOf(t, x.seed, kindOf(x.seed), func(_ *world, c *clients) { c.walk() })
+		})
 	}
 }
 
