@@ -5,6 +5,7 @@ package check
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -165,11 +166,12 @@ func (h *History) mayLose(f fact) bool {
 // mayVanish reports whether a record that was read may be replaced by what was read later: by one
 // of the epoch of an unclean election or a later one, or by one of an earlier epoch that only the
 // replica had which was elected. A leader that was cut off does not know of the election, and
-// serves records of its epoch until it does. What the log has at the end was read at no time.
-// Caller holds mu.
-func (h *History) mayVanish(f, by fact) bool {
+// serves records of its epoch until it does. What the log has at the end was read at no time; kept
+// states that the log has the later record at the end, so that only the earlier one may have come
+// from such a leader. Caller holds mu.
+func (h *History) mayVanish(f, by fact, kept bool) bool {
 	final, last := by.at.IsZero(), by.at
-	if final {
+	if final || kept {
 		last = f.at
 	}
 	for _, l := range h.unclean {
@@ -213,7 +215,7 @@ func (h *History) Problems(final []Record) []string {
 	problems := append([]string(nil), h.problems...)
 	report := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	for _, c := range h.changed {
-		if !h.mayVanish(c.was, c.is) {
+		if !h.mayVanish(c.was, c.is, slices.Contains(final, c.is.Record)) {
 			report("changed: offset %d was %q of epoch %d and then %q of epoch %d", c.is.Offset, c.was.Value, c.was.Epoch, c.is.Value,
 				c.is.Epoch)
 		}
@@ -251,7 +253,7 @@ func (h *History) Problems(final []Record) []string {
 		if !ok {
 			by = math.MaxInt32 // the log ends below it
 		}
-		if !h.mayVanish(r, fact{Record: Record{Epoch: by}}) {
+		if !h.mayVanish(r, fact{Record: Record{Epoch: by}}, false) {
 			report("vanished: %q was read at offset %d, which has %q", r.Value, offset, at[offset])
 		}
 	}

@@ -105,6 +105,7 @@ func TestUncleanElectionsExcuseLosses(t *testing.T) {
 	for name, x := range map[string]struct {
 		epoch int32
 		age   time.Duration // of what may be lost; 0 for any
+		has   Record        // what the log has at offset 1; zero: "n" of epoch 3
 		after func(h *History)
 		want  string
 	}{
@@ -122,6 +123,18 @@ func TestUncleanElectionsExcuseLosses(t *testing.T) {
 			h.Agreed()
 			h.Read(Record{1, 1, "b"})
 		}, want: "changed: offset 1"},
+		"what the log has, read after a leader that was cut off": {epoch: 3, has: Record{1, 1, "d"}, after: func(h *History) {
+			h.Read(Record{1, 2, "c"})
+			time.Sleep(time.Second)
+			h.Agreed()
+			time.Sleep(time.Second)
+			h.Read(Record{1, 1, "d"})
+		}},
+		"what the log has, read after one that knows": {epoch: 3, has: Record{1, 1, "d"}, after: func(h *History) {
+			h.Agreed()
+			h.Read(Record{1, 2, "c"})
+			h.Read(Record{1, 1, "d"})
+		}, want: "changed: offset 1"},
 		"an earlier epoch": {epoch: 1, want: `vanished: "b"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +151,10 @@ func TestUncleanElectionsExcuseLosses(t *testing.T) {
 					x.after(h)
 				}
 				h.Attempted("n")
-				got := strings.Join(h.Problems([]Record{log[0], {1, 3, "n"}}), "\n")
+				if x.has == (Record{}) {
+					x.has = Record{1, 3, "n"}
+				}
+				got := strings.Join(h.Problems([]Record{log[0], x.has}), "\n")
 				if (x.want == "") != (got == "") || !strings.Contains(got, x.want) {
 					t.Errorf("want %q, got %q", x.want, got)
 				}
