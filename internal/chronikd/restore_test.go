@@ -103,6 +103,21 @@ func restoreTo(t *testing.T, mem vfs.FS, dir string, args ...string) (code int, 
 	return code, b.String()
 }
 
+// startTwin restores a broker into /twin and starts it. It returns what the restore printed.
+func startTwin(t *testing.T, mem vfs.FS, args ...string) (*daemon.Broker, string) {
+	t.Helper()
+	code, out := restoreTo(t, mem, "/twin", args...)
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	flags := here()
+	flags[config.KeyDataDir] = "/twin"
+	twin, err := tryStart(t, mem, few, flags)
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, twin.Close()) })
+	return twin, out
+}
+
 // patient returns a client that repeats what fails.
 func patient(t *testing.T, b *daemon.Broker, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
@@ -129,8 +144,7 @@ func coordinated(t *testing.T, request func() error) {
 		if err == nil {
 			return
 		}
-		if t.Context().Err() != nil || !errors.Is(err, kerr.CoordinatorNotAvailable) && !errors.Is(err, kerr.CoordinatorLoadInProgress) &&
-			!errors.Is(err, kerr.NotCoordinator) {
+		if t.Context().Err() != nil || !kerr.IsRetriable(err) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Millisecond)
@@ -169,15 +183,7 @@ func TestARestoredBrokerIsAClusterOfItsOwn(t *testing.T) {
 	if _, err := mem.Stat("/twin"); err == nil {
 		t.Fatal("a dry run has written")
 	}
-	code, out = restoreTo(t, mem, "/twin")
-	if code != 0 {
-		t.Fatalf("exit code %d: %s", code, out)
-	}
-	flags := here()
-	flags[config.KeyDataDir] = "/twin"
-	twin, err := tryStart(t, mem, few, flags)
-	must.OK(t, err)
-	t.Cleanup(func() { must.OK(t, twin.Close()) })
+	twin, out := startTwin(t, mem)
 	cl := clientOf(t, twin)
 	admin := kadm.NewClient(cl)
 	before, err := kadm.NewClient(original).Metadata(t.Context(), "t")
@@ -279,15 +285,10 @@ func TestOneTopicIsRestored(t *testing.T) {
 	must.OK(t, b.Close())
 	archive(t, mem)
 
-	code, out := restoreTo(t, mem, "/twin", "--topic", "t")
-	if code != 0 || !strings.Contains(out, "without 1 topic that") {
-		t.Fatalf("exit code %d: %s", code, out)
+	twin, out := startTwin(t, mem, "--topic", "t")
+	if !strings.Contains(out, "without 1 topic that") {
+		t.Errorf("the restore prints %s", out)
 	}
-	flags := here()
-	flags[config.KeyDataDir] = "/twin"
-	twin, err := tryStart(t, mem, few, flags)
-	must.OK(t, err)
-	t.Cleanup(func() { must.OK(t, twin.Close()) })
 	checkTransaction(t, twin)
 	admin = kadm.NewClient(clientOf(t, twin))
 	topics, err := admin.ListTopics(t.Context())

@@ -173,6 +173,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		o.Begun(b)
 	}
 	if err := b.open(starting); err != nil {
+		// What was waiting only says that it was canceled.
 		if cause := context.Cause(starting); ctx.Err() == nil && cause != nil {
 			err = cause
 		}

@@ -39,8 +39,8 @@ type Snapshot struct {
 	Cluster string // id
 	At      format.Previous
 	Index   *format.Index
-	// Passed says why newer snapshots were not chosen: they are not whole, or lack a chosen topic.
-	// The newest is first.
+	// Passed says why newer snapshots were not chosen: those that are not whole, the newest first,
+	// and then in one error those that lack a chosen topic.
 	Passed []error
 	// Bytes are those of all batches, and Partitions the number of partitions, without the topics
 	// that are not restored. LeftOut is the number of those.

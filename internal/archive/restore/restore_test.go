@@ -650,12 +650,7 @@ func TestOtherDirectoriesAreRefused(t *testing.T) {
 		}
 	}
 	fsys := vfs.Memory()
-	fault := w.store.Add(faultstore.Rule{Ops: faultstore.Get, From: 4, Err: faultstore.ErrInjected})
-	_, err = s.Write(ctx, options(fsys), new(Progress))
-	fault.Off()
-	if err == nil {
-		t.Fatal("a store that fails is no error")
-	}
+	w.interrupt(s, fsys)
 	_, err = earlier.Write(ctx, options(fsys), new(Progress))
 	if exit.CodeOf(err) != exit.Data || !strings.Contains(err.Error(), "--snapshot 60") {
 		t.Errorf("another snapshot: %v", err)
@@ -678,7 +673,7 @@ func TestOtherDirectoriesAreRefused(t *testing.T) {
 func TestOnlyChosenTopicsAreRestored(t *testing.T) {
 	ctx := context.Background()
 	w := newWorld(t)
-	newer := *mustIndex(t, w)
+	newer := *w.newest()
 	other, alike := [16]byte{3}, [16]byte{4}
 	for name, id := range map[string][16]byte{"other": other, "t.2": alike} {
 		for key, value := range map[string][]byte{
@@ -709,12 +704,7 @@ func TestOnlyChosenTopicsAreRestored(t *testing.T) {
 		t.Fatalf("the topic t: %+v, %v", s, err)
 	}
 	fsys := vfs.Memory()
-	fault := w.store.Add(faultstore.Rule{Ops: faultstore.Get, From: 4, Err: faultstore.ErrInjected})
-	_, err = s.Write(ctx, options(fsys), new(Progress))
-	fault.Off()
-	if err == nil {
-		t.Fatal("a store that fails is no error")
-	}
+	w.interrupt(s, fsys)
 	all, err := Find(ctx, w.store, prefix, Choice{Number: 70, Topics: []string{"internal"}})
 	must.OK(t, err)
 	_, err = all.Write(ctx, options(fsys), new(Progress))
@@ -760,10 +750,20 @@ func TestOnlyChosenTopicsAreRestored(t *testing.T) {
 	}
 }
 
-// mustIndex returns the newest snapshot of a world.
-func mustIndex(t *testing.T, w *world) *format.Index {
-	t.Helper()
+// newest returns the newest snapshot.
+func (w *world) newest() *format.Index {
+	w.t.Helper()
 	x, err := format.ReadSnapshot(context.Background(), w.store, prefix+format.Prefix(original), original, w.last)
-	must.OK(t, err)
+	must.OK(w.t, err)
 	return x
+}
+
+// interrupt begins a restore, which the store fails.
+func (w *world) interrupt(s *Snapshot, fsys vfs.FS) {
+	w.t.Helper()
+	fault := w.store.Add(faultstore.Rule{Ops: faultstore.Get, From: 4, Err: faultstore.ErrInjected})
+	defer fault.Off()
+	if _, err := s.Write(context.Background(), options(fsys), new(Progress)); err == nil {
+		w.t.Fatal("a store that fails is no error")
+	}
 }

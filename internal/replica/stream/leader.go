@@ -423,6 +423,10 @@ func (o *outgoing) unsubscribe(slot uint32, why progress.StreamEnd) {
 	if b != nil {
 		o.endLocked(b)
 	}
+	if c, ok := o.cuts[slot]; ok {
+		delete(o.cuts, slot)
+		delete(o.cutOf, c.part)
+	}
 	o.mu.Unlock()
 	if b != nil {
 		b.part.dropSub(b)

@@ -284,19 +284,25 @@ func TestDivergedLogsBecomeEqual(t *testing.T) {
 	})
 }
 
+// electShort lets broker 2 commit ten records, and starts broker 1, which has none of them. elect
+// makes that the leader, while the two are cut off from one another.
+func electShort(w *world, elect func()) {
+	w.assign(2, 1, 2)
+	w.start(2)
+	must(w.t, w.nodes[2].produce(0, replica.AcksAll, 10, 100).wait(w.t))
+	w.isolate(true)
+	w.start(1)
+	elect()
+	w.isolate(false)
+}
+
 // shorterLeader elects a broker that lacks committed records. The other one keeps them, unless the
 // election was an unclean one.
 func shorterLeader(t testing.TB, broken rule) error {
 	w := newWorld(t, 1)
 	w.broken = broken
 	defer w.close()
-	w.assign(2, 1, 2)
-	w.start(2)
-	must(t, w.nodes[2].produce(0, replica.AcksAll, 10, 100).wait(t))
-	w.isolate(true)
-	w.start(1)
-	w.assign(1, 2, 1)
-	w.isolate(false)
+	electShort(w, func() { w.assign(1, 2, 1) })
 	for range 10 {
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
@@ -323,22 +329,18 @@ func TestCommittedRecordsAreDiscardedOnlyAfterAnUncleanElection(t *testing.T) {
 // A leader whose disk has lost committed records counts its log as damaged when a member of the ISR
 // or the ELR still has them, and not when another replica has.
 func TestALeaderThatLacksCommittedRecordsGivesWay(t *testing.T) {
-	for name, set := range map[string]func(p *metadata.Partition){
-		"in sync":  func(p *metadata.Partition) { p.ISR = []int32{1, 2} },
-		"eligible": func(p *metadata.Partition) { p.ISR, p.ELR = []int32{1}, []int32{2} },
-		"neither":  func(p *metadata.Partition) { p.ISR = []int32{1} },
+	for name, sets := range map[string]struct{ isr, elr []int32 }{
+		"in sync":  {isr: []int32{1, 2}},
+		"eligible": {isr: []int32{1}, elr: []int32{2}},
+		"neither":  {isr: []int32{1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				w := newWorld(t, 1)
 				defer w.close()
-				w.assign(2, 1, 2)
-				w.start(2)
-				must(t, w.nodes[2].produce(0, replica.AcksAll, 10, 100).wait(t))
-				w.isolate(true)
-				w.start(1)
-				w.record(func(p *metadata.Partition) { p.Leader, p.LeaderEpoch = 1, 2; set(p) })
-				w.isolate(false)
+				electShort(w, func() {
+					w.record(func(p *metadata.Partition) { p.Leader, p.LeaderEpoch, p.ISR, p.ELR = 1, 2, sets.isr, sets.elr })
+				})
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
 				if e := w.nodes[2].partition(0).Ends(); e.LogEnd != 10 || e.HighWatermark != 10 {
@@ -369,13 +371,7 @@ func TestALeaderHearsWhatItLacksAfterABrokenConnection(t *testing.T) {
 			}
 			return [][]byte{raw}
 		}
-		w.assign(2, 1, 2)
-		w.start(2)
-		must(t, w.nodes[2].produce(0, replica.AcksAll, 10, 100).wait(t))
-		w.isolate(true)
-		w.start(1)
-		w.assign(1, 2, 1, 2)
-		w.isolate(false)
+		electShort(w, func() { w.assign(1, 2, 1, 2) })
 		<-broken
 		w.cutWires(2)
 		time.Sleep(10 * time.Second)
@@ -392,17 +388,13 @@ func TestALeaderStaysAfterTheMetadataWereRestored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		defer w.close()
-		w.assign(2, 1, 2)
-		w.start(2)
-		must(t, w.nodes[2].produce(0, replica.AcksAll, 10, 100).wait(t))
-		w.isolate(true)
-		w.start(1)
-		w.record(func(p *metadata.Partition) { p.Leader, p.LeaderEpoch, p.Unclean, p.ISR = 1, 5, 5, []int32{1} })
-		must(t, w.nodes[1].produce(0, replica.AcksAll, 10, 100).wait(t))
-		w.record(func(p *metadata.Partition) {
-			p.LeaderEpoch, p.Unclean, p.ISR = 5+metadata.Gap([16]byte{1}), 0, []int32{1, 2}
+		electShort(w, func() {
+			w.record(func(p *metadata.Partition) { p.Leader, p.LeaderEpoch, p.Unclean, p.ISR = 1, 5, 5, []int32{1} })
+			must(t, w.nodes[1].produce(0, replica.AcksAll, 10, 100).wait(t))
+			w.record(func(p *metadata.Partition) {
+				p.LeaderEpoch, p.Unclean, p.ISR = 5+metadata.Gap([16]byte{1}), 0, []int32{1, 2}
+			})
 		})
-		w.isolate(false)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if flaw := w.nodes[1].partition(0).Log().Flaw(); flaw != nil {

@@ -395,10 +395,11 @@ func (s *Share) Problems(final []Record, start int64) []string {
 			s.judge(r)
 		}
 	}
-	if s.short {
-		return append([]string(nil), s.problems...)
+	problems := slices.Clone(s.problems)
+	if !s.short {
+		problems = append(problems, s.forgotten...)
 	}
-	return append(append([]string(nil), s.problems...), s.forgotten...)
+	return problems
 }
 
 // LeaderWasShort notes that a broker has led whose disk had lost records unnoticed, until another

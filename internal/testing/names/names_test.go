@@ -23,7 +23,7 @@ func TestNone(t *testing.T) {
 		}
 		var d net.Dialer
 		if _, err := d.DialContext(t.Context(), "tcp", "no.such.host.invalid:1"); err == nil {
-			t.Error("a connection to a name that nobody knows")
+			t.Error("a connection to a name that no server knows")
 		}
 	})
 	asked := false

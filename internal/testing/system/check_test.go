@@ -113,26 +113,20 @@ func endOffsets(t *testing.T, cl *kgo.Client, names []string) kadm.ListedOffsets
 	})
 }
 
-// listed asks for offsets until every partition has an answer: a topic that was just created has no
-// leader until its log exists, and a new leader does not know the high watermark until its log has
-// noted its epoch.
-func listed(t *testing.T, list func(context.Context) (kadm.ListedOffsets, error)) kadm.ListedOffsets {
-	t.Helper()
-	return answered(t, list)
-}
-
 // committedBy asks for the offsets of a group until its coordinator has loaded it.
 func committedBy(t *testing.T, admin *kadm.Client, group string) kadm.OffsetResponses {
 	t.Helper()
-	return answered(t, func(ctx context.Context) (kadm.OffsetResponses, error) { return admin.FetchOffsets(ctx, group) })
+	return listed(t, func(ctx context.Context) (kadm.OffsetResponses, error) { return admin.FetchOffsets(ctx, group) })
 }
 
-// answered repeats a request for offsets while an error in it says that it may succeed later.
-func answered[T interface{ Error() error }](t *testing.T, ask func(context.Context) (T, error)) T {
+// listed asks for offsets until every partition has an answer: a topic that was just created has no
+// leader until its log exists, a new leader does not know the high watermark until its log has
+// noted its epoch, and a coordinator loads.
+func listed[T interface{ Error() error }](t *testing.T, list func(context.Context) (T, error)) T {
 	t.Helper()
 	deadline := time.Now().Add(startTime)
 	for {
-		all, err := ask(t.Context())
+		all, err := list(t.Context())
 		if err == nil {
 			err = all.Error()
 		}
