@@ -149,7 +149,7 @@ func NewLoop(opt LoopOptions) *Loop {
 }
 
 // Follow is a metadata.Subscriber. It never blocks.
-func (l *Loop) Follow(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
+func (l *Loop) Follow(_ context.Context, prev, next *metadata.Image, d *metadata.Delta) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.followed = next
@@ -174,8 +174,8 @@ func (l *Loop) Follow(_ context.Context, _, next *metadata.Image, d *metadata.De
 		}
 	}
 	for _, at := range d.Placements {
-		if t := next.TopicByID(at.Topic); t != nil {
-			mark(t)
+		for i := range next.Moved(prev, at) {
+			l.dirty[metadata.TopicPartition{Topic: at.Topic, Partition: i}] = true
 		}
 	}
 	if l.all || len(l.dirty) > 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // A broker whose session ends leaves the ISR; the others lead. When the ISR becomes too small, the
@@ -630,5 +632,22 @@ func TestADeposedControllerChangesNothing(t *testing.T) {
 	}
 	if got, _, err := w.store.Get(t.Context(), metadata.LivenessKey(2)); err != nil || got.ModRevision > before {
 		t.Errorf("broker 2 changed at %d, after %d: %v", got.ModRevision, before, err)
+	}
+}
+
+// A record of log directories names a whole topic. Only the partitions that it changes are examined.
+func TestAPlacementConcernsItsPartition(t *testing.T) {
+	w := three(t)
+	none := metadata.Placement{}
+	load := func(dirs map[int32][16]byte, revision int64) *metadata.Image {
+		img, err := metadata.Load([]metadata.KV{{Key: metadata.PlacementKey(2, topicA), Value: none.With(dirs).Encode(), ModRevision: revision}}, revision)
+		must.OK(t, err)
+		return img
+	}
+	prev, next := load(map[int32][16]byte{0: {1}, 1: {1}}, 1), load(map[int32][16]byte{0: {1}, 1: {2}}, 2)
+	clear(w.loop.dirty)
+	must.OK(t, w.loop.Follow(t.Context(), prev, next, metadata.Diff(prev, next)))
+	if want := map[metadata.TopicPartition]bool{{Topic: topicA, Partition: 1}: true}; !maps.Equal(w.loop.dirty, want) {
+		t.Errorf("%v", w.loop.dirty)
 	}
 }

@@ -168,6 +168,22 @@ func (m *Image) Placement(broker int32, tp TopicPartition) ([16]byte, bool) {
 	return p.Dir(tp.Partition)
 }
 
+// Moved iterates over the partitions of a topic, ascending, of which this image has another log
+// directory for a broker's replica than an earlier image. It is what an entry of Delta.Placements
+// changes, which names a whole topic.
+func (m *Image) Moved(from *Image, at BrokerTopic) iter.Seq[int32] {
+	before, _ := from.placed.get(at)
+	now, _ := m.placed.get(at)
+	return func(yield func(int32) bool) {
+		for i := range int32(max(before.count(), now.count())) {
+			was, _ := before.Dir(i)
+			if is, _ := now.Dir(i); is != was && !yield(i) {
+				return
+			}
+		}
+	}
+}
+
 // Placements iterates over the topics of which a broker has recorded replicas, in no order.
 func (m *Image) Placements(broker int32) iter.Seq[[16]byte] {
 	return func(yield func([16]byte) bool) {

@@ -193,6 +193,32 @@ func TestLivenessAndPlacements(t *testing.T) {
 	}
 }
 
+// Of a topic whose placements change, only the partitions count that are in another directory.
+func TestWhichReplicasHaveMoved(t *testing.T) {
+	at, none := BrokerTopic{2, idA}, Placement{}
+	image := func(dirs map[int32][16]byte) *Image {
+		p := none.With(dirs)
+		if p.IsEmpty() {
+			return Empty()
+		}
+		m, _ := apply(t, Empty(), set(PlacementKey(2, idA), p.Encode()))
+		return m
+	}
+	rapid.Check(t, func(r *rapid.T) {
+		places := rapid.MapOfN(rapid.Int32Range(0, 9), rapid.SampledFrom([][16]byte{idA, idB, idC}), 0, 5)
+		was, is := places.Draw(r, "was"), places.Draw(r, "is")
+		var want []int32
+		for i := range int32(10) {
+			if was[i] != is[i] {
+				want = append(want, i)
+			}
+		}
+		if got := slices.Collect(image(is).Moved(image(was), at)); !slices.Equal(got, want) {
+			r.Fatalf("%v, want %v", got, want)
+		}
+	})
+}
+
 // A tombstone lists the brokers that have not confirmed, and a broker that has to confirm without a
 // tombstone is an error.
 func TestBrokersConfirmDeletions(t *testing.T) {

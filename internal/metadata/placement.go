@@ -28,6 +28,14 @@ func (p *Placement) Dir(partition int32) ([16]byte, bool) {
 	return p.dirs[p.at[partition]-1], true
 }
 
+// count is the number of the last placed partition, plus one.
+func (p *Placement) count() int {
+	if p == nil {
+		return 0
+	}
+	return len(p.at)
+}
+
 // With returns a copy with the given partitions placed in other directories; a zero id removes the
 // partition. Partitions must not be negative.
 func (p *Placement) With(changes map[int32][16]byte) Placement {

@@ -360,3 +360,29 @@ func TestAReplicaThatWasPassedOverAsksForAHigherEpoch(t *testing.T) {
 		t.Errorf("it does not follow: %v, %v", lost, err)
 	}
 }
+
+// A record of log directories names a whole topic. A leader examines the partitions that it
+// changes, and no others: with thousands of partitions, each move would delay all clients.
+func TestAPlacementConcernsItsPartition(t *testing.T) {
+	c := newCluster()
+	l := start(t, vfs.Memory(), c)
+	c.register(2, [16]byte{2})
+	c.topic("a", idA, 2)
+	for i := range int32(2) {
+		must(t, c.change(metadata.TopicPartition{Topic: idA, Partition: i}, func(p *metadata.Partition) { p.Replicas = []int32{self, 2} }))
+	}
+	c.applyUntilPlaced(t, l.Manager, idA, 1)
+	must(t, c.apply(t, l.Manager))
+	roles := func() (list [2]*role) {
+		for i := range list {
+			list[i] = l.partition(t, idA, int32(i)).role.Load()
+		}
+		return list
+	}
+	before := roles()
+	c.record(2, metadata.TopicPartition{Topic: idA, Partition: 1}, [16]byte{22})
+	must(t, c.apply(t, l.Manager))
+	if after := roles(); after[0] != before[0] || after[1] == before[1] {
+		t.Errorf("partition 0 changed %t, partition 1 changed %t", after[0] != before[0], after[1] != before[1])
+	}
+}

@@ -257,7 +257,7 @@ func (m *Manager) Apply(_ context.Context, prev, next *metadata.Image, d *metada
 		}
 	}
 	makes, err := m.reconcile(want, first, r)
-	m.review(d, r)
+	m.review(prev, d, r)
 	m.configure(next, d)
 	m.queueDeletions(d, next, r) // before creations, which may reuse a name in a directory
 	m.assignDirs(makes, r)

@@ -93,7 +93,7 @@ func (m *Manager) roleOf(w wanted) *Role {
 // review renews the roles of the partitions that this broker leads and whose record is unchanged,
 // but not the registrations, placements, configs or feature level on which they depend. It records
 // this broker's placements again if a late write has replaced them. The caller holds roles.
-func (m *Manager) review(d *metadata.Delta, r *round) {
+func (m *Manager) review(prev *metadata.Image, d *metadata.Delta, r *round) {
 	changes := newChanges()
 	for _, x := range d.Placements {
 		if x.Broker == m.opt.Self {
@@ -112,17 +112,20 @@ func (m *Manager) review(d *metadata.Delta, r *round) {
 		}
 		return
 	}
-	topics := map[[16]byte]bool{}
 	for _, x := range d.Placements {
-		topics[x.Topic] = true
+		for i := range m.image.Moved(prev, x) {
+			m.mu.RLock()
+			p := m.partitions[metadata.TopicPartition{Topic: x.Topic, Partition: i}]
+			m.mu.RUnlock()
+			if p != nil {
+				m.reviewOne(m.image.TopicByID(x.Topic), p)
+			}
+		}
 	}
 	for _, c := range d.Changed {
 		if c.Config {
-			topics[c.Next.ID] = true
+			m.eachOf(c.Next.ID, func(p *Partition) { m.reviewOne(c.Next, p) })
 		}
-	}
-	for id := range topics {
-		m.eachOf(id, func(p *Partition) { m.reviewOne(m.image.TopicByID(id), p) })
 	}
 }
 

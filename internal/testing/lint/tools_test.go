@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -80,5 +81,21 @@ func TestAToolOfKafkaIsFound(t *testing.T) {
 		if got := strings.Join(foreignTools(text), " "); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
+	}
+}
+
+// Makefile, pages and scripts start scripts by their names.
+func TestScriptsCanBeExecuted(t *testing.T) {
+	for _, ext := range []string{".sh", ".py"} {
+		walk(t, ext, func(file string) error {
+			raw, err := os.ReadFile(file)
+			if err != nil || !bytes.HasPrefix(raw, []byte("#!")) {
+				return err
+			}
+			if s, err := os.Stat(file); err != nil || s.Mode()&0o111 == 0 {
+				t.Errorf("%s begins with #!, and cannot be executed: chmod +x; %v", file, err)
+			}
+			return nil
+		})
 	}
 }

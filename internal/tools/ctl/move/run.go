@@ -114,7 +114,7 @@ func (p *Plan) Run(ctx context.Context, a *app.App, adm *kadm.Client, o Options,
 	if err != nil {
 		return err
 	}
-	r := &run{Plan: p, a: a, adm: adm, out: out, limit: limit{adm, rate}, atATime: o.atATime, waiting: moves, begun: map[partition]*Move{},
+	r := &run{Plan: p, a: a, adm: adm, out: out, limit: limit{adm: adm, rate: rate, named: map[partition]bool{}}, atATime: o.atATime, waiting: moves, begun: map[partition]*Move{},
 		done: map[string]int{}, failed: map[string]bool{}, missing: map[int32]bool{}, saidAt: time.Now()}
 	for topic, partitions := range p.moving {
 		for n, m := range partitions {
@@ -159,13 +159,14 @@ func (r *run) all(ctx context.Context) error {
 			return err
 		}
 		var moving kadm.ListPartitionReassignmentsResponses
-		if topics := r.topicsBegun(); len(topics) > 0 {
+		topics := r.topicsBegun()
+		if len(topics) > 0 {
 			var err error
 			if moving, err = app.Moves(ctx, r.adm, topics...); err != nil {
 				return err
 			}
 		}
-		now, err := r.adm.Metadata(ctx)
+		now, err := r.adm.Metadata(ctx, topics...)
 		if err != nil {
 			return app.Refused("read the metadata", app.BrokerError(err), "")
 		}
@@ -216,7 +217,7 @@ func (r *run) begin(ctx context.Context) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	if err := r.limit.set(ctx, batch); err != nil {
+	if err := r.limit.set(ctx, batch, r.waiting); err != nil {
 		return err
 	}
 	var req kadm.AlterPartitionAssignmentsReq

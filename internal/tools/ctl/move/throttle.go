@@ -26,15 +26,36 @@ const (
 // counts for the replicas that the topics name. It is in the metadata, so it outlives an
 // interruption; release removes what no move needs any more.
 type limit struct {
-	adm  *kadm.Client
-	rate int64 // 0: none
+	adm   *kadm.Client
+	rate  int64 // 0: none
+	named map[partition]bool
 }
 
-// set names the replicas of moves that are about to begin.
-func (l *limit) set(ctx context.Context, moves []Move) error {
-	copies := slices.DeleteFunc(slices.Clone(moves), func(m Move) bool { return len(m.adds()) == 0 })
+// ahead is how many moves are named before they begin. All brokers apply each change of a topic's
+// configs to all of its partitions, so moves that were named one after the other would delay
+// clients. Longer lists could exceed the length that a request permits.
+const ahead = 250
+
+// set names the replicas of moves that are about to begin, and of those that follow. What is named
+// already, and has not been removed by another command, changes nothing.
+func (l *limit) set(ctx context.Context, moves, next []Move) error {
+	copying := func(list []Move) []Move {
+		return slices.DeleteFunc(slices.Clone(list), func(m Move) bool { return len(m.adds()) == 0 })
+	}
+	copies := copying(moves)
 	if l.rate == 0 || len(copies) == 0 {
 		return nil
+	}
+	if slices.ContainsFunc(copies, func(m Move) bool { return !l.named[m.partition] }) {
+		copies = append(copies, copying(next[:min(len(next), ahead)])...)
+		topics := map[string]bool{}
+		for _, m := range copies {
+			topics[m.topic] = true
+			l.named[m.partition] = true
+		}
+		if err := l.release(ctx, topics); err != nil { // so that lists stay short
+			return err
+		}
 	}
 	rate := strconv.FormatInt(l.rate, 10)
 	if err := l.rates(ctx, func(name string) kadm.AlterConfig {
