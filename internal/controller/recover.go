@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -22,7 +23,7 @@ import (
 // notes its epoch, because the records that it commits may all be of older ones.
 func Recovered(keys []metadata.KV, revision int64, generation [16]byte) (after []metadata.KV, at int64, err error) {
 	return again(keys, revision, generation, outset{
-		drops:   func(k metadata.KeyKind) bool { return k == metadata.KindLiveness }, // of processes of the former generation
+		drops:   []metadata.Scope{metadata.OfProcesses},
 		cluster: func(*metadata.Cluster) {},
 		partition: func(p *metadata.Partition) {
 			if len(p.Replicas) > 1 {
@@ -48,16 +49,7 @@ type Successor struct {
 // the original they are. Coordinators then treat what they load as doubtful.
 func Restored(keys []metadata.KV, revision int64, s Successor) (after []metadata.KV, at int64, err error) {
 	return again(keys, revision, s.Generation, outset{
-		drops: func(k metadata.KeyKind) bool {
-			switch k {
-			case metadata.KindBroker, metadata.KindLiveness, metadata.KindPlacement, metadata.KindGone, metadata.KindDeleting,
-				metadata.KindDeletingBroker:
-				return true // of the brokers of the original
-			case metadata.KindSnapshot, metadata.KindMark, metadata.KindCollection:
-				return true // the objects are the original's, which deletes them
-			}
-			return false
-		},
+		drops:   []metadata.Scope{metadata.OfProcesses, metadata.OfBrokers, metadata.OfObjects},
 		cluster: func(c *metadata.Cluster) { c.ID = s.Cluster },
 		partition: func(p *metadata.Partition) {
 			p.Replicas, p.ISR = []int32{s.Node}, []int32{s.Node}
@@ -72,7 +64,7 @@ func Restored(keys []metadata.KV, revision int64, s Successor) (after []metadata
 // outset is how the first state of another generation differs from the last known one of
 // another, in addition to numbers that are not given twice.
 type outset struct {
-	drops     func(metadata.KeyKind) bool
+	drops     []metadata.Scope
 	cluster   func(*metadata.Cluster)
 	partition func(*metadata.Partition)
 }
@@ -91,7 +83,7 @@ func again(keys []metadata.KV, revision int64, generation [16]byte, s outset) (a
 		if err != nil {
 			return nil, 0, err
 		}
-		if s.drops(k.Kind) {
+		if slices.Contains(s.drops, k.Kind.Scope()) {
 			continue
 		}
 		switch k.Kind {

@@ -49,6 +49,9 @@ func TestFormatIsFixed(t *testing.T) {
 		}) {
 			t.Errorf("no value is of the kind of %s", Key{Kind: kind})
 		}
+		if s := kind.Scope(); s < OfCluster || s > OfObjects {
+			t.Errorf("kind %d has scope %d: say what its keys are about", kind, s)
+		}
 	}
 	var lines []string
 	for key, value := range values {

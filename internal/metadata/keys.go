@@ -250,35 +250,61 @@ var (
 	}
 )
 
+// Scope is what the keys of a kind are about. It decides which keys outlive a cluster, its
+// metadata or its objects.
+type Scope uint8
+
+const (
+	// OfCluster: each copy of the metadata keeps them.
+	OfCluster Scope = iota + 1
+	// OfTopic: the same, unless the topic is left out.
+	OfTopic
+	// OfBrokers: a restored cluster has other brokers.
+	OfBrokers
+	// OfProcesses: another generation of the metadata has other processes, too.
+	OfProcesses
+	// OfObjects: they name objects in a store, which belong to this cluster. No snapshot has them.
+	OfObjects
+)
+
+// Scope returns what keys of this kind are about, 0 if no keys are of this kind.
+func (k KeyKind) Scope() Scope {
+	if int(k) >= len(families) {
+		return 0
+	}
+	return families[k].scope
+}
+
 // family is what the keys of one kind have in common. A key without parts is its prefix.
 type family struct {
+	scope  Scope
 	prefix string
 	parts  []part // separated by '/'
 }
 
 var families = [...]family{
-	KindCluster:        {ClusterKey, nil},
-	KindProducerIDs:    {ProducerIDsKey, nil},
-	KindLogins:         {LoginsKey, nil},
-	KindBroker:         {BrokerPrefix, []part{brokerPart}},
-	KindLiveness:       {LivenessPrefix, []part{brokerPart}},
-	KindPlacement:      {PlacementPrefix, []part{brokerPart, idPart}},
-	KindGone:           {GonePrefix, []part{memberPart}},
-	KindName:           {NamePrefix, []part{guardPart}},
-	KindTopic:          {TopicPrefix, []part{idPart}},
-	KindPartition:      {PartitionPrefix, []part{idPart, partitionPart}},
-	KindTopicConfig:    {TopicConfigPrefix, []part{idPart}},
-	KindBrokerConfig:   {BrokerConfigPrefix, []part{brokersPart}},
-	KindGroupConfig:    {GroupConfigPrefix, []part{namePart}},
-	KindSubscription:   {SubscriptionPrefix, []part{namePart}},
-	KindDeleting:       {DeletingPrefix, []part{idPart}},
-	KindDeletingBroker: {DeletingPrefix, []part{idPart, brokerPart}},
-	KindACL:            {ACLPrefix, []part{idPart}},
-	KindUser:           {UserPrefix, []part{namePart}},
-	KindQuota:          {QuotaPrefix, []part{entityPart}},
-	KindSnapshot:       {SnapshotPrefix, []part{numberPart}},
-	KindMark:           {MarkKey, nil},
-	KindCollection:     {CollectionKey, nil},
+	KindCluster:        {OfCluster, ClusterKey, nil},
+	KindProducerIDs:    {OfCluster, ProducerIDsKey, nil},
+	KindLogins:         {OfCluster, LoginsKey, nil},
+	KindBroker:         {OfBrokers, BrokerPrefix, []part{brokerPart}},
+	KindLiveness:       {OfProcesses, LivenessPrefix, []part{brokerPart}},
+	KindPlacement:      {OfBrokers, PlacementPrefix, []part{brokerPart, idPart}},
+	KindGone:           {OfBrokers, GonePrefix, []part{memberPart}},
+	KindName:           {OfTopic, NamePrefix, []part{guardPart}},
+	KindTopic:          {OfTopic, TopicPrefix, []part{idPart}},
+	KindPartition:      {OfTopic, PartitionPrefix, []part{idPart, partitionPart}},
+	KindTopicConfig:    {OfTopic, TopicConfigPrefix, []part{idPart}},
+	KindBrokerConfig:   {OfCluster, BrokerConfigPrefix, []part{brokersPart}},
+	KindGroupConfig:    {OfCluster, GroupConfigPrefix, []part{namePart}},
+	KindSubscription:   {OfCluster, SubscriptionPrefix, []part{namePart}},
+	KindDeleting:       {OfBrokers, DeletingPrefix, []part{idPart}},
+	KindDeletingBroker: {OfBrokers, DeletingPrefix, []part{idPart, brokerPart}},
+	KindACL:            {OfCluster, ACLPrefix, []part{idPart}},
+	KindUser:           {OfCluster, UserPrefix, []part{namePart}},
+	KindQuota:          {OfCluster, QuotaPrefix, []part{entityPart}},
+	KindSnapshot:       {OfObjects, SnapshotPrefix, []part{numberPart}},
+	KindMark:           {OfObjects, MarkKey, nil},
+	KindCollection:     {OfObjects, CollectionKey, nil},
 }
 
 // String returns the text of a key.

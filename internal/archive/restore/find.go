@@ -97,7 +97,7 @@ func Find(ctx context.Context, store objects.Store, prefix string, c Choice) (*S
 			lacking = append(lacking, lacks)
 			continue
 		}
-		if !broken(err) {
+		if !NotWhole(err) {
 			return nil, fmt.Errorf("read snapshot %d: %w", at.Number, err)
 		}
 		s.Passed = append(s.Passed, fmt.Errorf("snapshot %d is not whole: %w", at.Number, err))
@@ -112,11 +112,10 @@ func Find(ctx context.Context, store objects.Store, prefix string, c Choice) (*S
 	return nil, exit.With(exit.Data, fmt.Errorf("%w; %s", errors.Join(s.Passed...), remedy))
 }
 
-// broken reports whether an error says that objects are not those of a whole snapshot. Others may
+// NotWhole reports whether an error says that objects are not those of a whole snapshot. Others may
 // go away, or are errors of the store.
-func broken(err error) bool {
-	return errors.Is(err, objects.ErrNotFound) || errors.Is(err, objects.ErrDamaged) || errors.Is(err, objects.ErrNewer) ||
-		errors.Is(err, format.ErrContradiction) || errors.Is(err, metadata.ErrNewerVersion) || errors.Is(err, errMetadata)
+func NotWhole(err error) bool {
+	return format.Unusable(err) || errors.Is(err, metadata.ErrNewerVersion) || errors.Is(err, errMetadata)
 }
 
 // errMetadata marks metadata in a snapshot that cannot be read.
@@ -196,7 +195,7 @@ func (s *Snapshot) until(ctx context.Context, id [16]byte, list []format.Previou
 				oldest = timeOf(x)
 				return !oldest.After(at)
 			}
-			if !broken(err) {
+			if !NotWhole(err) {
 				failed = err
 				return true
 			}

@@ -86,14 +86,11 @@ func (s *Snapshot) chosen(x *format.Index) (keys []metadata.KV, left int, err er
 	}
 	keys = slices.DeleteFunc(keys, func(kv metadata.KV) bool {
 		k, _ := metadata.ParseKey(kv.Key)
-		switch k.Kind {
-		case metadata.KindTopic, metadata.KindPartition, metadata.KindTopicConfig:
-			return leave[k.ID]
-		case metadata.KindName:
+		if k.Kind == metadata.KindName { // it has the topic's id in its value
 			n, err := metadata.DecodeName(kv)
 			return err == nil && leave[n.ID] // what cannot be read stays, and is found by the load
 		}
-		return false
+		return k.Kind.Scope() == metadata.OfTopic && leave[k.ID]
 	})
 	return keys, left, nil
 }

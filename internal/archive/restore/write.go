@@ -87,7 +87,7 @@ func (s *Snapshot) Verify(ctx context.Context, done *Progress) (*Result, error) 
 
 // failed adds the remedy to an error of objects that were there when the snapshot was chosen.
 func (s *Snapshot) failed(err error) error {
-	if !broken(err) {
+	if !NotWhole(err) {
 		return err
 	}
 	return exit.With(exit.Data, fmt.Errorf("snapshot %d is not whole: %w; empty the data directory and the log directories, "+

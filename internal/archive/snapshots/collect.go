@@ -2,16 +2,13 @@ package snapshots
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/archive/format"
 	"github.com/chronik-io/chronik/internal/archive/restore"
-	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/objects"
 )
@@ -99,7 +96,7 @@ func (s *Service) adopt(ctx context.Context, term uint64, store objects.Store, p
 			continue
 		}
 		x, err := adopted(ctx, store, prefix, id, n.Number)
-		if exit.CodeOf(err) == exit.Data {
+		if restore.NotWhole(err) {
 			continue // an attempt that failed
 		}
 		if err != nil {
@@ -119,8 +116,7 @@ func (s *Service) adopt(ctx context.Context, term uint64, store objects.Store, p
 	return nil
 }
 
-// adopted returns what the metadata have of a snapshot, from its objects. The error has the exit
-// code exit.Data if it is not whole.
+// adopted returns what the metadata have of a snapshot, from its objects.
 func adopted(ctx context.Context, store objects.Store, prefix string, id [16]byte, number int64) (*metadata.Snapshot, error) {
 	found, err := restore.Find(ctx, store, "", restore.Choice{Cluster: metadata.FormatID(id), Number: number})
 	if err != nil {
@@ -187,70 +183,4 @@ func addNamed(ctx context.Context, store objects.Store, prefix string, p *format
 		add(m.Parts)
 		return nil
 	})
-}
-
-// unverified returns the newest snapshot if it is time to verify it, otherwise 0.
-func (s *Service) unverified(now time.Time) int64 {
-	list := s.opt.Image().Snapshots()
-	if s.opt.Conf.URL == "" || s.opt.Conf.Verify == 0 || len(list) == 0 {
-		return 0
-	}
-	last := int64(0)
-	for i := range list {
-		last = max(last, list[i].Verified)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now.Sub(time.UnixMilli(last)) < s.opt.Conf.Verify || now.Sub(s.tried) < min(s.opt.Conf.Verify, time.Hour) {
-		return 0
-	}
-	s.tried = now
-	return list[len(list)-1].Number
-}
-
-// verify reads all objects of a snapshot, and notes the result in the metadata.
-func (s *Service) verify(ctx context.Context, term uint64, number int64) error {
-	store, err := s.open()
-	if err != nil {
-		return err
-	}
-	x := s.opt.Image().Snapshot(number)
-	if x == nil {
-		return fmt.Errorf("there is no snapshot %d any longer", number)
-	}
-	damage := s.read(ctx, store, x)
-	if damage != nil && (ctx.Err() != nil || exit.CodeOf(damage) != exit.Data) {
-		s.opt.Log.Warn("a snapshot was not verified", zap.Int64("snapshot", number), zap.Error(damage))
-		return damage // of the store, and not of the snapshot
-	}
-	next := *x
-	next.Verified, next.Damage = s.opt.Now().UnixMilli(), ""
-	if damage != nil {
-		next.Damage = damage.Error()
-		s.opt.Log.Error("a snapshot is damaged", zap.Int64("snapshot", number), zap.Error(damage))
-	}
-	key := metadata.SnapshotKey(number)
-	_, err = s.opt.Store.LeaderTxn(ctx, term, metadata.Txn{If: []metadata.Compare{{Key: key, ModRevision: x.Revision}},
-		Put: []metadata.KV{{Key: key, Value: next.Encode()}}})
-	return errors.Join(damage, err)
-}
-
-// read reads all objects of a snapshot. The error has the exit code exit.Data if one is missing or
-// damaged.
-func (s *Service) read(ctx context.Context, store objects.Store, x *metadata.Snapshot) error {
-	cluster := s.opt.Image().ClusterID()
-	id, err := metadata.ParseID(cluster)
-	if err != nil {
-		return err
-	}
-	// Find chooses from a list, which may be old: a missing index is none of the store's there.
-	at := format.Previous{Number: x.Number, Nonce: objects.Nonce(x.Nonce)}
-	if _, err := format.ReadIndex(ctx, store, format.Prefix(id), id, at); errors.Is(err, objects.ErrNotFound) {
-		return exit.With(exit.Data, err)
-	}
-	found, err := restore.Find(ctx, store, "", restore.Choice{Cluster: cluster, Number: x.Number})
-	if err == nil {
-		_, err = found.Verify(ctx, &restore.Progress{})
-	}
-	return err
 }

@@ -188,8 +188,7 @@ func stored(kvs []metadata.KV) (list []format.Key, err error) {
 		if err != nil {
 			return nil, err
 		}
-		switch k.Kind {
-		case metadata.KindSnapshot, metadata.KindMark, metadata.KindCollection:
+		if k.Kind.Scope() == metadata.OfObjects {
 			continue
 		}
 		list = append(list, format.Key{Key: kv.Key, Value: kv.Value, Revision: kv.ModRevision})

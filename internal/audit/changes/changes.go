@@ -67,7 +67,7 @@ type changed struct {
 func (s *store) events(ctx context.Context, t *metadata.Txn) (events []audit.Event, err error) {
 	add := func(key string, value []byte) error {
 		k, err := metadata.ParseKey(key)
-		if err != nil || !recorded(k.Kind) {
+		if err != nil || views[k.Kind] == nil {
 			return err
 		}
 		before, _, err := s.Get(ctx, key)
@@ -94,18 +94,6 @@ func (s *store) events(ctx context.Context, t *metadata.Txn) (events []audit.Eve
 	return events, nil
 }
 
-// recorded reports whether changes of a family of keys are recorded. The others follow from them,
-// or are the broker's own.
-func recorded(k metadata.KeyKind) bool {
-	switch k {
-	case metadata.KindTopic, metadata.KindPartition, metadata.KindTopicConfig, metadata.KindBrokerConfig, metadata.KindGroupConfig,
-		metadata.KindSubscription,
-		metadata.KindACL, metadata.KindUser, metadata.KindQuota, metadata.KindCluster:
-		return true
-	}
-	return false
-}
-
 // event returns the event of a change; without a Resource if there is nothing to record.
 func (s *store) event(ctx context.Context, t *metadata.Txn, c changed) (audit.Event, error) {
 	e := audit.Event{Kind: audit.Change, Operation: "ALTER"}
@@ -122,10 +110,11 @@ func (s *store) event(ctx context.Context, t *metadata.Txn, c changed) (audit.Ev
 	if e.Resource, err = s.resource(ctx, t, c); err != nil || e.Resource == "" {
 		return audit.Event{}, err
 	}
-	if e.Old, err = shown(c.key.Kind, c.before); err != nil {
+	view := views[c.key.Kind]
+	if e.Old, err = view(c.before); err != nil {
 		return audit.Event{}, err
 	}
-	e.New, err = shown(c.key.Kind, c.after)
+	e.New, err = view(c.after)
 	return e, err
 }
 
@@ -160,8 +149,10 @@ func (s *store) resource(ctx context.Context, t *metadata.Txn, c changed) (strin
 		return "User:" + c.key.Name, nil
 	case metadata.KindQuota:
 		return "Quota:" + c.key.Entity.String(), nil
+	case metadata.KindCluster:
+		return "Cluster", nil
 	}
-	return "Cluster", nil
+	return "", fmt.Errorf("changes of %s are recorded, and have no name", c.key)
 }
 
 // present returns the value after a change, or the one before if it was deleted.
@@ -198,49 +189,50 @@ func (s *store) topic(ctx context.Context, t *metadata.Txn, id [16]byte) (string
 	return rec.Name, err
 }
 
-// shown returns a value as a line has it: without secrets, and without what readers don't need. nil
-// for a missing key.
-func shown(kind metadata.KeyKind, kv metadata.KV) (json.RawMessage, error) {
-	if kv.Value == nil {
-		return nil, nil
-	}
-	switch kind {
-	case metadata.KindTopic:
-		return shownAs(kv, metadata.DecodeTopicRecord, func(t metadata.TopicRecord) any {
-			return map[string]any{"partitions": t.Partitions}
-		})
-	case metadata.KindPartition:
-		return shownAs(kv, metadata.DecodePartition, func(p metadata.Partition) any {
-			return partitionJSON{p.Leader, p.LeaderEpoch, p.Replicas, p.ISR, p.Adding, p.Removing}
-		})
-	case metadata.KindACL:
-		return shownAs(kv, metadata.DecodeACL, func(a acl.Binding) any {
-			return aclJSON{a.Principal, a.Host, a.Operation.String(), a.Permission.String()}
-		})
-	case metadata.KindUser:
-		return shownAs(kv, metadata.DecodeUser, func(u metadata.User) any {
-			iterations := map[string]int32{} // salt and keys are secrets
-			for _, c := range u.Credentials {
-				iterations[c.Mechanism.String()] = c.Iterations
-			}
-			return iterations
-		})
-	case metadata.KindQuota:
-		return shownAs(kv, metadata.DecodeQuota, func(q metadata.Quota) any { return q.Limits })
-	case metadata.KindCluster:
-		return shownAs(kv, metadata.DecodeCluster, func(c metadata.Cluster) any {
-			return map[string]any{"transaction.version": c.TransactionVersion, "share.version": c.ShareVersion}
-		})
-	}
-	return shownAs(kv, metadata.DecodeConfigs, func(set map[string]string) any { return set })
+// views are the kinds of keys whose changes are recorded. A view returns a value as a line has it:
+// without secrets, and without what readers don't need. Changes of other kinds follow from these,
+// or are the broker's own.
+var views = map[metadata.KeyKind]func(metadata.KV) (json.RawMessage, error){
+	metadata.KindTopic: viewAs(metadata.DecodeTopicRecord, func(t metadata.TopicRecord) any {
+		return map[string]any{"partitions": t.Partitions}
+	}),
+	metadata.KindPartition: viewAs(metadata.DecodePartition, func(p metadata.Partition) any {
+		return partitionJSON{p.Leader, p.LeaderEpoch, p.Replicas, p.ISR, p.Adding, p.Removing}
+	}),
+	metadata.KindACL: viewAs(metadata.DecodeACL, func(a acl.Binding) any {
+		return aclJSON{a.Principal, a.Host, a.Operation.String(), a.Permission.String()}
+	}),
+	metadata.KindUser: viewAs(metadata.DecodeUser, func(u metadata.User) any {
+		iterations := map[string]int32{} // salt and keys are secrets
+		for _, c := range u.Credentials {
+			iterations[c.Mechanism.String()] = c.Iterations
+		}
+		return iterations
+	}),
+	metadata.KindQuota: viewAs(metadata.DecodeQuota, func(q metadata.Quota) any { return q.Limits }),
+	metadata.KindCluster: viewAs(metadata.DecodeCluster, func(c metadata.Cluster) any {
+		return map[string]any{"transaction.version": c.TransactionVersion, "share.version": c.ShareVersion}
+	}),
+	metadata.KindTopicConfig:  configs,
+	metadata.KindBrokerConfig: configs,
+	metadata.KindGroupConfig:  configs,
+	metadata.KindSubscription: configs,
 }
 
-func shownAs[T any](kv metadata.KV, decode func(metadata.KV) (T, error), show func(T) any) (json.RawMessage, error) {
-	v, err := decode(kv)
-	if err != nil {
-		return nil, err
+var configs = viewAs(metadata.DecodeConfigs, func(set map[string]string) any { return set })
+
+// viewAs returns a view, which is nil for a missing key.
+func viewAs[T any](decode func(metadata.KV) (T, error), show func(T) any) func(metadata.KV) (json.RawMessage, error) {
+	return func(kv metadata.KV) (json.RawMessage, error) {
+		if kv.Value == nil {
+			return nil, nil
+		}
+		v, err := decode(kv)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(show(v))
 	}
-	return json.Marshal(show(v))
 }
 
 type partitionJSON struct {

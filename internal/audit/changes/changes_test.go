@@ -153,6 +153,30 @@ func record(t *testing.T, key string, before, after, topic []byte, topicKey stri
 	return out.text
 }
 
+// Each kind of key is recorded, or is here with the reason.
+func TestEveryKindIsRecordedOrNeedsNoRecord(t *testing.T) {
+	unrecorded := map[metadata.KeyKind]string{
+		metadata.KindProducerIDs: "given to producers", metadata.KindLogins: "follows from the users",
+		metadata.KindBroker: "a broker registers; the handler records its removal", metadata.KindLiveness: "of the controller", metadata.KindPlacement: "a broker reports it",
+		metadata.KindGone: "follows from a removed broker", metadata.KindName: "follows from the topic",
+		metadata.KindDeleting: "follows from the topic", metadata.KindDeletingBroker: "follows from the topic",
+		metadata.KindSnapshot: "the handler records requests", metadata.KindMark: "of the service of snapshots",
+		metadata.KindCollection: "of the service of snapshots",
+	}
+	for k := metadata.KindCluster; k.Scope() != 0; k++ {
+		if (views[k] == nil) != (unrecorded[k] != "") {
+			t.Errorf("changes of kind %d: a view %t, a reason %q", k, views[k] != nil, unrecorded[k])
+		}
+		if views[k] == nil {
+			continue
+		}
+		s := &store{Store: &memory{kvs: map[string]metadata.KV{}}}
+		if _, err := s.resource(t.Context(), &metadata.Txn{}, changed{key: metadata.Key{Kind: k}}); err != nil && strings.Contains(err.Error(), "no name") {
+			t.Error(err)
+		}
+	}
+}
+
 // What was not changed, and what the broker does on its own, has no line. What may have been
 // changed has one that says so.
 func TestOnlyChangesOfClients(t *testing.T) {
