@@ -635,12 +635,14 @@ func TestADeposedControllerChangesNothing(t *testing.T) {
 	}
 }
 
-// A record of log directories names a whole topic. Only the partitions that it changes are examined.
+// A record of log directories names a whole topic. Only the partitions that it changes are
+// examined.
 func TestAPlacementConcernsItsPartition(t *testing.T) {
 	w := three(t)
 	none := metadata.Placement{}
 	load := func(dirs map[int32][16]byte, revision int64) *metadata.Image {
-		img, err := metadata.Load([]metadata.KV{{Key: metadata.PlacementKey(2, topicA), Value: none.With(dirs).Encode(), ModRevision: revision}}, revision)
+		kv := metadata.KV{Key: metadata.PlacementKey(2, topicA), Value: none.With(dirs).Encode(), ModRevision: revision}
+		img, err := metadata.Load([]metadata.KV{kv}, revision)
 		must.OK(t, err)
 		return img
 	}

@@ -48,7 +48,7 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 		f.Memory.There, f.Memory.Budgets, f.Memory.Wanted = b.memory, cut.Sum(len(dirs)), wanted.Sum(len(dirs))
 	}, b.certs.Facts}
 	if b.fs == vfs.OS() { // a broker in memory does not depend on the machine
-		m := observe.NewMachine(b.cfg.DataDir, dirs, b.limits.most)
+		m := observe.NewMachine(b.cfg.DataDir, dirs, broker.Archive.URL, b.limits.most)
 		o.Slow = []checks.SlowSource{m.Slow}
 		o.Sources = append(o.Sources, m.Quick)
 	}

@@ -106,6 +106,36 @@ func TestWhereAFindingIs(t *testing.T) {
 	}
 }
 
+// What several brokers report in the same words is shown once.
+func TestEqualFindingsOfBrokersAreOne(t *testing.T) {
+	at := time.Unix(100, 0)
+	clock := func(broker int32, since time.Time) Finding {
+		return Finding{Broker: broker, Check: "clock", Severity: Note, Subject: "clock", Problem: "not synchronized", Since: since}
+	}
+	full := Finding{Broker: 2, Check: "space", Severity: Bad, Subject: "disk of /a", Problem: "1 byte is free", Since: at}
+	less := full
+	less.Broker, less.Problem = 3, "2 bytes are free"
+	none := Finding{Broker: NoBroker, Check: "partition", Severity: Warn, Subject: "t-0"}
+	got := Together([]Finding{full, less, none, none, clock(1, at.Add(time.Second)), clock(2, at), clock(3, at)})
+	var where []string
+	for i := range got {
+		where = append(where, got[i].Where())
+	}
+	want := []string{"broker 2, disk of /a", "broker 3, disk of /a", "t-0", "t-0", "brokers 1, 2 and 3, clock"}
+	if !slices.Equal(where, want) || !got[4].Since.Equal(at) {
+		t.Errorf("%q since %v, want %q", where, got[4].Since, want)
+	}
+}
+
+// The reason why a broker is not ready is the first line after it.
+func TestTheReasonComesFirst(t *testing.T) {
+	r := &Report{Broker: 1, Findings: []Finding{{Broker: 1, Severity: Bad, Subject: "a", Problem: "b"},
+		{Broker: 1, Severity: Warn, Subject: "c", Problem: "d", NotReady: true}}}
+	if got := r.Text(); got != "not ready\nwarn: c: d\nbad: a: b\n" {
+		t.Errorf("%q", got)
+	}
+}
+
 // An encoded report is bounded, whatever was found. It has the worst findings, and counts the rest.
 func TestAnEncodedReportIsBounded(t *testing.T) {
 	long := strings.Repeat(`"<`, 2000) // which JSON makes longer

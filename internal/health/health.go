@@ -64,14 +64,55 @@ const ThisBroker = "this broker"
 func BrokerSubject(id int32) string { return fmt.Sprintf("broker %d", id) }
 
 // Where returns the subject for readers who see the findings of several brokers.
-func (f *Finding) Where() string {
-	switch {
-	case f.Broker == NoBroker:
+func (f *Finding) Where() string { return f.at(f.Broker) }
+
+func (f *Finding) at(brokers ...int32) string {
+	if f.Broker == NoBroker {
 		return f.Subject
-	case f.Subject == ThisBroker:
-		return BrokerSubject(f.Broker)
 	}
-	return BrokerSubject(f.Broker) + ", " + f.Subject
+	at := BrokerSubject(brokers[0])
+	if last := len(brokers) - 1; last > 0 {
+		first := strings.Trim(strings.ReplaceAll(fmt.Sprint(brokers[:last]), " ", ", "), "[]")
+		at = fmt.Sprintf("brokers %s and %d", first, brokers[last])
+	}
+	if f.Subject == ThisBroker {
+		return at
+	}
+	return at + ", " + f.Subject
+}
+
+// Shared is a finding of one broker, or of several in the same words.
+type Shared struct {
+	Finding         // of the first broker; Since is the earliest
+	Brokers []int32 // that report it; empty if Broker is NoBroker
+}
+
+// Where is Finding.Where with all brokers.
+func (s *Shared) Where() string { return s.at(s.Brokers...) }
+
+// Together returns findings in their order, with those in one that brokers report in the same
+// words, so that people read them once.
+func Together(findings []Finding) (all []Shared) {
+	known := map[Finding]int{}
+	for _, f := range findings {
+		words := f
+		words.Broker, words.Since = 0, time.Time{}
+		i, ok := known[words]
+		if f.Broker == NoBroker || !ok {
+			i = len(all)
+			all = append(all, Shared{Finding: f})
+		}
+		if f.Broker == NoBroker {
+			continue
+		}
+		known[words] = i
+		s := &all[i]
+		s.Brokers = append(s.Brokers, f.Broker)
+		if f.Since.Before(s.Since) {
+			s.Since = f.Since
+		}
+	}
+	return all
 }
 
 // String returns the finding in one line, without its remedy.
@@ -136,14 +177,16 @@ func (r *Report) Text() string {
 	for _, line := range r.Progress {
 		b.WriteString(line + "\n")
 	}
-	for i := range r.Findings {
-		f := &r.Findings[i]
-		if f.Broker != NoBroker && f.Broker != r.Broker {
-			continue // Ready is about this broker
-		}
-		// The first line already reports the phase.
-		if f.Severity != Note && f.Check != CheckServing {
-			b.WriteString(f.line(f.Subject) + "\n")
+	for _, why := range []bool{true, false} { // what the first line is about comes first
+		for i := range r.Findings {
+			f := &r.Findings[i]
+			if f.NotReady != why || f.Broker != NoBroker && f.Broker != r.Broker {
+				continue // Ready is about this broker
+			}
+			// The first line already reports the phase.
+			if f.Severity != Note && f.Check != CheckServing {
+				b.WriteString(f.line(f.Subject) + "\n")
+			}
 		}
 	}
 	return b.String()

@@ -22,6 +22,8 @@ func (s *Logs) Facts(f *checks.Facts) {
 				Why: Reason(errors.New(x.Why)), Have: x.Have, Want: x.Want, Bytes: x.Bytes, Still: x.Still}
 		}
 	}
+	f.Renewed = s.Replicas.Renewed()
+	f.Renewed.Why = Reason(errors.New(f.Renewed.Why))
 	former, _ := s.Replicas.Outlived()
 	for _, x := range former {
 		r.formers[metadata.TopicPartition{Topic: x.Topic, Partition: x.Partition}] = &view.Former{Path: x.Path, Bytes: x.Bytes}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/health/host"
@@ -77,6 +78,7 @@ type Machine struct {
 	machine        *host.Machine
 	data           string // the data directory
 	dirs           []storage.Location
+	archive        string // the directory of snapshots; empty: none
 	maxConnections func() int
 	// The last reading of the clock, and its last step. Only the Monitor's goroutine uses them.
 	last      time.Time
@@ -84,10 +86,14 @@ type Machine struct {
 	steppedAt time.Time
 }
 
-// NewMachine returns the source for a broker with these directories on this machine. maxConnections
-// returns how many connections the broker accepts.
-func NewMachine(data string, dirs []storage.Location, maxConnections func() int) *Machine {
-	return &Machine{machine: host.New(), data: data, dirs: dirs, maxConnections: maxConnections}
+// NewMachine returns the source for a broker with these directories on this machine. archive is
+// archive.url, which may be empty. maxConnections returns how many connections the broker accepts.
+func NewMachine(data string, dirs []storage.Location, archive string, maxConnections func() int) *Machine {
+	m := &Machine{machine: host.New(), data: data, dirs: dirs, maxConnections: maxConnections}
+	if at, err := configdef.ParseArchiveURL(archive); err == nil {
+		m.archive = at.Dir
+	}
+	return m
 }
 
 // Quick is a checks.Source.
@@ -110,12 +116,16 @@ func (m *Machine) Quick(f *checks.Facts) {
 	}
 	m.last = f.Now
 	f.Clock.Stepped, f.Clock.SteppedAt = m.stepped, m.steppedAt
+	f.MountedDirs = m.machine.Remounted(f.MountedDirs) // read-only after a disk error, which an idle broker would not see
 }
 
 // Slow is a checks.SlowSource: it finds the file systems of the directories. It blocks while a file
 // system does not respond.
 func (m *Machine) Slow(s *checks.Slow) {
 	s.MountedDirs = []checks.MountedDir{m.machine.MountedDir(checks.RoleData, m.data)}
+	if m.archive != "" {
+		s.Archive = m.machine.MountedDir(checks.RoleArchive, m.archive)
+	}
 	s.JournalTotals = map[string]int64{}
 	for _, d := range m.dirs {
 		journal := d.JournalPath()

@@ -14,6 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica/progress"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Cluster updates the metadata.
@@ -102,6 +103,7 @@ type Manager struct {
 	// these directories are deleted.
 	leaving  map[metadata.TopicPartition]*storage.Dir
 	renewing map[metadata.TopicPartition]*renewal // replicas whose log was damaged; see renew
+	renewed  view.Renewed
 	// damagedIn are the leader epochs in which logs could be replaced but for what leaders know of
 	// them; see superseded. Guarded by roles.
 	damagedIn map[metadata.TopicPartition]int32

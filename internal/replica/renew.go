@@ -10,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // A replica of a partition with several replicas is whole, or it is empty and copies the leader's
@@ -53,6 +54,20 @@ type Renewal struct {
 	Have, Want, Bytes, Former int64
 	// Still reports that no record has come for a while although some are missing.
 	Still bool
+}
+
+// renewedFor is how old the last replica is when Renewed forgets the count.
+const renewedFor = 24 * time.Hour
+
+// Renewed counts the replicas of this broker that were copied again and are in sync since. The
+// count begins with the process.
+func (m *Manager) Renewed() view.Renewed {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if time.Since(m.renewed.At) >= renewedFor {
+		return view.Renewed{}
+	}
+	return m.renewed
 }
 
 // renewal is what the Manager knows of a Renewal. Guarded by Manager.mu.
@@ -214,6 +229,12 @@ func (m *Manager) watchRenewals(now time.Time) {
 		w, known := m.wantedOf(storage.ID{Topic: tp.Topic, Partition: tp.Partition})
 		if !known || !m.elsewhere(w) || !w.topic.Partitions.At(w.partition).HasReplica(m.opt.Self) {
 			delete(m.renewing, tp)
+			if known && slices.Contains(w.topic.Partitions.At(w.partition).ISR, m.opt.Self) {
+				if now.Sub(m.renewed.At) >= renewedFor {
+					m.renewed.N = 0
+				}
+				m.renewed = view.Renewed{N: m.renewed.N + 1, Last: w.String(), Why: x.why, At: now}
+			}
 			continue
 		}
 		if p := m.partitions[tp]; p != nil && p.log.Ends().LogEnd != x.end {

@@ -55,7 +55,13 @@ func TestALogThatIsLostIsMadeAnew(t *testing.T) {
 	}
 	must(t, c.change(tp, func(p *metadata.Partition) { p.ISR = []int32{self, 2} }))
 	must(t, c.show(t, l.Manager))
+	if x := l.Renewed(); x.N != 0 {
+		t.Errorf("copied again before it is in sync: %+v", x)
+	}
 	if l.renew(); len(l.Renewals()) != 0 {
 		t.Errorf("renewals of a replica in sync: %+v", l.Renewals())
+	}
+	if x := l.Renewed(); x.N != 1 || x.Last != "a-0" || x.Why == "" {
+		t.Errorf("copied again: %+v", x)
 	}
 }

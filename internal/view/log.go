@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"time"
 )
 
 // MaxLogs is the maximum number of logs in one response.
@@ -96,3 +97,11 @@ func (l *Log) Problem() string { return cmp.Or(l.Error, l.Damaged) }
 // Covered reports whether another replica serves what this one cannot, or leads while the broker
 // replaces this one by a copy.
 func (l *Log) Covered() bool { return l.Elsewhere || !l.Offline && l.Renews }
+
+// Renewed counts replicas that were copied again because their logs were damaged.
+type Renewed struct {
+	N    int
+	Last string // topic-partition
+	Why  string
+	At   time.Time
+}

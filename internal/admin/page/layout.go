@@ -57,19 +57,22 @@ func (v *layout) State() string {
 	return "healthy"
 }
 
-// Notes counts the findings of severity note.
-func (v *layout) Notes() int {
-	n := 0
-	for _, f := range v.Findings {
-		if f.Severity == health.Note {
-			n++
-		}
-	}
-	return n
-}
+// Notes counts the findings of severity note that the page shows.
+func (v *layout) Notes() (n int) { n, _ = v.counts(); return n }
 
 // Problems counts the other findings.
-func (v *layout) Problems() int { return len(v.Findings) - v.Notes() }
+func (v *layout) Problems() (n int) { _, n = v.counts(); return n }
+
+func (v *layout) counts() (notes, problems int) {
+	for _, f := range health.Together(v.Findings) {
+		if f.Severity == health.Note {
+			notes++
+		} else {
+			problems++
+		}
+	}
+	return notes, problems
+}
 
 // document returns the whole page.
 func (v *layout) document(body content) g.Node {

@@ -231,7 +231,7 @@ func findingsOf(list []health.Finding) g.Node {
 	if len(list) == 0 {
 		return nil
 	}
-	return h.Ul(h.Class("findings"), each(list, func(f *health.Finding) g.Node {
+	return h.Ul(h.Class("findings"), each(health.Together(list), func(f *health.Shared) g.Node {
 		return h.Li(h.Class("finding "+string(f.Severity)), block(
 			h.H3(severity(f.Severity), space, g.Text(name(f.Where()))),
 			h.P(h.Class("problem"), g.Text(prose(f.Problem))),

@@ -157,7 +157,8 @@ func record(t *testing.T, key string, before, after, topic []byte, topicKey stri
 func TestEveryKindIsRecordedOrNeedsNoRecord(t *testing.T) {
 	unrecorded := map[metadata.KeyKind]string{
 		metadata.KindProducerIDs: "given to producers", metadata.KindLogins: "follows from the users",
-		metadata.KindBroker: "a broker registers; the handler records its removal", metadata.KindLiveness: "of the controller", metadata.KindPlacement: "a broker reports it",
+		metadata.KindBroker:   "a broker registers; the handler records its removal",
+		metadata.KindLiveness: "of the controller", metadata.KindPlacement: "a broker reports it",
 		metadata.KindGone: "follows from a removed broker", metadata.KindName: "follows from the topic",
 		metadata.KindDeleting: "follows from the topic", metadata.KindDeletingBroker: "follows from the topic",
 		metadata.KindSnapshot: "the handler records requests", metadata.KindMark: "of the service of snapshots",
@@ -171,7 +172,8 @@ func TestEveryKindIsRecordedOrNeedsNoRecord(t *testing.T) {
 			continue
 		}
 		s := &store{Store: &memory{kvs: map[string]metadata.KV{}}}
-		if _, err := s.resource(t.Context(), &metadata.Txn{}, changed{key: metadata.Key{Kind: k}}); err != nil && strings.Contains(err.Error(), "no name") {
+		_, err := s.resource(t.Context(), &metadata.Txn{}, changed{key: metadata.Key{Kind: k}})
+		if err != nil && strings.Contains(err.Error(), "no name") {
 			t.Error(err)
 		}
 	}

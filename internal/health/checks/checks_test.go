@@ -379,6 +379,9 @@ func TestPartitionsThatCannotBeUsed(t *testing.T) {
 		{"copied again", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1, Elsewhere: true, Copy: &view.Copy{
 			Leader: 2, Why: "damaged", Have: 40, Want: 100,
 			Bytes: 1 << 20}}}}, []string{"note partition t-1: it is copied again from broker 2; 40 %, 1 MiB, are here: damaged"}},
+		{"that were copied again", Facts{Renewed: view.Renewed{N: 2, Last: "t-1", Why: "bytes 5 to 9 are damaged", At: time.Unix(9, 0)}},
+			[]string{"note this broker: 2 replicas were copied again because stored bytes were damaged or missing; " +
+				"the last one was t-1 at 1970"}},
 		{"copied again from a damaged log", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1,
 			Copy: &view.Copy{Leader: 2, Why: "damaged",
 				Want: -1, Still: true}}}}, []string{"bad partition t-1: it must be copied again from broker 2, whose log is damaged, too; 0 B are here"}},

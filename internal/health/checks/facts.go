@@ -37,6 +37,8 @@ type Facts struct {
 	TokenKeys TokenKeys
 	// Partitions are the partitions that cannot be used here, or only in part.
 	Partitions []view.Log
+	// Renewed are replicas that were copied again.
+	Renewed view.Renewed
 	// Coordinators are the partitions of coordinators' topics that are not served.
 	Coordinators []Coordinator
 	// SlowShares are the share partitions for which something takes time, or has failed.
@@ -68,6 +70,8 @@ type Other struct {
 type Slow struct {
 	// MountedDirs are the directories that hold data.
 	MountedDirs []MountedDir
+	// Archive is the directory of snapshots; the zero value if these are in a bucket, or nowhere.
+	Archive MountedDir
 	// Rebalancing are the groups that have been rebalancing for a minute or more.
 	Rebalancing []view.Group
 	// Undone are transactions that are decided and do not end.

@@ -234,4 +234,5 @@ const (
 	RoleMetadata = "metadata directory"
 	RoleLogs     = "log directory"
 	RoleJournal  = "journal directory"
+	RoleArchive  = "directory of snapshots"
 )

@@ -170,6 +170,13 @@ func checkPartitions(f *Facts, n *notes) {
 			all = append(all, p)
 		}
 	}
+	if r := f.Renewed; r.N > 0 {
+		n.addFinding(health.Finding{Severity: health.Note, Subject: health.ThisBroker,
+			Problem: fmt.Sprintf("%s copied again because stored bytes were damaged or missing; the last one was %s at %s: %s",
+				text.Plural(r.N, "replica was", "replicas were"), r.Last, r.At.UTC().Format(time.RFC3339), r.Why),
+			Works:  "no record is missing",
+			Remedy: "find the cause in the kernel's log and in the disk's SMART values, and replace the disk if it happens again; the note ends a day after the last copy"})
+	}
 	if more := formers - mostPartitions; more > 0 {
 		n.add(health.Warn, "partitions", fmt.Sprintf("%d more have a replaced log that may have records which no replica has", more),
 			"follow the findings above; others appear when their directories are removed")

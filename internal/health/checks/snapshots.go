@@ -26,6 +26,16 @@ const (
 	missedLeast     = 10 * time.Minute
 )
 
+// sameDisk returns a directory with data on the file system of the snapshots, empty if none is.
+func sameDisk(f *Facts) string {
+	for i := range f.MountedDirs {
+		if d := &f.MountedDirs[i]; f.Archive.Mount.Device != "" && d.Mount.Device == f.Archive.Mount.Device {
+			return d.String()
+		}
+	}
+	return ""
+}
+
 // checkSnapshots notes what an operator would learn when a snapshot is needed.
 func checkSnapshots(f *Facts, n *notes) {
 	s := f.Snapshots
@@ -36,6 +46,10 @@ func checkSnapshots(f *Facts, n *notes) {
 	add := func(severity health.Severity, problem, remedy string) {
 		n.addFinding(health.Finding{Severity: severity, Subject: "snapshots", Problem: problem, Remedy: remedy,
 			Works: "records are accepted and read as before"})
+	}
+	if with := sameDisk(f); with != "" {
+		add(health.Note, fmt.Sprintf("archive.url is on the file system of %s: who loses that disk loses the snapshots, too", with),
+			"use a bucket, or a directory on another disk")
 	}
 	list := health.Command("chronikctl", "snapshot", "list")
 	x := s.Newest

@@ -24,7 +24,14 @@ func TestSnapshotsThatAreMissed(t *testing.T) {
 	}
 	off := facts(time.Hour, failed, nil)
 	off.Snapshots.URL = ""
+	near := facts(0, view.Snapshots{}, &view.Snapshot{})
+	near.MountedDirs = []MountedDir{{Role: RoleData, Path: "/other", Mount: Mount{Device: "8:1"}},
+		{Role: RoleLogs, Path: "/logs", Mount: Mount{Device: "8:2"}}}
+	far := near
+	near.Archive.Mount.Device, far.Archive.Mount.Device = "8:2", "8:3"
 	examine(t, "snapshots", []patient{
+		{"are beside the records", near, []string{"note snapshots: archive.url is on the file system of log directory /logs: who loses that"}},
+		{"are on a disk of their own", far, nil},
 		{"does not lead the metadata", Facts{Now: now}, nil},
 		{"takes none", off, nil},
 		{"was asked", unasked(3*time.Hour - time.Second), nil},

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -109,6 +110,24 @@ func (m *Machine) MountedDir(role, dir string) checks.MountedDir {
 		p.Disk = m.disk(p.Mount.Device)
 	}
 	return p
+}
+
+// Remounted returns directories with the options that their mounts have now. Unlike MountedDir it
+// asks no file system, so it never waits for a disk.
+func (m *Machine) Remounted(dirs []checks.MountedDir) []checks.MountedDir {
+	b, err := os.ReadFile(path.Join(m.proc, "self/mountinfo"))
+	if err != nil {
+		return dirs
+	}
+	all, now := parseMounts(string(b)), slices.Clone(dirs)
+	for i := range now {
+		for _, is := range all {
+			if was := &now[i].Mount; is.Point == was.Point && is.Device == was.Device && is.Type == was.Type {
+				was.Options = is.Options
+			}
+		}
+	}
+	return now
 }
 
 // resolvePath returns the path, without symbolic links, of the directory or of its nearest existing

@@ -137,6 +137,22 @@ func TestAMachineThatHidesEverything(t *testing.T) {
 	}
 }
 
+// A file system that became read-only is seen without asking it.
+func TestARemountIsSeen(t *testing.T) {
+	proc := t.TempDir()
+	m := &Machine{proc: proc}
+	must.OK(t, os.Mkdir(path.Join(proc, "self"), 0o755))
+	text := strings.Replace(mountinfo, `my\040data rw,`, `my\040data ro,`, 1)
+	must.OK(t, os.WriteFile(path.Join(proc, "self", "mountinfo"), []byte(text), 0o600))
+	all := parseMounts(mountinfo)
+	before := []checks.MountedDir{{Path: "/srv/my data/logs", Mount: all[2]}, {Path: "/", Mount: all[1]}, {}}
+	after := m.Remounted(before)
+	readOnly := func(d checks.MountedDir) bool { return slices.Contains(d.Mount.Options, "ro") }
+	if !readOnly(after[0]) || readOnly(before[0]) || readOnly(after[1]) {
+		t.Errorf("%+v, before %+v", after, before)
+	}
+}
+
 // A directory that will be created is on the file system of its parent, with links resolved.
 func TestAMissingDirectoryIsOnItsParentsFileSystem(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())

@@ -195,8 +195,9 @@ func (c *Checkup) PrintFindings(a *app.App) error {
 		t.Empty = "healthy, as far as Kafka's protocol shows; --admin HOST:PORT adds the broker's own report"
 	}
 	var blocks []string
-	for i := range c.findings {
-		f := &c.findings[i]
+	together := health.Together(c.findings)
+	for i := range together {
+		f := &together[i]
 		t.Add(f.Severity, f.Where(), f.Problem, f.Remedy, f.Works, f.Since.Format(time.RFC3339))
 		blocks = append(blocks, block(f))
 		if f.Severity != health.Note {
@@ -233,7 +234,7 @@ func (c *Checkup) PrintFindings(a *app.App) error {
 const since = time.Minute
 
 // block formats a finding for people.
-func block(f *health.Finding) string {
+func block(f *health.Shared) string {
 	lines := []string{fmt.Sprintf("%s  %s", f.Severity, f.Where())}
 	if !f.Since.IsZero() && time.Since(f.Since) >= since {
 		lines[0] += ", since " + f.Since.Format(time.RFC3339)

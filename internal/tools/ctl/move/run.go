@@ -114,7 +114,8 @@ func (p *Plan) Run(ctx context.Context, a *app.App, adm *kadm.Client, o Options,
 	if err != nil {
 		return err
 	}
-	r := &run{Plan: p, a: a, adm: adm, out: out, limit: limit{adm: adm, rate: rate, named: map[partition]bool{}}, atATime: o.atATime, waiting: moves, begun: map[partition]*Move{},
+	r := &run{Plan: p, a: a, adm: adm, out: out, limit: limit{adm: adm, rate: rate, named: map[partition]bool{}},
+		atATime: o.atATime, waiting: moves, begun: map[partition]*Move{},
 		done: map[string]int{}, failed: map[string]bool{}, missing: map[int32]bool{}, saidAt: time.Now()}
 	for topic, partitions := range p.moving {
 		for n, m := range partitions {
