@@ -31,13 +31,18 @@ func TestOrdinaryBuildHasNoBrokenRules(t *testing.T) {
 	}
 }
 
-// ruleFiles are the files below internal that declare the rules which tests remove.
-var ruleFiles = []string{
-	"replica/progress/broken.go", "controller/election/broken.go", "controller/broken.go", "testing/sim/rules_test.go",
-	"replica/stream/broken.go", "metadata/broken.go",
-	"metadata/raftstore/broken.go", "coordinator/txn/broken.go", "coordinator/group/broken.go",
-	"storage/broken.go", "storage/journal/broken.go", "sharegroup/window/broken.go", "shareleader/broken.go",
-	"coordinator/sharestate/broken.go", "archive/upload/broken.go", "archive/writer/broken.go",
+// ruleFiles returns the files below internal that declare the rules which tests remove: every
+// broken.go, and the file with the rules of code that the walks replace.
+func ruleFiles(t *testing.T) (list []string) {
+	t.Helper()
+	walk(t, ".go", func(file string) error {
+		name := strings.TrimPrefix(file, "../../../internal/")
+		if filepath.Base(name) == "broken.go" || name == "testing/sim/rules_test.go" {
+			list = append(list, name)
+		}
+		return nil
+	})
+	return list
 }
 
 // removable is a rule that tests remove.
@@ -52,7 +57,7 @@ func TestEveryRuleIsRemovedByATest(t *testing.T) {
 	var rows strings.Builder
 	rows.WriteString("| without the rule | its name | tests that fail then |\n|---|---|---|\n")
 	seen := 0
-	for _, file := range ruleFiles {
+	for _, file := range ruleFiles(t) {
 		for _, r := range rulesOf(t, file) {
 			tests := removers(t, r)
 			if len(tests) == 0 {
@@ -66,6 +71,32 @@ func TestEveryRuleIsRemovedByATest(t *testing.T) {
 		t.Errorf("%d rules are found", seen)
 	}
 	golden.Part(t, "../../../docs/invariants.md", "removed rules", rows.String(), "go test ./internal/testing/lint -run EveryRule")
+}
+
+// The variable RULES of the Makefile, whose packages make test tests with the tag breakrules, names
+// every package that declares rules, and no other.
+func TestMakeTestsEveryPackageWithRules(t *testing.T) {
+	text, err := os.ReadFile("../../../Makefile")
+	must.OK(t, err)
+	_, list, ok := strings.Cut(string(text), "\nRULES := ")
+	if !ok {
+		t.Fatal("the Makefile does not set RULES")
+	}
+	list, _, _ = strings.Cut(strings.ReplaceAll(list, "\\\n", " "), "\n")
+	tested, declared := strings.Fields(list), []string{}
+	for _, file := range ruleFiles(t) {
+		declared = append(declared, "./internal/"+filepath.Dir(file)+"/")
+	}
+	for _, dir := range declared {
+		if !slices.Contains(tested, dir) {
+			t.Errorf("RULES of the Makefile lacks %s, which declares rules", dir)
+		}
+	}
+	for _, dir := range tested {
+		if !slices.Contains(declared, dir) {
+			t.Errorf("RULES of the Makefile has %s, which declares no rules", dir)
+		}
+	}
 }
 
 // rulesOf returns the constants of the type rule, or Rule, in a file below internal.
