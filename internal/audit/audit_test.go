@@ -14,8 +14,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // memory is a Sink in memory.
 type memory struct {

@@ -6,8 +6,12 @@ import (
 	"syscall"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/chronik-io/chronik/internal/link"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A broker is gone if its machine closed a connection and refuses the next one. A firewall does
 // only the second, and the broker behind it has a lease.

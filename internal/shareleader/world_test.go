@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
@@ -22,6 +23,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/testing/sharetest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // batch is a record batch of a replica. Its records have numbers that no others have.
 type batch struct {

@@ -11,10 +11,13 @@ import (
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/health/checks"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // manager is a service manager that records its messages.
 type manager struct {

@@ -5,7 +5,11 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The goroutine of a queue stays for the next item, until the Work ends.
 func TestAGoroutineServesAllItems(t *testing.T) {

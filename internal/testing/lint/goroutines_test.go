@@ -30,15 +30,18 @@ func (f goFile) starts() (found bool) {
 	return found
 }
 
-// checksLeaks reports whether a test file looks for goroutines that its tests leave: goleak does,
-// and so does synctest at the end of a bubble.
-func (f goFile) checksLeaks() bool {
-	for _, i := range f.syntax.Imports {
-		if i.Path.Value == `"go.uber.org/goleak"` || i.Path.Value == `"testing/synctest"` {
-			return true
+// checksLeaks reports whether a test file looks for goroutines that any test of its package leaves:
+// it calls goleak.VerifyTestMain. The end of a synctest bubble looks at one test only.
+func (f goFile) checksLeaks() (found bool) {
+	ast.Inspect(f.syntax, func(n ast.Node) bool {
+		s, ok := n.(*ast.SelectorExpr)
+		if ok && s.Sel.Name == "VerifyTestMain" {
+			x, ok := s.X.(*ast.Ident)
+			found = found || ok && x.Name == "goleak"
 		}
-	}
-	return false
+		return !found
+	})
+	return found
 }
 
 // leaky returns the packages that start goroutines and whose tests do not look for those that are
@@ -81,11 +84,13 @@ func TestAMissingLeakCheckIsFound(t *testing.T) {
 		"plain/a_test.go":   "package plain\nimport \"testing\"\n",
 		"group/a.go":        "package group\nfunc f() { work.Go(f) }\n",
 		"checked/a.go":      "package checked\nfunc f() { go f() }\n",
-		"checked/a_test.go": "package checked\nimport \"go.uber.org/goleak\"\n",
+		"checked/a_test.go": "package checked\nfunc TestMain(m *testing.M) { goleak.VerifyTestMain(m) }\n",
+		"one/a.go":          "package one\nfunc f() { go f() }\n",
+		"one/a_test.go":     "package one\nimport \"testing/synctest\"\nfunc TestF(t *testing.T) { defer goleak.VerifyNone(t) }\n",
 		"none/a.go":         "package none\nfunc f() { f() }\n",
 		"none/a_test.go":    "package none\nfunc f() { go f() }\n",
 	}))
-	if len(found) != 2 || !found["plain"] || !found["group"] {
+	if len(found) != 3 || !found["plain"] || !found["group"] || !found["one"] {
 		t.Errorf("found %v", found)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/cli/seeds"
@@ -26,6 +27,8 @@ import (
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestRefusedSaysWhatWhyAndWhatToDo(t *testing.T) {
 	for _, c := range []struct {

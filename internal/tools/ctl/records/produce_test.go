@@ -10,9 +10,12 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A line is everything between line feeds, byte for byte.
 func TestLinesAreKeptByteForByte(t *testing.T) {
