@@ -45,7 +45,7 @@ type tlsPort struct {
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	running *sync.WaitGroup
-	ready   chan accepted
+	ready   chan accepted // run and shake send to it until ctx ends; unbuffered, never closed
 }
 
 // accepted is a result of Accept.

@@ -164,9 +164,9 @@ type Stats struct {
 // Log records events. A nil Log records nothing.
 type Log struct {
 	opt   Options
-	lines chan line
-	stop  chan struct{}
-	ended chan struct{}
+	lines chan line             // to the writer, at most maxWaiting; never closed
+	stop  chan struct{}         // closed by the first Close
+	ended chan struct{}         // closed by the writer at its end
 	sinks [numClasses]sinkState // owned by the writer
 
 	mu      sync.Mutex

@@ -44,7 +44,7 @@ type BudgetStats struct {
 
 type waiter struct {
 	n          int64
-	ready      chan struct{}
+	ready      chan struct{} // closed when the bytes are granted
 	prev, next *waiter
 	granted    bool
 }

@@ -80,7 +80,7 @@ type taker struct {
 	most, least int64
 	turn        uint64
 	granted     int64
-	ready       chan struct{}
+	ready       chan struct{} // closed when the bytes are granted
 }
 
 // NewShares returns a budget of size bytes; less than one counts as one. A caller needs few bytes

@@ -21,7 +21,7 @@ const signalsMerge = 2 * time.Second
 // signals turns the first signal that asks the process to end into a drain, and a later one into an
 // immediate exit.
 type signals struct {
-	ch   <-chan os.Signal
+	ch   <-chan os.Signal // from os/signal; never closed
 	exit func(code int)
 	log  atomic.Pointer[zap.Logger] // of a broker; nil before it has one, and for other commands
 	// reload, if set, receives each SIGHUP, which then does not end the process.

@@ -62,11 +62,11 @@ func (s *shard) nextCall() {
 // turn is a call that runs. Only its goroutine uses it.
 type turn struct {
 	shard *shard
-	slow  chan struct{}
-	began time.Time // of the slice
-	place bool      // it has a place
-	first bool      // it is at the head of the queue
-	lane  bool      // it has the slow lane
+	slow  chan struct{} // the slow lane of its queue: capacity 1, full while a call has it
+	began time.Time     // of the slice
+	place bool          // it has a place
+	first bool          // it is at the head of the queue
+	lane  bool          // it has the slow lane
 }
 
 type turnKey struct{}

@@ -19,7 +19,7 @@ import (
 type workers struct {
 	ctx     context.Context // ends those that are free
 	work    *sync.WaitGroup
-	next    chan *shard
+	next    chan *shard // unbuffered: only a free goroutine receives; never closed
 	free    atomic.Int64
 	maxFree int64
 }

@@ -57,7 +57,7 @@ type Conn struct {
 
 	sender sender
 
-	closed    chan struct{}
+	closed    chan struct{} // closed by fail, once cause is set
 	closeOnce sync.Once
 	cause     atomic.Pointer[error]
 }

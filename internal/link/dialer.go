@@ -14,7 +14,7 @@ import (
 // Dialer keeps one connection of a lane to a target until it is closed.
 type Dialer struct {
 	cancel context.CancelFunc
-	done   chan struct{}
+	done   chan struct{} // closed when redial has returned
 }
 
 // Follow keeps a connection of the lane of data to the target: it dials, calls run with each

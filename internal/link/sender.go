@@ -40,7 +40,7 @@ type sender struct {
 	off      int    // in it
 	gathered []byte // for record
 
-	wake chan struct{}
+	wake chan struct{} // capacity 1: the writing role was handed to the connection's goroutine
 
 	mu     sync.Mutex
 	source Source

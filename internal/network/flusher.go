@@ -18,7 +18,7 @@ type flusher struct {
 	list     []*conn // with answers to write; each connection is listed once
 	attended bool    // the poller will write to the listed connections
 	ended    bool
-	wake     chan struct{}
+	wake     chan struct{} // capacity 1: list or ended has changed; never closed
 }
 
 // writeBuffers is the memory that a goroutine needs to write answers.

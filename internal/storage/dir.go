@@ -104,12 +104,12 @@ type Dir struct {
 	pace                      pace
 	cleaning                  atomic.Pointer[Cleaning]
 	cleaningChanged           chan struct{} // cleaning has changed
-	sweeps, repairs, pressure chan struct{}
+	sweeps, repairs, pressure chan struct{} // capacity 1 each: a sweep, repairs or flushes for memory are due
 	renewals                  chan struct{} // the changes in the checkpoint have grown
 	requests                  chan struct{} // commits are requested
 	carryWait                 time.Duration // carryWait, which a test changes before the first sweep
-	failures                  chan error
-	quit                      chan struct{}
+	failures                  chan error    // capacity 1: why the journal failed, for maintain
+	quit                      chan struct{} // closed by Close
 	done                      sync.WaitGroup
 }
 

@@ -8,7 +8,7 @@ import "sync"
 // as a sync.Mutex, which does not count next to a write.
 type Mutex struct {
 	once sync.Once
-	held chan struct{}
+	held chan struct{} // capacity 1, full while the mutex is locked
 }
 
 func (m *Mutex) channel() chan struct{} {

@@ -9,8 +9,8 @@ import (
 
 // pipes is a listener for connections within the program.
 type pipes struct {
-	dialed chan net.Conn
-	closed chan struct{}
+	dialed chan net.Conn // unbuffered: the broker's ends, for Accept; never closed
+	closed chan struct{} // closed by Close, once
 	once   sync.Once
 	number atomic.Uint32 // of the last connection
 	// server is the address of the broker's first listener. A listener that advertises no address

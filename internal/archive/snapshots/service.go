@@ -57,8 +57,8 @@ var errNoStore = errors.New("there is no object store: set archive.url on all br
 // called concurrently and do not wait for the store.
 type Service struct {
 	opt     Options
-	attempt atomic.Int64 // of freezes
-	wake    chan struct{}
+	attempt atomic.Int64  // of freezes
+	wake    chan struct{} // capacity 1: asked has grown
 
 	mu      sync.Mutex // guards the following fields
 	state   view.Snapshots

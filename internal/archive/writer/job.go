@@ -32,7 +32,7 @@ type job struct {
 	w      *Writer
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	ended  chan struct{}
+	ended  chan struct{} // closed by the job's goroutine, as its last act
 	timers []*time.Timer // of its bounds
 
 	bytes, objects, left atomic.Int64

@@ -39,9 +39,9 @@ type Supervisor struct {
 	send  func(state string) error // nil without a service manager
 	watch time.Duration            // the watchdog's timeout; 0 without a watchdog
 
-	broker Process // since Begin
-	events chan event
-	done   chan struct{}
+	broker Process       // since Begin
+	events chan event    // unbuffered: a sender waits for the goroutine; an event without a state ends it
+	done   chan struct{} // closed by the goroutine at its end
 	// serving ends when the broker stops, and with it a progress check that waits for a response.
 	serving context.Context
 	drain   context.CancelFunc

@@ -120,7 +120,7 @@ type Collector[T any] struct {
 	results []*T
 	left    int
 	over    bool
-	all     chan struct{}
+	all     chan struct{} // closed with the last result
 }
 
 // NewCollector returns a Collector of n results.

@@ -273,7 +273,7 @@ type waiting struct {
 	l      *partitionLog
 	offset int64
 	epoch  int32
-	over   chan struct{}
+	over   chan struct{} // closed by purgatory: TryComplete or Expire, once
 }
 
 // TryComplete implements purgatory.Op.

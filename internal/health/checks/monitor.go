@@ -72,9 +72,9 @@ type Options struct {
 // be killed, so a liveness probe must not use the report.
 type Monitor struct {
 	o      Options
-	asks   chan chan struct{}
-	speak  chan chan struct{}
-	quit   chan struct{}
+	asks   chan chan struct{} // unbuffered: channels of callers, with capacity 1, that the next checks answer
+	speak  chan chan struct{} // the same of Speak: the checks run at once
+	quit   chan struct{}      // closed by Stop
 	done   sync.WaitGroup
 	ended  chan struct{} // closed when done is zero
 	once   sync.Once

@@ -36,7 +36,7 @@ const Parallel = 16
 type Store struct {
 	fs    vfs.FS
 	root  string
-	slots chan struct{}
+	slots chan struct{} // holds an element for each call that runs: capacity Parallel
 	label label.Label
 }
 

@@ -39,7 +39,7 @@ type Options struct {
 // letters whose partitions it leads. Its methods may be called concurrently; Copy and Handle block.
 type Desk struct {
 	opt   Options
-	slots chan struct{}
+	slots chan struct{} // holds an element for each copy in progress: capacity mostCopiers
 
 	mu    sync.Mutex
 	locks map[int64]*lock // by producer id

@@ -147,7 +147,7 @@ type Journal struct {
 	wakeBy  time.Time     // when the parked writer wakes at the latest; zero: not until it is woken
 	noSpace bool          // the writer waits for space: only control entries may be written
 	part    *part         // the large entry of which pieces are written; waiting counts it
-	wake    chan struct{}
+	wake    chan struct{} // capacity 1: the parked writer must check the queue
 
 	next     LSN // the next LSN; owned by the busy goroutine, and by Fresh while stopped
 	assigned atomic.Uint64
@@ -158,9 +158,9 @@ type Journal struct {
 	// asked: a caller waits for written entries to become durable.
 	asked bool
 
-	outcomes  chan batch   // to the notifier
-	notifying atomic.Int64 // batches that the notifier has not finished
-	free      chan []*Entry
+	outcomes  chan batch    // to the notifier
+	notifying atomic.Int64  // batches that the notifier has not finished
+	free      chan []*Entry // slices to use again; one more is left to the collector
 	done      sync.WaitGroup
 }
 

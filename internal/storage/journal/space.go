@@ -52,8 +52,8 @@ type space struct {
 	lastErr error // why the preparer could not make space
 	ended   bool
 
-	wake chan struct{}
-	quit chan struct{}
+	wake chan struct{} // capacity 1: the preparer has work
+	quit chan struct{} // closed by stop: the preparer ends
 }
 
 // spare is a file whose frames are no longer needed.

@@ -279,9 +279,9 @@ func hash(way [2]string, number uint64) uint64 {
 type listener struct {
 	host    *Host
 	at      netip.AddrPort
-	arrived chan *conn
+	arrived chan *conn // the backlog: when it is full, a dial is refused
 	once    sync.Once
-	closed  chan struct{}
+	closed  chan struct{} // closed by close, once
 }
 
 // Accept implements net.Listener.

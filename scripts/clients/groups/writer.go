@@ -15,7 +15,7 @@ import (
 type writer struct {
 	cl    *kgo.Client
 	world *world
-	quit  chan struct{}
+	quit  chan struct{} // closed by stop, once
 	once  sync.Once
 	wg    sync.WaitGroup
 	mu    sync.Mutex

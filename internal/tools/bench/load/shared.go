@@ -51,7 +51,7 @@ func (g *Shared) Close() { g.once.Do(g.client.Close) }
 type task struct {
 	*maker
 	client   *kgo.Client
-	delivery chan outcome
+	delivery chan outcome // capacity 1: one record is under way
 }
 
 type outcome struct {

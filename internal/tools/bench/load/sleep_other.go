@@ -11,7 +11,7 @@ import (
 // sleeper wakes a worker at intended times, with the precision of the runtime's timers.
 type sleeper struct {
 	once  sync.Once
-	woken chan struct{}
+	woken chan struct{} // closed by wake, once
 }
 
 func newSleeper() (*sleeper, error) { return &sleeper{woken: make(chan struct{})}, nil }

@@ -72,9 +72,9 @@ type runner struct {
 	counts  atomic.Bool // the window has begun
 
 	acks, delivery *meter.Meter
-	done, lost     atomic.Int64 // records; lost were not produced
-	waiting        atomic.Int64 // members that have had no record yet
-	joined         chan struct{}
+	done, lost     atomic.Int64          // records; lost were not produced
+	waiting        atomic.Int64          // members that have had no record yet
+	joined         chan struct{}         // closed by the last member that has its first record
 	reason         atomic.Pointer[error] // why a record was not produced
 }
 
