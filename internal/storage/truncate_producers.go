@@ -60,7 +60,7 @@ func (l *Log) saveProducers(s *segment.Segment) (size int, err error) {
 	return len(b), nil
 }
 
-// snapshotOf encodes a producer state for the file of a segment.
+// snapshotOf encodes a producer state for the file of a segment: its base, u64, and the state.
 func snapshotOf(known *producers.State, s *segment.Segment) []byte {
 	return known.Append(binary.LittleEndian.AppendUint64(nil, uint64(s.Base())), s.Base())
 }

@@ -6,9 +6,10 @@
 //	index     a snapshot: the metadata, and for each partition its manifest and pieces; either
 //	          complete, or what changed since another index
 //
-// Every object ends with the envelope of package objects, which has the version of its content. A
-// number without another size is a varint of encoding/binary. Manifests and indexes are encoded in
-// the order of the fields of Manifest and Index, whose comments give the exceptions.
+// Every object ends with the envelope of package objects, which has the version of its content. The
+// comments of the functions that encode give the order of the bytes. There, u8 and u32 are numbers
+// of 1 and 4 bytes, the least significant first; every other number is an unsigned varint of
+// encoding/binary. Bytes and texts follow their length; topic ids and nonces, of 16 bytes, do not.
 //
 // The package decodes untrusted bytes: it allocates no more than a message's size, whatever lengths
 // the message claims, and what it returns has been checked for contradictions. It encodes,

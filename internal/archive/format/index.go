@@ -69,7 +69,16 @@ type Index struct {
 	Partitions []Partition // in increasing order of topic id and partition
 }
 
+// The least sizes of an encoded key and partition, in bytes.
+const (
+	keySize       = 3
+	partitionSize = 16 + 1 + 1
+)
+
 // Encode returns the sealed object, or an error that matches ErrContradiction.
+//
+// The object has the cluster's id, number, time, release; 0, or 1 and the previous number and
+// nonce; how many keys, and for each its revision, key, value; how many partitions, and each.
 func (x *Index) Encode() ([]byte, error) {
 	if err := x.check(); err != nil {
 		return nil, err
@@ -101,10 +110,10 @@ func DecodeIndex(content []byte) (*Index, error) {
 	if r.UvarintTo(1) == 1 {
 		x.Previous = &Previous{Number: number(&r), Nonce: r.ID()}
 	}
-	for range r.Count(3) {
+	for range r.Count(keySize) {
 		x.Keys = append(x.Keys, Key{Revision: number(&r), Key: r.Text(), Value: r.Bytes()})
 	}
-	for range r.Count(18) {
+	for range r.Count(partitionSize) {
 		x.Partitions = append(x.Partitions, readPartition(&r))
 	}
 	if err := r.End(); err != nil {
@@ -116,7 +125,8 @@ func DecodeIndex(content []byte) (*Index, error) {
 	return x, nil
 }
 
-// append encodes a partition. One that is Gone has no further fields.
+// append encodes a partition: topic id, partition, state u8; unless it is Gone also epoch, start,
+// end - start, the manifest's nonce, archived, and the parts.
 func (p *Partition) append(b []byte) []byte {
 	b = append(p.ID.append(b), byte(p.State))
 	if p.State == Gone {

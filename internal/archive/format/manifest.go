@@ -32,7 +32,14 @@ type Manifest struct {
 	Parts []Part  // continue Older, up to End
 }
 
+// olderSize is the least size of an encoded Older, in bytes.
+const olderSize = 1 + 16
+
 // Encode returns the sealed object, or an error that matches ErrContradiction.
+//
+// The object has the topic id, partition, base, end - base; how many Older, and for each its
+// end - base and nonce, without the base: the first begins at that of the manifest, and each other
+// one at the end of the one before; then the parts.
 func (m *Manifest) Encode() ([]byte, error) {
 	if err := m.check(); err != nil {
 		return nil, err
@@ -41,7 +48,7 @@ func (m *Manifest) Encode() ([]byte, error) {
 	b = binary.AppendUvarint(b, uint64(m.Base))
 	b = binary.AppendUvarint(b, uint64(m.End-m.Base))
 	b = binary.AppendUvarint(b, uint64(len(m.Older)))
-	for _, o := range m.Older { // each continues the one before
+	for _, o := range m.Older {
 		b = binary.AppendUvarint(b, uint64(o.End-o.Base))
 		b = append(b, o.Nonce[:]...)
 	}
@@ -54,7 +61,7 @@ func DecodeManifest(content []byte) (*Manifest, error) {
 	m := &Manifest{ID: readID(&r), Base: number(&r)}
 	m.End = after(&r, m.Base)
 	at := m.Base
-	for range r.Count(17) {
+	for range r.Count(olderSize) {
 		o := Older{Base: at, End: after(&r, at), Nonce: r.ID()}
 		m.Older = append(m.Older, o)
 		at = o.End

@@ -55,6 +55,9 @@ func (w *Pack) Add(id ID, base, end int64, batches []byte) error {
 	return nil
 }
 
+// pieceSize is the least size of a piece in the table of a pack, in bytes.
+const pieceSize = 16 + 1 + 3 + 4 + 1
+
 // Seal returns the sealed object, which is to be put under the name that has nonce, and its pieces
 // in the order of Add. The pack is empty then.
 //
@@ -92,7 +95,7 @@ func DecodePack(content []byte, nonce objects.Nonce) (list []Piece, err error) {
 	}
 	r := bytesio.NewReader(table)
 	pos := int64(0)
-	for range r.Count(16 + 1 + 3 + 4 + 1) {
+	for range r.Count(pieceSize) {
 		p := Piece{ID: readID(&r)}
 		run := Run{Kind: objects.Pack, Nonce: nonce, Size: size, Pos: pos, Base: number(&r)}
 		run.End = after(&r, run.Base)

@@ -31,11 +31,18 @@ var noFormats = map[string]string{
 	"internal/telemetry":         "a hash of a subscription, which is its id in answers",
 }
 
-// formatFaults compares the tables of formats with the packages that encode. encoders are those, by
-// their path from the root; tests are the tests of a file.
+// noFormatFiles are files of packages with formats that encode something else.
+var noFormatFiles = map[string]string{
+	"internal/metadata/acls.go":                 "a hash, which is the id of a rule",
+	"internal/metadata/model.go":                "a text in values that values.go encodes",
+	"internal/shareleader/deadletter/copier.go": "a hash, which is a producer id",
+}
+
+// formatFaults compares the tables of formats with the files that encode, and with their packages.
+// encoders are the files, by their path from the root; tests are the tests of a file.
 func formatFaults(page string, encoders []string, tests func(file string) string) (faults []string) {
 	_, text, _ := strings.Cut(page, "\n## On the disk\n")
-	named := map[string]bool{}
+	named, described, whole := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	inFile := regexp.MustCompile("((?:`(?:Test|Fuzz)\\w+`(?:, )?)+) in `([\\w/]+_test\\.go)`")
 	for line := range strings.Lines(text) {
 		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
@@ -63,14 +70,31 @@ func formatFaults(page string, encoders []string, tests func(file string) string
 		for _, m := range regexp.MustCompile("`(internal/[\\w/]+)/\\w+\\.go`").FindAllStringSubmatch(line, -1) {
 			named[m[1]] = true
 		}
-	}
-	for _, p := range encoders {
-		if !named[p] && noFormats[p] == "" {
-			faults = append(faults, p+" encodes something that no table of formats names")
+		files := regexp.MustCompile("`(internal/[\\w/]+\\.go)`").FindAllStringSubmatch(cells[1], -1)
+		for _, m := range files {
+			if described[m[1]] = true; path.Base(m[1]) == "doc.go" {
+				whole[path.Dir(m[1])] = true
+			}
+		}
+		if len(files) == 0 { // a page describes what the packages of the row encode
+			for _, m := range regexp.MustCompile("`(internal/[\\w/]+)/\\w+\\.go`").FindAllStringSubmatch(line, -1) {
+				whole[m[1]] = true
+			}
 		}
 	}
+	dirs := map[string]bool{}
+	for _, file := range encoders {
+		switch p := path.Dir(file); {
+		case noFormats[p] != "":
+		case !named[p] && !dirs[p]:
+			faults = append(faults, p+" encodes something that no table of formats names")
+		case named[p] && !whole[p] && !described[file] && noFormatFiles[file] == "":
+			faults = append(faults, file+" encodes something, and no row names it as the file that describes its bytes")
+		}
+		dirs[path.Dir(file)] = true
+	}
 	for p := range maps.Keys(noFormats) {
-		if !slices.Contains(encoders, p) {
+		if !dirs[p] {
 			faults = append(faults, p+" encodes nothing")
 		}
 	}
@@ -91,8 +115,7 @@ func TestFormatsAreListed(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join(p.Dir, file))
 			must.OK(t, err)
 			if encodes.Match(text) {
-				encoders = append(encoders, name)
-				break
+				encoders = append(encoders, path.Join(name, file))
 			}
 		}
 	}
@@ -117,15 +140,21 @@ func TestAMissingFormatIsFound(t *testing.T) {
 		}
 		return "func TestA(t *testing.T) {"
 	}
-	encoders := append(slices.Collect(maps.Keys(noFormats)), "internal/a")
+	encoders := []string{"internal/a/a.go"}
+	for p := range maps.Keys(noFormats) {
+		encoders = append(encoders, p+"/x.go")
+	}
+	encoders = slices.Clip(encoders)
 	for _, c := range []struct {
 		page     string
 		encoders []string
 		want     string
 	}{
 		{page, encoders, ""},
-		{page, append(encoders, "internal/b"), "internal/b encodes something that no table of formats names"},
-		{page, []string{"internal/a"}, "encodes nothing"},
+		{page, append(encoders, "internal/b/b.go"), "internal/b encodes something that no table of formats names"},
+		{page, append(encoders, "internal/a/b.go"), "internal/a/b.go encodes something, and no row names it"},
+		{strings.Replace(page, "/a.go` |", "/doc.go` |", 1), append(encoders, "internal/a/b.go"), ""},
+		{page, []string{"internal/a/a.go"}, "encodes nothing"},
 		{strings.Replace(page, "`TestA`", "`TestB`", 1), encoders, "internal/a/a_test.go has no TestB"},
 		{strings.Replace(page, "`TestA` in `internal/a/a_test.go`", "–", 1), encoders, "no test holds the bytes of a"},
 		{strings.Replace(page, "`FuzzB`", "`FuzzC`", 1), encoders, "internal/a/fuzz_test.go has no FuzzC"},
