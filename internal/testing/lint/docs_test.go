@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,6 +34,31 @@ func pages(t *testing.T) map[string]string {
 		all[strings.TrimPrefix(p, "../../../")] = string(text)
 	}
 	return all
+}
+
+// miscounted returns the sentences that announce a number of commands and are followed by a block
+// with another number of them.
+func miscounted(text string) (wrong []string) {
+	numbers := []string{"", "One", "Two", "Three", "Four", "Five", "Six"}
+	announced := regexp.MustCompile(`(?m)^([A-Z]\w+) commands? ([^:\n]*\n?[^:\n]*):\n\n((?: {4}.*\n)+)`)
+	for _, m := range announced.FindAllStringSubmatch(text, -1) {
+		if n := slices.Index(numbers, m[1]); n > 0 && n != strings.Count(m[3], "\n")-strings.Count(m[3], "\\\n") {
+			wrong = append(wrong, m[1]+" commands "+m[2])
+		}
+	}
+	return wrong
+}
+
+// TestCommandsAreCounted checks that as many commands follow a sentence as it says.
+func TestCommandsAreCounted(t *testing.T) {
+	for name, text := range pages(t) {
+		for _, wrong := range miscounted(text) {
+			t.Errorf("%s: another number of commands follows %q", name, wrong)
+		}
+	}
+	if got := miscounted("Two commands help:\n\n    a b\n\nOne command helps:\n\n    a \\\n    b\n"); len(got) != 1 {
+		t.Errorf("found %q", got)
+	}
 }
 
 // prose returns a page without its code: fenced, indented and between backticks.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -74,7 +75,8 @@ func TestFaultsAreListed(t *testing.T) {
 
 // TestInvariantsNameWhatExists checks docs/invariants.md: the files that it names exist, so do the
 // tests in the packages that it names, every invariant that a test is named after has one row, and
-// the row of each of the invariants I1 to I16 names a test that is named after it.
+// its row names that test. The first invariants all have such a test; the tests of later ones are
+// known by their rows.
 func TestInvariantsNameWhatExists(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/invariants.md")
 	must.OK(t, err)
@@ -104,10 +106,51 @@ func TestInvariantsNameWhatExists(t *testing.T) {
 			t.Errorf("%s is named after invariant I%s, and docs/invariants.md has no such row", name, m[1])
 		}
 	}
-	for n := 1; n <= 16; n++ {
+	for name := range rows {
+		if !regexp.MustCompile(`(?m)^\| ` + name + ` .*\.Test`).Match(page) {
+			t.Errorf("docs/invariants.md: the row of %s names no test", name)
+		}
+	}
+	const named = 16 // the invariants that have a test of their name
+	for n := 1; n <= named; n++ {
 		row := regexp.MustCompile(fmt.Sprintf(`(?m)^\| I%d .*\.TestI%d[A-Z]`, n, n))
 		if !row.Match(page) {
 			t.Errorf("docs/invariants.md: the row of I%d names no test TestI%d…; name the test after the invariant that it tries to break", n, n)
+		}
+	}
+}
+
+// wrongRanges returns the ranges of invariants in a text, from the first one on, that do not end
+// with the last row of the page of invariants.
+func wrongRanges(text, invariants string) (wrong []string) {
+	for _, m := range regexp.MustCompile(`\b([IS])1\s+to\s+[IS](\d+)\b`).FindAllStringSubmatch(text, -1) {
+		rows := regexp.MustCompile(`(?m)^\| `+m[1]+`\d+ `).FindAllString(invariants, -1)
+		if m[2] != strconv.Itoa(len(rows)) {
+			wrong = append(wrong, fmt.Sprintf("%q, and the last one is %s%d", m[0], m[1], len(rows)))
+		}
+	}
+	return wrong
+}
+
+// Pages name all invariants, or none.
+func TestRangesOfInvariantsAreWhole(t *testing.T) {
+	all := pages(t)
+	for name, text := range all {
+		for _, wrong := range wrongRanges(text, all["docs/invariants.md"]) {
+			t.Errorf("%s has %s", name, wrong)
+		}
+	}
+}
+
+func TestAWrongRangeIsFound(t *testing.T) {
+	const page = "| I1 a | b |\n| I2 c | d |\n| S1 e | f |\n"
+	for text, want := range map[string]string{
+		"the invariants I1 to I2 and S1 to S1":  "",
+		"the invariants I1 to\nI1":              "\"I1 to\\nI1\", and the last one is I2",
+		"the invariants I1 to I2, and S1 to S2": "\"S1 to S2\", and the last one is S1",
+	} {
+		if got := strings.Join(wrongRanges(text, page), "\n"); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
 }
