@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 )
 
 // Errors that all stores return. An error that matches none of them, and none of a context, may go
@@ -121,7 +122,8 @@ func checkPath(name string) error {
 				ErrRefused, name, maxElement)
 		}
 		if i := strings.IndexFunc(element, foreign); i >= 0 {
-			return fmt.Errorf("%w: name %q has %q", ErrRefused, name, element[i])
+			r, _ := utf8.DecodeRuneInString(element[i:])
+			return fmt.Errorf("%w: name %q has %q", ErrRefused, name, r)
 		}
 	}
 	return nil
